@@ -1,0 +1,233 @@
+// Tangled from book/src/conventions.md: edit there, or here and run cargo tangle stitch.
+//! What can go wrong, and how it is said.
+
+use std::{fmt::Display, io, path::PathBuf};
+
+// A value that makes no sense
+/// A quantity whose value has no meaning: its name, the value, and what was expected.
+///
+/// ```
+/// use lenslet::error::Invalid;
+/// let error = Invalid::new("r0", -0.15, "a length in metres greater than 0");
+/// assert_eq!(error.to_string(), "r0 = -0.15: expected a length in metres greater than 0");
+/// ```
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{quantity} = {value}: expected {expected}")]
+pub struct Invalid {
+    /// Name of the quantity, as a system file spells it: `r0`, `layers[2].fraction`.
+    pub quantity: String,
+    /// The value that was refused, as text.
+    pub value: String,
+    /// What would have been accepted, with its unit.
+    pub expected: String,
+}
+
+impl Invalid {
+    /// Refuses `value` for `quantity`, and says what was expected instead.
+    pub fn new(quantity: impl Into<String>, value: impl Display, expected: impl Into<String>) -> Self {
+        Self { quantity: quantity.into(), value: value.to_string(), expected: expected.into() }
+    }
+}
+
+// Checks of a number
+/// `x`, unless it is infinite or NaN.
+pub fn finite(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
+    accept(x.is_finite(), quantity, x, "a finite number")
+}
+
+/// `x`, if it is finite and greater than 0.
+pub fn positive(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
+    accept(x > 0.0 && x.is_finite(), quantity, x, "a finite number greater than 0")
+}
+
+/// `x`, if it is finite and not less than 0.
+pub fn not_negative(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
+    accept(x >= 0.0 && x.is_finite(), quantity, x, "a finite number not less than 0")
+}
+
+fn accept(
+    good: bool,
+    quantity: &str,
+    x: f64,
+    expected: &str,
+) -> std::result::Result<f64, Invalid> {
+    if good { Ok(x) } else { Err(Invalid::new(quantity, format!("{x:?}"), expected)) }
+}
+
+// Checks of a length
+/// `x`, if it is a length between 1 nm and 1e15 m.
+pub fn length(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
+    accept(x > 0.0 && x.is_finite(), quantity, x, "a length in metres greater than 0")?;
+    accept((1e-9..=1e15).contains(&x), quantity, x, "a length between 1e-9 and 1e15 m")
+}
+
+/// `x`, if it is a length (see [`length`]) or infinity.
+pub fn length_or_infinity(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
+    if x == f64::INFINITY {
+        return Ok(x);
+    }
+    let refuse = |error: Invalid| Invalid { expected: format!("{}, or inf", error.expected), ..error };
+    length(quantity, x).map_err(refuse)
+}
+
+// A bad line of a file
+/// A line of a system file that is refused: where it is, what it says, what was expected.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{file}:{line}: {}expected {expected}", self.complaint())]
+pub struct BadLine {
+    /// The file, as it was named.
+    pub file: String,
+    /// Line number, the first line being 1.
+    pub line: usize,
+    /// The key with the tables around it, `atmosphere.layers[2].fraction`; empty for the whole file.
+    pub key: String,
+    /// The value as the file has it; `None` where there is none.
+    pub value: Option<String>,
+    /// What would have been accepted.
+    pub expected: String,
+}
+impl BadLine {
+    fn complaint(&self) -> String {
+        match &self.value {
+            _ if self.key.is_empty() => String::new(),
+            Some(value) => format!("{} = {value}: ", self.key),
+            None => format!("{} is missing: ", self.key),
+        }
+    }
+}
+
+// Every way to fail
+/// Why an operation of this crate did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A quantity has a value without meaning.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// A line of a system file is wrong.
+    #[error(transparent)]
+    SystemFile(Box<BadLine>),
+    /// The covariance of these guide stars has no Toeplitz form.
+    #[error("no Toeplitz form: {reason}")]
+    NotToeplitz {
+        /// What breaks the invariance under translation.
+        reason: String,
+    },
+    // Ways to fail outside of the mathematics
+    /// The result does not fit into the memory.
+    #[error("{what} needs {}, and {} are available", in_bytes(*.needed), in_bytes(*.available))]
+    Memory {
+        /// What would be computed.
+        what: String,
+        /// Memory that it takes, in bytes.
+        needed: u64,
+        /// Memory that there is, in bytes.
+        available: u64,
+    },
+    /// A device that was asked for is not there.
+    #[error("device {device}: {reason}")]
+    Device {
+        /// Its name, as it was asked for: `cuda:1`.
+        device: String,
+        /// Why it cannot be used.
+        reason: String,
+    },
+    // Ways to fail with a file
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}", .path.display())]
+    Write {
+        /// The file, or its folder.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// A computation broke down although its input was good.
+    #[error("{what} failed: {reason}")]
+    Failed {
+        /// What was being done.
+        what: String,
+        /// Why it failed.
+        reason: String,
+    },
+}
+
+/// What the fallible functions of this crate return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+// Choose the exit code
+impl Error {
+    /// The exit code of a process that ends with this error: 2 for bad input, 1 for a failed run.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Failed { .. } => 1,
+            _ => 2,
+        }
+    }
+}
+
+impl From<BadLine> for Error {
+    fn from(line: BadLine) -> Self {
+        Self::SystemFile(Box::new(line))
+    }
+}
+
+// Print a number of bytes
+/// A number of bytes in the largest fitting unit, from bytes to GiB.
+///
+/// ```
+/// assert_eq!(lenslet::error::in_bytes(3 << 29), "1.5 GiB");
+/// assert_eq!(lenslet::error::in_bytes(1000), "1000 bytes");
+/// ```
+pub fn in_bytes(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units.iter().find(|(power, _)| bytes >> power > 0) {
+        Some((power, unit)) => format!("{:.1} {unit}", bytes as f64 / (1u64 << power) as f64),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+// Check that errors speak plainly
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_accept_and_refuse() {
+        let checks = [finite, positive, not_negative, length, length_or_infinity];
+        let accepted = |x: f64| checks.map(|check| check("x", x).is_ok());
+        assert_eq!(accepted(f64::NAN), [false; 5]);
+        assert_eq!(accepted(f64::INFINITY), [false, false, false, false, true]);
+        assert_eq!(accepted(-1.0), [true, false, false, false, false]);
+        assert_eq!(accepted(0.0), [true, false, true, false, false]);
+        assert_eq!(accepted(1e-200), [true, true, true, false, false]);
+        assert_eq!(accepted(8.0), [true; 5]);
+    }
+
+    // Messages and their exit codes
+    #[test]
+    fn messages_and_exit_codes() {
+        let line = |key: &str, value: Option<&str>| BadLine {
+            file: "keck.toml".into(),
+            line: 12,
+            key: key.into(),
+            value: value.map(str::to_owned),
+            expected: "a length".into(),
+        };
+        let wrong = Error::from(line("atmosphere.r0", Some("-0.15")));
+        assert_eq!(wrong.to_string(), "keck.toml:12: atmosphere.r0 = -0.15: expected a length");
+        assert_eq!(wrong.exit_code(), 2);
+        let missing = line("atmosphere.r0", None).to_string();
+        assert_eq!(missing, "keck.toml:12: atmosphere.r0 is missing: expected a length");
+        let large = Error::Memory { what: "it".into(), needed: 5 << 30, available: 1 << 20 };
+        assert_eq!(large.to_string(), "it needs 5.0 GiB, and 1.0 MiB are available");
+        let failed = Error::Failed { what: "the solver".into(), reason: "it diverged".into() };
+        assert_eq!((failed.to_string().as_str(), failed.exit_code()), ("the solver failed: it diverged", 1));
+    }
+}

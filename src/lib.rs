@@ -1,0 +1,18 @@
+// Tangled from book/src/conventions.md: edit there, or here and run cargo tangle stitch.
+#![doc = include_str!("../README.md")]
+#![deny(missing_docs)]
+#![deny(unsafe_code)]
+
+// Modules of the crate
+pub mod error;
+pub mod units;
+pub mod special;
+pub mod quadrature;
+pub mod radial_table;
+pub mod atmosphere;
+pub mod source;
+pub mod lenslet_array;
+pub mod phase;
+pub mod slope;
+
+pub use error::{Error, Invalid, Result};

@@ -1,0 +1,15 @@
+// Tangled from book/src/conventions.md: edit there, or here and run cargo tangle stitch.
+//! Angles that people write, in the radians that the library computes with.
+
+use std::f64::consts::PI;
+
+/// One second of arc \[rad\].
+///
+/// ```
+/// use lenslet::units::ARCSEC;
+/// assert!((206_264.806_247 * ARCSEC - 1.0).abs() < 1e-12);
+/// ```
+pub const ARCSEC: f64 = PI / 648_000.0;
+
+/// One degree \[rad\].
+pub const DEGREE: f64 = PI / 180.0;

@@ -1,0 +1,127 @@
+//! Names of places in the pages, and how one page refers to another.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::chapter::{BlockKind, Chapter};
+use crate::volume::{BlockId, Book};
+
+/// The page of a chapter, relative to the book: `phase.html`.
+pub fn page_of(file: &str) -> String {
+    let stem = file.strip_suffix(".md").unwrap_or(file);
+    match stem.strip_suffix("README") {
+        Some(folder) if folder.is_empty() || folder.ends_with('/') => format!("{folder}index.html"),
+        _ => format!("{stem}.html"),
+    }
+}
+
+/// The address of `anchor` on the page of `to`, as seen from the page of `from`.
+pub fn link(from: &str, to: &str, anchor: &str) -> String {
+    if from == to {
+        return format!("#{anchor}");
+    }
+    let (from, to) = (page_of(from), page_of(to));
+    let mut here: Vec<&str> = from.split('/').collect();
+    let mut there: Vec<&str> = to.split('/').collect();
+    here.pop();
+    while !here.is_empty() && there.len() > 1 && here[0] == there[0] {
+        here.remove(0);
+        there.remove(0);
+    }
+    format!("{}{}#{anchor}", "../".repeat(here.len()), there.join("/"))
+}
+
+/// The anchor of an equation: `eq-name` for the label `eq:name`.
+pub fn equation_anchor(label: &str) -> String {
+    slug(label)
+}
+
+/// The address of a labelled equation, as seen from a chapter.
+pub fn equation(book: &Book, from: &Chapter, label: &str) -> Option<String> {
+    let found = book.labels.get(label)?;
+    Some(link(&from.file, &book.chapters[found.chapter].file, &equation_anchor(label)))
+}
+
+/// A text as part of an anchor: lower case, with a hyphen for anything but letters and digits.
+pub fn slug(text: &str) -> String {
+    let mut slug = String::new();
+    for letter in text.chars().flat_map(char::to_lowercase) {
+        if letter.is_alphanumeric() {
+            slug.push(letter);
+        } else if !slug.ends_with('-') {
+            slug.push('-');
+        }
+    }
+    slug.trim_matches('-').to_string()
+}
+
+/// The anchors of all chunks of a book.
+#[derive(Debug, Clone, Default)]
+pub struct ChunkAnchors(HashMap<BlockId, String>);
+
+impl ChunkAnchors {
+    /// Gives each chunk its anchor: `chunk-fold-the-spectrum`, `chunk-fold-the-spectrum.2` for its
+    /// first continuation, `file-src-phase-rs`.
+    pub fn new(book: &Book) -> ChunkAnchors {
+        let mut anchors = HashMap::new();
+        let mut taken = HashSet::new();
+        for id in book.blocks() {
+            let (_, block) = book.block(id);
+            let stem = match &block.kind {
+                BlockKind::Plain => continue,
+                BlockKind::Root(path) => format!("file-{}", slug(path)),
+                BlockKind::Named(name) if block.part == 0 => format!("chunk-{}", slug(name)),
+                BlockKind::Named(name) => format!("chunk-{}.{}", slug(name), block.part + 1),
+            };
+            let mut anchor = stem.clone();
+            let mut count = 1;
+            while !taken.insert(anchor.clone()) {
+                count += 1;
+                anchor = format!("{stem}_{count}");
+            }
+            anchors.insert(id, anchor);
+        }
+        ChunkAnchors(anchors)
+    }
+
+    /// The anchor of a chunk; empty for an illustration.
+    pub fn of(&self, id: BlockId) -> &str {
+        self.0.get(&id).map_or("", String::as_str)
+    }
+
+    /// The address of a chunk, as seen from the chapter file `from`.
+    pub fn link(&self, book: &Book, from: &str, id: BlockId) -> String {
+        link(from, &book.chapters[id.chapter].file, self.of(id))
+    }
+}
+
+/// A text as HTML. Double braces are hidden from mdbook's own commands.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len() + text.len() / 8);
+    for letter in text.chars() {
+        match letter {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '{' => escaped.push_str("&#123;"),
+            _ => escaped.push(letter),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{link, page_of, slug};
+
+    #[test]
+    fn pages_refer_to_each_other() {
+        assert_eq!(link("a.md", "a.md", "x"), "#x");
+        assert_eq!(link("a.md", "b.md", "x"), "b.html#x");
+        assert_eq!(link("one/a.md", "one/b.md", "x"), "b.html#x");
+        assert_eq!(link("one/a.md", "two/b.md", "x"), "../two/b.html#x");
+        assert_eq!(link("a.md", "two/b.md", "x"), "two/b.html#x");
+        assert_eq!(page_of("README.md"), "index.html");
+        assert_eq!(slug("eq:von-Kármán (1)"), "eq-von-kármán-1");
+    }
+}

@@ -1,0 +1,170 @@
+//! A chunk on the page: its name above the code, links around and inside it.
+
+use super::anchors::{self, ChunkAnchors, escape};
+use crate::chapter::{Block, BlockKind, Chapter};
+use crate::volume::{BlockId, Book};
+
+/// The name that highlight.js knows a language by. `rust` goes by its other name, `rs`, because
+/// mdbook drops lines of Rust blocks that start with `# `.
+pub fn highlighter(language: &str) -> &str {
+    match language {
+        "rust" => "rs",
+        "cuda" => "cpp",
+        "console" => "shell",
+        "" => "plaintext",
+        other => other,
+    }
+}
+
+/// Writes chunks as HTML.
+pub struct ChunkWriter<'a> {
+    /// The book.
+    pub book: &'a Book,
+    /// Where its chunks are.
+    pub anchors: &'a ChunkAnchors,
+}
+
+impl ChunkWriter<'_> {
+    /// A chunk: name, code, and where else to look. Blank lines stand only where Markdown does not
+    /// mind them.
+    pub fn html(&self, id: BlockId) -> String {
+        let (chapter, block) = self.book.block(id);
+        let (left, right) = self.caption(id);
+        let notes = self.notes(id);
+        let class = if block.root().is_some() { "chunk root" } else { "chunk" };
+        format!(
+            "\n\n<div class=\"{class}\" id=\"{}\"><div class=\"chunk-name\"><span>{left}</span>\
+             <span class=\"chunk-links\">{right}</span></div>\n\n\
+             <pre><code class=\"language-{}\">{}</code></pre>\n\n\
+             <div class=\"chunk-notes\">{notes}</div></div>\n\n",
+            self.anchors.of(id),
+            highlighter(&block.language),
+            self.code(chapter, block),
+        )
+    }
+
+    fn caption(&self, id: BlockId) -> (String, String) {
+        let (_, block) = self.book.block(id);
+        let name = match &block.kind {
+            BlockKind::Named(name) => name,
+            BlockKind::Root(path) => {
+                return (format!("⟨<code>{}</code>⟩ ≡", escape(path)), String::new());
+            }
+            BlockKind::Plain => return Default::default(),
+        };
+        let parts = self.book.chunks.get(name).map_or(&[][..], |chunk| &chunk.parts);
+        let first = parts.first().copied().unwrap_or(id);
+        let sign = if block.part == 0 { "≡" } else { "+≡" };
+        let left = format!("⟨{}⟩ {sign}", self.link(id, first, &escape(name)));
+        let mut right = Vec::new();
+        if let Some(&before) = block.part.checked_sub(1).and_then(|part| parts.get(part)) {
+            right.push(format!("continued from {}", self.link(id, before, &self.place(id, before))));
+        }
+        if let Some(&after) = parts.get(block.part + 1) {
+            right.push(format!("continued in {}", self.link(id, after, &self.place(id, after))));
+        }
+        (left, right.join(", "))
+    }
+
+    /// Which chunks use this one, and where those that it uses are defined if not in this chapter.
+    fn notes(&self, id: BlockId) -> String {
+        let (chapter, block) = self.book.block(id);
+        let mut notes = Vec::new();
+        if let Some(chunk) = block.name().and_then(|name| self.book.chunks.get(name)) {
+            let mut users: Vec<BlockId> = chunk.uses.iter().map(|place| place.block).collect();
+            users.dedup();
+            let users: Vec<String> = users.iter().map(|&user| self.mention(id, user)).collect();
+            if block.part == 0 && !users.is_empty() {
+                notes.push(format!("Used in {}", users.join(", ")));
+            }
+        }
+        let mut elsewhere = Vec::new();
+        for line in block.code.clone() {
+            let Some(reference) = block.reference(chapter.text.line(line)) else { continue };
+            let chunk = self.book.chunks.get(reference.name);
+            let Some(&home) = chunk.and_then(|chunk| chunk.parts.first()) else { continue };
+            if home.chapter != id.chapter && !elsewhere.contains(&home) {
+                elsewhere.push(home);
+            }
+        }
+        for home in elsewhere {
+            let title = &self.book.chapters[home.chapter].title;
+            let title = format!("<cite>{}</cite>", escape(title));
+            notes.push(format!("{} is defined in {title}", self.mention(id, home)));
+        }
+        notes.join(". ")
+    }
+
+    fn link(&self, from: BlockId, to: BlockId, text: &str) -> String {
+        let file = &self.book.chapters[from.chapter].file;
+        format!("<a href=\"{}\">{text}</a>", self.anchors.link(self.book, file, to))
+    }
+
+    /// A chunk by its name in brackets, linked.
+    fn mention(&self, from: BlockId, to: BlockId) -> String {
+        let (_, block) = self.book.block(to);
+        let name = match &block.kind {
+            BlockKind::Root(path) => format!("<code>{}</code>", escape(path)),
+            BlockKind::Named(name) => escape(name),
+            BlockKind::Plain => String::new(),
+        };
+        format!("⟨{}⟩", self.link(from, to, &name))
+    }
+
+    /// Where a chunk is in words: above, below, or the chapter.
+    fn place(&self, from: BlockId, to: BlockId) -> String {
+        if from.chapter != to.chapter {
+            return format!("<cite>{}</cite>", escape(&self.book.chapters[to.chapter].title));
+        }
+        if to < from { "above" } else { "below" }.to_string()
+    }
+
+    fn code(&self, chapter: &Chapter, block: &Block) -> String {
+        let mut code = String::new();
+        for line in block.code.clone() {
+            let text = chapter.text.line(line);
+            match block.reference(text) {
+                Some(reference) => code.push_str(&self.reference(chapter, &reference)),
+                None => code.push_str(&self.cite_equations(chapter, text)),
+            }
+            code.push('\n');
+        }
+        code
+    }
+
+    /// A reference: still a comment for the highlighter, a name in brackets for the reader.
+    fn reference(&self, chapter: &Chapter, reference: &crate::Reference<'_>) -> String {
+        let name = format!("⟨{}⟩", escape(reference.name));
+        let chunk = self.book.chunks.get(reference.name);
+        let inside = match chunk.and_then(|chunk| chunk.parts.first()) {
+            Some(&home) => format!(
+                "<a class=\"chunk-reference\" href=\"{}\" title=\"defined in {}\">{name}</a>",
+                self.anchors.link(self.book, &chapter.file, home),
+                escape(&self.book.chapters[home.chapter].title)
+            ),
+            None => name,
+        };
+        let comment = reference.comment;
+        format!("{}<span class=\"slashes\">{comment} </span>{inside}", reference.indentation)
+    }
+
+    /// A line of code; `[eq:name]` in it is shown as the equation's number, linked.
+    fn cite_equations(&self, chapter: &Chapter, line: &str) -> String {
+        let mut result = String::new();
+        let mut rest = line;
+        while let Some(start) = rest.find("[eq:") {
+            let Some(length) = rest[start..].find(']') else { break };
+            let label = &rest[start + 1..start + length];
+            let found = self.book.labels.get(label);
+            let link = anchors::equation(self.book, chapter, label);
+            result.push_str(&escape(&rest[..start]));
+            match found.zip(link) {
+                Some((found, link)) => result
+                    .push_str(&format!("<a class=\"equation-link\" href=\"{link}\">({})</a>", found.number)),
+                None => result.push_str(&escape(&rest[start..=start + length])),
+            }
+            rest = &rest[start + length + 1..];
+        }
+        result + &escape(rest)
+    }
+}

@@ -1,0 +1,107 @@
+//! Why a book could not be rendered.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::finding::Finding;
+
+/// What stops `cargo book`.
+#[derive(Debug, Error)]
+pub enum BookError {
+    /// The chapters are wrong; one finding for each fault.
+    #[error("{} in the book", count(.0.len()))]
+    Findings(Vec<Finding>),
+    /// The chapters could not be read.
+    #[error(transparent)]
+    Tangle(#[from] crate::Error),
+    /// mdbook refused to render.
+    #[error("mdbook: {0}")]
+    Mdbook(String),
+    /// A file could not be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file could not be written.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A program could not be started.
+    #[error("cannot run {program}: {source}")]
+    Run {
+        /// The program.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The examples that draw the figures do not compile.
+    #[error("the examples that draw the figures do not compile")]
+    Examples,
+    /// An example failed.
+    #[error("book/examples/{name}.rs failed ({status}):\n{message}")]
+    Example {
+        /// Its name.
+        name: String,
+        /// How it ended.
+        status: String,
+        /// What it said.
+        message: String,
+    },
+    /// A rendered page would fetch something.
+    #[error("{page} fetches {address}: the book is to be read without a network")]
+    Outside {
+        /// The page or style sheet.
+        page: PathBuf,
+        /// What it fetches.
+        address: String,
+    },
+    /// The book cannot be served.
+    #[error("cannot serve the book on 127.0.0.1: {0}")]
+    Serve(io::Error),
+}
+
+impl BookError {
+    pub(crate) fn read(path: &Path) -> impl FnOnce(io::Error) -> BookError + '_ {
+        move |source| BookError::Read { path: path.to_path_buf(), source }
+    }
+
+    pub(crate) fn write(path: &Path) -> impl FnOnce(io::Error) -> BookError + '_ {
+        move |source| BookError::Write { path: path.to_path_buf(), source }
+    }
+
+    pub(crate) fn run(program: &str) -> impl FnOnce(io::Error) -> BookError + '_ {
+        move |source| BookError::Run { program: program.to_string(), source }
+    }
+}
+
+/// An error if there is any finding.
+pub(crate) fn refuse(mut findings: Vec<Finding>) -> Result<(), BookError> {
+    findings.sort();
+    findings.dedup();
+    if findings.is_empty() { Ok(()) } else { Err(BookError::Findings(findings)) }
+}
+
+/// The error for people: the findings one to a line, then what it comes to.
+pub fn explain(error: &BookError) -> String {
+    let mut text = String::new();
+    if let BookError::Findings(findings) = error {
+        for finding in findings {
+            text.push_str(&format!("{finding}\n"));
+        }
+    }
+    text.push_str(&format!("error: {error}"));
+    text
+}
+
+fn count(faults: usize) -> String {
+    if faults == 1 { "one fault".to_string() } else { format!("{faults} faults") }
+}

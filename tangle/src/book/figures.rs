@@ -1,0 +1,160 @@
+//! Figures: drawn by the crate's own examples, `book/examples/<chapter>.rs`, before the book is rendered.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::SystemTime;
+
+use super::error::BookError;
+use crate::chapter::Chapter;
+use crate::finding::Finding;
+use crate::volume::Book;
+
+/// Where the figures are, relative to the repository.
+pub const FOLDER: &str = "book/src/figures";
+/// How many examples run at a time.
+const AT_A_TIME: usize = 2;
+
+/// Compiles the examples and runs those whose figures are older than their binary. Returns how many
+/// were run.
+///
+/// # Errors
+///
+/// [`BookError::Examples`] if they do not compile, [`BookError::Example`] with the message of one
+/// that fails, and those of the file system.
+pub fn draw(root: &Path) -> Result<usize, BookError> {
+    let sources = root.join("book/examples");
+    let any = fs::read_dir(&sources).is_ok_and(|mut entries| {
+        entries.any(|entry| entry.is_ok_and(|e| e.path().extension().is_some_and(|x| x == "rs")))
+    });
+    if !any {
+        return Ok(0);
+    }
+    let folder = root.join(FOLDER);
+    fs::create_dir_all(&folder).map_err(BookError::write(&folder))?;
+    let stale: VecDeque<(String, PathBuf)> = compile(root, &sources)?
+        .into_iter()
+        .filter(|(_, program)| !is_fresh(program, &folder))
+        .collect();
+    let count = stale.len();
+    let queue = Mutex::new(stale);
+    let next = || queue.lock().ok().and_then(|mut queue| queue.pop_front());
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_A_TIME.min(count))
+            .map(|_| {
+                scope.spawn(|| {
+                    while let Some((name, program)) = next() {
+                        run(&name, &program, &folder)?;
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        workers.into_iter().try_for_each(|worker| match worker.join() {
+            Ok(outcome) => outcome,
+            Err(_) => Err(BookError::Examples),
+        })
+    })?;
+    Ok(count)
+}
+
+/// Figures that a chapter names and that are not there, and those that lie on another host.
+pub fn missing(book: &Book) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for chapter in &book.chapters {
+        for link in chapter.links.iter().filter(|link| link.image) {
+            let what = if link.target.contains("://") {
+                format!("{} lies elsewhere: the book is to be read without a network", link.target)
+            } else if place(book, chapter, &link.target).is_file() {
+                continue;
+            } else {
+                format!("no figure {}: an example in book/examples should draw it", link.target)
+            };
+            findings.push(Finding::error(&chapter.path, link.position, what));
+        }
+    }
+    findings
+}
+
+fn place(book: &Book, chapter: &Chapter, target: &str) -> PathBuf {
+    let file = book.root.join("book/src").join(&chapter.file);
+    file.parent().map_or_else(PathBuf::new, Path::to_path_buf).join(target)
+}
+
+/// Compiles the examples in release mode, and returns the programs of those in `sources` by name.
+fn compile(root: &Path, sources: &Path) -> Result<BTreeMap<String, PathBuf>, BookError> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string());
+    let output = Command::new(&cargo)
+        .args(["build", "--release", "--examples", "--message-format=json-render-diagnostics"])
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(BookError::run(&cargo))?;
+    if !output.status.success() {
+        return Err(BookError::Examples);
+    }
+    let sources = sources.canonicalize().map_err(BookError::read(sources))?;
+    let mut programs = BTreeMap::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let Ok(message) = serde_json::from_str::<serde_json::Value>(line) else { continue };
+        let target = &message["target"];
+        let Some(source) = target["src_path"].as_str() else { continue };
+        let here = Path::new(source).canonicalize().is_ok_and(|path| path.starts_with(&sources));
+        if let (true, Some(name), Some(program)) =
+            (here, target["name"].as_str(), message["executable"].as_str())
+        {
+            programs.insert(name.to_string(), PathBuf::from(program));
+        }
+    }
+    Ok(programs)
+}
+
+/// The list of figures that a program has drawn, kept beside it.
+fn record(program: &Path) -> PathBuf {
+    program.with_extension("figures")
+}
+
+/// Whether a program has drawn its figures since it was compiled, and all of them are still there.
+fn is_fresh(program: &Path, folder: &Path) -> bool {
+    let time = |path: &Path| -> Option<SystemTime> { fs::metadata(path).ok()?.modified().ok() };
+    let Some(compiled) = time(program) else { return false };
+    let Ok(names) = fs::read_to_string(record(program)) else { return false };
+    names.lines().all(|name| time(&folder.join(name)).is_some_and(|drawn| drawn >= compiled))
+}
+
+/// Runs an example in a folder of its own, and moves what it drew to the figures.
+fn run(name: &str, program: &Path, folder: &Path) -> Result<(), BookError> {
+    let own = program.with_extension("drawing");
+    if own.exists() {
+        fs::remove_dir_all(&own).map_err(BookError::write(&own))?;
+    }
+    fs::create_dir_all(&own).map_err(BookError::write(&own))?;
+    let output = Command::new(program)
+        .arg(&own)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(BookError::run(&program.to_string_lossy()))?;
+    if !output.status.success() {
+        return Err(BookError::Example {
+            name: name.to_string(),
+            status: output.status.to_string(),
+            message: String::from_utf8_lossy(&output.stderr).trim_end().to_string(),
+        });
+    }
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&own).map_err(BookError::read(&own))? {
+        let entry = entry.map_err(BookError::read(&own))?;
+        let Ok(file) = entry.file_name().into_string() else { continue };
+        let (from, to) = (entry.path(), folder.join(&file));
+        fs::copy(&from, &to).map_err(BookError::write(&to))?;
+        names.push(file);
+    }
+    names.sort();
+    let record = record(program);
+    fs::write(&record, names.join("\n")).map_err(BookError::write(&record))?;
+    fs::remove_dir_all(&own).map_err(BookError::write(&own))
+}

@@ -1,0 +1,142 @@
+//! The last step: formulas into the pages, and a look at what the pages would fetch.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::error::BookError;
+use super::math::Formulas;
+
+/// Puts the formulas into all pages below `folder`, and refuses a page that fetches anything from
+/// elsewhere.
+///
+/// # Errors
+///
+/// [`BookError::Outside`] for such a page, [`BookError::Read`] and [`BookError::Write`].
+pub fn finish(folder: &Path, formulas: &Formulas) -> Result<(), BookError> {
+    for path in files_below(folder)? {
+        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
+        if !matches!(extension, "html" | "css" | "svg") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).map_err(BookError::read(&path))?;
+        let text = match extension {
+            "html" => {
+                let finished = insert(&text, formulas);
+                fs::write(&path, &finished).map_err(BookError::write(&path))?;
+                finished
+            }
+            _ => text,
+        };
+        let fetched = if extension == "css" { style_fetches(&text) } else { page_fetches(&text) };
+        if let Some(address) = fetched.into_iter().next() {
+            let page = path.strip_prefix(folder).unwrap_or(&path).to_path_buf();
+            return Err(BookError::Outside { page, address });
+        }
+    }
+    Ok(())
+}
+
+/// A page with its formulas.
+fn insert(page: &str, formulas: &Formulas) -> String {
+    let mut result = String::with_capacity(page.len() * 4);
+    let mut rest = page;
+    while let Some(start) = rest.find("<!--m:") {
+        let Some(length) = rest[start..].find("-->") else { break };
+        let key = &rest[start + "<!--m:".len()..start + length];
+        result.push_str(&rest[..start]);
+        let html = key
+            .split_once('.')
+            .and_then(|(chapter, formula)| Some((chapter.parse().ok()?, formula.parse().ok()?)))
+            .and_then(|(chapter, formula)| formulas.html(chapter, formula));
+        result.push_str(html.unwrap_or(""));
+        rest = &rest[start + length + "-->".len()..];
+    }
+    result.push_str(rest);
+    result
+}
+
+/// Addresses with a host that the elements of a page fetch by themselves.
+pub fn page_fetches(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for piece in page.split('<').skip(1) {
+        let Some((tag, _)) = piece.split_once('>') else { continue };
+        let name = tag.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or("");
+        let fetching = [
+            "link", "script", "img", "image", "iframe", "source", "object", "embed", "audio",
+            "video", "use", "track",
+        ];
+        if !fetching.contains(&name.to_ascii_lowercase().as_str()) {
+            continue;
+        }
+        for attribute in ["src=", "href=", "srcset=", "data="] {
+            for (at, _) in tag.match_indices(attribute) {
+                let value = tag[at + attribute.len()..].trim_start_matches(['"', '\'', ' ']);
+                let value = value.split(['"', '\'', ' ']).next().unwrap_or("");
+                if is_elsewhere(value) {
+                    found.push(value.to_string());
+                }
+            }
+        }
+    }
+    for style in page.split("<style").skip(1) {
+        found.extend(style_fetches(style.split("</style").next().unwrap_or("")));
+    }
+    found
+}
+
+/// Addresses with a host that a style sheet fetches.
+pub fn style_fetches(style: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for mark in ["url(", "@import"] {
+        for (at, _) in style.match_indices(mark) {
+            let value = style[at + mark.len()..].trim_start_matches(['"', '\'', ' ']);
+            let value = value.split(['"', '\'', ')', ';', ' ']).next().unwrap_or("");
+            if is_elsewhere(value) {
+                found.push(value.to_string());
+            }
+        }
+    }
+    found
+}
+
+/// Whether an address names a host.
+fn is_elsewhere(address: &str) -> bool {
+    let address = address.trim().to_ascii_lowercase();
+    address.starts_with("//") || address.split_once("://").is_some_and(|(scheme, _)| {
+        !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric())
+    })
+}
+
+/// All files below a folder.
+fn files_below(folder: &Path) -> Result<Vec<PathBuf>, BookError> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).map_err(BookError::read(&folder))? {
+            let entry = entry.map_err(BookError::read(&folder))?;
+            let path = entry.path();
+            let kind = entry.file_type().map_err(BookError::read(&path))?;
+            if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_file() {
+                files.push(path);
+            }
+        }
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{page_fetches, style_fetches};
+
+    #[test]
+    fn a_page_may_link_anywhere_but_fetch_nothing() {
+        assert!(page_fetches("<a href=\"https://a.b/\">x</a><img src=\"c.svg\">").is_empty());
+        assert_eq!(page_fetches("<script src=\"https://a.b/c.js\"></script>"), ["https://a.b/c.js"]);
+        assert_eq!(page_fetches("<link rel=x href='//a.b/c.css'>"), ["//a.b/c.css"]);
+        assert_eq!(page_fetches("<style>@import \"http://a/b\"</style>"), ["http://a/b"]);
+        assert_eq!(style_fetches("src:url(fonts/a.woff2)").len(), 0);
+        assert_eq!(style_fetches("src:url('https://a/b.woff2')"), ["https://a/b.woff2"]);
+    }
+}

@@ -1,0 +1,204 @@
+//! A chapter as the Markdown that mdbook gets: formulas, chunks and figures are already HTML.
+
+use std::ops::Range;
+
+use super::anchors::{self, ChunkAnchors, escape};
+use super::chunks::{ChunkWriter, highlighter};
+use super::math::sole_reference;
+use crate::chapter::{Block, Chapter};
+use crate::volume::{BlockId, Book};
+
+/// The comment that stands for a formula until the pages are finished.
+pub fn placeholder(chapter: usize, formula: usize) -> String {
+    format!("<!--m:{chapter}.{formula}-->")
+}
+
+/// What replaces a part of a chapter.
+enum Piece {
+    Formula(usize),
+    Chunk(usize),
+    /// The info string of an illustration.
+    Language(usize),
+    /// An image that is a paragraph of its own: caption, target and number.
+    Figure(Range<usize>, String, String),
+    /// An explicit anchor at the end of a heading.
+    Anchor(String),
+}
+
+/// Writes the Markdown of chapters.
+pub struct PageWriter<'a> {
+    /// The book.
+    pub book: &'a Book,
+    /// Where its chunks are.
+    pub anchors: &'a ChunkAnchors,
+}
+
+impl PageWriter<'_> {
+    /// The Markdown of the chapter with this index.
+    pub fn markdown(&self, index: usize) -> String {
+        let chapter = &self.book.chapters[index];
+        let mut pieces = pieces(chapter);
+        pieces.sort_by_key(|(range, _)| (range.start, std::cmp::Reverse(range.end)));
+        self.write(index, 0..chapter.text.as_str().len(), &pieces)
+    }
+
+    /// A part of a chapter with its pieces replaced.
+    fn write(&self, index: usize, part: Range<usize>, pieces: &[(Range<usize>, Piece)]) -> String {
+        let chapter = &self.book.chapters[index];
+        let source = chapter.text.as_str();
+        let mut result = String::new();
+        let mut at = part.start;
+        for (range, piece) in pieces {
+            if range.start < at || range.end > part.end {
+                continue;
+            }
+            result.push_str(source.get(at..range.start).unwrap_or(""));
+            match piece {
+                Piece::Formula(formula) => result.push_str(&self.formula(index, *formula)),
+                Piece::Chunk(block) => {
+                    let writer = ChunkWriter { book: self.book, anchors: self.anchors };
+                    result.push_str(&writer.html(BlockId { chapter: index, block: *block }));
+                }
+                Piece::Language(block) => {
+                    result.push_str(highlighter(&chapter.blocks[*block].language));
+                }
+                Piece::Anchor(id) => result.push_str(&format!(" {{#{id}}}")),
+                Piece::Figure(caption, target, number) => {
+                    let text = self.write(index, caption.clone(), pieces);
+                    let alt = plain(source.get(caption.clone()).unwrap_or(""));
+                    result.push_str(&figure(target, number, &alt, &text));
+                }
+            }
+            at = range.end;
+        }
+        result.push_str(source.get(at..part.end).unwrap_or(""));
+        result
+    }
+
+    fn formula(&self, index: usize, formula: usize) -> String {
+        let chapter = &self.book.chapters[index];
+        let math = &chapter.math[formula];
+        if let Some(mark) = sole_reference(chapter, math) {
+            let link = anchors::equation(self.book, chapter, &mark.name).unwrap_or_default();
+            let number = self.book.labels.get(&mark.name).map_or("?", |label| &label.number);
+            return format!("<a class=\"equation-link\" href=\"{link}\">({number})</a>");
+        }
+        let comment = placeholder(index, formula);
+        if !math.display {
+            return format!("<span class=\"math\">{comment}</span>");
+        }
+        let id = math.labels.first().map_or(String::new(), |label| {
+            format!(" id=\"{}\"", anchors::equation_anchor(&label.name))
+        });
+        let indentation = indentation(chapter, math.position.0);
+        format!("\n\n{indentation}<div class=\"equation\"{id}>{comment}</div>\n\n{indentation}")
+    }
+}
+
+/// The blanks at the start of a line, so that what is in a list stays there.
+fn indentation(chapter: &Chapter, line: usize) -> String {
+    chapter.text.line(line).chars().take_while(|&c| c == ' ').collect()
+}
+
+fn pieces(chapter: &Chapter) -> Vec<(Range<usize>, Piece)> {
+    let text = &chapter.text;
+    let mut pieces = Vec::new();
+    for (index, block) in chapter.blocks.iter().enumerate() {
+        if block.is_chunk() {
+            let range = text.start_of(block.fence_line)..text.start_of(block.closing_line() + 1);
+            pieces.push((range, Piece::Chunk(index)));
+        } else if let Some(range) = language_range(chapter, block) {
+            pieces.push((range, Piece::Language(index)));
+        }
+    }
+    for (index, math) in chapter.math.iter().enumerate() {
+        let width = if math.display { 2 } else { 1 };
+        let range = math.range.start - width..math.range.end + width;
+        pieces.push((range, Piece::Formula(index)));
+    }
+    for heading in &chapter.headings {
+        let line = text.line(heading.line);
+        let has_math = chapter.math.iter().any(|math| math.lines.contains(&heading.line));
+        if has_math && line.starts_with('#') && !line.trim_end().ends_with('}') {
+            let end = text.start_of(heading.line) + line.trim_end().len();
+            pieces.push((end..end, Piece::Anchor(heading.id.clone())));
+        }
+    }
+    let mut count = 0;
+    for link in chapter.links.iter().filter(|link| link.image && link.position.1 == 1) {
+        if let Some((range, caption)) = lone_image(chapter, link.position.0) {
+            count += 1;
+            let number = chapter.equation_number(count);
+            pieces.push((range, Piece::Figure(caption, link.target.clone(), number)));
+        }
+    }
+    pieces
+}
+
+/// Where an illustration names its language.
+fn language_range(chapter: &Chapter, block: &Block) -> Option<Range<usize>> {
+    if block.language.is_empty() || block.fence.is_empty() {
+        return None;
+    }
+    let line = chapter.text.line(block.fence_line);
+    let fence = line.find(&block.fence)? + block.fence.len();
+    let start = fence + line[fence..].find(&block.language)?;
+    let offset = chapter.text.start_of(block.fence_line) + start;
+    Some(offset..offset + block.language.len())
+}
+
+/// An image that starts a line and is a paragraph of its own: its range, and that of its caption.
+fn lone_image(chapter: &Chapter, line: usize) -> Option<(Range<usize>, Range<usize>)> {
+    let text = &chapter.text;
+    let (source, start) = (text.as_str(), text.start_of(line));
+    if !source[start..].starts_with("![") || !text.line(line.saturating_sub(1)).trim().is_empty() {
+        return None;
+    }
+    let caption = start + 2..closing_bracket(chapter, start + 2)?;
+    let target = caption.end + 1;
+    if !source[target..].starts_with('(') {
+        return None;
+    }
+    let end = target + source[target..].find(')')? + 1;
+    let last = text.line_at(end - 1);
+    let rest = source[end..text.start_of(last + 1)].trim();
+    (rest.is_empty() && text.line(last + 1).trim().is_empty()).then_some((start..end, caption))
+}
+
+/// The bracket that closes the one before `from`, formulas and escapes left out.
+fn closing_bracket(chapter: &Chapter, from: usize) -> Option<usize> {
+    let bytes = chapter.text.as_str().as_bytes();
+    let (mut at, mut depth) = (from, 0);
+    while let Some(&byte) = bytes.get(at) {
+        if let Some(math) = chapter.math.iter().find(|math| math.range.contains(&at)) {
+            at = math.range.end;
+            continue;
+        }
+        match byte {
+            b'\\' => at += 1,
+            b'[' => depth += 1,
+            b']' if depth == 0 => return Some(at),
+            b']' => depth -= 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+/// A caption without its markup, for those who cannot see the figure.
+fn plain(caption: &str) -> String {
+    let kept: String = caption.chars().filter(|c| !matches!(c, '$' | '*' | '`' | '\\')).collect();
+    escape(&kept.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn figure(target: &str, number: &str, alt: &str, caption: &str) -> String {
+    let target = escape(target);
+    let name = target.rsplit('/').next().unwrap_or(&target);
+    let anchor = anchors::slug(name.split('.').next().unwrap_or(name));
+    format!(
+        "<figure id=\"figure-{anchor}\">\n<a href=\"{target}\"><img src=\"{target}\" \
+         alt=\"{alt}\"></a>\n<figcaption>\n\n<span class=\"figure-number\">Figure {number}</span> \
+         {caption}\n\n</figcaption>\n</figure>\n"
+    )
+}

@@ -1,0 +1,89 @@
+//! Links that lead nowhere.
+
+use std::fs;
+
+use crate::chapter::{Chapter, Link};
+use crate::finding::Finding;
+use crate::volume::Book;
+
+pub fn check(book: &Book) -> Vec<Finding> {
+    let figures = figure_sources(book);
+    let mut findings = Vec::new();
+    for chapter in &book.chapters {
+        for link in &chapter.links {
+            if let Some(what) = fault(book, chapter, link, &figures) {
+                findings.push(Finding::error(&chapter.path, link.position, what));
+            }
+        }
+    }
+    findings
+}
+
+/// The programs that draw the figures, as one text.
+fn figure_sources(book: &Book) -> String {
+    let folder = book.root.join("book/examples");
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| fs::read_to_string(entry.path()).ok()).collect()
+}
+
+fn fault(book: &Book, chapter: &Chapter, link: &Link, figures: &str) -> Option<String> {
+    let target = link.target.as_str();
+    if target.is_empty() {
+        return Some("a link to nothing".to_string());
+    }
+    let scheme = target.split_once(':').map(|(scheme, _)| scheme);
+    if matches!(scheme, Some("http" | "https" | "mailto")) {
+        return None;
+    }
+    let (file, anchor) = match target.split_once('#') {
+        Some((file, anchor)) => (file, Some(anchor)),
+        None => (target, None),
+    };
+    let file = file.replace("%20", " ");
+    let Some(path) = resolve(&chapter.file, &file) else {
+        return Some(format!("{target} leaves the book"));
+    };
+    let other = if file.is_empty() {
+        chapter
+    } else if let Some(index) = book.chapter_at(&format!("book/src/{path}")) {
+        &book.chapters[index]
+    } else if path.ends_with(".md") {
+        return Some(match book.root.join("book/src").join(&path).exists() {
+            true => format!("{target} is in no table of contents"),
+            false => format!("{target} does not exist"),
+        });
+    } else {
+        return missing_file(book, &path, figures).then(|| format!("{target} does not exist"));
+    };
+    let anchor = anchor?;
+    let known = other.headings.iter().any(|heading| heading.id == anchor)
+        || other.anchors.iter().any(|id| id == anchor)
+        || other.math.iter().flat_map(|math| &math.labels).any(|label| label.name == anchor);
+    (!known).then(|| format!("{} has no heading or label #{anchor}", other.file))
+}
+
+/// Figures are drawn when the book is built: it is enough that a program names them.
+fn missing_file(book: &Book, path: &str, figures: &str) -> bool {
+    if book.root.join("book/src").join(path).exists() {
+        return false;
+    }
+    let Some(figure) = path.strip_prefix("figures/") else { return true };
+    let stem = figure.rsplit_once('.').map_or(figure, |(stem, _)| stem);
+    !figures.contains(figure) && !figures.contains(&format!("\"{stem}\""))
+}
+
+/// `file` as seen from the folder of the chapter `from`, relative to `book/src`.
+fn resolve(from: &str, file: &str) -> Option<String> {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in file.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}

@@ -1,0 +1,36 @@
+//! What can be wrong with a book, and with the program beside it.
+
+mod chunks;
+mod drift;
+mod equations;
+pub mod formula;
+mod links;
+mod modules;
+
+use crate::error::Result;
+use crate::expand::{Tangled, tangle};
+use crate::finding::Finding;
+use crate::volume::Book;
+
+pub use modules::graph;
+
+/// All findings, in the order of their places. Writes nothing.
+pub fn check(book: &Book) -> Result<Vec<Finding>> {
+    let tangled = tangle(book);
+    let mut findings = book.findings.clone();
+    findings.extend(tangled.findings.iter().cloned());
+    findings.extend(content(book, &tangled));
+    findings.extend(drift::check(book, &tangled)?);
+    findings.sort();
+    findings.dedup();
+    Ok(findings)
+}
+
+/// The findings that need nothing but the chapters (and, for links, the files beside them).
+fn content(book: &Book, tangled: &Tangled) -> Vec<Finding> {
+    let mut findings = chunks::check(book);
+    findings.extend(equations::check(book));
+    findings.extend(links::check(book));
+    findings.extend(modules::check(book, tangled));
+    findings
+}

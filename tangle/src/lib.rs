@@ -1,0 +1,42 @@
+//! The literate tool of lenslet.
+//!
+//! The chapters in `book/src` are the only source of `src/` and `kernels/`. This crate reads them
+//! ([`Book`]), expands their chunks ([`expand::tangle`]), and keeps book and program together.
+//!
+//! ```
+//! use tangle::{Book, expand};
+//!
+//! let chapter = "```rust file=src/lib.rs\nfn main() {\n    // <<say hello>>\n}\n```\n\n\
+//!                ```rust #say hello\nprintln!(\"hello\");\n```\n";
+//! let book = Book::from_sources("- [One](one.md)\n", |_| Ok(chapter.to_string()));
+//! let tangled = expand::tangle(&book);
+//! assert_eq!(
+//!     tangled.files["src/lib.rs"].content(),
+//!     "// Tangled from book/src/one.md: edit there, or here and run cargo tangle stitch.\n\
+//!      fn main() {\n    // Say hello\n    println!(\"hello\");\n}\n"
+//! );
+//! ```
+
+#![deny(missing_docs)]
+
+pub mod chapter;
+pub mod check;
+pub mod diff;
+pub mod error;
+pub mod expand;
+pub mod finding;
+mod markdown;
+pub mod math;
+mod rust;
+pub mod stitch;
+pub mod summary;
+pub mod text;
+pub mod tree;
+pub mod volume;
+
+pub use chapter::{Block, BlockKind, Chapter, Heading, Link, Reference};
+pub use error::{Error, Result};
+pub use finding::{Finding, Severity};
+pub use math::{Mark, Math};
+pub use text::Text;
+pub use volume::{BlockId, Book, Chunk, Label, Use};

@@ -1,0 +1,105 @@
+//! A text with its lines: every finding needs a line and a column.
+
+/// A text and the offsets at which its lines start.
+///
+/// Lines end with `\n` or `\r\n`; the last one may have no ending at all. Numbers of lines and
+/// columns start at 1, columns count characters.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Text {
+    content: String,
+    starts: Vec<usize>,
+}
+
+impl Text {
+    /// Cuts `content` into lines.
+    pub fn new(content: impl Into<String>) -> Text {
+        let content = content.into();
+        let mut starts = Vec::new();
+        let mut start = 0;
+        while start < content.len() {
+            starts.push(start);
+            start = match content[start..].find('\n') {
+                Some(end) => start + end + 1,
+                None => content.len(),
+            };
+        }
+        Text { content, starts }
+    }
+
+    /// The whole text, byte for byte.
+    pub fn as_str(&self) -> &str {
+        &self.content
+    }
+
+    /// How many lines the text has.
+    pub fn line_count(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Line `number` (from 1) with its ending; empty where there is no such line.
+    pub fn full_line(&self, number: usize) -> &str {
+        let Some(&start) = number.checked_sub(1).and_then(|n| self.starts.get(n)) else {
+            return "";
+        };
+        let end = self.starts.get(number).copied().unwrap_or(self.content.len());
+        &self.content[start..end]
+    }
+
+    /// Line `number` (from 1) without its ending.
+    pub fn line(&self, number: usize) -> &str {
+        let full = self.full_line(number);
+        let line = full.strip_suffix('\n').unwrap_or(full);
+        if line.len() == full.len() { line } else { line.strip_suffix('\r').unwrap_or(line) }
+    }
+
+    /// The ending of line `number`: `"\n"`, `"\r\n"` or nothing.
+    pub fn ending(&self, number: usize) -> &str {
+        let full = self.full_line(number);
+        &full[self.line(number).len()..]
+    }
+
+    /// The byte offset at which line `number` starts; the length of the text past the last line.
+    pub fn start_of(&self, number: usize) -> usize {
+        number
+            .checked_sub(1)
+            .and_then(|n| self.starts.get(n))
+            .copied()
+            .unwrap_or(self.content.len())
+    }
+
+    /// The number of the line that holds the byte at `offset`.
+    pub fn line_at(&self, offset: usize) -> usize {
+        self.starts.partition_point(|&start| start <= offset).max(1)
+    }
+
+    /// Line and column (in characters, from 1) of the byte at `offset`.
+    pub fn position(&self, offset: usize) -> (usize, usize) {
+        let line = self.line_at(offset);
+        let start = self.start_of(line).min(offset);
+        let before = self.content.get(start..offset).unwrap_or("");
+        (line, before.chars().count() + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Text;
+
+    #[test]
+    fn lines_know_their_endings() {
+        let text = Text::new("a\r\nb\n\nλd");
+        assert_eq!(text.line_count(), 4);
+        assert_eq!((text.line(1), text.ending(1)), ("a", "\r\n"));
+        assert_eq!((text.line(2), text.ending(2)), ("b", "\n"));
+        assert_eq!((text.line(3), text.ending(3)), ("", "\n"));
+        assert_eq!((text.line(4), text.ending(4)), ("λd", ""));
+        assert_eq!((text.line(0), text.line(5)), ("", ""));
+    }
+
+    #[test]
+    fn columns_count_characters() {
+        let text = Text::new("a\nλd = 1\n");
+        assert_eq!(text.position(text.as_str().find('d').unwrap_or(0)), (2, 2));
+        assert_eq!(text.position(0), (1, 1));
+    }
+}

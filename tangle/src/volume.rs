@@ -1,0 +1,207 @@
+//! The whole book: its chapters in order, and who defines and uses each chunk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use crate::chapter::{BlockKind, Chapter};
+use crate::error::{Error, Result};
+use crate::finding::Finding;
+use crate::summary;
+use crate::text::Text;
+
+/// The table of contents, relative to the repository.
+pub const SUMMARY: &str = "book/src/SUMMARY.md";
+
+/// A block: the index of its chapter in [`Book::chapters`], and its own in [`Chapter::blocks`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockId {
+    /// Index of the chapter.
+    pub chapter: usize,
+    /// Index of the block in the chapter.
+    pub block: usize,
+}
+
+/// A place that refers to a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Use {
+    /// The block that refers to it.
+    pub block: BlockId,
+    /// The line of the chapter.
+    pub line: usize,
+}
+
+/// A named chunk with all its parts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Chunk {
+    /// Where it is defined, in the order of the book. Empty for a chunk that is only used.
+    pub parts: Vec<BlockId>,
+    /// Where it is used.
+    pub uses: Vec<Use>,
+}
+
+/// Where a label stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    /// Index of the chapter.
+    pub chapter: usize,
+    /// Index of the formula in [`Chapter::math`].
+    pub math: usize,
+    /// Its number in the book, e.g. `"3.2"`.
+    pub number: String,
+    /// Line and column.
+    pub position: (usize, usize),
+}
+
+/// The book.
+#[derive(Debug, Clone, Default)]
+pub struct Book {
+    /// The repository.
+    pub root: PathBuf,
+    /// The chapters that could be read, in the order of the table of contents.
+    pub chapters: Vec<Chapter>,
+    /// All named chunks, by name.
+    pub chunks: BTreeMap<String, Chunk>,
+    /// All roots, by path; more than one block is an error of the book.
+    pub roots: BTreeMap<String, Vec<BlockId>>,
+    /// All labels of equations; the first one where a label is given twice.
+    pub labels: BTreeMap<String, Label>,
+    /// Chapters that the table of contents lists but that could not be read (`book/src/x.md`).
+    pub missing: BTreeSet<String>,
+    /// What is wrong in the table of contents, in the chapters by themselves, and with labels.
+    pub findings: Vec<Finding>,
+}
+
+impl Book {
+    /// The repository around `start`: the nearest folder that holds `book/src/SUMMARY.md`.
+    pub fn find(start: &Path) -> Result<PathBuf> {
+        start
+            .ancestors()
+            .find(|folder| folder.join(SUMMARY).is_file())
+            .map(Path::to_path_buf)
+            .ok_or_else(|| Error::NoBook(start.to_path_buf()))
+    }
+
+    /// Reads the book of the repository at `root`.
+    pub fn load(root: &Path) -> Result<Book> {
+        let path = root.join(SUMMARY);
+        let summary = fs::read_to_string(&path).map_err(Error::read(&path))?;
+        let mut book = Book::from_sources(&summary, |file| fs::read_to_string(root.join(file)));
+        book.root = root.to_path_buf();
+        Ok(book)
+    }
+
+    /// Reads a book from a table of contents and a function that gives each chapter's text by its
+    /// path relative to the repository.
+    pub fn from_sources(summary: &str, read: impl Fn(&str) -> io::Result<String>) -> Book {
+        let mut book = Book::default();
+        let mut seen = BTreeSet::new();
+        for entry in summary::parse(&Text::new(summary)) {
+            let Some(file) = entry.file else { continue };
+            let path = format!("book/src/{file}");
+            if file.split('/').any(|part| matches!(part, "" | "." | "..")) || file.contains('\\') {
+                book.report(entry.position, format!("{file} is not a plain path below book/src"));
+                continue;
+            }
+            if !seen.insert(path.clone()) {
+                book.report(entry.position, format!("{file} is listed twice"));
+                continue;
+            }
+            match read(&path) {
+                Ok(text) => {
+                    book.chapters.push(Chapter::parse(&entry.title, &file, entry.number, text))
+                }
+                Err(why) => {
+                    book.report(entry.position, format!("cannot read {path}: {why}"));
+                    book.missing.insert(path);
+                }
+            }
+        }
+        book.index();
+        book
+    }
+
+    fn report(&mut self, position: (usize, usize), what: String) {
+        self.findings.push(Finding::error(SUMMARY, position, what));
+    }
+
+    /// The chapter and the block of an identifier.
+    pub fn block(&self, id: BlockId) -> (&Chapter, &crate::chapter::Block) {
+        let chapter = &self.chapters[id.chapter];
+        (chapter, &chapter.blocks[id.block])
+    }
+
+    /// All blocks in the order of the book.
+    pub fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
+        self.chapters.iter().enumerate().flat_map(|(chapter, c)| {
+            (0..c.blocks.len()).map(move |block| BlockId { chapter, block })
+        })
+    }
+
+    /// The index of the chapter with this path (`book/src/x.md`).
+    pub fn chapter_at(&self, path: &str) -> Option<usize> {
+        self.chapters.iter().position(|chapter| chapter.path == path)
+    }
+
+    /// Finds chunks, roots and labels anew, after chapters have been replaced.
+    pub(crate) fn reindex(&mut self) {
+        self.chunks.clear();
+        self.roots.clear();
+        self.labels.clear();
+        self.findings.clear();
+        self.index();
+    }
+
+    fn index(&mut self) {
+        let ids: Vec<BlockId> = self.blocks().collect();
+        for id in ids {
+            let (chapter, block) = self.block(id);
+            let mut uses = Vec::new();
+            for line in block.code.clone() {
+                if let Some(reference) = block.reference(chapter.text.line(line)) {
+                    uses.push((reference.name.to_string(), line));
+                }
+            }
+            match block.kind.clone() {
+                BlockKind::Plain => {}
+                BlockKind::Root(path) => self.roots.entry(path).or_default().push(id),
+                BlockKind::Named(name) => {
+                    let chunk = self.chunks.entry(name).or_default();
+                    let part = chunk.parts.len();
+                    chunk.parts.push(id);
+                    self.chapters[id.chapter].blocks[id.block].part = part;
+                }
+            }
+            for (name, line) in uses {
+                self.chunks.entry(name).or_default().uses.push(Use { block: id, line });
+            }
+        }
+        self.index_labels();
+        for chapter in &mut self.chapters {
+            self.findings.append(&mut chapter.findings);
+        }
+    }
+
+    fn index_labels(&mut self) {
+        for (index, chapter) in self.chapters.iter().enumerate() {
+            let mut ordinal = 0;
+            for (math, formula) in chapter.math.iter().enumerate() {
+                for mark in &formula.labels {
+                    ordinal += 1;
+                    if let Some(first) = self.labels.get(&mark.name) {
+                        let other = &self.chapters[first.chapter].path;
+                        let what = format!(
+                            "label {} is already given at {other}:{}",
+                            mark.name, first.position.0
+                        );
+                        self.findings.push(Finding::error(&chapter.path, mark.position, what));
+                        continue;
+                    }
+                    let number = chapter.equation_number(ordinal);
+                    let label = Label { chapter: index, math, number, position: mark.position };
+                    self.labels.insert(mark.name.clone(), label);
+                }
+            }
+        }
+    }
+}
