@@ -42,11 +42,8 @@ impl Atmosphere {
     /// outside of their ranges, negative fractions, and fractions that do not sum to 1 within 1e-6.
     pub fn new(r0: f64, wavelength: f64, layers: Vec<Layer>) -> Result<Self, Invalid> {
         let fried_parameter = length("r0", r0)?;
-        let wavelength = length("wavelength", wavelength)?;
-        for (l, layer) in layers.iter().enumerate() {
-            check_layer(layer)
-                .map_err(|bad| Invalid { quantity: format!("layers[{l}].{}", bad.quantity), ..bad })?;
-        }
+        let wavelength = check_wavelength(wavelength)?;
+        check_layers(&layers)?;
         check_fractions(&layers)?;
         Ok(Self { fried_parameter, wavelength, layers })
     }
@@ -96,6 +93,21 @@ impl Atmosphere {
 }
 
 // Check the values of layers
+fn check_wavelength(wavelength: f64) -> Result<f64, Invalid> {
+    if (1e-9..=1e-3).contains(&wavelength) {
+        return Ok(wavelength);
+    }
+    let expected = "a wavelength in metres, between 1e-9 and 1e-3";
+    Err(Invalid::new("wavelength", format!("{wavelength:?}"), expected))
+}
+fn check_layers(layers: &[Layer]) -> Result<(), Invalid> {
+    for (l, layer) in layers.iter().enumerate() {
+        check_layer(layer)
+            .map_err(|bad| Invalid { quantity: format!("layers[{l}].{}", bad.quantity), ..bad })?;
+    }
+    Ok(())
+}
+
 fn check_layer(layer: &Layer) -> Result<(), Invalid> {
     not_negative("altitude", layer.altitude)?;
     not_negative("fraction", layer.fraction)?;
@@ -113,7 +125,8 @@ fn check_fractions(layers: &[Layer]) -> Result<(), Invalid> {
     if (sum - 1.0).abs() <= 1e-6 {
         return Ok(());
     }
-    Err(Invalid::new("layers", format!("fractions with the sum {sum:.7}"), "fractions that sum to 1"))
+    let found = format!("fractions with the sum {:?}", (sum * 1e9).round() / 1e9);
+    Err(Invalid::new("layers", found, "fractions that sum to 1 within 1e-6"))
 }
 
 // Check additivity and refusals
@@ -133,7 +146,8 @@ mod tests {
         assert!((sum.powf(-0.6) / 0.16 - 1.0).abs() < 1e-12);
         assert!((whole.mean_altitude() / 1e4 - 0.3f64.powf(0.6)).abs() < 1e-12);
         assert!((whole.fried_parameter_at(1.65e-6) / 0.16 - 4.190_026).abs() < 1e-5);
-        let angle = 6.883_877 * (whole.isoplanatic_angle_at(500e-9) * whole.mean_altitude() / 0.16).powf(5.0 / 3.0);
+        let angle = 6.883_877
+            * (whole.isoplanatic_angle_at(500e-9) * whole.mean_altitude() / 0.16).powf(5.0 / 3.0);
         assert!((angle - 1.0).abs() < 1e-5);
     }
 
@@ -154,6 +168,7 @@ mod tests {
         assert_eq!(Atmosphere::new(0.16, 500e-9, vec![]).unwrap_err().quantity, "layers");
         assert_eq!(Atmosphere::new(0.0, 500e-9, layers()).unwrap_err().quantity, "r0");
         assert_eq!(Atmosphere::new(0.16, f64::NAN, layers()).unwrap_err().quantity, "wavelength");
+        assert_eq!(Atmosphere::new(0.16, 500.0, layers()).unwrap_err().quantity, "wavelength");
         let mut nearly = layers();
         nearly[1].fraction += 0.9e-6;
         assert!(Atmosphere::new(0.16, 500e-9, nearly).is_ok());

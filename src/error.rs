@@ -24,7 +24,11 @@ pub struct Invalid {
 
 impl Invalid {
     /// Refuses `value` for `quantity`, and says what was expected instead.
-    pub fn new(quantity: impl Into<String>, value: impl Display, expected: impl Into<String>) -> Self {
+    pub fn new(
+        quantity: impl Into<String>,
+        value: impl Display,
+        expected: impl Into<String>,
+    ) -> Self {
         Self { quantity: quantity.into(), value: value.to_string(), expected: expected.into() }
     }
 }
@@ -45,12 +49,7 @@ pub fn not_negative(quantity: &str, x: f64) -> std::result::Result<f64, Invalid>
     accept(x >= 0.0 && x.is_finite(), quantity, x, "a finite number not less than 0")
 }
 
-fn accept(
-    good: bool,
-    quantity: &str,
-    x: f64,
-    expected: &str,
-) -> std::result::Result<f64, Invalid> {
+fn accept(good: bool, quantity: &str, x: f64, expected: &str) -> std::result::Result<f64, Invalid> {
     if good { Ok(x) } else { Err(Invalid::new(quantity, format!("{x:?}"), expected)) }
 }
 
@@ -66,7 +65,8 @@ pub fn length_or_infinity(quantity: &str, x: f64) -> std::result::Result<f64, In
     if x == f64::INFINITY {
         return Ok(x);
     }
-    let refuse = |error: Invalid| Invalid { expected: format!("{}, or inf", error.expected), ..error };
+    let refuse =
+        |error: Invalid| Invalid { expected: format!("{}, or inf", error.expected), ..error };
     length(quantity, x).map_err(refuse)
 }
 
@@ -81,7 +81,7 @@ pub struct BadLine {
     pub line: usize,
     /// The key with the tables around it, `atmosphere.layers[2].fraction`; empty for the whole file.
     pub key: String,
-    /// The value as the file has it; `None` where there is none.
+    /// The value as the file has it, empty for a table; `None` where there is none.
     pub value: Option<String>,
     /// What would have been accepted.
     pub expected: String,
@@ -90,6 +90,7 @@ impl BadLine {
     fn complaint(&self) -> String {
         match &self.value {
             _ if self.key.is_empty() => String::new(),
+            Some(value) if value.is_empty() => format!("{}: ", self.key),
             Some(value) => format!("{} = {value}: ", self.key),
             None => format!("{} is missing: ", self.key),
         }
@@ -131,7 +132,6 @@ pub enum Error {
         /// Why it cannot be used.
         reason: String,
     },
-    // Ways to fail with a file
     /// A file cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
     Read {
@@ -228,6 +228,9 @@ mod tests {
         let large = Error::Memory { what: "it".into(), needed: 5 << 30, available: 1 << 20 };
         assert_eq!(large.to_string(), "it needs 5.0 GiB, and 1.0 MiB are available");
         let failed = Error::Failed { what: "the solver".into(), reason: "it diverged".into() };
-        assert_eq!((failed.to_string().as_str(), failed.exit_code()), ("the solver failed: it diverged", 1));
+        assert_eq!(
+            (failed.to_string().as_str(), failed.exit_code()),
+            ("the solver failed: it diverged", 1)
+        );
     }
 }

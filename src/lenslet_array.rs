@@ -99,6 +99,16 @@ pub enum Validity {
     Centre,
 }
 
+impl Validity {
+    /// The rule of the lit fraction with a `threshold` from 0 to 1.
+    pub fn lit_fraction(threshold: f64) -> Result<Self, Invalid> {
+        if (0.0..=1.0).contains(&threshold) {
+            return Ok(Self::LitFraction(threshold));
+        }
+        Err(Invalid::new("valid_threshold", format!("{threshold:?}"), "a fraction from 0 to 1"))
+    }
+}
+
 impl Default for Validity {
     /// Half of the area.
     fn default() -> Self {
@@ -140,6 +150,23 @@ impl LensletArray {
     pub fn centre(&self, i: usize) -> f64 {
         (i as f64 - (self.lenslets as f64 - 1.0) / 2.0) * self.pitch
     }
+    /// Whether lenslet `[j, i]` is valid; without a pupil it always is.
+    pub fn is_valid(&self, [j, i]: [usize; 2], pupil: Option<&Pupil>, validity: Validity) -> bool {
+        let centre = [self.centre(i), self.centre(j)];
+        match (pupil, validity) {
+            (None, _) => true,
+            (Some(pupil), Validity::Centre) => pupil.contains(centre),
+            (Some(pupil), Validity::LitFraction(threshold)) => {
+                pupil.lit_fraction(centre, self.pitch) >= threshold - 1e-12
+            }
+        }
+    }
+
+    /// Whether there is any valid lenslet.
+    pub fn any_valid(&self, pupil: Option<&Pupil>, validity: Validity) -> bool {
+        let n = self.lenslets;
+        (0..n * n).any(|k| self.is_valid([k / n, k % n], pupil, validity))
+    }
     /// Which lenslets are valid: shape (N, N), axis 0 along y, all true without a pupil.
     ///
     /// ```
@@ -151,16 +178,8 @@ impl LensletArray {
     /// # Ok::<(), lenslet::Invalid>(())
     /// ```
     pub fn valid(&self, pupil: Option<&Pupil>, validity: Validity) -> Array2<bool> {
-        Array2::from_shape_fn((self.lenslets, self.lenslets), |(j, i)| {
-            let centre = [self.centre(i), self.centre(j)];
-            match (pupil, validity) {
-                (None, _) => true,
-                (Some(pupil), Validity::Centre) => pupil.contains(centre),
-                (Some(pupil), Validity::LitFraction(threshold)) => {
-                    pupil.lit_fraction(centre, self.pitch) >= threshold - 1e-12
-                }
-            }
-        })
+        let shape = (self.lenslets, self.lenslets);
+        Array2::from_shape_fn(shape, |(j, i)| self.is_valid([j, i], pupil, validity))
     }
 }
 
@@ -272,7 +291,8 @@ mod tests {
     // Cut a disc by an uneven grid
     #[test]
     fn pieces_of_a_disc_add_up() {
-        let edges: Vec<f64> = (0..=60).map(|k| -5.0 + 10.1 * (f64::from(k) / 60.0).powf(1.3)).collect();
+        let edges: Vec<f64> =
+            (0..=60).map(|k| -5.0 + 10.1 * (f64::from(k) / 60.0).powf(1.3)).collect();
         let mut sum = 0.0;
         for x in edges.windows(2) {
             for y in edges.windows(2) {
@@ -281,7 +301,8 @@ mod tests {
         }
         assert!((sum / (PI * 4.9 * 4.9) - 1.0).abs() < 1e-14);
         let (radius, chord): (f64, f64) = (2.0, 1.2);
-        let segment = radius.powi(2) * (chord / radius).acos() - chord * (radius.powi(2) - chord.powi(2)).sqrt();
+        let segment = radius.powi(2) * (chord / radius).acos()
+            - chord * (radius.powi(2) - chord.powi(2)).sqrt();
         assert!((disc_rectangle_area(radius, [-3.0, 3.0], [chord, 9.0]) - segment).abs() < 1e-14);
     }
 
@@ -289,7 +310,9 @@ mod tests {
     #[test]
     fn light_agrees_with_counted_points() {
         let pupil = Pupil::new(2.0, 0.3).unwrap();
-        for (centre, side) in [([0.31, -0.17], 0.2), ([-0.2, 0.1], 0.9), ([0.75, 0.71], 0.4), ([0.0, -0.1], 3.0)] {
+        for (centre, side) in
+            [([0.31, -0.17], 0.2), ([-0.2, 0.1], 0.9), ([0.75, 0.71], 0.4), ([0.0, -0.1], 3.0)]
+        {
             let [x, y] = centre.map(|c| [c - side / 2.0, c + side / 2.0]);
             let counted = count(x, y, |x, y| pupil.contains([x, y]));
             assert!((pupil.lit_fraction(centre, side) - counted).abs() < 1e-3, "{centre:?} {side}");
@@ -298,9 +321,14 @@ mod tests {
             let array = LensletArray::new(lenslets, 2.0 / lenslets as f64).unwrap();
             let valid = array.valid(Some(&pupil), Validity::LitFraction(0.7));
             for ((j, i), &valid) in valid.indexed_iter() {
-                let square = |k| [array.centre(k) - array.pitch() / 2.0, array.centre(k) + array.pitch() / 2.0];
+                let square = |k| {
+                    [array.centre(k) - array.pitch() / 2.0, array.centre(k) + array.pitch() / 2.0]
+                };
                 let counted = count(square(i), square(j), |x, y| pupil.contains([x, y]));
-                assert!((counted - 0.7).abs() < 1e-3 || valid == (counted > 0.7), "[{j}, {i}] {counted}");
+                assert!(
+                    (counted - 0.7).abs() < 1e-3 || valid == (counted > 0.7),
+                    "[{j}, {i}] {counted}"
+                );
             }
         }
     }
@@ -311,7 +339,8 @@ mod tests {
         let number = |array: &LensletArray, pupil: &Pupil, validity| {
             array.valid(Some(pupil), validity).iter().filter(|&&valid| valid).count()
         };
-        let (four, five) = (LensletArray::new(4, 0.25).unwrap(), LensletArray::new(5, 0.2).unwrap());
+        let (four, five) =
+            (LensletArray::new(4, 0.25).unwrap(), LensletArray::new(5, 0.2).unwrap());
         let clear = Pupil::new(1.0, 0.0).unwrap();
         let fractions = [1.0, 0.5, 0.0].map(|t| number(&four, &clear, Validity::LitFraction(t)));
         assert_eq!(fractions, [4, 12, 16]);

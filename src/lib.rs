@@ -14,5 +14,11 @@ pub mod source;
 pub mod lenslet_array;
 pub mod phase;
 pub mod slope;
+pub mod device;
+pub mod edges;
+pub mod direct;
+pub mod located;
+pub mod system;
+pub mod covariance;
 
 pub use error::{Error, Invalid, Result};

@@ -1,9 +1,9 @@
 // Tangled from book/src/slope-covariance.md: edit there, or here and run cargo tangle stitch.
 //! Slope covariance: the problem that the methods solve, its symmetries, and the store of its result.
 
-use crate::atmosphere::Atmosphere;
+use crate::atmosphere::{Atmosphere, Layer};
 use crate::error::{Error, Invalid};
-use crate::lenslet_array::LensletArray;
+use crate::lenslet_array::{LensletArray, SlopeOrder};
 use crate::source::{ConeGradient, Source};
 use ndarray::{Array2, Array3, Array6, ArrayView2, s};
 use rayon::prelude::*;
@@ -31,7 +31,7 @@ pub struct ProjectedLayer {
 pub struct SlopeProblem {
     lenslets: usize,
     pitch: f64,
-    directions: Vec<[f64; 2]>,
+    sources: Vec<Source>,
     layers: Vec<ProjectedLayer>,
 }
 
@@ -59,18 +59,12 @@ impl SlopeProblem {
                 ),
             });
         }
-        let layers = atmosphere.layers().iter().map(|layer| {
+        first.check_above(atmosphere)?;
+        let project = |layer: &Layer| {
             // Project the layer through the cone
             let gamma = first.cone_factor(layer.altitude);
-            if gamma <= 0.0 {
-                return Err(Invalid::new("guide star height", first.height(), "more than every layer's"));
-            }
-            let gradient_factor = match gradient {
-                ConeGradient::Pupil => gamma,
-                ConeGradient::Layer => 1.0,
-            };
-            let per_radian = atmosphere.wavelength() / (2.0 * PI) * gradient_factor;
-            Ok(ProjectedLayer {
+            let per_radian = atmosphere.wavelength() / (2.0 * PI) * gradient.factor(gamma);
+            ProjectedLayer {
                 altitude: layer.altitude,
                 gamma,
                 side: gamma * array.pitch(),
@@ -78,13 +72,13 @@ impl SlopeProblem {
                     * atmosphere.fried_parameter().powf(-5.0 / 3.0)
                     * layer.fraction,
                 outer_scale: layer.outer_scale,
-            })
-        });
+            }
+        };
         Ok(Self {
             lenslets: array.lenslets(),
             pitch: array.pitch(),
-            directions: sources.iter().map(Source::direction).collect(),
-            layers: layers.collect::<Result<_, Invalid>>()?,
+            layers: atmosphere.layers().iter().map(project).collect(),
+            sources: sources.to_vec(),
         })
     }
 
@@ -101,7 +95,7 @@ impl SlopeProblem {
 
     /// Number of sources, S.
     pub fn sources(&self) -> usize {
-        self.directions.len()
+        self.sources.len()
     }
 
     /// The layers, in the atmosphere's order.
@@ -117,8 +111,7 @@ impl SlopeProblem {
 
     /// Displacement at a layer that the directions of sources `p` and `q` bring about, h (θ_q − θ_p), metres.
     pub fn offset(&self, layer: &ProjectedLayer, p: usize, q: usize) -> [f64; 2] {
-        let (from, to) = (self.directions[p], self.directions[q]);
-        [0, 1].map(|axis| layer.altitude * (to[axis] - from[axis]))
+        self.sources[p].shift_to(&self.sources[q], layer.altitude)
     }
 
     /// Length of the result: S² blocks of 2 × 2 components of (2N − 1)² lags.
@@ -203,15 +196,15 @@ impl SlopeCovariance {
     }
 
     // Write the covariance as a dense matrix
-    /// The covariance matrix of the slope vector of the valid lenslets, (2 n S, 2 n S), rad²; `valid` has shape (N, N).
-    pub fn dense(&self, valid: ArrayView2<bool>) -> Array2<f64> {
-        let lenslets: Vec<(usize, usize)> =
-            valid.indexed_iter().filter(|(_, valid)| **valid).map(|(at, _)| at).collect();
-        let (n, origin) = (lenslets.len(), self.lenslets() - 1);
-        let size = 2 * n * self.sources();
-        Array2::from_shape_fn((size, size), |(row, column)| {
-            let (p, a, (y, x)) = (row / (2 * n), row / n % 2, lenslets[row % n]);
-            let (q, b, (y2, x2)) = (column / (2 * n), column / n % 2, lenslets[column % n]);
+    /// The covariance matrix of the slope vector of the valid lenslets, square of side `order.len()`, rad².
+    pub fn dense(&self, order: &SlopeOrder) -> Array2<f64> {
+        let origin = self.lenslets() - 1;
+        let slopes: Vec<_> = (0..self.sources())
+            .flat_map(|p| [0, 1].map(|a| (p, a)))
+            .flat_map(|(p, a)| order.lenslets(p).iter().map(move |&lenslet| (p, a, lenslet)))
+            .collect();
+        Array2::from_shape_fn((order.len(), order.len()), |(row, column)| {
+            let ((p, a, [y, x]), (q, b, [y2, x2])) = (slopes[row], slopes[column]);
             self.0[[p, q, a, b, origin + y2 - y, origin + x2 - x]]
         })
     }
@@ -235,7 +228,6 @@ fn place_field(field: ArrayView2<f64>, turned: bool, even: bool, values: &mut [f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::atmosphere::Layer;
 
     fn layer(altitude: f64, fraction: f64) -> Layer {
         let (outer_scale, wind_speed, wind_direction) = (25.0, 0.0, 0.0);
@@ -274,11 +266,12 @@ mod tests {
         let mut valid = Array2::from_elem((3, 3), true);
         valid[[0, 0]] = false;
         valid[[1, 2]] = false;
-        let dense = covariance.dense(valid.view());
-        assert_eq!(dense.dim(), (42, 42));
+        let masks = [valid.clone(), Array2::from_elem((3, 3), true), valid];
+        let dense = covariance.dense(&SlopeOrder::new(&masks));
+        assert_eq!(dense.dim(), (46, 46));
         assert_eq!(dense, dense.t());
         // Star 0, y slope of lenslet (y, x) = (0, 1), against star 2, x slope of lenslet (2, 0): a lag of (2, −1).
-        assert_eq!(dense[[7, 28 + 4]], values[[0, 2, 1, 0, 4, 1]]);
+        assert_eq!(dense[[7, 14 + 18 + 4]], values[[0, 2, 1, 0, 4, 1]]);
     }
 
     // Check the refusals of the problem

@@ -36,11 +36,10 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source at the zenith distance `zenith` \[rad\] from the axis, the azimuth `azimuth` from the x axis
-    /// towards the y axis \[rad\], and the height `height` \[m\], infinity for a star.
+    /// A source at the zenith distance `zenith` \[rad\] and the azimuth `azimuth` \[rad\], counted from the
+    /// x axis towards the y axis, at the height `height` \[m\], infinity for a star.
     ///
-    /// Refused are a zenith distance outside of 0 to 0.1 rad, an azimuth that is not finite and a height that
-    /// is not positive.
+    /// Refused: a zenith distance outside of 0 to 0.1 rad, an infinite azimuth, a height that is no length.
     pub fn new(zenith: f64, azimuth: f64, height: f64) -> Result<Self, Invalid> {
         let zenith = small_angle("zenith", zenith)?;
         let azimuth = finite("azimuth", azimuth)?;
@@ -48,12 +47,12 @@ impl Source {
         Ok(Self { direction: [zenith * azimuth.cos(), zenith * azimuth.sin()], height })
     }
 
+    // What a source sees of a layer
     /// A source at infinity.
     pub fn star(zenith: f64, azimuth: f64) -> Result<Self, Invalid> {
         Self::new(zenith, azimuth, f64::INFINITY)
     }
 
-    // What a source sees of a layer
     /// The direction (ζ cos a, ζ sin a) \[rad\].
     pub fn direction(&self) -> [f64; 2] {
         self.direction
@@ -100,7 +99,11 @@ fn small_angle(quantity: &str, x: f64) -> Result<f64, Invalid> {
     if (0.0..=0.1).contains(&x) {
         return Ok(x);
     }
-    Err(Invalid::new(quantity, format!("{x:?}"), "a zenith distance from 0 to 0.1 rad (20626 arcsec)"))
+    Err(Invalid::new(
+        quantity,
+        format!("{x:?}"),
+        "a zenith distance from 0 to 0.1 rad (20626 arcsec)",
+    ))
 }
 
 // Check rays footprints and shifts
@@ -131,12 +134,16 @@ mod tests {
         assert!(x.abs() < 1e-15 && (y - 1.0).abs() < 1e-12);
         assert_eq!(second.shift_to(&first, 10e3), [-x, -y]);
         assert_eq!(second.cone_factor(20e3), 1.0);
-        assert_eq!((ConeGradient::default().factor(0.8), ConeGradient::Layer.factor(0.8)), (0.8, 1.0));
+        assert_eq!(
+            (ConeGradient::default().factor(0.8), ConeGradient::Layer.factor(0.8)),
+            (0.8, 1.0)
+        );
     }
 
     #[test]
     fn bad_sources_are_refused_by_name() {
-        let name = |zenith, azimuth, height| Source::new(zenith, azimuth, height).unwrap_err().quantity;
+        let name =
+            |zenith, azimuth, height| Source::new(zenith, azimuth, height).unwrap_err().quantity;
         assert_eq!(name(-1e-6, 0.0, 90e3), "zenith");
         assert_eq!(name(1.05, 0.0, 90e3), "zenith");
         assert_eq!(name(0.0, f64::INFINITY, 90e3), "azimuth");

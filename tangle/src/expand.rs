@@ -131,7 +131,7 @@ pub fn tangle(book: &Book) -> Tangled {
             faults.push(at_fence(book, root, fault));
         }
         let mut expansion =
-            Expansion { book, lines: Vec::new(), open: Vec::new(), unsound: !faults.is_empty() };
+            Expansion { book, lines: Vec::new(), open: Vec::new(), unsound: false };
         expansion.lines.push(Line {
             text: header(path, &home.path),
             origin: Origin::Header,
@@ -139,10 +139,11 @@ pub fn tangle(book: &Book) -> Tangled {
             line: block.fence_line,
             indentation: "".into(),
         });
-        if !expansion.unsound {
+        if faults.is_empty() {
             expansion.block(root, "");
         }
         let Expansion { lines, unsound, .. } = expansion;
+        let unsound = unsound || !faults.is_empty();
         if lines.len() > MOST_LINES {
             let what = format!("{path} would have more than {MOST_LINES} lines");
             faults.push(at_fence(book, root, what));

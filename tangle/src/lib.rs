@@ -19,20 +19,27 @@
 
 #![deny(missing_docs)]
 
+#[cfg(feature = "book")]
+pub mod book;
 pub mod chapter;
 pub mod check;
+pub mod commands;
+pub mod diagnostics;
 pub mod diff;
 pub mod error;
 pub mod expand;
 pub mod finding;
+pub mod locate;
 mod markdown;
 pub mod math;
+pub mod memory;
 mod rust;
 pub mod stitch;
 pub mod summary;
 pub mod text;
 pub mod tree;
 pub mod volume;
+pub mod watch;
 
 pub use chapter::{Block, BlockKind, Chapter, Heading, Link, Reference};
 pub use error::{Error, Result};

@@ -4,61 +4,75 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tangle::{Book, Result, expand, tree};
+use tangle::{Book, Error, Result, commands};
 
-/// Keeps the book and the program together.
+/// Keeps the book and the program together. Without a command: writes the program from the book.
 #[derive(Parser)]
 #[command(name = "cargo tangle", version)]
 struct Arguments {
-    /// The repository (default: the nearest folder above with a book in it)
-    #[arg(long, global = true, value_name = "FOLDER")]
+    /// The repository (default: the nearest folder above that holds a book)
+    #[arg(long, value_name = "FOLDER")]
     root: Option<PathBuf>,
     #[command(subcommand)]
     command: Option<Command>,
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    /// Report what is wrong, and write nothing
+    Check {
+        /// Print the module graph of src/ first
+        #[arg(long)]
+        graph: bool,
+    },
+    /// Bring edits made in src/ or kernels/ back into the chapters
+    Stitch,
+    /// Format the Rust files, and the chapters with them
+    Fmt {
+        /// Only these files
+        files: Vec<String>,
+    },
+    /// Say where a line of the program is in the book, or the other way round
+    Locate {
+        /// src/x.rs:120 or book/src/x.md:88
+        place: String,
+    },
+    /// Run a cargo command with its diagnostics at the chapters' lines
+    #[command(disable_help_flag = true)]
+    Cargo {
+        /// What cargo gets
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<String>,
+    },
+    /// Tangle whenever a chapter is saved
+    Watch,
+    /// Render the book
+    #[cfg(feature = "book")]
+    Book(tangle::book::Options),
+}
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(2)
-        }
-    }
+    run(Arguments::parse()).unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::from(2)
+    })
 }
 
-fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let root = match &arguments.root {
-        Some(root) => root.clone(),
-        None => Book::find(&std::env::current_dir().map_err(|source| tangle::Error::Read {
-            path: ".".into(),
-            source,
-        })?)?,
+fn run(arguments: Arguments) -> Result<ExitCode> {
+    let here = || std::env::current_dir().map_err(|source| Error::Read { path: ".".into(), source });
+    let root = match arguments.root {
+        Some(root) => root,
+        None => Book::find(&here()?)?,
     };
-    let book = Book::load(&root)?;
-    tangle_book(&book)
-}
-
-fn tangle_book(book: &Book) -> Result<ExitCode> {
-    let tangled = expand::tangle(book);
-    let plan = tree::plan(book, &tangled)?;
-    tree::apply(&book.root, &plan)?;
-    for (path, _) in &plan.write {
-        println!("wrote {path}");
+    match arguments.command {
+        None => commands::tangle(&root),
+        Some(Command::Check { graph }) => commands::check(&root, graph),
+        Some(Command::Stitch) => commands::stitch(&root),
+        Some(Command::Fmt { files }) => commands::format(&root, &files),
+        Some(Command::Locate { place }) => commands::locate(&root, &place),
+        Some(Command::Cargo { arguments }) => commands::cargo(&root, &arguments),
+        Some(Command::Watch) => commands::watch(&root),
+        #[cfg(feature = "book")]
+        Some(Command::Book(options)) => Ok(tangle::book::run(&root, &options)),
     }
-    for path in &plan.remove {
-        println!("removed {path}: no chapter roots it any more");
-    }
-    let findings: Vec<_> =
-        book.findings.iter().chain(&tangled.findings).chain(&plan.findings).collect();
-    for finding in &findings {
-        eprintln!("{finding}");
-    }
-    for path in &tangled.broken {
-        eprintln!("{path} is not written: its expansion is broken");
-    }
-    Ok(if findings.iter().any(|f| f.is_error()) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -32,11 +32,14 @@ pub struct Math {
     pub references: Vec<Mark>,
 }
 
+/// A delimiter without partner: line and column, and what is wrong.
+pub type Odd = ((usize, usize), String);
+
 /// Finds the formulas outside of the `literal` ranges, and the delimiters left without partner.
 ///
 /// The rules are those of the book's renderer: an opening `$` is closed by the next `$` that no
 /// backslash precedes. A formula ends in its own paragraph.
-pub fn scan(text: &Text, literal: &[Range<usize>]) -> (Vec<Math>, Vec<((usize, usize), String)>) {
+pub fn scan(text: &Text, literal: &[Range<usize>]) -> (Vec<Math>, Vec<Odd>) {
     let (mut found, mut odd) = (Vec::new(), Vec::new());
     let source = text.as_str();
     let bytes = source.as_bytes();

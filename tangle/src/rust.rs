@@ -43,7 +43,11 @@ fn branch<'a>(
         match token.text {
             "{" => {
                 next += 1;
-                while tokens.get(next).is_some_and(|token| token.text != "}") {
+                while let Some(token) = tokens.get(next).filter(|token| token.text != "}") {
+                    if token.text == "," {
+                        next += 1;
+                        continue;
+                    }
                     let after = branch(tokens, next, path.clone(), paths);
                     next = after.max(next + 1);
                 }
@@ -165,14 +169,14 @@ fn skipped(rest: &str) -> Option<usize> {
     if plain.starts_with('"') {
         return Some(quoted(rest, prefix));
     }
-    if plain.starts_with('\'') {
-        let mut letters = plain.chars().skip(1);
+    if let Some(inner) = plain.strip_prefix('\'') {
+        let mut letters = inner.chars();
         return match (letters.next(), letters.next()) {
             (Some('\\'), _) => Some(quoted_char(rest, prefix)),
             (Some(c), Some('\'')) => Some(prefix + 2 + c.len_utf8()),
             _ => {
-                let name = plain[1..].find(|c: char| !(c.is_alphanumeric() || c == '_'));
-                Some(prefix + 1 + name.unwrap_or(plain.len() - 1))
+                let name = inner.find(|c: char| !(c.is_alphanumeric() || c == '_'));
+                Some(prefix + 1 + name.unwrap_or(inner.len()))
             }
         };
     }

@@ -1,5 +1,6 @@
 //! Edits made in the tangled files go back into the chapters.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Range;
@@ -154,7 +155,7 @@ struct Placing<'a> {
 struct Home<'a> {
     block: BlockId,
     lines: Range<usize>,
-    indentation: &'a str,
+    indentation: Cow<'a, str>,
 }
 
 type Placed = Vec<(usize, Edit)>;
@@ -174,7 +175,7 @@ impl<'a> Placing<'a> {
             let home = Home {
                 block: first.block,
                 lines: first.line..last.line + 1,
-                indentation: &first.indentation,
+                indentation: Cow::Borrowed(&first.indentation),
             };
             return Ok(vec![self.edit(home, hunk.new.clone())?]);
         }
@@ -188,7 +189,7 @@ impl<'a> Placing<'a> {
                 let home = Home {
                     block: line.block,
                     lines: line.line..line.line + 1,
-                    indentation: &line.indentation,
+                    indentation: Cow::Borrowed(&line.indentation),
                 };
                 self.edit(home, new..new + 1)
             })
@@ -219,12 +220,12 @@ impl<'a> Placing<'a> {
             Origin::Code => Ok(Home {
                 block: above.block,
                 lines: above.line + 1..above.line + 1,
-                indentation: &above.indentation,
+                indentation: Cow::Borrowed(&above.indentation),
             }),
             Origin::Header => {
                 let (_, block) = self.book.block(above.block);
                 let start = block.code.start;
-                Ok(Home { block: above.block, lines: start..start, indentation: "" })
+                Ok(Home { block: above.block, lines: start..start, indentation: Cow::Borrowed("") })
             }
             Origin::Reference => self.start_of_chunk(above, at),
         }
@@ -233,17 +234,19 @@ impl<'a> Placing<'a> {
     /// The start of the chunk that a reference brings in; `at` is the line below the reference.
     fn start_of_chunk(&self, reference: &Line, at: usize) -> Result<Home<'a>, String> {
         let (chapter, block) = self.book.block(reference.block);
-        let missing = || "nothing below this reference to add to".to_string();
-        let name = Reference::parse(chapter.text.line(reference.line), &block.language)
-            .ok_or_else(missing)?
-            .name;
-        let parts = &self.book.chunks.get(name).ok_or_else(missing)?.parts;
-        let below = self.file.lines.get(at).filter(|line| parts.contains(&line.block));
-        let Some(below) = below else {
-            return Err("an empty chunk is filled in its chapter".to_string());
-        };
-        let lines = below.line..below.line;
-        Ok(Home { block: below.block, lines, indentation: &below.indentation })
+        let missing = || "there is no chunk below this reference".to_string();
+        let found = Reference::parse(chapter.text.line(reference.line), &block.language)
+            .ok_or_else(missing)?;
+        let parts = &self.book.chunks.get(found.name).ok_or_else(missing)?.parts;
+        if let Some(below) = self.file.lines.get(at).filter(|line| parts.contains(&line.block)) {
+            let indentation = Cow::Borrowed(below.indentation.as_ref());
+            return Ok(Home { block: below.block, lines: below.line..below.line, indentation });
+        }
+        // An empty chunk receives its first lines.
+        let first = *parts.first().ok_or_else(missing)?;
+        let start = self.book.block(first).1.code.start;
+        let indentation = Cow::Owned(format!("{}{}", reference.indentation, found.indentation));
+        Ok(Home { block: first, lines: start..start, indentation })
     }
 
     /// The new lines at their home, their indentation removed.
@@ -258,7 +261,7 @@ impl<'a> Placing<'a> {
             let stripped = if line.is_empty() {
                 line
             } else {
-                line.strip_prefix(home.indentation).ok_or_else(|| {
+                line.strip_prefix(home.indentation.as_ref()).ok_or_else(|| {
                     format!(
                         "\"{}\" is indented less than its chunk ({} columns)",
                         line.trim(),

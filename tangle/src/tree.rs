@@ -1,6 +1,5 @@
 //! The tangled files on disc: what is there, what must change, and how it is written.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -20,6 +19,8 @@ pub struct Plan {
     pub write: Vec<(String, String)>,
     /// Files to remove: ours by their header, rooted by no chapter.
     pub remove: Vec<String>,
+    /// Temporary files of an interrupted run.
+    pub leftovers: Vec<String>,
     /// Files that are as they should be.
     pub unchanged: usize,
     /// Roots that must not be written, and why.
@@ -54,7 +55,7 @@ pub fn plan(book: &Book, tangled: &Tangled) -> Result<Plan> {
             plan.findings.push(at_fence(book, file.root, what));
         }
     }
-    plan.remove = stale(book)?;
+    stale(book, &mut plan)?;
     Ok(plan)
 }
 
@@ -103,13 +104,16 @@ fn chapter_of(content: &[u8]) -> Option<&str> {
     std::str::from_utf8(first).ok().and_then(header_chapter)
 }
 
-/// Tangled files that no chapter roots any more. Those of a chapter that could not be read stay.
-fn stale(book: &Book) -> Result<Vec<String>> {
-    let mut found = Vec::new();
-    let rooted: BTreeSet<&str> = book.roots.keys().map(String::as_str).collect();
+/// Notes tangled files that no chapter roots any more (those of a chapter that could not be read
+/// stay), and what an interrupted run has left behind.
+fn stale(book: &Book, plan: &mut Plan) -> Result<()> {
     for folder in FOLDERS {
         for path in files_below(&book.root, folder)? {
-            if rooted.contains(path.as_str()) {
+            if book.roots.contains_key(&path) {
+                continue;
+            }
+            if is_leftover(&book.root, &path) {
+                plan.leftovers.push(path);
                 continue;
             }
             let place = book.root.join(&path);
@@ -117,11 +121,31 @@ fn stale(book: &Book) -> Result<Vec<String>> {
             let file = fs::File::open(&place).map_err(Error::read(&place))?;
             file.take(1024).read_to_end(&mut start).map_err(Error::read(&place))?;
             if chapter_of(&start).is_some_and(|chapter| !book.missing.contains(chapter)) {
-                found.push(path);
+                plan.remove.push(path);
             }
         }
     }
-    Ok(found)
+    Ok(())
+}
+
+/// The ending of our temporary files.
+const TEMPORARY: &str = ".tangling";
+
+/// Whether this is a temporary file of ours whose process has ended.
+fn is_leftover(root: &Path, path: &str) -> bool {
+    let Some(stem) = path.strip_suffix(TEMPORARY) else { return false };
+    let process = stem.rsplit('.').next().and_then(|id| id.parse::<u32>().ok());
+    let hidden = stem.rsplit('/').next().is_some_and(|name| name.starts_with('.'));
+    let Some(process) = process.filter(|&id| hidden && id != std::process::id()) else {
+        return false;
+    };
+    match Path::new("/proc/self").exists() {
+        true => !Path::new(&format!("/proc/{process}")).exists(),
+        // Where we cannot ask, a minute is long enough.
+        false => fs::metadata(root.join(path))
+            .and_then(|metadata| metadata.modified())
+            .is_ok_and(|time| time.elapsed().is_ok_and(|age| age.as_secs() > 60)),
+    }
 }
 
 /// All files below a folder of the repository, without following links, in order.
@@ -154,7 +178,7 @@ pub fn apply(root: &Path, plan: &Plan) -> Result<()> {
     for (path, content) in &plan.write {
         write(&root.join(path), content)?;
     }
-    for path in &plan.remove {
+    for path in plan.remove.iter().chain(&plan.leftovers) {
         let place = root.join(path);
         fs::remove_file(&place).map_err(Error::write(&place))?;
     }
@@ -168,7 +192,7 @@ pub fn write(path: &Path, content: &str) -> Result<()> {
         fs::create_dir_all(folder).map_err(Error::write(folder))?;
     }
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("file");
-    let temporary = path.with_file_name(format!(".{name}.{}.tangling", std::process::id()));
+    let temporary = path.with_file_name(format!(".{name}.{}{TEMPORARY}", std::process::id()));
     let written = fill(&temporary, path, content)
         .and_then(|()| fs::rename(&temporary, path))
         .map_err(Error::write(path));

@@ -112,7 +112,12 @@ impl Book {
                     book.chapters.push(Chapter::parse(&entry.title, &file, entry.number, text))
                 }
                 Err(why) => {
-                    book.report(entry.position, format!("cannot read {path}: {why}"));
+                    let what = match why.kind() {
+                        io::ErrorKind::NotFound => format!("{path} is listed but does not exist"),
+                        io::ErrorKind::InvalidData => format!("{path} is not UTF-8"),
+                        _ => format!("cannot read {path}: {why}"),
+                    };
+                    book.report(entry.position, what);
                     book.missing.insert(path);
                 }
             }

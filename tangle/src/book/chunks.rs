@@ -58,10 +58,11 @@ impl ChunkWriter<'_> {
         let left = format!("⟨{}⟩ {sign}", self.link(id, first, &escape(name)));
         let mut right = Vec::new();
         if let Some(&before) = block.part.checked_sub(1).and_then(|part| parts.get(part)) {
-            right.push(format!("continued from {}", self.link(id, before, &self.place(id, before))));
+            right
+                .push(format!("continued from {}", self.link(id, before, &self.place(id, before))));
         }
         if let Some(&after) = parts.get(block.part + 1) {
-            right.push(format!("continued in {}", self.link(id, after, &self.place(id, after))));
+            right.push(format!("continued {}", self.link(id, after, &self.place(id, after))));
         }
         (left, right.join(", "))
     }
@@ -114,7 +115,8 @@ impl ChunkWriter<'_> {
     /// Where a chunk is in words: above, below, or the chapter.
     fn place(&self, from: BlockId, to: BlockId) -> String {
         if from.chapter != to.chapter {
-            return format!("<cite>{}</cite>", escape(&self.book.chapters[to.chapter].title));
+            let title = escape(&self.book.chapters[to.chapter].title);
+            return format!("{}<cite>{title}</cite>", if to < from { "" } else { "in " });
         }
         if to < from { "above" } else { "below" }.to_string()
     }
@@ -155,15 +157,20 @@ impl ChunkWriter<'_> {
         while let Some(start) = rest.find("[eq:") {
             let Some(length) = rest[start..].find(']') else { break };
             let label = &rest[start + 1..start + length];
+            let (mut before, mut after) = (&rest[..start], &rest[start + length + 1..]);
             let found = self.book.labels.get(label);
-            let link = anchors::equation(self.book, chapter, label);
-            result.push_str(&escape(&rest[..start]));
-            match found.zip(link) {
-                Some((found, link)) => result
-                    .push_str(&format!("<a class=\"equation-link\" href=\"{link}\">({})</a>", found.number)),
-                None => result.push_str(&escape(&rest[start..=start + length])),
+            match found.zip(anchors::equation(self.book, chapter, label)) {
+                Some((found, link)) => {
+                    if let Some(pair) = before.strip_suffix('`').zip(after.strip_prefix('`')) {
+                        (before, after) = pair;
+                    }
+                    let number = &found.number;
+                    let link = format!("<a class=\"equation-link\" href=\"{link}\">({number})</a>");
+                    result.push_str(&(escape(before) + &link));
+                }
+                None => result.push_str(&escape(&rest[..=start + length])),
             }
-            rest = &rest[start + length + 1..];
+            rest = after;
         }
         result + &escape(rest)
     }

@@ -102,9 +102,10 @@ pub fn style_fetches(style: &str) -> Vec<String> {
 /// Whether an address names a host.
 fn is_elsewhere(address: &str) -> bool {
     let address = address.trim().to_ascii_lowercase();
-    address.starts_with("//") || address.split_once("://").is_some_and(|(scheme, _)| {
-        !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric())
-    })
+    address.starts_with("//")
+        || address.split_once("://").is_some_and(|(scheme, _)| {
+            !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric())
+        })
 }
 
 /// All files below a folder.
@@ -133,7 +134,10 @@ mod tests {
     #[test]
     fn a_page_may_link_anywhere_but_fetch_nothing() {
         assert!(page_fetches("<a href=\"https://a.b/\">x</a><img src=\"c.svg\">").is_empty());
-        assert_eq!(page_fetches("<script src=\"https://a.b/c.js\"></script>"), ["https://a.b/c.js"]);
+        assert_eq!(
+            page_fetches("<script src=\"https://a.b/c.js\"></script>"),
+            ["https://a.b/c.js"]
+        );
         assert_eq!(page_fetches("<link rel=x href='//a.b/c.css'>"), ["//a.b/c.css"]);
         assert_eq!(page_fetches("<style>@import \"http://a/b\"</style>"), ["http://a/b"]);
         assert_eq!(style_fetches("src:url(fonts/a.woff2)").len(), 0);

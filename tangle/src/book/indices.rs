@@ -95,7 +95,8 @@ fn item(line: &str, is_trait: bool) -> Option<(&'static str, &str)> {
             rest = if qualifier == "const fn " { &rest["const ".len()..] } else { after };
         }
     }
-    let kinds = ["fn", "struct", "enum", "trait", "const", "static", "type", "union", "macro", "mod"];
+    let kinds =
+        ["fn", "struct", "enum", "trait", "const", "static", "type", "union", "macro", "mod"];
     kinds.into_iter().find_map(|kind| {
         let name = word(rest.strip_prefix(kind)?.strip_prefix(' ')?);
         (!name.is_empty() && name != "_").then_some((kind, name))
@@ -212,7 +213,10 @@ mod tests {
     #[test]
     fn methods_belong_to_inherent_blocks() {
         assert_eq!(owner("impl Layer {"), Some(("Layer".to_string(), false)));
-        assert_eq!(owner("impl<'a, T: Into<f64>> Grid<'a, T> {"), Some(("Grid".to_string(), false)));
+        assert_eq!(
+            owner("impl<'a, T: Into<f64>> Grid<'a, T> {"),
+            Some(("Grid".to_string(), false))
+        );
         assert_eq!(owner("impl Display for Layer {"), None);
         assert_eq!(owner("pub trait Window: Send {"), Some(("Window".to_string(), true)));
     }

@@ -167,7 +167,8 @@ fn complaint(why: &str) -> (String, Option<usize>) {
         }
         None => (text.split(" at end of input").next().unwrap_or(text), None),
     };
-    (message.trim().to_string(), place)
+    // The engine hands the message on as a quoted string.
+    (message.trim().replace("\\\\", "\\").replace("\\'", "'"), place)
 }
 
 /// The byte that holds UTF-16 unit `place` (from 1) of a text.

@@ -58,7 +58,12 @@ fn fault(book: &Book, chapter: &Chapter, link: &Link, figures: &str) -> Option<S
     let anchor = anchor?;
     let known = other.headings.iter().any(|heading| heading.id == anchor)
         || other.anchors.iter().any(|id| id == anchor)
-        || other.math.iter().flat_map(|math| &math.labels).any(|label| label.name == anchor);
+        || other.math.iter().flat_map(|math| &math.labels).any(|label| slug(&label.name) == anchor)
+        || other.blocks.iter().any(|block| match (block.name(), block.root()) {
+            (Some(name), _) => format!("chunk-{}", slug(name)) == anchor,
+            (_, Some(path)) => format!("file-{}", slug(path)) == anchor,
+            _ => false,
+        });
     (!known).then(|| format!("{} has no heading or label #{anchor}", other.file))
 }
 
@@ -86,4 +91,10 @@ fn resolve(from: &str, file: &str) -> Option<String> {
         }
     }
     Some(parts.join("/"))
+}
+
+/// The anchor of a label or a chunk: `eq-phase` for `eq:phase`.
+fn slug(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect::<Vec<_>>().join("-")
 }

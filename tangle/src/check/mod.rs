@@ -32,5 +32,7 @@ fn content(book: &Book, tangled: &Tangled) -> Vec<Finding> {
     findings.extend(equations::check(book));
     findings.extend(links::check(book));
     findings.extend(modules::check(book, tangled));
+    #[cfg(feature = "book")]
+    findings.extend(crate::book::math_findings(book));
     findings
 }

@@ -1,0 +1,120 @@
+// Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
+//! Slope covariance of a system by either method.
+
+use crate::device::{Progress, available_memory};
+use crate::direct;
+use crate::error::Error;
+use crate::slope::{SlopeCovariance, SlopeProblem};
+use crate::system::System;
+
+// Methods of slope covariance
+/// How to compute a slope covariance.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Method {
+    /// In real space: exact to 1e-10 of the variance, and fast.
+    #[default]
+    Direct,
+}
+
+// Slope problem of a system
+/// The problem of a system's slope covariance.
+///
+/// # Errors
+/// `NotToeplitz` where guide stars differ in height, pitch or number of lenslets; `Invalid` as in [`SlopeProblem::new`].
+pub fn slope_problem(system: &System) -> Result<SlopeProblem, Error> {
+    let array = system.guide_stars.first().map_or(&system.lenslet_array, |star| &star.array);
+    if let Some(other) = system.guide_stars.iter().find(|star| star.array != *array) {
+        return Err(Error::NotToeplitz {
+            // Explain why lenslet arrays must agree
+            reason: format!(
+                "the guide stars' lenslet arrays differ: {} lenslets of {} m and {} lenslets of {} m; \
+                 arrays of unequal pitch share no lattice of displacements",
+                array.lenslets(),
+                array.pitch(),
+                other.array.lenslets(),
+                other.array.pitch()
+            ),
+        });
+    }
+    let sources: Vec<_> = system.guide_stars.iter().map(|star| star.source).collect();
+    SlopeProblem::new(&system.atmosphere, array, &sources, system.cone_gradient)
+}
+
+// Compute the slope covariance
+/// The slope covariance of all pairs of guide stars, (S, S, 2, 2, 2N − 1, 2N − 1), rad².
+///
+/// # Errors
+/// `Memory` where the result does not fit; `Invalid` where the spectral sampling does not suit the problem.
+///
+/// ```
+/// use lenslet::{covariance::*, device::silent, system::System};
+/// let system = System::from_file("book/systems/small.toml")?;
+/// let covariance = slope_covariance(&slope_problem(&system)?, &Method::Direct, &silent)?;
+/// // 0.1622428 λ² d^(−1/3) r0^(−5/3) without the outer scale; L0 = 30 m takes 21 % of it away.
+/// let kolmogorov = 0.1622428 * 500e-9f64.powi(2) * 0.1f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
+/// assert!((covariance.variance() / kolmogorov - 0.79).abs() < 0.01);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+pub fn slope_covariance(
+    problem: &SlopeProblem,
+    method: &Method,
+    progress: Progress,
+) -> Result<SlopeCovariance, Error> {
+    check_memory(problem)?;
+    let pairs = match method {
+        Method::Direct => direct::pair_covariances(problem, progress),
+    };
+    Ok(SlopeCovariance::from_pairs(problem, &pairs))
+}
+
+// Check that the covariance fits into memory
+/// Refuses a problem whose result and working memory exceed the memory that is available now.
+///
+/// # Errors
+/// `Memory`, with the bytes needed and available. Where the system does not tell what is available, nothing is refused.
+pub fn check_memory(problem: &SlopeProblem) -> Result<(), Error> {
+    let (needed, available) = (memory_needed(problem), available_memory().unwrap_or(u64::MAX));
+    if needed > available {
+        let (sources, lenslets) = (problem.sources(), problem.lenslets());
+        let what = format!("the covariance of {sources} guide stars on {lenslets} × {lenslets} lenslets");
+        return Err(Error::Memory { what, needed, available });
+    }
+    Ok(())
+}
+
+/// Bytes of the result, of the pairs that it is spread from, and of 64 MiB for the rest.
+fn memory_needed(problem: &SlopeProblem) -> u64 {
+    let (sources, lags) = (problem.sources() as u64, problem.lags() as u64);
+    let pairs = 1 + sources.saturating_sub(1).saturating_mul(sources) / 2;
+    let fields = sources.saturating_mul(sources).saturating_mul(4).saturating_add(3 * pairs);
+    fields.saturating_mul(lags.saturating_mul(lags)).saturating_mul(8).saturating_add(64 << 20)
+}
+
+// Tests of the common interface
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::silent;
+
+    // Refuse lenslet arrays that differ
+    #[test]
+    fn lenslet_arrays_of_unequal_pitch_are_refused() {
+        let mut system = System::from_file("book/systems/keck-lgs.toml").unwrap();
+        assert!(slope_problem(&system).is_ok());
+        let pitch = system.lenslet_array.pitch();
+        system.guide_stars[1].array = crate::lenslet_array::LensletArray::new(10, 2.0 * pitch).unwrap();
+        let error = slope_problem(&system).unwrap_err().to_string();
+        assert!(error.contains("20 lenslets of 0.5 m and 10 lenslets of 1 m"), "{error}");
+    }
+
+    // Refuse what does not fit
+    #[test]
+    fn what_does_not_fit_is_refused_before_it_starts() {
+        let mut system = System::from_file("book/systems/small.toml").unwrap();
+        system.guide_stars[0].array = crate::lenslet_array::LensletArray::new(10_000, 0.1).unwrap();
+        system.guide_stars = vec![system.guide_stars[0]; 300];
+        let problem = slope_problem(&system).unwrap();
+        let error = slope_covariance(&problem, &Method::Direct, &silent).unwrap_err();
+        assert!(matches!(error, Error::Memory { .. }) && error.exit_code() == 2, "{error}");
+    }
+}

@@ -1,0 +1,316 @@
+// Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
+//! The machine: its memory, its cores, its graphics processors.
+
+use crate::error::{Error, Invalid};
+use rayon::prelude::*;
+use std::fmt;
+use std::panic::catch_unwind;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+// Device to compute on
+/// Where to compute: `cpu`, `cuda` (the first graphics processor), or `cuda:K`.
+///
+/// ```
+/// use lenslet::device::Device;
+/// assert_eq!("cuda:1".parse(), Ok(Device::Cuda(Some(1))));
+/// assert_eq!(Device::Cuda(None).to_string(), "cuda");
+/// assert!("gpu".parse::<Device>().is_err());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Device {
+    /// All cores of this machine.
+    #[default]
+    Cpu,
+    /// A CUDA device, by its ordinal; `None` is the first.
+    Cuda(Option<usize>),
+}
+
+// Read and write a device's name
+impl FromStr for Device {
+    type Err = Invalid;
+
+    fn from_str(name: &str) -> Result<Self, Invalid> {
+        let refuse = || Invalid::new("device", name, "cpu, cuda, or cuda:K with K = 0, 1, …");
+        match name.split_once(':') {
+            None if name == "cpu" => Ok(Self::Cpu),
+            None if name == "cuda" => Ok(Self::Cuda(None)),
+            Some(("cuda", ordinal)) => {
+                ordinal.parse().map(|ordinal| Self::Cuda(Some(ordinal))).map_err(|_| refuse())
+            }
+            _ => Err(refuse()),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(None) => f.write_str("cuda"),
+            Self::Cuda(Some(ordinal)) => write!(f, "cuda:{ordinal}"),
+        }
+    }
+}
+
+// What there is of CUDA
+/// A graphics processor as its driver describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CudaDevice {
+    /// Its number, from 0.
+    pub ordinal: usize,
+    /// Its name, such as `NVIDIA H200`.
+    pub name: String,
+    /// Its memory in bytes.
+    pub memory: u64,
+    /// Its compute capability, major and minor: (9, 0).
+    pub compute_capability: (i32, i32),
+}
+
+/// A CUDA driver that works, and its devices, at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CudaDriver {
+    /// The newest version of CUDA that it knows, major and minor: (13, 0).
+    pub version: (i32, i32),
+    /// Its devices by ordinal.
+    pub devices: Vec<CudaDevice>,
+}
+/// What a look for CUDA on this machine found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CudaProbe {
+    /// The driver with its devices, or why there is none to use.
+    pub driver: Result<CudaDriver, NoCuda>,
+    /// The libraries that we would use, and whether they can be loaded.
+    pub libraries: [(&'static str, bool); 3],
+}
+
+// Ways to have no CUDA device
+/// Why there is no CUDA device to use.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoCuda {
+    /// The library `libcuda` is not installed, or not where the loader looks.
+    #[error("no CUDA driver library (libcuda) was found on this machine")]
+    NoLibrary,
+    /// The driver library is there, but it does not start.
+    #[error("the CUDA driver library does not start: {0}")]
+    DriverFailed(String),
+    /// The driver is older than the oldest that we support.
+    #[error("the driver knows CUDA {}.{}, and at least {}.0 is needed", .0.0, .0.1, OLDEST_CUDA)]
+    DriverTooOld((i32, i32)),
+    /// The driver sees no device.
+    #[error("the CUDA driver sees no device (is one hidden by CUDA_VISIBLE_DEVICES?)")]
+    NoDevice,
+    /// There are devices, but none with this number.
+    #[error("there is no device {ordinal}: the machine has {found}, numbered from 0")]
+    NoSuchOrdinal {
+        /// The ordinal that was asked for.
+        ordinal: usize,
+        /// How many devices there are.
+        found: usize,
+    },
+}
+
+/// Major version of the oldest CUDA that is supported.
+const OLDEST_CUDA: i32 = 12;
+
+// Look for CUDA
+/// Looks for CUDA on this machine. Never panics, and needs neither driver nor toolkit.
+pub fn probe() -> CudaProbe {
+    let libraries = [
+        ("nvrtc", present(Library::Nvrtc)),
+        ("cufft", present(Library::Cufft)),
+        ("cublas", present(Library::Cublas)),
+    ];
+    let driver = if present(Library::Driver) {
+        catch_unwind(ask_driver).unwrap_or_else(|_| {
+            Err(NoCuda::DriverFailed("a function is missing from the library".into()))
+        })
+    } else {
+        Err(NoCuda::NoLibrary)
+    };
+    CudaProbe { driver, libraries }
+}
+
+// See whether a library can be opened
+enum Library {
+    Driver,
+    Nvrtc,
+    Cufft,
+    Cublas,
+}
+
+#[allow(unsafe_code)]
+fn present(library: Library) -> bool {
+    // SAFETY: opens NVIDIA's library by its well-known name and closes it again; no symbol of it is used.
+    unsafe {
+        match library {
+            Library::Driver => cudarc::driver::sys::is_culib_present(),
+            Library::Nvrtc => cudarc::nvrtc::sys::is_culib_present(),
+            Library::Cufft => cudarc::cufft::sys::is_culib_present(),
+            Library::Cublas => cudarc::cublas::sys::is_culib_present(),
+        }
+    }
+}
+
+// Ask the driver for its devices
+fn ask_driver() -> Result<CudaDriver, NoCuda> {
+    use cudarc::driver::{result, sys::CUresult};
+    let version = driver_version()?;
+    if version.0 < OLDEST_CUDA {
+        return Err(NoCuda::DriverTooOld(version));
+    }
+    match result::init() {
+        Err(error) if error.0 == CUresult::CUDA_ERROR_NO_DEVICE => return Err(NoCuda::NoDevice),
+        started => started.map_err(driver_failed)?,
+    }
+    let count = result::device::get_count().map_err(driver_failed)?;
+    let devices: Vec<_> = (0..count).map(describe).collect::<Result<_, _>>().map_err(driver_failed)?;
+    if devices.is_empty() { Err(NoCuda::NoDevice) } else { Ok(CudaDriver { version, devices }) }
+}
+
+fn driver_failed(error: cudarc::driver::DriverError) -> NoCuda {
+    let text = error.error_string().map(|text| text.to_string_lossy().into_owned());
+    NoCuda::DriverFailed(format!("{} ({:?})", text.unwrap_or_else(|_| "unknown error".into()), error.0))
+}
+
+// Ask for version and properties
+#[allow(unsafe_code)]
+fn driver_version() -> Result<(i32, i32), NoCuda> {
+    let mut version = 0;
+    // SAFETY: writes one integer through a pointer that is valid; may be called before the driver is started.
+    unsafe { cudarc::driver::sys::cuDriverGetVersion(&mut version) }.result().map_err(driver_failed)?;
+    Ok((version / 1000, version % 1000 / 10))
+}
+
+#[allow(unsafe_code)]
+fn describe(ordinal: i32) -> Result<CudaDevice, cudarc::driver::DriverError> {
+    use cudarc::driver::{result::device, sys::CUdevice_attribute as Attribute};
+    let handle = device::get(ordinal)?;
+    // SAFETY: the handle comes from `device::get`, which is all that these functions ask for.
+    let (memory, major, minor) = unsafe {
+        let major = Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
+        let minor = Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR;
+        let attribute = |name| device::get_attribute(handle, name);
+        (device::total_mem(handle)? as u64, attribute(major)?, attribute(minor)?)
+    };
+    let name = device::get_name(handle)?;
+    Ok(CudaDevice { ordinal: ordinal as usize, name, memory, compute_capability: (major, minor) })
+}
+
+// Decide whether a device can compute
+impl CudaProbe {
+    /// The device with this ordinal, or the first.
+    pub fn device(&self, ordinal: Option<usize>) -> Result<&CudaDevice, NoCuda> {
+        let devices = &self.driver.as_ref().map_err(Clone::clone)?.devices;
+        let ordinal = ordinal.unwrap_or(0);
+        devices.get(ordinal).ok_or(NoCuda::NoSuchOrdinal { ordinal, found: devices.len() })
+    }
+}
+
+impl Device {
+    /// Lets the CPU pass, and says why any other device cannot compute `what`.
+    ///
+    /// # Errors
+    /// `Device` for every CUDA device: it does not exist, or `what` runs on the CPU only in this version.
+    pub fn require_cpu(&self, what: &str) -> Result<(), Error> {
+        let Self::Cuda(ordinal) = *self else { return Ok(()) };
+        let reason = match probe().device(ordinal) {
+            Ok(device) => format!("{} is there, but {what} runs on the CPU only in this version; use cpu", device.name),
+            Err(none) => none.to_string(),
+        };
+        Err(Error::Device { device: self.to_string(), reason })
+    }
+}
+
+// Spread work over the cores
+/// Is told how many pieces are done, and of how many; from any thread.
+pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
+
+/// The progress report that nobody reads.
+pub fn silent(_done: usize, _total: usize) {}
+
+/// Does `work` on every item, on all cores from one queue; the results are in the items' order.
+///
+/// ```
+/// use lenslet::device::{dispatch, silent};
+/// assert_eq!(dispatch(&[1, 2, 3], &silent, |k| k * k), [1, 4, 9]);
+/// ```
+pub fn dispatch<T: Sync, R: Send>(
+    items: &[T],
+    progress: Progress,
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let done = AtomicUsize::new(0);
+    let pieces = items.par_iter().with_max_len(1).map(|item| {
+        let result = work(item);
+        progress(done.fetch_add(1, Ordering::Relaxed) + 1, items.len());
+        result
+    });
+    pieces.collect()
+}
+/// Threads that [`dispatch`] spreads its work over.
+pub fn threads() -> usize {
+    rayon::current_num_threads()
+}
+
+// Measure the available memory
+/// Memory that this process could still use, in bytes; `None` where the system does not tell.
+pub fn available_memory() -> Option<u64> {
+    let mut system = sysinfo::System::new().ok()?;
+    system.refresh_memory();
+    let limit = system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory.saturating_sub(limits.rss));
+    Some(system.available_memory().min(limit)).filter(|&bytes| bytes > 0)
+}
+
+// Tests of devices and dispatch
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Check names and refusals of devices
+    #[test]
+    fn devices_are_named_and_refused() {
+        for device in [Device::Cpu, Device::Cuda(None), Device::Cuda(Some(3))] {
+            assert_eq!(device.to_string().parse(), Ok(device));
+        }
+        for name in ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "CUDA"] {
+            assert!(name.parse::<Device>().is_err(), "{name}");
+        }
+        assert!(Device::Cpu.require_cpu("it").is_ok());
+        let refusal = Device::Cuda(Some(9999)).require_cpu("it").map_err(|error| error.exit_code());
+        assert_eq!(refusal, Err(2));
+    }
+
+    // Check a probe against itself
+    #[test]
+    fn probe_answers_on_every_machine() {
+        let found = probe();
+        match (&found.driver, found.device(Some(9999))) {
+            (Ok(driver), Err(NoCuda::NoSuchOrdinal { ordinal: 9999, found })) => {
+                assert_eq!(found, driver.devices.len());
+                assert!(driver.devices.iter().all(|device| device.memory > 1 << 28));
+            }
+            (Err(reason), Err(same)) => assert_eq!(*reason, same),
+            other => panic!("{other:?}"),
+        }
+        let old = NoCuda::DriverTooOld((11, 4)).to_string();
+        assert_eq!(old, "the driver knows CUDA 11.4, and at least 12.0 is needed");
+    }
+
+    // Check order and progress of dispatch
+    #[test]
+    fn dispatch_keeps_the_order_and_counts() {
+        let (items, most) = ((0..1000).collect::<Vec<usize>>(), AtomicUsize::new(0));
+        let squares = dispatch(
+            &items,
+            &|done, total| {
+                assert!(done <= total);
+                most.fetch_max(done, Ordering::Relaxed);
+            },
+            |k| k * k,
+        );
+        assert!(squares.iter().enumerate().all(|(k, square)| *square == k * k));
+        assert_eq!(most.into_inner(), 1000);
+        assert!(threads() >= 1 && available_memory().is_none_or(|bytes| bytes > 1 << 20));
+    }
+}

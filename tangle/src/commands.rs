@@ -1,0 +1,331 @@
+//! The commands, each as a function that prints and gives an exit code.
+//!
+//! Exit codes: 0 for done, 1 where the book or the program has faults, 2 for what could not be
+//! done at all (an [`Error`]).
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use crate::diagnostics;
+use crate::error::{Error, Result};
+use crate::expand::{self, Tangled};
+use crate::finding::Finding;
+use crate::locate::{self, Place};
+use crate::memory::{Memory, State};
+use crate::stitch::{self, Refusal, Stitched};
+use crate::tree::{self, Occupant, Plan};
+use crate::volume::Book;
+use crate::watch::Watch;
+
+/// `cargo tangle`: writes the program. What is sound is written, what is not is reported.
+pub fn tangle(root: &Path) -> Result<ExitCode> {
+    let book = Book::load(root)?;
+    let tangled = expand::tangle(&book);
+    let plan = tree::plan(&book, &tangled)?;
+    write_files(&book, &tangled, &plan)?;
+    let findings: Vec<&Finding> =
+        book.findings.iter().chain(&tangled.findings).chain(&plan.findings).collect();
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    for path in &tangled.broken {
+        eprintln!("{path} is left as it is: its chunks are broken");
+    }
+    Ok(code(!findings.iter().any(|finding| finding.is_error())))
+}
+
+fn code(success: bool) -> ExitCode {
+    if success { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Carries out a plan. A file that was edited by hand is copied before it is overwritten.
+fn write_files(book: &Book, tangled: &Tangled, plan: &Plan) -> Result<()> {
+    let mut memory = Memory::load(&book.root);
+    for (path, content) in &plan.write {
+        if let Occupant::File(old) = tree::occupant(&book.root, path)?
+            && memory.state(path, &old, content) != State::Outdated
+        {
+            let copy = Memory::keep(&book.root, path, &old)?;
+            eprintln!("{path} was not as it had been tangled: the old one is kept as {copy}");
+        }
+    }
+    tree::apply(&book.root, plan)?;
+    for (path, _) in &plan.write {
+        println!("wrote {path}");
+    }
+    for path in &plan.remove {
+        println!("removed {path}: no chapter roots it any more");
+    }
+    let refused = |path: &str| plan.findings.iter().any(|f| f.message.starts_with(path));
+    for (path, file) in tangled.files.iter().filter(|(path, _)| !refused(path)) {
+        memory.note(path, &file.content());
+    }
+    memory.save(&book.root)
+}
+
+/// `cargo tangle check`: reports what is wrong and writes nothing.
+pub fn check(root: &Path, graph: bool) -> Result<ExitCode> {
+    let book = Book::load(root)?;
+    if graph {
+        print!("{}", crate::check::graph(&book, &expand::tangle(&book)));
+    }
+    let findings = crate::check::check(&book)?;
+    for finding in &findings {
+        println!("{finding}");
+    }
+    let errors = findings.iter().filter(|finding| finding.is_error()).count();
+    let formulas: usize = book.chapters.iter().map(|chapter| chapter.math.len()).sum();
+    let judge = if cfg!(feature = "book") { "set by KaTeX" } else { "parsed" };
+    eprintln!(
+        "{} chapters, {} chunks, {formulas} formulas {judge}: {}, {}",
+        book.chapters.len(),
+        book.blocks().filter(|&id| book.block(id).1.is_chunk()).count(),
+        count(errors, "finding"),
+        count(findings.len() - errors, "warning"),
+    );
+    Ok(code(errors == 0))
+}
+
+fn count(number: usize, what: &str) -> String {
+    match number {
+        0 => format!("no {what}s"),
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    }
+}
+
+/// `cargo tangle stitch`: brings edits of tangled files back into the chapters.
+pub fn stitch(root: &Path) -> Result<ExitCode> {
+    let book = Book::load(root)?;
+    let tangled = expand::tangle(&book);
+    let (edited, refusals) = edits(&book, &tangled)?;
+    if !refusals.is_empty() {
+        return Ok(refuse(&refusals));
+    }
+    match stitch::stitch(&book, &tangled, &edited) {
+        Err(refusals) => Ok(refuse(&refusals)),
+        Ok(stitched) => {
+            write_chapters(&book, &stitched, &edited)?;
+            if stitched.edited.is_empty() {
+                println!("nothing to stitch");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn refuse(refusals: &[Refusal]) -> ExitCode {
+    for refusal in refusals {
+        eprintln!("{refusal}");
+    }
+    eprintln!("{}: nothing was written", count(refusals.len(), "edit") + " refused");
+    ExitCode::FAILURE
+}
+
+/// The files that have been edited since they were tangled, and those that cannot be read as such.
+fn edits(book: &Book, tangled: &Tangled) -> Result<(BTreeMap<String, String>, Vec<Refusal>)> {
+    let memory = Memory::load(&book.root);
+    let mut edited = BTreeMap::new();
+    let mut refusals = Vec::new();
+    for (path, file) in &tangled.files {
+        let mut refuse = |reason: &str| {
+            refusals.push(Refusal { path: path.clone(), line: 1, reason: reason.to_string() });
+        };
+        let disc = match tree::occupant(&book.root, path)? {
+            Occupant::File(disc) => disc,
+            Occupant::Nothing => {
+                refuse("the file is not there: run cargo tangle");
+                continue;
+            }
+            _ => {
+                refuse("a link or a folder stands in its place");
+                continue;
+            }
+        };
+        let pristine = file.content();
+        if disc == pristine.as_bytes() {
+            continue;
+        }
+        match memory.state(path, &disc, &pristine) {
+            State::Outdated => eprintln!("{path} is older than its chapter: run cargo tangle"),
+            State::Both => refuse(
+                "file and chapter have both changed since they were tangled: undo one of the two",
+            ),
+            State::Edited => match String::from_utf8(disc) {
+                Ok(content) => {
+                    edited.insert(path.clone(), content);
+                }
+                Err(_) => refuse("the file is not UTF-8"),
+            },
+        }
+    }
+    Ok((edited, refusals))
+}
+
+/// Writes stitched chapters; the files are as the new chapters tangle.
+fn write_chapters(
+    book: &Book,
+    stitched: &Stitched,
+    files: &BTreeMap<String, String>,
+) -> Result<()> {
+    for (path, text) in &stitched.chapters {
+        tree::write(&book.root.join(path), text)?;
+        println!("stitched {path}");
+    }
+    let mut memory = Memory::load(&book.root);
+    for path in &stitched.edited {
+        if let Some(content) = files.get(path) {
+            memory.note(path, content);
+        }
+    }
+    memory.save(&book.root)
+}
+
+/// `cargo tangle fmt`: formats the Rust files, and the chapters with them. Without `only`, all.
+pub fn format(root: &Path, only: &[String]) -> Result<ExitCode> {
+    let tangled_first = tangle(root)?;
+    let book = Book::load(root)?;
+    let tangled = expand::tangle(&book);
+    let edition = edition(&book);
+    let mut formatted = BTreeMap::new();
+    let mut failed = false;
+    for (path, file) in tangled.files.iter().filter(|(path, _)| path.ends_with(".rs")) {
+        if !only.is_empty() && !only.iter().any(|wanted| wanted.trim_start_matches("./") == path) {
+            continue;
+        }
+        match rustfmt(&book, &edition, &file.content())? {
+            Ok(text) => {
+                formatted.insert(path.clone(), text);
+            }
+            Err(message) => {
+                failed = true;
+                eprintln!("rustfmt cannot read {path}:");
+                let map = diagnostics::Map::new(&book, &tangled);
+                eprint!("{}", map.rendered(&message.replace("<stdin>", path)));
+            }
+        }
+    }
+    let stitched = match stitch::stitch(&book, &tangled, &formatted) {
+        Ok(stitched) => stitched,
+        Err(refusals) => return Ok(refuse(&refusals)),
+    };
+    write_chapters(&book, &stitched, &formatted)?;
+    for path in &stitched.edited {
+        if let Some(content) = formatted.get(path) {
+            tree::write(&root.join(path), content)?;
+            println!("formatted {path}");
+        }
+    }
+    Ok(if failed { ExitCode::FAILURE } else { tangled_first })
+}
+
+/// The edition that `Cargo.toml` names.
+fn edition(book: &Book) -> String {
+    let manifest = std::fs::read_to_string(book.root.join("Cargo.toml")).unwrap_or_default();
+    let named = manifest
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("edition")?.trim().strip_prefix('='))
+        .map(|value| value.trim().trim_matches('"').to_string())
+        .next();
+    named.unwrap_or_else(|| "2024".to_string())
+}
+
+/// The formatted text, or what rustfmt says against it.
+fn rustfmt(book: &Book, edition: &str, text: &str) -> Result<std::result::Result<String, String>> {
+    let failed = |source| Error::Run { program: "rustfmt".to_string(), source };
+    let mut command = Command::new("rustfmt");
+    command.args(["--edition", edition, "--emit", "stdout", "--color", "never"]);
+    command.arg("--config-path").arg(&book.root).current_dir(&book.root);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(failed)?;
+    let writer = child.stdin.take().map(|mut input| {
+        let text = text.to_string();
+        std::thread::spawn(move || input.write_all(text.as_bytes()))
+    });
+    let output = child.wait_with_output().map_err(failed)?;
+    if let Some(writer) = writer {
+        let _ = writer.join();
+    }
+    if output.status.success() {
+        Ok(Ok(String::from_utf8_lossy(&output.stdout).into_owned()))
+    } else {
+        Ok(Err(String::from_utf8_lossy(&output.stderr).into_owned()))
+    }
+}
+
+/// `cargo tangle locate`: where a line of the program is in the book, or the other way round.
+pub fn locate(root: &Path, place: &str) -> Result<ExitCode> {
+    let book = Book::load(root)?;
+    let tangled = expand::tangle(&book);
+    for line in locate::locate(&book, &tangled, &Place::parse(&relative(root, place))?)? {
+        println!("{line}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A place below the present folder, as seen from the repository.
+fn relative(root: &Path, place: &str) -> String {
+    let path = Path::new(place);
+    let seen = |path: &Path| {
+        path.strip_prefix(root).ok().and_then(Path::to_str).map(|path| path.to_string())
+    };
+    if path.is_absolute() {
+        return seen(path).unwrap_or_else(|| place.to_string());
+    }
+    let file = place.split(':').next().unwrap_or(place);
+    if root.join(file).exists() {
+        return place.to_string();
+    }
+    std::env::current_dir()
+        .ok()
+        .and_then(|here| seen(&here.join(path)))
+        .unwrap_or_else(|| place.to_string())
+}
+
+/// `cargo tangle cargo …`: a cargo command whose diagnostics name the chapters.
+pub fn cargo(root: &Path, arguments: &[String]) -> Result<ExitCode> {
+    let book = Book::load(root)?;
+    let tangled = expand::tangle(&book);
+    refresh(&book, &tangled)?;
+    let status = diagnostics::cargo(&book, &tangled, arguments)?;
+    Ok(match status.code().and_then(|code| u8::try_from(code).ok()) {
+        Some(code) => ExitCode::from(code),
+        None => ExitCode::FAILURE,
+    })
+}
+
+/// Tangles the files that nobody has edited, so that the compiler sees the chapters as they are.
+fn refresh(book: &Book, tangled: &Tangled) -> Result<()> {
+    let mut memory = Memory::load(&book.root);
+    let mut plan = tree::plan(book, tangled)?;
+    plan.remove.clear();
+    let mut safe = Vec::new();
+    for (path, content) in plan.write {
+        match tree::occupant(&book.root, &path)? {
+            Occupant::File(old) if memory.state(&path, &old, &content) != State::Outdated => {
+                eprintln!("{path} has been edited: it is compiled as it is");
+            }
+            _ => safe.push((path, content)),
+        }
+    }
+    plan.write = safe;
+    tree::apply(&book.root, &plan)?;
+    for (path, content) in &plan.write {
+        memory.note(path, content);
+    }
+    if plan.write.is_empty() { Ok(()) } else { memory.save(&book.root) }
+}
+
+/// `cargo tangle watch`: tangles whenever a chapter is saved, until it is interrupted.
+pub fn watch(root: &Path) -> Result<ExitCode> {
+    let mut watch = Watch::new(&root.join("book/src"));
+    loop {
+        if let Err(error) = tangle(root) {
+            eprintln!("error: {error}");
+        }
+        eprintln!("watching book/src");
+        watch.wait();
+    }
+}

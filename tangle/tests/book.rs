@@ -1,0 +1,435 @@
+//! A small book, written here, rendered, and looked at.
+#![cfg(feature = "book")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::RwLock;
+use std::sync::atomic::AtomicUsize;
+
+use tangle::Book;
+use tangle::book::{BookError, build, finish, math_findings, serve::Site};
+use tempfile::TempDir;
+
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+const SUMMARY: &str =
+    "# Contents\n\n[Before](before.md)\n\n- [Optics](optics.md)\n- [Waves](waves.md)\n";
+const BEFORE: &str = "# Before\n\nSee $\\eqref{eq:wave}$ and $\\eqref{eq:lens}$.\n";
+const OPTICS: &str = "# Optics
+
+$f$ begins a paragraph, with $x_1 * y_1 * z$ in *it*.
+
+$$
+\\frac1f = \\frac1a + \\frac1b \\label{eq:lens}
+$$
+
+```rust file=src/optics.rs
+//! Lenses, Eq. `[eq:lens]` and [eq:wave].
+
+// <<focus for a lens>>
+
+/// Never hidden.
+const TEXT: &str = \"
+# a line that starts like a hidden one {{#include optics.md}}
+\";
+```
+
+```rust #focus for a lens
+/// Focal length, `a << 1 > 0 && \"x\"`.
+pub fn focus(a: f64, b: f64) -> f64 {
+    a * b / (a + b)
+}
+```
+
+![The *lens* with $f = [1]$ m](figures/lens.svg)
+";
+const WAVES: &str = "# Waves
+
+## The size of $\\lambda$
+
+Between two displays.
+
+$$
+c = \\lambda \\nu
+\\label{eq:speed}
+$$
+
+$$
+\\psi'' = -k^2 \\psi
+\\label{eq:wave}
+$$
+
+Not in vain: $$ \\alpha = \\eqref{eq:lens} $$ and on.
+
+```rust #focus for a lens
+impl Wave<'_> {
+    /// Colour of the wave.
+    pub fn colour(&self) -> f64 {
+        // <<look up the colour>>
+    }
+}
+```
+
+```rust #look up the colour
+1.0
+```
+
+```cuda file=kernels/waves.cu
+extern \"C\" __global__ void waves(double *psi) { psi[0] = 1 << 2; }
+```
+";
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn copy(from: &Path, to: &Path) -> Outcome {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to.join(entry.file_name()))?;
+        } else {
+            fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+/// A repository with these chapters, dressed as the real one.
+fn book(chapters: &[(&str, &str)]) -> Outcome<TempDir> {
+    let folder = TempDir::new()?;
+    let (book, real) = (folder.path().join("book"), repository().join("book"));
+    for part in ["theme", "katex", "src/katex", "src/theme"] {
+        copy(&real.join(part), &book.join(part))?;
+    }
+    fs::copy(real.join("book.toml"), book.join("book.toml"))?;
+    fs::create_dir_all(book.join("src/figures"))?;
+    fs::write(book.join("src/figures/lens.svg"), "<svg xmlns=\"http://www.w3.org/2000/svg\"/>")?;
+    for (file, text) in chapters {
+        fs::write(book.join("src").join(file), text)?;
+    }
+    Ok(folder)
+}
+
+fn whole() -> Outcome<TempDir> {
+    let chapters = [("before.md", BEFORE), ("optics.md", OPTICS), ("waves.md", WAVES)];
+    let folder = book(&chapters)?;
+    fs::write(folder.path().join("book/src/SUMMARY.md"), SUMMARY)?;
+    Ok(folder)
+}
+
+/// A book of one chapter, `bad.md`.
+fn single(text: &str) -> Outcome<TempDir> {
+    book(&[("SUMMARY.md", "- [Bad](bad.md)\n"), ("bad.md", text)])
+}
+
+fn page(folder: &TempDir, name: &str) -> Outcome<String> {
+    let page = fs::read_to_string(folder.path().join("book/build").join(name))?;
+    let start = page.find("<main>").ok_or("no main part")?;
+    let end = page.find("</main>").ok_or("no main part")?;
+    Ok(page[start..end].to_string())
+}
+
+fn contains(page: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(page.contains(part), "{part} is not in\n{page}");
+    }
+}
+
+/// What the findings of a failed rendering say.
+fn faults(folder: &TempDir) -> Vec<String> {
+    match build(folder.path(), true) {
+        Err(BookError::Findings(findings)) => findings.iter().map(ToString::to_string).collect(),
+        other => vec![format!("{other:?}")],
+    }
+}
+
+#[test]
+fn chunks_are_named_and_linked() -> Outcome {
+    let folder = whole()?;
+    let report = build(folder.path(), true)?;
+    assert_eq!((report.chapters, report.drawn), (3, 0));
+    let optics = page(&folder, "optics.html")?;
+    contains(
+        &optics,
+        &[
+            "<div class=\"chunk root\" id=\"file-src-optics-rs\">",
+            "⟨<code>src/optics.rs</code>⟩ ≡",
+            "href=\"#chunk-focus-for-a-lens\" title=\"defined in Optics\">⟨focus for a lens⟩</a>",
+            "⟨<a href=\"#chunk-focus-for-a-lens\">focus for a lens</a>⟩ ≡",
+            "continued <a href=\"waves.html#chunk-focus-for-a-lens.2\">in <cite>Waves</cite></a>",
+            "Used in ⟨<a href=\"#file-src-optics-rs\"><code>src/optics.rs</code></a>⟩",
+            "a &lt;&lt; 1 &gt; 0 &amp;&amp; \"x\"",
+            "\n# a line that starts like a hidden one {{#include optics.md}}\n",
+        ],
+    );
+    let waves = page(&folder, "waves.html")?;
+    contains(
+        &waves,
+        &[
+            "⟨<a href=\"optics.html#chunk-focus-for-a-lens\">focus for a lens</a>⟩ +≡",
+            "continued from <a href=\"optics.html#chunk-focus-for-a-lens\"><cite>Optics</cite></a>",
+            "        <span class=\"slashes\">// </span><a class=\"chunk-reference\" \
+             href=\"#chunk-look-up-the-colour\"",
+            "Used in ⟨<a href=\"#chunk-focus-for-a-lens.2\">focus for a lens</a>⟩",
+            "<code class=\"language-cpp\">extern",
+        ],
+    );
+    Ok(())
+}
+
+#[test]
+fn equations_are_numbered_and_linked_across_chapters() -> Outcome {
+    let folder = whole()?;
+    build(folder.path(), true)?;
+    let before = page(&folder, "before.html")?;
+    contains(
+        &before,
+        &["href=\"waves.html#eq-wave\">(2.2)</a>", "href=\"optics.html#eq-lens\">(1.1)</a>"],
+    );
+    let optics = page(&folder, "optics.html")?;
+    contains(
+        &optics,
+        &[
+            "<div class=\"equation\" id=\"eq-lens\">",
+            "Eq. <a class=\"equation-link\" href=\"#eq-lens\">(1.1)</a> and \
+             <a class=\"equation-link\" href=\"waves.html#eq-wave\">(2.2)</a>.",
+            "<p><span class=\"math\"><span class=\"katex\">",
+            "in <em>it</em>",
+            "<figure id=\"figure-lens\">",
+            "alt=\"The lens with f = [1] m\"",
+            "Figure 1.1",
+        ],
+    );
+    let waves = page(&folder, "waves.html")?;
+    contains(&waves, &["id=\"eq-speed\"", "id=\"eq-wave\"", "href=\"optics.html#eq-lens\""]);
+    contains(&waves, &["<h2 id=\"the-size-of-lambda\">"]);
+    let print = page(&folder, "print.html")?;
+    contains(&print, &["href=\"#eq-wave\">(2.2)</a>", "href=\"#chunk-focus-for-a-lens.2\""]);
+    for name in ["before.html", "optics.html", "waves.html", "print.html"] {
+        let page = page(&folder, name)?;
+        assert!(!page.contains("<!--m:") && !page.contains("$$"), "{name} holds raw formulas");
+    }
+    Ok(())
+}
+
+#[test]
+fn every_link_inside_the_book_leads_somewhere() -> Outcome {
+    let folder = whole()?;
+    build(folder.path(), true)?;
+    for name in ["before", "optics", "waves", "identifier-index", "chunk-index", "print"] {
+        let text = page(&folder, &format!("{name}.html"))?;
+        for link in text.split(" href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let file = if file.is_empty() { format!("{name}.html") } else { file.to_string() };
+            if file.ends_with(".svg") {
+                continue;
+            }
+            let target = page(&folder, &file)?;
+            let found = anchor.is_empty() || target.contains(&format!("id=\"{anchor}\""));
+            assert!(found, "{name}: {link}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn indices_list_items_and_chunks() -> Outcome {
+    let folder = whole()?;
+    build(folder.path(), true)?;
+    let items = page(&folder, "identifier-index.html")?;
+    contains(
+        &items,
+        &[
+            "<code>focus</code> <span class=\"kind\">fn</span> \
+             ⟨<a href=\"optics.html#chunk-focus-for-a-lens\">focus for a lens</a>⟩",
+            "<code>Wave::colour</code> <span class=\"kind\">method</span>",
+            "<code>waves</code> <span class=\"kind\">kernel</span>",
+        ],
+    );
+    let chunks = page(&folder, "chunk-index.html")?;
+    contains(
+        &chunks,
+        &["<code>src/optics.rs</code>", "look up the colour", "<cite>2 Waves</cite>"],
+    );
+    Ok(())
+}
+
+#[test]
+fn bad_mathematics_is_found_at_its_place() -> Outcome {
+    let folder = single(
+        "# Bad\n\nFine $x$, then λ $a + \\nonsense{b}$.\n\n$$\nc = \\frac{1}{\n\\label{eq:c}\n$$\n\n\
+         $$\n\\label{eq:d}\nλ = \\wrong\n$$\n\nSee $\\eqref{eq:nowhere}$ and `$\\code$`.\n",
+    )?;
+    let loaded = Book::load(folder.path())?;
+    let found: Vec<String> = math_findings(&loaded).iter().map(ToString::to_string).collect();
+    assert_eq!(found.len(), 3, "{found:#?}");
+    assert_eq!(found[0], "book/src/bad.md:3:23: Undefined control sequence: \\nonsense");
+    assert!(found[1].starts_with("book/src/bad.md:"), "{found:#?}");
+    assert!(found[1].contains("expected '}'"), "{found:#?}");
+    assert_eq!(found[2], "book/src/bad.md:12:5: Undefined control sequence: \\wrong");
+    let all = faults(&folder);
+    assert_eq!(all.len(), 4, "{all:#?}");
+    assert!(all[3].ends_with("bad.md:15:6: no equation has the label eq:nowhere"), "{all:#?}");
+    assert!(!folder.path().join("book/build").exists());
+    Ok(())
+}
+
+#[test]
+fn missing_figures_and_chunks_fail_the_build() -> Outcome {
+    let folder =
+        single("# Bad\n\nText ![no](figures/none.svg)\n\n![far](https://example.org/x.png)\n")?;
+    let found = faults(&folder);
+    assert_eq!(found.len(), 2, "{found:#?}");
+    assert!(found[0].starts_with("book/src/bad.md:3:6: no figure figures/none.svg"), "{found:#?}");
+    assert!(found[1].starts_with("book/src/bad.md:5:1: https://example.org/x.png lies elsewhere"));
+    let folder = single("# Bad\n\n```rust file=src/x.rs\n// <<nobody wrote this>>\n```\n")?;
+    let found = faults(&folder);
+    assert_eq!(found, ["book/src/bad.md:4:1: chunk <<nobody wrote this>> is not defined"]);
+    Ok(())
+}
+
+#[test]
+fn nothing_is_fetched_from_elsewhere() -> Outcome {
+    let folder = whole()?;
+    build(folder.path(), true)?;
+    let mut folders = vec![folder.path().join("book/build")];
+    let mut pages = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            let name = path.to_string_lossy().to_string();
+            if path.is_dir() {
+                folders.push(path);
+            } else if name.ends_with(".html") {
+                pages += 1;
+                assert_eq!(finish::page_fetches(&fs::read_to_string(&path)?), [""; 0], "{name}");
+            } else if name.ends_with(".css") {
+                let style = fs::read_to_string(&path)?;
+                assert_eq!(finish::style_fetches(&style), [""; 0], "{name}");
+                for font in style.split("url(").skip(1).filter_map(|rest| rest.split(')').next()) {
+                    let font = font.trim_matches(['"', '\'']);
+                    let place = path.parent().ok_or("no folder")?.join(font);
+                    assert!(font.starts_with("data:") || place.exists(), "{name}: {font}");
+                }
+            }
+        }
+    }
+    assert!(pages >= 7);
+    let folder = single("# Out\n\n<script src=\"https://example.org/x.js\"></script>\n")?;
+    let refused = build(folder.path(), true);
+    assert!(matches!(refused, Err(BookError::Outside { .. })), "{refused:?}");
+    Ok(())
+}
+
+#[test]
+fn the_search_index_holds_words_and_no_debris() -> Outcome {
+    let folder = whole()?;
+    build(folder.path(), true)?;
+    let index = fs::read_to_string(folder.path().join("book/build/searchindex.js"))?;
+    contains(&index, &["begins a paragraph", "waves.html#the-size-of-lambda"]);
+    for debris in ["katex", "mathrm", "frac", "psi''", "vlist", "mrow", "m:1.", "annotation"] {
+        assert!(!index.contains(debris), "{debris} is in the search index");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_mathematics_of_this_repository_is_sound() -> Outcome {
+    assert_eq!(math_findings(&Book::load(&repository())?), []);
+    Ok(())
+}
+
+#[test]
+fn only_files_of_the_book_are_served() -> Outcome {
+    let folder = TempDir::new()?;
+    let pages = folder.path().join("pages");
+    fs::create_dir_all(pages.join("sub"))?;
+    fs::write(folder.path().join("secret.txt"), "secret")?;
+    fs::write(pages.join("index.html"), "<p>hello</p>")?;
+    fs::write(pages.join("sub/a b.css"), "p {}")?;
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(folder.path().join("secret.txt"), pages.join("link.txt"))?;
+    let site = Site { folder: pages, pages: RwLock::new(()), version: AtomicUsize::new(3) };
+    let index = site.respond("GET", "/");
+    assert_eq!((index.status, index.kind), ("200 OK", "text/html; charset=utf-8"));
+    assert!(index.body.starts_with(b"<p>hello</p><script>"));
+    assert_eq!(site.respond("GET", "/sub/a%20b.css?x=1").body, b"p {}");
+    assert_eq!(site.respond("GET", "/.version").body, b"3");
+    assert_eq!(site.respond("POST", "/").status, "405 Method Not Allowed");
+    let refused = [
+        "/../secret.txt",
+        "/%2e%2e/secret.txt",
+        "/sub/..%2f../secret.txt",
+        "//etc/passwd",
+        "/link.txt",
+        "/%",
+        "/%zz",
+        "/%ff",
+        "",
+        "secret.txt",
+        "/sub\\..\\index.html",
+        "/nothing",
+        "/index.html%00",
+    ];
+    for target in refused {
+        assert_eq!(site.respond("GET", target).status, "404 Not Found", "{target}");
+    }
+    Ok(())
+}
+
+/// A crate whose example draws, or fails.
+fn with_example(source: &str) -> Outcome<TempDir> {
+    let folder = single("# One\n\n![drawn](figures/drawn.svg)\n")?;
+    let root = folder.path();
+    let manifest = "[package]\nname = \"drawn-book\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n\
+                    [workspace]\n\n[[example]]\nname = \"one\"\npath = \"book/examples/one.rs\"\n";
+    fs::write(root.join("Cargo.toml"), manifest)?;
+    fs::create_dir_all(root.join("src"))?;
+    fs::write(root.join("src/lib.rs"), "")?;
+    fs::create_dir_all(root.join("book/examples"))?;
+    fs::write(root.join("book/examples/one.rs"), source)?;
+    Ok(folder)
+}
+
+/// Renders in a process of its own, whose target folder lies in the book's repository: whether it
+/// succeeded, and what it said.
+fn drawn(folder: &TempDir) -> Outcome<(bool, String)> {
+    let output = Command::new(env!("CARGO_BIN_EXE_tangle"))
+        .args(["--root", &folder.path().to_string_lossy(), "book"])
+        .env("CARGO_TARGET_DIR", folder.path().join("target"))
+        .current_dir(folder.path())
+        .output()?;
+    let text = [output.stdout, output.stderr].concat();
+    Ok((output.status.success(), String::from_utf8_lossy(&text).into_owned()))
+}
+
+#[test]
+fn figures_are_drawn_once_by_the_examples() -> Outcome {
+    let folder = with_example(
+        "fn main() {\n    let folder = std::env::args().nth(1).unwrap();\n    \
+         std::fs::write(format!(\"{folder}/drawn.svg\"), \"<svg/>\").unwrap();\n}\n",
+    )?;
+    let (done, said) = drawn(&folder)?;
+    assert!(done && said.contains("1 examples drawn"), "{said}");
+    assert!(folder.path().join("book/build/figures/drawn.svg").is_file());
+    let (done, said) = drawn(&folder)?;
+    assert!(done && said.contains("0 examples drawn"), "{said}");
+    fs::remove_file(folder.path().join("book/src/figures/drawn.svg"))?;
+    let (done, said) = drawn(&folder)?;
+    assert!(done && said.contains("1 examples drawn"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_failing_example_fails_the_build_with_its_message() -> Outcome {
+    let folder = with_example(
+        "fn main() {\n    eprintln!(\"the pen is dry\");\n    std::process::exit(3);\n}\n",
+    )?;
+    let (done, said) = drawn(&folder)?;
+    assert!(!done, "{said}");
+    contains(&said, &["book/examples/one.rs failed", "the pen is dry"]);
+    Ok(())
+}

@@ -1,0 +1,522 @@
+//! The system file under mistakes: each has one message, with file, line, key, value and expectation;
+//! and whatever comes in, nothing panics.
+
+use lenslet::{
+    Error,
+    lenslet_array::Validity,
+    source::ConeGradient,
+    system::System,
+    units::{ARCSEC, DEGREE},
+};
+use proptest::prelude::*;
+use std::{fs, path::PathBuf};
+
+fn shipped(name: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("book/systems").join(name);
+    fs::read_to_string(path).unwrap()
+}
+
+/// A small file in which each line holds one thing, for the tests to spoil.
+const GOOD: &str = "\
+[atmosphere]
+r0 = 0.15
+wavelength = 500e-9
+outer_scale = 25.0
+layers = [
+  { altitude = 0.0, fraction = 0.6 },
+  { altitude = 5e3, fraction = 0.3, wind_speed = 10.0 },
+  { altitude = 9e3, fraction = 0.1, outer_scale = inf },
+]
+[telescope]
+diameter = 8.0
+obstruction = 0.14
+[lenslet_array]
+lenslets = 16
+valid_threshold = 0.5
+[[guide_star]]
+zenith = 60.0
+azimuth = 120.0
+height = 90e3
+[[guide_star]]
+zenith = 30.0
+noise = 1e-14
+[[target]]
+azimuth = 10.0
+[phase]
+points = 17
+";
+
+/// The message for `GOOD` with one text replaced by another.
+fn message(from: &str, to: &str) -> String {
+    assert_eq!(GOOD.matches(from).count(), 1, "{from:?} must occur once");
+    match System::from_toml(&GOOD.replace(from, to), "x.toml") {
+        Ok(_) => "accepted".into(),
+        Err(error) => {
+            assert_eq!(error.exit_code(), 2);
+            error.to_string()
+        }
+    }
+}
+
+#[test]
+fn every_mistake_has_its_message() {
+    for (from, to, expected) in [
+        (
+            "r0 = 0.15",
+            "r0 = -0.15",
+            "x.toml:2: atmosphere.r0 = -0.15: expected a length in metres greater than 0",
+        ),
+        (
+            "r0 = 0.15",
+            "r0 = 0",
+            "x.toml:2: atmosphere.r0 = 0: expected a length in metres greater than 0",
+        ),
+        (
+            "r0 = 0.15",
+            "r0 = nan",
+            "x.toml:2: atmosphere.r0 = nan: expected a length in metres greater than 0",
+        ),
+        (
+            "r0 = 0.15",
+            "r0 = inf",
+            "x.toml:2: atmosphere.r0 = inf: expected a length in metres greater than 0",
+        ),
+        (
+            "r0 = 0.15",
+            "r0 = 1e-300",
+            "x.toml:2: atmosphere.r0 = 1e-300: expected a length between 1e-9 and 1e15 m",
+        ),
+        ("r0 = 0.15", "r0 = 1e999", "x.toml:2: atmosphere.r0 = 1e999: expected a length in metres"),
+        (
+            "r0 = 0.15",
+            "r0 = \"15 cm\"",
+            "x.toml:2: atmosphere.r0 = \"15 cm\": expected a length in metres",
+        ),
+        (
+            "r0 = 0.15",
+            "r0 = [0.15]",
+            "x.toml:2: atmosphere.r0 = [0.15]: expected a length in metres",
+        ),
+        (
+            "r0 = 0.15",
+            "ro = 0.15",
+            "x.toml:2: atmosphere.ro = 0.15: expected a known key; did you mean r0?",
+        ),
+        (
+            "r0 = 0.15",
+            "seeing = 0.7",
+            "x.toml:2: atmosphere.seeing = 0.7: expected one of the keys r0, wavelength, outer_scale, cone_gradient, layers",
+        ),
+        ("r0 = 0.15\n", "", "x.toml:1: atmosphere.r0 is missing: expected a length in metres"),
+        (
+            "r0 = 0.15",
+            "r0 = 0.15\nr0 = 0.16",
+            "x.toml:3: expected TOML: duplicate key, in `r0 = 0.16`",
+        ),
+        (
+            "r0 = 0.15",
+            "r0 0.15",
+            "x.toml:2: expected TOML: key with no value, expected `=`, in `r0 0.15`",
+        ),
+        (
+            "r0 = 0.15",
+            "r0 =",
+            "x.toml:2: expected TOML: string values must be quoted, expected literal string, in `r0 =`",
+        ),
+        (
+            "r0 = 0.15",
+            "r0 = 0.15 m",
+            "x.toml:2: expected TOML: string values must be quoted, expected literal string, in `r0 = 0.15 m`",
+        ),
+        (
+            "r0 = 0.15",
+            "r0 = 0.15\ncone_gradient = \"pupils\"",
+            "x.toml:3: atmosphere.cone_gradient = \"pupils\": expected \"pupil\" or \"layer\"",
+        ),
+        (
+            "r0 = 0.15",
+            "r0 = 0.15\ncone_gradient = true",
+            "x.toml:3: atmosphere.cone_gradient = true: expected \"pupil\" or \"layer\"",
+        ),
+        (
+            "wavelength = 500e-9",
+            "wavelength = 500",
+            "x.toml:3: atmosphere.wavelength = 500: expected a wavelength in metres, between 1e-9 and 1e-3",
+        ),
+        (
+            "wavelength = 500e-9",
+            "wavelength = 0.0",
+            "x.toml:3: atmosphere.wavelength = 0.0: expected a wavelength in metres, between 1e-9 and 1e-3",
+        ),
+        (
+            "outer_scale = 25.0",
+            "outer_scale = 0.0",
+            "x.toml:4: atmosphere.outer_scale = 0.0: expected a length in metres greater than 0, or inf",
+        ),
+        (
+            "outer_scale = 25.0",
+            "outer_scale = -inf",
+            "x.toml:4: atmosphere.outer_scale = -inf: expected a length in metres greater than 0, or inf",
+        ),
+        ("outer_scale = 25.0", "outer_scale = inf", "accepted"),
+        (
+            "outer_scale = 25.0\n",
+            "",
+            "x.toml:5: atmosphere.layers[0].outer_scale is missing: expected a length in metres, or inf, here or as atmosphere.outer_scale",
+        ),
+        (
+            "outer_scale = inf",
+            "outer_scale = -1",
+            "x.toml:8: atmosphere.layers[2].outer_scale = -1: expected a length in metres greater than 0, or inf",
+        ),
+        (
+            "fraction = 0.3,",
+            "fraction = 0.31,",
+            "x.toml:5: atmosphere.layers = fractions with the sum 1.01: expected fractions that sum to 1 within 1e-6",
+        ),
+        ("fraction = 0.3,", "fraction = 0.3000009,", "accepted"),
+        (
+            "fraction = 0.3,",
+            "fraction = 0.3000011,",
+            "x.toml:5: atmosphere.layers = fractions with the sum 1.0000011: expected fractions that sum to 1 within 1e-6",
+        ),
+        (
+            "fraction = 0.3,",
+            "fraction = -0.3,",
+            "x.toml:7: atmosphere.layers[1].fraction = -0.3: expected a finite number not less than 0",
+        ),
+        (
+            "fraction = 0.3,",
+            "fractoin = 0.3,",
+            "x.toml:7: atmosphere.layers[1].fractoin = 0.3: expected a known key; did you mean fraction?",
+        ),
+        (
+            "fraction = 0.3, ",
+            "",
+            "x.toml:7: atmosphere.layers[1].fraction is missing: expected a share of r0^(-5/3), from 0 to 1",
+        ),
+        (
+            "altitude = 5e3",
+            "altitude = -5e3",
+            "x.toml:7: atmosphere.layers[1].altitude = -5e3: expected a finite number not less than 0",
+        ),
+        (
+            "altitude = 5e3",
+            "altitude = 95e3",
+            "x.toml:19: guide_star[0].height = 90e3: expected a height above the highest layer, which is at 95000.0 m",
+        ),
+        (
+            "wind_speed = 10.0",
+            "wind_speed = \"strong\"",
+            "x.toml:7: atmosphere.layers[1].wind_speed = \"strong\": expected a speed in m/s",
+        ),
+        (
+            "{ altitude = 0.0, fraction = 0.6 }",
+            "0.6",
+            "x.toml:6: atmosphere.layers[0] = 0.6: expected a table",
+        ),
+        (
+            "[atmosphere]",
+            "[atmosphre]",
+            "x.toml:1: atmosphre: expected a known key; did you mean atmosphere?",
+        ),
+        (
+            "[telescope]",
+            "[Telescope]",
+            "x.toml:10: Telescope: expected a known key; did you mean telescope?",
+        ),
+        (
+            "diameter = 8.0",
+            "diameter = 0",
+            "x.toml:11: telescope.diameter = 0: expected a length in metres greater than 0",
+        ),
+        ("diameter = 8.0", "diameter = 8", "accepted"),
+        (
+            "diameter = 8.0\n",
+            "",
+            "x.toml:10: telescope.diameter is missing: expected a length in metres",
+        ),
+        (
+            "obstruction = 0.14",
+            "obstruction = 1.0",
+            "x.toml:12: telescope.obstruction = 1.0: expected a ratio of diameters from 0 to less than 1",
+        ),
+        (
+            "obstruction = 0.14",
+            "obstruction = -0.1",
+            "x.toml:12: telescope.obstruction = -0.1: expected a ratio of diameters from 0 to less than 1",
+        ),
+        (
+            "lenslets = 16",
+            "lenslets = 0",
+            "x.toml:14: lenslet_array.lenslets = 0: expected a whole number from 1 to 10000",
+        ),
+        (
+            "lenslets = 16",
+            "lenslets = 16.0",
+            "x.toml:14: lenslet_array.lenslets = 16.0: expected a whole number from 1 to 10000",
+        ),
+        (
+            "lenslets = 16",
+            "lenslets = -16",
+            "x.toml:14: lenslet_array.lenslets = -16: expected a whole number from 1 to 10000",
+        ),
+        (
+            "lenslets = 16",
+            "lenslets = 99999999999999999999",
+            "x.toml:14: lenslet_array.lenslets = 99999999999999999999: expected a whole number from 1 to 10000",
+        ),
+        (
+            "lenslets = 16",
+            "lenslets = 16\npitch = nan",
+            "x.toml:15: lenslet_array.pitch = nan: expected a length in metres greater than 0",
+        ),
+        (
+            "lenslets = 16\n",
+            "",
+            "x.toml:13: lenslet_array.lenslets is missing: expected a whole number from 1 to 10000",
+        ),
+        (
+            "valid_threshold = 0.5",
+            "valid_threshold = 1.5",
+            "x.toml:15: lenslet_array.valid_threshold = 1.5: expected a fraction from 0 to 1",
+        ),
+        ("valid_threshold = 0.5", "valid = \"centre\"", "accepted"),
+        (
+            "valid_threshold = 0.5",
+            "valid = \"center\"",
+            "x.toml:15: lenslet_array.valid = \"center\": expected \"centre\"",
+        ),
+        (
+            "valid_threshold = 0.5",
+            "valid_threshold = 0.5\nvalid = \"centre\"",
+            "x.toml:15: lenslet_array.valid_threshold = 0.5: expected either valid or valid_threshold, not both",
+        ),
+        (
+            "lenslets = 16\nvalid_threshold = 0.5",
+            "lenslets = 2\nvalid_threshold = 1",
+            "x.toml:14: lenslet_array.lenslets = 2: expected a pupil and a rule that leave at least one lenslet valid",
+        ),
+        (
+            "zenith = 60.0",
+            "zenith = -60.0",
+            "x.toml:17: guide_star[0].zenith = -60.0: expected a zenith distance from 0 to 0.1 rad (20626 arcsec)",
+        ),
+        (
+            "zenith = 60.0",
+            "zenith = 60000.0",
+            "x.toml:17: guide_star[0].zenith = 60000.0: expected a zenith distance from 0 to 0.1 rad (20626 arcsec)",
+        ),
+        ("azimuth = 120.0", "azimuth = -1e9", "accepted"),
+        (
+            "azimuth = 120.0",
+            "azimuth = nan",
+            "x.toml:18: guide_star[0].azimuth = nan: expected a finite number",
+        ),
+        (
+            "height = 90e3",
+            "height = 9e3",
+            "x.toml:19: guide_star[0].height = 9e3: expected a height above the highest layer, which is at 9000.0 m",
+        ),
+        (
+            "height = 90e3",
+            "height = 90",
+            "x.toml:19: guide_star[0].height = 90: expected a height above the highest layer, which is at 9000.0 m",
+        ),
+        (
+            "height = 90e3",
+            "height = -inf",
+            "x.toml:19: guide_star[0].height = -inf: expected a length in metres greater than 0, or inf",
+        ),
+        ("height = 90e3", "height = 90e3\nlenslets = 17", "accepted"),
+        (
+            "noise = 1e-14",
+            "noise = -1e-14",
+            "x.toml:22: guide_star[1].noise = -1e-14: expected a finite number not less than 0",
+        ),
+        (
+            "noise = 1e-14",
+            "noise = 1e-14\npitch = 0.0",
+            "x.toml:23: guide_star[1].pitch = 0.0: expected a length in metres greater than 0",
+        ),
+        (
+            "noise = 1e-14",
+            "noise = 1e-14\nmagnitude = 8",
+            "x.toml:23: guide_star[1].magnitude = 8: expected one of the keys zenith, azimuth, height, noise, lenslets, pitch",
+        ),
+        (
+            "[[target]]",
+            "[target]",
+            "x.toml:23: target: expected a list of tables, each under [[target]]",
+        ),
+        (
+            "[[target]]",
+            "[[targets]]",
+            "x.toml:23: targets: expected a known key; did you mean target?",
+        ),
+        (
+            "points = 17",
+            "points = 0",
+            "x.toml:26: phase.points = 0: expected a whole number from 1 to 100000",
+        ),
+        (
+            "points = 17",
+            "points = 17\noversampling = 0",
+            "x.toml:27: phase.oversampling = 0: expected a whole number from 1 to 1000",
+        ),
+        (
+            "points = 17",
+            "points = 17\ndisc_radius = -1.0",
+            "x.toml:27: phase.disc_radius = -1.0: expected a finite number not less than 0",
+        ),
+    ] {
+        assert_eq!(message(from, to), expected, "{from:?} replaced by {to:?}");
+    }
+}
+
+#[test]
+fn mistakes_of_the_whole_file() {
+    let message = |text: &str| System::from_toml(text, "x.toml").unwrap_err().to_string();
+    let stars = GOOD[..GOOD.find("[[guide_star]]").unwrap()].to_owned();
+    assert_eq!(
+        message(&stars),
+        "x.toml:1: guide_star is missing: expected at least one table [[guide_star]]"
+    );
+    assert_eq!(message(""), "x.toml:1: atmosphere is missing: expected a table [atmosphere]");
+    let telescope = GOOD.replace("[telescope]\ndiameter = 8.0\nobstruction = 0.14\n", "");
+    assert_eq!(
+        message(&telescope),
+        "x.toml:10: lenslet_array.pitch is missing: expected a length in metres, or a [telescope]"
+    );
+    let layers = "[atmosphere]\nr0 = 0.1\nlayers = []\n";
+    assert_eq!(
+        message(layers),
+        "x.toml:1: atmosphere.layers is missing: expected a list of at least one layer"
+    );
+    assert_eq!(
+        message(
+            "guide_star = 1\n[atmosphere]\nr0 = 1\nouter_scale = 9\n[[atmosphere.layers]]\naltitude = 0\nfraction = 1\n[lenslet_array]\nlenslets = 4\npitch = 0.1"
+        ),
+        "x.toml:1: guide_star = 1: expected a list of tables, each under [[guide_star]]"
+    );
+    let deep = format!("a = {}{}", "[".repeat(5000), "]".repeat(5000));
+    assert!(message(&deep).starts_with("x.toml:1: expected TOML: "));
+}
+
+#[test]
+fn files_that_are_no_system_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bad.toml");
+    let name = path.display();
+    let message = |path: &std::path::Path| {
+        let error = System::from_file(path).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        error.to_string()
+    };
+    assert!(message(&path).starts_with(&format!("cannot read {name}: ")));
+    assert!(message(folder.path()).starts_with("cannot read "));
+    fs::write(&path, b"[atmosphere]\nr0 = 0.15 # caf\xe9\n").unwrap();
+    assert_eq!(
+        message(&path),
+        format!("{name}:2: expected text in UTF-8, and the byte 0xe9 is none")
+    );
+    fs::write(&path, vec![b'#'; (16 << 20) + 1]).unwrap();
+    assert!(message(&path).ends_with("it is larger than 16 MiB, too large for a system file"));
+    fs::write(&path, [b"\xef\xbb\xbf", GOOD.as_bytes()].concat()).unwrap();
+    assert!(System::from_file(&path).is_ok(), "a byte order mark is no mistake");
+    fs::write(&path, GOOD.replace('\n', "\r\n").replace("r0 = 0.15", "r0 = 0")).unwrap();
+    assert_eq!(
+        message(&path),
+        format!("{name}:2: atmosphere.r0 = 0: expected a length in metres greater than 0")
+    );
+}
+
+#[test]
+fn the_shipped_systems_are_what_they_say() {
+    let read = |name| System::from_toml(&shipped(name), name).unwrap();
+    let counts = |system: &System| {
+        let valid = system.lenslet_array.valid(system.pupil.as_ref(), system.validity);
+        let valid = valid.iter().filter(|&&valid| valid).count();
+        (
+            system.lenslet_array.lenslets(),
+            system.guide_stars.len(),
+            system.atmosphere.layers().len(),
+            valid,
+        )
+    };
+    let small = read("small.toml");
+    assert_eq!(counts(&small), (20, 1, 1, 400));
+    assert_eq!((small.lenslet_array.pitch(), small.atmosphere.fried_parameter()), (0.1, 0.15));
+    assert_eq!((small.guide_stars[0].source.height(), small.phase), (f64::INFINITY, None));
+    let keck = read("keck-lgs.toml");
+    assert_eq!(counts(&keck), (20, 4, 7, 300));
+    assert_eq!(keck.lenslet_array.pitch(), 0.5);
+    let [x, y] = keck.guide_stars[1].source.direction();
+    assert!((x + y).abs() < 1e-18 && (y / ARCSEC - 14.142_136).abs() < 1e-6);
+    assert!((keck.atmosphere.layers()[1].wind_direction - 255.0 * DEGREE).abs() < 1e-12);
+    assert_eq!([0, 1].map(|l| keck.atmosphere.layers()[l].outer_scale), [25.0, 28.0]);
+    assert_eq!((keck.targets.len(), keck.phase.unwrap().points), (2, 41));
+    let elt = read("elt.toml");
+    assert_eq!(counts(&elt), (80, 6, 10, 4632));
+    assert_eq!(elt.cone_gradient, ConeGradient::Pupil);
+    assert_eq!(elt.validity, Validity::LitFraction(0.5));
+}
+
+/// A text with one of the things done to it that happen to texts.
+fn spoilt(text: &str, (kind, at, piece): (u8, prop::sample::Index, String)) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    let at = at.index(chars.len() + 1);
+    let end = (at + piece.chars().count()).min(chars.len());
+    let (before, cut, after) = (&chars[..at], &chars[at..end], &chars[end..]);
+    let joined = |parts: &[&[char]]| parts.concat().into_iter().collect::<String>();
+    match kind {
+        0 => joined(&[before, after]),
+        1 => joined(&[before, cut, cut, after]),
+        2 => joined(&[before]) + &piece + &joined(&[cut, after]),
+        3 => joined(&[before]) + &piece + &joined(&[after]),
+        _ => joined(&[before]),
+    }
+}
+
+fn piece() -> impl Strategy<Value = String> {
+    let token = "\\[\\[?[a-z_]{0,8}\\]?\\]?|[a-z_0-9]{1,9} ?= ?[-+.0-9einfa_x]{0,8}|[\\[\\]{}\"'=,.#\n]{1,6}|-?[0-9]{1,20}|nan|inf|\\PC{0,4}";
+    prop::string::string_regex(token).unwrap()
+}
+
+/// Either a system, or an error that names a line of the text.
+fn answer(text: &str) {
+    match System::from_toml(text, "x.toml") {
+        Ok(system) => assert!(!system.guide_stars.is_empty()),
+        Err(Error::SystemFile(bad)) => {
+            assert!((1..=text.lines().count() + 1).contains(&bad.line), "{bad}");
+            assert!(!bad.to_string().contains('\n') && !bad.expected.is_empty(), "{bad}");
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn spoilt_systems_never_panic(
+        name in prop::sample::select(vec!["small.toml", "keck-lgs.toml", "elt.toml"]),
+        changes in prop::collection::vec((0u8..5, any::<prop::sample::Index>(), piece()), 1..4),
+    ) {
+        answer(&changes.into_iter().fold(shipped(name), |text, change| spoilt(&text, change)));
+    }
+
+    #[test]
+    fn random_text_never_panics(pieces in prop::collection::vec(piece(), 0..40)) {
+        answer(&pieces.join(" "));
+        answer(&pieces.join("\n"));
+    }
+
+    #[test]
+    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        match lenslet::located::Document::text("x.toml", &bytes) {
+            Ok(text) => answer(text),
+            Err(bad) => prop_assert!(bad.line <= bytes.len() + 1),
+        }
+    }
+}
