@@ -1,7 +1,7 @@
 // Tangled from book/src/atmosphere.md: edit there, or here and run cargo tangle stitch.
 //! The atmosphere: thin layers of von Kármán turbulence, and one Fried parameter with its wavelength.
 
-use crate::error::{Invalid, finite, length, length_or_infinity, not_negative};
+use crate::error::{Invalid, accept, finite, length, length_or_infinity, not_negative};
 
 // A thin turbulent layer
 /// A thin turbulent layer.
@@ -94,11 +94,8 @@ impl Atmosphere {
 
 // Check the values of layers
 fn check_wavelength(wavelength: f64) -> Result<f64, Invalid> {
-    if (1e-9..=1e-3).contains(&wavelength) {
-        return Ok(wavelength);
-    }
-    let expected = "a wavelength in metres, between 1e-9 and 1e-3";
-    Err(Invalid::new("wavelength", format!("{wavelength:?}"), expected))
+    let good = (1e-9..=1e-3).contains(&wavelength);
+    accept(good, "wavelength", wavelength, "a wavelength in metres, between 1e-9 and 1e-3")
 }
 fn check_layers(layers: &[Layer]) -> Result<(), Invalid> {
     for (l, layer) in layers.iter().enumerate() {
@@ -109,7 +106,8 @@ fn check_layers(layers: &[Layer]) -> Result<(), Invalid> {
 }
 
 fn check_layer(layer: &Layer) -> Result<(), Invalid> {
-    not_negative("altitude", layer.altitude)?;
+    let good = (0.0..=1e6).contains(&layer.altitude);
+    accept(good, "altitude", layer.altitude, "an altitude in metres, from 0 to 1e6")?;
     not_negative("fraction", layer.fraction)?;
     length_or_infinity("outer_scale", layer.outer_scale)?;
     not_negative("wind_speed", layer.wind_speed)?;
@@ -117,6 +115,7 @@ fn check_layer(layer: &Layer) -> Result<(), Invalid> {
     Ok(())
 }
 
+// Check the sum of fractions
 fn check_fractions(layers: &[Layer]) -> Result<(), Invalid> {
     if layers.is_empty() {
         return Err(Invalid::new("layers", "[]", "at least one layer"));

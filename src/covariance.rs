@@ -5,6 +5,7 @@ use crate::device::{Progress, available_memory};
 use crate::direct;
 use crate::error::Error;
 use crate::slope::{SlopeCovariance, SlopeProblem};
+use crate::spectral::{self, SpectralSampling};
 use crate::system::System;
 
 // Methods of slope covariance
@@ -14,6 +15,8 @@ pub enum Method {
     /// In real space: exact to 1e-10 of the variance, and fast.
     #[default]
     Direct,
+    /// Through the power spectrum, as the original program does, with this sampling.
+    Spectral(SpectralSampling),
 }
 
 // Slope problem of a system
@@ -63,6 +66,7 @@ pub fn slope_covariance(
     check_memory(problem)?;
     let pairs = match method {
         Method::Direct => direct::pair_covariances(problem, progress),
+        Method::Spectral(sampling) => spectral::pair_covariances(problem, sampling, progress)?,
     };
     Ok(SlopeCovariance::from_pairs(problem, &pairs))
 }

@@ -1,7 +1,11 @@
 // Tangled from book/src/conventions.md: edit there, or here and run cargo tangle stitch.
 //! What can go wrong, and how it is said.
 
-use std::{fmt::Display, io, path::PathBuf};
+use std::{
+    fmt::{Debug, Display},
+    io,
+    path::PathBuf,
+};
 
 // A value that makes no sense
 /// A quantity whose value has no meaning: its name, the value, and what was expected.
@@ -21,7 +25,6 @@ pub struct Invalid {
     /// What would have been accepted, with its unit.
     pub expected: String,
 }
-
 impl Invalid {
     /// Refuses `value` for `quantity`, and says what was expected instead.
     pub fn new(
@@ -34,6 +37,15 @@ impl Invalid {
 }
 
 // Checks of a number
+/// `x`, if it is `good`; else it is refused, and `expected` says what would have been accepted.
+pub fn accept<T: Debug>(
+    good: bool,
+    quantity: &str,
+    x: T,
+    expected: &str,
+) -> std::result::Result<T, Invalid> {
+    if good { Ok(x) } else { Err(Invalid::new(quantity, format!("{x:?}"), expected)) }
+}
 /// `x`, unless it is infinite or NaN.
 pub fn finite(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
     accept(x.is_finite(), quantity, x, "a finite number")
@@ -47,10 +59,6 @@ pub fn positive(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
 /// `x`, if it is finite and not less than 0.
 pub fn not_negative(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
     accept(x >= 0.0 && x.is_finite(), quantity, x, "a finite number not less than 0")
-}
-
-fn accept(good: bool, quantity: &str, x: f64, expected: &str) -> std::result::Result<f64, Invalid> {
-    if good { Ok(x) } else { Err(Invalid::new(quantity, format!("{x:?}"), expected)) }
 }
 
 // Checks of a length

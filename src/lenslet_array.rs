@@ -2,7 +2,7 @@
 //! The pupil, the lenslet array in it, its valid lenslets, and the order of their slopes.
 
 use crate::{
-    error::{Invalid, length, not_negative},
+    error::{Invalid, accept, length, not_negative},
     source::Source,
 };
 use ndarray::Array2;
@@ -55,11 +55,9 @@ impl Pupil {
     /// than 1.
     pub fn new(diameter: f64, obstruction: f64) -> Result<Self, Invalid> {
         let diameter = length("diameter", diameter)?;
-        if (0.0..1.0).contains(&obstruction) {
-            return Ok(Self { diameter, obstruction });
-        }
         let expected = "a ratio of diameters from 0 to less than 1";
-        Err(Invalid::new("obstruction", format!("{obstruction:?}"), expected))
+        accept((0.0..1.0).contains(&obstruction), "obstruction", obstruction, expected)?;
+        Ok(Self { diameter, obstruction })
     }
 
     // Light in the pupil
@@ -102,10 +100,8 @@ pub enum Validity {
 impl Validity {
     /// The rule of the lit fraction with a `threshold` from 0 to 1.
     pub fn lit_fraction(threshold: f64) -> Result<Self, Invalid> {
-        if (0.0..=1.0).contains(&threshold) {
-            return Ok(Self::LitFraction(threshold));
-        }
-        Err(Invalid::new("valid_threshold", format!("{threshold:?}"), "a fraction from 0 to 1"))
+        let good = (0.0..=1.0).contains(&threshold);
+        accept(good, "valid_threshold", threshold, "a fraction from 0 to 1").map(Self::LitFraction)
     }
 }
 
@@ -129,9 +125,8 @@ impl LensletArray {
     ///
     /// Refused are fewer than 1 or more than 10 000 lenslets across, and a pitch that is not a length.
     pub fn new(lenslets: usize, pitch: f64) -> Result<Self, Invalid> {
-        if !(1..=10_000).contains(&lenslets) {
-            return Err(Invalid::new("lenslets", lenslets, "a whole number from 1 to 10000"));
-        }
+        let good = (1..=10_000).contains(&lenslets);
+        let lenslets = accept(good, "lenslets", lenslets, "a whole number from 1 to 10000")?;
         Ok(Self { lenslets, pitch: length("pitch", pitch)? })
     }
 

@@ -15,10 +15,12 @@ pub mod lenslet_array;
 pub mod phase;
 pub mod slope;
 pub mod device;
+pub mod spectral;
 pub mod edges;
 pub mod direct;
 pub mod located;
 pub mod system;
 pub mod covariance;
+pub mod plot;
 
 pub use error::{Error, Invalid, Result};

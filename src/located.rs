@@ -8,7 +8,19 @@ use toml::{
 };
 
 // A document with lines
+// A lamp as an example
 /// A parsed TOML file.
+///
+/// ```
+/// use lenslet::located::Document;
+/// let document = Document::parse("lamp.toml", "[lamp]\npower = 20\ncolour = 'red'\n")?;
+/// let lamp = document.root(&["lamp"])?.required_table("lamp", &["power", "colour"])?;
+/// assert_eq!(lamp.required::<f64>("power", "a power in watts")?, 20.0);
+/// let colour = lamp.required::<f64>("colour", "a wavelength in metres").unwrap_err();
+/// let message = "lamp.toml:3: lamp.colour = 'red': expected a wavelength in metres";
+/// assert_eq!(colour.to_string(), message);
+/// # Ok::<(), lenslet::error::BadLine>(())
+/// ```
 #[derive(Debug)]
 pub struct Document<'d> {
     name: &'d str,
@@ -21,8 +33,8 @@ impl<'d> Document<'d> {
     pub fn text<'t>(name: &str, bytes: &'t [u8]) -> Result<&'t str, BadLine> {
         std::str::from_utf8(bytes).map_err(|error| {
             let at = error.valid_up_to();
-            let line = 1 + bytes[..at].iter().filter(|&&byte| byte == b'\n').count();
-            let expected = format!("text in UTF-8, and the byte 0x{:02x} is none", bytes[at]);
+            let (line, byte) = (line_of(bytes, at), bytes[at]);
+            let expected = format!("text in UTF-8, and the byte 0x{byte:02x} is none");
             BadLine { file: name.into(), line, key: String::new(), value: None, expected }
         })
     }
@@ -46,14 +58,17 @@ impl<'d> Document<'d> {
         Table { document: self, path: String::new(), at: 0, entries: &self.entries, keys }.checked()
     }
     fn bad(&self, at: usize, key: String, value: Option<String>, expected: String) -> BadLine {
-        let before = &self.text.as_bytes()[..at.min(self.text.len())];
-        let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
+        let line = line_of(self.text.as_bytes(), at);
         BadLine { file: self.name.into(), line, key, value, expected }
     }
 
     fn written(&self, span: std::ops::Range<usize>) -> String {
         one_line(self.text.get(span).unwrap_or_default())
     }
+}
+
+fn line_of(bytes: &[u8], at: usize) -> usize {
+    1 + bytes[..at.min(bytes.len())].iter().filter(|&&byte| byte == b'\n').count()
 }
 
 // Quote a text on one line
@@ -144,6 +159,10 @@ impl<'d> Table<'d> {
         let at = found.map_or(at, |value| value.span().start);
         self.document.bad(at, self.path_of(&invalid.quantity), Some(text), invalid.expected)
     }
+    /// What a constructor returns, its complaint at the line of the value that it refused.
+    pub fn check<T>(&self, result: Result<T, Invalid>) -> Result<T, BadLine> {
+        result.map_err(|invalid| self.refuse(invalid))
+    }
 }
 
 // Typed access to values
@@ -189,6 +208,10 @@ impl<'d> Table<'d> {
         Self { document: self.document, path, at, entries, keys }.checked().map(Some)
     }
 
+    /// The table under `key`, which must be given.
+    pub fn required_table(&self, key: &str, keys: Keys) -> Result<Table<'d>, BadLine> {
+        self.table(key, keys)?.ok_or_else(|| self.missing(key, &format!("a table [{key}]")))
+    }
     /// The tables listed under `key`, in each of which only `keys` are allowed.
     pub fn tables(&self, key: &str, keys: Keys) -> Result<Vec<Table<'d>>, BadLine> {
         let Some(value) = self.entry(key) else { return Ok(Vec::new()) };
@@ -215,12 +238,6 @@ pub trait Decode<'d>: Sized {
 impl<'d> Decode<'d> for &'d str {
     fn decode(value: &'d DeValue<'d>) -> Option<Self> {
         value.as_str()
-    }
-}
-
-impl<'d> Decode<'d> for bool {
-    fn decode(value: &'d DeValue<'d>) -> Option<Self> {
-        value.as_bool()
     }
 }
 impl<'d> Decode<'d> for usize {
@@ -251,7 +268,7 @@ fn nearest(word: &str, keys: Keys) -> Option<&'static str> {
     (distance(&key) <= (key.len() / 3).max(1)).then_some(key)
 }
 
-/// The number of insertions, deletions and replacements that turn one word into the other.
+/// The least number of edits that turn one word into the other, `[eq:edit-distance]`.
 fn edits(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.chars().count()).collect();
     for (i, a) in from.chars().enumerate() {

@@ -3,7 +3,7 @@
 
 use crate::{
     atmosphere::Atmosphere,
-    error::{Invalid, finite, length_or_infinity},
+    error::{Invalid, accept, finite, length_or_infinity},
 };
 
 // The gradient of a cone
@@ -86,24 +86,15 @@ impl Source {
     /// Refuses an atmosphere that has a layer at the height of the source or above.
     pub fn check_above(&self, atmosphere: &Atmosphere) -> Result<(), Invalid> {
         let top = atmosphere.layers().iter().map(|layer| layer.altitude).fold(0.0, f64::max);
-        if self.height > top {
-            return Ok(());
-        }
         let expected = format!("a height above the highest layer, which is at {top:?} m");
-        Err(Invalid::new("height", format!("{:?}", self.height), expected))
+        accept(self.height > top, "height", self.height, &expected).map(|_| ())
     }
 }
 
 // Refuse angles that are large
-fn small_angle(quantity: &str, x: f64) -> Result<f64, Invalid> {
-    if (0.0..=0.1).contains(&x) {
-        return Ok(x);
-    }
-    Err(Invalid::new(
-        quantity,
-        format!("{x:?}"),
-        "a zenith distance from 0 to 0.1 rad (20626 arcsec)",
-    ))
+pub(crate) fn small_angle(quantity: &str, x: f64) -> Result<f64, Invalid> {
+    let good = (0.0..=0.1).contains(&x);
+    accept(good, quantity, x, "an angle from 0 to 0.1 rad (20626 arcsec)")
 }
 
 // Check rays footprints and shifts
@@ -139,7 +130,6 @@ mod tests {
             (0.8, 1.0)
         );
     }
-
     #[test]
     fn bad_sources_are_refused_by_name() {
         let name =

@@ -3,10 +3,10 @@
 
 use crate::{
     atmosphere::{Atmosphere, Layer},
-    error::{BadLine, Error, Invalid, length_or_infinity, not_negative},
+    error::{BadLine, Error, Invalid, accept, length_or_infinity},
     lenslet_array::{GuideStar, LensletArray, Pupil, Validity},
     located::{Document, Table},
-    source::{ConeGradient, Source},
+    source::{ConeGradient, Source, small_angle},
     units::{ARCSEC, DEGREE},
 };
 use std::{fs::File, io::Read, path::Path};
@@ -44,21 +44,14 @@ pub struct PhaseGrid {
     /// Radius \[rad\] of the disc of directions around a target over which the wavefront is averaged.
     pub disc_radius: f64,
 }
-
 impl PhaseGrid {
     /// A grid of `points` across (1 to 100 000), `oversampling` (1 to 1000) of them per lenslet.
     pub fn new(points: usize, oversampling: usize, disc_radius: f64) -> Result<Self, Invalid> {
-        if !(1..=100_000).contains(&points) {
-            return Err(Invalid::new("points", points, "a whole number from 1 to 100000"));
-        }
-        if !(1..=1000).contains(&oversampling) {
-            return Err(Invalid::new(
-                "oversampling",
-                oversampling,
-                "a whole number from 1 to 1000",
-            ));
-        }
-        not_negative("disc_radius", disc_radius)?;
+        let good = (1..=100_000).contains(&points);
+        accept(good, "points", points, "a whole number from 1 to 100000")?;
+        let good = (1..=1000).contains(&oversampling);
+        accept(good, "oversampling", oversampling, "a whole number from 1 to 1000")?;
+        small_angle("disc_radius", disc_radius)?;
         Ok(Self { points, oversampling, disc_radius })
     }
 }
@@ -126,26 +119,18 @@ const ROOT_KEYS: &[&str] =
 const ATMOSPHERE_KEYS: &[&str] = &["r0", "wavelength", "outer_scale", "cone_gradient", "layers"];
 
 fn read_atmosphere(root: &Table) -> Result<(Atmosphere, ConeGradient), BadLine> {
-    let air = required_table(root, "atmosphere", ATMOSPHERE_KEYS)?;
+    let air = root.required_table("atmosphere", ATMOSPHERE_KEYS)?;
     let r0 = air.required("r0", "a length in metres")?;
     let wavelength = air.optional("wavelength", "a length in metres")?.unwrap_or(500e-9);
     let outer_scale = air.optional("outer_scale", "a length in metres, or inf")?;
     if let Some(outer_scale) = outer_scale {
-        length_or_infinity("outer_scale", outer_scale).map_err(|bad| air.refuse(bad))?;
+        air.check(length_or_infinity("outer_scale", outer_scale))?;
     }
     let words = [("pupil", ConeGradient::Pupil), ("layer", ConeGradient::Layer)];
     let cone_gradient = air.choice("cone_gradient", &words)?.unwrap_or_default();
     let layers = read_layers(&air, outer_scale)?;
-    let atmosphere = Atmosphere::new(r0, wavelength, layers).map_err(|bad| air.refuse(bad))?;
+    let atmosphere = air.check(Atmosphere::new(r0, wavelength, layers))?;
     Ok((atmosphere, cone_gradient))
-}
-
-fn required_table<'d>(
-    root: &Table<'d>,
-    key: &str,
-    keys: &'static [&str],
-) -> Result<Table<'d>, BadLine> {
-    root.table(key, keys)?.ok_or_else(|| root.missing(key, &format!("a table [{key}]")))
 }
 const LAYER_KEYS: &[&str] =
     &["altitude", "fraction", "outer_scale", "wind_speed", "wind_direction"];
@@ -175,7 +160,7 @@ fn read_pupil(root: &Table) -> Result<Option<Pupil>, BadLine> {
     };
     let diameter = telescope.required("diameter", "a length in metres")?;
     let obstruction = telescope.optional("obstruction", "a ratio of diameters")?.unwrap_or(0.0);
-    Pupil::new(diameter, obstruction).map(Some).map_err(|bad| telescope.refuse(bad))
+    telescope.check(Pupil::new(diameter, obstruction)).map(Some)
 }
 
 const ARRAY_KEYS: &[&str] = &["lenslets", "pitch", "valid_threshold", "valid"];
@@ -185,13 +170,13 @@ fn read_lenslet_array(
     root: &Table,
     pupil: Option<&Pupil>,
 ) -> Result<(LensletArray, Validity), BadLine> {
-    let table = required_table(root, "lenslet_array", ARRAY_KEYS)?;
+    let table = root.required_table("lenslet_array", ARRAY_KEYS)?;
     let lenslets: usize = table.required("lenslets", LENSLETS)?;
     let from_diameter = pupil.map(|pupil| pupil.diameter() / lenslets as f64);
     let pitch = table.optional("pitch", "a length in metres")?.or(from_diameter);
     let pitch =
         pitch.ok_or_else(|| table.missing("pitch", "a length in metres, or a [telescope]"))?;
-    let array = LensletArray::new(lenslets, pitch).map_err(|bad| table.refuse(bad))?;
+    let array = table.check(LensletArray::new(lenslets, pitch))?;
     Ok((array, read_validity(&table, &array, pupil)?))
 }
 fn read_validity(
@@ -206,9 +191,7 @@ fn read_validity(
             return Err(table.refuse(Invalid::new("valid_threshold", threshold, expected)));
         }
         (Some(centre), None) => centre,
-        (None, threshold) => {
-            Validity::lit_fraction(threshold.unwrap_or(0.5)).map_err(|bad| table.refuse(bad))?
-        }
+        (None, threshold) => table.check(Validity::lit_fraction(threshold.unwrap_or(0.5)))?,
     };
     if array.any_valid(pupil, validity) {
         return Ok(validity);
@@ -219,7 +202,7 @@ fn read_validity(
 fn read_source(table: &Table, height: f64) -> Result<Source, BadLine> {
     let zenith: f64 = table.optional("zenith", "an angle in arcsec")?.unwrap_or(0.0);
     let azimuth: f64 = table.optional("azimuth", "an angle in degrees")?.unwrap_or(0.0);
-    Source::new(zenith * ARCSEC, azimuth * DEGREE, height).map_err(|bad| table.refuse(bad))
+    table.check(Source::new(zenith * ARCSEC, azimuth * DEGREE, height))
 }
 
 const STAR_KEYS: &[&str] = &["zenith", "azimuth", "height", "noise", "lenslets", "pitch"];
@@ -242,18 +225,13 @@ fn read_guide_star(
 ) -> Result<GuideStar, BadLine> {
     let height = table.optional("height", "a length in metres, or inf")?.unwrap_or(f64::INFINITY);
     let source = read_source(table, height)?;
-    source.check_above(atmosphere).map_err(|bad| table.refuse(bad))?;
+    table.check(source.check_above(atmosphere))?;
     let lenslets = table.optional("lenslets", LENSLETS)?.unwrap_or(shared.lenslets());
-    let width = shared.lenslets() as f64 * shared.pitch();
-    let same_width =
-        if lenslets == shared.lenslets() { shared.pitch() } else { width / lenslets as f64 };
-    let pitch = match table.optional("pitch", "a length in metres")? {
-        Some(pitch) => pitch,
-        None => same_width,
-    };
-    let array = LensletArray::new(lenslets, pitch).map_err(|bad| table.refuse(bad))?;
+    let same_width = shared.pitch() * (shared.lenslets() as f64 / lenslets as f64);
+    let pitch = table.optional("pitch", "a length in metres")?.unwrap_or(same_width);
+    let array = table.check(LensletArray::new(lenslets, pitch))?;
     let noise = table.optional("noise", "a variance in rad²")?.unwrap_or(0.0);
-    GuideStar::new(source, noise, array).map_err(|bad| table.refuse(bad))
+    table.check(GuideStar::new(source, noise, array))
 }
 fn read_targets(root: &Table) -> Result<Vec<Source>, BadLine> {
     let tables = root.tables("target", &["zenith", "azimuth"])?;
@@ -267,8 +245,7 @@ fn read_phase(root: &Table) -> Result<Option<PhaseGrid>, BadLine> {
     let oversampling =
         table.optional("oversampling", "a whole number from 1 to 1000")?.unwrap_or(1);
     let radius: f64 = table.optional("disc_radius", "an angle in arcsec")?.unwrap_or(0.0);
-    let grid = PhaseGrid::new(points, oversampling, radius * ARCSEC);
-    grid.map(Some).map_err(|bad| table.refuse(bad))
+    table.check(PhaseGrid::new(points, oversampling, radius * ARCSEC)).map(Some)
 }
 
 // Check the system as read

@@ -16,6 +16,7 @@
 
 use lenslet::atmosphere::{Atmosphere, Layer};
 use lenslet::covariance::{Method, slope_covariance};
+use lenslet::device::silent;
 use lenslet::lenslet_array::LensletArray;
 use lenslet::slope::{SlopeCovariance, SlopeProblem};
 use lenslet::source::{ConeGradient, Source};
@@ -305,10 +306,10 @@ fn the_quadrature_agrees_with_the_table() {
     let mut worst = Worst::default();
     for row in table() {
         let turbulence = Turbulence::new(row.outer_scale);
-        let found = turbulence.slope_covariance(row.side, row.r, 1e-11 * row.variance);
+        let found = turbulence.slope_covariance(row.side, row.r, 1e-12 * row.variance);
         worst.see(largest_difference(found, row.covariance) / row.variance, || format!("{row:?}"));
     }
-    worst.check("quadrature against table", 1e-10);
+    worst.check("quadrature against table", 1e-12);
 }
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -355,7 +356,7 @@ fn direct_error(row: &Row, lenslets: usize, [i, j]: [usize; 2], reverse: bool) -
     };
     let problem =
         SlopeProblem::new(&atmosphere, &array, &sources, ConeGradient::Pupil).expect("problem");
-    let covariance = slope_covariance(&problem, &Method::Direct).expect("covariance");
+    let covariance = slope_covariance(&problem, &Method::Direct, &silent).expect("covariance");
     let scale = PER_RADIAN * PER_RADIAN;
     let found = at_lag(&covariance, [0, 1], [i, j]).map(|row| row.map(|value| value / scale));
     let variance = (covariance.variance() / scale - row.variance).abs();
@@ -442,7 +443,8 @@ impl System {
 
     /// The largest error of the crate's direct method over all pairs, lags and components.
     fn check(&self) {
-        let covariance = slope_covariance(&self.problem(), &Method::Direct).expect("covariance");
+        let covariance =
+            slope_covariance(&self.problem(), &Method::Direct, &silent).expect("covariance");
         let shape = (
             self.stars.len(),
             self.stars.len(),
@@ -459,7 +461,7 @@ impl System {
         {
             for at in (0..shape.4 * shape.5).map(|k| [k % shape.5, k / shape.5]) {
                 let lag = at.map(|index| (index as f64 - (self.lenslets - 1) as f64) * self.pitch);
-                let expected = self.covariance(pair, lag, 1e-11 * variance);
+                let expected = self.covariance(pair, lag, 1e-12 * variance);
                 let error = error_of(at_lag(&covariance, pair, at), expected) / variance;
                 worst.see(error, || format!("stars {pair:?}, lag {lag:?}"));
             }

@@ -198,7 +198,7 @@ fn every_mistake_has_its_message() {
         (
             "altitude = 5e3",
             "altitude = -5e3",
-            "x.toml:7: atmosphere.layers[1].altitude = -5e3: expected a finite number not less than 0",
+            "x.toml:7: atmosphere.layers[1].altitude = -5e3: expected an altitude in metres, from 0 to 1e6",
         ),
         (
             "altitude = 5e3",
@@ -300,12 +300,12 @@ fn every_mistake_has_its_message() {
         (
             "zenith = 60.0",
             "zenith = -60.0",
-            "x.toml:17: guide_star[0].zenith = -60.0: expected a zenith distance from 0 to 0.1 rad (20626 arcsec)",
+            "x.toml:17: guide_star[0].zenith = -60.0: expected an angle from 0 to 0.1 rad (20626 arcsec)",
         ),
         (
             "zenith = 60.0",
             "zenith = 60000.0",
-            "x.toml:17: guide_star[0].zenith = 60000.0: expected a zenith distance from 0 to 0.1 rad (20626 arcsec)",
+            "x.toml:17: guide_star[0].zenith = 60000.0: expected an angle from 0 to 0.1 rad (20626 arcsec)",
         ),
         ("azimuth = 120.0", "azimuth = -1e9", "accepted"),
         (
@@ -367,7 +367,7 @@ fn every_mistake_has_its_message() {
         (
             "points = 17",
             "points = 17\ndisc_radius = -1.0",
-            "x.toml:27: phase.disc_radius = -1.0: expected a finite number not less than 0",
+            "x.toml:27: phase.disc_radius = -1.0: expected an angle from 0 to 0.1 rad (20626 arcsec)",
         ),
     ] {
         assert_eq!(message(from, to), expected, "{from:?} replaced by {to:?}");
@@ -460,6 +460,60 @@ fn the_shipped_systems_are_what_they_say() {
     assert_eq!(counts(&elt), (80, 6, 10, 4632));
     assert_eq!(elt.cone_gradient, ConeGradient::Pupil);
     assert_eq!(elt.validity, Validity::LitFraction(0.5));
+}
+
+/// The example of the design, with the fractions of its layers made to sum to 1.
+#[test]
+fn every_key_is_accepted() {
+    let text = r#"
+[atmosphere]
+r0 = 0.15                 # m, at `wavelength`
+wavelength = 500e-9       # m
+outer_scale = 25.0        # m
+cone_gradient = "layer"
+layers = [ { altitude = 0.0, fraction = 1.0, wind_speed = 10.0, wind_direction = 90.0, outer_scale = inf } ]
+
+[telescope]
+diameter = 8.0            # m
+obstruction = 0.14        # ratio of diameters
+
+[lenslet_array]
+lenslets = 16
+valid_threshold = 0.25
+
+[[guide_star]]
+zenith = 60.0             # arcsec
+azimuth = 120.0           # degrees
+height = inf              # m
+noise = 1e-14             # rad²
+lenslets = 8
+pitch = 0.9
+
+[[target]]
+zenith = 1.0
+azimuth = 270.0
+
+[phase]
+points = 17
+oversampling = 2
+disc_radius = 3.0
+"#;
+    let system = System::from_toml(text, "design.toml").unwrap();
+    assert_eq!(system.cone_gradient, ConeGradient::Layer);
+    let layer = system.atmosphere.layers()[0];
+    assert_eq!((layer.wind_speed, layer.outer_scale), (10.0, f64::INFINITY));
+    assert!((layer.wind_direction - 90.0 * DEGREE).abs() < 1e-15);
+    assert_eq!(system.validity, Validity::LitFraction(0.25));
+    assert_eq!((system.lenslet_array.lenslets(), system.lenslet_array.pitch()), (16, 0.5));
+    let star = system.guide_stars[0];
+    assert_eq!((star.array.lenslets(), star.array.pitch(), star.noise), (8, 0.9, 1e-14));
+    let [x, y] = star.source.direction().map(|angle| angle / ARCSEC);
+    assert!((x + 30.0).abs() < 1e-9 && (y - 51.961_524_227).abs() < 1e-8);
+    let [x, y] = system.targets[0].direction().map(|angle| angle / ARCSEC);
+    assert!(x.abs() < 1e-12 && (y + 1.0).abs() < 1e-12);
+    let phase = system.phase.unwrap();
+    assert_eq!((phase.points, phase.oversampling), (17, 2));
+    assert!((phase.disc_radius / ARCSEC - 3.0).abs() < 1e-12);
 }
 
 /// A text with one of the things done to it that happen to texts.

@@ -1,7 +1,8 @@
 //! The commands, each as a function that prints and gives an exit code.
 //!
 //! Exit codes: 0 for done, 1 where the book or the program has faults, 2 for what could not be
-//! done at all (an [`Error`]).
+//! done at all (an [`Error`]: a file that cannot be read or written, a program that cannot be
+//! started, a place that does not exist).
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -19,6 +20,16 @@ use crate::tree::{self, Occupant, Plan};
 use crate::volume::Book;
 use crate::watch::Watch;
 
+/// Prints a line; a reader that has gone away is no fault of ours.
+macro_rules! say {
+    ($($word:tt)*) => {{ let _ = writeln!(std::io::stdout(), $($word)*); }};
+}
+
+/// Prints a line on standard error.
+macro_rules! tell {
+    ($($word:tt)*) => {{ let _ = writeln!(std::io::stderr(), $($word)*); }};
+}
+
 /// `cargo tangle`: writes the program. What is sound is written, what is not is reported.
 pub fn tangle(root: &Path) -> Result<ExitCode> {
     let book = Book::load(root)?;
@@ -28,10 +39,10 @@ pub fn tangle(root: &Path) -> Result<ExitCode> {
     let findings: Vec<&Finding> =
         book.findings.iter().chain(&tangled.findings).chain(&plan.findings).collect();
     for finding in &findings {
-        eprintln!("{finding}");
+        tell!("{finding}");
     }
     for path in &tangled.broken {
-        eprintln!("{path} is left as it is: its chunks are broken");
+        tell!("{path} is left as it is: its chunks are broken");
     }
     Ok(code(!findings.iter().any(|finding| finding.is_error())))
 }
@@ -48,17 +59,19 @@ fn write_files(book: &Book, tangled: &Tangled, plan: &Plan) -> Result<()> {
             && memory.state(path, &old, content) != State::Outdated
         {
             let copy = Memory::keep(&book.root, path, &old)?;
-            eprintln!("{path} was not as it had been tangled: the old one is kept as {copy}");
+            tell!("{path} was not as it had been tangled: the old one is kept as {copy}");
         }
     }
     tree::apply(&book.root, plan)?;
     for (path, _) in &plan.write {
-        println!("wrote {path}");
+        say!("wrote {path}");
     }
     for path in &plan.remove {
-        println!("removed {path}: no chapter roots it any more");
+        say!("removed {path}: no chapter roots it any more");
     }
-    let refused = |path: &str| plan.findings.iter().any(|f| f.message.starts_with(path));
+    let refused = |path: &str| {
+        plan.findings.iter().any(|finding| finding.message.starts_with(&format!("{path} is ")))
+    };
     for (path, file) in tangled.files.iter().filter(|(path, _)| !refused(path)) {
         memory.note(path, &file.content());
     }
@@ -69,16 +82,16 @@ fn write_files(book: &Book, tangled: &Tangled, plan: &Plan) -> Result<()> {
 pub fn check(root: &Path, graph: bool) -> Result<ExitCode> {
     let book = Book::load(root)?;
     if graph {
-        print!("{}", crate::check::graph(&book, &expand::tangle(&book)));
+        say!("{}", crate::check::graph(&book, &expand::tangle(&book)).trim_end());
     }
     let findings = crate::check::check(&book)?;
     for finding in &findings {
-        println!("{finding}");
+        say!("{finding}");
     }
     let errors = findings.iter().filter(|finding| finding.is_error()).count();
     let formulas: usize = book.chapters.iter().map(|chapter| chapter.math.len()).sum();
     let judge = if cfg!(feature = "book") { "set by KaTeX" } else { "parsed" };
-    eprintln!(
+    tell!(
         "{} chapters, {} chunks, {formulas} formulas {judge}: {}, {}",
         book.chapters.len(),
         book.blocks().filter(|&id| book.block(id).1.is_chunk()).count(),
@@ -109,7 +122,7 @@ pub fn stitch(root: &Path) -> Result<ExitCode> {
         Ok(stitched) => {
             write_chapters(&book, &stitched, &edited)?;
             if stitched.edited.is_empty() {
-                println!("nothing to stitch");
+                say!("nothing to stitch");
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -118,9 +131,9 @@ pub fn stitch(root: &Path) -> Result<ExitCode> {
 
 fn refuse(refusals: &[Refusal]) -> ExitCode {
     for refusal in refusals {
-        eprintln!("{refusal}");
+        tell!("{refusal}");
     }
-    eprintln!("{}: nothing was written", count(refusals.len(), "edit") + " refused");
+    tell!("{}: nothing was written", count(refusals.len(), "edit") + " refused");
     ExitCode::FAILURE
 }
 
@@ -149,9 +162,10 @@ fn edits(book: &Book, tangled: &Tangled) -> Result<(BTreeMap<String, String>, Ve
             continue;
         }
         match memory.state(path, &disc, &pristine) {
-            State::Outdated => eprintln!("{path} is older than its chapter: run cargo tangle"),
+            State::Outdated => tell!("{path} is older than its chapter: run cargo tangle"),
             State::Both => refuse(
-                "file and chapter have both changed since they were tangled: undo one of the two",
+                "file and chapter have both changed since the last tangling (if the chapter has not, \
+                 delete target/tangle and try again)",
             ),
             State::Edited => match String::from_utf8(disc) {
                 Ok(content) => {
@@ -172,7 +186,7 @@ fn write_chapters(
 ) -> Result<()> {
     for (path, text) in &stitched.chapters {
         tree::write(&book.root.join(path), text)?;
-        println!("stitched {path}");
+        say!("stitched {path}");
     }
     let mut memory = Memory::load(&book.root);
     for path in &stitched.edited {
@@ -185,9 +199,16 @@ fn write_chapters(
 
 /// `cargo tangle fmt`: formats the Rust files, and the chapters with them. Without `only`, all.
 pub fn format(root: &Path, only: &[String]) -> Result<ExitCode> {
-    let tangled_first = tangle(root)?;
     let book = Book::load(root)?;
     let tangled = expand::tangle(&book);
+    let edited = edited_by_hand(&book, &tangled)?;
+    for path in &edited {
+        tell!("{path} has been edited: run cargo tangle stitch first");
+    }
+    if !edited.is_empty() {
+        return Ok(ExitCode::FAILURE);
+    }
+    let tangled_first = tangle(root)?;
     let edition = edition(&book);
     let mut formatted = BTreeMap::new();
     let mut failed = false;
@@ -201,9 +222,9 @@ pub fn format(root: &Path, only: &[String]) -> Result<ExitCode> {
             }
             Err(message) => {
                 failed = true;
-                eprintln!("rustfmt cannot read {path}:");
+                tell!("rustfmt cannot read {path}:");
                 let map = diagnostics::Map::new(&book, &tangled);
-                eprint!("{}", map.rendered(&message.replace("<stdin>", path)));
+                tell!("{}", map.rendered(&message.replace("<stdin>", path)).trim_end());
             }
         }
     }
@@ -215,10 +236,27 @@ pub fn format(root: &Path, only: &[String]) -> Result<ExitCode> {
     for path in &stitched.edited {
         if let Some(content) = formatted.get(path) {
             tree::write(&root.join(path), content)?;
-            println!("formatted {path}");
+            say!("formatted {path}");
         }
     }
     Ok(if failed { ExitCode::FAILURE } else { tangled_first })
+}
+
+/// Files that are known to have been edited since they were tangled.
+fn edited_by_hand(book: &Book, tangled: &Tangled) -> Result<Vec<String>> {
+    let memory = Memory::load(&book.root);
+    let mut edited = Vec::new();
+    for (path, file) in &tangled.files {
+        let pristine = file.content();
+        if let Occupant::File(disc) = tree::occupant(&book.root, path)?
+            && disc != pristine.as_bytes()
+            && memory.knows(path)
+            && memory.state(path, &disc, &pristine) != State::Outdated
+        {
+            edited.push(path.clone());
+        }
+    }
+    Ok(edited)
 }
 
 /// The edition that `Cargo.toml` names.
@@ -237,7 +275,8 @@ fn rustfmt(book: &Book, edition: &str, text: &str) -> Result<std::result::Result
     let failed = |source| Error::Run { program: "rustfmt".to_string(), source };
     let mut command = Command::new("rustfmt");
     command.args(["--edition", edition, "--emit", "stdout", "--color", "never"]);
-    command.arg("--config-path").arg(&book.root).current_dir(&book.root);
+    // rustfmt looks for its settings where it is started.
+    command.current_dir(&book.root);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     let writer = child.stdin.take().map(|mut input| {
@@ -260,7 +299,7 @@ pub fn locate(root: &Path, place: &str) -> Result<ExitCode> {
     let book = Book::load(root)?;
     let tangled = expand::tangle(&book);
     for line in locate::locate(&book, &tangled, &Place::parse(&relative(root, place))?)? {
-        println!("{line}");
+        say!("{line}");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -305,7 +344,7 @@ fn refresh(book: &Book, tangled: &Tangled) -> Result<()> {
     for (path, content) in plan.write {
         match tree::occupant(&book.root, &path)? {
             Occupant::File(old) if memory.state(&path, &old, &content) != State::Outdated => {
-                eprintln!("{path} has been edited: it is compiled as it is");
+                tell!("{path} has been edited: it is compiled as it is");
             }
             _ => safe.push((path, content)),
         }
@@ -323,9 +362,9 @@ pub fn watch(root: &Path) -> Result<ExitCode> {
     let mut watch = Watch::new(&root.join("book/src"));
     loop {
         if let Err(error) = tangle(root) {
-            eprintln!("error: {error}");
+            tell!("error: {error}");
         }
-        eprintln!("watching book/src");
+        tell!("watching book/src");
         watch.wait();
     }
 }

@@ -16,11 +16,20 @@ const COMPILING: [&str; 15] = [
 ];
 
 /// Runs a cargo command in the present folder; its diagnostics name the chapters.
+///
+/// # Errors
+///
+/// [`Error::Run`] if cargo cannot be started or read.
 pub fn cargo(book: &Book, tangled: &Tangled, arguments: &[String]) -> Result<ExitStatus> {
     let program = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string());
     let mut command = Command::new(&program);
     let failed = |source| Error::Run { program: program.clone(), source };
-    let Some(arguments) = with_json(arguments, std::io::stderr().is_terminal()) else {
+    let colours = match std::env::var("CARGO_TERM_COLOR").as_deref() {
+        Ok("always") => true,
+        Ok("never") => false,
+        _ => std::io::stderr().is_terminal(),
+    };
+    let Some(arguments) = with_json(arguments, colours) else {
         return command.args(arguments).status().map_err(failed);
     };
     let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().map_err(failed)?;
@@ -161,6 +170,13 @@ fn next_place(text: &str) -> Option<(&str, &str, usize, usize, &str)> {
             let start = text[..at]
                 .rfind(|c: char| c.is_whitespace() || "\"'`()[]<>=,\u{1b}".contains(c))
                 .map_or(0, |start| start + text[start..].chars().next().map_or(1, char::len_utf8));
+            // A colour may stand right before the path.
+            let start = match text[..start].ends_with("\u{1b}[") {
+                true => text[start..at]
+                    .find(|c: char| c.is_ascii_alphabetic())
+                    .map_or(start, |end| start + end + 1),
+                false => start,
+            };
             let path = &text[start..at];
             if !path.is_empty() {
                 return Some((&text[..start], path, line, column.parse().unwrap_or(1), after));

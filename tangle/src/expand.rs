@@ -130,8 +130,7 @@ pub fn tangle(book: &Book) -> Tangled {
         if let Some(fault) = path_fault(path) {
             faults.push(at_fence(book, root, fault));
         }
-        let mut expansion =
-            Expansion { book, lines: Vec::new(), open: Vec::new(), unsound: false };
+        let mut expansion = Expansion { book, lines: Vec::new(), open: Vec::new(), unsound: false };
         expansion.lines.push(Line {
             text: header(path, &home.path),
             origin: Origin::Header,

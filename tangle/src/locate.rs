@@ -18,6 +18,10 @@ pub struct Place {
 
 impl Place {
     /// Reads `src/x.rs:120` or `src/x.rs:120:5`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] for anything else.
     pub fn parse(text: &str) -> Result<Place> {
         let mut parts = text.split(':');
         let path = parts.next().unwrap_or("").trim_start_matches("./");
@@ -60,6 +64,10 @@ impl<'a> Mapped<'a> {
 }
 
 /// Answers for a line of a tangled file or of a chapter, one line of text for each place.
+///
+/// # Errors
+///
+/// [`Error::Usage`] if the file is none of ours, or has no such line.
 pub fn locate(book: &Book, tangled: &Tangled, place: &Place) -> Result<Vec<String>> {
     if let Some(file) = tangled.files.get(&place.path) {
         let (origin, id, _) = Mapped::new(book, file)
@@ -73,12 +81,7 @@ pub fn locate(book: &Book, tangled: &Tangled, place: &Place) -> Result<Vec<Strin
     Err(Error::Usage(format!("{} is neither a tangled file nor a chapter", place.path)))
 }
 
-fn in_chapter(
-    book: &Book,
-    tangled: &Tangled,
-    chapter: usize,
-    line: usize,
-) -> Result<Vec<String>> {
+fn in_chapter(book: &Book, tangled: &Tangled, chapter: usize, line: usize) -> Result<Vec<String>> {
     let source = &book.chapters[chapter];
     if line > source.text.line_count() {
         return Err(Error::Usage(format!("{} has no line {line}", source.path)));

@@ -49,6 +49,13 @@ enum Command {
     /// Render the book
     #[cfg(feature = "book")]
     Book(tangle::book::Options),
+    /// Render the book: `cargo book`, which is built with what that takes
+    #[cfg(not(feature = "book"))]
+    #[command(hide = true)]
+    Book {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -59,7 +66,8 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<ExitCode> {
-    let here = || std::env::current_dir().map_err(|source| Error::Read { path: ".".into(), source });
+    let here =
+        || std::env::current_dir().map_err(|source| Error::Read { path: ".".into(), source });
     let root = match arguments.root {
         Some(root) => root,
         None => Book::find(&here()?)?,
@@ -74,5 +82,10 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Watch) => commands::watch(&root),
         #[cfg(feature = "book")]
         Some(Command::Book(options)) => Ok(tangle::book::run(&root, &options)),
+        #[cfg(not(feature = "book"))]
+        Some(Command::Book { options }) => {
+            let options = options.join(" ");
+            Err(Error::Usage(format!("the book is rendered by: cargo book {options}")))
+        }
     }
 }

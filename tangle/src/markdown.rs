@@ -149,7 +149,10 @@ fn read_info(info: &str) -> Result<(String, BlockKind), String> {
         if name.is_empty() {
             return Err("a chunk without a name".to_string());
         }
-        if name.contains("<<") || name.contains(">>") || name.starts_with('<') || name.ends_with('>')
+        if name.contains("<<")
+            || name.contains(">>")
+            || name.starts_with('<')
+            || name.ends_with('>')
         {
             return Err(format!("a chunk's name holds no angle brackets: {name}"));
         }

@@ -48,12 +48,21 @@ impl Memory {
     }
 
     /// Writes the record if it has changed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Write`] if it cannot be written.
     pub fn save(&self, root: &Path) -> Result<()> {
         if *self == Memory::load(root) {
             return Ok(());
         }
         let lines = self.sums.iter().map(|(path, sum)| format!("{sum:016x} {path}\n"));
         tree::write(&Memory::place(root), &lines.collect::<String>())
+    }
+
+    /// Whether anything is known about a file.
+    pub fn knows(&self, path: &str) -> bool {
+        self.sums.contains_key(path)
     }
 
     /// Compares what is on disc with what the book gives now.
@@ -69,6 +78,10 @@ impl Memory {
     }
 
     /// Keeps a copy of a file that is about to be overwritten, in `target/tangle/overwritten`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Write`] if it cannot be written.
     pub fn keep(root: &Path, path: &str, disc: &[u8]) -> Result<String> {
         let copy = format!("target/tangle/overwritten/{path}");
         let place = root.join(&copy);

@@ -48,6 +48,10 @@ struct Edit {
 ///
 /// The result is tried out: the new chapters tangle to `edited` byte for byte, and all other
 /// files stay as they are. Otherwise everything is refused.
+///
+/// # Errors
+///
+/// One refusal for each edit that has no single home.
 pub fn stitch(
     book: &Book,
     tangled: &Tangled,
@@ -74,7 +78,7 @@ pub fn stitch(
         }
         let (old, new) = (diff::lines(&pristine), diff::lines(content));
         for hunk in diff::hunks(&old, &new) {
-            match (Placing { book, file, uses: &uses, new: &new }).place(&hunk) {
+            match (Placing { book, file, uses: &uses, old: &old, new: &new }).place_any(&hunk) {
                 Ok(placed) => {
                     for (chapter, edit) in placed {
                         edits.entry(chapter).or_default().push(edit);
@@ -148,6 +152,7 @@ struct Placing<'a> {
     book: &'a Book,
     file: &'a File,
     uses: &'a Uses,
+    old: &'a [&'a str],
     new: &'a [&'a str],
 }
 
@@ -161,6 +166,15 @@ struct Home<'a> {
 type Placed = Vec<(usize, Edit)>;
 
 impl<'a> Placing<'a> {
+    /// Places a hunk; where it has no home as it stands, one of its equivalents may have one: an
+    /// inserted or removed line that equals its neighbour could as well be the neighbour.
+    fn place_any(&self, hunk: &Hunk) -> Result<Placed, String> {
+        self.place(hunk).or_else(|reason| {
+            let shifted = slides(self.old, self.new, hunk);
+            shifted.iter().find_map(|hunk| self.place(hunk).ok()).ok_or(reason)
+        })
+    }
+
     fn place(&self, hunk: &Hunk) -> Result<Placed, String> {
         if hunk.old.is_empty() {
             let home = self.insertion(hunk.old.start)?;
@@ -285,6 +299,29 @@ impl<'a> Placing<'a> {
         }
         Ok((home.block.chapter, Edit { lines: home.lines, with }))
     }
+}
+
+/// All other places at which a pure insertion or a pure deletion has the same effect.
+fn slides(old: &[&str], new: &[&str], hunk: &Hunk) -> Vec<Hunk> {
+    let text = match (hunk.old.is_empty(), hunk.new.is_empty()) {
+        (true, false) => new,
+        (false, true) => old,
+        _ => return Vec::new(),
+    };
+    let moved = if hunk.old.is_empty() { hunk.new.clone() } else { hunk.old.clone() };
+    let up = (1..=moved.start).take_while(|by| text[moved.start - by] == text[moved.end - by]).map(
+        |by| Hunk {
+            old: hunk.old.start.saturating_sub(by)..hunk.old.end.saturating_sub(by),
+            new: hunk.new.start.saturating_sub(by)..hunk.new.end.saturating_sub(by),
+        },
+    );
+    let down = (0..text.len() - moved.end)
+        .take_while(|by| text[moved.start + by] == text[moved.end + by])
+        .map(|by| Hunk {
+            old: hunk.old.start + by + 1..hunk.old.end + by + 1,
+            new: hunk.new.start + by + 1..hunk.new.end + by + 1,
+        });
+    up.chain(down).filter(|hunk| hunk.old.end <= old.len() && hunk.new.end <= new.len()).collect()
 }
 
 /// Applies edits to a chapter; new lines end as the line above them does.

@@ -28,6 +28,10 @@ pub struct Plan {
 }
 
 /// Compares the tangled book with the tree.
+///
+/// # Errors
+///
+/// [`Error::Read`] if a file cannot be read.
 pub fn plan(book: &Book, tangled: &Tangled) -> Result<Plan> {
     let mut plan = Plan::default();
     for (path, file) in &tangled.files {
@@ -72,6 +76,10 @@ pub enum Occupant {
 }
 
 /// Looks at `path` (relative to the repository) without following links.
+///
+/// # Errors
+///
+/// [`Error::Read`] if it cannot be looked at.
 pub fn occupant(root: &Path, path: &str) -> Result<Occupant> {
     let parts: Vec<&str> = path.split('/').collect();
     let mut place = root.to_path_buf();
@@ -174,6 +182,10 @@ fn files_below(root: &Path, folder: &str) -> Result<Vec<String>> {
 }
 
 /// Carries out a plan.
+///
+/// # Errors
+///
+/// [`Error::Write`] for the first file that cannot be written; those before it are done.
 pub fn apply(root: &Path, plan: &Plan) -> Result<()> {
     for (path, content) in &plan.write {
         write(&root.join(path), content)?;
@@ -187,6 +199,10 @@ pub fn apply(root: &Path, plan: &Plan) -> Result<()> {
 
 /// Writes a file through a temporary one beside it and a rename, so that an interruption leaves
 /// either the old file or the new one.
+///
+/// # Errors
+///
+/// [`Error::Write`]; the old file, if any, is then still there.
 pub fn write(path: &Path, content: &str) -> Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(Error::write(folder))?;

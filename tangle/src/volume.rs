@@ -74,6 +74,10 @@ pub struct Book {
 
 impl Book {
     /// The repository around `start`: the nearest folder that holds `book/src/SUMMARY.md`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoBook`] if there is none.
     pub fn find(start: &Path) -> Result<PathBuf> {
         start
             .ancestors()
@@ -83,6 +87,10 @@ impl Book {
     }
 
     /// Reads the book of the repository at `root`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Read`] if there is no table of contents. A chapter that cannot be read is a finding.
     pub fn load(root: &Path) -> Result<Book> {
         let path = root.join(SUMMARY);
         let summary = fs::read_to_string(&path).map_err(Error::read(&path))?;

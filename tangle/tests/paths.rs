@@ -66,8 +66,7 @@ fn a_file_that_is_not_ours_is_not_overwritten() {
     let repository = Repository::new(&[("one.md", &root_at("src/x.rs"))]);
     repository.write("src/x.rs", "mine\n");
     let answer = repository.run(&[]);
-    let what =
-        "book/src/one.md:1:1: src/x.rs is refused: a file without our header line is there";
+    let what = "book/src/one.md:1:1: src/x.rs is refused: a file without our header line is there";
     assert_eq!((answer.code, answer.err), (1, format!("{what}\n")));
     assert_eq!(repository.read("src/x.rs"), "mine\n");
     assert_eq!(repository.check(), [what]);
@@ -92,7 +91,9 @@ fn an_interruption_leaves_old_files_or_new_ones() {
     const FILES: usize = 12;
     let chapter = |word: &str| -> String {
         (0..FILES)
-            .map(|i| format!("```rust file=src/f{i}.rs\n{}```\n", format!("{word}\n").repeat(20_000)))
+            .map(|i| {
+                format!("```rust file=src/f{i}.rs\n{}```\n", format!("{word}\n").repeat(20_000))
+            })
             .collect()
     };
     let content = |word: &str| format!("{HEADER}{}", format!("{word}\n").repeat(20_000));

@@ -153,11 +153,30 @@ fn neighbouring_lines_of_two_chunks_change_line_for_line() {
     assert_eq!(repository.run(&[]).out, "");
 }
 
+/// The difference of two texts may be told in several ways; one with a home is found.
+#[test]
+fn a_difference_is_moved_to_where_it_has_a_home() {
+    let chapter = "```rust file=src/lib.rs\n// <<do the first step>>\n// <<do the second step>>\n\
+                   ```\n```rust #do the first step\na\n// Do the second step\n```\n\
+                   ```rust #do the second step\na\n```\n";
+    let repository = Repository::new(&[("one.md", chapter)]);
+    repository.tangle();
+    let comment = "// Do the second step\n";
+    let (first, second) = ("// Do the first step\na\n", format!("{comment}{comment}a\n"));
+    assert_eq!(repository.read("src/lib.rs"), format!("{HEADER}{first}{second}"));
+    // The upper one is code, the lower one stands for a reference.
+    repository.write("src/lib.rs", format!("{HEADER}{first}{comment}a\n"));
+    let answer = repository.run(&["stitch"]);
+    assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+    let expected = chapter.replace("a\n// Do the second step\n", "a\n");
+    assert_eq!(repository.read("book/src/one.md"), expected);
+}
+
 #[test]
 fn what_has_no_single_home_is_refused() {
     refused(
         ("step();\n// Share the step\nstep();\n", "leap();\n// Share the step\nstep();\n"),
-        "src/lib.rs:12: chunk <<share the step>> is used more than once: edit book/src/one.md",
+        "src/lib.rs:13: chunk <<share the step>> is used more than once: edit book/src/one.md",
     );
     refused(
         ("one.md: edit there", "one.md: edit here"),
@@ -175,13 +194,16 @@ fn what_has_no_single_home_is_refused() {
     );
     refused(
         ("        s += i;\n", "        s += i;\n  less();\n"),
-        "src/lib.rs:5: \"less();\" is indented less than its chunk (4 columns)",
+        "src/lib.rs:6: \"less();\" is indented less than its chunk (4 columns)",
     );
 }
 
 #[test]
 fn what_would_not_come_back_is_refused() {
-    refused(("s += i;", "s += i;\r"), "src/lib.rs:5: a carriage return does not come back from a chapter");
+    refused(
+        ("s += i;", "s += i;\r"),
+        "src/lib.rs:5: a carriage return does not come back from a chapter",
+    );
     refused(
         ("        s += i;\n", "        s += i;\n    \n"),
         "src/lib.rs:6: a line of blanks only: leave it empty",
@@ -256,6 +278,11 @@ fn formatting_reaches_book_and_source() {
         )
     );
     assert_eq!(repository.run(&["fmt"]).out, "");
+    // An edit that waits to be stitched is not lost.
+    repository.edit("src/lib.rs", "let y = 3;", "let  y = 4;");
+    let answer = repository.run(&["fmt"]);
+    let what = "src/lib.rs has been edited: run cargo tangle stitch first\n";
+    assert_eq!((answer.code, answer.out.as_str(), answer.err.as_str()), (1, "", what));
 }
 
 #[test]

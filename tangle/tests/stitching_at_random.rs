@@ -97,8 +97,7 @@ struct Edit {
 fn edits() -> impl Strategy<Value = Vec<Edit>> {
     let added = prop::collection::vec(0..LINES.len(), 0..3);
     let edit = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..3_usize, added);
-    let edit =
-        edit.prop_map(|(file, at, removed, added)| Edit { file, at, removed, added });
+    let edit = edit.prop_map(|(file, at, removed, added)| Edit { file, at, removed, added });
     prop::collection::vec(edit, 1..4)
 }
 
@@ -123,7 +122,7 @@ fn tangled(repository: &Repository) -> Vec<(String, String)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn stitch_brings_back_or_refuses(edits in edits()) {

@@ -74,7 +74,8 @@ fn a_chunk_continues_over_chapters_in_their_order() {
 
 #[test]
 fn a_chunk_may_be_used_before_and_after_it_is_defined_and_twice() {
-    let chapter = "```rust #a b c\nx\n```\n```rust file=src/lib.rs\n// <<a b c>>\n  // <<a b c>>\n```\n";
+    let chapter =
+        "```rust #a b c\nx\n```\n```rust file=src/lib.rs\n// <<a b c>>\n  // <<a b c>>\n```\n";
     assert_eq!(file(chapter), "// A b c\nx\n  // A b c\n  x\n");
 }
 
@@ -184,7 +185,8 @@ fn names_and_code_may_hold_any_letters() {
 
 #[test]
 fn undefined_chunks_break_their_file_and_no_other() {
-    let chapter = "```rust file=src/a.rs\n  // <<not there yet>>\n```\n```rust file=src/b.rs\nb\n```\n";
+    let chapter =
+        "```rust file=src/a.rs\n  // <<not there yet>>\n```\n```rust file=src/b.rs\nb\n```\n";
     let (files, findings) = expanded(&[chapter]);
     assert_eq!(files.keys().collect::<Vec<_>>(), ["src/b.rs"]);
     assert_eq!(findings, ["book/src/one.md:2:3: chunk <<not there yet>> is not defined"]);

@@ -70,9 +70,10 @@ fn watch(root: &Path, options: &Options, site: &Site) {
         if now == before {
             continue;
         }
+        let draw = !options.keep_figures && program(root, &now).ne(program(root, &before));
         before = now;
         let outcome = match site.pages.write() {
-            Ok(_guard) => build(root, !options.keep_figures),
+            Ok(_guard) => build(root, draw),
             Err(_) => return,
         };
         match outcome {
@@ -85,8 +86,19 @@ fn watch(root: &Path, options: &Options, site: &Site) {
     }
 }
 
+type Times = BTreeMap<PathBuf, SystemTime>;
+
+/// Those of the sources that the figures depend on.
+fn program<'a>(
+    root: &Path,
+    times: &'a Times,
+) -> impl Iterator<Item = (&'a PathBuf, &'a SystemTime)> {
+    let folders = [root.join("book/examples"), root.join("src")];
+    times.iter().filter(move |(path, _)| folders.iter().any(|folder| path.starts_with(folder)))
+}
+
 /// When each source was last written. Figures are left out: rendering writes them.
-fn times(root: &Path) -> BTreeMap<PathBuf, SystemTime> {
+fn times(root: &Path) -> Times {
     let mut times = BTreeMap::new();
     let mut places: Vec<PathBuf> = WATCHED.iter().map(|place| root.join(place)).collect();
     let figures = root.join(super::figures::FOLDER);

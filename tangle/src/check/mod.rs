@@ -15,6 +15,10 @@ use crate::volume::Book;
 pub use modules::graph;
 
 /// All findings, in the order of their places. Writes nothing.
+///
+/// # Errors
+///
+/// [`Error::Read`](crate::Error::Read) if a tangled file cannot be read.
 pub fn check(book: &Book) -> Result<Vec<Finding>> {
     let tangled = tangle(book);
     let mut findings = book.findings.clone();
@@ -33,6 +37,14 @@ fn content(book: &Book, tangled: &Tangled) -> Vec<Finding> {
     findings.extend(links::check(book));
     findings.extend(modules::check(book, tangled));
     #[cfg(feature = "book")]
-    findings.extend(crate::book::math_findings(book));
+    findings.extend(rendering(book, &findings));
+    findings
+}
+
+/// What KaTeX itself says, where the light parser has found nothing.
+#[cfg(feature = "book")]
+fn rendering(book: &Book, known: &[Finding]) -> Vec<Finding> {
+    let mut findings = crate::book::math_findings(book);
+    findings.retain(|new| !known.iter().any(|old| (&old.path, old.line) == (&new.path, new.line)));
     findings
 }

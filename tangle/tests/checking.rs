@@ -1,0 +1,286 @@
+//! What `check` finds, each with its place.
+
+mod common;
+
+use common::Repository;
+
+/// The findings of a book of these chapters once it is tangled.
+fn findings(chapters: &[(&str, &str)]) -> Vec<String> {
+    let repository = Repository::new(chapters);
+    repository.run(&[]);
+    let before = repository.files();
+    let findings = repository.check();
+    assert_eq!(repository.files(), before, "check writes nothing");
+    findings
+}
+
+const ROOT: &str = "```rust file=src/lib.rs\n//! Text.\n```\n";
+
+#[test]
+fn a_sound_book_has_no_findings() {
+    let one = "# Où est β?\n\n## A `code` heading\n\n$$ a^2 \\label{eq:square} $$\n\n\
+               [self](#a-code-heading), [other](two.md#top), [web](https://example.org/x#y), \
+               [equation](#eq-square), [chunk](two.md#chunk-do-a-thing), [doubled](two.md#again-1) \
+               costs 5\\$ and `$` and [ού](#où-est-β).\n\n\
+               ```rust file=src/lib.rs\n//! Follows [eq:square] and `eq:square`.\n// [eq:comment]\n\
+               // <<do a thing>>\n```\n";
+    let two = "# Two {#top}\n\n# Again\n\n# Again\n\n$x$ by $\\eqref{eq:square}$.\n\n\
+               ```rust #do a thing\nx\n```\n";
+    assert_eq!(findings(&[("one.md", one), ("two.md", two)]), Vec::<String>::new());
+}
+
+#[test]
+fn drift_is_found_at_the_line_of_its_chunk() {
+    let one = "```rust file=src/lib.rs\na\n// <<do a thing>>\nz\n```\n\n\
+               ```rust #do a thing\nb\nc\n```\n```rust file=src/other.rs\n```\n";
+    let repository = Repository::new(&[("one.md", one)]);
+    repository.tangle();
+    repository.edit("src/lib.rs", "\nc\n", "\nC\n");
+    std::fs::remove_file(repository.path("src/other.rs")).expect("removed");
+    repository.write("src/old.rs", common::HEADER);
+    assert_eq!(
+        repository.check(),
+        [
+            "book/src/one.md:9:1: src/lib.rs:5 differs from the book: run cargo tangle, or \
+             cargo tangle stitch",
+            "book/src/one.md:11:1: src/other.rs is not there: run cargo tangle",
+            "src/old.rs:1:1: no chapter roots this file any more: run cargo tangle",
+        ]
+    );
+}
+
+#[test]
+fn chunks_that_nothing_uses_are_findings() {
+    let one = format!(
+        "{ROOT}```rust #do a thing\n// <<do another thing>>\n```\n\
+         ```rust #do another thing\nx\n```\n"
+    );
+    assert_eq!(
+        findings(&[("one.md", &one)]),
+        [
+            "book/src/one.md:4:1: chunk <<do a thing>> is not used",
+            "book/src/one.md:7:1: chunk <<do another thing>> is used by no file",
+        ]
+    );
+}
+
+#[test]
+fn undefined_and_cyclic_chunks_and_second_roots_are_findings() {
+    let one = "```rust file=src/a.rs\n// <<one two three>>\n```\n```rust file=src/b.rs\n```\n\
+               ```rust file=src/b.rs\n```\n```rust file=src/c.rs\n// <<go round and round>>\n```\n\
+               ```rust #go round and round\n// <<go round and round>>\n```\n";
+    assert_eq!(
+        findings(&[("one.md", one)]),
+        [
+            "book/src/one.md:2:1: chunk <<one two three>> is not defined",
+            "book/src/one.md:6:1: a second root for src/b.rs: the first is at book/src/one.md:4",
+            "book/src/one.md:12:1: chunk <<go round and round>> uses itself: \
+             go round and round → go round and round",
+        ]
+    );
+}
+
+#[test]
+fn long_chunks_are_warned_of_and_then_refused() {
+    let chunk =
+        |lines: usize| format!("```rust file=src/n{lines}.rs\n{}```\n", "x\n".repeat(lines));
+    let one = [25, 26, 40, 41].map(chunk).concat();
+    assert_eq!(
+        findings(&[("one.md", &one)]),
+        [
+            "book/src/one.md:28:1: warning: a chunk of 26 lines: past 25 it wants splitting",
+            "book/src/one.md:56:1: warning: a chunk of 40 lines: past 25 it wants splitting",
+            "book/src/one.md:98:1: a chunk of 41 lines: 40 is the most",
+        ]
+    );
+    let warned = [25, 40].map(chunk).concat();
+    let repository = Repository::new(&[("one.md", &warned)]);
+    repository.tangle();
+    assert_eq!(repository.run(&["check"]).code, 0);
+}
+
+#[test]
+fn names_that_say_nothing_are_warned_of() {
+    let one = "```rust file=src/lib.rs\n// <<sum>>\n// <<some small helpers>>\n// <<of two minds>>\n\
+               ```\n```rust #sum\n```\n```rust #some small helpers\n```\n```rust #of two minds\n\
+               ```\n```cuda #of two minds\n```\n";
+    assert_eq!(
+        findings(&[("one.md", one)]),
+        [
+            "book/src/one.md:6:1: warning: chunk <<sum>> has 1 words in its name, not 3 to 9",
+            "book/src/one.md:8:1: warning: \"helpers\" in the chunk's name \
+             <<some small helpers>> says nothing",
+            "book/src/one.md:12:1: chunk <<of two minds>> continues in cuda, but is rust at \
+             book/src/one.md:10",
+        ]
+    );
+}
+
+#[test]
+fn equations_that_do_not_parse_are_found_at_their_column() {
+    let one = "λ: $\\frac{a}$ and $x$.\n\n$$\na & b\n$$\n\nA lone $ here.\n\n\
+               $$ \\foo \\label{eq:f} $$\n\n$$ \\begin{aligned} a \\end{align} $$\n";
+    assert_eq!(
+        findings(&[("one.md", one)]),
+        [
+            "book/src/one.md:1:13: equation: an argument of \\frac is missing",
+            "book/src/one.md:4:3: equation: & stands outside an environment",
+            "book/src/one.md:7:8: this $ has no partner",
+            "book/src/one.md:9:4: equation: KaTeX does not know \\foo",
+            "book/src/one.md:11:22: equation: \\begin{aligned} ends with \\end{align}",
+        ]
+    );
+}
+
+#[test]
+fn a_formula_ends_in_its_paragraph_and_outside_of_code() {
+    let one = "Costs 5$ here.\n\nAnd 6$ there.\n\nA $x `y$` z.\n\n$$\na\n\nb\n$$\n";
+    assert_eq!(
+        findings(&[("one.md", one)]),
+        [
+            "book/src/one.md:1:8: this $ has no partner",
+            "book/src/one.md:3:6: this $ has no partner",
+            "book/src/one.md:5:3: this $ has no partner",
+            "book/src/one.md:7:1: this $$ has no partner",
+            "book/src/one.md:11:1: this $$ has no partner",
+        ]
+    );
+}
+
+#[test]
+fn macros_of_the_book_are_known() {
+    let repository = Repository::new(&[("one.md", "$\\vect{x} \\half \\vect$\n")]);
+    repository.write("book/book.toml", "[preprocessor.katex]\nmacros = \"macros.txt\"\n");
+    repository.write("book/macros.txt", "\\vect:{\\mathbf{#1}}\n\\half:{\\frac12}\n");
+    let what = "book/src/one.md:1:22: equation: an argument of \\vect is missing";
+    assert_eq!(repository.check(), [what]);
+}
+
+#[test]
+fn labels_are_unique_and_references_resolve() {
+    let one = "$$ a \\label{eq:a} $$\n\n$$ b \\label{eq:a} $$\n\n$c \\label{eq:c}$\n\n\
+               $$ d \\label{d} $$\n\nSee $\\eqref{eq:b}$ and $\\eqref{eq:c}$.\n\n\
+               ```rust file=src/lib.rs\n/// λ is [eq:a], not [eq:z].\n    //! Nor `eq:y`.\n```\n";
+    assert_eq!(
+        findings(&[("one.md", one)]),
+        [
+            "book/src/one.md:3:6: label eq:a is already given at book/src/one.md:1",
+            "book/src/one.md:5:4: label eq:c in a formula that is not displayed",
+            "book/src/one.md:7:6: a label is spelt eq:name-of-it, not d",
+            "book/src/one.md:9:6: \\eqref{eq:b}: no equation has this label",
+            "book/src/one.md:12:23: eq:z: no equation has this label",
+            "book/src/one.md:13:14: eq:y: no equation has this label",
+        ]
+    );
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let one = "# One\n\n[a](two.md) [b](two.md#nowhere) [c](#nowhere) [d](three.md) [e](loose.md)\n\
+               [f](../out.md) [g](../../../out.md) ![h](figures/no.svg) ![i](figures/yes.svg)\n\
+               [j](data.csv) [k]()\n";
+    let repository = Repository::new(&[("one.md", one), ("sub/two.md", "[up](../one.md#one)\n")]);
+    repository.write("book/src/two.md", "");
+    repository.write("book/src/loose.md", "");
+    repository.write("book/src/data.csv", "");
+    repository.write("book/examples/one.rs", "fn main() { draw(\"yes.svg\") }\n");
+    assert_eq!(
+        repository.check(),
+        [
+            "book/src/one.md:3:1: two.md is in no table of contents",
+            "book/src/one.md:3:13: two.md#nowhere is in no table of contents",
+            "book/src/one.md:3:33: one.md has no heading or label #nowhere",
+            "book/src/one.md:3:47: three.md does not exist",
+            "book/src/one.md:3:61: loose.md is in no table of contents",
+            "book/src/one.md:4:1: ../out.md leaves the book",
+            "book/src/one.md:4:16: ../../../out.md leaves the book",
+            "book/src/one.md:4:37: figures/no.svg does not exist",
+            "book/src/one.md:5:15: a link to nothing",
+        ]
+    );
+}
+
+const LIB: &str = "```rust file=src/lib.rs\n// <<modules of the crate>>\n```\n\
+                   ```rust #modules of the crate\npub mod a;\n```\n";
+
+#[test]
+fn modules_import_from_earlier_chapters_only() {
+    let one = format!("{LIB}```rust file=src/a.rs\n// <<import the later one>>\n```\n");
+    let two = "```rust #modules of the crate\npub mod b;\npub use crate::b::B;\n```\n\
+               ```rust file=src/b.rs\nuse crate::a::A;\npub struct B;\n```\n\
+               ```rust #import the later one\nuse crate::{a::A, b::B};\n```\n\
+               ```rust file=src/c/d.rs\n// crate::e::E\n#[cfg(test)]\nmod tests { use crate::e::E; }\n```\n";
+    let three = "```rust file=src/e.rs\nuse crate::c::d::D;\nuse lenslet::b::B;\n```\n";
+    let repository = Repository::new(&[("one.md", &one), ("two.md", two), ("three.md", three)]);
+    repository.tangle();
+    assert_eq!(
+        repository.check(),
+        ["book/src/two.md:10:1: src/a.rs imports b, which a later chapter defines: Chapter two.md"]
+    );
+    let answer = repository.run(&["check", "--graph"]);
+    let graph = "  1 Chapter one.md
+    ├─ lib (all modules)
+    └─ a ─────────────────▶ b
+  2 Chapter two.md
+    ├─ b ─────────────────▶ a
+    └─ c::d
+  3 Chapter three.md
+    └─ e ─────────────────▶ b, c::d
+";
+    assert!(answer.out.starts_with(graph), "{}", answer.out);
+}
+
+#[test]
+fn chapters_that_cannot_be_read_are_findings() {
+    let repository = Repository::new(&[("one.md", ROOT), ("two.md", ""), ("three.md", "")]);
+    repository.tangle();
+    repository.write("book/src/two.md", b"\xff\xfe");
+    std::fs::remove_file(repository.path("book/src/three.md")).expect("removed");
+    repository.write(
+        "book/src/SUMMARY.md",
+        repository.read("book/src/SUMMARY.md") + "- [x](../x.md)\n- [again](one.md)\n- [draft]()\n",
+    );
+    assert_eq!(
+        repository.check(),
+        [
+            "book/src/SUMMARY.md:2:3: book/src/two.md is not UTF-8",
+            "book/src/SUMMARY.md:3:3: book/src/three.md is listed but does not exist",
+            "book/src/SUMMARY.md:4:3: ../x.md is not a plain path below book/src",
+            "book/src/SUMMARY.md:5:3: one.md is listed twice",
+        ]
+    );
+}
+
+#[test]
+fn places_are_found_both_ways() {
+    let one = "# One\n\n```rust file=src/lib.rs\na\n  // <<do a thing>>\n```\n\n\
+               ```rust #do a thing\nb\n```\n```rust #do a thing\nc\n```\n";
+    let repository = Repository::new(&[("one.md", one)]);
+    repository.tangle();
+    for (place, answer) in [
+        ("src/lib.rs:4", "book/src/one.md:9  <<do a thing>>\n"),
+        ("src/lib.rs:5:3", "book/src/one.md:12  <<do a thing>>, part 2\n"),
+        ("./src/lib.rs:3", "book/src/one.md:5  the root of src/lib.rs\n"),
+        ("book/src/one.md:12", "src/lib.rs:5  <<do a thing>>, part 2\n"),
+        ("book/src/one.md:1", "book/src/one.md:1  prose, in no chunk\n"),
+        ("book/src/one.md:8", "book/src/one.md:8  the fence of <<do a thing>>\n"),
+    ] {
+        let found = repository.run(&["locate", place]);
+        assert_eq!((found.code, found.out.as_str()), (0, answer), "{place}: {}", found.err);
+    }
+    for (place, error) in [
+        ("src/lib.rs:6", "error: src/lib.rs has no line 6\n"),
+        ("src/lib.rs", "error: src/lib.rs is no place: write src/x.rs:120\n"),
+        ("src/lib.rs:0", "error: src/lib.rs:0 is no place: write src/x.rs:120\n"),
+        ("Cargo.toml:1", "error: Cargo.toml is neither a tangled file nor a chapter\n"),
+    ] {
+        let found = repository.run(&["locate", place]);
+        assert_eq!((found.code, found.err.as_str()), (2, error), "{place}");
+    }
+    // An edited file is located through what has changed in it.
+    repository.edit("src/lib.rs", "a\n", "a\nnew\nnew\n");
+    assert_eq!(
+        repository.run(&["locate", "src/lib.rs:6"]).out,
+        "book/src/one.md:9  <<do a thing>>\n"
+    );
+}

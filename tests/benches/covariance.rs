@@ -1,0 +1,80 @@
+//! Slope covariance of whole systems, all blocks in f64 on all cores: the direct method, the spectral method with the
+//! sampling that it chooses, and the original's algorithm, of which one block is timed and multiplied.
+//!
+//! `cargo bench` prints the comparison first and divan's statistics after it.
+
+use divan::{Bencher, black_box};
+use lenslet::covariance::{Method, slope_covariance, slope_problem};
+use lenslet::device::silent;
+use lenslet::slope::SlopeProblem;
+use lenslet::spectral::{SpectralSampling, original_component};
+use lenslet::system::System;
+use std::time::Instant;
+
+const SYSTEMS: [&str; 2] = ["small", "elt"];
+
+fn problem(name: &str) -> SlopeProblem {
+    let path = format!("{}/book/systems/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let problem = System::from_file(path).and_then(|system| slope_problem(&system));
+    problem.unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn compute(problem: &SlopeProblem, method: &Method) {
+    black_box(slope_covariance(problem, method, &silent)).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// The best of `runs`, in seconds.
+fn seconds(runs: usize, mut work: impl FnMut()) -> f64 {
+    let time = |_| {
+        let start = Instant::now();
+        work();
+        start.elapsed().as_secs_f64()
+    };
+    (0..runs).map(time).fold(f64::INFINITY, f64::min)
+}
+
+/// Prints the times of one system and how many times faster than the original's algorithm each method is.
+fn compare(name: &str) {
+    let problem = problem(name);
+    let chosen = SpectralSampling::choose(&problem);
+    let direct = seconds(5, || compute(&problem, &Method::Direct));
+    let spectral = seconds(2, || compute(&problem, &Method::Spectral(chosen.sampling)));
+    let (p, q) = (0, problem.sources() - 1);
+    let original = SpectralSampling::original();
+    let block = seconds(1, || {
+        black_box(original_component(&problem, p, q, 0, 0, &original));
+    });
+    let blocks = 4 * problem.sources().pow(2);
+    let whole = block * blocks as f64;
+    println!("{name}: spectral with {chosen}");
+    println!("  original   {whole:10.3} s  = {blocks} blocks of {block:.3} s");
+    println!("  spectral   {spectral:10.4} s  {:8.0} times faster", whole / spectral);
+    println!("  direct     {direct:10.4} s  {:8.0} times faster", whole / direct);
+}
+
+#[divan::bench(args = SYSTEMS)]
+fn direct(bencher: Bencher, name: &str) {
+    let problem = problem(name);
+    bencher.bench(|| compute(&problem, &Method::Direct));
+}
+
+#[divan::bench(args = SYSTEMS, sample_count = 5)]
+fn spectral(bencher: Bencher, name: &str) {
+    let problem = problem(name);
+    let method = Method::Spectral(SpectralSampling::choose(&problem).sampling);
+    bencher.bench(|| compute(&problem, &method));
+}
+
+#[divan::bench(args = SYSTEMS, sample_count = 20)]
+fn choice_of_sampling(bencher: Bencher, name: &str) {
+    let problem = problem(name);
+    bencher.bench(|| SpectralSampling::choose(black_box(&problem)));
+}
+
+fn main() {
+    // `cargo test --benches` passes --test, and only wants to know that the benches run.
+    if !std::env::args().any(|argument| argument == "--test" || argument == "--list") {
+        SYSTEMS.iter().for_each(|name| compare(name));
+    }
+    divan::main();
+}

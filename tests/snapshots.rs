@@ -1,0 +1,57 @@
+//! Snapshots of the covariance of the shipped systems: chosen lags in units of the slope variance.
+//!
+//! Printed to 1e-9 of the variance. The direct method promises 1e-10, so that the last printed digit is not at the
+//! mercy of rounding on another processor; a change of a snapshot is a change of the physics. Review with
+//! `cargo insta review`, or set INSTA_UPDATE=always.
+
+use lenslet::covariance::{Method, slope_covariance, slope_problem};
+use lenslet::device::silent;
+use lenslet::slope::SlopeCovariance;
+use lenslet::system::System;
+use std::fmt::Write;
+
+fn covariance(name: &str) -> SlopeCovariance {
+    let system = System::from_file(format!("book/systems/{name}.toml")).unwrap();
+    slope_covariance(&slope_problem(&system).unwrap(), &Method::Direct, &silent).unwrap()
+}
+
+/// A table of some pairs at some lags (x, y) in pitches.
+fn table(covariance: &SlopeCovariance, pairs: &[(usize, usize)], lags: &[(isize, isize)]) -> String {
+    let origin = covariance.lenslets() as isize - 1;
+    let variance = covariance.variance();
+    let mut text = format!("slope variance {variance:.9e} rad²\n");
+    text += "pair      lag        xx             xy             yy      (of the variance)\n";
+    for &(p, q) in pairs {
+        for &(x, y) in lags {
+            let at = |a: usize, b: usize| {
+                let (j, i) = ((origin + y) as usize, (origin + x) as usize);
+                let value = covariance.values()[[p, q, a, b, j, i]] / variance;
+                // Adding zero turns a negative zero, which rounding may leave, into a plain one.
+                (value * 1e9).round() / 1e9 + 0.0
+            };
+            let (xx, xy, yy) = (at(0, 0), at(0, 1), at(1, 1));
+            let _ = writeln!(text, "{p} {q}  {x:4} {y:4} {xx:14.9} {xy:14.9} {yy:14.9}");
+        }
+    }
+    text
+}
+
+#[test]
+fn small() {
+    let lags = [(0, 0), (1, 0), (0, 1), (1, 1), (-1, 2), (3, 0), (7, -4), (19, 0), (19, 19)];
+    insta::assert_snapshot!(table(&covariance("small"), &[(0, 0)], &lags));
+}
+
+#[test]
+fn keck_lgs() {
+    let pairs = [(0, 0), (0, 1), (1, 0), (0, 2), (1, 3)];
+    let lags = [(0, 0), (1, 0), (0, -1), (2, 5), (-19, 7)];
+    insta::assert_snapshot!(table(&covariance("keck-lgs"), &pairs, &lags));
+}
+
+#[test]
+fn elt() {
+    let pairs = [(0, 0), (0, 1), (2, 5), (5, 2), (4, 3)];
+    let lags = [(0, 0), (0, 1), (-3, 2), (17, 0), (-60, 79)];
+    insta::assert_snapshot!(table(&covariance("elt"), &pairs, &lags));
+}
