@@ -329,7 +329,7 @@ impl Axis {
         if self.log || (-2.0..5.0).contains(&power) || !power.is_finite() {
             return 0;
         }
-        3 * (power as i32).div_euclid(3)
+        3 * (power as i32 + 1).div_euclid(3)
     }
 
     /// Numbers to mark and their labels, at most about `count` of them.
@@ -912,7 +912,7 @@ impl View<'_> {
                 let component = ["xx", "xy", "yx", "yy"][2 * a + b];
                 let name = if across == 2 { component.into() } else { format!("{p},{q} {component}") };
                 let size = if across == 2 { 14.0 } else { 11.0 };
-                canvas.text([corner[0] + map_side / 2.0, corner[1] - 0.65 * size], name, size, Align::Middle);
+                canvas.text([corner[0] + map_side / 2.0, corner[1] - 0.8 * size], name, size, Align::Middle);
                 let count = ((map_side / 40.0) as usize).max(2);
                 if row + 1 == 2 * self.rows.len() {
                     panel.label_x(canvas, count, 12.0, if across == 2 { "ρx [m]" } else { "" });

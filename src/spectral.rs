@@ -737,7 +737,7 @@ mod tests {
         let period: f64 = 40.0;
         let epstein = 8.0 * PI * PI * spectrum_constant() * zeta * beta * period.powf(-1.0 / 3.0);
         let [xx, xy, yy] = copies(&FarGradients::new(f64::INFINITY, 0.1), period, [0.0; 2], &rule);
-        assert!((xx / epstein - 1.0).abs() < 2e-2 && (yy / xx - 1.0).abs() < 1e-12, "{xx} {epstein}");
+        assert!((xx / epstein - 1.0).abs() < 5e-2 && (yy / xx - 1.0).abs() < 1e-12, "{xx} {epstein}");
         assert!(xy.abs() < 1e-12);
         let (far, r) = (FarGradients::new(300.0, 0.1), [7.0, -3.0]);
         let mut plain = [0.0; 3];
@@ -748,7 +748,7 @@ mod tests {
             }
         }
         let smart = copies(&far, period, r, &rule);
-        (0..3).for_each(|c| assert!((smart[c] - plain[c]).abs() < 2e-2 * plain[0].abs(), "{c}"));
+        (0..3).for_each(|c| assert!((smart[c] - plain[c]).abs() < 5e-2 * plain[0].abs(), "{c}"));
     }
 
     // Refuse samplings that make no sense

@@ -375,6 +375,15 @@ fn every_mistake_has_its_message() {
 }
 
 #[test]
+fn the_first_unknown_key_is_reported_and_long_values_are_cut() {
+    let two = message("r0 = 0.15", "zzz = 1\naaa = 2\nr0 = 0.15");
+    assert!(two.starts_with("x.toml:2: atmosphere.zzz = 1: expected one of the keys r0, "));
+    let long = message("r0 = 0.15", &format!("r0 = [\n{}]", "'é',\n ".repeat(100)));
+    let quoted = format!("[ {}'…", "'é', ".repeat(11) + "'é");
+    assert_eq!(long, format!("x.toml:2: atmosphere.r0 = {quoted}: expected a length in metres"));
+}
+
+#[test]
 fn mistakes_of_the_whole_file() {
     let message = |text: &str| System::from_toml(text, "x.toml").unwrap_err().to_string();
     let stars = GOOD[..GOOD.find("[[guide_star]]").unwrap()].to_owned();

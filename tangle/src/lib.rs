@@ -19,6 +19,16 @@
 
 #![deny(missing_docs)]
 
+/// Prints a line; a reader that has gone away is no fault of ours.
+macro_rules! say {
+    ($($word:tt)*) => {{ let _ = writeln!(std::io::stdout(), $($word)*); }};
+}
+
+/// Prints a line on standard error.
+macro_rules! tell {
+    ($($word:tt)*) => {{ let _ = writeln!(std::io::stderr(), $($word)*); }};
+}
+
 #[cfg(feature = "book")]
 pub mod book;
 pub mod chapter;
@@ -29,6 +39,7 @@ pub mod diff;
 pub mod error;
 pub mod expand;
 pub mod finding;
+pub mod format;
 pub mod locate;
 mod markdown;
 pub mod math;

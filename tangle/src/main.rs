@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tangle::{Book, Error, Result, commands};
+use tangle::{Book, Error, Result, commands, format};
 
 /// Keeps the book and the program together. Without a command: writes the program from the book.
 #[derive(Parser)]
@@ -76,7 +76,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         None => commands::tangle(&root),
         Some(Command::Check { graph }) => commands::check(&root, graph),
         Some(Command::Stitch) => commands::stitch(&root),
-        Some(Command::Fmt { files }) => commands::format(&root, &files),
+        Some(Command::Fmt { files }) => format::format(&root, &files),
         Some(Command::Locate { place }) => commands::locate(&root, &place),
         Some(Command::Cargo { arguments }) => commands::cargo(&root, &arguments),
         Some(Command::Watch) => commands::watch(&root),

@@ -90,7 +90,8 @@ impl Book {
     ///
     /// # Errors
     ///
-    /// [`Error::Read`] if there is no table of contents. A chapter that cannot be read is a finding.
+    /// [`Error::Read`] if there is no table of contents. A chapter that cannot be read is a
+    /// finding.
     pub fn load(root: &Path) -> Result<Book> {
         let path = root.join(SUMMARY);
         let summary = fs::read_to_string(&path).map_err(Error::read(&path))?;

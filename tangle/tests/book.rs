@@ -236,6 +236,21 @@ fn every_link_inside_the_book_leads_somewhere() -> Outcome {
 }
 
 #[test]
+fn line_endings_make_no_difference() -> Outcome {
+    let (unix, dos) = (whole()?, whole()?);
+    for (file, text) in [("optics.md", OPTICS), ("waves.md", WAVES)] {
+        fs::write(dos.path().join("book/src").join(file), text.replace('\n', "\r\n"))?;
+    }
+    build(unix.path(), true)?;
+    build(dos.path(), true)?;
+    for name in ["optics.html", "waves.html"] {
+        let same = |folder| page(folder, name).map(|page| page.replace('\r', ""));
+        assert_eq!(same(&unix)?, same(&dos)?);
+    }
+    Ok(())
+}
+
+#[test]
 fn indices_list_items_and_chunks() -> Outcome {
     let folder = whole()?;
     build(folder.path(), true)?;

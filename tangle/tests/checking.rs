@@ -177,13 +177,13 @@ fn labels_are_unique_and_references_resolve() {
 #[test]
 fn links_lead_somewhere() {
     let one = "# One\n\n[a](two.md) [b](two.md#nowhere) [c](#nowhere) [d](three.md) [e](loose.md)\n\
-               [f](../out.md) [g](../../../out.md) ![h](figures/no.svg) ![i](figures/yes.svg)\n\
+               [f](../out.md) [g](../../../out.md) ![h](figures/no.svg) ![i](figures/yes.svg) ![i](figures/map-a.svg)\n\
                [j](data.csv) [k]()\n";
     let repository = Repository::new(&[("one.md", one), ("sub/two.md", "[up](../one.md#one)\n")]);
     repository.write("book/src/two.md", "");
     repository.write("book/src/loose.md", "");
     repository.write("book/src/data.csv", "");
-    repository.write("book/examples/one.rs", "fn main() { draw(\"yes.svg\") }\n");
+    repository.write("book/examples/one.rs", "draw(\"yes.svg\", format!(\"map-{x}.svg\"))\n");
     assert_eq!(
         repository.check(),
         [

@@ -4,8 +4,9 @@ mod common;
 
 use common::{HEADER, Repository, expanded};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::Instant;
 
 fn root_at(path: &str) -> String {
     format!("```rust file={path}\nevil\n```\n")
@@ -85,43 +86,52 @@ fn a_folder_in_the_place_of_a_file_is_refused() {
     assert_eq!(answer.err, "book/src/one.md:1:1: src/x/y.rs is refused: src/x is no file\n");
 }
 
-/// Kills the program at many moments; every file is then an old one or a new one.
+/// Kills the program at many moments, and reads all the time; every file is an old one or a new
+/// one, whole.
 #[test]
 fn an_interruption_leaves_old_files_or_new_ones() {
-    const FILES: usize = 12;
+    const FILES: usize = 6;
+    const ROUNDS: usize = 16;
+    let code = |word: &str| format!("{}\n", word.repeat(250)).repeat(1000);
     let chapter = |word: &str| -> String {
-        (0..FILES)
-            .map(|i| {
-                format!("```rust file=src/f{i}.rs\n{}```\n", format!("{word}\n").repeat(20_000))
-            })
-            .collect()
+        (0..FILES).map(|i| format!("```rust file=src/f{i}.rs\n{}```\n", code(word))).collect()
     };
-    let content = |word: &str| format!("{HEADER}{}", format!("{word}\n").repeat(20_000));
     let words = ["old", "new"];
-    let contents = words.map(content);
+    let contents = words.map(|word| format!("{HEADER}{}", code(word)));
     let repository = Repository::new(&[("one.md", &chapter(words[0]))]);
+    let start = Instant::now();
     repository.tangle();
-    let mut mixed = 0;
-    for round in 0..24_usize {
-        repository.write("book/src/one.md", chapter(words[(round + 1) % 2]));
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tangle"))
-            .current_dir(repository.root())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the program runs");
-        sleep(Duration::from_micros(700 * round as u64));
-        let _ = child.kill();
-        child.wait().expect("an end");
-        let mut seen = [0; 2];
-        for i in 0..FILES {
-            let text = repository.read(&format!("src/f{i}.rs"));
-            let which = contents.iter().position(|content| *content == text);
-            seen[which.expect("neither old nor new")] += 1;
+    let whole = start.elapsed();
+    let which = |file: usize| {
+        let text = repository.read(&format!("src/f{file}.rs"));
+        contents.iter().position(|content| *content == text).expect("neither old nor new")
+    };
+    let done = AtomicBool::new(false);
+    let seen = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut seen = [0; 2];
+            while !done.load(Ordering::Relaxed) {
+                (0..FILES).for_each(|file| seen[which(file)] += 1);
+            }
+            seen
+        });
+        for round in 0..ROUNDS {
+            repository.write("book/src/one.md", chapter(words[(round + 1) % 2]));
+            let mut child = Command::new(env!("CARGO_BIN_EXE_tangle"))
+                .current_dir(repository.root())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("the program runs");
+            sleep(whole.mul_f64(1.5 * (round + 1) as f64 / ROUNDS as f64));
+            let _ = child.kill();
+            child.wait().expect("an end");
+            (0..FILES).for_each(|file| _ = which(file));
         }
-        mixed += usize::from(seen[0] > 0 && seen[1] > 0);
-    }
-    println!("{mixed} of 24 interruptions fell between two files");
+        done.store(true, Ordering::Relaxed);
+        reader.join().expect("only whole files")
+    });
+    assert!(seen.iter().all(|&count| count > 0), "{seen:?}: nothing was ever written");
     // What an interrupted run leaves behind is no file of the program, and goes away.
     repository.run(&[]);
     let leftover = repository.files().keys().filter(|path| path.contains(".tangling")).count();

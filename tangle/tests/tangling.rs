@@ -86,6 +86,8 @@ fn shifts_and_launches_are_left_alone() {
 int x = 1 << 2 >> 1;
 kernel<<<grid, block>>>(x);
 // <<<grid>>>
+// <<<grid>>
+// <<grid>>>
 // << 1 >>
 // <<a>> and <<b>>
 /// <<not a reference>>
@@ -96,7 +98,7 @@ let s = \"// <<not one either>>\";
 ```
 ";
     let expected: String =
-        chapter.lines().skip(1).take(10).map(|line| format!("{line}\n")).collect();
+        chapter.lines().skip(1).take(12).map(|line| format!("{line}\n")).collect();
     assert_eq!(file(chapter), expected);
 }
 

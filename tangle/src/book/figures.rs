@@ -47,7 +47,7 @@ pub fn draw(root: &Path) -> Result<usize, BookError> {
             .map(|_| {
                 scope.spawn(|| {
                     while let Some((name, program)) = next() {
-                        run(&name, &program, &folder)?;
+                        run(root, &name, &program, &folder)?;
                     }
                     Ok(())
                 })
@@ -126,8 +126,9 @@ fn is_fresh(program: &Path, folder: &Path) -> bool {
     names.lines().all(|name| time(&folder.join(name)).is_some_and(|drawn| drawn >= compiled))
 }
 
-/// Runs an example in a folder of its own, and moves what it drew to the figures.
-fn run(name: &str, program: &Path, folder: &Path) -> Result<(), BookError> {
+/// Runs an example from the repository, lets it draw in a folder of its own, and copies what it drew
+/// to the figures.
+fn run(root: &Path, name: &str, program: &Path, folder: &Path) -> Result<(), BookError> {
     let own = program.with_extension("drawing");
     if own.exists() {
         fs::remove_dir_all(&own).map_err(BookError::write(&own))?;
@@ -135,6 +136,7 @@ fn run(name: &str, program: &Path, folder: &Path) -> Result<(), BookError> {
     fs::create_dir_all(&own).map_err(BookError::write(&own))?;
     let output = Command::new(program)
         .arg(&own)
+        .current_dir(root)
         .stdin(Stdio::null())
         .output()
         .map_err(BookError::run(&program.to_string_lossy()))?;

@@ -74,7 +74,14 @@ fn missing_file(book: &Book, path: &str, figures: &str) -> bool {
     }
     let Some(figure) = path.strip_prefix("figures/") else { return true };
     let stem = figure.rsplit_once('.').map_or(figure, |(stem, _)| stem);
-    !figures.contains(figure) && !figures.contains(&format!("\"{stem}\""))
+    let named = |literal: &str| match (literal.split_once('{'), literal.rsplit_once('}')) {
+        // `format!("covariance-{name}.svg")`
+        (Some((start, _)), Some((_, end))) => {
+            end.len() > 1 && figure.starts_with(start) && figure.ends_with(end)
+        }
+        _ => literal == figure || literal == stem,
+    };
+    !figures.split('"').any(named)
 }
 
 /// `file` as seen from the folder of the chapter `from`, relative to `book/src`.

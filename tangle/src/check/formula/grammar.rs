@@ -12,7 +12,7 @@ const OURS: &str = "\\label=r! \\eqref=r \\tag=t!";
 static TABLES: LazyLock<Grammar> = LazyLock::new(Grammar::katex);
 
 /// The control sequences and environments that may be used.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Grammar {
     commands: HashMap<String, String>,
     environments: HashSet<String>,
@@ -20,7 +20,7 @@ pub struct Grammar {
 
 impl Grammar {
     fn katex() -> Grammar {
-        let mut grammar = Grammar::default();
+        let mut grammar = Grammar { commands: HashMap::new(), environments: HashSet::new() };
         for line in COMMANDS.lines().chain([OURS]).filter(|line| !line.starts_with('#')) {
             for word in line.split_whitespace() {
                 grammar.insert(word);
@@ -43,6 +43,19 @@ impl Grammar {
         self.commands.insert(name.to_string(), arguments.to_string());
     }
 
+    /// The arguments of a command, a letter each; `None` for a command that KaTeX does not know.
+    ///
+    /// `m` mathematics, `t` text, `r` raw, `d` a delimiter, `[` optional; a `!` at the end for a
+    /// command that cannot itself be an argument without braces.
+    pub fn arguments(&self, command: &str) -> Option<&str> {
+        self.commands.get(command).map(String::as_str)
+    }
+
+    /// Whether KaTeX knows an environment.
+    pub fn has_environment(&self, name: &str) -> bool {
+        self.environments.contains(name)
+    }
+
     /// KaTeX's tables and the macros of a file in mdbook-katex's format: `\name:{body}` a line.
     pub fn with_macros(macros: &str) -> Grammar {
         let mut grammar = TABLES.clone();
@@ -57,3 +70,9 @@ impl Grammar {
     }
 }
 
+impl Default for Grammar {
+    /// KaTeX's tables alone.
+    fn default() -> Grammar {
+        TABLES.clone()
+    }
+}

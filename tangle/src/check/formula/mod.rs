@@ -21,7 +21,7 @@ mod tests {
         for formula in [
             r"D(r) = 6.883877 \left(\frac{r}{r_0}\right)^{5/3} \label{eq:d}",
             r"x'^2 + x_a^b + {}_2F_1 + \sum\limits_a^b \big( \bigr\rangle",
-            r"\begin{aligned} a &= b \\[2pt] &= \begin{cases} 1 & x < 0 \\ 2 \end{cases} \end{aligned}",
+            r"\begin{aligned} a &= b \\[2pt] &= c \end{aligned} \begin{cases} 1 & x < 0 \\ 2 \end{cases}",
             r"\begin{array}{c|c} a & b \\ \hline c & d \end{array}",
             r"\sqrt[3]{x} \boldsymbol\rho x^\mathrm{T} x^\frac12 \text{if $x_2$ é} \{ a \} \mathrm x",
             r"\substack{a \\ b} \left. x \middle| y \right\} a \over b \operatorname*{arg}_x \, \ ",
@@ -68,7 +68,11 @@ mod tests {
             (r"#", 0, r"# stands for an argument: write \#"),
             (r"a \over b \over c", 10, r"a second \over in one group"),
         ] {
-            assert_eq!(fault(formula, &Grammar::default()), Some((at, what.to_string())), "{formula}");
+            assert_eq!(
+                fault(formula, &Grammar::default()),
+                Some((at, what.to_string())),
+                "{formula}"
+            );
         }
     }
 }

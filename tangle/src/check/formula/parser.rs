@@ -3,10 +3,10 @@
 use super::grammar::Grammar;
 
 /// Delimiters after `\left`, `\right`, `\big` and their like.
-const DELIMITERS: &str = "( ) [ ] < > / | . ⟨ ⟩ ⌊ ⌋ ⌈ ⌉ \\lparen \\rparen \\lbrack \\rbrack \\{ \\lbrace \\} \
-     \\rbrace \\lfloor \\rfloor \\lceil \\rceil \\langle \\rangle \\lt \\gt \\lvert \\rvert \\lVert \
-     \\rVert \\lgroup \\rgroup \\lmoustache \\rmoustache \\backslash \\vert \\| \\Vert \\uparrow \
-     \\Uparrow \\downarrow \\Downarrow \\updownarrow \\Updownarrow";
+const DELIMITERS: &str = "( ) [ ] < > / | . ⟨ ⟩ ⌊ ⌋ ⌈ ⌉ \\lparen \\rparen \\lbrack \\rbrack \\{ \
+     \\lbrace \\} \\rbrace \\lfloor \\rfloor \\lceil \\rceil \\langle \\rangle \\lt \\gt \\lvert \\rvert \
+     \\lVert \\rVert \\lgroup \\rgroup \\lmoustache \\rmoustache \\backslash \\vert \\| \\Vert \
+     \\uparrow \\Uparrow \\downarrow \\Downarrow \\updownarrow \\Updownarrow";
 
 /// The first fault of a formula: the byte at which it stands, and what it is.
 pub fn fault(formula: &str, grammar: &Grammar) -> Option<(usize, String)> {
@@ -184,7 +184,7 @@ impl<'a> Parser<'a> {
                 self.wrong(format!("nothing follows {mark}"))
             }
             Some(token) => {
-                let bare = self.grammar.commands.get(token).is_some_and(|a| a.ends_with('!'));
+                let bare = self.grammar.arguments(token).is_some_and(|a| a.ends_with('!'));
                 if bare || token == "\\begin" || is_space(token) {
                     return self.wrong(format!("{token} needs braces after {mark}"));
                 }
@@ -233,7 +233,7 @@ impl<'a> Parser<'a> {
     }
 
     fn command(&mut self, name: &'a str) -> Parsed<()> {
-        let Some(arguments) = self.grammar.commands.get(name) else {
+        let Some(arguments) = self.grammar.arguments(name) else {
             return match name {
                 "\\ " | "\\\n" | "\\\r" => {
                     self.next += 1;
@@ -298,7 +298,7 @@ impl<'a> Parser<'a> {
                 self.wrong(format!("an argument of {name} is missing"))
             }
             Some(token) => {
-                let arguments = self.grammar.commands.get(token);
+                let arguments = self.grammar.arguments(token);
                 let takes = arguments.is_some_and(|a| !a.trim_end_matches('!').is_empty());
                 if takes {
                     return self.wrong(format!("{token} needs braces after {name}"));
@@ -408,7 +408,7 @@ impl<'a> Parser<'a> {
         let start = self.offset();
         self.next += 1;
         let name = self.name("\\begin")?;
-        if !self.grammar.environments.contains(&name) {
+        if !self.grammar.has_environment(&name) {
             return Err((start, format!("KaTeX does not know the environment {name}")));
         }
         if name.ends_with("matrix*") {
@@ -436,4 +436,3 @@ impl<'a> Parser<'a> {
         }
     }
 }
-
