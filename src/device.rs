@@ -164,13 +164,18 @@ fn ask_driver() -> Result<CudaDriver, NoCuda> {
         started => started.map_err(driver_failed)?,
     }
     let count = result::device::get_count().map_err(driver_failed)?;
-    let devices: Vec<_> = (0..count).map(describe).collect::<Result<_, _>>().map_err(driver_failed)?;
+    let devices: Vec<_> =
+        (0..count).map(describe).collect::<Result<_, _>>().map_err(driver_failed)?;
     if devices.is_empty() { Err(NoCuda::NoDevice) } else { Ok(CudaDriver { version, devices }) }
 }
 
 fn driver_failed(error: cudarc::driver::DriverError) -> NoCuda {
     let text = error.error_string().map(|text| text.to_string_lossy().into_owned());
-    NoCuda::DriverFailed(format!("{} ({:?})", text.unwrap_or_else(|_| "unknown error".into()), error.0))
+    NoCuda::DriverFailed(format!(
+        "{} ({:?})",
+        text.unwrap_or_else(|_| "unknown error".into()),
+        error.0
+    ))
 }
 
 // Ask for version and properties
@@ -178,7 +183,9 @@ fn driver_failed(error: cudarc::driver::DriverError) -> NoCuda {
 fn driver_version() -> Result<(i32, i32), NoCuda> {
     let mut version = 0;
     // SAFETY: writes one integer through a pointer that is valid; may be called before the driver is started.
-    unsafe { cudarc::driver::sys::cuDriverGetVersion(&mut version) }.result().map_err(driver_failed)?;
+    unsafe { cudarc::driver::sys::cuDriverGetVersion(&mut version) }
+        .result()
+        .map_err(driver_failed)?;
     Ok((version / 1000, version % 1000 / 10))
 }
 
@@ -215,7 +222,10 @@ impl Device {
     pub fn require_cpu(&self, what: &str) -> Result<(), Error> {
         let Self::Cuda(ordinal) = *self else { return Ok(()) };
         let reason = match probe().device(ordinal) {
-            Ok(device) => format!("{} is there, but {what} runs on the CPU only in this version; use cpu", device.name),
+            Ok(device) => format!(
+                "{} is there, but {what} runs on the CPU only in this version; use cpu",
+                device.name
+            ),
             Err(none) => none.to_string(),
         };
         Err(Error::Device { device: self.to_string(), reason })
@@ -258,7 +268,9 @@ pub fn threads() -> usize {
 pub fn available_memory() -> Option<u64> {
     let mut system = sysinfo::System::new().ok()?;
     system.refresh_memory();
-    let limit = system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory.saturating_sub(limits.rss));
+    let limit = system
+        .cgroup_limits()
+        .map_or(u64::MAX, |limits| limits.total_memory.saturating_sub(limits.rss));
     Some(system.available_memory().min(limit)).filter(|&bytes| bytes > 0)
 }
 

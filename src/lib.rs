@@ -22,5 +22,8 @@ pub mod located;
 pub mod system;
 pub mod covariance;
 pub mod plot;
+pub mod bench;
+pub mod cli;
+pub mod output;
 
 pub use error::{Error, Invalid, Result};

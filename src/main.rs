@@ -1,3 +1,8 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
-//! Stands here until the chapter "Commands" is written.
-fn main() {}
+//! The command `lenslet`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lenslet::cli::run()
+}

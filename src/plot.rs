@@ -141,7 +141,10 @@ fn svg_element(mark: &Mark) -> Result<String, Error> {
             )
         }
         Mark::Dot { centre: [x, y], radius, colour } => {
-            format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{}\"/>", hex(*colour))
+            format!(
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{}\"/>",
+                hex(*colour)
+            )
         }
         Mark::Fill { corner: [x, y], size: [w, h], colour } => format!(
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{w:.1}\" height=\"{h:.1}\" fill=\"{}\"/>",
@@ -159,7 +162,8 @@ fn svg_text([x, y]: Point, text: &str, size: f64, align: Align, turned: bool) ->
         Align::Middle => "middle",
         Align::End => "end",
     };
-    let turn = if turned { format!(" transform=\"rotate(-90 {x:.1} {y:.1})\"") } else { String::new() };
+    let turn =
+        if turned { format!(" transform=\"rotate(-90 {x:.1} {y:.1})\"") } else { String::new() };
     let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let baseline = y + 0.36 * size;
     format!(
@@ -296,7 +300,9 @@ fn paint_mark<'a>(area: &Page<'a>, mark: &Mark) -> Result<(), PageError<'a>> {
             let turn = if *turned { FontTransform::Rotate270 } else { FontTransform::None };
             let font = FontDesc::from(("sans-serif", size * 1.16 * PNG_SCALE)).transform(turn);
             let style = TextStyle::from(font).pos(Pos::new(side, VPos::Center));
-            area.draw_text(text, &style, place(*at))
+            let drop = size / 8.0;
+            let lowered = if *turned { [at[0] + drop, at[1]] } else { [at[0], at[1] + drop] };
+            area.draw_text(text, &style, place(lowered))
         }
         Mark::Map { .. } => Ok(()),
     }
@@ -339,7 +345,8 @@ impl Axis {
         }
         let rough = (self.high - self.low) / count.max(1) as f64;
         let power = 10f64.powi(rough.log10().floor() as i32);
-        let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= rough).unwrap_or(10.0);
+        let factor =
+            [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= rough).unwrap_or(10.0);
         let (step, unit) = (factor * power, 10f64.powi(self.exponent()));
         let digits = (-(step / unit * 1.001).log10().floor()).max(0.0) as usize;
         let first = (self.low / step - 1e-9).ceil() as i64;
@@ -376,7 +383,8 @@ impl Axis {
 /// The axis that shows all of `values`, with a little room on a linear one.
 fn axis_around(values: impl Iterator<Item = f64>, log: bool) -> Axis {
     let good = values.filter(|x| x.is_finite() && (!log || *x > 0.0));
-    let ends = good.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)));
+    let ends =
+        good.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)));
     let (low, high) = match ends {
         (low, high) if low < high => ends_with_room(low, high, log),
         (low, high) if low == high && log => (low / 10.0, high * 10.0),
@@ -400,7 +408,8 @@ fn ends_with_room(low: f64, high: f64, log: bool) -> (f64, f64) {
 fn superscript(number: i32) -> String {
     let raise = |digit: char| match digit {
         '-' => '⁻',
-        _ => ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'][digit.to_digit(10).unwrap_or(0) as usize],
+        _ => ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹']
+            [digit.to_digit(10).unwrap_or(0) as usize],
     };
     number.to_string().chars().map(raise).collect()
 }
@@ -418,10 +427,7 @@ impl Panel {
     /// Where a pair of coordinates lies on the canvas.
     fn at(&self, x: f64, y: f64) -> Option<Point> {
         let (right, up) = (self.x.place(x)?, self.y.place(y)?);
-        Some([
-            self.corner[0] + right * self.size[0],
-            self.corner[1] + (1.0 - up) * self.size[1],
-        ])
+        Some([self.corner[0] + right * self.size[0], self.corner[1] + (1.0 - up) * self.size[1]])
     }
 
     fn bottom(&self) -> f64 {
@@ -456,8 +462,10 @@ impl Panel {
             canvas.text([x, self.bottom() + 6.0 + 0.6 * size], label, size, Align::Middle);
         }
         let middle = self.corner[0] + self.size[0] / 2.0;
-        let title = with_exponent(title, self.x.exponent());
-        canvas.text([middle, self.bottom() + 12.0 + 1.8 * size], title, size, Align::Middle);
+        if !title.is_empty() {
+            let title = with_exponent(title, self.x.exponent());
+            canvas.text([middle, self.bottom() + 12.0 + 1.8 * size], title, size, Align::Middle);
+        }
     }
 
     fn label_y(&self, canvas: &mut Canvas, count: usize, size: f64, title: &str) {
@@ -469,8 +477,10 @@ impl Panel {
             canvas.text([self.corner[0] - 7.0, y], label, size, Align::End);
         }
         let middle = self.corner[1] + self.size[1] / 2.0;
-        let title = with_exponent(title, self.y.exponent());
-        canvas.turned_text([self.corner[0] - 14.0 - widest - 0.6 * size, middle], title, size);
+        if !title.is_empty() {
+            let title = with_exponent(title, self.y.exponent());
+            canvas.turned_text([self.corner[0] - 14.0 - widest - 0.6 * size, middle], title, size);
+        }
     }
 
     // Clip a line to the panel
@@ -612,7 +622,12 @@ impl Figure {
         self.curve(name, CurveStyle::Points, points.into_iter().map(|(x, y, e)| [x, y, e]))
     }
 
-    fn curve(mut self, name: &str, style: CurveStyle, points: impl Iterator<Item = [f64; 3]>) -> Self {
+    fn curve(
+        mut self,
+        name: &str,
+        style: CurveStyle,
+        points: impl Iterator<Item = [f64; 3]>,
+    ) -> Self {
         self.curves.push(Curve { name: name.into(), style, points: points.collect() });
         self
     }
@@ -658,7 +673,9 @@ impl Figure {
     // Fit the axes to the curves
     fn axis(&self, k: usize) -> Axis {
         let log = self.log[k];
-        if let Some([low, high]) = self.ranges[k].filter(|[low, high]| low < high && (!log || *low > 0.0)) {
+        if let Some([low, high]) =
+            self.ranges[k].filter(|[low, high]| low < high && (!log || *low > 0.0))
+        {
             return Axis { low, high, log };
         }
         let points = self.curves.iter().flat_map(|curve| &curve.points);
@@ -794,7 +811,12 @@ const STATIONS: [Colour; 11] = [
     [103, 0, 31],
 ];
 
-/// The colour of a number between −1 and 1: blue, white at zero, red.
+/// The square root of a magnitude between 0 and 1, with the number's sign.
+fn level(share: f64) -> f64 {
+    share.abs().sqrt().copysign(share)
+}
+
+/// The colour of a level between −1 and 1: blue, white at zero, red.
 fn diverging_colour(level: f64) -> Colour {
     let along = 5.0 * (level.clamp(-1.0, 1.0) + 1.0);
     let station = (along as usize).min(STATIONS.len() - 2);
@@ -825,7 +847,8 @@ impl Pairs {
     pub fn check(self, sources: usize) -> Result<Self, Invalid> {
         match self {
             Self::One(p, q) if p >= sources || q >= sources => {
-                let expected = format!("two guide stars between 0 and {}", sources.saturating_sub(1));
+                let expected =
+                    format!("two guide stars between 0 and {}", sources.saturating_sub(1));
                 Err(Invalid::new("pair", format!("{p},{q}"), expected))
             }
             good => Ok(good),
@@ -860,7 +883,9 @@ pub fn plot_covariance(
     let title = match pairs {
         Pairs::One(p, q) => format!("Slope covariance of guide stars p = {p} and q = {q}"),
         Pairs::All if covariance.sources() == 1 => "Slope covariance".into(),
-        Pairs::All => format!("Slope covariance of all pairs of {} guide stars", covariance.sources()),
+        Pairs::All => {
+            format!("Slope covariance of all pairs of {} guide stars", covariance.sources())
+        }
     };
     canvas.text([590.0, 26.0], title, 17.0, Align::Middle);
     canvas.render(format)
@@ -886,7 +911,8 @@ impl View<'_> {
     fn largest(&self) -> f64 {
         let pairs = self.rows.iter().flat_map(|p| self.columns.iter().map(move |q| (*p, *q)));
         let blocks = pairs.map(|(p, q)| self.covariance.values().slice(s![p, q, .., .., .., ..]));
-        let largest = blocks.flat_map(|block| block.into_iter()).fold(0.0, |m: f64, c| m.max(c.abs()));
+        let largest =
+            blocks.flat_map(|block| block.into_iter()).fold(0.0, |m: f64, c| m.max(c.abs()));
         if largest > 0.0 { largest } else { 1.0 }
     }
 
@@ -900,50 +926,61 @@ impl View<'_> {
         let (axis, largest) = (Axis { low: -reach, high: reach, log: false }, self.largest());
         for row in 0..2 * self.rows.len() {
             for column in 0..across {
-                let (p, q, a, b) = (self.rows[row / 2], self.columns[column / 2], row % 2, column % 2);
+                let (p, q, a, b) =
+                    (self.rows[row / 2], self.columns[column / 2], row % 2, column % 2);
                 let [x, y] = [column, row].map(|k| k as f64 * (map_side + gap));
                 let corner = [corner[0] + x, corner[1] + y];
                 let panel = Panel { corner, size: [map_side; 2], x: axis, y: axis };
-                let colour = |c: &f64| diverging_colour(c / largest);
+                let colour = |c: &f64| diverging_colour(level(c / largest));
                 let cells = self.field(p, q, a, b).slice(s![..;-1, ..]).map(colour);
                 canvas.marks.push(Mark::Map { corner, size: panel.size, cells });
                 panel.draw_frame(canvas);
-                // Name the map and its axes
+                // Name the map and number its axes
                 let component = ["xx", "xy", "yx", "yy"][2 * a + b];
-                let name = if across == 2 { component.into() } else { format!("{p},{q} {component}") };
+                let name =
+                    if across == 2 { component.into() } else { format!("{p},{q} {component}") };
                 let size = if across == 2 { 14.0 } else { 11.0 };
-                canvas.text([corner[0] + map_side / 2.0, corner[1] - 0.8 * size], name, size, Align::Middle);
-                let count = ((map_side / 40.0) as usize).max(2);
+                canvas.text(
+                    [corner[0] + map_side / 2.0, corner[1] - 0.8 * size],
+                    name,
+                    size,
+                    Align::Middle,
+                );
+                let count = ((map_side / 40.0) as usize).max(3);
                 if row + 1 == 2 * self.rows.len() {
-                    panel.label_x(canvas, count, 12.0, if across == 2 { "ρx [m]" } else { "" });
+                    panel.label_x(canvas, count, 12.0, "");
                 }
                 if column == 0 {
-                    panel.label_y(canvas, count, 12.0, if across == 2 { "ρy [m]" } else { "" });
+                    panel.label_y(canvas, count, 12.0, "");
                 }
             }
         }
+        let (middle, below) = (corner[0] + side / 2.0, corner[1] + side + 34.0);
+        let title = |name: &str| with_exponent(&format!("{name} [m]"), axis.exponent());
+        canvas.text([middle, below], title("ρx"), 13.0, Align::Middle);
+        canvas.turned_text([corner[0] - 50.0, corner[1] + side / 2.0], title("ρy"), 13.0);
     }
 
     // Draw the bar of colours
     fn draw_colour_bar(&self, canvas: &mut Canvas) {
         let (corner, side) = MAPS;
-        let largest = self.largest();
-        let bar = [corner[0] + side + 24.0, corner[1]];
+        let (bar, size) = ([corner[0] + side + 24.0, corner[1]], [16.0, side]);
         let levels = 256;
-        let level = |k: usize| 1.0 - 2.0 * (k as f64 + 0.5) / levels as f64;
-        let cells = Array2::from_shape_fn((levels, 1), |(k, _)| diverging_colour(level(k)));
-        let size = [16.0, side];
+        let colour = |k: usize| diverging_colour(1.0 - 2.0 * (k as f64 + 0.5) / levels as f64);
+        let cells = Array2::from_shape_fn((levels, 1), |(k, _)| colour(k));
         canvas.marks.push(Mark::Map { corner: bar, size, cells });
-        let axis = Axis { low: -largest, high: largest, log: false };
-        let panel = Panel { corner: bar, size, x: axis, y: axis };
-        panel.draw_frame(canvas);
-        for (value, label) in axis.ticks(8) {
-            let y = bar[1] + (1.0 - axis.place(value).unwrap_or(0.0)) * side;
+        let axis = Axis { low: -self.largest(), high: self.largest(), log: false };
+        Panel { corner: bar, size, x: axis, y: axis }.draw_frame(canvas);
+        for value in bar_values(axis.high) {
+            let y = bar[1] + 0.5 * (1.0 - level(value / axis.high)) * side;
+            let label = format!("{}", value / 10f64.powi(axis.exponent()));
             canvas.line(&[[bar[0] + 16.0, y], [bar[0] + 20.0, y]], BLACK_INK, 1.0);
-            canvas.text([bar[0] + 24.0, y], label, 12.0, Align::Start);
+            canvas.text([bar[0] + 24.0, y], label.replace('-', "−"), 12.0, Align::Start);
         }
-        let unit = format!("10{} rad²", superscript(axis.exponent()));
-        canvas.text([bar[0] + 8.0, bar[1] - 14.0], unit, 12.0, Align::Middle);
+        let unit = format!("10{} rad²,", superscript(axis.exponent()));
+        let scale = "square-root scale";
+        canvas.text([bar[0] + 8.0, bar[1] - 28.0], unit, 11.0, Align::Middle);
+        canvas.text([bar[0] + 8.0, bar[1] - 13.0], scale, 11.0, Align::Middle);
     }
 
     // Draw cuts through the middle
@@ -952,7 +989,8 @@ impl View<'_> {
         let lag = |i: usize| (i as f64 - middle as f64) * self.pitch;
         let cut = |p, q, a, along_x: bool| {
             let field = self.field(p, q, a, a);
-            let line = if along_x { field.row(middle).to_vec() } else { field.column(middle).to_vec() };
+            let line =
+                if along_x { field.row(middle).to_vec() } else { field.column(middle).to_vec() };
             line.into_iter().enumerate().map(move |(i, c)| (lag(i), c))
         };
         let mut figure = Figure::new().x_label("displacement [m]").y_label("covariance [rad²]");
@@ -973,6 +1011,15 @@ impl View<'_> {
         let panel = Panel { corner, size, x: figure.axis(0), y: figure.axis(1) };
         figure.draw_into(canvas, &panel);
     }
+}
+
+/// Zero, and plus and minus 1, 2, 5 times powers of ten, from a thirtieth of `largest` to all of it.
+fn bar_values(largest: f64) -> Vec<f64> {
+    let power = largest.log10().floor() as i32;
+    let steps =
+        (power - 2..=power).flat_map(|power| [1.0, 2.0, 5.0].map(|step| step * 10f64.powi(power)));
+    let shown = steps.filter(|value| (0.03 * largest..=largest).contains(value));
+    shown.flat_map(|value| [value, -value]).chain([0.0]).collect()
 }
 
 // Tests of the plots
@@ -1020,11 +1067,14 @@ mod tests {
     #[test]
     fn odd_figures_are_drawn() {
         let constant = Figure::new().line("same", [(1.0, 5.0), (2.0, 5.0)]);
-        let holes = Figure::new().log_y().line("", [(0.0, f64::NAN), (1.0, 0.0), (2.0, -3.0), (3.0, 1.0)]);
+        let holes =
+            Figure::new().log_y().line("", [(0.0, f64::NAN), (1.0, 0.0), (2.0, -3.0), (3.0, 1.0)]);
         let bars = Figure::new().log_y().points_with_errors("<a & b>", [(1.0, 1.0, 2.0)]);
         for figure in [Figure::new(), Figure::new().log_x().log_y(), constant, holes, bars] {
             let svg = figure.render(Format::Svg).map(String::from_utf8);
-            assert!(matches!(svg, Ok(Ok(svg)) if svg.ends_with("</svg>\n") && !svg.contains("NaN")));
+            assert!(
+                matches!(svg, Ok(Ok(svg)) if svg.ends_with("</svg>\n") && !svg.contains("NaN"))
+            );
             let png = figure.render(Format::Png);
             assert!(png.is_ok_and(|png| png.starts_with(b"\x89PNG")));
         }
@@ -1043,7 +1093,10 @@ mod tests {
         for (k, cells) in maps.iter().enumerate() {
             let field = view.field(0, 1, k / 2, k % 2);
             for ((row, column), colour) in cells.indexed_iter() {
-                assert_eq!(*colour, diverging_colour(field[[2 - row, column]] / view.largest()));
+                assert_eq!(
+                    *colour,
+                    diverging_colour(level(field[[2 - row, column]] / view.largest()))
+                );
             }
         }
         assert_eq!(maps.len(), 4);
@@ -1065,7 +1118,8 @@ mod tests {
         let atmosphere = Atmosphere::new(0.15, 500e-9, vec![layer])?;
         let array = crate::lenslet_array::LensletArray::new(2, 0.5)?;
         let stars = [Source::star(1e-4, 0.3)?, Source::star(2e-4, 2.0)?];
-        let problem = crate::slope::SlopeProblem::new(&atmosphere, &array, &stars, ConeGradient::Pupil)?;
+        let problem =
+            crate::slope::SlopeProblem::new(&atmosphere, &array, &stars, ConeGradient::Pupil)?;
         let pair = |k: usize| {
             let number = |(c, j, i)| (100 * k + 9 * c + 3 * j + i) as f64 - 60.0;
             crate::slope::PairCovariance::from_shape_fn((3, 3, 3), number)

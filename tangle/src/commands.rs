@@ -65,7 +65,8 @@ fn write_files(book: &Book, tangled: &Tangled, plan: &Plan) -> Result<()> {
     for (path, file) in tangled.files.iter().filter(|(path, _)| !refused(path)) {
         memory.note(path, &file.content());
     }
-    memory.save(&book.root)
+    memory.save(&book.root);
+    Ok(())
 }
 
 /// `cargo tangle check`: reports what is wrong and writes nothing.
@@ -184,7 +185,8 @@ pub(crate) fn write_chapters(
             memory.note(path, content);
         }
     }
-    memory.save(&book.root)
+    memory.save(&book.root);
+    Ok(())
 }
 
 /// `cargo tangle locate`: where a line of the program is in the book, or the other way round.
@@ -247,7 +249,8 @@ fn refresh(book: &Book, tangled: &Tangled) -> Result<()> {
     for (path, content) in &plan.write {
         memory.note(path, content);
     }
-    if plan.write.is_empty() { Ok(()) } else { memory.save(&book.root) }
+    memory.save(&book.root);
+    Ok(())
 }
 
 /// `cargo tangle watch`: tangles whenever a chapter is saved, until it is interrupted.

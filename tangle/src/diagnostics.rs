@@ -21,7 +21,10 @@ const COMPILING: [&str; 15] = [
 ///
 /// [`Error::Run`] if cargo cannot be started or read.
 pub fn cargo(book: &Book, tangled: &Tangled, arguments: &[String]) -> Result<ExitStatus> {
-    let program = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string());
+    // Cargo names itself in `CARGO`; a toolchain, `+nightly`, is understood by rustup's only.
+    let chosen = arguments.first().is_some_and(|argument| argument.starts_with('+'));
+    let own = std::env::var("CARGO").ok().filter(|_| !chosen);
+    let program = own.unwrap_or_else(|| "cargo".to_string());
     let mut command = Command::new(&program);
     let failed = |source| Error::Run { program: program.clone(), source };
     let colours = match std::env::var("CARGO_TERM_COLOR").as_deref() {

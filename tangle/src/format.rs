@@ -49,13 +49,13 @@ pub fn format(root: &Path, only: &[String]) -> Result<ExitCode> {
         Ok(stitched) => stitched,
         Err(refusals) => return Ok(refuse(&refusals)),
     };
-    write_chapters(&book, &stitched, &formatted)?;
     for path in &stitched.edited {
         if let Some(content) = formatted.get(path) {
             tree::write(&root.join(path), content)?;
             say!("formatted {path}");
         }
     }
+    write_chapters(&book, &stitched, &formatted)?;
     Ok(if failed { ExitCode::FAILURE } else { tangled_first })
 }
 

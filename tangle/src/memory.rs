@@ -47,17 +47,12 @@ impl Memory {
         self.sums.insert(path.to_string(), checksum(content.as_bytes()));
     }
 
-    /// Writes the record if it has changed.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Write`] if it cannot be written.
-    pub fn save(&self, root: &Path) -> Result<()> {
-        if *self == Memory::load(root) {
-            return Ok(());
+    /// Writes the record if it has changed. Where that fails we merely know less next time.
+    pub fn save(&self, root: &Path) {
+        if *self != Memory::load(root) {
+            let lines = self.sums.iter().map(|(path, sum)| format!("{sum:016x} {path}\n"));
+            let _ = tree::write(&Memory::place(root), &lines.collect::<String>());
         }
-        let lines = self.sums.iter().map(|(path, sum)| format!("{sum:016x} {path}\n"));
-        tree::write(&Memory::place(root), &lines.collect::<String>())
     }
 
     /// Whether anything is known about a file.

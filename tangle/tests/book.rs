@@ -428,13 +428,13 @@ fn figures_are_drawn_once_by_the_examples() -> Outcome {
          std::fs::write(format!(\"{folder}/drawn.svg\"), \"<svg/>\").unwrap();\n}\n",
     )?;
     let (done, said) = drawn(&folder)?;
-    assert!(done && said.contains("1 examples drawn"), "{said}");
+    assert!(done && said.contains("examples run: 1"), "{said}");
     assert!(folder.path().join("book/build/figures/drawn.svg").is_file());
     let (done, said) = drawn(&folder)?;
-    assert!(done && said.contains("0 examples drawn"), "{said}");
+    assert!(done && said.contains("examples run: 0"), "{said}");
     fs::remove_file(folder.path().join("book/src/figures/drawn.svg"))?;
     let (done, said) = drawn(&folder)?;
-    assert!(done && said.contains("1 examples drawn"), "{said}");
+    assert!(done && said.contains("examples run: 1"), "{said}");
     Ok(())
 }
 

@@ -38,13 +38,15 @@ fn drift_is_found_at_the_line_of_its_chunk() {
     repository.edit("src/lib.rs", "\nc\n", "\nC\n");
     std::fs::remove_file(repository.path("src/other.rs")).expect("removed");
     repository.write("src/old.rs", common::HEADER);
+    repository.write("kernels/older.cu", common::HEADER.replace("one.md", "zero.md"));
     assert_eq!(
         repository.check(),
         [
+            "book/src/SUMMARY.md:1:1: kernels/older.cu has no root any more: run cargo tangle",
+            "book/src/one.md:1:1: src/old.rs has no root any more: run cargo tangle",
             "book/src/one.md:9:1: src/lib.rs:5 differs from the book: run cargo tangle, or \
              cargo tangle stitch",
             "book/src/one.md:11:1: src/other.rs is not there: run cargo tangle",
-            "src/old.rs:1:1: no chapter roots this file any more: run cargo tangle",
         ]
     );
 }
@@ -177,8 +179,8 @@ fn labels_are_unique_and_references_resolve() {
 #[test]
 fn links_lead_somewhere() {
     let one = "# One\n\n[a](two.md) [b](two.md#nowhere) [c](#nowhere) [d](three.md) [e](loose.md)\n\
-               [f](../out.md) [g](../../../out.md) ![h](figures/no.svg) ![i](figures/yes.svg) ![i](figures/map-a.svg)\n\
-               [j](data.csv) [k]()\n";
+               [f](../out.md) [g](../../../out.md) ![h](figures/no.svg) ![i](figures/yes.svg)\n\
+               [j](data.csv) [k]() ![l](figures/map-a.svg)\n";
     let repository = Repository::new(&[("one.md", one), ("sub/two.md", "[up](../one.md#one)\n")]);
     repository.write("book/src/two.md", "");
     repository.write("book/src/loose.md", "");

@@ -109,14 +109,14 @@ fn an_interruption_leaves_old_files_or_new_ones() {
     let done = AtomicBool::new(false);
     let seen = std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
-            let mut seen = [0; 2];
+            let mut seen = [false; 2];
             while !done.load(Ordering::Relaxed) {
-                (0..FILES).for_each(|file| seen[which(file)] += 1);
+                (0..FILES).for_each(|file| seen[which(file)] = true);
             }
             seen
         });
         for round in 0..ROUNDS {
-            repository.write("book/src/one.md", chapter(words[(round + 1) % 2]));
+            repository.write("book/src/one.md", chapter(words[(round / 4 + 1) % 2]));
             let mut child = Command::new(env!("CARGO_BIN_EXE_tangle"))
                 .current_dir(repository.root())
                 .stdout(Stdio::null())
@@ -124,14 +124,17 @@ fn an_interruption_leaves_old_files_or_new_ones() {
                 .spawn()
                 .expect("the program runs");
             sleep(whole.mul_f64(1.5 * (round + 1) as f64 / ROUNDS as f64));
-            let _ = child.kill();
+            // On a busy machine the program may not get far; each fourth one gets to its end.
+            if round % 4 != 3 {
+                let _ = child.kill();
+            }
             child.wait().expect("an end");
             (0..FILES).for_each(|file| _ = which(file));
         }
         done.store(true, Ordering::Relaxed);
         reader.join().expect("only whole files")
     });
-    assert!(seen.iter().all(|&count| count > 0), "{seen:?}: nothing was ever written");
+    assert_eq!(seen, [true; 2], "old files and new ones have been read");
     // What an interrupted run leaves behind is no file of the program, and goes away.
     repository.run(&[]);
     let leftover = repository.files().keys().filter(|path| path.contains(".tangling")).count();

@@ -101,7 +101,7 @@ pub fn run(root: &Path, options: &Options) -> ExitCode {
 /// One line that says what was rendered.
 pub fn summary(report: &Report) -> String {
     format!(
-        "{}: {} chapters, {} formulas, {} examples drawn, {:.1} s",
+        "{}: {} chapters, {} formulas, examples run: {}, {:.1} s",
         report.folder.join("index.html").display(),
         report.chapters,
         report.formulas,

@@ -2,10 +2,10 @@
 
 use crate::diff;
 use crate::error::Result;
-use crate::expand::{File, Tangled, at_fence};
+use crate::expand::{File, Tangled, at_fence, header_chapter};
 use crate::finding::Finding;
 use crate::tree::{self, Occupant, Plan};
-use crate::volume::Book;
+use crate::volume::{Book, SUMMARY};
 
 pub fn check(book: &Book, tangled: &Tangled) -> Result<Vec<Finding>> {
     let Plan { write, remove, findings, .. } = tree::plan(book, tangled)?;
@@ -21,10 +21,18 @@ pub fn check(book: &Book, tangled: &Tangled) -> Result<Vec<Finding>> {
         }
     }
     for path in remove {
-        let what = "no chapter roots this file any more: run cargo tangle";
-        drift.push(Finding::error(path, (1, 1), what));
+        let what = format!("{path} has no root any more: run cargo tangle");
+        drift.push(Finding::error(named_chapter(book, &path), (1, 1), what));
     }
     Ok(drift)
+}
+
+/// The chapter that the header of a file names, or the table of contents if there is none.
+fn named_chapter(book: &Book, path: &str) -> String {
+    let text = std::fs::read_to_string(book.root.join(path)).unwrap_or_default();
+    let chapter = text.lines().next().and_then(header_chapter);
+    let known = chapter.filter(|chapter| book.chapter_at(chapter).is_some());
+    known.unwrap_or(SUMMARY).to_string()
 }
 
 /// One finding for each place that differs, at the chapter's line.

@@ -1,0 +1,204 @@
+// Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
+//! Files that appear whole or not at all, and the covariance as a file of NumPy arrays.
+
+use crate::error::{Error, Invalid};
+use ndarray::{Array2, ArrayView, Dimension};
+use ndarray_npy::{NpzWriter, WritableElement, WriteNpyError, WriteNpzError};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use tempfile::NamedTempFile;
+use zip::{CompressionMethod, result::ZipError, write::SimpleFileOptions};
+
+// Draft of a file
+/// A file in the making, which is removed unless it is published.
+#[derive(Debug)]
+pub struct Draft {
+    file: NamedTempFile,
+    target: PathBuf,
+    name: PathBuf,
+}
+
+impl Draft {
+    /// Starts a draft of the file `name`, in the folder where that file shall be.
+    ///
+    /// # Errors
+    /// `Write` where the folder does not exist or cannot be written, or `name` is not that of a file.
+    pub fn new(name: &Path) -> Result<Self, Error> {
+        let target = name.canonicalize().unwrap_or_else(|_| name.into());
+        let refuse = |source| Error::Write { path: name.into(), source };
+        if target.exists() && !target.is_file() {
+            return Err(refuse(io::Error::other(
+                "the name is taken by something that is not a file",
+            )));
+        }
+        if target.file_name().is_none() {
+            return Err(refuse(io::Error::other("this is not the name of a file")));
+        }
+        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let file = start_file(folder.unwrap_or(Path::new("."))).map_err(refuse)?;
+        remember(file.path());
+        Ok(Self { file, target, name: name.into() })
+    }
+
+    // Fill and publish the draft
+    /// Fills the draft; nothing is visible yet.
+    ///
+    /// # Errors
+    /// `Write` with what `fill` says, or where the disk is full.
+    pub fn fill(&mut self, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), Error> {
+        let file = self.file.as_file_mut();
+        let filled = fill(file).and_then(|()| file.sync_all());
+        filled.map_err(|source| Error::Write { path: self.name.clone(), source })
+    }
+
+    /// Gives the draft its name, in place of an older file; returns its length in bytes.
+    ///
+    /// # Errors
+    /// `Write` where the rename fails; an older file is then still there.
+    pub fn publish(self) -> Result<u64, Error> {
+        let Self { file, target, name } = self;
+        let refuse = |source| Error::Write { path: name.clone(), source };
+        let length = file.as_file().metadata().map_err(refuse)?.len();
+        file.persist(target).map_err(|error| refuse(error.error))?;
+        Ok(length)
+    }
+}
+
+// Start a draft with ordinary permissions
+fn start_file(folder: &Path) -> io::Result<NamedTempFile> {
+    if !folder.is_dir() {
+        let reason = format!("there is no folder {}", folder.display());
+        return Err(io::Error::new(io::ErrorKind::NotFound, reason));
+    }
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".lenslet-").suffix(".part");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder).map_err(|error| io::Error::from(error.kind()))
+}
+
+// Remove drafts when interrupted
+static DRAFTS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn remember(draft: &Path) {
+    let absolute = std::path::absolute(draft).unwrap_or_else(|_| draft.into());
+    DRAFTS.lock().unwrap_or_else(PoisonError::into_inner).insert(absolute);
+}
+
+/// From now on an interrupt, or a request to end, removes all drafts and ends the process with the code 130.
+pub fn remove_drafts_on_interrupt() {
+    let clean = || {
+        for draft in DRAFTS.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let _ = std::fs::remove_file(draft); // a published draft is no longer there
+        }
+        std::process::exit(130);
+    };
+    let _ = ctrlc::set_handler(clean); // fails only where a handler is set already
+}
+
+// Arrays that describe a covariance
+/// Writes named arrays as an uncompressed `.npz` archive.
+///
+/// ```
+/// let mut file = std::io::Cursor::new(Vec::new());
+/// let mut archive = lenslet::output::Archive::new(&mut file);
+/// archive.add("pitch", ndarray::arr0(0.5).view())?;
+/// archive.finish()?;
+/// assert!(file.into_inner().starts_with(b"PK"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Archive<W: Write + Seek>(NpzWriter<W>);
+
+impl<W: Write + Seek> Archive<W> {
+    /// Starts an archive.
+    pub fn new(writer: W) -> Self {
+        Self(NpzWriter::new(writer))
+    }
+
+    /// Adds an array.
+    pub fn add<T: WritableElement, D: Dimension>(
+        &mut self,
+        name: &str,
+        array: ArrayView<T, D>,
+    ) -> io::Result<()> {
+        let large = array.len().saturating_mul(size_of::<T>()) >= 1 << 31;
+        let options = SimpleFileOptions::default();
+        let options = options.compression_method(CompressionMethod::Stored).large_file(large);
+        self.0.add_array_with_options(name, &array, options).map_err(io_error)
+    }
+
+    /// Writes what remains.
+    pub fn finish(self) -> io::Result<()> {
+        self.0.finish().map(drop).map_err(io_error)
+    }
+}
+fn io_error(error: WriteNpzError) -> io::Error {
+    match error {
+        WriteNpzError::Zip(ZipError::Io(error)) => error,
+        WriteNpzError::Npy(WriteNpyError::Io(error)) => error,
+        other => io::Error::other(other),
+    }
+}
+
+/// Refuses two names for one file.
+///
+/// # Errors
+/// `Invalid` where the output and the plot would be the same file.
+pub fn check_distinct(output: &Path, plot: &Path) -> Result<(), Invalid> {
+    let whole = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
+    if whole(output) != whole(plot) {
+        return Ok(());
+    }
+    Err(Invalid::new("plot", plot.display(), "another file than the output's"))
+}
+/// The directions of sources as an array (S, 2), rad.
+pub fn directions(sources: &[crate::source::Source]) -> Array2<f64> {
+    Array2::from_shape_fn((sources.len(), 2), |(k, axis)| sources[k].direction()[axis])
+}
+
+// Tests of drafts
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Fail in the middle of a draft
+    #[test]
+    fn a_draft_that_fails_leaves_the_old_file() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let name = folder.path().join("result.npz");
+        std::fs::write(&name, "old")?;
+        let full = |file: &mut File| {
+            file.write_all(b"half of the n")?;
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        };
+        let failed = Draft::new(&name).and_then(|mut draft| draft.fill(full));
+        assert!(matches!(failed, Err(Error::Write { path, .. }) if path == name));
+        assert_eq!(std::fs::read_to_string(&name)?, "old");
+        assert_eq!(folder.path().read_dir()?.count(), 1);
+        let published = Draft::new(&name).and_then(|mut draft| {
+            draft.fill(|file| file.write_all(b"new"))?;
+            draft.publish()
+        });
+        assert!(matches!(published, Ok(3)));
+        assert_eq!(std::fs::read_to_string(&name)?, "new");
+        Ok(())
+    }
+
+    // Refuse names that are no files
+    #[test]
+    fn names_of_other_things_are_refused() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let absent = folder.path().join("absent/result.npz");
+        for name in [folder.path(), &absent, Path::new(""), Path::new(".."), Path::new("/")] {
+            let refused = Draft::new(name);
+            assert!(matches!(refused, Err(Error::Write { .. })), "{}", name.display());
+        }
+        let (one, same) = (folder.path().join("a.npz"), folder.path().join("./a.npz"));
+        assert!(check_distinct(&one, &same).is_err());
+        assert!(check_distinct(&one, &absent).is_ok());
+        Ok(())
+    }
+}

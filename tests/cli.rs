@@ -1,0 +1,321 @@
+//! The command line from outside: what it writes, what it refuses, and that a refusal changes nothing.
+
+use ndarray::{Array2, Array6, arr0};
+use ndarray_npy::NpzReader;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+type Checked = Result<(), Box<dyn std::error::Error>>;
+
+/// A run of the program, in a folder of its own.
+struct Run {
+    folder: tempfile::TempDir,
+}
+
+impl Run {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { folder: tempfile::tempdir()? })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn lenslet(&self, args: &str) -> std::io::Result<Output> {
+        Command::new(env!("CARGO_BIN_EXE_lenslet"))
+            .args(args.split_whitespace())
+            .current_dir(self.folder.path())
+            .output()
+    }
+
+    /// Runs `lenslet covariance` with a system of the book.
+    fn covariance(&self, system: &str, args: &str) -> std::io::Result<Output> {
+        self.lenslet(&format!("covariance {} {args}", book(system).display()))
+    }
+
+    /// Expects a refusal with exit code 2 that says all of `words`, in a folder that stays as it is.
+    fn refuses(&self, args: &str, words: &[&str]) -> Checked {
+        let before = self.names()?;
+        let output = self.lenslet(args)?;
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{args}: {message}");
+        for word in words {
+            assert!(message.contains(word), "{args}: no {word:?} in {message:?}");
+        }
+        assert!(!message.contains("panicked"), "{args}: {message}");
+        assert!(output.stdout.is_empty(), "{args}");
+        assert_eq!(self.names()?, before, "{args}: something was left behind");
+        Ok(())
+    }
+
+    fn names(&self) -> std::io::Result<Vec<PathBuf>> {
+        let entries = fs::read_dir(self.folder.path())?.map(|entry| entry.map(|entry| entry.path()));
+        let mut names: Vec<_> = entries.collect::<Result<_, _>>()?;
+        names.sort();
+        Ok(names)
+    }
+}
+
+fn book(system: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("book/systems/{system}.toml"))
+}
+
+fn archive(path: &Path) -> Result<NpzReader<File>, Box<dyn std::error::Error>> {
+    Ok(NpzReader::new(File::open(path)?)?)
+}
+
+fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn covariance_writes_its_arrays() -> Checked {
+    let run = Run::new()?;
+    let said = said(&run.covariance("keck-lgs", "-o cov.npz --plot cov.svg --pair 0,1")?);
+    for word in ["4 guide stars, 7 layers, 20 × 20 lenslets of 0.5 m", "rad²", "arcsec", "cov.npz", "cov.svg"] {
+        assert!(said.contains(word), "{word} in {said}");
+    }
+    let mut arrays = archive(&run.path("cov.npz"))?;
+    let slopes: Array6<f64> = arrays.by_name("slope_slope")?;
+    assert_eq!(slopes.dim(), (4, 4, 2, 2, 39, 39));
+    assert!(slopes.iter().all(|c| c.is_finite()));
+    let valid: Array2<bool> = arrays.by_name("valid")?;
+    assert_eq!(valid.dim(), (20, 20));
+    assert!(!valid[[0, 0]] && valid[[10, 2]] && !valid[[10, 10]]);
+    assert_eq!(arrays.by_name::<ndarray::OwnedRepr<f64>, ndarray::Ix0>("pitch")?, arr0(0.5));
+    let directions: Array2<f64> = arrays.by_name("directions")?;
+    assert_eq!(directions.dim(), (4, 2));
+    assert!(fs::read_to_string(run.path("cov.svg"))?.ends_with("</svg>\n"));
+    assert_eq!(run.names()?.len(), 2, "no draft is left");
+    Ok(())
+}
+
+#[test]
+fn single_precision_and_json() -> Checked {
+    let run = Run::new()?;
+    let double = said(&run.covariance("small", "-o double.npz --quiet")?);
+    assert_eq!(double, "");
+    let told = said(&run.covariance("small", "-o single.npz --precision f32 --json")?);
+    let told: serde_json::Value = serde_json::from_str(&told)?;
+    let double: Array6<f64> = archive(&run.path("double.npz"))?.by_name("slope_slope")?;
+    let single: Array6<f32> = archive(&run.path("single.npz"))?.by_name("slope_slope")?;
+    let variance = double[[0, 0, 0, 0, 19, 19]];
+    assert!(double.iter().zip(&single).all(|(d, s)| (d - f64::from(*s)).abs() < 1e-7 * variance));
+    assert_eq!(told["variance"], variance);
+    assert_eq!(told["method"], "direct");
+    assert_eq!(told["shape"], serde_json::json!([1, 1, 2, 2, 39, 39]));
+    assert_eq!(told["valid"], 400);
+    assert_eq!(told["bytes"], fs::metadata(run.path("single.npz"))?.len());
+    Ok(())
+}
+
+#[test]
+fn spectral_method_chooses_or_obeys() -> Checked {
+    let run = Run::new()?;
+    let told = said(&run.covariance("small", "-o a.npz --method spectral --json --samples 4096 --oversampling 4")?);
+    let given: serde_json::Value = serde_json::from_str(&told)?;
+    assert_eq!((&given["samples"], &given["oversampling"]), (&4096.into(), &4.into()));
+    let told = said(&run.covariance("small", "-o b.npz --method spectral --json")?);
+    let chosen: serde_json::Value = serde_json::from_str(&told)?;
+    let exact: Array6<f64> = {
+        said(&run.covariance("small", "-o c.npz")?);
+        archive(&run.path("c.npz"))?.by_name("slope_slope")?
+    };
+    for (name, told) in [("a.npz", given), ("b.npz", chosen)] {
+        let spectral: Array6<f64> = archive(&run.path(name))?.by_name("slope_slope")?;
+        let largest = exact.iter().zip(&spectral).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        let error = largest / exact[[0, 0, 0, 0, 19, 19]];
+        let estimate = told["error_estimate"].as_f64().ok_or("no estimate")?;
+        assert!(error < 1.5 * estimate && estimate < 20.0 * error, "{name}: {error:e}, {estimate:e}");
+    }
+    Ok(())
+}
+
+#[test]
+fn pictures_are_drawn_in_both_formats() -> Checked {
+    let run = Run::new()?;
+    for (system, pair) in [("small", ""), ("keck-lgs", "--pair 3,1"), ("keck-lgs", "")] {
+        said(&run.covariance(system, &format!("-o cov.npz --plot cov.PNG {pair}"))?);
+        assert!(fs::read(run.path("cov.PNG"))?.starts_with(b"\x89PNG"));
+        said(&run.covariance(system, &format!("-o cov.npz --plot cov.svg {pair}"))?);
+        assert!(fs::metadata(run.path("cov.svg"))?.len() < 2_000_000);
+    }
+    Ok(())
+}
+
+#[test]
+fn bad_requests_are_refused() -> Checked {
+    let run = Run::new()?;
+    let small = book("small");
+    let small = small.display();
+    let keck = book("keck-lgs");
+    let keck = keck.display();
+    fs::write(run.path("cov.npz"), "an older result")?;
+    fs::create_dir(run.path("folder.npz"))?;
+    fs::write(run.path("latin1.toml"), b"# caf\xe9\n")?;
+    fs::write(run.path("typo.toml"), "[atmosfere]\nr0 = 0.15\n")?;
+    let cases: &[(String, &[&str])] = &[
+        ("covariance absent.toml -o cov.npz".into(), &["absent.toml", "cannot read"]),
+        ("covariance folder.npz -o cov.npz".into(), &["folder.npz", "cannot read"]),
+        ("covariance latin1.toml -o cov.npz".into(), &["latin1.toml"]),
+        ("covariance typo.toml -o cov.npz".into(), &["typo.toml", "atmosfere"]),
+        (format!("covariance {small}"), &["--output"]),
+        (format!("covariance {small} -o no/such/cov.npz"), &["no/such", "cannot write"]),
+        (format!("covariance {small} -o folder.npz"), &["folder.npz", "cannot write"]),
+        (format!("covariance {small} -o cov.npz --plot no/such/cov.svg"), &["no/such"]),
+        (format!("covariance {small} -o cov.npz --plot cov.pdf"), &["cov.pdf", ".svg or .png"]),
+        (format!("covariance {small} -o cov.npz --plot cov"), &[".svg or .png"]),
+        (format!("covariance {small} -o cov.svg --plot ./cov.svg"), &["another file"]),
+        (format!("covariance {small} -o cov.npz --pair 0,0"), &["--plot"]),
+        (format!("covariance {small} -o cov.npz --plot c.svg --pair 0,1"), &["pair = 0,1", "0"]),
+        (format!("covariance {keck} -o cov.npz --plot c.svg --pair 4,0"), &["pair = 4,0", "3"]),
+        (format!("covariance {keck} -o cov.npz --plot c.svg --pair one"), &["0,1"]),
+        (format!("covariance {small} -o cov.npz --method magic"), &["magic", "direct", "spectral"]),
+        (format!("covariance {small} -o cov.npz --precision f16"), &["f16", "f32"]),
+        (format!("covariance {small} -o cov.npz --samples 4096 --oversampling 4"), &["--method spectral"]),
+        (format!("covariance {small} -o cov.npz --method spectral --samples 4096"), &["--oversampling"]),
+        (
+            format!("covariance {small} -o cov.npz --method spectral --samples 4096 --oversampling 3"),
+            &["samples = 4096", "3"],
+        ),
+        (
+            format!("covariance {small} -o cov.npz --method spectral --samples 64 --oversampling 4"),
+            &["samples = 64", "156"],
+        ),
+        (
+            format!("covariance {small} -o cov.npz --method spectral --samples 0 --oversampling 0"),
+            &["oversampling = 0"],
+        ),
+        (format!("covariance {small} -o cov.npz --device gpu"), &["gpu", "cuda"]),
+        (format!("covariance {small} -o cov.npz --device cuda"), &["device cuda"]),
+        (format!("covariance {small} -o cov.npz --device cuda:97"), &["device cuda:97"]),
+        (format!("covariance {small} -o cov.npz --surprise"), &["--surprise"]),
+        ("info absent.toml".into(), &["absent.toml"]),
+        ("bench covariance absent.toml".into(), &["absent.toml"]),
+        ("bench covariance --repeat 0".into(), &["--repeat"]),
+        ("reconstruct".into(), &["reconstruct"]),
+    ];
+    for (args, words) in cases {
+        run.refuses(args, words)?;
+    }
+    assert_eq!(fs::read_to_string(run.path("cov.npz"))?, "an older result");
+    Ok(())
+}
+
+#[test]
+fn too_large_a_system_is_refused_before_it_starts() -> Checked {
+    let run = Run::new()?;
+    let star = "[[guide_star]]\nzenith = 1.0\n".repeat(40);
+    let text = fs::read_to_string(book("small"))?.replace("lenslets = 20 ", "lenslets = 9000 ");
+    fs::write(run.path("large.toml"), text + "\n" + &star)?;
+    run.refuses("covariance large.toml -o cov.npz", &["41 guide stars", "9000", "GiB", "available"])
+}
+
+#[test]
+fn sources_at_unequal_heights_have_no_toeplitz_form() -> Checked {
+    let run = Run::new()?;
+    let text = fs::read_to_string(book("small"))?;
+    fs::write(run.path("mixed.toml"), text + "\n[[guide_star]]\nheight = 90e3\n")?;
+    run.refuses("covariance mixed.toml -o cov.npz", &["no Toeplitz form", "90000", "unequal"])?;
+    let told = said(&run.lenslet("info mixed.toml")?);
+    assert!(told.contains("no Toeplitz form"), "{told}");
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_not_a_file_or_cannot_be_written_is_refused() -> Checked {
+    let run = Run::new()?;
+    let small = book("small");
+    let small = small.display();
+    run.refuses(&format!("covariance {small} -o /dev/full"), &["/dev/full", "not a file"])?;
+    run.refuses(&format!("covariance {small} -o /proc/cov.npz"), &["/proc/cov.npz", "cannot write"])
+}
+
+/// Mounts a tiny file system in a namespace of its own; where that is forbidden, there is nothing to test.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_leaves_the_old_file() -> Checked {
+    let run = Run::new()?;
+    let script = format!(
+        "mkdir disk && mount -t tmpfs -o size=64k tmpfs disk || exit 77; echo old > disk/cov.npz; \
+         {} covariance {} -o disk/cov.npz; code=$?; ls -A disk; cat disk/cov.npz; exit $code",
+        env!("CARGO_BIN_EXE_lenslet"),
+        book("keck-lgs").display()
+    );
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
+    let Ok(output) = unshare.current_dir(run.folder.path()).output() else { return Ok(()) };
+    let message = String::from_utf8_lossy(&output.stderr);
+    match output.status.code() {
+        Some(2) if message.contains("cannot write") => {
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(said, "cov.npz\nold\n", "{message}");
+            assert!(message.contains("disk/cov.npz") && message.contains("space"), "{message}");
+        }
+        Some(0) => panic!("64 KiB held everything"),
+        _ => eprintln!("skipped, no file system of our own here: {message}"),
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn new_files_have_ordinary_permissions_and_links_are_kept() -> Checked {
+    use std::os::unix::fs::PermissionsExt;
+    let run = Run::new()?;
+    fs::write(run.path("ordinary"), "")?;
+    fs::write(run.path("real.npz"), "")?;
+    std::os::unix::fs::symlink("real.npz", run.path("link.npz"))?;
+    said(&run.covariance("small", "-o cov.npz")?);
+    said(&run.covariance("small", "-o link.npz")?);
+    let mode = |name: &str| fs::metadata(run.path(name)).map(|file| file.permissions().mode());
+    assert_eq!(mode("cov.npz")?, mode("ordinary")?);
+    assert!(fs::symlink_metadata(run.path("link.npz"))?.is_symlink());
+    assert_eq!(fs::read(run.path("real.npz"))?, fs::read(run.path("cov.npz"))?);
+    Ok(())
+}
+
+#[test]
+fn info_tells_about_machine_and_system() -> Checked {
+    let run = Run::new()?;
+    let told = said(&run.lenslet("info")?);
+    for word in [env!("CARGO_PKG_VERSION"), "thread", "CUDA", "nvrtc", "cufft", "cublas"] {
+        assert!(told.contains(word), "{word} in {told}");
+    }
+    let told = said(&run.lenslet(&format!("info {} --json", book("keck-lgs").display()))?);
+    let told: serde_json::Value = serde_json::from_str(&told)?;
+    assert_eq!(told["version"], env!("CARGO_PKG_VERSION"));
+    assert!(told["cuda"]["devices"].is_array() && told["cuda"]["libraries"]["nvrtc"].is_boolean());
+    assert_eq!(told["system"]["guide_stars"], 4);
+    assert_eq!(told["system"]["toeplitz_bytes"], 8 * 16 * 4 * 39 * 39);
+    let valid = told["system"]["valid"].as_u64().ok_or("no count")?;
+    assert_eq!(told["system"]["dense_bytes"], 8 * (2 * 4 * valid).pow(2));
+    Ok(())
+}
+
+#[test]
+fn bench_compares_both_methods_with_the_original() -> Checked {
+    let run = Run::new()?;
+    let args = format!("bench covariance {} --repeat 1 --json", book("small").display());
+    let told: serde_json::Value = serde_json::from_str(&said(&run.lenslet(&args)?))?;
+    let seconds = &told["covariance"][0]["seconds"];
+    let time = |name: &str| seconds[name].as_f64().unwrap_or(f64::NAN);
+    assert!(time("direct") > 0.0 && time("spectral") > 0.0 && time("original") > time("direct"));
+    assert!((1e-4..3e-3).contains(&time("difference")), "{seconds}");
+    Ok(())
+}
+
+#[test]
+fn help_and_version_are_there() -> Checked {
+    let run = Run::new()?;
+    assert!(said(&run.lenslet("--version")?).contains(env!("CARGO_PKG_VERSION")));
+    let help = said(&run.lenslet("covariance --help")?);
+    for option in ["--output", "--method", "--samples", "--oversampling", "--device", "--precision", "--plot", "--pair", "--json", "--quiet"] {
+        assert!(help.contains(option), "{option}");
+    }
+    Ok(())
+}
