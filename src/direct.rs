@@ -1,6 +1,7 @@
 // Tangled from book/src/direct-method.md: edit there, or here and run cargo tangle stitch.
 //! Slope covariance in real space: edge integrals near, Gauss rules in the middle, a lattice filter far away.
 
+// What the direct method stands on
 use crate::device::{Progress, dispatch};
 use crate::edges::gradient_covariances;
 use crate::phase::VonKarman;
@@ -162,6 +163,7 @@ impl LagGrid {
         Self { side: layer.side, first, lags: problem.lags() }
     }
 
+    // Locate a lag and a square of lags
     /// Coordinate along an axis (0 is x) of lag `k`, which may lie outside the array; metres.
     fn lag(&self, axis: usize, k: isize) -> f64 {
         self.first[axis] + k as f64 * self.side

@@ -34,6 +34,7 @@ impl Edge {
         let nearest = f64::clamp(0.0, start, start + side);
         let mut panels = vec![(start, nearest), (nearest, start + side)];
         while let Some((from, to)) = panels.pop() {
+            // Halve the panel or integrate over it
             let length = to - from;
             let distance = across.hypot(from.abs().min(to.abs()));
             if (length > distance && length > FINEST * side) || length > phase.outer_scale() {
@@ -117,6 +118,7 @@ pub fn gradient_covariances(
     (ny, nx): (usize, usize),
 ) -> Array3<f64> {
     let lattice = Lattice::new(phase, side, first, (ny, nx));
+    // Take second and mixed differences
     let (v, h) = (&lattice.vertical, &lattice.horizontal);
     let along_y = |j: usize, i: usize| lattice.triangle(v[[j, i]], v[[j + 1, i]]);
     let along_x = |j: usize, i: usize| lattice.triangle(h[[j, i]], h[[j, i + 1]]);

@@ -110,12 +110,12 @@ pub fn remove_drafts_on_interrupt() {
 /// assert!(file.into_inner().starts_with(b"PK"));
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct Archive<W: Write + Seek>(NpzWriter<W>);
+pub struct Archive<W: Write + Seek>(NpzWriter<Swallow<W>>);
 
 impl<W: Write + Seek> Archive<W> {
     /// Starts an archive.
     pub fn new(writer: W) -> Self {
-        Self(NpzWriter::new(writer))
+        Self(NpzWriter::new(Swallow { writer, failed: false }))
     }
 
     /// Adds an array.
@@ -135,6 +135,33 @@ impl<W: Write + Seek> Archive<W> {
         self.0.finish().map(drop).map_err(io_error)
     }
 }
+#[derive(Debug)]
+struct Swallow<W> {
+    writer: W,
+    failed: bool,
+}
+
+impl<W: Write> Write for Swallow<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.failed {
+            return Ok(bytes.len());
+        }
+        let written = self.writer.write(bytes);
+        self.failed = matches!(&written, Err(error) if error.kind() != io::ErrorKind::Interrupted);
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.failed { Ok(()) } else { self.writer.flush() }
+    }
+}
+
+impl<W: Seek> Seek for Swallow<W> {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        self.writer.seek(to)
+    }
+}
+
 fn io_error(error: WriteNpzError) -> io::Error {
     match error {
         WriteNpzError::Zip(ZipError::Io(error)) => error,

@@ -57,6 +57,7 @@ impl VonKarman {
         } else {
             kolmogorov_constant()
         };
+        // Fill the series of the fall
         let reflection = PI / (2.0 * f64::sin(PI * ORDER));
         let mut above = reflection * 2f64.powf(-ORDER) / gamma(1.0 + ORDER);
         let mut below = -reflection * 2f64.powf(ORDER) / gamma(1.0 - ORDER);
@@ -97,6 +98,7 @@ impl VonKarman {
         self.scale * shape
     }
 
+    // Evaluate the structure function
     /// 2^(−1/6) Γ(5/6), the limit of x^(5/6) K_5/6(x) at zero.
     fn zero_lag(&self) -> f64 {
         2f64.powf(ORDER - 1.0) * gamma(ORDER)

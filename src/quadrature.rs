@@ -20,6 +20,7 @@ pub fn gauss_legendre(n: usize) -> Rule {
     rule_from_recurrence(&beta)
 }
 
+// Rule of Gauss for the triangle
 /// Gauss's rule for the triangle 1 − |u|, exact for polynomials of degree 2n − 1.
 ///
 /// ```

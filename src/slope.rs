@@ -1,6 +1,7 @@
 // Tangled from book/src/slope-covariance.md: edit there, or here and run cargo tangle stitch.
 //! Slope covariance: the problem that the methods solve, its symmetries, and the store of its result.
 
+// What the slope problem is made of
 use crate::atmosphere::{Atmosphere, Layer};
 use crate::error::{Error, Invalid};
 use crate::lenslet_array::{LensletArray, SlopeOrder};
@@ -48,16 +49,15 @@ impl SlopeProblem {
         gradient: ConeGradient,
     ) -> Result<Self, Error> {
         let first = sources.first().ok_or_else(|| Invalid::new("guide stars", 0, "at least one"))?;
+        // Refuse sources of unequal height
         if let Some(other) = sources.iter().find(|source| source.height() != first.height()) {
-            return Err(Error::NotToeplitz {
-                // Explain why heights must agree
-                reason: format!(
-                    "the guide stars stand at {} m and {} m; sources at unequal heights see footprints of \
-                     unequal size on a layer, and their covariance depends on more than a displacement",
-                    first.height(),
-                    other.height()
-                ),
-            });
+            let reason = format!(
+                "the guide stars stand at {} m and {} m; sources at unequal heights see footprints of \
+                 unequal size on a layer, and their covariance depends on more than a displacement",
+                first.height(),
+                other.height()
+            );
+            return Err(Error::NotToeplitz { reason });
         }
         first.check_above(atmosphere)?;
         let project = |layer: &Layer| {
@@ -155,14 +155,12 @@ impl SlopeCovariance {
     pub fn from_pairs(problem: &SlopeProblem, computed: &[PairCovariance]) -> Self {
         let (sources, lags) = (problem.sources(), problem.lags());
         let pairs = problem.pairs();
-        let find = |p: usize, q: usize| {
-            let key = if p == q { (0, 0) } else { (p.min(q), p.max(q)) };
-            pairs.binary_search(&key).map(|k| &computed[k])
-        };
         let mut values = vec![0.0; problem.len()];
         values.par_chunks_mut(4 * lags * lags).enumerate().for_each(|(block, values)| {
+            // Fill the block from its pair
             let (p, q) = (block / sources, block % sources);
-            if let Ok(pair) = find(p, q) {
+            let key = if p == q { (0, 0) } else { (p.min(q), p.max(q)) };
+            if let Ok(pair) = pairs.binary_search(&key).map(|k| &computed[k]) {
                 for (k, values) in values.chunks_mut(lags * lags).enumerate() {
                     let field = pair.slice(s![component(k / 2, k % 2), .., ..]);
                     place_field(field, p > q, p == q, values);

@@ -255,6 +255,7 @@ fn a_full_disk_leaves_the_old_file() -> Checked {
             let said = String::from_utf8_lossy(&output.stdout);
             assert_eq!(said, "cov.npz\nold\n", "{message}");
             assert!(message.contains("disk/cov.npz") && message.contains("space"), "{message}");
+            assert!(message.starts_with("error: ") && message.lines().count() == 1, "{message}");
         }
         Some(0) => panic!("64 KiB held everything"),
         _ => eprintln!("skipped, no file system of our own here: {message}"),

@@ -74,16 +74,19 @@ fn estimates_are_honest_where_the_period_is_too_short() {
 
 #[test]
 fn the_original_sampling_has_its_known_error() {
-    // feasibility: 1.0e-3 to 1.3e-3 low on the variance, about half of it at one lenslet.
-    let small = problem(3, 0.1, &[(0.0, 1.0, 30.0)], &STARS[..1], INF);
-    let original = spectral::pair_covariances(&small, &SpectralSampling::original(), &silent).unwrap();
-    let exact = direct::pair_covariances(&small, &silent);
-    let variance = exact[0][[0, 2, 2]];
-    let low = (exact[0][[0, 2, 2]] - original[0][[0, 2, 2]]) / variance;
-    let neighbour = (original[0][[0, 2, 3]] - exact[0][[0, 2, 3]]) / variance;
-    assert!((1.0e-3..1.3e-3).contains(&low), "{low:e}");
-    assert!((4e-4..6e-4).contains(&neighbour), "{neighbour:e}");
-    hold_to_account(&small, 4096, 4);
+    // Measured before this crate was: 1.0e-3 to 1.3e-3 low on the variance, 5e-4 at one lenslet.
+    for (pitch, outer_scale, known) in [(0.1, 30.0, 9.9e-4), (0.5, 30.0, 1.3e-3)] {
+        let problem = problem(3, pitch, &[(0.0, 1.0, outer_scale)], &STARS[..1], INF);
+        let original = SpectralSampling::original();
+        let spectral = spectral::pair_covariances(&problem, &original, &silent).unwrap();
+        let exact = direct::pair_covariances(&problem, &silent);
+        let difference = (&spectral[0] - &exact[0]) / exact[0][[0, 2, 2]];
+        let (variance, neighbour) = (difference[[0, 2, 2]], difference[[0, 2, 3]]);
+        println!("pitch {pitch}: {variance:.3e} on the variance, {neighbour:.3e} at one lenslet");
+        assert!((-variance / known - 1.0).abs() < 0.05, "{variance:e}");
+        assert!((4e-4..7e-4).contains(&neighbour), "{neighbour:e}");
+        hold_to_account(&problem, 4096, 4);
+    }
 }
 
 #[test]

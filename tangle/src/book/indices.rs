@@ -25,9 +25,11 @@ pub struct Item {
     pub block: BlockId,
 }
 
-/// All public items, by name.
+/// All public items of the program, by name. The examples are tangled too, but nobody calls them.
 pub fn items(tangled: &Tangled) -> Vec<Item> {
-    let mut items: Vec<Item> = tangled.files.values().flat_map(items_of).collect();
+    let is_program = |file: &&File| ["src/", "kernels/"].iter().any(|f| file.path.starts_with(f));
+    let mut items: Vec<Item> =
+        tangled.files.values().filter(is_program).flat_map(items_of).collect();
     items.sort_by_key(|item| (item.name.to_lowercase(), item.file.clone()));
     items.dedup();
     items
