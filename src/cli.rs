@@ -8,7 +8,7 @@ use crate::error::{Error, Invalid, in_bytes};
 use crate::output::{self, Archive, Draft};
 use crate::plot::{Format, Pairs, plot_covariance};
 use crate::slope::{SlopeCovariance, SlopeProblem};
-use crate::spectral::SpectralSampling;
+use crate::spectral::{Chosen, SpectralSampling};
 use crate::system::System;
 use crate::units::ARCSEC;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -165,7 +165,7 @@ fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let pairs = args.pair.map_or(Pairs::default_for(problem.sources()), |(p, q)| Pairs::One(p, q));
     pairs.check(problem.sources())?;
     check_memory(&problem)?;
-    let (method, accuracy) = choose_method(args, &problem)?;
+    let (method, chosen) = choose_method(args, &problem)?;
 
     let start = Instant::now();
     let bar = progress_bar(args.quiet);
@@ -189,61 +189,34 @@ fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     }
     let bytes = archive.publish()?;
     drawing.map(Draft::publish).transpose()?;
-    let summary = Summary { args, system: &system, problem: &problem, accuracy, seconds, bytes };
+    let summary = Summary { args, system: &system, problem: &problem, chosen, seconds, bytes };
     Ok(summary.tell(covariance.variance(), valid.iter().filter(|valid| **valid).count()))
 }
 
 // Choose the method
-/// The method that the arguments ask for, its error in units of the variance, and a sentence about it.
+/// The method that the arguments ask for; the sampling and its error where it is the spectral one.
 fn choose_method(
     args: &CovarianceArgs,
     problem: &SlopeProblem,
-) -> Result<(Method, Accuracy), Error> {
-    match (args.method, args.samples.zip(args.oversampling)) {
-        (MethodName::Direct, None) => {
-            Ok((Method::Direct, Accuracy { error: 1e-10, sampling: None, limited: false }))
-        }
+) -> Result<(Method, Option<Chosen>), Error> {
+    let chosen = match (args.method, args.samples.zip(args.oversampling)) {
+        (MethodName::Direct, None) => return Ok((Method::Direct, None)),
         (MethodName::Direct, Some((samples, _))) => {
-            Err(Invalid::new("samples", samples, "no such option, except with --method spectral")
-                .into())
+            let expected = "no such option, except with --method spectral";
+            return Err(Invalid::new("samples", samples, expected).into());
         }
-        (MethodName::Spectral, given) => {
-            let (sampling, error, limited) = match given {
-                Some((samples, oversampling)) => {
-                    let sampling = SpectralSampling::new(samples, oversampling)?;
-                    (sampling, sampling.error_estimate(problem), false)
-                }
-                None => {
-                    let chosen = SpectralSampling::choose(problem);
-                    (chosen.sampling, chosen.error_estimate, chosen.limited)
-                }
-            };
-            let accuracy = Accuracy { error, sampling: Some(sampling), limited };
-            Ok((Method::Spectral(sampling), accuracy))
+        (MethodName::Spectral, None) => SpectralSampling::choose(problem),
+        (MethodName::Spectral, Some((samples, oversampling))) => {
+            let sampling = SpectralSampling::new(samples, oversampling)?;
+            let error_estimate = sampling.error_estimate(problem);
+            Chosen { sampling, error_estimate, limited: false }
         }
-    }
-}
-struct Accuracy {
-    /// Bound or estimate of the largest error, in units of the variance.
-    error: f64,
-    sampling: Option<SpectralSampling>,
-    /// Whether a finer sampling would have been chosen but for the memory that it takes.
-    limited: bool,
+    };
+    Ok((Method::Spectral(chosen.sampling), Some(chosen)))
 }
 
-impl Accuracy {
-    fn sentence(&self) -> String {
-        let Some(sampling) = self.sampling else {
-            return format!("direct, error below {:.0e} of the variance", self.error);
-        };
-        let (samples, oversampling) = (sampling.samples(), sampling.oversampling());
-        let limit = if self.limited { " (the best that fits in 1 GiB)" } else { "" };
-        let error = self.error;
-        format!(
-            "spectral, {samples} samples, oversampling {oversampling}, error about {error:.1e} of the variance{limit}"
-        )
-    }
-}
+/// Bound of the direct method's error, in units of the variance.
+const DIRECT_ERROR: f64 = 1e-10;
 
 // Set up for computing
 /// A bar on a terminal; nothing elsewhere.
@@ -290,7 +263,8 @@ struct Summary<'a> {
     args: &'a CovarianceArgs,
     system: &'a System,
     problem: &'a SlopeProblem,
-    accuracy: Accuracy,
+    /// The sampling of the spectral method.
+    chosen: Option<Chosen>,
     seconds: f64,
     bytes: u64,
 }
@@ -311,11 +285,13 @@ impl Summary<'_> {
         let precision = if self.args.precision == Precision::F64 { "f64" } else { "f32" };
         let shape = shape(self.problem).map(|length| length.to_string()).join(" × ");
         let size = in_bytes(self.bytes);
+        let direct = || format!("direct, error below {DIRECT_ERROR:e} of the variance");
+        let method = self.chosen.map_or_else(direct, |chosen| format!("spectral, {chosen}"));
         let output = self.args.output.display();
         let rms = variance.sqrt() / ARCSEC;
         let mut lines = vec![
             ("system", describe(self.system, self.problem, valid)),
-            ("method", self.accuracy.sentence()),
+            ("method", method),
             ("variance", format!("{variance:.3e} rad², or {rms:.3} arcsec rms")),
             ("time", format!("{:.3} s on {} threads", self.seconds, device::threads())),
             ("output", format!("{output}: slope_slope {shape}, {precision}, {size}")),
@@ -328,7 +304,7 @@ impl Summary<'_> {
 
     // Tell it to a program
     fn json(&self, variance: f64, valid: usize) -> Value {
-        let sampling = self.accuracy.sampling;
+        let sampling = self.chosen.map(|chosen| chosen.sampling);
         json!({
             "system": self.args.system.display().to_string(),
             "guide_stars": self.problem.sources(),
@@ -339,8 +315,8 @@ impl Summary<'_> {
             "method": if sampling.is_some() { "spectral" } else { "direct" },
             "samples": sampling.map(|sampling| sampling.samples()),
             "oversampling": sampling.map(|sampling| sampling.oversampling()),
-            "error_estimate": self.accuracy.error,
-            "limited_by_memory": self.accuracy.limited,
+            "error_estimate": self.chosen.map_or(DIRECT_ERROR, |chosen| chosen.error_estimate),
+            "limited": self.chosen.is_some_and(|chosen| chosen.limited),
             "variance": variance,
             "seconds": self.seconds,
             "threads": device::threads(),
@@ -408,26 +384,23 @@ fn machine_lines(cuda: &device::CudaProbe) -> Vec<(&'static str, String)> {
     ];
     match &cuda.driver {
         Err(reason) => lines.push(("CUDA", reason.to_string())),
-        Ok(driver) => {
-            let (major, minor) = driver.version;
-            lines.push((
-                "CUDA",
-                format!("driver for CUDA {major}.{minor}; this version computes on the CPU only"),
-            ));
-            lines.extend(driver.devices.iter().map(|found| {
-                let ((major, minor), memory) = (found.compute_capability, in_bytes(found.memory));
-                let (ordinal, name) = (found.ordinal, &found.name);
-                (
-                    "",
-                    format!("cuda:{ordinal}  {name}, {memory}, compute capability {major}.{minor}"),
-                )
-            }));
-        }
+        Ok(driver) => lines.extend(driver_lines(driver)),
     }
     let found = |found: bool| if found { "found" } else { "not found" };
     let libraries = cuda.libraries.map(|(name, present)| format!("{name} {}", found(present)));
     lines.push(("libraries", libraries.join(", ")));
     lines
+}
+
+fn driver_lines(driver: &device::CudaDriver) -> Vec<(&'static str, String)> {
+    let (major, minor) = driver.version;
+    let version = format!("driver for CUDA {major}.{minor}; this version computes on the CPU only");
+    let devices = driver.devices.iter().map(|found| {
+        let ((major, minor), memory) = (found.compute_capability, in_bytes(found.memory));
+        let (ordinal, name) = (found.ordinal, &found.name);
+        ("", format!("cuda:{ordinal}  {name}, {memory}, compute capability {major}.{minor}"))
+    });
+    std::iter::once(("CUDA", version)).chain(devices).collect()
 }
 fn machine_json(cuda: &device::CudaProbe) -> Value {
     let devices = cuda.driver.iter().flat_map(|driver| &driver.devices).map(|found| {

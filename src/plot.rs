@@ -128,18 +128,7 @@ fn hex([red, green, blue]: Colour) -> String {
 // Write one mark as an element
 fn svg_element(mark: &Mark) -> Result<String, Error> {
     Ok(match mark {
-        Mark::Line { points, colour, width, dashed } => {
-            let list = points.iter().fold(String::new(), |mut list, [x, y]| {
-                let _ = write!(list, "{x:.1},{y:.1} ");
-                list
-            });
-            let dashes = if *dashed { " stroke-dasharray=\"6 4\"" } else { "" };
-            format!(
-                "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{width}\"{dashes}/>",
-                list.trim_end(),
-                hex(*colour)
-            )
-        }
+        Mark::Line { points, colour, width, dashed } => svg_line(points, *colour, *width, *dashed),
         Mark::Dot { centre: [x, y], radius, colour } => {
             format!(
                 "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{}\"/>",
@@ -153,6 +142,19 @@ fn svg_element(mark: &Mark) -> Result<String, Error> {
         Mark::Text { at, text, size, align, turned } => svg_text(*at, text, *size, *align, *turned),
         Mark::Map { corner, size, cells } => svg_map(*corner, *size, cells)?,
     })
+}
+
+// Write a line as an element
+fn svg_line(points: &[Point], colour: Colour, width: f64, dashed: bool) -> String {
+    let list = points.iter().fold(String::new(), |mut list, [x, y]| {
+        let _ = write!(list, "{x:.1},{y:.1} ");
+        list
+    });
+    let dashes = if dashed { " stroke-dasharray=\"6 4\"" } else { "" };
+    let (list, colour) = (list.trim_end(), hex(colour));
+    format!(
+        "<polyline points=\"{list}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"{dashes}/>"
+    )
 }
 
 // Write text and maps as elements
@@ -977,10 +979,8 @@ impl View<'_> {
             canvas.line(&[[bar[0] + 16.0, y], [bar[0] + 20.0, y]], BLACK_INK, 1.0);
             canvas.text([bar[0] + 24.0, y], label.replace('-', "−"), 12.0, Align::Start);
         }
-        let unit = format!("10{} rad²,", superscript(axis.exponent()));
-        let scale = "square-root scale";
-        canvas.text([bar[0] + 8.0, bar[1] - 28.0], unit, 11.0, Align::Middle);
-        canvas.text([bar[0] + 8.0, bar[1] - 13.0], scale, 11.0, Align::Middle);
+        let title = with_exponent("covariance [rad²], square-root scale", axis.exponent());
+        canvas.turned_text([bar[0] + 76.0, bar[1] + side / 2.0], title, 12.0);
     }
 
     // Draw cuts through the middle
@@ -1007,7 +1007,7 @@ impl View<'_> {
                 }
             }
         }
-        let (corner, size) = ([764.0, MAPS.0[1]], [388.0, MAPS.1]);
+        let (corner, size) = ([800.0, MAPS.0[1]], [352.0, MAPS.1]);
         let panel = Panel { corner, size, x: figure.axis(0), y: figure.axis(1) };
         figure.draw_into(canvas, &panel);
     }

@@ -11,9 +11,7 @@ use ndarray::{Array2, Array3};
 use num_complex::Complex64;
 use rayon::prelude::*;
 use rustfft::{Fft, FftPlanner};
-use std::f64::consts::PI;
-use std::fmt;
-use std::sync::Arc;
+use std::{f64::consts::PI, fmt, sync::Arc};
 
 // Sampling of the power spectrum
 /// How the power spectrum is sampled: N_F samples along an axis, κ samples of the covariance per pitch.
@@ -40,6 +38,7 @@ impl SpectralSampling {
         Ok(Self { samples, oversampling })
     }
 
+    // Read what follows from the sampling
     /// The original's fixed choice, 4096 samples and κ = 4.
     pub fn original() -> Self {
         Self { samples: 4096, oversampling: 4 }
@@ -50,7 +49,6 @@ impl SpectralSampling {
         self.samples
     }
 
-    // Read what follows from the sampling
     /// Samples of the covariance per pitch, κ.
     pub fn oversampling(&self) -> usize {
         self.oversampling
@@ -83,7 +81,8 @@ impl SpectralSampling {
     pub fn memory(&self, problem: &SlopeProblem) -> u64 {
         let (lags, folded) = (problem.lags() as f64, self.folded() as f64);
         let waves = 16.0 * self.samples as f64 * problem.layers().len() as f64;
-        let bytes = problem.pairs().len() as f64 * (24.0 * folded * lags + 48.0 * lags * lags + waves);
+        let bytes =
+            problem.pairs().len() as f64 * (24.0 * folded * lags + 48.0 * lags * lags + waves);
         bytes as u64 // saturates
     }
 
@@ -96,8 +95,9 @@ impl SpectralSampling {
         let (periodisation, variance) = (Periodisation::new(problem), variance(problem));
         let copies = |folded: usize| periodisation.largest(folded) / variance;
         let truncation = |oversampling: usize| truncation_of_all(problem, oversampling);
-        let of = |oversampling: usize, folded: usize| {
-            Self { samples: oversampling * folded, oversampling }
+        let of = |oversampling: usize, folded: usize| Self {
+            samples: oversampling * folded,
+            oversampling,
         };
         let even = || (2..=64).step_by(2);
         let oversampling = even().find(|k| truncation(*k) < 0.7 * TOLERANCE).unwrap_or(64);
@@ -173,6 +173,7 @@ pub fn pair_covariances(
     Ok((0..spectrum.pairs).map(pair).collect())
 }
 
+// Rows and columns of folded spectra
 // Spectrum prepared for its rows
 /// The tables from which a row of the folded spectrum is made.
 struct Spectrum {
@@ -204,6 +205,7 @@ struct LayerSpectrum {
 }
 
 impl LayerSpectrum {
+    // Prepare one layer and its waves
     fn new(layer: &ProjectedLayer, problem: &SlopeProblem, sampling: &SpectralSampling) -> Self {
         let step = 1.0 / (layer.side * sampling.folded() as f64);
         let waves = |(p, q): (usize, usize)| {
@@ -290,7 +292,8 @@ impl Spectrum {
         self.stand_the_corner_alone(j, &mut fields);
         // Transform the row and keep its lags
         self.fft.process(&mut fields);
-        let kept = |field: &[Complex64]| (0..self.lags).map(|i| field[self.place(i)]).collect::<Vec<_>>();
+        let kept =
+            |field: &[Complex64]| (0..self.lags).map(|i| field[self.place(i)]).collect::<Vec<_>>();
         fields.chunks(self.folded).flat_map(kept).collect()
     }
 
@@ -386,7 +389,8 @@ impl Spectrum {
             for (j, row) in rows.iter().enumerate() {
                 let first = row[2 * couple * self.lags + i];
                 let second = second.map_or(Complex64::ZERO, |field| row[field * self.lags + i]);
-                packed[(self.folded - j) % self.folded] = first.conj() + Complex64::I * second.conj();
+                packed[(self.folded - j) % self.folded] =
+                    first.conj() + Complex64::I * second.conj();
                 packed[j] = first + Complex64::I * second;
             }
             self.fft.process(&mut packed);
@@ -416,7 +420,9 @@ pub fn original_component(
     let mut plane = vec![Complex64::ZERO; samples * samples];
     plane.par_chunks_mut(samples).enumerate().for_each(|(m, row)| {
         for (n, value) in row.iter_mut().enumerate().skip(usize::from(m == 0)) {
-            let sample = |layer| spectrum_sample(problem, layer, [p, q], [a, b], sampling, [n, m].map(signed));
+            let sample = |layer| {
+                spectrum_sample(problem, layer, [p, q], [a, b], sampling, [n, m].map(signed))
+            };
             *value = problem.layers().iter().map(sample).sum();
         }
     });
@@ -426,7 +432,8 @@ pub fn original_component(
         plane.par_chunks_mut(samples).for_each(|row| fft.process(row));
         plane = transpose(&plane, samples);
     }
-    let place = |i: usize| (samples * problem.lags() + kappa * i - kappa * (problem.lags() / 2)) % samples;
+    let place =
+        |i: usize| (samples * problem.lags() + kappa * i - kappa * (problem.lags() / 2)) % samples;
     let value = |(j, i)| plane[place(j) * samples + place(i)].re;
     Array2::from_shape_fn((problem.lags(), problem.lags()), value)
 }
@@ -470,6 +477,7 @@ fn transpose(square: &[Complex64], side: usize) -> Vec<Complex64> {
     turned
 }
 
+// Error and choice of a sampling
 // Error of a spectral sampling
 /// Variance of the slopes of one layer, from edge means: 4/D² ∫ (1 − v) [S(D√(1 + v²)) − S(D v)] dv over 0 … 1, times σ.
 fn layer_variance(layer: &ProjectedLayer) -> f64 {
@@ -486,6 +494,7 @@ fn integrate_cubed(f: impl Fn(f64) -> f64) -> f64 {
     halves.map(|(s, weight)| 0.5 * weight * 3.0 * s * s * f(s.powi(3))).sum()
 }
 
+// Variance beyond the last frequency
 /// What the frequencies beyond κ/2D would add to the variance of one layer, Eq. `[eq:truncation]`.
 fn truncation(layer: &ProjectedLayer, oversampling: usize) -> f64 {
     let edge = 0.5 * oversampling as f64;
@@ -511,6 +520,7 @@ impl FarGradients {
         Self { near, far, table: RadialTable::new(near, far, |t| phase.slope_over_distance(t)) }
     }
 
+    // Look up the far Hessian
     /// p(t) and dp/dt.
     fn slope(&self, t: f64) -> (f64, f64) {
         if t < self.far { self.table.value_and_slope(t.max(self.near)) } else { (0.0, 0.0) }
@@ -631,7 +641,10 @@ impl fmt::Display for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SpectralSampling { samples, oversampling } = self.sampling;
         let error = self.error_estimate;
-        write!(f, "{samples} samples, oversampling {oversampling}, error about {error:.1e} of the variance")?;
+        write!(
+            f,
+            "{samples} samples, oversampling {oversampling}, error about {error:.1e} of the variance"
+        )?;
         if self.limited {
             write!(f, " (finer sampling, for {TOLERANCE:e}, takes too much memory or time)")?;
         }
@@ -693,7 +706,9 @@ mod tests {
     #[test]
     fn folding_changes_no_digit() {
         let problem = problem(4, 0.4, [20.0, 11.0], 3);
-        for (samples, oversampling) in [(64, 4), (60, 4), (84, 3), (120, 5), (30, 2), (14, 1), (40, 1)] {
+        for (samples, oversampling) in
+            [(64, 4), (60, 4), (84, 3), (120, 5), (30, 2), (14, 1), (40, 1)]
+        {
             let sampling = SpectralSampling::new(samples, oversampling).unwrap();
             let folded = pair_covariances(&problem, &sampling, &silent).unwrap();
             let variance = folded[0][[0, 3, 3]];
@@ -712,7 +727,8 @@ mod tests {
     #[test]
     fn errors_are_of_the_known_size() {
         let kolmogorov = problem(2, 0.5, [f64::INFINITY; 2], 1);
-        let known = 0.1622428 * 500e-9f64.powi(2) * 0.15f64.powf(-5.0 / 3.0) * 0.5f64.powf(-1.0 / 3.0);
+        let known =
+            0.1622428 * 500e-9f64.powi(2) * 0.15f64.powf(-5.0 / 3.0) * 0.5f64.powf(-1.0 / 3.0);
         // The upper layer has γ² from the gradient and γ^(−1/3) from the footprint.
         let known = known * (0.7 + 0.3 * 0.9f64.powf(5.0 / 3.0));
         assert!((variance(&kolmogorov) / known - 1.0).abs() < 1e-6);
@@ -737,13 +753,17 @@ mod tests {
         let period: f64 = 40.0;
         let epstein = 8.0 * PI * PI * spectrum_constant() * zeta * beta * period.powf(-1.0 / 3.0);
         let [xx, xy, yy] = copies(&FarGradients::new(f64::INFINITY, 0.1), period, [0.0; 2], &rule);
-        assert!((xx / epstein - 1.0).abs() < 5e-2 && (yy / xx - 1.0).abs() < 1e-12, "{xx} {epstein}");
+        assert!(
+            (xx / epstein - 1.0).abs() < 5e-2 && (yy / xx - 1.0).abs() < 1e-12,
+            "{xx} {epstein}"
+        );
         assert!(xy.abs() < 1e-12);
         let (far, r) = (FarGradients::new(300.0, 0.1), [7.0, -3.0]);
         let mut plain = [0.0; 3];
         for (n, m) in (-60..=60).flat_map(|n| (-60..=60).map(move |m| (n, m))) {
             if (n, m) != (0, 0) {
-                let copy = far.hessian([r[0] + f64::from(n) * period, r[1] + f64::from(m) * period]);
+                let copy =
+                    far.hessian([r[0] + f64::from(n) * period, r[1] + f64::from(m) * period]);
                 (0..3).for_each(|c| plain[c] += copy[c]);
             }
         }
@@ -759,7 +779,8 @@ mod tests {
         assert!(SpectralSampling::new(64, 3).is_err());
         assert!(SpectralSampling::new(0, 1).is_err());
         let sampling = SpectralSampling::new(60, 4).unwrap();
-        let refusal = pair_covariances(&problem(9, 0.2, [10.0; 2], 2), &sampling, &silent).unwrap_err();
+        let refusal =
+            pair_covariances(&problem(9, 0.2, [10.0; 2], 2), &sampling, &silent).unwrap_err();
         assert_eq!(refusal.exit_code(), 2);
         assert!(refusal.to_string().contains("at least 68"), "{refusal}");
     }

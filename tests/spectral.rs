@@ -11,7 +11,13 @@ use lenslet::{direct, spectral};
 /// (altitude, fraction, outer scale) of each layer.
 type Layers<'a> = &'a [(f64, f64, f64)];
 
-fn problem(lenslets: usize, pitch: f64, layers: Layers, stars: &[(f64, f64)], height: f64) -> SlopeProblem {
+fn problem(
+    lenslets: usize,
+    pitch: f64,
+    layers: Layers,
+    stars: &[(f64, f64)],
+    height: f64,
+) -> SlopeProblem {
     let layer = |&(altitude, fraction, outer_scale): &(f64, f64, f64)| {
         let (wind_speed, wind_direction) = (0.0, 0.0);
         Layer { altitude, fraction, outer_scale, wind_speed, wind_direction }

@@ -15,13 +15,17 @@ fn gauss(nodes: usize) -> Weights {
 /// 1 + δ²/12 − δ⁴/240 + 31 δ⁶/60480 − 289 δ⁸/3628800, multiplied out.
 fn filter() -> Weights {
     let series = [1.0, 1.0 / 12.0, -1.0 / 240.0, 31.0 / 60_480.0, -289.0 / 3_628_800.0];
-    let mut power = vec![0.0; 11];
+    let mut power = [0.0; 11]; // δ^(2k), its centre at index 5
     power[5] = 1.0;
     let mut weights = [0.0; 11];
     for coefficient in series {
-        (0..11).for_each(|k| weights[k] += coefficient * power[k]);
-        let at = |k: usize| power.get(k).copied().unwrap_or(0.0);
-        power = (0..11).map(|k| at(k.wrapping_sub(1)) - 2.0 * at(k) + at(k + 1)).collect();
+        for (weight, value) in weights.iter_mut().zip(power) {
+            *weight += coefficient * value;
+        }
+        let before = power;
+        for k in 1..10 {
+            power[k] = before[k - 1] - 2.0 * before[k] + before[k + 1];
+        }
     }
     (0..11).map(|k| (k as f64 - 5.0, weights[k])).collect()
 }
@@ -29,7 +33,7 @@ fn filter() -> Weights {
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
     let phase = VonKarman::new(20.0); // the lenslet's side is 1 m
-    let table = RadialTable::new(0.5, 1e4, |t| phase.slope_over_distance(t));
+    let table = RadialTable::new(1e-2, 1e4, |t| phase.slope_over_distance(t));
     let exact = |lag| gradient_covariances(&phase, 1.0, lag, (1, 1));
     let variance = exact([0.0, 0.0])[[0, 0, 0]];
     let average = |weights: &Weights, [x, y]: [f64; 2]| {

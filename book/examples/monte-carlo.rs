@@ -40,6 +40,7 @@ fn stars() -> Result<[Source; 2], Failure> {
     Ok([star(2.0, 30.0)?, star(2.5, 205.0)?])
 }
 
+// Simulation of slopes and their products
 // Screens seen from the pupil
 /// A layer: standard deviations of its Fourier coefficients, and the phase factors of each star along x and y.
 struct Screen {
@@ -51,7 +52,8 @@ impl Screen {
     // Prepare the screen of a layer
     fn new((altitude, fraction): (f64, f64), stars: &[Source; 2]) -> Self {
         let step = 1.0 / (stars[0].cone_factor(altitude) * LENSLETS as f64 * PITCH);
-        let frequency = |n: usize| step * if n < GRID / 2 { n as f64 } else { n as f64 - GRID as f64 };
+        let frequency =
+            |n: usize| step * if n < GRID / 2 { n as f64 } else { n as f64 - GRID as f64 };
         let phase = VonKarman::new(OUTER_SCALE);
         let strength = fraction * R0.powf(-5.0 / 3.0);
         let deviation = |k: usize| {
@@ -157,9 +159,13 @@ pub fn simulate(draws: u64, seed: u64) -> Result<Vec<(f64, f64)>, Failure> {
         let phases = phases(&screens, seed + draw);
         let real = [0, 1].map(|star: usize| slopes(&map(&phases[star], |z| z.re)));
         let imaginary = [0, 1].map(|star: usize| slopes(&map(&phases[star], |z| z.im)));
-        [ENTRIES.map(|entry| average(&real, entry)), ENTRIES.map(|entry| average(&imaginary, entry))]
+        [
+            ENTRIES.map(|entry| average(&real, entry)),
+            ENTRIES.map(|entry| average(&imaginary, entry)),
+        ]
     };
-    let worlds: Vec<[f64; ENTRIES.len()]> = (0..draws).into_par_iter().flat_map_iter(draw).collect();
+    let worlds: Vec<[f64; ENTRIES.len()]> =
+        (0..draws).into_par_iter().flat_map_iter(draw).collect();
     let n = worlds.len() as f64;
     let statistics = |k: usize| {
         let mean = worlds.iter().map(|world| world[k]).sum::<f64>() / n;
@@ -210,7 +216,8 @@ pub fn predict(gradient: ConeGradient) -> Result<Vec<f64>, Failure> {
 fn main() -> Result<(), Failure> {
     let folder = PathBuf::from(env::args_os().nth(1).ok_or("the output folder is missing")?);
     let font = include_bytes!("../fonts/DejaVuSans-subset.ttf");
-    plotters::style::register_font("sans-serif", FontStyle::Normal, font).map_err(|_| "bad font")?;
+    plotters::style::register_font("sans-serif", FontStyle::Normal, font)
+        .map_err(|_| "bad font")?;
     let measured = simulate(150, 2026)?;
     let (pupil, layer) = (predict(ConeGradient::Pupil)?, predict(ConeGradient::Layer)?);
     let percent = 100.0 / pupil[0];
@@ -239,20 +246,23 @@ fn main() -> Result<(), Failure> {
     let (blue, orange) = (RGBColor(0, 114, 178), RGBColor(213, 94, 0));
     let at = SegmentValue::CenterOf;
     let line = [at(0), at(ENTRIES.len() - 1)].map(|place| (place, 0.0));
-    chart.draw_series(LineSeries::new(line, blue.stroke_width(2)))?
+    chart
+        .draw_series(LineSeries::new(line, blue.stroke_width(2)))?
         .label("gradient along the pupil")
         .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], blue.stroke_width(2)));
     let squares = layer.iter().zip(&pupil).enumerate().map(|(k, (layer, pupil))| {
         TriangleMarker::new((at(k), percent * (layer - pupil)), 6, orange.filled())
     });
-    chart.draw_series(squares)?
+    chart
+        .draw_series(squares)?
         .label("gradient along the layer")
         .legend(move |(x, y)| TriangleMarker::new((x + 9, y), 6, orange.filled()));
     let bars = measured.iter().zip(&pupil).enumerate().map(|(k, ((mean, error), pupil))| {
         let [low, middle, high] = [-3.0, 0.0, 3.0].map(|n| percent * (mean + n * error - pupil));
         ErrorBar::new_vertical(at(k), low, middle, high, BLACK.filled(), 8)
     });
-    chart.draw_series(bars)?
+    chart
+        .draw_series(bars)?
         .label("sensor, bars of ±3 standard errors")
         .legend(|(x, y)| Circle::new((x + 9, y), 3, BLACK.filled()));
     chart.configure_series_labels().border_style(BLACK).background_style(WHITE).draw()?;

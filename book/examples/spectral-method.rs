@@ -8,11 +8,11 @@ use lenslet::source::{ConeGradient, Source};
 use lenslet::spectral::{self, SpectralSampling};
 use lenslet::{direct, units::ARCSEC};
 use plotters::prelude::*;
-use std::{env, error::Error, path::PathBuf};
+use std::{env, error::Error, ops::Range, path::PathBuf};
 
 type Failure = Box<dyn Error>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<LogAxis, LogAxis>>;
+type Chart<'a, 'b> = ChartContext<'b, SVGBackend<'a>, Cartesian2d<LogAxis, LogAxis>>;
 type LogAxis = plotters::coord::combinators::LogCoord<f64>;
 
 /// Four lenslets of 0.25 m, two stars 20″ apart, one layer at 5 km.
@@ -25,7 +25,11 @@ fn problem(outer_scale: f64) -> Result<SlopeProblem, Failure> {
 }
 
 /// The largest error of an entry in units of the variance, and its estimate.
-fn errors(problem: &SlopeProblem, exact: &[PairCovariance], sampling: SpectralSampling) -> Result<(f64, f64), Failure> {
+fn errors(
+    problem: &SlopeProblem,
+    exact: &[PairCovariance],
+    sampling: SpectralSampling,
+) -> Result<(f64, f64), Failure> {
     let spectral = spectral::pair_covariances(problem, &sampling, &silent)?;
     let differences = spectral.iter().zip(exact).flat_map(|(one, other)| (one - other).into_iter());
     let worst = differences.fold(0.0, |worst: f64, x| worst.max(x.abs()));
@@ -49,13 +53,19 @@ fn against_oversampling() -> Result<Curve, Failure> {
 }
 
 fn against_period() -> Result<Vec<Curve>, Failure> {
-    let scales = [(3.0, (0, 114, 178)), (10.0, (0, 158, 115)), (30.0, (230, 159, 0)), (f64::INFINITY, (213, 94, 0))];
+    let scales = [
+        (3.0, (0, 114, 178)),
+        (10.0, (0, 158, 115)),
+        (30.0, (230, 159, 0)),
+        (f64::INFINITY, (213, 94, 0)),
+    ];
     let curve = |(outer_scale, (r, g, b)): (f64, (u8, u8, u8))| {
         let problem = problem(outer_scale)?;
         let exact = direct::pair_covariances(&problem, &silent);
         let mut points = Vec::new();
         for folded in [16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512] {
-            let (error, estimate) = errors(&problem, &exact, SpectralSampling::new(8 * folded, 8)?)?;
+            let (error, estimate) =
+                errors(&problem, &exact, SpectralSampling::new(8 * folded, 8)?)?;
             points.push((0.25 * folded as f64, error, estimate));
         }
         Ok((format!("L0 = {outer_scale} m").replace("inf m", "∞"), RGBColor(r, g, b), points))
@@ -63,7 +73,7 @@ fn against_period() -> Result<Vec<Curve>, Failure> {
     scales.into_iter().map(curve).collect()
 }
 
-fn chart<'a>(area: &'a Area<'a>, x: std::ops::Range<f64>, name: &str) -> Result<Chart<'a>, Failure> {
+fn chart<'a, 'b>(area: &'b Area<'a>, x: Range<f64>, name: &str) -> Result<Chart<'a, 'b>, Failure> {
     let mut chart = ChartBuilder::on(area)
         .margin(10)
         .x_label_area_size(40)
@@ -85,7 +95,9 @@ fn draw(chart: &mut Chart, (name, colour, points): &Curve) -> Result<(), Failure
     let line = points.iter().map(|(x, _, estimate)| (*x, *estimate));
     chart.draw_series(LineSeries::new(line, colour.stroke_width(1)))?;
     chart
-        .draw_series(points.iter().map(|(x, error, _)| Circle::new((*x, *error), size, colour.filled())))?
+        .draw_series(
+            points.iter().map(|(x, error, _)| Circle::new((*x, *error), size, colour.filled())),
+        )?
         .label(name)
         .legend(move |(x, y)| Circle::new((x + 9, y), size, colour.filled()));
     Ok(())
@@ -94,7 +106,8 @@ fn draw(chart: &mut Chart, (name, colour, points): &Curve) -> Result<(), Failure
 fn main() -> Result<(), Failure> {
     let folder = PathBuf::from(env::args_os().nth(1).ok_or("the output folder is missing")?);
     let font = include_bytes!("../fonts/DejaVuSans-subset.ttf");
-    plotters::style::register_font("sans-serif", FontStyle::Normal, font).map_err(|_| "bad font")?;
+    plotters::style::register_font("sans-serif", FontStyle::Normal, font)
+        .map_err(|_| "bad font")?;
     let path = folder.join("spectral-error.svg");
     let area = SVGBackend::new(&path, (860, 400)).into_drawing_area();
     area.fill(&WHITE)?;
@@ -114,4 +127,3 @@ fn main() -> Result<(), Failure> {
     area.present()?;
     Ok(())
 }
-
