@@ -167,6 +167,7 @@ fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     check_memory(&problem)?;
     let (method, chosen) = choose_method(args, &problem)?;
 
+    // Compute and watch the clock
     let start = Instant::now();
     let bar = progress_bar(args.quiet);
     let covariance = slope_covariance(&problem, &method, &|done, total| {
@@ -452,10 +453,7 @@ fn system_lines(path: &Path, system: &System) -> Vec<(&'static str, String)> {
         Ok(problem) => {
             let [compressed, dense] = sizes(&problem, valid).map(in_bytes);
             lines.push(("geometry", describe(system, &problem, valid)));
-            lines.push((
-                "covariance",
-                format!("{compressed} in Toeplitz form, {dense} as a dense matrix"),
-            ));
+            lines.push(("covariance", format!("{compressed} in Toeplitz form, {dense} dense")));
             lines.push(("spectral", SpectralSampling::choose(&problem).to_string()));
         }
     }
@@ -477,6 +475,7 @@ fn system_json(path: &Path, system: &System) -> Value {
         Ok(problem) => {
             let ([compressed, dense], chosen) =
                 (sizes(&problem, valid), SpectralSampling::choose(&problem));
+            // Tell the sizes of the covariance
             told["lenslets"] = json!(problem.lenslets());
             told["pitch"] = json!(problem.pitch());
             told["shape"] = json!(shape(&problem));
@@ -492,6 +491,7 @@ fn system_json(path: &Path, system: &System) -> Value {
 
 // Measure and print a table
 fn bench_covariance(args: &BenchArgs) -> Result<String, Error> {
+    // Gather the systems to measure
     let mut systems = Vec::new();
     for path in &args.systems {
         systems.push((path.display().to_string(), System::from_file(path)?));
@@ -519,6 +519,7 @@ fn bench_covariance(args: &BenchArgs) -> Result<String, Error> {
 // Lay out the table of times
 fn bench_table(rows: &[(&String, bench::Times)], threads: usize) -> String {
     let widest = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).max(6);
+    // Head the table of times
     let mut table = format!(
         "Slope covariance, all pairs, f64, {}; median times.\n\
          {:widest$}  {:>11}  {:>11}  {:>11}  {:>15}  {:>17}  {:>10}\n",

@@ -29,13 +29,12 @@ impl Draft {
     pub fn new(name: &Path) -> Result<Self, Error> {
         let target = name.canonicalize().unwrap_or_else(|_| name.into());
         let refuse = |source| Error::Write { path: name.into(), source };
+        let refuse_name = |reason: &str| Err(refuse(io::Error::other(reason)));
         if target.exists() && !target.is_file() {
-            return Err(refuse(io::Error::other(
-                "the name is taken by something that is not a file",
-            )));
+            return refuse_name("the name is taken by something that is not a file");
         }
         if target.file_name().is_none() {
-            return Err(refuse(io::Error::other("this is not the name of a file")));
+            return refuse_name("this is not the name of a file");
         }
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
         let file = start_file(folder.unwrap_or(Path::new("."))).map_err(refuse)?;

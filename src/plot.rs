@@ -91,6 +91,7 @@ impl Canvas {
         self.marks.push(Mark::Text { at, text, size, align, turned: true });
     }
 
+    // Choose between the two writers
     fn render(&self, format: Format) -> Result<Vec<u8>, Error> {
         match format {
             Format::Svg => self.svg().map(String::into_bytes),
@@ -240,6 +241,7 @@ fn paint_map(
     let (rows, columns) = (overlaps(cells.nrows(), height), overlaps(cells.ncols(), width));
     for (y, row) in rows.iter().enumerate() {
         for (x, column) in columns.iter().enumerate() {
+            // Sum the cells beneath the pixel
             let mut sum = [0.0; 3];
             for (j, high) in row {
                 for (i, wide) in column {
@@ -390,7 +392,8 @@ fn axis_around(values: impl Iterator<Item = f64>, log: bool) -> Axis {
     let (low, high) = match ends {
         (low, high) if low < high => ends_with_room(low, high, log),
         (low, high) if low == high && log => (low / 10.0, high * 10.0),
-        (low, high) if low == high => (low - low.abs().max(1e-300), high + high.abs().max(1e-300)),
+        (0.0, 0.0) => (-1.0, 1.0),
+        (low, high) if low == high => (low - low.abs(), high + high.abs()),
         _ => (if log { 0.1 } else { 0.0 }, 1.0),
     };
     Axis { low, high, log }
@@ -634,6 +637,7 @@ impl Figure {
         self
     }
 
+    // Save the figure to a file
     /// Draws the figure and writes it to a file, whose extension chooses the format.
     ///
     /// # Errors
@@ -704,7 +708,7 @@ impl Figure {
 
 // Draw one curve
 fn draw_curve(canvas: &mut Canvas, panel: &Panel, curve: &Curve, colour: Colour) {
-    if curve.style == CurveStyle::Points {
+    if curve.style == CurveStyle::Points || curve.points.len() == 1 {
         return draw_points(canvas, panel, curve, colour);
     }
     let dashed = curve.style == CurveStyle::Dashes;
@@ -754,6 +758,7 @@ fn draw_legend(canvas: &mut Canvas, panel: &Panel, curves: &[Curve]) {
     for (row, (curve, colour)) in named.into_iter().enumerate() {
         let y = corner[1] + 13.0 + 18.0 * row as f64;
         let [from, to] = [corner[0] + 8.0, corner[0] + 36.0];
+        // Draw a sample of the curve
         canvas.marks.push(match curve.style {
             CurveStyle::Points => {
                 Mark::Dot { centre: [(from + to) / 2.0, y], radius: 3.2, colour: *colour }
@@ -842,6 +847,7 @@ impl Pairs {
         if sources <= 3 { Self::All } else { Self::One(0, 0) }
     }
 
+    // Check the choice of pairs
     /// Checks a choice against the number of sources.
     ///
     /// # Errors
@@ -882,6 +888,7 @@ pub fn plot_covariance(
     view.draw_maps(&mut canvas);
     view.draw_colour_bar(&mut canvas);
     view.draw_cuts(&mut canvas);
+    // Find a title for the picture
     let title = match pairs {
         Pairs::One(p, q) => format!("Slope covariance of guide stars p = {p} and q = {q}"),
         Pairs::All if covariance.sources() == 1 => "Slope covariance".into(),
@@ -902,7 +909,7 @@ struct View<'a> {
 }
 
 /// Upper left corner and side of the square that holds all maps.
-const MAPS: (Point, f64) = ([74.0, 72.0], 500.0);
+const MAPS: (Point, f64) = ([82.0, 72.0], 500.0);
 
 impl View<'_> {
     fn field(&self, p: usize, q: usize, a: usize, b: usize) -> ArrayView2<'_, f64> {
@@ -957,10 +964,11 @@ impl View<'_> {
                 }
             }
         }
+        // Name the axes of all maps
         let (middle, below) = (corner[0] + side / 2.0, corner[1] + side + 34.0);
         let title = |name: &str| with_exponent(&format!("{name} [m]"), axis.exponent());
         canvas.text([middle, below], title("ρx"), 13.0, Align::Middle);
-        canvas.turned_text([corner[0] - 50.0, corner[1] + side / 2.0], title("ρy"), 13.0);
+        canvas.turned_text([corner[0] - 58.0, corner[1] + side / 2.0], title("ρy"), 13.0);
     }
 
     // Draw the bar of colours
@@ -994,6 +1002,7 @@ impl View<'_> {
             line.into_iter().enumerate().map(move |(i, c)| (lag(i), c))
         };
         let mut figure = Figure::new().x_label("displacement [m]").y_label("covariance [rad²]");
+        // Add the cuts that matter
         if let ([p], [q]) = (&self.rows[..], &self.columns[..]) {
             figure = figure
                 .line("xx along x", cut(*p, *q, 0, true))

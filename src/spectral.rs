@@ -87,53 +87,54 @@ impl SpectralSampling {
     }
 
     // Choose the sampling by its error
-    /// Chooses the sampling whose error stays below [`TOLERANCE`] for every entry, or the best that fits 1 GiB and some ten
-    /// seconds of two cores; says which.
+    /// Chooses the sampling whose error stays below [`TOLERANCE`] for every entry, or the best that fits 1 GiB and a bounded
+    /// time; says which.
     pub fn choose(problem: &SlopeProblem) -> Chosen {
-        let least = problem.lags().max(4);
-        let lengths = fast_lengths(least, 1 << 18);
+        let lengths = fast_lengths(problem.lags().max(4), 1 << 18);
         let (periodisation, variance) = (Periodisation::new(problem), variance(problem));
         let copies = |folded: usize| periodisation.largest(folded) / variance;
-        let truncation = |oversampling: usize| truncation_of_all(problem, oversampling);
-        let of = |oversampling: usize, folded: usize| Self {
-            samples: oversampling * folded,
-            oversampling,
-        };
-        let even = || (2..=64).step_by(2);
-        let oversampling = even().find(|k| truncation(*k) < 0.7 * TOLERANCE).unwrap_or(64);
+        let truncation = |oversampling: usize| truncation_of_all(problem, oversampling) / variance;
+        let even: Vec<usize> = (2..=2048).step_by(2).collect();
+        let enough = even.partition_point(|k| truncation(*k) > 0.7 * TOLERANCE);
+        let oversampling = even[enough.min(even.len() - 1)];
         let goal = TOLERANCE - truncation(oversampling);
         let index = lengths.partition_point(|folded| copies(*folded) > goal);
-        if let Some(sampling) = lengths.get(index).map(|folded| of(oversampling, *folded)) {
-            if sampling.fits(problem) {
-                let error_estimate = TOLERANCE - goal + copies(sampling.folded());
+        let of = |oversampling: usize, folded: usize| {
+            let sampling = Self { samples: oversampling * folded, oversampling };
+            (truncation(oversampling) + copies(folded), sampling)
+        };
+        if let Some(folded) = lengths.get(index) {
+            let (error_estimate, sampling) = of(oversampling, *folded);
+            if sampling.fits(problem, CHOSEN_WORK) {
                 return Chosen { sampling, error_estimate, limited: false };
             }
         }
         // Take the best that fits
-        let longest = even().filter_map(|oversampling| {
-            let fit = lengths.partition_point(|folded| of(oversampling, *folded).fits(problem));
-            let sampling = of(oversampling, *lengths.get(fit.checked_sub(1)?)?);
-            Some((truncation(oversampling) + copies(sampling.folded()), sampling))
+        let fits = |oversampling: usize, folded: usize| {
+            Self { samples: oversampling * folded, oversampling }.fits(problem, HOPELESS_WORK)
+        };
+        let longest = fast_lengths(1, oversampling / 2).into_iter().filter_map(|half| {
+            let fit = lengths.partition_point(|folded| fits(2 * half, *folded));
+            Some(of(2 * half, *lengths.get(fit.checked_sub(1)?)?))
         });
-        let coarsest = of(2, lengths[0]);
-        let (error_estimate, sampling) = longest
-            .min_by(|one, other| one.0.total_cmp(&other.0))
-            .unwrap_or_else(|| (coarsest.error_estimate(problem), coarsest));
+        let best = longest.min_by(|one, other| one.0.total_cmp(&other.0));
+        let (error_estimate, sampling) = best.unwrap_or_else(|| of(2, lengths[0]));
         Chosen { sampling, error_estimate, limited: error_estimate > TOLERANCE }
     }
 
     // Judge whether a sampling fits
-    fn fits(&self, problem: &SlopeProblem) -> bool {
-        let quarter = (self.samples as f64).powi(2) / 4.0;
-        let work = quarter * (problem.layers().len() * (problem.pairs().len() + 4)) as f64;
-        work <= CHOSEN_WORK && self.memory(problem) <= CHOSEN_MEMORY
+    fn fits(&self, problem: &SlopeProblem, most_work: f64) -> bool {
+        let (quarter, pairs) = ((self.samples as f64).powi(2) / 4.0, problem.pairs().len() as f64);
+        let weights_and_folds = quarter * problem.layers().len() as f64 * (pairs + 4.0);
+        let transforms = 12.0 * (self.folded() as f64).powi(2) * pairs;
+        weights_and_folds + transforms <= most_work && self.memory(problem) <= CHOSEN_MEMORY
     }
 
     // Estimate the error of the sampling
     /// Estimates the largest error of any entry, in units of the slope variance: truncation plus periodisation.
     pub fn error_estimate(&self, problem: &SlopeProblem) -> f64 {
         let periodisation = Periodisation::new(problem).largest(self.folded());
-        truncation_of_all(problem, self.oversampling) + periodisation / variance(problem)
+        (truncation_of_all(problem, self.oversampling) + periodisation) / variance(problem)
     }
 }
 
@@ -622,8 +623,11 @@ pub const TOLERANCE: f64 = 1e-4;
 /// Working memory that a chosen sampling may take, bytes.
 const CHOSEN_MEMORY: u64 = 1 << 30;
 
-/// Work that a chosen sampling may take: samples of a quarter plane × layers × (pairs + 4).
-const CHOSEN_WORK: f64 = 1.6e10;
+/// Work that a chosen sampling may take, in units of some nanoseconds of one core.
+const CHOSEN_WORK: f64 = 1e11;
+
+/// Work that it may take where the aim is out of reach.
+const HOPELESS_WORK: f64 = 2e9;
 
 /// A sampling with the estimate of its error.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -658,10 +662,9 @@ fn variance(problem: &SlopeProblem) -> f64 {
     problem.layers().iter().map(layer_variance).sum()
 }
 
-/// Truncation of all layers in units of the variance.
+/// What truncation takes from the variance, all layers, rad².
 fn truncation_of_all(problem: &SlopeProblem, oversampling: usize) -> f64 {
-    let missing = |layer| truncation(layer, oversampling);
-    problem.layers().iter().map(missing).sum::<f64>() / variance(problem)
+    problem.layers().iter().map(|layer| truncation(layer, oversampling)).sum()
 }
 
 // Lengths that transform fast

@@ -103,6 +103,7 @@ fn chosen_samplings_keep_their_promise() {
         problem(16, 0.5, &layers, &STARS, 90e3),
         problem(7, 1.5, &layers, &STARS, INF),
         problem(1, 0.2, &[(0.0, 1.0, 8.0)], &STARS[..1], INF),
+        problem(3, 5.0, &[(0.0, 1.0, 1.0)], &STARS[..2], INF),
     ];
     for problem in &problems {
         let chosen = SpectralSampling::choose(problem);

@@ -237,6 +237,7 @@ fn main() -> Result<(), Failure> {
     chart
         .configure_mesh()
         .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
         .x_labels(ENTRIES.len())
         .x_label_formatter(&name)
         .x_desc("entry: stars, axes, lag in lenslets")

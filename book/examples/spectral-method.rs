@@ -82,11 +82,19 @@ fn chart<'a, 'b>(area: &'b Area<'a>, x: Range<f64>, name: &str) -> Result<Chart<
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
+        .x_label_formatter(&one_two_five)
         .y_label_formatter(&|y| format!("{y:.0e}"))
         .x_desc(name)
         .y_desc("largest error / variance")
         .draw()?;
     Ok(chart)
+}
+
+/// Names 1, 2 and 5 times a power of ten, and leaves the other lines of the axis without a name.
+fn one_two_five(x: &f64) -> String {
+    let leading = x / 10f64.powf(x.log10().floor());
+    let named = [1.0, 2.0, 5.0].iter().any(|digit| (leading - digit).abs() < 0.01);
+    if named { format!("{x:.0}") } else { String::new() }
 }
 
 /// Points for errors, a line for the estimate.
@@ -103,6 +111,12 @@ fn draw(chart: &mut Chart, (name, colour, points): &Curve) -> Result<(), Failure
     Ok(())
 }
 
+fn name_series<'a: 'b, 'b>(chart: &mut Chart<'a, 'b>) -> Result<(), Failure> {
+    let mut labels = chart.configure_series_labels();
+    labels.position(SeriesLabelPosition::LowerLeft).border_style(BLACK).background_style(WHITE);
+    Ok(labels.draw()?)
+}
+
 fn main() -> Result<(), Failure> {
     let folder = PathBuf::from(env::args_os().nth(1).ok_or("the output folder is missing")?);
     let font = include_bytes!("../fonts/DejaVuSans-subset.ttf");
@@ -115,15 +129,13 @@ fn main() -> Result<(), Failure> {
 
     let mut oversampling = chart(&left, 0.9..30.0, "oversampling κ")?;
     draw(&mut oversampling, &against_oversampling()?)?;
-    oversampling.configure_series_labels().border_style(BLACK).background_style(WHITE).draw()?;
+    name_series(&mut oversampling)?;
 
     let mut period = chart(&right, 3.0..200.0, "period [m]")?;
     for curve in &against_period()? {
         draw(&mut period, curve)?;
     }
-    let corner = SeriesLabelPosition::UpperRight;
-    let mut labels = period.configure_series_labels();
-    labels.position(corner).border_style(BLACK).background_style(WHITE).draw()?;
+    name_series(&mut period)?;
     area.present()?;
     Ok(())
 }

@@ -293,6 +293,57 @@ fn bad_mathematics_is_found_at_its_place() -> Outcome {
 }
 
 #[test]
+fn dollars_and_backticks_elsewhere_leave_formulas_alone() -> Outcome {
+    let folder = single(
+        "# Bad\n\nA `$` here, $x_1$, &#36;5, \\$6 and \\`, a lone ` there, $x_2$.\n\n\
+         ~~~text\n$HOME `$a$\n~~~\n\n    $ indented `\n\n```rust file=src/x.rs\n\
+         /// A `$` and ``` here.\nconst TICK: char = '`'; // $$\n```\n\nAnd $x_3$.\n\n\
+         > quoted\n>\n> $$ x_4 $$\n\n- item\n\n  $$\n  x_5\n  $$\n",
+    )?;
+    build(folder.path(), true)?;
+    let page = page(&folder, "bad.html")?;
+    contains(
+        &page,
+        &[
+            "A <code>$</code> here, <span class=\"math\"><span class=\"katex\">",
+            "a lone ` there, <span class=\"math\"><span class=\"katex\">",
+            ", $5, $6 and `, a lone ` there, ",
+            "$HOME `$a$\n",
+            "$ indented `\n",
+            "/// A `$` and ``` here.\nconst TICK: char = '`'; // $$\n",
+        ],
+    );
+    assert_eq!(page.matches("<span class=\"katex\">").count(), 5, "{page}");
+    assert!(!page.contains(|c| ('\u{FDD0}'..='\u{FDEF}').contains(&c)), "{page}");
+    Ok(())
+}
+
+#[test]
+fn settings_of_katex_are_read_strictly() -> Outcome {
+    let folder = single("# Bad\n\nThe $\\slope$.\n")?;
+    let file = folder.path().join("book/book.toml");
+    let real = fs::read_to_string(&file)?;
+    let with = |line: &str| -> Outcome<String> {
+        fs::write(&file, real.replace("no-css = true", line))?;
+        let outcome = build(folder.path(), true);
+        Ok(outcome.map_or_else(|error| tangle::book::error::explain(&error), |_| String::new()))
+    };
+    contains(&with("no-css = 1")?, &["[preprocessor.katex] in book/book.toml: ", "bool"]);
+    contains(&with("no_css = true")?, &["no setting is called no_css"]);
+    contains(&with("no-css = true")?, &["bad.md:3:6: Undefined control sequence: \\slope"]);
+    let macros = "no-css = true\nmacros = \"macros.txt\"";
+    contains(&with(macros)?, &["cannot read", "macros.txt"]);
+    fs::write(folder.path().join("book/macros.txt"), "\\slope")?;
+    contains(&with(macros)?, &["no colon in the macro \\slope"]);
+    fs::write(folder.path().join("book/macros.txt"), "\\slope:s_x\n")?;
+    assert_eq!(with(macros)?, "");
+    fs::write(folder.path().join("book/src/bad.md"), "# Bad\n\nThe $s$.\n")?;
+    contains(&with("")?, &["fetches https://cdn."]);
+    contains(&with("no-css = true\npre-render = false")?, &["mdbook-katex left $s$"]);
+    Ok(())
+}
+
+#[test]
 fn missing_figures_and_chunks_fail_the_build() -> Outcome {
     let folder =
         single("# Bad\n\nText ![no](figures/none.svg)\n\n![far](https://example.org/x.png)\n")?;

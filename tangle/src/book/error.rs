@@ -19,6 +19,9 @@ pub enum BookError {
     /// mdbook refused to render.
     #[error("mdbook: {0}")]
     Mdbook(String),
+    /// mdbook-katex would not understand its settings.
+    #[error("[preprocessor.katex] in book/book.toml: {0}")]
+    Settings(String),
     /// A file could not be read.
     #[error("cannot read {path}: {source}")]
     Read {
@@ -70,6 +73,10 @@ pub enum BookError {
 }
 
 impl BookError {
+    pub(crate) fn mdbook(why: mdbook_preprocessor::errors::Error) -> BookError {
+        BookError::Mdbook(format!("{why:#}"))
+    }
+
     pub(crate) fn read(path: &Path) -> impl FnOnce(io::Error) -> BookError + '_ {
         move |source| BookError::Read { path: path.to_path_buf(), source }
     }

@@ -84,11 +84,12 @@ fn place(book: &Book, chapter: &Chapter, target: &str) -> PathBuf {
     file.parent().map_or_else(PathBuf::new, Path::to_path_buf).join(target)
 }
 
-/// Compiles the examples in release mode, and returns the programs of those in `sources` by name.
+/// Compiles the examples in the dev profile, as `cargo test` does too, and returns the programs of
+/// those in `sources` by name.
 fn compile(root: &Path, sources: &Path) -> Result<BTreeMap<String, PathBuf>, BookError> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string());
     let output = Command::new(&cargo)
-        .args(["build", "--release", "--examples", "--message-format=json-render-diagnostics"])
+        .args(["build", "--examples", "--message-format=json-render-diagnostics"])
         .current_dir(root)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::BookError;
 use super::math::Formulas;
+use super::preprocess::key;
 
 /// Puts the formulas into all pages below `folder`, and refuses a page that fetches anything from
 /// elsewhere.
@@ -42,12 +43,9 @@ fn insert(page: &str, formulas: &Formulas) -> String {
     let mut rest = page;
     while let Some(start) = rest.find("<!--m:") {
         let Some(length) = rest[start..].find("-->") else { break };
-        let key = &rest[start + "<!--m:".len()..start + length];
+        let place = &rest[start + "<!--m:".len()..start + length];
         result.push_str(&rest[..start]);
-        let html = key
-            .split_once('.')
-            .and_then(|(chapter, formula)| Some((chapter.parse().ok()?, formula.parse().ok()?)))
-            .and_then(|(chapter, formula)| formulas.html(chapter, formula));
+        let html = key(place).and_then(|key| formulas.html(key));
         result.push_str(html.unwrap_or(""));
         rest = &rest[start + length + "-->".len()..];
     }

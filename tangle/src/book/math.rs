@@ -1,35 +1,71 @@
-//! Mathematics: numbers for equations, and KaTeX through mdbook-katex's own options.
+//! Mathematics: numbers for equations, the settings of mdbook-katex, and what KaTeX refuses.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
 use std::ops::Range;
+use std::path::Path;
 
 use mdbook_katex::cfg::KatexConfig;
+use mdbook_preprocessor::config::Config;
 use rayon::prelude::*;
+use serde_json::Value;
 
 use super::anchors;
+use super::error::BookError;
 use crate::chapter::Chapter;
 use crate::finding::Finding;
 use crate::math::{Mark, Math};
 use crate::volume::Book;
 
-/// All formulas of a book, set.
+/// The formulas of a book as HTML, by the indices of their chapter and of themselves in
+/// [`Chapter::math`].
 #[derive(Debug, Clone, Default)]
-pub struct Formulas {
-    html: HashMap<(bool, String), String>,
-    tex: Vec<Vec<(bool, String)>>,
-}
+pub struct Formulas(HashMap<(usize, usize), String>);
 
 impl Formulas {
-    /// The HTML of a formula, by the indices of its chapter and of itself in [`Chapter::math`].
-    pub fn html(&self, chapter: usize, formula: usize) -> Option<&str> {
-        let key = self.tex.get(chapter)?.get(formula)?;
-        self.html.get(key).map(String::as_str)
+    /// The HTML of a formula.
+    pub fn html(&self, key: (usize, usize)) -> Option<&str> {
+        self.0.get(&key).map(String::as_str)
     }
 
-    /// How many formulas the book has.
-    pub fn count(&self) -> usize {
-        self.tex.iter().map(Vec::len).sum()
+    /// Adds a formula.
+    pub fn insert(&mut self, key: (usize, usize), html: &str) {
+        self.0.insert(key, html.to_string());
     }
+}
+
+/// The settings of mdbook-katex in `book/book.toml` below `root`, its macros included. mdbook-katex
+/// itself takes its defaults where it does not understand a setting, and panics over its macros.
+///
+/// # Errors
+///
+/// [`BookError::Settings`] for a setting that it does not know or that has the wrong type, and
+/// for a macro without a definition; [`BookError::Read`] if the macros cannot be read.
+pub fn settings(root: &Path) -> Result<KatexConfig, BookError> {
+    let folder = root.join("book");
+    let file = folder.join("book.toml");
+    let mut config = match file.is_file() {
+        true => Config::from_disk(&file).map_err(BookError::mdbook)?,
+        false => Config::default(),
+    };
+    config.update_from_env().map_err(BookError::mdbook)?;
+    let table = "preprocessor.katex";
+    let refuse = |why: mdbook_preprocessor::errors::Error| BookError::Settings(format!("{why:#}"));
+    let given: BTreeMap<String, Value> = config.get(table).map_err(refuse)?.unwrap_or_default();
+    let known = serde_json::to_value(KatexConfig::default()).unwrap_or_default();
+    for name in given.keys().filter(|name| known.get(name.as_str()).is_none()) {
+        if !["after", "before", "command", "optional", "renderers"].contains(&name.as_str()) {
+            return Err(BookError::Settings(format!("no setting is called {name}")));
+        }
+    }
+    let settings: KatexConfig = config.get(table).map_err(refuse)?.unwrap_or_default();
+    if let Some(path) = settings.macros.as_ref().map(|path| folder.join(path)) {
+        let macros = fs::read_to_string(&path).map_err(BookError::read(&path))?;
+        if let Some(line) = macros.lines().find(|l| l.starts_with('\\') && !l.contains(':')) {
+            return Err(BookError::Settings(format!("no colon in the macro {line}")));
+        }
+    }
+    Ok(settings)
 }
 
 /// The label that a formula consists of, as in `$\eqref{eq:x}$`: it is a link, not mathematics.
@@ -40,8 +76,9 @@ pub fn sole_reference<'a>(chapter: &Chapter, formula: &'a Math) -> Option<&'a Ma
     (!formula.display && around.trim() == command).then_some(mark)
 }
 
-/// Sets all formulas, or says which of them do not parse.
-pub fn typeset(book: &Book) -> Result<Formulas, Vec<Finding>> {
+/// The formulas that KaTeX refuses under these settings, each with its place in the chapter.
+/// mdbook-katex would only warn of them.
+pub fn refused(book: &Book, settings: KatexConfig) -> Vec<Finding> {
     let sources: Vec<Vec<Source>> = book
         .chapters
         .iter()
@@ -49,17 +86,19 @@ pub fn typeset(book: &Book) -> Result<Formulas, Vec<Finding>> {
         .collect();
     let unique: BTreeSet<(bool, &str)> =
         sources.iter().flatten().map(|source| (source.display, source.tex.as_str())).collect();
-    let config =
-        KatexConfig { output: "htmlAndMathml".into(), trust: true, ..KatexConfig::default() };
-    let (inline, display) = config.build_opts_from_macros(HashMap::new());
-    let outcomes: HashMap<(bool, &str), katex::Result<String>> = unique
+    let settings = KatexConfig { throw_on_error: true, ..settings };
+    let (inline, display) = settings.build_opts(book.root.join("book"));
+    let wrong: HashMap<(bool, &str), katex::Error> = unique
         .into_par_iter()
-        .map(|key| (key, katex::render_with_opts(key.1, if key.0 { &display } else { &inline })))
+        .filter_map(|key| {
+            let options = if key.0 { &display } else { &inline };
+            katex::render_with_opts(key.1, options).err().map(|why| (key, why))
+        })
         .collect();
     let mut findings = Vec::new();
     for (chapter, sources) in book.chapters.iter().zip(&sources) {
         for (math, source) in chapter.math.iter().zip(sources) {
-            if let Some(Err(why)) = outcomes.get(&(source.display, source.tex.as_str())) {
+            if let Some(why) = wrong.get(&(source.display, source.tex.as_str())) {
                 findings.push(source.finding(chapter, math, why));
             }
             for mark in math.labels.iter().filter(|_| !math.display) {
@@ -68,26 +107,16 @@ pub fn typeset(book: &Book) -> Result<Formulas, Vec<Finding>> {
             }
         }
     }
-    if !findings.is_empty() {
-        return Err(findings);
-    }
-    let html = outcomes
-        .into_iter()
-        .filter_map(|((display, tex), html)| {
-            Some(((display, tex.to_string()), html.ok()?.replace('\n', " ")))
-        })
-        .collect();
-    let tex = sources
-        .into_iter()
-        .map(|chapter| chapter.into_iter().map(|source| (source.display, source.tex)).collect())
-        .collect();
-    Ok(Formulas { html, tex })
+    findings
 }
 
-/// The formulas that KaTeX refuses, each with its place in the chapter: what `cargo tangle check`
-/// reports about mathematics.
+/// What `cargo tangle check` reports about mathematics: the formulas that KaTeX refuses, or why its
+/// settings are wrong.
 pub fn math_findings(book: &Book) -> Vec<Finding> {
-    typeset(book).err().unwrap_or_default()
+    match settings(&book.root) {
+        Ok(settings) => refused(book, settings),
+        Err(why) => vec![Finding::error("book/book.toml", (1, 1), why.to_string())],
+    }
 }
 
 /// References to equations that nobody labels.
@@ -105,15 +134,18 @@ pub fn unresolved(book: &Book) -> Vec<Finding> {
 }
 
 /// A formula as KaTeX gets it: labels are tags, references are numbers.
-struct Source {
-    display: bool,
-    tex: String,
+pub struct Source {
+    /// `$$…$$` rather than `$…$`.
+    pub display: bool,
+    /// What stands between the delimiters.
+    pub tex: String,
     /// Where each kept piece of the chapter lies in `tex`.
     kept: Vec<(usize, Range<usize>)>,
 }
 
 impl Source {
-    fn new(book: &Book, chapter: &Chapter, math: &Math) -> Source {
+    /// Replaces labels and references in a formula of `chapter`.
+    pub fn new(book: &Book, chapter: &Chapter, math: &Math) -> Source {
         let mut marks: Vec<(&Mark, bool)> = math.labels.iter().map(|mark| (mark, true)).collect();
         marks.extend(math.references.iter().map(|mark| (mark, false)));
         marks.sort_by_key(|(mark, _)| mark.range.start);

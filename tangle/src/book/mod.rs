@@ -1,18 +1,21 @@
 //! `cargo book`: the chapters as pages to read, without a network and with nothing to install.
 //!
 //! The chapters come from [`Book`], which has already found their chunks, formulas and labels; the
-//! pages are laid out by mdbook's library crates. Between the two, this module
+//! pages are laid out by mdbook's library crates, and the mathematics is set by mdbook-katex. Around
+//! these, this module
 //!
-//! - sets the mathematics with KaTeX ([`math`]) and says where a formula is wrong,
-//! - writes every chunk with its name and its links ([`chunks`], [`page`]),
-//! - makes the two indices at the end of the book ([`indices`]),
+//! - says where KaTeX refuses a formula, before anything is rendered ([`math`]),
 //! - draws the figures by running the crate's own examples ([`figures`]),
-//! - puts the formulas into the finished pages and looks for anything that would be fetched from
-//!   elsewhere ([`finish`]), and
+//! - weaves the chapters as a preprocessor of mdbook ([`preprocess`]): every chunk gets its name and
+//!   its links ([`chunks`], [`page`]), every labelled equation its number, and the book two indices
+//!   ([`indices`]),
+//! - collects the formulas that mdbook-katex has set, in a preprocessor after it,
+//! - puts them into the finished pages and looks for anything that would be fetched from elsewhere
+//!   ([`finish`]), and
 //! - shows the result in a browser ([`serve`]).
 //!
-//! Formulas travel through mdbook as comments, `<!--m:3.14-->`. So Markdown cannot spoil them, the
-//! search index never sees them, and each is set once although the printed page repeats it.
+//! Between the preprocessors and the finished pages a formula is a comment, `<!--m:3.14-->`. So
+//! Markdown cannot spoil it, and the search index never sees it.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,6 +35,7 @@ pub mod finish;
 pub mod indices;
 pub mod math;
 pub mod page;
+pub mod preprocess;
 pub mod render;
 pub mod serve;
 
@@ -124,23 +128,12 @@ pub fn build(root: &Path, draw: bool) -> Result<Report, BookError> {
     let mut findings: Vec<Finding> =
         book.findings.iter().chain(&tangled.findings).filter(|f| f.is_error()).cloned().collect();
     findings.extend(math::unresolved(&book));
-    let formulas = match math::typeset(&book) {
-        Ok(formulas) => formulas,
-        Err(wrong) => {
-            findings.extend(wrong);
-            math::Formulas::default()
-        }
-    };
+    findings.extend(math::refused(&book, math::settings(root)?));
     error::refuse(findings)?;
     let drawn = if draw { figures::draw(root)? } else { 0 };
     error::refuse(figures::missing(&book))?;
-    let folder = render::render(root, &book, &tangled, &formulas)?;
+    let (chapters, count) = (book.chapters.len(), book.chapters.iter().map(|c| c.math.len()).sum());
+    let (folder, formulas) = render::render(root, book, tangled)?;
     finish::finish(&folder, &formulas)?;
-    Ok(Report {
-        folder,
-        chapters: book.chapters.len(),
-        formulas: formulas.count(),
-        drawn,
-        time: start.elapsed(),
-    })
+    Ok(Report { folder, chapters, formulas: count, drawn, time: start.elapsed() })
 }

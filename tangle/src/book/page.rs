@@ -1,17 +1,14 @@
-//! A chapter as the Markdown that mdbook gets: formulas, chunks and figures are already HTML.
+//! A chapter as the Markdown that mdbook-katex and mdbook get: chunks and figures are already HTML,
+//! formulas have their numbers.
 
 use std::ops::Range;
 
 use super::anchors::{self, ChunkAnchors, escape};
 use super::chunks::{ChunkWriter, highlighter};
-use super::math::sole_reference;
+use super::math::{Source, sole_reference};
+use super::preprocess::{formula, hide};
 use crate::chapter::{Block, Chapter};
 use crate::volume::{BlockId, Book};
-
-/// The comment that stands for a formula until the pages are finished.
-pub fn placeholder(chapter: usize, formula: usize) -> String {
-    format!("<!--m:{chapter}.{formula}-->")
-}
 
 /// What replaces a part of a chapter.
 enum Piece {
@@ -52,46 +49,48 @@ impl PageWriter<'_> {
             if range.start < at || range.end > part.end {
                 continue;
             }
-            result.push_str(source.get(at..range.start).unwrap_or(""));
+            result.push_str(&hide(source.get(at..range.start).unwrap_or("")));
             match piece {
                 Piece::Formula(formula) => result.push_str(&self.formula(index, *formula)),
                 Piece::Chunk(block) => {
                     let writer = ChunkWriter { book: self.book, anchors: self.anchors };
-                    result.push_str(&writer.html(BlockId { chapter: index, block: *block }));
+                    let html = writer.html(BlockId { chapter: index, block: *block });
+                    result.push_str(&hide(&html));
                 }
                 Piece::Language(block) => {
-                    result.push_str(highlighter(&chapter.blocks[*block].language));
+                    result.push_str(&hide(highlighter(&chapter.blocks[*block].language)));
                 }
-                Piece::Anchor(id) => result.push_str(&format!(" {{#{id}}}")),
+                Piece::Anchor(id) => result.push_str(&hide(&format!(" {{#{id}}}"))),
                 Piece::Figure(caption, target, number) => {
                     let text = self.write(index, caption.clone(), pieces);
                     let alt = plain(source.get(caption.clone()).unwrap_or(""));
-                    result.push_str(&figure(target, number, &alt, &text));
+                    result.push_str(&figure(&hide(target), number, &hide(&alt), &text));
                 }
             }
             at = range.end;
         }
-        result.push_str(source.get(at..part.end).unwrap_or(""));
+        result.push_str(&hide(source.get(at..part.end).unwrap_or("")));
         result
     }
 
-    fn formula(&self, index: usize, formula: usize) -> String {
+    fn formula(&self, index: usize, number: usize) -> String {
         let chapter = &self.book.chapters[index];
-        let math = &chapter.math[formula];
+        let math = &chapter.math[number];
         if let Some(mark) = sole_reference(chapter, math) {
             let link = anchors::equation(self.book, chapter, &mark.name).unwrap_or_default();
             let number = self.book.labels.get(&mark.name).map_or("?", |label| &label.number);
             return format!("<a class=\"equation-link\" href=\"{link}\">({number})</a>");
         }
-        let comment = placeholder(index, formula);
+        let tex = Source::new(self.book, chapter, math).tex;
+        let formula = formula(index, number, &tex, math.display);
         if !math.display {
-            return format!("<span class=\"math\">{comment}</span>");
+            return format!("<span class=\"math\">{formula}</span>");
         }
         let id = math.labels.first().map_or(String::new(), |label| {
             format!(" id=\"{}\"", anchors::equation_anchor(&label.name))
         });
         let indentation = indentation(chapter, math.position.0);
-        format!("\n\n{indentation}<div class=\"equation\"{id}>{comment}</div>\n\n{indentation}")
+        format!("\n\n{indentation}<div class=\"equation\"{id}>{formula}</div>\n\n{indentation}")
     }
 }
 

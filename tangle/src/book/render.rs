@@ -1,61 +1,31 @@
 //! The pages themselves, by mdbook's library crates.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use mdbook_driver::MDBook;
-use mdbook_driver::book::{BookItem, Chapter as Page};
+use mdbook_katex::preprocess::KatexProcessor;
 
-use super::anchors::ChunkAnchors;
 use super::error::BookError;
-use super::indices;
 use super::math::Formulas;
-use super::page::PageWriter;
+use super::preprocess::{Collect, Weave};
 use crate::expand::Tangled;
 use crate::volume::Book;
 
-/// Renders the book into the folder that `book/book.toml` names (`book/build`), and returns it. The
-/// formulas are still comments there.
+/// Renders the book into the folder that `book/book.toml` names (`book/build`). Returns that folder,
+/// and the formulas, which are still comments there.
 ///
 /// # Errors
 ///
 /// [`BookError::Mdbook`] with what mdbook says.
-pub fn render(
-    root: &Path,
-    book: &Book,
-    tangled: &Tangled,
-    formulas: &Formulas,
-) -> Result<PathBuf, BookError> {
-    debug_assert!(formulas.count() == book.chapters.iter().map(|c| c.math.len()).sum::<usize>());
-    let mut pages = MDBook::load(root.join("book")).map_err(mdbook)?;
-    let anchors = ChunkAnchors::new(book);
-    let writer = PageWriter { book, anchors: &anchors };
-    let content: HashMap<&str, String> = book
-        .chapters
-        .iter()
-        .enumerate()
-        .map(|(index, chapter)| (chapter.file.as_str(), writer.markdown(index)))
-        .collect();
-    pages.book.for_each_chapter_mut(|page| {
-        let file = page.source_path.as_deref().and_then(Path::to_str);
-        if let Some(content) = file.and_then(|file| content.get(file)) {
-            page.content = content.clone();
-        }
-    });
-    pages.book.push_item(BookItem::Separator);
-    let identifiers = indices::identifier_page(book, tangled, &anchors);
-    let chunks = indices::chunk_page(book, &anchors);
-    for (title, file, text) in [
-        ("Index of identifiers", indices::IDENTIFIERS, identifiers),
-        ("Index of chunks", indices::CHUNKS, chunks),
-    ] {
-        pages.book.push_item(BookItem::Chapter(Page::new(title, text, file, Vec::new())));
-    }
-    let folder = pages.build_dir_for("html");
-    pages.build().map_err(mdbook)?;
-    Ok(folder)
-}
-
-fn mdbook(why: mdbook_driver::errors::Error) -> BookError {
-    BookError::Mdbook(format!("{why:#}"))
+pub fn render(root: &Path, book: Book, tangled: Tangled) -> Result<(PathBuf, Formulas), BookError> {
+    let formulas = Rc::new(RefCell::new(Formulas::default()));
+    let mut pages = MDBook::load(root.join("book")).map_err(BookError::mdbook)?;
+    pages
+        .with_preprocessor(Weave { book, tangled })
+        .with_preprocessor(KatexProcessor)
+        .with_preprocessor(Collect { formulas: Rc::clone(&formulas) });
+    pages.build().map_err(BookError::mdbook)?;
+    Ok((pages.build_dir_for("html"), formulas.take()))
 }

@@ -1,0 +1,166 @@
+//! What mdbook's preprocessors do to the chapters, in the order that `book/book.toml` gives them:
+//! [`Weave`], mdbook-katex, [`Collect`], then mdbook's own.
+//!
+//! mdbook-katex takes everything between dollar signs for mathematics, and skips what stands
+//! between backticks, wherever these signs are. So [`Weave`] leaves it no others than those around
+//! our formulas: all the rest travel under marks of their own, as do the places of the formulas,
+//! until [`Collect`] has come by. The marks are noncharacters of Unicode, which no text holds.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::Path;
+use std::rc::Rc;
+
+use mdbook_preprocessor::book::{Book as Pages, BookItem, Chapter as Page};
+use mdbook_preprocessor::errors::{Error, Result};
+use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
+
+use super::anchors::ChunkAnchors;
+use super::indices;
+use super::math::Formulas;
+use super::page::PageWriter;
+use crate::expand::Tangled;
+use crate::volume::Book;
+
+/// Opens a formula.
+const OPEN: char = '\u{FDD0}';
+/// Closes a formula.
+const CLOSE: char = '\u{FDD1}';
+/// Stands for `$` where it is no mathematics.
+const DOLLAR: char = '\u{FDD2}';
+/// Stands for a backtick.
+const BACKTICK: char = '\u{FDD3}';
+
+/// A formula for mdbook-katex, with its indices for [`Collect`].
+pub fn formula(chapter: usize, formula: usize, tex: &str, display: bool) -> String {
+    let delimiter = if display { "$$" } else { "$" };
+    format!("{OPEN}{chapter}.{formula}:{delimiter}{tex}{delimiter}{CLOSE}")
+}
+
+/// The comment that stands for a formula until the pages are finished.
+fn placeholder(key: (usize, usize)) -> String {
+    format!("<!--m:{}.{}-->", key.0, key.1)
+}
+
+/// The indices of a formula, as its placeholder holds them.
+pub fn key(text: &str) -> Option<(usize, usize)> {
+    let (chapter, formula) = text.split_once('.')?;
+    Some((chapter.parse().ok()?, formula.parse().ok()?))
+}
+
+/// Hides a text from mdbook-katex.
+pub fn hide(text: &str) -> String {
+    text.replace('$', DOLLAR.encode_utf8(&mut [0; 4]))
+        .replace('`', BACKTICK.encode_utf8(&mut [0; 4]))
+}
+
+/// Undoes [`hide`].
+fn show(text: &str) -> String {
+    text.replace(DOLLAR, "$").replace(BACKTICK, "`")
+}
+
+/// Weaves the chapters: names and links of chunks, numbers of equations and figures, and the two
+/// indices at the end.
+pub struct Weave {
+    /// The book.
+    pub book: Book,
+    /// The program in it.
+    pub tangled: Tangled,
+}
+
+impl Preprocessor for Weave {
+    fn name(&self) -> &str {
+        "weave"
+    }
+
+    fn run(&self, _: &PreprocessorContext, mut pages: Pages) -> Result<Pages> {
+        let book = &self.book;
+        let anchors = ChunkAnchors::new(book);
+        let writer = PageWriter { book, anchors: &anchors };
+        let indices: HashMap<&str, usize> =
+            book.chapters.iter().enumerate().map(|(i, c)| (c.file.as_str(), i)).collect();
+        pages.for_each_chapter_mut(|page| {
+            let file = page.source_path.as_deref().and_then(Path::to_str);
+            page.content = match file.and_then(|file| indices.get(file)) {
+                Some(&index) => writer.markdown(index),
+                None => hide(&page.content),
+            };
+        });
+        pages.push_item(BookItem::Separator);
+        let identifiers = indices::identifier_page(book, &self.tangled, &anchors);
+        let chunks = indices::chunk_page(book, &anchors);
+        for (title, file, text) in [
+            ("Index of identifiers", indices::IDENTIFIERS, identifiers),
+            ("Index of chunks", indices::CHUNKS, chunks),
+        ] {
+            pages.push_item(BookItem::Chapter(Page::new(title, hide(&text), file, Vec::new())));
+        }
+        Ok(pages)
+    }
+}
+
+/// Takes the formulas that mdbook-katex has set out of the chapters, and leaves a comment in the
+/// place of each. So Markdown cannot spoil them, and the search index never sees them.
+pub struct Collect {
+    /// Where the formulas go.
+    pub formulas: Rc<RefCell<Formulas>>,
+}
+
+impl Preprocessor for Collect {
+    fn name(&self) -> &str {
+        "collect"
+    }
+
+    fn run(&self, _: &PreprocessorContext, mut pages: Pages) -> Result<Pages> {
+        let mut formulas = self.formulas.borrow_mut();
+        let mut outcome = Ok(());
+        pages.for_each_chapter_mut(|page| match collect(&page.content, &mut formulas) {
+            Ok(content) => page.content = content,
+            Err(raw) => {
+                let name = &page.name;
+                outcome = Err(Error::msg(format!(
+                    "mdbook-katex left {raw} in the chapter {name} as it was: is it before \
+                     \"collect\" in book.toml, and are its own settings sound?"
+                )));
+            }
+        });
+        outcome.map(|()| pages)
+    }
+}
+
+/// The content of a page with its formulas put aside, or a formula that is not set.
+fn collect(content: &str, formulas: &mut Formulas) -> std::result::Result<String, String> {
+    let mut result = String::with_capacity(content.len());
+    let mut rest = content;
+    while let Some((before, after)) = rest.split_once(OPEN) {
+        let (inside, after) = after.split_once(CLOSE).unwrap_or((after, ""));
+        let (place, html) = inside.split_once(':').unwrap_or((inside, ""));
+        let Some(key) = key(place).filter(|_| html.starts_with('<')) else {
+            return Err(html.to_string());
+        };
+        formulas.insert(key, html);
+        result.push_str(before);
+        result.push_str(&placeholder(key));
+        rest = after;
+    }
+    result.push_str(rest);
+    Ok(show(&result))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{collect, formula, hide};
+    use crate::book::math::Formulas;
+
+    #[test]
+    fn only_formulas_are_shown_to_katex() {
+        let page = hide("`a$b` and $5 ") + &formula(3, 14, "x", false) + &hide(" ```$");
+        assert_eq!(page.matches(['$', '`']).collect::<String>(), "$$");
+        let mut formulas = Formulas::default();
+        assert_eq!(collect(&page, &mut formulas), Err("$x$".to_string()));
+        let set = page.replace("$x$", "<b>x</b>");
+        let collected = collect(&set, &mut formulas);
+        assert_eq!(collected, Ok("`a$b` and $5 <!--m:3.14--> ```$".to_string()));
+        assert_eq!(formulas.html((3, 14)), Some("<b>x</b>"));
+    }
+}
