@@ -1010,9 +1010,10 @@ impl View<'_> {
                 .dashes("yy along x", cut(*p, *q, 1, true))
                 .dashes("yy along y", cut(*p, *q, 1, false));
         } else {
+            figure = figure.x_label("displacement along x [m]");
             for p in &self.rows {
                 for q in self.columns.iter().filter(|q| *q > p || (*p == 0 && **q == 0)) {
-                    figure = figure.line(&format!("{p},{q}: xx along x"), cut(*p, *q, 0, true));
+                    figure = figure.line(&format!("xx {p},{q}"), cut(*p, *q, 0, true));
                 }
             }
         }

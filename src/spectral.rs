@@ -358,9 +358,9 @@ fn add_row(
         let mirrored = if component == 1 { -factor } else { factor };
         // Add the fold and its mirror image
         let value = |k: usize| Complex64::new(folded.re[k], folded.im[k]);
-        field[0] += factor * value(0) + mirrored * value(0).conj();
-        for k in 1..length {
-            field[k] += factor * value(k) + mirrored * value(length - k).conj();
+        for (k, sum) in field.iter_mut().enumerate() {
+            let opposite = if k == 0 { 0 } else { length - k };
+            *sum += factor * value(k) + mirrored * value(opposite).conj();
         }
         factor *= f_y;
     }

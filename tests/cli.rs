@@ -50,7 +50,8 @@ impl Run {
     }
 
     fn names(&self) -> std::io::Result<Vec<PathBuf>> {
-        let entries = fs::read_dir(self.folder.path())?.map(|entry| entry.map(|entry| entry.path()));
+        let entries =
+            fs::read_dir(self.folder.path())?.map(|entry| entry.map(|entry| entry.path()));
         let mut names: Vec<_> = entries.collect::<Result<_, _>>()?;
         names.sort();
         Ok(names)
@@ -75,7 +76,13 @@ fn said(output: &Output) -> String {
 fn covariance_writes_its_arrays() -> Checked {
     let run = Run::new()?;
     let said = said(&run.covariance("keck-lgs", "-o cov.npz --plot cov.svg --pair 0,1")?);
-    for word in ["4 guide stars, 7 layers, 20 × 20 lenslets of 0.5 m", "rad²", "arcsec", "cov.npz", "cov.svg"] {
+    for word in [
+        "4 guide stars, 7 layers, 20 × 20 lenslets of 0.5 m",
+        "rad²",
+        "arcsec",
+        "cov.npz",
+        "cov.svg",
+    ] {
         assert!(said.contains(word), "{word} in {said}");
     }
     let mut arrays = archive(&run.path("cov.npz"))?;
@@ -115,7 +122,10 @@ fn single_precision_and_json() -> Checked {
 #[test]
 fn spectral_method_chooses_or_obeys() -> Checked {
     let run = Run::new()?;
-    let told = said(&run.covariance("small", "-o a.npz --method spectral --json --samples 4096 --oversampling 4")?);
+    let told = said(&run.covariance(
+        "small",
+        "-o a.npz --method spectral --json --samples 4096 --oversampling 4",
+    )?);
     let given: serde_json::Value = serde_json::from_str(&told)?;
     assert_eq!((&given["samples"], &given["oversampling"]), (&4096.into(), &4.into()));
     let told = said(&run.covariance("small", "-o b.npz --method spectral --json")?);
@@ -129,7 +139,10 @@ fn spectral_method_chooses_or_obeys() -> Checked {
         let largest = exact.iter().zip(&spectral).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         let error = largest / exact[[0, 0, 0, 0, 19, 19]];
         let estimate = told["error_estimate"].as_f64().ok_or("no estimate")?;
-        assert!(error < 1.5 * estimate && estimate < 20.0 * error, "{name}: {error:e}, {estimate:e}");
+        assert!(
+            error < 1.5 * estimate && estimate < 20.0 * error,
+            "{name}: {error:e}, {estimate:e}"
+        );
     }
     Ok(())
 }
@@ -175,14 +188,24 @@ fn bad_requests_are_refused() -> Checked {
         (format!("covariance {keck} -o cov.npz --plot c.svg --pair one"), &["0,1"]),
         (format!("covariance {small} -o cov.npz --method magic"), &["magic", "direct", "spectral"]),
         (format!("covariance {small} -o cov.npz --precision f16"), &["f16", "f32"]),
-        (format!("covariance {small} -o cov.npz --samples 4096 --oversampling 4"), &["--method spectral"]),
-        (format!("covariance {small} -o cov.npz --method spectral --samples 4096"), &["--oversampling"]),
         (
-            format!("covariance {small} -o cov.npz --method spectral --samples 4096 --oversampling 3"),
+            format!("covariance {small} -o cov.npz --samples 4096 --oversampling 4"),
+            &["--method spectral"],
+        ),
+        (
+            format!("covariance {small} -o cov.npz --method spectral --samples 4096"),
+            &["--oversampling"],
+        ),
+        (
+            format!(
+                "covariance {small} -o cov.npz --method spectral --samples 4096 --oversampling 3"
+            ),
             &["samples = 4096", "3"],
         ),
         (
-            format!("covariance {small} -o cov.npz --method spectral --samples 64 --oversampling 4"),
+            format!(
+                "covariance {small} -o cov.npz --method spectral --samples 64 --oversampling 4"
+            ),
             &["samples = 64", "156"],
         ),
         (
@@ -315,7 +338,18 @@ fn help_and_version_are_there() -> Checked {
     let run = Run::new()?;
     assert!(said(&run.lenslet("--version")?).contains(env!("CARGO_PKG_VERSION")));
     let help = said(&run.lenslet("covariance --help")?);
-    for option in ["--output", "--method", "--samples", "--oversampling", "--device", "--precision", "--plot", "--pair", "--json", "--quiet"] {
+    for option in [
+        "--output",
+        "--method",
+        "--samples",
+        "--oversampling",
+        "--device",
+        "--precision",
+        "--plot",
+        "--pair",
+        "--json",
+        "--quiet",
+    ] {
         assert!(help.contains(option), "{option}");
     }
     Ok(())
