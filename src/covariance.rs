@@ -81,7 +81,8 @@ pub fn check_memory(problem: &SlopeProblem) -> Result<(), Error> {
     let (needed, available) = (memory_needed(problem), available_memory().unwrap_or(u64::MAX));
     if needed > available {
         let (sources, lenslets) = (problem.sources(), problem.lenslets());
-        let what = format!("the covariance of {sources} guide stars on {lenslets} × {lenslets} lenslets");
+        let what =
+            format!("the covariance of {sources} guide stars on {lenslets} × {lenslets} lenslets");
         return Err(Error::Memory { what, needed, available });
     }
     Ok(())
@@ -107,7 +108,8 @@ mod tests {
         let mut system = System::from_file("book/systems/keck-lgs.toml").unwrap();
         assert!(slope_problem(&system).is_ok());
         let pitch = system.lenslet_array.pitch();
-        system.guide_stars[1].array = crate::lenslet_array::LensletArray::new(10, 2.0 * pitch).unwrap();
+        system.guide_stars[1].array =
+            crate::lenslet_array::LensletArray::new(10, 2.0 * pitch).unwrap();
         let error = slope_problem(&system).unwrap_err().to_string();
         assert!(error.contains("20 lenslets of 0.5 m and 10 lenslets of 1 m"), "{error}");
     }

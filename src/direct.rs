@@ -230,9 +230,10 @@ fn filter_lattice(layers: &[&Layer], window: &Window) -> Array3<f64> {
             let mut out = filtered.slice_mut(s![component, j, ..]);
             out.scaled_add(FILTER[0], &row(j + NEIGHBOURS));
             for k in 1..=NEIGHBOURS {
-                Zip::from(&mut out).and(row(j + NEIGHBOURS - k)).and(row(j + NEIGHBOURS + k)).for_each(
-                    |out, below, above| *out += FILTER[k] * (below + above),
-                );
+                Zip::from(&mut out)
+                    .and(row(j + NEIGHBOURS - k))
+                    .and(row(j + NEIGHBOURS + k))
+                    .for_each(|out, below, above| *out += FILTER[k] * (below + above));
             }
         }
     }
@@ -348,7 +349,8 @@ mod tests {
                     let grid = LagGrid::new(&problem, layer, p, q);
                     let shape = (problem.lags(), problem.lags());
                     let exact = gradient_covariances(&phase, pitch, grid.first, shape);
-                    let largest = (&exact - &(computed / layer.strength)).fold(0.0, |a: f64, b| a.max(b.abs()));
+                    let largest = (&exact - &(computed / layer.strength))
+                        .fold(0.0, |a: f64, b| a.max(b.abs()));
                     let error = largest / variance;
                     assert!(error < 2e-11, "L0 = {outer_scale}, N = {lenslets}: {error:.1e}");
                 }

@@ -76,7 +76,8 @@ struct Lattice {
 impl Lattice {
     fn new(phase: &VonKarman, side: f64, first: [f64; 2], (ny, nx): (usize, usize)) -> Self {
         let lines = |first: f64, n| (0..n + 2).map(move |k| first + (k as f64 - 1.0) * side);
-        let (x, y) = (lines(first[0], nx).collect::<Vec<_>>(), lines(first[1], ny).collect::<Vec<_>>());
+        let (x, y) =
+            (lines(first[0], nx).collect::<Vec<_>>(), lines(first[1], ny).collect::<Vec<_>>());
         let edge = |across: f64, start| Edge::integrate(phase, across.abs(), start, side);
         let vertical = Array2::from_shape_fn((ny + 1, nx + 2), |(j, i)| edge(x[i], y[j]));
         let horizontal = Array2::from_shape_fn((ny + 2, nx + 1), |(j, i)| edge(y[j], x[i]));
@@ -179,7 +180,8 @@ mod tests {
             let (x, y) = (lag[0] + u * side, lag[1] + v * side);
             let (t, step) = (x * x + y * y, 1e-4);
             let p = phase.slope_over_distance(t);
-            let q = (phase.slope_over_distance(t + step) - phase.slope_over_distance(t - step)) / step;
+            let q =
+                (phase.slope_over_distance(t + step) - phase.slope_over_distance(t - step)) / step;
             for (sum, term) in sum.iter_mut().zip([p + q * x * x, q * x * y, p + q * y * y]) {
                 *sum += weight * term;
             }

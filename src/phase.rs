@@ -173,9 +173,12 @@ mod tests {
     fn known_constants_are_met() {
         assert!((spectrum_constant() - 0.022895587108555).abs() < 1e-15);
         let kolmogorov = VonKarman::new(f64::INFINITY);
-        assert!((kolmogorov.structure_function(2.0) - 6.883877 * 2f64.powf(5.0 / 3.0)).abs() < 1e-5);
+        assert!(
+            (kolmogorov.structure_function(2.0) - 6.883877 * 2f64.powf(5.0 / 3.0)).abs() < 1e-5
+        );
         // A vast outer scale comes near Kolmogorov, from below, by the first correction of the series.
-        let vast = VonKarman::new(1e12).structure_function(2.0) / kolmogorov.structure_function(2.0);
+        let vast =
+            VonKarman::new(1e12).structure_function(2.0) / kolmogorov.structure_function(2.0);
         assert!((1e-4..2e-4).contains(&(1.0 - vast)), "{vast}");
         assert_eq!(kolmogorov.covariance(1.0), f64::INFINITY);
     }

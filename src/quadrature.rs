@@ -1,7 +1,7 @@
 // Tangled from book/src/quadrature.md: edit there, or here and run cargo tangle stitch.
 //! Gauss quadrature for the plain and the triangular weight on [−1, 1].
 
-/// A quadrature rule: ∫ w(x) f(x) dx over [−1, 1] ≈ Σ weights[k] f(nodes[k]).
+/// A quadrature rule: ∫ w(x) f(x) dx over [−1, 1] ≈ Σ `weights[k]` f(`nodes[k]`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
     /// Abscissae, ascending, symmetric about zero.

@@ -72,8 +72,7 @@ fn fit_segment(low: f64, high: f64, f: impl Fn(f64) -> f64) -> Segment {
     let mut differences = nodes.map(|u| f(centre + u));
     for order in 1..COEFFICIENTS {
         for k in (order..COEFFICIENTS).rev() {
-            differences[k] =
-                (differences[k] - differences[k - 1]) / (nodes[k] - nodes[k - order]);
+            differences[k] = (differences[k] - differences[k - 1]) / (nodes[k] - nodes[k - order]);
         }
     }
     // Multiply the Newton form out

@@ -48,7 +48,8 @@ impl SlopeProblem {
         sources: &[Source],
         gradient: ConeGradient,
     ) -> Result<Self, Error> {
-        let first = sources.first().ok_or_else(|| Invalid::new("guide stars", 0, "at least one"))?;
+        let first =
+            sources.first().ok_or_else(|| Invalid::new("guide stars", 0, "at least one"))?;
         // Refuse sources of unequal height
         if let Some(other) = sources.iter().find(|source| source.height() != first.height()) {
             let reason = format!(
@@ -248,7 +249,11 @@ mod tests {
     fn blocks_follow_the_symmetries() {
         let problem = problem([90e3; 3]).unwrap();
         let computed: Vec<PairCovariance> = (0..problem.pairs().len())
-            .map(|k| Array3::from_shape_fn((3, 5, 5), |(c, j, i)| (1000 * k + 100 * c + 10 * j + i) as f64))
+            .map(|k| {
+                Array3::from_shape_fn((3, 5, 5), |(c, j, i)| {
+                    (1000 * k + 100 * c + 10 * j + i) as f64
+                })
+            })
             .collect();
         let covariance = SlopeCovariance::from_pairs(&problem, &computed);
         let values = covariance.values();

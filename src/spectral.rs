@@ -94,6 +94,7 @@ impl SpectralSampling {
         let (periodisation, variance) = (Periodisation::new(problem), variance(problem));
         let copies = |folded: usize| periodisation.largest(folded) / variance;
         let truncation = |oversampling: usize| truncation_of_all(problem, oversampling) / variance;
+        // Find the least even oversampling
         let even: Vec<usize> = (2..=2048).step_by(2).collect();
         let enough = even.partition_point(|k| truncation(*k) > 0.7 * TOLERANCE);
         let oversampling = even[enough.min(even.len() - 1)];
@@ -404,6 +405,7 @@ impl Spectrum {
     }
 }
 
+// Original algorithm as it stands
 // Covariance by the original algorithm
 /// One component of one pair by the original's algorithm, unfolded, Eq. `[eq:discrete-covariance]`; (2N − 1, 2N − 1), rad².
 ///
@@ -418,13 +420,13 @@ pub fn original_component(
 ) -> Array2<f64> {
     let (samples, kappa) = (sampling.samples, sampling.oversampling);
     let signed = |n: usize| if n < samples / 2 { n as f64 } else { n as f64 - samples as f64 };
+    let prepare = |layer| PlaneLayer::new(problem, layer, p, q, sampling.folded());
+    let layers: Vec<PlaneLayer> = problem.layers().iter().map(prepare).collect();
     let mut plane = vec![Complex64::ZERO; samples * samples];
     plane.par_chunks_mut(samples).enumerate().for_each(|(m, row)| {
         for (n, value) in row.iter_mut().enumerate().skip(usize::from(m == 0)) {
-            let sample = |layer| {
-                spectrum_sample(problem, layer, [p, q], [a, b], sampling, [n, m].map(signed))
-            };
-            *value = problem.layers().iter().map(sample).sum();
+            let sample = |layer: &PlaneLayer| layer.sample(a, b, [n, m].map(signed));
+            *value = layers.iter().map(sample).sum();
         }
     });
     // Transform the plane and take lags
@@ -439,26 +441,50 @@ pub fn original_component(
     Array2::from_shape_fn((problem.lags(), problem.lags()), value)
 }
 
-// Sample the spectrum of one layer
-/// X of Eq. `[eq:discrete-covariance]` for one layer, the pair \[p, q\], the axes \[a, b\] and the signed sample \[n, m\].
-fn spectrum_sample(
-    problem: &SlopeProblem,
-    layer: &ProjectedLayer,
-    [p, q]: [usize; 2],
-    [a, b]: [usize; 2],
-    sampling: &SpectralSampling,
-    sample: [f64; 2],
-) -> Complex64 {
-    let step = 1.0 / (layer.side * sampling.folded() as f64);
-    let f = sample.map(|n| n * step);
-    let power = (f[0] * f[0] + f[1] * f[1] + layer.outer_scale.powi(-2)).powf(-11.0 / 6.0);
-    let lenslet = sinc(layer.side * f[0]) * sinc(layer.side * f[1]);
-    let constant = 4.0 * PI * PI * spectrum_constant() * layer.strength * step * step;
-    let offset = problem.offset(layer, p, q);
-    let phase = 2.0 * PI * (f[0] * offset[0] + f[1] * offset[1]);
-    constant * f[a] * f[b] * power * lenslet * lenslet * Complex64::cis(phase)
+// Layer of the original's plane
+/// What a layer contributes to each sample of the plane.
+struct PlaneLayer {
+    /// Step of the frequency, m⁻¹.
+    step: f64,
+    side: f64,
+    /// 1/L0², m⁻².
+    cut: f64,
+    /// 4π² c_W σ Δ².
+    scale: f64,
+    offset: [f64; 2],
 }
 
+impl PlaneLayer {
+    // Prepare a layer of the plane
+    fn new(
+        problem: &SlopeProblem,
+        layer: &ProjectedLayer,
+        p: usize,
+        q: usize,
+        folded: usize,
+    ) -> Self {
+        let step = 1.0 / (layer.side * folded as f64);
+        Self {
+            step,
+            side: layer.side,
+            cut: layer.outer_scale.powi(-2),
+            scale: 4.0 * PI * PI * spectrum_constant() * layer.strength * step * step,
+            offset: problem.offset(layer, p, q),
+        }
+    }
+
+    // Sample the spectrum of one layer
+    /// X of Eq. `[eq:discrete-covariance]` for the axes `a`, `b` and the signed sample (n, m).
+    fn sample(&self, a: usize, b: usize, sample: [f64; 2]) -> Complex64 {
+        let f = sample.map(|n| n * self.step);
+        let power = (f[0] * f[0] + f[1] * f[1] + self.cut).powf(-11.0 / 6.0);
+        let lenslet = sinc(self.side * f[0]) * sinc(self.side * f[1]);
+        let phase = 2.0 * PI * (f[0] * self.offset[0] + f[1] * self.offset[1]);
+        self.scale * f[a] * f[b] * power * lenslet * lenslet * Complex64::cis(phase)
+    }
+}
+
+// Sine over its argument
 /// sin(πx)/(πx).
 fn sinc(x: f64) -> f64 {
     if x == 0.0 { 1.0 } else { (PI * x).sin() / (PI * x) }
@@ -617,6 +643,7 @@ impl<'a> Periodisation<'a> {
 }
 
 // Sampling chosen for the problem
+// Limits of a chosen sampling
 /// Largest error of an entry that the chosen sampling aims at, in units of the slope variance.
 pub const TOLERANCE: f64 = 1e-4;
 

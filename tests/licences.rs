@@ -6,9 +6,9 @@ use std::process::Command;
 fn satisfied(expression: &str, allowed: &[&str]) -> bool {
     let expression = expression.replace('/', " OR ").replace(['(', ')'], " ");
     // Without nesting deeper than (A OR B) AND C, which is all that occurs, AND binds its neighbours' alternatives.
-    expression.split(" AND ").all(|clause| {
-        clause.split(" OR ").map(str::trim).any(|licence| allowed.contains(&licence))
-    })
+    expression
+        .split(" AND ")
+        .all(|clause| clause.split(" OR ").map(str::trim).any(|licence| allowed.contains(&licence)))
 }
 
 #[test]

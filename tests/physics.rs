@@ -86,7 +86,8 @@ fn cone_gradient_differs_by_the_square_of_the_cone_factor() {
     let atmosphere = Atmosphere::new(FRIED_PARAMETER, WAVELENGTH, layers).unwrap();
     let star = Source::new(0.0, 0.0, 90e3).unwrap();
     let array = LensletArray::new(4, 0.5).unwrap();
-    let with = |gradient| direct(&SlopeProblem::new(&atmosphere, &array, &[star], gradient).unwrap());
+    let with =
+        |gradient| direct(&SlopeProblem::new(&atmosphere, &array, &[star], gradient).unwrap());
     let ratio = with(ConeGradient::Pupil).values() / with(ConeGradient::Layer).values();
     let zero = ratio.iter().filter(|ratio| ratio.is_nan()).count();
     assert_eq!(zero, 0, "no entry of a finite outer scale vanishes exactly but xy on the axes");

@@ -16,7 +16,11 @@ fn covariance(name: &str) -> SlopeCovariance {
 }
 
 /// A table of some pairs at some lags (x, y) in pitches.
-fn table(covariance: &SlopeCovariance, pairs: &[(usize, usize)], lags: &[(isize, isize)]) -> String {
+fn table(
+    covariance: &SlopeCovariance,
+    pairs: &[(usize, usize)],
+    lags: &[(isize, isize)],
+) -> String {
     let origin = covariance.lenslets() as isize - 1;
     let variance = covariance.variance();
     let mut text = format!("slope variance {variance:.9e} rad²\n");

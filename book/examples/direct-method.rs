@@ -1,7 +1,9 @@
 //! Draws the errors of Gauss's rules and of the lattice filter against distance into the folder that is given.
 
 use lenslet::edges::gradient_covariances;
-use lenslet::{phase::VonKarman, plot::Figure, quadrature::gauss_triangle, radial_table::RadialTable};
+use lenslet::{
+    phase::VonKarman, plot::Figure, quadrature::gauss_triangle, radial_table::RadialTable,
+};
 use std::{error::Error, path::PathBuf};
 
 /// The lag is averaged over these offsets (in sides) along each axis, with these weights.
@@ -42,7 +44,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             for (v, weight_v) in weights {
                 let (x, y) = (x + u, y + v);
                 let (p, slope) = table.value_and_slope(x * x + y * y);
-                let gradients = [p + 2.0 * slope * x * x, 2.0 * slope * x * y, p + 2.0 * slope * y * y];
+                let gradients =
+                    [p + 2.0 * slope * x * x, 2.0 * slope * x * y, p + 2.0 * slope * y * y];
                 (0..3).for_each(|c| sum[c] += weight_u * weight_v * gradients[c]);
             }
         }

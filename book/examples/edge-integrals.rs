@@ -1,6 +1,8 @@
 //! Draws the error of the slope variance against the number of nodes on a panel into the folder that is given.
 
-use lenslet::{edges::gradient_covariances, phase::VonKarman, plot::Figure, quadrature::gauss_legendre};
+use lenslet::{
+    edges::gradient_covariances, phase::VonKarman, plot::Figure, quadrature::gauss_legendre,
+};
 use std::{error::Error, path::PathBuf};
 
 /// ∫ (side − u) S(√(across² + u²)) du from 0 to the side, on panels with `nodes` nodes: cut towards the cusp, or one.

@@ -1,6 +1,5 @@
 // Tangled from book/src/monte-carlo.md: edit there, or here and run cargo tangle stitch.
-//! Simulates the slopes of two laser stars and compares their covariance with both conventions of the cone's gradient;
-//! draws the verdict into the folder that is given.
+//! Simulates the slopes of two laser stars, and draws the verdict on the cone's gradient into the folder that is given.
 
 use lenslet::atmosphere::{Atmosphere, Layer};
 use lenslet::device::silent;
@@ -18,10 +17,10 @@ use rayon::prelude::*;
 use rustfft::FftPlanner;
 use std::{env, f64::consts::PI, path::PathBuf};
 
+// World that the sensor looks at
 /// Errors of any kind, with their message.
 pub type Failure = Box<dyn std::error::Error>;
 
-// World that the sensor looks at
 /// Lenslets to the period of the screens, and grid points to the lenslet.
 const LENSLETS: usize = 48;
 const FINE: usize = 8;

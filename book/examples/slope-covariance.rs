@@ -30,8 +30,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = folder.join("slope-symmetry.svg");
     let area = SVGBackend::new(&path, (side as u32, side as u32)).into_drawing_area();
     area.fill(&WHITE)?;
-    let label = ("sans-serif", 15).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Center));
-    for (row, column) in (0..4 * SOURCES * SOURCES).map(|k| (k / (2 * SOURCES), k % (2 * SOURCES))) {
+    let label =
+        ("sans-serif", 15).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Center));
+    for (row, column) in (0..4 * SOURCES * SOURCES).map(|k| (k / (2 * SOURCES), k % (2 * SOURCES)))
+    {
         let (p, a, q, b) = (row / 2, row % 2, column / 2, column % 2);
         let (x, y) = (MARGIN + column as i32 * CELL, MARGIN + row as i32 * CELL);
         let block = [(x + 1, y + 1), (x + CELL - 1, y + CELL - 1)];
