@@ -9,13 +9,17 @@ use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::args().nth(1).ok_or("which folder shall the pictures go to?")?;
-    for (name, pairs) in [("small", Pairs::All), ("keck-lgs", Pairs::One(0, 1))] {
+    let pictures = [
+        ("small.toml", Pairs::All, "covariance-small.svg"),
+        ("keck-lgs.toml", Pairs::One(0, 1), "covariance-keck-lgs.svg"),
+    ];
+    for (name, pairs, picture) in pictures {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let system = System::from_file(root.join(format!("book/systems/{name}.toml")))?;
+        let system = System::from_file(root.join("book/systems").join(name))?;
         let problem = slope_problem(&system)?;
         let covariance = slope_covariance(&problem, &Method::Direct, &silent)?;
-        let picture = plot_covariance(&covariance, problem.pitch(), pairs, Format::Svg)?;
-        std::fs::write(Path::new(&folder).join(format!("covariance-{name}.svg")), picture)?;
+        let svg = plot_covariance(&covariance, problem.pitch(), pairs, Format::Svg)?;
+        std::fs::write(Path::new(&folder).join(picture), svg)?;
     }
     Ok(())
 }
