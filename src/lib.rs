@@ -18,6 +18,7 @@ pub mod device;
 pub mod spectral;
 pub mod edges;
 pub mod direct;
+pub mod spectral_error;
 pub mod located;
 pub mod system;
 pub mod covariance;

@@ -5,7 +5,8 @@ use lenslet::device::silent;
 use lenslet::lenslet_array::LensletArray;
 use lenslet::slope::{PairCovariance, SlopeProblem};
 use lenslet::source::{ConeGradient, Source};
-use lenslet::spectral::{SpectralSampling, TOLERANCE};
+use lenslet::spectral::SpectralSampling;
+use lenslet::spectral_error::TOLERANCE;
 use lenslet::{direct, spectral};
 
 /// (altitude, fraction, outer scale) of each layer.
