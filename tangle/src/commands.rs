@@ -59,10 +59,7 @@ fn write_files(book: &Book, tangled: &Tangled, plan: &Plan) -> Result<()> {
     for path in &plan.remove {
         say!("removed {path}: no chapter roots it any more");
     }
-    let refused = |path: &str| {
-        plan.findings.iter().any(|finding| finding.message.starts_with(&format!("{path} is ")))
-    };
-    for (path, file) in tangled.files.iter().filter(|(path, _)| !refused(path)) {
+    for (path, file) in tangled.files.iter().filter(|(path, _)| !plan.refused.contains(*path)) {
         memory.note(path, &file.content());
     }
     memory.save(&book.root);

@@ -26,26 +26,26 @@ pub fn cargo(book: &Book, tangled: &Tangled, arguments: &[String]) -> Result<Exi
     let own = std::env::var("CARGO").ok().filter(|_| !chosen);
     let program = own.unwrap_or_else(|| "cargo".to_string());
     let mut command = Command::new(&program);
-    let failed = |source| Error::Run { program: program.clone(), source };
     let colours = match std::env::var("CARGO_TERM_COLOR").as_deref() {
         Ok("always") => true,
         Ok("never") => false,
         _ => std::io::stderr().is_terminal(),
     };
     let Some(arguments) = with_json(arguments, colours) else {
-        return command.args(arguments).status().map_err(failed);
+        return command.args(arguments).status().map_err(Error::run(&program));
     };
-    let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().map_err(failed)?;
+    let mut child =
+        command.args(arguments).stdout(Stdio::piped()).spawn().map_err(Error::run(&program))?;
     let map = Map::new(book, tangled);
     if let Some(output) = child.stdout.take() {
         let mut reader = BufReader::new(output);
         let mut line = Vec::new();
-        while reader.read_until(b'\n', &mut line).map_err(failed)? > 0 {
+        while reader.read_until(b'\n', &mut line).map_err(Error::run(&program))? > 0 {
             show(&map, &line);
             line.clear();
         }
     }
-    child.wait().map_err(failed)
+    child.wait().map_err(Error::run(&program))
 }
 
 /// A closed pipe behind us is no reason to stop reading cargo's output.

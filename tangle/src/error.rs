@@ -50,6 +50,10 @@ impl Error {
     pub(crate) fn write(path: &Path) -> impl FnOnce(io::Error) -> Error + '_ {
         move |source| Error::Write { path: path.to_path_buf(), source }
     }
+
+    pub(crate) fn run(program: &str) -> impl FnOnce(io::Error) -> Error + '_ {
+        move |source| Error::Run { program: program.to_string(), source }
+    }
 }
 
 /// The result of a command.

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::expand::{self, Tangled};
 use crate::memory::{Memory, State};
 use crate::stitch;
+use crate::text::setting;
 use crate::tree::{self, Occupant};
 use crate::volume::Book;
 
@@ -79,28 +80,22 @@ fn edited_by_hand(book: &Book, tangled: &Tangled) -> Result<Vec<String>> {
 /// The edition that `Cargo.toml` names.
 fn edition(book: &Book) -> String {
     let manifest = std::fs::read_to_string(book.root.join("Cargo.toml")).unwrap_or_default();
-    let named = manifest
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("edition")?.trim().strip_prefix('='))
-        .map(|value| value.trim().trim_matches('"').to_string())
-        .next();
-    named.unwrap_or_else(|| "2024".to_string())
+    setting(&manifest, "edition").unwrap_or("2024").to_string()
 }
 
 /// The formatted text, or what rustfmt says against it.
 fn rustfmt(book: &Book, edition: &str, text: &str) -> Result<std::result::Result<String, String>> {
-    let failed = |source| Error::Run { program: "rustfmt".to_string(), source };
     let mut command = Command::new("rustfmt");
     command.args(["--edition", edition, "--emit", "stdout", "--color", "never"]);
     // rustfmt looks for its settings where it is started.
     command.current_dir(&book.root);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(failed)?;
+    let mut child = command.spawn().map_err(Error::run("rustfmt"))?;
     let writer = child.stdin.take().map(|mut input| {
         let text = text.to_string();
         std::thread::spawn(move || input.write_all(text.as_bytes()))
     });
-    let output = child.wait_with_output().map_err(failed)?;
+    let output = child.wait_with_output().map_err(Error::run("rustfmt"))?;
     if let Some(writer) = writer {
         let _ = writer.join();
     }

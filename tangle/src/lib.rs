@@ -31,6 +31,7 @@ macro_rules! tell {
 
 #[cfg(feature = "book")]
 pub mod book;
+pub mod block;
 pub mod chapter;
 pub mod check;
 pub mod commands;
@@ -52,9 +53,11 @@ pub mod tree;
 pub mod volume;
 pub mod watch;
 
-pub use chapter::{Block, BlockKind, Chapter, Heading, Link, Reference};
+pub use block::{Block, BlockKind, Reference};
+pub use chapter::Chapter;
 pub use error::{Error, Result};
 pub use finding::{Finding, Severity};
+pub use markdown::{Heading, Link};
 pub use math::{Mark, Math};
 pub use text::Text;
 pub use volume::{BlockId, Book, Chunk, Label, Use};

@@ -7,9 +7,33 @@ use std::ops::Range;
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-use crate::chapter::{Block, BlockKind, Heading, Link};
+use crate::block::{Block, BlockKind, has_brackets};
 use crate::finding::Finding;
 use crate::text::Text;
+
+/// A heading and the anchor that mdbook gives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heading {
+    /// Its text, without markup.
+    pub title: String,
+    /// 1 to 6.
+    pub level: u8,
+    /// The anchor.
+    pub id: String,
+    /// Its line.
+    pub line: usize,
+}
+
+/// A link or an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Where it leads, as written.
+    pub target: String,
+    /// Whether it is an image.
+    pub image: bool,
+    /// Where it starts.
+    pub position: (usize, usize),
+}
 
 /// What one pass over a chapter gives.
 #[derive(Debug, Default)]
@@ -149,11 +173,7 @@ fn read_info(info: &str) -> Result<(String, BlockKind), String> {
         if name.is_empty() {
             return Err("a chunk without a name".to_string());
         }
-        if name.contains("<<")
-            || name.contains(">>")
-            || name.starts_with('<')
-            || name.ends_with('>')
-        {
+        if has_brackets(name) {
             return Err(format!("a chunk's name holds no angle brackets: {name}"));
         }
         BlockKind::Named(name.to_string())

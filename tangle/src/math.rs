@@ -32,6 +32,14 @@ pub struct Math {
     pub references: Vec<Mark>,
 }
 
+impl Math {
+    /// The bytes of the formula in the chapter, delimiters included.
+    pub fn whole(&self) -> Range<usize> {
+        let width = if self.display { 2 } else { 1 };
+        self.range.start - width..self.range.end + width
+    }
+}
+
 /// A delimiter without partner: line and column, and what is wrong.
 pub type Odd = ((usize, usize), String);
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Range;
 
-use crate::chapter::Reference;
+use crate::block::Reference;
 use crate::diff::{self, Hunk};
 use crate::expand::{self, File, Line, Origin, Tangled};
 use crate::markdown::closes;

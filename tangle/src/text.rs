@@ -1,4 +1,5 @@
-//! A text with its lines: every finding needs a line and a column.
+//! A text with its lines: every finding needs a line and a column. And what we read out of a text
+//! that is no chapter: an anchor, a setting.
 
 /// A text and the offsets at which its lines start.
 ///
@@ -81,9 +82,29 @@ impl Text {
     }
 }
 
+/// A text as part of an anchor: lower case, with a hyphen for anything but letters and digits.
+pub fn slug(text: &str) -> String {
+    let mut slug = String::new();
+    for letter in text.chars().flat_map(char::to_lowercase) {
+        if letter.is_alphanumeric() {
+            slug.push(letter);
+        } else if !slug.ends_with('-') {
+            slug.push('-');
+        }
+    }
+    slug.trim_matches('-').to_string()
+}
+
+/// The value of `key = "…"` in a TOML text: the first one, whatever table it stands in. Only what
+/// is written on one line is seen.
+pub(crate) fn setting<'a>(toml: &'a str, key: &str) -> Option<&'a str> {
+    let value = |line: &'a str| line.trim().strip_prefix(key)?.trim().strip_prefix('=');
+    toml.lines().find_map(value).map(|value| value.trim().trim_matches('"'))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Text;
+    use super::{Text, setting, slug};
 
     #[test]
     fn lines_know_their_endings() {
@@ -101,5 +122,17 @@ mod tests {
         let text = Text::new("a\nλd = 1\n");
         assert_eq!(text.position(text.as_str().find('d').unwrap_or(0)), (2, 2));
         assert_eq!(text.position(0), (1, 1));
+    }
+
+    #[test]
+    fn anchors_hold_letters_and_digits() {
+        assert_eq!(slug("eq:von-Kármán (1)"), "eq-von-kármán-1");
+    }
+
+    #[test]
+    fn settings_are_found_by_their_whole_name() {
+        let toml = "names = \"x\"\nname.workspace = true\n  name=\"y\"\nname = \"z\"\n";
+        assert_eq!(setting(toml, "name"), Some("y"));
+        assert_eq!(setting(toml, "edition"), None);
     }
 }

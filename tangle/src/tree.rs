@@ -1,8 +1,9 @@
 //! The tangled files on disc: what is there, what must change, and how it is written.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::expand::{Tangled, at_fence, header_chapter};
@@ -21,9 +22,9 @@ pub struct Plan {
     pub remove: Vec<String>,
     /// Temporary files of an interrupted run.
     pub leftovers: Vec<String>,
-    /// Files that are as they should be.
-    pub unchanged: usize,
-    /// Roots that must not be written, and why.
+    /// Files that must not be written.
+    pub refused: BTreeSet<String>,
+    /// Why they must not.
     pub findings: Vec<Finding>,
 }
 
@@ -37,27 +38,23 @@ pub fn plan(book: &Book, tangled: &Tangled) -> Result<Plan> {
     for (path, file) in &tangled.files {
         let content = file.content();
         let refused = match occupant(&book.root, path)? {
-            Occupant::Link(link) => Some(format!("{path} is refused: {link} is a link")),
-            Occupant::Folder(folder) => Some(format!("{path} is refused: {folder} is no file")),
+            Occupant::Link(link) => format!("{path} is refused: {link} is a link"),
+            Occupant::Folder(folder) => format!("{path} is refused: {folder} is no file"),
             Occupant::Nothing => {
                 plan.write.push((path.clone(), content));
                 continue;
             }
-            Occupant::File(old) if old == content.as_bytes() => {
-                plan.unchanged += 1;
-                continue;
-            }
+            Occupant::File(old) if old == content.as_bytes() => continue,
             Occupant::File(old) if is_ours(&old) => {
                 plan.write.push((path.clone(), content));
                 continue;
             }
             Occupant::File(_) => {
-                Some(format!("{path} is refused: a file without our header line is there"))
+                format!("{path} is refused: a file without our header line is there")
             }
         };
-        if let Some(what) = refused {
-            plan.findings.push(at_fence(book, file.root, what));
-        }
+        plan.findings.push(at_fence(book, file.root, refused));
+        plan.refused.insert(path.clone());
     }
     stale(book, &mut plan)?;
     Ok(plan)
@@ -218,7 +215,7 @@ pub fn write(path: &Path, content: &str) -> Result<()> {
     written
 }
 
-fn fill(temporary: &PathBuf, path: &Path, content: &str) -> io::Result<()> {
+fn fill(temporary: &Path, path: &Path, content: &str) -> io::Result<()> {
     let mut file = fs::File::create(temporary)?;
     file.write_all(content.as_bytes())?;
     if let Ok(metadata) = fs::metadata(path) {

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use crate::chapter::{BlockKind, Chapter};
+use crate::block::{Block, BlockKind};
+use crate::chapter::Chapter;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::summary;
@@ -140,7 +141,7 @@ impl Book {
     }
 
     /// The chapter and the block of an identifier.
-    pub fn block(&self, id: BlockId) -> (&Chapter, &crate::chapter::Block) {
+    pub fn block(&self, id: BlockId) -> (&Chapter, &Block) {
         let chapter = &self.chapters[id.chapter];
         (chapter, &chapter.blocks[id.block])
     }

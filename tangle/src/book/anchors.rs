@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::chapter::{BlockKind, Chapter};
+use crate::block::{Block, BlockKind};
+use crate::chapter::Chapter;
+use crate::text::slug;
 use crate::volume::{BlockId, Book};
 
 /// The page of a chapter, relative to the book: `phase.html`.
@@ -41,17 +43,10 @@ pub fn equation(book: &Book, from: &Chapter, label: &str) -> Option<String> {
     Some(link(&from.file, &book.chapters[found.chapter].file, &equation_anchor(label)))
 }
 
-/// A text as part of an anchor: lower case, with a hyphen for anything but letters and digits.
-pub fn slug(text: &str) -> String {
-    let mut slug = String::new();
-    for letter in text.chars().flat_map(char::to_lowercase) {
-        if letter.is_alphanumeric() {
-            slug.push(letter);
-        } else if !slug.ends_with('-') {
-            slug.push('-');
-        }
-    }
-    slug.trim_matches('-').to_string()
+/// The number of a labelled equation in brackets, as a link from a chapter.
+pub fn equation_link(book: &Book, from: &Chapter, label: &str) -> Option<String> {
+    let (address, number) = (equation(book, from, label)?, &book.labels.get(label)?.number);
+    Some(format!("<a class=\"equation-link\" href=\"{address}\">({number})</a>"))
 }
 
 /// The anchors of all chunks of a book.
@@ -94,6 +89,15 @@ impl ChunkAnchors {
     }
 }
 
+/// The name of a chunk, or the path of its file, as HTML; empty for an illustration.
+pub fn chunk_name(block: &Block) -> String {
+    match &block.kind {
+        BlockKind::Root(path) => format!("<code>{}</code>", escape(path)),
+        BlockKind::Named(name) => escape(name),
+        BlockKind::Plain => String::new(),
+    }
+}
+
 /// A text as HTML. Double braces are hidden from mdbook's own commands.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len() + text.len() / 8);
@@ -112,7 +116,7 @@ pub fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{link, page_of, slug};
+    use super::{link, page_of};
 
     #[test]
     fn pages_refer_to_each_other() {
@@ -122,6 +126,5 @@ mod tests {
         assert_eq!(link("one/a.md", "two/b.md", "x"), "../two/b.html#x");
         assert_eq!(link("a.md", "two/b.md", "x"), "two/b.html#x");
         assert_eq!(page_of("README.md"), "index.html");
-        assert_eq!(slug("eq:von-Kármán (1)"), "eq-von-kármán-1");
     }
 }

@@ -1,7 +1,8 @@
 //! A chunk on the page: its name above the code, links around and inside it.
 
-use super::anchors::{self, ChunkAnchors, escape};
-use crate::chapter::{Block, BlockKind, Chapter};
+use super::anchors::{self, ChunkAnchors, chunk_name, escape};
+use crate::block::{Block, BlockKind, Reference};
+use crate::chapter::Chapter;
 use crate::volume::{BlockId, Book};
 
 /// The name that highlight.js knows a language by. `rust` goes by its other name, `rs`, because
@@ -47,9 +48,7 @@ impl ChunkWriter<'_> {
         let (_, block) = self.book.block(id);
         let name = match &block.kind {
             BlockKind::Named(name) => name,
-            BlockKind::Root(path) => {
-                return (format!("⟨<code>{}</code>⟩ ≡", escape(path)), String::new());
-            }
+            BlockKind::Root(_) => return (format!("⟨{}⟩ ≡", chunk_name(block)), String::new()),
             BlockKind::Plain => return Default::default(),
         };
         let parts = self.book.chunks.get(name).map_or(&[][..], |chunk| &chunk.parts);
@@ -104,12 +103,7 @@ impl ChunkWriter<'_> {
     /// A chunk by its name in brackets, linked.
     fn mention(&self, from: BlockId, to: BlockId) -> String {
         let (_, block) = self.book.block(to);
-        let name = match &block.kind {
-            BlockKind::Root(path) => format!("<code>{}</code>", escape(path)),
-            BlockKind::Named(name) => escape(name),
-            BlockKind::Plain => String::new(),
-        };
-        format!("⟨{}⟩", self.link(from, to, &name))
+        format!("⟨{}⟩", self.link(from, to, &chunk_name(block)))
     }
 
     /// Where a chunk is in words: above, below, or the chapter.
@@ -135,7 +129,7 @@ impl ChunkWriter<'_> {
     }
 
     /// A reference: still a comment for the highlighter, a name in brackets for the reader.
-    fn reference(&self, chapter: &Chapter, reference: &crate::Reference<'_>) -> String {
+    fn reference(&self, chapter: &Chapter, reference: &Reference<'_>) -> String {
         let name = format!("⟨{}⟩", escape(reference.name));
         let chunk = self.book.chunks.get(reference.name);
         let inside = match chunk.and_then(|chunk| chunk.parts.first()) {
@@ -158,14 +152,11 @@ impl ChunkWriter<'_> {
             let Some(length) = rest[start..].find(']') else { break };
             let label = &rest[start + 1..start + length];
             let (mut before, mut after) = (&rest[..start], &rest[start + length + 1..]);
-            let found = self.book.labels.get(label);
-            match found.zip(anchors::equation(self.book, chapter, label)) {
-                Some((found, link)) => {
+            match anchors::equation_link(self.book, chapter, label) {
+                Some(link) => {
                     if let Some(pair) = before.strip_suffix('`').zip(after.strip_prefix('`')) {
                         (before, after) = pair;
                     }
-                    let number = &found.number;
-                    let link = format!("<a class=\"equation-link\" href=\"{link}\">({number})</a>");
                     result.push_str(&(escape(before) + &link));
                 }
                 None => result.push_str(&escape(&rest[..=start + length])),

@@ -1,7 +1,7 @@
 //! Why a book could not be rendered.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use thiserror::Error;
 
@@ -13,7 +13,7 @@ pub enum BookError {
     /// The chapters are wrong; one finding for each fault.
     #[error("{} in the book", count(.0.len()))]
     Findings(Vec<Finding>),
-    /// The chapters could not be read.
+    /// A file could not be read or written, or a program not be started.
     #[error(transparent)]
     Tangle(#[from] crate::Error),
     /// mdbook refused to render.
@@ -22,30 +22,6 @@ pub enum BookError {
     /// mdbook-katex would not understand its settings.
     #[error("[preprocessor.katex] in book/book.toml: {0}")]
     Settings(String),
-    /// A file could not be read.
-    #[error("cannot read {path}: {source}")]
-    Read {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A file could not be written.
-    #[error("cannot write {path}: {source}")]
-    Write {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A program could not be started.
-    #[error("cannot run {program}: {source}")]
-    Run {
-        /// The program.
-        program: String,
-        /// What the system said.
-        source: io::Error,
-    },
     /// The examples that draw the figures do not compile.
     #[error("the examples that draw the figures do not compile")]
     Examples,
@@ -75,18 +51,6 @@ pub enum BookError {
 impl BookError {
     pub(crate) fn mdbook(why: mdbook_preprocessor::errors::Error) -> BookError {
         BookError::Mdbook(format!("{why:#}"))
-    }
-
-    pub(crate) fn read(path: &Path) -> impl FnOnce(io::Error) -> BookError + '_ {
-        move |source| BookError::Read { path: path.to_path_buf(), source }
-    }
-
-    pub(crate) fn write(path: &Path) -> impl FnOnce(io::Error) -> BookError + '_ {
-        move |source| BookError::Write { path: path.to_path_buf(), source }
-    }
-
-    pub(crate) fn run(program: &str) -> impl FnOnce(io::Error) -> BookError + '_ {
-        move |source| BookError::Run { program: program.to_string(), source }
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use super::error::BookError;
 use crate::chapter::Chapter;
+use crate::error::Error;
 use crate::finding::Finding;
 use crate::volume::Book;
 
@@ -34,7 +35,7 @@ pub fn draw(root: &Path) -> Result<usize, BookError> {
         return Ok(0);
     }
     let folder = root.join(FOLDER);
-    fs::create_dir_all(&folder).map_err(BookError::write(&folder))?;
+    fs::create_dir_all(&folder).map_err(Error::write(&folder))?;
     let stale: VecDeque<(String, PathBuf)> = compile(root, &sources)?
         .into_iter()
         .filter(|(_, program)| !is_fresh(program, &folder))
@@ -94,11 +95,11 @@ fn compile(root: &Path, sources: &Path) -> Result<BTreeMap<String, PathBuf>, Boo
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
-        .map_err(BookError::run(&cargo))?;
+        .map_err(Error::run(&cargo))?;
     if !output.status.success() {
         return Err(BookError::Examples);
     }
-    let sources = sources.canonicalize().map_err(BookError::read(sources))?;
+    let sources = sources.canonicalize().map_err(Error::read(sources))?;
     let mut programs = BTreeMap::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let Ok(message) = serde_json::from_str::<serde_json::Value>(line) else { continue };
@@ -132,15 +133,15 @@ fn is_fresh(program: &Path, folder: &Path) -> bool {
 fn run(root: &Path, name: &str, program: &Path, folder: &Path) -> Result<(), BookError> {
     let own = program.with_extension("drawing");
     if own.exists() {
-        fs::remove_dir_all(&own).map_err(BookError::write(&own))?;
+        fs::remove_dir_all(&own).map_err(Error::write(&own))?;
     }
-    fs::create_dir_all(&own).map_err(BookError::write(&own))?;
+    fs::create_dir_all(&own).map_err(Error::write(&own))?;
     let output = Command::new(program)
         .arg(&own)
         .current_dir(root)
         .stdin(Stdio::null())
         .output()
-        .map_err(BookError::run(&program.to_string_lossy()))?;
+        .map_err(Error::run(&program.to_string_lossy()))?;
     if !output.status.success() {
         return Err(BookError::Example {
             name: name.to_string(),
@@ -149,15 +150,16 @@ fn run(root: &Path, name: &str, program: &Path, folder: &Path) -> Result<(), Boo
         });
     }
     let mut names = Vec::new();
-    for entry in fs::read_dir(&own).map_err(BookError::read(&own))? {
-        let entry = entry.map_err(BookError::read(&own))?;
+    for entry in fs::read_dir(&own).map_err(Error::read(&own))? {
+        let entry = entry.map_err(Error::read(&own))?;
         let Ok(file) = entry.file_name().into_string() else { continue };
         let (from, to) = (entry.path(), folder.join(&file));
-        fs::copy(&from, &to).map_err(BookError::write(&to))?;
+        fs::copy(&from, &to).map_err(Error::write(&to))?;
         names.push(file);
     }
     names.sort();
     let record = record(program);
-    fs::write(&record, names.join("\n")).map_err(BookError::write(&record))?;
-    fs::remove_dir_all(&own).map_err(BookError::write(&own))
+    fs::write(&record, names.join("\n")).map_err(Error::write(&record))?;
+    fs::remove_dir_all(&own).map_err(Error::write(&own))?;
+    Ok(())
 }

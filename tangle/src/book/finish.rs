@@ -4,26 +4,27 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::BookError;
+use super::marks::{PLACE, PLACE_END, key};
 use super::math::Formulas;
-use super::preprocess::key;
+use crate::error::Error;
 
 /// Puts the formulas into all pages below `folder`, and refuses a page that fetches anything from
 /// elsewhere.
 ///
 /// # Errors
 ///
-/// [`BookError::Outside`] for such a page, [`BookError::Read`] and [`BookError::Write`].
+/// [`BookError::Outside`] for such a page, [`Error::Read`] and [`Error::Write`].
 pub fn finish(folder: &Path, formulas: &Formulas) -> Result<(), BookError> {
     for path in files_below(folder)? {
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
         if !matches!(extension, "html" | "css" | "svg") {
             continue;
         }
-        let text = fs::read_to_string(&path).map_err(BookError::read(&path))?;
+        let text = fs::read_to_string(&path).map_err(Error::read(&path))?;
         let text = match extension {
             "html" => {
                 let finished = insert(&text, formulas);
-                fs::write(&path, &finished).map_err(BookError::write(&path))?;
+                fs::write(&path, &finished).map_err(Error::write(&path))?;
                 finished
             }
             _ => text,
@@ -41,13 +42,13 @@ pub fn finish(folder: &Path, formulas: &Formulas) -> Result<(), BookError> {
 fn insert(page: &str, formulas: &Formulas) -> String {
     let mut result = String::with_capacity(page.len() * 4);
     let mut rest = page;
-    while let Some(start) = rest.find("<!--m:") {
-        let Some(length) = rest[start..].find("-->") else { break };
-        let place = &rest[start + "<!--m:".len()..start + length];
+    while let Some(start) = rest.find(PLACE) {
+        let Some(length) = rest[start..].find(PLACE_END) else { break };
+        let place = &rest[start + PLACE.len()..start + length];
         result.push_str(&rest[..start]);
         let html = key(place).and_then(|key| formulas.html(key));
         result.push_str(html.unwrap_or(""));
-        rest = &rest[start + length + "-->".len()..];
+        rest = &rest[start + length + PLACE_END.len()..];
     }
     result.push_str(rest);
     result
@@ -111,10 +112,10 @@ fn files_below(folder: &Path) -> Result<Vec<PathBuf>, BookError> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).map_err(BookError::read(&folder))? {
-            let entry = entry.map_err(BookError::read(&folder))?;
+        for entry in fs::read_dir(&folder).map_err(Error::read(&folder))? {
+            let entry = entry.map_err(Error::read(&folder))?;
             let path = entry.path();
-            let kind = entry.file_type().map_err(BookError::read(&path))?;
+            let kind = entry.file_type().map_err(Error::read(&path))?;
             if kind.is_dir() {
                 folders.push(path);
             } else if kind.is_file() {

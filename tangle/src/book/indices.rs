@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::anchors::{ChunkAnchors, escape};
-use crate::chapter::BlockKind;
+use super::anchors::{ChunkAnchors, chunk_name, escape};
 use crate::expand::{File, Origin, Tangled};
 use crate::volume::{BlockId, Book};
 
@@ -180,12 +179,8 @@ pub fn chunk_page(book: &Book, anchors: &ChunkAnchors) -> String {
 
 fn chunk_link(book: &Book, anchors: &ChunkAnchors, id: BlockId) -> String {
     let (_, block) = book.block(id);
-    let name = match &block.kind {
-        BlockKind::Root(path) => format!("<code>{}</code>", escape(path)),
-        BlockKind::Named(name) => escape(name),
-        BlockKind::Plain => String::new(),
-    };
-    format!("⟨<a href=\"{}\">{name}</a>⟩", anchors.link(book, IDENTIFIERS, id))
+    let (name, link) = (chunk_name(block), anchors.link(book, IDENTIFIERS, id));
+    format!("⟨<a href=\"{link}\">{name}</a>⟩")
 }
 
 fn chapter_link(book: &Book, anchors: &ChunkAnchors, id: BlockId) -> String {

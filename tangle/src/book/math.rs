@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::anchors;
 use super::error::BookError;
 use crate::chapter::Chapter;
+use crate::error::Error;
 use crate::finding::Finding;
 use crate::math::{Mark, Math};
 use crate::volume::Book;
@@ -40,7 +41,7 @@ impl Formulas {
 /// # Errors
 ///
 /// [`BookError::Settings`] for a setting that it does not know or that has the wrong type, and
-/// for a macro without a definition; [`BookError::Read`] if the macros cannot be read.
+/// for a macro without a definition; [`Error::Read`] if the macros cannot be read.
 pub fn settings(root: &Path) -> Result<KatexConfig, BookError> {
     let folder = root.join("book");
     let file = folder.join("book.toml");
@@ -60,7 +61,7 @@ pub fn settings(root: &Path) -> Result<KatexConfig, BookError> {
     }
     let settings: KatexConfig = config.get(table).map_err(refuse)?.unwrap_or_default();
     if let Some(path) = settings.macros.as_ref().map(|path| folder.join(path)) {
-        let macros = fs::read_to_string(&path).map_err(BookError::read(&path))?;
+        let macros = fs::read_to_string(&path).map_err(Error::read(&path))?;
         if let Some(line) = macros.lines().find(|l| l.starts_with('\\') && !l.contains(':')) {
             return Err(BookError::Settings(format!("no colon in the macro {line}")));
         }

@@ -5,9 +5,11 @@ use std::ops::Range;
 
 use super::anchors::{self, ChunkAnchors, escape};
 use super::chunks::{ChunkWriter, highlighter};
+use super::marks::{formula, hide};
 use super::math::{Source, sole_reference};
-use super::preprocess::{formula, hide};
-use crate::chapter::{Block, Chapter};
+use crate::block::Block;
+use crate::chapter::Chapter;
+use crate::text::slug;
 use crate::volume::{BlockId, Book};
 
 /// What replaces a part of a chapter.
@@ -77,9 +79,8 @@ impl PageWriter<'_> {
         let chapter = &self.book.chapters[index];
         let math = &chapter.math[number];
         if let Some(mark) = sole_reference(chapter, math) {
-            let link = anchors::equation(self.book, chapter, &mark.name).unwrap_or_default();
-            let number = self.book.labels.get(&mark.name).map_or("?", |label| &label.number);
-            return format!("<a class=\"equation-link\" href=\"{link}\">({number})</a>");
+            let link = anchors::equation_link(self.book, chapter, &mark.name);
+            return link.unwrap_or_else(|| "(?)".to_string());
         }
         let tex = Source::new(self.book, chapter, math).tex;
         let formula = formula(index, number, &tex, math.display);
@@ -111,9 +112,7 @@ fn pieces(chapter: &Chapter) -> Vec<(Range<usize>, Piece)> {
         }
     }
     for (index, math) in chapter.math.iter().enumerate() {
-        let width = if math.display { 2 } else { 1 };
-        let range = math.range.start - width..math.range.end + width;
-        pieces.push((range, Piece::Formula(index)));
+        pieces.push((math.whole(), Piece::Formula(index)));
     }
     for heading in &chapter.headings {
         let line = text.line(heading.line);
@@ -194,7 +193,7 @@ fn plain(caption: &str) -> String {
 fn figure(target: &str, number: &str, alt: &str, caption: &str) -> String {
     let target = escape(target);
     let name = target.rsplit('/').next().unwrap_or(&target);
-    let anchor = anchors::slug(name.split('.').next().unwrap_or(name));
+    let anchor = slug(name.split('.').next().unwrap_or(name));
     format!(
         "<figure id=\"figure-{anchor}\">\n<a href=\"{target}\"><img src=\"{target}\" \
          alt=\"{alt}\"></a>\n<figcaption>\n\n<span class=\"figure-number\">Figure {number}</span> \

@@ -1,10 +1,7 @@
 //! What mdbook's preprocessors do to the chapters, in the order that `book/book.toml` gives them:
 //! [`Weave`], mdbook-katex, [`Collect`], then mdbook's own.
 //!
-//! mdbook-katex takes everything between dollar signs for mathematics, and skips what stands
-//! between backticks, wherever these signs are. So [`Weave`] leaves it no others than those around
-//! our formulas: all the rest travel under marks of their own, as do the places of the formulas,
-//! until [`Collect`] has come by. The marks are noncharacters of Unicode, which no text holds.
+//! Between [`Weave`] and [`Collect`] the pages hold [`marks`](super::marks).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,47 +14,11 @@ use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 
 use super::anchors::ChunkAnchors;
 use super::indices;
+use super::marks::{CLOSE, OPEN, hide, key, placeholder, show};
 use super::math::Formulas;
 use super::page::PageWriter;
 use crate::expand::Tangled;
 use crate::volume::Book;
-
-/// Opens a formula.
-const OPEN: char = '\u{FDD0}';
-/// Closes a formula.
-const CLOSE: char = '\u{FDD1}';
-/// Stands for `$` where it is no mathematics.
-const DOLLAR: char = '\u{FDD2}';
-/// Stands for a backtick.
-const BACKTICK: char = '\u{FDD3}';
-
-/// A formula for mdbook-katex, with its indices for [`Collect`].
-pub fn formula(chapter: usize, formula: usize, tex: &str, display: bool) -> String {
-    let delimiter = if display { "$$" } else { "$" };
-    format!("{OPEN}{chapter}.{formula}:{delimiter}{tex}{delimiter}{CLOSE}")
-}
-
-/// The comment that stands for a formula until the pages are finished.
-fn placeholder(key: (usize, usize)) -> String {
-    format!("<!--m:{}.{}-->", key.0, key.1)
-}
-
-/// The indices of a formula, as its placeholder holds them.
-pub fn key(text: &str) -> Option<(usize, usize)> {
-    let (chapter, formula) = text.split_once('.')?;
-    Some((chapter.parse().ok()?, formula.parse().ok()?))
-}
-
-/// Hides a text from mdbook-katex.
-pub fn hide(text: &str) -> String {
-    text.replace('$', DOLLAR.encode_utf8(&mut [0; 4]))
-        .replace('`', BACKTICK.encode_utf8(&mut [0; 4]))
-}
-
-/// Undoes [`hide`].
-fn show(text: &str) -> String {
-    text.replace(DOLLAR, "$").replace(BACKTICK, "`")
-}
 
 /// Weaves the chapters: names and links of chunks, numbers of equations and figures, and the two
 /// indices at the end.
@@ -149,7 +110,8 @@ fn collect(content: &str, formulas: &mut Formulas) -> std::result::Result<String
 
 #[cfg(test)]
 mod tests {
-    use super::{collect, formula, hide};
+    use super::{collect, hide};
+    use crate::book::marks::formula;
     use crate::book::math::Formulas;
 
     #[test]

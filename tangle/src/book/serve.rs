@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use super::build::{Options, build, summary};
 use super::error::{BookError, explain};
-use super::{Options, build, summary};
+use super::figures;
+use crate::error::Error;
 
 /// What the book is made of, relative to the repository.
 const WATCHED: [&str; 6] =
@@ -48,7 +50,8 @@ pub fn serve(root: &Path, options: &Options) -> Result<(), BookError> {
 
 /// Opens an address or a file in the system's browser.
 pub fn open_browser(address: &str) -> Result<(), BookError> {
-    open::that_detached(address).map_err(BookError::run("the browser"))
+    open::that_detached(address).map_err(Error::run("the browser"))?;
+    Ok(())
 }
 
 fn listen(port: Option<u16>) -> io::Result<TcpListener> {
@@ -101,7 +104,7 @@ fn program<'a>(
 fn times(root: &Path) -> Times {
     let mut times = BTreeMap::new();
     let mut places: Vec<PathBuf> = WATCHED.iter().map(|place| root.join(place)).collect();
-    let figures = root.join(super::figures::FOLDER);
+    let figures = root.join(figures::FOLDER);
     while let Some(place) = places.pop() {
         let Ok(metadata) = fs::symlink_metadata(&place) else { continue };
         if metadata.is_dir() && place != figures {

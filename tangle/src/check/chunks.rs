@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::chapter::BlockKind;
+use crate::block::BlockKind;
 use crate::expand::at_fence;
 use crate::finding::Finding;
 use crate::volume::{BlockId, Book};

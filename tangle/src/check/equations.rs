@@ -2,8 +2,10 @@
 
 use std::fs;
 
+use crate::chapter::Chapter;
 use crate::check::formula::{self, Grammar};
 use crate::finding::Finding;
+use crate::text::setting;
 use crate::volume::Book;
 
 pub fn check(book: &Book) -> Vec<Finding> {
@@ -41,12 +43,9 @@ pub fn check(book: &Book) -> Vec<Finding> {
 fn macros(book: &Book) -> String {
     let folder = book.root.join("book");
     let settings = fs::read_to_string(folder.join("book.toml")).unwrap_or_default();
-    let file = settings
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("macros")?.trim().strip_prefix('='))
-        .map(|value| value.trim().trim_matches('"'))
-        .next();
-    file.and_then(|file| fs::read_to_string(folder.join(file)).ok()).unwrap_or_default()
+    setting(&settings, "macros")
+        .and_then(|file| fs::read_to_string(folder.join(file)).ok())
+        .unwrap_or_default()
 }
 
 /// `eq:` and letters, digits, hyphens.
@@ -58,7 +57,7 @@ fn well_named(label: &str) -> bool {
 }
 
 /// `[eq:name]` and `` `eq:name` `` in the documentation comments of tangled code.
-fn cited(book: &Book, chapter: &crate::Chapter) -> Vec<Finding> {
+fn cited(book: &Book, chapter: &Chapter) -> Vec<Finding> {
     let mut findings = Vec::new();
     for block in chapter.blocks.iter().filter(|block| block.is_chunk()) {
         for number in block.code.clone() {

@@ -2,8 +2,10 @@
 
 use std::fs;
 
-use crate::chapter::{Chapter, Link};
+use crate::chapter::Chapter;
 use crate::finding::Finding;
+use crate::markdown::Link;
+use crate::text::slug;
 use crate::volume::Book;
 
 pub fn check(book: &Book) -> Vec<Finding> {
@@ -98,10 +100,4 @@ fn resolve(from: &str, file: &str) -> Option<String> {
         }
     }
     Some(parts.join("/"))
-}
-
-/// The anchor of a label or a chunk: `eq-phase` for `eq:phase`.
-fn slug(text: &str) -> String {
-    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    words.map(str::to_lowercase).collect::<Vec<_>>().join("-")
 }

@@ -7,6 +7,7 @@ use crate::chapter::Chapter;
 use crate::expand::{File, Tangled};
 use crate::finding::Finding;
 use crate::rust;
+use crate::text::setting;
 use crate::volume::Book;
 
 /// A tangled module of the crate.
@@ -22,11 +23,7 @@ struct Module<'a> {
 fn crate_name(book: &Book) -> String {
     let manifest = std::fs::read_to_string(book.root.join("Cargo.toml")).unwrap_or_default();
     let package = manifest.split("[package]").nth(1).unwrap_or("");
-    let name = package
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("name")?.trim().strip_prefix('='))
-        .map(|value| value.trim().trim_matches('"').replace('-', "_"));
-    name.into_iter().next().unwrap_or_else(|| "lenslet".to_string())
+    setting(package, "name").unwrap_or("lenslet").replace('-', "_")
 }
 
 /// The path of a module from that of its file.

@@ -1,0 +1,80 @@
+//! One rendering of the book, from its chapters to finished pages.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use super::error::{self, BookError};
+use super::{figures, finish, math, render};
+use crate::expand;
+use crate::finding::Finding;
+use crate::volume::Book;
+
+/// The options of `cargo book`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Options {
+    /// Open the book in the browser
+    #[arg(long)]
+    pub open: bool,
+    /// Serve the book on 127.0.0.1, and render it anew when a chapter changes
+    #[arg(long)]
+    pub serve: bool,
+    /// The port to serve on (default: the first free one from 3000)
+    #[arg(long, requires = "serve")]
+    pub port: Option<u16>,
+    /// Leave the figures as they are
+    #[arg(long)]
+    pub keep_figures: bool,
+}
+
+/// What was rendered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// The folder that holds the pages.
+    pub folder: PathBuf,
+    /// How many chapters, the indices not counted.
+    pub chapters: usize,
+    /// How many formulas.
+    pub formulas: usize,
+    /// How many examples were run to draw figures.
+    pub drawn: usize,
+    /// How long it took, figures included.
+    pub time: Duration,
+}
+
+/// One line that says what was rendered.
+pub fn summary(report: &Report) -> String {
+    format!(
+        "{}: {} chapters, {} formulas, examples run: {}, {:.1} s",
+        report.folder.join("index.html").display(),
+        report.chapters,
+        report.formulas,
+        report.drawn,
+        report.time.as_secs_f64()
+    )
+}
+
+/// Renders the book of the repository at `root` into `book/build`; with `draw`, the figures first.
+///
+/// # Errors
+///
+/// [`BookError::Findings`] with everything that is wrong in the chapters (undefined chunks, formulas
+/// that do not parse, references to no equation, figures that nobody draws), and the other kinds
+/// for what stops the rendering itself.
+pub fn build(root: &Path, draw: bool) -> Result<Report, BookError> {
+    let start = Instant::now();
+    let book = Book::load(root)?;
+    let tangled = expand::tangle(&book);
+    let mut findings: Vec<Finding> =
+        book.findings.iter().chain(&tangled.findings).filter(|f| f.is_error()).cloned().collect();
+    findings.extend(math::unresolved(&book));
+    findings.extend(math::refused(&book, math::settings(root)?));
+    error::refuse(findings)?;
+    let drawn = if draw { figures::draw(root)? } else { 0 };
+    error::refuse(figures::missing(&book))?;
+    let (chapters, count) = (book.chapters.len(), book.chapters.iter().map(|c| c.math.len()).sum());
+    let (folder, formulas) = render::render(root, book, tangled)?;
+    finish::finish(&folder, &formulas)?;
+    Ok(Report { folder, chapters, formulas: count, drawn, time: start.elapsed() })
+}
