@@ -1,7 +1,7 @@
 // Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
 //! Slope covariance of a system by either method.
 
-use crate::device::{Progress, available_memory};
+use crate::device::{self, Progress, available_memory};
 use crate::direct;
 use crate::error::Error;
 use crate::slope::{SlopeCovariance, SlopeProblem};
@@ -88,11 +88,12 @@ pub fn check_memory(problem: &SlopeProblem) -> Result<(), Error> {
     Ok(())
 }
 
-/// Bytes of the result, of the pairs that it is spread from, and of 64 MiB for the rest.
+/// Bytes of the result, of the pairs that it is spread from, of six fields a thread, and of 64 MiB for the rest.
 fn memory_needed(problem: &SlopeProblem) -> u64 {
     let (sources, lags) = (problem.sources() as u64, problem.lags() as u64);
+    let threads = device::threads() as u64;
     let pairs = 1 + sources.saturating_sub(1).saturating_mul(sources) / 2;
-    let fields = sources.saturating_mul(sources).saturating_mul(4).saturating_add(3 * pairs);
+    let fields = sources.saturating_mul(sources).saturating_mul(4).saturating_add(3 * pairs + 6 * threads);
     fields.saturating_mul(lags.saturating_mul(lags)).saturating_mul(8).saturating_add(64 << 20)
 }
 

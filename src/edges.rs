@@ -103,7 +103,7 @@ impl Lattice {
 /// Covariances of footprint-averaged phase gradients for r0 = 1 m at the lags `first` + (i, j) `side` (metres).
 ///
 /// Components xx, xy, yy on axis 0, then y and x: (3, ny, nx), rad² m⁻². Exact to some 1e-13 of the variance near the
-/// origin; at R sides from it rounding takes about R³ 1e-16, so that it is meant for R up to 10 or so.
+/// origin; at R sides from it rounding takes about R³ 1e-16 of the result, so that it is meant for R up to 10 or so.
 ///
 /// ```
 /// use lenslet::{edges::gradient_covariances, phase::VonKarman};

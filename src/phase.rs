@@ -222,6 +222,6 @@ mod tests {
             .map(|f| 2.0 * PI * f * step * phase.power_spectrum(f * f) * libm::j0(2.0 * PI * f * r))
             .sum();
         let error = (transform - phase.covariance(r)) / phase.covariance(0.0);
-        assert!(error.abs() < 4e-4, "{error:e}");
+        assert!(error.abs() < 1e-5, "{error:e}");
     }
 }

@@ -15,7 +15,7 @@ const NEGLIGIBLE: f64 = 40.0;
 /// The modified Bessel function of the second kind, K_ν(x), for x > 0 and |ν| ≤ 2.
 ///
 /// Sums the integral of Eq. `[eq:k-integral]` by the trapezoidal rule; the relative error is below 1e-14 for x ≤ 30, and
-/// the absolute error below 1e-30 beyond.
+/// the absolute error below 1e-28 beyond.
 ///
 /// ```
 /// let exact = |x: f64| (std::f64::consts::PI / (2.0 * x)).sqrt() * (-x).exp(); // K_1/2
