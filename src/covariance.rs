@@ -26,18 +26,18 @@ pub enum Method {
 /// `NotToeplitz` where guide stars differ in height, pitch or number of lenslets; `Invalid` as in [`SlopeProblem::new`].
 pub fn slope_problem(system: &System) -> Result<SlopeProblem, Error> {
     let array = system.guide_stars.first().map_or(&system.lenslet_array, |star| &star.array);
-    if let Some(other) = system.guide_stars.iter().find(|star| star.array != *array) {
-        return Err(Error::NotToeplitz {
-            // Explain why lenslet arrays must agree
-            reason: format!(
-                "the guide stars' lenslet arrays differ: {} lenslets of {} m and {} lenslets of {} m; \
-                 arrays of unequal pitch share no lattice of displacements",
-                array.lenslets(),
-                array.pitch(),
-                other.array.lenslets(),
-                other.array.pitch()
-            ),
-        });
+    // Refuse lenslet arrays that are unequal
+    if let Some(k) = system.guide_stars.iter().position(|star| star.array != *array) {
+        let other = &system.guide_stars[k].array;
+        let reason = format!(
+            "guide_star[0] has {} lenslets of {} m and guide_star[{k}] has {} lenslets of {} m; \
+             arrays of unequal pitch share no lattice of displacements: expected equal arrays",
+            array.lenslets(),
+            array.pitch(),
+            other.lenslets(),
+            other.pitch()
+        );
+        return Err(Error::NotToeplitz { reason });
     }
     let sources: Vec<_> = system.guide_stars.iter().map(|star| star.source).collect();
     SlopeProblem::new(&system.atmosphere, array, &sources, system.cone_gradient)
@@ -112,7 +112,7 @@ mod tests {
         system.guide_stars[1].array =
             crate::lenslet_array::LensletArray::new(10, 2.0 * pitch).unwrap();
         let error = slope_problem(&system).unwrap_err().to_string();
-        assert!(error.contains("20 lenslets of 0.5 m and 10 lenslets of 1 m"), "{error}");
+        assert!(error.contains("20 lenslets of 0.5 m and guide_star[1] has 10 lenslets of 1 m"), "{error}");
     }
 
     // Refuse what does not fit

@@ -22,7 +22,7 @@ struct Edge {
 /// Nodes on a panel.
 const NODES: usize = 10;
 
-/// The shortest panel, in sides.
+/// The shortest panel, in sides or outer scales.
 const FINEST: f64 = 1.0 / 65_536.0;
 
 static PANEL: LazyLock<Rule> = LazyLock::new(|| gauss_legendre(NODES));
@@ -37,7 +37,9 @@ impl Edge {
             // Halve the panel or integrate over it
             let length = to - from;
             let distance = across.hypot(from.abs().min(to.abs()));
-            if (length > distance && length > FINEST * side) || length > phase.outer_scale() {
+            let finest = FINEST * side.min(phase.outer_scale());
+            let bends = length > phase.outer_scale() && distance < 8.0 * phase.outer_scale();
+            if (length > distance && length > finest) || bends {
                 let middle = 0.5 * (from + to);
                 panels.extend([(from, middle), (middle, to)]);
             } else if length > 0.0 {

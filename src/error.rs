@@ -64,7 +64,8 @@ pub fn not_negative(quantity: &str, x: f64) -> std::result::Result<f64, Invalid>
 // Checks of a length
 /// `x`, if it is a length between 1 nm and 1e15 m.
 pub fn length(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
-    accept(x > 0.0 && x.is_finite(), quantity, x, "a length in metres greater than 0")?;
+    accept(x != f64::INFINITY, quantity, x, "a finite length in metres")?;
+    accept(x > 0.0, quantity, x, "a length in metres greater than 0")?;
     accept((1e-9..=1e15).contains(&x), quantity, x, "a length between 1e-9 and 1e15 m")
 }
 

@@ -122,7 +122,8 @@ impl<'d> Table<'d> {
     }
 
     fn path_of(&self, key: &str) -> String {
-        if self.path.is_empty() { key.into() } else { format!("{}.{key}", self.path) }
+        let key = if key.is_empty() { "\"\"".into() } else { one_line(key) };
+        if self.path.is_empty() { key } else { format!("{}.{key}", self.path) }
     }
     fn value_text(&self, value: &Spanned<DeValue>) -> String {
         let is_table = |value: &DeValue| value.as_table().is_some();

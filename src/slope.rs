@@ -51,12 +51,13 @@ impl SlopeProblem {
         let first =
             sources.first().ok_or_else(|| Invalid::new("guide stars", 0, "at least one"))?;
         // Refuse sources of unequal height
-        if let Some(other) = sources.iter().find(|source| source.height() != first.height()) {
+        if let Some(other) = sources.iter().position(|source| source.height() != first.height()) {
             let reason = format!(
-                "the guide stars stand at {} m and {} m; sources at unequal heights see footprints of \
-                 unequal size on a layer, and their covariance depends on more than a displacement",
+                "guide_star[0].height is {} m and guide_star[{other}].height is {} m; sources at unequal \
+                 heights see footprints of unequal size on a layer, and their covariance depends on more \
+                 than a displacement: expected equal heights",
                 first.height(),
-                other.height()
+                sources[other].height()
             );
             return Err(Error::NotToeplitz { reason });
         }
@@ -115,6 +116,7 @@ impl SlopeProblem {
         self.sources[p].shift_to(&self.sources[q], layer.altitude)
     }
 
+    // Size and pairs of the result
     /// Length of the result: S² blocks of 2 × 2 components of (2N − 1)² lags.
     pub fn len(&self) -> usize {
         self.sources().pow(2) * 4 * self.lags().pow(2)
@@ -282,7 +284,8 @@ mod tests {
     fn unequal_heights_have_no_toeplitz_form() {
         let error = problem([90e3, f64::INFINITY, 90e3]).unwrap_err();
         assert!(matches!(error, Error::NotToeplitz { .. }), "{error}");
-        assert!(error.to_string().contains("90000 m and inf m"), "{error}");
+        let named = "guide_star[0].height is 90000 m and guide_star[1].height is inf m";
+        assert!(error.to_string().contains(named), "{error}");
         assert!(matches!(problem([9e3; 3]), Err(Error::Invalid(_))));
     }
 }

@@ -79,7 +79,7 @@ fn every_mistake_has_its_message() {
         (
             "r0 = 0.15",
             "r0 = inf",
-            "x.toml:2: atmosphere.r0 = inf: expected a length in metres greater than 0",
+            "x.toml:2: atmosphere.r0 = inf: expected a finite length in metres",
         ),
         (
             "r0 = 0.15",
