@@ -93,7 +93,8 @@ fn memory_needed(problem: &SlopeProblem) -> u64 {
     let (sources, lags) = (problem.sources() as u64, problem.lags() as u64);
     let threads = device::threads() as u64;
     let pairs = 1 + sources.saturating_sub(1).saturating_mul(sources) / 2;
-    let fields = sources.saturating_mul(sources).saturating_mul(4).saturating_add(3 * pairs + 6 * threads);
+    let fields =
+        sources.saturating_mul(sources).saturating_mul(4).saturating_add(3 * pairs + 6 * threads);
     fields.saturating_mul(lags.saturating_mul(lags)).saturating_mul(8).saturating_add(64 << 20)
 }
 
@@ -112,7 +113,10 @@ mod tests {
         system.guide_stars[1].array =
             crate::lenslet_array::LensletArray::new(10, 2.0 * pitch).unwrap();
         let error = slope_problem(&system).unwrap_err().to_string();
-        assert!(error.contains("20 lenslets of 0.5 m and guide_star[1] has 10 lenslets of 1 m"), "{error}");
+        assert!(
+            error.contains("20 lenslets of 0.5 m and guide_star[1] has 10 lenslets of 1 m"),
+            "{error}"
+        );
     }
 
     // Refuse what does not fit

@@ -193,4 +193,19 @@ mod tests {
             assert!((sum / exact[[component, 0, 0]] - 1.0).abs() < 2e-4, "{component}: {sum}");
         }
     }
+
+    // Meet the limit of large footprints
+    #[test]
+    fn large_footprints_have_their_limit() {
+        use crate::{phase::spectrum_constant, special::gamma};
+        for (side, outer_scale) in [(8.0, 1.0), (40.0f64, 1.0f64), (1e3, 0.2)] {
+            let line = std::f64::consts::PI.sqrt() * gamma(4.0 / 3.0) / gamma(11.0 / 6.0);
+            let moments = line * outer_scale.powf(8.0 / 3.0)
+                - outer_scale.powf(11.0 / 3.0) / (std::f64::consts::PI * side);
+            let limit = 2.0 * spectrum_constant() / side.powi(3) * moments;
+            let phase = VonKarman::new(outer_scale);
+            let variance = gradient_covariances(&phase, side, [0.0; 2], (1, 1))[[0, 0, 0]];
+            assert!((variance / limit - 1.0).abs() < 1e-10, "D = {side}: {}", variance / limit);
+        }
+    }
 }

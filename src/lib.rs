@@ -23,8 +23,9 @@ pub mod located;
 pub mod system;
 pub mod covariance;
 pub mod plot;
+pub mod output;
 pub mod bench;
 pub mod cli;
-pub mod output;
+mod summary;
 
 pub use error::{Error, Invalid, Result};

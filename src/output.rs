@@ -1,7 +1,10 @@
-// Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/results.md: edit there, or here and run cargo tangle stitch.
 //! Files that appear whole or not at all, and the covariance as a file of NumPy arrays.
 
 use crate::error::{Error, Invalid};
+use crate::lenslet_array::LensletArray;
+use crate::slope::SlopeCovariance;
+use crate::system::System;
 use ndarray::{Array2, ArrayView, Dimension};
 use ndarray_npy::{NpzWriter, WritableElement, WriteNpyError, WriteNpzError};
 use std::collections::BTreeSet;
@@ -22,6 +25,7 @@ pub struct Draft {
 }
 
 impl Draft {
+    // Start a draft beside its target
     /// Starts a draft of the file `name`, in the folder where that file shall be.
     ///
     /// # Errors
@@ -66,7 +70,7 @@ impl Draft {
     }
 }
 
-// Start a draft with ordinary permissions
+// Start a file with ordinary permissions
 fn start_file(folder: &Path) -> io::Result<NamedTempFile> {
     if !folder.is_dir() {
         let reason = format!("there is no folder {}", folder.display());
@@ -91,14 +95,27 @@ fn remember(draft: &Path) {
 pub fn remove_drafts_on_interrupt() {
     let clean = || {
         for draft in DRAFTS.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            let _ = std::fs::remove_file(draft); // a published draft is no longer there
+            let _ = std::fs::remove_file(draft);
         }
         std::process::exit(130);
     };
     let _ = ctrlc::set_handler(clean); // fails only where a handler is set already
 }
 
-// Arrays that describe a covariance
+// Refuse two names for one file
+/// Refuses two names for one file.
+///
+/// # Errors
+/// `Invalid` where the output and the plot would be the same file.
+pub fn check_distinct(output: &Path, plot: &Path) -> Result<(), Invalid> {
+    let whole = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
+    if whole(output) != whole(plot) {
+        return Ok(());
+    }
+    Err(Invalid::new("plot", plot.display(), "another file than the output's"))
+}
+
+// Archive of named arrays
 /// Writes named arrays as an uncompressed `.npz` archive.
 ///
 /// ```
@@ -111,6 +128,7 @@ pub fn remove_drafts_on_interrupt() {
 /// ```
 pub struct Archive<W: Write + Seek>(NpzWriter<Swallow<W>>);
 
+// Add arrays to the archive
 impl<W: Write + Seek> Archive<W> {
     /// Starts an archive.
     pub fn new(writer: W) -> Self {
@@ -134,6 +152,8 @@ impl<W: Write + Seek> Archive<W> {
         self.0.finish().map(drop).map_err(io_error)
     }
 }
+
+// Swallow what follows an error
 #[derive(Debug)]
 struct Swallow<W> {
     writer: W,
@@ -161,6 +181,7 @@ impl<W: Seek> Seek for Swallow<W> {
     }
 }
 
+// Dig out the operating system's error
 fn io_error(error: WriteNpzError) -> io::Error {
     match error {
         WriteNpzError::Zip(ZipError::Io(error)) => error,
@@ -169,20 +190,61 @@ fn io_error(error: WriteNpzError) -> io::Error {
     }
 }
 
-/// Refuses two names for one file.
+// Write a covariance as arrays
+/// Precision of the numbers in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Precision {
+    /// Double precision.
+    F64,
+    /// Single precision.
+    F32,
+}
+
+impl Precision {
+    /// What NumPy's users call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F64 => "f64",
+            Self::F32 => "f32",
+        }
+    }
+}
+
+// Describe the array of guide stars
+/// The lenslet array that the guide stars share.
+fn shared_array(system: &System) -> LensletArray {
+    system.guide_stars.first().map_or(system.lenslet_array, |star| star.array)
+}
+
+/// The valid lenslets of the array that the guide stars share, (N, N).
+pub fn valid_lenslets(system: &System) -> Array2<bool> {
+    shared_array(system).valid(system.pupil.as_ref(), system.validity)
+}
+
+// Write the four arrays
+/// Writes the slope covariance of a system, with what is needed to use it, as an `.npz` archive.
 ///
 /// # Errors
-/// `Invalid` where the output and the plot would be the same file.
-pub fn check_distinct(output: &Path, plot: &Path) -> Result<(), Invalid> {
-    let whole = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
-    if whole(output) != whole(plot) {
-        return Ok(());
+/// What the operating system says.
+pub fn write_covariance(
+    file: &mut File,
+    covariance: &SlopeCovariance,
+    system: &System,
+    precision: Precision,
+) -> io::Result<()> {
+    let mut archive = Archive::new(file);
+    let values = covariance.values();
+    match precision {
+        Precision::F64 => archive.add("slope_slope", values.view())?,
+        Precision::F32 => archive.add("slope_slope", values.mapv(|c| c as f32).view())?,
     }
-    Err(Invalid::new("plot", plot.display(), "another file than the output's"))
-}
-/// The directions of sources as an array (S, 2), rad.
-pub fn directions(sources: &[crate::source::Source]) -> Array2<f64> {
-    Array2::from_shape_fn((sources.len(), 2), |(k, axis)| sources[k].direction()[axis])
+    archive.add("valid", valid_lenslets(system).view())?;
+    archive.add("pitch", ndarray::arr0(shared_array(system).pitch()).view())?;
+    let stars = &system.guide_stars;
+    let component = |(star, axis): (usize, usize)| stars[star].source.direction()[axis];
+    let directions = Array2::from_shape_fn((stars.len(), 2), component);
+    archive.add("directions", directions.view())?;
+    archive.finish()
 }
 
 // Tests of drafts

@@ -57,7 +57,8 @@ impl SpectralSampling {
 
     // Judge whether a sampling fits
     fn fits(&self, problem: &SlopeProblem, most_work: f64) -> bool {
-        let (quarter, pairs) = ((self.samples() as f64).powi(2) / 4.0, problem.pairs().len() as f64);
+        let (quarter, pairs) =
+            ((self.samples() as f64).powi(2) / 4.0, problem.pairs().len() as f64);
         let weights_and_folds = quarter * problem.layers().len() as f64 * (pairs + 4.0);
         let transforms = 12.0 * (self.folded() as f64).powi(2) * pairs;
         weights_and_folds + transforms <= most_work && self.memory(problem) <= CHOSEN_MEMORY
