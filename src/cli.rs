@@ -131,27 +131,35 @@ pub fn run() -> ExitCode {
     match told {
         Ok(text) => match io::stdout().write_all(text.as_bytes()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                eprintln!("error: cannot write the summary: {error}");
+                complain(&format_args!("cannot write the summary: {error}"));
                 ExitCode::FAILURE
             }
             _ => ExitCode::SUCCESS,
         },
         Err(error) => {
-            eprintln!("error: {error}");
+            complain(&error);
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+// Complain on the standard error
+/// Says on the standard error what is wrong; where even that cannot be written, the exit code has to do.
+fn complain(what: &dyn std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "error: {what}");
 }
 
 // Compute a covariance for a file
 fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     args.device.require_cpu("the slope covariance")?;
     // Check the output and the plot
+    output::check_distinct(("output", &args.output), ("system file", &args.system))?;
     drop(Draft::new(&args.output)?);
     let mut picture = None;
     if let Some(path) = &args.plot {
         picture = Some((path, Format::of(path)?));
-        output::check_distinct(&args.output, path)?;
+        output::check_distinct(("plot", path), ("output", &args.output))?;
+        output::check_distinct(("plot", path), ("system file", &args.system))?;
         drop(Draft::new(path)?);
     }
     let system = System::from_file(&args.system)?;

@@ -31,18 +31,15 @@ impl Draft {
     /// # Errors
     /// `Write` where the folder does not exist or cannot be written, or `name` is not that of a file.
     pub fn new(name: &Path) -> Result<Self, Error> {
-        let target = name.canonicalize().unwrap_or_else(|_| name.into());
         let refuse = |source| Error::Write { path: name.into(), source };
-        let refuse_name = |reason: &str| Err(refuse(io::Error::other(reason)));
+        let target = target_of(name).map_err(refuse)?;
         if target.exists() && !target.is_file() {
-            return refuse_name("the name is taken by something that is not a file");
+            let reason = "the name is taken by something that is not a file";
+            return Err(refuse(io::Error::other(reason)));
         }
-        if target.file_name().is_none() {
-            return refuse_name("this is not the name of a file");
-        }
-        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let file = start_file(folder.unwrap_or(Path::new("."))).map_err(refuse)?;
-        remember(file.path());
+        let mut drafts = DRAFTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = start_file(folder_of(&target)).map_err(refuse)?;
+        drafts.insert(file.path().into());
         Ok(Self { file, target, name: name.into() })
     }
 
@@ -70,12 +67,32 @@ impl Draft {
     }
 }
 
+// Follow a name to its target
+/// The file that a name stands for: links followed, even where nothing is at their end, and its folder spelt out in full.
+fn target_of(name: &Path) -> io::Result<PathBuf> {
+    let mut target = name.to_path_buf();
+    for _ in 0..40 {
+        let folder = folder_of(&target);
+        if let Ok(link) = std::fs::read_link(&target) {
+            target = folder.join(link);
+        } else if !folder.is_dir() {
+            let reason = format!("there is no folder {}", folder.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, reason));
+        } else {
+            let file = target.file_name().filter(|_| !target.starts_with("/proc"));
+            let file = file.ok_or_else(|| io::Error::other("this is not the name of a file"))?;
+            return Ok(folder.canonicalize()?.join(file));
+        }
+    }
+    Err(io::Error::other("the name is a chain of links without an end"))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 // Start a file with ordinary permissions
 fn start_file(folder: &Path) -> io::Result<NamedTempFile> {
-    if !folder.is_dir() {
-        let reason = format!("there is no folder {}", folder.display());
-        return Err(io::Error::new(io::ErrorKind::NotFound, reason));
-    }
     let mut builder = tempfile::Builder::new();
     builder.prefix(".lenslet-").suffix(".part");
     #[cfg(unix)]
@@ -86,15 +103,11 @@ fn start_file(folder: &Path) -> io::Result<NamedTempFile> {
 // Remove drafts when interrupted
 static DRAFTS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-fn remember(draft: &Path) {
-    let absolute = std::path::absolute(draft).unwrap_or_else(|_| draft.into());
-    DRAFTS.lock().unwrap_or_else(PoisonError::into_inner).insert(absolute);
-}
-
 /// From now on an interrupt, or a request to end, removes all drafts and ends the process with the code 130.
 pub fn remove_drafts_on_interrupt() {
     let clean = || {
-        for draft in DRAFTS.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        let drafts = DRAFTS.lock().unwrap_or_else(PoisonError::into_inner);
+        for draft in drafts.iter() {
             let _ = std::fs::remove_file(draft);
         }
         std::process::exit(130);
@@ -103,16 +116,21 @@ pub fn remove_drafts_on_interrupt() {
 }
 
 // Refuse two names for one file
-/// Refuses two names for one file.
+/// Refuses the name of a `role`, such as `output`, that stands for the same file as the name of another.
 ///
 /// # Errors
-/// `Invalid` where the output and the plot would be the same file.
-pub fn check_distinct(output: &Path, plot: &Path) -> Result<(), Invalid> {
-    let whole = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
-    if whole(output) != whole(plot) {
-        return Ok(());
+/// `Invalid`, naming both roles.
+pub fn check_distinct(
+    (role, name): (&str, &Path),
+    (other_role, other): (&str, &Path),
+) -> Result<(), Invalid> {
+    match (target_of(name), target_of(other)) {
+        (Ok(one), Ok(two)) if one == two => {
+            let expected = format!("another file than the {other_role}");
+            Err(Invalid::new(role, name.display(), expected))
+        }
+        _ => Ok(()),
     }
-    Err(Invalid::new("plot", plot.display(), "another file than the output's"))
 }
 
 // Archive of named arrays
@@ -285,8 +303,29 @@ mod tests {
             assert!(matches!(refused, Err(Error::Write { .. })), "{}", name.display());
         }
         let (one, same) = (folder.path().join("a.npz"), folder.path().join("./a.npz"));
-        assert!(check_distinct(&one, &same).is_err());
-        assert!(check_distinct(&one, &absent).is_ok());
+        assert!(check_distinct(("plot", &one), ("output", &same)).is_err());
+        assert!(check_distinct(("plot", &one), ("output", &absent)).is_ok());
+        Ok(())
+    }
+
+    // Follow links without an end
+    #[cfg(unix)]
+    #[test]
+    fn links_lead_to_their_files() -> io::Result<()> {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir()?;
+        let name = |name: &str| folder.path().join(name);
+        symlink("second", name("first"))?;
+        symlink(name("file.npz"), name("second"))?;
+        symlink("circle", name("circle"))?;
+        let published = Draft::new(&name("first")).and_then(|mut draft| {
+            draft.fill(|file| file.write_all(b"new"))?;
+            draft.publish()
+        });
+        assert!(published.is_ok() && name("first").is_symlink() && name("second").is_symlink());
+        assert_eq!(std::fs::read_to_string(name("file.npz"))?, "new");
+        assert!(check_distinct(("plot", &name("second")), ("output", &name("file.npz"))).is_err());
+        assert!(Draft::new(&name("circle")).is_err());
         Ok(())
     }
 }

@@ -354,3 +354,16 @@ fn help_and_version_are_there() -> Checked {
     }
     Ok(())
 }
+
+/// The system file is somebody's work, and the program must not write over it.
+#[test]
+fn the_system_file_is_never_the_output() -> Checked {
+    let run = Run::new()?;
+    let text = fs::read_to_string(book("small"))?;
+    fs::write(run.path("own.svg"), &text)?;
+    let expected = "another file than the system file";
+    run.refuses("covariance own.svg -o ./own.svg", &["output", expected])?;
+    run.refuses("covariance own.svg -o other.npz --plot own.svg", &["plot", expected])?;
+    assert_eq!(fs::read_to_string(run.path("own.svg"))?, text);
+    Ok(())
+}
