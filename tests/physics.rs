@@ -1,5 +1,7 @@
 //! Closed forms and invariants of slope covariance, for both methods.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
+
 use lenslet::atmosphere::{Atmosphere, Layer};
 use lenslet::covariance::{Method, slope_covariance, slope_problem};
 use lenslet::device::silent;

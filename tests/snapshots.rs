@@ -4,6 +4,8 @@
 //! mercy of rounding on another processor; a change of a snapshot is a change of the physics. Review with
 //! `cargo insta review`, or set INSTA_UPDATE=always.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
+
 use lenslet::covariance::{Method, slope_covariance, slope_problem};
 use lenslet::device::silent;
 use lenslet::slope::SlopeCovariance;

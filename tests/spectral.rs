@@ -1,5 +1,7 @@
 //! The spectral method against the direct method: is its error what it says it is?
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
+
 use lenslet::atmosphere::{Atmosphere, Layer};
 use lenslet::device::silent;
 use lenslet::lenslet_array::LensletArray;

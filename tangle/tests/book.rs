@@ -1,4 +1,6 @@
 //! A small book, written here, rendered, and looked at.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 #![cfg(feature = "book")]
 
 use std::fs;

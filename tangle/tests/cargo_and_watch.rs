@@ -1,5 +1,7 @@
 //! Compiler messages at the chapters' lines, and tangling on save.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
+
 mod common;
 
 use common::{HEADER, Repository};

@@ -1,5 +1,7 @@
 //! What `check` finds, each with its place.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
+
 mod common;
 
 use common::Repository;

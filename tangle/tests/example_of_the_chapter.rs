@@ -1,5 +1,7 @@
 //! The example in the chapter *The literate house* tangles to what the chapter shows.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
+
 use std::path::Path;
 
 use tangle::{Book, expand};

@@ -1,5 +1,7 @@
 //! A book writes inside its repository and nowhere else, and never half a file.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
+
 mod common;
 
 use common::{HEADER, Repository, expanded};

@@ -1,5 +1,7 @@
 //! Edits of tangled files go back into the chapters, or nothing is written.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
+
 mod common;
 
 use common::{HEADER, Repository};

@@ -1,6 +1,8 @@
 //! After any edit of the tangled files, `stitch` either brings it back, so that tangling gives the
 //! same files byte for byte, or it refuses and the tree is as before.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
+
 mod common;
 
 use common::Repository;

@@ -1,5 +1,7 @@
 //! From Markdown to files.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
+
 mod common;
 
 use common::{HEADER, Repository, expanded};
