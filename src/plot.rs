@@ -57,7 +57,11 @@ trait Picture {
         if format == Format::Svg {
             let mut text = String::new();
             self.paint(SVGBackend::with_string(&mut text, (width, height)))?;
-            return Ok(text.replace("\"data:png;", "\"data:image/png;").into_bytes());
+            // Mend the media type and the size
+            let drawn = format!("width=\"{width}\" height=\"{height}\"");
+            let shown = format!("width=\"{}\" height=\"{}\"", width / 2, height / 2);
+            let text = text.replacen(&drawn, &shown, 1).replace("\"data:png;", "\"data:image/png;");
+            return Ok(text.into_bytes());
         }
         let mut pixels = vec![0; 3 * width as usize * height as usize];
         self.paint(BitMapBackend::with_buffer(&mut pixels, (width, height)))?;
@@ -68,6 +72,7 @@ trait Picture {
         Ok(file.into_inner())
     }
 
+    // Paint on any backend
     fn paint<DB: DrawingBackend>(&self, backend: DB) -> Result<(), Error> {
         let area = backend.into_drawing_area();
         let drawn = area.fill(&WHITE).and_then(|()| self.draw(&area)).and_then(|()| area.present());
