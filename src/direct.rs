@@ -4,7 +4,7 @@
 // What the direct method stands on
 use crate::device::{Progress, dispatch};
 use crate::edges::gradient_covariances;
-use crate::phase::VonKarman;
+use crate::phase::{VonKarman, hessian};
 use crate::quadrature::{Rule, gauss_triangle};
 use crate::radial_table::RadialTable;
 use crate::slope::{PairCovariance, ProjectedLayer, SlopeProblem};
@@ -108,29 +108,22 @@ impl Gradients {
     #[inline(always)]
     fn at(&self, x: f64, y: f64) -> [f64; 3] {
         let (p, slope) = self.slope_over_distance.value_and_slope(x * x + y * y);
-        let q = 2.0 * slope;
-        [p + q * x * x, q * x * y, p + q * y * y]
+        hessian(p, slope, [x, y])
     }
 }
 
 // Tabulate the gradients of each outer scale
 /// The gradients of each layer of the problem, tables shared between equal outer scales.
 fn tabulate(problem: &SlopeProblem) -> Vec<Arc<Gradients>> {
-    let mut tables: Vec<Arc<Gradients>> = Vec::new();
-    for layer in problem.layers() {
-        let same = |known: &&Arc<Gradients>| known.phase.outer_scale() == layer.outer_scale;
-        let known = tables.iter().find(same).cloned();
-        tables.push(known.unwrap_or_else(|| {
-            let phase = VonKarman::new(layer.outer_scale);
-            let sharers = problem.layers().iter().filter(|l| l.outer_scale == layer.outer_scale);
-            let (low, high) = (sharers.map(|layer| distances(problem, layer)))
-                .fold((f64::INFINITY, 0.0), |(a, b), (c, d)| (a.min(c), f64::max(b, d)));
-            let slope = |t| phase.slope_over_distance(t);
-            let table = RadialTable::new(low.powi(2), high.powi(2), slope);
-            Arc::new(Gradients { slope_over_distance: table, phase })
-        }));
-    }
-    tables
+    problem.for_each_outer_scale(|outer_scale| {
+        let phase = VonKarman::new(outer_scale);
+        let sharers = problem.layers().iter().filter(|layer| layer.outer_scale == outer_scale);
+        let (low, high) = (sharers.map(|layer| distances(problem, layer)))
+            .fold((f64::INFINITY, 0.0), |(a, b), (c, d)| (a.min(c), f64::max(b, d)));
+        let slope = |t| phase.slope_over_distance(t);
+        let table = RadialTable::new(low.powi(2), high.powi(2), slope);
+        Gradients { slope_over_distance: table, phase }
+    })
 }
 
 // Distances that a layer asks for

@@ -163,6 +163,16 @@ impl VonKarman {
     }
 }
 
+// Hessian of the fall
+/// ∂²S/∂x², ∂²S/∂x∂y and ∂²S/∂y² at the displacement (x, y) in metres, from p and dp/dt at t = x² + y²; Eq. `[eq:hessian]`.
+///
+/// This is the covariance of two phase gradients for r0 = 1 m, rad² m⁻².
+#[inline(always)]
+pub fn hessian(p: f64, slope: f64, [x, y]: [f64; 2]) -> [f64; 3] {
+    let q = 2.0 * slope;
+    [p + q * x * x, q * x * y, p + q * y * y]
+}
+
 // Tests of the phase statistics
 #[cfg(test)]
 mod tests {

@@ -50,9 +50,7 @@ trait Picture {
 
     // Encode the picture in a format
     fn encode(&self, format: Format) -> Result<Vec<u8>, Error> {
-        let font = include_bytes!("../book/fonts/DejaVuSans-subset.ttf");
-        plotters::style::register_font(TYPEFACE, FontStyle::Normal, font)
-            .map_err(|_| failed("the font cannot be read"))?;
+        load_font(TYPEFACE)?;
         let (width, height) = self.size();
         if format == Format::Svg {
             let mut text = String::new();
@@ -78,6 +76,17 @@ trait Picture {
         let drawn = area.fill(&WHITE).and_then(|()| self.draw(&area)).and_then(|()| area.present());
         drawn.map_err(failed)
     }
+}
+
+// Load the font of the pictures
+/// Makes the font that the program carries known to plotters under the name `typeface`.
+///
+/// # Errors
+/// `Failed` where plotters cannot read it.
+pub fn load_font(typeface: &str) -> Result<(), Error> {
+    let font = include_bytes!("../book/fonts/DejaVuSans-subset.ttf");
+    plotters::style::register_font(typeface, FontStyle::Normal, font)
+        .map_err(|_| failed("the font cannot be read"))
 }
 
 fn failed(reason: impl std::fmt::Display) -> Error {

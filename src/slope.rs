@@ -8,7 +8,7 @@ use crate::lenslet_array::{LensletArray, SlopeOrder};
 use crate::source::{ConeGradient, Source};
 use ndarray::{Array2, Array3, Array6, ArrayView2, s};
 use rayon::prelude::*;
-use std::f64::consts::PI;
+use std::{f64::consts::PI, sync::Arc};
 
 // Layer as the lenslets see it
 /// A turbulent layer as the lenslets see it through the cone of their guide stars.
@@ -132,6 +132,21 @@ impl SlopeProblem {
         let sources = self.sources();
         let above = (0..sources).flat_map(|p| (p + 1..sources).map(move |q| (p, q)));
         std::iter::once((0, 0)).chain(above).collect()
+    }
+
+    // Share what depends on outer scales
+    /// What `make` makes of the outer scale (m) of each layer, made once for each outer scale that occurs.
+    pub fn for_each_outer_scale<T>(&self, make: impl Fn(f64) -> T) -> Vec<Arc<T>> {
+        let mut made: Vec<Arc<T>> = Vec::new();
+        for (k, layer) in self.layers.iter().enumerate() {
+            let known = self.layers[..k].iter().position(|l| l.outer_scale == layer.outer_scale);
+            let shared = match known {
+                Some(known) => Arc::clone(&made[known]),
+                None => Arc::new(make(layer.outer_scale)),
+            };
+            made.push(shared);
+        }
+        made
     }
 }
 

@@ -2,7 +2,7 @@
 //! The error of the spectral method, and the choice of its sampling.
 
 use crate::edges::gradient_covariances;
-use crate::phase::{VonKarman, spectrum_constant};
+use crate::phase::{VonKarman, hessian, spectrum_constant};
 use crate::quadrature::{Rule, gauss_legendre};
 use crate::radial_table::RadialTable;
 use crate::slope::{ProjectedLayer, SlopeProblem};
@@ -108,7 +108,7 @@ impl FarGradients {
     /// The Hessian of S: xx, xy, yy.
     fn hessian(&self, [x, y]: [f64; 2]) -> [f64; 3] {
         let (p, slope) = self.slope(x * x + y * y);
-        [p + 2.0 * slope * x * x, 2.0 * slope * x * y, p + 2.0 * slope * y * y]
+        hessian(p, slope, [x, y])
     }
 }
 
@@ -153,17 +153,9 @@ impl<'a> Periodisation<'a> {
     // Share tables between equal outer scales
     fn new(problem: &'a SlopeProblem) -> Self {
         let side = problem.layers().iter().map(|layer| layer.side).fold(f64::INFINITY, f64::min);
-        let mut known: Vec<(f64, Arc<FarGradients>)> = Vec::new();
-        let table = |layer: &ProjectedLayer| {
-            let same = known.iter().find(|(outer_scale, _)| *outer_scale == layer.outer_scale);
-            let table = same.map(|(_, table)| Arc::clone(table));
-            table.unwrap_or_else(|| {
-                let table = Arc::new(FarGradients::new(layer.outer_scale, side));
-                known.push((layer.outer_scale, Arc::clone(&table)));
-                table
-            })
-        };
-        Self { problem, tables: problem.layers().iter().map(table).collect() }
+        let tables =
+            problem.for_each_outer_scale(|outer_scale| FarGradients::new(outer_scale, side));
+        Self { problem, tables }
     }
 
     /// The largest |E| of all pairs, components and lags for the folded length M, rad².

@@ -2,7 +2,10 @@
 
 use lenslet::edges::gradient_covariances;
 use lenslet::{
-    phase::VonKarman, plot::Figure, quadrature::gauss_triangle, radial_table::RadialTable,
+    phase::{VonKarman, hessian},
+    plot::Figure,
+    quadrature::gauss_triangle,
+    radial_table::RadialTable,
 };
 use std::{error::Error, path::PathBuf};
 
@@ -44,8 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             for (v, weight_v) in weights {
                 let (x, y) = (x + u, y + v);
                 let (p, slope) = table.value_and_slope(x * x + y * y);
-                let gradients =
-                    [p + 2.0 * slope * x * x, 2.0 * slope * x * y, p + 2.0 * slope * y * y];
+                let gradients = hessian(p, slope, [x, y]);
                 (0..3).for_each(|c| sum[c] += weight_u * weight_v * gradients[c]);
             }
         }

@@ -6,9 +6,7 @@ use std::{env, error::Error, path::PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(env::args_os().nth(1).ok_or("the output folder is missing")?);
-    let font = include_bytes!("../fonts/DejaVuSans-subset.ttf");
-    plotters::style::register_font("sans-serif", FontStyle::Normal, font)
-        .map_err(|_| "bad font")?;
+    lenslet::plot::load_font("sans-serif")?;
 
     let keck = System::from_file("book/systems/keck-lgs.toml")?;
     let (array, pupil) = (keck.lenslet_array, keck.pupil.ok_or("no telescope")?);

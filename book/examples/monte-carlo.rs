@@ -214,9 +214,7 @@ pub fn predict(gradient: ConeGradient) -> Result<Vec<f64>, Failure> {
 // Draw the verdict with error bars
 fn main() -> Result<(), Failure> {
     let folder = PathBuf::from(env::args_os().nth(1).ok_or("the output folder is missing")?);
-    let font = include_bytes!("../fonts/DejaVuSans-subset.ttf");
-    plotters::style::register_font("sans-serif", FontStyle::Normal, font)
-        .map_err(|_| "bad font")?;
+    lenslet::plot::load_font("sans-serif")?;
     let measured = simulate(150, 2026)?;
     let (pupil, layer) = (predict(ConeGradient::Pupil)?, predict(ConeGradient::Layer)?);
     let percent = 100.0 / pupil[0];

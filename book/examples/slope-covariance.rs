@@ -23,9 +23,7 @@ fn colour(p: usize, q: usize, a: usize, b: usize) -> RGBColor {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
-    let font = include_bytes!("../fonts/DejaVuSans-subset.ttf");
-    plotters::style::register_font("sans-serif", FontStyle::Normal, font)
-        .map_err(|_| "bad font")?;
+    lenslet::plot::load_font("sans-serif")?;
     let side = 2 * SOURCES as i32 * CELL + 2 * MARGIN;
     let path = folder.join("slope-symmetry.svg");
     let area = SVGBackend::new(&path, (side as u32, side as u32)).into_drawing_area();

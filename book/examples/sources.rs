@@ -6,9 +6,7 @@ use std::{env, error::Error, path::PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(env::args_os().nth(1).ok_or("the output folder is missing")?);
-    let font = include_bytes!("../fonts/DejaVuSans-subset.ttf");
-    plotters::style::register_font("sans-serif", FontStyle::Normal, font)
-        .map_err(|_| "bad font")?;
+    lenslet::plot::load_font("sans-serif")?;
 
     let star = Source::star(80.0 * ARCSEC, 0.0)?;
     let laser = Source::new(80.0 * ARCSEC, std::f64::consts::PI, 90e3)?;

@@ -119,9 +119,7 @@ fn name_series<'a: 'b, 'b>(chart: &mut Chart<'a, 'b>) -> Result<(), Failure> {
 
 fn main() -> Result<(), Failure> {
     let folder = PathBuf::from(env::args_os().nth(1).ok_or("the output folder is missing")?);
-    let font = include_bytes!("../fonts/DejaVuSans-subset.ttf");
-    plotters::style::register_font("sans-serif", FontStyle::Normal, font)
-        .map_err(|_| "bad font")?;
+    lenslet::plot::load_font("sans-serif")?;
     let path = folder.join("spectral-error.svg");
     let area = SVGBackend::new(&path, (860, 400)).into_drawing_area();
     area.fill(&WHITE)?;
