@@ -165,6 +165,22 @@ pub enum Error {
         /// Why it failed.
         reason: String,
     },
+    // Say that a solver has not converged
+    /// An iterative solver has used up its iterations.
+    #[error(
+        "{what} has not converged: after {iterations} iterations the relative residual is {residual:.1e}, \
+         and at most {tolerance:.1e} was asked for"
+    )]
+    NotConverged {
+        /// What was being solved.
+        what: String,
+        /// Iterations that were made.
+        iterations: usize,
+        /// Norm of the residual over that of the right-hand side.
+        residual: f64,
+        /// Largest relative residual that was asked for.
+        tolerance: f64,
+    },
 }
 
 /// What the fallible functions of this crate return.
@@ -175,7 +191,7 @@ impl Error {
     /// The exit code of a process that ends with this error: 2 for bad input, 1 for a failed run.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Failed { .. } => 1,
+            Self::Failed { .. } | Self::NotConverged { .. } => 1,
             _ => 2,
         }
     }
@@ -236,10 +252,15 @@ mod tests {
         assert_eq!(missing, "keck.toml:12: atmosphere.r0 is missing: expected a length");
         let large = Error::Memory { what: "it".into(), needed: 5 << 30, available: 1 << 20 };
         assert_eq!(large.to_string(), "it needs 5.0 GiB, and 1.0 MiB are available");
+        // Check what failed runs say
         let failed = Error::Failed { what: "the solver".into(), reason: "it diverged".into() };
         assert_eq!(
             (failed.to_string().as_str(), failed.exit_code()),
             ("the solver failed: it diverged", 1)
         );
+        let (iterations, residual, tolerance) = (100, 3e-4, 1e-6);
+        let stopped = Error::NotConverged { what: "it".into(), iterations, residual, tolerance };
+        assert!(stopped.to_string().contains("100 iterations the relative residual is 3.0e-4"));
+        assert_eq!(stopped.exit_code(), 1);
     }
 }
