@@ -19,6 +19,7 @@ pub mod spectral;
 pub mod edges;
 pub mod direct;
 pub mod spectral_error;
+pub mod wavefront;
 pub mod located;
 pub mod system;
 pub mod covariance;

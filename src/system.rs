@@ -3,11 +3,12 @@
 
 use crate::{
     atmosphere::{Atmosphere, Layer},
-    error::{BadLine, Error, Invalid, accept, length_or_infinity},
+    error::{BadLine, Error, Invalid, length_or_infinity},
     lenslet_array::{GuideStar, LensletArray, Pupil, Validity},
     located::{Document, Table},
-    source::{ConeGradient, Source, small_angle},
+    source::{ConeGradient, Source},
     units::{ARCSEC, DEGREE},
+    wavefront::PhaseGrid,
 };
 use std::{fs::File, io::Read, path::Path};
 
@@ -31,29 +32,6 @@ pub struct System {
     pub targets: Vec<Source>,
     /// The grid of points at which the wavefront is wanted.
     pub phase: Option<PhaseGrid>,
-}
-
-// A grid of wavefront points
-/// A square grid of M × M wavefront points of step pitch / oversampling, centred on the axis.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PhaseGrid {
-    /// The number M of points across.
-    pub points: usize,
-    /// Points per lenslet.
-    pub oversampling: usize,
-    /// Radius \[rad\] of the disc of directions around a target over which the wavefront is averaged.
-    pub disc_radius: f64,
-}
-impl PhaseGrid {
-    /// A grid of `points` across (1 to 100 000), `oversampling` (1 to 1000) of them per lenslet.
-    pub fn new(points: usize, oversampling: usize, disc_radius: f64) -> Result<Self, Invalid> {
-        let good = (1..=100_000).contains(&points);
-        accept(good, "points", points, "a whole number from 1 to 100000")?;
-        let good = (1..=1000).contains(&oversampling);
-        accept(good, "oversampling", oversampling, "a whole number from 1 to 1000")?;
-        small_angle("disc_radius", disc_radius)?;
-        Ok(Self { points, oversampling, disc_radius })
-    }
 }
 
 // Read a system from a file
