@@ -203,6 +203,23 @@ impl WavefrontProblem {
         self.targets[t].shift_to(&self.stars[q], layer.altitude).map(|offset| offset - reach)
     }
 
+    /// Displacement at a layer from wavefront point `point` of the pupil's grid to the footprint of lenslet `lenslet` (both \[row,
+    /// column\]) for target `t` and star `q`, along x and y, metres.
+    pub fn displacement(
+        &self,
+        layer: &WavefrontLayer,
+        (t, q): (usize, usize),
+        point: [usize; 2],
+        lenslet: [usize; 2],
+    ) -> [f64; 2] {
+        let middle = (self.lenslets as f64 - 1.0) / 2.0;
+        let target = [1, 0].map(|axis| self.grid.coordinate(point[axis], self.pitch));
+        let star = [1, 0].map(|axis| (lenslet[axis] as f64 - middle) * self.pitch);
+        let target = self.targets[t].project(target, layer.altitude);
+        let star = self.stars[q].project(star, layer.altitude);
+        [0, 1].map(|axis| star[axis] - target[axis])
+    }
+
     /// Displacement h (θ_u − θ_t) at a layer of the wavefronts of targets `t` and `u`, metres.
     pub fn target_offset(&self, layer: &WavefrontLayer, t: usize, u: usize) -> [f64; 2] {
         self.targets[t].shift_to(&self.targets[u], layer.altitude)
