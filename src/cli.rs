@@ -1,15 +1,15 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
 //! The commands: `covariance`, `info`, `bench`.
 
-use crate::bench;
 use crate::covariance::{Method, check_memory, slope_covariance, slope_problem};
 use crate::device::{self, Device};
 use crate::error::{Error, Invalid};
-use crate::output::{self, Draft, Precision, write_covariance};
+use crate::output::{self, Draft, covariance_arrays};
 use crate::plot::{Format, Pairs, plot_covariance};
 use crate::slope::SlopeProblem;
 use crate::summary::{self, Summary};
 use crate::system::System;
+use crate::{arrays, bench};
 use crate::{spectral::SpectralSampling, spectral_error::Chosen};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::io::{self, IsTerminal, Write};
@@ -48,9 +48,13 @@ enum Bench {
 struct CovarianceArgs {
     /// System file (TOML).
     system: PathBuf,
-    /// File to write (NumPy's .npz).
+    // Arguments about the file to write
+    /// File to write: FITS if it ends in .fits, .fit or .fts, else NumPy's .npz.
     #[arg(short, long)]
     output: PathBuf,
+    /// Format of the file, whatever its name ends in.
+    #[arg(long, value_enum)]
+    save: Option<arrays::Format>,
     /// How to compute.
     #[arg(long, value_enum, default_value = "direct")]
     method: MethodName,
@@ -65,7 +69,7 @@ struct CovarianceArgs {
     device: Device,
     /// Precision of the written numbers.
     #[arg(long, value_enum, default_value = "f64")]
-    precision: Precision,
+    precision: arrays::Precision,
     // Arguments about what is shown
     /// Draw the covariance into this file, .svg or .png.
     #[arg(long)]
@@ -181,10 +185,12 @@ fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
 
     // Write the covariance and its picture
     let mut archive = Draft::new(&args.output)?;
-    archive.fill(|file| write_covariance(file, &covariance, &system, args.precision))?;
+    let format = args.save.unwrap_or(arrays::Format::of(&args.output));
+    let arrays = covariance_arrays(&covariance, &system);
+    archive.fill(|file| arrays.write(file, format, args.precision))?;
     let mut drawing = None;
-    if let Some((path, format)) = picture {
-        let bytes = plot_covariance(&covariance, problem.pitch(), pairs, format)?;
+    if let Some((path, drawn_as)) = picture {
+        let bytes = plot_covariance(&covariance, problem.pitch(), pairs, drawn_as)?;
         let mut draft = Draft::new(path)?;
         draft.fill(|file| file.write_all(&bytes))?;
         drawing = Some(draft);
@@ -197,6 +203,7 @@ fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
         file: &args.system,
         output: &args.output,
         plot: args.plot.as_deref(),
+        format,
         precision: args.precision,
         device: args.device,
         system: &system,
@@ -229,7 +236,7 @@ fn choose_method(
         (MethodName::Spectral, Some((samples, oversampling))) => {
             let sampling = SpectralSampling::new(samples, oversampling)?;
             let error_estimate = sampling.error_estimate(problem);
-            Chosen { sampling, error_estimate, limited: false }
+            Chosen { sampling, error_estimate, limited: false, unit: "variance" }
         }
     };
     Ok((Method::Spectral(chosen.sampling), Some(chosen)))

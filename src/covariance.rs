@@ -1,15 +1,17 @@
 // Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
-//! Slope covariance of a system by either method.
+//! Slope and wavefront–slope covariance of a system by either method.
 
 use crate::device::{self, Progress, available_memory};
-use crate::direct;
-use crate::error::Error;
+use crate::error::{Error, Invalid};
+use crate::lenslet_array::LensletArray;
 use crate::slope::{SlopeCovariance, SlopeProblem};
 use crate::spectral::{self, SpectralSampling};
 use crate::system::System;
+use crate::wavefront::{PhaseGrid, WavefrontProblem, WavefrontSlope};
+use crate::{direct, wavefront_direct, wavefront_spectral};
 
 // Methods of slope covariance
-/// How to compute a slope covariance.
+/// How to compute a covariance.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Method {
     /// In real space: exact to 1e-10 of the variance, and fast.
@@ -25,6 +27,13 @@ pub enum Method {
 /// # Errors
 /// `NotToeplitz` where guide stars differ in height, pitch or number of lenslets; `Invalid` as in [`SlopeProblem::new`].
 pub fn slope_problem(system: &System) -> Result<SlopeProblem, Error> {
+    let array = common_array(system)?;
+    let sources: Vec<_> = system.guide_stars.iter().map(|star| star.source).collect();
+    SlopeProblem::new(&system.atmosphere, array, &sources, system.cone_gradient)
+}
+
+/// The lenslet array that all guide stars share.
+fn common_array(system: &System) -> Result<&LensletArray, Error> {
     let array = system.guide_stars.first().map_or(&system.lenslet_array, |star| &star.array);
     // Refuse lenslet arrays that are unequal
     if let Some(k) = system.guide_stars.iter().position(|star| star.array != *array) {
@@ -39,8 +48,37 @@ pub fn slope_problem(system: &System) -> Result<SlopeProblem, Error> {
         );
         return Err(Error::NotToeplitz { reason });
     }
-    let sources: Vec<_> = system.guide_stars.iter().map(|star| star.source).collect();
-    SlopeProblem::new(&system.atmosphere, array, &sources, system.cone_gradient)
+    Ok(array)
+}
+
+// Wavefront problem of a system
+/// The problem of a system's wavefront–slope covariance.
+///
+/// # Errors
+/// `Invalid` where the system has no target or no grid of wavefront points, and as in [`WavefrontProblem::new`]; `NotToeplitz`
+/// where guide stars differ in height, pitch or number of lenslets.
+pub fn wavefront_problem(system: &System) -> Result<WavefrontProblem, Error> {
+    let grid = wavefront_grid(system)?;
+    let stars: Vec<_> = system.guide_stars.iter().map(|star| star.source).collect();
+    let (array, sources) = (common_array(system)?, (system.targets.as_slice(), stars.as_slice()));
+    WavefrontProblem::new(&system.atmosphere, array, sources, grid, system.cone_gradient)
+}
+
+/// The pitch that the grid of wavefront points is measured in, metres: that of the guide stars' common array, or else of the
+/// system's.
+pub fn wavefront_pitch(system: &System) -> f64 {
+    common_array(system).unwrap_or(&system.lenslet_array).pitch()
+}
+
+/// The grid of wavefront points of a system that has targets, too.
+///
+/// # Errors
+/// `Invalid` where either is missing.
+pub fn wavefront_grid(system: &System) -> Result<PhaseGrid, Invalid> {
+    let expected = "at least one [[target]], for a wavefront";
+    let targets = system.targets.first().ok_or_else(|| Invalid::new("target", 0, expected));
+    let expected = "a table [phase] with the points of the wavefront";
+    targets.and(system.phase.ok_or_else(|| Invalid::new("phase", "none", expected)))
 }
 
 // Compute the slope covariance
@@ -72,20 +110,42 @@ pub fn slope_covariance(
     Ok(SlopeCovariance::from_pairs(problem, &pairs))
 }
 
+// Compute the wavefront slope covariance
+/// The wavefront–slope covariance of all targets and guide stars, lattice by lattice, m rad.
+///
+/// # Errors
+/// `Memory` where the result does not fit; `Invalid` where the spectral sampling does not suit the problem.
+pub fn wavefront_slope_covariance(
+    problem: &WavefrontProblem,
+    method: &Method,
+    progress: Progress,
+) -> Result<WavefrontSlope, Error> {
+    check_wavefront_memory(problem)?;
+    match method {
+        Method::Direct => Ok(wavefront_direct::covariance(problem, progress)),
+        Method::Spectral(sampling) => wavefront_spectral::covariance(problem, sampling, progress),
+    }
+}
+
 // Check that the covariance fits into memory
 /// Refuses a problem whose result and working memory exceed the memory that is available now.
 ///
 /// # Errors
 /// `Memory`, with the bytes needed and available. Where the system does not tell what is available, nothing is refused.
 pub fn check_memory(problem: &SlopeProblem) -> Result<(), Error> {
-    let (needed, available) = (memory_needed(problem), available_memory().unwrap_or(u64::MAX));
-    if needed > available {
+    refuse_beyond_memory(memory_needed(problem), || {
         let (sources, lenslets) = (problem.sources(), problem.lenslets());
-        let what =
-            format!("the covariance of {sources} guide stars on {lenslets} × {lenslets} lenslets");
-        return Err(Error::Memory { what, needed, available });
+        format!("the covariance of {sources} guide stars on {lenslets} × {lenslets} lenslets")
+    })
+}
+
+fn refuse_beyond_memory(needed: u64, what: impl Fn() -> String) -> Result<(), Error> {
+    match available_memory() {
+        Some(available) if needed > available => {
+            Err(Error::Memory { what: what(), needed, available })
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Bytes of the result, of the pairs that it is spread from, of six fields a thread, and of 64 MiB for the rest.
@@ -96,6 +156,20 @@ fn memory_needed(problem: &SlopeProblem) -> u64 {
     let fields =
         sources.saturating_mul(sources).saturating_mul(4).saturating_add(3 * pairs + 6 * threads);
     fields.saturating_mul(lags.saturating_mul(lags)).saturating_mul(8).saturating_add(64 << 20)
+}
+/// Refuses a wavefront problem whose results and working memory exceed the memory that is available now.
+///
+/// # Errors
+/// `Memory`, with the bytes needed and available. Where the system does not tell what is available, nothing is refused.
+pub fn check_wavefront_memory(problem: &WavefrontProblem) -> Result<(), Error> {
+    let (targets, points) = (problem.targets(), problem.grid().points);
+    let lags = problem.layers().iter().map(|layer| problem.lags(layer)).max().unwrap_or(0) as u64;
+    let fields = lags.saturating_mul(lags).saturating_mul(8 * device::threads() as u64);
+    let wavefronts = (targets as u64 * 2 * points as u64).saturating_pow(2);
+    let numbers = fields.saturating_add(wavefronts).saturating_add(2 * problem.len() as u64);
+    refuse_beyond_memory(numbers.saturating_mul(8).saturating_add(64 << 20), || {
+        format!("the covariance of {targets} targets on {points} × {points} points with the slopes")
+    })
 }
 
 // Tests of the common interface

@@ -273,6 +273,15 @@ pub fn available_memory() -> Option<u64> {
         .map_or(u64::MAX, |limits| limits.total_memory.saturating_sub(limits.rss));
     Some(system.available_memory().min(limit)).filter(|&bytes| bytes > 0)
 }
+/// What the processor calls itself, such as `AMD EPYC`; `processor of unknown name` where it does not.
+pub fn processor_name() -> String {
+    let mut system = sysinfo::System::new().ok();
+    let brand = system.as_mut().and_then(|system| {
+        system.refresh_cpu_list(sysinfo::CpuRefreshKind::nothing());
+        system.cpus().first().map(|cpu| cpu.brand().trim().to_string())
+    });
+    brand.filter(|brand| !brand.is_empty()).unwrap_or_else(|| "processor of unknown name".into())
+}
 
 // Tests of devices and dispatch
 #[cfg(test)]
@@ -324,5 +333,6 @@ mod tests {
         assert!(squares.iter().enumerate().all(|(k, square)| *square == k * k));
         assert_eq!(most.into_inner(), 1000);
         assert!(threads() >= 1 && available_memory().is_none_or(|bytes| bytes > 1 << 20));
+        assert!(processor_name().len() > 2);
     }
 }

@@ -6,12 +6,72 @@ use crate::quadrature::{Rule, gauss_legendre};
 use ndarray::{Array2, Array3};
 use std::sync::LazyLock;
 
+// Panels along an edge
+/// The shortest panel, in sides or outer scales.
+const FINEST: f64 = 1.0 / 65_536.0;
+
+/// How edges are cut into panels for a function of distance that is smooth but for a circle around the origin.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Panels {
+    circle: f64,
+    outer_scale: f64,
+    finest: f64,
+}
+
+impl Panels {
+    /// Panels for a function singular at the distance `circle` that bends within `outer_scale`, on edges of some `side`; metres.
+    pub(crate) fn new(circle: f64, outer_scale: f64, side: f64) -> Self {
+        Self { circle, outer_scale, finest: FINEST * side.min(outer_scale) }
+    }
+
+    // Cut an edge into panels
+    /// Hands over the panels, as their ends and their distance from the singularity, of the edge from `start` to `end` that
+    /// passes the origin at the distance `across`.
+    #[inline]
+    pub(crate) fn along(
+        &self,
+        across: f64,
+        [start, end]: [f64; 2],
+        mut panel: impl FnMut([f64; 2], f64),
+    ) {
+        let square = across * across;
+        let meets = (self.circle * self.circle - square).max(0.0).sqrt();
+        let [a, b, c] = [-meets, 0.0, meets].map(|cut| f64::clamp(cut, start, end));
+        for part in [[c, end], [b, c], [a, b], [start, a]] {
+            if part[0] < part[1] {
+                self.halve(square, part, &mut panel);
+            }
+        }
+    }
+
+    // Halve a panel that is too long
+    /// Hands the panel over, or its halves, and theirs in turn; `square` is that of the distance across.
+    fn halve(&self, square: f64, [from, to]: [f64; 2], panel: &mut impl FnMut([f64; 2], f64)) {
+        let (length, distance) = (to - from, self.distance(square, [from, to]));
+        let bends = length > self.outer_scale && distance < 8.0 * self.outer_scale;
+        if (length > distance && length > self.finest) || bends {
+            let middle = 0.5 * (from + to);
+            self.halve(square, [middle, to], panel);
+            self.halve(square, [from, middle], panel);
+        } else {
+            panel([from, to], distance);
+        }
+    }
+
+    // Measure the distance from the singularity
+    /// Distance in metres between the circle and a panel that no cut divides.
+    fn distance(&self, square: f64, ends: [f64; 2]) -> f64 {
+        let [a, b] = ends.map(|u| (square + u * u).sqrt());
+        (a.min(b) - self.circle).max(self.circle - a.max(b)).max(0.0)
+    }
+}
+
 // Integrals along one edge
 /// Integrals along an edge, u running from its start.
 #[derive(Debug, Clone, Copy, Default)]
-struct Edge {
+pub(crate) struct Edge {
     /// ∫ S du.
-    fall: f64,
+    pub(crate) fall: f64,
     /// ∫ u S du.
     moment: f64,
     /// ∫ M du.
@@ -22,78 +82,69 @@ struct Edge {
 /// Nodes on a panel.
 const NODES: usize = 10;
 
-/// The shortest panel, in sides or outer scales.
-const FINEST: f64 = 1.0 / 65_536.0;
-
 static PANEL: LazyLock<Rule> = LazyLock::new(|| gauss_legendre(NODES));
 
 impl Edge {
-    /// Integrates from `start` to `start + side` along an edge at the distance `across` from the origin.
-    fn integrate(phase: &VonKarman, across: f64, start: f64, side: f64) -> Self {
+    /// Integrates `phase`, the functions S and M of squared distance, along an edge; see [`Panels::along`].
+    fn integrate(
+        panels: &Panels,
+        phase: &impl Fn(f64) -> (f64, f64),
+        across: f64,
+        ends: [f64; 2],
+    ) -> Self {
         let mut edge = Self::default();
-        let nearest = f64::clamp(0.0, start, start + side);
-        let mut panels = vec![(start, nearest), (nearest, start + side)];
-        while let Some((from, to)) = panels.pop() {
-            // Halve the panel or integrate over it
-            let length = to - from;
-            let distance = across.hypot(from.abs().min(to.abs()));
-            let finest = FINEST * side.min(phase.outer_scale());
-            let bends = length > phase.outer_scale() && distance < 8.0 * phase.outer_scale();
-            if (length > distance && length > finest) || bends {
-                let middle = 0.5 * (from + to);
-                panels.extend([(from, middle), (middle, to)]);
-            } else if length > 0.0 {
-                edge.add_panel(phase, across, start, (from, to));
+        panels.along(across, ends, |[from, to], _| {
+            // Add the integrals of a panel
+            let half = 0.5 * (to - from);
+            for (node, weight) in PANEL.nodes.iter().zip(&PANEL.weights) {
+                let (u, weight) = (from + half * (1.0 + node), half * weight);
+                let (fall, half_mean) = phase(across * across + u * u);
+                edge.fall += weight * fall;
+                edge.moment += weight * (u - ends[0]) * fall;
+                edge.half_mean += weight * half_mean;
             }
-        }
+        });
         edge
-    }
-
-    // Add the panel's integrals
-    fn add_panel(&mut self, phase: &VonKarman, across: f64, start: f64, (from, to): (f64, f64)) {
-        let half = 0.5 * (to - from);
-        for (node, weight) in PANEL.nodes.iter().zip(&PANEL.weights) {
-            let (u, weight) = (from + half * (1.0 + node), half * weight);
-            let (fall, half_mean) = phase.fall_and_half_mean((across * across + u * u).sqrt());
-            self.fall += weight * fall;
-            self.moment += weight * (u - start) * fall;
-            self.half_mean += weight * half_mean;
-        }
     }
 }
 
 // Lattice of edges around the lags
-/// The edges of the lattice whose inner nodes are the lags wanted.
-struct Lattice {
-    side: f64,
-    /// Coordinates of the lines, one before the first lag to one after the last; metres.
+/// The edges between the crossings of vertical and horizontal lines.
+pub(crate) struct Lattice {
+    /// Coordinates of the lines, ascending; metres.
     x: Vec<f64>,
     y: Vec<f64>,
     /// Edges parallel to y: cell row, line.
-    vertical: Array2<Edge>,
+    pub(crate) vertical: Array2<Edge>,
     /// Edges parallel to x: line, cell column.
-    horizontal: Array2<Edge>,
+    pub(crate) horizontal: Array2<Edge>,
 }
 
 impl Lattice {
-    fn new(phase: &VonKarman, side: f64, first: [f64; 2], (ny, nx): (usize, usize)) -> Self {
-        let lines = |first: f64, n| (0..n + 2).map(move |k| first + (k as f64 - 1.0) * side);
-        let (x, y) =
-            (lines(first[0], nx).collect::<Vec<_>>(), lines(first[1], ny).collect::<Vec<_>>());
-        let edge = |across: f64, start| Edge::integrate(phase, across.abs(), start, side);
-        let vertical = Array2::from_shape_fn((ny + 1, nx + 2), |(j, i)| edge(x[i], y[j]));
-        let horizontal = Array2::from_shape_fn((ny + 2, nx + 1), |(j, i)| edge(y[j], x[i]));
-        Self { side, x, y, vertical, horizontal }
+    // Integrate along all edges of the lattice
+    /// The lattice of the lines `x` and `y`, at least one each, for a phase whose S and M are given by squared distance.
+    pub(crate) fn new(
+        panels: &Panels,
+        phase: impl Fn(f64) -> (f64, f64),
+        [x, y]: [Vec<f64>; 2],
+    ) -> Self {
+        let edge = |across: f64, ends| Edge::integrate(panels, &phase, across.abs(), ends);
+        let (lines, cells) = ((y.len(), x.len()), (y.len() - 1, x.len() - 1));
+        let vertical =
+            Array2::from_shape_fn((cells.0, lines.1), |(j, i)| edge(x[i], [y[j], y[j + 1]]));
+        let horizontal =
+            Array2::from_shape_fn((lines.0, cells.1), |(j, i)| edge(y[j], [x[i], x[i + 1]]));
+        Self { x, y, vertical, horizontal }
     }
 
     // Combine edges into triangles and cells
-    /// E of Eq. `[eq:triangle-integral]` over two consecutive edges.
-    fn triangle(&self, nearer: Edge, further: Edge) -> f64 {
-        nearer.moment + self.side * further.fall - further.moment
+    /// E of Eq. `[eq:triangle-integral]` over two edges of length `side`: the weight u rises on the first and falls on the second.
+    pub(crate) fn triangle(side: f64, rising: Edge, falling: Edge) -> f64 {
+        rising.moment + side * falling.fall - falling.moment
     }
 
     /// F of Eq. `[eq:cell-by-sides]` of the cell that starts at the lines `j` and `i`.
-    fn cell(&self, j: usize, i: usize) -> f64 {
+    pub(crate) fn cell(&self, j: usize, i: usize) -> f64 {
         let (x, y) = (&self.x, &self.y);
         y[j + 1] * self.horizontal[[j + 1, i]].half_mean - y[j] * self.horizontal[[j, i]].half_mean
             + x[i + 1] * self.vertical[[j, i + 1]].half_mean
@@ -120,11 +171,15 @@ pub fn gradient_covariances(
     first: [f64; 2],
     (ny, nx): (usize, usize),
 ) -> Array3<f64> {
-    let lattice = Lattice::new(phase, side, first, (ny, nx));
+    let lines = |first: f64, n| (0..n + 2).map(|k| first + (k as f64 - 1.0) * side).collect();
+    let panels = Panels::new(0.0, phase.outer_scale(), side);
+    let fall_and_half_mean = |t: f64| phase.fall_and_half_mean(t.sqrt());
+    let lattice =
+        Lattice::new(&panels, fall_and_half_mean, [lines(first[0], nx), lines(first[1], ny)]);
     // Take second and mixed differences
     let (v, h) = (&lattice.vertical, &lattice.horizontal);
-    let along_y = |j: usize, i: usize| lattice.triangle(v[[j, i]], v[[j + 1, i]]);
-    let along_x = |j: usize, i: usize| lattice.triangle(h[[j, i]], h[[j, i + 1]]);
+    let along_y = |j: usize, i: usize| Lattice::triangle(side, v[[j, i]], v[[j + 1, i]]);
+    let along_x = |j: usize, i: usize| Lattice::triangle(side, h[[j, i]], h[[j, i + 1]]);
     let cell = |j, i| lattice.cell(j, i);
     Array3::from_shape_fn((3, ny, nx), |(component, j, i)| {
         let difference = match component {

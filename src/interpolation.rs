@@ -56,7 +56,8 @@ impl<T: Real> Stencils<T> {
         let width = kind.points().min(layer_points);
         let (mut first, mut weights) = (Vec::new(), Vec::new());
         for m in 0..points {
-            let place = 0.5 * (layer_points - 1) as f64 + (m as f64 - 0.5 * (points - 1) as f64) / gamma;
+            let place =
+                0.5 * (layer_points - 1) as f64 + (m as f64 - 0.5 * (points - 1) as f64) / gamma;
             let start = (place - 0.5 * (width as f64 - 2.0)).floor().max(0.0) as usize;
             let start = start.min(layer_points - width);
             first.push(start);
@@ -99,9 +100,13 @@ impl<T: Real> ToPupil<T> {
         kind: Interpolation,
     ) -> Result<Self, Invalid> {
         // Refuse a layer's grid that is too small
-        if points == 0 || layer_points == 0 || (points - 1) as f64 > (layer_points as f64 - 1.0 + 1e-9) * gamma {
+        if points == 0
+            || layer_points == 0
+            || (points - 1) as f64 > (layer_points as f64 - 1.0 + 1e-9) * gamma
+        {
             let least = ((points as f64 - 1.0) / gamma - 1e-9).ceil().max(0.0) + 1.0;
-            let expected = format!("at least {least}, to reach across {points} points of the pupil");
+            let expected =
+                format!("at least {least}, to reach across {points} points of the pupil");
             return Err(Invalid::new("points of a layer", layer_points, expected));
         }
         let stencils = Stencils::new(points, layer_points, gamma, kind);
@@ -112,7 +117,8 @@ impl<T: Real> ToPupil<T> {
     /// One wavefront to the pupil; `rows` is room for M_l × M numbers.
     fn gather(&self, layer: &[T], pupil: &mut [T], rows: &mut [T]) {
         let (points, stencils) = (self.points, &self.stencils);
-        for (row, layer) in rows.chunks_exact_mut(points).zip(layer.chunks_exact(self.layer_points)) {
+        for (row, layer) in rows.chunks_exact_mut(points).zip(layer.chunks_exact(self.layer_points))
+        {
             for (m, value) in row.iter_mut().enumerate() {
                 *value = stencils.of(m).map(|(k, weight)| weight * layer[k]).sum();
             }
@@ -137,7 +143,8 @@ impl<T: Real> ToPupil<T> {
             }
         }
         layer.fill(T::zero());
-        for (layer, row) in layer.chunks_exact_mut(self.layer_points).zip(rows.chunks_exact(points)) {
+        for (layer, row) in layer.chunks_exact_mut(self.layer_points).zip(rows.chunks_exact(points))
+        {
             for (m, value) in row.iter().enumerate() {
                 stencils.of(m).for_each(|(k, weight)| layer[k] += weight * *value);
             }
@@ -161,7 +168,10 @@ impl<T: Real> Operator<T> for ToPupil<T> {
         let wavefronts = x.par_chunks_exact(self.layer_points.pow(2));
         let rows = scratch.par_chunks_exact_mut(self.layer_points * self.points);
         let pupils = y.par_chunks_exact_mut(self.points.pow(2));
-        wavefronts.zip(pupils).zip(rows).for_each(|((layer, pupil), rows)| self.gather(layer, pupil, rows));
+        wavefronts
+            .zip(pupils)
+            .zip(rows)
+            .for_each(|((layer, pupil), rows)| self.gather(layer, pupil, rows));
     }
 
     // Answer the rest about the way to the pupil
@@ -169,11 +179,15 @@ impl<T: Real> Operator<T> for ToPupil<T> {
         let wavefronts = x.par_chunks_exact(self.points.pow(2));
         let rows = scratch.par_chunks_exact_mut(self.layer_points * self.points);
         let layers = y.par_chunks_exact_mut(self.layer_points.pow(2));
-        wavefronts.zip(layers).zip(rows).for_each(|((pupil, layer), rows)| self.scatter(pupil, layer, rows));
+        wavefronts
+            .zip(layers)
+            .zip(rows)
+            .for_each(|((pupil, layer), rows)| self.scatter(pupil, layer, rows));
     }
 
     fn bytes(&self) -> u64 {
-        (size_of_val(self.stencils.weights.as_slice()) + size_of_val(self.stencils.first.as_slice())) as u64
+        (size_of_val(self.stencils.weights.as_slice())
+            + size_of_val(self.stencils.first.as_slice())) as u64
     }
 }
 
@@ -197,7 +211,8 @@ pub fn interpolation_error(
     let pairs = Exact::new(problem);
     let errors = (0..PAIRS).into_par_iter().map(|k| {
         // Compare one pair with its exact covariance
-        let choose = |root: f64, count: usize| ((k as f64 + 1.0) * root.sqrt()).fract() * count as f64;
+        let choose =
+            |root: f64, count: usize| ((k as f64 + 1.0) * root.sqrt()).fract() * count as f64;
         let choose = |root, count| choose(root, count) as usize;
         let (t, q) = (choose(2.0, problem.targets()), choose(3.0, problem.stars()));
         let point = [choose(5.0, points), choose(7.0, points)];
@@ -207,10 +222,13 @@ pub fn interpolation_error(
             middle.saturating_sub(2).min(lenslets - 1)
         };
         let anywhere = [choose(11.0, lenslets), choose(13.0, lenslets)];
-        let lenslet = if k % 2 == 0 { [near(point[0], 11.0), near(point[1], 13.0)] } else { anywhere };
+        let lenslet =
+            if k % 2 == 0 { [near(point[0], 11.0), near(point[1], 13.0)] } else { anywhere };
         let exact = pairs.entry((t, q), point, lenslet);
         let mut interpolated = [0.0; 2];
-        for ((layer, stencils), lattice) in problem.layers().iter().zip(&stencils).zip(covariance.lattices()) {
+        for ((layer, stencils), lattice) in
+            problem.layers().iter().zip(&stencils).zip(covariance.lattices())
+        {
             let shape = (layer.points, problem.grid().oversampling);
             for (j, weight_j) in stencils.of(point[0]) {
                 for (i, weight_i) in stencils.of(point[1]) {
@@ -222,7 +240,8 @@ pub fn interpolation_error(
         let larger = |pair: [f64; 2]| pair[0].abs().max(pair[1].abs());
         (larger([0, 1].map(|a| exact[a] - interpolated[a])), larger(exact))
     });
-    let (error, largest) = errors.reduce(|| (0.0, 0.0), |a, b| (f64::max(a.0, b.0), f64::max(a.1, b.1)));
+    let (error, largest) =
+        errors.reduce(|| (0.0, 0.0), |a, b| (f64::max(a.0, b.0), f64::max(a.1, b.1)));
     error / largest
 }
 
@@ -237,12 +256,15 @@ mod tests {
         for (kind, degree) in
             [(Interpolation::Linear, 1), (Interpolation::Cubic, 3), (Interpolation::Quintic, 5)]
         {
-            for (points, layer_points, gamma) in [(9, 13, 0.8), (12, 16, 0.81), (7, 7, 1.0), (1, 6, 0.9)] {
+            for (points, layer_points, gamma) in
+                [(9, 13, 0.8), (12, 16, 0.81), (7, 7, 1.0), (1, 6, 0.9)]
+            {
                 let to_pupil = ToPupil::<f64>::new(2, points, (layer_points, gamma), kind).unwrap();
                 let polynomial = |y: f64, x: f64| 1.0 + (y - 0.3 * x).powi(degree) + 0.2 * x;
                 let grid = |count: usize, step: f64| {
                     let at = move |k: usize| (k as f64 - 0.5 * (count - 1) as f64) * step / 6.0;
-                    let one = (0..count * count).map(move |k| polynomial(at(k / count), at(k % count)));
+                    let one =
+                        (0..count * count).map(move |k| polynomial(at(k / count), at(k % count)));
                     one.clone().map(|value| 2.0 * value).chain(one).collect::<Vec<f64>>()
                 };
                 let (layer, expected) = (grid(layer_points, gamma), grid(points, 1.0));

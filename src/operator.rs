@@ -5,7 +5,8 @@ use crate::error::Invalid;
 use ndarray::Array2;
 use num_traits::NumAssign;
 use rayon::prelude::*;
-use realfft::FftNum;
+use realfft::{ComplexToReal, FftNum, RealFftPlanner, RealToComplex};
+use rustfft::{Fft, FftPlanner};
 use std::sync::Arc;
 
 // Numbers that operators work with
@@ -13,11 +14,35 @@ use std::sync::Arc;
 pub trait Real:
     FftNum + num_traits::Float + NumAssign + bytemuck::Pod + std::iter::Sum + Default
 {
+    /// Plans of the real transform of a length and of its inverse, which is not divided by the length.
+    fn plan_real(length: usize) -> (Arc<dyn RealToComplex<Self>>, Arc<dyn ComplexToReal<Self>>);
+
+    /// Plans of the complex transform of a length and of its inverse, which is not divided by the length.
+    fn plan_complex(length: usize) -> (Arc<dyn Fft<Self>>, Arc<dyn Fft<Self>>);
 }
 
-impl Real for f32 {}
+// Plan transforms in both precisions
+/// Plans transforms of one type of number.
+macro_rules! plan_transforms {
+    ($real:ty) => {
+        impl Real for $real {
+            fn plan_real(
+                length: usize,
+            ) -> (Arc<dyn RealToComplex<Self>>, Arc<dyn ComplexToReal<Self>>) {
+                let mut planner = RealFftPlanner::new();
+                (planner.plan_fft_forward(length), planner.plan_fft_inverse(length))
+            }
 
-impl Real for f64 {}
+            fn plan_complex(length: usize) -> (Arc<dyn Fft<Self>>, Arc<dyn Fft<Self>>) {
+                let mut planner = FftPlanner::new();
+                (planner.plan_fft_forward(length), planner.plan_fft_inverse(length))
+            }
+        }
+    };
+}
+
+plan_transforms!(f32);
+plan_transforms!(f64);
 
 // What every operator can do
 /// A linear operator, known by what it does to vectors.
@@ -27,6 +52,7 @@ impl Real for f64 {}
 /// # Panics
 /// The products panic where a slice has the wrong length, as an index out of bounds does.
 pub trait Operator<T: Real>: Send + Sync {
+    // Sizes of vectors and scratch
     /// Numbers in a vector that comes out, m.
     fn rows(&self) -> usize;
 
@@ -85,6 +111,7 @@ pub(crate) fn vectors<T>(x: &[T], y: &[T], (rows, columns): (usize, usize)) -> u
     vectors
 }
 
+// Operators of this chapter
 // Dense matrix as an operator
 /// A dense matrix, (rows, columns).
 ///
@@ -97,74 +124,7 @@ pub(crate) fn vectors<T>(x: &[T], y: &[T], (rows, columns): (usize, usize)) -> u
 /// assert_eq!((matrix.bytes(), matrix.dense_bytes()), (48, 48));
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct Dense<T> {
-    values: Vec<T>,
-    rows: usize,
-    columns: usize,
-}
-
-impl<T: Real> Dense<T> {
-    /// The operator of a matrix of shape (rows, columns).
-    pub fn new(matrix: Array2<T>) -> Self {
-        let (rows, columns) = matrix.dim();
-        // Iteration is by rows, however the array lies in memory.
-        Self { values: matrix.iter().copied().collect(), rows, columns }
-    }
-
-    // Multiply the rows by vectors
-    /// y = A x, row by row.
-    fn by_rows(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
-        let (vectors, columns) = (vectors(x, y, (self.rows, self.columns)), self.columns);
-        if y.is_empty() || columns == 0 {
-            return y.fill(T::zero());
-        }
-        let products = &mut scratch[..y.len()];
-        products.par_chunks_mut(vectors).zip(self.values.par_chunks(columns)).for_each(
-            |(products, row)| {
-                for (product, x) in products.iter_mut().zip(x.chunks_exact(columns)) {
-                    *product = dot(row, x);
-                }
-            },
-        );
-        for (vector, y) in y.chunks_exact_mut(self.rows).enumerate() {
-            for (row, y) in y.iter_mut().enumerate() {
-                *y = products[row * vectors + vector];
-            }
-        }
-    }
-
-    // Multiply the columns by vectors
-    /// Columns that one thread takes at a time in a product with the transpose.
-    const STRIP: usize = 256;
-
-    /// y = Aᵀ x, strip by strip of columns.
-    fn by_columns(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
-        let (vectors, columns) = (vectors(x, y, (self.columns, self.rows)), self.columns);
-        if y.is_empty() || self.rows == 0 {
-            return y.fill(T::zero());
-        }
-        let products = &mut scratch[..y.len()];
-        products.par_chunks_mut(Self::STRIP * vectors).enumerate().for_each(|(strip, products)| {
-            // Add up a strip of all rows
-            let (first, width) = (strip * Self::STRIP, products.len() / vectors);
-            products.fill(T::zero());
-            for (r, row) in self.values.chunks_exact(columns).enumerate() {
-                let row = &row[first..first + width];
-                for (products, x) in products.chunks_exact_mut(width).zip(x.chunks_exact(self.rows)) {
-                    for (product, &value) in products.iter_mut().zip(row) {
-                        *product += x[r] * value;
-                    }
-                }
-            }
-        });
-        for (vector, y) in y.chunks_exact_mut(columns).enumerate() {
-            for (strip, y) in y.chunks_mut(Self::STRIP).enumerate() {
-                let start = strip * Self::STRIP * vectors + vector * y.len();
-                y.copy_from_slice(&products[start..start + y.len()]);
-            }
-        }
-    }
-}
+pub struct Dense<T>(Array2<T>);
 
 // Scalar product in eight strands
 /// Σ a b, summed in eight independent strands.
@@ -180,18 +140,91 @@ fn dot<T: Real>(a: &[T], b: &[T]) -> T {
     sums.into_iter().sum::<T>() + rest
 }
 
+// What a dense matrix can do
+impl<T: Real> Dense<T> {
+    // Keep a matrix by rows
+    /// The operator of a matrix of shape (rows, columns).
+    pub fn new(matrix: Array2<T>) -> Self {
+        match matrix.is_standard_layout() {
+            true => Self(matrix),
+            false => Self(matrix.as_standard_layout().into_owned()),
+        }
+    }
+
+    /// The elements, row by row.
+    fn values(&self) -> &[T] {
+        self.0.as_slice().unwrap_or_default()
+    }
+
+    // Multiply the rows by vectors
+    /// y = A x, row by row.
+    fn by_rows(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
+        let (rows, columns) = self.0.dim();
+        let vectors = vectors(x, y, (rows, columns));
+        if y.is_empty() || columns == 0 {
+            return y.fill(T::zero());
+        }
+        let products = &mut scratch[..y.len()];
+        products.par_chunks_mut(vectors).zip(self.values().par_chunks(columns)).for_each(
+            |(products, row)| {
+                for (product, x) in products.iter_mut().zip(x.chunks_exact(columns)) {
+                    *product = dot(row, x);
+                }
+            },
+        );
+        for (vector, y) in y.chunks_exact_mut(rows).enumerate() {
+            for (row, y) in y.iter_mut().enumerate() {
+                *y = products[row * vectors + vector];
+            }
+        }
+    }
+
+    // Multiply the columns by vectors
+    /// Columns that one thread takes at a time in a product with the transpose.
+    const STRIP: usize = 256;
+
+    /// y = Aᵀ x, strip by strip of columns.
+    fn by_columns(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
+        let (rows, columns) = self.0.dim();
+        let vectors = vectors(x, y, (columns, rows));
+        if y.is_empty() || rows == 0 {
+            return y.fill(T::zero());
+        }
+        let products = &mut scratch[..y.len()];
+        products.par_chunks_mut(Self::STRIP * vectors).enumerate().for_each(|(strip, products)| {
+            // Add up a strip of all rows
+            let (first, width) = (strip * Self::STRIP, products.len() / vectors);
+            products.fill(T::zero());
+            for (r, row) in self.values().chunks_exact(columns).enumerate() {
+                let row = &row[first..first + width];
+                for (products, x) in products.chunks_exact_mut(width).zip(x.chunks_exact(rows)) {
+                    for (product, &value) in products.iter_mut().zip(row) {
+                        *product += x[r] * value;
+                    }
+                }
+            }
+        });
+        for (vector, y) in y.chunks_exact_mut(columns).enumerate() {
+            for (strip, y) in y.chunks_mut(Self::STRIP).enumerate() {
+                let start = strip * Self::STRIP * vectors + vector * y.len();
+                y.copy_from_slice(&products[start..start + y.len()]);
+            }
+        }
+    }
+}
+
 impl<T: Real> Operator<T> for Dense<T> {
     // Answers of a dense matrix
     fn rows(&self) -> usize {
-        self.rows
+        self.0.nrows()
     }
 
     fn columns(&self) -> usize {
-        self.columns
+        self.0.ncols()
     }
 
     fn scratch(&self, vectors: usize) -> usize {
-        vectors * self.rows.max(self.columns)
+        vectors * self.0.nrows().max(self.0.ncols())
     }
 
     fn apply(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
@@ -203,7 +236,7 @@ impl<T: Real> Operator<T> for Dense<T> {
     }
 
     fn bytes(&self) -> u64 {
-        size_of_val(self.values.as_slice()) as u64
+        size_of_val(self.values()) as u64
     }
 }
 
@@ -238,7 +271,7 @@ impl<T: Real> Operator<T> for Diagonal<T> {
         0
     }
 
-    fn apply(&self, x: &[T], y: &mut [T], _scratch: &mut [T]) {
+    fn apply(&self, x: &[T], y: &mut [T], _: &mut [T]) {
         vectors(x, y, (self.0.len(), self.0.len()));
         for ((y, &x), &element) in y.iter_mut().zip(x).zip(self.0.iter().cycle()) {
             *y = element * x;
@@ -249,6 +282,7 @@ impl<T: Real> Operator<T> for Diagonal<T> {
         self.apply(x, y, scratch);
     }
 
+    // Weigh a diagonal
     fn bytes(&self) -> u64 {
         size_of_val(self.0.as_slice()) as u64
     }
@@ -259,6 +293,7 @@ impl<T: Real> Operator<T> for Diagonal<T> {
 pub struct Sum<T>(Vec<Arc<dyn Operator<T>>>);
 
 impl<T: Real> Sum<T> {
+    // Collect terms of one shape
     /// The sum of `terms`.
     ///
     /// # Errors
@@ -327,6 +362,7 @@ impl<T: Real> Operator<T> for Sum<T> {
 pub struct Product<T>(Vec<Arc<dyn Operator<T>>>);
 
 impl<T: Real> Product<T> {
+    // Collect factors that fit
     /// The product of `factors`, written from left to right.
     ///
     /// # Errors
@@ -397,6 +433,7 @@ impl<T: Real> Operator<T> for Product<T> {
     }
 }
 
+// Tests of operators
 // Battery of tests for operators
 /// What every operator has to pass, here and in the chapters that follow.
 #[cfg(test)]
@@ -463,6 +500,7 @@ pub(crate) mod battery {
             assert!(distance(&alone, y) <= tolerance, "several at once, transposed: {transposed}");
         }
         assert_eq!(together, product(operator, transposed, &x, 3), "the second time");
+        // Check that products are linear
         let (two, half) = (T::from(2.0).unwrap(), T::from(0.5).unwrap());
         let combine = |x: &[T], length: usize| -> Vec<T> {
             (0..length).map(|k| two * x[k] - half * x[length + k]).collect()
@@ -486,6 +524,7 @@ mod tests {
         Arc::new(Dense::new(matrix.clone()))
     }
 
+    // Hold an operator to its matrix
     /// Holds an operator to the battery and to its matrix.
     fn compare<T: Real>(operator: &dyn Operator<T>, matrix: &Array2<T>, tolerance: f64) {
         check(operator, tolerance);

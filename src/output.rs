@@ -1,19 +1,18 @@
 // Tangled from book/src/results.md: edit there, or here and run cargo tangle stitch.
-//! Files that appear whole or not at all, and the covariance as a file of NumPy arrays.
+//! Files that appear whole or not at all, and the arrays of a covariance.
 
+use crate::arrays::Arrays;
 use crate::error::{Error, Invalid};
 use crate::lenslet_array::LensletArray;
 use crate::slope::SlopeCovariance;
 use crate::system::System;
-use ndarray::{Array2, ArrayView, Dimension};
-use ndarray_npy::{NpzWriter, WritableElement, WriteNpyError, WriteNpzError};
+use ndarray::{Array2, arr0};
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use tempfile::NamedTempFile;
-use zip::{CompressionMethod, result::ZipError, write::SimpleFileOptions};
 
 // Draft of a file
 /// A file in the making, which is removed unless it is published.
@@ -133,99 +132,22 @@ pub fn check_distinct(
     }
 }
 
-// Archive of named arrays
-/// Writes named arrays as an uncompressed `.npz` archive.
-///
-/// ```
-/// let mut file = std::io::Cursor::new(Vec::new());
-/// let mut archive = lenslet::output::Archive::new(&mut file);
-/// archive.add("pitch", ndarray::arr0(0.5).view())?;
-/// archive.finish()?;
-/// assert!(file.into_inner().starts_with(b"PK"));
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub struct Archive<W: Write + Seek>(NpzWriter<Swallow<W>>);
-
-// Add arrays to the archive
-impl<W: Write + Seek> Archive<W> {
-    /// Starts an archive.
-    pub fn new(writer: W) -> Self {
-        Self(NpzWriter::new(Swallow { writer, failed: false }))
-    }
-
-    /// Adds an array.
-    pub fn add<T: WritableElement, D: Dimension>(
-        &mut self,
-        name: &str,
-        array: ArrayView<T, D>,
-    ) -> io::Result<()> {
-        let large = array.len().saturating_mul(size_of::<T>()) >= 1 << 31;
-        let options = SimpleFileOptions::default();
-        let options = options.compression_method(CompressionMethod::Stored).large_file(large);
-        self.0.add_array_with_options(name, &array, options).map_err(io_error)
-    }
-
-    /// Writes what remains.
-    pub fn finish(self) -> io::Result<()> {
-        self.0.finish().map(drop).map_err(io_error)
-    }
-}
-
-// Swallow what follows an error
-#[derive(Debug)]
-struct Swallow<W> {
-    writer: W,
-    failed: bool,
-}
-
-impl<W: Write> Write for Swallow<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.failed {
-            return Ok(bytes.len());
-        }
-        let written = self.writer.write(bytes);
-        self.failed = matches!(&written, Err(error) if error.kind() != io::ErrorKind::Interrupted);
-        written
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        if self.failed { Ok(()) } else { self.writer.flush() }
-    }
-}
-
-impl<W: Seek> Seek for Swallow<W> {
-    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
-        self.writer.seek(to)
-    }
-}
-
-// Dig out the operating system's error
-fn io_error(error: WriteNpzError) -> io::Error {
-    match error {
-        WriteNpzError::Zip(ZipError::Io(error)) => error,
-        WriteNpzError::Npy(WriteNpyError::Io(error)) => error,
-        other => io::Error::other(other),
-    }
-}
-
-// Write a covariance as arrays
-/// Precision of the numbers in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Precision {
-    /// Double precision.
-    F64,
-    /// Single precision.
-    F32,
-}
-
-impl Precision {
-    /// What NumPy's users call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F64 => "f64",
-            Self::F32 => "f32",
-        }
-    }
+// Arrays of a covariance
+/// The slope covariance of a system, with what is needed to use it, as arrays for a file.
+pub fn covariance_arrays<'a>(covariance: &'a SlopeCovariance, system: &System) -> Arrays<'a> {
+    let stars = &system.guide_stars;
+    let component = |(star, axis): (usize, usize)| stars[star].source.direction()[axis];
+    let directions = Array2::from_shape_fn((stars.len(), 2), component);
+    let mut arrays = Arrays::default();
+    arrays
+        .add_result("slope_slope", covariance.values().view())
+        .unit("rad2")
+        .axes("star p, star q, slope a, slope b, y, x")
+        .about("covariance of slope a under star p and slope b under star q");
+    arrays.add("valid", valid_lenslets(system)).axes("y, x").about("lenslets that are lit");
+    arrays.add("pitch", arr0(shared_array(system).pitch())).unit("m");
+    arrays.add("directions", directions).unit("rad").axes("star, component");
+    arrays
 }
 
 // Describe the array of guide stars
@@ -239,36 +161,11 @@ pub fn valid_lenslets(system: &System) -> Array2<bool> {
     shared_array(system).valid(system.pupil.as_ref(), system.validity)
 }
 
-// Write the four arrays
-/// Writes the slope covariance of a system, with what is needed to use it, as an `.npz` archive.
-///
-/// # Errors
-/// What the operating system says.
-pub fn write_covariance(
-    file: &mut File,
-    covariance: &SlopeCovariance,
-    system: &System,
-    precision: Precision,
-) -> io::Result<()> {
-    let mut archive = Archive::new(file);
-    let values = covariance.values();
-    match precision {
-        Precision::F64 => archive.add("slope_slope", values.view())?,
-        Precision::F32 => archive.add("slope_slope", values.mapv(|c| c as f32).view())?,
-    }
-    archive.add("valid", valid_lenslets(system).view())?;
-    archive.add("pitch", ndarray::arr0(shared_array(system).pitch()).view())?;
-    let stars = &system.guide_stars;
-    let component = |(star, axis): (usize, usize)| stars[star].source.direction()[axis];
-    let directions = Array2::from_shape_fn((stars.len(), 2), component);
-    archive.add("directions", directions.view())?;
-    archive.finish()
-}
-
 // Tests of drafts
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     // Fail in the middle of a draft
     #[test]

@@ -159,7 +159,25 @@ impl VonKarman {
         }
         let wavenumber = 2.0 * PI / self.outer_scale;
         let x = wavenumber * t.sqrt();
-        self.scale * wavenumber.powi(2) * x.powf(-1.0 / 6.0) * bessel_k(1.0 / 6.0, x)
+        let shape = if x < 0.5 * SERIES_END {
+            self.near_slope(x)
+        } else {
+            x.powf(-1.0 / 6.0) * bessel_k(1.0 / 6.0, x)
+        };
+        self.scale * wavenumber.powi(2) * shape
+    }
+
+    // Sum the series of the slope
+    /// x^(−1/6) K_1/6(x), from the series of the fall.
+    fn near_slope(&self, x: f64) -> f64 {
+        let square = x * x;
+        let (mut odd, mut even) = (0.0, 0.0);
+        for k in (0..TERMS).rev() {
+            let power = 2.0 * k as f64;
+            odd = odd * square + self.odd[k] * (power + 5.0 / 3.0);
+            even = even * square + self.even[k] * (power + 2.0);
+        }
+        odd / x.cbrt() + even
     }
 }
 
@@ -201,6 +219,10 @@ mod tests {
             let ((near, near_mean), (far, far_mean)) = (phase.near_fall(x), phase.far_fall(x));
             assert!((near / far - 1.0).abs() < 1e-14, "S at {x}: {near:e} {far:e}");
             assert!((near_mean / far_mean - 1.0).abs() < 1e-13, "M at {x}");
+        }
+        for x in [1e-3, 0.5 * SERIES_END, 1.5] {
+            let slope = x.powf(-1.0 / 6.0) * bessel_k(1.0 / 6.0, x);
+            assert!((phase.near_slope(x) / slope - 1.0).abs() < 1e-14, "p at {x}");
         }
         let outside = phase.covariance(0.0) - phase.covariance(3.0);
         assert!((outside / phase.fall_and_half_mean(3.0).0 - 1.0).abs() < 1e-13);

@@ -35,13 +35,13 @@ impl Format {
 }
 
 // Picture in either format
-type Area<DB> = DrawingArea<DB, Shift>;
-type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
+pub(crate) type Area<DB> = DrawingArea<DB, Shift>;
+pub(crate) type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
 /// The font that the program carries, and what a viewer of SVG may put in its place.
-const TYPEFACE: &str = "DejaVu Sans, Verdana, sans-serif";
+pub(crate) const TYPEFACE: &str = "DejaVu Sans, Verdana, sans-serif";
 
-trait Picture {
+pub(crate) trait Picture {
     /// Width and height, in pixels.
     fn size(&self) -> (u32, u32);
 
@@ -209,7 +209,7 @@ impl Figure {
 
 // Axis of a panel
 #[derive(Debug, Clone, Default)]
-struct Axis {
+pub(crate) struct Axis {
     label: String,
     log: bool,
     range: Option<[f64; 2]>,
@@ -237,7 +237,7 @@ impl Axis {
     }
 
     // Tick and label the axis
-    fn scale(&self, ends: &Range<f64>, most: usize) -> Scale {
+    pub(crate) fn scale(&self, ends: &Range<f64>, most: usize) -> Scale {
         let (first, last) = (ends.start.ceil(), ends.end.floor());
         let most = if self.log { most.min((last - first).max(0.0) as usize + 1) } else { most };
         let round = || RangedCoordf64::from(ends.clone()).key_points(most).into_iter();
@@ -254,9 +254,9 @@ impl Axis {
     }
 }
 /// The ends of an axis, its ticks and their labels.
-struct Scale {
-    ends: Range<f64>,
-    ticks: Vec<(f64, String)>,
+pub(crate) struct Scale {
+    pub(crate) ends: Range<f64>,
+    pub(crate) ticks: Vec<(f64, String)>,
 }
 
 impl Ranged for Scale {
@@ -285,7 +285,7 @@ fn within(x: f64, ends: &Range<f64>) -> bool {
     ends.start <= x && x <= ends.end
 }
 
-fn number(x: f64) -> String {
+pub(crate) fn number(x: f64) -> String {
     pretty_print_float(x, !(1e-3..1e6).contains(&x.abs())).replace('-', "−")
 }
 
@@ -584,7 +584,10 @@ fn root(share: f64) -> f64 {
 }
 
 /// Fills an area with the colours of levels from −1 to 1, given the shares of its width and of its height, upwards.
-fn paint_levels<DB: DrawingBackend>(area: &Area<DB>, level: impl Fn(f64, f64) -> f64) -> Drawn<DB> {
+pub(crate) fn paint_levels<DB: DrawingBackend>(
+    area: &Area<DB>,
+    level: impl Fn(f64, f64) -> f64,
+) -> Drawn<DB> {
     let (colours, (width, height)) =
         (DerivedColorMap::new(&STATIONS.map(colour)), area.dim_in_pixel());
     let share = |pixel: u32, pixels: u32| (f64::from(pixel) + 0.5) / f64::from(pixels);

@@ -1,5 +1,5 @@
 // Tangled from book/src/quadrature.md: edit there, or here and run cargo tangle stitch.
-//! Gauss quadrature for the plain and the triangular weight on [−1, 1].
+//! Gauss quadrature on [−1, 1] for the plain weight, the triangle and the trapezium.
 
 /// A quadrature rule: ∫ w(x) f(x) dx over [−1, 1] ≈ Σ `weights[k]` f(`nodes[k]`).
 #[derive(Debug, Clone, PartialEq)]
@@ -10,7 +10,7 @@ pub struct Rule {
     pub weights: Vec<f64>,
 }
 
-// Rules of Gauss for two weights
+// Rules of Gauss for three weights
 /// Gauss–Legendre: weight 1, exact for polynomials of degree 2n − 1.
 pub fn gauss_legendre(n: usize) -> Rule {
     let beta: Vec<f64> = (0..n)
@@ -20,7 +20,7 @@ pub fn gauss_legendre(n: usize) -> Rule {
     rule_from_recurrence(&beta)
 }
 
-// Rule of Gauss for the triangle
+// Rule of Gauss for the trapezium
 /// Gauss's rule for the triangle 1 − |u|, exact for polynomials of degree 2n − 1.
 ///
 /// ```
@@ -28,12 +28,24 @@ pub fn gauss_legendre(n: usize) -> Rule {
 /// assert!((rule.nodes[1] - 1.0 / 6f64.sqrt()).abs() < 1e-15); // the triangle's variance is 1/6
 /// ```
 pub fn gauss_triangle(n: usize) -> Rule {
+    gauss_trapezium(n, 0.0)
+}
+
+/// Gauss's rule for a trapezium of mass 1 that is flat on |u| < `flat` and falls to zero at 1; 0 ≤ `flat` < 1.
+///
+/// The weight is that of Eq. `[eq:trapezium-weight]` over 1 + `flat`; exact for polynomials of degree 2n − 1.
+pub fn gauss_trapezium(n: usize, flat: f64) -> Rule {
     let half = gauss_legendre(n + 1);
     let (mut beta, mut norm) = (vec![1.0], 1.0);
     while beta.len() < n {
+        // Integrate the squared polynomial over the trapezium
+        let square = |u: f64| orthogonal_polynomial(&beta, u).powi(2);
         let next: f64 = (half.nodes.iter().zip(&half.weights))
-            .map(|(x, w)| (0.5 * (x + 1.0), w))
-            .map(|(u, w)| w * (1.0 - u) * orthogonal_polynomial(&beta, u).powi(2))
+            .map(|(x, w)| (0.5 * (x + 1.0), w / (1.0 + flat)))
+            .map(|(u, w)| {
+                (flat * u, flat + (1.0 - flat) * u, w * flat, w * (1.0 - flat) * (1.0 - u))
+            })
+            .map(|(level, falling, w, v)| w * square(level) + v * square(falling))
             .sum();
         beta.push(next / norm);
         norm = next;
@@ -94,7 +106,7 @@ mod tests {
         rule.nodes.iter().zip(&rule.weights).map(|(x, w)| w * x.powi(power)).sum()
     }
 
-    // Reproduce the moments of both weights
+    // Reproduce the moments of all weights
     #[test]
     fn rules_are_exact_up_to_their_degree_and_not_beyond() {
         for n in 1..=12 {
@@ -105,6 +117,11 @@ mod tests {
                 let exact = power < 2 * n as i32;
                 assert_eq!(plain.abs() < 1e-14, exact, "n = {n}, power {power}: {plain:e}");
                 assert_eq!(triangle.abs() < 1e-14, exact, "n = {n}: {triangle:e}");
+                let flat = 0.3f64;
+                let mass =
+                    2.0 * (1.0 - flat.powi(power + 2)) / ((p + 1.0) * (p + 2.0) * (1.0 - flat));
+                let trapezium = moment(&gauss_trapezium(n, flat), power) - mass / (1.0 + flat);
+                assert_eq!(trapezium.abs() < 1e-14, exact, "n = {n}: {trapezium:e}");
             }
         }
     }

@@ -35,6 +35,19 @@ pub struct SlopeProblem {
     sources: Vec<Source>,
     layers: Vec<ProjectedLayer>,
 }
+/// What `make` makes of each number, made once for each number that occurs.
+pub(crate) fn share_equals<T>(
+    numbers: impl Iterator<Item = f64>,
+    make: impl Fn(f64) -> T,
+) -> Vec<Arc<T>> {
+    let mut made: Vec<(f64, Arc<T>)> = Vec::new();
+    for number in numbers {
+        let known = made.iter().find(|(other, _)| *other == number);
+        let shared = known.map_or_else(|| Arc::new(make(number)), |(_, made)| Arc::clone(made));
+        made.push((number, shared));
+    }
+    made.into_iter().map(|(_, made)| made).collect()
+}
 
 impl SlopeProblem {
     // Pose the problem for common heights
@@ -137,16 +150,7 @@ impl SlopeProblem {
     // Share what depends on outer scales
     /// What `make` makes of the outer scale (m) of each layer, made once for each outer scale that occurs.
     pub fn for_each_outer_scale<T>(&self, make: impl Fn(f64) -> T) -> Vec<Arc<T>> {
-        let mut made: Vec<Arc<T>> = Vec::new();
-        for (k, layer) in self.layers.iter().enumerate() {
-            let known = self.layers[..k].iter().position(|l| l.outer_scale == layer.outer_scale);
-            let shared = match known {
-                Some(known) => Arc::clone(&made[known]),
-                None => Arc::new(make(layer.outer_scale)),
-            };
-            made.push(shared);
-        }
-        made
+        share_equals(self.layers.iter().map(|layer| layer.outer_scale), make)
     }
 }
 

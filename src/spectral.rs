@@ -10,7 +10,7 @@ use ndarray::{Array2, Array3};
 use num_complex::Complex64;
 use rayon::prelude::*;
 use rustfft::{Fft, FftPlanner};
-use std::{f64::consts::PI, sync::Arc};
+use std::{f64::consts::PI, fmt::Display, sync::Arc};
 
 // Sampling of the power spectrum
 /// How the power spectrum is sampled: N_F samples along an axis, κ samples of the covariance per pitch.
@@ -65,16 +65,15 @@ impl SpectralSampling {
     }
 
     // Refuse transforms that are too short
-    fn check(&self, problem: &SlopeProblem) -> Result<(), Invalid> {
-        if self.folded() >= problem.lags() {
+    /// Refuses a folded transform that is shorter than the `lags` along an axis; `grids` says what has so many.
+    pub(crate) fn check(&self, grids: impl Display, lags: usize) -> Result<(), Invalid> {
+        if self.folded() >= lags {
             return Ok(());
         }
-        let least = problem.lags() * self.oversampling;
+        let least = lags * self.oversampling;
         let expected = format!(
-            "at least {}: {} lenslets have {} lags along an axis, and each takes {} samples",
+            "at least {}: {grids} have {lags} lags along an axis, and each takes {} samples",
             least + least % 2,
-            problem.lenslets(),
-            problem.lags(),
             self.oversampling
         );
         Err(Invalid::new("samples", self.samples, expected))
@@ -90,6 +89,18 @@ impl SpectralSampling {
             problem.pairs().len() as f64 * (24.0 * folded * lags + 48.0 * lags * lags + waves);
         bytes as u64 // saturates
     }
+
+    // Refuse a sampling beyond the memory
+    /// Refuses a computation that `needed` more bytes than there are.
+    pub(crate) fn check_memory(&self, needed: u64) -> Result<(), Error> {
+        match available_memory().filter(|available| needed > *available) {
+            None => Ok(()),
+            Some(available) => {
+                let what = format!("the spectral method with {} samples", self.samples);
+                Err(Error::Memory { what, needed, available })
+            }
+        }
+    }
 }
 
 // Covariance of all pairs from the spectrum
@@ -104,13 +115,8 @@ pub fn pair_covariances(
     sampling: &SpectralSampling,
     progress: Progress,
 ) -> Result<Vec<PairCovariance>, Error> {
-    sampling.check(problem)?;
-    // Refuse a sampling beyond the memory
-    let needed = sampling.memory(problem);
-    if let Some(available) = available_memory().filter(|available| needed > *available) {
-        let what = format!("the spectral method with {} samples", sampling.samples);
-        return Err(Error::Memory { what, needed, available });
-    }
+    sampling.check(format_args!("{} lenslets", problem.lenslets()), problem.lags())?;
+    sampling.check_memory(sampling.memory(problem))?;
     let spectrum = Spectrum::new(problem, sampling);
     let rows: Vec<usize> = (0..=spectrum.folded / 2).collect();
     let columns: Vec<usize> = (0..spectrum.lags).collect();
@@ -178,21 +184,21 @@ impl LayerSpectrum {
 
 // Wave of an offset along frequencies
 /// exp(2πi n c), n = 0, 1, …: cosines and sines.
-struct Wave {
-    re: Vec<f64>,
-    im: Vec<f64>,
+pub(crate) struct Wave {
+    pub(crate) re: Vec<f64>,
+    pub(crate) im: Vec<f64>,
 }
 
 impl Wave {
     /// A wave of `cycles` c a sample, from n = 0 up to `last`.
-    fn new(cycles: f64, last: usize) -> Self {
+    pub(crate) fn new(cycles: f64, last: usize) -> Self {
         let angle = |n: usize| 2.0 * PI * (n as f64 * cycles).fract();
         let (im, re) = (0..=last).map(|n| angle(n).sin_cos()).unzip();
         Self { re, im }
     }
 
     /// The wave at ±n.
-    fn at(&self, n: isize) -> Complex64 {
+    pub(crate) fn at(&self, n: isize) -> Complex64 {
         let value = Complex64::new(self.re[n.unsigned_abs()], self.im[n.unsigned_abs()]);
         if n < 0 { value.conj() } else { value }
     }
@@ -310,25 +316,35 @@ fn add_row(
         fold(weights, &waves[0].re, &mut folded.re);
         fold(weights, &waves[0].im, &mut folded.im);
         let mirrored = if component == 1 { -factor } else { factor };
-        // Add the fold and its mirror image
-        let value = |k: usize| Complex64::new(folded.re[k], folded.im[k]);
-        for (k, sum) in field.iter_mut().enumerate() {
-            let opposite = if k == 0 { 0 } else { length - k };
-            *sum += factor * value(k) + mirrored * value(opposite).conj();
-        }
+        add_with_mirror_image(folded, [factor, mirrored], field);
         factor *= f_y;
     }
 }
 
 // Fold a product of two tables
 /// Sums weight × wave over frequencies that are `folded.len()` apart.
-fn fold(weights: &[f64], wave: &[f64], folded: &mut [f64]) {
+pub(crate) fn fold(weights: &[f64], wave: &[f64], folded: &mut [f64]) {
     folded.fill(0.0);
     let length = folded.len();
     for (weights, wave) in weights.chunks(length).zip(wave.chunks(length)) {
         for ((sum, weight), wave) in folded.iter_mut().zip(weights).zip(wave) {
             *sum += weight * wave;
         }
+    }
+}
+
+// Add the fold and its mirror image
+/// Adds factor h_k + mirrored conj(h_−k) to the field.
+pub(crate) fn add_with_mirror_image(
+    folded: &Wave,
+    [factor, mirrored]: [Complex64; 2],
+    field: &mut [Complex64],
+) {
+    let length = field.len();
+    let value = |k: usize| Complex64::new(folded.re[k], folded.im[k]);
+    for (k, sum) in field.iter_mut().enumerate() {
+        let opposite = if k == 0 { 0 } else { length - k };
+        *sum += factor * value(k) + mirrored * value(opposite).conj();
     }
 }
 
@@ -439,7 +455,7 @@ impl PlaneLayer {
 
 // Sine over its argument
 /// sin(πx)/(πx).
-fn sinc(x: f64) -> f64 {
+pub(crate) fn sinc(x: f64) -> f64 {
     if x == 0.0 { 1.0 } else { (PI * x).sin() / (PI * x) }
 }
 

@@ -22,46 +22,24 @@ impl SpectralSampling {
     /// Chooses the sampling whose error stays below [`TOLERANCE`] for every entry, or the best that fits 1 GiB and a bounded
     /// time; says which.
     pub fn choose(problem: &SlopeProblem) -> Chosen {
-        let lengths = fast_lengths(problem.lags().max(4), 1 << 18);
         let (periodisation, variance) = (Periodisation::new(problem), variance(problem));
-        let copies = |folded: usize| periodisation.largest(folded) / variance;
-        let truncation = |oversampling: usize| truncation_of_all(problem, oversampling) / variance;
-        // Find the least even oversampling
-        let even: Vec<usize> = (2..=2048).step_by(2).collect();
-        let enough = even.partition_point(|k| truncation(*k) > 0.7 * TOLERANCE);
-        let oversampling = even[enough.min(even.len() - 1)];
-        let goal = TOLERANCE - truncation(oversampling);
-        let index = lengths.partition_point(|folded| copies(*folded) > goal);
-        let of = |oversampling: usize, folded: usize| {
-            let sampling = Self::of_folded(folded, oversampling);
-            (truncation(oversampling) + copies(folded), sampling)
+        let trial = Trial {
+            lags: problem.lags(),
+            truncation: &|oversampling| truncation_of_all(problem, oversampling) / variance,
+            copies: &|folded| periodisation.largest(folded) / variance,
+            cost: &|sampling| (sampling.work(problem), sampling.memory(problem)),
+            unit: "variance",
         };
-        if let Some(folded) = lengths.get(index) {
-            let (error_estimate, sampling) = of(oversampling, *folded);
-            if sampling.fits(problem, CHOSEN_WORK) {
-                return Chosen { sampling, error_estimate, limited: false };
-            }
-        }
-        // Take the best that fits
-        let fits = |oversampling: usize, folded: usize| {
-            Self::of_folded(folded, oversampling).fits(problem, HOPELESS_WORK)
-        };
-        let longest = fast_lengths(1, oversampling / 2).into_iter().filter_map(|half| {
-            let fit = lengths.partition_point(|folded| fits(2 * half, *folded));
-            Some(of(2 * half, *lengths.get(fit.checked_sub(1)?)?))
-        });
-        let best = longest.min_by(|one, other| one.0.total_cmp(&other.0));
-        let (error_estimate, sampling) = best.unwrap_or_else(|| of(2, lengths[0]));
-        Chosen { sampling, error_estimate, limited: error_estimate > TOLERANCE }
+        trial.choose()
     }
 
-    // Judge whether a sampling fits
-    fn fits(&self, problem: &SlopeProblem, most_work: f64) -> bool {
+    // Count the work of a sampling
+    /// Work of a sampling in units of some nanoseconds of one core.
+    fn work(&self, problem: &SlopeProblem) -> f64 {
         let (quarter, pairs) =
             ((self.samples() as f64).powi(2) / 4.0, problem.pairs().len() as f64);
         let weights_and_folds = quarter * problem.layers().len() as f64 * (pairs + 4.0);
-        let transforms = 12.0 * (self.folded() as f64).powi(2) * pairs;
-        weights_and_folds + transforms <= most_work && self.memory(problem) <= CHOSEN_MEMORY
+        weights_and_folds + 12.0 * (self.folded() as f64).powi(2) * pairs
     }
 }
 
@@ -74,12 +52,17 @@ fn integrate_cubed(f: impl Fn(f64) -> f64) -> f64 {
 }
 
 // Variance beyond the last frequency
+/// ∫ (u² + cut²)^(−11/6) du from u = `edge` to infinity.
+pub(crate) fn spectrum_beyond(edge: f64, cut: f64) -> f64 {
+    let cut = cut / edge;
+    let tail = |v: f64| v.powf(5.0 / 3.0) * (1.0 + (cut * v).powi(2)).powf(-11.0 / 6.0);
+    edge.powf(-8.0 / 3.0) * integrate_cubed(tail)
+}
+
 /// What the frequencies beyond κ/2D would add to the variance of one layer, Eq. `[eq:truncation]`.
 fn truncation(layer: &ProjectedLayer, oversampling: usize) -> f64 {
-    let edge = 0.5 * oversampling as f64;
-    let cut = layer.side / layer.outer_scale / edge;
-    let tail = |v: f64| v.powf(5.0 / 3.0) * (1.0 + (cut * v).powi(2)).powf(-11.0 / 6.0);
-    let tau = edge.powf(-8.0 / 3.0) / PI.powi(2) * integrate_cubed(tail);
+    let cut = layer.side / layer.outer_scale;
+    let tau = spectrum_beyond(0.5 * oversampling as f64, cut) / PI.powi(2);
     4.0 * PI * PI * spectrum_constant() * layer.strength * layer.side.powf(-1.0 / 3.0) * tau
 }
 
@@ -188,7 +171,7 @@ impl<'a> Periodisation<'a> {
 
 // Sampling chosen for the problem
 // Limits of a chosen sampling
-/// Largest error of an entry that the chosen sampling aims at, in units of the slope variance.
+/// Largest error of an entry that the chosen sampling aims at, in units of the largest entry: of the variance for slopes.
 pub const TOLERANCE: f64 = 1e-4;
 
 /// Working memory that a chosen sampling may take, bytes.
@@ -205,20 +188,22 @@ const HOPELESS_WORK: f64 = 2e9;
 pub struct Chosen {
     /// The sampling.
     pub sampling: SpectralSampling,
-    /// Estimate of the largest error of any entry, in units of the slope variance.
+    /// Estimate of the largest error of any entry, in units of the largest entry: of the variance for slopes.
     pub error_estimate: f64,
     /// Whether the aim of [`TOLERANCE`] is missed because a finer sampling would take too much memory or time.
     pub limited: bool,
+    /// What the error is measured by: `variance`, or `largest entry`.
+    pub unit: &'static str,
 }
 
 // Say what was chosen and why
 impl fmt::Display for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (samples, oversampling) = (self.sampling.samples(), self.sampling.oversampling());
-        let error = self.error_estimate;
+        let (error, unit) = (self.error_estimate, self.unit);
         write!(
             f,
-            "{samples} samples, oversampling {oversampling}, error about {error:.1e} of the variance"
+            "{samples} samples, oversampling {oversampling}, error about {error:.1e} of the {unit}"
         )?;
         if self.limited {
             write!(f, " (finer sampling, for {TOLERANCE:e}, takes too much memory or time)")?;
@@ -244,7 +229,7 @@ fn truncation_of_all(problem: &SlopeProblem, oversampling: usize) -> f64 {
 
 // Lengths that transform fast
 /// Numbers 2^a 3^b 5^c from `least` on, ascending, up to the first at `most` or beyond, one at least.
-fn fast_lengths(least: usize, most: usize) -> Vec<usize> {
+pub(crate) fn fast_lengths(least: usize, most: usize) -> Vec<usize> {
     let most = most.max(least).next_power_of_two();
     let powers = |prime: usize, from: usize| {
         std::iter::successors(Some(from), move |n| Some(n * prime)).take_while(move |n| *n <= most)
@@ -254,6 +239,62 @@ fn fast_lengths(least: usize, most: usize) -> Vec<usize> {
     let mut lengths: Vec<usize> = lengths.filter(|n| *n >= least).collect();
     lengths.sort_unstable();
     lengths
+}
+/// What a search for the sampling must know of a problem.
+pub(crate) struct Trial<'a> {
+    /// Lags along an axis, the shortest folded length.
+    pub lags: usize,
+    /// Relative error by truncation for an oversampling.
+    pub truncation: &'a dyn Fn(usize) -> f64,
+    /// Relative error by periodisation for a folded length.
+    pub copies: &'a dyn Fn(usize) -> f64,
+    /// Work, in units of some nanoseconds of one core, and memory in bytes.
+    pub cost: &'a dyn Fn(&SpectralSampling) -> (f64, u64),
+    /// What the errors are relative to.
+    pub unit: &'static str,
+}
+
+impl Trial<'_> {
+    // Search for the sampling
+    /// The sampling that keeps [`TOLERANCE`], or the best that fits.
+    pub(crate) fn choose(&self) -> Chosen {
+        let lengths = fast_lengths(self.lags.max(4), 1 << 18);
+        // Find the least even oversampling
+        let even: Vec<usize> = (2..=2048).step_by(2).collect();
+        let enough = even.partition_point(|k| (self.truncation)(*k) > 0.7 * TOLERANCE);
+        let oversampling = even[enough.min(even.len() - 1)];
+        let goal = TOLERANCE - (self.truncation)(oversampling);
+        let index = lengths.partition_point(|folded| (self.copies)(*folded) > goal);
+        if let Some(folded) = lengths.get(index) {
+            let chosen = self.judge(oversampling, *folded);
+            if self.fits(&chosen.sampling, CHOSEN_WORK) {
+                return chosen;
+            }
+        }
+        // Take the best that fits
+        let fits = |oversampling: usize, folded: usize| {
+            self.fits(&SpectralSampling::of_folded(folded, oversampling), HOPELESS_WORK)
+        };
+        let longest = fast_lengths(1, oversampling / 2).into_iter().filter_map(|half| {
+            let fit = lengths.partition_point(|folded| fits(2 * half, *folded));
+            Some(self.judge(2 * half, *lengths.get(fit.checked_sub(1)?)?))
+        });
+        let best = longest.min_by(|one, other| one.error_estimate.total_cmp(&other.error_estimate));
+        best.unwrap_or_else(|| self.judge(2, lengths[0]))
+    }
+
+    // Judge whether a sampling fits
+    /// A sampling with its error.
+    fn judge(&self, oversampling: usize, folded: usize) -> Chosen {
+        let sampling = SpectralSampling::of_folded(folded, oversampling);
+        let error_estimate = (self.truncation)(oversampling) + (self.copies)(folded);
+        Chosen { sampling, error_estimate, limited: error_estimate > TOLERANCE, unit: self.unit }
+    }
+
+    fn fits(&self, sampling: &SpectralSampling, most_work: f64) -> bool {
+        let (work, memory) = (self.cost)(sampling);
+        work <= most_work && memory <= CHOSEN_MEMORY
+    }
 }
 
 // Tests of the spectral error

@@ -1,9 +1,10 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
 //! What the commands say: aligned lines for a person, JSON for a program.
 
+use crate::arrays::{Format, Precision};
 use crate::device::{self, CudaDriver, CudaProbe, Device, NoCuda};
 use crate::error::in_bytes;
-use crate::output::{Precision, valid_lenslets};
+use crate::output::valid_lenslets;
 use crate::slope::SlopeProblem;
 use crate::{covariance::slope_problem, system::System, units::ARCSEC};
 use crate::{spectral::SpectralSampling, spectral_error::Chosen};
@@ -16,6 +17,7 @@ pub struct Summary<'a> {
     pub file: &'a Path,
     pub output: &'a Path,
     pub plot: Option<&'a Path>,
+    pub format: Format,
     pub precision: Precision,
     pub device: Device,
     pub system: &'a System,
@@ -74,6 +76,7 @@ impl Summary<'_> {
             "threads": device::threads(),
             "device": self.device.to_string(),
             "shape": shape(self.problem),
+            "format": self.format.name(),
             "precision": self.precision.name(),
             "bytes": self.bytes,
             "output": self.output.display().to_string(),

@@ -10,6 +10,7 @@ use crate::{
     units::{ARCSEC, DEGREE},
     wavefront::PhaseGrid,
 };
+use ndarray::Array2;
 use std::{fs::File, io::Read, path::Path};
 
 // A whole adaptive optics system
@@ -88,6 +89,13 @@ impl System {
         }
         let name = path.display().to_string();
         Self::from_toml(Document::text(&name, &bytes)?, &name)
+    }
+
+    // Find the valid lenslets of each star
+    /// The valid lenslets of each guide star, (N, N) each, axis 0 along y.
+    pub fn valid_lenslets(&self) -> Vec<Array2<bool>> {
+        let valid = |star: &GuideStar| star.array.valid(self.pupil.as_ref(), self.validity);
+        self.guide_stars.iter().map(valid).collect()
     }
 }
 

@@ -286,6 +286,12 @@ impl WavefrontSlope {
         Self { lattices: lattices.iter().enumerate().map(gather).collect() }
     }
 
+    // Make the store from its arrays
+    /// The store of `lattices`, one array (T, S, 2, K, K) for each of [`WavefrontProblem::lattices`], in their order.
+    pub(crate) fn of_lattices(lattices: Vec<Array5<f64>>) -> Self {
+        Self { lattices }
+    }
+
     /// The arrays, in the order of [`WavefrontProblem::lattices`].
     pub fn lattices(&self) -> &[Array5<f64>] {
         &self.lattices

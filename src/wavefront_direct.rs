@@ -3,7 +3,8 @@
 
 // What the direct wavefront method stands on
 use crate::device::Progress;
-use crate::disc::{DiscAverage, TwiceAveraged};
+use crate::disc::DiscAverage;
+use crate::edges::Panels;
 use crate::error::{Error, Invalid};
 use crate::phase::VonKarman;
 use crate::quadrature::{Rule, gauss_legendre};
@@ -75,43 +76,18 @@ impl Reference {
     }
     /// ∫ S du from `start` to `end` along a line at the distance `across` from the origin, rad² m.
     pub(crate) fn along(&self, across: f64, start: f64, end: f64) -> f64 {
-        let crossing = (self.kink().powi(2) - across * across).max(0.0).sqrt();
-        let cuts = [start, -crossing, 0.0, crossing, end].map(|cut| cut.clamp(start, end));
-        let mut panels: Vec<(f64, f64)> = cuts.windows(2).map(|ends| (ends[0], ends[1])).collect();
-        let finest = FINEST * (end - start).min(self.outer_scale());
+        let panels = Panels::new(self.kink(), self.outer_scale(), end - start);
         let mut sum = 0.0;
-        while let Some((from, to)) = panels.pop() {
-            let length = to - from;
-            let distance = self.distance([across, from]).min(self.distance([across, to]));
-            let bends = length > self.outer_scale() && distance < 8.0 * self.outer_scale();
-            if (length > distance && length > finest) || bends {
-                let middle = 0.5 * (from + to);
-                panels.extend([(from, middle), (middle, to)]);
-            } else if length > 0.0 {
-                sum += self.panel(across, from, to);
+        panels.along(across, [start, end], |[from, to], _| {
+            let (half, middle) = (0.5 * (to - from), 0.5 * (from + to));
+            for (node, weight) in PANEL.nodes.iter().zip(&PANEL.weights) {
+                sum += half * weight * self.fall((middle + half * node).hypot(across));
             }
-        }
+        });
         sum
     }
 }
-/// The shortest panel, in lengths of a piece or outer scales.
-const FINEST: f64 = 1.0 / 65_536.0;
-
 static PANEL: LazyLock<Rule> = LazyLock::new(|| gauss_legendre(10));
-
-impl Reference {
-    /// ∫ S du over a panel by Gauss's rule.
-    fn panel(&self, across: f64, from: f64, to: f64) -> f64 {
-        let (half, middle) = (0.5 * (to - from), 0.5 * (from + to));
-        let at = |node: &f64| self.fall((middle + half * node).hypot(across));
-        half * PANEL
-            .nodes
-            .iter()
-            .zip(&PANEL.weights)
-            .map(|(node, weight)| weight * at(node))
-            .sum::<f64>()
-    }
-}
 
 // Wavefront slope covariance, directly
 /// Wavefront–slope covariance, exact to 1e-10 of the largest entry, m rad.
@@ -393,8 +369,9 @@ impl<'a> Exact<'a> {
         for (layer, reference) in self.problem.layers().iter().zip(&self.references) {
             let [x, y] = self.problem.displacement(layer, pair, point, lenslet);
             let half = 0.5 * layer.side;
-            let edge =
-                |across: f64, middle: f64| reference.along(across.abs(), middle - half, middle + half);
+            let edge = |across: f64, middle: f64| {
+                reference.along(across.abs(), middle - half, middle + half)
+            };
             let scale = -layer.slope_strength / layer.side.powi(2);
             sum[0] += scale * (edge(x + half, y) - edge(x - half, y));
             sum[1] += scale * (edge(y + half, x) - edge(y - half, x));
@@ -428,10 +405,10 @@ pub fn wavefront_covariance(problem: &WavefrontProblem) -> Result<Array4<f64>, E
         let corner = |[x, y]: [f64; 2]| x.abs().max(reach).hypot(y.abs().max(reach));
         let farthest = pairs().map(|pair| corner(first(pair))).fold(0.0, f64::max);
         let phase = VonKarman::new(layer.outer_scale);
-        let average = (layer.disc > 0.0).then(|| TwiceAveraged::new(&phase, layer.disc, farthest));
+        let average = (layer.disc > 0.0).then(|| DiscAverage::twice(&phase, layer.disc, farthest));
         let value = |r: f64| match &average {
             None => phase.covariance(r),
-            Some(average) => average.covariance(r),
+            Some(average) => phase.covariance(0.0) - average.fall(r),
         };
         for (t, u) in pairs() {
             let field = radial_field(&value, first((t, u)), step, lags) * layer.wavefront_strength;

@@ -1,5 +1,6 @@
 //! The command line from outside: what it writes, what it refuses, and that a refusal changes nothing.
 
+use fitsio::{FitsFile, hdu::HduInfo, images::ImageType};
 use ndarray::{Array2, Array6, arr0};
 use ndarray_npy::NpzReader;
 use std::fs::{self, File};
@@ -119,6 +120,97 @@ fn single_precision_and_json() -> Checked {
     Ok(())
 }
 
+/// The numbers of an image, and its shape.
+fn image<T>(
+    fits: &mut FitsFile,
+    name: &str,
+) -> Result<(Vec<usize>, Vec<T>), Box<dyn std::error::Error>>
+where
+    Vec<T>: fitsio::images::ReadImage,
+{
+    let hdu = fits.hdu(name)?;
+    let numbers = hdu.read_image(fits)?;
+    match hdu.info {
+        HduInfo::ImageInfo { shape, .. } => Ok((shape, numbers)),
+        other => Err(format!("{name} is {other:?}").into()),
+    }
+}
+
+#[test]
+fn fits_files_hold_what_archives_hold() -> Checked {
+    let run = Run::new()?;
+    said(&run.covariance("keck-lgs", "-o cov.npz")?);
+    assert!(
+        said(&run.covariance("keck-lgs", "-o cov.fits")?).contains("cov.fits: slope_slope 4 × 4")
+    );
+    let mut npz = archive(&run.path("cov.npz"))?;
+    let mut fits = FitsFile::open(run.path("cov.fits"))?;
+    assert_eq!(fits.num_hdus()?, 5);
+    let creator: String = fits.primary_hdu()?.read_key(&mut fits, "CREATOR")?;
+    assert_eq!(creator, concat!("lenslet ", env!("CARGO_PKG_VERSION")));
+    let (shape, slopes) = image::<f64>(&mut fits, "SLOPE_SLOPE")?;
+    let wanted: Array6<f64> = npz.by_name("slope_slope")?;
+    assert_eq!(shape, wanted.shape());
+    assert!(wanted.iter().eq(&slopes));
+    let (shape, valid) = image::<u8>(&mut fits, "VALID")?;
+    let wanted: Array2<bool> = npz.by_name("valid")?;
+    assert_eq!(shape, wanted.shape());
+    assert!(wanted.iter().map(|valid| u8::from(*valid)).eq(valid));
+    assert_eq!(image::<f64>(&mut fits, "PITCH")?, (vec![1], vec![0.5]));
+    let (shape, directions) = image::<f64>(&mut fits, "DIRECTIONS")?;
+    let wanted: Array2<f64> = npz.by_name("directions")?;
+    assert_eq!(shape, wanted.shape());
+    assert!(wanted.iter().eq(&directions));
+    for (name, wanted) in [("SLOPE_SLOPE", "rad2"), ("PITCH", "m"), ("DIRECTIONS", "rad")] {
+        let unit: String = fits.hdu(name)?.read_key(&mut fits, "BUNIT")?;
+        assert_eq!(unit, wanted);
+    }
+    Ok(())
+}
+
+#[test]
+fn the_format_follows_the_name_unless_it_is_given() -> Checked {
+    let run = Run::new()?;
+    for (args, name, fits) in [
+        ("-o a.FITS --precision f32", "a.FITS", true),
+        ("-o b.fts --precision f32", "b.fts", true),
+        ("-o c.fits --save npz --precision f32", "c.fits", false),
+        ("-o d.npz --save fits --precision f32", "d.npz", true),
+        ("-o e.dat --precision f32", "e.dat", false),
+    ] {
+        let told = said(&run.covariance("small", &format!("{args} --json"))?);
+        let told: serde_json::Value = serde_json::from_str(&told)?;
+        assert_eq!(told["format"], if fits { "fits" } else { "npz" });
+        let start: &[u8] = if fits { b"SIMPLE  =" } else { b"PK" };
+        let file = fs::read(run.path(name))?;
+        assert!(file.starts_with(start), "{args}");
+        assert_eq!(told["bytes"], file.len());
+    }
+    let mut fits = FitsFile::open(run.path("d.npz"))?;
+    let single = fits.hdu("SLOPE_SLOPE")?.info;
+    assert!(matches!(single, HduInfo::ImageInfo { image_type: ImageType::Float, .. }));
+    let kept = fits.hdu("PITCH")?.info;
+    assert!(matches!(kept, HduInfo::ImageInfo { image_type: ImageType::Double, .. }));
+    Ok(())
+}
+
+/// Some libraries take brackets, signs and exclamation marks in a name as instructions. These are only names.
+#[test]
+fn names_are_nothing_but_names() -> Checked {
+    let run = Run::new()?;
+    said(&run.covariance("small", "-o plain.fits")?);
+    let plain = fs::read(run.path("plain.fits"))?;
+    fs::create_dir(run.path("[1](copy)"))?;
+    for name in ["!old.fits", "a[compress].fits", "b(c).fits+1", "[1](copy)/d[2:3].fits", "é.fits"]
+    {
+        fs::write(run.path(name), "an older result")?;
+        said(&run.covariance("small", &format!("-o {name} --save fits"))?);
+        assert_eq!(fs::read(run.path(name))?, plain, "{name}");
+    }
+    assert_eq!(run.names()?.len(), 6);
+    Ok(())
+}
+
 #[test]
 fn spectral_method_chooses_or_obeys() -> Checked {
     let run = Run::new()?;
@@ -188,6 +280,7 @@ fn bad_requests_are_refused() -> Checked {
         (format!("covariance {keck} -o cov.npz --plot c.svg --pair one"), &["0,1"]),
         (format!("covariance {small} -o cov.npz --method magic"), &["magic", "direct", "spectral"]),
         (format!("covariance {small} -o cov.npz --precision f16"), &["f16", "f32"]),
+        (format!("covariance {small} -o cov.npz --save hdf5"), &["hdf5", "fits", "npz"]),
         (
             format!("covariance {small} -o cov.npz --samples 4096 --oversampling 4"),
             &["--method spectral"],
@@ -262,10 +355,18 @@ fn what_is_not_a_file_or_cannot_be_written_is_refused() -> Checked {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_leaves_the_old_file() -> Checked {
+    for name in ["cov.npz", "cov.fits"] {
+        full_disk(name)?;
+    }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn full_disk(name: &str) -> Checked {
     let run = Run::new()?;
     let script = format!(
-        "mkdir disk && mount -t tmpfs -o size=64k tmpfs disk || exit 77; echo old > disk/cov.npz; \
-         {} covariance {} -o disk/cov.npz; code=$?; ls -A disk; cat disk/cov.npz; exit $code",
+        "mkdir disk && mount -t tmpfs -o size=64k tmpfs disk || exit 77; echo old > disk/{name}; \
+         {} covariance {} -o disk/{name}; code=$?; ls -A disk; cat disk/{name}; exit $code",
         env!("CARGO_BIN_EXE_lenslet"),
         book("keck-lgs").display()
     );
@@ -276,8 +377,9 @@ fn a_full_disk_leaves_the_old_file() -> Checked {
     match output.status.code() {
         Some(2) if message.contains("cannot write") => {
             let said = String::from_utf8_lossy(&output.stdout);
-            assert_eq!(said, "cov.npz\nold\n", "{message}");
-            assert!(message.contains("disk/cov.npz") && message.contains("space"), "{message}");
+            assert_eq!(said, format!("{name}\nold\n"), "{message}");
+            assert!(message.contains(&format!("disk/{name}")), "{message}");
+            assert!(message.contains("space"), "{message}");
             assert!(message.starts_with("error: ") && message.lines().count() == 1, "{message}");
         }
         Some(0) => panic!("64 KiB held everything"),
@@ -340,6 +442,7 @@ fn help_and_version_are_there() -> Checked {
     let help = said(&run.lenslet("covariance --help")?);
     for option in [
         "--output",
+        "--save",
         "--method",
         "--samples",
         "--oversampling",

@@ -1,0 +1,240 @@
+// Tangled from book/src/estimate-command.md: edit there, or here and run cargo tangle stitch.
+//! The command `estimate`: from a file of slopes to a file of wavefronts.
+
+// What the command estimate stands on
+use crate::arrays::{Arrays, Format, Precision};
+use crate::device::{self, Device, Progress};
+use crate::error::Error;
+use crate::estimate::{Estimates, Estimator, Settings};
+use crate::interpolation::Interpolation;
+use crate::map::{WavefrontMap, plot_wavefronts, without_piston};
+use crate::output::{self, Draft};
+use crate::plot;
+use crate::reading::read_array2;
+use crate::solver::{Solver, Stop};
+use crate::system::System;
+use clap::{Args, ValueEnum};
+use ndarray::{Array2, arr1, s};
+use serde_json::json;
+use std::{io::Write, path::PathBuf, time::Instant};
+
+// Arguments of estimate
+#[derive(Debug, Args)]
+pub struct EstimateArgs {
+    /// System file (TOML), with targets and a grid of wavefront points.
+    pub system: PathBuf,
+    /// Slopes in radians (.npy or FITS): one vector, or one row for each frame.
+    #[arg(long)]
+    pub slopes: PathBuf,
+    /// File to write: FITS if it ends in .fits, .fit or .fts, else NumPy's .npz.
+    #[arg(short, long)]
+    pub output: PathBuf,
+    /// Format of the file, whatever its name ends in.
+    #[arg(long, value_enum)]
+    pub save: Option<Format>,
+    /// Precision of the written numbers.
+    #[arg(long, value_enum, default_value = "f64")]
+    pub precision: Precision,
+    /// Draw the wavefronts of the first frame into this file, .svg or .png.
+    #[arg(long)]
+    pub plot: Option<PathBuf>,
+    // Arguments about the solver
+    /// The solver.
+    #[arg(long, value_enum, default_value = "cg")]
+    pub solver: SolverName,
+    /// What speeds the solver up.
+    #[arg(long, value_enum, default_value = "circulant")]
+    pub preconditioner: Preconditioner,
+    /// Largest relative residual that is accepted.
+    #[arg(long, default_value_t = 1e-6)]
+    pub tolerance: f64,
+    /// Largest number of iterations for a frame.
+    #[arg(long, default_value_t = 1000)]
+    pub max_iterations: usize,
+    /// Start each frame from the solution of the one before.
+    #[arg(long)]
+    pub warm_start: bool,
+    /// How layers are brought to the pupil, for guide stars at a finite height.
+    #[arg(long, value_enum, default_value = "cubic")]
+    pub interpolation: Interpolation,
+    /// Where to compute: cpu, cuda, or cuda:K.
+    #[arg(long, default_value = "cpu")]
+    pub device: Device,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Print neither summary nor progress.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+pub enum SolverName {
+    /// Conjugate gradients.
+    Cg,
+    /// Minimal residuals.
+    Minres,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+pub enum Preconditioner {
+    /// The inverse of a circulant matrix near to the system's.
+    Circulant,
+    /// Nothing.
+    None,
+}
+
+impl EstimateArgs {
+    fn settings(&self) -> Settings {
+        Settings {
+            interpolation: self.interpolation,
+            solver: match self.solver {
+                SolverName::Cg => Solver::ConjugateGradients,
+                SolverName::Minres => Solver::Minres,
+            },
+            preconditioned: self.preconditioner == Preconditioner::Circulant,
+            stop: Stop { tolerance: self.tolerance, iterations: self.max_iterations },
+        }
+    }
+}
+
+// Estimate wavefronts from a file
+/// Estimates the wavefronts that the arguments ask for; returns what to print.
+pub fn estimate(args: &EstimateArgs, progress: Progress) -> Result<String, Error> {
+    args.device.require_cpu("the estimate")?;
+    // Check the files of the estimate
+    let files = [("system file", &args.system), ("slopes", &args.slopes)];
+    for file in files {
+        output::check_distinct(("output", &args.output), (file.0, file.1))?;
+    }
+    drop(Draft::new(&args.output)?);
+    let mut picture = None;
+    if let Some(path) = &args.plot {
+        picture = Some((path, plot::Format::of(path)?));
+        output::check_distinct(("plot", path), ("output", &args.output))?;
+        for file in files {
+            output::check_distinct(("plot", path), (file.0, file.1))?;
+        }
+        drop(Draft::new(path)?);
+    }
+    let system = System::from_file(&args.system)?;
+    let slopes = read_array2(&args.slopes)?;
+    let start = Instant::now();
+    let estimator = Estimator::new(&system, args.settings())?;
+    let built = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    let estimates = estimator.estimate(slopes.view(), args.warm_start, progress)?;
+    let solved = start.elapsed().as_secs_f64();
+    // Write the estimates and their picture
+    let iterations: Vec<i64> = estimates.iterations.iter().map(|&count| count as i64).collect();
+    let mut arrays = Arrays::default();
+    let about = "estimated wavefronts";
+    let wavefront = arrays.add_result("wavefront", estimates.wavefront.view());
+    wavefront.unit("m").axes("frame, target, y, x").about(about);
+    arrays.add("iterations", arr1(&iterations)).axes("frame").about("iterations of the solver");
+    arrays.add("residual", arr1(&estimates.residual)).axes("frame").about("relative residual");
+    let mut draft = Draft::new(&args.output)?;
+    let format = args.save.unwrap_or(Format::of(&args.output));
+    draft.fill(|file| arrays.write(file, format, args.precision))?;
+    let mut drawing = None;
+    if let Some((path, format)) = picture {
+        let bytes = draw(&system, &estimates, format)?;
+        let mut draft = Draft::new(path)?;
+        draft.fill(|file| file.write_all(&bytes))?;
+        drawing = Some(draft);
+    }
+    draft.publish()?;
+    drawing.map(Draft::publish).transpose()?;
+    Ok(match (args.json, args.quiet) {
+        (true, _) => format!("{}\n", summary(args, &estimator, &estimates, [built, solved])),
+        (false, true) => String::new(),
+        (false, false) => lines(args, &estimator, &estimates, [built, solved]),
+    })
+}
+
+// Tell what was estimated
+/// The range of the iterations and the largest residual.
+fn effort(estimates: &Estimates) -> (usize, usize, f64) {
+    let counts = || estimates.iterations.iter().copied();
+    let residual = estimates.residual.iter().copied().fold(0.0, f64::max);
+    (counts().min().unwrap_or(0), counts().max().unwrap_or(0), residual)
+}
+
+fn lines(
+    args: &EstimateArgs,
+    estimator: &Estimator,
+    estimates: &Estimates,
+    [built, solved]: [f64; 2],
+) -> String {
+    let (frames, targets, points, _) = estimates.wavefront.dim();
+    let (least, most, residual) = effort(estimates);
+    let iterations = if least == most { most.to_string() } else { format!("{least} to {most}") };
+    let threads = device::threads();
+    let mut lines = vec![
+        ("slopes", format!("{frames} × {} from {}", estimator.slopes(), args.slopes.display())),
+        ("solver", format!("{iterations} iterations, relative residual {residual:.1e}")),
+        ("time", format!("{built:.3} s to prepare, {solved:.3} s to solve, on {threads} threads")),
+        (
+            "output",
+            format!(
+                "{}: wavefront {frames} × {targets} × {points} × {points}",
+                args.output.display()
+            ),
+        ),
+    ];
+    if estimator.interpolation_error() > 0.0 {
+        let error = estimator.interpolation_error();
+        let name = args.interpolation.name();
+        lines.insert(
+            1,
+            (
+                "layers",
+                format!("{name} interpolation, error {error:.1e} of the largest covariance"),
+            ),
+        );
+    }
+    crate::summary::align(&lines)
+}
+fn summary(
+    args: &EstimateArgs,
+    estimator: &Estimator,
+    estimates: &Estimates,
+    [built, solved]: [f64; 2],
+) -> serde_json::Value {
+    json!({
+        "system": args.system.display().to_string(),
+        "slopes": estimator.slopes(),
+        "shape": estimates.wavefront.shape(),
+        "iterations": estimates.iterations,
+        "residual": estimates.residual,
+        "tolerance": args.tolerance,
+        "interpolation": args.interpolation.name(),
+        "interpolation_error": estimator.interpolation_error(),
+        "bytes_of_slopes_operator": estimator.measured().bytes(),
+        "bytes_of_wavefront_operator": estimator.wavefront().bytes(),
+        "seconds_to_prepare": built,
+        "seconds_to_solve": solved,
+        "threads": device::threads(),
+        "device": args.device.to_string(),
+        "output": args.output.display().to_string(),
+        "plot": args.plot.as_ref().map(|path| path.display().to_string()),
+    })
+}
+
+// Draw the first estimate
+fn draw(system: &System, estimates: &Estimates, format: plot::Format) -> Result<Vec<u8>, Error> {
+    let grid = crate::covariance::wavefront_grid(system)?;
+    let pitch = crate::covariance::wavefront_pitch(system);
+    let maps: Vec<WavefrontMap> = (0..estimates.wavefront.dim().1)
+        .map(|t| {
+            let estimated = estimates.wavefront.slice(s![0, t, .., ..]);
+            let values = Array2::from_shape_fn(estimated.dim(), |(j, i)| {
+                let point = [i, j].map(|m| grid.coordinate(m, pitch));
+                let lit = system.pupil.is_none_or(|pupil| pupil.contains(point));
+                if lit { estimated[[j, i]] } else { f64::NAN }
+            });
+            let (values, rms) = without_piston(&values);
+            WavefrontMap { title: format!("target {t}: {:.0} nm rms", 1e9 * rms), values }
+        })
+        .collect();
+    plot_wavefronts(&maps, pitch / grid.oversampling as f64, format)
+}
