@@ -1,9 +1,9 @@
 // Tangled from book/src/arrays.md: edit there, or here and run cargo tangle stitch.
 //! Named arrays in a file, as NumPy's `.npz` or as FITS.
 
-use ndarray::{CowArray, Dimension, IxDyn};
-use ndarray_npy::WritableElement;
+use ndarray::{ArrayView, CowArray, Dimension, IxDyn};
 use ndarray_npy::npy::header::{Header, Layout};
+use ndarray_npy::{WritableElement, WriteNpyExt};
 use std::io::{self, ErrorKind, Seek, Write};
 use std::{fmt::Display, path::Path};
 use zip::{CompressionMethod, ZipWriter, result::ZipError, write::SimpleFileOptions};
@@ -203,6 +203,31 @@ impl Entry<'_> {
             Values::Bool(array) => array.shape(),
         }
     }
+}
+
+// Names and shapes of the arrays
+impl Arrays<'_> {
+    /// Name and shape of each array, in their order.
+    pub fn shapes(&self) -> Vec<(String, Vec<usize>)> {
+        self.0.iter().map(|entry| (entry.name.clone(), entry.shape().to_vec())).collect()
+    }
+}
+/// Writes one array by itself: as NumPy's `.npy`, or as the only extension of a FITS file with its name and unit.
+///
+/// # Errors
+/// What the operating system says.
+pub fn write_single<D: Dimension>(
+    file: impl Write + Seek,
+    format: Format,
+    (name, unit): (&str, &str),
+    array: ArrayView<f64, D>,
+) -> io::Result<()> {
+    if format == Format::Npz {
+        return array.write_npy(file).map_err(io::Error::other);
+    }
+    let mut arrays = Arrays::default();
+    arrays.add(name, array).unit(unit);
+    arrays.write(file, format, Precision::F64)
 }
 
 // Form of a number in a file

@@ -1,22 +1,28 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
-//! The commands: `covariance`, `info`, `bench`.
+//! The commands: `covariance`, `estimate`, `simulate`, `info`, `bench`.
 
-use crate::covariance::{Method, check_memory, slope_covariance, slope_problem};
+use crate::covariance::{
+    Form, Method, SlopeSlope, check_memory, check_toeplitz, check_wavefront_memory, covariances,
+    slope_problem, wants_wavefront, wavefront_problem,
+};
 use crate::device::{self, Device};
 use crate::error::{Error, Invalid};
+use crate::estimate_command::{EstimateArgs, estimate};
 use crate::output::{self, Draft, covariance_arrays};
 use crate::plot::{Format, Pairs, plot_covariance};
-use crate::slope::SlopeProblem;
+use crate::simulation::Simulation;
 use crate::summary::{self, Summary};
 use crate::system::System;
-use crate::{arrays, bench};
+use crate::{arrays, bench, wavefront_spectral};
 use crate::{spectral::SpectralSampling, spectral_error::Chosen};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use ndarray::{Array2, Array4, s};
 use std::io::{self, IsTerminal, Write};
-use std::{path::PathBuf, process::ExitCode, time::Instant};
+use std::path::{Path, PathBuf};
+use std::{process::ExitCode, time::Instant};
 
 // Commands and their arguments
-/// Exact and fast covariance of Shack–Hartmann slopes under turbulence.
+/// Covariance of slopes and wavefronts under turbulence, exact and fast, and the estimates that follow from it.
 #[derive(Debug, Parser)]
 #[command(name = "lenslet", version)]
 struct Cli {
@@ -26,15 +32,25 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Compute the slope covariance of all pairs of guide stars of a system.
+    /// Compute the covariances of a system: of its slopes, and with targets and a grid those of the wavefront.
     Covariance(CovarianceArgs),
+    /// Estimate the wavefronts of a system's targets from measured slopes.
+    Estimate(EstimateArgs),
+    /// Simulate the slopes that a system's sensors would measure, and the true wavefronts.
+    Simulate(SimulateArgs),
     /// Say what this machine offers, and what a system asks for.
     Info(InfoArgs),
-    /// Measure run times.
-    Bench {
-        #[command(subcommand)]
-        what: Bench,
-    },
+    /// Measure run times: of products with compressed and dense matrices, unless something else is named.
+    Bench(BenchCommand),
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+struct BenchCommand {
+    #[command(subcommand)]
+    what: Option<Bench>,
+    #[command(flatten)]
+    products: ProductsArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -61,9 +77,12 @@ struct CovarianceArgs {
     /// Samples of the spectrum along an axis; chosen by the error unless given.
     #[arg(long, requires = "oversampling")]
     samples: Option<usize>,
-    /// Samples of the covariance per lenslet pitch.
+    /// Samples of the covariance per step of its lattice: per lenslet pitch for slopes.
     #[arg(long, requires = "samples")]
     oversampling: Option<usize>,
+    /// Form of the covariances.
+    #[arg(long, value_enum, default_value = "auto")]
+    form: Form,
     /// Where to compute: cpu, cuda, or cuda:K.
     #[arg(long, default_value = "cpu")]
     device: Device,
@@ -101,11 +120,46 @@ fn parse_pair(text: &str) -> Result<(usize, usize), Invalid> {
     }
 }
 
+// Arguments of simulate
+#[derive(Debug, Args)]
+struct SimulateArgs {
+    /// System file (TOML).
+    system: PathBuf,
+    /// File for the slopes, (frames, n): .npy, or FITS if it ends in .fits, .fit or .fts.
+    #[arg(short, long)]
+    output: PathBuf,
+    /// File for the true wavefronts too, (frames, T, M, M).
+    #[arg(long)]
+    wavefront: Option<PathBuf>,
+    /// Independent frames.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    frames: u32,
+    /// Seed of the first frame; the others follow it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print nothing.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
 // Arguments of info and bench
 #[derive(Debug, Args)]
 struct InfoArgs {
     /// System file to describe.
     system: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct ProductsArgs {
+    /// Lenslets across the arrays, with commas between.
+    #[arg(long, value_delimiter = ',', default_values_t = bench::ARRAYS)]
+    lenslets: Vec<usize>,
+    /// Repetitions, of which the median is taken.
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -129,8 +183,13 @@ pub fn run() -> ExitCode {
     output::remove_drafts_on_interrupt();
     let told = match Cli::parse().command {
         Command::Covariance(args) => covariance(&args),
+        Command::Estimate(args) => with_bar(args.quiet, |progress| estimate(&args, progress)),
+        Command::Simulate(args) => simulate(&args),
         Command::Info(args) => info(&args),
-        Command::Bench { what: Bench::Covariance(args) } => bench_covariance(&args),
+        Command::Bench(BenchCommand { what: Some(Bench::Covariance(args)), .. }) => {
+            bench_covariance(&args)
+        }
+        Command::Bench(BenchCommand { what: None, products }) => bench_products(&products),
     };
     match told {
         Ok(text) => match io::stdout().write_all(text.as_bytes()) {
@@ -155,7 +214,7 @@ fn complain(what: &dyn std::fmt::Display) {
 
 // Compute a covariance for a file
 fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
-    args.device.require_cpu("the slope covariance")?;
+    args.device.require_cpu("the covariance")?;
     // Check the output and the plot
     output::check_distinct(("output", &args.output), ("system file", &args.system))?;
     drop(Draft::new(&args.output)?);
@@ -167,30 +226,43 @@ fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
         drop(Draft::new(path)?);
     }
     let system = System::from_file(&args.system)?;
-    let problem = slope_problem(&system)?;
-    let pairs = args.pair.map_or(Pairs::default_for(problem.sources()), |(p, q)| Pairs::One(p, q));
-    pairs.check(problem.sources())?;
-    check_memory(&problem)?;
-    let (method, chosen) = choose_method(args, &problem)?;
+    // Settle form, pairs and methods
+    let toeplitz = check_toeplitz(&system);
+    let dense = match (&toeplitz, args.form) {
+        (_, Form::Dense) | (Err(Error::NotToeplitz { .. }), Form::Auto) => true,
+        _ => toeplitz.map(|()| false)?,
+    };
+    let stars = system.guide_stars.len();
+    let pairs = args.pair.map_or(Pairs::default_for(stars), |(p, q)| Pairs::One(p, q));
+    pairs.check(stars)?;
+    if let (true, Some(path)) = (dense, &args.plot) {
+        let expected = "no picture: it shows displacements, and the dense form has none";
+        return Err(Invalid::new("plot", path.display(), expected).into());
+    }
+    if dense && args.method == MethodName::Spectral {
+        let expected = "direct, as the spectral one has no dense form";
+        return Err(Invalid::new("method", "spectral", expected).into());
+    }
+    let [of_slopes, of_wavefront] = choose_methods(args, &system, dense)?;
 
     // Compute and watch the clock
     let start = Instant::now();
-    let bar = progress_bar(args.quiet);
-    let covariance = slope_covariance(&problem, &method, &|done, total| {
-        bar.set_length(total as u64);
-        bar.set_position(done as u64);
+    let form = if dense { Form::Dense } else { Form::Toeplitz };
+    let computed = with_bar(args.quiet, |progress| {
+        covariances(&system, form, [&of_slopes.0, &of_wavefront.0], progress)
     })?;
-    bar.finish_and_clear();
     let seconds = start.elapsed().as_secs_f64();
 
     // Write the covariance and its picture
     let mut archive = Draft::new(&args.output)?;
     let format = args.save.unwrap_or(arrays::Format::of(&args.output));
-    let arrays = covariance_arrays(&covariance, &system);
+    let arrays = covariance_arrays(&computed, &system);
     archive.fill(|file| arrays.write(file, format, args.precision))?;
     let mut drawing = None;
-    if let Some((path, drawn_as)) = picture {
-        let bytes = plot_covariance(&covariance, problem.pitch(), pairs, drawn_as)?;
+    if let (Some((path, drawn_as)), SlopeSlope::Toeplitz(slopes)) = (picture, &computed.slope_slope)
+    {
+        let pitch = system.guide_stars[0].array.pitch();
+        let bytes = plot_covariance(slopes, pitch, pairs, drawn_as)?;
         let mut draft = Draft::new(path)?;
         draft.fill(|file| file.write_all(&bytes))?;
         drawing = Some(draft);
@@ -207,9 +279,10 @@ fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
         precision: args.precision,
         device: args.device,
         system: &system,
-        problem: &problem,
-        chosen,
-        variance: covariance.variance(),
+        form: if dense { "dense" } else { "toeplitz" },
+        arrays: arrays.shapes(),
+        chosen: [of_slopes.1, of_wavefront.1],
+        variance: computed.slope_slope.variance(),
         seconds,
         bytes,
     };
@@ -221,29 +294,65 @@ fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
 }
 
 // Choose the method
-/// The method that the arguments ask for; the sampling and its error where it is the spectral one.
-fn choose_method(
+/// A method, with the sampling and its error where it is the spectral one.
+type Choice = (Method, Option<Chosen>);
+
+/// The methods that the arguments ask for, for the slopes and for the wavefront.
+fn choose_methods(
     args: &CovarianceArgs,
-    problem: &SlopeProblem,
-) -> Result<(Method, Option<Chosen>), Error> {
-    let chosen = match (args.method, args.samples.zip(args.oversampling)) {
-        (MethodName::Direct, None) => return Ok((Method::Direct, None)),
-        (MethodName::Direct, Some((samples, _))) => {
-            let expected = "no such option, except with --method spectral";
-            return Err(Invalid::new("samples", samples, expected).into());
-        }
-        (MethodName::Spectral, None) => SpectralSampling::choose(problem),
-        (MethodName::Spectral, Some((samples, oversampling))) => {
-            let sampling = SpectralSampling::new(samples, oversampling)?;
-            let error_estimate = sampling.error_estimate(problem);
-            Chosen { sampling, error_estimate, limited: false, unit: "variance" }
+    system: &System,
+    dense: bool,
+) -> Result<[Choice; 2], Error> {
+    let given = args.samples.zip(args.oversampling);
+    if let (MethodName::Direct, Some((samples, _))) = (args.method, given) {
+        let expected = "no such option, except with --method spectral";
+        return Err(Invalid::new("samples", samples, expected).into());
+    }
+    let direct = (Method::Direct, None);
+    if dense {
+        return Ok([direct; 2]);
+    }
+    let spectral = |chosen: Chosen| (Method::Spectral(chosen.sampling), Some(chosen));
+    let given = given.map(|(n, kappa)| SpectralSampling::new(n, kappa)).transpose()?;
+    // Choose for slopes and wavefront
+    let problem = slope_problem(system)?;
+    check_memory(&problem)?;
+    let slopes = match (args.method, given) {
+        (MethodName::Direct, _) => direct,
+        (MethodName::Spectral, None) => spectral(SpectralSampling::choose(&problem)),
+        (MethodName::Spectral, Some(sampling)) => {
+            let error_estimate = sampling.error_estimate(&problem);
+            spectral(Chosen { sampling, error_estimate, limited: false, unit: "variance" })
         }
     };
-    Ok((Method::Spectral(chosen.sampling), Some(chosen)))
+    if !wants_wavefront(system) {
+        return Ok([slopes, direct]);
+    }
+    let problem = wavefront_problem(system)?;
+    check_wavefront_memory(&problem)?;
+    let wavefront = match (args.method, given) {
+        (MethodName::Direct, _) => direct,
+        (MethodName::Spectral, None) => spectral(wavefront_spectral::choose(&problem)),
+        (MethodName::Spectral, Some(sampling)) => {
+            let error_estimate = wavefront_spectral::error_estimate(&problem, &sampling);
+            spectral(Chosen { sampling, error_estimate, limited: false, unit: "largest entry" })
+        }
+    };
+    Ok([slopes, wavefront])
 }
 
 // Show progress on a terminal
-/// A bar on a terminal; nothing elsewhere.
+/// Does `work` with a bar on a terminal; with nothing elsewhere.
+fn with_bar<T>(quiet: bool, work: impl FnOnce(device::Progress) -> T) -> T {
+    let bar = progress_bar(quiet);
+    let done = work(&|done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    done
+}
+
 fn progress_bar(quiet: bool) -> indicatif::ProgressBar {
     use indicatif::{ProgressBar, ProgressStyle};
     if quiet || !io::stderr().is_terminal() {
@@ -251,6 +360,65 @@ fn progress_bar(quiet: bool) -> indicatif::ProgressBar {
     }
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len}, {eta} left");
     ProgressBar::new(1).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+// Simulate slopes into a file
+fn simulate(args: &SimulateArgs) -> Result<String, Error> {
+    // Check the files of the simulation
+    let outputs =
+        [Some(("output", &args.output)), args.wavefront.as_ref().map(|path| ("wavefront", path))];
+    for (name, path) in outputs.into_iter().flatten() {
+        output::check_distinct((name, path), ("system file", &args.system))?;
+        drop(Draft::new(path)?);
+    }
+    if let Some(path) = &args.wavefront {
+        output::check_distinct(("wavefront", path), ("output", &args.output))?;
+    }
+    let system = System::from_file(&args.system)?;
+    let simulation = Simulation::new(&system)?;
+    let frames = args.frames as usize;
+    let mut slopes = Array2::zeros((frames, simulation.order().len()));
+    let grid = if wants_wavefront(&system) { system.phase } else { None };
+    let points = grid.map_or(0, |grid| grid.points);
+    let mut wavefronts = Array4::zeros((frames, system.targets.len(), points, points));
+    with_bar(args.quiet, |progress| {
+        for frame in 0..frames {
+            let draw = simulation.draw(args.seed.wrapping_add(frame as u64));
+            slopes.row_mut(frame).assign(&ndarray::aview1(&draw.slopes));
+            if grid.is_some() {
+                wavefronts.slice_mut(s![frame, .., .., ..]).assign(&draw.wavefronts);
+            }
+            progress(frame + 1, frames);
+        }
+    });
+    // Write what was simulated
+    if args.wavefront.is_some() && grid.is_none() {
+        let expected = "a system with at least one [[target]] and a table [phase]";
+        return Err(Invalid::new("wavefront", "wanted", expected).into());
+    }
+    let mut drafts = vec![draft_of(&args.output, ("slopes", "rad"), slopes.view())?];
+    if let Some(path) = &args.wavefront {
+        drafts.push(draft_of(path, ("wavefront", "m"), wavefronts.view())?);
+    }
+    for draft in drafts {
+        draft.publish()?;
+    }
+    let lines = [
+        ("slopes", format!("{}: {frames} × {}", args.output.display(), slopes.ncols())),
+        ("seed", args.seed.to_string()),
+    ];
+    Ok(if args.quiet { String::new() } else { summary::align(&lines) })
+}
+/// A draft that holds one array by itself.
+fn draft_of<D: ndarray::Dimension>(
+    path: &Path,
+    (name, unit): (&str, &str),
+    array: ndarray::ArrayView<f64, D>,
+) -> Result<Draft, Error> {
+    let mut draft = Draft::new(path)?;
+    let format = arrays::Format::of(path);
+    draft.fill(|file| arrays::write_single(file, format, (name, unit), array))?;
+    Ok(draft)
 }
 
 // Tell what there is
@@ -275,6 +443,25 @@ fn info(args: &InfoArgs) -> Result<String, Error> {
 }
 
 // Measure and print a table
+fn bench_products(args: &ProductsArgs) -> Result<String, Error> {
+    let times = |matrix| -> Result<Vec<_>, Error> {
+        let time = |&lenslets: &usize| bench::time_products(matrix, lenslets, args.repeat);
+        args.lenslets.iter().map(time).collect()
+    };
+    let (slopes, wavefront) =
+        (times(bench::Matrix::Slopes)?, times(bench::Matrix::WavefrontSlope)?);
+    if !args.json {
+        return Ok(bench::product_tables(&slopes, &wavefront));
+    }
+    let told = serde_json::json!({
+        "processor": device::processor_name(),
+        "threads": device::threads(),
+        "slopes": slopes,
+        "wavefront_slope": wavefront,
+    });
+    Ok(format!("{told}\n"))
+}
+
 fn bench_covariance(args: &BenchArgs) -> Result<String, Error> {
     use serde_json::json;
     // Gather the systems to measure

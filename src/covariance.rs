@@ -8,7 +8,8 @@ use crate::slope::{SlopeCovariance, SlopeProblem};
 use crate::spectral::{self, SpectralSampling};
 use crate::system::System;
 use crate::wavefront::{PhaseGrid, WavefrontProblem, WavefrontSlope};
-use crate::{direct, wavefront_direct, wavefront_spectral};
+use crate::{dense, direct, wavefront_direct, wavefront_spectral};
+use ndarray::{Array2, Array4};
 
 // Methods of slope covariance
 /// How to compute a covariance.
@@ -125,6 +126,153 @@ pub fn wavefront_slope_covariance(
         Method::Direct => Ok(wavefront_direct::covariance(problem, progress)),
         Method::Spectral(sampling) => wavefront_spectral::covariance(problem, sampling, progress),
     }
+}
+
+// All covariances of a system
+/// The form of a covariance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Form {
+    /// Toeplitz where the geometry allows it, else dense.
+    #[default]
+    Auto,
+    /// Toeplitz-compressed; refused where there is no such form.
+    Toeplitz,
+    /// Dense: each pair of valid lenslets, each point, exact also where the cones differ.
+    Dense,
+}
+
+/// All covariances that a system asks for.
+#[derive(Debug, Clone)]
+pub struct Covariances {
+    /// Of the slopes with themselves.
+    pub slope_slope: SlopeSlope,
+    /// Of the wavefronts with the slopes, where there are targets and a grid.
+    pub wavefront_slope: Option<WavefrontSlopes>,
+    /// Of the wavefronts with themselves, (T, T, 2M − 1, 2M − 1), m²; none where an outer scale is infinite.
+    pub wavefront_wavefront: Option<Array4<f64>>,
+}
+/// A slope covariance in either form.
+#[derive(Debug, Clone)]
+pub enum SlopeSlope {
+    /// Compressed.
+    Toeplitz(SlopeCovariance),
+    /// (n, n) in the order of [`SlopeOrder`](crate::lenslet_array::SlopeOrder), rad².
+    Dense(Array2<f64>),
+}
+
+/// A wavefront–slope covariance in either form.
+#[derive(Debug, Clone)]
+pub enum WavefrontSlopes {
+    /// Compressed, lattice by lattice.
+    Toeplitz(WavefrontProblem, WavefrontSlope),
+    /// (T, M, M, n): points of each target's grid, and slopes in the order of
+    /// [`SlopeOrder`](crate::lenslet_array::SlopeOrder), m rad.
+    Dense(Array4<f64>),
+}
+
+impl SlopeSlope {
+    /// Variance of the x slope of the first valid lenslet of the first star, rad².
+    pub fn variance(&self) -> f64 {
+        match self {
+            Self::Toeplitz(covariance) => covariance.variance(),
+            Self::Dense(matrix) => matrix[[0, 0]],
+        }
+    }
+}
+/// Whether a system has the Toeplitz form, for its slopes and, if it has targets and a grid, for its wavefront.
+///
+/// # Errors
+/// `NotToeplitz` with the reason where it has none; those of [`slope_problem`] and [`wavefront_problem`].
+pub fn check_toeplitz(system: &System) -> Result<(), Error> {
+    slope_problem(system)?;
+    if wants_wavefront(system) {
+        wavefront_problem(system)?;
+    }
+    Ok(())
+}
+
+/// Whether a system has targets and a grid of wavefront points.
+pub fn wants_wavefront(system: &System) -> bool {
+    wavefront_grid(system).is_ok()
+}
+/// Computes all that a system asks for; dense forms by the direct method.
+///
+/// # Errors
+/// As for its parts: [`slope_covariance`], [`wavefront_slope_covariance`], [`dense::slope_covariance`].
+pub fn covariances(
+    system: &System,
+    form: Form,
+    [of_slopes, of_wavefront]: [&Method; 2],
+    progress: Progress,
+) -> Result<Covariances, Error> {
+    let dense = match form {
+        Form::Toeplitz => false,
+        Form::Dense => true,
+        Form::Auto => matches!(check_toeplitz(system), Err(Error::NotToeplitz { .. })),
+    };
+    let wanted = wants_wavefront(system);
+    let wavefront_wavefront = wanted.then(|| wavefront_wavefront(system)).transpose()?.flatten();
+    if dense {
+        let slope_slope = SlopeSlope::Dense(dense_slopes(system, progress)?);
+        let wavefront_slope = wanted.then(|| dense_wavefront(system, progress)).transpose()?;
+        return Ok(Covariances { slope_slope, wavefront_slope, wavefront_wavefront });
+    }
+    // Compute both in Toeplitz form
+    let slopes = slope_covariance(&slope_problem(system)?, of_slopes, progress)?;
+    let wavefront = || {
+        let problem = wavefront_problem(system)?;
+        let covariance = wavefront_slope_covariance(&problem, of_wavefront, progress)?;
+        Ok::<_, Error>(WavefrontSlopes::Toeplitz(problem, covariance))
+    };
+    Ok(Covariances {
+        slope_slope: SlopeSlope::Toeplitz(slopes),
+        wavefront_slope: wanted.then(wavefront).transpose()?,
+        wavefront_wavefront,
+    })
+}
+/// The slope covariance matrix of a system, whatever its stars, (n, n), rad².
+///
+/// # Errors
+/// Those of [`dense::slope_covariance`].
+pub fn dense_slopes(system: &System, progress: Progress) -> Result<Array2<f64>, Error> {
+    let (atmosphere, stars) = (&system.atmosphere, system.guide_stars.as_slice());
+    let valid = system.valid_lenslets();
+    dense::slope_covariance(atmosphere, stars, &valid, system.cone_gradient, progress)
+}
+
+fn dense_wavefront(system: &System, progress: Progress) -> Result<WavefrontSlopes, Error> {
+    let matrix = dense_wavefront_slope(system, progress)?;
+    let (grid, slopes) = (wavefront_grid(system)?, matrix.ncols());
+    let shape = (system.targets.len(), grid.points, grid.points, slopes);
+    let values = matrix.into_shape_with_order(shape);
+    Ok(WavefrontSlopes::Dense(values.unwrap_or_else(|_| unreachable!("same length"))))
+}
+
+/// The wavefront–slope covariance matrix of a system, whatever its stars, (T M², n), m rad.
+///
+/// # Errors
+/// Those of [`dense::wavefront_slope`], and `Invalid` where the system has no target or no grid.
+pub fn dense_wavefront_slope(system: &System, progress: Progress) -> Result<Array2<f64>, Error> {
+    let wanted = (system.targets.as_slice(), wavefront_grid(system)?, wavefront_pitch(system));
+    let (atmosphere, stars) = (&system.atmosphere, system.guide_stars.as_slice());
+    let valid = system.valid_lenslets();
+    dense::wavefront_slope(atmosphere, wanted, stars, &valid, system.cone_gradient, progress)
+}
+/// Covariance of the targets' wavefronts, (T, T, 2M − 1, 2M − 1), m²; none where an outer scale is infinite.
+///
+/// # Errors
+/// `Invalid` where the system has no target or no grid; `Memory` where the result does not fit.
+pub fn wavefront_wavefront(system: &System) -> Result<Option<Array4<f64>>, Error> {
+    let array = LensletArray::new(system.lenslet_array.lenslets(), wavefront_pitch(system))?;
+    let targets = (system.targets.as_slice(), system.targets.as_slice());
+    let grid = wavefront_grid(system)?;
+    let gradient = system.cone_gradient;
+    let problem = WavefrontProblem::new(&system.atmosphere, &array, targets, grid, gradient)?;
+    if problem.layers().iter().any(|layer| layer.outer_scale.is_infinite()) {
+        return Ok(None);
+    }
+    check_wavefront_memory(&problem)?;
+    wavefront_direct::wavefront_covariance(&problem).map(Some)
 }
 
 // Check that the covariance fits into memory

@@ -447,17 +447,26 @@ fn check_memory(what: String, numbers: u64) -> Result<(), Error> {
 enum RadialPhase {
     /// Of the wavefront at a point.
     Point(Arc<TabulatedPhase>),
-    /// Of its average over a disc.
-    Disc(DiscAverage),
+    /// Of its average over a disc, for an outer scale in metres.
+    Disc(DiscAverage, f64),
 }
 
 impl RadialPhase {
+    // Fall and panels of a radial phase
     /// S, or its average over the disc, in rad² at the squared distance `t` in m².
     #[inline(always)]
     fn fall(&self, t: f64) -> f64 {
         match self {
             Self::Point(phase) => phase.fall.value_and_slope(t.max(phase.least)).0,
-            Self::Disc(average) => average.fall(t.sqrt()),
+            Self::Disc(average, _) => average.fall(t.sqrt()),
+        }
+    }
+
+    /// Panels for the edges of a footprint of `side` metres.
+    fn panels(&self, side: f64) -> Panels {
+        match self {
+            Self::Point(phase) => Panels::new(0.0, phase.outer_scale, side),
+            Self::Disc(average, outer_scale) => Panels::new(average.radius(), *outer_scale, side),
         }
     }
 }
@@ -485,19 +494,19 @@ fn integrate_edge(phase: &RadialPhase, panels: &Panels, across: f64, ends: [f64;
 }
 /// Adds the covariances of the phase at `point` on a layer, times `strength`, to the x slopes and the y slopes of the lenslets.
 fn add_star(
-    (phase, panels, strength): (&RadialPhase, &Panels, f64),
+    (phase, strength): (&RadialPhase, f64),
     (star, lenslets): (&Footprints, &[[usize; 2]]),
     point: [f64; 2],
     slopes: &mut [f64],
 ) {
-    let lines = star.lines(point);
+    let (lines, panels) = (star.lines(point), phase.panels(star.side));
     let n = lines[0].len();
     let mut edges = vec![f64::NAN; 2 * n * n];
     let mut edge = |axis: usize, line: usize, cell: usize| {
         let known = &mut edges[(axis * n + line) * n + cell];
         if known.is_nan() {
             let ends = [lines[1 - axis][cell], lines[1 - axis][cell + 1]];
-            *known = integrate_edge(phase, panels, lines[axis][line], ends);
+            *known = integrate_edge(phase, &panels, lines[axis][line], ends);
         }
         *known
     };
@@ -564,7 +573,7 @@ pub fn wavefront_slope(
             return RadialPhase::Point(Arc::clone(phase));
         }
         let point = VonKarman::new(phase.outer_scale);
-        RadialPhase::Disc(DiscAverage::new(&point, radius, phase.reach))
+        RadialPhase::Disc(DiscAverage::new(&point, radius, phase.reach), phase.outer_scale)
     };
     let phases: Vec<RadialPhase> = layers.iter().map(see).collect();
     let (done, mut values) = (AtomicUsize::new(0), vec![0.0; rows * order.len()]);
@@ -574,17 +583,10 @@ pub fn wavefront_slope(
         let point = [row % m, row / m % m].map(|k| grid.coordinate(k, pitch));
         for (layer, phase) in layers.iter().zip(&phases) {
             let at = targets[row / (m * m)].project(point, layer.altitude);
-            let radius = layer.altitude * grid.disc_radius;
             for (q, star) in layer.footprints.iter().enumerate() {
-                let panels = Panels::new(radius, layer.phase.outer_scale, star.side);
                 let lenslets = order.lenslets(q);
                 let slopes = &mut slopes[order.index(q, 0, 0)..][..2 * lenslets.len()];
-                add_star(
-                    (phase, &panels, layer.strength * star.factor),
-                    (star, lenslets),
-                    at,
-                    slopes,
-                );
+                add_star((phase, layer.strength * star.factor), (star, lenslets), at, slopes);
             }
         }
         progress(done.fetch_add(1, Ordering::Relaxed) + 1, rows);
@@ -876,7 +878,7 @@ mod tests {
     #[test]
     fn edges_of_a_footprint_are_exact_at_all_distances() {
         for outer_scale in [f64::INFINITY, 20.0, 4.0, 1.0] {
-            let (phase, panels) = (VonKarman::new(outer_scale), Panels::new(0.0, outer_scale, 0.5));
+            let phase = VonKarman::new(outer_scale);
             let radial = RadialPhase::Point(Arc::new(TabulatedPhase::new(outer_scale, 0.5, 60.0)));
             let (mut most, mut error) = (0.0, 0.0);
             for k in 0..38 {
@@ -884,7 +886,7 @@ mod tests {
                 let at = [r * angle.cos(), r * angle.sin()];
                 let star = Footprints { side: 0.5, factor: 1.0, centres: at.map(|c| vec![c]) };
                 let mut slopes = [0.0; 2];
-                add_star((&radial, &panels, 1.0), (&star, &[[0, 0]]), [0.0; 2], &mut slopes);
+                add_star((&radial, 1.0), (&star, &[[0, 0]]), [0.0; 2], &mut slopes);
                 for (computed, exact) in slopes.iter().zip(exact_wavefront(&phase, 0.5, at)) {
                     (most, error) = (exact.abs().max(most), (computed - exact).abs().max(error));
                 }
@@ -960,8 +962,7 @@ mod tests {
         let edges = [(0.0, 0.1), (0.2, -0.4), (0.36, -0.2), (0.4, 0.3), (2.9, 0.5), (5.0, 1.0)];
         for (radius, outer_scale) in [(0.36, f64::INFINITY), (0.36, 0.3), (3.0, 10.0)] {
             let average = DiscAverage::new(&VonKarman::new(outer_scale), radius, 9.0);
-            let (phase, panels) =
-                (RadialPhase::Disc(average), Panels::new(radius, outer_scale, 0.5));
+            let phase = RadialPhase::Disc(average, outer_scale);
             for (across, start) in edges {
                 let (step, rule) = (0.5 / 2000.0, &RULES[5].1);
                 let node =
@@ -969,7 +970,8 @@ mod tests {
                 let term =
                     |k: usize| rule.weights[k % 10] * phase.fall(across * across + node(k).powi(2));
                 let even = (0..20_000).map(term).sum::<f64>() * 0.5 * step;
-                let computed = integrate_edge(&phase, &panels, across, [start, start + 0.5]);
+                let computed =
+                    integrate_edge(&phase, &phase.panels(0.5), across, [start, start + 0.5]);
                 let error = computed / even - 1.0;
                 assert!(error.abs() < 1e-11, "{radius} {across}: {error:e}");
             }

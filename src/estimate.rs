@@ -4,10 +4,9 @@
 // What the estimate stands on
 use crate::circulant::{Circulant, Group};
 use crate::covariance::{
-    Method, slope_covariance, slope_problem, wavefront_grid, wavefront_pitch, wavefront_problem,
-    wavefront_slope_covariance,
+    Method, dense_slopes, dense_wavefront_slope, slope_covariance, slope_problem, wavefront_grid,
+    wavefront_problem, wavefront_slope_covariance,
 };
-use crate::dense;
 use crate::device::{Progress, silent};
 use crate::error::{Error, Invalid};
 use crate::interpolation::{Interpolation, ToPupil, interpolation_error};
@@ -81,7 +80,7 @@ impl Estimator {
                     )
                 }
                 Err(Error::NotToeplitz { .. }) => {
-                    let [slopes, wavefront] = dense_operators(system, &valid)?;
+                    let [slopes, wavefront] = dense_operators(system)?;
                     (slopes, wavefront, 0.0)
                 }
                 Err(error) => return Err(error),
@@ -157,15 +156,9 @@ fn layered_operator(
     Ok((Arc::new(Sum::new(terms)?), error))
 }
 /// Θ and Ξ as dense matrices.
-fn dense_operators(
-    system: &System,
-    valid: &[Array2<bool>],
-) -> Result<[Arc<dyn Operator<f64>>; 2], Error> {
-    let (atmosphere, stars) = (&system.atmosphere, system.guide_stars.as_slice());
-    let gradient = system.cone_gradient;
-    let wanted = (system.targets.as_slice(), wavefront_grid(system)?, wavefront_pitch(system));
-    let slopes = dense::slope_covariance(atmosphere, stars, valid, gradient, &silent)?;
-    let wavefront = dense::wavefront_slope(atmosphere, wanted, stars, valid, gradient, &silent)?;
+fn dense_operators(system: &System) -> Result<[Arc<dyn Operator<f64>>; 2], Error> {
+    let slopes = dense_slopes(system, &silent)?;
+    let wavefront = dense_wavefront_slope(system, &silent)?;
     Ok([Arc::new(Dense::new(slopes)), Arc::new(Dense::new(wavefront))])
 }
 /// Guide stars that share height and lenslets, and the covariance of their slopes.
@@ -359,7 +352,7 @@ mod tests {
                 // Compare with both dense matrices
                 let valid = system.valid_lenslets();
                 let [theta, xi] =
-                    dense_operators(&system, &valid).unwrap().map(|o| dense_matrix(o.as_ref()));
+                    dense_operators(&system).unwrap().map(|o| dense_matrix(o.as_ref()));
                 let order = SlopeOrder::new(&valid);
                 let noise = |k: usize| if k < order.index(1, 0, 0) { 1e-13 } else { 3e-13 };
                 let measured = faer::Mat::from_fn(order.len(), order.len(), |row, column| {
@@ -404,7 +397,7 @@ mod tests {
             let slopes = Array2::from_shape_fn((1, order.len()), |(_, k)| along_x(k));
             let estimates = estimator.estimate(slopes.view(), false, &silent).unwrap();
             let wavefront = estimates.wavefront.slice(ndarray::s![0, 1, .., ..]);
-            let step = wavefront_pitch(&system) / 2.0;
+            let step = crate::covariance::wavefront_pitch(&system) / 2.0;
             let along = |a: [usize; 2], b: [usize; 2]| (wavefront[b] - wavefront[a]) / (6.0 * step);
             let (x, y) = (along([6, 3], [6, 9]), along([3, 6], [9, 6]));
             assert!((0.85..1.1).contains(&(x / 1e-6)), "{heights:?}: {x:e} along x");

@@ -40,8 +40,8 @@ pub mod arrays;
 pub mod reading;
 pub mod output;
 pub mod bench;
+mod summary;
 mod estimate_command;
 pub mod cli;
-mod summary;
 
 pub use error::{Error, Invalid, Result};

@@ -105,7 +105,7 @@ fn multiply<T: Real>(
 // Number of vectors in two slices
 /// How many vectors `x` and `y` hold, for a product that takes `columns` numbers to `rows`; panics if they disagree.
 pub(crate) fn vectors<T>(x: &[T], y: &[T], (rows, columns): (usize, usize)) -> usize {
-    let vectors = if columns > 0 { x.len() / columns } else { y.len() / rows.max(1) };
+    let vectors = x.len().checked_div(columns).unwrap_or(y.len() / rows.max(1));
     let whole = x.len() == vectors * columns && y.len() == vectors * rows;
     assert!(whole, "{} → {} numbers by {rows} × {columns}", x.len(), y.len());
     vectors

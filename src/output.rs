@@ -2,11 +2,13 @@
 //! Files that appear whole or not at all, and the arrays of a covariance.
 
 use crate::arrays::Arrays;
+use crate::covariance::{
+    Covariances, SlopeSlope, WavefrontSlopes, wavefront_grid, wavefront_pitch,
+};
 use crate::error::{Error, Invalid};
-use crate::lenslet_array::LensletArray;
-use crate::slope::SlopeCovariance;
+use crate::source::Source;
 use crate::system::System;
-use ndarray::{Array2, arr0};
+use ndarray::{Array2, arr0, arr1};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
@@ -133,32 +135,98 @@ pub fn check_distinct(
 }
 
 // Arrays of a covariance
-/// The slope covariance of a system, with what is needed to use it, as arrays for a file.
-pub fn covariance_arrays<'a>(covariance: &'a SlopeCovariance, system: &System) -> Arrays<'a> {
-    let stars = &system.guide_stars;
-    let component = |(star, axis): (usize, usize)| stars[star].source.direction()[axis];
-    let directions = Array2::from_shape_fn((stars.len(), 2), component);
+/// The covariances of a system, with what is needed to use them, as arrays for a file.
+pub fn covariance_arrays<'a>(covariances: &'a Covariances, system: &System) -> Arrays<'a> {
     let mut arrays = Arrays::default();
-    arrays
-        .add_result("slope_slope", covariance.values().view())
-        .unit("rad2")
-        .axes("star p, star q, slope a, slope b, y, x")
-        .about("covariance of slope a under star p and slope b under star q");
-    arrays.add("valid", valid_lenslets(system)).axes("y, x").about("lenslets that are lit");
-    arrays.add("pitch", arr0(shared_array(system).pitch())).unit("m");
-    arrays.add("directions", directions).unit("rad").axes("star, component");
+    add_slopes(&mut arrays, &covariances.slope_slope);
+    if let Some(wavefront) = &covariances.wavefront_slope {
+        add_wavefront(&mut arrays, wavefront);
+    }
+    if let Some(values) = &covariances.wavefront_wavefront {
+        let about = "covariance of the wavefronts of target t and target u";
+        let entry = arrays.add_result("wavefront_wavefront", values.view());
+        entry.unit("m2").axes("target t, target u, y, x").about(about);
+    }
+    describe_system(&mut arrays, system);
     arrays
 }
 
-// Describe the array of guide stars
-/// The lenslet array that the guide stars share.
-fn shared_array(system: &System) -> LensletArray {
-    system.guide_stars.first().map_or(system.lenslet_array, |star| star.array)
+// Add slopes and wavefronts
+fn add_slopes<'a>(arrays: &mut Arrays<'a>, slopes: &'a SlopeSlope) {
+    let entry = match slopes {
+        SlopeSlope::Toeplitz(covariance) => arrays
+            .add_result("slope_slope", covariance.values().view())
+            .axes("star p, star q, slope a, slope b, y, x"),
+        SlopeSlope::Dense(matrix) => {
+            arrays.add_result("slope_slope_dense", matrix.view()).axes("slope, slope")
+        }
+    };
+    entry.unit("rad2").about("covariance of slope a under star p and slope b under star q");
 }
 
-/// The valid lenslets of the array that the guide stars share, (N, N).
-pub fn valid_lenslets(system: &System) -> Array2<bool> {
-    shared_array(system).valid(system.pupil.as_ref(), system.validity)
+fn add_wavefront<'a>(arrays: &mut Arrays<'a>, wavefront: &'a WavefrontSlopes) {
+    let about = "covariance of the wavefront of target t and slope a under star q";
+    match wavefront {
+        WavefrontSlopes::Dense(values) => {
+            let entry = arrays.add_result("wavefront_slope_dense", values.view());
+            entry.axes("target, y, x, slope").unit("m rad").about(about);
+        }
+        WavefrontSlopes::Toeplitz(problem, covariance) => {
+            // Add the lattices of the wavefront
+            for (k, lattice) in covariance.lattices().iter().enumerate() {
+                let layered = problem.is_layered();
+                let name =
+                    if layered { format!("wavefront_slope_{k}") } else { "wavefront_slope".into() };
+                let entry = arrays.add_result(&name, lattice.view());
+                entry.axes("target t, star q, slope a, y, x").unit("m rad").about(about);
+            }
+            if problem.is_layered() {
+                let gamma: Vec<f64> = problem.layers().iter().map(|layer| layer.gamma).collect();
+                let points: Vec<i64> =
+                    problem.layers().iter().map(|layer| layer.points as i64).collect();
+                arrays
+                    .add("layer_gamma", arr1(&gamma))
+                    .axes("layer")
+                    .about("cone factor of each layer");
+                arrays
+                    .add("layer_points", arr1(&points))
+                    .axes("layer")
+                    .about("wavefront points across");
+            }
+        }
+    }
+}
+
+// Describe the system in arrays
+fn describe_system(arrays: &mut Arrays, system: &System) {
+    let stars = &system.guide_stars;
+    let lit = "lenslets that are lit";
+    let first = stars.first().map_or(system.lenslet_array, |star| star.array);
+    if stars.iter().all(|star| star.array == first) {
+        let valid = first.valid(system.pupil.as_ref(), system.validity);
+        arrays.add("valid", valid).axes("y, x").about(lit);
+        arrays.add("pitch", arr0(first.pitch())).unit("m");
+    } else {
+        for (q, valid) in system.valid_lenslets().into_iter().enumerate() {
+            arrays.add(&format!("valid_{q}"), valid).axes("y, x").about(lit);
+        }
+        let pitches: Vec<f64> = stars.iter().map(|star| star.array.pitch()).collect();
+        arrays.add("pitch", arr1(&pitches)).unit("m").axes("star");
+    }
+    let sources: Vec<_> = stars.iter().map(|star| star.source).collect();
+    arrays.add("directions", directions(&sources)).unit("rad").axes("star, component");
+    if let Ok(grid) = wavefront_grid(system) {
+        let targets = directions(&system.targets);
+        arrays.add("target_directions", targets).unit("rad").axes("target, component");
+        let step = wavefront_pitch(system) / grid.oversampling as f64;
+        arrays.add("wavefront_step", arr0(step)).unit("m");
+    }
+}
+
+/// The directions of sources, (sources, 2), rad.
+fn directions(sources: &[Source]) -> Array2<f64> {
+    let component = |(k, axis): (usize, usize)| sources[k].direction()[axis];
+    Array2::from_shape_fn((sources.len(), 2), component)
 }
 
 // Tests of drafts

@@ -10,7 +10,7 @@ use crate::phase::VonKarman;
 use crate::spectral::sinc;
 use crate::system::System;
 use libm::j1;
-use ndarray::{Array1, Array2, Array3, ArrayView1, Zip, concatenate, s};
+use ndarray::{Array1, Array2, Array3, ArrayView1, Axis, Zip, concatenate, s};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rand_distr::{Distribution, StandardNormal};
 use std::f64::consts::PI;
@@ -77,7 +77,7 @@ impl Frequencies {
 
 // Go half a cell up the frequencies
 /// The frequency half a cell above `f`, where cells have the width `step`.
-fn half_cell(step: impl Fn(f64) -> f64, f: f64) -> f64 {
+fn half_cell(step: &impl Fn(f64) -> f64, f: f64) -> f64 {
     const H: f64 = 0.125;
     (0..4).fold(f, |f, _| {
         let first = step(f);
@@ -103,7 +103,7 @@ fn derivatives(at: &Array1<f64>, x: &[f64], factor: impl Fn(f64) -> f64) -> Arra
     let n = at.len();
     let waves = waves(at, x, |f| 2.0 * PI * f * factor(f));
     let (cosines, sines) = (waves.slice(s![.., ..n]), waves.slice(s![.., n..]));
-    concatenate![ndarray::Axis(1), sines.mapv(|sine| -sine), cosines]
+    concatenate![Axis(1), sines.mapv(|sine| -sine), cosines]
 }
 
 // Simulated layer of turbulence
@@ -534,6 +534,30 @@ mod tests {
         let far = simulation.covariance(first, second).unwrap();
         let far = (far - exact.values()[[0, 1, 0, 0, 14, 0]]) / exact.variance();
         assert!(variance.abs() < 1e-3 && far.abs() < 1e-3, "{variance:e} {far:e}");
+    }
+
+    // See a tilt with its sign
+    #[test]
+    fn wavefronts_that_rise_have_positive_slopes() {
+        let mut system = system(f64::INFINITY, 400.0, 0.0);
+        system.targets = vec![system.guide_stars[0].source];
+        system.phase = Some(PhaseGrid::new(17, 2, 0.0).unwrap());
+        system.pupil = None;
+        let simulation = Simulation::new(&system).unwrap();
+        for axis in [0, 1] {
+            let (mut product, mut square) = (0.0, 0.0);
+            for world in (0..20).map(|seed| simulation.draw(seed)) {
+                let slopes = &world.slopes[64 * axis..64 * (axis + 1)];
+                let slope = slopes.iter().sum::<f64>() / 64.0;
+                // The last column less the first, or the last row less the first; they are 4 m apart.
+                let front = world.wavefronts.index_axis(Axis(0), 0);
+                let [low, high] =
+                    [0, 16].map(|end| front.index_axis(Axis(1 - axis), end).mean().unwrap());
+                product += slope * (high - low) / 4.0;
+                square += slope * slope;
+            }
+            assert!((0.95..1.05).contains(&(product / square)), "{axis}: {}", product / square);
+        }
     }
 
     // Reproduce worlds and their noise

@@ -83,6 +83,16 @@ impl Solver {
 ///
 /// # Errors
 /// As in [`Solver::solve`].
+///
+/// ```
+/// use lenslet::{operator::Dense, solver::{Stop, conjugate_gradients}};
+/// let a = Dense::new(ndarray::arr2(&[[4.0, 1.0], [1.0, 3.0]]));
+/// let mut x = [0.0f64; 2];
+/// let solved = conjugate_gradients(&a, None, &[1.0, 2.0], &mut x, &Stop::default())?;
+/// assert_eq!(solved.iterations, 2);
+/// assert!((x[0] - 1.0 / 11.0).abs() < 1e-12 && (x[1] - 7.0 / 11.0).abs() < 1e-12);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 pub fn conjugate_gradients<T: Real>(
     a: &dyn Operator<T>,
     preconditioner: Option<&dyn Operator<T>>,

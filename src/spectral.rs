@@ -91,7 +91,7 @@ impl SpectralSampling {
     }
 
     // Refuse a sampling beyond the memory
-    /// Refuses a computation that `needed` more bytes than there are.
+    /// Refuses a computation that needs more bytes than there are.
     pub(crate) fn check_memory(&self, needed: u64) -> Result<(), Error> {
         match available_memory().filter(|available| needed > *available) {
             None => Ok(()),

@@ -1,14 +1,18 @@
-// Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/summaries.md: edit there, or here and run cargo tangle stitch.
 //! What the commands say: aligned lines for a person, JSON for a program.
 
+// What summaries stand on
 use crate::arrays::{Format, Precision};
+use crate::covariance::{check_toeplitz, slope_problem, wants_wavefront, wavefront_problem};
 use crate::device::{self, CudaDriver, CudaProbe, Device, NoCuda};
-use crate::error::in_bytes;
-use crate::output::valid_lenslets;
+use crate::error::{Error, in_bytes};
 use crate::slope::SlopeProblem;
-use crate::{covariance::slope_problem, system::System, units::ARCSEC};
-use crate::{spectral::SpectralSampling, spectral_error::Chosen};
-use serde_json::{Value, json};
+use crate::spectral::SpectralSampling;
+use crate::spectral_error::Chosen;
+use crate::wavefront::WavefrontProblem;
+use crate::wavefront_spectral;
+use crate::{system::System, units::ARCSEC};
+use serde_json::{Map, Value, json};
 use std::path::Path;
 
 // Summary of a covariance
@@ -21,9 +25,12 @@ pub struct Summary<'a> {
     pub precision: Precision,
     pub device: Device,
     pub system: &'a System,
-    pub problem: &'a SlopeProblem,
-    /// The sampling of the spectral method.
-    pub chosen: Option<Chosen>,
+    /// `toeplitz` or `dense`.
+    pub form: &'static str,
+    /// Names and shapes of the arrays in the file.
+    pub arrays: Vec<(String, Vec<usize>)>,
+    /// The sampling of the spectral method, for slopes and wavefront.
+    pub chosen: [Option<Chosen>; 2],
     pub variance: f64,
     pub seconds: f64,
     pub bytes: u64,
@@ -35,47 +42,78 @@ const DIRECT_ERROR: f64 = 1e-10;
 impl Summary<'_> {
     // Tell it to a person
     pub fn lines(&self) -> String {
-        let shape = shape(self.problem).map(|length| length.to_string()).join(" × ");
         let (precision, size) = (self.precision.name(), in_bytes(self.bytes));
-        let direct = || format!("direct, error below {DIRECT_ERROR:e} of the variance");
-        let method = self.chosen.map_or_else(direct, |chosen| format!("spectral, {chosen}"));
         let (variance, rms) = (self.variance, self.variance.sqrt() / ARCSEC);
         let threads = count(device::threads(), "thread");
-        let output = self.output.display();
-        let mut lines = vec![
-            ("system", geometry(self.system, self.problem)),
-            ("method", method),
+        let mut lines = vec![("system", geometry(self.system))];
+        if let (Some(grid), true) = (self.system.phase, wants_wavefront(self.system)) {
+            let (targets, m) = (count(self.system.targets.len(), "target"), grid.points);
+            let o = grid.oversampling;
+            lines.push(("wavefront", format!("{targets}, {m} × {m} points, {o} per lenslet")));
+        }
+        lines.extend([
+            ("method", self.method()),
             ("variance", format!("{variance:.3e} rad², or {rms:.3} arcsec rms")),
             ("time", format!("{:.3} s on {threads}", self.seconds)),
-            ("output", format!("{output}: slope_slope {shape}, {precision}, {size}")),
-        ];
+            ("output", format!("{}, {precision}, {size}", self.output.display())),
+        ]);
+        for (name, shape) in self
+            .arrays
+            .iter()
+            .filter(|(name, _)| name.contains("_slope") || name.contains("_wavefront"))
+        {
+            let shape: Vec<_> = shape.iter().map(ToString::to_string).collect();
+            lines.push(("", format!("{name} {}", shape.join(" × "))));
+        }
         if let Some(path) = self.plot {
             lines.push(("plot", path.display().to_string()));
         }
         align(&lines)
     }
 
+    fn method(&self) -> String {
+        match self.chosen {
+            [Some(slopes), Some(wavefront)] => {
+                format!("spectral, {slopes}; wavefront: {wavefront}")
+            }
+            [Some(slopes), None] => format!("spectral, {slopes}"),
+            _ => format!(
+                "direct, {} form, error below {DIRECT_ERROR:e} of the largest entry",
+                self.form
+            ),
+        }
+    }
+
     // Tell it to a program
     pub fn json(&self) -> Value {
-        let sampling = self.chosen.map(|chosen| chosen.sampling);
+        let stars = &self.system.guide_stars;
+        let array = stars.first().map_or(self.system.lenslet_array, |star| star.array);
+        let [slopes, wavefront] = self.chosen;
+        let sampling = slopes.map(|chosen| chosen.sampling);
+        let arrays: Map<_, _> =
+            self.arrays.iter().map(|(k, shape)| (k.clone(), json!(shape))).collect();
         json!({
             "system": self.file.display().to_string(),
-            "guide_stars": self.problem.sources(),
-            "layers": self.problem.layers().len(),
-            "lenslets": self.problem.lenslets(),
-            "pitch": self.problem.pitch(),
+            "guide_stars": stars.len(),
+            "targets": self.system.targets.len(),
+            "layers": self.system.atmosphere.layers().len(),
+            "lenslets": array.lenslets(),
+            "pitch": array.pitch(),
             "valid": valid(self.system),
             "method": if sampling.is_some() { "spectral" } else { "direct" },
             "samples": sampling.map(|sampling| sampling.samples()),
             "oversampling": sampling.map(|sampling| sampling.oversampling()),
-            "error_estimate": self.chosen.map_or(DIRECT_ERROR, |chosen| chosen.error_estimate),
-            "limited": self.chosen.is_some_and(|chosen| chosen.limited),
+            "error_estimate": slopes.map_or(DIRECT_ERROR, |chosen| chosen.error_estimate),
+            "limited": slopes.is_some_and(|chosen| chosen.limited),
+            "wavefront_sampling": wavefront.map(|chosen| sampling_json(&chosen, 1.0)),
             "variance": self.variance,
+            "form": self.form,
+            "arrays": arrays,
             // Tell how it was computed and written
             "seconds": self.seconds,
             "threads": device::threads(),
             "device": self.device.to_string(),
-            "shape": shape(self.problem),
+            "shape": self.arrays.first().map(|(_, shape)| shape),
             "format": self.format.name(),
             "precision": self.precision.name(),
             "bytes": self.bytes,
@@ -90,7 +128,10 @@ pub fn machine_lines(cuda: &CudaProbe) -> Vec<(&'static str, String)> {
     let memory = device::available_memory().map_or("unknown".into(), in_bytes);
     let mut lines = vec![
         ("lenslet", env!("CARGO_PKG_VERSION").to_string()),
-        ("processor", count(device::threads(), "thread")),
+        (
+            "processor",
+            format!("{}, {}", device::processor_name(), count(device::threads(), "thread")),
+        ),
         ("memory", format!("{memory} available")),
     ];
     match &cuda.driver {
@@ -130,6 +171,7 @@ pub fn machine_json(cuda: &CudaProbe) -> Value {
         cuda.libraries.iter().map(|(name, found)| ((*name).to_string(), json!(found))).collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
+        "processor": device::processor_name(),
         "threads": device::threads(),
         "memory_available": device::available_memory(),
         "cuda": {
@@ -143,58 +185,153 @@ pub fn machine_json(cuda: &CudaProbe) -> Value {
 }
 
 // Tell about the system
-/// Bytes of the Toeplitz form and of the dense matrix of `valid` lenslets.
-fn sizes(problem: &SlopeProblem, valid: usize) -> [u64; 2] {
-    let slopes = 2 * (valid as u64).saturating_mul(problem.sources() as u64);
-    [8 * problem.len() as u64, slopes.saturating_mul(slopes).saturating_mul(8)]
+/// What is told about one covariance.
+struct Told {
+    /// Step of the displacements in the pupil, metres.
+    sampling: f64,
+    /// Lags along an axis of the smallest and of the largest block.
+    block: [usize; 2],
+    blocks: usize,
+    /// Numbers in Toeplitz form.
+    numbers: u64,
+    /// Numbers in dense form.
+    dense: u64,
+    chosen: Chosen,
 }
 
+impl Told {
+    fn of_slopes(problem: &SlopeProblem, slopes: u64) -> Self {
+        Self {
+            sampling: problem.pitch(),
+            block: [problem.lags(); 2],
+            blocks: 4 * problem.sources().pow(2),
+            numbers: problem.len() as u64,
+            dense: slopes.saturating_mul(slopes),
+            chosen: SpectralSampling::choose(problem),
+        }
+    }
+
+    // Gather what is told about the wavefront
+    fn of_wavefront(problem: &WavefrontProblem, slopes: u64) -> Self {
+        let lags = || problem.lattices().map(|layers| problem.lags(&layers[0]));
+        let points = (problem.targets() * problem.grid().points.pow(2)) as u64;
+        Self {
+            sampling: problem.pitch() / problem.grid().oversampling as f64,
+            block: [lags().min().unwrap_or(0), lags().max().unwrap_or(0)],
+            blocks: 2 * problem.targets() * problem.stars() * problem.lattices().len(),
+            numbers: problem.len() as u64,
+            dense: points.saturating_mul(slopes),
+            chosen: wavefront_spectral::choose(problem),
+        }
+    }
+
+    // Tell one covariance in both ways
+    fn lines(&self, name: &'static str) -> [(&'static str, String); 3] {
+        let [least, most] = self.block;
+        let size = if least == most {
+            format!("{most} × {most}")
+        } else {
+            format!("{least} to {most} squared")
+        };
+        let [compressed, dense] =
+            [self.numbers, self.dense].map(|numbers| in_bytes(numbers.saturating_mul(8)));
+        let highest = self.chosen.sampling.oversampling() as f64 / (2.0 * self.sampling);
+        [
+            (name, format!("sampling {} m, {} blocks of {size}", self.sampling, self.blocks)),
+            ("", format!("{compressed} in Toeplitz form, {dense} dense")),
+            ("", format!("spectral: {}, up to {highest:.1} m⁻¹", self.chosen)),
+        ]
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "sampling": self.sampling,
+            "block": self.block[1],
+            "smallest_block": self.block[0],
+            "blocks": self.blocks,
+            "toeplitz_numbers": self.numbers,
+            "toeplitz_bytes": self.numbers.saturating_mul(8),
+            "dense_numbers": self.dense,
+            "dense_bytes": self.dense.saturating_mul(8),
+            "spectral": sampling_json(&self.chosen, self.sampling),
+        })
+    }
+}
+/// A sampling of the spectrum for lags that are `step` metres apart in the pupil.
+fn sampling_json(chosen: &Chosen, step: f64) -> Value {
+    let (samples, oversampling) = (chosen.sampling.samples(), chosen.sampling.oversampling());
+    json!({
+        "samples": samples,
+        "oversampling": oversampling,
+        "highest_frequency": oversampling as f64 / (2.0 * step),
+        "frequency_step": oversampling as f64 / (samples as f64 * step),
+        "error_estimate": chosen.error_estimate,
+        "limited": chosen.limited,
+    })
+}
 pub fn system_lines(path: &Path, system: &System) -> Vec<(&'static str, String)> {
     let atmosphere = &system.atmosphere;
     let (r0, nanometres) = (atmosphere.fried_parameter(), 1e9 * atmosphere.wavelength());
     let seeing = atmosphere.seeing_at(atmosphere.wavelength()) / ARCSEC;
     let turbulence = format!("r0 = {r0} m at {nanometres:.0} nm, a seeing of {seeing:.2} arcsec");
     let mut lines = vec![("system", path.display().to_string()), ("turbulence", turbulence)];
-    match slope_problem(system) {
-        Err(error) => lines.push(("covariance", error.to_string())),
-        Ok(problem) => {
-            let [compressed, dense] = sizes(&problem, valid(system)).map(in_bytes);
-            lines.push(("geometry", geometry(system, &problem)));
-            lines.push(("covariance", format!("{compressed} in Toeplitz form, {dense} dense")));
-            lines.push(("spectral", SpectralSampling::choose(&problem).to_string()));
+    lines.push(("geometry", geometry(system)));
+    match told(system) {
+        Ok((slopes, wavefront)) => {
+            lines.extend(slopes.lines("slopes"));
+            lines.extend(wavefront.iter().flat_map(|told| told.lines("wavefront")));
+        }
+        Err(error) => {
+            let [slopes, wavefront] = dense_bytes(system).map(in_bytes);
+            lines.push(("slopes", format!("{slopes} in dense form; {error}")));
+            if wants_wavefront(system) {
+                lines.push(("wavefront", format!("{wavefront} in dense form")));
+            }
         }
     }
     lines
 }
+/// What is told about slopes and wavefront, where they have the Toeplitz form.
+fn told(system: &System) -> Result<(Told, Option<Told>), Error> {
+    check_toeplitz(system)?;
+    let count = slopes(system);
+    let slopes = Told::of_slopes(&slope_problem(system)?, count);
+    if !wants_wavefront(system) {
+        return Ok((slopes, None));
+    }
+    Ok((slopes, Some(Told::of_wavefront(&wavefront_problem(system)?, count))))
+}
 
+/// Bytes of the dense forms of slopes and wavefront.
+fn dense_bytes(system: &System) -> [u64; 2] {
+    let slopes = slopes(system);
+    let points = system.phase.map_or(0, |grid| grid.points.pow(2) * system.targets.len()) as u64;
+    [slopes, points].map(|rows| rows.saturating_mul(slopes).saturating_mul(8))
+}
 pub fn system_json(path: &Path, system: &System) -> Value {
-    let valid = valid(system);
-    let mut told = json!({
+    let [slopes, wavefront] = dense_bytes(system);
+    let array = system.guide_stars.first().map_or(system.lenslet_array, |star| star.array);
+    let mut object = json!({
         "file": path.display().to_string(),
         "guide_stars": system.guide_stars.len(),
         "targets": system.targets.len(),
         "layers": system.atmosphere.layers().len(),
         "r0": system.atmosphere.fried_parameter(),
         "wavelength": system.atmosphere.wavelength(),
-        "valid": valid,
+        "lenslets": array.lenslets(),
+        "pitch": array.pitch(),
+        "valid": valid(system),
+        "dense_slope_bytes": slopes,
+        "dense_wavefront_bytes": wavefront,
     });
-    match slope_problem(system) {
-        Err(error) => told["no_covariance"] = json!(error.to_string()),
-        Ok(problem) => {
-            // Tell the sizes of the covariance
-            let [compressed, dense] = sizes(&problem, valid);
-            let chosen = SpectralSampling::choose(&problem);
-            told["lenslets"] = json!(problem.lenslets());
-            told["pitch"] = json!(problem.pitch());
-            told["shape"] = json!(shape(&problem));
-            told["toeplitz_bytes"] = json!(compressed);
-            told["dense_bytes"] = json!(dense);
-            told["samples"] = json!(chosen.sampling.samples());
-            told["oversampling"] = json!(chosen.sampling.oversampling());
-            told["error_estimate"] = json!(chosen.error_estimate);
+    match told(system) {
+        Err(error) => object["no_toeplitz"] = json!(error.to_string()),
+        Ok((slopes, wavefront)) => {
+            object["slopes"] = slopes.json();
+            object["wavefront"] = json!(wavefront.map(|told| told.json()));
         }
     }
-    told
+    object
 }
 
 // Words that several commands use
@@ -202,22 +339,30 @@ pub fn align(lines: &[(&str, String)]) -> String {
     lines.iter().map(|(key, text)| format!("{key:<12}{text}\n")).collect()
 }
 
-fn shape(problem: &SlopeProblem) -> [usize; 6] {
-    let (sources, lags) = (problem.sources(), problem.lags());
-    [sources, sources, 2, 2, lags, lags]
-}
-
 fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
+/// Valid lenslets of the first star; all stars have equally many where they share an array.
 fn valid(system: &System) -> usize {
-    valid_lenslets(system).iter().filter(|valid| **valid).count()
+    let count = |valid: &ndarray::Array2<bool>| valid.iter().filter(|valid| **valid).count();
+    system.valid_lenslets().first().map_or(0, count)
 }
 
-fn geometry(system: &System, problem: &SlopeProblem) -> String {
-    let (n, pitch, valid) = (problem.lenslets(), problem.pitch(), valid(system));
-    let stars = count(problem.sources(), "guide star");
-    let layers = count(problem.layers().len(), "layer");
-    format!("{stars}, {layers}, {n} × {n} lenslets of {pitch} m, {valid} of them valid")
+/// Slopes of all valid lenslets of all stars.
+fn slopes(system: &System) -> u64 {
+    let lit = |valid: &ndarray::Array2<bool>| valid.iter().filter(|valid| **valid).count() as u64;
+    system.valid_lenslets().iter().map(|valid| 2 * lit(valid)).sum()
+}
+
+fn geometry(system: &System) -> String {
+    let stars = &system.guide_stars;
+    let array = stars.first().map_or(system.lenslet_array, |star| star.array);
+    let (n, pitch) = (array.lenslets(), array.pitch());
+    let layers = count(system.atmosphere.layers().len(), "layer");
+    let lenslets = match stars.iter().all(|star| star.array == array) {
+        true => format!("{n} × {n} lenslets of {pitch} m, {} of them valid", valid(system)),
+        false => format!("lenslets of each star its own, {} slopes in all", slopes(system)),
+    };
+    format!("{}, {layers}, {lenslets}", count(stars.len(), "guide star"))
 }

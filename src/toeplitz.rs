@@ -391,7 +391,7 @@ impl Shape {
 fn fast_length(least: usize) -> usize {
     let smooth = |mut number: usize| {
         for prime in [2, 3, 5] {
-            while number % prime == 0 {
+            while number.is_multiple_of(prime) {
                 number /= prime;
             }
         }

@@ -465,12 +465,24 @@ pub fn error_estimate(problem: &WavefrontProblem, sampling: &SpectralSampling) -
     let truncation = estimate.truncation(sampling.oversampling());
     (truncation + estimate.periodisation(sampling.folded())) / estimate.largest()
 }
-
 /// Chooses the sampling whose error stays below [`crate::spectral_error::TOLERANCE`] of the largest entry, or the best that
 /// fits 1 GiB and a bounded time; says which.
+///
+/// ```
+/// # use lenslet::{atmosphere::{Atmosphere, Layer}, lenslet_array::LensletArray, source::{ConeGradient, Source}};
+/// # use lenslet::{wavefront::{PhaseGrid, WavefrontProblem}, wavefront_spectral};
+/// let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
+/// let (array, grid) = (LensletArray::new(20, 0.1)?, PhaseGrid::new(21, 1, 0.0)?);
+/// let sources = (&[Source::star(0.0, 0.0)?][..], &[Source::star(0.0, 0.0)?][..]);
+/// let problem = WavefrontProblem::new(&atmosphere, &array, sources, grid, ConeGradient::Pupil)?;
+/// let chosen = wavefront_spectral::choose(&problem);
+/// assert_eq!((chosen.sampling.samples(), chosen.sampling.oversampling()), (3240, 6));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 pub fn choose(problem: &WavefrontProblem) -> Chosen {
     let estimate = Estimate::new(problem);
     let largest = estimate.largest();
+    // Try samplings for the wavefront
     let trial = Trial {
         lags: problem.lags(widest(problem)),
         truncation: &|oversampling| estimate.truncation(oversampling) / largest,
