@@ -333,12 +333,9 @@ impl Simulation {
         }
         let layers = system.atmosphere.layers();
         check_memory(system, sampling)?;
-        let valid: Vec<_> = (stars.iter())
-            .map(|star| star.array.valid(system.pupil.as_ref(), system.validity))
-            .collect();
         Ok(Self {
             screens: dispatch(layers, &silent, |layer| Screen::new(system, sampling, layer)),
-            order: SlopeOrder::new(&valid),
+            order: SlopeOrder::new(&system.valid_lenslets()),
             noise: stars.iter().map(|star| star.noise.sqrt()).collect(),
             points: system.phase.map_or(0, |grid| grid.points),
         })

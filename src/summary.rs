@@ -51,6 +51,7 @@ impl Summary<'_> {
             let o = grid.oversampling;
             lines.push(("wavefront", format!("{targets}, {m} × {m} points, {o} per lenslet")));
         }
+        // Add method, figures and files
         lines.extend([
             ("method", self.method()),
             ("variance", format!("{variance:.3e} rad², or {rms:.3} arcsec rms")),
@@ -243,8 +244,10 @@ impl Told {
         ]
     }
 
-    fn json(&self) -> Value {
-        json!({
+    /// Adds what is told to an object.
+    fn add_to(&self, object: &mut Value) {
+        let sampling = sampling_json(&self.chosen, self.sampling);
+        let told = json!({
             "sampling": self.sampling,
             "block": self.block[1],
             "smallest_block": self.block[0],
@@ -253,8 +256,10 @@ impl Told {
             "toeplitz_bytes": self.numbers.saturating_mul(8),
             "dense_numbers": self.dense,
             "dense_bytes": self.dense.saturating_mul(8),
-            "spectral": sampling_json(&self.chosen, self.sampling),
-        })
+        });
+        for (key, value) in [told, sampling].iter().filter_map(Value::as_object).flatten() {
+            object[key] = value.clone();
+        }
     }
 }
 /// A sampling of the spectrum for lags that are `step` metres apart in the pupil.
@@ -321,14 +326,17 @@ pub fn system_json(path: &Path, system: &System) -> Value {
         "lenslets": array.lenslets(),
         "pitch": array.pitch(),
         "valid": valid(system),
-        "dense_slope_bytes": slopes,
+        "dense_bytes": slopes,
         "dense_wavefront_bytes": wavefront,
     });
     match told(system) {
         Err(error) => object["no_toeplitz"] = json!(error.to_string()),
         Ok((slopes, wavefront)) => {
-            object["slopes"] = slopes.json();
-            object["wavefront"] = json!(wavefront.map(|told| told.json()));
+            slopes.add_to(&mut object);
+            if let Some(told) = wavefront {
+                object["wavefront"] = json!({});
+                told.add_to(&mut object["wavefront"]);
+            }
         }
     }
     object

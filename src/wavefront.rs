@@ -262,11 +262,11 @@ pub struct WavefrontSlope {
 }
 
 impl WavefrontSlope {
-    /// Computes each lattice from `pair`, which gives the covariance (2, K, K) of the layers of a lattice for a target and a star.
+    /// Computes each lattice from `pair`, which gives the covariance (2, K, K) for a lattice, counted from 0, a target and a star.
     pub fn compute(
         problem: &WavefrontProblem,
         progress: Progress,
-        pair: impl Fn(&[WavefrontLayer], usize, usize) -> Array3<f64> + Sync,
+        pair: impl Fn(usize, usize, usize) -> Array3<f64> + Sync,
     ) -> Self {
         // Dispatch lattices, targets and stars
         let lattices: Vec<&[WavefrontLayer]> = problem.lattices().collect();
@@ -274,7 +274,7 @@ impl WavefrontSlope {
         let items: Vec<(usize, usize, usize)> = (0..lattices.len() * targets * stars)
             .map(|k| (k / (targets * stars), k / stars % targets, k % stars))
             .collect();
-        let fields = dispatch(&items, progress, |&(k, t, q)| pair(lattices[k], t, q));
+        let fields = dispatch(&items, progress, |&(k, t, q)| pair(k, t, q));
         let gather = |(k, layers): (usize, &&[WavefrontLayer])| {
             let lags = problem.lags(&layers[0]);
             let mut lattice = Array5::zeros((targets, stars, 2, lags, lags));

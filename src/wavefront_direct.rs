@@ -18,7 +18,7 @@ use std::sync::LazyLock;
 /// The phase with which a gradient is compared, for r0 = 1 m: at a point, or averaged over a disc.
 pub(crate) enum Reference {
     /// At a point; with a table of p(t) for gradients.
-    Point { phase: VonKarman, slope_over_distance: RadialTable },
+    Point { phase: Box<VonKarman>, slope_over_distance: RadialTable },
     /// Averaged over a disc.
     Disc { outer_scale: f64, average: DiscAverage },
 }
@@ -32,7 +32,7 @@ impl Reference {
         }
         let slope = |t| phase.slope_over_distance(t);
         let slope_over_distance = RadialTable::new(nearest.powi(2), farthest.powi(2), slope);
-        Self::Point { phase, slope_over_distance }
+        Self::Point { phase: Box::new(phase), slope_over_distance }
     }
 
     // Evaluate the reference phase
@@ -105,12 +105,12 @@ static PANEL: LazyLock<Rule> = LazyLock::new(|| gauss_legendre(10));
 /// ```
 pub fn covariance(problem: &WavefrontProblem, progress: Progress) -> WavefrontSlope {
     let references = references(problem);
-    WavefrontSlope::compute(problem, progress, |layers, t, q| {
-        let start = problem.layers().element_offset(&layers[0]).unwrap_or(0);
-        let references = references[start..].iter();
-        let fields = layers.iter().zip(references).map(|(layer, reference)| {
-            let lags = Lags::new(problem, layer, t, q);
-            lags.field(reference) * -layer.slope_strength
+    let lattices: Vec<&[WavefrontLayer]> = problem.lattices().collect();
+    WavefrontSlope::compute(problem, progress, |k, t, q| {
+        // A lattice is a single layer, or the only lattice is all of them: the k-th begins with layer k.
+        let layers = lattices[k].iter().zip(&references[k..]);
+        let fields = layers.map(|(layer, reference)| {
+            Lags::new(problem, layer, t, q).field(reference) * -layer.slope_strength
         });
         fields.reduce(|sum, field| sum + field).unwrap_or_default()
     })
@@ -287,13 +287,13 @@ fn box_filter(o: usize) -> Vec<f64> {
         // The first of the samples nearest to the cell's centre, both counted from the first weight.
         let centre = reach as f64 + cell as f64 - 0.5 * (o - 1) as f64;
         let first = (centre - 0.5 * (samples - 1) as f64).round() as usize;
-        for k in first..first + samples {
+        for (k, weight) in weights.iter_mut().enumerate().skip(first).take(samples) {
             let others = (first..first + samples).filter(|other| *other != k);
             let lagrange = |u: f64| -> f64 {
                 others.clone().map(|l| (u - l as f64) / (k as f64 - l as f64)).product()
             };
             let mean = rule.nodes.iter().zip(&rule.weights);
-            weights[k] +=
+            *weight +=
                 mean.map(|(x, w)| 0.5 * w * lagrange(centre + 0.5 * x)).sum::<f64>() / o as f64;
         }
     }

@@ -1,7 +1,7 @@
 //! The command line from outside: what it writes, what it refuses, and that a refusal changes nothing.
 
 use fitsio::{FitsFile, hdu::HduInfo, images::ImageType};
-use ndarray::{Array2, Array6, arr0};
+use ndarray::{Array1, Array2, Array4, Array5, Array6, arr0};
 use ndarray_npy::NpzReader;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -140,12 +140,11 @@ where
 fn fits_files_hold_what_archives_hold() -> Checked {
     let run = Run::new()?;
     said(&run.covariance("keck-lgs", "-o cov.npz")?);
-    assert!(
-        said(&run.covariance("keck-lgs", "-o cov.fits")?).contains("cov.fits: slope_slope 4 × 4")
-    );
+    let told = said(&run.covariance("keck-lgs", "-o cov.fits")?);
+    assert!(told.contains("slope_slope 4 × 4 × 2 × 2 × 39 × 39") && told.contains("cov.fits"));
     let mut npz = archive(&run.path("cov.npz"))?;
     let mut fits = FitsFile::open(run.path("cov.fits"))?;
-    assert_eq!(fits.num_hdus()?, 5);
+    assert_eq!(fits.num_hdus()?, 17); // slopes, 7 layers, wavefronts, 7 that describe
     let creator: String = fits.primary_hdu()?.read_key(&mut fits, "CREATOR")?;
     assert_eq!(creator, concat!("lenslet ", env!("CARGO_PKG_VERSION")));
     let (shape, slopes) = image::<f64>(&mut fits, "SLOPE_SLOPE")?;
@@ -331,13 +330,146 @@ fn too_large_a_system_is_refused_before_it_starts() -> Checked {
 }
 
 #[test]
-fn sources_at_unequal_heights_have_no_toeplitz_form() -> Checked {
+fn sources_at_unequal_heights_have_the_dense_form() -> Checked {
     let run = Run::new()?;
-    let text = fs::read_to_string(book("small"))?;
+    let text = fs::read_to_string(book("small"))?.replace("lenslets = 20 ", "lenslets = 4 ");
     fs::write(run.path("mixed.toml"), text + "\n[[guide_star]]\nheight = 90e3\n")?;
-    run.refuses("covariance mixed.toml -o cov.npz", &["no Toeplitz form", "90000", "unequal"])?;
+    let args = "covariance mixed.toml -o cov.npz --form toeplitz";
+    run.refuses(args, &["no Toeplitz form", "90000", "unequal"])?;
+    run.refuses("covariance mixed.toml -o cov.npz --plot cov.svg", &["plot", "dense"])?;
+    run.refuses("covariance mixed.toml -o cov.npz --method spectral", &["spectral", "dense"])?;
     let told = said(&run.lenslet("info mixed.toml")?);
-    assert!(told.contains("no Toeplitz form"), "{told}");
+    assert!(told.contains("no Toeplitz form") && told.contains("dense form"), "{told}");
+    let told = said(&run.lenslet("covariance mixed.toml -o cov.npz --json")?);
+    let told: serde_json::Value = serde_json::from_str(&told)?;
+    assert_eq!((&told["form"], &told["shape"]), (&"dense".into(), &serde_json::json!([64, 64])));
+    let dense: Array2<f64> = archive(&run.path("cov.npz"))?.by_name("slope_slope_dense")?;
+    // All turbulence is on the ground, where both stars see the same: the four blocks are equal.
+    for ((row, column), value) in dense.indexed_iter() {
+        let twin = dense[[row % 32, column % 32]];
+        assert!((value - twin).abs() < 1e-12 * dense[[0, 0]], "{row} {column}");
+    }
+    Ok(())
+}
+
+/// A small laser system with a wavefront to estimate, in a file of the run.
+fn write_laser_system(run: &Run) -> Checked {
+    let text = fs::read_to_string(book("keck-lgs"))?
+        .replace("lenslets = 20 ", "lenslets = 8 ")
+        .replace("points = 41", "points = 11");
+    Ok(fs::write(run.path("laser.toml"), text)?)
+}
+
+#[test]
+fn wavefronts_are_simulated_and_estimated() -> Checked {
+    let run = Run::new()?;
+    write_laser_system(&run)?;
+    said(&run.lenslet("simulate laser.toml -o s.npy --wavefront w.npy --frames 3 --seed 7")?);
+    said(&run.lenslet("simulate laser.toml -o s.fits --frames 3 --seed 7")?);
+    let told =
+        said(&run.lenslet("estimate laser.toml --slopes s.npy -o e.npz --plot e.svg --json")?);
+    let told: serde_json::Value = serde_json::from_str(&told)?;
+    assert_eq!(told["shape"], serde_json::json!([3, 2, 11, 11]));
+    assert!(told["residual"][2].as_f64().is_some_and(|residual| residual <= 1e-6), "{told}");
+    assert!(told["interpolation_error"].as_f64().is_some_and(|e| (1e-5..0.02).contains(&e)));
+    let estimate: Array4<f64> = archive(&run.path("e.npz"))?.by_name("wavefront")?;
+    let truth: Array4<f64> = ndarray_npy::read_npy(run.path("w.npy"))?;
+    // The estimate is nearer to the truth than nothing, and than the truth mirrored.
+    let error = |other: &Array4<f64>| (&truth - other).mapv(|e| e * e).sum();
+    let mirrored = estimate.slice(ndarray::s![.., .., .., ..;-1]).to_owned();
+    assert!(error(&estimate) < 0.2 * error(&Array4::zeros(truth.dim())));
+    assert!(error(&estimate) < 0.2 * error(&mirrored));
+    assert!(fs::read_to_string(run.path("e.svg"))?.contains("target 1"));
+    // FITS in, FITS out: the same numbers.
+    said(
+        &run.lenslet("estimate laser.toml --slopes s.fits -o e.fits --solver minres --warm-start")?,
+    );
+    let mut fits = FitsFile::open(run.path("e.fits"))?;
+    let (shape, values) = image::<f64>(&mut fits, "WAVEFRONT")?;
+    assert_eq!(shape, [3, 2, 11, 11]);
+    let largest = estimate.iter().fold(0.0, |largest: f64, w| largest.max(w.abs()));
+    let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-4 * largest;
+    assert!(values.iter().zip(&estimate).all(close));
+    Ok(())
+}
+
+#[test]
+fn bad_slopes_and_systems_are_refused_by_the_estimate() -> Checked {
+    let run = Run::new()?;
+    write_laser_system(&run)?;
+    let slopes = |name: &str, columns: usize, bad: f64| {
+        let mut slopes = Array2::from_elem((2, columns), 1e-7);
+        slopes[[1, 3]] = bad;
+        ndarray_npy::write_npy(run.path(name), &slopes)
+    };
+    let n = 8 * 44; // valid lenslets of the annulus, two slopes of four stars each
+    slopes("good.npy", n, 1e-7)?;
+    slopes("short.npy", n - 1, 1e-7)?;
+    slopes("nan.npy", n, f64::NAN)?;
+    fs::write(run.path("text.npy"), "no slopes at all")?;
+    let with = |name: &str| format!("estimate laser.toml --slopes {name} -o e.npz");
+    said(&run.lenslet(&(with("good.npy") + " --quiet"))?);
+    fs::remove_file(run.path("e.npz"))?;
+    run.refuses(&with("short.npy"), &["slopes in a frame = 351", "352"])?;
+    run.refuses(&with("nan.npy"), &["nan.npy", "row 1", "index 3", "NaN"])?;
+    run.refuses(&with("text.npy"), &["text.npy"])?;
+    run.refuses(&with("absent.npy"), &["absent.npy"])?;
+    run.refuses(&(with("good.npy") + " --tolerance 0"), &["tolerance"])?;
+    run.refuses(&(with("good.npy") + " --device cuda:77"), &["cuda:77"])?;
+    run.refuses(&(with("good.npy") + " --plot good.npy.svg.pdf"), &["plot", ".svg"])?;
+    run.refuses("estimate laser.toml --slopes good.npy -o good.npy", &["output", "slopes"])?;
+    let small = book("small");
+    let args = format!("estimate {} --slopes good.npy -o e.npz", small.display());
+    run.refuses(&args, &["target", "[[target]]"])?;
+    // A grid that its layers cannot hold, and a pupil that leaves nothing.
+    let text = fs::read_to_string(run.path("laser.toml"))?;
+    fs::write(run.path("wide.toml"), text.replace("points = 11", "points = 60"))?;
+    run.refuses(
+        "estimate wide.toml --slopes good.npy -o e.npz",
+        &["phase.points = 60", "at most"],
+    )?;
+    run.refuses("covariance wide.toml -o c.npz", &["phase.points = 60", "at most"])?;
+    fs::write(
+        run.path("dark.toml"),
+        text.replace("valid_threshold = 0.5", "valid_threshold = 1.0")
+            .replace("lenslets = 8 ", "lenslets = 1 "),
+    )?;
+    run.refuses("estimate dark.toml --slopes good.npy -o e.npz", &["lenslet"])?;
+    // A solver that is stopped short fails, with its residual, and writes nothing.
+    let output = run.lenslet(&(with("good.npy") + " --max-iterations 2"))?;
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("2 iterations") && message.contains("residual"), "{message}");
+    assert!(!run.path("e.npz").exists());
+    Ok(())
+}
+
+#[test]
+fn covariances_of_wavefronts_have_their_arrays() -> Checked {
+    let run = Run::new()?;
+    write_laser_system(&run)?;
+    let star = fs::read_to_string(book("small"))?.replace("lenslets = 20 ", "lenslets = 5 ");
+    let wavefront =
+        "\n[[target]]\nzenith = 9.0\n[phase]\npoints = 8\noversampling = 3\ndisc_radius = 4.0\n";
+    fs::write(run.path("star.toml"), star + wavefront)?;
+    said(&run.lenslet("covariance star.toml -o star.npz")?);
+    let mut npz = archive(&run.path("star.npz"))?;
+    let direct: Array5<f64> = npz.by_name("wavefront_slope")?;
+    assert_eq!(direct.dim(), (1, 1, 2, 20, 20));
+    let among: Array4<f64> = npz.by_name("wavefront_wavefront")?;
+    assert_eq!(among.dim(), (1, 1, 15, 15));
+    assert!(among[[0, 0, 7, 7]] > among[[0, 0, 7, 8]] && among[[0, 0, 7, 8]] > 0.0);
+    said(&run.lenslet("covariance star.toml -o spectral.npz --method spectral")?);
+    let spectral: Array5<f64> = archive(&run.path("spectral.npz"))?.by_name("wavefront_slope")?;
+    let largest = direct.iter().fold(0.0, |largest: f64, c| largest.max(c.abs()));
+    assert!(direct.iter().zip(&spectral).all(|(a, b)| (a - b).abs() < 2e-4 * largest));
+    said(&run.lenslet("covariance laser.toml -o laser.npz")?);
+    let mut npz = archive(&run.path("laser.npz"))?;
+    let points: Array1<i64> = npz.by_name("layer_points")?;
+    for (layer, points) in points.iter().enumerate() {
+        let lattice: Array5<f64> = npz.by_name(&format!("wavefront_slope_{layer}"))?;
+        assert_eq!(lattice.dim().4, 2 * 7 + *points as usize);
+    }
     Ok(())
 }
 
@@ -420,6 +552,22 @@ fn info_tells_about_machine_and_system() -> Checked {
     assert_eq!(told["system"]["toeplitz_bytes"], 8 * 16 * 4 * 39 * 39);
     let valid = told["system"]["valid"].as_u64().ok_or("no count")?;
     assert_eq!(told["system"]["dense_bytes"], 8 * (2 * 4 * valid).pow(2));
+    let wavefront = &told["system"]["wavefront"];
+    assert_eq!(
+        (&wavefront["sampling"], &wavefront["blocks"]),
+        (&0.25.into(), &(2 * 2 * 4 * 7).into())
+    );
+    assert_eq!(wavefront["dense_bytes"], 8 * 2 * 41 * 41 * 2 * 4 * valid);
+    let highest = |told: &serde_json::Value| {
+        let kappa = told["oversampling"].as_f64().unwrap_or(0.0);
+        (
+            told["highest_frequency"].as_f64(),
+            Some(kappa / (2.0 * told["sampling"].as_f64().unwrap_or(0.0))),
+        )
+    };
+    for told in [&told["system"], wavefront] {
+        assert_eq!(highest(told).0, highest(told).1, "{told}");
+    }
     Ok(())
 }
 
@@ -432,6 +580,24 @@ fn bench_compares_both_methods_with_the_original() -> Checked {
     let time = |name: &str| seconds[name].as_f64().unwrap_or(f64::NAN);
     assert!(time("direct") > 0.0 && time("spectral") > 0.0 && time("original") > time("direct"));
     assert!((1e-4..3e-3).contains(&time("difference")), "{seconds}");
+    Ok(())
+}
+
+#[test]
+fn bench_prints_the_table_of_the_original() -> Checked {
+    let run = Run::new()?;
+    let told = said(&run.lenslet("bench --lenslets 5,8 --repeat 1")?);
+    for word in ["FULL MVM", "COMP MVM", "COMP EVAL", "Wavefront and slopes", "thread"] {
+        assert!(told.contains(word), "{word} in {told}");
+    }
+    let told = said(&run.lenslet("bench --lenslets 6 --repeat 1 --json")?);
+    let told: serde_json::Value = serde_json::from_str(&told)?;
+    for matrix in ["slopes", "wavefront_slope"] {
+        let times = &told[matrix][0];
+        assert_eq!(times["lenslets"], 6);
+        assert!(times["difference"].as_f64().is_some_and(|d| d < 1e-13), "{times}");
+        assert!(times["full"].as_f64().is_some_and(|seconds| seconds > 0.0), "{times}");
+    }
     Ok(())
 }
 

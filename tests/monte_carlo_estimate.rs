@@ -1,0 +1,171 @@
+//! The estimate's error over simulated worlds is the one that the covariances predict, and no wrong estimate does as well.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
+
+use faer::{Mat, linalg::solvers::Solve};
+use lenslet::{
+    atmosphere::{Atmosphere, Layer},
+    covariance::wavefront_problem,
+    dense,
+    device::silent,
+    estimate::{Estimator, Settings},
+    lenslet_array::{GuideStar, LensletArray, Pupil, Validity},
+    simulation::{Draw, Simulation},
+    source::{ConeGradient, Source},
+    system::System,
+    wavefront::PhaseGrid,
+    wavefront_direct::wavefront_covariance,
+};
+use ndarray::{Array2, Array3};
+
+/// Two guide stars at `height`, the second one with twice the `noise`, around two targets; 6 × 6 lenslets of 0.5 m, M = 7 points
+/// 0.25 m apart, an outer scale of 8 m.
+fn system(height: f64, noise: f64) -> System {
+    let layers = vec![Layer::new(15e3, 0.5, 8.0), Layer::new(0.0, 0.5, 8.0)];
+    let source = |zenith, azimuth, height| Source::new(zenith, azimuth, height).unwrap();
+    let array = LensletArray::new(6, 0.5).unwrap();
+    let star = |source, noise| GuideStar::new(source, noise, array).unwrap();
+    System {
+        atmosphere: Atmosphere::new(0.15, 500e-9, layers).unwrap(),
+        cone_gradient: ConeGradient::Pupil,
+        pupil: Some(Pupil::new(3.0, 0.2).unwrap()),
+        lenslet_array: array,
+        validity: Validity::default(),
+        guide_stars: vec![
+            star(source(4e-5, 0.3, height), noise),
+            star(source(3e-5, 3.7, height), 2.0 * noise),
+        ],
+        targets: vec![source(1e-5, 2.0, f64::INFINITY), source(5e-5, 5.0, f64::INFINITY)],
+        phase: Some(PhaseGrid::new(7, 2, 0.0).unwrap()),
+    }
+}
+
+/// Mean squares of a target's error over the points of the grid, with its piston and without.
+fn mean_squares(error: &[f64]) -> [f64; 2] {
+    let n = error.len() as f64;
+    let square = error.iter().map(|e| e * e).sum::<f64>() / n;
+    [square, square - (error.iter().sum::<f64>() / n).powi(2)]
+}
+
+/// The same, predicted from C_ee, for each target: m².
+fn predict(system: &System) -> Vec<[f64; 2]> {
+    let (air, stars, gradient) = (&system.atmosphere, &system.guide_stars, system.cone_gradient);
+    let valid: Vec<Array2<bool>> = (stars.iter())
+        .map(|star| star.array.valid(system.pupil.as_ref(), system.validity))
+        .collect();
+    let lenslets = |valid: &Array2<bool>| valid.iter().filter(|valid| **valid).count();
+    let noise: Vec<f64> = (stars.iter().zip(&valid))
+        .flat_map(|(star, valid)| std::iter::repeat_n(star.noise, 2 * lenslets(valid)))
+        .collect();
+    let slopes = dense::slope_covariance(air, stars, &valid, gradient, &silent).unwrap();
+    let grid = system.phase.unwrap();
+    let wanted = (system.targets.as_slice(), grid, system.lenslet_array.pitch());
+    let ties = dense::wavefront_slope(air, wanted, stars, &valid, gradient, &silent).unwrap();
+    let phase = wavefront_covariance(&wavefront_problem(system).unwrap()).unwrap();
+    let (n, points) = (slopes.nrows(), grid.points * grid.points);
+    let measured = Mat::from_fn(n, n, |i, j| slopes[[i, j]] + if i == j { noise[i] } else { 0.0 });
+    let factor = measured.llt(faer::Side::Lower).unwrap();
+    let predict = |t: usize| {
+        let ties = Mat::from_fn(n, points, |k, p| ties[[t * points + p, k]]);
+        let explained = ties.transpose() * factor.solve(&ties);
+        let place = |p: usize| [p / grid.points, p % grid.points];
+        let error = |p: usize, q: usize| {
+            let lag = |axis: usize| place(q)[axis] + grid.points - 1 - place(p)[axis];
+            phase[[t, t, lag(0), lag(1)]] - explained[(p, q)]
+        };
+        let all = 0..points;
+        let variance = all.clone().map(|p| error(p, p)).sum::<f64>() / points as f64;
+        let sum = all.clone().flat_map(|p| all.clone().map(move |q| (p, q)));
+        let piston = sum.map(|(p, q)| error(p, q)).sum::<f64>() / (points * points) as f64;
+        [variance, variance - piston]
+    };
+    (0..system.targets.len()).map(predict).collect()
+}
+
+/// Mean squares of the error of each world and target.
+fn errors(worlds: &[Draw], estimates: &[Array3<f64>]) -> Vec<Vec<[f64; 2]>> {
+    let error = |(world, estimate): (&Draw, &Array3<f64>)| {
+        (estimate - &world.wavefronts)
+            .outer_iter()
+            .map(|error| mean_squares(&error.iter().copied().collect::<Vec<_>>()))
+            .collect()
+    };
+    worlds.iter().zip(estimates).map(error).collect()
+}
+
+/// What an estimator for `system` makes of the worlds' slopes, times `sign`.
+fn estimate(system: &System, worlds: &[Draw], sign: f64) -> Vec<Array3<f64>> {
+    let estimator = Estimator::new(system, Settings::default()).unwrap();
+    let slopes = Array2::from_shape_fn((worlds.len(), worlds[0].slopes.len()), |(frame, k)| {
+        sign * worlds[frame].slopes[k]
+    });
+    let estimates = estimator.estimate(slopes.view(), false, &silent).unwrap();
+    estimates.wavefront.outer_iter().map(|frame| frame.to_owned()).collect()
+}
+
+/// Mean and standard error.
+fn statistics(values: impl Iterator<Item = f64> + Clone) -> [f64; 2] {
+    let n = values.clone().count() as f64;
+    let mean = values.clone().sum::<f64>() / n;
+    let scatter = values.map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    [mean, (scatter / n).sqrt()]
+}
+
+/// Holds the error over worlds against its prediction, and wrong estimates and predictions against both.
+fn hold_to_account(system: &System, seed: u64) {
+    const WORLDS: u64 = 400;
+    let simulation = Simulation::new(system).unwrap();
+    let worlds: Vec<Draw> = (0..WORLDS).map(|k| simulation.draw(seed + k)).collect();
+    let right = errors(&worlds, &estimate(system, &worlds, 1.0));
+    let predicted = predict(system);
+    let mut quiet = system.clone();
+    quiet.guide_stars.iter_mut().for_each(|star| star.noise *= 0.5);
+    let with_less_noise = predict(&quiet);
+    for (t, predicted) in predicted.iter().enumerate() {
+        for (kind, name) in ["with piston", "without piston"].iter().enumerate() {
+            let [mean, error] = statistics(right.iter().map(|world| world[t][kind]));
+            let z = (mean - predicted[kind]) / error;
+            println!(
+                "target {t} {name}: {:.2} ± {:.2} nm², predicted {:.2}: {z:+.1} standard errors",
+                mean * 1e18,
+                error * 1e18,
+                predicted[kind] * 1e18
+            );
+            assert!(z.abs() < 4.0, "target {t} {name}: {z} standard errors");
+            // The experiment must be able to tell: known to a few per cent, and worse than perfect.
+            assert!((1e-3..0.12).contains(&(error / mean)), "{}", error / mean);
+            if kind == 1 {
+                let z = (mean - with_less_noise[t][1]) / error;
+                println!("    with half the noise: {z:+.1} standard errors");
+                assert!(z > 4.0, "the noise must be told: {z}");
+            }
+        }
+    }
+    // Wrong estimates of the same worlds: turned slopes, a gradient along the layer, a noise of a hundredth.
+    let along_layer = System { cone_gradient: ConeGradient::Layer, ..system.clone() };
+    let mut noiseless = system.clone();
+    noiseless.guide_stars.iter_mut().for_each(|star| star.noise *= 0.01);
+    let mut wrong = vec![("turned", system, -1.0), ("noiseless", &noiseless, 1.0)];
+    if system.guide_stars[0].source.height().is_finite() {
+        wrong.push(("along the layer", &along_layer, 1.0));
+    }
+    for (name, system, sign) in wrong {
+        let wrong = errors(&worlds, &estimate(system, &worlds, sign));
+        for t in 0..predicted.len() {
+            let excess = wrong.iter().zip(&right).map(|(wrong, right)| wrong[t][1] - right[t][1]);
+            let [mean, error] = statistics(excess);
+            println!("{name}, target {t}: worse by {:.2} ± {:.2} nm²", mean * 1e18, error * 1e18);
+            assert!(mean > 5.0 * error, "{name}, target {t}: {mean:e} ± {error:e}");
+        }
+    }
+}
+
+#[test]
+fn the_error_of_natural_stars_is_as_predicted() {
+    hold_to_account(&system(f64::INFINITY, 4e-13), 1000);
+}
+
+#[test]
+fn the_error_of_laser_stars_is_as_predicted() {
+    hold_to_account(&system(45e3, 1e-13), 5000);
+}
