@@ -375,7 +375,7 @@ mod tests {
                         largest(&mut estimated.iter().zip(&exact).map(|(a, b)| a - b)) / scale;
                     let layered = heights == ["90e3", "90e3"];
                     assert!(
-                        if layered { (1e-9..2e-2).contains(&loss) } else { loss < 1e-8 },
+                        if layered { (1e-9..5e-2).contains(&loss) } else { loss < 1e-8 },
                         "{heights:?}: {loss:e}"
                     );
                 }

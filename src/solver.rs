@@ -463,6 +463,28 @@ mod tests {
         }
     }
 
+    // Hold the recurrences to the truth
+    #[test]
+    fn recurrences_follow_the_true_residual() {
+        let a = with_eigenvalues(&(1..=40).map(|k| f64::from(k * k)).collect::<Vec<_>>());
+        let scales = Array1::from_iter((0..40).map(|k| 1.0 / f64::from(1 + 3 * (k % 5))));
+        let (a_operator, p) = (Dense::new(a.clone()), Dense::new(Array2::from_diag(&scales)));
+        let b = random(40, 6);
+        for (solver, iterations) in SOLVERS.into_iter().flat_map(|s| [1, 2, 3, 9].map(|k| (s, k))) {
+            let (mut x, mut told) = (vec![0.0; 40], 0.0);
+            let stop = Stop { tolerance: 1e-12, iterations };
+            let watch = &mut |_: usize, residual: f64| told = residual;
+            let error = solver.solve(&a_operator, Some(&p), &b, &mut x, &stop, watch).unwrap_err();
+            let truth = residual(&a, &x, &b);
+            assert!(
+                (told / truth - 1.0).abs() < 1e-10,
+                "{solver:?}, {iterations}: {told}, {truth}"
+            );
+            let Error::NotConverged { residual, .. } = error else { panic!("{error}") };
+            assert!((residual / truth - 1.0).abs() < 1e-10);
+        }
+    }
+
     // Count the steps of both solvers
     #[test]
     fn steps_are_as_many_as_eigenvalues() {

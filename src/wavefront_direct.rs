@@ -401,9 +401,10 @@ pub fn wavefront_covariance(problem: &WavefrontProblem) -> Result<Array4<f64>, E
         let step = shrink * problem.pitch() / problem.grid().oversampling as f64;
         let reach = (points - 1) as f64 * step;
         let pairs = || (0..targets).flat_map(|t| (t..targets).map(move |u| (t, u)));
-        let first = |(t, u)| problem.target_offset(layer, t, u).map(|offset| offset - reach);
-        let corner = |[x, y]: [f64; 2]| x.abs().max(reach).hypot(y.abs().max(reach));
-        let farthest = pairs().map(|pair| corner(first(pair))).fold(0.0, f64::max);
+        let offset = |(t, u)| problem.target_offset(layer, t, u);
+        let corner = |[x, y]: [f64; 2]| (x.abs() + reach).hypot(y.abs() + reach);
+        // A table needs some length, even where there is a single point.
+        let farthest = pairs().map(|pair| corner(offset(pair))).fold(layer.disc, f64::max);
         let phase = VonKarman::new(layer.outer_scale);
         let average = (layer.disc > 0.0).then(|| DiscAverage::twice(&phase, layer.disc, farthest));
         let value = |r: f64| match &average {
@@ -411,7 +412,8 @@ pub fn wavefront_covariance(problem: &WavefrontProblem) -> Result<Array4<f64>, E
             Some(average) => phase.covariance(0.0) - average.fall(r),
         };
         for (t, u) in pairs() {
-            let field = radial_field(&value, first((t, u)), step, lags) * layer.wavefront_strength;
+            let first = offset((t, u)).map(|offset| offset - reach);
+            let field = radial_field(&value, first, step, lags) * layer.wavefront_strength;
             let mut block = covariance.slice_mut(s![t, u, .., ..]);
             block += &field;
             if t != u {

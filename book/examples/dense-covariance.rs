@@ -19,8 +19,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let valid = vec![Array2::from_shape_fn((20, 20), |(j, _)| j == row); 2];
     let order = SlopeOrder::new(&valid);
     let cut = |height: f64, lenslet: usize| -> Result<Vec<(f64, f64)>, Box<dyn Error>> {
-        let stars = [f64::INFINITY, height]
-            .map(|height| Source::new(0.0, 0.0, height).and_then(|s| GuideStar::new(s, 0.0, array)));
+        let stars = [f64::INFINITY, height].map(|height| {
+            Source::new(0.0, 0.0, height).and_then(|s| GuideStar::new(s, 0.0, array))
+        });
         let [natural, other] = stars;
         let stars = [natural?, other?];
         let matrix = slope_covariance(&air, &stars, &valid, ConeGradient::Pupil, &silent)?;
