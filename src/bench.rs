@@ -124,7 +124,6 @@ pub enum Matrix {
     /// The wavefront–slope covariance, (N + 1)² × 2 N².
     WavefrontSlope,
 }
-
 /// Run times of products with one matrix, in seconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProductTimes {

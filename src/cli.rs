@@ -1,6 +1,7 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
 //! The commands: `covariance`, `estimate`, `simulate`, `info`, `bench`.
 
+// What the commands stand on
 use crate::covariance::{
     Form, Method, SlopeSlope, check_memory, check_toeplitz, check_wavefront_memory, covariances,
     slope_problem, wants_wavefront, wavefront_problem,
@@ -71,6 +72,7 @@ struct CovarianceArgs {
     /// Format of the file, whatever its name ends in.
     #[arg(long, value_enum)]
     save: Option<arrays::Format>,
+    // Arguments about the method
     /// How to compute.
     #[arg(long, value_enum, default_value = "direct")]
     method: MethodName,
@@ -461,7 +463,6 @@ fn bench_products(args: &ProductsArgs) -> Result<String, Error> {
     });
     Ok(format!("{told}\n"))
 }
-
 fn bench_covariance(args: &BenchArgs) -> Result<String, Error> {
     use serde_json::json;
     // Gather the systems to measure

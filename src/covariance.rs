@@ -1,6 +1,7 @@
 // Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
 //! Slope and wavefront–slope covariance of a system by either method.
 
+// What computing a covariance stands on
 use crate::device::{self, Progress, available_memory};
 use crate::error::{Error, Invalid};
 use crate::lenslet_array::LensletArray;
@@ -32,7 +33,6 @@ pub fn slope_problem(system: &System) -> Result<SlopeProblem, Error> {
     let sources: Vec<_> = system.guide_stars.iter().map(|star| star.source).collect();
     SlopeProblem::new(&system.atmosphere, array, &sources, system.cone_gradient)
 }
-
 /// The lenslet array that all guide stars share.
 fn common_array(system: &System) -> Result<&LensletArray, Error> {
     let array = system.guide_stars.first().map_or(&system.lenslet_array, |star| &star.array);
@@ -70,7 +70,6 @@ pub fn wavefront_problem(system: &System) -> Result<WavefrontProblem, Error> {
 pub fn wavefront_pitch(system: &System) -> f64 {
     common_array(system).unwrap_or(&system.lenslet_array).pitch()
 }
-
 /// The grid of wavefront points of a system that has targets, too.
 ///
 /// # Errors
@@ -159,7 +158,6 @@ pub enum SlopeSlope {
     /// (n, n) in the order of [`SlopeOrder`](crate::lenslet_array::SlopeOrder), rad².
     Dense(Array2<f64>),
 }
-
 /// A wavefront–slope covariance in either form.
 #[derive(Debug, Clone)]
 pub enum WavefrontSlopes {
@@ -247,7 +245,6 @@ fn dense_wavefront(system: &System, progress: Progress) -> Result<WavefrontSlope
     let values = matrix.into_shape_with_order(shape);
     Ok(WavefrontSlopes::Dense(values.unwrap_or_else(|_| unreachable!("same length"))))
 }
-
 /// The wavefront–slope covariance matrix of a system, whatever its stars, (T M², n), m rad.
 ///
 /// # Errors
@@ -295,7 +292,6 @@ fn refuse_beyond_memory(needed: u64, what: impl Fn() -> String) -> Result<(), Er
         _ => Ok(()),
     }
 }
-
 /// Bytes of the result, of the pairs that it is spread from, of six fields a thread, and of 64 MiB for the rest.
 fn memory_needed(problem: &SlopeProblem) -> u64 {
     let (sources, lags) = (problem.sources() as u64, problem.lags() as u64);

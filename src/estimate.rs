@@ -54,7 +54,6 @@ pub struct Estimator {
     points: usize,
     interpolation_error: f64,
 }
-
 impl Estimator {
     /// Computes the covariances of a system, by the direct method, and builds the operators.
     ///

@@ -82,7 +82,6 @@ pub enum Preconditioner {
     /// Nothing.
     None,
 }
-
 impl EstimateArgs {
     fn settings(&self) -> Settings {
         Settings {
@@ -158,7 +157,6 @@ fn effort(estimates: &Estimates) -> (usize, usize, f64) {
     let residual = estimates.residual.iter().copied().fold(0.0, f64::max);
     (counts().min().unwrap_or(0), counts().max().unwrap_or(0), residual)
 }
-
 fn lines(
     args: &EstimateArgs,
     estimator: &Estimator,
@@ -169,29 +167,22 @@ fn lines(
     let (least, most, residual) = effort(estimates);
     let iterations = if least == most { most.to_string() } else { format!("{least} to {most}") };
     let threads = device::threads();
-    let mut lines = vec![
-        ("slopes", format!("{frames} × {} from {}", estimator.slopes(), args.slopes.display())),
+    // Say it in lines
+    let shape = format!("{frames} × {targets} × {points} × {points}");
+    let mut lines = vec![(
+        "slopes",
+        format!("{frames} × {} from {}", estimator.slopes(), args.slopes.display()),
+    )];
+    if estimator.interpolation_error() > 0.0 {
+        let (name, error) = (args.interpolation.name(), estimator.interpolation_error());
+        let text = format!("{name} interpolation, error {error:.1e} of the largest covariance");
+        lines.push(("layers", text));
+    }
+    lines.extend([
         ("solver", format!("{iterations} iterations, relative residual {residual:.1e}")),
         ("time", format!("{built:.3} s to prepare, {solved:.3} s to solve, on {threads} threads")),
-        (
-            "output",
-            format!(
-                "{}: wavefront {frames} × {targets} × {points} × {points}",
-                args.output.display()
-            ),
-        ),
-    ];
-    if estimator.interpolation_error() > 0.0 {
-        let error = estimator.interpolation_error();
-        let name = args.interpolation.name();
-        lines.insert(
-            1,
-            (
-                "layers",
-                format!("{name} interpolation, error {error:.1e} of the largest covariance"),
-            ),
-        );
-    }
+        ("output", format!("{}: wavefront {shape}", args.output.display())),
+    ]);
     crate::summary::align(&lines)
 }
 fn summary(

@@ -20,7 +20,6 @@ pub enum Interpolation {
     /// Six points along each axis.
     Quintic,
 }
-
 impl Interpolation {
     /// Points of a stencil along one axis.
     pub fn points(self) -> usize {
@@ -50,7 +49,6 @@ struct Stencils<T> {
     /// Points of a stencil.
     width: usize,
 }
-
 impl<T: Real> Stencils<T> {
     fn new(points: usize, layer_points: usize, gamma: f64, kind: Interpolation) -> Self {
         let width = kind.points().min(layer_points);
@@ -70,7 +68,6 @@ impl<T: Real> Stencils<T> {
         }
         Self { first, weights, width }
     }
-
     /// The stencil of point `m`: grid points and their weights.
     fn of(&self, m: usize) -> impl Iterator<Item = (usize, T)> {
         let weights = &self.weights[m * self.width..(m + 1) * self.width];
@@ -87,7 +84,6 @@ pub struct ToPupil<T> {
     layer_points: usize,
     stencils: Stencils<T>,
 }
-
 impl<T: Real> ToPupil<T> {
     /// From `layer_points` across, `gamma` pupil steps apart, to `points` across; both grids centred.
     ///
@@ -131,7 +127,6 @@ impl<T: Real> ToPupil<T> {
             }
         }
     }
-
     /// The transpose of `gather`.
     fn scatter(&self, pupil: &[T], layer: &mut [T], rows: &mut [T]) {
         let (points, stencils) = (self.points, &self.stencils);

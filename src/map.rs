@@ -32,7 +32,6 @@ pub struct WavefrontMap {
 pub fn plot_wavefronts(maps: &[WavefrontMap], step: f64, format: Format) -> Result<Vec<u8>, Error> {
     Maps::new(maps, positive("step", step)?)?.encode(format)
 }
-
 /// The mean over the points that are numbers, taken away; and the root mean square of what is left, metres.
 pub fn without_piston(values: &Array2<f64>) -> (Array2<f64>, f64) {
     let numbers = || values.iter().filter(|value| !value.is_nan());
@@ -69,7 +68,6 @@ impl<'a> Maps<'a> {
         }
         Ok(Self { maps, step, largest: if largest > 0.0 { largest } else { 1e-9 } })
     }
-
     /// Points across, and pixels along the side of a map, a multiple of them.
     fn size_of_map(&self) -> (usize, i32) {
         let points = self.maps[0].values.nrows();

@@ -3,7 +3,9 @@
 
 // What summaries stand on
 use crate::arrays::{Format, Precision};
-use crate::covariance::{check_toeplitz, slope_problem, wants_wavefront, wavefront_problem};
+use crate::covariance::{
+    check_toeplitz, slope_problem, wants_wavefront, wavefront_pitch, wavefront_problem,
+};
 use crate::device::{self, CudaDriver, CudaProbe, Device, NoCuda};
 use crate::error::{Error, in_bytes};
 use crate::slope::SlopeProblem;
@@ -35,7 +37,6 @@ pub struct Summary<'a> {
     pub seconds: f64,
     pub bytes: u64,
 }
-
 /// Bound of the direct method's error, in units of the variance.
 const DIRECT_ERROR: f64 = 1e-10;
 
@@ -71,7 +72,6 @@ impl Summary<'_> {
         }
         align(&lines)
     }
-
     fn method(&self) -> String {
         match self.chosen {
             [Some(slopes), Some(wavefront)] => {
@@ -91,10 +91,13 @@ impl Summary<'_> {
         let array = stars.first().map_or(self.system.lenslet_array, |star| star.array);
         let [slopes, wavefront] = self.chosen;
         let sampling = slopes.map(|chosen| chosen.sampling);
+        let step = wavefront_pitch(self.system)
+            / self.system.phase.map_or(1.0, |grid| grid.oversampling as f64);
         let arrays: Map<_, _> =
             self.arrays.iter().map(|(k, shape)| (k.clone(), json!(shape))).collect();
         json!({
             "system": self.file.display().to_string(),
+            // Describe the geometry in json
             "guide_stars": stars.len(),
             "targets": self.system.targets.len(),
             "layers": self.system.atmosphere.layers().len(),
@@ -106,7 +109,7 @@ impl Summary<'_> {
             "oversampling": sampling.map(|sampling| sampling.oversampling()),
             "error_estimate": slopes.map_or(DIRECT_ERROR, |chosen| chosen.error_estimate),
             "limited": slopes.is_some_and(|chosen| chosen.limited),
-            "wavefront_sampling": wavefront.map(|chosen| sampling_json(&chosen, 1.0)),
+            "wavefront_sampling": wavefront.map(|chosen| sampling_json(&chosen, step)),
             "variance": self.variance,
             "form": self.form,
             "arrays": arrays,
@@ -199,7 +202,6 @@ struct Told {
     dense: u64,
     chosen: Chosen,
 }
-
 impl Told {
     fn of_slopes(problem: &SlopeProblem, slopes: u64) -> Self {
         Self {
@@ -243,7 +245,6 @@ impl Told {
             ("", format!("spectral: {}, up to {highest:.1} m⁻¹", self.chosen)),
         ]
     }
-
     /// Adds what is told to an object.
     fn add_to(&self, object: &mut Value) {
         let sampling = sampling_json(&self.chosen, self.sampling);
@@ -314,21 +315,7 @@ fn dense_bytes(system: &System) -> [u64; 2] {
     [slopes, points].map(|rows| rows.saturating_mul(slopes).saturating_mul(8))
 }
 pub fn system_json(path: &Path, system: &System) -> Value {
-    let [slopes, wavefront] = dense_bytes(system);
-    let array = system.guide_stars.first().map_or(system.lenslet_array, |star| star.array);
-    let mut object = json!({
-        "file": path.display().to_string(),
-        "guide_stars": system.guide_stars.len(),
-        "targets": system.targets.len(),
-        "layers": system.atmosphere.layers().len(),
-        "r0": system.atmosphere.fried_parameter(),
-        "wavelength": system.atmosphere.wavelength(),
-        "lenslets": array.lenslets(),
-        "pitch": array.pitch(),
-        "valid": valid(system),
-        "dense_bytes": slopes,
-        "dense_wavefront_bytes": wavefront,
-    });
+    let mut object = describe(path, system);
     match told(system) {
         Err(error) => object["no_toeplitz"] = json!(error.to_string()),
         Ok((slopes, wavefront)) => {
@@ -340,6 +327,24 @@ pub fn system_json(path: &Path, system: &System) -> Value {
         }
     }
     object
+}
+/// What is known of a system without any computing.
+fn describe(path: &Path, system: &System) -> Value {
+    let [slopes, wavefront] = dense_bytes(system);
+    let array = system.guide_stars.first().map_or(system.lenslet_array, |star| star.array);
+    json!({
+        "file": path.display().to_string(),
+        "guide_stars": system.guide_stars.len(),
+        "targets": system.targets.len(),
+        "layers": system.atmosphere.layers().len(),
+        "r0": system.atmosphere.fried_parameter(),
+        "wavelength": system.atmosphere.wavelength(),
+        "lenslets": array.lenslets(),
+        "pitch": array.pitch(),
+        "valid": valid(system),
+        "dense_bytes": slopes,
+        "dense_wavefront_bytes": wavefront,
+    })
 }
 
 // Words that several commands use

@@ -21,7 +21,6 @@ pub struct PhaseGrid {
     /// Radius \[rad\] of the disc of directions around a target over which the wavefront is averaged.
     pub disc_radius: f64,
 }
-
 impl PhaseGrid {
     /// A grid of `points` across (1 to 100 000), `oversampling` (1 to 1000) of them per lenslet.
     pub fn new(points: usize, oversampling: usize, disc_radius: f64) -> Result<Self, Invalid> {
@@ -219,7 +218,6 @@ impl WavefrontProblem {
         let star = self.stars[q].project(star, layer.altitude);
         [0, 1].map(|axis| star[axis] - target[axis])
     }
-
     /// Displacement h (θ_u − θ_t) at a layer of the wavefronts of targets `t` and `u`, metres.
     pub fn target_offset(&self, layer: &WavefrontLayer, t: usize, u: usize) -> [f64; 2] {
         self.targets[t].shift_to(&self.targets[u], layer.altitude)
@@ -291,7 +289,6 @@ impl WavefrontSlope {
     pub(crate) fn of_lattices(lattices: Vec<Array5<f64>>) -> Self {
         Self { lattices }
     }
-
     /// The arrays, in the order of [`WavefrontProblem::lattices`].
     pub fn lattices(&self) -> &[Array5<f64>] {
         &self.lattices
@@ -342,6 +339,7 @@ mod tests {
                 assert_eq!(problem.is_layered(), heights[0] != heights[1]);
                 let array = LensletArray::new(n, 0.4).unwrap();
                 for layer in problem.layers() {
+                    // Check the displacements of one layer
                     let own = PhaseGrid { points: layer.points, ..grid };
                     let first = problem.first_lag(layer, 1, 0);
                     let offset = problem.targets[1].shift_to(&problem.stars[0], layer.altitude);
