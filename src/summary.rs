@@ -37,7 +37,7 @@ pub struct Summary<'a> {
     pub seconds: f64,
     pub bytes: u64,
 }
-/// Bound of the direct method's error, in units of the variance.
+/// Bound of the direct method's error, in units of the variance for slopes, of the largest entry for wavefronts.
 const DIRECT_ERROR: f64 = 1e-10;
 
 impl Summary<'_> {
