@@ -4,11 +4,12 @@
 // What the commands stand on
 use crate::covariance::{
     Form, Method, SlopeSlope, check_memory, check_toeplitz, check_wavefront_memory, covariances,
-    slope_problem, wants_wavefront, wavefront_problem,
+    refuse_beyond_memory, slope_problem, wants_wavefront, wavefront_problem,
 };
 use crate::device::{self, Device};
 use crate::error::{Error, Invalid};
 use crate::estimate_command::{EstimateArgs, estimate};
+use crate::lenslet_array::LensletArray;
 use crate::output::{self, Draft, covariance_arrays};
 use crate::plot::{Format, Pairs, plot_covariance};
 use crate::simulation::Simulation;
@@ -229,11 +230,10 @@ fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     }
     let system = System::from_file(&args.system)?;
     // Settle form, pairs and methods
-    let toeplitz = check_toeplitz(&system);
-    let dense = match (&toeplitz, args.form) {
-        (_, Form::Dense) | (Err(Error::NotToeplitz { .. }), Form::Auto) => true,
-        _ => toeplitz.map(|()| false)?,
-    };
+    let dense = args.form.is_dense(&system);
+    if !dense {
+        check_toeplitz(&system)?;
+    }
     let stars = system.guide_stars.len();
     let pairs = args.pair.map_or(Pairs::default_for(stars), |(p, q)| Pairs::One(p, q));
     pairs.check(stars)?;
@@ -379,9 +379,13 @@ fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     let system = System::from_file(&args.system)?;
     let simulation = Simulation::new(&system)?;
     let frames = args.frames as usize;
-    let mut slopes = Array2::zeros((frames, simulation.order().len()));
     let grid = if wants_wavefront(&system) { system.phase } else { None };
     let points = grid.map_or(0, |grid| grid.points);
+    let numbers = simulation.order().len() + system.targets.len() * points * points;
+    refuse_beyond_memory(8 * (frames as u64).saturating_mul(numbers as u64), || {
+        format!("{frames} simulated frames")
+    })?;
+    let mut slopes = Array2::zeros((frames, simulation.order().len()));
     let mut wavefronts = Array4::zeros((frames, system.targets.len(), points, points));
     with_bar(args.quiet, |progress| {
         for frame in 0..frames {
@@ -396,7 +400,7 @@ fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     // Write what was simulated
     if args.wavefront.is_some() && grid.is_none() {
         let expected = "a system with at least one [[target]] and a table [phase]";
-        return Err(Invalid::new("wavefront", "wanted", expected).into());
+        return Err(Invalid::new("wavefront", args.system.display(), expected).into());
     }
     let mut drafts = vec![draft_of(&args.output, ("slopes", "rad"), slopes.view())?];
     if let Some(path) = &args.wavefront {
@@ -446,6 +450,9 @@ fn info(args: &InfoArgs) -> Result<String, Error> {
 
 // Measure and print a table
 fn bench_products(args: &ProductsArgs) -> Result<String, Error> {
+    for &lenslets in &args.lenslets {
+        LensletArray::new(lenslets, 1.0)?;
+    }
     let times = |matrix| -> Result<Vec<_>, Error> {
         let time = |&lenslets: &usize| bench::time_products(matrix, lenslets, args.repeat);
         args.lenslets.iter().map(time).collect()

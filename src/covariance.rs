@@ -150,6 +150,16 @@ pub struct Covariances {
     /// Of the wavefronts with themselves, (T, T, 2M − 1, 2M − 1), m²; none where an outer scale is infinite.
     pub wavefront_wavefront: Option<Array4<f64>>,
 }
+impl Form {
+    /// Whether the form is the dense one for this system.
+    pub fn is_dense(self, system: &System) -> bool {
+        match self {
+            Self::Toeplitz => false,
+            Self::Dense => true,
+            Self::Auto => matches!(check_toeplitz(system), Err(Error::NotToeplitz { .. })),
+        }
+    }
+}
 /// A slope covariance in either form.
 #[derive(Debug, Clone)]
 pub enum SlopeSlope {
@@ -203,12 +213,10 @@ pub fn covariances(
     [of_slopes, of_wavefront]: [&Method; 2],
     progress: Progress,
 ) -> Result<Covariances, Error> {
-    let dense = match form {
-        Form::Toeplitz => false,
-        Form::Dense => true,
-        Form::Auto => matches!(check_toeplitz(system), Err(Error::NotToeplitz { .. })),
-    };
-    let wanted = wants_wavefront(system);
+    let (dense, wanted) = (form.is_dense(system), wants_wavefront(system));
+    if dense {
+        check_dense_memory(system, 1)?;
+    }
     let wavefront_wavefront = wanted.then(|| wavefront_wavefront(system)).transpose()?.flatten();
     if dense {
         let slope_slope = SlopeSlope::Dense(dense_slopes(system, progress)?);
@@ -284,7 +292,11 @@ pub fn check_memory(problem: &SlopeProblem) -> Result<(), Error> {
     })
 }
 
-fn refuse_beyond_memory(needed: u64, what: impl Fn() -> String) -> Result<(), Error> {
+/// Refuses what needs more bytes than are available now.
+///
+/// # Errors
+/// `Memory`. Where the system does not tell what is available, nothing is refused.
+pub fn refuse_beyond_memory(needed: u64, what: impl Fn() -> String) -> Result<(), Error> {
     match available_memory() {
         Some(available) if needed > available => {
             Err(Error::Memory { what: what(), needed, available })
@@ -314,6 +326,23 @@ pub fn check_wavefront_memory(problem: &WavefrontProblem) -> Result<(), Error> {
     refuse_beyond_memory(numbers.saturating_mul(8).saturating_add(64 << 20), || {
         format!("the covariance of {targets} targets on {points} × {points} points with the slopes")
     })
+}
+/// Refuses a system whose dense covariances, `copies` times, exceed the memory that is available now.
+///
+/// # Errors
+/// `Memory`, with the bytes needed and available.
+pub fn check_dense_memory(system: &System, copies: u64) -> Result<(), Error> {
+    let [slopes, wavefront] = dense_bytes(system);
+    let needed = slopes.saturating_add(wavefront).saturating_mul(copies).saturating_add(64 << 20);
+    refuse_beyond_memory(needed, || "the dense form of the covariances".into())
+}
+
+/// Bytes of the dense matrices of slopes, (n, n), and of wavefront and slopes, (T M², n).
+pub fn dense_bytes(system: &System) -> [u64; 2] {
+    let lit = |valid: &Array2<bool>| valid.iter().filter(|valid| **valid).count() as u64;
+    let slopes: u64 = system.valid_lenslets().iter().map(|valid| 2 * lit(valid)).sum();
+    let points = system.phase.map_or(0, |grid| grid.points.pow(2) * system.targets.len()) as u64;
+    [slopes, points].map(|rows| rows.saturating_mul(slopes).saturating_mul(8))
 }
 
 // Tests of the common interface

@@ -4,11 +4,11 @@
 // What the estimate stands on
 use crate::circulant::{Circulant, Group};
 use crate::covariance::{
-    Method, dense_slopes, dense_wavefront_slope, slope_covariance, slope_problem, wavefront_grid,
-    wavefront_problem, wavefront_slope_covariance,
+    Form, Method, check_dense_memory, dense_slopes, dense_wavefront_slope, refuse_beyond_memory,
+    slope_covariance, slope_problem, wavefront_grid, wavefront_problem, wavefront_slope_covariance,
 };
 use crate::device::{Progress, silent};
-use crate::error::{Error, Invalid};
+use crate::error::{Error, Invalid, accept};
 use crate::interpolation::{Interpolation, ToPupil, interpolation_error};
 use crate::operator::{Dense, Diagonal, Operator, Product, Sum};
 use crate::slope::SlopeCovariance;
@@ -23,6 +23,8 @@ use std::sync::Arc;
 /// How an estimate is to be made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
+    /// Form of the covariances; the dense one needs no interpolation, and much memory.
+    pub form: Form,
     /// Interpolation of the layers to the pupil, where guide stars are at a finite height.
     pub interpolation: Interpolation,
     /// The solver of Eq. `[eq:normal]`.
@@ -36,8 +38,13 @@ pub struct Settings {
 impl Default for Settings {
     /// Cubic interpolation, preconditioned conjugate gradients, a residual of 1e-6.
     fn default() -> Self {
-        let (interpolation, solver) = (Interpolation::default(), Solver::default());
-        Self { interpolation, solver, preconditioned: true, stop: Stop::default() }
+        Self {
+            form: Form::default(),
+            interpolation: Interpolation::default(),
+            solver: Solver::default(),
+            preconditioned: true,
+            stop: Stop::default(),
+        }
     }
 }
 
@@ -62,28 +69,24 @@ impl Estimator {
     /// not fit.
     pub fn new(system: &System, settings: Settings) -> Result<Self, Error> {
         let grid = wavefront_grid(system)?;
-        let valid = system.valid_lenslets();
-        let groups = groups(system)?;
+        // Check tolerance and memory
+        let tolerance = settings.stop.tolerance;
+        accept(tolerance > 0.0 && tolerance < 1.0, "tolerance", tolerance, "between 0 and 1")?;
+        let dense = settings.form.is_dense(system);
+        if dense {
+            check_dense_memory(system, 2)?;
+        }
+        let (groups, valid) = (groups(system)?, system.valid_lenslets());
         // Build the two operators
-        let toeplitz =
-            slope_problem(system).and_then(|slopes| Ok((slopes, wavefront_problem(system)?)));
-        let (slopes, wavefront, interpolation_error): (Arc<dyn Operator<f64>>, _, _) =
-            match toeplitz {
-                Ok((_, problem)) => {
-                    let (wavefront, error) =
-                        layered_operator(&problem, &valid, settings.interpolation)?;
-                    (
-                        Arc::new(BlockToeplitz::slopes(&groups[0].covariance, &valid)?),
-                        wavefront,
-                        error,
-                    )
-                }
-                Err(Error::NotToeplitz { .. }) => {
-                    let [slopes, wavefront] = dense_operators(system)?;
-                    (slopes, wavefront, 0.0)
-                }
-                Err(error) => return Err(error),
-            };
+        let (slopes, wavefront, interpolation_error): (Arc<dyn Operator<f64>>, _, _) = if dense {
+            let [slopes, wavefront] = dense_operators(system)?;
+            (slopes, wavefront, 0.0)
+        } else {
+            slope_problem(system)?;
+            let problem = wavefront_problem(system)?;
+            let (wavefront, error) = layered_operator(&problem, &valid, settings.interpolation)?;
+            (Arc::new(BlockToeplitz::slopes(&groups[0].covariance, &valid)?), wavefront, error)
+        };
         // Build the preconditioner and noise
         let noise: Vec<f64> = (system.guide_stars.iter().zip(&valid))
             .flat_map(|(star, valid)| {
@@ -245,6 +248,11 @@ impl Estimator {
             return Err(Invalid::new(name, slope, "a finite angle in radians").into());
         }
         let frames = slopes.nrows();
+        // Refuse more frames than fit
+        let points = (self.targets * self.points * self.points) as u64;
+        refuse_beyond_memory(8 * points.saturating_mul(frames as u64), || {
+            format!("the wavefronts of {frames} frames")
+        })?;
         let mut wavefront = Array4::zeros((frames, self.targets, self.points, self.points));
         let (mut iterations, mut residual) = (Vec::new(), Vec::new());
         let mut coefficients = vec![0.0; self.slopes()];
@@ -264,7 +272,8 @@ impl Estimator {
                 &mut coefficients,
                 &self.settings.stop,
                 &mut |_, _| (),
-            )?;
+            );
+            let solved = solved.map_err(|error| of_frame(error, frame))?;
             iterations.push(solved.iterations);
             residual.push(solved.residual);
             let mut estimated = vec![0.0; wavefront.len()];
@@ -273,6 +282,17 @@ impl Estimator {
             progress(frame + 1, frames);
         }
         Ok(Estimates { wavefront, iterations, residual })
+    }
+}
+/// An error of the solver, with the frame that it happened in.
+fn of_frame(error: Error, frame: usize) -> Error {
+    let in_frame = |what: String| format!("{what}, in frame {frame},");
+    match error {
+        Error::Failed { what, reason } => Error::Failed { what: in_frame(what), reason },
+        Error::NotConverged { what, iterations, residual, tolerance } => {
+            Error::NotConverged { what: in_frame(what), iterations, residual, tolerance }
+        }
+        other => other,
     }
 }
 
@@ -427,6 +447,12 @@ mod tests {
         let mut hole = row.clone();
         hole[[0, 3]] = f64::NAN;
         assert!(refusal(hole).to_string().starts_with("slope 3 of frame 0 = NaN"));
+        let mut odd = system.clone(); // a single target on 13 × 13 points
+        odd.targets.truncate(1);
+        odd.phase = Some(crate::wavefront::PhaseGrid::new(13, 2, 0.0).unwrap());
+        let single = Estimator::new(&odd, Settings::default()).unwrap();
+        let estimates = single.estimate(row.view(), false, &silent).unwrap();
+        assert!(estimates.wavefront.dim() == (1, 1, 13, 13));
         let stop = Stop { tolerance: 1e-10, iterations: 3 };
         let short = Estimator::new(&system, Settings { stop, ..Settings::default() }).unwrap();
         let error = short.estimate(row.view(), false, &silent).unwrap_err();

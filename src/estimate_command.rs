@@ -3,8 +3,9 @@
 
 // What the command estimate stands on
 use crate::arrays::{Arrays, Format, Precision};
+use crate::covariance::{Form, wavefront_grid, wavefront_pitch};
 use crate::device::{self, Device, Progress};
-use crate::error::Error;
+use crate::error::{Error, Invalid};
 use crate::estimate::{Estimates, Estimator, Settings};
 use crate::interpolation::Interpolation;
 use crate::map::{WavefrontMap, plot_wavefronts, without_piston};
@@ -13,10 +14,13 @@ use crate::plot;
 use crate::reading::read_array2;
 use crate::solver::{Solver, Stop};
 use crate::system::System;
+use crate::wavefront::PhaseGrid;
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, arr1, s};
 use serde_json::json;
-use std::{io::Write, path::PathBuf, time::Instant};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 // Arguments of estimate
 #[derive(Debug, Args)]
@@ -54,6 +58,9 @@ pub struct EstimateArgs {
     /// Start each frame from the solution of the one before.
     #[arg(long)]
     pub warm_start: bool,
+    /// Form of the covariances: dense is exact also for guide stars at a finite height, and needs much memory.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub form: Form,
     /// How layers are brought to the pupil, for guide stars at a finite height.
     #[arg(long, value_enum, default_value = "cubic")]
     pub interpolation: Interpolation,
@@ -85,6 +92,7 @@ pub enum Preconditioner {
 impl EstimateArgs {
     fn settings(&self) -> Settings {
         Settings {
+            form: self.form,
             interpolation: self.interpolation,
             solver: match self.solver {
                 SolverName::Cg => Solver::ConjugateGradients,
@@ -116,12 +124,22 @@ pub fn estimate(args: &EstimateArgs, progress: Progress) -> Result<String, Error
         drop(Draft::new(path)?);
     }
     let system = System::from_file(&args.system)?;
+    if let Some((path, _)) = picture {
+        check_lit(&system, path)?;
+    }
     let slopes = read_array2(&args.slopes)?;
     let start = Instant::now();
     let estimator = Estimator::new(&system, args.settings())?;
     let built = start.elapsed().as_secs_f64();
     let start = Instant::now();
-    let estimates = estimator.estimate(slopes.view(), args.warm_start, progress)?;
+    let estimates = estimator.estimate(slopes.view(), args.warm_start, progress);
+    let estimates = estimates.map_err(|error| of_file(error, &args.slopes))?;
+    // Refuse to round to infinity
+    let largest = estimates.wavefront.iter().fold(0.0, |largest: f64, w| largest.max(w.abs()));
+    if args.precision == Precision::F32 && largest > f64::from(f32::MAX) {
+        let expected = "f64, as the wavefronts are beyond the largest number of single precision";
+        return Err(Invalid::new("precision", "f32", expected).into());
+    }
     let solved = start.elapsed().as_secs_f64();
     // Write the estimates and their picture
     let iterations: Vec<i64> = estimates.iterations.iter().map(|&count| count as i64).collect();
@@ -149,6 +167,15 @@ pub fn estimate(args: &EstimateArgs, progress: Progress) -> Result<String, Error
         (false, false) => lines(args, &estimator, &estimates, [built, solved]),
     })
 }
+/// An error about slopes, with the name of their file.
+fn of_file(error: Error, path: &Path) -> Error {
+    match error {
+        Error::Invalid(Invalid { quantity, value, expected }) => {
+            Invalid::new(format!("{}: {quantity}", path.display()), value, expected).into()
+        }
+        other => other,
+    }
+}
 
 // Tell what was estimated
 /// The range of the iterations and the largest residual.
@@ -175,7 +202,8 @@ fn lines(
     )];
     if estimator.interpolation_error() > 0.0 {
         let (name, error) = (args.interpolation.name(), estimator.interpolation_error());
-        let text = format!("{name} interpolation, error {error:.1e} of the largest covariance");
+        let text =
+            format!("{name} interpolation, error about {error:.1e} of the largest covariance");
         lines.push(("layers", text));
     }
     lines.extend([
@@ -197,7 +225,13 @@ fn summary(
         "shape": estimates.wavefront.shape(),
         "iterations": estimates.iterations,
         "residual": estimates.residual,
+        // Repeat what was asked for
+        "solver": format!("{:?}", args.solver).to_lowercase(),
+        "preconditioner": format!("{:?}", args.preconditioner).to_lowercase(),
         "tolerance": args.tolerance,
+        "max_iterations": args.max_iterations,
+        "warm_start": args.warm_start,
+        "precision": args.precision.name(),
         "interpolation": args.interpolation.name(),
         "interpolation_error": estimator.interpolation_error(),
         "bytes_of_slopes_operator": estimator.measured().bytes(),
@@ -213,19 +247,32 @@ fn summary(
 
 // Draw the first estimate
 fn draw(system: &System, estimates: &Estimates, format: plot::Format) -> Result<Vec<u8>, Error> {
-    let grid = crate::covariance::wavefront_grid(system)?;
-    let pitch = crate::covariance::wavefront_pitch(system);
+    let grid = wavefront_grid(system)?;
     let maps: Vec<WavefrontMap> = (0..estimates.wavefront.dim().1)
         .map(|t| {
             let estimated = estimates.wavefront.slice(s![0, t, .., ..]);
             let values = Array2::from_shape_fn(estimated.dim(), |(j, i)| {
-                let point = [i, j].map(|m| grid.coordinate(m, pitch));
-                let lit = system.pupil.is_none_or(|pupil| pupil.contains(point));
-                if lit { estimated[[j, i]] } else { f64::NAN }
+                if is_lit(system, &grid, [j, i]) { estimated[[j, i]] } else { f64::NAN }
             });
             let (values, rms) = without_piston(&values);
             WavefrontMap { title: format!("target {t}: {:.0} nm rms", 1e9 * rms), values }
         })
         .collect();
-    plot_wavefronts(&maps, pitch / grid.oversampling as f64, format)
+    plot_wavefronts(&maps, wavefront_pitch(system) / grid.oversampling as f64, format)
+}
+/// Whether a point of the grid, \[row, column\], is in the pupil.
+fn is_lit(system: &System, grid: &PhaseGrid, [j, i]: [usize; 2]) -> bool {
+    let point = [i, j].map(|m| grid.coordinate(m, wavefront_pitch(system)));
+    system.pupil.is_none_or(|pupil| pupil.contains(point))
+}
+
+/// Refuses a picture of a system whose wavefront points are all outside of the pupil.
+fn check_lit(system: &System, path: &Path) -> Result<(), Error> {
+    let grid = wavefront_grid(system)?;
+    let points = grid.points;
+    if (0..points * points).any(|k| is_lit(system, &grid, [k / points, k % points])) {
+        return Ok(());
+    }
+    let expected = "no picture, as none of the wavefront points is within the pupil";
+    Err(Invalid::new("plot", path.display(), expected).into())
 }

@@ -188,7 +188,7 @@ impl<T: Real> Operator<T> for ToPupil<T> {
 
 // Error of the interpolation
 /// Pairs of wavefront point and lenslet on which the error is measured.
-const PAIRS: usize = 300;
+const PAIRS: usize = 1000;
 
 /// The largest error of an interpolated entry, in units of the largest entry, on a sample of pairs; 0 for a common lattice.
 pub fn interpolation_error(
@@ -237,7 +237,7 @@ pub fn interpolation_error(
     });
     let (error, largest) =
         errors.reduce(|| (0.0, 0.0), |a, b| (f64::max(a.0, b.0), f64::max(a.1, b.1)));
-    error / largest
+    if largest > 0.0 { error / largest } else { 0.0 }
 }
 
 // Tests of the interpolation

@@ -481,6 +481,10 @@ pub(crate) mod battery {
         let (x, y) = (random::<T>(columns, 1), random::<T>(rows, 2));
         let forward = product(operator, false, &x, 1);
         let back = product(operator, true, &y, 1);
+        // More scratch than is asked for will do, and an odd number of places too.
+        let mut roomy = vec![T::nan(); rows];
+        operator.apply(&x, &mut roomy, &mut vec![T::nan(); operator.scratch(1) + 1]);
+        assert!(roomy == forward, "with more scratch");
         let inner = |a: &[T], b: &[T]| dot(a, b).to_f64().unwrap();
         let size = (inner(&forward, &forward) * inner(&y, &y)).sqrt();
         let adjoint = inner(&forward, &y) - inner(&x, &back);

@@ -4,7 +4,7 @@
 // What summaries stand on
 use crate::arrays::{Format, Precision};
 use crate::covariance::{
-    check_toeplitz, slope_problem, wants_wavefront, wavefront_pitch, wavefront_problem,
+    dense_bytes, slope_problem, wants_wavefront, wavefront_pitch, wavefront_problem,
 };
 use crate::device::{self, CudaDriver, CudaProbe, Device, NoCuda};
 use crate::error::{Error, in_bytes};
@@ -282,38 +282,32 @@ pub fn system_lines(path: &Path, system: &System) -> Vec<(&'static str, String)>
     let turbulence = format!("r0 = {r0} m at {nanometres:.0} nm, a seeing of {seeing:.2} arcsec");
     let mut lines = vec![("system", path.display().to_string()), ("turbulence", turbulence)];
     lines.push(("geometry", geometry(system)));
-    match told(system) {
-        Ok((slopes, wavefront)) => {
-            lines.extend(slopes.lines("slopes"));
-            lines.extend(wavefront.iter().flat_map(|told| told.lines("wavefront")));
+    let told = told(system);
+    let [slopes, wavefront] = dense_bytes(system).map(in_bytes);
+    match &told {
+        Ok((slopes, _)) => lines.extend(slopes.lines("slopes")),
+        Err(error) => lines.push(("slopes", format!("{slopes} in dense form; {error}"))),
+    }
+    match told {
+        Ok((_, Some(Ok(told)))) => lines.extend(told.lines("wavefront")),
+        Ok((_, Some(Err(error)))) => {
+            lines.push(("wavefront", format!("{wavefront} in dense form; {error}")));
         }
-        Err(error) => {
-            let [slopes, wavefront] = dense_bytes(system).map(in_bytes);
-            lines.push(("slopes", format!("{slopes} in dense form; {error}")));
-            if wants_wavefront(system) {
-                lines.push(("wavefront", format!("{wavefront} in dense form")));
-            }
+        Err(_) if wants_wavefront(system) => {
+            lines.push(("wavefront", format!("{wavefront} in dense form")));
         }
+        _ => {}
     }
     lines
 }
 /// What is told about slopes and wavefront, where they have the Toeplitz form.
-fn told(system: &System) -> Result<(Told, Option<Told>), Error> {
-    check_toeplitz(system)?;
+fn told(system: &System) -> Result<(Told, Option<Result<Told, Error>>), Error> {
     let count = slopes(system);
     let slopes = Told::of_slopes(&slope_problem(system)?, count);
-    if !wants_wavefront(system) {
-        return Ok((slopes, None));
-    }
-    Ok((slopes, Some(Told::of_wavefront(&wavefront_problem(system)?, count))))
+    let wavefront = || Ok(Told::of_wavefront(&wavefront_problem(system)?, count));
+    Ok((slopes, wants_wavefront(system).then(wavefront)))
 }
 
-/// Bytes of the dense forms of slopes and wavefront.
-fn dense_bytes(system: &System) -> [u64; 2] {
-    let slopes = slopes(system);
-    let points = system.phase.map_or(0, |grid| grid.points.pow(2) * system.targets.len()) as u64;
-    [slopes, points].map(|rows| rows.saturating_mul(slopes).saturating_mul(8))
-}
 pub fn system_json(path: &Path, system: &System) -> Value {
     let mut object = describe(path, system);
     match told(system) {
@@ -322,7 +316,10 @@ pub fn system_json(path: &Path, system: &System) -> Value {
             slopes.add_to(&mut object);
             if let Some(told) = wavefront {
                 object["wavefront"] = json!({});
-                told.add_to(&mut object["wavefront"]);
+                match told {
+                    Ok(told) => told.add_to(&mut object["wavefront"]),
+                    Err(error) => object["wavefront"]["no_toeplitz"] = json!(error.to_string()),
+                }
             }
         }
     }

@@ -57,14 +57,14 @@ impl System {
         let (atmosphere, cone_gradient) = read_atmosphere(&root)?;
         let pupil = read_pupil(&root)?;
         let (lenslet_array, validity) = read_lenslet_array(&root, pupil.as_ref())?;
-        let guide_stars = read_guide_stars(&root, &atmosphere, lenslet_array)?;
+        let sensor = Sensor { lenslet_array, pupil, validity };
         Ok(Self {
+            guide_stars: read_guide_stars(&root, &atmosphere, &sensor)?,
             atmosphere,
             cone_gradient,
             pupil,
             lenslet_array,
             validity,
-            guide_stars,
             targets: read_targets(&root)?,
             phase: read_phase(&root)?,
         })
@@ -193,10 +193,17 @@ fn read_source(table: &Table, height: f64) -> Result<Source, BadLine> {
 
 const STAR_KEYS: &[&str] = &["zenith", "azimuth", "height", "noise", "lenslets", "pitch"];
 
+/// The lenslets that stars share unless they bring their own, and what makes a lenslet valid.
+struct Sensor {
+    lenslet_array: LensletArray,
+    pupil: Option<Pupil>,
+    validity: Validity,
+}
+
 fn read_guide_stars(
     root: &Table,
     atmosphere: &Atmosphere,
-    shared: LensletArray,
+    shared: &Sensor,
 ) -> Result<Vec<GuideStar>, BadLine> {
     let tables = root.tables("guide_star", STAR_KEYS)?;
     if tables.is_empty() {
@@ -207,8 +214,9 @@ fn read_guide_stars(
 fn read_guide_star(
     table: &Table,
     atmosphere: &Atmosphere,
-    shared: LensletArray,
+    sensor: &Sensor,
 ) -> Result<GuideStar, BadLine> {
+    let shared = sensor.lenslet_array;
     let height = table.optional("height", "a length in metres, or inf")?.unwrap_or(f64::INFINITY);
     let source = read_source(table, height)?;
     table.check(source.check_above(atmosphere))?;
@@ -216,6 +224,10 @@ fn read_guide_star(
     let same_width = shared.pitch() * (shared.lenslets() as f64 / lenslets as f64);
     let pitch = table.optional("pitch", "a length in metres")?.unwrap_or(same_width);
     let array = table.check(LensletArray::new(lenslets, pitch))?;
+    if array != shared && !array.any_valid(sensor.pupil.as_ref(), sensor.validity) {
+        let expected = "lenslets of which the pupil and the rule leave at least one valid";
+        return Err(table.refuse(Invalid::new("lenslets", lenslets, expected)));
+    }
     let noise = table.optional("noise", "a variance in rad²")?.unwrap_or(0.0);
     table.check(GuideStar::new(source, noise, array))
 }

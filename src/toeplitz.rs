@@ -529,6 +529,13 @@ impl Shape {
 }
 
 // One product with its direction
+// Complex numbers in real room
+/// Room for complex numbers in room for real ones, but for the last if their number is odd.
+fn complex<T: Real>(numbers: &mut [T]) -> &mut [Complex<T>] {
+    let even = numbers.len() / 2 * 2;
+    cast_slice_mut(&mut numbers[..even])
+}
+
 /// One product: from which side to which, and of how many vectors.
 struct Multiplication<'a, T> {
     operator: &'a BlockToeplitz<T>,
@@ -586,7 +593,7 @@ impl<'a, T: Real> Multiplication<'a, T> {
         }
         let (lines, scratch) = scratch.split_at_mut(lines);
         let (columns, scratch) = scratch.split_at_mut(columns);
-        let (lines, columns) = (cast_slice_mut(lines), cast_slice_mut(columns));
+        let (lines, columns) = (complex(lines), complex(columns));
         self.transform_rows(x, lines, scratch);
         self.mix_columns(lines, columns, scratch);
         self.restore_rows(0..self.vectors * self.to.rows.len(), columns, y, scratch);
@@ -610,7 +617,7 @@ impl<'a, T: Real> Multiplication<'a, T> {
     fn transform_row(&self, row: usize, x: &[T], spectra: &mut [Complex<T>], work: &mut [T]) {
         let (transforms, side) = (self.transforms(), self.from);
         let (lines, scratch) = work.split_at_mut(side.step * transforms.length);
-        let scratch = cast_slice_mut(scratch);
+        let scratch = complex(scratch);
         lines.fill(T::zero());
         for (&place, &value) in side.places(row).iter().zip(&x[side.start(row)..]) {
             lines[place] = value;
@@ -631,7 +638,7 @@ impl<'a, T: Real> Multiplication<'a, T> {
             let lanes = self.vectors * sublattices * self.transforms().groups();
             let (lanes, work) = work.split_at_mut(2 * LANES * lanes);
             let (lanes, _) = lanes.as_chunks_mut();
-            let (column, scratch) = cast_slice_mut(work).split_at_mut(self.transforms().length);
+            let (column, scratch) = complex(work).split_at_mut(self.transforms().length);
             for kx in task * COLUMNS..half.min((task + 1) * COLUMNS) {
                 self.transform_columns(kx, lines, lanes, column, scratch);
                 self.mix_column(kx, lanes, columns, column, scratch);
@@ -744,7 +751,7 @@ impl<'a, T: Real> Multiplication<'a, T> {
     ) {
         let (transforms, side) = (self.transforms(), self.to);
         let (lines, work) = work.split_at_mut(side.step * transforms.length);
-        let (spectrum, scratch) = cast_slice_mut(work).split_at_mut(transforms.half());
+        let (spectrum, scratch) = complex(work).split_at_mut(transforms.half());
         for row in rows {
             for (residue, line) in lines.chunks_mut(transforms.length).enumerate() {
                 self.gather_spectrum(row * side.step + residue, columns, spectrum);

@@ -133,7 +133,7 @@ impl WavefrontProblem {
             let most = 1.0 + (margin * layer.gamma / (1.0 - layer.gamma)).floor();
             let expected = format!(
                 "at most {most}: {} points of the layer at {} m, as far apart as the lenslets' footprints there, \
-                 do not reach across the grid of the pupil",
+                 do not reach across the grid of the pupil; the dense form has no such limit",
                 layer.points, layer.altitude
             );
             return Err(Invalid::new("phase.points", grid.points, expected).into());

@@ -386,6 +386,25 @@ fn wavefronts_are_simulated_and_estimated() -> Checked {
     assert!(error(&estimate) < 0.2 * error(&Array4::zeros(truth.dim())));
     assert!(error(&estimate) < 0.2 * error(&mirrored));
     assert!(fs::read_to_string(run.path("e.svg"))?.contains("target 1"));
+    // The dense form knows no interpolation, and comes near to the layered one.
+    said(&run.lenslet("estimate laser.toml --slopes s.npy -o dense.npz --form dense")?);
+    let exact: Array4<f64> = archive(&run.path("dense.npz"))?.by_name("wavefront")?;
+    let largest = estimate.iter().fold(0.0, |largest: f64, w| largest.max(w.abs()));
+    let differences = exact.iter().zip(&estimate).map(|(a, b)| (a - b).abs() / largest);
+    let difference = differences.fold(0.0, f64::max);
+    assert!((1e-6..0.03).contains(&difference), "{difference:e}");
+    // A single target on an odd number of points.
+    let text = fs::read_to_string(run.path("laser.toml"))?;
+    let second = text.rfind("[[target]]").ok_or("no second target")?;
+    let phase = text.find("[phase]").ok_or("no grid")?;
+    fs::write(run.path("odd.toml"), text[..second].to_string() + &text[phase..])?;
+    said(&run.lenslet("estimate odd.toml --slopes s.npy -o odd.npz")?);
+    let odd: Array4<f64> = archive(&run.path("odd.npz"))?.by_name("wavefront")?;
+    let same = odd
+        .iter()
+        .zip(estimate.slice(ndarray::s![.., ..1, .., ..]))
+        .all(|(a, b)| (a - b).abs() < 1e-9 * largest);
+    assert!(same && odd.dim() == (3, 1, 11, 11));
     // FITS in, FITS out: the same numbers.
     said(
         &run.lenslet("estimate laser.toml --slopes s.fits -o e.fits --solver minres --warm-start")?,
@@ -393,7 +412,6 @@ fn wavefronts_are_simulated_and_estimated() -> Checked {
     let mut fits = FitsFile::open(run.path("e.fits"))?;
     let (shape, values) = image::<f64>(&mut fits, "WAVEFRONT")?;
     assert_eq!(shape, [3, 2, 11, 11]);
-    let largest = estimate.iter().fold(0.0, |largest: f64, w| largest.max(w.abs()));
     let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-4 * largest;
     assert!(values.iter().zip(&estimate).all(close));
     Ok(())
@@ -441,6 +459,15 @@ fn bad_slopes_and_systems_are_refused_by_the_estimate() -> Checked {
             .replace("lenslets = 8 ", "lenslets = 1 "),
     )?;
     run.refuses("estimate dark.toml --slopes good.npy -o e.npz", &["lenslet"])?;
+    // A sensor of its own that no light falls on, and more frames than fit.
+    let star = "[[guide_star]]\nheight = 90e3\nlenslets = 1\npitch = 0.1\n";
+    fs::write(run.path("blind.toml"), format!("{text}\n{star}"))?;
+    run.refuses("covariance blind.toml -o c.npz", &["blind.toml:", "guide_star", "lenslets = 1"])?;
+    let elt = book("elt");
+    let args = format!("simulate {} -o s.npy --wavefront w.npy --frames 100000", elt.display());
+    run.refuses(&args, &["100000 simulated frames", "GiB", "available"])?;
+    run.refuses(&(with("good.npy") + " --tolerance 1"), &["tolerance", "between 0 and 1"])?;
+    run.refuses("bench --lenslets 150,0", &["lenslets = 0"])?;
     // A solver that is stopped short fails, with its residual, and writes nothing.
     let output = run.lenslet(&(with("good.npy") + " --max-iterations 2"))?;
     let message = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -6,7 +6,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
-use lenslet::covariance::{Method, slope_covariance, slope_problem};
+use lenslet::covariance::{
+    Method, slope_covariance, slope_problem, wavefront_problem, wavefront_slope_covariance,
+};
 use lenslet::device::silent;
 use lenslet::slope::SlopeCovariance;
 use lenslet::system::System;
@@ -53,6 +55,34 @@ fn keck_lgs() {
     let pairs = [(0, 0), (0, 1), (1, 0), (0, 2), (1, 3)];
     let lags = [(0, 0), (1, 0), (0, -1), (2, 5), (-19, 7)];
     insta::assert_snapshot!(table(&covariance("keck-lgs"), &pairs, &lags));
+}
+
+/// Wavefront and slopes of the first target of a system with some stars, layer by layer, at some lags of each lattice's middle.
+fn wavefront_table(name: &str, stars: &[usize], lags: &[(isize, isize)]) -> String {
+    let system = System::from_file(format!("book/systems/{name}.toml")).unwrap();
+    let problem = wavefront_problem(&system).unwrap();
+    let covariance = wavefront_slope_covariance(&problem, &Method::Direct, &silent).unwrap();
+    let largest = covariance.largest();
+    let mut text = format!("largest entry {largest:.9e} m rad\n");
+    text += "layer  star      lag        x              y        (of the largest entry)\n";
+    for (layer, lattice) in covariance.lattices().iter().enumerate() {
+        let middle = (lattice.dim().4 / 2) as isize;
+        for (&q, &(x, y)) in stars.iter().flat_map(|q| lags.iter().map(move |lag| (q, lag))) {
+            let at = |a: usize| {
+                let value = lattice[[0, q, a, (middle + y) as usize, (middle + x) as usize]];
+                (value / largest * 1e9).round() / 1e9 + 0.0
+            };
+            let (along_x, along_y) = (at(0), at(1));
+            let _ = writeln!(text, "{layer:5} {q:5}  {x:4} {y:4} {along_x:14.9} {along_y:14.9}");
+        }
+    }
+    text
+}
+
+#[test]
+fn keck_lgs_wavefront() {
+    let lags = [(0, 0), (-1, 0), (2, 5), (-30, 17)];
+    insta::assert_snapshot!(wavefront_table("keck-lgs", &[0, 3], &lags));
 }
 
 #[test]
