@@ -3,6 +3,7 @@
 
 // What the simulation stands on
 use crate::atmosphere::Layer;
+use crate::covariance::wavefront_pitch;
 use crate::device::{available_memory, dispatch, silent, threads};
 use crate::error::{Error, Invalid, accept};
 use crate::lenslet_array::SlopeOrder;
@@ -229,7 +230,7 @@ impl Screen {
 // Widest distance at a layer
 /// Coordinates of the wavefront points in the pupil along an axis, metres; none where no wavefront is wanted.
 fn wavefront_points(system: &System) -> Vec<f64> {
-    let pitch = system.guide_stars.first().map_or(system.lenslet_array, |star| star.array).pitch();
+    let pitch = wavefront_pitch(system);
     let points = |grid: crate::wavefront::PhaseGrid| {
         (0..grid.points).map(|m| grid.coordinate(m, pitch)).collect()
     };
@@ -430,7 +431,10 @@ fn check_memory(system: &System, sampling: &Sampling) -> Result<(), Error> {
 mod tests {
     use super::*;
     use crate::atmosphere::Atmosphere;
-    use crate::covariance::{Method, slope_covariance, slope_problem, wavefront_problem};
+    use crate::covariance::{
+        Method, dense_slopes, dense_wavefront_slope, slope_covariance, slope_problem,
+        wavefront_problem,
+    };
     use crate::lenslet_array::{GuideStar, LensletArray, Pupil, Validity};
     use crate::source::{ConeGradient, Source};
     use crate::wavefront::PhaseGrid;
@@ -531,6 +535,33 @@ mod tests {
         let far = simulation.covariance(first, second).unwrap();
         let far = (far - exact.values()[[0, 1, 0, 0, 14, 0]]) / exact.variance();
         assert!(variance.abs() < 1e-3 && far.abs() < 1e-3, "{variance:e} {far:e}");
+    }
+    #[test]
+    fn stars_with_their_own_lenslets_agree_with_the_dense_form() {
+        let mut system = system(f64::INFINITY, 25.0, 0.0);
+        let (laser, coarse) = (Source::new(1e-4, 0.3, 90e3), LensletArray::new(5, 0.8));
+        system.guide_stars[0] = GuideStar::new(laser.unwrap(), 0.0, coarse.unwrap()).unwrap();
+        let simulation = Simulation::new(&system).unwrap();
+        let order = simulation.order();
+        let looks = |star: usize| {
+            let axis = move |axis| {
+                order.lenslets(star).iter().map(move |&lenslet| Look::Slope { star, axis, lenslet })
+            };
+            axis(0).chain(axis(1))
+        };
+        let slopes: Vec<Look> = looks(0).chain(looks(1)).collect();
+        let points = (0..2 * 49).map(|k| (k / 49, [k / 7 % 7, k % 7]));
+        let fronts: Vec<Look> =
+            points.map(|(target, point)| Look::Wavefront { target, point }).collect();
+        let slope_slope = dense_slopes(&system, &silent).unwrap();
+        let wavefront_slope = dense_wavefront_slope(&system, &silent).unwrap();
+        for (exact, rows) in [(slope_slope, &slopes), (wavefront_slope, &fronts)] {
+            let largest = exact.iter().fold(0.0, |largest: f64, c| largest.max(c.abs()));
+            for ((row, column), exact) in exact.indexed_iter() {
+                let error = simulation.covariance(rows[row], slopes[column]).unwrap() - exact;
+                assert!(error.abs() < 5e-4 * largest, "{row} {column}: {error:e}");
+            }
+        }
     }
 
     // See a tilt with its sign
