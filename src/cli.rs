@@ -4,9 +4,9 @@
 // What the commands stand on
 use crate::covariance::{
     Form, Method, SlopeSlope, check_memory, check_toeplitz, check_wavefront_memory, covariances,
-    refuse_beyond_memory, slope_problem, wants_wavefront, wavefront_problem,
+    slope_problem, wants_wavefront, wavefront_problem,
 };
-use crate::device::{self, Device};
+use crate::device::{self, Device, refuse_beyond_memory};
 use crate::error::{Error, Invalid};
 use crate::estimate_command::{EstimateArgs, estimate};
 use crate::lenslet_array::LensletArray;
@@ -219,15 +219,11 @@ fn complain(what: &dyn std::fmt::Display) {
 fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     args.device.require_cpu("the covariance")?;
     // Check the output and the plot
-    output::check_distinct(("output", &args.output), ("system file", &args.system))?;
-    drop(Draft::new(&args.output)?);
-    let mut picture = None;
-    if let Some(path) = &args.plot {
-        picture = Some((path, Format::of(path)?));
-        output::check_distinct(("plot", path), ("output", &args.output))?;
-        output::check_distinct(("plot", path), ("system file", &args.system))?;
-        drop(Draft::new(path)?);
-    }
+    let plot = args.plot.as_deref();
+    let picture = plot.map(|path| Format::of(path).map(|format| (path, format))).transpose()?;
+    let outputs = [Some(("output", args.output.as_path())), plot.map(|path| ("plot", path))];
+    let outputs: Vec<_> = outputs.into_iter().flatten().collect();
+    output::check_files(&[("system file", &args.system)], &outputs)?;
     let system = System::from_file(&args.system)?;
     // Settle form, pairs and methods
     let dense = args.form.is_dense(&system);
@@ -367,15 +363,10 @@ fn progress_bar(quiet: bool) -> indicatif::ProgressBar {
 // Simulate slopes into a file
 fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     // Check the files of the simulation
-    let outputs =
-        [Some(("output", &args.output)), args.wavefront.as_ref().map(|path| ("wavefront", path))];
-    for (name, path) in outputs.into_iter().flatten() {
-        output::check_distinct((name, path), ("system file", &args.system))?;
-        drop(Draft::new(path)?);
-    }
-    if let Some(path) = &args.wavefront {
-        output::check_distinct(("wavefront", path), ("output", &args.output))?;
-    }
+    let wavefront = args.wavefront.as_deref().map(|path| ("wavefront", path));
+    let outputs = [Some(("output", args.output.as_path())), wavefront];
+    let outputs: Vec<_> = outputs.into_iter().flatten().collect();
+    output::check_files(&[("system file", &args.system)], &outputs)?;
     let system = System::from_file(&args.system)?;
     let simulation = Simulation::new(&system)?;
     let frames = args.frames as usize;

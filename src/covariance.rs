@@ -2,9 +2,9 @@
 //! Slope and wavefront–slope covariance of a system by either method.
 
 // What computing a covariance stands on
-use crate::device::{self, Progress, available_memory};
+use crate::device::{self, Progress, refuse_beyond_memory};
 use crate::error::{Error, Invalid};
-use crate::lenslet_array::LensletArray;
+use crate::lenslet_array::{LensletArray, SlopeOrder};
 use crate::slope::{SlopeCovariance, SlopeProblem};
 use crate::spectral::{self, SpectralSampling};
 use crate::system::System;
@@ -35,7 +35,7 @@ pub fn slope_problem(system: &System) -> Result<SlopeProblem, Error> {
 }
 /// The lenslet array that all guide stars share.
 fn common_array(system: &System) -> Result<&LensletArray, Error> {
-    let array = system.guide_stars.first().map_or(&system.lenslet_array, |star| &star.array);
+    let array = system.first_array();
     // Refuse lenslet arrays that are unequal
     if let Some(k) = system.guide_stars.iter().position(|star| star.array != *array) {
         let other = &system.guide_stars[k].array;
@@ -292,18 +292,6 @@ pub fn check_memory(problem: &SlopeProblem) -> Result<(), Error> {
     })
 }
 
-/// Refuses what needs more bytes than are available now.
-///
-/// # Errors
-/// `Memory`. Where the system does not tell what is available, nothing is refused.
-pub fn refuse_beyond_memory(needed: u64, what: impl Fn() -> String) -> Result<(), Error> {
-    match available_memory() {
-        Some(available) if needed > available => {
-            Err(Error::Memory { what: what(), needed, available })
-        }
-        _ => Ok(()),
-    }
-}
 /// Bytes of the result, of the pairs that it is spread from, of six fields a thread, and of 64 MiB for the rest.
 fn memory_needed(problem: &SlopeProblem) -> u64 {
     let (sources, lags) = (problem.sources() as u64, problem.lags() as u64);
@@ -339,8 +327,7 @@ pub fn check_dense_memory(system: &System, copies: u64) -> Result<(), Error> {
 
 /// Bytes of the dense matrices of slopes, (n, n), and of wavefront and slopes, (T M², n).
 pub fn dense_bytes(system: &System) -> [u64; 2] {
-    let lit = |valid: &Array2<bool>| valid.iter().filter(|valid| **valid).count() as u64;
-    let slopes: u64 = system.valid_lenslets().iter().map(|valid| 2 * lit(valid)).sum();
+    let slopes = SlopeOrder::new(&system.valid_lenslets()).len() as u64;
     let points = system.phase.map_or(0, |grid| grid.points.pow(2) * system.targets.len()) as u64;
     [slopes, points].map(|rows| rows.saturating_mul(slopes).saturating_mul(8))
 }

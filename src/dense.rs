@@ -3,14 +3,14 @@
 
 // What pairs without a lattice stand on
 use crate::atmosphere::{Atmosphere, Layer};
-use crate::device::{Progress, available_memory, silent, threads};
+use crate::device::{Progress, refuse_beyond_memory, silent, threads};
 use crate::direct::pair_covariances;
 use crate::disc::DiscAverage;
 use crate::edges::{Edge, Lattice, Panels};
 use crate::error::{Error, accept, length};
 use crate::lenslet_array::{GuideStar, SlopeOrder};
 use crate::phase::{VonKarman, hessian};
-use crate::quadrature::{Rule, gauss_legendre, gauss_trapezium};
+use crate::quadrature::{Rule, gauss_trapezium};
 use crate::radial_table::RadialTable;
 use crate::slope::{SlopeCovariance, SlopeProblem};
 use crate::source::{ConeGradient, Source};
@@ -19,7 +19,7 @@ use ndarray::Array2;
 use rayon::prelude::*;
 use std::f64::consts::PI;
 use std::sync::{
-    Arc, LazyLock,
+    Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
@@ -429,17 +429,13 @@ fn check_slope_memory(
     };
     let expanded = lattices.iter().map(toeplitz).fold(0, u64::saturating_add);
     let n = order.len() as u64;
-    check_memory(
-        format!("the covariance matrix of {n} slopes"),
-        n.saturating_mul(n).saturating_add(expanded),
-    )
+    let what = || format!("the covariance matrix of {n} slopes");
+    check_memory(what, n.saturating_mul(n).saturating_add(expanded))
 }
 
 /// Refuses what needs more memory than there is for so many numbers, and 64 MiB for the rest.
-fn check_memory(what: String, numbers: u64) -> Result<(), Error> {
-    let needed = numbers.saturating_mul(8).saturating_add(64 << 20);
-    let available = available_memory().unwrap_or(u64::MAX);
-    if needed > available { Err(Error::Memory { what, needed, available }) } else { Ok(()) }
+fn check_memory(what: impl Fn() -> String, numbers: u64) -> Result<(), Error> {
+    refuse_beyond_memory(numbers.saturating_mul(8).saturating_add(64 << 20), what)
 }
 
 // Wavefront against the slopes of any stars
@@ -472,26 +468,6 @@ impl RadialPhase {
 }
 
 // Integrate along the edge of a footprint
-/// Rules for a panel, with the distance from the singularity in panel lengths from which they suffice.
-static RULES: LazyLock<[(f64, Rule); 6]> = LazyLock::new(|| {
-    [(20.0, 3), (8.0, 4), (4.5, 5), (3.0, 6), (1.7, 8), (0.0, 10)]
-        .map(|(from, nodes)| (from, gauss_legendre(nodes)))
-});
-
-/// ∫ S du between two ends of an edge that passes the origin at the distance `across`; metres, rad² m.
-fn integrate_edge(phase: &RadialPhase, panels: &Panels, across: f64, ends: [f64; 2]) -> f64 {
-    let mut sum = 0.0;
-    panels.along(across, ends, |[from, to], distance| {
-        let (half, middle) = (0.5 * (to - from), 0.5 * (from + to));
-        let enough = |(least, _): &&(f64, Rule)| distance >= least * (to - from);
-        let Some((_, rule)) = RULES.iter().find(enough) else { return };
-        for (node, weight) in rule.nodes.iter().zip(&rule.weights) {
-            let u = middle + half * node;
-            sum += half * weight * phase.fall(across * across + u * u);
-        }
-    });
-    sum
-}
 /// Adds the covariances of the phase at `point` on a layer, times `strength`, to the x slopes and the y slopes of the lenslets.
 fn add_star(
     (phase, strength): (&RadialPhase, f64),
@@ -506,7 +482,7 @@ fn add_star(
         let known = &mut edges[(axis * n + line) * n + cell];
         if known.is_nan() {
             let ends = [lines[1 - axis][cell], lines[1 - axis][cell + 1]];
-            *known = integrate_edge(phase, &panels, lines[axis][line], ends);
+            *known = panels.integrate(lines[axis][line], ends, |t| phase.fall(t));
         }
         *known
     };
@@ -557,7 +533,7 @@ pub fn wavefront_slope(
     length("pitch", pitch)?;
     let grid = PhaseGrid::new(grid.points, grid.oversampling, grid.disc_radius)?;
     let rows = targets.len() * grid.points * grid.points;
-    let what = format!("the covariance of {rows} wavefront points and {} slopes", order.len());
+    let what = || format!("the covariance of {rows} wavefront points and {} slopes", order.len());
     check_memory(what, (rows as u64).saturating_mul(order.len() as u64))?;
     // See the layers from targets and stars
     let corner = grid.coordinate(grid.points - 1, pitch);
@@ -601,9 +577,14 @@ mod tests {
     use super::*;
     use crate::edges::gradient_covariances;
     use crate::lenslet_array::LensletArray;
+    use crate::quadrature::gauss_legendre;
     use crate::special::bessel_k;
+    use std::sync::LazyLock;
 
     // Integrate over a rectangle by quartering
+    /// Ten nodes of Gauss.
+    static TEN: LazyLock<Rule> = LazyLock::new(|| gauss_legendre(10));
+
     /// ∫ f over x\[0\]..x\[1\] × y\[0\]..y\[1\] for an f that is singular at the origin and bends within `scale`.
     fn brute_force<const N: usize>(
         [x, y]: [[f64; 2]; 2],
@@ -623,7 +604,7 @@ mod tests {
             }
         } else if size > 1e-8 {
             // Integrate over a rectangle by Gauss
-            let (rule, area) = (&RULES[5].1, (x[1] - x[0]) * (y[1] - y[0]));
+            let (rule, area) = (&*TEN, (x[1] - x[0]) * (y[1] - y[0]));
             let at =
                 |ends: [f64; 2], node: f64| 0.5 * (ends[0] + ends[1] + node * (ends[1] - ends[0]));
             for (u, wu) in rule.nodes.iter().zip(&rule.weights) {
@@ -964,14 +945,14 @@ mod tests {
             let average = DiscAverage::new(&VonKarman::new(outer_scale), radius, 9.0);
             let phase = RadialPhase::Disc(average, outer_scale);
             for (across, start) in edges {
-                let (step, rule) = (0.5 / 2000.0, &RULES[5].1);
+                let (step, rule) = (0.5 / 2000.0, &*TEN);
                 let node =
                     |k: usize| start + ((k / 10) as f64 + 0.5 + 0.5 * rule.nodes[k % 10]) * step;
                 let term =
                     |k: usize| rule.weights[k % 10] * phase.fall(across * across + node(k).powi(2));
                 let even = (0..20_000).map(term).sum::<f64>() * 0.5 * step;
-                let computed =
-                    integrate_edge(&phase, &phase.panels(0.5), across, [start, start + 0.5]);
+                let ends = [start, start + 0.5];
+                let computed = phase.panels(0.5).integrate(across, ends, |t| phase.fall(t));
                 let error = computed / even - 1.0;
                 assert!(error.abs() < 1e-11, "{radius} {across}: {error:e}");
             }

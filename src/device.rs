@@ -273,6 +273,18 @@ pub fn available_memory() -> Option<u64> {
         .map_or(u64::MAX, |limits| limits.total_memory.saturating_sub(limits.rss));
     Some(system.available_memory().min(limit)).filter(|&bytes| bytes > 0)
 }
+/// Refuses `what`, which needs so many bytes, where fewer are available now.
+///
+/// # Errors
+/// `Memory`. Where the system does not tell what is available, nothing is refused.
+pub fn refuse_beyond_memory(needed: u64, what: impl Fn() -> String) -> Result<(), Error> {
+    match available_memory() {
+        Some(available) if needed > available => {
+            Err(Error::Memory { what: what(), needed, available })
+        }
+        _ => Ok(()),
+    }
+}
 /// What the processor calls itself, such as `AMD EPYC`; `processor of unknown name` where it does not.
 pub fn processor_name() -> String {
     let mut system = sysinfo::System::new().ok();

@@ -64,7 +64,28 @@ impl Panels {
         let [a, b] = ends.map(|u| (square + u * u).sqrt());
         (a.min(b) - self.circle).max(self.circle - a.max(b)).max(0.0)
     }
+
+    // Integrate over the panels of an edge
+    /// ∫ f du between two ends of an edge that passes the origin at the distance `across`, f a function of squared distance.
+    pub(crate) fn integrate(&self, across: f64, ends: [f64; 2], f: impl Fn(f64) -> f64) -> f64 {
+        let (square, mut sum) = (across * across, 0.0);
+        self.along(across, ends, |[from, to], distance| {
+            let (half, middle) = (0.5 * (to - from), 0.5 * (from + to));
+            let enough = |(least, _): &&(f64, Rule)| distance >= least * (to - from);
+            let Some((_, rule)) = RULES.iter().find(enough) else { return };
+            for (node, weight) in rule.nodes.iter().zip(&rule.weights) {
+                let u = middle + half * node;
+                sum += half * weight * f(square + u * u);
+            }
+        });
+        sum
+    }
 }
+/// Rules for a panel, with the distance from the singularity in panel lengths from which they suffice.
+static RULES: LazyLock<[(f64, Rule); 6]> = LazyLock::new(|| {
+    [(20.0, 3), (8.0, 4), (4.5, 5), (3.0, 6), (1.7, 8), (0.0, 10)]
+        .map(|(from, nodes)| (from, gauss_legendre(nodes)))
+});
 
 // Integrals along one edge
 /// Integrals along an edge, u running from its start.

@@ -4,10 +4,10 @@
 // What the estimate stands on
 use crate::circulant::{Circulant, Group};
 use crate::covariance::{
-    Form, Method, check_dense_memory, dense_slopes, dense_wavefront_slope, refuse_beyond_memory,
-    slope_covariance, slope_problem, wavefront_grid, wavefront_problem, wavefront_slope_covariance,
+    Form, Method, check_dense_memory, dense_slopes, dense_wavefront_slope, slope_covariance,
+    slope_problem, wavefront_grid, wavefront_problem, wavefront_slope_covariance,
 };
-use crate::device::{Progress, silent};
+use crate::device::{Progress, refuse_beyond_memory, silent};
 use crate::error::{Error, Invalid, accept};
 use crate::interpolation::{Interpolation, ToPupil, interpolation_error};
 use crate::operator::{Dense, Diagonal, Operator, Product, Sum};

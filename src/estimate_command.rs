@@ -109,20 +109,13 @@ impl EstimateArgs {
 pub fn estimate(args: &EstimateArgs, progress: Progress) -> Result<String, Error> {
     args.device.require_cpu("the estimate")?;
     // Check the files of the estimate
-    let files = [("system file", &args.system), ("slopes", &args.slopes)];
-    for file in files {
-        output::check_distinct(("output", &args.output), (file.0, file.1))?;
-    }
-    drop(Draft::new(&args.output)?);
-    let mut picture = None;
-    if let Some(path) = &args.plot {
-        picture = Some((path, plot::Format::of(path)?));
-        output::check_distinct(("plot", path), ("output", &args.output))?;
-        for file in files {
-            output::check_distinct(("plot", path), (file.0, file.1))?;
-        }
-        drop(Draft::new(path)?);
-    }
+    let plot = args.plot.as_deref();
+    let picture =
+        plot.map(|path| plot::Format::of(path).map(|format| (path, format))).transpose()?;
+    let inputs = [("system file", args.system.as_path()), ("slopes", &args.slopes)];
+    let outputs = [Some(("output", args.output.as_path())), plot.map(|path| ("plot", path))];
+    let outputs: Vec<_> = outputs.into_iter().flatten().collect();
+    output::check_files(&inputs, &outputs)?;
     let system = System::from_file(&args.system)?;
     if let Some((path, _)) = picture {
         check_lit(&system, path)?;

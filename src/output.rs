@@ -133,6 +133,19 @@ pub fn check_distinct(
         _ => Ok(()),
     }
 }
+/// Refuses outputs that stand for the file of an input or of each other, or that cannot be written; each is a role and a name.
+///
+/// # Errors
+/// `Invalid`, naming both roles; `Write` as in [`Draft::new`].
+pub fn check_files(inputs: &[(&str, &Path)], outputs: &[(&str, &Path)]) -> Result<(), Error> {
+    for (k, &output) in outputs.iter().enumerate() {
+        for &other in outputs[..k].iter().chain(inputs) {
+            check_distinct(output, other)?;
+        }
+        drop(Draft::new(output.1)?);
+    }
+    Ok(())
+}
 
 // Arrays of a covariance
 /// The covariances of a system, with what is needed to use them, as arrays for a file.
@@ -201,8 +214,8 @@ fn add_wavefront<'a>(arrays: &mut Arrays<'a>, wavefront: &'a WavefrontSlopes) {
 fn describe_system(arrays: &mut Arrays, system: &System) {
     let stars = &system.guide_stars;
     let lit = "lenslets that are lit";
-    let first = stars.first().map_or(system.lenslet_array, |star| star.array);
-    if stars.iter().all(|star| star.array == first) {
+    let first = system.first_array();
+    if stars.iter().all(|star| star.array == *first) {
         let valid = first.valid(system.pupil.as_ref(), system.validity);
         arrays.add("valid", valid).axes("y, x").about(lit);
         arrays.add("pitch", arr0(first.pitch())).unit("m");

@@ -4,7 +4,7 @@
 // What the simulation stands on
 use crate::atmosphere::Layer;
 use crate::covariance::wavefront_pitch;
-use crate::device::{available_memory, dispatch, silent, threads};
+use crate::device::{dispatch, refuse_beyond_memory, silent, threads};
 use crate::error::{Error, Invalid, accept};
 use crate::lenslet_array::SlopeOrder;
 use crate::phase::VonKarman;
@@ -419,11 +419,7 @@ fn check_memory(system: &System, sampling: &Sampling) -> Result<(), Error> {
     let kept = layers.iter().map(|[kept, _]| kept).sum::<u64>();
     let drawn =
         layers.iter().map(|[_, drawn]| drawn).max().map_or(0, |most| most * threads() as u64);
-    let (needed, available) = (8 * (kept + drawn), available_memory().unwrap_or(u64::MAX));
-    if needed > available {
-        return Err(Error::Memory { what: "the simulation".into(), needed, available });
-    }
-    Ok(())
+    refuse_beyond_memory(8 * (kept + drawn), || "the simulation".into())
 }
 
 // Tests of the simulation

@@ -1,7 +1,7 @@
 // Tangled from book/src/spectral-method.md: edit there, or here and run cargo tangle stitch.
 //! Slope covariance from the power spectrum, folded before its Fourier transform.
 
-use crate::device::{Progress, available_memory, dispatch};
+use crate::device::{Progress, dispatch, refuse_beyond_memory};
 use crate::error::{Error, Invalid};
 use crate::phase::spectrum_constant;
 use crate::radial_table::RadialTable;
@@ -93,13 +93,9 @@ impl SpectralSampling {
     // Refuse a sampling beyond the memory
     /// Refuses a computation that needs more bytes than there are.
     pub(crate) fn check_memory(&self, needed: u64) -> Result<(), Error> {
-        match available_memory().filter(|available| needed > *available) {
-            None => Ok(()),
-            Some(available) => {
-                let what = format!("the spectral method with {} samples", self.samples);
-                Err(Error::Memory { what, needed, available })
-            }
-        }
+        refuse_beyond_memory(needed, || {
+            format!("the spectral method with {} samples", self.samples)
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use crate::covariance::{
 };
 use crate::device::{self, CudaDriver, CudaProbe, Device, NoCuda};
 use crate::error::{Error, in_bytes};
+use crate::lenslet_array::SlopeOrder;
 use crate::slope::SlopeProblem;
 use crate::spectral::SpectralSampling;
 use crate::spectral_error::Chosen;
@@ -87,8 +88,7 @@ impl Summary<'_> {
 
     // Tell it to a program
     pub fn json(&self) -> Value {
-        let stars = &self.system.guide_stars;
-        let array = stars.first().map_or(self.system.lenslet_array, |star| star.array);
+        let array = self.system.first_array();
         let [slopes, wavefront] = self.chosen;
         let sampling = slopes.map(|chosen| chosen.sampling);
         let step = wavefront_pitch(self.system)
@@ -98,7 +98,7 @@ impl Summary<'_> {
         json!({
             "system": self.file.display().to_string(),
             // Describe the geometry in json
-            "guide_stars": stars.len(),
+            "guide_stars": self.system.guide_stars.len(),
             "targets": self.system.targets.len(),
             "layers": self.system.atmosphere.layers().len(),
             "lenslets": array.lenslets(),
@@ -328,7 +328,7 @@ pub fn system_json(path: &Path, system: &System) -> Value {
 /// What is known of a system without any computing.
 fn describe(path: &Path, system: &System) -> Value {
     let [slopes, wavefront] = dense_bytes(system);
-    let array = system.guide_stars.first().map_or(system.lenslet_array, |star| star.array);
+    let array = system.first_array();
     json!({
         "file": path.display().to_string(),
         "guide_stars": system.guide_stars.len(),
@@ -361,16 +361,14 @@ fn valid(system: &System) -> usize {
 
 /// Slopes of all valid lenslets of all stars.
 fn slopes(system: &System) -> u64 {
-    let lit = |valid: &ndarray::Array2<bool>| valid.iter().filter(|valid| **valid).count() as u64;
-    system.valid_lenslets().iter().map(|valid| 2 * lit(valid)).sum()
+    SlopeOrder::new(&system.valid_lenslets()).len() as u64
 }
 
 fn geometry(system: &System) -> String {
-    let stars = &system.guide_stars;
-    let array = stars.first().map_or(system.lenslet_array, |star| star.array);
+    let (stars, array) = (&system.guide_stars, system.first_array());
     let (n, pitch) = (array.lenslets(), array.pitch());
     let layers = count(system.atmosphere.layers().len(), "layer");
-    let lenslets = match stars.iter().all(|star| star.array == array) {
+    let lenslets = match stars.iter().all(|star| star.array == *array) {
         true => format!("{n} × {n} lenslets of {pitch} m, {} of them valid", valid(system)),
         false => format!("lenslets of each star its own, {} slopes in all", slopes(system)),
     };

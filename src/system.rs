@@ -92,6 +92,11 @@ impl System {
     }
 
     // Find the valid lenslets of each star
+    /// The lenslets of the first guide star, which in most systems are those of all.
+    pub fn first_array(&self) -> &LensletArray {
+        self.guide_stars.first().map_or(&self.lenslet_array, |star| &star.array)
+    }
+
     /// The valid lenslets of each guide star, (N, N) each, axis 0 along y.
     pub fn valid_lenslets(&self) -> Vec<Array2<bool>> {
         let valid = |star: &GuideStar| star.array.valid(self.pupil.as_ref(), self.validity);

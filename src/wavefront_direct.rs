@@ -77,17 +77,9 @@ impl Reference {
     /// ∫ S du from `start` to `end` along a line at the distance `across` from the origin, rad² m.
     pub(crate) fn along(&self, across: f64, start: f64, end: f64) -> f64 {
         let panels = Panels::new(self.kink(), self.outer_scale(), end - start);
-        let mut sum = 0.0;
-        panels.along(across, [start, end], |[from, to], _| {
-            let (half, middle) = (0.5 * (to - from), 0.5 * (from + to));
-            for (node, weight) in PANEL.nodes.iter().zip(&PANEL.weights) {
-                sum += half * weight * self.fall((middle + half * node).hypot(across));
-            }
-        });
-        sum
+        panels.integrate(across, [start, end], |t| self.fall(t.sqrt()))
     }
 }
-static PANEL: LazyLock<Rule> = LazyLock::new(|| gauss_legendre(10));
 
 // Wavefront slope covariance, directly
 /// Wavefront–slope covariance, exact to 1e-10 of the largest entry, m rad.
@@ -158,7 +150,6 @@ struct Lags {
     oversampling: usize,
     count: usize,
 }
-#[derive(Clone, Copy, PartialEq)]
 enum Zone {
     Near,
     Middle,
@@ -192,12 +183,14 @@ impl Lags {
     // Fill the field zone by zone
     /// The mean of ∇S over the footprints at all lags, (2, K, K), rad² m⁻¹.
     fn field(&self, reference: &Reference) -> Array3<f64> {
-        let lags = (0..self.count).flat_map(|j| (0..self.count).map(move |i| (j, i)));
-        let zoned = |zone| {
-            let within = |&(j, i): &(usize, usize)| self.zone(reference, j, i) == zone;
-            lags.clone().filter(within).collect::<Vec<_>>()
-        };
-        let (near, middle) = (zoned(Zone::Near), zoned(Zone::Middle));
+        let (mut near, mut middle) = (Vec::new(), Vec::new());
+        for (j, i) in (0..self.count).flat_map(|j| (0..self.count).map(move |i| (j, i))) {
+            match self.zone(reference, j, i) {
+                Zone::Near => near.push((j, i)),
+                Zone::Middle => middle.push((j, i)),
+                Zone::Far => {}
+            }
+        }
         let mut field = if near.len() + middle.len() < self.count.pow(2) {
             self.filtered(reference)
         } else {
