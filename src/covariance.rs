@@ -165,7 +165,7 @@ impl Form {
 pub enum SlopeSlope {
     /// Compressed.
     Toeplitz(SlopeCovariance),
-    /// (n, n) in the order of [`SlopeOrder`](crate::lenslet_array::SlopeOrder), rad².
+    /// (n, n) in the order of [`SlopeOrder`], rad².
     Dense(Array2<f64>),
 }
 /// A wavefront–slope covariance in either form.
@@ -174,7 +174,7 @@ pub enum WavefrontSlopes {
     /// Compressed, lattice by lattice.
     Toeplitz(WavefrontProblem, WavefrontSlope),
     /// (T, M, M, n): points of each target's grid, and slopes in the order of
-    /// [`SlopeOrder`](crate::lenslet_array::SlopeOrder), m rad.
+    /// [`SlopeOrder`], m rad.
     Dense(Array4<f64>),
 }
 
