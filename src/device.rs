@@ -4,9 +4,13 @@
 use crate::error::{Error, Invalid};
 use rayon::prelude::*;
 use std::fmt;
-use std::panic::catch_unwind;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+// Parts of the device module
+pub mod gpu;
+pub(crate) mod compiler;
+pub mod cuda;
 
 // Device to compute on
 /// Where to compute: `cpu`, `cuda` (the first graphics processor), or `cuda:K`.
@@ -108,6 +112,18 @@ pub enum NoCuda {
         /// How many devices there are.
         found: usize,
     },
+    // Ways to lack a library's functions
+    /// A library of the CUDA toolkit is not installed, or not where the loader looks.
+    #[error("the library {0} was not found; it comes with the CUDA toolkit, version {OLDEST_CUDA} or later")]
+    NoToolkit(&'static str),
+    /// A library is there, but a function that we call is not in it.
+    #[error("the library {library} has no function {function}; is its version {OLDEST_CUDA} or later?")]
+    NoFunction {
+        /// The library, such as `nvrtc`.
+        library: &'static str,
+        /// The function.
+        function: &'static str,
+    },
 }
 
 /// Major version of the oldest CUDA that is supported.
@@ -116,48 +132,117 @@ const OLDEST_CUDA: i32 = 12;
 // Look for CUDA
 /// Looks for CUDA on this machine. Never panics, and needs neither driver nor toolkit.
 pub fn probe() -> CudaProbe {
-    let libraries = [
-        ("nvrtc", present(Library::Nvrtc)),
-        ("cufft", present(Library::Cufft)),
-        ("cublas", present(Library::Cublas)),
-    ];
-    let driver = if present(Library::Driver) {
-        catch_unwind(ask_driver).unwrap_or_else(|_| {
-            Err(NoCuda::DriverFailed("a function is missing from the library".into()))
-        })
-    } else {
-        Err(NoCuda::NoLibrary)
+    let toolkit = [Library::Nvrtc, Library::Cufft, Library::Cublas];
+    let libraries = toolkit.map(|library| (library.name(), require(library).is_ok()));
+    let driver = match require(Library::Driver) {
+        Ok(()) => ask_driver(),
+        Err(NoCuda::NoToolkit(_)) => Err(NoCuda::NoLibrary),
+        Err(reason) => Err(too_old().unwrap_or(reason)),
     };
     CudaProbe { driver, libraries }
 }
 
-// See whether a library can be opened
-enum Library {
+// Require a library and its functions
+/// A library of NVIDIA's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Library {
     Driver,
     Nvrtc,
     Cufft,
     Cublas,
 }
 
+/// Refuses where a library, or a function of it that we call, is missing.
 #[allow(unsafe_code)]
-fn present(library: Library) -> bool {
-    // SAFETY: opens NVIDIA's library by its well-known name and closes it again; no symbol of it is used.
-    unsafe {
+pub(crate) fn require(library: Library) -> Result<(), NoCuda> {
+    // SAFETY: opens NVIDIA's library by its well-known name; no function of it is called.
+    let present = unsafe {
         match library {
             Library::Driver => cudarc::driver::sys::is_culib_present(),
             Library::Nvrtc => cudarc::nvrtc::sys::is_culib_present(),
             Library::Cufft => cudarc::cufft::sys::is_culib_present(),
             Library::Cublas => cudarc::cublas::sys::is_culib_present(),
         }
+    };
+    if !present {
+        return Err(NoCuda::NoToolkit(library.name()));
+    }
+    let missing = library.functions().iter().find(|function| !has(library, function));
+    missing.map_or(Ok(()), |function| {
+        Err(NoCuda::NoFunction { library: library.name(), function })
+    })
+}
+
+// See whether a library has a function
+#[allow(unsafe_code)]
+fn has(library: Library, function: &str) -> bool {
+    // SAFETY: the library was found present; a symbol is looked up by its name and not used.
+    unsafe {
+        let library = match library {
+            Library::Driver => cudarc::driver::sys::culib(),
+            Library::Nvrtc => cudarc::nvrtc::sys::culib(),
+            Library::Cufft => cudarc::cufft::sys::culib(),
+            Library::Cublas => cudarc::cublas::sys::culib(),
+        };
+        library.get::<unsafe extern "C" fn()>(function.as_bytes()).is_ok()
     }
 }
+
+// Functions that we call
+impl Library {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Driver => "cuda",
+            Self::Nvrtc => "nvrtc",
+            Self::Cufft => "cufft",
+            Self::Cublas => "cublas",
+        }
+    }
+
+    fn functions(self) -> &'static [&'static str] {
+        match self {
+            Self::Driver => &DRIVER,
+            Self::Nvrtc => &NVRTC,
+            Self::Cufft => &["cufftPlanMany", "cufftSetStream", "cufftExecC2C", "cufftExecZ2Z", "cufftDestroy"],
+            Self::Cublas => {
+                &["cublasCreate_v2", "cublasSetStream_v2", "cublasSgemv_v2", "cublasDgemv_v2", "cublasDestroy_v2"]
+            }
+        }
+    }
+}
+
+// Functions of driver and compiler
+#[rustfmt::skip]
+const DRIVER: [&str; 35] = [
+    "cuInit", "cuDriverGetVersion", "cuGetErrorString", "cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetName",
+    "cuDeviceTotalMem_v2", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2",
+    "cuCtxSetCurrent", "cuMemGetInfo_v2", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemsetD8Async", "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2", "cuStreamCreate", "cuStreamSynchronize", "cuStreamDestroy_v2", "cuStreamBeginCapture_v2",
+    "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy", "cuGraphLaunch", "cuGraphExecDestroy",
+    "cuEventCreate", "cuEventRecord", "cuEventDestroy_v2", "cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction",
+    "cuFuncSetAttribute", "cuLaunchKernel", "cuGetErrorName",
+];
+
+const NVRTC: [&str; 11] = [
+    "nvrtcCreateProgram",
+    "nvrtcCompileProgram",
+    "nvrtcDestroyProgram",
+    "nvrtcGetPTX",
+    "nvrtcGetPTXSize",
+    "nvrtcGetCUBIN",
+    "nvrtcGetCUBINSize",
+    "nvrtcGetProgramLog",
+    "nvrtcGetProgramLogSize",
+    "nvrtcGetNumSupportedArchs",
+    "nvrtcGetSupportedArchs",
+];
 
 // Ask the driver for its devices
 fn ask_driver() -> Result<CudaDriver, NoCuda> {
     use cudarc::driver::{result, sys::CUresult};
     let version = driver_version()?;
-    if version.0 < OLDEST_CUDA {
-        return Err(NoCuda::DriverTooOld(version));
+    if let Some(reason) = too_old() {
+        return Err(reason);
     }
     match result::init() {
         Err(error) if error.0 == CUresult::CUDA_ERROR_NO_DEVICE => return Err(NoCuda::NoDevice),
@@ -167,6 +252,12 @@ fn ask_driver() -> Result<CudaDriver, NoCuda> {
     let devices: Vec<_> =
         (0..count).map(describe).collect::<Result<_, _>>().map_err(driver_failed)?;
     if devices.is_empty() { Err(NoCuda::NoDevice) } else { Ok(CudaDriver { version, devices }) }
+}
+
+/// That the driver is too old, if it is; its version is the one question that every driver answers.
+fn too_old() -> Option<NoCuda> {
+    let version = has(Library::Driver, "cuDriverGetVersion").then(driver_version)?.ok()?;
+    (version.0 < OLDEST_CUDA).then_some(NoCuda::DriverTooOld(version))
 }
 
 fn driver_failed(error: cudarc::driver::DriverError) -> NoCuda {
@@ -258,6 +349,55 @@ pub fn dispatch<T: Sync, R: Send>(
     });
     pieces.collect()
 }
+/// Does `work` on every item, by all `workers` from one queue; the results are in the items' order.
+///
+/// # Errors
+/// The first that `work` returned; items that were not begun then are left.
+///
+/// ```
+/// use lenslet::device::{dispatch_on, silent};
+/// let squares = dispatch_on(&["one", "two"], &[1, 2, 3], &silent, |_, k| Ok::<_, ()>(k * k));
+/// assert_eq!(squares, Ok(vec![1, 4, 9]));
+/// ```
+pub fn dispatch_on<W: Sync, T: Sync, R: Send, E: Send>(
+    workers: &[W],
+    items: &[T],
+    progress: Progress,
+    work: impl Fn(&W, &T) -> Result<R, E> + Sync,
+) -> Result<Vec<R>, E> {
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let serve = |worker: &W| {
+        let mut results = Vec::new();
+        while let Some((k, item)) = take(items, &next) {
+            // Do one piece of a worker
+            let result = work(worker, item);
+            if result.is_err() {
+                next.store(items.len(), Ordering::Relaxed);
+            }
+            results.push((k, result));
+            progress(done.fetch_add(1, Ordering::Relaxed) + 1, items.len());
+        }
+        results
+    };
+    // Let every worker serve the queue
+    let mut results: Vec<(usize, Result<R, E>)> = std::thread::scope(|scope| {
+        let serve = &serve;
+        let threads: Vec<_> =
+            workers.iter().map(|worker| scope.spawn(move || serve(worker))).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<_>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().flat_map(join).collect()
+    });
+    results.sort_by_key(|(k, _)| *k);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// The next item of a queue, with its number.
+fn take<'a, T>(items: &'a [T], next: &AtomicUsize) -> Option<(usize, &'a T)> {
+    let k = next.fetch_add(1, Ordering::Relaxed);
+    items.get(k).map(|item| (k, item))
+}
 /// Threads that [`dispatch`] spreads its work over.
 pub fn threads() -> usize {
     rayon::current_num_threads()
@@ -278,12 +418,15 @@ pub fn available_memory() -> Option<u64> {
 /// # Errors
 /// `Memory`. Where the system does not tell what is available, nothing is refused.
 pub fn refuse_beyond_memory(needed: u64, what: impl Fn() -> String) -> Result<(), Error> {
-    match available_memory() {
-        Some(available) if needed > available => {
-            Err(Error::Memory { what: what(), needed, available })
-        }
-        _ => Ok(()),
+    available_memory().map_or(Ok(()), |available| refuse(needed, available, what))
+}
+
+/// Refuses `what`, which needs so many bytes, where fewer are available.
+fn refuse(needed: u64, available: u64, what: impl Fn() -> String) -> Result<(), Error> {
+    if needed <= available {
+        return Ok(());
     }
+    Err(Error::Memory { what: what(), needed, available })
 }
 /// What the processor calls itself, such as `AMD EPYC`; `processor of unknown name` where it does not.
 pub fn processor_name() -> String {

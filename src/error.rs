@@ -165,6 +165,17 @@ pub enum Error {
         /// Why it failed.
         reason: String,
     },
+    // Say that a call of CUDA failed
+    /// A call of NVIDIA's libraries failed.
+    #[error("{call} failed on {device}: {reason}")]
+    Cuda {
+        /// Name of the function.
+        call: &'static str,
+        /// Name of the device.
+        device: String,
+        /// What the library says.
+        reason: String,
+    },
     // Say that a solver has not converged
     /// An iterative solver has used up its iterations.
     #[error(
@@ -191,7 +202,7 @@ impl Error {
     /// The exit code of a process that ends with this error: 2 for bad input, 1 for a failed run.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Failed { .. } | Self::NotConverged { .. } => 1,
+            Self::Failed { .. } | Self::NotConverged { .. } | Self::Cuda { .. } => 1,
             _ => 2,
         }
     }
