@@ -15,23 +15,23 @@ use std::sync::{Arc, LazyLock};
 
 // Where one rule hands over to the next
 /// Edge integrals serve lags with |x| and |y| below this many sides.
-const NEAR: f64 = 4.0;
+pub(crate) const NEAR: f64 = 4.0;
 
 /// The lattice filter serves lags with |x| or |y| beyond this many sides.
-const FAR: f64 = 16.0;
+pub(crate) const FAR: f64 = 16.0;
 
 /// Gradients on the lattice are left out, as zero, where |x| and |y| are below this many sides.
-const CORE: f64 = 3.0;
+pub(crate) const CORE: f64 = 3.0;
 
 /// Nodes along an axis in the middle distance, with the distance in sides from which they suffice.
-const REACH: [(usize, f64); 3] = [(4, 9.5), (5, 5.5), (6, 0.0)];
+pub(crate) const REACH: [(usize, f64); 3] = [(4, 9.5), (5, 5.5), (6, 0.0)];
 
 /// Neighbours on either side that the lattice filter uses.
-const NEIGHBOURS: usize = 4;
+pub(crate) const NEIGHBOURS: usize = 4;
 
 // Weights of the lattice filter
 /// Weight of the lag itself and of its neighbours at 1, 2, 3 and 4 sides; Eq. `[eq:numerov]`.
-static FILTER: LazyLock<[f64; NEIGHBOURS + 1]> = LazyLock::new(|| {
+pub(crate) static FILTER: LazyLock<[f64; NEIGHBOURS + 1]> = LazyLock::new(|| {
     let series = [1.0, 1.0 / 12.0, -1.0 / 240.0, 31.0 / 60_480.0, -289.0 / 3_628_800.0];
     let mut power = vec![1.0]; // δ^(2k), from its centre outwards
     let mut weights = [0.0; NEIGHBOURS + 1];
@@ -143,14 +143,14 @@ fn distances(problem: &SlopeProblem, layer: &ProjectedLayer) -> (f64, f64) {
 // Grid of lags on a layer
 /// The lags of the array on a layer: lag (j, i) lies at (x + i side, y + j side).
 #[derive(Debug, Clone, Copy)]
-struct LagGrid {
+pub(crate) struct LagGrid {
     side: f64,
-    first: [f64; 2],
+    pub(crate) first: [f64; 2],
     lags: usize,
 }
 
 impl LagGrid {
-    fn new(problem: &SlopeProblem, layer: &ProjectedLayer, p: usize, q: usize) -> Self {
+    pub(crate) fn new(problem: &SlopeProblem, layer: &ProjectedLayer, p: usize, q: usize) -> Self {
         let reach = (problem.lenslets() - 1) as f64 * layer.side;
         let first = problem.offset(layer, p, q).map(|offset| offset - reach);
         Self { side: layer.side, first, lags: problem.lags() }
@@ -163,7 +163,7 @@ impl LagGrid {
     }
 
     /// The lags with |x| and |y| below so many sides.
-    fn window(&self, sides: f64) -> Window {
+    pub(crate) fn window(&self, sides: f64) -> Window {
         let range = |axis: usize| {
             let close = |&k: &usize| self.lag(axis, k as isize).abs() < sides * self.side;
             let first = (0..self.lags).find(close).unwrap_or(0);
@@ -176,9 +176,9 @@ impl LagGrid {
 // Window of lags in a pair
 /// A rectangle of lags.
 #[derive(Debug, Clone, PartialEq)]
-struct Window {
-    rows: Range<usize>,
-    columns: Range<usize>,
+pub(crate) struct Window {
+    pub(crate) rows: Range<usize>,
+    pub(crate) columns: Range<usize>,
 }
 
 impl Window {
@@ -285,7 +285,7 @@ fn average(layer: &Layer, window: &Window) -> Array3<f64> {
 
 // Average by a product of Gauss rules
 /// Rules for the triangle, in the order of `REACH`.
-static RULES: LazyLock<[Rule; 3]> = LazyLock::new(|| REACH.map(|(nodes, _)| gauss_triangle(nodes)));
+pub(crate) static RULES: LazyLock<[Rule; 3]> = LazyLock::new(|| REACH.map(|(nodes, _)| gauss_triangle(nodes)));
 
 /// c of Eq. `[eq:averaged-gradients]` at the displacement (x, y) in metres: xx, xy, yy, rad² m⁻².
 fn gauss_average(layer: &Layer, x: f64, y: f64) -> [f64; 3] {

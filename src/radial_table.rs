@@ -62,28 +62,53 @@ impl RadialTable {
         }
         (value, slope)
     }
+
+    // Hand the table to a device
+    /// The segments that a device looks up in double precision: the centre and seven coefficients each.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = [f64; 8]> + '_ {
+        self.segments.iter().map(|segment| {
+            let mut row = [segment.centre; 8];
+            row[1..].copy_from_slice(&segment.coefficients);
+            row
+        })
+    }
+
+    /// The cubics, 64 to the octave, that a device looks up in single precision; for whole octaves from `low` to `high`.
+    pub(crate) fn slivers(
+        &[low, high]: &[f64; 2],
+        f: impl Fn(f64) -> f64,
+    ) -> impl Iterator<Item = [f64; 4]> {
+        let edge = |number: u64| f64::from_bits(number << (51 - SEGMENT_BITS));
+        let numbers = [low, high].map(|t| t.to_bits() >> (51 - SEGMENT_BITS));
+        (numbers[0]..numbers[1]).map(move |k| fit_polynomial(edge(k), edge(k + 1), &f))
+    }
 }
 
 // Interpolate at the nodes of Chebyshev
 fn fit_segment(low: f64, high: f64, f: impl Fn(f64) -> f64) -> Segment {
+    Segment { centre: 0.5 * (low + high), coefficients: fit_polynomial(low, high, f) }
+}
+
+/// The `N` coefficients of a polynomial in t − centre on a segment.
+fn fit_polynomial<const N: usize>(low: f64, high: f64, f: impl Fn(f64) -> f64) -> [f64; N] {
     let (centre, half) = (0.5 * (low + high), 0.5 * (high - low));
-    let angle = |k| (2 * k + 1) as f64 * std::f64::consts::PI / (2 * COEFFICIENTS) as f64;
-    let nodes: [f64; COEFFICIENTS] = std::array::from_fn(|k| half * f64::cos(angle(k)));
+    let angle = |k| (2 * k + 1) as f64 * std::f64::consts::PI / (2 * N) as f64;
+    let nodes: [f64; N] = std::array::from_fn(|k| half * f64::cos(angle(k)));
     let mut differences = nodes.map(|u| f(centre + u));
-    for order in 1..COEFFICIENTS {
-        for k in (order..COEFFICIENTS).rev() {
+    for order in 1..N {
+        for k in (order..N).rev() {
             differences[k] = (differences[k] - differences[k - 1]) / (nodes[k] - nodes[k - order]);
         }
     }
     // Multiply the Newton form out
-    let mut coefficients = [0.0; COEFFICIENTS];
-    for k in (0..COEFFICIENTS).rev() {
-        for power in (1..COEFFICIENTS).rev() {
+    let mut coefficients = [0.0; N];
+    for k in (0..N).rev() {
+        for power in (1..N).rev() {
             coefficients[power] = coefficients[power - 1] - nodes[k] * coefficients[power];
         }
         coefficients[0] = differences[k] - nodes[k] * coefficients[0];
     }
-    Segment { centre, coefficients }
+    coefficients
 }
 
 // Tests of the radial table

@@ -283,6 +283,13 @@ impl<T> From<&Buffer<T>> for Argument {
     }
 }
 
+impl Argument {
+    /// The address of element `k` of a buffer of `U`.
+    pub fn offset<U>(self, k: usize) -> Self {
+        Self(self.0 + (k * size_of::<U>()) as u64)
+    }
+}
+
 impl From<usize> for Argument {
     fn from(number: usize) -> Self {
         assert!(number <= i32::MAX as usize, "{number} is no int of a kernel");

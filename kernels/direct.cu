@@ -1,0 +1,449 @@
+// Tangled from book/src/direct-gpu.md: edit there, or here and run cargo tangle stitch.
+#ifndef REAL
+#define REAL double
+#endif
+typedef REAL real;
+
+// Look up the radial table on the device
+/* A polynomial in t - centre. */
+struct alignas(16) Segment {
+    double centre, c[7];
+};
+
+/* f(t) and df/dt, from a table whose segments are numbered from `first` to `last`. */
+__device__ inline double look_up(const double *table, int first, int last, double t, double *slope)
+{
+    int number = (int)(__double_as_longlong(t) >> 47);
+    number = number < first ? first : number > last ? last : number;
+    const Segment s = ((const Segment *)table)[number - first];
+    double u = t - s.centre, value = s.c[6], rise = 0.0;
+#pragma unroll
+    for (int k = 5; k >= 0; --k) {
+        rise = rise * u + value;
+        value = value * u + s.c[k];
+    }
+    *slope = rise;
+    return value;
+}
+/* A cubic in t - centre, 64 segments to the octave. */
+struct alignas(16) Sliver {
+    float c[4];
+};
+
+__device__ inline float look_up(const float *table, int first, int last, float t, float *slope)
+{
+    int number = __float_as_int(t) >> 17;
+    number = number < first ? first : number > last ? last : number;
+    const Sliver s = ((const Sliver *)table)[number - first];
+    float u = t - __int_as_float((number << 17) | (1 << 16));
+    *slope = s.c[1] + u * (2.0f * s.c[2] + u * 3.0f * s.c[3]);
+    return s.c[0] + u * (s.c[1] + u * (s.c[2] + u * s.c[3]));
+}
+
+// Evaluate the phase on the device
+/* Numbers of the first and last segments of the universal tables, from 2^-120 to 2^40, and where they end. */
+#define FIRST_SEGMENT ((1023 - 120) << 5)
+#define LAST_SEGMENT (((1023 + 40) << 5) - 1)
+#define FIRST_SLIVER ((127 - 120) << 6)
+#define LAST_SLIVER (((127 + 40) << 6) - 1)
+#define TABLE_END 1099511627776.0
+
+/* The phase of one outer scale: 1/l^2, l^(5/3), l^(-1/3) for a unit of length l; law 0 is von Karman's, 1 the power law. */
+struct Phase {
+    double per_square, fall, slope, law;
+};
+/* f(t) of one of the tables of both laws, without its factor; in *rise its derivative by t / l^2. */
+__device__ inline double universal(const double *table, const Phase &phase, double t, double *rise)
+{
+    const int count = LAST_SEGMENT - FIRST_SEGMENT + 1;
+    table += 8 * count * (int)phase.law;
+    double tau = t * phase.per_square;
+    tau = tau < TABLE_END ? tau : 0.99 * TABLE_END;
+    return look_up(table, FIRST_SEGMENT, LAST_SEGMENT, tau, rise);
+}
+
+__device__ inline float universal(const float *table, const Phase &phase, float t, float *rise)
+{
+    const int count = LAST_SLIVER - FIRST_SLIVER + 1;
+    table += 4 * count * (int)phase.law;
+    float tau = t * (float)phase.per_square;
+    tau = tau < (float)TABLE_END ? tau : 0.99f * (float)TABLE_END;
+    return look_up(table, FIRST_SLIVER, LAST_SLIVER, tau, rise);
+}
+/* S or M at the squared distance t in m^2, by whose table is given; rad^2. */
+__device__ inline double fall_of(const double *table, const Phase &phase, double t)
+{
+    double rise;
+    return phase.fall * universal(table, phase, t, &rise);
+}
+
+/* p(t), rad^2 m^-2, and dp/dt, rad^2 m^-4. */
+template <typename T>
+__device__ inline T slope_over_distance(const T *table, const Phase &phase, T t, T *rise)
+{
+    T factor = (T)phase.slope;
+    T p = factor * universal(table, phase, t, rise);
+    *rise *= factor * (T)phase.per_square;
+    return p;
+}
+
+// Hessian of the fall on the device
+/* H_xx, H_xy, H_yy at (x, y) from p and dp/dt. */
+__device__ inline void hessian(real p, real slope, real x, real y, real h[3])
+{
+    const real q = 2 * slope;
+    h[0] = p + q * x * x;
+    h[1] = q * x * y;
+    h[2] = p + q * y * y;
+}
+
+// View of a layer in a kernel
+#define NEAR_LAGS 8
+#define WINDOW 32
+#define LINES (NEAR_LAGS + 2)
+#define EDGES (2 * LINES * (LINES - 1))
+
+/* First row, rows, first column and columns of a window of lags. */
+struct Window {
+    int row, rows, column, columns;
+};
+
+/* A layer as one pair of sources sees it; lengths in metres. */
+struct View {
+    double x, y, side, strength, outer_scale;
+    Phase phase;
+    Window close, far;
+};
+
+// Walk the panels of an edge
+struct Edge {
+    double fall, moment, half_mean;
+};
+
+/* Adds a node of each panel of the part lo <= |u| <= hi of an edge; u = sign |u|, and the edge begins at `start`. */
+__device__ void walk(Edge *sum, const View &view, const double *falls, const double *half_means, double across,
+    double lo, double hi, double sign, double start, double node, double weight)
+{
+    const unsigned whole = 1u << 30;
+    const double unit = (hi - lo) / whole, finest = fmin(view.side, view.outer_scale) / 65536.0;
+    unsigned place = 0, size = whole;
+    while (place < whole) {
+        const double from = lo + place * unit, length = size * unit;
+        const double distance = sqrt(across * across + from * from);
+        const bool bends = length > view.outer_scale && distance < 8.0 * view.outer_scale;
+        if ((length > distance && length > finest) || bends) {
+            size >>= 1;
+            continue;
+        }
+        // Add a node of the panel
+        const double u = sign * (from + 0.5 * length * (1.0 + node));
+        const double t = across * across + u * u, fall = 0.5 * length * weight * fall_of(falls, view.phase, t);
+        sum->fall += fall;
+        sum->moment += (u - start) * fall;
+        sum->half_mean += 0.5 * length * weight * fall_of(half_means, view.phase, t);
+        place += size;
+        size = place & (~place + 1u);
+    }
+}
+
+// Integrate all edges of the views
+#define NODES 10
+#define EDGES_OF_BLOCK 32
+
+/* Integrals (views, EDGES, 3) along the edges around the near lags; blocks along x for edges, along y for views. */
+extern "C" __global__ void integrate_edges(const View *views, const double *falls, const double *half_means,
+    const double *rule, double *edges)
+{
+    __shared__ double parts[3][NODES][EDGES_OF_BLOCK];
+    const View view = views[blockIdx.y];
+    const int lane = threadIdx.x % EDGES_OF_BLOCK, node = threadIdx.x / EDGES_OF_BLOCK;
+    const int number = blockIdx.x * EDGES_OF_BLOCK + lane;
+    // Place the edge of this number
+    const bool along_y = number < EDGES / 2;
+    const int k = along_y ? number : number - EDGES / 2, lines = along_y ? LINES : LINES - 1;
+    const int j = k / lines, i = k % lines;
+    const bool empty = view.close.rows == 0 || view.close.columns == 0;
+    const int last_line = (along_y ? view.close.columns : view.close.rows) + 1;
+    const int last_cell = (along_y ? view.close.rows : view.close.columns);
+    const int line = along_y ? i : j, cell = along_y ? j : i;
+    const bool exists = number < EDGES && !empty && line <= last_line && cell <= last_cell;
+    const double left = view.x + (view.close.column + i - 1) * view.side;
+    const double low = view.y + (view.close.row + j - 1) * view.side;
+    const double across = fabs(along_y ? left : low), start = along_y ? low : left, end = start + view.side;
+    Edge sum = {0.0, 0.0, 0.0};
+    if (exists) {
+        const double x = rule[node], weight = rule[NODES + node];
+        if (end > 0.0)
+            walk(&sum, view, falls, half_means, across, fmax(start, 0.0), end, 1.0, start, x, weight);
+        if (start < 0.0)
+            walk(&sum, view, falls, half_means, across, fmax(-end, 0.0), -start, -1.0, start, x, weight);
+    }
+    // Sum the nodes of each edge
+    parts[0][node][lane] = sum.fall;
+    parts[1][node][lane] = sum.moment;
+    parts[2][node][lane] = sum.half_mean;
+    __syncthreads();
+    if (node < 3 && exists) {
+        double total = 0.0;
+        for (int k = 0; k < NODES; ++k) total += parts[node][k][lane];
+        edges[3 * ((size_t)blockIdx.y * EDGES + number) + node] = total;
+    }
+}
+
+// Combine edges into near lags
+struct Lattice {
+    const double *edges;
+
+    __device__ Edge vertical(int j, int i) const { return at(j * LINES + i); }
+    __device__ Edge horizontal(int j, int i) const { return at(EDGES / 2 + j * (LINES - 1) + i); }
+    __device__ Edge at(int k) const
+    {
+        const Edge edge = {edges[3 * k], edges[3 * k + 1], edges[3 * k + 2]};
+        return edge;
+    }
+};
+
+// Combine edges into triangles and cells on the device
+/* E over two edges parallel to y, or to x, of length d; the weight rises on the first and falls on the second. */
+__device__ inline double triangle_y(const Lattice &lattice, double d, int j, int i)
+{
+    const Edge rising = lattice.vertical(j, i), falling = lattice.vertical(j + 1, i);
+    return rising.moment + d * falling.fall - falling.moment;
+}
+
+__device__ inline double triangle_x(const Lattice &lattice, double d, int j, int i)
+{
+    const Edge rising = lattice.horizontal(j, i), falling = lattice.horizontal(j, i + 1);
+    return rising.moment + d * falling.fall - falling.moment;
+}
+
+/* F of the cell (j, i); (x, y) is the lower left corner of the cell (1, 1). */
+__device__ inline double cell(const Lattice &lattice, double d, double x, double y, int j, int i)
+{
+    return (y + j * d) * lattice.horizontal(j + 1, i).half_mean
+        - (y + (j - 1) * d) * lattice.horizontal(j, i).half_mean
+        + (x + i * d) * lattice.vertical(j, i + 1).half_mean
+        - (x + (i - 1) * d) * lattice.vertical(j, i).half_mean;
+}
+
+/* Covariances xx, xy, yy of one near lag, counted from the near window's first; rad^2 m^-2. */
+__device__ void near_average(const Lattice &lattice, const View &view, int j, int i, double covariance[3])
+{
+    const double x = view.x + view.close.column * view.side, y = view.y + view.close.row * view.side;
+    const double d = view.side;
+    const double area = d * d, scale = 1.0 / (area * area);
+    covariance[0] = scale * (triangle_y(lattice, d, j, i) - 2.0 * triangle_y(lattice, d, j, i + 1)
+        + triangle_y(lattice, d, j, i + 2));
+    covariance[1] = scale * (cell(lattice, d, x, y, j + 1, i + 1) - cell(lattice, d, x, y, j + 1, i)
+        - cell(lattice, d, x, y, j, i + 1) + cell(lattice, d, x, y, j, i));
+    covariance[2] = scale * (triangle_x(lattice, d, j, i) - 2.0 * triangle_x(lattice, d, j + 1, i)
+        + triangle_x(lattice, d, j + 2, i));
+}
+
+// Average by Gauss on the device
+/* Numbers of nodes from far to near, the distances in sides from which they suffice, and where their rules begin. */
+__device__ inline int rule_for(double distance, const double *rules, int *nodes)
+{
+    int at = 0;
+    for (int k = 0; k < 3; ++k) {
+        *nodes = (int)rules[at];
+        if (k == 2 || distance >= rules[at + 1]) break;
+        at += 2 + 2 * *nodes;
+    }
+    return at + 2;
+}
+
+/* H_xx, H_xy, H_yy at the displacement (x, y); rad^2 m^-2. */
+__device__ inline void gradients(const real *slopes, const View &view, real x, real y, real h[3])
+{
+    real rise, p = slope_over_distance(slopes, view.phase, x * x + y * y, &rise);
+    hessian(p, rise, x, y, h);
+}
+
+// Average over a footprint by Gauss
+__device__ void gauss_average(const real *slopes, const View &view, const double *rules, double x, double y,
+    double covariance[3])
+{
+    int nodes;
+    const double *rule = rules + rule_for(sqrt(x * x + y * y) / view.side, rules, &nodes);
+    real sum[3] = {0, 0, 0};
+    for (int j = 0; j < nodes; ++j) {
+        const real v = (real)(y + rule[j] * view.side), weight_v = (real)rule[nodes + j];
+        for (int i = 0; i < nodes; ++i) {
+            real h[3];
+            gradients(slopes, view, (real)(x + rule[i] * view.side), v, h);
+            const real weight = weight_v * (real)rule[nodes + i];
+            for (int c = 0; c < 3; ++c) sum[c] += weight * h[c];
+        }
+    }
+    for (int c = 0; c < 3; ++c) covariance[c] = sum[c];
+}
+
+// Fill the windows of all views
+/* Exact covariances (views, 3, WINDOW, WINDOW) within the far windows, rad^2; blocks along y for views. */
+extern "C" __global__ void fill_windows(const View *views, const double *edges, const real *slopes,
+    const double *rules, real *windows)
+{
+    const View view = views[blockIdx.y];
+    const int k = blockIdx.x * blockDim.x + threadIdx.x, row = k / WINDOW, column = k % WINDOW;
+    if (row >= view.far.rows || column >= view.far.columns) return;
+    const int j = view.far.row + row, i = view.far.column + column;
+    const int near_j = j - view.close.row, near_i = i - view.close.column;
+    double covariance[3];
+    if (near_j >= 0 && near_j < view.close.rows && near_i >= 0 && near_i < view.close.columns) {
+        const Lattice lattice = {edges + 3 * (size_t)blockIdx.y * EDGES};
+        near_average(lattice, view, near_j, near_i, covariance);
+    } else {
+        gauss_average(slopes, view, rules, view.x + i * view.side, view.y + j * view.side, covariance);
+    }
+    real *window = windows + (size_t)blockIdx.y * 3 * WINDOW * WINDOW + k;
+    for (int c = 0; c < 3; ++c) window[c * WINDOW * WINDOW] = (real)(view.strength * covariance[c]);
+}
+
+// Filter the lattice of a tile
+#define TILE_X 32
+#define TILE_Y 16
+#define NEIGHBOURS 4
+#define LATTICE_X (TILE_X + 2 * NEIGHBOURS)
+#define LATTICE_Y (TILE_Y + 2 * NEIGHBOURS)
+#define THREADS 128
+#define STRIP (TILE_Y * TILE_X / THREADS)
+
+struct Tile {
+    real lattice[3][LATTICE_Y][LATTICE_X];
+    real along_x[3][LATTICE_Y][TILE_X];
+};
+
+// Sum gradients on a tile's lattice
+/* Gradients on the lattice of the tile that begins at lag (j, i), summed over the layers of the mask; rad^2. */
+__device__ void sum_gradients(Tile &tile, const View *views, unsigned mask, const real *slopes, double core, int j, int i)
+{
+    for (int k = threadIdx.x; k < LATTICE_Y * LATTICE_X; k += THREADS) {
+        const int row = k / LATTICE_X, column = k % LATTICE_X;
+        real sum[3] = {0, 0, 0};
+        for (unsigned rest = mask; rest != 0; rest &= rest - 1) {
+            const View &view = views[__ffs((int)rest) - 1];
+            const double x = view.x + (i + column - NEIGHBOURS) * view.side;
+            const double y = view.y + (j + row - NEIGHBOURS) * view.side;
+            if (fabs(x) < core * view.side && fabs(y) < core * view.side) continue;
+            real h[3];
+            gradients(slopes, view, (real)x, (real)y, h);
+            for (int c = 0; c < 3; ++c) sum[c] += (real)view.strength * h[c];
+        }
+        for (int c = 0; c < 3; ++c) tile.lattice[c][row][column] = sum[c];
+    }
+}
+
+// Filter a tile along both axes
+/* Four results of the filter from the twelve numbers around them. */
+__device__ inline void filter_strip(const real in[STRIP + 2 * NEIGHBOURS], const real *weights, real out[STRIP])
+{
+#pragma unroll
+    for (int k = 0; k < STRIP; ++k) {
+        real sum = weights[0] * in[k + NEIGHBOURS];
+#pragma unroll
+        for (int n = 1; n <= NEIGHBOURS; ++n)
+            sum += weights[n] * (in[k + NEIGHBOURS - n] + in[k + NEIGHBOURS + n]);
+        out[k] = sum;
+    }
+}
+
+/* Filters the lattice along x. */
+__device__ void filter_along_x(Tile &tile, const real *weights)
+{
+    for (int k = threadIdx.x; k < 3 * LATTICE_Y * TILE_X / STRIP; k += THREADS) {
+        const int strip = k % (TILE_X / STRIP), line = k / (TILE_X / STRIP);
+        const int c = line / LATTICE_Y, row = line % LATTICE_Y;
+        real in[STRIP + 2 * NEIGHBOURS], out[STRIP];
+#pragma unroll
+        for (int n = 0; n < STRIP + 2 * NEIGHBOURS; ++n) in[n] = tile.lattice[c][row][STRIP * strip + n];
+        filter_strip(in, weights, out);
+#pragma unroll
+        for (int n = 0; n < STRIP; ++n) tile.along_x[c][row][STRIP * strip + n] = out[n];
+    }
+}
+
+// Filter the strip of a thread along y
+/* Filters along y the strip of lags that belongs to this thread. */
+__device__ void filter_along_y(const Tile &tile, const real *weights, int column, int row, real out[3][STRIP])
+{
+#pragma unroll
+    for (int c = 0; c < 3; ++c) {
+        real in[STRIP + 2 * NEIGHBOURS];
+#pragma unroll
+        for (int n = 0; n < STRIP + 2 * NEIGHBOURS; ++n) in[n] = tile.along_x[c][row + n][column];
+        filter_strip(in, weights, out[c]);
+    }
+}
+
+// Add the windows of a layer
+/* Whether a tile that begins at lag (j, i) meets a window. */
+__device__ inline bool meets(const Window &window, int j, int i)
+{
+    return window.row < j + TILE_Y && j < window.row + window.rows && window.column < i + TILE_X
+        && i < window.column + window.columns;
+}
+
+/* Adds a layer to a strip: its window's values where it has some, what the filter made elsewhere. */
+__device__ void add_masked(const View &view, const real *window, int j, int i, const real filtered[3][STRIP],
+    real sum[3][STRIP])
+{
+#pragma unroll
+    for (int k = 0; k < STRIP; ++k) {
+        const int row = j + k - view.far.row, column = i - view.far.column;
+        const bool inside = row >= 0 && row < view.far.rows && column >= 0 && column < view.far.columns;
+#pragma unroll
+        for (int c = 0; c < 3; ++c)
+            sum[c][k] += inside ? window[(c * WINDOW + row) * WINDOW + column] : filtered[c][k];
+    }
+}
+
+// Compute the lags of a tile
+/* Covariances (pairs, 3, lags, lags) of all lags, rad^2; blocks along x and y for tiles, along z for pairs. */
+extern "C" __global__ void compute_lags(const View *views, int layers, const real *slopes, const double *constants,
+    const real *windows, real *covariance, int lags)
+{
+    __shared__ Tile tile;
+    real weights[NEIGHBOURS + 1], sum[3][STRIP] = {}, filtered[3][STRIP];
+    for (int k = 0; k <= NEIGHBOURS; ++k) weights[k] = (real)constants[1 + k];
+    const int i = blockIdx.x * TILE_X, j = blockIdx.y * TILE_Y;
+    const int column = threadIdx.x % TILE_X, row = threadIdx.x / TILE_X * STRIP;
+    views += (size_t)blockIdx.z * layers;
+    windows += (size_t)blockIdx.z * layers * 3 * WINDOW * WINDOW;
+    for (int first = 0; first < layers; first += 32) {
+        // Sort up to 32 layers by their windows
+        unsigned free = 0, covered = 0;
+        const int count = layers - first < 32 ? layers - first : 32;
+        for (int l = 0; l < count; ++l) {
+            const Window &far = views[first + l].far;
+            if (!meets(far, j, i)) free |= 1u << l;
+            const int bottom = j + TILE_Y < lags ? j + TILE_Y : lags, right = i + TILE_X < lags ? i + TILE_X : lags;
+            if (far.row <= j && bottom <= far.row + far.rows && far.column <= i && right <= far.column + far.columns)
+                covered |= 1u << l;
+        }
+        // Filter the layers of a tile
+        for (int l = -1; l < count; ++l) {
+            if (l >= 0 && (free >> l & 1u)) continue;
+            const unsigned mask = l < 0 ? free : (covered >> l & 1u) ? 0u : 1u << l;
+            if (mask != 0) {
+                __syncthreads();
+                sum_gradients(tile, views + first, mask, slopes, constants[0], j, i);
+                __syncthreads();
+                filter_along_x(tile, weights);
+                __syncthreads();
+                filter_along_y(tile, weights, column, row, filtered);
+            }
+            if (l >= 0) {
+                const real *window = windows + (size_t)(first + l) * 3 * WINDOW * WINDOW;
+                add_masked(views[first + l], window, j + row, i + column, filtered, sum);
+            } else if (mask != 0) {
+                for (int c = 0; c < 3; ++c)
+                    for (int k = 0; k < STRIP; ++k) sum[c][k] += filtered[c][k];
+            }
+        }
+    }
+    for (int k = 0; k < STRIP; ++k)
+        for (int c = 0; c < 3; ++c)
+            if (j + row + k < lags && i + column < lags)
+                covariance[(((size_t)blockIdx.z * 3 + c) * lags + j + row + k) * lags + i + column] = sum[c][k];
+}
