@@ -120,27 +120,36 @@ struct Edge {
     double fall, moment, half_mean;
 };
 
-/* Adds a node of each panel of the part lo <= |u| <= hi of an edge; u = sign |u|, and the edge begins at `start`. */
-__device__ void walk(Edge *sum, const View &view, const double *falls, const double *half_means, double across,
-    double lo, double hi, double sign, double start, double node, double weight)
+/* What a thread needs for its walks along an edge: which panels are its own, by their number modulo WALKERS, and the node. */
+#define WALKERS 4
+struct Walk {
+    double across, start, node, weight;
+    int own, panel;
+};
+
+/* Adds a node of the walker's panels of the part lo <= |u| <= hi of an edge; u = sign |u|. */
+__device__ void walk(Edge *sum, Walk *walk, const View &view, const double *falls, const double *half_means, double lo,
+    double hi, double sign)
 {
     const unsigned whole = 1u << 30;
     const double unit = (hi - lo) / whole, finest = fmin(view.side, view.outer_scale) / 65536.0;
+    const double square = walk->across * walk->across, far = 8.0 * view.outer_scale;
     unsigned place = 0, size = whole;
     while (place < whole) {
-        const double from = lo + place * unit, length = size * unit;
-        const double distance = sqrt(across * across + from * from);
-        const bool bends = length > view.outer_scale && distance < 8.0 * view.outer_scale;
-        if ((length > distance && length > finest) || bends) {
+        const double from = lo + place * unit, length = size * unit, distance = square + from * from;
+        const bool bends = length > view.outer_scale && distance < far * far;
+        if ((length * length > distance && length > finest) || bends) {
             size >>= 1;
             continue;
         }
-        // Add a node of the panel
-        const double u = sign * (from + 0.5 * length * (1.0 + node));
-        const double t = across * across + u * u, fall = 0.5 * length * weight * fall_of(falls, view.phase, t);
-        sum->fall += fall;
-        sum->moment += (u - start) * fall;
-        sum->half_mean += 0.5 * length * weight * fall_of(half_means, view.phase, t);
+        if (walk->panel++ % WALKERS == walk->own) {
+            // Add a node of the panel
+            const double u = sign * (from + 0.5 * length * (1.0 + walk->node)), weight = 0.5 * length * walk->weight;
+            const double t = square + u * u, fall = weight * fall_of(falls, view.phase, t);
+            sum->fall += fall;
+            sum->moment += (u - walk->start) * fall;
+            sum->half_mean += weight * fall_of(half_means, view.phase, t);
+        }
         place += size;
         size = place & (~place + 1u);
     }
@@ -148,15 +157,16 @@ __device__ void walk(Edge *sum, const View &view, const double *falls, const dou
 
 // Integrate all edges of the views
 #define NODES 10
-#define EDGES_OF_BLOCK 32
+#define EDGES_OF_BLOCK 8
+#define PARTS (NODES * WALKERS)
 
 /* Integrals (views, EDGES, 3) along the edges around the near lags; blocks along x for edges, along y for views. */
 extern "C" __global__ void integrate_edges(const View *views, const double *falls, const double *half_means,
     const double *rule, double *edges)
 {
-    __shared__ double parts[3][NODES][EDGES_OF_BLOCK];
-    const View view = views[blockIdx.y];
-    const int lane = threadIdx.x % EDGES_OF_BLOCK, node = threadIdx.x / EDGES_OF_BLOCK;
+    __shared__ double parts[3][PARTS][EDGES_OF_BLOCK];
+    const View &view = views[blockIdx.y];
+    const int lane = threadIdx.x % EDGES_OF_BLOCK, part = threadIdx.x / EDGES_OF_BLOCK;
     const int number = blockIdx.x * EDGES_OF_BLOCK + lane;
     // Place the edge of this number
     const bool along_y = number < EDGES / 2;
@@ -172,21 +182,21 @@ extern "C" __global__ void integrate_edges(const View *views, const double *fall
     const double across = fabs(along_y ? left : low), start = along_y ? low : left, end = start + view.side;
     Edge sum = {0.0, 0.0, 0.0};
     if (exists) {
-        const double x = rule[node], weight = rule[NODES + node];
-        if (end > 0.0)
-            walk(&sum, view, falls, half_means, across, fmax(start, 0.0), end, 1.0, start, x, weight);
-        if (start < 0.0)
-            walk(&sum, view, falls, half_means, across, fmax(-end, 0.0), -start, -1.0, start, x, weight);
+        const int node = part / WALKERS;
+        Walk of = {across, start, rule[node], rule[NODES + node], part % WALKERS, 0};
+        if (end > 0.0) walk(&sum, &of, view, falls, half_means, fmax(start, 0.0), end, 1.0);
+        if (start < 0.0) walk(&sum, &of, view, falls, half_means, fmax(-end, 0.0), -start, -1.0);
     }
     // Sum the nodes of each edge
-    parts[0][node][lane] = sum.fall;
-    parts[1][node][lane] = sum.moment;
-    parts[2][node][lane] = sum.half_mean;
+    parts[0][part][lane] = sum.fall;
+    parts[1][part][lane] = sum.moment;
+    parts[2][part][lane] = sum.half_mean;
     __syncthreads();
-    if (node < 3 && exists) {
+    if (part < 3 && exists) {
         double total = 0.0;
-        for (int k = 0; k < NODES; ++k) total += parts[node][k][lane];
-        edges[3 * ((size_t)blockIdx.y * EDGES + number) + node] = total;
+    #pragma unroll
+        for (int k = 0; k < PARTS; ++k) total += parts[part][k][lane];
+        edges[3 * ((size_t)blockIdx.y * EDGES + number) + part] = total;
     }
 }
 
@@ -261,13 +271,16 @@ __device__ inline void gradients(const real *slopes, const View &view, real x, r
 }
 
 // Average over a footprint by Gauss
-__device__ void gauss_average(const real *slopes, const View &view, const double *rules, double x, double y,
+#define SHARE 3
+
+/* What the rows own, own + SHARE, ... of the nodes contribute to the average. */
+__device__ void gauss_average(const real *slopes, const View &view, const double *rules, double x, double y, int own,
     double covariance[3])
 {
     int nodes;
     const double *rule = rules + rule_for(sqrt(x * x + y * y) / view.side, rules, &nodes);
     real sum[3] = {0, 0, 0};
-    for (int j = 0; j < nodes; ++j) {
+    for (int j = own; j < nodes; j += SHARE) {
         const real v = (real)(y + rule[j] * view.side), weight_v = (real)rule[nodes + j];
         for (int i = 0; i < nodes; ++i) {
             real h[3];
@@ -280,24 +293,30 @@ __device__ void gauss_average(const real *slopes, const View &view, const double
 }
 
 // Fill the windows of all views
-/* Exact covariances (views, 3, WINDOW, WINDOW) within the far windows, rad^2; blocks along y for views. */
+/* Exact covariances (views, 3, WINDOW, WINDOW) within the far windows, rad^2; blocks along x for rows, along y for views. */
 extern "C" __global__ void fill_windows(const View *views, const double *edges, const real *slopes,
     const double *rules, real *windows)
 {
-    const View view = views[blockIdx.y];
-    const int k = blockIdx.x * blockDim.x + threadIdx.x, row = k / WINDOW, column = k % WINDOW;
-    if (row >= view.far.rows || column >= view.far.columns) return;
+    __shared__ double parts[SHARE][3][WINDOW];
+    const View &view = views[blockIdx.y];
+    const int row = blockIdx.x, column = threadIdx.x % WINDOW, own = threadIdx.x / WINDOW;
     const int j = view.far.row + row, i = view.far.column + column;
     const int near_j = j - view.close.row, near_i = i - view.close.column;
-    double covariance[3];
-    if (near_j >= 0 && near_j < view.close.rows && near_i >= 0 && near_i < view.close.columns) {
-        const Lattice lattice = {edges + 3 * (size_t)blockIdx.y * EDGES};
-        near_average(lattice, view, near_j, near_i, covariance);
-    } else {
-        gauss_average(slopes, view, rules, view.x + i * view.side, view.y + j * view.side, covariance);
+    double covariance[3] = {0.0, 0.0, 0.0};
+    if (row < view.far.rows && column < view.far.columns) {
+        if (near_j < 0 || near_j >= view.close.rows || near_i < 0 || near_i >= view.close.columns) {
+            gauss_average(slopes, view, rules, view.x + i * view.side, view.y + j * view.side, own, covariance);
+        } else if (own == 0) {
+            const Lattice lattice = {edges + 3 * (size_t)blockIdx.y * EDGES};
+            near_average(lattice, view, near_j, near_i, covariance);
+        }
     }
-    real *window = windows + (size_t)blockIdx.y * 3 * WINDOW * WINDOW + k;
-    for (int c = 0; c < 3; ++c) window[c * WINDOW * WINDOW] = (real)(view.strength * covariance[c]);
+    // Sum the shares of a lag
+    for (int c = 0; c < 3; ++c) parts[own][c][column] = covariance[c];
+    __syncthreads();
+    double sum = 0.0; // of component `own`
+    for (int k = 0; k < SHARE; ++k) sum += parts[k][own][column];
+    windows[(((size_t)blockIdx.y * 3 + own) * WINDOW + row) * WINDOW + column] = (real)(view.strength * sum);
 }
 
 // Filter the lattice of a tile
@@ -306,8 +325,8 @@ extern "C" __global__ void fill_windows(const View *views, const double *edges, 
 #define NEIGHBOURS 4
 #define LATTICE_X (TILE_X + 2 * NEIGHBOURS)
 #define LATTICE_Y (TILE_Y + 2 * NEIGHBOURS)
-#define THREADS 128
-#define STRIP (TILE_Y * TILE_X / THREADS)
+#define STRIP 4
+#define THREADS (3 * TILE_X * TILE_Y / STRIP)
 
 struct Tile {
     real lattice[3][LATTICE_Y][LATTICE_X];
@@ -364,16 +383,13 @@ __device__ void filter_along_x(Tile &tile, const real *weights)
 }
 
 // Filter the strip of a thread along y
-/* Filters along y the strip of lags that belongs to this thread. */
-__device__ void filter_along_y(const Tile &tile, const real *weights, int column, int row, real out[3][STRIP])
+/* Filters along y the strip of component c that belongs to this thread. */
+__device__ void filter_along_y(const Tile &tile, const real *weights, int c, int row, int column, real out[STRIP])
 {
+    real in[STRIP + 2 * NEIGHBOURS];
 #pragma unroll
-    for (int c = 0; c < 3; ++c) {
-        real in[STRIP + 2 * NEIGHBOURS];
-#pragma unroll
-        for (int n = 0; n < STRIP + 2 * NEIGHBOURS; ++n) in[n] = tile.along_x[c][row + n][column];
-        filter_strip(in, weights, out[c]);
-    }
+    for (int n = 0; n < STRIP + 2 * NEIGHBOURS; ++n) in[n] = tile.along_x[c][row + n][column];
+    filter_strip(in, weights, out);
 }
 
 // Add the windows of a layer
@@ -385,16 +401,14 @@ __device__ inline bool meets(const Window &window, int j, int i)
 }
 
 /* Adds a layer to a strip: its window's values where it has some, what the filter made elsewhere. */
-__device__ void add_masked(const View &view, const real *window, int j, int i, const real filtered[3][STRIP],
-    real sum[3][STRIP])
+__device__ void add_masked(const View &view, const real *window, int j, int i, const real filtered[STRIP],
+    real sum[STRIP])
 {
 #pragma unroll
     for (int k = 0; k < STRIP; ++k) {
         const int row = j + k - view.far.row, column = i - view.far.column;
         const bool inside = row >= 0 && row < view.far.rows && column >= 0 && column < view.far.columns;
-#pragma unroll
-        for (int c = 0; c < 3; ++c)
-            sum[c][k] += inside ? window[(c * WINDOW + row) * WINDOW + column] : filtered[c][k];
+        sum[k] += inside ? window[row * WINDOW + column] : filtered[k];
     }
 }
 
@@ -404,12 +418,12 @@ extern "C" __global__ void compute_lags(const View *views, int layers, const rea
     const real *windows, real *covariance, int lags)
 {
     __shared__ Tile tile;
-    real weights[NEIGHBOURS + 1], sum[3][STRIP] = {}, filtered[3][STRIP];
+    real weights[NEIGHBOURS + 1], sum[STRIP] = {}, filtered[STRIP] = {};
     for (int k = 0; k <= NEIGHBOURS; ++k) weights[k] = (real)constants[1 + k];
-    const int i = blockIdx.x * TILE_X, j = blockIdx.y * TILE_Y;
-    const int column = threadIdx.x % TILE_X, row = threadIdx.x / TILE_X * STRIP;
+    const int i = blockIdx.x * TILE_X, j = blockIdx.y * TILE_Y, strip = threadIdx.x / TILE_X;
+    const int column = threadIdx.x % TILE_X, row = strip % (TILE_Y / STRIP) * STRIP, c = strip / (TILE_Y / STRIP);
     views += (size_t)blockIdx.z * layers;
-    windows += (size_t)blockIdx.z * layers * 3 * WINDOW * WINDOW;
+    windows += ((size_t)blockIdx.z * layers * 3 + c) * WINDOW * WINDOW;
     for (int first = 0; first < layers; first += 32) {
         // Sort up to 32 layers by their windows
         unsigned free = 0, covered = 0;
@@ -431,19 +445,17 @@ extern "C" __global__ void compute_lags(const View *views, int layers, const rea
                 __syncthreads();
                 filter_along_x(tile, weights);
                 __syncthreads();
-                filter_along_y(tile, weights, column, row, filtered);
+                filter_along_y(tile, weights, c, row, column, filtered);
             }
             if (l >= 0) {
                 const real *window = windows + (size_t)(first + l) * 3 * WINDOW * WINDOW;
                 add_masked(views[first + l], window, j + row, i + column, filtered, sum);
             } else if (mask != 0) {
-                for (int c = 0; c < 3; ++c)
-                    for (int k = 0; k < STRIP; ++k) sum[c][k] += filtered[c][k];
+                for (int k = 0; k < STRIP; ++k) sum[k] += filtered[k];
             }
         }
     }
     for (int k = 0; k < STRIP; ++k)
-        for (int c = 0; c < 3; ++c)
-            if (j + row + k < lags && i + column < lags)
-                covariance[(((size_t)blockIdx.z * 3 + c) * lags + j + row + k) * lags + i + column] = sum[c][k];
+        if (j + row + k < lags && i + column < lags)
+            covariance[(((size_t)blockIdx.z * 3 + c) * lags + j + row + k) * lags + i + column] = sum[k];
 }

@@ -165,7 +165,8 @@ impl LagGrid {
     /// The lags with |x| and |y| below so many sides.
     pub(crate) fn window(&self, sides: f64) -> Window {
         let range = |axis: usize| {
-            let close = |&k: &usize| self.lag(axis, k as isize).abs() < sides * self.side;
+            let reach = (sides - 1e-9) * self.side;
+            let close = |&k: &usize| self.lag(axis, k as isize).abs() < reach;
             let first = (0..self.lags).find(close).unwrap_or(0);
             first..(first..self.lags).take_while(close).last().map_or(first, |last| last + 1)
         };

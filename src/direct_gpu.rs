@@ -171,11 +171,11 @@ impl<T: Number> SlopePlan<T> {
                 (&self.panel).into(),
                 (&self.edges).into(),
             ];
-            self.gpu.launch(edges, Shape::over(10 * EDGES, 320, [count, 1]), &arguments)?;
+            self.gpu.launch(edges, Shape { grid: [EDGES.div_ceil(8), count, 1], block: 320, shared: 0 }, &arguments)?;
             let slopes = (&tables.slope_over_distance).into();
             let rules = Argument::from(&self.constants).offset::<f64>(RULES_AT);
             let arguments = [views.into(), (&self.edges).into(), slopes, rules, (&self.windows).into()];
-            self.gpu.launch(windows, Shape::over(WINDOW * WINDOW, 64, [count, 1]), &arguments)?;
+            self.gpu.launch(windows, Shape { grid: [WINDOW, count, 1], block: 3 * WINDOW, shared: 0 }, &arguments)?;
             // Launch the kernel of the lags
             let arguments = [
                 views.into(),
@@ -187,7 +187,7 @@ impl<T: Number> SlopePlan<T> {
                 self.lags.into(),
             ];
             let grid = [self.lags.div_ceil(TILE[0]), self.lags.div_ceil(TILE[1]), count / self.layers];
-            self.gpu.launch(lags, Shape { grid, block: 128, shared: 0 }, &arguments)?;
+            self.gpu.launch(lags, Shape { grid, block: 384, shared: 0 }, &arguments)?;
         }
         Ok(())
     }
