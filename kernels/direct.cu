@@ -157,8 +157,9 @@ __device__ void walk(Edge *sum, Walk *walk, const View &view, const double *fall
 
 // Integrate all edges of the views
 #define NODES 10
+#define SLOTS 12
 #define EDGES_OF_BLOCK 8
-#define PARTS (NODES * WALKERS)
+#define PARTS (SLOTS * WALKERS)
 
 /* Integrals (views, EDGES, 3) along the edges around the near lags; blocks along x for edges, along y for views. */
 extern "C" __global__ void integrate_edges(const View *views, const double *falls, const double *half_means,
@@ -181,9 +182,9 @@ extern "C" __global__ void integrate_edges(const View *views, const double *fall
     const double low = view.y + (view.close.row + j - 1) * view.side;
     const double across = fabs(along_y ? left : low), start = along_y ? low : left, end = start + view.side;
     Edge sum = {0.0, 0.0, 0.0};
-    if (exists) {
-        const int node = part / WALKERS;
-        Walk of = {across, start, rule[node], rule[NODES + node], part % WALKERS, 0};
+    const int node = part % SLOTS;
+    if (exists && node < NODES) {
+        Walk of = {across, start, rule[node], rule[NODES + node], part / SLOTS, 0};
         if (end > 0.0) walk(&sum, &of, view, falls, half_means, fmax(start, 0.0), end, 1.0);
         if (start < 0.0) walk(&sum, &of, view, falls, half_means, fmax(-end, 0.0), -start, -1.0);
     }

@@ -32,14 +32,7 @@ impl Format {
         if fits { Self::Fits } else { Self::Npz }
     }
 }
-/// Precision of the numbers of a result in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Precision {
-    /// Double precision.
-    F64,
-    /// Single precision.
-    F32,
-}
+pub use crate::device::gpu::Precision;
 
 // Names of formats and precisions
 impl Format {
@@ -52,15 +45,6 @@ impl Format {
     }
 }
 
-impl Precision {
-    /// What NumPy's users call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F64 => "f64",
-            Self::F32 => "f32",
-        }
-    }
-}
 
 // Named arrays with units
 /// Arrays that will go into one file, in the order in which they were added.

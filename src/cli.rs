@@ -3,7 +3,7 @@
 
 // What the commands stand on
 use crate::covariance::{
-    Form, Method, SlopeSlope, check_memory, check_toeplitz, check_wavefront_memory, covariances,
+    Engine, Form, Method, SlopeSlope, check_memory, check_toeplitz, check_wavefront_memory, covariances,
     slope_problem, wants_wavefront, wavefront_problem,
 };
 use crate::device::{self, Device, refuse_beyond_memory};
@@ -89,7 +89,7 @@ struct CovarianceArgs {
     /// Where to compute: cpu, cuda, or cuda:K.
     #[arg(long, default_value = "cpu")]
     device: Device,
-    /// Precision of the written numbers.
+    /// Precision of the written numbers, and of the computation on a graphics processor.
     #[arg(long, value_enum, default_value = "f64")]
     precision: arrays::Precision,
     // Arguments about what is shown
@@ -217,7 +217,6 @@ fn complain(what: &dyn std::fmt::Display) {
 
 // Compute a covariance for a file
 fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
-    args.device.require_cpu("the covariance")?;
     // Check the output and the plot
     let plot = args.plot.as_deref();
     let picture = plot.map(|path| Format::of(path).map(|format| (path, format))).transpose()?;
@@ -244,10 +243,11 @@ fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let [of_slopes, of_wavefront] = choose_methods(args, &system, dense)?;
 
     // Compute and watch the clock
+    let engine = Engine::open(args.device, args.precision)?;
     let start = Instant::now();
     let form = if dense { Form::Dense } else { Form::Toeplitz };
     let computed = with_bar(args.quiet, |progress| {
-        covariances(&system, form, [&of_slopes.0, &of_wavefront.0], progress)
+        covariances(&system, form, [&of_slopes.0, &of_wavefront.0], &engine, progress)
     })?;
     let seconds = start.elapsed().as_secs_f64();
 
@@ -276,6 +276,7 @@ fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
         format,
         precision: args.precision,
         device: args.device,
+        engine: engine.name(),
         system: &system,
         form: if dense { "dense" } else { "toeplitz" },
         arrays: arrays.shapes(),

@@ -2,14 +2,16 @@
 //! Slope and wavefront–slope covariance of a system by either method.
 
 // What computing a covariance stands on
-use crate::device::{self, Progress, refuse_beyond_memory};
+use crate::device::gpu::{Gpu, Number, Precision};
+use crate::device::{self, Device, Progress, cuda, refuse_beyond_memory};
 use crate::error::{Error, Invalid};
 use crate::lenslet_array::{LensletArray, SlopeOrder};
-use crate::slope::{SlopeCovariance, SlopeProblem};
+use crate::slope::{PairCovariance, SlopeCovariance, SlopeProblem};
 use crate::spectral::{self, SpectralSampling};
 use crate::system::System;
 use crate::wavefront::{PhaseGrid, WavefrontProblem, WavefrontSlope};
-use crate::{dense, direct, wavefront_direct, wavefront_spectral};
+use crate::{dense, direct, direct_gpu, spectral_gpu};
+use crate::{wavefront_direct, wavefront_gpu, wavefront_spectral};
 use ndarray::{Array2, Array4};
 
 // Methods of slope covariance
@@ -127,6 +129,127 @@ pub fn wavefront_slope_covariance(
     }
 }
 
+// Engines of covariances
+/// Where covariances are computed.
+#[derive(Debug, Clone)]
+pub enum Engine {
+    /// On all cores of this machine, in double precision.
+    Cpu,
+    /// On graphics processors, in the precision given.
+    Gpus(Vec<Gpu>, Precision),
+}
+
+impl Engine {
+    /// The engine of a device: all graphics processors for `cuda`. The processor ignores the precision.
+    ///
+    /// # Errors
+    /// `Device` where there is no such device, with the reason.
+    pub fn open(device: Device, precision: Precision) -> Result<Self, Error> {
+        match device {
+            Device::Cpu => Ok(Self::Cpu),
+            Device::Cuda(_) => Ok(Self::Gpus(cuda::open(device)?, precision)),
+        }
+    }
+
+    // Name an engine for a person
+    /// `2 threads`, or `cuda:0 (NVIDIA H200), f64`.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Cpu if device::threads() == 1 => "1 thread".into(),
+            Self::Cpu => format!("{} threads", device::threads()),
+            Self::Gpus(gpus, precision) => {
+                let names: Vec<_> = gpus.iter().map(Gpu::name).collect();
+                format!("{}, {}", names.join(", "), precision.name())
+            }
+        }
+    }
+
+    // Refuse what runs on the processor only
+    /// Refuses a graphics processor for `what`.
+    ///
+    /// # Errors
+    /// `Device`.
+    pub fn require_cpu(&self, what: &str) -> Result<(), Error> {
+        let Self::Gpus(gpus, _) = self else { return Ok(()) };
+        let device = gpus.first().map_or("cuda", Gpu::name).to_string();
+        Err(Error::Device { device, reason: format!("{what} is computed on the CPU only; use cpu") })
+    }
+
+    // Compute the covariances on an engine
+    /// [`slope_covariance`] on this engine.
+    ///
+    /// # Errors
+    /// Those, and `Device` and `Cuda` where a graphics processor fails; `Memory` names it where it has too little.
+    pub fn slope_covariance(
+        &self,
+        problem: &SlopeProblem,
+        method: &Method,
+        progress: Progress,
+    ) -> Result<SlopeCovariance, Error> {
+        let (gpus, precision) = match self {
+            Self::Cpu => return slope_covariance(problem, method, progress),
+            Self::Gpus(gpus, precision) => (gpus, precision),
+        };
+        check_memory(problem)?;
+        let pairs = match precision {
+            Precision::F64 => slope_pairs::<f64>(problem, method, gpus, progress)?,
+            Precision::F32 => slope_pairs::<f32>(problem, method, gpus, progress)?,
+        };
+        Ok(SlopeCovariance::from_pairs(problem, &pairs))
+    }
+
+    // Compute the wavefront covariance on an engine
+    /// [`wavefront_slope_covariance`] on this engine.
+    ///
+    /// # Errors
+    /// As for the slopes.
+    pub fn wavefront_slope_covariance(
+        &self,
+        problem: &WavefrontProblem,
+        method: &Method,
+        progress: Progress,
+    ) -> Result<WavefrontSlope, Error> {
+        let (gpus, precision) = match self {
+            Self::Cpu => return wavefront_slope_covariance(problem, method, progress),
+            Self::Gpus(gpus, precision) => (gpus, precision),
+        };
+        check_wavefront_memory(problem)?;
+        match precision {
+            Precision::F64 => wavefront_slopes::<f64>(problem, method, gpus, progress),
+            Precision::F32 => wavefront_slopes::<f32>(problem, method, gpus, progress),
+        }
+    }
+}
+
+// Run a method on graphics processors
+fn slope_pairs<T: Number>(
+    problem: &SlopeProblem,
+    method: &Method,
+    gpus: &[Gpu],
+    progress: Progress,
+) -> Result<Vec<PairCovariance>, Error> {
+    match method {
+        Method::Direct => direct_gpu::pair_covariances::<T>(problem, gpus, progress),
+        Method::Spectral(sampling) => {
+            spectral_gpu::slope_pairs::<T>(problem, sampling, gpus, progress)
+        }
+    }
+}
+
+fn wavefront_slopes<T: Number>(
+    problem: &WavefrontProblem,
+    method: &Method,
+    gpus: &[Gpu],
+    progress: Progress,
+) -> Result<WavefrontSlope, Error> {
+    match method {
+        Method::Direct => wavefront_gpu::covariance::<T>(problem, gpus, progress),
+        Method::Spectral(sampling) => {
+            spectral_gpu::wavefront::<T>(problem, sampling, gpus, progress)
+        }
+    }
+}
+
 // All covariances of a system
 /// The form of a covariance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -211,10 +334,12 @@ pub fn covariances(
     system: &System,
     form: Form,
     [of_slopes, of_wavefront]: [&Method; 2],
+    engine: &Engine,
     progress: Progress,
 ) -> Result<Covariances, Error> {
     let (dense, wanted) = (form.is_dense(system), wants_wavefront(system));
     if dense {
+        engine.require_cpu("the dense form of a covariance")?;
         check_dense_memory(system, 1)?;
     }
     let wavefront_wavefront = wanted.then(|| wavefront_wavefront(system)).transpose()?.flatten();
@@ -224,10 +349,10 @@ pub fn covariances(
         return Ok(Covariances { slope_slope, wavefront_slope, wavefront_wavefront });
     }
     // Compute both in Toeplitz form
-    let slopes = slope_covariance(&slope_problem(system)?, of_slopes, progress)?;
+    let slopes = engine.slope_covariance(&slope_problem(system)?, of_slopes, progress)?;
     let wavefront = || {
         let problem = wavefront_problem(system)?;
-        let covariance = wavefront_slope_covariance(&problem, of_wavefront, progress)?;
+        let covariance = engine.wavefront_slope_covariance(&problem, of_wavefront, progress)?;
         Ok::<_, Error>(WavefrontSlopes::Toeplitz(problem, covariance))
     };
     Ok(Covariances {

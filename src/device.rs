@@ -13,7 +13,7 @@ pub(crate) mod compiler;
 pub mod cuda;
 
 // Device to compute on
-/// Where to compute: `cpu`, `cuda` (the first graphics processor), or `cuda:K`.
+/// Where to compute: `cpu`, `cuda` (all graphics processors), or `cuda:K` (one of them).
 ///
 /// ```
 /// use lenslet::device::Device;
@@ -26,7 +26,7 @@ pub enum Device {
     /// All cores of this machine.
     #[default]
     Cpu,
-    /// A CUDA device, by its ordinal; `None` is the first.
+    /// A CUDA device, by its ordinal; `None` is all of them.
     Cuda(Option<usize>),
 }
 
@@ -305,24 +305,6 @@ impl CudaProbe {
     }
 }
 
-impl Device {
-    /// Lets the CPU pass, and says why any other device cannot compute `what`.
-    ///
-    /// # Errors
-    /// `Device` for every CUDA device: it does not exist, or `what` runs on the CPU only in this version.
-    pub fn require_cpu(&self, what: &str) -> Result<(), Error> {
-        let Self::Cuda(ordinal) = *self else { return Ok(()) };
-        let reason = match probe().device(ordinal) {
-            Ok(device) => format!(
-                "{} is there, but {what} runs on the CPU only in this version; use cpu",
-                device.name
-            ),
-            Err(none) => none.to_string(),
-        };
-        Err(Error::Device { device: self.to_string(), reason })
-    }
-}
-
 // Spread work over the cores
 /// Is told how many pieces are done, and of how many; from any thread.
 pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
@@ -452,9 +434,6 @@ mod tests {
         for name in ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "CUDA"] {
             assert!(name.parse::<Device>().is_err(), "{name}");
         }
-        assert!(Device::Cpu.require_cpu("it").is_ok());
-        let refusal = Device::Cuda(Some(9999)).require_cpu("it").map_err(|error| error.exit_code());
-        assert_eq!(refusal, Err(2));
     }
 
     // Check a probe against itself

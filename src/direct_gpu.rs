@@ -171,7 +171,7 @@ impl<T: Number> SlopePlan<T> {
                 (&self.panel).into(),
                 (&self.edges).into(),
             ];
-            self.gpu.launch(edges, Shape { grid: [EDGES.div_ceil(8), count, 1], block: 320, shared: 0 }, &arguments)?;
+            self.gpu.launch(edges, Shape { grid: [EDGES.div_ceil(8), count, 1], block: 384, shared: 0 }, &arguments)?;
             let slopes = (&tables.slope_over_distance).into();
             let rules = Argument::from(&self.constants).offset::<f64>(RULES_AT);
             let arguments = [views.into(), (&self.edges).into(), slopes, rules, (&self.windows).into()];

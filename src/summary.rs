@@ -27,6 +27,8 @@ pub struct Summary<'a> {
     pub format: Format,
     pub precision: Precision,
     pub device: Device,
+    /// What computed it, in words.
+    pub engine: String,
     pub system: &'a System,
     /// `toeplitz` or `dense`.
     pub form: &'static str,
@@ -41,12 +43,19 @@ pub struct Summary<'a> {
 /// Bound of the direct method's error, in units of the variance for slopes, of the largest entry for wavefronts.
 const DIRECT_ERROR: f64 = 1e-10;
 
+/// The same where a graphics processor computed in single precision.
+const SINGLE_ERROR: f64 = 2e-6;
+
 impl Summary<'_> {
+    fn direct_error(&self) -> f64 {
+        let single = self.device != Device::Cpu && self.precision == Precision::F32;
+        if single { SINGLE_ERROR } else { DIRECT_ERROR }
+    }
+
     // Tell it to a person
     pub fn lines(&self) -> String {
         let (precision, size) = (self.precision.name(), in_bytes(self.bytes));
         let (variance, rms) = (self.variance, self.variance.sqrt() / ARCSEC);
-        let threads = count(device::threads(), "thread");
         let mut lines = vec![("system", geometry(self.system))];
         if let (Some(grid), true) = (self.system.phase, wants_wavefront(self.system)) {
             let (targets, m) = (count(self.system.targets.len(), "target"), grid.points);
@@ -57,7 +66,7 @@ impl Summary<'_> {
         lines.extend([
             ("method", self.method()),
             ("variance", format!("{variance:.3e} rad², or {rms:.3} arcsec rms")),
-            ("time", format!("{:.3} s on {threads}", self.seconds)),
+            ("time", format!("{:.3} s on {}", self.seconds, self.engine)),
             ("output", format!("{}, {precision}, {size}", self.output.display())),
         ]);
         for (name, shape) in self
@@ -80,8 +89,9 @@ impl Summary<'_> {
             }
             [Some(slopes), None] => format!("spectral, {slopes}"),
             _ => format!(
-                "direct, {} form, error below {DIRECT_ERROR:e} of the largest entry",
-                self.form
+                "direct, {} form, error below {:e} of the largest entry",
+                self.form,
+                self.direct_error()
             ),
         }
     }
@@ -107,7 +117,7 @@ impl Summary<'_> {
             "method": if sampling.is_some() { "spectral" } else { "direct" },
             "samples": sampling.map(|sampling| sampling.samples()),
             "oversampling": sampling.map(|sampling| sampling.oversampling()),
-            "error_estimate": slopes.map_or(DIRECT_ERROR, |chosen| chosen.error_estimate),
+            "error_estimate": slopes.map_or(self.direct_error(), |chosen| chosen.error_estimate),
             "limited": slopes.is_some_and(|chosen| chosen.limited),
             "wavefront_sampling": wavefront.map(|chosen| sampling_json(&chosen, step)),
             "variance": self.variance,
@@ -117,6 +127,7 @@ impl Summary<'_> {
             "seconds": self.seconds,
             "threads": device::threads(),
             "device": self.device.to_string(),
+            "computed_on": self.engine,
             "shape": self.arrays.first().map(|(_, shape)| shape),
             "format": self.format.name(),
             "precision": self.precision.name(),
@@ -150,7 +161,7 @@ pub fn machine_lines(cuda: &CudaProbe) -> Vec<(&'static str, String)> {
 
 fn driver_lines(driver: &CudaDriver) -> Vec<(&'static str, String)> {
     let (major, minor) = driver.version;
-    let version = format!("driver for CUDA {major}.{minor}; this version computes on the CPU only");
+    let version = format!("driver for CUDA {major}.{minor}");
     let devices = driver.devices.iter().map(|found| {
         let ((major, minor), memory) = (found.compute_capability, in_bytes(found.memory));
         let (ordinal, name) = (found.ordinal, &found.name);

@@ -79,6 +79,24 @@ pub trait Number: Pod + Default + Send + Sync + PartialOrd + fmt::Debug {
 }
 
 // Single and double numbers
+/// Precision of a computation on graphics processors, and of the numbers of a result in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Precision {
+    /// Double precision.
+    F64,
+    /// Single precision.
+    F32,
+}
+
+impl Precision {
+    /// What NumPy's users call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F64 => "f64",
+            Self::F32 => "f32",
+        }
+    }
+}
 impl Number for f32 {
     const C_NAME: &'static str = "float";
     fn of(x: f64) -> Self {
