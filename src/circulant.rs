@@ -5,7 +5,7 @@
 use crate::error::{Error, Invalid, accept, not_negative};
 use crate::operator::{Operator, Real, vectors};
 use crate::slope::SlopeCovariance;
-use crate::toeplitz::{Block, BlockToeplitz};
+use crate::toeplitz::{Block, BlockToeplitz, Parts};
 use ndarray::{Array2, ArrayView2, s};
 use num_complex::Complex64;
 use rayon::prelude::*;
@@ -28,7 +28,7 @@ pub struct Group<'a> {
 
 // Places of all stars in the slope vector
 /// Where the slopes of each star stand in the vector of all.
-fn places(groups: &[Group]) -> Result<Vec<Range<usize>>, Invalid> {
+pub(crate) fn places(groups: &[Group]) -> Result<Vec<Range<usize>>, Invalid> {
     accept(!groups.is_empty(), "groups of guide stars", 0, "at least one")?;
     let stars = groups.iter().map(|group| group.stars.len()).sum::<usize>();
     let mut counts = vec![None; stars];
@@ -86,7 +86,7 @@ impl<T: Real> Circulant<T> {
         let part = |group: &Group| {
             let kernels = inverse_kernels(group.covariance, group.noise)?;
             let places = group.stars.iter().map(|&star| places[star].clone()).collect();
-            Ok(Part { operator: operator_of(&kernels, group.valid)?, places })
+            Ok(Part { operator: BlockToeplitz::of(&parts_of(&kernels, group.valid)?), places })
         };
         let parts = groups.iter().map(part).collect::<Result<_, Error>>()?;
         Ok(Self { parts, length: places.last().map_or(0, |place| place.end) })
@@ -94,18 +94,18 @@ impl<T: Real> Circulant<T> {
 }
 
 // Gather, multiply and scatter a group
-/// The operator with these kernels, turned below the diagonal.
-fn operator_of<T: Real>(
-    kernels: &[Array2<f64>],
+/// The operator's parts with these kernels, turned below the diagonal.
+pub(crate) fn parts_of<'a>(
+    kernels: &'a [Array2<f64>],
     valid: &[Array2<bool>],
-) -> Result<BlockToeplitz<T>, Error> {
+) -> Result<Parts<'a>, Invalid> {
     let kernels: Vec<_> = kernels.iter().map(|kernel| kernel.view()).collect();
     let masks: Vec<_> = valid.iter().flat_map(|mask| [mask.clone(), mask.clone()]).collect();
     let blocks = Array2::from_shape_fn((masks.len(), masks.len()), |(i, j)| Block {
         kernel: pair(i.min(j), i.max(j)),
         turned: i > j,
     });
-    BlockToeplitz::new(&kernels, &blocks, 1, &masks, &masks)
+    Parts::new(kernels, blocks, 1, masks.clone(), masks)
 }
 impl<T: Real> Part<T> {
     fn is_whole(&self, length: usize) -> bool {
@@ -175,7 +175,7 @@ impl<T: Real> Operator<T> for Circulant<T> {
 /// Kernels of P for each pair of components (i, j) with i ≤ j, numbered by [`pair`], each of (2N − 1, 2N − 1) lags, rad⁻².
 ///
 /// Component 2 p + a is the slope of star p along axis a. Eqs. `[eq:circulant-preconditioner]`, `[eq:clipped-inverse]`.
-fn inverse_kernels(
+pub(crate) fn inverse_kernels(
     covariance: &SlopeCovariance,
     noise: &[f64],
 ) -> Result<Vec<Array2<f64>>, Invalid> {

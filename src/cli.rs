@@ -15,6 +15,7 @@ use crate::plot::{Format, Pairs, plot_covariance};
 use crate::simulation::Simulation;
 use crate::summary::{self, Summary};
 use crate::system::System;
+use crate::bench_gpu::Sheet;
 use crate::{arrays, bench, wavefront_spectral};
 use crate::{spectral::SpectralSampling, spectral_error::Chosen};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -160,6 +161,9 @@ struct ProductsArgs {
     /// Lenslets across the arrays, with commas between.
     #[arg(long, value_delimiter = ',', default_values_t = bench::ARRAYS)]
     lenslets: Vec<usize>,
+    /// Where to measure; on a graphics processor, the cases of the book's table.
+    #[arg(long, default_value = "cpu", conflicts_with = "lenslets")]
+    device: Device,
     /// Repetitions, of which the median is taken.
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
@@ -442,6 +446,9 @@ fn info(args: &InfoArgs) -> Result<String, Error> {
 
 // Measure and print a table
 fn bench_products(args: &ProductsArgs) -> Result<String, Error> {
+    if args.device != Device::Cpu {
+        return bench_device(args);
+    }
     for &lenslets in &args.lenslets {
         LensletArray::new(lenslets, 1.0)?;
     }
@@ -461,6 +468,21 @@ fn bench_products(args: &ProductsArgs) -> Result<String, Error> {
         "wavefront_slope": wavefront,
     });
     Ok(format!("{told}\n"))
+}
+fn bench_device(args: &ProductsArgs) -> Result<String, Error> {
+    let gpus = device::cuda::open(args.device)?;
+    let sheets = gpus.iter().take(1).map(|gpu| Sheet::measure(gpu, args.repeat));
+    let sheets = sheets.collect::<Result<Vec<_>, _>>()?;
+    let told = |sheet: &Sheet| match args.json {
+        true => serde_json::to_value(sheet).map(|sheet| format!("{sheet:#}\n")),
+        false => Ok(sheet.table()),
+    };
+    let told = sheets.iter().map(told).collect::<Result<String, _>>();
+    let failed = |error: serde_json::Error| Error::Failed {
+        what: "the summary".into(),
+        reason: error.to_string(),
+    };
+    told.map_err(failed)
 }
 fn bench_covariance(args: &BenchArgs) -> Result<String, Error> {
     use serde_json::json;

@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub mod gpu;
 pub(crate) mod compiler;
 pub mod cuda;
+#[cfg(test)]
+pub(crate) mod emulator;
 
 // Device to compute on
 /// Where to compute: `cpu`, `cuda` (all graphics processors), or `cuda:K` (one of them).

@@ -107,6 +107,25 @@ impl DiscAverage {
     pub fn fall_slope(&self, r: f64) -> f64 {
         self.table.value_and_slope(r).1
     }
+
+    // Hand the averaged fall to a device
+    /// The segments that a device looks up, of twenty numbers: those of the fall, and those of its slope.
+    pub(crate) fn stretches(&self) -> [Vec<[f64; COEFFICIENTS + 4]>; 2] {
+        let row = |slope: bool| {
+            move |(&end, segment): (&f64, &Segment)| {
+                let Segment { centre, half, coefficients } = segment;
+                let mut row = [0.0; COEFFICIENTS + 4];
+                row[..3].copy_from_slice(&[end, *centre, 1.0 / half]);
+                for (k, c) in row[3..].iter_mut().enumerate() {
+                    let above = coefficients.get(k + 1).copied().unwrap_or_default();
+                    *c = if slope { (k + 1) as f64 * above / half } else { coefficients[k] };
+                }
+                row
+            }
+        };
+        let segments = || self.table.ends.iter().zip(&self.table.segments);
+        [segments().map(row(false)).collect(), segments().map(row(true)).collect()]
+    }
 }
 
 // Mean slope around the circle

@@ -4,8 +4,8 @@
 // What the estimate stands on
 use crate::circulant::{Circulant, Group};
 use crate::covariance::{
-    Form, Method, check_dense_memory, dense_slopes, dense_wavefront_slope, slope_covariance,
-    slope_problem, wavefront_grid, wavefront_problem, wavefront_slope_covariance,
+    Engine, Form, Method, check_dense_memory, dense_slopes, dense_wavefront_slope, slope_problem,
+    wavefront_grid, wavefront_problem,
 };
 use crate::device::{Progress, refuse_beyond_memory, silent};
 use crate::error::{Error, Invalid, accept};
@@ -15,7 +15,7 @@ use crate::slope::SlopeCovariance;
 use crate::solver::{Solver, Stop};
 use crate::system::System;
 use crate::toeplitz::BlockToeplitz;
-use crate::wavefront::WavefrontProblem;
+use crate::wavefront::{WavefrontProblem, WavefrontSlope};
 use ndarray::{Array2, Array4, ArrayView2};
 use std::sync::Arc;
 
@@ -48,6 +48,105 @@ impl Default for Settings {
     }
 }
 
+// Model of a system
+/// What the operators of an estimate are made of.
+pub(crate) struct Model {
+    pub(crate) covariances: Matrices,
+    pub(crate) groups: Vec<Grouped>,
+    pub(crate) valid: Vec<Array2<bool>>,
+    /// Noise variance of each slope, rad².
+    pub(crate) noise: Vec<f64>,
+    pub(crate) targets: usize,
+    pub(crate) points: usize,
+    pub(crate) interpolation_error: f64,
+}
+
+/// The covariances Θ and Ξ.
+pub(crate) enum Matrices {
+    /// Ξ lattice by lattice; Θ is that of the only group.
+    Toeplitz(WavefrontProblem, WavefrontSlope),
+    /// Θ, (n, n), and Ξ, (T M², n).
+    Dense([Array2<f64>; 2]),
+}
+impl Model {
+    /// Computes the covariances of a system, by the direct method.
+    ///
+    /// # Errors
+    /// `Invalid` where the system has no target, no grid of wavefront points, or no valid lenslet, or the tolerance makes no
+    /// sense; `Memory` where the covariances do not fit; what a device says.
+    pub(crate) fn new(
+        system: &System,
+        settings: &Settings,
+        engine: &Engine,
+    ) -> Result<Self, Error> {
+        let grid = wavefront_grid(system)?;
+        // Check tolerance and memory
+        let tolerance = settings.stop.tolerance;
+        accept(tolerance > 0.0 && tolerance < 1.0, "tolerance", tolerance, "between 0 and 1")?;
+        let dense = settings.form.is_dense(system);
+        if dense {
+            check_dense_memory(system, 2)?;
+        }
+        let (groups, valid) = (groups(system, engine)?, system.valid_lenslets());
+        // Compute both matrices in their form
+        let (covariances, interpolation_error) = if dense {
+            (Matrices::Dense(dense_matrices(system)?), 0.0)
+        } else {
+            slope_problem(system)?;
+            let problem = wavefront_problem(system)?;
+            let covariance = engine.wavefront_slope_covariance(&problem, &Method::Direct, &silent)?;
+            let error = interpolation_error(&problem, &covariance, settings.interpolation);
+            (Matrices::Toeplitz(problem, covariance), error)
+        };
+        let (targets, points) = (system.targets.len(), grid.points);
+        // Spread the noise over the slopes
+        let noise = (system.guide_stars.iter().zip(&valid))
+            .flat_map(|(star, valid)| {
+                let slopes = 2 * valid.iter().filter(|valid| **valid).count();
+                std::iter::repeat_n(star.noise, slopes)
+            })
+            .collect();
+        Ok(Self { covariances, groups, valid, noise, targets, points, interpolation_error })
+    }
+}
+/// Θ and Ξ as dense matrices.
+fn dense_matrices(system: &System) -> Result<[Array2<f64>; 2], Error> {
+    Ok([dense_slopes(system, &silent)?, dense_wavefront_slope(system, &silent)?])
+}
+/// Guide stars that share height and lenslets, and the covariance of their slopes.
+pub(crate) struct Grouped {
+    stars: Vec<usize>,
+    pub(crate) covariance: SlopeCovariance,
+    noise: Vec<f64>,
+    valid: Vec<Array2<bool>>,
+}
+
+impl Grouped {
+    /// The group as the preconditioner wants it.
+    pub(crate) fn group(&self) -> Group<'_> {
+        let Self { stars, covariance, noise, valid } = self;
+        Group { stars, covariance, noise, valid }
+    }
+}
+/// The groups of a system, in the order of their first stars.
+fn groups(system: &System, engine: &Engine) -> Result<Vec<Grouped>, Error> {
+    let (stars, masks) = (&system.guide_stars, system.valid_lenslets());
+    let alike = |p: usize, q: usize| {
+        stars[p].array == stars[q].array && stars[p].source.height() == stars[q].source.height()
+    };
+    let leaders = (0..stars.len()).filter(|&q| !(0..q).any(|p| alike(p, q)));
+    let group = |leader: usize| {
+        let stars: Vec<usize> = (0..stars.len()).filter(|&q| alike(leader, q)).collect();
+        let guide_stars: Vec<_> = stars.iter().map(|&q| system.guide_stars[q]).collect();
+        let noise = guide_stars.iter().map(|star| star.noise).collect();
+        let valid = stars.iter().map(|&q| masks[q].clone()).collect();
+        let problem = slope_problem(&System { guide_stars, ..system.clone() })?;
+        let covariance = engine.slope_covariance(&problem, &Method::Direct, &silent)?;
+        Ok(Grouped { stars, covariance, noise, valid })
+    };
+    leaders.map(group).collect()
+}
+
 // Estimator of a system
 /// All that is needed to turn slopes of a system into wavefronts.
 pub struct Estimator {
@@ -68,43 +167,32 @@ impl Estimator {
     /// `Invalid` where the system has no target, no grid of wavefront points, or no valid lenslet; `Memory` where the covariances do
     /// not fit.
     pub fn new(system: &System, settings: Settings) -> Result<Self, Error> {
-        let grid = wavefront_grid(system)?;
-        // Check tolerance and memory
-        let tolerance = settings.stop.tolerance;
-        accept(tolerance > 0.0 && tolerance < 1.0, "tolerance", tolerance, "between 0 and 1")?;
-        let dense = settings.form.is_dense(system);
-        if dense {
-            check_dense_memory(system, 2)?;
-        }
-        let (groups, valid) = (groups(system)?, system.valid_lenslets());
+        let model = Model::new(system, &settings, &Engine::Cpu)?;
+        let Model { targets, points, interpolation_error, .. } = model;
+        let groups: Vec<_> = model.groups.iter().map(Grouped::group).collect();
+        let preconditioner = settings.preconditioned.then(|| Circulant::new(&groups)).transpose()?;
         // Build the two operators
-        let (slopes, wavefront, interpolation_error): (Arc<dyn Operator<f64>>, _, _) = if dense {
-            let [slopes, wavefront] = dense_operators(system)?;
-            (slopes, wavefront, 0.0)
-        } else {
-            slope_problem(system)?;
-            let problem = wavefront_problem(system)?;
-            let (wavefront, error) = layered_operator(&problem, &valid, settings.interpolation)?;
-            (Arc::new(BlockToeplitz::slopes(&groups[0].covariance, &valid)?), wavefront, error)
-        };
-        // Build the preconditioner and noise
-        let noise: Vec<f64> = (system.guide_stars.iter().zip(&valid))
-            .flat_map(|(star, valid)| {
-                let slopes = 2 * valid.iter().filter(|valid| **valid).count();
-                std::iter::repeat_n(star.noise, slopes)
-            })
-            .collect();
-        let preconditioner = match settings.preconditioned {
-            true => Some(preconditioner(system, &groups, &valid)?),
-            false => None,
-        };
+        let (slopes, wavefront): (Arc<dyn Operator<f64>>, Arc<dyn Operator<f64>>) =
+            match model.covariances {
+                Matrices::Dense(matrices) => {
+                    let [slopes, wavefront] = matrices.map(|matrix| Arc::new(Dense::new(matrix)));
+                    (slopes, wavefront)
+                }
+                Matrices::Toeplitz(problem, covariance) => {
+                    let slopes = BlockToeplitz::slopes(groups[0].covariance, &model.valid)?;
+                    let given = (&problem, &covariance, settings.interpolation);
+                    (Arc::new(slopes), layered_operator(given, &model.valid)?)
+                }
+            };
+        let noise = Arc::new(Diagonal::new(model.noise));
+        let measured = Arc::new(Sum::new(vec![slopes, noise])?);
         Ok(Self {
-            measured: Arc::new(Sum::new(vec![slopes, Arc::new(Diagonal::new(noise))])?),
+            measured,
             wavefront,
             preconditioner,
             settings,
-            targets: system.targets.len(),
-            points: grid.points,
+            targets,
+            points,
             interpolation_error,
         })
     }
@@ -130,14 +218,11 @@ impl Estimator {
         self.interpolation_error
     }
 }
-/// Ξ of Eq. `[eq:layered-estimate]`, and the error of its interpolation.
+/// Ξ of Eq. `[eq:layered-estimate]`.
 fn layered_operator(
-    problem: &WavefrontProblem,
+    (problem, covariance, interpolation): (&WavefrontProblem, &WavefrontSlope, Interpolation),
     valid: &[Array2<bool>],
-    interpolation: Interpolation,
-) -> Result<(Arc<dyn Operator<f64>>, f64), Error> {
-    let covariance = wavefront_slope_covariance(problem, &Method::Direct, &silent)?;
-    let error = interpolation_error(problem, &covariance, interpolation);
+) -> Result<Arc<dyn Operator<f64>>, Error> {
     let (targets, points) = (problem.targets(), problem.grid().points);
     let mut terms: Vec<Arc<dyn Operator<f64>>> = Vec::new();
     for (layers, lattice) in problem.lattices().zip(covariance.lattices()) {
@@ -155,58 +240,7 @@ fn layered_operator(
             terms.push(Arc::new(product));
         }
     }
-    Ok((Arc::new(Sum::new(terms)?), error))
-}
-/// Θ and Ξ as dense matrices.
-fn dense_operators(system: &System) -> Result<[Arc<dyn Operator<f64>>; 2], Error> {
-    let slopes = dense_slopes(system, &silent)?;
-    let wavefront = dense_wavefront_slope(system, &silent)?;
-    Ok([Arc::new(Dense::new(slopes)), Arc::new(Dense::new(wavefront))])
-}
-/// Guide stars that share height and lenslets, and the covariance of their slopes.
-struct Grouped {
-    stars: Vec<usize>,
-    covariance: SlopeCovariance,
-}
-
-/// The groups of a system, in the order of their first stars.
-fn groups(system: &System) -> Result<Vec<Grouped>, Error> {
-    let stars = &system.guide_stars;
-    let alike = |p: usize, q: usize| {
-        stars[p].array == stars[q].array && stars[p].source.height() == stars[q].source.height()
-    };
-    let leaders = (0..stars.len()).filter(|&q| !(0..q).any(|p| alike(p, q)));
-    let group = |leader: usize| {
-        let stars: Vec<usize> = (0..stars.len()).filter(|&q| alike(leader, q)).collect();
-        let guide_stars = stars.iter().map(|&q| system.guide_stars[q]).collect();
-        let problem = slope_problem(&System { guide_stars, ..system.clone() })?;
-        let covariance = slope_covariance(&problem, &Method::Direct, &silent)?;
-        Ok(Grouped { stars, covariance })
-    };
-    leaders.map(group).collect()
-}
-/// The preconditioner, block diagonal by groups.
-fn preconditioner(
-    system: &System,
-    groups: &[Grouped],
-    valid: &[Array2<bool>],
-) -> Result<Circulant<f64>, Error> {
-    let noise = |group: &Grouped| -> Vec<f64> {
-        group.stars.iter().map(|&q| system.guide_stars[q].noise).collect()
-    };
-    let masks = |group: &Grouped| -> Vec<Array2<bool>> {
-        group.stars.iter().map(|&q| valid[q].clone()).collect()
-    };
-    let kept: Vec<_> = groups.iter().map(|group| (noise(group), masks(group))).collect();
-    let groups: Vec<Group> = (groups.iter().zip(&kept))
-        .map(|(group, (noise, valid))| Group {
-            stars: &group.stars,
-            covariance: &group.covariance,
-            noise,
-            valid,
-        })
-        .collect();
-    Circulant::new(&groups)
+    Ok(Arc::new(Sum::new(terms)?))
 }
 
 // Estimates of several frames
@@ -233,26 +267,9 @@ impl Estimator {
         warm: bool,
         progress: Progress,
     ) -> Result<Estimates, Error> {
-        // Refuse slopes that make no sense
-        if slopes.ncols() != self.slopes() {
-            let expected = format!(
-                "{}: the x slopes of the valid lenslets of the first guide star, then its y slopes, then those of the next",
-                self.slopes()
-            );
-            return Err(Invalid::new("slopes in a frame", slopes.ncols(), expected).into());
-        }
-        if let Some(((frame, k), slope)) =
-            slopes.indexed_iter().find(|(_, slope)| !slope.is_finite())
-        {
-            let name = format!("slope {k} of frame {frame}");
-            return Err(Invalid::new(name, slope, "a finite angle in radians").into());
-        }
+        check_slopes(slopes, self.slopes())?;
         let frames = slopes.nrows();
-        // Refuse more frames than fit
-        let points = (self.targets * self.points * self.points) as u64;
-        refuse_beyond_memory(8 * points.saturating_mul(frames as u64), || {
-            format!("the wavefronts of {frames} frames")
-        })?;
+        check_frames(frames, [self.targets, self.points, self.points])?;
         let mut wavefront = Array4::zeros((frames, self.targets, self.points, self.points));
         let (mut iterations, mut residual) = (Vec::new(), Vec::new());
         let mut coefficients = vec![0.0; self.slopes()];
@@ -284,8 +301,30 @@ impl Estimator {
         Ok(Estimates { wavefront, iterations, residual })
     }
 }
+/// Refuses frames of slopes that make no sense.
+pub(crate) fn check_slopes(slopes: ArrayView2<f64>, n: usize) -> Result<(), Invalid> {
+    if slopes.ncols() != n {
+        let expected = format!(
+            "{n}: the x slopes of the valid lenslets of the first guide star, then its y slopes, then those of the next"
+        );
+        return Err(Invalid::new("slopes in a frame", slopes.ncols(), expected));
+    }
+    let mut all = slopes.indexed_iter();
+    if let Some(((frame, k), slope)) = all.find(|(_, slope)| !slope.is_finite()) {
+        let name = format!("slope {k} of frame {frame}");
+        return Err(Invalid::new(name, slope, "a finite angle in radians"));
+    }
+    Ok(())
+}
+
+/// Refuses more frames than fit into the memory.
+pub(crate) fn check_frames(frames: usize, wavefronts: [usize; 3]) -> Result<(), Error> {
+    let bytes = 8 * wavefronts.iter().product::<usize>() as u64;
+    let what = || format!("the wavefronts of {frames} frames");
+    refuse_beyond_memory(bytes.saturating_mul(frames as u64), what)
+}
 /// An error of the solver, with the frame that it happened in.
-fn of_frame(error: Error, frame: usize) -> Error {
+pub(crate) fn of_frame(error: Error, frame: usize) -> Error {
     let in_frame = |what: String| format!("{what}, in frame {frame},");
     match error {
         Error::Failed { what, reason } => Error::Failed { what: in_frame(what), reason },
@@ -298,14 +337,14 @@ fn of_frame(error: Error, frame: usize) -> Error {
 
 // Tests of the estimate
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::lenslet_array::SlopeOrder;
     use faer::prelude::Solve;
 
     // Make a lopsided system
     /// Seven lenslets across an obstructed pupil, two layers, two targets, two stars at the given heights.
-    fn system(heights: [&str; 2], disc: f64) -> System {
+    pub(crate) fn system(heights: [&str; 2], disc: f64) -> System {
         let text = format!(
             "atmosphere = {{ r0 = 0.16, outer_scale = 20, layers = [\
                {{ altitude = 9000, fraction = 0.4 }}, {{ altitude = 0, fraction = 0.6 }}] }}\n\
@@ -321,7 +360,7 @@ mod tests {
     }
 
     /// Slopes without a pattern, one frame in a row.
-    fn slopes(frames: usize, n: usize) -> Array2<f64> {
+    pub(crate) fn slopes(frames: usize, n: usize) -> Array2<f64> {
         Array2::from_shape_fn((frames, n), |(f, k)| 1e-6 * ((k * k + 17 * f) as f64 * 0.37).sin())
     }
 
@@ -371,7 +410,7 @@ mod tests {
                 // Compare with both dense matrices
                 let valid = system.valid_lenslets();
                 let [theta, xi] =
-                    dense_operators(&system).unwrap().map(|o| dense_matrix(o.as_ref()));
+                    dense_matrices(&system).unwrap().map(|matrix| dense_matrix(&Dense::new(matrix)));
                 let order = SlopeOrder::new(&valid);
                 let noise = |k: usize| if k < order.index(1, 0, 0) { 1e-13 } else { 3e-13 };
                 let measured = faer::Mat::from_fn(order.len(), order.len(), |row, column| {

@@ -3,10 +3,11 @@
 
 // What the command estimate stands on
 use crate::arrays::{Arrays, Format, Precision};
-use crate::covariance::{Form, wavefront_grid, wavefront_pitch};
+use crate::covariance::{Engine, Form, wavefront_grid, wavefront_pitch};
 use crate::device::{self, Device, Progress};
 use crate::error::{Error, Invalid};
-use crate::estimate::{Estimates, Estimator, Settings};
+use crate::estimate::{Estimates, Settings};
+use crate::estimate_gpu::EngineEstimator;
 use crate::interpolation::Interpolation;
 use crate::map::{WavefrontMap, plot_wavefronts, without_piston};
 use crate::output::{self, Draft};
@@ -36,7 +37,7 @@ pub struct EstimateArgs {
     /// Format of the file, whatever its name ends in.
     #[arg(long, value_enum)]
     pub save: Option<Format>,
-    /// Precision of the written numbers.
+    /// Precision of the written numbers, and of the computation on a graphics processor.
     #[arg(long, value_enum, default_value = "f64")]
     pub precision: Precision,
     /// Draw the wavefronts of the first frame into this file, .svg or .png.
@@ -107,7 +108,6 @@ impl EstimateArgs {
 // Estimate wavefronts from a file
 /// Estimates the wavefronts that the arguments ask for; returns what to print.
 pub fn estimate(args: &EstimateArgs, progress: Progress) -> Result<String, Error> {
-    args.device.require_cpu("the estimate")?;
     // Check the files of the estimate
     let plot = args.plot.as_deref();
     let picture =
@@ -122,7 +122,8 @@ pub fn estimate(args: &EstimateArgs, progress: Progress) -> Result<String, Error
     }
     let slopes = read_array2(&args.slopes)?;
     let start = Instant::now();
-    let estimator = Estimator::new(&system, args.settings())?;
+    let engine = Engine::open(args.device, args.precision)?;
+    let estimator = EngineEstimator::new(&system, args.settings(), &engine)?;
     let built = start.elapsed().as_secs_f64();
     let start = Instant::now();
     let estimates = estimator.estimate(slopes.view(), args.warm_start, progress);
@@ -155,9 +156,9 @@ pub fn estimate(args: &EstimateArgs, progress: Progress) -> Result<String, Error
     draft.publish()?;
     drawing.map(Draft::publish).transpose()?;
     Ok(match (args.json, args.quiet) {
-        (true, _) => format!("{}\n", summary(args, &estimator, &estimates, [built, solved])),
+        (true, _) => format!("{}\n", summary(args, &engine, &estimator, &estimates, [built, solved])),
         (false, true) => String::new(),
-        (false, false) => lines(args, &estimator, &estimates, [built, solved]),
+        (false, false) => lines(args, &engine, &estimator, &estimates, [built, solved]),
     })
 }
 /// An error about slopes, with the name of their file.
@@ -179,14 +180,14 @@ fn effort(estimates: &Estimates) -> (usize, usize, f64) {
 }
 fn lines(
     args: &EstimateArgs,
-    estimator: &Estimator,
+    engine: &Engine,
+    estimator: &EngineEstimator,
     estimates: &Estimates,
     [built, solved]: [f64; 2],
 ) -> String {
     let (frames, targets, points, _) = estimates.wavefront.dim();
     let (least, most, residual) = effort(estimates);
     let iterations = if least == most { most.to_string() } else { format!("{least} to {most}") };
-    let threads = device::threads();
     // Say it in lines
     let shape = format!("{frames} × {targets} × {points} × {points}");
     let mut lines = vec![(
@@ -201,14 +202,15 @@ fn lines(
     }
     lines.extend([
         ("solver", format!("{iterations} iterations, relative residual {residual:.1e}")),
-        ("time", format!("{built:.3} s to prepare, {solved:.3} s to solve, on {threads} threads")),
+        ("time", format!("{built:.3} s to prepare, {solved:.3} s to solve, on {}", engine.name())),
         ("output", format!("{}: wavefront {shape}", args.output.display())),
     ]);
     crate::summary::align(&lines)
 }
 fn summary(
     args: &EstimateArgs,
-    estimator: &Estimator,
+    engine: &Engine,
+    estimator: &EngineEstimator,
     estimates: &Estimates,
     [built, solved]: [f64; 2],
 ) -> serde_json::Value {
@@ -227,12 +229,13 @@ fn summary(
         "precision": args.precision.name(),
         "interpolation": args.interpolation.name(),
         "interpolation_error": estimator.interpolation_error(),
-        "bytes_of_slopes_operator": estimator.measured().bytes(),
-        "bytes_of_wavefront_operator": estimator.wavefront().bytes(),
+        "bytes_of_slopes_operator": estimator.bytes()[0],
+        "bytes_of_wavefront_operator": estimator.bytes()[1],
         "seconds_to_prepare": built,
         "seconds_to_solve": solved,
         "threads": device::threads(),
         "device": args.device.to_string(),
+        "computed_on": engine.name(),
         "output": args.output.display().to_string(),
         "plot": args.plot.as_ref().map(|path| path.display().to_string()),
     })

@@ -43,11 +43,11 @@ impl Interpolation {
 // Stencils along one axis
 /// For each point of the pupil along an axis: the first grid point of its stencil, and the weights.
 #[derive(Debug, Clone, PartialEq)]
-struct Stencils<T> {
-    first: Vec<usize>,
-    weights: Vec<T>,
+pub(crate) struct Stencils<T> {
+    pub(crate) first: Vec<usize>,
+    pub(crate) weights: Vec<T>,
     /// Points of a stencil.
-    width: usize,
+    pub(crate) width: usize,
 }
 impl<T: Real> Stencils<T> {
     fn new(points: usize, layer_points: usize, gamma: f64, kind: Interpolation) -> Self {
@@ -79,10 +79,10 @@ impl<T: Real> Stencils<T> {
 /// Interpolates the wavefronts of several targets from the grid of a layer to that of the pupil.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToPupil<T> {
-    targets: usize,
-    points: usize,
-    layer_points: usize,
-    stencils: Stencils<T>,
+    pub(crate) targets: usize,
+    pub(crate) points: usize,
+    pub(crate) layer_points: usize,
+    pub(crate) stencils: Stencils<T>,
 }
 impl<T: Real> ToPupil<T> {
     /// From `layer_points` across, `gamma` pupil steps apart, to `points` across; both grids centred.

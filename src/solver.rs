@@ -70,6 +70,43 @@ impl Solver {
         let run = Run { solver: self, a, preconditioner, norm, stop, scratch, history, watch };
         run.sweep_until_it_is_true(b, x)
     }
+
+    // Errors of either method
+    /// A breakdown of the method, with its reason.
+    pub(crate) fn broken(self, reason: impl Into<String>) -> Error {
+        Error::Failed { what: self.name().into(), reason: reason.into() }
+    }
+
+    /// `value`, if it is finite.
+    pub(crate) fn finite(self, value: f64, name: &str, iteration: usize) -> Result<f64, Error> {
+        let reason = || format!("{name} = {value} in iteration {iteration}");
+        if value.is_finite() { Ok(value) } else { Err(self.broken(reason())) }
+    }
+
+    /// `value`, if it is positive, as it is for a symmetric positive definite `operator`.
+    pub(crate) fn positive(
+        self,
+        value: f64,
+        (operator, name): (&str, &str),
+        iteration: usize,
+    ) -> Result<f64, Error> {
+        if self.finite(value, name, iteration)? > 0.0 {
+            return Ok(value);
+        }
+        let about = format!("{name} = {value:e} in iteration {iteration}");
+        Err(self.broken(format!("the {operator} is not positive definite: {about}")))
+    }
+    /// The right-hand side is beyond the range of a singular operator.
+    pub(crate) fn singular(self) -> Error {
+        self.broken("the operator is singular, and the right-hand side beyond its range")
+    }
+
+    /// The tolerance was not met.
+    pub(crate) fn not_converged(self, iterations: usize, residual: f64, tolerance: f64) -> Error {
+        let what = format!("the solution by {}", self.name());
+        Error::NotConverged { what, iterations, residual, tolerance }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::ConjugateGradients => "conjugate gradients",
@@ -136,6 +173,10 @@ fn check<T: Real>(
         accept(p.rows() == n, "rows of the preconditioner", p.rows(), &expected)?;
         accept(p.columns() == n, "columns of the preconditioner", p.columns(), &expected)?;
     }
+    norm_of(b, x)
+}
+/// The norm of `b`, if that and the start `x` make sense.
+pub(crate) fn norm_of<T: Real>(b: &[T], x: &[T]) -> Result<f64, Invalid> {
     // Measure the right-hand side and the start
     if let Some(k) = x.iter().position(|x| !x.is_finite()) {
         return Err(Invalid::new(format!("x[{k}]"), double(x[k]), "a finite number to start from"));
@@ -177,8 +218,7 @@ impl<T: Real> Run<'_, T> {
                 return Ok(Solved { iterations, residual, history: self.history });
             }
             if self.is_spent() || residual > 0.9 * before {
-                let what = format!("the solution by {}", self.solver.name());
-                return Err(Error::NotConverged { what, iterations, residual, tolerance });
+                return Err(self.solver.not_converged(iterations, residual, tolerance));
             }
             before = residual;
             match self.solver {
@@ -243,25 +283,12 @@ impl<T: Real> Run<'_, T> {
     }
 
     // Refusals of a solution in progress
-    fn broken(&self, reason: impl Into<String>) -> Error {
-        Error::Failed { what: self.solver.name().into(), reason: reason.into() }
-    }
-
     fn finite(&self, value: f64, name: &str) -> Result<f64, Error> {
-        let reason = || format!("{name} = {value} in iteration {}", self.iterations() + 1);
-        if value.is_finite() { Ok(value) } else { Err(self.broken(reason())) }
+        self.solver.finite(value, name, self.iterations() + 1)
     }
 
-    /// `value`, if it is positive, as it is for a symmetric positive definite `operator`.
     fn positive(&self, value: f64, operator: &str, name: &str) -> Result<f64, Error> {
-        if self.finite(value, name)? > 0.0 {
-            return Ok(value);
-        }
-        let at = self.iterations() + 1;
-        let reason = format!(
-            "the {operator} is not positive definite: {name} = {value:e} in iteration {at}"
-        );
-        Err(self.broken(reason))
+        self.solver.positive(value, (operator, name), self.iterations() + 1)
     }
 }
 
@@ -358,9 +385,7 @@ fn minimise<T: Real>(run: &mut Run<T>, x: &mut [T], r: &mut [T]) -> Result<(), E
         let gamma = bar.hypot(next);
         size = size.max(alpha.abs()).max(next);
         if gamma <= T::epsilon().to_f64().unwrap_or(f64::NAN) * size {
-            return Err(
-                run.broken("the operator is singular, and the right-hand side beyond its range")
-            );
+            return Err(run.solver.singular());
         }
         before_last = last;
         last = Rotation { cosine: bar / gamma, sine: next / gamma };

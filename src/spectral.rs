@@ -164,7 +164,7 @@ struct LayerSpectrum {
 impl LayerSpectrum {
     // Prepare one layer and its waves
     fn new(layer: &ProjectedLayer, problem: &SlopeProblem, sampling: &SpectralSampling) -> Self {
-        let step = 1.0 / (layer.side * sampling.folded() as f64);
+        let (step, scale) = step_and_scale(layer, sampling.folded());
         let waves = |(p, q): (usize, usize)| {
             let offset = problem.offset(layer, p, q);
             offset.map(|offset| Wave::new(step * offset, sampling.samples / 2))
@@ -172,10 +172,17 @@ impl LayerSpectrum {
         Self {
             step,
             cut: layer.outer_scale.powi(-2),
-            scale: 4.0 * PI * PI * spectrum_constant() * layer.strength * step * step,
+            scale,
             waves: problem.pairs().into_iter().map(waves).collect(),
         }
     }
+}
+
+// Step and scale of a layer
+/// Step of the frequency Δ \[m⁻¹\] at a layer for the folded length M, and 4π² c_W σ Δ².
+pub(crate) fn step_and_scale(layer: &ProjectedLayer, folded: usize) -> (f64, f64) {
+    let step = 1.0 / (layer.side * folded as f64);
+    (step, 4.0 * PI * PI * spectrum_constant() * layer.strength * step * step)
 }
 
 // Wave of an offset along frequencies
@@ -210,13 +217,12 @@ impl Spectrum {
         let highest = |layer: &LayerSpectrum| 2.0 * (half as f64 * layer.step).powi(2) + layer.cut;
         let low = layers.iter().map(lowest).fold(f64::INFINITY, f64::min);
         let high = layers.iter().map(highest).fold(0.0, f64::max);
-        let argument = |n: usize| n as f64 / sampling.folded() as f64;
         Self {
             folded: sampling.folded(),
             half,
             lags: problem.lags(),
             pairs: problem.pairs().len(),
-            lenslet: (0..=half).map(|n| sinc(argument(n)).powi(2)).collect(),
+            lenslet: sincs(sampling, 1).iter().map(|sinc| sinc.powi(2)).collect(),
             power: RadialTable::new(low, high, |t| t.powf(-11.0 / 6.0)),
             layers,
             fft: FftPlanner::new().plan_fft_inverse(sampling.folded()),
@@ -428,12 +434,12 @@ impl PlaneLayer {
         q: usize,
         folded: usize,
     ) -> Self {
-        let step = 1.0 / (layer.side * folded as f64);
+        let (step, scale) = step_and_scale(layer, folded);
         Self {
             step,
             side: layer.side,
             cut: layer.outer_scale.powi(-2),
-            scale: 4.0 * PI * PI * spectrum_constant() * layer.strength * step * step,
+            scale,
             offset: problem.offset(layer, p, q),
         }
     }
@@ -453,6 +459,12 @@ impl PlaneLayer {
 /// sin(πx)/(πx).
 pub(crate) fn sinc(x: f64) -> f64 {
     if x == 0.0 { 1.0 } else { (PI * x).sin() / (PI * x) }
+}
+
+/// sinc(o n/M) for n = 0 … N_F/2, where the lattice has `per_side` o steps to a side of the lenslet.
+pub(crate) fn sincs(sampling: &SpectralSampling, per_side: usize) -> Vec<f64> {
+    let argument = |n: usize| (per_side * n) as f64 / sampling.folded() as f64;
+    (0..=sampling.samples / 2).map(|n| sinc(argument(n))).collect()
 }
 
 // Transpose a square in parallel

@@ -84,25 +84,20 @@ impl<T: Real> BlockToeplitz<T> {
         outputs: &[Array2<bool>],
         inputs: &[Array2<bool>],
     ) -> Result<Self, Error> {
-        let shape = Shape::of_masks(oversampling, outputs, inputs)?;
-        shape.check(kernels, blocks, (outputs.len(), inputs.len()))?;
-        // Assemble the operator from its parts
-        let length = fast_length(shape.lenslets + shape.points.div_ceil(shape.step) - 1);
-        let sublattices = shape.step * shape.step;
-        let terms = Array2::from_shape_fn(
-            (blocks.nrows() * sublattices, blocks.ncols()),
-            |(output, input)| {
-                let Block { kernel, turned } = blocks[[output / sublattices, input]];
-                (kernel * sublattices + output % sublattices, turned)
-            },
-        );
-        Ok(Self {
-            inputs: Side::new(inputs, 1, length),
-            outputs: Side::new(outputs, shape.step, length),
-            terms,
-            spectra: spectra(kernels, &shape, length),
+        let (kernels, outputs, inputs) = (kernels.to_vec(), outputs.to_vec(), inputs.to_vec());
+        Ok(Self::of(&Parts::new(kernels, blocks.clone(), oversampling, outputs, inputs)?))
+    }
+
+    /// The operator of these parts.
+    pub(crate) fn of(parts: &Parts) -> Self {
+        let length = fast_length(parts.shape.least_length());
+        Self {
+            inputs: Side::new(&parts.inputs, 1, length),
+            outputs: Side::new(&parts.outputs, parts.shape.step, length),
+            terms: parts.terms(),
+            spectra: spectra(&parts.kernels, &parts.shape, length),
             transforms: Transforms::new(length),
-        })
+        }
     }
 
     // Make the operator of slopes
@@ -114,31 +109,7 @@ impl<T: Real> BlockToeplitz<T> {
     /// # Errors
     /// `Invalid` where the masks are not one for each source, have the wrong shape, or one of them leaves nothing.
     pub fn slopes(covariance: &SlopeCovariance, valid: &[Array2<bool>]) -> Result<Self, Error> {
-        let (sources, lenslets) = (covariance.sources(), covariance.lenslets());
-        // Refuse masks of other lenslets
-        let (masks, across) = (valid.len(), size_of_masks("valid", valid)?);
-        if (masks, across) != (sources, lenslets) {
-            let value = format!("{masks} masks of {across} × {across}");
-            let expected =
-                format!("{sources} masks of {lenslets} × {lenslets}, one for each source");
-            return Err(Invalid::new("valid", value, expected).into());
-        }
-        let above = (0..sources).flat_map(|p| (p + 1..sources).map(move |q| (p, q)));
-        let pairs: Vec<_> = std::iter::once((0, 0)).chain(above).collect();
-        // List the blocks of slopes
-        let components = [(0, 0), (0, 1), (1, 1)];
-        let values = covariance.values();
-        let kernels: Vec<_> = (pairs.iter())
-            .flat_map(|&(p, q)| components.map(|(a, b)| values.slice(s![p, q, a, b, .., ..])))
-            .collect();
-        let blocks = Array2::from_shape_fn((2 * sources, 2 * sources), |(row, column)| {
-            let (p, q) = (row / 2, column / 2);
-            let key = if p == q { (0, 0) } else { (p.min(q), p.max(q)) };
-            let pair = pairs.binary_search(&key).unwrap_or(0);
-            Block { kernel: 3 * pair + row % 2 + column % 2, turned: p > q }
-        });
-        let masks: Vec<_> = valid.iter().flat_map(|mask| [mask.clone(), mask.clone()]).collect();
-        Self::new(&kernels, &blocks, 1, &masks, &masks)
+        Ok(Self::of(&Parts::slopes(covariance, valid)?))
     }
 
     // Make the operator from slopes to wavefronts
@@ -156,24 +127,8 @@ impl<T: Real> BlockToeplitz<T> {
         points: &[Array2<bool>],
         valid: &[Array2<bool>],
     ) -> Result<Self, Error> {
-        let (targets, sources, components, ..) = kernels.dim();
-        // Refuse a number of masks that does not fit
-        size_of_masks("points", points)?;
-        size_of_masks("valid", valid)?;
-        let [given, fits] = [(targets, sources, components), (points.len(), valid.len(), 2)]
-            .map(|(targets, sources, components)| format!("{targets} × {sources} × {components}"));
-        if given != fits {
-            let expected = format!("{fits}: targets, sources and components as there are masks");
-            return Err(Invalid::new("kernels", given, expected).into());
-        }
-        let inputs: Vec<_> = valid.iter().flat_map(|mask| [mask.clone(), mask.clone()]).collect();
-        let blocks = Array2::from_shape_fn((targets, 2 * sources), |(target, input)| Block {
-            kernel: 2 * sources * target + input,
-            turned: false,
-        });
-        let kernel = |k| kernels.slice(s![k / (2 * sources), k / 2 % sources, k % 2, .., ..]);
-        let kernels: Vec<_> = (0..blocks.len()).map(|k| kernel(k).reborrow()).collect();
-        Self::new(&kernels, &blocks, oversampling, points, &inputs)
+        let parts = Parts::wavefront_slope(kernels.reborrow(), oversampling, points, valid)?;
+        Ok(Self::of(&parts))
     }
 
     // Facts about the operator
@@ -327,13 +282,18 @@ fn size_of_masks(name: &str, masks: &[Array2<bool>]) -> Result<usize, Invalid> {
 // What fixes the shape of a block
 /// What fixes the shape of a block: N, M and osf.
 #[derive(Debug, Clone, Copy)]
-struct Shape {
-    lenslets: usize,
-    points: usize,
-    step: usize,
+pub(crate) struct Shape {
+    pub(crate) lenslets: usize,
+    pub(crate) points: usize,
+    pub(crate) step: usize,
 }
 
 impl Shape {
+    /// The least length of the transforms, `[eq:transform-length]`.
+    pub(crate) fn least_length(&self) -> usize {
+        self.lenslets + self.points.div_ceil(self.step) - 1
+    }
+
     fn of_masks(
         step: usize,
         outputs: &[Array2<bool>],
@@ -383,6 +343,103 @@ impl Shape {
             }
         }
         Ok(())
+    }
+}
+
+// Parts of a block matrix
+/// What a block matrix is made of; all of it fits.
+pub(crate) struct Parts<'a> {
+    pub(crate) kernels: Vec<ArrayView2<'a, f64>>,
+    pub(crate) blocks: Array2<Block>,
+    pub(crate) shape: Shape,
+    pub(crate) outputs: Vec<Array2<bool>>,
+    pub(crate) inputs: Vec<Array2<bool>>,
+}
+
+impl<'a> Parts<'a> {
+    // Take parts if they fit
+    pub(crate) fn new(
+        kernels: Vec<ArrayView2<'a, f64>>,
+        blocks: Array2<Block>,
+        oversampling: usize,
+        outputs: Vec<Array2<bool>>,
+        inputs: Vec<Array2<bool>>,
+    ) -> Result<Self, Invalid> {
+        let shape = Shape::of_masks(oversampling, &outputs, &inputs)?;
+        shape.check(&kernels, &blocks, (outputs.len(), inputs.len()))?;
+        Ok(Self { kernels, blocks, shape, outputs, inputs })
+    }
+
+    // Terms of sublattices and inputs
+    /// The blocks, (sublattices of outputs, inputs): index of the spectrum, and whether it is conjugate.
+    pub(crate) fn terms(&self) -> Array2<(usize, bool)> {
+        let sublattices = self.shape.step * self.shape.step;
+        let shape = (self.blocks.nrows() * sublattices, self.blocks.ncols());
+        Array2::from_shape_fn(shape, |(output, input)| {
+            let Block { kernel, turned } = self.blocks[[output / sublattices, input]];
+            (kernel * sublattices + output % sublattices, turned)
+        })
+    }
+
+    // Parts of the covariance of slopes
+    /// The parts of [`BlockToeplitz::slopes`].
+    pub(crate) fn slopes(
+        covariance: &'a SlopeCovariance,
+        valid: &[Array2<bool>],
+    ) -> Result<Self, Invalid> {
+        let (sources, lenslets) = (covariance.sources(), covariance.lenslets());
+        // Refuse masks of other lenslets
+        let (masks, across) = (valid.len(), size_of_masks("valid", valid)?);
+        if (masks, across) != (sources, lenslets) {
+            let value = format!("{masks} masks of {across} × {across}");
+            let expected =
+                format!("{sources} masks of {lenslets} × {lenslets}, one for each source");
+            return Err(Invalid::new("valid", value, expected));
+        }
+        let above = (0..sources).flat_map(|p| (p + 1..sources).map(move |q| (p, q)));
+        let pairs: Vec<_> = std::iter::once((0, 0)).chain(above).collect();
+        // List the blocks of slopes
+        let components = [(0, 0), (0, 1), (1, 1)];
+        let values = covariance.values();
+        let kernels: Vec<_> = (pairs.iter())
+            .flat_map(|&(p, q)| components.map(|(a, b)| values.slice(s![p, q, a, b, .., ..])))
+            .collect();
+        let blocks = Array2::from_shape_fn((2 * sources, 2 * sources), |(row, column)| {
+            let (p, q) = (row / 2, column / 2);
+            let key = if p == q { (0, 0) } else { (p.min(q), p.max(q)) };
+            let pair = pairs.binary_search(&key).unwrap_or(0);
+            Block { kernel: 3 * pair + row % 2 + column % 2, turned: p > q }
+        });
+        let masks: Vec<_> = valid.iter().flat_map(|mask| [mask.clone(), mask.clone()]).collect();
+        Self::new(kernels, blocks, 1, masks.clone(), masks)
+    }
+
+    // Parts from slopes to wavefronts
+    /// The parts of [`BlockToeplitz::wavefront_slope`].
+    pub(crate) fn wavefront_slope(
+        kernels: ArrayView5<'a, f64>,
+        oversampling: usize,
+        points: &[Array2<bool>],
+        valid: &[Array2<bool>],
+    ) -> Result<Self, Invalid> {
+        let (targets, sources, components, ..) = kernels.dim();
+        // Refuse a number of masks that does not fit
+        size_of_masks("points", points)?;
+        size_of_masks("valid", valid)?;
+        let [given, fits] = [(targets, sources, components), (points.len(), valid.len(), 2)]
+            .map(|(targets, sources, components)| format!("{targets} × {sources} × {components}"));
+        if given != fits {
+            let expected = format!("{fits}: targets, sources and components as there are masks");
+            return Err(Invalid::new("kernels", given, expected));
+        }
+        let inputs: Vec<_> = valid.iter().flat_map(|mask| [mask.clone(), mask.clone()]).collect();
+        let blocks = Array2::from_shape_fn((targets, 2 * sources), |(target, input)| Block {
+            kernel: 2 * sources * target + input,
+            turned: false,
+        });
+        let kernel = |k| s![k / (2 * sources), k / 2 % sources, k % 2, .., ..];
+        let kernels = (0..blocks.len()).map(|k| kernels.clone().slice_move(kernel(k))).collect();
+        Self::new(kernels, blocks, oversampling, points.to_vec(), inputs)
     }
 }
 
@@ -456,18 +513,9 @@ impl<T: Real> Transforms<T> {
 // Spectra of all kernels
 /// The spectra of all kernels on all sublattices, in lanes.
 fn spectra<T: Real>(kernels: &[ArrayView2<f64>], shape: &Shape, length: usize) -> Vec<Lanes<T>> {
-    let transforms = Transforms::<f64>::new(length);
-    let (sublattices, groups) = (shape.step * shape.step, transforms.groups());
-    let fields: Vec<Vec<Complex<f64>>> = (0..kernels.len() * sublattices)
-        .into_par_iter()
-        .map(|k| {
-            let (kernel, sublattice) = (&kernels[k / sublattices], k % sublattices);
-            let residues = [sublattice / shape.step, sublattice % shape.step];
-            shape.spectrum(kernel, residues, &transforms)
-        })
-        .collect();
+    let (fields, groups) = (fields(kernels, shape, length), length.div_ceil(LANES));
     let column = fields.len() * groups;
-    let mut spectra = vec![[T::zero(); 2 * LANES]; transforms.half() * column];
+    let mut spectra = vec![[T::zero(); 2 * LANES]; (length / 2 + 1) * column];
     spectra.par_chunks_mut(column).enumerate().for_each(|(kx, column)| {
         // Round the columns of all spectra
         for (field, lanes) in fields.iter().zip(column.chunks_mut(groups)) {
@@ -477,6 +525,23 @@ fn spectra<T: Real>(kernels: &[ArrayView2<f64>], shape: &Shape, length: usize) -
         }
     });
     spectra
+}
+
+// Transform all kernels on all sublattices
+/// The spectra of all kernels on all sublattices, divided by L², each by kx, then ky.
+pub(crate) fn fields(
+    kernels: &[ArrayView2<f64>],
+    shape: &Shape,
+    length: usize,
+) -> Vec<Vec<Complex<f64>>> {
+    let transforms = Transforms::<f64>::new(length);
+    let sublattices = shape.step * shape.step;
+    let spectrum = |k: usize| {
+        let (kernel, sublattice) = (&kernels[k / sublattices], k % sublattices);
+        let residues = [sublattice / shape.step, sublattice % shape.step];
+        shape.spectrum(kernel, residues, &transforms)
+    };
+    (0..kernels.len() * sublattices).into_par_iter().map(spectrum).collect()
 }
 
 // Put complex numbers into lanes
@@ -494,7 +559,7 @@ fn into_lanes<T: Real>(values: impl Iterator<Item = Complex<T>>, lanes: &mut [La
 // Transform a kernel on one sublattice
 impl Shape {
     /// Where T_r\[k\] of Eq. `[eq:polyphase]`, periodic in k, is found in a kernel.
-    fn lag(&self, k: usize, residue: usize, length: usize) -> Option<usize> {
+    pub(crate) fn lag(&self, k: usize, residue: usize, length: usize) -> Option<usize> {
         let last = (self.points - 1).checked_sub(residue)?;
         if k <= last / self.step {
             Some(last - self.step * k)
@@ -792,7 +857,7 @@ fn multiply_add<T: Real>(sum: &mut Lanes<T>, a: &Lanes<T>, b: &Lanes<T>, conjuga
 
 // Tests of Toeplitz products
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::atmosphere::{Atmosphere, Layer};
     use crate::lenslet_array::{LensletArray, SlopeOrder};
@@ -804,7 +869,7 @@ mod tests {
 
     // Lopsided masks and kernels
     /// Masks of `points` × `points` with about `share` of the points, and never none.
-    fn masks(number: usize, points: usize, share: f64, seed: u64) -> Vec<Array2<bool>> {
+    pub(crate) fn masks(number: usize, points: usize, share: f64, seed: u64) -> Vec<Array2<bool>> {
         let numbers: Vec<f64> = random(number * points * points, seed);
         let kept = |k: usize, [j, i]: [usize; 2]| {
             [j, i] == [points / 3, points / 2]
@@ -821,7 +886,7 @@ mod tests {
     }
 
     /// Random kernels (T, S, 2, K, K).
-    fn kernels(targets: usize, sources: usize, lags: usize, seed: u64) -> Array5<f64> {
+    pub(crate) fn kernels(targets: usize, sources: usize, lags: usize, seed: u64) -> Array5<f64> {
         let numbers = random(targets * sources * 2 * lags * lags, seed);
         Array5::from_shape_vec((targets, sources, 2, lags, lags), numbers).unwrap()
     }
@@ -890,7 +955,7 @@ mod tests {
 
     // Hold slopes to their dense matrix
     /// Random covariances of the slopes of some stars, with the symmetries of true ones.
-    fn covariance(sources: usize, lenslets: usize) -> SlopeCovariance {
+    pub(crate) fn covariance(sources: usize, lenslets: usize) -> SlopeCovariance {
         let (altitude, fraction, outer_scale, wind_speed, wind_direction) =
             (0.0, 1.0, 25.0, 0.0, 0.0);
         let layer = Layer { altitude, fraction, outer_scale, wind_speed, wind_direction };

@@ -116,6 +116,10 @@ fn references(problem: &WavefrontProblem) -> Vec<Reference> {
 
 /// The reference phase of a layer, with tables for all its displacements.
 fn reference(problem: &WavefrontProblem, layer: &WavefrontLayer) -> Reference {
+    Reference::new(layer.outer_scale, layer.disc, distances(problem, layer))
+}
+/// The nearest and the farthest distance in metres at which a layer's gradients are looked up.
+pub(crate) fn distances(problem: &WavefrontProblem, layer: &WavefrontLayer) -> [f64; 2] {
     let (targets, stars) = (0..problem.targets(), 0..problem.stars());
     let pairs = targets.flat_map(|t| stars.clone().map(move |q| (t, q)));
     let reach = (problem.lags(layer) - 1) as f64 * layer.step;
@@ -128,18 +132,18 @@ fn reference(problem: &WavefrontProblem, layer: &WavefrontLayer) -> Reference {
     let farthest = pairs.map(corner).fold(0.0, f64::max) + 2.0 * margin + NEAR * layer.side;
     // A hundredth to spare covers rounding at the ends.
     let nearest = 0.99 * (CORE * layer.step).min((NEAR - 0.71) * layer.side);
-    Reference::new(layer.outer_scale, layer.disc, [nearest, farthest])
+    [nearest, farthest]
 }
 
 // Zones of a layer's lags
 /// Edges serve lags that are closer to the singular circle than this many sides.
-const NEAR: f64 = 2.0;
+pub(crate) const NEAR: f64 = 2.0;
 
 /// The box filter serves lags farther from it than so many steps, and so many for each step of a side.
-const FAR: [f64; 2] = [16.0, 0.75];
+pub(crate) const FAR: [f64; 2] = [16.0, 0.75];
 
 /// Samples closer to it than so many steps are left out, as zero; no lag of the far zone needs them.
-const CORE: f64 = 3.0;
+pub(crate) const CORE: f64 = 3.0;
 
 /// Lags of one layer, target and guide star: lag (j, i) lies at (x + i step, y + j step).
 struct Lags {
@@ -243,7 +247,7 @@ impl Lags {
 
 // Middle lags by Gauss rules
 /// Nodes along an axis, with the distance from the circle in sides from which they suffice.
-const NODES: [(usize, f64); 5] = [(4, 8.0), (5, 5.0), (6, 3.2), (7, 2.4), (8, 0.0)];
+pub(crate) const NODES: [(usize, f64); 5] = [(4, 8.0), (5, 5.0), (6, 3.2), (7, 2.4), (8, 0.0)];
 
 static RULES: LazyLock<[Rule; 5]> = LazyLock::new(|| NODES.map(|(n, _)| gauss_legendre(n)));
 
@@ -270,7 +274,7 @@ impl Lags {
 const MARGIN: usize = 4;
 
 /// Weights w of the mean over a box of `o` steps, for samples from −⌊o/2⌋ − 4 to ⌊o/2⌋ + 4 steps.
-fn box_filter(o: usize) -> Vec<f64> {
+pub(crate) fn box_filter(o: usize) -> Vec<f64> {
     let reach = o / 2 + MARGIN;
     let mut weights = vec![0.0; 2 * reach + 1];
     let rule = gauss_legendre(6);

@@ -8,7 +8,7 @@ use crate::phase::{VonKarman, spectrum_constant};
 use crate::quadrature::{Rule, gauss_legendre};
 use crate::radial_table::RadialTable;
 use crate::slope::share_equals;
-use crate::spectral::{SpectralSampling, Wave, add_with_mirror_image, fold, sinc};
+use crate::spectral::{SpectralSampling, Wave, add_with_mirror_image, fold, sincs};
 use crate::spectral_error::{Chosen, Trial, spectrum_beyond};
 use crate::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use ndarray::Array5;
@@ -49,7 +49,7 @@ pub fn covariance(
 
 // Count the memory of a cross spectrum
 /// A layer whose lattice has the most lags.
-fn widest(problem: &WavefrontProblem) -> &WavefrontLayer {
+pub(crate) fn widest(problem: &WavefrontProblem) -> &WavefrontLayer {
     let layers = problem.layers();
     layers.iter().fold(&layers[0], |one, other| if other.points > one.points { other } else { one })
 }
@@ -103,7 +103,7 @@ impl LayerSpectrum {
         layer: &WavefrontLayer,
         sampling: &SpectralSampling,
     ) -> Self {
-        let step = 1.0 / (layer.step * sampling.folded() as f64);
+        let (step, scale) = step_and_scale(layer, sampling.folded());
         let stars = problem.stars();
         let wave = |pair: usize| {
             let first = problem.first_lag(layer, pair / stars, pair % stars);
@@ -112,11 +112,16 @@ impl LayerSpectrum {
         Self {
             step,
             cut: layer.outer_scale.powi(-2),
-            scale: 2.0 * PI * spectrum_constant() * layer.slope_strength * step * step,
+            scale,
             disc: layer.disc,
             waves: (0..problem.targets() * stars).map(wave).collect(),
         }
     }
+}
+/// Step of the frequency Δ \[m⁻¹\] at a layer for the folded length F, and 2π c_W σ' Δ².
+pub(crate) fn step_and_scale(layer: &WavefrontLayer, folded: usize) -> (f64, f64) {
+    let step = 1.0 / (layer.step * folded as f64);
+    (step, 2.0 * PI * spectrum_constant() * layer.slope_strength * step * step)
 }
 impl CrossSpectrum {
     // Prepare the tables of the cross spectrum
@@ -126,8 +131,6 @@ impl CrossSpectrum {
         sampling: &SpectralSampling,
     ) -> Self {
         let (folded, half) = (sampling.folded(), sampling.samples() / 2);
-        let argument =
-            |n: usize| (problem.grid().oversampling * n) as f64 / sampling.folded() as f64;
         let lags = problem.lags(&layers[0]);
         let prepare = |layer| LayerSpectrum::new(problem, layer, sampling);
         let layers: Vec<LayerSpectrum> = layers.par_iter().map(prepare).collect();
@@ -142,7 +145,7 @@ impl CrossSpectrum {
             lags,
             targets: problem.targets(),
             stars: problem.stars(),
-            lenslet: (0..=half).map(|n| sinc(argument(n))).collect(),
+            lenslet: sincs(sampling, problem.grid().oversampling),
             power: RadialTable::new(low, high, |t| t.powf(-11.0 / 6.0)),
             layers,
             fft: FftPlanner::new().plan_fft_inverse(folded),
@@ -512,6 +515,7 @@ mod tests {
     use crate::device::silent;
     use crate::lenslet_array::LensletArray;
     use crate::source::{ConeGradient, Source};
+    use crate::spectral::sinc;
     use crate::wavefront::PhaseGrid;
     use ndarray::s;
 

@@ -1,0 +1,311 @@
+// Tangled from book/src/solver-gpu.md: edit there, or here and run cargo tangle stitch.
+#ifndef REAL
+#define REAL double
+#endif
+typedef REAL real;
+
+// State of a solution on the device
+// The numbers of a solution in progress; the host reads the first seven.
+struct State {
+    double iteration, done, fault, value; // value: what broke an assumption
+    double start, residual, norm;         // relative residuals at the start of the sweep and now; the norm of b
+    double target, limit, epsilon;        // where the sweep ends: residual, iterations, precision
+    double fresh, ended;                  // whether no iteration of the sweep was made; whether no more can be
+    double along, step;                   // conjugate gradients
+    double alpha, beta, phi, size;        // MINRES, and its last two rotations
+    double last_cosine, last_sine, before_cosine, before_sine;
+};
+static_assert(sizeof(State) == 8 * SCALARS, "the host knows the size of the state");
+
+// What can break: the numbers by which the host tells them apart.
+enum { FINE, NORM, START, RESIDUAL, ALONG, CURVATURE, ALPHA, BETA, SINGULAR };
+
+__device__ bool is_finite(double value) { return fabs(value) <= 1.7976931348623157e308; }
+
+__device__ void break_off(State *state, int fault, double value)
+{
+    state->fault = fault;
+    state->value = value;
+    state->done = 1;
+}
+// Whether there is nothing to do any more; one thread then hands the state on.
+__device__ bool is_over(const State *now, State *next)
+{
+    if (now->done && blockIdx.x == 0 && threadIdx.x == 0) *next = *now;
+    return now->done;
+}
+
+// Sums over the threads and the blocks
+// Makes of up to three numbers their sums over the threads of the block, in all of them.
+__device__ void sum_over_threads(double *sums, int count)
+{
+    __shared__ double warps[3][THREADS / 32];
+    for (int k = 0; k < count; k++)
+        for (int step = 16; step > 0; step /= 2)
+            sums[k] += __shfl_xor_sync(0xffffffffu, sums[k], step);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        for (int k = 0; k < count; k++) warps[k][threadIdx.x / 32] = sums[k];
+    __syncthreads();
+    for (int k = 0; k < count; k++) {
+        sums[k] = 0;
+        for (int warp = 0; warp < THREADS / 32; warp++) sums[k] += warps[k][warp];
+    }
+}
+// Leaves the block's sums among those of `blocks` blocks.
+template <int COUNT> __device__ void leave_parts(double (&sums)[COUNT], double *parts, int blocks)
+{
+    sum_over_threads(sums, COUNT);
+    if (threadIdx.x == 0)
+        for (int k = 0; k < COUNT; k++) parts[k * blocks + blockIdx.x] = sums[k];
+}
+
+// The sums over all blocks.
+template <int COUNT>
+__device__ void sum_over_blocks(double (&sums)[COUNT], const double *parts, int blocks)
+{
+    for (int k = 0; k < COUNT; k++)
+        sums[k] = threadIdx.x < blocks ? parts[k * blocks + threadIdx.x] : 0.0;
+    sum_over_threads(sums, COUNT);
+}
+__device__ int first_number() { return blockIdx.x * THREADS + threadIdx.x; }
+
+// Judge the residual of an iteration
+// Records the residual whose squares are given, and ends the sweep where that is small enough.
+__device__ void judge(const State *now, State *next, const double *squares, int blocks)
+{
+    double square[1];
+    sum_over_blocks(square, squares, blocks);
+    if (threadIdx.x > 0) return;
+    State state = *now;
+    if (!state.done) {
+        state.residual = sqrt(square[0]) / state.norm;
+        if (is_finite(state.residual)) {
+            double *history = (double *)(next + 1);
+            history[(long long)state.iteration % HISTORY] = state.residual;
+            state.done =
+                state.residual <= state.target || state.iteration >= state.limit || state.ended;
+        } else {
+            break_off(&state, RESIDUAL, state.residual);
+        }
+    }
+    *next = state;
+}
+// Leaves the parts of a·z and w·z; the block after the last judges the residual.
+extern "C" __global__ void look(const State *now, State *next, const double *squares,
+                                const real *a, const real *z, const real *w, double *parts,
+                                int blocks, int n)
+{
+    if (blockIdx.x + 1 == gridDim.x) return judge(now, next, squares, blocks);
+    if (now->done) return;
+    double sums[2] = {0, 0};
+    for (int k = first_number(); k < n; k += blocks * THREADS) {
+        double z_k = z[k];
+        sums[0] += a[k] * z_k;
+        sums[1] += w[k] * z_k;
+    }
+    leave_parts(sums, parts, blocks);
+}
+
+// Kernels that begin a sweep
+// r = b - A x, and parts of r·r, b·b and of the number of elements of b that are not 0.
+extern "C" __global__ void open_sweep(const real *b, const real *product, real *r, double *squares,
+                                int blocks, int n)
+{
+    double sums[3] = {0, 0, 0};
+    for (int k = first_number(); k < n; k += blocks * THREADS) {
+        real r_k = b[k] - product[k];
+        r[k] = r_k;
+        sums[0] += (double)r_k * r_k;
+        sums[1] += (double)b[k] * b[k];
+        sums[2] += b[k] != 0;
+    }
+    leave_parts(sums, squares, blocks);
+}
+// Sets both states to the start of a sweep.
+extern "C" __global__ void begin_sweep(State *now, State *next, const double *squares, int blocks,
+                                 int first, double tolerance, double limit, double epsilon)
+{
+    double sums[3];
+    sum_over_blocks(sums, squares, blocks);
+    if (threadIdx.x > 0) return;
+    State state = *now;
+    if (first) {
+        state = State();
+        state.norm = sqrt(sums[1]);
+        state.limit = limit;
+        state.epsilon = epsilon;
+    }
+    state.start = sqrt(sums[0]) / state.norm;
+    state.done = state.ended = 0;
+    state.fresh = 1;
+    // Aim at the tolerance or below
+    double *history = (double *)(next + 1);
+    if (sums[2] == 0) {
+        state.norm = state.start = history[0] = 0;
+        state.done = 1;
+    } else if (!(state.norm >= 1e-150 && state.norm < 1e150)) {
+        break_off(&state, NORM, state.norm);
+    } else if (!is_finite(state.start)) {
+        break_off(&state, START, state.start);
+    } else {
+        double aim = state.iteration == 0 ? tolerance : fmin(tolerance, 0.1 * state.start);
+        state.target = fmax(aim, epsilon * state.start);
+        state.done = state.start <= tolerance || state.iteration >= limit;
+        history[(long long)state.iteration % HISTORY] = state.start;
+    }
+    state.residual = state.start;
+    *now = *next = state;
+}
+
+// Kernels of conjugate gradients
+// Steps along the new direction; leaves the parts of r·r. z may be the same as r.
+extern "C" __global__ void step_along(const State *now, State *next, const double *parts, const real *z,
+                                const real *w, real *p, real *s, real *x, real *r,
+                                double *squares, int blocks, int n)
+{
+    if (is_over(now, next)) return;
+    real z_k, w_k, p_k, s_k, x_k, r_k;
+    auto fetch = [&](int k) {
+        if (k < n) z_k = z[k], w_k = w[k], p_k = p[k], s_k = s[k], x_k = x[k], r_k = r[k];
+    };
+    int k = first_number();
+    fetch(k);
+    double sums[2], square[1] = {0};
+    // The step from the sums
+    sum_over_blocks(sums, parts, blocks);
+    State state = *now;
+    double share = state.fresh ? 0 : sums[0] / state.along;
+    double curvature = state.fresh ? sums[1] : sums[1] - share * sums[0] / state.step;
+    if (!(sums[0] > 0 && is_finite(sums[0])))
+        break_off(&state, ALONG, sums[0]);
+    else if (!(curvature > 0 && is_finite(curvature)))
+        break_off(&state, CURVATURE, curvature);
+    double step = sums[0] / curvature;
+    // Leave the new step behind
+    bool failed = state.done, fresh = state.fresh;
+    if (!failed) {
+        state.along = sums[0];
+        state.step = step;
+        state.fresh = 0;
+        state.iteration += 1;
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0) *next = state;
+    if (failed) return;
+    for (; k < n; fetch(k += blocks * THREADS)) {
+        // Move all vectors by one step
+        p_k = fresh ? z_k : z_k + (real)share * p_k;
+        s_k = fresh ? w_k : w_k + (real)share * s_k;
+        r_k -= (real)step * s_k;
+        p[k] = p_k;
+        s[k] = s_k;
+        x[k] = x_k + (real)step * p_k;
+        r[k] = r_k;
+        square[0] += (double)r_k * r_k;
+    }
+    leave_parts(square, squares, blocks);
+}
+
+// Kernels of minimum residuals
+// Leaves the parts of u·z_next.
+extern "C" __global__ void measure(const State *now, const real *u, const real *z_next,
+                                   double *parts, int blocks, int n)
+{
+    if (now->done) return;
+    double sums[1] = {0};
+    for (int k = first_number(); k < n; k += blocks * THREADS) sums[0] += (double)u[k] * z_next[k];
+    leave_parts(sums, parts, blocks);
+}
+
+// v and z from the residual r and z_next = P r, with the parts of r·P r.
+extern "C" __global__ void start_lanczos(const State *now, State *next, const double *parts,
+                                 const real *r, const real *z_next, real *v, real *v_last,
+                                 real *z, real *d, real *d_last, int blocks, int n)
+{
+    if (is_over(now, next)) return;
+    double sums[1];
+    sum_over_blocks(sums, parts, blocks);
+    // Start the rotations of the device
+    State state = *now;
+    state.beta = state.size = state.last_sine = state.before_sine = 0;
+    state.phi = sqrt(sums[0]);
+    state.last_cosine = state.before_cosine = 1;
+    if (!(sums[0] > 0 && is_finite(sums[0]))) break_off(&state, ALONG, sums[0]);
+    if (blockIdx.x == 0 && threadIdx.x == 0) *next = state;
+    if (state.done) return;
+    real scale = 1 / state.phi;
+    for (int k = first_number(); k < n; k += blocks * THREADS) {
+        v[k] = scale * r[k];
+        z[k] = scale * z_next[k];
+        v_last[k] = d[k] = d_last[k] = 0;
+    }
+}
+// u ← u − α v − β v_last, with the parts of u·z; leaves those of u·u.
+extern "C" __global__ void orthogonalise(const State *now, State *next, const double *parts,
+                                         const real *v, const real *v_last, real *u,
+                                         double *squares, int blocks, int n)
+{
+    if (is_over(now, next)) return;
+    double sums[2], square[1] = {0};
+    sum_over_blocks(sums, parts, blocks);
+    State state = *now;
+    state.alpha = sums[1];
+    if (!is_finite(sums[1])) break_off(&state, ALPHA, sums[1]);
+    if (blockIdx.x == 0 && threadIdx.x == 0) *next = state;
+    if (state.done) return;
+    real alpha = state.alpha, beta = state.beta;
+    for (int k = first_number(); k < n; k += blocks * THREADS) {
+        real u_k = u[k] - alpha * v[k] - beta * v_last[k];
+        u[k] = u_k;
+        square[0] += (double)u_k * u_k;
+    }
+    leave_parts(square, squares, blocks);
+}
+// Rotates the new column and steps along the new direction; leaves the parts of r·r. z_next may be the same as u.
+extern "C" __global__ void turn_column(const State *now, State *next, const double *parts, const real *u,
+                                const real *z_next, real *v, real *v_last, real *z, real *d,
+                                real *d_last, real *x, real *r, double *squares, int blocks, int n)
+{
+    if (is_over(now, next)) return;
+    double sums[1], square[1] = {0};
+    sum_over_blocks(sums, parts, blocks);
+    State state = *now;
+    // Rotate the new column on the device
+    double beta = sums[0] == 0 ? 0 : sqrt(sums[0]);
+    if (sums[0] != 0 && !(sums[0] > 0 && is_finite(sums[0]))) break_off(&state, BETA, sums[0]);
+    double rotated = state.before_cosine * state.beta, epsilon = state.before_sine * state.beta;
+    double delta = state.last_cosine * rotated + state.last_sine * state.alpha;
+    double bar = state.last_cosine * state.alpha - state.last_sine * rotated;
+    double gamma = hypot(bar, beta);
+    state.size = fmax(fmax(state.size, fabs(state.alpha)), beta);
+    if (!state.done && gamma <= state.epsilon * state.size) break_off(&state, SINGULAR, gamma);
+    state.before_cosine = state.last_cosine;
+    state.before_sine = state.last_sine;
+    state.last_cosine = bar / gamma;
+    state.last_sine = beta / gamma;
+    double along = state.last_cosine * state.phi, squared = state.last_sine * state.last_sine;
+    state.phi *= -state.last_sine;
+    state.beta = beta;
+    state.ended = sums[0] == 0;
+    state.iteration += !state.done;
+    double left = state.last_cosine * state.phi, scale = state.ended ? 1 : 1 / beta;
+    if (blockIdx.x == 0 && threadIdx.x == 0) *next = state;
+    if (state.done) return;
+    for (int k = first_number(); k < n; k += blocks * THREADS) {
+        // Move the vectors of Lanczos on
+        real v_k = (real)scale * u[k];
+        real z_k = (real)scale * z_next[k];
+        real d_k = -(real)epsilon * d_last[k] - (real)delta * d[k];
+        d_k = (real)(1 / gamma) * d_k + (real)(1 / gamma) * z[k];
+        d_last[k] = d[k];
+        d[k] = d_k;
+        x[k] += (real)along * d_k;
+        real r_k = (real)squared * r[k] + (real)left * v_k;
+        r[k] = r_k;
+        square[0] += (double)r_k * r_k;
+        v_last[k] = v[k];
+        v[k] = v_k;
+        z[k] = z_k;
+    }
+    leave_parts(square, squares, blocks);
+}

@@ -1,0 +1,338 @@
+// Tangled from book/src/wavefront-gpu.md: edit there, or here and run cargo tangle stitch.
+#ifndef REAL
+#define REAL double
+#endif
+#ifndef REACH
+#define REACH 4 /* samples beyond a lag on either side that the box filter uses; 0 for no filter */
+#endif
+typedef REAL real;
+
+// Look up the radial table on the device
+/* A polynomial in t - centre. */
+struct alignas(16) Segment {
+    double centre, c[7];
+};
+
+/* f(t) and df/dt, from a table whose segments are numbered from `first` to `last`. */
+__device__ inline double look_up(const double *table, int first, int last, double t, double *slope)
+{
+    int number = (int)(__double_as_longlong(t) >> 47);
+    number = number < first ? first : number > last ? last : number;
+    const Segment s = ((const Segment *)table)[number - first];
+    double u = t - s.centre, value = s.c[6], rise = 0.0;
+#pragma unroll
+    for (int k = 5; k >= 0; --k) {
+        rise = rise * u + value;
+        value = value * u + s.c[k];
+    }
+    *slope = rise;
+    return value;
+}
+/* A cubic in t - centre, 64 segments to the octave. */
+struct alignas(16) Sliver {
+    float c[4];
+};
+
+__device__ inline float look_up(const float *table, int first, int last, float t, float *slope)
+{
+    int number = __float_as_int(t) >> 17;
+    number = number < first ? first : number > last ? last : number;
+    const Sliver s = ((const Sliver *)table)[number - first];
+    float u = t - __int_as_float((number << 17) | (1 << 16));
+    *slope = s.c[1] + u * (2.0f * s.c[2] + u * 3.0f * s.c[3]);
+    return s.c[0] + u * (s.c[1] + u * (s.c[2] + u * s.c[3]));
+}
+
+// Evaluate the phase on the device
+/* Numbers of the first and last segments of the universal tables, from 2^-120 to 2^40, and where they end. */
+#define FIRST_SEGMENT ((1023 - 120) << 5)
+#define LAST_SEGMENT (((1023 + 40) << 5) - 1)
+#define FIRST_SLIVER ((127 - 120) << 6)
+#define LAST_SLIVER (((127 + 40) << 6) - 1)
+#define TABLE_END 1099511627776.0
+
+/* The phase of one outer scale: 1/l^2, l^(5/3), l^(-1/3) for a unit of length l; law 0 is von Karman's, 1 the power law. */
+struct Phase {
+    double per_square, fall, slope, law;
+};
+/* f(t) of one of the tables of both laws, without its factor; in *rise its derivative by t / l^2. */
+__device__ inline double universal(const double *table, const Phase &phase, double t, double *rise)
+{
+    const int count = LAST_SEGMENT - FIRST_SEGMENT + 1;
+    table += 8 * count * (int)phase.law;
+    double tau = t * phase.per_square;
+    tau = tau < TABLE_END ? tau : 0.99 * TABLE_END;
+    return look_up(table, FIRST_SEGMENT, LAST_SEGMENT, tau, rise);
+}
+
+__device__ inline float universal(const float *table, const Phase &phase, float t, float *rise)
+{
+    const int count = LAST_SLIVER - FIRST_SLIVER + 1;
+    table += 4 * count * (int)phase.law;
+    float tau = t * (float)phase.per_square;
+    tau = tau < (float)TABLE_END ? tau : 0.99f * (float)TABLE_END;
+    return look_up(table, FIRST_SLIVER, LAST_SLIVER, tau, rise);
+}
+/* S or M at the squared distance t in m^2, by whose table is given; rad^2. */
+__device__ inline double fall_of(const double *table, const Phase &phase, double t)
+{
+    double rise;
+    return phase.fall * universal(table, phase, t, &rise);
+}
+
+/* p(t), rad^2 m^-2, and dp/dt, rad^2 m^-4. */
+template <typename T>
+__device__ inline T slope_over_distance(const T *table, const Phase &phase, T t, T *rise)
+{
+    T factor = (T)phase.slope;
+    T p = factor * universal(table, phase, t, rise);
+    *rise *= factor * (T)phase.per_square;
+    return p;
+}
+
+// Look the averaged fall up on the device
+/* A polynomial in (r - centre) / half on the segment that ends at `end`; `per_half` is 1 / half. */
+template <typename T> struct Stretch {
+    T end, centre, per_half, c[17];
+};
+
+/* The fall at r, or its slope, by whose segments are given. */
+template <typename T> __device__ inline T averaged(const Stretch<T> *segments, int count, T r)
+{
+    int low = 0, high = count - 1;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (segments[middle].end < r) low = middle + 1;
+        else high = middle;
+    }
+    const Stretch<T> &s = segments[low];
+    T u = (r - s.centre) * s.per_half, sum = s.c[16];
+#pragma unroll
+    for (int k = 15; k >= 0; --k) sum = sum * u + s.c[k];
+    return sum;
+}
+
+// Evaluate the reference phase on the device
+/* The phase with which a gradient is compared, averaged over a disc if there are `segments`; singular at r = kink. */
+struct Reference {
+    Phase phase;
+    double kink, outer_scale, first, segments;
+};
+
+/* S(r), rad^2, at t = r^2 in m^2. */
+__device__ inline double reference_fall(const Reference &reference, const double *falls,
+    const Stretch<double> *discs, double t)
+{
+    if (reference.segments == 0.0) return fall_of(falls, reference.phase, t);
+    return averaged(discs + (int)reference.first, (int)reference.segments, sqrt(t));
+}
+
+/* p of the gradient p (x, y), rad^2 m^-2, at r^2 = t. */
+__device__ inline real reference_slope(const Reference &reference, const real *slopes,
+    const Stretch<real> *discs, real t)
+{
+    real rise;
+    if (reference.segments == 0.0) return slope_over_distance(slopes, reference.phase, t, &rise);
+    real r = sqrt(t);
+    return r > 0 ? averaged(discs + (int)reference.first, (int)reference.segments, r) / r : 0;
+}
+
+// Integrate along a piece on the device
+/* A part of a line on which the distance from the singular points grows from the near end on. */
+struct Part {
+    double near, length; /* the length is negative towards lesser u */
+    int halvings, bends; /* panels of length / 2, / 4 ... towards the near end, each cut in so many */
+};
+
+__device__ inline Part cut_part(const Reference &reference, double square, double from, double to)
+{
+    double kink = reference.kink, inner = kink * kink - square, meets = sqrt(fabs(inner));
+    double at_from = inner > 0.0 ? fabs(fabs(from) - meets) : sqrt(from * from - inner);
+    double at_to = inner > 0.0 ? fabs(fabs(to) - meets) : sqrt(to * to - inner);
+    double length = to - from, distance = fmin(at_from, at_to), scale = reference.outer_scale;
+    Part part = {from, length, 0, 1};
+    if (at_to < at_from) part.near = to, part.length = -length;
+    double finest = fmin(length, scale) / 65536.0;
+    for (double last = length; last > distance && last > finest; last *= 0.5) ++part.halvings;
+    // Cut panels that are longer than the outer scale
+    double s = sqrt(square + part.near * part.near);
+    double longest = part.halvings > 0 ? 0.5 * length : length;
+    if (longest > scale && fabs(s - kink) < 8.0 * scale) part.bends = (int)ceil(longest / scale);
+    return part;
+}
+#define PANEL_NODES 10
+
+/* A thread's share of the integral of S along a part; `rule` holds nodes, then weights. */
+__device__ inline double along_part(const Reference &reference, const double *falls,
+    const Stretch<double> *discs, const double *rule, double square, Part part, int lane)
+{
+    double sum = 0.0;
+    int values = (part.halvings + 1) * part.bends * PANEL_NODES;
+    for (int k = lane; k < values; k += 32) {
+        int node = k % PANEL_NODES, bend = k / PANEL_NODES % part.bends;
+        int halving = k / PANEL_NODES / part.bends;
+        double length = ldexp(part.length, halving < part.halvings ? -halving - 1 : -halving);
+        double start = halving < part.halvings ? length : 0.0;
+        length /= part.bends;
+        double u = part.near + start + length * (bend + 0.5 + 0.5 * rule[node]);
+        double fall = reference_fall(reference, falls, discs, square + u * u);
+        sum += 0.5 * fabs(length) * rule[PANEL_NODES + node] * fall;
+    }
+    return sum;
+}
+/* The integral of S from `start` to `end` along a line at the distance `across`, in the first of 32 threads. */
+__device__ inline double along(const Reference &reference, const double *falls,
+    const Stretch<double> *discs, const double *rule, double across, double start, double end, int lane)
+{
+    double square = across * across, inner = reference.kink * reference.kink - square;
+    double meets = inner > 0.0 ? sqrt(inner) : 0.0, cut = -meets, from = start, sum = 0.0;
+    for (int part = 0; part < 4; ++part, cut += meets) {
+        double to = part == 3 ? end : fmin(fmax(cut, from), end);
+        if (from < to)
+            sum += along_part(reference, falls, discs, rule, square, cut_part(reference, square, from, to), lane);
+        from = to;
+    }
+    for (int distance = 16; distance > 0; distance /= 2)
+        sum += __shfl_down_sync(0xffffffffu, sum, distance);
+    return sum;
+}
+
+// Average over a footprint on the device
+/* What the host says of the zones: distances in sides, in steps, in steps; then rules of 4 to 8 nodes, and the box. */
+struct Rules {
+    real near, core, far, from[5], legendre[60], box[2 * REACH + 1];
+};
+
+/* The mean of grad S over the footprint at (x, y), `distance` sides from the singular circle. */
+__device__ inline void gauss_mean(const Reference &reference, const real *slopes,
+    const Stretch<real> *discs, const Rules *rules, real side, real distance, real x, real y, real mean[2])
+{
+    int n = 4;
+    const real *nodes = rules->legendre;
+    for (; distance < rules->from[n - 4]; ++n) nodes += 2 * n;
+    const real *weights = nodes + n;
+    real half = (real)0.5 * side, sum_x = 0, sum_y = 0;
+    for (int b = 0; b < n; ++b) {
+        real v = y + half * nodes[b], row = 0, row_x = 0;
+        for (int a = 0; a < n; ++a) {
+            real u = x + half * nodes[a];
+            real p = weights[a] * reference_slope(reference, slopes, discs, u * u + v * v);
+            row += p;
+            row_x += p * u;
+        }
+        sum_x += weights[b] * row_x;
+        sum_y += weights[b] * row * v;
+    }
+    mean[0] = (real)0.25 * sum_x;
+    mean[1] = (real)0.25 * sum_y;
+}
+
+// View of a layer on the device
+/* A layer as a target and a guide star see it: lag (j, i) lies at (x + i step, y + j step). */
+struct View {
+    double x, y, step, side;
+    Reference reference;
+    double strength;
+    int row, column, rows, columns, pieces, unused; /* the corners whose pieces are kept */
+};
+
+// Kernel of the near pieces
+/* The view that piece k belongs to. */
+__device__ inline const View &view_of_piece(const View *views, int count, int k)
+{
+    int low = 0, high = count - 1;
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+        if (views[middle].pieces <= k) low = middle;
+        else high = middle - 1;
+    }
+    return views[low];
+}
+/* Integrals of S along the pieces of the views' near lags, rad^2 m; those farther than `near` sides stay as they are. */
+extern "C" __global__ void near_pieces(const View *views, int count, const double *falls,
+    const Stretch<double> *discs, const double *rule, int oversampling, double near, double *pieces, int total)
+{
+    int lane = threadIdx.x % 32, k = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    if (k >= total) return;
+    const View &view = view_of_piece(views, count, k);
+    int place = k - view.pieces, plane = view.rows * view.columns, axis = place / plane;
+    int j = view.row + place % plane / view.columns, i = view.column + place % view.columns;
+    double corner = -0.5 * oversampling, step = view.step;
+    double x = view.x + (i + corner) * step, y = view.y + (j + corner) * step;
+    double across = fabs(axis == 0 ? x : y), start = axis == 0 ? y : x;
+    double distance = fabs(hypot(across, start + 0.5 * step) - view.reference.kink);
+    if (distance > near * view.side) return;
+    double sum = along(view.reference, falls, discs, rule, across, start, start + step, lane);
+    if (lane == 0) pieces[k] = sum;
+}
+
+// Kernel of the wavefront's field
+#define TILE 16
+#define WIDE (TILE + 2 * REACH)
+
+// Sums of the pieces around a lag
+/* The mean of grad S over the footprint at a near lag: differences of edges, each of so many pieces. */
+__device__ inline void near_mean(const View &view, const double *pieces, int oversampling, int j, int i, real mean[2])
+{
+    int columns = view.columns, place = (j - view.row) * columns + i - view.column;
+    const double *vertical = pieces + view.pieces + place;
+    const double *horizontal = vertical + view.rows * columns;
+    double sum[2] = {0.0, 0.0};
+    for (int k = 0; k < oversampling; ++k) {
+        sum[0] += vertical[k * columns + oversampling] - vertical[k * columns];
+        sum[1] += horizontal[oversampling * columns + k] - horizontal[k];
+    }
+    for (int a = 0; a < 2; ++a) mean[a] = (real)(sum[a] / (view.side * view.side));
+}
+
+/* Covariances (2, lags, lags) of pairs of a target and a star, one a plane of the grid, for rows up to `end`, m rad. */
+extern "C" __global__ __launch_bounds__(TILE * TILE, 3)
+void wavefront_field(const View *views, int stride, int layers, const real *slopes, const Stretch<real> *discs,
+    const Rules *rules, const double *pieces, int oversampling, real *field, int lags, int begin, int end)
+{
+    __shared__ real xs[WIDE], ys[WIDE], samples[2][WIDE][WIDE], filtered[2][WIDE][TILE];
+    int column = threadIdx.x % TILE, row = threadIdx.x / TILE;
+    int i0 = blockIdx.x * TILE, j0 = begin + blockIdx.y * TILE, i = i0 + column, j = j0 + row;
+    real sum[2] = {0, 0};
+    views += blockIdx.z * stride;
+    for (int layer = 0; layer < layers; ++layer) {
+        const View &view = views[layer];
+        const Reference &reference = view.reference;
+        real kink = (real)reference.kink, side = (real)view.side, mean[2] = {0, 0};
+        // Filter the samples around the tile
+        if (threadIdx.x < WIDE) {
+            xs[threadIdx.x] = (real)(view.x + (i0 - REACH + (int)threadIdx.x) * view.step);
+            ys[threadIdx.x] = (real)(view.y + (j0 - REACH + (int)threadIdx.x) * view.step);
+        }
+        __syncthreads();
+        real x = xs[column + REACH], y = ys[row + REACH], core = rules->core * (real)view.step;
+        for (int k = threadIdx.x; REACH > 0 && k < WIDE * WIDE; k += TILE * TILE) {
+            real u = xs[k % WIDE], v = ys[k / WIDE], t = u * u + v * v;
+            real p = fabs(sqrt(t) - kink) < core ? 0 : reference_slope(reference, slopes, discs, t);
+            samples[0][k / WIDE][k % WIDE] = p * u;
+            samples[1][k / WIDE][k % WIDE] = p * v;
+        }
+        __syncthreads();
+        for (int k = threadIdx.x; REACH > 0 && k < 2 * WIDE * TILE; k += TILE * TILE) {
+            const real *from = &samples[k / (WIDE * TILE)][k / TILE % WIDE][k % TILE];
+            real value = 0;
+            for (int m = 0; m <= 2 * REACH; ++m) value += rules->box[m] * from[m];
+            filtered[k / (WIDE * TILE)][k / TILE % WIDE][k % TILE] = value;
+        }
+        __syncthreads();
+        // Take what the zone asks for
+        real distance = fabs(sqrt(x * x + y * y) - kink);
+        if (distance < rules->near * side) {
+            if (i < lags && j < end) near_mean(view, pieces, oversampling, j, i, mean);
+        } else if (REACH == 0 || distance < rules->far * (real)view.step) {
+            gauss_mean(reference, slopes, discs, rules, side, distance / side, x, y, mean);
+        } else {
+            for (int a = 0; a < 2; ++a)
+                for (int m = 0; m <= 2 * REACH; ++m) mean[a] += rules->box[m] * filtered[a][row + m][column];
+        }
+        for (int a = 0; a < 2; ++a) sum[a] += (real)view.strength * mean[a];
+    }
+    if (i >= lags || j >= end) return;
+    size_t place = (2 * (size_t)blockIdx.z * lags + j) * lags + i;
+    for (int a = 0; a < 2; ++a) field[place + a * (size_t)lags * lags] = sum[a];
+}

@@ -1,0 +1,675 @@
+// Tangled from book/src/kernel-emulator.md: edit there, or here and run cargo tangle stitch.
+//! A device for tests: kernels made by the machine's C++ compiler, run on the processor and watched.
+#![allow(unsafe_code)]
+
+use super::gpu::{Machine, Shape, Source};
+use crate::error::Error;
+use libloading::Library;
+use num_complex::Complex;
+use rustfft::{FftNum, FftPlanner};
+use std::alloc::{Layout, alloc, dealloc};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::{env, fs, slice};
+
+// Kernel text made into C++
+/// What makes a kernel C++.
+const SHIM: &str = include_str!("../../kernels/processor.h");
+
+/// The C++ form of a source.
+fn translated(source: &Source) -> String {
+    let text = with_dynamic_memory(source.text);
+    let entry = |name: &String| format!("KERNEL_ON_PROCESSOR({name})\n");
+    let entries: String = kernel_names(&text).iter().map(entry).collect();
+    format!("{SHIM}\n#line 1 \"{}\"\n{text}\n{entries}", source.name)
+}
+
+// Names of the kernels
+fn kernel_names(text: &str) -> Vec<String> {
+    let code: Vec<&str> = text.lines().filter_map(|line| line.split("//").next()).collect();
+    let code = code.join("\n");
+    let kernels = code.split("extern \"C\" __global__").skip(1);
+    let name = |rest: &str| Some(rest.split_once("void")?.1.split_once('(')?.0.trim().to_string());
+    kernels.filter_map(name).collect()
+}
+
+// Dynamic shared memory made a pointer
+/// The text, with `T* name = …` for each `extern __shared__ T name[]`.
+fn with_dynamic_memory(text: &str) -> String {
+    let mut parts = text.split("extern __shared__");
+    let mut all = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let (declared, rest) = part.split_once("[]").unwrap_or((part, ""));
+        let words: Vec<&str> =
+            declared.split_whitespace().filter(|word| !word.starts_with("__align__")).collect();
+        let (name, kind) = words.split_last().unwrap_or((&"", &[]));
+        let kind = kind.join(" ");
+        all += &format!("{kind}* {name} = ({kind}*)processor::dynamic_shared{rest}");
+    }
+    all
+}
+
+// Compile kernels to a library
+/// The C++ compiler with its version, or why there is none.
+fn compiler() -> Result<&'static (String, String), String> {
+    static FOUND: OnceLock<Result<(String, String), String>> = OnceLock::new();
+    let find = || {
+        if !cfg!(target_os = "linux") {
+            return Err("kernels run on the processor under Linux only".to_string());
+        }
+        let name = env::var("CXX").unwrap_or_else(|_| "c++".into());
+        let asked = Command::new(&name).arg("--version").output();
+        let version = asked.map_err(|error| format!("the compiler {name} does not run: {error}"))?;
+        Ok((name, String::from_utf8_lossy(&version.stdout).into_owned()))
+    };
+    FOUND.get_or_init(find).as_ref().map_err(Clone::clone)
+}
+
+// Options of the compiler
+const OPTIONS: [&str; 10] = [
+    "-x", "c++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-fno-math-errno", "-ffp-contract=off",
+    "-U_FORTIFY_SOURCE",
+];
+
+/// Options that have every access watched: of GCC, of Clang, of others.
+const WATCHES: [&[&str]; 3] = [
+    &[
+        "-fsanitize=kernel-address",
+        "--param=asan-instrumentation-with-call-threshold=0",
+        "--param=asan-stack=0",
+        "--param=asan-globals=0",
+    ],
+    // Options of Clang
+    &[
+        "-fsanitize=kernel-address",
+        "-mllvm",
+        "-asan-instrumentation-with-call-threshold=0",
+        "-mllvm",
+        "-asan-stack=0",
+        "-mllvm",
+        "-asan-globals=0",
+    ],
+    &[],
+];
+
+// Build a library once
+/// The library with the kernels of a source.
+fn library(source: &Source, options: &[String]) -> Result<PathBuf, String> {
+    let (name, version) = compiler()?;
+    let text = translated(source);
+    let mut hasher = DefaultHasher::new();
+    (version, OPTIONS, WATCHES, options, &text).hash(&mut hasher);
+    let told = |error: std::io::Error| error.to_string();
+    let program = env::current_exe().map_err(told)?;
+    let folder = program.with_file_name("kernels-on-processor");
+    let file = folder.join(format!("{}-{:016x}.so", source.name, hasher.finish()));
+    if file.exists() {
+        return Ok(file);
+    }
+    fs::create_dir_all(&folder).map_err(told)?;
+    let draft = tempfile::tempdir_in(&folder).map_err(told)?;
+    let (input, output) = (draft.path().join("kernels.cpp"), draft.path().join("kernels.so"));
+    fs::write(&input, text).map_err(told)?;
+    compile(name, options, &input, &output)?;
+    fs::rename(output, &file).map_err(told)?;
+    Ok(file)
+}
+
+// Compile one file
+fn compile(name: &str, options: &[String], input: &Path, output: &Path) -> Result<(), String> {
+    let definitions: Vec<_> = options.iter().filter(|option| option.starts_with("-D")).collect();
+    let mut said = String::new();
+    for watch in WATCHES {
+        let mut command = Command::new(name);
+        command.args(OPTIONS).args(watch).args(&definitions).arg("-o").arg(output).arg(input);
+        let done = command.output().map_err(|error| error.to_string())?;
+        if done.status.success() {
+            return Ok(());
+        }
+        said = String::from_utf8_lossy(&done.stderr).into_owned();
+    }
+    Err(said)
+}
+
+// Programs of this process
+/// A loaded library; who launches one of its kernels holds the turn.
+struct Program {
+    key: (Source, Vec<String>),
+    library: Library,
+    turn: Mutex<()>,
+}
+
+/// All programs of this process; a handle is a place in the list.
+static PROGRAMS: Mutex<Vec<&'static Program>> = Mutex::new(Vec::new());
+
+/// A lock that a failed test left is as good as any other.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn load(source: &Source, options: &[String]) -> Result<usize, Error> {
+    let mut programs = lock(&PROGRAMS);
+    let key = (*source, options.to_vec());
+    if let Some(known) = programs.iter().position(|program| program.key == key) {
+        return Ok(known);
+    }
+    let file = library(source, options).map_err(|reason| failed("compile", reason))?;
+    // SAFETY: the library was made above from one of our kernels; it runs nothing when it is loaded.
+    let library = unsafe { Library::new(file) }.map_err(|error| failed("load", error))?;
+    programs.push(Box::leak(Box::new(Program { key, library, turn: Mutex::new(()) })));
+    Ok(programs.len() - 1)
+}
+
+fn failed(call: &'static str, reason: impl ToString) -> Error {
+    Error::Cuda { call, device: NAME.into(), reason: reason.to_string() }
+}
+
+const NAME: &str = "emulated device";
+
+// Memory with guards
+const GUARD: usize = 256;
+const GUARD_BYTE: u8 = 0xa5;
+
+/// Bytes of the device, between guards.
+struct Allocation {
+    base: usize,
+    bytes: usize,
+}
+
+impl Allocation {
+    fn layout(bytes: usize) -> Result<Layout, Error> {
+        Layout::from_size_align(bytes + 2 * GUARD, GUARD).map_err(|error| failed("allocate", error))
+    }
+
+    fn new(bytes: usize) -> Result<Self, Error> {
+        // SAFETY: the layout is not empty, and the guards and all between them lie inside of it.
+        unsafe {
+            let base = alloc(Self::layout(bytes)?);
+            if base.is_null() {
+                return Err(failed("allocate", "there is not enough memory"));
+            }
+            base.write_bytes(GUARD_BYTE, bytes + 2 * GUARD);
+            base.add(GUARD).write_bytes(0xff, bytes);
+            Ok(Self { base: base as usize, bytes })
+        }
+    }
+
+    // Look at the guards
+    fn start(&self) -> usize {
+        self.base + GUARD
+    }
+
+    fn bounds(&self) -> [usize; 2] {
+        [self.start(), self.start() + self.bytes]
+    }
+
+    fn is_intact(&self) -> bool {
+        // SAFETY: both guards belong to the allocation, and kernels run only while nobody looks.
+        let guards = [self.base, self.start() + self.bytes]
+            .map(|start| unsafe { slice::from_raw_parts(start as *const u8, GUARD) });
+        guards.iter().all(|guard| guard.iter().all(|&byte| byte == GUARD_BYTE))
+    }
+}
+
+// Give memory back
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        if let Ok(layout) = Self::layout(self.bytes) {
+            // SAFETY: allocated above, with the same layout.
+            unsafe { dealloc(self.base as *mut u8, layout) }
+        }
+    }
+}
+
+// Work that an emulator does
+#[derive(Clone)]
+enum Work {
+    Clear { address: u64, bytes: usize },
+    Launch { kernel: u64, shape: Shape, arguments: Vec<u64> },
+    Transform { plan: u64, address: u64 },
+    Multiply { double: bool, matrix: u64, shape: (usize, usize), x: u64, y: u64 },
+}
+
+/// What an emulator holds.
+#[derive(Default)]
+struct State {
+    memory: BTreeMap<u64, Allocation>,
+    kernels: Vec<Kernel>,
+    plans: HashMap<u64, (usize, usize, bool)>,
+    graphs: HashMap<u64, Vec<Work>>,
+    recording: Option<Vec<Work>>,
+    handles: u64,
+}
+
+impl State {
+    fn new_handle(&mut self) -> u64 {
+        self.handles += 1;
+        self.handles
+    }
+
+    // Find bytes in the memory
+    /// Some values in one allocation.
+    #[allow(clippy::mut_from_ref)]
+    fn values<T>(&self, call: &'static str, address: u64, len: usize) -> Result<&mut [T], Error> {
+        let bytes = len * size_of::<T>();
+        let inside = self.memory.range(..=address).next_back().is_some_and(|(&start, allocation)| {
+            address as usize + bytes <= start as usize + allocation.bytes
+        });
+        if !inside {
+            return Err(failed(call, format!("{bytes} bytes at {address:#x} lie in no buffer")));
+        }
+        // SAFETY: the bytes were just found; the state is locked, and each call asks for bytes that no other slice holds.
+        Ok(unsafe { slice::from_raw_parts_mut(address as usize as *mut T, len) })
+    }
+
+    // Do one piece of work
+    /// Records some work, or does it.
+    fn queue(&mut self, work: Work) -> Result<(), Error> {
+        match &mut self.recording {
+            Some(recording) => recording.push(work),
+            None => self.perform(&work)?,
+        }
+        Ok(())
+    }
+
+    fn refuse_to_wait(&self, call: &'static str) -> Result<(), Error> {
+        let refused = || failed(call, "the device records");
+        self.recording.is_none().then_some(()).ok_or_else(refused)
+    }
+
+    fn perform(&mut self, work: &Work) -> Result<(), Error> {
+        match *work {
+            Work::Clear { address, bytes } => self.values::<u8>("clear", address, bytes)?.fill(0),
+            Work::Launch { kernel, shape, ref arguments } => {
+                self.launch(kernel, shape, &mut arguments.clone())?;
+            }
+            Work::Transform { plan, address } => self.transform(plan, address)?,
+            // Perform a product
+            Work::Multiply { double: true, matrix, shape, x, y } => self.multiply::<f64>(matrix, shape, x, y)?,
+            Work::Multiply { double: false, matrix, shape, x, y } => self.multiply::<f32>(matrix, shape, x, y)?,
+        }
+        Ok(())
+    }
+
+    // Launch on the processor
+    fn launch(&self, kernel: u64, shape: Shape, arguments: &mut [u64]) -> Result<(), Error> {
+        let known = self.kernels.get(kernel as usize).ok_or_else(|| failed("launch", "no kernel"))?;
+        let buffers: Vec<[usize; 2]> = self.memory.values().map(Allocation::bounds).collect();
+        let mut pointers: Vec<*mut u64> = arguments.iter_mut().map(std::ptr::from_mut).collect();
+        let launch = Launch {
+            grid: shape.grid.map(|blocks| blocks as u32),
+            block: shape.block as u32,
+            shared: shape.shared as u32,
+            buffers: buffers.len() as u32,
+            buffer: buffers.as_ptr(),
+            arguments: pointers.as_mut_ptr(),
+        };
+        let _turn = lock(&known.program.turn);
+        // SAFETY: the entry point was made for this structure; who launches gives the kernel's own arguments.
+        let message = unsafe { (known.entry)(&launch) };
+        // Tell what a launch did wrong
+        let wrong = |reason: &str| Err(failed("launch", format!("{}: {reason}", known.name)));
+        if !message.is_null() {
+            // SAFETY: a message is a text in the library, with a zero at its end.
+            return wrong(&unsafe { std::ffi::CStr::from_ptr(message) }.to_string_lossy());
+        }
+        if !self.memory.values().all(Allocation::is_intact) {
+            return wrong("it wrote beyond the bounds of a buffer");
+        }
+        Ok(())
+    }
+}
+
+// Emulated device
+/// The launch as the header knows it.
+#[repr(C)]
+struct Launch {
+    grid: [u32; 3],
+    block: u32,
+    shared: u32,
+    buffers: u32,
+    buffer: *const [usize; 2],
+    arguments: *mut *mut u64,
+}
+
+/// A kernel with its entry point.
+struct Kernel {
+    name: String,
+    program: &'static Program,
+    entry: unsafe extern "C" fn(&Launch) -> *const std::ffi::c_char,
+}
+
+/// A device that is not there: its memory and kernels are this process's.
+pub(crate) struct Emulator(Mutex<State>);
+
+impl Emulator {
+    /// An emulator with nothing in its memory, or why there can be none.
+    pub(crate) fn new() -> Result<Self, String> {
+        compiler().map(|_| Self(Mutex::default()))
+    }
+}
+
+// Tuned operations done plainly
+impl State {
+    fn transform(&self, plan: u64, address: u64) -> Result<(), Error> {
+        let unknown = || failed("transform", "no plan");
+        let &(length, batch, double) = self.plans.get(&plan).ok_or_else(unknown)?;
+        let values = length * length * batch;
+        if double {
+            inverse(self.values::<Complex<f64>>("transform", address, values)?, length);
+        } else {
+            inverse(self.values::<Complex<f32>>("transform", address, values)?, length);
+        }
+        Ok(())
+    }
+
+    // Multiply by a plain sum
+    fn multiply<T: FftNum>(
+        &self,
+        matrix: u64,
+        (rows, columns): (usize, usize),
+        x: u64,
+        y: u64,
+    ) -> Result<(), Error> {
+        let matrix: &[T] = self.values("multiply", matrix, rows * columns)?;
+        let x: &[T] = self.values("multiply", x, columns)?;
+        let times_x = |row: &[T]| row.iter().zip(x).fold(T::zero(), |sum, (&a, &x)| sum + a * x);
+        let product: Vec<T> = matrix.chunks_exact(columns).map(times_x).collect();
+        self.values("multiply", y, rows)?.copy_from_slice(&product);
+        Ok(())
+    }
+}
+
+/// Inverse transforms of length × length fields: rows, columns.
+fn inverse<T: FftNum>(fields: &mut [Complex<T>], length: usize) {
+    let plan = FftPlanner::new().plan_fft_inverse(length);
+    for field in fields.chunks_exact_mut(length * length) {
+        for _ in 0..2 {
+            plan.process(field);
+            // Transpose a field in place
+            for j in 0..length {
+                for i in 0..j {
+                    field.swap(j * length + i, i * length + j);
+                }
+            }
+        }
+    }
+}
+
+// Emulator as a machine
+impl Machine for Emulator {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn available_memory(&self) -> Result<u64, Error> {
+        Ok(super::available_memory().unwrap_or(1 << 30))
+    }
+
+    // Memory of the emulator
+    fn allocate(&self, bytes: usize) -> Result<u64, Error> {
+        let allocation = Allocation::new(bytes)?;
+        let address = allocation.start() as u64;
+        lock(&self.0).memory.insert(address, allocation);
+        Ok(address)
+    }
+
+    fn free(&self, address: u64) {
+        lock(&self.0).memory.remove(&address);
+    }
+
+    fn clear(&self, address: u64, bytes: usize) -> Result<(), Error> {
+        lock(&self.0).queue(Work::Clear { address, bytes })
+    }
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
+        let state = lock(&self.0);
+        state.refuse_to_wait("write")?;
+        state.values("write", address, bytes.len())?.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        let state = lock(&self.0);
+        state.refuse_to_wait("read")?;
+        bytes.copy_from_slice(state.values("read", address, bytes.len())?);
+        Ok(())
+    }
+
+    // Programs and launches of the emulator
+    fn load(&self, source: &Source, options: &[String]) -> Result<u64, Error> {
+        load(source, options).map(|program| program as u64)
+    }
+
+    fn kernel(&self, program: u64, name: &str) -> Result<u64, Error> {
+        let known = lock(&PROGRAMS).get(program as usize).copied();
+        let program = known.ok_or_else(|| failed("kernel", "no program"))?;
+        let symbol = format!("{name}_on_processor");
+        // SAFETY: the macro that makes these entry points gives them this type.
+        let entry = unsafe { program.library.get(symbol.as_bytes()) };
+        let entry = *entry.map_err(|error| failed("kernel", error))?;
+        let mut state = lock(&self.0);
+        state.kernels.push(Kernel { name: name.into(), program, entry });
+        Ok(state.kernels.len() as u64 - 1)
+    }
+
+    fn launch(&self, kernel: u64, shape: Shape, arguments: &mut [u64]) -> Result<(), Error> {
+        lock(&self.0).queue(Work::Launch { kernel, shape, arguments: arguments.to_vec() })
+    }
+
+    fn synchronise(&self) -> Result<(), Error> {
+        lock(&self.0).refuse_to_wait("synchronise")
+    }
+
+    // Recordings and time of the emulator
+    fn begin_recording(&self) -> Result<(), Error> {
+        let mut state = lock(&self.0);
+        state.refuse_to_wait("record")?;
+        state.recording = Some(Vec::new());
+        Ok(())
+    }
+
+    fn end_recording(&self) -> Result<u64, Error> {
+        let mut state = lock(&self.0);
+        let recorded = state.recording.take().ok_or_else(|| failed("record", "nothing is recorded"))?;
+        let handle = state.new_handle();
+        state.graphs.insert(handle, recorded);
+        Ok(handle)
+    }
+
+    fn replay(&self, graph: u64) -> Result<(), Error> {
+        let mut state = lock(&self.0);
+        let work = state.graphs.get(&graph).cloned().ok_or_else(|| failed("replay", "no graph"))?;
+        work.iter().try_for_each(|work| state.perform(work))
+    }
+    fn forget_graph(&self, graph: u64) {
+        lock(&self.0).graphs.remove(&graph);
+    }
+
+    fn milliseconds(&self, work: &mut dyn FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+        let start = std::time::Instant::now();
+        work()?;
+        Ok(start.elapsed().as_secs_f64() * 1e3)
+    }
+
+    // Tuned operations of the emulator
+    fn plan_fft(&self, length: usize, batch: usize, double: bool) -> Result<u64, Error> {
+        let mut state = lock(&self.0);
+        let handle = state.new_handle();
+        state.plans.insert(handle, (length, batch, double));
+        Ok(handle)
+    }
+
+    fn transform(&self, plan: u64, address: u64) -> Result<(), Error> {
+        lock(&self.0).queue(Work::Transform { plan, address })
+    }
+
+    fn forget_fft(&self, plan: u64) {
+        lock(&self.0).plans.remove(&plan);
+    }
+
+    // Multiplication of the emulator
+    fn multiply_matrix(
+        &self,
+        double: bool,
+        matrix: u64,
+        shape: (usize, usize),
+        x: u64,
+        y: u64,
+    ) -> Result<(), Error> {
+        lock(&self.0).queue(Work::Multiply { double, matrix, shape, x, y })
+    }
+}
+
+// Tests of the emulator
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::gpu::{Argument, Gpu};
+
+    fn gpu() -> Option<Gpu> {
+        let made = Emulator::new().map_err(|reason| eprintln!("skipped: {reason}"));
+        made.ok().map(Gpu::new)
+    }
+
+    /// Runs the only kernel of a text on two blocks of 64 threads, 1 KiB of shared memory.
+    fn launch(gpu: &Gpu, text: &'static str, arguments: &[Argument]) -> Result<(), String> {
+        let source = Source { name: "test.cu", text };
+        let name = kernel_names(text).remove(0);
+        let program = gpu.program(&source, &[]).map_err(|error| error.to_string())?;
+        let kernel = program.kernel(&name).map_err(|error| error.to_string())?;
+        let shape = Shape { grid: [2, 1, 1], block: 64, shared: 1024 };
+        gpu.launch(&kernel, shape, arguments).map_err(|error| error.to_string())
+    }
+
+    // Check a sum over a block
+    const SUM: &str = r#"
+    extern "C" __global__ void sum(const double *x, double *y, int n, float a, double b) {
+        extern __shared__ double part[];
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        part[threadIdx.x] = i < n ? a * x[i] + b : 0.0;
+        for (int half = blockDim.x / 2; half > 0; half /= 2) {
+            __syncthreads();
+            if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+        }
+        if (threadIdx.x > 0) return;
+        y[blockIdx.x] = part[0];
+    }"#;
+
+    #[test]
+    fn a_block_sums_what_its_threads_share() {
+        let Some(gpu) = gpu() else { return };
+        let x = gpu.upload(&(0..100).map(f64::from).collect::<Vec<_>>()).unwrap();
+        let y = gpu.zeros::<f64>(2).unwrap();
+        let arguments = [(&x).into(), (&y).into(), 100.into(), 0.5f32.into(), 0.25f64.into()];
+        launch(&gpu, SUM, &arguments).unwrap();
+        assert_eq!(y.read().unwrap(), [0.5 * 2016.0 + 16.0, 0.5 * 2934.0 + 9.0]);
+    }
+
+    // Check exchanges in a warp
+    const EXCHANGE: &str = r#"
+    extern "C" __global__ void exchange(int *y) {
+        int k = threadIdx.x, all = 0xffffffff, *mine = y + 4 * (blockIdx.x * 64 + k);
+        mine[0] = __shfl_down_sync(all, k, 3);
+        mine[1] = __shfl_xor_sync(all, k, 5);
+        mine[2] = __shfl_up_sync(all, k, 1, 8);
+        __syncwarp();
+        mine[3] = __shfl_sync(all, k, 9, 4);
+    }"#;
+
+    #[test]
+    fn a_warp_exchanges_its_values() {
+        let Some(gpu) = gpu() else { return };
+        let y = gpu.zeros::<i32>(4 * 128).unwrap();
+        launch(&gpu, EXCHANGE, &[(&y).into()]).unwrap();
+        for (k, found) in y.read().unwrap().chunks(4).enumerate() {
+            let (k, lane) = (k as i32 % 64, k as i32 % 32);
+            let down = if lane + 3 < 32 { k + 3 } else { k };
+            let up = if lane % 8 > 0 { k - 1 } else { k };
+            assert_eq!(found, [down, k - lane + (lane ^ 5), up, k - lane % 4 + 1]);
+        }
+    }
+
+    // Check that mistakes are reported
+    fn complaint(body: &str) -> String {
+        let Some(gpu) = gpu() else { return body.into() };
+        let text = format!("extern \"C\" __global__ void wrong(double *x) {{ int k = threadIdx.x; {body} }}");
+        let x = gpu.zeros::<f64>(64).unwrap();
+        launch(&gpu, text.leak(), &[(&x).into()]).map_or_else(|reason| reason, |()| "none".into())
+    }
+
+    #[test]
+    fn mistakes_are_reported() {
+        if gpu().is_none() {
+            return;
+        }
+        let says = |body: &str, what: &str| {
+            let complaint = complaint(body);
+            assert!(complaint.contains(what), "{body}: {complaint}");
+        };
+        says("x[k] = k;", "none");
+        says("x[k + 1] = k;", "write of 8 bytes at byte 512 of a buffer of 512 bytes (thread 63");
+        says("x[0] = x[k - 1];", "read of 8 bytes");
+        says("((float2 *)x)[k].y = *(float *)16;", "read of 4 bytes outside of all buffers (thread 0");
+        // Check reports of wrong barriers
+        let shared = "__shared__ float s[64]; s[k] = k; ";
+        says(&format!("{shared} __syncthreads(); x[k] = s[63 - k];"), "none");
+        says(&format!("{shared} x[k] = s[(k + 1) % 64];"), "no barrier after another thread's");
+        says(&format!("{shared} __syncwarp(); x[k] = s[k ^ 1];"), "none");
+        says(&format!("{shared} __syncwarp(); x[k] = s[k ^ 32];"), "no barrier after another thread's write");
+        says(&format!("{shared} __syncthreads(); s[k] += s[63 - k];"), "no barrier after another thread's");
+        says("if (k < 8) __syncthreads(); else\n __syncthreads();", "wait at different barriers");
+        says("if (k < 8) __syncwarp();\n else __syncthreads();", "the threads of a warp wait apart");
+        says("if (k < 8) return; __syncthreads();", "none");
+        says("__shared__ double s[2]; x[0] = s[1] > 0 || s[1] <= 0;", "none");
+        says("extern __shared__ double s[]; s[128] = 1;", "beyond the shared memory of the launch");
+        says("__shfl_sync(0xff, k, 0);", "less than the full warp");
+        says("nonsense", "nonsense");
+    }
+
+    // Check the mathematics of a kernel
+    const MATHEMATICS: &str = r#"
+    extern "C" __global__ void mathematics(double *y) {
+        double s, c;
+        sincospi(1e6 + 0.25, &s, &c);
+        y[0] = s - c, y[1] = sinpi(-0.5), y[2] = cospi(1e9 + 1.0), y[3] = rsqrt(16.0);
+        y[4] = min(2, 1) + max(2.5f, nan("")) + min(1.0, 2.0), y[5] = sinpi(1.5f);
+        y[6] = fma(2.0, 3.0, 4.0), y[7] = j1(1.0), y[8] = rsqrtf(4.0f), y[9] = cospi(0.5);
+        double2 pair = make_double2(1.0, 2.0);
+        y[10] = pair.x + __ldg(&pair.y);
+    }"#;
+
+    #[test]
+    fn the_mathematics_of_a_kernel_is_exact() {
+        let Some(gpu) = gpu() else { return };
+        let y = gpu.zeros::<f64>(11).unwrap();
+        launch(&gpu, MATHEMATICS, &[(&y).into()]).unwrap();
+        let bessel = 0.440_050_585_744_933_5;
+        let expected = [0.0, -1.0, -1.0, 0.25, 4.5, -1.0, 10.0, bessel, 0.5, 0.0, 3.0];
+        for (found, expected) in y.read().unwrap().iter().zip(expected) {
+            assert!((found - expected).abs() < 2e-16, "{found} is not {expected}");
+        }
+    }
+
+    // Check the guards and fresh memory
+    #[test]
+    fn memory_is_guarded_and_starts_as_nan() {
+        let Ok(emulator) = Emulator::new() else { return };
+        let address = emulator.allocate(24).unwrap();
+        let mut bytes = [0; 24];
+        emulator.read(address, &mut bytes).unwrap();
+        assert_eq!(bytes, [0xff; 24]);
+        assert!(emulator.clear(address + 8, 16).is_ok() && emulator.clear(address + 9, 16).is_err());
+        let intact = || lock(&emulator.0).memory[&address].is_intact();
+        assert!(intact());
+        // SAFETY: the byte belongs to the guard behind the buffer.
+        unsafe { *((address as usize + 24) as *mut u8) = 1 };
+        assert!(!intact());
+        emulator.begin_recording().unwrap();
+        assert!(emulator.read(address, &mut bytes).is_err() && emulator.synchronise().is_err());
+        emulator.free(address);
+        assert!(emulator.write(address, &bytes).is_err());
+    }
+}

@@ -1,0 +1,576 @@
+// Tangled from book/src/wavefront-gpu.md: edit there, or here and run cargo tangle stitch.
+//! Wavefront–slope covariance in real space, on graphics processors.
+
+// What the wavefront kernels stand on
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Number, Shape, Source};
+use crate::device::{Progress, dispatch_on};
+use crate::direct_gpu::pieces;
+use crate::disc::DiscAverage;
+use crate::error::Error;
+use crate::phase::VonKarman;
+use crate::phase_gpu::{PhaseTables, phase_scales};
+use crate::quadrature::gauss_legendre;
+use crate::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
+use crate::wavefront_direct::{CORE, FAR, NEAR, NODES, box_filter, distances};
+use ndarray::Array5;
+use rayon::prelude::*;
+use std::{ops::Range, sync::Arc};
+
+/// The kernels of this chapter.
+pub(crate) const WAVEFRONT: Source =
+    Source { name: "wavefront.cu", text: include_str!("../kernels/wavefront.cu") };
+
+// View of a wavefront layer
+/// A layer as a target and a guide star see it, as the kernels read it.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct View {
+    first: [f64; 2],
+    step: f64,
+    side: f64,
+    phase: [f64; 4],
+    kink: f64,
+    outer_scale: f64,
+    segments: [f64; 2],
+    strength: f64,
+    /// First row and column of corners, rows, columns, number of the first piece, and nothing.
+    window: [i32; 6],
+}
+
+impl View {
+    // View a layer for a pair
+    fn new(
+        problem: &WavefrontProblem,
+        layer: &WavefrontLayer,
+        (t, q): (usize, usize),
+        segments: Range<usize>,
+    ) -> Self {
+        Self {
+            first: problem.first_lag(layer, t, q),
+            step: layer.step,
+            side: layer.side,
+            phase: phase_scales(layer.outer_scale, layer.side),
+            kink: layer.disc,
+            outer_scale: layer.outer_scale,
+            segments: [segments.start, segments.len()].map(|k| k as f64),
+            strength: -layer.slope_strength,
+            window: [0; 6],
+        }
+    }
+
+    // Frame the near lags of a view
+    /// Frames the corners of the near lags among `lags` columns and the given rows; `first` is the number of their first piece.
+    /// Returns how many pieces there are.
+    fn frame(&mut self, lags: usize, rows: &Range<usize>, oversampling: usize, first: usize) -> usize {
+        let reach = self.kink + (NEAR + 0.01) * self.side;
+        let near = |axis: usize, within: &Range<usize>| {
+            let number = |x: f64| (x - self.first[axis]) / self.step;
+            let first = (number(-reach).ceil().max(within.start as f64)) as usize;
+            let last = number(reach).floor().min(within.end as f64 - 1.0);
+            first..(last + 1.0).max(first as f64) as usize
+        };
+        let (rows, columns) = (near(1, &(rows.start..rows.end.min(lags))), near(0, &(0..lags)));
+        let empty = rows.is_empty() || columns.is_empty();
+        let count = |range: &Range<usize>| if empty { 0 } else { range.len() + oversampling };
+        let (tall, wide) = (count(&rows), count(&columns));
+        self.window = [rows.start, columns.start, tall, wide, first, 0].map(|k| k as i32);
+        2 * tall * wide
+    }
+}
+
+// Averaged phases for devices
+/// Segments of all averaged phases, and which of them are each layer's.
+struct Averages {
+    falls: Vec<f64>,
+    slopes: Vec<f64>,
+    layers: Vec<Range<usize>>,
+}
+
+impl Averages {
+    fn new(problem: &WavefrontProblem) -> Self {
+        let tabulate = |layer: &WavefrontLayer| {
+            let [_, farthest] = distances(problem, layer);
+            let phase = VonKarman::new(layer.outer_scale);
+            let disc = || DiscAverage::new(&phase, layer.disc, farthest).stretches();
+            if layer.disc > 0.0 { disc() } else { Default::default() }
+        };
+        let tables: Vec<_> = problem.layers().par_iter().map(tabulate).collect();
+        // Gather the segments of all layers
+        let (mut falls, mut slopes, mut layers, mut first) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        for [fall, slope] in tables {
+            layers.push(first..first + fall.len());
+            first += fall.len();
+            falls.extend(fall.into_iter().flatten());
+            slopes.extend(slope.into_iter().flatten());
+        }
+        Self { falls, slopes, layers }
+    }
+}
+
+// Batches of wavefront views
+/// Pieces in the list at most, of eight bytes each, unless a single band of rows needs more.
+const PIECES: usize = 3 << 20;
+
+/// The narrowest band of rows, a multiple of a tile's.
+const BAND: usize = 64;
+
+/// Views whose pieces are in the list at the same time.
+struct Batch {
+    /// Their pairs, as numbers in the plan; each has a view of every layer.
+    pairs: Range<usize>,
+    /// The rows of lags that they are for.
+    rows: Range<usize>,
+    views: Vec<View>,
+    /// The length of their list of pieces.
+    pieces: usize,
+}
+
+impl Batch {
+    // Frame the views of a batch
+    fn new(
+        problem: &WavefrontProblem,
+        averages: &[Range<usize>],
+        pairs: &[(usize, usize)],
+        numbers: Range<usize>,
+        rows: Range<usize>,
+    ) -> Self {
+        let (mut views, mut pieces) = (Vec::new(), 0);
+        for &pair in &pairs[numbers.clone()] {
+            for (layer, segments) in problem.layers().iter().zip(averages) {
+                let mut view = View::new(problem, layer, pair, segments.clone());
+                let oversampling = problem.grid().oversampling;
+                pieces += view.frame(problem.lags(layer), &rows, oversampling, pieces);
+                views.push(view);
+            }
+        }
+        Self { pairs: numbers, rows, views, pieces }
+    }
+}
+/// The batches of a plan, with lists of `most` pieces where that can be had.
+fn batches(
+    problem: &WavefrontProblem,
+    averages: &[Range<usize>],
+    pairs: &[(usize, usize)],
+    most: usize,
+) -> Vec<Batch> {
+    let lags = problem.layers().iter().map(|layer| problem.lags(layer)).max().unwrap_or(0);
+    let (mut waiting, mut batches) = (vec![(0..pairs.len(), 0..lags)], Vec::new());
+    while let Some((numbers, rows)) = waiting.pop() {
+        let batch = Batch::new(problem, averages, pairs, numbers.clone(), rows.clone());
+        // Halve a batch that is too large
+        if batch.pieces > most && numbers.len() > 1 {
+            let middle = numbers.start + numbers.len() / 2;
+            waiting.push((middle..numbers.end, rows.clone()));
+            waiting.push((numbers.start..middle, rows));
+        } else if batch.pieces > most && rows.len() > BAND {
+            let middle = rows.start + (rows.len() / 2).next_multiple_of(BAND).min(rows.len() - 1);
+            waiting.push((numbers.clone(), middle..rows.end));
+            waiting.push((numbers, rows.start..middle));
+        } else {
+            batches.push(batch);
+        }
+    }
+    batches
+}
+
+// What a device keeps for wavefronts
+/// Beyond so many steps to a side the rules of Gauss do the filter's work.
+const WIDEST: usize = 16;
+
+/// Distances and rules of the zones, as the kernels' `Rules` hold them, and the filter's reach.
+fn rules(oversampling: usize) -> (Vec<f64>, usize) {
+    let o = oversampling as f64;
+    let mut rules = vec![NEAR, CORE, FAR[0] + FAR[1] * o];
+    rules.extend(NODES.map(|(_, from)| from));
+    for rule in NODES.map(|(nodes, _)| gauss_legendre(nodes)) {
+        rules.extend(rule.nodes.iter().chain(&rule.weights));
+    }
+    let filter = if oversampling > WIDEST { vec![0.0] } else { box_filter(oversampling) };
+    rules.extend(&filter);
+    (rules, filter.len() / 2)
+}
+/// What the plans of a problem share on one device.
+struct Tools<T> {
+    gpu: Gpu,
+    near_pieces: Kernel,
+    field: Kernel,
+    tables: Arc<PhaseTables<T>>,
+    falls: Buffer<f64>,
+    slopes: Buffer<T>,
+    rules: Buffer<T>,
+    panel: Buffer<f64>,
+}
+
+impl<T: Number> Tools<T> {
+    fn new(
+        gpu: &Gpu,
+        tables: &Arc<PhaseTables<T>>,
+        problem: &WavefrontProblem,
+        averages: &Averages,
+    ) -> Result<Self, Error> {
+        let (rules, reach) = rules(problem.grid().oversampling);
+        let program = gpu.program(&WAVEFRONT, &[T::option(), format!("-DREACH={reach}")])?;
+        let panel = gauss_legendre(PANEL_NODES);
+        // Copy the tools to the device
+        let round = |values: &[f64]| values.iter().map(|&value| T::of(value)).collect::<Vec<T>>();
+        Ok(Self {
+            near_pieces: program.kernel("near_pieces")?,
+            field: program.kernel("wavefront_field")?,
+            tables: Arc::clone(tables),
+            falls: gpu.upload(&averages.falls)?,
+            slopes: gpu.upload(&round(&averages.slopes))?,
+            rules: gpu.upload(&round(&rules))?,
+            panel: gpu.upload(&[panel.nodes, panel.weights].concat())?,
+            gpu: gpu.clone(),
+        })
+    }
+}
+
+/// Nodes on a panel of a piece, as in the kernels.
+const PANEL_NODES: usize = 10;
+
+// Plan of a wavefront covariance
+/// Wavefront–slope covariance on one device, ready to run.
+pub struct WavefrontPlan<T> {
+    tools: Arc<Tools<T>>,
+    oversampling: usize,
+    /// First layer, layers and lags of each lattice.
+    lattices: Vec<[usize; 3]>,
+    pairs: usize,
+    batches: Vec<(Batch, Buffer<View>)>,
+    pieces: Buffer<f64>,
+    fields: Vec<Buffer<T>>,
+}
+impl<T: Number> WavefrontPlan<T> {
+    // Make a plan for all pairs
+    /// Prepares the covariance of all targets and guide stars of a problem.
+    ///
+    /// # Errors
+    /// `Memory` where the device has too little, `Device` and `Cuda` where it fails.
+    pub fn new(
+        gpu: &Gpu,
+        tables: &Arc<PhaseTables<T>>,
+        problem: &WavefrontProblem,
+    ) -> Result<Self, Error> {
+        gpu.refuse_beyond_memory(memory::<T>(problem), "the wavefront–slope covariance")?;
+        let averages = Averages::new(problem);
+        let tools = Arc::new(Tools::new(gpu, tables, problem, &averages)?);
+        Self::of_pairs(&tools, problem, &averages.layers, &pairs(problem), PIECES)
+    }
+
+    // Make a plan for some pairs
+    /// A plan of the given pairs only, with a list of `most` pieces.
+    fn of_pairs(
+        tools: &Arc<Tools<T>>,
+        problem: &WavefrontProblem,
+        averages: &[Range<usize>],
+        pairs: &[(usize, usize)],
+        most: usize,
+    ) -> Result<Self, Error> {
+        let gpu = &tools.gpu;
+        // Number the layers of each lattice
+        let mut first = 0;
+        let lattices = problem.lattices().map(|layers| {
+            first += layers.len();
+            [first - layers.len(), layers.len(), problem.lags(&layers[0])]
+        });
+        let lattices: Vec<[usize; 3]> = lattices.collect();
+        let batches = batches(problem, averages, pairs, most);
+        let pieces = batches.iter().map(|batch| batch.pieces).max().unwrap_or(0);
+        let room = |&[_, _, lags]: &[usize; 3]| gpu.zeros(pairs.len() * 2 * lags * lags);
+        let upload = |batch: Batch| gpu.upload(&batch.views).map(|views| (batch, views));
+        Ok(Self {
+            tools: Arc::clone(tools),
+            oversampling: problem.grid().oversampling,
+            pairs: pairs.len(),
+            pieces: gpu.zeros(pieces)?,
+            fields: lattices.iter().map(room).collect::<Result<_, _>>()?,
+            batches: batches.into_iter().map(upload).collect::<Result<_, _>>()?,
+            lattices,
+        })
+    }
+
+    // Run the plan batch by batch
+    /// Queues the computation; the result stays on the device.
+    ///
+    /// # Errors
+    /// `Cuda` where the device refuses.
+    pub fn run(&self) -> Result<(), Error> {
+        for (batch, views) in &self.batches {
+            self.integrate_pieces(batch, views)?;
+            for (lattice, field) in self.lattices.iter().zip(&self.fields) {
+                self.fill_field(batch, views, lattice, field)?;
+            }
+        }
+        Ok(())
+    }
+
+    // Launch the kernel of the pieces
+    fn integrate_pieces(&self, batch: &Batch, views: &Buffer<View>) -> Result<(), Error> {
+        let tools = &*self.tools;
+        let arguments: [Argument; 9] = [
+            views.into(),
+            views.len().into(),
+            (&tools.tables.fall).into(),
+            (&tools.falls).into(),
+            (&tools.panel).into(),
+            self.oversampling.into(),
+            // Half the diagonal of a footprint, and something for rounding.
+            (NEAR + 0.75).into(),
+            (&self.pieces).into(),
+            batch.pieces.into(),
+        ];
+        tools.gpu.launch(&tools.near_pieces, Shape::over(32 * batch.pieces, 128, [1, 1]), &arguments)
+    }
+
+    // Launch the kernel of the field
+    fn fill_field(
+        &self,
+        batch: &Batch,
+        views: &Buffer<View>,
+        &[first, layers, lags]: &[usize; 3],
+        field: &Buffer<T>,
+    ) -> Result<(), Error> {
+        let tools = &*self.tools;
+        let rows = batch.rows.start..batch.rows.end.min(lags);
+        let grid = [lags.div_ceil(TILE), rows.len().div_ceil(TILE), batch.pairs.len()];
+        let stride = views.len() / batch.pairs.len();
+        let arguments: [Argument; 12] = [
+            Argument::from(views).offset::<View>(first),
+            stride.into(),
+            layers.into(),
+            (&tools.tables.slope_over_distance).into(),
+            (&tools.slopes).into(),
+            (&tools.rules).into(),
+            (&self.pieces).into(),
+            self.oversampling.into(),
+            Argument::from(field).offset::<T>(batch.pairs.start * 2 * lags * lags),
+            lags.into(),
+            rows.start.into(),
+            rows.end.into(),
+        ];
+        let shape = Shape { grid, block: TILE * TILE, shared: 0 };
+        tools.gpu.launch(&tools.field, shape, &arguments)
+    }
+
+    // Read the fields of a plan
+    /// The result on the device, an array (pairs, 2, K, K) for each lattice, by rows, m rad. The pairs are the stars of the first
+    /// target, then those of the second, …
+    pub fn fields(&self) -> &[Buffer<T>] {
+        &self.fields
+    }
+
+    /// The fields in double precision, an array (pairs, 2, K, K) for each lattice.
+    fn read(&self) -> Result<Vec<Vec<f64>>, Error> {
+        let read = |field: &Buffer<T>| {
+            field.read().map(|values| values.iter().map(|value| value.to_f64()).collect())
+        };
+        self.fields.iter().map(read).collect()
+    }
+    /// Bytes of its buffers on the device.
+    pub fn bytes(&self) -> u64 {
+        let tools = &*self.tools;
+        let tools = [tools.falls.bytes(), tools.slopes.bytes(), tools.rules.bytes(), tools.panel.bytes()];
+        let views: u64 = self.batches.iter().map(|(_, views)| views.bytes()).sum();
+        let fields: u64 = self.fields.iter().map(Buffer::bytes).sum();
+        PhaseTables::<T>::bytes() + tools.iter().sum::<u64>() + views + fields + self.pieces.bytes()
+    }
+}
+/// Target and guide star of each pair: the stars of the first target, then those of the second, …
+fn pairs(problem: &WavefrontProblem) -> Vec<(usize, usize)> {
+    let stars = problem.stars();
+    (0..problem.targets() * stars).map(|k| (k / stars, k % stars)).collect()
+}
+
+/// Bytes of a device's memory that the covariance takes: the result, and at most 32 MiB.
+pub fn memory<T: Number>(problem: &WavefrontProblem) -> u64 {
+    let points: Vec<_> = problem.layers().iter().map(|_| 0..0).collect();
+    let batches = batches(problem, &points, &pairs(problem), PIECES);
+    let pieces = batches.iter().map(|batch| batch.pieces * size_of::<f64>()).max().unwrap_or(0);
+    let views: usize = batches.iter().map(|batch| batch.views.len() * size_of::<View>()).sum();
+    let result = problem.len() * size_of::<T>();
+    // A disc's table has some 50 segments, or a few hundred where the outer scale is far shorter than the disc.
+    let discs = problem.layers().iter().filter(|layer| layer.disc > 0.0).count();
+    PhaseTables::<T>::bytes() + (result + pieces + views + (discs << 16) + 4096) as u64
+}
+/// Rows and columns of lags that a block computes, as in the kernels.
+const TILE: usize = 16;
+
+// Share targets and stars between devices
+/// Wavefront–slope covariance on graphics processors in the precision `T`, m rad.
+///
+/// Within 1e-11 of the largest entry of what [`crate::wavefront_direct::covariance`] computes in double precision, and 2e-6 in
+/// single.
+///
+/// # Errors
+/// `Memory` where a device has too little, `Device` and `Cuda` where it fails.
+pub fn covariance<T: Number>(
+    problem: &WavefrontProblem,
+    gpus: &[Gpu],
+    progress: Progress,
+) -> Result<WavefrontSlope, Error> {
+    let (averages, pairs) = (Averages::new(problem), pairs(problem));
+    let prepare = |gpu: &Gpu| {
+        gpu.refuse_beyond_memory(memory::<T>(problem), "the wavefront–slope covariance")?;
+        let tables = Arc::new(PhaseTables::on(gpu)?);
+        Tools::<T>::new(gpu, &tables, problem, &averages).map(Arc::new)
+    };
+    let tools: Vec<_> = gpus.iter().map(prepare).collect::<Result<_, _>>()?;
+    let pieces: Vec<_> = pieces(pairs.len(), gpus.len()).collect();
+    let fields = dispatch_on(&tools, &pieces, progress, |tools, piece| {
+        let pairs = &pairs[piece.clone()];
+        let plan = WavefrontPlan::of_pairs(tools, problem, &averages.layers, pairs, PIECES)?;
+        plan.run()?;
+        plan.read()
+    })?;
+    // Gather the fields in their lattices
+    let (targets, stars) = (problem.targets(), problem.stars());
+    let gather = |(lattice, layers): (usize, &[WavefrontLayer])| {
+        let lags = problem.lags(&layers[0]);
+        let values: Vec<f64> = fields.iter().flat_map(|piece| piece[lattice].iter().copied()).collect();
+        let array = Array5::from_shape_vec((targets, stars, 2, lags, lags), values);
+        array.unwrap_or_else(|_| unreachable!("pairs of all pieces, in their order"))
+    };
+    Ok(WavefrontSlope::of_lattices(problem.lattices().enumerate().map(gather).collect()))
+}
+
+// Tests of the wavefront kernels
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::atmosphere::{Atmosphere, Layer};
+    use crate::device::{gpu::test_machines, silent};
+    use crate::lenslet_array::LensletArray;
+    use crate::source::{ConeGradient, Source};
+    use crate::wavefront::PhaseGrid;
+    use crate::wavefront_direct;
+
+    // Pose lopsided wavefronts for devices
+    /// Three layers, two targets at infinity, three stars at `height`, none in the middle.
+    fn problem(
+        (lenslets, pitch): (usize, f64),
+        (points, oversampling): (usize, usize),
+        (height, disc): (f64, f64),
+        outer_scales: [f64; 3],
+    ) -> WavefrontProblem {
+        let altitudes = [0.0, 4000.0, 11_000.0];
+        let layer = |k: usize| Layer::new(altitudes[k], [0.5, 0.3, 0.2][k], outer_scales[k]);
+        let atmosphere = Atmosphere::new(0.15, 500e-9, (0..3).map(layer).collect()).unwrap();
+        let star = |(zenith, azimuth)| Source::new(zenith, azimuth, height).unwrap();
+        let stars = [(1e-4, 0.3), (3e-4, 2.0), (2e-3, 4.4)].map(star);
+        let targets = [(2e-5, 1.0), (4e-4, 3.0)].map(|(z, a)| Source::star(z, a).unwrap());
+        let array = LensletArray::new(lenslets, pitch).unwrap();
+        let grid = PhaseGrid::new(points, oversampling, disc).unwrap();
+        WavefrontProblem::new(&atmosphere, &array, (&targets, &stars), grid, ConeGradient::Pupil)
+            .unwrap()
+    }
+
+    // Compare wavefronts with the processor
+    /// The largest difference from the processor, in units of the largest entry.
+    fn error<T: Number>(problem: &WavefrontProblem, gpu: &Gpu) -> f64 {
+        let there = covariance::<T>(problem, std::slice::from_ref(gpu), &silent).unwrap();
+        let here = wavefront_direct::covariance(problem, &silent);
+        let pairs = there.lattices().iter().zip(here.lattices());
+        let differences = pairs.flat_map(|(there, here)| {
+            assert_eq!(there.dim(), here.dim());
+            there.iter().zip(here).map(|(there, here)| (there - here).abs())
+        });
+        let largest = |a: f64, b: f64| if b.is_nan() { f64::INFINITY } else { a.max(b) };
+        differences.fold(0.0, largest) / here.largest()
+    }
+    #[test]
+    fn devices_agree_with_the_processor() {
+        let infinity = f64::INFINITY;
+        for gpu in test_machines() {
+            for (array, grid, sources, outer_scales) in [
+                ((5, 0.4), (6, 1), (infinity, 0.0), [25.0; 3]),
+                ((21, 0.2), (30, 1), (90e3, 0.0), [25.0, 0.1, infinity]),
+                ((7, 0.5), (15, 2), (infinity, 1e-4), [25.0, 2.0, infinity]),
+                ((5, 0.4), (15, 3), (90e3, 2e-4), [infinity, 25.0, 0.3]),
+                ((2, 0.5), (35, 17), (90e3, 0.0), [infinity, 25.0, 0.3]),
+            ] {
+                let problem = problem(array, grid, sources, outer_scales);
+                let [double, single] = [error::<f64>(&problem, &gpu), error::<f32>(&problem, &gpu)];
+                println!("{gpu:?} {array:?} {grid:?}: {double:e} {single:e}");
+                assert!(double < 1e-11, "{gpu:?}, {array:?}, {grid:?}: {double:e}");
+                assert!(single < 2e-6 && single > 1e-9, "{gpu:?}, {array:?}, {grid:?}: {single:e}");
+            }
+        }
+    }
+
+    // Check that devices share their wavefronts
+    #[test]
+    fn the_result_does_not_depend_on_devices_or_batches() {
+        for gpu in test_machines() {
+            let problem = problem((30, 0.4), (41, 1), (90e3, 2e-4), [25.0; 3]);
+            let one = covariance::<f32>(&problem, std::slice::from_ref(&gpu), &silent).unwrap();
+            let three = covariance::<f32>(&problem, &[(); 3].map(|()| gpu.clone()), &silent).unwrap();
+            assert_eq!(one, three);
+            // Compute the same in many batches
+            let averages = Averages::new(&problem);
+            let tables = Arc::new(PhaseTables::on(&gpu).unwrap());
+            let tools = Arc::new(Tools::<f32>::new(&gpu, &tables, &problem, &averages).unwrap());
+            let plan = |most| {
+                let pairs = &pairs(&problem);
+                WavefrontPlan::of_pairs(&tools, &problem, &averages.layers, pairs, most).unwrap()
+            };
+            let (whole, many) = (plan(PIECES), plan(100));
+            assert!(whole.batches.len() == 1 && many.batches.len() > 6 && many.pieces.len() < whole.pieces.len());
+            assert!(whole.bytes() <= memory::<f32>(&problem));
+            whole.run().unwrap();
+            many.run().unwrap();
+            assert_eq!(whole.read().unwrap(), many.read().unwrap());
+            let record = gpu.record(|| whole.run()).unwrap();
+            whole.fields()[0].clear().unwrap();
+            gpu.replay(&record).unwrap();
+            assert_eq!(whole.fields()[0].read().unwrap(), many.fields()[0].read().unwrap());
+        }
+    }
+
+    // Time the kernels of wavefronts
+    /// One star, or six around a target, and layers up to 18 km.
+    fn timed(lenslets: usize, stars: usize, layers: usize, height: f64) -> WavefrontProblem {
+        let layer = |k: usize| Layer::new(2000.0 * k as f64, 1.0 / layers as f64, 25.0);
+        let atmosphere = Atmosphere::new(0.15, 500e-9, (0..layers).map(layer).collect()).unwrap();
+        let star = |k: usize| Source::new(if stars == 1 { 0.0 } else { 2.4e-4 }, k as f64, height).unwrap();
+        let stars: Vec<Source> = (0..stars).map(star).collect();
+        let (target, array) = ([Source::star(0.0, 0.0).unwrap()], LensletArray::new(lenslets, 0.5));
+        let grid = PhaseGrid::new(lenslets + 1, 1, 0.0).unwrap();
+        let sources = (&target[..], &stars[..]);
+        WavefrontProblem::new(&atmosphere, &array.unwrap(), sources, grid, ConeGradient::Pupil).unwrap()
+    }
+    #[test]
+    #[ignore = "prints times"]
+    fn times_of_wavefront_covariances() {
+        let infinity = f64::INFINITY;
+        let one = [20, 40, 64, 84, 150].map(|lenslets| (lenslets, 1, 1, infinity));
+        let six = [infinity, 90e3].map(|height| (80, 6, 10, height));
+        for gpu in test_machines() {
+            for (lenslets, stars, layers, height) in one.into_iter().chain(six) {
+                let problem = timed(lenslets, stars, layers, height);
+                println!("{gpu:?}: N = {lenslets}, {stars} stars at {height} m, {layers} layers");
+                println!("    f64 {:.5?} ms", time::<f64>(&gpu, &problem));
+                println!("    f32 {:.5?} ms", time::<f32>(&gpu, &problem));
+            }
+        }
+    }
+    /// Milliseconds of a run, of its recording, and of its two kernels.
+    fn time<T: Number>(gpu: &Gpu, problem: &WavefrontProblem) -> [f64; 4] {
+        let tables = Arc::new(PhaseTables::<T>::on(gpu).unwrap());
+        let plan = WavefrontPlan::new(gpu, &tables, problem).unwrap();
+        let (batch, views) = &plan.batches[0];
+        let record = gpu.record(|| plan.run()).unwrap();
+        let integrate = || plan.integrate_pieces(batch, views);
+        let fill = || {
+            let mut lattices = plan.lattices.iter().zip(&plan.fields);
+            lattices.try_for_each(|(lattice, field)| plan.fill_field(batch, views, lattice, field))
+        };
+        plan.run().unwrap();
+        [
+            gpu.milliseconds(200, || plan.run()).unwrap(),
+            gpu.milliseconds(200, || gpu.replay(&record)).unwrap(),
+            gpu.milliseconds(200, integrate).unwrap(),
+            gpu.milliseconds(200, fill).unwrap(),
+        ]
+    }
+}
