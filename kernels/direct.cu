@@ -25,7 +25,7 @@ __device__ inline double look_up(const double *table, int first, int last, doubl
     *slope = rise;
     return value;
 }
-/* A cubic in t - centre, 64 segments to the octave. */
+/* A cubic in (t - centre) / 2^e, 64 segments to the octave from 2^e to 2^(e + 1). */
 struct alignas(16) Sliver {
     float c[4];
 };
@@ -35,8 +35,9 @@ __device__ inline float look_up(const float *table, int first, int last, float t
     int number = __float_as_int(t) >> 17;
     number = number < first ? first : number > last ? last : number;
     const Sliver s = ((const Sliver *)table)[number - first];
-    float u = t - __int_as_float((number << 17) | (1 << 16));
-    *slope = s.c[1] + u * (2.0f * s.c[2] + u * 3.0f * s.c[3]);
+    float per_octave = __int_as_float((254 - (number >> 6)) << 23);
+    float u = (t - __int_as_float((number << 17) | (1 << 16))) * per_octave;
+    *slope = (s.c[1] + u * (2.0f * s.c[2] + u * 3.0f * s.c[3])) * per_octave;
     return s.c[0] + u * (s.c[1] + u * (s.c[2] + u * s.c[3]));
 }
 

@@ -23,7 +23,7 @@
 #define __align__(bytes) alignas(bytes)
 #define __constant__ static
 #define __shared__ static __attribute__((section("shared_memory")))
-#define UNWATCHED __attribute__((no_sanitize("kernel-address"), noinline))
+#define UNWATCHED __attribute__((no_sanitize("thread"), noinline))
 
 // Vectors of two to four numbers
 struct uint3 { unsigned x, y, z; };
@@ -411,24 +411,28 @@ template <typename... T> UNWATCHED void call(void (*kernel)(T...), void** values
         return processor::run(launch, [](void** values) { processor::call(name, values); }); \
     }
 
-#define WATCHED(bytes) \
-    extern "C" UNWATCHED void __asan_load##bytes##_noabort(const void* address) { \
-        processor::watch(address, bytes, false); \
-    } \
-    extern "C" UNWATCHED void __asan_store##bytes##_noabort(const void* address) { \
-        processor::watch(address, bytes, true); \
+#define WATCHED(name, bytes, writes) \
+    extern "C" UNWATCHED void __tsan_##name##bytes(const void* address) { \
+        processor::watch(address, bytes, writes); \
     }
-WATCHED(1)
-WATCHED(2)
-WATCHED(4)
-WATCHED(8)
-WATCHED(16)
+#define WATCHED_BOTH_WAYS(bytes) \
+    WATCHED(read, bytes, false) \
+    WATCHED(write, bytes, true) \
+    WATCHED(unaligned_read, bytes, false) \
+    WATCHED(unaligned_write, bytes, true)
+WATCHED_BOTH_WAYS(1)
+WATCHED_BOTH_WAYS(2)
+WATCHED_BOTH_WAYS(4)
+WATCHED_BOTH_WAYS(8)
+WATCHED_BOTH_WAYS(16)
 
-// Accesses of any length
-extern "C" UNWATCHED void __asan_loadN_noabort(const void* address, size_t bytes) {
+// Accesses of other lengths
+extern "C" UNWATCHED void __tsan_read_range(const void* address, size_t bytes) {
     processor::watch(address, bytes, false);
 }
-extern "C" UNWATCHED void __asan_storeN_noabort(const void* address, size_t bytes) {
+extern "C" UNWATCHED void __tsan_write_range(const void* address, size_t bytes) {
     processor::watch(address, bytes, true);
 }
-extern "C" void __asan_handle_no_return() {}
+extern "C" UNWATCHED void __tsan_init() {}
+extern "C" UNWATCHED void __tsan_func_entry(void*) {}
+extern "C" UNWATCHED void __tsan_func_exit() {}

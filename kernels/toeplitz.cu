@@ -137,7 +137,8 @@ template <int SIGN, int R> __device__ __forceinline__ void dft_of_odd(Complex (&
     unroll<1, R / 2 + 1>([&](auto k) {
         Complex even = v[0], odd = {0, 0};
         unroll<1, R / 2 + 1>([&](auto j) {
-            constexpr real c = cosine(j.value * k.value, R), s = SIGN * sine(j.value * k.value, R);
+            constexpr int l = decltype(j)::value * decltype(k)::value;
+            constexpr real c = cosine(l, R), s = SIGN * sine(l, R);
             even.re += c * sums[j.value - 1].re;
             even.im += c * sums[j.value - 1].im;
             odd.re -= s * differences[j.value - 1].im;
@@ -164,7 +165,8 @@ template <int SIGN, int R> __device__ __forceinline__ void dft(Complex (&v)[R]) 
             unroll<0, A>([&](auto a) { column[a.value] = v[B * a.value + b.value]; });
             dft<SIGN>(column);
             unroll<0, A>([&](auto c) {
-                t[c.value][b.value] = turn<SIGN, b.value * c.value, R>(column[c.value]);
+                constexpr int k = decltype(b)::value * decltype(c)::value;
+                t[c.value][b.value] = turn<SIGN, k, R>(column[c.value]);
             });
         });
         unroll<0, A>([&](auto c) {
@@ -228,7 +230,7 @@ transform(Complex *work, const Complex *__restrict__ roots, Load load, Store sto
 extern __shared__ double2 memory[];
 
 // --- rows forward
-extern "C" __global__ void __launch_bounds__(ROW_THREADS) transform_rows(
+extern "C" __global__ __launch_bounds__(ROW_THREADS) void transform_rows(
     const real *__restrict__ x,
     const int2 *__restrict__ places,
     const Complex *__restrict__ roots,
@@ -260,7 +262,29 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS) transform_rows(
 }
 
 // --- columns
-extern "C" __global__ void __launch_bounds__(COLUMN_THREADS) mix_columns(
+/// The spectra of two outputs and two inputs at one wave number, as they are kept.
+struct Tile {
+    Couple above, below;
+    int adjoint;
+};
+
+/// Adds what a tile makes of the inputs a and b.
+__device__ __forceinline__ void
+apply_tile(Complex &first, Complex &second, const Tile &tile, Complex a, Complex b) {
+    if (tile.adjoint) {
+        first = add_product<-1>(first, tile.above.first, a);
+        first = add_product<-1>(first, tile.below.first, b);
+        second = add_product<-1>(second, tile.above.second, a);
+        second = add_product<-1>(second, tile.below.second, b);
+    } else {
+        first = add_product<1>(first, tile.above.first, a);
+        first = add_product<1>(first, tile.above.second, b);
+        second = add_product<1>(second, tile.below.first, a);
+        second = add_product<1>(second, tile.below.second, b);
+    }
+}
+
+extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
     const Complex *__restrict__ lines,
     const Couple *__restrict__ spectra,
     const int *__restrict__ tiles,
@@ -269,7 +293,7 @@ extern "C" __global__ void __launch_bounds__(COLUMN_THREADS) mix_columns(
 ) {
     constexpr int MOST = 2 * (FROM_GROUP > TO_GROUP ? FROM_GROUP : TO_GROUP);
     constexpr bool WHOLE_SUM = FROM_GROUP >= FROM_PAIRS;
-
+    constexpr int HELD = FROM_GROUP > 1 && sizeof(real) == 4 ? 2 : 1;
     Complex *work = reinterpret_cast<Complex *>(memory), *inputs = work + MOST * WORK;
     Complex *outputs = WHOLE_SUM ? work : inputs + MOST * WORK;
     const int kx = blockIdx.x, first_output = blockIdx.y * TO_GROUP;
@@ -279,6 +303,19 @@ extern "C" __global__ void __launch_bounds__(COLUMN_THREADS) mix_columns(
         if (group) {
             __syncthreads();
         }
+        auto fetch = [&](int task, int q) {
+            const int output = first_output + task / LENGTH, input = group + q;
+            Tile tile = {};
+            const bool there = (TO_GROUP == 1 || output < TO_PAIRS) && task < TO_GROUP * LENGTH;
+            if (there && (WHOLE_SUM || input < FROM_PAIRS)) {
+                const int which = tiles[output * FROM_PAIRS + input];
+                const Couple *at = spectra + (which >> 1) * (2 * LENGTH) + task % LENGTH;
+                tile = {at[0], at[LENGTH], which & 1};
+            }
+            return tile;
+        };
+        Tile held[HELD];
+        unroll<0, HELD>([&](auto q) { held[q.value] = fetch(threadIdx.x, q.value); });
         auto load = [&](int f, auto a, int b) {
             const int n = a.value * REST + b;
             const bool there = n < FROM_POINTS && (WHOLE_SUM || 2 * group + f < 2 * FROM_PAIRS);
@@ -288,32 +325,18 @@ extern "C" __global__ void __launch_bounds__(COLUMN_THREADS) mix_columns(
         transform<-1, 2 * FROM_GROUP, COLUMN_THREADS, false>(work, roots, load, store);
         __syncthreads();
         for (int task = threadIdx.x; task < TO_GROUP * LENGTH; task += COLUMN_THREADS) {
-            const int ky = task % LENGTH, p = task / LENGTH, output = first_output + p;
+            const int ky = task % LENGTH;
             Complex first = {0, 0}, second = {0, 0};
-            if (output < TO_PAIRS) {
-#pragma unroll
-                for (int q = 0; q < FROM_GROUP; q++) {
-                    if (WHOLE_SUM || group + q < FROM_PAIRS) {
-                        const int tile = tiles[output * FROM_PAIRS + group + q];
-                        const Couple *s = spectra + (tile >> 1) * (2 * LENGTH) + ky;
-                        const Couple above = s[0], below = s[LENGTH];
-                        const Complex a = inputs[2 * q * LENGTH + ky];
-                        const Complex b = inputs[(2 * q + 1) * LENGTH + ky];
-                        if (tile & 1) {
-                            first = add_product<-1>(first, above.first, a);
-                            first = add_product<-1>(first, below.first, b);
-                            second = add_product<-1>(second, above.second, a);
-                            second = add_product<-1>(second, below.second, b);
-                        } else {
-                            first = add_product<1>(first, above.first, a);
-                            first = add_product<1>(first, above.second, b);
-                            second = add_product<1>(second, below.first, a);
-                            second = add_product<1>(second, below.second, b);
-                        }
-                    }
-                }
-            }
-            Complex *to = outputs + 2 * p * LENGTH + ky;
+            unroll<0, FROM_GROUP>([&](auto q) {
+                const Complex *input = inputs + 2 * q.value * LENGTH + ky;
+                const bool here = q.value < HELD;
+                const Tile tile = here ? held[here ? q.value : 0] : fetch(task, q.value);
+                apply_tile(first, second, tile, input[0], input[LENGTH]);
+            });
+            unroll<0, HELD>([&](auto q) {
+                held[q.value] = fetch(task + COLUMN_THREADS, q.value);
+            });
+            Complex *to = outputs + 2 * (task / LENGTH) * LENGTH + ky;
             if (!WHOLE_SUM && group) {
                 first = plus(first, to[0]);
                 second = plus(second, to[LENGTH]);
@@ -376,15 +399,18 @@ __device__ __forceinline__ void rows_back(
             }
         }
     };
+    if (REST == 1) {
+        __syncthreads();
+    }
     transform<1, ROWS, ROW_THREADS, true>(work, roots, load, store);
 }
 
-extern "C" __global__ void __launch_bounds__(ROW_THREADS)
+extern "C" __global__ __launch_bounds__(ROW_THREADS) void
 restore_rows(const Complex *columns, const int2 *places, const Complex *roots, real *y) {
     rows_back<false>(columns, places, roots, y, nullptr, nullptr);
 }
 
-extern "C" __global__ void __launch_bounds__(ROW_THREADS) restore_rows_with_diagonal(
+extern "C" __global__ __launch_bounds__(ROW_THREADS) void restore_rows_with_diagonal(
     const Complex *columns,
     const int2 *places,
     const Complex *roots,

@@ -119,7 +119,7 @@ __device__ __forceinline__ void convolve_tile(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) convolve(
+extern "C" __global__ __launch_bounds__(THREADS) void convolve(
     const real *x,
     const int *from_places,
     const real *taps,
@@ -130,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) convolve(
     convolve_tile<false>(x, from_places, taps, terms, to_places, nullptr, y);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) convolve_with_diagonal(
+extern "C" __global__ __launch_bounds__(THREADS) void convolve_with_diagonal(
     const real *x,
     const int *from_places,
     const real *taps,

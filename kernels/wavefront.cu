@@ -28,7 +28,7 @@ __device__ inline double look_up(const double *table, int first, int last, doubl
     *slope = rise;
     return value;
 }
-/* A cubic in t - centre, 64 segments to the octave. */
+/* A cubic in (t - centre) / 2^e, 64 segments to the octave from 2^e to 2^(e + 1). */
 struct alignas(16) Sliver {
     float c[4];
 };
@@ -38,8 +38,9 @@ __device__ inline float look_up(const float *table, int first, int last, float t
     int number = __float_as_int(t) >> 17;
     number = number < first ? first : number > last ? last : number;
     const Sliver s = ((const Sliver *)table)[number - first];
-    float u = t - __int_as_float((number << 17) | (1 << 16));
-    *slope = s.c[1] + u * (2.0f * s.c[2] + u * 3.0f * s.c[3]);
+    float per_octave = __int_as_float((254 - (number >> 6)) << 23);
+    float u = (t - __int_as_float((number << 17) | (1 << 16))) * per_octave;
+    *slope = (s.c[1] + u * (2.0f * s.c[2] + u * 3.0f * s.c[3])) * per_octave;
     return s.c[0] + u * (s.c[1] + u * (s.c[2] + u * s.c[3]));
 }
 
@@ -213,6 +214,7 @@ __device__ inline void gauss_mean(const Reference &reference, const real *slopes
     const real *weights = nodes + n;
     real half = (real)0.5 * side, sum_x = 0, sum_y = 0;
     for (int b = 0; b < n; ++b) {
+        // Add a row of nodes on the device
         real v = y + half * nodes[b], row = 0, row_x = 0;
         for (int a = 0; a < n; ++a) {
             real u = x + half * nodes[a];
@@ -306,9 +308,10 @@ void wavefront_field(const View *views, int stride, int layers, const real *slop
         }
         __syncthreads();
         real x = xs[column + REACH], y = ys[row + REACH], core = rules->core * (real)view.step;
+        real outer = (kink + core) * (kink + core), inner = kink > core ? (kink - core) * (kink - core) : -1;
         for (int k = threadIdx.x; REACH > 0 && k < WIDE * WIDE; k += TILE * TILE) {
             real u = xs[k % WIDE], v = ys[k / WIDE], t = u * u + v * v;
-            real p = fabs(sqrt(t) - kink) < core ? 0 : reference_slope(reference, slopes, discs, t);
+            real p = t > inner && t < outer ? 0 : reference_slope(reference, slopes, discs, t);
             samples[0][k / WIDE][k % WIDE] = p * u;
             samples[1][k / WIDE][k % WIDE] = p * v;
         }
@@ -332,6 +335,7 @@ void wavefront_field(const View *views, int stride, int layers, const real *slop
         }
         for (int a = 0; a < 2; ++a) sum[a] += (real)view.strength * mean[a];
     }
+    // Store the sum over the layers
     if (i >= lags || j >= end) return;
     size_t place = (2 * (size_t)blockIdx.z * lags + j) * lags + i;
     for (int a = 0; a < 2; ++a) field[place + a * (size_t)lags * lags] = sum[a];

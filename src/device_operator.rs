@@ -75,7 +75,8 @@ impl<T: Real + Number> OnHost<T> {
     }
 
     fn multiply_or_fail(&self, transposed: bool, x: &[T], y: &mut [T]) {
-        if self.multiply(transposed, x, y).is_err() {
+        if let Err(error) = self.multiply(transposed, x, y) {
+            eprintln!("{error}");
             y.fill(T::nan());
         }
     }

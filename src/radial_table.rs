@@ -80,7 +80,14 @@ impl RadialTable {
     ) -> impl Iterator<Item = [f64; 4]> {
         let edge = |number: u64| f64::from_bits(number << (51 - SEGMENT_BITS));
         let numbers = [low, high].map(|t| t.to_bits() >> (51 - SEGMENT_BITS));
-        (numbers[0]..numbers[1]).map(move |k| fit_polynomial(edge(k), edge(k + 1), &f))
+        (numbers[0]..numbers[1]).map(move |k| {
+            let octave = edge(k >> (SEGMENT_BITS + 1) << (SEGMENT_BITS + 1));
+            let mut unit = 1.0 / octave;
+            fit_polynomial(edge(k), edge(k + 1), &f).map(|c| {
+                unit *= octave;
+                c * unit
+            })
+        })
     }
 }
 

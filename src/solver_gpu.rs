@@ -486,7 +486,8 @@ mod tests {
                     assert!(error < if close { 1e-10 } else { 1e-8 }, "{solver:?} {n}: {error:e}");
                     let pairs = solved.history.iter().zip(&expected.history).take(20);
                     for (k, (device, processor)) in pairs.enumerate() {
-                        assert!((device / processor - 1.0).abs() < 1e-6, "{solver:?} {k}: {device} {processor}");
+                        let near = (device - processor).abs() < 1e-6 * processor + 1e-13;
+                        assert!(near, "{solver:?} {k}: {device:e} {processor:e}");
                     }
                     let r = &Array1::from(b.clone()) - &a.dot(&ArrayView1::from(&x_there));
                     let truth = (r.dot(&r) / Array1::from(b.clone()).dot(&Array1::from(b.clone()))).sqrt();
@@ -497,6 +498,16 @@ mod tests {
     }
 
     // Compare what both refuse
+    /// Whether two sentences have the same words, and the same numbers up to rounding.
+    fn alike(a: &str, b: &str) -> bool {
+        let near = |a: &str, b: &str| match (a.parse::<f64>(), b.parse::<f64>()) {
+            (Ok(a), Ok(b)) => (a - b).abs() < 1e-10 * b.abs(),
+            _ => false,
+        };
+        let (ours, theirs) = (a.split(' '), b.split(' '));
+        ours.clone().count() == theirs.clone().count()
+            && ours.zip(theirs).all(|(a, b)| a == b || near(a, b))
+    }
     #[test]
     fn a_device_refuses_what_the_processor_refuses() {
         let n = 30;
@@ -530,7 +541,9 @@ mod tests {
                     (Ok(solved), Ok(expected)) => {
                         assert_eq!((solved, x.iter().all(|&x| x == 0.0)), (expected, true))
                     }
-                    (Err(reason), Err(expected)) => assert_eq!(reason, expected, "{solver:?}"),
+                    (Err(reason), Err(expected)) => {
+                        assert!(alike(reason, expected), "{solver:?}: {reason}, {expected}")
+                    }
                     _ => panic!("{solver:?}: {outcome:?} for {expected:?}"),
                 }
             }

@@ -46,7 +46,8 @@ pub(crate) fn compile(
 
 // Choose the compiler's options
 /// Options that hold for every kernel.
-const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=true"];
+const OPTIONS: [&str; 3] =
+    ["--std=c++17", "--fmad=true", "--device-as-default-execution-space"];
 
 /// All options for a source on a device.
 fn all_options(options: &[String], (major, minor): (i32, i32)) -> Vec<String> {

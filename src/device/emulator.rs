@@ -32,8 +32,22 @@ fn kernel_names(text: &str) -> Vec<String> {
     let code: Vec<&str> = text.lines().filter_map(|line| line.split("//").next()).collect();
     let code = code.join("\n");
     let kernels = code.split("extern \"C\" __global__").skip(1);
-    let name = |rest: &str| Some(rest.split_once("void")?.1.split_once('(')?.0.trim().to_string());
+    let name = |rest: &str| {
+        let after = rest.split_once("void")?.1.trim_start();
+        let after = after.strip_prefix("__launch_bounds__").map_or(after, behind_brackets);
+        Some(after.split_once('(')?.0.trim().to_string())
+    };
     kernels.filter_map(name).collect()
+}
+
+/// What follows the brackets that a text begins with.
+fn behind_brackets(text: &str) -> &str {
+    let mut open = 0;
+    let end = text.find(|c: char| {
+        open += i32::from(c == '(') - i32::from(c == ')');
+        c == ')' && open == 0
+    });
+    end.map_or("", |end| &text[end + 1..])
 }
 
 // Dynamic shared memory made a pointer
@@ -43,8 +57,8 @@ fn with_dynamic_memory(text: &str) -> String {
     let mut all = parts.next().unwrap_or_default().to_string();
     for part in parts {
         let (declared, rest) = part.split_once("[]").unwrap_or((part, ""));
-        let words: Vec<&str> =
-            declared.split_whitespace().filter(|word| !word.starts_with("__align__")).collect();
+        let words = declared.split_whitespace().filter(|word| !word.starts_with("__align__"));
+        let words: Vec<&str> = words.collect();
         let (name, kind) = words.split_last().unwrap_or((&"", &[]));
         let kind = kind.join(" ");
         all += &format!("{kind}* {name} = ({kind}*)processor::dynamic_shared{rest}");
@@ -62,38 +76,21 @@ fn compiler() -> Result<&'static (String, String), String> {
         }
         let name = env::var("CXX").unwrap_or_else(|_| "c++".into());
         let asked = Command::new(&name).arg("--version").output();
-        let version = asked.map_err(|error| format!("the compiler {name} does not run: {error}"))?;
+        let version =
+            asked.map_err(|error| format!("the compiler {name} does not run: {error}"))?;
         Ok((name, String::from_utf8_lossy(&version.stdout).into_owned()))
     };
     FOUND.get_or_init(find).as_ref().map_err(Clone::clone)
 }
 
 // Options of the compiler
-const OPTIONS: [&str; 10] = [
-    "-x", "c++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-fno-math-errno", "-ffp-contract=off",
+const OPTIONS: [&str; 9] = [
+    "-x", "c++", "-std=c++17", "-O1", "-w", "-fPIC", "-fno-math-errno", "-ffp-contract=off",
     "-U_FORTIFY_SOURCE",
 ];
 
-/// Options that have every access watched: of GCC, of Clang, of others.
-const WATCHES: [&[&str]; 3] = [
-    &[
-        "-fsanitize=kernel-address",
-        "--param=asan-instrumentation-with-call-threshold=0",
-        "--param=asan-stack=0",
-        "--param=asan-globals=0",
-    ],
-    // Options of Clang
-    &[
-        "-fsanitize=kernel-address",
-        "-mllvm",
-        "-asan-instrumentation-with-call-threshold=0",
-        "-mllvm",
-        "-asan-stack=0",
-        "-mllvm",
-        "-asan-globals=0",
-    ],
-    &[],
-];
+/// Options that have every access watched, and none.
+const WATCHES: [&[&str]; 2] = [&["-fsanitize=thread"], &[]];
 
 // Build a library once
 /// The library with the kernels of a source.
@@ -111,27 +108,27 @@ fn library(source: &Source, options: &[String]) -> Result<PathBuf, String> {
     }
     fs::create_dir_all(&folder).map_err(told)?;
     let draft = tempfile::tempdir_in(&folder).map_err(told)?;
-    let (input, output) = (draft.path().join("kernels.cpp"), draft.path().join("kernels.so"));
-    fs::write(&input, text).map_err(told)?;
-    compile(name, options, &input, &output)?;
-    fs::rename(output, &file).map_err(told)?;
+    fs::write(draft.path().join("kernels.cpp"), text).map_err(told)?;
+    compile(name, options, draft.path())?;
+    fs::rename(draft.path().join("kernels.so"), &file).map_err(told)?;
     Ok(file)
 }
 
 // Compile one file
-fn compile(name: &str, options: &[String], input: &Path, output: &Path) -> Result<(), String> {
+/// Makes `kernels.so` of `kernels.cpp`.
+fn compile(name: &str, options: &[String], folder: &Path) -> Result<(), String> {
     let definitions: Vec<_> = options.iter().filter(|option| option.starts_with("-D")).collect();
-    let mut said = String::new();
-    for watch in WATCHES {
+    let run = |command: &mut Command| {
+        let done = command.current_dir(folder).output().map_err(|error| error.to_string())?;
+        let said = || String::from_utf8_lossy(&done.stderr).into_owned();
+        done.status.success().then_some(()).ok_or_else(said)
+    };
+    let compile = |watch: &[&str]| {
         let mut command = Command::new(name);
-        command.args(OPTIONS).args(watch).args(&definitions).arg("-o").arg(output).arg(input);
-        let done = command.output().map_err(|error| error.to_string())?;
-        if done.status.success() {
-            return Ok(());
-        }
-        said = String::from_utf8_lossy(&done.stderr).into_owned();
-    }
-    Err(said)
+        run(command.args(OPTIONS).args(watch).args(&definitions).args(["-c", "kernels.cpp"]))
+    };
+    compile(WATCHES[0]).or_else(|_| compile(WATCHES[1]))?;
+    run(Command::new(name).args(["-shared", "-o", "kernels.so", "kernels.o"]))
 }
 
 // Programs of this process
@@ -255,9 +252,10 @@ impl State {
     #[allow(clippy::mut_from_ref)]
     fn values<T>(&self, call: &'static str, address: u64, len: usize) -> Result<&mut [T], Error> {
         let bytes = len * size_of::<T>();
-        let inside = self.memory.range(..=address).next_back().is_some_and(|(&start, allocation)| {
-            address as usize + bytes <= start as usize + allocation.bytes
-        });
+        let inside =
+            self.memory.range(..=address).next_back().is_some_and(|(&start, allocation)| {
+                address as usize + bytes <= start as usize + allocation.bytes
+            });
         if !inside {
             return Err(failed(call, format!("{bytes} bytes at {address:#x} lie in no buffer")));
         }
@@ -288,15 +286,20 @@ impl State {
             }
             Work::Transform { plan, address } => self.transform(plan, address)?,
             // Perform a product
-            Work::Multiply { double: true, matrix, shape, x, y } => self.multiply::<f64>(matrix, shape, x, y)?,
-            Work::Multiply { double: false, matrix, shape, x, y } => self.multiply::<f32>(matrix, shape, x, y)?,
+            Work::Multiply { double: true, matrix, shape, x, y } => {
+                self.multiply::<f64>(matrix, shape, x, y)?
+            }
+            Work::Multiply { double: false, matrix, shape, x, y } => {
+                self.multiply::<f32>(matrix, shape, x, y)?
+            }
         }
         Ok(())
     }
 
     // Launch on the processor
     fn launch(&self, kernel: u64, shape: Shape, arguments: &mut [u64]) -> Result<(), Error> {
-        let known = self.kernels.get(kernel as usize).ok_or_else(|| failed("launch", "no kernel"))?;
+        let known =
+            self.kernels.get(kernel as usize).ok_or_else(|| failed("launch", "no kernel"))?;
         let buffers: Vec<[usize; 2]> = self.memory.values().map(Allocation::bounds).collect();
         let mut pointers: Vec<*mut u64> = arguments.iter_mut().map(std::ptr::from_mut).collect();
         let launch = Launch {
@@ -473,7 +476,8 @@ impl Machine for Emulator {
 
     fn end_recording(&self) -> Result<u64, Error> {
         let mut state = lock(&self.0);
-        let recorded = state.recording.take().ok_or_else(|| failed("record", "nothing is recorded"))?;
+        let recorded =
+            state.recording.take().ok_or_else(|| failed("record", "nothing is recorded"))?;
         let handle = state.new_handle();
         state.graphs.insert(handle, recorded);
         Ok(handle)
@@ -534,12 +538,16 @@ mod tests {
         made.ok().map(Gpu::new)
     }
 
-    /// Runs the only kernel of a text on two blocks of 64 threads, 1 KiB of shared memory.
-    fn launch(gpu: &Gpu, text: &'static str, arguments: &[Argument]) -> Result<(), String> {
+    /// Runs a kernel of a text on two blocks of 64 threads, 1 KiB of shared memory.
+    fn launch(
+        gpu: &Gpu,
+        text: &'static str,
+        name: &str,
+        arguments: &[Argument],
+    ) -> Result<(), String> {
         let source = Source { name: "test.cu", text };
-        let name = kernel_names(text).remove(0);
         let program = gpu.program(&source, &[]).map_err(|error| error.to_string())?;
-        let kernel = program.kernel(&name).map_err(|error| error.to_string())?;
+        let kernel = program.kernel(name).map_err(|error| error.to_string())?;
         let shape = Shape { grid: [2, 1, 1], block: 64, shared: 1024 };
         gpu.launch(&kernel, shape, arguments).map_err(|error| error.to_string())
     }
@@ -564,7 +572,7 @@ mod tests {
         let x = gpu.upload(&(0..100).map(f64::from).collect::<Vec<_>>()).unwrap();
         let y = gpu.zeros::<f64>(2).unwrap();
         let arguments = [(&x).into(), (&y).into(), 100.into(), 0.5f32.into(), 0.25f64.into()];
-        launch(&gpu, SUM, &arguments).unwrap();
+        launch(&gpu, SUM, "sum", &arguments).unwrap();
         assert_eq!(y.read().unwrap(), [0.5 * 2016.0 + 16.0, 0.5 * 2934.0 + 9.0]);
     }
 
@@ -583,7 +591,7 @@ mod tests {
     fn a_warp_exchanges_its_values() {
         let Some(gpu) = gpu() else { return };
         let y = gpu.zeros::<i32>(4 * 128).unwrap();
-        launch(&gpu, EXCHANGE, &[(&y).into()]).unwrap();
+        launch(&gpu, EXCHANGE, "exchange", &[(&y).into()]).unwrap();
         for (k, found) in y.read().unwrap().chunks(4).enumerate() {
             let (k, lane) = (k as i32 % 64, k as i32 % 32);
             let down = if lane + 3 < 32 { k + 3 } else { k };
@@ -593,40 +601,55 @@ mod tests {
     }
 
     // Check that mistakes are reported
-    fn complaint(body: &str) -> String {
-        let Some(gpu) = gpu() else { return body.into() };
-        let text = format!("extern \"C\" __global__ void wrong(double *x) {{ int k = threadIdx.x; {body} }}");
-        let x = gpu.zeros::<f64>(64).unwrap();
-        launch(&gpu, text.leak(), &[(&x).into()]).map_or_else(|reason| reason, |()| "none".into())
-    }
-
     #[test]
     fn mistakes_are_reported() {
-        if gpu().is_none() {
-            return;
-        }
-        let says = |body: &str, what: &str| {
-            let complaint = complaint(body);
-            assert!(complaint.contains(what), "{body}: {complaint}");
+        let Some(gpu) = gpu() else { return };
+        let share = |rest: &str| format!("__shared__ float s[64]; s[k] = k; {rest}");
+        let apart = "if (k < 8) __syncthreads(); else\n __syncthreads();";
+        let cases = [
+            // Mistakes in the memory
+            ("x[k] = k;".to_string(), "none"),
+            (
+                "x[k + 1] = k;".into(),
+                "write of 8 bytes at byte 512 of a buffer of 512 bytes (thread 63 of block 0",
+            ),
+            ("x[0] = x[k - 1];".into(), "a read of 8 bytes"),
+            ("x[k] = *(float *)16;".into(), "a read of 4 bytes outside of all buffers (thread 0"),
+            ("extern __shared__ double s[]; s[127] = 1; x[k] = s[127];".into(), "no barrier"),
+            (
+                "extern __shared__ double s[]; s[128] = 1;".into(),
+                "beyond the shared memory of the launch",
+            ),
+            // Mistakes at barriers
+            (share("__syncthreads(); x[k] = s[63 - k];"), "none"),
+            (share("x[k] = s[(k + 1) % 64];"), "no barrier after another thread's"),
+            (share("__syncwarp(); x[k] = s[k ^ 1];"), "none"),
+            (share("__syncwarp(); x[k] = s[k ^ 32];"), "no barrier after another thread's write"),
+            (
+                share("__syncthreads(); x[k] = s[k] += s[63 - k];"),
+                "no barrier after another thread's",
+            ),
+            (apart.into(), "wait at different barriers"),
+            (
+                "if (k < 8) __syncwarp(); else __syncthreads();".into(),
+                "the threads of a warp wait apart",
+            ),
+            ("if (k < 8) return; __syncthreads();".into(), "none"),
+            ("x[k] = __shfl_sync(0xff, k, 0);".into(), "less than the full warp"),
+        ];
+        let kernel = |(n, (body, _)): (usize, &(String, &str))| {
+            let head = format!("extern \"C\" __global__ void wrong{n}(double *x)");
+            format!("{head} {{ int k = threadIdx.x; {body} }}\n")
         };
-        says("x[k] = k;", "none");
-        says("x[k + 1] = k;", "write of 8 bytes at byte 512 of a buffer of 512 bytes (thread 63");
-        says("x[0] = x[k - 1];", "read of 8 bytes");
-        says("((float2 *)x)[k].y = *(float *)16;", "read of 4 bytes outside of all buffers (thread 0");
-        // Check reports of wrong barriers
-        let shared = "__shared__ float s[64]; s[k] = k; ";
-        says(&format!("{shared} __syncthreads(); x[k] = s[63 - k];"), "none");
-        says(&format!("{shared} x[k] = s[(k + 1) % 64];"), "no barrier after another thread's");
-        says(&format!("{shared} __syncwarp(); x[k] = s[k ^ 1];"), "none");
-        says(&format!("{shared} __syncwarp(); x[k] = s[k ^ 32];"), "no barrier after another thread's write");
-        says(&format!("{shared} __syncthreads(); s[k] += s[63 - k];"), "no barrier after another thread's");
-        says("if (k < 8) __syncthreads(); else\n __syncthreads();", "wait at different barriers");
-        says("if (k < 8) __syncwarp();\n else __syncthreads();", "the threads of a warp wait apart");
-        says("if (k < 8) return; __syncthreads();", "none");
-        says("__shared__ double s[2]; x[0] = s[1] > 0 || s[1] <= 0;", "none");
-        says("extern __shared__ double s[]; s[128] = 1;", "beyond the shared memory of the launch");
-        says("__shfl_sync(0xff, k, 0);", "less than the full warp");
-        says("nonsense", "nonsense");
+        let text: &str = cases.iter().enumerate().map(kernel).collect::<String>().leak();
+        for (n, (body, expected)) in cases.iter().enumerate() {
+            let x = gpu.zeros::<f64>(64).unwrap();
+            let said = launch(&gpu, text, &format!("wrong{n}"), &[(&x).into()]);
+            let said = said.map_or_else(|reason| reason, |()| "none".into());
+            assert!(said.contains(expected), "{body}: {said}");
+        }
+        let refused = launch(&gpu, "nonsense", "it", &[]).unwrap_err();
+        assert!(refused.contains("test.cu:1") && refused.contains("nonsense"), "{refused}");
     }
 
     // Check the mathematics of a kernel
@@ -645,7 +668,7 @@ mod tests {
     fn the_mathematics_of_a_kernel_is_exact() {
         let Some(gpu) = gpu() else { return };
         let y = gpu.zeros::<f64>(11).unwrap();
-        launch(&gpu, MATHEMATICS, &[(&y).into()]).unwrap();
+        launch(&gpu, MATHEMATICS, "mathematics", &[(&y).into()]).unwrap();
         let bessel = 0.440_050_585_744_933_5;
         let expected = [0.0, -1.0, -1.0, 0.25, 4.5, -1.0, 10.0, bessel, 0.5, 0.0, 3.0];
         for (found, expected) in y.read().unwrap().iter().zip(expected) {
@@ -661,7 +684,9 @@ mod tests {
         let mut bytes = [0; 24];
         emulator.read(address, &mut bytes).unwrap();
         assert_eq!(bytes, [0xff; 24]);
-        assert!(emulator.clear(address + 8, 16).is_ok() && emulator.clear(address + 9, 16).is_err());
+        assert!(
+            emulator.clear(address + 8, 16).is_ok() && emulator.clear(address + 9, 16).is_err()
+        );
         let intact = || lock(&emulator.0).memory[&address].is_intact();
         assert!(intact());
         // SAFETY: the byte belongs to the guard behind the buffer.
