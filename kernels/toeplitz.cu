@@ -1,26 +1,27 @@
 // Tangled from book/src/toeplitz-gpu.md: edit there, or here and run cargo tangle stitch.
+// Products with block Toeplitz matrices by Fourier transforms in shared memory, in three passes.
+
+// Real and complex numbers of a product
 #ifndef REAL
 #define REAL double
 #endif
 typedef REAL real;
 
-// a complex number
-/// A complex number.
 struct alignas(2 * sizeof(real)) Complex {
     real re, im;
 };
 
-/// Two of them side by side, for wide loads.
+/// Two of them side by side, so that one load fetches both.
 struct alignas(16) Couple {
     Complex first, second;
 };
 
-// --- names of sizes
-constexpr int REST = R2 * R3;
-constexpr int LENGTH = R1 * REST;
-constexpr int HALF = LENGTH / 2 + 1;
+// Sizes of transforms and their room
+constexpr int REST = R2 * R3, LENGTH = R1 * REST, HALF = LENGTH / 2 + 1;
+/// Complex numbers that fill all banks.
 constexpr int BANKS = 128 / sizeof(Complex);
 
+/// The next number from `least` that leaves the rest `residue` by `modulus`.
 __host__ __device__ constexpr int up_to(int least, int residue, int modulus) {
     return least + ((residue - least) % modulus + modulus) % modulus;
 }
@@ -32,11 +33,14 @@ constexpr int WHOLE = up_to(LENGTH, ROWS, BANKS);
 constexpr int FROM_ROWS = up_to(FROM_POINTS, 0, ROWS);
 constexpr int TO_ROWS = up_to(TO_POINTS, 0, ROWS);
 
-// --- compile-time loops
+extern __shared__ double2 memory[];
+
+// Loops unrolled by the compiler
 template <int N> struct Int {
     static constexpr int value = N;
 };
 
+/// Does a step for Int<FROM>, …, Int<TO - 1>.
 template <int FROM, int TO, class Step>
 __device__ __forceinline__ void unroll(Step step) {
     if constexpr (FROM < TO) {
@@ -45,39 +49,34 @@ __device__ __forceinline__ void unroll(Step step) {
     }
 }
 
-// --- cosines at compile time
-constexpr double PI = 3.14159265358979323846;
-
-__host__ __device__ constexpr double cosine_of(double x) {
+// Cosines that the compiler computes
+/// cos x or x⁻¹ sin x for small x: terms up to x to the power `last`, which is even or odd.
+__host__ __device__ constexpr double series(double x, int last) {
     double sum = 1.0;
-    for (int k = 20; k > 0; k -= 2) {
+    for (int k = last; k > 1; k -= 2) {
         sum = 1.0 - sum * x * x / (k * (k - 1));
     }
     return sum;
 }
 
-__host__ __device__ constexpr double sine_of(double x) {
-    double sum = 1.0;
-    for (int k = 21; k > 1; k -= 2) {
-        sum = 1.0 - sum * x * x / (k * (k - 1));
-    }
-    return x * sum;
-}
-
+/// cos(2 pi k / n).
 __host__ __device__ constexpr double cosine(int k, int n) {
+    const double pi = 3.14159265358979323846;
     k = (k % n + n) % n;
     k = 2 * k > n ? n - k : k;
     if (4 * k > n) {
         return -cosine(n - 2 * k, 2 * n);
     }
-    return 8 * k <= n ? cosine_of(2.0 * PI * k / n) : sine_of(PI * (n - 4 * k) / (2.0 * n));
+    const double left = pi * (n - 4 * k) / (2.0 * n);
+    return 8 * k <= n ? series(2.0 * pi * k / n, 20) : left * series(left, 21);
 }
 
+/// sin(2 pi k / n).
 __host__ __device__ constexpr double sine(int k, int n) {
     return cosine(4 * k - n, 4 * n);
 }
 
-// --- complex arithmetic
+// Arithmetic of complex numbers
 __device__ __forceinline__ Complex plus(Complex a, Complex b) {
     return {a.re + b.re, a.im + b.im};
 }
@@ -86,23 +85,14 @@ __device__ __forceinline__ Complex minus(Complex a, Complex b) {
     return {a.re - b.re, a.im - b.im};
 }
 
-/// a b, or a times the conjugate of b.
+/// a b, or with the conjugate of a if SIGN < 0.
 template <int SIGN> __device__ __forceinline__ Complex times(Complex a, Complex b) {
-    const real im = SIGN < 0 ? -b.im : b.im;
-    return {a.re * b.re - a.im * im, a.re * im + a.im * b.re};
-}
-
-/// sum + a b, or with the conjugate of a.
-template <int SIGN>
-__device__ __forceinline__ Complex add_product(Complex sum, Complex a, Complex b) {
     const real im = SIGN < 0 ? -a.im : a.im;
-    return {
-        sum.re + a.re * b.re - im * b.im,
-        sum.im + a.re * b.im + im * b.re,
-    };
+    return {a.re * b.re - im * b.im, a.re * b.im + im * b.re};
 }
 
-/// z times exp(± 2 pi i K / N).
+// Turn by a constant root of unity
+/// z times exp(SIGN 2 pi i K / N).
 template <int SIGN, int K, int N> __device__ __forceinline__ Complex turn(Complex z) {
     constexpr int k = (SIGN * K % N + N) % N;
     if constexpr (k == 0) {
@@ -119,33 +109,35 @@ template <int SIGN, int K, int N> __device__ __forceinline__ Complex turn(Comple
     }
 }
 
-// --- small transforms
+// Small transforms in registers
+/// What a length is split by first.
 __host__ __device__ constexpr int factor(int n) {
-    return n == 16 || n == 12 || n == 20 ? 4 : n % 2 == 0 ? 2 : n % 3 == 0 ? 3 : n % 5 == 0 ? 5 : n;
+    return n == 16 || n == 12 ? 4 : n % 2 == 0 ? 2 : n % 3 == 0 ? 3 : n % 5 == 0 ? 5 : n;
 }
 
-template <int SIGN, int R> __device__ __forceinline__ void dft(Complex (&v)[R]);
-
-template <int SIGN, int R> __device__ __forceinline__ void dft_of_odd(Complex (&v)[R]) {
-    Complex sums[R / 2], differences[R / 2], result[R];
+// Transform an odd prime number of values
+template <int SIGN, int R> __device__ __forceinline__ void dft_of_prime(Complex (&v)[R]) {
+    constexpr int PAIRS = R / 2;
+    Complex sums[PAIRS], differences[PAIRS], result[R];
     result[0] = v[0];
-    unroll<1, R / 2 + 1>([&](auto j) {
-        sums[j.value - 1] = plus(v[j.value], v[R - j.value]);
-        differences[j.value - 1] = minus(v[j.value], v[R - j.value]);
-        result[0] = plus(result[0], sums[j.value - 1]);
+    unroll<0, PAIRS>([&](auto j) {
+        sums[j.value] = plus(v[j.value + 1], v[R - 1 - j.value]);
+        differences[j.value] = minus(v[j.value + 1], v[R - 1 - j.value]);
+        result[0] = plus(result[0], sums[j.value]);
     });
-    unroll<1, R / 2 + 1>([&](auto k) {
+    unroll<0, PAIRS>([&](auto k) {
         Complex even = v[0], odd = {0, 0};
-        unroll<1, R / 2 + 1>([&](auto j) {
-            constexpr int l = decltype(j)::value * decltype(k)::value;
+        // Sum cosines and sines of pairs
+        unroll<0, PAIRS>([&](auto j) {
+            constexpr int l = (decltype(j)::value + 1) * (decltype(k)::value + 1);
             constexpr real c = cosine(l, R), s = SIGN * sine(l, R);
-            even.re += c * sums[j.value - 1].re;
-            even.im += c * sums[j.value - 1].im;
-            odd.re -= s * differences[j.value - 1].im;
-            odd.im += s * differences[j.value - 1].re;
+            even.re += c * sums[j.value].re;
+            even.im += c * sums[j.value].im;
+            odd.re -= s * differences[j.value].im;
+            odd.im += s * differences[j.value].re;
         });
-        result[k.value] = plus(even, odd);
-        result[R - k.value] = minus(even, odd);
+        result[k.value + 1] = plus(even, odd);
+        result[R - 1 - k.value] = minus(even, odd);
     });
     unroll<0, R>([&](auto k) { v[k.value] = result[k.value]; });
 }
@@ -157,8 +149,9 @@ template <int SIGN, int R> __device__ __forceinline__ void dft(Complex (&v)[R]) 
         v[0] = plus(v[0], v[1]);
         v[1] = difference;
     } else if constexpr (A == R && R > 1) {
-        dft_of_odd<SIGN>(v);
+        dft_of_prime<SIGN>(v);
     } else if constexpr (R > 1) {
+        // Split a small transform in two
         Complex t[A][B];
         unroll<0, B>([&](auto b) {
             Complex column[A];
@@ -176,10 +169,13 @@ template <int SIGN, int R> __device__ __forceinline__ void dft(Complex (&v)[R]) 
     }
 }
 
-// --- transforms in shared memory
+// Transform in shared memory by radices
+/// COUNT transforms by THREADS threads; load(f, a, b) is value a REST + b of the transform f, store(f, k, z) takes
+/// its result k. Neighbouring threads begin with the same b of different transforms if TOGETHER, else reversed.
 template <int SIGN, int COUNT, int THREADS, bool TOGETHER, class Load, class Store>
 __device__ __forceinline__ void
 transform(Complex *work, const Complex *__restrict__ roots, Load load, Store store) {
+    // Step of the first radix
     for (int task = threadIdx.x; task < COUNT * REST; task += THREADS) {
         const int f = TOGETHER ? task % COUNT : task / REST;
         const int b = TOGETHER ? task / COUNT : task % REST;
@@ -191,12 +187,13 @@ transform(Complex *work, const Complex *__restrict__ roots, Load load, Store sto
             if constexpr (REST == 1) {
                 store(f, c.value, v[c.value]);
             } else {
-                to[c.value * PITCH] = times<-SIGN>(v[c.value], roots[b * c.value]);
+                to[c.value * PITCH] = times<-SIGN>(roots[b * c.value], v[c.value]);
             }
         });
     }
     if constexpr (REST > 1) {
         __syncthreads();
+        // Step of the second radix
         for (int task = threadIdx.x; task < COUNT * R1 * R3; task += THREADS) {
             const int f = task / (R1 * R3), s = task % (R1 * R3);
             const int b = s % R3, c = s / R3;
@@ -208,13 +205,14 @@ transform(Complex *work, const Complex *__restrict__ roots, Load load, Store sto
                 if constexpr (R3 == 1) {
                     store(f, c + R1 * d.value, v[d.value]);
                 } else {
-                    at[d.value * RUN] = times<-SIGN>(v[d.value], roots[R1 * b * d.value]);
+                    at[d.value * RUN] = times<-SIGN>(roots[R1 * b * d.value], v[d.value]);
                 }
             });
         }
     }
     if constexpr (R3 > 1) {
         __syncthreads();
+        // Step of the third radix
         for (int task = threadIdx.x; task < COUNT * R1 * R2; task += THREADS) {
             const int f = task / (R1 * R2), s = task % (R1 * R2);
             const int c = s % R1, d = s / R1;
@@ -227,9 +225,8 @@ transform(Complex *work, const Complex *__restrict__ roots, Load load, Store sto
     }
 }
 
-extern __shared__ double2 memory[];
-
-// --- rows forward
+// First pass along the rows
+/// Half spectra of the rows of all inputs, (HALF, FROM_PAIRS, 2, FROM_ROWS), twice as large as they should be.
 extern "C" __global__ __launch_bounds__(ROW_THREADS) void transform_rows(
     const real *__restrict__ x,
     const int2 *__restrict__ places,
@@ -239,19 +236,23 @@ extern "C" __global__ __launch_bounds__(ROW_THREADS) void transform_rows(
     Complex *work = reinterpret_cast<Complex *>(memory), *whole = work + ROWS * WORK;
     const int row = blockIdx.x * ROWS, pair = blockIdx.y;
     places += (pair * FROM_ROWS + row) * FROM_POINTS;
+    // Gather two real rows as one
     auto load = [&](int f, auto a, int b) {
-        const int n = a.value * REST + b;
+        constexpr int FIRST = decltype(a)::value * REST;
         Complex value = {0, 0};
-        if (n < FROM_POINTS) {
-            const int2 place = places[f * FROM_POINTS + n];
-            value.re = place.x < 0 ? 0 : x[place.x];
-            value.im = place.y < 0 ? 0 : x[place.y];
+        if constexpr (FIRST < FROM_POINTS) {
+            const int n = FIRST + b;
+            const int2 place = places[f * FROM_POINTS + min(n, FROM_POINTS - 1)];
+            const Complex found = {x[max(place.x, 0)], x[max(place.y, 0)]};
+            value.re = n < FROM_POINTS && place.x >= 0 ? found.re : 0;
+            value.im = n < FROM_POINTS && place.y >= 0 ? found.im : 0;
         }
         return value;
     };
     auto store = [&](int f, int k, Complex value) { whole[f * WHOLE + k] = value; };
     transform<-1, ROWS, ROW_THREADS, false>(work, roots, load, store);
     __syncthreads();
+    // Part the spectra of two rows
     for (int task = threadIdx.x; task < HALF * ROWS; task += ROW_THREADS) {
         const int f = task % ROWS, k = task / ROWS;
         const Complex a = whole[f * WHOLE + k], b = whole[f * WHOLE + (k ? LENGTH - k : 0)];
@@ -261,29 +262,33 @@ extern "C" __global__ __launch_bounds__(ROW_THREADS) void transform_rows(
     }
 }
 
-// --- columns
-/// The spectra of two outputs and two inputs at one wave number, as they are kept.
+// Second pass along the columns
+/// The spectra of two outputs by two inputs at one wave number, as they are kept.
 struct Tile {
     Couple above, below;
     int adjoint;
 };
 
-/// Adds what a tile makes of the inputs a and b.
-__device__ __forceinline__ void
-apply_tile(Complex &first, Complex &second, const Tile &tile, Complex a, Complex b) {
-    if (tile.adjoint) {
-        first = add_product<-1>(first, tile.above.first, a);
-        first = add_product<-1>(first, tile.below.first, b);
-        second = add_product<-1>(second, tile.above.second, a);
-        second = add_product<-1>(second, tile.below.second, b);
-    } else {
-        first = add_product<1>(first, tile.above.first, a);
-        first = add_product<1>(first, tile.above.second, b);
-        second = add_product<1>(second, tile.below.first, a);
-        second = add_product<1>(second, tile.below.second, b);
-    }
+// Apply a tile to two inputs
+/// sum + a b, or with the conjugate of a if sign is -1.
+__device__ __forceinline__ Complex add_product(Complex sum, Complex a, Complex b, real sign) {
+    const real im = sign * a.im;
+    const real re = sum.re + a.re * b.re - im * b.im;
+    return {re, sum.im + a.re * b.im + im * b.re};
 }
 
+/// Adds to two outputs what a tile makes of the inputs a and b.
+__device__ __forceinline__ void
+apply_tile(Complex &first, Complex &second, const Tile &tile, Complex a, Complex b) {
+    const bool adjoint = tile.adjoint;
+    const real sign = adjoint ? -1 : 1;
+    first = add_product(first, tile.above.first, a, sign);
+    first = add_product(first, adjoint ? tile.below.first : tile.above.second, b, sign);
+    second = add_product(second, adjoint ? tile.above.second : tile.below.first, a, sign);
+    second = add_product(second, tile.below.second, b, sign);
+}
+
+/// Columns of all outputs, (HALF, TO_PAIRS, 2, TO_ROWS), from those of the inputs.
 extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
     const Complex *__restrict__ lines,
     const Couple *__restrict__ spectra,
@@ -291,41 +296,52 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
     const Complex *__restrict__ roots,
     Complex *__restrict__ columns
 ) {
+    // Divide the shared memory among columns
     constexpr int MOST = 2 * (FROM_GROUP > TO_GROUP ? FROM_GROUP : TO_GROUP);
-    constexpr bool WHOLE_SUM = FROM_GROUP >= FROM_PAIRS;
+    constexpr bool AT_ONCE = FROM_GROUP >= FROM_PAIRS;
     constexpr int HELD = FROM_GROUP > 1 && sizeof(real) == 4 ? 2 : 1;
+    constexpr int TASKS = TO_GROUP * LENGTH, ROUNDS = (TASKS + COLUMN_THREADS - 1) / COLUMN_THREADS;
+    constexpr int UNROLLED = ROUNDS > 4 ? 1 : ROUNDS;
     Complex *work = reinterpret_cast<Complex *>(memory), *inputs = work + MOST * WORK;
-    Complex *outputs = WHOLE_SUM ? work : inputs + MOST * WORK;
+    Complex *outputs = AT_ONCE ? work : inputs + MOST * WORK;
     const int kx = blockIdx.x, first_output = blockIdx.y * TO_GROUP;
     lines += kx * (2 * FROM_PAIRS * FROM_ROWS);
     spectra += kx * (2 * TILES * LENGTH);
     for (int group = 0; group < FROM_PAIRS; group += FROM_GROUP) {
+        // Transform and mix some of the inputs
         if (group) {
             __syncthreads();
         }
+        // Fetch a tile of spectra
         auto fetch = [&](int task, int q) {
-            const int output = first_output + task / LENGTH, input = group + q;
-            Tile tile = {};
-            const bool there = (TO_GROUP == 1 || output < TO_PAIRS) && task < TO_GROUP * LENGTH;
-            if (there && (WHOLE_SUM || input < FROM_PAIRS)) {
-                const int which = tiles[output * FROM_PAIRS + input];
-                const Couple *at = spectra + (which >> 1) * (2 * LENGTH) + task % LENGTH;
-                tile = {at[0], at[LENGTH], which & 1};
-            }
-            return tile;
+            task = min(task, TASKS - 1);
+            const int output = min(first_output + task / LENGTH, TO_PAIRS - 1);
+            const int input = AT_ONCE ? q : min(group + q, FROM_PAIRS - 1);
+            const int which = tiles[output * FROM_PAIRS + input];
+            const Couple *at = spectra + (which >> 1) * (2 * LENGTH) + task % LENGTH;
+            return Tile{at[0], at[LENGTH], which & 1};
         };
         Tile held[HELD];
         unroll<0, HELD>([&](auto q) { held[q.value] = fetch(threadIdx.x, q.value); });
+        // Load the column of an input
         auto load = [&](int f, auto a, int b) {
-            const int n = a.value * REST + b;
-            const bool there = n < FROM_POINTS && (WHOLE_SUM || 2 * group + f < 2 * FROM_PAIRS);
-            return there ? lines[(2 * group + f) * FROM_ROWS + n] : Complex{0, 0};
+            constexpr int FIRST = decltype(a)::value * REST;
+            Complex value = {0, 0};
+            if constexpr (FIRST < FROM_POINTS) {
+                const int n = FIRST + b, input = AT_ONCE ? f : min(2 * group + f, 2 * FROM_PAIRS - 1);
+                const Complex found = lines[input * FROM_ROWS + min(n, FROM_POINTS - 1)];
+                const bool there = n < FROM_POINTS && (AT_ONCE || group + f / 2 < FROM_PAIRS);
+                value = there ? found : value;
+            }
+            return value;
         };
         auto store = [&](int f, int k, Complex value) { inputs[f * LENGTH + k] = value; };
         transform<-1, 2 * FROM_GROUP, COLUMN_THREADS, false>(work, roots, load, store);
         __syncthreads();
-        for (int task = threadIdx.x; task < TO_GROUP * LENGTH; task += COLUMN_THREADS) {
-            const int ky = task % LENGTH;
+        #pragma unroll UNROLLED
+        for (int round = 0; round < ROUNDS; round++) {
+            // Mix inputs at one wave number
+            const int task = round * COLUMN_THREADS + threadIdx.x, ky = task % LENGTH;
             Complex first = {0, 0}, second = {0, 0};
             unroll<0, FROM_GROUP>([&](auto q) {
                 const Complex *input = inputs + 2 * q.value * LENGTH + ky;
@@ -333,30 +349,29 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
                 const Tile tile = here ? held[here ? q.value : 0] : fetch(task, q.value);
                 apply_tile(first, second, tile, input[0], input[LENGTH]);
             });
-            unroll<0, HELD>([&](auto q) {
-                held[q.value] = fetch(task + COLUMN_THREADS, q.value);
-            });
-            Complex *to = outputs + 2 * (task / LENGTH) * LENGTH + ky;
-            if (!WHOLE_SUM && group) {
-                first = plus(first, to[0]);
-                second = plus(second, to[LENGTH]);
+            if (round + 1 < ROUNDS) {
+                unroll<0, HELD>([&](auto q) { held[q.value] = fetch(task + COLUMN_THREADS, q.value); });
             }
-            to[0] = first;
-            to[LENGTH] = second;
+            Complex *to = outputs + 2 * (task / LENGTH) * LENGTH + ky;
+            if (task < TASKS) {
+                to[0] = AT_ONCE || group == 0 ? first : plus(first, to[0]);
+                to[LENGTH] = AT_ONCE || group == 0 ? second : plus(second, to[LENGTH]);
+            }
         }
     }
     __syncthreads();
+    // Transform the mixed columns back
     columns += (kx * TO_PAIRS + first_output) * 2 * TO_ROWS;
     auto load = [&](int f, auto a, int b) { return outputs[f * LENGTH + a.value * REST + b]; };
     auto store = [&](int f, int n, Complex value) {
-        if (n < TO_POINTS && 2 * first_output + f < 2 * TO_PAIRS) {
+        if (n < TO_POINTS && first_output + f / 2 < TO_PAIRS) {
             columns[f * TO_ROWS + n] = value;
         }
     };
     transform<1, 2 * TO_GROUP, COLUMN_THREADS, false>(inputs, roots, load, store);
 }
 
-// --- rows back
+// Third pass back to vectors
 template <bool DIAGONAL>
 __device__ __forceinline__ void rows_back(
     const Complex *__restrict__ columns,
@@ -370,23 +385,28 @@ __device__ __forceinline__ void rows_back(
     int2 *kept = reinterpret_cast<int2 *>(added + DIAGONAL * ROWS * TO_POINTS);
     const int row = blockIdx.x * ROWS, pair = blockIdx.y;
     places += (pair * TO_ROWS + row) * TO_POINTS;
+    // Look up places and noise early
     for (int task = threadIdx.x; task < ROWS * TO_POINTS; task += ROW_THREADS) {
         const int2 place = places[task];
         kept[task] = place;
         if (DIAGONAL) {
-            added[task].re = place.x < 0 ? 0 : noise[place.x] * x[place.x];
-            added[task].im = place.y < 0 ? 0 : noise[place.y] * x[place.y];
+            const int first = max(place.x, 0), second = max(place.y, 0);
+            added[task] = {noise[first] * x[first], noise[second] * x[second]};
         }
     }
+    if (REST == 1) {
+        __syncthreads();
+    }
     columns += 2 * pair * TO_ROWS + row;
+    // Join the spectra of two rows
     auto load = [&](int f, auto a, int b) {
-        const int k = a.value * REST + b;
-        const int q = k < HALF ? k : LENGTH - k;
+        const int k = a.value * REST + b, q = k < HALF ? k : LENGTH - k;
         const Complex *at = columns + q * (2 * TO_PAIRS * TO_ROWS) + f;
         const Complex first = at[0], second = at[TO_ROWS];
         const real sign = k < HALF ? 1 : -1;
         return Complex{first.re - sign * second.im, sign * first.im + second.re};
     };
+    // Scatter two rows into the vector
     auto store = [&](int f, int n, Complex value) {
         if (n < TO_POINTS) {
             const int at = f * TO_POINTS + n;
@@ -399,24 +419,26 @@ __device__ __forceinline__ void rows_back(
             }
         }
     };
-    if (REST == 1) {
-        __syncthreads();
-    }
     transform<1, ROWS, ROW_THREADS, true>(work, roots, load, store);
 }
 
-extern "C" __global__ __launch_bounds__(ROW_THREADS) void
-restore_rows(const Complex *columns, const int2 *places, const Complex *roots, real *y) {
+// Entries of the third pass
+extern "C" __global__ __launch_bounds__(ROW_THREADS) void restore_rows(
+    const Complex *__restrict__ columns,
+    const int2 *__restrict__ places,
+    const Complex *__restrict__ roots,
+    real *__restrict__ y
+) {
     rows_back<false>(columns, places, roots, y, nullptr, nullptr);
 }
 
 extern "C" __global__ __launch_bounds__(ROW_THREADS) void restore_rows_with_diagonal(
-    const Complex *columns,
-    const int2 *places,
-    const Complex *roots,
-    real *y,
-    const real *noise,
-    const real *x
+    const Complex *__restrict__ columns,
+    const int2 *__restrict__ places,
+    const Complex *__restrict__ roots,
+    real *__restrict__ y,
+    const real *__restrict__ noise,
+    const real *__restrict__ x
 ) {
     rows_back<true>(columns, places, roots, y, noise, x);
 }

@@ -128,12 +128,12 @@ __device__ inline double reference_fall(const Reference &reference, const double
     return averaged(discs + (int)reference.first, (int)reference.segments, sqrt(t));
 }
 
-/* p of the gradient p (x, y), rad^2 m^-2, at r^2 = t. */
-__device__ inline real reference_slope(const Reference &reference, const real *slopes,
-    const Stretch<real> *discs, real t)
+/* p of the gradient p (x, y), rad^2 m^-2, at r^2 = t; AVERAGED says whether there are segments. */
+template <bool AVERAGED> __device__ inline real reference_slope(const Reference &reference,
+    const real *slopes, const Stretch<real> *discs, real t)
 {
     real rise;
-    if (reference.segments == 0.0) return slope_over_distance(slopes, reference.phase, t, &rise);
+    if (!AVERAGED) return slope_over_distance(slopes, reference.phase, t, &rise);
     real r = sqrt(t);
     return r > 0 ? averaged(discs + (int)reference.first, (int)reference.segments, r) / r : 0;
 }
@@ -170,10 +170,15 @@ __device__ inline double along_part(const Reference &reference, const double *fa
     double sum = 0.0;
     int values = (part.halvings + 1) * part.bends * PANEL_NODES;
     for (int k = lane; k < values; k += 32) {
-        int node = k % PANEL_NODES, bend = k / PANEL_NODES % part.bends;
-        int halving = k / PANEL_NODES / part.bends;
-        double length = ldexp(part.length, halving < part.halvings ? -halving - 1 : -halving);
-        double start = halving < part.halvings ? length : 0.0;
+        int node = k % PANEL_NODES, bend = 0, halving = k / PANEL_NODES;
+        if (part.bends > 1) {
+            bend = halving % part.bends;
+            halving /= part.bends;
+        }
+        // Place a node on its panel
+        bool last = halving == part.halvings;
+        double length = part.length * (double)__int_as_float((126 - halving + last) << 23);
+        double start = last ? 0.0 : length;
         length /= part.bends;
         double u = part.near + start + length * (bend + 0.5 + 0.5 * rule[node]);
         double fall = reference_fall(reference, falls, discs, square + u * u);
@@ -205,7 +210,7 @@ struct Rules {
 };
 
 /* The mean of grad S over the footprint at (x, y), `distance` sides from the singular circle. */
-__device__ inline void gauss_mean(const Reference &reference, const real *slopes,
+template <bool AVERAGED> __device__ inline void gauss_mean(const Reference &reference, const real *slopes,
     const Stretch<real> *discs, const Rules *rules, real side, real distance, real x, real y, real mean[2])
 {
     int n = 4;
@@ -216,9 +221,10 @@ __device__ inline void gauss_mean(const Reference &reference, const real *slopes
     for (int b = 0; b < n; ++b) {
         // Add a row of nodes on the device
         real v = y + half * nodes[b], row = 0, row_x = 0;
+        #pragma unroll 4
         for (int a = 0; a < n; ++a) {
             real u = x + half * nodes[a];
-            real p = weights[a] * reference_slope(reference, slopes, discs, u * u + v * v);
+            real p = weights[a] * reference_slope<AVERAGED>(reference, slopes, discs, u * u + v * v);
             row += p;
             row_x += p * u;
         }
@@ -231,41 +237,90 @@ __device__ inline void gauss_mean(const Reference &reference, const real *slopes
 
 // View of a layer on the device
 /* A layer as a target and a guide star see it: lag (j, i) lies at (x + i step, y + j step). */
+struct Frame {
+    int row, column, rows, columns, first; /* the last is a place in a list */
+};
+
 struct View {
     double x, y, step, side;
     Reference reference;
     double strength;
-    int row, column, rows, columns, pieces, unused; /* the corners whose pieces are kept */
+    Frame corners, middle;
 };
-
-// Kernel of the near pieces
-/* The view that piece k belongs to. */
-__device__ inline const View &view_of_piece(const View *views, int count, int k)
+/* The view that place k of a list belongs to: of the pieces around `corners` or of the `middle`. */
+template <Frame View::*FRAME> __device__ inline const View &view_of(const View *views, int count, int k)
 {
     int low = 0, high = count - 1;
     while (low < high) {
         int middle = (low + high + 1) / 2;
-        if (views[middle].pieces <= k) low = middle;
+        if ((views[middle].*FRAME).first <= k) low = middle;
         else high = middle - 1;
     }
     return views[low];
 }
-/* Integrals of S along the pieces of the views' near lags, rad^2 m; those farther than `near` sides stay as they are. */
-extern "C" __global__ void near_pieces(const View *views, int count, const double *falls,
-    const Stretch<double> *discs, const double *rule, int oversampling, double near, double *pieces, int total)
+
+// Kernel of the close lags
+// Work of the near pieces
+/* The integral of S along piece k, rad^2 m, by a warp; a piece farther than 2.75 sides stays as it is. */
+__device__ inline void integrate_piece(const View *views, int count, const double *falls,
+    const Stretch<double> *discs, const double *rule, int oversampling, double *pieces, int k)
 {
-    int lane = threadIdx.x % 32, k = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-    if (k >= total) return;
-    const View &view = view_of_piece(views, count, k);
-    int place = k - view.pieces, plane = view.rows * view.columns, axis = place / plane;
-    int j = view.row + place % plane / view.columns, i = view.column + place % view.columns;
+    const View &view = view_of<&View::corners>(views, count, k);
+    const Frame &frame = view.corners;
+    int place = k - frame.first, plane = frame.rows * frame.columns, axis = place / plane;
+    int j = frame.row + place % plane / frame.columns, i = frame.column + place % frame.columns;
     double corner = -0.5 * oversampling, step = view.step;
     double x = view.x + (i + corner) * step, y = view.y + (j + corner) * step;
-    double across = fabs(axis == 0 ? x : y), start = axis == 0 ? y : x;
-    double distance = fabs(hypot(across, start + 0.5 * step) - view.reference.kink);
-    if (distance > near * view.side) return;
+    double across = fabs(axis == 0 ? x : y), start = axis == 0 ? y : x, middle = start + 0.5 * step;
+    double distance = fabs(sqrt(across * across + middle * middle) - view.reference.kink);
+    if (distance > 2.75 * view.side) return;
+    int lane = threadIdx.x % 32;
     double sum = along(view.reference, falls, discs, rule, across, start, start + step, lane);
     if (lane == 0) pieces[k] = sum;
+}
+
+// Work of the middle lags
+/* Coordinate of lag k, m, rounded at the end. */
+__device__ inline real coordinate(double first, int k, double step)
+{
+    return (real)(first + k * step);
+}
+
+/* Distance in m of a lag from the singular circle. */
+__device__ inline real distance_from(const Reference &reference, real x, real y)
+{
+    return fabs(sqrt(x * x + y * y) - (real)reference.kink);
+}
+/* The mean of grad S over the footprint of the lag at place k of the frames, if it is in the middle zone. */
+__device__ inline void average_middle(const View *views, int count, const real *slopes,
+    const Stretch<real> *discs, const Rules *rules, real *means, int k)
+{
+    const View &view = view_of<&View::middle>(views, count, k);
+    const Frame &frame = view.middle;
+    const Reference &reference = view.reference;
+    int place = k - frame.first;
+    real x = coordinate(view.x, frame.column + place % frame.columns, view.step);
+    real y = coordinate(view.y, frame.row + place / frame.columns, view.step);
+    real distance = distance_from(reference, x, y), side = (real)view.side, *mean = means + 2 * (size_t)k;
+    if (distance < (real)0.999 * rules->near * side) return;
+    if (distance > (real)1.001 * rules->far * (real)view.step) return;
+    if (reference.segments == 0.0)
+        gauss_mean<false>(reference, slopes, discs, rules, side, distance / side, x, y, mean);
+    else
+        gauss_mean<true>(reference, slopes, discs, rules, side, distance / side, x, y, mean);
+}
+
+/* Pieces of the near lags and means of the middle lags of all views, so many of each list. */
+extern "C" __global__ __launch_bounds__(128, 5)
+void wavefront_close(const View *views, int count, const double *falls, const Stretch<double> *fall_discs,
+    const double *rule, int oversampling, double *pieces, int all_pieces,
+    const real *slopes, const Stretch<real> *discs, const Rules *rules, real *means, int all_means)
+{
+    int with_pieces = (all_pieces + 3) / 4, k = blockIdx.x * 4 + threadIdx.x / 32;
+    if (k < all_pieces)
+        integrate_piece(views, count, falls, fall_discs, rule, oversampling, pieces, k);
+    k = ((int)blockIdx.x - with_pieces) * 128 + threadIdx.x;
+    if (k >= 0 && k < all_means) average_middle(views, count, slopes, discs, rules, means, k);
 }
 
 // Kernel of the wavefront's field
@@ -276,9 +331,10 @@ extern "C" __global__ void near_pieces(const View *views, int count, const doubl
 /* The mean of grad S over the footprint at a near lag: differences of edges, each of so many pieces. */
 __device__ inline void near_mean(const View &view, const double *pieces, int oversampling, int j, int i, real mean[2])
 {
-    int columns = view.columns, place = (j - view.row) * columns + i - view.column;
-    const double *vertical = pieces + view.pieces + place;
-    const double *horizontal = vertical + view.rows * columns;
+    const Frame &frame = view.corners;
+    int columns = frame.columns, place = (j - frame.row) * columns + i - frame.column;
+    const double *vertical = pieces + frame.first + place;
+    const double *horizontal = vertical + frame.rows * columns;
     double sum[2] = {0.0, 0.0};
     for (int k = 0; k < oversampling; ++k) {
         sum[0] += vertical[k * columns + oversampling] - vertical[k * columns];
@@ -287,11 +343,37 @@ __device__ inline void near_mean(const View &view, const double *pieces, int ove
     for (int a = 0; a < 2; ++a) mean[a] = (real)(sum[a] / (view.side * view.side));
 }
 
-/* Covariances (2, lags, lags) of pairs of a target and a star, one a plane of the grid, for rows up to `end`, m rad. */
-extern "C" __global__ __launch_bounds__(TILE * TILE, 3)
-void wavefront_field(const View *views, int stride, int layers, const real *slopes, const Stretch<real> *discs,
-    const Rules *rules, const double *pieces, int oversampling, real *field, int lags, int begin, int end)
+/* That of a middle lag, from the list. */
+__device__ inline void middle_mean(const Frame &frame, const real *means, int j, int i, real mean[2])
 {
+    int place = frame.first + (j - frame.row) * frame.columns + i - frame.column;
+    for (int a = 0; a < 2; ++a) mean[a] = means[2 * (size_t)place + a];
+}
+
+// Samples of a tile and its margin
+/* Gradients at the coordinates xs and ys, zero within `core` of the circle. */
+template <bool AVERAGED> __device__ inline void sample_tile(const Reference &reference, const real *slopes,
+    const Stretch<real> *discs, real core, const real *xs, const real *ys, real samples[2][WIDE][WIDE])
+{
+    real kink = (real)reference.kink, outer = (kink + core) * (kink + core);
+    real inner = kink > core ? (kink - core) * (kink - core) : -1;
+#pragma unroll 3
+    for (int k = threadIdx.x; k < WIDE * WIDE; k += TILE * TILE) {
+        real u = xs[k % WIDE], v = ys[k / WIDE], t = u * u + v * v;
+        real p = reference_slope<AVERAGED>(reference, slopes, discs, t);
+        if (t > inner && t < outer) p = 0;
+        samples[0][k / WIDE][k % WIDE] = p * u;
+        samples[1][k / WIDE][k % WIDE] = p * v;
+    }
+}
+
+/* Covariances (2, lags, lags) of pairs of a target and a star, one a plane of the grid, for rows up to `end`, m rad. */
+extern "C" __global__ __launch_bounds__(TILE * TILE, sizeof(real) == 4 ? 4 : 3)
+void wavefront_field(const View *views, int stride, int layers, const real *slopes, const Stretch<real> *discs,
+    const Rules *rules, const double *pieces, const real *means, int oversampling,
+    real *field, int lags, int begin, int end)
+{
+    // Place and memory of a tile
     __shared__ real xs[WIDE], ys[WIDE], samples[2][WIDE][WIDE], filtered[2][WIDE][TILE];
     int column = threadIdx.x % TILE, row = threadIdx.x / TILE;
     int i0 = blockIdx.x * TILE, j0 = begin + blockIdx.y * TILE, i = i0 + column, j = j0 + row;
@@ -299,22 +381,18 @@ void wavefront_field(const View *views, int stride, int layers, const real *slop
     views += blockIdx.z * stride;
     for (int layer = 0; layer < layers; ++layer) {
         const View &view = views[layer];
-        const Reference &reference = view.reference;
-        real kink = (real)reference.kink, side = (real)view.side, mean[2] = {0, 0};
+        real mean[2] = {0, 0};
         // Filter the samples around the tile
         if (threadIdx.x < WIDE) {
-            xs[threadIdx.x] = (real)(view.x + (i0 - REACH + (int)threadIdx.x) * view.step);
-            ys[threadIdx.x] = (real)(view.y + (j0 - REACH + (int)threadIdx.x) * view.step);
+            xs[threadIdx.x] = coordinate(view.x, i0 - REACH + (int)threadIdx.x, view.step);
+            ys[threadIdx.x] = coordinate(view.y, j0 - REACH + (int)threadIdx.x, view.step);
         }
         __syncthreads();
         real x = xs[column + REACH], y = ys[row + REACH], core = rules->core * (real)view.step;
-        real outer = (kink + core) * (kink + core), inner = kink > core ? (kink - core) * (kink - core) : -1;
-        for (int k = threadIdx.x; REACH > 0 && k < WIDE * WIDE; k += TILE * TILE) {
-            real u = xs[k % WIDE], v = ys[k / WIDE], t = u * u + v * v;
-            real p = t > inner && t < outer ? 0 : reference_slope(reference, slopes, discs, t);
-            samples[0][k / WIDE][k % WIDE] = p * u;
-            samples[1][k / WIDE][k % WIDE] = p * v;
-        }
+        if (REACH > 0 && view.reference.segments == 0.0)
+            sample_tile<false>(view.reference, slopes, discs, core, xs, ys, samples);
+        else if (REACH > 0)
+            sample_tile<true>(view.reference, slopes, discs, core, xs, ys, samples);
         __syncthreads();
         for (int k = threadIdx.x; REACH > 0 && k < 2 * WIDE * TILE; k += TILE * TILE) {
             const real *from = &samples[k / (WIDE * TILE)][k / TILE % WIDE][k % TILE];
@@ -324,14 +402,13 @@ void wavefront_field(const View *views, int stride, int layers, const real *slop
         }
         __syncthreads();
         // Take what the zone asks for
-        real distance = fabs(sqrt(x * x + y * y) - kink);
-        if (distance < rules->near * side) {
-            if (i < lags && j < end) near_mean(view, pieces, oversampling, j, i, mean);
-        } else if (REACH == 0 || distance < rules->far * (real)view.step) {
-            gauss_mean(reference, slopes, discs, rules, side, distance / side, x, y, mean);
-        } else {
+        real distance = distance_from(view.reference, x, y);
+        if (distance >= rules->far * (real)view.step) {
             for (int a = 0; a < 2; ++a)
                 for (int m = 0; m <= 2 * REACH; ++m) mean[a] += rules->box[m] * filtered[a][row + m][column];
+        } else if (i < lags && j < end) {
+            if (distance < rules->near * (real)view.side) near_mean(view, pieces, oversampling, j, i, mean);
+            else middle_mean(view.middle, means, j, i, mean);
         }
         for (int a = 0; a < 2; ++a) sum[a] += (real)view.strength * mean[a];
     }

@@ -1,4 +1,4 @@
-// Tangled from book/src/toeplitz-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/device-operators.md: edit there, or here and run cargo tangle stitch.
 //! Linear operators between vectors in the memory of a device.
 
 use crate::device::gpu::{Buffer, Gpu, Number};
@@ -7,9 +7,11 @@ use crate::operator::{Operator, Real, vectors};
 use bytemuck::Pod;
 use std::sync::Arc;
 
+// What an operator on a device does
 /// A linear operator between vectors in the memory of a device.
 ///
-/// A product only launches kernels, in order on the stream of the device: it may be recorded in a graph.
+/// A product only launches kernels, in order on the stream of the device: it may be recorded in a graph. The same
+/// operator must not be used by two threads at once, because its products share scratch.
 pub trait DeviceOperator<T>: Send + Sync {
     /// The device that the operator lives on.
     fn gpu(&self) -> &Gpu;
@@ -20,6 +22,7 @@ pub trait DeviceOperator<T>: Send + Sync {
     /// Numbers in a vector that goes in, n.
     fn columns(&self) -> usize;
 
+    // Queue products with a device operator
     /// y = A x: `x` holds n numbers, `y` takes m. They are different buffers.
     ///
     /// # Errors
@@ -36,6 +39,7 @@ pub trait DeviceOperator<T>: Send + Sync {
     fn bytes(&self) -> u64;
 }
 
+// Refuse buffers of other lengths
 /// Refuses buffers that an operator of m × n numbers, or its transpose, cannot take.
 pub(crate) fn check_lengths<T: Pod>(
     x: &Buffer<T>,
@@ -49,12 +53,14 @@ pub(crate) fn check_lengths<T: Pod>(
     Err(Invalid::new("buffers of a product", value, format!("{columns} → {rows}")))
 }
 
+// Operator on a device used from the host
 /// An operator on a device, used from the host: vectors go there and come back at each product.
 ///
-/// A product of which the device fails is full of NaN.
+/// A product of which the device fails is full of NaN, and the standard error says why.
 pub struct OnHost<T>(pub Arc<dyn DeviceOperator<T>>);
 
 impl<T: Real + Number> OnHost<T> {
+    // Carry vectors there and back
     /// Multiplies vector after vector on the device.
     fn multiply(&self, transposed: bool, x: &[T], y: &mut [T]) -> Result<(), Error> {
         let (mut rows, mut columns) = (self.0.rows(), self.0.columns());
@@ -74,7 +80,7 @@ impl<T: Real + Number> OnHost<T> {
         Ok(())
     }
 
-    fn multiply_or_fail(&self, transposed: bool, x: &[T], y: &mut [T]) {
+    fn multiply_or_say(&self, transposed: bool, x: &[T], y: &mut [T]) {
         if let Err(error) = self.multiply(transposed, x, y) {
             eprintln!("{error}");
             y.fill(T::nan());
@@ -83,6 +89,7 @@ impl<T: Real + Number> OnHost<T> {
 }
 
 impl<T: Real + Number> Operator<T> for OnHost<T> {
+    // Answers of an operator on a device
     fn rows(&self) -> usize {
         self.0.rows()
     }
@@ -96,11 +103,11 @@ impl<T: Real + Number> Operator<T> for OnHost<T> {
     }
 
     fn apply(&self, x: &[T], y: &mut [T], _: &mut [T]) {
-        self.multiply_or_fail(false, x, y);
+        self.multiply_or_say(false, x, y);
     }
 
     fn apply_transpose(&self, x: &[T], y: &mut [T], _: &mut [T]) {
-        self.multiply_or_fail(true, x, y);
+        self.multiply_or_say(true, x, y);
     }
 
     fn bytes(&self) -> u64 {

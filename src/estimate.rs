@@ -94,7 +94,8 @@ impl Model {
         } else {
             slope_problem(system)?;
             let problem = wavefront_problem(system)?;
-            let covariance = engine.wavefront_slope_covariance(&problem, &Method::Direct, &silent)?;
+            let covariance =
+                engine.wavefront_slope_covariance(&problem, &Method::Direct, &silent)?;
             let error = interpolation_error(&problem, &covariance, settings.interpolation);
             (Matrices::Toeplitz(problem, covariance), error)
         };
@@ -170,7 +171,8 @@ impl Estimator {
         let model = Model::new(system, &settings, &Engine::Cpu)?;
         let Model { targets, points, interpolation_error, .. } = model;
         let groups: Vec<_> = model.groups.iter().map(Grouped::group).collect();
-        let preconditioner = settings.preconditioned.then(|| Circulant::new(&groups)).transpose()?;
+        let preconditioner =
+            settings.preconditioned.then(|| Circulant::new(&groups)).transpose()?;
         // Build the two operators
         let (slopes, wavefront): (Arc<dyn Operator<f64>>, Arc<dyn Operator<f64>>) =
             match model.covariances {
@@ -409,8 +411,9 @@ pub(crate) mod tests {
                 assert_eq!(estimates.wavefront.dim(), (2, 2, 12, 12));
                 // Compare with both dense matrices
                 let valid = system.valid_lenslets();
-                let [theta, xi] =
-                    dense_matrices(&system).unwrap().map(|matrix| dense_matrix(&Dense::new(matrix)));
+                let [theta, xi] = dense_matrices(&system)
+                    .unwrap()
+                    .map(|matrix| dense_matrix(&Dense::new(matrix)));
                 let order = SlopeOrder::new(&valid);
                 let noise = |k: usize| if k < order.index(1, 0, 0) { 1e-13 } else { 3e-13 };
                 let measured = faer::Mat::from_fn(order.len(), order.len(), |row, column| {

@@ -6,8 +6,7 @@ use crate::device_operator::{DeviceOperator, check_lengths};
 use crate::error::Error;
 use ndarray::ArrayView2;
 
-const SOURCE: Source =
-    Source { name: "matrix.cu", text: include_str!("../kernels/matrix.cu") };
+const SOURCE: Source = Source { name: "matrix.cu", text: include_str!("../kernels/matrix.cu") };
 
 /// Threads in a block.
 const THREADS: usize = 256;

@@ -37,7 +37,7 @@ static TABLES: LazyLock<HostTables> = LazyLock::new(|| HostTables {
 /// The function `f`(phase, t) of both laws in segments of the `form`, one after the other.
 fn both_laws(
     f: impl Fn(&VonKarman, f64) -> f64 + Sync,
-    form: fn([f64; 2], &dyn Fn(f64) -> f64) -> Vec<f64>,
+    form: impl Fn([f64; 2], &dyn Fn(f64) -> f64) -> Vec<f64> + Sync,
 ) -> Vec<f64> {
     let laws = [VonKarman::new(2.0 * PI), VonKarman::new(f64::INFINITY)];
     let octave = |k: usize| {

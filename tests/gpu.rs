@@ -1,0 +1,141 @@
+//! The systems of the book on graphics processors: held against the processor, and against each other.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
+
+use lenslet::bench::SYSTEMS;
+use lenslet::covariance::{Engine, Method, slope_problem, wants_wavefront, wavefront_problem};
+use lenslet::device::gpu::Precision;
+use lenslet::device::{Device, silent};
+use lenslet::estimate::Settings;
+use lenslet::estimate_gpu::EngineEstimator;
+use lenslet::simulation::Simulation;
+use lenslet::solver::Stop;
+use lenslet::spectral::SpectralSampling;
+use lenslet::system::System;
+use lenslet::wavefront_spectral;
+use ndarray::{Array1, Axis};
+
+/// The engines of this machine's graphics processors, in both precisions; none, with a word about it, where there are none.
+fn engines() -> Vec<Engine> {
+    match Engine::open(Device::Cuda(None), Precision::F64) {
+        Ok(Engine::Gpus(gpus, _)) => {
+            [Precision::F64, Precision::F32].map(|p| Engine::Gpus(gpus.clone(), p)).into()
+        }
+        Ok(Engine::Cpu) => Vec::new(),
+        Err(reason) => {
+            eprintln!("skipped: {reason}");
+            Vec::new()
+        }
+    }
+}
+
+/// The largest error that is accepted, in units of the largest entry.
+fn bound(engine: &Engine) -> f64 {
+    if matches!(engine, Engine::Gpus(_, Precision::F64)) { 1e-11 } else { 2e-6 }
+}
+
+/// The largest difference of two sequences, in units of the largest number of the second.
+fn difference<'a>(a: impl Iterator<Item = &'a f64>, b: impl Iterator<Item = &'a f64>) -> f64 {
+    let (mut worst, mut largest, mut count) = (0.0f64, 0.0f64, 0);
+    for (a, b) in a.zip(b) {
+        assert!(a.is_finite());
+        (worst, largest, count) = (worst.max((a - b).abs()), largest.max(b.abs()), count + 1);
+    }
+    assert!(count > 0);
+    worst / largest
+}
+
+#[test]
+fn covariances_of_every_system_are_those_of_the_processor() {
+    let engines = engines();
+    for (name, text) in SYSTEMS.into_iter().filter(|_| !engines.is_empty()) {
+        let system = System::from_toml(text, name).unwrap();
+        let problem = slope_problem(&system).unwrap();
+        let spectral = Method::Spectral(SpectralSampling::choose(&problem).sampling);
+        for method in [Method::Direct, spectral] {
+            let here = Engine::Cpu.slope_covariance(&problem, &method, &silent).unwrap();
+            for engine in &engines {
+                let there = engine.slope_covariance(&problem, &method, &silent).unwrap();
+                let error = difference(there.values().iter(), here.values().iter());
+                println!("{name}, slopes, {method:?}, {}: {error:.1e}", engine.name());
+                assert!(error < bound(engine), "{name}, {method:?}, {}: {error:e}", engine.name());
+            }
+        }
+        if !wants_wavefront(&system) {
+            continue;
+        }
+        let problem = wavefront_problem(&system).unwrap();
+        let spectral = Method::Spectral(wavefront_spectral::choose(&problem).sampling);
+        for method in [Method::Direct, spectral] {
+            let compute = |engine: &Engine| {
+                engine.wavefront_slope_covariance(&problem, &method, &silent).unwrap()
+            };
+            let here = compute(&Engine::Cpu);
+            for engine in &engines {
+                let there = compute(engine);
+                for (there, here) in there.lattices().iter().zip(here.lattices()) {
+                    let error = difference(there.iter(), here.iter());
+                    println!("{name}, wavefront, {method:?}, {}: {error:.1e}", engine.name());
+                    assert!(error < bound(engine), "{name}, {method:?}: {error:e}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn one_device_computes_what_all_do() {
+    let engines = engines();
+    for engine in &engines {
+        let Engine::Gpus(gpus, precision) = engine else { continue };
+        if gpus.len() < 2 {
+            eprintln!("skipped: there is one graphics processor only");
+        }
+        let one = Engine::Gpus(gpus[..1].to_vec(), *precision);
+        // The same device twice shares the work as two would.
+        let two = Engine::Gpus([gpus.as_slice(), &gpus[..1]].concat(), *precision);
+        for (name, text) in SYSTEMS {
+            let system = System::from_toml(text, name).unwrap();
+            let problem = slope_problem(&system).unwrap();
+            for method in [Method::Direct, Method::Spectral(SpectralSampling::original())] {
+                let alone = one.slope_covariance(&problem, &method, &silent).unwrap();
+                assert_eq!(alone, engine.slope_covariance(&problem, &method, &silent).unwrap());
+                assert_eq!(alone, two.slope_covariance(&problem, &method, &silent).unwrap());
+            }
+            if wants_wavefront(&system) {
+                let problem = wavefront_problem(&system).unwrap();
+                let compute = |engine: &Engine| {
+                    engine.wavefront_slope_covariance(&problem, &Method::Direct, &silent).unwrap()
+                };
+                assert_eq!(compute(&one), compute(engine));
+                assert_eq!(compute(&one), compute(&two));
+            }
+        }
+    }
+}
+
+#[test]
+fn estimates_of_every_system_are_those_of_the_processor() {
+    let engines = engines();
+    for (name, text) in SYSTEMS.into_iter().filter(|_| !engines.is_empty()) {
+        let system = System::from_toml(text, name).unwrap();
+        if !wants_wavefront(&system) {
+            continue;
+        }
+        let slopes = Array1::from(Simulation::new(&system).unwrap().draw(3).slopes);
+        let slopes = slopes.insert_axis(Axis(0));
+        let estimate = |engine: &Engine, tolerance: f64| {
+            let stop = Stop { tolerance, ..Stop::default() };
+            let settings = Settings { stop, ..Settings::default() };
+            let estimator = EngineEstimator::new(&system, settings, engine).unwrap();
+            estimator.estimate(slopes.view(), false, &silent).unwrap()
+        };
+        let here = estimate(&Engine::Cpu, 1e-9);
+        for engine in &engines {
+            let double = matches!(engine, Engine::Gpus(_, Precision::F64));
+            let there = estimate(engine, if double { 1e-9 } else { 1e-5 });
+            let error = difference(there.wavefront.iter(), here.wavefront.iter());
+            println!("{name}, estimate, {}: {error:.1e}", engine.name());
+            assert!(error < if double { 1e-6 } else { 1e-2 }, "{name}: {error:e}");
+        }
+    }
+}
