@@ -40,6 +40,7 @@ __device__ __forceinline__ int place_of(int lattice, int points, int row, int x)
 
 extern __shared__ double2 memory[];
 
+// Sum one tile of an output
 template <bool DIAGONAL>
 __device__ __forceinline__ void convolve_tile(
     const real *__restrict__ x,

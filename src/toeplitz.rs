@@ -294,6 +294,7 @@ impl Shape {
         self.lenslets + self.points.div_ceil(self.step) - 1
     }
 
+    // Take the shape of masks
     fn of_masks(
         step: usize,
         outputs: &[Array2<bool>],

@@ -363,6 +363,7 @@ impl<T: Number> Pass<T> {
 /// What fixes the kernels of one direction.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
+    // Sizes that a plan fixes
     /// Points across the lattices of inputs and of outputs.
     points: [usize; 2],
     /// Pairs of lattices.
@@ -561,6 +562,7 @@ fn tiles(terms: &Array2<(usize, bool)>) -> (Vec<[Entry; 4]>, Array2<i32>) {
 // Make the passes of a matrix
 /// A matrix on the way to a device.
 struct Making<'a, 'k> {
+    // What is known of a matrix
     gpu: &'a Gpu,
     parts: &'a Parts<'k>,
     terms: Array2<(usize, bool)>,
@@ -645,7 +647,8 @@ impl<'a, 'k> Making<'a, 'k> {
     // Compile the plain sum
     fn plain_kernels<T: Number>(&self, transposed: bool) -> Result<([Kernel; 2], Launch), Error> {
         let (points, lattices) = (Self::sides(&self.points, transposed), self.lattices(transposed));
-        let (warps, shared) = (warps(points[0], lattices[0]), self.shared_directly::<T>(transposed));
+        let (warps, shared) =
+            (warps(points[0], lattices[0]), self.shared_directly::<T>(transposed));
         if shared > SHARED[1] {
             let expected = "lattices that fit into the shared memory of a block";
             return Err(Invalid::new("points across", points[0], expected).into());
@@ -719,7 +722,15 @@ impl<'a, 'k> Making<'a, 'k> {
         let (points, rows) = (self.points, rows.unwrap_or(32 / number));
         let groups = pairs;
         let mut plan = Plan {
-            points, pairs, groups, tiles, radices, rows, row_threads, column_threads, number,
+            points,
+            pairs,
+            groups,
+            tiles,
+            radices,
+            rows,
+            row_threads,
+            column_threads,
+            number,
         };
         while plan.launch_rows().shared > SHARED[0] && plan.rows > 1 {
             plan.rows /= 2;
@@ -760,6 +771,7 @@ fn warps(points: usize, lattices: usize) -> usize {
 }
 
 impl Making<'_, '_> {
+    // Lattices and memory of the plain sum
     /// Lattices of inputs and outputs.
     fn lattices(&self, transposed: bool) -> [usize; 2] {
         Self::sides(&[self.terms.ncols(), self.terms.nrows()], transposed)
@@ -781,6 +793,7 @@ impl Making<'_, '_> {
 // Tests of products on a device
 #[cfg(test)]
 mod tests {
+    // What tests of products on devices use
     use super::*;
     use crate::circulant::Circulant;
     use crate::device::gpu::test_machines;
@@ -835,10 +848,12 @@ mod tests {
     impl System {
         fn new([targets, sources]: [usize; 2], [lenslets, points, step]: [usize; 3]) -> Self {
             let kernels = kernels(targets, sources, step * (lenslets - 1) + points, 3);
-            let (points, valid) = (masks(targets, points, 0.8, 4), masks(sources, lenslets, 0.7, 5));
+            let (points, valid) =
+                (masks(targets, points, 0.8, 4), masks(sources, lenslets, 0.7, 5));
             Self { kernels, step, points, valid }
         }
 
+        // Compare a system on both machines
         fn parts(&self) -> Parts<'_> {
             let kernels = self.kernels.view();
             Parts::wavefront_slope(kernels, self.step, &self.points, &self.valid).unwrap()
@@ -983,7 +998,8 @@ mod tests {
         let valid = vec![Array2::from_elem((lenslets, lenslets), true); stars];
         let parts = Parts::slopes(&covariance, &valid).unwrap();
         let best = radices(parts.shape.least_length());
-        let best = best.iter().take(8).map(|&radices| Tuning { radices: Some(radices), ..BY_TRANSFORMS });
+        let best =
+            best.iter().take(8).map(|&radices| Tuning { radices: Some(radices), ..BY_TRANSFORMS });
         let mut ways: Vec<_> = [Tuning::default(), DIRECTLY].into_iter().chain(best).collect();
         ways.extend([1, 2, 8].map(|rows| Tuning { rows: Some(rows), ..BY_TRANSFORMS }));
         if stars > 1 {
@@ -994,7 +1010,9 @@ mod tests {
         }
         for tuning in ways {
             match BlockToeplitzGpu::<T>::of(gpu, &parts, true, tuning) {
-                Ok(device) => println!("{stars} × {lenslets} {} {}", T::C_NAME, times(gpu, &device)),
+                Ok(device) => {
+                    println!("{stars} × {lenslets} {} {}", T::C_NAME, times(gpu, &device))
+                }
                 Err(error) => println!("{stars} × {lenslets} {} {tuning:?}: {error}", T::C_NAME),
             }
         }
