@@ -9,7 +9,8 @@ use cudarc::driver::{DriverError, result as driver, sys};
 use cudarc::{cublas, cufft};
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::thread::ThreadId;
 
 // Open the devices of a name
 /// Opens the devices that a name stands for: all of the machine for `cuda`, one for `cuda:K`.
@@ -44,6 +45,7 @@ struct Cuda {
     programs: Mutex<HashMap<String, u64>>,
     blas: OnceLock<usize>,
     plans: Mutex<HashMap<u64, bool>>,
+    turns: Turns,
 }
 
 // SAFETY: the driver's functions may be called from any thread with these handles.
@@ -62,10 +64,10 @@ impl Cuda {
             .map_err(|error| failed(&name, "cuDevicePrimaryCtxRetain", error))?;
         let stream = std::ptr::null_mut();
         let capability = device.compute_capability;
-        let (programs, blas, plans) = Default::default();
+        let (programs, blas, plans, turns) = Default::default();
         let mut cuda =
-            Self { name, capability, version, handle, context, stream, programs, blas, plans };
-        cuda.enter()?;
+            Self { name, capability, version, handle, context, stream, programs, blas, plans, turns };
+        drop(cuda.enter()?);
         let stream = driver::stream::create(driver::stream::StreamKind::NonBlocking);
         cuda.stream = cuda.call("cuStreamCreate", stream)?;
         Ok(cuda)
@@ -75,9 +77,8 @@ impl Cuda {
 // Give a device back
 impl Drop for Cuda {
     fn drop(&mut self) {
-        if self.enter().is_err() {
-            return;
-        }
+        let Ok(turn) = self.enter() else { return };
+        drop(turn);
         // SAFETY: each handle was made by this machine, and nothing holds it any more: buffers, programs, graphs and plans keep
         // the machine alive. A status is of no use to anybody here.
         unsafe {
@@ -126,16 +127,57 @@ impl Cuda {
     }
 
     // Make the context current
-    /// Makes the context that of the calling thread.
-    fn enter(&self) -> Result<(), Error> {
+    /// Takes the turn, and makes the context that of the calling thread.
+    fn enter(&self) -> Result<Turn<'_>, Error> {
+        let turn = self.turns.take();
         // SAFETY: the context was retained when the machine was opened.
-        self.call("cuCtxSetCurrent", unsafe { driver::ctx::set_current(self.context) })
+        self.call("cuCtxSetCurrent", unsafe { driver::ctx::set_current(self.context) })?;
+        Ok(turn)
     }
 
     /// Refuses where a library is missing.
     fn require(&self, library: Library) -> Result<(), Error> {
         require(library)
             .map_err(|none| Error::Device { device: self.name.clone(), reason: none.to_string() })
+    }
+}
+/// Lets one thread at a time use a machine.
+#[derive(Default)]
+struct Turns {
+    /// Who has the turn, and how often it was taken.
+    holder: Mutex<Option<(ThreadId, usize)>>,
+    free: Condvar,
+}
+
+/// The turn of a thread, given back when it is dropped.
+struct Turn<'a>(&'a Turns);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.give_back();
+    }
+}
+
+// Take and give back a turn
+impl Turns {
+    /// Waits until no other thread has the turn, and takes it once more.
+    fn take(&self) -> Turn<'_> {
+        let me = std::thread::current().id();
+        let mut holder = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
+        while holder.is_some_and(|(other, _)| other != me) {
+            holder = self.free.wait(holder).unwrap_or_else(PoisonError::into_inner);
+        }
+        *holder = Some((me, holder.map_or(0, |(_, times)| times) + 1));
+        Turn(self)
+    }
+
+    /// Gives it back once; another thread may have it when it was given back as often as taken.
+    fn give_back(&self) {
+        let mut holder = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
+        *holder = holder.and_then(|(me, times)| (times > 1).then_some((me, times - 1)));
+        if holder.is_none() {
+            self.free.notify_one();
+        }
     }
 }
 /// Bytes of shared memory that a launch may have without asking.
@@ -173,20 +215,20 @@ impl Machine for Cuda {
     }
 
     fn available_memory(&self) -> Result<u64, Error> {
-        self.enter()?;
+        let _turn = self.enter()?;
         let (free, _) = self.call("cuMemGetInfo", driver::mem_get_info())?;
         Ok(free as u64)
     }
 
     // Allocate and free on CUDA
     fn allocate(&self, bytes: usize) -> Result<u64, Error> {
-        self.enter()?;
+        let _turn = self.enter()?;
         // SAFETY: the address is given back once, by `free`.
         self.call("cuMemAlloc", unsafe { driver::malloc_sync(bytes) })
     }
 
     fn free(&self, address: u64) {
-        if self.enter().is_ok() {
+        if let Ok(_turn) = self.enter() {
             // SAFETY: the address was allocated here, and work that uses it is waited for first.
             let _ = unsafe {
                 driver::stream::synchronize(self.stream).and_then(|()| driver::free_sync(address))
@@ -195,7 +237,7 @@ impl Machine for Cuda {
     }
 
     fn clear(&self, address: u64, bytes: usize) -> Result<(), Error> {
-        self.enter()?;
+        let _turn = self.enter()?;
         // SAFETY: a buffer clears its own bytes.
         let status = unsafe { driver::memset_d8_async(address, 0, bytes, self.stream) };
         self.call("cuMemsetD8Async", status)
@@ -203,7 +245,7 @@ impl Machine for Cuda {
 
     // Copy to and from CUDA
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
-        self.enter()?;
+        let _turn = self.enter()?;
         // SAFETY: a buffer holds as many bytes as it writes, and they live until the copy is done.
         let status = unsafe { driver::memcpy_htod_async(address, bytes, self.stream) };
         self.call("cuMemcpyHtoDAsync", status)?;
@@ -211,7 +253,7 @@ impl Machine for Cuda {
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
-        self.enter()?;
+        let _turn = self.enter()?;
         // SAFETY: a buffer holds at least as many bytes as are read, and we wait for the copy.
         let status = unsafe { driver::memcpy_dtoh_async(bytes, address, self.stream) };
         self.call("cuMemcpyDtoHAsync", status)?;
@@ -219,14 +261,14 @@ impl Machine for Cuda {
     }
 
     fn synchronise(&self) -> Result<(), Error> {
-        self.enter()?;
+        let _turn = self.enter()?;
         // SAFETY: the stream is ours.
         self.call("cuStreamSynchronize", unsafe { driver::stream::synchronize(self.stream) })
     }
 
     // Load and launch on CUDA
     fn load(&self, source: &Source, options: &[String]) -> Result<u64, Error> {
-        self.enter()?;
+        let _turn = self.enter()?;
         let key = format!("{} {options:?}\n{}", source.name, source.text);
         let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&program) = programs.get(&key) {
@@ -242,7 +284,7 @@ impl Machine for Cuda {
     }
 
     fn kernel(&self, program: u64, name: &str) -> Result<u64, Error> {
-        self.enter()?;
+        let _turn = self.enter()?;
         let name = self.library("cuModuleGetFunction", CString::new(name))?;
         // SAFETY: the program was loaded by this machine, and is unloaded with it.
         let kernel = unsafe { driver::module::get_function(program as usize as sys::CUmodule, name) };
@@ -251,7 +293,7 @@ impl Machine for Cuda {
 
     // Launch a kernel on CUDA
     fn launch(&self, kernel: u64, shape: Shape, arguments: &mut [u64]) -> Result<(), Error> {
-        self.enter()?;
+        let _turn = self.enter()?;
         let kernel = kernel as usize as sys::CUfunction;
         let [x, y, z] = shape.grid.map(|blocks| blocks as u32);
         if shape.shared > SHARED {
@@ -274,17 +316,20 @@ impl Machine for Cuda {
 
     // Record and replay on CUDA
     fn begin_recording(&self) -> Result<(), Error> {
-        self.enter()?;
+        let _turn = self.enter()?;
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is ours.
         let status = unsafe { driver::stream::begin_capture(self.stream, mode) };
-        self.call("cuStreamBeginCapture", status)
+        self.call("cuStreamBeginCapture", status)?;
+        std::mem::forget(self.turns.take()); // until the recording ends
+        Ok(())
     }
 
     fn end_recording(&self) -> Result<u64, Error> {
-        self.enter()?;
+        let _turn = self.enter()?;
         // SAFETY: the stream is ours and records.
         let graph = unsafe { driver::stream::end_capture(self.stream) };
+        self.turns.give_back(); // what the beginning took
         let graph = self.call("cuStreamEndCapture", graph)?;
         // SAFETY: the graph was just recorded; it is destroyed once, below.
         let executable =
@@ -296,7 +341,7 @@ impl Machine for Cuda {
 
     // Replay and forget on CUDA
     fn replay(&self, graph: u64) -> Result<(), Error> {
-        self.enter()?;
+        let _turn = self.enter()?;
         // SAFETY: the graph was recorded by this machine, and its buffers are alive as long as their owner.
         let status =
             unsafe { driver::graph::launch(graph as usize as sys::CUgraphExec, self.stream) };
@@ -304,7 +349,7 @@ impl Machine for Cuda {
     }
 
     fn forget_graph(&self, graph: u64) {
-        if self.enter().is_ok() {
+        if let Ok(_turn) = self.enter() {
             // SAFETY: the graph was recorded by this machine and is forgotten once; we wait until no replay of it is left.
             let _ = unsafe {
                 driver::stream::synchronize(self.stream)
@@ -315,7 +360,7 @@ impl Machine for Cuda {
 
     // Measure time on CUDA
     fn milliseconds(&self, work: &mut dyn FnMut() -> Result<(), Error>) -> Result<f64, Error> {
-        self.enter()?;
+        let _turn = self.enter()?;
         if self.version < TIMING {
             let reason = format!("timing needs a driver of CUDA {}.{}", TIMING.0, TIMING.1);
             return Err(Error::Device { device: self.name.clone(), reason });
@@ -344,7 +389,7 @@ impl Machine for Cuda {
     // Transform by cuFFT
     fn plan_fft(&self, length: usize, batch: usize, double: bool) -> Result<u64, Error> {
         use cufft::{result, sys::cufftType};
-        self.enter()?;
+        let _turn = self.enter()?;
         self.require(Library::Cufft)?;
         let kind = if double { cufftType::CUFFT_Z2Z } else { cufftType::CUFFT_C2C };
         let (mut lengths, none) = ([length as i32; 2], std::ptr::null_mut());
@@ -365,7 +410,7 @@ impl Machine for Cuda {
     // Execute and forget a plan
     fn transform(&self, plan: u64, address: u64) -> Result<(), Error> {
         use cufft::{result, sys};
-        self.enter()?;
+        let _turn = self.enter()?;
         let double = self.plans.lock().unwrap_or_else(PoisonError::into_inner).get(&plan).copied();
         let (plan, inverse) = (plan as sys::cufftHandle, 1);
         // SAFETY: the plan was made by this machine, and `Gpu::transform` has checked that the fields are as many as it transforms.
@@ -383,7 +428,7 @@ impl Machine for Cuda {
 
     fn forget_fft(&self, plan: u64) {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner).remove(&plan);
-        if self.enter().is_ok() {
+        if let Ok(_turn) = self.enter() {
             // SAFETY: the plan was made by this machine, is forgotten once, and its work is waited for.
             let _ = unsafe { driver::stream::synchronize(self.stream) };
             // SAFETY: as above.
@@ -401,7 +446,7 @@ impl Machine for Cuda {
         y: u64,
     ) -> Result<(), Error> {
         use cublas::{result, sys::cublasOperation_t::CUBLAS_OP_T};
-        self.enter()?;
+        let _turn = self.enter()?;
         let blas = self.blas()?;
         let (m, n) = (columns as i32, rows as i32);
         let [matrix, x, y] = [matrix, x, y].map(|address| address as usize as *mut c_void);
@@ -433,6 +478,16 @@ mod tests {
             Err(reason) => return eprintln!("skipped on a graphics processor: {reason}"),
         };
         for gpu in devices {
+            // Record while another thread works
+            std::thread::scope(|scope| {
+                let other = scope.spawn(|| (0..200u32).all(|k| gpu.upload(&[k; 64]).unwrap().read().unwrap() == [k; 64]));
+                let buffer = gpu.upload(&[1f32; 100]).unwrap();
+                for _ in 0..100 {
+                    let graph = gpu.record(|| buffer.clear()).unwrap();
+                    gpu.replay(&graph).unwrap();
+                }
+                assert!(other.join().unwrap() && buffer.read().unwrap() == [0.0; 100]);
+            });
             let error = gpu.zeros::<f64>(1 << 44).err().map(|error| error.to_string());
             let error = error.unwrap_or_default();
             assert!(error.contains("cuMemAlloc") && error.contains(gpu.name()), "{error}");
