@@ -28,10 +28,13 @@ __device__ void break_off(State *state, int fault, double value)
     state->value = value;
     state->done = 1;
 }
-// Whether there is nothing to do any more; one thread then hands the state on.
+// One thread of all, who writes what is to be written once.
+__device__ bool is_first() { return blockIdx.x + blockIdx.y + threadIdx.x == 0; }
+
+// Whether there is nothing to do any more; the first thread then hands the state on.
 __device__ bool is_over(const State *now, State *next)
 {
-    if (now->done && blockIdx.x == 0 && threadIdx.x == 0) *next = *now;
+    if (now->done && is_first()) *next = *now;
     return now->done;
 }
 
@@ -39,7 +42,7 @@ __device__ bool is_over(const State *now, State *next)
 // Makes of up to three numbers their sums over the threads of the block, in all of them.
 __device__ void sum_over_threads(double *sums, int count)
 {
-    __shared__ double warps[3][THREADS / 32];
+    __shared__ double warps[3][TEAM / 32];
     for (int k = 0; k < count; k++)
         for (int step = 16; step > 0; step /= 2)
             sums[k] += __shfl_xor_sync(0xffffffffu, sums[k], step);
@@ -49,46 +52,49 @@ __device__ void sum_over_threads(double *sums, int count)
     __syncthreads();
     for (int k = 0; k < count; k++) {
         sums[k] = 0;
-        for (int warp = 0; warp < THREADS / 32; warp++) sums[k] += warps[k][warp];
+        for (int warp = 0; warp < TEAM / 32; warp++) sums[k] += warps[k][warp];
     }
 }
 // Leaves the block's sums among those of `blocks` blocks.
 template <int COUNT> __device__ void leave_parts(double (&sums)[COUNT], double *parts, int blocks)
 {
     sum_over_threads(sums, COUNT);
+    int block = blockIdx.y * gridDim.x + blockIdx.x;
     if (threadIdx.x == 0)
-        for (int k = 0; k < COUNT; k++) parts[k * blocks + blockIdx.x] = sums[k];
+        for (int k = 0; k < COUNT; k++) parts[k * blocks + block] = sums[k];
 }
 
 // The sums over all blocks.
 template <int COUNT>
 __device__ void sum_over_blocks(double (&sums)[COUNT], const double *parts, int blocks)
 {
-    for (int k = 0; k < COUNT; k++)
-        sums[k] = threadIdx.x < blocks ? parts[k * blocks + threadIdx.x] : 0.0;
+    for (int k = 0; k < COUNT; k++) {
+        sums[k] = 0;
+        for (int block = threadIdx.x; block < blocks; block += TEAM)
+            sums[k] += parts[k * blocks + block];
+    }
     sum_over_threads(sums, COUNT);
 }
-__device__ int first_number() { return blockIdx.x * THREADS + threadIdx.x; }
+__device__ int first_number() { return blockIdx.x * TEAM + threadIdx.x; }
 
 // Judge the residual of an iteration
-// Records the residual whose squares are given, and ends the sweep where that is small enough.
-__device__ void judge(const State *now, State *next, const double *squares, int blocks)
+// Takes the squares of the residual into the state, and ends the sweep where that is small enough.
+__device__ void judge(State *state, double squares, double *history)
+{
+    double residual = state->residual = sqrt(squares) / state->norm;
+    if (!is_finite(residual)) return break_off(state, RESIDUAL, residual);
+    if (history) history[(long long)state->iteration % HISTORY] = residual;
+    state->done = residual <= state->target || state->iteration >= state->limit || state->ended;
+}
+
+// Records the residual whose squares are given.
+__device__ void judge_parts(const State *now, State *next, const double *squares, int blocks)
 {
     double square[1];
     sum_over_blocks(square, squares, blocks);
     if (threadIdx.x > 0) return;
     State state = *now;
-    if (!state.done) {
-        state.residual = sqrt(square[0]) / state.norm;
-        if (is_finite(state.residual)) {
-            double *history = (double *)(next + 1);
-            history[(long long)state.iteration % HISTORY] = state.residual;
-            state.done =
-                state.residual <= state.target || state.iteration >= state.limit || state.ended;
-        } else {
-            break_off(&state, RESIDUAL, state.residual);
-        }
-    }
+    if (!state.done) judge(&state, square[0], (double *)(next + 1));
     *next = state;
 }
 // Leaves the parts of a·z and w·z; the block after the last judges the residual.
@@ -96,10 +102,10 @@ extern "C" __global__ void look(const State *now, State *next, const double *squ
                                 const real *a, const real *z, const real *w, double *parts,
                                 int blocks, int n)
 {
-    if (blockIdx.x + 1 == gridDim.x) return judge(now, next, squares, blocks);
+    if (blockIdx.x + 1 == gridDim.x) return judge_parts(now, next, squares, blocks);
     if (now->done) return;
     double sums[2] = {0, 0};
-    for (int k = first_number(); k < n; k += blocks * THREADS) {
+    for (int k = first_number(); k < n; k += blocks * TEAM) {
         double z_k = z[k];
         sums[0] += a[k] * z_k;
         sums[1] += w[k] * z_k;
@@ -113,7 +119,7 @@ extern "C" __global__ void open_sweep(const real *b, const real *product, real *
                                 int blocks, int n)
 {
     double sums[3] = {0, 0, 0};
-    for (int k = first_number(); k < n; k += blocks * THREADS) {
+    for (int k = first_number(); k < n; k += blocks * TEAM) {
         real r_k = b[k] - product[k];
         r[k] = r_k;
         sums[0] += (double)r_k * r_k;
@@ -129,7 +135,7 @@ extern "C" __global__ void begin_sweep(State *now, State *next, const double *sq
     double sums[3];
     sum_over_blocks(sums, squares, blocks);
     if (threadIdx.x > 0) return;
-    State state = *now;
+    State state = *next;
     if (first) {
         state = State();
         state.norm = sqrt(sums[1]);
@@ -149,7 +155,8 @@ extern "C" __global__ void begin_sweep(State *now, State *next, const double *sq
     } else if (!is_finite(state.start)) {
         break_off(&state, START, state.start);
     } else {
-        double aim = state.iteration == 0 ? tolerance : fmin(tolerance, 0.1 * state.start);
+        double first_aim = tolerance * (1 - 5e5 * epsilon);
+        double aim = state.iteration == 0 ? first_aim : fmin(tolerance, 0.1 * state.start);
         state.target = fmax(aim, epsilon * state.start);
         state.done = state.start <= tolerance || state.iteration >= limit;
         history[(long long)state.iteration % HISTORY] = state.start;
@@ -159,49 +166,67 @@ extern "C" __global__ void begin_sweep(State *now, State *next, const double *sq
 }
 
 // Kernels of conjugate gradients
+// How the vectors move in one step.
+struct Move { bool fresh; real share, length; };
+
+// The next step from r·z and w·z, which goes into the state; or what broke.
+__device__ Move find_step(State *state, double along, double slope)
+{
+    bool fresh = state->fresh;
+    double share = fresh ? 0 : along / state->along;
+    double curvature = fresh ? slope : slope - share * along / state->step, step = along / curvature;
+    if (!(along > 0 && is_finite(along))) {
+        break_off(state, ALONG, along);
+    } else if (!(curvature > 0 && is_finite(curvature))) {
+        break_off(state, CURVATURE, curvature);
+    } else {
+        state->along = along;
+        state->step = step;
+        state->fresh = 0;
+        state->iteration += 1;
+    }
+    return {fresh, (real)share, (real)step};
+}
+// One element of all vectors of the method.
+struct Numbers { real z, w, p, s, x, r; };
+
+__device__ Numbers fetch_numbers(int k, const real *z, const real *w, const real *p, const real *s,
+                                 const real *x, const real *r)
+{
+    return {z[k], w[k], p[k], s[k], x[k], r[k]};
+}
+
+// Moves one element; the new residual.
+__device__ real move_numbers(Move move, int k, Numbers old, real *p, real *s, real *x, real *r)
+{
+    real p_k = move.fresh ? old.z : old.z + move.share * old.p;
+    real s_k = move.fresh ? old.w : old.w + move.share * old.s;
+    real r_k = old.r - move.length * s_k;
+    p[k] = p_k;
+    s[k] = s_k;
+    x[k] = old.x + move.length * p_k;
+    r[k] = r_k;
+    return r_k;
+}
 // Steps along the new direction; leaves the parts of r·r. z may be the same as r.
-extern "C" __global__ void step_along(const State *now, State *next, const double *parts, const real *z,
-                                const real *w, real *p, real *s, real *x, real *r,
-                                double *squares, int blocks, int n)
+extern "C" __global__ void step_along(const State *now, State *next, const double *parts,
+                                      const real *z, const real *w, real *p, real *s, real *x,
+                                      real *r, double *squares, int blocks, int n)
 {
     if (is_over(now, next)) return;
-    real z_k, w_k, p_k, s_k, x_k, r_k;
-    auto fetch = [&](int k) {
-        if (k < n) z_k = z[k], w_k = w[k], p_k = p[k], s_k = s[k], x_k = x[k], r_k = r[k];
-    };
     int k = first_number();
-    fetch(k);
+    Numbers old = fetch_numbers(min(k, n - 1), z, w, p, s, x, r);
     double sums[2], square[1] = {0};
-    // The step from the sums
     sum_over_blocks(sums, parts, blocks);
     State state = *now;
-    double share = state.fresh ? 0 : sums[0] / state.along;
-    double curvature = state.fresh ? sums[1] : sums[1] - share * sums[0] / state.step;
-    if (!(sums[0] > 0 && is_finite(sums[0])))
-        break_off(&state, ALONG, sums[0]);
-    else if (!(curvature > 0 && is_finite(curvature)))
-        break_off(&state, CURVATURE, curvature);
-    double step = sums[0] / curvature;
-    // Leave the new step behind
-    bool failed = state.done, fresh = state.fresh;
-    if (!failed) {
-        state.along = sums[0];
-        state.step = step;
-        state.fresh = 0;
-        state.iteration += 1;
-    }
-    if (blockIdx.x == 0 && threadIdx.x == 0) *next = state;
-    if (failed) return;
-    for (; k < n; fetch(k += blocks * THREADS)) {
-        // Move all vectors by one step
-        p_k = fresh ? z_k : z_k + (real)share * p_k;
-        s_k = fresh ? w_k : w_k + (real)share * s_k;
-        r_k -= (real)step * s_k;
-        p[k] = p_k;
-        s[k] = s_k;
-        x[k] = x_k + (real)step * p_k;
-        r[k] = r_k;
-        square[0] += (double)r_k * r_k;
+    Move move = find_step(&state, sums[0], sums[1]);
+    if (is_first()) *next = state;
+    if (state.done) return;
+    while (k < n) {
+        double r_k = move_numbers(move, k, old, p, s, x, r);
+        square[0] += r_k * r_k;
+        k += blocks * TEAM;
+        old = fetch_numbers(min(k, n - 1), z, w, p, s, x, r);
     }
     leave_parts(square, squares, blocks);
 }
@@ -213,10 +238,9 @@ extern "C" __global__ void measure(const State *now, const real *u, const real *
 {
     if (now->done) return;
     double sums[1] = {0};
-    for (int k = first_number(); k < n; k += blocks * THREADS) sums[0] += (double)u[k] * z_next[k];
+    for (int k = first_number(); k < n; k += blocks * TEAM) sums[0] += (double)u[k] * z_next[k];
     leave_parts(sums, parts, blocks);
 }
-
 // v and z from the residual r and z_next = P r, with the parts of r·P r.
 extern "C" __global__ void start_lanczos(const State *now, State *next, const double *parts,
                                  const real *r, const real *z_next, real *v, real *v_last,
@@ -231,10 +255,10 @@ extern "C" __global__ void start_lanczos(const State *now, State *next, const do
     state.phi = sqrt(sums[0]);
     state.last_cosine = state.before_cosine = 1;
     if (!(sums[0] > 0 && is_finite(sums[0]))) break_off(&state, ALONG, sums[0]);
-    if (blockIdx.x == 0 && threadIdx.x == 0) *next = state;
+    if (is_first()) *next = state;
     if (state.done) return;
     real scale = 1 / state.phi;
-    for (int k = first_number(); k < n; k += blocks * THREADS) {
+    for (int k = first_number(); k < n; k += blocks * TEAM) {
         v[k] = scale * r[k];
         z[k] = scale * z_next[k];
         v_last[k] = d[k] = d_last[k] = 0;
@@ -251,10 +275,10 @@ extern "C" __global__ void orthogonalise(const State *now, State *next, const do
     State state = *now;
     state.alpha = sums[1];
     if (!is_finite(sums[1])) break_off(&state, ALPHA, sums[1]);
-    if (blockIdx.x == 0 && threadIdx.x == 0) *next = state;
+    if (is_first()) *next = state;
     if (state.done) return;
     real alpha = state.alpha, beta = state.beta;
-    for (int k = first_number(); k < n; k += blocks * THREADS) {
+    for (int k = first_number(); k < n; k += blocks * TEAM) {
         real u_k = u[k] - alpha * v[k] - beta * v_last[k];
         u[k] = u_k;
         square[0] += (double)u_k * u_k;
@@ -289,9 +313,9 @@ extern "C" __global__ void turn_column(const State *now, State *next, const doub
     state.ended = sums[0] == 0;
     state.iteration += !state.done;
     double left = state.last_cosine * state.phi, scale = state.ended ? 1 : 1 / beta;
-    if (blockIdx.x == 0 && threadIdx.x == 0) *next = state;
+    if (is_first()) *next = state;
     if (state.done) return;
-    for (int k = first_number(); k < n; k += blocks * THREADS) {
+    for (int k = first_number(); k < n; k += blocks * TEAM) {
         // Move the vectors of Lanczos on
         real v_k = (real)scale * u[k];
         real z_k = (real)scale * z_next[k];

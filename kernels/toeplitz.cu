@@ -225,10 +225,18 @@ transform(Complex *work, const Complex *__restrict__ roots, Load load, Store sto
     }
 }
 
+// Wait for the work before
+__device__ __forceinline__ void wait_for_earlier_work() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // First pass along the rows
 /// Half spectra of the rows of all inputs, (HALF, FROM_PAIRS, 2, FROM_ROWS), twice as large as they should be.
 extern "C" __global__ __launch_bounds__(ROW_THREADS) void transform_rows(
-    const real *__restrict__ x,
+    const real *x,
     const int2 *__restrict__ places,
     const Complex *__restrict__ roots,
     Complex *__restrict__ lines
@@ -236,6 +244,7 @@ extern "C" __global__ __launch_bounds__(ROW_THREADS) void transform_rows(
     Complex *work = reinterpret_cast<Complex *>(memory), *whole = work + ROWS * WORK;
     const int row = blockIdx.x * ROWS, pair = blockIdx.y;
     places += (pair * FROM_ROWS + row) * FROM_POINTS;
+    wait_for_earlier_work();
     // Gather two real rows as one
     auto load = [&](int f, auto a, int b) {
         constexpr int FIRST = decltype(a)::value * REST;
@@ -290,7 +299,7 @@ apply_tile(Complex &first, Complex &second, const Tile &tile, Complex a, Complex
 
 /// Columns of all outputs, (HALF, TO_PAIRS, 2, TO_ROWS), from those of the inputs.
 extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
-    const Complex *__restrict__ lines,
+    const Complex *lines,
     const Couple *__restrict__ spectra,
     const int *__restrict__ tiles,
     const Complex *__restrict__ roots,
@@ -323,6 +332,9 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
         };
         Tile held[HELD];
         unroll<0, HELD>([&](auto q) { held[q.value] = fetch(threadIdx.x, q.value); });
+        if (group == 0) {
+            wait_for_earlier_work();
+        }
         // Load the column of an input
         auto load = [&](int f, auto a, int b) {
             constexpr int FIRST = decltype(a)::value * REST;
@@ -374,17 +386,20 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
 // Third pass back to vectors
 template <bool DIAGONAL>
 __device__ __forceinline__ void rows_back(
-    const Complex *__restrict__ columns,
+    const Complex *columns,
     const int2 *__restrict__ places,
     const Complex *__restrict__ roots,
-    real *__restrict__ y,
+    real *y,
     const real *__restrict__ noise,
-    const real *__restrict__ x
+    const real *x
 ) {
     Complex *work = reinterpret_cast<Complex *>(memory), *added = work + ROWS * WORK;
     int2 *kept = reinterpret_cast<int2 *>(added + DIAGONAL * ROWS * TO_POINTS);
     const int row = blockIdx.x * ROWS, pair = blockIdx.y;
     places += (pair * TO_ROWS + row) * TO_POINTS;
+    if (DIAGONAL) {
+        wait_for_earlier_work();
+    }
     // Look up places and noise early
     for (int task = threadIdx.x; task < ROWS * TO_POINTS; task += ROW_THREADS) {
         const int2 place = places[task];
@@ -396,6 +411,9 @@ __device__ __forceinline__ void rows_back(
     }
     if (REST == 1) {
         __syncthreads();
+    }
+    if (!DIAGONAL) {
+        wait_for_earlier_work();
     }
     columns += 2 * pair * TO_ROWS + row;
     // Join the spectra of two rows
@@ -424,21 +442,21 @@ __device__ __forceinline__ void rows_back(
 
 // Entries of the third pass
 extern "C" __global__ __launch_bounds__(ROW_THREADS) void restore_rows(
-    const Complex *__restrict__ columns,
+    const Complex *columns,
     const int2 *__restrict__ places,
     const Complex *__restrict__ roots,
-    real *__restrict__ y
+    real *y
 ) {
     rows_back<false>(columns, places, roots, y, nullptr, nullptr);
 }
 
 extern "C" __global__ __launch_bounds__(ROW_THREADS) void restore_rows_with_diagonal(
-    const Complex *__restrict__ columns,
+    const Complex *columns,
     const int2 *__restrict__ places,
     const Complex *__restrict__ roots,
-    real *__restrict__ y,
+    real *y,
     const real *__restrict__ noise,
-    const real *__restrict__ x
+    const real *x
 ) {
     rows_back<true>(columns, places, roots, y, noise, x);
 }

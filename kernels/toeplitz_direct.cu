@@ -14,7 +14,8 @@ constexpr int DEEP = (FROM_POINTS + TALL - 1) / TALL * TALL;
 /// Numbers of a wide load; a column begins at an odd multiple of it, which spreads columns over the banks.
 constexpr int PACK = 16 / sizeof(real), PITCH = DEEP + PACK;
 constexpr int HIGH = DEEP + TALL - 1, BROAD = SPANNED + WIDE - 1;
-constexpr int THREADS = 32 * WARPS;
+/// Loads that a thread has on their way at a time.
+constexpr int THREADS = 32 * WARPS, BATCH = 8;
 
 // Loops unrolled by the compiler
 template <int N> struct Int {
@@ -30,6 +31,14 @@ __device__ __forceinline__ void unroll(Step step) {
     }
 }
 
+// Wait for the work before
+__device__ __forceinline__ void wait_for_earlier_work() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 struct alignas(16) Packed {
     real values[PACK];
 };
@@ -43,40 +52,19 @@ extern __shared__ double2 memory[];
 // Sum one tile of an output
 template <bool DIAGONAL>
 __device__ __forceinline__ void convolve_tile(
-    const real *__restrict__ x,
+    const real *x,
     const int *__restrict__ from_places,
     const real *__restrict__ taps,
     const int *__restrict__ terms,
     const int *__restrict__ to_places,
     const real *__restrict__ noise,
-    real *__restrict__ y
+    real *y
 ) {
     // Divide the shared memory of a tile
     real *inputs = reinterpret_cast<real *>(memory);
     real *windows = inputs + FROM_LATTICES * SPANNED * PITCH;
     real *partial = windows + FROM_LATTICES * HIGH * BROAD;
     const int left = blockIdx.x * WIDE, top = blockIdx.y * TALL, output = blockIdx.z;
-    // Gather all inputs by columns
-    constexpr int BATCH = 8, INPUTS = FROM_LATTICES * DEEP * SPANNED;
-    for (int first = threadIdx.x; first < INPUTS; first += BATCH * THREADS) {
-        int place[BATCH], to[BATCH];
-        real value[BATCH];
-        unroll<0, BATCH>([&](auto k) {
-            const int task = min(first + k.value * THREADS, INPUTS - 1);
-            const int n = task % SPANNED, line = task / SPANNED, row = line % DEEP;
-            const int lattice = line / DEEP, column = min(n, FROM_POINTS - 1);
-            const int found = place_of(lattice, FROM_POINTS, min(row, FROM_POINTS - 1), column);
-            to[k.value] = (lattice * SPANNED + n) * PITCH + row;
-            place[k.value] = from_places[found];
-            place[k.value] = n < FROM_POINTS && row < FROM_POINTS ? place[k.value] : -1;
-        });
-        unroll<0, BATCH>([&](auto k) { value[k.value] = x[max(place[k.value], 0)]; });
-        unroll<0, BATCH>([&](auto k) {
-            if (first + k.value * THREADS < INPUTS) {
-                inputs[to[k.value]] = place[k.value] < 0 ? 0 : value[k.value];
-            }
-        });
-    }
     // Cut out the window of taps
     constexpr int WINDOWS = FROM_LATTICES * HIGH * BROAD;
     for (int first = threadIdx.x; first < WINDOWS; first += BATCH * THREADS) {
@@ -99,6 +87,28 @@ __device__ __forceinline__ void convolve_tile(
         unroll<0, BATCH>([&](auto k) {
             if (first + k.value * THREADS < WINDOWS) {
                 windows[first + k.value * THREADS] = value[k.value];
+            }
+        });
+    }
+    wait_for_earlier_work();
+    // Gather all inputs by columns
+    constexpr int INPUTS = FROM_LATTICES * DEEP * SPANNED;
+    for (int first = threadIdx.x; first < INPUTS; first += BATCH * THREADS) {
+        int place[BATCH], to[BATCH];
+        real value[BATCH];
+        unroll<0, BATCH>([&](auto k) {
+            const int task = min(first + k.value * THREADS, INPUTS - 1);
+            const int n = task % SPANNED, line = task / SPANNED, row = line % DEEP;
+            const int lattice = line / DEEP, column = min(n, FROM_POINTS - 1);
+            const int found = place_of(lattice, FROM_POINTS, min(row, FROM_POINTS - 1), column);
+            to[k.value] = (lattice * SPANNED + n) * PITCH + row;
+            place[k.value] = from_places[found];
+            place[k.value] = n < FROM_POINTS && row < FROM_POINTS ? place[k.value] : -1;
+        });
+        unroll<0, BATCH>([&](auto k) { value[k.value] = x[max(place[k.value], 0)]; });
+        unroll<0, BATCH>([&](auto k) {
+            if (first + k.value * THREADS < INPUTS) {
+                inputs[to[k.value]] = place[k.value] < 0 ? 0 : value[k.value];
             }
         });
     }
@@ -172,23 +182,23 @@ __device__ __forceinline__ void convolve_tile(
 
 // Entries of the plain sum
 extern "C" __global__ __launch_bounds__(THREADS) void convolve(
-    const real *__restrict__ x,
+    const real *x,
     const int *__restrict__ from_places,
     const real *__restrict__ taps,
     const int *__restrict__ terms,
     const int *__restrict__ to_places,
-    real *__restrict__ y
+    real *y
 ) {
     convolve_tile<false>(x, from_places, taps, terms, to_places, nullptr, y);
 }
 
 extern "C" __global__ __launch_bounds__(THREADS) void convolve_with_diagonal(
-    const real *__restrict__ x,
+    const real *x,
     const int *__restrict__ from_places,
     const real *__restrict__ taps,
     const int *__restrict__ terms,
     const int *__restrict__ to_places,
-    real *__restrict__ y,
+    real *y,
     const real *__restrict__ noise
 ) {
     convolve_tile<true>(x, from_places, taps, terms, to_places, noise, y);

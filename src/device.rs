@@ -215,14 +215,14 @@ impl Library {
 
 // Functions of driver and compiler
 #[rustfmt::skip]
-const DRIVER: [&str; 35] = [
+const DRIVER: [&str; 36] = [
     "cuInit", "cuDriverGetVersion", "cuGetErrorString", "cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetName",
     "cuDeviceTotalMem_v2", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2",
     "cuCtxSetCurrent", "cuMemGetInfo_v2", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemsetD8Async", "cuMemcpyHtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2", "cuStreamCreate", "cuStreamSynchronize", "cuStreamDestroy_v2", "cuStreamBeginCapture_v2",
     "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy", "cuGraphLaunch", "cuGraphExecDestroy",
     "cuEventCreate", "cuEventRecord", "cuEventDestroy_v2", "cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction",
-    "cuFuncSetAttribute", "cuLaunchKernel", "cuGetErrorName",
+    "cuFuncSetAttribute", "cuLaunchKernel", "cuLaunchKernelEx", "cuGetErrorName",
 ];
 
 const NVRTC: [&str; 11] = [

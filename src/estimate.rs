@@ -171,8 +171,8 @@ impl Estimator {
         let model = Model::new(system, &settings, &Engine::Cpu)?;
         let Model { targets, points, interpolation_error, .. } = model;
         let groups: Vec<_> = model.groups.iter().map(Grouped::group).collect();
-        let preconditioner =
-            settings.preconditioned.then(|| Circulant::new(&groups)).transpose()?;
+        let preconditioner = settings.preconditioned.then(|| Circulant::new(&groups));
+        let preconditioner = preconditioner.transpose()?;
         // Build the two operators
         let (slopes, wavefront): (Arc<dyn Operator<f64>>, Arc<dyn Operator<f64>>) =
             match model.covariances {
@@ -186,6 +186,7 @@ impl Estimator {
                     (Arc::new(slopes), layered_operator(given, &model.valid)?)
                 }
             };
+        // Put the estimator together
         let noise = Arc::new(Diagonal::new(model.noise));
         let measured = Arc::new(Sum::new(vec![slopes, noise])?);
         Ok(Self {
@@ -311,19 +312,23 @@ pub(crate) fn check_slopes(slopes: ArrayView2<f64>, n: usize) -> Result<(), Inva
         );
         return Err(Invalid::new("slopes in a frame", slopes.ncols(), expected));
     }
-    let mut all = slopes.indexed_iter();
-    if let Some(((frame, k), slope)) = all.find(|(_, slope)| !slope.is_finite()) {
-        let name = format!("slope {k} of frame {frame}");
-        return Err(Invalid::new(name, slope, "a finite angle in radians"));
+    if slopes.iter().all(|slope| slope.is_finite()) {
+        return Ok(());
     }
-    Ok(())
+    let bad = slopes.indexed_iter().find(|(_, slope)| !slope.is_finite());
+    bad.map_or(Ok(()), |((frame, k), slope)| {
+        let name = format!("slope {k} of frame {frame}");
+        Err(Invalid::new(name, slope, "a finite angle in radians"))
+    })
 }
-
-/// Refuses more frames than fit into the memory.
+/// Refuses more frames than fit into the memory. A few frames are not worth the time that it takes to ask the system.
 pub(crate) fn check_frames(frames: usize, wavefronts: [usize; 3]) -> Result<(), Error> {
-    let bytes = 8 * wavefronts.iter().product::<usize>() as u64;
-    let what = || format!("the wavefronts of {frames} frames");
-    refuse_beyond_memory(bytes.saturating_mul(frames as u64), what)
+    let frame = 8 * wavefronts.iter().product::<usize>() as u64;
+    let bytes = frame.saturating_mul(frames as u64);
+    if bytes < 1 << 24 {
+        return Ok(());
+    }
+    refuse_beyond_memory(bytes, || format!("the wavefronts of {frames} frames"))
 }
 /// An error of the solver, with the frame that it happened in.
 pub(crate) fn of_frame(error: Error, frame: usize) -> Error {

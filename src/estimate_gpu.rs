@@ -13,14 +13,14 @@ use crate::estimate::{
 };
 use crate::interpolation::ToPupil;
 use crate::matrix_gpu::MatrixGpu;
-use crate::operator::{Operator, Real};
-use crate::solver::Solved;
+use crate::operator::Real;
+use crate::solver::{Solved, Solver};
 use crate::solver_gpu::{SolverGpu, Start};
 use crate::system::System;
 use crate::toeplitz::Block;
 use crate::toeplitz_gpu::{BlockToeplitzGpu, CirculantGpu};
-use crate::wavefront::{WavefrontProblem, WavefrontSlope};
-use ndarray::{Array2, Array4, ArrayView2, s};
+use crate::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
+use ndarray::{Array2, Array4, ArrayView1, ArrayView2, s};
 use rayon::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -68,6 +68,7 @@ impl<T: Number> LayersGpu<T> {
                 weights.extend(stencil.iter().copied().chain(padding).map(T::of));
             }
         }
+        // Put the stencils on the device
         let program = gpu.program(&SOURCE, &[T::option(), format!("-DWIDTH={width}")])?;
         Ok(Self {
             layers: gpu.upload(&table)?,
@@ -75,7 +76,6 @@ impl<T: Number> LayersGpu<T> {
             weights: gpu.upload(&weights)?,
             kernels: [program.kernel("gather_layers")?, program.kernel("scatter_layers")?],
             sizes: layers.iter().map(|layer| layer.layer_points).collect(),
-            // Keep device, targets and points
             gpu: gpu.clone(),
             targets,
             points,
@@ -248,12 +248,16 @@ impl<T: Number + Real> EstimatorGpu<T> {
     fn of(gpu: &Gpu, model: &Model, settings: Settings) -> Result<Self, Error> {
         let Model { targets, points, interpolation_error, .. } = *model;
         gpu.refuse_beyond_memory(bytes_needed::<T>(model), "the operators of the estimate")?;
-        let (measured, wavefront) = operators(gpu, model, settings)?;
         let groups: Vec<Group> = model.groups.iter().map(Grouped::group).collect();
         let preconditioner = settings.preconditioned.then(|| CirculantGpu::new(gpu, &groups));
-        let preconditioner =
-            preconditioner.transpose()?.map(|p| Arc::new(p) as Arc<dyn DeviceOperator<T>>);
-        let solver = SolverGpu::new(settings.solver, Arc::clone(&measured), preconditioner)?;
+        let preconditioner = preconditioner.transpose()?.map(Arc::new);
+        let Operators { measured, toeplitz, wavefront } = operators(gpu, model, settings)?;
+        let solver = match (settings.solver, toeplitz, preconditioner) {
+            (Solver::ConjugateGradients, Some(a), Some(p)) => SolverGpu::between_transforms(a, p)?,
+            (solver, _, p) => {
+                SolverGpu::new(solver, Arc::clone(&measured), p.map(|p| p as Arc<dyn DeviceOperator<T>>))?
+            }
+        };
         let (slopes, wavefronts) = (gpu.zeros(measured.rows())?, gpu.zeros(wavefront.rows())?);
         let run = Mutex::new(Run { solver, slopes, wavefronts });
         Ok(Self { measured, wavefront, run, settings, targets, points, interpolation_error })
@@ -282,7 +286,7 @@ impl<T: Number + Real> EstimatorGpu<T> {
 
     // Estimate one frame on a device
     /// The wavefronts of one frame, and how they were found.
-    fn frame(&self, slopes: &[f64], warm: bool) -> Result<(Vec<T>, Solved), Error> {
+    fn frame(&self, slopes: ArrayView1<f64>, warm: bool) -> Result<(Vec<T>, Solved), Error> {
         let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
         let Run { solver, slopes: there, wavefronts } = &mut *run;
         let slopes: Vec<T> = slopes.iter().map(|&slope| T::of(slope)).collect();
@@ -293,33 +297,45 @@ impl<T: Number + Real> EstimatorGpu<T> {
         Ok((wavefronts.read()?, solved))
     }
 }
-/// Two operators on a device.
-type Pair<T> = (Arc<dyn DeviceOperator<T>>, Arc<dyn DeviceOperator<T>>);
-
-/// Θ + C_n and Ξ on a device.
-fn operators<T: Number>(gpu: &Gpu, model: &Model, settings: Settings) -> Result<Pair<T>, Error> {
+/// The operators of an estimate on a device.
+struct Operators<T> {
+    /// Θ + C_n, and the same once more where it has the Toeplitz form.
+    measured: Arc<dyn DeviceOperator<T>>,
+    toeplitz: Option<Arc<BlockToeplitzGpu<T>>>,
+    /// Ξ.
+    wavefront: Arc<dyn DeviceOperator<T>>,
+}
+fn operators<T: Number>(
+    gpu: &Gpu,
+    model: &Model,
+    settings: Settings,
+) -> Result<Operators<T>, Error> {
     let (problem, covariance) = match &model.covariances {
         Matrices::Dense([slopes, wavefront]) => {
             let measured = slopes + &Array2::from_diag(&ndarray::aview1(&model.noise));
-            let measured = MatrixGpu::new(gpu, measured.view())?;
-            return Ok((Arc::new(measured), Arc::new(MatrixGpu::new(gpu, wavefront.view())?)));
+            let [measured, wavefront] =
+                [&measured, wavefront].map(|matrix| MatrixGpu::new(gpu, matrix.view()));
+            let (measured, wavefront) = (Arc::new(measured?), Arc::new(wavefront?));
+            return Ok(Operators { measured, toeplitz: None, wavefront });
         }
         Matrices::Toeplitz(problem, covariance) => (problem, covariance),
     };
+    // Make the Toeplitz operators on a device
     let slopes = BlockToeplitzGpu::slopes(gpu, &model.groups[0].covariance, &model.valid)?;
     let measured = Arc::new(slopes.with_diagonal(&model.noise)?);
+    let toeplitz = Some(Arc::clone(&measured));
     let stacked = Arc::new(stacked(gpu, problem, covariance, &model.valid)?);
-    // Add the way to the pupil where there is one
     if !problem.is_layered() {
-        return Ok((measured, stacked));
+        return Ok(Operators { measured, toeplitz, wavefront: stacked });
     }
+    // Add the way of layers to the pupil
     let (targets, points) = (problem.targets(), problem.grid().points);
-    let way = |layer: &crate::wavefront::WavefrontLayer| {
+    let way = |layer: &WavefrontLayer| {
         ToPupil::new(targets, points, (layer.points, layer.gamma), settings.interpolation)
     };
     let ways = problem.layers().iter().map(way).collect::<Result<Vec<_>, _>>()?;
     let layers = Arc::new(LayersGpu::new(gpu, &ways)?);
-    Ok((measured, Arc::new(ProductGpu::new(layers, stacked)?)))
+    Ok(Operators { measured, toeplitz, wavefront: Arc::new(ProductGpu::new(layers, stacked)?) })
 }
 /// Bytes of the operators of a model on a device, or a little more.
 fn bytes_needed<T: Number>(model: &Model) -> u64 {
@@ -361,9 +377,10 @@ pub fn estimate_on<T: Number + Real>(
     // Let each device take the next frame
     let numbers: Vec<usize> = (0..frames).collect();
     let results = dispatch_on(workers, &numbers, progress, |estimator, &frame| {
-        let row = slopes.row(frame).to_vec();
-        estimator.frame(&row, warm && frame > 0).map_err(|error| of_frame(error, frame))
+        let found = estimator.frame(slopes.row(frame), warm && frame > 0);
+        found.map_err(|error| of_frame(error, frame))
     })?;
+    // Put the frames in their order
     let mut wavefront = Array4::zeros((frames, targets, points, points));
     for ((found, _), mut frame) in results.iter().zip(wavefront.outer_iter_mut()) {
         frame.iter_mut().zip(found).for_each(|(point, value)| *point = Number::to_f64(*value));
@@ -383,7 +400,6 @@ pub enum EngineEstimator {
     /// On graphics processors, in single precision.
     F32(Vec<EstimatorGpu<f32>>),
 }
-
 impl EngineEstimator {
     /// The estimator of a system on an engine; its covariances are computed there too.
     ///
@@ -435,7 +451,6 @@ impl EngineEstimator {
             Self::F32(estimators) => there(estimators),
         }
     }
-
     /// Slopes of a frame, n.
     pub fn slopes(&self) -> usize {
         self.facts().0
@@ -468,8 +483,11 @@ mod tests {
     use crate::device_operator::OnHost;
     use crate::estimate::tests::{slopes, system};
     use crate::interpolation::Interpolation;
-    use crate::operator::battery;
-    use crate::solver::{Solver, Stop};
+    use crate::operator::{Operator, battery};
+    use crate::solver::Stop;
+    use crate::toeplitz::Parts;
+    use crate::toeplitz_gpu::Tuning;
+    use num_traits::Zero;
 
     // Bring layers to the pupil on both machines
     #[test]
@@ -485,10 +503,12 @@ mod tests {
                 let there = OnHost(Arc::new(LayersGpu::<f64>::new(&gpu, &ways).unwrap()));
                 battery::check(&there, 1e-13);
                 let x = battery::random::<f64>(there.columns(), 1);
-                let (mut expected, mut start) = (vec![0.0; there.rows()], 0);
+                let mut expected = vec![0.0; there.rows()];
+                // Add up the layers one by one
+                let mut rest = x.as_slice();
                 for way in &ways {
-                    let layer = &x[start..start + way.columns()];
-                    start += layer.len();
+                    let (layer, others) = rest.split_at(way.columns());
+                    rest = others;
                     let pupil = battery::product(way, false, layer, 1);
                     expected.iter_mut().zip(pupil).for_each(|(sum, value)| *sum += value);
                 }
@@ -542,6 +562,57 @@ mod tests {
                 assert!(error < 1e-8, "{heights:?} {solver:?}: {error:e}");
             }
         }
+    }
+    #[test]
+    fn kernels_between_the_transforms_solve_the_same() {
+        for gpu in test_machines() {
+            between_the_transforms::<f64>(&gpu, [1e-9, 1e-12], 1e-7);
+            between_the_transforms::<f32>(&gpu, [1e-3, 1e-9], 1e-2);
+        }
+    }
+
+    fn between_the_transforms<T: Number + Real>(gpu: &Gpu, tolerances: [f64; 2], close: f64) {
+        let tuning = Tuning { direct: Some(false), ..Tuning::default() };
+        let system = system(["inf", "inf"], 0.0);
+        let model = Model::new(&system, &Settings::default(), &Engine::Cpu).unwrap();
+        let groups: Vec<Group> = model.groups.iter().map(Grouped::group).collect();
+        let parts = Parts::slopes(groups[0].covariance, &model.valid).unwrap();
+        let a = BlockToeplitzGpu::<T>::of(gpu, &parts, true, tuning).unwrap();
+        let a = Arc::new(a.with_diagonal(&model.noise).unwrap());
+        let p = Arc::new(CirculantGpu::<T>::tuned(gpu, &groups, tuning).unwrap());
+        let mut fused = SolverGpu::between_transforms(Arc::clone(&a), Arc::clone(&p)).unwrap();
+        let mut plain = SolverGpu::new(Solver::ConjugateGradients, a, Some(p)).unwrap();
+        assert!(fused.is_between_transforms() && !plain.is_between_transforms());
+        let b: Vec<T> = slopes(1, model.noise.len()).iter().map(|&s| T::of(s)).collect();
+        let b = gpu.upload(&b).unwrap();
+        // Solve with and without kernels between
+        for (tolerance, iterations) in [(0.1, 50), (tolerances[0], 500), (tolerances[1], 500), (1e-6, 3)] {
+            for from in [Start::Cold, Start::Warm] {
+                let stop = Stop { tolerance, iterations };
+                let [ours, theirs] = [&mut fused, &mut plain].map(|solver| {
+                    let solved = solver.solve(&b, from, &stop);
+                    (solved, solver.solution().read().unwrap())
+                });
+                assert!(battery::distance(&ours.1, &theirs.1) < close, "{tolerance} {from:?}");
+                match (ours.0, theirs.0) {
+                    (Ok(ours), Ok(theirs)) => {
+                        let counts = (ours.iterations, theirs.iterations);
+                        assert!(counts.0.abs_diff(counts.1) <= 1 + counts.1 / 5, "{counts:?}");
+                        assert!(ours.residual <= tolerance && ours.history.len() == counts.0 + 1);
+                        let first = ours.history[1..].iter().zip(&theirs.history[1..]).take(2);
+                        assert!(first.into_iter().all(|(a, b)| (a - b).abs() < close * b));
+                    }
+                    (Err(ours), Err(theirs)) => {
+                        assert_eq!(ours.to_string(), theirs.to_string());
+                    }
+                    (ours, theirs) => panic!("{tolerance} {from:?}: {ours:?} {theirs:?}"),
+                }
+            }
+        }
+        let zero = gpu.zeros(fused.solution().len()).unwrap();
+        let solved = fused.solve(&zero, Start::Warm, &Stop::default()).unwrap();
+        assert_eq!((solved.iterations, solved.residual), (0, 0.0));
+        assert!(fused.solution().read().unwrap().iter().all(|x| x.is_zero()));
     }
 
     // Share frames and refuse bad ones

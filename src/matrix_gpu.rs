@@ -20,7 +20,6 @@ pub struct MatrixGpu<T> {
     by_rows: Kernel,
     by_columns: Kernel,
 }
-
 impl<T: Number> MatrixGpu<T> {
     /// The matrix on the device, rounded to its precision.
     ///
@@ -68,7 +67,6 @@ impl<T: Number> DeviceOperator<T> for MatrixGpu<T> {
         self.launch(&self.by_columns, self.shape.1, x, y)
     }
 }
-
 impl<T: Number> MatrixGpu<T> {
     fn launch(
         &self,

@@ -197,13 +197,17 @@ impl<T: Number> CirculantGpu<T> {
     /// # Errors
     /// `Invalid` as there, and as in [`BlockToeplitzGpu::new`]; what the device says.
     pub fn new(gpu: &Gpu, groups: &[Group]) -> Result<Self, Error> {
+        Self::tuned(gpu, groups, Tuning::default())
+    }
+
+    pub(crate) fn tuned(gpu: &Gpu, groups: &[Group], tuning: Tuning) -> Result<Self, Error> {
         let places = places(groups)?;
         let part = |group: &Group| {
             let kernels = inverse_kernels(group.covariance, group.noise)?;
             let parts = parts_of(&kernels, group.valid)?;
             let at: Vec<usize> =
                 group.stars.iter().flat_map(|&star| places[star].clone()).collect();
-            Ok(Making::new(gpu, &parts, true, Tuning::default(), Some(&at)).passes()?.0)
+            Ok(Making::new(gpu, &parts, true, tuning, Some(&at)).passes()?.0)
         };
         let parts = groups.iter().map(part).collect::<Result<_, Error>>()?;
         let length = places.last().map_or(0, |place| place.end);
@@ -313,25 +317,25 @@ impl<T: Number> Pass<T> {
             Form::Direct(Direct { taps, terms, kernels, shape }) => {
                 let mut arguments = vec![x, from, (&**taps).into(), (&**terms).into(), to, y];
                 arguments.extend(diagonal.map(Argument::from));
-                gpu.launch(&kernels[added], *shape, &arguments)
+                gpu.launch_early(&kernels[added], *shape, &arguments)
             }
             Form::Transformed(pass) => {
                 // Queue one pass of the transforms
                 let roots = Argument::from(&*pass.roots);
                 let [lines, columns] = [&pass.lines, &pass.columns].map(Argument::from);
                 match k {
-                    0 => gpu.launch(&pass.rows, pass.plan.launch_rows(), &[x, from, roots, lines]),
+                    0 => gpu.launch_early(&pass.rows, pass.plan.launch_rows(), &[x, from, roots, lines]),
                     1 => {
                         let (spectra, tiles) = ((&*pass.spectra).into(), (&pass.tiles).into());
                         let arguments = [lines, spectra, tiles, roots, columns];
-                        gpu.launch(&pass.mix, pass.plan.launch_columns(), &arguments)
+                        gpu.launch_early(&pass.mix, pass.plan.launch_columns(), &arguments)
                     }
                     _ => {
                         let mut arguments = vec![columns, to, roots, y];
                         arguments.extend(diagonal.map(Argument::from));
                         arguments.extend(diagonal.map(|_| x));
                         let shape = pass.plan.launch_rows_back(diagonal.is_some());
-                        gpu.launch(&pass.restore[added], shape, &arguments)
+                        gpu.launch_early(&pass.restore[added], shape, &arguments)
                     }
                 }
             }
@@ -356,6 +360,80 @@ impl<T: Number> Pass<T> {
                 pass.tiles.bytes() + pass.lines.bytes() + pass.columns.bytes()
             }
         }
+    }
+}
+
+// What a solver puts around the columns
+/// A product by transforms, for a solver that puts kernels of its own around the columns.
+pub(crate) struct Around<'a, T> {
+    gpu: &'a Gpu,
+    pass: &'a Pass<T>,
+    parts: &'a Transformed<T>,
+}
+
+impl<T: Number> BlockToeplitzGpu<T> {
+    /// The product of a symmetric matrix, if it is made by transforms and has a diagonal; and that.
+    pub(crate) fn around(&self) -> Option<(Around<'_, T>, &Buffer<T>)> {
+        let around = self.backward.is_none().then(|| Around::new(&self.gpu, &self.forward));
+        around.flatten().zip(self.diagonal.as_ref())
+    }
+}
+
+impl<T: Number> CirculantGpu<T> {
+    /// The product with the preconditioner of one group of stars, if it is made by transforms.
+    pub(crate) fn around(&self) -> Option<Around<'_, T>> {
+        let [part] = self.parts.as_slice() else { return None };
+        Around::new(&self.gpu, part)
+    }
+}
+impl<'a, T: Number> Around<'a, T> {
+    fn new(gpu: &'a Gpu, pass: &'a Pass<T>) -> Option<Self> {
+        let Form::Transformed(parts) = &pass.form else { return None };
+        Some(Self { gpu, pass, parts })
+    }
+
+    /// Whether the kernels for the rows of one do for the other.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let sizes = |plan: &Plan| (plan.points, plan.pairs, plan.radices, plan.rows);
+        sizes(&self.parts.plan) == sizes(&other.parts.plan)
+    }
+
+    /// Options of a program that is compiled together with the transforms, for so many threads in a block of rows.
+    pub(crate) fn options(&self, row_threads: usize) -> Vec<String> {
+        Plan { row_threads, ..self.parts.plan }.options::<T>()
+    }
+
+    /// Blocks of rows, and the numbers of one of two lattices in a block.
+    pub(crate) fn blocks(&self) -> ([usize; 3], usize) {
+        let plan = &self.parts.plan;
+        (plan.launch_rows().grid, plan.rows * plan.points[0])
+    }
+
+    // Lend buffers and launches of a product
+    /// Bytes of shared memory of a block of rows, with the numbers of two lattices and their places.
+    pub(crate) fn shared(&self) -> usize {
+        let plan = &self.parts.plan;
+        plan.launch_rows().shared + plan.rows * plan.points[0] * (plan.number + size_of::<[i32; 2]>())
+    }
+
+    /// Places of the numbers, and roots of unity.
+    pub(crate) fn tables(&self) -> [Argument; 2] {
+        [(&*self.pass.from).into(), (&*self.parts.roots).into()]
+    }
+
+    /// Where the rows are left for the columns, and the columns for the rows.
+    pub(crate) fn lines_and_columns(&self) -> [Argument; 2] {
+        [&self.parts.lines, &self.parts.columns].map(Argument::from)
+    }
+
+    /// Queues the first pass of the product with `x`.
+    pub(crate) fn transform_rows(&self, x: &Buffer<T>) -> Result<(), Error> {
+        self.pass.stage(self.gpu, 0, [x, x], None)
+    }
+
+    /// Queues the second pass; `any` is any vector.
+    pub(crate) fn mix_columns(&self, any: &Buffer<T>) -> Result<(), Error> {
+        self.pass.stage(self.gpu, 1, [any, any], None)
     }
 }
 
@@ -984,7 +1062,7 @@ mod tests {
     #[ignore = "a measurement"]
     fn time_products_on_the_gpu() {
         for gpu in test_machines().iter().filter(|gpu| gpu.name().starts_with("cuda")) {
-            for (stars, lenslets) in [(1, 20), (1, 40), (1, 64), (1, 84), (1, 150), (6, 80)] {
+            for (stars, lenslets) in [(6, 80), (1, 20), (1, 40), (1, 64), (1, 84), (1, 150)] {
                 time_one::<f32>(gpu, stars, lenslets);
                 time_one::<f64>(gpu, stars, lenslets);
             }
@@ -992,28 +1070,27 @@ mod tests {
     }
 
     // Time one size in several ways
-    /// Prints times of the products of one size, made in several ways.
+    /// Prints times of the products of one size, with slopes and with a preconditioner, made in several ways.
     fn time_one<T: Number + Real>(gpu: &Gpu, stars: usize, lenslets: usize) {
         let covariance = covariance(stars, lenslets);
         let valid = vec![Array2::from_elem((lenslets, lenslets), true); stars];
-        let parts = Parts::slopes(&covariance, &valid).unwrap();
-        let best = radices(parts.shape.least_length());
-        let best =
-            best.iter().take(8).map(|&radices| Tuning { radices: Some(radices), ..BY_TRANSFORMS });
-        let mut ways: Vec<_> = [Tuning::default(), DIRECTLY].into_iter().chain(best).collect();
-        ways.extend([1, 2, 8].map(|rows| Tuning { rows: Some(rows), ..BY_TRANSFORMS }));
+        let slopes = Parts::slopes(&covariance, &valid).unwrap();
+        let lags = Array2::from_elem((2 * lenslets - 1, 2 * lenslets - 1), 1.0);
+        let kernels = vec![lags; stars * (2 * stars + 1)];
+        let inverse = parts_of(&kernels, &valid).unwrap();
+        let set = |&radices: &[usize; 3]| Tuning { radices: Some(radices), ..BY_TRANSFORMS };
+        let mut ways = vec![Tuning::default()];
+        ways.extend(radices(slopes.shape.least_length()).iter().take(3).map(set));
         if stars > 1 {
             let split = |groups| Tuning { groups: Some([stars, groups]), ..BY_TRANSFORMS };
             ways.extend([stars.div_ceil(2), stars.div_ceil(3)].map(split));
-            let threads = [256, 320, 640, 960];
+            let threads = [320, 640, 960];
             ways.extend(threads.map(|n| Tuning { column_threads: Some(n), ..BY_TRANSFORMS }));
         }
         for tuning in ways {
-            match BlockToeplitzGpu::<T>::of(gpu, &parts, true, tuning) {
-                Ok(device) => {
-                    println!("{stars} × {lenslets} {} {}", T::C_NAME, times(gpu, &device))
-                }
-                Err(error) => println!("{stars} × {lenslets} {} {tuning:?}: {error}", T::C_NAME),
+            for parts in [&slopes, &inverse] {
+                let device = BlockToeplitzGpu::<T>::of(gpu, parts, true, tuning).unwrap();
+                println!("{stars} × {lenslets} {} {}", T::C_NAME, times(gpu, &device));
             }
         }
     }

@@ -185,6 +185,24 @@ const SHARED: usize = 48 << 10;
 
 /// The oldest driver that can tell times.
 const TIMING: (i32, i32) = (12, 8);
+
+/// The oldest driver that can record early launches.
+const EARLY: (i32, i32) = (12, 3);
+
+impl Cuda {
+    /// A kernel that may have so many bytes of shared memory.
+    fn with_shared(&self, kernel: u64, bytes: usize) -> Result<sys::CUfunction, Error> {
+        let kernel = kernel as usize as sys::CUfunction;
+        if bytes > SHARED {
+            let limit = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the kernel belongs to a program of this machine.
+            let set =
+                unsafe { driver::function::set_function_attribute(kernel, limit, bytes as i32) };
+            self.call("cuFuncSetAttribute", set)?;
+        }
+        Ok(kernel)
+    }
+}
 impl Cuda {
     /// The handle of cuBLAS on our stream.
     fn blas(&self) -> Result<cublas::sys::cublasHandle_t, Error> {
@@ -294,15 +312,8 @@ impl Machine for Cuda {
     // Launch a kernel on CUDA
     fn launch(&self, kernel: u64, shape: Shape, arguments: &mut [u64]) -> Result<(), Error> {
         let _turn = self.enter()?;
-        let kernel = kernel as usize as sys::CUfunction;
+        let kernel = self.with_shared(kernel, shape.shared)?;
         let [x, y, z] = shape.grid.map(|blocks| blocks as u32);
-        if shape.shared > SHARED {
-            let limit = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            // SAFETY: the kernel belongs to a program of this machine.
-            let set =
-                unsafe { driver::function::set_function_attribute(kernel, limit, shape.shared as i32) };
-            self.call("cuFuncSetAttribute", set)?;
-        }
         let mut pointers: Vec<*mut c_void> =
             arguments.iter_mut().map(|argument| std::ptr::from_mut(argument).cast()).collect();
         let (block, shared) = ((shape.block as u32, 1, 1), shape.shared as u32);
@@ -312,6 +323,41 @@ impl Machine for Cuda {
             driver::launch_kernel(kernel, (x, y, z), block, shared, self.stream, &mut pointers)
         };
         self.call("cuLaunchKernel", status)
+    }
+
+    // Launch early on CUDA
+    fn launch_early(&self, kernel: u64, shape: Shape, arguments: &mut [u64]) -> Result<(), Error> {
+        if self.capability < (9, 0) || self.version < EARLY {
+            return self.launch(kernel, shape, arguments);
+        }
+        let _turn = self.enter()?;
+        let kernel = self.with_shared(kernel, shape.shared)?;
+        let [x, y, z] = shape.grid.map(|blocks| blocks as u32);
+        let mut pointers: Vec<*mut c_void> =
+            arguments.iter_mut().map(|argument| std::ptr::from_mut(argument).cast()).collect();
+        let id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        let mut value = sys::CUlaunchAttributeValue { pad: [0; 64] };
+        value.programmaticStreamSerializationAllowed = 1;
+        let mut attribute = sys::CUlaunchAttribute { id, pad: [0; 4], value };
+        // Launch with an attribute
+        let config = sys::CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: shape.block as u32,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: shape.shared as u32,
+            hStream: self.stream,
+            attrs: &mut attribute,
+            numAttrs: 1,
+        };
+        // SAFETY: as for any launch; the configuration and its attribute live until the call returns.
+        let status = unsafe {
+            sys::cuLaunchKernelEx(&config, kernel, pointers.as_mut_ptr(), std::ptr::null_mut())
+        };
+        let status = status.result();
+        self.call("cuLaunchKernelEx", status)
     }
 
     // Record and replay on CUDA

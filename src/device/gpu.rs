@@ -32,6 +32,10 @@ pub(crate) trait Machine: Send + Sync {
     fn kernel(&self, program: u64, name: &str) -> Result<u64, Error>;
     /// Queues a launch: blocks along three axes, threads in a block, bytes of shared memory, arguments.
     fn launch(&self, kernel: u64, shape: Shape, arguments: &mut [u64]) -> Result<(), Error>;
+    /// The same for a kernel that waits by itself for the work before it, and may get ready earlier.
+    fn launch_early(&self, kernel: u64, shape: Shape, arguments: &mut [u64]) -> Result<(), Error> {
+        self.launch(kernel, shape, arguments)
+    }
     /// Waits until all work is done.
     fn synchronise(&self) -> Result<(), Error>;
     // Recordings and time of a machine
@@ -375,6 +379,24 @@ impl Gpu {
         }
         let mut arguments: Vec<u64> = arguments.iter().map(|argument| argument.0).collect();
         self.machine.launch(kernel.handle, shape, &mut arguments)
+    }
+
+    // Launch a kernel that waits by itself
+    /// Queues a kernel that waits by itself, before it uses what earlier work has made; see [`Gpu::launch`].
+    ///
+    /// # Errors
+    /// Those of [`Gpu::launch`].
+    pub(crate) fn launch_early(
+        &self,
+        kernel: &Kernel,
+        shape: Shape,
+        arguments: &[Argument],
+    ) -> Result<(), Error> {
+        if shape.grid.contains(&0) {
+            return Ok(());
+        }
+        let mut arguments: Vec<u64> = arguments.iter().map(|argument| argument.0).collect();
+        self.machine.launch_early(kernel.handle, shape, &mut arguments)
     }
 
     // Record work and replay it

@@ -1,0 +1,206 @@
+// Tangled from book/src/solver-gpu.md: edit there, or here and run cargo tangle stitch.
+// Compiled after toeplitz.cu and solver.cu; a block has TEAM = ROW_THREADS threads and ROWS rows of a pair of lattices.
+
+// Rows of a block in shared memory
+constexpr int NUMBERS = ROWS * FROM_POINTS;
+
+// What a block has in shared memory, and where its rows are.
+struct Rows {
+    Complex *work, *whole, *given;
+    int2 *kept;
+    int row, pair, blocks;
+};
+
+__device__ __forceinline__ Rows rows_of_block()
+{
+    Complex *work = reinterpret_cast<Complex *>(memory), *whole = work + ROWS * WORK;
+    Complex *given = whole + ROWS * WHOLE;
+    int2 *kept = reinterpret_cast<int2 *>(given + NUMBERS);
+    return {work, whole, given, kept, int(blockIdx.x) * ROWS, int(blockIdx.y),
+            int(gridDim.x * gridDim.y)};
+}
+// The places of the block's numbers, of two lattices side by side; -1 where a point is masked.
+__device__ __forceinline__ const int2 *places_of_block(const int2 *places, Rows rows)
+{
+    return places + (rows.pair * FROM_ROWS + rows.row) * FROM_POINTS;
+}
+
+__device__ __forceinline__ Complex fetch_pair(const real *values, int2 place)
+{
+    return {values[max(place.x, 0)], values[max(place.y, 0)]};
+}
+// Transforms the given rows, and leaves them for the columns.
+__device__ __forceinline__ void
+leave_lines(Rows rows, const Complex *__restrict__ roots, Complex *__restrict__ lines)
+{
+    const int row = rows.row, pair = rows.pair;
+    Complex *whole = rows.whole;
+    auto load = [&](int f, auto a, int b) {
+        const int n = decltype(a)::value * REST + b;
+        return n < FROM_POINTS ? rows.given[f * FROM_POINTS + n] : Complex{0, 0};
+    };
+    auto store = [&](int f, int k, Complex value) { whole[f * WHOLE + k] = value; };
+    __syncthreads();
+    transform<-1, ROWS, TEAM, false>(rows.work, roots, load, store);
+    __syncthreads();
+    // Part the spectra of two rows
+    for (int task = threadIdx.x; task < HALF * ROWS; task += ROW_THREADS) {
+        const int f = task % ROWS, k = task / ROWS;
+        const Complex a = whole[f * WHOLE + k], b = whole[f * WHOLE + (k ? LENGTH - k : 0)];
+        Complex *to = lines + (k * FROM_PAIRS + pair) * 2 * FROM_ROWS + row + f;
+        to[0] = {a.re + b.re, a.im - b.im};
+        to[FROM_ROWS] = {a.im + b.im, b.re - a.re};
+    }
+}
+
+// Restore rows and transform them again
+// z from the columns of P, with the parts of r·z; then rows of z for A.
+extern "C" __global__ __launch_bounds__(TEAM) void exchange_rows(
+    const State *last, State *now, const Complex *columns, const int2 *places, const Complex *roots,
+    const real *r, real *z, double *parts, Complex *lines)
+{
+    if (is_first()) *now = *last;
+    if (last->done) return;
+    const Rows rows = rows_of_block();
+    places = places_of_block(places, rows);
+    for (int task = threadIdx.x; task < NUMBERS; task += TEAM) {
+        rows.kept[task] = places[task];
+        rows.given[task] = fetch_pair(r, places[task]);
+    }
+    columns += 2 * rows.pair * TO_ROWS + rows.row;
+    double sums[1] = {0};
+    // Join the spectra of two rows
+    auto load = [&](int f, auto a, int b) {
+        const int k = a.value * REST + b, q = k < HALF ? k : LENGTH - k;
+        const Complex *at = columns + q * (2 * TO_PAIRS * TO_ROWS) + f;
+        const Complex first = at[0], second = at[TO_ROWS];
+        const real sign = k < HALF ? 1 : -1;
+        return Complex{first.re - sign * second.im, sign * first.im + second.re};
+    };
+    // Exchange the residual for its product
+    auto store = [&](int f, int n, Complex value) {
+        if (n >= FROM_POINTS) return;
+        const int at = f * FROM_POINTS + n;
+        const int2 place = rows.kept[at];
+        const Complex r_k = rows.given[at];
+        if (place.x < 0) value.re = 0;
+        else z[place.x] = value.re;
+        if (place.y < 0) value.im = 0;
+        else z[place.y] = value.im;
+        sums[0] += (double)value.re * r_k.re + (double)value.im * r_k.im;
+        rows.given[at] = value;
+    };
+    if (REST == 1) __syncthreads();
+    transform<1, ROWS, TEAM, true>(rows.work, roots, load, store);
+    leave_lines(rows, roots, lines);
+    leave_parts(sums, parts, rows.blocks);
+}
+
+// Restore rows and add the noise
+// w from the columns of A and from z with its noise, with the parts of w·z.
+extern "C" __global__ __launch_bounds__(TEAM) void finish_rows(
+    const State *now, const Complex *columns, const int2 *places, const Complex *roots,
+    const real *noise, const real *z, real *w, double *parts)
+{
+    if (now->done) return;
+    const Rows rows = rows_of_block();
+    places = places_of_block(places, rows);
+    for (int task = threadIdx.x; task < NUMBERS; task += TEAM) {
+        const int2 place = rows.kept[task] = places[task];
+        const Complex z_k = rows.given[task] = fetch_pair(z, place), n_k = fetch_pair(noise, place);
+        rows.whole[task] = {z_k.re * n_k.re, z_k.im * n_k.im};
+    }
+    columns += 2 * rows.pair * TO_ROWS + rows.row;
+    double sums[1] = {0};
+    // Join the spectra of two rows
+    auto load = [&](int f, auto a, int b) {
+        const int k = a.value * REST + b, q = k < HALF ? k : LENGTH - k;
+        const Complex *at = columns + q * (2 * TO_PAIRS * TO_ROWS) + f;
+        const Complex first = at[0], second = at[TO_ROWS];
+        const real sign = k < HALF ? 1 : -1;
+        return Complex{first.re - sign * second.im, sign * first.im + second.re};
+    };
+    // Add the noise and leave the rows
+    auto store = [&](int f, int n, Complex value) {
+        if (n >= FROM_POINTS) return;
+        const int at = f * FROM_POINTS + n;
+        const int2 place = rows.kept[at];
+        const Complex z_k = rows.given[at], added = rows.whole[at];
+        value = {value.re + added.re, value.im + added.im};
+        if (place.x >= 0) {
+            w[place.x] = value.re;
+            sums[0] += (double)value.re * z_k.re;
+        }
+        if (place.y >= 0) {
+            w[place.y] = value.im;
+            sums[0] += (double)value.im * z_k.im;
+        }
+    };
+    if (REST == 1) __syncthreads();
+    transform<1, ROWS, TEAM, true>(rows.work, roots, load, store);
+    leave_parts(sums, parts + rows.blocks, rows.blocks);
+}
+
+// Step and transform the rows
+__device__ double *squares_of(double *squares, double iteration, int blocks)
+{
+    return squares + ((long long)iteration & 1) * blocks;
+}
+// Judges the residual, steps along the new direction, leaves the parts of r·r and rows of r for P.
+extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
+    const State *now, State *next, const double *parts, double *squares, const int2 *places,
+    const Complex *roots, const real *z, const real *w, real *p, real *s, real *x, real *r,
+    Complex *lines)
+{
+    if (is_over(now, next)) return;
+    const Rows rows = rows_of_block();
+    places = places_of_block(places, rows);
+    // Fetch the first numbers of two lattices
+    int task = threadIdx.x;
+    int2 place = {-1, -1};
+    Numbers first = {}, second = {};
+    auto fetch = [&]() {
+        if (task >= NUMBERS) return;
+        place = places[task];
+        first = fetch_numbers(max(place.x, 0), z, w, p, s, x, r);
+        second = fetch_numbers(max(place.y, 0), z, w, p, s, x, r);
+    };
+    fetch();
+    State state = *now;
+    double sums[3];
+    // Add up the parts of three sums
+    sums[0] = sums[1] = sums[2] = 0;
+    const double *last = squares_of(squares, state.iteration, rows.blocks);
+    for (int block = threadIdx.x; block < rows.blocks; block += TEAM) {
+        sums[0] += parts[block];
+        sums[1] += parts[rows.blocks + block];
+        sums[2] += last[block];
+    }
+    sum_over_threads(sums, 3);
+    if (!state.fresh) judge(&state, sums[2], is_first() ? (double *)(next + 1) : nullptr);
+    Move move = {};
+    if (!state.done) move = find_step(&state, sums[0], sums[1]);
+    if (is_first()) *next = state;
+    if (state.done) return;
+    double square[1] = {0};
+    // Move the numbers of two lattices
+    while (task < NUMBERS) {
+        Complex r_k = {0, 0};
+        if (place.x >= 0) r_k.re = move_numbers(move, place.x, first, p, s, x, r);
+        if (place.y >= 0) r_k.im = move_numbers(move, place.y, second, p, s, x, r);
+        rows.given[task] = r_k;
+        square[0] += (double)r_k.re * r_k.re + (double)r_k.im * r_k.im;
+        task += TEAM;
+        fetch();
+    }
+    leave_lines(rows, roots, lines);
+    leave_parts(square, squares_of(squares, state.iteration, rows.blocks), rows.blocks);
+}
+// Records the residual that the last step has left; one block.
+extern "C" __global__ void judge_rows(State *state, double *squares, int blocks)
+{
+    double square[1];
+    sum_over_blocks(square, squares_of(squares, state->iteration, blocks), blocks);
+    if (threadIdx.x == 0 && !state->done && !state->fresh)
+        judge(state, square[0], (double *)(state + 1));
+}
