@@ -1,6 +1,7 @@
 // Tangled from book/src/kernel-emulator.md: edit there, or here and run cargo tangle stitch.
 // CUDA's words for a C++ compiler: a launch runs on the processor, thread by thread, and is watched.
 
+// What the C++ library brings
 #include <math.h>
 
 #include <csetjmp>
@@ -100,6 +101,7 @@ inline double max(double a, double b) { return fmax(a, b); }
 
 namespace processor {
 // Threads and fibers of a block
+// Thread and fiber
 enum State { ready, at_block, at_warp, finished };
 struct Thread {
     State state;
@@ -281,6 +283,7 @@ const size_t most_dynamic = 228 << 10;
 alignas(16) static unsigned char dynamic_shared[most_dynamic];
 __shared__ int anchor __attribute__((used));
 
+// Bounds that the linker knows
 extern "C" {
 __attribute__((visibility("hidden"))) extern unsigned char __start_shared_memory[];
 __attribute__((visibility("hidden"))) extern unsigned char __stop_shared_memory[];
@@ -329,6 +332,7 @@ UNWATCHED static void find_buffer(uintptr_t begin, uintptr_t end, bool writes) {
         recent = *low;
         return;
     }
+    // Say where an access went astray
     char text[200];
     const char* verb = writes ? "write" : "read";
     if (low < high && begin >= low->begin) {

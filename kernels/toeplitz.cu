@@ -297,6 +297,71 @@ apply_tile(Complex &first, Complex &second, const Tile &tile, Complex a, Complex
     second = add_product(second, tile.below.second, b, sign);
 }
 
+// Mix tiles and their mirror images
+constexpr int PARTS = COLUMN_THREADS >= LENGTH ? COLUMN_THREADS / LENGTH : 1;
+constexpr int UPPER = MIRRORED ? FROM_PAIRS * (FROM_PAIRS + 1) / 2 : 1;
+constexpr int HELD = FROM_GROUP > 1 && sizeof(real) == 4 ? 2 : 1;
+
+/// The column of the tile k on or above the diagonal, if these are counted column by column; and its row.
+__host__ __device__ constexpr int column_of(int k) {
+    int column = 0;
+    while ((column + 1) * (column + 2) / 2 <= k) {
+        column++;
+    }
+    return column;
+}
+
+__host__ __device__ constexpr int row_of(int k) {
+    return k - column_of(k) * (column_of(k) + 1) / 2;
+}
+
+// Fetch the tile k above the diagonal
+template <int K>
+__device__ __forceinline__ Tile
+fetch_upper(const Couple *__restrict__ spectra, const int *__restrict__ tiles) {
+    const int which = tiles[row_of(K) * FROM_PAIRS + column_of(K)];
+    const Couple *at = spectra + (which >> 1) * (2 * LENGTH) + threadIdx.x % LENGTH;
+    return {at[0], at[LENGTH], 0};
+}
+
+/// The first tiles of a part, if it is that of the thread.
+template <int PART>
+__device__ __forceinline__ void
+fetch_first(Tile (&held)[HELD], const Couple *__restrict__ spectra, const int *__restrict__ tiles) {
+    if (threadIdx.x / LENGTH == PART) {
+        unroll<0, HELD>([&](auto h) {
+            constexpr int k = PART + decltype(h)::value * PARTS;
+            held[h.value] = fetch_upper<k % UPPER>(spectra, tiles);
+        });
+    }
+}
+
+// Mix one part of the tiles
+template <int PART>
+__device__ __forceinline__ void mix_part(
+    Complex (&sums)[2 * FROM_PAIRS],
+    const Tile (&held)[HELD],
+    const Complex *inputs,
+    const Couple *__restrict__ spectra,
+    const int *__restrict__ tiles
+) {
+    unroll<0, (UPPER - PART + PARTS - 1) / PARTS>([&](auto count) {
+        constexpr int number = decltype(count)::value, k = PART + number * PARTS;
+        constexpr int p = row_of(k), q = column_of(k);
+        Tile tile = held[number < HELD ? number : 0];
+        if constexpr (number >= HELD) {
+            tile = fetch_upper<k>(spectra, tiles);
+        }
+        // Apply a tile and its adjoint
+        const Complex *from_p = inputs + 2 * p * LENGTH, *from_q = inputs + 2 * q * LENGTH;
+        apply_tile(sums[2 * p], sums[2 * p + 1], tile, from_q[0], from_q[LENGTH]);
+        if constexpr (p != q) {
+            tile.adjoint = 1;
+            apply_tile(sums[2 * q], sums[2 * q + 1], tile, from_p[0], from_p[LENGTH]);
+        }
+    });
+}
+
 /// Columns of all outputs, (HALF, TO_PAIRS, 2, TO_ROWS), from those of the inputs.
 extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
     const Complex *lines,
@@ -308,7 +373,6 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
     // Divide the shared memory among columns
     constexpr int MOST = 2 * (FROM_GROUP > TO_GROUP ? FROM_GROUP : TO_GROUP);
     constexpr bool AT_ONCE = FROM_GROUP >= FROM_PAIRS;
-    constexpr int HELD = FROM_GROUP > 1 && sizeof(real) == 4 ? 2 : 1;
     constexpr int TASKS = TO_GROUP * LENGTH, ROUNDS = (TASKS + COLUMN_THREADS - 1) / COLUMN_THREADS;
     constexpr int UNROLLED = ROUNDS > 4 ? 1 : ROUNDS;
     Complex *work = reinterpret_cast<Complex *>(memory), *inputs = work + MOST * WORK;
@@ -331,7 +395,11 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
             return Tile{at[0], at[LENGTH], which & 1};
         };
         Tile held[HELD];
-        unroll<0, HELD>([&](auto q) { held[q.value] = fetch(threadIdx.x, q.value); });
+        if (MIRRORED) {
+            unroll<0, PARTS>([&](auto part) { fetch_first<decltype(part)::value>(held, spectra, tiles); });
+        } else {
+            unroll<0, HELD>([&](auto q) { held[q.value] = fetch(threadIdx.x, q.value); });
+        }
         if (group == 0) {
             wait_for_earlier_work();
         }
@@ -350,24 +418,46 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
         auto store = [&](int f, int k, Complex value) { inputs[f * LENGTH + k] = value; };
         transform<-1, 2 * FROM_GROUP, COLUMN_THREADS, false>(work, roots, load, store);
         __syncthreads();
-        #pragma unroll UNROLLED
-        for (int round = 0; round < ROUNDS; round++) {
-            // Mix inputs at one wave number
-            const int task = round * COLUMN_THREADS + threadIdx.x, ky = task % LENGTH;
-            Complex first = {0, 0}, second = {0, 0};
-            unroll<0, FROM_GROUP>([&](auto q) {
-                const Complex *input = inputs + 2 * q.value * LENGTH + ky;
-                const bool here = q.value < HELD;
-                const Tile tile = here ? held[here ? q.value : 0] : fetch(task, q.value);
-                apply_tile(first, second, tile, input[0], input[LENGTH]);
+        if (MIRRORED) {
+            // Mix mirrored tiles part by part
+            const int ky = threadIdx.x % LENGTH, mine = threadIdx.x / LENGTH;
+            Complex sums[2 * FROM_PAIRS] = {};
+            unroll<0, PARTS>([&](auto part) {
+                if (mine == part.value) {
+                    mix_part<decltype(part)::value>(sums, held, inputs + ky, spectra, tiles);
+                }
             });
-            if (round + 1 < ROUNDS) {
-                unroll<0, HELD>([&](auto q) { held[q.value] = fetch(task + COLUMN_THREADS, q.value); });
-            }
-            Complex *to = outputs + 2 * (task / LENGTH) * LENGTH + ky;
-            if (task < TASKS) {
-                to[0] = AT_ONCE || group == 0 ? first : plus(first, to[0]);
-                to[LENGTH] = AT_ONCE || group == 0 ? second : plus(second, to[LENGTH]);
+            unroll<0, PARTS>([&](auto part) {
+                if (part.value) {
+                    __syncthreads();
+                }
+                if (mine == part.value) {
+                    unroll<0, 2 * FROM_PAIRS>([&](auto k) {
+                        Complex *to = outputs + k.value * LENGTH + ky;
+                        *to = part.value ? plus(*to, sums[k.value]) : sums[k.value];
+                    });
+                }
+            });
+        } else {
+        #pragma unroll UNROLLED
+            for (int round = 0; round < ROUNDS; round++) {
+                // Mix inputs at one wave number
+                const int task = round * COLUMN_THREADS + threadIdx.x, ky = task % LENGTH;
+                Complex first = {0, 0}, second = {0, 0};
+                unroll<0, FROM_GROUP>([&](auto q) {
+                    const Complex *input = inputs + 2 * q.value * LENGTH + ky;
+                    const bool here = q.value < HELD;
+                    const Tile tile = here ? held[here ? q.value : 0] : fetch(task, q.value);
+                    apply_tile(first, second, tile, input[0], input[LENGTH]);
+                });
+                if (round + 1 < ROUNDS) {
+                    unroll<0, HELD>([&](auto q) { held[q.value] = fetch(task + COLUMN_THREADS, q.value); });
+                }
+                Complex *to = outputs + 2 * (task / LENGTH) * LENGTH + ky;
+                if (task < TASKS) {
+                    to[0] = AT_ONCE || group == 0 ? first : plus(first, to[0]);
+                    to[LENGTH] = AT_ONCE || group == 0 ? second : plus(second, to[LENGTH]);
+                }
             }
         }
     }
@@ -397,10 +487,10 @@ __device__ __forceinline__ void rows_back(
     int2 *kept = reinterpret_cast<int2 *>(added + DIAGONAL * ROWS * TO_POINTS);
     const int row = blockIdx.x * ROWS, pair = blockIdx.y;
     places += (pair * TO_ROWS + row) * TO_POINTS;
+    // Look up places and noise early
     if (DIAGONAL) {
         wait_for_earlier_work();
     }
-    // Look up places and noise early
     for (int task = threadIdx.x; task < ROWS * TO_POINTS; task += ROW_THREADS) {
         const int2 place = places[task];
         kept[task] = place;

@@ -13,6 +13,8 @@ pub(crate) mod compiler;
 pub mod cuda;
 #[cfg(test)]
 pub(crate) mod emulator;
+#[cfg(test)]
+pub(crate) mod collector;
 
 // Device to compute on
 /// Where to compute: `cpu`, `cuda` (all graphics processors), or `cuda:K` (one of them).

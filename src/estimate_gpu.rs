@@ -254,9 +254,11 @@ impl<T: Number + Real> EstimatorGpu<T> {
         let Operators { measured, toeplitz, wavefront } = operators(gpu, model, settings)?;
         let solver = match (settings.solver, toeplitz, preconditioner) {
             (Solver::ConjugateGradients, Some(a), Some(p)) => SolverGpu::between_transforms(a, p)?,
-            (solver, _, p) => {
-                SolverGpu::new(solver, Arc::clone(&measured), p.map(|p| p as Arc<dyn DeviceOperator<T>>))?
-            }
+            (solver, _, p) => SolverGpu::new(
+                solver,
+                Arc::clone(&measured),
+                p.map(|p| p as Arc<dyn DeviceOperator<T>>),
+            )?,
         };
         let (slopes, wavefronts) = (gpu.zeros(measured.rows())?, gpu.zeros(wavefront.rows())?);
         let run = Mutex::new(Run { solver, slopes, wavefronts });
@@ -487,7 +489,6 @@ mod tests {
     use crate::solver::Stop;
     use crate::toeplitz::Parts;
     use crate::toeplitz_gpu::Tuning;
-    use num_traits::Zero;
 
     // Bring layers to the pupil on both machines
     #[test]
@@ -586,7 +587,9 @@ mod tests {
         let b: Vec<T> = slopes(1, model.noise.len()).iter().map(|&s| T::of(s)).collect();
         let b = gpu.upload(&b).unwrap();
         // Solve with and without kernels between
-        for (tolerance, iterations) in [(0.1, 50), (tolerances[0], 500), (tolerances[1], 500), (1e-6, 3)] {
+        for (tolerance, iterations) in
+            [(0.1, 50), (tolerances[0], 500), (tolerances[1], 500), (1e-6, 3)]
+        {
             for from in [Start::Cold, Start::Warm] {
                 let stop = Stop { tolerance, iterations };
                 let [ours, theirs] = [&mut fused, &mut plain].map(|solver| {

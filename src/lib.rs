@@ -50,6 +50,8 @@ pub mod reading;
 pub mod output;
 pub mod bench;
 pub mod bench_gpu;
+#[cfg(test)]
+mod kernel_builds;
 mod summary;
 mod estimate_command;
 pub mod cli;

@@ -71,6 +71,7 @@ impl<T: Number + Real> SolverGpu<T> {
         Self::of(Steps::new(Solver::ConjugateGradients, a, Some(preconditioner), between)?)
     }
     /// Whether it works between the transforms.
+    #[cfg(test)]
     pub(crate) fn is_between_transforms(&self) -> bool {
         self.steps.between.is_some()
     }
@@ -211,6 +212,10 @@ impl<T: Number + Real> Steps<T> {
         let vectors = [first, second, third, fourth, fifth, vector(5)?, vector(6)?];
         let states = [number(SCALARS)?, number(SCALARS + HISTORY)?, number(SCALARS)?];
         Ok(Self {
+            // Keep method, operators and vectors
+            solver,
+            a,
+            preconditioner,
             vectors,
             x: room(n)?,
             r: room(n)?,
@@ -220,10 +225,6 @@ impl<T: Number + Real> Steps<T> {
             lengths: number(blocks)?,
             blocks,
             kernels: Kernels::new::<T>(&gpu)?,
-            // Keep method and operators
-            solver,
-            a,
-            preconditioner,
             between,
         })
     }
@@ -774,8 +775,7 @@ mod tests {
             let cold = from(&vec![0.0; n], 1);
             assert_eq!(cold, from(&vec![0.0; n], 100), "{solver:?}");
             let near = truth.iter().zip(battery::random::<f64>(n, 4)).map(|(x, e)| x + 1e-5 * e);
-            let near: Vec<_> = near.collect();
-            let warm = from(&near, 20).0;
+            let warm = from(&near.collect::<Vec<_>>(), 20).0;
             assert!(0 < warm.iterations && warm.iterations + 5 < cold.0.iterations, "{solver:?}");
             assert_eq!(from(&truth, 20), (from(&truth, 1).0, truth.clone()));
             assert!(battery::distance(&cold.1, &truth) < 1e-7);

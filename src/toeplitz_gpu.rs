@@ -449,6 +449,8 @@ struct Plan {
     /// Pairs that a block holds at a time.
     groups: [usize; 2],
     tiles: usize,
+    /// Whether the tiles below the diagonal are the adjoints of those above.
+    mirrored: bool,
     radices: [usize; 3],
     /// Rows in a block.
     rows: usize,
@@ -517,6 +519,7 @@ impl Plan {
             ("R3", r3),
             ("ROWS", self.rows),
             ("TILES", self.tiles),
+            ("MIRRORED", usize::from(self.mirrored)),
             ("ROW_THREADS", self.row_threads),
             ("COLUMN_THREADS", self.column_threads),
         ];
@@ -536,18 +539,23 @@ impl Plan {
             let expected = "transforms that fit into the shared memory of a block";
             return Err(Invalid::new("length of transforms", self.length(), expected).into());
         }
-        let tasks = self.groups[1] * self.length();
+        // Count the threads of a plan
+        self.mirrored &= self.groups == self.pairs && self.length() <= 512;
+        let parts = (512 / self.length()).min(3);
+        let tasks = self.length() * if self.mirrored { parts } else { self.groups[1] };
         let mixing = tasks.div_ceil(tasks.div_ceil(512)).next_multiple_of(32);
         let moving = self.threads(2 * self.groups[0].max(self.groups[1]));
         self.column_threads = tuning.column_threads.unwrap_or(mixing.max(moving));
+        self.mirrored &= self.column_threads >= self.length();
         self.row_threads = self.threads(self.rows);
         Ok(self)
     }
 
+    // Plan the transpose
     /// The plan of the transpose.
     fn turned(&self) -> Result<Self, Error> {
         let [points, pairs] = [self.points, self.pairs].map(|[from, to]| [to, from]);
-        Self { points, pairs, ..*self }.fitted(Tuning::default())
+        Self { points, pairs, mirrored: false, ..*self }.fitted(Tuning::default())
     }
 }
 
@@ -635,6 +643,14 @@ fn tiles(terms: &Array2<(usize, bool)>) -> (Vec<[Entry; 4]>, Array2<i32>) {
         })
     });
     (tiles, places)
+}
+/// Whether there are several pairs, and the tiles below the diagonal are the adjoints of those above.
+fn is_mirrored(places: &Array2<i32>) -> bool {
+    let mirrors = |((p, q), &tile): ((usize, usize), &i32)| {
+        p > q || (tile & 1 == 0 && (p == q || places[[q, p]] == tile ^ 1))
+    };
+    let sums_fit = (2..=8).contains(&places.nrows());
+    places.is_square() && sums_fit && places.indexed_iter().all(mirrors)
 }
 
 // Make the passes of a matrix
@@ -750,7 +766,7 @@ impl<'a, 'k> Making<'a, 'k> {
     // Make passes of the transforms
     fn by_transforms<T: Number>(&self) -> Result<Passes<T>, Error> {
         let (tiles, places) = tiles(&self.terms);
-        let plan = self.plan(tiles.len(), [places.ncols(), places.nrows()], 2 * size_of::<T>())?;
+        let plan = self.plan(tiles.len(), &places, 2 * size_of::<T>())?;
         let root = |k: usize| {
             let angle = -2.0 * std::f64::consts::PI * k as f64 / plan.length() as f64;
             Complex::new(T::of(angle.cos()), T::of(angle.sin()))
@@ -789,25 +805,22 @@ impl<'a, 'k> Making<'a, 'k> {
     }
 
     // Plan the transforms of a matrix
-    fn plan(&self, tiles: usize, pairs: [usize; 2], number: usize) -> Result<Plan, Error> {
+    fn plan(&self, tiles: usize, places: &Array2<i32>, number: usize) -> Result<Plan, Error> {
         let least = self.parts.shape.least_length();
         let found = self.tuning.radices.or_else(|| radices(least).first().copied());
-        let radices = found.ok_or_else(|| {
-            let expected = "at most 4096 on a device, N + M/osf - 1";
-            Invalid::new("length of transforms", least, expected)
-        })?;
-        let (rows, [row_threads, column_threads]) = (self.tuning.rows, [0; 2]);
-        let (points, rows) = (self.points, rows.unwrap_or(32 / number));
-        let groups = pairs;
+        let refused = || Invalid::new("length of transforms", least, "at most 4096 on a device");
+        let radices = found.ok_or_else(refused)?;
+        let pairs = [places.ncols(), places.nrows()];
         let mut plan = Plan {
-            points,
+            points: self.points,
             pairs,
-            groups,
+            groups: pairs,
             tiles,
+            mirrored: is_mirrored(places),
             radices,
-            rows,
-            row_threads,
-            column_threads,
+            rows: self.tuning.rows.unwrap_or(32 / number),
+            row_threads: 0,
+            column_threads: 0,
             number,
         };
         while plan.launch_rows().shared > SHARED[0] && plan.rows > 1 {
@@ -1009,6 +1022,24 @@ mod tests {
         let host = Circulant::<f64>::new(&groups).unwrap();
         for gpu in test_machines() {
             compare(CirculantGpu::<f64>::new(&gpu, &groups).unwrap(), &host, 1e-12);
+        }
+    }
+
+    // Hold mirrored tiles to the host
+    #[test]
+    fn mirrored_tiles_need_no_symmetry() {
+        let (valid, lags) = (masks(3, 6, 0.8, 8), 11 * 11);
+        let kernel = |k: u64| Array2::from_shape_vec((11, 11), random(lags, 20 + k)).unwrap();
+        let kernels: Vec<_> = (0..21).map(kernel).collect();
+        let parts = parts_of(&kernels, &valid).unwrap();
+        assert!(is_mirrored(&tiles(&parts.terms()).1));
+        let host = BlockToeplitz::<f64>::of(&parts);
+        for gpu in test_machines() {
+            for radices in [[4, 3, 1], [4, 4, 9], [2, 7, 1]] {
+                let tuning = Tuning { radices: Some(radices), ..BY_TRANSFORMS };
+                let device = BlockToeplitzGpu::<f64>::of(&gpu, &parts, false, tuning).unwrap();
+                compare(device, &host, 1e-12);
+            }
         }
     }
 

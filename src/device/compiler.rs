@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io::Write};
 
 // Compile a source for a device
-/// The image of a source for a compute capability, newly compiled.
+/// The image of a source for a compute capability, newly compiled, and what the compiler had to say.
 ///
 /// # Errors
 /// `Device` where NVRTC is missing, `Cuda` with the compiler's words where it refuses.
@@ -20,7 +20,7 @@ pub(crate) fn compile(
     source: &Source,
     options: &[String],
     capability: (i32, i32),
-) -> Result<Vec<u8>, Error> {
+) -> Result<(Vec<u8>, String), Error> {
     let device = format!("compute capability {}.{}", capability.0, capability.1);
     require(Library::Nvrtc)
         .map_err(|none| Error::Device { device: device.clone(), reason: none.to_string() })?;
@@ -38,6 +38,7 @@ pub(crate) fn compile(
     let image = unsafe { nvrtc::compile_program(program, &all) }
         .map_err(|error| ("nvrtcCompileProgram", error))
         .and_then(|()| take_image(program, &all).map_err(|error| ("nvrtcGetCUBIN", error)))
+        .map(|image| (image, log_of(program)))
         .map_err(|(call, error)| failed(call, format!("{:?}\n{}", error.0, log_of(program))));
     // SAFETY: as above; nothing uses `program` afterwards.
     let _ = unsafe { nvrtc::destroy_program(program) };
@@ -119,7 +120,7 @@ pub(crate) fn image(
     if let Some(image) = file.as_deref().and_then(|file| kept(file, &key)) {
         return Ok(image);
     }
-    let image = compile(source, options, capability)?;
+    let (image, _) = compile(source, options, capability)?;
     let _ = file.map(|file| keep(&file, &key, &image));
     Ok(image)
 }
@@ -189,7 +190,7 @@ mod tests {
         let text = "extern \"C\" __global__ void set(REAL *y) { y[threadIdx.x] = (REAL)rsqrt(2.0); }";
         let source = Source { name: "set.cu", text };
         for capability in [(7, 5), (8, 0), (9, 0), (12, 0), (99, 0)] {
-            let image = compile(&source, &["-DREAL=float".into()], capability).unwrap();
+            let (image, _) = compile(&source, &["-DREAL=float".into()], capability).unwrap();
             let is_ptx = image.starts_with(b"//");
             assert_eq!(is_ptx, capability == (99, 0), "{capability:?}");
         }

@@ -143,14 +143,14 @@ impl Cuda {
 }
 /// Lets one thread at a time use a machine.
 #[derive(Default)]
-struct Turns {
+pub(super) struct Turns {
     /// Who has the turn, and how often it was taken.
     holder: Mutex<Option<(ThreadId, usize)>>,
     free: Condvar,
 }
 
 /// The turn of a thread, given back when it is dropped.
-struct Turn<'a>(&'a Turns);
+pub(super) struct Turn<'a>(&'a Turns);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
@@ -161,7 +161,7 @@ impl Drop for Turn<'_> {
 // Take and give back a turn
 impl Turns {
     /// Waits until no other thread has the turn, and takes it once more.
-    fn take(&self) -> Turn<'_> {
+    pub(super) fn take(&self) -> Turn<'_> {
         let me = std::thread::current().id();
         let mut holder = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
         while holder.is_some_and(|(other, _)| other != me) {
@@ -172,7 +172,7 @@ impl Turns {
     }
 
     /// Gives it back once; another thread may have it when it was given back as often as taken.
-    fn give_back(&self) {
+    pub(super) fn give_back(&self) {
         let mut holder = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
         *holder = holder.and_then(|(me, times)| (times > 1).then_some((me, times - 1)));
         if holder.is_none() {

@@ -2,6 +2,8 @@
 //! A device for tests: kernels made by the machine's C++ compiler, run on the processor and watched.
 #![allow(unsafe_code)]
 
+// What the emulator stands on
+use super::cuda::{Turn, Turns};
 use super::gpu::{Machine, Shape, Source};
 use crate::error::Error;
 use libloading::Library;
@@ -147,6 +149,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+// Load a program once
 fn load(source: &Source, options: &[String]) -> Result<usize, Error> {
     let mut programs = lock(&PROGRAMS);
     let key = (*source, options.to_vec());
@@ -160,6 +163,7 @@ fn load(source: &Source, options: &[String]) -> Result<usize, Error> {
     Ok(programs.len() - 1)
 }
 
+// Errors of the emulator
 fn failed(call: &'static str, reason: impl ToString) -> Error {
     Error::Cuda { call, device: NAME.into(), reason: reason.to_string() }
 }
@@ -181,6 +185,7 @@ impl Allocation {
         Layout::from_size_align(bytes + 2 * GUARD, GUARD).map_err(|error| failed("allocate", error))
     }
 
+    // Allocate between guards
     fn new(bytes: usize) -> Result<Self, Error> {
         // SAFETY: the layout is not empty, and the guards and all between them lie inside of it.
         unsafe {
@@ -241,6 +246,7 @@ struct State {
     handles: u64,
 }
 
+// Ways to do work
 impl State {
     fn new_handle(&mut self) -> u64 {
         self.handles += 1;
@@ -326,7 +332,7 @@ impl State {
     }
 }
 
-// Emulated device
+// Device that is not there
 /// The launch as the header knows it.
 #[repr(C)]
 struct Launch {
@@ -338,6 +344,7 @@ struct Launch {
     arguments: *mut *mut u64,
 }
 
+// Kernels and the device
 /// A kernel with its entry point.
 struct Kernel {
     name: String,
@@ -346,12 +353,21 @@ struct Kernel {
 }
 
 /// A device that is not there: its memory and kernels are this process's.
-pub(crate) struct Emulator(Mutex<State>);
+pub(crate) struct Emulator {
+    state: Mutex<State>,
+    turns: Turns,
+}
 
 impl Emulator {
     /// An emulator with nothing in its memory, or why there can be none.
     pub(crate) fn new() -> Result<Self, String> {
-        compiler().map(|_| Self(Mutex::default()))
+        compiler().map(|_| Self { state: Mutex::default(), turns: Turns::default() })
+    }
+
+    /// What it holds, when it is the thread's turn.
+    fn enter(&self) -> (MutexGuard<'_, State>, Turn<'_>) {
+        let turn = self.turns.take();
+        (lock(&self.state), turn)
     }
 }
 
@@ -386,6 +402,7 @@ impl State {
     }
 }
 
+// Inverse transforms in place
 /// Inverse transforms of length × length fields: rows, columns.
 fn inverse<T: FftNum>(fields: &mut [Complex<T>], length: usize) {
     let plan = FftPlanner::new().plan_fft_inverse(length);
@@ -416,26 +433,26 @@ impl Machine for Emulator {
     fn allocate(&self, bytes: usize) -> Result<u64, Error> {
         let allocation = Allocation::new(bytes)?;
         let address = allocation.start() as u64;
-        lock(&self.0).memory.insert(address, allocation);
+        self.enter().0.memory.insert(address, allocation);
         Ok(address)
     }
 
     fn free(&self, address: u64) {
-        lock(&self.0).memory.remove(&address);
+        self.enter().0.memory.remove(&address);
     }
 
     fn clear(&self, address: u64, bytes: usize) -> Result<(), Error> {
-        lock(&self.0).queue(Work::Clear { address, bytes })
+        self.enter().0.queue(Work::Clear { address, bytes })
     }
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
-        let state = lock(&self.0);
+        let (state, _turn) = self.enter();
         state.refuse_to_wait("write")?;
         state.values("write", address, bytes.len())?.copy_from_slice(bytes);
         Ok(())
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
-        let state = lock(&self.0);
+        let (state, _turn) = self.enter();
         state.refuse_to_wait("read")?;
         bytes.copy_from_slice(state.values("read", address, bytes.len())?);
         Ok(())
@@ -453,43 +470,45 @@ impl Machine for Emulator {
         // SAFETY: the macro that makes these entry points gives them this type.
         let entry = unsafe { program.library.get(symbol.as_bytes()) };
         let entry = *entry.map_err(|error| failed("kernel", error))?;
-        let mut state = lock(&self.0);
+        let (mut state, _turn) = self.enter();
         state.kernels.push(Kernel { name: name.into(), program, entry });
         Ok(state.kernels.len() as u64 - 1)
     }
 
     fn launch(&self, kernel: u64, shape: Shape, arguments: &mut [u64]) -> Result<(), Error> {
-        lock(&self.0).queue(Work::Launch { kernel, shape, arguments: arguments.to_vec() })
+        self.enter().0.queue(Work::Launch { kernel, shape, arguments: arguments.to_vec() })
     }
 
     fn synchronise(&self) -> Result<(), Error> {
-        lock(&self.0).refuse_to_wait("synchronise")
+        self.enter().0.refuse_to_wait("synchronise")
     }
 
     // Recordings and time of the emulator
     fn begin_recording(&self) -> Result<(), Error> {
-        let mut state = lock(&self.0);
+        let (mut state, _turn) = self.enter();
         state.refuse_to_wait("record")?;
         state.recording = Some(Vec::new());
+        std::mem::forget(self.turns.take()); // until the recording ends
         Ok(())
     }
 
     fn end_recording(&self) -> Result<u64, Error> {
-        let mut state = lock(&self.0);
+        let (mut state, _turn) = self.enter();
         let recorded =
             state.recording.take().ok_or_else(|| failed("record", "nothing is recorded"))?;
+        self.turns.give_back(); // what the beginning took
         let handle = state.new_handle();
         state.graphs.insert(handle, recorded);
         Ok(handle)
     }
 
     fn replay(&self, graph: u64) -> Result<(), Error> {
-        let mut state = lock(&self.0);
+        let (mut state, _turn) = self.enter();
         let work = state.graphs.get(&graph).cloned().ok_or_else(|| failed("replay", "no graph"))?;
         work.iter().try_for_each(|work| state.perform(work))
     }
     fn forget_graph(&self, graph: u64) {
-        lock(&self.0).graphs.remove(&graph);
+        self.enter().0.graphs.remove(&graph);
     }
 
     fn milliseconds(&self, work: &mut dyn FnMut() -> Result<(), Error>) -> Result<f64, Error> {
@@ -500,18 +519,18 @@ impl Machine for Emulator {
 
     // Tuned operations of the emulator
     fn plan_fft(&self, length: usize, batch: usize, double: bool) -> Result<u64, Error> {
-        let mut state = lock(&self.0);
+        let (mut state, _turn) = self.enter();
         let handle = state.new_handle();
         state.plans.insert(handle, (length, batch, double));
         Ok(handle)
     }
 
     fn transform(&self, plan: u64, address: u64) -> Result<(), Error> {
-        lock(&self.0).queue(Work::Transform { plan, address })
+        self.enter().0.queue(Work::Transform { plan, address })
     }
 
     fn forget_fft(&self, plan: u64) {
-        lock(&self.0).plans.remove(&plan);
+        self.enter().0.plans.remove(&plan);
     }
 
     // Multiplication of the emulator
@@ -523,7 +542,7 @@ impl Machine for Emulator {
         x: u64,
         y: u64,
     ) -> Result<(), Error> {
-        lock(&self.0).queue(Work::Multiply { double, matrix, shape, x, y })
+        self.enter().0.queue(Work::Multiply { double, matrix, shape, x, y })
     }
 }
 
@@ -538,6 +557,7 @@ mod tests {
         made.ok().map(Gpu::new)
     }
 
+    // Launch a kernel of a test
     /// Runs a kernel of a text on two blocks of 64 threads, 1 KiB of shared memory.
     fn launch(
         gpu: &Gpu,
@@ -687,7 +707,7 @@ mod tests {
         assert!(
             emulator.clear(address + 8, 16).is_ok() && emulator.clear(address + 9, 16).is_err()
         );
-        let intact = || lock(&emulator.0).memory[&address].is_intact();
+        let intact = || emulator.enter().0.memory[&address].is_intact();
         assert!(intact());
         // SAFETY: the byte belongs to the guard behind the buffer.
         unsafe { *((address as usize + 24) as *mut u8) = 1 };
