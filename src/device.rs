@@ -366,6 +366,9 @@ pub fn dispatch_on<W: Sync, T: Sync, R: Send, E: Send>(
         results
     };
     // Let every worker serve the queue
+    if let [only] = workers {
+        return serve(only).into_iter().map(|(_, result)| result).collect();
+    }
     let mut results: Vec<(usize, Result<R, E>)> = std::thread::scope(|scope| {
         let serve = &serve;
         let threads: Vec<_> =
