@@ -439,7 +439,7 @@ impl<'a> Parts<'a> {
             turned: false,
         });
         let kernel = |k| s![k / (2 * sources), k / 2 % sources, k % 2, .., ..];
-        let kernels = (0..blocks.len()).map(|k| kernels.clone().slice_move(kernel(k))).collect();
+        let kernels = (0..blocks.len()).map(|k| kernels.slice_move(kernel(k))).collect();
         Self::new(kernels, blocks, oversampling, points.to_vec(), inputs)
     }
 }

@@ -256,7 +256,7 @@ type Passes<T> = (Pass<T>, Option<Pass<T>>);
 
 enum Form<T> {
     Direct(Direct<T>),
-    Transformed(Transformed<T>),
+    Transformed(Box<Transformed<T>>),
 }
 
 // What the forms of a product keep
@@ -575,7 +575,7 @@ fn cost(radices: [usize; 3]) -> f64 {
         1 => 0.0,
         _ => 80.0 + radix as f64 * (10.0 + 4.0 * (radix as f64).log2()),
     };
-    let runs = if radices[2] % 2 == 0 { 200.0 } else { 0.0 };
+    let runs = if radices[2].is_multiple_of(2) { 200.0 } else { 0.0 };
     let loads = 10.0 * radices[0] as f64;
     let length = radices.iter().product::<usize>() as f64;
     radices.into_iter().map(step).sum::<f64>() + runs + loads + length
@@ -589,7 +589,7 @@ fn radices(least: usize) -> Vec<[usize; 3]> {
     });
     let good = |&[first, second, third]: &[usize; 3]| {
         let length = first * second * third;
-        length >= least && length % 2 == 0 && first > 1 && (second > 1 || third == 1)
+        length >= least && length.is_multiple_of(2) && first > 1 && (second > 1 || third == 1)
     };
     let mut all: Vec<_> = all.filter(good).collect();
     all.sort_by(|&a, &b| cost(a).total_cmp(&cost(b)));
@@ -782,7 +782,7 @@ impl<'a, 'k> Making<'a, 'k> {
                 self.gpu.zeros((plan.length() / 2 + 1) * 2 * plan.pairs[side] * rows)
             });
             let (with, without) = ("restore_rows_with_diagonal", "restore_rows");
-            let form = Form::Transformed(Transformed {
+            let form = Transformed {
                 spectra: Arc::clone(&spectra),
                 roots: Arc::clone(&roots),
                 tiles: self.gpu.upload(&tiles)?,
@@ -792,9 +792,9 @@ impl<'a, 'k> Making<'a, 'k> {
                 mix: program.kernel("mix_columns")?,
                 restore: [program.kernel(without)?, program.kernel(with)?],
                 plan,
-            });
+            };
             let [from, to] = tables;
-            Ok::<_, Error>(Pass { from, to, form })
+            Ok::<_, Error>(Pass { from, to, form: Form::Transformed(Box::new(form)) })
         };
         let forward = pass(plan, tables.clone(), places.iter().copied().collect())?;
         let backward = (!self.symmetric).then(|| {
@@ -1114,8 +1114,9 @@ mod tests {
         ways.extend(radices(slopes.shape.least_length()).iter().take(3).map(set));
         if stars > 1 {
             let split = |groups| Tuning { groups: Some([stars, groups]), ..BY_TRANSFORMS };
-            ways.extend([stars.div_ceil(2), stars.div_ceil(3)].map(split));
-            let threads = [320, 640, 960];
+            ways.extend([stars.div_ceil(2)].map(split));
+            ways.extend([[10, 16, 1], [16, 10, 1], [5, 8, 4], [8, 4, 5]].iter().map(set));
+            let threads = [320, 512];
             ways.extend(threads.map(|n| Tuning { column_threads: Some(n), ..BY_TRANSFORMS }));
         }
         for tuning in ways {

@@ -306,7 +306,7 @@ fn bad_requests_are_refused() -> Checked {
         ),
         (format!("covariance {small} -o cov.npz --device gpu"), &["gpu", "cuda"]),
         (format!("covariance {small} -o cov.npz --device cuda:97"), &["device cuda:97"]),
-        (format!("bench --device cpu:1"), &["cpu:1"]),
+        ("bench --device cpu:1".into(), &["cpu:1"]),
         (format!("covariance {small} -o cov.npz --surprise"), &["--surprise"]),
         ("info absent.toml".into(), &["absent.toml"]),
         ("bench covariance absent.toml".into(), &["absent.toml"]),
