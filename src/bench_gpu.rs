@@ -60,7 +60,10 @@ const ORIGINAL_ESTIMATE: f64 = 13.1;
 impl Case {
     /// Whether the measured times are within their bounds.
     pub fn is_met(&self) -> bool {
-        self.time.iter().zip(self.bound).all(|(time, bound)| bound.is_none_or(|bound| *time <= bound))
+        self.time
+            .iter()
+            .zip(self.bound)
+            .all(|(time, bound)| bound.is_none_or(|bound| *time <= bound))
     }
 }
 
@@ -252,8 +255,10 @@ impl Sheet {
         // Measure covariances of many stars
         let system = large(f64::INFINITY)?;
         let problem = slope_problem(&system)?;
-        let time =
-            [time_slopes::<f64>(gpu, &problem, repeat)?, time_slopes::<f32>(gpu, &problem, repeat)?];
+        let time = [
+            time_slopes::<f64>(gpu, &problem, repeat)?,
+            time_slopes::<f32>(gpu, &problem, repeat)?,
+        ];
         let name = "slope covariance, 6 × 6, N = 80, 10 layers".to_string();
         cases.push(case(name, ORIGINAL_MANY_SLOPES[0], [Some(1.0), Some(0.5)], time));
         let heights = [(f64::INFINITY, "∞"), (90e3, "90 km")];
@@ -291,12 +296,9 @@ impl Sheet {
         // Measure error and memory
         let one = one_slope_problem(20)?;
         let layer = one.layers()[0];
-        let exact = gradient_covariances(
-            &VonKarman::new(layer.outer_scale),
-            layer.side,
-            [0.0; 2],
-            (1, 1),
-        )[[0, 0, 0]];
+        let exact =
+            gradient_covariances(&VonKarman::new(layer.outer_scale), layer.side, [0.0; 2], (1, 1))
+                [[0, 0, 0]];
         let variance = |pairs: Vec<crate::slope::PairCovariance>| pairs[0][[0, 19, 19]];
         let gpus = std::slice::from_ref(gpu);
         let found = [
@@ -408,7 +410,9 @@ mod tests {
         let lines: Vec<_> = table.lines().collect();
         assert!(lines[2].ends_with("    13.9        5.0        8.0      1.7"), "{table}");
         assert_eq!(lines[1].len(), lines[3].len());
-        assert!(table.contains("not met: product, N = 20.") && table.contains("10.0 MiB for 8.0 MiB"));
+        assert!(
+            table.contains("not met: product, N = 20.") && table.contains("10.0 MiB for 8.0 MiB")
+        );
         let copy: Sheet = serde_json::from_str(&serde_json::to_string(&sheet).unwrap()).unwrap();
         assert_eq!(copy, sheet);
     }

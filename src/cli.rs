@@ -2,9 +2,10 @@
 //! The commands: `covariance`, `estimate`, `simulate`, `info`, `bench`.
 
 // What the commands stand on
+use crate::bench_gpu::Sheet;
 use crate::covariance::{
-    Engine, Form, Method, SlopeSlope, check_memory, check_toeplitz, check_wavefront_memory, covariances,
-    slope_problem, wants_wavefront, wavefront_problem,
+    Engine, Form, Method, SlopeSlope, check_memory, check_toeplitz, check_wavefront_memory,
+    covariances, slope_problem, wants_wavefront, wavefront_problem,
 };
 use crate::device::{self, Device, refuse_beyond_memory};
 use crate::error::{Error, Invalid};
@@ -15,7 +16,6 @@ use crate::plot::{Format, Pairs, plot_covariance};
 use crate::simulation::Simulation;
 use crate::summary::{self, Summary};
 use crate::system::System;
-use crate::bench_gpu::Sheet;
 use crate::{arrays, bench, wavefront_spectral};
 use crate::{spectral::SpectralSampling, spectral_error::Chosen};
 use clap::{Args, Parser, Subcommand, ValueEnum};

@@ -172,7 +172,10 @@ impl Engine {
     pub fn require_cpu(&self, what: &str) -> Result<(), Error> {
         let Self::Gpus(gpus, _) = self else { return Ok(()) };
         let device = gpus.first().map_or("cuda", Gpu::name).to_string();
-        Err(Error::Device { device, reason: format!("{what} is computed on the CPU only; use cpu") })
+        Err(Error::Device {
+            device,
+            reason: format!("{what} is computed on the CPU only; use cpu"),
+        })
     }
 
     // Compute the covariances on an engine

@@ -118,10 +118,14 @@ pub enum NoCuda {
     },
     // Ways to lack a library's functions
     /// A library of the CUDA toolkit is not installed, or not where the loader looks.
-    #[error("the library {0} was not found; it comes with the CUDA toolkit, version {OLDEST_CUDA} or later")]
+    #[error(
+        "the library {0} was not found; it comes with the CUDA toolkit, version {OLDEST_CUDA} or later"
+    )]
     NoToolkit(&'static str),
     /// A library is there, but a function that we call is not in it.
-    #[error("the library {library} has no function {function}; is its version {OLDEST_CUDA} or later?")]
+    #[error(
+        "the library {library} has no function {function}; is its version {OLDEST_CUDA} or later?"
+    )]
     NoFunction {
         /// The library, such as `nvrtc`.
         library: &'static str,
@@ -172,9 +176,7 @@ pub(crate) fn require(library: Library) -> Result<(), NoCuda> {
         return Err(NoCuda::NoToolkit(library.name()));
     }
     let missing = library.functions().iter().find(|function| !has(library, function));
-    missing.map_or(Ok(()), |function| {
-        Err(NoCuda::NoFunction { library: library.name(), function })
-    })
+    missing.map_or(Ok(()), |function| Err(NoCuda::NoFunction { library: library.name(), function }))
 }
 
 // See whether a library has a function
@@ -207,10 +209,16 @@ impl Library {
         match self {
             Self::Driver => &DRIVER,
             Self::Nvrtc => &NVRTC,
-            Self::Cufft => &["cufftPlanMany", "cufftSetStream", "cufftExecC2C", "cufftExecZ2Z", "cufftDestroy"],
-            Self::Cublas => {
-                &["cublasCreate_v2", "cublasSetStream_v2", "cublasSgemv_v2", "cublasDgemv_v2", "cublasDestroy_v2"]
+            Self::Cufft => {
+                &["cufftPlanMany", "cufftSetStream", "cufftExecC2C", "cufftExecZ2Z", "cufftDestroy"]
             }
+            Self::Cublas => &[
+                "cublasCreate_v2",
+                "cublasSetStream_v2",
+                "cublasSgemv_v2",
+                "cublasDgemv_v2",
+                "cublasDestroy_v2",
+            ],
         }
     }
 }

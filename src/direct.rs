@@ -286,7 +286,8 @@ fn average(layer: &Layer, window: &Window) -> Array3<f64> {
 
 // Average by a product of Gauss rules
 /// Rules for the triangle, in the order of `REACH`.
-pub(crate) static RULES: LazyLock<[Rule; 3]> = LazyLock::new(|| REACH.map(|(nodes, _)| gauss_triangle(nodes)));
+pub(crate) static RULES: LazyLock<[Rule; 3]> =
+    LazyLock::new(|| REACH.map(|(nodes, _)| gauss_triangle(nodes)));
 
 /// c of Eq. `[eq:averaged-gradients]` at the displacement (x, y) in metres: xx, xy, yy, rad² m⁻².
 fn gauss_average(layer: &Layer, x: f64, y: f64) -> [f64; 3] {

@@ -128,7 +128,8 @@ impl<T: Number> SlopePlan<T> {
         let (layers, lags) = (problem.layers().len(), problem.lags());
         let program = gpu.program(&DIRECT, &[T::option()])?;
         let kernel = |name| program.kernel(name);
-        let kernels = [kernel("integrate_edges")?, kernel("fill_windows")?, kernel("compute_lags")?];
+        let kernels =
+            [kernel("integrate_edges")?, kernel("fill_windows")?, kernel("compute_lags")?];
         let batches = || pairs.chunks(batch::<T>(layers));
         let most = layers * batches().map(<[_]>::len).max().unwrap_or(0);
         let panel = gauss_legendre(10);
@@ -171,11 +172,20 @@ impl<T: Number> SlopePlan<T> {
                 (&self.panel).into(),
                 (&self.edges).into(),
             ];
-            self.gpu.launch(edges, Shape { grid: [EDGES.div_ceil(8), count, 1], block: 384, shared: 0 }, &arguments)?;
+            self.gpu.launch(
+                edges,
+                Shape { grid: [EDGES.div_ceil(8), count, 1], block: 384, shared: 0 },
+                &arguments,
+            )?;
             let slopes = (&tables.slope_over_distance).into();
             let rules = Argument::from(&self.constants).offset::<f64>(RULES_AT);
-            let arguments = [views.into(), (&self.edges).into(), slopes, rules, (&self.windows).into()];
-            self.gpu.launch(windows, Shape { grid: [WINDOW, count, 1], block: 3 * WINDOW, shared: 0 }, &arguments)?;
+            let arguments =
+                [views.into(), (&self.edges).into(), slopes, rules, (&self.windows).into()];
+            self.gpu.launch(
+                windows,
+                Shape { grid: [WINDOW, count, 1], block: 3 * WINDOW, shared: 0 },
+                &arguments,
+            )?;
             // Launch the kernel of the lags
             let arguments = [
                 views.into(),
@@ -186,7 +196,8 @@ impl<T: Number> SlopePlan<T> {
                 covariance.into(),
                 self.lags.into(),
             ];
-            let grid = [self.lags.div_ceil(TILE[0]), self.lags.div_ceil(TILE[1]), count / self.layers];
+            let grid =
+                [self.lags.div_ceil(TILE[0]), self.lags.div_ceil(TILE[1]), count / self.layers];
             self.gpu.launch(lags, Shape { grid, block: 384, shared: 0 }, &arguments)?;
         }
         Ok(())
@@ -283,7 +294,8 @@ mod tests {
         let differences = there.iter().zip(&here).flat_map(|(there, here)| {
             there.iter().zip(here).map(|(there, here)| (there - here).abs())
         });
-        differences.fold(0.0, |a: f64, b| if b.is_nan() { f64::INFINITY } else { a.max(b) }) / variance
+        differences.fold(0.0, |a: f64, b| if b.is_nan() { f64::INFINITY } else { a.max(b) })
+            / variance
     }
 
     // Compare devices with the processor
@@ -309,7 +321,8 @@ mod tests {
     fn the_result_does_not_depend_on_the_number_of_devices() {
         for gpu in test_machines() {
             let problem = problem(5, 0.4, 90e3, [25.0; 3]);
-            let one = pair_covariances::<f64>(&problem, std::slice::from_ref(&gpu), &silent).unwrap();
+            let one =
+                pair_covariances::<f64>(&problem, std::slice::from_ref(&gpu), &silent).unwrap();
             let three = pair_covariances::<f64>(&problem, &[(); 3].map(|()| gpu.clone()), &silent);
             assert_eq!(one, three.unwrap());
             let tables = Arc::new(PhaseTables::<f64>::on(&gpu).unwrap());

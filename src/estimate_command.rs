@@ -156,7 +156,9 @@ pub fn estimate(args: &EstimateArgs, progress: Progress) -> Result<String, Error
     draft.publish()?;
     drawing.map(Draft::publish).transpose()?;
     Ok(match (args.json, args.quiet) {
-        (true, _) => format!("{}\n", summary(args, &engine, &estimator, &estimates, [built, solved])),
+        (true, _) => {
+            format!("{}\n", summary(args, &engine, &estimator, &estimates, [built, solved]))
+        }
         (false, true) => String::new(),
         (false, false) => lines(args, &engine, &estimator, &estimates, [built, solved]),
     })

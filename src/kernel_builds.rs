@@ -153,7 +153,9 @@ fn every_kernel_compiles_for_every_generation() {
     for ((source, kernel), (usage, build)) in &worst {
         let Usage { spilled, registers, stack, shared } = usage;
         let name = format!("{source} {kernel}");
-        eprintln!("{name:<44}{registers:4} registers{spilled:4} spilled{stack:4} stack{shared:6} shared  {build}");
+        eprintln!(
+            "{name:<44}{registers:4} registers{spilled:4} spilled{stack:4} stack{shared:6} shared  {build}"
+        );
     }
     eprintln!("compiled: {} programs, {} kernels", builds.len(), worst.len());
     assert!(spills.is_empty(), "these spill:\n{}", spills.join("\n"));

@@ -324,7 +324,10 @@ impl<T: Number> Pass<T> {
                 let roots = Argument::from(&*pass.roots);
                 let [lines, columns] = [&pass.lines, &pass.columns].map(Argument::from);
                 match k {
-                    0 => gpu.launch_early(&pass.rows, pass.plan.launch_rows(), &[x, from, roots, lines]),
+                    0 => {
+                        let arguments = [x, from, roots, lines];
+                        gpu.launch_early(&pass.rows, pass.plan.launch_rows(), &arguments)
+                    }
                     1 => {
                         let (spectra, tiles) = ((&*pass.spectra).into(), (&pass.tiles).into());
                         let arguments = [lines, spectra, tiles, roots, columns];
@@ -413,7 +416,8 @@ impl<'a, T: Number> Around<'a, T> {
     /// Bytes of shared memory of a block of rows, with the numbers of two lattices and their places.
     pub(crate) fn shared(&self) -> usize {
         let plan = &self.parts.plan;
-        plan.launch_rows().shared + plan.rows * plan.points[0] * (plan.number + size_of::<[i32; 2]>())
+        plan.launch_rows().shared
+            + plan.rows * plan.points[0] * (plan.number + size_of::<[i32; 2]>())
     }
 
     /// Places of the numbers, and roots of unity.

@@ -30,7 +30,8 @@ pub(crate) fn compile(
     };
     let all = all_options(options, capability);
     // Run the compiler on the source
-    let text = |text: &str| CString::new(text).map_err(|error| failed("CString", error.to_string()));
+    let text =
+        |text: &str| CString::new(text).map_err(|error| failed("CString", error.to_string()));
     let (code, name) = (text(source.text)?, text(source.name)?);
     let program = nvrtc::create_program(&code, Some(&name))
         .map_err(|error| failed("nvrtcCreateProgram", format!("{:?}", error.0)))?;
@@ -47,8 +48,7 @@ pub(crate) fn compile(
 
 // Choose the compiler's options
 /// Options that hold for every kernel.
-const OPTIONS: [&str; 3] =
-    ["--std=c++17", "--fmad=true", "--device-as-default-execution-space"];
+const OPTIONS: [&str; 3] = ["--std=c++17", "--fmad=true", "--device-as-default-execution-space"];
 
 /// All options for a source on a device.
 fn all_options(options: &[String], (major, minor): (i32, i32)) -> Vec<String> {
@@ -187,7 +187,8 @@ mod tests {
         if let Err(reason) = require(Library::Nvrtc) {
             return eprintln!("skipped: {reason}");
         }
-        let text = "extern \"C\" __global__ void set(REAL *y) { y[threadIdx.x] = (REAL)rsqrt(2.0); }";
+        let text =
+            "extern \"C\" __global__ void set(REAL *y) { y[threadIdx.x] = (REAL)rsqrt(2.0); }";
         let source = Source { name: "set.cu", text };
         for capability in [(7, 5), (8, 0), (9, 0), (12, 0), (99, 0)] {
             let (image, _) = compile(&source, &["-DREAL=float".into()], capability).unwrap();

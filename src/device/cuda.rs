@@ -65,8 +65,18 @@ impl Cuda {
         let stream = std::ptr::null_mut();
         let capability = device.compute_capability;
         let (programs, blas, plans, turns) = Default::default();
-        let mut cuda =
-            Self { name, capability, version, handle, context, stream, programs, blas, plans, turns };
+        let mut cuda = Self {
+            name,
+            capability,
+            version,
+            handle,
+            context,
+            stream,
+            programs,
+            blas,
+            plans,
+            turns,
+        };
         drop(cuda.enter()?);
         let stream = driver::stream::create(driver::stream::StreamKind::NonBlocking);
         cuda.stream = cuda.call("cuStreamCreate", stream)?;
@@ -118,11 +128,8 @@ impl Cuda {
         call: &'static str,
         status: Result<T, E>,
     ) -> Result<T, Error> {
-        let refuse = |error| Error::Cuda {
-            call,
-            device: self.name.clone(),
-            reason: format!("{error:?}"),
-        };
+        let refuse =
+            |error| Error::Cuda { call, device: self.name.clone(), reason: format!("{error:?}") };
         status.map_err(refuse)
     }
 
@@ -305,7 +312,8 @@ impl Machine for Cuda {
         let _turn = self.enter()?;
         let name = self.library("cuModuleGetFunction", CString::new(name))?;
         // SAFETY: the program was loaded by this machine, and is unloaded with it.
-        let kernel = unsafe { driver::module::get_function(program as usize as sys::CUmodule, name) };
+        let kernel =
+            unsafe { driver::module::get_function(program as usize as sys::CUmodule, name) };
         Ok(self.call("cuModuleGetFunction", kernel)? as usize as u64)
     }
 
@@ -526,7 +534,9 @@ mod tests {
         for gpu in devices {
             // Record while another thread works
             std::thread::scope(|scope| {
-                let other = scope.spawn(|| (0..200u32).all(|k| gpu.upload(&[k; 64]).unwrap().read().unwrap() == [k; 64]));
+                let other = scope.spawn(|| {
+                    (0..200u32).all(|k| gpu.upload(&[k; 64]).unwrap().read().unwrap() == [k; 64])
+                });
                 let buffer = gpu.upload(&[1f32; 100]).unwrap();
                 for _ in 0..100 {
                     let graph = gpu.record(|| buffer.clear()).unwrap();

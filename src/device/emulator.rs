@@ -87,7 +87,14 @@ fn compiler() -> Result<&'static (String, String), String> {
 
 // Options of the compiler
 const OPTIONS: [&str; 9] = [
-    "-x", "c++", "-std=c++17", "-O1", "-w", "-fPIC", "-fno-math-errno", "-ffp-contract=off",
+    "-x",
+    "c++",
+    "-std=c++17",
+    "-O1",
+    "-w",
+    "-fPIC",
+    "-fno-math-errno",
+    "-ffp-contract=off",
     "-U_FORTIFY_SOURCE",
 ];
 

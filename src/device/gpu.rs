@@ -556,7 +556,8 @@ mod tests {
             assert_eq!(y_there.read().unwrap(), [0.0; 1000], "a recording does nothing");
             queue(0).unwrap();
             gpu.replay(&graph).unwrap();
-            let expected: Vec<f32> = x.iter().zip(0..).map(|(x, i)| 3.0 * x + 0.25 * i as f32).collect();
+            let expected: Vec<f32> =
+                x.iter().zip(0..).map(|(x, i)| 3.0 * x + 0.25 * i as f32).collect();
             assert_eq!(y_there.read().unwrap(), expected);
             y_there.clear().unwrap();
             queue(999).unwrap();
@@ -594,7 +595,8 @@ mod tests {
             let matrix = gpu.upload(&a).unwrap();
             let (x, y) = (gpu.upload(&[1f32, -2.0, 3.0]).unwrap(), gpu.zeros::<f32>(5).unwrap());
             gpu.multiply_matrix(&matrix, (5, 3), &x, &y).unwrap();
-            let expected: Vec<f32> = a.chunks(3).map(|row| row[0] - 2.0 * row[1] + 3.0 * row[2]).collect();
+            let expected: Vec<f32> =
+                a.chunks(3).map(|row| row[0] - 2.0 * row[1] + 3.0 * row[2]).collect();
             assert_eq!(y.read().unwrap(), expected);
         }
     }
