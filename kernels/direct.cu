@@ -49,7 +49,7 @@ __device__ inline float look_up(const float *table, int first, int last, float t
 #define LAST_SLIVER (((127 + 40) << 6) - 1)
 #define TABLE_END 1099511627776.0
 
-/* The phase of one outer scale: 1/l^2, l^(5/3), l^(-1/3) for a unit of length l; law 0 is von Karman's, 1 the power law. */
+/* The phase of one outer scale: 1/l^2, l^(5/3), l^(-1/3) for a unit of length l; law 0 is von Karman's, 1 a power. */
 struct Phase {
     double per_square, fall, slope, law;
 };
@@ -121,7 +121,7 @@ struct Edge {
     double fall, moment, half_mean;
 };
 
-/* What a thread needs for its walks along an edge: which panels are its own, by their number modulo WALKERS, and the node. */
+/* What a thread needs for its walks along an edge: its panels, by their number modulo WALKERS, and the node. */
 #define WALKERS 4
 struct Walk {
     double across, start, node, weight;
@@ -295,7 +295,7 @@ __device__ void gauss_average(const real *slopes, const View &view, const double
 }
 
 // Fill the windows of all views
-/* Exact covariances (views, 3, WINDOW, WINDOW) within the far windows, rad^2; blocks along x for rows, along y for views. */
+/* Exact covariances (views, 3, WINDOW, WINDOW) within the far windows, rad^2; blocks along x: rows, along y: views. */
 extern "C" __global__ void fill_windows(const View *views, const double *edges, const real *slopes,
     const double *rules, real *windows)
 {
@@ -337,7 +337,8 @@ struct Tile {
 
 // Sum gradients on a tile's lattice
 /* Gradients on the lattice of the tile that begins at lag (j, i), summed over the layers of the mask; rad^2. */
-__device__ void sum_gradients(Tile &tile, const View *views, unsigned mask, const real *slopes, double core, int j, int i)
+__device__ void sum_gradients(Tile &tile, const View *views, unsigned mask, const real *slopes, double core, int j,
+    int i)
 {
     for (int k = threadIdx.x; k < LATTICE_Y * LATTICE_X; k += THREADS) {
         const int row = k / LATTICE_X, column = k % LATTICE_X;

@@ -88,7 +88,7 @@ __device__ real sample_weight(const Tables& tables, const Layer& layer, int n, i
     return weight;
 }
 
-/// Adds the samples n = first_n, first_n + F, … of one row and layer to the sums of all fields, Eq. `[eq:rows-of-a-bin]`.
+/// Adds samples n = first_n, first_n + F, … of one row and layer to the sums of all fields, Eq. `[eq:rows-of-a-bin]`.
 __device__ void add_row(const Tables& tables, const Layer& layer, int number, int m, int first_n,
                         int folded, complex* sums) {
     complex row[PAIRS][COMPONENTS] = {};

@@ -52,7 +52,7 @@ __device__ inline float look_up(const float *table, int first, int last, float t
 #define LAST_SLIVER (((127 + 40) << 6) - 1)
 #define TABLE_END 1099511627776.0
 
-/* The phase of one outer scale: 1/l^2, l^(5/3), l^(-1/3) for a unit of length l; law 0 is von Karman's, 1 the power law. */
+/* The phase of one outer scale: 1/l^2, l^(5/3), l^(-1/3) for a unit of length l; law 0 is von Karman's, 1 a power. */
 struct Phase {
     double per_square, fall, slope, law;
 };

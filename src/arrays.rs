@@ -44,7 +44,6 @@ impl Format {
         }
     }
 }
-
 // Named arrays with units
 /// Arrays that will go into one file, in the order in which they were added.
 ///

@@ -13,7 +13,7 @@ use crate::edges::gradient_covariances;
 use crate::error::{Error, in_bytes};
 use crate::estimate::Settings;
 use crate::estimate_gpu::{EstimatorGpu, estimate_on};
-use crate::lenslet_array::LensletArray;
+use crate::lenslet_array::{LensletArray, SlopeOrder};
 use crate::operator::Real;
 use crate::phase::VonKarman;
 use crate::phase_gpu::PhaseTables;
@@ -36,17 +36,21 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub struct Case {
     /// What is computed, and how large.
     pub name: String,
-    /// Median time of the original, milliseconds; without its leftover copy where that was measured.
-    pub original: Option<f64>,
+    /// Median time of the original, milliseconds.
+    pub original: f64,
+    /// The same without its leftover copy, where that was measured.
+    pub stripped: Option<f64>,
+    /// Times of cuBLAS with the dense matrix, in double and single precision, where a product was measured beside it.
+    pub dense: Option<[f64; 2]>,
     /// Our bounds in double and single precision, milliseconds.
     pub bound: [Option<f64>; 2],
     /// Our median times in double and single precision, milliseconds.
     pub time: [f64; 2],
 }
-/// Milliseconds of the original for the slope covariance of one star, without and with its leftover copy.
-const ORIGINAL_SLOPES: [f64; 2] = [1.985, 77.0];
+/// Milliseconds of the original for the slope covariance of one star, as it is and without its leftover copy.
+const ORIGINAL_SLOPES: [f64; 2] = [77.0, 1.985];
 /// The same for 6 stars and 10 layers.
-const ORIGINAL_MANY_SLOPES: [f64; 2] = [366.7, 3095.0];
+const ORIGINAL_MANY_SLOPES: [f64; 2] = [3095.0, 366.7];
 /// Of the wavefront with one star.
 const ORIGINAL_WAVEFRONT: f64 = 1.02;
 /// Of the wavefront with 6 stars and 10 layers, at infinity and at 90 km.
@@ -198,6 +202,30 @@ fn time_product<T: Number>(
     Ok(median_of_graph(gpu, repeat, products)? / BATCH as f64)
 }
 
+// Time the dense product on a device
+/// Times of the product with the dense matrix, in double and single precision, unless it is too large.
+fn time_dense(
+    gpu: &Gpu,
+    problem: &SlopeProblem,
+    valid: &[Array2<bool>],
+    repeat: u32,
+) -> Result<Option<[f64; 2]>, Error> {
+    let order = SlopeOrder::new(valid);
+    if order.len().pow(2) > 1 << 27 {
+        return Ok(None);
+    }
+    let matrix = slope_covariance(problem, &Method::Direct, &silent)?.dense(&order);
+    Ok(Some([time_matrix::<f64>(gpu, &matrix, repeat)?, time_matrix::<f32>(gpu, &matrix, repeat)?]))
+}
+
+fn time_matrix<T: Number>(gpu: &Gpu, matrix: &Array2<f64>, repeat: u32) -> Result<f64, Error> {
+    let values: Vec<T> = matrix.iter().map(|&value| T::of(value)).collect();
+    let there = gpu.upload(&values)?;
+    let x: Vec<T> = (0..matrix.ncols()).map(|k| T::of((k as f64).sin())).collect();
+    let (x, y) = (gpu.upload(&x)?, gpu.zeros(matrix.nrows())?);
+    median(gpu, repeat, || gpu.multiply_matrix(&there, matrix.dim(), &x, &y))
+}
+
 // Time an estimate on a device
 /// Median time of an estimate of one frame of the large telescope to a residual of 1e-3, and its iterations.
 fn time_estimate<T: Number + Real>(
@@ -241,7 +269,8 @@ impl Sheet {
             ];
             let bound = [Some(0.10), Some(0.05)];
             let name = format!("slope covariance, N = {lenslets}");
-            cases.push(case(name, ORIGINAL_SLOPES[0], bound, time));
+            let [original, stripped] = ORIGINAL_SLOPES;
+            cases.push(Case { stripped: Some(stripped), ..case(name, original, bound, time) });
         }
         for lenslets in ARRAYS {
             let problem = one_wavefront_problem(lenslets)?;
@@ -260,7 +289,9 @@ impl Sheet {
             time_slopes::<f32>(gpu, &problem, repeat)?,
         ];
         let name = "slope covariance, 6 × 6, N = 80, 10 layers".to_string();
-        cases.push(case(name, ORIGINAL_MANY_SLOPES[0], [Some(1.0), Some(0.5)], time));
+        let [original, stripped] = ORIGINAL_MANY_SLOPES;
+        let bound = [Some(1.0), Some(0.5)];
+        cases.push(Case { stripped: Some(stripped), ..case(name, original, bound, time) });
         let heights = [(f64::INFINITY, "∞"), (90e3, "90 km")];
         for ((height, name), original) in heights.into_iter().zip(ORIGINAL_MANY_WAVEFRONTS) {
             let problem = wavefront_problem(&large(height)?)?;
@@ -280,7 +311,8 @@ impl Sheet {
                 time_product::<f32>(gpu, &problem, &everywhere, repeat)?,
             ];
             let name = format!("product, N = {lenslets}");
-            cases.push(case(name, original, [None, Some(0.5 * original)], time));
+            let dense = time_dense(gpu, &problem, &everywhere, repeat)?;
+            cases.push(Case { dense, ..case(name, original, [None, Some(0.5 * original)], time) });
         }
         let valid = system.valid_lenslets();
         let time = [
@@ -328,7 +360,7 @@ impl Sheet {
 
 /// A case with its name.
 fn case(name: String, original: f64, bound: [Option<f64>; 2], time: [f64; 2]) -> Case {
-    Case { name, original: Some(original), bound, time }
+    Case { name, original, stripped: None, dense: None, bound, time }
 }
 
 // Lay out the sheet
@@ -336,18 +368,18 @@ impl Sheet {
     /// The figures as a table, times in microseconds.
     pub fn table(&self) -> String {
         let mut text = format!(
-            "{}, {}, lenslet {}; median of {} batches, microseconds\n{:44}  {:>9}  {:>9}  {:>9}  {:>7}\n",
-            self.device, self.date, self.version, self.repeat, "", "original", "f64", "f32", "gain"
+            "{}, {}, lenslet {}; median of {} batches, microseconds\n",
+            self.device, self.date, self.version, self.repeat
         );
+        let heads = ["original", "no copy", "f64", "f32", "gain"];
+        text += &row("", heads.map(String::from));
         for case in &self.cases {
             let micro = |time: f64| format!("{:.1}", 1e3 * time);
-            let original = case.original.map_or("-".to_string(), micro);
-            let gain = case.original.map_or(0.0, |original| original / case.time[1]);
+            let stripped = case.stripped.map_or("-".to_string(), micro);
+            let gain = case.stripped.unwrap_or(case.original) / case.time[1];
             let [double, single] = case.time.map(micro);
-            text += &format!(
-                "{:44}  {original:>9}  {double:>9}  {single:>9}  {gain:>7.1}\n",
-                case.name
-            );
+            let numbers = [micro(case.original), stripped, double, single, format!("{gain:.1}")];
+            text += &row(&case.name, numbers);
         }
         text + &self.remarks()
     }
@@ -358,6 +390,7 @@ impl Sheet {
         let ([error, single], [bytes, fewer]) = (self.error, self.memory.map(in_bytes));
         let [result, smaller] = self.result.map(in_bytes);
         let [many, few] = self.iterations;
+        // Say whether the bounds are met
         let missed: Vec<_> = self.cases.iter().filter(|case| !case.is_met()).collect();
         let met = match missed.as_slice() {
             [] => "All bounds are met.".to_string(),
@@ -369,9 +402,24 @@ impl Sheet {
         format!(
             "Gain: original over single precision. Error of a slope's variance: {error:.1e} and {single:.1e}.\n\
              Memory of the large slope covariance: {bytes} for {result} of result, and {fewer} for {smaller}.\n\
-             Iterations of the estimate: {many} and {few}. {met}\n"
+             Iterations of the estimate: {many} and {few}. {met}\n{}",
+            self.peers()
         )
     }
+
+    /// The dense products by cuBLAS.
+    fn peers(&self) -> String {
+        let peer = |case: &Case| {
+            let [double, single] = case.dense?.map(|time| 1e3 * time);
+            Some(format!("{}: {double:.1} and {single:.1}", case.name))
+        };
+        let peers: Vec<_> = self.cases.iter().filter_map(peer).collect();
+        format!("With the dense matrix, by cuBLAS, f64 and f32: {}.\n", peers.join("; "))
+    }
+}
+/// A line of the table.
+fn row(name: &str, [original, stripped, double, single, gain]: [String; 5]) -> String {
+    format!("{name:50}  {original:>9}  {stripped:>8}  {double:>7}  {single:>7}  {gain:>7}\n")
 }
 
 // Tests of the sheet
@@ -393,6 +441,7 @@ mod tests {
     #[test]
     fn tables_name_the_bounds_that_are_missed() {
         let slow = case("product, N = 20".into(), 0.0139, [None, Some(0.007)], [0.005, 0.008]);
+        let slow = Case { dense: Some([0.009, 0.0045]), stripped: Some(0.012), ..slow };
         let fast = case("slope covariance".into(), 2.0, [Some(0.1), None], [0.05, 0.04]);
         assert!(!slow.is_met() && fast.is_met());
         let sheet = Sheet {
@@ -406,10 +455,12 @@ mod tests {
             result: [8 << 20, 4 << 20],
             iterations: [40, 41],
         };
+        // Compare the table's columns
         let table = sheet.table();
         let lines: Vec<_> = table.lines().collect();
-        assert!(lines[2].ends_with("    13.9        5.0        8.0      1.7"), "{table}");
+        assert!(lines[2].ends_with("   13.9      12.0      5.0      8.0      1.5"), "{table}");
         assert_eq!(lines[1].len(), lines[3].len());
+        assert!(table.contains("by cuBLAS, f64 and f32: product, N = 20: 9.0 and 4.5."), "{table}");
         assert!(
             table.contains("not met: product, N = 20.") && table.contains("10.0 MiB for 8.0 MiB")
         );

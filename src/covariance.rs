@@ -140,6 +140,7 @@ pub enum Engine {
 }
 
 impl Engine {
+    // Open the engine of a device
     /// The engine of a device: all graphics processors for `cuda`. The processor ignores the precision.
     ///
     /// # Errors

@@ -105,6 +105,7 @@ pub enum NoCuda {
     /// The driver is older than the oldest that we support.
     #[error("the driver knows CUDA {}.{}, and at least {}.0 is needed", .0.0, .0.1, OLDEST_CUDA)]
     DriverTooOld((i32, i32)),
+    // Ways to see no such device
     /// The driver sees no device.
     #[error("the CUDA driver sees no device (is one hidden by CUDA_VISIBLE_DEVICES?)")]
     NoDevice,
@@ -212,6 +213,7 @@ impl Library {
             Self::Cufft => {
                 &["cufftPlanMany", "cufftSetStream", "cufftExecC2C", "cufftExecZ2Z", "cufftDestroy"]
             }
+            // Functions of matrix products
             Self::Cublas => &[
                 "cublasCreate_v2",
                 "cublasSetStream_v2",
@@ -360,6 +362,7 @@ pub fn dispatch_on<W: Sync, T: Sync, R: Send, E: Send>(
     work: impl Fn(&W, &T) -> Result<R, E> + Sync,
 ) -> Result<Vec<R>, E> {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    // Serve the queue as a worker
     let serve = |worker: &W| {
         let mut results = Vec::new();
         while let Some((k, item)) = take(items, &next) {

@@ -155,6 +155,7 @@ pub fn estimate(args: &EstimateArgs, progress: Progress) -> Result<String, Error
     }
     draft.publish()?;
     drawing.map(Draft::publish).transpose()?;
+    // Tell it in the form asked for
     Ok(match (args.json, args.quiet) {
         (true, _) => {
             format!("{}\n", summary(args, &engine, &estimator, &estimates, [built, solved]))
@@ -235,6 +236,7 @@ fn summary(
         "bytes_of_wavefront_operator": estimator.bytes()[1],
         "seconds_to_prepare": built,
         "seconds_to_solve": solved,
+        // Name machine and files
         "threads": device::threads(),
         "device": args.device.to_string(),
         "computed_on": engine.name(),

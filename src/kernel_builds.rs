@@ -101,19 +101,20 @@ fn number_before(line: &str, unit: &str) -> Option<usize> {
     line.split_once(unit)?.0.rsplit(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-// Kernels that may spill
-/// Kernels that may spill so many bytes, with the reason.
-const MAY_SPILL: [(&str, usize, &str); 5] = [
-    ("mix_columns", 16, "two numbers, to fit into 64 registers"),
-    ("restore_rows", 4, "one number, to fit into 32 or 40 registers"),
-    ("restore_rows_with_diagonal", 4, "one number, to fit into 32 or 40 registers"),
-    ("transform_rows", 8, "one number, to fit into 40 registers"),
-    ("wavefront_field", 8, "one number, to fit into 80 registers: three blocks at once"),
-];
+// Spills that are let pass
+/// Bytes that any kernel may spill: four registers.
+const FEW: usize = 16;
+
+/// Kernels that may spill more bytes, with the reason.
+const MAY_SPILL: [(&str, usize, &str); 1] = [(
+    "mix_columns",
+    48,
+    "480 threads leave 128 registers, too few on 7.5 alone, in double precision, which is slow there",
+)];
 
 fn may_spill(kernel: &str) -> usize {
     let known = MAY_SPILL.iter().find(|(name, ..)| *name == kernel);
-    known.map_or(0, |&(_, bytes, _)| bytes)
+    known.map_or(FEW, |&(_, bytes, _)| bytes)
 }
 
 /// Generations of devices: the oldest that CUDA 13 knows, and those after it.

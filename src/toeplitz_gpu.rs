@@ -430,6 +430,7 @@ impl<'a, T: Number> Around<'a, T> {
         [&self.parts.lines, &self.parts.columns].map(Argument::from)
     }
 
+    // Queue the passes that stay
     /// Queues the first pass of the product with `x`.
     pub(crate) fn transform_rows(&self, x: &Buffer<T>) -> Result<(), Error> {
         self.pass.stage(self.gpu, 0, [x, x], None)

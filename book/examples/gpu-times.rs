@@ -19,14 +19,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
         sheet.cases.iter().filter_map(point).collect::<Vec<(f64, f64)>>()
     };
-    let original = |case: &Case| case.original.unwrap_or(0.0);
+    let original = |case: &Case| case.stripped.unwrap_or(case.original);
     let single = |case: &Case| case.time[1];
     Figure::new()
         .title(&format!("{}, {}, single precision", sheet.device, sheet.date))
         .x_label("lenslets across, N")
         .y_label("time [µs]")
         .log_y()
-        .dashes("slope covariance, original", over_arrays("slope covariance", original))
+        .dashes("slope covariance, original without its copy", over_arrays("slope covariance", original))
         .line("slope covariance", over_arrays("slope covariance", single))
         .dashes("wavefront–slope, original", over_arrays("wavefront–slope", original))
         .line("wavefront–slope", over_arrays("wavefront–slope", single))

@@ -62,6 +62,7 @@ impl Cuda {
         // SAFETY: the handle comes from the driver; the context is released when `Cuda` is dropped.
         let context = unsafe { driver::primary_ctx::retain(handle) }
             .map_err(|error| failed(&name, "cuDevicePrimaryCtxRetain", error))?;
+        // Put a machine together without its stream
         let stream = std::ptr::null_mut();
         let capability = device.compute_capability;
         let (programs, blas, plans, turns) = Default::default();
@@ -122,6 +123,7 @@ impl Cuda {
         status.map_err(|error| failed(&self.name, call, error))
     }
 
+    // Name the errors of other libraries
     /// The same for the other libraries.
     fn library<T, E: std::fmt::Debug>(
         &self,
@@ -308,6 +310,7 @@ impl Machine for Cuda {
         Ok(program)
     }
 
+    // Find a kernel on CUDA
     fn kernel(&self, program: u64, name: &str) -> Result<u64, Error> {
         let _turn = self.enter()?;
         let name = self.library("cuModuleGetFunction", CString::new(name))?;
@@ -419,6 +422,7 @@ impl Machine for Cuda {
             let reason = format!("timing needs a driver of CUDA {}.{}", TIMING.0, TIMING.1);
             return Err(Error::Device { device: self.name.clone(), reason });
         }
+        // Make two events and record them
         let event = || {
             let flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
             self.call("cuEventCreate", driver::event::create(flags))

@@ -1,6 +1,7 @@
 // Tangled from book/src/graphics-processor.md: edit there, or here and run cargo tangle stitch.
 //! A graphics processor as the rest of the crate knows it: buffers, programs, launches, graphs.
 
+// What the seam stands on
 use super::refuse;
 use crate::error::Error;
 use bytemuck::Pod;
@@ -128,6 +129,7 @@ pub struct Gpu {
     machine: Arc<dyn Machine>,
 }
 
+// Print a device by its name
 impl fmt::Debug for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Gpu").field(&self.name()).finish()
@@ -362,6 +364,27 @@ impl Drop for Graph {
     }
 }
 
+// End a recording in any case
+/// A recording that is ended when it is dropped.
+struct Recording<'a>(Option<&'a Arc<dyn Machine>>);
+
+impl Recording<'_> {
+    fn end(mut self) -> Result<Graph, Error> {
+        self.finish().unwrap_or_else(|| unreachable!("it is ended once"))
+    }
+
+    fn finish(&mut self) -> Option<Result<Graph, Error>> {
+        let machine = Arc::clone(self.0.take()?);
+        Some(machine.end_recording().map(|handle| Graph { machine, handle }))
+    }
+}
+
+impl Drop for Recording<'_> {
+    fn drop(&mut self) {
+        drop(self.finish());
+    }
+}
+
 // Launch, record and replay
 impl Gpu {
     /// Queues a kernel. The arguments must be those that the kernel declares, and its buffers as long as it expects.
@@ -406,9 +429,9 @@ impl Gpu {
     /// Those of `work`, and `Cuda`.
     pub fn record(&self, work: impl FnOnce() -> Result<(), Error>) -> Result<Graph, Error> {
         self.machine.begin_recording()?;
+        let recording = Recording(Some(&self.machine));
         let done = work();
-        let handle = self.machine.end_recording();
-        let graph = Graph { machine: Arc::clone(&self.machine), handle: handle? };
+        let graph = recording.end()?;
         done.map(|()| graph)
     }
 
