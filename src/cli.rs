@@ -162,7 +162,7 @@ struct ProductsArgs {
     #[arg(long, value_delimiter = ',', default_values_t = bench::ARRAYS)]
     lenslets: Vec<usize>,
     /// Where to measure; on a graphics processor, the cases of the book's table.
-    #[arg(long, default_value = "cpu", conflicts_with = "lenslets")]
+    #[arg(long, default_value = "cpu")]
     device: Device,
     /// Repetitions, of which the median is taken.
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -470,6 +470,11 @@ fn bench_products(args: &ProductsArgs) -> Result<String, Error> {
     Ok(format!("{told}\n"))
 }
 fn bench_device(args: &ProductsArgs) -> Result<String, Error> {
+    if args.lenslets != bench::ARRAYS {
+        let expected =
+            "no such option on a graphics processor, where the cases are those of the book's table";
+        return Err(Invalid::new("lenslets", format!("{:?}", args.lenslets), expected).into());
+    }
     let gpus = device::cuda::open(args.device)?;
     let sheets = gpus.iter().take(1).map(|gpu| Sheet::measure(gpu, args.repeat));
     let sheets = sheets.collect::<Result<Vec<_>, _>>()?;

@@ -307,6 +307,7 @@ fn bad_requests_are_refused() -> Checked {
         (format!("covariance {small} -o cov.npz --device gpu"), &["gpu", "cuda"]),
         (format!("covariance {small} -o cov.npz --device cuda:97"), &["device cuda:97"]),
         ("bench --device cpu:1".into(), &["cpu:1"]),
+        ("bench --device cuda --lenslets 20".into(), &["lenslets", "graphics"]),
         (format!("covariance {small} -o cov.npz --surprise"), &["--surprise"]),
         ("info absent.toml".into(), &["absent.toml"]),
         ("bench covariance absent.toml".into(), &["absent.toml"]),

@@ -25,8 +25,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         .title(&format!("{}, {}, single precision", sheet.device, sheet.date))
         .x_label("lenslets across, N")
         .y_label("time [µs]")
+        .y_range(1.0, 1e5)
         .log_y()
-        .dashes("slope covariance, original without its copy", over_arrays("slope covariance", original))
+        .dashes(
+            "slope covariance, original without its copy",
+            over_arrays("slope covariance", original),
+        )
         .line("slope covariance", over_arrays("slope covariance", single))
         .dashes("wavefront–slope, original", over_arrays("wavefront–slope", original))
         .line("wavefront–slope", over_arrays("wavefront–slope", single))
