@@ -414,7 +414,7 @@ impl Sheet {
             Some(format!("{}: {double:.1} and {single:.1}", case.name))
         };
         let peers: Vec<_> = self.cases.iter().filter_map(peer).collect();
-        format!("With the dense matrix, by cuBLAS, f64 and f32: {}.\n", peers.join("; "))
+        format!("With the dense matrix, by cuBLAS, f64 and f32:\n  {}\n", peers.join("\n  "))
     }
 }
 /// A line of the table.
@@ -460,7 +460,10 @@ mod tests {
         let lines: Vec<_> = table.lines().collect();
         assert!(lines[2].ends_with("   13.9      12.0      5.0      8.0      1.5"), "{table}");
         assert_eq!(lines[1].len(), lines[3].len());
-        assert!(table.contains("by cuBLAS, f64 and f32: product, N = 20: 9.0 and 4.5."), "{table}");
+        assert!(
+            table.contains("by cuBLAS, f64 and f32:\n  product, N = 20: 9.0 and 4.5\n"),
+            "{table}"
+        );
         assert!(
             table.contains("not met: product, N = 20.") && table.contains("10.0 MiB for 8.0 MiB")
         );

@@ -1,18 +1,24 @@
 //! The systems of the book on graphics processors: held against the processor, and against each other.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
+use lenslet::atmosphere::{Atmosphere, Layer};
 use lenslet::bench::SYSTEMS;
 use lenslet::covariance::{Engine, Method, slope_problem, wants_wavefront, wavefront_problem};
 use lenslet::device::gpu::Precision;
 use lenslet::device::{Device, silent};
 use lenslet::estimate::Settings;
 use lenslet::estimate_gpu::EngineEstimator;
+use lenslet::lenslet_array::LensletArray;
 use lenslet::simulation::Simulation;
+use lenslet::slope::SlopeProblem;
 use lenslet::solver::Stop;
+use lenslet::source::{ConeGradient, Source};
 use lenslet::spectral::SpectralSampling;
 use lenslet::system::System;
+use lenslet::wavefront::{PhaseGrid, WavefrontProblem};
 use lenslet::wavefront_spectral;
 use ndarray::{Array1, Axis};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 /// The engines of this machine's graphics processors, in both precisions; none, with a word about it, where there are none.
 fn engines() -> Vec<Engine> {
@@ -136,6 +142,61 @@ fn estimates_of_every_system_are_those_of_the_processor() {
             let error = difference(there.wavefront.iter(), here.wavefront.iter());
             println!("{name}, estimate, {}: {error:.1e}", engine.name());
             assert!(error < if double { 1e-6 } else { 1e-2 }, "{name}: {error:e}");
+        }
+    }
+}
+
+/// A random problem: its air, its lenslets, its stars and its targets.
+fn random_problem(seed: u64) -> (Atmosphere, LensletArray, [Vec<Source>; 2], PhaseGrid) {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut uniform = |low: f64, high: f64| low + (high - low) * random.random::<f64>();
+    let count = if seed % 10 == 0 { 40 } else { uniform(1.0, 9.0) as usize };
+    let outer_scales =
+        [10f64.powf(uniform(0.0, 3.0)), f64::INFINITY, 10f64.powf(uniform(0.0, 3.0))];
+    let layer = |k: usize| {
+        let altitude = 20_000.0 * k as f64 / count as f64;
+        Layer::new(altitude, 1.0 / count as f64, outer_scales[k % 3])
+    };
+    let atmosphere = Atmosphere::new(0.15, 500e-9, (0..count).map(layer).collect()).unwrap();
+    let lenslets = uniform(1.0, 45.0) as usize;
+    let array = LensletArray::new(lenslets, 10f64.powf(uniform(-2.0, 0.7))).unwrap();
+    let height = [f64::INFINITY, uniform(6e4, 1.2e5)][seed as usize % 2];
+    let mut sources = |count: usize, height: f64| -> Vec<Source> {
+        let reach = 10f64.powf(uniform(-6.0, -3.0));
+        (0..count)
+            .map(|_| Source::new(reach * uniform(0.0, 1.0), uniform(0.0, 6.0), height).unwrap())
+            .collect()
+    };
+    let stars = [sources(1 + seed as usize % 4, height), sources(1 + seed as usize % 2, height)];
+    let oversampling = 1 + seed as usize % 3;
+    let disc = if seed % 5 == 1 { 1e-5 } else { 0.0 };
+    let grid = PhaseGrid::new(1 + oversampling * lenslets, oversampling, disc).unwrap();
+    (atmosphere, array, stars, grid)
+}
+
+#[test]
+fn random_problems_are_those_of_the_processor() {
+    let engines = engines();
+    for seed in (0..60).filter(|_| !engines.is_empty()) {
+        let (air, array, [stars, targets], grid) = random_problem(seed);
+        let slopes = SlopeProblem::new(&air, &array, &stars, ConeGradient::Pupil).unwrap();
+        let sources = (targets.as_slice(), stars.as_slice());
+        let wavefront =
+            WavefrontProblem::new(&air, &array, sources, grid, ConeGradient::Pupil).unwrap();
+        let compute = |engine: &Engine| {
+            let slopes = engine.slope_covariance(&slopes, &Method::Direct, &silent).unwrap();
+            let waves = engine.wavefront_slope_covariance(&wavefront, &Method::Direct, &silent);
+            (slopes, waves.unwrap())
+        };
+        let (slopes_here, waves_here) = compute(&Engine::Cpu);
+        for engine in &engines {
+            let (slopes_there, waves_there) = compute(engine);
+            let of_slopes = difference(slopes_there.values().iter(), slopes_here.values().iter());
+            let lattices = [&waves_there, &waves_here].map(|waves| &waves.lattices()[0]);
+            let of_waves = difference(lattices[0].iter(), lattices[1].iter());
+            println!("{seed}, {}: {of_slopes:.1e} {of_waves:.1e}", engine.name());
+            let bound = bound(engine);
+            assert!(of_slopes < bound && of_waves < bound, "{seed}: {of_slopes:e} {of_waves:e}");
         }
     }
 }
