@@ -460,10 +460,8 @@ mod tests {
         let lines: Vec<_> = table.lines().collect();
         assert!(lines[2].ends_with("   13.9      12.0      5.0      8.0      1.5"), "{table}");
         assert_eq!(lines[1].len(), lines[3].len());
-        assert!(
-            table.contains("by cuBLAS, f64 and f32:\n  product, N = 20: 9.0 and 4.5\n"),
-            "{table}"
-        );
+        let peers = "by cuBLAS, f64 and f32:\n  product, N = 20: 9.0 and 4.5\n";
+        assert!(table.contains(peers), "{table}");
         assert!(
             table.contains("not met: product, N = 20.") && table.contains("10.0 MiB for 8.0 MiB")
         );

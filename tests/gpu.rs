@@ -150,7 +150,7 @@ fn estimates_of_every_system_are_those_of_the_processor() {
 fn random_problem(seed: u64) -> (Atmosphere, LensletArray, [Vec<Source>; 2], PhaseGrid) {
     let mut random = StdRng::seed_from_u64(seed);
     let mut uniform = |low: f64, high: f64| low + (high - low) * random.random::<f64>();
-    let count = if seed % 10 == 0 { 40 } else { uniform(1.0, 9.0) as usize };
+    let count = if seed.is_multiple_of(10) { 40 } else { uniform(1.0, 9.0) as usize };
     let outer_scales =
         [10f64.powf(uniform(0.0, 3.0)), f64::INFINITY, 10f64.powf(uniform(0.0, 3.0))];
     let layer = |k: usize| {
