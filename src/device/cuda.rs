@@ -144,6 +144,16 @@ impl Cuda {
         Ok(turn)
     }
 
+    /// An error of the compiler, with the name of this device.
+    fn named(&self, error: Error) -> Error {
+        let device = self.name.clone();
+        match error {
+            Error::Device { reason, .. } => Error::Device { device, reason },
+            Error::Cuda { call, reason, .. } => Error::Cuda { call, device, reason },
+            other => other,
+        }
+    }
+
     /// Refuses where a library is missing.
     fn require(&self, library: Library) -> Result<(), Error> {
         require(library)
@@ -301,7 +311,8 @@ impl Machine for Cuda {
         if let Some(&program) = programs.get(&key) {
             return Ok(program);
         }
-        let mut image = compiler::image(source, options, self.capability, self.version)?;
+        let image = compiler::image(source, options, self.capability, self.version);
+        let mut image = image.map_err(|error| self.named(error))?;
         image.push(0); // PTX is a text that ends with a zero
         // SAFETY: the image is whole, and the driver copies it.
         let program = unsafe { driver::module::load_data(image.as_ptr().cast()) };
