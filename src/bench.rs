@@ -147,8 +147,7 @@ pub struct ProductTimes {
 /// # Errors
 /// Those of the covariances; `Invalid` for an array without lenslets.
 pub fn time_products(matrix: Matrix, lenslets: usize, repeat: u32) -> Result<ProductTimes, Error> {
-    let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
-    let (array, star) = (LensletArray::new(lenslets, 0.1)?, [Source::star(0.0, 0.0)?]);
+    let (atmosphere, array, star) = one_star(lenslets)?;
     let valid = [array.valid(None, Validity::default())];
     let order = SlopeOrder::new(&valid);
     match matrix {
@@ -187,6 +186,11 @@ pub fn time_products(matrix: Matrix, lenslets: usize, repeat: u32) -> Result<Pro
             Ok(compare_products(&operator, entry, (lenslets, evaluation), repeat))
         }
     }
+}
+/// The air, the lenslets and the star of the products.
+pub(crate) fn one_star(lenslets: usize) -> Result<(Atmosphere, LensletArray, [Source; 1]), Error> {
+    let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
+    Ok((atmosphere, LensletArray::new(lenslets, 0.1)?, [Source::star(0.0, 0.0)?]))
 }
 /// Axis and lenslet of slope `k` of the only star.
 fn slope_at(order: &SlopeOrder, k: usize) -> (usize, [usize; 2]) {

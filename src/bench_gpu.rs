@@ -2,8 +2,7 @@
 //! Run times on a graphics processor, beside the original's.
 
 // What benches of devices stand on
-use crate::atmosphere::{Atmosphere, Layer};
-use crate::bench::{ARRAYS, SYSTEMS};
+use crate::bench::{ARRAYS, SYSTEMS, one_star};
 use crate::covariance::{Engine, Method, slope_covariance, slope_problem, wavefront_problem};
 use crate::device::gpu::{Buffer, Gpu, Number, Precision};
 use crate::device::silent;
@@ -13,12 +12,12 @@ use crate::edges::gradient_covariances;
 use crate::error::{Error, in_bytes};
 use crate::estimate::Settings;
 use crate::estimate_gpu::{EstimatorGpu, estimate_on};
-use crate::lenslet_array::{LensletArray, SlopeOrder};
+use crate::lenslet_array::SlopeOrder;
 use crate::operator::Real;
 use crate::phase::VonKarman;
 use crate::phase_gpu::PhaseTables;
 use crate::simulation::Simulation;
-use crate::slope::SlopeProblem;
+use crate::slope::{PairCovariance, SlopeCovariance, SlopeProblem};
 use crate::solver::Stop;
 use crate::source::{ConeGradient, Source};
 use crate::system::System;
@@ -141,12 +140,6 @@ fn median_of_graph(
 }
 
 // Pose the problems of the cases
-/// One star, one layer.
-fn one_star(lenslets: usize) -> Result<(Atmosphere, LensletArray, [Source; 1]), Error> {
-    let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
-    Ok((atmosphere, LensletArray::new(lenslets, 0.1)?, [Source::star(0.0, 0.0)?]))
-}
-
 fn one_slope_problem(lenslets: usize) -> Result<SlopeProblem, Error> {
     let (atmosphere, array, star) = one_star(lenslets)?;
     SlopeProblem::new(&atmosphere, &array, &star, ConeGradient::Pupil)
@@ -187,15 +180,14 @@ fn time_wavefront<T: Number>(
 }
 
 // Time products and estimates on a device
-/// Time of a product with the slope covariance of a problem, all lenslets of `valid` in use.
+/// Time of a product with a slope covariance, all lenslets of `valid` in use.
 fn time_product<T: Number>(
     gpu: &Gpu,
-    problem: &SlopeProblem,
+    covariance: &SlopeCovariance,
     valid: &[Array2<bool>],
     repeat: u32,
 ) -> Result<f64, Error> {
-    let covariance = slope_covariance(problem, &Method::Direct, &silent)?;
-    let operator = BlockToeplitzGpu::<T>::slopes(gpu, &covariance, valid)?;
+    let operator = BlockToeplitzGpu::<T>::slopes(gpu, covariance, valid)?;
     let x: Vec<T> = (0..operator.columns()).map(|k| T::of((k as f64).sin())).collect();
     let (x, y): (Buffer<T>, Buffer<T>) = (gpu.upload(&x)?, gpu.zeros(operator.rows())?);
     let products = || (0..BATCH).try_for_each(|_| operator.apply(&x, &y));
@@ -206,7 +198,7 @@ fn time_product<T: Number>(
 /// Times of the product with the dense matrix, in double and single precision, unless it is too large.
 fn time_dense(
     gpu: &Gpu,
-    problem: &SlopeProblem,
+    covariance: &SlopeCovariance,
     valid: &[Array2<bool>],
     repeat: u32,
 ) -> Result<Option<[f64; 2]>, Error> {
@@ -214,7 +206,7 @@ fn time_dense(
     if order.len().pow(2) > 1 << 27 {
         return Ok(None);
     }
-    let matrix = slope_covariance(problem, &Method::Direct, &silent)?.dense(&order);
+    let matrix = covariance.dense(&order);
     Ok(Some([time_matrix::<f64>(gpu, &matrix, repeat)?, time_matrix::<f32>(gpu, &matrix, repeat)?]))
 }
 
@@ -306,18 +298,20 @@ impl Sheet {
         for (lenslets, original) in ARRAYS.into_iter().zip(ORIGINAL_PRODUCTS) {
             let everywhere = [Array2::from_elem((lenslets, lenslets), true)];
             let problem = one_slope_problem(lenslets)?;
+            let covariance = slope_covariance(&problem, &Method::Direct, &silent)?;
             let time = [
-                time_product::<f64>(gpu, &problem, &everywhere, repeat)?,
-                time_product::<f32>(gpu, &problem, &everywhere, repeat)?,
+                time_product::<f64>(gpu, &covariance, &everywhere, repeat)?,
+                time_product::<f32>(gpu, &covariance, &everywhere, repeat)?,
             ];
             let name = format!("product, N = {lenslets}");
-            let dense = time_dense(gpu, &problem, &everywhere, repeat)?;
+            let dense = time_dense(gpu, &covariance, &everywhere, repeat)?;
             cases.push(Case { dense, ..case(name, original, [None, Some(0.5 * original)], time) });
         }
         let valid = system.valid_lenslets();
+        let covariance = slope_covariance(&problem, &Method::Direct, &silent)?;
         let time = [
-            time_product::<f64>(gpu, &problem, &valid, repeat)?,
-            time_product::<f32>(gpu, &problem, &valid, repeat)?,
+            time_product::<f64>(gpu, &covariance, &valid, repeat)?,
+            time_product::<f32>(gpu, &covariance, &valid, repeat)?,
         ];
         let name = "product, 12 × 12 blocks, N = 80".to_string();
         cases.push(case(name, ORIGINAL_MANY_PRODUCTS, [None, Some(0.015)], time));
@@ -331,7 +325,7 @@ impl Sheet {
         let exact =
             gradient_covariances(&VonKarman::new(layer.outer_scale), layer.side, [0.0; 2], (1, 1))
                 [[0, 0, 0]];
-        let variance = |pairs: Vec<crate::slope::PairCovariance>| pairs[0][[0, 19, 19]];
+        let variance = |pairs: Vec<PairCovariance>| pairs[0][[0, 19, 19]];
         let gpus = std::slice::from_ref(gpu);
         let found = [
             variance(direct_gpu::pair_covariances::<f64>(&one, gpus, &silent)?),

@@ -33,7 +33,6 @@ pub(crate) struct Tuning {
     pub(crate) radices: Option<[usize; 3]>,
     pub(crate) rows: Option<usize>,
     pub(crate) groups: Option<[usize; 2]>,
-    pub(crate) column_threads: Option<usize>,
 }
 
 // Block Toeplitz matrix on a device
@@ -157,28 +156,6 @@ impl<T: Number> DeviceOperator<T> for BlockToeplitzGpu<T> {
         let passes = [Some(&self.forward), self.backward.as_ref()].into_iter().flatten();
         let scratch: u64 = passes.map(Pass::scratch).sum();
         scratch + self.forward.kept() + self.diagonal.as_ref().map_or(0, Buffer::bytes)
-    }
-}
-
-// Look at single launches of a product
-#[cfg(test)]
-impl<T: Number> BlockToeplitzGpu<T> {
-    /// Launches of one product.
-    fn stages(&self) -> usize {
-        self.forward.stages()
-    }
-
-    /// One launch of a product.
-    fn stage(&self, k: usize, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
-        self.forward.stage(&self.gpu, k, [x, y], self.diagonal.as_ref())
-    }
-
-    /// How the product is made.
-    fn describe(&self) -> String {
-        match &self.forward.form {
-            Form::Direct(direct) => format!("direct, {:?}", direct.shape),
-            Form::Transformed(passes) => format!("{:?}", passes.plan),
-        }
     }
 }
 
@@ -550,7 +527,7 @@ impl Plan {
         let tasks = self.length() * if self.mirrored { parts } else { self.groups[1] };
         let mixing = tasks.div_ceil(tasks.div_ceil(512)).next_multiple_of(32);
         let moving = self.threads(2 * self.groups[0].max(self.groups[1]));
-        self.column_threads = tuning.column_threads.unwrap_or(mixing.max(moving));
+        self.column_threads = mixing.max(moving);
         self.mirrored &= self.column_threads >= self.length();
         self.row_threads = self.threads(self.rows);
         Ok(self)
@@ -901,13 +878,7 @@ mod tests {
     use ndarray::Array5;
 
     // Ways to make a product
-    const DIRECTLY: Tuning = Tuning {
-        direct: Some(true),
-        radices: None,
-        rows: None,
-        groups: None,
-        column_threads: None,
-    };
+    const DIRECTLY: Tuning = Tuning { direct: Some(true), radices: None, rows: None, groups: None };
 
     const BY_TRANSFORMS: Tuning = Tuning { direct: Some(false), ..DIRECTLY };
 
@@ -1091,63 +1062,5 @@ mod tests {
             let length: usize = radices(least)[0].iter().product();
             assert!(length >= least && length <= least + least / 4 + 2, "{least}: {length}");
         }
-    }
-
-    // Time products on a device
-    #[test]
-    #[ignore = "a measurement"]
-    fn time_products_on_the_gpu() {
-        for gpu in test_machines().iter().filter(|gpu| gpu.name().starts_with("cuda")) {
-            for (stars, lenslets) in [(6, 80), (1, 20), (1, 40), (1, 64), (1, 84), (1, 150)] {
-                time_one::<f32>(gpu, stars, lenslets);
-                time_one::<f64>(gpu, stars, lenslets);
-            }
-        }
-    }
-
-    // Time one size in several ways
-    /// Prints times of the products of one size, with slopes and with a preconditioner, made in several ways.
-    fn time_one<T: Number + Real>(gpu: &Gpu, stars: usize, lenslets: usize) {
-        let covariance = covariance(stars, lenslets);
-        let valid = vec![Array2::from_elem((lenslets, lenslets), true); stars];
-        let slopes = Parts::slopes(&covariance, &valid).unwrap();
-        let lags = Array2::from_elem((2 * lenslets - 1, 2 * lenslets - 1), 1.0);
-        let kernels = vec![lags; stars * (2 * stars + 1)];
-        let inverse = parts_of(&kernels, &valid).unwrap();
-        let set = |&radices: &[usize; 3]| Tuning { radices: Some(radices), ..BY_TRANSFORMS };
-        let mut ways = vec![Tuning::default()];
-        ways.extend(radices(slopes.shape.least_length()).iter().take(3).map(set));
-        if stars > 1 {
-            let split = |groups| Tuning { groups: Some([stars, groups]), ..BY_TRANSFORMS };
-            ways.extend([stars.div_ceil(2)].map(split));
-            ways.extend([[10, 16, 1], [16, 10, 1], [5, 8, 4], [8, 4, 5]].iter().map(set));
-            let threads = [320, 512];
-            ways.extend(threads.map(|n| Tuning { column_threads: Some(n), ..BY_TRANSFORMS }));
-        }
-        for tuning in ways {
-            for parts in [&slopes, &inverse] {
-                let device = BlockToeplitzGpu::<T>::of(gpu, parts, true, tuning).unwrap();
-                println!("{stars} × {lenslets} {} {}", T::C_NAME, times(gpu, &device));
-            }
-        }
-    }
-
-    // Time the launches of a product
-    /// Microseconds of a product and of each of its launches.
-    fn times<T: Number + Real>(gpu: &Gpu, device: &BlockToeplitzGpu<T>) -> String {
-        let x = gpu.upload(&random::<T>(device.columns(), 1)).unwrap();
-        let y = gpu.zeros::<T>(device.rows()).unwrap();
-        let time = |work: &dyn Fn() -> Result<(), Error>| {
-            let graph = gpu.record(|| (0..20).try_for_each(|_| work())).unwrap();
-            let replay = || gpu.milliseconds(5, || gpu.replay(&graph)).unwrap() * 50.0;
-            replay();
-            let mut times: Vec<f64> = (0..21).map(|_| replay()).collect();
-            times.sort_by(f64::total_cmp);
-            times[10]
-        };
-        let stages = 0..device.stages();
-        let each: Vec<f64> = stages.map(|k| time(&|| device.stage(k, &x, &y))).collect();
-        let whole = time(&|| device.apply(&x, &y));
-        format!("{whole:.2} µs = {each:.2?}, {}", device.describe())
     }
 }

@@ -364,6 +364,20 @@ impl Drop for Graph {
     }
 }
 
+// Hand the arguments to a launch
+/// Does a `launch` with its arguments, unless the grid is empty.
+fn queue(
+    shape: Shape,
+    arguments: &[Argument],
+    launch: impl FnOnce(&mut [u64]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    if shape.grid.contains(&0) {
+        return Ok(());
+    }
+    let mut arguments: Vec<u64> = arguments.iter().map(|argument| argument.0).collect();
+    launch(&mut arguments)
+}
+
 // End a recording in any case
 /// A recording that is ended when it is dropped.
 struct Recording<'a>(Option<&'a Arc<dyn Machine>>);
@@ -397,11 +411,7 @@ impl Gpu {
         shape: Shape,
         arguments: &[Argument],
     ) -> Result<(), Error> {
-        if shape.grid.contains(&0) {
-            return Ok(());
-        }
-        let mut arguments: Vec<u64> = arguments.iter().map(|argument| argument.0).collect();
-        self.machine.launch(kernel.handle, shape, &mut arguments)
+        queue(shape, arguments, |arguments| self.machine.launch(kernel.handle, shape, arguments))
     }
 
     // Launch a kernel that waits by itself
@@ -415,11 +425,9 @@ impl Gpu {
         shape: Shape,
         arguments: &[Argument],
     ) -> Result<(), Error> {
-        if shape.grid.contains(&0) {
-            return Ok(());
-        }
-        let mut arguments: Vec<u64> = arguments.iter().map(|argument| argument.0).collect();
-        self.machine.launch_early(kernel.handle, shape, &mut arguments)
+        queue(shape, arguments, |arguments| {
+            self.machine.launch_early(kernel.handle, shape, arguments)
+        })
     }
 
     // Record work and replay it
