@@ -1,18 +1,22 @@
 // Tangled from book/src/direct-gpu.md: edit there, or here and run cargo tangle stitch.
+// Slope covariances by the direct method.
+
+// Real numbers of a kernel
 #ifndef REAL
 #define REAL double
 #endif
 typedef REAL real;
 
 // Look up the radial table on the device
-/* A polynomial in t - centre. */
+/// A polynomial in t - centre.
 struct alignas(16) Segment {
     double centre, c[7];
 };
 
-/* f(t) and df/dt, from a table whose segments are numbered from `first` to `last`. */
-__device__ inline double look_up(const double *table, int first, int last, double t, double *slope)
-{
+/// f(t) and df/dt, from a table whose segments are numbered from `first` to `last`.
+__device__ inline double look_up(
+    const double *table, int first, int last, double t, double *slope
+) {
     int number = (int)(__double_as_longlong(t) >> 47);
     number = number < first ? first : number > last ? last : number;
     const Segment s = ((const Segment *)table)[number - first];
@@ -25,13 +29,12 @@ __device__ inline double look_up(const double *table, int first, int last, doubl
     *slope = rise;
     return value;
 }
-/* A cubic in (t - centre) / 2^e, 64 segments to the octave from 2^e to 2^(e + 1). */
+/// A cubic in (t - centre) / 2^e, 64 segments to the octave from 2^e to 2^(e + 1).
 struct alignas(16) Sliver {
     float c[4];
 };
 
-__device__ inline float look_up(const float *table, int first, int last, float t, float *slope)
-{
+__device__ inline float look_up(const float *table, int first, int last, float t, float *slope) {
     int number = __float_as_int(t) >> 17;
     number = number < first ? first : number > last ? last : number;
     const Sliver s = ((const Sliver *)table)[number - first];
@@ -42,20 +45,21 @@ __device__ inline float look_up(const float *table, int first, int last, float t
 }
 
 // Evaluate the phase on the device
-/* Numbers of the first and last segments of the universal tables, from 2^-120 to 2^40, and where they end. */
-#define FIRST_SEGMENT ((1023 - 120) << 5)
-#define LAST_SEGMENT (((1023 + 40) << 5) - 1)
-#define FIRST_SLIVER ((127 - 120) << 6)
-#define LAST_SLIVER (((127 + 40) << 6) - 1)
-#define TABLE_END 1099511627776.0
+/// Numbers of the first and last segments of the universal tables, from 2^-120 to 2^40, and
+/// where they end.
+constexpr int FIRST_SEGMENT = (1023 - 120) << 5, LAST_SEGMENT = ((1023 + 40) << 5) - 1;
+constexpr int FIRST_SLIVER = (127 - 120) << 6, LAST_SLIVER = ((127 + 40) << 6) - 1;
+constexpr double TABLE_END = 1099511627776.0;
 
-/* The phase of one outer scale: 1/l^2, l^(5/3), l^(-1/3) for a unit of length l; law 0 is von Karman's, 1 a power. */
+/// The phase of one outer scale: 1/l^2, l^(5/3), l^(-1/3) for a unit of length l; law 0 is von
+/// Karman's, 1 a power.
 struct Phase {
     double per_square, fall, slope, law;
 };
-/* f(t) of one of the tables of both laws, without its factor; in *rise its derivative by t / l^2. */
-__device__ inline double universal(const double *table, const Phase &phase, double t, double *rise)
-{
+/// f(t) of one of the tables of both laws, without its factor; in *rise its derivative by t / l^2.
+__device__ inline double universal(
+    const double *table, const Phase &phase, double t, double *rise
+) {
     const int count = LAST_SEGMENT - FIRST_SEGMENT + 1;
     table += 8 * count * (int)phase.law;
     double tau = t * phase.per_square;
@@ -63,25 +67,22 @@ __device__ inline double universal(const double *table, const Phase &phase, doub
     return look_up(table, FIRST_SEGMENT, LAST_SEGMENT, tau, rise);
 }
 
-__device__ inline float universal(const float *table, const Phase &phase, float t, float *rise)
-{
+__device__ inline float universal(const float *table, const Phase &phase, float t, float *rise) {
     const int count = LAST_SLIVER - FIRST_SLIVER + 1;
     table += 4 * count * (int)phase.law;
     float tau = t * (float)phase.per_square;
     tau = tau < (float)TABLE_END ? tau : 0.99f * (float)TABLE_END;
     return look_up(table, FIRST_SLIVER, LAST_SLIVER, tau, rise);
 }
-/* S or M at the squared distance t in m^2, by whose table is given; rad^2. */
-__device__ inline double fall_of(const double *table, const Phase &phase, double t)
-{
+/// S or M at the squared distance t in m^2, by whose table is given; rad^2.
+__device__ inline double fall_of(const double *table, const Phase &phase, double t) {
     double rise;
     return phase.fall * universal(table, phase, t, &rise);
 }
 
-/* p(t), rad^2 m^-2, and dp/dt, rad^2 m^-4. */
+/// p(t), rad^2 m^-2, and dp/dt, rad^2 m^-4.
 template <typename T>
-__device__ inline T slope_over_distance(const T *table, const Phase &phase, T t, T *rise)
-{
+__device__ inline T slope_over_distance(const T *table, const Phase &phase, T t, T *rise) {
     T factor = (T)phase.slope;
     T p = factor * universal(table, phase, t, rise);
     *rise *= factor * (T)phase.per_square;
@@ -89,9 +90,8 @@ __device__ inline T slope_over_distance(const T *table, const Phase &phase, T t,
 }
 
 // Hessian of the fall on the device
-/* H_xx, H_xy, H_yy at (x, y) from p and dp/dt. */
-__device__ inline void hessian(real p, real slope, real x, real y, real h[3])
-{
+/// H_xx, H_xy, H_yy at (x, y) from p and dp/dt.
+__device__ inline void hessian(real p, real slope, real x, real y, real h[3]) {
     const real q = 2 * slope;
     h[0] = p + q * x * x;
     h[1] = q * x * y;
@@ -99,17 +99,15 @@ __device__ inline void hessian(real p, real slope, real x, real y, real h[3])
 }
 
 // View of a layer in a kernel
-#define NEAR_LAGS 8
-#define WINDOW 32
-#define LINES (NEAR_LAGS + 2)
-#define EDGES (2 * LINES * (LINES - 1))
+constexpr int NEAR_LAGS = 8, WINDOW = 32;
+constexpr int LINES = NEAR_LAGS + 2, EDGES = 2 * LINES * (LINES - 1);
 
-/* First row, rows, first column and columns of a window of lags. */
+/// First row, rows, first column and columns of a window of lags.
 struct Window {
     int row, rows, column, columns;
 };
 
-/* A layer as one pair of sources sees it; lengths in metres. */
+/// A layer as one pair of sources sees it; lengths in metres.
 struct View {
     double x, y, side, strength, outer_scale;
     Phase phase;
@@ -121,23 +119,25 @@ struct Edge {
     double fall, moment, half_mean;
 };
 
-/* What a thread needs for its walks along an edge: its panels, by their number modulo WALKERS, and the node. */
-#define WALKERS 4
+/// What a thread needs for its walks along an edge: its panels, by their number modulo WALKERS,
+/// and the node.
+constexpr int WALKERS = 4;
 struct Walk {
     double across, start, node, weight;
     int own, panel;
 };
-
-/* Adds a node of the walker's panels of the part lo <= |u| <= hi of an edge; u = sign |u|. */
-__device__ void walk(Edge *sum, Walk *walk, const View &view, const double *falls, const double *half_means, double lo,
-    double hi, double sign)
-{
+/// Adds a node of the walker's panels of the part lo <= |u| <= hi of an edge; u = sign |u|.
+__device__ void walk(
+    Edge *sum, Walk *walk, const View &view, const double *falls, const double *half_means,
+    double lo, double hi, double sign
+) {
     const unsigned whole = 1u << 30;
     const double unit = (hi - lo) / whole, finest = fmin(view.side, view.outer_scale) / 65536.0;
     const double square = walk->across * walk->across, far = 8.0 * view.outer_scale;
     unsigned place = 0, size = whole;
     while (place < whole) {
-        const double from = lo + place * unit, length = size * unit, distance = square + from * from;
+        const double from = lo + place * unit, length = size * unit;
+        const double distance = square + from * from;
         const bool bends = length > view.outer_scale && distance < far * far;
         if ((length * length > distance && length > finest) || bends) {
             size >>= 1;
@@ -145,7 +145,8 @@ __device__ void walk(Edge *sum, Walk *walk, const View &view, const double *fall
         }
         if (walk->panel++ % WALKERS == walk->own) {
             // Add a node of the panel
-            const double u = sign * (from + 0.5 * length * (1.0 + walk->node)), weight = 0.5 * length * walk->weight;
+            const double u = sign * (from + 0.5 * length * (1.0 + walk->node));
+            const double weight = 0.5 * length * walk->weight;
             const double t = square + u * u, fall = weight * fall_of(falls, view.phase, t);
             sum->fall += fall;
             sum->moment += (u - walk->start) * fall;
@@ -157,15 +158,14 @@ __device__ void walk(Edge *sum, Walk *walk, const View &view, const double *fall
 }
 
 // Integrate all edges of the views
-#define NODES 10
-#define SLOTS 12
-#define EDGES_OF_BLOCK 8
-#define PARTS (SLOTS * WALKERS)
+constexpr int NODES = 10, SLOTS = 12, PARTS = SLOTS * WALKERS, EDGES_OF_BLOCK = 8;
 
-/* Integrals (views, EDGES, 3) along the edges around the near lags; blocks along x for edges, along y for views. */
-extern "C" __global__ void integrate_edges(const View *views, const double *falls, const double *half_means,
-    const double *rule, double *edges)
-{
+/// Integrals (views, EDGES, 3) along the edges around the near lags; blocks along x for edges,
+/// along y for views.
+extern "C" __global__ void integrate_edges(
+    const View *views, const double *falls, const double *half_means, const double *rule,
+    double *edges
+) {
     __shared__ double parts[3][PARTS][EDGES_OF_BLOCK];
     const View &view = views[blockIdx.y];
     const int lane = threadIdx.x % EDGES_OF_BLOCK, part = threadIdx.x / EDGES_OF_BLOCK;
@@ -181,7 +181,8 @@ extern "C" __global__ void integrate_edges(const View *views, const double *fall
     const bool exists = number < EDGES && !empty && line <= last_line && cell <= last_cell;
     const double left = view.x + (view.close.column + i - 1) * view.side;
     const double low = view.y + (view.close.row + j - 1) * view.side;
-    const double across = fabs(along_y ? left : low), start = along_y ? low : left, end = start + view.side;
+    const double across = fabs(along_y ? left : low);
+    const double start = along_y ? low : left, end = start + view.side;
     Edge sum = {0.0, 0.0, 0.0};
     const int node = part % SLOTS;
     if (exists && node < NODES) {
@@ -208,54 +209,55 @@ struct Lattice {
 
     __device__ Edge vertical(int j, int i) const { return at(j * LINES + i); }
     __device__ Edge horizontal(int j, int i) const { return at(EDGES / 2 + j * (LINES - 1) + i); }
-    __device__ Edge at(int k) const
-    {
+    __device__ Edge at(int k) const {
         const Edge edge = {edges[3 * k], edges[3 * k + 1], edges[3 * k + 2]};
         return edge;
     }
 };
-
 // Combine edges into triangles and cells on the device
-/* E over two edges parallel to y, or to x, of length d; the weight rises on the first and falls on the second. */
-__device__ inline double triangle_y(const Lattice &lattice, double d, int j, int i)
-{
+/// E over two edges parallel to y, or to x, of length d; the weight rises on the first and
+/// falls on the second.
+__device__ inline double triangle_y(const Lattice &lattice, double d, int j, int i) {
     const Edge rising = lattice.vertical(j, i), falling = lattice.vertical(j + 1, i);
     return rising.moment + d * falling.fall - falling.moment;
 }
 
-__device__ inline double triangle_x(const Lattice &lattice, double d, int j, int i)
-{
+__device__ inline double triangle_x(const Lattice &lattice, double d, int j, int i) {
     const Edge rising = lattice.horizontal(j, i), falling = lattice.horizontal(j, i + 1);
     return rising.moment + d * falling.fall - falling.moment;
 }
 
-/* F of the cell (j, i); (x, y) is the lower left corner of the cell (1, 1). */
-__device__ inline double cell(const Lattice &lattice, double d, double x, double y, int j, int i)
-{
+/// F of the cell (j, i); (x, y) is the lower left corner of the cell (1, 1).
+__device__ inline double cell(const Lattice &lattice, double d, double x, double y, int j, int i) {
     return (y + j * d) * lattice.horizontal(j + 1, i).half_mean
         - (y + (j - 1) * d) * lattice.horizontal(j, i).half_mean
         + (x + i * d) * lattice.vertical(j, i + 1).half_mean
         - (x + (i - 1) * d) * lattice.vertical(j, i).half_mean;
 }
 
-/* Covariances xx, xy, yy of one near lag, counted from the near window's first; rad^2 m^-2. */
-__device__ void near_average(const Lattice &lattice, const View &view, int j, int i, double covariance[3])
-{
-    const double x = view.x + view.close.column * view.side, y = view.y + view.close.row * view.side;
+/// Covariances xx, xy, yy of one near lag, counted from the near window's first; rad^2 m^-2.
+__device__ void near_average(
+    const Lattice &lattice, const View &view, int j, int i, double covariance[3]
+) {
+    const double x = view.x + view.close.column * view.side;
+    const double y = view.y + view.close.row * view.side;
     const double d = view.side;
     const double area = d * d, scale = 1.0 / (area * area);
-    covariance[0] = scale * (triangle_y(lattice, d, j, i) - 2.0 * triangle_y(lattice, d, j, i + 1)
-        + triangle_y(lattice, d, j, i + 2));
-    covariance[1] = scale * (cell(lattice, d, x, y, j + 1, i + 1) - cell(lattice, d, x, y, j + 1, i)
-        - cell(lattice, d, x, y, j, i + 1) + cell(lattice, d, x, y, j, i));
-    covariance[2] = scale * (triangle_x(lattice, d, j, i) - 2.0 * triangle_x(lattice, d, j + 1, i)
-        + triangle_x(lattice, d, j + 2, i));
+    covariance[0] = scale
+        * (triangle_y(lattice, d, j, i) - 2.0 * triangle_y(lattice, d, j, i + 1)
+           + triangle_y(lattice, d, j, i + 2));
+    covariance[1] = scale
+        * (cell(lattice, d, x, y, j + 1, i + 1) - cell(lattice, d, x, y, j + 1, i)
+           - cell(lattice, d, x, y, j, i + 1) + cell(lattice, d, x, y, j, i));
+    covariance[2] = scale
+        * (triangle_x(lattice, d, j, i) - 2.0 * triangle_x(lattice, d, j + 1, i)
+           + triangle_x(lattice, d, j + 2, i));
 }
 
 // Average by Gauss on the device
-/* Numbers of nodes from far to near, the distances in sides from which they suffice, and where their rules begin. */
-__device__ inline int rule_for(double distance, const double *rules, int *nodes)
-{
+/// Numbers of nodes from far to near, the distances in sides from which they suffice, and where
+/// their rules begin.
+__device__ inline int rule_for(double distance, const double *rules, int *nodes) {
     int at = 0;
     for (int k = 0; k < 3; ++k) {
         *nodes = (int)rules[at];
@@ -265,20 +267,20 @@ __device__ inline int rule_for(double distance, const double *rules, int *nodes)
     return at + 2;
 }
 
-/* H_xx, H_xy, H_yy at the displacement (x, y); rad^2 m^-2. */
-__device__ inline void gradients(const real *slopes, const View &view, real x, real y, real h[3])
-{
+/// H_xx, H_xy, H_yy at the displacement (x, y); rad^2 m^-2.
+__device__ inline void gradients(const real *slopes, const View &view, real x, real y, real h[3]) {
     real rise, p = slope_over_distance(slopes, view.phase, x * x + y * y, &rise);
     hessian(p, rise, x, y, h);
 }
 
 // Average over a footprint by Gauss
-#define SHARE 3
+constexpr int SHARE = 3;
 
-/* What the rows own, own + SHARE, ... of the nodes contribute to the average. */
-__device__ void gauss_average(const real *slopes, const View &view, const double *rules, double x, double y, int own,
-    double covariance[3])
-{
+/// What the rows own, own + SHARE, ... of the nodes contribute to the average.
+__device__ void gauss_average(
+    const real *slopes, const View &view, const double *rules, double x, double y, int own,
+    double covariance[3]
+) {
     int nodes;
     const double *rule = rules + rule_for(sqrt(x * x + y * y) / view.side, rules, &nodes);
     real sum[3] = {0, 0, 0};
@@ -295,10 +297,11 @@ __device__ void gauss_average(const real *slopes, const View &view, const double
 }
 
 // Fill the windows of all views
-/* Exact covariances (views, 3, WINDOW, WINDOW) within the far windows, rad^2; blocks along x: rows, along y: views. */
-extern "C" __global__ void fill_windows(const View *views, const double *edges, const real *slopes,
-    const double *rules, real *windows)
-{
+/// Exact covariances (views, 3, WINDOW, WINDOW) within the far windows, rad^2; blocks along x:
+/// rows, along y: views.
+extern "C" __global__ void fill_windows(
+    const View *views, const double *edges, const real *slopes, const double *rules, real *windows
+) {
     __shared__ double parts[SHARE][3][WINDOW];
     const View &view = views[blockIdx.y];
     const int row = blockIdx.x, column = threadIdx.x % WINDOW, own = threadIdx.x / WINDOW;
@@ -307,7 +310,9 @@ extern "C" __global__ void fill_windows(const View *views, const double *edges, 
     double covariance[3] = {0.0, 0.0, 0.0};
     if (row < view.far.rows && column < view.far.columns) {
         if (near_j < 0 || near_j >= view.close.rows || near_i < 0 || near_i >= view.close.columns) {
-            gauss_average(slopes, view, rules, view.x + i * view.side, view.y + j * view.side, own, covariance);
+            gauss_average(
+                slopes, view, rules, view.x + i * view.side, view.y + j * view.side, own, covariance
+            );
         } else if (own == 0) {
             const Lattice lattice = {edges + 3 * (size_t)blockIdx.y * EDGES};
             near_average(lattice, view, near_j, near_i, covariance);
@@ -318,17 +323,14 @@ extern "C" __global__ void fill_windows(const View *views, const double *edges, 
     __syncthreads();
     double sum = 0.0; // of component `own`
     for (int k = 0; k < SHARE; ++k) sum += parts[k][own][column];
-    windows[(((size_t)blockIdx.y * 3 + own) * WINDOW + row) * WINDOW + column] = (real)(view.strength * sum);
+    windows += ((size_t)blockIdx.y * 3 + own) * WINDOW * WINDOW;
+    windows[row * WINDOW + column] = (real)(view.strength * sum);
 }
 
 // Filter the lattice of a tile
-#define TILE_X 32
-#define TILE_Y 16
-#define NEIGHBOURS 4
-#define LATTICE_X (TILE_X + 2 * NEIGHBOURS)
-#define LATTICE_Y (TILE_Y + 2 * NEIGHBOURS)
-#define STRIP 4
-#define THREADS (3 * TILE_X * TILE_Y / STRIP)
+constexpr int TILE_X = 32, TILE_Y = 16, NEIGHBOURS = 4, STRIP = 4;
+constexpr int LATTICE_X = TILE_X + 2 * NEIGHBOURS, LATTICE_Y = TILE_Y + 2 * NEIGHBOURS;
+constexpr int THREADS = 3 * TILE_X * TILE_Y / STRIP;
 
 struct Tile {
     real lattice[3][LATTICE_Y][LATTICE_X];
@@ -336,10 +338,11 @@ struct Tile {
 };
 
 // Sum gradients on a tile's lattice
-/* Gradients on the lattice of the tile that begins at lag (j, i), summed over the layers of the mask; rad^2. */
-__device__ void sum_gradients(Tile &tile, const View *views, unsigned mask, const real *slopes, double core, int j,
-    int i)
-{
+/// Gradients on the lattice of the tile that begins at lag (j, i), summed over the layers of
+/// the mask; rad^2.
+__device__ void sum_gradients(
+    Tile &tile, const View *views, unsigned mask, const real *slopes, double core, int j, int i
+) {
     for (int k = threadIdx.x; k < LATTICE_Y * LATTICE_X; k += THREADS) {
         const int row = k / LATTICE_X, column = k % LATTICE_X;
         real sum[3] = {0, 0, 0};
@@ -357,9 +360,10 @@ __device__ void sum_gradients(Tile &tile, const View *views, unsigned mask, cons
 }
 
 // Filter a tile along both axes
-/* Four results of the filter from the twelve numbers around them. */
-__device__ inline void filter_strip(const real in[STRIP + 2 * NEIGHBOURS], const real *weights, real out[STRIP])
-{
+/// Four results of the filter from the twelve numbers around them.
+__device__ inline void filter_strip(
+    const real in[STRIP + 2 * NEIGHBOURS], const real *weights, real out[STRIP]
+) {
 #pragma unroll
     for (int k = 0; k < STRIP; ++k) {
         real sum = weights[0] * in[k + NEIGHBOURS];
@@ -369,16 +373,15 @@ __device__ inline void filter_strip(const real in[STRIP + 2 * NEIGHBOURS], const
         out[k] = sum;
     }
 }
-
-/* Filters the lattice along x. */
-__device__ void filter_along_x(Tile &tile, const real *weights)
-{
+/// Filters the lattice along x.
+__device__ void filter_along_x(Tile &tile, const real *weights) {
     for (int k = threadIdx.x; k < 3 * LATTICE_Y * TILE_X / STRIP; k += THREADS) {
         const int strip = k % (TILE_X / STRIP), line = k / (TILE_X / STRIP);
         const int c = line / LATTICE_Y, row = line % LATTICE_Y;
         real in[STRIP + 2 * NEIGHBOURS], out[STRIP];
 #pragma unroll
-        for (int n = 0; n < STRIP + 2 * NEIGHBOURS; ++n) in[n] = tile.lattice[c][row][STRIP * strip + n];
+        for (int n = 0; n < STRIP + 2 * NEIGHBOURS; ++n)
+            in[n] = tile.lattice[c][row][STRIP * strip + n];
         filter_strip(in, weights, out);
 #pragma unroll
         for (int n = 0; n < STRIP; ++n) tile.along_x[c][row][STRIP * strip + n] = out[n];
@@ -386,9 +389,10 @@ __device__ void filter_along_x(Tile &tile, const real *weights)
 }
 
 // Filter the strip of a thread along y
-/* Filters along y the strip of component c that belongs to this thread. */
-__device__ void filter_along_y(const Tile &tile, const real *weights, int c, int row, int column, real out[STRIP])
-{
+/// Filters along y the strip of component c that belongs to this thread.
+__device__ void filter_along_y(
+    const Tile &tile, const real *weights, int c, int row, int column, real out[STRIP]
+) {
     real in[STRIP + 2 * NEIGHBOURS];
 #pragma unroll
     for (int n = 0; n < STRIP + 2 * NEIGHBOURS; ++n) in[n] = tile.along_x[c][row + n][column];
@@ -396,35 +400,38 @@ __device__ void filter_along_y(const Tile &tile, const real *weights, int c, int
 }
 
 // Add the windows of a layer
-/* Whether a tile that begins at lag (j, i) meets a window. */
-__device__ inline bool meets(const Window &window, int j, int i)
-{
+/// Whether a tile that begins at lag (j, i) meets a window.
+__device__ inline bool meets(const Window &window, int j, int i) {
     return window.row < j + TILE_Y && j < window.row + window.rows && window.column < i + TILE_X
         && i < window.column + window.columns;
 }
 
-/* Adds a layer to a strip: its window's values where it has some, what the filter made elsewhere. */
-__device__ void add_masked(const View &view, const real *window, int j, int i, const real filtered[STRIP],
-    real sum[STRIP])
-{
+/// Adds a layer to a strip: its window's values where it has some, what the filter made elsewhere.
+__device__ void add_masked(
+    const View &view, const real *window, int j, int i, const real filtered[STRIP], real sum[STRIP]
+) {
 #pragma unroll
     for (int k = 0; k < STRIP; ++k) {
         const int row = j + k - view.far.row, column = i - view.far.column;
-        const bool inside = row >= 0 && row < view.far.rows && column >= 0 && column < view.far.columns;
+        const bool inside =
+            row >= 0 && row < view.far.rows && column >= 0 && column < view.far.columns;
         sum[k] += inside ? window[row * WINDOW + column] : filtered[k];
     }
 }
 
 // Compute the lags of a tile
-/* Covariances (pairs, 3, lags, lags) of all lags, rad^2; blocks along x and y for tiles, along z for pairs. */
-extern "C" __global__ void compute_lags(const View *views, int layers, const real *slopes, const double *constants,
-    const real *windows, real *covariance, int lags)
-{
+/// Covariances (pairs, 3, lags, lags) of all lags, rad^2; blocks along x and y for tiles, along
+/// z for pairs.
+extern "C" __global__ void compute_lags(
+    const View *views, int layers, const real *slopes, const double *constants, const real *windows,
+    real *covariance, int lags
+) {
     __shared__ Tile tile;
     real weights[NEIGHBOURS + 1], sum[STRIP] = {}, filtered[STRIP] = {};
     for (int k = 0; k <= NEIGHBOURS; ++k) weights[k] = (real)constants[1 + k];
     const int i = blockIdx.x * TILE_X, j = blockIdx.y * TILE_Y, strip = threadIdx.x / TILE_X;
-    const int column = threadIdx.x % TILE_X, row = strip % (TILE_Y / STRIP) * STRIP, c = strip / (TILE_Y / STRIP);
+    const int column = threadIdx.x % TILE_X;
+    const int row = strip % (TILE_Y / STRIP) * STRIP, c = strip / (TILE_Y / STRIP);
     views += (size_t)blockIdx.z * layers;
     windows += ((size_t)blockIdx.z * layers * 3 + c) * WINDOW * WINDOW;
     for (int first = 0; first < layers; first += 32) {
@@ -434,8 +441,9 @@ extern "C" __global__ void compute_lags(const View *views, int layers, const rea
         for (int l = 0; l < count; ++l) {
             const Window &far = views[first + l].far;
             if (!meets(far, j, i)) free |= 1u << l;
-            const int bottom = j + TILE_Y < lags ? j + TILE_Y : lags, right = i + TILE_X < lags ? i + TILE_X : lags;
-            if (far.row <= j && bottom <= far.row + far.rows && far.column <= i && right <= far.column + far.columns)
+            const int bottom = min(j + TILE_Y, lags), right = min(i + TILE_X, lags);
+            if (far.row <= j && bottom <= far.row + far.rows && far.column <= i
+                && right <= far.column + far.columns)
                 covered |= 1u << l;
         }
         // Filter the layers of a tile
@@ -458,7 +466,7 @@ extern "C" __global__ void compute_lags(const View *views, int layers, const rea
             }
         }
     }
+    covariance += (((size_t)blockIdx.z * 3 + c) * lags + j + row) * lags + i + column;
     for (int k = 0; k < STRIP; ++k)
-        if (j + row + k < lags && i + column < lags)
-            covariance[(((size_t)blockIdx.z * 3 + c) * lags + j + row + k) * lags + i + column] = sum[k];
+        if (j + row + k < lags && i + column < lags) covariance[(size_t)k * lags] = sum[k];
 }

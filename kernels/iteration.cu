@@ -1,38 +1,36 @@
 // Tangled from book/src/solver-gpu.md: edit there, or here and run cargo tangle stitch.
-// Compiled after toeplitz.cu and solver.cu; a block has TEAM = ROW_THREADS threads and ROWS rows of a pair of lattices.
+// Compiled after toeplitz.cu and solver.cu; a block has TEAM = ROW_THREADS threads and ROWS
+// rows of a pair of lattices.
 
 // Rows of a block in shared memory
 constexpr int NUMBERS = ROWS * FROM_POINTS;
 
-// What a block has in shared memory, and where its rows are.
+/// What a block has in shared memory, and where its rows are.
 struct Rows {
     Complex *work, *whole, *given;
     int2 *kept;
     int row, pair, blocks;
 };
 
-__device__ __forceinline__ Rows rows_of_block()
-{
+__device__ __forceinline__ Rows rows_of_block() {
     Complex *work = reinterpret_cast<Complex *>(memory), *whole = work + ROWS * WORK;
     Complex *given = whole + ROWS * WHOLE;
     int2 *kept = reinterpret_cast<int2 *>(given + NUMBERS);
-    return {work, whole, given, kept, int(blockIdx.x) * ROWS, int(blockIdx.y),
-            int(gridDim.x * gridDim.y)};
+    const int row = blockIdx.x * ROWS, pair = blockIdx.y, blocks = gridDim.x * gridDim.y;
+    return {work, whole, given, kept, row, pair, blocks};
 }
-// The places of the block's numbers, of two lattices side by side; -1 where a point is masked.
-__device__ __forceinline__ const int2 *places_of_block(const int2 *places, Rows rows)
-{
+/// The places of the block's numbers, of two lattices side by side; -1 where a point is masked.
+__device__ __forceinline__ const int2 *places_of_block(const int2 *places, Rows rows) {
     return places + (rows.pair * FROM_ROWS + rows.row) * FROM_POINTS;
 }
 
-__device__ __forceinline__ Complex fetch_pair(const real *values, int2 place)
-{
+__device__ __forceinline__ Complex fetch_pair(const real *values, int2 place) {
     return {values[max(place.x, 0)], values[max(place.y, 0)]};
 }
-// Transforms the given rows, and leaves them for the columns.
-__device__ __forceinline__ void
-leave_lines(Rows rows, const Complex *__restrict__ roots, Complex *__restrict__ lines)
-{
+/// Transforms the given rows, and leaves them for the columns.
+__device__ __forceinline__ void leave_lines(
+    Rows rows, const Complex *__restrict__ roots, Complex *__restrict__ lines
+) {
     const int row = rows.row, pair = rows.pair;
     Complex *whole = rows.whole;
     auto load = [&](int f, auto a, int b) {
@@ -54,11 +52,11 @@ leave_lines(Rows rows, const Complex *__restrict__ roots, Complex *__restrict__ 
 }
 
 // Restore rows and transform them again
-// z from the columns of P, with the parts of r·z; then rows of z for A.
+/// z from the columns of P, with the parts of r·z; then rows of z for A.
 extern "C" __global__ __launch_bounds__(TEAM) void exchange_rows(
     const State *last, State *now, const Complex *columns, const int2 *places, const Complex *roots,
-    const real *r, real *z, double *parts, Complex *lines)
-{
+    const real *r, real *z, double *parts, Complex *lines
+) {
     if (is_first()) *now = *last;
     if (last->done) return;
     const Rows rows = rows_of_block();
@@ -97,17 +95,18 @@ extern "C" __global__ __launch_bounds__(TEAM) void exchange_rows(
 }
 
 // Restore rows and add the noise
-// w from the columns of A and from z with its noise, with the parts of w·z.
+/// w from the columns of A and from z with its noise, with the parts of w·z.
 extern "C" __global__ __launch_bounds__(TEAM) void finish_rows(
     const State *now, const Complex *columns, const int2 *places, const Complex *roots,
-    const real *noise, const real *z, real *w, double *parts)
-{
+    const real *noise, const real *z, real *w, double *parts
+) {
     if (now->done) return;
     const Rows rows = rows_of_block();
     places = places_of_block(places, rows);
     for (int task = threadIdx.x; task < NUMBERS; task += TEAM) {
         const int2 place = rows.kept[task] = places[task];
-        const Complex z_k = rows.given[task] = fetch_pair(z, place), n_k = fetch_pair(noise, place);
+        const Complex z_k = rows.given[task] = fetch_pair(z, place);
+        const Complex n_k = fetch_pair(noise, place);
         rows.whole[task] = {z_k.re * n_k.re, z_k.im * n_k.im};
     }
     columns += 2 * rows.pair * TO_ROWS + rows.row;
@@ -142,16 +141,15 @@ extern "C" __global__ __launch_bounds__(TEAM) void finish_rows(
 }
 
 // Step and transform the rows
-__device__ double *squares_of(double *squares, double iteration, int blocks)
-{
+__device__ double *squares_of(double *squares, double iteration, int blocks) {
     return squares + ((long long)iteration & 1) * blocks;
 }
-// Judges the residual, steps along the new direction, leaves the parts of r·r and rows of r for P.
+/// Judges the residual, steps along the new direction, leaves the parts of r·r and rows of r for P.
 extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
     const State *now, State *next, const double *parts, double *squares, const int2 *places,
     const Complex *roots, const real *z, const real *w, real *p, real *s, real *x, real *r,
-    Complex *lines)
-{
+    Complex *lines
+) {
     if (is_over(now, next)) return;
     const Rows rows = rows_of_block();
     places = places_of_block(places, rows);
@@ -196,9 +194,8 @@ extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
     leave_lines(rows, roots, lines);
     leave_parts(square, squares_of(squares, state.iteration, rows.blocks), rows.blocks);
 }
-// Records the residual that the last step has left; one block.
-extern "C" __global__ void judge_rows(State *state, double *squares, int blocks)
-{
+/// Records the residual that the last step has left; one block.
+extern "C" __global__ void judge_rows(State *state, double *squares, int blocks) {
     double square[1];
     sum_over_blocks(square, squares_of(squares, state->iteration, blocks), blocks);
     if (threadIdx.x == 0 && !state->done && !state->fresh)

@@ -1,17 +1,22 @@
 // Tangled from book/src/estimate-gpu.md: edit there, or here and run cargo tangle stitch.
+// Between wavefronts at the layers and the wavefront in the pupil.
+
+// Real numbers of a kernel
 #ifndef REAL
 #define REAL double
 #endif
 typedef REAL real;
 
-// The stencils of a layer: points across it, where its first wavefront starts.
-struct Layer { int size, start; };
+/// The stencils of a layer: points across it, where its first wavefront starts.
+struct Layer {
+    int size, start;
+};
 
-// Wavefronts of all targets in the pupil, from those of all layers.
-extern "C" __global__ void gather_layers(const real *wavefronts, real *pupil, const Layer *layers,
-                                         const int *first, const real *weights, int count,
-                                         int points, int targets)
-{
+/// Wavefronts of all targets in the pupil, from those of all layers.
+extern "C" __global__ void gather_layers(
+    const real *wavefronts, real *pupil, const Layer *layers, const int *first, const real *weights,
+    int count, int points, int targets
+) {
     int k = blockIdx.x * blockDim.x + threadIdx.x;
     if (k >= targets * points * points) return;
     int i = k % points, j = k / points % points, target = k / (points * points);
@@ -23,7 +28,8 @@ extern "C" __global__ void gather_layers(const real *wavefronts, real *pupil, co
         for (int b = 0; b < WIDTH; b++) {
             const real *row = field + min(first[y] + b, size - 1) * size;
             real along = 0;
-            for (int a = 0; a < WIDTH; a++) along += weights[x * WIDTH + a] * row[min(first[x] + a, size - 1)];
+            for (int a = 0; a < WIDTH; a++)
+                along += weights[x * WIDTH + a] * row[min(first[x] + a, size - 1)];
             sum += weights[y * WIDTH + b] * along;
         }
     }
@@ -31,11 +37,11 @@ extern "C" __global__ void gather_layers(const real *wavefronts, real *pupil, co
 }
 
 // Scatter the pupil to the layers
-// The transpose of gather_layers for layer l = blockIdx.y.
-extern "C" __global__ void scatter_layers(const real *pupil, real *wavefronts, const Layer *layers,
-                                          const int *first, const real *weights, int points,
-                                          int targets)
-{
+/// The transpose of gather_layers for layer l = blockIdx.y.
+extern "C" __global__ void scatter_layers(
+    const real *pupil, real *wavefronts, const Layer *layers, const int *first, const real *weights,
+    int points, int targets
+) {
     int k = blockIdx.x * blockDim.x + threadIdx.x, size = layers[blockIdx.y].size;
     if (k >= targets * size * size) return;
     int i = k % size, j = k / size % size, target = k / (size * size);

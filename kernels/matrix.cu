@@ -1,13 +1,16 @@
 // Tangled from book/src/solver-gpu.md: edit there, or here and run cargo tangle stitch.
+// Products with a dense matrix.
+
+// Real numbers of a kernel
 #ifndef REAL
 #define REAL double
 #endif
 typedef REAL real;
 
-// y = A x for a matrix of rows × columns; a warp for each row.
-extern "C" __global__ void multiply_rows(const real *matrix, const real *x, real *y, int rows,
-                                         int columns)
-{
+/// y = A x for a matrix of rows × columns; a warp for each row.
+extern "C" __global__ void multiply_rows(
+    const real *matrix, const real *x, real *y, int rows, int columns
+) {
     int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
     real sum = 0;
     if (row < rows) {
@@ -20,10 +23,10 @@ extern "C" __global__ void multiply_rows(const real *matrix, const real *x, real
 }
 
 // Multiply with the columns of a matrix
-// y = Aᵀ x; a thread for each column.
-extern "C" __global__ void multiply_columns(const real *matrix, const real *x, real *y, int rows,
-                                            int columns)
-{
+/// y = Aᵀ x; a thread for each column.
+extern "C" __global__ void multiply_columns(
+    const real *matrix, const real *x, real *y, int rows, int columns
+) {
     int column = blockIdx.x * blockDim.x + threadIdx.x;
     if (column >= columns) return;
     real sum = 0;

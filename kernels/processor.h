@@ -1,5 +1,5 @@
 // Tangled from book/src/kernel-emulator.md: edit there, or here and run cargo tangle stitch.
-// CUDA's words for a C++ compiler: a launch runs on the processor, thread by thread, and is watched.
+// CUDA's words for a C++ compiler: a launch runs on the processor, thread by thread, watched.
 
 // What the C++ library brings
 #include <math.h>
@@ -27,13 +27,25 @@
 #define UNWATCHED __attribute__((no_sanitize("thread"), noinline))
 
 // Vectors of two to four numbers
-struct uint3 { unsigned x, y, z; };
+struct uint3 {
+    unsigned x, y, z;
+};
 typedef uint3 dim3;
-struct alignas(8) int2 { int x, y; };
-struct alignas(16) int4 { int x, y, z, w; };
-struct alignas(8) float2 { float x, y; };
-struct alignas(16) float4 { float x, y, z, w; };
-struct alignas(16) double2 { double x, y; };
+struct alignas(8) int2 {
+    int x, y;
+};
+struct alignas(16) int4 {
+    int x, y, z, w;
+};
+struct alignas(8) float2 {
+    float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+struct alignas(16) double2 {
+    double x, y;
+};
 
 inline int2 make_int2(int x, int y) { return {x, y}; }
 inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
@@ -57,32 +69,56 @@ static const int warpSize = 32;
 
 inline double rsqrt(double x) { return 1 / sqrt(x); }
 inline float rsqrt(float x) { return float(1 / sqrt(double(x))); }
-inline void sincos(float x, float* sine, float* cosine) { *sine = sinf(x), *cosine = cosf(x); }
-template <typename T> T __ldg(const T* address) { return *address; }
-inline long long __double_as_longlong(double x) { long long y; memcpy(&y, &x, 8); return y; }
-inline int __float_as_int(float x) { int y; memcpy(&y, &x, 4); return y; }
-inline float __int_as_float(int x) { float y; memcpy(&y, &x, 4); return y; }
+inline void sincos(float x, float *sine, float *cosine) { *sine = sinf(x), *cosine = cosf(x); }
+template <typename T> T __ldg(const T *address) { return *address; }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 
+// Bits of floating-point numbers
+inline long long __double_as_longlong(double x) {
+    long long y;
+    memcpy(&y, &x, 8);
+    return y;
+}
+inline int __float_as_int(float x) {
+    int y;
+    memcpy(&y, &x, 4);
+    return y;
+}
+inline float __int_as_float(int x) {
+    float y;
+    memcpy(&y, &x, 4);
+    return y;
+}
+
 // Sine and cosine of half turns
-UNWATCHED inline void sincospi(double x, double* sine, double* cosine) {
+UNWATCHED inline void sincospi(double x, double *sine, double *cosine) {
     double quarters = nearbyint(2 * x), rest = M_PI * (x - quarters / 2);
     double s = sin(rest), c = cos(rest);
     switch (int(quarters - 4 * floor(quarters / 4))) {
-        case 0: *sine = s, *cosine = c; break;
-        case 1: *sine = c, *cosine = -s; break;
-        case 2: *sine = -s, *cosine = -c; break;
-        default: *sine = -c, *cosine = s;
+    case 0: *sine = s, *cosine = c; break;
+    case 1: *sine = c, *cosine = -s; break;
+    case 2: *sine = -s, *cosine = -c; break;
+    default: *sine = -c, *cosine = s;
     }
 }
-inline void sincospi(float x, float* sine, float* cosine) {
+inline void sincospi(float x, float *sine, float *cosine) {
     double s, c;
     sincospi(double(x), &s, &c);
     *sine = float(s), *cosine = float(c);
 }
-template <typename T> T sinpi(T x) { T s, c; sincospi(x, &s, &c); return s; }
-template <typename T> T cospi(T x) { T s, c; sincospi(x, &s, &c); return c; }
+
+// Sine or cosine alone
+template <typename T> T sinpi(T x) {
+    T s, c;
+    sincospi(x, &s, &c);
+    return s;
+}
+template <typename T> T cospi(T x) {
+    T s, c;
+    sincospi(x, &s, &c);
+    return c;
+}
 
 // Least and most of two numbers
 #define LEAST_AND_MOST(type) \
@@ -117,21 +153,23 @@ const int most_threads = 1024, stack_bytes = 64 << 10;
 static Thread threads[most_threads];
 static Fiber fibers[most_threads];
 static int idle[most_threads], idle_fibers, made_fibers;
-static char* stacks;
+static char *stacks;
 static jmp_buf scheduler;
 static int count, begun, current, block_syncs;
 static bool descending;
-static void (*body)(void**);
-static void** arguments;
+static void (*body)(void **);
+static void **arguments;
 
 // Failure with its thread
 static char failure[400];
 
-UNWATCHED static void complain(const char* what) {
-    snprintf(failure, sizeof failure, "%s (thread %u of block %u, %u, %u)", what, threadIdx.x,
-             blockIdx.x, blockIdx.y, blockIdx.z);
+UNWATCHED static void complain(const char *what) {
+    snprintf(
+        failure, sizeof failure, "%s (thread %u of block %u, %u, %u)", what, threadIdx.x,
+        blockIdx.x, blockIdx.y, blockIdx.z
+    );
 }
-[[noreturn]] UNWATCHED static void fail(const char* what) {
+[[noreturn]] UNWATCHED static void fail(const char *what) {
     complain(what);
     _longjmp(scheduler, 2);
 }
@@ -163,11 +201,11 @@ UNWATCHED static void run_threads() {
 /// Runs the threads of a fiber until one waits or none is left; false where one failed.
 UNWATCHED static bool resume(int fiber) {
     switch (_setjmp(scheduler)) {
-        case 0: break;
-        case 1: return true;
-        default: return false;
+    case 0: break;
+    case 1: return true;
+    default: return false;
     }
-    Fiber& chosen = fibers[fiber];
+    Fiber &chosen = fibers[fiber];
     if (chosen.used) _longjmp(chosen.stopped, 1);
     chosen.used = true;
     getcontext(&chosen.start);
@@ -185,7 +223,11 @@ UNWATCHED static void wait(State where, int line) {
     leave(threads[current].fiber);
 }
 
-struct Group { int live, waiting; bool same_line; };
+// Count those who wait
+struct Group {
+    int live, waiting;
+    bool same_line;
+};
 
 UNWATCHED static Group look(int from, int to, State where) {
     Group group = {0, 0, true};
@@ -201,7 +243,7 @@ UNWATCHED static Group look(int from, int to, State where) {
 }
 
 // Release of waiting threads
-UNWATCHED static bool let_go(int from, int to, State where, const char* otherwise) {
+UNWATCHED static bool let_go(int from, int to, State where, const char *otherwise) {
     Group group = look(from, to, where);
     if (group.waiting < group.live || !group.same_line) return complain(otherwise), false;
     for (int k = from; k < to; ++k) {
@@ -256,10 +298,10 @@ enum Way { of_lane, from_below, from_above, across };
 UNWATCHED static int source_lane(Way way, int lane, int by, int width) {
     int first = lane / width * width, end = first + width;
     switch (way) {
-        case of_lane: return first + (by & (width - 1));
-        case from_below: return lane - by >= first ? lane - by : lane;
-        case from_above: return lane + by < end ? lane + by : lane;
-        default: return (lane ^ by) < end ? lane ^ by : lane;
+    case of_lane: return first + (by & (width - 1));
+    case from_below: return lane - by >= first ? lane - by : lane;
+    case from_above: return lane + by < end ? lane + by : lane;
+    default: return (lane ^ by) < end ? lane ^ by : lane;
     }
 }
 
@@ -269,7 +311,7 @@ UNWATCHED T exchange(int line, Way way, unsigned mask, T value, int by, int widt
     if (mask != 0xffffffffu) fail("an exchange names less than the full warp");
     int lane = current % warpSize, source = current - lane + source_lane(way, lane, by, width);
     int round = ++threads[current].exchanges;
-    auto& board = boards[round & 1];
+    auto &board = boards[round & 1];
     memcpy(board[current], &value, sizeof value);
     wait(at_warp, line);
     bool took_part = source < count && threads[source].exchanges >= round;
@@ -290,30 +332,37 @@ __attribute__((visibility("hidden"))) extern unsigned char __stop_shared_memory[
 __attribute__((visibility("hidden"))) extern unsigned char __ehdr_start[], _end[];
 }
 
-struct Buffer { uintptr_t begin, end; };
+struct Buffer {
+    uintptr_t begin, end;
+};
 struct Launch {
     unsigned grid[3], block, shared, buffers;
-    const Buffer* buffer;
-    void** arguments;
+    const Buffer *buffer;
+    void **arguments;
 };
-static const Launch* launch;
+static const Launch *launch;
 static Buffer recent;
 
 // Watch over shared memory
-struct Access { int thread, block_syncs, warp_syncs; };
-struct Word { Access written, read, read_before; };
-static Word* words;
+struct Access {
+    int thread, block_syncs, warp_syncs;
+};
+struct Word {
+    Access written, read, read_before;
+};
+static Word *words;
 
-UNWATCHED static bool before_now(const Access& access) {
+UNWATCHED static bool before_now(const Access &access) {
     bool same_warp = access.thread / warpSize == current / warpSize;
-    return access.block_syncs < block_syncs || access.thread == current ||
-           (same_warp && access.warp_syncs < threads[current].warp_syncs);
+    return access.block_syncs < block_syncs || access.thread == current
+        || (same_warp && access.warp_syncs < threads[current].warp_syncs);
 }
 UNWATCHED static void watch_shared(size_t offset, size_t bytes, bool writes) {
     Access now = {current, block_syncs, threads[current].warp_syncs};
     for (size_t k = offset / 4; 4 * k < offset + bytes; ++k) {
-        Word& word = words[k];
-        if (!before_now(word.written)) fail("no barrier after another thread's write to shared memory");
+        Word &word = words[k];
+        if (!before_now(word.written))
+            fail("no barrier after another thread's write to shared memory");
         bool alone = before_now(word.read) && before_now(word.read_before);
         if (writes && !alone) fail("no barrier after another thread's read of shared memory");
         if (!writes && !before_now(word.read)) word.read_before = word.read;
@@ -325,7 +374,7 @@ UNWATCHED static void watch_shared(size_t offset, size_t bytes, bool writes) {
 UNWATCHED static void find_buffer(uintptr_t begin, uintptr_t end, bool writes) {
     const Buffer *low = launch->buffer, *high = low + launch->buffers;
     while (high - low > 1) {
-        const Buffer* middle = low + (high - low) / 2;
+        const Buffer *middle = low + (high - low) / 2;
         (begin < middle->begin ? high : low) = middle;
     }
     if (low < high && begin >= low->begin && end <= low->end) {
@@ -334,51 +383,54 @@ UNWATCHED static void find_buffer(uintptr_t begin, uintptr_t end, bool writes) {
     }
     // Say where an access went astray
     char text[200];
-    const char* verb = writes ? "write" : "read";
+    const char *verb = writes ? "write" : "read";
     if (low < high && begin >= low->begin) {
-        snprintf(text, sizeof text, "a %s of %zu bytes at byte %zu of a buffer of %zu bytes", verb,
-                 size_t(end - begin), size_t(begin - low->begin), size_t(low->end - low->begin));
+        snprintf(
+            text, sizeof text, "a %s of %zu bytes at byte %zu of a buffer of %zu bytes", verb,
+            size_t(end - begin), size_t(begin - low->begin), size_t(low->end - low->begin)
+        );
     } else {
-        snprintf(text, sizeof text, "a %s of %zu bytes outside of all buffers", verb, size_t(end - begin));
+        snprintf(
+            text, sizeof text, "a %s of %zu bytes outside of all buffers", verb, size_t(end - begin)
+        );
     }
     fail(text);
 }
 
 // Watch over one access
-UNWATCHED static bool within(uintptr_t begin, uintptr_t end, const void* from, const void* to) {
+UNWATCHED static bool within(uintptr_t begin, uintptr_t end, const void *from, const void *to) {
     return begin >= uintptr_t(from) && end <= uintptr_t(to);
 }
-UNWATCHED static void watch(const void* address, size_t bytes, bool writes) {
+UNWATCHED static void watch(const void *address, size_t bytes, bool writes) {
     uintptr_t begin = uintptr_t(address), end = begin + bytes;
     if (begin >= recent.begin && end <= recent.end) return;
-    const char* stack = stacks + size_t(threads[current].fiber) * stack_bytes;
+    const char *stack = stacks + size_t(threads[current].fiber) * stack_bytes;
     if (within(begin, end, stack, stack + stack_bytes)) return;
-    if (within(begin, end, __start_shared_memory, __stop_shared_memory)) {
+    if (within(begin, end, __start_shared_memory, __stop_shared_memory))
         watch_shared(most_dynamic + begin - uintptr_t(__start_shared_memory), bytes, writes);
-    } else if (within(begin, end, dynamic_shared, dynamic_shared + launch->shared)) {
+    else if (within(begin, end, dynamic_shared, dynamic_shared + launch->shared))
         watch_shared(begin - uintptr_t(dynamic_shared), bytes, writes);
-    } else if (within(begin, end, dynamic_shared, dynamic_shared + most_dynamic)) {
+    else if (within(begin, end, dynamic_shared, dynamic_shared + most_dynamic))
         fail("an access beyond the shared memory of the launch");
-    } else if (!within(begin, end, __ehdr_start, _end)) {
-        find_buffer(begin, end, writes);
-    }
+    else if (!within(begin, end, __ehdr_start, _end)) find_buffer(begin, end, writes);
 }
 
 // Launch of a watched kernel
-UNWATCHED static const char* run(const Launch& asked, void (*kernel)(void**)) {
+UNWATCHED static const char *run(const Launch &asked, void (*kernel)(void **)) {
     size_t named = __stop_shared_memory - __start_shared_memory;
     // Room for stacks and words
     if (stacks == nullptr) {
-        stacks = static_cast<char*>(malloc(size_t(stack_bytes) * most_threads));
-        words = static_cast<Word*>(calloc((most_dynamic + named) / 4 + 4, sizeof(Word)));
+        stacks = static_cast<char *>(malloc(size_t(stack_bytes) * most_threads));
+        words = static_cast<Word *>(calloc((most_dynamic + named) / 4 + 4, sizeof(Word)));
     }
     if (stacks == nullptr || words == nullptr) return "there is no memory for stacks";
-    bool fits = asked.block >= 1 && asked.block <= unsigned(most_threads) && asked.shared <= most_dynamic;
+    bool fits =
+        asked.block >= 1 && asked.block <= unsigned(most_threads) && asked.shared <= most_dynamic;
     if (!fits) return "no device takes so many threads, or so much shared memory";
     launch = &asked, body = kernel, arguments = asked.arguments;
     count = int(asked.block), failure[0] = 0, recent = {0, 0};
     blockDim = {asked.block, 1, 1}, gridDim = {asked.grid[0], asked.grid[1], asked.grid[2]};
-    for (Fiber& fiber : fibers) fiber.used = false;
+    for (Fiber &fiber : fibers) fiber.used = false;
     unsigned plane = gridDim.x * gridDim.y;
     for (unsigned k = 0; k < plane * gridDim.z; ++k) {
         blockIdx = {k % gridDim.x, k % plane / gridDim.x, k / plane};
@@ -393,13 +445,13 @@ UNWATCHED static const char* run(const Launch& asked, void (*kernel)(void**)) {
 
 // Arguments by their types
 template <typename... T, size_t... K>
-UNWATCHED void unpack(void (*kernel)(T...), void** values, std::index_sequence<K...>) {
-    kernel(*static_cast<T*>(values[K])...);
+UNWATCHED void unpack(void (*kernel)(T...), void **values, std::index_sequence<K...>) {
+    kernel(*static_cast<T *>(values[K])...);
 }
-template <typename... T> UNWATCHED void call(void (*kernel)(T...), void** values) {
+template <typename... T> UNWATCHED void call(void (*kernel)(T...), void **values) {
     unpack(kernel, values, std::index_sequence_for<T...>{});
 }
-}  // namespace processor
+} // namespace processor
 
 // Barriers and exchanges by their names
 #define __syncthreads() processor::wait(processor::at_block, __LINE__)
@@ -411,12 +463,12 @@ template <typename... T> UNWATCHED void call(void (*kernel)(T...), void** values
 
 // Entry points for the loader and the compiler
 #define KERNEL_ON_PROCESSOR(name) \
-    extern "C" const char* name##_on_processor(const processor::Launch& launch) { \
-        return processor::run(launch, [](void** values) { processor::call(name, values); }); \
+    extern "C" const char *name##_on_processor(const processor::Launch &launch) { \
+        return processor::run(launch, [](void **values) { processor::call(name, values); }); \
     }
 
 #define WATCHED(name, bytes, writes) \
-    extern "C" UNWATCHED void __tsan_##name##bytes(const void* address) { \
+    extern "C" UNWATCHED void __tsan_##name##bytes(const void *address) { \
         processor::watch(address, bytes, writes); \
     }
 #define WATCHED_BOTH_WAYS(bytes) \
@@ -431,12 +483,12 @@ WATCHED_BOTH_WAYS(8)
 WATCHED_BOTH_WAYS(16)
 
 // Accesses of other lengths
-extern "C" UNWATCHED void __tsan_read_range(const void* address, size_t bytes) {
+extern "C" UNWATCHED void __tsan_read_range(const void *address, size_t bytes) {
     processor::watch(address, bytes, false);
 }
-extern "C" UNWATCHED void __tsan_write_range(const void* address, size_t bytes) {
+extern "C" UNWATCHED void __tsan_write_range(const void *address, size_t bytes) {
     processor::watch(address, bytes, true);
 }
 extern "C" UNWATCHED void __tsan_init() {}
-extern "C" UNWATCHED void __tsan_func_entry(void*) {}
+extern "C" UNWATCHED void __tsan_func_entry(void *) {}
 extern "C" UNWATCHED void __tsan_func_exit() {}

@@ -1,19 +1,22 @@
 // Tangled from book/src/spectral-gpu.md: edit there, or here and run cargo tangle stitch.
-// Types and sizes of spectral kernels
+// Covariances by the spectral method, around the transforms of cuFFT.
+
+// Real numbers of a kernel
 #ifndef REAL
 #define REAL double
 #endif
+typedef REAL real;
+
+// Types and sizes of spectral kernels
 #ifndef DERIVATIVES
 #define DERIVATIVES 2
 #endif
 #ifndef PAIRS
 #define PAIRS 4
 #endif
-#define COMPONENTS (DERIVATIVES + 1)
-#define FIELDS (PAIRS * COMPONENTS)
-#define BINS 32  // of a block
-#define PARTS 4  // threads that share a bin
-typedef REAL real;
+constexpr int COMPONENTS = DERIVATIVES + 1, FIELDS = PAIRS * COMPONENTS;
+/// Bins of a block, and threads that share a bin.
+constexpr int BINS = 32, PARTS = 4;
 
 /// A complex number, moved as a whole.
 struct alignas(2 * sizeof(real)) complex {
@@ -49,13 +52,13 @@ __device__ double disc_transfer(double cycles) {
 // Share of a sample at Nyquist's lines
 /// One half for a sample within the original's square, and one half for its opposite.
 __device__ real share(int n, int m, int half) {
-    int within = n < half && m < half, opposite = n > -half && m > -half;
+    const int within = half > max(n, m), opposite = -half < min(n, m);
     return (real)0.5 * (within + opposite);
 }
 
 // Kernel that tabulates the waves
 /// The waves of `count` cycles, each for n = 0 … length − 1; (count, length).
-extern "C" __global__ void waves(const double* cycles, complex* table, int count, int length) {
+extern "C" __global__ void waves(const double *cycles, complex *table, int count, int length) {
     int n = blockIdx.x * blockDim.x + threadIdx.x;
     int wave = blockIdx.y;
     if (n < length && wave < count) table[(size_t)wave * length + n] = wave_at(n, cycles[wave]);
@@ -65,8 +68,8 @@ extern "C" __global__ void waves(const double* cycles, complex* table, int count
 // Tables that a fold reads
 /// The factor g of a lenslet, and the waves (axes, layers, pairs of the group, N_F/2 + 1).
 struct Tables {
-    const real* lenslet;
-    const complex* waves;
+    const real *lenslet;
+    const complex *waves;
     int layers, half;
 
     __device__ complex wave(int axis, int layer, int pair, int n) const {
@@ -79,18 +82,22 @@ struct Tables {
 // Add one row of samples
 // Weigh one sample of the spectrum
 /// The factors of a sample that all pairs share, but for those of the row.
-__device__ real sample_weight(const Tables& tables, const Layer& layer, int n, int m) {
+__device__ real sample_weight(const Tables &tables, const Layer &layer, int n, int m) {
     if (n == 0 && m == 0) return 0;
     real square = (real)n * n + (real)m * m;
     real weight = share(n, m, tables.half) * tables.lenslet[abs(n)]
-                * power((real)layer.ratio * (square - 1) + 1);
-    if (DERIVATIVES == 1 && layer.disc > 0) weight *= (real)disc_transfer(layer.disc * sqrt((double)square));
+        * power((real)layer.ratio * (square - 1) + 1);
+    if (DERIVATIVES == 1 && layer.disc > 0)
+        weight *= (real)disc_transfer(layer.disc * sqrt((double)square));
     return weight;
 }
 
-/// Adds samples n = first_n, first_n + F, … of one row and layer to the sums of all fields, Eq. `[eq:rows-of-a-bin]`.
-__device__ void add_row(const Tables& tables, const Layer& layer, int number, int m, int first_n,
-                        int folded, complex* sums) {
+/// Adds samples n = first_n, first_n + F, … of one row and layer to the sums of all fields, Eq.
+/// `[eq:rows-of-a-bin]`.
+__device__ void add_row(
+    const Tables &tables, const Layer &layer, int number, int m, int first_n, int folded,
+    complex *sums
+) {
     complex row[PAIRS][COMPONENTS] = {};
     for (int n = first_n; n <= tables.half; n += folded) {
         real weight = sample_weight(tables, layer, n, m);
@@ -116,7 +123,7 @@ __device__ void add_row(const Tables& tables, const Layer& layer, int number, in
     #pragma unroll
         for (int a = 0; a < COMPONENTS; a++) {
             complex of_x = row[pair][DERIVATIVES - a];
-            complex& sum = sums[pair * COMPONENTS + a];
+            complex &sum = sums[pair * COMPONENTS + a];
             sum.re += factor * (wave.re * of_x.re - wave.im * of_x.im);
             sum.im += factor * (wave.re * of_x.im + wave.im * of_x.re);
             factor *= m;
@@ -124,9 +131,12 @@ __device__ void add_row(const Tables& tables, const Layer& layer, int number, in
     }
 }
 
-/// Folds the spectra of a group of pairs, Eq. `[eq:hermitian-fold]`, into planes of two fields each; (planes, F, F).
-extern "C" __global__ void fold(const Layer* layers, const real* lenslet, const complex* waves,
-                                complex* planes, int layer_count, int folded, int half) {
+/// Folds the spectra of a group of pairs, Eq. `[eq:hermitian-fold]`, into planes of two fields
+/// each; (planes, F, F).
+extern "C" __global__ void fold(
+    const Layer *layers, const real *lenslet, const complex *waves, complex *planes,
+    int layer_count, int folded, int half
+) {
     __shared__ complex others[PARTS - 1][FIELDS][BINS];
     int lane = threadIdx.x % BINS, part = threadIdx.x / BINS;
     long long bin = (long long)blockIdx.x * BINS + lane;
@@ -169,9 +179,11 @@ extern "C" __global__ void fold(const Layer* layers, const real* lenslet, const 
 }
 
 // Kernel that gathers the lags
-/// The lags of all fields, from planes of two fields each; (fields, K, K). Lag 0 is at `shift` along either axis.
-extern "C" __global__ void gather(const complex* planes, real* fields, int folded, int lags,
-                                  int shift) {
+/// The lags of all fields, from planes of two fields each; (fields, K, K). Lag 0 is at `shift`
+/// along either axis.
+extern "C" __global__ void gather(
+    const complex *planes, real *fields, int folded, int lags, int shift
+) {
     size_t k = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     size_t square = (size_t)lags * lags;
     if (k >= FIELDS * square) return;

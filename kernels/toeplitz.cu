@@ -2,6 +2,7 @@
 // Products with block Toeplitz matrices by Fourier transforms in shared memory, in three passes.
 
 // Real and complex numbers of a product
+// Real numbers of a kernel
 #ifndef REAL
 #define REAL double
 #endif
@@ -41,8 +42,7 @@ template <int N> struct Int {
 };
 
 /// Does a step for Int<FROM>, …, Int<TO - 1>.
-template <int FROM, int TO, class Step>
-__device__ __forceinline__ void unroll(Step step) {
+template <int FROM, int TO, class Step> __device__ __forceinline__ void unroll(Step step) {
     if constexpr (FROM < TO) {
         step(Int<FROM>());
         unroll<FROM + 1, TO>(step);
@@ -53,9 +53,7 @@ __device__ __forceinline__ void unroll(Step step) {
 /// cos x or x⁻¹ sin x for small x: terms up to x to the power `last`, which is even or odd.
 __host__ __device__ constexpr double series(double x, int last) {
     double sum = 1.0;
-    for (int k = last; k > 1; k -= 2) {
-        sum = 1.0 - sum * x * x / (k * (k - 1));
-    }
+    for (int k = last; k > 1; k -= 2) sum = 1.0 - sum * x * x / (k * (k - 1));
     return sum;
 }
 
@@ -64,22 +62,16 @@ __host__ __device__ constexpr double cosine(int k, int n) {
     const double pi = 3.14159265358979323846;
     k = (k % n + n) % n;
     k = 2 * k > n ? n - k : k;
-    if (4 * k > n) {
-        return -cosine(n - 2 * k, 2 * n);
-    }
+    if (4 * k > n) return -cosine(n - 2 * k, 2 * n);
     const double left = pi * (n - 4 * k) / (2.0 * n);
     return 8 * k <= n ? series(2.0 * pi * k / n, 20) : left * series(left, 21);
 }
 
 /// sin(2 pi k / n).
-__host__ __device__ constexpr double sine(int k, int n) {
-    return cosine(4 * k - n, 4 * n);
-}
+__host__ __device__ constexpr double sine(int k, int n) { return cosine(4 * k - n, 4 * n); }
 
 // Arithmetic of complex numbers
-__device__ __forceinline__ Complex plus(Complex a, Complex b) {
-    return {a.re + b.re, a.im + b.im};
-}
+__device__ __forceinline__ Complex plus(Complex a, Complex b) { return {a.re + b.re, a.im + b.im}; }
 
 __device__ __forceinline__ Complex minus(Complex a, Complex b) {
     return {a.re - b.re, a.im - b.im};
@@ -170,11 +162,14 @@ template <int SIGN, int R> __device__ __forceinline__ void dft(Complex (&v)[R]) 
 }
 
 // Transform in shared memory by radices
-/// COUNT transforms by THREADS threads; load(f, a, b) is value a REST + b of the transform f, store(f, k, z) takes
-/// its result k. Neighbouring threads begin with the same b of different transforms if TOGETHER, else reversed.
+/// COUNT transforms by THREADS threads; load(f, a, b) is value a REST + b of the transform f,
+/// store(f, k, z) takes
+/// its result k. Neighbouring threads begin with the same b of different transforms if
+/// TOGETHER, else reversed.
 template <int SIGN, int COUNT, int THREADS, bool TOGETHER, class Load, class Store>
-__device__ __forceinline__ void
-transform(Complex *work, const Complex *__restrict__ roots, Load load, Store store) {
+__device__ __forceinline__ void transform(
+    Complex *work, const Complex *__restrict__ roots, Load load, Store store
+) {
     // Step of the first radix
     for (int task = threadIdx.x; task < COUNT * REST; task += THREADS) {
         const int f = TOGETHER ? task % COUNT : task / REST;
@@ -184,11 +179,8 @@ transform(Complex *work, const Complex *__restrict__ roots, Load load, Store sto
         dft<SIGN>(v);
         Complex *to = work + f * WORK + b / R3 * RUN + b % R3;
         unroll<0, R1>([&](auto c) {
-            if constexpr (REST == 1) {
-                store(f, c.value, v[c.value]);
-            } else {
-                to[c.value * PITCH] = times<-SIGN>(roots[b * c.value], v[c.value]);
-            }
+            if constexpr (REST == 1) store(f, c.value, v[c.value]);
+            else to[c.value * PITCH] = times<-SIGN>(roots[b * c.value], v[c.value]);
         });
     }
     if constexpr (REST > 1) {
@@ -202,11 +194,8 @@ transform(Complex *work, const Complex *__restrict__ roots, Load load, Store sto
             unroll<0, R2>([&](auto a) { v[a.value] = at[a.value * RUN]; });
             dft<SIGN>(v);
             unroll<0, R2>([&](auto d) {
-                if constexpr (R3 == 1) {
-                    store(f, c + R1 * d.value, v[d.value]);
-                } else {
-                    at[d.value * RUN] = times<-SIGN>(roots[R1 * b * d.value], v[d.value]);
-                }
+                if constexpr (R3 == 1) store(f, c + R1 * d.value, v[d.value]);
+                else at[d.value * RUN] = times<-SIGN>(roots[R1 * b * d.value], v[d.value]);
             });
         }
     }
@@ -234,11 +223,10 @@ __device__ __forceinline__ void wait_for_earlier_work() {
 }
 
 // First pass along the rows
-/// Half spectra of the rows of all inputs, (HALF, FROM_PAIRS, 2, FROM_ROWS), twice as large as they should be.
+/// Half spectra of the rows of all inputs, (HALF, FROM_PAIRS, 2, FROM_ROWS), twice as large as
+/// they should be.
 extern "C" __global__ __launch_bounds__(ROW_THREADS) void transform_rows(
-    const real *x,
-    const int2 *__restrict__ places,
-    const Complex *__restrict__ roots,
+    const real *x, const int2 *__restrict__ places, const Complex *__restrict__ roots,
     Complex *__restrict__ lines
 ) {
     Complex *work = reinterpret_cast<Complex *>(memory), *whole = work + ROWS * WORK;
@@ -287,8 +275,9 @@ __device__ __forceinline__ Complex add_product(Complex sum, Complex a, Complex b
 }
 
 /// Adds to two outputs what a tile makes of the inputs a and b.
-__device__ __forceinline__ void
-apply_tile(Complex &first, Complex &second, const Tile &tile, Complex a, Complex b) {
+__device__ __forceinline__ void apply_tile(
+    Complex &first, Complex &second, const Tile &tile, Complex a, Complex b
+) {
     const bool adjoint = tile.adjoint;
     const real sign = adjoint ? -1 : 1;
     first = add_product(first, tile.above.first, a, sign);
@@ -302,12 +291,11 @@ constexpr int PARTS = COLUMN_THREADS >= LENGTH ? COLUMN_THREADS / LENGTH : 1;
 constexpr int UPPER = MIRRORED ? FROM_PAIRS * (FROM_PAIRS + 1) / 2 : 1;
 constexpr int HELD = FROM_GROUP > 1 && sizeof(real) == 4 ? 2 : 1;
 
-/// The column of the tile k on or above the diagonal, if these are counted column by column; and its row.
+/// The column of the tile k on or above the diagonal, if these are counted column by column;
+/// and its row.
 __host__ __device__ constexpr int column_of(int k) {
     int column = 0;
-    while ((column + 1) * (column + 2) / 2 <= k) {
-        column++;
-    }
+    while ((column + 1) * (column + 2) / 2 <= k) column++;
     return column;
 }
 
@@ -326,8 +314,9 @@ fetch_upper(const Couple *__restrict__ spectra, const int *__restrict__ tiles) {
 
 /// The first tiles of a part, if it is that of the thread.
 template <int PART>
-__device__ __forceinline__ void
-fetch_first(Tile (&held)[HELD], const Couple *__restrict__ spectra, const int *__restrict__ tiles) {
+__device__ __forceinline__ void fetch_first(
+    Tile (&held)[HELD], const Couple *__restrict__ spectra, const int *__restrict__ tiles
+) {
     if (threadIdx.x / LENGTH == PART) {
         unroll<0, HELD>([&](auto h) {
             constexpr int k = PART + decltype(h)::value * PARTS;
@@ -339,19 +328,14 @@ fetch_first(Tile (&held)[HELD], const Couple *__restrict__ spectra, const int *_
 // Mix one part of the tiles
 template <int PART>
 __device__ __forceinline__ void mix_part(
-    Complex (&sums)[2 * FROM_PAIRS],
-    const Tile (&held)[HELD],
-    const Complex *inputs,
-    const Couple *__restrict__ spectra,
-    const int *__restrict__ tiles
+    Complex (&sums)[2 * FROM_PAIRS], const Tile (&held)[HELD], const Complex *inputs,
+    const Couple *__restrict__ spectra, const int *__restrict__ tiles
 ) {
     unroll<0, (UPPER - PART + PARTS - 1) / PARTS>([&](auto count) {
         constexpr int number = decltype(count)::value, k = PART + number * PARTS;
         constexpr int p = row_of(k), q = column_of(k);
         Tile tile = held[number < HELD ? number : 0];
-        if constexpr (number >= HELD) {
-            tile = fetch_upper<k>(spectra, tiles);
-        }
+        if constexpr (number >= HELD) tile = fetch_upper<k>(spectra, tiles);
         // Apply a tile and its adjoint
         const Complex *from_p = inputs + 2 * p * LENGTH, *from_q = inputs + 2 * q * LENGTH;
         apply_tile(sums[2 * p], sums[2 * p + 1], tile, from_q[0], from_q[LENGTH]);
@@ -364,11 +348,8 @@ __device__ __forceinline__ void mix_part(
 
 /// Columns of all outputs, (HALF, TO_PAIRS, 2, TO_ROWS), from those of the inputs.
 extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
-    const Complex *lines,
-    const Couple *__restrict__ spectra,
-    const int *__restrict__ tiles,
-    const Complex *__restrict__ roots,
-    Complex *__restrict__ columns
+    const Complex *lines, const Couple *__restrict__ spectra, const int *__restrict__ tiles,
+    const Complex *__restrict__ roots, Complex *__restrict__ columns
 ) {
     // Divide the shared memory among columns
     constexpr int MOST = 2 * (FROM_GROUP > TO_GROUP ? FROM_GROUP : TO_GROUP);
@@ -382,9 +363,7 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
     spectra += kx * (2 * TILES * LENGTH);
     for (int group = 0; group < FROM_PAIRS; group += FROM_GROUP) {
         // Transform and mix some of the inputs
-        if (group) {
-            __syncthreads();
-        }
+        if (group) __syncthreads();
         // Fetch a tile of spectra
         auto fetch = [&](int task, int q) {
             task = min(task, TASKS - 1);
@@ -395,14 +374,10 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
             return Tile{at[0], at[LENGTH], which & 1};
         };
         Tile held[HELD];
-        if (MIRRORED) {
+        if (MIRRORED)
             unroll<0, PARTS>([&](auto part) { fetch_first<decltype(part)::value>(held, spectra, tiles); });
-        } else {
-            unroll<0, HELD>([&](auto q) { held[q.value] = fetch(threadIdx.x, q.value); });
-        }
-        if (group == 0) {
-            wait_for_earlier_work();
-        }
+        else unroll<0, HELD>([&](auto q) { held[q.value] = fetch(threadIdx.x, q.value); });
+        if (group == 0) wait_for_earlier_work();
         // Load the column of an input
         auto load = [&](int f, auto a, int b) {
             constexpr int FIRST = decltype(a)::value * REST;
@@ -423,14 +398,11 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
             const int ky = threadIdx.x % LENGTH, mine = threadIdx.x / LENGTH;
             Complex sums[2 * FROM_PAIRS] = {};
             unroll<0, PARTS>([&](auto part) {
-                if (mine == part.value) {
+                if (mine == part.value)
                     mix_part<decltype(part)::value>(sums, held, inputs + ky, spectra, tiles);
-                }
             });
             unroll<0, PARTS>([&](auto part) {
-                if (part.value) {
-                    __syncthreads();
-                }
+                if (part.value) __syncthreads();
                 if (mine == part.value) {
                     unroll<0, 2 * FROM_PAIRS>([&](auto k) {
                         Complex *to = outputs + k.value * LENGTH + ky;
@@ -450,9 +422,8 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
                     const Tile tile = here ? held[here ? q.value : 0] : fetch(task, q.value);
                     apply_tile(first, second, tile, input[0], input[LENGTH]);
                 });
-                if (round + 1 < ROUNDS) {
+                if (round + 1 < ROUNDS)
                     unroll<0, HELD>([&](auto q) { held[q.value] = fetch(task + COLUMN_THREADS, q.value); });
-                }
                 Complex *to = outputs + 2 * (task / LENGTH) * LENGTH + ky;
                 if (task < TASKS) {
                     to[0] = AT_ONCE || group == 0 ? first : plus(first, to[0]);
@@ -466,9 +437,7 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
     columns += (kx * TO_PAIRS + first_output) * 2 * TO_ROWS;
     auto load = [&](int f, auto a, int b) { return outputs[f * LENGTH + a.value * REST + b]; };
     auto store = [&](int f, int n, Complex value) {
-        if (n < TO_POINTS && first_output + f / 2 < TO_PAIRS) {
-            columns[f * TO_ROWS + n] = value;
-        }
+        if (n < TO_POINTS && first_output + f / 2 < TO_PAIRS) columns[f * TO_ROWS + n] = value;
     };
     transform<1, 2 * TO_GROUP, COLUMN_THREADS, false>(inputs, roots, load, store);
 }
@@ -476,21 +445,15 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
 // Third pass back to vectors
 template <bool DIAGONAL>
 __device__ __forceinline__ void rows_back(
-    const Complex *columns,
-    const int2 *__restrict__ places,
-    const Complex *__restrict__ roots,
-    real *y,
-    const real *__restrict__ noise,
-    const real *x
+    const Complex *columns, const int2 *__restrict__ places, const Complex *__restrict__ roots,
+    real *y, const real *__restrict__ noise, const real *x
 ) {
     Complex *work = reinterpret_cast<Complex *>(memory), *added = work + ROWS * WORK;
     int2 *kept = reinterpret_cast<int2 *>(added + DIAGONAL * ROWS * TO_POINTS);
     const int row = blockIdx.x * ROWS, pair = blockIdx.y;
     places += (pair * TO_ROWS + row) * TO_POINTS;
     // Look up places and noise early
-    if (DIAGONAL) {
-        wait_for_earlier_work();
-    }
+    if (DIAGONAL) wait_for_earlier_work();
     for (int task = threadIdx.x; task < ROWS * TO_POINTS; task += ROW_THREADS) {
         const int2 place = places[task];
         kept[task] = place;
@@ -499,12 +462,8 @@ __device__ __forceinline__ void rows_back(
             added[task] = {noise[first] * x[first], noise[second] * x[second]};
         }
     }
-    if (REST == 1) {
-        __syncthreads();
-    }
-    if (!DIAGONAL) {
-        wait_for_earlier_work();
-    }
+    if (REST == 1) __syncthreads();
+    if (!DIAGONAL) wait_for_earlier_work();
     columns += 2 * pair * TO_ROWS + row;
     // Join the spectra of two rows
     auto load = [&](int f, auto a, int b) {
@@ -519,12 +478,8 @@ __device__ __forceinline__ void rows_back(
         if (n < TO_POINTS) {
             const int at = f * TO_POINTS + n;
             const int2 place = kept[at];
-            if (place.x >= 0) {
-                y[place.x] = DIAGONAL ? value.re + added[at].re : value.re;
-            }
-            if (place.y >= 0) {
-                y[place.y] = DIAGONAL ? value.im + added[at].im : value.im;
-            }
+            if (place.x >= 0) y[place.x] = DIAGONAL ? value.re + added[at].re : value.re;
+            if (place.y >= 0) y[place.y] = DIAGONAL ? value.im + added[at].im : value.im;
         }
     };
     transform<1, ROWS, ROW_THREADS, true>(work, roots, load, store);
@@ -532,21 +487,15 @@ __device__ __forceinline__ void rows_back(
 
 // Entries of the third pass
 extern "C" __global__ __launch_bounds__(ROW_THREADS) void restore_rows(
-    const Complex *columns,
-    const int2 *__restrict__ places,
-    const Complex *__restrict__ roots,
+    const Complex *columns, const int2 *__restrict__ places, const Complex *__restrict__ roots,
     real *y
 ) {
     rows_back<false>(columns, places, roots, y, nullptr, nullptr);
 }
 
 extern "C" __global__ __launch_bounds__(ROW_THREADS) void restore_rows_with_diagonal(
-    const Complex *columns,
-    const int2 *__restrict__ places,
-    const Complex *__restrict__ roots,
-    real *y,
-    const real *__restrict__ noise,
-    const real *x
+    const Complex *columns, const int2 *__restrict__ places, const Complex *__restrict__ roots,
+    real *y, const real *__restrict__ noise, const real *x
 ) {
     rows_back<true>(columns, places, roots, y, noise, x);
 }

@@ -1,5 +1,7 @@
 // Tangled from book/src/toeplitz-gpu.md: edit there, or here and run cargo tangle stitch.
 // Products with block Toeplitz matrices as plain sums, for small lattices, in one pass.
+
+// Real numbers of a kernel
 #ifndef REAL
 #define REAL double
 #endif
@@ -11,7 +13,8 @@ constexpr int TALL = 8, WIDE = 4, SPLIT = 8;
 constexpr int TAPS = FROM_POINTS + TO_POINTS - 1;
 constexpr int SPANS = (FROM_POINTS + SPLIT - 1) / SPLIT, SPANNED = SPANS * SPLIT;
 constexpr int DEEP = (FROM_POINTS + TALL - 1) / TALL * TALL;
-/// Numbers of a wide load; a column begins at an odd multiple of it, which spreads columns over the banks.
+/// Numbers of a wide load; a column begins at an odd multiple of it, which spreads columns over
+/// the banks.
 constexpr int PACK = 16 / sizeof(real), PITCH = DEEP + PACK;
 constexpr int HIGH = DEEP + TALL - 1, BROAD = SPANNED + WIDE - 1;
 /// Loads that a thread has on their way at a time.
@@ -23,8 +26,7 @@ template <int N> struct Int {
 };
 
 /// Does a step for Int<FROM>, …, Int<TO - 1>.
-template <int FROM, int TO, class Step>
-__device__ __forceinline__ void unroll(Step step) {
+template <int FROM, int TO, class Step> __device__ __forceinline__ void unroll(Step step) {
     if constexpr (FROM < TO) {
         step(Int<FROM>());
         unroll<FROM + 1, TO>(step);
@@ -52,13 +54,9 @@ extern __shared__ double2 memory[];
 // Sum one tile of an output
 template <bool DIAGONAL>
 __device__ __forceinline__ void convolve_tile(
-    const real *x,
-    const int *__restrict__ from_places,
-    const real *__restrict__ taps,
-    const int *__restrict__ terms,
-    const int *__restrict__ to_places,
-    const real *__restrict__ noise,
-    real *y
+    const real *x, const int *__restrict__ from_places, const real *__restrict__ taps,
+    const int *__restrict__ terms, const int *__restrict__ to_places,
+    const real *__restrict__ noise, real *y
 ) {
     // Divide the shared memory of a tile
     real *inputs = reinterpret_cast<real *>(memory);
@@ -73,8 +71,8 @@ __device__ __forceinline__ void convolve_tile(
             const int task = min(first + k.value * THREADS, WINDOWS - 1);
             // Find one tap of a window
             const int u = task % BROAD, w = task / BROAD % HIGH, lattice = task / (BROAD * HIGH);
-            const int term = TRANSPOSED ? terms[lattice * TO_LATTICES + output]
-                                        : terms[output * FROM_LATTICES + lattice];
+            const int term =
+                TRANSPOSED ? terms[lattice * TO_LATTICES + output] : terms[output * FROM_LATTICES + lattice];
             const int j = top + TALL - 1 - w, i = left + WIDE - 1 - u;
             const bool turned = (term & 1) != TRANSPOSED;
             const int at_j = turned ? TO_POINTS - 1 - j : j + FROM_POINTS - 1;
@@ -85,9 +83,8 @@ __device__ __forceinline__ void convolve_tile(
             value[k.value] = there ? tap : 0;
         });
         unroll<0, BATCH>([&](auto k) {
-            if (first + k.value * THREADS < WINDOWS) {
+            if (first + k.value * THREADS < WINDOWS)
                 windows[first + k.value * THREADS] = value[k.value];
-            }
         });
     }
     wait_for_earlier_work();
@@ -107,9 +104,8 @@ __device__ __forceinline__ void convolve_tile(
         });
         unroll<0, BATCH>([&](auto k) { value[k.value] = x[max(place[k.value], 0)]; });
         unroll<0, BATCH>([&](auto k) {
-            if (first + k.value * THREADS < INPUTS) {
+            if (first + k.value * THREADS < INPUTS)
                 inputs[to[k.value]] = place[k.value] < 0 ? 0 : value[k.value];
-            }
         });
     }
     __syncthreads();
@@ -122,48 +118,35 @@ __device__ __forceinline__ void convolve_tile(
         const real *input = inputs + (lattice * SPANNED + n) * PITCH;
         real held[2 * TALL - 1];
     #pragma unroll
-        for (int k = 0; k < TALL - 1; k++) {
-            held[k] = window[k * BROAD];
-        }
+        for (int k = 0; k < TALL - 1; k++) held[k] = window[k * BROAD];
         for (int row = 0; row < DEEP; row += TALL) {
             // Load eight inputs and taps
             #pragma unroll
-            for (int k = 0; k < TALL; k++) {
-                held[TALL - 1 + k] = window[(row + TALL - 1 + k) * BROAD];
-            }
+            for (int k = 0; k < TALL; k++) held[TALL - 1 + k] = window[(row + TALL - 1 + k) * BROAD];
             real values[TALL];
             #pragma unroll
             for (int k = 0; k < TALL; k += PACK) {
                 const Packed packed = *reinterpret_cast<const Packed *>(input + row + k);
             #pragma unroll
-                for (int l = 0; l < PACK; l++) {
-                    values[k + l] = packed.values[l];
-                }
+                for (int l = 0; l < PACK; l++) values[k + l] = packed.values[l];
             }
             // Make products of what is held
             #pragma unroll
             for (int k = 0; k < TALL; k++) {
             #pragma unroll
-                for (int r = 0; r < TALL; r++) {
-                    sums[r] += held[k - r + TALL - 1] * values[k];
-                }
+                for (int r = 0; r < TALL; r++) sums[r] += held[k - r + TALL - 1] * values[k];
             }
             #pragma unroll
-            for (int k = 0; k < TALL - 1; k++) {
-                held[k] = held[k + TALL];
-            }
+            for (int k = 0; k < TALL - 1; k++) held[k] = held[k + TALL];
         }
     }
     // Add up the sums of threads
     #pragma unroll
     for (int r = 0; r < TALL; r++) {
     #pragma unroll
-        for (int across = WIDE; across < 32; across *= 2) {
+        for (int across = WIDE; across < 32; across *= 2)
             sums[r] += __shfl_xor_sync(0xffffffffu, sums[r], across);
-        }
-        if (lane < WIDE) {
-            partial[(warp * TALL + r) * WIDE + lane] = sums[r];
-        }
+        if (lane < WIDE) partial[(warp * TALL + r) * WIDE + lane] = sums[r];
     }
     __syncthreads();
     // Write the tile of an output
@@ -172,9 +155,7 @@ __device__ __forceinline__ void convolve_tile(
         const int place = to_places[place_of(output, TO_POINTS, row, n)];
         if (place >= 0) {
             real sum = DIAGONAL ? noise[place] * x[place] : 0;
-            for (int k = 0; k < WARPS; k++) {
-                sum += partial[k * TALL * WIDE + threadIdx.x];
-            }
+            for (int k = 0; k < WARPS; k++) sum += partial[k * TALL * WIDE + threadIdx.x];
             y[place] = sum;
         }
     }
@@ -182,23 +163,15 @@ __device__ __forceinline__ void convolve_tile(
 
 // Entries of the plain sum
 extern "C" __global__ __launch_bounds__(THREADS) void convolve(
-    const real *x,
-    const int *__restrict__ from_places,
-    const real *__restrict__ taps,
-    const int *__restrict__ terms,
-    const int *__restrict__ to_places,
-    real *y
+    const real *x, const int *__restrict__ from_places, const real *__restrict__ taps,
+    const int *__restrict__ terms, const int *__restrict__ to_places, real *y
 ) {
     convolve_tile<false>(x, from_places, taps, terms, to_places, nullptr, y);
 }
 
 extern "C" __global__ __launch_bounds__(THREADS) void convolve_with_diagonal(
-    const real *x,
-    const int *__restrict__ from_places,
-    const real *__restrict__ taps,
-    const int *__restrict__ terms,
-    const int *__restrict__ to_places,
-    real *y,
+    const real *x, const int *__restrict__ from_places, const real *__restrict__ taps,
+    const int *__restrict__ terms, const int *__restrict__ to_places, real *y,
     const real *__restrict__ noise
 ) {
     convolve_tile<true>(x, from_places, taps, terms, to_places, noise, y);

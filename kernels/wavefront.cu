@@ -1,21 +1,27 @@
 // Tangled from book/src/wavefront-gpu.md: edit there, or here and run cargo tangle stitch.
+// Covariances of a wavefront with slopes by the direct method.
+
+// Real numbers of a kernel
 #ifndef REAL
 #define REAL double
 #endif
-#ifndef REACH
-#define REACH 4 /* samples beyond a lag on either side that the box filter uses; 0 for no filter */
-#endif
 typedef REAL real;
 
+// Reach of the box filter
+#ifndef REACH
+#define REACH 4 // samples beyond a lag on either side that the box filter uses; 0 for no filter
+#endif
+
 // Look up the radial table on the device
-/* A polynomial in t - centre. */
+/// A polynomial in t - centre.
 struct alignas(16) Segment {
     double centre, c[7];
 };
 
-/* f(t) and df/dt, from a table whose segments are numbered from `first` to `last`. */
-__device__ inline double look_up(const double *table, int first, int last, double t, double *slope)
-{
+/// f(t) and df/dt, from a table whose segments are numbered from `first` to `last`.
+__device__ inline double look_up(
+    const double *table, int first, int last, double t, double *slope
+) {
     int number = (int)(__double_as_longlong(t) >> 47);
     number = number < first ? first : number > last ? last : number;
     const Segment s = ((const Segment *)table)[number - first];
@@ -28,13 +34,12 @@ __device__ inline double look_up(const double *table, int first, int last, doubl
     *slope = rise;
     return value;
 }
-/* A cubic in (t - centre) / 2^e, 64 segments to the octave from 2^e to 2^(e + 1). */
+/// A cubic in (t - centre) / 2^e, 64 segments to the octave from 2^e to 2^(e + 1).
 struct alignas(16) Sliver {
     float c[4];
 };
 
-__device__ inline float look_up(const float *table, int first, int last, float t, float *slope)
-{
+__device__ inline float look_up(const float *table, int first, int last, float t, float *slope) {
     int number = __float_as_int(t) >> 17;
     number = number < first ? first : number > last ? last : number;
     const Sliver s = ((const Sliver *)table)[number - first];
@@ -45,20 +50,21 @@ __device__ inline float look_up(const float *table, int first, int last, float t
 }
 
 // Evaluate the phase on the device
-/* Numbers of the first and last segments of the universal tables, from 2^-120 to 2^40, and where they end. */
-#define FIRST_SEGMENT ((1023 - 120) << 5)
-#define LAST_SEGMENT (((1023 + 40) << 5) - 1)
-#define FIRST_SLIVER ((127 - 120) << 6)
-#define LAST_SLIVER (((127 + 40) << 6) - 1)
-#define TABLE_END 1099511627776.0
+/// Numbers of the first and last segments of the universal tables, from 2^-120 to 2^40, and
+/// where they end.
+constexpr int FIRST_SEGMENT = (1023 - 120) << 5, LAST_SEGMENT = ((1023 + 40) << 5) - 1;
+constexpr int FIRST_SLIVER = (127 - 120) << 6, LAST_SLIVER = ((127 + 40) << 6) - 1;
+constexpr double TABLE_END = 1099511627776.0;
 
-/* The phase of one outer scale: 1/l^2, l^(5/3), l^(-1/3) for a unit of length l; law 0 is von Karman's, 1 a power. */
+/// The phase of one outer scale: 1/l^2, l^(5/3), l^(-1/3) for a unit of length l; law 0 is von
+/// Karman's, 1 a power.
 struct Phase {
     double per_square, fall, slope, law;
 };
-/* f(t) of one of the tables of both laws, without its factor; in *rise its derivative by t / l^2. */
-__device__ inline double universal(const double *table, const Phase &phase, double t, double *rise)
-{
+/// f(t) of one of the tables of both laws, without its factor; in *rise its derivative by t / l^2.
+__device__ inline double universal(
+    const double *table, const Phase &phase, double t, double *rise
+) {
     const int count = LAST_SEGMENT - FIRST_SEGMENT + 1;
     table += 8 * count * (int)phase.law;
     double tau = t * phase.per_square;
@@ -66,25 +72,22 @@ __device__ inline double universal(const double *table, const Phase &phase, doub
     return look_up(table, FIRST_SEGMENT, LAST_SEGMENT, tau, rise);
 }
 
-__device__ inline float universal(const float *table, const Phase &phase, float t, float *rise)
-{
+__device__ inline float universal(const float *table, const Phase &phase, float t, float *rise) {
     const int count = LAST_SLIVER - FIRST_SLIVER + 1;
     table += 4 * count * (int)phase.law;
     float tau = t * (float)phase.per_square;
     tau = tau < (float)TABLE_END ? tau : 0.99f * (float)TABLE_END;
     return look_up(table, FIRST_SLIVER, LAST_SLIVER, tau, rise);
 }
-/* S or M at the squared distance t in m^2, by whose table is given; rad^2. */
-__device__ inline double fall_of(const double *table, const Phase &phase, double t)
-{
+/// S or M at the squared distance t in m^2, by whose table is given; rad^2.
+__device__ inline double fall_of(const double *table, const Phase &phase, double t) {
     double rise;
     return phase.fall * universal(table, phase, t, &rise);
 }
 
-/* p(t), rad^2 m^-2, and dp/dt, rad^2 m^-4. */
+/// p(t), rad^2 m^-2, and dp/dt, rad^2 m^-4.
 template <typename T>
-__device__ inline T slope_over_distance(const T *table, const Phase &phase, T t, T *rise)
-{
+__device__ inline T slope_over_distance(const T *table, const Phase &phase, T t, T *rise) {
     T factor = (T)phase.slope;
     T p = factor * universal(table, phase, t, rise);
     *rise *= factor * (T)phase.per_square;
@@ -92,14 +95,13 @@ __device__ inline T slope_over_distance(const T *table, const Phase &phase, T t,
 }
 
 // Look the averaged fall up on the device
-/* A polynomial in (r - centre) / half on the segment that ends at `end`; `per_half` is 1 / half. */
+/// A polynomial in (r - centre) / half on the segment that ends at `end`; `per_half` is 1 / half.
 template <typename T> struct Stretch {
     T end, centre, per_half, c[17];
 };
 
-/* The fall at r, or its slope, by whose segments are given. */
-template <typename T> __device__ inline T averaged(const Stretch<T> *segments, int count, T r)
-{
+/// The fall at r, or its slope, by whose segments are given.
+template <typename T> __device__ inline T averaged(const Stretch<T> *segments, int count, T r) {
     int low = 0, high = count - 1;
     while (low < high) {
         int middle = (low + high) / 2;
@@ -114,24 +116,26 @@ template <typename T> __device__ inline T averaged(const Stretch<T> *segments, i
 }
 
 // Evaluate the reference phase on the device
-/* The phase with which a gradient is compared, averaged over a disc if there are `segments`; singular at r = kink. */
+/// The phase with which a gradient is compared, averaged over a disc if there are `segments`;
+/// singular at r = kink.
 struct Reference {
     Phase phase;
     double kink, outer_scale, first, segments;
 };
 
-/* S(r), rad^2, at t = r^2 in m^2. */
-__device__ inline double reference_fall(const Reference &reference, const double *falls,
-    const Stretch<double> *discs, double t)
-{
+/// S(r), rad^2, at t = r^2 in m^2.
+__device__ inline double reference_fall(
+    const Reference &reference, const double *falls, const Stretch<double> *discs, double t
+) {
     if (reference.segments == 0.0) return fall_of(falls, reference.phase, t);
     return averaged(discs + (int)reference.first, (int)reference.segments, sqrt(t));
 }
 
-/* p of the gradient p (x, y), rad^2 m^-2, at r^2 = t; AVERAGED says whether there are segments. */
-template <bool AVERAGED> __device__ inline real reference_slope(const Reference &reference,
-    const real *slopes, const Stretch<real> *discs, real t)
-{
+/// p of the gradient p (x, y), rad^2 m^-2, at r^2 = t; AVERAGED says whether there are segments.
+template <bool AVERAGED>
+__device__ inline real reference_slope(
+    const Reference &reference, const real *slopes, const Stretch<real> *discs, real t
+) {
     real rise;
     if (!AVERAGED) return slope_over_distance(slopes, reference.phase, t, &rise);
     real r = sqrt(t);
@@ -139,14 +143,13 @@ template <bool AVERAGED> __device__ inline real reference_slope(const Reference 
 }
 
 // Integrate along a piece on the device
-/* A part of a line on which the distance from the singular points grows from the near end on. */
+/// A part of a line on which the distance from the singular points grows from the near end on.
 struct Part {
-    double near, length; /* the length is negative towards lesser u */
-    int halvings, bends; /* panels of length / 2, / 4 ... towards the near end, each cut in so many */
+    double near, length; // the length is negative towards lesser u
+    int halvings, bends; // panels of length / 2, / 4, ... towards the near end, each cut in so many
 };
 
-__device__ inline Part cut_part(const Reference &reference, double square, double from, double to)
-{
+__device__ inline Part cut_part(const Reference &reference, double square, double from, double to) {
     double kink = reference.kink, inner = kink * kink - square, meets = sqrt(fabs(inner));
     double at_from = inner > 0.0 ? fabs(fabs(from) - meets) : sqrt(from * from - inner);
     double at_to = inner > 0.0 ? fabs(fabs(to) - meets) : sqrt(to * to - inner);
@@ -161,12 +164,13 @@ __device__ inline Part cut_part(const Reference &reference, double square, doubl
     if (longest > scale && fabs(s - kink) < 8.0 * scale) part.bends = (int)ceil(longest / scale);
     return part;
 }
-#define PANEL_NODES 10
+constexpr int PANEL_NODES = 10;
 
-/* A thread's share of the integral of S along a part; `rule` holds nodes, then weights. */
-__device__ inline double along_part(const Reference &reference, const double *falls,
-    const Stretch<double> *discs, const double *rule, double square, Part part, int lane)
-{
+/// A thread's share of the integral of S along a part; `rule` holds nodes, then weights.
+__device__ inline double along_part(
+    const Reference &reference, const double *falls, const Stretch<double> *discs,
+    const double *rule, double square, Part part, int lane
+) {
     double sum = 0.0;
     int values = (part.halvings + 1) * part.bends * PANEL_NODES;
     for (int k = lane; k < values; k += 32) {
@@ -186,16 +190,20 @@ __device__ inline double along_part(const Reference &reference, const double *fa
     }
     return sum;
 }
-/* The integral of S from `start` to `end` along a line at the distance `across`, in the first of 32 threads. */
-__device__ inline double along(const Reference &reference, const double *falls,
-    const Stretch<double> *discs, const double *rule, double across, double start, double end, int lane)
-{
+/// The integral of S from `start` to `end` along a line at the distance `across`, in the first
+/// of 32 threads.
+__device__ inline double along(
+    const Reference &reference, const double *falls, const Stretch<double> *discs,
+    const double *rule, double across, double start, double end, int lane
+) {
     double square = across * across, inner = reference.kink * reference.kink - square;
     double meets = inner > 0.0 ? sqrt(inner) : 0.0, cut = -meets, from = start, sum = 0.0;
     for (int part = 0; part < 4; ++part, cut += meets) {
         double to = part == 3 ? end : fmin(fmax(cut, from), end);
         if (from < to)
-            sum += along_part(reference, falls, discs, rule, square, cut_part(reference, square, from, to), lane);
+            sum += along_part(
+                reference, falls, discs, rule, square, cut_part(reference, square, from, to), lane
+            );
         from = to;
     }
     for (int distance = 16; distance > 0; distance /= 2)
@@ -204,15 +212,18 @@ __device__ inline double along(const Reference &reference, const double *falls,
 }
 
 // Average over a footprint on the device
-/* What the host says of the zones: distances in sides, in steps, in steps; then rules of 4 to 8 nodes, and the box. */
+/// What the host says of the zones: distances in sides, in steps, in steps; then rules of 4 to
+/// 8 nodes, and the box.
 struct Rules {
     real near, core, far, from[5], legendre[60], box[2 * REACH + 1];
 };
 
-/* The mean of grad S over the footprint at (x, y), `distance` sides from the singular circle. */
-template <bool AVERAGED> __device__ inline void gauss_mean(const Reference &reference, const real *slopes,
-    const Stretch<real> *discs, const Rules *rules, real side, real distance, real x, real y, real mean[2])
-{
+/// The mean of grad S over the footprint at (x, y), `distance` sides from the singular circle.
+template <bool AVERAGED>
+__device__ inline void gauss_mean(
+    const Reference &reference, const real *slopes, const Stretch<real> *discs, const Rules *rules,
+    real side, real distance, real x, real y, real mean[2]
+) {
     int n = 4;
     const real *nodes = rules->legendre;
     for (; distance < rules->from[n - 4]; ++n) nodes += 2 * n;
@@ -236,9 +247,9 @@ template <bool AVERAGED> __device__ inline void gauss_mean(const Reference &refe
 }
 
 // View of a layer on the device
-/* A layer as a target and a guide star see it: lag (j, i) lies at (x + i step, y + j step). */
+/// A layer as a target and a guide star see it: lag (j, i) lies at (x + i step, y + j step).
 struct Frame {
-    int row, column, rows, columns, first; /* the last is a place in a list */
+    int row, column, rows, columns, first; // the last is a place in a list
 };
 
 struct View {
@@ -247,9 +258,9 @@ struct View {
     double strength;
     Frame corners, middle;
 };
-/* The view that place k of a list belongs to: of the pieces around `corners` or of the `middle`. */
-template <Frame View::*FRAME> __device__ inline const View &view_of(const View *views, int count, int k)
-{
+/// The view that place k of a list belongs to: of the pieces around `corners` or of the `middle`.
+template <Frame View::*FRAME>
+__device__ inline const View &view_of(const View *views, int count, int k) {
     int low = 0, high = count - 1;
     while (low < high) {
         int middle = (low + high + 1) / 2;
@@ -261,17 +272,20 @@ template <Frame View::*FRAME> __device__ inline const View &view_of(const View *
 
 // Kernel of the close lags
 // Work of the near pieces
-/* The integral of S along piece k, rad^2 m, by a warp; a piece farther than 2.75 sides stays as it is. */
-__device__ inline void integrate_piece(const View *views, int count, const double *falls,
-    const Stretch<double> *discs, const double *rule, int oversampling, double *pieces, int k)
-{
+/// The integral of S along piece k, rad^2 m, by a warp; a piece farther than 2.75 sides stays
+/// as it is.
+__device__ inline void integrate_piece(
+    const View *views, int count, const double *falls, const Stretch<double> *discs,
+    const double *rule, int oversampling, double *pieces, int k
+) {
     const View &view = view_of<&View::corners>(views, count, k);
     const Frame &frame = view.corners;
     int place = k - frame.first, plane = frame.rows * frame.columns, axis = place / plane;
     int j = frame.row + place % plane / frame.columns, i = frame.column + place % frame.columns;
     double corner = -0.5 * oversampling, step = view.step;
     double x = view.x + (i + corner) * step, y = view.y + (j + corner) * step;
-    double across = fabs(axis == 0 ? x : y), start = axis == 0 ? y : x, middle = start + 0.5 * step;
+    double across = fabs(axis == 0 ? x : y), start = axis == 0 ? y : x;
+    double middle = start + 0.5 * step;
     double distance = fabs(sqrt(across * across + middle * middle) - view.reference.kink);
     if (distance > 2.75 * view.side) return;
     int lane = threadIdx.x % 32;
@@ -280,42 +294,42 @@ __device__ inline void integrate_piece(const View *views, int count, const doubl
 }
 
 // Work of the middle lags
-/* Coordinate of lag k, m, rounded at the end. */
-__device__ inline real coordinate(double first, int k, double step)
-{
+/// Coordinate of lag k, m, rounded at the end.
+__device__ inline real coordinate(double first, int k, double step) {
     return (real)(first + k * step);
 }
 
-/* Distance in m of a lag from the singular circle. */
-__device__ inline real distance_from(const Reference &reference, real x, real y)
-{
+/// Distance in m of a lag from the singular circle.
+__device__ inline real distance_from(const Reference &reference, real x, real y) {
     return fabs(sqrt(x * x + y * y) - (real)reference.kink);
 }
-/* The mean of grad S over the footprint of the lag at place k of the frames, if it is in the middle zone. */
-__device__ inline void average_middle(const View *views, int count, const real *slopes,
-    const Stretch<real> *discs, const Rules *rules, real *means, int k)
-{
+/// The mean of grad S over the footprint of the lag at place k of the frames, if it is in the
+/// middle zone.
+__device__ inline void average_middle(
+    const View *views, int count, const real *slopes, const Stretch<real> *discs,
+    const Rules *rules, real *means, int k
+) {
     const View &view = view_of<&View::middle>(views, count, k);
     const Frame &frame = view.middle;
     const Reference &reference = view.reference;
     int place = k - frame.first;
     real x = coordinate(view.x, frame.column + place % frame.columns, view.step);
     real y = coordinate(view.y, frame.row + place / frame.columns, view.step);
-    real distance = distance_from(reference, x, y), side = (real)view.side, *mean = means + 2 * (size_t)k;
+    real distance = distance_from(reference, x, y), side = (real)view.side,
+         *mean = means + 2 * (size_t)k;
     if (distance < (real)0.999 * rules->near * side) return;
     if (distance > (real)1.001 * rules->far * (real)view.step) return;
     if (reference.segments == 0.0)
         gauss_mean<false>(reference, slopes, discs, rules, side, distance / side, x, y, mean);
-    else
-        gauss_mean<true>(reference, slopes, discs, rules, side, distance / side, x, y, mean);
+    else gauss_mean<true>(reference, slopes, discs, rules, side, distance / side, x, y, mean);
 }
 
-/* Pieces of the near lags and means of the middle lags of all views, so many of each list. */
-extern "C" __global__ __launch_bounds__(128, 5)
-void wavefront_close(const View *views, int count, const double *falls, const Stretch<double> *fall_discs,
-    const double *rule, int oversampling, double *pieces, int all_pieces,
-    const real *slopes, const Stretch<real> *discs, const Rules *rules, real *means, int all_means)
-{
+/// Pieces of the near lags and means of the middle lags of all views, so many of each list.
+extern "C" __global__ __launch_bounds__(128, 5) void wavefront_close(
+    const View *views, int count, const double *falls, const Stretch<double> *fall_discs,
+    const double *rule, int oversampling, double *pieces, int all_pieces, const real *slopes,
+    const Stretch<real> *discs, const Rules *rules, real *means, int all_means
+) {
     int with_pieces = (all_pieces + 3) / 4, k = blockIdx.x * 4 + threadIdx.x / 32;
     if (k < all_pieces)
         integrate_piece(views, count, falls, fall_discs, rule, oversampling, pieces, k);
@@ -324,13 +338,17 @@ void wavefront_close(const View *views, int count, const double *falls, const St
 }
 
 // Kernel of the wavefront's field
-#define TILE 16
-#define WIDE (TILE + 2 * REACH)
+// Size of a tile of the field
+constexpr int TILE = 16, WIDE = TILE + 2 * REACH, LAGS = TILE * TILE;
+/// Blocks that a multiprocessor shall hold, for which registers are spared.
+constexpr int BLOCKS = sizeof(real) == 4 ? 4 : 3;
 
 // Sums of the pieces around a lag
-/* The mean of grad S over the footprint at a near lag: differences of edges, each of so many pieces. */
-__device__ inline void near_mean(const View &view, const double *pieces, int oversampling, int j, int i, real mean[2])
-{
+/// The mean of grad S over the footprint at a near lag: differences of edges, each of so many
+/// pieces.
+__device__ inline void near_mean(
+    const View &view, const double *pieces, int oversampling, int j, int i, real mean[2]
+) {
     const Frame &frame = view.corners;
     int columns = frame.columns, place = (j - frame.row) * columns + i - frame.column;
     const double *vertical = pieces + frame.first + place;
@@ -343,18 +361,21 @@ __device__ inline void near_mean(const View &view, const double *pieces, int ove
     for (int a = 0; a < 2; ++a) mean[a] = (real)(sum[a] / (view.side * view.side));
 }
 
-/* That of a middle lag, from the list. */
-__device__ inline void middle_mean(const Frame &frame, const real *means, int j, int i, real mean[2])
-{
+/// That of a middle lag, from the list.
+__device__ inline void middle_mean(
+    const Frame &frame, const real *means, int j, int i, real mean[2]
+) {
     int place = frame.first + (j - frame.row) * frame.columns + i - frame.column;
     for (int a = 0; a < 2; ++a) mean[a] = means[2 * (size_t)place + a];
 }
 
 // Samples of a tile and its margin
-/* Gradients at the coordinates xs and ys, zero within `core` of the circle. */
-template <bool AVERAGED> __device__ inline void sample_tile(const Reference &reference, const real *slopes,
-    const Stretch<real> *discs, real core, const real *xs, const real *ys, real samples[2][WIDE][WIDE])
-{
+/// Gradients at the coordinates xs and ys, zero within `core` of the circle.
+template <bool AVERAGED>
+__device__ inline void sample_tile(
+    const Reference &reference, const real *slopes, const Stretch<real> *discs, real core,
+    const real *xs, const real *ys, real samples[2][WIDE][WIDE]
+) {
     real kink = (real)reference.kink, outer = (kink + core) * (kink + core);
     real inner = kink > core ? (kink - core) * (kink - core) : -1;
 #pragma unroll 3
@@ -367,12 +388,13 @@ template <bool AVERAGED> __device__ inline void sample_tile(const Reference &ref
     }
 }
 
-/* Covariances (2, lags, lags) of pairs of a target and a star, one a plane of the grid, for rows up to `end`, m rad. */
-extern "C" __global__ __launch_bounds__(TILE * TILE, sizeof(real) == 4 ? 4 : 3)
-void wavefront_field(const View *views, int stride, int layers, const real *slopes, const Stretch<real> *discs,
-    const Rules *rules, const double *pieces, const real *means, int oversampling,
-    real *field, int lags, int begin, int end)
-{
+/// Covariances (2, lags, lags) of pairs of a target and a star, one a plane of the grid, for
+/// rows up to `end`, m rad.
+extern "C" __global__ __launch_bounds__(LAGS, BLOCKS) void wavefront_field(
+    const View *views, int stride, int layers, const real *slopes, const Stretch<real> *discs,
+    const Rules *rules, const double *pieces, const real *means, int oversampling, real *field,
+    int lags, int begin, int end
+) {
     // Place and memory of a tile
     __shared__ real xs[WIDE], ys[WIDE], samples[2][WIDE][WIDE], filtered[2][WIDE][TILE];
     int column = threadIdx.x % TILE, row = threadIdx.x / TILE;
@@ -391,8 +413,7 @@ void wavefront_field(const View *views, int stride, int layers, const real *slop
         real x = xs[column + REACH], y = ys[row + REACH], core = rules->core * (real)view.step;
         if (REACH > 0 && view.reference.segments == 0.0)
             sample_tile<false>(view.reference, slopes, discs, core, xs, ys, samples);
-        else if (REACH > 0)
-            sample_tile<true>(view.reference, slopes, discs, core, xs, ys, samples);
+        else if (REACH > 0) sample_tile<true>(view.reference, slopes, discs, core, xs, ys, samples);
         __syncthreads();
         for (int k = threadIdx.x; REACH > 0 && k < 2 * WIDE * TILE; k += TILE * TILE) {
             const real *from = &samples[k / (WIDE * TILE)][k / TILE % WIDE][k % TILE];
@@ -405,7 +426,8 @@ void wavefront_field(const View *views, int stride, int layers, const real *slop
         real distance = distance_from(view.reference, x, y);
         if (distance >= rules->far * (real)view.step) {
             for (int a = 0; a < 2; ++a)
-                for (int m = 0; m <= 2 * REACH; ++m) mean[a] += rules->box[m] * filtered[a][row + m][column];
+                for (int m = 0; m <= 2 * REACH; ++m)
+                    mean[a] += rules->box[m] * filtered[a][row + m][column];
         } else if (i < lags && j < end) {
             if (distance < rules->near * (real)view.side) near_mean(view, pieces, oversampling, j, i, mean);
             else middle_mean(view.middle, means, j, i, mean);
