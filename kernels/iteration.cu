@@ -53,7 +53,7 @@ __device__ __forceinline__ void leave_lines(
 
 // Restore rows and transform them again
 /// z from the columns of P, with the parts of r·z; then rows of z for A.
-extern "C" __global__ __launch_bounds__(TEAM) void exchange_rows(
+extern "C" __global__ __launch_bounds__(TEAM, 2) void exchange_rows(
     const State *last, State *now, const Complex *columns, const int2 *places, const Complex *roots,
     const real *r, real *z, double *parts, Complex *lines
 ) {

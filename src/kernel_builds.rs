@@ -103,13 +103,12 @@ fn number_before(line: &str, unit: &str) -> Option<usize> {
 
 // Spills that are let pass
 /// Kernels that may spill, so many bytes, with the reason.
-const MAY_SPILL: [(&str, usize, &str); 3] = [
+const MAY_SPILL: [(&str, usize, &str); 2] = [
     (
         "mix_columns",
         48,
         "480 threads leave 128 registers, too few on 7.5 alone, in double precision, which is slow there",
     ),
-    ("exchange_rows", 16, "four registers, in double precision, for more blocks at a time"),
     (
         "wavefront_field",
         16,
