@@ -1,4 +1,4 @@
-// Tangled from book/src/solver-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/between-transforms.md: edit there, or here and run cargo tangle stitch.
 // Compiled after toeplitz.cu and solver.cu; a block has TEAM = ROW_THREADS threads and ROWS
 // rows of a pair of lattices.
 

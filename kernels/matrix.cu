@@ -1,4 +1,4 @@
-// Tangled from book/src/solver-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/matrix-gpu.md: edit there, or here and run cargo tangle stitch.
 // Products with a dense matrix.
 
 // Real numbers of a kernel

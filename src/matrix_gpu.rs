@@ -1,4 +1,4 @@
-// Tangled from book/src/solver-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/matrix-gpu.md: edit there, or here and run cargo tangle stitch.
 //! A dense matrix as an operator on a device.
 
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Number, Shape, Source};
@@ -92,6 +92,7 @@ mod tests {
     use ndarray::Array2;
     use std::sync::Arc;
 
+    // Hold matrices on devices to the host
     #[test]
     fn a_matrix_on_a_device_is_the_matrix() {
         for gpu in test_machines() {

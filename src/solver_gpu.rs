@@ -2,18 +2,17 @@
 //! Conjugate gradients and MINRES on a device, without the host in their loop.
 
 // What solving on a device stands on
-use crate::device::gpu::{Argument, Buffer, Gpu, Graph, Kernel, Number, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Graph, Kernel, Number, Program, Shape, Source};
 use crate::device_operator::DeviceOperator;
 use crate::error::{Error, Invalid, accept, positive};
 use crate::operator::Real;
 use crate::solver::{Solved, Solver, Stop, norm_of};
-use crate::toeplitz_gpu::{BlockToeplitzGpu, CirculantGpu};
 use std::sync::Arc;
 
 const SOURCE: Source = Source { name: "solver.cu", text: include_str!("../kernels/solver.cu") };
 
-/// Threads in a block.
-const THREADS: usize = 512;
+/// The most threads in a block.
+pub(crate) const THREADS: usize = 512;
 
 /// Numbers of a state.
 const SCALARS: usize = 22;
@@ -22,9 +21,24 @@ const SCALARS: usize = 22;
 const HISTORY: usize = 512;
 
 // Solver on a device
+/// What a method launches, where methods differ.
+pub(crate) trait Method<T>: Send + Sync {
+    /// Its name to the user.
+    fn solver(&self) -> Solver;
+
+    /// Queues what a sweep needs besides the residual that it starts with.
+    fn begin(&self, work: &Work<T>) -> Result<(), Error>;
+
+    /// Queues one iteration.
+    fn iterate(&self, work: &Work<T>) -> Result<(), Error>;
+
+    /// Queues the judgement of the residual that the last iteration has left.
+    fn judge(&self, work: &Work<T>) -> Result<(), Error>;
+}
 /// Solves A x = b on a device for one operator, as [`Solver::solve`] does on the processor.
 pub struct SolverGpu<T> {
-    steps: Steps<T>,
+    work: Work<T>,
+    method: Box<dyn Method<T>>,
     /// One iteration, and [`MANY`] of them.
     graphs: [Graph; 2],
     /// Iterations that the last solution took.
@@ -55,38 +69,32 @@ impl<T: Number + Real> SolverGpu<T> {
         a: Arc<dyn DeviceOperator<T>>,
         preconditioner: Option<Arc<dyn DeviceOperator<T>>>,
     ) -> Result<Self, Error> {
-        Self::of(Steps::new(solver, a, preconditioner, None)?)
+        check_shapes(a.as_ref(), preconditioner.as_deref())?;
+        let own = match solver {
+            Solver::ConjugateGradients => Descent::<T>::VECTORS,
+            Solver::Minres => Lanczos::<T>::VECTORS,
+        };
+        let work = Work::new(a, own + usize::from(preconditioner.is_some()))?;
+        let preconditioner = Preconditioner::new(&work, preconditioner)?;
+        let method: Box<dyn Method<T>> = match solver {
+            Solver::ConjugateGradients => Box::new(Descent::new(&work, preconditioner)?),
+            Solver::Minres => Box::new(Lanczos::new(&work, preconditioner)?),
+        };
+        Self::of(work, method)
     }
 
-    /// A solver by conjugate gradients, with kernels between the transforms where both operators work by transforms of the
-    /// same lattices.
-    ///
-    /// # Errors
-    /// As for [`SolverGpu::new`].
-    pub fn between_transforms(
-        a: Arc<BlockToeplitzGpu<T>>,
-        preconditioner: Arc<CirculantGpu<T>>,
-    ) -> Result<Self, Error> {
-        let between = Between::new(&a, &preconditioner)?;
-        Self::of(Steps::new(Solver::ConjugateGradients, a, Some(preconditioner), between)?)
-    }
-    /// Whether it works between the transforms.
-    #[cfg(test)]
-    pub(crate) fn is_between_transforms(&self) -> bool {
-        self.steps.between.is_some()
-    }
-
-    fn of(steps: Steps<T>) -> Result<Self, Error> {
-        steps.iterate()?;
-        let gpu = steps.a.gpu();
-        let many = || (0..MANY).try_for_each(|_| steps.iterate());
-        let graphs = [gpu.record(|| steps.iterate())?, gpu.record(many)?];
-        Ok(Self { steps, graphs, expected: 4 * MANY })
+    /// A solver by a method, whose iterations are recorded here.
+    pub(crate) fn of(work: Work<T>, method: Box<dyn Method<T>>) -> Result<Self, Error> {
+        method.iterate(&work)?;
+        let gpu = work.a.gpu();
+        let one = gpu.record(|| method.iterate(&work))?;
+        let many = gpu.record(|| (0..MANY).try_for_each(|_| method.iterate(&work)))?;
+        Ok(Self { work, method, graphs: [one, many], expected: 4 * MANY })
     }
 
     /// The solution, n numbers: where the next one starts from if that is to start warm.
     pub fn solution(&self) -> &Buffer<T> {
-        &self.steps.x
+        &self.work.x
     }
 
     // Solve on a device
@@ -95,26 +103,31 @@ impl<T: Number + Real> SolverGpu<T> {
     /// # Errors
     /// As for [`Solver::solve`]; and what the device says.
     pub fn solve(&mut self, b: &Buffer<T>, from: Start, stop: &Stop) -> Result<Solved, Error> {
-        check(b, self.steps.x.len(), stop)?;
+        check(b, self.work.x.len(), stop)?;
         let (mut history, mut iterations, mut before) = (Vec::new(), 0, f64::INFINITY);
         loop {
             let first = before.is_infinite();
-            self.steps.multiply_solution(first && from == Start::Cold)?;
-            self.steps.begin(b, first, stop)?;
+            self.work.multiply_solution(first && from == Start::Cold)?;
+            self.work.begin(b, first, stop)?;
+            self.method.begin(&self.work)?;
             history.pop();
             let ahead = if first { self.expected } else { 0 };
             let mut report = self.advance(ahead, b, &mut history)?;
             let residual = report.start;
             // End the solution or give up
             if report.norm == 0.0 {
-                self.steps.x.clear()?;
+                self.work.x.clear()?;
             }
             if residual <= stop.tolerance {
                 self.expected = iterations.max(1);
                 return Ok(Solved { iterations, residual, history });
             }
             if iterations >= stop.iterations || residual > 0.9 * before {
-                return Err(self.steps.solver.not_converged(iterations, residual, stop.tolerance));
+                return Err(self.method.solver().not_converged(
+                    iterations,
+                    residual,
+                    stop.tolerance,
+                ));
             }
             before = residual;
             while !report.done {
@@ -133,19 +146,54 @@ impl<T: Number + Real> SolverGpu<T> {
         b: &Buffer<T>,
         history: &mut Vec<f64>,
     ) -> Result<Report, Error> {
-        let (steps, ahead) = (&self.steps, ahead.min(HISTORY - 1));
+        let (work, ahead) = (&self.work, ahead.min(HISTORY - 1));
         let [one, many] = &self.graphs;
-        (0..ahead / MANY).try_for_each(|_| steps.a.gpu().replay(many))?;
-        (0..ahead % MANY).try_for_each(|_| steps.a.gpu().replay(one))?;
-        steps.judge()?;
+        (0..ahead / MANY).try_for_each(|_| work.a.gpu().replay(many))?;
+        (0..ahead % MANY).try_for_each(|_| work.a.gpu().replay(one))?;
+        self.method.judge(work)?;
         let mut numbers = [0.0; SCALARS + HISTORY];
-        steps.states[1].read_into(&mut numbers)?;
+        work.states[1].read_into(&mut numbers)?;
         let report = Report::new(&numbers);
-        steps.refuse(&report, b)?;
+        self.refuse(&report, b)?;
         let new = history.len()..=report.iterations;
         history.extend(new.map(|k| numbers[SCALARS + k % HISTORY]));
         Ok(report)
     }
+
+    // Refuse what broke on the device
+    fn refuse(&self, report: &Report, b: &Buffer<T>) -> Result<(), Error> {
+        let ((fault, value), solver) = (report.fault, self.method.solver());
+        let at = report.iterations + 1;
+        let positive = |operator, name| solver.positive(value, (operator, name), at).map(|_| ());
+        let finite = |name, at| solver.finite(value, name, at).map(|_| ());
+        match fault {
+            0 => Ok(()),
+            1 | 2 => {
+                norm_of(&b.read()?, &self.work.x.read()?)?;
+                finite("‖b − Ax‖/‖b‖", at)
+            }
+            3 => finite("‖r‖/‖b‖", report.iterations),
+            4 => positive("preconditioner", "r·Pr"),
+            5 => positive("operator", "p·Ap"),
+            6 => finite("z·Az", at),
+            7 => positive("preconditioner", "v·Pv"),
+            _ => Err(solver.singular()),
+        }
+    }
+}
+/// Refuses operators that are not square, or differ in size.
+fn check_shapes<T>(
+    a: &dyn DeviceOperator<T>,
+    preconditioner: Option<&dyn DeviceOperator<T>>,
+) -> Result<(), Invalid> {
+    let n = a.rows();
+    accept(a.columns() == n, "columns of the operator", a.columns(), &format!("{n}, as rows"))?;
+    if let Some(p) = preconditioner {
+        let expected = format!("{n}, the size of the operator");
+        accept(p.rows() == n, "rows of the preconditioner", p.rows(), &expected)?;
+        accept(p.columns() == n, "columns of the preconditioner", p.columns(), &expected)?;
+    }
+    Ok(())
 }
 /// Refuses a right-hand side of the wrong length, and a tolerance that makes no sense.
 fn check<T: Number>(b: &Buffer<T>, n: usize, stop: &Stop) -> Result<(), Invalid> {
@@ -154,350 +202,10 @@ fn check<T: Number>(b: &Buffer<T>, n: usize, stop: &Stop) -> Result<(), Invalid>
         ("length of the right-hand side", format!("{n}, the size of the operator"));
     accept(b.len() == n, name, b.len(), &expected).map(|_| ())
 }
-
-// Launches of an iteration
-/// The vectors of a solution, and the kernels that work on them.
-struct Steps<T> {
-    solver: Solver,
-    a: Arc<dyn DeviceOperator<T>>,
-    preconditioner: Option<Arc<dyn DeviceOperator<T>>>,
-    x: Buffer<T>,
-    r: Buffer<T>,
-    /// z, product, and of conjugate gradients p, s; of MINRES next, v, v_last, d, d_last.
-    vectors: [Buffer<T>; 7],
-    /// One after the other in an iteration; the history is behind the second.
-    states: [Buffer<f64>; 3],
-    /// Parts of the squares of the residual, and of other sums.
-    squares: Buffer<f64>,
-    parts: Buffer<f64>,
-    lengths: Buffer<f64>,
-    blocks: usize,
-    kernels: Kernels,
-    /// Kernels between the transforms, where there are transforms.
-    between: Option<Between<T>>,
-}
-struct Kernels {
-    look: Kernel,
-    open: Kernel,
-    begin: Kernel,
-    step: Kernel,
-    measure: Kernel,
-    start: Kernel,
-    orthogonalise: Kernel,
-    turn: Kernel,
-}
-impl<T: Number + Real> Steps<T> {
-    // Make the vectors of a solver
-    fn new(
-        solver: Solver,
-        a: Arc<dyn DeviceOperator<T>>,
-        preconditioner: Option<Arc<dyn DeviceOperator<T>>>,
-        between: Option<Between<T>>,
-    ) -> Result<Self, Error> {
-        let n = check_shapes(a.as_ref(), preconditioner.as_deref())?;
-        let with = usize::from(preconditioner.is_some());
-        let needed = match solver {
-            Solver::ConjugateGradients => [with, 1, 1, 1, 0, 0, 0],
-            Solver::Minres => [1, 1, with, 1, 1, 1, 1],
-        };
-        let (gpu, count) = (a.gpu().clone(), 2 + needed.iter().sum::<usize>());
-        let bytes = (count * n * size_of::<T>() + (64 << 10)) as u64;
-        gpu.refuse_beyond_memory(bytes, "the vectors of the solver")?;
-        let (room, number) = (|len| gpu.zeros::<T>(len), |len| gpu.zeros::<f64>(len));
-        let blocks = n.div_ceil(THREADS).min(THREADS);
-        // Make room for vectors and states
-        let vector = |k: usize| room(needed[k] * n);
-        let [first, second, third] = [vector(0)?, vector(1)?, vector(2)?];
-        let [fourth, fifth] = [vector(3)?, vector(4)?];
-        let vectors = [first, second, third, fourth, fifth, vector(5)?, vector(6)?];
-        let states = [number(SCALARS)?, number(SCALARS + HISTORY)?, number(SCALARS)?];
-        Ok(Self {
-            // Keep method, operators and vectors
-            solver,
-            a,
-            preconditioner,
-            vectors,
-            x: room(n)?,
-            r: room(n)?,
-            states,
-            squares: number(3 * blocks)?,
-            parts: number(2 * blocks)?,
-            lengths: number(blocks)?,
-            blocks,
-            kernels: Kernels::new::<T>(&gpu)?,
-            between,
-        })
-    }
-
-    // Precondition on the device
-    /// The buffer that holds P x: `y`, or `x` where there is no preconditioner.
-    fn precondition<'a>(&self, x: &'a Buffer<T>, y: &'a Buffer<T>) -> Result<&'a Buffer<T>, Error> {
-        match &self.preconditioner {
-            Some(p) => p.apply(x, y).map(|()| y),
-            None => Ok(x),
-        }
-    }
-
-    // Queue a launch over all numbers
-    /// Queues a kernel with these buffers, and with the number of blocks and of elements after them.
-    fn queue(&self, kernel: &Kernel, blocks: usize, buffers: &[Argument]) -> Result<(), Error> {
-        let shape = Shape { grid: [blocks, 1, 1], block: THREADS, shared: 0 };
-        let sizes = [self.blocks.into(), self.x.len().into()];
-        self.a.gpu().launch(kernel, shape, &[buffers, &sizes].concat())
-    }
-
-    /// Queues the sums a·z and w·z in all blocks but the last, and the judgement in that.
-    fn look(&self, blocks: usize, [a, z, w]: [&Buffer<T>; 3]) -> Result<(), Error> {
-        let [now, next, _] = &self.states;
-        let numbers = [now, next, &self.squares].map(Argument::from);
-        let vectors = [a, z, w].map(Argument::from);
-        let arguments = [&numbers[..], &vectors, &[(&self.parts).into()]].concat();
-        self.queue(&self.kernels.look, blocks, &arguments)
-    }
-
-    // Begin a sweep on the device
-    /// Queues the product A x with the solution so far, or with zero.
-    fn multiply_solution(&self, zero: bool) -> Result<(), Error> {
-        let [_, product, ..] = &self.vectors;
-        if zero {
-            self.x.clear()?;
-            return product.clear();
-        }
-        self.a.apply(&self.x, product)
-    }
-    /// Queues the start of a sweep, the first one or another, from the product with the solution so far.
-    fn begin(&self, b: &Buffer<T>, first: bool, stop: &Stop) -> Result<(), Error> {
-        let [_, product, ..] = &self.vectors;
-        let open = [b, product, &self.r].map(Argument::from);
-        let open = [&open[..], &[(&self.squares).into()]].concat();
-        self.queue(&self.kernels.open, self.blocks, &open)?;
-        let [now, next, _] = &self.states;
-        let [now, next, squares] = [now, next, &self.squares].map(Argument::from);
-        let epsilon = if size_of::<T>() == 8 { f64::EPSILON } else { f64::from(f32::EPSILON) };
-        let counts = [self.blocks, usize::from(first)].map(Argument::from);
-        let numbers = [stop.tolerance, stop.iterations as f64, epsilon].map(Argument::from);
-        let arguments = [&[now, next, squares][..], &counts, &numbers].concat();
-        let shape = Shape { grid: [1; 3], block: THREADS, shared: 0 };
-        self.a.gpu().launch(&self.kernels.begin, shape, &arguments)?;
-        match (self.solver, &self.between) {
-            (Solver::ConjugateGradients, None) => Ok(()),
-            (Solver::ConjugateGradients, Some(between)) => between.begin(&self.r),
-            (Solver::Minres, _) => self.start_lanczos(),
-        }
-    }
-    /// Queues the judgement of the last residual.
-    fn judge(&self) -> Result<(), Error> {
-        match &self.between {
-            None => self.look(1, [&self.r; 3]),
-            Some(between) => between.judge(&self.states),
-        }
-    }
-    /// Queues the first vectors of Lanczos.
-    fn start_lanczos(&self) -> Result<(), Error> {
-        let [z, _, next, v, v_last, d, d_last] = &self.vectors;
-        let preconditioned = self.precondition(&self.r, next)?;
-        let measure = [&self.r, preconditioned].map(Argument::from);
-        let [first, second, _] = self.states.each_ref().map(Argument::from);
-        let length = (&self.lengths).into();
-        let measure = [&[second][..], &measure, &[length]].concat();
-        self.queue(&self.kernels.measure, self.blocks, &measure)?;
-        let vectors = [&self.r, preconditioned, v, v_last, z, d, d_last].map(Argument::from);
-        let start = [&[second, first, length][..], &vectors].concat();
-        self.queue(&self.kernels.start, self.blocks, &start)
-    }
-
-    // Queue one iteration of either method
-    /// Queues one iteration.
-    fn iterate(&self) -> Result<(), Error> {
-        match (self.solver, &self.between) {
-            (Solver::ConjugateGradients, None) => self.descend(),
-            (Solver::ConjugateGradients, Some(between)) => between.descend(self),
-            (Solver::Minres, _) => self.minimise(),
-        }
-    }
-
-    /// An iteration of conjugate gradients, Eqs. `[eq:product-by-recurrence]` and `[eq:curvature-by-recurrence]`.
-    fn descend(&self) -> Result<(), Error> {
-        let [z, product, p, s, ..] = &self.vectors;
-        let z = self.precondition(&self.r, z)?;
-        self.a.apply(z, product)?;
-        self.look(self.blocks + 1, [&self.r, z, product])?;
-        let [first, second, _] = self.states.each_ref().map(Argument::from);
-        let vectors = [z, product, p, s, &self.x, &self.r].map(Argument::from);
-        let numbers = [second, first, (&self.parts).into()];
-        let arguments = [&numbers[..], &vectors, &[(&self.squares).into()]].concat();
-        self.queue(&self.kernels.step, self.blocks, &arguments)
-    }
-    /// An iteration of MINRES.
-    fn minimise(&self) -> Result<(), Error> {
-        let [z, product, next, v, v_last, d, d_last] = &self.vectors;
-        let [first, second, third] = self.states.each_ref().map(Argument::from);
-        let length = Argument::from(&self.lengths);
-        self.a.apply(z, product)?;
-        self.look(self.blocks + 1, [z, z, product])?;
-        let vectors = [v, v_last, product].map(Argument::from);
-        let numbers = [second, third, (&self.parts).into()];
-        let arguments = [&numbers[..], &vectors, &[length]].concat();
-        self.queue(&self.kernels.orthogonalise, self.blocks, &arguments)?;
-        let next = self.precondition(product, next)?;
-        if self.preconditioner.is_some() {
-            let vectors = [product, next].map(Argument::from);
-            let arguments = [&[third][..], &vectors, &[length]].concat();
-            self.queue(&self.kernels.measure, self.blocks, &arguments)?;
-        }
-        let vectors = [product, next, v, v_last, z, d, d_last, &self.x, &self.r];
-        let vectors = vectors.map(Argument::from);
-        let arguments = [&[third, first, length][..], &vectors, &[(&self.squares).into()]].concat();
-        self.queue(&self.kernels.turn, self.blocks, &arguments)
-    }
-
-    // Refuse what broke on the device
-    fn refuse(&self, report: &Report, b: &Buffer<T>) -> Result<(), Error> {
-        let (fault, value) = report.fault;
-        let at = report.iterations + 1;
-        let positive =
-            |operator, name| self.solver.positive(value, (operator, name), at).map(|_| ());
-        let finite = |name, at| self.solver.finite(value, name, at).map(|_| ());
-        match fault {
-            0 => Ok(()),
-            1 | 2 => {
-                norm_of(&b.read()?, &self.x.read()?)?;
-                finite("‖b − Ax‖/‖b‖", at)
-            }
-            3 => finite("‖r‖/‖b‖", report.iterations),
-            4 => positive("preconditioner", "r·Pr"),
-            5 => positive("operator", "p·Ap"),
-            6 => finite("z·Az", at),
-            7 => positive("preconditioner", "v·Pv"),
-            _ => Err(self.solver.singular()),
-        }
-    }
-}
-impl Kernels {
-    fn new<T: Number>(gpu: &Gpu) -> Result<Self, Error> {
-        let program = gpu.program(&SOURCE, &[sizes(THREADS), vec![T::option()]].concat())?;
-        Ok(Self {
-            look: program.kernel("look")?,
-            open: program.kernel("open_sweep")?,
-            begin: program.kernel("begin_sweep")?,
-            step: program.kernel("step_along")?,
-            measure: program.kernel("measure")?,
-            start: program.kernel("start_lanczos")?,
-            orthogonalise: program.kernel("orthogonalise")?,
-            turn: program.kernel("turn_column")?,
-        })
-    }
-}
 /// Options about sizes, for so many threads in a block.
-fn sizes(threads: usize) -> Vec<String> {
+pub(crate) fn sizes(threads: usize) -> Vec<String> {
     let sizes = [("TEAM", threads), ("SCALARS", SCALARS), ("HISTORY", HISTORY)];
     sizes.map(|(name, size)| format!("-D{name}={size}")).into()
-}
-
-/// The size of the system, if operator and preconditioner agree about it.
-fn check_shapes<T>(
-    a: &dyn DeviceOperator<T>,
-    preconditioner: Option<&dyn DeviceOperator<T>>,
-) -> Result<usize, Invalid> {
-    let n = a.rows();
-    accept(a.columns() == n, "columns of the operator", a.columns(), &format!("{n}, as rows"))?;
-    if let Some(p) = preconditioner {
-        let expected = format!("{n}, the size of the operator");
-        accept(p.rows() == n, "rows of the preconditioner", p.rows(), &expected)?;
-        accept(p.columns() == n, "columns of the preconditioner", p.columns(), &expected)?;
-    }
-    Ok(n)
-}
-
-// Launches between the transforms
-/// The three files that are compiled together.
-const TOGETHER: Source = Source {
-    name: "iteration.cu",
-    text: concat!(
-        include_str!("../kernels/toeplitz.cu"),
-        include_str!("../kernels/solver.cu"),
-        include_str!("../kernels/iteration.cu")
-    ),
-};
-
-/// Kernels between the transforms of two operators on the same lattices.
-struct Between<T> {
-    a: Arc<BlockToeplitzGpu<T>>,
-    preconditioner: Arc<CirculantGpu<T>>,
-    exchange: Kernel,
-    finish: Kernel,
-    step: Kernel,
-    judge: Kernel,
-    shape: Shape,
-    /// Parts of r·z and of w·z, and of the squares of the last residual and the next.
-    parts: Buffer<f64>,
-    squares: Buffer<f64>,
-}
-impl<T: Number> Between<T> {
-    fn new(
-        a: &Arc<BlockToeplitzGpu<T>>,
-        preconditioner: &Arc<CirculantGpu<T>>,
-    ) -> Result<Option<Self>, Error> {
-        let (Some((of_a, _)), Some(of_p)) = (a.around(), preconditioner.around()) else {
-            return Ok(None);
-        };
-        if !of_a.is_like(&of_p) {
-            return Ok(None);
-        }
-        let (grid, numbers) = of_a.blocks();
-        let block = numbers.next_multiple_of(32).min(THREADS);
-        let shape = Shape { grid, block, shared: of_a.shared() };
-        let options = [of_a.options(block), sizes(block)].concat();
-        let program = a.gpu().program(&TOGETHER, &options)?;
-        let blocks = grid[0] * grid[1];
-        // Keep the kernels between the transforms
-        Ok(Some(Self {
-            exchange: program.kernel("exchange_rows")?,
-            finish: program.kernel("finish_rows")?,
-            step: program.kernel("step_rows")?,
-            judge: program.kernel("judge_rows")?,
-            parts: a.gpu().zeros(2 * blocks)?,
-            squares: a.gpu().zeros(2 * blocks)?,
-            a: Arc::clone(a),
-            preconditioner: Arc::clone(preconditioner),
-            shape,
-        }))
-    }
-
-    // Queue an iteration between the transforms
-    /// Queues the first pass of the first product with P.
-    fn begin(&self, r: &Buffer<T>) -> Result<(), Error> {
-        self.preconditioner.around().map_or(Ok(()), |around| around.transform_rows(r))
-    }
-
-    fn judge(&self, [_, last, _]: &[Buffer<f64>; 3]) -> Result<(), Error> {
-        let blocks = self.shape.grid[0] * self.shape.grid[1];
-        let shape = Shape { grid: [1; 3], shared: 0, ..self.shape };
-        let arguments = [last.into(), (&self.squares).into(), blocks.into()];
-        self.a.gpu().launch(&self.judge, shape, &arguments)
-    }
-    /// Queues an iteration of conjugate gradients, from the columns of P r to the rows of the next r.
-    fn descend(&self, steps: &Steps<T>) -> Result<(), Error> {
-        let around = (self.a.around(), self.preconditioner.around());
-        let (Some((of_a, noise)), Some(of_p)) = around else { return Ok(()) };
-        let launch = |kernel: &Kernel, arguments: &[&[Argument]]| {
-            self.a.gpu().launch(kernel, self.shape, &arguments.concat())
-        };
-        let [now, last, _] = steps.states.each_ref().map(Argument::from);
-        let [parts, squares] = [&self.parts, &self.squares].map(Argument::from);
-        let (tables, [lines, columns]) = (of_a.tables(), of_a.lines_and_columns());
-        let [lines_of_p, columns_of_p] = of_p.lines_and_columns();
-        let [z, w, p, s, ..] = &steps.vectors;
-        of_p.mix_columns(z)?;
-        let vectors = [&steps.r, z].map(Argument::from);
-        launch(&self.exchange, &[&[last, now, columns_of_p], &tables, &vectors, &[parts, lines]])?;
-        of_a.mix_columns(z)?;
-        let vectors = [noise, z, w].map(Argument::from);
-        launch(&self.finish, &[&[now, columns], &tables, &vectors, &[parts]])?;
-        let vectors = [z, w, p, s, &steps.x, &steps.r].map(Argument::from);
-        let numbers = [now, last, parts, squares];
-        launch(&self.step, &[&numbers, &tables, &vectors, &[lines_of_p]])
-    }
 }
 
 // Report of the device
@@ -534,11 +242,265 @@ impl Report {
     }
 }
 
+// What all methods work on
+/// A system with its solution, and the numbers of the device.
+pub(crate) struct Work<T> {
+    pub(crate) a: Arc<dyn DeviceOperator<T>>,
+    pub(crate) x: Buffer<T>,
+    /// b − A x.
+    pub(crate) r: Buffer<T>,
+    /// A product with A.
+    pub(crate) product: Buffer<T>,
+    /// The state in two places, by turns; the history is behind the second.
+    pub(crate) states: [Buffer<f64>; 2],
+    squares: Buffer<f64>,
+    parts: Buffer<f64>,
+    /// Blocks of a launch over all numbers.
+    blocks: usize,
+    program: Program,
+    look: Kernel,
+    open: Kernel,
+    begin: Kernel,
+}
+impl<T: Number> Work<T> {
+    // Make room for a solution
+    /// Room for a system, where there is enough for so many vectors of a method besides.
+    pub(crate) fn new(a: Arc<dyn DeviceOperator<T>>, vectors: usize) -> Result<Self, Error> {
+        let (gpu, n) = (a.gpu().clone(), a.rows());
+        let bytes = ((3 + vectors) * n * size_of::<T>() + (64 << 10)) as u64;
+        gpu.refuse_beyond_memory(bytes, "the vectors of the solver")?;
+        let program = gpu.program(&SOURCE, &[sizes(THREADS), vec![T::option()]].concat())?;
+        let blocks = n.div_ceil(THREADS).min(THREADS);
+        Ok(Self {
+            x: gpu.zeros(n)?,
+            r: gpu.zeros(n)?,
+            product: gpu.zeros(n)?,
+            states: [gpu.zeros(SCALARS)?, gpu.zeros(SCALARS + HISTORY)?],
+            squares: gpu.zeros(3 * blocks)?,
+            parts: gpu.zeros(2 * blocks)?,
+            look: program.kernel("look")?,
+            open: program.kernel("open_sweep")?,
+            begin: program.kernel("begin_sweep")?,
+            // Keep system, blocks and program
+            a,
+            blocks,
+            program,
+        })
+    }
+
+    // Make one more vector
+    /// One more vector of the size of the system.
+    pub(crate) fn vector(&self) -> Result<Buffer<T>, Error> {
+        self.a.gpu().zeros(self.x.len())
+    }
+
+    // Queue a launch over all numbers
+    /// Queues a kernel with these buffers, and with the number of blocks and of elements after them.
+    fn queue(&self, kernel: &Kernel, blocks: usize, buffers: &[Argument]) -> Result<(), Error> {
+        let shape = Shape { grid: [blocks, 1, 1], block: THREADS, shared: 0 };
+        let sizes = [self.blocks.into(), self.x.len().into()];
+        self.a.gpu().launch(kernel, shape, &[buffers, &sizes].concat())
+    }
+
+    /// Queues a kernel that works on all numbers.
+    fn over_all(&self, kernel: &Kernel, buffers: &[&[Argument]]) -> Result<(), Error> {
+        self.queue(kernel, self.blocks, &buffers.concat())
+    }
+
+    /// Queues the sums a·z and w·z in all blocks but the last, and the judgement in that.
+    fn look(&self, blocks: usize, [a, z, w]: [&Buffer<T>; 3]) -> Result<(), Error> {
+        let [now, next] = &self.states;
+        let numbers = [now, next, &self.squares].map(Argument::from);
+        let vectors = [a, z, w].map(Argument::from);
+        let arguments = [&numbers[..], &vectors, &[(&self.parts).into()]].concat();
+        self.queue(&self.look, blocks, &arguments)
+    }
+
+    // Sum and judge
+    /// Queues the sums a·z and w·z, and the judgement of the last residual beside them.
+    fn sum(&self, vectors: [&Buffer<T>; 3]) -> Result<(), Error> {
+        self.look(self.blocks + 1, vectors)
+    }
+
+    /// Queues the judgement alone.
+    fn judge(&self) -> Result<(), Error> {
+        self.look(1, [&self.r; 3])
+    }
+
+    // Begin a sweep on the device
+    /// Queues the product A x with the solution so far, or with zero.
+    fn multiply_solution(&self, zero: bool) -> Result<(), Error> {
+        if zero {
+            self.x.clear()?;
+            return self.product.clear();
+        }
+        self.a.apply(&self.x, &self.product)
+    }
+    /// Queues the start of a sweep, the first one or another, from the product with the solution so far.
+    fn begin(&self, b: &Buffer<T>, first: bool, stop: &Stop) -> Result<(), Error> {
+        let vectors = [b, &self.product, &self.r].map(Argument::from);
+        self.over_all(&self.open, &[&vectors, &[(&self.squares).into()]])?;
+        let [now, next] = &self.states;
+        let numbers = [now, next, &self.squares].map(Argument::from);
+        let counts = [self.blocks, usize::from(first)].map(Argument::from);
+        let epsilon = if size_of::<T>() == 8 { f64::EPSILON } else { f64::from(f32::EPSILON) };
+        let limits = [stop.tolerance, stop.iterations as f64, epsilon].map(Argument::from);
+        let shape = Shape { grid: [1; 3], block: THREADS, shared: 0 };
+        self.a.gpu().launch(&self.begin, shape, &[&numbers[..], &counts, &limits].concat())
+    }
+}
+
+// Product of a preconditioner on a device
+/// P with the place of its products, or nothing where P is the identity.
+struct Preconditioner<T>(Option<(Arc<dyn DeviceOperator<T>>, Buffer<T>)>);
+
+impl<T: Number> Preconditioner<T> {
+    fn new(work: &Work<T>, p: Option<Arc<dyn DeviceOperator<T>>>) -> Result<Self, Error> {
+        let with_place = |p| Ok::<_, Error>((p, work.vector()?));
+        Ok(Self(p.map(with_place).transpose()?))
+    }
+
+    /// Queues P x; the buffer that holds it, `x` itself without preconditioner.
+    fn apply<'a>(&'a self, x: &'a Buffer<T>) -> Result<&'a Buffer<T>, Error> {
+        match &self.0 {
+            Some((p, y)) => p.apply(x, y).map(|()| y),
+            None => Ok(x),
+        }
+    }
+}
+
+// Conjugate gradients on a device
+struct Descent<T> {
+    preconditioner: Preconditioner<T>,
+    p: Buffer<T>,
+    s: Buffer<T>,
+    step: Kernel,
+}
+
+impl<T: Number> Descent<T> {
+    const VECTORS: usize = 2;
+
+    fn new(work: &Work<T>, preconditioner: Preconditioner<T>) -> Result<Self, Error> {
+        let step = work.program.kernel("step_along")?;
+        Ok(Self { preconditioner, p: work.vector()?, s: work.vector()?, step })
+    }
+}
+impl<T: Number> Method<T> for Descent<T> {
+    fn solver(&self) -> Solver {
+        Solver::ConjugateGradients
+    }
+
+    fn begin(&self, _: &Work<T>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    // Queue one iteration of conjugate gradients
+    /// An iteration by Eqs. `[eq:product-by-recurrence]` and `[eq:curvature-by-recurrence]`.
+    fn iterate(&self, work: &Work<T>) -> Result<(), Error> {
+        let z = self.preconditioner.apply(&work.r)?;
+        work.a.apply(z, &work.product)?;
+        work.sum([&work.r, z, &work.product])?;
+        let [first, second] = work.states.each_ref().map(Argument::from);
+        let vectors = [z, &work.product, &self.p, &self.s, &work.x, &work.r].map(Argument::from);
+        let (parts, squares) = ((&work.parts).into(), (&work.squares).into());
+        work.over_all(&self.step, &[&[second, first, parts], &vectors, &[squares]])
+    }
+
+    fn judge(&self, work: &Work<T>) -> Result<(), Error> {
+        work.judge()
+    }
+}
+
+// Minimum residuals on a device
+struct Lanczos<T> {
+    preconditioner: Preconditioner<T>,
+    z: Buffer<T>,
+    v: [Buffer<T>; 2],
+    d: [Buffer<T>; 2],
+    third: Buffer<f64>,
+    lengths: Buffer<f64>,
+    measure: Kernel,
+    start: Kernel,
+    orthogonalise: Kernel,
+    turn: Kernel,
+}
+
+impl<T: Number> Lanczos<T> {
+    const VECTORS: usize = 5;
+
+    // Make room for the vectors of Lanczos
+    fn new(work: &Work<T>, preconditioner: Preconditioner<T>) -> Result<Self, Error> {
+        let (gpu, program) = (work.a.gpu(), &work.program);
+        Ok(Self {
+            preconditioner,
+            z: work.vector()?,
+            v: [work.vector()?, work.vector()?],
+            d: [work.vector()?, work.vector()?],
+            third: gpu.zeros(SCALARS)?,
+            lengths: gpu.zeros(work.blocks)?,
+            measure: program.kernel("measure")?,
+            start: program.kernel("start_lanczos")?,
+            orthogonalise: program.kernel("orthogonalise")?,
+            turn: program.kernel("turn_column")?,
+        })
+    }
+
+    // Queue the length of a vector
+    /// Queues the parts of u·z for a vector and its preconditioned twin.
+    fn measure(
+        &self,
+        work: &Work<T>,
+        state: &Buffer<f64>,
+        pair: [&Buffer<T>; 2],
+    ) -> Result<(), Error> {
+        let lengths = (&self.lengths).into();
+        work.over_all(&self.measure, &[&[state.into()], &pair.map(Argument::from), &[lengths]])
+    }
+}
+impl<T: Number> Method<T> for Lanczos<T> {
+    fn solver(&self) -> Solver {
+        Solver::Minres
+    }
+
+    // Begin the vectors of Lanczos
+    fn begin(&self, work: &Work<T>) -> Result<(), Error> {
+        let next = self.preconditioner.apply(&work.r)?;
+        let [first, second] = &work.states;
+        self.measure(work, second, [&work.r, next])?;
+        let ([v, v_last], [d, d_last]) = (&self.v, &self.d);
+        let vectors = [&work.r, next, v, v_last, &self.z, d, d_last].map(Argument::from);
+        let numbers = [second, first, &self.lengths].map(Argument::from);
+        work.over_all(&self.start, &[&numbers, &vectors])
+    }
+
+    // Queue one iteration of minimum residuals
+    fn iterate(&self, work: &Work<T>) -> Result<(), Error> {
+        let (z, u, [v, v_last], [d, d_last]) = (&self.z, &work.product, &self.v, &self.d);
+        let [first, second] = &work.states;
+        work.a.apply(z, u)?;
+        work.sum([z, z, u])?;
+        let numbers = [second, &self.third, &work.parts].map(Argument::from);
+        let vectors = [v, v_last, u].map(Argument::from);
+        work.over_all(&self.orthogonalise, &[&numbers, &vectors, &[(&self.lengths).into()]])?;
+        let next = self.preconditioner.apply(u)?;
+        if self.preconditioner.0.is_some() {
+            self.measure(work, &self.third, [u, next])?;
+        }
+        let numbers = [&self.third, first, &self.lengths].map(Argument::from);
+        let vectors = [u, next, v, v_last, z, d, d_last, &work.x, &work.r].map(Argument::from);
+        work.over_all(&self.turn, &[&numbers, &vectors, &[(&work.squares).into()]])
+    }
+
+    fn judge(&self, work: &Work<T>) -> Result<(), Error> {
+        work.judge()
+    }
+}
+
 // Tests of the solver on a device
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::{Gpu, test_machines};
     use crate::matrix_gpu::MatrixGpu;
     use crate::operator::{Dense, Operator, battery};
     use ndarray::{Array1, Array2, ArrayView1};

@@ -42,10 +42,10 @@ pub(crate) struct Tuning {
 /// Eqs. `[eq:two-real-rows]` and `[eq:three-radices]`.
 pub struct BlockToeplitzGpu<T> {
     gpu: Gpu,
-    forward: Pass<T>,
+    forward: Arc<Pass<T>>,
     /// `None` where the matrix is symmetric.
     backward: Option<Pass<T>>,
-    diagonal: Option<Buffer<T>>,
+    diagonal: Option<Arc<Buffer<T>>>,
     rows: usize,
     columns: usize,
 }
@@ -107,7 +107,14 @@ impl<T: Number> BlockToeplitzGpu<T> {
         let left = |masks: &[Array2<bool>]| masks.iter().flatten().filter(|&&used| used).count();
         let (rows, columns) = (left(&parts.outputs), left(&parts.inputs));
         let (forward, backward) = Making::new(gpu, parts, symmetric, tuning, None).passes()?;
-        Ok(Self { gpu: gpu.clone(), forward, backward, diagonal: None, rows, columns })
+        Ok(Self {
+            gpu: gpu.clone(),
+            forward: Arc::new(forward),
+            backward,
+            diagonal: None,
+            rows,
+            columns,
+        })
     }
 
     // Add a diagonal on a device
@@ -121,7 +128,7 @@ impl<T: Number> BlockToeplitzGpu<T> {
             return Err(Invalid::new("elements of a diagonal", elements.len(), expected).into());
         }
         let elements: Vec<T> = elements.iter().map(|&element| T::of(element)).collect();
-        self.diagonal = Some(self.gpu.upload(&elements)?);
+        self.diagonal = Some(Arc::new(self.gpu.upload(&elements)?));
         Ok(self)
     }
 }
@@ -142,20 +149,22 @@ impl<T: Number> DeviceOperator<T> for BlockToeplitzGpu<T> {
 
     fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
         check_lengths(x, y, (self.rows, self.columns))?;
-        self.forward.run(&self.gpu, x, y, self.diagonal.as_ref())
+        self.forward.run(&self.gpu, x, y, self.diagonal.as_deref())
     }
 
     // Transpose and weigh on a device
     fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
         check_lengths(x, y, (self.columns, self.rows))?;
         let backward = self.backward.as_ref().unwrap_or(&self.forward);
-        backward.run(&self.gpu, x, y, self.diagonal.as_ref())
+        backward.run(&self.gpu, x, y, self.diagonal.as_deref())
     }
 
     fn bytes(&self) -> u64 {
-        let passes = [Some(&self.forward), self.backward.as_ref()].into_iter().flatten();
+        let passes = [Some(&*self.forward), self.backward.as_ref()].into_iter().flatten();
         let scratch: u64 = passes.map(Pass::scratch).sum();
-        scratch + self.forward.kept() + self.diagonal.as_ref().map_or(0, Buffer::bytes)
+        scratch
+            + self.forward.kept()
+            + self.diagonal.as_ref().map_or(0, |diagonal| diagonal.bytes())
     }
 }
 
@@ -163,7 +172,7 @@ impl<T: Number> DeviceOperator<T> for BlockToeplitzGpu<T> {
 /// The preconditioner of [`Circulant`](crate::circulant::Circulant), on a device.
 pub struct CirculantGpu<T> {
     gpu: Gpu,
-    parts: Vec<Pass<T>>,
+    parts: Vec<Arc<Pass<T>>>,
     length: usize,
 }
 
@@ -184,7 +193,7 @@ impl<T: Number> CirculantGpu<T> {
             let parts = parts_of(&kernels, group.valid)?;
             let at: Vec<usize> =
                 group.stars.iter().flat_map(|&star| places[star].clone()).collect();
-            Ok(Making::new(gpu, &parts, true, tuning, Some(&at)).passes()?.0)
+            Ok(Making::new(gpu, &parts, true, tuning, Some(&at)).passes()?.0.into())
         };
         let parts = groups.iter().map(part).collect::<Result<_, Error>>()?;
         let length = places.last().map_or(0, |place| place.end);
@@ -344,78 +353,61 @@ impl<T: Number> Pass<T> {
 }
 
 // What a solver puts around the columns
-/// A product by transforms, for a solver that puts kernels of its own around the columns.
-pub(crate) struct Around<'a, T> {
-    gpu: &'a Gpu,
-    pass: &'a Pass<T>,
-    parts: &'a Transformed<T>,
+pub(crate) struct Around<T> {
+    gpu: Gpu,
+    pass: Arc<Pass<T>>,
+    any: Arc<Buffer<T>>,
 }
-
 impl<T: Number> BlockToeplitzGpu<T> {
-    /// The product of a symmetric matrix, if it is made by transforms and has a diagonal; and that.
-    pub(crate) fn around(&self) -> Option<(Around<'_, T>, &Buffer<T>)> {
+    pub(crate) fn around(&self) -> Option<(Around<T>, Arc<Buffer<T>>)> {
         let around = self.backward.is_none().then(|| Around::new(&self.gpu, &self.forward));
-        around.flatten().zip(self.diagonal.as_ref())
+        around.flatten().zip(self.diagonal.clone())
     }
 }
-
 impl<T: Number> CirculantGpu<T> {
-    /// The product with the preconditioner of one group of stars, if it is made by transforms.
-    pub(crate) fn around(&self) -> Option<Around<'_, T>> {
+    pub(crate) fn around(&self) -> Option<Around<T>> {
         let [part] = self.parts.as_slice() else { return None };
         Around::new(&self.gpu, part)
     }
 }
-impl<'a, T: Number> Around<'a, T> {
-    fn new(gpu: &'a Gpu, pass: &'a Pass<T>) -> Option<Self> {
-        let Form::Transformed(parts) = &pass.form else { return None };
-        Some(Self { gpu, pass, parts })
+impl<T: Number> Around<T> {
+    fn new(gpu: &Gpu, pass: &Arc<Pass<T>>) -> Option<Self> {
+        let Form::Transformed(_) = &pass.form else { return None };
+        Some(Self { gpu: gpu.clone(), pass: pass.clone(), any: Arc::new(gpu.zeros(1).ok()?) })
     }
-
-    /// Whether the kernels for the rows of one do for the other.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
+    fn parts(&self) -> &Transformed<T> {
+        let Form::Transformed(parts) = &self.pass.form else { panic!() };
+        parts
+    }
+    pub(crate) fn is_like(&self, other: &Self) -> Result<bool, Error> {
         let sizes = |plan: &Plan| (plan.points, plan.pairs, plan.radices, plan.rows);
-        sizes(&self.parts.plan) == sizes(&other.parts.plan)
+        Ok(sizes(&self.parts().plan) == sizes(&other.parts().plan)
+            && self.pass.from.read()? == other.pass.from.read()?)
     }
-
-    /// Options of a program that is compiled together with the transforms, for so many threads in a block of rows.
     pub(crate) fn options(&self, row_threads: usize) -> Vec<String> {
-        Plan { row_threads, ..self.parts.plan }.options::<T>()
+        Plan { row_threads, ..self.parts().plan }.options::<T>()
     }
-
-    /// Blocks of rows, and the numbers of one of two lattices in a block.
     pub(crate) fn blocks(&self) -> ([usize; 3], usize) {
-        let plan = &self.parts.plan;
+        let plan = &self.parts().plan;
         (plan.launch_rows().grid, plan.rows * plan.points[0])
     }
-
-    // Lend buffers and launches of a product
-    /// Bytes of shared memory of a block of rows, with the numbers of two lattices and their places.
     pub(crate) fn shared(&self) -> usize {
-        let plan = &self.parts.plan;
+        let plan = &self.parts().plan;
         plan.launch_rows().shared
             + plan.rows * plan.points[0] * (plan.number + size_of::<[i32; 2]>())
     }
-
-    /// Places of the numbers, and roots of unity.
     pub(crate) fn tables(&self) -> [Argument; 2] {
-        [(&*self.pass.from).into(), (&*self.parts.roots).into()]
+        [(&*self.pass.from).into(), (&*self.parts().roots).into()]
     }
-
-    /// Where the rows are left for the columns, and the columns for the rows.
     pub(crate) fn lines_and_columns(&self) -> [Argument; 2] {
-        [&self.parts.lines, &self.parts.columns].map(Argument::from)
+        [&self.parts().lines, &self.parts().columns].map(Argument::from)
     }
-
-    // Queue the passes that stay
-    /// Queues the first pass of the product with `x`.
     pub(crate) fn transform_rows(&self, x: &Buffer<T>) -> Result<(), Error> {
-        self.pass.stage(self.gpu, 0, [x, x], None)
+        self.pass.stage(&self.gpu, 0, [x, x], None)
     }
-
-    /// Queues the second pass; `any` is any vector.
-    pub(crate) fn mix_columns(&self, any: &Buffer<T>) -> Result<(), Error> {
-        self.pass.stage(self.gpu, 1, [any, any], None)
+    pub(crate) fn mix_columns(&self) -> Result<(), Error> {
+        let any = &*self.any;
+        self.pass.stage(&self.gpu, 1, [any, any], None)
     }
 }
 
