@@ -326,7 +326,7 @@ pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 /// The progress report that nobody reads.
 pub fn silent(_done: usize, _total: usize) {}
 
-/// Does `work` on every item, on all cores from one queue; the results are in the items' order.
+/// Does `work` on every item, one by one on all cores; the results are in the items' order.
 ///
 /// ```
 /// use lenslet::device::{dispatch, silent};
@@ -348,7 +348,7 @@ pub fn dispatch<T: Sync, R: Send>(
 /// Does `work` on every item, by all `workers` from one queue; the results are in the items' order.
 ///
 /// # Errors
-/// The first that `work` returned; items that were not begun then are left.
+/// One that `work` returned, the first in the items' order; items that were not begun then are left.
 ///
 /// ```
 /// use lenslet::device::{dispatch_on, silent};

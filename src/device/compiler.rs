@@ -63,6 +63,7 @@ fn all_options(options: &[String], (major, minor): (i32, i32)) -> Vec<String> {
     common.chain(target).chain(options.iter().cloned()).collect()
 }
 
+// Ask which generations the compiler knows
 /// The generations that the compiler makes machine code for, as 90 for (9, 0).
 fn supported() -> Vec<i32> {
     let mut count = 0;

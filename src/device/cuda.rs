@@ -476,7 +476,7 @@ impl Machine for Cuda {
         Ok(plan as u64)
     }
 
-    // Execute and forget a plan
+    // Execute a plan of transforms
     fn transform(&self, plan: u64, address: u64) -> Result<(), Error> {
         use cufft::{result, sys};
         let _turn = self.enter()?;
@@ -495,6 +495,7 @@ impl Machine for Cuda {
         self.library("cufftExec", status)
     }
 
+    // Forget a plan of transforms
     fn forget_fft(&self, plan: u64) {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner).remove(&plan);
         if let Ok(_turn) = self.enter() {

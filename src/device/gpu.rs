@@ -94,7 +94,7 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// What NumPy's users call it.
+    /// Its name, as on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::F64 => "f64",
