@@ -88,8 +88,8 @@ pub struct CudaDriver {
 pub struct CudaProbe {
     /// The driver with its devices, or why there is none to use.
     pub driver: Result<CudaDriver, NoCuda>,
-    /// The libraries that we would use, and whether they can be loaded.
-    pub libraries: [(&'static str, bool); 3],
+    /// The libraries that we would use, and why one of them is of no use.
+    pub libraries: [(&'static str, Result<(), NoCuda>); 3],
 }
 
 // Ways to have no CUDA device
@@ -142,7 +142,7 @@ const OLDEST_CUDA: i32 = 12;
 /// Looks for CUDA on this machine. Never panics, and needs neither driver nor toolkit.
 pub fn probe() -> CudaProbe {
     let toolkit = [Library::Nvrtc, Library::Cufft, Library::Cublas];
-    let libraries = toolkit.map(|library| (library.name(), require(library).is_ok()));
+    let libraries = toolkit.map(|library| (library.name(), require(library)));
     let driver = match require(Library::Driver) {
         Ok(()) => ask_driver(),
         Err(NoCuda::NoToolkit(_)) => Err(NoCuda::NoLibrary),

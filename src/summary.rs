@@ -153,8 +153,12 @@ pub fn machine_lines(cuda: &CudaProbe) -> Vec<(&'static str, String)> {
         Err(reason) => lines.push(("CUDA", reason.to_string())),
         Ok(driver) => lines.extend(driver_lines(driver)),
     }
-    let found = |found: bool| if found { "found" } else { "not found" };
-    let libraries = cuda.libraries.map(|(name, present)| format!("{name} {}", found(present)));
+    let state = |found: &Result<(), NoCuda>| match found {
+        Ok(()) => "found",
+        Err(NoCuda::NoFunction { .. }) => "too old",
+        Err(_) => "not found",
+    };
+    let libraries = cuda.libraries.map(|(name, found)| format!("{name} {}", state(&found)));
     lines.push(("libraries", libraries.join(", ")));
     lines
 }
@@ -182,8 +186,11 @@ pub fn machine_json(cuda: &CudaProbe) -> Value {
         })
     });
     let version = cuda.driver.as_ref().ok().map(|driver| [driver.version.0, driver.version.1]);
-    let libraries: serde_json::Map<_, _> =
-        cuda.libraries.iter().map(|(name, found)| ((*name).to_string(), json!(found))).collect();
+    let libraries: serde_json::Map<_, _> = cuda
+        .libraries
+        .iter()
+        .map(|(name, found)| ((*name).to_string(), json!(found.is_ok())))
+        .collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "processor": device::processor_name(),

@@ -471,6 +471,10 @@ impl Machine for Cuda {
         let plan = self.library("cufftPlanMany", plan)?;
         // SAFETY: plan and stream are ours.
         let status = unsafe { result::set_stream(plan, self.stream.cast()) };
+        if status.is_err() {
+            // SAFETY: the plan was made above, and nobody else knows it.
+            let _ = unsafe { result::destroy(plan) };
+        }
         self.library("cufftSetStream", status)?;
         self.plans.lock().unwrap_or_else(PoisonError::into_inner).insert(plan as u64, double);
         Ok(plan as u64)

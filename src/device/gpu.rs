@@ -438,9 +438,8 @@ impl Gpu {
     pub fn record(&self, work: impl FnOnce() -> Result<(), Error>) -> Result<Graph, Error> {
         self.machine.begin_recording()?;
         let recording = Recording(Some(&self.machine));
-        let done = work();
-        let graph = recording.end()?;
-        done.map(|()| graph)
+        let (done, graph) = (work(), recording.end());
+        done.and(graph)
     }
 
     /// Queues all that a graph holds.
