@@ -158,7 +158,8 @@ pub fn machine_lines(cuda: &CudaProbe) -> Vec<(&'static str, String)> {
         Err(NoCuda::NoFunction { .. }) => "too old",
         Err(_) => "not found",
     };
-    let libraries = cuda.libraries.map(|(name, found)| format!("{name} {}", state(&found)));
+    let libraries = cuda.libraries.each_ref();
+    let libraries = libraries.map(|(name, found)| format!("{name} {}", state(found)));
     lines.push(("libraries", libraries.join(", ")));
     lines
 }

@@ -469,10 +469,11 @@ impl Machine for Cuda {
             result::plan_many(2, lengths, none, 1, distance, none, 1, distance, kind, batch as i32)
         };
         let plan = self.library("cufftPlanMany", plan)?;
+        // Put a plan on our stream
         // SAFETY: plan and stream are ours.
         let status = unsafe { result::set_stream(plan, self.stream.cast()) };
         if status.is_err() {
-            // SAFETY: the plan was made above, and nobody else knows it.
+            // SAFETY: the plan was just made, and nobody else knows it.
             let _ = unsafe { result::destroy(plan) };
         }
         self.library("cufftSetStream", status)?;
