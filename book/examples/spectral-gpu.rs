@@ -19,14 +19,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         (first..=half).step_by(folded as usize).map(|n| n as f64).collect::<Vec<_>>()
     };
     let [columns, rows] = BIN.map(samples);
-    let (low, high) = (0.0, folded as f64);
-    let period = [(low, low), (high, low), (high, high), (low, high), (low, low)];
+    let square = |low: i64, high: i64| {
+        [(low, low), (high, low), (high, high), (low, high), (low, low)]
+            .map(|(n, m)| (n as f64, m as f64))
+    };
     let mut figure = Figure::new()
         .x_label("frequency along x, n")
         .y_label("frequency along y, m")
         .x_range(-1300.0, 2880.0) // as many frequencies to an inch as along y
         .y_range(-1300.0, 1300.0)
-        .dashes("the folded plane", period);
+        .line("plane of the samples", square(-half, half))
+        .dashes("folded plane", square(0, folded));
     for part in 0..PARTS {
         let of_part = rows.iter().skip(part).step_by(PARTS);
         let points = of_part.flat_map(|&m| columns.iter().map(move |&n| (n, m)));
