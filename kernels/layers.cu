@@ -7,12 +7,15 @@
 #endif
 typedef REAL real;
 
-/// The stencils of a layer: points across it, where its first wavefront starts.
+/// A layer: points across its grid, and where its first wavefront starts among all.
 struct Layer {
     int size, start;
 };
 
-/// Wavefronts of all targets in the pupil, from those of all layers.
+// Gather all layers in the pupil
+/// Wavefronts of all targets in the pupil, (targets, points, points), from those of all layers,
+/// layer by layer (targets, size, size). Stencils: first (layers, points), weights (layers,
+/// points, WIDTH).
 extern "C" __global__ void gather_layers(
     const real *wavefronts, real *pupil, const Layer *layers, const int *first, const real *weights,
     int count, int points, int targets

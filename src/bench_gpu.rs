@@ -381,9 +381,10 @@ impl Sheet {
     // Say what is beside the times
     /// Error, memory and iterations in words.
     fn remarks(&self) -> String {
-        let ([error, single], [bytes, fewer]) = (self.error, self.memory.map(in_bytes));
-        let [result, smaller] = self.result.map(in_bytes);
-        let [many, few] = self.iterations;
+        let [error, error_single] = self.error;
+        let [memory, memory_single] = self.memory.map(in_bytes);
+        let [result, result_single] = self.result.map(in_bytes);
+        let [iterations, iterations_single] = self.iterations;
         // Say whether the bounds are met
         let missed: Vec<_> = self.cases.iter().filter(|case| !case.is_met()).collect();
         let met = match missed.as_slice() {
@@ -394,9 +395,9 @@ impl Sheet {
             }
         };
         format!(
-            "Gain: original over single precision. Error of a slope's variance: {error:.1e} and {single:.1e}.\n\
-             Memory of the large slope covariance: {bytes} for {result} of result, and {fewer} for {smaller}.\n\
-             Iterations of the estimate: {many} and {few}. {met}\n{}",
+            "Gain: original over single precision. Error of a slope's variance: {error:.1e} and {error_single:.1e}.\n\
+             Memory of the large slope covariance: {memory} for {result} of result, and {memory_single} for {result_single}.\n\
+             Iterations of the estimate: {iterations} and {iterations_single}. {met}\n{}",
             self.peers()
         )
     }

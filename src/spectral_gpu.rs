@@ -238,13 +238,17 @@ struct Worker<'a, T: Number> {
     fold: Kernel,
     gather: Kernel,
     fft: Fft<T>,
+    /// g, (N_F/2 + 1).
     lenslet: Buffer<T>,
-    /// Ratio, strength, disc of each layer.
+    /// Ratio, strength, disc, (layers, 3).
     layers: Buffer<f64>,
-    /// Cycles for each axis, layer and pair.
+    /// Cycles, (2, layers, together).
     cycles: Buffer<f64>,
+    /// Waves, (2, layers, together, N_F/2 + 1).
     table: Buffer<Complex<T>>,
+    /// Two fields each, (planes, F, F).
     planes: Buffer<Complex<T>>,
+    /// (fields, K, K).
     fields: Buffer<T>,
 }
 
