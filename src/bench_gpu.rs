@@ -190,8 +190,7 @@ fn time_product<T: Number>(
     let operator = BlockToeplitzGpu::<T>::slopes(gpu, covariance, valid)?;
     let x: Vec<T> = (0..operator.columns()).map(|k| T::of((k as f64).sin())).collect();
     let (x, y): (Buffer<T>, Buffer<T>) = (gpu.upload(&x)?, gpu.zeros(operator.rows())?);
-    let products = || (0..BATCH).try_for_each(|_| operator.apply(&x, &y));
-    Ok(median_of_graph(gpu, repeat, products)? / BATCH as f64)
+    median_of_many(gpu, repeat, || operator.apply(&x, &y))
 }
 
 // Time the dense product on a device
@@ -215,7 +214,7 @@ fn time_matrix<T: Number>(gpu: &Gpu, matrix: &Array2<f64>, repeat: u32) -> Resul
     let there = gpu.upload(&values)?;
     let x: Vec<T> = (0..matrix.ncols()).map(|k| T::of((k as f64).sin())).collect();
     let (x, y) = (gpu.upload(&x)?, gpu.zeros(matrix.nrows())?);
-    median(gpu, repeat, || gpu.multiply_matrix(&there, matrix.dim(), &x, &y))
+    median_of_many(gpu, repeat, || gpu.multiply_matrix(&there, matrix.dim(), &x, &y))
 }
 
 // Time an estimate on a device
@@ -242,6 +241,15 @@ fn time_estimate<T: Number + Real>(
     times.remove(0);
     times.sort_by(f64::total_cmp);
     Ok((times[times.len() / 2], iterations))
+}
+/// The median time of one of many that follow each other, of which a batch is recorded.
+fn median_of_many(
+    gpu: &Gpu,
+    repeat: u32,
+    product: impl Fn() -> Result<(), Error>,
+) -> Result<f64, Error> {
+    let products = || (0..BATCH).try_for_each(|_| product());
+    Ok(median_of_graph(gpu, repeat, products)? / BATCH as f64)
 }
 
 // Measure all cases on a device
