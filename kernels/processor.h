@@ -148,15 +148,24 @@ struct Fiber {
     jmp_buf stopped;
     bool used;
 };
+
+// State of the running block
 const int most_threads = 1024, stack_bytes = 64 << 10;
 
 static Thread threads[most_threads];
+/// All fibers, those that are free for another thread, and how many were made.
 static Fiber fibers[most_threads];
 static int idle[most_threads], idle_fibers, made_fibers;
+/// The stacks of all fibers, one after the other.
 static char *stacks;
+/// Where the scheduler goes on when a fiber leaves.
 static jmp_buf scheduler;
-static int count, begun, current, block_syncs;
+/// Threads of the block, those that have begun, and the one that runs now.
+static int count, begun, current;
+/// Barriers of all blocks so far, and whether this one goes from its last thread to its first.
+static int block_syncs;
 static bool descending;
+/// The kernel and its arguments.
 static void (*body)(void **);
 static void **arguments;
 

@@ -14,6 +14,8 @@ pub mod cuda;
 #[cfg(test)]
 pub(crate) mod emulator;
 #[cfg(test)]
+mod translation;
+#[cfg(test)]
 pub(crate) mod collector;
 
 // Device to compute on
