@@ -115,6 +115,7 @@ struct View {
 };
 
 // Walk the panels of an edge
+/// Integrals along an edge: of S, rad^2 m, of u S, u from its start, rad^2 m^2, and of M, rad^2 m.
 struct Edge {
     double fall, moment, half_mean;
 };
@@ -204,6 +205,7 @@ extern "C" __global__ void integrate_edges(
 }
 
 // Combine edges into near lags
+/// The edges of a view, three numbers each, as they are numbered.
 struct Lattice {
     const double *edges;
 
@@ -332,6 +334,7 @@ constexpr int TILE_X = 32, TILE_Y = 16, NEIGHBOURS = 4, STRIP = 4;
 constexpr int LATTICE_X = TILE_X + 2 * NEIGHBOURS, LATTICE_Y = TILE_Y + 2 * NEIGHBOURS;
 constexpr int THREADS = 3 * TILE_X * TILE_Y / STRIP;
 
+/// Gradients on the lattice of a tile, and what the filter along x makes of them; rad^2.
 struct Tile {
     real lattice[3][LATTICE_Y][LATTICE_X];
     real along_x[3][LATTICE_Y][TILE_X];
