@@ -111,10 +111,11 @@ struct Window {
 struct View {
     double x, y, side, strength, outer_scale;
     Phase phase;
-    Window close, far;
+    Window near, far;
 };
 
 // Walk the panels of an edge
+/// Integrals along an edge: of S, rad^2 m, of u S, u from its start, rad^2 m^2, and of M, rad^2 m.
 struct Edge {
     double fall, moment, half_mean;
 };
@@ -174,21 +175,21 @@ extern "C" __global__ void integrate_edges(
     const bool along_y = number < EDGES / 2;
     const int k = along_y ? number : number - EDGES / 2, lines = along_y ? LINES : LINES - 1;
     const int j = k / lines, i = k % lines;
-    const bool empty = view.close.rows == 0 || view.close.columns == 0;
-    const int last_line = (along_y ? view.close.columns : view.close.rows) + 1;
-    const int last_cell = (along_y ? view.close.rows : view.close.columns);
+    const bool empty = view.near.rows == 0 || view.near.columns == 0;
+    const int last_line = (along_y ? view.near.columns : view.near.rows) + 1;
+    const int last_cell = (along_y ? view.near.rows : view.near.columns);
     const int line = along_y ? i : j, cell = along_y ? j : i;
     const bool exists = number < EDGES && !empty && line <= last_line && cell <= last_cell;
-    const double left = view.x + (view.close.column + i - 1) * view.side;
-    const double low = view.y + (view.close.row + j - 1) * view.side;
+    const double left = view.x + (view.near.column + i - 1) * view.side;
+    const double low = view.y + (view.near.row + j - 1) * view.side;
     const double across = fabs(along_y ? left : low);
     const double start = along_y ? low : left, end = start + view.side;
     Edge sum = {0.0, 0.0, 0.0};
     const int node = part % SLOTS;
     if (exists && node < NODES) {
-        Walk of = {across, start, rule[node], rule[NODES + node], part / SLOTS, 0};
-        if (end > 0.0) walk(&sum, &of, view, falls, half_means, fmax(start, 0.0), end, 1.0);
-        if (start < 0.0) walk(&sum, &of, view, falls, half_means, fmax(-end, 0.0), -start, -1.0);
+        Walk mine = {across, start, rule[node], rule[NODES + node], part / SLOTS, 0};
+        if (end > 0.0) walk(&sum, &mine, view, falls, half_means, fmax(start, 0.0), end, 1.0);
+        if (start < 0.0) walk(&sum, &mine, view, falls, half_means, fmax(-end, 0.0), -start, -1.0);
     }
     // Sum the nodes of each edge
     parts[0][part][lane] = sum.fall;
@@ -204,6 +205,7 @@ extern "C" __global__ void integrate_edges(
 }
 
 // Combine edges into near lags
+/// The edges of a view, three numbers each, as they are numbered.
 struct Lattice {
     const double *edges;
 
@@ -239,8 +241,8 @@ __device__ inline double cell(const Lattice &lattice, double d, double x, double
 __device__ void near_average(
     const Lattice &lattice, const View &view, int j, int i, double covariance[3]
 ) {
-    const double x = view.x + view.close.column * view.side;
-    const double y = view.y + view.close.row * view.side;
+    const double x = view.x + view.near.column * view.side;
+    const double y = view.y + view.near.row * view.side;
     const double d = view.side;
     const double area = d * d, scale = 1.0 / (area * area);
     covariance[0] = scale
@@ -306,10 +308,10 @@ extern "C" __global__ void fill_windows(
     const View &view = views[blockIdx.y];
     const int row = blockIdx.x, column = threadIdx.x % WINDOW, own = threadIdx.x / WINDOW;
     const int j = view.far.row + row, i = view.far.column + column;
-    const int near_j = j - view.close.row, near_i = i - view.close.column;
+    const int near_j = j - view.near.row, near_i = i - view.near.column;
     double covariance[3] = {0.0, 0.0, 0.0};
     if (row < view.far.rows && column < view.far.columns) {
-        if (near_j < 0 || near_j >= view.close.rows || near_i < 0 || near_i >= view.close.columns) {
+        if (near_j < 0 || near_j >= view.near.rows || near_i < 0 || near_i >= view.near.columns) {
             gauss_average(
                 slopes, view, rules, view.x + i * view.side, view.y + j * view.side, own, covariance
             );
@@ -332,6 +334,7 @@ constexpr int TILE_X = 32, TILE_Y = 16, NEIGHBOURS = 4, STRIP = 4;
 constexpr int LATTICE_X = TILE_X + 2 * NEIGHBOURS, LATTICE_Y = TILE_Y + 2 * NEIGHBOURS;
 constexpr int THREADS = 3 * TILE_X * TILE_Y / STRIP;
 
+/// Gradients on the lattice of a tile, and what the filter along x makes of them; rad^2.
 struct Tile {
     real lattice[3][LATTICE_Y][LATTICE_X];
     real along_x[3][LATTICE_Y][TILE_X];

@@ -247,11 +247,13 @@ __device__ inline void gauss_mean(
 }
 
 // View of a layer on the device
-/// A layer as a target and a guide star see it: lag (j, i) lies at (x + i step, y + j step).
+/// First row and column, rows and columns of a rectangle, and the place in its list of the first.
 struct Frame {
-    int row, column, rows, columns, first; // the last is a place in a list
+    int row, column, rows, columns, first;
 };
 
+/// A layer as a target and a guide star see it: lag (j, i) lies at (x + i step, y + j step);
+/// metres, and for the strength m rad per rad^2 m^-1.
 struct View {
     double x, y, step, side;
     Reference reference;

@@ -16,7 +16,7 @@ pub(crate) const DIRECT: Source =
     Source { name: "direct.cu", text: include_str!("../kernels/direct.cu") };
 
 // View of a layer for the device
-/// A layer as one pair of sources sees it, as the kernels read it.
+/// A layer as one pair of sources sees it, as the kernels read it; lengths in metres.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct View {
