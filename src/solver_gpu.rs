@@ -488,11 +488,11 @@ impl<T: Number> Between<T> {
         let (tables, [lines, columns]) = (of_a.tables(), of_a.lines_and_columns());
         let [lines_of_p, columns_of_p] = of_p.lines_and_columns();
         let [z, w, p, s, ..] = &steps.vectors;
-        of_p.mix_columns(z)?;
+        of_p.mix_columns()?;
         let vectors = [&steps.r, z].map(Argument::from);
         launch(&self.exchange, &[&[last, now, columns_of_p], &tables, &vectors, &[parts, lines]])?;
-        of_a.mix_columns(z)?;
-        let vectors = [noise, z, w].map(Argument::from);
+        of_a.mix_columns()?;
+        let vectors = [&*noise, z, w].map(Argument::from);
         launch(&self.finish, &[&[now, columns], &tables, &vectors, &[parts]])?;
         let vectors = [z, w, p, s, &steps.x, &steps.r].map(Argument::from);
         let numbers = [now, last, parts, squares];
