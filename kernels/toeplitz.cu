@@ -1,13 +1,14 @@
-// Tangled from book/src/toeplitz-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/transforms-gpu.md: edit there, or here and run cargo tangle stitch.
 // Products with block Toeplitz matrices by Fourier transforms in shared memory, in three passes.
 
-// Real and complex numbers of a product
 // Real numbers of a kernel
 #ifndef REAL
 #define REAL double
 #endif
 typedef REAL real;
 
+// Short transforms by radices
+// Complex numbers by ones and twos
 struct alignas(2 * sizeof(real)) Complex {
     real re, im;
 };
@@ -31,8 +32,6 @@ constexpr int RUN = R3 == 1 ? 1 : R3 | 1;
 constexpr int PITCH = R3 == 1 ? R2 | 1 : up_to(R2 * RUN, RUN, BANKS);
 constexpr int WORK = up_to(R1 * PITCH, ROWS, BANKS);
 constexpr int WHOLE = up_to(LENGTH, ROWS, BANKS);
-constexpr int FROM_ROWS = up_to(FROM_POINTS, 0, ROWS);
-constexpr int TO_ROWS = up_to(TO_POINTS, 0, ROWS);
 
 extern __shared__ double2 memory[];
 
@@ -213,6 +212,10 @@ __device__ __forceinline__ void transform(
         }
     }
 }
+
+// Rows that fill up a block
+constexpr int FROM_ROWS = up_to(FROM_POINTS, 0, ROWS);
+constexpr int TO_ROWS = up_to(TO_POINTS, 0, ROWS);
 
 // Wait for the work before
 __device__ __forceinline__ void wait_for_earlier_work() {

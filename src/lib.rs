@@ -34,6 +34,14 @@ pub mod interpolation;
 pub mod solver;
 pub mod circulant;
 pub mod device_operator;
+<<<<<<< HEAD
+=======
+mod lattices_gpu;
+mod plain_sum_gpu;
+mod short_transforms;
+mod transforms_gpu;
+pub mod toeplitz_gpu;
+>>>>>>> w-a
 pub mod matrix_gpu;
 pub mod toeplitz_gpu;
 pub mod solver_gpu;

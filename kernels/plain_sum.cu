@@ -1,4 +1,4 @@
-// Tangled from book/src/toeplitz-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/plain-sum-gpu.md: edit there, or here and run cargo tangle stitch.
 // Products with block Toeplitz matrices as plain sums, for small lattices, in one pass.
 
 // Real numbers of a kernel
@@ -8,8 +8,7 @@
 typedef REAL real;
 
 // Sizes of tiles and windows
-/// Rows and columns of a tile, and columns of inputs that a warp takes at a time.
-constexpr int TALL = 8, WIDE = 4, SPLIT = 8;
+static_assert(WIDE * SPLIT == 32, "a warp has a thread for each column of a tile and of inputs");
 constexpr int TAPS = FROM_POINTS + TO_POINTS - 1;
 constexpr int SPANS = (FROM_POINTS + SPLIT - 1) / SPLIT, SPANNED = SPANS * SPLIT;
 constexpr int DEEP = (FROM_POINTS + TALL - 1) / TALL * TALL;
