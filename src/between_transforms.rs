@@ -7,7 +7,8 @@ use crate::error::Error;
 use crate::operator::Real;
 use crate::solver::Solver;
 use crate::solver_gpu::{Method, SolverGpu, THREADS, Work, sizes};
-use crate::toeplitz_gpu::{Around, BlockToeplitzGpu, CirculantGpu};
+use crate::toeplitz_gpu::{BlockToeplitzGpu, CirculantGpu};
+use crate::transforms_gpu::Around;
 use std::sync::Arc;
 
 /// The three files that are compiled together.

@@ -34,15 +34,11 @@ pub mod interpolation;
 pub mod solver;
 pub mod circulant;
 pub mod device_operator;
-<<<<<<< HEAD
-=======
+pub mod matrix_gpu;
 mod lattices_gpu;
 mod plain_sum_gpu;
 mod short_transforms;
 mod transforms_gpu;
-pub mod toeplitz_gpu;
->>>>>>> w-a
-pub mod matrix_gpu;
 pub mod toeplitz_gpu;
 pub mod solver_gpu;
 pub mod between_transforms;

@@ -370,10 +370,11 @@ impl<T: Number> Around<T> {
     }
 
     // Sizes for kernels around the columns
-    /// Whether the kernels for the rows of one do for the other.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
+    /// Whether the kernels for the rows of one do for the other, and their numbers have the same places.
+    pub(crate) fn is_like(&self, other: &Self) -> Result<bool, Error> {
         let sizes = |plan: &Plan| (plan.points, plan.pairs, plan.radices, plan.rows);
-        sizes(self.plan()) == sizes(other.plan())
+        let places = |around: &Self| around.0.places.from.read();
+        Ok(sizes(self.plan()) == sizes(other.plan()) && places(self)? == places(other)?)
     }
 
     /// Options of a program that is compiled together with the transforms, for so many threads in a block of rows.
