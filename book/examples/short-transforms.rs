@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .x_label("thread")
         .y_label("bank")
         .x_range(-0.5, 15.5)
-        .y_range(-0.5, 15.5)
+        .y_range(-0.5, 19.5)
         .line("second step", banks(&second(filled)))
         .points("second step, without filling", banks(&second(bare)))
         .points("third step", banks(&third(filled)))
