@@ -292,7 +292,17 @@ __device__ __forceinline__ void apply_tile(
 // Mix tiles and their mirror images
 constexpr int PARTS = COLUMN_THREADS >= LENGTH ? COLUMN_THREADS / LENGTH : 1;
 constexpr int UPPER = MIRRORED ? FROM_PAIRS * (FROM_PAIRS + 1) / 2 : 1;
-constexpr int HELD = FROM_GROUP > 1 && sizeof(real) == 4 ? 2 : 1;
+
+// Tiles that are fetched early
+// Generation of the device
+#ifdef __CUDA_ARCH__
+constexpr int GENERATION = __CUDA_ARCH__ / 10;
+#else
+constexpr int GENERATION = 90;
+#endif
+
+constexpr int IN_DOUBLE = GENERATION >= 80, IN_SINGLE = FROM_GROUP > 1 ? 2 : 1;
+constexpr int HELD = sizeof(real) == 8 ? IN_DOUBLE : IN_SINGLE, ROOM = HELD ? HELD : 1;
 
 /// The column of the tile k on or above the diagonal, if these are counted column by column;
 /// and its row.
@@ -318,7 +328,7 @@ fetch_upper(const Couple *__restrict__ spectra, const int *__restrict__ tiles) {
 /// The first tiles of a part, if it is that of the thread.
 template <int PART>
 __device__ __forceinline__ void fetch_first(
-    Tile (&held)[HELD], const Couple *__restrict__ spectra, const int *__restrict__ tiles
+    Tile (&held)[ROOM], const Couple *__restrict__ spectra, const int *__restrict__ tiles
 ) {
     if (threadIdx.x / LENGTH == PART) {
         unroll<0, HELD>([&](auto h) {
@@ -331,7 +341,7 @@ __device__ __forceinline__ void fetch_first(
 // Mix one part of the tiles
 template <int PART>
 __device__ __forceinline__ void mix_part(
-    Complex (&sums)[2 * FROM_PAIRS], const Tile (&held)[HELD], const Complex *inputs,
+    Complex (&sums)[2 * FROM_PAIRS], const Tile (&held)[ROOM], const Complex *inputs,
     const Couple *__restrict__ spectra, const int *__restrict__ tiles
 ) {
     unroll<0, (UPPER - PART + PARTS - 1) / PARTS>([&](auto count) {
@@ -376,7 +386,7 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
             const Couple *at = spectra + (which >> 1) * (2 * LENGTH) + task % LENGTH;
             return Tile{at[0], at[LENGTH], which & 1};
         };
-        Tile held[HELD];
+        Tile held[ROOM];
         if (MIRRORED)
             unroll<0, PARTS>([&](auto part) { fetch_first<decltype(part)::value>(held, spectra, tiles); });
         else unroll<0, HELD>([&](auto q) { held[q.value] = fetch(threadIdx.x, q.value); });

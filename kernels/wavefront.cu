@@ -341,9 +341,16 @@ extern "C" __global__ __launch_bounds__(128, 5) void wavefront_close(
 
 // Kernel of the wavefront's field
 // Size of a tile of the field
+// Generation of the device
+#ifdef __CUDA_ARCH__
+constexpr int GENERATION = __CUDA_ARCH__ / 10;
+#else
+constexpr int GENERATION = 90;
+#endif
+
 constexpr int TILE = 16, WIDE = TILE + 2 * REACH, LAGS = TILE * TILE;
 /// Blocks that a multiprocessor shall hold, for which registers are spared.
-constexpr int BLOCKS = sizeof(real) == 4 ? 4 : 3;
+constexpr int IN_DOUBLE = GENERATION >= 100 ? 2 : 3, BLOCKS = sizeof(real) == 4 ? 4 : IN_DOUBLE;
 
 // Sums of the pieces around a lag
 /// The mean of grad S over the footprint at a near lag: differences of edges, each of so many
