@@ -360,7 +360,7 @@ __device__ __forceinline__ void mix_part(
 }
 
 /// Columns of all outputs, (HALF, TO_PAIRS, 2, TO_ROWS), from those of the inputs.
-extern "C" __global__ __launch_bounds__(COLUMN_THREADS) void mix_columns(
+extern "C" __global__ __launch_bounds__(COLUMN_THREADS, 1) void mix_columns(
     const Complex *lines, const Couple *__restrict__ spectra, const int *__restrict__ tiles,
     const Complex *__restrict__ roots, Complex *__restrict__ columns
 ) {
