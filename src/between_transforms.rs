@@ -85,8 +85,8 @@ impl<T: Number> Between<T> {
     ) -> Result<Self, Error> {
         let (gpu, (grid, numbers)) = (work.a.gpu(), a.blocks());
         let block = numbers.next_multiple_of(32).min(THREADS);
-        let options = [a.options(block), sizes(block)].concat();
-        let program = gpu.program(&TOGETHER, &options)?;
+        let sizes = [&a.sizes(block)[..], &sizes(block)].concat();
+        let program = gpu.program(&TOGETHER, &T::options(&sizes))?;
         let blocks = grid[0] * grid[1];
         Ok(Self {
             vectors: [work.vector()?, work.vector()?, work.vector()?],

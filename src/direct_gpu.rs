@@ -126,7 +126,7 @@ impl<T: Number> SlopePlan<T> {
     ) -> Result<Self, Error> {
         gpu.refuse_beyond_memory(memory::<T>(problem, pairs.len()), "the slope covariance")?;
         let (layers, lags) = (problem.layers().len(), problem.lags());
-        let program = gpu.program(&DIRECT, &[T::option()])?;
+        let program = gpu.program(&DIRECT, &T::options(&[]))?;
         let kernel = |name| program.kernel(name);
         let kernels =
             [kernel("integrate_edges")?, kernel("fill_windows")?, kernel("compute_lags")?];

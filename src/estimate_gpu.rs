@@ -69,7 +69,7 @@ impl<T: Number> LayersGpu<T> {
             }
         }
         // Put the stencils on the device
-        let program = gpu.program(&SOURCE, &[T::option(), format!("-DWIDTH={width}")])?;
+        let program = gpu.program(&SOURCE, &T::options(&[("WIDTH", width)]))?;
         Ok(Self {
             layers: gpu.upload(&table)?,
             first: gpu.upload(&first)?,

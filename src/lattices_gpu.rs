@@ -1,7 +1,7 @@
 // Tangled from book/src/plain-sum-gpu.md: edit there, or here and run cargo tangle stitch.
 //! The lattices of a block Toeplitz matrix, as the kernels of a device see them.
 
-use crate::device::gpu::{Buffer, Gpu, Number};
+use crate::device::gpu::{Buffer, Gpu};
 use crate::error::Error;
 use crate::toeplitz::Parts;
 use ndarray::Array2;
@@ -134,13 +134,6 @@ fn table(
         }
     }
     table
-}
-
-// Sizes as options of the compiler
-/// Sizes under the names that they have in a kernel, and the precision, as options of the compiler.
-pub(crate) fn options<T: Number>(sizes: &[(&str, usize)]) -> Vec<String> {
-    let sizes = sizes.iter().map(|(name, size)| format!("-D{name}={size}"));
-    sizes.chain([T::option()]).collect()
 }
 
 // Tests of lattices on a device

@@ -28,7 +28,7 @@ impl<T: Number> MatrixGpu<T> {
     pub fn new(gpu: &Gpu, matrix: ArrayView2<f64>) -> Result<Self, Error> {
         let bytes = (matrix.len() * size_of::<T>()) as u64;
         gpu.refuse_beyond_memory(bytes, "a dense matrix")?;
-        let program = gpu.program(&SOURCE, &[T::option()])?;
+        let program = gpu.program(&SOURCE, &T::options(&[]))?;
         let elements: Vec<T> = matrix.iter().map(|&element| T::of(element)).collect();
         Ok(Self {
             elements: gpu.upload(&elements)?,

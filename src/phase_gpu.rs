@@ -119,7 +119,7 @@ mod tests {
         let scales = gpu.upload(&phase_scales(outer_scale, 0.4)).unwrap();
         let (there, values) = (gpu.upload(&t).unwrap(), gpu.zeros::<f64>(4 * t.len()).unwrap());
         let kernel =
-            gpu.program(&PHASE, &[T::option()]).unwrap().kernel("phase_functions").unwrap();
+            gpu.program(&PHASE, &T::options(&[])).unwrap().kernel("phase_functions").unwrap();
         // Launch the kernel of the phase functions
         let arguments: [Argument; 7] = [
             (&tables.slope_over_distance).into(),

@@ -4,7 +4,7 @@
 // What plain sums stand on
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Number, Shape, Source};
 use crate::error::{Error, Invalid};
-use crate::lattices_gpu::{Matrix, SHARED_AT_MOST, SHARED_EVERYWHERE, Sides, Ways, options};
+use crate::lattices_gpu::{Matrix, SHARED_AT_MOST, SHARED_EVERYWHERE, Sides, Ways};
 
 const SOURCE: Source =
     Source { name: "plain_sum.cu", text: include_str!("../kernels/plain_sum.cu") };
@@ -148,7 +148,7 @@ impl Cut {
             ("WARPS", warps),
             ("TRANSPOSED", usize::from(transposed)),
         ];
-        let program = gpu.program(&SOURCE, &options::<T>(&sizes))?;
+        let program = gpu.program(&SOURCE, &T::options(&sizes))?;
         let kernels = [program.kernel("convolve")?, program.kernel("convolve_with_diagonal")?];
         let grid = [points.to.div_ceil(WIDE), points.to.div_ceil(TALL), lattices.to];
         Ok(Way { kernels, shape: Shape { grid, block: 32 * warps, shared } })

@@ -104,7 +104,6 @@ fn up_to(least: usize, residue: usize, modulus: usize) -> usize {
 mod tests {
     use super::*;
     use crate::device::gpu::{Argument, Gpu, Shape, Source, test_machines};
-    use crate::lattices_gpu::options;
     use crate::operator::battery::random;
 
     // Transform rows on a device
@@ -116,7 +115,7 @@ mod tests {
     /// Transforms of two rows, forth and back.
     fn transform(gpu: &Gpu, radices: Radices, rows: &[Complex<f64>]) -> [Vec<Complex<f64>>; 2] {
         let sizes = [&radices.sizes()[..], &[("ROWS", 2), ("TEAM", 32)]].concat();
-        let program = gpu.program(&SOURCE, &options::<f64>(&sizes)).unwrap();
+        let program = gpu.program(&SOURCE, &f64::options(&sizes)).unwrap();
         let (x, roots) = (gpu.upload(rows).unwrap(), gpu.upload(&radices.roots::<f64>()).unwrap());
         let shape = Shape { grid: [1; 3], block: 32, shared: 2 * 16 * radices.room(2, 16).work };
         ["transform_forth", "transform_back"].map(|name| {

@@ -202,10 +202,9 @@ fn check<T: Number>(b: &Buffer<T>, n: usize, stop: &Stop) -> Result<(), Invalid>
         ("length of the right-hand side", format!("{n}, the size of the operator"));
     accept(b.len() == n, name, b.len(), &expected).map(|_| ())
 }
-/// Options about sizes, for so many threads in a block.
-pub(crate) fn sizes(threads: usize) -> Vec<String> {
-    let sizes = [("TEAM", threads), ("SCALARS", SCALARS), ("HISTORY", HISTORY)];
-    sizes.map(|(name, size)| format!("-D{name}={size}")).into()
+/// Sizes that the kernels of a solver need, for so many threads in a block.
+pub(crate) fn sizes(threads: usize) -> [(&'static str, usize); 3] {
+    [("TEAM", threads), ("SCALARS", SCALARS), ("HISTORY", HISTORY)]
 }
 
 // Report of the device
@@ -269,7 +268,7 @@ impl<T: Number> Work<T> {
         let (gpu, n) = (a.gpu().clone(), a.rows());
         let bytes = ((3 + vectors) * n * size_of::<T>() + (64 << 10)) as u64;
         gpu.refuse_beyond_memory(bytes, "the vectors of the solver")?;
-        let program = gpu.program(&SOURCE, &[sizes(THREADS), vec![T::option()]].concat())?;
+        let program = gpu.program(&SOURCE, &T::options(&sizes(THREADS)))?;
         let blocks = n.div_ceil(THREADS).min(THREADS);
         Ok(Self {
             x: gpu.zeros(n)?,

@@ -255,12 +255,8 @@ struct Worker<'a, T: Number> {
 impl<'a, T: Number> Worker<'a, T> {
     // Prepare a device for its groups
     fn new(spectrum: &'a DeviceSpectrum, gpu: &'a Gpu) -> Result<Self, Error> {
-        let options = [
-            T::option(),
-            format!("-DDERIVATIVES={}", spectrum.derivatives),
-            format!("-DPAIRS={}", spectrum.together),
-        ];
-        let program = gpu.program(&SPECTRAL, &options)?;
+        let sizes = [("DERIVATIVES", spectrum.derivatives), ("PAIRS", spectrum.together)];
+        let program = gpu.program(&SPECTRAL, &T::options(&sizes))?;
         let (fields, planes) = spectrum.fields_and_planes();
         let (layers, length) = (spectrum.layers(), spectrum.lenslet.len());
         let lenslet: Vec<T> = spectrum.lenslet.iter().map(|&g| T::of(g)).collect();

@@ -4,7 +4,7 @@
 // What passes on a device stand on
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Number, Shape as Launch, Source};
 use crate::error::{Error, Invalid};
-use crate::lattices_gpu::{Matrix, SHARED_AT_MOST, SHARED_EVERYWHERE, Sides, Ways, options};
+use crate::lattices_gpu::{Matrix, SHARED_AT_MOST, SHARED_EVERYWHERE, Sides, Ways};
 use crate::short_transforms::{Radices, Room};
 use crate::toeplitz::{Parts, fields};
 use ndarray::Array2;
@@ -101,8 +101,8 @@ impl Plan {
         Launch { grid, block: self.row_threads, shared }
     }
 
-    // Options of a plan
-    fn options<T: Number>(&self) -> Vec<String> {
+    // Sizes that the kernels need
+    fn sizes(&self) -> Vec<(&'static str, usize)> {
         let sizes = [
             ("FROM_POINTS", self.points.from),
             ("TO_POINTS", self.points.to),
@@ -116,7 +116,7 @@ impl Plan {
             ("ROW_THREADS", self.row_threads),
             ("COLUMN_THREADS", self.column_threads),
         ];
-        options::<T>(&[&self.radices.sizes()[..], &sizes].concat())
+        [&self.radices.sizes()[..], &sizes].concat()
     }
 
     // Fit groups and threads to a device
@@ -337,7 +337,7 @@ struct Way<T> {
 impl<T: Number> Way<T> {
     // Make one direction of the passes
     fn new(gpu: &Gpu, plan: Plan, tiles: &Array2<i32>) -> Result<Self, Error> {
-        let program = gpu.program(&SOURCE, &plan.options::<T>())?;
+        let program = gpu.program(&SOURCE, &T::options(&plan.sizes()))?;
         let half_spectra = |points: usize, pairs| {
             let rows = points.next_multiple_of(plan.rows);
             gpu.zeros((plan.radices.length() / 2 + 1) * 2 * pairs * rows)
@@ -377,9 +377,9 @@ impl<T: Number> Around<T> {
         Ok(sizes(self.plan()) == sizes(other.plan()) && places(self)? == places(other)?)
     }
 
-    /// Options of a program that is compiled together with the transforms, for so many threads in a block of rows.
-    pub(crate) fn options(&self, row_threads: usize) -> Vec<String> {
-        Plan { row_threads, ..*self.plan() }.options::<T>()
+    /// Sizes for a program that is compiled together with the transforms, with so many threads in a block of rows.
+    pub(crate) fn sizes(&self, row_threads: usize) -> Vec<(&'static str, usize)> {
+        Plan { row_threads, ..*self.plan() }.sizes()
     }
 
     /// Blocks of rows, and the numbers of one of two lattices in a block.

@@ -240,7 +240,7 @@ impl<T: Number> Tools<T> {
         averages: &Averages,
     ) -> Result<Self, Error> {
         let (rules, reach) = rules(problem.grid().oversampling);
-        let program = gpu.program(&WAVEFRONT, &[T::option(), format!("-DREACH={reach}")])?;
+        let program = gpu.program(&WAVEFRONT, &T::options(&[("REACH", reach)]))?;
         let panel = gauss_legendre(PANEL_NODES);
         // Copy the tools to the device
         let round = |values: &[f64]| values.iter().map(|&value| T::of(value)).collect::<Vec<T>>();

@@ -77,9 +77,11 @@ pub trait Number: Pod + Default + Send + Sync + PartialOrd + fmt::Debug {
     fn of(x: f64) -> Self;
     /// The number in double precision.
     fn to_f64(self) -> f64;
-    /// The compiler's option that makes `real` this number.
-    fn option() -> String {
-        format!("-DREAL={}", Self::C_NAME)
+    // Options of a kernel for these numbers
+    /// Options of the compiler: `real` is this number, and sizes stand under the names that a kernel gives them.
+    fn options(sizes: &[(&str, usize)]) -> Vec<String> {
+        let sizes = sizes.iter().map(|(name, size)| format!("-D{name}={size}"));
+        std::iter::once(format!("-DREAL={}", Self::C_NAME)).chain(sizes).collect()
     }
 }
 
@@ -572,7 +574,7 @@ mod tests {
             let (x_there, y_there) = (gpu.upload(&x).unwrap(), gpu.zeros::<f32>(1000).unwrap());
             assert_eq!(x_there.read().unwrap(), x);
             assert_eq!((y_there.len(), y_there.bytes(), y_there.is_empty()), (1000, 4000, false));
-            let program = gpu.program(&LINE, &[f32::option()]).unwrap();
+            let program = gpu.program(&LINE, &f32::options(&[])).unwrap();
             assert!(program.kernel("circle").is_err());
             let line = program.kernel("line").unwrap();
             let queue = |n: usize| {
