@@ -10,8 +10,7 @@ use crate::lattices_gpu::Matrix;
 use crate::plain_sum_gpu::PlainSum;
 use crate::slope::SlopeCovariance;
 use crate::toeplitz::{Block, Parts};
-pub(crate) use crate::transforms_gpu::Around;
-use crate::transforms_gpu::{Choices, Passes};
+use crate::transforms_gpu::{Around, Choices, Passes};
 use ndarray::{Array2, ArrayView2, ArrayView5};
 use std::sync::Arc;
 
