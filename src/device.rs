@@ -75,6 +75,8 @@ pub struct CudaDevice {
     pub memory: u64,
     /// Its compute capability, major and minor: (9, 0).
     pub compute_capability: (i32, i32),
+    /// Bytes of shared memory that a block of threads may have.
+    pub shared_memory: usize,
 }
 
 /// A CUDA driver that works, and its devices, at least one.
@@ -296,19 +298,26 @@ fn driver_version() -> Result<(i32, i32), NoCuda> {
     Ok((version / 1000, version % 1000 / 10))
 }
 
+// Describe a device
 #[allow(unsafe_code)]
 fn describe(ordinal: i32) -> Result<CudaDevice, cudarc::driver::DriverError> {
     use cudarc::driver::{result::device, sys::CUdevice_attribute as Attribute};
     let handle = device::get(ordinal)?;
     // SAFETY: the handle comes from `device::get`, which is all that these functions ask for.
-    let (memory, major, minor) = unsafe {
-        let major = Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
-        let minor = Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR;
+    let (memory, [major, minor, shared]) = unsafe {
         let attribute = |name| device::get_attribute(handle, name);
-        (device::total_mem(handle)? as u64, attribute(major)?, attribute(minor)?)
+        let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        let shared = Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        (device::total_mem(handle)? as u64, [major, minor, attribute(shared)?])
     };
-    let name = device::get_name(handle)?;
-    Ok(CudaDevice { ordinal: ordinal as usize, name, memory, compute_capability: (major, minor) })
+    Ok(CudaDevice {
+        ordinal: ordinal as usize,
+        name: device::get_name(handle)?,
+        memory,
+        compute_capability: (major, minor),
+        shared_memory: shared.max(0) as usize,
+    })
 }
 
 // Decide whether a device can compute

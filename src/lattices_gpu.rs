@@ -7,11 +7,8 @@ use crate::toeplitz::Parts;
 use ndarray::Array2;
 
 // Room that a block may have
-/// Bytes of shared memory that a block may have on every device since Ampere.
-pub(crate) const SHARED_EVERYWHERE: usize = 96 << 10;
-
-/// The most that it may have on any.
-pub(crate) const SHARED_AT_MOST: usize = 227 << 10;
+/// Bytes of shared memory that a block takes where it has a choice, if the device has as many.
+pub(crate) const SHARED_BY_CHOICE: usize = 96 << 10;
 
 // What there is for both sides
 /// What there is once for the inputs of a product, and once for its outputs.

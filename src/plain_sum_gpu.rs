@@ -4,7 +4,7 @@
 // What plain sums stand on
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Number, Shape, Source};
 use crate::error::{Error, Invalid};
-use crate::lattices_gpu::{Matrix, SHARED_AT_MOST, SHARED_EVERYWHERE, Sides, Ways};
+use crate::lattices_gpu::{Matrix, SHARED_BY_CHOICE, Sides, Ways};
 
 const SOURCE: Source =
     Source { name: "plain_sum.cu", text: include_str!("../kernels/plain_sum.cu") };
@@ -48,10 +48,10 @@ impl<T: Number> PlainSum<T> {
         })
     }
 
-    /// Whether all inputs of the matrix, and of its transpose, fit into the shared memory of a block anywhere.
+    /// Whether all inputs of the matrix, and of its transpose, fit easily into the shared memory of a block.
     pub(crate) fn fits(matrix: &Matrix) -> bool {
         let bytes = |transposed| Cut::new(matrix, transposed).shared(size_of::<T>());
-        bytes(false).max(bytes(true)) <= SHARED_EVERYWHERE
+        bytes(false).max(bytes(true)) <= SHARED_BY_CHOICE.min(matrix.gpu.shared_memory())
     }
 
     // Queue a plain sum
@@ -132,7 +132,7 @@ impl Cut {
     fn compile<T: Number>(&self, gpu: &Gpu) -> Result<Way, Error> {
         let Self { points, lattices, transposed } = *self;
         let (warps, shared) = (self.warps(), self.shared(size_of::<T>()));
-        if shared > SHARED_AT_MOST {
+        if shared > gpu.shared_memory() {
             let expected = "lattices that fit into the shared memory of a block";
             return Err(Invalid::new("points across", points.from, expected).into());
         }

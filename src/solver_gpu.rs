@@ -280,7 +280,6 @@ impl<T: Number> Work<T> {
             look: program.kernel("look")?,
             open: program.kernel("open_sweep")?,
             begin: program.kernel("begin_sweep")?,
-            // Keep system, blocks and program
             a,
             blocks,
             program,

@@ -4,7 +4,7 @@
 // What passes on a device stand on
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Number, Shape as Launch, Source};
 use crate::error::{Error, Invalid};
-use crate::lattices_gpu::{Matrix, SHARED_AT_MOST, SHARED_EVERYWHERE, Sides, Ways};
+use crate::lattices_gpu::{Matrix, SHARED_BY_CHOICE, Sides, Ways};
 use crate::short_transforms::{Radices, Room};
 use crate::toeplitz::{Parts, fields};
 use ndarray::Array2;
@@ -47,6 +47,8 @@ struct Plan {
     column_threads: usize,
     /// Bytes of a complex number.
     number: usize,
+    /// Bytes of shared memory that a block may have.
+    most: usize,
 }
 
 impl Plan {
@@ -67,9 +69,10 @@ impl Plan {
             row_threads: 0,
             column_threads: 0,
             number,
+            most: matrix.gpu.shared_memory(),
         };
         // Take fewer rows if they are long
-        while plan.launch_rows().shared > SHARED_EVERYWHERE && plan.rows > 1 {
+        while plan.launch_rows().shared > plan.by_choice() && plan.rows > 1 {
             plan.rows /= 2;
         }
         plan.fitted(choices.groups)
@@ -120,9 +123,14 @@ impl Plan {
     }
 
     // Fit groups and threads to a device
+    /// Bytes of shared memory that a block takes where it has a choice.
+    fn by_choice(&self) -> usize {
+        SHARED_BY_CHOICE.min(self.most)
+    }
+
     fn fitted(mut self, groups: Option<Sides<usize>>) -> Result<Self, Error> {
         self.groups = groups.unwrap_or(self.pairs);
-        while self.launch_columns().shared > SHARED_EVERYWHERE {
+        while self.launch_columns().shared > self.by_choice() {
             let Sides { from, to } = &mut self.groups;
             let larger = if *to > *from { to } else { from };
             if *larger == 1 {
@@ -130,8 +138,9 @@ impl Plan {
             }
             *larger = larger.div_ceil(2);
         }
-        let most = [self.launch_rows(), self.launch_columns(), self.launch_rows_back(true)];
-        if most.iter().any(|launch| launch.shared > SHARED_AT_MOST) {
+        // Refuse launches beyond the shared memory
+        let launches = [self.launch_rows(), self.launch_columns(), self.launch_rows_back(true)];
+        if launches.iter().any(|launch| launch.shared > self.most) {
             let expected = "transforms that fit into the shared memory of a block";
             let length = self.radices.length();
             return Err(Invalid::new("length of transforms", length, expected).into());
@@ -421,6 +430,7 @@ impl<T: Number> Around<T> {
 mod tests {
     use super::*;
     use crate::circulant::parts_of;
+    use crate::device::gpu::test_machines;
     use crate::toeplitz::tests::{covariance, kernels, masks};
 
     #[test]
@@ -445,5 +455,24 @@ mod tests {
         let tiles = Tiles::new(&parts.terms());
         assert_eq!((tiles.pairs(), tiles.are_mirrored()), (Sides { from: 2, to: 2 }, false));
         assert_eq!(tiles.different[3], [Some((10, false)), Some((11, false)), None, None]);
+    }
+
+    // Fit a plan to small devices
+    #[test]
+    fn plans_fit_into_the_shared_memory_of_a_device() {
+        let (covariance, valid) = (covariance(6, 80), masks(6, 80, 1.0, 5));
+        let parts = Parts::slopes(&covariance, &valid).unwrap();
+        let gpu = &test_machines()[0];
+        let matrix = Matrix::new(gpu, &parts, true, None);
+        let tiles = Tiles::new(&matrix.terms);
+        let plan = Plan::new(&matrix, &tiles, Choices::default(), 16).unwrap();
+        for (kib, groups, mirrored) in [(227, 6, true), (96, 6, true), (64, 3, false)] {
+            let plan = Plan { most: kib << 10, mirrored: true, ..plan }.fitted(None).unwrap();
+            let launches = [plan.launch_rows(), plan.launch_columns(), plan.launch_rows_back(true)];
+            assert!(launches.iter().all(|launch| launch.shared <= kib << 10), "{kib} KiB");
+            assert_eq!((plan.groups.to, plan.mirrored), (groups, mirrored), "{kib} KiB");
+        }
+        let refused = Plan { most: 8 << 10, ..plan }.fitted(None).unwrap_err().to_string();
+        assert!(refused.starts_with("length of transforms = 160"), "{refused}");
     }
 }

@@ -38,6 +38,7 @@ struct Cuda {
     name: String,
     capability: (i32, i32),
     version: (i32, i32),
+    shared_memory: usize,
     handle: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
@@ -53,6 +54,7 @@ unsafe impl Send for Cuda {}
 // SAFETY: as above; the maps have locks of their own.
 unsafe impl Sync for Cuda {}
 
+// Open and give back a device
 impl Cuda {
     // Open one device and its stream
     fn open(device: &CudaDevice, version: (i32, i32)) -> Result<Self, Error> {
@@ -64,12 +66,13 @@ impl Cuda {
             .map_err(|error| failed(&name, "cuDevicePrimaryCtxRetain", error))?;
         // Put a machine together without its stream
         let stream = std::ptr::null_mut();
-        let capability = device.compute_capability;
+        let CudaDevice { compute_capability: capability, shared_memory, .. } = *device;
         let (programs, blas, plans, turns) = Default::default();
         let mut cuda = Self {
             name,
             capability,
             version,
+            shared_memory,
             handle,
             context,
             stream,
@@ -247,6 +250,7 @@ impl Cuda {
 
 // CUDA as a machine
 impl Machine for Cuda {
+    // Tell what a CUDA device has
     fn name(&self) -> &str {
         &self.name
     }
@@ -255,6 +259,10 @@ impl Machine for Cuda {
         let _turn = self.enter()?;
         let (free, _) = self.call("cuMemGetInfo", driver::mem_get_info())?;
         Ok(free as u64)
+    }
+
+    fn shared_memory(&self) -> usize {
+        self.shared_memory
     }
 
     // Allocate and free on CUDA

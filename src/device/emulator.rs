@@ -311,6 +311,10 @@ impl Machine for Emulator {
         Ok(super::available_memory().unwrap_or(1 << 30))
     }
 
+    fn shared_memory(&self) -> usize {
+        227 << 10
+    }
+
     // Memory of the emulator
     fn allocate(&self, bytes: usize) -> Result<u64, Error> {
         let allocation = Allocation::new(bytes)?;

@@ -15,6 +15,8 @@ pub(crate) trait Machine: Send + Sync {
     fn name(&self) -> &str;
     /// Free memory of the device, in bytes.
     fn available_memory(&self) -> Result<u64, Error>;
+    /// Bytes of shared memory that a block may have.
+    fn shared_memory(&self) -> usize;
     // Memory of a machine
     /// The address of so many new bytes.
     fn allocate(&self, bytes: usize) -> Result<u64, Error>;
@@ -155,6 +157,11 @@ impl Gpu {
     /// `Cuda` where the device does not answer.
     pub fn available_memory(&self) -> Result<u64, Error> {
         self.machine.available_memory()
+    }
+
+    /// Bytes of shared memory that a block may have.
+    pub fn shared_memory(&self) -> usize {
+        self.machine.shared_memory()
     }
 
     /// Refuses `what`, which needs so many bytes of the device's memory, where fewer are free.
