@@ -4,5 +4,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    lenslet::cli::run()
+    lenslet::command::run()
 }

@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
-use lenslet::operator::{Dense, Diagonal, Operator, Product, Sum};
-use lenslet::toeplitz::{Block, BlockToeplitz};
+use lenslet::linear::matrix::Dense;
+use lenslet::linear::operator::{Diagonal, Operator, Product, Sum};
+use lenslet::linear::toeplitz::{Block, BlockToeplitz};
 use ndarray::Array2;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;

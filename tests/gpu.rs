@@ -1,22 +1,22 @@
 //! The systems of the book on graphics processors: held against the processor, and against each other.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
-use lenslet::atmosphere::{Atmosphere, Layer};
+use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::bench::SYSTEMS;
-use lenslet::covariance::{Engine, Method, slope_problem, wants_wavefront, wavefront_problem};
+use lenslet::turbulence::plan::{Engine, Method, slope_problem, wants_wavefront, wavefront_problem};
 use lenslet::device::gpu::Precision;
 use lenslet::device::{Device, silent};
-use lenslet::estimate::Settings;
-use lenslet::estimate_gpu::EngineEstimator;
-use lenslet::lenslet_array::LensletArray;
-use lenslet::simulation::Simulation;
-use lenslet::slope::SlopeProblem;
-use lenslet::solver::Stop;
-use lenslet::source::{ConeGradient, Source};
-use lenslet::spectral::SpectralSampling;
-use lenslet::system::System;
-use lenslet::wavefront::{PhaseGrid, WavefrontProblem};
-use lenslet::wavefront_spectral;
+use lenslet::tomography::estimate::Settings;
+use lenslet::tomography::estimate::gpu::EngineEstimator;
+use lenslet::model::lenslet_array::LensletArray;
+use lenslet::tomography::simulation::Simulation;
+use lenslet::turbulence::slope::SlopeProblem;
+use lenslet::linear::solver::Stop;
+use lenslet::model::source::{ConeGradient, Source};
+use lenslet::turbulence::spectral::slope::SpectralSampling;
+use lenslet::model::system::System;
+use lenslet::turbulence::wavefront::{PhaseGrid, WavefrontProblem};
+use lenslet::turbulence::spectral;
 use ndarray::{Array1, Axis};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
@@ -70,7 +70,7 @@ fn covariances_of_every_system_are_those_of_the_processor() {
             continue;
         }
         let problem = wavefront_problem(&system).unwrap();
-        let spectral = Method::Spectral(wavefront_spectral::choose(&problem).sampling);
+        let spectral = Method::Spectral(spectral::wavefront::choose(&problem).sampling);
         for method in [Method::Direct, spectral] {
             let compute = |engine: &Engine| {
                 engine.wavefront_slope_covariance(&problem, &method, &silent).unwrap()

@@ -4,7 +4,7 @@
 #[path = "../book/examples/monte-carlo.rs"]
 mod monte_carlo;
 
-use lenslet::source::ConeGradient;
+use lenslet::model::source::ConeGradient;
 use monte_carlo::{ENTRIES, Failure, predict, simulate};
 
 /// Differences from a prediction in standard errors.

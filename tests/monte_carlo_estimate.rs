@@ -4,17 +4,17 @@
 
 use faer::{Mat, linalg::solvers::Solve};
 use lenslet::{
-    atmosphere::{Atmosphere, Layer},
-    covariance::wavefront_problem,
-    dense,
+    model::atmosphere::{Atmosphere, Layer},
+    turbulence::plan::wavefront_problem,
+    turbulence::dense,
     device::silent,
-    estimate::{Estimator, Settings},
-    lenslet_array::{GuideStar, LensletArray, Pupil, Validity},
-    simulation::{Draw, Simulation},
-    source::{ConeGradient, Source},
-    system::System,
-    wavefront::PhaseGrid,
-    wavefront_direct::wavefront_covariance,
+    tomography::estimate::{Estimator, Settings},
+    model::lenslet_array::{GuideStar, LensletArray, Pupil, Validity},
+    tomography::simulation::{Draw, Simulation},
+    model::source::{ConeGradient, Source},
+    model::system::System,
+    turbulence::wavefront::PhaseGrid,
+    turbulence::direct::wavefront::wavefront_covariance,
 };
 use ndarray::{Array2, Array3};
 

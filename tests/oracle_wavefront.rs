@@ -6,13 +6,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
-use lenslet::atmosphere::{Atmosphere, Layer};
-use lenslet::dense;
+use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::device::silent;
-use lenslet::lenslet_array::{GuideStar, LensletArray};
-use lenslet::source::{ConeGradient, Source};
-use lenslet::wavefront::{PhaseGrid, WavefrontProblem};
-use lenslet::wavefront_direct;
+use lenslet::model::lenslet_array::{GuideStar, LensletArray};
+use lenslet::model::source::{ConeGradient, Source};
+use lenslet::turbulence::wavefront::{PhaseGrid, WavefrontProblem};
+use lenslet::turbulence::{dense, direct};
 use ndarray::{Array2, arr2};
 use std::f64::consts::PI;
 
@@ -88,7 +87,7 @@ fn direct(row: &[f64; 8], [n, m, o]: [usize; 3], [i, j]: [usize; 2]) -> [f64; 2]
     let sources = (&[star_shifting([0.0; 2])][..], &[star][..]);
     let air = atmosphere(outer_scale);
     let problem = WavefrontProblem::new(&air, &array, sources, grid, ConeGradient::Pupil).unwrap();
-    let covariance = wavefront_direct::covariance(&problem, &silent);
+    let covariance = direct::wavefront::covariance(&problem, &silent);
     [0, 1].map(|a| covariance.lattices()[0][[0, 0, a, j, i]] / PER_RADIAN.powi(2))
 }
 
@@ -147,7 +146,7 @@ fn the_wavefronts_of_discs_agree_with_the_table() {
             grid.unwrap(),
             ConeGradient::Pupil,
         );
-        let found = wavefront_direct::wavefront_covariance(&problem.unwrap()).unwrap();
+        let found = direct::wavefront::wavefront_covariance(&problem.unwrap()).unwrap();
         let variance = VARIANCE * outer_scale.powf(5.0 / 3.0);
         for (t, u) in [(0, 1), (1, 0)] {
             let error = (found[[t, u, 1, 1]] / PER_RADIAN.powi(2) - covariance).abs() / variance;

@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
-use lenslet::atmosphere::{Atmosphere, Layer};
-use lenslet::covariance::{Method, slope_covariance, slope_problem};
+use lenslet::model::atmosphere::{Atmosphere, Layer};
+use lenslet::turbulence::plan::{Method, slope_covariance, slope_problem};
 use lenslet::device::silent;
-use lenslet::lenslet_array::{LensletArray, SlopeOrder};
-use lenslet::slope::{SlopeCovariance, SlopeProblem};
-use lenslet::source::{ConeGradient, Source};
-use lenslet::spectral::SpectralSampling;
-use lenslet::system::System;
+use lenslet::model::lenslet_array::{LensletArray, SlopeOrder};
+use lenslet::turbulence::slope::{SlopeCovariance, SlopeProblem};
+use lenslet::model::source::{ConeGradient, Source};
+use lenslet::turbulence::spectral::slope::SpectralSampling;
+use lenslet::model::system::System;
 use lenslet::units::ARCSEC;
 use ndarray::Array2;
 

@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
-use lenslet::atmosphere::{Atmosphere, Layer};
+use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::device::silent;
-use lenslet::lenslet_array::LensletArray;
-use lenslet::slope::{PairCovariance, SlopeProblem};
-use lenslet::source::{ConeGradient, Source};
-use lenslet::spectral::SpectralSampling;
-use lenslet::spectral_error::TOLERANCE;
-use lenslet::{direct, spectral};
+use lenslet::model::lenslet_array::LensletArray;
+use lenslet::turbulence::slope::{PairCovariance, SlopeProblem};
+use lenslet::model::source::{ConeGradient, Source};
+use lenslet::turbulence::spectral::slope::SpectralSampling;
+use lenslet::turbulence::spectral::error::TOLERANCE;
+use lenslet::turbulence::{direct, spectral};
 
 /// (altitude, fraction, outer scale) of each layer.
 type Layers<'a> = &'a [(f64, f64, f64)];
@@ -40,8 +40,8 @@ fn largest(one: &[PairCovariance], other: &[PairCovariance]) -> f64 {
 }
 
 fn true_error(problem: &SlopeProblem, sampling: SpectralSampling) -> f64 {
-    let spectral = spectral::pair_covariances(problem, &sampling, &silent).unwrap();
-    largest(&spectral, &direct::pair_covariances(problem, &silent))
+    let spectral = spectral::slope::pair_covariances(problem, &sampling, &silent).unwrap();
+    largest(&spectral, &direct::slope::pair_covariances(problem, &silent))
 }
 
 /// The estimate must be an honest one: hardly below the error, and of its order.
@@ -87,8 +87,8 @@ fn the_original_sampling_has_its_known_error() {
     for (pitch, outer_scale, known) in [(0.1, 30.0, 9.9e-4), (0.5, 30.0, 1.3e-3)] {
         let problem = problem(3, pitch, &[(0.0, 1.0, outer_scale)], &STARS[..1], INF);
         let original = SpectralSampling::original();
-        let spectral = spectral::pair_covariances(&problem, &original, &silent).unwrap();
-        let exact = direct::pair_covariances(&problem, &silent);
+        let spectral = spectral::slope::pair_covariances(&problem, &original, &silent).unwrap();
+        let exact = direct::slope::pair_covariances(&problem, &silent);
         let difference = (&spectral[0] - &exact[0]) / exact[0][[0, 2, 2]];
         let (variance, neighbour) = (difference[[0, 2, 2]], difference[[0, 2, 3]]);
         println!("pitch {pitch}: {variance:.3e} on the variance, {neighbour:.3e} at one lenslet");

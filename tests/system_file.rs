@@ -5,9 +5,9 @@
 
 use lenslet::{
     Error,
-    lenslet_array::Validity,
-    source::ConeGradient,
-    system::System,
+    model::lenslet_array::Validity,
+    model::source::ConeGradient,
+    model::system::System,
     units::{ARCSEC, DEGREE},
 };
 use proptest::prelude::*;
@@ -579,7 +579,7 @@ proptest! {
 
     #[test]
     fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        match lenslet::located::Document::text("x.toml", &bytes) {
+        match lenslet::files::located::Document::text("x.toml", &bytes) {
             Ok(text) => answer(text),
             Err(bad) => prop_assert!(bad.line <= bytes.len() + 1),
         }

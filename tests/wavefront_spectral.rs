@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
-use lenslet::atmosphere::{Atmosphere, Layer};
+use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::device::silent;
-use lenslet::lenslet_array::LensletArray;
-use lenslet::source::{ConeGradient, Source};
-use lenslet::spectral::SpectralSampling;
-use lenslet::spectral_error::TOLERANCE;
-use lenslet::wavefront::{PhaseGrid, WavefrontProblem, WavefrontSlope};
-use lenslet::{wavefront_direct, wavefront_spectral};
+use lenslet::model::lenslet_array::LensletArray;
+use lenslet::model::source::{ConeGradient, Source};
+use lenslet::turbulence::spectral::slope::SpectralSampling;
+use lenslet::turbulence::spectral::error::TOLERANCE;
+use lenslet::turbulence::wavefront::{PhaseGrid, WavefrontProblem, WavefrontSlope};
+use lenslet::turbulence::{direct, spectral};
 
 /// (altitude, fraction, outer scale) of each layer.
 type Layers<'a> = &'a [(f64, f64, f64)];
@@ -43,12 +43,12 @@ fn largest_difference(one: &WavefrontSlope, other: &WavefrontSlope) -> f64 {
 
 /// The estimate must be an honest one: hardly below the error, and of its order.
 fn hold_to_account(problem: &WavefrontProblem, samplings: &[(usize, usize)]) {
-    let exact = wavefront_direct::covariance(problem, &silent);
+    let exact = direct::wavefront::covariance(problem, &silent);
     for &(folded, oversampling) in samplings {
         let sampling = SpectralSampling::new(folded * oversampling, oversampling).unwrap();
-        let spectral = wavefront_spectral::covariance(problem, &sampling, &silent).unwrap();
+        let spectral = spectral::wavefront::covariance(problem, &sampling, &silent).unwrap();
         let error = largest_difference(&spectral, &exact);
-        let estimate = wavefront_spectral::error_estimate(problem, &sampling);
+        let estimate = spectral::wavefront::error_estimate(problem, &sampling);
         println!(
             "F = {folded:4}, κ = {oversampling:2}: error {error:.2e}, estimate {estimate:.2e}"
         );
@@ -92,9 +92,9 @@ fn chosen_samplings_keep_their_promise() {
         problem((1, 0.2), (2, 1, 0.0), &[(0.0, 1.0, 8.0)], INF),
         problem((20, 0.1), (21, 1, 0.0), &[(0.0, 1.0, 30.0)], INF),
     ] {
-        let chosen = wavefront_spectral::choose(&problem);
-        let exact = wavefront_direct::covariance(&problem, &silent);
-        let spectral = wavefront_spectral::covariance(&problem, &chosen.sampling, &silent).unwrap();
+        let chosen = spectral::wavefront::choose(&problem);
+        let exact = direct::wavefront::covariance(&problem, &silent);
+        let spectral = spectral::wavefront::covariance(&problem, &chosen.sampling, &silent).unwrap();
         let error = largest_difference(&spectral, &exact);
         println!("{chosen}; in truth {error:.1e}");
         assert!(!chosen.limited && chosen.error_estimate <= TOLERANCE, "{chosen}");
@@ -105,8 +105,8 @@ fn chosen_samplings_keep_their_promise() {
 #[test]
 fn what_does_not_fit_is_said_plainly() {
     let kolmogorov = problem((4, 0.2), (5, 1, 0.0), &[(0.0, 1.0, INF)], INF);
-    let chosen = wavefront_spectral::choose(&kolmogorov);
+    let chosen = spectral::wavefront::choose(&kolmogorov);
     assert!(chosen.limited && chosen.error_estimate > 1e-2, "{chosen}");
     assert!(chosen.to_string().contains("of the largest entry (finer sampling"), "{chosen}");
-    assert!(wavefront_spectral::memory(&kolmogorov, &chosen.sampling) <= 1 << 30);
+    assert!(spectral::wavefront::memory(&kolmogorov, &chosen.sampling) <= 1 << 30);
 }

@@ -1,8 +1,8 @@
 //! Draws the run time of the direct method against the number of lenslets into the folder that is given.
 
-use lenslet::covariance::{Method, slope_covariance};
-use lenslet::{device::silent, lenslet_array::LensletArray, plot::Figure};
-use lenslet::{slope::SlopeProblem, system::System};
+use lenslet::turbulence::plan::{Method, slope_covariance};
+use lenslet::{device::silent, model::lenslet_array::LensletArray, plot::Figure};
+use lenslet::{turbulence::slope::SlopeProblem, model::system::System};
 use std::{error::Error, path::PathBuf, time::Instant};
 
 /// The run time in seconds with the first `stars` guide stars and `n` × `n` lenslets, the shortest of those that fit into a moment.

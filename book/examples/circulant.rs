@@ -1,10 +1,10 @@
 //! Draws the residuals of both solvers, with and without the preconditioner, into the folder that is given.
 
-use lenslet::circulant::{Circulant, Group};
-use lenslet::covariance::{Method, slope_covariance, slope_problem};
-use lenslet::operator::{Diagonal, Operator, Sum};
-use lenslet::solver::{Solver, Stop};
-use lenslet::{device::silent, plot::Figure, system::System, toeplitz::BlockToeplitz};
+use lenslet::tomography::circulant::{Circulant, Group};
+use lenslet::turbulence::plan::{Method, slope_covariance, slope_problem};
+use lenslet::linear::operator::{Diagonal, Operator, Sum};
+use lenslet::linear::solver::{Solver, Stop};
+use lenslet::{device::silent, plot::Figure, model::system::System, linear::toeplitz::BlockToeplitz};
 use rand::{SeedableRng, rngs::StdRng};
 use rand_distr::{Distribution, StandardNormal};
 use std::{error::Error, path::PathBuf, sync::Arc};

@@ -1,12 +1,12 @@
 //! Draws the covariance of a natural star's lenslets with a laser star's into the folder that is given.
 
 use lenslet::{
-    atmosphere::{Atmosphere, Layer},
-    dense::slope_covariance,
+    model::atmosphere::{Atmosphere, Layer},
+    turbulence::dense::slope_covariance,
     device::silent,
-    lenslet_array::{GuideStar, LensletArray, SlopeOrder},
+    model::lenslet_array::{GuideStar, LensletArray, SlopeOrder},
     plot::Figure,
-    source::{ConeGradient, Source},
+    model::source::{ConeGradient, Source},
 };
 use ndarray::Array2;
 use std::{error::Error, path::PathBuf};

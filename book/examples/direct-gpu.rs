@@ -1,9 +1,9 @@
 //! Draws the windows of all layers among the tiles of lags for one pair of stars into the folder that is given.
 
-use lenslet::{covariance::slope_problem, plot::Figure, system::System};
+use lenslet::{turbulence::plan::slope_problem, plot::Figure, model::system::System};
 use std::{error::Error, path::PathBuf};
 
-/// Lags of a tile along x and y, as in `kernels/direct.cu`.
+/// Lags of a tile along x and y, as in `kernels/turbulence/direct.cu`.
 const TILE: [usize; 2] = [32, 16];
 
 /// The lags that are shown, along x and y.

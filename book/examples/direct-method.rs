@@ -1,11 +1,11 @@
 //! Draws the errors of Gauss's rules and of the lattice filter against distance into the folder that is given.
 
-use lenslet::edges::gradient_covariances;
+use lenslet::turbulence::edges::gradient_covariances;
 use lenslet::{
-    phase::{VonKarman, hessian},
+    turbulence::phase::{VonKarman, hessian},
     plot::Figure,
-    quadrature::gauss_triangle,
-    radial_table::RadialTable,
+    numerics::quadrature::gauss_triangle,
+    numerics::radial_table::RadialTable,
 };
 use std::{error::Error, path::PathBuf};
 

@@ -1,7 +1,7 @@
 //! Draws the error of the slope variance against the number of nodes on a panel into the folder that is given.
 
 use lenslet::{
-    edges::gradient_covariances, phase::VonKarman, plot::Figure, quadrature::gauss_legendre,
+    turbulence::edges::gradient_covariances, turbulence::phase::VonKarman, plot::Figure, numerics::quadrature::gauss_legendre,
 };
 use std::{error::Error, path::PathBuf};
 

@@ -2,11 +2,11 @@
 
 use lenslet::{
     device::silent,
-    estimate::{Estimator, Settings},
-    map::{WavefrontMap, plot_wavefronts, without_piston},
+    tomography::estimate::{Estimator, Settings},
+    plot::map::{WavefrontMap, plot_wavefronts, without_piston},
     plot::Format,
-    simulation::Simulation,
-    system::System,
+    tomography::simulation::Simulation,
+    model::system::System,
 };
 use ndarray::{Array2, Axis, s};
 use std::{error::Error, path::PathBuf};

@@ -1,6 +1,6 @@
 //! Writes and draws the run times on a graphics processor, from the figures measured there, into the folder that is given.
 
-use lenslet::bench_gpu::{Case, Sheet};
+use lenslet::bench::gpu::{Case, Sheet};
 use lenslet::plot::Figure;
 use std::{error::Error, fs, path::PathBuf};
 

@@ -1,11 +1,11 @@
 //! Draws the error of a simulation's slope covariance over the lags, for three samplings, into the folder that is given.
 
 use lenslet::{
-    covariance::{Method, slope_covariance, slope_problem},
+    turbulence::plan::{Method, slope_covariance, slope_problem},
     device::silent,
     plot::Figure,
-    simulation::{Look, Sampling, Simulation},
-    system::System,
+    tomography::simulation::{Look, Sampling, Simulation},
+    model::system::System,
 };
 use std::{error::Error, path::PathBuf, time::Instant};
 

@@ -1,6 +1,6 @@
 //! Draws the beams of a natural star and of a laser star through three layers into the folder that is given.
 
-use lenslet::{source::Source, units::ARCSEC};
+use lenslet::{model::source::Source, units::ARCSEC};
 use plotters::prelude::*;
 use std::{env, error::Error, path::PathBuf};
 

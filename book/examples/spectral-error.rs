@@ -1,12 +1,13 @@
 //! Draws the error of the spectral method against oversampling and period into the folder that is given.
 
-use lenslet::atmosphere::{Atmosphere, Layer};
+use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::device::silent;
-use lenslet::lenslet_array::LensletArray;
-use lenslet::slope::{PairCovariance, SlopeProblem};
-use lenslet::source::{ConeGradient, Source};
-use lenslet::spectral::{self, SpectralSampling};
-use lenslet::{direct, units::ARCSEC};
+use lenslet::model::lenslet_array::LensletArray;
+use lenslet::turbulence::slope::{PairCovariance, SlopeProblem};
+use lenslet::model::source::{ConeGradient, Source};
+use lenslet::turbulence::spectral::slope::SpectralSampling;
+use lenslet::turbulence::{direct, spectral};
+use lenslet::units::ARCSEC;
 use plotters::prelude::*;
 use std::{env, error::Error, ops::Range, path::PathBuf};
 
@@ -30,7 +31,7 @@ fn errors(
     exact: &[PairCovariance],
     sampling: SpectralSampling,
 ) -> Result<(f64, f64), Failure> {
-    let spectral = spectral::pair_covariances(problem, &sampling, &silent)?;
+    let spectral = spectral::slope::pair_covariances(problem, &sampling, &silent)?;
     let differences = spectral.iter().zip(exact).flat_map(|(one, other)| (one - other).into_iter());
     let worst = differences.fold(0.0, |worst: f64, x| worst.max(x.abs()));
     let centre = problem.lags() / 2;
@@ -42,7 +43,7 @@ type Curve = (String, RGBColor, Vec<(f64, f64, f64)>);
 
 fn against_oversampling() -> Result<Curve, Failure> {
     let problem = problem(10.0)?;
-    let exact = direct::pair_covariances(&problem, &silent);
+    let exact = direct::slope::pair_covariances(&problem, &silent);
     let mut points = Vec::new();
     for oversampling in [1, 2, 3, 4, 6, 8, 12, 16, 24] {
         let (error, estimate) =
@@ -61,7 +62,7 @@ fn against_period() -> Result<Vec<Curve>, Failure> {
     ];
     let curve = |(outer_scale, (r, g, b)): (f64, (u8, u8, u8))| {
         let problem = problem(outer_scale)?;
-        let exact = direct::pair_covariances(&problem, &silent);
+        let exact = direct::slope::pair_covariances(&problem, &silent);
         let mut points = Vec::new();
         for folded in [16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512] {
             let (error, estimate) =

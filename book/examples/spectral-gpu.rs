@@ -1,10 +1,10 @@
 //! Draws the samples of one bin of the folded spectrum, and who adds them up, into the folder that is given.
 
 use lenslet::plot::Figure;
-use lenslet::spectral::SpectralSampling;
+use lenslet::turbulence::spectral::slope::SpectralSampling;
 use std::{error::Error, path::PathBuf};
 
-/// Threads that share a bin, as in `kernels/spectral.cu`.
+/// Threads that share a bin, as in `kernels/turbulence/spectral.cu`.
 const PARTS: usize = 4;
 
 /// The bin that is drawn, (i, j).

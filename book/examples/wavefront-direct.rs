@@ -1,9 +1,9 @@
 //! Draws cuts through the wavefront–slope covariance of one layer into the folder that is given.
 
-use lenslet::atmosphere::{Atmosphere, Layer};
-use lenslet::source::{ConeGradient, Source};
-use lenslet::wavefront::{PhaseGrid, WavefrontProblem};
-use lenslet::{device::silent, lenslet_array::LensletArray, plot::Figure, wavefront_direct};
+use lenslet::model::atmosphere::{Atmosphere, Layer};
+use lenslet::model::source::{ConeGradient, Source};
+use lenslet::turbulence::wavefront::{PhaseGrid, WavefrontProblem};
+use lenslet::{device::silent, model::lenslet_array::LensletArray, plot::Figure, turbulence::direct};
 use std::{error::Error, path::PathBuf};
 
 const ALTITUDE: f64 = 10e3;
@@ -18,7 +18,7 @@ fn cut(disc: f64) -> Result<Vec<(f64, f64)>, lenslet::Error> {
     let sources: (&[Source], &[Source]) = (&star, &star);
     let problem = WavefrontProblem::new(&atmosphere, &array, sources, grid, ConeGradient::Pupil)?;
     let layer = problem.layers()[0];
-    let covariance = wavefront_direct::covariance(&problem, &silent);
+    let covariance = direct::wavefront::covariance(&problem, &silent);
     let (lattice, lags) = (&covariance.lattices()[0], problem.lags(&layer));
     let first = problem.first_lag(&layer, 0, 0)[0];
     let at = |i: usize| (first + i as f64 * layer.step, lattice[[0, 0, 0, lags / 2, i]]);

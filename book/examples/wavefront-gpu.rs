@@ -1,9 +1,9 @@
 //! Draws how many samples a lag takes, against its distance from the singular point, into the folder that is given.
 
-use lenslet::{covariance::wavefront_problem, plot::Figure, system::System};
+use lenslet::{turbulence::plan::wavefront_problem, plot::Figure, model::system::System};
 use std::{collections::BTreeSet, error::Error, path::PathBuf};
 
-/// Samples on a panel, and the shortest panel's share of a part, as in `kernels/wavefront.cu`.
+/// Samples on a panel, and the shortest panel's share of a part, as in `kernels/turbulence/wavefront.cu`.
 const NODES: usize = 10;
 const FINEST: f64 = 1.0 / 65_536.0;
 

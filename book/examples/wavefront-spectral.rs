@@ -1,13 +1,14 @@
 //! Draws the error of the spectral wavefront–slope covariance against oversampling and period into the folder that is given.
 
-use lenslet::atmosphere::{Atmosphere, Layer};
+use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::device::silent;
-use lenslet::lenslet_array::LensletArray;
+use lenslet::model::lenslet_array::LensletArray;
 use lenslet::plot::Figure;
-use lenslet::source::{ConeGradient, Source};
-use lenslet::spectral::SpectralSampling;
-use lenslet::wavefront::{PhaseGrid, WavefrontProblem, WavefrontSlope};
-use lenslet::{units::ARCSEC, wavefront_direct, wavefront_spectral};
+use lenslet::model::source::{ConeGradient, Source};
+use lenslet::turbulence::spectral::slope::SpectralSampling;
+use lenslet::turbulence::wavefront::{PhaseGrid, WavefrontProblem, WavefrontSlope};
+use lenslet::turbulence::{direct, spectral};
+use lenslet::units::ARCSEC;
 use std::{error::Error, path::PathBuf};
 
 type Failure = Box<dyn Error>;
@@ -29,10 +30,10 @@ fn errors(
     (folded, oversampling): (usize, usize),
 ) -> Result<(f64, f64), Failure> {
     let sampling = SpectralSampling::new(folded * oversampling, oversampling)?;
-    let spectral = wavefront_spectral::covariance(problem, &sampling, &silent)?;
+    let spectral = spectral::wavefront::covariance(problem, &sampling, &silent)?;
     let pairs = spectral.lattices().iter().flatten().zip(exact.lattices().iter().flatten());
     let worst = pairs.fold(0.0, |worst: f64, (x, y)| worst.max((x - y).abs()));
-    Ok((worst / exact.largest(), wavefront_spectral::error_estimate(problem, &sampling)))
+    Ok((worst / exact.largest(), spectral::wavefront::error_estimate(problem, &sampling)))
 }
 
 /// Points of (abscissa, (error, estimate)): the errors.
@@ -50,7 +51,7 @@ fn against_oversampling() -> Result<Figure, Failure> {
     let stars = [("star on the axis", 0.0, f64::INFINITY), ("laser star at 20″", 20.0, 90e3)];
     for (name, zenith, height) in stars {
         let problem = problem(10.0, (zenith, height))?;
-        let exact = wavefront_direct::covariance(&problem, &silent);
+        let exact = direct::wavefront::covariance(&problem, &silent);
         let mut points = Vec::new();
         for oversampling in [1, 2, 3, 4, 6, 8, 12] {
             let both = errors(&problem, &exact, (240, oversampling))?;
@@ -68,7 +69,7 @@ fn against_period() -> Result<Figure, Failure> {
     let mut figure = Figure::new().x_label("period [m]").log_x();
     for outer_scale in [3.0, 30.0, f64::INFINITY] {
         let problem = problem(outer_scale, (0.0, f64::INFINITY))?;
-        let exact = wavefront_direct::covariance(&problem, &silent);
+        let exact = direct::wavefront::covariance(&problem, &silent);
         let mut points = Vec::new();
         for folded in [16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512] {
             points.push((0.25 * folded as f64, errors(&problem, &exact, (folded, 6))?));

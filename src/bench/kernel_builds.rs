@@ -1,0 +1,161 @@
+// Tangled from book/src/kernel-builds.md: edit there, or here and run cargo tangle stitch.
+//! Every kernel, compiled for several generations of devices without one.
+
+// Chapters that have kernels
+use crate::model::atmosphere::{Atmosphere, Layer};
+use crate::bench::{ARRAYS, SYSTEMS};
+use crate::turbulence::plan::{Engine, Method, slope_covariance, slope_problem, wavefront_problem};
+use crate::device::emulator::collector::{Request, requests};
+use crate::device::gpu::{Gpu, Number};
+use crate::device::{Library, cuda::compiler, require, silent};
+use crate::turbulence::direct::slope::gpu::SlopePlan;
+use crate::error::Error;
+use crate::tomography::estimate::Settings;
+use crate::tomography::estimate::gpu::EstimatorGpu;
+use crate::model::lenslet_array::LensletArray;
+use crate::linear::matrix::gpu::MatrixGpu;
+use crate::linear::operator::Real;
+use crate::turbulence::phase::gpu::PhaseTables;
+use crate::turbulence::slope::SlopeProblem;
+use crate::model::source::{ConeGradient, Source};
+use crate::turbulence::spectral::slope::SpectralSampling;
+use crate::turbulence::spectral;
+use crate::model::system::System;
+use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
+use crate::turbulence::direct::wavefront::gpu::WavefrontPlan;
+use ndarray::Array2;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+// Systems whose kernels are compiled
+/// Asks for the programs of the covariances and the estimate of a system.
+fn ask_for_system<T: Number + Real>(gpu: &Gpu, system: &System) -> Result<(), Error> {
+    let tables = Arc::new(PhaseTables::<T>::on(gpu)?);
+    let (slopes, wavefront) = (slope_problem(system)?, wavefront_problem(system)?);
+    SlopePlan::new(gpu, &tables, &slopes, &slopes.pairs())?;
+    WavefrontPlan::new(gpu, &tables, &wavefront)?;
+    EstimatorGpu::<T>::new(gpu, system, Settings::default(), &Engine::Cpu)?;
+    let sampling = SpectralSampling::new(1024, 4)?;
+    let gpus = std::slice::from_ref(gpu);
+    spectral::gpu::slope_pairs::<T>(&slopes, &sampling, gpus, &silent)?;
+    spectral::gpu::wavefront::<T>(&wavefront, &sampling, gpus, &silent)?;
+    Ok(())
+}
+
+/// Asks for the programs of the product with one star.
+fn ask_for_product<T: Number>(gpu: &Gpu, lenslets: usize) -> Result<(), Error> {
+    let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
+    let (array, star) = (LensletArray::new(lenslets, 0.1)?, [Source::star(0.0, 0.0)?]);
+    let problem = SlopeProblem::new(&atmosphere, &array, &star, ConeGradient::Pupil)?;
+    let covariance = slope_covariance(&problem, &Method::Direct, &silent)?;
+    let everywhere = [Array2::from_elem((lenslets, lenslets), true)];
+    BlockToeplitzGpu::<T>::slopes(gpu, &covariance, &everywhere)?;
+    Ok(())
+}
+/// All programs of this crate, in a precision.
+fn all_requests<T: Number + Real>() -> Result<Vec<Request>, Error> {
+    requests(|gpu| {
+        for (name, text) in &SYSTEMS[1..] {
+            let mut system = System::from_toml(text, name)?;
+            system.targets = vec![Source::star(0.0, 0.0)?];
+            ask_for_system::<T>(gpu, &system)?;
+        }
+        for lenslets in ARRAYS {
+            ask_for_product::<T>(gpu, lenslets)?;
+        }
+        MatrixGpu::<T>::new(gpu, Array2::zeros((2, 2)).view()).map(drop)
+    })
+}
+
+// What a compiler says of a kernel
+/// What a kernel takes: bytes spilled, registers, bytes of stack and of shared memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Usage {
+    spilled: usize,
+    registers: usize,
+    stack: usize,
+    shared: usize,
+}
+
+// Kernels of a log
+/// The kernels of a log with what they take.
+fn usages(log: &str) -> Vec<(String, Usage)> {
+    let mut found: Vec<(String, Usage)> = Vec::new();
+    for line in log.lines() {
+        if let Some((_, rest)) = line.split_once("Compiling entry function '") {
+            found.push((rest.split('\'').next().unwrap_or_default().into(), Usage::default()));
+        }
+        let Some((_, usage)) = found.last_mut() else { continue };
+        let before = |unit: &str| number_before(line, unit);
+        usage.spilled = before(" bytes spill stores").unwrap_or(usage.spilled);
+        usage.stack = before(" bytes stack frame").unwrap_or(usage.stack);
+        usage.registers = before(" registers").unwrap_or(usage.registers);
+        usage.shared = before(" bytes smem").unwrap_or(usage.shared);
+    }
+    found
+}
+
+// Number in front of a unit
+fn number_before(line: &str, unit: &str) -> Option<usize> {
+    line.split_once(unit)?.0.rsplit(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+// Generations that are compiled for
+/// Generations of devices: the oldest that CUDA 13 knows, and those after it.
+const GENERATIONS: [(i32, i32); 4] = [(7, 5), (8, 0), (9, 0), (12, 0)];
+
+// Compile all kernels
+#[test]
+fn every_kernel_compiles_for_every_generation() {
+    if let Err(reason) = require(Library::Nvrtc) {
+        return eprintln!("skipped: {reason}");
+    }
+    let asked = [all_requests::<f64>().unwrap(), all_requests::<f32>().unwrap()].concat();
+    let builds: Vec<_> =
+        asked.iter().flat_map(|request| GENERATIONS.map(|device| (request, device))).collect();
+    let logs: Vec<_> = builds
+        .par_iter()
+        .map(|((source, options), device)| {
+            let verbose = [options.as_slice(), &["--ptxas-options=-v".into()]].concat();
+            compiler::compile(source, &verbose, *device).map(|(_, log)| log)
+        })
+        .collect();
+    // Judge what the compiler said
+    let (mut worst, mut spills) = (BTreeMap::<_, (Usage, String)>::new(), Vec::new());
+    for (((source, options), (major, minor)), log) in builds.iter().zip(logs) {
+        let log = log.unwrap();
+        assert!(!log.contains("warning"), "{} {options:?}: {log}", source.name);
+        for (kernel, usage) in usages(&log) {
+            let build = format!("sm_{major}{minor} {}", options.join(" "));
+            if usage.spilled > 0 {
+                spills.push(format!("{kernel} {usage:?} {build}"));
+            }
+            let known = worst.entry((source.name, kernel)).or_default();
+            *known = (usage, build).max(known.clone());
+        }
+    }
+    // Print the worst build of each kernel
+    for ((source, kernel), (usage, build)) in &worst {
+        let Usage { spilled, registers, stack, shared } = usage;
+        let name = format!("{source} {kernel}");
+        eprintln!(
+            "{name:<44}{registers:4} registers{spilled:4} spilled{stack:4} stack{shared:6} shared  {build}"
+        );
+    }
+    eprintln!("compiled: {} programs, {} kernels", builds.len(), worst.len());
+    assert!(spills.is_empty(), "these spill:\n{}", spills.join("\n"));
+}
+#[test]
+fn a_log_tells_what_kernels_take() {
+    let log = "ptxas info    : 0 bytes gmem\n\
+               ptxas info    : Compiling entry function 'sum' for 'sm_90'\n\
+               ptxas info    : Function properties for sum\n\
+               \x20   8 bytes stack frame, 16 bytes spill stores, 24 bytes spill loads\n\
+               ptxas info    : Used 56 registers, used 1 barriers, 41472 bytes smem\n\
+               ptxas info    : Compiling entry function 'set' for 'sm_90'\n\
+               ptxas info    : Used 7 registers, used 0 barriers";
+    let sum = Usage { spilled: 16, registers: 56, stack: 8, shared: 41472 };
+    let set = Usage { registers: 7, ..Usage::default() };
+    assert_eq!(usages(log), [("sum".to_string(), sum), ("set".to_string(), set)]);
+}

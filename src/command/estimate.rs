@@ -1,0 +1,278 @@
+// Tangled from book/src/estimate-command.md: edit there, or here and run cargo tangle stitch.
+//! The command `estimate`: from a file of slopes to a file of wavefronts.
+
+// What the command estimate stands on
+use crate::files::arrays::{Arrays, Format, Precision};
+use crate::turbulence::plan::{Engine, Form, wavefront_grid, wavefront_pitch};
+use crate::device::{self, Device, Progress};
+use crate::error::{Error, Invalid};
+use crate::tomography::estimate::{Estimates, Settings};
+use crate::tomography::estimate::gpu::EngineEstimator;
+use crate::linear::interpolation::Interpolation;
+use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
+use crate::turbulence::arrays::{self as output, Draft};
+use crate::plot;
+use crate::files::reading::read_array2;
+use crate::linear::solver::{Solver, Stop};
+use crate::model::system::System;
+use crate::turbulence::wavefront::PhaseGrid;
+use clap::{Args, ValueEnum};
+use ndarray::{Array2, arr1, s};
+use serde_json::json;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+// Arguments of estimate
+#[derive(Debug, Args)]
+pub struct EstimateArgs {
+    /// System file (TOML), with targets and a grid of wavefront points.
+    pub system: PathBuf,
+    /// Slopes in radians (.npy or FITS): one vector, or one row for each frame.
+    #[arg(long)]
+    pub slopes: PathBuf,
+    /// File to write: FITS if it ends in .fits, .fit or .fts, else NumPy's .npz.
+    #[arg(short, long)]
+    pub output: PathBuf,
+    /// Format of the file, whatever its name ends in.
+    #[arg(long, value_enum)]
+    pub save: Option<Format>,
+    /// Precision of the written numbers, and of the computation on a graphics processor.
+    #[arg(long, value_enum, default_value = "f64")]
+    pub precision: Precision,
+    /// Draw the wavefronts of the first frame into this file, .svg or .png.
+    #[arg(long)]
+    pub plot: Option<PathBuf>,
+    // Arguments about the solver
+    /// The solver.
+    #[arg(long, value_enum, default_value = "cg")]
+    pub solver: SolverName,
+    /// What speeds the solver up.
+    #[arg(long, value_enum, default_value = "circulant")]
+    pub preconditioner: Preconditioner,
+    /// Largest relative residual that is accepted.
+    #[arg(long, default_value_t = 1e-6)]
+    pub tolerance: f64,
+    /// Largest number of iterations for a frame.
+    #[arg(long, default_value_t = 1000)]
+    pub max_iterations: usize,
+    /// Start each frame from the solution of the one before.
+    #[arg(long)]
+    pub warm_start: bool,
+    /// Form of the covariances: dense is exact also for guide stars at a finite height, and needs much memory.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub form: Form,
+    /// How layers are brought to the pupil, for guide stars at a finite height.
+    #[arg(long, value_enum, default_value = "cubic")]
+    pub interpolation: Interpolation,
+    /// Where to compute: cpu, cuda, or cuda:K.
+    #[arg(long, default_value = "cpu")]
+    pub device: Device,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Print neither summary nor progress.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+pub enum SolverName {
+    /// Conjugate gradients.
+    Cg,
+    /// Minimal residuals.
+    Minres,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+pub enum Preconditioner {
+    /// The inverse of a circulant matrix near to the system's.
+    Circulant,
+    /// Nothing.
+    None,
+}
+impl EstimateArgs {
+    fn settings(&self) -> Settings {
+        Settings {
+            form: self.form,
+            interpolation: self.interpolation,
+            solver: match self.solver {
+                SolverName::Cg => Solver::ConjugateGradients,
+                SolverName::Minres => Solver::Minres,
+            },
+            preconditioned: self.preconditioner == Preconditioner::Circulant,
+            stop: Stop { tolerance: self.tolerance, iterations: self.max_iterations },
+        }
+    }
+}
+
+// Estimate wavefronts from a file
+/// Estimates the wavefronts that the arguments ask for; returns what to print.
+pub fn estimate(args: &EstimateArgs, progress: Progress) -> Result<String, Error> {
+    // Check the files of the estimate
+    let plot = args.plot.as_deref();
+    let picture =
+        plot.map(|path| plot::Format::of(path).map(|format| (path, format))).transpose()?;
+    let inputs = [("system file", args.system.as_path()), ("slopes", &args.slopes)];
+    let outputs = [Some(("output", args.output.as_path())), plot.map(|path| ("plot", path))];
+    let outputs: Vec<_> = outputs.into_iter().flatten().collect();
+    output::check_files(&inputs, &outputs)?;
+    let system = System::from_file(&args.system)?;
+    if let Some((path, _)) = picture {
+        check_lit(&system, path)?;
+    }
+    let slopes = read_array2(&args.slopes)?;
+    let start = Instant::now();
+    let engine = Engine::open(args.device, args.precision)?;
+    let estimator = EngineEstimator::new(&system, args.settings(), &engine)?;
+    let built = start.elapsed().as_secs_f64();
+    let start = Instant::now();
+    let estimates = estimator.estimate(slopes.view(), args.warm_start, progress);
+    let estimates = estimates.map_err(|error| of_file(error, &args.slopes))?;
+    // Refuse to round to infinity
+    let largest = estimates.wavefront.iter().fold(0.0, |largest: f64, w| largest.max(w.abs()));
+    if args.precision == Precision::F32 && largest > f64::from(f32::MAX) {
+        let expected = "f64, as the wavefronts are beyond the largest number of single precision";
+        return Err(Invalid::new("precision", "f32", expected).into());
+    }
+    let solved = start.elapsed().as_secs_f64();
+    // Write the estimates and their picture
+    let iterations: Vec<i64> = estimates.iterations.iter().map(|&count| count as i64).collect();
+    let mut arrays = Arrays::default();
+    let about = "estimated wavefronts";
+    let wavefront = arrays.add_result("wavefront", estimates.wavefront.view());
+    wavefront.unit("m").axes("frame, target, y, x").about(about);
+    arrays.add("iterations", arr1(&iterations)).axes("frame").about("iterations of the solver");
+    arrays.add("residual", arr1(&estimates.residual)).axes("frame").about("relative residual");
+    let mut draft = Draft::new(&args.output)?;
+    let format = args.save.unwrap_or(Format::of(&args.output));
+    draft.fill(|file| arrays.write(file, format, args.precision))?;
+    let mut drawing = None;
+    if let Some((path, format)) = picture {
+        let bytes = draw(&system, &estimates, format)?;
+        let mut draft = Draft::new(path)?;
+        draft.fill(|file| file.write_all(&bytes))?;
+        drawing = Some(draft);
+    }
+    draft.publish()?;
+    drawing.map(Draft::publish).transpose()?;
+    // Tell it in the form asked for
+    Ok(match (args.json, args.quiet) {
+        (true, _) => {
+            format!("{}\n", summary(args, &engine, &estimator, &estimates, [built, solved]))
+        }
+        (false, true) => String::new(),
+        (false, false) => lines(args, &engine, &estimator, &estimates, [built, solved]),
+    })
+}
+/// An error about slopes, with the name of their file.
+fn of_file(error: Error, path: &Path) -> Error {
+    match error {
+        Error::Invalid(Invalid { quantity, value, expected }) => {
+            Invalid::new(format!("{}: {quantity}", path.display()), value, expected).into()
+        }
+        other => other,
+    }
+}
+
+// Tell what was estimated
+/// The range of the iterations and the largest residual.
+fn effort(estimates: &Estimates) -> (usize, usize, f64) {
+    let counts = || estimates.iterations.iter().copied();
+    let residual = estimates.residual.iter().copied().fold(0.0, f64::max);
+    (counts().min().unwrap_or(0), counts().max().unwrap_or(0), residual)
+}
+fn lines(
+    args: &EstimateArgs,
+    engine: &Engine,
+    estimator: &EngineEstimator,
+    estimates: &Estimates,
+    [built, solved]: [f64; 2],
+) -> String {
+    let (frames, targets, points, _) = estimates.wavefront.dim();
+    let (least, most, residual) = effort(estimates);
+    let iterations = if least == most { most.to_string() } else { format!("{least} to {most}") };
+    // Say it in lines
+    let shape = format!("{frames} × {targets} × {points} × {points}");
+    let mut lines = vec![(
+        "slopes",
+        format!("{frames} × {} from {}", estimator.slopes(), args.slopes.display()),
+    )];
+    if estimator.interpolation_error() > 0.0 {
+        let (name, error) = (args.interpolation.name(), estimator.interpolation_error());
+        let text =
+            format!("{name} interpolation, error about {error:.1e} of the largest covariance");
+        lines.push(("layers", text));
+    }
+    lines.extend([
+        ("solver", format!("{iterations} iterations, relative residual {residual:.1e}")),
+        ("time", format!("{built:.3} s to prepare, {solved:.3} s to solve, on {}", engine.name())),
+        ("output", format!("{}: wavefront {shape}", args.output.display())),
+    ]);
+    crate::command::summary::align(&lines)
+}
+fn summary(
+    args: &EstimateArgs,
+    engine: &Engine,
+    estimator: &EngineEstimator,
+    estimates: &Estimates,
+    [built, solved]: [f64; 2],
+) -> serde_json::Value {
+    json!({
+        "system": args.system.display().to_string(),
+        "slopes": estimator.slopes(),
+        "shape": estimates.wavefront.shape(),
+        "iterations": estimates.iterations,
+        "residual": estimates.residual,
+        // Repeat what was asked for
+        "solver": format!("{:?}", args.solver).to_lowercase(),
+        "preconditioner": format!("{:?}", args.preconditioner).to_lowercase(),
+        "tolerance": args.tolerance,
+        "max_iterations": args.max_iterations,
+        "warm_start": args.warm_start,
+        "precision": args.precision.name(),
+        "interpolation": args.interpolation.name(),
+        "interpolation_error": estimator.interpolation_error(),
+        "bytes_of_slopes_operator": estimator.bytes()[0],
+        "bytes_of_wavefront_operator": estimator.bytes()[1],
+        "seconds_to_prepare": built,
+        "seconds_to_solve": solved,
+        // Name machine and files
+        "threads": device::threads(),
+        "device": args.device.to_string(),
+        "computed_on": engine.name(),
+        "output": args.output.display().to_string(),
+        "plot": args.plot.as_ref().map(|path| path.display().to_string()),
+    })
+}
+
+// Draw the first estimate
+fn draw(system: &System, estimates: &Estimates, format: plot::Format) -> Result<Vec<u8>, Error> {
+    let grid = wavefront_grid(system)?;
+    let maps: Vec<WavefrontMap> = (0..estimates.wavefront.dim().1)
+        .map(|t| {
+            let estimated = estimates.wavefront.slice(s![0, t, .., ..]);
+            let values = Array2::from_shape_fn(estimated.dim(), |(j, i)| {
+                if is_lit(system, &grid, [j, i]) { estimated[[j, i]] } else { f64::NAN }
+            });
+            let (values, rms) = without_piston(&values);
+            WavefrontMap { title: format!("target {t}: {:.0} nm rms", 1e9 * rms), values }
+        })
+        .collect();
+    plot_wavefronts(&maps, wavefront_pitch(system) / grid.oversampling as f64, format)
+}
+/// Whether a point of the grid, \[row, column\], is in the pupil.
+fn is_lit(system: &System, grid: &PhaseGrid, [j, i]: [usize; 2]) -> bool {
+    let point = [i, j].map(|m| grid.coordinate(m, wavefront_pitch(system)));
+    system.pupil.is_none_or(|pupil| pupil.contains(point))
+}
+
+/// Refuses a picture of a system whose wavefront points are all outside of the pupil.
+fn check_lit(system: &System, path: &Path) -> Result<(), Error> {
+    let grid = wavefront_grid(system)?;
+    let points = grid.points;
+    if (0..points * points).any(|k| is_lit(system, &grid, [k / points, k % points])) {
+        return Ok(());
+    }
+    let expected = "no picture, as none of the wavefront points is within the pupil";
+    Err(Invalid::new("plot", path.display(), expected).into())
+}

@@ -1,0 +1,395 @@
+// Tangled from book/src/summaries.md: edit there, or here and run cargo tangle stitch.
+//! What the commands say: aligned lines for a person, JSON for a program.
+
+// What summaries stand on
+use crate::files::arrays::{Format, Precision};
+use crate::turbulence::plan::{
+    dense_bytes, slope_problem, wants_wavefront, wavefront_pitch, wavefront_problem,
+};
+use crate::device::{self, CudaDriver, CudaProbe, Device, NoCuda};
+use crate::error::{Error, in_bytes};
+use crate::model::lenslet_array::SlopeOrder;
+use crate::turbulence::slope::SlopeProblem;
+use crate::turbulence::spectral::slope::SpectralSampling;
+use crate::turbulence::spectral::error::Chosen;
+use crate::turbulence::wavefront::WavefrontProblem;
+use crate::turbulence::spectral;
+use crate::{model::system::System, units::ARCSEC};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+// Summary of a covariance
+/// What was computed, how, and where it is now.
+pub struct Summary<'a> {
+    pub file: &'a Path,
+    pub output: &'a Path,
+    pub plot: Option<&'a Path>,
+    pub format: Format,
+    pub precision: Precision,
+    pub device: Device,
+    /// What computed it, in words.
+    pub engine: String,
+    pub system: &'a System,
+    /// `toeplitz` or `dense`.
+    pub form: &'static str,
+    /// Names and shapes of the arrays in the file.
+    pub arrays: Vec<(String, Vec<usize>)>,
+    /// The sampling of the spectral method, for slopes and wavefront.
+    pub chosen: [Option<Chosen>; 2],
+    pub variance: f64,
+    pub seconds: f64,
+    pub bytes: u64,
+}
+/// Bound of the direct method's error, in units of the variance for slopes, of the largest entry for wavefronts.
+const DIRECT_ERROR: f64 = 1e-10;
+
+/// The same where a graphics processor computed in single precision.
+const SINGLE_ERROR: f64 = 2e-6;
+
+impl Summary<'_> {
+    fn direct_error(&self) -> f64 {
+        let single = self.device != Device::Cpu && self.precision == Precision::F32;
+        if single { SINGLE_ERROR } else { DIRECT_ERROR }
+    }
+
+    // Tell it to a person
+    pub fn lines(&self) -> String {
+        let (precision, size) = (self.precision.name(), in_bytes(self.bytes));
+        let (variance, rms) = (self.variance, self.variance.sqrt() / ARCSEC);
+        let mut lines = vec![("system", geometry(self.system))];
+        if let (Some(grid), true) = (self.system.phase, wants_wavefront(self.system)) {
+            let (targets, m) = (count(self.system.targets.len(), "target"), grid.points);
+            let o = grid.oversampling;
+            lines.push(("wavefront", format!("{targets}, {m} × {m} points, {o} per lenslet")));
+        }
+        // Add method, figures and files
+        lines.extend([
+            ("method", self.method()),
+            ("variance", format!("{variance:.3e} rad², or {rms:.3} arcsec rms")),
+            ("time", format!("{:.3} s on {}", self.seconds, self.engine)),
+            ("output", format!("{}, {precision}, {size}", self.output.display())),
+        ]);
+        for (name, shape) in self
+            .arrays
+            .iter()
+            .filter(|(name, _)| name.contains("_slope") || name.contains("_wavefront"))
+        {
+            let shape: Vec<_> = shape.iter().map(ToString::to_string).collect();
+            lines.push(("", format!("{name} {}", shape.join(" × "))));
+        }
+        if let Some(path) = self.plot {
+            lines.push(("plot", path.display().to_string()));
+        }
+        align(&lines)
+    }
+    fn method(&self) -> String {
+        match self.chosen {
+            [Some(slopes), Some(wavefront)] => {
+                format!("spectral, {slopes}; wavefront: {wavefront}")
+            }
+            [Some(slopes), None] => format!("spectral, {slopes}"),
+            _ => format!(
+                "direct, {} form, error below {:e} of the largest entry",
+                self.form,
+                self.direct_error()
+            ),
+        }
+    }
+
+    // Tell it to a program
+    pub fn json(&self) -> Value {
+        let array = self.system.first_array();
+        let [slopes, wavefront] = self.chosen;
+        let sampling = slopes.map(|chosen| chosen.sampling);
+        let step = wavefront_pitch(self.system)
+            / self.system.phase.map_or(1.0, |grid| grid.oversampling as f64);
+        let arrays: Map<_, _> =
+            self.arrays.iter().map(|(k, shape)| (k.clone(), json!(shape))).collect();
+        json!({
+            "system": self.file.display().to_string(),
+            // Describe the geometry in json
+            "guide_stars": self.system.guide_stars.len(),
+            "targets": self.system.targets.len(),
+            "layers": self.system.atmosphere.layers().len(),
+            "lenslets": array.lenslets(),
+            "pitch": array.pitch(),
+            "valid": valid(self.system),
+            "method": if sampling.is_some() { "spectral" } else { "direct" },
+            "samples": sampling.map(|sampling| sampling.samples()),
+            "oversampling": sampling.map(|sampling| sampling.oversampling()),
+            "error_estimate": slopes.map_or(self.direct_error(), |chosen| chosen.error_estimate),
+            "limited": slopes.is_some_and(|chosen| chosen.limited),
+            "wavefront_sampling": wavefront.map(|chosen| sampling_json(&chosen, step)),
+            "variance": self.variance,
+            "form": self.form,
+            "arrays": arrays,
+            // Tell how it was computed and written
+            "seconds": self.seconds,
+            "threads": device::threads(),
+            "device": self.device.to_string(),
+            "computed_on": self.engine,
+            "shape": self.arrays.first().map(|(_, shape)| shape),
+            "format": self.format.name(),
+            "precision": self.precision.name(),
+            "bytes": self.bytes,
+            "output": self.output.display().to_string(),
+            "plot": self.plot.map(|path| path.display().to_string()),
+        })
+    }
+}
+
+// Tell about the machine
+pub fn machine_lines(cuda: &CudaProbe) -> Vec<(&'static str, String)> {
+    let memory = device::available_memory().map_or("unknown".into(), in_bytes);
+    let mut lines = vec![
+        ("lenslet", env!("CARGO_PKG_VERSION").to_string()),
+        (
+            "processor",
+            format!("{}, {}", device::processor_name(), count(device::threads(), "thread")),
+        ),
+        ("memory", format!("{memory} available")),
+    ];
+    match &cuda.driver {
+        Err(reason) => lines.push(("CUDA", reason.to_string())),
+        Ok(driver) => lines.extend(driver_lines(driver)),
+    }
+    let state = |found: &Result<(), NoCuda>| match found {
+        Ok(()) => "found",
+        Err(NoCuda::NoFunction { .. }) => "too old",
+        Err(_) => "not found",
+    };
+    let libraries = cuda.libraries.each_ref();
+    let libraries = libraries.map(|(name, found)| format!("{name} {}", state(found)));
+    lines.push(("libraries", libraries.join(", ")));
+    lines
+}
+
+fn driver_lines(driver: &CudaDriver) -> Vec<(&'static str, String)> {
+    let (major, minor) = driver.version;
+    let version = format!("driver for CUDA {major}.{minor}");
+    let devices = driver.devices.iter().map(|found| {
+        let ((major, minor), memory) = (found.compute_capability, in_bytes(found.memory));
+        let (ordinal, name) = (found.ordinal, &found.name);
+        ("", format!("cuda:{ordinal}  {name}, {memory}, compute capability {major}.{minor}"))
+    });
+    std::iter::once(("CUDA", version)).chain(devices).collect()
+}
+
+pub fn machine_json(cuda: &CudaProbe) -> Value {
+    let devices = cuda.driver.iter().flat_map(|driver| &driver.devices).map(|found| {
+        let (major, minor) = found.compute_capability;
+        // Describe one device in json
+        json!({
+            "ordinal": found.ordinal,
+            "name": found.name,
+            "memory": found.memory,
+            "compute_capability": [major, minor],
+        })
+    });
+    let version = cuda.driver.as_ref().ok().map(|driver| [driver.version.0, driver.version.1]);
+    let libraries: serde_json::Map<_, _> = cuda
+        .libraries
+        .iter()
+        .map(|(name, found)| ((*name).to_string(), json!(found.is_ok())))
+        .collect();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "processor": device::processor_name(),
+        "threads": device::threads(),
+        "memory_available": device::available_memory(),
+        "cuda": {
+            "driver_library": !matches!(cuda.driver, Err(NoCuda::NoLibrary)),
+            "driver_version": version,
+            "reason": cuda.driver.as_ref().err().map(ToString::to_string),
+            "devices": devices.collect::<Vec<_>>(),
+            "libraries": libraries,
+        },
+    })
+}
+
+// Tell about the system
+/// What is told about one covariance.
+struct Told {
+    /// Step of the displacements in the pupil, metres.
+    sampling: f64,
+    /// Lags along an axis of the smallest and of the largest block.
+    block: [usize; 2],
+    blocks: usize,
+    /// Numbers in Toeplitz form.
+    numbers: u64,
+    /// Numbers in dense form.
+    dense: u64,
+    chosen: Chosen,
+}
+impl Told {
+    fn of_slopes(problem: &SlopeProblem, slopes: u64) -> Self {
+        Self {
+            sampling: problem.pitch(),
+            block: [problem.lags(); 2],
+            blocks: 4 * problem.sources().pow(2),
+            numbers: problem.len() as u64,
+            dense: slopes.saturating_mul(slopes),
+            chosen: SpectralSampling::choose(problem),
+        }
+    }
+
+    // Gather what is told about the wavefront
+    fn of_wavefront(problem: &WavefrontProblem, slopes: u64) -> Self {
+        let lags = || problem.lattices().map(|layers| problem.lags(&layers[0]));
+        let points = (problem.targets() * problem.grid().points.pow(2)) as u64;
+        Self {
+            sampling: problem.pitch() / problem.grid().oversampling as f64,
+            block: [lags().min().unwrap_or(0), lags().max().unwrap_or(0)],
+            blocks: 2 * problem.targets() * problem.stars() * problem.lattices().len(),
+            numbers: problem.len() as u64,
+            dense: points.saturating_mul(slopes),
+            chosen: spectral::wavefront::choose(problem),
+        }
+    }
+
+    // Tell one covariance in both ways
+    fn lines(&self, name: &'static str) -> [(&'static str, String); 3] {
+        let [least, most] = self.block;
+        let size = if least == most {
+            format!("{most} × {most}")
+        } else {
+            format!("{least} to {most} squared")
+        };
+        let [compressed, dense] =
+            [self.numbers, self.dense].map(|numbers| in_bytes(numbers.saturating_mul(8)));
+        let highest = self.chosen.sampling.oversampling() as f64 / (2.0 * self.sampling);
+        [
+            (name, format!("sampling {} m, {} blocks of {size}", self.sampling, self.blocks)),
+            ("", format!("{compressed} in Toeplitz form, {dense} dense")),
+            ("", format!("spectral: {}, up to {highest:.1} m⁻¹", self.chosen)),
+        ]
+    }
+    /// Adds what is told to an object.
+    fn add_to(&self, object: &mut Value) {
+        let sampling = sampling_json(&self.chosen, self.sampling);
+        let told = json!({
+            "sampling": self.sampling,
+            "block": self.block[1],
+            "smallest_block": self.block[0],
+            "blocks": self.blocks,
+            "toeplitz_numbers": self.numbers,
+            "toeplitz_bytes": self.numbers.saturating_mul(8),
+            "dense_numbers": self.dense,
+            "dense_bytes": self.dense.saturating_mul(8),
+        });
+        for (key, value) in [told, sampling].iter().filter_map(Value::as_object).flatten() {
+            object[key] = value.clone();
+        }
+    }
+}
+/// A sampling of the spectrum for lags that are `step` metres apart in the pupil.
+fn sampling_json(chosen: &Chosen, step: f64) -> Value {
+    let (samples, oversampling) = (chosen.sampling.samples(), chosen.sampling.oversampling());
+    json!({
+        "samples": samples,
+        "oversampling": oversampling,
+        "highest_frequency": oversampling as f64 / (2.0 * step),
+        "frequency_step": oversampling as f64 / (samples as f64 * step),
+        "error_estimate": chosen.error_estimate,
+        "limited": chosen.limited,
+    })
+}
+pub fn system_lines(path: &Path, system: &System) -> Vec<(&'static str, String)> {
+    let atmosphere = &system.atmosphere;
+    let (r0, nanometres) = (atmosphere.fried_parameter(), 1e9 * atmosphere.wavelength());
+    let seeing = atmosphere.seeing_at(atmosphere.wavelength()) / ARCSEC;
+    let turbulence = format!("r0 = {r0} m at {nanometres:.0} nm, a seeing of {seeing:.2} arcsec");
+    let mut lines = vec![("system", path.display().to_string()), ("turbulence", turbulence)];
+    lines.push(("geometry", geometry(system)));
+    let told = told(system);
+    let [slopes, wavefront] = dense_bytes(system).map(in_bytes);
+    match &told {
+        Ok((slopes, _)) => lines.extend(slopes.lines("slopes")),
+        Err(error) => lines.push(("slopes", format!("{slopes} in dense form; {error}"))),
+    }
+    match told {
+        Ok((_, Some(Ok(told)))) => lines.extend(told.lines("wavefront")),
+        Ok((_, Some(Err(error)))) => {
+            lines.push(("wavefront", format!("{wavefront} in dense form; {error}")));
+        }
+        Err(_) if wants_wavefront(system) => {
+            lines.push(("wavefront", format!("{wavefront} in dense form")));
+        }
+        _ => {}
+    }
+    lines
+}
+/// What is told about slopes and wavefront, where they have the Toeplitz form.
+fn told(system: &System) -> Result<(Told, Option<Result<Told, Error>>), Error> {
+    let count = slopes(system);
+    let slopes = Told::of_slopes(&slope_problem(system)?, count);
+    let wavefront = || Ok(Told::of_wavefront(&wavefront_problem(system)?, count));
+    Ok((slopes, wants_wavefront(system).then(wavefront)))
+}
+
+pub fn system_json(path: &Path, system: &System) -> Value {
+    let mut object = describe(path, system);
+    match told(system) {
+        Err(error) => object["no_toeplitz"] = json!(error.to_string()),
+        Ok((slopes, wavefront)) => {
+            slopes.add_to(&mut object);
+            if let Some(told) = wavefront {
+                object["wavefront"] = json!({});
+                match told {
+                    Ok(told) => told.add_to(&mut object["wavefront"]),
+                    Err(error) => object["wavefront"]["no_toeplitz"] = json!(error.to_string()),
+                }
+            }
+        }
+    }
+    object
+}
+/// What is known of a system without any computing.
+fn describe(path: &Path, system: &System) -> Value {
+    let [slopes, wavefront] = dense_bytes(system);
+    let array = system.first_array();
+    json!({
+        "file": path.display().to_string(),
+        "guide_stars": system.guide_stars.len(),
+        "targets": system.targets.len(),
+        "layers": system.atmosphere.layers().len(),
+        "r0": system.atmosphere.fried_parameter(),
+        "wavelength": system.atmosphere.wavelength(),
+        "lenslets": array.lenslets(),
+        "pitch": array.pitch(),
+        "valid": valid(system),
+        "dense_bytes": slopes,
+        "dense_wavefront_bytes": wavefront,
+    })
+}
+
+// Words that several commands use
+pub fn align(lines: &[(&str, String)]) -> String {
+    lines.iter().map(|(key, text)| format!("{key:<12}{text}\n")).collect()
+}
+
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Valid lenslets of the first star; all stars have equally many where they share an array.
+fn valid(system: &System) -> usize {
+    let count = |valid: &ndarray::Array2<bool>| valid.iter().filter(|valid| **valid).count();
+    system.valid_lenslets().first().map_or(0, count)
+}
+
+/// Slopes of all valid lenslets of all stars.
+fn slopes(system: &System) -> u64 {
+    SlopeOrder::new(&system.valid_lenslets()).len() as u64
+}
+
+fn geometry(system: &System) -> String {
+    let (stars, array) = (&system.guide_stars, system.first_array());
+    let (n, pitch) = (array.lenslets(), array.pitch());
+    let layers = count(system.atmosphere.layers().len(), "layer");
+    let lenslets = match stars.iter().all(|star| star.array == *array) {
+        true => format!("{n} × {n} lenslets of {pitch} m, {} of them valid", valid(system)),
+        false => format!("lenslets of each star its own, {} slopes in all", slopes(system)),
+    };
+    format!("{}, {layers}, {lenslets}", count(stars.len(), "guide star"))
+}

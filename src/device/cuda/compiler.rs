@@ -1,0 +1,202 @@
+// Tangled from book/src/compiling-kernels.md: edit there, or here and run cargo tangle stitch.
+//! Compiling kernels for a device with NVRTC, and keeping what was compiled.
+#![allow(unsafe_code)]
+
+use crate::device::gpu::Source;
+use crate::device::{Library, require};
+use crate::error::Error;
+use cudarc::nvrtc::{result as nvrtc, sys};
+use std::ffi::CString;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::{env, fs, io::Write};
+
+// Compile a source for a device
+/// The image of a source for a compute capability, newly compiled, and what the compiler had to say.
+///
+/// # Errors
+/// `Device` where NVRTC is missing, `Cuda` with the compiler's words where it refuses.
+pub(crate) fn compile(
+    source: &Source,
+    options: &[String],
+    capability: (i32, i32),
+) -> Result<(Vec<u8>, String), Error> {
+    let device = format!("compute capability {}.{}", capability.0, capability.1);
+    require(Library::Nvrtc)
+        .map_err(|none| Error::Device { device: device.clone(), reason: none.to_string() })?;
+    let failed = |call: &'static str, reason: String| {
+        let device = device.clone();
+        Error::Cuda { call, device, reason: format!("{}: {reason}", source.name) }
+    };
+    let all = all_options(options, capability);
+    // Run the compiler on the source
+    let text =
+        |text: &str| CString::new(text).map_err(|error| failed("CString", error.to_string()));
+    let (code, name) = (text(source.text)?, text(source.name)?);
+    let program = nvrtc::create_program(&code, Some(&name))
+        .map_err(|error| failed("nvrtcCreateProgram", format!("{:?}", error.0)))?;
+    // SAFETY: `program` was created above, and is destroyed only below.
+    let image = unsafe { nvrtc::compile_program(program, &all) }
+        .map_err(|error| ("nvrtcCompileProgram", error))
+        .and_then(|()| take_image(program, &all).map_err(|error| ("nvrtcGetCUBIN", error)))
+        .map(|image| (image, log_of(program)))
+        .map_err(|(call, error)| failed(call, format!("{:?}\n{}", error.0, log_of(program))));
+    // SAFETY: as above; nothing uses `program` afterwards.
+    let _ = unsafe { nvrtc::destroy_program(program) };
+    image
+}
+
+// Choose the compiler's options
+/// Options that hold for every kernel.
+const OPTIONS: [&str; 3] = ["--std=c++17", "--fmad=true", "--device-as-default-execution-space"];
+
+/// All options for a source on a device.
+fn all_options(options: &[String], (major, minor): (i32, i32)) -> Vec<String> {
+    let device = 10 * major + minor;
+    let newest = supported().into_iter().filter(|&known| known <= device).max();
+    let target = match newest {
+        Some(known) if known < device => format!("compute_{known}"),
+        _ => format!("sm_{device}"),
+    };
+    let common = OPTIONS.into_iter().map(String::from);
+    let target = std::iter::once(format!("--gpu-architecture={target}"));
+    common.chain(target).chain(options.iter().cloned()).collect()
+}
+
+// Ask which generations the compiler knows
+/// The generations that the compiler makes machine code for, as 90 for (9, 0).
+fn supported() -> Vec<i32> {
+    let mut count = 0;
+    // SAFETY: writes one integer through a valid pointer.
+    if unsafe { sys::nvrtcGetNumSupportedArchs(&mut count) }.result().is_err() {
+        return Vec::new();
+    }
+    let mut known = vec![0; count.max(0) as usize];
+    // SAFETY: writes as many integers as were just counted.
+    let asked = unsafe { sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) }.result();
+    asked.map_or_else(|_| Vec::new(), |()| known)
+}
+
+// Take the image from the compiler
+fn take_image(
+    program: sys::nvrtcProgram,
+    options: &[String],
+) -> Result<Vec<u8>, nvrtc::NvrtcError> {
+    if options.iter().any(|option| option.contains("compute_")) {
+        // SAFETY: `program` has been compiled, to PTX.
+        let ptx = unsafe { nvrtc::get_ptx(program)? };
+        return Ok(ptx.into_iter().map(|byte| byte as u8).collect());
+    }
+    let mut size = 0;
+    // SAFETY: `program` has been compiled, to machine code, and `size` is valid.
+    unsafe { sys::nvrtcGetCUBINSize(program, &mut size) }.result()?;
+    let mut image = vec![0u8; size];
+    // SAFETY: `image` has the size that was just asked for.
+    unsafe { sys::nvrtcGetCUBIN(program, image.as_mut_ptr().cast()) }.result()?;
+    Ok(image)
+}
+
+/// What the compiler had to say.
+fn log_of(program: sys::nvrtcProgram) -> String {
+    // SAFETY: `program` exists; its log may be empty.
+    let log = unsafe { nvrtc::get_program_log(program) }.unwrap_or_default();
+    let bytes: Vec<u8> = log.into_iter().map(|byte| byte as u8).filter(|&b| b != 0).collect();
+    String::from_utf8_lossy(&bytes).trim().to_string()
+}
+
+// Keep compiled images in a folder
+/// The image of a source for a device, from the cache or newly compiled; `driver` is the driver's version.
+///
+/// # Errors
+/// Those of [`compile`].
+pub(crate) fn image(
+    source: &Source,
+    options: &[String],
+    capability: (i32, i32),
+    driver: (i32, i32),
+) -> Result<Vec<u8>, Error> {
+    let made_by = (env!("CARGO_PKG_VERSION"), OPTIONS, options, capability, driver);
+    let key = format!("{}\n{made_by:?}\n{}", source.name, source.text);
+    let file = cache_folder().map(|folder| folder.join(file_name(source, &key)));
+    if let Some(image) = file.as_deref().and_then(|file| kept(file, &key)) {
+        return Ok(image);
+    }
+    let (image, _) = compile(source, options, capability)?;
+    let _ = file.map(|file| keep(&file, &key, &image));
+    Ok(image)
+}
+
+// Name the folder and its files
+fn cache_folder() -> Option<PathBuf> {
+    let folder = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+    let caches = folder("XDG_CACHE_HOME").map(PathBuf::from);
+    let at_home = || folder("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    caches.or_else(at_home).map(|folder| folder.join("lenslet"))
+}
+
+fn file_name(source: &Source, key: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    format!("{}-{:016x}.image", source.name, hasher.finish())
+}
+
+// Read and write a kept image
+/// The image in a file, if it is that of the key, and whole.
+fn kept(file: &Path, key: &str) -> Option<Vec<u8>> {
+    let content = fs::read(file).ok()?;
+    let (lengths, rest) = content.split_at_checked(16)?;
+    let (of_key, of_image) = lengths.split_at(8);
+    let length = |bytes: &[u8]| Some(u64::from_le_bytes(bytes.try_into().ok()?) as usize);
+    let (known, image) = rest.split_at_checked(length(of_key)?)?;
+    (known == key.as_bytes() && length(of_image)? == image.len()).then(|| image.to_vec())
+}
+
+fn keep(file: &Path, key: &str, image: &[u8]) -> std::io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut draft = tempfile::NamedTempFile::new_in(folder)?;
+    draft.write_all(&(key.len() as u64).to_le_bytes())?;
+    draft.write_all(&(image.len() as u64).to_le_bytes())?;
+    draft.write_all(key.as_bytes())?;
+    draft.write_all(image)?;
+    draft.persist(file).map(drop).map_err(std::io::Error::from)
+}
+
+// Tests of compiling and keeping
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_images_are_those_of_their_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("deeper/a.image");
+        keep(&file, "key", &[1, 2, 3]).unwrap();
+        assert_eq!(kept(&file, "key"), Some(vec![1, 2, 3]));
+        assert_eq!(kept(&file, "kez"), None);
+        assert_eq!(kept(&folder.path().join("b.image"), "key"), None);
+        let content = fs::read(&file).unwrap();
+        for length in 0..content.len() {
+            fs::write(&file, &content[..length]).unwrap();
+            assert_eq!(kept(&file, "key"), None, "{length} bytes");
+        }
+    }
+
+    // Check the compiler on this machine
+    #[test]
+    fn the_compiler_takes_options_and_names_mistakes() {
+        if let Err(reason) = require(Library::Nvrtc) {
+            return eprintln!("skipped: {reason}");
+        }
+        let text =
+            "extern \"C\" __global__ void set(REAL *y) { y[threadIdx.x] = (REAL)rsqrt(2.0); }";
+        let source = Source { name: "set.cu", text };
+        for capability in [(7, 5), (8, 0), (9, 0), (12, 0), (99, 0)] {
+            let (image, _) = compile(&source, &["-DREAL=float".into()], capability).unwrap();
+            let is_ptx = image.starts_with(b"//");
+            assert_eq!(is_ptx, capability == (99, 0), "{capability:?}");
+        }
+        let error = compile(&source, &[], (9, 0)).unwrap_err().to_string();
+        assert!(error.contains("set.cu(1)") && error.contains("REAL"), "{error}");
+    }
+}

@@ -1,0 +1,638 @@
+// Tangled from book/src/emulated-device.md: edit there, or here and run cargo tangle stitch.
+//! A device for tests: kernels made by the machine's C++ compiler, run on the processor and watched.
+#![allow(unsafe_code)]
+
+pub(crate) mod collector;
+mod translation;
+
+// What the emulator stands on
+use super::cuda::{Turn, Turns};
+use super::gpu::{Machine, Shape, Source};
+use self::translation::{compiler, library};
+use crate::error::Error;
+use libloading::Library;
+use num_complex::Complex;
+use rustfft::{FftNum, FftPlanner};
+use std::alloc::{Layout, alloc, dealloc};
+use std::collections::{BTreeMap, HashMap};
+use std::slice;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+// Programs of this process
+/// A loaded library; who launches one of its kernels holds the turn.
+struct Program {
+    key: (Source, Vec<String>),
+    library: Library,
+    turn: Mutex<()>,
+}
+
+/// All programs of this process; a handle is a place in the list.
+static PROGRAMS: Mutex<Vec<&'static Program>> = Mutex::new(Vec::new());
+
+/// A lock that a failed test left is as good as any other.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+// Load a program once
+fn load(source: &Source, options: &[String]) -> Result<usize, Error> {
+    let mut programs = lock(&PROGRAMS);
+    let key = (*source, options.to_vec());
+    if let Some(known) = programs.iter().position(|program| program.key == key) {
+        return Ok(known);
+    }
+    let file = library(source, options).map_err(|reason| failed("compile", reason))?;
+    // SAFETY: the library was made above from one of our kernels; it runs nothing when it is loaded.
+    let library = unsafe { Library::new(file) }.map_err(|error| failed("load", error))?;
+    programs.push(Box::leak(Box::new(Program { key, library, turn: Mutex::new(()) })));
+    Ok(programs.len() - 1)
+}
+
+// Errors of the emulator
+fn failed(call: &'static str, reason: impl ToString) -> Error {
+    Error::Cuda { call, device: NAME.into(), reason: reason.to_string() }
+}
+
+const NAME: &str = "emulated device";
+
+// Memory with guards
+const GUARD: usize = 256;
+const GUARD_BYTE: u8 = 0xa5;
+
+/// Bytes of the device, between guards.
+struct Allocation {
+    base: usize,
+    bytes: usize,
+}
+
+impl Allocation {
+    fn layout(bytes: usize) -> Result<Layout, Error> {
+        Layout::from_size_align(bytes + 2 * GUARD, GUARD).map_err(|error| failed("allocate", error))
+    }
+
+    // Allocate between guards
+    fn new(bytes: usize) -> Result<Self, Error> {
+        // SAFETY: the layout is not empty, and the guards and all between them lie inside of it.
+        unsafe {
+            let base = alloc(Self::layout(bytes)?);
+            if base.is_null() {
+                return Err(failed("allocate", "there is not enough memory"));
+            }
+            base.write_bytes(GUARD_BYTE, bytes + 2 * GUARD);
+            base.add(GUARD).write_bytes(0xff, bytes);
+            Ok(Self { base: base as usize, bytes })
+        }
+    }
+
+    // Look at the guards
+    fn start(&self) -> usize {
+        self.base + GUARD
+    }
+
+    fn bounds(&self) -> [usize; 2] {
+        [self.start(), self.start() + self.bytes]
+    }
+
+    fn is_intact(&self) -> bool {
+        // SAFETY: both guards belong to the allocation, and kernels run only while nobody looks.
+        let guards = [self.base, self.start() + self.bytes]
+            .map(|start| unsafe { slice::from_raw_parts(start as *const u8, GUARD) });
+        guards.iter().all(|guard| guard.iter().all(|&byte| byte == GUARD_BYTE))
+    }
+}
+
+// Give memory back
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        if let Ok(layout) = Self::layout(self.bytes) {
+            // SAFETY: allocated above, with the same layout.
+            unsafe { dealloc(self.base as *mut u8, layout) }
+        }
+    }
+}
+
+// Work that an emulator does
+#[derive(Clone)]
+enum Work {
+    Clear { address: u64, bytes: usize },
+    Launch { kernel: u64, shape: Shape, arguments: Vec<u64> },
+    Transform { plan: u64, address: u64 },
+    Multiply { double: bool, matrix: u64, shape: (usize, usize), x: u64, y: u64 },
+}
+
+/// What an emulator holds.
+#[derive(Default)]
+struct State {
+    memory: BTreeMap<u64, Allocation>,
+    kernels: Vec<Kernel>,
+    plans: HashMap<u64, (usize, usize, bool)>,
+    graphs: HashMap<u64, Vec<Work>>,
+    recording: Option<Vec<Work>>,
+    handles: u64,
+}
+
+// Ways to do work
+impl State {
+    fn new_handle(&mut self) -> u64 {
+        self.handles += 1;
+        self.handles
+    }
+
+    // Find bytes in the memory
+    /// Some values in one allocation.
+    #[allow(clippy::mut_from_ref)]
+    fn values<T>(&self, call: &'static str, address: u64, len: usize) -> Result<&mut [T], Error> {
+        let bytes = len * size_of::<T>();
+        let inside =
+            self.memory.range(..=address).next_back().is_some_and(|(&start, allocation)| {
+                address as usize + bytes <= start as usize + allocation.bytes
+            });
+        if !inside {
+            return Err(failed(call, format!("{bytes} bytes at {address:#x} lie in no buffer")));
+        }
+        // SAFETY: the bytes were just found; the state is locked, and each call asks for bytes that no other slice holds.
+        Ok(unsafe { slice::from_raw_parts_mut(address as usize as *mut T, len) })
+    }
+
+    // Do one piece of work
+    /// Records some work, or does it.
+    fn queue(&mut self, work: Work) -> Result<(), Error> {
+        match &mut self.recording {
+            Some(recording) => recording.push(work),
+            None => self.perform(&work)?,
+        }
+        Ok(())
+    }
+
+    fn refuse_to_wait(&self, call: &'static str) -> Result<(), Error> {
+        let refused = || failed(call, "the device records");
+        self.recording.is_none().then_some(()).ok_or_else(refused)
+    }
+
+    fn perform(&mut self, work: &Work) -> Result<(), Error> {
+        match *work {
+            Work::Clear { address, bytes } => self.values::<u8>("clear", address, bytes)?.fill(0),
+            Work::Launch { kernel, shape, ref arguments } => {
+                self.launch(kernel, shape, &mut arguments.clone())?;
+            }
+            Work::Transform { plan, address } => self.transform(plan, address)?,
+            // Perform a product
+            Work::Multiply { double: true, matrix, shape, x, y } => {
+                self.multiply::<f64>(matrix, shape, x, y)?
+            }
+            Work::Multiply { double: false, matrix, shape, x, y } => {
+                self.multiply::<f32>(matrix, shape, x, y)?
+            }
+        }
+        Ok(())
+    }
+
+    // Launch on the processor
+    fn launch(&self, kernel: u64, shape: Shape, arguments: &mut [u64]) -> Result<(), Error> {
+        let known =
+            self.kernels.get(kernel as usize).ok_or_else(|| failed("launch", "no kernel"))?;
+        let buffers: Vec<[usize; 2]> = self.memory.values().map(Allocation::bounds).collect();
+        let mut pointers: Vec<*mut u64> = arguments.iter_mut().map(std::ptr::from_mut).collect();
+        let launch = Launch {
+            grid: shape.grid.map(|blocks| blocks as u32),
+            block: shape.block as u32,
+            shared: shape.shared as u32,
+            buffers: buffers.len() as u32,
+            buffer: buffers.as_ptr(),
+            arguments: pointers.as_mut_ptr(),
+        };
+        let _turn = lock(&known.program.turn);
+        // SAFETY: the entry point was made for this structure; who launches gives the kernel's own arguments.
+        let message = unsafe { (known.entry)(&launch) };
+        // Tell what a launch did wrong
+        let wrong = |reason: &str| Err(failed("launch", format!("{}: {reason}", known.name)));
+        if !message.is_null() {
+            // SAFETY: a message is a text in the library, with a zero at its end.
+            return wrong(&unsafe { std::ffi::CStr::from_ptr(message) }.to_string_lossy());
+        }
+        if !self.memory.values().all(Allocation::is_intact) {
+            return wrong("it wrote beyond the bounds of a buffer");
+        }
+        Ok(())
+    }
+}
+
+// Launches as the library sees them
+/// The launch as the header knows it.
+#[repr(C)]
+struct Launch {
+    grid: [u32; 3],
+    block: u32,
+    shared: u32,
+    buffers: u32,
+    buffer: *const [usize; 2],
+    arguments: *mut *mut u64,
+}
+
+/// A kernel with its entry point.
+struct Kernel {
+    name: String,
+    program: &'static Program,
+    entry: unsafe extern "C" fn(&Launch) -> *const std::ffi::c_char,
+}
+
+// Device that is not there
+/// A device that is not there: its memory and kernels are this process's.
+pub(crate) struct Emulator {
+    state: Mutex<State>,
+    turns: Turns,
+}
+
+impl Emulator {
+    /// An emulator with nothing in its memory, or why there can be none.
+    pub(crate) fn new() -> Result<Self, String> {
+        compiler().map(|_| Self { state: Mutex::default(), turns: Turns::default() })
+    }
+
+    /// What it holds, when it is the thread's turn.
+    fn enter(&self) -> (MutexGuard<'_, State>, Turn<'_>) {
+        let turn = self.turns.take();
+        (lock(&self.state), turn)
+    }
+}
+
+// Tuned operations done plainly
+impl State {
+    fn transform(&self, plan: u64, address: u64) -> Result<(), Error> {
+        let unknown = || failed("transform", "no plan");
+        let &(length, batch, double) = self.plans.get(&plan).ok_or_else(unknown)?;
+        let values = length * length * batch;
+        if double {
+            inverse(self.values::<Complex<f64>>("transform", address, values)?, length);
+        } else {
+            inverse(self.values::<Complex<f32>>("transform", address, values)?, length);
+        }
+        Ok(())
+    }
+
+    // Multiply by a plain sum
+    fn multiply<T: FftNum>(
+        &self,
+        matrix: u64,
+        (rows, columns): (usize, usize),
+        x: u64,
+        y: u64,
+    ) -> Result<(), Error> {
+        let matrix: &[T] = self.values("multiply", matrix, rows * columns)?;
+        let x: &[T] = self.values("multiply", x, columns)?;
+        let times_x = |row: &[T]| row.iter().zip(x).fold(T::zero(), |sum, (&a, &x)| sum + a * x);
+        let product: Vec<T> = matrix.chunks_exact(columns).map(times_x).collect();
+        self.values("multiply", y, rows)?.copy_from_slice(&product);
+        Ok(())
+    }
+}
+
+// Inverse transforms in place
+/// Inverse transforms of length × length fields: rows, columns.
+fn inverse<T: FftNum>(fields: &mut [Complex<T>], length: usize) {
+    let plan = FftPlanner::new().plan_fft_inverse(length);
+    for field in fields.chunks_exact_mut(length * length) {
+        for _ in 0..2 {
+            plan.process(field);
+            // Transpose a field in place
+            for j in 0..length {
+                for i in 0..j {
+                    field.swap(j * length + i, i * length + j);
+                }
+            }
+        }
+    }
+}
+
+// Emulator as a machine
+impl Machine for Emulator {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn available_memory(&self) -> Result<u64, Error> {
+        Ok(super::available_memory().unwrap_or(1 << 30))
+    }
+
+    fn shared_memory(&self) -> usize {
+        227 << 10
+    }
+
+    // Memory of the emulator
+    fn allocate(&self, bytes: usize) -> Result<u64, Error> {
+        let allocation = Allocation::new(bytes)?;
+        let address = allocation.start() as u64;
+        self.enter().0.memory.insert(address, allocation);
+        Ok(address)
+    }
+
+    fn free(&self, address: u64) {
+        self.enter().0.memory.remove(&address);
+    }
+
+    fn clear(&self, address: u64, bytes: usize) -> Result<(), Error> {
+        self.enter().0.queue(Work::Clear { address, bytes })
+    }
+    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
+        let (state, _turn) = self.enter();
+        state.refuse_to_wait("write")?;
+        state.values("write", address, bytes.len())?.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        let (state, _turn) = self.enter();
+        state.refuse_to_wait("read")?;
+        bytes.copy_from_slice(state.values("read", address, bytes.len())?);
+        Ok(())
+    }
+
+    // Programs and launches of the emulator
+    fn load(&self, source: &Source, options: &[String]) -> Result<u64, Error> {
+        load(source, options).map(|program| program as u64)
+    }
+
+    fn kernel(&self, program: u64, name: &str) -> Result<u64, Error> {
+        let known = lock(&PROGRAMS).get(program as usize).copied();
+        let program = known.ok_or_else(|| failed("kernel", "no program"))?;
+        let symbol = format!("{name}_on_processor");
+        // SAFETY: the macro that makes these entry points gives them this type.
+        let entry = unsafe { program.library.get(symbol.as_bytes()) };
+        let entry = *entry.map_err(|error| failed("kernel", error))?;
+        let (mut state, _turn) = self.enter();
+        state.kernels.push(Kernel { name: name.into(), program, entry });
+        Ok(state.kernels.len() as u64 - 1)
+    }
+
+    fn launch(&self, kernel: u64, shape: Shape, arguments: &mut [u64]) -> Result<(), Error> {
+        self.enter().0.queue(Work::Launch { kernel, shape, arguments: arguments.to_vec() })
+    }
+
+    fn synchronise(&self) -> Result<(), Error> {
+        self.enter().0.refuse_to_wait("synchronise")
+    }
+
+    // Recordings and time of the emulator
+    fn begin_recording(&self) -> Result<(), Error> {
+        let (mut state, _turn) = self.enter();
+        state.refuse_to_wait("record")?;
+        state.recording = Some(Vec::new());
+        std::mem::forget(self.turns.take()); // until the recording ends
+        Ok(())
+    }
+
+    fn end_recording(&self) -> Result<u64, Error> {
+        let (mut state, _turn) = self.enter();
+        let recorded =
+            state.recording.take().ok_or_else(|| failed("record", "nothing is recorded"))?;
+        self.turns.give_back(); // what the beginning took
+        let handle = state.new_handle();
+        state.graphs.insert(handle, recorded);
+        Ok(handle)
+    }
+
+    fn replay(&self, graph: u64) -> Result<(), Error> {
+        let (mut state, _turn) = self.enter();
+        let work = state.graphs.get(&graph).cloned().ok_or_else(|| failed("replay", "no graph"))?;
+        work.iter().try_for_each(|work| state.perform(work))
+    }
+    fn forget_graph(&self, graph: u64) {
+        self.enter().0.graphs.remove(&graph);
+    }
+
+    fn milliseconds(&self, work: &mut dyn FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+        let start = std::time::Instant::now();
+        work()?;
+        Ok(start.elapsed().as_secs_f64() * 1e3)
+    }
+
+    // Tuned operations of the emulator
+    fn plan_fft(&self, length: usize, batch: usize, double: bool) -> Result<u64, Error> {
+        let (mut state, _turn) = self.enter();
+        let handle = state.new_handle();
+        state.plans.insert(handle, (length, batch, double));
+        Ok(handle)
+    }
+
+    fn transform(&self, plan: u64, address: u64) -> Result<(), Error> {
+        self.enter().0.queue(Work::Transform { plan, address })
+    }
+
+    fn forget_fft(&self, plan: u64) {
+        self.enter().0.plans.remove(&plan);
+    }
+
+    // Multiplication of the emulator
+    fn multiply_matrix(
+        &self,
+        double: bool,
+        matrix: u64,
+        shape: (usize, usize),
+        x: u64,
+        y: u64,
+    ) -> Result<(), Error> {
+        self.enter().0.queue(Work::Multiply { double, matrix, shape, x, y })
+    }
+}
+
+// Tests of the emulator
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::gpu::{Argument, Gpu};
+
+    fn gpu() -> Option<Gpu> {
+        let made = Emulator::new().map_err(|reason| eprintln!("skipped: {reason}"));
+        made.ok().map(Gpu::new)
+    }
+
+    // Tests of CUDA's words
+    // Launch a kernel of a test
+    /// Runs a kernel of a text on two blocks of 64 threads, 1 KiB of shared memory.
+    fn launch(
+        gpu: &Gpu,
+        text: &'static str,
+        name: &str,
+        arguments: &[Argument],
+    ) -> Result<(), String> {
+        let source = Source { name: "test.cu", text };
+        let program = gpu.program(&source, &[]).map_err(|error| error.to_string())?;
+        let kernel = program.kernel(name).map_err(|error| error.to_string())?;
+        let shape = Shape { grid: [2, 1, 1], block: 64, shared: 1024 };
+        gpu.launch(&kernel, shape, arguments).map_err(|error| error.to_string())
+    }
+
+    // Check that a missing barrier is found
+    // Kernel that turns numbers round
+    const TURN: &str = r#"
+    extern "C" __global__ void turn(double *x) {
+        __shared__ double s[64];
+        int k = threadIdx.x;
+        x += 64 * blockIdx.x;
+        s[k] = x[k];
+        __syncthreads();
+        x[k] = s[63 - k];
+    }"#;
+
+    #[test]
+    fn a_missing_barrier_is_found() {
+        let Some(gpu) = gpu() else { return };
+        let numbers: Vec<f64> = (0..128).map(f64::from).collect();
+        let turn = |text| {
+            let x = gpu.upload(&numbers).unwrap();
+            launch(&gpu, text, "turn", &[(&x).into()]).map(|()| x.read().unwrap())
+        };
+        let turned: Vec<f64> = numbers.chunks(64).flat_map(|x| x.iter().rev()).copied().collect();
+        assert_eq!(turn(TURN), Ok(turned));
+        let said = turn(TURN.replace("__syncthreads();", "").leak()).unwrap_err();
+        let expected = "launch failed on emulated device: turn: no barrier after another thread's \
+                        read of shared memory (thread 32 of block 0, 0, 0)";
+        assert_eq!(said, expected);
+    }
+
+    // Check a sum over a block
+    const SUM: &str = r#"
+    extern "C" __global__ void sum(const double *x, double *y, int n, float a, double b) {
+        extern __shared__ double part[];
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        part[threadIdx.x] = i < n ? a * x[i] + b : 0.0;
+        for (int half = blockDim.x / 2; half > 0; half /= 2) {
+            __syncthreads();
+            if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+        }
+        if (threadIdx.x > 0) return;
+        y[blockIdx.x] = part[0];
+    }"#;
+
+    #[test]
+    fn a_block_sums_what_its_threads_share() {
+        let Some(gpu) = gpu() else { return };
+        let x = gpu.upload(&(0..100).map(f64::from).collect::<Vec<_>>()).unwrap();
+        let y = gpu.zeros::<f64>(2).unwrap();
+        let arguments = [(&x).into(), (&y).into(), 100.into(), 0.5f32.into(), 0.25f64.into()];
+        launch(&gpu, SUM, "sum", &arguments).unwrap();
+        assert_eq!(y.read().unwrap(), [0.5 * 2016.0 + 16.0, 0.5 * 2934.0 + 9.0]);
+    }
+
+    // Check exchanges in a warp
+    const EXCHANGE: &str = r#"
+    extern "C" __global__ void exchange(int *y) {
+        int k = threadIdx.x, all = 0xffffffff, *mine = y + 4 * (blockIdx.x * 64 + k);
+        mine[0] = __shfl_down_sync(all, k, 3);
+        mine[1] = __shfl_xor_sync(all, k, 5);
+        mine[2] = __shfl_up_sync(all, k, 1, 8);
+        __syncwarp();
+        mine[3] = __shfl_sync(all, k, 9, 4);
+    }"#;
+
+    #[test]
+    fn a_warp_exchanges_its_values() {
+        let Some(gpu) = gpu() else { return };
+        let y = gpu.zeros::<i32>(4 * 128).unwrap();
+        launch(&gpu, EXCHANGE, "exchange", &[(&y).into()]).unwrap();
+        for (k, found) in y.read().unwrap().chunks(4).enumerate() {
+            let (k, lane) = (k as i32 % 64, k as i32 % 32);
+            let down = if lane + 3 < 32 { k + 3 } else { k };
+            let up = if lane % 8 > 0 { k - 1 } else { k };
+            assert_eq!(found, [down, k - lane + (lane ^ 5), up, k - lane % 4 + 1]);
+        }
+    }
+
+    // Check that mistakes are reported
+    #[test]
+    fn mistakes_are_reported() {
+        let Some(gpu) = gpu() else { return };
+        let share = |rest: &str| format!("__shared__ float s[64]; s[k] = k; {rest}");
+        let apart = "if (k < 8) __syncthreads(); else\n __syncthreads();";
+        let cases = [
+            // Mistakes in the memory
+            ("x[k] = k;".to_string(), "none"),
+            (
+                "x[k + 1] = k;".into(),
+                "write of 8 bytes at byte 512 of a buffer of 512 bytes (thread 63 of block 0",
+            ),
+            ("x[0] = x[k - 1];".into(), "a read of 8 bytes"),
+            ("x[k] = *(float *)16;".into(), "a read of 4 bytes outside of all buffers (thread 0"),
+            ("extern __shared__ double s[]; s[127] = 1; x[k] = s[127];".into(), "no barrier"),
+            (
+                "extern __shared__ double s[]; s[128] = 1;".into(),
+                "beyond the shared memory of the launch",
+            ),
+            // Mistakes at barriers
+            (share("__syncthreads(); x[k] = s[63 - k];"), "none"),
+            (share("x[k] = s[(k + 1) % 64];"), "no barrier after another thread's"),
+            (share("__syncwarp(); x[k] = s[k ^ 1];"), "none"),
+            (share("__syncwarp(); x[k] = s[k ^ 32];"), "no barrier after another thread's write"),
+            (
+                share("__syncthreads(); x[k] = s[k] += s[63 - k];"),
+                "no barrier after another thread's",
+            ),
+            (apart.into(), "wait at different barriers"),
+            (
+                "if (k < 8) __syncwarp(); else __syncthreads();".into(),
+                "the threads of a warp wait apart",
+            ),
+            ("if (k < 8) return; __syncthreads();".into(), "none"),
+            ("x[k] = __shfl_sync(0xff, k, 0);".into(), "less than the full warp"),
+        ];
+        let kernel = |(n, (body, _)): (usize, &(String, &str))| {
+            let head = format!("extern \"C\" __global__ void wrong{n}(double *x)");
+            format!("{head} {{ int k = threadIdx.x; {body} }}\n")
+        };
+        let text: &str = cases.iter().enumerate().map(kernel).collect::<String>().leak();
+        for (n, (body, expected)) in cases.iter().enumerate() {
+            let x = gpu.zeros::<f64>(64).unwrap();
+            let said = launch(&gpu, text, &format!("wrong{n}"), &[(&x).into()]);
+            let said = said.map_or_else(|reason| reason, |()| "none".into());
+            assert!(said.contains(expected), "{body}: {said}");
+        }
+        let refused = launch(&gpu, "nonsense", "it", &[]).unwrap_err();
+        assert!(refused.contains("test.cu:1") && refused.contains("nonsense"), "{refused}");
+    }
+
+    // Check the mathematics of a kernel
+    const MATHEMATICS: &str = r#"
+    extern "C" __global__ void mathematics(double *y) {
+        double s, c;
+        sincospi(1e6 + 0.25, &s, &c);
+        y[0] = s - c, y[1] = sinpi(-0.5), y[2] = cospi(1e9 + 1.0), y[3] = rsqrt(16.0);
+        y[4] = min(2, 1) + max(2.5f, nan("")) + min(1.0, 2.0), y[5] = sinpi(1.5f);
+        y[6] = fma(2.0, 3.0, 4.0), y[7] = j1(1.0), y[8] = rsqrtf(4.0f), y[9] = cospi(0.5);
+        double2 pair = make_double2(1.0, 2.0);
+        y[10] = pair.x + __ldg(&pair.y);
+    }"#;
+
+    #[test]
+    fn the_mathematics_of_a_kernel_is_exact() {
+        let Some(gpu) = gpu() else { return };
+        let y = gpu.zeros::<f64>(11).unwrap();
+        launch(&gpu, MATHEMATICS, "mathematics", &[(&y).into()]).unwrap();
+        let bessel = 0.440_050_585_744_933_5;
+        let expected = [0.0, -1.0, -1.0, 0.25, 4.5, -1.0, 10.0, bessel, 0.5, 0.0, 3.0];
+        for (found, expected) in y.read().unwrap().iter().zip(expected) {
+            assert!((found - expected).abs() < 2e-16, "{found} is not {expected}");
+        }
+    }
+
+    // Check the guards and fresh memory
+    #[test]
+    fn memory_is_guarded_and_starts_as_nan() {
+        let Ok(emulator) = Emulator::new() else { return };
+        let address = emulator.allocate(24).unwrap();
+        let mut bytes = [0; 24];
+        emulator.read(address, &mut bytes).unwrap();
+        assert_eq!(bytes, [0xff; 24]);
+        assert!(
+            emulator.clear(address + 8, 16).is_ok() && emulator.clear(address + 9, 16).is_err()
+        );
+        let intact = || emulator.enter().0.memory[&address].is_intact();
+        assert!(intact());
+        // SAFETY: the byte belongs to the guard behind the buffer.
+        unsafe { *((address as usize + 24) as *mut u8) = 1 };
+        assert!(!intact());
+        emulator.begin_recording().unwrap();
+        assert!(emulator.read(address, &mut bytes).is_err() && emulator.synchronise().is_err());
+        emulator.free(address);
+        assert!(emulator.write(address, &bytes).is_err());
+    }
+}

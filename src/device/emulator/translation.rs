@@ -1,0 +1,155 @@
+// Tangled from book/src/emulated-device.md: edit there, or here and run cargo tangle stitch.
+//! The text of kernels made into C++, and compiled to a library for the processor.
+
+// What the translation stands on
+use crate::device::gpu::Source;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::{env, fs};
+
+// Kernel text made into C++
+/// What makes a kernel C++.
+const SHIM: &str = include_str!("../../../kernels/device/processor.h");
+
+/// The C++ form of a source.
+fn translated(source: &Source) -> String {
+    let text = with_dynamic_memory(source.text);
+    let entry = |name: &String| format!("KERNEL_ON_PROCESSOR({name})\n");
+    let entries: String = kernel_names(&text).iter().map(entry).collect();
+    format!("{SHIM}\n#line 1 \"{}\"\n{text}\n{entries}", source.name)
+}
+
+// Names of the kernels
+fn kernel_names(text: &str) -> Vec<String> {
+    let code: Vec<&str> = text.lines().filter_map(|line| line.split("//").next()).collect();
+    let code = code.join("\n");
+    let kernels = code.split("extern \"C\" __global__").skip(1);
+    let name = |rest: &str| {
+        let after = rest.split_once("void")?.1.trim_start();
+        let after = after.strip_prefix("__launch_bounds__").map_or(after, behind_brackets);
+        Some(after.split_once('(')?.0.trim().to_string())
+    };
+    kernels.filter_map(name).collect()
+}
+
+/// What follows the brackets that a text begins with.
+fn behind_brackets(text: &str) -> &str {
+    let mut open = 0;
+    let end = text.find(|c: char| {
+        open += i32::from(c == '(') - i32::from(c == ')');
+        c == ')' && open == 0
+    });
+    end.map_or("", |end| &text[end + 1..])
+}
+
+// Dynamic shared memory made a pointer
+/// The text, with `T* name = …` for each `extern __shared__ T name[]`.
+fn with_dynamic_memory(text: &str) -> String {
+    let mut parts = text.split("extern __shared__");
+    let mut all = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let (declared, rest) = part.split_once("[]").unwrap_or((part, ""));
+        let words = declared.split_whitespace().filter(|word| !word.starts_with("__align__"));
+        let words: Vec<&str> = words.collect();
+        let (name, kind) = words.split_last().unwrap_or((&"", &[]));
+        let kind = kind.join(" ");
+        all += &format!("{kind}* {name} = ({kind}*)processor::dynamic_shared{rest}");
+    }
+    all
+}
+
+// Compile kernels to a library
+/// The C++ compiler with its version, or why there is none.
+pub(super) fn compiler() -> Result<&'static (String, String), String> {
+    static FOUND: OnceLock<Result<(String, String), String>> = OnceLock::new();
+    let find = || {
+        if !cfg!(target_os = "linux") {
+            return Err("kernels run on the processor under Linux only".to_string());
+        }
+        let name = env::var("CXX").unwrap_or_else(|_| "c++".into());
+        let asked = Command::new(&name).arg("--version").output();
+        let version =
+            asked.map_err(|error| format!("the compiler {name} does not run: {error}"))?;
+        Ok((name, String::from_utf8_lossy(&version.stdout).into_owned()))
+    };
+    FOUND.get_or_init(find).as_ref().map_err(Clone::clone)
+}
+
+// Options of the compiler
+const OPTIONS: [&str; 9] = [
+    "-x",
+    "c++",
+    "-std=c++17",
+    "-O1",
+    "-w",
+    "-fPIC",
+    "-fno-math-errno",
+    "-ffp-contract=off",
+    "-U_FORTIFY_SOURCE",
+];
+
+/// Options that have every access watched, and none.
+const WATCHES: [&[&str]; 2] = [&["-fsanitize=thread"], &[]];
+
+// Build a library once
+/// The library with the kernels of a source.
+pub(super) fn library(source: &Source, options: &[String]) -> Result<PathBuf, String> {
+    let (name, version) = compiler()?;
+    let text = translated(source);
+    let mut hasher = DefaultHasher::new();
+    (version, OPTIONS, WATCHES, options, &text).hash(&mut hasher);
+    let told = |error: std::io::Error| error.to_string();
+    let program = env::current_exe().map_err(told)?;
+    let folder = program.with_file_name("kernels-on-processor");
+    let file = folder.join(format!("{}-{:016x}.so", source.name, hasher.finish()));
+    if file.exists() {
+        return Ok(file);
+    }
+    fs::create_dir_all(&folder).map_err(told)?;
+    let draft = tempfile::tempdir_in(&folder).map_err(told)?;
+    fs::write(draft.path().join("kernels.cpp"), text).map_err(told)?;
+    compile(name, options, draft.path())?;
+    fs::rename(draft.path().join("kernels.so"), &file).map_err(told)?;
+    Ok(file)
+}
+
+// Compile one file
+/// Makes `kernels.so` of `kernels.cpp`.
+fn compile(name: &str, options: &[String], folder: &Path) -> Result<(), String> {
+    let definitions: Vec<_> = options.iter().filter(|option| option.starts_with("-D")).collect();
+    let run = |command: &mut Command| {
+        let done = command.current_dir(folder).output().map_err(|error| error.to_string())?;
+        let said = || String::from_utf8_lossy(&done.stderr).into_owned();
+        done.status.success().then_some(()).ok_or_else(said)
+    };
+    let compile = |watch: &[&str]| {
+        let mut command = Command::new(name);
+        run(command.args(OPTIONS).args(watch).args(&definitions).args(["-c", "kernels.cpp"]))
+    };
+    compile(WATCHES[0]).or_else(|_| compile(WATCHES[1]))?;
+    run(Command::new(name).args(["-shared", "-o", "kernels.so", "kernels.o"]))
+}
+
+// Tests of the translation
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "// Like extern \"C\" __global__ void none(int n), with two numbers.
+extern \"C\" __global__ void __launch_bounds__(min(64, 32), 1) first(float *x) {
+    extern __shared__ __align__(16) unsigned char memory[];
+}
+extern \"C\" __global__ void second() {}
+";
+
+    #[test]
+    fn kernels_are_found_and_shared_memory_is_a_pointer() {
+        let cpp = translated(&Source { name: "two.cu", text: TEXT });
+        assert!(cpp.contains("\n#line 1 \"two.cu\"\n// Like extern"));
+        assert!(cpp.ends_with("\nKERNEL_ON_PROCESSOR(first)\nKERNEL_ON_PROCESSOR(second)\n"));
+        let pointer = "unsigned char* memory = (unsigned char*)processor::dynamic_shared;";
+        assert!(cpp.contains(&format!("{{\n    {pointer}\n}}")), "{cpp}");
+    }
+}

@@ -1,0 +1,323 @@
+// Tangled from book/src/system-file.md: edit there, or here and run cargo tangle stitch.
+//! TOML whose values remember their lines, so that every error can name one.
+
+use crate::error::{BadLine, Invalid};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+// A document with lines
+// A lamp as an example
+/// A parsed TOML file.
+///
+/// ```
+/// use lenslet::files::located::Document;
+/// let document = Document::parse("lamp.toml", "[lamp]\npower = 20\ncolour = 'red'\n")?;
+/// let lamp = document.root(&["lamp"])?.required_table("lamp", &["power", "colour"])?;
+/// assert_eq!(lamp.required::<f64>("power", "a power in watts")?, 20.0);
+/// let colour = lamp.required::<f64>("colour", "a wavelength in metres").unwrap_err();
+/// let message = "lamp.toml:3: lamp.colour = 'red': expected a wavelength in metres";
+/// assert_eq!(colour.to_string(), message);
+/// # Ok::<(), lenslet::error::BadLine>(())
+/// ```
+#[derive(Debug)]
+pub struct Document<'d> {
+    name: &'d str,
+    text: &'d str,
+    entries: DeTable<'d>,
+}
+
+impl<'d> Document<'d> {
+    /// The bytes of the file `name` as text, or an error at the first byte that is not UTF-8.
+    pub fn text<'t>(name: &str, bytes: &'t [u8]) -> Result<&'t str, BadLine> {
+        std::str::from_utf8(bytes).map_err(|error| {
+            let at = error.valid_up_to();
+            let (line, byte) = (line_of(bytes, at), bytes[at]);
+            let expected = format!("text in UTF-8, and the byte 0x{byte:02x} is none");
+            BadLine { file: name.into(), line, key: String::new(), value: None, expected }
+        })
+    }
+
+    // Parse and point at lines
+    /// Parses the text of the file `name`.
+    pub fn parse(name: &'d str, text: &'d str) -> Result<Self, BadLine> {
+        let (root, errors) = DeTable::parse_recoverable(text);
+        let document = Self { name, text, entries: root.into_inner() };
+        let Some(error) = errors.first() else { return Ok(document) };
+        let at = error.span().unwrap_or_default().start;
+        let mut bad = document.bad(at, String::new(), None, String::new());
+        let found = one_line(text.lines().nth(bad.line - 1).unwrap_or_default());
+        let found = if found.is_empty() { found } else { format!(", in `{found}`") };
+        bad.expected = format!("TOML: {}{found}", error.message());
+        Err(bad)
+    }
+
+    /// The table of all that stands in the document, in which only `keys` are allowed.
+    pub fn root(&self, keys: Keys) -> Result<Table<'_>, BadLine> {
+        Table { document: self, path: String::new(), at: 0, entries: &self.entries, keys }.checked()
+    }
+    fn bad(&self, at: usize, key: String, value: Option<String>, expected: String) -> BadLine {
+        let line = line_of(self.text.as_bytes(), at);
+        BadLine { file: self.name.into(), line, key, value, expected }
+    }
+
+    fn written(&self, span: std::ops::Range<usize>) -> String {
+        one_line(self.text.get(span).unwrap_or_default())
+    }
+}
+
+fn line_of(bytes: &[u8], at: usize) -> usize {
+    1 + bytes[..at.min(bytes.len())].iter().filter(|&&byte| byte == b'\n').count()
+}
+
+// Quote a text on one line
+fn one_line(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let clean: String = line.chars().filter(|c| !c.is_control()).collect();
+    match clean.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &clean[..end]),
+        None => clean,
+    }
+}
+
+// A table that knows its keys
+/// The keys that a table may have.
+pub type Keys = &'static [&'static str];
+
+/// A table of a [`Document`]: its name, its place, and its entries.
+#[derive(Debug, Clone)]
+pub struct Table<'d> {
+    document: &'d Document<'d>,
+    path: String,
+    at: usize,
+    entries: &'d DeTable<'d>,
+    keys: Keys,
+}
+
+impl<'d> Table<'d> {
+    fn checked(self) -> Result<Self, BadLine> {
+        self.refuse_unknown_keys()?;
+        Ok(self)
+    }
+
+    // Complain about a key
+    fn refuse_unknown_keys(&self) -> Result<(), BadLine> {
+        let unknown =
+            self.entries.iter().filter(|(key, _)| !self.keys.contains(&key.get_ref().as_ref()));
+        let Some((key, value)) = unknown.min_by_key(|(key, _)| key.span().start) else {
+            return Ok(());
+        };
+        let expected = match nearest(key.get_ref(), self.keys) {
+            Some(known) => format!("a known key; did you mean {known}?"),
+            None => format!("one of the keys {}", self.keys.join(", ")),
+        };
+        let path = self.path_of(key.get_ref());
+        Err(self.document.bad(key.span().start, path, Some(self.value_text(value)), expected))
+    }
+
+    /// The complaint that `key` is missing.
+    pub fn missing(&self, key: &str, expected: &str) -> BadLine {
+        self.document.bad(self.at, self.path_of(key), None, expected.into())
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        let key = if key.is_empty() { "\"\"".into() } else { one_line(key) };
+        if self.path.is_empty() { key } else { format!("{}.{key}", self.path) }
+    }
+    fn value_text(&self, value: &Spanned<DeValue>) -> String {
+        let is_table = |value: &DeValue| value.as_table().is_some();
+        let list = value.get_ref().as_array();
+        let tables = list.is_some_and(|list| list.iter().any(|value| is_table(value.get_ref())));
+        if tables || is_table(value.get_ref()) {
+            return String::new();
+        }
+        self.document.written(value.span())
+    }
+
+    fn wrong(&self, key: &str, value: &Spanned<DeValue>, expected: &str) -> BadLine {
+        let text = self.value_text(value);
+        self.document.bad(value.span().start, self.path_of(key), Some(text), expected.into())
+    }
+    /// The complaint of a constructor, at the line of the value that it refused.
+    pub fn refuse(&self, invalid: Invalid) -> BadLine {
+        let mut at = self.at;
+        let mut steps = invalid.quantity.split(['.', '[']);
+        let mut found = self.entries.get(steps.next().unwrap_or_default());
+        for step in steps {
+            let Some(value) = found else { break };
+            at = value.span().start;
+            found = match step.strip_suffix(']') {
+                Some(index) => index.parse::<usize>().ok().and_then(|k| value.get_ref().get(k)),
+                None => value.get_ref().get(step),
+            };
+        }
+        let is_plain = |value: &DeValue| value.as_table().is_none() && value.as_array().is_none();
+        let text = match found {
+            Some(value) if is_plain(value.get_ref()) => self.value_text(value),
+            _ => invalid.value,
+        };
+        let at = found.map_or(at, |value| value.span().start);
+        self.document.bad(at, self.path_of(&invalid.quantity), Some(text), invalid.expected)
+    }
+    /// What a constructor returns, its complaint at the line of the value that it refused.
+    pub fn check<T>(&self, result: Result<T, Invalid>) -> Result<T, BadLine> {
+        result.map_err(|invalid| self.refuse(invalid))
+    }
+}
+
+// Typed access to values
+impl<'d> Table<'d> {
+    fn entry(&self, key: &str) -> Option<&'d Spanned<DeValue<'d>>> {
+        debug_assert!(self.keys.contains(&key), "{key} is missing from the keys of {}", self.path);
+        self.entries.get(key)
+    }
+
+    /// The value of `key`, or `None` if it is not given; `expected` says what it should be.
+    pub fn optional<T: Decode<'d>>(&self, key: &str, expected: &str) -> Result<Option<T>, BadLine> {
+        let decode = |value: &'d Spanned<DeValue<'d>>| {
+            T::decode(value.get_ref()).ok_or_else(|| self.wrong(key, value, expected))
+        };
+        self.entry(key).map(decode).transpose()
+    }
+
+    /// The value of `key`, which must be given; `expected` says what it should be.
+    pub fn required<T: Decode<'d>>(&self, key: &str, expected: &str) -> Result<T, BadLine> {
+        self.optional(key, expected)?.ok_or_else(|| self.missing(key, expected))
+    }
+
+    // Access to choices and tables
+    /// What the word given for `key` stands for, or `None` if it is not given.
+    pub fn choice<T: Copy>(&self, key: &str, choices: &[(&str, T)]) -> Result<Option<T>, BadLine> {
+        let Some(value) = self.entry(key) else { return Ok(None) };
+        let word = <&str>::decode(value.get_ref());
+        match choices.iter().find(|(name, _)| Some(*name) == word) {
+            Some(&(_, meaning)) => Ok(Some(meaning)),
+            None => {
+                let names: Vec<_> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
+                Err(self.wrong(key, value, &names.join(" or ")))
+            }
+        }
+    }
+    /// The table under `key`, in which only `keys` are allowed, or `None` if it is not given.
+    pub fn table(&self, key: &str, keys: Keys) -> Result<Option<Table<'d>>, BadLine> {
+        let Some(value) = self.entry(key) else { return Ok(None) };
+        let expected = format!("a table [{key}]");
+        let entries =
+            value.get_ref().as_table().ok_or_else(|| self.wrong(key, value, &expected))?;
+        let (path, at) = (self.path_of(key), value.span().start);
+        Self { document: self.document, path, at, entries, keys }.checked().map(Some)
+    }
+
+    /// The table under `key`, which must be given.
+    pub fn required_table(&self, key: &str, keys: Keys) -> Result<Table<'d>, BadLine> {
+        self.table(key, keys)?.ok_or_else(|| self.missing(key, &format!("a table [{key}]")))
+    }
+    /// The tables listed under `key`, in each of which only `keys` are allowed.
+    pub fn tables(&self, key: &str, keys: Keys) -> Result<Vec<Table<'d>>, BadLine> {
+        let Some(value) = self.entry(key) else { return Ok(Vec::new()) };
+        let expected = format!("a list of tables, each under [[{}]]", self.path_of(key));
+        let list = value.get_ref().as_array().ok_or_else(|| self.wrong(key, value, &expected))?;
+        let open = |(index, value): (usize, &'d Spanned<DeValue<'d>>)| {
+            let name = format!("{key}[{index}]");
+            let entries = value.get_ref().as_table();
+            let entries = entries.ok_or_else(|| self.wrong(&name, value, "a table"))?;
+            let (path, at) = (self.path_of(&name), value.span().start);
+            Self { document: self.document, path, at, entries, keys }.checked()
+        };
+        list.iter().enumerate().map(open).collect()
+    }
+}
+
+// What a value decodes to
+/// A type that a TOML value can be read as.
+pub trait Decode<'d>: Sized {
+    /// The value as this type, or `None` if it does not fit.
+    fn decode(value: &'d DeValue<'d>) -> Option<Self>;
+}
+
+impl<'d> Decode<'d> for &'d str {
+    fn decode(value: &'d DeValue<'d>) -> Option<Self> {
+        value.as_str()
+    }
+}
+impl<'d> Decode<'d> for usize {
+    fn decode(value: &'d DeValue<'d>) -> Option<Self> {
+        let whole = value.as_integer()?;
+        usize::from_str_radix(whole.as_str(), whole.radix()).ok()
+    }
+}
+
+impl<'d> Decode<'d> for f64 {
+    fn decode(value: &'d DeValue<'d>) -> Option<Self> {
+        if let Some(whole) = value.as_integer() {
+            return i64::from_str_radix(whole.as_str(), whole.radix()).ok().map(|x| x as f64);
+        }
+        let text = value.as_float()?.as_str();
+        let number: f64 = text.parse().ok()?;
+        (!number.is_infinite() || text.contains("inf")).then_some(number)
+    }
+}
+
+// Suggest the nearest known key
+fn nearest(word: &str, keys: Keys) -> Option<&'static str> {
+    if word.len() > 100 {
+        return None;
+    }
+    let distance = |key: &&&str| edits(&word.to_lowercase().replace('-', "_"), key);
+    let key = keys.iter().min_by_key(distance)?;
+    (distance(&key) <= (key.len() / 3).max(1)).then_some(key)
+}
+
+/// The least number of edits that turn one word into the other, `[eq:edit-distance]`.
+fn edits(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.chars().count()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in to.chars().enumerate() {
+            let replaced = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.chars().count()]
+}
+
+// Check the located decoder
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_key_is_near() {
+        let keys = &["r0", "wavelength", "outer_scale"];
+        assert_eq!(nearest("ro", keys), Some("r0"));
+        assert_eq!(nearest("Outer-Scale", keys), Some("outer_scale"));
+        assert_eq!(nearest("wavelenght", keys), Some("wavelength"));
+        assert_eq!(nearest("seeing", keys), None);
+        assert_eq!((edits("kitten", "sitting"), edits("", "abc"), edits("é", "e")), (3, 3, 1));
+    }
+
+    // Check lines and types
+    #[test]
+    fn values_have_lines_and_types() {
+        let text = "a = 1\nb = 0x10\n\n[t]\nc = 2.5\nd = [\n  { e = inf },\n  { e = 1e999 },\n]\n";
+        let document = Document::parse("f", text).unwrap();
+        let root = document.root(&["a", "b", "t"]).unwrap();
+        assert_eq!(root.required::<f64>("a", "").unwrap(), 1.0);
+        assert_eq!(root.required::<usize>("b", "").unwrap(), 16);
+        let table = root.table("t", &["c", "d"]).unwrap().unwrap();
+        assert_eq!(table.required::<usize>("c", "a number").unwrap_err().line, 5);
+        let list = table.tables("d", &["e"]).unwrap();
+        assert_eq!(list[0].required::<f64>("e", "").unwrap(), f64::INFINITY);
+        let large = list[1].required::<f64>("e", "a number").unwrap_err().to_string();
+        assert_eq!(large, "f:8: t.d[1].e = 1e999: expected a number");
+        let refused = table.refuse(Invalid::new("d[0].e", "?", "less")).to_string();
+        assert_eq!(refused, "f:7: t.d[0].e = inf: expected less");
+        let default = table.refuse(Invalid::new("d[1].x", 0.5, "more")).to_string();
+        assert_eq!(default, "f:8: t.d[1].x = 0.5: expected more");
+        assert_eq!(document.bad(text.len(), String::new(), None, String::new()).line, 10);
+        assert_eq!(document.bad(usize::MAX, String::new(), None, String::new()).line, 10);
+    }
+}

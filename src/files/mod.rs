@@ -1,0 +1,7 @@
+// Tangled from book/src/foundations.md: edit there, or here and run cargo tangle stitch.
+//! Files: arrays in NumPy's and in the astronomers' format, tables with places.
+
+// Modules of files
+pub mod arrays;
+pub mod reading;
+pub mod located;

@@ -1,0 +1,113 @@
+// Tangled from book/src/matrix-gpu.md: edit there, or here and run cargo tangle stitch.
+//! A dense matrix as an operator on a device.
+
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Number, Shape, Source};
+use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
+use crate::error::Error;
+use ndarray::ArrayView2;
+
+const SOURCE: Source = Source { name: "matrix.cu", text: include_str!("../../../kernels/linear/matrix.cu") };
+
+/// Threads in a block.
+const THREADS: usize = 256;
+
+// Matrix on a device
+/// A dense matrix in the memory of a device.
+pub struct MatrixGpu<T> {
+    gpu: Gpu,
+    elements: Buffer<T>,
+    shape: (usize, usize),
+    by_rows: Kernel,
+    by_columns: Kernel,
+}
+impl<T: Number> MatrixGpu<T> {
+    /// The matrix on the device, rounded to its precision.
+    ///
+    /// # Errors
+    /// `Memory` where it does not fit, and what the device says.
+    pub fn new(gpu: &Gpu, matrix: ArrayView2<f64>) -> Result<Self, Error> {
+        let bytes = (matrix.len() * size_of::<T>()) as u64;
+        gpu.refuse_beyond_memory(bytes, "a dense matrix")?;
+        let program = gpu.program(&SOURCE, &T::options(&[]))?;
+        let elements: Vec<T> = matrix.iter().map(|&element| T::of(element)).collect();
+        Ok(Self {
+            elements: gpu.upload(&elements)?,
+            shape: matrix.dim(),
+            by_rows: program.kernel("multiply_rows")?,
+            by_columns: program.kernel("multiply_columns")?,
+            gpu: gpu.clone(),
+        })
+    }
+}
+impl<T: Number> DeviceOperator<T> for MatrixGpu<T> {
+    // Answers of a matrix on a device
+    fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    fn rows(&self) -> usize {
+        self.shape.0
+    }
+
+    fn columns(&self) -> usize {
+        self.shape.1
+    }
+
+    fn bytes(&self) -> u64 {
+        self.elements.bytes()
+    }
+
+    fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        check_lengths(x, y, self.shape)?;
+        self.launch(&self.by_rows, 32 * self.shape.0, x, y)
+    }
+
+    fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        check_lengths(x, y, (self.shape.1, self.shape.0))?;
+        self.launch(&self.by_columns, self.shape.1, x, y)
+    }
+}
+impl<T: Number> MatrixGpu<T> {
+    fn launch(
+        &self,
+        kernel: &Kernel,
+        threads: usize,
+        x: &Buffer<T>,
+        y: &Buffer<T>,
+    ) -> Result<(), Error> {
+        let (rows, columns) = self.shape;
+        let arguments = [&self.elements, x, y].map(Argument::from);
+        let arguments = [&arguments[..], &[rows, columns].map(Argument::from)].concat();
+        self.gpu.launch(kernel, Shape::over(threads, THREADS, [1, 1]), &arguments)
+    }
+}
+
+// Tests of the matrix on a device
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::gpu::test_machines;
+    use crate::linear::operator::gpu::OnHost;
+    use crate::linear::matrix::Dense;
+    use crate::linear::operator::{Operator, battery};
+    use ndarray::Array2;
+    use std::sync::Arc;
+
+    // Hold matrices on devices to the host
+    #[test]
+    fn a_matrix_on_a_device_is_the_matrix() {
+        for gpu in test_machines() {
+            for shape in [(1, 1), (3, 17), (70, 5), (21, 300)] {
+                let values = battery::random(shape.0 * shape.1, 5);
+                let matrix = Array2::from_shape_vec(shape, values).unwrap();
+                let there = OnHost(Arc::new(MatrixGpu::<f64>::new(&gpu, matrix.view()).unwrap()));
+                battery::check(&there, 1e-13);
+                let x = battery::random(shape.1, 6);
+                let expected = battery::product(&Dense::new(matrix), false, &x, 1);
+                let product = battery::product(&there, false, &x, 1);
+                assert!(battery::distance(&product, &expected) < 1e-14);
+                assert_eq!(there.bytes(), 8 * (shape.0 * shape.1) as u64);
+            }
+        }
+    }
+}

@@ -1,0 +1,467 @@
+// Tangled from book/src/operators.md: edit there, or here and run cargo tangle stitch.
+//! Linear operators, known by their products with vectors: diagonals, sums and products.
+
+pub mod gpu;
+
+use crate::error::Invalid;
+use num_traits::NumAssign;
+use realfft::{ComplexToReal, FftNum, RealFftPlanner, RealToComplex};
+use rustfft::{Fft, FftPlanner};
+use std::sync::Arc;
+
+// Numbers that operators work with
+/// A real number that operators work with: `f32` or `f64`.
+pub trait Real:
+    FftNum + num_traits::Float + NumAssign + bytemuck::Pod + std::iter::Sum + Default
+{
+    /// Plans of the real transform of a length and of its inverse, which is not divided by the length.
+    fn plan_real(length: usize) -> (Arc<dyn RealToComplex<Self>>, Arc<dyn ComplexToReal<Self>>);
+
+    /// Plans of the complex transform of a length and of its inverse, which is not divided by the length.
+    fn plan_complex(length: usize) -> (Arc<dyn Fft<Self>>, Arc<dyn Fft<Self>>);
+}
+
+// Plan transforms in both precisions
+/// Plans transforms of one type of number.
+macro_rules! plan_transforms {
+    ($real:ty) => {
+        impl Real for $real {
+            fn plan_real(
+                length: usize,
+            ) -> (Arc<dyn RealToComplex<Self>>, Arc<dyn ComplexToReal<Self>>) {
+                let mut planner = RealFftPlanner::new();
+                (planner.plan_fft_forward(length), planner.plan_fft_inverse(length))
+            }
+
+            fn plan_complex(length: usize) -> (Arc<dyn Fft<Self>>, Arc<dyn Fft<Self>>) {
+                let mut planner = FftPlanner::new();
+                (planner.plan_fft_forward(length), planner.plan_fft_inverse(length))
+            }
+        }
+    };
+}
+
+plan_transforms!(f32);
+plan_transforms!(f64);
+
+// What every operator can do
+/// A linear operator, known by what it does to vectors.
+///
+/// Vectors are slices of numbers. Several are multiplied at once by laying them one after the other.
+///
+/// # Panics
+/// The products panic where a slice has the wrong length, as an index out of bounds does.
+pub trait Operator<T: Real>: Send + Sync {
+    // Sizes of vectors and scratch
+    /// Numbers in a vector that comes out, m.
+    fn rows(&self) -> usize;
+
+    /// Numbers in a vector that goes in, n.
+    fn columns(&self) -> usize;
+
+    /// Numbers of scratch for either product with so many vectors at once; more will do.
+    fn scratch(&self, vectors: usize) -> usize;
+
+    // Products with an operator and its transpose
+    /// y = A x for each of k vectors: `x` holds k·columns numbers, `y` takes k·rows. Allocates nothing.
+    fn apply(&self, x: &[T], y: &mut [T], scratch: &mut [T]);
+
+    /// y = Aᵀ x for each of k vectors: `x` holds k·rows numbers, `y` takes k·columns. Allocates nothing.
+    ///
+    /// It is the transpose in the sense of Eq. `[eq:adjoint]`.
+    fn apply_transpose(&self, x: &[T], y: &mut [T], scratch: &mut [T]);
+
+    // What an operator weighs
+    /// Bytes that the operator keeps.
+    fn bytes(&self) -> u64;
+
+    /// Bytes of the same as a dense matrix.
+    fn dense_bytes(&self) -> u64 {
+        self.rows() as u64 * self.columns() as u64 * size_of::<T>() as u64
+    }
+}
+
+// Shapes, products and vectors either way
+/// Numbers out and numbers in of the operator, or of its transpose.
+pub(crate) fn shape<T: Real>(operator: &dyn Operator<T>, transposed: bool) -> (usize, usize) {
+    let (rows, columns) = (operator.rows(), operator.columns());
+    if transposed { (columns, rows) } else { (rows, columns) }
+}
+
+/// Multiplies by the operator, or by its transpose.
+fn multiply<T: Real>(
+    operator: &dyn Operator<T>,
+    transposed: bool,
+    x: &[T],
+    y: &mut [T],
+    scratch: &mut [T],
+) {
+    match transposed {
+        false => operator.apply(x, y, scratch),
+        true => operator.apply_transpose(x, y, scratch),
+    }
+}
+
+// Number of vectors in two slices
+/// How many vectors `x` and `y` hold, for a product that takes `columns` numbers to `rows`; panics if they disagree.
+pub(crate) fn vectors<T>(x: &[T], y: &[T], (rows, columns): (usize, usize)) -> usize {
+    let vectors = x.len().checked_div(columns).unwrap_or(y.len() / rows.max(1));
+    let whole = x.len() == vectors * columns && y.len() == vectors * rows;
+    assert!(whole, "{} → {} numbers by {rows} × {columns}", x.len(), y.len());
+    vectors
+}
+
+// Operators of this chapter
+// Diagonal matrix as an operator
+/// A diagonal matrix, such as the covariance of measurement noise.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Diagonal<T>(Vec<T>);
+
+impl<T: Real> Diagonal<T> {
+    /// The operator with these elements on its diagonal.
+    pub fn new(elements: Vec<T>) -> Self {
+        Self(elements)
+    }
+
+    /// The elements on the diagonal.
+    pub fn elements(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T: Real> Operator<T> for Diagonal<T> {
+    // Answers of a diagonal matrix
+    fn rows(&self) -> usize {
+        self.0.len()
+    }
+
+    fn columns(&self) -> usize {
+        self.0.len()
+    }
+
+    fn scratch(&self, _vectors: usize) -> usize {
+        0
+    }
+
+    fn apply(&self, x: &[T], y: &mut [T], _: &mut [T]) {
+        vectors(x, y, (self.0.len(), self.0.len()));
+        for ((y, &x), &element) in y.iter_mut().zip(x).zip(self.0.iter().cycle()) {
+            *y = element * x;
+        }
+    }
+
+    fn apply_transpose(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
+        self.apply(x, y, scratch);
+    }
+
+    // Weigh a diagonal
+    fn bytes(&self) -> u64 {
+        size_of_val(self.0.as_slice()) as u64
+    }
+}
+
+// Sum of several operators
+/// The sum of operators of one shape.
+pub struct Sum<T>(Vec<Arc<dyn Operator<T>>>);
+
+impl<T: Real> Sum<T> {
+    // Collect terms of one shape
+    /// The sum of `terms`.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no term, or two have different shapes.
+    pub fn new(terms: Vec<Arc<dyn Operator<T>>>) -> Result<Self, Invalid> {
+        let shapes: Vec<_> = terms.iter().map(|term| shape(term.as_ref(), false)).collect();
+        let first = *shapes.first().ok_or_else(|| Invalid::new("terms", 0, "at least one"))?;
+        match shapes.iter().find(|&&shape| shape != first) {
+            Some(other) => Err(misfit("terms of a sum", first, *other, "equal shapes")),
+            None => Ok(Self(terms)),
+        }
+    }
+
+    // Add up the products of the terms
+    fn add_up(&self, transposed: bool, x: &[T], y: &mut [T], scratch: &mut [T]) {
+        vectors(x, y, shape(self, transposed));
+        let (product, scratch) = scratch.split_at_mut(y.len());
+        for (k, term) in self.0.iter().enumerate() {
+            if k == 0 {
+                multiply(term.as_ref(), transposed, x, y, scratch);
+            } else {
+                multiply(term.as_ref(), transposed, x, product, scratch);
+                y.iter_mut().zip(&*product).for_each(|(y, &product)| *y += product);
+            }
+        }
+    }
+}
+
+// Refuse shapes that do not fit
+/// Says that an operator of one shape does not go with one of another.
+fn misfit(what: &str, first: (usize, usize), second: (usize, usize), expected: &str) -> Invalid {
+    let value = format!("{} × {} and {} × {}", first.0, first.1, second.0, second.1);
+    Invalid::new(what, value, expected)
+}
+
+impl<T: Real> Operator<T> for Sum<T> {
+    // Answers of a sum
+    fn rows(&self) -> usize {
+        self.0[0].rows()
+    }
+
+    fn columns(&self) -> usize {
+        self.0[0].columns()
+    }
+
+    fn scratch(&self, vectors: usize) -> usize {
+        let most = self.0.iter().map(|term| term.scratch(vectors)).max();
+        vectors * self.rows().max(self.columns()) + most.unwrap_or(0)
+    }
+
+    fn apply(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
+        self.add_up(false, x, y, scratch);
+    }
+
+    fn apply_transpose(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
+        self.add_up(true, x, y, scratch);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.iter().map(|term| term.bytes()).sum()
+    }
+}
+
+// Product of several operators
+/// The product of operators, of which the last is applied first.
+pub struct Product<T>(Vec<Arc<dyn Operator<T>>>);
+
+impl<T: Real> Product<T> {
+    // Collect factors that fit
+    /// The product of `factors`, written from left to right.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no factor, or one has not as many columns as the next has rows.
+    pub fn new(factors: Vec<Arc<dyn Operator<T>>>) -> Result<Self, Invalid> {
+        if factors.is_empty() {
+            return Err(Invalid::new("factors", 0, "at least one"));
+        }
+        let fits = |pair: &&[Arc<dyn Operator<T>>]| pair[0].columns() == pair[1].rows();
+        match factors.windows(2).find(|pair| !fits(pair)) {
+            Some(pair) => {
+                let [left, right] = [0, 1].map(|k| shape(pair[k].as_ref(), false));
+                let expected = "as many columns on the left as rows on the right";
+                Err(misfit("factors of a product", left, right, expected))
+            }
+            None => Ok(Self(factors)),
+        }
+    }
+
+    // Longest vector between two factors
+    fn longest_between(&self) -> usize {
+        self.0[1..].iter().map(|factor| factor.rows()).max().unwrap_or(0)
+    }
+
+    // Apply one factor after the other
+    fn chain(&self, transposed: bool, x: &[T], y: &mut [T], scratch: &mut [T]) {
+        let vectors = vectors(x, y, shape(self, transposed));
+        let between = vectors * self.longest_between();
+        let (mut from, scratch) = scratch.split_at_mut(between);
+        let (mut to, scratch) = scratch.split_at_mut(between);
+        let last = self.0.len() - 1;
+        for step in 0..=last {
+            let factor = self.0[if transposed { step } else { last - step }].as_ref();
+            let (rows, columns) = shape(factor, transposed);
+            let x = if step == 0 { x } else { &from[..vectors * columns] };
+            let y = if step == last { &mut *y } else { &mut to[..vectors * rows] };
+            multiply(factor, transposed, x, y, scratch);
+            std::mem::swap(&mut from, &mut to);
+        }
+    }
+}
+
+impl<T: Real> Operator<T> for Product<T> {
+    // Answers of a product
+    fn rows(&self) -> usize {
+        self.0[0].rows()
+    }
+
+    fn columns(&self) -> usize {
+        self.0[self.0.len() - 1].columns()
+    }
+
+    fn scratch(&self, vectors: usize) -> usize {
+        let most = self.0.iter().map(|factor| factor.scratch(vectors)).max();
+        2 * vectors * self.longest_between() + most.unwrap_or(0)
+    }
+
+    fn apply(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
+        self.chain(false, x, y, scratch);
+    }
+
+    fn apply_transpose(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
+        self.chain(true, x, y, scratch);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.iter().map(|factor| factor.bytes()).sum()
+    }
+}
+
+// Tests of operators
+// Battery of tests for operators
+/// What every operator has to pass, here and in the chapters that follow.
+#[cfg(test)]
+pub(crate) mod battery {
+    use super::*;
+    use crate::linear::matrix::dot;
+    use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+    // Random vectors and their distances
+    /// Random numbers between −1 and 1.
+    pub(crate) fn random<T: Real>(length: usize, seed: u64) -> Vec<T> {
+        let mut generator = StdRng::seed_from_u64(seed);
+        let mut number = || T::from(generator.random_range(-1.0..1.0)).unwrap();
+        (0..length).map(|_| number()).collect()
+    }
+
+    /// ‖a − b‖ / ‖b‖, or ‖a‖ where b is 0.
+    pub(crate) fn distance<T: Real>(a: &[T], b: &[T]) -> f64 {
+        assert_eq!(a.len(), b.len());
+        let norm = |x: &mut dyn Iterator<Item = T>| x.map(|x| x * x).sum::<T>().sqrt();
+        let difference = norm(&mut a.iter().zip(b).map(|(&a, &b)| a - b));
+        let of_b = norm(&mut b.iter().copied());
+        (if of_b > T::zero() { difference / of_b } else { difference }).to_f64().unwrap()
+    }
+
+    // Multiply in dirty scratch
+    /// A product with `vectors` vectors, from scratch and into a result that are full of NaN.
+    pub(crate) fn product<T: Real>(
+        operator: &dyn Operator<T>,
+        transposed: bool,
+        x: &[T],
+        vectors: usize,
+    ) -> Vec<T> {
+        let (rows, columns) = shape(operator, transposed);
+        assert_eq!(x.len(), vectors * columns);
+        let mut y = vec![T::nan(); vectors * rows];
+        let mut scratch = vec![T::nan(); operator.scratch(vectors)];
+        multiply(operator, transposed, x, &mut y, &mut scratch);
+        y
+    }
+
+    // Hold an operator to all promises
+    /// Checks adjoint, several vectors at once, linearity and repeatability, within a relative tolerance.
+    pub(crate) fn check<T: Real>(operator: &dyn Operator<T>, tolerance: f64) {
+        let (rows, columns) = (operator.rows(), operator.columns());
+        let (x, y) = (random::<T>(columns, 1), random::<T>(rows, 2));
+        let forward = product(operator, false, &x, 1);
+        let back = product(operator, true, &y, 1);
+        // More scratch than is asked for will do, and an odd number of places too.
+        let mut roomy = vec![T::nan(); rows];
+        operator.apply(&x, &mut roomy, &mut vec![T::nan(); operator.scratch(1) + 1]);
+        assert!(roomy == forward, "with more scratch");
+        let inner = |a: &[T], b: &[T]| dot(a, b).to_f64().unwrap();
+        let size = (inner(&forward, &forward) * inner(&y, &y)).sqrt();
+        let adjoint = inner(&forward, &y) - inner(&x, &back);
+        assert!(adjoint.abs() <= tolerance * size, "adjoint: {adjoint:e} of {size:e}");
+        for transposed in [false, true] {
+            check_vectors(operator, transposed, tolerance);
+        }
+    }
+
+    // Check several vectors and linearity
+    fn check_vectors<T: Real>(operator: &dyn Operator<T>, transposed: bool, tolerance: f64) {
+        let (rows, columns) = shape(operator, transposed);
+        let x = random::<T>(3 * columns, 3);
+        let together = product(operator, transposed, &x, 3);
+        for (x, y) in x.chunks(columns).zip(together.chunks(rows)) {
+            let alone = product(operator, transposed, x, 1);
+            assert!(distance(&alone, y) <= tolerance, "several at once, transposed: {transposed}");
+        }
+        assert_eq!(together, product(operator, transposed, &x, 3), "the second time");
+        // Check that products are linear
+        let (two, half) = (T::from(2.0).unwrap(), T::from(0.5).unwrap());
+        let combine = |x: &[T], length: usize| -> Vec<T> {
+            (0..length).map(|k| two * x[k] - half * x[length + k]).collect()
+        };
+        let of_sum = product(operator, transposed, &combine(&x, columns), 1);
+        assert!(distance(&of_sum, &combine(&together, rows)) <= tolerance, "linearity");
+    }
+}
+
+// Tests of the simple operators
+#[cfg(test)]
+mod tests {
+    use super::{battery::*, *};
+    use crate::linear::matrix::Dense;
+    use ndarray::{Array1, Array2, arr2};
+
+    fn matrix<T: Real>(rows: usize, columns: usize, seed: u64) -> Array2<T> {
+        Array2::from_shape_vec((rows, columns), random(rows * columns, seed)).unwrap()
+    }
+
+    fn shared<T: Real>(matrix: &Array2<T>) -> Arc<dyn Operator<T>> {
+        Arc::new(Dense::new(matrix.clone()))
+    }
+
+    // Hold an operator to its matrix
+    /// Holds an operator to the battery and to its matrix.
+    fn compare<T: Real>(operator: &dyn Operator<T>, matrix: &Array2<T>, tolerance: f64) {
+        check(operator, tolerance);
+        for (transposed, matrix) in [(false, matrix.view()), (true, matrix.t())] {
+            assert_eq!(shape(operator, transposed), matrix.dim());
+            let x = random(matrix.ncols(), 4);
+            let expected = matrix.dot(&Array1::from(x.clone())).to_vec();
+            assert!(distance(&product(operator, transposed, &x, 1), &expected) <= tolerance);
+        }
+    }
+
+    // Hold the simple operators to their matrices
+    fn all_as_spelled_out<T: Real>(tolerance: f64) {
+        for (rows, columns) in [(1, 1), (3, 17), (40, 5), (21, 600)] {
+            let a = matrix::<T>(rows, columns, 5);
+            compare(&Dense::new(a.clone()), &a, tolerance);
+            let (b, c) = (matrix(rows, columns, 6), matrix(rows, columns, 7));
+            let sum = Sum::new(vec![shared(&a), shared(&b), shared(&c)]).unwrap();
+            compare(&sum, &(&a + &b + &c), tolerance);
+            let (d, e) = (matrix(columns, 33, 8), matrix(33, 9, 9));
+            let product = Product::new(vec![shared(&a), shared(&d), shared(&e)]).unwrap();
+            compare(&product, &a.dot(&d).dot(&e), tolerance);
+            let diagonal = Arc::new(Diagonal::new(random(columns, 10)));
+            let scaled = &a * &Array1::from(diagonal.elements().to_vec());
+            compare(&*diagonal, &Array2::from_diag(&Array1::from(random(columns, 10))), tolerance);
+            let nested = Arc::new(Product::new(vec![shared(&a), diagonal]).unwrap());
+            compare(&Sum::new(vec![nested, shared(&c)]).unwrap(), &(scaled + &c), tolerance);
+        }
+    }
+
+    #[test]
+    fn simple_operators_are_as_spelled_out() {
+        all_as_spelled_out::<f64>(1e-13);
+        all_as_spelled_out::<f32>(1e-5);
+    }
+
+    // Check refusals and sizes of operators
+    #[test]
+    fn a_matrix_may_lie_by_columns() {
+        let a = matrix::<f64>(4, 7, 11);
+        assert_eq!(Dense::new(a.t().to_owned()), Dense::new(a.reversed_axes()));
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_refused() {
+        let (wide, tall) = (matrix::<f64>(2, 3, 12), matrix::<f64>(3, 2, 13));
+        let error = Sum::new(vec![shared(&wide), shared(&tall)]).err().unwrap();
+        assert_eq!(error.value, "2 × 3 and 3 × 2");
+        let error = Product::new(vec![shared(&wide), shared(&wide)]).err().unwrap();
+        assert_eq!(error.quantity, "factors of a product");
+        assert!(Sum::<f64>::new(vec![]).is_err() && Product::<f64>::new(vec![]).is_err());
+        let square = Product::new(vec![shared(&wide), shared(&tall)]).unwrap();
+        assert_eq!((square.bytes(), square.dense_bytes()), (96, 32));
+    }
+
+    #[test]
+    #[should_panic(expected = "3 → 3 numbers by 2 × 3")]
+    fn vectors_of_the_wrong_length_panic() {
+        let dense = Dense::new(arr2(&[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]));
+        dense.apply(&[1.0; 3], &mut [0.0; 3], &mut [0.0; 9]);
+    }
+}

@@ -1,0 +1,745 @@
+// Tangled from book/src/solver-gpu.md: edit there, or here and run cargo tangle stitch.
+//! Conjugate gradients and MINRES on a device, without the host in their loop.
+
+// What solving on a device stands on
+use crate::device::gpu::{Argument, Buffer, Graph, Kernel, Number, Program, Shape, Source};
+use crate::linear::operator::gpu::DeviceOperator;
+use crate::error::{Error, Invalid, accept, positive};
+use crate::linear::operator::Real;
+use crate::linear::solver::{Solved, Solver, Stop, norm_of};
+use std::sync::Arc;
+
+const SOURCE: Source = Source { name: "solver.cu", text: include_str!("../../../kernels/linear/solver.cu") };
+
+/// The most threads in a block.
+pub(crate) const THREADS: usize = 512;
+
+/// Numbers of a state.
+const SCALARS: usize = 22;
+
+/// Residuals that the device keeps until they are fetched.
+const HISTORY: usize = 512;
+
+// Solver on a device
+/// What a method launches, where methods differ.
+pub(crate) trait Method<T>: Send + Sync {
+    /// Its name to the user.
+    fn solver(&self) -> Solver;
+
+    /// Queues what a sweep needs besides the residual that it starts with.
+    fn begin(&self, work: &Work<T>) -> Result<(), Error>;
+
+    /// Queues one iteration.
+    fn iterate(&self, work: &Work<T>) -> Result<(), Error>;
+
+    /// Queues the judgement of the residual that the last iteration has left.
+    fn judge(&self, work: &Work<T>) -> Result<(), Error>;
+}
+/// Solves A x = b on a device for one operator, as [`Solver::solve`] does on the processor.
+pub struct SolverGpu<T> {
+    work: Work<T>,
+    method: Box<dyn Method<T>>,
+    /// One iteration, and [`MANY`] of them.
+    graphs: [Graph; 2],
+    /// Iterations that the last solution took.
+    expected: usize,
+}
+
+/// Where a solution starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Start {
+    /// From zero.
+    #[default]
+    Cold,
+    /// From what [`SolverGpu::solution`] holds.
+    Warm,
+}
+/// Iterations that are recorded together; one by one they would cost the host a launch each.
+const MANY: usize = 8;
+
+impl<T: Number + Real> SolverGpu<T> {
+    // Make a solver on a device
+    /// A solver for a symmetric operator, with the same demands on operator and preconditioner as on the processor.
+    ///
+    /// # Errors
+    /// `Invalid` where the operators are not square or differ in size; `Memory` where the vectors do not fit; what the device
+    /// says.
+    pub fn new(
+        solver: Solver,
+        a: Arc<dyn DeviceOperator<T>>,
+        preconditioner: Option<Arc<dyn DeviceOperator<T>>>,
+    ) -> Result<Self, Error> {
+        check_shapes(a.as_ref(), preconditioner.as_deref())?;
+        let own = match solver {
+            Solver::ConjugateGradients => Descent::<T>::VECTORS,
+            Solver::Minres => Lanczos::<T>::VECTORS,
+        };
+        let work = Work::new(a, own + usize::from(preconditioner.is_some()))?;
+        let preconditioner = Preconditioner::new(&work, preconditioner)?;
+        let method: Box<dyn Method<T>> = match solver {
+            Solver::ConjugateGradients => Box::new(Descent::new(&work, preconditioner)?),
+            Solver::Minres => Box::new(Lanczos::new(&work, preconditioner)?),
+        };
+        Self::of(work, method)
+    }
+
+    /// A solver by a method, whose iterations are recorded here.
+    pub(crate) fn of(work: Work<T>, method: Box<dyn Method<T>>) -> Result<Self, Error> {
+        method.iterate(&work)?;
+        let gpu = work.a.gpu();
+        let one = gpu.record(|| method.iterate(&work))?;
+        let many = gpu.record(|| (0..MANY).try_for_each(|_| method.iterate(&work)))?;
+        Ok(Self { work, method, graphs: [one, many], expected: 4 * MANY })
+    }
+
+    /// The solution, n numbers: where the next one starts from if that is to start warm.
+    pub fn solution(&self) -> &Buffer<T> {
+        &self.work.x
+    }
+
+    // Solve on a device
+    /// Solves A x = b, and leaves the result in [`solution`](Self::solution).
+    ///
+    /// # Errors
+    /// As for [`Solver::solve`]; and what the device says.
+    pub fn solve(&mut self, b: &Buffer<T>, from: Start, stop: &Stop) -> Result<Solved, Error> {
+        check(b, self.work.x.len(), stop)?;
+        let (mut history, mut iterations, mut before) = (Vec::new(), 0, f64::INFINITY);
+        loop {
+            let first = before.is_infinite();
+            self.work.multiply_solution(first && from == Start::Cold)?;
+            self.work.begin(b, first, stop)?;
+            self.method.begin(&self.work)?;
+            history.pop();
+            let ahead = if first { self.expected } else { 0 };
+            let mut report = self.advance(ahead, b, &mut history)?;
+            let residual = report.start;
+            // End the solution or give up
+            if report.norm == 0.0 {
+                self.work.x.clear()?;
+            }
+            if residual <= stop.tolerance {
+                self.expected = iterations.max(1);
+                return Ok(Solved { iterations, residual, history });
+            }
+            if iterations >= stop.iterations || residual > 0.9 * before {
+                return Err(self.method.solver().not_converged(
+                    iterations,
+                    residual,
+                    stop.tolerance,
+                ));
+            }
+            before = residual;
+            while !report.done {
+                let ahead = report.iterations_left(iterations);
+                report = self.advance(ahead, b, &mut history)?;
+            }
+            iterations = report.iterations;
+        }
+    }
+
+    // Queue iterations and read the state
+    /// Queues so many iterations, and reads what has become of them.
+    fn advance(
+        &self,
+        ahead: usize,
+        b: &Buffer<T>,
+        history: &mut Vec<f64>,
+    ) -> Result<Report, Error> {
+        let (work, ahead) = (&self.work, ahead.min(HISTORY - 1));
+        let [one, many] = &self.graphs;
+        (0..ahead / MANY).try_for_each(|_| work.a.gpu().replay(many))?;
+        (0..ahead % MANY).try_for_each(|_| work.a.gpu().replay(one))?;
+        self.method.judge(work)?;
+        let mut numbers = [0.0; SCALARS + HISTORY];
+        work.states[1].read_into(&mut numbers)?;
+        let report = Report::new(&numbers);
+        self.refuse(&report, b)?;
+        let new = history.len()..=report.iterations;
+        history.extend(new.map(|k| numbers[SCALARS + k % HISTORY]));
+        Ok(report)
+    }
+
+    // Refuse what broke on the device
+    fn refuse(&self, report: &Report, b: &Buffer<T>) -> Result<(), Error> {
+        let ((fault, value), solver) = (report.fault, self.method.solver());
+        let at = report.iterations + 1;
+        let positive = |operator, name| solver.positive(value, (operator, name), at).map(|_| ());
+        let finite = |name, at| solver.finite(value, name, at).map(|_| ());
+        match fault {
+            0 => Ok(()),
+            1 | 2 => {
+                norm_of(&b.read()?, &self.work.x.read()?)?;
+                finite("‖b − Ax‖/‖b‖", at)
+            }
+            3 => finite("‖r‖/‖b‖", report.iterations),
+            4 => positive("preconditioner", "r·Pr"),
+            5 => positive("operator", "p·Ap"),
+            6 => finite("z·Az", at),
+            7 => positive("preconditioner", "v·Pv"),
+            _ => Err(solver.singular()),
+        }
+    }
+}
+/// Refuses operators that are not square, or differ in size.
+fn check_shapes<T>(
+    a: &dyn DeviceOperator<T>,
+    preconditioner: Option<&dyn DeviceOperator<T>>,
+) -> Result<(), Invalid> {
+    let n = a.rows();
+    accept(a.columns() == n, "columns of the operator", a.columns(), &format!("{n}, as rows"))?;
+    if let Some(p) = preconditioner {
+        let expected = format!("{n}, the size of the operator");
+        accept(p.rows() == n, "rows of the preconditioner", p.rows(), &expected)?;
+        accept(p.columns() == n, "columns of the preconditioner", p.columns(), &expected)?;
+    }
+    Ok(())
+}
+/// Refuses a right-hand side of the wrong length, and a tolerance that makes no sense.
+fn check<T: Number>(b: &Buffer<T>, n: usize, stop: &Stop) -> Result<(), Invalid> {
+    positive("tolerance", stop.tolerance)?;
+    let (name, expected) =
+        ("length of the right-hand side", format!("{n}, the size of the operator"));
+    accept(b.len() == n, name, b.len(), &expected).map(|_| ())
+}
+/// Sizes that the kernels of a solver need, for so many threads in a block.
+pub(crate) fn sizes(threads: usize) -> [(&'static str, usize); 3] {
+    [("TEAM", threads), ("SCALARS", SCALARS), ("HISTORY", HISTORY)]
+}
+
+// Report of the device
+/// What the host wants to know of a state.
+struct Report {
+    iterations: usize,
+    done: bool,
+    /// What broke, and its value.
+    fault: (usize, f64),
+    /// Relative residuals: at the start of the sweep, and now.
+    start: f64,
+    residual: f64,
+    /// ‖b‖.
+    norm: f64,
+    /// The residual at which the sweep ends.
+    target: f64,
+}
+
+impl Report {
+    fn new(numbers: &[f64; SCALARS + HISTORY]) -> Self {
+        let [iterations, done, fault, value, start, residual, norm, target, ..] = *numbers;
+        let (iterations, fault) = (iterations as usize, (fault as usize, value));
+        Self { iterations, done: done != 0.0, fault, start, residual, norm, target }
+    }
+
+    // Guess the iterations that are left
+    /// A guess at the iterations that are left in a sweep that began after so many.
+    fn iterations_left(&self, before: usize) -> usize {
+        let made = (self.iterations - before) as f64;
+        let (gained, wanted) =
+            ((self.start / self.residual).ln(), (self.residual / self.target).ln());
+        let guess = if gained > 0.0 { 0.75 * made * wanted / gained } else { made };
+        (guess.ceil() as usize).clamp(1, MANY.max(2 * made as usize))
+    }
+}
+
+// What all methods work on
+/// A system with its solution, and the numbers of the device.
+pub(crate) struct Work<T> {
+    pub(crate) a: Arc<dyn DeviceOperator<T>>,
+    pub(crate) x: Buffer<T>,
+    /// b − A x.
+    pub(crate) r: Buffer<T>,
+    /// A product with A.
+    pub(crate) product: Buffer<T>,
+    /// The state in two places, by turns; the history is behind the second.
+    pub(crate) states: [Buffer<f64>; 2],
+    squares: Buffer<f64>,
+    parts: Buffer<f64>,
+    /// Blocks of a launch over all numbers.
+    blocks: usize,
+    program: Program,
+    look: Kernel,
+    open: Kernel,
+    begin: Kernel,
+}
+impl<T: Number> Work<T> {
+    // Make room for a solution
+    /// Room for a system, where there is enough for so many vectors of a method besides.
+    pub(crate) fn new(a: Arc<dyn DeviceOperator<T>>, vectors: usize) -> Result<Self, Error> {
+        let (gpu, n) = (a.gpu().clone(), a.rows());
+        let bytes = ((3 + vectors) * n * size_of::<T>() + (64 << 10)) as u64;
+        gpu.refuse_beyond_memory(bytes, "the vectors of the solver")?;
+        let program = gpu.program(&SOURCE, &T::options(&sizes(THREADS)))?;
+        let blocks = n.div_ceil(THREADS).min(THREADS);
+        Ok(Self {
+            x: gpu.zeros(n)?,
+            r: gpu.zeros(n)?,
+            product: gpu.zeros(n)?,
+            states: [gpu.zeros(SCALARS)?, gpu.zeros(SCALARS + HISTORY)?],
+            squares: gpu.zeros(3 * blocks)?,
+            parts: gpu.zeros(2 * blocks)?,
+            look: program.kernel("look")?,
+            open: program.kernel("open_sweep")?,
+            begin: program.kernel("begin_sweep")?,
+            a,
+            blocks,
+            program,
+        })
+    }
+
+    // Make one more vector
+    /// One more vector of the size of the system.
+    pub(crate) fn vector(&self) -> Result<Buffer<T>, Error> {
+        self.a.gpu().zeros(self.x.len())
+    }
+
+    // Queue a launch over all numbers
+    /// Queues a kernel with these buffers, and with the number of blocks and of elements after them.
+    fn queue(&self, kernel: &Kernel, blocks: usize, buffers: &[Argument]) -> Result<(), Error> {
+        let shape = Shape { grid: [blocks, 1, 1], block: THREADS, shared: 0 };
+        let sizes = [self.blocks.into(), self.x.len().into()];
+        self.a.gpu().launch(kernel, shape, &[buffers, &sizes].concat())
+    }
+
+    /// Queues a kernel that works on all numbers.
+    fn over_all(&self, kernel: &Kernel, buffers: &[&[Argument]]) -> Result<(), Error> {
+        self.queue(kernel, self.blocks, &buffers.concat())
+    }
+
+    /// Queues the sums a·z and w·z in all blocks but the last, and the judgement in that.
+    fn look(&self, blocks: usize, [a, z, w]: [&Buffer<T>; 3]) -> Result<(), Error> {
+        let [now, next] = &self.states;
+        let numbers = [now, next, &self.squares].map(Argument::from);
+        let vectors = [a, z, w].map(Argument::from);
+        let arguments = [&numbers[..], &vectors, &[(&self.parts).into()]].concat();
+        self.queue(&self.look, blocks, &arguments)
+    }
+
+    // Sum and judge
+    /// Queues the sums a·z and w·z, and the judgement of the last residual beside them.
+    fn sum(&self, vectors: [&Buffer<T>; 3]) -> Result<(), Error> {
+        self.look(self.blocks + 1, vectors)
+    }
+
+    /// Queues the judgement alone.
+    fn judge(&self) -> Result<(), Error> {
+        self.look(1, [&self.r; 3])
+    }
+
+    // Begin a sweep on the device
+    /// Queues the product A x with the solution so far, or with zero.
+    fn multiply_solution(&self, zero: bool) -> Result<(), Error> {
+        if zero {
+            self.x.clear()?;
+            return self.product.clear();
+        }
+        self.a.apply(&self.x, &self.product)
+    }
+    /// Queues the start of a sweep, the first one or another, from the product with the solution so far.
+    fn begin(&self, b: &Buffer<T>, first: bool, stop: &Stop) -> Result<(), Error> {
+        let vectors = [b, &self.product, &self.r].map(Argument::from);
+        self.over_all(&self.open, &[&vectors, &[(&self.squares).into()]])?;
+        let [now, next] = &self.states;
+        let numbers = [now, next, &self.squares].map(Argument::from);
+        let counts = [self.blocks, usize::from(first)].map(Argument::from);
+        let epsilon = if size_of::<T>() == 8 { f64::EPSILON } else { f64::from(f32::EPSILON) };
+        let limits = [stop.tolerance, stop.iterations as f64, epsilon].map(Argument::from);
+        let shape = Shape { grid: [1; 3], block: THREADS, shared: 0 };
+        self.a.gpu().launch(&self.begin, shape, &[&numbers[..], &counts, &limits].concat())
+    }
+}
+
+// Product of a preconditioner on a device
+/// P with the place of its products, or nothing where P is the identity.
+struct Preconditioner<T>(Option<(Arc<dyn DeviceOperator<T>>, Buffer<T>)>);
+
+impl<T: Number> Preconditioner<T> {
+    fn new(work: &Work<T>, p: Option<Arc<dyn DeviceOperator<T>>>) -> Result<Self, Error> {
+        let with_place = |p| Ok::<_, Error>((p, work.vector()?));
+        Ok(Self(p.map(with_place).transpose()?))
+    }
+
+    /// Queues P x; the buffer that holds it, `x` itself without preconditioner.
+    fn apply<'a>(&'a self, x: &'a Buffer<T>) -> Result<&'a Buffer<T>, Error> {
+        match &self.0 {
+            Some((p, y)) => p.apply(x, y).map(|()| y),
+            None => Ok(x),
+        }
+    }
+}
+
+// Conjugate gradients on a device
+struct Descent<T> {
+    preconditioner: Preconditioner<T>,
+    p: Buffer<T>,
+    s: Buffer<T>,
+    step: Kernel,
+}
+
+impl<T: Number> Descent<T> {
+    const VECTORS: usize = 2;
+
+    fn new(work: &Work<T>, preconditioner: Preconditioner<T>) -> Result<Self, Error> {
+        let step = work.program.kernel("step_along")?;
+        Ok(Self { preconditioner, p: work.vector()?, s: work.vector()?, step })
+    }
+}
+impl<T: Number> Method<T> for Descent<T> {
+    fn solver(&self) -> Solver {
+        Solver::ConjugateGradients
+    }
+
+    fn begin(&self, _: &Work<T>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    // Queue one iteration of conjugate gradients
+    /// An iteration by Eqs. `[eq:product-by-recurrence]` and `[eq:curvature-by-recurrence]`.
+    fn iterate(&self, work: &Work<T>) -> Result<(), Error> {
+        let z = self.preconditioner.apply(&work.r)?;
+        work.a.apply(z, &work.product)?;
+        work.sum([&work.r, z, &work.product])?;
+        let [first, second] = work.states.each_ref().map(Argument::from);
+        let vectors = [z, &work.product, &self.p, &self.s, &work.x, &work.r].map(Argument::from);
+        let (parts, squares) = ((&work.parts).into(), (&work.squares).into());
+        work.over_all(&self.step, &[&[second, first, parts], &vectors, &[squares]])
+    }
+
+    fn judge(&self, work: &Work<T>) -> Result<(), Error> {
+        work.judge()
+    }
+}
+
+// Minimum residuals on a device
+struct Lanczos<T> {
+    preconditioner: Preconditioner<T>,
+    z: Buffer<T>,
+    v: [Buffer<T>; 2],
+    d: [Buffer<T>; 2],
+    third: Buffer<f64>,
+    lengths: Buffer<f64>,
+    measure: Kernel,
+    start: Kernel,
+    orthogonalise: Kernel,
+    turn: Kernel,
+}
+
+impl<T: Number> Lanczos<T> {
+    const VECTORS: usize = 5;
+
+    // Make room for the vectors of Lanczos
+    fn new(work: &Work<T>, preconditioner: Preconditioner<T>) -> Result<Self, Error> {
+        let (gpu, program) = (work.a.gpu(), &work.program);
+        Ok(Self {
+            preconditioner,
+            z: work.vector()?,
+            v: [work.vector()?, work.vector()?],
+            d: [work.vector()?, work.vector()?],
+            third: gpu.zeros(SCALARS)?,
+            lengths: gpu.zeros(work.blocks)?,
+            measure: program.kernel("measure")?,
+            start: program.kernel("start_lanczos")?,
+            orthogonalise: program.kernel("orthogonalise")?,
+            turn: program.kernel("turn_column")?,
+        })
+    }
+
+    // Queue the length of a vector
+    /// Queues the parts of u·z for a vector and its preconditioned twin.
+    fn measure(
+        &self,
+        work: &Work<T>,
+        state: &Buffer<f64>,
+        pair: [&Buffer<T>; 2],
+    ) -> Result<(), Error> {
+        let lengths = (&self.lengths).into();
+        work.over_all(&self.measure, &[&[state.into()], &pair.map(Argument::from), &[lengths]])
+    }
+}
+impl<T: Number> Method<T> for Lanczos<T> {
+    fn solver(&self) -> Solver {
+        Solver::Minres
+    }
+
+    // Begin the vectors of Lanczos
+    fn begin(&self, work: &Work<T>) -> Result<(), Error> {
+        let next = self.preconditioner.apply(&work.r)?;
+        let [first, second] = &work.states;
+        self.measure(work, second, [&work.r, next])?;
+        let ([v, v_last], [d, d_last]) = (&self.v, &self.d);
+        let vectors = [&work.r, next, v, v_last, &self.z, d, d_last].map(Argument::from);
+        let numbers = [second, first, &self.lengths].map(Argument::from);
+        work.over_all(&self.start, &[&numbers, &vectors])
+    }
+
+    // Queue one iteration of minimum residuals
+    fn iterate(&self, work: &Work<T>) -> Result<(), Error> {
+        let (z, u, [v, v_last], [d, d_last]) = (&self.z, &work.product, &self.v, &self.d);
+        let [first, second] = &work.states;
+        work.a.apply(z, u)?;
+        work.sum([z, z, u])?;
+        let numbers = [second, &self.third, &work.parts].map(Argument::from);
+        let vectors = [v, v_last, u].map(Argument::from);
+        work.over_all(&self.orthogonalise, &[&numbers, &vectors, &[(&self.lengths).into()]])?;
+        let next = self.preconditioner.apply(u)?;
+        if self.preconditioner.0.is_some() {
+            self.measure(work, &self.third, [u, next])?;
+        }
+        let numbers = [&self.third, first, &self.lengths].map(Argument::from);
+        let vectors = [u, next, v, v_last, z, d, d_last, &work.x, &work.r].map(Argument::from);
+        work.over_all(&self.turn, &[&numbers, &vectors, &[(&work.squares).into()]])
+    }
+
+    fn judge(&self, work: &Work<T>) -> Result<(), Error> {
+        work.judge()
+    }
+}
+
+// Tests of the solver on a device
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::gpu::{Gpu, test_machines};
+    use crate::linear::matrix::gpu::MatrixGpu;
+    use crate::linear::matrix::Dense;
+    use crate::linear::operator::{Operator, battery};
+    use ndarray::{Array1, Array2, ArrayView1};
+
+    // Symmetric matrices for both solvers
+    /// A symmetric matrix with these eigenvalues, turned by two reflections.
+    fn with_eigenvalues(values: &[f64]) -> Array2<f64> {
+        let mut a = Array2::from_diag(&Array1::from_vec(values.to_vec()));
+        for seed in [1, 2] {
+            let u = Array1::from_vec(battery::random::<f64>(values.len(), seed));
+            let u = (&u / u.dot(&u).sqrt()).insert_axis(ndarray::Axis(1));
+            let reflection = Array2::eye(values.len()) - 2.0 * u.dot(&u.t());
+            a = reflection.dot(&a).dot(&reflection);
+        }
+        (&a + &a.t()) / 2.0
+    }
+
+    fn diagonal(value: impl Fn(usize) -> f64, n: usize) -> Array2<f64> {
+        Array2::from_diag(&Array1::from_iter((0..n).map(value)))
+    }
+
+    const SOLVERS: [Solver; 2] = [Solver::ConjugateGradients, Solver::Minres];
+
+    // Solve on the processor and on the device
+    type Outcome = (Result<Solved, String>, Vec<f64>);
+
+    /// Solves from `x`, with the processor.
+    fn here(
+        solver: Solver,
+        [a, p]: [Option<&Array2<f64>>; 2],
+        (b, x): (&[f64], &[f64]),
+        stop: Stop,
+    ) -> Outcome {
+        let [a, p] = [a, p].map(|matrix| matrix.map(|matrix| Dense::new(matrix.clone())));
+        let p = p.as_ref().map(|p| p as &dyn Operator<f64>);
+        let mut x = x.to_vec();
+        let solved = solver.solve(&a.unwrap(), p, b, &mut x, &stop, &mut |_, _| ());
+        (solved.map_err(|error| error.to_string()), x)
+    }
+    /// Solves from `x`, with a device.
+    fn there(
+        gpu: &Gpu,
+        solver: Solver,
+        matrices: [Option<&Array2<f64>>; 2],
+        (b, x): (&[f64], &[f64]),
+        stop: Stop,
+    ) -> Outcome {
+        let operator = |matrix: &Array2<f64>| -> Arc<dyn DeviceOperator<f64>> {
+            Arc::new(MatrixGpu::new(gpu, matrix.view()).unwrap())
+        };
+        let [a, p] = matrices.map(|matrix| matrix.map(operator));
+        let mut run = SolverGpu::new(solver, a.unwrap(), p).unwrap();
+        run.solution().write(x).unwrap();
+        let from = if x.iter().all(|&x| x == 0.0) { Start::Cold } else { Start::Warm };
+        let solved = run.solve(&gpu.upload(b).unwrap(), from, &stop);
+        (solved.map_err(|error| error.to_string()), run.solution().read().unwrap())
+    }
+
+    // Compare both solvers on both machines
+    #[test]
+    fn a_device_solves_as_the_processor_does() {
+        let (few, many) = ([1.0, 3.0, 4.0, 9.0, 20.0], |k: usize| 1.0 + (k % 20) as f64);
+        for gpu in test_machines() {
+            for (n, value, tolerance) in [
+                (40, &(|k: usize| few[k % 5]) as &dyn Fn(usize) -> f64, 1e-6),
+                (530, &many, 1e-8),
+                (60, &|k| 1.2f64.powi(k as i32 % 40), 1e-13),
+            ] {
+                let a = with_eigenvalues(&(0..n).map(value).collect::<Vec<_>>());
+                let p = diagonal(|k| 1.0 / a[[k, k]], n);
+                let (b, x) = (battery::random::<f64>(n, 9), vec![0.0; n]);
+                for (solver, p) in SOLVERS.into_iter().flat_map(|s| [(s, None), (s, Some(&p))]) {
+                    let stop = Stop { tolerance, iterations: 500 };
+                    let matrices = [Some(&a), p];
+                    let (expected, x_here) = here(solver, matrices, (&b, &x), stop);
+                    let (solved, x_there) = there(&gpu, solver, matrices, (&b, &x), stop);
+                    let (expected, solved) = (expected.unwrap(), solved.unwrap());
+                    // Compare two solutions of one system
+                    let counts = (solved.iterations, expected.iterations);
+                    let loose = if tolerance > 1e-10 { 1 + counts.1 / 20 } else { counts.1 / 4 };
+                    assert!(counts.0.abs_diff(counts.1) <= loose, "{solver:?} {n}: {counts:?}");
+                    assert_eq!(solved.history.len(), solved.iterations + 1);
+                    assert!(
+                        solved.residual <= tolerance
+                            && solved.history.last() == Some(&solved.residual)
+                    );
+                    let error = battery::distance(&x_there, &x_here);
+                    assert!(error < 1e-8 + tolerance, "{solver:?} {n}: {error:e}");
+                    for (k, (device, processor)) in
+                        solved.history.iter().zip(&expected.history).take(5).enumerate()
+                    {
+                        let near = (device - processor).abs() < 1e-11 * processor + 1e-13;
+                        assert!(near, "{solver:?} {k}: {device:e} {processor:e}");
+                    }
+                    let b = Array1::from(b.clone());
+                    let r = &b - &a.dot(&ArrayView1::from(&x_there));
+                    let truth = (r.dot(&r) / b.dot(&b)).sqrt();
+                    assert!(
+                        (solved.residual - truth).abs() < 1e-14 + 1e-3 * truth,
+                        "{} {truth}",
+                        solved.residual
+                    );
+                }
+            }
+        }
+    }
+    #[test]
+    fn iterates_are_those_of_the_processor() {
+        let n = 520;
+        let a = with_eigenvalues(&(0..n).map(|k| 1.0 + (k % 60) as f64).collect::<Vec<_>>());
+        let p = diagonal(|k| 1.0 / (1.0 + (k % 5) as f64), n);
+        let (b, zero) = (battery::random::<f64>(n, 6), vec![0.0; n]);
+        for (gpu, solver) in test_machines().iter().flat_map(|gpu| SOLVERS.map(|s| (gpu, s))) {
+            for (p, iterations) in
+                [None, Some(&p)].into_iter().flat_map(|p| [1, 2, 3, 7].map(|k| (p, k)))
+            {
+                let (stop, matrices) = (Stop { tolerance: 1e-12, iterations }, [Some(&a), p]);
+                let (ours, x_here) = here(solver, matrices, (&b, &zero), stop);
+                let (theirs, x_there) = there(gpu, solver, matrices, (&b, &zero), stop);
+                assert_eq!(theirs.unwrap_err(), ours.unwrap_err(), "{solver:?} {iterations}");
+                let error = battery::distance(&x_there, &x_here);
+                assert!(error < 1e-10, "{solver:?} {iterations}: {error:e}");
+            }
+        }
+    }
+
+    // Compare what both refuse
+    /// Whether two sentences have the same words, and the same numbers up to rounding.
+    fn alike(a: &str, b: &str) -> bool {
+        let near = |a: &str, b: &str| match (a.parse::<f64>(), b.parse::<f64>()) {
+            (Ok(a), Ok(b)) => (a - b).abs() < 1e-10 * b.abs(),
+            _ => false,
+        };
+        let (ours, theirs) = (a.split(' '), b.split(' '));
+        ours.clone().count() == theirs.clone().count()
+            && ours.zip(theirs).all(|(a, b)| a == b || near(a, b))
+    }
+    #[test]
+    fn a_device_refuses_what_the_processor_refuses() {
+        let n = 30;
+        let definite = with_eigenvalues(&(1..=n).map(|k| k as f64).collect::<Vec<_>>());
+        let negative = diagonal(|_| -1.0, n);
+        let poisoned = Array2::from_elem((n, n), f64::NAN);
+        let singular = diagonal(|k| (k as f64 - 10.0).max(0.0), n);
+        let b = battery::random::<f64>(n, 2);
+        let with = |value: f64| b[1..].iter().copied().chain([value]).collect::<Vec<_>>();
+        let (zero, capped) = (vec![0.0; n], Stop { tolerance: 1e-10, iterations: 4 });
+        let cases = [
+            (&definite, None, b.clone(), zero.clone()),
+            (&negative, None, b.clone(), zero.clone()),
+            (&definite, Some(&negative), b.clone(), zero.clone()),
+            (&definite, Some(&poisoned), b.clone(), zero.clone()),
+            (&poisoned, None, b.clone(), zero.clone()),
+            (&definite, None, with(f64::NAN), zero.clone()),
+            (&definite, None, with(1e200), zero.clone()),
+            (&definite, None, vec![1e-200; n], zero.clone()),
+            (&definite, None, b.clone(), with(f64::INFINITY)),
+            (&definite, None, zero.clone(), b.clone()),
+            (&singular, None, vec![1.0; n], zero.clone()),
+        ];
+        // Hold both machines to each case
+        for gpu in test_machines() {
+            for (solver, (a, p, b, x)) in
+                SOLVERS.iter().flat_map(|s| cases.iter().map(move |c| (*s, c)))
+            {
+                let matrices = [Some(*a), *p];
+                let (expected, x_here) = here(solver, matrices, (b, x), capped);
+                let (outcome, x_there) = there(&gpu, solver, matrices, (b, x), capped);
+                match (&outcome, &expected) {
+                    (Ok(solved), Ok(expected)) => {
+                        assert_eq!(solved.iterations, expected.iterations);
+                        assert!(battery::distance(&x_there, &x_here) < 1e-12);
+                    }
+                    (Err(reason), Err(expected)) => {
+                        assert!(alike(reason, expected), "{solver:?}: {reason}, {expected}")
+                    }
+                    _ => panic!("{solver:?}: {outcome:?} for {expected:?}"),
+                }
+            }
+            // Refuse systems whose parts disagree
+            let matrix =
+                |shape| Arc::new(MatrixGpu::<f64>::new(&gpu, Array2::zeros(shape).view()).unwrap());
+            let refused = |a, p: Option<_>| {
+                let p = p.map(|p| matrix(p) as Arc<dyn DeviceOperator<f64>>);
+                SolverGpu::new(Solver::Minres, matrix(a), p).err().unwrap().to_string()
+            };
+            assert!(refused((3, 4), None).contains("columns of the operator = 4: expected 3"));
+            assert!(refused((3, 3), Some((4, 3))).contains("rows of the preconditioner = 4"));
+            let mut run = SolverGpu::new(Solver::Minres, matrix((3, 3)), None).unwrap();
+            assert!(run.solve(&gpu.zeros(4).unwrap(), Start::Cold, &capped).is_err());
+            let stop = Stop { tolerance: 0.0, iterations: 1 };
+            assert!(run.solve(&gpu.zeros(3).unwrap(), Start::Cold, &stop).is_err());
+        }
+    }
+
+    // Go as far as single precision can
+    #[test]
+    fn single_precision_goes_as_far_on_a_device() {
+        let a = with_eigenvalues(&(1..=30).map(f64::from).collect::<Vec<_>>());
+        let b: Vec<f32> = battery::random(30, 2);
+        for (gpu, solver) in test_machines().iter().flat_map(|gpu| SOLVERS.map(|s| (gpu, s))) {
+            let operator = Arc::new(MatrixGpu::<f32>::new(gpu, a.view()).unwrap());
+            let mut run = SolverGpu::new(solver, operator, None).unwrap();
+            let b = gpu.upload(&b).unwrap();
+            let mut to =
+                |tolerance| run.solve(&b, Start::Warm, &Stop { tolerance, iterations: 1000 });
+            assert!(to(1e-5).unwrap().residual < 1e-5);
+            let error = to(1e-9).unwrap_err();
+            assert!(
+                matches!(error, Error::NotConverged { iterations, residual, .. }
+                    if iterations < 500 && residual < 1e-5),
+                "{error}"
+            );
+        }
+    }
+
+    // Repeat a solution and start warm
+    #[test]
+    fn solutions_repeat_bit_by_bit_and_warm_starts_help() {
+        let (n, stop) = (520, Stop { tolerance: 1e-9, iterations: 500 });
+        let a = with_eigenvalues(&(0..n).map(|k| 1.0 + (k % 40) as f64).collect::<Vec<_>>());
+        let truth = battery::random::<f64>(n, 3);
+        let b = a.dot(&ArrayView1::from(&truth)).to_vec();
+        for (gpu, solver) in test_machines().iter().flat_map(|gpu| SOLVERS.map(|s| (gpu, s))) {
+            let b = gpu.upload(&b).unwrap();
+            let operator = Arc::new(MatrixGpu::new(gpu, a.view()).unwrap());
+            let mut run = SolverGpu::new(solver, operator, None).unwrap();
+            let mut from = |x: &[f64], expected: usize| {
+                run.expected = expected;
+                run.solution().write(x).unwrap();
+                let solved = run.solve(&b, Start::Warm, &stop).unwrap();
+                (solved, run.solution().read().unwrap())
+            };
+            let cold = from(&vec![0.0; n], 1);
+            assert_eq!(cold, from(&vec![0.0; n], 100), "{solver:?}");
+            let near = truth.iter().zip(battery::random::<f64>(n, 4)).map(|(x, e)| x + 1e-5 * e);
+            let warm = from(&near.collect::<Vec<_>>(), 20).0;
+            assert!(0 < warm.iterations && warm.iterations + 5 < cold.0.iterations, "{solver:?}");
+            assert_eq!(from(&truth, 20), (from(&truth, 1).0, truth.clone()));
+            assert!(battery::distance(&cold.1, &truth) < 1e-7);
+        }
+    }
+}

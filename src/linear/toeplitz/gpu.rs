@@ -1,0 +1,498 @@
+// Tangled from book/src/toeplitz-gpu.md: edit there, or here and run cargo tangle stitch.
+//! Products with block Toeplitz matrices on a graphics processor.
+
+pub(crate) mod lattices;
+pub(crate) mod plain_sum;
+pub(crate) mod short_transforms;
+pub(crate) mod transforms;
+
+// What products on a device stand on
+use crate::tomography::circulant::{Group, inverse_kernels, parts_of, places};
+use crate::device::gpu::{Buffer, Gpu, Number};
+use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
+use crate::error::{Error, Invalid};
+use crate::linear::toeplitz::gpu::lattices::Matrix;
+use crate::linear::toeplitz::gpu::plain_sum::PlainSum;
+use crate::turbulence::slope::SlopeCovariance;
+use crate::linear::toeplitz::{Block, Parts};
+use crate::linear::toeplitz::gpu::transforms::{Around, Choices, Passes};
+use ndarray::{Array2, ArrayView2, ArrayView5};
+use std::sync::Arc;
+
+// Which form a product takes
+/// Products of more terms than this are made by transforms.
+const MOST_DIRECT: usize = 15_000_000;
+
+/// What is usually chosen by size, and may be set to be measured.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tuning {
+    /// Whether to make a plain sum.
+    pub(crate) direct: Option<bool>,
+    pub(crate) transforms: Choices,
+}
+
+/// A product in one of its forms.
+enum Product<T> {
+    Plain(Box<PlainSum<T>>),
+    Transforms(Arc<Passes<T>>),
+}
+
+impl<T: Number> Product<T> {
+    // Choose the form of a product
+    fn new(matrix: &Matrix, tuning: Tuning) -> Result<Self, Error> {
+        let terms = matrix.terms.len() * (matrix.points.from * matrix.points.to).pow(2);
+        let small = terms <= MOST_DIRECT && PlainSum::<T>::fits(matrix);
+        Ok(match tuning.direct.unwrap_or(small) {
+            true => Self::Plain(Box::new(PlainSum::new(matrix)?)),
+            false => Self::Transforms(Arc::new(Passes::new(matrix, tuning.transforms)?)),
+        })
+    }
+
+    // Multiply in either form
+    fn apply(
+        &self,
+        transposed: bool,
+        vectors: [&Buffer<T>; 2],
+        diagonal: Option<&Buffer<T>>,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Plain(sum) => sum.apply(transposed, vectors, diagonal),
+            Self::Transforms(passes) => passes.apply(transposed, vectors, diagonal),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Plain(sum) => sum.bytes(),
+            Self::Transforms(passes) => passes.bytes(),
+        }
+    }
+
+    fn around(&self) -> Option<Around<T>> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Transforms(passes) => Around::new(passes),
+        }
+    }
+}
+
+// Block Toeplitz matrix on a device
+/// A block matrix whose blocks are two-level Toeplitz, on a device; see [`BlockToeplitz`](crate::linear::toeplitz::BlockToeplitz).
+///
+/// Lattices with few points are multiplied by a plain sum, Eq. `[eq:polyphase]`, others by transforms,
+/// Eqs. `[eq:two-real-rows]` and `[eq:three-radices]`.
+pub struct BlockToeplitzGpu<T> {
+    gpu: Gpu,
+    product: Product<T>,
+    diagonal: Option<Arc<Buffer<T>>>,
+    rows: usize,
+    columns: usize,
+}
+
+impl<T: Number> BlockToeplitzGpu<T> {
+    // Make a matrix on a device
+    /// The operator of [`BlockToeplitz::new`](crate::linear::toeplitz::BlockToeplitz::new), on a device.
+    ///
+    /// # Errors
+    /// `Invalid` as there, and where the lattices are too large for the shared memory of a device; what the device says.
+    pub fn new(
+        gpu: &Gpu,
+        kernels: &[ArrayView2<f64>],
+        blocks: &Array2<Block>,
+        oversampling: usize,
+        outputs: &[Array2<bool>],
+        inputs: &[Array2<bool>],
+    ) -> Result<Self, Error> {
+        let (kernels, outputs, inputs) = (kernels.to_vec(), outputs.to_vec(), inputs.to_vec());
+        let parts = Parts::new(kernels, blocks.clone(), oversampling, outputs, inputs)?;
+        Self::of(gpu, &parts, false, Tuning::default())
+    }
+
+    // Make slopes and wavefronts on a device
+    /// The covariance of slopes, rad², as [`BlockToeplitz::slopes`](crate::linear::toeplitz::BlockToeplitz::slopes).
+    ///
+    /// # Errors
+    /// As in [`BlockToeplitzGpu::new`].
+    pub fn slopes(
+        gpu: &Gpu,
+        covariance: &SlopeCovariance,
+        valid: &[Array2<bool>],
+    ) -> Result<Self, Error> {
+        Self::of(gpu, &Parts::slopes(covariance, valid)?, true, Tuning::default())
+    }
+
+    // Make wavefronts from slopes on a device
+    /// From slopes to wavefronts, as [`BlockToeplitz::wavefront_slope`](crate::linear::toeplitz::BlockToeplitz::wavefront_slope).
+    ///
+    /// # Errors
+    /// As in [`BlockToeplitzGpu::new`].
+    pub fn wavefront_slope(
+        gpu: &Gpu,
+        kernels: ArrayView5<f64>,
+        oversampling: usize,
+        points: &[Array2<bool>],
+        valid: &[Array2<bool>],
+    ) -> Result<Self, Error> {
+        let parts = Parts::wavefront_slope(kernels, oversampling, points, valid)?;
+        Self::of(gpu, &parts, false, Tuning::default())
+    }
+
+    // Make a matrix of its parts
+    pub(crate) fn of(
+        gpu: &Gpu,
+        parts: &Parts,
+        symmetric: bool,
+        tuning: Tuning,
+    ) -> Result<Self, Error> {
+        let left = |masks: &[Array2<bool>]| masks.iter().flatten().filter(|&&used| used).count();
+        let (rows, columns) = (left(&parts.outputs), left(&parts.inputs));
+        let product = Product::new(&Matrix::new(gpu, parts, symmetric, None), tuning)?;
+        Ok(Self { gpu: gpu.clone(), product, diagonal: None, rows, columns })
+    }
+
+    // Add a diagonal on a device
+    /// The same with these elements added on the diagonal, such as the variance of noise, at no further launch.
+    ///
+    /// # Errors
+    /// `Invalid` where the matrix is not square, or the elements are not as many as its rows.
+    pub fn with_diagonal(mut self, elements: &[f64]) -> Result<Self, Error> {
+        if (self.rows, self.columns) != (elements.len(), elements.len()) {
+            let expected = format!("{}, and a square matrix", self.rows);
+            return Err(Invalid::new("elements of a diagonal", elements.len(), expected).into());
+        }
+        let elements: Vec<T> = elements.iter().map(|&element| T::of(element)).collect();
+        self.diagonal = Some(Arc::new(self.gpu.upload(&elements)?));
+        Ok(self)
+    }
+
+    // Lend the product of a matrix
+    /// The product of a symmetric matrix, if it is made by transforms and has a diagonal; and that.
+    pub(crate) fn around(&self) -> Option<(Around<T>, Arc<Buffer<T>>)> {
+        self.product.around().zip(self.diagonal.clone())
+    }
+}
+
+impl<T: Number> DeviceOperator<T> for BlockToeplitzGpu<T> {
+    // Answers of Toeplitz products on a device
+    fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn columns(&self) -> usize {
+        self.columns
+    }
+
+    fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        check_lengths(x, y, (self.rows, self.columns))?;
+        self.product.apply(false, [x, y], self.diagonal.as_deref())
+    }
+
+    // Transpose and weigh on a device
+    fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        check_lengths(x, y, (self.columns, self.rows))?;
+        self.product.apply(true, [x, y], self.diagonal.as_deref())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.product.bytes() + self.diagonal.as_ref().map_or(0, |diagonal| diagonal.bytes())
+    }
+}
+
+// Circulant preconditioner on a device
+/// The preconditioner of [`Circulant`](crate::tomography::circulant::Circulant), on a device.
+pub struct CirculantGpu<T> {
+    gpu: Gpu,
+    parts: Vec<Product<T>>,
+    length: usize,
+}
+
+impl<T: Number> CirculantGpu<T> {
+    // Make the preconditioner on a device
+    /// The preconditioner of [`Circulant::new`](crate::tomography::circulant::Circulant::new), on a device.
+    ///
+    /// # Errors
+    /// `Invalid` as there, and as in [`BlockToeplitzGpu::new`]; what the device says.
+    pub fn new(gpu: &Gpu, groups: &[Group]) -> Result<Self, Error> {
+        Self::tuned(gpu, groups, Tuning::default())
+    }
+
+    pub(crate) fn tuned(gpu: &Gpu, groups: &[Group], tuning: Tuning) -> Result<Self, Error> {
+        let places = places(groups)?;
+        let part = |group: &Group| {
+            let kernels = inverse_kernels(group.covariance, group.noise)?;
+            let parts = parts_of(&kernels, group.valid)?;
+            let at: Vec<usize> =
+                group.stars.iter().flat_map(|&star| places[star].clone()).collect();
+            Product::new(&Matrix::new(gpu, &parts, true, Some(&at)), tuning)
+        };
+        let parts = groups.iter().map(part).collect::<Result<_, Error>>()?;
+        let length = places.last().map_or(0, |place| place.end);
+        Ok(Self { gpu: gpu.clone(), parts, length })
+    }
+
+    // Lend the product of a preconditioner
+    /// The product with the preconditioner of one group of stars, if it is made by transforms.
+    pub(crate) fn around(&self) -> Option<Around<T>> {
+        let [part] = self.parts.as_slice() else { return None };
+        part.around()
+    }
+}
+
+impl<T: Number> DeviceOperator<T> for CirculantGpu<T> {
+    // Answers of the preconditioner on a device
+    fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    fn rows(&self) -> usize {
+        self.length
+    }
+
+    fn columns(&self) -> usize {
+        self.length
+    }
+
+    fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        check_lengths(x, y, (self.length, self.length))?;
+        self.parts.iter().try_for_each(|part| part.apply(false, [x, y], None))
+    }
+
+    fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        self.apply(x, y)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.parts.iter().map(Product::bytes).sum()
+    }
+}
+
+// Tests of products on a device
+#[cfg(test)]
+mod tests {
+    // What tests of products on devices use
+    use super::*;
+    use crate::tomography::circulant::Circulant;
+    use crate::device::gpu::test_machines;
+    use crate::linear::operator::gpu::OnHost;
+    use crate::linear::toeplitz::gpu::lattices::Sides;
+    use crate::linear::operator::battery::{check, distance, product, random};
+    use crate::linear::operator::{Diagonal, Operator, Real, Sum, shape};
+    use crate::linear::toeplitz::gpu::short_transforms::Radices;
+    use crate::linear::toeplitz::BlockToeplitz;
+    use crate::linear::toeplitz::tests::{covariance, kernels, masks};
+    use ndarray::Array5;
+
+    // Ways to make a product
+    /// Tunings for plain sums, and for transforms with these choices.
+    fn directly() -> Tuning {
+        Tuning { direct: Some(true), ..Tuning::default() }
+    }
+
+    fn by_transforms(transforms: Choices) -> Tuning {
+        Tuning { direct: Some(false), transforms }
+    }
+
+    fn both_forms() -> [Tuning; 2] {
+        [directly(), by_transforms(Choices::default())]
+    }
+
+    // Hold a device to the host
+    /// Holds an operator on a device to the battery, and to one on the host.
+    fn compare<T: Number + Real>(
+        device: impl DeviceOperator<T> + 'static,
+        host: &dyn Operator<f64>,
+        tolerance: f64,
+    ) {
+        let device = OnHost(Arc::new(device));
+        check(&device, tolerance);
+        for transposed in [false, true] {
+            assert_eq!(shape(&device, transposed), shape(host, transposed));
+            let x: Vec<f64> = random(shape(host, transposed).1, 4);
+            let expected = product(host, transposed, &x, 1);
+            let x: Vec<T> = x.into_iter().map(T::of).collect();
+            let y = product(&device, transposed, &x, 1);
+            let y: Vec<f64> = y.into_iter().map(Number::to_f64).collect();
+            let error = distance(&y, &expected);
+            assert!(error <= tolerance, "{error:e}, transposed: {transposed}");
+        }
+    }
+
+    // Systems without any symmetry
+    /// Random kernels, masks of points, masks of lenslets.
+    struct System {
+        kernels: Array5<f64>,
+        step: usize,
+        points: Vec<Array2<bool>>,
+        valid: Vec<Array2<bool>>,
+    }
+
+    impl System {
+        fn new([targets, sources]: [usize; 2], [lenslets, points, step]: [usize; 3]) -> Self {
+            let kernels = kernels(targets, sources, step * (lenslets - 1) + points, 3);
+            let (points, valid) =
+                (masks(targets, points, 0.8, 4), masks(sources, lenslets, 0.7, 5));
+            Self { kernels, step, points, valid }
+        }
+
+        // Compare a system on both machines
+        fn parts(&self) -> Parts<'_> {
+            let kernels = self.kernels.view();
+            Parts::wavefront_slope(kernels, self.step, &self.points, &self.valid).unwrap()
+        }
+
+        /// Compares products on a device with those on the host.
+        fn compare<T: Number + Real>(&self, gpu: &Gpu, tuning: Tuning, tolerance: f64) {
+            let parts = self.parts();
+            let device = BlockToeplitzGpu::<T>::of(gpu, &parts, false, tuning).unwrap();
+            compare(device, &BlockToeplitz::<f64>::of(&parts), tolerance);
+        }
+    }
+
+    // Compare systems in all forms
+    #[test]
+    fn products_are_those_of_the_host() {
+        let systems =
+            [([1, 1], [5, 5, 1]), ([2, 2], [4, 7, 2]), ([3, 1], [9, 8, 3]), ([1, 3], [1, 6, 1])];
+        for gpu in test_machines() {
+            for (sides, sizes) in systems {
+                let system = System::new(sides, sizes);
+                for tuning in both_forms() {
+                    system.compare::<f64>(&gpu, tuning, 1e-12);
+                    system.compare::<f32>(&gpu, tuning, 1e-5);
+                }
+            }
+        }
+    }
+
+    // Compare all radices and groups
+    #[test]
+    fn all_radices_and_groups_give_the_same() {
+        let system = System::new([5, 2], [2, 2, 1]);
+        let two = [[16, 15, 1], [14, 10, 1], [12, 9, 1], [8, 7, 1], [10, 1, 1]];
+        let with_radices = two.into_iter().chain([[6, 5, 4], [3, 3, 2], [4, 2, 7]]);
+        let with_radices = with_radices
+            .map(|radices| Choices { radices: Radices::new(radices), ..Choices::default() });
+        let with_groups = [(1, 1), (1, 2), (2, 1), (1, 3)]
+            .map(|(from, to)| Choices { groups: Some(Sides { from, to }), ..Choices::default() });
+        let with_rows = Choices { rows: Some(1), ..Choices::default() };
+        let all: Vec<_> = with_radices.chain(with_groups).chain([with_rows]).collect();
+        assert!(all[..8].iter().all(|choices| choices.radices.is_some()));
+        for gpu in test_machines() {
+            for choices in &all {
+                system.compare::<f64>(&gpu, by_transforms(*choices), 1e-12);
+            }
+        }
+    }
+
+    // Check slopes and the preconditioner on devices
+    #[test]
+    fn slopes_share_spectra_and_take_noise() {
+        let (covariance, valid) = (covariance(3, 7), masks(3, 7, 0.7, 5));
+        let host = BlockToeplitz::<f64>::slopes(&covariance, &valid).unwrap();
+        let parts = Parts::slopes(&covariance, &valid).unwrap();
+        let noise: Vec<f64> = random(host.rows(), 6);
+        let sum = Sum::new(vec![Arc::new(host), Arc::new(Diagonal::new(noise.clone()))]).unwrap();
+        for gpu in test_machines() {
+            for tuning in both_forms() {
+                let device = BlockToeplitzGpu::<f64>::of(&gpu, &parts, true, tuning).unwrap();
+                compare(device.with_diagonal(&noise).unwrap(), &sum, 1e-12);
+                let device = BlockToeplitzGpu::<f32>::of(&gpu, &parts, true, tuning).unwrap();
+                compare(device.with_diagonal(&noise).unwrap(), &sum, 1e-5);
+            }
+        }
+    }
+
+    // Hold the preconditioner to the host
+    #[test]
+    fn preconditioners_are_those_of_the_host() {
+        let (two, one) = (covariance(2, 5), covariance(1, 4));
+        let [of_two, of_one] = [(2, 5), (1, 4)].map(|(stars, across)| masks(stars, across, 0.8, 7));
+        let groups = [
+            Group { covariance: &two, noise: &[0.3, 0.5], valid: &of_two, stars: &[2, 0] },
+            Group { covariance: &one, noise: &[0.4], valid: &of_one, stars: &[1] },
+        ];
+        let host = Circulant::<f64>::new(&groups).unwrap();
+        for gpu in test_machines() {
+            compare(CirculantGpu::<f64>::new(&gpu, &groups).unwrap(), &host, 1e-12);
+        }
+    }
+
+    // Hold mirrored tiles to the host
+    #[test]
+    fn mirrored_tiles_need_no_symmetry() {
+        let (valid, lags) = (masks(3, 6, 0.8, 8), 11 * 11);
+        let kernel = |k: u64| Array2::from_shape_vec((11, 11), random(lags, 20 + k)).unwrap();
+        let kernels: Vec<_> = (0..21).map(kernel).collect();
+        let parts = parts_of(&kernels, &valid).unwrap();
+        let host = BlockToeplitz::<f64>::of(&parts);
+        for gpu in test_machines() {
+            for radices in [[4, 3, 1], [4, 4, 9], [2, 7, 1]] {
+                let radices = Some(Radices::new(radices).unwrap());
+                let tuning = by_transforms(Choices { radices, ..Choices::default() });
+                let device = BlockToeplitzGpu::<f64>::of(&gpu, &parts, false, tuning).unwrap();
+                compare(device, &host, 1e-12);
+            }
+        }
+    }
+
+    // Check that products repeat bit by bit
+    #[test]
+    fn products_repeat_bit_by_bit() {
+        let (covariance, valid) = (covariance(2, 6), masks(2, 6, 0.7, 5));
+        let parts = Parts::slopes(&covariance, &valid).unwrap();
+        for gpu in test_machines() {
+            let times = if gpu.name().starts_with("cuda") { 1000 } else { 4 };
+            for tuning in both_forms() {
+                let device = BlockToeplitzGpu::<f32>::of(&gpu, &parts, true, tuning).unwrap();
+                let x = gpu.upload(&random::<f32>(device.columns(), 1)).unwrap();
+                let y = gpu.zeros::<f32>(device.rows()).unwrap();
+                let graph = gpu.record(|| device.apply(&x, &y)).unwrap();
+                let once = || {
+                    y.clear().unwrap();
+                    gpu.replay(&graph).unwrap();
+                    y.read().unwrap()
+                };
+                let first = once();
+                assert!(first.iter().any(|&y| y != 0.0));
+                assert!((1..times).all(|_| once() == first));
+            }
+        }
+    }
+
+    // Refuse what cannot be multiplied
+    #[test]
+    fn what_cannot_be_done_is_refused() {
+        let system = System::new([1, 1], [3, 3, 1]);
+        let large = Choices { radices: Radices::new([16; 3]), ..Choices::default() };
+        for gpu in test_machines() {
+            let make = |tuning| BlockToeplitzGpu::<f64>::of(&gpu, &system.parts(), false, tuning);
+            let device = make(by_transforms(Choices::default())).unwrap();
+            let [x, y] = [device.columns(), device.rows()].map(|len| gpu.zeros(len).unwrap());
+            assert!(device.apply(&y, &x).is_err() && device.apply(&x, &x).is_err());
+            assert!(device.with_diagonal(&[1.0]).is_err());
+            let refused = make(by_transforms(large)).err().unwrap().to_string();
+            assert!(refused.starts_with("length of transforms = 4096"));
+        }
+    }
+
+    // Lend only what a solver can use
+    #[test]
+    fn products_are_lent_if_symmetric_and_by_transforms() {
+        let (covariance, valid) = (covariance(1, 3), masks(1, 3, 1.0, 5));
+        let parts = Parts::slopes(&covariance, &valid).unwrap();
+        for gpu in test_machines() {
+            let is_lent = |symmetric, tuning, diagonal: &[f64]| {
+                let made = BlockToeplitzGpu::<f64>::of(&gpu, &parts, symmetric, tuning).unwrap();
+                made.with_diagonal(diagonal).unwrap().around().is_some()
+            };
+            let tuning = by_transforms(Choices::default());
+            let bare = BlockToeplitzGpu::<f64>::of(&gpu, &parts, true, tuning).unwrap();
+            assert!(is_lent(true, tuning, &[1.0; 18]) && bare.around().is_none());
+            assert!(!is_lent(false, tuning, &[1.0; 18]) && !is_lent(true, directly(), &[1.0; 18]));
+        }
+    }
+}

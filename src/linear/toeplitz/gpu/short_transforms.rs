@@ -1,0 +1,184 @@
+// Tangled from book/src/short-transforms.md: edit there, or here and run cargo tangle stitch.
+//! Short Fourier transforms in the shared memory of a device: radices, cost, room and roots.
+
+use crate::device::gpu::Number;
+use num_complex::Complex;
+use std::f64::consts::PI;
+
+// Radices of a transform
+/// Lengths of the small transforms that the kernels know.
+const SMALL: [usize; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16];
+
+/// The radices of a transform of even length, R₁R₂R₃, Eq. `[eq:three-radices]`; the last ones may be 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Radices([usize; 3]);
+
+impl Radices {
+    /// None where the kernels have no such transform.
+    pub(crate) fn new(radices: [usize; 3]) -> Option<Self> {
+        let ([first, second, third], length) = (radices, radices.iter().product::<usize>());
+        let known = radices.iter().all(|radix| SMALL.contains(radix));
+        let ordered = first > 1 && (second > 1 || third == 1);
+        (known && ordered && length.is_multiple_of(2)).then_some(Self(radices))
+    }
+
+    // Choose radices by their cost
+    /// Cycles of a thread, about, that a transform takes.
+    fn cost(self) -> f64 {
+        let step = |radix: usize| match radix {
+            1 => 0.0,
+            _ => 80.0 + radix as f64 * (10.0 + 4.0 * (radix as f64).log2()),
+        };
+        let runs = if self.0[2].is_multiple_of(2) { 200.0 } else { 0.0 };
+        let loads = 10.0 * self.0[0] as f64;
+        self.0.into_iter().map(step).sum::<f64>() + runs + loads + self.length() as f64
+    }
+
+    // Find the cheapest radices
+    /// The cheapest radices of a length from `least`; none beyond 4096.
+    pub(crate) fn cheapest(least: usize) -> Option<Self> {
+        let all = SMALL.into_iter().flat_map(|first| {
+            SMALL.into_iter().flat_map(move |second| SMALL.map(|third| [first, second, third]))
+        });
+        let long_enough = all.filter_map(Self::new).filter(|radices| radices.length() >= least);
+        long_enough.min_by(|a, b| a.cost().total_cmp(&b.cost()))
+    }
+
+    // Numbers that follow from radices
+    pub(crate) fn length(self) -> usize {
+        self.0.iter().product()
+    }
+
+    /// The radices as the source of the kernels names them.
+    pub(crate) fn sizes(self) -> [(&'static str, usize); 3] {
+        [("R1", self.0[0]), ("R2", self.0[1]), ("R3", self.0[2])]
+    }
+
+    /// Threads that some transforms keep busy, each with one small transform.
+    pub(crate) fn threads(self, transforms: usize) -> usize {
+        let least = self.0.into_iter().filter(|&radix| radix > 1).min().unwrap_or(1);
+        (transforms * self.length() / least).next_multiple_of(32).min(512)
+    }
+
+    /// The roots of unity exp(−2πi k/L).
+    pub(crate) fn roots<T: Number>(self) -> Vec<Complex<T>> {
+        let angle = |k: usize| -2.0 * PI * k as f64 / self.length() as f64;
+        let root = |k| Complex::new(T::of(angle(k).cos()), T::of(angle(k).sin()));
+        (0..self.length()).map(root).collect()
+    }
+}
+
+// Room of a transform
+/// Complex numbers in shared memory from one thing to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Runs of a row, and rows.
+    run: usize,
+    pitch: usize,
+    /// Transforms, while they are worked on and when they are whole.
+    pub(crate) work: usize,
+    pub(crate) whole: usize,
+}
+
+impl Radices {
+    // Count the room of a transform
+    /// The room of transforms, of which so many lie side by side, for complex numbers of so many bytes.
+    pub(crate) fn room(self, side_by_side: usize, number: usize) -> Room {
+        let (Self([first, second, third]), banks) = (self, 128 / number);
+        let run = if third == 1 { 1 } else { third | 1 };
+        let pitch = if third == 1 { second | 1 } else { up_to(second * run, run, banks) };
+        let [work, whole] =
+            [first * pitch, self.length()].map(|room| up_to(room, side_by_side, banks));
+        Room { run, pitch, work, whole }
+    }
+}
+
+// Next number of a residue
+/// The next number from `least` that leaves the rest `residue` by `modulus`.
+fn up_to(least: usize, residue: usize, modulus: usize) -> usize {
+    least + (residue % modulus + modulus - least % modulus) % modulus
+}
+
+// Tests of short transforms
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::gpu::{Argument, Gpu, Shape, Source, test_machines};
+    use crate::linear::operator::battery::random;
+
+    // Transform rows on a device
+    const SOURCE: Source = Source {
+        name: "short_transforms.cu",
+        text: include_str!("../../../../kernels/linear/short_transforms.cu"),
+    };
+
+    /// Transforms of two rows, forth and back.
+    fn transform(gpu: &Gpu, radices: Radices, rows: &[Complex<f64>]) -> [Vec<Complex<f64>>; 2] {
+        let sizes = [&radices.sizes()[..], &[("ROWS", 2), ("TEAM", 32)]].concat();
+        let program = gpu.program(&SOURCE, &f64::options(&sizes)).unwrap();
+        let (x, roots) = (gpu.upload(rows).unwrap(), gpu.upload(&radices.roots::<f64>()).unwrap());
+        let shape = Shape { grid: [1; 3], block: 32, shared: 2 * 16 * radices.room(2, 16).work };
+        ["transform_forth", "transform_back"].map(|name| {
+            let y = gpu.zeros(rows.len()).unwrap();
+            let arguments = [&x, &roots, &y].map(Argument::from);
+            gpu.launch(&program.kernel(name).unwrap(), shape, &arguments).unwrap();
+            y.read().unwrap()
+        })
+    }
+
+    // Hold transforms to the definition
+    #[test]
+    fn transforms_are_those_of_the_definition() {
+        let all = [[2, 1, 1], [16, 15, 1], [9, 14, 1], [12, 10, 7], [8, 6, 5], [4, 3, 3]];
+        for (gpu, radices) in
+            test_machines().iter().flat_map(|gpu| all.map(|radices| (gpu, radices)))
+        {
+            let radices = Radices::new(radices).unwrap();
+            let length = radices.length();
+            let numbers: Vec<f64> = random(4 * length, 1);
+            let rows: Vec<_> = numbers.chunks(2).map(|z| Complex::new(z[0], z[1])).collect();
+            for (result, sign) in transform(gpu, radices, &rows).into_iter().zip([-1.0, 1.0]) {
+                let turn = |k: usize| sign * 2.0 * PI * (k % length) as f64 / length as f64;
+                for (k, value) in result.into_iter().enumerate() {
+                    let row = rows[k / length * length..][..length].iter().enumerate();
+                    let sum: Complex<f64> =
+                        row.map(|(n, z)| z * Complex::cis(turn(n * (k % length)))).sum();
+                    assert!((value - sum).norm() < 1e-12, "{radices:?} {k}: {value} and {sum}");
+                }
+            }
+        }
+    }
+
+    // Check the choice of radices
+    #[test]
+    fn radices_are_long_enough_and_not_much_longer() {
+        assert!(Radices::cheapest(4097).is_none());
+        for least in (1..80).chain([159, 299, 1025, 2047]) {
+            let length = Radices::cheapest(least).unwrap().length();
+            assert!(length >= least && length <= least + least / 4 + 2, "{least}: {length}");
+        }
+        for unknown in [[1, 2, 1], [2, 1, 3], [3, 5, 1], [22, 1, 1], [13, 2, 1]] {
+            assert_eq!(Radices::new(unknown), None);
+        }
+    }
+
+    // Count threads that meet in a bank
+    #[test]
+    fn few_threads_meet_in_a_bank() {
+        let Room { run, pitch, work, .. } = Radices::new([6, 4, 7]).unwrap().room(4, 8);
+        assert_eq!((run, pitch, work), (7, 39, 244));
+        let fullest = |place: &dyn Fn(usize) -> usize, threads: usize| {
+            let mut most = 0;
+            for first in (0..threads).step_by(16) {
+                let mut meet = [0; 16];
+                (first..threads.min(first + 16)).for_each(|thread| meet[place(thread) % 16] += 1);
+                most = meet.into_iter().max().unwrap().max(most);
+            }
+            most
+        };
+        let (second, third) = (|s| s / 7 * pitch + s % 7, |s| s % 6 * pitch + s / 6 * run);
+        assert_eq!([fullest(&second, 42), fullest(&third, 24)], [1, 3]);
+        let (second, third) = (|s| s / 7 * 28 + s % 7, |s| s % 6 * 28 + s / 6 * 7);
+        assert_eq!([fullest(&second, 42), fullest(&third, 24)], [2, 2]);
+    }
+}

@@ -1,0 +1,375 @@
+// Tangled from book/src/lenslet-array.md: edit there, or here and run cargo tangle stitch.
+//! The pupil, the lenslet array in it, its valid lenslets, and the order of their slopes.
+
+use crate::{
+    error::{Invalid, accept, length, not_negative},
+    model::source::Source,
+};
+use ndarray::Array2;
+
+// Area of a disc in a rectangle
+/// The area \[m²\] that a disc of `radius` \[m\] at the origin has in common with the rectangle
+/// `x[0]..x[1]` × `y[0]..y[1]` \[m\], `[eq:disc-rectangle]`.
+///
+/// ```
+/// use lenslet::model::lenslet_array::disc_rectangle_area;
+/// use std::f64::consts::PI;
+/// assert!((disc_rectangle_area(2.0, [-3.0, 3.0], [0.0, 5.0]) - 2.0 * PI).abs() < 1e-14);
+/// assert_eq!(disc_rectangle_area(2.0, [-1.0, 1.0], [-1.5, 0.5]), 4.0);
+/// ```
+pub fn disc_rectangle_area(radius: f64, x: [f64; 2], y: [f64; 2]) -> f64 {
+    let halves = |[a, b]: [f64; 2]| [[a.max(0.0), b.max(0.0)], [(-b).max(0.0), (-a).max(0.0)]];
+    let mut area = 0.0;
+    for x in halves(x) {
+        for y in halves(y) {
+            area += area_in_quadrant(radius, x, y);
+        }
+    }
+    area
+}
+
+// Area of a disc in a quadrant
+/// The area common to a disc and a rectangle that lies in the first quadrant, `[eq:disc-rectangle]`.
+fn area_in_quadrant(radius: f64, [x0, x1]: [f64; 2], [y0, y1]: [f64; 2]) -> f64 {
+    let arc = |u: f64| ((radius - u) * (radius + u)).max(0.0).sqrt();
+    let (xa, xb) = (arc(y1).clamp(x0, x1), arc(y0).clamp(x0, x1));
+    let full = (xa - x0) * (y1 - y0);
+    if xa == xb {
+        return full;
+    }
+    let (sa, sb) = (arc(xa), arc(xb));
+    let alpha = 2.0 * ((xb - xa).hypot(sb - sa) / (2.0 * radius)).min(1.0).asin();
+    full + (xb - xa) * (0.5 * (sa + sb) - y0) + 0.5 * radius * radius * (alpha - alpha.sin())
+}
+
+// The pupil of a telescope
+/// The pupil of a telescope: a disc with a central obstruction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pupil {
+    diameter: f64,
+    obstruction: f64,
+}
+
+impl Pupil {
+    /// A pupil of `diameter` \[m\] whose obstruction has `obstruction` times that diameter, from 0 to less
+    /// than 1.
+    pub fn new(diameter: f64, obstruction: f64) -> Result<Self, Invalid> {
+        let diameter = length("diameter", diameter)?;
+        let expected = "a ratio of diameters from 0 to less than 1";
+        accept((0.0..1.0).contains(&obstruction), "obstruction", obstruction, expected)?;
+        Ok(Self { diameter, obstruction })
+    }
+
+    // Light in the pupil
+    /// The diameter \[m\].
+    pub fn diameter(&self) -> f64 {
+        self.diameter
+    }
+
+    /// The diameter of the central obstruction in units of the diameter.
+    pub fn obstruction(&self) -> f64 {
+        self.obstruction
+    }
+
+    /// Whether a point \[m\] is lit; the rim of the obstruction is, the outer rim is not.
+    pub fn contains(&self, [x, y]: [f64; 2]) -> bool {
+        let (square, outer) = (x * x + y * y, self.diameter / 2.0);
+        let inner = outer * self.obstruction;
+        inner * inner <= square && square < outer * outer
+    }
+
+    /// The lit fraction of the area of a square, given its centre \[m\] and side \[m\]; from 0 to 1.
+    pub fn lit_fraction(&self, centre: [f64; 2], side: f64) -> f64 {
+        let [x, y] = centre.map(|c| [c - side / 2.0, c + side / 2.0]);
+        let outer = self.diameter / 2.0;
+        let disc = |radius| disc_rectangle_area(radius, x, y);
+        ((disc(outer) - disc(outer * self.obstruction)) / (side * side)).clamp(0.0, 1.0)
+    }
+}
+
+// When a lenslet is valid
+/// The rule by which a lenslet is valid, that is, used.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Validity {
+    /// At least this fraction of its area is lit, from 0 to 1.
+    LitFraction(f64),
+    /// Its centre is lit: `(D o / 2)² ≤ r² < (D / 2)²`.
+    Centre,
+}
+
+impl Validity {
+    /// The rule of the lit fraction with a `threshold` from 0 to 1.
+    pub fn lit_fraction(threshold: f64) -> Result<Self, Invalid> {
+        let good = (0.0..=1.0).contains(&threshold);
+        accept(good, "valid_threshold", threshold, "a fraction from 0 to 1").map(Self::LitFraction)
+    }
+}
+
+impl Default for Validity {
+    /// Half of the area.
+    fn default() -> Self {
+        Self::LitFraction(0.5)
+    }
+}
+
+// A square array of lenslets
+/// A square array of N × N square lenslets, centred on the axis.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LensletArray {
+    lenslets: usize,
+    pitch: f64,
+}
+
+impl LensletArray {
+    /// An array of `lenslets` × `lenslets` lenslets with the side and pitch `pitch` \[m\].
+    ///
+    /// Refused are fewer than 1 or more than 10 000 lenslets across, and a pitch that is not a length.
+    pub fn new(lenslets: usize, pitch: f64) -> Result<Self, Invalid> {
+        let good = (1..=10_000).contains(&lenslets);
+        let lenslets = accept(good, "lenslets", lenslets, "a whole number from 1 to 10000")?;
+        Ok(Self { lenslets, pitch: length("pitch", pitch)? })
+    }
+
+    // Positions and validity of lenslets
+    /// The number N of lenslets across the array.
+    pub fn lenslets(&self) -> usize {
+        self.lenslets
+    }
+
+    /// The pitch of the array, and side of a lenslet \[m\].
+    pub fn pitch(&self) -> f64 {
+        self.pitch
+    }
+
+    /// The coordinate \[m\] of the centre of lenslet `i` along either axis, `[eq:lenslet-centre]`.
+    pub fn centre(&self, i: usize) -> f64 {
+        (i as f64 - (self.lenslets as f64 - 1.0) / 2.0) * self.pitch
+    }
+    /// Whether lenslet `[j, i]` is valid; without a pupil it always is.
+    pub fn is_valid(&self, [j, i]: [usize; 2], pupil: Option<&Pupil>, validity: Validity) -> bool {
+        let centre = [self.centre(i), self.centre(j)];
+        match (pupil, validity) {
+            (None, _) => true,
+            (Some(pupil), Validity::Centre) => pupil.contains(centre),
+            (Some(pupil), Validity::LitFraction(threshold)) => {
+                pupil.lit_fraction(centre, self.pitch) >= threshold - 1e-12
+            }
+        }
+    }
+
+    /// Whether there is any valid lenslet.
+    pub fn any_valid(&self, pupil: Option<&Pupil>, validity: Validity) -> bool {
+        let n = self.lenslets;
+        (0..n * n).any(|k| self.is_valid([k / n, k % n], pupil, validity))
+    }
+    /// Which lenslets are valid: shape (N, N), axis 0 along y, all true without a pupil.
+    ///
+    /// ```
+    /// use lenslet::model::lenslet_array::{LensletArray, Pupil, Validity};
+    /// let array = LensletArray::new(4, 0.25)?;
+    /// let pupil = Pupil::new(1.0, 0.0)?;
+    /// let valid = array.valid(Some(&pupil), Validity::default());
+    /// assert_eq!(valid.iter().filter(|&&v| v).count(), 12); // all but the corners
+    /// # Ok::<(), lenslet::Invalid>(())
+    /// ```
+    pub fn valid(&self, pupil: Option<&Pupil>, validity: Validity) -> Array2<bool> {
+        let shape = (self.lenslets, self.lenslets);
+        Array2::from_shape_fn(shape, |(j, i)| self.is_valid([j, i], pupil, validity))
+    }
+}
+
+// A guide star with its sensor
+/// A guide star and the sensor that looks at it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GuideStar {
+    /// Where it is.
+    pub source: Source,
+    /// Variance of the noise of one slope \[rad²\].
+    pub noise: f64,
+    /// The lenslets of its sensor.
+    pub array: LensletArray,
+}
+
+impl GuideStar {
+    /// A guide star whose sensor has the lenslets `array` and slopes of noise variance `noise` \[rad²\].
+    pub fn new(source: Source, noise: f64, array: LensletArray) -> Result<Self, Invalid> {
+        Ok(Self { source, noise: not_negative("noise", noise)?, array })
+    }
+}
+
+// The order of slopes
+/// The order of the slopes of several sources in one vector, `[eq:slope-order]`.
+///
+/// ```
+/// use lenslet::model::lenslet_array::{LensletArray, SlopeOrder, Validity};
+/// let all = LensletArray::new(3, 0.5)?.valid(None, Validity::default());
+/// let order = SlopeOrder::new(&[all.clone(), all]);
+/// assert_eq!(order.len(), 36);
+/// assert_eq!(order.index(1, 0, 4), 22); // second source, along x, the lenslet on the axis
+/// # Ok::<(), lenslet::Invalid>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlopeOrder {
+    lenslets: Vec<Vec<[usize; 2]>>,
+    starts: Vec<usize>,
+}
+impl SlopeOrder {
+    /// The order for sources whose valid lenslets are given, one array of shape (N, N) per source.
+    pub fn new(valid: &[Array2<bool>]) -> Self {
+        let list = |valid: &Array2<bool>| {
+            let used = valid.indexed_iter().filter(|&(_, &used)| used);
+            used.map(|((j, i), _)| [j, i]).collect::<Vec<_>>()
+        };
+        let lenslets: Vec<_> = valid.iter().map(list).collect();
+        let mut starts = vec![0];
+        for source in &lenslets {
+            starts.push(starts[starts.len() - 1] + 2 * source.len());
+        }
+        Self { lenslets, starts }
+    }
+
+    // Look up a slope
+    /// The length of the vector.
+    pub fn len(&self) -> usize {
+        self.starts[self.lenslets.len()]
+    }
+
+    /// Whether there is no slope at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The valid lenslets of a source as `[j, i]`, row and column, in their order.
+    pub fn lenslets(&self, source: usize) -> &[[usize; 2]] {
+        &self.lenslets[source]
+    }
+
+    /// The place of the slope of valid lenslet `k` of `source` along `component`, 0 for x and 1 for y.
+    pub fn index(&self, source: usize, component: usize, k: usize) -> usize {
+        self.starts[source] + component * self.lenslets[source].len() + k
+    }
+}
+
+// Check areas against brute force
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::f64::consts::PI;
+
+    /// The share of a rectangle's area in which `lit` holds, by counting 1000 × 1000 points.
+    fn count(x: [f64; 2], y: [f64; 2], lit: impl Fn(f64, f64) -> bool) -> f64 {
+        let at = |[a, b]: [f64; 2], k: usize| a + (b - a) * (k as f64 + 0.5) / 1000.0;
+        let column = |i| (0..1000).filter(|&j| lit(at(x, i), at(y, j))).count();
+        (0..1000).map(column).sum::<usize>() as f64 / 1e6
+    }
+
+    // Count points in lopsided rectangles
+    #[test]
+    fn areas_agree_with_counted_points() {
+        let rectangles = [
+            ([-0.4, 0.7], [0.9, 1.6]),
+            ([-1.2, -0.3], [-0.6, 1.1]),
+            ([0.1, 5.0], [-0.2, 0.05]),
+            ([-9.0, 0.2], [-1.25, 3.0]),
+            ([0.95, 1.5], [0.8, 1.2]),
+            ([-0.9, 0.8], [-0.7, 0.9]),
+            ([1.31, 2.0], [-1.0, 1.0]),
+        ];
+        for (x, y) in rectangles {
+            let side = (x[1] - x[0]) * (y[1] - y[0]);
+            let counted = count(x, y, |x, y| x * x + y * y < 1.3 * 1.3);
+            let share = disc_rectangle_area(1.3, x, y) / side;
+            assert!((share - counted).abs() < 1e-3, "{x:?} {y:?}: {share} against {counted}");
+        }
+    }
+
+    // Cut a disc by an uneven grid
+    #[test]
+    fn pieces_of_a_disc_add_up() {
+        let edges: Vec<f64> =
+            (0..=60).map(|k| -5.0 + 10.1 * (f64::from(k) / 60.0).powf(1.3)).collect();
+        let mut sum = 0.0;
+        for x in edges.windows(2) {
+            for y in edges.windows(2) {
+                sum += disc_rectangle_area(4.9, [x[0], x[1]], [y[0], y[1]]);
+            }
+        }
+        assert!((sum / (PI * 4.9 * 4.9) - 1.0).abs() < 1e-14);
+        let (radius, chord): (f64, f64) = (2.0, 1.2);
+        let segment = radius.powi(2) * (chord / radius).acos()
+            - chord * (radius.powi(2) - chord.powi(2)).sqrt();
+        assert!((disc_rectangle_area(radius, [-3.0, 3.0], [chord, 9.0]) - segment).abs() < 1e-14);
+    }
+
+    // Count light in lopsided pupils
+    #[test]
+    fn light_agrees_with_counted_points() {
+        let pupil = Pupil::new(2.0, 0.3).unwrap();
+        for (centre, side) in
+            [([0.31, -0.17], 0.2), ([-0.2, 0.1], 0.9), ([0.75, 0.71], 0.4), ([0.0, -0.1], 3.0)]
+        {
+            let [x, y] = centre.map(|c| [c - side / 2.0, c + side / 2.0]);
+            let counted = count(x, y, |x, y| pupil.contains([x, y]));
+            assert!((pupil.lit_fraction(centre, side) - counted).abs() < 1e-3, "{centre:?} {side}");
+        }
+        for lenslets in [7, 8] {
+            let array = LensletArray::new(lenslets, 2.0 / lenslets as f64).unwrap();
+            let valid = array.valid(Some(&pupil), Validity::LitFraction(0.7));
+            for ((j, i), &valid) in valid.indexed_iter() {
+                let square = |k| {
+                    [array.centre(k) - array.pitch() / 2.0, array.centre(k) + array.pitch() / 2.0]
+                };
+                let counted = count(square(i), square(j), |x, y| pupil.contains([x, y]));
+                assert!(
+                    (counted - 0.7).abs() < 1e-3 || valid == (counted > 0.7),
+                    "[{j}, {i}] {counted}"
+                );
+            }
+        }
+    }
+
+    // Valid lenslets one by one
+    #[test]
+    fn small_arrays_are_as_on_paper() {
+        let number = |array: &LensletArray, pupil: &Pupil, validity| {
+            array.valid(Some(pupil), validity).iter().filter(|&&valid| valid).count()
+        };
+        let (four, five) =
+            (LensletArray::new(4, 0.25).unwrap(), LensletArray::new(5, 0.2).unwrap());
+        let clear = Pupil::new(1.0, 0.0).unwrap();
+        let fractions = [1.0, 0.5, 0.0].map(|t| number(&four, &clear, Validity::LitFraction(t)));
+        assert_eq!(fractions, [4, 12, 16]);
+        let obstructed = Pupil::new(1.0, 0.3).unwrap();
+        assert_eq!(number(&five, &clear, Validity::Centre), 21);
+        assert_eq!(number(&five, &obstructed, Validity::Centre), 20);
+        assert!((clear.contains([0.0, 0.0]), clear.contains([0.5, 0.0])) == (true, false));
+        assert!(Pupil::new(1.0, 0.5).unwrap().contains([0.0, -0.25]));
+        let twenty = LensletArray::new(20, 0.5).unwrap();
+        let valid = twenty.valid(Some(&Pupil::new(10.0, 0.24).unwrap()), Validity::default());
+        assert_eq!(valid, valid.t());
+        assert_eq!(valid, valid.slice(ndarray::s![..;-1, ..]));
+    }
+
+    // The order of a lopsided mask
+    #[test]
+    fn slopes_follow_their_order() {
+        let first = ndarray::arr2(&[[false, true], [true, true]]);
+        let second = ndarray::arr2(&[[true, false], [false, false]]);
+        let order = SlopeOrder::new(&[first, second]);
+        assert_eq!(order.lenslets(0), [[0, 1], [1, 0], [1, 1]]);
+        assert_eq!((order.len(), order.is_empty()), (8, false));
+        assert_eq!([order.index(0, 0, 2), order.index(0, 1, 0), order.index(1, 1, 0)], [2, 3, 7]);
+    }
+
+    #[test]
+    fn bad_arrays_are_refused_by_name() {
+        assert_eq!(LensletArray::new(0, 0.5).unwrap_err().quantity, "lenslets");
+        assert_eq!(LensletArray::new(usize::MAX, 0.5).unwrap_err().quantity, "lenslets");
+        assert_eq!(LensletArray::new(8, f64::NAN).unwrap_err().quantity, "pitch");
+        assert_eq!(Pupil::new(0.0, 0.1).unwrap_err().quantity, "diameter");
+        assert_eq!(Pupil::new(8.0, 1.0).unwrap_err().quantity, "obstruction");
+        let star = Source::star(0.0, 0.0).unwrap();
+        let array = LensletArray::new(1, 0.5).unwrap();
+        assert_eq!(GuideStar::new(star, -1e-20, array).unwrap_err().quantity, "noise");
+    }
+}

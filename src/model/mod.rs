@@ -1,0 +1,8 @@
+// Tangled from book/src/the-system.md: edit there, or here and run cargo tangle stitch.
+//! The world that is modelled: atmosphere, sources, lenslet arrays, and the system file that describes them.
+
+// Modules of model
+pub mod atmosphere;
+pub mod source;
+pub mod lenslet_array;
+pub mod system;

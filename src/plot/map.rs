@@ -1,0 +1,181 @@
+// Tangled from book/src/wavefront-maps.md: edit there, or here and run cargo tangle stitch.
+//! Pictures of wavefronts: maps side by side with one scale of colours.
+
+// What maps stand on
+use crate::error::{Error, Invalid, positive};
+use crate::plot::{Area, Axis, Drawn, Format, Picture, Scale, TYPEFACE, number, paint_levels};
+use ndarray::Array2;
+use plotters::prelude::*;
+
+// Wavefronts side by side
+/// A wavefront to be drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WavefrontMap {
+    /// What stands above the map.
+    pub title: String,
+    /// Metres, (M, M), axis 0 along y; NaN where nothing is to be shown.
+    pub values: Array2<f64>,
+}
+
+/// Draws wavefronts of one shape and grid `step` (m) side by side, up to four in a row, in the given format.
+///
+/// # Errors
+/// `Invalid` where there is no wavefront, their shapes differ, all values are NaN or one is infinite.
+///
+/// ```
+/// use lenslet::{plot::map::*, plot::Format};
+/// let values = ndarray::Array2::from_shape_fn((9, 9), |(y, x)| 1e-8 * (x as f64 - y as f64));
+/// let picture = plot_wavefronts(&[WavefrontMap { title: "a tilt".into(), values }], 0.5, Format::Svg)?;
+/// assert!(String::from_utf8_lossy(&picture).contains("a tilt"));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+pub fn plot_wavefronts(maps: &[WavefrontMap], step: f64, format: Format) -> Result<Vec<u8>, Error> {
+    Maps::new(maps, positive("step", step)?)?.encode(format)
+}
+/// The mean over the points that are numbers, taken away; and the root mean square of what is left, metres.
+pub fn without_piston(values: &Array2<f64>) -> (Array2<f64>, f64) {
+    let numbers = || values.iter().filter(|value| !value.is_nan());
+    let count = numbers().count().max(1) as f64;
+    let mean = numbers().sum::<f64>() / count;
+    let square = numbers().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
+    (values - mean, square.sqrt())
+}
+
+// Lay out the maps
+struct Maps<'a> {
+    maps: &'a [WavefrontMap],
+    step: f64,
+    /// The largest magnitude, metres; never 0.
+    largest: f64,
+}
+
+/// Pixels along the side of a map, about.
+const SIDE: usize = 420;
+
+impl<'a> Maps<'a> {
+    fn new(maps: &'a [WavefrontMap], step: f64) -> Result<Self, Invalid> {
+        let first = maps.first().ok_or_else(|| Invalid::new("wavefronts", 0, "at least one"))?;
+        let values = || maps.iter().flat_map(|map| &map.values).filter(|value| !value.is_nan());
+        let largest = values().fold(0.0, |largest: f64, value| largest.max(value.abs()));
+        // Refuse maps that cannot be drawn
+        let shape = first.values.dim();
+        if shape.0 != shape.1 || shape.0 == 0 || maps.iter().any(|map| map.values.dim() != shape) {
+            let shapes: Vec<_> = maps.iter().map(|map| map.values.dim()).collect();
+            return Err(Invalid::new("wavefronts", format!("{shapes:?}"), "squares of one size"));
+        }
+        if !largest.is_finite() || values().next().is_none() {
+            return Err(Invalid::new("wavefront", largest, "finite numbers, and at least one"));
+        }
+        Ok(Self { maps, step, largest: if largest > 0.0 { largest } else { 1e-9 } })
+    }
+    /// Points across, and pixels along the side of a map, a multiple of them.
+    fn size_of_map(&self) -> (usize, i32) {
+        let points = self.maps[0].values.nrows();
+        (points, (points * (SIDE / points).max(1)) as i32)
+    }
+
+    fn columns(&self) -> usize {
+        self.maps.len().min(4)
+    }
+
+    /// Upper left corner of map `k`, or of what follows behind the last column or row.
+    fn corner(&self, column: usize, row: usize) -> (i32, i32) {
+        let side = self.size_of_map().1;
+        (110 + column as i32 * (side + 40), 70 + row as i32 * (side + 70))
+    }
+}
+
+// Draw maps and their scale
+impl Maps<'_> {
+    fn draw_map<DB: DrawingBackend>(&self, area: &Area<DB>, k: usize) -> Drawn<DB> {
+        let (column, row) = (k % self.columns(), k / self.columns());
+        let ((x, y), (points, side)) = (self.corner(column, row), self.size_of_map());
+        let WavefrontMap { title, values } = &self.maps[k];
+        area.draw_text(title, &(TYPEFACE, 26).into_text_style(area), (x, y - 34))?;
+        area.draw(&Rectangle::new([(x - 1, y - 1), (x + side, y + side)], BLACK))?;
+        let left = if column == 0 { 90 } else { 0 };
+        let below = if k + self.columns() >= self.maps.len() { 80 } else { 0 };
+        let around = area.clone().shrink((x - left, y), (side + left, side + below));
+        let reach = 0.5 * points as f64 * self.step;
+        let axis = || Axis::default().scale(&(-reach..reach), 5);
+        let mut builder = ChartBuilder::on(&around);
+        builder.x_label_area_size(below).y_label_area_size(left);
+        let mut chart = builder.build_cartesian_2d(axis(), axis())?;
+        let mut mesh = chart.configure_mesh();
+        mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, 26));
+        mesh.x_desc("x [m]").y_desc("y [m]").draw()?;
+        let place = |share: f64| ((share * points as f64) as usize).min(points - 1);
+        let level = |x: f64, y: f64| {
+            let value = values[[place(y), place(x)]] / self.largest;
+            if value.is_nan() { 0.0 } else { value }
+        };
+        paint_levels(&chart.plotting_area().strip_coord_spec(), level)
+    }
+    // Draw the scale of the maps
+    fn draw_scale<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
+        let (nanometres, high) = (1e9 * self.largest, area.dim_in_pixel().1 as i32);
+        let power = 10f64.powf(nanometres.log10().floor());
+        let step = [1.0, 2.0, 5.0].map(|step| step * power / 2.0);
+        let step = step.into_iter().find(|step| nanometres / step < 5.0).unwrap_or(nanometres);
+        let count = (nanometres / step) as i32;
+        let tick = |k: i32| (f64::from(k) * step / nanometres, number(f64::from(k) * step));
+        let levels = Scale { ends: -1.0..1.0, ticks: (-count..=count).map(tick).collect() };
+        area.draw_text("nm", &(TYPEFACE, 26).into_text_style(area), (4, 6))?;
+        let bar = area.clone().shrink((0, 40), (130, high - 40));
+        let mut builder = ChartBuilder::on(&bar);
+        let mut chart = builder.right_y_label_area_size(96).build_cartesian_2d(0.0..1.0, levels)?;
+        let mut mesh = chart.configure_mesh();
+        mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, 26)).draw()?;
+        paint_levels(&chart.plotting_area().strip_coord_spec(), |_, y| 2.0 * y - 1.0)
+    }
+}
+impl Picture for Maps<'_> {
+    fn size(&self) -> (u32, u32) {
+        let rows = self.maps.len().div_ceil(self.columns());
+        let (width, height) = self.corner(self.columns(), rows);
+        (width as u32 + 150, height as u32 + 40)
+    }
+
+    fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
+        for k in 0..self.maps.len() {
+            self.draw_map(area, k)?;
+        }
+        let (right, _) = self.corner(self.columns(), 0);
+        let side = self.size_of_map().1;
+        self.draw_scale(&area.clone().shrink((right, 30), (150, side + 60)))
+    }
+}
+
+// Tests of the maps
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_are_drawn_or_refused() {
+        let tilt = |size: f64| WavefrontMap {
+            title: format!("tilt {size:e}"),
+            values: Array2::from_shape_fn((7, 7), |(y, x)| size * (x as f64 - 0.5 * y as f64)),
+        };
+        let maps: Vec<_> = [1e-8, 3e-8, 2e-9, 0.0, 1e-7].map(tilt).into();
+        let svg = plot_wavefronts(&maps, 0.25, Format::Svg).unwrap();
+        let text = String::from_utf8(svg).unwrap();
+        assert!(maps.iter().all(|map| text.contains(&map.title)) && text.contains("nm"));
+        assert!(plot_wavefronts(&maps[3..4], 0.25, Format::Png).unwrap().starts_with(b"\x89PNG"));
+        let mut bad = tilt(1e-8);
+        bad.values[[2, 3]] = f64::INFINITY;
+        assert!(plot_wavefronts(&[bad.clone()], 0.25, Format::Svg).is_err());
+        bad.values.fill(f64::NAN);
+        assert!(plot_wavefronts(&[bad], 0.25, Format::Svg).is_err());
+        assert!(plot_wavefronts(&[], 0.25, Format::Svg).is_err());
+        assert!(plot_wavefronts(&maps, f64::NAN, Format::Svg).is_err());
+    }
+
+    #[test]
+    fn piston_is_that_of_the_lit_points() {
+        let values = ndarray::arr2(&[[1.0, f64::NAN], [4.0, 7.0]]);
+        let (flat, rms) = without_piston(&values);
+        assert_eq!((flat[[0, 0]], flat[[1, 1]], rms), (-3.0, 3.0, 6f64.sqrt()));
+        assert!(flat[[0, 1]].is_nan());
+    }
+}

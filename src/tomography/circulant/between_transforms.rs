@@ -1,0 +1,187 @@
+// Tangled from book/src/between-transforms.md: edit there, or here and run cargo tangle stitch.
+//! Conjugate gradients with kernels between the transforms of two operators on the same lattices.
+
+// What kernels between transforms stand on
+use crate::device::gpu::{Argument, Buffer, Kernel, Number, Shape, Source};
+use crate::error::Error;
+use crate::linear::operator::Real;
+use crate::linear::solver::Solver;
+use crate::linear::solver::gpu::{Method, SolverGpu, THREADS, Work, sizes};
+use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, CirculantGpu};
+use crate::linear::toeplitz::gpu::transforms::Around;
+use std::sync::Arc;
+
+/// The three files that are compiled together.
+const TOGETHER: Source = Source {
+    name: "iteration.cu",
+    text: concat!(
+        include_str!("../../../kernels/linear/toeplitz.cu"),
+        include_str!("../../../kernels/linear/solver.cu"),
+        include_str!("../../../kernels/tomography/iteration.cu")
+    ),
+};
+
+// Make a solver between the transforms
+impl<T: Number + Real> SolverGpu<T> {
+    /// A solver by conjugate gradients, with kernels between the transforms where both operators work by transforms of the
+    /// same lattices.
+    ///
+    /// # Errors
+    /// As for [`SolverGpu::new`].
+    pub fn between_transforms(
+        a: Arc<BlockToeplitzGpu<T>>,
+        preconditioner: Arc<CirculantGpu<T>>,
+    ) -> Result<Self, Error> {
+        match Self::joined(&a, &preconditioner)? {
+            Some(joined) => Ok(joined),
+            None => Self::new(Solver::ConjugateGradients, a, Some(preconditioner)),
+        }
+    }
+
+    // Join an operator and its preconditioner
+    /// The same, if the operators go together.
+    pub(crate) fn joined(
+        a: &Arc<BlockToeplitzGpu<T>>,
+        p: &Arc<CirculantGpu<T>>,
+    ) -> Result<Option<Self>, Error> {
+        let Some(((of_a, noise), of_p)) = a.around().zip(p.around()) else { return Ok(None) };
+        if !of_a.is_like(&of_p)? {
+            return Ok(None);
+        }
+        let work = Work::new(Arc::<BlockToeplitzGpu<T>>::clone(a), Between::<T>::VECTORS)?;
+        let between = Between::new(&work, of_a, of_p, noise)?;
+        Self::of(work, Box::new(between)).map(Some)
+    }
+}
+
+// Launches between the transforms
+/// Kernels between the transforms of two operators on the same lattices.
+struct Between<T> {
+    a: Around<T>,
+    p: Around<T>,
+    /// The diagonal of A.
+    noise: Arc<Buffer<T>>,
+    /// z, and of conjugate gradients p and s.
+    vectors: [Buffer<T>; 3],
+    exchange: Kernel,
+    finish: Kernel,
+    step: Kernel,
+    judge: Kernel,
+    shape: Shape,
+    /// Parts of r·z and of w·z, and of the squares of the last residual and the next.
+    parts: Buffer<f64>,
+    squares: Buffer<f64>,
+}
+
+impl<T: Number> Between<T> {
+    const VECTORS: usize = 3;
+
+    // Compile the kernels between the transforms
+    fn new(
+        work: &Work<T>,
+        a: Around<T>,
+        p: Around<T>,
+        noise: Arc<Buffer<T>>,
+    ) -> Result<Self, Error> {
+        let (gpu, (grid, numbers)) = (work.a.gpu(), a.blocks());
+        let block = numbers.next_multiple_of(32).min(THREADS);
+        let sizes = [&a.sizes(block)[..], &sizes(block)].concat();
+        let program = gpu.program(&TOGETHER, &T::options(&sizes))?;
+        let blocks = grid[0] * grid[1];
+        Ok(Self {
+            vectors: [work.vector()?, work.vector()?, work.vector()?],
+            exchange: program.kernel("exchange_rows")?,
+            finish: program.kernel("finish_rows")?,
+            step: program.kernel("step_rows")?,
+            judge: program.kernel("judge_rows")?,
+            shape: Shape { grid, block, shared: a.shared() },
+            parts: gpu.zeros(2 * blocks)?,
+            squares: gpu.zeros(2 * blocks)?,
+            a,
+            p,
+            noise,
+        })
+    }
+}
+impl<T: Number> Method<T> for Between<T> {
+    fn solver(&self) -> Solver {
+        Solver::ConjugateGradients
+    }
+
+    fn begin(&self, work: &Work<T>) -> Result<(), Error> {
+        self.p.transform_rows(&work.r)
+    }
+
+    // Queue an iteration between the transforms
+    fn iterate(&self, work: &Work<T>) -> Result<(), Error> {
+        let launch = |kernel: &Kernel, arguments: &[&[Argument]]| {
+            work.a.gpu().launch(kernel, self.shape, &arguments.concat())
+        };
+        let [now, last] = work.states.each_ref().map(Argument::from);
+        let [parts, squares] = [&self.parts, &self.squares].map(Argument::from);
+        let (tables, [lines, columns]) = (self.a.tables(), self.a.lines_and_columns());
+        let [lines_of_p, columns_of_p] = self.p.lines_and_columns();
+        let ([z, p, s], w) = (&self.vectors, &work.product);
+        self.p.mix_columns()?;
+        let vectors = [&work.r, z].map(Argument::from);
+        launch(&self.exchange, &[&[last, now, columns_of_p], &tables, &vectors, &[parts, lines]])?;
+        self.a.mix_columns()?;
+        let vectors = [&*self.noise, z, w].map(Argument::from);
+        launch(&self.finish, &[&[now, columns], &tables, &vectors, &[parts]])?;
+        let vectors = [z, w, p, s, &work.x, &work.r].map(Argument::from);
+        let numbers = [now, last, parts, squares];
+        launch(&self.step, &[&numbers, &tables, &vectors, &[lines_of_p]])
+    }
+
+    fn judge(&self, work: &Work<T>) -> Result<(), Error> {
+        let blocks = self.shape.grid[0] * self.shape.grid[1];
+        let shape = Shape { grid: [1; 3], shared: 0, ..self.shape };
+        let arguments = [(&work.states[1]).into(), (&self.squares).into(), blocks.into()];
+        work.a.gpu().launch(&self.judge, shape, &arguments)
+    }
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tomography::circulant::Group;
+    use crate::device::gpu::test_machines;
+    use crate::linear::operator::gpu::DeviceOperator;
+    use crate::linear::toeplitz::Parts;
+    use crate::linear::toeplitz::tests::{covariance, masks};
+    use crate::linear::toeplitz::gpu::Tuning;
+    use ndarray::s;
+
+    // Join only what belongs together
+    #[test]
+    fn only_operators_on_the_same_lattices_are_joined() {
+        let (covariance, valid) = (covariance(2, 6), masks(2, 6, 0.7, 5));
+        let mirrored: Vec<_> =
+            valid.iter().map(|mask| mask.slice(s![.., ..;-1]).to_owned()).collect();
+        assert_ne!(valid, mirrored);
+        let parts = Parts::slopes(&covariance, &valid).unwrap();
+        let noise = [0.3, 0.4];
+        let group = |valid| Group { covariance: &covariance, noise: &noise, valid, stars: &[0, 1] };
+        let transforms = |direct| Tuning { direct: Some(direct), ..Tuning::default() };
+        for gpu in test_machines() {
+            // Make operators and join them
+            let operator = |direct| {
+                BlockToeplitzGpu::<f64>::of(&gpu, &parts, true, transforms(direct)).unwrap()
+            };
+            let with_noise = |direct| {
+                let a = operator(direct);
+                let noise = vec![0.3; a.rows()];
+                Arc::new(a.with_diagonal(&noise).unwrap())
+            };
+            let p = |valid, direct| {
+                let groups = [group(valid)];
+                Arc::new(CirculantGpu::<f64>::tuned(&gpu, &groups, transforms(direct)).unwrap())
+            };
+            let joined = |a: &Arc<_>, p: &Arc<_>| SolverGpu::joined(a, p).unwrap().is_some();
+            let a = with_noise(false);
+            assert!(joined(&a, &p(&valid, false)));
+            assert!(!joined(&a, &p(&mirrored, false)) && !joined(&a, &p(&valid, true)));
+            assert!(!joined(&with_noise(true), &p(&valid, false)));
+            assert!(!joined(&Arc::new(operator(false)), &p(&valid, false)));
+        }
+    }
+}

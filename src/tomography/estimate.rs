@@ -1,0 +1,524 @@
+// Tangled from book/src/estimate.md: edit there, or here and run cargo tangle stitch.
+//! The minimum-mean-square-error estimate of wavefronts from slopes.
+
+pub mod gpu;
+
+// What the estimate stands on
+use crate::tomography::circulant::{Circulant, Group};
+use crate::turbulence::plan::{
+    Engine, Form, Method, check_dense_memory, dense_slopes, dense_wavefront_slope, slope_problem,
+    wavefront_grid, wavefront_problem,
+};
+use crate::device::{Progress, refuse_beyond_memory, silent};
+use crate::error::{Error, Invalid, accept};
+use crate::linear::interpolation::{Interpolation, ToPupil, interpolation_error};
+use crate::linear::matrix::Dense;
+use crate::linear::operator::{Diagonal, Operator, Product, Sum};
+use crate::turbulence::slope::SlopeCovariance;
+use crate::linear::solver::{Solver, Stop};
+use crate::model::system::System;
+use crate::linear::toeplitz::BlockToeplitz;
+use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
+use ndarray::{Array2, Array4, ArrayView2};
+use std::sync::Arc;
+
+// Settings of an estimate
+/// How an estimate is to be made.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// Form of the covariances; the dense one needs no interpolation, and much memory.
+    pub form: Form,
+    /// Interpolation of the layers to the pupil, where guide stars are at a finite height.
+    pub interpolation: Interpolation,
+    /// The solver of Eq. `[eq:normal]`.
+    pub solver: Solver,
+    /// Whether the solver has the circulant preconditioner.
+    pub preconditioned: bool,
+    /// When the solver stops.
+    pub stop: Stop,
+}
+
+impl Default for Settings {
+    /// Cubic interpolation, preconditioned conjugate gradients, a residual of 1e-6.
+    fn default() -> Self {
+        Self {
+            form: Form::default(),
+            interpolation: Interpolation::default(),
+            solver: Solver::default(),
+            preconditioned: true,
+            stop: Stop::default(),
+        }
+    }
+}
+
+// Model of a system
+/// What the operators of an estimate are made of.
+pub(crate) struct Model {
+    pub(crate) covariances: Matrices,
+    pub(crate) groups: Vec<Grouped>,
+    pub(crate) valid: Vec<Array2<bool>>,
+    /// Noise variance of each slope, rad².
+    pub(crate) noise: Vec<f64>,
+    pub(crate) targets: usize,
+    pub(crate) points: usize,
+    pub(crate) interpolation_error: f64,
+}
+
+/// The covariances Θ and Ξ.
+pub(crate) enum Matrices {
+    /// Ξ lattice by lattice; Θ is that of the only group.
+    Toeplitz(WavefrontProblem, WavefrontSlope),
+    /// Θ, (n, n), and Ξ, (T M², n).
+    Dense([Array2<f64>; 2]),
+}
+impl Model {
+    /// Computes the covariances of a system, by the direct method.
+    ///
+    /// # Errors
+    /// `Invalid` where the system has no target, no grid of wavefront points, or no valid lenslet, or the tolerance makes no
+    /// sense; `Memory` where the covariances do not fit; what a device says.
+    pub(crate) fn new(
+        system: &System,
+        settings: &Settings,
+        engine: &Engine,
+    ) -> Result<Self, Error> {
+        let grid = wavefront_grid(system)?;
+        // Check tolerance and memory
+        let tolerance = settings.stop.tolerance;
+        accept(tolerance > 0.0 && tolerance < 1.0, "tolerance", tolerance, "between 0 and 1")?;
+        let dense = settings.form.is_dense(system);
+        if dense {
+            check_dense_memory(system, 2)?;
+        }
+        let (groups, valid) = (groups(system, engine)?, system.valid_lenslets());
+        // Compute both matrices in their form
+        let (covariances, interpolation_error) = if dense {
+            (Matrices::Dense(dense_matrices(system)?), 0.0)
+        } else {
+            slope_problem(system)?;
+            let problem = wavefront_problem(system)?;
+            let covariance =
+                engine.wavefront_slope_covariance(&problem, &Method::Direct, &silent)?;
+            let error = interpolation_error(&problem, &covariance, settings.interpolation);
+            (Matrices::Toeplitz(problem, covariance), error)
+        };
+        let (targets, points) = (system.targets.len(), grid.points);
+        // Spread the noise over the slopes
+        let noise = (system.guide_stars.iter().zip(&valid))
+            .flat_map(|(star, valid)| {
+                let slopes = 2 * valid.iter().filter(|valid| **valid).count();
+                std::iter::repeat_n(star.noise, slopes)
+            })
+            .collect();
+        Ok(Self { covariances, groups, valid, noise, targets, points, interpolation_error })
+    }
+}
+/// Θ and Ξ as dense matrices.
+fn dense_matrices(system: &System) -> Result<[Array2<f64>; 2], Error> {
+    Ok([dense_slopes(system, &silent)?, dense_wavefront_slope(system, &silent)?])
+}
+/// Guide stars that share height and lenslets, and the covariance of their slopes.
+pub(crate) struct Grouped {
+    stars: Vec<usize>,
+    pub(crate) covariance: SlopeCovariance,
+    noise: Vec<f64>,
+    valid: Vec<Array2<bool>>,
+}
+
+impl Grouped {
+    /// The group as the preconditioner wants it.
+    pub(crate) fn group(&self) -> Group<'_> {
+        let Self { stars, covariance, noise, valid } = self;
+        Group { stars, covariance, noise, valid }
+    }
+}
+/// The groups of a system, in the order of their first stars.
+fn groups(system: &System, engine: &Engine) -> Result<Vec<Grouped>, Error> {
+    let (stars, masks) = (&system.guide_stars, system.valid_lenslets());
+    let alike = |p: usize, q: usize| {
+        stars[p].array == stars[q].array && stars[p].source.height() == stars[q].source.height()
+    };
+    let leaders = (0..stars.len()).filter(|&q| !(0..q).any(|p| alike(p, q)));
+    let group = |leader: usize| {
+        let stars: Vec<usize> = (0..stars.len()).filter(|&q| alike(leader, q)).collect();
+        let guide_stars: Vec<_> = stars.iter().map(|&q| system.guide_stars[q]).collect();
+        let noise = guide_stars.iter().map(|star| star.noise).collect();
+        let valid = stars.iter().map(|&q| masks[q].clone()).collect();
+        let problem = slope_problem(&System { guide_stars, ..system.clone() })?;
+        let covariance = engine.slope_covariance(&problem, &Method::Direct, &silent)?;
+        Ok(Grouped { stars, covariance, noise, valid })
+    };
+    leaders.map(group).collect()
+}
+
+// Estimator of a system
+/// All that is needed to turn slopes of a system into wavefronts.
+pub struct Estimator {
+    /// Θ + C_n.
+    measured: Arc<dyn Operator<f64>>,
+    /// Ξ.
+    wavefront: Arc<dyn Operator<f64>>,
+    preconditioner: Option<Circulant<f64>>,
+    settings: Settings,
+    targets: usize,
+    points: usize,
+    interpolation_error: f64,
+}
+impl Estimator {
+    /// Computes the covariances of a system, by the direct method, and builds the operators.
+    ///
+    /// # Errors
+    /// `Invalid` where the system has no target, no grid of wavefront points, or no valid lenslet; `Memory` where the covariances do
+    /// not fit.
+    pub fn new(system: &System, settings: Settings) -> Result<Self, Error> {
+        let model = Model::new(system, &settings, &Engine::Cpu)?;
+        let Model { targets, points, interpolation_error, .. } = model;
+        let groups: Vec<_> = model.groups.iter().map(Grouped::group).collect();
+        let preconditioner = settings.preconditioned.then(|| Circulant::new(&groups));
+        let preconditioner = preconditioner.transpose()?;
+        // Build the two operators
+        let (slopes, wavefront): (Arc<dyn Operator<f64>>, Arc<dyn Operator<f64>>) =
+            match model.covariances {
+                Matrices::Dense(matrices) => {
+                    let [slopes, wavefront] = matrices.map(|matrix| Arc::new(Dense::new(matrix)));
+                    (slopes, wavefront)
+                }
+                Matrices::Toeplitz(problem, covariance) => {
+                    let slopes = BlockToeplitz::slopes(groups[0].covariance, &model.valid)?;
+                    let given = (&problem, &covariance, settings.interpolation);
+                    (Arc::new(slopes), layered_operator(given, &model.valid)?)
+                }
+            };
+        // Put the estimator together
+        let noise = Arc::new(Diagonal::new(model.noise));
+        let measured = Arc::new(Sum::new(vec![slopes, noise])?);
+        Ok(Self {
+            measured,
+            wavefront,
+            preconditioner,
+            settings,
+            targets,
+            points,
+            interpolation_error,
+        })
+    }
+
+    // Getters of the estimator
+    /// Slopes of a frame, n.
+    pub fn slopes(&self) -> usize {
+        self.measured.rows()
+    }
+
+    /// Θ + C_n, (n, n), rad².
+    pub fn measured(&self) -> &dyn Operator<f64> {
+        self.measured.as_ref()
+    }
+
+    /// Ξ, (T M², n), m rad.
+    pub fn wavefront(&self) -> &dyn Operator<f64> {
+        self.wavefront.as_ref()
+    }
+
+    /// Largest error of an entry of Ξ by interpolation, in units of the largest entry, measured on a sample; 0 if there is none.
+    pub fn interpolation_error(&self) -> f64 {
+        self.interpolation_error
+    }
+}
+/// Ξ of Eq. `[eq:layered-estimate]`.
+fn layered_operator(
+    (problem, covariance, interpolation): (&WavefrontProblem, &WavefrontSlope, Interpolation),
+    valid: &[Array2<bool>],
+) -> Result<Arc<dyn Operator<f64>>, Error> {
+    let (targets, points) = (problem.targets(), problem.grid().points);
+    let mut terms: Vec<Arc<dyn Operator<f64>>> = Vec::new();
+    for (layers, lattice) in problem.lattices().zip(covariance.lattices()) {
+        // Take one lattice to the pupil
+        let layer = &layers[0];
+        let everywhere = vec![Array2::from_elem((layer.points, layer.points), true); targets];
+        let oversampling = problem.grid().oversampling;
+        let product =
+            BlockToeplitz::wavefront_slope(lattice.view(), oversampling, &everywhere, valid)?;
+        if problem.is_layered() {
+            let grid = (layer.points, layer.gamma);
+            let to_pupil = ToPupil::new(targets, points, grid, interpolation)?;
+            terms.push(Arc::new(Product::new(vec![Arc::new(to_pupil), Arc::new(product)])?));
+        } else {
+            terms.push(Arc::new(product));
+        }
+    }
+    Ok(Arc::new(Sum::new(terms)?))
+}
+
+// Estimates of several frames
+/// Estimated wavefronts of several frames, and what they took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Estimates {
+    /// Wavefronts, (frames, T, M, M), metres; axis 2 is y.
+    pub wavefront: Array4<f64>,
+    /// Iterations of the solver for each frame.
+    pub iterations: Vec<usize>,
+    /// Relative residual ‖s − (Θ + C_n) c‖ / ‖s‖ for each frame.
+    pub residual: Vec<f64>,
+}
+
+impl Estimator {
+    /// Estimates the wavefronts of the frames in the rows of `slopes`, (frames, n), rad, in the order of
+    /// [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder).
+    ///
+    /// # Errors
+    /// `Invalid` where a row has the wrong length or a slope is not finite; `NotConverged` where the solver stops short.
+    pub fn estimate(
+        &self,
+        slopes: ArrayView2<f64>,
+        warm: bool,
+        progress: Progress,
+    ) -> Result<Estimates, Error> {
+        check_slopes(slopes, self.slopes())?;
+        let frames = slopes.nrows();
+        check_frames(frames, [self.targets, self.points, self.points])?;
+        let mut wavefront = Array4::zeros((frames, self.targets, self.points, self.points));
+        let (mut iterations, mut residual) = (Vec::new(), Vec::new());
+        let mut coefficients = vec![0.0; self.slopes()];
+        let mut scratch = vec![0.0; self.wavefront.scratch(1)];
+        for (frame, mut wavefront) in wavefront.outer_iter_mut().enumerate() {
+            // Estimate one frame
+            let measured: Vec<f64> = slopes.row(frame).to_vec();
+            if !warm {
+                coefficients.fill(0.0);
+            }
+            let preconditioner =
+                self.preconditioner.as_ref().map(|operator| operator as &dyn Operator<f64>);
+            let solved = self.settings.solver.solve(
+                self.measured.as_ref(),
+                preconditioner,
+                &measured,
+                &mut coefficients,
+                &self.settings.stop,
+                &mut |_, _| (),
+            );
+            let solved = solved.map_err(|error| of_frame(error, frame))?;
+            iterations.push(solved.iterations);
+            residual.push(solved.residual);
+            let mut estimated = vec![0.0; wavefront.len()];
+            self.wavefront.apply(&coefficients, &mut estimated, &mut scratch);
+            wavefront.iter_mut().zip(estimated).for_each(|(point, value)| *point = value);
+            progress(frame + 1, frames);
+        }
+        Ok(Estimates { wavefront, iterations, residual })
+    }
+}
+/// Refuses frames of slopes that make no sense.
+pub(crate) fn check_slopes(slopes: ArrayView2<f64>, n: usize) -> Result<(), Invalid> {
+    if slopes.ncols() != n {
+        let expected = format!(
+            "{n}: the x slopes of the valid lenslets of the first guide star, then its y slopes, then those of the next"
+        );
+        return Err(Invalid::new("slopes in a frame", slopes.ncols(), expected));
+    }
+    if slopes.iter().all(|slope| slope.is_finite()) {
+        return Ok(());
+    }
+    let bad = slopes.indexed_iter().find(|(_, slope)| !slope.is_finite());
+    bad.map_or(Ok(()), |((frame, k), slope)| {
+        let name = format!("slope {k} of frame {frame}");
+        Err(Invalid::new(name, slope, "a finite angle in radians"))
+    })
+}
+/// Refuses more frames than fit into the memory. A few frames are not worth the time that it takes to ask the system.
+pub(crate) fn check_frames(frames: usize, wavefronts: [usize; 3]) -> Result<(), Error> {
+    let frame = 8 * wavefronts.iter().product::<usize>() as u64;
+    let bytes = frame.saturating_mul(frames as u64);
+    if bytes < 1 << 24 {
+        return Ok(());
+    }
+    refuse_beyond_memory(bytes, || format!("the wavefronts of {frames} frames"))
+}
+/// An error of the solver, with the frame that it happened in.
+pub(crate) fn of_frame(error: Error, frame: usize) -> Error {
+    let in_frame = |what: String| format!("{what}, in frame {frame},");
+    match error {
+        Error::Failed { what, reason } => Error::Failed { what: in_frame(what), reason },
+        Error::NotConverged { what, iterations, residual, tolerance } => {
+            Error::NotConverged { what: in_frame(what), iterations, residual, tolerance }
+        }
+        other => other,
+    }
+}
+
+// Tests of the estimate
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::model::lenslet_array::SlopeOrder;
+    use faer::prelude::Solve;
+
+    // Make a lopsided system
+    /// Seven lenslets across an obstructed pupil, two layers, two targets, two stars at the given heights.
+    pub(crate) fn system(heights: [&str; 2], disc: f64) -> System {
+        let text = format!(
+            "atmosphere = {{ r0 = 0.16, outer_scale = 20, layers = [\
+               {{ altitude = 9000, fraction = 0.4 }}, {{ altitude = 0, fraction = 0.6 }}] }}\n\
+             telescope = {{ diameter = 3.5, obstruction = 0.3 }}\n\
+             lenslet_array = {{ lenslets = 7 }}\n\
+             phase = {{ points = 12, oversampling = 2, disc_radius = {disc} }}\n\
+             guide_star = [{{ zenith = 20, azimuth = 30, height = {}, noise = 1e-13 }},\
+               {{ zenith = 15, azimuth = 200, height = {}, noise = 3e-13 }}]\n\
+             target = [{{ zenith = 8, azimuth = 75 }}, {{ zenith = 3 }}]\n",
+            heights[0], heights[1]
+        );
+        System::from_toml(&text, "lopsided.toml").unwrap()
+    }
+
+    /// Slopes without a pattern, one frame in a row.
+    pub(crate) fn slopes(frames: usize, n: usize) -> Array2<f64> {
+        Array2::from_shape_fn((frames, n), |(f, k)| 1e-6 * ((k * k + 17 * f) as f64 * 0.37).sin())
+    }
+
+    // Solve by Cholesky's method
+    /// An operator as a dense matrix.
+    fn dense_matrix(operator: &dyn Operator<f64>) -> faer::Mat<f64> {
+        let (rows, columns) = (operator.rows(), operator.columns());
+        let mut matrix = faer::Mat::zeros(rows, columns);
+        let (mut y, mut scratch) = (vec![0.0; rows], vec![0.0; operator.scratch(1)]);
+        for column in 0..columns {
+            let x: Vec<f64> = (0..columns).map(|k| f64::from(u8::from(k == column))).collect();
+            operator.apply(&x, &mut y, &mut scratch);
+            y.iter().enumerate().for_each(|(row, value)| matrix[(row, column)] = *value);
+        }
+        matrix
+    }
+
+    /// Ξ (Θ + C_n)⁻¹ s.
+    fn by_cholesky(measured: &faer::Mat<f64>, wavefront: &faer::Mat<f64>, s: &[f64]) -> Vec<f64> {
+        let right = faer::Mat::from_fn(s.len(), 1, |row, _| s[row]);
+        let factored = measured.llt(faer::Side::Lower).unwrap();
+        let estimate = wavefront * factored.solve(&right);
+        (0..estimate.nrows()).map(|row| estimate[(row, 0)]).collect()
+    }
+
+    // Compare estimates with dense ones
+    #[test]
+    fn estimates_agree_with_dense_algebra() {
+        for (heights, disc) in [
+            (["inf", "inf"], 0.0),
+            (["90e3", "90e3"], 0.0),
+            (["90e3", "inf"], 0.0),
+            (["inf", "inf"], 6.0),
+        ] {
+            let system = system(heights, disc);
+            let stop = Stop { tolerance: 1e-12, iterations: 2000 };
+            for (solver, preconditioned) in [
+                (Solver::ConjugateGradients, true),
+                (Solver::ConjugateGradients, false),
+                (Solver::Minres, true),
+            ] {
+                let settings = Settings { solver, preconditioned, stop, ..Settings::default() };
+                let estimator = Estimator::new(&system, settings).unwrap();
+                let slopes = slopes(2, estimator.slopes());
+                let estimates = estimator.estimate(slopes.view(), false, &silent).unwrap();
+                assert_eq!(estimates.wavefront.dim(), (2, 2, 12, 12));
+                // Compare with both dense matrices
+                let valid = system.valid_lenslets();
+                let [theta, xi] = dense_matrices(&system)
+                    .unwrap()
+                    .map(|matrix| dense_matrix(&Dense::new(matrix)));
+                let order = SlopeOrder::new(&valid);
+                let noise = |k: usize| if k < order.index(1, 0, 0) { 1e-13 } else { 3e-13 };
+                let measured = faer::Mat::from_fn(order.len(), order.len(), |row, column| {
+                    theta[(row, column)] + if row == column { noise(row) } else { 0.0 }
+                });
+                let largest = |values: &mut dyn Iterator<Item = f64>| {
+                    values.fold(0.0, |a: f64, b| a.max(b.abs()))
+                };
+                for frame in 0..2 {
+                    let s = slopes.row(frame).to_vec();
+                    let wavefront = dense_matrix(estimator.wavefront());
+                    let same = by_cholesky(&measured, &wavefront, &s);
+                    let exact = by_cholesky(&measured, &xi, &s);
+                    let estimated = estimates.wavefront.index_axis(ndarray::Axis(0), frame);
+                    let scale = largest(&mut exact.iter().copied());
+                    let error =
+                        largest(&mut estimated.iter().zip(&same).map(|(a, b)| a - b)) / scale;
+                    assert!(error < 1e-8, "{heights:?} {solver:?} {preconditioned}: {error:e}");
+                    let loss =
+                        largest(&mut estimated.iter().zip(&exact).map(|(a, b)| a - b)) / scale;
+                    let layered = heights == ["90e3", "90e3"];
+                    assert!(
+                        if layered { (1e-9..5e-2).contains(&loss) } else { loss < 1e-8 },
+                        "{heights:?}: {loss:e}"
+                    );
+                }
+            }
+        }
+    }
+
+    // Let a tilt pin the sign
+    #[test]
+    fn a_tilt_along_x_comes_back_as_it_was() {
+        for heights in [["inf", "inf"], ["90e3", "90e3"], ["90e3", "inf"]] {
+            let system = system(heights, 0.0);
+            let estimator = Estimator::new(&system, Settings::default()).unwrap();
+            let order = SlopeOrder::new(&system.valid_lenslets());
+            let along_x = |k: usize| {
+                let x_slopes = |q| (order.index(q, 0, 0)..order.index(q, 1, 0)).contains(&k);
+                if x_slopes(0) || x_slopes(1) { 1e-6 } else { 0.0 }
+            };
+            let slopes = Array2::from_shape_fn((1, order.len()), |(_, k)| along_x(k));
+            let estimates = estimator.estimate(slopes.view(), false, &silent).unwrap();
+            let wavefront = estimates.wavefront.slice(ndarray::s![0, 1, .., ..]);
+            let step = crate::turbulence::plan::wavefront_pitch(&system) / 2.0;
+            let along = |a: [usize; 2], b: [usize; 2]| (wavefront[b] - wavefront[a]) / (6.0 * step);
+            let (x, y) = (along([6, 3], [6, 9]), along([3, 6], [9, 6]));
+            assert!((0.85..1.1).contains(&(x / 1e-6)), "{heights:?}: {x:e} along x");
+            assert!((y / 1e-6).abs() < 0.1, "{heights:?}: {y:e} along y");
+        }
+    }
+
+    // Start warm and stop short
+    #[test]
+    fn warm_starts_help_and_bad_slopes_are_refused() {
+        let system = system(["inf", "inf"], 0.0);
+        let estimator = Estimator::new(&system, Settings::default()).unwrap();
+        let row = slopes(1, estimator.slopes());
+        let twice = ndarray::concatenate![ndarray::Axis(0), row, row.mapv(|s| 1.0001 * s)];
+        let [cold, warm] =
+            [false, true].map(|warm| estimator.estimate(twice.view(), warm, &silent).unwrap());
+        assert!(
+            warm.iterations[1] < cold.iterations[1],
+            "{:?} {:?}",
+            warm.iterations,
+            cold.iterations
+        );
+        assert!(cold.residual.iter().all(|residual| (0.0..=1e-6).contains(residual)));
+        let refusal =
+            |slopes: Array2<f64>| estimator.estimate(slopes.view(), false, &silent).unwrap_err();
+        let error = refusal(slopes(1, 5));
+        assert!(error.to_string().starts_with("slopes in a frame = 5: expected "), "{error}");
+        let mut hole = row.clone();
+        hole[[0, 3]] = f64::NAN;
+        assert!(refusal(hole).to_string().starts_with("slope 3 of frame 0 = NaN"));
+        let mut odd = system.clone(); // a single target on 13 × 13 points
+        odd.targets.truncate(1);
+        odd.phase = Some(crate::turbulence::wavefront::PhaseGrid::new(13, 2, 0.0).unwrap());
+        let single = Estimator::new(&odd, Settings::default()).unwrap();
+        let estimates = single.estimate(row.view(), false, &silent).unwrap();
+        assert!(estimates.wavefront.dim() == (1, 1, 13, 13));
+        let stop = Stop { tolerance: 1e-10, iterations: 3 };
+        let short = Estimator::new(&system, Settings { stop, ..Settings::default() }).unwrap();
+        let error = short.estimate(row.view(), false, &silent).unwrap_err();
+        assert!(
+            matches!(error, Error::NotConverged { iterations: 3, residual, .. } if residual > 1e-10)
+        );
+        assert_eq!(error.exit_code(), 1);
+        for (key, missing) in [("target", "[[target]]"), ("phase", "[phase]")] {
+            let mut system = system.clone();
+            if key == "target" {
+                system.targets.clear()
+            } else {
+                system.phase = None
+            }
+            let error = Estimator::new(&system, Settings::default()).err().unwrap().to_string();
+            assert!(error.contains(missing), "{error}");
+        }
+    }
+}

@@ -1,0 +1,679 @@
+// Tangled from book/src/estimate-gpu.md: edit there, or here and run cargo tangle stitch.
+//! The estimate of wavefronts from slopes on graphics processors.
+
+// What the estimate on a device stands on
+use crate::tomography::circulant::Group;
+use crate::turbulence::plan::Engine;
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Number, Precision, Shape, Source};
+use crate::device::{Progress, dispatch_on};
+use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
+use crate::error::{Error, Invalid, accept};
+use crate::tomography::estimate::{
+    Estimates, Estimator, Grouped, Matrices, Model, Settings, check_frames, check_slopes, of_frame,
+};
+use crate::linear::interpolation::ToPupil;
+use crate::linear::matrix::gpu::MatrixGpu;
+use crate::linear::operator::Real;
+use crate::linear::solver::{Solved, Solver};
+use crate::linear::solver::gpu::{SolverGpu, Start};
+use crate::model::system::System;
+use crate::linear::toeplitz::Block;
+use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, CirculantGpu};
+use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
+use ndarray::{Array2, Array4, ArrayView1, ArrayView2, s};
+use rayon::prelude::*;
+use std::sync::{Arc, Mutex, PoisonError};
+
+// Layers brought to the pupil on a device
+const SOURCE: Source = Source { name: "layers.cu", text: include_str!("../../../kernels/linear/layers.cu") };
+
+/// Threads in a block.
+const THREADS: usize = 128;
+
+/// The sum of the ways of several layers to the pupil, (P_1 … P_L) of Eq. `[eq:stacked-layers]`.
+pub struct LayersGpu<T> {
+    gpu: Gpu,
+    /// Size and start of each layer.
+    layers: Buffer<i32>,
+    /// First points of the stencils, and weights, layer by layer.
+    first: Buffer<i32>,
+    weights: Buffer<T>,
+    targets: usize,
+    points: usize,
+    sizes: Vec<usize>,
+    kernels: [Kernel; 2],
+}
+impl<T: Number> LayersGpu<T> {
+    /// The operator that adds up what `layers`, one or more with the same targets and points of the pupil, give.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no layer or they differ; what the device says.
+    pub fn new(gpu: &Gpu, layers: &[ToPupil<f64>]) -> Result<Self, Error> {
+        let expected = "at least one, with the targets and points of the first";
+        let none = || Invalid::new("layers", 0, expected);
+        let (targets, points) =
+            layers.first().map(|layer| (layer.targets, layer.points)).ok_or_else(none)?;
+        let alike = layers.iter().all(|layer| (layer.targets, layer.points) == (targets, points));
+        accept(alike, "layers", layers.len(), expected)?;
+        // Lay the stencils of all layers out
+        let width = layers.iter().map(|layer| layer.stencils.width).max().unwrap_or(0);
+        let (mut table, mut first, mut weights, mut start) =
+            (Vec::new(), Vec::new(), Vec::new(), 0);
+        for layer in layers {
+            table.extend([layer.layer_points as i32, start as i32]);
+            start += targets * layer.layer_points.pow(2);
+            first.extend(layer.stencils.first.iter().map(|&first| first as i32));
+            for stencil in layer.stencils.weights.chunks(layer.stencils.width) {
+                let padding = std::iter::repeat_n(0.0, width - stencil.len());
+                weights.extend(stencil.iter().copied().chain(padding).map(T::of));
+            }
+        }
+        // Put the stencils on the device
+        let program = gpu.program(&SOURCE, &T::options(&[("WIDTH", width)]))?;
+        Ok(Self {
+            layers: gpu.upload(&table)?,
+            first: gpu.upload(&first)?,
+            weights: gpu.upload(&weights)?,
+            kernels: [program.kernel("gather_layers")?, program.kernel("scatter_layers")?],
+            sizes: layers.iter().map(|layer| layer.layer_points).collect(),
+            gpu: gpu.clone(),
+            targets,
+            points,
+        })
+    }
+
+    // Launch over the points of layers or pupil
+    fn launch(&self, transposed: bool, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        let (rows, columns) = (self.rows(), self.columns());
+        let shape = if transposed { (columns, rows) } else { (rows, columns) };
+        check_lengths(x, y, shape)?;
+        let largest = self.sizes.iter().max().map_or(0, |size| self.targets * size * size);
+        let shape = match transposed {
+            false => Shape::over(rows, THREADS, [1, 1]),
+            true => Shape::over(largest, THREADS, [self.sizes.len(), 1]),
+        };
+        let tables = [(&self.layers).into(), (&self.first).into(), (&self.weights).into()];
+        let sizes = [self.sizes.len(), self.points, self.targets].map(Argument::from);
+        let sizes = &sizes[usize::from(transposed)..];
+        let arguments = [&[x.into(), y.into()], &tables[..], sizes].concat();
+        self.gpu.launch(&self.kernels[usize::from(transposed)], shape, &arguments)
+    }
+}
+impl<T: Number> DeviceOperator<T> for LayersGpu<T> {
+    fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    fn rows(&self) -> usize {
+        self.targets * self.points.pow(2)
+    }
+
+    fn columns(&self) -> usize {
+        self.sizes.iter().map(|size| self.targets * size * size).sum()
+    }
+
+    fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        self.launch(false, x, y)
+    }
+
+    fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        self.launch(true, x, y)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.layers.bytes() + self.first.bytes() + self.weights.bytes()
+    }
+}
+
+// All layers in one product
+/// Ξ of all layers, layer by layer and target by target, Eq. `[eq:stacked-layers]`.
+fn stacked<T: Number>(
+    gpu: &Gpu,
+    problem: &WavefrontProblem,
+    covariance: &WavefrontSlope,
+    valid: &[Array2<bool>],
+) -> Result<BlockToeplitzGpu<T>, Error> {
+    let (targets, inputs) = (problem.targets(), 2 * problem.stars());
+    let layers: Vec<_> = problem.lattices().map(|layers| layers[0]).collect();
+    let largest = layers.iter().map(|layer| layer.points).max().unwrap_or(0);
+    let (mut kernels, mut outputs) = (Vec::new(), Vec::new());
+    for (layer, lattice) in layers.iter().zip(covariance.lattices()) {
+        // Extend the kernels of a layer
+        let (size, extra) = (layer.points, largest - layer.points);
+        let lags = problem.lags(layer);
+        for t in 0..targets {
+            let mask = |(j, i)| j < size && i < size;
+            outputs.push(Array2::from_shape_fn((largest, largest), mask));
+            for input in 0..inputs {
+                let mut kernel = Array2::zeros((lags + extra, lags + extra));
+                let known = lattice.slice(s![t, input / 2, input % 2, .., ..]);
+                kernel.slice_mut(s![extra.., extra..]).assign(&known);
+                kernels.push(kernel);
+            }
+        }
+    }
+    let kernels: Vec<_> = kernels.iter().map(|kernel| kernel.view()).collect();
+    let kernel = |(output, input)| Block { kernel: output * inputs + input, turned: false };
+    let blocks = Array2::from_shape_fn((outputs.len(), inputs), kernel);
+    let masks: Vec<_> = valid.iter().flat_map(|mask| [mask.clone(), mask.clone()]).collect();
+    BlockToeplitzGpu::new(gpu, &kernels, &blocks, problem.grid().oversampling, &outputs, &masks)
+}
+
+// Product of two operators on a device
+/// The product of two operators, the second of which is applied first.
+pub struct ProductGpu<T> {
+    factors: [Arc<dyn DeviceOperator<T>>; 2],
+    between: Buffer<T>,
+}
+
+impl<T: Number> ProductGpu<T> {
+    /// The product of `left` and `right`.
+    ///
+    /// # Errors
+    /// `Invalid` where they do not fit; what the device says.
+    pub fn new(
+        left: Arc<dyn DeviceOperator<T>>,
+        right: Arc<dyn DeviceOperator<T>>,
+    ) -> Result<Self, Error> {
+        let (rows, expected) =
+            (right.rows(), format!("{}, as columns on the left", left.columns()));
+        accept(left.columns() == rows, "rows of the right factor", rows, &expected)?;
+        let between = left.gpu().zeros(rows)?;
+        Ok(Self { factors: [left, right], between })
+    }
+}
+impl<T: Number> DeviceOperator<T> for ProductGpu<T> {
+    fn gpu(&self) -> &Gpu {
+        self.factors[0].gpu()
+    }
+
+    fn rows(&self) -> usize {
+        self.factors[0].rows()
+    }
+
+    fn columns(&self) -> usize {
+        self.factors[1].columns()
+    }
+
+    fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        self.factors[1].apply(x, &self.between)?;
+        self.factors[0].apply(&self.between, y)
+    }
+
+    fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        self.factors[0].apply_transpose(x, &self.between)?;
+        self.factors[1].apply_transpose(&self.between, y)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.factors[0].bytes() + self.factors[1].bytes() + self.between.bytes()
+    }
+}
+
+// Estimator on a device
+/// An [`Estimator`] on a device.
+pub struct EstimatorGpu<T> {
+    /// Θ + C_n.
+    measured: Arc<dyn DeviceOperator<T>>,
+    /// Ξ.
+    wavefront: Arc<dyn DeviceOperator<T>>,
+    run: Mutex<Run<T>>,
+    settings: Settings,
+    targets: usize,
+    points: usize,
+    interpolation_error: f64,
+}
+
+/// What changes from frame to frame.
+struct Run<T> {
+    solver: SolverGpu<T>,
+    slopes: Buffer<T>,
+    wavefronts: Buffer<T>,
+}
+impl<T: Number + Real> EstimatorGpu<T> {
+    /// Computes the covariances of a system on an engine, and builds the operators on a device.
+    ///
+    /// # Errors
+    /// As for [`Estimator::new`]; `Memory` names the device where it has too little, and what it says otherwise.
+    pub fn new(
+        gpu: &Gpu,
+        system: &System,
+        settings: Settings,
+        engine: &Engine,
+    ) -> Result<Self, Error> {
+        Self::of(gpu, &Model::new(system, &settings, engine)?, settings)
+    }
+
+    // Build the operators on a device
+    fn of(gpu: &Gpu, model: &Model, settings: Settings) -> Result<Self, Error> {
+        let Model { targets, points, interpolation_error, .. } = *model;
+        gpu.refuse_beyond_memory(bytes_needed::<T>(model), "the operators of the estimate")?;
+        let groups: Vec<Group> = model.groups.iter().map(Grouped::group).collect();
+        let preconditioner = settings.preconditioned.then(|| CirculantGpu::new(gpu, &groups));
+        let preconditioner = preconditioner.transpose()?.map(Arc::new);
+        let Operators { measured, toeplitz, wavefront } = operators(gpu, model, settings)?;
+        let solver = match (settings.solver, toeplitz, preconditioner) {
+            (Solver::ConjugateGradients, Some(a), Some(p)) => SolverGpu::between_transforms(a, p)?,
+            (solver, _, p) => SolverGpu::new(
+                solver,
+                Arc::clone(&measured),
+                p.map(|p| p as Arc<dyn DeviceOperator<T>>),
+            )?,
+        };
+        let (slopes, wavefronts) = (gpu.zeros(measured.rows())?, gpu.zeros(wavefront.rows())?);
+        let run = Mutex::new(Run { solver, slopes, wavefronts });
+        Ok(Self { measured, wavefront, run, settings, targets, points, interpolation_error })
+    }
+
+    // Getters of the estimator on a device
+    /// Slopes of a frame, n.
+    pub fn slopes(&self) -> usize {
+        self.measured.rows()
+    }
+
+    /// Θ + C_n, (n, n), rad².
+    pub fn measured(&self) -> &dyn DeviceOperator<T> {
+        self.measured.as_ref()
+    }
+
+    /// Ξ, (T M², n), m rad.
+    pub fn wavefront(&self) -> &dyn DeviceOperator<T> {
+        self.wavefront.as_ref()
+    }
+
+    /// As for [`Estimator::interpolation_error`].
+    pub fn interpolation_error(&self) -> f64 {
+        self.interpolation_error
+    }
+
+    // Estimate one frame on a device
+    /// The wavefronts of one frame, and how they were found.
+    fn frame(&self, slopes: ArrayView1<f64>, warm: bool) -> Result<(Vec<T>, Solved), Error> {
+        let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        let Run { solver, slopes: there, wavefronts } = &mut *run;
+        let slopes: Vec<T> = slopes.iter().map(|&slope| T::of(slope)).collect();
+        there.write(&slopes)?;
+        let from = if warm { Start::Warm } else { Start::Cold };
+        let solved = solver.solve(there, from, &self.settings.stop)?;
+        self.wavefront.apply(solver.solution(), wavefronts)?;
+        Ok((wavefronts.read()?, solved))
+    }
+}
+/// The operators of an estimate on a device.
+struct Operators<T> {
+    /// Θ + C_n, and the same once more where it has the Toeplitz form.
+    measured: Arc<dyn DeviceOperator<T>>,
+    toeplitz: Option<Arc<BlockToeplitzGpu<T>>>,
+    /// Ξ.
+    wavefront: Arc<dyn DeviceOperator<T>>,
+}
+fn operators<T: Number>(
+    gpu: &Gpu,
+    model: &Model,
+    settings: Settings,
+) -> Result<Operators<T>, Error> {
+    let (problem, covariance) = match &model.covariances {
+        Matrices::Dense([slopes, wavefront]) => {
+            let measured = slopes + &Array2::from_diag(&ndarray::aview1(&model.noise));
+            let [measured, wavefront] =
+                [&measured, wavefront].map(|matrix| MatrixGpu::new(gpu, matrix.view()));
+            let (measured, wavefront) = (Arc::new(measured?), Arc::new(wavefront?));
+            return Ok(Operators { measured, toeplitz: None, wavefront });
+        }
+        Matrices::Toeplitz(problem, covariance) => (problem, covariance),
+    };
+    // Make the Toeplitz operators on a device
+    let slopes = BlockToeplitzGpu::slopes(gpu, &model.groups[0].covariance, &model.valid)?;
+    let measured = Arc::new(slopes.with_diagonal(&model.noise)?);
+    let toeplitz = Some(Arc::clone(&measured));
+    let stacked = Arc::new(stacked(gpu, problem, covariance, &model.valid)?);
+    if !problem.is_layered() {
+        return Ok(Operators { measured, toeplitz, wavefront: stacked });
+    }
+    // Add the way of layers to the pupil
+    let (targets, points) = (problem.targets(), problem.grid().points);
+    let way = |layer: &WavefrontLayer| {
+        ToPupil::new(targets, points, (layer.points, layer.gamma), settings.interpolation)
+    };
+    let ways = problem.layers().iter().map(way).collect::<Result<Vec<_>, _>>()?;
+    let layers = Arc::new(LayersGpu::new(gpu, &ways)?);
+    Ok(Operators { measured, toeplitz, wavefront: Arc::new(ProductGpu::new(layers, stacked)?) })
+}
+/// Bytes of the operators of a model on a device, or a little more.
+fn bytes_needed<T: Number>(model: &Model) -> u64 {
+    let size = size_of::<T>() as u64;
+    let (problem, stars) = match &model.covariances {
+        Matrices::Dense(matrices) => {
+            return size * matrices.iter().map(|matrix| matrix.len() as u64).sum::<u64>();
+        }
+        Matrices::Toeplitz(problem, _) => (problem, model.valid.len() as u64),
+    };
+    let grid = problem.grid();
+    let largest = problem.layers().iter().map(|layer| layer.points).max().unwrap_or(0);
+    let sublattices = grid.oversampling.pow(2);
+    let spectrum = |points: usize| (problem.lenslets() + points).next_multiple_of(32).pow(2) as u64;
+    let outputs = (problem.lattices().len() * problem.targets() * sublattices) as u64;
+    let of_slopes = 8 * stars * stars * spectrum(problem.lenslets());
+    let of_wavefronts = 2 * stars * outputs * spectrum(largest.div_ceil(grid.oversampling));
+    size * (of_slopes + of_wavefronts) + (32 << 20)
+}
+
+// Estimates on several devices
+/// Estimates the wavefronts of the frames in the rows of `slopes`, (frames, n), rad, as [`Estimator::estimate`] does, on all
+/// devices for which there is an estimator of the same system.
+///
+/// # Errors
+/// As for [`Estimator::estimate`]; and what a device says.
+pub fn estimate_on<T: Number + Real>(
+    estimators: &[EstimatorGpu<T>],
+    slopes: ArrayView2<f64>,
+    warm: bool,
+    progress: Progress,
+) -> Result<Estimates, Error> {
+    let first = estimators.first();
+    let first = first.ok_or_else(|| Invalid::new("estimators", 0, "one for each device"))?;
+    check_slopes(slopes, first.slopes())?;
+    let (frames, targets, points) = (slopes.nrows(), first.targets, first.points);
+    check_frames(frames, [targets, points, points])?;
+    let workers = if warm { &estimators[..1] } else { estimators };
+    // Let each device take the next frame
+    let numbers: Vec<usize> = (0..frames).collect();
+    let results = dispatch_on(workers, &numbers, progress, |estimator, &frame| {
+        let found = estimator.frame(slopes.row(frame), warm && frame > 0);
+        found.map_err(|error| of_frame(error, frame))
+    })?;
+    // Put the frames in their order
+    let mut wavefront = Array4::zeros((frames, targets, points, points));
+    for ((found, _), mut frame) in results.iter().zip(wavefront.outer_iter_mut()) {
+        frame.iter_mut().zip(found).for_each(|(point, value)| *point = Number::to_f64(*value));
+    }
+    let iterations = results.iter().map(|(_, solved)| solved.iterations).collect();
+    let residual = results.iter().map(|(_, solved)| solved.residual).collect();
+    Ok(Estimates { wavefront, iterations, residual })
+}
+
+// Estimator on an engine
+/// An estimator wherever an engine computes.
+pub enum EngineEstimator {
+    /// On the processor.
+    Cpu(Box<Estimator>),
+    /// On graphics processors, in double precision.
+    F64(Vec<EstimatorGpu<f64>>),
+    /// On graphics processors, in single precision.
+    F32(Vec<EstimatorGpu<f32>>),
+}
+impl EngineEstimator {
+    /// The estimator of a system on an engine; its covariances are computed there too.
+    ///
+    /// # Errors
+    /// As for [`Estimator::new`], and what a device says.
+    pub fn new(system: &System, settings: Settings, engine: &Engine) -> Result<Self, Error> {
+        let Engine::Gpus(gpus, precision) = engine else {
+            return Ok(Self::Cpu(Box::new(Estimator::new(system, settings)?)));
+        };
+        accept(!gpus.is_empty(), "devices", 0, "at least one")?;
+        let model = Model::new(system, &settings, engine)?;
+        Ok(match precision {
+            Precision::F64 => Self::F64(estimators(gpus, &model, settings)?),
+            Precision::F32 => Self::F32(estimators(gpus, &model, settings)?),
+        })
+    }
+
+    // Estimate on whatever engine it is
+    /// As [`Estimator::estimate`].
+    ///
+    /// # Errors
+    /// Those, and what a device says.
+    pub fn estimate(
+        &self,
+        slopes: ArrayView2<f64>,
+        warm: bool,
+        progress: Progress,
+    ) -> Result<Estimates, Error> {
+        match self {
+            Self::Cpu(estimator) => estimator.estimate(slopes, warm, progress),
+            Self::F64(estimators) => estimate_on(estimators, slopes, warm, progress),
+            Self::F32(estimators) => estimate_on(estimators, slopes, warm, progress),
+        }
+    }
+    /// Slopes of a frame, the error of the interpolation, and the bytes of both operators.
+    fn facts(&self) -> (usize, f64, [u64; 2]) {
+        fn there<T: Number + Real>(estimators: &[EstimatorGpu<T>]) -> (usize, f64, [u64; 2]) {
+            estimators.first().map_or((0, 0.0, [0; 2]), |estimator| {
+                let bytes = [estimator.measured().bytes(), estimator.wavefront().bytes()];
+                (estimator.slopes(), estimator.interpolation_error(), bytes)
+            })
+        }
+        match self {
+            Self::Cpu(estimator) => {
+                let bytes = [estimator.measured().bytes(), estimator.wavefront().bytes()];
+                (estimator.slopes(), estimator.interpolation_error(), bytes)
+            }
+            Self::F64(estimators) => there(estimators),
+            Self::F32(estimators) => there(estimators),
+        }
+    }
+    /// Slopes of a frame, n.
+    pub fn slopes(&self) -> usize {
+        self.facts().0
+    }
+
+    /// As for [`Estimator::interpolation_error`].
+    pub fn interpolation_error(&self) -> f64 {
+        self.facts().1
+    }
+
+    /// Bytes of Θ + C_n and of Ξ, on each device.
+    pub fn bytes(&self) -> [u64; 2] {
+        self.facts().2
+    }
+}
+/// One estimator for each device.
+fn estimators<T: Number + Real>(
+    gpus: &[Gpu],
+    model: &Model,
+    settings: Settings,
+) -> Result<Vec<EstimatorGpu<T>>, Error> {
+    gpus.par_iter().map(|gpu| EstimatorGpu::of(gpu, model, settings)).collect()
+}
+
+// Tests of the estimate on a device
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{gpu::test_machines, silent};
+    use crate::linear::operator::gpu::OnHost;
+    use crate::tomography::estimate::tests::{slopes, system};
+    use crate::linear::interpolation::Interpolation;
+    use crate::linear::operator::{Operator, battery};
+    use crate::linear::solver::Stop;
+    use crate::linear::toeplitz::Parts;
+    use crate::linear::toeplitz::gpu::Tuning;
+
+    // Bring layers to the pupil on both machines
+    #[test]
+    fn layers_reach_the_pupil_as_on_the_processor() {
+        for (points, sizes, kind) in [
+            (9, &[(13, 0.8), (9, 1.0), (11, 0.85)][..], Interpolation::Cubic),
+            (4, &[(5, 0.9)], Interpolation::Quintic),
+            (6, &[(6, 1.0), (9, 0.7)], Interpolation::Linear),
+        ] {
+            let way = |&grid: &(usize, f64)| ToPupil::<f64>::new(2, points, grid, kind).unwrap();
+            let ways: Vec<_> = sizes.iter().map(way).collect();
+            for gpu in test_machines() {
+                let there = OnHost(Arc::new(LayersGpu::<f64>::new(&gpu, &ways).unwrap()));
+                battery::check(&there, 1e-13);
+                let x = battery::random::<f64>(there.columns(), 1);
+                let mut expected = vec![0.0; there.rows()];
+                // Add up the layers one by one
+                let mut rest = x.as_slice();
+                for way in &ways {
+                    let (layer, others) = rest.split_at(way.columns());
+                    rest = others;
+                    let pupil = battery::product(way, false, layer, 1);
+                    expected.iter_mut().zip(pupil).for_each(|(sum, value)| *sum += value);
+                }
+                let pupil = battery::product(&there, false, &x, 1);
+                assert!(battery::distance(&pupil, &expected) < 1e-14, "{points}");
+                assert!(LayersGpu::<f64>::new(&gpu, &[]).is_err());
+            }
+        }
+    }
+
+    // Estimate on both machines
+    #[test]
+    fn estimates_are_those_of_the_processor() {
+        for (heights, disc, solver, preconditioned) in [
+            (["inf", "inf"], 0.0, Solver::ConjugateGradients, true),
+            (["90e3", "90e3"], 0.0, Solver::ConjugateGradients, true),
+            (["90e3", "inf"], 0.0, Solver::ConjugateGradients, true),
+            (["inf", "inf"], 6.0, Solver::Minres, true),
+            (["90e3", "90e3"], 0.0, Solver::Minres, false),
+            (["90e3", "inf"], 0.0, Solver::ConjugateGradients, false),
+        ] {
+            let system = system(heights, disc);
+            let stop = Stop { tolerance: 1e-9, iterations: 2000 };
+            let settings = Settings { solver, preconditioned, stop, ..Settings::default() };
+            let here = Estimator::new(&system, settings).unwrap();
+            let slopes = slopes(2, here.slopes());
+            let expected = here.estimate(slopes.view(), false, &silent).unwrap();
+            for gpu in test_machines() {
+                // Compare with the estimate on one device
+                let there =
+                    EstimatorGpu::<f64>::new(&gpu, &system, settings, &Engine::Cpu).unwrap();
+                let x = battery::random::<f64>(here.slopes(), 3);
+                let on_host = OnHost(Arc::clone(&there.wavefront));
+                let [ours, theirs] = [here.wavefront(), &on_host]
+                    .map(|operator| battery::product(operator, false, &x, 1));
+                assert!(battery::distance(&theirs, &ours) < 1e-12, "{heights:?}");
+                let facts = (there.slopes(), there.interpolation_error());
+                assert_eq!(facts, (here.slopes(), here.interpolation_error()));
+                let there = [there];
+                let estimates = estimate_on(&there, slopes.view(), false, &silent).unwrap();
+                let mut counts = estimates.iterations.iter().zip(&expected.iterations);
+                assert!(
+                    counts.all(|(a, b)| a.abs_diff(*b) <= 1 + b / 20),
+                    "{:?}",
+                    estimates.iterations
+                );
+                assert!(estimates.residual.iter().all(|residual| *residual <= 1e-9));
+                let [ours, theirs] = [&expected, &estimates]
+                    .map(|e| e.wavefront.iter().copied().collect::<Vec<f64>>());
+                let error = battery::distance(&theirs, &ours);
+                assert!(error < 1e-8, "{heights:?} {solver:?}: {error:e}");
+            }
+        }
+    }
+    #[test]
+    fn kernels_between_the_transforms_solve_the_same() {
+        for gpu in test_machines() {
+            between_the_transforms::<f64>(&gpu, [1e-9, 1e-12], 1e-7);
+            between_the_transforms::<f32>(&gpu, [1e-3, 1e-9], 1e-2);
+        }
+    }
+
+    fn between_the_transforms<T: Number + Real>(gpu: &Gpu, tolerances: [f64; 2], close: f64) {
+        let tuning = Tuning { direct: Some(false), ..Tuning::default() };
+        let system = system(["inf", "inf"], 0.0);
+        let model = Model::new(&system, &Settings::default(), &Engine::Cpu).unwrap();
+        let groups: Vec<Group> = model.groups.iter().map(Grouped::group).collect();
+        let parts = Parts::slopes(groups[0].covariance, &model.valid).unwrap();
+        let a = BlockToeplitzGpu::<T>::of(gpu, &parts, true, tuning).unwrap();
+        let a = Arc::new(a.with_diagonal(&model.noise).unwrap());
+        let p = Arc::new(CirculantGpu::<T>::tuned(gpu, &groups, tuning).unwrap());
+        let mut fused = SolverGpu::joined(&a, &p).unwrap().expect("operators that go together");
+        let mut plain = SolverGpu::new(Solver::ConjugateGradients, a, Some(p)).unwrap();
+        let b: Vec<T> = slopes(1, model.noise.len()).iter().map(|&s| T::of(s)).collect();
+        let b = gpu.upload(&b).unwrap();
+        // Solve with and without kernels between
+        for (tolerance, iterations) in
+            [(0.1, 50), (tolerances[0], 500), (tolerances[1], 500), (1e-6, 3)]
+        {
+            for from in [Start::Cold, Start::Warm] {
+                let stop = Stop { tolerance, iterations };
+                let [ours, theirs] = [&mut fused, &mut plain].map(|solver| {
+                    let solved = solver.solve(&b, from, &stop);
+                    (solved, solver.solution().read().unwrap())
+                });
+                assert!(battery::distance(&ours.1, &theirs.1) < close, "{tolerance} {from:?}");
+                match (ours.0, theirs.0) {
+                    (Ok(ours), Ok(theirs)) => {
+                        let counts = (ours.iterations, theirs.iterations);
+                        assert!(counts.0.abs_diff(counts.1) <= 1 + counts.1 / 5, "{counts:?}");
+                        assert!(ours.residual <= tolerance && ours.history.len() == counts.0 + 1);
+                        let first = ours.history[1..].iter().zip(&theirs.history[1..]).take(2);
+                        assert!(first.into_iter().all(|(a, b)| (a - b).abs() < close * b));
+                    }
+                    (Err(ours), Err(theirs)) => {
+                        assert_eq!(ours.to_string(), theirs.to_string());
+                    }
+                    (ours, theirs) => panic!("{tolerance} {from:?}: {ours:?} {theirs:?}"),
+                }
+            }
+        }
+        let zero = gpu.zeros(fused.solution().len()).unwrap();
+        let solved = fused.solve(&zero, Start::Warm, &Stop::default()).unwrap();
+        assert_eq!((solved.iterations, solved.residual), (0, 0.0));
+        assert!(fused.solution().read().unwrap().iter().all(|x| x.is_zero()));
+    }
+
+    // Share frames and refuse bad ones
+    #[test]
+    fn frames_are_shared_and_errors_name_them() {
+        let system = system(["inf", "inf"], 0.0);
+        for gpu in test_machines() {
+            let engine = Engine::Gpus(vec![gpu.clone(), gpu.clone()], Precision::F64);
+            let two = EngineEstimator::new(&system, Settings::default(), &engine).unwrap();
+            let EngineEstimator::F64(both) = &two else { panic!() };
+            let row = slopes(1, two.slopes());
+            let frames =
+                ndarray::concatenate![ndarray::Axis(0), row, row.mapv(|s| 1.0001 * s), -&row];
+            let shared = two.estimate(frames.view(), false, &silent).unwrap();
+            assert_eq!(shared, estimate_on(&both[..1], frames.view(), false, &silent).unwrap());
+            let warm = two.estimate(frames.view(), true, &silent).unwrap();
+            assert!(warm.iterations[1] < shared.iterations[1], "{:?}", warm.iterations);
+            // Hold the device to the words of the processor
+            let cpu = EngineEstimator::new(&system, Settings::default(), &Engine::Cpu).unwrap();
+            assert_eq!((cpu.slopes(), cpu.interpolation_error()), (two.slopes(), 0.0));
+            assert!(two.bytes().iter().chain(&cpu.bytes()).all(|&bytes| bytes > 0));
+            let mut hole = frames.clone();
+            hole[[1, 3]] = f64::NAN;
+            for bad in [slopes(1, 5), hole] {
+                let [ours, theirs] = [&cpu, &two]
+                    .map(|e| e.estimate(bad.view(), false, &silent).unwrap_err().to_string());
+                assert_eq!(theirs, ours);
+            }
+            let stop = Stop { tolerance: 1e-10, iterations: 3 };
+            let settings = Settings { stop, ..Settings::default() };
+            let short = EngineEstimator::new(&system, settings, &engine).unwrap();
+            let error = short.estimate(frames.view(), false, &silent).unwrap_err();
+            assert!(
+                matches!(&error, Error::NotConverged { what, iterations: 3, .. } if what.contains("in frame 0")),
+                "{error}"
+            );
+            let none = Engine::Gpus(Vec::new(), Precision::F32);
+            assert!(EngineEstimator::new(&system, Settings::default(), &none).is_err());
+        }
+    }
+
+    // Estimate in single precision
+    #[test]
+    fn single_precision_estimates_to_its_tolerance() {
+        let system = system(["90e3", "90e3"], 0.0);
+        let stop = Stop { tolerance: 1e-3, iterations: 500 };
+        let settings = Settings { stop, ..Settings::default() };
+        let here = Estimator::new(&system, settings).unwrap();
+        let slopes = slopes(1, here.slopes());
+        let expected = here.estimate(slopes.view(), false, &silent).unwrap();
+        for gpu in test_machines() {
+            let engine = Engine::Gpus(vec![gpu], Precision::F32);
+            let there = EngineEstimator::new(&system, settings, &engine).unwrap();
+            let estimates = there.estimate(slopes.view(), false, &silent).unwrap();
+            assert!(estimates.residual[0] <= 1e-3);
+            let [ours, theirs] =
+                [&expected, &estimates].map(|e| e.wavefront.iter().copied().collect::<Vec<f64>>());
+            let error = battery::distance(&theirs, &ours);
+            assert!(error < 5e-3, "{error:e}");
+        }
+    }
+}

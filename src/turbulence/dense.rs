@@ -1,0 +1,961 @@
+// Tangled from book/src/dense-covariance.md: edit there, or here and run cargo tangle stitch.
+//! Covariances without a Toeplitz form, pair by pair: stars at unequal heights, arrays of unequal pitch, any target.
+
+// What pairs without a lattice stand on
+use crate::model::atmosphere::{Atmosphere, Layer};
+use crate::device::{Progress, refuse_beyond_memory, silent, threads};
+use crate::turbulence::direct::slope::pair_covariances;
+use crate::turbulence::disc::DiscAverage;
+use crate::turbulence::edges::{Edge, Lattice, Panels};
+use crate::error::{Error, accept, length};
+use crate::model::lenslet_array::{GuideStar, SlopeOrder};
+use crate::turbulence::phase::{VonKarman, hessian};
+use crate::numerics::quadrature::{Rule, gauss_trapezium};
+use crate::numerics::radial_table::RadialTable;
+use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
+use crate::model::source::{ConeGradient, Source};
+use crate::turbulence::wavefront::PhaseGrid;
+use ndarray::Array2;
+use rayon::prelude::*;
+use std::f64::consts::PI;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+// Phase tabulated for one outer scale
+/// The phase of one outer scale and r0 = 1 m, tabulated over squared distance.
+struct TabulatedPhase {
+    outer_scale: f64,
+    /// The farthest distance that may be looked up, metres.
+    reach: f64,
+    /// The least squared distance in the tables; nearer ones are taken to be there.
+    least: f64,
+    fall: RadialTable,
+    half_mean: RadialTable,
+    slope_over_distance: RadialTable,
+}
+
+impl TabulatedPhase {
+    // Tabulate the phase between two distances
+    /// Tables for footprints of at least `side`, out to the distance `reach`; metres.
+    fn new(outer_scale: f64, side: f64, reach: f64) -> Self {
+        let phase = VonKarman::new(outer_scale);
+        let least = (1e-7 * side.min(outer_scale)).powi(2);
+        let most = reach.powi(2);
+        Self {
+            outer_scale,
+            reach,
+            least,
+            fall: RadialTable::new(least, most, |t| phase.fall_and_half_mean(t.sqrt()).0),
+            half_mean: RadialTable::new(least, most, |t| phase.fall_and_half_mean(t.sqrt()).1),
+            slope_over_distance: RadialTable::new(least, most, |t| phase.slope_over_distance(t)),
+        }
+    }
+
+    // Look up the tabulated phase
+    /// S and M in rad² at the squared distance `t` in m².
+    fn fall_and_half_mean(&self, t: f64) -> (f64, f64) {
+        let t = t.max(self.least);
+        (self.fall.value_and_slope(t).0, self.half_mean.value_and_slope(t).0)
+    }
+
+    /// H_xx, H_xy and H_yy at the displacement (x, y) in metres, not the origin; rad² m⁻².
+    #[inline(always)]
+    fn gradients(&self, x: f64, y: f64) -> [f64; 3] {
+        let (p, slope) = self.slope_over_distance.value_and_slope(x * x + y * y);
+        hessian(p, slope, [x, y])
+    }
+}
+
+// Average over two unequal footprints
+/// Half widths |x|, |y| below which edge integrals serve.
+const NEAR: f64 = 2.5;
+
+/// Nodes along an axis, with the distance in half widths from which they suffice.
+const REACH: [(usize, f64); 6] = [(4, 12.0), (5, 6.5), (6, 4.8), (8, 3.6), (10, 2.8), (12, 0.0)];
+
+/// The average of the covariance of phase gradients over two footprints on a layer, for r0 = 1 m.
+struct FootprintAverage {
+    phase: Arc<TabulatedPhase>,
+    /// (D1 + D2) / 2 and |D2 − D1| / 2, metres.
+    half_width: f64,
+    half_flat: f64,
+    /// Rules for the trapezium, in the order of `REACH`.
+    rules: [Rule; REACH.len()],
+}
+
+impl FootprintAverage {
+    // Prepare the average of two sides
+    fn new(phase: &Arc<TabulatedPhase>, sides: [f64; 2]) -> Self {
+        let half_width = 0.5 * (sides[0] + sides[1]);
+        let half_flat = 0.5 * (sides[1] - sides[0]).abs();
+        let rules = REACH.map(|(nodes, _)| gauss_trapezium(nodes, half_flat / half_width));
+        Self { phase: Arc::clone(phase), half_width, half_flat, rules }
+    }
+
+    /// c of Eq. `[eq:trapezium-average]` at the displacement (x, y) in metres: xx, xy, yy, rad² m⁻².
+    fn at(&self, x: f64, y: f64) -> [f64; 3] {
+        if x.abs().max(y.abs()) < NEAR * self.half_width {
+            self.by_edges(x, y)
+        } else {
+            self.by_nodes(x, y)
+        }
+    }
+
+    // Average by a product of trapezium rules
+    fn by_nodes(&self, x: f64, y: f64) -> [f64; 3] {
+        let distance = x.hypot(y) / self.half_width;
+        let rule = REACH.iter().position(|&(_, from)| distance >= from).unwrap_or(REACH.len() - 1);
+        let Rule { nodes, weights } = &self.rules[rule];
+        let mut sum = [0.0; 3];
+        for (v, weight_v) in nodes.iter().zip(weights) {
+            for (u, weight_u) in nodes.iter().zip(weights) {
+                let [u, v] = [u, v].map(|node| node * self.half_width);
+                let gradients = self.phase.gradients(x + u, y + v);
+                for (sum, gradient) in sum.iter_mut().zip(gradients) {
+                    *sum += weight_u * weight_v * gradient;
+                }
+            }
+        }
+        sum
+    }
+
+    // Average by four lines each way
+    fn by_edges(&self, x: f64, y: f64) -> [f64; 3] {
+        let (wide, flat) = (self.half_width, self.half_flat);
+        let side = wide - flat;
+        let lines = |centre: f64| [-wide, -flat, flat, wide].map(|line| centre + line).to_vec();
+        let panels = Panels::new(0.0, self.phase.outer_scale, side);
+        let phase = |t| self.phase.fall_and_half_mean(t);
+        let lattice = Lattice::new(&panels, phase, [lines(x), lines(y)]);
+        let (v, h) = (&lattice.vertical, &lattice.horizontal);
+        let trapezium = |[first, middle, last]: [Edge; 3]| {
+            Lattice::triangle(side, first, last) + side * middle.fall
+        };
+        let along_y = |i: usize| trapezium([0, 1, 2].map(|j| v[[j, i]]));
+        let along_x = |j: usize| trapezium([0, 1, 2].map(|i| h[[j, i]]));
+        // Take the differences of the trapezium
+        let cell = |j, i| lattice.cell(j, i);
+        let xx = along_y(0) - along_y(1) - along_y(2) + along_y(3);
+        let xy = cell(0, 0) - cell(0, 2) - cell(2, 0) + cell(2, 2);
+        let yy = along_x(0) - along_x(1) - along_x(2) + along_x(3);
+        let squares = ((wide + flat) * (wide - flat)).powi(2); // D1² D2²
+        [xx, xy, yy].map(|difference| difference / squares)
+    }
+}
+
+// What a star sees of a layer
+/// The footprints of one star's lenslets on a layer.
+struct Footprints {
+    /// D = γ d, metres.
+    side: f64,
+    /// g of Eq. `[eq:slope]`.
+    factor: f64,
+    /// Coordinates of the centres: along x by column, along y by row; metres.
+    centres: [Vec<f64>; 2],
+}
+
+impl Footprints {
+    fn new(star: &GuideStar, gradient: ConeGradient, altitude: f64) -> Self {
+        let gamma = star.source.cone_factor(altitude);
+        let at = |i| star.source.project([star.array.centre(i); 2], altitude);
+        let lenslets = 0..star.array.lenslets();
+        let centres = [0, 1].map(|axis| lenslets.clone().map(|i| at(i)[axis]).collect());
+        Self { side: gamma * star.array.pitch(), factor: gradient.factor(gamma), centres }
+    }
+
+    // Lines and extent of the footprints
+    /// How far from the axis the footprints extend along x or y; metres.
+    fn extent(&self) -> f64 {
+        let centres = self.centres.iter().flatten();
+        centres.fold(0.0, |most, centre| f64::max(most, centre.abs())) + self.side
+    }
+    /// The lines that the footprints' edges lie on, one more than footprints along each axis, relative to a point; metres.
+    fn lines(&self, point: [f64; 2]) -> [Vec<f64>; 2] {
+        [0, 1].map(|axis| {
+            let centres = &self.centres[axis];
+            let beyond = centres.last().map(|centre| centre + self.side);
+            let lines = centres.iter().copied().chain(beyond);
+            lines.map(|centre| centre - 0.5 * self.side - point[axis]).collect()
+        })
+    }
+}
+
+// Layer with the footprints of all stars
+struct SeenLayer {
+    altitude: f64,
+    /// (λ/2π)² r0^(−5/3) f: a covariance for r0 = 1 m in rad² times this is one of wavefronts in m².
+    strength: f64,
+    phase: Arc<TabulatedPhase>,
+    footprints: Vec<Footprints>,
+}
+
+/// All layers as the stars see them; `extent` says how far other points of interest lie from the axis at an altitude.
+fn see_layers(
+    atmosphere: &Atmosphere,
+    stars: &[GuideStar],
+    gradient: ConeGradient,
+    extent: impl Fn(f64) -> f64,
+) -> Vec<SeenLayer> {
+    let footprints: Vec<Vec<Footprints>> = (atmosphere.layers().iter())
+        .map(|layer| {
+            stars.iter().map(|star| Footprints::new(star, gradient, layer.altitude)).collect()
+        })
+        .collect();
+    // Make a table for each outer scale
+    let table = |outer_scale: f64| {
+        let sharing = (atmosphere.layers().iter().zip(&footprints))
+            .filter(|(layer, _)| layer.outer_scale == outer_scale);
+        let (mut side, mut reach) = (f64::INFINITY, 0.0);
+        for (layer, stars) in sharing {
+            let farthest =
+                stars.iter().map(Footprints::extent).fold(extent(layer.altitude), f64::max);
+            reach = f64::max(reach, 1.01 * 8f64.sqrt() * farthest);
+            side = stars.iter().map(|star| star.side).fold(side, f64::min);
+        }
+        Arc::new(TabulatedPhase::new(outer_scale, side, reach))
+    };
+    // Join layers footprints and tables
+    let mut phases: Vec<Arc<TabulatedPhase>> = Vec::new();
+    for Layer { outer_scale, .. } in atmosphere.layers() {
+        let known = phases.iter().find(|known| known.outer_scale == *outer_scale);
+        phases.push(known.map_or_else(|| table(*outer_scale), Arc::clone));
+    }
+    let wavefront = (atmosphere.wavelength() / (2.0 * PI)).powi(2)
+        * atmosphere.fried_parameter().powf(-5.0 / 3.0);
+    let seen = atmosphere.layers().iter().zip(phases).zip(footprints);
+    seen.map(|((layer, phase), footprints)| SeenLayer {
+        altitude: layer.altitude,
+        strength: wavefront * layer.fraction,
+        phase,
+        footprints,
+    })
+    .collect()
+}
+
+// Check stars and their valid lenslets
+/// The order of the slopes, after all checks.
+fn slope_order(
+    atmosphere: &Atmosphere,
+    stars: &[GuideStar],
+    valid: &[Array2<bool>],
+) -> Result<SlopeOrder, Error> {
+    accept(!stars.is_empty(), "guide stars", 0, "at least one")?;
+    let expected = format!("one mask for each of {} guide stars", stars.len());
+    accept(valid.len() == stars.len(), "masks of valid lenslets", valid.len(), &expected)?;
+    for (k, (star, valid)) in stars.iter().zip(valid).enumerate() {
+        star.source.check_above(atmosphere)?;
+        let (name, n) = (format!("valid lenslets of guide_star[{k}]"), star.array.lenslets());
+        let expected = format!("a mask of {n} × {n}, the lenslets of the star");
+        accept(valid.dim() == (n, n), &name, valid.dim(), &expected)?;
+        accept(valid.iter().any(|&valid| valid), &name, 0, "at least one")?;
+    }
+    Ok(SlopeOrder::new(valid))
+}
+
+// Block of the slope covariance matrix
+/// Stars that share a lattice, and the covariance of their slopes.
+struct Group {
+    members: Vec<usize>,
+    covariance: SlopeCovariance,
+}
+
+/// The covariance of the slopes of two stars.
+enum Block<'a> {
+    /// Of two stars that share a lattice, by their numbers in the group.
+    Shared(&'a SlopeCovariance, [usize; 2]),
+    /// Of two stars that do not: each layer's strength (rad² per rad² m⁻²), its average, both stars' footprints on it.
+    Apart(Vec<(f64, FootprintAverage, [&'a Footprints; 2])>),
+}
+
+impl<'a> Block<'a> {
+    // Choose how a block is computed
+    fn new(groups: &'a [Group], layers: &'a [SeenLayer], p: usize, q: usize) -> Self {
+        for Group { members, covariance } in groups {
+            let place = |star| members.iter().position(|&member| member == star);
+            if let (Some(p), Some(q)) = (place(p), place(q)) {
+                return Self::Shared(covariance, [p, q]);
+            }
+        }
+        let apart = layers.iter().map(|layer| {
+            let footprints = [&layer.footprints[p], &layer.footprints[q]];
+            let strength = layer.strength * footprints[0].factor * footprints[1].factor;
+            let average = FootprintAverage::new(&layer.phase, footprints.map(|star| star.side));
+            (strength, average, footprints)
+        });
+        Self::Apart(apart.collect())
+    }
+
+    // Covariance of two lenslets
+    /// The components xx, xy and yy for the lenslets `first` and `second`, row and column; rad².
+    fn covariance(&self, first: [usize; 2], second: [usize; 2]) -> [f64; 3] {
+        match self {
+            Self::Shared(covariance, [p, q]) => {
+                let [j, i] =
+                    [0, 1].map(|axis| covariance.lenslets() - 1 + second[axis] - first[axis]);
+                [[0, 0], [0, 1], [1, 1]].map(|[a, b]| covariance.values()[[*p, *q, a, b, j, i]])
+            }
+            Self::Apart(layers) => {
+                let mut sum = [0.0; 3];
+                for (strength, average, [one, two]) in layers {
+                    let [x, y] = [0, 1].map(|axis| {
+                        two.centres[axis][second[1 - axis]] - one.centres[axis][first[1 - axis]]
+                    });
+                    for (sum, component) in sum.iter_mut().zip(average.at(x, y)) {
+                        *sum += strength * component;
+                    }
+                }
+                sum
+            }
+        }
+    }
+}
+
+// Gather stars that share a lattice
+/// The numbers of the stars of each height and array.
+fn lattices(stars: &[GuideStar]) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (k, star) in stars.iter().enumerate() {
+        let alike = |other: &GuideStar| {
+            other.array == star.array && other.source.height() == star.source.height()
+        };
+        match groups.iter_mut().find(|group| alike(&stars[group[0]])) {
+            Some(group) => group.push(k),
+            None => groups.push(vec![k]),
+        }
+    }
+    groups
+}
+
+// Slope covariance of any stars
+// The documentation of the slope covariance
+/// The covariance matrix of the slopes of any guide stars in the order of [`SlopeOrder`], rad².
+///
+/// `valid` holds the valid lenslets of each star. Stars may stand at unequal heights and have arrays of unequal pitch and size.
+/// Every entry is exact to 1e-10 of the slope variance; those of stars with one height and array come from their Toeplitz form.
+/// `progress` counts pairs of lenslets.
+///
+/// # Errors
+/// `Invalid` where there is no star, a layer at or above one, or a mask of the wrong shape or without a valid lenslet; `Memory`
+/// where the matrix, and the Toeplitz forms that it is expanded from, do not fit.
+///
+/// ```
+/// use lenslet::{model::atmosphere::*, turbulence::dense, device::silent, model::lenslet_array::*, model::source::*};
+/// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, f64::INFINITY)])?;
+/// let star = |height| GuideStar::new(Source::new(0.0, 0.0, height)?, 0.0, LensletArray::new(1, 0.5)?);
+/// let (stars, one) = ([star(90e3)?, star(f64::INFINITY)?], ndarray::arr2(&[[true]]));
+/// let matrix = dense::slope_covariance(&air, &stars, &[one.clone(), one], ConeGradient::Pupil, &silent)?;
+/// // On the ground both stars see the same: 0.1622428 λ² d^(−1/3) r0^(−5/3) everywhere, along x and along y.
+/// let variance = 0.1622428 * 500e-9f64.powi(2) * 0.5f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
+/// assert!([0, 2].iter().all(|&column| (matrix[[0, column]] / variance - 1.0).abs() < 1e-6));
+/// assert!(matrix[[0, 1]].abs() < 1e-12 * variance && matrix[[1, 2]].abs() < 1e-12 * variance);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+pub fn slope_covariance(
+    atmosphere: &Atmosphere,
+    stars: &[GuideStar],
+    valid: &[Array2<bool>],
+    gradient: ConeGradient,
+    progress: Progress,
+) -> Result<Array2<f64>, Error> {
+    let order = slope_order(atmosphere, stars, valid)?;
+    let lattices = lattices(stars);
+    check_slope_memory(stars, &lattices, &order)?;
+    // Compute the groups that share a lattice
+    let mut groups = Vec::new();
+    for members in lattices {
+        let sources: Vec<Source> = members.iter().map(|&star| stars[star].source).collect();
+        let array = &stars[members[0]].array;
+        let problem = SlopeProblem::new(atmosphere, array, &sources, gradient)?;
+        let pairs = pair_covariances(&problem, &silent);
+        groups.push(Group { members, covariance: SlopeCovariance::from_pairs(&problem, &pairs) });
+    }
+    let layers = see_layers(atmosphere, stars, gradient, |_| 0.0);
+    Ok(fill_slopes(&order, &groups, &layers, progress))
+}
+
+// Fill the matrix of slopes
+fn fill_slopes(
+    order: &SlopeOrder,
+    groups: &[Group],
+    layers: &[SeenLayer],
+    progress: Progress,
+) -> Array2<f64> {
+    let (n, stars) = (order.len(), layers[0].footprints.len());
+    let count = |p: usize| order.lenslets(p).len();
+    let pairs: usize = (0..stars).map(|p| count(p) * (p..stars).map(count).sum::<usize>()).sum();
+    let done = AtomicUsize::new(0);
+    let mut values = vec![0.0; n * n];
+    for p in 0..stars {
+        let blocks: Vec<Block> = (p..stars).map(|q| Block::new(groups, layers, p, q)).collect();
+        let rows = &mut values[order.index(p, 0, 0) * n..][..2 * count(p) * n];
+        let (along_x, along_y) = rows.split_at_mut(count(p) * n);
+        let rows = along_x.par_chunks_mut(n).zip(along_y.par_chunks_mut(n));
+        rows.zip(order.lenslets(p)).with_max_len(1).for_each(|((row_x, row_y), &first)| {
+            // Fill the rows of both slopes
+            for (q, block) in (p..).zip(&blocks) {
+                for (k, &second) in order.lenslets(q).iter().enumerate() {
+                    let [xx, xy, yy] = block.covariance(first, second);
+                    let [x, y] = [0, 1].map(|component| order.index(q, component, k));
+                    (row_x[x], row_x[y]) = (xx, xy);
+                    (row_y[x], row_y[y]) = (xy, yy);
+                }
+            }
+            let these: usize = (p..stars).map(count).sum();
+            progress(done.fetch_add(these, Ordering::Relaxed) + these, pairs);
+        });
+    }
+    // Mirror the matrix of slopes
+    for row in 0..n {
+        for column in 0..row {
+            values[row * n + column] = values[column * n + row];
+        }
+    }
+    Array2::from_shape_vec((n, n), values).unwrap_or_else(|_| unreachable!("same length"))
+}
+
+// Check that the slope matrix fits
+fn check_slope_memory(
+    stars: &[GuideStar],
+    lattices: &[Vec<usize>],
+    order: &SlopeOrder,
+) -> Result<(), Error> {
+    let toeplitz = |group: &Vec<usize>| {
+        let lags = 2 * stars[group[0]].array.lenslets() as u64 - 1;
+        let members = group.len() as u64;
+        let pairs = 1 + members * (members - 1) / 2;
+        (4 * members * members + 3 * pairs + 6 * threads() as u64).saturating_mul(lags * lags)
+    };
+    let expanded = lattices.iter().map(toeplitz).fold(0, u64::saturating_add);
+    let n = order.len() as u64;
+    let what = || format!("the covariance matrix of {n} slopes");
+    check_memory(what, n.saturating_mul(n).saturating_add(expanded))
+}
+
+/// Refuses what needs more memory than there is for so many numbers, and 64 MiB for the rest.
+fn check_memory(what: impl Fn() -> String, numbers: u64) -> Result<(), Error> {
+    refuse_beyond_memory(numbers.saturating_mul(8).saturating_add(64 << 20), what)
+}
+
+// Wavefront against the slopes of any stars
+/// The fall of the covariance of a wavefront with the phase at a distance on a layer.
+enum RadialPhase {
+    /// Of the wavefront at a point.
+    Point(Arc<TabulatedPhase>),
+    /// Of its average over a disc, for an outer scale in metres.
+    Disc(DiscAverage, f64),
+}
+
+impl RadialPhase {
+    // Fall and panels of a radial phase
+    /// S, or its average over the disc, in rad² at the squared distance `t` in m².
+    #[inline(always)]
+    fn fall(&self, t: f64) -> f64 {
+        match self {
+            Self::Point(phase) => phase.fall.value_and_slope(t.max(phase.least)).0,
+            Self::Disc(average, _) => average.fall(t.sqrt()),
+        }
+    }
+
+    /// Panels for the edges of a footprint of `side` metres.
+    fn panels(&self, side: f64) -> Panels {
+        match self {
+            Self::Point(phase) => Panels::new(0.0, phase.outer_scale, side),
+            Self::Disc(average, outer_scale) => Panels::new(average.radius(), *outer_scale, side),
+        }
+    }
+}
+
+// Integrate along the edge of a footprint
+/// Adds the covariances of the phase at `point` on a layer, times `strength`, to the x slopes and the y slopes of the lenslets.
+fn add_star(
+    (phase, strength): (&RadialPhase, f64),
+    (star, lenslets): (&Footprints, &[[usize; 2]]),
+    point: [f64; 2],
+    slopes: &mut [f64],
+) {
+    let (lines, panels) = (star.lines(point), phase.panels(star.side));
+    let n = lines[0].len();
+    let mut edges = vec![f64::NAN; 2 * n * n];
+    let mut edge = |axis: usize, line: usize, cell: usize| {
+        let known = &mut edges[(axis * n + line) * n + cell];
+        if known.is_nan() {
+            let ends = [lines[1 - axis][cell], lines[1 - axis][cell + 1]];
+            *known = panels.integrate(lines[axis][line], ends, |t| phase.fall(t));
+        }
+        *known
+    };
+    let (along_x, along_y) = slopes.split_at_mut(lenslets.len());
+    let scale = strength / (star.side * star.side);
+    for (k, &[j, i]) in lenslets.iter().enumerate() {
+        along_x[k] += scale * (edge(0, i, j) - edge(0, i + 1, j));
+        along_y[k] += scale * (edge(1, j, i) - edge(1, j + 1, i));
+    }
+}
+
+// Wavefront slope covariance of any stars
+// The documentation of the wavefront covariance
+/// The covariance ⟨w s⟩ of the wavefronts of `targets` with the slopes of any guide stars, m rad; Eq. `[eq:wavefront-slope-dense]`.
+///
+/// Rows are wavefront points: target by target, and in each the points of the grid by rows, x fastest. The grid's step is
+/// `pitch` / oversampling, `pitch` in metres. Columns are slopes in the order of [`SlopeOrder`], for the lenslets of `valid`.
+/// Targets and stars may stand at any heights. Entries are exact to 1e-10 of the largest. `progress` counts rows.
+///
+/// # Errors
+/// `Invalid` where there is no target or no star, a layer at or above one, or a mask of the wrong shape or without a valid
+/// lenslet; `Memory` where the matrix does not fit.
+///
+/// ```
+/// use lenslet::{model::atmosphere::*, turbulence::dense, device::silent, model::lenslet_array::*, model::source::*, turbulence::wavefront::PhaseGrid};
+/// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(8e3, 1.0, 25.0)])?;
+/// let laser = GuideStar::new(Source::new(0.0, 0.0, 90e3)?, 0.0, LensletArray::new(1, 0.5)?)?;
+/// let points = (&[Source::star(0.0, 0.0)?][..], PhaseGrid::new(3, 2, 0.0)?, 0.5);
+/// let one = [ndarray::arr2(&[[true]])];
+/// let matrix = dense::wavefront_slope(&air, points, &[laser], &one, ConeGradient::Pupil, &silent)?;
+/// assert_eq!(matrix.dim(), (9, 2));
+/// // The points left and right of the lenslet, against its x slope: low on the left, high on the right.
+/// assert!(matrix[[3, 0]] < 0.0 && matrix[[5, 0]] == -matrix[[3, 0]]);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+pub fn wavefront_slope(
+    atmosphere: &Atmosphere,
+    (targets, grid, pitch): (&[Source], PhaseGrid, f64),
+    stars: &[GuideStar],
+    valid: &[Array2<bool>],
+    gradient: ConeGradient,
+    progress: Progress,
+) -> Result<Array2<f64>, Error> {
+    let order = slope_order(atmosphere, stars, valid)?;
+    // Check the targets and their grid
+    accept(!targets.is_empty(), "targets", 0, "at least one")?;
+    targets.iter().try_for_each(|target| target.check_above(atmosphere))?;
+    length("pitch", pitch)?;
+    let grid = PhaseGrid::new(grid.points, grid.oversampling, grid.disc_radius)?;
+    let rows = targets.len() * grid.points * grid.points;
+    let what = || format!("the covariance of {rows} wavefront points and {} slopes", order.len());
+    check_memory(what, (rows as u64).saturating_mul(order.len() as u64))?;
+    // See the layers from targets and stars
+    let corner = grid.coordinate(grid.points - 1, pitch);
+    let extent = |altitude: f64| {
+        let corners =
+            targets.iter().flat_map(|t| [-corner, corner].map(|c| t.project([c, c], altitude)));
+        corners.flatten().fold(0.0, |most, c| f64::max(most, c.abs()))
+    };
+    let layers = see_layers(atmosphere, stars, gradient, extent);
+    let see = |layer: &SeenLayer| {
+        let (phase, radius) = (&layer.phase, layer.altitude * grid.disc_radius);
+        if radius == 0.0 {
+            return RadialPhase::Point(Arc::clone(phase));
+        }
+        let point = VonKarman::new(phase.outer_scale);
+        RadialPhase::Disc(DiscAverage::new(&point, radius, phase.reach), phase.outer_scale)
+    };
+    let phases: Vec<RadialPhase> = layers.iter().map(see).collect();
+    let (done, mut values) = (AtomicUsize::new(0), vec![0.0; rows * order.len()]);
+    values.par_chunks_mut(order.len()).enumerate().for_each(|(row, slopes)| {
+        // Fill the row of a wavefront point
+        let m = grid.points;
+        let point = [row % m, row / m % m].map(|k| grid.coordinate(k, pitch));
+        for (layer, phase) in layers.iter().zip(&phases) {
+            let at = targets[row / (m * m)].project(point, layer.altitude);
+            for (q, star) in layer.footprints.iter().enumerate() {
+                let lenslets = order.lenslets(q);
+                let slopes = &mut slopes[order.index(q, 0, 0)..][..2 * lenslets.len()];
+                add_star((phase, layer.strength * star.factor), (star, lenslets), at, slopes);
+            }
+        }
+        progress(done.fetch_add(1, Ordering::Relaxed) + 1, rows);
+    });
+    let shape = (rows, order.len());
+    Ok(Array2::from_shape_vec(shape, values).unwrap_or_else(|_| unreachable!("same length")))
+}
+
+// Tests of pairs without a lattice
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::turbulence::edges::gradient_covariances;
+    use crate::model::lenslet_array::LensletArray;
+    use crate::numerics::quadrature::gauss_legendre;
+    use crate::numerics::special::bessel_k;
+    use std::sync::LazyLock;
+
+    // Integrate over a rectangle by quartering
+    /// Ten nodes of Gauss.
+    static TEN: LazyLock<Rule> = LazyLock::new(|| gauss_legendre(10));
+
+    /// ∫ f over x\[0\]..x\[1\] × y\[0\]..y\[1\] for an f that is singular at the origin and bends within `scale`.
+    fn brute_force<const N: usize>(
+        [x, y]: [[f64; 2]; 2],
+        scale: f64,
+        f: &dyn Fn(f64, f64) -> [f64; N],
+    ) -> [f64; N] {
+        let size = (x[1] - x[0]).max(y[1] - y[0]);
+        let [dx, dy] = [x, y].map(|ends| 0f64.clamp(ends[0], ends[1]));
+        let mut sum = [0.0; N];
+        let mut add = |weight: f64, term: [f64; N]| (0..N).for_each(|k| sum[k] += weight * term[k]);
+        if size > 1e-8 && (size > dx.hypot(dy) || size > scale) {
+            let [mx, my] = [x, y].map(|ends| 0.5 * (ends[0] + ends[1]));
+            for x in [[x[0], mx], [mx, x[1]]] {
+                for y in [[y[0], my], [my, y[1]]] {
+                    add(1.0, brute_force([x, y], scale, f));
+                }
+            }
+        } else if size > 1e-8 {
+            // Integrate over a rectangle by Gauss
+            let (rule, area) = (&*TEN, (x[1] - x[0]) * (y[1] - y[0]));
+            let at =
+                |ends: [f64; 2], node: f64| 0.5 * (ends[0] + ends[1] + node * (ends[1] - ends[0]));
+            for (u, wu) in rule.nodes.iter().zip(&rule.weights) {
+                for (v, wv) in rule.nodes.iter().zip(&rule.weights) {
+                    add(0.25 * wu * wv * area, f(at(x, *u), at(y, *v)));
+                }
+            }
+        }
+        sum
+    }
+
+    // Exact averages by brute force
+    /// ∂_x∂_x S, ∂_x∂_y S, ∂_y∂_y S without a table.
+    fn exact_hessian(phase: &VonKarman, x: f64, y: f64) -> [f64; 3] {
+        let t = x * x + y * y;
+        let p = phase.slope_over_distance(t);
+        let bend = if phase.outer_scale().is_infinite() {
+            1.0 / (6.0 * t)
+        } else {
+            let z = 2.0 * PI * t.sqrt() / phase.outer_scale();
+            let k_7_6 = bessel_k(5.0 / 6.0, z) + bessel_k(1.0 / 6.0, z) / (3.0 * z);
+            PI / (phase.outer_scale() * t.sqrt()) * k_7_6 / bessel_k(1.0 / 6.0, z)
+        };
+        hessian(p, -p * bend, [x, y])
+    }
+    /// c of Eq. `[eq:trapezium-average]` of two sides at (x, y).
+    fn exact_slopes(phase: &VonKarman, sides: [f64; 2], [x, y]: [f64; 2]) -> [f64; 3] {
+        let [wide, flat] = [sides[0] + sides[1], (sides[1] - sides[0]).abs()].map(|sum| 0.5 * sum);
+        let weight = |u: f64| (wide - u.abs()).min(wide - flat) / (sides[0] * sides[1]);
+        let f =
+            |u: f64, v: f64| exact_hessian(phase, u, v).map(|h| h * weight(u - x) * weight(v - y));
+        let parts = [[-wide, -flat], [-flat, flat], [flat, wide]];
+        let mut sum = [0.0; 3];
+        for (along_x, along_y) in parts.iter().flat_map(|part| parts.map(|other| (part, other))) {
+            let cell = [along_x.map(|u| u + x), along_y.map(|v| v + y)];
+            let term = brute_force(cell, phase.outer_scale(), &f);
+            sum = [0, 1, 2].map(|k| sum[k] + term[k]);
+        }
+        sum
+    }
+
+    /// c of Eq. `[eq:point-average]` of a side at (x, y).
+    fn exact_wavefront(phase: &VonKarman, side: f64, at: [f64; 2]) -> [f64; 2] {
+        let f = |x: f64, y: f64| [x, y].map(|r| -r * phase.slope_over_distance(x * x + y * y));
+        let footprint = at.map(|centre| [centre - 0.5 * side, centre + 0.5 * side]);
+        brute_force(footprint, phase.outer_scale(), &f).map(|sum| sum / (side * side))
+    }
+
+    // Compare unequal footprints with brute force
+    #[test]
+    fn unequal_footprints_agree_with_brute_force() {
+        let near = [[0.0, 0.0], [0.03, -0.01], [0.4, 0.0], [-0.2, 0.31]];
+        let apart = [[0.45, -0.4], [0.98, 0.3], [-1.02, 0.7]];
+        for (outer_scale, sides) in
+            [(f64::INFINITY, [0.5, 0.3]), (25.0, [0.33, 0.5]), (1.3, [0.5, 0.05])]
+        {
+            let phase = VonKarman::new(outer_scale);
+            let tabulated = Arc::new(TabulatedPhase::new(outer_scale, 0.05, 3.0));
+            let average = FootprintAverage::new(&tabulated, sides);
+            let variance = exact_slopes(&phase, sides, [0.0; 2])[0];
+            for [x, y] in near.into_iter().chain(apart) {
+                let exact = exact_slopes(&phase, sides, [x, y]);
+                for (computed, exact) in average.at(x, y).into_iter().zip(exact) {
+                    let error = (computed - exact).abs() / variance;
+                    assert!(error < 2e-11, "{sides:?} at {x}, {y}: {error:.1e}");
+                }
+            }
+        }
+    }
+
+    // Hold the trapezium rules against edge integrals
+    #[test]
+    fn trapezium_rules_are_exact_from_where_they_serve() {
+        for (kappa, outer_scale) in [0.0, 0.5, 0.9, 0.99].into_iter().flat_map(|kappa| {
+            [f64::INFINITY, 40.0, 20.0, 10.0, 5.0, 1.0].map(|outer_scale| (kappa, outer_scale))
+        }) {
+            let phase = Arc::new(TabulatedPhase::new(outer_scale, 0.01, 40.0));
+            let average = FootprintAverage::new(&phase, [1.0 - kappa, 1.0 + kappa]);
+            let variance = average.at(0.0, 0.0)[0];
+            for (from, angle) in REACH.iter().flat_map(|reach| {
+                [0.0, 0.2, 0.4, 0.6, 0.785].map(|angle: f64| (reach.1.max(NEAR), angle))
+            }) {
+                let [x, y] = [1.0001 * from * angle.cos(), -1.0001 * from * angle.sin()];
+                for (rule, edges) in average.by_nodes(x, y).iter().zip(average.by_edges(x, y)) {
+                    let error = (rule - edges).abs() / variance;
+                    assert!(error < 2e-11, "κ = {kappa}, L0 = {outer_scale}, {from}: {error:.1e}");
+                }
+            }
+        }
+    }
+
+    // Compare equal footprints with the edge lattice
+    #[test]
+    fn equal_footprints_agree_with_the_edge_lattice() {
+        for outer_scale in [f64::INFINITY, 30.0, 0.7] {
+            let phase = VonKarman::new(outer_scale);
+            let tabulated = Arc::new(TabulatedPhase::new(outer_scale, 0.4, 9.0));
+            let average = FootprintAverage::new(&tabulated, [0.4; 2]);
+            let exact = gradient_covariances(&phase, 0.4, [-0.8, -0.3], (6, 7));
+            let variance = gradient_covariances(&phase, 0.4, [0.0; 2], (1, 1))[[0, 0, 0]];
+            for ((component, j, i), exact) in exact.indexed_iter() {
+                let (x, y) = (-0.8 + 0.4 * i as f64, -0.3 + 0.4 * j as f64);
+                let error = (average.at(x, y)[component] - exact).abs() / variance;
+                assert!(error < 1e-11, "{component} at {x}, {y}: {error:.1e}");
+            }
+        }
+    }
+
+    // Lopsided system of unequal stars
+    /// Two layers of unlike outer scales; four stars: two at 90 km, one natural, one natural with another array; a mask for each.
+    fn lopsided() -> (Atmosphere, Vec<GuideStar>, Vec<Array2<bool>>) {
+        let layers = vec![Layer::new(0.0, 0.6, 25.0), Layer::new(12e3, 0.4, f64::INFINITY)];
+        let atmosphere = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+        let star = |zenith, azimuth, height, lenslets, pitch| {
+            let array = LensletArray::new(lenslets, pitch).unwrap();
+            GuideStar::new(Source::new(zenith, azimuth, height).unwrap(), 0.0, array).unwrap()
+        };
+        let stars = vec![
+            star(1e-4, 0.4, 90e3, 6, 0.4),
+            star(5e-5, 4.0, f64::INFINITY, 6, 0.4),
+            star(8e-5, 2.0, 90e3, 6, 0.4),
+            star(0.0, 0.0, f64::INFINITY, 4, 0.55),
+        ];
+        let mask = |star: &GuideStar, without: usize| {
+            let n = star.array.lenslets();
+            Array2::from_shape_fn((n, n), |(j, i)| (j * n + 2 * i) % 7 != without && j + i > 0)
+        };
+        let valid = stars.iter().enumerate().map(|(k, star)| mask(star, k)).collect();
+        (atmosphere, stars, valid)
+    }
+
+    // Check the matrix of a mixed system
+    #[test]
+    fn pair_by_pair_agrees_with_the_toeplitz_form() {
+        let (air, mut stars, valid) = lopsided();
+        stars.truncate(3);
+        stars.remove(1);
+        let valid = [valid[0].clone(), valid[2].clone()];
+        let covariance = |stars: &[GuideStar], valid: &[Array2<bool>]| {
+            slope_covariance(&air, stars, valid, ConeGradient::Pupil, &silent).unwrap()
+        };
+        let toeplitz = covariance(&stars, &valid);
+        // A pitch that differs in its last digits puts the stars into groups of their own.
+        stars[1].array = LensletArray::new(6, 0.4 * (1.0 + 1e-14)).unwrap();
+        assert_eq!(lattices(&stars).len(), 2);
+        let error = largest(&(&toeplitz - &covariance(&stars, &valid))) / toeplitz[[0, 0]];
+        assert!(error < 1e-11 && error > 0.0, "{error:.1e}");
+    }
+
+    fn largest(values: &Array2<f64>) -> f64 {
+        values.fold(0.0, |most, value| f64::max(most, value.abs()))
+    }
+
+    // Check symmetry and eigenvalues
+    #[test]
+    fn a_mixed_matrix_is_symmetric_and_not_negative() {
+        let (air, stars, valid) = lopsided();
+        let matrix = slope_covariance(&air, &stars, &valid, ConeGradient::Pupil, &silent).unwrap();
+        assert_eq!(matrix, matrix.t());
+        let n = matrix.nrows();
+        let dense = faer::Mat::from_fn(n, n, |row, column| matrix[[row, column]]);
+        let values = dense.self_adjoint_eigenvalues(faer::Side::Lower).unwrap();
+        assert!(values[0] > -1e-12 * values[n - 1] && values[n - 1] > 10.0 * matrix[[0, 0]]);
+        // Compare an entry with its definition
+        let order = SlopeOrder::new(&valid);
+        let ([j, i], [l, k]) = (order.lenslets(2)[2], order.lenslets(3)[4]);
+        let mut sum = 0.0;
+        for layer in air.layers() {
+            let (h, gamma) = (layer.altitude, 1.0 - layer.altitude / 90e3);
+            let first = stars[2].source.project([i, j].map(|i| stars[2].array.centre(i)), h);
+            let second = stars[3].source.project([k, l].map(|i| stars[3].array.centre(i)), h);
+            let displacement = [0, 1].map(|axis| second[axis] - first[axis]);
+            let phase = VonKarman::new(layer.outer_scale);
+            sum +=
+                layer.fraction * gamma * exact_slopes(&phase, [0.4 * gamma, 0.55], displacement)[1];
+        }
+        sum *= (500e-9 / (2.0 * PI)).powi(2) * 0.15f64.powf(-5.0 / 3.0);
+        let error = matrix[[order.index(2, 1, 2), order.index(3, 0, 4)]] - sum;
+        assert!(error.abs() < 1e-10 * matrix[[0, 0]] && sum.abs() > 1e-3 * matrix[[0, 0]]);
+    }
+
+    // Pin the sign by a tilt
+    #[test]
+    fn a_wavefront_that_grows_along_x_has_positive_x_slopes() {
+        let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(5e3, 1.0, 30.0)]).unwrap();
+        let (axis, array) = (Source::star(0.0, 0.0).unwrap(), LensletArray::new(1, 0.5).unwrap());
+        let star = [GuideStar::new(axis, 0.0, array).unwrap()];
+        let points = (&[axis][..], PhaseGrid::new(3, 2, 0.0).unwrap(), 0.5);
+        let one = [Array2::from_elem((1, 1), true)];
+        let xi = wavefront_slope(&air, points, &star, &one, ConeGradient::Pupil, &silent).unwrap();
+        assert!(xi[[5, 0]] > 0.0, "the x slope against the point on the right");
+        for row in 0..9 {
+            for (component, side) in [(0, row as i32 % 3 - 1), (1, row as i32 / 3 - 1)] {
+                let ratio = xi[[row, component]] / xi[[5, 0]];
+                assert!(if side == 0 {
+                    ratio.abs() < 1e-12
+                } else {
+                    ratio * f64::from(side) > 0.5
+                });
+            }
+        }
+    }
+
+    // Refuse bad input by name
+    #[test]
+    fn bad_input_is_refused_by_name() {
+        let (air, stars, valid) = lopsided();
+        let (grid, axis) = (PhaseGrid::new(3, 1, 0.0).unwrap(), [Source::star(0.0, 0.0).unwrap()]);
+        let message = |stars: &[GuideStar], valid: &[Array2<bool>]| {
+            let cone = ConeGradient::Pupil;
+            let error = slope_covariance(&air, stars, valid, cone, &silent).unwrap_err();
+            let other = wavefront_slope(&air, (&axis, grid, 0.4), stars, valid, cone, &silent);
+            assert!(matches!(error, Error::Invalid(_)));
+            assert_eq!(error.to_string(), other.unwrap_err().to_string());
+            error.to_string()
+        };
+        // Refuse stars and masks
+        assert_eq!(message(&[], &[]), "guide stars = 0: expected at least one");
+        assert!(
+            message(&stars, &valid[1..]).contains("expected one mask for each of 4 guide stars")
+        );
+        let (mut wrong, mut none, mut low) = (valid.clone(), valid.clone(), stars.clone());
+        wrong[2] = valid[3].clone();
+        assert!(
+            message(&stars, &wrong).contains("valid lenslets of guide_star[2] = (4, 4): expected")
+        );
+        none[3].fill(false);
+        assert!(message(&stars, &none).contains("guide_star[3] = 0: expected at least one"));
+        low[0].source = Source::new(0.0, 0.0, 12e3).unwrap();
+        assert!(message(&low, &valid).contains("height = 12000.0: expected a height above"));
+        // Refuse targets grids and sizes
+        let error = |targets: &[Source], grid: PhaseGrid, pitch| {
+            let points = (targets, grid, pitch);
+            wavefront_slope(&air, points, &stars, &valid, ConeGradient::Pupil, &silent).unwrap_err()
+        };
+        let beneath = [Source::new(0.0, 0.0, 9e3).unwrap()];
+        assert!(error(&[], grid, 0.4).to_string().contains("targets = 0"));
+        assert!(error(&beneath, grid, 0.4).to_string().contains("height = 9000.0"));
+        let uneven = PhaseGrid { oversampling: 0, ..grid };
+        assert!(error(&axis, uneven, 0.4).to_string().contains("oversampling"));
+        assert!(error(&axis, grid, f64::NAN).to_string().contains("pitch"));
+        let vast = error(&axis, PhaseGrid { points: 100_000, ..grid }, 0.4);
+        assert!(matches!(vast, Error::Memory { .. }), "{vast}");
+        let array = LensletArray::new(1000, 0.4).unwrap();
+        let (star, all) = (GuideStar { array, ..stars[0] }, Array2::from_elem((1000, 1000), true));
+        let vast =
+            slope_covariance(&air, &[star], &[all], ConeGradient::Pupil, &silent).unwrap_err();
+        assert!(matches!(vast, Error::Memory { .. }) && vast.exit_code() == 2, "{vast}");
+    }
+
+    // Check the wavefront against brute force
+    #[test]
+    fn edges_of_a_footprint_are_exact_at_all_distances() {
+        for outer_scale in [f64::INFINITY, 20.0, 4.0, 1.0] {
+            let phase = VonKarman::new(outer_scale);
+            let radial = RadialPhase::Point(Arc::new(TabulatedPhase::new(outer_scale, 0.5, 60.0)));
+            let (mut most, mut error) = (0.0, 0.0);
+            for k in 0..38 {
+                let (r, angle) = (0.07 * 1.19f64.powi(k), 0.1 + f64::from(k));
+                let at = [r * angle.cos(), r * angle.sin()];
+                let star = Footprints { side: 0.5, factor: 1.0, centres: at.map(|c| vec![c]) };
+                let mut slopes = [0.0; 2];
+                add_star((&radial, 1.0), (&star, &[[0, 0]]), [0.0; 2], &mut slopes);
+                for (computed, exact) in slopes.iter().zip(exact_wavefront(&phase, 0.5, at)) {
+                    (most, error) = (exact.abs().max(most), (computed - exact).abs().max(error));
+                }
+            }
+            assert!(error < 1e-11 * most, "L0 = {outer_scale}: {:.1e}", error / most);
+        }
+    }
+
+    // Compare a mixed wavefront with brute force
+    #[test]
+    fn wavefront_of_a_mixed_system_agrees_with_brute_force() {
+        let (air, stars, valid) = lopsided();
+        let order = SlopeOrder::new(&valid);
+        let targets = [Source::star(6e-5, 1.0).unwrap(), Source::new(3e-5, 5.0, 60e3).unwrap()];
+        let points = (&targets[..], PhaseGrid::new(5, 2, 0.0).unwrap(), 0.4);
+        let xi =
+            wavefront_slope(&air, points, &stars, &valid, ConeGradient::Pupil, &silent).unwrap();
+        assert_eq!(xi.dim(), (50, order.len()));
+        for (t, [m, n], q, k) in
+            [(0, [2, 1], 0, 9), (0, [4, 0], 1, 14), (1, [0, 3], 2, 17), (1, [2, 2], 3, 5)]
+        {
+            let mut sum = [0.0; 2];
+            for layer in air.layers() {
+                // Add a layer by brute force
+                let (h, [j, i]) = (layer.altitude, order.lenslets(q)[k]);
+                let at = targets[t].project([n, m].map(|n| (n as f64 - 2.0) * 0.2), h);
+                let centre = stars[q].source.project([i, j].map(|i| stars[q].array.centre(i)), h);
+                let (gamma, phase) =
+                    (stars[q].source.cone_factor(h), VonKarman::new(layer.outer_scale));
+                let displacement = [0, 1].map(|axis| centre[axis] - at[axis]);
+                let c = exact_wavefront(&phase, gamma * stars[q].array.pitch(), displacement);
+                let strength = (500e-9 / (2.0 * PI)).powi(2)
+                    * 0.15f64.powf(-5.0 / 3.0)
+                    * layer.fraction
+                    * gamma;
+                sum = [0, 1].map(|k| sum[k] + strength * c[k]);
+            }
+            for (component, sum) in sum.iter().enumerate() {
+                let error = xi[[t * 25 + m * 5 + n, order.index(q, component, k)]] - sum;
+                assert!(error.abs() < 2e-11 * largest(&xi), "{t} {q} {component}: {error:e}");
+            }
+        }
+    }
+
+    // Compare the disc with a sum over directions
+    #[test]
+    fn disc_agrees_with_a_sum_over_directions() {
+        let (air, stars, valid) = lopsided();
+        let (zenith, radius) = (6e-5, 3e-5);
+        let xi = |[x, y]: [f64; 2], disc| {
+            let targets = [Source::star(x.hypot(y), y.atan2(x)).unwrap()];
+            let points = (&targets[..], PhaseGrid::new(3, 1, disc).unwrap(), 0.4);
+            wavefront_slope(&air, points, &stars, &valid, ConeGradient::Pupil, &silent).unwrap()
+        };
+        let (disc, point) = (xi([zenith, 0.0], radius), xi([zenith, 0.0], 0.0));
+        let (rings, spokes) = (gauss_legendre(6), 24);
+        let mut sum = Array2::zeros(disc.dim());
+        for (node, weight) in rings.nodes.iter().zip(&rings.weights) {
+            let ring = radius * (0.5 * (1.0 + node)).sqrt(); // equal areas
+            for spoke in 0..spokes {
+                let angle = 2.0 * PI * (spoke as f64 + 0.25) / spokes as f64;
+                let one = xi([zenith + ring * angle.cos(), ring * angle.sin()], 0.0);
+                sum.scaled_add(0.5 * weight / spokes as f64, &one);
+            }
+        }
+        let error = |other: &Array2<f64>| largest(&(other - &disc)) / largest(&disc);
+        assert!(error(&sum) < 1e-5 && error(&point) > 1e-2, "{:.1e}", error(&sum));
+    }
+
+    // Cross a circle with short panels
+    #[test]
+    fn edges_across_a_circle_lose_no_digits() {
+        let edges = [(0.0, 0.1), (0.2, -0.4), (0.36, -0.2), (0.4, 0.3), (2.9, 0.5), (5.0, 1.0)];
+        for (radius, outer_scale) in [(0.36, f64::INFINITY), (0.36, 0.3), (3.0, 10.0)] {
+            let average = DiscAverage::new(&VonKarman::new(outer_scale), radius, 9.0);
+            let phase = RadialPhase::Disc(average, outer_scale);
+            for (across, start) in edges {
+                let (step, rule) = (0.5 / 2000.0, &*TEN);
+                let node =
+                    |k: usize| start + ((k / 10) as f64 + 0.5 + 0.5 * rule.nodes[k % 10]) * step;
+                let term =
+                    |k: usize| rule.weights[k % 10] * phase.fall(across * across + node(k).powi(2));
+                let even = (0..20_000).map(term).sum::<f64>() * 0.5 * step;
+                let ends = [start, start + 0.5];
+                let computed = phase.panels(0.5).integrate(across, ends, |t| phase.fall(t));
+                let error = computed / even - 1.0;
+                assert!(error.abs() < 1e-11, "{radius} {across}: {error:e}");
+            }
+        }
+    }
+}

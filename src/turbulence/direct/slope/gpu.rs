@@ -1,0 +1,333 @@
+// Tangled from book/src/direct-gpu.md: edit there, or here and run cargo tangle stitch.
+//! Slope covariance in real space on graphics processors.
+
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Number, Shape, Source};
+use crate::device::{Progress, dispatch_on};
+use crate::turbulence::direct::slope::{CORE, FAR, FILTER, LagGrid, NEAR, NEIGHBOURS, REACH, RULES, Window};
+use crate::error::Error;
+use crate::turbulence::phase::gpu::{PhaseTables, phase_scales};
+use crate::numerics::quadrature::gauss_legendre;
+use crate::turbulence::slope::{PairCovariance, SlopeProblem};
+use ndarray::Array3;
+use std::{ops::Range, sync::Arc};
+
+/// The kernels of this chapter.
+pub(crate) const DIRECT: Source =
+    Source { name: "direct.cu", text: include_str!("../../../../kernels/turbulence/direct.cu") };
+
+// View of a layer for the device
+/// A layer as one pair of sources sees it, as the kernels read it; lengths in metres.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct View {
+    first: [f64; 2],
+    side: f64,
+    strength: f64,
+    outer_scale: f64,
+    phase: [f64; 4],
+    near: [i32; 4],
+    far: [i32; 4],
+}
+
+impl View {
+    /// The views of some pairs, pair by pair.
+    fn all(problem: &SlopeProblem, pairs: &[(usize, usize)]) -> Vec<Self> {
+        let window = |window: Window| {
+            let (rows, columns) = (window.rows, window.columns);
+            [rows.start, rows.len(), columns.start, columns.len()].map(|k| k as i32)
+        };
+        let views = pairs.iter().flat_map(|&(p, q)| {
+            // View one layer after another
+            problem.layers().iter().map(move |layer| {
+                let grid = LagGrid::new(problem, layer, p, q);
+                Self {
+                    first: grid.first,
+                    side: layer.side,
+                    strength: layer.strength,
+                    outer_scale: layer.outer_scale,
+                    phase: phase_scales(layer.outer_scale, layer.side),
+                    near: window(grid.window(NEAR)),
+                    far: window(grid.window(FAR)),
+                }
+            })
+        });
+        views.collect()
+    }
+}
+
+// Plan of a slope covariance
+/// Slope covariance of some pairs of sources on one device, ready to run.
+pub struct SlopePlan<T> {
+    gpu: Gpu,
+    tables: Arc<PhaseTables<T>>,
+    constants: Buffer<f64>,
+    panel: Buffer<f64>,
+    views: Vec<Buffer<View>>,
+    edges: Buffer<f64>,
+    windows: Buffer<T>,
+    /// The results of each batch of pairs.
+    covariance: Vec<Buffer<T>>,
+    kernels: [Kernel; 3],
+    layers: usize,
+    lags: usize,
+}
+
+/// Edges and windows of a view; these numbers stand in the kernels, too.
+const EDGES: usize = 180;
+const WINDOW: usize = 32;
+const TILE: [usize; 2] = [32, 16];
+
+/// Bytes of edges and windows at most.
+const SCRATCH: usize = 24 << 20;
+
+// Numbers that all views share
+/// The core, the weights of the filter, and the rules of the middle: nodes, distance, abscissae and weights of each.
+fn constants() -> Vec<f64> {
+    let mut constants = vec![CORE];
+    constants.extend(*FILTER);
+    for ((nodes, from), rule) in REACH.iter().zip(RULES.iter()) {
+        constants.extend([*nodes as f64, *from]);
+        constants.extend(rule.nodes.iter().chain(&rule.weights));
+    }
+    constants
+}
+
+/// Where the rules begin among the constants.
+const RULES_AT: usize = 2 + NEIGHBOURS;
+
+// Batches of pairs and their memory
+/// Pairs of a batch.
+fn batch<T: Number>(layers: usize) -> usize {
+    let view = EDGES * 3 * size_of::<f64>() + 3 * WINDOW * WINDOW * size_of::<T>();
+    (SCRATCH / (layers * view)).max(1)
+}
+
+/// Bytes of a device's memory that the covariance of so many pairs takes: the result, and at most 32 MiB unless a pair alone
+/// needs more.
+pub fn memory<T: Number>(problem: &SlopeProblem, pairs: usize) -> u64 {
+    let (layers, values) = (problem.layers().len(), 3 * problem.lags().pow(2) * size_of::<T>());
+    let views = layers * pairs.min(batch::<T>(layers));
+    let scratch = views * (EDGES * 3 * size_of::<f64>() + 3 * WINDOW * WINDOW * size_of::<T>());
+    let parameters = layers * pairs * size_of::<View>() + 1024;
+    PhaseTables::<T>::bytes() + (pairs * values + scratch + parameters) as u64
+}
+
+impl<T: Number> SlopePlan<T> {
+    // Make a plan on a device
+    /// Prepares the covariance of the given pairs.
+    ///
+    /// # Errors
+    /// `Memory` where the device has too little, `Device` and `Cuda` where it fails.
+    pub fn new(
+        gpu: &Gpu,
+        tables: &Arc<PhaseTables<T>>,
+        problem: &SlopeProblem,
+        pairs: &[(usize, usize)],
+    ) -> Result<Self, Error> {
+        gpu.refuse_beyond_memory(memory::<T>(problem, pairs.len()), "the slope covariance")?;
+        let (layers, lags) = (problem.layers().len(), problem.lags());
+        let program = gpu.program(&DIRECT, &T::options(&[]))?;
+        let kernel = |name| program.kernel(name);
+        let kernels =
+            [kernel("integrate_edges")?, kernel("fill_windows")?, kernel("compute_lags")?];
+        let batches = || pairs.chunks(batch::<T>(layers));
+        let most = layers * batches().map(<[_]>::len).max().unwrap_or(0);
+        let panel = gauss_legendre(10);
+        let result = |pairs: &[_]| gpu.zeros(pairs.len() * 3 * lags * lags);
+        // Gather the parts of a plan
+        Ok(Self {
+            tables: Arc::clone(tables),
+            constants: gpu.upload(&constants())?,
+            panel: gpu.upload(&[panel.nodes, panel.weights].concat())?,
+            views: batches()
+                .map(|pairs| gpu.upload(&View::all(problem, pairs)))
+                .collect::<Result<_, _>>()?,
+            edges: gpu.zeros(most * EDGES * 3)?,
+            windows: gpu.zeros(most * 3 * WINDOW * WINDOW)?,
+            covariance: batches().map(result).collect::<Result<_, _>>()?,
+            kernels,
+            layers,
+            lags,
+            gpu: gpu.clone(),
+        })
+    }
+}
+
+// Run the three kernels in batches
+impl<T: Number> SlopePlan<T> {
+    /// Queues the computation; the result stays on the device.
+    ///
+    /// # Errors
+    /// `Cuda` where the device refuses.
+    pub fn run(&self) -> Result<(), Error> {
+        for (views, covariance) in self.views.iter().zip(&self.covariance) {
+            // Launch the kernels for one batch
+            let (tables, count) = (&self.tables, views.len());
+            let [edges, windows, lags] = &self.kernels;
+            let (falls, half_means) = (&tables.fall, &tables.half_mean);
+            let arguments: [Argument; 5] = [
+                views.into(),
+                falls.into(),
+                half_means.into(),
+                (&self.panel).into(),
+                (&self.edges).into(),
+            ];
+            self.gpu.launch(
+                edges,
+                Shape { grid: [EDGES.div_ceil(8), count, 1], block: 384, shared: 0 },
+                &arguments,
+            )?;
+            let slopes = (&tables.slope_over_distance).into();
+            let rules = Argument::from(&self.constants).offset::<f64>(RULES_AT);
+            let arguments =
+                [views.into(), (&self.edges).into(), slopes, rules, (&self.windows).into()];
+            self.gpu.launch(
+                windows,
+                Shape { grid: [WINDOW, count, 1], block: 3 * WINDOW, shared: 0 },
+                &arguments,
+            )?;
+            // Launch the kernel of the lags
+            let arguments = [
+                views.into(),
+                self.layers.into(),
+                slopes,
+                (&self.constants).into(),
+                (&self.windows).into(),
+                covariance.into(),
+                self.lags.into(),
+            ];
+            let grid =
+                [self.lags.div_ceil(TILE[0]), self.lags.div_ceil(TILE[1]), count / self.layers];
+            self.gpu.launch(lags, Shape { grid, block: 384, shared: 0 }, &arguments)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of its buffers on the device.
+    pub fn bytes(&self) -> u64 {
+        let views: u64 = self.views.iter().map(Buffer::bytes).sum();
+        let results: u64 = self.covariance.iter().map(Buffer::bytes).sum();
+        let shared = self.constants.bytes() + self.panel.bytes() + PhaseTables::<T>::bytes();
+        views + results + shared + self.edges.bytes() + self.windows.bytes()
+    }
+
+    // Read the covariances of a plan
+    /// The covariances of the plan's pairs, in their order, rad².
+    ///
+    /// # Errors
+    /// `Cuda` where the device fails.
+    pub fn read(&self) -> Result<Vec<PairCovariance>, Error> {
+        let (lags, mut pairs) = (self.lags, Vec::new());
+        for covariance in &self.covariance {
+            for pair in covariance.read()?.chunks(3 * lags * lags) {
+                let values = pair.iter().map(|value| value.to_f64()).collect();
+                let pair = Array3::from_shape_vec((3, lags, lags), values);
+                pairs.push(pair.unwrap_or_else(|_| unreachable!("same length")));
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// The covariances on the device, batch by batch: (pairs, 3, 2N − 1, 2N − 1), rad².
+    pub fn covariance(&self) -> &[Buffer<T>] {
+        &self.covariance
+    }
+}
+
+// Share pairs between graphics processors
+/// Slope covariance of the pairs of [`SlopeProblem::pairs`], in that order, rad², on graphics processors in the precision `T`.
+///
+/// # Errors
+/// `Memory` where a device has too little, `Device` and `Cuda` where it fails.
+pub fn pair_covariances<T: Number>(
+    problem: &SlopeProblem,
+    gpus: &[Gpu],
+    progress: Progress,
+) -> Result<Vec<PairCovariance>, Error> {
+    let pairs = problem.pairs();
+    let workers: Vec<_> = gpus
+        .iter()
+        .map(|gpu| PhaseTables::<T>::on(gpu).map(|tables| (gpu, Arc::new(tables))))
+        .collect::<Result<_, _>>()?;
+    let pieces: Vec<_> = pieces(pairs.len(), gpus.len()).collect();
+    let computed = dispatch_on(&workers, &pieces, progress, |(gpu, tables), piece| {
+        let plan = SlopePlan::new(gpu, tables, problem, &pairs[piece.clone()])?;
+        plan.run()?;
+        plan.read()
+    })?;
+    Ok(computed.into_iter().flatten().collect())
+}
+
+/// Equal ranges of so many items: all of them for one worker, else about four for each.
+pub(crate) fn pieces(items: usize, workers: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = if workers == 1 { 1 } else { items.min(4 * workers) };
+    (0..count).map(move |k| k * items / count..(k + 1) * items / count)
+}
+
+// Tests of the direct method on devices
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::atmosphere::{Atmosphere, Layer};
+    use crate::device::{gpu::test_machines, silent};
+    use crate::model::lenslet_array::LensletArray;
+    use crate::model::source::{ConeGradient, Source};
+
+    // Pose a lopsided problem for devices
+    fn problem(lenslets: usize, pitch: f64, height: f64, outer_scales: [f64; 3]) -> SlopeProblem {
+        let altitudes = [0.0, 4000.0, 11_000.0];
+        let layer = |k: usize| Layer::new(altitudes[k], [0.5, 0.3, 0.2][k], outer_scales[k]);
+        let atmosphere = Atmosphere::new(0.15, 500e-9, (0..3).map(layer).collect()).unwrap();
+        let star = |(zenith, azimuth)| Source::new(zenith, azimuth, height).unwrap();
+        let stars = [(1e-4, 0.3), (3e-4, 2.0), (1.5e-3, 4.4)].map(star);
+        let array = LensletArray::new(lenslets, pitch).unwrap();
+        SlopeProblem::new(&atmosphere, &array, &stars, ConeGradient::Pupil).unwrap()
+    }
+
+    /// The largest difference from the processor, in units of the variance.
+    fn error<T: Number>(problem: &SlopeProblem, gpu: &Gpu) -> f64 {
+        let there = pair_covariances::<T>(problem, std::slice::from_ref(gpu), &silent).unwrap();
+        let here = crate::turbulence::direct::slope::pair_covariances(problem, &silent);
+        let centre = problem.lenslets() - 1;
+        let variance = here[0][[0, centre, centre]];
+        assert_eq!(there.len(), here.len());
+        let differences = there.iter().zip(&here).flat_map(|(there, here)| {
+            there.iter().zip(here).map(|(there, here)| (there - here).abs())
+        });
+        differences.fold(0.0, |a: f64, b| if b.is_nan() { f64::INFINITY } else { a.max(b) })
+            / variance
+    }
+
+    // Compare devices with the processor
+    #[test]
+    fn devices_agree_with_the_processor() {
+        let infinity = f64::INFINITY;
+        for gpu in test_machines() {
+            for (lenslets, pitch, height, outer_scales) in [
+                (1, 0.5, infinity, [25.0; 3]),
+                (6, 0.4, infinity, [25.0, 9.0, infinity]),
+                (27, 0.2, 90e3, [30.0, 0.05, 800.0]),
+            ] {
+                let problem = problem(lenslets, pitch, height, outer_scales);
+                let [double, single] = [error::<f64>(&problem, &gpu), error::<f32>(&problem, &gpu)];
+                assert!(double < 1e-12, "{gpu:?}, N = {lenslets}: {double:e}");
+                assert!(single < 1e-6 && single > 1e-9, "{gpu:?}, N = {lenslets}: {single:e}");
+            }
+        }
+    }
+
+    // Check that devices share their work
+    #[test]
+    fn the_result_does_not_depend_on_the_number_of_devices() {
+        for gpu in test_machines() {
+            let problem = problem(5, 0.4, 90e3, [25.0; 3]);
+            let one =
+                pair_covariances::<f64>(&problem, std::slice::from_ref(&gpu), &silent).unwrap();
+            let three = pair_covariances::<f64>(&problem, &[(); 3].map(|()| gpu.clone()), &silent);
+            assert_eq!(one, three.unwrap());
+            let tables = Arc::new(PhaseTables::<f64>::on(&gpu).unwrap());
+            let plan = SlopePlan::new(&gpu, &tables, &problem, &problem.pairs()).unwrap();
+            assert!(plan.bytes() <= memory::<f64>(&problem, problem.pairs().len()));
+        }
+    }
+}

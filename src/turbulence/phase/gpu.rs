@@ -1,0 +1,169 @@
+// Tangled from book/src/phase-gpu.md: edit there, or here and run cargo tangle stitch.
+//! Von Kármán phase statistics on a graphics processor: tables for every outer scale at once.
+
+use crate::device::gpu::{Buffer, Gpu, Number};
+use crate::error::Error;
+use crate::turbulence::phase::VonKarman;
+use crate::numerics::radial_table::RadialTable;
+use rayon::prelude::*;
+use std::f64::consts::PI;
+use std::sync::LazyLock;
+
+// Range of the universal tables
+/// Where the tables begin and end: 2^−120 and 2^40, in squared units of length.
+const RANGE: [f64; 2] = [1.0 / (1u128 << 120) as f64, (1u64 << 40) as f64];
+
+/// Octaves between the two.
+const OCTAVES: usize = 160;
+
+/// Segments of a table of one law.
+const SEGMENTS: usize = 32 * OCTAVES;
+
+// Universal tables on the host
+/// Segments of both laws, von Kármán's first.
+struct HostTables {
+    slope_over_distance: Vec<f64>,
+    slope_slivers: Vec<f64>,
+    fall: Vec<f64>,
+    half_mean: Vec<f64>,
+}
+
+static TABLES: LazyLock<HostTables> = LazyLock::new(|| HostTables {
+    slope_over_distance: both_laws(|phase, t| phase.slope_over_distance(t), full),
+    slope_slivers: both_laws(|phase, t| phase.slope_over_distance(t), short),
+    fall: both_laws(|phase, t| phase.fall_and_half_mean(t.sqrt()).0, full),
+    half_mean: both_laws(|phase, t| phase.fall_and_half_mean(t.sqrt()).1, full),
+});
+/// The function `f`(phase, t) of both laws in segments of the `form`, one after the other.
+fn both_laws(
+    f: impl Fn(&VonKarman, f64) -> f64 + Sync,
+    form: impl Fn([f64; 2], &dyn Fn(f64) -> f64) -> Vec<f64> + Sync,
+) -> Vec<f64> {
+    let laws = [VonKarman::new(2.0 * PI), VonKarman::new(f64::INFINITY)];
+    let octave = |k: usize| {
+        let low = RANGE[0] * 2f64.powi((k % OCTAVES) as i32);
+        form([low, 2.0 * low], &|t| f(&laws[k / OCTAVES], t))
+    };
+    (0..2 * OCTAVES).into_par_iter().flat_map_iter(octave).collect()
+}
+
+/// An octave in double precision, eight numbers a segment.
+fn full([low, high]: [f64; 2], f: &dyn Fn(f64) -> f64) -> Vec<f64> {
+    let table = RadialTable::new(low, high, f);
+    table.segments().take(SEGMENTS / OCTAVES).flatten().collect()
+}
+
+/// An octave in single precision, four numbers a segment.
+fn short(ends: [f64; 2], f: &dyn Fn(f64) -> f64) -> Vec<f64> {
+    RadialTable::slivers(&ends, f).flatten().collect()
+}
+
+// Universal tables on a device
+/// The universal tables in the memory of a device.
+pub struct PhaseTables<T> {
+    /// p̂, for gradients, in the precision of the computation.
+    pub(crate) slope_over_distance: Buffer<T>,
+    /// Ŝ, in double precision.
+    pub(crate) fall: Buffer<f64>,
+    /// M̂, in double precision.
+    pub(crate) half_mean: Buffer<f64>,
+}
+impl<T: Number> PhaseTables<T> {
+    /// Copies the tables to a device. They are made at the first call.
+    ///
+    /// # Errors
+    /// `Cuda` where the device has no room.
+    pub fn on(gpu: &Gpu) -> Result<Self, Error> {
+        let single = size_of::<T>() == 4;
+        let slope = if single { &TABLES.slope_slivers } else { &TABLES.slope_over_distance };
+        let slope: Vec<T> = slope.iter().map(|&number| T::of(number)).collect();
+        Ok(Self {
+            slope_over_distance: gpu.upload(&slope)?,
+            fall: gpu.upload(&TABLES.fall)?,
+            half_mean: gpu.upload(&TABLES.half_mean)?,
+        })
+    }
+
+    /// Bytes that they take.
+    pub fn bytes() -> u64 {
+        let slope = 2 * SEGMENTS * 8 * size_of::<T>(); // twice as many slivers, of half as many numbers
+        (slope + 2 * 2 * SEGMENTS * 8 * size_of::<f64>()) as u64
+    }
+}
+
+// Scales of one outer scale
+/// What a kernel must know of an outer scale, in metres or infinite: 1/ℓ², ℓ^(5/3), ℓ^(−1/3) and the law, 0 or 1; Eq.
+/// `[eq:scaled-phase]`. If it is infinite, `unit` becomes ℓ: a length, in metres, of the order of those to be looked up.
+pub(crate) fn phase_scales(outer_scale: f64, unit: f64) -> [f64; 4] {
+    let (unit, law) =
+        if outer_scale.is_finite() { (outer_scale / (2.0 * PI), 0.0) } else { (unit, 1.0) };
+    let root = unit.cbrt();
+    [1.0 / (unit * unit), unit * root * root, 1.0 / root, law]
+}
+
+// Tests of the universal tables
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::gpu::{Argument, Shape, Source, test_machines};
+
+    const PHASE: Source = Source { name: "phase.cu", text: include_str!("../../../kernels/turbulence/phase.cu") };
+
+    // Compare the device's functions with ours
+    /// The largest errors of S, M, p and t dp/dt on a device, for one outer scale.
+    fn errors<T: Number>(gpu: &Gpu, outer_scale: f64) -> [f64; 4] {
+        let least = if size_of::<T>() == 4 { -6.0 } else { -12.0 };
+        let t = (0..1000).map(|k| 10f64.powf(least + (6.0 - least) * f64::from(k) / 1000.0));
+        let t: Vec<f64> = t.collect();
+        let tables = PhaseTables::<T>::on(gpu).unwrap();
+        let scales = gpu.upload(&phase_scales(outer_scale, 0.4)).unwrap();
+        let (there, values) = (gpu.upload(&t).unwrap(), gpu.zeros::<f64>(4 * t.len()).unwrap());
+        let kernel =
+            gpu.program(&PHASE, &T::options(&[])).unwrap().kernel("phase_functions").unwrap();
+        // Launch the kernel of the phase functions
+        let arguments: [Argument; 7] = [
+            (&tables.slope_over_distance).into(),
+            (&tables.fall).into(),
+            (&tables.half_mean).into(),
+            (&scales).into(),
+            (&there).into(),
+            (&values).into(),
+            t.len().into(),
+        ];
+        gpu.launch(&kernel, Shape::over(t.len(), 128, [1, 1]), &arguments).unwrap();
+        let values = values.read().unwrap();
+        let (phase, law) = (VonKarman::new(outer_scale), VonKarman::new(f64::INFINITY));
+        let mut largest = [0.0f64; 4];
+        for (&t, values) in t.iter().zip(values.chunks(4)) {
+            // Note the errors at one distance
+            let p = |t: f64| phase.slope_over_distance(t);
+            let (fall, half_mean) = phase.fall_and_half_mean(t.sqrt());
+            let rise = (p(1.0005 * t) - p(0.9995 * t)) / 1e-3;
+            let scale = p(t).max(1e-3 * law.slope_over_distance(t));
+            let found = [values[0] / fall - 1.0, values[1] / half_mean - 1.0];
+            let found =
+                [found[0], found[1], (values[2] - p(t)) / scale, (t * values[3] - rise) / scale];
+            for (largest, error) in largest.iter_mut().zip(found) {
+                *largest = largest.max(error.abs());
+            }
+        }
+        largest
+    }
+
+    // Hold the functions on all devices
+    #[test]
+    fn functions_on_the_device_are_those_of_the_phase() {
+        for gpu in test_machines() {
+            for outer_scale in [0.03, 1.0, 25.0, 1000.0, 1e12, f64::INFINITY] {
+                let [fall, half_mean, p, rise] = errors::<f64>(&gpu, outer_scale);
+                assert!(fall < 1e-13 && half_mean < 1e-13, "{outer_scale}: {fall:e} {half_mean:e}");
+                assert!(p < 1e-13 && rise < 1e-5, "{outer_scale}: {p:e} {rise:e}");
+                let [_, _, p, rise] = errors::<f32>(&gpu, outer_scale);
+                assert!(p < 5e-7 && rise < 1e-5, "{outer_scale}, single: {p:e} {rise:e}");
+            }
+            let tables = PhaseTables::<f32>::on(&gpu).unwrap();
+            let bytes = tables.slope_over_distance.bytes() + tables.fall.bytes();
+            assert_eq!(bytes + tables.half_mean.bytes(), PhaseTables::<f32>::bytes());
+        }
+    }
+}

@@ -1,0 +1,494 @@
+// Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
+//! Slope and wavefront–slope covariance of a system by either method.
+
+// What computing a covariance stands on
+use crate::device::gpu::{Gpu, Number, Precision};
+use crate::device::{self, Device, Progress, cuda, refuse_beyond_memory};
+use crate::error::{Error, Invalid};
+use crate::model::lenslet_array::{LensletArray, SlopeOrder};
+use crate::turbulence::slope::{PairCovariance, SlopeCovariance, SlopeProblem};
+use crate::turbulence::spectral::slope::SpectralSampling;
+use crate::model::system::System;
+use crate::turbulence::wavefront::{PhaseGrid, WavefrontProblem, WavefrontSlope};
+use crate::turbulence::{dense, direct, spectral};
+use ndarray::{Array2, Array4};
+
+// Methods of slope covariance
+/// How to compute a covariance.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Method {
+    /// In real space: exact to 1e-10 of the variance, and fast.
+    #[default]
+    Direct,
+    /// Through the power spectrum, as the original program does, with this sampling.
+    Spectral(SpectralSampling),
+}
+
+// Slope problem of a system
+/// The problem of a system's slope covariance.
+///
+/// # Errors
+/// `NotToeplitz` where guide stars differ in height, pitch or number of lenslets; `Invalid` as in [`SlopeProblem::new`].
+pub fn slope_problem(system: &System) -> Result<SlopeProblem, Error> {
+    let array = common_array(system)?;
+    let sources: Vec<_> = system.guide_stars.iter().map(|star| star.source).collect();
+    SlopeProblem::new(&system.atmosphere, array, &sources, system.cone_gradient)
+}
+/// The lenslet array that all guide stars share.
+fn common_array(system: &System) -> Result<&LensletArray, Error> {
+    let array = system.first_array();
+    // Refuse lenslet arrays that are unequal
+    if let Some(k) = system.guide_stars.iter().position(|star| star.array != *array) {
+        let other = &system.guide_stars[k].array;
+        let reason = format!(
+            "guide_star[0] has {} lenslets of {} m and guide_star[{k}] has {} lenslets of {} m; \
+             arrays of unequal pitch share no lattice of displacements: expected equal arrays",
+            array.lenslets(),
+            array.pitch(),
+            other.lenslets(),
+            other.pitch()
+        );
+        return Err(Error::NotToeplitz { reason });
+    }
+    Ok(array)
+}
+
+// Wavefront problem of a system
+/// The problem of a system's wavefront–slope covariance.
+///
+/// # Errors
+/// `Invalid` where the system has no target or no grid of wavefront points, and as in [`WavefrontProblem::new`]; `NotToeplitz`
+/// where guide stars differ in height, pitch or number of lenslets.
+pub fn wavefront_problem(system: &System) -> Result<WavefrontProblem, Error> {
+    let grid = wavefront_grid(system)?;
+    let stars: Vec<_> = system.guide_stars.iter().map(|star| star.source).collect();
+    let (array, sources) = (common_array(system)?, (system.targets.as_slice(), stars.as_slice()));
+    WavefrontProblem::new(&system.atmosphere, array, sources, grid, system.cone_gradient)
+}
+
+/// The pitch that the grid of wavefront points is measured in, metres: that of the guide stars' common array, or else of the
+/// system's.
+pub fn wavefront_pitch(system: &System) -> f64 {
+    common_array(system).unwrap_or(&system.lenslet_array).pitch()
+}
+/// The grid of wavefront points of a system that has targets, too.
+///
+/// # Errors
+/// `Invalid` where either is missing.
+pub fn wavefront_grid(system: &System) -> Result<PhaseGrid, Invalid> {
+    let expected = "at least one [[target]], for a wavefront";
+    let targets = system.targets.first().ok_or_else(|| Invalid::new("target", 0, expected));
+    let expected = "a table [phase] with the points of the wavefront";
+    targets.and(system.phase.ok_or_else(|| Invalid::new("phase", "none", expected)))
+}
+
+// Compute the slope covariance
+/// The slope covariance of all pairs of guide stars, (S, S, 2, 2, 2N − 1, 2N − 1), rad².
+///
+/// # Errors
+/// `Memory` where the result does not fit; `Invalid` where the spectral sampling does not suit the problem.
+///
+/// ```
+/// use lenslet::{turbulence::plan::*, device::silent, model::system::System};
+/// let system = System::from_file("book/systems/small.toml")?;
+/// let covariance = slope_covariance(&slope_problem(&system)?, &Method::Direct, &silent)?;
+/// // 0.1622428 λ² d^(−1/3) r0^(−5/3) without the outer scale; L0 = 30 m takes 24 % of it away.
+/// let kolmogorov = 0.1622428 * 500e-9f64.powi(2) * 0.1f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
+/// assert!((covariance.variance() / kolmogorov - 0.761653).abs() < 1e-6);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+pub fn slope_covariance(
+    problem: &SlopeProblem,
+    method: &Method,
+    progress: Progress,
+) -> Result<SlopeCovariance, Error> {
+    check_memory(problem)?;
+    // Run the method and spread its pairs
+    let pairs = match method {
+        Method::Direct => direct::slope::pair_covariances(problem, progress),
+        Method::Spectral(sampling) => spectral::slope::pair_covariances(problem, sampling, progress)?,
+    };
+    Ok(SlopeCovariance::from_pairs(problem, &pairs))
+}
+
+// Compute the wavefront slope covariance
+/// The wavefront–slope covariance of all targets and guide stars, lattice by lattice, m rad.
+///
+/// # Errors
+/// `Memory` where the result does not fit; `Invalid` where the spectral sampling does not suit the problem.
+pub fn wavefront_slope_covariance(
+    problem: &WavefrontProblem,
+    method: &Method,
+    progress: Progress,
+) -> Result<WavefrontSlope, Error> {
+    check_wavefront_memory(problem)?;
+    match method {
+        Method::Direct => Ok(direct::wavefront::covariance(problem, progress)),
+        Method::Spectral(sampling) => spectral::wavefront::covariance(problem, sampling, progress),
+    }
+}
+
+// Engines of covariances
+/// Where covariances are computed.
+#[derive(Debug, Clone)]
+pub enum Engine {
+    /// On all cores of this machine, in double precision.
+    Cpu,
+    /// On graphics processors, in the precision given.
+    Gpus(Vec<Gpu>, Precision),
+}
+
+impl Engine {
+    // Open the engine of a device
+    /// The engine of a device: all graphics processors for `cuda`. The processor ignores the precision.
+    ///
+    /// # Errors
+    /// `Device` where there is no such device, with the reason.
+    pub fn open(device: Device, precision: Precision) -> Result<Self, Error> {
+        match device {
+            Device::Cpu => Ok(Self::Cpu),
+            Device::Cuda(_) => Ok(Self::Gpus(cuda::open(device)?, precision)),
+        }
+    }
+
+    // Name an engine for a person
+    /// `2 threads`, or `cuda:0 (NVIDIA H200), f64`.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Cpu if device::threads() == 1 => "1 thread".into(),
+            Self::Cpu => format!("{} threads", device::threads()),
+            Self::Gpus(gpus, precision) => {
+                let names: Vec<_> = gpus.iter().map(Gpu::name).collect();
+                format!("{}, {}", names.join(", "), precision.name())
+            }
+        }
+    }
+
+    // Refuse what runs on the processor only
+    /// Refuses a graphics processor for `what`.
+    ///
+    /// # Errors
+    /// `Device`.
+    pub fn require_cpu(&self, what: &str) -> Result<(), Error> {
+        let Self::Gpus(gpus, _) = self else { return Ok(()) };
+        let device = gpus.first().map_or("cuda", Gpu::name).to_string();
+        Err(Error::Device {
+            device,
+            reason: format!("{what} is computed on the CPU only; use cpu"),
+        })
+    }
+
+    // Compute the covariances on an engine
+    /// [`slope_covariance`] on this engine.
+    ///
+    /// # Errors
+    /// Those, and `Device` and `Cuda` where a graphics processor fails; `Memory` names it where it has too little.
+    pub fn slope_covariance(
+        &self,
+        problem: &SlopeProblem,
+        method: &Method,
+        progress: Progress,
+    ) -> Result<SlopeCovariance, Error> {
+        let (gpus, precision) = match self {
+            Self::Cpu => return slope_covariance(problem, method, progress),
+            Self::Gpus(gpus, precision) => (gpus, precision),
+        };
+        check_memory(problem)?;
+        let pairs = match precision {
+            Precision::F64 => slope_pairs::<f64>(problem, method, gpus, progress)?,
+            Precision::F32 => slope_pairs::<f32>(problem, method, gpus, progress)?,
+        };
+        Ok(SlopeCovariance::from_pairs(problem, &pairs))
+    }
+
+    // Compute the wavefront covariance on an engine
+    /// [`wavefront_slope_covariance`] on this engine.
+    ///
+    /// # Errors
+    /// As for the slopes.
+    pub fn wavefront_slope_covariance(
+        &self,
+        problem: &WavefrontProblem,
+        method: &Method,
+        progress: Progress,
+    ) -> Result<WavefrontSlope, Error> {
+        let (gpus, precision) = match self {
+            Self::Cpu => return wavefront_slope_covariance(problem, method, progress),
+            Self::Gpus(gpus, precision) => (gpus, precision),
+        };
+        check_wavefront_memory(problem)?;
+        match precision {
+            Precision::F64 => wavefront_slopes::<f64>(problem, method, gpus, progress),
+            Precision::F32 => wavefront_slopes::<f32>(problem, method, gpus, progress),
+        }
+    }
+}
+
+// Run a method on graphics processors
+fn slope_pairs<T: Number>(
+    problem: &SlopeProblem,
+    method: &Method,
+    gpus: &[Gpu],
+    progress: Progress,
+) -> Result<Vec<PairCovariance>, Error> {
+    match method {
+        Method::Direct => direct::slope::gpu::pair_covariances::<T>(problem, gpus, progress),
+        Method::Spectral(sampling) => {
+            spectral::gpu::slope_pairs::<T>(problem, sampling, gpus, progress)
+        }
+    }
+}
+
+fn wavefront_slopes<T: Number>(
+    problem: &WavefrontProblem,
+    method: &Method,
+    gpus: &[Gpu],
+    progress: Progress,
+) -> Result<WavefrontSlope, Error> {
+    match method {
+        Method::Direct => direct::wavefront::gpu::covariance::<T>(problem, gpus, progress),
+        Method::Spectral(sampling) => {
+            spectral::gpu::wavefront::<T>(problem, sampling, gpus, progress)
+        }
+    }
+}
+
+// All covariances of a system
+/// The form of a covariance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Form {
+    /// Toeplitz where the geometry allows it, else dense.
+    #[default]
+    Auto,
+    /// Toeplitz-compressed; refused where there is no such form.
+    Toeplitz,
+    /// Dense: each pair of valid lenslets, each point, exact also where the cones differ.
+    Dense,
+}
+
+/// All covariances that a system asks for.
+#[derive(Debug, Clone)]
+pub struct Covariances {
+    /// Of the slopes with themselves.
+    pub slope_slope: SlopeSlope,
+    /// Of the wavefronts with the slopes, where there are targets and a grid.
+    pub wavefront_slope: Option<WavefrontSlopes>,
+    /// Of the wavefronts with themselves, (T, T, 2M − 1, 2M − 1), m²; none where an outer scale is infinite.
+    pub wavefront_wavefront: Option<Array4<f64>>,
+}
+impl Form {
+    /// Whether the form is the dense one for this system.
+    pub fn is_dense(self, system: &System) -> bool {
+        match self {
+            Self::Toeplitz => false,
+            Self::Dense => true,
+            Self::Auto => matches!(check_toeplitz(system), Err(Error::NotToeplitz { .. })),
+        }
+    }
+}
+/// A slope covariance in either form.
+#[derive(Debug, Clone)]
+pub enum SlopeSlope {
+    /// Compressed.
+    Toeplitz(SlopeCovariance),
+    /// (n, n) in the order of [`SlopeOrder`], rad².
+    Dense(Array2<f64>),
+}
+/// A wavefront–slope covariance in either form.
+#[derive(Debug, Clone)]
+pub enum WavefrontSlopes {
+    /// Compressed, lattice by lattice.
+    Toeplitz(WavefrontProblem, WavefrontSlope),
+    /// (T, M, M, n): points of each target's grid, and slopes in the order of
+    /// [`SlopeOrder`], m rad.
+    Dense(Array4<f64>),
+}
+
+impl SlopeSlope {
+    /// Variance of the x slope of the first valid lenslet of the first star, rad².
+    pub fn variance(&self) -> f64 {
+        match self {
+            Self::Toeplitz(covariance) => covariance.variance(),
+            Self::Dense(matrix) => matrix[[0, 0]],
+        }
+    }
+}
+/// Whether a system has the Toeplitz form, for its slopes and, if it has targets and a grid, for its wavefront.
+///
+/// # Errors
+/// `NotToeplitz` with the reason where it has none; those of [`slope_problem`] and [`wavefront_problem`].
+pub fn check_toeplitz(system: &System) -> Result<(), Error> {
+    slope_problem(system)?;
+    if wants_wavefront(system) {
+        wavefront_problem(system)?;
+    }
+    Ok(())
+}
+
+/// Whether a system has targets and a grid of wavefront points.
+pub fn wants_wavefront(system: &System) -> bool {
+    wavefront_grid(system).is_ok()
+}
+/// Computes all that a system asks for; dense forms by the direct method.
+///
+/// # Errors
+/// As for its parts: [`slope_covariance`], [`wavefront_slope_covariance`], [`dense::slope_covariance`].
+pub fn covariances(
+    system: &System,
+    form: Form,
+    [of_slopes, of_wavefront]: [&Method; 2],
+    engine: &Engine,
+    progress: Progress,
+) -> Result<Covariances, Error> {
+    let (dense, wanted) = (form.is_dense(system), wants_wavefront(system));
+    if dense {
+        engine.require_cpu("the dense form of a covariance")?;
+        check_dense_memory(system, 1)?;
+    }
+    let wavefront_wavefront = wanted.then(|| wavefront_wavefront(system)).transpose()?.flatten();
+    if dense {
+        let slope_slope = SlopeSlope::Dense(dense_slopes(system, progress)?);
+        let wavefront_slope = wanted.then(|| dense_wavefront(system, progress)).transpose()?;
+        return Ok(Covariances { slope_slope, wavefront_slope, wavefront_wavefront });
+    }
+    // Compute both in Toeplitz form
+    let slopes = engine.slope_covariance(&slope_problem(system)?, of_slopes, progress)?;
+    let wavefront = || {
+        let problem = wavefront_problem(system)?;
+        let covariance = engine.wavefront_slope_covariance(&problem, of_wavefront, progress)?;
+        Ok::<_, Error>(WavefrontSlopes::Toeplitz(problem, covariance))
+    };
+    Ok(Covariances {
+        slope_slope: SlopeSlope::Toeplitz(slopes),
+        wavefront_slope: wanted.then(wavefront).transpose()?,
+        wavefront_wavefront,
+    })
+}
+/// The slope covariance matrix of a system, whatever its stars, (n, n), rad².
+///
+/// # Errors
+/// Those of [`dense::slope_covariance`].
+pub fn dense_slopes(system: &System, progress: Progress) -> Result<Array2<f64>, Error> {
+    let (atmosphere, stars) = (&system.atmosphere, system.guide_stars.as_slice());
+    let valid = system.valid_lenslets();
+    dense::slope_covariance(atmosphere, stars, &valid, system.cone_gradient, progress)
+}
+
+fn dense_wavefront(system: &System, progress: Progress) -> Result<WavefrontSlopes, Error> {
+    let matrix = dense_wavefront_slope(system, progress)?;
+    let (grid, slopes) = (wavefront_grid(system)?, matrix.ncols());
+    let shape = (system.targets.len(), grid.points, grid.points, slopes);
+    let values = matrix.into_shape_with_order(shape);
+    Ok(WavefrontSlopes::Dense(values.unwrap_or_else(|_| unreachable!("same length"))))
+}
+/// The wavefront–slope covariance matrix of a system, whatever its stars, (T M², n), m rad.
+///
+/// # Errors
+/// Those of [`dense::wavefront_slope`], and `Invalid` where the system has no target or no grid.
+pub fn dense_wavefront_slope(system: &System, progress: Progress) -> Result<Array2<f64>, Error> {
+    let wanted = (system.targets.as_slice(), wavefront_grid(system)?, wavefront_pitch(system));
+    let (atmosphere, stars) = (&system.atmosphere, system.guide_stars.as_slice());
+    let valid = system.valid_lenslets();
+    dense::wavefront_slope(atmosphere, wanted, stars, &valid, system.cone_gradient, progress)
+}
+/// Covariance of the targets' wavefronts, (T, T, 2M − 1, 2M − 1), m²; none where an outer scale is infinite.
+///
+/// # Errors
+/// `Invalid` where the system has no target or no grid; `Memory` where the result does not fit.
+pub fn wavefront_wavefront(system: &System) -> Result<Option<Array4<f64>>, Error> {
+    let array = LensletArray::new(system.lenslet_array.lenslets(), wavefront_pitch(system))?;
+    let targets = (system.targets.as_slice(), system.targets.as_slice());
+    let grid = wavefront_grid(system)?;
+    let gradient = system.cone_gradient;
+    let problem = WavefrontProblem::new(&system.atmosphere, &array, targets, grid, gradient)?;
+    if problem.layers().iter().any(|layer| layer.outer_scale.is_infinite()) {
+        return Ok(None);
+    }
+    check_wavefront_memory(&problem)?;
+    direct::wavefront::wavefront_covariance(&problem).map(Some)
+}
+
+// Check that the covariance fits into memory
+/// Refuses a problem whose result and working memory exceed the memory that is available now.
+///
+/// # Errors
+/// `Memory`, with the bytes needed and available. Where the system does not tell what is available, nothing is refused.
+pub fn check_memory(problem: &SlopeProblem) -> Result<(), Error> {
+    refuse_beyond_memory(memory_needed(problem), || {
+        let (sources, lenslets) = (problem.sources(), problem.lenslets());
+        format!("the covariance of {sources} guide stars on {lenslets} × {lenslets} lenslets")
+    })
+}
+
+/// Bytes of the result, of the pairs that it is spread from, of six fields a thread, and of 64 MiB for the rest.
+fn memory_needed(problem: &SlopeProblem) -> u64 {
+    let (sources, lags) = (problem.sources() as u64, problem.lags() as u64);
+    let threads = device::threads() as u64;
+    let pairs = 1 + sources.saturating_sub(1).saturating_mul(sources) / 2;
+    let fields =
+        sources.saturating_mul(sources).saturating_mul(4).saturating_add(3 * pairs + 6 * threads);
+    fields.saturating_mul(lags.saturating_mul(lags)).saturating_mul(8).saturating_add(64 << 20)
+}
+/// Refuses a wavefront problem whose results and working memory exceed the memory that is available now.
+///
+/// # Errors
+/// `Memory`, with the bytes needed and available. Where the system does not tell what is available, nothing is refused.
+pub fn check_wavefront_memory(problem: &WavefrontProblem) -> Result<(), Error> {
+    let (targets, points) = (problem.targets(), problem.grid().points);
+    let lags = problem.layers().iter().map(|layer| problem.lags(layer)).max().unwrap_or(0) as u64;
+    let fields = lags.saturating_mul(lags).saturating_mul(8 * device::threads() as u64);
+    let wavefronts = (targets as u64 * 2 * points as u64).saturating_pow(2);
+    let numbers = fields.saturating_add(wavefronts).saturating_add(2 * problem.len() as u64);
+    refuse_beyond_memory(numbers.saturating_mul(8).saturating_add(64 << 20), || {
+        format!("the covariance of {targets} targets on {points} × {points} points with the slopes")
+    })
+}
+/// Refuses a system whose dense covariances, `copies` times, exceed the memory that is available now.
+///
+/// # Errors
+/// `Memory`, with the bytes needed and available.
+pub fn check_dense_memory(system: &System, copies: u64) -> Result<(), Error> {
+    let [slopes, wavefront] = dense_bytes(system);
+    let needed = slopes.saturating_add(wavefront).saturating_mul(copies).saturating_add(64 << 20);
+    refuse_beyond_memory(needed, || "the dense form of the covariances".into())
+}
+
+/// Bytes of the dense matrices of slopes, (n, n), and of wavefront and slopes, (T M², n).
+pub fn dense_bytes(system: &System) -> [u64; 2] {
+    let slopes = SlopeOrder::new(&system.valid_lenslets()).len() as u64;
+    let points = system.phase.map_or(0, |grid| grid.points.pow(2) * system.targets.len()) as u64;
+    [slopes, points].map(|rows| rows.saturating_mul(slopes).saturating_mul(8))
+}
+
+// Tests of the common interface
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::silent;
+
+    // Refuse lenslet arrays that differ
+    #[test]
+    fn lenslet_arrays_of_unequal_pitch_are_refused() {
+        let mut system = System::from_file("book/systems/keck-lgs.toml").unwrap();
+        assert!(slope_problem(&system).is_ok());
+        let pitch = system.lenslet_array.pitch();
+        system.guide_stars[1].array =
+            crate::model::lenslet_array::LensletArray::new(10, 2.0 * pitch).unwrap();
+        let error = slope_problem(&system).unwrap_err().to_string();
+        assert!(
+            error.contains("20 lenslets of 0.5 m and guide_star[1] has 10 lenslets of 1 m"),
+            "{error}"
+        );
+    }
+
+    // Refuse what does not fit
+    #[test]
+    fn what_does_not_fit_is_refused_before_it_starts() {
+        let mut system = System::from_file("book/systems/small.toml").unwrap();
+        system.guide_stars[0].array = crate::model::lenslet_array::LensletArray::new(10_000, 0.1).unwrap();
+        system.guide_stars = vec![system.guide_stars[0]; 300];
+        let problem = slope_problem(&system).unwrap();
+        let error = slope_covariance(&problem, &Method::Direct, &silent).unwrap_err();
+        assert!(matches!(error, Error::Memory { .. }) && error.exit_code() == 2, "{error}");
+    }
+}

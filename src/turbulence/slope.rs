@@ -1,0 +1,310 @@
+// Tangled from book/src/slope-covariance.md: edit there, or here and run cargo tangle stitch.
+//! Slope covariance: the problem that the methods solve, its symmetries, and the store of its result.
+
+// What the slope problem is made of
+use crate::model::atmosphere::{Atmosphere, Layer};
+use crate::error::{Error, Invalid};
+use crate::model::lenslet_array::{LensletArray, SlopeOrder};
+use crate::model::source::{ConeGradient, Source};
+use ndarray::{Array2, Array3, Array6, ArrayView2, s};
+use rayon::prelude::*;
+use std::{f64::consts::PI, sync::Arc};
+
+// Layer as the lenslets see it
+/// A turbulent layer as the lenslets see it through the cone of their guide stars.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ProjectedLayer {
+    /// Altitude h in metres.
+    pub altitude: f64,
+    /// Cone factor γ = 1 − h/z.
+    pub gamma: f64,
+    /// Side D = γ d of a lenslet's footprint, metres.
+    pub side: f64,
+    /// σ of Eq. `[eq:slope-covariance]`: multiplies a covariance of phase gradients for r0 = 1 m (rad² m⁻²) into rad².
+    pub strength: f64,
+    /// Outer scale in metres, possibly infinite.
+    pub outer_scale: f64,
+}
+
+// Slope covariance problem
+/// All that the slope covariance depends on, checked to have a Toeplitz form.
+#[derive(Debug, Clone)]
+pub struct SlopeProblem {
+    lenslets: usize,
+    pitch: f64,
+    sources: Vec<Source>,
+    layers: Vec<ProjectedLayer>,
+}
+/// What `make` makes of each number, made once for each number that occurs.
+pub(crate) fn share_equals<T>(
+    numbers: impl Iterator<Item = f64>,
+    make: impl Fn(f64) -> T,
+) -> Vec<Arc<T>> {
+    let mut made: Vec<(f64, Arc<T>)> = Vec::new();
+    for number in numbers {
+        let known = made.iter().find(|(other, _)| *other == number);
+        let shared = known.map_or_else(|| Arc::new(make(number)), |(_, made)| Arc::clone(made));
+        made.push((number, shared));
+    }
+    made.into_iter().map(|(_, made)| made).collect()
+}
+
+impl SlopeProblem {
+    // Pose the problem for common heights
+    /// Poses the problem for one lenslet array looked at from several sources.
+    ///
+    /// # Errors
+    /// `NotToeplitz` where the sources' heights differ; `Invalid` where there is no source, or a layer at or above one.
+    pub fn new(
+        atmosphere: &Atmosphere,
+        array: &LensletArray,
+        sources: &[Source],
+        gradient: ConeGradient,
+    ) -> Result<Self, Error> {
+        let first =
+            sources.first().ok_or_else(|| Invalid::new("guide stars", 0, "at least one"))?;
+        // Refuse sources of unequal height
+        if let Some(other) = sources.iter().position(|source| source.height() != first.height()) {
+            let reason = format!(
+                "guide_star[0].height is {} m and guide_star[{other}].height is {} m; sources at unequal \
+                 heights see footprints of unequal size on a layer, and their covariance depends on more \
+                 than a displacement: expected equal heights",
+                first.height(),
+                sources[other].height()
+            );
+            return Err(Error::NotToeplitz { reason });
+        }
+        first.check_above(atmosphere)?;
+        let project = |layer: &Layer| {
+            // Project the layer through the cone
+            let gamma = first.cone_factor(layer.altitude);
+            let per_radian = atmosphere.wavelength() / (2.0 * PI) * gradient.factor(gamma);
+            ProjectedLayer {
+                altitude: layer.altitude,
+                gamma,
+                side: gamma * array.pitch(),
+                strength: per_radian.powi(2)
+                    * atmosphere.fried_parameter().powf(-5.0 / 3.0)
+                    * layer.fraction,
+                outer_scale: layer.outer_scale,
+            }
+        };
+        Ok(Self {
+            lenslets: array.lenslets(),
+            pitch: array.pitch(),
+            layers: atmosphere.layers().iter().map(project).collect(),
+            sources: sources.to_vec(),
+        })
+    }
+
+    // Getters of the slope problem
+    /// Lenslets across the array, N.
+    pub fn lenslets(&self) -> usize {
+        self.lenslets
+    }
+
+    /// Lenslet pitch d in metres.
+    pub fn pitch(&self) -> f64 {
+        self.pitch
+    }
+
+    /// Number of sources, S.
+    pub fn sources(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// The layers, in the atmosphere's order.
+    pub fn layers(&self) -> &[ProjectedLayer] {
+        &self.layers
+    }
+
+    // Geometry of the lags
+    /// Lags along an axis, 2N − 1.
+    pub fn lags(&self) -> usize {
+        2 * self.lenslets - 1
+    }
+
+    /// Displacement at a layer that the directions of sources `p` and `q` bring about, h (θ_q − θ_p), metres.
+    pub fn offset(&self, layer: &ProjectedLayer, p: usize, q: usize) -> [f64; 2] {
+        self.sources[p].shift_to(&self.sources[q], layer.altitude)
+    }
+
+    // Size and pairs of the result
+    /// Length of the result: S² blocks of 2 × 2 components of (2N − 1)² lags.
+    pub fn len(&self) -> usize {
+        self.sources().pow(2) * 4 * self.lags().pow(2)
+    }
+
+    /// Never: there is at least one source and one lenslet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The pairs to compute, from which symmetry gives all: one for p = q, then each p < q.
+    pub fn pairs(&self) -> Vec<(usize, usize)> {
+        let sources = self.sources();
+        let above = (0..sources).flat_map(|p| (p + 1..sources).map(move |q| (p, q)));
+        std::iter::once((0, 0)).chain(above).collect()
+    }
+
+    // Share what depends on outer scales
+    /// What `make` makes of the outer scale (m) of each layer, made once for each outer scale that occurs.
+    pub fn for_each_outer_scale<T>(&self, make: impl Fn(f64) -> T) -> Vec<Arc<T>> {
+        share_equals(self.layers.iter().map(|layer| layer.outer_scale), make)
+    }
+}
+
+// Covariance of one pair of sources
+/// Covariance of one pair of sources: components xx, xy and yy on axis 0, then the lags along y and x; (3, 2N−1, 2N−1), rad².
+pub type PairCovariance = Array3<f64>;
+
+/// The component of a pair that holds the axes `a` and `b` (0 for x, 1 for y): xy stands for yx as well.
+fn component(a: usize, b: usize) -> usize {
+    a + b
+}
+
+// Slope covariance of all pairs
+/// The Toeplitz-compressed slope covariance of all pairs of sources.
+///
+/// C\[p, q, a, b, j, i\] = ⟨s_a^p(x) s_b^q(x + ρ)⟩ in rad² with ρ = ((i − N + 1) d, (j − N + 1) d), of shape
+/// (S, S, 2, 2, 2N − 1, 2N − 1); Eq. `[eq:slope-covariance]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SlopeCovariance(Array6<f64>);
+
+impl SlopeCovariance {
+    // Spread the computed pairs by symmetry
+    /// Fills all blocks from those of [`SlopeProblem::pairs`], given in that order.
+    pub fn from_pairs(problem: &SlopeProblem, computed: &[PairCovariance]) -> Self {
+        let (sources, lags) = (problem.sources(), problem.lags());
+        let pairs = problem.pairs();
+        let mut values = vec![0.0; problem.len()];
+        values.par_chunks_mut(4 * lags * lags).enumerate().for_each(|(block, values)| {
+            // Fill the block from its pair
+            let (p, q) = (block / sources, block % sources);
+            let key = if p == q { (0, 0) } else { (p.min(q), p.max(q)) };
+            if let Ok(pair) = pairs.binary_search(&key).map(|k| &computed[k]) {
+                for (k, values) in values.chunks_mut(lags * lags).enumerate() {
+                    let field = pair.slice(s![component(k / 2, k % 2), .., ..]);
+                    place_field(field, p > q, p == q, values);
+                }
+            }
+        });
+        let shape = (sources, sources, 2, 2, lags, lags);
+        Self(Array6::from_shape_vec(shape, values).unwrap_or_else(|_| unreachable!("same length")))
+    }
+
+    // Read the slope covariance
+    /// The array, (S, S, 2, 2, 2N − 1, 2N − 1), rad².
+    pub fn values(&self) -> &Array6<f64> {
+        &self.0
+    }
+
+    /// Lenslets across the array, N.
+    pub fn lenslets(&self) -> usize {
+        self.0.dim().5.div_ceil(2)
+    }
+
+    /// Number of sources, S.
+    pub fn sources(&self) -> usize {
+        self.0.dim().0
+    }
+
+    /// Variance of the x slope of any lenslet, rad²; that of the y slope is the same.
+    pub fn variance(&self) -> f64 {
+        let centre = self.lenslets() - 1;
+        self.0[[0, 0, 0, 0, centre, centre]]
+    }
+
+    // Write the covariance as a dense matrix
+    /// The covariance matrix of the slope vector of the valid lenslets, square of side `order.len()`, rad².
+    pub fn dense(&self, order: &SlopeOrder) -> Array2<f64> {
+        let origin = self.lenslets() - 1;
+        let slopes: Vec<_> = (0..self.sources())
+            .flat_map(|p| [0, 1].map(|a| (p, a)))
+            .flat_map(|(p, a)| order.lenslets(p).iter().map(move |&lenslet| (p, a, lenslet)))
+            .collect();
+        Array2::from_shape_fn((order.len(), order.len()), |(row, column)| {
+            let ((p, a, [y, x]), (q, b, [y2, x2])) = (slopes[row], slopes[column]);
+            self.0[[p, q, a, b, origin + y2 - y, origin + x2 - x]]
+        })
+    }
+}
+
+// Place a field, turned or made even
+/// Writes a field of lags into its block: as it is, turned by half a turn, or with its first half mirrored.
+fn place_field(field: ArrayView2<f64>, turned: bool, even: bool, values: &mut [f64]) {
+    let last = values.len() - 1;
+    for (k, &value) in field.iter().enumerate() {
+        if even && k <= last / 2 {
+            values[k] = value;
+            values[last - k] = value;
+        } else if !even {
+            values[if turned { last - k } else { k }] = value;
+        }
+    }
+}
+
+// Tests of the slope covariance store
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer(altitude: f64, fraction: f64) -> Layer {
+        let (outer_scale, wind_speed, wind_direction) = (25.0, 0.0, 0.0);
+        Layer { altitude, fraction, outer_scale, wind_speed, wind_direction }
+    }
+
+    // Pose a lopsided problem of three stars
+    fn problem(heights: [f64; 3]) -> crate::Result<SlopeProblem> {
+        let layers = vec![layer(0.0, 0.7), layer(9000.0, 0.3)];
+        let atmosphere = Atmosphere::new(0.15, 500e-9, layers)?;
+        let sources = [(1e-4, 0.3), (2e-4, 2.0), (1.5e-4, 4.4)];
+        let sources: Result<Vec<_>, _> = (sources.iter().zip(heights))
+            .map(|(&(zenith, azimuth), height)| Source::new(zenith, azimuth, height))
+            .collect();
+        SlopeProblem::new(&atmosphere, &LensletArray::new(3, 0.5)?, &sources?, ConeGradient::Pupil)
+    }
+
+    // Check that blocks follow the symmetries
+    #[test]
+    fn blocks_follow_the_symmetries() {
+        let problem = problem([90e3; 3]).unwrap();
+        let computed: Vec<PairCovariance> = (0..problem.pairs().len())
+            .map(|k| {
+                Array3::from_shape_fn((3, 5, 5), |(c, j, i)| {
+                    (1000 * k + 100 * c + 10 * j + i) as f64
+                })
+            })
+            .collect();
+        let covariance = SlopeCovariance::from_pairs(&problem, &computed);
+        let values = covariance.values();
+        for ((p, q, a, b, j, i), &value) in values.indexed_iter() {
+            assert_eq!(value, values[[q, p, b, a, 4 - j, 4 - i]], "exchange");
+            assert_eq!(value, values[[p, q, b, a, j, i]], "mixed components");
+            assert!(p != q || value == values[[0, 0, a, b, 4 - j, 4 - i]], "a star with itself");
+        }
+        assert_eq!(values[[0, 2, 0, 1, 3, 4]], 2134.0);
+        assert_eq!(values[[2, 1, 1, 1, 3, 4]], 3210.0);
+        assert_eq!(covariance.variance(), 22.0);
+        // Check that the dense matrix is symmetric
+        let mut valid = Array2::from_elem((3, 3), true);
+        valid[[0, 0]] = false;
+        valid[[1, 2]] = false;
+        let masks = [valid.clone(), Array2::from_elem((3, 3), true), valid];
+        let dense = covariance.dense(&SlopeOrder::new(&masks));
+        assert_eq!(dense.dim(), (46, 46));
+        assert_eq!(dense, dense.t());
+        // Star 0, y slope of lenslet (y, x) = (0, 1), against star 2, x slope of lenslet (2, 0): a lag of (2, −1).
+        assert_eq!(dense[[7, 14 + 18 + 4]], values[[0, 2, 1, 0, 4, 1]]);
+    }
+
+    // Check the refusals of the problem
+    #[test]
+    fn unequal_heights_have_no_toeplitz_form() {
+        let error = problem([90e3, f64::INFINITY, 90e3]).unwrap_err();
+        assert!(matches!(error, Error::NotToeplitz { .. }), "{error}");
+        let named = "guide_star[0].height is 90000 m and guide_star[1].height is inf m";
+        assert!(error.to_string().contains(named), "{error}");
+        assert!(matches!(problem([9e3; 3]), Err(Error::Invalid(_))));
+    }
+}

@@ -1,0 +1,8 @@
+// Tangled from book/src/turbulence.md: edit there, or here and run cargo tangle stitch.
+//! Covariances through the spectrum, as most codes compute them, and what they miss.
+
+// Modules of the spectral methods
+pub mod slope;
+pub mod error;
+pub mod wavefront;
+pub mod gpu;

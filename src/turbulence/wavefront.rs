@@ -1,0 +1,377 @@
+// Tangled from book/src/wavefront-slope.md: edit there, or here and run cargo tangle stitch.
+//! Wavefront–slope covariance: the problem that the methods solve, its lattices, and the store of its result.
+
+// What the wavefront problem is made of
+use crate::model::atmosphere::{Atmosphere, Layer};
+use crate::device::{Progress, dispatch};
+use crate::error::{Error, Invalid, accept};
+use crate::model::lenslet_array::LensletArray;
+use crate::model::source::{ConeGradient, Source, small_angle};
+use ndarray::{Array3, Array5, ArrayView5, s};
+use std::f64::consts::PI;
+
+// Grid of wavefront points
+/// A square grid of M × M wavefront points of step pitch / oversampling, centred on the axis.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PhaseGrid {
+    /// The number M of points across.
+    pub points: usize,
+    /// Points per lenslet.
+    pub oversampling: usize,
+    /// Radius \[rad\] of the disc of directions around a target over which the wavefront is averaged.
+    pub disc_radius: f64,
+}
+impl PhaseGrid {
+    /// A grid of `points` across (1 to 100 000), `oversampling` (1 to 1000) of them per lenslet.
+    pub fn new(points: usize, oversampling: usize, disc_radius: f64) -> Result<Self, Invalid> {
+        let good = (1..=100_000).contains(&points);
+        accept(good, "points", points, "a whole number from 1 to 100000")?;
+        let good = (1..=1000).contains(&oversampling);
+        accept(good, "oversampling", oversampling, "a whole number from 1 to 1000")?;
+        small_angle("disc_radius", disc_radius)?;
+        Ok(Self { points, oversampling, disc_radius })
+    }
+
+    /// The coordinate \[m\] of point `m` along either axis for lenslets of `pitch` \[m\]; Eq. `[eq:both-grids]`.
+    pub fn coordinate(&self, m: usize, pitch: f64) -> f64 {
+        (m as f64 - (self.points as f64 - 1.0) / 2.0) * pitch / self.oversampling as f64
+    }
+}
+
+// Layer as targets and guide stars see it
+/// A turbulent layer as one target and one guide star see it together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WavefrontLayer {
+    /// Altitude h in metres.
+    pub altitude: f64,
+    /// Cone factor γ = 1 − h/z of the guide stars.
+    pub gamma: f64,
+    /// Side D = γ d of a lenslet's footprint, metres.
+    pub side: f64,
+    /// Step of the lattice of displacements, D/o, metres.
+    pub step: f64,
+    /// Wavefront points across the layer's grid: M, or M_l of Eq. `[eq:layer-points]`.
+    pub points: usize,
+    /// Radius h ζ of the disc over which the wavefront is averaged, metres; 0 for a point.
+    pub disc: f64,
+    /// σ' of Eq. `[eq:wavefront-slope]`: multiplies c for r0 = 1 m (rad² m⁻¹) into m rad.
+    pub slope_strength: f64,
+    /// (λ/2π)² f r0^(−5/3): multiplies a phase covariance for r0 = 1 m (rad²) into m².
+    pub wavefront_strength: f64,
+    /// Outer scale in metres, possibly infinite.
+    pub outer_scale: f64,
+}
+
+// Wavefront slope problem
+/// All that the wavefront–slope covariance depends on, checked to have a Toeplitz form.
+#[derive(Debug, Clone)]
+pub struct WavefrontProblem {
+    lenslets: usize,
+    pitch: f64,
+    grid: PhaseGrid,
+    targets: Vec<Source>,
+    stars: Vec<Source>,
+    layers: Vec<WavefrontLayer>,
+    layered: bool,
+}
+
+impl WavefrontProblem {
+    // Pose the wavefront problem
+    /// Poses the problem for `targets` and guide `stars` that one lenslet array looks at.
+    ///
+    /// # Errors
+    /// `NotToeplitz` where the stars' heights differ, or the targets are neither at that height nor at infinity; `Invalid` where
+    /// there is no target or no star, a layer at or above one, or a grid whose layer is too small for it.
+    pub fn new(
+        atmosphere: &Atmosphere,
+        array: &LensletArray,
+        (targets, stars): (&[Source], &[Source]),
+        grid: PhaseGrid,
+        gradient: ConeGradient,
+    ) -> Result<Self, Error> {
+        let target_height = common_height("target", targets)?;
+        let height = common_height("guide_star", stars)?;
+        // Refuse cones that share no lattice
+        if target_height != height && target_height.is_finite() {
+            let reason = format!(
+                "the targets are at {target_height} m and the guide stars at {height} m: expected targets at \
+                 infinity or at the height of the guide stars"
+            );
+            return Err(Error::NotToeplitz { reason });
+        }
+        stars[0].check_above(atmosphere)?;
+        let layered = target_height != height;
+        let project = |layer: &Layer| {
+            // Project the layer for the wavefront
+            let gamma = stars[0].cone_factor(layer.altitude);
+            let side = gamma * array.pitch();
+            let width = (grid.oversampling * array.lenslets()) as f64;
+            let margin =
+                if layered { (width * (1.0 - gamma) / (2.0 * gamma)).ceil() as usize } else { 0 };
+            let wavefront_strength = (atmosphere.wavelength() / (2.0 * PI)).powi(2)
+                * atmosphere.fried_parameter().powf(-5.0 / 3.0)
+                * layer.fraction;
+            WavefrontLayer {
+                altitude: layer.altitude,
+                gamma,
+                side,
+                step: side / grid.oversampling as f64,
+                points: grid.points + 2 * margin,
+                disc: layer.altitude * grid.disc_radius,
+                slope_strength: gradient.factor(gamma) * wavefront_strength,
+                wavefront_strength,
+                outer_scale: layer.outer_scale,
+            }
+        };
+        let layers: Vec<_> = atmosphere.layers().iter().map(project).collect();
+        // Refuse a grid too small for its layer
+        let extent = (grid.points - 1) as f64;
+        let small =
+            |layer: &&WavefrontLayer| extent / layer.gamma > (layer.points - 1) as f64 + 1e-9;
+        if let Some(layer) = layers.iter().filter(|_| layered).find(small) {
+            let margin = (layer.points - grid.points) as f64;
+            let most = 1.0 + (margin * layer.gamma / (1.0 - layer.gamma)).floor();
+            let expected = format!(
+                "at most {most}: {} points of the layer at {} m, as far apart as the lenslets' footprints there, \
+                 do not reach across the grid of the pupil; the dense form has no such limit",
+                layer.points, layer.altitude
+            );
+            return Err(Invalid::new("phase.points", grid.points, expected).into());
+        }
+        let (targets, stars) = (targets.to_vec(), stars.to_vec());
+        Ok(Self {
+            lenslets: array.lenslets(),
+            pitch: array.pitch(),
+            grid,
+            targets,
+            stars,
+            layers,
+            layered,
+        })
+    }
+
+    // Getters of the wavefront problem
+    /// Lenslets across the array, N.
+    pub fn lenslets(&self) -> usize {
+        self.lenslets
+    }
+
+    /// Lenslet pitch d in metres.
+    pub fn pitch(&self) -> f64 {
+        self.pitch
+    }
+
+    /// The grid of wavefront points in the pupil.
+    pub fn grid(&self) -> PhaseGrid {
+        self.grid
+    }
+
+    /// Number of targets, T.
+    pub fn targets(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Number of guide stars, S.
+    pub fn stars(&self) -> usize {
+        self.stars.len()
+    }
+
+    // Lattices of the wavefront problem
+    /// The layers, in the atmosphere's order.
+    pub fn layers(&self) -> &[WavefrontLayer] {
+        &self.layers
+    }
+
+    /// Whether each layer has a wavefront grid of its own, for guide stars at a finite height and targets at infinity.
+    pub fn is_layered(&self) -> bool {
+        self.layered
+    }
+
+    /// The layers, grouped by the lattice that they share: all together, or one by one.
+    pub fn lattices(&self) -> std::slice::Chunks<'_, WavefrontLayer> {
+        self.layers.chunks(if self.layered { 1 } else { self.layers.len() })
+    }
+
+    /// Lags along an axis of a layer's lattice, o (N − 1) + M_l.
+    pub fn lags(&self, layer: &WavefrontLayer) -> usize {
+        self.grid.oversampling * (self.lenslets - 1) + layer.points
+    }
+    /// Displacement at a layer of lag 0 of target `t` and guide star `q` along x and y, metres; Eq. `[eq:centred-lags]`.
+    pub fn first_lag(&self, layer: &WavefrontLayer, t: usize, q: usize) -> [f64; 2] {
+        let reach = (self.lags(layer) - 1) as f64 / 2.0 * layer.step;
+        self.targets[t].shift_to(&self.stars[q], layer.altitude).map(|offset| offset - reach)
+    }
+
+    /// Displacement at a layer from wavefront point `point` of the pupil's grid to the footprint of lenslet `lenslet` (both \[row,
+    /// column\]) for target `t` and star `q`, along x and y, metres.
+    pub fn displacement(
+        &self,
+        layer: &WavefrontLayer,
+        (t, q): (usize, usize),
+        point: [usize; 2],
+        lenslet: [usize; 2],
+    ) -> [f64; 2] {
+        let middle = (self.lenslets as f64 - 1.0) / 2.0;
+        let target = [1, 0].map(|axis| self.grid.coordinate(point[axis], self.pitch));
+        let star = [1, 0].map(|axis| (lenslet[axis] as f64 - middle) * self.pitch);
+        let target = self.targets[t].project(target, layer.altitude);
+        let star = self.stars[q].project(star, layer.altitude);
+        [0, 1].map(|axis| star[axis] - target[axis])
+    }
+    /// Displacement h (θ_u − θ_t) at a layer of the wavefronts of targets `t` and `u`, metres.
+    pub fn target_offset(&self, layer: &WavefrontLayer, t: usize, u: usize) -> [f64; 2] {
+        self.targets[t].shift_to(&self.targets[u], layer.altitude)
+    }
+
+    /// Length of the result, over all lattices.
+    pub fn len(&self) -> usize {
+        let lags = |layers: &[WavefrontLayer]| self.lags(&layers[0]).pow(2);
+        2 * self.targets() * self.stars() * self.lattices().map(lags).sum::<usize>()
+    }
+
+    /// Never: there is at least one target, one star, one layer.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+/// The height that all sources share, metres.
+fn common_height(kind: &str, sources: &[Source]) -> Result<f64, Error> {
+    let first = sources.first().ok_or_else(|| Invalid::new(kind, 0, "at least one"))?.height();
+    match sources.iter().position(|source| source.height() != first) {
+        None => Ok(first),
+        Some(other) => {
+            let reason = format!(
+                "{kind}[0].height is {first} m and {kind}[{other}].height is {} m: expected equal heights",
+                sources[other].height()
+            );
+            Err(Error::NotToeplitz { reason })
+        }
+    }
+}
+
+// Wavefront slope covariance store
+/// The Toeplitz-compressed wavefront–slope covariance of all targets and guide stars.
+///
+/// One array for each lattice of the problem: Ξ\[t, q, a, j, i\] = ⟨w^t(x) s_a^q(x + ρ)⟩ in m rad of shape (T, S, 2, K, K), with
+/// i = o n − m + K − 1 − o (N − 1) for lenslet n and wavefront point m along x, j likewise along y; Eq. `[eq:wavefront-slope]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WavefrontSlope {
+    lattices: Vec<Array5<f64>>,
+}
+
+impl WavefrontSlope {
+    /// Computes each lattice from `pair`, which gives the covariance (2, K, K) for a lattice, counted from 0, a target and a star.
+    pub fn compute(
+        problem: &WavefrontProblem,
+        progress: Progress,
+        pair: impl Fn(usize, usize, usize) -> Array3<f64> + Sync,
+    ) -> Self {
+        // Dispatch lattices, targets and stars
+        let lattices: Vec<&[WavefrontLayer]> = problem.lattices().collect();
+        let (targets, stars) = (problem.targets(), problem.stars());
+        let items: Vec<(usize, usize, usize)> = (0..lattices.len() * targets * stars)
+            .map(|k| (k / (targets * stars), k / stars % targets, k % stars))
+            .collect();
+        let fields = dispatch(&items, progress, |&(k, t, q)| pair(k, t, q));
+        let gather = |(k, layers): (usize, &&[WavefrontLayer])| {
+            let lags = problem.lags(&layers[0]);
+            let mut lattice = Array5::zeros((targets, stars, 2, lags, lags));
+            for (&(_, t, q), field) in items.iter().zip(&fields).filter(|(item, _)| item.0 == k) {
+                lattice.slice_mut(s![t, q, .., .., ..]).assign(field);
+            }
+            lattice
+        };
+        Self { lattices: lattices.iter().enumerate().map(gather).collect() }
+    }
+
+    // Make the store from its arrays
+    /// The store of `lattices`, one array (T, S, 2, K, K) for each of [`WavefrontProblem::lattices`], in their order.
+    pub(crate) fn of_lattices(lattices: Vec<Array5<f64>>) -> Self {
+        Self { lattices }
+    }
+    /// The arrays, in the order of [`WavefrontProblem::lattices`].
+    pub fn lattices(&self) -> &[Array5<f64>] {
+        &self.lattices
+    }
+
+    /// The largest entry by magnitude, m rad.
+    pub fn largest(&self) -> f64 {
+        self.lattices.iter().flatten().fold(0.0, |largest, value| value.abs().max(largest))
+    }
+}
+/// The covariance of wavefront point `point` \[row, column\] of a grid of `points` across with lenslet `lenslet` \[row,
+/// column\], taken from one lattice (T, S, 2, K, K) of the given oversampling; both slopes, m rad.
+pub fn lattice_entry(
+    lattice: ArrayView5<f64>,
+    (points, oversampling): (usize, usize),
+    (t, q): (usize, usize),
+    point: [usize; 2],
+    lenslet: [usize; 2],
+) -> [f64; 2] {
+    let place = |axis: usize| oversampling * lenslet[axis] + points - 1 - point[axis];
+    [0, 1].map(|a| lattice[[t, q, a, place(0), place(1)]])
+}
+
+// Tests of the wavefront problem
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Pose a lopsided wavefront problem
+    /// Two layers, two targets at a height, two guide stars at another.
+    fn problem(n: usize, grid: PhaseGrid, heights: [f64; 3]) -> Result<WavefrontProblem, Error> {
+        let layers = vec![Layer::new(9000.0, 0.3, 25.0), Layer::new(0.0, 0.7, 25.0)];
+        let atmosphere = Atmosphere::new(0.15, 500e-9, layers)?;
+        let targets = [Source::new(1e-4, 0.3, heights[0])?, Source::new(2e-4, 2.0, heights[0])?];
+        let stars = [Source::new(1.5e-4, 4.4, heights[1])?, Source::new(5e-5, 1.0, heights[2])?];
+        let array = LensletArray::new(n, 0.4)?;
+        WavefrontProblem::new(&atmosphere, &array, (&targets, &stars), grid, ConeGradient::Pupil)
+    }
+
+    // Check displacements by their coordinates
+    #[test]
+    fn displacements_are_those_of_points_and_lenslets() {
+        let infinity = f64::INFINITY;
+        for (n, points, oversampling) in [(4, 5, 1), (3, 8, 2), (5, 4, 3), (4, 17, 4), (1, 1, 1)] {
+            for heights in [[infinity, 90e3, 90e3], [infinity; 3], [90e3; 3]] {
+                let grid = PhaseGrid::new(points, oversampling, 1e-5).unwrap();
+                let problem = problem(n, grid, heights).unwrap();
+                assert_eq!(problem.is_layered(), heights[0] != heights[1]);
+                let array = LensletArray::new(n, 0.4).unwrap();
+                for layer in problem.layers() {
+                    // Check the displacements of one layer
+                    let own = PhaseGrid { points: layer.points, ..grid };
+                    let first = problem.first_lag(layer, 1, 0);
+                    let offset = problem.targets[1].shift_to(&problem.stars[0], layer.altitude);
+                    for (lenslet, point) in
+                        [(0, 0), (n - 1, layer.points / 2), (n / 2, layer.points - 1)]
+                    {
+                        let index = oversampling * lenslet + layer.points - 1 - point;
+                        assert!(index < problem.lags(layer));
+                        let rho = array.centre(lenslet) - own.coordinate(point, 0.4);
+                        let expected = layer.gamma * rho + offset[0];
+                        assert!((first[0] + index as f64 * layer.step - expected).abs() < 1e-12);
+                    }
+                }
+            }
+        }
+    }
+
+    // Check the refusals of the wavefront problem
+    #[test]
+    fn heights_and_grids_without_a_lattice_are_refused() {
+        let grid = |points| PhaseGrid::new(points, 2, 0.0).unwrap();
+        let infinity = f64::INFINITY;
+        for heights in [[infinity, 90e3, infinity], [80e3, 90e3, 90e3]] {
+            let error = problem(4, grid(9), heights).unwrap_err();
+            assert!(matches!(error, Error::NotToeplitz { .. }), "{error}");
+        }
+        assert!(matches!(problem(4, grid(9), [infinity, 9e3, 9e3]), Err(Error::Invalid(_))));
+        // With γ = 0.9 and 8 points across the array the margin is one point a side, enough for 19 points and not for 20.
+        let layers = problem(4, grid(19), [infinity, 90e3, 90e3]).unwrap();
+        assert_eq!(layers.layers().iter().map(|layer| layer.points).collect::<Vec<_>>(), [21, 19]);
+        let error = problem(4, grid(20), [infinity, 90e3, 90e3]).unwrap_err().to_string();
+        assert!(error.contains("phase.points = 20: expected at most 19: 22 points"), "{error}");
+        assert!(problem(4, grid(20), [90e3; 3]).is_ok());
+    }
+}
