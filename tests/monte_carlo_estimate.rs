@@ -13,7 +13,7 @@ use lenslet::{
     tomography::simulation::{Draw, Simulation},
     model::source::{ConeGradient, Source},
     model::system::System,
-    turbulence::wavefront::PhaseGrid,
+    model::wavefront_grid::PhaseGrid,
     turbulence::direct::wavefront::wavefront_covariance,
 };
 use ndarray::{Array2, Array3};

@@ -8,7 +8,8 @@ use lenslet::model::lenslet_array::LensletArray;
 use lenslet::model::source::{ConeGradient, Source};
 use lenslet::turbulence::spectral::slope::SpectralSampling;
 use lenslet::turbulence::spectral::error::TOLERANCE;
-use lenslet::turbulence::wavefront::{PhaseGrid, WavefrontProblem, WavefrontSlope};
+use lenslet::model::wavefront_grid::PhaseGrid;
+use lenslet::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use lenslet::turbulence::{direct, spectral};
 
 /// (altitude, fraction, outer scale) of each layer.

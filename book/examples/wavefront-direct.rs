@@ -2,7 +2,8 @@
 
 use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::model::source::{ConeGradient, Source};
-use lenslet::turbulence::wavefront::{PhaseGrid, WavefrontProblem};
+use lenslet::model::wavefront_grid::PhaseGrid;
+use lenslet::turbulence::wavefront::WavefrontProblem;
 use lenslet::{device::silent, model::lenslet_array::LensletArray, plot::Figure, turbulence::direct};
 use std::{error::Error, path::PathBuf};
 

@@ -15,7 +15,7 @@ use crate::plot;
 use crate::files::reading::read_array2;
 use crate::linear::solver::{Solver, Stop};
 use crate::model::system::System;
-use crate::turbulence::wavefront::PhaseGrid;
+use crate::model::wavefront_grid::PhaseGrid;
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, arr1, s};
 use serde_json::json;

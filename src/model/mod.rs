@@ -6,3 +6,4 @@ pub mod atmosphere;
 pub mod source;
 pub mod lenslet_array;
 pub mod system;
+pub mod wavefront_grid;

@@ -8,7 +8,7 @@ use crate::{
     files::located::{Document, Table},
     model::source::{ConeGradient, Source},
     units::{ARCSEC, DEGREE},
-    turbulence::wavefront::PhaseGrid,
+    model::wavefront_grid::PhaseGrid,
 };
 use ndarray::Array2;
 use std::{fs::File, io::Read, path::Path};

@@ -499,7 +499,7 @@ pub(crate) mod tests {
         assert!(refusal(hole).to_string().starts_with("slope 3 of frame 0 = NaN"));
         let mut odd = system.clone(); // a single target on 13 × 13 points
         odd.targets.truncate(1);
-        odd.phase = Some(crate::turbulence::wavefront::PhaseGrid::new(13, 2, 0.0).unwrap());
+        odd.phase = Some(crate::model::wavefront_grid::PhaseGrid::new(13, 2, 0.0).unwrap());
         let single = Estimator::new(&odd, Settings::default()).unwrap();
         let estimates = single.estimate(row.view(), false, &silent).unwrap();
         assert!(estimates.wavefront.dim() == (1, 1, 13, 13));

@@ -231,7 +231,7 @@ impl Screen {
 /// Coordinates of the wavefront points in the pupil along an axis, metres; none where no wavefront is wanted.
 fn wavefront_points(system: &System) -> Vec<f64> {
     let pitch = wavefront_pitch(system);
-    let points = |grid: crate::turbulence::wavefront::PhaseGrid| {
+    let points = |grid: crate::model::wavefront_grid::PhaseGrid| {
         (0..grid.points).map(|m| grid.coordinate(m, pitch)).collect()
     };
     system.phase.map_or_else(Vec::new, points)
@@ -433,7 +433,7 @@ mod tests {
     };
     use crate::model::lenslet_array::{GuideStar, LensletArray, Pupil, Validity};
     use crate::model::source::{ConeGradient, Source};
-    use crate::turbulence::wavefront::PhaseGrid;
+    use crate::model::wavefront_grid::PhaseGrid;
     use crate::turbulence::direct::wavefront::{Exact, wavefront_covariance};
 
     // Pose a lopsided system to simulate

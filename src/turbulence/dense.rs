@@ -14,7 +14,7 @@ use crate::numerics::quadrature::{Rule, gauss_trapezium};
 use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::model::source::{ConeGradient, Source};
-use crate::turbulence::wavefront::PhaseGrid;
+use crate::model::wavefront_grid::PhaseGrid;
 use ndarray::Array2;
 use rayon::prelude::*;
 use std::f64::consts::PI;
@@ -507,7 +507,7 @@ fn add_star(
 /// lenslet; `Memory` where the matrix does not fit.
 ///
 /// ```
-/// use lenslet::{model::atmosphere::*, turbulence::dense, device::silent, model::lenslet_array::*, model::source::*, turbulence::wavefront::PhaseGrid};
+/// use lenslet::{model::atmosphere::*, turbulence::dense, device::silent, model::lenslet_array::*, model::source::*, model::wavefront_grid::PhaseGrid};
 /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(8e3, 1.0, 25.0)])?;
 /// let laser = GuideStar::new(Source::new(0.0, 0.0, 90e3)?, 0.0, LensletArray::new(1, 0.5)?)?;
 /// let points = (&[Source::star(0.0, 0.0)?][..], PhaseGrid::new(3, 2, 0.0)?, 0.5);

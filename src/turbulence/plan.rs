@@ -9,7 +9,8 @@ use crate::model::lenslet_array::{LensletArray, SlopeOrder};
 use crate::turbulence::slope::{PairCovariance, SlopeCovariance, SlopeProblem};
 use crate::turbulence::spectral::slope::SpectralSampling;
 use crate::model::system::System;
-use crate::turbulence::wavefront::{PhaseGrid, WavefrontProblem, WavefrontSlope};
+use crate::model::wavefront_grid::PhaseGrid;
+use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use crate::turbulence::{dense, direct, spectral};
 use ndarray::{Array2, Array4};
 

@@ -4,39 +4,12 @@
 // What the wavefront problem is made of
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::device::{Progress, dispatch};
-use crate::error::{Error, Invalid, accept};
+use crate::error::{Error, Invalid};
 use crate::model::lenslet_array::LensletArray;
-use crate::model::source::{ConeGradient, Source, small_angle};
+use crate::model::source::{ConeGradient, Source};
+use crate::model::wavefront_grid::PhaseGrid;
 use ndarray::{Array3, Array5, ArrayView5, s};
 use std::f64::consts::PI;
-
-// Grid of wavefront points
-/// A square grid of M × M wavefront points of step pitch / oversampling, centred on the axis.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PhaseGrid {
-    /// The number M of points across.
-    pub points: usize,
-    /// Points per lenslet.
-    pub oversampling: usize,
-    /// Radius \[rad\] of the disc of directions around a target over which the wavefront is averaged.
-    pub disc_radius: f64,
-}
-impl PhaseGrid {
-    /// A grid of `points` across (1 to 100 000), `oversampling` (1 to 1000) of them per lenslet.
-    pub fn new(points: usize, oversampling: usize, disc_radius: f64) -> Result<Self, Invalid> {
-        let good = (1..=100_000).contains(&points);
-        accept(good, "points", points, "a whole number from 1 to 100000")?;
-        let good = (1..=1000).contains(&oversampling);
-        accept(good, "oversampling", oversampling, "a whole number from 1 to 1000")?;
-        small_angle("disc_radius", disc_radius)?;
-        Ok(Self { points, oversampling, disc_radius })
-    }
-
-    /// The coordinate \[m\] of point `m` along either axis for lenslets of `pitch` \[m\]; Eq. `[eq:both-grids]`.
-    pub fn coordinate(&self, m: usize, pitch: f64) -> f64 {
-        (m as f64 - (self.points as f64 - 1.0) / 2.0) * pitch / self.oversampling as f64
-    }
-}
 
 // Layer as targets and guide stars see it
 /// A turbulent layer as one target and one guide star see it together.

@@ -445,7 +445,7 @@ mod tests {
     use crate::device::silent;
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
-    use crate::turbulence::wavefront::PhaseGrid;
+    use crate::model::wavefront_grid::PhaseGrid;
 
     // Pose one layer for the wavefront
     /// One layer at 10 km, a target and a star whose footprints lie `offset` metres apart.

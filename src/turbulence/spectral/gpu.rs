@@ -338,7 +338,7 @@ mod tests {
     use crate::device::silent;
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
-    use crate::turbulence::wavefront::PhaseGrid;
+    use crate::model::wavefront_grid::PhaseGrid;
 
     // Pose problems without symmetry twice
     const PLACES: [(f64, f64); 5] =

@@ -473,7 +473,8 @@ pub fn error_estimate(problem: &WavefrontProblem, sampling: &SpectralSampling) -
 ///
 /// ```
 /// # use lenslet::{model::atmosphere::{Atmosphere, Layer}, model::lenslet_array::LensletArray, model::source::{ConeGradient, Source}};
-/// # use lenslet::turbulence::{spectral, wavefront::{PhaseGrid, WavefrontProblem}};
+/// # use lenslet::model::wavefront_grid::PhaseGrid;
+/// # use lenslet::turbulence::{spectral, wavefront::WavefrontProblem};
 /// let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
 /// let (array, grid) = (LensletArray::new(20, 0.1)?, PhaseGrid::new(21, 1, 0.0)?);
 /// let sources = (&[Source::star(0.0, 0.0)?][..], &[Source::star(0.0, 0.0)?][..]);
@@ -516,7 +517,7 @@ mod tests {
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
     use crate::turbulence::spectral::slope::sinc;
-    use crate::turbulence::wavefront::PhaseGrid;
+    use crate::model::wavefront_grid::PhaseGrid;
     use ndarray::s;
 
     // Pose a lopsided problem for cross spectra

@@ -486,7 +486,7 @@ mod tests {
     use crate::device::{gpu::test_machines, silent};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
-    use crate::turbulence::wavefront::PhaseGrid;
+    use crate::model::wavefront_grid::PhaseGrid;
     use crate::turbulence::direct;
 
     // Pose lopsided wavefronts for devices
