@@ -3,9 +3,10 @@
 
 // What the interpolation stands on
 use crate::error::Invalid;
-use crate::linear::operator::{Operator, Real};
-use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope, lattice_entry};
+use crate::linear::operator::Operator;
+use crate::numerics::real::Real;
 use crate::turbulence::direct::wavefront::Exact;
+use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope, lattice_entry};
 use rayon::prelude::*;
 
 // Degrees of interpolation
@@ -63,7 +64,7 @@ impl<T: Real> Stencils<T> {
                 let others = (start..start + width).filter(|other| *other != k);
                 let factor = |other: usize| (place - other as f64) / (k as f64 - other as f64);
                 let weight: f64 = others.map(factor).product();
-                weights.push(T::from_f64(weight).unwrap_or_else(T::nan));
+                weights.push(T::of(weight));
             }
         }
         Self { first, weights, width }

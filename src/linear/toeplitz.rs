@@ -5,7 +5,8 @@ pub mod gpu;
 
 // What Toeplitz products stand on
 use crate::error::{Error, Invalid};
-use crate::linear::operator::{Operator, Real, vectors};
+use crate::linear::operator::{Operator, vectors};
+use crate::numerics::real::Real;
 use crate::turbulence::slope::SlopeCovariance;
 use bytemuck::cast_slice_mut;
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayView5, s};
@@ -522,9 +523,8 @@ fn spectra<T: Real>(kernels: &[ArrayView2<f64>], shape: &Shape, length: usize) -
     spectra.par_chunks_mut(column).enumerate().for_each(|(kx, column)| {
         // Round the columns of all spectra
         for (field, lanes) in fields.iter().zip(column.chunks_mut(groups)) {
-            let rounded = |x: f64| T::from_f64(x).unwrap_or_else(T::nan);
             let values = &field[kx * length..(kx + 1) * length];
-            into_lanes(values.iter().map(|z| Complex::new(rounded(z.re), rounded(z.im))), lanes);
+            into_lanes(values.iter().map(|z| Complex::new(T::of(z.re), T::of(z.im))), lanes);
         }
     });
     spectra
@@ -862,11 +862,11 @@ fn multiply_add<T: Real>(sum: &mut Lanes<T>, a: &Lanes<T>, b: &Lanes<T>, conjuga
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::linear::operator::battery::{check, distance, product, random};
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::{LensletArray, SlopeOrder};
-    use crate::linear::operator::battery::{check, distance, product, random};
-    use crate::turbulence::slope::SlopeProblem;
     use crate::model::source::{ConeGradient, Source};
+    use crate::turbulence::slope::SlopeProblem;
     use ndarray::{Array1, Array3, Array5};
     use proptest::prelude::*;
 
@@ -925,9 +925,9 @@ pub(crate) mod tests {
         for (transposed, matrix) in [(false, dense.view()), (true, dense.t())] {
             let x: Vec<f64> = random(matrix.ncols(), 1);
             let expected = matrix.dot(&Array1::from(x.clone())).to_vec();
-            let x: Vec<T> = x.into_iter().map(|x| T::from_f64(x).unwrap()).collect();
+            let x: Vec<T> = x.into_iter().map(|x| T::of(x)).collect();
             let y = product(operator, transposed, &x, 1);
-            let y: Vec<f64> = y.into_iter().map(|y| y.to_f64().unwrap()).collect();
+            let y: Vec<f64> = y.into_iter().map(|y| y.in_double()).collect();
             let error = distance(&y, &expected);
             assert!(error <= tolerance, "{error:e}, transposed: {transposed}");
         }

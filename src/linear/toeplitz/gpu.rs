@@ -7,15 +7,16 @@ pub(crate) mod short_transforms;
 pub(crate) mod transforms;
 
 // What products on a device stand on
-use crate::tomography::circulant::{Group, inverse_kernels, parts_of, places};
-use crate::device::gpu::{Buffer, Gpu, Number};
-use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
+use crate::device::gpu::{Buffer, Gpu};
 use crate::error::{Error, Invalid};
+use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
 use crate::linear::toeplitz::gpu::lattices::Matrix;
 use crate::linear::toeplitz::gpu::plain_sum::PlainSum;
-use crate::turbulence::slope::SlopeCovariance;
-use crate::linear::toeplitz::{Block, Parts};
 use crate::linear::toeplitz::gpu::transforms::{Around, Choices, Passes};
+use crate::linear::toeplitz::{Block, Parts};
+use crate::numerics::real::Real;
+use crate::tomography::circulant::{Group, inverse_kernels, parts_of, places};
+use crate::turbulence::slope::SlopeCovariance;
 use ndarray::{Array2, ArrayView2, ArrayView5};
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ enum Product<T> {
     Transforms(Arc<Passes<T>>),
 }
 
-impl<T: Number> Product<T> {
+impl<T: Real> Product<T> {
     // Choose the form of a product
     fn new(matrix: &Matrix, tuning: Tuning) -> Result<Self, Error> {
         let terms = matrix.terms.len() * (matrix.points.from * matrix.points.to).pow(2);
@@ -89,7 +90,7 @@ pub struct BlockToeplitzGpu<T> {
     columns: usize,
 }
 
-impl<T: Number> BlockToeplitzGpu<T> {
+impl<T: Real> BlockToeplitzGpu<T> {
     // Make a matrix on a device
     /// The operator of [`BlockToeplitz::new`](crate::linear::toeplitz::BlockToeplitz::new), on a device.
     ///
@@ -172,7 +173,7 @@ impl<T: Number> BlockToeplitzGpu<T> {
     }
 }
 
-impl<T: Number> DeviceOperator<T> for BlockToeplitzGpu<T> {
+impl<T: Real> DeviceOperator<T> for BlockToeplitzGpu<T> {
     // Answers of Toeplitz products on a device
     fn gpu(&self) -> &Gpu {
         &self.gpu
@@ -210,7 +211,7 @@ pub struct CirculantGpu<T> {
     length: usize,
 }
 
-impl<T: Number> CirculantGpu<T> {
+impl<T: Real> CirculantGpu<T> {
     // Make the preconditioner on a device
     /// The preconditioner of [`Circulant::new`](crate::tomography::circulant::Circulant::new), on a device.
     ///
@@ -242,7 +243,7 @@ impl<T: Number> CirculantGpu<T> {
     }
 }
 
-impl<T: Number> DeviceOperator<T> for CirculantGpu<T> {
+impl<T: Real> DeviceOperator<T> for CirculantGpu<T> {
     // Answers of the preconditioner on a device
     fn gpu(&self) -> &Gpu {
         &self.gpu
@@ -275,15 +276,16 @@ impl<T: Number> DeviceOperator<T> for CirculantGpu<T> {
 mod tests {
     // What tests of products on devices use
     use super::*;
-    use crate::tomography::circulant::Circulant;
     use crate::device::gpu::test_machines;
-    use crate::linear::operator::gpu::OnHost;
-    use crate::linear::toeplitz::gpu::lattices::Sides;
     use crate::linear::operator::battery::{check, distance, product, random};
-    use crate::linear::operator::{Diagonal, Operator, Real, Sum, shape};
-    use crate::linear::toeplitz::gpu::short_transforms::Radices;
+    use crate::linear::operator::gpu::OnHost;
+    use crate::linear::operator::{Diagonal, Operator, Sum, shape};
     use crate::linear::toeplitz::BlockToeplitz;
+    use crate::linear::toeplitz::gpu::lattices::Sides;
+    use crate::linear::toeplitz::gpu::short_transforms::Radices;
     use crate::linear::toeplitz::tests::{covariance, kernels, masks};
+    use crate::numerics::real::Real;
+    use crate::tomography::circulant::Circulant;
     use ndarray::Array5;
 
     // Ways to make a product
@@ -302,7 +304,7 @@ mod tests {
 
     // Hold a device to the host
     /// Holds an operator on a device to the battery, and to one on the host.
-    fn compare<T: Number + Real>(
+    fn compare<T: Real>(
         device: impl DeviceOperator<T> + 'static,
         host: &dyn Operator<f64>,
         tolerance: f64,
@@ -315,7 +317,7 @@ mod tests {
             let expected = product(host, transposed, &x, 1);
             let x: Vec<T> = x.into_iter().map(T::of).collect();
             let y = product(&device, transposed, &x, 1);
-            let y: Vec<f64> = y.into_iter().map(Number::to_f64).collect();
+            let y: Vec<f64> = y.into_iter().map(Real::in_double).collect();
             let error = distance(&y, &expected);
             assert!(error <= tolerance, "{error:e}, transposed: {transposed}");
         }
@@ -345,7 +347,7 @@ mod tests {
         }
 
         /// Compares products on a device with those on the host.
-        fn compare<T: Number + Real>(&self, gpu: &Gpu, tuning: Tuning, tolerance: f64) {
+        fn compare<T: Real>(&self, gpu: &Gpu, tuning: Tuning, tolerance: f64) {
             let parts = self.parts();
             let device = BlockToeplitzGpu::<T>::of(gpu, &parts, false, tuning).unwrap();
             compare(device, &BlockToeplitz::<f64>::of(&parts), tolerance);
