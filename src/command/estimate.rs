@@ -15,7 +15,7 @@ use crate::plot;
 use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
 use crate::tomography::estimate::gpu::EngineEstimator;
 use crate::tomography::estimate::{Estimates, Settings};
-use crate::turbulence::arrays::{self as output, Draft};
+use crate::files::draft::{Draft, check_files};
 use crate::turbulence::plan::{Form, wavefront_grid, wavefront_pitch};
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, arr1, s};
@@ -116,7 +116,7 @@ pub fn estimate(args: &EstimateArgs, progress: Progress) -> Result<String, Error
     let inputs = [("system file", args.system.as_path()), ("slopes", &args.slopes)];
     let outputs = [Some(("output", args.output.as_path())), plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().collect();
-    output::check_files(&inputs, &outputs)?;
+    check_files(&inputs, &outputs)?;
     let system = System::from_file(&args.system)?;
     if let Some((path, _)) = picture {
         check_lit(&system, path)?;

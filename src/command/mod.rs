@@ -15,7 +15,8 @@ use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
 use crate::plot::{Format, Pairs, plot_covariance};
 use crate::tomography::simulation::Simulation;
-use crate::turbulence::arrays::{self as output, Draft, covariance_arrays};
+use crate::turbulence::arrays::covariance_arrays;
+use crate::files::draft::{Draft, check_files};
 use crate::turbulence::plan::{
     Form, Method, SlopeSlope, check_memory, check_toeplitz, check_wavefront_memory, covariances,
     slope_problem, wants_wavefront, wavefront_problem,
@@ -230,7 +231,7 @@ fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let picture = plot.map(|path| Format::of(path).map(|format| (path, format))).transpose()?;
     let outputs = [Some(("output", args.output.as_path())), plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().collect();
-    output::check_files(&[("system file", &args.system)], &outputs)?;
+    check_files(&[("system file", &args.system)], &outputs)?;
     let system = System::from_file(&args.system)?;
     // Settle form, pairs and methods
     let dense = args.form.is_dense(&system);
@@ -375,7 +376,7 @@ fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     let wavefront = args.wavefront.as_deref().map(|path| ("wavefront", path));
     let outputs = [Some(("output", args.output.as_path())), wavefront];
     let outputs: Vec<_> = outputs.into_iter().flatten().collect();
-    output::check_files(&[("system file", &args.system)], &outputs)?;
+    check_files(&[("system file", &args.system)], &outputs)?;
     let system = System::from_file(&args.system)?;
     let simulation = Simulation::new(&system)?;
     let frames = args.frames as usize;

@@ -5,7 +5,7 @@ use ndarray::{ArrayView, CowArray, Dimension, IxDyn};
 use ndarray_npy::npy::header::{Header, Layout};
 use ndarray_npy::{WritableElement, WriteNpyExt};
 use std::io::{self, ErrorKind, Seek, Write};
-use std::{fmt::Display, path::Path};
+use std::path::Path;
 use zip::{CompressionMethod, ZipWriter, result::ZipError, write::SimpleFileOptions};
 
 // Formats and precisions
@@ -59,17 +59,17 @@ impl Format {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct Arrays<'a>(Vec<Entry<'a>>);
+pub struct Arrays<'a>(pub(super) Vec<Entry<'a>>);
 
 /// An array that will go into a file, and what a reader of the file should know about it.
 #[derive(Debug)]
 pub struct Entry<'a> {
-    name: String,
-    values: Values<'a>,
+    pub(super) name: String,
+    pub(super) values: Values<'a>,
     result: bool,
-    unit: String,
-    axes: String,
-    about: String,
+    pub(super) unit: String,
+    pub(super) axes: String,
+    pub(super) about: String,
 }
 
 // Elements of the arrays
@@ -177,7 +177,7 @@ impl Entry<'_> {
     }
 
     // Shape of an entry
-    fn shape(&self) -> &[usize] {
+    pub(super) fn shape(&self) -> &[usize] {
         match &self.values {
             Values::F64(array) => array.shape(),
             Values::F32(array) => array.shape(),
@@ -234,7 +234,7 @@ pub(crate) enum Kind {
 // Choose the form of the numbers
 impl Entry<'_> {
     /// The form in which the numbers are written; a truth value takes a byte.
-    fn number(&self, precision: Precision, big_endian: bool) -> Number {
+    pub(super) fn number(&self, precision: Precision, big_endian: bool) -> Number {
         let float = |own| match precision {
             _ if !self.result => own,
             Precision::F64 => 8,
@@ -282,7 +282,7 @@ impl Number {
     }
 
     /// Writes all values in this form.
-    fn write(self, values: &Values, file: &mut impl Write) -> io::Result<()> {
+    pub(super) fn write(self, values: &Values, file: &mut impl Write) -> io::Result<()> {
         let single = self.bytes == 4;
         match values {
             Values::F64(x) if single => write_each(x, |x| self.four((x as f32).to_bits()), file),
@@ -378,94 +378,6 @@ impl<W: Seek> Seek for Swallow<W> {
     fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
         self.writer.seek(to)
     }
-}
-
-// Write the arrays as images
-/// Bytes of a block: headers and data of a FITS file are filled up to a multiple of it.
-pub(crate) const BLOCK: usize = 2880;
-
-impl Arrays<'_> {
-    fn write_fits(&self, mut file: impl Write, precision: Precision) -> io::Result<()> {
-        let mut cards = Cards::default();
-        cards.value("SIMPLE", 'T', "this is a FITS file");
-        cards.value("BITPIX", 8, "");
-        cards.value("NAXIS", 0, "all arrays are in the extensions");
-        cards.value("EXTEND", 'T', "");
-        cards.text("CREATOR", concat!("lenslet ", env!("CARGO_PKG_VERSION")));
-        file.write_all(&cards.finish())?;
-        for entry in &self.0 {
-            // Write one image extension
-            let number = entry.number(precision, true);
-            file.write_all(&image_header(entry, number))?;
-            number.write(&entry.values, &mut file)?;
-            let partial =
-                entry.shape().iter().fold(number.bytes, |rest, n| rest * (n % BLOCK) % BLOCK);
-            file.write_all(&vec![0; (BLOCK - partial) % BLOCK])?;
-        }
-        file.flush()
-    }
-}
-
-// Cards of a FITS file
-/// The cards of a FITS file, one after the other.
-#[derive(Default)]
-struct Cards(Vec<u8>);
-
-impl Cards {
-    fn push(&mut self, card: &str) {
-        let ascii = card.chars().map(|c| if (' '..='~').contains(&c) { c as u8 } else { b'?' });
-        self.0.extend(ascii.chain(std::iter::repeat(b' ')).take(80));
-    }
-
-    fn value(&mut self, key: &str, value: impl Display, comment: &str) {
-        let separator = if comment.is_empty() { "" } else { " / " };
-        self.push(&format!("{key:<8}= {value:>20}{separator}{comment}"));
-    }
-
-    fn text(&mut self, key: &str, text: &str) {
-        let short: String = text.chars().take(32).collect();
-        self.push(&format!("{key:<8}= '{:<8}'", short.replace('\'', "''")));
-    }
-
-    // Remarks and the last card
-    fn remark(&mut self, text: &str) {
-        let characters: Vec<char> = text.chars().collect();
-        for line in characters.chunks(72) {
-            self.push(&format!("COMMENT {}", line.iter().collect::<String>()));
-        }
-    }
-
-    fn finish(mut self) -> Vec<u8> {
-        self.push("END");
-        self.0.resize(self.0.len().next_multiple_of(BLOCK), b' ');
-        self.0
-    }
-}
-
-// Describe an array to FITS
-fn image_header(entry: &Entry, number: Number) -> Vec<u8> {
-    let sign = if number.kind == Kind::Float { "-" } else { "" };
-    let scalar = entry.shape().is_empty().then_some(&1);
-    let mut cards = Cards::default();
-    cards.text("XTENSION", "IMAGE");
-    cards.value("BITPIX", format!("{sign}{}", 8 * number.bytes), "bits of a number");
-    cards.value("NAXIS", entry.shape().len().max(1), "");
-    let mut axes = entry.axes.rsplit(',').map(str::trim);
-    for (k, length) in entry.shape().iter().rev().chain(scalar).enumerate() {
-        cards.value(&format!("NAXIS{}", k + 1), length, axes.next().unwrap_or_default());
-    }
-    cards.value("PCOUNT", 0, "");
-    cards.value("GCOUNT", 1, "");
-    cards.text("EXTNAME", &entry.name.to_ascii_uppercase());
-    // Cards for people to read
-    if !entry.unit.is_empty() {
-        cards.text("BUNIT", &entry.unit);
-    }
-    cards.remark(&entry.about);
-    if number.kind == Kind::Bool {
-        cards.remark("1 is true, 0 is false");
-    }
-    cards.finish()
 }
 
 // Tests of arrays in files
@@ -582,51 +494,6 @@ mod tests {
             assert_eq!(sizes, [1 << 40]);
         }
         Ok(())
-    }
-
-    // Compare cards letter by letter
-    #[test]
-    fn headers_follow_the_standard() -> io::Result<()> {
-        let file = written(Format::Fits, Precision::F64)?;
-        assert_eq!(file.len() % BLOCK, 0);
-        let cards = |block: usize| file[BLOCK * block..].chunks(80).map(String::from_utf8_lossy);
-        for (block, wanted) in [(0, wanted(0)), (1, wanted(1))] {
-            for (card, wanted) in cards(block).zip(wanted) {
-                assert_eq!(card, format!("{wanted:<80}"));
-            }
-        }
-        assert!(file[2 * BLOCK + 48..3 * BLOCK].iter().all(|byte| *byte == 0));
-        let mut cards = Cards::default();
-        cards.text("EXTNAME", &"'é".repeat(50));
-        assert_eq!(cards.finish().len(), BLOCK);
-        Ok(())
-    }
-
-    // Cards as the standard wants them
-    fn wanted(block: usize) -> Vec<String> {
-        let image = [
-            "XTENSION= 'IMAGE   '",
-            "BITPIX  =                  -64 / bits of a number",
-            "NAXIS   =                    2",
-            "NAXIS1  =                    2 / x",
-            "NAXIS2  =                    3 / y",
-            "PCOUNT  =                    0",
-            "GCOUNT  =                    1",
-            "EXTNAME = 'MATRIX  '",
-            "BUNIT   = 'm rad   '",
-            "COMMENT it's a test",
-            "END",
-        ];
-        let first = [
-            "SIMPLE  =                    T / this is a FITS file",
-            "BITPIX  =                    8",
-            "NAXIS   =                    0 / all arrays are in the extensions",
-            "EXTEND  =                    T",
-            concat!("CREATOR = 'lenslet ", env!("CARGO_PKG_VERSION"), "'"),
-            "END",
-        ];
-        let cards = if block == 0 { &first[..] } else { &image[..] };
-        cards.iter().map(|card| (*card).to_string()).collect()
     }
 
     // Fail at every place of a file

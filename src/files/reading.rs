@@ -2,11 +2,11 @@
 //! One array out of a file that somebody else may have written.
 
 use crate::error::{Error, Invalid};
-use crate::files::arrays::{BLOCK, Kind, Number};
+use crate::files::arrays::{Kind, Number};
 use ndarray::{Array2, ShapeBuilder};
 use ndarray_npy::npy::header::{Header, Layout, ReadHeaderError};
 use std::io::{self, BufReader, ErrorKind, Read};
-use std::{collections::BTreeMap, fmt::Display, fs::File, path::Path, str::FromStr};
+use std::{fs::File, path::Path};
 
 // Read one array from a file
 /// Reads an array of one or two axes, `.npy` or FITS (the first image in it), as rows of finite numbers.
@@ -44,15 +44,15 @@ pub fn read_array2(path: &Path) -> Result<Array2<f64>, Error> {
 
 // Array that was found in a file
 /// An array in a file: what its header says.
-struct Found {
-    shape: Vec<usize>,
+pub(super) struct Found {
+    pub(super) shape: Vec<usize>,
     /// Whether the first index runs fastest.
-    columns_first: bool,
-    number: Number,
+    pub(super) columns_first: bool,
+    pub(super) number: Number,
     /// What the numbers are multiplied by, and what is added then.
-    scale: (f64, f64),
+    pub(super) scale: (f64, f64),
     /// The integer that stands for an unknown value.
-    blank: Option<f64>,
+    pub(super) blank: Option<f64>,
 }
 
 impl Found {
@@ -92,19 +92,19 @@ fn find_array(file: &mut impl Read, path: &Path) -> Result<Found, Error> {
     let mut whole = start.as_slice().chain(file);
     match &start {
         b"\x93NUMPY" => find_npy(&mut whole, path),
-        b"SIMPLE" => find_image(&mut whole, path),
+        b"SIMPLE" => Found::image(&mut whole, path),
         [b'P', b'K', ..] => Err(refuse(unknown_format("it is an archive, perhaps an .npz"))),
         _ => Err(refuse(unknown_format("it is neither"))),
     }
 }
 
 // Words for files that are refused
-fn unknown_format(what: &str) -> io::Error {
+pub(super) fn unknown_format(what: &str) -> io::Error {
     let reason = format!("expected a NumPy array (.npy) or a FITS image, and {what}");
     io::Error::new(ErrorKind::InvalidData, reason)
 }
 
-fn cut_short(place: &str) -> io::Error {
+pub(super) fn cut_short(place: &str) -> io::Error {
     io::Error::new(ErrorKind::UnexpectedEof, format!("it is cut short {place}"))
 }
 
@@ -143,113 +143,6 @@ impl Number {
         let lengths: &[usize] = if kind == Kind::Float { &[4, 8] } else { &[1, 2, 4, 8] };
         let bytes = lengths.iter().copied().find(|length| bytes == length.to_string())?;
         matches!(order, '<' | '>' | '|').then_some(Self { kind, bytes, big_endian: order == '>' })
-    }
-}
-
-// Find the first image
-fn find_image(file: &mut impl Read, path: &Path) -> Result<Found, Error> {
-    let refuse = |source| Error::Read { path: path.into(), source };
-    loop {
-        let keys = read_keys(file).map_err(refuse)?;
-        let Some(keys) = keys.map(|keys| Keys { keys, path }) else {
-            return Err(refuse(unknown_format("there is no image in this one")));
-        };
-        let shape = keys.shape()?;
-        let is_image = keys.keys.get("XTENSION").is_none_or(|kind| kind == "IMAGE");
-        if is_image && !shape.is_empty() {
-            return keys.image(shape);
-        }
-        let blocks = keys.data_bytes(&shape)?.div_ceil(BLOCK as u64);
-        let skipped = blocks.saturating_mul(BLOCK as u64);
-        io::copy(&mut file.by_ref().take(skipped), &mut io::sink()).map_err(refuse)?;
-    }
-}
-
-// Read the keys from cards
-/// The keys of a header and their values; nothing at the end of the file.
-fn read_keys(file: &mut impl Read) -> io::Result<Option<BTreeMap<String, String>>> {
-    let mut keys = BTreeMap::new();
-    let mut block = Vec::with_capacity(BLOCK);
-    loop {
-        block.clear();
-        let length = file.by_ref().take(BLOCK as u64).read_to_end(&mut block)?;
-        if length < BLOCK {
-            let regular = length == 0 && keys.is_empty();
-            return if regular { Ok(None) } else { Err(cut_short("in a header")) };
-        }
-        for card in block.chunks(80) {
-            let (key, rest) = card.split_at(8);
-            let key = String::from_utf8_lossy(key).trim_end().to_string();
-            if key == "END" {
-                return Ok(Some(keys));
-            }
-            // Take the value of a card
-            let rest = String::from_utf8_lossy(rest);
-            if let Some(value) = rest.strip_prefix('=').map(str::trim_start) {
-                let value = match value.strip_prefix('\'') {
-                    Some(text) => text.split('\'').next(),
-                    None => value.split('/').next(),
-                };
-                keys.entry(key).or_insert_with(|| value.unwrap_or_default().trim().to_string());
-            }
-        }
-    }
-}
-
-// Understand the keys of cards
-/// The keys of a header, and the file that it is from.
-struct Keys<'a> {
-    keys: BTreeMap<String, String>,
-    path: &'a Path,
-}
-
-impl Keys<'_> {
-    fn number<T: FromStr>(&self, key: &str, default: Option<T>) -> Result<T, Error> {
-        let text = self.keys.get(key).map(|text| text.replace('D', "E"));
-        let number = text.as_ref().map_or(default, |text| text.parse().ok());
-        number.ok_or_else(|| self.refuse(key, text.as_deref().unwrap_or("nothing"), "a number"))
-    }
-
-    fn refuse(&self, key: &str, value: impl Display, expected: &str) -> Error {
-        Invalid::new(format!("{}: {key}", self.path.display()), value, expected).into()
-    }
-
-    // Shape and length of the data
-    fn shape(&self) -> Result<Vec<usize>, Error> {
-        let axes: usize = self.number("NAXIS", None)?;
-        (1..=axes).rev().map(|k| self.number(&format!("NAXIS{k}"), None)).collect()
-    }
-
-    /// Bytes of the data after this header, without what fills up the last block.
-    fn data_bytes(&self, shape: &[usize]) -> Result<u64, Error> {
-        if shape.is_empty() {
-            return Ok(0);
-        }
-        let bits: i64 = self.number("BITPIX", None)?;
-        let numbers = shape.iter().fold(1, |count: u64, n| count.saturating_mul(*n as u64));
-        let numbers = numbers.saturating_add(self.number("PCOUNT", Some(0))?);
-        let bytes = (bits.unsigned_abs() / 8).saturating_mul(self.number("GCOUNT", Some(1))?);
-        Ok(numbers.saturating_mul(bytes))
-    }
-
-    // Form of the image
-    fn image(&self, shape: Vec<usize>) -> Result<Found, Error> {
-        let (kind, bytes) = match self.number("BITPIX", None)? {
-            8 => (Kind::Unsigned, 1),
-            16 => (Kind::Signed, 2),
-            32 => (Kind::Signed, 4),
-            64 => (Kind::Signed, 8),
-            -32 => (Kind::Float, 4),
-            -64 => (Kind::Float, 8),
-            other => return Err(self.refuse("BITPIX", other, "8, 16, 32, 64, -32 or -64")),
-        };
-        let number = Number { kind, bytes, big_endian: true };
-        let scale = (self.number("BSCALE", Some(1.0))?, self.number("BZERO", Some(0.0))?);
-        let blank = match self.keys.get("BLANK") {
-            Some(_) if kind != Kind::Float => Some(self.number("BLANK", None)?),
-            _ => None,
-        };
-        Ok(Found { shape, columns_first: false, number, scale, blank })
     }
 }
 

@@ -1,0 +1,271 @@
+// Tangled from book/src/reading.md: edit there, or here and run cargo tangle stitch.
+//! The astronomers' format FITS: images with headers of cards, written and read.
+
+use super::arrays::{Arrays, Entry, Kind, Number};
+use super::reading::{Found, cut_short, unknown_format};
+use crate::error::{Error, Invalid};
+use crate::numerics::real::Precision;
+use std::io::{self, Read, Write};
+use std::{collections::BTreeMap, fmt::Display, path::Path, str::FromStr};
+
+// Write the arrays as images
+/// Bytes of a block: headers and data of a FITS file are filled up to a multiple of it.
+pub(super) const BLOCK: usize = 2880;
+
+impl Arrays<'_> {
+    pub(super) fn write_fits(&self, mut file: impl Write, precision: Precision) -> io::Result<()> {
+        let mut cards = Cards::default();
+        cards.value("SIMPLE", 'T', "this is a FITS file");
+        cards.value("BITPIX", 8, "");
+        cards.value("NAXIS", 0, "all arrays are in the extensions");
+        cards.value("EXTEND", 'T', "");
+        cards.text("CREATOR", concat!("lenslet ", env!("CARGO_PKG_VERSION")));
+        file.write_all(&cards.finish())?;
+        for entry in &self.0 {
+            // Write one image extension
+            let number = entry.number(precision, true);
+            file.write_all(&image_header(entry, number))?;
+            number.write(&entry.values, &mut file)?;
+            let partial =
+                entry.shape().iter().fold(number.bytes, |rest, n| rest * (n % BLOCK) % BLOCK);
+            file.write_all(&vec![0; (BLOCK - partial) % BLOCK])?;
+        }
+        file.flush()
+    }
+}
+
+// Cards of a FITS file
+/// The cards of a FITS file, one after the other.
+#[derive(Default)]
+struct Cards(Vec<u8>);
+
+impl Cards {
+    fn push(&mut self, card: &str) {
+        let ascii = card.chars().map(|c| if (' '..='~').contains(&c) { c as u8 } else { b'?' });
+        self.0.extend(ascii.chain(std::iter::repeat(b' ')).take(80));
+    }
+
+    fn value(&mut self, key: &str, value: impl Display, comment: &str) {
+        let separator = if comment.is_empty() { "" } else { " / " };
+        self.push(&format!("{key:<8}= {value:>20}{separator}{comment}"));
+    }
+
+    fn text(&mut self, key: &str, text: &str) {
+        let short: String = text.chars().take(32).collect();
+        self.push(&format!("{key:<8}= '{:<8}'", short.replace('\'', "''")));
+    }
+
+    // Remarks and the last card
+    fn remark(&mut self, text: &str) {
+        let characters: Vec<char> = text.chars().collect();
+        for line in characters.chunks(72) {
+            self.push(&format!("COMMENT {}", line.iter().collect::<String>()));
+        }
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.push("END");
+        self.0.resize(self.0.len().next_multiple_of(BLOCK), b' ');
+        self.0
+    }
+}
+
+// Describe an array to FITS
+fn image_header(entry: &Entry, number: Number) -> Vec<u8> {
+    let sign = if number.kind == Kind::Float { "-" } else { "" };
+    let scalar = entry.shape().is_empty().then_some(&1);
+    let mut cards = Cards::default();
+    cards.text("XTENSION", "IMAGE");
+    cards.value("BITPIX", format!("{sign}{}", 8 * number.bytes), "bits of a number");
+    cards.value("NAXIS", entry.shape().len().max(1), "");
+    let mut axes = entry.axes.rsplit(',').map(str::trim);
+    for (k, length) in entry.shape().iter().rev().chain(scalar).enumerate() {
+        cards.value(&format!("NAXIS{}", k + 1), length, axes.next().unwrap_or_default());
+    }
+    cards.value("PCOUNT", 0, "");
+    cards.value("GCOUNT", 1, "");
+    cards.text("EXTNAME", &entry.name.to_ascii_uppercase());
+    // Cards for people to read
+    if !entry.unit.is_empty() {
+        cards.text("BUNIT", &entry.unit);
+    }
+    cards.remark(&entry.about);
+    if number.kind == Kind::Bool {
+        cards.remark("1 is true, 0 is false");
+    }
+    cards.finish()
+}
+
+// Find the first image
+impl Found {
+    /// The first image of a file.
+    pub(super) fn image(file: &mut impl Read, path: &Path) -> Result<Self, Error> {
+        let refuse = |source| Error::Read { path: path.into(), source };
+        loop {
+            let keys = read_keys(file).map_err(refuse)?;
+            let Some(keys) = keys.map(|keys| Keys { keys, path }) else {
+                return Err(refuse(unknown_format("there is no image in this one")));
+            };
+            // Return the image or skip the data
+            let shape = keys.shape()?;
+            let is_image = keys.keys.get("XTENSION").is_none_or(|kind| kind == "IMAGE");
+            if is_image && !shape.is_empty() {
+                return keys.image(shape);
+            }
+            let blocks = keys.data_bytes(&shape)?.div_ceil(BLOCK as u64);
+            let skipped = blocks.saturating_mul(BLOCK as u64);
+            io::copy(&mut file.by_ref().take(skipped), &mut io::sink()).map_err(refuse)?;
+        }
+    }
+}
+
+// Read the keys from cards
+/// The keys of a header and their values; nothing at the end of the file.
+fn read_keys(file: &mut impl Read) -> io::Result<Option<BTreeMap<String, String>>> {
+    let mut keys = BTreeMap::new();
+    let mut block = Vec::with_capacity(BLOCK);
+    loop {
+        block.clear();
+        let length = file.by_ref().take(BLOCK as u64).read_to_end(&mut block)?;
+        if length < BLOCK {
+            let regular = length == 0 && keys.is_empty();
+            return if regular { Ok(None) } else { Err(cut_short("in a header")) };
+        }
+        for card in block.chunks(80) {
+            let (key, rest) = card.split_at(8);
+            let key = String::from_utf8_lossy(key).trim_end().to_string();
+            if key == "END" {
+                return Ok(Some(keys));
+            }
+            // Take the value of a card
+            let rest = String::from_utf8_lossy(rest);
+            if let Some(value) = rest.strip_prefix('=').map(str::trim_start) {
+                let value = match value.strip_prefix('\'') {
+                    Some(text) => text.split('\'').next(),
+                    None => value.split('/').next(),
+                };
+                keys.entry(key).or_insert_with(|| value.unwrap_or_default().trim().to_string());
+            }
+        }
+    }
+}
+
+// Understand the keys of cards
+/// The keys of a header, and the file that it is from.
+struct Keys<'a> {
+    keys: BTreeMap<String, String>,
+    path: &'a Path,
+}
+
+impl Keys<'_> {
+    fn number<T: FromStr>(&self, key: &str, default: Option<T>) -> Result<T, Error> {
+        let text = self.keys.get(key).map(|text| text.replace('D', "E"));
+        let number = text.as_ref().map_or(default, |text| text.parse().ok());
+        number.ok_or_else(|| self.refuse(key, text.as_deref().unwrap_or("nothing"), "a number"))
+    }
+
+    fn refuse(&self, key: &str, value: impl Display, expected: &str) -> Error {
+        Invalid::new(format!("{}: {key}", self.path.display()), value, expected).into()
+    }
+
+    // Shape and length of the data
+    fn shape(&self) -> Result<Vec<usize>, Error> {
+        let axes: usize = self.number("NAXIS", None)?;
+        (1..=axes).rev().map(|k| self.number(&format!("NAXIS{k}"), None)).collect()
+    }
+
+    /// Bytes of the data after this header, without what fills up the last block.
+    fn data_bytes(&self, shape: &[usize]) -> Result<u64, Error> {
+        if shape.is_empty() {
+            return Ok(0);
+        }
+        let bits: i64 = self.number("BITPIX", None)?;
+        let numbers = shape.iter().fold(1, |count: u64, n| count.saturating_mul(*n as u64));
+        let numbers = numbers.saturating_add(self.number("PCOUNT", Some(0))?);
+        let bytes = (bits.unsigned_abs() / 8).saturating_mul(self.number("GCOUNT", Some(1))?);
+        Ok(numbers.saturating_mul(bytes))
+    }
+
+    // Form of the image
+    fn image(&self, shape: Vec<usize>) -> Result<Found, Error> {
+        let (kind, bytes) = match self.number("BITPIX", None)? {
+            8 => (Kind::Unsigned, 1),
+            16 => (Kind::Signed, 2),
+            32 => (Kind::Signed, 4),
+            64 => (Kind::Signed, 8),
+            -32 => (Kind::Float, 4),
+            -64 => (Kind::Float, 8),
+            other => return Err(self.refuse("BITPIX", other, "8, 16, 32, 64, -32 or -64")),
+        };
+        let number = Number { kind, bytes, big_endian: true };
+        let scale = (self.number("BSCALE", Some(1.0))?, self.number("BZERO", Some(0.0))?);
+        let blank = match self.keys.get("BLANK") {
+            Some(_) if kind != Kind::Float => Some(self.number("BLANK", None)?),
+            _ => None,
+        };
+        Ok(Found { shape, columns_first: false, number, scale, blank })
+    }
+}
+
+// Tests of headers in FITS
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::arrays::Format;
+
+    /// The file of a lopsided matrix.
+    fn written() -> io::Result<Vec<u8>> {
+        let matrix = ndarray::array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]];
+        let mut arrays = Arrays::default();
+        let entry = arrays.add("matrix", matrix.view());
+        entry.unit("m rad").axes("y, x").about("it's a test");
+        let mut file = io::Cursor::new(Vec::new());
+        arrays.write(&mut file, Format::Fits, Precision::F64)?;
+        Ok(file.into_inner())
+    }
+
+    // Compare cards letter by letter
+    #[test]
+    fn headers_follow_the_standard() -> io::Result<()> {
+        let file = written()?;
+        assert_eq!(file.len() % BLOCK, 0);
+        let cards = |block: usize| file[BLOCK * block..].chunks(80).map(String::from_utf8_lossy);
+        for (block, wanted) in [(0, wanted(0)), (1, wanted(1))] {
+            for (card, wanted) in cards(block).zip(wanted) {
+                assert_eq!(card, format!("{wanted:<80}"));
+            }
+        }
+        assert!(file[2 * BLOCK + 48..3 * BLOCK].iter().all(|byte| *byte == 0));
+        let mut cards = Cards::default();
+        cards.text("EXTNAME", &"'é".repeat(50));
+        assert_eq!(cards.finish().len(), BLOCK);
+        Ok(())
+    }
+
+    // Cards as the standard wants them
+    fn wanted(block: usize) -> Vec<String> {
+        let image = [
+            "XTENSION= 'IMAGE   '",
+            "BITPIX  =                  -64 / bits of a number",
+            "NAXIS   =                    2",
+            "NAXIS1  =                    2 / x",
+            "NAXIS2  =                    3 / y",
+            "PCOUNT  =                    0",
+            "GCOUNT  =                    1",
+            "EXTNAME = 'MATRIX  '",
+            "BUNIT   = 'm rad   '",
+            "COMMENT it's a test",
+            "END",
+        ];
+        let first = [
+            "SIMPLE  =                    T / this is a FITS file",
+            "BITPIX  =                    8",
+            "NAXIS   =                    0 / all arrays are in the extensions",
+            "EXTEND  =                    T",
+            concat!("CREATOR = 'lenslet ", env!("CARGO_PKG_VERSION"), "'"),
+            "END",
+        ];
+        let cards = if block == 0 { &first[..] } else { &image[..] };
+        cards.iter().map(|card| (*card).to_string()).collect()
+    }
+}
