@@ -12,10 +12,11 @@ use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
 use crate::linear::solver::gpu::{SolverGpu, Start};
 use crate::linear::solver::{Solved, Solver};
 use crate::linear::toeplitz::Block;
-use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, CirculantGpu};
+use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
 use crate::model::system::System;
 use crate::numerics::real::{Precision, Real};
 use crate::tomography::circulant::Group;
+use crate::tomography::circulant::gpu::CirculantGpu;
 use crate::tomography::estimate::{
     Estimates, Estimator, Grouped, Matrices, Model, Settings, check_frames, check_slopes, of_frame,
 };
