@@ -2,6 +2,7 @@
 //! A preconditioner for the covariance of slopes with noise: the inverse of a covariance on a torus.
 
 pub mod between_transforms;
+pub mod gpu;
 
 // What the preconditioner stands on
 use crate::error::{Error, Invalid, accept, not_negative};

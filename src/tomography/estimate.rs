@@ -7,13 +7,14 @@ pub mod gpu;
 use crate::device::engine::Engine;
 use crate::device::{Progress, refuse_beyond_memory, silent};
 use crate::error::{Error, Invalid, accept};
-use crate::linear::interpolation::{Interpolation, ToPupil, interpolation_error};
+use crate::linear::interpolation::{Interpolation, ToPupil};
 use crate::linear::matrix::Dense;
 use crate::linear::operator::{Diagonal, Operator, Product, Sum};
 use crate::linear::solver::{Solver, Stop};
 use crate::linear::toeplitz::BlockToeplitz;
 use crate::model::system::System;
 use crate::tomography::circulant::{Circulant, Group};
+use crate::tomography::interpolation::interpolation_error;
 use crate::turbulence::plan::{
     Form, Method, check_dense_memory, dense_slopes, dense_wavefront_slope, slope_covariance_on,
     slope_problem, wavefront_grid, wavefront_problem, wavefront_slope_covariance_on,

@@ -15,8 +15,6 @@ use crate::linear::toeplitz::gpu::plain_sum::PlainSum;
 use crate::linear::toeplitz::gpu::transforms::{Around, Choices, Passes};
 use crate::linear::toeplitz::{Block, Parts};
 use crate::numerics::real::Real;
-use crate::tomography::circulant::{Group, inverse_kernels, parts_of, places};
-use crate::turbulence::slope::SlopeCovariance;
 use ndarray::{Array2, ArrayView2, ArrayView5};
 use std::sync::Arc;
 
@@ -33,14 +31,14 @@ pub(crate) struct Tuning {
 }
 
 /// A product in one of its forms.
-enum Product<T> {
+pub(crate) enum Product<T> {
     Plain(Box<PlainSum<T>>),
     Transforms(Arc<Passes<T>>),
 }
 
 impl<T: Real> Product<T> {
     // Choose the form of a product
-    fn new(matrix: &Matrix, tuning: Tuning) -> Result<Self, Error> {
+    pub(crate) fn new(matrix: &Matrix, tuning: Tuning) -> Result<Self, Error> {
         let terms = matrix.terms.len() * (matrix.points.from * matrix.points.to).pow(2);
         let small = terms <= MOST_DIRECT && PlainSum::<T>::fits(matrix);
         Ok(match tuning.direct.unwrap_or(small) {
@@ -50,7 +48,7 @@ impl<T: Real> Product<T> {
     }
 
     // Multiply in either form
-    fn apply(
+    pub(crate) fn apply(
         &self,
         transposed: bool,
         vectors: [&Buffer<T>; 2],
@@ -62,14 +60,14 @@ impl<T: Real> Product<T> {
         }
     }
 
-    fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Plain(sum) => sum.bytes(),
             Self::Transforms(passes) => passes.bytes(),
         }
     }
 
-    fn around(&self) -> Option<Around<T>> {
+    pub(crate) fn around(&self) -> Option<Around<T>> {
         match self {
             Self::Plain(_) => None,
             Self::Transforms(passes) => Around::new(passes),
@@ -109,19 +107,7 @@ impl<T: Real> BlockToeplitzGpu<T> {
         Self::of(gpu, &parts, false, Tuning::default())
     }
 
-    // Make slopes and wavefronts on a device
-    /// The covariance of slopes, rad², as [`BlockToeplitz::slopes`](crate::linear::toeplitz::BlockToeplitz::slopes).
-    ///
-    /// # Errors
-    /// As in [`BlockToeplitzGpu::new`].
-    pub fn slopes(
-        gpu: &Gpu,
-        covariance: &SlopeCovariance,
-        valid: &[Array2<bool>],
-    ) -> Result<Self, Error> {
-        Self::of(gpu, &Parts::slopes(covariance, valid)?, true, Tuning::default())
-    }
-
+    // Make wavefronts and other matrices on a device
     // Make wavefronts from slopes on a device
     /// From slopes to wavefronts, as [`BlockToeplitz::wavefront_slope`](crate::linear::toeplitz::BlockToeplitz::wavefront_slope).
     ///
@@ -203,77 +189,9 @@ impl<T: Real> DeviceOperator<T> for BlockToeplitzGpu<T> {
     }
 }
 
-// Circulant preconditioner on a device
-/// The preconditioner of [`Circulant`](crate::tomography::circulant::Circulant), on a device.
-pub struct CirculantGpu<T> {
-    gpu: Gpu,
-    parts: Vec<Product<T>>,
-    length: usize,
-}
-
-impl<T: Real> CirculantGpu<T> {
-    // Make the preconditioner on a device
-    /// The preconditioner of [`Circulant::new`](crate::tomography::circulant::Circulant::new), on a device.
-    ///
-    /// # Errors
-    /// `Invalid` as there, and as in [`BlockToeplitzGpu::new`]; what the device says.
-    pub fn new(gpu: &Gpu, groups: &[Group]) -> Result<Self, Error> {
-        Self::tuned(gpu, groups, Tuning::default())
-    }
-
-    pub(crate) fn tuned(gpu: &Gpu, groups: &[Group], tuning: Tuning) -> Result<Self, Error> {
-        let places = places(groups)?;
-        let part = |group: &Group| {
-            let kernels = inverse_kernels(group.covariance, group.noise)?;
-            let parts = parts_of(&kernels, group.valid)?;
-            let at: Vec<usize> =
-                group.stars.iter().flat_map(|&star| places[star].clone()).collect();
-            Product::new(&Matrix::new(gpu, &parts, true, Some(&at)), tuning)
-        };
-        let parts = groups.iter().map(part).collect::<Result<_, Error>>()?;
-        let length = places.last().map_or(0, |place| place.end);
-        Ok(Self { gpu: gpu.clone(), parts, length })
-    }
-
-    // Lend the product of a preconditioner
-    /// The product with the preconditioner of one group of stars, if it is made by transforms.
-    pub(crate) fn around(&self) -> Option<Around<T>> {
-        let [part] = self.parts.as_slice() else { return None };
-        part.around()
-    }
-}
-
-impl<T: Real> DeviceOperator<T> for CirculantGpu<T> {
-    // Answers of the preconditioner on a device
-    fn gpu(&self) -> &Gpu {
-        &self.gpu
-    }
-
-    fn rows(&self) -> usize {
-        self.length
-    }
-
-    fn columns(&self) -> usize {
-        self.length
-    }
-
-    fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
-        check_lengths(x, y, (self.length, self.length))?;
-        self.parts.iter().try_for_each(|part| part.apply(false, [x, y], None))
-    }
-
-    fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
-        self.apply(x, y)
-    }
-
-    fn bytes(&self) -> u64 {
-        self.parts.iter().map(Product::bytes).sum()
-    }
-}
-
 // Tests of products on a device
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     // What tests of products on devices use
     use super::*;
     use crate::device::gpu::test_machines;
@@ -285,7 +203,6 @@ mod tests {
     use crate::linear::toeplitz::gpu::short_transforms::Radices;
     use crate::linear::toeplitz::tests::{covariance, kernels, masks};
     use crate::numerics::real::Real;
-    use crate::tomography::circulant::Circulant;
     use ndarray::Array5;
 
     // Ways to make a product
@@ -304,7 +221,7 @@ mod tests {
 
     // Hold a device to the host
     /// Holds an operator on a device to the battery, and to one on the host.
-    fn compare<T: Real>(
+    pub(crate) fn compare<T: Real>(
         device: impl DeviceOperator<T> + 'static,
         host: &dyn Operator<f64>,
         tolerance: f64,
@@ -390,7 +307,7 @@ mod tests {
         }
     }
 
-    // Check slopes and the preconditioner on devices
+    // Check slopes and mirrored tiles on devices
     #[test]
     fn slopes_share_spectra_and_take_noise() {
         let (covariance, valid) = (covariance(3, 7), masks(3, 7, 0.7, 5));
@@ -408,28 +325,13 @@ mod tests {
         }
     }
 
-    // Hold the preconditioner to the host
-    #[test]
-    fn preconditioners_are_those_of_the_host() {
-        let (two, one) = (covariance(2, 5), covariance(1, 4));
-        let [of_two, of_one] = [(2, 5), (1, 4)].map(|(stars, across)| masks(stars, across, 0.8, 7));
-        let groups = [
-            Group { covariance: &two, noise: &[0.3, 0.5], valid: &of_two, stars: &[2, 0] },
-            Group { covariance: &one, noise: &[0.4], valid: &of_one, stars: &[1] },
-        ];
-        let host = Circulant::<f64>::new(&groups).unwrap();
-        for gpu in test_machines() {
-            compare(CirculantGpu::<f64>::new(&gpu, &groups).unwrap(), &host, 1e-12);
-        }
-    }
-
     // Hold mirrored tiles to the host
     #[test]
     fn mirrored_tiles_need_no_symmetry() {
         let (valid, lags) = (masks(3, 6, 0.8, 8), 11 * 11);
         let kernel = |k: u64| Array2::from_shape_vec((11, 11), random(lags, 20 + k)).unwrap();
         let kernels: Vec<_> = (0..21).map(kernel).collect();
-        let parts = parts_of(&kernels, &valid).unwrap();
+        let parts = crate::tomography::circulant::parts_of(&kernels, &valid).unwrap();
         let host = BlockToeplitz::<f64>::of(&parts);
         for gpu in test_machines() {
             for radices in [[4, 3, 1], [4, 4, 9], [2, 7, 1]] {

@@ -6,9 +6,10 @@ use crate::device::gpu::{Argument, Buffer, Kernel, Shape, Source};
 use crate::error::Error;
 use crate::linear::solver::Solver;
 use crate::linear::solver::gpu::{Method, SolverGpu, THREADS, Work, sizes};
+use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
 use crate::linear::toeplitz::gpu::transforms::Around;
-use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, CirculantGpu};
 use crate::numerics::real::Real;
+use crate::tomography::circulant::gpu::CirculantGpu;
 use std::sync::Arc;
 
 /// The three files that are compiled together.
