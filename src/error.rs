@@ -122,6 +122,9 @@ pub enum Error {
         /// What breaks the invariance under translation.
         reason: String,
     },
+    /// Whoever watched the computation wanted it to stop.
+    #[error("cancelled")]
+    Cancelled,
     // Ways to fail outside of the mathematics
     /// The result does not fit into the memory.
     #[error("{what} needs {}, and {} are available", in_bytes(*.needed), in_bytes(*.available))]
@@ -199,10 +202,11 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 // Choose the exit code
 impl Error {
-    /// The exit code of a process that ends with this error: 2 for bad input, 1 for a failed run.
+    /// The exit code of a process that ends with this error: 2 for bad input, 1 for a failed run, 130 if it was cancelled.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Failed { .. } | Self::NotConverged { .. } | Self::Cuda { .. } => 1,
+            Self::Cancelled => 130,
             _ => 2,
         }
     }
@@ -272,6 +276,6 @@ mod tests {
         let (iterations, residual, tolerance) = (100, 3e-4, 1e-6);
         let stopped = Error::NotConverged { what: "it".into(), iterations, residual, tolerance };
         assert!(stopped.to_string().contains("100 iterations the relative residual is 3.0e-4"));
-        assert_eq!(stopped.exit_code(), 1);
+        assert_eq!((stopped.exit_code(), Error::Cancelled.exit_code()), (1, 130));
     }
 }

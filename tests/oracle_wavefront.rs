@@ -88,7 +88,7 @@ fn direct(row: &[f64; 8], [n, m, o]: [usize; 3], [i, j]: [usize; 2]) -> [f64; 2]
     let sources = (&[star_shifting([0.0; 2])][..], &[star][..]);
     let air = atmosphere(outer_scale);
     let problem = WavefrontProblem::new(&air, &array, sources, grid, ConeGradient::Pupil).unwrap();
-    let covariance = direct::wavefront::covariance(&problem, &silent);
+    let covariance = direct::wavefront::covariance(&problem, &silent).unwrap();
     [0, 1].map(|a| covariance.lattices()[0][[0, 0, a, j, i]] / PER_RADIAN.powi(2))
 }
 

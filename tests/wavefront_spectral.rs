@@ -44,7 +44,7 @@ fn largest_difference(one: &WavefrontSlope, other: &WavefrontSlope) -> f64 {
 
 /// The estimate must be an honest one: hardly below the error, and of its order.
 fn hold_to_account(problem: &WavefrontProblem, samplings: &[(usize, usize)]) {
-    let exact = direct::wavefront::covariance(problem, &silent);
+    let exact = direct::wavefront::covariance(problem, &silent).unwrap();
     for &(folded, oversampling) in samplings {
         let sampling = SpectralSampling::new(folded * oversampling, oversampling).unwrap();
         let spectral = spectral::wavefront::covariance(problem, &sampling, &silent).unwrap();
@@ -94,7 +94,7 @@ fn chosen_samplings_keep_their_promise() {
         problem((20, 0.1), (21, 1, 0.0), &[(0.0, 1.0, 30.0)], INF),
     ] {
         let chosen = spectral::wavefront::choose(&problem);
-        let exact = direct::wavefront::covariance(&problem, &silent);
+        let exact = direct::wavefront::covariance(&problem, &silent).unwrap();
         let spectral =
             spectral::wavefront::covariance(&problem, &chosen.sampling, &silent).unwrap();
         let error = largest_difference(&spectral, &exact);

@@ -202,7 +202,7 @@ pub fn predict(gradient: ConeGradient) -> Result<Vec<f64>, Failure> {
     let atmosphere = Atmosphere::new(R0, WAVELENGTH, LAYERS.map(layer).to_vec())?;
     let array = LensletArray::new(REACH, PITCH)?;
     let problem = SlopeProblem::new(&atmosphere, &array, &stars()?, gradient)?;
-    let covariance = SlopeCovariance::from_pairs(&problem, &pair_covariances(&problem, &silent));
+    let covariance = SlopeCovariance::from_pairs(&problem, &pair_covariances(&problem, &silent)?);
     let read = |entry: &Entry| {
         let [i, j] = entry.lag.map(|lag| (REACH - 1).wrapping_add_signed(lag));
         let ([p, q], [a, b]) = (entry.pair, entry.axes);

@@ -43,7 +43,7 @@ type Curve = (String, RGBColor, Vec<(f64, f64, f64)>);
 
 fn against_oversampling() -> Result<Curve, Failure> {
     let problem = problem(10.0)?;
-    let exact = direct::slope::pair_covariances(&problem, &silent);
+    let exact = direct::slope::pair_covariances(&problem, &silent)?;
     let mut points = Vec::new();
     for oversampling in [1, 2, 3, 4, 6, 8, 12, 16, 24] {
         let (error, estimate) =
@@ -62,7 +62,7 @@ fn against_period() -> Result<Vec<Curve>, Failure> {
     ];
     let curve = |(outer_scale, (r, g, b)): (f64, (u8, u8, u8))| {
         let problem = problem(outer_scale)?;
-        let exact = direct::slope::pair_covariances(&problem, &silent);
+        let exact = direct::slope::pair_covariances(&problem, &silent)?;
         let mut points = Vec::new();
         for folded in [16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512] {
             let (error, estimate) =

@@ -52,7 +52,7 @@ fn against_oversampling() -> Result<Figure, Failure> {
     let stars = [("star on the axis", 0.0, f64::INFINITY), ("laser star at 20″", 20.0, 90e3)];
     for (name, zenith, height) in stars {
         let problem = problem(10.0, (zenith, height))?;
-        let exact = direct::wavefront::covariance(&problem, &silent);
+        let exact = direct::wavefront::covariance(&problem, &silent)?;
         let mut points = Vec::new();
         for oversampling in [1, 2, 3, 4, 6, 8, 12] {
             let both = errors(&problem, &exact, (240, oversampling))?;
@@ -70,7 +70,7 @@ fn against_period() -> Result<Figure, Failure> {
     let mut figure = Figure::new().x_label("period [m]").log_x();
     for outer_scale in [3.0, 30.0, f64::INFINITY] {
         let problem = problem(outer_scale, (0.0, f64::INFINITY))?;
-        let exact = direct::wavefront::covariance(&problem, &silent);
+        let exact = direct::wavefront::covariance(&problem, &silent)?;
         let mut points = Vec::new();
         for folded in [16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512] {
             points.push((0.25 * folded as f64, errors(&problem, &exact, (folded, 6))?));

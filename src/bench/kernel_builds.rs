@@ -3,10 +3,11 @@
 
 // Chapters that have kernels
 use crate::bench::{ARRAYS, SYSTEMS};
+use crate::device::cuda::{compiler, probe};
 use crate::device::emulator::collector::{Request, requests};
 use crate::device::engine::Engine;
 use crate::device::gpu::Gpu;
-use crate::device::{Library, cuda::compiler, require, silent};
+use crate::device::silent;
 use crate::error::Error;
 use crate::linear::matrix::gpu::MatrixGpu;
 use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
@@ -109,7 +110,7 @@ const GENERATIONS: [(i32, i32); 4] = [(7, 5), (8, 0), (9, 0), (12, 0)];
 // Compile all kernels
 #[test]
 fn every_kernel_compiles_for_every_generation() {
-    if let Err(reason) = require(Library::Nvrtc) {
+    if let Err(reason) = probe::require(probe::Library::Nvrtc) {
         return eprintln!("skipped: {reason}");
     }
     let asked = [all_requests::<f64>().unwrap(), all_requests::<f32>().unwrap()].concat();

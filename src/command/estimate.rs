@@ -3,7 +3,7 @@
 
 // What the command estimate stands on
 use crate::device::engine::Engine;
-use crate::device::{self, Device, Progress};
+use crate::device::{self, Device, Watch};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{Arrays, Format, Precision};
 use crate::files::reading::read_array2;
@@ -108,7 +108,7 @@ impl EstimateArgs {
 
 // Estimate wavefronts from a file
 /// Estimates the wavefronts that the arguments ask for; returns what to print.
-pub fn estimate(args: &EstimateArgs, progress: Progress) -> Result<String, Error> {
+pub fn estimate(args: &EstimateArgs, watch: &dyn Watch) -> Result<String, Error> {
     // Check the files of the estimate
     let plot = args.plot.as_deref();
     let picture =
@@ -127,7 +127,7 @@ pub fn estimate(args: &EstimateArgs, progress: Progress) -> Result<String, Error
     let estimator = EngineEstimator::new(&system, args.settings(), &engine)?;
     let built = start.elapsed().as_secs_f64();
     let start = Instant::now();
-    let estimates = estimator.estimate(slopes.view(), args.warm_start, progress);
+    let estimates = estimator.estimate(slopes.view(), args.warm_start, watch);
     let estimates = estimates.map_err(|error| of_file(error, &args.slopes))?;
     // Refuse to round to infinity
     let largest = estimates.wavefront.iter().fold(0.0, |largest: f64, w| largest.max(w.abs()));

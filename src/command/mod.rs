@@ -195,7 +195,7 @@ pub fn run() -> ExitCode {
     output::remove_drafts_on_interrupt();
     let told = match Cli::parse().command {
         Command::Covariance(args) => covariance(&args),
-        Command::Estimate(args) => with_bar(args.quiet, |progress| estimate(&args, progress)),
+        Command::Estimate(args) => with_bar(args.quiet, |watch| estimate(&args, watch)),
         Command::Simulate(args) => simulate(&args),
         Command::Info(args) => info(&args),
         Command::Bench(BenchCommand { what: Some(Bench::Covariance(args)), .. }) => {
@@ -255,8 +255,8 @@ fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let engine = Engine::open(args.device, args.precision)?;
     let start = Instant::now();
     let form = if dense { Form::Dense } else { Form::Toeplitz };
-    let computed = with_bar(args.quiet, |progress| {
-        covariances(&system, form, [&of_slopes.0, &of_wavefront.0], &engine, progress)
+    let computed = with_bar(args.quiet, |watch| {
+        covariances(&system, form, [&of_slopes.0, &of_wavefront.0], &engine, watch)
     })?;
     let seconds = start.elapsed().as_secs_f64();
 
@@ -351,9 +351,9 @@ fn choose_methods(
 
 // Show progress on a terminal
 /// Does `work` with a bar on a terminal; with nothing elsewhere.
-fn with_bar<T>(quiet: bool, work: impl FnOnce(device::Progress) -> T) -> T {
+fn with_bar<T>(quiet: bool, work: impl FnOnce(&dyn device::Watch) -> T) -> T {
     let bar = progress_bar(quiet);
-    let done = work(&|done, total| {
+    let done = work(&|done: usize, total: usize| {
         bar.set_length(total as u64);
         bar.set_position(done as u64);
     });
@@ -388,14 +388,14 @@ fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     })?;
     let mut slopes = Array2::zeros((frames, simulation.order().len()));
     let mut wavefronts = Array4::zeros((frames, system.targets.len(), points, points));
-    with_bar(args.quiet, |progress| {
+    with_bar(args.quiet, |watch| {
         for frame in 0..frames {
             let draw = simulation.draw(args.seed.wrapping_add(frame as u64));
             slopes.row_mut(frame).assign(&ndarray::aview1(&draw.slopes));
             if grid.is_some() {
                 wavefronts.slice_mut(s![frame, .., .., ..]).assign(&draw.wavefronts);
             }
-            progress(frame + 1, frames);
+            watch.progress(frame + 1, frames);
         }
     });
     // Write what was simulated
@@ -434,7 +434,7 @@ fn info(args: &InfoArgs) -> Result<String, Error> {
         Some(path) => Some((path, System::from_file(path)?)),
         None => None,
     };
-    let cuda = device::probe();
+    let cuda = device::cuda::probe::probe();
     if args.json {
         let mut told = summary::machine_json(&cuda);
         if let Some((path, system)) = &system {

@@ -2,7 +2,8 @@
 //! What the commands say: aligned lines for a person, JSON for a program.
 
 // What summaries stand on
-use crate::device::{self, CudaDriver, CudaProbe, Device, NoCuda};
+use crate::device::cuda::probe::{CudaDriver, CudaProbe, NoCuda};
+use crate::device::{self, Device};
 use crate::error::{Error, in_bytes};
 use crate::files::arrays::{Format, Precision};
 use crate::model::lenslet_array::SlopeOrder;

@@ -2,7 +2,7 @@
 //! A graphics processor as the rest of the crate knows it: buffers, programs, launches, graphs.
 
 // What the seam stands on
-use super::refuse;
+use super::memory::refuse;
 use crate::error::Error;
 use crate::numerics::real::{Precision, Real};
 use bytemuck::Pod;

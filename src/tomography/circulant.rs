@@ -405,7 +405,7 @@ mod tests {
         let array = LensletArray::new(lenslets, 0.5).unwrap();
         let problem =
             SlopeProblem::new(&atmosphere, &array, &sources, ConeGradient::Pupil).unwrap();
-        SlopeCovariance::from_pairs(&problem, &pair_covariances(&problem, &silent))
+        SlopeCovariance::from_pairs(&problem, &pair_covariances(&problem, &silent).unwrap())
     }
 
     fn masks(lenslets: usize, stars: usize) -> Vec<Array2<bool>> {

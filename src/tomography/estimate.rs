@@ -5,7 +5,7 @@ pub mod gpu;
 
 // What the estimate stands on
 use crate::device::engine::Engine;
-use crate::device::{Progress, refuse_beyond_memory, silent};
+use crate::device::{Watch, refuse_beyond_memory, silent};
 use crate::error::{Error, Invalid, accept};
 use crate::linear::interpolation::{Interpolation, ToPupil};
 use crate::linear::matrix::Dense;
@@ -273,7 +273,7 @@ impl Estimator {
         &self,
         slopes: ArrayView2<f64>,
         warm: bool,
-        progress: Progress,
+        watch: &dyn Watch,
     ) -> Result<Estimates, Error> {
         check_slopes(slopes, self.slopes())?;
         let frames = slopes.nrows();
@@ -304,7 +304,7 @@ impl Estimator {
             let mut estimated = vec![0.0; wavefront.len()];
             self.wavefront.apply(&coefficients, &mut estimated, &mut scratch);
             wavefront.iter_mut().zip(estimated).for_each(|(point, value)| *point = value);
-            progress(frame + 1, frames);
+            watch.progress(frame + 1, frames);
         }
         Ok(Estimates { wavefront, iterations, residual })
     }

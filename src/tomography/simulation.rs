@@ -2,7 +2,7 @@
 //! Simulated turbulence: what the sensors of a system measure, and the wavefronts of its targets.
 
 // What the simulation stands on
-use crate::device::{dispatch, refuse_beyond_memory, silent, threads};
+use crate::device::{refuse_beyond_memory, threads};
 use crate::error::{Error, Invalid, accept};
 use crate::model::atmosphere::Layer;
 use crate::model::lenslet_array::SlopeOrder;
@@ -14,6 +14,7 @@ use libm::j1;
 use ndarray::{Array1, Array2, Array3, ArrayView1, Axis, Zip, concatenate, s};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rand_distr::{Distribution, StandardNormal};
+use rayon::prelude::*;
 use std::f64::consts::PI;
 
 // Sampling of the spectrum
@@ -335,7 +336,11 @@ impl Simulation {
         let layers = system.atmosphere.layers();
         check_memory(system, sampling)?;
         Ok(Self {
-            screens: dispatch(layers, &silent, |layer| Screen::new(system, sampling, layer)),
+            screens: layers
+                .par_iter()
+                .with_max_len(1)
+                .map(|layer| Screen::new(system, sampling, layer))
+                .collect(),
             order: SlopeOrder::new(&system.valid_lenslets()),
             noise: stars.iter().map(|star| star.noise.sqrt()).collect(),
             points: system.phase.map_or(0, |grid| grid.points),
@@ -358,7 +363,8 @@ impl Simulation {
         let mut random = StdRng::seed_from_u64(seed);
         let seeded: Vec<_> =
             self.screens.iter().map(|screen| (screen, random.next_u64())).collect();
-        let drawn = dispatch(&seeded, &silent, |(screen, seed)| screen.draw(*seed));
+        let drawn: Vec<_> =
+            seeded.par_iter().with_max_len(1).map(|(screen, seed)| screen.draw(*seed)).collect();
         let targets = self.screens.first().map_or(0, |screen| screen.targets.len());
         let mut slopes = vec![0.0; self.order.len()];
         let mut wavefronts = Array3::zeros((targets, self.points, self.points));
@@ -426,6 +432,7 @@ fn check_memory(system: &System, sampling: &Sampling) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::silent;
     use crate::model::atmosphere::Atmosphere;
     use crate::model::lenslet_array::{GuideStar, LensletArray, Pupil, Validity};
     use crate::model::source::{ConeGradient, Source};

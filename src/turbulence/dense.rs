@@ -2,7 +2,7 @@
 //! Covariances without a Toeplitz form, pair by pair: stars at unequal heights, arrays of unequal pitch, any target.
 
 // What pairs without a lattice stand on
-use crate::device::{Progress, refuse_beyond_memory, silent, threads};
+use crate::device::{Watch, refuse_beyond_memory, silent, threads};
 use crate::error::{Error, accept, length};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::{GuideStar, SlopeOrder};
@@ -334,7 +334,7 @@ fn lattices(stars: &[GuideStar]) -> Vec<Vec<usize>> {
 ///
 /// `valid` holds the valid lenslets of each star. Stars may stand at unequal heights and have arrays of unequal pitch and size.
 /// Every entry is exact to 1e-10 of the slope variance; those of stars with one height and array come from their Toeplitz form.
-/// `progress` counts pairs of lenslets.
+/// `watch` counts pairs of lenslets.
 ///
 /// # Errors
 /// `Invalid` where there is no star, a layer at or above one, or a mask of the wrong shape or without a valid lenslet; `Memory`
@@ -357,7 +357,7 @@ pub fn slope_covariance(
     stars: &[GuideStar],
     valid: &[Array2<bool>],
     gradient: ConeGradient,
-    progress: Progress,
+    watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
     let order = slope_order(atmosphere, stars, valid)?;
     let lattices = lattices(stars);
@@ -368,11 +368,11 @@ pub fn slope_covariance(
         let sources: Vec<Source> = members.iter().map(|&star| stars[star].source).collect();
         let array = &stars[members[0]].array;
         let problem = SlopeProblem::new(atmosphere, array, &sources, gradient)?;
-        let pairs = pair_covariances(&problem, &silent);
+        let pairs = pair_covariances(&problem, &silent)?;
         groups.push(Group { members, covariance: SlopeCovariance::from_pairs(&problem, &pairs) });
     }
     let layers = see_layers(atmosphere, stars, gradient, |_| 0.0);
-    Ok(fill_slopes(&order, &groups, &layers, progress))
+    Ok(fill_slopes(&order, &groups, &layers, watch))
 }
 
 // Fill the matrix of slopes
@@ -380,7 +380,7 @@ fn fill_slopes(
     order: &SlopeOrder,
     groups: &[Group],
     layers: &[SeenLayer],
-    progress: Progress,
+    watch: &dyn Watch,
 ) -> Array2<f64> {
     let (n, stars) = (order.len(), layers[0].footprints.len());
     let count = |p: usize| order.lenslets(p).len();
@@ -403,7 +403,7 @@ fn fill_slopes(
                 }
             }
             let these: usize = (p..stars).map(count).sum();
-            progress(done.fetch_add(these, Ordering::Relaxed) + these, pairs);
+            watch.progress(done.fetch_add(these, Ordering::Relaxed) + these, pairs);
         });
     }
     // Mirror the matrix of slopes
@@ -500,7 +500,7 @@ fn add_star(
 ///
 /// Rows are wavefront points: target by target, and in each the points of the grid by rows, x fastest. The grid's step is
 /// `pitch` / oversampling, `pitch` in metres. Columns are slopes in the order of [`SlopeOrder`], for the lenslets of `valid`.
-/// Targets and stars may stand at any heights. Entries are exact to 1e-10 of the largest. `progress` counts rows.
+/// Targets and stars may stand at any heights. Entries are exact to 1e-10 of the largest. `watch` counts rows.
 ///
 /// # Errors
 /// `Invalid` where there is no target or no star, a layer at or above one, or a mask of the wrong shape or without a valid
@@ -524,7 +524,7 @@ pub fn wavefront_slope(
     stars: &[GuideStar],
     valid: &[Array2<bool>],
     gradient: ConeGradient,
-    progress: Progress,
+    watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
     let order = slope_order(atmosphere, stars, valid)?;
     // Check the targets and their grid
@@ -565,7 +565,7 @@ pub fn wavefront_slope(
                 add_star((phase, layer.strength * star.factor), (star, lenslets), at, slopes);
             }
         }
-        progress(done.fetch_add(1, Ordering::Relaxed) + 1, rows);
+        watch.progress(done.fetch_add(1, Ordering::Relaxed) + 1, rows);
     });
     let shape = (rows, order.len());
     Ok(Array2::from_shape_vec(shape, values).unwrap_or_else(|_| unreachable!("same length")))

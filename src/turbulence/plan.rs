@@ -2,7 +2,7 @@
 //! Slope and wavefront–slope covariance of a system by either method.
 
 // What computing a covariance stands on
-use crate::device::{self, Progress, engine::Engine, gpu::Gpu, refuse_beyond_memory};
+use crate::device::{self, Watch, engine::Engine, gpu::Gpu, refuse_beyond_memory};
 use crate::error::{Error, Invalid};
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
 use crate::model::system::System;
@@ -101,15 +101,13 @@ pub fn wavefront_grid(system: &System) -> Result<PhaseGrid, Invalid> {
 pub fn slope_covariance(
     problem: &SlopeProblem,
     method: &Method,
-    progress: Progress,
+    watch: &dyn Watch,
 ) -> Result<SlopeCovariance, Error> {
     check_memory(problem)?;
     // Run the method and spread its pairs
     let pairs = match method {
-        Method::Direct => direct::slope::pair_covariances(problem, progress),
-        Method::Spectral(sampling) => {
-            spectral::slope::pair_covariances(problem, sampling, progress)?
-        }
+        Method::Direct => direct::slope::pair_covariances(problem, watch)?,
+        Method::Spectral(sampling) => spectral::slope::pair_covariances(problem, sampling, watch)?,
     };
     Ok(SlopeCovariance::from_pairs(problem, &pairs))
 }
@@ -122,12 +120,12 @@ pub fn slope_covariance(
 pub fn wavefront_slope_covariance(
     problem: &WavefrontProblem,
     method: &Method,
-    progress: Progress,
+    watch: &dyn Watch,
 ) -> Result<WavefrontSlope, Error> {
     check_wavefront_memory(problem)?;
     match method {
-        Method::Direct => Ok(direct::wavefront::covariance(problem, progress)),
-        Method::Spectral(sampling) => spectral::wavefront::covariance(problem, sampling, progress),
+        Method::Direct => direct::wavefront::covariance(problem, watch),
+        Method::Spectral(sampling) => spectral::wavefront::covariance(problem, sampling, watch),
     }
 }
 
@@ -140,16 +138,16 @@ pub fn slope_covariance_on(
     engine: &Engine,
     problem: &SlopeProblem,
     method: &Method,
-    progress: Progress,
+    watch: &dyn Watch,
 ) -> Result<SlopeCovariance, Error> {
     let (gpus, precision) = match engine {
-        Engine::Cpu => return slope_covariance(problem, method, progress),
+        Engine::Cpu => return slope_covariance(problem, method, watch),
         Engine::Gpus(gpus, precision) => (gpus, precision),
     };
     check_memory(problem)?;
     let pairs = match precision {
-        Precision::F64 => slope_pairs::<f64>(problem, method, gpus, progress)?,
-        Precision::F32 => slope_pairs::<f32>(problem, method, gpus, progress)?,
+        Precision::F64 => slope_pairs::<f64>(problem, method, gpus, watch)?,
+        Precision::F32 => slope_pairs::<f32>(problem, method, gpus, watch)?,
     };
     Ok(SlopeCovariance::from_pairs(problem, &pairs))
 }
@@ -163,16 +161,16 @@ pub fn wavefront_slope_covariance_on(
     engine: &Engine,
     problem: &WavefrontProblem,
     method: &Method,
-    progress: Progress,
+    watch: &dyn Watch,
 ) -> Result<WavefrontSlope, Error> {
     let (gpus, precision) = match engine {
-        Engine::Cpu => return wavefront_slope_covariance(problem, method, progress),
+        Engine::Cpu => return wavefront_slope_covariance(problem, method, watch),
         Engine::Gpus(gpus, precision) => (gpus, precision),
     };
     check_wavefront_memory(problem)?;
     match precision {
-        Precision::F64 => wavefront_slopes::<f64>(problem, method, gpus, progress),
-        Precision::F32 => wavefront_slopes::<f32>(problem, method, gpus, progress),
+        Precision::F64 => wavefront_slopes::<f64>(problem, method, gpus, watch),
+        Precision::F32 => wavefront_slopes::<f32>(problem, method, gpus, watch),
     }
 }
 
@@ -181,12 +179,12 @@ fn slope_pairs<T: Real>(
     problem: &SlopeProblem,
     method: &Method,
     gpus: &[Gpu],
-    progress: Progress,
+    watch: &dyn Watch,
 ) -> Result<Vec<PairCovariance>, Error> {
     match method {
-        Method::Direct => direct::slope::gpu::pair_covariances::<T>(problem, gpus, progress),
+        Method::Direct => direct::slope::gpu::pair_covariances::<T>(problem, gpus, watch),
         Method::Spectral(sampling) => {
-            spectral::gpu::slope_pairs::<T>(problem, sampling, gpus, progress)
+            spectral::gpu::slope_pairs::<T>(problem, sampling, gpus, watch)
         }
     }
 }
@@ -195,13 +193,11 @@ fn wavefront_slopes<T: Real>(
     problem: &WavefrontProblem,
     method: &Method,
     gpus: &[Gpu],
-    progress: Progress,
+    watch: &dyn Watch,
 ) -> Result<WavefrontSlope, Error> {
     match method {
-        Method::Direct => direct::wavefront::gpu::covariance::<T>(problem, gpus, progress),
-        Method::Spectral(sampling) => {
-            spectral::gpu::wavefront::<T>(problem, sampling, gpus, progress)
-        }
+        Method::Direct => direct::wavefront::gpu::covariance::<T>(problem, gpus, watch),
+        Method::Spectral(sampling) => spectral::gpu::wavefront::<T>(problem, sampling, gpus, watch),
     }
 }
 
@@ -290,7 +286,7 @@ pub fn covariances(
     form: Form,
     [of_slopes, of_wavefront]: [&Method; 2],
     engine: &Engine,
-    progress: Progress,
+    watch: &dyn Watch,
 ) -> Result<Covariances, Error> {
     let (dense, wanted) = (form.is_dense(system), wants_wavefront(system));
     if dense {
@@ -299,15 +295,15 @@ pub fn covariances(
     }
     let wavefront_wavefront = wanted.then(|| wavefront_wavefront(system)).transpose()?.flatten();
     if dense {
-        let slope_slope = SlopeSlope::Dense(dense_slopes(system, progress)?);
-        let wavefront_slope = wanted.then(|| dense_wavefront(system, progress)).transpose()?;
+        let slope_slope = SlopeSlope::Dense(dense_slopes(system, watch)?);
+        let wavefront_slope = wanted.then(|| dense_wavefront(system, watch)).transpose()?;
         return Ok(Covariances { slope_slope, wavefront_slope, wavefront_wavefront });
     }
     // Compute both in Toeplitz form
-    let slopes = slope_covariance_on(engine, &slope_problem(system)?, of_slopes, progress)?;
+    let slopes = slope_covariance_on(engine, &slope_problem(system)?, of_slopes, watch)?;
     let wavefront = || {
         let problem = wavefront_problem(system)?;
-        let covariance = wavefront_slope_covariance_on(engine, &problem, of_wavefront, progress)?;
+        let covariance = wavefront_slope_covariance_on(engine, &problem, of_wavefront, watch)?;
         Ok::<_, Error>(WavefrontSlopes::Toeplitz(problem, covariance))
     };
     Ok(Covariances {
@@ -320,14 +316,14 @@ pub fn covariances(
 ///
 /// # Errors
 /// Those of [`dense::slope_covariance`].
-pub fn dense_slopes(system: &System, progress: Progress) -> Result<Array2<f64>, Error> {
+pub fn dense_slopes(system: &System, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
     let (atmosphere, stars) = (&system.atmosphere, system.guide_stars.as_slice());
     let valid = system.valid_lenslets();
-    dense::slope_covariance(atmosphere, stars, &valid, system.cone_gradient, progress)
+    dense::slope_covariance(atmosphere, stars, &valid, system.cone_gradient, watch)
 }
 
-fn dense_wavefront(system: &System, progress: Progress) -> Result<WavefrontSlopes, Error> {
-    let matrix = dense_wavefront_slope(system, progress)?;
+fn dense_wavefront(system: &System, watch: &dyn Watch) -> Result<WavefrontSlopes, Error> {
+    let matrix = dense_wavefront_slope(system, watch)?;
     let (grid, slopes) = (wavefront_grid(system)?, matrix.ncols());
     let shape = (system.targets.len(), grid.points, grid.points, slopes);
     let values = matrix.into_shape_with_order(shape);
@@ -337,11 +333,11 @@ fn dense_wavefront(system: &System, progress: Progress) -> Result<WavefrontSlope
 ///
 /// # Errors
 /// Those of [`dense::wavefront_slope`], and `Invalid` where the system has no target or no grid.
-pub fn dense_wavefront_slope(system: &System, progress: Progress) -> Result<Array2<f64>, Error> {
+pub fn dense_wavefront_slope(system: &System, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
     let wanted = (system.targets.as_slice(), wavefront_grid(system)?, wavefront_pitch(system));
     let (atmosphere, stars) = (&system.atmosphere, system.guide_stars.as_slice());
     let valid = system.valid_lenslets();
-    dense::wavefront_slope(atmosphere, wanted, stars, &valid, system.cone_gradient, progress)
+    dense::wavefront_slope(atmosphere, wanted, stars, &valid, system.cone_gradient, watch)
 }
 /// Covariance of the targets' wavefronts, (T, T, 2M − 1, 2M − 1), m²; none where an outer scale is infinite.
 ///

@@ -2,7 +2,7 @@
 //! Wavefront–slope covariance: the problem that the methods solve, its lattices, and the store of its result.
 
 // What the wavefront problem is made of
-use crate::device::{Progress, dispatch};
+use crate::device::{Watch, Workers, dispatch};
 use crate::error::{Error, Invalid};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::LensletArray;
@@ -234,27 +234,32 @@ pub struct WavefrontSlope {
 
 impl WavefrontSlope {
     /// Computes each lattice from `pair`, which gives the covariance (2, K, K) for a lattice, counted from 0, a target and a star.
+    ///
+    /// # Errors
+    /// `Cancelled` where `watch` wants it.
     pub fn compute(
         problem: &WavefrontProblem,
-        progress: Progress,
+        watch: &dyn Watch,
         pair: impl Fn(usize, usize, usize) -> Array3<f64> + Sync,
-    ) -> Self {
+    ) -> Result<Self, Error> {
         // Dispatch lattices, targets and stars
-        let lattices: Vec<&[WavefrontLayer]> = problem.lattices().collect();
         let (targets, stars) = (problem.targets(), problem.stars());
-        let items: Vec<(usize, usize, usize)> = (0..lattices.len() * targets * stars)
+        let items: Vec<(usize, usize, usize)> = (0..problem.lattices().count() * targets * stars)
             .map(|k| (k / (targets * stars), k / stars % targets, k % stars))
             .collect();
-        let fields = dispatch(&items, progress, |&(k, t, q)| pair(k, t, q));
-        let gather = |(k, layers): (usize, &&[WavefrontLayer])| {
+        let empty = |layers: &[WavefrontLayer]| {
             let lags = problem.lags(&layers[0]);
-            let mut lattice = Array5::zeros((targets, stars, 2, lags, lags));
-            for (&(_, t, q), field) in items.iter().zip(&fields).filter(|(item, _)| item.0 == k) {
-                lattice.slice_mut(s![t, q, .., .., ..]).assign(field);
-            }
-            lattice
+            Array5::zeros((targets, stars, 2, lags, lags))
         };
-        Self { lattices: lattices.iter().enumerate().map(gather).collect() }
+        let mut lattices: Vec<Array5<f64>> = problem.lattices().map(empty).collect();
+        let work = |_: &(), &(k, t, q): &(usize, usize, usize)| Ok(pair(k, t, q));
+        let keep = |item: usize, field: Array3<f64>| {
+            let (k, t, q) = items[item];
+            lattices[k].slice_mut(s![t, q, .., .., ..]).assign(&field);
+            Ok(())
+        };
+        dispatch(Workers::cores(&()), &items, watch, work, keep)?;
+        Ok(Self { lattices })
     }
 
     // Make the store from its arrays

@@ -2,8 +2,8 @@
 //! Compiling kernels for a device with NVRTC, and keeping what was compiled.
 #![allow(unsafe_code)]
 
+use super::probe::{Library, require};
 use crate::device::gpu::Source;
-use crate::device::{Library, require};
 use crate::error::Error;
 use cudarc::nvrtc::{result as nvrtc, sys};
 use std::ffi::CString;

@@ -3,9 +3,11 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod compiler;
+pub mod probe;
 
+use self::probe::{CudaDevice, Library, probe, require};
+use super::Device;
 use super::gpu::{Gpu, Machine, Shape, Source};
-use super::{CudaDevice, Device, Library, probe, require};
 use crate::error::Error;
 use cudarc::driver::{DriverError, result as driver, sys};
 use cudarc::{cublas, cufft};

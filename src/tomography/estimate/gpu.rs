@@ -4,7 +4,7 @@
 // What the estimate on a device stands on
 use crate::device::engine::Engine;
 use crate::device::gpu::{Buffer, Gpu};
-use crate::device::{Progress, dispatch_on};
+use crate::device::{Watch, Workers, gather};
 use crate::error::{Error, Invalid, accept};
 use crate::linear::interpolation::ToPupil;
 use crate::linear::interpolation::gpu::LayersGpu;
@@ -214,7 +214,7 @@ pub fn estimate_on<T: Real>(
     estimators: &[EstimatorGpu<T>],
     slopes: ArrayView2<f64>,
     warm: bool,
-    progress: Progress,
+    watch: &dyn Watch,
 ) -> Result<Estimates, Error> {
     let first = estimators.first();
     let first = first.ok_or_else(|| Invalid::new("estimators", 0, "one for each device"))?;
@@ -223,8 +223,7 @@ pub fn estimate_on<T: Real>(
     check_frames(frames, [targets, points, points])?;
     let workers = if warm { &estimators[..1] } else { estimators };
     // Let each device take the next frame
-    let numbers: Vec<usize> = (0..frames).collect();
-    let results = dispatch_on(workers, &numbers, progress, |estimator, &frame| {
+    let results = gather(Workers::devices(workers), 0..frames, watch, |estimator, frame| {
         let found = estimator.frame(slopes.row(frame), warm && frame > 0);
         found.map_err(|error| of_frame(error, frame))
     })?;
@@ -274,12 +273,12 @@ impl EngineEstimator {
         &self,
         slopes: ArrayView2<f64>,
         warm: bool,
-        progress: Progress,
+        watch: &dyn Watch,
     ) -> Result<Estimates, Error> {
         match self {
-            Self::Cpu(estimator) => estimator.estimate(slopes, warm, progress),
-            Self::F64(estimators) => estimate_on(estimators, slopes, warm, progress),
-            Self::F32(estimators) => estimate_on(estimators, slopes, warm, progress),
+            Self::Cpu(estimator) => estimator.estimate(slopes, warm, watch),
+            Self::F64(estimators) => estimate_on(estimators, slopes, warm, watch),
+            Self::F32(estimators) => estimate_on(estimators, slopes, warm, watch),
         }
     }
     /// Slopes of a frame, the error of the interpolation, and the bytes of both operators.

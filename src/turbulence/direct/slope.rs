@@ -4,7 +4,8 @@
 pub mod gpu;
 
 // What the direct method stands on
-use crate::device::{Progress, dispatch};
+use crate::device::{Watch, Workers, gather};
+use crate::error::Error;
 use crate::numerics::quadrature::{Rule, gauss_triangle};
 use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::edges::gradient_covariances;
@@ -51,17 +52,20 @@ pub(crate) static FILTER: LazyLock<[f64; NEIGHBOURS + 1]> = LazyLock::new(|| {
 /// Slope covariance of the pairs of [`SlopeProblem::pairs`], in that order, rad².
 ///
 /// Every entry is exact to 1e-10 of the slope variance; working memory is about 4 (2N + 7)² numbers a thread.
-pub fn pair_covariances(problem: &SlopeProblem, progress: Progress) -> Vec<PairCovariance> {
+pub fn pair_covariances(
+    problem: &SlopeProblem,
+    watch: &dyn Watch,
+) -> Result<Vec<PairCovariance>, Error> {
     let gradients = tabulate(problem);
-    dispatch(&problem.pairs(), progress, |&(p, q)| {
-        let layers: Vec<Layer> = (problem.layers().iter().zip(&gradients))
+    gather(Workers::cores(&gradients), problem.pairs(), watch, |gradients, (p, q)| {
+        let layers: Vec<Layer> = (problem.layers().iter().zip(gradients))
             .map(|(layer, gradients)| Layer {
                 grid: LagGrid::new(problem, layer, p, q),
                 strength: layer.strength,
                 gradients,
             })
             .collect();
-        pair_covariance(&layers, problem.lags())
+        Ok(pair_covariance(&layers, problem.lags()))
     })
 }
 
@@ -338,7 +342,7 @@ mod tests {
         for outer_scale in [0.1, 0.5, 1.0, 2.5, 10.0, 400.0, f64::INFINITY] {
             for (lenslets, offset) in [(24, [1.65, -0.85]), (9, [0.0, 2.0]), (7, [-9.5, 3.2])] {
                 let problem = two_stars(lenslets, pitch, outer_scale, offset);
-                let computed = pair_covariances(&problem, &silent);
+                let computed = pair_covariances(&problem, &silent).unwrap();
                 let layer = &problem.layers()[0];
                 let phase = VonKarman::new(outer_scale);
                 let variance = gradient_covariances(&phase, pitch, [0.0; 2], (1, 1))[[0, 0, 0]];

@@ -4,7 +4,7 @@
 pub mod gpu;
 
 // What the direct wavefront method stands on
-use crate::device::Progress;
+use crate::device::Watch;
 use crate::error::{Error, Invalid};
 use crate::numerics::quadrature::{Rule, gauss_legendre};
 use crate::numerics::radial_table::RadialTable;
@@ -90,17 +90,17 @@ impl Reference {
 /// use lenslet::{turbulence::plan::wavefront_problem, device::silent, model::system::System, turbulence::direct};
 /// let text = std::fs::read_to_string("book/systems/small.toml").unwrap();
 /// let system = System::from_toml(&(text + "\n[[target]]\n[phase]\npoints = 21\n"), "small.toml")?;
-/// let covariance = direct::wavefront::covariance(&wavefront_problem(&system)?, &silent);
+/// let covariance = direct::wavefront::covariance(&wavefront_problem(&system)?, &silent)?;
 /// let on_axis = &covariance.lattices()[0]; // (T, S, 2, K, K), K = N − 1 + M = 40
 /// assert_eq!(on_axis.dim(), (1, 1, 2, 40, 40));
 /// let left = on_axis[[0, 0, 0, 19, 19]]; // a lenslet half a pitch to the left of the point, and half a pitch below
 /// assert!(left > 0.0 && (left + on_axis[[0, 0, 0, 19, 20]]).abs() < 1e-12 * left);
 /// # Ok::<(), lenslet::Error>(())
 /// ```
-pub fn covariance(problem: &WavefrontProblem, progress: Progress) -> WavefrontSlope {
+pub fn covariance(problem: &WavefrontProblem, watch: &dyn Watch) -> Result<WavefrontSlope, Error> {
     let references = references(problem);
     let lattices: Vec<&[WavefrontLayer]> = problem.lattices().collect();
-    WavefrontSlope::compute(problem, progress, |k, t, q| {
+    WavefrontSlope::compute(problem, watch, |k, t, q| {
         // A lattice is a single layer, or the only lattice is all of them: the k-th begins with layer k.
         let layers = lattices[k].iter().zip(&references[k..]);
         let fields = layers.map(|(layer, reference)| {
@@ -482,7 +482,7 @@ mod tests {
             ] {
                 let posed = problem(array, grid, outer_scale, disc, offset);
                 let layer = &posed.layers()[0];
-                let computed = covariance(&posed, &silent);
+                let computed = covariance(&posed, &silent).unwrap();
                 let reference = reference(&posed, layer);
                 let lags = Lags::new(&posed, layer, 0, 0);
                 // Find the worst lag of the layer
@@ -506,7 +506,8 @@ mod tests {
                     }
                 }
                 let centred = problem(array, grid, outer_scale, disc, [0.0; 2]);
-                let scale = covariance(&centred, &silent).largest().max(computed.largest());
+                let scale =
+                    covariance(&centred, &silent).unwrap().largest().max(computed.largest());
                 let error = worst / scale;
                 assert!(error < 2e-11, "L0 = {outer_scale}, R = {disc}, {grid:?}: {error:e}");
             }

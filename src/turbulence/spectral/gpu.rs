@@ -3,7 +3,7 @@
 
 // What spectra on the GPU stand on
 use crate::device::gpu::{Argument, Buffer, Fft, Gpu, Kernel, Shape, Source};
-use crate::device::{Progress, dispatch_on};
+use crate::device::{Watch, Workers, gather};
 use crate::error::{Error, Invalid, accept};
 use crate::numerics::real::Real;
 use crate::turbulence::slope::{PairCovariance, ProjectedLayer, SlopeProblem};
@@ -19,7 +19,7 @@ const SPECTRAL: Source =
 // Spectral covariances on the GPU
 /// Slope covariance of the pairs of [`SlopeProblem::pairs`], in their order, on `gpus` in the precision T; rad².
 ///
-/// Equals [`spectral::slope::pair_covariances`] of the same sampling to rounding. `progress` counts groups of up to four pairs. The
+/// Equals [`spectral::slope::pair_covariances`] of the same sampling to rounding. `watch` counts groups of up to four pairs. The
 /// result does not depend on how many devices share them.
 ///
 /// # Errors
@@ -29,12 +29,12 @@ pub fn slope_pairs<T: Real>(
     problem: &SlopeProblem,
     sampling: &SpectralSampling,
     gpus: &[Gpu],
-    progress: Progress,
+    watch: &dyn Watch,
 ) -> Result<Vec<PairCovariance>, Error> {
     let lags = problem.lags();
     sampling.check(format_args!("{} lenslets", problem.lenslets()), lags)?;
     sampling.check_memory(8 * 3 * (problem.pairs().len() * lags * lags) as u64)?;
-    let fields = DeviceSpectrum::of_slopes::<T>(problem, sampling).compute::<T>(gpus, progress)?;
+    let fields = DeviceSpectrum::of_slopes::<T>(problem, sampling).compute::<T>(gpus, watch)?;
     let shape = |fields| Array3::from_shape_vec((3, lags, lags), fields);
     Ok(fields.into_iter().flatten().flat_map(shape).collect())
 }
@@ -46,14 +46,14 @@ pub fn wavefront<T: Real>(
     problem: &WavefrontProblem,
     sampling: &SpectralSampling,
     gpus: &[Gpu],
-    progress: Progress,
+    watch: &dyn Watch,
 ) -> Result<WavefrontSlope, Error> {
     let (lenslets, points) = (problem.lenslets(), widest(problem).points);
     let grids = format_args!("{lenslets} lenslets and {points} points");
     sampling.check(grids, problem.lags(widest(problem)))?;
     sampling.check_memory(16 * problem.len() as u64)?;
     let spectrum = DeviceSpectrum::of_wavefront::<T>(problem, sampling);
-    let fields = spectrum.compute::<T>(gpus, progress)?;
+    let fields = spectrum.compute::<T>(gpus, watch)?;
     let lattice = |(pairs, lattice): (Vec<Vec<f64>>, &Lattice)| {
         let shape = (problem.targets(), problem.stars(), 2, lattice.lags, lattice.lags);
         Array5::from_shape_vec(shape, pairs.concat())
@@ -203,7 +203,7 @@ impl DeviceSpectrum {
     fn compute<T: Real>(
         &self,
         gpus: &[Gpu],
-        progress: Progress,
+        watch: &dyn Watch,
     ) -> Result<Vec<Vec<Vec<f64>>>, Error> {
         let none = || Invalid::new("devices", 0, "at least one graphics processor");
         gpus.first().ok_or_else(none)?;
@@ -215,9 +215,10 @@ impl DeviceSpectrum {
         let groups = self.pairs.div_ceil(self.together);
         let items: Vec<(usize, usize)> =
             (0..self.lattices.len() * groups).map(|k| (k / groups, k % groups)).collect();
-        let fields = dispatch_on(&workers, &items, progress, |worker, &(lattice, group)| {
-            worker.group(&self.lattices[lattice], group * self.together)
-        })?;
+        let fields =
+            gather(Workers::devices(&workers), items, watch, |worker, (lattice, group)| {
+                worker.group(&self.lattices[lattice], group * self.together)
+            })?;
         let mut pairs = fields.into_iter().flatten();
         Ok(self.lattices.iter().map(|_| pairs.by_ref().take(self.pairs).collect()).collect())
     }

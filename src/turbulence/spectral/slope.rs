@@ -1,7 +1,7 @@
 // Tangled from book/src/spectral-method.md: edit there, or here and run cargo tangle stitch.
 //! Slope covariance from the power spectrum, folded before its Fourier transform.
 
-use crate::device::{Progress, dispatch, refuse_beyond_memory};
+use crate::device::{Part, Watch, Workers, gather, refuse_beyond_memory};
 use crate::error::{Error, Invalid};
 use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::phase::spectrum_constant;
@@ -102,25 +102,24 @@ impl SpectralSampling {
 // Covariance of all pairs from the spectrum
 /// Slope covariance of the pairs of [`SlopeProblem::pairs`], in their order, Eq. `[eq:folding]`; rad².
 ///
-/// Equals the real part of the original's transform, [`original_component`], to rounding. `progress` counts rows, then columns.
+/// Equals the real part of the original's transform, [`original_component`], to rounding. `watch` counts rows, then columns.
 ///
 /// # Errors
 /// `Invalid` where the transform has fewer than 2N − 1 lags; `Memory` where the working memory is not there.
 pub fn pair_covariances(
     problem: &SlopeProblem,
     sampling: &SpectralSampling,
-    progress: Progress,
+    watch: &dyn Watch,
 ) -> Result<Vec<PairCovariance>, Error> {
     sampling.check(format_args!("{} lenslets", problem.lenslets()), problem.lags())?;
     sampling.check_memory(sampling.memory(problem))?;
     let spectrum = Spectrum::new(problem, sampling);
-    let rows: Vec<usize> = (0..=spectrum.folded / 2).collect();
-    let columns: Vec<usize> = (0..spectrum.lags).collect();
-    let total = rows.len() + columns.len();
-    let rows = dispatch(&rows, &|done, _| progress(done, total), |&j| spectrum.row(j));
-    let before = rows.len();
-    let after = |done: usize, _: usize| progress(before + done, total);
-    let columns = dispatch(&columns, &after, |&i| spectrum.column(&rows, i));
+    let (rows, columns) = (spectrum.folded / 2 + 1, spectrum.lags);
+    let part = |before| Part { whole: watch, before, total: rows + columns };
+    let row = |spectrum: &Spectrum, j| Ok(spectrum.row(j));
+    let rows = gather(Workers::cores(&spectrum), 0..rows, &part(0), row)?;
+    let column = |spectrum: &Spectrum, i| Ok(spectrum.column(&rows, i));
+    let columns = gather(Workers::cores(&spectrum), 0..columns, &part(rows.len()), column)?;
     // Gather columns into pair covariances
     let lags = spectrum.lags;
     let pair = |pair: usize| {

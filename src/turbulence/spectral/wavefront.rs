@@ -2,7 +2,7 @@
 //! Wavefront–slope covariance from the power spectrum, folded before its Fourier transform.
 
 // What the spectral wavefront method stands on
-use crate::device::{Progress, dispatch};
+use crate::device::{Part, Watch, Workers, gather};
 use crate::error::Error;
 use crate::numerics::quadrature::{Rule, gauss_legendre};
 use crate::numerics::radial_table::RadialTable;
@@ -22,7 +22,7 @@ use std::{f64::consts::PI, sync::Arc};
 // Wavefront slope covariance, spectrally
 /// Wavefront–slope covariance from its power spectrum, Eq. `[eq:folded-cross-spectrum]`; m rad.
 ///
-/// `sampling` has κ samples of the covariance per step of the lattice, not per lenslet. `progress` counts rows and columns of
+/// `sampling` has κ samples of the covariance per step of the lattice, not per lenslet. `watch` counts rows and columns of
 /// all lattices.
 ///
 /// # Errors
@@ -30,7 +30,7 @@ use std::{f64::consts::PI, sync::Arc};
 pub fn covariance(
     problem: &WavefrontProblem,
     sampling: &SpectralSampling,
-    progress: Progress,
+    watch: &dyn Watch,
 ) -> Result<WavefrontSlope, Error> {
     let (lenslets, points) = (problem.lenslets(), widest(problem).points);
     let grids = format_args!("{lenslets} lenslets and {points} points");
@@ -43,7 +43,7 @@ pub fn covariance(
     let (mut lattices, mut before) = (Vec::new(), 0);
     for layers in problem.lattices() {
         let spectrum = CrossSpectrum::new(problem, layers, sampling);
-        lattices.push(spectrum.transform(&|done, _| progress(before + done, total)));
+        lattices.push(spectrum.transform(&Part { whole: watch, before, total })?);
         before += steps(layers);
     }
     Ok(WavefrontSlope::of_lattices(lattices))
@@ -156,18 +156,17 @@ impl CrossSpectrum {
 
     // Transform rows and columns of a lattice
     /// The lattice (T, S, 2, K, K), m rad.
-    fn transform(&self, progress: Progress) -> Array5<f64> {
-        let rows: Vec<usize> = (0..=self.folded / 2).collect();
-        let columns: Vec<usize> = (0..self.lags).collect();
-        let total = rows.len() + columns.len();
-        let rows = dispatch(&rows, &|done, _| progress(done, total), |&j| self.row(j));
-        let before = rows.len();
-        let after = |done: usize, _: usize| progress(before + done, total);
-        let columns = dispatch(&columns, &after, |&i| self.column(&rows, i));
+    fn transform(&self, watch: &dyn Watch) -> Result<Array5<f64>, Error> {
+        let rows = self.folded / 2 + 1;
+        let part = |before| Part { whole: watch, before, total: rows + self.lags };
+        let row = |spectrum: &Self, j| Ok(spectrum.row(j));
+        let rows = gather(Workers::cores(self), 0..rows, &part(0), row)?;
+        let column = |spectrum: &Self, i| Ok(spectrum.column(&rows, i));
+        let columns = gather(Workers::cores(self), 0..self.lags, &part(rows.len()), column)?;
         let shape = (self.targets, self.stars, 2, self.lags, self.lags);
-        Array5::from_shape_fn(shape, |(t, q, a, j, i)| {
+        Ok(Array5::from_shape_fn(shape, |(t, q, a, j, i)| {
             columns[i][(2 * (t * self.stars + q) + a) * self.lags + j]
-        })
+        }))
     }
 
     // One row of the cross spectrum

@@ -2,7 +2,7 @@
 //! Slope covariance in real space on graphics processors.
 
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
-use crate::device::{Progress, dispatch_on};
+use crate::device::{Watch, Workers, gather};
 use crate::error::Error;
 use crate::numerics::quadrature::gauss_legendre;
 use crate::numerics::real::Real;
@@ -245,7 +245,7 @@ impl<T: Real> SlopePlan<T> {
 pub fn pair_covariances<T: Real>(
     problem: &SlopeProblem,
     gpus: &[Gpu],
-    progress: Progress,
+    watch: &dyn Watch,
 ) -> Result<Vec<PairCovariance>, Error> {
     let pairs = problem.pairs();
     let workers: Vec<_> = gpus
@@ -253,8 +253,8 @@ pub fn pair_covariances<T: Real>(
         .map(|gpu| PhaseTables::<T>::on(gpu).map(|tables| (gpu, Arc::new(tables))))
         .collect::<Result<_, _>>()?;
     let pieces: Vec<_> = pieces(pairs.len(), gpus.len()).collect();
-    let computed = dispatch_on(&workers, &pieces, progress, |(gpu, tables), piece| {
-        let plan = SlopePlan::new(gpu, tables, problem, &pairs[piece.clone()])?;
+    let computed = gather(Workers::devices(&workers), pieces, watch, |(gpu, tables), piece| {
+        let plan = SlopePlan::new(gpu, tables, problem, &pairs[piece])?;
         plan.run()?;
         plan.read()
     })?;
@@ -290,7 +290,7 @@ mod tests {
     /// The largest difference from the processor, in units of the variance.
     fn error<T: Real>(problem: &SlopeProblem, gpu: &Gpu) -> f64 {
         let there = pair_covariances::<T>(problem, std::slice::from_ref(gpu), &silent).unwrap();
-        let here = crate::turbulence::direct::slope::pair_covariances(problem, &silent);
+        let here = crate::turbulence::direct::slope::pair_covariances(problem, &silent).unwrap();
         let centre = problem.lenslets() - 1;
         let variance = here[0][[0, centre, centre]];
         assert_eq!(there.len(), here.len());

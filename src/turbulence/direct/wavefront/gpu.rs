@@ -3,7 +3,7 @@
 
 // What the wavefront kernels stand on
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
-use crate::device::{Progress, dispatch_on};
+use crate::device::{Watch, Workers, gather};
 use crate::error::Error;
 use crate::numerics::quadrature::gauss_legendre;
 use crate::numerics::real::Real;
@@ -450,7 +450,7 @@ const TILE: usize = 16;
 pub fn covariance<T: Real>(
     problem: &WavefrontProblem,
     gpus: &[Gpu],
-    progress: Progress,
+    watch: &dyn Watch,
 ) -> Result<WavefrontSlope, Error> {
     let (averages, pairs) = (Averages::new(problem), pairs(problem));
     let pieces: Vec<_> = pieces(pairs.len(), gpus.len()).collect();
@@ -463,8 +463,8 @@ pub fn covariance<T: Real>(
     };
     let tools: Vec<_> = gpus.iter().map(prepare).collect::<Result<_, _>>()?;
     // Compute the pieces of pairs
-    let fields = dispatch_on(&tools, &pieces, progress, |tools, piece| {
-        let pairs = &pairs[piece.clone()];
+    let fields = gather(Workers::devices(&tools), pieces, watch, |tools, piece| {
+        let pairs = &pairs[piece];
         let plan = WavefrontPlan::of_pairs(tools, problem, &averages.layers, pairs, SCRATCH)?;
         plan.run()?;
         plan.read()
@@ -516,7 +516,7 @@ mod tests {
     /// The largest difference from the processor, in units of the largest entry.
     fn error<T: Real>(problem: &WavefrontProblem, gpu: &Gpu) -> f64 {
         let there = covariance::<T>(problem, std::slice::from_ref(gpu), &silent).unwrap();
-        let here = direct::wavefront::covariance(problem, &silent);
+        let here = direct::wavefront::covariance(problem, &silent).unwrap();
         let pairs = there.lattices().iter().zip(here.lattices());
         let differences = pairs.flat_map(|(there, here)| {
             assert_eq!(there.dim(), here.dim());

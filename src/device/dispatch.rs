@@ -1,0 +1,311 @@
+// Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
+//! One queue of pieces, those who work on them, a sink for what they find, and whoever watches.
+
+use crate::error::Error;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+// Watch a computation and stop it
+/// Who watches a computation; told and asked from any thread.
+pub trait Watch: Sync {
+    /// A stage begins, such as `slope covariance`; its pieces are counted from 0 again.
+    fn stage(&self, _name: &str) {}
+
+    /// So many pieces of the stage are done, and of how many.
+    fn progress(&self, _done: usize, _total: usize) {}
+
+    /// Whether the computation shall stop. It is asked between pieces; what was begun is finished.
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+impl<F: Fn(usize, usize) + Sync> Watch for F {
+    fn progress(&self, done: usize, total: usize) {
+        self(done, total);
+    }
+}
+
+/// The watcher who never looks: `&silent` is a `&dyn Watch`.
+pub fn silent(_done: usize, _total: usize) {}
+
+/// Ends a computation that shall stop.
+///
+/// # Errors
+/// `Cancelled` if so.
+pub fn check(watch: &dyn Watch) -> Result<(), Error> {
+    if watch.cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+}
+/// Watches one part of a stage for somebody who watches the whole.
+pub struct Part<'a> {
+    /// Who watches the stage.
+    pub whole: &'a dyn Watch,
+    /// Pieces of the parts before this one.
+    pub before: usize,
+    /// Pieces of all parts.
+    pub total: usize,
+}
+
+impl Watch for Part<'_> {
+    fn progress(&self, done: usize, _total: usize) {
+        self.whole.progress(self.before + done, self.total);
+    }
+
+    fn cancelled(&self) -> bool {
+        self.whole.cancelled()
+    }
+}
+
+// Those who work on pieces
+/// Who computes: the cores of this machine, devices, or both. A `W` is what one of them computes with.
+#[derive(Debug)]
+pub struct Workers<'a, W> {
+    /// What all cores compute with, if they take part.
+    pub cores: Option<&'a W>,
+    /// What each device computes with; one device may be there several times, with a stream each.
+    pub devices: &'a [W],
+}
+
+impl<'a, W> Workers<'a, W> {
+    /// All cores of this machine.
+    pub fn cores(with: &'a W) -> Self {
+        Self { cores: Some(with), devices: &[] }
+    }
+
+    /// Devices alone.
+    pub fn devices(with: &'a [W]) -> Self {
+        Self { cores: None, devices: with }
+    }
+}
+
+/// Threads that cores compute with.
+pub fn threads() -> usize {
+    rayon::current_num_threads()
+}
+
+// Spread pieces over workers
+/// Does `work` on every item, by all workers from one queue. Each result goes into `sink` with the number of its item, as it comes.
+///
+/// The sink is used by one thread at a time, and must neither wait for the queue nor spread work itself.
+///
+/// # Errors
+/// One that `work` or `sink` returned, the first in the items' order, or `Cancelled`; items that were not begun then are left.
+///
+/// ```
+/// use lenslet::device::{Workers, dispatch, silent};
+/// let mut matrix = [0.0; 12]; // four rows of three
+/// let row = |_: &(), (j, row): (usize, &mut [f64])| Ok(row.fill(j as f64));
+/// dispatch(Workers::cores(&()), matrix.chunks_mut(3).enumerate(), &silent, row, |_, ()| Ok(()))?;
+/// assert_eq!(matrix[2..5], [0.0, 1.0, 1.0]);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+pub fn dispatch<W: Sync, I: Send, R: Send>(
+    workers: Workers<W>,
+    items: impl IntoIterator<IntoIter: ExactSizeIterator<Item = I> + Send>,
+    watch: &dyn Watch,
+    work: impl Fn(&W, I) -> Result<R, Error> + Sync,
+    sink: impl FnMut(usize, R) -> Result<(), Error> + Send,
+) -> Result<(), Error> {
+    let items = items.into_iter();
+    let total = items.len();
+    let queue = Queue::new(items, watch);
+    let (sink, done) = (Mutex::new(sink), AtomicUsize::new(0));
+    // Serve the queue as a worker
+    let serve = |worker: &W| {
+        while let Some((k, item)) = queue.take() {
+            let result = work(worker, item);
+            match result.and_then(|result| lock(&sink)(k, result)) {
+                Ok(()) => watch.progress(done.fetch_add(1, Ordering::Relaxed) + 1, total),
+                Err(error) => queue.stop(k, error),
+            }
+        }
+    };
+    // Let every worker serve the queue
+    let on_cores = |worker: &W| {
+        rayon::scope(|scope| {
+            let tasks = threads().min(total);
+            (0..tasks).for_each(|_| scope.spawn(|_| serve(worker)));
+        });
+    };
+    match (workers.cores, workers.devices) {
+        (Some(cores), []) => on_cores(cores),
+        (None, [only]) => serve(only),
+        (cores, devices) => std::thread::scope(|scope| {
+            let serve = &serve;
+            let threads: Vec<_> =
+                devices.iter().map(|worker| scope.spawn(move || serve(worker))).collect();
+            if let Some(cores) = cores {
+                on_cores(cores);
+            }
+            for thread in threads {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            }
+        }),
+    }
+    queue.end()
+}
+
+// Queue of pieces
+/// Items that are not yet taken, and why no more are given out.
+struct Queue<'a, I: Iterator> {
+    items: Mutex<std::iter::Enumerate<I>>,
+    watch: &'a dyn Watch,
+    stopped: AtomicBool,
+    /// The item that failed, and its error.
+    failure: Mutex<Option<(usize, Error)>>,
+}
+
+/// A lock, also of what a thread held when it panicked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+impl<'a, I: Iterator> Queue<'a, I> {
+    fn new(items: I, watch: &'a dyn Watch) -> Self {
+        let (items, failure) = (Mutex::new(items.enumerate()), Mutex::new(None));
+        Self { items, watch, stopped: AtomicBool::new(false), failure }
+    }
+
+    fn take(&self) -> Option<(usize, I::Item)> {
+        if self.stopped.load(Ordering::Relaxed) {
+            return None;
+        }
+        let taken = lock(&self.items).next()?;
+        match check(self.watch) {
+            Ok(()) => Some(taken),
+            Err(cancelled) => {
+                self.stop(usize::MAX, cancelled);
+                None
+            }
+        }
+    }
+
+    // Stop the queue for an error
+    fn stop(&self, item: usize, error: Error) {
+        self.stopped.store(true, Ordering::Relaxed);
+        let mut failure = lock(&self.failure);
+        if failure.as_ref().is_none_or(|(first, _)| item < *first) {
+            *failure = Some((item, error));
+        }
+    }
+
+    fn end(self) -> Result<(), Error> {
+        let failure = self.failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failure.map_or(Ok(()), |(_, error)| Err(error))
+    }
+}
+
+// Gather results in their order
+/// As [`dispatch`], with a sink that keeps everything: the results are in the items' order.
+///
+/// # Errors
+/// Those of [`dispatch`].
+///
+/// ```
+/// use lenslet::device::{Workers, gather, silent};
+/// let squares = gather(Workers::devices(&["one", "two"]), [1, 2, 3], &silent, |_, k| Ok(k * k))?;
+/// assert_eq!(squares, [1, 4, 9]);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+pub fn gather<W: Sync, I: Send, R: Send>(
+    workers: Workers<W>,
+    items: impl IntoIterator<IntoIter: ExactSizeIterator<Item = I> + Send>,
+    watch: &dyn Watch,
+    work: impl Fn(&W, I) -> Result<R, Error> + Sync,
+) -> Result<Vec<R>, Error> {
+    let items = items.into_iter();
+    let mut results: Vec<Option<R>> = (0..items.len()).map(|_| None).collect();
+    dispatch(workers, items, watch, work, |k, result| {
+        results[k] = Some(result);
+        Ok(())
+    })?;
+    Ok(results.into_iter().flatten().collect())
+}
+
+// Tests of the dispatcher
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Invalid;
+    use std::time::Duration;
+
+    #[test]
+    fn all_workers_share_one_queue_and_results_keep_their_order() {
+        let (most, shares) = (AtomicUsize::new(0), [(); 3].map(|()| AtomicUsize::new(0)));
+        let watch = |done: usize, total: usize| {
+            assert!(done <= total && total == 1000);
+            most.fetch_max(done, Ordering::Relaxed);
+        };
+        let workers = Workers { cores: Some(&0), devices: &[1, 2] };
+        let square = |&worker: &usize, k: usize| {
+            shares[worker].fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_micros(20));
+            Ok(k * k)
+        };
+        let squares = gather(workers, 0..1000, &watch, square).unwrap();
+        assert!(squares.iter().enumerate().all(|(k, square)| *square == k * k));
+        assert_eq!((squares.len(), most.into_inner()), (1000, 1000));
+        assert!(shares.iter().all(|share| share.load(Ordering::Relaxed) > 0), "{shares:?}");
+        assert!(threads() >= 1);
+    }
+
+    // Check failures and cancelling
+    /// Wants to stop after so many pieces.
+    struct Impatient(AtomicUsize, usize);
+
+    impl Watch for Impatient {
+        fn progress(&self, _done: usize, _total: usize) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn cancelled(&self) -> bool {
+            self.0.load(Ordering::Relaxed) >= self.1
+        }
+    }
+
+    #[test]
+    fn failures_and_watchers_stop_the_work() {
+        for workers in [Workers::cores(&()), Workers::devices(&[()]), Workers::devices(&[(); 3])] {
+            let Workers { cores, devices } = workers;
+            let run = |watch: &dyn Watch, bad: usize| {
+                let work = |_: &(), k: usize| match k == bad {
+                    true => Err(Invalid::new("k", k, "another").into()),
+                    false => Ok(k),
+                };
+                let mut seen = 0;
+                let count = |_, _| {
+                    seen += 1;
+                    Ok(())
+                };
+                (dispatch(Workers { cores, devices }, 0..1000, watch, work, count), seen)
+            };
+            // Check each way to stop
+            let (failed, seen) = run(&silent, 10);
+            assert!(matches!(failed, Err(Error::Invalid(invalid)) if invalid.value == "10"));
+            assert!((0..999).contains(&seen));
+            let (stopped, seen) = run(&Impatient(0.into(), 5), 1000);
+            assert!(
+                matches!(stopped, Err(Error::Cancelled)) && (5..1000).contains(&seen),
+                "{seen}"
+            );
+            let (done, seen) = run(&Impatient(0.into(), 1000), 1000);
+            assert!(done.is_ok() && seen == 1000, "cancelled when all was done");
+            let refuse = |k, ()| Err(Invalid::new("sink", k, "less").into());
+            let refused =
+                dispatch(Workers { cores, devices }, 0..9, &silent, |_, _| Ok(()), refuse);
+            assert!(matches!(refused, Err(Error::Invalid(_))));
+            let none = gather(Workers { cores, devices }, 0..0, &silent, |_, k: usize| Ok(k));
+            assert!(none.unwrap().is_empty());
+        }
+    }
+
+    // Check that a part reports to the whole
+    #[test]
+    fn parts_of_a_stage_count_on() {
+        let last = Mutex::new((0, 0));
+        let whole = |done: usize, total: usize| *lock(&last) = (done, total);
+        let part = Part { whole: &whole, before: 7, total: 10 };
+        gather(Workers::devices(&[()]), 0..3, &part, |(), k: usize| Ok(k)).unwrap();
+        assert_eq!(*lock(&last), (10, 10));
+        let part = Part { whole: &Impatient(3.into(), 2), before: 0, total: 3 };
+        assert!(matches!(check(&part), Err(Error::Cancelled)) && check(&silent).is_ok());
+    }
+}
