@@ -4,7 +4,7 @@
 use lenslet::device::silent;
 use lenslet::model::system::System;
 use lenslet::plot::{Format, Pairs, plot_covariance};
-use lenslet::turbulence::plan::{Method, slope_covariance, slope_problem};
+use lenslet::turbulence::plan::{SlopeCovariancePlan, slope_problem};
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -15,15 +15,15 @@ use crate::model::source::{ConeGradient, Source};
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::numerics::real::{Precision, Real};
-use crate::tomography::estimate::Settings;
-use crate::tomography::estimate::gpu::{EstimatorGpu, estimate_on};
+use crate::tomography::estimate::EstimateOptions;
+use crate::tomography::estimator::EstimatePlan;
 use crate::tomography::simulation::Simulation;
 use crate::turbulence::direct::wavefront::gpu::WavefrontPlan;
 use crate::turbulence::direct::{self, slope::gpu::SlopePlan};
 use crate::turbulence::edges::gradient_covariances;
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::phase::gpu::PhaseTables;
-use crate::turbulence::plan::{Method, slope_covariance, slope_problem, wavefront_problem};
+use crate::turbulence::plan::{SlopeCovariancePlan, slope_problem, wavefront_problem};
 use crate::turbulence::slope::{PairCovariance, SlopeCovariance, SlopeProblem};
 use crate::turbulence::wavefront::WavefrontProblem;
 use ndarray::{Array1, Array2, Axis};
@@ -221,22 +221,22 @@ fn time_matrix<T: Real>(gpu: &Gpu, matrix: &Array2<f64>, repeat: u32) -> Result<
 
 // Time an estimate on a device
 /// Median time of an estimate of one frame of the large telescope to a residual of 1e-3, and its iterations.
-fn time_estimate<T: Real>(
+fn time_estimate(
     gpu: &Gpu,
     precision: Precision,
     repeat: u32,
 ) -> Result<(f64, usize), Error> {
     let system = large(f64::INFINITY)?;
     let stop = Stop { tolerance: 1e-3, ..Stop::default() };
-    let settings = Settings { stop, ..Settings::default() };
+    let plan = EstimatePlan::new(&system, EstimateOptions::default().stop(stop))?;
     let engine = Engine::Gpus(vec![gpu.clone()], precision);
-    let estimators = [EstimatorGpu::<T>::new(gpu, &system, settings, &engine)?];
+    let estimator = plan.run(&engine, &silent)?;
     let slopes = Array1::from(Simulation::new(&system)?.draw(1).slopes).insert_axis(Axis(0));
     let mut iterations = 0;
     let mut times = Vec::new();
     for _ in 0..=repeat {
         let start = Instant::now();
-        let estimate = estimate_on(&estimators, slopes.view(), false, &silent)?;
+        let estimate = estimator.estimate(slopes.view(), false, &silent)?;
         times.push(1e3 * start.elapsed().as_secs_f64());
         iterations = estimate.iterations[0];
     }
@@ -308,7 +308,7 @@ impl Sheet {
         for (lenslets, original) in ARRAYS.into_iter().zip(ORIGINAL_PRODUCTS) {
             let everywhere = [Array2::from_elem((lenslets, lenslets), true)];
             let problem = one_slope_problem(lenslets)?;
-            let covariance = slope_covariance(&problem, &Method::Direct, &silent)?;
+            let covariance = SlopeCovariancePlan::direct(problem.clone()).run(&Engine::Cpu, &silent)?;
             let time = [
                 time_product::<f64>(gpu, &covariance, &everywhere, repeat)?,
                 time_product::<f32>(gpu, &covariance, &everywhere, repeat)?,
@@ -318,15 +318,15 @@ impl Sheet {
             cases.push(Case { dense, ..case(name, original, [None, Some(0.5 * original)], time) });
         }
         let valid = system.valid_lenslets();
-        let covariance = slope_covariance(&problem, &Method::Direct, &silent)?;
+        let covariance = SlopeCovariancePlan::direct(problem.clone()).run(&Engine::Cpu, &silent)?;
         let time = [
             time_product::<f64>(gpu, &covariance, &valid, repeat)?,
             time_product::<f32>(gpu, &covariance, &valid, repeat)?,
         ];
         let name = "product, 12 × 12 blocks, N = 80".to_string();
         cases.push(case(name, ORIGINAL_MANY_PRODUCTS, [None, Some(0.015)], time));
-        let double = time_estimate::<f64>(gpu, Precision::F64, repeat)?;
-        let single = time_estimate::<f32>(gpu, Precision::F32, repeat)?;
+        let double = time_estimate(gpu, Precision::F64, repeat)?;
+        let single = time_estimate(gpu, Precision::F32, repeat)?;
         let name = "estimate to 1e-3, 6 stars, N = 80".to_string();
         cases.push(case(name, ORIGINAL_ESTIMATE, [None, Some(3.0)], [double.0, single.0]));
         // Measure error and memory

@@ -16,12 +16,12 @@ use crate::model::lenslet_array::LensletArray;
 use crate::model::source::{ConeGradient, Source};
 use crate::model::system::System;
 use crate::numerics::real::Real;
-use crate::tomography::estimate::Settings;
+use crate::tomography::estimate::{EstimateOptions, Posed};
 use crate::tomography::estimate::gpu::EstimatorGpu;
 use crate::turbulence::direct::slope::gpu::SlopePlan;
 use crate::turbulence::direct::wavefront::gpu::WavefrontPlan;
 use crate::turbulence::phase::gpu::PhaseTables;
-use crate::turbulence::plan::{Method, slope_covariance, slope_problem, wavefront_problem};
+use crate::turbulence::plan::{SlopeCovariancePlan, slope_problem, wavefront_problem};
 use crate::turbulence::slope::SlopeProblem;
 use crate::turbulence::spectral;
 use crate::turbulence::spectral::slope::SpectralSampling;
@@ -37,7 +37,9 @@ fn ask_for_system<T: Real>(gpu: &Gpu, system: &System) -> Result<(), Error> {
     let (slopes, wavefront) = (slope_problem(system)?, wavefront_problem(system)?);
     SlopePlan::new(gpu, &tables, &slopes, &slopes.pairs())?;
     WavefrontPlan::new(gpu, &tables, &wavefront)?;
-    EstimatorGpu::<T>::new(gpu, system, Settings::default(), &Engine::Cpu)?;
+    let options = EstimateOptions::default();
+    let model = Posed::new(system, options)?.compute(&Engine::Cpu, &silent)?;
+    EstimatorGpu::<T>::of(gpu, &model, options)?;
     let sampling = SpectralSampling::new(1024, 4)?;
     let gpus = std::slice::from_ref(gpu);
     spectral::gpu::slope_pairs::<T>(&slopes, &sampling, gpus, &silent)?;
@@ -50,7 +52,7 @@ fn ask_for_product<T: Real>(gpu: &Gpu, lenslets: usize) -> Result<(), Error> {
     let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
     let (array, star) = (LensletArray::new(lenslets, 0.1)?, [Source::star(0.0, 0.0)?]);
     let problem = SlopeProblem::new(&atmosphere, &array, &star, ConeGradient::Pupil)?;
-    let covariance = slope_covariance(&problem, &Method::Direct, &silent)?;
+    let covariance = SlopeCovariancePlan::direct(problem).run(&Engine::Cpu, &silent)?;
     let everywhere = [Array2::from_elem((lenslets, lenslets), true)];
     BlockToeplitzGpu::<T>::slopes(gpu, &covariance, &everywhere)?;
     Ok(())

@@ -6,7 +6,8 @@ pub mod gpu;
 mod kernel_builds;
 
 // What benches stand on
-use crate::device::{available_memory, processor_name, silent, threads};
+use crate::device::engine::Engine;
+use crate::device::{Watch, available_memory, check, processor_name, threads};
 use crate::error::{Error, in_bytes};
 use crate::linear::matrix::Dense;
 use crate::linear::operator::Operator;
@@ -17,7 +18,8 @@ use crate::model::source::{ConeGradient, Source};
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::turbulence::plan::{
-    Method, slope_covariance, slope_problem, wavefront_slope_covariance,
+    CovarianceOptions, CovariancePlan, Covariances, Form, Method, SlopeCovariancePlan, SlopeSlope,
+    WavefrontCovariancePlan,
 };
 use crate::turbulence::slope::SlopeProblem;
 use crate::turbulence::spectral::slope::{SpectralSampling, original_component};
@@ -49,27 +51,47 @@ pub const SYSTEMS: [(&str, &str); 3] = [
 ];
 
 // Time both methods and the original
+/// The plans of a system's slope covariance that are timed: directly, and spectrally with the original's sampling.
+///
+/// # Errors
+/// Those of [`CovariancePlan::new`]; `NotToeplitz` where there is no such form.
+pub fn covariance_plans(system: &System) -> Result<[CovariancePlan; 2], Error> {
+    let options = CovarianceOptions::default().form(Form::Toeplitz).slopes_only();
+    let spectral = options.method(Method::Spectral(Some(SpectralSampling::original())));
+    Ok([CovariancePlan::new(system, options)?, CovariancePlan::new(system, spectral)?])
+}
+
 /// Times the slope covariance of a system, as the median of at most `repeat` runs.
 ///
 /// # Errors
-/// Those of [`slope_covariance`].
-pub fn time_covariance(system: &System, repeat: u32) -> Result<Times, Error> {
-    let problem = slope_problem(system)?;
+/// Those of [`covariance_plans`] and of [`CovariancePlan::run`].
+pub fn time_covariance(
+    system: &System,
+    repeat: u32,
+    watch: &dyn Watch,
+) -> Result<Times, Error> {
+    let [direct, spectral] = covariance_plans(system)?;
+    // Compare the two methods once
+    let compute = |plan: &CovariancePlan| plan.run(&Engine::Cpu, watch);
+    let values = |covariances: Covariances| match covariances.slope_slope {
+        SlopeSlope::Toeplitz(covariance) => Some(covariance),
+        SlopeSlope::Dense(_) => None,
+    };
+    let pair = values(compute(&direct)?).zip(values(compute(&spectral)?));
+    let difference = pair.map_or(0.0, |(exact, approximate)| {
+        let pairs = exact.values().iter().zip(approximate.values());
+        pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) / exact.variance()
+    });
+    // Time the methods one by one
     let sampling = SpectralSampling::original();
-    let compute = |method: Method| slope_covariance(&problem, &method, &silent);
-    let (exact, approximate) = (compute(Method::Direct)?, compute(Method::Spectral(sampling))?);
-    let differences = exact.values().iter().zip(approximate.values()).map(|(a, b)| (a - b).abs());
-    let difference = differences.fold(0.0, f64::max) / exact.variance();
-    drop((exact, approximate));
-    let blocks = 4 * problem.sources().pow(2);
-    let last = problem.sources() - 1;
-    Ok(Times {
-        direct: median(repeat, || compute(Method::Direct)),
-        spectral: median(repeat, || compute(Method::Spectral(sampling))),
-        original: blocks as f64
-            * median(repeat, || original_component(&problem, 0, last, 0, 0, &sampling)),
-        difference,
-    })
+    let original = direct.slopes().map_or(0.0, |plan| {
+        let (problem, last) = (plan.problem(), plan.problem().sources() - 1);
+        let block = median(repeat, || original_component(problem, 0, last, 0, 0, &sampling));
+        4.0 * (problem.sources() as f64).powi(2) * block
+    });
+    let [direct, spectral] = [direct, spectral].map(|plan| median(repeat, || compute(&plan)));
+    check(watch)?;
+    Ok(Times { direct, spectral, original, difference })
 }
 
 // Take the median time
@@ -154,7 +176,12 @@ pub struct ProductTimes {
 ///
 /// # Errors
 /// Those of the covariances; `Invalid` for an array without lenslets.
-pub fn time_products(matrix: Matrix, lenslets: usize, repeat: u32) -> Result<ProductTimes, Error> {
+pub fn time_products(
+    matrix: Matrix,
+    lenslets: usize,
+    repeat: u32,
+    watch: &dyn Watch,
+) -> Result<ProductTimes, Error> {
     let (atmosphere, array, star) = one_star(lenslets)?;
     let valid = [array.valid(None, Validity::default())];
     let order = SlopeOrder::new(&valid);
@@ -162,7 +189,8 @@ pub fn time_products(matrix: Matrix, lenslets: usize, repeat: u32) -> Result<Pro
         Matrix::Slopes => {
             // Time products with the slope covariance
             let problem = SlopeProblem::new(&atmosphere, &array, &star, ConeGradient::Pupil)?;
-            let compute = || slope_covariance(&problem, &Method::Direct, &silent);
+            let plan = SlopeCovariancePlan::direct(problem);
+            let compute = || plan.run(&Engine::Cpu, watch);
             let covariance = compute()?;
             let operator = BlockToeplitz::slopes(&covariance, &valid)?;
             let (values, origin) = (covariance.values(), lenslets - 1);
@@ -179,7 +207,8 @@ pub fn time_products(matrix: Matrix, lenslets: usize, repeat: u32) -> Result<Pro
             let sources: (&[Source], &[Source]) = (&star, &star);
             let problem =
                 WavefrontProblem::new(&atmosphere, &array, sources, grid, ConeGradient::Pupil)?;
-            let compute = || wavefront_slope_covariance(&problem, &Method::Direct, &silent);
+            let plan = WavefrontCovariancePlan::direct(problem);
+            let compute = || plan.run(&Engine::Cpu, watch);
             let covariance = compute()?;
             let lattice = covariance.lattices()[0].view();
             let points = grid.points;
@@ -322,7 +351,7 @@ mod tests {
     #[test]
     fn products_agree_for_small_arrays() {
         let [slopes, wavefront] = [Matrix::Slopes, Matrix::WavefrontSlope]
-            .map(|matrix| vec![time_products(matrix, 6, 1).unwrap()]);
+            .map(|matrix| vec![time_products(matrix, 6, 1, &crate::device::silent).unwrap()]);
         for times in slopes.iter().chain(&wavefront) {
             assert!(times.difference < 1e-13 && times.full.is_some(), "{times:?}");
         }

@@ -2,8 +2,10 @@
 //! The command `estimate`: from a file of slopes to a file of wavefronts.
 
 // What the command estimate stands on
+use super::summary::{align, plan_text};
+use super::watch::Terminal;
 use crate::device::engine::Engine;
-use crate::device::{self, Device, Watch};
+use crate::device::{self, Device, check};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{Arrays, Format, Precision};
 use crate::files::reading::read_array2;
@@ -13,8 +15,8 @@ use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::plot;
 use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
-use crate::tomography::estimate::gpu::EngineEstimator;
-use crate::tomography::estimate::{Estimates, Settings};
+use crate::tomography::estimate::{EstimateOptions, Estimates};
+use crate::tomography::estimator::{EstimatePlan, Estimator};
 use crate::files::draft::{Draft, check_files};
 use crate::turbulence::plan::{Form, wavefront_grid, wavefront_pitch};
 use clap::{Args, ValueEnum};
@@ -30,11 +32,11 @@ pub struct EstimateArgs {
     /// System file (TOML), with targets and a grid of wavefront points.
     pub system: PathBuf,
     /// Slopes in radians (.npy or FITS): one vector, or one row for each frame.
-    #[arg(long)]
-    pub slopes: PathBuf,
+    #[arg(long, required_unless_present = "plan")]
+    pub slopes: Option<PathBuf>,
     /// File to write: FITS if it ends in .fits, .fit or .fts, else NumPy's .npz.
-    #[arg(short, long)]
-    pub output: PathBuf,
+    #[arg(short, long, required_unless_present = "plan")]
+    pub output: Option<PathBuf>,
     /// Format of the file, whatever its name ends in.
     #[arg(long, value_enum)]
     pub save: Option<Format>,
@@ -69,6 +71,9 @@ pub struct EstimateArgs {
     /// Where to compute: cpu, cuda, or cuda:K.
     #[arg(long, default_value = "cpu")]
     pub device: Device,
+    /// Say what would be computed, how, in what memory and time, and stop.
+    #[arg(long)]
+    pub plan: bool,
     /// Print the summary as JSON.
     #[arg(long)]
     pub json: bool,
@@ -92,50 +97,59 @@ pub enum Preconditioner {
     None,
 }
 impl EstimateArgs {
-    fn settings(&self) -> Settings {
-        Settings {
-            form: self.form,
-            interpolation: self.interpolation,
-            solver: match self.solver {
+    fn options(&self) -> EstimateOptions {
+        EstimateOptions::default()
+            .form(self.form)
+            .interpolation(self.interpolation)
+            .solver(match self.solver {
                 SolverName::Cg => Solver::ConjugateGradients,
                 SolverName::Minres => Solver::Minres,
-            },
-            preconditioned: self.preconditioner == Preconditioner::Circulant,
-            stop: Stop { tolerance: self.tolerance, iterations: self.max_iterations },
-        }
+            })
+            .preconditioned(self.preconditioner == Preconditioner::Circulant)
+            .stop(Stop { tolerance: self.tolerance, iterations: self.max_iterations })
     }
 }
 
 // Estimate wavefronts from a file
 /// Estimates the wavefronts that the arguments ask for; returns what to print.
-pub fn estimate(args: &EstimateArgs, watch: &dyn Watch) -> Result<String, Error> {
+pub fn estimate(args: &EstimateArgs) -> Result<String, Error> {
     // Check the files of the estimate
     let plot = args.plot.as_deref();
     let picture =
         plot.map(|path| plot::Format::of(path).map(|format| (path, format))).transpose()?;
-    let inputs = [("system file", args.system.as_path()), ("slopes", &args.slopes)];
-    let outputs = [Some(("output", args.output.as_path())), plot.map(|path| ("plot", path))];
-    let outputs: Vec<_> = outputs.into_iter().flatten().collect();
+    let slopes = args.slopes.as_deref().map(|path| ("slopes", path));
+    let inputs: Vec<_> =
+        [Some(("system file", args.system.as_path())), slopes].into_iter().flatten().collect();
+    let outputs = [args.output.as_deref().map(|path| ("output", path)), plot.map(|path| ("plot", path))];
+    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&inputs, &outputs)?;
     let system = System::from_file(&args.system)?;
     if let Some((path, _)) = picture {
         check_lit(&system, path)?;
     }
-    let slopes = read_array2(&args.slopes)?;
+    let plan = EstimatePlan::new(&system, args.options())?;
+    let (Some(output), Some(slopes_file), false) = (&args.output, &args.slopes, args.plan) else {
+        let engine = Engine::open(args.device, args.precision)?;
+        return Ok(plan_text(&plan.describe(&engine), args.json));
+    };
+    let slopes = read_array2(slopes_file)?;
+    plan.check_slopes(slopes.view()).map_err(|error| of_file(error.into(), slopes_file))?;
+    let terminal = Terminal::new(args.quiet);
+    // Prepare the estimate and solve it
     let start = Instant::now();
     let engine = Engine::open(args.device, args.precision)?;
-    let estimator = EngineEstimator::new(&system, args.settings(), &engine)?;
+    let estimator = plan.run(&engine, &terminal)?;
     let built = start.elapsed().as_secs_f64();
     let start = Instant::now();
-    let estimates = estimator.estimate(slopes.view(), args.warm_start, watch);
-    let estimates = estimates.map_err(|error| of_file(error, &args.slopes))?;
+    let estimates = estimator.estimate(slopes.view(), args.warm_start, &terminal);
+    let estimates = estimates.map_err(|error| of_file(error, slopes_file))?;
+    let solved = start.elapsed().as_secs_f64();
     // Refuse to round to infinity
     let largest = estimates.wavefront.iter().fold(0.0, |largest: f64, w| largest.max(w.abs()));
     if args.precision == Precision::F32 && largest > f64::from(f32::MAX) {
         let expected = "f64, as the wavefronts are beyond the largest number of single precision";
         return Err(Invalid::new("precision", "f32", expected).into());
     }
-    let solved = start.elapsed().as_secs_f64();
     // Write the estimates and their picture
     let iterations: Vec<i64> = estimates.iterations.iter().map(|&count| count as i64).collect();
     let mut arrays = Arrays::default();
@@ -144,8 +158,8 @@ pub fn estimate(args: &EstimateArgs, watch: &dyn Watch) -> Result<String, Error>
     wavefront.unit("m").axes("frame, target, y, x").about(about);
     arrays.add("iterations", arr1(&iterations)).axes("frame").about("iterations of the solver");
     arrays.add("residual", arr1(&estimates.residual)).axes("frame").about("relative residual");
-    let mut draft = Draft::new(&args.output)?;
-    let format = args.save.unwrap_or(Format::of(&args.output));
+    let mut draft = Draft::new(output)?;
+    let format = args.save.unwrap_or(Format::of(output));
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     let mut drawing = None;
     if let Some((path, format)) = picture {
@@ -154,15 +168,16 @@ pub fn estimate(args: &EstimateArgs, watch: &dyn Watch) -> Result<String, Error>
         draft.fill(|file| file.write_all(&bytes))?;
         drawing = Some(draft);
     }
+    check(&terminal)?;
     draft.publish()?;
     drawing.map(Draft::publish).transpose()?;
     // Tell it in the form asked for
+    let files = [slopes_file.as_path(), output.as_path()];
+    let told = Told { args, files, engine, estimator, estimates, seconds: [built, solved] };
     Ok(match (args.json, args.quiet) {
-        (true, _) => {
-            format!("{}\n", summary(args, &engine, &estimator, &estimates, [built, solved]))
-        }
+        (true, _) => format!("{}\n", told.summary()),
         (false, true) => String::new(),
-        (false, false) => lines(args, &engine, &estimator, &estimates, [built, solved]),
+        (false, false) => told.lines(),
     })
 }
 /// An error about slopes, with the name of their file.
@@ -182,68 +197,73 @@ fn effort(estimates: &Estimates) -> (usize, usize, f64) {
     let residual = estimates.residual.iter().copied().fold(0.0, f64::max);
     (counts().min().unwrap_or(0), counts().max().unwrap_or(0), residual)
 }
-fn lines(
-    args: &EstimateArgs,
-    engine: &Engine,
-    estimator: &EngineEstimator,
-    estimates: &Estimates,
-    [built, solved]: [f64; 2],
-) -> String {
-    let (frames, targets, points, _) = estimates.wavefront.dim();
-    let (least, most, residual) = effort(estimates);
-    let iterations = if least == most { most.to_string() } else { format!("{least} to {most}") };
-    // Say it in lines
-    let shape = format!("{frames} × {targets} × {points} × {points}");
-    let mut lines = vec![(
-        "slopes",
-        format!("{frames} × {} from {}", estimator.slopes(), args.slopes.display()),
-    )];
-    if estimator.interpolation_error() > 0.0 {
-        let (name, error) = (args.interpolation.name(), estimator.interpolation_error());
-        let text =
-            format!("{name} interpolation, error about {error:.1e} of the largest covariance");
-        lines.push(("layers", text));
-    }
-    lines.extend([
-        ("solver", format!("{iterations} iterations, relative residual {residual:.1e}")),
-        ("time", format!("{built:.3} s to prepare, {solved:.3} s to solve, on {}", engine.name())),
-        ("output", format!("{}: wavefront {shape}", args.output.display())),
-    ]);
-    crate::command::summary::align(&lines)
+/// All that there is to tell.
+struct Told<'a> {
+    args: &'a EstimateArgs,
+    /// Of the slopes, and of the wavefronts.
+    files: [&'a Path; 2],
+    engine: Engine,
+    estimator: Estimator,
+    estimates: Estimates,
+    /// To prepare, and to solve.
+    seconds: [f64; 2],
 }
-fn summary(
-    args: &EstimateArgs,
-    engine: &Engine,
-    estimator: &EngineEstimator,
-    estimates: &Estimates,
-    [built, solved]: [f64; 2],
-) -> serde_json::Value {
-    json!({
-        "system": args.system.display().to_string(),
-        "slopes": estimator.slopes(),
-        "shape": estimates.wavefront.shape(),
-        "iterations": estimates.iterations,
-        "residual": estimates.residual,
-        // Repeat what was asked for
-        "solver": format!("{:?}", args.solver).to_lowercase(),
-        "preconditioner": format!("{:?}", args.preconditioner).to_lowercase(),
-        "tolerance": args.tolerance,
-        "max_iterations": args.max_iterations,
-        "warm_start": args.warm_start,
-        "precision": args.precision.name(),
-        "interpolation": args.interpolation.name(),
-        "interpolation_error": estimator.interpolation_error(),
-        "bytes_of_slopes_operator": estimator.bytes()[0],
-        "bytes_of_wavefront_operator": estimator.bytes()[1],
-        "seconds_to_prepare": built,
-        "seconds_to_solve": solved,
-        // Name machine and files
-        "threads": device::threads(),
-        "device": args.device.to_string(),
-        "computed_on": engine.name(),
-        "output": args.output.display().to_string(),
-        "plot": args.plot.as_ref().map(|path| path.display().to_string()),
-    })
+
+impl Told<'_> {
+    // Tell of the estimate in lines
+    fn lines(&self) -> String {
+        let (frames, targets, points, _) = self.estimates.wavefront.dim();
+        let (least, most, residual) = effort(&self.estimates);
+        let iterations = if least == most { most.to_string() } else { format!("{least} to {most}") };
+        let (slopes, [file, output]) = (self.estimator.slopes(), self.files.map(Path::display));
+        let mut lines = vec![("slopes", format!("{frames} × {slopes} from {file}"))];
+        // Say it in lines
+        let error = self.estimator.interpolation_error();
+        if error > 0.0 {
+            let name = self.args.interpolation.name();
+            let text =
+                format!("{name} interpolation, error about {error:.1e} of the largest covariance");
+            lines.push(("layers", text));
+        }
+        let ([built, solved], engine) = (self.seconds, self.engine.name());
+        lines.extend([
+            ("solver", format!("{iterations} iterations, relative residual {residual:.1e}")),
+            ("time", format!("{built:.3} s to prepare, {solved:.3} s to solve, on {engine}")),
+            ("output", format!("{output}: wavefront {frames} × {targets} × {points} × {points}")),
+        ]);
+        align(&lines)
+    }
+
+    // Tell of the estimate in json
+    fn summary(&self) -> serde_json::Value {
+        let (args, estimator, estimates) = (self.args, &self.estimator, &self.estimates);
+        json!({
+            "system": args.system.display().to_string(),
+            "slopes": estimator.slopes(),
+            "shape": estimates.wavefront.shape(),
+            "iterations": estimates.iterations,
+            "residual": estimates.residual,
+            // Repeat what was asked for
+            "solver": format!("{:?}", args.solver).to_lowercase(),
+            "preconditioner": format!("{:?}", args.preconditioner).to_lowercase(),
+            "tolerance": args.tolerance,
+            "max_iterations": args.max_iterations,
+            "warm_start": args.warm_start,
+            "precision": args.precision.name(),
+            "interpolation": args.interpolation.name(),
+            "interpolation_error": estimator.interpolation_error(),
+            "bytes_of_slopes_operator": estimator.bytes()[0],
+            "bytes_of_wavefront_operator": estimator.bytes()[1],
+            "seconds_to_prepare": self.seconds[0],
+            "seconds_to_solve": self.seconds[1],
+            // Name machine and files
+            "threads": device::threads(),
+            "device": args.device.to_string(),
+            "computed_on": self.engine.name(),
+            "output": self.files[1].display().to_string(),
+            "plot": args.plot.as_ref().map(|path| path.display().to_string()),
+        })
+    }
 }
 
 // Draw the first estimate

@@ -7,8 +7,10 @@ use crate::device::{self, Device};
 use crate::error::{Error, in_bytes};
 use crate::files::arrays::{Format, Precision};
 use crate::model::lenslet_array::SlopeOrder;
+use crate::device::plan::{Description, Stage};
 use crate::turbulence::plan::{
-    dense_bytes, slope_problem, wants_wavefront, wavefront_pitch, wavefront_problem,
+    CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan, dense_bytes, slope_problem,
+    wants_wavefront, wavefront_pitch, wavefront_problem,
 };
 use crate::turbulence::slope::SlopeProblem;
 use crate::turbulence::spectral;
@@ -30,13 +32,10 @@ pub struct Summary<'a> {
     pub device: Device,
     /// What computed it, in words.
     pub engine: String,
-    pub system: &'a System,
-    /// `toeplitz` or `dense`.
-    pub form: &'static str,
+    /// System, form and samplings.
+    pub plan: &'a CovariancePlan,
     /// Names and shapes of the arrays in the file.
     pub arrays: Vec<(String, Vec<usize>)>,
-    /// The sampling of the spectral method, for slopes and wavefront.
-    pub chosen: [Option<Chosen>; 2],
     pub variance: f64,
     pub seconds: f64,
     pub bytes: u64,
@@ -48,6 +47,16 @@ const DIRECT_ERROR: f64 = 1e-10;
 const SINGLE_ERROR: f64 = 2e-6;
 
 impl Summary<'_> {
+    fn form(&self) -> &'static str {
+        if self.plan.is_dense() { "dense" } else { "toeplitz" }
+    }
+
+    /// The sampling of the spectral method, for slopes and wavefront.
+    fn chosen(&self) -> [Option<&Chosen>; 2] {
+        let of_slopes = self.plan.slopes().and_then(SlopeCovariancePlan::chosen);
+        [of_slopes, self.plan.wavefront().and_then(WavefrontCovariancePlan::chosen)]
+    }
+
     fn direct_error(&self) -> f64 {
         let single = self.device != Device::Cpu && self.precision == Precision::F32;
         if single { SINGLE_ERROR } else { DIRECT_ERROR }
@@ -57,9 +66,9 @@ impl Summary<'_> {
     pub fn lines(&self) -> String {
         let (precision, size) = (self.precision.name(), in_bytes(self.bytes));
         let (variance, rms) = (self.variance, self.variance.sqrt() / ARCSEC);
-        let mut lines = vec![("system", geometry(self.system))];
-        if let (Some(grid), true) = (self.system.phase, wants_wavefront(self.system)) {
-            let (targets, m) = (count(self.system.targets.len(), "target"), grid.points);
+        let mut lines = vec![("system", geometry(self.plan.system()))];
+        if let (Some(grid), true) = (self.plan.system().phase, wants_wavefront(self.plan.system())) {
+            let (targets, m) = (count(self.plan.system().targets.len(), "target"), grid.points);
             let o = grid.oversampling;
             lines.push(("wavefront", format!("{targets}, {m} × {m} points, {o} per lenslet")));
         }
@@ -84,14 +93,14 @@ impl Summary<'_> {
         align(&lines)
     }
     fn method(&self) -> String {
-        match self.chosen {
+        match self.chosen() {
             [Some(slopes), Some(wavefront)] => {
                 format!("spectral, {slopes}; wavefront: {wavefront}")
             }
             [Some(slopes), None] => format!("spectral, {slopes}"),
             _ => format!(
                 "direct, {} form, error below {:e} of the largest entry",
-                self.form,
+                self.form(),
                 self.direct_error()
             ),
         }
@@ -99,30 +108,30 @@ impl Summary<'_> {
 
     // Tell it to a program
     pub fn json(&self) -> Value {
-        let array = self.system.first_array();
-        let [slopes, wavefront] = self.chosen;
+        let array = self.plan.system().first_array();
+        let [slopes, wavefront] = self.chosen();
         let sampling = slopes.map(|chosen| chosen.sampling);
-        let step = wavefront_pitch(self.system)
-            / self.system.phase.map_or(1.0, |grid| grid.oversampling as f64);
+        let step = wavefront_pitch(self.plan.system())
+            / self.plan.system().phase.map_or(1.0, |grid| grid.oversampling as f64);
         let arrays: Map<_, _> =
             self.arrays.iter().map(|(k, shape)| (k.clone(), json!(shape))).collect();
         json!({
             "system": self.file.display().to_string(),
             // Describe the geometry in json
-            "guide_stars": self.system.guide_stars.len(),
-            "targets": self.system.targets.len(),
-            "layers": self.system.atmosphere.layers().len(),
+            "guide_stars": self.plan.system().guide_stars.len(),
+            "targets": self.plan.system().targets.len(),
+            "layers": self.plan.system().atmosphere.layers().len(),
             "lenslets": array.lenslets(),
             "pitch": array.pitch(),
-            "valid": valid(self.system),
+            "valid": valid(self.plan.system()),
             "method": if sampling.is_some() { "spectral" } else { "direct" },
             "samples": sampling.map(|sampling| sampling.samples()),
             "oversampling": sampling.map(|sampling| sampling.oversampling()),
             "error_estimate": slopes.map_or(self.direct_error(), |chosen| chosen.error_estimate),
             "limited": slopes.is_some_and(|chosen| chosen.limited),
-            "wavefront_sampling": wavefront.map(|chosen| sampling_json(&chosen, step)),
+            "wavefront_sampling": wavefront.map(|chosen| sampling_json(chosen, step)),
             "variance": self.variance,
-            "form": self.form,
+            "form": self.form(),
             "arrays": arrays,
             // Tell how it was computed and written
             "seconds": self.seconds,
@@ -137,6 +146,63 @@ impl Summary<'_> {
             "plot": self.plot.map(|path| path.display().to_string()),
         })
     }
+}
+
+// Words about a plan
+/// The description of a plan as lines, or as JSON.
+pub fn plan_text(plan: &Description, json: bool) -> String {
+    if json { format!("{}\n", plan_json(plan)) } else { align(&plan_lines(plan)) }
+}
+
+fn plan_lines(plan: &Description) -> Vec<(&'static str, String)> {
+    let mut lines = vec![("plan", plan.what.clone())];
+    if !plan.form.is_empty() {
+        lines.push(("form", format!("{}: {}", plan.form, plan.reason)));
+    }
+    lines.push(("method", plan.method.clone()));
+    lines.push(("engine", plan.engine.clone()));
+    let mut memory = format!("at most {} on the host", in_bytes(plan.memory.host));
+    for (k, bytes) in plan.memory.devices.iter().enumerate() {
+        memory += &format!(", {} on device {k}", in_bytes(*bytes));
+    }
+    lines.push(("memory", memory));
+    // Add stages and arrays of a plan
+    lines.push(("time", format!("about {}", roughly(plan.seconds()))));
+    for stage in &plan.stages {
+        lines.push(("", format!("{}: {}", stage.name, roughly(stage.seconds))));
+    }
+    for (k, (name, shape)) in plan.arrays.iter().enumerate() {
+        let shape: Vec<_> = shape.iter().map(ToString::to_string).collect();
+        lines.push((if k == 0 { "arrays" } else { "" }, format!("{name} {}", shape.join(" × "))));
+    }
+    lines
+}
+/// A time with one digit: `0.05 s`, `3 min`, `2 h`.
+fn roughly(seconds: f64) -> String {
+    match seconds {
+        s if s < 0.01 => "a moment".into(),
+        s if s < 1.0 => format!("{s:.2} s"),
+        s if s < 90.0 => format!("{s:.0} s"),
+        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.0} h", s / 3600.0),
+    }
+}
+
+/// The description of a plan as an object.
+pub fn plan_json(plan: &Description) -> Value {
+    let stage = |stage: &Stage| json!({ "name": stage.name, "seconds": stage.seconds });
+    let arrays: Map<_, _> = plan.arrays.iter().map(|(k, shape)| (k.clone(), json!(shape))).collect();
+    json!({
+        "plan": plan.what,
+        "form": plan.form,
+        "reason": plan.reason,
+        "method": plan.method,
+        "engine": plan.engine,
+        "memory": { "host": plan.memory.host, "devices": plan.memory.devices },
+        "seconds": plan.seconds(),
+        "stages": plan.stages.iter().map(stage).collect::<Vec<_>>(),
+        "arrays": arrays,
+    })
 }
 
 // Tell about the machine

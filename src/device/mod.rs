@@ -8,6 +8,7 @@ pub(crate) mod emulator;
 pub mod engine;
 pub mod gpu;
 mod memory;
+pub mod plan;
 
 pub use self::dispatch::{Part, Watch, Workers, check, dispatch, gather, silent, threads};
 pub use self::memory::{available_memory, processor_name, refuse_beyond_memory};

@@ -5,7 +5,8 @@ pub mod gpu;
 
 // What the estimate stands on
 use crate::device::engine::Engine;
-use crate::device::{Watch, refuse_beyond_memory, silent};
+use crate::device::plan::Memory;
+use crate::device::{Watch, check};
 use crate::error::{Error, Invalid, accept};
 use crate::linear::interpolation::{Interpolation, ToPupil};
 use crate::linear::matrix::Dense;
@@ -16,8 +17,8 @@ use crate::model::system::System;
 use crate::tomography::circulant::{Circulant, Group};
 use crate::tomography::interpolation::interpolation_error;
 use crate::turbulence::plan::{
-    Form, Method, check_dense_memory, dense_slopes, dense_wavefront_slope, slope_covariance_on,
-    slope_problem, wavefront_grid, wavefront_problem, wavefront_slope_covariance_on,
+    CovarianceOptions, CovariancePlan, Form, SlopeCovariancePlan, dense_slopes,
+    dense_wavefront_slope, slope_problem, wavefront_grid,
 };
 use crate::turbulence::slope::SlopeCovariance;
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
@@ -27,7 +28,8 @@ use std::sync::Arc;
 // Settings of an estimate
 /// How an estimate is to be made.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Settings {
+#[non_exhaustive]
+pub struct EstimateOptions {
     /// Form of the covariances; the dense one needs no interpolation, and much memory.
     pub form: Form,
     /// Interpolation of the layers to the pupil, where guide stars are at a finite height.
@@ -38,9 +40,10 @@ pub struct Settings {
     pub preconditioned: bool,
     /// When the solver stops.
     pub stop: Stop,
+    /// Frames that will follow, for the memory and the time that a plan states.
+    pub frames: usize,
 }
-
-impl Default for Settings {
+impl Default for EstimateOptions {
     /// Cubic interpolation, preconditioned conjugate gradients, a residual of 1e-6.
     fn default() -> Self {
         Self {
@@ -49,8 +52,130 @@ impl Default for Settings {
             solver: Solver::default(),
             preconditioned: true,
             stop: Stop::default(),
+            frames: 1,
         }
     }
+}
+
+// Settings one by one
+impl EstimateOptions {
+    /// Asks for a form of the covariances.
+    pub fn form(self, form: Form) -> Self {
+        Self { form, ..self }
+    }
+
+    /// Asks for an interpolation.
+    pub fn interpolation(self, interpolation: Interpolation) -> Self {
+        Self { interpolation, ..self }
+    }
+
+    /// Asks for a solver.
+    pub fn solver(self, solver: Solver) -> Self {
+        Self { solver, ..self }
+    }
+
+    // Settings of the solver and its frames
+    /// Asks for a preconditioner or none.
+    pub fn preconditioned(self, preconditioned: bool) -> Self {
+        Self { preconditioned, ..self }
+    }
+
+    /// Says when to stop.
+    pub fn stop(self, stop: Stop) -> Self {
+        Self { stop, ..self }
+    }
+
+    /// Says how many frames will follow.
+    pub fn frames(self, frames: usize) -> Self {
+        Self { frames, ..self }
+    }
+}
+
+// Estimate that is posed
+/// An estimate that is posed: plans of its covariances, and the noise.
+#[derive(Debug, Clone)]
+pub(crate) struct Posed {
+    pub(crate) covariances: CovariancePlan,
+    pub(crate) groups: Vec<PosedGroup>,
+    pub(crate) valid: Vec<Array2<bool>>,
+    /// Noise variance of each slope, rad².
+    pub(crate) noise: Vec<f64>,
+    pub(crate) targets: usize,
+    pub(crate) points: usize,
+    pub(crate) options: EstimateOptions,
+}
+
+/// Guide stars that share height and lenslets, and the plan of their slopes' covariance.
+#[derive(Debug, Clone)]
+pub(crate) struct PosedGroup {
+    stars: Vec<usize>,
+    pub(crate) plan: SlopeCovariancePlan,
+}
+impl Posed {
+    /// Poses the estimate of a system.
+    ///
+    /// # Errors
+    /// `Invalid` where the system has no target, no grid of wavefront points, or no valid lenslet, or the tolerance makes no
+    /// sense; `NotToeplitz` where that form is asked for and there is none.
+    pub(crate) fn new(system: &System, options: EstimateOptions) -> Result<Self, Error> {
+        let grid = wavefront_grid(system)?;
+        let tolerance = options.stop.tolerance;
+        accept(tolerance > 0.0 && tolerance < 1.0, "tolerance", tolerance, "between 0 and 1")?;
+        let form = CovarianceOptions::default().form(options.form);
+        let covariances = CovariancePlan::new(system, form)?;
+        let groups = groups(system, covariances.slopes())?;
+        let (targets, points, valid) = (system.targets.len(), grid.points, system.valid_lenslets());
+        // Spread the noise over the slopes
+        let noise = (system.guide_stars.iter().zip(&valid))
+            .flat_map(|(star, valid)| {
+                let slopes = 2 * valid.iter().filter(|valid| **valid).count();
+                std::iter::repeat_n(star.noise, slopes)
+            })
+            .collect();
+        Ok(Self { covariances, groups, valid, noise, targets, points, options })
+    }
+
+    // Compute the model that was posed
+    /// Computes the covariances, by the direct method.
+    ///
+    /// # Errors
+    /// `Cancelled` where the watcher wants to stop; what a device says.
+    pub(crate) fn compute(&self, engine: &Engine, watch: &dyn Watch) -> Result<Model, Error> {
+        let group = |group: &PosedGroup| group.compute(self, engine, watch);
+        let groups = self.groups.iter().map(group).collect::<Result<Vec<_>, _>>()?;
+        let (covariances, interpolation_error) = match self.covariances.wavefront() {
+            None => (Matrices::Dense(dense_matrices(self.covariances.system(), watch)?), 0.0),
+            Some(plan) => {
+                let (problem, covariance) = (plan.problem(), plan.compute(engine, watch)?);
+                let error = interpolation_error(problem, &covariance, self.options.interpolation);
+                (Matrices::Toeplitz(problem.clone(), covariance), error)
+            }
+        };
+        let (valid, noise) = (self.valid.clone(), self.noise.clone());
+        let Self { targets, points, .. } = *self;
+        Ok(Model { covariances, groups, valid, noise, targets, points, interpolation_error })
+    }
+}
+/// The groups of a system, in the order of their first stars; if all stars share a lattice, their plan is `known`.
+fn groups(system: &System, known: Option<&SlopeCovariancePlan>) -> Result<Vec<PosedGroup>, Error> {
+    let stars = &system.guide_stars;
+    let alike = |p: usize, q: usize| {
+        stars[p].array == stars[q].array && stars[p].source.height() == stars[q].source.height()
+    };
+    let leaders = (0..stars.len()).filter(|&q| !(0..q).any(|p| alike(p, q)));
+    let group = |leader: usize| {
+        let stars: Vec<usize> = (0..stars.len()).filter(|&q| alike(leader, q)).collect();
+        let guide_stars: Vec<_> = stars.iter().map(|&q| system.guide_stars[q]).collect();
+        let plan = match known {
+            Some(plan) => plan.clone(),
+            None => {
+                let problem = slope_problem(&System { guide_stars, ..system.clone() })?;
+                SlopeCovariancePlan::direct(problem)
+            }
+        };
+        Ok(PosedGroup { stars, plan })
+    };
+    leaders.map(group).collect()
 }
 
 // Model of a system
@@ -73,52 +198,12 @@ pub(crate) enum Matrices {
     /// Θ, (n, n), and Ξ, (T M², n).
     Dense([Array2<f64>; 2]),
 }
-impl Model {
-    /// Computes the covariances of a system, by the direct method.
-    ///
-    /// # Errors
-    /// `Invalid` where the system has no target, no grid of wavefront points, or no valid lenslet, or the tolerance makes no
-    /// sense; `Memory` where the covariances do not fit; what a device says.
-    pub(crate) fn new(
-        system: &System,
-        settings: &Settings,
-        engine: &Engine,
-    ) -> Result<Self, Error> {
-        let grid = wavefront_grid(system)?;
-        // Check tolerance and memory
-        let tolerance = settings.stop.tolerance;
-        accept(tolerance > 0.0 && tolerance < 1.0, "tolerance", tolerance, "between 0 and 1")?;
-        let dense = settings.form.is_dense(system);
-        if dense {
-            check_dense_memory(system, 2)?;
-        }
-        let (groups, valid) = (groups(system, engine)?, system.valid_lenslets());
-        // Compute both matrices in their form
-        let (covariances, interpolation_error) = if dense {
-            (Matrices::Dense(dense_matrices(system)?), 0.0)
-        } else {
-            slope_problem(system)?;
-            let problem = wavefront_problem(system)?;
-            let covariance =
-                wavefront_slope_covariance_on(engine, &problem, &Method::Direct, &silent)?;
-            let error = interpolation_error(&problem, &covariance, settings.interpolation);
-            (Matrices::Toeplitz(problem, covariance), error)
-        };
-        let (targets, points) = (system.targets.len(), grid.points);
-        // Spread the noise over the slopes
-        let noise = (system.guide_stars.iter().zip(&valid))
-            .flat_map(|(star, valid)| {
-                let slopes = 2 * valid.iter().filter(|valid| **valid).count();
-                std::iter::repeat_n(star.noise, slopes)
-            })
-            .collect();
-        Ok(Self { covariances, groups, valid, noise, targets, points, interpolation_error })
-    }
-}
 /// Θ and Ξ as dense matrices.
-fn dense_matrices(system: &System) -> Result<[Array2<f64>; 2], Error> {
-    Ok([dense_slopes(system, &silent)?, dense_wavefront_slope(system, &silent)?])
+fn dense_matrices(system: &System, watch: &dyn Watch) -> Result<[Array2<f64>; 2], Error> {
+    watch.stage("dense matrices");
+    Ok([dense_slopes(system, watch)?, dense_wavefront_slope(system, watch)?])
 }
+
 /// Guide stars that share height and lenslets, and the covariance of their slopes.
 pub(crate) struct Grouped {
     stars: Vec<usize>,
@@ -127,6 +212,7 @@ pub(crate) struct Grouped {
     valid: Vec<Array2<bool>>,
 }
 
+// Groups with their covariances
 impl Grouped {
     /// The group as the preconditioner wants it.
     pub(crate) fn group(&self) -> Group<'_> {
@@ -134,49 +220,43 @@ impl Grouped {
         Group { stars, covariance, noise, valid }
     }
 }
-/// The groups of a system, in the order of their first stars.
-fn groups(system: &System, engine: &Engine) -> Result<Vec<Grouped>, Error> {
-    let (stars, masks) = (&system.guide_stars, system.valid_lenslets());
-    let alike = |p: usize, q: usize| {
-        stars[p].array == stars[q].array && stars[p].source.height() == stars[q].source.height()
-    };
-    let leaders = (0..stars.len()).filter(|&q| !(0..q).any(|p| alike(p, q)));
-    let group = |leader: usize| {
-        let stars: Vec<usize> = (0..stars.len()).filter(|&q| alike(leader, q)).collect();
-        let guide_stars: Vec<_> = stars.iter().map(|&q| system.guide_stars[q]).collect();
-        let noise = guide_stars.iter().map(|star| star.noise).collect();
-        let valid = stars.iter().map(|&q| masks[q].clone()).collect();
-        let problem = slope_problem(&System { guide_stars, ..system.clone() })?;
-        let covariance = slope_covariance_on(engine, &problem, &Method::Direct, &silent)?;
-        Ok(Grouped { stars, covariance, noise, valid })
-    };
-    leaders.map(group).collect()
+
+impl PosedGroup {
+    fn compute(
+        &self,
+        posed: &Posed,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Grouped, Error> {
+        let (stars, all) = (self.stars.clone(), &posed.covariances.system().guide_stars);
+        let noise = stars.iter().map(|&q| all[q].noise).collect();
+        let valid = stars.iter().map(|&q| posed.valid[q].clone()).collect();
+        Ok(Grouped { stars, covariance: self.plan.compute(engine, watch)?, noise, valid })
+    }
 }
 
 // Estimator of a system
-/// All that is needed to turn slopes of a system into wavefronts.
-pub struct Estimator {
+/// All that is needed to turn slopes of a system into wavefronts, on the processor.
+pub(crate) struct EstimatorCpu {
     /// Θ + C_n.
     measured: Arc<dyn Operator<f64>>,
     /// Ξ.
     wavefront: Arc<dyn Operator<f64>>,
     preconditioner: Option<Circulant<f64>>,
-    settings: Settings,
+    options: EstimateOptions,
     targets: usize,
     points: usize,
     interpolation_error: f64,
 }
-impl Estimator {
-    /// Computes the covariances of a system, by the direct method, and builds the operators.
+impl EstimatorCpu {
+    /// Builds the operators of a model.
     ///
     /// # Errors
-    /// `Invalid` where the system has no target, no grid of wavefront points, or no valid lenslet; `Memory` where the covariances do
-    /// not fit.
-    pub fn new(system: &System, settings: Settings) -> Result<Self, Error> {
-        let model = Model::new(system, &settings, &Engine::Cpu)?;
+    /// `Invalid` where there is no valid lenslet.
+    pub(crate) fn of(model: Model, options: EstimateOptions) -> Result<Self, Error> {
         let Model { targets, points, interpolation_error, .. } = model;
         let groups: Vec<_> = model.groups.iter().map(Grouped::group).collect();
-        let preconditioner = settings.preconditioned.then(|| Circulant::new(&groups));
+        let preconditioner = options.preconditioned.then(|| Circulant::new(&groups));
         let preconditioner = preconditioner.transpose()?;
         // Build the two operators
         let (slopes, wavefront): (Arc<dyn Operator<f64>>, Arc<dyn Operator<f64>>) =
@@ -187,7 +267,7 @@ impl Estimator {
                 }
                 Matrices::Toeplitz(problem, covariance) => {
                     let slopes = BlockToeplitz::slopes(groups[0].covariance, &model.valid)?;
-                    let given = (&problem, &covariance, settings.interpolation);
+                    let given = (&problem, &covariance, options.interpolation);
                     (Arc::new(slopes), layered_operator(given, &model.valid)?)
                 }
             };
@@ -198,7 +278,7 @@ impl Estimator {
             measured,
             wavefront,
             preconditioner,
-            settings,
+            options,
             targets,
             points,
             interpolation_error,
@@ -207,22 +287,22 @@ impl Estimator {
 
     // Getters of the estimator
     /// Slopes of a frame, n.
-    pub fn slopes(&self) -> usize {
+    pub(crate) fn slopes(&self) -> usize {
         self.measured.rows()
     }
 
     /// Θ + C_n, (n, n), rad².
-    pub fn measured(&self) -> &dyn Operator<f64> {
+    pub(crate) fn measured(&self) -> &dyn Operator<f64> {
         self.measured.as_ref()
     }
 
     /// Ξ, (T M², n), m rad.
-    pub fn wavefront(&self) -> &dyn Operator<f64> {
+    pub(crate) fn wavefront(&self) -> &dyn Operator<f64> {
         self.wavefront.as_ref()
     }
 
     /// Largest error of an entry of Ξ by interpolation, in units of the largest entry, measured on a sample; 0 if there is none.
-    pub fn interpolation_error(&self) -> f64 {
+    pub(crate) fn interpolation_error(&self) -> f64 {
         self.interpolation_error
     }
 }
@@ -263,7 +343,7 @@ pub struct Estimates {
     pub residual: Vec<f64>,
 }
 
-impl Estimator {
+impl EstimatorCpu {
     /// Estimates the wavefronts of the frames in the rows of `slopes`, (frames, n), rad, in the order of
     /// [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder).
     ///
@@ -283,6 +363,7 @@ impl Estimator {
         let mut coefficients = vec![0.0; self.slopes()];
         let mut scratch = vec![0.0; self.wavefront.scratch(1)];
         for (frame, mut wavefront) in wavefront.outer_iter_mut().enumerate() {
+            check(watch)?;
             // Estimate one frame
             let measured: Vec<f64> = slopes.row(frame).to_vec();
             if !warm {
@@ -290,12 +371,12 @@ impl Estimator {
             }
             let preconditioner =
                 self.preconditioner.as_ref().map(|operator| operator as &dyn Operator<f64>);
-            let solved = self.settings.solver.solve(
+            let solved = self.options.solver.solve(
                 self.measured.as_ref(),
                 preconditioner,
                 &measured,
                 &mut coefficients,
-                &self.settings.stop,
+                &self.options.stop,
                 &mut |_, _| (),
             );
             let solved = solved.map_err(|error| of_frame(error, frame))?;
@@ -333,7 +414,8 @@ pub(crate) fn check_frames(frames: usize, wavefronts: [usize; 3]) -> Result<(), 
     if bytes < 1 << 24 {
         return Ok(());
     }
-    refuse_beyond_memory(bytes, || format!("the wavefronts of {frames} frames"))
+    let memory = Memory { host: bytes, devices: Vec::new() };
+    memory.check(&Engine::Cpu, &format!("the wavefronts of {frames} frames"))
 }
 /// An error of the solver, with the frame that it happened in.
 pub(crate) fn of_frame(error: Error, frame: usize) -> Error {
@@ -351,6 +433,7 @@ pub(crate) fn of_frame(error: Error, frame: usize) -> Error {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::device::silent;
     use crate::model::lenslet_array::SlopeOrder;
     use faer::prelude::Solve;
 
@@ -374,6 +457,14 @@ pub(crate) mod tests {
     /// Slopes without a pattern, one frame in a row.
     pub(crate) fn slopes(frames: usize, n: usize) -> Array2<f64> {
         Array2::from_shape_fn((frames, n), |(f, k)| 1e-6 * ((k * k + 17 * f) as f64 * 0.37).sin())
+    }
+    /// The estimator of a system on the processor.
+    pub(crate) fn estimator(
+        system: &System,
+        options: EstimateOptions,
+    ) -> Result<EstimatorCpu, Error> {
+        let model = Posed::new(system, options)?.compute(&Engine::Cpu, &silent)?;
+        EstimatorCpu::of(model, options)
     }
 
     // Solve by Cholesky's method
@@ -414,14 +505,14 @@ pub(crate) mod tests {
                 (Solver::ConjugateGradients, false),
                 (Solver::Minres, true),
             ] {
-                let settings = Settings { solver, preconditioned, stop, ..Settings::default() };
-                let estimator = Estimator::new(&system, settings).unwrap();
+                let options = EstimateOptions { solver, preconditioned, stop, ..EstimateOptions::default() };
+                let estimator = estimator(&system, options).unwrap();
                 let slopes = slopes(2, estimator.slopes());
                 let estimates = estimator.estimate(slopes.view(), false, &silent).unwrap();
                 assert_eq!(estimates.wavefront.dim(), (2, 2, 12, 12));
                 // Compare with both dense matrices
                 let valid = system.valid_lenslets();
-                let [theta, xi] = dense_matrices(&system)
+                let [theta, xi] = dense_matrices(&system, &silent)
                     .unwrap()
                     .map(|matrix| dense_matrix(&Dense::new(matrix)));
                 let order = SlopeOrder::new(&valid);
@@ -459,7 +550,7 @@ pub(crate) mod tests {
     fn a_tilt_along_x_comes_back_as_it_was() {
         for heights in [["inf", "inf"], ["90e3", "90e3"], ["90e3", "inf"]] {
             let system = system(heights, 0.0);
-            let estimator = Estimator::new(&system, Settings::default()).unwrap();
+            let estimator = estimator(&system, EstimateOptions::default()).unwrap();
             let order = SlopeOrder::new(&system.valid_lenslets());
             let along_x = |k: usize| {
                 let x_slopes = |q| (order.index(q, 0, 0)..order.index(q, 1, 0)).contains(&k);
@@ -480,7 +571,7 @@ pub(crate) mod tests {
     #[test]
     fn warm_starts_help_and_bad_slopes_are_refused() {
         let system = system(["inf", "inf"], 0.0);
-        let estimator = Estimator::new(&system, Settings::default()).unwrap();
+        let estimator = estimator(&system, EstimateOptions::default()).unwrap();
         let row = slopes(1, estimator.slopes());
         let twice = ndarray::concatenate![ndarray::Axis(0), row, row.mapv(|s| 1.0001 * s)];
         let [cold, warm] =
@@ -502,11 +593,11 @@ pub(crate) mod tests {
         let mut odd = system.clone(); // a single target on 13 × 13 points
         odd.targets.truncate(1);
         odd.phase = Some(crate::model::wavefront_grid::PhaseGrid::new(13, 2, 0.0).unwrap());
-        let single = Estimator::new(&odd, Settings::default()).unwrap();
+        let single = estimator(&odd, EstimateOptions::default()).unwrap();
         let estimates = single.estimate(row.view(), false, &silent).unwrap();
         assert!(estimates.wavefront.dim() == (1, 1, 13, 13));
         let stop = Stop { tolerance: 1e-10, iterations: 3 };
-        let short = Estimator::new(&system, Settings { stop, ..Settings::default() }).unwrap();
+        let short = estimator(&system, EstimateOptions { stop, ..EstimateOptions::default() }).unwrap();
         let error = short.estimate(row.view(), false, &silent).unwrap_err();
         assert!(
             matches!(error, Error::NotConverged { iterations: 3, residual, .. } if residual > 1e-10)
@@ -519,7 +610,7 @@ pub(crate) mod tests {
             } else {
                 system.phase = None
             }
-            let error = Estimator::new(&system, Settings::default()).err().unwrap().to_string();
+            let error = estimator(&system, EstimateOptions::default()).err().unwrap().to_string();
             assert!(error.contains(missing), "{error}");
         }
     }

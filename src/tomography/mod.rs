@@ -6,4 +6,5 @@ pub mod operators;
 pub mod interpolation;
 pub mod circulant;
 pub mod estimate;
+pub mod estimator;
 pub mod simulation;

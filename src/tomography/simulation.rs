@@ -2,16 +2,18 @@
 //! Simulated turbulence: what the sensors of a system measure, and the wavefronts of its targets.
 
 // What the simulation stands on
-use crate::device::{refuse_beyond_memory, threads};
+use crate::device::engine::Engine;
+use crate::device::plan::{Description, Memory, Stage};
+use crate::device::{Watch, Workers, check, gather, silent, threads};
 use crate::error::{Error, Invalid, accept};
 use crate::model::atmosphere::Layer;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::System;
 use crate::turbulence::phase::VonKarman;
-use crate::turbulence::plan::wavefront_pitch;
+use crate::turbulence::plan::{wants_wavefront, wavefront_pitch};
 use crate::turbulence::spectral::slope::sinc;
 use libm::j1;
-use ndarray::{Array1, Array2, Array3, ArrayView1, Axis, Zip, concatenate, s};
+use ndarray::{Array1, Array2, Array3, Array4, ArrayView1, Axis, Zip, concatenate, s};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use rand_distr::{Distribution, StandardNormal};
 use rayon::prelude::*;
@@ -327,24 +329,9 @@ impl Simulation {
     // Prepare a simulation with its sampling
     /// A simulation with the given sampling of the spectrum; errors as for [`new`](Self::new).
     pub fn with_sampling(system: &System, sampling: &Sampling) -> Result<Self, Error> {
-        sampling.check()?;
-        let stars = &system.guide_stars;
-        accept(!stars.is_empty(), "guide stars", stars.len(), "at least one")?;
-        for source in stars.iter().map(|star| &star.source).chain(&system.targets) {
-            source.check_above(&system.atmosphere)?;
-        }
-        let layers = system.atmosphere.layers();
-        check_memory(system, sampling)?;
-        Ok(Self {
-            screens: layers
-                .par_iter()
-                .with_max_len(1)
-                .map(|layer| Screen::new(system, sampling, layer))
-                .collect(),
-            order: SlopeOrder::new(&system.valid_lenslets()),
-            noise: stars.iter().map(|star| star.noise.sqrt()).collect(),
-            points: system.phase.map_or(0, |grid| grid.points),
-        })
+        let plan = SimulationPlan::new(system, SimulationOptions::default().sampling(*sampling))?;
+        plan.check(&Engine::Cpu)?;
+        plan.prepare(&silent)
     }
 
     // Draw one world
@@ -410,23 +397,215 @@ impl Simulation {
         &self.order
     }
 }
-/// Refuses a simulation that does not fit into the memory.
-fn check_memory(system: &System, sampling: &Sampling) -> Result<(), Error> {
-    let lenslets = system.guide_stars.iter().map(|star| 4 * star.array.lenslets()).sum::<usize>();
-    let rows = (lenslets + 2 * system.targets.len() * wavefront_points(system).len()) as u64;
-    let numbers = |layer: &Layer| {
-        let [reach, side] = extent(system, layer);
-        let outer_scale = layer.outer_scale.min(1e10 * reach);
-        let n = Frequencies::new(sampling, outer_scale, reach, side).at.len();
-        let wanted = if n < MOST { n as u64 } else { 1 << 28 };
-        [2 * wanted * (wanted + rows), 12 * wanted * wanted]
-    };
-    let layers: Vec<[u64; 2]> = system.atmosphere.layers().iter().map(numbers).collect();
-    let kept = layers.iter().map(|[kept, _]| kept).sum::<u64>();
-    let drawn =
-        layers.iter().map(|[_, drawn]| drawn).max().map_or(0, |most| most * threads() as u64);
-    refuse_beyond_memory(8 * (kept + drawn), || "the simulation".into())
+
+// Plan of a simulation
+/// How turbulence will be simulated.
+///
+/// ```
+/// use lenslet::{tomography::simulation::*, device::{engine::Engine, silent}, model::system::System};
+/// let system = System::from_file("book/systems/keck-lgs.toml")?;
+/// let plan = SimulationPlan::new(&system, SimulationOptions::default().frames(2).seed(7))?;
+/// let simulated = plan.run(&Engine::Cpu, &silent)?;
+/// let second = Simulation::new(&system)?.draw(8);
+/// assert_eq!(simulated.slopes.row(1).to_vec(), second.slopes);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct SimulationPlan {
+    system: System,
+    options: SimulationOptions,
+    order: SlopeOrder,
+    /// Frequencies along an axis, layer by layer.
+    frequencies: Vec<usize>,
 }
+
+/// What is to be simulated.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct SimulationOptions {
+    /// How closely the spectrum is sampled.
+    pub sampling: Sampling,
+    /// Independent frames.
+    pub frames: usize,
+    /// Seed of the first frame; the others follow it.
+    pub seed: u64,
+}
+
+// Choices of a simulation
+impl Default for SimulationOptions {
+    /// One frame from the seed 1, with the default sampling.
+    fn default() -> Self {
+        Self { sampling: Sampling::default(), frames: 1, seed: 1 }
+    }
+}
+
+impl SimulationOptions {
+    /// Asks for a sampling of the spectrum.
+    pub fn sampling(self, sampling: Sampling) -> Self {
+        Self { sampling, ..self }
+    }
+
+    /// Asks for so many frames.
+    pub fn frames(self, frames: usize) -> Self {
+        Self { frames, ..self }
+    }
+
+    /// Gives the first frame its seed.
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+}
+
+/// Worlds, measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Simulated {
+    /// Slopes with their noise, (frames, n), in the order of [`SlopeOrder`], rad.
+    pub slopes: Array2<f64>,
+    /// True wavefronts, (frames, T, M, M), m, where there are targets and a grid; axis 2 is y.
+    pub wavefronts: Option<Array4<f64>>,
+}
+
+impl SimulationPlan {
+    // Plan the simulation of a system
+    /// Plans a simulation.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no guide star, a layer at or above a star or a target, or the sampling makes no sense.
+    pub fn new(system: &System, options: SimulationOptions) -> Result<Self, Error> {
+        options.sampling.check()?;
+        let stars = &system.guide_stars;
+        accept(!stars.is_empty(), "guide stars", stars.len(), "at least one")?;
+        for source in stars.iter().map(|star| &star.source).chain(&system.targets) {
+            source.check_above(&system.atmosphere)?;
+        }
+        let count = |layer: &Layer| {
+            let [reach, side] = extent(system, layer);
+            let outer_scale = layer.outer_scale.min(1e10 * reach);
+            Frequencies::new(&options.sampling, outer_scale, reach, side).at.len()
+        };
+        let frequencies = system.atmosphere.layers().iter().map(count).collect();
+        let order = SlopeOrder::new(&system.valid_lenslets());
+        Ok(Self { system: system.clone(), options, order, frequencies })
+    }
+
+    /// Whether there are targets and a grid, and so wavefronts.
+    pub fn has_wavefronts(&self) -> bool {
+        wants_wavefront(&self.system)
+    }
+
+    // Count the memory of a simulation
+    /// The most memory that the simulation has in use at a time, its frames included.
+    pub fn memory(&self) -> Memory {
+        let stars = self.system.guide_stars.iter();
+        let lenslets = stars.map(|star| 4 * star.array.lenslets()).sum::<usize>();
+        let rows = lenslets + 2 * self.system.targets.len() * wavefront_points(&self.system).len();
+        let numbers = |&n: &usize| {
+            let wanted = if n < MOST { n as u64 } else { 1 << 28 };
+            [2 * wanted * (wanted + rows as u64), 12 * wanted * wanted]
+        };
+        let layers = || self.frequencies.iter().map(numbers);
+        let kept = layers().map(|[kept, _]| kept).sum::<u64>();
+        let drawn = layers().map(|[_, drawn]| drawn).max().unwrap_or(0);
+        let drawn = Memory { host: 8 * drawn * threads() as u64, devices: Vec::new() };
+        let frame = (self.order.len() + self.shape().iter().product::<usize>()) as u64;
+        let frames = frame.saturating_mul(self.options.frames as u64);
+        Memory::of_stages(kept.saturating_add(frames).saturating_mul(8), [&drawn])
+    }
+
+    /// The shape of a frame's wavefronts, (T, M, M).
+    fn shape(&self) -> [usize; 3] {
+        let points = if self.has_wavefronts() { self.system.phase.map_or(0, |grid| grid.points) } else { 0 };
+        [self.system.targets.len(), points, points]
+    }
+
+    // Describe the plan of a simulation
+    /// What the plan will do.
+    pub fn describe(&self, engine: &Engine) -> Description {
+        let (frames, targets) = (self.options.frames, self.system.targets.len());
+        let mut arrays = vec![("slopes".to_string(), vec![frames, self.order.len()])];
+        if self.has_wavefronts() {
+            let [targets, rows, columns] = self.shape();
+            arrays.push(("wavefront".into(), vec![frames, targets, rows, columns]));
+        }
+        let fewest = self.frequencies.iter().min().copied().unwrap_or(0);
+        let most = self.frequencies.iter().max().copied().unwrap_or(0);
+        Description {
+            what: format!("{frames} simulated frames of {} slopes and {targets} targets", self.order.len()),
+            arrays,
+            form: "",
+            reason: String::new(),
+            method: format!("graded spectrum, {fewest} to {most} frequencies along an axis"),
+            engine: engine.name(),
+            memory: self.memory(),
+            stages: self.stages(engine),
+        }
+    }
+    fn stages(&self, engine: &Engine) -> Vec<Stage> {
+        let lenslets: usize = self.system.guide_stars.iter().map(|star| star.array.lenslets()).sum();
+        let [targets, points, _] = self.shape();
+        let places = (2 * lenslets + targets * points) as f64;
+        let (mut layers, mut frame) = (0.0, 0.0);
+        for &n in &self.frequencies {
+            let n = n as f64;
+            layers += 20e-9 * (n * n + 4.0 * n * places);
+            frame += 4.0 * n * n * 15e-9 + places * 4.0 * n * n / 1e9;
+        }
+        let frames = frame * self.options.frames as f64;
+        vec![Stage::new(LAYERS, layers, engine), Stage::new(FRAMES, frames, engine)]
+    }
+
+    // Run the plan of a simulation
+    /// Refuses what does not fit, and a graphics processor. [`run`](Self::run) does so, too, before it begins.
+    ///
+    /// # Errors
+    /// `Memory` and `Device`.
+    pub fn check(&self, engine: &Engine) -> Result<(), Error> {
+        engine.require_cpu("a simulation")?;
+        let frames = self.options.frames;
+        let plural = if frames == 1 { "" } else { "s" };
+        self.memory().check(engine, &format!("{frames} simulated frame{plural}"))
+    }
+
+    /// Prepares all layers.
+    fn prepare(&self, watch: &dyn Watch) -> Result<Simulation, Error> {
+        watch.stage(LAYERS);
+        let (system, sampling) = (&self.system, &self.options.sampling);
+        let layers = system.atmosphere.layers();
+        let screen = |_: &(), layer: &Layer| Ok(Screen::new(system, sampling, layer));
+        Ok(Simulation {
+            screens: gather(Workers::cores(&()), layers, watch, screen)?,
+            order: self.order.clone(),
+            noise: system.guide_stars.iter().map(|star| star.noise.sqrt()).collect(),
+            points: system.phase.map_or(0, |grid| grid.points),
+        })
+    }
+    /// Simulates all frames.
+    ///
+    /// # Errors
+    /// `Memory` where they do not fit; `Cancelled` where the watcher wants to stop; `Device` for a graphics processor.
+    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Simulated, Error> {
+        self.check(engine)?;
+        let simulation = self.prepare(watch)?;
+        watch.stage(FRAMES);
+        let (frames, [targets, rows, columns]) = (self.options.frames, self.shape());
+        let mut slopes = Array2::zeros((frames, self.order.len()));
+        let mut wavefronts =
+            self.has_wavefronts().then(|| Array4::zeros((frames, targets, rows, columns)));
+        for frame in 0..frames {
+            check(watch)?;
+            let draw = simulation.draw(self.options.seed.wrapping_add(frame as u64));
+            slopes.row_mut(frame).assign(&ndarray::aview1(&draw.slopes));
+            if let Some(wavefronts) = &mut wavefronts {
+                wavefronts.index_axis_mut(Axis(0), frame).assign(&draw.wavefronts);
+            }
+            watch.progress(frame + 1, frames);
+        }
+        Ok(Simulated { slopes, wavefronts })
+    }
+}
+/// The stages of a simulation, as a watcher is told.
+const LAYERS: &str = "layers";
+const FRAMES: &str = "frames";
 
 // Tests of the simulation
 #[cfg(test)]
@@ -439,7 +618,7 @@ mod tests {
     use crate::model::wavefront_grid::PhaseGrid;
     use crate::turbulence::direct::wavefront::{Exact, wavefront_covariance};
     use crate::turbulence::plan::{
-        Method, dense_slopes, dense_wavefront_slope, slope_covariance, slope_problem,
+        SlopeCovariancePlan, dense_slopes, dense_wavefront_slope, slope_problem,
         wavefront_problem,
     };
 
@@ -475,7 +654,7 @@ mod tests {
         let mut pairs: [Vec<[f64; 2]>; 3] = Default::default();
         // Compare slopes with the direct method
         let problem = slope_problem(system).unwrap();
-        let exact = slope_covariance(&problem, &Method::Direct, &silent).unwrap();
+        let exact = SlopeCovariancePlan::direct(problem).run(&Engine::Cpu, &silent).unwrap();
         let first = |p, axis, lenslet| Look::Slope { star: p, axis, lenslet };
         for ((p, q, a, b, j, i), &exact) in exact.values().indexed_iter() {
             // The lag from the first lenslet to the second is (j − 7, i − 7).
@@ -529,7 +708,7 @@ mod tests {
     fn slopes_without_outer_scale_have_all_their_tilt() {
         let mut system = system(90e3, f64::INFINITY, 0.0);
         let problem = slope_problem(&system).unwrap();
-        let exact = slope_covariance(&problem, &Method::Direct, &silent).unwrap();
+        let exact = SlopeCovariancePlan::direct(problem).run(&Engine::Cpu, &silent).unwrap();
         system.targets.clear();
         let simulation = Simulation::new(&system).unwrap();
         let first = Look::Slope { star: 0, axis: 0, lenslet: [0, 7] };

@@ -5,7 +5,7 @@ use crate::files::arrays::Arrays;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::turbulence::plan::{
-    Covariances, SlopeSlope, WavefrontSlopes, wavefront_grid, wavefront_pitch,
+    Covariances, SlopeSlope, WavefrontSlopes, lattice_name, wavefront_grid, wavefront_pitch,
 };
 use ndarray::{Array2, arr0, arr1};
 
@@ -49,10 +49,7 @@ fn add_wavefront<'a>(arrays: &mut Arrays<'a>, wavefront: &'a WavefrontSlopes) {
         WavefrontSlopes::Toeplitz(problem, covariance) => {
             // Add the lattices of the wavefront
             for (k, lattice) in covariance.lattices().iter().enumerate() {
-                let layered = problem.is_layered();
-                let name =
-                    if layered { format!("wavefront_slope_{k}") } else { "wavefront_slope".into() };
-                let entry = arrays.add_result(&name, lattice.view());
+                let entry = arrays.add_result(&lattice_name(problem, k), lattice.view());
                 entry.axes("target t, star q, slope a, y, x").unit("m rad").about(about);
             }
             if problem.is_layered() {

@@ -2,28 +2,20 @@
 //! Slope and wavefront–slope covariance of a system by either method.
 
 // What computing a covariance stands on
-use crate::device::{self, Watch, engine::Engine, gpu::Gpu, refuse_beyond_memory};
+use crate::device::plan::{Description, Memory, Stage};
+use crate::device::{Watch, check, engine::Engine, gpu::Gpu, threads};
 use crate::error::{Error, Invalid};
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::numerics::real::{Precision, Real};
+use crate::turbulence::direct::slope::gpu::pieces;
 use crate::turbulence::slope::{PairCovariance, SlopeCovariance, SlopeProblem};
+use crate::turbulence::spectral::error::Chosen;
 use crate::turbulence::spectral::slope::SpectralSampling;
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use crate::turbulence::{dense, direct, spectral};
 use ndarray::{Array2, Array4};
-
-// Methods of slope covariance
-/// How to compute a covariance.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub enum Method {
-    /// In real space: exact to 1e-10 of the variance, and fast.
-    #[default]
-    Direct,
-    /// Through the power spectrum, as the original program does, with this sampling.
-    Spectral(SpectralSampling),
-}
 
 // Slope problem of a system
 /// The problem of a system's slope covariance.
@@ -83,121 +75,327 @@ pub fn wavefront_grid(system: &System) -> Result<PhaseGrid, Invalid> {
     targets.and(system.phase.ok_or_else(|| Invalid::new("phase", "none", expected)))
 }
 
-// Compute the slope covariance
-/// The slope covariance of all pairs of guide stars, (S, S, 2, 2, 2N − 1, 2N − 1), rad².
-///
-/// # Errors
-/// `Memory` where the result does not fit; `Invalid` where the spectral sampling does not suit the problem.
+/// Whether a system has targets and a grid of wavefront points.
+pub fn wants_wavefront(system: &System) -> bool {
+    wavefront_grid(system).is_ok()
+}
+
+// Stages of the covariances
+/// The stages of a covariance, as a watcher is told.
+const SLOPES: &str = "slopes";
+const WAVEFRONT: &str = "wavefront and slopes";
+pub(crate) const WAVEFRONTS: &str = "wavefronts";
+
+/// Seconds of one thread for a pair of target and star and a layer, and for one of its lags.
+const NEAR_WAVEFRONT: f64 = 0.4e-3;
+const FAR_WAVEFRONT: f64 = 20e-9;
+
+/// Seconds of one thread for an entry of the dense slopes and a layer, of dense wavefront and slopes, of the wavefronts.
+const ENTRY_OF_SLOPES: f64 = 100e-9;
+const ENTRY_OF_WAVEFRONT: f64 = 100e-9;
+const ENTRY_OF_WAVEFRONTS: f64 = 20e-9;
+
+// Methods of slope covariance
+/// How to compute a covariance.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Method {
+    /// In real space: exact to 1e-10 of the variance, and fast.
+    #[default]
+    Direct,
+    /// Through the power spectrum, as the original program does, with this sampling; `None` lets the error choose.
+    Spectral(Option<SpectralSampling>),
+}
+/// A sampling that is given, with its error.
+fn given(sampling: SpectralSampling, error_estimate: f64, unit: &'static str) -> Chosen {
+    Chosen { sampling, error_estimate, limited: false, unit }
+}
+
+// Plan of the slope covariance
+/// How the covariance of slopes will be computed.
 ///
 /// ```
-/// use lenslet::{turbulence::plan::*, device::silent, model::system::System};
+/// use lenslet::{turbulence::plan::*, device::{engine::Engine, silent}, model::system::System};
 /// let system = System::from_file("book/systems/small.toml")?;
-/// let covariance = slope_covariance(&slope_problem(&system)?, &Method::Direct, &silent)?;
+/// let plan = SlopeCovariancePlan::direct(slope_problem(&system)?);
+/// let covariance = plan.run(&Engine::Cpu, &silent)?;
 /// // 0.1622428 λ² d^(−1/3) r0^(−5/3) without the outer scale; L0 = 30 m takes 24 % of it away.
 /// let kolmogorov = 0.1622428 * 500e-9f64.powi(2) * 0.1f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
 /// assert!((covariance.variance() / kolmogorov - 0.761653).abs() < 1e-6);
 /// # Ok::<(), lenslet::Error>(())
 /// ```
-pub fn slope_covariance(
-    problem: &SlopeProblem,
-    method: &Method,
-    watch: &dyn Watch,
-) -> Result<SlopeCovariance, Error> {
-    check_memory(problem)?;
-    // Run the method and spread its pairs
-    let pairs = match method {
-        Method::Direct => direct::slope::pair_covariances(problem, watch)?,
-        Method::Spectral(sampling) => spectral::slope::pair_covariances(problem, sampling, watch)?,
-    };
-    Ok(SlopeCovariance::from_pairs(problem, &pairs))
+#[derive(Debug, Clone)]
+pub struct SlopeCovariancePlan {
+    problem: SlopeProblem,
+    chosen: Option<Chosen>,
 }
 
-// Compute the wavefront slope covariance
-/// The wavefront–slope covariance of all targets and guide stars, lattice by lattice, m rad.
-///
-/// # Errors
-/// `Memory` where the result does not fit; `Invalid` where the spectral sampling does not suit the problem.
-pub fn wavefront_slope_covariance(
-    problem: &WavefrontProblem,
-    method: &Method,
-    watch: &dyn Watch,
-) -> Result<WavefrontSlope, Error> {
-    check_wavefront_memory(problem)?;
-    match method {
-        Method::Direct => direct::wavefront::covariance(problem, watch),
-        Method::Spectral(sampling) => spectral::wavefront::covariance(problem, sampling, watch),
+impl SlopeCovariancePlan {
+    // Plan the slope covariance
+    /// Plans the covariance of a problem by the direct method.
+    pub fn direct(problem: SlopeProblem) -> Self {
+        Self { problem, chosen: None }
     }
-}
 
-// Compute the covariances on an engine
-/// [`slope_covariance`] on an engine.
-///
-/// # Errors
-/// Those, and `Device` and `Cuda` where a graphics processor fails; `Memory` names it where it has too little.
-pub fn slope_covariance_on(
-    engine: &Engine,
-    problem: &SlopeProblem,
-    method: &Method,
-    watch: &dyn Watch,
-) -> Result<SlopeCovariance, Error> {
-    let (gpus, precision) = match engine {
-        Engine::Cpu => return slope_covariance(problem, method, watch),
-        Engine::Gpus(gpus, precision) => (gpus, precision),
-    };
-    check_memory(problem)?;
-    let pairs = match precision {
-        Precision::F64 => slope_pairs::<f64>(problem, method, gpus, watch)?,
-        Precision::F32 => slope_pairs::<f32>(problem, method, gpus, watch)?,
-    };
-    Ok(SlopeCovariance::from_pairs(problem, &pairs))
-}
-
-// Compute the wavefront covariance on an engine
-/// [`wavefront_slope_covariance`] on an engine.
-///
-/// # Errors
-/// As for the slopes.
-pub fn wavefront_slope_covariance_on(
-    engine: &Engine,
-    problem: &WavefrontProblem,
-    method: &Method,
-    watch: &dyn Watch,
-) -> Result<WavefrontSlope, Error> {
-    let (gpus, precision) = match engine {
-        Engine::Cpu => return wavefront_slope_covariance(problem, method, watch),
-        Engine::Gpus(gpus, precision) => (gpus, precision),
-    };
-    check_wavefront_memory(problem)?;
-    match precision {
-        Precision::F64 => wavefront_slopes::<f64>(problem, method, gpus, watch),
-        Precision::F32 => wavefront_slopes::<f32>(problem, method, gpus, watch),
+    /// Plans the covariance of a problem.
+    ///
+    /// # Errors
+    /// `Invalid` where the spectral sampling does not suit the problem.
+    pub fn new(problem: SlopeProblem, method: Method) -> Result<Self, Error> {
+        let chosen = match method {
+            Method::Direct => None,
+            Method::Spectral(None) => Some(SpectralSampling::choose(&problem)),
+            Method::Spectral(Some(sampling)) => {
+                Some(given(sampling, sampling.error_estimate(&problem), "variance"))
+            }
+        };
+        if let Some(chosen) = &chosen {
+            let lenslets = format_args!("{} lenslets", problem.lenslets());
+            chosen.sampling.check(lenslets, problem.lags())?;
+        }
+        Ok(Self { problem, chosen })
     }
-}
 
-// Run a method on graphics processors
-fn slope_pairs<T: Real>(
-    problem: &SlopeProblem,
-    method: &Method,
-    gpus: &[Gpu],
-    watch: &dyn Watch,
-) -> Result<Vec<PairCovariance>, Error> {
-    match method {
-        Method::Direct => direct::slope::gpu::pair_covariances::<T>(problem, gpus, watch),
-        Method::Spectral(sampling) => {
-            spectral::gpu::slope_pairs::<T>(problem, sampling, gpus, watch)
+    /// The problem that was posed.
+    pub fn problem(&self) -> &SlopeProblem {
+        &self.problem
+    }
+
+    /// The sampling of the spectral method with its error; `None` for the direct one.
+    pub fn chosen(&self) -> Option<&Chosen> {
+        self.chosen.as_ref()
+    }
+
+    // Count the memory of the slope covariance
+    /// Bytes of the result.
+    fn result_bytes(&self) -> u64 {
+        (self.problem.len() as u64).saturating_mul(8)
+    }
+
+    /// The memory that the plan works with, besides its result.
+    pub(crate) fn working(&self, engine: &Engine) -> Memory {
+        let (pairs, field) = (self.problem.pairs(), field_bytes(self.problem.lags()));
+        let fields = 3 * pairs.len() as u64;
+        let Engine::Gpus(gpus, precision) = engine else {
+            let host = match &self.chosen {
+                None => field.saturating_mul(fields + 6 * threads() as u64),
+                Some(chosen) => chosen.sampling.memory(&self.problem),
+            };
+            return Memory { host, devices: Vec::new() };
+        };
+        // Count the memory of slopes on devices
+        let most = pieces(pairs.len(), gpus.len()).map(|piece| piece.len()).max().unwrap_or(0);
+        let bytes = match (&self.chosen, precision) {
+            (None, Precision::F64) => direct::slope::gpu::memory::<f64>(&self.problem, most),
+            (None, Precision::F32) => direct::slope::gpu::memory::<f32>(&self.problem, most),
+            (Some(chosen), Precision::F64) => {
+                spectral::gpu::slope_memory::<f64>(&self.problem, &chosen.sampling)
+            }
+            (Some(chosen), Precision::F32) => {
+                spectral::gpu::slope_memory::<f32>(&self.problem, &chosen.sampling)
+            }
+        };
+        Memory { host: field.saturating_mul(2 * fields), devices: vec![bytes; gpus.len()] }
+    }
+    /// The most memory that the plan has in use at a time.
+    pub fn memory(&self, engine: &Engine) -> Memory {
+        Memory::of_stages(self.result_bytes(), [&self.working(engine)])
+    }
+
+    /// Refuses what does not fit.
+    ///
+    /// # Errors
+    /// `Memory`, and what a device says.
+    fn check(&self, engine: &Engine) -> Result<(), Error> {
+        let (sources, lenslets) = (self.problem.sources(), self.problem.lenslets());
+        let what =
+            format!("the covariance of {sources} guide stars on {lenslets} × {lenslets} lenslets");
+        self.memory(engine).check(engine, &what)
+    }
+    /// Seconds of one thread.
+    fn work(&self) -> f64 {
+        let views = (self.problem.pairs().len() * self.problem.layers().len()) as f64;
+        match &self.chosen {
+            None => views * (0.4e-3 + 14e-9 * (self.problem.lags() as f64).powi(2)),
+            Some(chosen) => 4e-9 * chosen.sampling.work(&self.problem),
+        }
+    }
+
+    // Run the plan of the slope covariance
+    /// The slope covariance of all pairs of guide stars, (S, S, 2, 2, 2N − 1, 2N − 1), rad².
+    ///
+    /// # Errors
+    /// `Memory` where it does not fit; `Cancelled` where the watcher wants to stop; `Device` and `Cuda` where a device fails.
+    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<SlopeCovariance, Error> {
+        self.check(engine)?;
+        self.compute(engine, watch)
+    }
+
+    /// The same without asking for the memory, on behalf of a larger plan that has asked.
+    pub(crate) fn compute(
+        &self,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<SlopeCovariance, Error> {
+        watch.stage(SLOPES);
+        let pairs = match (engine, &self.chosen) {
+            (Engine::Cpu, None) => direct::slope::pair_covariances(&self.problem, watch)?,
+            (Engine::Cpu, Some(chosen)) => {
+                spectral::slope::pair_covariances(&self.problem, &chosen.sampling, watch)?
+            }
+            (Engine::Gpus(gpus, Precision::F64), _) => self.pairs_on::<f64>(gpus, watch)?,
+            (Engine::Gpus(gpus, Precision::F32), _) => self.pairs_on::<f32>(gpus, watch)?,
+        };
+        check(watch)?;
+        Ok(SlopeCovariance::from_pairs(&self.problem, &pairs))
+    }
+    fn pairs_on<T: Real>(
+        &self,
+        gpus: &[Gpu],
+        watch: &dyn Watch,
+    ) -> Result<Vec<PairCovariance>, Error> {
+        match &self.chosen {
+            None => direct::slope::gpu::pair_covariances::<T>(&self.problem, gpus, watch),
+            Some(chosen) => {
+                spectral::gpu::slope_pairs::<T>(&self.problem, &chosen.sampling, gpus, watch)
+            }
         }
     }
 }
 
-fn wavefront_slopes<T: Real>(
-    problem: &WavefrontProblem,
-    method: &Method,
-    gpus: &[Gpu],
-    watch: &dyn Watch,
-) -> Result<WavefrontSlope, Error> {
-    match method {
-        Method::Direct => direct::wavefront::gpu::covariance::<T>(problem, gpus, watch),
-        Method::Spectral(sampling) => spectral::gpu::wavefront::<T>(problem, sampling, gpus, watch),
+// Plan of the wavefront covariance
+/// How the covariance of wavefronts with slopes will be computed.
+#[derive(Debug, Clone)]
+pub struct WavefrontCovariancePlan {
+    problem: WavefrontProblem,
+    chosen: Option<Chosen>,
+}
+
+impl WavefrontCovariancePlan {
+    // Plan the wavefront covariance
+    /// Plans the covariance of a problem by the direct method.
+    pub fn direct(problem: WavefrontProblem) -> Self {
+        Self { problem, chosen: None }
+    }
+
+    /// Plans the covariance of a problem.
+    ///
+    /// # Errors
+    /// `Invalid` where the spectral sampling does not suit the problem.
+    pub fn new(problem: WavefrontProblem, method: Method) -> Result<Self, Error> {
+        let chosen = match method {
+            Method::Direct => None,
+            Method::Spectral(None) => Some(spectral::wavefront::choose(&problem)),
+            Method::Spectral(Some(sampling)) => {
+                let error = spectral::wavefront::error_estimate(&problem, &sampling);
+                Some(given(sampling, error, "largest entry"))
+            }
+        };
+        if let Some(chosen) = &chosen {
+            spectral::wavefront::check(&problem, &chosen.sampling)?;
+        }
+        Ok(Self { problem, chosen })
+    }
+
+    /// The problem that was posed.
+    pub fn problem(&self) -> &WavefrontProblem {
+        &self.problem
+    }
+
+    /// The sampling of the spectral method with its error; `None` for the direct one.
+    pub fn chosen(&self) -> Option<&Chosen> {
+        self.chosen.as_ref()
+    }
+
+    // Count the memory of the wavefront covariance
+    /// Bytes of the result.
+    fn result_bytes(&self) -> u64 {
+        (self.problem.len() as u64).saturating_mul(8)
+    }
+
+    fn most_lags(&self) -> usize {
+        self.problem.layers().iter().map(|layer| self.problem.lags(layer)).max().unwrap_or(0)
+    }
+
+    /// The memory that the plan works with, besides its result.
+    pub(crate) fn working(&self, engine: &Engine) -> Memory {
+        let Engine::Gpus(gpus, precision) = engine else {
+            let fields = field_bytes(self.most_lags()).saturating_mul(8 * threads() as u64);
+            let host = match &self.chosen {
+                None => fields.saturating_add(self.result_bytes()),
+                Some(chosen) => spectral::wavefront::memory(&self.problem, &chosen.sampling),
+            };
+            return Memory { host, devices: Vec::new() };
+        };
+        // Count the memory of wavefronts on devices
+        let pairs = self.problem.targets() * self.problem.stars();
+        let most = pieces(pairs, gpus.len()).map(|piece| piece.len()).max().unwrap_or(0);
+        let bytes = match (&self.chosen, precision) {
+            (None, Precision::F64) => direct::wavefront::gpu::memory::<f64>(&self.problem, most),
+            (None, Precision::F32) => direct::wavefront::gpu::memory::<f32>(&self.problem, most),
+            (Some(chosen), Precision::F64) => {
+                spectral::gpu::wavefront_memory::<f64>(&self.problem, &chosen.sampling)
+            }
+            (Some(chosen), Precision::F32) => {
+                spectral::gpu::wavefront_memory::<f32>(&self.problem, &chosen.sampling)
+            }
+        };
+        Memory { host: 2 * self.result_bytes(), devices: vec![bytes; gpus.len()] }
+    }
+    /// The most memory that the plan has in use at a time.
+    pub fn memory(&self, engine: &Engine) -> Memory {
+        Memory::of_stages(self.result_bytes(), [&self.working(engine)])
+    }
+
+    /// Seconds of one thread.
+    fn work(&self) -> f64 {
+        let pairs = (self.problem.targets() * self.problem.stars()) as f64;
+        let lags = |layer| (self.problem.lags(layer) as f64).powi(2);
+        match &self.chosen {
+            None => {
+                let layers = self.problem.layers().iter();
+                pairs * layers.map(|layer| NEAR_WAVEFRONT + FAR_WAVEFRONT * lags(layer)).sum::<f64>()
+            }
+            Some(chosen) => 4e-9 * spectral::wavefront::work(&self.problem, &chosen.sampling),
+        }
+    }
+
+    // Run the plan of the wavefront covariance
+    /// The wavefront–slope covariance of all targets and guide stars, lattice by lattice, m rad.
+    ///
+    /// # Errors
+    /// As for the slopes.
+    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<WavefrontSlope, Error> {
+        let (targets, points) = (self.problem.targets(), self.problem.grid().points);
+        let what = format!(
+            "the covariance of {targets} targets on {points} × {points} points with the slopes"
+        );
+        self.memory(engine).check(engine, &what)?;
+        self.compute(engine, watch)
+    }
+
+    /// The same without asking for the memory, on behalf of a larger plan that has asked.
+    pub(crate) fn compute(&self, engine: &Engine, watch: &dyn Watch) -> Result<WavefrontSlope, Error> {
+        watch.stage(WAVEFRONT);
+        let problem = &self.problem;
+        let covariance = match (engine, &self.chosen) {
+            (Engine::Cpu, None) => direct::wavefront::covariance(problem, watch)?,
+            (Engine::Cpu, Some(chosen)) => {
+                spectral::wavefront::covariance(problem, &chosen.sampling, watch)?
+            }
+            (Engine::Gpus(gpus, Precision::F64), _) => self.run_on::<f64>(gpus, watch)?,
+            (Engine::Gpus(gpus, Precision::F32), _) => self.run_on::<f32>(gpus, watch)?,
+        };
+        check(watch)?;
+        Ok(covariance)
+    }
+
+    fn run_on<T: Real>(&self, gpus: &[Gpu], watch: &dyn Watch) -> Result<WavefrontSlope, Error> {
+        match &self.chosen {
+            None => direct::wavefront::gpu::covariance::<T>(&self.problem, gpus, watch),
+            Some(chosen) => {
+                spectral::gpu::wavefront::<T>(&self.problem, &chosen.sampling, gpus, watch)
+            }
+        }
     }
 }
 
@@ -223,16 +421,6 @@ pub struct Covariances {
     pub wavefront_slope: Option<WavefrontSlopes>,
     /// Of the wavefronts with themselves, (T, T, 2M − 1, 2M − 1), m²; none where an outer scale is infinite.
     pub wavefront_wavefront: Option<Array4<f64>>,
-}
-impl Form {
-    /// Whether the form is the dense one for this system.
-    pub fn is_dense(self, system: &System) -> bool {
-        match self {
-            Self::Toeplitz => false,
-            Self::Dense => true,
-            Self::Auto => matches!(check_toeplitz(system), Err(Error::NotToeplitz { .. })),
-        }
-    }
 }
 /// A slope covariance in either form.
 #[derive(Debug, Clone)]
@@ -261,151 +449,370 @@ impl SlopeSlope {
         }
     }
 }
-/// Whether a system has the Toeplitz form, for its slopes and, if it has targets and a grid, for its wavefront.
+/// How all covariances of a system will be computed.
 ///
-/// # Errors
-/// `NotToeplitz` with the reason where it has none; those of [`slope_problem`] and [`wavefront_problem`].
-pub fn check_toeplitz(system: &System) -> Result<(), Error> {
-    slope_problem(system)?;
-    if wants_wavefront(system) {
-        wavefront_problem(system)?;
-    }
-    Ok(())
+/// ```
+/// use lenslet::{turbulence::plan::*, device::{engine::Engine, silent}, model::system::System};
+/// let system = System::from_file("book/systems/keck-lgs.toml")?;
+/// let plan = CovariancePlan::new(&system, CovarianceOptions::default())?;
+/// let told = plan.describe(&Engine::Cpu);
+/// assert_eq!(told.arrays[0], ("slope_slope".to_string(), vec![4, 4, 2, 2, 39, 39]));
+/// let covariances = plan.run(&Engine::Cpu, &silent)?;
+/// assert!(covariances.slope_slope.variance() > 0.0 && covariances.wavefront_slope.is_some());
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct CovariancePlan {
+    system: System,
+    posed: Posed,
+    /// The wavefront points, where a wavefront is wanted.
+    grid: Option<PhaseGrid>,
+    /// Of the wavefronts with themselves, posed as if the targets were stars.
+    wavefronts: Option<WavefrontProblem>,
+    /// Why there is this form.
+    reason: String,
 }
 
-/// Whether a system has targets and a grid of wavefront points.
-pub fn wants_wavefront(system: &System) -> bool {
-    wavefront_grid(system).is_ok()
-}
-/// Computes all that a system asks for; dense forms by the direct method.
-///
-/// # Errors
-/// As for its parts: [`slope_covariance`], [`wavefront_slope_covariance`], [`dense::slope_covariance`].
-pub fn covariances(
-    system: &System,
-    form: Form,
-    [of_slopes, of_wavefront]: [&Method; 2],
-    engine: &Engine,
-    watch: &dyn Watch,
-) -> Result<Covariances, Error> {
-    let (dense, wanted) = (form.is_dense(system), wants_wavefront(system));
-    if dense {
-        engine.require_cpu("the dense form of a covariance")?;
-        check_dense_memory(system, 1)?;
-    }
-    let wavefront_wavefront = wanted.then(|| wavefront_wavefront(system)).transpose()?.flatten();
-    if dense {
-        let slope_slope = SlopeSlope::Dense(dense_slopes(system, watch)?);
-        let wavefront_slope = wanted.then(|| dense_wavefront(system, watch)).transpose()?;
-        return Ok(Covariances { slope_slope, wavefront_slope, wavefront_wavefront });
-    }
-    // Compute both in Toeplitz form
-    let slopes = slope_covariance_on(engine, &slope_problem(system)?, of_slopes, watch)?;
-    let wavefront = || {
-        let problem = wavefront_problem(system)?;
-        let covariance = wavefront_slope_covariance_on(engine, &problem, of_wavefront, watch)?;
-        Ok::<_, Error>(WavefrontSlopes::Toeplitz(problem, covariance))
-    };
-    Ok(Covariances {
-        slope_slope: SlopeSlope::Toeplitz(slopes),
-        wavefront_slope: wanted.then(wavefront).transpose()?,
-        wavefront_wavefront,
-    })
-}
-/// The slope covariance matrix of a system, whatever its stars, (n, n), rad².
-///
-/// # Errors
-/// Those of [`dense::slope_covariance`].
-pub fn dense_slopes(system: &System, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
-    let (atmosphere, stars) = (&system.atmosphere, system.guide_stars.as_slice());
-    let valid = system.valid_lenslets();
-    dense::slope_covariance(atmosphere, stars, &valid, system.cone_gradient, watch)
+/// The problems of a plan.
+#[derive(Debug, Clone)]
+enum Posed {
+    Toeplitz(SlopeCovariancePlan, Option<WavefrontCovariancePlan>),
+    Dense,
 }
 
-fn dense_wavefront(system: &System, watch: &dyn Watch) -> Result<WavefrontSlopes, Error> {
-    let matrix = dense_wavefront_slope(system, watch)?;
-    let (grid, slopes) = (wavefront_grid(system)?, matrix.ncols());
-    let shape = (system.targets.len(), grid.points, grid.points, slopes);
-    let values = matrix.into_shape_with_order(shape);
-    Ok(WavefrontSlopes::Dense(values.unwrap_or_else(|_| unreachable!("same length"))))
+/// How covariances are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub struct CovarianceOptions {
+    /// The form.
+    pub form: Form,
+    /// The method.
+    pub method: Method,
+    /// Whether the wavefronts are left out.
+    pub slopes_only: bool,
 }
-/// The wavefront–slope covariance matrix of a system, whatever its stars, (T M², n), m rad.
-///
-/// # Errors
-/// Those of [`dense::wavefront_slope`], and `Invalid` where the system has no target or no grid.
-pub fn dense_wavefront_slope(system: &System, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
-    let wanted = (system.targets.as_slice(), wavefront_grid(system)?, wavefront_pitch(system));
-    let (atmosphere, stars) = (&system.atmosphere, system.guide_stars.as_slice());
-    let valid = system.valid_lenslets();
-    dense::wavefront_slope(atmosphere, wanted, stars, &valid, system.cone_gradient, watch)
+
+// Options one by one
+impl CovarianceOptions {
+    /// Asks for a form.
+    pub fn form(self, form: Form) -> Self {
+        Self { form, ..self }
+    }
+
+    /// Asks for a method.
+    pub fn method(self, method: Method) -> Self {
+        Self { method, ..self }
+    }
+
+    /// Leaves the wavefronts out, though the system may have targets and a grid.
+    pub fn slopes_only(self) -> Self {
+        Self { slopes_only: true, ..self }
+    }
 }
-/// Covariance of the targets' wavefronts, (T, T, 2M − 1, 2M − 1), m²; none where an outer scale is infinite.
-///
-/// # Errors
-/// `Invalid` where the system has no target or no grid; `Memory` where the result does not fit.
-pub fn wavefront_wavefront(system: &System) -> Result<Option<Array4<f64>>, Error> {
+
+impl CovariancePlan {
+    // Plan the covariances of a system
+    /// Plans the covariances of a system.
+    ///
+    /// # Errors
+    /// `NotToeplitz` where that form is asked for and the stars have none; `Invalid` as in [`SlopeProblem::new`] and
+    /// [`WavefrontProblem::new`], where the spectral method shall give a dense form, and where its sampling does not suit.
+    pub fn new(system: &System, options: CovarianceOptions) -> Result<Self, Error> {
+        let grid = wavefront_grid(system).ok().filter(|_| !options.slopes_only);
+        let toeplitz = || pose_toeplitz(system, options.method, grid.is_some());
+        let (posed, reason) = match (options.form, options.method) {
+            (Form::Toeplitz, _) => (toeplitz()?, "as asked for".to_string()),
+            (Form::Dense, _) => (Posed::Dense, "as asked for".to_string()),
+            (Form::Auto, _) => match toeplitz() {
+                Ok(posed) => (posed, "the guide stars share a lattice".to_string()),
+                Err(Error::NotToeplitz { reason }) => (Posed::Dense, reason),
+                Err(other) => return Err(other),
+            },
+        };
+        if matches!((&posed, options.method), (Posed::Dense, Method::Spectral(_))) {
+            let expected = "direct, as the spectral one has no dense form";
+            return Err(Invalid::new("method", "spectral", expected).into());
+        }
+        let wavefronts = grid.map(|grid| pose_wavefronts(system, grid)).transpose()?.flatten();
+        Ok(Self { system: system.clone(), posed, grid, wavefronts, reason })
+    }
+
+    // Tell what a plan holds
+    /// Whether the form is the dense one.
+    pub fn is_dense(&self) -> bool {
+        matches!(self.posed, Posed::Dense)
+    }
+
+    /// The system.
+    pub fn system(&self) -> &System {
+        &self.system
+    }
+
+    /// The plan of the slopes' covariance, where it has the Toeplitz form.
+    pub fn slopes(&self) -> Option<&SlopeCovariancePlan> {
+        match &self.posed {
+            Posed::Toeplitz(slopes, _) => Some(slopes),
+            Posed::Dense => None,
+        }
+    }
+
+    /// The plan of wavefronts and slopes, where there is a wavefront and it has the Toeplitz form.
+    pub fn wavefront(&self) -> Option<&WavefrontCovariancePlan> {
+        match &self.posed {
+            Posed::Toeplitz(_, wavefront) => wavefront.as_ref(),
+            Posed::Dense => None,
+        }
+    }
+
+    // Count the memory of all covariances
+    /// The most memory that the plan has in use at a time.
+    pub fn memory(&self, engine: &Engine) -> Memory {
+        let mut stages = Vec::new();
+        let results = match &self.posed {
+            Posed::Toeplitz(slopes, wavefront) => {
+                stages.push(slopes.working(engine));
+                stages.extend(wavefront.iter().map(|wavefront| wavefront.working(engine)));
+                let wavefront = wavefront.as_ref().map_or(0, |wavefront| wavefront.result_bytes());
+                slopes.result_bytes().saturating_add(wavefront)
+            }
+            Posed::Dense => {
+                stages.push(Memory { host: expanded_bytes(&self.system), devices: Vec::new() });
+                let [slopes, wavefront] = dense_bytes(&self.system);
+                slopes.saturating_add(self.grid.map_or(0, |_| wavefront))
+            }
+        };
+        // Count the wavefronts among themselves
+        let wavefronts = self.wavefronts.as_ref().map_or(0, |problem| {
+            let across = (problem.targets() as u64).saturating_mul(2 * problem.grid().points as u64);
+            across.saturating_mul(across).saturating_mul(8)
+        });
+        stages.push(Memory { host: wavefronts, devices: Vec::new() });
+        Memory::of_stages(results.saturating_add(wavefronts), &stages)
+    }
+
+    // Describe the plan of covariances
+    /// What the plan will do.
+    pub fn describe(&self, engine: &Engine) -> Description {
+        Description {
+            what: self.what(),
+            arrays: self.arrays(),
+            form: if self.is_dense() { "dense" } else { "toeplitz" },
+            reason: self.reason.clone(),
+            method: self.method(),
+            engine: engine.name(),
+            memory: self.memory(engine),
+            stages: self.stages(engine),
+        }
+    }
+    /// What is computed, in words.
+    fn what(&self) -> String {
+        let stars = match &self.posed {
+            Posed::Toeplitz(slopes, _) => {
+                let (stars, lenslets) = (slopes.problem.sources(), slopes.problem.lenslets());
+                format!("{stars} guide stars on {lenslets} × {lenslets} lenslets")
+            }
+            Posed::Dense => {
+                let slopes = SlopeOrder::new(&self.system.valid_lenslets()).len();
+                format!("{} guide stars with {slopes} slopes", self.system.guide_stars.len())
+            }
+        };
+        let targets = self.grid.map_or(String::new(), |grid| {
+            let (targets, points) = (self.system.targets.len(), grid.points);
+            format!(" and {targets} targets on {points} × {points} points")
+        });
+        format!("the covariances of {stars}{targets}")
+    }
+
+    /// How it is computed, in words.
+    fn method(&self) -> String {
+        let of_slopes = self.slopes().and_then(SlopeCovariancePlan::chosen);
+        let of_wavefront = self.wavefront().and_then(WavefrontCovariancePlan::chosen);
+        match (of_slopes, of_wavefront) {
+            (Some(slopes), Some(wavefront)) => format!("spectral, {slopes}; wavefront: {wavefront}"),
+            (Some(slopes), None) => format!("spectral, {slopes}"),
+            _ => "direct".into(),
+        }
+    }
+    /// Names and shapes of the covariances.
+    fn arrays(&self) -> Vec<(String, Vec<usize>)> {
+        let mut arrays = Vec::new();
+        match &self.posed {
+            Posed::Toeplitz(slopes, wavefront) => {
+                let (stars, lags) = (slopes.problem.sources(), slopes.problem.lags());
+                arrays.push(("slope_slope".into(), vec![stars, stars, 2, 2, lags, lags]));
+                for (k, layers) in wavefront.iter().flat_map(|plan| plan.problem.lattices().enumerate())
+                {
+                    // Add a lattice to the names
+                    let problem = &wavefront.as_ref().map(|plan| &plan.problem);
+                    let shape = problem.map(|problem| {
+                        let lags = problem.lags(&layers[0]);
+                        (lattice_name(problem, k), vec![problem.targets(), problem.stars(), 2, lags, lags])
+                    });
+                    arrays.extend(shape);
+                }
+            }
+            Posed::Dense => {
+                // Add dense matrices to the names
+                let slopes = SlopeOrder::new(&self.system.valid_lenslets()).len();
+                arrays.push(("slope_slope_dense".into(), vec![slopes, slopes]));
+                if let Some(grid) = self.grid {
+                    let (targets, points) = (self.system.targets.len(), grid.points);
+                    arrays.push(("wavefront_slope_dense".into(), vec![targets, points, points, slopes]));
+                }
+            }
+        }
+        if let Some(problem) = &self.wavefronts {
+            let (targets, lags) = (problem.targets(), 2 * problem.grid().points - 1);
+            arrays.push(("wavefront_wavefront".into(), vec![targets, targets, lags, lags]));
+        }
+        arrays
+    }
+    /// The stages of a run.
+    pub(crate) fn stages(&self, engine: &Engine) -> Vec<Stage> {
+        let mut stages = Vec::new();
+        match &self.posed {
+            Posed::Toeplitz(slopes, wavefront) => {
+                stages.push(Stage::new(SLOPES, slopes.work(), engine));
+                let wavefront = wavefront.iter();
+                stages.extend(wavefront.map(|plan| Stage::new(WAVEFRONT, plan.work(), engine)));
+            }
+            Posed::Dense => {
+                let [slopes, wavefront] = dense_work(&self.system);
+                stages.push(Stage::new(SLOPES, slopes, &Engine::Cpu));
+                stages.extend(self.grid.map(|_| Stage::new(WAVEFRONT, wavefront, &Engine::Cpu)));
+            }
+        }
+        if let Some(problem) = &self.wavefronts {
+            let lags = (problem.targets() * 2 * problem.grid().points).pow(2) as f64;
+            let work = ENTRY_OF_WAVEFRONTS * lags * problem.layers().len() as f64;
+            stages.push(Stage::new(WAVEFRONTS, work, &Engine::Cpu));
+        }
+        stages
+    }
+
+    // Run the plan of all covariances
+    /// Refuses what does not fit, and an engine that cannot compute it. [`run`](Self::run) does so, too, before it begins.
+    ///
+    /// # Errors
+    /// `Memory` and `Device`.
+    pub fn check(&self, engine: &Engine) -> Result<(), Error> {
+        if self.is_dense() {
+            engine.require_cpu("the dense form of a covariance")?;
+        }
+        self.memory(engine).check(engine, &self.what())
+    }
+
+    /// Computes all covariances.
+    ///
+    /// # Errors
+    /// `Memory` where they do not fit; `Cancelled` where the watcher wants to stop; `Device` and `Cuda` where a device is absent, or
+    /// fails, or cannot compute the dense form.
+    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Covariances, Error> {
+        self.check(engine)?;
+        let (slope_slope, wavefront_slope) = match &self.posed {
+            Posed::Toeplitz(slopes, wavefront) => {
+                // Run both plans in Toeplitz form
+                let slopes = SlopeSlope::Toeplitz(slopes.compute(engine, watch)?);
+                let wavefront = wavefront.as_ref().map(|plan| {
+                    let covariance = plan.compute(engine, watch)?;
+                    Ok::<_, Error>(WavefrontSlopes::Toeplitz(plan.problem.clone(), covariance))
+                });
+                (slopes, wavefront.transpose()?)
+            }
+            Posed::Dense => {
+                // Compute both dense matrices
+                watch.stage(SLOPES);
+                let slopes = SlopeSlope::Dense(dense_slopes(&self.system, watch)?);
+                let wavefront = self.grid.map(|grid| {
+                    watch.stage(WAVEFRONT);
+                    let matrix = dense_wavefront_slope(&self.system, watch)?;
+                    let shape = (self.system.targets.len(), grid.points, grid.points, matrix.ncols());
+                    let values = matrix.into_shape_with_order(shape);
+                    Ok::<_, Error>(WavefrontSlopes::Dense(values.unwrap_or_else(|_| unreachable!("same length"))))
+                });
+                (slopes, wavefront.transpose()?)
+            }
+        };
+        // Compute the wavefronts among themselves
+        let wavefronts = self.wavefronts.as_ref().map(|problem| {
+            watch.stage(WAVEFRONTS);
+            check(watch)?;
+            direct::wavefront::wavefront_covariance(problem)
+        });
+        let wavefront_wavefront = wavefronts.transpose()?;
+        check(watch)?;
+        Ok(Covariances { slope_slope, wavefront_slope, wavefront_wavefront })
+    }
+}
+
+// Matrices in dense form
+/// Both problems with their methods.
+fn pose_toeplitz(system: &System, method: Method, wavefront: bool) -> Result<Posed, Error> {
+    let slopes = slope_problem(system)?;
+    let wavefront = wavefront.then(|| wavefront_problem(system)).transpose()?;
+    let wavefront = wavefront.map(|problem| WavefrontCovariancePlan::new(problem, method));
+    Ok(Posed::Toeplitz(SlopeCovariancePlan::new(slopes, method)?, wavefront.transpose()?))
+}
+/// The problem of the wavefronts with themselves; none where an outer scale is infinite.
+fn pose_wavefronts(system: &System, grid: PhaseGrid) -> Result<Option<WavefrontProblem>, Error> {
     let array = LensletArray::new(system.lenslet_array.lenslets(), wavefront_pitch(system))?;
     let targets = (system.targets.as_slice(), system.targets.as_slice());
-    let grid = wavefront_grid(system)?;
     let gradient = system.cone_gradient;
     let problem = WavefrontProblem::new(&system.atmosphere, &array, targets, grid, gradient)?;
-    if problem.layers().iter().any(|layer| layer.outer_scale.is_infinite()) {
-        return Ok(None);
-    }
-    check_wavefront_memory(&problem)?;
-    direct::wavefront::wavefront_covariance(&problem).map(Some)
+    let finite = problem.layers().iter().all(|layer| layer.outer_scale.is_finite());
+    Ok(finite.then_some(problem))
 }
-
-// Check that the covariance fits into memory
-/// Refuses a problem whose result and working memory exceed the memory that is available now.
-///
-/// # Errors
-/// `Memory`, with the bytes needed and available. Where the system does not tell what is available, nothing is refused.
-pub fn check_memory(problem: &SlopeProblem) -> Result<(), Error> {
-    refuse_beyond_memory(memory_needed(problem), || {
-        let (sources, lenslets) = (problem.sources(), problem.lenslets());
-        format!("the covariance of {sources} guide stars on {lenslets} × {lenslets} lenslets")
-    })
-}
-
-/// Bytes of the result, of the pairs that it is spread from, of six fields a thread, and of 64 MiB for the rest.
-fn memory_needed(problem: &SlopeProblem) -> u64 {
-    let (sources, lags) = (problem.sources() as u64, problem.lags() as u64);
-    let threads = device::threads() as u64;
-    let pairs = 1 + sources.saturating_sub(1).saturating_mul(sources) / 2;
-    let fields =
-        sources.saturating_mul(sources).saturating_mul(4).saturating_add(3 * pairs + 6 * threads);
-    fields.saturating_mul(lags.saturating_mul(lags)).saturating_mul(8).saturating_add(64 << 20)
-}
-/// Refuses a wavefront problem whose results and working memory exceed the memory that is available now.
-///
-/// # Errors
-/// `Memory`, with the bytes needed and available. Where the system does not tell what is available, nothing is refused.
-pub fn check_wavefront_memory(problem: &WavefrontProblem) -> Result<(), Error> {
-    let (targets, points) = (problem.targets(), problem.grid().points);
-    let lags = problem.layers().iter().map(|layer| problem.lags(layer)).max().unwrap_or(0) as u64;
-    let fields = lags.saturating_mul(lags).saturating_mul(8 * device::threads() as u64);
-    let wavefronts = (targets as u64 * 2 * points as u64).saturating_pow(2);
-    let numbers = fields.saturating_add(wavefronts).saturating_add(2 * problem.len() as u64);
-    refuse_beyond_memory(numbers.saturating_mul(8).saturating_add(64 << 20), || {
-        format!("the covariance of {targets} targets on {points} × {points} points with the slopes")
-    })
-}
-/// Refuses a system whose dense covariances, `copies` times, exceed the memory that is available now.
-///
-/// # Errors
-/// `Memory`, with the bytes needed and available.
-pub fn check_dense_memory(system: &System, copies: u64) -> Result<(), Error> {
-    let [slopes, wavefront] = dense_bytes(system);
-    let needed = slopes.saturating_add(wavefront).saturating_mul(copies).saturating_add(64 << 20);
-    refuse_beyond_memory(needed, || "the dense form of the covariances".into())
-}
-
 /// Bytes of the dense matrices of slopes, (n, n), and of wavefront and slopes, (T M², n).
 pub fn dense_bytes(system: &System) -> [u64; 2] {
     let slopes = SlopeOrder::new(&system.valid_lenslets()).len() as u64;
     let points = system.phase.map_or(0, |grid| grid.points.pow(2) * system.targets.len()) as u64;
     [slopes, points].map(|rows| rows.saturating_mul(slopes).saturating_mul(8))
+}
+
+/// Bytes of the compressed form, as if all stars shared the largest lattice.
+fn expanded_bytes(system: &System) -> u64 {
+    let largest = system.guide_stars.iter().map(|star| star.array.lenslets()).max().unwrap_or(0);
+    let stars = system.guide_stars.len() as u64;
+    let fields = 6u64.saturating_mul(stars.saturating_mul(stars)) + 6 * threads() as u64 + 3;
+    field_bytes(2 * largest).saturating_mul(fields)
+}
+
+/// Bytes of a field of so many lags along both axes.
+fn field_bytes(lags: usize) -> u64 {
+    (lags as u64).saturating_mul(lags as u64).saturating_mul(8)
+}
+/// The name of lattice `k` of wavefront and slopes in a file.
+pub(crate) fn lattice_name(problem: &WavefrontProblem, k: usize) -> String {
+    if problem.is_layered() { format!("wavefront_slope_{k}") } else { "wavefront_slope".into() }
+}
+/// Seconds of one thread for the dense matrices of slopes, and of wavefront and slopes.
+fn dense_work(system: &System) -> [f64; 2] {
+    let layers = system.atmosphere.layers().len() as f64;
+    let [slopes, wavefront] = dense_bytes(system).map(|bytes| layers * bytes as f64 / 8.0);
+    [0.5 * slopes * ENTRY_OF_SLOPES, wavefront * ENTRY_OF_WAVEFRONT]
+}
+/// The slope covariance matrix of a system, whatever its stars, (n, n), rad².
+///
+/// # Errors
+/// Those of [`dense::slope_covariance`].
+pub(crate) fn dense_slopes(system: &System, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
+    let (atmosphere, stars) = (&system.atmosphere, system.guide_stars.as_slice());
+    let valid = system.valid_lenslets();
+    dense::slope_covariance(atmosphere, stars, &valid, system.cone_gradient, watch)
+}
+
+/// The wavefront–slope covariance matrix of a system, whatever its stars, (T M², n), m rad.
+///
+/// # Errors
+/// Those of [`dense::wavefront_slope`], and `Invalid` where the system has no target or no grid.
+pub(crate) fn dense_wavefront_slope(
+    system: &System,
+    watch: &dyn Watch,
+) -> Result<Array2<f64>, Error> {
+    let wanted = (system.targets.as_slice(), wavefront_grid(system)?, wavefront_pitch(system));
+    let (atmosphere, stars) = (&system.atmosphere, system.guide_stars.as_slice());
+    let valid = system.valid_lenslets();
+    dense::wavefront_slope(atmosphere, wanted, stars, &valid, system.cone_gradient, watch)
 }
 
 // Tests of the common interface
@@ -437,7 +844,46 @@ mod tests {
             crate::model::lenslet_array::LensletArray::new(10_000, 0.1).unwrap();
         system.guide_stars = vec![system.guide_stars[0]; 300];
         let problem = slope_problem(&system).unwrap();
-        let error = slope_covariance(&problem, &Method::Direct, &silent).unwrap_err();
+        let plan = SlopeCovariancePlan::direct(problem);
+        let error = plan.run(&Engine::Cpu, &silent).unwrap_err();
         assert!(matches!(error, Error::Memory { .. }) && error.exit_code() == 2, "{error}");
+    }
+
+    // Refuse before any stage begins
+    /// Wants to stop, and counts the stages that began.
+    #[derive(Default)]
+    struct Impatient(std::sync::atomic::AtomicUsize);
+
+    impl Watch for Impatient {
+        fn stage(&self, _name: &str) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+
+        fn cancelled(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn refusals_come_before_any_work_and_cancelling_ends_it() {
+        let keck = System::from_file("book/systems/keck-lgs.toml").unwrap();
+        let plan = |system: &System, options| CovariancePlan::new(system, options);
+        let options = CovarianceOptions::default();
+        let (dense, spectral) = (options.form(Form::Dense), Method::Spectral(None));
+        let error = plan(&keck, dense.method(spectral)).unwrap_err();
+        assert!(error.to_string().contains("no dense form"), "{error}");
+        let short = Method::Spectral(Some(SpectralSampling::new(16, 2).unwrap()));
+        assert!(matches!(plan(&keck, options.method(short)), Err(Error::Invalid(_))));
+        // Refuse huge systems and stop others
+        let watch = Impatient::default();
+        let mut huge = keck.clone();
+        huge.guide_stars = vec![keck.guide_stars[0]; 100_000];
+        let error = plan(&huge, options).and_then(|plan| plan.run(&Engine::Cpu, &watch)).unwrap_err();
+        assert!(matches!(error, Error::Memory { .. }), "{error}");
+        assert_eq!(watch.0.load(std::sync::atomic::Ordering::Relaxed), 0);
+        for form in [Form::Toeplitz, Form::Dense] {
+            let stopped = plan(&keck, options.form(form)).unwrap().run(&Engine::Cpu, &watch);
+            assert!(matches!(stopped, Err(Error::Cancelled)), "{form:?}");
+        }
     }
 }

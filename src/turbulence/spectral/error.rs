@@ -35,7 +35,7 @@ impl SpectralSampling {
 
     // Count the work of a sampling
     /// Work of a sampling in units of some nanoseconds of one core.
-    fn work(&self, problem: &SlopeProblem) -> f64 {
+    pub(crate) fn work(&self, problem: &SlopeProblem) -> f64 {
         let (quarter, pairs) =
             ((self.samples() as f64).powi(2) / 4.0, problem.pairs().len() as f64);
         let weights_and_folds = quarter * problem.layers().len() as f64 * (pairs + 4.0);

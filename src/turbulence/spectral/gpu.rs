@@ -8,7 +8,7 @@ use crate::error::{Error, Invalid, accept};
 use crate::numerics::real::Real;
 use crate::turbulence::slope::{PairCovariance, ProjectedLayer, SlopeProblem};
 use crate::turbulence::spectral::slope::{SpectralSampling, sincs};
-use crate::turbulence::spectral::{self, wavefront::widest};
+use crate::turbulence::spectral;
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use ndarray::{Array3, Array5};
 use num_complex::Complex;
@@ -23,8 +23,8 @@ const SPECTRAL: Source =
 /// result does not depend on how many devices share them.
 ///
 /// # Errors
-/// `Invalid` where the transform has fewer than 2N − 1 lags, or there is no device; `Memory` where a device has not enough of
-/// it; `Device` where CUDA fails.
+/// `Invalid` where the transform has fewer than 2N − 1 lags, or there is no device; `Cancelled` where the watcher wants to stop;
+/// `Device` where CUDA fails.
 pub fn slope_pairs<T: Real>(
     problem: &SlopeProblem,
     sampling: &SpectralSampling,
@@ -33,7 +33,6 @@ pub fn slope_pairs<T: Real>(
 ) -> Result<Vec<PairCovariance>, Error> {
     let lags = problem.lags();
     sampling.check(format_args!("{} lenslets", problem.lenslets()), lags)?;
-    sampling.check_memory(8 * 3 * (problem.pairs().len() * lags * lags) as u64)?;
     let fields = DeviceSpectrum::of_slopes::<T>(problem, sampling).compute::<T>(gpus, watch)?;
     let shape = |fields| Array3::from_shape_vec((3, lags, lags), fields);
     Ok(fields.into_iter().flatten().flat_map(shape).collect())
@@ -48,10 +47,7 @@ pub fn wavefront<T: Real>(
     gpus: &[Gpu],
     watch: &dyn Watch,
 ) -> Result<WavefrontSlope, Error> {
-    let (lenslets, points) = (problem.lenslets(), widest(problem).points);
-    let grids = format_args!("{lenslets} lenslets and {points} points");
-    sampling.check(grids, problem.lags(widest(problem)))?;
-    sampling.check_memory(16 * problem.len() as u64)?;
+    spectral::wavefront::check(problem, sampling)?;
     let spectrum = DeviceSpectrum::of_wavefront::<T>(problem, sampling);
     let fields = spectrum.compute::<T>(gpus, watch)?;
     let lattice = |(pairs, lattice): (Vec<Vec<f64>>, &Lattice)| {
@@ -60,6 +56,18 @@ pub fn wavefront<T: Real>(
     };
     let lattices = fields.into_iter().zip(&spectrum.lattices).flat_map(lattice);
     Ok(WavefrontSlope::of_lattices(lattices.collect()))
+}
+/// Bytes of a device's memory that [`slope_pairs`] takes.
+pub(crate) fn slope_memory<T: Real>(problem: &SlopeProblem, sampling: &SpectralSampling) -> u64 {
+    DeviceSpectrum::of_slopes::<T>(problem, sampling).memory::<T>()
+}
+
+/// Bytes of a device's memory that [`wavefront`] takes.
+pub(crate) fn wavefront_memory<T: Real>(
+    problem: &WavefrontProblem,
+    sampling: &SpectralSampling,
+) -> u64 {
+    DeviceSpectrum::of_wavefront::<T>(problem, sampling).memory::<T>()
 }
 
 // Spectrum as the device takes it
@@ -208,8 +216,6 @@ impl DeviceSpectrum {
         let none = || Invalid::new("devices", 0, "at least one graphics processor");
         gpus.first().ok_or_else(none)?;
         self.check_count()?;
-        let what = format!("the spectral method with {} samples", 2 * self.half);
-        gpus.iter().try_for_each(|gpu| gpu.refuse_beyond_memory(self.memory::<T>(), &what))?;
         let workers: Vec<Worker<T>> =
             gpus.iter().map(|gpu| Worker::new(self, gpu)).collect::<Result<_, _>>()?;
         let groups = self.pairs.div_ceil(self.together);

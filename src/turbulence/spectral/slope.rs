@@ -1,7 +1,7 @@
 // Tangled from book/src/spectral-method.md: edit there, or here and run cargo tangle stitch.
 //! Slope covariance from the power spectrum, folded before its Fourier transform.
 
-use crate::device::{Part, Watch, Workers, gather, refuse_beyond_memory};
+use crate::device::{Part, Watch, Workers, gather};
 use crate::error::{Error, Invalid};
 use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::phase::spectrum_constant;
@@ -89,14 +89,6 @@ impl SpectralSampling {
             problem.pairs().len() as f64 * (24.0 * folded * lags + 48.0 * lags * lags + waves);
         bytes as u64 // saturates
     }
-
-    // Refuse a sampling beyond the memory
-    /// Refuses a computation that needs more bytes than there are.
-    pub(crate) fn check_memory(&self, needed: u64) -> Result<(), Error> {
-        refuse_beyond_memory(needed, || {
-            format!("the spectral method with {} samples", self.samples)
-        })
-    }
 }
 
 // Covariance of all pairs from the spectrum
@@ -105,14 +97,13 @@ impl SpectralSampling {
 /// Equals the real part of the original's transform, [`original_component`], to rounding. `watch` counts rows, then columns.
 ///
 /// # Errors
-/// `Invalid` where the transform has fewer than 2N − 1 lags; `Memory` where the working memory is not there.
+/// `Invalid` where the transform has fewer than 2N − 1 lags; `Cancelled` where the watcher wants to stop.
 pub fn pair_covariances(
     problem: &SlopeProblem,
     sampling: &SpectralSampling,
     watch: &dyn Watch,
 ) -> Result<Vec<PairCovariance>, Error> {
     sampling.check(format_args!("{} lenslets", problem.lenslets()), problem.lags())?;
-    sampling.check_memory(sampling.memory(problem))?;
     let spectrum = Spectrum::new(problem, sampling);
     let (rows, columns) = (spectrum.folded / 2 + 1, spectrum.lags);
     let part = |before| Part { whole: watch, before, total: rows + columns };

@@ -3,7 +3,7 @@
 
 // What the spectral wavefront method stands on
 use crate::device::{Part, Watch, Workers, gather};
-use crate::error::Error;
+use crate::error::{Error, Invalid};
 use crate::numerics::quadrature::{Rule, gauss_legendre};
 use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::phase::{VonKarman, spectrum_constant};
@@ -26,16 +26,13 @@ use std::{f64::consts::PI, sync::Arc};
 /// all lattices.
 ///
 /// # Errors
-/// `Invalid` where the folded transform is shorter than the lags of a lattice; `Memory` where the working memory is not there.
+/// `Invalid` where the folded transform is shorter than the lags of a lattice; `Cancelled` where the watcher wants to stop.
 pub fn covariance(
     problem: &WavefrontProblem,
     sampling: &SpectralSampling,
     watch: &dyn Watch,
 ) -> Result<WavefrontSlope, Error> {
-    let (lenslets, points) = (problem.lenslets(), widest(problem).points);
-    let grids = format_args!("{lenslets} lenslets and {points} points");
-    sampling.check(grids, problem.lags(widest(problem)))?;
-    sampling.check_memory(memory(problem, sampling))?;
+    check(problem, sampling)?;
     // Transform one lattice after another
     let rows = sampling.folded() / 2 + 1;
     let steps = |layers: &[WavefrontLayer]| rows + problem.lags(&layers[0]);
@@ -47,6 +44,13 @@ pub fn covariance(
         before += steps(layers);
     }
     Ok(WavefrontSlope::of_lattices(lattices))
+}
+
+/// Refuses a folded transform that is shorter than the lags of a lattice.
+pub(crate) fn check(problem: &WavefrontProblem, sampling: &SpectralSampling) -> Result<(), Invalid> {
+    let (lenslets, points) = (problem.lenslets(), widest(problem).points);
+    let grids = format_args!("{lenslets} lenslets and {points} points");
+    sampling.check(grids, problem.lags(widest(problem)))
 }
 
 // Count the memory of a cross spectrum
@@ -500,7 +504,7 @@ pub fn choose(problem: &WavefrontProblem) -> Chosen {
 
 // Count the work of a cross spectrum
 /// Work of a sampling in units of some nanoseconds of one core.
-fn work(problem: &WavefrontProblem, sampling: &SpectralSampling) -> f64 {
+pub(crate) fn work(problem: &WavefrontProblem, sampling: &SpectralSampling) -> f64 {
     let pairs = (problem.targets() * problem.stars()) as f64;
     let weight = |layer: &WavefrontLayer| if layer.disc > 0.0 { 12.0 } else { 4.0 };
     let sample: f64 = problem.layers().iter().map(|layer| weight(layer) + 0.7 * pairs).sum();

@@ -120,14 +120,13 @@ impl<T: Real> SlopePlan<T> {
     /// Prepares the covariance of the given pairs.
     ///
     /// # Errors
-    /// `Memory` where the device has too little, `Device` and `Cuda` where it fails.
+    /// `Device` and `Cuda` where the device fails, or has too little memory.
     pub fn new(
         gpu: &Gpu,
         tables: &Arc<PhaseTables<T>>,
         problem: &SlopeProblem,
         pairs: &[(usize, usize)],
     ) -> Result<Self, Error> {
-        gpu.refuse_beyond_memory(memory::<T>(problem, pairs.len()), "the slope covariance")?;
         let (layers, lags) = (problem.layers().len(), problem.lags());
         let program = gpu.program::<T>(&DIRECT, &[])?;
         let kernel = |name| program.kernel(name);

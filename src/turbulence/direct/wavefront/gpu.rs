@@ -277,15 +277,13 @@ impl<T: Real> WavefrontPlan<T> {
     /// Prepares the covariance of all targets and guide stars of a problem.
     ///
     /// # Errors
-    /// `Memory` where the device has too little, `Device` and `Cuda` where it fails.
+    /// `Device` and `Cuda` where the device fails, or has too little memory.
     pub fn new(
         gpu: &Gpu,
         tables: &Arc<PhaseTables<T>>,
         problem: &WavefrontProblem,
     ) -> Result<Self, Error> {
         let pairs = pairs(problem);
-        let needed = memory::<T>(problem, pairs.len());
-        gpu.refuse_beyond_memory(needed, "the wavefront–slope covariance")?;
         let averages = Averages::new(problem);
         let tools = Arc::new(Tools::new(gpu, tables, problem, &averages)?);
         Self::of_pairs(&tools, problem, &averages.layers, &pairs, SCRATCH)
@@ -454,10 +452,7 @@ pub fn covariance<T: Real>(
 ) -> Result<WavefrontSlope, Error> {
     let (averages, pairs) = (Averages::new(problem), pairs(problem));
     let pieces: Vec<_> = pieces(pairs.len(), gpus.len()).collect();
-    let most = pieces.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
-    let needed = memory::<T>(problem, most);
     let prepare = |gpu: &Gpu| {
-        gpu.refuse_beyond_memory(needed, "the wavefront–slope covariance")?;
         let tables = Arc::new(PhaseTables::on(gpu)?);
         Tools::<T>::new(gpu, &tables, problem, &averages).map(Arc::new)
     };

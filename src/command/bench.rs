@@ -1,0 +1,157 @@
+// Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
+//! The command `bench`: run times, measured here.
+
+// What the command bench stands on
+use super::summary::{plan_json, plan_text};
+use super::watch::Terminal;
+use crate::bench::{self, gpu::Sheet};
+use crate::device::{self, Device, check, engine::Engine};
+use crate::error::{Error, Invalid};
+use crate::model::lenslet_array::LensletArray;
+use crate::model::system::System;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+// Arguments of bench
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct BenchCommand {
+    #[command(subcommand)]
+    what: Option<Bench>,
+    #[command(flatten)]
+    products: ProductsArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// Time both methods and the original algorithm for the slope covariance.
+    Covariance(BenchArgs),
+}
+#[derive(Debug, Args)]
+struct ProductsArgs {
+    /// Lenslets across the arrays, with commas between.
+    #[arg(long, value_delimiter = ',', default_values_t = bench::ARRAYS)]
+    lenslets: Vec<usize>,
+    /// Where to measure; on a graphics processor, the cases of the book's table.
+    #[arg(long, default_value = "cpu")]
+    device: Device,
+    /// Repetitions, of which the median is taken.
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+#[derive(Debug, Args)]
+struct BenchArgs {
+    /// System files; the three of the book unless given.
+    systems: Vec<PathBuf>,
+    /// Repetitions, of which the median is taken.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Say what would be computed for each system by both methods, and stop.
+    #[arg(long)]
+    plan: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+// Measure and print a table
+/// Measures what the arguments ask for; returns what to print.
+pub fn bench(command: &BenchCommand) -> Result<String, Error> {
+    match &command.what {
+        Some(Bench::Covariance(args)) => bench_covariance(args),
+        None => bench_products(&command.products),
+    }
+}
+
+fn bench_products(args: &ProductsArgs) -> Result<String, Error> {
+    if args.device != Device::Cpu {
+        return bench_device(args);
+    }
+    for &lenslets in &args.lenslets {
+        LensletArray::new(lenslets, 1.0)?;
+    }
+    let terminal = Terminal::new(true);
+    let times = |matrix| -> Result<Vec<_>, Error> {
+        let time = |&lenslets: &usize| {
+            check(&terminal)?;
+            bench::time_products(matrix, lenslets, args.repeat, &terminal)
+        };
+        args.lenslets.iter().map(time).collect()
+    };
+    let (slopes, wavefront) =
+        (times(bench::Matrix::Slopes)?, times(bench::Matrix::WavefrontSlope)?);
+    if !args.json {
+        return Ok(bench::product_tables(&slopes, &wavefront));
+    }
+    let told = serde_json::json!({
+        "processor": device::processor_name(),
+        "threads": device::threads(),
+        "slopes": slopes,
+        "wavefront_slope": wavefront,
+    });
+    Ok(format!("{told}\n"))
+}
+fn bench_device(args: &ProductsArgs) -> Result<String, Error> {
+    if args.lenslets != bench::ARRAYS {
+        let expected =
+            "no such option on a graphics processor, where the cases are those of the book's table";
+        return Err(Invalid::new("lenslets", format!("{:?}", args.lenslets), expected).into());
+    }
+    let gpus = device::cuda::open(args.device)?;
+    let sheets = gpus.iter().take(1).map(|gpu| Sheet::measure(gpu, args.repeat));
+    let sheets = sheets.collect::<Result<Vec<_>, _>>()?;
+    let told = |sheet: &Sheet| match args.json {
+        true => serde_json::to_value(sheet).map(|sheet| format!("{sheet:#}\n")),
+        false => Ok(sheet.table()),
+    };
+    let told = sheets.iter().map(told).collect::<Result<String, _>>();
+    let failed = |error: serde_json::Error| Error::Failed {
+        what: "the summary".into(),
+        reason: error.to_string(),
+    };
+    told.map_err(failed)
+}
+fn bench_covariance(args: &BenchArgs) -> Result<String, Error> {
+    use serde_json::json;
+    // Gather the systems to measure
+    let mut systems = Vec::new();
+    for path in &args.systems {
+        systems.push((path.display().to_string(), System::from_file(path)?));
+    }
+    if systems.is_empty() {
+        for (name, text) in bench::SYSTEMS {
+            systems.push((name.to_string(), System::from_toml(text, name)?));
+        }
+    }
+    if args.plan {
+        return plans_of(&systems, args.json);
+    }
+    let terminal = Terminal::new(true);
+    let mut rows = Vec::new();
+    for (name, system) in &systems {
+        check(&terminal)?;
+        rows.push((name.as_str(), bench::time_covariance(system, args.repeat, &terminal)?));
+    }
+    let threads = device::threads();
+    if !args.json {
+        return Ok(bench::table(&rows, threads));
+    }
+    let entry = |(name, times)| json!({ "system": name, "seconds": times });
+    let entries: Vec<_> = rows.into_iter().map(entry).collect();
+    Ok(format!("{}\n", json!({ "threads": threads, "covariance": entries })))
+}
+/// The plans for some systems, in words or as one array in JSON.
+fn plans_of(systems: &[(String, System)], json: bool) -> Result<String, Error> {
+    let (mut text, mut values) = (String::new(), Vec::new());
+    for (name, system) in systems {
+        for plan in bench::covariance_plans(system)? {
+            let told = plan.describe(&Engine::Cpu);
+            text += &format!("{name}\n{}\n", plan_text(&told, false));
+            values.push(plan_json(&told));
+        }
+    }
+    Ok(if json { format!("{}\n", serde_json::Value::from(values)) } else { text })
+}

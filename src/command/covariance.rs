@@ -1,0 +1,168 @@
+// Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
+//! The command `covariance`: from a system file to a file of covariances.
+
+// What the command covariance stands on
+use super::summary::{Summary, plan_text};
+use super::watch::Terminal;
+use crate::device::{Device, check, engine::Engine};
+use crate::error::{Error, Invalid};
+use crate::files::arrays;
+use crate::files::draft::{Draft, check_files};
+use crate::model::system::System;
+use crate::plot::{Format, Pairs, plot_covariance};
+use crate::turbulence::arrays::covariance_arrays;
+use crate::turbulence::plan::{CovarianceOptions, CovariancePlan, Form, Method, SlopeSlope};
+use crate::turbulence::spectral::slope::SpectralSampling;
+use clap::{Args, ValueEnum};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+// Arguments of covariance
+#[derive(Debug, Args)]
+pub struct CovarianceArgs {
+    /// System file (TOML).
+    system: PathBuf,
+    // Arguments about the file to write
+    /// File to write: FITS if it ends in .fits, .fit or .fts, else NumPy's .npz.
+    #[arg(short, long, required_unless_present = "plan")]
+    output: Option<PathBuf>,
+    /// Format of the file, whatever its name ends in.
+    #[arg(long, value_enum)]
+    save: Option<arrays::Format>,
+    // Arguments about the method
+    /// How to compute.
+    #[arg(long, value_enum, default_value = "direct")]
+    method: MethodName,
+    /// Samples of the spectrum along an axis; chosen by the error unless given.
+    #[arg(long, requires = "oversampling")]
+    samples: Option<usize>,
+    /// Samples of the covariance per step of its lattice: per lenslet pitch for slopes.
+    #[arg(long, requires = "samples")]
+    oversampling: Option<usize>,
+    /// Form of the covariances.
+    #[arg(long, value_enum, default_value = "auto")]
+    form: Form,
+    /// Where to compute: cpu, cuda, or cuda:K.
+    #[arg(long, default_value = "cpu")]
+    device: Device,
+    /// Precision of the written numbers, and of the computation on a graphics processor.
+    #[arg(long, value_enum, default_value = "f64")]
+    precision: arrays::Precision,
+    // Arguments about what is shown
+    /// Draw the covariance into this file, .svg or .png.
+    #[arg(long)]
+    plot: Option<PathBuf>,
+    /// Pair of guide stars to draw, counted from 0: all of up to three stars, else 0,0.
+    #[arg(long, value_name = "P,Q", requires = "plot", value_parser = parse_pair)]
+    pair: Option<(usize, usize)>,
+    /// Say what would be computed, how, in what memory and time, and stop.
+    #[arg(long)]
+    plan: bool,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Print neither summary nor progress.
+    #[arg(long, short)]
+    quiet: bool,
+}
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum MethodName {
+    /// In real space, exact.
+    Direct,
+    /// Through the power spectrum.
+    Spectral,
+}
+
+fn parse_pair(text: &str) -> Result<(usize, usize), Invalid> {
+    let numbers = text.split_once(',').map(|(p, q)| (p.trim().parse(), q.trim().parse()));
+    match numbers {
+        Some((Ok(p), Ok(q))) => Ok((p, q)),
+        _ => Err(Invalid::new("pair", text, "two guide stars counted from 0, such as 0,1")),
+    }
+}
+
+// Compute a covariance for a file
+/// Computes the covariances that the arguments ask for; returns what to print.
+pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
+    // Check the output and the plot
+    let plot = args.plot.as_deref();
+    let picture = plot.map(|path| Format::of(path).map(|format| (path, format))).transpose()?;
+    let outputs = [args.output.as_deref().map(|path| ("output", path)), plot.map(|path| ("plot", path))];
+    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
+    check_files(&[("system file", &args.system)], &outputs)?;
+    let system = System::from_file(&args.system)?;
+    let plan = CovariancePlan::new(&system, options(args)?)?;
+    // Settle what can be drawn
+    let stars = system.guide_stars.len();
+    let pairs = args.pair.map_or(Pairs::default_for(stars), |(p, q)| Pairs::One(p, q));
+    pairs.check(stars)?;
+    if let (true, Some(path)) = (plan.is_dense(), &args.plot) {
+        let expected = "no picture: it shows displacements, and the dense form has none";
+        return Err(Invalid::new("plot", path.display(), expected).into());
+    }
+    let engine = Engine::open(args.device, args.precision)?;
+    let Some(output) = args.output.as_ref().filter(|_| !args.plan) else {
+        return Ok(plan_text(&plan.describe(&engine), args.json));
+    };
+    // Compute and watch the clock
+    let terminal = Terminal::new(args.quiet);
+    let start = Instant::now();
+    let computed = plan.run(&engine, &terminal)?;
+    let seconds = start.elapsed().as_secs_f64();
+
+    // Write the covariance and its picture
+    let mut archive = Draft::new(output)?;
+    let format = args.save.unwrap_or(arrays::Format::of(output));
+    let arrays = covariance_arrays(&computed, &system);
+    archive.fill(|file| arrays.write(file, format, args.precision))?;
+    let mut drawing = None;
+    if let (Some((path, drawn_as)), SlopeSlope::Toeplitz(slopes)) = (picture, &computed.slope_slope)
+    {
+        let pitch = system.guide_stars[0].array.pitch();
+        let bytes = plot_covariance(slopes, pitch, pairs, drawn_as)?;
+        let mut draft = Draft::new(path)?;
+        draft.fill(|file| file.write_all(&bytes))?;
+        drawing = Some(draft);
+    }
+    check(&terminal)?;
+    let bytes = archive.publish()?;
+    drawing.map(Draft::publish).transpose()?;
+
+    // Sum up what was done
+    let summary = Summary {
+        file: &args.system,
+        output,
+        plot,
+        format,
+        precision: args.precision,
+        device: args.device,
+        engine: engine.name(),
+        plan: &plan,
+        arrays: arrays.shapes(),
+        variance: computed.slope_slope.variance(),
+        seconds,
+        bytes,
+    };
+    Ok(match (args.json, args.quiet) {
+        (true, _) => format!("{}\n", summary.json()),
+        (false, true) => String::new(),
+        (false, false) => summary.lines(),
+    })
+}
+/// What the arguments ask for.
+fn options(args: &CovarianceArgs) -> Result<CovarianceOptions, Error> {
+    let given = args.samples.zip(args.oversampling);
+    let method = match (args.method, given) {
+        (MethodName::Direct, None) => Method::Direct,
+        (MethodName::Direct, Some((samples, _))) => {
+            let expected = "no such option, except with --method spectral";
+            return Err(Invalid::new("samples", samples, expected).into());
+        }
+        (MethodName::Spectral, given) => {
+            let sampling = given.map(|(n, kappa)| SpectralSampling::new(n, kappa));
+            Method::Spectral(sampling.transpose()?)
+        }
+    };
+    Ok(CovarianceOptions::default().form(args.form).method(method))
+}

@@ -1,0 +1,313 @@
+// Tangled from book/src/estimate-gpu.md: edit there, or here and run cargo tangle stitch.
+//! Estimates of wavefronts from slopes: planned, and run wherever an engine computes.
+
+// What the planned estimate stands on
+use crate::device::plan::{Description, Memory, Stage};
+use crate::device::{Watch, check, engine::Engine, gpu::Gpu};
+use crate::error::{Error, Invalid, accept};
+use crate::model::system::System;
+use crate::numerics::real::{Precision, Real};
+use crate::tomography::estimate::gpu::{EstimatorGpu, bytes_needed, estimate_on};
+use crate::tomography::estimate::{
+    EstimateOptions, Estimates, EstimatorCpu, Model, Posed, check_slopes,
+};
+use crate::turbulence::plan::{SlopeCovariancePlan, WAVEFRONTS, dense_bytes};
+use ndarray::ArrayView2;
+use rayon::prelude::*;
+
+// Plan of an estimate
+/// How wavefronts will be estimated.
+///
+/// ```
+/// use lenslet::tomography::estimate::EstimateOptions;
+/// use lenslet::tomography::estimator::EstimatePlan;
+/// use lenslet::{device::{engine::Engine, silent}, model::system::System};
+/// let system = System::from_file("book/systems/keck-lgs.toml")?;
+/// let plan = EstimatePlan::new(&system, EstimateOptions::default())?;
+/// let estimator = plan.run(&Engine::Cpu, &silent)?;
+/// let flat = ndarray::Array2::zeros((1, plan.slopes()));
+/// let estimates = estimator.estimate(flat.view(), false, &silent)?;
+/// assert!(estimates.wavefront.iter().all(|w| *w == 0.0));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct EstimatePlan(Posed);
+
+impl EstimatePlan {
+    /// Plans the estimate of a system's wavefronts from its slopes.
+    ///
+    /// # Errors
+    /// `Invalid` where the system has no target, no grid of wavefront points, or no valid lenslet, or the tolerance makes no
+    /// sense; `NotToeplitz` where that form is asked for and there is none.
+    pub fn new(system: &System, options: EstimateOptions) -> Result<Self, Error> {
+        Posed::new(system, options).map(Self)
+    }
+
+    // Slopes that a plan expects
+    /// Slopes of a frame, n.
+    pub fn slopes(&self) -> usize {
+        self.0.noise.len()
+    }
+
+    /// Refuses frames of slopes, (frames, n), that make no sense.
+    ///
+    /// # Errors
+    /// `Invalid` where a row has the wrong length or a slope is not finite.
+    pub fn check_slopes(&self, slopes: ArrayView2<f64>) -> Result<(), Invalid> {
+        check_slopes(slopes, self.slopes())
+    }
+
+    // Count the memory of an estimate
+    /// The most memory that the estimate has in use at a time, its frames included.
+    pub fn memory(&self, engine: &Engine) -> Memory {
+        let posed = &self.0;
+        let slopes = |plan: &SlopeCovariancePlan| 8 * plan.problem().len() as u64;
+        let of_groups: u64 = posed.groups.iter().map(|group| slopes(&group.plan)).sum();
+        let of_wavefront = match posed.covariances.wavefront() {
+            Some(plan) => 8 * plan.problem().len() as u64,
+            None => dense_bytes(posed.covariances.system()).iter().sum(),
+        };
+        // Count the operators of an estimate
+        let mut working: Vec<Memory> =
+            posed.groups.iter().map(|group| group.plan.working(engine)).collect();
+        working.extend(posed.covariances.wavefront().map(|plan| plan.working(engine)));
+        let operators = match engine {
+            Engine::Cpu => Memory { host: 4 * of_groups + 2 * of_wavefront, devices: Vec::new() },
+            Engine::Gpus(gpus, precision) => {
+                let bytes = match precision {
+                    Precision::F64 => bytes_needed::<f64>(posed),
+                    Precision::F32 => bytes_needed::<f32>(posed),
+                };
+                Memory { host: 4 * of_groups + 2 * of_wavefront, devices: vec![bytes; gpus.len()] }
+            }
+        };
+        let frame = 8 * (posed.targets * posed.points.pow(2)) as u64;
+        let frames = frame.saturating_mul(posed.options.frames as u64);
+        let kept = of_groups.saturating_add(of_wavefront).saturating_add(frames);
+        Memory::of_stages(kept, working.iter().chain([&operators]))
+    }
+
+    // Describe the plan of an estimate
+    /// What the plan will do.
+    pub fn describe(&self, engine: &Engine) -> Description {
+        let posed = &self.0;
+        let told = posed.covariances.describe(engine);
+        let (targets, points, frames) = (posed.targets, posed.points, posed.options.frames);
+        let solver = format!("{:?}", posed.options.solver);
+        let aid = if posed.options.preconditioned { ", circulant preconditioner" } else { "" };
+        Description {
+            what: format!("the wavefronts of {targets} targets from {} slopes", self.slopes()),
+            arrays: vec![("wavefront".into(), vec![frames, targets, points, points])],
+            form: told.form,
+            reason: told.reason,
+            method: format!("{solver} to {:e}{aid}", posed.options.stop.tolerance),
+            engine: engine.name(),
+            memory: self.memory(engine),
+            stages: self.stages(engine),
+        }
+    }
+    fn stages(&self, engine: &Engine) -> Vec<Stage> {
+        let posed = &self.0;
+        let wanted = |stage: &Stage| stage.name != WAVEFRONTS;
+        let mut stages = posed.covariances.stages(engine);
+        stages.retain(wanted);
+        let product: f64 = match posed.covariances.slopes() {
+            Some(plan) => {
+                let (stars, lags) = (plan.problem().sources() as f64, plan.problem().lags() as f64);
+                4.0 * stars * lags.powi(2) * 2.0 * lags.log2() * 0.7e-9
+            }
+            None => dense_bytes(posed.covariances.system())[0] as f64 / 5e9,
+        };
+        stages.push(Stage::new(OPERATORS, 20.0 * product, engine));
+        let frames = 160.0 * product * posed.options.frames as f64;
+        stages.push(Stage::new(FRAMES, frames, engine));
+        stages
+    }
+
+    // Run the plan of an estimate
+    /// Refuses what does not fit. [`run`](Self::run) does so, too, before it begins.
+    ///
+    /// # Errors
+    /// `Memory`, and what a device says.
+    pub fn check(&self, engine: &Engine) -> Result<(), Error> {
+        let what = format!("the estimate of {} targets from {} slopes", self.0.targets, self.slopes());
+        self.memory(engine).check(engine, &what)
+    }
+
+    /// Computes the covariances and builds the operators.
+    ///
+    /// # Errors
+    /// `Memory` where they do not fit; `Cancelled` where the watcher wants to stop; what a device says.
+    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Estimator, Error> {
+        if let Engine::Gpus(gpus, _) = engine {
+            accept(!gpus.is_empty(), "devices", 0, "at least one")?;
+        }
+        self.check(engine)?;
+        let (model, options) = (self.0.compute(engine, watch)?, self.0.options);
+        watch.stage(OPERATORS);
+        check(watch)?;
+        Ok(Estimator(match engine {
+            Engine::Cpu => Kind::Cpu(Box::new(EstimatorCpu::of(model, options)?)),
+            Engine::Gpus(gpus, Precision::F64) => Kind::F64(estimators(gpus, &model, options)?),
+            Engine::Gpus(gpus, Precision::F32) => Kind::F32(estimators(gpus, &model, options)?),
+        }))
+    }
+}
+
+// Estimator on an engine
+/// The last stages of an estimate, as a watcher is told.
+const OPERATORS: &str = "operators";
+const FRAMES: &str = "frames";
+
+/// Turns slopes of a system into wavefronts, wherever an engine computes.
+pub struct Estimator(Kind);
+
+enum Kind {
+    /// On the processor.
+    Cpu(Box<EstimatorCpu>),
+    /// On graphics processors, in double precision.
+    F64(Vec<EstimatorGpu<f64>>),
+    /// On graphics processors, in single precision.
+    F32(Vec<EstimatorGpu<f32>>),
+}
+
+/// One estimator for each device.
+fn estimators<T: Real>(
+    gpus: &[Gpu],
+    model: &Model,
+    options: EstimateOptions,
+) -> Result<Vec<EstimatorGpu<T>>, Error> {
+    gpus.par_iter().map(|gpu| EstimatorGpu::of(gpu, model, options)).collect()
+}
+impl Estimator {
+    /// Estimates the wavefronts of the frames in the rows of `slopes`, (frames, n), rad, in the order of
+    /// [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder). `warm` starts each frame from the solution of the one before.
+    ///
+    /// # Errors
+    /// `Invalid` where a row has the wrong length or a slope is not finite; `NotConverged` where the solver stops short; `Memory`
+    /// where the wavefronts do not fit; `Cancelled` where the watcher wants to stop; what a device says.
+    pub fn estimate(
+        &self,
+        slopes: ArrayView2<f64>,
+        warm: bool,
+        watch: &dyn Watch,
+    ) -> Result<Estimates, Error> {
+        watch.stage(FRAMES);
+        match &self.0 {
+            Kind::Cpu(estimator) => estimator.estimate(slopes, warm, watch),
+            Kind::F64(estimators) => estimate_on(estimators, slopes, warm, watch),
+            Kind::F32(estimators) => estimate_on(estimators, slopes, warm, watch),
+        }
+    }
+
+    // Facts about an estimator
+    /// Slopes of a frame, the error of the interpolation, and the bytes of both operators.
+    fn facts(&self) -> (usize, f64, [u64; 2]) {
+        fn there<T: Real>(estimators: &[EstimatorGpu<T>]) -> (usize, f64, [u64; 2]) {
+            estimators.first().map_or((0, 0.0, [0; 2]), |estimator| {
+                let bytes = [estimator.measured().bytes(), estimator.wavefront().bytes()];
+                (estimator.slopes(), estimator.interpolation_error(), bytes)
+            })
+        }
+        match &self.0 {
+            Kind::Cpu(estimator) => {
+                let bytes = [estimator.measured().bytes(), estimator.wavefront().bytes()];
+                (estimator.slopes(), estimator.interpolation_error(), bytes)
+            }
+            Kind::F64(estimators) => there(estimators),
+            Kind::F32(estimators) => there(estimators),
+        }
+    }
+    /// Slopes of a frame, n.
+    pub fn slopes(&self) -> usize {
+        self.facts().0
+    }
+
+    /// Largest error of an entry of Ξ by interpolation, in units of the largest entry, measured on a sample; 0 if there is none.
+    pub fn interpolation_error(&self) -> f64 {
+        self.facts().1
+    }
+
+    /// Bytes of Θ + C_n and of Ξ, on each device.
+    pub fn bytes(&self) -> [u64; 2] {
+        self.facts().2
+    }
+}
+
+// Tests of planned estimates
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{gpu::test_machines, silent};
+    use crate::linear::operator::battery;
+    use crate::linear::solver::Stop;
+    use crate::tomography::estimate::tests::{slopes, system};
+
+    fn planned(
+        system: &System,
+        options: EstimateOptions,
+        engine: &Engine,
+    ) -> Result<Estimator, Error> {
+        EstimatePlan::new(system, options)?.run(engine, &silent)
+    }
+
+    // Share frames and refuse bad ones
+    #[test]
+    fn frames_are_shared_and_errors_name_them() {
+        let system = system(["inf", "inf"], 0.0);
+        for gpu in test_machines() {
+            let engine = Engine::Gpus(vec![gpu.clone(), gpu.clone()], Precision::F64);
+            let two = planned(&system, EstimateOptions::default(), &engine).unwrap();
+            let Kind::F64(both) = &two.0 else { panic!() };
+            let row = slopes(1, two.slopes());
+            let frames =
+                ndarray::concatenate![ndarray::Axis(0), row, row.mapv(|s| 1.0001 * s), -&row];
+            let shared = two.estimate(frames.view(), false, &silent).unwrap();
+            assert_eq!(shared, estimate_on(&both[..1], frames.view(), false, &silent).unwrap());
+            let warm = two.estimate(frames.view(), true, &silent).unwrap();
+            assert!(warm.iterations[1] < shared.iterations[1], "{:?}", warm.iterations);
+            // Hold the device to the words of the processor
+            let cpu = planned(&system, EstimateOptions::default(), &Engine::Cpu).unwrap();
+            assert_eq!((cpu.slopes(), cpu.interpolation_error()), (two.slopes(), 0.0));
+            assert!(two.bytes().iter().chain(&cpu.bytes()).all(|&bytes| bytes > 0));
+            let mut hole = frames.clone();
+            hole[[1, 3]] = f64::NAN;
+            for bad in [slopes(1, 5), hole] {
+                let [ours, theirs] = [&cpu, &two]
+                    .map(|e| e.estimate(bad.view(), false, &silent).unwrap_err().to_string());
+                assert_eq!(theirs, ours);
+            }
+            let stop = Stop { tolerance: 1e-10, iterations: 3 };
+            let options = EstimateOptions::default().stop(stop);
+            let short = planned(&system, options, &engine).unwrap();
+            let error = short.estimate(frames.view(), false, &silent).unwrap_err();
+            assert!(
+                matches!(&error, Error::NotConverged { what, iterations: 3, .. } if what.contains("in frame 0")),
+                "{error}"
+            );
+            let none = Engine::Gpus(Vec::new(), Precision::F32);
+            assert!(planned(&system, EstimateOptions::default(), &none).is_err());
+        }
+    }
+
+    // Estimate in single precision
+    #[test]
+    fn single_precision_estimates_to_its_tolerance() {
+        let system = system(["90e3", "90e3"], 0.0);
+        let stop = Stop { tolerance: 1e-3, iterations: 500 };
+        let options = EstimateOptions::default().stop(stop);
+        let here = planned(&system, options, &Engine::Cpu).unwrap();
+        let slopes = slopes(1, here.slopes());
+        let expected = here.estimate(slopes.view(), false, &silent).unwrap();
+        for gpu in test_machines() {
+            let engine = Engine::Gpus(vec![gpu], Precision::F32);
+            let there = planned(&system, options, &engine).unwrap();
+            let estimates = there.estimate(slopes.view(), false, &silent).unwrap();
+            assert!(estimates.residual[0] <= 1e-3);
+            let [ours, theirs] =
+                [&expected, &estimates].map(|e| e.wavefront.iter().copied().collect::<Vec<f64>>());
+            let error = battery::distance(&theirs, &ours);
+            assert!(error < 5e-3, "{error:e}");
+        }
+    }
+}
