@@ -11,12 +11,12 @@ use lenslet::model::source::{ConeGradient, Source};
 use lenslet::model::system::System;
 use lenslet::model::wavefront_grid::PhaseGrid;
 use lenslet::numerics::real::Precision;
-use lenslet::tomography::estimate::Settings;
-use lenslet::tomography::estimate::gpu::EngineEstimator;
+use lenslet::tomography::estimate::EstimateOptions;
+use lenslet::tomography::estimator::EstimatePlan;
 use lenslet::tomography::simulation::Simulation;
 use lenslet::turbulence::plan::{
-    Method, slope_covariance_on, slope_problem, wants_wavefront, wavefront_problem,
-    wavefront_slope_covariance_on,
+    Method, SlopeCovariancePlan, WavefrontCovariancePlan, slope_problem, wants_wavefront,
+    wavefront_problem,
 };
 use lenslet::turbulence::slope::SlopeProblem;
 use lenslet::turbulence::spectral;
@@ -61,11 +61,12 @@ fn covariances_of_every_system_are_those_of_the_processor() {
     for (name, text) in SYSTEMS.into_iter().filter(|_| !engines.is_empty()) {
         let system = System::from_toml(text, name).unwrap();
         let problem = slope_problem(&system).unwrap();
-        let spectral = Method::Spectral(SpectralSampling::choose(&problem).sampling);
+        let spectral = Method::Spectral(Some(SpectralSampling::choose(&problem).sampling));
         for method in [Method::Direct, spectral] {
-            let here = slope_covariance_on(&Engine::Cpu, &problem, &method, &silent).unwrap();
+            let plan = SlopeCovariancePlan::new(problem.clone(), method).unwrap();
+            let here = plan.run(&Engine::Cpu, &silent).unwrap();
             for engine in &engines {
-                let there = slope_covariance_on(engine, &problem, &method, &silent).unwrap();
+                let there = plan.run(engine, &silent).unwrap();
                 let error = difference(there.values().iter(), here.values().iter());
                 println!("{name}, slopes, {method:?}, {}: {error:.1e}", engine.name());
                 assert!(error < bound(engine), "{name}, {method:?}, {}: {error:e}", engine.name());
@@ -75,11 +76,10 @@ fn covariances_of_every_system_are_those_of_the_processor() {
             continue;
         }
         let problem = wavefront_problem(&system).unwrap();
-        let spectral = Method::Spectral(spectral::wavefront::choose(&problem).sampling);
+        let spectral = Method::Spectral(Some(spectral::wavefront::choose(&problem).sampling));
         for method in [Method::Direct, spectral] {
-            let compute = |engine: &Engine| {
-                wavefront_slope_covariance_on(engine, &problem, &method, &silent).unwrap()
-            };
+            let plan = WavefrontCovariancePlan::new(problem.clone(), method).unwrap();
+            let compute = |engine: &Engine| plan.run(engine, &silent).unwrap();
             let here = compute(&Engine::Cpu);
             for engine in &engines {
                 let there = compute(engine);
@@ -107,17 +107,15 @@ fn one_device_computes_what_all_do() {
         for (name, text) in SYSTEMS {
             let system = System::from_toml(text, name).unwrap();
             let problem = slope_problem(&system).unwrap();
-            for method in [Method::Direct, Method::Spectral(SpectralSampling::original())] {
-                let alone = slope_covariance_on(&one, &problem, &method, &silent).unwrap();
-                assert_eq!(alone, slope_covariance_on(engine, &problem, &method, &silent).unwrap());
-                assert_eq!(alone, slope_covariance_on(&two, &problem, &method, &silent).unwrap());
+            for method in [Method::Direct, Method::Spectral(Some(SpectralSampling::original()))] {
+                let plan = SlopeCovariancePlan::new(problem.clone(), method).unwrap();
+                let alone = plan.run(&one, &silent).unwrap();
+                assert_eq!(alone, plan.run(engine, &silent).unwrap());
+                assert_eq!(alone, plan.run(&two, &silent).unwrap());
             }
             if wants_wavefront(&system) {
-                let problem = wavefront_problem(&system).unwrap();
-                let compute = |engine: &Engine| {
-                    wavefront_slope_covariance_on(engine, &problem, &Method::Direct, &silent)
-                        .unwrap()
-                };
+                let plan = WavefrontCovariancePlan::direct(wavefront_problem(&system).unwrap());
+                let compute = |engine: &Engine| plan.run(engine, &silent).unwrap();
                 assert_eq!(compute(&one), compute(engine));
                 assert_eq!(compute(&one), compute(&two));
             }
@@ -137,8 +135,9 @@ fn estimates_of_every_system_are_those_of_the_processor() {
         let slopes = slopes.insert_axis(Axis(0));
         let estimate = |engine: &Engine, tolerance: f64| {
             let stop = Stop { tolerance, ..Stop::default() };
-            let settings = Settings { stop, ..Settings::default() };
-            let estimator = EngineEstimator::new(&system, settings, engine).unwrap();
+            let options = EstimateOptions::default().stop(stop);
+            let plan = EstimatePlan::new(&system, options).unwrap();
+            let estimator = plan.run(engine, &silent).unwrap();
             estimator.estimate(slopes.view(), false, &silent).unwrap()
         };
         let here = estimate(&Engine::Cpu, 1e-9);
@@ -189,10 +188,11 @@ fn random_problems_are_those_of_the_processor() {
         let sources = (targets.as_slice(), stars.as_slice());
         let wavefront =
             WavefrontProblem::new(&air, &array, sources, grid, ConeGradient::Pupil).unwrap();
+        let slopes = SlopeCovariancePlan::direct(slopes);
+        let wavefront = WavefrontCovariancePlan::direct(wavefront);
         let compute = |engine: &Engine| {
-            let slopes = slope_covariance_on(engine, &slopes, &Method::Direct, &silent).unwrap();
-            let waves = wavefront_slope_covariance_on(engine, &wavefront, &Method::Direct, &silent);
-            (slopes, waves.unwrap())
+            let slopes = slopes.run(engine, &silent).unwrap();
+            (slopes, wavefront.run(engine, &silent).unwrap())
         };
         let (slopes_here, waves_here) = compute(&Engine::Cpu);
         for engine in &engines {

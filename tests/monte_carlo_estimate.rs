@@ -4,13 +4,13 @@
 
 use faer::{Mat, linalg::solvers::Solve};
 use lenslet::{
-    device::silent,
+    device::{engine::Engine, silent},
     model::atmosphere::{Atmosphere, Layer},
     model::lenslet_array::{GuideStar, LensletArray, Pupil, Validity},
     model::source::{ConeGradient, Source},
     model::system::System,
     model::wavefront_grid::PhaseGrid,
-    tomography::estimate::{Estimator, Settings},
+    tomography::{estimate::EstimateOptions, estimator::EstimatePlan},
     tomography::simulation::{Draw, Simulation},
     turbulence::dense,
     turbulence::direct::wavefront::wavefront_covariance,
@@ -95,7 +95,8 @@ fn errors(worlds: &[Draw], estimates: &[Array3<f64>]) -> Vec<Vec<[f64; 2]>> {
 
 /// What an estimator for `system` makes of the worlds' slopes, times `sign`.
 fn estimate(system: &System, worlds: &[Draw], sign: f64) -> Vec<Array3<f64>> {
-    let estimator = Estimator::new(system, Settings::default()).unwrap();
+    let plan = EstimatePlan::new(system, EstimateOptions::default()).unwrap();
+    let estimator = plan.run(&Engine::Cpu, &silent).unwrap();
     let slopes = Array2::from_shape_fn((worlds.len(), worlds[0].slopes.len()), |(frame, k)| {
         sign * worlds[frame].slopes[k]
     });

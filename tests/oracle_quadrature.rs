@@ -16,11 +16,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
-use lenslet::device::silent;
+use lenslet::device::{engine::Engine, silent};
 use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::model::lenslet_array::LensletArray;
 use lenslet::model::source::{ConeGradient, Source};
-use lenslet::turbulence::plan::{Method, slope_covariance};
+use lenslet::turbulence::plan::SlopeCovariancePlan;
 use lenslet::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use std::f64::consts::PI;
 
@@ -362,7 +362,8 @@ fn direct_error(row: &Row, lenslets: usize, [i, j]: [usize; 2], reverse: bool) -
     };
     let problem =
         SlopeProblem::new(&atmosphere, &array, &sources, ConeGradient::Pupil).expect("problem");
-    let covariance = slope_covariance(&problem, &Method::Direct, &silent).expect("covariance");
+    let plan = SlopeCovariancePlan::direct(problem);
+    let covariance = plan.run(&Engine::Cpu, &silent).expect("covariance");
     let scale = PER_RADIAN * PER_RADIAN;
     let found = at_lag(&covariance, [0, 1], [i, j]).map(|row| row.map(|value| value / scale));
     let variance = (covariance.variance() / scale - row.variance).abs();
@@ -449,8 +450,8 @@ impl System {
 
     /// The largest error of the crate's direct method over all pairs, lags and components.
     fn check(&self) {
-        let covariance =
-            slope_covariance(&self.problem(), &Method::Direct, &silent).expect("covariance");
+        let plan = SlopeCovariancePlan::direct(self.problem());
+        let covariance = plan.run(&Engine::Cpu, &silent).expect("covariance");
         let shape = (
             self.stars.len(),
             self.stars.len(),

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
-use lenslet::device::silent;
+use lenslet::device::{engine::Engine, silent};
 use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::model::lenslet_array::{LensletArray, SlopeOrder};
 use lenslet::model::source::{ConeGradient, Source};
 use lenslet::model::system::System;
-use lenslet::turbulence::plan::{Method, slope_covariance, slope_problem};
+use lenslet::turbulence::plan::{Method, SlopeCovariancePlan, slope_problem};
 use lenslet::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use lenslet::turbulence::spectral::slope::SpectralSampling;
 use lenslet::units::ARCSEC;
@@ -42,12 +42,13 @@ fn lopsided(lenslets: usize, gradient: ConeGradient, shift: [f64; 2]) -> SlopePr
 }
 
 fn direct(problem: &SlopeProblem) -> SlopeCovariance {
-    slope_covariance(problem, &Method::Direct, &silent).unwrap()
+    SlopeCovariancePlan::direct(problem.clone()).run(&Engine::Cpu, &silent).unwrap()
 }
 
 fn spectral(problem: &SlopeProblem, samples: usize, oversampling: usize) -> SlopeCovariance {
     let sampling = SpectralSampling::new(samples, oversampling).unwrap();
-    slope_covariance(problem, &Method::Spectral(sampling), &silent).unwrap()
+    let plan = SlopeCovariancePlan::new(problem.clone(), Method::Spectral(Some(sampling)));
+    plan.unwrap().run(&Engine::Cpu, &silent).unwrap()
 }
 
 /// The largest difference of two covariances, in units of the variance.

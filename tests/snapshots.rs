@@ -6,17 +6,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
-use lenslet::device::silent;
+use lenslet::device::{engine::Engine, silent};
 use lenslet::model::system::System;
 use lenslet::turbulence::plan::{
-    Method, slope_covariance, slope_problem, wavefront_problem, wavefront_slope_covariance,
+    SlopeCovariancePlan, WavefrontCovariancePlan, slope_problem, wavefront_problem,
 };
 use lenslet::turbulence::slope::SlopeCovariance;
 use std::fmt::Write;
 
 fn covariance(name: &str) -> SlopeCovariance {
     let system = System::from_file(format!("book/systems/{name}.toml")).unwrap();
-    slope_covariance(&slope_problem(&system).unwrap(), &Method::Direct, &silent).unwrap()
+    let plan = SlopeCovariancePlan::direct(slope_problem(&system).unwrap());
+    plan.run(&Engine::Cpu, &silent).unwrap()
 }
 
 /// A table of some pairs at some lags (x, y) in pitches.
@@ -61,7 +62,8 @@ fn keck_lgs() {
 fn wavefront_table(name: &str, stars: &[usize], lags: &[(isize, isize)]) -> String {
     let system = System::from_file(format!("book/systems/{name}.toml")).unwrap();
     let problem = wavefront_problem(&system).unwrap();
-    let covariance = wavefront_slope_covariance(&problem, &Method::Direct, &silent).unwrap();
+    let plan = WavefrontCovariancePlan::direct(problem.clone());
+    let covariance = plan.run(&Engine::Cpu, &silent).unwrap();
     let largest = covariance.largest();
     let mut text = format!("largest entry {largest:.9e} m rad\n");
     text += "layer  star      lag        x              y        (of the largest entry)\n";

@@ -1,7 +1,8 @@
 //! Draws the run time of the direct method against the number of lenslets into the folder that is given.
 
-use lenslet::turbulence::plan::{Method, slope_covariance};
-use lenslet::{device::silent, model::lenslet_array::LensletArray, plot::Figure};
+use lenslet::device::{engine::Engine, silent};
+use lenslet::turbulence::plan::SlopeCovariancePlan;
+use lenslet::{ model::lenslet_array::LensletArray, plot::Figure};
 use lenslet::{model::system::System, turbulence::slope::SlopeProblem};
 use std::{error::Error, path::PathBuf, time::Instant};
 
@@ -10,11 +11,12 @@ fn time(system: &System, stars: usize, n: u32) -> Result<f64, lenslet::Error> {
     let array = LensletArray::new(n as usize, system.lenslet_array.pitch())?;
     let sources: Vec<_> = system.guide_stars.iter().take(stars).map(|star| star.source).collect();
     let problem = SlopeProblem::new(&system.atmosphere, &array, &sources, system.cone_gradient)?;
+    let plan = SlopeCovariancePlan::direct(problem);
     let begin = Instant::now();
     let mut shortest = f64::INFINITY;
     while begin.elapsed().as_millis() < 70 {
         let start = Instant::now();
-        slope_covariance(&problem, &Method::Direct, &silent)?;
+        plan.run(&Engine::Cpu, &silent)?;
         shortest = shortest.min(start.elapsed().as_secs_f64());
     }
     Ok(shortest)

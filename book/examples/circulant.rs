@@ -3,10 +3,9 @@
 use lenslet::linear::operator::{Diagonal, Operator, Sum};
 use lenslet::linear::solver::{Solver, Stop};
 use lenslet::tomography::circulant::{Circulant, Group};
-use lenslet::turbulence::plan::{Method, slope_covariance, slope_problem};
-use lenslet::{
-    device::silent, linear::toeplitz::BlockToeplitz, model::system::System, plot::Figure,
-};
+use lenslet::device::{engine::Engine, silent};
+use lenslet::turbulence::plan::{SlopeCovariancePlan, slope_problem};
+use lenslet::{linear::toeplitz::BlockToeplitz, model::system::System, plot::Figure};
 use rand::{SeedableRng, rngs::StdRng};
 use rand_distr::{Distribution, StandardNormal};
 use std::{error::Error, path::PathBuf, sync::Arc};
@@ -14,7 +13,8 @@ use std::{error::Error, path::PathBuf, sync::Arc};
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
     let system = System::from_file("book/systems/keck-lgs.toml")?;
-    let covariance = slope_covariance(&slope_problem(&system)?, &Method::Direct, &silent)?;
+    let plan = SlopeCovariancePlan::direct(slope_problem(&system)?);
+    let covariance = plan.run(&Engine::Cpu, &silent)?;
     let stars = system.guide_stars.iter();
     let valid: Vec<_> =
         stars.clone().map(|s| s.array.valid(system.pupil.as_ref(), system.validity)).collect();

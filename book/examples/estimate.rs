@@ -1,11 +1,11 @@
 //! Draws a simulated wavefront, its estimate from laser stars and the difference into the folder that is given.
 
 use lenslet::{
-    device::silent,
+    device::{engine::Engine, silent},
     model::system::System,
     plot::Format,
     plot::map::{WavefrontMap, plot_wavefronts, without_piston},
-    tomography::estimate::{Estimator, Settings},
+    tomography::{estimate::EstimateOptions, estimator::EstimatePlan},
     tomography::simulation::Simulation,
 };
 use ndarray::{Array2, Axis, s};
@@ -20,7 +20,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (grid, pupil) = (keck.phase.ok_or("no grid")?, keck.pupil.ok_or("no telescope")?);
     let world = Simulation::new(&keck)?.draw(2026);
     let slopes = ndarray::aview1(&world.slopes).insert_axis(Axis(0));
-    let estimates = Estimator::new(&keck, Settings::default())?.estimate(slopes, false, &silent)?;
+    let plan = EstimatePlan::new(&keck, EstimateOptions::default())?;
+    let estimates = plan.run(&Engine::Cpu, &silent)?.estimate(slopes, false, &silent)?;
 
     let truth = world.wavefronts.slice(s![TARGET, .., ..]).to_owned();
     let estimate = estimates.wavefront.slice(s![0, TARGET, .., ..]).to_owned();

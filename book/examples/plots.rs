@@ -1,7 +1,7 @@
 // Tangled from book/src/plots.md: edit there, or here and run cargo tangle stitch.
 //! Draws the slope covariance of two systems of the book into the folder that is given.
 
-use lenslet::device::silent;
+use lenslet::device::{engine::Engine, silent};
 use lenslet::model::system::System;
 use lenslet::plot::{Format, Pairs, plot_covariance};
 use lenslet::turbulence::plan::{SlopeCovariancePlan, slope_problem};
@@ -17,8 +17,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let system = System::from_file(root.join("book/systems").join(name))?;
         let problem = slope_problem(&system)?;
-        let covariance = slope_covariance(&problem, &Method::Direct, &silent)?;
-        let svg = plot_covariance(&covariance, problem.pitch(), pairs, Format::Svg)?;
+        let plan = SlopeCovariancePlan::direct(problem);
+        let covariance = plan.run(&Engine::Cpu, &silent)?;
+        let svg = plot_covariance(&covariance, plan.problem().pitch(), pairs, Format::Svg)?;
         std::fs::write(Path::new(&folder).join(picture), svg)?;
     }
     Ok(())

@@ -1,18 +1,19 @@
 //! Draws the error of a simulation's slope covariance over the lags, for three samplings, into the folder that is given.
 
 use lenslet::{
-    device::silent,
+    device::{engine::Engine, silent},
     model::system::System,
     plot::Figure,
     tomography::simulation::{Look, Sampling, Simulation},
-    turbulence::plan::{Method, slope_covariance, slope_problem},
+    turbulence::plan::{SlopeCovariancePlan, slope_problem},
 };
 use std::{error::Error, path::PathBuf, time::Instant};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
     let mut keck = System::from_file("book/systems/keck-lgs.toml")?;
-    let exact = slope_covariance(&slope_problem(&keck)?, &Method::Direct, &silent)?;
+    let plan = SlopeCovariancePlan::direct(slope_problem(&keck)?);
+    let exact = plan.run(&Engine::Cpu, &silent)?;
     let lenslets = exact.lenslets();
     let simulation = Simulation::new(&keck)?;
     let start = Instant::now();

@@ -170,6 +170,7 @@ impl Number {
 mod tests {
     use super::*;
     use crate::files::arrays::{Arrays, Format, Precision};
+    use crate::files::fits::BLOCK;
     use fitsio::{FitsFile, images::ImageDescription, images::ImageType, tables};
     use ndarray::array;
     use ndarray_npy::WriteNpyExt;

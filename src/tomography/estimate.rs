@@ -459,7 +459,7 @@ pub(crate) mod tests {
         Array2::from_shape_fn((frames, n), |(f, k)| 1e-6 * ((k * k + 17 * f) as f64 * 0.37).sin())
     }
     /// The estimator of a system on the processor.
-    pub(crate) fn estimator(
+    pub(crate) fn built(
         system: &System,
         options: EstimateOptions,
     ) -> Result<EstimatorCpu, Error> {
@@ -506,7 +506,7 @@ pub(crate) mod tests {
                 (Solver::Minres, true),
             ] {
                 let options = EstimateOptions { solver, preconditioned, stop, ..EstimateOptions::default() };
-                let estimator = estimator(&system, options).unwrap();
+                let estimator = built(&system, options).unwrap();
                 let slopes = slopes(2, estimator.slopes());
                 let estimates = estimator.estimate(slopes.view(), false, &silent).unwrap();
                 assert_eq!(estimates.wavefront.dim(), (2, 2, 12, 12));
@@ -550,7 +550,7 @@ pub(crate) mod tests {
     fn a_tilt_along_x_comes_back_as_it_was() {
         for heights in [["inf", "inf"], ["90e3", "90e3"], ["90e3", "inf"]] {
             let system = system(heights, 0.0);
-            let estimator = estimator(&system, EstimateOptions::default()).unwrap();
+            let estimator = built(&system, EstimateOptions::default()).unwrap();
             let order = SlopeOrder::new(&system.valid_lenslets());
             let along_x = |k: usize| {
                 let x_slopes = |q| (order.index(q, 0, 0)..order.index(q, 1, 0)).contains(&k);
@@ -571,7 +571,7 @@ pub(crate) mod tests {
     #[test]
     fn warm_starts_help_and_bad_slopes_are_refused() {
         let system = system(["inf", "inf"], 0.0);
-        let estimator = estimator(&system, EstimateOptions::default()).unwrap();
+        let estimator = built(&system, EstimateOptions::default()).unwrap();
         let row = slopes(1, estimator.slopes());
         let twice = ndarray::concatenate![ndarray::Axis(0), row, row.mapv(|s| 1.0001 * s)];
         let [cold, warm] =
@@ -593,11 +593,11 @@ pub(crate) mod tests {
         let mut odd = system.clone(); // a single target on 13 × 13 points
         odd.targets.truncate(1);
         odd.phase = Some(crate::model::wavefront_grid::PhaseGrid::new(13, 2, 0.0).unwrap());
-        let single = estimator(&odd, EstimateOptions::default()).unwrap();
+        let single = built(&odd, EstimateOptions::default()).unwrap();
         let estimates = single.estimate(row.view(), false, &silent).unwrap();
         assert!(estimates.wavefront.dim() == (1, 1, 13, 13));
         let stop = Stop { tolerance: 1e-10, iterations: 3 };
-        let short = estimator(&system, EstimateOptions { stop, ..EstimateOptions::default() }).unwrap();
+        let short = built(&system, EstimateOptions { stop, ..EstimateOptions::default() }).unwrap();
         let error = short.estimate(row.view(), false, &silent).unwrap_err();
         assert!(
             matches!(error, Error::NotConverged { iterations: 3, residual, .. } if residual > 1e-10)
@@ -610,7 +610,7 @@ pub(crate) mod tests {
             } else {
                 system.phase = None
             }
-            let error = estimator(&system, EstimateOptions::default()).err().unwrap().to_string();
+            let error = built(&system, EstimateOptions::default()).err().unwrap().to_string();
             assert!(error.contains(missing), "{error}");
         }
     }

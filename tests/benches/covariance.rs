@@ -4,9 +4,9 @@
 //! `cargo bench` prints the comparison first and divan's statistics after it.
 
 use divan::{Bencher, black_box};
-use lenslet::device::silent;
+use lenslet::device::{engine::Engine, silent};
 use lenslet::model::system::System;
-use lenslet::turbulence::plan::{Method, slope_covariance, slope_problem};
+use lenslet::turbulence::plan::{Method, SlopeCovariancePlan, slope_problem};
 use lenslet::turbulence::slope::SlopeProblem;
 use lenslet::turbulence::spectral::slope::{SpectralSampling, original_component};
 use std::time::Instant;
@@ -19,8 +19,13 @@ fn problem(name: &str) -> SlopeProblem {
     problem.unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn compute(problem: &SlopeProblem, method: &Method) {
-    black_box(slope_covariance(problem, method, &silent)).unwrap_or_else(|error| panic!("{error}"));
+fn plan(problem: &SlopeProblem, method: Method) -> SlopeCovariancePlan {
+    let plan = SlopeCovariancePlan::new(problem.clone(), method);
+    plan.unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn compute(plan: &SlopeCovariancePlan) {
+    black_box(plan.run(&Engine::Cpu, &silent)).unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// The best of `runs`, in seconds.
@@ -37,8 +42,10 @@ fn seconds(runs: usize, mut work: impl FnMut()) -> f64 {
 fn compare(name: &str) {
     let problem = problem(name);
     let chosen = SpectralSampling::choose(&problem);
-    let direct = seconds(5, || compute(&problem, &Method::Direct));
-    let spectral = seconds(2, || compute(&problem, &Method::Spectral(chosen.sampling)));
+    let [direct, spectral] =
+        [Method::Direct, Method::Spectral(Some(chosen.sampling))].map(|way| plan(&problem, way));
+    let direct = seconds(5, || compute(&direct));
+    let spectral = seconds(2, || compute(&spectral));
     let (p, q) = (0, problem.sources() - 1);
     let original = SpectralSampling::original();
     let block = seconds(1, || {
@@ -54,15 +61,14 @@ fn compare(name: &str) {
 
 #[divan::bench(args = SYSTEMS)]
 fn direct(bencher: Bencher, name: &str) {
-    let problem = problem(name);
-    bencher.bench(|| compute(&problem, &Method::Direct));
+    let plan = plan(&problem(name), Method::Direct);
+    bencher.bench(|| compute(&plan));
 }
 
 #[divan::bench(args = SYSTEMS, sample_count = 5)]
 fn spectral(bencher: Bencher, name: &str) {
-    let problem = problem(name);
-    let method = Method::Spectral(SpectralSampling::choose(&problem).sampling);
-    bencher.bench(|| compute(&problem, &method));
+    let plan = plan(&problem(name), Method::Spectral(None));
+    bencher.bench(|| compute(&plan));
 }
 
 #[divan::bench(args = SYSTEMS, sample_count = 20)]

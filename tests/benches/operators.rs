@@ -3,14 +3,14 @@
 //! `cargo bench --bench operators` prints the comparison first and divan's statistics after it.
 
 use divan::{Bencher, black_box};
-use lenslet::device::silent;
+use lenslet::device::{engine::Engine, silent};
 use lenslet::linear::matrix::Dense;
 use lenslet::linear::operator::Operator;
 use lenslet::linear::toeplitz::BlockToeplitz;
 use lenslet::model::lenslet_array::{LensletArray, SlopeOrder};
 use lenslet::model::system::System;
 use lenslet::numerics::real::Real;
-use lenslet::turbulence::plan::{Method, slope_covariance, slope_problem};
+use lenslet::turbulence::plan::{SlopeCovariancePlan, slope_problem};
 use lenslet::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use lenslet::{Error, Result};
 use ndarray::Array2;
@@ -21,7 +21,8 @@ fn six_stars() -> (SlopeCovariance, Vec<Array2<bool>>) {
     let make = || -> Result<_> {
         let path = format!("{}/book/systems/elt.toml", env!("CARGO_MANIFEST_DIR"));
         let system = System::from_file(path)?;
-        let covariance = slope_covariance(&slope_problem(&system)?, &Method::Direct, &silent)?;
+        let plan = SlopeCovariancePlan::direct(slope_problem(&system)?);
+        let covariance = plan.run(&Engine::Cpu, &silent)?;
         let valid = system.lenslet_array.valid(system.pupil.as_ref(), system.validity);
         Ok((covariance, vec![valid; 6]))
     };
@@ -37,7 +38,7 @@ fn one_star() -> (SlopeCovariance, Vec<Array2<bool>>) {
         let stars = [system.guide_stars[0].source];
         let (atmosphere, gradient) = (&system.atmosphere, system.cone_gradient);
         let problem = SlopeProblem::new(atmosphere, &array, &stars, gradient)?;
-        let covariance = slope_covariance(&problem, &Method::Direct, &silent)?;
+        let covariance = SlopeCovariancePlan::direct(problem).run(&Engine::Cpu, &silent)?;
         Ok((covariance, vec![Array2::from_elem((40, 40), true)]))
     };
     must(make())

@@ -232,7 +232,7 @@ mod tests {
     use crate::linear::solver::Stop;
     use crate::linear::toeplitz::Parts;
     use crate::linear::toeplitz::gpu::Tuning;
-    use crate::tomography::estimate::tests::{estimator, slopes, system};
+    use crate::tomography::estimate::tests::{built, slopes, system};
 
     fn model(system: &System, options: EstimateOptions) -> Model {
         Posed::new(system, options).unwrap().compute(&Engine::Cpu, &silent).unwrap()
@@ -283,7 +283,7 @@ mod tests {
             let stop = Stop { tolerance: 1e-9, iterations: 2000 };
             let options =
                 EstimateOptions { solver, preconditioned, stop, ..EstimateOptions::default() };
-            let here = estimator(&system, options).unwrap();
+            let here = built(&system, options).unwrap();
             let slopes = slopes(2, here.slopes());
             let expected = here.estimate(slopes.view(), false, &silent).unwrap();
             for gpu in test_machines() {
