@@ -670,3 +670,80 @@ fn the_system_file_is_never_the_output() -> Checked {
     assert_eq!(fs::read_to_string(run.path("own.svg"))?, text);
     Ok(())
 }
+
+/// What a plan says is what the run then does, and saying it writes nothing.
+#[test]
+fn plans_are_told_and_nothing_is_written() -> Checked {
+    let run = Run::new()?;
+    let keck = book("keck-lgs");
+    let keck = keck.display();
+    for (args, words) in [
+        (format!("covariance {keck} -o cov.npz"), ["toeplitz", "slope_slope 4 × 4 × 2 × 2 × 39 × 39"]),
+        (format!("covariance {keck} --form dense"), ["dense", "slope_slope_dense 2400 × 2400"]),
+        (format!("covariance {keck} --method spectral"), ["spectral, ", "wavefront_wavefront"]),
+        (format!("estimate {keck} --device cpu"), ["circulant", "wavefront 1 × 2 × 41 × 41"]),
+        (format!("simulate {keck} --frames 3"), ["frequencies", "slopes 3 × 2400"]),
+        (format!("bench covariance {keck}"), ["spectral, 4096 samples", "direct"]),
+    ] {
+        let told = said(&run.lenslet(&format!("{args} --plan"))?);
+        for word in words.iter().chain(&["memory", "on the host", "time", "about", "thread"]) {
+            assert!(told.contains(word), "{args}: no {word:?} in {told}");
+        }
+        let json = said(&run.lenslet(&format!("{args} --plan --json"))?);
+        let json: serde_json::Value = serde_json::from_str(&json)?;
+        let first = if json.is_array() { &json[0] } else { &json };
+        assert!(first["memory"]["host"].as_u64().is_some_and(|bytes| bytes > 64 << 20), "{json}");
+        assert!(first["seconds"].as_f64().is_some_and(|time| time > 0.0), "{json}");
+        assert!(first["stages"].as_array().is_some_and(|stages| !stages.is_empty()), "{json}");
+    }
+    assert!(run.names()?.is_empty());
+    write_laser_system(&run)?;
+    for system in ["laser.toml".into(), keck.to_string()] {
+        let plan = said(&run.lenslet(&format!("covariance {system} --plan --json"))?);
+        let told = said(&run.lenslet(&format!("covariance {system} -o cov.npz --json"))?);
+        let [plan, told]: [serde_json::Value; 2] =
+            [serde_json::from_str(&plan)?, serde_json::from_str(&told)?];
+        let planned = plan["arrays"].as_object().ok_or("no arrays")?;
+        assert!(!planned.is_empty());
+        for (name, shape) in planned {
+            assert_eq!(told["arrays"][name], *shape, "{name}");
+        }
+        let results = |name: &&String| name.contains("_slope") || name.contains("_wavefront");
+        let written = told["arrays"].as_object().ok_or("no arrays")?.keys().filter(results);
+        assert_eq!(written.count(), planned.len());
+        assert_eq!(plan["form"], told["form"]);
+    }
+    run.refuses("covariance absent.toml --plan", &["absent.toml"])?;
+    run.refuses(&format!("covariance {keck}"), &["--output"])
+}
+
+/// An interrupt ends a long run with 130, without a word; nothing is left behind, and an older file stays.
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_a_run_cleanly() -> Checked {
+    use std::process::Stdio;
+    use std::time::{Duration, Instant};
+    let run = Run::new()?;
+    fs::write(run.path("slopes.npy"), "old")?;
+    let system = book("keck-lgs").display().to_string();
+    for signal in ["-INT", "-TERM"] {
+        let args = ["simulate", &system, "-o", "slopes.npy", "--frames", "20000"];
+        let mut process = Command::new(env!("CARGO_BIN_EXE_lenslet"))
+            .args(args)
+            .current_dir(run.folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        std::thread::sleep(Duration::from_millis(1500));
+        assert_eq!(process.try_wait()?, None, "the run is long enough to be interrupted");
+        let start = Instant::now();
+        Command::new("kill").args([signal, &process.id().to_string()]).status()?;
+        let output = process.wait_with_output()?;
+        assert_eq!(output.status.code(), Some(130), "{signal}: {output:?}");
+        assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+        assert_eq!(fs::read_to_string(run.path("slopes.npy"))?, "old");
+        assert_eq!(run.names()?, [run.path("slopes.npy")], "no draft is left");
+    }
+    Ok(())
+}

@@ -877,7 +877,9 @@ mod tests {
         // Refuse huge systems and stop others
         let watch = Impatient::default();
         let mut huge = keck.clone();
-        huge.guide_stars = vec![keck.guide_stars[0]; 100_000];
+        huge.guide_stars[0].array = LensletArray::new(10_000, 0.1).unwrap();
+        huge.guide_stars = vec![huge.guide_stars[0]; 100];
+        huge.targets.clear();
         let error = plan(&huge, options).and_then(|plan| plan.run(&Engine::Cpu, &watch)).unwrap_err();
         assert!(matches!(error, Error::Memory { .. }), "{error}");
         assert_eq!(watch.0.load(std::sync::atomic::Ordering::Relaxed), 0);
