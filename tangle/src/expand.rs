@@ -176,7 +176,9 @@ fn undefined(book: &Book) -> Vec<Finding> {
     let missing = book.chunks.iter().filter(|(_, chunk)| chunk.parts.is_empty());
     missing
         .flat_map(|(name, chunk)| {
-            let what = format!("chunk <<{name}>> is not defined");
+            let fold =
+                if name.ends_with(" fold") { ": a last word \"fold\" folds a block" } else { "" };
+            let what = format!("chunk <<{name}>> is not defined{fold}");
             chunk.uses.iter().map(move |&place| at_use(book, place, what.clone()))
         })
         .collect()

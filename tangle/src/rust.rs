@@ -1,10 +1,11 @@
 //! Just enough Rust to see which paths a file names: no comments, no strings, no unit tests.
 
-/// A token that matters, and its line (from 0).
+/// A token that matters, its line (from 0), and the bytes before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Token<'a> {
-    text: &'a str,
-    line: usize,
+pub(crate) struct Token<'a> {
+    pub text: &'a str,
+    pub line: usize,
+    pub at: usize,
 }
 
 /// The paths below the crate that a file names, each with its line (from 0): `a::b::C` for
@@ -121,7 +122,7 @@ fn end_of_item(tokens: &[Token<'_>], mut next: usize) -> usize {
 }
 
 /// Words, `::` and single characters; comments, strings, characters and lifetimes are left out.
-fn tokens(source: &str) -> Vec<Token<'_>> {
+pub(crate) fn tokens(source: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     let (mut at, mut line) = (0, 0);
     while let Some(first) = source[at..].chars().next() {
@@ -140,7 +141,7 @@ fn tokens(source: &str) -> Vec<Token<'_>> {
         };
         let text = &rest[..length];
         if shown {
-            tokens.push(Token { text, line });
+            tokens.push(Token { text, line, at });
         }
         line += text.matches('\n').count();
         at += length;

@@ -183,6 +183,40 @@ fn chunks_are_named_and_linked() -> Outcome {
 }
 
 #[test]
+fn folded_chunks_are_closed_lines_with_all_their_links() -> Outcome {
+    let folder = single(
+        "# Bad\n\n```rust file=src/x.rs\n// <<tests of the lens>>\n```\n\n\
+         ```rust #tests of the lens fold\n/// Costs `$a` & more.\npub fn aardvark() {}\n\n\
+         pub fn next() {}\n```\n\n```rust #tests of the lens\nlast();\n```\n",
+    )?;
+    build(folder.path(), true)?;
+    let bad = page(&folder, "bad.html")?;
+    contains(
+        &bad,
+        &[
+            "<details class=\"chunk folded\" id=\"chunk-tests-of-the-lens\">\
+             <summary class=\"chunk-name\"><span>⟨tests of the lens⟩ ≡</span>",
+            "continued <a href=\"#chunk-tests-of-the-lens.2\">below</a>",
+            "folded: <code>src/x.rs</code>, lines 3 to 6</span></summary>",
+            "/// Costs `$a` &amp; more.\npub fn aardvark() {}\n\npub fn next() {}\n</code></pre>",
+            "Used in ⟨<a href=\"#file-src-x-rs\"><code>src/x.rs</code></a>⟩</div>",
+            "<div class=\"chunk\" id=\"chunk-tests-of-the-lens.2\">",
+            "href=\"#chunk-tests-of-the-lens\" title=\"defined in Bad\">",
+        ],
+    );
+    assert_eq!(bad.matches("<details").count(), 1);
+    contains(
+        &page(&folder, "identifier-index.html")?,
+        &["<code>aardvark</code>", "href=\"bad.html#chunk-tests-of-the-lens\""],
+    );
+    contains(&page(&folder, "chunk-index.html")?, &["\"bad.html#chunk-tests-of-the-lens\""]);
+    contains(&fs::read_to_string(folder.path().join("book/build/searchindex.js"))?, &["aardvark"]);
+    let whole = fs::read_to_string(folder.path().join("book/build/bad.html"))?;
+    contains(&whole, &["<script src=\"theme/folds.js\"></script>"]);
+    Ok(())
+}
+
+#[test]
 fn equations_are_numbered_and_linked_across_chapters() -> Outcome {
     let folder = whole()?;
     build(folder.path(), true)?;

@@ -85,22 +85,51 @@ fn undefined_and_cyclic_chunks_and_second_roots_are_findings() {
 }
 
 #[test]
-fn long_chunks_are_warned_of_and_then_refused() {
-    let chunk =
-        |lines: usize| format!("```rust file=src/n{lines}.rs\n{}```\n", "x\n".repeat(lines));
-    let one = [25, 26, 40, 41].map(chunk).concat();
+fn long_chunks_are_warned_of_by_all_their_lines() {
+    let file = |lines: usize| format!("```rust file=src/n{lines}.rs\n{}```\n", "x\n".repeat(lines));
+    let one = [25, 26, 60, 61].map(file).concat();
     assert_eq!(
         findings(&[("one.md", &one)]),
         [
-            "book/src/one.md:28:1: warning: a chunk of 26 lines: past 25 it wants splitting",
-            "book/src/one.md:56:1: warning: a chunk of 40 lines: past 25 it wants splitting",
-            "book/src/one.md:98:1: a chunk of 41 lines: 40 is the most",
+            "book/src/one.md:28:1: warning: src/n26.rs has 26 lines: past 25 it wants splitting",
+            "book/src/one.md:56:1: warning: src/n60.rs has 60 lines: past 25 it wants splitting",
+            "book/src/one.md:118:1: warning: src/n61.rs has 61 lines: 60 is the most",
         ]
     );
-    let warned = [25, 40].map(chunk).concat();
-    let repository = Repository::new(&[("one.md", &warned)]);
-    repository.tangle();
-    assert_eq!(repository.run(&["check"]).code, 0);
+    let part = |info: &str, lines: usize| format!("```rust #{info}\n{}```\n", "x\n".repeat(lines));
+    let root = "```rust file=src/a.rs\n// <<do it in parts>>\n// <<do it at once>>\n```\n";
+    let one = format!("{root}{}{}", part("do it in parts", 20), part("do it at once", 24));
+    // A reference is one line, whatever it brings in.
+    let two = format!(
+        "{}```rust #do it at once\n// <<do it in parts>>\n```\n",
+        part("do it in parts fold", 20)
+    );
+    let three = part("do it in parts", 21);
+    assert_eq!(
+        findings(&[("one.md", &one), ("two.md", &two), ("three.md", &three)]),
+        [
+            "book/src/one.md:5:1: warning: chunk <<do it in parts>> has 61 lines in 3 blocks: 60 is the most"
+        ]
+    );
+}
+
+#[test]
+fn blocks_hold_whole_items() {
+    let one = "```rust file=src/a.rs\nfn a<'a>(x: &'a str) {\n    // <<open and never close>> (\n\
+               // <<open a bracket>>\n// <<close the other bracket>>\n    let s = (\"{\", '(', r#\"[\"#);\n}\n```\n\
+               ```rust #open a bracket\nif λ(x) {\n    f([1,\n```\n\
+               ```rust #close the other bracket\n    2]); /* } */\n}\n```\n\
+               ```cuda file=kernels/a.cu\nint x = 1'000; // {\nf<<<(1), 2>>>(x[0]};\n```\n\
+               ```toml file=src/a.toml\na = [\n```\n```rust\nfn no_chunk() {\n```\n";
+    let whole = "a block holds whole items or whole statements";
+    assert_eq!(
+        findings(&[("one.md", one)]),
+        [
+            format!("book/src/one.md:10:9: warning: {{ is not closed in this block: {whole}"),
+            format!("book/src/one.md:14:6: warning: ] closes what another block opens: {whole}"),
+            format!("book/src/one.md:19:14: warning: ( is closed by }} in this block: {whole}"),
+        ]
+    );
 }
 
 #[test]
@@ -258,14 +287,14 @@ fn chapters_that_cannot_be_read_are_findings() {
 #[test]
 fn places_are_found_both_ways() {
     let one = "# One\n\n```rust file=src/lib.rs\na\n  // <<do a thing>>\n```\n\n\
-               ```rust #do a thing\nb\n```\n```rust #do a thing\nc\n```\n";
+               ```rust #do a thing\nb\n```\n```rust #do a thing fold\nc\n```\n";
     let repository = Repository::new(&[("one.md", one)]);
     repository.tangle();
     for (place, answer) in [
         ("src/lib.rs:4", "book/src/one.md:9  <<do a thing>>\n"),
-        ("src/lib.rs:5:3", "book/src/one.md:12  <<do a thing>>, part 2\n"),
+        ("src/lib.rs:5:3", "book/src/one.md:12  <<do a thing>>, part 2, folded\n"),
         ("./src/lib.rs:3", "book/src/one.md:5  the root of src/lib.rs\n"),
-        ("book/src/one.md:12", "src/lib.rs:5  <<do a thing>>, part 2\n"),
+        ("book/src/one.md:12", "src/lib.rs:5  <<do a thing>>, part 2, folded\n"),
         ("book/src/one.md:1", "book/src/one.md:1  prose, in no chunk\n"),
         ("book/src/one.md:8", "book/src/one.md:8  the fence of <<do a thing>>\n"),
     ] {

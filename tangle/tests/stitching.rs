@@ -41,7 +41,7 @@ b
 ";
 
 fn repository() -> Repository {
-    let two = "```rust #tell the world\nprint(t);\n```\n";
+    let two = "```rust #tell the world fold\nprint(t);\n```\n";
     let repository = Repository::new(&[("one.md", ONE), ("two.md", two)]);
     repository.tangle();
     assert_eq!(
@@ -136,13 +136,15 @@ fn a_chunk_may_become_empty_and_full_again() {
     let repository = repository();
     repository.edit("src/lib.rs", "    print(t);\n", "");
     assert_eq!(repository.run(&["stitch"]).code, 0);
-    assert_eq!(repository.read("book/src/two.md"), "```rust #tell the world\n```\n");
+    assert_eq!(repository.read("book/src/two.md"), "```rust #tell the world fold\n```\n");
     repository.edit("book/src/one.md", "print(s);\n", "");
     repository.tangle();
     let comment = "    // Tell the world\n";
     repository.edit("src/lib.rs", comment, &format!("{comment}    print(u);\n"));
     assert_eq!(repository.run(&["stitch"]).code, 0);
-    assert!(repository.read("book/src/one.md").contains("```rust #tell the world\nprint(u);\n```"));
+    assert!(
+        repository.read("book/src/one.md").contains("```rust #tell the world\nprint(u);\n```")
+    );
 }
 
 #[test]
@@ -151,7 +153,7 @@ fn neighbouring_lines_of_two_chunks_change_line_for_line() {
     repository.edit("src/lib.rs", "    print(s);\n    print(t);\n", "    say(s);\n    say(t);\n");
     let answer = repository.run(&["stitch"]);
     assert_eq!(answer.out, "stitched book/src/one.md\nstitched book/src/two.md\n");
-    assert_eq!(repository.read("book/src/two.md"), "```rust #tell the world\nsay(t);\n```\n");
+    assert_eq!(repository.read("book/src/two.md"), "```rust #tell the world fold\nsay(t);\n```\n");
     assert_eq!(repository.run(&[]).out, "");
 }
 

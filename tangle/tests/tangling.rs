@@ -75,6 +75,32 @@ fn a_chunk_continues_over_chapters_in_their_order() {
 }
 
 #[test]
+fn a_folded_block_is_tangled_like_any_other() {
+    let chapter = "```rust file=src/lib.rs fold\n// <<see the fold>>\n```\n\
+                   ```rust #see the fold\na\n```\n```rust #see the fold fold\nb\n```\n\
+                   ```rust #see the\tfold  fold  \n```\n";
+    let (files, findings) = expanded(&[chapter]);
+    assert!(files.is_empty());
+    assert_eq!(
+        findings,
+        [
+            "book/src/one.md:2:1: chunk <<see the fold>> is not defined: a last word \"fold\" folds a block"
+        ]
+    );
+    let chapter = chapter.replace("see the fold", "see").replace("see the\tfold ", "see");
+    assert_eq!(file(&chapter), "// See\na\nb\n");
+    let book = tangle::Book::from_sources("- [C](one.md)\n", |_| Ok(chapter.clone()));
+    let folded: Vec<bool> = book.chapters[0].blocks.iter().map(|block| block.folded).collect();
+    assert_eq!(folded, [true, false, true, true]);
+    assert_eq!(book.chunks["see"].parts.len(), 3);
+    let plain = tangle::Book::from_sources("- [C](one.md)\n", |_| {
+        Ok("```rust #fold\n```\n```rust #unfold\n```\n```text fold\n```\n```rust,ignore and fold\n```\n".to_string())
+    });
+    assert!(plain.chapters[0].blocks.iter().all(|block| !block.folded));
+    assert!(plain.chunks.keys().eq(["fold", "unfold"]));
+}
+
+#[test]
 fn a_chunk_may_be_used_before_and_after_it_is_defined_and_twice() {
     let chapter =
         "```rust #a b c\nx\n```\n```rust file=src/lib.rs\n// <<a b c>>\n  // <<a b c>>\n```\n";

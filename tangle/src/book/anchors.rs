@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::block::{Block, BlockKind};
 use crate::chapter::Chapter;
+use crate::expand::Tangled;
 use crate::text::slug;
 use crate::volume::{BlockId, Book};
 
@@ -86,6 +87,41 @@ impl ChunkAnchors {
     /// The address of a chunk, as seen from the chapter file `from`.
     pub fn link(&self, book: &Book, from: &str, id: BlockId) -> String {
         link(from, &book.chapters[id.chapter].file, self.of(id))
+    }
+}
+
+/// Where the blocks of a book are in the program.
+#[derive(Debug, Clone, Default)]
+pub struct Places(HashMap<BlockId, (String, usize, usize)>);
+
+impl Places {
+    /// Notes the first file that each block goes into, with its first and last line there.
+    pub fn new(tangled: &Tangled) -> Places {
+        let mut places: HashMap<BlockId, (String, usize, usize)> = HashMap::new();
+        for file in tangled.files.values() {
+            for (index, line) in file.lines.iter().enumerate() {
+                let number = index + 1;
+                let place = || (file.path.clone(), number, number);
+                let (path, _, last) = places.entry(line.block).or_insert_with(place);
+                if *path == file.path {
+                    *last = number;
+                }
+            }
+        }
+        Places(places)
+    }
+
+    /// The place of a block in words, as HTML.
+    pub fn of(&self, id: BlockId) -> String {
+        match self.0.get(&id) {
+            Some((path, first, last)) if first == last => {
+                format!("<code>{}</code>, line {first}", escape(path))
+            }
+            Some((path, first, last)) => {
+                format!("<code>{}</code>, lines {first} to {last}", escape(path))
+            }
+            None => "nothing in it".to_string(),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::anchors::{self, ChunkAnchors, escape};
+use super::anchors::{self, ChunkAnchors, Places, escape};
 use super::chunks::{ChunkWriter, highlighter};
 use super::marks::{formula, hide};
 use super::math::{Source, sole_reference};
@@ -30,6 +30,8 @@ pub struct PageWriter<'a> {
     pub book: &'a Book,
     /// Where its chunks are.
     pub anchors: &'a ChunkAnchors,
+    /// Where they are in the program.
+    pub places: &'a Places,
 }
 
 impl PageWriter<'_> {
@@ -55,7 +57,8 @@ impl PageWriter<'_> {
             match piece {
                 Piece::Formula(formula) => result.push_str(&self.formula(index, *formula)),
                 Piece::Chunk(block) => {
-                    let writer = ChunkWriter { book: self.book, anchors: self.anchors };
+                    let PageWriter { book, anchors, places } = *self;
+                    let writer = ChunkWriter { book, anchors, places };
                     let html = writer.html(BlockId { chapter: index, block: *block });
                     result.push_str(&hide(&html));
                 }

@@ -12,7 +12,7 @@ use mdbook_preprocessor::book::{Book as Pages, BookItem, Chapter as Page};
 use mdbook_preprocessor::errors::{Error, Result};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 
-use super::anchors::ChunkAnchors;
+use super::anchors::{ChunkAnchors, Places};
 use super::indices;
 use super::marks::{CLOSE, OPEN, hide, key, placeholder, show};
 use super::math::Formulas;
@@ -37,7 +37,8 @@ impl Preprocessor for Weave {
     fn run(&self, _: &PreprocessorContext, mut pages: Pages) -> Result<Pages> {
         let book = &self.book;
         let anchors = ChunkAnchors::new(book);
-        let writer = PageWriter { book, anchors: &anchors };
+        let places = Places::new(&self.tangled);
+        let writer = PageWriter { book, anchors: &anchors, places: &places };
         let indices: HashMap<&str, usize> =
             book.chapters.iter().enumerate().map(|(i, c)| (c.file.as_str(), i)).collect();
         pages.for_each_chapter_mut(|page| {

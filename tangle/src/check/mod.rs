@@ -1,5 +1,6 @@
 //! What can be wrong with a book, and with the program beside it.
 
+mod brackets;
 mod chunks;
 mod drift;
 mod equations;
@@ -33,6 +34,7 @@ pub fn check(book: &Book) -> Result<Vec<Finding>> {
 /// The findings that need nothing but the chapters (and, for links, the files beside them).
 fn content(book: &Book, tangled: &Tangled) -> Vec<Finding> {
     let mut findings = chunks::check(book);
+    findings.extend(brackets::check(book));
     findings.extend(equations::check(book));
     findings.extend(links::check(book));
     findings.extend(modules::check(book, tangled));
