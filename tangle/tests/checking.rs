@@ -251,7 +251,10 @@ fn modules_import_from_earlier_chapters_only() {
         ["book/src/two.md:10:1: src/a.rs imports b, which a later chapter defines: Chapter two.md"]
     );
     let answer = repository.run(&["check", "--graph"]);
-    let graph = "  1 Chapter one.md
+    let graph = "rooms, each on the rooms above it
+    c  d
+modules, by chapter
+  1 Chapter one.md
     ├─ lib (all modules)
     └─ a ─────────────────▶ b
   2 Chapter two.md
@@ -261,6 +264,89 @@ fn modules_import_from_earlier_chapters_only() {
     └─ e ─────────────────▶ b, c::d
 ";
     assert!(answer.out.starts_with(graph), "{}", answer.out);
+}
+
+/// A library of three rooms, `optics`, `waves` and `sky`, whose list of modules each chapter continues.
+const HOUSE: &str = "```rust file=src/lib.rs\nmod error;\npub mod optics;\npub mod waves;\npub mod sky;\n\
+                     pub use sky::Star;\npub use error::Error;\n\
+                     pub mod prelude { pub use crate::sky::{star::Star as Sun, Sky}; }\n```\n\
+                     ```rust file=src/error.rs\npub struct Error;\n```\n\
+                     ```rust file=src/optics/mod.rs\n// <<modules of the optics>>\n```\n\
+                     ```rust #modules of the optics\npub mod lens;\npub use lens::Lens;\n```\n\
+                     ```rust file=src/optics/lens.rs\npub(crate) mod inside { pub struct Glass; }\n\
+                     // <<imports of the lens>>\n```\n";
+
+#[test]
+fn rooms_stand_on_rooms_above_them() {
+    let optics = "```rust #modules of the optics\nmod gpu;\npub use gpu::Gpu;\n```\n\
+                  ```rust file=src/optics/lens/gpu.rs\nuse super::inside::Glass;\n\
+                  use super::super::Lens;\nuse crate::Error;\n```\n\
+                  ```rust file=src/optics/gpu.rs\nuse crate::Error;\n```\n\
+                  ```rust #imports of the lens\nmod gpu;\npub use gpu::Glasses;\n```\n";
+    let waves = "```rust file=src/waves/mod.rs\npub mod wave;\n```\n\
+                 ```rust file=src/waves/wave.rs\nuse crate::optics::{Gpu, Lens, lens::Glasses};\n\
+                 #[cfg(all(test, feature = \"x\"))]\nmod tests { use crate::prelude::Sun; }\n```\n";
+    let sky = "```rust file=src/sky/mod.rs\npub mod star;\npub use star::{Star, self as stars};\n\
+               #[cfg(test)]\nmod late;\npub struct Sky;\n```\n\
+               ```rust file=src/sky/star.rs\nuse crate::waves::wave::Wave;\n```\n\
+               ```rust file=src/sky/late.rs\nuse crate::later::X;\n```\n";
+    let sound = [("one.md", HOUSE), ("two.md", optics), ("three.md", waves), ("four.md", sky)];
+    let repository = Repository::new(&sound);
+    repository.tangle();
+    assert_eq!(repository.check(), Vec::<String>::new());
+    let graph = "rooms, each on the rooms above it
+    optics  lens, lens::gpu, gpu
+    waves   wave
+            ▶ optics
+    sky     star, late
+            ▶ waves
+modules, by chapter
+  1 Chapter one.md
+    ├─ lib (all modules)
+    ├─ error
+    ├─ optics
+    └─ optics::lens
+  2 Chapter two.md
+    ├─ optics::lens::gpu ─▶ error, optics::lens
+    └─ optics::gpu ───────▶ error
+  3 Chapter three.md
+    ├─ waves
+    └─ waves::wave ───────▶ optics::lens, optics::lens::gpu, optics::gpu
+  4 Chapter four.md
+    ├─ sky
+    ├─ sky::star ─────────▶ waves::wave
+    └─ sky::late
+";
+    let answer = repository.run(&["check", "--graph"]);
+    assert_eq!(answer.out, graph);
+
+    // Through a re-export, an import is still one of a later room.
+    let three = repository.read("book/src/three.md");
+    for path in ["Star", "prelude::Sun", "sky::stars::X", "optics::Lens as L, sky::star::Star"] {
+        let import = format!("use crate::{{{path}}};\nuse crate::optics");
+        repository.write("book/src/three.md", three.replace("use crate::optics", &import));
+        repository.tangle();
+        assert_eq!(
+            repository.check(),
+            [
+                "book/src/three.md:5:1: src/waves/wave.rs imports sky::star, which a later chapter \
+                 defines: Chapter four.md",
+                "book/src/three.md:5:1: src/waves/wave.rs imports sky::star: the room sky comes \
+                 after waves",
+            ]
+        );
+    }
+}
+
+#[test]
+fn modules_of_one_chapter_do_not_stand_on_each_other() {
+    let one = "```rust file=src/a.rs\nuse crate::b::B;\n```\n```rust file=src/b.rs\nmod c;\nuse crate::d::D;\n```\n\
+               ```rust file=src/b/c.rs\nuse super::B;\nuse lenslet::d::D;\n```\n\
+               ```rust file=src/d.rs\nuse crate::a::A;\nfn f() { crate::b::c::g() }\n```\n";
+    assert_eq!(
+        findings(&[("one.md", one)]),
+        ["book/src/one.md:2:1: modules in a circle: a → b → d → a"]
+    );
 }
 
 #[test]

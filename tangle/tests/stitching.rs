@@ -142,9 +142,7 @@ fn a_chunk_may_become_empty_and_full_again() {
     let comment = "    // Tell the world\n";
     repository.edit("src/lib.rs", comment, &format!("{comment}    print(u);\n"));
     assert_eq!(repository.run(&["stitch"]).code, 0);
-    assert!(
-        repository.read("book/src/one.md").contains("```rust #tell the world\nprint(u);\n```")
-    );
+    assert!(repository.read("book/src/one.md").contains("```rust #tell the world\nprint(u);\n```"));
 }
 
 #[test]

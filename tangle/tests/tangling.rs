@@ -76,28 +76,30 @@ fn a_chunk_continues_over_chapters_in_their_order() {
 
 #[test]
 fn a_folded_block_is_tangled_like_any_other() {
-    let chapter = "```rust file=src/lib.rs fold\n// <<see the fold>>\n```\n\
-                   ```rust #see the fold\na\n```\n```rust #see the fold fold\nb\n```\n\
-                   ```rust #see the\tfold  fold  \n```\n";
-    let (files, findings) = expanded(&[chapter]);
+    let chapter = "```rust file=src/lib.rs fold\n// <<see the sky>>\n```\n\
+                   ```rust #see the sky\na\n```\n```rust #see the sky fold\nb\n```\n\
+                   ```rust  #see the sky\tfold  \nc\n```\n";
+    assert_eq!(file(chapter), "// See the sky\na\nb\nc\n");
+    let book = |text: &str| tangle::Book::from_sources("- [C](one.md)\n", |_| Ok(text.to_string()));
+    let folded = |text: &str| -> Vec<bool> {
+        book(text).chapters[0].blocks.iter().map(|block| block.folded).collect()
+    };
+    assert_eq!(folded(chapter), [true, false, true, true]);
+    assert_eq!(book(chapter).chunks["see the sky"].parts.len(), 3);
+    let others = "```rust #fold\n```\n```rust #unfold\n```\n```rust file=fold\n```\n\
+                  ```text fold\n```\n```rust ignore fold\n```\n";
+    assert_eq!(folded(others), [false; 5]);
+    assert!(book(others).chunks.keys().eq(["fold", "unfold"]));
+}
+
+#[test]
+fn a_name_does_not_end_with_fold() {
+    let (files, findings) = expanded(&[
+        "```rust file=src/lib.rs\n// <<do the fold>>\n```\n```rust #do the fold\n```\n",
+    ]);
     assert!(files.is_empty());
-    assert_eq!(
-        findings,
-        [
-            "book/src/one.md:2:1: chunk <<see the fold>> is not defined: a last word \"fold\" folds a block"
-        ]
-    );
-    let chapter = chapter.replace("see the fold", "see").replace("see the\tfold ", "see");
-    assert_eq!(file(&chapter), "// See\na\nb\n");
-    let book = tangle::Book::from_sources("- [C](one.md)\n", |_| Ok(chapter.clone()));
-    let folded: Vec<bool> = book.chapters[0].blocks.iter().map(|block| block.folded).collect();
-    assert_eq!(folded, [true, false, true, true]);
-    assert_eq!(book.chunks["see"].parts.len(), 3);
-    let plain = tangle::Book::from_sources("- [C](one.md)\n", |_| {
-        Ok("```rust #fold\n```\n```rust #unfold\n```\n```text fold\n```\n```rust,ignore and fold\n```\n".to_string())
-    });
-    assert!(plain.chapters[0].blocks.iter().all(|block| !block.folded));
-    assert!(plain.chunks.keys().eq(["fold", "unfold"]));
+    let what = "chunk <<do the fold>> is not defined: a last word \"fold\" folds a block";
+    assert_eq!(findings, [format!("book/src/one.md:2:1: {what}")]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub const MOST_LINES: usize = 60;
 pub const MANY_LINES: usize = 25;
 
 /// Names that say nothing.
-const EMPTY_WORDS: [&str; 6] = ["helper", "helpers", "header", "headers", "imports", "misc"];
+const EMPTY_WORDS: [&str; 5] = ["helper", "helpers", "header", "headers", "misc"];
 
 pub fn check(book: &Book) -> Vec<Finding> {
     let mut findings = unused(book);
