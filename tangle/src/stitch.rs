@@ -359,12 +359,9 @@ fn verify(
     let mut changed = book.clone();
     for chapter in &mut changed.chapters {
         if let Some(text) = stitched.chapters.get(&chapter.path) {
-            *chapter = crate::Chapter::parse(
-                &chapter.title,
-                &chapter.file,
-                chapter.number.clone(),
-                text.clone(),
-            );
+            let (number, part) = (chapter.number.clone(), chapter.part.clone());
+            let parsed = crate::Chapter::parse(&chapter.title, &chapter.file, number, text.clone());
+            *chapter = crate::Chapter { part, ..parsed };
         }
     }
     changed.reindex();

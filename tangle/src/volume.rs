@@ -119,7 +119,8 @@ impl Book {
             }
             match read(&path) {
                 Ok(text) => {
-                    book.chapters.push(Chapter::parse(&entry.title, &file, entry.number, text))
+                    let chapter = Chapter::parse(&entry.title, &file, entry.number, text);
+                    book.chapters.push(Chapter { part: entry.part, ..chapter });
                 }
                 Err(why) => {
                     let what = match why.kind() {

@@ -217,6 +217,33 @@ fn folded_chunks_are_closed_lines_with_all_their_links() -> Outcome {
 }
 
 #[test]
+fn parts_are_drawn_and_nested_chapters_numbered() -> Outcome {
+    let folder = whole()?;
+    let summary = "# Contents\n\n[Before](before.md)\n\n# Light\n\n- [Light itself](light.md)\n\
+                   - [Optics](optics.md)\n  - [Waves](waves.md)\n";
+    fs::write(folder.path().join("book/src/SUMMARY.md"), summary)?;
+    fs::write(
+        folder.path().join("book/src/light.md"),
+        "# Light\n\nIts map:\n\n{{#part-map}}\n\nDone.\n",
+    )?;
+    build(folder.path(), true)?;
+    let light = page(&folder, "light.html")?;
+    contains(
+        &light,
+        &[
+            "<p>Its map:</p>\n<figure class=\"part-map\">",
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewbox=\"",
+            "<a href=\"optics.html#optics\"><text",
+            "<a href=\"waves.html#waves\" class=\"nested\"><text",
+            "<p>Done.</p>",
+        ],
+    );
+    contains(&page(&folder, "before.html")?, &["(2.1.2)</a>", "(2.1)</a>"]);
+    contains(&page(&folder, "print.html")?, &["<a href=\"#optics\"><text"]);
+    Ok(())
+}
+
+#[test]
 fn equations_are_numbered_and_linked_across_chapters() -> Outcome {
     let folder = whole()?;
     build(folder.path(), true)?;

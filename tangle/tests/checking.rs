@@ -350,6 +350,13 @@ fn modules_of_one_chapter_do_not_stand_on_each_other() {
 }
 
 #[test]
+fn a_map_needs_a_part() {
+    let what = "a map is drawn in a chapter below the title of a part in SUMMARY.md";
+    let one = "# One\n\n`{{#part-map}}`\n\n{{#part-map}}\n";
+    assert_eq!(findings(&[("one.md", one)]), [format!("book/src/one.md:5:1: {what}")]);
+}
+
+#[test]
 fn chapters_that_cannot_be_read_are_findings() {
     let repository = Repository::new(&[("one.md", ROOT), ("two.md", ""), ("three.md", "")]);
     repository.tangle();

@@ -1,6 +1,7 @@
 //! A chapter as the Markdown that mdbook-katex and mdbook get: chunks and figures are already HTML,
 //! formulas have their numbers.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::anchors::{self, ChunkAnchors, Places, escape};
@@ -22,6 +23,8 @@ enum Piece {
     Figure(Range<usize>, String, String),
     /// An explicit anchor at the end of a heading.
     Anchor(String),
+    /// The map of the chapter's part.
+    Map,
 }
 
 /// Writes the Markdown of chapters.
@@ -32,6 +35,8 @@ pub struct PageWriter<'a> {
     pub anchors: &'a ChunkAnchors,
     /// Where they are in the program.
     pub places: &'a Places,
+    /// The maps of the parts, by the chapters that ask for them.
+    pub maps: &'a BTreeMap<usize, String>,
 }
 
 impl PageWriter<'_> {
@@ -57,13 +62,16 @@ impl PageWriter<'_> {
             match piece {
                 Piece::Formula(formula) => result.push_str(&self.formula(index, *formula)),
                 Piece::Chunk(block) => {
-                    let PageWriter { book, anchors, places } = *self;
+                    let PageWriter { book, anchors, places, .. } = *self;
                     let writer = ChunkWriter { book, anchors, places };
                     let html = writer.html(BlockId { chapter: index, block: *block });
                     result.push_str(&hide(&html));
                 }
                 Piece::Language(block) => {
                     result.push_str(&hide(highlighter(&chapter.blocks[*block].language)));
+                }
+                Piece::Map => {
+                    result.push_str(&hide(self.maps.get(&index).map_or("", String::as_str)))
                 }
                 Piece::Anchor(id) => result.push_str(&hide(&format!(" {{#{id}}}"))),
                 Piece::Figure(caption, target, number) => {
@@ -124,6 +132,9 @@ fn pieces(chapter: &Chapter) -> Vec<(Range<usize>, Piece)> {
             let end = text.start_of(heading.line) + line.trim_end().len();
             pieces.push((end..end, Piece::Anchor(heading.id.clone())));
         }
+    }
+    if let Some(line) = chapter.map_line() {
+        pieces.push((text.start_of(line)..text.start_of(line + 1), Piece::Map));
     }
     let mut count = 0;
     for link in chapter.links.iter().filter(|link| link.image && link.position.1 == 1) {

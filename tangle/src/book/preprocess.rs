@@ -18,6 +18,7 @@ use super::marks::{CLOSE, OPEN, hide, key, placeholder, show};
 use super::math::Formulas;
 use super::page::PageWriter;
 use crate::expand::Tangled;
+use crate::map;
 use crate::volume::Book;
 
 /// Weaves the chapters: names and links of chunks, numbers of equations and figures, and the two
@@ -38,7 +39,8 @@ impl Preprocessor for Weave {
         let book = &self.book;
         let anchors = ChunkAnchors::new(book);
         let places = Places::new(&self.tangled);
-        let writer = PageWriter { book, anchors: &anchors, places: &places };
+        let maps = map::maps(book, &self.tangled);
+        let writer = PageWriter { book, anchors: &anchors, places: &places, maps: &maps };
         let indices: HashMap<&str, usize> =
             book.chapters.iter().enumerate().map(|(i, c)| (c.file.as_str(), i)).collect();
         pages.for_each_chapter_mut(|page| {

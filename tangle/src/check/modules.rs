@@ -286,6 +286,19 @@ fn way(came: &BTreeMap<usize, usize>, start: usize, end: usize) -> Vec<usize> {
     way
 }
 
+/// Which chapters each chapter imports from, by their indices.
+pub fn flow(book: &Book, tangled: &Tangled) -> BTreeMap<usize, BTreeSet<usize>> {
+    let house = Crate::new(book, tangled);
+    let mut flow: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+    for module in house.modules.iter().filter(|module| !module.name.is_empty() && !module.test) {
+        let ours = module.file.root.chapter;
+        let theirs = house.modules.iter().filter(|other| module.imports.contains_key(&other.name));
+        let theirs = theirs.map(|other| other.file.root.chapter).filter(|&other| other != ours);
+        flow.entry(ours).or_default().extend(theirs);
+    }
+    flow
+}
+
 /// The module graph of `src/`: the rooms, each with its modules and the rooms it stands on, then each
 /// chapter with its modules, each module with what it imports.
 pub fn graph(book: &Book, tangled: &Tangled) -> String {
