@@ -50,6 +50,7 @@ pub mod pages;
 mod rust;
 pub mod stitch;
 pub mod summary;
+pub mod symbols;
 pub mod text;
 pub mod tree;
 pub mod volume;

@@ -47,7 +47,7 @@ struct Map<'a> {
     opener: usize,
     /// Each chapter that is nested in no other, followed by those nested in it.
     groups: Vec<Vec<usize>>,
-    /// From each group to those that stand on it.
+    /// From each group to later ones that stand on it.
     arrows: BTreeSet<(usize, usize)>,
     /// Chapters of other parts that this part stands on.
     outside: BTreeSet<usize>,
@@ -74,7 +74,9 @@ impl<'a> Map<'a> {
             let Some(to) = group(user) else { continue };
             for &chapter in imported {
                 match group(chapter) {
-                    Some(from) if from != to => _ = arrows.insert((from, to)),
+                    // What stands on a later chapter is refused by `check`, and would turn the map
+                    // upside down.
+                    Some(from) if from < to => _ = arrows.insert((from, to)),
                     Some(_) => {}
                     None => _ = outside.insert(chapter),
                 }
@@ -435,7 +437,7 @@ impl Drawing {
 fn levels(groups: usize, arrows: &BTreeSet<(usize, usize)>) -> Vec<usize> {
     let mut levels: Vec<usize> = Vec::new();
     for group in 0..groups {
-        let below = arrows.iter().filter(|&&(from, to)| to == group && from < group);
+        let below = arrows.iter().filter(|&&(_, to)| to == group);
         let alone = arrows.iter().all(|&(from, to)| from != group && to != group);
         let mut level = match below.map(|&(from, _)| levels[from] + 1).max() {
             Some(level) => level,

@@ -282,7 +282,9 @@ fn equations_are_numbered_and_linked_across_chapters() -> Outcome {
 fn every_link_inside_the_book_leads_somewhere() -> Outcome {
     let folder = whole()?;
     build(folder.path(), true)?;
-    for name in ["before", "optics", "waves", "identifier-index", "chunk-index", "print"] {
+    for name in
+        ["before", "optics", "waves", "symbol-index", "identifier-index", "chunk-index", "print"]
+    {
         let text = page(&folder, &format!("{name}.html"))?;
         for link in text.split(" href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
@@ -332,6 +334,33 @@ fn indices_list_items_and_chunks() -> Outcome {
         &chunks,
         &["<code>src/optics.rs</code>", "look up the colour", "<cite>2 Waves</cite>"],
     );
+    Ok(())
+}
+
+#[test]
+fn symbols_are_gathered_with_their_formulas() -> Outcome {
+    let folder = whole()?;
+    let table = "\n| symbol | meaning | unit | in the code |\n|---|---|---|---|\n\
+                 | $\\lambda$ | wavelength, $\\eqref{eq:wave}$ | m | |\n\
+                 | $A_0, b$ | [amplitude](#waves) and phase | m, rad | `amplitude` |\n\
+                 | stand | where `it` stands | | `Stand` |\n";
+    fs::write(folder.path().join("book/src/waves.md"), format!("{WAVES}{table}"))?;
+    build(folder.path(), true)?;
+    let symbols = page(&folder, "symbol-index.html")?;
+    contains(
+        &symbols,
+        &[
+            "<h2 id=\"latin-letters\">",
+            "<a href=\"waves.html#waves\">amplitude</a> and phase</td><td>m, rad</td><td></td>\
+             <td><code>amplitude</code></td>\
+             <td><a href=\"waves.html#the-size-of-lambda\">Waves</a></td>",
+            "<h2 id=\"greek-letters\">",
+            "href=\"waves.html#eq-wave\">(2.2)</a>",
+            "<td>stand</td><td>where <code>it</code> stands</td>",
+        ],
+    );
+    assert_eq!(symbols.matches("<span class=\"katex\">").count(), 2);
+    assert!(symbols.find("latin-letters") < symbols.find("greek-letters"));
     Ok(())
 }
 

@@ -350,6 +350,35 @@ fn modules_of_one_chapter_do_not_stand_on_each_other() {
 }
 
 #[test]
+fn a_letter_has_one_meaning_in_a_part() {
+    let table =
+        |rows: &str| format!("| symbol | meaning | in the code |\n|---|---|---|\n{rows}\n\n");
+    let one =
+        table("| $h_l$, $z$ | altitude of layer $l$, height of a source | `altitude`, `height` |")
+            + &table("| $L_0$ | outer scale | |\n| $w$ | wavefront | `w` |");
+    let two = table("| $h$ | altitudes | |\n| $L$ | length of the transforms | |")
+        + &table(
+            "| $z$ | residual | |\n| $w$ | path, as elsewhere | `w` |\n| $L_0$ | [scale](three.md) | |",
+        )
+        + &table("| $z$ | preconditioned residual | `z` |\n| $L_0$ | the largest step | |");
+    let three = table("| $h$ | step of a rule | |");
+    let repository = Repository::new(&[("one.md", &one), ("two.md", &two), ("three.md", &three)]);
+    assert_eq!(repository.check(), Vec::<String>::new(), "no parts, no warnings");
+    let summary =
+        "# Book\n\n# I Air\n\n- [One](one.md)\n- [Two](two.md)\n\n# II\n\n- [Three](three.md)\n";
+    repository.write("book/src/SUMMARY.md", summary);
+    assert_eq!(
+        repository.check(),
+        [
+            "book/src/two.md:8:1: warning: $z$ is \"residual\" here and \"height of a source\" in \
+             book/src/one.md:3, in one part: I Air",
+            "book/src/two.md:15:1: warning: $L_0$ is \"the largest step\" here and \"outer scale\" in \
+             book/src/one.md:7, in one part: I Air",
+        ]
+    );
+}
+
+#[test]
 fn a_map_needs_a_part() {
     let what = "a map is drawn in a chapter below the title of a part in SUMMARY.md";
     let one = "# One\n\n`{{#part-map}}`\n\n{{#part-map}}\n";

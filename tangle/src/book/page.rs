@@ -10,6 +10,7 @@ use super::marks::{formula, hide};
 use super::math::{Source, sole_reference};
 use crate::block::Block;
 use crate::chapter::Chapter;
+use crate::pages::page_of;
 use crate::text::slug;
 use crate::volume::{BlockId, Book};
 
@@ -46,6 +47,18 @@ impl PageWriter<'_> {
         let mut pieces = pieces(chapter);
         pieces.sort_by_key(|(range, _)| (range.start, std::cmp::Reverse(range.end)));
         self.write(index, 0..chapter.text.as_str().len(), &pieces)
+    }
+
+    /// A part of a chapter as another page beside it shows it: references lead to the chapter.
+    pub fn excerpt(&self, index: usize, part: Range<usize>) -> String {
+        let chapter = &self.book.chapters[index];
+        let formulas = chapter.math.iter().enumerate();
+        let formulas = formulas.map(|(at, math)| (math.whole(), Piece::Formula(at)));
+        let pieces: Vec<_> = formulas.filter(|(range, _)| range.start >= part.start).collect();
+        let file = &chapter.file;
+        let page = page_of(file);
+        let text = self.write(index, part, &pieces).replace("](#", &format!("]({file}#"));
+        text.replace(" href=\"#", &format!(" href=\"{page}#"))
     }
 
     /// A part of a chapter with its pieces replaced.

@@ -21,7 +21,7 @@ use crate::expand::Tangled;
 use crate::map;
 use crate::volume::Book;
 
-/// Weaves the chapters: names and links of chunks, numbers of equations and figures, and the two
+/// Weaves the chapters: names and links of chunks, numbers of equations and figures, maps, and the
 /// indices at the end.
 pub struct Weave {
     /// The book.
@@ -54,10 +54,11 @@ impl Preprocessor for Weave {
         let identifiers = indices::identifier_page(book, &self.tangled, &anchors);
         let chunks = indices::chunk_page(book, &anchors);
         for (title, file, text) in [
-            ("Index of identifiers", indices::IDENTIFIERS, identifiers),
-            ("Index of chunks", indices::CHUNKS, chunks),
+            ("Index of symbols", indices::SYMBOLS, indices::symbol_page(&writer)),
+            ("Index of identifiers", indices::IDENTIFIERS, hide(&identifiers)),
+            ("Index of chunks", indices::CHUNKS, hide(&chunks)),
         ] {
-            pages.push_item(BookItem::Chapter(Page::new(title, hide(&text), file, Vec::new())));
+            pages.push_item(BookItem::Chapter(Page::new(title, text, file, Vec::new())));
         }
         Ok(pages)
     }

@@ -39,6 +39,7 @@ fn content(book: &Book, tangled: &Tangled) -> Vec<Finding> {
     findings.extend(links::check(book));
     findings.extend(modules::check(book, tangled));
     findings.extend(homeless_maps(book));
+    findings.extend(crate::symbols::check(book));
     #[cfg(feature = "book")]
     findings.extend(rendering(book, &findings));
     findings
