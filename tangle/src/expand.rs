@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::citations;
 use crate::finding::Finding;
 use crate::volume::{BlockId, Book, Use};
 
@@ -249,6 +250,9 @@ impl<'a> Expansion<'a> {
             let shown = match &reference {
                 Some(reference) => format!("{indentation}{}", reference.tangled()),
                 None if text.is_empty() => String::new(),
+                None if block.language == "rust" => {
+                    format!("{indentation}{}", citations::spelt_out(book, text))
+                }
                 None => format!("{indentation}{text}"),
             };
             let origin = if reference.is_some() { Origin::Reference } else { Origin::Code };

@@ -34,6 +34,7 @@ pub mod book;
 pub mod block;
 pub mod chapter;
 pub mod check;
+pub mod citations;
 pub mod commands;
 pub mod diagnostics;
 pub mod diff;

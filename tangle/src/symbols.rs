@@ -258,7 +258,9 @@ fn same(one: &Symbol, other: &Symbol) -> bool {
 /// Letters with two meanings in one part: one warning for each further meaning. A meaning that is a
 /// link to another chapter is that chapter's.
 pub fn check(book: &Book) -> Vec<Finding> {
-    let mut seen: BTreeMap<(&str, String), Vec<(Symbol, &Chapter, usize)>> = BTreeMap::new();
+    // By part and letter: what it means, and where that is said.
+    type Known<'a> = Vec<(Symbol, &'a Chapter, usize)>;
+    let mut seen: BTreeMap<(&str, String), Known> = BTreeMap::new();
     let mut findings = Vec::new();
     for row in rows(book) {
         let chapter = &book.chapters[row.chapter];

@@ -193,7 +193,8 @@ fn macros_of_the_book_are_known() {
 fn labels_are_unique_and_references_resolve() {
     let one = "$$ a \\label{eq:a} $$\n\n$$ b \\label{eq:a} $$\n\n$c \\label{eq:c}$\n\n\
                $$ d \\label{d} $$\n\nSee $\\eqref{eq:b}$ and $\\eqref{eq:c}$.\n\n\
-               ```rust file=src/lib.rs\n/// λ is [eq:a], not [eq:z].\n    //! Nor `eq:y`.\n```\n";
+               ```rust file=src/lib.rs\n/// λ is [eq:a], not [eq:z].\n    //! Nor `eq:y`.\n\
+               /// [a](https://x.y/book/one.html#eq-a), [b](../book/two.html#eq-a \"t\"), <z.html#eq-w>, [c](#eq:a)\n```\n";
     assert_eq!(
         findings(&[("one.md", one)]),
         [
@@ -203,6 +204,8 @@ fn labels_are_unique_and_references_resolve() {
             "book/src/one.md:9:6: \\eqref{eq:b}: no equation has this label",
             "book/src/one.md:12:23: eq:z: no equation has this label",
             "book/src/one.md:13:14: eq:y: no equation has this label",
+            "book/src/one.md:14:62: #eq-a is on the page one.html, not two.html",
+            "book/src/one.md:14:81: #eq-w: no equation has this label",
         ]
     );
 }

@@ -132,6 +132,30 @@ fn below_a_reference_a_chunk_begins() {
 }
 
 #[test]
+fn citations_of_equations_come_back_as_labels() {
+    let one = "$$ a \\label{eq:two-waves} $$\n\n$$ b \\label{eq:ray} $$\n\n```rust file=src/lib.rs\n\
+               /// Follows `[eq:two-waves]`.\nfn f() {}\n```\n";
+    for address in ["", "[package.metadata.book]\nurl = \"https://example.org\"\n"] {
+        let repository = Repository::new(&[("one.md", one)]);
+        repository.write("Cargo.toml", address);
+        repository.tangle();
+        let file = repository.read("src/lib.rs");
+        assert!(!file.contains("[eq:"), "{file}");
+        let line = file.lines().nth(1).expect("the comment");
+        let cited =
+            line.strip_prefix("/// Follows ").and_then(|l| l.strip_suffix('.')).expect("words");
+        let ray = cited.replace("two waves", "ray").replace("two-waves", "ray");
+        repository.edit("src/lib.rs", line, &format!("/// Obeys {cited}, and {ray}."));
+        let answer = repository.run(&["stitch"]);
+        assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+        let chapter =
+            one.replace("Follows `[eq:two-waves]`", "Obeys `[eq:two-waves]`, and [eq:ray]");
+        assert_eq!(repository.read("book/src/one.md"), chapter);
+        assert_eq!(repository.run(&[]).out, "");
+    }
+}
+
+#[test]
 fn a_chunk_may_become_empty_and_full_again() {
     let repository = repository();
     repository.edit("src/lib.rs", "    print(t);\n", "");

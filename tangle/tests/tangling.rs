@@ -92,6 +92,31 @@ fn a_folded_block_is_tangled_like_any_other() {
     assert!(book(others).chunks.keys().eq(["fold", "unfold"]));
 }
 
+const CITING: &str = "# Waves\n\n$$ a \\label{eq:two-waves} $$\n\n```rust file=src/lib.rs\n\
+                      //! By Eq. `[eq:two-waves]`, [eq:two-waves]; [eq:none], [eq:two-waves](one.html#eq-two-waves).\n\
+                      // Not [eq:two-waves].\n```\n\n```cuda file=kernels/k.cu\n/// [eq:two-waves]\n```\n";
+
+#[test]
+fn equations_are_cited_by_name_and_chapter() {
+    let (files, _) = expanded(&[CITING]);
+    let words = "*two waves* (chapter *C*)";
+    let rest = "[eq:none], [eq:two-waves](one.html#eq-two-waves).\n// Not [eq:two-waves].\n";
+    assert_eq!(files["src/lib.rs"], format!("{HEADER}//! By Eq. {words}, {words}; {rest}"));
+    assert_eq!(files["kernels/k.cu"], format!("{HEADER}/// [eq:two-waves]\n"));
+}
+
+#[test]
+fn equations_are_links_where_the_book_has_an_address() {
+    let repository = Repository::new(&[("one.md", CITING)]);
+    repository
+        .write("Cargo.toml", "[package.metadata.book]\nurl = \"https://example.org/book/\"\n");
+    repository.run(&[]);
+    let link = "[two waves](https://example.org/book/one.html#eq-two-waves)";
+    let file = repository.read("src/lib.rs");
+    assert!(file.contains(&format!("//! By Eq. {link}, {link}; [eq:none], ")), "{file}");
+    assert_eq!(repository.check(), ["book/src/one.md:6:47: eq:none: no equation has this label"]);
+}
+
 #[test]
 fn a_name_does_not_end_with_fold() {
     let (files, findings) = expanded(&[
