@@ -1,12 +1,12 @@
 //! The pages at the end of the book: symbols, public identifiers, and chunks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::anchors::{self, ChunkAnchors, chunk_name, escape};
 use super::marks::hide;
 use super::page::PageWriter;
 use crate::expand::{File, Origin, Tangled};
-use crate::symbols;
+use crate::symbols::{self, Row};
 use crate::volume::{BlockId, Book};
 
 /// The file of the identifier index.
@@ -121,19 +121,19 @@ fn word(text: &str) -> &str {
 }
 
 /// The Markdown of the index of symbols, with marks for its formulas: the rows of all tables of
-/// symbols, letters first, then words.
+/// symbols, letters first, then words; a row of several letters stands at each.
 pub fn symbol_page(writer: &PageWriter<'_>) -> String {
     let book = writer.book;
-    let mut rows: Vec<_> = symbols::rows(book)
-        .into_iter()
-        .filter(|row| !row.text(book, &row.symbol).is_empty())
-        .map(|row| {
-            let letter = symbols::symbols(book, &row).into_iter().next().map(|s| s.letter);
-            let word = row.text(book, &row.symbol).to_lowercase();
-            let order = letter.map_or((3, 0, false, word), |letter| symbols::order(&letter));
-            (order, row)
-        })
-        .collect();
+    let named = |row: &Row| !row.text(book, &row.symbol).is_empty();
+    let mut rows = Vec::new();
+    for row in symbols::rows(book).into_iter().filter(named) {
+        let letters = symbols::symbols(book, &row);
+        if letters.is_empty() {
+            rows.push(((3, 0, false, row.text(book, &row.symbol).to_lowercase()), row.clone()));
+        }
+        let orders: BTreeSet<_> = letters.iter().map(|s| symbols::order(&s.letter)).collect();
+        rows.extend(orders.into_iter().map(|order| (order, row.clone())));
+    }
     rows.sort_by(|(one, a), (other, b)| (one, a.chapter, a.line).cmp(&(other, b.chapter, b.line)));
     let mut page = hide(
         "# Index of symbols\n\nWhat each chapter's table of symbols says, gathered: letters by the \
