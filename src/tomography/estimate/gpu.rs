@@ -25,7 +25,7 @@ use ndarray::{Array2, Array4, ArrayView1, ArrayView2, s};
 use std::sync::{Arc, Mutex, PoisonError};
 
 // All layers in one product
-/// Ξ of all layers, layer by layer and target by target, Eq. `[eq:stacked-layers]`.
+/// Ξ of all layers, layer by layer and target by target, Eq. [stacked layers](https://lenslet.github.io/lenslet/estimate-gpu.html#eq-stacked-layers).
 fn stacked<T: Real>(
     gpu: &Gpu,
     problem: &WavefrontProblem,
