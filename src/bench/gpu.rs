@@ -229,7 +229,7 @@ fn time_estimate<T: Real>(
     let system = large(f64::INFINITY)?;
     let stop = Stop { tolerance: 1e-3, ..Stop::default() };
     let settings = Settings { stop, ..Settings::default() };
-    let engine = Engine::Gpus(vec![gpu.clone()], precision);
+    let engine = Engine::gpus(vec![gpu.clone()], precision)?;
     let estimators = [EstimatorGpu::<T>::new(gpu, &system, settings, &engine)?];
     let slopes = Array1::from(Simulation::new(&system)?.draw(1).slopes).insert_axis(Axis(0));
     let mut iterations = 0;

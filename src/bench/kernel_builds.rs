@@ -15,6 +15,7 @@ use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::LensletArray;
 use crate::model::source::{ConeGradient, Source};
 use crate::model::system::System;
+use crate::numerics::real::Precision;
 use crate::numerics::real::Real;
 use crate::tomography::estimate::Settings;
 use crate::tomography::estimate::gpu::EstimatorGpu;
@@ -37,7 +38,7 @@ fn ask_for_system<T: Real>(gpu: &Gpu, system: &System) -> Result<(), Error> {
     let (slopes, wavefront) = (slope_problem(system)?, wavefront_problem(system)?);
     SlopePlan::new(gpu, &tables, &slopes, &slopes.pairs())?;
     WavefrontPlan::new(gpu, &tables, &wavefront)?;
-    EstimatorGpu::<T>::new(gpu, system, Settings::default(), &Engine::Cpu)?;
+    EstimatorGpu::<T>::new(gpu, system, Settings::default(), &Engine::cpu(Precision::F64))?;
     let sampling = SpectralSampling::new(1024, 4)?;
     let gpus = std::slice::from_ref(gpu);
     spectral::gpu::slope_pairs::<T>(&slopes, &sampling, gpus, &silent)?;

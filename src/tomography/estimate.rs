@@ -13,6 +13,7 @@ use crate::linear::operator::{Diagonal, Operator, Product, Sum};
 use crate::linear::solver::{Solver, Stop};
 use crate::linear::toeplitz::BlockToeplitz;
 use crate::model::system::System;
+use crate::numerics::real::Precision;
 use crate::tomography::circulant::{Circulant, Group};
 use crate::tomography::interpolation::interpolation_error;
 use crate::turbulence::plan::{
@@ -173,7 +174,7 @@ impl Estimator {
     /// `Invalid` where the system has no target, no grid of wavefront points, or no valid lenslet; `Memory` where the covariances do
     /// not fit.
     pub fn new(system: &System, settings: Settings) -> Result<Self, Error> {
-        let model = Model::new(system, &settings, &Engine::Cpu)?;
+        let model = Model::new(system, &settings, &Engine::cpu(Precision::F64))?;
         let Model { targets, points, interpolation_error, .. } = model;
         let groups: Vec<_> = model.groups.iter().map(Grouped::group).collect();
         let preconditioner = settings.preconditioned.then(|| Circulant::new(&groups));

@@ -140,12 +140,12 @@ pub fn slope_covariance_on(
     method: &Method,
     watch: &dyn Watch,
 ) -> Result<SlopeCovariance, Error> {
-    let (gpus, precision) = match engine {
-        Engine::Cpu => return slope_covariance(problem, method, watch),
-        Engine::Gpus(gpus, precision) => (gpus, precision),
-    };
+    let gpus = engine.devices();
+    if gpus.is_empty() {
+        return slope_covariance(problem, method, watch);
+    }
     check_memory(problem)?;
-    let pairs = match precision {
+    let pairs = match engine.precision() {
         Precision::F64 => slope_pairs::<f64>(problem, method, gpus, watch)?,
         Precision::F32 => slope_pairs::<f32>(problem, method, gpus, watch)?,
     };
@@ -163,12 +163,12 @@ pub fn wavefront_slope_covariance_on(
     method: &Method,
     watch: &dyn Watch,
 ) -> Result<WavefrontSlope, Error> {
-    let (gpus, precision) = match engine {
-        Engine::Cpu => return wavefront_slope_covariance(problem, method, watch),
-        Engine::Gpus(gpus, precision) => (gpus, precision),
-    };
+    let gpus = engine.devices();
+    if gpus.is_empty() {
+        return wavefront_slope_covariance(problem, method, watch);
+    }
     check_wavefront_memory(problem)?;
-    match precision {
+    match engine.precision() {
         Precision::F64 => wavefront_slopes::<f64>(problem, method, gpus, watch),
         Precision::F32 => wavefront_slopes::<f32>(problem, method, gpus, watch),
     }

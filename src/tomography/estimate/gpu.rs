@@ -5,7 +5,7 @@
 use crate::device::engine::Engine;
 use crate::device::gpu::{Buffer, Gpu};
 use crate::device::{Watch, Workers, gather};
-use crate::error::{Error, Invalid, accept};
+use crate::error::{Error, Invalid};
 use crate::linear::interpolation::ToPupil;
 use crate::linear::interpolation::gpu::LayersGpu;
 use crate::linear::matrix::gpu::MatrixGpu;
@@ -253,12 +253,12 @@ impl EngineEstimator {
     /// # Errors
     /// As for [`Estimator::new`], and what a device says.
     pub fn new(system: &System, settings: Settings, engine: &Engine) -> Result<Self, Error> {
-        let Engine::Gpus(gpus, precision) = engine else {
+        let gpus = engine.devices();
+        if gpus.is_empty() {
             return Ok(Self::Cpu(Box::new(Estimator::new(system, settings)?)));
-        };
-        accept(!gpus.is_empty(), "devices", 0, "at least one")?;
+        }
         let model = Model::new(system, &settings, engine)?;
-        Ok(match precision {
+        Ok(match engine.precision() {
             Precision::F64 => Self::F64(estimators(gpus, &model, settings)?),
             Precision::F32 => Self::F32(estimators(gpus, &model, settings)?),
         })
@@ -385,7 +385,8 @@ mod tests {
             for gpu in test_machines() {
                 // Compare with the estimate on one device
                 let there =
-                    EstimatorGpu::<f64>::new(&gpu, &system, settings, &Engine::Cpu).unwrap();
+                    EstimatorGpu::<f64>::new(&gpu, &system, settings, &Engine::cpu(Precision::F64))
+                        .unwrap();
                 let x = battery::random::<f64>(here.slopes(), 3);
                 let on_host = OnHost(Arc::clone(&there.wavefront));
                 let [ours, theirs] = [here.wavefront(), &on_host]
@@ -420,7 +421,8 @@ mod tests {
     fn between_the_transforms<T: Real>(gpu: &Gpu, tolerances: [f64; 2], close: f64) {
         let tuning = Tuning { direct: Some(false), ..Tuning::default() };
         let system = system(["inf", "inf"], 0.0);
-        let model = Model::new(&system, &Settings::default(), &Engine::Cpu).unwrap();
+        let model =
+            Model::new(&system, &Settings::default(), &Engine::cpu(Precision::F64)).unwrap();
         let groups: Vec<Group> = model.groups.iter().map(Grouped::group).collect();
         let parts = Parts::slopes(groups[0].covariance, &model.valid).unwrap();
         let a = BlockToeplitzGpu::<T>::of(gpu, &parts, true, tuning).unwrap();
@@ -467,7 +469,7 @@ mod tests {
     fn frames_are_shared_and_errors_name_them() {
         let system = system(["inf", "inf"], 0.0);
         for gpu in test_machines() {
-            let engine = Engine::Gpus(vec![gpu.clone(), gpu.clone()], Precision::F64);
+            let engine = Engine::gpus(vec![gpu.clone(), gpu.clone()], Precision::F64).unwrap();
             let two = EngineEstimator::new(&system, Settings::default(), &engine).unwrap();
             let EngineEstimator::F64(both) = &two else { panic!() };
             let row = slopes(1, two.slopes());
@@ -478,7 +480,9 @@ mod tests {
             let warm = two.estimate(frames.view(), true, &silent).unwrap();
             assert!(warm.iterations[1] < shared.iterations[1], "{:?}", warm.iterations);
             // Hold the device to the words of the processor
-            let cpu = EngineEstimator::new(&system, Settings::default(), &Engine::Cpu).unwrap();
+            let cpu =
+                EngineEstimator::new(&system, Settings::default(), &Engine::cpu(Precision::F64))
+                    .unwrap();
             assert_eq!((cpu.slopes(), cpu.interpolation_error()), (two.slopes(), 0.0));
             assert!(two.bytes().iter().chain(&cpu.bytes()).all(|&bytes| bytes > 0));
             let mut hole = frames.clone();
@@ -496,8 +500,7 @@ mod tests {
                 matches!(&error, Error::NotConverged { what, iterations: 3, .. } if what.contains("in frame 0")),
                 "{error}"
             );
-            let none = Engine::Gpus(Vec::new(), Precision::F32);
-            assert!(EngineEstimator::new(&system, Settings::default(), &none).is_err());
+            assert!(Engine::gpus(Vec::new(), Precision::F32).is_err());
         }
     }
 
@@ -511,7 +514,7 @@ mod tests {
         let slopes = slopes(1, here.slopes());
         let expected = here.estimate(slopes.view(), false, &silent).unwrap();
         for gpu in test_machines() {
-            let engine = Engine::Gpus(vec![gpu], Precision::F32);
+            let engine = Engine::gpus(vec![gpu], Precision::F32).unwrap();
             let there = EngineEstimator::new(&system, settings, &engine).unwrap();
             let estimates = there.estimate(slopes.view(), false, &silent).unwrap();
             assert!(estimates.residual[0] <= 1e-3);
