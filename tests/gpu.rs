@@ -3,6 +3,7 @@
 
 use lenslet::bench::SYSTEMS;
 use lenslet::device::engine::Engine;
+use lenslet::device::gpu::Gpu;
 use lenslet::device::{Device, silent};
 use lenslet::linear::solver::Stop;
 use lenslet::model::atmosphere::{Atmosphere, Layer};
@@ -28,10 +29,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 /// The engines of this machine's graphics processors, in both precisions; none, with a word about it, where there are none.
 fn engines() -> Vec<Engine> {
     match Engine::open(Device::Cuda(None), Precision::F64) {
-        Ok(Engine::Gpus(gpus, _)) => {
-            [Precision::F64, Precision::F32].map(|p| Engine::Gpus(gpus.clone(), p)).into()
-        }
-        Ok(Engine::Cpu) => Vec::new(),
+        Ok(found) => [Precision::F64, Precision::F32].map(|p| of(found.devices(), p)).into(),
         Err(reason) => {
             eprintln!("skipped: {reason}");
             Vec::new()
@@ -39,9 +37,14 @@ fn engines() -> Vec<Engine> {
     }
 }
 
+/// An engine of these devices.
+fn of(gpus: &[Gpu], precision: Precision) -> Engine {
+    Engine::gpus(gpus.to_vec(), precision).unwrap()
+}
+
 /// The largest error that is accepted, in units of the largest entry.
 fn bound(engine: &Engine) -> f64 {
-    if matches!(engine, Engine::Gpus(_, Precision::F64)) { 1e-11 } else { 2e-6 }
+    if engine.precision() == Precision::F64 { 1e-11 } else { 2e-6 }
 }
 
 /// The largest difference of two sequences, in units of the largest number of the second.
@@ -64,7 +67,7 @@ fn covariances_of_every_system_are_those_of_the_processor() {
         let spectral = Method::Spectral(Some(SpectralSampling::choose(&problem).sampling));
         for method in [Method::Direct, spectral] {
             let plan = SlopeCovariancePlan::new(problem.clone(), method).unwrap();
-            let here = plan.run(&Engine::Cpu, &silent).unwrap();
+            let here = plan.run(&Engine::default(), &silent).unwrap();
             for engine in &engines {
                 let there = plan.run(engine, &silent).unwrap();
                 let error = difference(there.values().iter(), here.values().iter());
@@ -80,7 +83,7 @@ fn covariances_of_every_system_are_those_of_the_processor() {
         for method in [Method::Direct, spectral] {
             let plan = WavefrontCovariancePlan::new(problem.clone(), method).unwrap();
             let compute = |engine: &Engine| plan.run(engine, &silent).unwrap();
-            let here = compute(&Engine::Cpu);
+            let here = compute(&Engine::default());
             for engine in &engines {
                 let there = compute(engine);
                 for (there, here) in there.lattices().iter().zip(here.lattices()) {
@@ -97,13 +100,13 @@ fn covariances_of_every_system_are_those_of_the_processor() {
 fn one_device_computes_what_all_do() {
     let engines = engines();
     for engine in &engines {
-        let Engine::Gpus(gpus, precision) = engine else { continue };
+        let (gpus, precision) = (engine.devices(), engine.precision());
         if gpus.len() < 2 {
             eprintln!("skipped: there is one graphics processor only");
         }
-        let one = Engine::Gpus(gpus[..1].to_vec(), *precision);
+        let one = of(&gpus[..1], precision);
         // The same device twice shares the work as two would.
-        let two = Engine::Gpus([gpus.as_slice(), &gpus[..1]].concat(), *precision);
+        let two = of(&[gpus, &gpus[..1]].concat(), precision);
         for (name, text) in SYSTEMS {
             let system = System::from_toml(text, name).unwrap();
             let problem = slope_problem(&system).unwrap();
@@ -140,9 +143,9 @@ fn estimates_of_every_system_are_those_of_the_processor() {
             let estimator = plan.run(engine, &silent).unwrap();
             estimator.estimate(slopes.view(), false, &silent).unwrap()
         };
-        let here = estimate(&Engine::Cpu, 1e-9);
+        let here = estimate(&Engine::cpu(Precision::F64), 1e-9);
         for engine in &engines {
-            let double = matches!(engine, Engine::Gpus(_, Precision::F64));
+            let double = engine.precision() == Precision::F64;
             let there = estimate(engine, if double { 1e-9 } else { 1e-5 });
             let error = difference(there.wavefront.iter(), here.wavefront.iter());
             println!("{name}, estimate, {}: {error:.1e}", engine.name());
@@ -194,7 +197,7 @@ fn random_problems_are_those_of_the_processor() {
             let slopes = slopes.run(engine, &silent).unwrap();
             (slopes, wavefront.run(engine, &silent).unwrap())
         };
-        let (slopes_here, waves_here) = compute(&Engine::Cpu);
+        let (slopes_here, waves_here) = compute(&Engine::cpu(Precision::F64));
         for engine in &engines {
             let (slopes_there, waves_there) = compute(engine);
             let of_slopes = difference(slopes_there.values().iter(), slopes_here.values().iter());

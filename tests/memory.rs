@@ -57,7 +57,7 @@ fn holds(name: &str, stated: &Memory, peak: u64, factor: u64) {
 fn plans_state_the_memory_that_they_take() {
     let system = |name: &str| System::from_file(format!("book/systems/{name}.toml")).unwrap();
     let (keck, elt, options) = (system("keck-lgs"), system("elt"), CovarianceOptions::default());
-    let cpu = Engine::Cpu;
+    let cpu = Engine::default();
     for (name, system, options) in [
         ("direct", &keck, options),
         ("spectral", &keck, options.method(Method::Spectral(None))),

@@ -96,7 +96,7 @@ fn errors(worlds: &[Draw], estimates: &[Array3<f64>]) -> Vec<Vec<[f64; 2]>> {
 /// What an estimator for `system` makes of the worlds' slopes, times `sign`.
 fn estimate(system: &System, worlds: &[Draw], sign: f64) -> Vec<Array3<f64>> {
     let plan = EstimatePlan::new(system, EstimateOptions::default()).unwrap();
-    let estimator = plan.run(&Engine::Cpu, &silent).unwrap();
+    let estimator = plan.run(&Engine::default(), &silent).unwrap();
     let slopes = Array2::from_shape_fn((worlds.len(), worlds[0].slopes.len()), |(frame, k)| {
         sign * worlds[frame].slopes[k]
     });

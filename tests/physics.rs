@@ -42,13 +42,13 @@ fn lopsided(lenslets: usize, gradient: ConeGradient, shift: [f64; 2]) -> SlopePr
 }
 
 fn direct(problem: &SlopeProblem) -> SlopeCovariance {
-    SlopeCovariancePlan::direct(problem.clone()).run(&Engine::Cpu, &silent).unwrap()
+    SlopeCovariancePlan::direct(problem.clone()).run(&Engine::default(), &silent).unwrap()
 }
 
 fn spectral(problem: &SlopeProblem, samples: usize, oversampling: usize) -> SlopeCovariance {
     let sampling = SpectralSampling::new(samples, oversampling).unwrap();
     let plan = SlopeCovariancePlan::new(problem.clone(), Method::Spectral(Some(sampling)));
-    plan.unwrap().run(&Engine::Cpu, &silent).unwrap()
+    plan.unwrap().run(&Engine::default(), &silent).unwrap()
 }
 
 /// The largest difference of two covariances, in units of the variance.

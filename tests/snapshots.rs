@@ -17,7 +17,7 @@ use std::fmt::Write;
 fn covariance(name: &str) -> SlopeCovariance {
     let system = System::from_file(format!("book/systems/{name}.toml")).unwrap();
     let plan = SlopeCovariancePlan::direct(slope_problem(&system).unwrap());
-    plan.run(&Engine::Cpu, &silent).unwrap()
+    plan.run(&Engine::default(), &silent).unwrap()
 }
 
 /// A table of some pairs at some lags (x, y) in pitches.
@@ -63,7 +63,7 @@ fn wavefront_table(name: &str, stars: &[usize], lags: &[(isize, isize)]) -> Stri
     let system = System::from_file(format!("book/systems/{name}.toml")).unwrap();
     let problem = wavefront_problem(&system).unwrap();
     let plan = WavefrontCovariancePlan::direct(problem.clone());
-    let covariance = plan.run(&Engine::Cpu, &silent).unwrap();
+    let covariance = plan.run(&Engine::default(), &silent).unwrap();
     let largest = covariance.largest();
     let mut text = format!("largest entry {largest:.9e} m rad\n");
     text += "layer  star      lag        x              y        (of the largest entry)\n";

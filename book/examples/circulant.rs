@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
     let system = System::from_file("book/systems/keck-lgs.toml")?;
     let plan = SlopeCovariancePlan::direct(slope_problem(&system)?);
-    let covariance = plan.run(&Engine::Cpu, &silent)?;
+    let covariance = plan.run(&Engine::default(), &silent)?;
     let stars = system.guide_stars.iter();
     let valid: Vec<_> =
         stars.clone().map(|s| s.array.valid(system.pupil.as_ref(), system.validity)).collect();

@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let world = Simulation::new(&keck)?.draw(2026);
     let slopes = ndarray::aview1(&world.slopes).insert_axis(Axis(0));
     let plan = EstimatePlan::new(&keck, EstimateOptions::default())?;
-    let estimates = plan.run(&Engine::Cpu, &silent)?.estimate(slopes, false, &silent)?;
+    let estimates = plan.run(&Engine::default(), &silent)?.estimate(slopes, false, &silent)?;
 
     let truth = world.wavefronts.slice(s![TARGET, .., ..]).to_owned();
     let estimate = estimates.wavefront.slice(s![0, TARGET, .., ..]).to_owned();

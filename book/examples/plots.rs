@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let system = System::from_file(root.join("book/systems").join(name))?;
         let problem = slope_problem(&system)?;
         let plan = SlopeCovariancePlan::direct(problem);
-        let covariance = plan.run(&Engine::Cpu, &silent)?;
+        let covariance = plan.run(&Engine::default(), &silent)?;
         let svg = plot_covariance(&covariance, plan.problem().pitch(), pairs, Format::Svg)?;
         std::fs::write(Path::new(&folder).join(picture), svg)?;
     }

@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
     let mut keck = System::from_file("book/systems/keck-lgs.toml")?;
     let plan = SlopeCovariancePlan::direct(slope_problem(&keck)?);
-    let exact = plan.run(&Engine::Cpu, &silent)?;
+    let exact = plan.run(&Engine::default(), &silent)?;
     let lenslets = exact.lenslets();
     let simulation = Simulation::new(&keck)?;
     let start = Instant::now();

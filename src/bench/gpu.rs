@@ -229,7 +229,7 @@ fn time_estimate(
     let system = large(f64::INFINITY)?;
     let stop = Stop { tolerance: 1e-3, ..Stop::default() };
     let plan = EstimatePlan::new(&system, EstimateOptions::default().stop(stop))?;
-    let engine = Engine::Gpus(vec![gpu.clone()], precision);
+    let engine = Engine::gpus(vec![gpu.clone()], precision)?;
     let estimator = plan.run(&engine, &silent)?;
     let slopes = Array1::from(Simulation::new(&system)?.draw(1).slopes).insert_axis(Axis(0));
     let mut iterations = 0;
@@ -308,7 +308,7 @@ impl Sheet {
         for (lenslets, original) in ARRAYS.into_iter().zip(ORIGINAL_PRODUCTS) {
             let everywhere = [Array2::from_elem((lenslets, lenslets), true)];
             let problem = one_slope_problem(lenslets)?;
-            let covariance = SlopeCovariancePlan::direct(problem.clone()).run(&Engine::Cpu, &silent)?;
+            let covariance = SlopeCovariancePlan::direct(problem.clone()).run(&Engine::default(), &silent)?;
             let time = [
                 time_product::<f64>(gpu, &covariance, &everywhere, repeat)?,
                 time_product::<f32>(gpu, &covariance, &everywhere, repeat)?,
@@ -318,7 +318,7 @@ impl Sheet {
             cases.push(Case { dense, ..case(name, original, [None, Some(0.5 * original)], time) });
         }
         let valid = system.valid_lenslets();
-        let covariance = SlopeCovariancePlan::direct(problem.clone()).run(&Engine::Cpu, &silent)?;
+        let covariance = SlopeCovariancePlan::direct(problem.clone()).run(&Engine::default(), &silent)?;
         let time = [
             time_product::<f64>(gpu, &covariance, &valid, repeat)?,
             time_product::<f32>(gpu, &covariance, &valid, repeat)?,

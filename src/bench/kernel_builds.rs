@@ -38,7 +38,7 @@ fn ask_for_system<T: Real>(gpu: &Gpu, system: &System) -> Result<(), Error> {
     SlopePlan::new(gpu, &tables, &slopes, &slopes.pairs())?;
     WavefrontPlan::new(gpu, &tables, &wavefront)?;
     let options = EstimateOptions::default();
-    let model = Posed::new(system, options)?.compute(&Engine::Cpu, &silent)?;
+    let model = Posed::new(system, options)?.compute(&Engine::default(), &silent)?;
     EstimatorGpu::<T>::of(gpu, &model, options)?;
     let sampling = SpectralSampling::new(1024, 4)?;
     let gpus = std::slice::from_ref(gpu);
@@ -52,7 +52,7 @@ fn ask_for_product<T: Real>(gpu: &Gpu, lenslets: usize) -> Result<(), Error> {
     let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
     let (array, star) = (LensletArray::new(lenslets, 0.1)?, [Source::star(0.0, 0.0)?]);
     let problem = SlopeProblem::new(&atmosphere, &array, &star, ConeGradient::Pupil)?;
-    let covariance = SlopeCovariancePlan::direct(problem).run(&Engine::Cpu, &silent)?;
+    let covariance = SlopeCovariancePlan::direct(problem).run(&Engine::default(), &silent)?;
     let everywhere = [Array2::from_elem((lenslets, lenslets), true)];
     BlockToeplitzGpu::<T>::slopes(gpu, &covariance, &everywhere)?;
     Ok(())

@@ -72,7 +72,7 @@ pub fn time_covariance(
 ) -> Result<Times, Error> {
     let [direct, spectral] = covariance_plans(system)?;
     // Compare the two methods once
-    let compute = |plan: &CovariancePlan| plan.run(&Engine::Cpu, watch);
+    let compute = |plan: &CovariancePlan| plan.run(&Engine::default(), watch);
     let values = |covariances: Covariances| match covariances.slope_slope {
         SlopeSlope::Toeplitz(covariance) => Some(covariance),
         SlopeSlope::Dense(_) => None,
@@ -190,7 +190,7 @@ pub fn time_products(
             // Time products with the slope covariance
             let problem = SlopeProblem::new(&atmosphere, &array, &star, ConeGradient::Pupil)?;
             let plan = SlopeCovariancePlan::direct(problem);
-            let compute = || plan.run(&Engine::Cpu, watch);
+            let compute = || plan.run(&Engine::default(), watch);
             let covariance = compute()?;
             let operator = BlockToeplitz::slopes(&covariance, &valid)?;
             let (values, origin) = (covariance.values(), lenslets - 1);
@@ -208,7 +208,7 @@ pub fn time_products(
             let problem =
                 WavefrontProblem::new(&atmosphere, &array, sources, grid, ConeGradient::Pupil)?;
             let plan = WavefrontCovariancePlan::direct(problem);
-            let compute = || plan.run(&Engine::Cpu, watch);
+            let compute = || plan.run(&Engine::default(), watch);
             let covariance = compute()?;
             let lattice = covariance.lattices()[0].view();
             let points = grid.points;

@@ -148,7 +148,7 @@ fn plans_of(systems: &[(String, System)], json: bool) -> Result<String, Error> {
     let (mut text, mut values) = (String::new(), Vec::new());
     for (name, system) in systems {
         for plan in bench::covariance_plans(system)? {
-            let told = plan.describe(&Engine::Cpu);
+            let told = plan.describe(&Engine::default());
             text += &format!("{name}\n{}\n", plan_text(&told, false));
             values.push(plan_json(&told));
         }

@@ -60,7 +60,7 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
         let expected = "a system with at least one [[target]] and a table [phase]";
         return Err(Invalid::new("wavefront", args.system.display(), expected).into());
     }
-    let engine = Engine::Cpu;
+    let engine = Engine::default();
     let Some(output) = args.output.as_ref().filter(|_| !args.plan) else {
         return Ok(plan_text(&plan.describe(&engine), args.json));
     };

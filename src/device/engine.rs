@@ -3,43 +3,88 @@
 
 use super::gpu::Gpu;
 use super::{Device, cuda, threads};
-use crate::error::Error;
+use crate::error::{Error, Invalid, accept};
 use crate::numerics::real::Precision;
 
 // Engines of computations
-/// Where something is computed.
+/// Where something is computed, and in which precision.
+///
+/// ```
+/// use lenslet::{device::{Device, engine::Engine}, numerics::real::Precision};
+/// let engine = Engine::open(Device::Cpu, Precision::F32)?;
+/// assert!(engine.has_cores() && engine.devices().is_empty());
+/// assert!(engine.name().contains("thread"));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone)]
-pub enum Engine {
-    /// On all cores of this machine, in double precision.
-    Cpu,
-    /// On graphics processors, in the precision given.
-    Gpus(Vec<Gpu>, Precision),
+pub struct Engine {
+    cores: bool,
+    devices: Vec<Gpu>,
+    precision: Precision,
 }
 
 impl Engine {
+    // Make an engine of its workers
+    /// All cores of this machine.
+    pub fn cpu(precision: Precision) -> Self {
+        Self { cores: true, devices: Vec::new(), precision }
+    }
+
+    /// Graphics processors alone; one that is there twice takes two pieces at a time.
+    ///
+    /// # Errors
+    /// `Invalid` where there is none.
+    pub fn gpus(devices: Vec<Gpu>, precision: Precision) -> Result<Self, Invalid> {
+        accept(!devices.is_empty(), "devices", 0, "at least one")?;
+        Ok(Self { cores: false, devices, precision })
+    }
+
+    /// The same devices, with the cores of this machine beside them.
+    pub fn with_cores(self) -> Self {
+        Self { cores: true, ..self }
+    }
+
     // Open the engine of a device
-    /// The engine of a device: all graphics processors for `cuda`. The processor ignores the precision.
+    /// The engine of a device: all graphics processors for `cuda`.
     ///
     /// # Errors
     /// `Device` where there is no such device, with the reason.
     pub fn open(device: Device, precision: Precision) -> Result<Self, Error> {
         match device {
-            Device::Cpu => Ok(Self::Cpu),
-            Device::Cuda(_) => Ok(Self::Gpus(cuda::open(device)?, precision)),
+            Device::Cpu => Ok(Self::cpu(precision)),
+            Device::Cuda(_) => Ok(Self::gpus(cuda::open(device)?, precision)?),
         }
     }
 
+    // Tell the workers of an engine
+    /// Whether the cores of this machine take part.
+    pub fn has_cores(&self) -> bool {
+        self.cores
+    }
+
+    /// The graphics processors that take part.
+    pub fn devices(&self) -> &[Gpu] {
+        &self.devices
+    }
+
+    /// The precision of the numbers.
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
     // Name an engine for a person
-    /// `2 threads`, or `cuda:0 (NVIDIA H200), f64`.
+    /// `2 threads`, or `cuda:0 (NVIDIA H200), f64`, or `cuda:0 (NVIDIA H200), 2 threads, f64`.
     pub fn name(&self) -> String {
-        match self {
-            Self::Cpu if threads() == 1 => "1 thread".into(),
-            Self::Cpu => format!("{} threads", threads()),
-            Self::Gpus(gpus, precision) => {
-                let names: Vec<_> = gpus.iter().map(Gpu::name).collect();
-                format!("{}, {}", names.join(", "), precision.name())
-            }
+        let threads = match threads() {
+            1 => "1 thread".to_string(),
+            many => format!("{many} threads"),
+        };
+        if self.devices.is_empty() {
+            return threads;
         }
+        let mut names: Vec<_> = self.devices.iter().map(Gpu::name).collect();
+        names.extend(self.cores.then_some(threads.as_str()));
+        format!("{}, {}", names.join(", "), self.precision.name())
     }
 
     // Refuse what runs on the processor only
@@ -48,11 +93,14 @@ impl Engine {
     /// # Errors
     /// `Device`.
     pub fn require_cpu(&self, what: &str) -> Result<(), Error> {
-        let Self::Gpus(gpus, _) = self else { return Ok(()) };
-        let device = gpus.first().map_or("cuda", Gpu::name).to_string();
-        Err(Error::Device {
-            device,
-            reason: format!("{what} is computed on the CPU only; use cpu"),
-        })
+        let Some(gpu) = self.devices.first() else { return Ok(()) };
+        let reason = format!("{what} is computed on the CPU only; use cpu");
+        Err(Error::Device { device: gpu.name().into(), reason })
+    }
+}
+impl Default for Engine {
+    /// All cores of this machine, in double precision.
+    fn default() -> Self {
+        Self::cpu(Precision::F64)
     }
 }

@@ -37,11 +37,8 @@ impl Memory {
     /// device says.
     pub fn check(&self, engine: &Engine, what: &str) -> Result<(), Error> {
         refuse_beyond_memory(self.host, || what.into())?;
-        if let Engine::Gpus(gpus, _) = engine {
-            let mut demands = gpus.iter().zip(&self.devices);
-            demands.try_for_each(|(gpu, &bytes)| gpu.refuse_beyond_memory(bytes, what))?;
-        }
-        Ok(())
+        let mut demands = engine.devices().iter().zip(&self.devices);
+        demands.try_for_each(|(gpu, &bytes)| gpu.refuse_beyond_memory(bytes, what))
     }
 }
 
@@ -64,11 +61,10 @@ const START_OF_A_DEVICE: f64 = 1.0;
 impl Stage {
     /// A stage with the `work` that one thread would do in so many seconds, spread over an engine.
     pub fn new(name: &'static str, work: f64, engine: &Engine) -> Self {
-        let seconds = match engine {
-            Engine::Cpu => work / threads() as f64,
-            Engine::Gpus(gpus, _) => {
-                START_OF_A_DEVICE + work / (THREADS_OF_A_DEVICE * gpus.len().max(1) as f64)
-            }
+        let devices = engine.devices().len() as f64;
+        let seconds = match engine.devices() {
+            [] => work / threads() as f64,
+            _ => START_OF_A_DEVICE + work / (THREADS_OF_A_DEVICE * devices),
         };
         Self { name, seconds }
     }
@@ -115,8 +111,8 @@ mod tests {
         let stages = [working(5, &[1, 7]), working(9, &[]), working(2, &[3, 4])];
         let memory = Memory::of_stages(100, &stages);
         assert_eq!(memory, working(REST + 109, &[3, 7]));
-        assert!(Memory::default().check(&Engine::Cpu, "nothing").is_ok());
-        let error = working(u64::MAX, &[]).check(&Engine::Cpu, "everything").unwrap_err();
+        assert!(Memory::default().check(&Engine::default(), "nothing").is_ok());
+        let error = working(u64::MAX, &[]).check(&Engine::default(), "everything").unwrap_err();
         assert!(error.to_string().starts_with("everything needs ") && error.exit_code() == 2);
         assert_eq!(Memory::of_stages(u64::MAX, &stages).host, u64::MAX);
     }

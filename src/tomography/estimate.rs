@@ -415,7 +415,7 @@ pub(crate) fn check_frames(frames: usize, wavefronts: [usize; 3]) -> Result<(), 
         return Ok(());
     }
     let memory = Memory { host: bytes, devices: Vec::new() };
-    memory.check(&Engine::Cpu, &format!("the wavefronts of {frames} frames"))
+    memory.check(&Engine::default(), &format!("the wavefronts of {frames} frames"))
 }
 /// An error of the solver, with the frame that it happened in.
 pub(crate) fn of_frame(error: Error, frame: usize) -> Error {
@@ -463,7 +463,7 @@ pub(crate) mod tests {
         system: &System,
         options: EstimateOptions,
     ) -> Result<EstimatorCpu, Error> {
-        let model = Posed::new(system, options)?.compute(&Engine::Cpu, &silent)?;
+        let model = Posed::new(system, options)?.compute(&Engine::default(), &silent)?;
         EstimatorCpu::of(model, options)
     }
 

@@ -4,7 +4,7 @@
 // What the planned estimate stands on
 use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{Watch, check, engine::Engine, gpu::Gpu};
-use crate::error::{Error, Invalid, accept};
+use crate::error::{Error, Invalid};
 use crate::model::system::System;
 use crate::numerics::real::{Precision, Real};
 use crate::tomography::estimate::gpu::{EstimatorGpu, bytes_needed, estimate_on};
@@ -24,7 +24,7 @@ use rayon::prelude::*;
 /// use lenslet::{device::{engine::Engine, silent}, model::system::System};
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
 /// let plan = EstimatePlan::new(&system, EstimateOptions::default())?;
-/// let estimator = plan.run(&Engine::Cpu, &silent)?;
+/// let estimator = plan.run(&Engine::default(), &silent)?;
 /// let flat = ndarray::Array2::zeros((1, plan.slopes()));
 /// let estimates = estimator.estimate(flat.view(), false, &silent)?;
 /// assert!(estimates.wavefront.iter().all(|w| *w == 0.0));
@@ -71,16 +71,12 @@ impl EstimatePlan {
         let mut working: Vec<Memory> =
             posed.groups.iter().map(|group| group.plan.working(engine)).collect();
         working.extend(posed.covariances.wavefront().map(|plan| plan.working(engine)));
-        let operators = match engine {
-            Engine::Cpu => Memory { host: 4 * of_groups + 2 * of_wavefront, devices: Vec::new() },
-            Engine::Gpus(gpus, precision) => {
-                let bytes = match precision {
-                    Precision::F64 => bytes_needed::<f64>(posed),
-                    Precision::F32 => bytes_needed::<f32>(posed),
-                };
-                Memory { host: 4 * of_groups + 2 * of_wavefront, devices: vec![bytes; gpus.len()] }
-            }
+        let bytes = match engine.precision() {
+            Precision::F64 => bytes_needed::<f64>(posed),
+            Precision::F32 => bytes_needed::<f32>(posed),
         };
+        let devices = vec![bytes; engine.devices().len()];
+        let operators = Memory { host: 4 * of_groups + 2 * of_wavefront, devices };
         let frame = 8 * (posed.targets * posed.points.pow(2)) as u64;
         let frames = frame.saturating_mul(posed.options.frames as u64);
         let kept = of_groups.saturating_add(of_wavefront).saturating_add(frames);
@@ -139,17 +135,14 @@ impl EstimatePlan {
     /// # Errors
     /// `Memory` where they do not fit; `Cancelled` where the watcher wants to stop; what a device says.
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Estimator, Error> {
-        if let Engine::Gpus(gpus, _) = engine {
-            accept(!gpus.is_empty(), "devices", 0, "at least one")?;
-        }
         self.check(engine)?;
         let (model, options) = (self.0.compute(engine, watch)?, self.0.options);
         watch.stage(OPERATORS);
         check(watch)?;
-        Ok(Estimator(match engine {
-            Engine::Cpu => Kind::Cpu(Box::new(EstimatorCpu::of(model, options)?)),
-            Engine::Gpus(gpus, Precision::F64) => Kind::F64(estimators(gpus, &model, options)?),
-            Engine::Gpus(gpus, Precision::F32) => Kind::F32(estimators(gpus, &model, options)?),
+        Ok(Estimator(match (engine.devices(), engine.precision()) {
+            ([], _) => Kind::Cpu(Box::new(EstimatorCpu::of(model, options)?)),
+            (gpus, Precision::F64) => Kind::F64(estimators(gpus, &model, options)?),
+            (gpus, Precision::F32) => Kind::F32(estimators(gpus, &model, options)?),
         }))
     }
 }
@@ -256,7 +249,7 @@ mod tests {
     fn frames_are_shared_and_errors_name_them() {
         let system = system(["inf", "inf"], 0.0);
         for gpu in test_machines() {
-            let engine = Engine::Gpus(vec![gpu.clone(), gpu.clone()], Precision::F64);
+            let engine = Engine::gpus(vec![gpu.clone(), gpu.clone()], Precision::F64).unwrap();
             let two = planned(&system, EstimateOptions::default(), &engine).unwrap();
             let Kind::F64(both) = &two.0 else { panic!() };
             let row = slopes(1, two.slopes());
@@ -267,7 +260,7 @@ mod tests {
             let warm = two.estimate(frames.view(), true, &silent).unwrap();
             assert!(warm.iterations[1] < shared.iterations[1], "{:?}", warm.iterations);
             // Hold the device to the words of the processor
-            let cpu = planned(&system, EstimateOptions::default(), &Engine::Cpu).unwrap();
+            let cpu = planned(&system, EstimateOptions::default(), &Engine::default()).unwrap();
             assert_eq!((cpu.slopes(), cpu.interpolation_error()), (two.slopes(), 0.0));
             assert!(two.bytes().iter().chain(&cpu.bytes()).all(|&bytes| bytes > 0));
             let mut hole = frames.clone();
@@ -285,8 +278,7 @@ mod tests {
                 matches!(&error, Error::NotConverged { what, iterations: 3, .. } if what.contains("in frame 0")),
                 "{error}"
             );
-            let none = Engine::Gpus(Vec::new(), Precision::F32);
-            assert!(planned(&system, EstimateOptions::default(), &none).is_err());
+            assert!(Engine::gpus(Vec::new(), Precision::F32).is_err());
         }
     }
 
@@ -296,11 +288,11 @@ mod tests {
         let system = system(["90e3", "90e3"], 0.0);
         let stop = Stop { tolerance: 1e-3, iterations: 500 };
         let options = EstimateOptions::default().stop(stop);
-        let here = planned(&system, options, &Engine::Cpu).unwrap();
+        let here = planned(&system, options, &Engine::default()).unwrap();
         let slopes = slopes(1, here.slopes());
         let expected = here.estimate(slopes.view(), false, &silent).unwrap();
         for gpu in test_machines() {
-            let engine = Engine::Gpus(vec![gpu], Precision::F32);
+            let engine = Engine::gpus(vec![gpu], Precision::F32).unwrap();
             let there = planned(&system, options, &engine).unwrap();
             let estimates = there.estimate(slopes.view(), false, &silent).unwrap();
             assert!(estimates.residual[0] <= 1e-3);

@@ -330,7 +330,7 @@ impl Simulation {
     /// A simulation with the given sampling of the spectrum; errors as for [`new`](Self::new).
     pub fn with_sampling(system: &System, sampling: &Sampling) -> Result<Self, Error> {
         let plan = SimulationPlan::new(system, SimulationOptions::default().sampling(*sampling))?;
-        plan.check(&Engine::Cpu)?;
+        plan.check(&Engine::default())?;
         plan.prepare(&silent)
     }
 
@@ -405,7 +405,7 @@ impl Simulation {
 /// use lenslet::{tomography::simulation::*, device::{engine::Engine, silent}, model::system::System};
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
 /// let plan = SimulationPlan::new(&system, SimulationOptions::default().frames(2).seed(7))?;
-/// let simulated = plan.run(&Engine::Cpu, &silent)?;
+/// let simulated = plan.run(&Engine::default(), &silent)?;
 /// let second = Simulation::new(&system)?.draw(8);
 /// assert_eq!(simulated.slopes.row(1).to_vec(), second.slopes);
 /// # Ok::<(), lenslet::Error>(())
@@ -654,7 +654,7 @@ mod tests {
         let mut pairs: [Vec<[f64; 2]>; 3] = Default::default();
         // Compare slopes with the direct method
         let problem = slope_problem(system).unwrap();
-        let exact = SlopeCovariancePlan::direct(problem).run(&Engine::Cpu, &silent).unwrap();
+        let exact = SlopeCovariancePlan::direct(problem).run(&Engine::default(), &silent).unwrap();
         let first = |p, axis, lenslet| Look::Slope { star: p, axis, lenslet };
         for ((p, q, a, b, j, i), &exact) in exact.values().indexed_iter() {
             // The lag from the first lenslet to the second is (j − 7, i − 7).
@@ -708,7 +708,7 @@ mod tests {
     fn slopes_without_outer_scale_have_all_their_tilt() {
         let mut system = system(90e3, f64::INFINITY, 0.0);
         let problem = slope_problem(&system).unwrap();
-        let exact = SlopeCovariancePlan::direct(problem).run(&Engine::Cpu, &silent).unwrap();
+        let exact = SlopeCovariancePlan::direct(problem).run(&Engine::default(), &silent).unwrap();
         system.targets.clear();
         let simulation = Simulation::new(&system).unwrap();
         let first = Look::Slope { star: 0, axis: 0, lenslet: [0, 7] };

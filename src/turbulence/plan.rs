@@ -117,7 +117,7 @@ fn given(sampling: SpectralSampling, error_estimate: f64, unit: &'static str) ->
 /// use lenslet::{turbulence::plan::*, device::{engine::Engine, silent}, model::system::System};
 /// let system = System::from_file("book/systems/small.toml")?;
 /// let plan = SlopeCovariancePlan::direct(slope_problem(&system)?);
-/// let covariance = plan.run(&Engine::Cpu, &silent)?;
+/// let covariance = plan.run(&Engine::default(), &silent)?;
 /// // 0.1622428 λ² d^(−1/3) r0^(−5/3) without the outer scale; L0 = 30 m takes 24 % of it away.
 /// let kolmogorov = 0.1622428 * 500e-9f64.powi(2) * 0.1f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
 /// assert!((covariance.variance() / kolmogorov - 0.761653).abs() < 1e-6);
@@ -175,13 +175,14 @@ impl SlopeCovariancePlan {
     pub(crate) fn working(&self, engine: &Engine) -> Memory {
         let (pairs, field) = (self.problem.pairs(), field_bytes(self.problem.lags()));
         let fields = 3 * pairs.len() as u64;
-        let Engine::Gpus(gpus, precision) = engine else {
+        let (gpus, precision) = (engine.devices(), engine.precision());
+        if gpus.is_empty() {
             let host = match &self.chosen {
                 None => field.saturating_mul(fields + 6 * threads() as u64),
                 Some(chosen) => chosen.sampling.memory(&self.problem),
             };
             return Memory { host, devices: Vec::new() };
-        };
+        }
         // Count the memory of slopes on devices
         let most = pieces(pairs.len(), gpus.len()).map(|piece| piece.len()).max().unwrap_or(0);
         let bytes = match (&self.chosen, precision) {
@@ -237,13 +238,13 @@ impl SlopeCovariancePlan {
         watch: &dyn Watch,
     ) -> Result<SlopeCovariance, Error> {
         watch.stage(SLOPES);
-        let pairs = match (engine, &self.chosen) {
-            (Engine::Cpu, None) => direct::slope::pair_covariances(&self.problem, watch)?,
-            (Engine::Cpu, Some(chosen)) => {
+        let pairs = match (engine.devices(), engine.precision(), &self.chosen) {
+            ([], _, None) => direct::slope::pair_covariances(&self.problem, watch)?,
+            ([], _, Some(chosen)) => {
                 spectral::slope::pair_covariances(&self.problem, &chosen.sampling, watch)?
             }
-            (Engine::Gpus(gpus, Precision::F64), _) => self.pairs_on::<f64>(gpus, watch)?,
-            (Engine::Gpus(gpus, Precision::F32), _) => self.pairs_on::<f32>(gpus, watch)?,
+            (gpus, Precision::F64, _) => self.pairs_on::<f64>(gpus, watch)?,
+            (gpus, Precision::F32, _) => self.pairs_on::<f32>(gpus, watch)?,
         };
         check(watch)?;
         Ok(SlopeCovariance::from_pairs(&self.problem, &pairs))
@@ -318,14 +319,15 @@ impl WavefrontCovariancePlan {
 
     /// The memory that the plan works with, besides its result.
     pub(crate) fn working(&self, engine: &Engine) -> Memory {
-        let Engine::Gpus(gpus, precision) = engine else {
+        let (gpus, precision) = (engine.devices(), engine.precision());
+        if gpus.is_empty() {
             let fields = field_bytes(self.most_lags()).saturating_mul(8 * threads() as u64);
             let host = match &self.chosen {
                 None => fields.saturating_add(self.result_bytes()),
                 Some(chosen) => spectral::wavefront::memory(&self.problem, &chosen.sampling),
             };
             return Memory { host, devices: Vec::new() };
-        };
+        }
         // Count the memory of wavefronts on devices
         let pairs = self.problem.targets() * self.problem.stars();
         let most = pieces(pairs, gpus.len()).map(|piece| piece.len()).max().unwrap_or(0);
@@ -377,13 +379,13 @@ impl WavefrontCovariancePlan {
     pub(crate) fn compute(&self, engine: &Engine, watch: &dyn Watch) -> Result<WavefrontSlope, Error> {
         watch.stage(WAVEFRONT);
         let problem = &self.problem;
-        let covariance = match (engine, &self.chosen) {
-            (Engine::Cpu, None) => direct::wavefront::covariance(problem, watch)?,
-            (Engine::Cpu, Some(chosen)) => {
+        let covariance = match (engine.devices(), engine.precision(), &self.chosen) {
+            ([], _, None) => direct::wavefront::covariance(problem, watch)?,
+            ([], _, Some(chosen)) => {
                 spectral::wavefront::covariance(problem, &chosen.sampling, watch)?
             }
-            (Engine::Gpus(gpus, Precision::F64), _) => self.run_on::<f64>(gpus, watch)?,
-            (Engine::Gpus(gpus, Precision::F32), _) => self.run_on::<f32>(gpus, watch)?,
+            (gpus, Precision::F64, _) => self.run_on::<f64>(gpus, watch)?,
+            (gpus, Precision::F32, _) => self.run_on::<f32>(gpus, watch)?,
         };
         check(watch)?;
         Ok(covariance)
@@ -455,9 +457,9 @@ impl SlopeSlope {
 /// use lenslet::{turbulence::plan::*, device::{engine::Engine, silent}, model::system::System};
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
 /// let plan = CovariancePlan::new(&system, CovarianceOptions::default())?;
-/// let told = plan.describe(&Engine::Cpu);
+/// let told = plan.describe(&Engine::default());
 /// assert_eq!(told.arrays[0], ("slope_slope".to_string(), vec![4, 4, 2, 2, 39, 39]));
-/// let covariances = plan.run(&Engine::Cpu, &silent)?;
+/// let covariances = plan.run(&Engine::default(), &silent)?;
 /// assert!(covariances.slope_slope.variance() > 0.0 && covariances.wavefront_slope.is_some());
 /// # Ok::<(), lenslet::Error>(())
 /// ```
@@ -678,14 +680,14 @@ impl CovariancePlan {
             }
             Posed::Dense => {
                 let [slopes, wavefront] = dense_work(&self.system);
-                stages.push(Stage::new(SLOPES, slopes, &Engine::Cpu));
-                stages.extend(self.grid.map(|_| Stage::new(WAVEFRONT, wavefront, &Engine::Cpu)));
+                stages.push(Stage::new(SLOPES, slopes, &Engine::default()));
+                stages.extend(self.grid.map(|_| Stage::new(WAVEFRONT, wavefront, &Engine::default())));
             }
         }
         if let Some(problem) = &self.wavefronts {
             let lags = (problem.targets() * 2 * problem.grid().points).pow(2) as f64;
             let work = ENTRY_OF_WAVEFRONTS * lags * problem.layers().len() as f64;
-            stages.push(Stage::new(WAVEFRONTS, work, &Engine::Cpu));
+            stages.push(Stage::new(WAVEFRONTS, work, &Engine::default()));
         }
         stages
     }
@@ -845,7 +847,7 @@ mod tests {
         system.guide_stars = vec![system.guide_stars[0]; 300];
         let problem = slope_problem(&system).unwrap();
         let plan = SlopeCovariancePlan::direct(problem);
-        let error = plan.run(&Engine::Cpu, &silent).unwrap_err();
+        let error = plan.run(&Engine::default(), &silent).unwrap_err();
         assert!(matches!(error, Error::Memory { .. }) && error.exit_code() == 2, "{error}");
     }
 
@@ -880,11 +882,11 @@ mod tests {
         huge.guide_stars[0].array = LensletArray::new(10_000, 0.1).unwrap();
         huge.guide_stars = vec![huge.guide_stars[0]; 100];
         huge.targets.clear();
-        let error = plan(&huge, options).and_then(|plan| plan.run(&Engine::Cpu, &watch)).unwrap_err();
+        let error = plan(&huge, options).and_then(|plan| plan.run(&Engine::default(), &watch)).unwrap_err();
         assert!(matches!(error, Error::Memory { .. }), "{error}");
         assert_eq!(watch.0.load(std::sync::atomic::Ordering::Relaxed), 0);
         for form in [Form::Toeplitz, Form::Dense] {
-            let stopped = plan(&keck, options.form(form)).unwrap().run(&Engine::Cpu, &watch);
+            let stopped = plan(&keck, options.form(form)).unwrap().run(&Engine::default(), &watch);
             assert!(matches!(stopped, Err(Error::Cancelled)), "{form:?}");
         }
     }

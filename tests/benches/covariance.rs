@@ -25,7 +25,7 @@ fn plan(problem: &SlopeProblem, method: Method) -> SlopeCovariancePlan {
 }
 
 fn compute(plan: &SlopeCovariancePlan) {
-    black_box(plan.run(&Engine::Cpu, &silent)).unwrap_or_else(|error| panic!("{error}"));
+    black_box(plan.run(&Engine::default(), &silent)).unwrap_or_else(|error| panic!("{error}"));
 }
 
 /// The best of `runs`, in seconds.

@@ -235,7 +235,7 @@ mod tests {
     use crate::tomography::estimate::tests::{built, slopes, system};
 
     fn model(system: &System, options: EstimateOptions) -> Model {
-        Posed::new(system, options).unwrap().compute(&Engine::Cpu, &silent).unwrap()
+        Posed::new(system, options).unwrap().compute(&Engine::default(), &silent).unwrap()
     }
 
     // Bring layers to the pupil on both machines
