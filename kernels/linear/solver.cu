@@ -30,6 +30,8 @@ __device__ void break_off(State *state, int fault, double value) {
     state->value = value;
     state->done = 1;
 }
+
+// Hand a finished state on
 /// One thread of all, who writes what is to be written once.
 __device__ bool is_first() { return blockIdx.x + blockIdx.y + threadIdx.x == 0; }
 
@@ -39,7 +41,7 @@ __device__ bool is_over(const State *now, State *next) {
     return now->done;
 }
 
-// Sums over the threads and the blocks
+// Sum over the threads of a block
 /// Makes of up to three numbers their sums over the threads of the block, in all of them.
 __device__ void sum_over_threads(double *sums, int count) {
     __shared__ double warps[3][TEAM / 32];
@@ -55,6 +57,8 @@ __device__ void sum_over_threads(double *sums, int count) {
         for (int warp = 0; warp < TEAM / 32; warp++) sums[k] += warps[k][warp];
     }
 }
+
+// Sum over all the blocks
 /// Leaves the block's sums among those of `blocks` blocks.
 template <int COUNT> __device__ void leave_parts(double (&sums)[COUNT], double *parts, int blocks) {
     sum_over_threads(sums, COUNT);
@@ -93,6 +97,8 @@ __device__ void judge_parts(const State *now, State *next, const double *squares
     if (!state.done) judge(&state, square[0], (double *)(next + 1));
     *next = state;
 }
+
+// Leave sums and judge the residual
 /// Leaves the parts of a·z and w·z; the block after the last judges the residual.
 extern "C" __global__ void look(
     const State *now, State *next, const double *squares, const real *a, const real *z,
@@ -109,7 +115,7 @@ extern "C" __global__ void look(
     leave_parts(sums, parts, blocks);
 }
 
-// Kernels that begin a sweep
+// Open a sweep with its residual
 /// r = b - A x, and parts of r·r, b·b and of the number of elements of b that are not 0.
 extern "C" __global__ void open_sweep(
     const real *b, const real *product, real *r, double *squares, int blocks, int n
@@ -124,6 +130,8 @@ extern "C" __global__ void open_sweep(
     }
     leave_parts(sums, squares, blocks);
 }
+
+// Set the state of a sweep
 /// Sets both states to the start of a sweep.
 extern "C" __global__ void begin_sweep(
     State *now, State *next, const double *squares, int blocks, int first, double tolerance,

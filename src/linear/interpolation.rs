@@ -21,6 +21,8 @@ pub enum Interpolation {
     /// Six points along each axis.
     Quintic,
 }
+
+// Stencil and name of a degree
 impl Interpolation {
     /// Points of a stencil along one axis.
     pub fn points(self) -> usize {
@@ -85,6 +87,8 @@ pub struct ToPupil<T> {
     pub(crate) layer_points: usize,
     pub(crate) stencils: Stencils<T>,
 }
+
+// Make the way to the pupil
 impl<T: Real> ToPupil<T> {
     /// From `layer_points` across, `gamma` pupil steps apart, to `points` across; both grids centred.
     ///
@@ -128,6 +132,8 @@ impl<T: Real> ToPupil<T> {
             }
         }
     }
+
+    // Scatter along both axes
     /// The transpose of `gather`.
     fn scatter(&self, pupil: &[T], layer: &mut [T], rows: &mut [T]) {
         let (points, stencils) = (self.points, &self.stencils);
@@ -147,6 +153,8 @@ impl<T: Real> ToPupil<T> {
         }
     }
 }
+
+// Apply the way to the pupil
 impl<T: Real> Operator<T> for ToPupil<T> {
     fn rows(&self) -> usize {
         self.targets * self.points.pow(2)

@@ -169,6 +169,8 @@ impl WavefrontProblem {
     pub fn lags(&self, layer: &WavefrontLayer) -> usize {
         self.grid.oversampling * (self.lenslets - 1) + layer.points
     }
+
+    // Displacements of lags and points
     /// Displacement at a layer of lag 0 of target `t` and guide star `q` along x and y, metres; Eq. [centred lags](https://lenslet.github.io/lenslet/wavefront-slope.html#eq-centred-lags).
     pub fn first_lag(&self, layer: &WavefrontLayer, t: usize, q: usize) -> [f64; 2] {
         let reach = (self.lags(layer) - 1) as f64 / 2.0 * layer.step;
@@ -191,6 +193,8 @@ impl WavefrontProblem {
         let star = self.stars[q].project(star, layer.altitude);
         [0, 1].map(|axis| star[axis] - target[axis])
     }
+
+    // Offset of targets and number of entries
     /// Displacement h (θ_u − θ_t) at a layer of the wavefronts of targets `t` and `u`, metres.
     pub fn target_offset(&self, layer: &WavefrontLayer, t: usize, u: usize) -> [f64; 2] {
         self.targets[t].shift_to(&self.targets[u], layer.altitude)
@@ -207,6 +211,8 @@ impl WavefrontProblem {
         self.len() == 0
     }
 }
+
+// Height that all sources share
 /// The height that all sources share, metres.
 fn common_height(kind: &str, sources: &[Source]) -> Result<f64, Error> {
     let first = sources.first().ok_or_else(|| Invalid::new(kind, 0, "at least one"))?.height();

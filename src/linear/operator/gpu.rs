@@ -77,6 +77,8 @@ impl<T: Real> ProductGpu<T> {
         Ok(Self { factors: [left, right], between })
     }
 }
+
+// Apply two operators on a device
 impl<T: Real> DeviceOperator<T> for ProductGpu<T> {
     fn gpu(&self) -> &Gpu {
         self.factors[0].gpu()

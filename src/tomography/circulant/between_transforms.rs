@@ -104,6 +104,8 @@ impl<T: Real> Between<T> {
         })
     }
 }
+
+// Method between the transforms
 impl<T: Real> Method<T> for Between<T> {
     fn solver(&self) -> Solver {
         Solver::ConjugateGradients
@@ -141,6 +143,8 @@ impl<T: Real> Method<T> for Between<T> {
         work.a.gpu().launch(&self.judge, shape, &arguments)
     }
 }
+
+// Tests of joined operators
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,6 +35,8 @@ static TABLES: LazyLock<HostTables> = LazyLock::new(|| HostTables {
     fall: both_laws(|phase, t| phase.fall_and_half_mean(t.sqrt()).0, full),
     half_mean: both_laws(|phase, t| phase.fall_and_half_mean(t.sqrt()).1, full),
 });
+
+// Make the octaves of both laws
 /// The function `f`(phase, t) of both laws in segments of the `form`, one after the other.
 fn both_laws(
     f: impl Fn(&VonKarman, f64) -> f64 + Sync,
@@ -69,6 +71,8 @@ pub struct PhaseTables<T> {
     /// M̂, in double precision.
     pub(crate) half_mean: Buffer<f64>,
 }
+
+// Copy the universal tables
 impl<T: Real> PhaseTables<T> {
     /// Copies the tables to a device. They are made at the first call.
     ///

@@ -240,6 +240,8 @@ pub(crate) fn fast_lengths(least: usize, most: usize) -> Vec<usize> {
     lengths.sort_unstable();
     lengths
 }
+
+// Try samplings for a problem
 /// What a search for the sampling must know of a problem.
 pub(crate) struct Trial<'a> {
     /// Lags along an axis, the shortest folded length.

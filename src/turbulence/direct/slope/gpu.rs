@@ -32,6 +32,8 @@ struct View {
     far: [i32; 4],
 }
 
+
+// View all layers of the pairs
 impl View {
     /// The views of some pairs, pair by pair.
     fn all(problem: &SlopeProblem, pairs: &[(usize, usize)]) -> Vec<Self> {
@@ -75,6 +77,8 @@ pub struct SlopePlan<T> {
     lags: usize,
 }
 
+
+// Sizes of a slope plan and its making
 /// Edges and windows of a view; these numbers stand in the kernels, too.
 const EDGES: usize = 180;
 const WINDOW: usize = 32;
@@ -261,6 +265,8 @@ pub fn pair_covariances<T: Real>(
     Ok(computed.into_iter().flatten().collect())
 }
 
+
+// Cut pairs into equal pieces
 /// Equal ranges of so many items: all of them for one worker, else about four for each.
 pub(crate) fn pieces(items: usize, workers: usize) -> impl Iterator<Item = Range<usize>> {
     let count = if workers == 1 { 1 } else { items.min(4 * workers) };
