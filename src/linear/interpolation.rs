@@ -52,6 +52,8 @@ pub(crate) struct Stencils<T> {
     /// Points of a stencil.
     pub(crate) width: usize,
 }
+
+// Weigh the points of stencils
 impl<T: Real> Stencils<T> {
     pub(crate) fn new(points: usize, layer_points: usize, gamma: f64, kind: Interpolation) -> Self {
         let width = kind.points().min(layer_points);
@@ -71,6 +73,8 @@ impl<T: Real> Stencils<T> {
         }
         Self { first, weights, width }
     }
+
+    // Walk over the points of a stencil
     /// The stencil of point `m`: grid points and their weights.
     pub(crate) fn of(&self, m: usize) -> impl Iterator<Item = (usize, T)> {
         let weights = &self.weights[m * self.width..(m + 1) * self.width];
@@ -225,7 +229,7 @@ mod tests {
                 }
             }
         }
-        // A cubic is too much for a straight line, and a grid too small is refused.
+        // Check that a cubic is too much
         let linear = ToPupil::<f64>::new(1, 4, (6, 0.8), Interpolation::Linear).unwrap();
         let cubes: Vec<f64> = (0..36).map(|k| f64::from(k % 6).powi(3)).collect();
         let mut pupil = vec![0.0; 16];

@@ -74,6 +74,7 @@ impl WavefrontProblem {
         }
         stars[0].check_above(atmosphere)?;
         let layered = target_height != height;
+        // Project all layers for the wavefront
         let project = |layer: &Layer| {
             // Project the layer for the wavefront
             let gamma = stars[0].cone_factor(layer.altitude);
@@ -268,6 +269,8 @@ impl WavefrontSlope {
     pub(crate) fn of_lattices(lattices: Vec<Array5<f64>>) -> Self {
         Self { lattices }
     }
+
+    // Arrays and largest entry of the store
     /// The arrays, in the order of [`WavefrontProblem::lattices`].
     pub fn lattices(&self) -> &[Array5<f64>] {
         &self.lattices
@@ -278,6 +281,8 @@ impl WavefrontSlope {
         self.lattices.iter().flatten().fold(0.0, |largest, value| value.abs().max(largest))
     }
 }
+
+// Entry of a point and a lenslet
 /// The covariance of wavefront point `point` \[row, column\] of a grid of `points` across with lenslet `lenslet` \[row,
 /// column\], taken from one lattice (T, S, 2, K, K) of the given oversampling; both slopes, m rad.
 pub fn lattice_entry(
@@ -345,6 +350,7 @@ mod tests {
             let error = problem(4, grid(9), heights).unwrap_err();
             assert!(matches!(error, Error::NotToeplitz { .. }), "{error}");
         }
+        // Check the refusals of layers and grids
         assert!(matches!(problem(4, grid(9), [infinity, 9e3, 9e3]), Err(Error::Invalid(_))));
         // With γ = 0.9 and 8 points across the array the margin is one point a side, enough for 19 points and not for 20.
         let layers = problem(4, grid(19), [infinity, 90e3, 90e3]).unwrap();

@@ -85,6 +85,7 @@ impl Reference {
         let panels = Panels::new(self.kink(), self.outer_scale(), end - start);
         panels.integrate(across, [start, end], |t| self.fall(t.sqrt()))
     }
+
 }
 
 // Wavefront slope covariance, directly
@@ -160,6 +161,8 @@ struct Lags {
     oversampling: usize,
     count: usize,
 }
+
+// Lags and their zones
 enum Zone {
     Near,
     Middle,
@@ -181,6 +184,8 @@ impl Lags {
     fn at(&self, j: f64, i: f64) -> [f64; 2] {
         [self.first[0] + i * self.step, self.first[1] + j * self.step]
     }
+
+    // Zone of a single lag
     fn zone(&self, reference: &Reference, j: usize, i: usize) -> Zone {
         let distance = reference.distance(self.at(j as f64, i as f64));
         let far = (FAR[0] + FAR[1] * self.oversampling as f64) * self.step;
@@ -190,6 +195,7 @@ impl Lags {
             _ => Zone::Far,
         }
     }
+
     // Fill the field zone by zone
     /// The mean of ∇S over the footprints at all lags, (2, K, K), rad² m⁻¹.
     fn field(&self, reference: &Reference) -> Array3<f64> {
@@ -275,6 +281,7 @@ impl Lags {
     }
 }
 
+// Far lags by the box filter
 // Weights of the box filter
 /// Samples beyond the box on either side that the filter uses.
 const MARGIN: usize = 4;
@@ -302,7 +309,6 @@ pub(crate) fn box_filter(o: usize) -> Vec<f64> {
     weights
 }
 
-// Far lags by the box filter
 impl Lags {
     /// The box-filtered gradients at all lags, (2, K, K), of use outside the two inner zones.
     fn filtered(&self, reference: &Reference) -> Array3<f64> {
