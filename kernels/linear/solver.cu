@@ -171,6 +171,7 @@ extern "C" __global__ void begin_sweep(
 }
 
 // Kernels of conjugate gradients
+// Numbers of the next step
 /// How the vectors move in one step.
 struct Move {
     bool fresh;
@@ -195,6 +196,8 @@ __device__ Move find_step(State *state, double along, double slope) {
     }
     return {fresh, (real)share, (real)step};
 }
+
+// Move one element of all vectors
 /// One element of all vectors of the method.
 struct Numbers {
     real z, w, p, s, x, r;
@@ -217,6 +220,8 @@ __device__ real move_numbers(Move move, int k, Numbers old, real *p, real *s, re
     r[k] = r_k;
     return r_k;
 }
+
+// Kernel of a step along
 /// Steps along the new direction; leaves the parts of r·r. z may be the same as r.
 extern "C" __global__ void step_along(
     const State *now, State *next, const double *parts, const real *z, const real *w, real *p,
@@ -241,6 +246,7 @@ extern "C" __global__ void step_along(
 }
 
 // Kernels of minimum residuals
+// Length of a vector on the device
 /// Leaves the parts of u·z_next.
 extern "C" __global__ void measure(
     const State *now, const real *u, const real *z_next, double *parts, int blocks, int n
@@ -250,6 +256,8 @@ extern "C" __global__ void measure(
     for (int k = first_number(); k < n; k += blocks * TEAM) sums[0] += (double)u[k] * z_next[k];
     leave_parts(sums, parts, blocks);
 }
+
+// Start Lanczos on the device
 /// v and z from the residual r and z_next = P r, with the parts of r·P r.
 extern "C" __global__ void start_lanczos(
     const State *now, State *next, const double *parts, const real *r, const real *z_next, real *v,
@@ -273,6 +281,8 @@ extern "C" __global__ void start_lanczos(
         v_last[k] = d[k] = d_last[k] = 0;
     }
 }
+
+// Orthogonalise the product on the device
 /// u ← u − α v − β v_last, with the parts of u·z; leaves those of u·u.
 extern "C" __global__ void orthogonalise(
     const State *now, State *next, const double *parts, const real *v, const real *v_last, real *u,
@@ -294,6 +304,8 @@ extern "C" __global__ void orthogonalise(
     }
     leave_parts(square, squares, blocks);
 }
+
+// Turn the column on the device
 /// Rotates the new column and steps along the new direction; leaves the parts of r·r. z_next
 /// may be the same as u.
 extern "C" __global__ void turn_column(

@@ -13,6 +13,7 @@ typedef REAL real;
 #endif
 
 // Look up the radial table on the device
+// Look up a segment in double precision
 /// A polynomial in t - centre.
 struct alignas(16) Segment {
     double centre, c[7];
@@ -34,6 +35,8 @@ __device__ inline double look_up(
     *slope = rise;
     return value;
 }
+
+// Look up a sliver in single precision
 /// A cubic in (t - centre) / 2^e, 64 segments to the octave from 2^e to 2^(e + 1).
 struct alignas(16) Sliver {
     float c[4];
@@ -50,6 +53,7 @@ __device__ inline float look_up(const float *table, int first, int last, float t
 }
 
 // Evaluate the phase on the device
+// Range and scales of the phase
 /// Numbers of the first and last segments of the universal tables, from 2^-120 to 2^40, and
 /// where they end.
 constexpr int FIRST_SEGMENT = (1023 - 120) << 5, LAST_SEGMENT = ((1023 + 40) << 5) - 1;
@@ -61,6 +65,8 @@ constexpr double TABLE_END = 1099511627776.0;
 struct Phase {
     double per_square, fall, slope, law;
 };
+
+// Look up a universal function
 /// f(t) of one of the tables of both laws, without its factor; in *rise its derivative by t / l^2.
 __device__ inline double universal(
     const double *table, const Phase &phase, double t, double *rise
@@ -79,6 +85,8 @@ __device__ inline float universal(const float *table, const Phase &phase, float 
     tau = tau < (float)TABLE_END ? tau : 0.99f * (float)TABLE_END;
     return look_up(table, FIRST_SLIVER, LAST_SLIVER, tau, rise);
 }
+
+// Phase functions on the device
 /// S or M at the squared distance t in m^2, by whose table is given; rad^2.
 __device__ inline double fall_of(const double *table, const Phase &phase, double t) {
     double rise;

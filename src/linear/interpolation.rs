@@ -221,6 +221,7 @@ mod tests {
                         (0..count * count).map(move |k| polynomial(at(k / count), at(k % count)));
                     one.clone().map(|value| 2.0 * value).chain(one).collect::<Vec<f64>>()
                 };
+                // Hold the pupil to the polynomial
                 let (layer, expected) = (grid(layer_points, gamma), grid(points, 1.0));
                 let mut pupil = vec![f64::NAN; to_pupil.rows()];
                 to_pupil.apply(&layer, &mut pupil, &mut vec![f64::NAN; to_pupil.scratch(1)]);

@@ -3,6 +3,7 @@
 
 pub mod map;
 
+// What the plots stand on
 use crate::error::{Error, Invalid, finite, positive};
 use crate::turbulence::slope::SlopeCovariance;
 use ndarray::{ArrayView2, s};
@@ -215,6 +216,7 @@ impl Figure {
     }
 }
 
+// Axes, their ticks and labels
 // Axis of a panel
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Axis {
@@ -630,6 +632,7 @@ mod tests {
     // Look for each number in the picture
     #[test]
     fn each_number_has_its_place() -> Result<(), Box<dyn std::error::Error>> {
+        // Number all entries of a covariance
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/book/systems/keck-lgs.toml");
         let problem = crate::turbulence::plan::slope_problem(
             &crate::model::system::System::from_file(file)?,

@@ -97,6 +97,7 @@ impl<T: Real> Circulant<T> {
     }
 }
 
+// Gather, multiply and scatter a group
 // Parts of a group's operator
 /// The operator's parts with these kernels, turned below the diagonal.
 pub(crate) fn parts_of<'a>(
@@ -112,7 +113,6 @@ pub(crate) fn parts_of<'a>(
     Parts::new(kernels, blocks, 1, masks.clone(), masks)
 }
 
-// Gather, multiply and scatter a group
 impl<T: Real> Part<T> {
     fn is_whole(&self, length: usize) -> bool {
         self.operator.rows() == length && self.places.is_sorted_by_key(|place| place.start)
@@ -394,6 +394,7 @@ fn rotate(matrix: &mut [Complex64], vectors: &mut [Complex64], size: usize, p: u
 #[cfg(test)]
 mod tests {
     use super::*;
+    // What tests of the preconditioner stand on
     use crate::linear::matrix::Dense;
     use crate::linear::operator::battery;
     use crate::linear::solver::{Solver, Stop};

@@ -39,7 +39,6 @@ pub fn interpolation_error(
         let anywhere = [choose(11.0, lenslets), choose(13.0, lenslets)];
         let lenslet =
             if k % 2 == 0 { [near(point[0], 11.0), near(point[1], 13.0)] } else { anywhere };
-
         // Compare one pair with its exact covariance
         let exact = pairs.entry((t, q), point, lenslet);
         let mut interpolated = [0.0; 2];

@@ -62,6 +62,7 @@ impl WavefrontProblem {
         grid: PhaseGrid,
         gradient: ConeGradient,
     ) -> Result<Self, Error> {
+        // Tell the cases by their heights
         let target_height = common_height("target", targets)?;
         let height = common_height("guide_star", stars)?;
         // Refuse cones that share no lattice

@@ -80,6 +80,7 @@ impl<T: Real> ProductGpu<T> {
 
 // Apply two operators on a device
 impl<T: Real> DeviceOperator<T> for ProductGpu<T> {
+    // Answers of a product on a device
     fn gpu(&self) -> &Gpu {
         self.factors[0].gpu()
     }
@@ -92,6 +93,10 @@ impl<T: Real> DeviceOperator<T> for ProductGpu<T> {
         self.factors[1].columns()
     }
 
+    fn bytes(&self) -> u64 {
+        self.factors[0].bytes() + self.factors[1].bytes() + self.between.bytes()
+    }
+
     fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
         self.factors[1].apply(x, &self.between)?;
         self.factors[0].apply(&self.between, y)
@@ -100,10 +105,6 @@ impl<T: Real> DeviceOperator<T> for ProductGpu<T> {
     fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
         self.factors[0].apply_transpose(x, &self.between)?;
         self.factors[1].apply_transpose(&self.between, y)
-    }
-
-    fn bytes(&self) -> u64 {
-        self.factors[0].bytes() + self.factors[1].bytes() + self.between.bytes()
     }
 }
 

@@ -88,7 +88,6 @@ impl<T: Real> SolverGpu<T> {
         Self::of(work, method)
     }
 
-
     // Record the iterations of a method
     /// A solver by a method, whose iterations are recorded here.
     pub(crate) fn of(work: Work<T>, method: Box<dyn Method<T>>) -> Result<Self, Error> {
@@ -542,6 +541,7 @@ mod tests {
 
     const SOLVERS: [Solver; 2] = [Solver::ConjugateGradients, Solver::Minres];
 
+    // Solve on the processor or a device
     // Solve with the processor
     type Outcome = (Result<Solved, String>, Vec<f64>);
 

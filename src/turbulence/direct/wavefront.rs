@@ -85,7 +85,6 @@ impl Reference {
         let panels = Panels::new(self.kink(), self.outer_scale(), end - start);
         panels.integrate(across, [start, end], |t| self.fall(t.sqrt()))
     }
-
 }
 
 // Wavefront slope covariance, directly
@@ -162,13 +161,13 @@ struct Lags {
     count: usize,
 }
 
-// Lags and their zones
 enum Zone {
     Near,
     Middle,
     Far,
 }
 
+// Lags and their zones
 impl Lags {
     fn new(problem: &WavefrontProblem, layer: &WavefrontLayer, t: usize, q: usize) -> Self {
         Self {
@@ -221,6 +220,7 @@ impl Lags {
     }
 }
 
+// Averages in the three zones
 // Near lags by pieces of edges
 impl Lags {
     /// Fills the near lags with differences of edges, Eq. [phase edges](https://lenslet.github.io/lenslet/wavefront-direct.html#eq-phase-edges).

@@ -1,6 +1,7 @@
 // Tangled from book/src/direct-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Slope covariance in real space on graphics processors.
 
+// What the direct kernels stand on
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
 use crate::device::{Progress, dispatch_on};
 use crate::error::Error;

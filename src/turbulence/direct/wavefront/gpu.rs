@@ -65,6 +65,7 @@ impl View {
         }
     }
 
+    // Frame the close lags of a view
     // Find the lags near the circle
     /// The rows and the columns of lags within `distance` \[m\] of the circle.
     fn within(&self, distance: f64, [rows, columns]: [&Range<usize>; 2]) -> [Range<usize>; 2] {
@@ -77,7 +78,6 @@ impl View {
         })
     }
 
-    // Frame the close lags of a view
     /// Frames the close lags among `lags` columns and the given rows, and lengthens the lists of pieces and of means.
     fn frame(
         &mut self,
