@@ -259,7 +259,6 @@ struct Worker<'a, T: Real> {
     fields: Buffer<T>,
 }
 
-
 // Put a device to work
 impl<'a, T: Real> Worker<'a, T> {
     // Prepare a device for its groups

@@ -33,7 +33,6 @@ struct View {
     far: [i32; 4],
 }
 
-
 // View all layers of the pairs
 impl View {
     /// The views of some pairs, pair by pair.
@@ -77,7 +76,6 @@ pub struct SlopePlan<T> {
     layers: usize,
     lags: usize,
 }
-
 
 // Sizes of a slope plan and its making
 /// Edges and windows of a view; these numbers stand in the kernels, too.
@@ -265,7 +263,6 @@ pub fn pair_covariances<T: Real>(
     })?;
     Ok(computed.into_iter().flatten().collect())
 }
-
 
 // Cut pairs into equal pieces
 /// Equal ranges of so many items: all of them for one worker, else about four for each.
