@@ -1,6 +1,7 @@
 // Tangled from book/src/device-operators.md: edit there, or here and run cargo tangle stitch.
 //! Linear operators between vectors in the memory of a device.
 
+// What operators on a device stand on
 use crate::device::gpu::{Buffer, Gpu};
 use crate::error::{Error, Invalid, accept};
 use crate::linear::operator::{Operator, vectors};

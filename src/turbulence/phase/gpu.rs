@@ -1,6 +1,7 @@
 // Tangled from book/src/phase-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Von Kármán phase statistics on a graphics processor: tables for every outer scale at once.
 
+// What tables on a device stand on
 use crate::device::gpu::{Buffer, Gpu};
 use crate::error::Error;
 use crate::numerics::radial_table::RadialTable;
