@@ -5,6 +5,7 @@
 use crate::tomography::circulant::Group;
 use crate::turbulence::plan::Engine;
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Number, Precision, Shape, Source};
+use crate::device::headers::REAL;
 use crate::device::{Progress, dispatch_on};
 use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
 use crate::error::{Error, Invalid, accept};
@@ -25,7 +26,11 @@ use rayon::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 
 // Layers brought to the pupil on a device
-const SOURCE: Source = Source { name: "layers.cu", text: include_str!("../../../kernels/linear/layers.cu") };
+const SOURCE: Source = Source {
+    name: "layers.cu",
+    text: include_str!("../../../kernels/linear/layers.cu"),
+    headers: &[REAL],
+};
 
 /// Threads in a block.
 const THREADS: usize = 128;

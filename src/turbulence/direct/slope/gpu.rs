@@ -2,18 +2,22 @@
 //! Slope covariance in real space on graphics processors.
 
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Number, Shape, Source};
+use crate::device::headers::REAL;
 use crate::device::{Progress, dispatch_on};
 use crate::turbulence::direct::slope::{CORE, FAR, FILTER, LagGrid, NEAR, NEIGHBOURS, REACH, RULES, Window};
 use crate::error::Error;
-use crate::turbulence::phase::gpu::{PhaseTables, phase_scales};
+use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
 use crate::numerics::quadrature::gauss_legendre;
 use crate::turbulence::slope::{PairCovariance, SlopeProblem};
 use ndarray::Array3;
 use std::{ops::Range, sync::Arc};
 
 /// The kernels of this chapter.
-pub(crate) const DIRECT: Source =
-    Source { name: "direct.cu", text: include_str!("../../../../kernels/turbulence/direct.cu") };
+pub(crate) const DIRECT: Source = Source {
+    name: "direct.cu",
+    text: include_str!("../../../../kernels/turbulence/direct.cu"),
+    headers: &[REAL, RADIAL_TABLE, PHASE],
+};
 
 // View of a layer for the device
 /// A layer as one pair of sources sees it, as the kernels read it; lengths in metres.

@@ -3,12 +3,13 @@
 
 // What the wavefront kernels stand on
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Number, Shape, Source};
+use crate::device::headers::{GENERATION, REAL};
 use crate::device::{Progress, dispatch_on};
 use crate::turbulence::direct::slope::gpu::pieces;
 use crate::turbulence::disc::DiscAverage;
 use crate::error::Error;
 use crate::turbulence::phase::VonKarman;
-use crate::turbulence::phase::gpu::{PhaseTables, phase_scales};
+use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
 use crate::numerics::quadrature::gauss_legendre;
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use crate::turbulence::direct::wavefront::{CORE, FAR, NEAR, NODES, box_filter, distances};
@@ -17,8 +18,11 @@ use rayon::prelude::*;
 use std::{ops::Range, sync::Arc};
 
 /// The kernels of this chapter.
-pub(crate) const WAVEFRONT: Source =
-    Source { name: "wavefront.cu", text: include_str!("../../../../kernels/turbulence/wavefront.cu") };
+pub(crate) const WAVEFRONT: Source = Source {
+    name: "wavefront.cu",
+    text: include_str!("../../../../kernels/turbulence/wavefront.cu"),
+    headers: &[GENERATION, REAL, RADIAL_TABLE, PHASE],
+};
 
 // View of a wavefront layer
 /// A layer as a target and a guide star see it, as the kernels read it.
