@@ -4,8 +4,8 @@
 //! The headers of `tests/oracle/wavefront_slope.csv`, `phase_covariance_disc.csv` and `mixed_slopes.csv` say what the columns
 //! are and how they were computed. Each row becomes a system of one layer whose sources bring about the row's displacement.
 
-use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::device::silent;
+use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::model::lenslet_array::{GuideStar, LensletArray};
 use lenslet::model::source::{ConeGradient, Source};
 use lenslet::model::wavefront_grid::PhaseGrid;

@@ -4,12 +4,12 @@
 //! mercy of rounding on another processor; a change of a snapshot is a change of the physics. Review with
 //! `cargo insta review`, or set INSTA_UPDATE=always.
 
+use lenslet::device::silent;
+use lenslet::model::system::System;
 use lenslet::turbulence::plan::{
     Method, slope_covariance, slope_problem, wavefront_problem, wavefront_slope_covariance,
 };
-use lenslet::device::silent;
 use lenslet::turbulence::slope::SlopeCovariance;
-use lenslet::model::system::System;
 use std::fmt::Write;
 
 fn covariance(name: &str) -> SlopeCovariance {

@@ -2,12 +2,14 @@
 //! A preconditioner for the covariance of slopes with noise: the inverse of a covariance on a torus.
 
 pub mod between_transforms;
+pub mod gpu;
 
 // What the preconditioner stands on
 use crate::error::{Error, Invalid, accept, not_negative};
-use crate::linear::operator::{Operator, Real, vectors};
-use crate::turbulence::slope::SlopeCovariance;
+use crate::linear::operator::{Operator, vectors};
 use crate::linear::toeplitz::{Block, BlockToeplitz, Parts};
+use crate::numerics::real::Real;
+use crate::turbulence::slope::SlopeCovariance;
 use ndarray::{Array2, ArrayView2, s};
 use num_complex::Complex64;
 use rayon::prelude::*;
@@ -61,7 +63,7 @@ pub(crate) fn places(groups: &[Group]) -> Result<Vec<Range<usize>>, Invalid> {
 // The circulant preconditioner
 /// An approximation of the inverse of the covariance of measured slopes, symmetric and positive definite, rad⁻².
 ///
-/// Its vectors are in the order of [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder); Eq. `[eq:circulant-preconditioner]`.
+/// Its vectors are in the order of [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder); Eq. [circulant preconditioner](https://lenslet.github.io/lenslet/circulant.html#eq-circulant-preconditioner).
 pub struct Circulant<T> {
     parts: Vec<Part<T>>,
     length: usize,
@@ -176,7 +178,7 @@ impl<T: Real> Operator<T> for Circulant<T> {
 // Kernels of the clipped inverse
 /// Kernels of P for each pair of components (i, j) with i ≤ j, numbered by [`pair`], each of (2N − 1, 2N − 1) lags, rad⁻².
 ///
-/// Component 2 p + a is the slope of star p along axis a. Eqs. `[eq:circulant-preconditioner]`, `[eq:clipped-inverse]`.
+/// Component 2 p + a is the slope of star p along axis a. Eqs. [circulant preconditioner](https://lenslet.github.io/lenslet/circulant.html#eq-circulant-preconditioner), [clipped inverse](https://lenslet.github.io/lenslet/circulant.html#eq-clipped-inverse).
 pub(crate) fn inverse_kernels(
     covariance: &SlopeCovariance,
     noise: &[f64],
@@ -286,7 +288,7 @@ impl Torus {
 }
 
 // Invert the covariance at one frequency
-/// Inverts covariances of components with noise, `[eq:clipped-inverse]`, one frequency after the other.
+/// Inverts covariances of components with noise, [clipped inverse](https://lenslet.github.io/lenslet/circulant.html#eq-clipped-inverse), one frequency after the other.
 struct Inverter<'a> {
     weights: &'a [f64],
     matrix: Vec<Complex64>,
@@ -331,7 +333,7 @@ impl<'a> Inverter<'a> {
 }
 
 // Eigenvectors of a Hermitian matrix
-/// Diagonalises a Hermitian matrix, `[eq:jacobi]`: its eigenvalues are left on its diagonal, their vectors in the columns
+/// Diagonalises a Hermitian matrix, [jacobi](https://lenslet.github.io/lenslet/circulant.html#eq-jacobi): its eigenvalues are left on its diagonal, their vectors in the columns
 /// of `vectors`. Both are (size, size), by rows.
 fn diagonalise(matrix: &mut [Complex64], vectors: &mut [Complex64], size: usize) {
     for (k, value) in vectors.iter_mut().enumerate() {
@@ -382,13 +384,13 @@ fn rotate(matrix: &mut [Complex64], vectors: &mut [Complex64], size: usize, p: u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::atmosphere::{Atmosphere, Layer};
-    use crate::model::lenslet_array::{LensletArray, SlopeOrder};
     use crate::linear::matrix::Dense;
     use crate::linear::operator::battery;
-    use crate::turbulence::slope::SlopeProblem;
     use crate::linear::solver::{Solver, Stop};
+    use crate::model::atmosphere::{Atmosphere, Layer};
+    use crate::model::lenslet_array::{LensletArray, SlopeOrder};
     use crate::model::source::{ConeGradient, Source};
+    use crate::turbulence::slope::SlopeProblem;
     use crate::{device::silent, turbulence::direct::slope::pair_covariances};
 
     // Small systems for the preconditioner

@@ -1,8 +1,8 @@
 // Tangled from book/src/edge-integrals.md: edit there, or here and run cargo tangle stitch.
 //! Covariance of footprint-averaged phase gradients at close range, by integrals along the edges of the lattice of lags.
 
-use crate::turbulence::phase::VonKarman;
 use crate::numerics::quadrature::{Rule, gauss_legendre};
+use crate::turbulence::phase::VonKarman;
 use ndarray::{Array2, Array3};
 use std::sync::LazyLock;
 
@@ -159,12 +159,12 @@ impl Lattice {
     }
 
     // Combine edges into triangles and cells
-    /// E of Eq. `[eq:triangle-integral]` over two edges of length `side`: the weight u rises on the first and falls on the second.
+    /// E of Eq. [triangle integral](https://lenslet.github.io/lenslet/edge-integrals.html#eq-triangle-integral) over two edges of length `side`: the weight u rises on the first and falls on the second.
     pub(crate) fn triangle(side: f64, rising: Edge, falling: Edge) -> f64 {
         rising.moment + side * falling.fall - falling.moment
     }
 
-    /// F of Eq. `[eq:cell-by-sides]` of the cell that starts at the lines `j` and `i`.
+    /// F of Eq. [cell by sides](https://lenslet.github.io/lenslet/edge-integrals.html#eq-cell-by-sides) of the cell that starts at the lines `j` and `i`.
     pub(crate) fn cell(&self, j: usize, i: usize) -> f64 {
         let (x, y) = (&self.x, &self.y);
         y[j + 1] * self.horizontal[[j + 1, i]].half_mean - y[j] * self.horizontal[[j, i]].half_mean
@@ -273,7 +273,7 @@ mod tests {
     // Meet the limit of large footprints
     #[test]
     fn large_footprints_have_their_limit() {
-        use crate::{turbulence::phase::spectrum_constant, numerics::special::gamma};
+        use crate::{numerics::special::gamma, turbulence::phase::spectrum_constant};
         for (side, outer_scale) in [(8.0, 1.0), (40.0f64, 1.0f64), (1e3, 0.2)] {
             let line = std::f64::consts::PI.sqrt() * gamma(4.0 / 3.0) / gamma(11.0 / 6.0);
             let moments = line * outer_scale.powf(8.0 / 3.0)

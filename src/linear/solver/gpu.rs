@@ -2,12 +2,12 @@
 //! Conjugate gradients and MINRES on a device, without the host in their loop.
 
 // What solving on a device stands on
-use crate::device::gpu::{Argument, Buffer, Graph, Header, Kernel, Number, Program, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Graph, Header, Kernel, Program, Shape, Source};
 use crate::device::headers::REAL;
-use crate::linear::operator::gpu::DeviceOperator;
 use crate::error::{Error, Invalid, accept, positive};
-use crate::linear::operator::Real;
+use crate::linear::operator::gpu::DeviceOperator;
 use crate::linear::solver::{Solved, Solver, Stop, norm_of};
+use crate::numerics::real::Real;
 use std::sync::Arc;
 
 const SOURCE: Source = Source {
@@ -67,7 +67,7 @@ pub enum Start {
 /// Iterations that are recorded together; one by one they would cost the host a launch each.
 const MANY: usize = 8;
 
-impl<T: Number + Real> SolverGpu<T> {
+impl<T: Real> SolverGpu<T> {
     // Make a solver on a device
     /// A solver for a symmetric operator, with the same demands on operator and preconditioner as on the processor.
     ///
@@ -206,7 +206,7 @@ fn check_shapes<T>(
     Ok(())
 }
 /// Refuses a right-hand side of the wrong length, and a tolerance that makes no sense.
-fn check<T: Number>(b: &Buffer<T>, n: usize, stop: &Stop) -> Result<(), Invalid> {
+fn check<T: Real>(b: &Buffer<T>, n: usize, stop: &Stop) -> Result<(), Invalid> {
     positive("tolerance", stop.tolerance)?;
     let (name, expected) =
         ("length of the right-hand side", format!("{n}, the size of the operator"));
@@ -271,14 +271,14 @@ pub(crate) struct Work<T> {
     open: Kernel,
     begin: Kernel,
 }
-impl<T: Number> Work<T> {
+impl<T: Real> Work<T> {
     // Make room for a solution
     /// Room for a system, where there is enough for so many vectors of a method besides.
     pub(crate) fn new(a: Arc<dyn DeviceOperator<T>>, vectors: usize) -> Result<Self, Error> {
         let (gpu, n) = (a.gpu().clone(), a.rows());
         let bytes = ((3 + vectors) * n * size_of::<T>() + (64 << 10)) as u64;
         gpu.refuse_beyond_memory(bytes, "the vectors of the solver")?;
-        let program = gpu.program(&SOURCE, &T::options(&sizes(THREADS)))?;
+        let program = gpu.program::<T>(&SOURCE, &sizes(THREADS))?;
         let blocks = n.div_ceil(THREADS).min(THREADS);
         Ok(Self {
             x: gpu.zeros(n)?,
@@ -362,7 +362,7 @@ impl<T: Number> Work<T> {
 /// P with the place of its products, or nothing where P is the identity.
 struct Preconditioner<T>(Option<(Arc<dyn DeviceOperator<T>>, Buffer<T>)>);
 
-impl<T: Number> Preconditioner<T> {
+impl<T: Real> Preconditioner<T> {
     fn new(work: &Work<T>, p: Option<Arc<dyn DeviceOperator<T>>>) -> Result<Self, Error> {
         let with_place = |p| Ok::<_, Error>((p, work.vector()?));
         Ok(Self(p.map(with_place).transpose()?))
@@ -385,7 +385,7 @@ struct Descent<T> {
     step: Kernel,
 }
 
-impl<T: Number> Descent<T> {
+impl<T: Real> Descent<T> {
     const VECTORS: usize = 2;
 
     fn new(work: &Work<T>, preconditioner: Preconditioner<T>) -> Result<Self, Error> {
@@ -393,7 +393,7 @@ impl<T: Number> Descent<T> {
         Ok(Self { preconditioner, p: work.vector()?, s: work.vector()?, step })
     }
 }
-impl<T: Number> Method<T> for Descent<T> {
+impl<T: Real> Method<T> for Descent<T> {
     fn solver(&self) -> Solver {
         Solver::ConjugateGradients
     }
@@ -403,7 +403,7 @@ impl<T: Number> Method<T> for Descent<T> {
     }
 
     // Queue one iteration of conjugate gradients
-    /// An iteration by Eqs. `[eq:product-by-recurrence]` and `[eq:curvature-by-recurrence]`.
+    /// An iteration by Eqs. [product by recurrence](https://lenslet.github.io/lenslet/solver-gpu.html#eq-product-by-recurrence) and [curvature by recurrence](https://lenslet.github.io/lenslet/solver-gpu.html#eq-curvature-by-recurrence).
     fn iterate(&self, work: &Work<T>) -> Result<(), Error> {
         let z = self.preconditioner.apply(&work.r)?;
         work.a.apply(z, &work.product)?;
@@ -433,7 +433,7 @@ struct Lanczos<T> {
     turn: Kernel,
 }
 
-impl<T: Number> Lanczos<T> {
+impl<T: Real> Lanczos<T> {
     const VECTORS: usize = 5;
 
     // Make room for the vectors of Lanczos
@@ -465,7 +465,7 @@ impl<T: Number> Lanczos<T> {
         work.over_all(&self.measure, &[&[state.into()], &pair.map(Argument::from), &[lengths]])
     }
 }
-impl<T: Number> Method<T> for Lanczos<T> {
+impl<T: Real> Method<T> for Lanczos<T> {
     fn solver(&self) -> Solver {
         Solver::Minres
     }
@@ -509,8 +509,8 @@ impl<T: Number> Method<T> for Lanczos<T> {
 mod tests {
     use super::*;
     use crate::device::gpu::{Gpu, test_machines};
-    use crate::linear::matrix::gpu::MatrixGpu;
     use crate::linear::matrix::Dense;
+    use crate::linear::matrix::gpu::MatrixGpu;
     use crate::linear::operator::{Operator, battery};
     use ndarray::{Array1, Array2, ArrayView1};
 

@@ -2,16 +2,17 @@
 //! Conjugate gradients with kernels between the transforms of two operators on the same lattices.
 
 // What kernels between transforms stand on
-use crate::device::gpu::{Argument, Buffer, Kernel, Number, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Kernel, Shape, Source};
 use crate::device::headers::REAL;
 use crate::error::Error;
-use crate::linear::operator::Real;
 use crate::linear::solver::Solver;
 use crate::linear::solver::gpu::{self as solver, Method, SolverGpu, THREADS, Work, sizes};
-use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, CirculantGpu};
+use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
 use crate::linear::toeplitz::gpu::plain_sum::LOOPS;
 use crate::linear::toeplitz::gpu::short_transforms::SHORT_TRANSFORMS;
 use crate::linear::toeplitz::gpu::transforms::{Around, ROW_SPECTRA};
+use crate::numerics::real::Real;
+use crate::tomography::circulant::gpu::CirculantGpu;
 use std::sync::Arc;
 
 const SOURCE: Source = Source {
@@ -21,7 +22,7 @@ const SOURCE: Source = Source {
 };
 
 // Make a solver between the transforms
-impl<T: Number + Real> SolverGpu<T> {
+impl<T: Real> SolverGpu<T> {
     /// A solver by conjugate gradients, with kernels between the transforms where both operators work by transforms of the
     /// same lattices.
     ///
@@ -72,7 +73,7 @@ struct Between<T> {
     squares: Buffer<f64>,
 }
 
-impl<T: Number> Between<T> {
+impl<T: Real> Between<T> {
     const VECTORS: usize = 3;
 
     // Compile the kernels between the transforms
@@ -85,7 +86,7 @@ impl<T: Number> Between<T> {
         let (gpu, (grid, numbers)) = (work.a.gpu(), a.blocks());
         let block = numbers.next_multiple_of(32).min(THREADS);
         let sizes = [&a.sizes(block)[..], &sizes(block)].concat();
-        let program = gpu.program(&SOURCE, &T::options(&sizes))?;
+        let program = gpu.program::<T>(&SOURCE, &sizes)?;
         let blocks = grid[0] * grid[1];
         Ok(Self {
             vectors: [work.vector()?, work.vector()?, work.vector()?],
@@ -102,7 +103,7 @@ impl<T: Number> Between<T> {
         })
     }
 }
-impl<T: Number> Method<T> for Between<T> {
+impl<T: Real> Method<T> for Between<T> {
     fn solver(&self) -> Solver {
         Solver::ConjugateGradients
     }
@@ -142,12 +143,12 @@ impl<T: Number> Method<T> for Between<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tomography::circulant::Group;
     use crate::device::gpu::test_machines;
     use crate::linear::operator::gpu::DeviceOperator;
     use crate::linear::toeplitz::Parts;
-    use crate::linear::toeplitz::tests::{covariance, masks};
     use crate::linear::toeplitz::gpu::Tuning;
+    use crate::linear::toeplitz::tests::{covariance, masks};
+    use crate::tomography::circulant::Group;
     use ndarray::s;
 
     // Join only what belongs together

@@ -1,10 +1,11 @@
 // Tangled from book/src/phase-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Von Kármán phase statistics on a graphics processor: tables for every outer scale at once.
 
-use crate::device::gpu::{Buffer, Gpu, Header, Number};
+use crate::device::gpu::{Buffer, Gpu, Header};
 use crate::error::Error;
-use crate::turbulence::phase::VonKarman;
 use crate::numerics::radial_table::RadialTable;
+use crate::numerics::real::Real;
+use crate::turbulence::phase::VonKarman;
 use rayon::prelude::*;
 use std::f64::consts::PI;
 use std::sync::LazyLock;
@@ -68,7 +69,7 @@ pub struct PhaseTables<T> {
     /// M̂, in double precision.
     pub(crate) half_mean: Buffer<f64>,
 }
-impl<T: Number> PhaseTables<T> {
+impl<T: Real> PhaseTables<T> {
     /// Copies the tables to a device. They are made at the first call.
     ///
     /// # Errors
@@ -93,7 +94,7 @@ impl<T: Number> PhaseTables<T> {
 
 // Scales of one outer scale
 /// What a kernel must know of an outer scale, in metres or infinite: 1/ℓ², ℓ^(5/3), ℓ^(−1/3) and the law, 0 or 1; Eq.
-/// `[eq:scaled-phase]`. If it is infinite, `unit` becomes ℓ: a length, in metres, of the order of those to be looked up.
+/// [scaled phase](https://lenslet.github.io/lenslet/phase-gpu.html#eq-scaled-phase). If it is infinite, `unit` becomes ℓ: a length, in metres, of the order of those to be looked up.
 pub(crate) fn phase_scales(outer_scale: f64, unit: f64) -> [f64; 4] {
     let (unit, law) =
         if outer_scale.is_finite() { (outer_scale / (2.0 * PI), 0.0) } else { (unit, 1.0) };
@@ -129,15 +130,14 @@ mod tests {
 
     // Compare the device's functions with ours
     /// The largest errors of S, M, p and t dp/dt on a device, for one outer scale.
-    fn errors<T: Number>(gpu: &Gpu, outer_scale: f64) -> [f64; 4] {
+    fn errors<T: Real>(gpu: &Gpu, outer_scale: f64) -> [f64; 4] {
         let least = if size_of::<T>() == 4 { -6.0 } else { -12.0 };
         let t = (0..1000).map(|k| 10f64.powf(least + (6.0 - least) * f64::from(k) / 1000.0));
         let t: Vec<f64> = t.collect();
         let tables = PhaseTables::<T>::on(gpu).unwrap();
         let scales = gpu.upload(&phase_scales(outer_scale, 0.4)).unwrap();
         let (there, values) = (gpu.upload(&t).unwrap(), gpu.zeros::<f64>(4 * t.len()).unwrap());
-        let kernel =
-            gpu.program(&FUNCTIONS, &T::options(&[])).unwrap().kernel("phase_functions").unwrap();
+        let kernel = gpu.program::<T>(&FUNCTIONS, &[]).unwrap().kernel("phase_functions").unwrap();
         // Launch the kernel of the phase functions
         let arguments: [Argument; 7] = [
             (&tables.slope_over_distance).into(),

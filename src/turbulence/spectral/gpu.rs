@@ -2,14 +2,15 @@
 //! Covariances from the power spectrum on graphics processors: fold, transform, gather.
 
 // What spectra on the GPU stand on
-use crate::device::gpu::{Argument, Buffer, Fft, Gpu, Kernel, Number, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Fft, Gpu, Kernel, Shape, Source};
 use crate::device::headers::REAL;
 use crate::device::{Progress, dispatch_on};
 use crate::error::{Error, Invalid, accept};
+use crate::numerics::real::Real;
 use crate::turbulence::slope::{PairCovariance, ProjectedLayer, SlopeProblem};
 use crate::turbulence::spectral::slope::{SpectralSampling, sincs};
-use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use crate::turbulence::spectral::{self, wavefront::widest};
+use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use ndarray::{Array3, Array5};
 use num_complex::Complex;
 
@@ -28,7 +29,7 @@ const SPECTRAL: Source = Source {
 /// # Errors
 /// `Invalid` where the transform has fewer than 2N − 1 lags, or there is no device; `Memory` where a device has not enough of
 /// it; `Device` where CUDA fails.
-pub fn slope_pairs<T: Number>(
+pub fn slope_pairs<T: Real>(
     problem: &SlopeProblem,
     sampling: &SpectralSampling,
     gpus: &[Gpu],
@@ -45,7 +46,7 @@ pub fn slope_pairs<T: Number>(
 ///
 /// # Errors
 /// As [`slope_pairs`].
-pub fn wavefront<T: Number>(
+pub fn wavefront<T: Real>(
     problem: &WavefrontProblem,
     sampling: &SpectralSampling,
     gpus: &[Gpu],
@@ -91,7 +92,7 @@ struct Lattice {
     layers: Vec<SampledLayer>,
 }
 // Layer of a spectrum without units
-/// A layer in the units of Eq. `[eq:sample-without-unit]`.
+/// A layer in the units of Eq. [sample without unit](https://lenslet.github.io/lenslet/spectral-gpu.html#eq-sample-without-unit).
 struct SampledLayer {
     /// s.
     ratio: f64,
@@ -118,7 +119,7 @@ impl SampledLayer {
 
 impl DeviceSpectrum {
     // Describe the spectrum of slopes
-    fn of_slopes<T: Number>(problem: &SlopeProblem, sampling: &SpectralSampling) -> Self {
+    fn of_slopes<T: Real>(problem: &SlopeProblem, sampling: &SpectralSampling) -> Self {
         let (folded, pairs, lags) = (sampling.folded(), problem.pairs(), problem.lags());
         let layer = |layer: &ProjectedLayer| {
             let (step, scale) = spectral::slope::step_and_scale(layer, folded);
@@ -139,7 +140,7 @@ impl DeviceSpectrum {
     }
 
     // Describe the spectrum of wavefronts
-    fn of_wavefront<T: Number>(problem: &WavefrontProblem, sampling: &SpectralSampling) -> Self {
+    fn of_wavefront<T: Real>(problem: &WavefrontProblem, sampling: &SpectralSampling) -> Self {
         let (folded, stars) = (sampling.folded(), problem.stars());
         let pairs = problem.targets() * stars;
         let layer = |layer: &WavefrontLayer| {
@@ -203,7 +204,7 @@ impl DeviceSpectrum {
 
     // Share groups over the devices
     /// The fields of each lattice and pair, (components, K, K), in the unit of the result.
-    fn compute<T: Number>(
+    fn compute<T: Real>(
         &self,
         gpus: &[Gpu],
         progress: Progress,
@@ -235,7 +236,7 @@ impl DeviceSpectrum {
 
 // Device at work on groups
 /// A device with all that the groups of a spectrum need on it.
-struct Worker<'a, T: Number> {
+struct Worker<'a, T: Real> {
     spectrum: &'a DeviceSpectrum,
     gpu: &'a Gpu,
     waves: Kernel,
@@ -256,11 +257,11 @@ struct Worker<'a, T: Number> {
     fields: Buffer<T>,
 }
 
-impl<'a, T: Number> Worker<'a, T> {
+impl<'a, T: Real> Worker<'a, T> {
     // Prepare a device for its groups
     fn new(spectrum: &'a DeviceSpectrum, gpu: &'a Gpu) -> Result<Self, Error> {
         let sizes = [("DERIVATIVES", spectrum.derivatives), ("PAIRS", spectrum.together)];
-        let program = gpu.program(&SPECTRAL, &T::options(&sizes))?;
+        let program = gpu.program::<T>(&SPECTRAL, &sizes)?;
         let (fields, planes) = spectrum.fields_and_planes();
         let (layers, length) = (spectrum.layers(), spectrum.lenslet.len());
         let lenslet: Vec<T> = spectrum.lenslet.iter().map(|&g| T::of(g)).collect();
@@ -303,7 +304,7 @@ impl<'a, T: Number> Worker<'a, T> {
         self.cycles.write(&cycles)?;
         self.launch(lattice)?;
         let fields = self.fields.read()?;
-        let pair = |fields: &[T]| fields.iter().map(|field| unit * field.to_f64()).collect();
+        let pair = |fields: &[T]| fields.iter().map(|field| unit * field.in_double()).collect();
         let length = (self.spectrum.derivatives + 1) * lattice.lags.pow(2);
         let pairs = self.spectrum.together.min(self.spectrum.pairs - first);
         Ok(fields.chunks(length).take(pairs).map(pair).collect())
@@ -337,9 +338,9 @@ impl<'a, T: Number> Worker<'a, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::device::gpu::test_machines;
     use crate::device::silent;
+    use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
     use crate::model::wavefront_grid::PhaseGrid;
@@ -363,7 +364,7 @@ mod tests {
     }
 
     // Compare slopes with the processor's
-    fn compare_slopes<T: Number>(
+    fn compare_slopes<T: Real>(
         gpu: &Gpu,
         problem: &SlopeProblem,
         sampling: (usize, usize),
@@ -407,7 +408,7 @@ mod tests {
     }
 
     // Compare wavefronts with the processor's
-    fn compare_wavefronts<T: Number>(
+    fn compare_wavefronts<T: Real>(
         gpu: &Gpu,
         problem: &WavefrontProblem,
         sampling: (usize, usize),
