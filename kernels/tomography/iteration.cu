@@ -1,6 +1,8 @@
 // Tangled from book/src/between-transforms.md: edit there, or here and run cargo tangle stitch.
-// Compiled after toeplitz.cu and solver.cu; a block has TEAM = ROW_THREADS threads and ROWS
-// rows of a pair of lattices.
+// Conjugate gradients between transforms; a block has TEAM = ROW_THREADS threads and ROWS rows of
+// a pair of lattices.
+#include "linear/row_spectra.cuh"
+#include "linear/solver.cuh"
 
 // Rows of a block in shared memory
 constexpr int NUMBERS = ROWS * FROM_POINTS;
@@ -45,14 +47,7 @@ __device__ __forceinline__ void leave_lines(
     __syncthreads();
     transform<-1, ROWS, TEAM, false>(rows.work, roots, load, store);
     __syncthreads();
-    // Part the spectra of two rows
-    for (int task = threadIdx.x; task < HALF * ROWS; task += ROW_THREADS) {
-        const int f = task % ROWS, k = task / ROWS;
-        const Complex a = whole[f * WHOLE + k], b = whole[f * WHOLE + (k ? LENGTH - k : 0)];
-        Complex *to = lines + (k * FROM_PAIRS + pair) * 2 * FROM_ROWS + row + f;
-        to[0] = {a.re + b.re, a.im - b.im};
-        to[FROM_ROWS] = {a.im + b.im, b.re - a.re};
-    }
+    part_spectra(whole, lines, pair, row);
 }
 
 // Restore rows and transform them again
@@ -71,14 +66,7 @@ extern "C" __global__ __launch_bounds__(TEAM, 2) void exchange_rows(
     }
     columns += 2 * rows.pair * TO_ROWS + rows.row;
     double sums[1] = {0};
-    // Join the spectra of two rows
-    auto load = [&](int f, auto a, int b) {
-        const int k = a.value * REST + b, q = k < HALF ? k : LENGTH - k;
-        const Complex *at = columns + q * (2 * TO_PAIRS * TO_ROWS) + f;
-        const Complex first = at[0], second = at[TO_ROWS];
-        const real sign = k < HALF ? 1 : -1;
-        return Complex{first.re - sign * second.im, sign * first.im + second.re};
-    };
+    auto load = join_spectra(columns);
     // Exchange the residual for its product
     auto store = [&](int f, int n, Complex value) {
         if (n >= FROM_POINTS) return;
@@ -115,14 +103,7 @@ extern "C" __global__ __launch_bounds__(TEAM) void finish_rows(
     }
     columns += 2 * rows.pair * TO_ROWS + rows.row;
     double sums[1] = {0};
-    // Join the spectra of two rows
-    auto load = [&](int f, auto a, int b) {
-        const int k = a.value * REST + b, q = k < HALF ? k : LENGTH - k;
-        const Complex *at = columns + q * (2 * TO_PAIRS * TO_ROWS) + f;
-        const Complex first = at[0], second = at[TO_ROWS];
-        const real sign = k < HALF ? 1 : -1;
-        return Complex{first.re - sign * second.im, sign * first.im + second.re};
-    };
+    auto load = join_spectra(columns);
     // Add the noise and leave the rows
     auto store = [&](int f, int n, Complex value) {
         if (n >= FROM_POINTS) return;

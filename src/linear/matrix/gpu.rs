@@ -2,13 +2,17 @@
 //! A dense matrix as an operator on a device.
 
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
+use crate::device::headers::REAL;
 use crate::error::Error;
 use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
 use crate::numerics::real::Real;
 use ndarray::ArrayView2;
 
-const SOURCE: Source =
-    Source { name: "matrix.cu", text: include_str!("../../../kernels/linear/matrix.cu") };
+const SOURCE: Source = Source {
+    name: "matrix.cu",
+    text: include_str!("../../../kernels/linear/matrix.cu"),
+    headers: &[REAL],
+};
 
 /// Threads in a block.
 const THREADS: usize = 256;

@@ -2,15 +2,24 @@
 //! Conjugate gradients and MINRES on a device, without the host in their loop.
 
 // What solving on a device stands on
-use crate::device::gpu::{Argument, Buffer, Graph, Kernel, Program, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Graph, Header, Kernel, Program, Shape, Source};
+use crate::device::headers::REAL;
 use crate::error::{Error, Invalid, accept, positive};
 use crate::linear::operator::gpu::DeviceOperator;
 use crate::linear::solver::{Solved, Solver, Stop, norm_of};
 use crate::numerics::real::Real;
 use std::sync::Arc;
 
-const SOURCE: Source =
-    Source { name: "solver.cu", text: include_str!("../../../kernels/linear/solver.cu") };
+const SOURCE: Source = Source {
+    name: "solver.cu",
+    text: include_str!("../../../kernels/linear/solver.cu"),
+    headers: &[REAL, HEADER],
+};
+
+// Solver for kernels that include it
+/// The state of a solution, and what kernels do with it.
+pub(crate) const HEADER: Header =
+    Header { name: "linear/solver.cuh", text: include_str!("../../../kernels/linear/solver.cuh") };
 
 /// The most threads in a block.
 pub(crate) const THREADS: usize = 512;

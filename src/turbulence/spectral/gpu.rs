@@ -3,6 +3,7 @@
 
 // What spectra on the GPU stand on
 use crate::device::gpu::{Argument, Buffer, Fft, Gpu, Kernel, Shape, Source};
+use crate::device::headers::REAL;
 use crate::device::{Progress, dispatch_on};
 use crate::error::{Error, Invalid, accept};
 use crate::numerics::real::Real;
@@ -13,8 +14,11 @@ use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSl
 use ndarray::{Array3, Array5};
 use num_complex::Complex;
 
-const SPECTRAL: Source =
-    Source { name: "spectral.cu", text: include_str!("../../../kernels/turbulence/spectral.cu") };
+const SPECTRAL: Source = Source {
+    name: "spectral.cu",
+    text: include_str!("../../../kernels/turbulence/spectral.cu"),
+    headers: &[REAL],
+};
 
 // Slope covariance by spectra on devices
 /// Slope covariance of the pairs of [`SlopeProblem::pairs`], in their order, on `gpus` in the precision T; rad².

@@ -3,6 +3,7 @@
 
 // What the direct kernels stand on
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
+use crate::device::headers::REAL;
 use crate::device::{Progress, dispatch_on};
 use crate::error::Error;
 use crate::numerics::quadrature::gauss_legendre;
@@ -10,14 +11,17 @@ use crate::numerics::real::Real;
 use crate::turbulence::direct::slope::{
     CORE, FAR, FILTER, LagGrid, NEAR, NEIGHBOURS, REACH, RULES, Window,
 };
-use crate::turbulence::phase::gpu::{PhaseTables, phase_scales};
+use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
 use crate::turbulence::slope::{PairCovariance, SlopeProblem};
 use ndarray::Array3;
 use std::{ops::Range, sync::Arc};
 
 /// The kernels of this chapter.
-pub(crate) const DIRECT: Source =
-    Source { name: "direct.cu", text: include_str!("../../../../kernels/turbulence/direct.cu") };
+pub(crate) const DIRECT: Source = Source {
+    name: "direct.cu",
+    text: include_str!("../../../../kernels/turbulence/direct.cu"),
+    headers: &[REAL, RADIAL_TABLE, PHASE],
+};
 
 // View of a layer for the device
 /// A layer as one pair of sources sees it, as the kernels read it; lengths in metres.

@@ -3,6 +3,7 @@
 
 // What the wavefront kernels stand on
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
+use crate::device::headers::{GENERATION, REAL};
 use crate::device::{Progress, dispatch_on};
 use crate::error::Error;
 use crate::numerics::quadrature::gauss_legendre;
@@ -11,7 +12,7 @@ use crate::turbulence::direct::slope::gpu::pieces;
 use crate::turbulence::direct::wavefront::{CORE, FAR, NEAR, NODES, box_filter, distances};
 use crate::turbulence::disc::DiscAverage;
 use crate::turbulence::phase::VonKarman;
-use crate::turbulence::phase::gpu::{PhaseTables, phase_scales};
+use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use ndarray::Array5;
 use rayon::prelude::*;
@@ -21,6 +22,7 @@ use std::{ops::Range, sync::Arc};
 pub(crate) const WAVEFRONT: Source = Source {
     name: "wavefront.cu",
     text: include_str!("../../../../kernels/turbulence/wavefront.cu"),
+    headers: &[GENERATION, REAL, RADIAL_TABLE, PHASE],
 };
 
 // View of a wavefront layer
