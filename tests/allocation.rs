@@ -1,16 +1,24 @@
-//! Products with operators allocate nothing: the allocator of this whole program counts what it is asked for.
-
-#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
+//! Products with operators allocate nothing: the allocator of this program counts what watched threads ask it for.
 
 use lenslet::linear::matrix::Dense;
 use lenslet::linear::operator::{Diagonal, Operator, Product, Sum};
 use lenslet::linear::toeplitz::{Block, BlockToeplitz};
 use ndarray::Array2;
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes that watched threads have asked for and not given back, now and at most.
+static USED: AtomicIsize = AtomicIsize::new(0);
+static MOST: AtomicIsize = AtomicIsize::new(0);
+
+thread_local! {
+    /// Whether this thread's allocations are counted: other tests run beside this one.
+    static WATCHED: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The allocator of the system, and a count.
 struct Counting;
@@ -18,17 +26,37 @@ struct Counting;
 // SAFETY: every call is handed on to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        if WATCHED.get() {
+            ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+            let bytes = layout.size() as isize;
+            MOST.fetch_max(USED.fetch_add(bytes, Ordering::Relaxed) + bytes, Ordering::Relaxed);
+        }
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        if WATCHED.get() {
+            USED.fetch_sub(layout.size() as isize, Ordering::Relaxed);
+        }
         unsafe { System.dealloc(memory, layout) }
     }
 }
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
+
+/// The result of `work` on two watched threads, and the most bytes that they had in use at a time.
+pub fn peak<T: Send>(work: impl FnOnce() -> T + Send) -> (T, u64) {
+    let watch = |_| WATCHED.set(true);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).start_handler(watch).build().unwrap();
+    pool.install(|| {
+        let before = USED.load(Ordering::Relaxed);
+        MOST.store(before, Ordering::Relaxed);
+        let result = work();
+        let most = MOST.load(Ordering::Relaxed) - before;
+        (result, most.max(0).cast_unsigned() as u64)
+    })
+}
 
 /// Slopes of two stars to wavefronts of one target, 20 × 20 lenslets and 41 × 41 points at twofold oversampling.
 fn toeplitz() -> BlockToeplitz<f64> {
@@ -73,7 +101,8 @@ fn products_allocate_nothing() {
     let product: Arc<dyn Operator<f64>> =
         Arc::new(Product::new(vec![toeplitz.clone(), noise.clone()]).unwrap());
     let sum = Sum::new(vec![product.clone(), dense.clone()]).unwrap();
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    let watched = rayon::ThreadPoolBuilder::new().start_handler(|_| WATCHED.set(true));
+    let pool = watched.num_threads(2).build().unwrap();
     // Within the pool: a thread from outside would have to hand its work over through a queue that allocates.
     let counts = pool.install(|| {
         [count(&*toeplitz), count(&*noise), count(&*dense), count(&*product), count(&sum)]

@@ -1,7 +1,6 @@
-//! The memory that a plan states bounds what the process really uses: the allocator of this whole program keeps the score.
+//! The memory that a plan states bounds what the process really uses: the allocator of this program keeps the score.
 
-#![allow(clippy::unwrap_used)] // helpers of tests
-
+use crate::allocation::peak;
 use lenslet::device::plan::{Memory, REST};
 use lenslet::device::{engine::Engine, silent};
 use lenslet::model::system::System;
@@ -9,42 +8,6 @@ use lenslet::tomography::estimate::EstimateOptions;
 use lenslet::tomography::estimator::EstimatePlan;
 use lenslet::tomography::simulation::{SimulationOptions, SimulationPlan};
 use lenslet::turbulence::plan::{CovarianceOptions, CovariancePlan, Form, Method};
-use std::alloc::{GlobalAlloc, Layout, System as Heap};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-static USED: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-/// The allocator of the system, and the bytes in use, now and at most.
-struct Counting;
-
-// SAFETY: every call is handed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let used = USED.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        MOST.fetch_max(used, Ordering::Relaxed);
-        unsafe { Heap.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        USED.fetch_sub(layout.size(), Ordering::Relaxed);
-        unsafe { Heap.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-/// The most bytes in use during `work`, beyond those from before.
-fn peak<T>(work: impl FnOnce() -> T) -> u64 {
-    let before = USED.load(Ordering::Relaxed);
-    MOST.store(before, Ordering::Relaxed);
-    let result = work();
-    let most = MOST.load(Ordering::Relaxed) - before;
-    drop(result);
-    most as u64
-}
-
 /// Expects the plan's bound above the peak, and not more than `factor` times the peak beyond the allowance for the rest.
 fn holds(name: &str, stated: &Memory, peak: u64, factor: u64) {
     println!("{name}: {} stated, {peak} used", stated.host);
@@ -65,15 +28,17 @@ fn plans_state_the_memory_that_they_take() {
         ("slopes of a large telescope", &elt, options.slopes_only()),
     ] {
         let plan = CovariancePlan::new(system, options).unwrap();
-        holds(name, &plan.memory(&cpu), peak(|| plan.run(&cpu, &silent).unwrap()), 4);
+        let ((stated, _), used) = peak(|| (plan.memory(&cpu), plan.run(&cpu, &silent).unwrap()));
+        holds(name, &stated, used, 4);
     }
     let plan = EstimatePlan::new(&keck, EstimateOptions::default()).unwrap();
     let flat = ndarray::Array2::zeros((1, plan.slopes()));
-    let used = peak(|| {
+    let ((stated, _), used) = peak(|| {
         let estimator = plan.run(&cpu, &silent).unwrap();
-        estimator.estimate(flat.view(), false, &silent).unwrap()
+        (plan.memory(&cpu), estimator.estimate(flat.view(), false, &silent).unwrap())
     });
-    holds("estimate", &plan.memory(&cpu), used, 4);
+    holds("estimate", &stated, used, 4);
     let plan = SimulationPlan::new(&keck, SimulationOptions::default().frames(20)).unwrap();
-    holds("simulation", &plan.memory(), peak(|| plan.run(&cpu, &silent).unwrap()), 4);
+    let ((stated, _), used) = peak(|| (plan.memory(), plan.run(&cpu, &silent).unwrap()));
+    holds("simulation", &stated, used, 4);
 }
