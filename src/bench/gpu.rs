@@ -221,11 +221,7 @@ fn time_matrix<T: Real>(gpu: &Gpu, matrix: &Array2<f64>, repeat: u32) -> Result<
 
 // Time an estimate on a device
 /// Median time of an estimate of one frame of the large telescope to a residual of 1e-3, and its iterations.
-fn time_estimate(
-    gpu: &Gpu,
-    precision: Precision,
-    repeat: u32,
-) -> Result<(f64, usize), Error> {
+fn time_estimate(gpu: &Gpu, precision: Precision, repeat: u32) -> Result<(f64, usize), Error> {
     let system = large(f64::INFINITY)?;
     let stop = Stop { tolerance: 1e-3, ..Stop::default() };
     let plan = EstimatePlan::new(&system, EstimateOptions::default().stop(stop))?;
@@ -308,7 +304,8 @@ impl Sheet {
         for (lenslets, original) in ARRAYS.into_iter().zip(ORIGINAL_PRODUCTS) {
             let everywhere = [Array2::from_elem((lenslets, lenslets), true)];
             let problem = one_slope_problem(lenslets)?;
-            let covariance = SlopeCovariancePlan::direct(problem.clone()).run(&Engine::default(), &silent)?;
+            let covariance =
+                SlopeCovariancePlan::direct(problem.clone()).run(&Engine::default(), &silent)?;
             let time = [
                 time_product::<f64>(gpu, &covariance, &everywhere, repeat)?,
                 time_product::<f32>(gpu, &covariance, &everywhere, repeat)?,
@@ -318,7 +315,8 @@ impl Sheet {
             cases.push(Case { dense, ..case(name, original, [None, Some(0.5 * original)], time) });
         }
         let valid = system.valid_lenslets();
-        let covariance = SlopeCovariancePlan::direct(problem.clone()).run(&Engine::default(), &silent)?;
+        let covariance =
+            SlopeCovariancePlan::direct(problem.clone()).run(&Engine::default(), &silent)?;
         let time = [
             time_product::<f64>(gpu, &covariance, &valid, repeat)?,
             time_product::<f32>(gpu, &covariance, &valid, repeat)?,

@@ -65,11 +65,7 @@ pub fn covariance_plans(system: &System) -> Result<[CovariancePlan; 2], Error> {
 ///
 /// # Errors
 /// Those of [`covariance_plans`] and of [`CovariancePlan::run`].
-pub fn time_covariance(
-    system: &System,
-    repeat: u32,
-    watch: &dyn Watch,
-) -> Result<Times, Error> {
+pub fn time_covariance(system: &System, repeat: u32, watch: &dyn Watch) -> Result<Times, Error> {
     let [direct, spectral] = covariance_plans(system)?;
     // Compare the two methods once
     let compute = |plan: &CovariancePlan| plan.run(&Engine::default(), watch);

@@ -88,7 +88,8 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     // Check the output and the plot
     let plot = args.plot.as_deref();
     let picture = plot.map(|path| Format::of(path).map(|format| (path, format))).transpose()?;
-    let outputs = [args.output.as_deref().map(|path| ("output", path)), plot.map(|path| ("plot", path))];
+    let outputs =
+        [args.output.as_deref().map(|path| ("output", path)), plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;
     let system = System::from_file(&args.system)?;

@@ -8,6 +8,7 @@ use crate::device::engine::Engine;
 use crate::device::{self, Device, check};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{Arrays, Format, Precision};
+use crate::files::draft::{Draft, check_files};
 use crate::files::reading::read_array2;
 use crate::linear::interpolation::Interpolation;
 use crate::linear::solver::{Solver, Stop};
@@ -17,7 +18,6 @@ use crate::plot;
 use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
 use crate::tomography::estimate::{EstimateOptions, Estimates};
 use crate::tomography::estimator::{EstimatePlan, Estimator};
-use crate::files::draft::{Draft, check_files};
 use crate::turbulence::plan::{Form, wavefront_grid, wavefront_pitch};
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, arr1, s};
@@ -120,7 +120,8 @@ pub fn estimate(args: &EstimateArgs) -> Result<String, Error> {
     let slopes = args.slopes.as_deref().map(|path| ("slopes", path));
     let inputs: Vec<_> =
         [Some(("system file", args.system.as_path())), slopes].into_iter().flatten().collect();
-    let outputs = [args.output.as_deref().map(|path| ("output", path)), plot.map(|path| ("plot", path))];
+    let outputs =
+        [args.output.as_deref().map(|path| ("output", path)), plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&inputs, &outputs)?;
     let system = System::from_file(&args.system)?;
@@ -214,7 +215,8 @@ impl Told<'_> {
     fn lines(&self) -> String {
         let (frames, targets, points, _) = self.estimates.wavefront.dim();
         let (least, most, residual) = effort(&self.estimates);
-        let iterations = if least == most { most.to_string() } else { format!("{least} to {most}") };
+        let iterations =
+            if least == most { most.to_string() } else { format!("{least} to {most}") };
         let (slopes, [file, output]) = (self.estimator.slopes(), self.files.map(Path::display));
         let mut lines = vec![("slopes", format!("{frames} × {slopes} from {file}"))];
         // Say it in lines

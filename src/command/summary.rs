@@ -3,11 +3,11 @@
 
 // What summaries stand on
 use crate::device::cuda::probe::{CudaDriver, CudaProbe, NoCuda};
+use crate::device::plan::{Description, Stage};
 use crate::device::{self, Device};
 use crate::error::{Error, in_bytes};
 use crate::files::arrays::{Format, Precision};
 use crate::model::lenslet_array::SlopeOrder;
-use crate::device::plan::{Description, Stage};
 use crate::turbulence::plan::{
     CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan, dense_bytes, slope_problem,
     wants_wavefront, wavefront_pitch, wavefront_problem,
@@ -67,7 +67,8 @@ impl Summary<'_> {
         let (precision, size) = (self.precision.name(), in_bytes(self.bytes));
         let (variance, rms) = (self.variance, self.variance.sqrt() / ARCSEC);
         let mut lines = vec![("system", geometry(self.plan.system()))];
-        if let (Some(grid), true) = (self.plan.system().phase, wants_wavefront(self.plan.system())) {
+        if let (Some(grid), true) = (self.plan.system().phase, wants_wavefront(self.plan.system()))
+        {
             let (targets, m) = (count(self.plan.system().targets.len(), "target"), grid.points);
             let o = grid.oversampling;
             lines.push(("wavefront", format!("{targets}, {m} × {m} points, {o} per lenslet")));
@@ -191,7 +192,8 @@ fn roughly(seconds: f64) -> String {
 /// The description of a plan as an object.
 pub fn plan_json(plan: &Description) -> Value {
     let stage = |stage: &Stage| json!({ "name": stage.name, "seconds": stage.seconds });
-    let arrays: Map<_, _> = plan.arrays.iter().map(|(k, shape)| (k.clone(), json!(shape))).collect();
+    let arrays: Map<_, _> =
+        plan.arrays.iter().map(|(k, shape)| (k.clone(), json!(shape))).collect();
     json!({
         "plan": plan.what,
         "form": plan.form,

@@ -4,7 +4,7 @@
 use super::{engine::Engine, refuse_beyond_memory, threads};
 use crate::error::Error;
 
-// Memory that a plan takes
+// Bytes that a plan states
 /// The most bytes that a computation has in use at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Memory {
@@ -41,28 +41,6 @@ impl Memory {
         demands.try_for_each(|(gpu, &bytes)| gpu.refuse_beyond_memory(bytes, what))
     }
 }
-/// Target and guide star of each pair: the stars of the first target, then those of the second, …
-fn pairs(problem: &WavefrontProblem) -> Vec<(usize, usize)> {
-    let stars = problem.stars();
-    (0..problem.targets() * stars).map(|k| (k / stars, k % stars)).collect()
-}
-
-/// Bytes of a device's memory that the covariance of so many pairs of a target and a star takes: the result, and at most 32 MiB.
-pub fn memory<T: Real>(problem: &WavefrontProblem, pairs: usize) -> u64 {
-    let (points, all) = (vec![0..0; problem.layers().len()], self::pairs(problem));
-    let batches = batches::<T>(problem, &points, &all, SCRATCH);
-    let longest = batches.iter().map(Batch::bytes::<T>).max().unwrap_or(0);
-    let lists = longest.max(SCRATCH.min(batches.iter().map(Batch::bytes::<T>).sum()));
-    let views: usize = batches.iter().map(|batch| batch.views.len() * size_of::<View>()).sum();
-    let result = problem.len() / all.len() * pairs * size_of::<T>();
-    // A disc's table has some 50 segments, or a few hundred where the outer scale is far shorter than the disc.
-    let discs = problem.layers().iter().filter(|layer| layer.disc > 0.0).count();
-    PhaseTables::<T>::bytes() + (result + lists + views + (discs << 17) + 4096) as u64
-}
-
-// Lags that a block computes
-/// Rows and columns of lags that a block computes, as in the kernels.
-const TILE: usize = 16;
 
 // Stages and their times
 /// A part of a computation.

@@ -222,12 +222,7 @@ impl Grouped {
 }
 
 impl PosedGroup {
-    fn compute(
-        &self,
-        posed: &Posed,
-        engine: &Engine,
-        watch: &dyn Watch,
-    ) -> Result<Grouped, Error> {
+    fn compute(&self, posed: &Posed, engine: &Engine, watch: &dyn Watch) -> Result<Grouped, Error> {
         let (stars, all) = (self.stars.clone(), &posed.covariances.system().guide_stars);
         let noise = stars.iter().map(|&q| all[q].noise).collect();
         let valid = stars.iter().map(|&q| posed.valid[q].clone()).collect();
@@ -459,10 +454,7 @@ pub(crate) mod tests {
         Array2::from_shape_fn((frames, n), |(f, k)| 1e-6 * ((k * k + 17 * f) as f64 * 0.37).sin())
     }
     /// The estimator of a system on the processor.
-    pub(crate) fn built(
-        system: &System,
-        options: EstimateOptions,
-    ) -> Result<EstimatorCpu, Error> {
+    pub(crate) fn built(system: &System, options: EstimateOptions) -> Result<EstimatorCpu, Error> {
         let model = Posed::new(system, options)?.compute(&Engine::default(), &silent)?;
         EstimatorCpu::of(model, options)
     }
@@ -505,7 +497,8 @@ pub(crate) mod tests {
                 (Solver::ConjugateGradients, false),
                 (Solver::Minres, true),
             ] {
-                let options = EstimateOptions { solver, preconditioned, stop, ..EstimateOptions::default() };
+                let options =
+                    EstimateOptions { solver, preconditioned, stop, ..EstimateOptions::default() };
                 let estimator = built(&system, options).unwrap();
                 let slopes = slopes(2, estimator.slopes());
                 let estimates = estimator.estimate(slopes.view(), false, &silent).unwrap();

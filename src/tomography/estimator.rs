@@ -126,7 +126,8 @@ impl EstimatePlan {
     /// # Errors
     /// `Memory`, and what a device says.
     pub fn check(&self, engine: &Engine) -> Result<(), Error> {
-        let what = format!("the estimate of {} targets from {} slopes", self.0.targets, self.slopes());
+        let what =
+            format!("the estimate of {} targets from {} slopes", self.0.targets, self.slopes());
         self.memory(engine).check(engine, &what)
     }
 

@@ -514,7 +514,8 @@ impl SimulationPlan {
 
     /// The shape of a frame's wavefronts, (T, M, M).
     fn shape(&self) -> [usize; 3] {
-        let points = if self.has_wavefronts() { self.system.phase.map_or(0, |grid| grid.points) } else { 0 };
+        let points =
+            if self.has_wavefronts() { self.system.phase.map_or(0, |grid| grid.points) } else { 0 };
         [self.system.targets.len(), points, points]
     }
 
@@ -530,7 +531,10 @@ impl SimulationPlan {
         let fewest = self.frequencies.iter().min().copied().unwrap_or(0);
         let most = self.frequencies.iter().max().copied().unwrap_or(0);
         Description {
-            what: format!("{frames} simulated frames of {} slopes and {targets} targets", self.order.len()),
+            what: format!(
+                "{frames} simulated frames of {} slopes and {targets} targets",
+                self.order.len()
+            ),
             arrays,
             form: "",
             reason: String::new(),
@@ -541,7 +545,8 @@ impl SimulationPlan {
         }
     }
     fn stages(&self, engine: &Engine) -> Vec<Stage> {
-        let lenslets: usize = self.system.guide_stars.iter().map(|star| star.array.lenslets()).sum();
+        let lenslets: usize =
+            self.system.guide_stars.iter().map(|star| star.array.lenslets()).sum();
         let [targets, points, _] = self.shape();
         let places = (2 * lenslets + targets * points) as f64;
         let (mut layers, mut frame) = (0.0, 0.0);
@@ -618,8 +623,7 @@ mod tests {
     use crate::model::wavefront_grid::PhaseGrid;
     use crate::turbulence::direct::wavefront::{Exact, wavefront_covariance};
     use crate::turbulence::plan::{
-        SlopeCovariancePlan, dense_slopes, dense_wavefront_slope, slope_problem,
-        wavefront_problem,
+        SlopeCovariancePlan, dense_slopes, dense_wavefront_slope, slope_problem, wavefront_problem,
     };
 
     // Pose a lopsided system to simulate

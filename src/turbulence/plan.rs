@@ -355,7 +355,8 @@ impl WavefrontCovariancePlan {
         match &self.chosen {
             None => {
                 let layers = self.problem.layers().iter();
-                pairs * layers.map(|layer| NEAR_WAVEFRONT + FAR_WAVEFRONT * lags(layer)).sum::<f64>()
+                pairs
+                    * layers.map(|layer| NEAR_WAVEFRONT + FAR_WAVEFRONT * lags(layer)).sum::<f64>()
             }
             Some(chosen) => 4e-9 * spectral::wavefront::work(&self.problem, &chosen.sampling),
         }
@@ -376,7 +377,11 @@ impl WavefrontCovariancePlan {
     }
 
     /// The same without asking for the memory, on behalf of a larger plan that has asked.
-    pub(crate) fn compute(&self, engine: &Engine, watch: &dyn Watch) -> Result<WavefrontSlope, Error> {
+    pub(crate) fn compute(
+        &self,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<WavefrontSlope, Error> {
         watch.stage(WAVEFRONT);
         let problem = &self.problem;
         let covariance = match (engine.devices(), engine.precision(), &self.chosen) {
@@ -585,7 +590,8 @@ impl CovariancePlan {
         };
         // Count the wavefronts among themselves
         let wavefronts = self.wavefronts.as_ref().map_or(0, |problem| {
-            let across = (problem.targets() as u64).saturating_mul(2 * problem.grid().points as u64);
+            let across =
+                (problem.targets() as u64).saturating_mul(2 * problem.grid().points as u64);
             across.saturating_mul(across).saturating_mul(8)
         });
         stages.push(Memory { host: wavefronts, devices: Vec::new() });
@@ -630,7 +636,9 @@ impl CovariancePlan {
         let of_slopes = self.slopes().and_then(SlopeCovariancePlan::chosen);
         let of_wavefront = self.wavefront().and_then(WavefrontCovariancePlan::chosen);
         match (of_slopes, of_wavefront) {
-            (Some(slopes), Some(wavefront)) => format!("spectral, {slopes}; wavefront: {wavefront}"),
+            (Some(slopes), Some(wavefront)) => {
+                format!("spectral, {slopes}; wavefront: {wavefront}")
+            }
             (Some(slopes), None) => format!("spectral, {slopes}"),
             _ => "direct".into(),
         }
@@ -642,13 +650,17 @@ impl CovariancePlan {
             Posed::Toeplitz(slopes, wavefront) => {
                 let (stars, lags) = (slopes.problem.sources(), slopes.problem.lags());
                 arrays.push(("slope_slope".into(), vec![stars, stars, 2, 2, lags, lags]));
-                for (k, layers) in wavefront.iter().flat_map(|plan| plan.problem.lattices().enumerate())
+                for (k, layers) in
+                    wavefront.iter().flat_map(|plan| plan.problem.lattices().enumerate())
                 {
                     // Add a lattice to the names
                     let problem = &wavefront.as_ref().map(|plan| &plan.problem);
                     let shape = problem.map(|problem| {
                         let lags = problem.lags(&layers[0]);
-                        (lattice_name(problem, k), vec![problem.targets(), problem.stars(), 2, lags, lags])
+                        (
+                            lattice_name(problem, k),
+                            vec![problem.targets(), problem.stars(), 2, lags, lags],
+                        )
                     });
                     arrays.extend(shape);
                 }
@@ -659,7 +671,10 @@ impl CovariancePlan {
                 arrays.push(("slope_slope_dense".into(), vec![slopes, slopes]));
                 if let Some(grid) = self.grid {
                     let (targets, points) = (self.system.targets.len(), grid.points);
-                    arrays.push(("wavefront_slope_dense".into(), vec![targets, points, points, slopes]));
+                    arrays.push((
+                        "wavefront_slope_dense".into(),
+                        vec![targets, points, points, slopes],
+                    ));
                 }
             }
         }
@@ -681,7 +696,9 @@ impl CovariancePlan {
             Posed::Dense => {
                 let [slopes, wavefront] = dense_work(&self.system);
                 stages.push(Stage::new(SLOPES, slopes, &Engine::default()));
-                stages.extend(self.grid.map(|_| Stage::new(WAVEFRONT, wavefront, &Engine::default())));
+                stages.extend(
+                    self.grid.map(|_| Stage::new(WAVEFRONT, wavefront, &Engine::default())),
+                );
             }
         }
         if let Some(problem) = &self.wavefronts {
@@ -728,9 +745,12 @@ impl CovariancePlan {
                 let wavefront = self.grid.map(|grid| {
                     watch.stage(WAVEFRONT);
                     let matrix = dense_wavefront_slope(&self.system, watch)?;
-                    let shape = (self.system.targets.len(), grid.points, grid.points, matrix.ncols());
+                    let shape =
+                        (self.system.targets.len(), grid.points, grid.points, matrix.ncols());
                     let values = matrix.into_shape_with_order(shape);
-                    Ok::<_, Error>(WavefrontSlopes::Dense(values.unwrap_or_else(|_| unreachable!("same length"))))
+                    Ok::<_, Error>(WavefrontSlopes::Dense(
+                        values.unwrap_or_else(|_| unreachable!("same length")),
+                    ))
                 });
                 (slopes, wavefront.transpose()?)
             }
@@ -882,7 +902,8 @@ mod tests {
         huge.guide_stars[0].array = LensletArray::new(10_000, 0.1).unwrap();
         huge.guide_stars = vec![huge.guide_stars[0]; 100];
         huge.targets.clear();
-        let error = plan(&huge, options).and_then(|plan| plan.run(&Engine::default(), &watch)).unwrap_err();
+        let error =
+            plan(&huge, options).and_then(|plan| plan.run(&Engine::default(), &watch)).unwrap_err();
         assert!(matches!(error, Error::Memory { .. }), "{error}");
         assert_eq!(watch.0.load(std::sync::atomic::Ordering::Relaxed), 0);
         for form in [Form::Toeplitz, Form::Dense] {

@@ -17,7 +17,8 @@ use crate::numerics::real::Real;
 use crate::tomography::circulant::Group;
 use crate::tomography::circulant::gpu::CirculantGpu;
 use crate::tomography::estimate::{
-    EstimateOptions, Estimates, Grouped, Matrices, Model, Posed, check_frames, check_slopes, of_frame,
+    EstimateOptions, Estimates, Grouped, Matrices, Model, Posed, check_frames, check_slopes,
+    of_frame,
 };
 use crate::turbulence::plan::{WavefrontCovariancePlan, dense_bytes};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
@@ -142,7 +143,11 @@ struct Operators<T> {
     /// Ξ.
     wavefront: Arc<dyn DeviceOperator<T>>,
 }
-fn operators<T: Real>(gpu: &Gpu, model: &Model, options: EstimateOptions) -> Result<Operators<T>, Error> {
+fn operators<T: Real>(
+    gpu: &Gpu,
+    model: &Model,
+    options: EstimateOptions,
+) -> Result<Operators<T>, Error> {
     let (problem, covariance) = match &model.covariances {
         Matrices::Dense([slopes, wavefront]) => {
             let measured = slopes + &Array2::from_diag(&ndarray::aview1(&model.noise));
@@ -225,13 +230,13 @@ pub(crate) fn estimate_on<T: Real>(
 mod tests {
     use super::*;
     use crate::device::{engine::Engine, gpu::test_machines, silent};
-    use crate::model::system::System;
     use crate::linear::interpolation::Interpolation;
     use crate::linear::operator::gpu::OnHost;
     use crate::linear::operator::{Operator, battery};
     use crate::linear::solver::Stop;
     use crate::linear::toeplitz::Parts;
     use crate::linear::toeplitz::gpu::Tuning;
+    use crate::model::system::System;
     use crate::tomography::estimate::tests::{built, slopes, system};
 
     fn model(system: &System, options: EstimateOptions) -> Model {

@@ -8,8 +8,8 @@ use crate::device::{Watch, Workers, gather};
 use crate::error::{Error, Invalid, accept};
 use crate::numerics::real::Real;
 use crate::turbulence::slope::{PairCovariance, ProjectedLayer, SlopeProblem};
-use crate::turbulence::spectral::slope::{SpectralSampling, sincs};
 use crate::turbulence::spectral;
+use crate::turbulence::spectral::slope::{SpectralSampling, sincs};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use ndarray::{Array3, Array5};
 use num_complex::Complex;
@@ -62,6 +62,20 @@ pub fn wavefront<T: Real>(
     };
     let lattices = fields.into_iter().zip(&spectrum.lattices).flat_map(lattice);
     Ok(WavefrontSlope::of_lattices(lattices.collect()))
+}
+
+// Memory that spectra take on devices
+/// Bytes of a device's memory that [`slope_pairs`] takes.
+pub(crate) fn slope_memory<T: Real>(problem: &SlopeProblem, sampling: &SpectralSampling) -> u64 {
+    DeviceSpectrum::of_slopes::<T>(problem, sampling).memory::<T>()
+}
+
+/// Bytes of a device's memory that [`wavefront`] takes.
+pub(crate) fn wavefront_memory<T: Real>(
+    problem: &WavefrontProblem,
+    sampling: &SpectralSampling,
+) -> u64 {
+    DeviceSpectrum::of_wavefront::<T>(problem, sampling).memory::<T>()
 }
 
 // Spectrum as the device takes it

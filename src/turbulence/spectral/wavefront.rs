@@ -47,7 +47,10 @@ pub fn covariance(
 }
 
 /// Refuses a folded transform that is shorter than the lags of a lattice.
-pub(crate) fn check(problem: &WavefrontProblem, sampling: &SpectralSampling) -> Result<(), Invalid> {
+pub(crate) fn check(
+    problem: &WavefrontProblem,
+    sampling: &SpectralSampling,
+) -> Result<(), Invalid> {
     let (lenslets, points) = (problem.lenslets(), widest(problem).points);
     let grids = format_args!("{lenslets} lenslets and {points} points");
     sampling.check(grids, problem.lags(widest(problem)))

@@ -432,42 +432,6 @@ impl<T: Real> WavefrontPlan<T> {
 }
 
 // Memory that a plan takes
-/// The most bytes that a computation has in use at a time.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Memory {
-    /// On the host.
-    pub host: u64,
-    /// On each device of the engine, in the engine's order; empty for a processor.
-    pub devices: Vec<u64>,
-}
-
-/// Bytes on the host for all that a plan does not count one by one.
-pub const REST: u64 = 64 << 20;
-impl Memory {
-    /// The memory of stages that follow each other: all results, and the largest of what they work with, each for host and devices.
-    pub fn of_stages<'a>(results: u64, working: impl IntoIterator<Item = &'a Self>) -> Self {
-        let mut most = Self::default();
-        for stage in working {
-            most.host = most.host.max(stage.host);
-            most.devices.resize(most.devices.len().max(stage.devices.len()), 0);
-            most.devices.iter_mut().zip(&stage.devices).for_each(|(a, b)| *a = (*a).max(*b));
-        }
-        most.host = most.host.saturating_add(results).saturating_add(REST);
-        most
-    }
-
-    // Refuse a plan beyond the memory
-    /// Refuses `what` where it needs more memory than there is, on the host or on a device of the engine.
-    ///
-    /// # Errors
-    /// `Memory`, with the bytes needed and available; where the system does not tell what is available, nothing is refused. What a
-    /// device says.
-    pub fn check(&self, engine: &Engine, what: &str) -> Result<(), Error> {
-        refuse_beyond_memory(self.host, || what.into())?;
-        let mut demands = engine.devices().iter().zip(&self.devices);
-        demands.try_for_each(|(gpu, &bytes)| gpu.refuse_beyond_memory(bytes, what))
-    }
-}
 /// Target and guide star of each pair: the stars of the first target, then those of the second, …
 fn pairs(problem: &WavefrontProblem) -> Vec<(usize, usize)> {
     let stars = problem.stars();
