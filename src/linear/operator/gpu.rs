@@ -1,9 +1,10 @@
 // Tangled from book/src/device-operators.md: edit there, or here and run cargo tangle stitch.
 //! Linear operators between vectors in the memory of a device.
 
-use crate::device::gpu::{Buffer, Gpu, Number};
-use crate::error::{Error, Invalid};
-use crate::linear::operator::{Operator, Real, vectors};
+use crate::device::gpu::{Buffer, Gpu};
+use crate::error::{Error, Invalid, accept};
+use crate::linear::operator::{Operator, vectors};
+use crate::numerics::real::Real;
 use bytemuck::Pod;
 use std::sync::Arc;
 
@@ -53,13 +54,64 @@ pub(crate) fn check_lengths<T: Pod>(
     Err(Invalid::new("buffers of a product", value, format!("{columns} → {rows}")))
 }
 
+// Product of two operators on a device
+/// The product of two operators, the second of which is applied first.
+pub struct ProductGpu<T> {
+    factors: [Arc<dyn DeviceOperator<T>>; 2],
+    between: Buffer<T>,
+}
+
+impl<T: Real> ProductGpu<T> {
+    /// The product of `left` and `right`.
+    ///
+    /// # Errors
+    /// `Invalid` where they do not fit; what the device says.
+    pub fn new(
+        left: Arc<dyn DeviceOperator<T>>,
+        right: Arc<dyn DeviceOperator<T>>,
+    ) -> Result<Self, Error> {
+        let (rows, expected) =
+            (right.rows(), format!("{}, as columns on the left", left.columns()));
+        accept(left.columns() == rows, "rows of the right factor", rows, &expected)?;
+        let between = left.gpu().zeros(rows)?;
+        Ok(Self { factors: [left, right], between })
+    }
+}
+impl<T: Real> DeviceOperator<T> for ProductGpu<T> {
+    fn gpu(&self) -> &Gpu {
+        self.factors[0].gpu()
+    }
+
+    fn rows(&self) -> usize {
+        self.factors[0].rows()
+    }
+
+    fn columns(&self) -> usize {
+        self.factors[1].columns()
+    }
+
+    fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        self.factors[1].apply(x, &self.between)?;
+        self.factors[0].apply(&self.between, y)
+    }
+
+    fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        self.factors[0].apply_transpose(x, &self.between)?;
+        self.factors[1].apply_transpose(&self.between, y)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.factors[0].bytes() + self.factors[1].bytes() + self.between.bytes()
+    }
+}
+
 // Operator on a device used from the host
 /// An operator on a device, used from the host: vectors go there and come back at each product.
 ///
 /// A product of which the device fails is full of NaN, and the standard error says why.
 pub struct OnHost<T>(pub Arc<dyn DeviceOperator<T>>);
 
-impl<T: Real + Number> OnHost<T> {
+impl<T: Real> OnHost<T> {
     // Carry vectors there and back
     /// Multiplies vector after vector on the device.
     fn multiply(&self, transposed: bool, x: &[T], y: &mut [T]) -> Result<(), Error> {
@@ -88,7 +140,7 @@ impl<T: Real + Number> OnHost<T> {
     }
 }
 
-impl<T: Real + Number> Operator<T> for OnHost<T> {
+impl<T: Real> Operator<T> for OnHost<T> {
     // Answers of an operator on a device
     fn rows(&self) -> usize {
         self.0.rows()
