@@ -14,7 +14,7 @@ const SOURCE: Source =
 /// Threads in a block.
 const THREADS: usize = 128;
 
-/// The sum of the ways of several layers to the pupil, (P_1 … P_L) of Eq. `[eq:stacked-layers]`.
+/// The sum of the ways of several layers to the pupil, (P_1 … P_L) of Eq. [stacked layers](https://lenslet.github.io/lenslet/estimate-gpu.html#eq-stacked-layers).
 pub struct LayersGpu<T> {
     gpu: Gpu,
     /// Size and start of each layer.
