@@ -9,7 +9,7 @@ use crate::{
 };
 
 // A sensor on the pupil
-/// What looks at a source: a lenslet array that is magnified, turned and shifted on the pupil, `[eq:sensor-point]`.
+/// What looks at a source: a lenslet array that is magnified, turned and shifted on the pupil, [sensor point](https://lenslet.github.io/lenslet/sensors.html#eq-sensor-point).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sensor {
     /// The light that it looks at: direction and height.
@@ -25,6 +25,7 @@ pub struct Sensor {
 }
 
 impl Sensor {
+    // Make a sensor at rest
     /// A sensor at rest: centred, neither turned nor magnified.
     ///
     /// ```
@@ -55,7 +56,7 @@ impl Sensor {
     }
 
     // Lenslets of a sensor on the pupil
-    /// The centre of lenslet `[j, i]` on the pupil \[m\], `[eq:sensor-point]`.
+    /// The centre of lenslet `[j, i]` on the pupil \[m\], [sensor point](https://lenslet.github.io/lenslet/sensors.html#eq-sensor-point).
     pub fn centre(&self, [j, i]: [usize; 2]) -> [f64; 2] {
         let [x, y] = [i, j].map(|k| self.magnification * self.array.centre(k));
         let (sin, cos) = self.rotation.sin_cos();
@@ -95,7 +96,7 @@ impl Sensor {
         *self == Self::at_rest(self.source, self.array)
     }
 
-    /// Whether the slopes of both have a covariance that depends on displacements alone, `[eq:sensor-shift]`: heights, arrays,
+    /// Whether the slopes of both have a covariance that depends on displacements alone, [sensor shift](https://lenslet.github.io/lenslet/sensors.html#eq-sensor-shift): heights, arrays,
     /// rotations and magnifications are equal. Directions and shifts need not be.
     pub fn shares_lattice_with(&self, other: &Self) -> bool {
         self.source.height() == other.source.height()
@@ -105,13 +106,15 @@ impl Sensor {
     }
 
     /// The displacement of the footprints of `second` against this one's on a layer at `altitude` \[m\], along the axes of the sensors
-    /// \[m\]; both share a lattice. `[eq:sensor-shift]` with ρ = 0.
+    /// \[m\]; both share a lattice. [sensor shift](https://lenslet.github.io/lenslet/sensors.html#eq-sensor-shift) with ρ = 0.
     pub fn offset_to(&self, second: &Self, altitude: f64) -> [f64; 2] {
         let gamma = self.source.cone_factor(altitude);
         let by_direction = self.source.shift_to(&second.source, altitude);
         let offset = [0, 1].map(|k| by_direction[k] + gamma * (second.shift[k] - self.shift[k]));
         self.axes().map(|axis| axis[0] * offset[0] + axis[1] * offset[1])
     }
+
+    // Give a reason against a lattice
     /// Why this sensor, the first, shares no lattice with the one of another number.
     fn reason_against(&self, second: &Self, number: usize) -> String {
         if self.array != second.array {
@@ -152,7 +155,7 @@ impl Sensor {
 /// What one lenslet sees of a layer: a square that may be turned.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Footprint {
-    /// Its centre on the layer \[m\], `[eq:footprint-centre]`.
+    /// Its centre on the layer \[m\], [footprint centre](https://lenslet.github.io/lenslet/sensors.html#eq-footprint-centre).
     pub centre: [f64; 2],
     /// Its side \[m\].
     pub side: f64,
@@ -190,6 +193,7 @@ pub struct Groups {
 }
 
 impl Groups {
+    // Gather sensors by their lattices
     /// Gathers the sensors that share a lattice.
     pub fn new(sensors: &[Sensor]) -> Self {
         let (mut members, mut places) = (Vec::<Vec<usize>>::new(), Vec::new());

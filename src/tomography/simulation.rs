@@ -134,7 +134,7 @@ enum Footprints {
 struct Turned {
     /// Waves at the centres of all lenslets, row by row, along x and y, (N², 2n).
     waves: [Array2<f64>; 2],
-    /// S and Δ of Eq. `[eq:turned-coefficients]` for both axes of the sensor, (n, n), m⁻¹.
+    /// S and Δ of Eq. [turned coefficients](https://lenslet.github.io/lenslet/simulation.html#eq-turned-coefficients) for both axes of the sensor, (n, n), m⁻¹.
     factors: [[Array2<f64>; 2]; 2],
 }
 
@@ -185,7 +185,7 @@ impl Turned {
     }
 
     // Take slopes along a turned axis
-    /// The coefficients of the slopes along an axis of the sensor, Eq. `[eq:turned-coefficients]`, from those of the phase.
+    /// The coefficients of the slopes along an axis of the sensor, Eq. [turned coefficients](https://lenslet.github.io/lenslet/simulation.html#eq-turned-coefficients), from those of the phase.
     fn differentiate(&self, axis: usize, coefficients: &Array2<f64>) -> Array2<f64> {
         let [sum, difference] = &self.factors[axis];
         let n = sum.nrows();
@@ -677,7 +677,7 @@ mod tests {
         }
     }
 
-    // Hold turned sensors against exact values
+    // Hold sensors turned alike to exact values
     #[test]
     fn sensors_that_are_turned_alike_agree_with_their_toeplitz_form() {
         let rest = system(90e3, 25.0, 0.0);
@@ -703,6 +703,8 @@ mod tests {
         }
         assert_eq!(simulation.covariance(slope(0, 0, [8, 0]), slope(0, 0, [0, 0])), None);
     }
+
+    // Turn the whole sky
     #[test]
     fn a_turned_sky_changes_nothing() {
         const TURN: f64 = 0.7;
@@ -728,6 +730,8 @@ mod tests {
             assert!(error.abs() < 5e-4 && error != 0.0, "{looks:?}: {error:e}");
         }
     }
+
+    // Draw turned slopes as announced
     #[test]
     fn turned_slopes_are_drawn_as_announced() {
         let rest = system(90e3, 8.0, 0.0);
@@ -811,6 +815,16 @@ mod tests {
         }
     }
     #[test]
+    fn what_cannot_be_simulated_is_refused() {
+        let system = system(90e3, 25.0, 0.0);
+        let sampling = Sampling { period: 0.5, ..Sampling::default() };
+        assert!(Simulation::with_sampling(&system, &sampling).is_err());
+        let absent = Look::Wavefront { target: 0, point: [7, 0] };
+        assert_eq!(Simulation::new(&system).unwrap().covariance(absent, absent), None);
+    }
+
+    // Draw correlated noise in blocks
+    #[test]
     fn noise_of_a_lenslet_has_its_block() {
         let rest = system(90e3, 25.0, 0.0);
         let mut stars = rest.guide_stars().to_vec();
@@ -841,13 +855,5 @@ mod tests {
                 sum / count
             );
         }
-    }
-    #[test]
-    fn what_cannot_be_simulated_is_refused() {
-        let system = system(90e3, 25.0, 0.0);
-        let sampling = Sampling { period: 0.5, ..Sampling::default() };
-        assert!(Simulation::with_sampling(&system, &sampling).is_err());
-        let absent = Look::Wavefront { target: 0, point: [7, 0] };
-        assert_eq!(Simulation::new(&system).unwrap().covariance(absent, absent), None);
     }
 }
