@@ -1,23 +1,27 @@
 //! The systems of the book on graphics processors: held against the processor, and against each other.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
-use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::bench::SYSTEMS;
-use lenslet::turbulence::plan::{Engine, Method, slope_problem, wants_wavefront, wavefront_problem};
-use lenslet::device::gpu::Precision;
+use lenslet::device::engine::Engine;
 use lenslet::device::{Device, silent};
-use lenslet::tomography::estimate::Settings;
-use lenslet::tomography::estimate::gpu::EngineEstimator;
-use lenslet::model::lenslet_array::LensletArray;
-use lenslet::tomography::simulation::Simulation;
-use lenslet::turbulence::slope::SlopeProblem;
 use lenslet::linear::solver::Stop;
+use lenslet::model::atmosphere::{Atmosphere, Layer};
+use lenslet::model::lenslet_array::LensletArray;
 use lenslet::model::source::{ConeGradient, Source};
-use lenslet::turbulence::spectral::slope::SpectralSampling;
 use lenslet::model::system::System;
 use lenslet::model::wavefront_grid::PhaseGrid;
-use lenslet::turbulence::wavefront::WavefrontProblem;
+use lenslet::numerics::real::Precision;
+use lenslet::tomography::estimate::Settings;
+use lenslet::tomography::estimate::gpu::EngineEstimator;
+use lenslet::tomography::simulation::Simulation;
+use lenslet::turbulence::plan::{
+    Method, slope_covariance_on, slope_problem, wants_wavefront, wavefront_problem,
+    wavefront_slope_covariance_on,
+};
+use lenslet::turbulence::slope::SlopeProblem;
 use lenslet::turbulence::spectral;
+use lenslet::turbulence::spectral::slope::SpectralSampling;
+use lenslet::turbulence::wavefront::WavefrontProblem;
 use ndarray::{Array1, Axis};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
@@ -59,9 +63,9 @@ fn covariances_of_every_system_are_those_of_the_processor() {
         let problem = slope_problem(&system).unwrap();
         let spectral = Method::Spectral(SpectralSampling::choose(&problem).sampling);
         for method in [Method::Direct, spectral] {
-            let here = Engine::Cpu.slope_covariance(&problem, &method, &silent).unwrap();
+            let here = slope_covariance_on(&Engine::Cpu, &problem, &method, &silent).unwrap();
             for engine in &engines {
-                let there = engine.slope_covariance(&problem, &method, &silent).unwrap();
+                let there = slope_covariance_on(engine, &problem, &method, &silent).unwrap();
                 let error = difference(there.values().iter(), here.values().iter());
                 println!("{name}, slopes, {method:?}, {}: {error:.1e}", engine.name());
                 assert!(error < bound(engine), "{name}, {method:?}, {}: {error:e}", engine.name());
@@ -74,7 +78,7 @@ fn covariances_of_every_system_are_those_of_the_processor() {
         let spectral = Method::Spectral(spectral::wavefront::choose(&problem).sampling);
         for method in [Method::Direct, spectral] {
             let compute = |engine: &Engine| {
-                engine.wavefront_slope_covariance(&problem, &method, &silent).unwrap()
+                wavefront_slope_covariance_on(engine, &problem, &method, &silent).unwrap()
             };
             let here = compute(&Engine::Cpu);
             for engine in &engines {
@@ -104,14 +108,15 @@ fn one_device_computes_what_all_do() {
             let system = System::from_toml(text, name).unwrap();
             let problem = slope_problem(&system).unwrap();
             for method in [Method::Direct, Method::Spectral(SpectralSampling::original())] {
-                let alone = one.slope_covariance(&problem, &method, &silent).unwrap();
-                assert_eq!(alone, engine.slope_covariance(&problem, &method, &silent).unwrap());
-                assert_eq!(alone, two.slope_covariance(&problem, &method, &silent).unwrap());
+                let alone = slope_covariance_on(&one, &problem, &method, &silent).unwrap();
+                assert_eq!(alone, slope_covariance_on(engine, &problem, &method, &silent).unwrap());
+                assert_eq!(alone, slope_covariance_on(&two, &problem, &method, &silent).unwrap());
             }
             if wants_wavefront(&system) {
                 let problem = wavefront_problem(&system).unwrap();
                 let compute = |engine: &Engine| {
-                    engine.wavefront_slope_covariance(&problem, &Method::Direct, &silent).unwrap()
+                    wavefront_slope_covariance_on(engine, &problem, &Method::Direct, &silent)
+                        .unwrap()
                 };
                 assert_eq!(compute(&one), compute(engine));
                 assert_eq!(compute(&one), compute(&two));
@@ -185,8 +190,8 @@ fn random_problems_are_those_of_the_processor() {
         let wavefront =
             WavefrontProblem::new(&air, &array, sources, grid, ConeGradient::Pupil).unwrap();
         let compute = |engine: &Engine| {
-            let slopes = engine.slope_covariance(&slopes, &Method::Direct, &silent).unwrap();
-            let waves = engine.wavefront_slope_covariance(&wavefront, &Method::Direct, &silent);
+            let slopes = slope_covariance_on(engine, &slopes, &Method::Direct, &silent).unwrap();
+            let waves = wavefront_slope_covariance_on(engine, &wavefront, &Method::Direct, &silent);
             (slopes, waves.unwrap())
         };
         let (slopes_here, waves_here) = compute(&Engine::Cpu);

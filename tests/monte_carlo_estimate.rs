@@ -4,17 +4,17 @@
 
 use faer::{Mat, linalg::solvers::Solve};
 use lenslet::{
-    model::atmosphere::{Atmosphere, Layer},
-    turbulence::plan::wavefront_problem,
-    turbulence::dense,
     device::silent,
-    tomography::estimate::{Estimator, Settings},
+    model::atmosphere::{Atmosphere, Layer},
     model::lenslet_array::{GuideStar, LensletArray, Pupil, Validity},
-    tomography::simulation::{Draw, Simulation},
     model::source::{ConeGradient, Source},
     model::system::System,
     model::wavefront_grid::PhaseGrid,
+    tomography::estimate::{Estimator, Settings},
+    tomography::simulation::{Draw, Simulation},
+    turbulence::dense,
     turbulence::direct::wavefront::wavefront_covariance,
+    turbulence::plan::wavefront_problem,
 };
 use ndarray::{Array2, Array3};
 

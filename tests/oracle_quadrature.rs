@@ -16,12 +16,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
-use lenslet::model::atmosphere::{Atmosphere, Layer};
-use lenslet::turbulence::plan::{Method, slope_covariance};
 use lenslet::device::silent;
+use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::model::lenslet_array::LensletArray;
-use lenslet::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use lenslet::model::source::{ConeGradient, Source};
+use lenslet::turbulence::plan::{Method, slope_covariance};
+use lenslet::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use std::f64::consts::PI;
 
 /// 2 [24/5 Γ(6/5)]^(5/6): the structure function of Kolmogorov's turbulence at r = r0, rad².

@@ -6,8 +6,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
-use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::device::silent;
+use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::model::lenslet_array::{GuideStar, LensletArray};
 use lenslet::model::source::{ConeGradient, Source};
 use lenslet::model::wavefront_grid::PhaseGrid;

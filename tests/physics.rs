@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
-use lenslet::model::atmosphere::{Atmosphere, Layer};
-use lenslet::turbulence::plan::{Method, slope_covariance, slope_problem};
 use lenslet::device::silent;
+use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::model::lenslet_array::{LensletArray, SlopeOrder};
-use lenslet::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use lenslet::model::source::{ConeGradient, Source};
-use lenslet::turbulence::spectral::slope::SpectralSampling;
 use lenslet::model::system::System;
+use lenslet::turbulence::plan::{Method, slope_covariance, slope_problem};
+use lenslet::turbulence::slope::{SlopeCovariance, SlopeProblem};
+use lenslet::turbulence::spectral::slope::SpectralSampling;
 use lenslet::units::ARCSEC;
 use ndarray::Array2;
 

@@ -6,12 +6,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
+use lenslet::device::silent;
+use lenslet::model::system::System;
 use lenslet::turbulence::plan::{
     Method, slope_covariance, slope_problem, wavefront_problem, wavefront_slope_covariance,
 };
-use lenslet::device::silent;
 use lenslet::turbulence::slope::SlopeCovariance;
-use lenslet::model::system::System;
 use std::fmt::Write;
 
 fn covariance(name: &str) -> SlopeCovariance {

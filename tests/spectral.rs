@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
-use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::device::silent;
+use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::model::lenslet_array::LensletArray;
-use lenslet::turbulence::slope::{PairCovariance, SlopeProblem};
 use lenslet::model::source::{ConeGradient, Source};
-use lenslet::turbulence::spectral::slope::SpectralSampling;
+use lenslet::turbulence::slope::{PairCovariance, SlopeProblem};
 use lenslet::turbulence::spectral::error::TOLERANCE;
+use lenslet::turbulence::spectral::slope::SpectralSampling;
 use lenslet::turbulence::{direct, spectral};
 
 /// (altitude, fraction, outer scale) of each layer.

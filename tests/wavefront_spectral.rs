@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
-use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::device::silent;
+use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::model::lenslet_array::LensletArray;
 use lenslet::model::source::{ConeGradient, Source};
-use lenslet::turbulence::spectral::slope::SpectralSampling;
-use lenslet::turbulence::spectral::error::TOLERANCE;
 use lenslet::model::wavefront_grid::PhaseGrid;
+use lenslet::turbulence::spectral::error::TOLERANCE;
+use lenslet::turbulence::spectral::slope::SpectralSampling;
 use lenslet::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use lenslet::turbulence::{direct, spectral};
 
@@ -95,7 +95,8 @@ fn chosen_samplings_keep_their_promise() {
     ] {
         let chosen = spectral::wavefront::choose(&problem);
         let exact = direct::wavefront::covariance(&problem, &silent);
-        let spectral = spectral::wavefront::covariance(&problem, &chosen.sampling, &silent).unwrap();
+        let spectral =
+            spectral::wavefront::covariance(&problem, &chosen.sampling, &silent).unwrap();
         let error = largest_difference(&spectral, &exact);
         println!("{chosen}; in truth {error:.1e}");
         assert!(!chosen.limited && chosen.error_estimate <= TOLERANCE, "{chosen}");

@@ -2,7 +2,7 @@
 
 use lenslet::turbulence::plan::{Method, slope_covariance};
 use lenslet::{device::silent, model::lenslet_array::LensletArray, plot::Figure};
-use lenslet::{turbulence::slope::SlopeProblem, model::system::System};
+use lenslet::{model::system::System, turbulence::slope::SlopeProblem};
 use std::{error::Error, path::PathBuf, time::Instant};
 
 /// The run time in seconds with the first `stars` guide stars and `n` × `n` lenslets, the shortest of those that fit into a moment.

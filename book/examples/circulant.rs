@@ -1,10 +1,12 @@
 //! Draws the residuals of both solvers, with and without the preconditioner, into the folder that is given.
 
-use lenslet::tomography::circulant::{Circulant, Group};
-use lenslet::turbulence::plan::{Method, slope_covariance, slope_problem};
 use lenslet::linear::operator::{Diagonal, Operator, Sum};
 use lenslet::linear::solver::{Solver, Stop};
-use lenslet::{device::silent, plot::Figure, model::system::System, linear::toeplitz::BlockToeplitz};
+use lenslet::tomography::circulant::{Circulant, Group};
+use lenslet::turbulence::plan::{Method, slope_covariance, slope_problem};
+use lenslet::{
+    device::silent, linear::toeplitz::BlockToeplitz, model::system::System, plot::Figure,
+};
 use rand::{SeedableRng, rngs::StdRng};
 use rand_distr::{Distribution, StandardNormal};
 use std::{error::Error, path::PathBuf, sync::Arc};

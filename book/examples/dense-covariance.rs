@@ -1,12 +1,12 @@
 //! Draws the covariance of a natural star's lenslets with a laser star's into the folder that is given.
 
 use lenslet::{
-    model::atmosphere::{Atmosphere, Layer},
-    turbulence::dense::slope_covariance,
     device::silent,
+    model::atmosphere::{Atmosphere, Layer},
     model::lenslet_array::{GuideStar, LensletArray, SlopeOrder},
-    plot::Figure,
     model::source::{ConeGradient, Source},
+    plot::Figure,
+    turbulence::dense::slope_covariance,
 };
 use ndarray::Array2;
 use std::{error::Error, path::PathBuf};

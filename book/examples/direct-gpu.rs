@@ -1,6 +1,6 @@
 //! Draws the windows of all layers among the tiles of lags for one pair of stars into the folder that is given.
 
-use lenslet::{turbulence::plan::slope_problem, plot::Figure, model::system::System};
+use lenslet::{model::system::System, plot::Figure, turbulence::plan::slope_problem};
 use std::{error::Error, path::PathBuf};
 
 /// Lags of a tile along x and y, as in `kernels/turbulence/direct.cu`.

@@ -2,10 +2,10 @@
 
 use lenslet::turbulence::edges::gradient_covariances;
 use lenslet::{
-    turbulence::phase::{VonKarman, hessian},
-    plot::Figure,
     numerics::quadrature::gauss_triangle,
     numerics::radial_table::RadialTable,
+    plot::Figure,
+    turbulence::phase::{VonKarman, hessian},
 };
 use std::{error::Error, path::PathBuf};
 

@@ -1,6 +1,6 @@
 //! Draws the slope of the fall of the averaged phase, and what an average over a disc loses, into the folder that is given.
 
-use lenslet::{turbulence::disc::DiscAverage, turbulence::phase::VonKarman, plot::Figure};
+use lenslet::{plot::Figure, turbulence::disc::DiscAverage, turbulence::phase::VonKarman};
 use std::{error::Error, path::PathBuf};
 
 /// The slope of the fall against the distance, for a point and for discs.

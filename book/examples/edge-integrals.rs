@@ -1,7 +1,8 @@
 //! Draws the error of the slope variance against the number of nodes on a panel into the folder that is given.
 
 use lenslet::{
-    turbulence::edges::gradient_covariances, turbulence::phase::VonKarman, plot::Figure, numerics::quadrature::gauss_legendre,
+    numerics::quadrature::gauss_legendre, plot::Figure, turbulence::edges::gradient_covariances,
+    turbulence::phase::VonKarman,
 };
 use std::{error::Error, path::PathBuf};
 

@@ -2,11 +2,11 @@
 
 use lenslet::{
     device::silent,
-    tomography::estimate::{Estimator, Settings},
-    plot::map::{WavefrontMap, plot_wavefronts, without_piston},
-    plot::Format,
-    tomography::simulation::Simulation,
     model::system::System,
+    plot::Format,
+    plot::map::{WavefrontMap, plot_wavefronts, without_piston},
+    tomography::estimate::{Estimator, Settings},
+    tomography::simulation::Simulation,
 };
 use ndarray::{Array2, Axis, s};
 use std::{error::Error, path::PathBuf};

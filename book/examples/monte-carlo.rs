@@ -1,13 +1,13 @@
 // Tangled from book/src/monte-carlo.md: edit there, or here and run cargo tangle stitch.
 //! Simulates the slopes of two laser stars, and draws the verdict on the cone's gradient into the folder that is given.
 
-use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::device::silent;
-use lenslet::turbulence::direct::slope::pair_covariances;
+use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::model::lenslet_array::LensletArray;
+use lenslet::model::source::{ConeGradient, Source};
+use lenslet::turbulence::direct::slope::pair_covariances;
 use lenslet::turbulence::phase::VonKarman;
 use lenslet::turbulence::slope::{SlopeCovariance, SlopeProblem};
-use lenslet::model::source::{ConeGradient, Source};
 use lenslet::units::{ARCSEC, DEGREE};
 use num_complex::Complex64;
 use plotters::prelude::*;

@@ -1,6 +1,6 @@
 //! Draws the structure function of von Kármán phase into the folder that is given.
 
-use lenslet::{turbulence::phase::VonKarman, plot::Figure};
+use lenslet::{plot::Figure, turbulence::phase::VonKarman};
 use std::{error::Error, path::PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {

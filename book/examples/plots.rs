@@ -1,10 +1,10 @@
 // Tangled from book/src/plots.md: edit there, or here and run cargo tangle stitch.
 //! Draws the slope covariance of two systems of the book into the folder that is given.
 
-use lenslet::turbulence::plan::{Method, slope_covariance, slope_problem};
 use lenslet::device::silent;
-use lenslet::plot::{Format, Pairs, plot_covariance};
 use lenslet::model::system::System;
+use lenslet::plot::{Format, Pairs, plot_covariance};
+use lenslet::turbulence::plan::{Method, slope_covariance, slope_problem};
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,11 +1,11 @@
 //! Draws the error of a simulation's slope covariance over the lags, for three samplings, into the folder that is given.
 
 use lenslet::{
-    turbulence::plan::{Method, slope_covariance, slope_problem},
     device::silent,
+    model::system::System,
     plot::Figure,
     tomography::simulation::{Look, Sampling, Simulation},
-    model::system::System,
+    turbulence::plan::{Method, slope_covariance, slope_problem},
 };
 use std::{error::Error, path::PathBuf, time::Instant};
 

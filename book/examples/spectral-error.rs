@@ -1,10 +1,10 @@
 //! Draws the error of the spectral method against oversampling and period into the folder that is given.
 
-use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::device::silent;
+use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::model::lenslet_array::LensletArray;
-use lenslet::turbulence::slope::{PairCovariance, SlopeProblem};
 use lenslet::model::source::{ConeGradient, Source};
+use lenslet::turbulence::slope::{PairCovariance, SlopeProblem};
 use lenslet::turbulence::spectral::slope::SpectralSampling;
 use lenslet::turbulence::{direct, spectral};
 use lenslet::units::ARCSEC;

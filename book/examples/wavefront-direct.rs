@@ -4,7 +4,9 @@ use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::model::source::{ConeGradient, Source};
 use lenslet::model::wavefront_grid::PhaseGrid;
 use lenslet::turbulence::wavefront::WavefrontProblem;
-use lenslet::{device::silent, model::lenslet_array::LensletArray, plot::Figure, turbulence::direct};
+use lenslet::{
+    device::silent, model::lenslet_array::LensletArray, plot::Figure, turbulence::direct,
+};
 use std::{error::Error, path::PathBuf};
 
 const ALTITUDE: f64 = 10e3;

@@ -1,12 +1,12 @@
 //! Draws the error of the spectral wavefront–slope covariance against oversampling and period into the folder that is given.
 
-use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::device::silent;
+use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::model::lenslet_array::LensletArray;
-use lenslet::plot::Figure;
 use lenslet::model::source::{ConeGradient, Source};
-use lenslet::turbulence::spectral::slope::SpectralSampling;
 use lenslet::model::wavefront_grid::PhaseGrid;
+use lenslet::plot::Figure;
+use lenslet::turbulence::spectral::slope::SpectralSampling;
 use lenslet::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use lenslet::turbulence::{direct, spectral};
 use lenslet::units::ARCSEC;

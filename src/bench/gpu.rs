@@ -3,28 +3,29 @@
 
 // What benches of devices stand on
 use crate::bench::{ARRAYS, SYSTEMS, one_star};
-use crate::turbulence::plan::{Engine, Method, slope_covariance, slope_problem, wavefront_problem};
-use crate::device::gpu::{Buffer, Gpu, Number, Precision};
+use crate::device::engine::Engine;
+use crate::device::gpu::{Buffer, Gpu};
 use crate::device::silent;
-use crate::linear::operator::gpu::DeviceOperator;
-use crate::turbulence::direct::{self, slope::gpu::SlopePlan};
-use crate::turbulence::edges::gradient_covariances;
 use crate::error::{Error, in_bytes};
-use crate::tomography::estimate::Settings;
-use crate::tomography::estimate::gpu::{EstimatorGpu, estimate_on};
-use crate::model::lenslet_array::SlopeOrder;
-use crate::linear::operator::Real;
-use crate::turbulence::phase::VonKarman;
-use crate::turbulence::phase::gpu::PhaseTables;
-use crate::tomography::simulation::Simulation;
-use crate::turbulence::slope::{PairCovariance, SlopeCovariance, SlopeProblem};
+use crate::linear::operator::gpu::DeviceOperator;
 use crate::linear::solver::Stop;
+use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
+use crate::model::lenslet_array::SlopeOrder;
 use crate::model::source::{ConeGradient, Source};
 use crate::model::system::System;
-use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
 use crate::model::wavefront_grid::PhaseGrid;
-use crate::turbulence::wavefront::WavefrontProblem;
+use crate::numerics::real::{Precision, Real};
+use crate::tomography::estimate::Settings;
+use crate::tomography::estimate::gpu::{EstimatorGpu, estimate_on};
+use crate::tomography::simulation::Simulation;
 use crate::turbulence::direct::wavefront::gpu::WavefrontPlan;
+use crate::turbulence::direct::{self, slope::gpu::SlopePlan};
+use crate::turbulence::edges::gradient_covariances;
+use crate::turbulence::phase::VonKarman;
+use crate::turbulence::phase::gpu::PhaseTables;
+use crate::turbulence::plan::{Method, slope_covariance, slope_problem, wavefront_problem};
+use crate::turbulence::slope::{PairCovariance, SlopeCovariance, SlopeProblem};
+use crate::turbulence::wavefront::WavefrontProblem;
 use ndarray::{Array1, Array2, Axis};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -164,13 +165,13 @@ fn large(height: f64) -> Result<System, Error> {
 }
 
 // Time covariances on a device
-fn time_slopes<T: Number>(gpu: &Gpu, problem: &SlopeProblem, repeat: u32) -> Result<f64, Error> {
+fn time_slopes<T: Real>(gpu: &Gpu, problem: &SlopeProblem, repeat: u32) -> Result<f64, Error> {
     let tables = Arc::new(PhaseTables::<T>::on(gpu)?);
     let plan = SlopePlan::new(gpu, &tables, problem, &problem.pairs())?;
     median_of_graph(gpu, repeat, || plan.run())
 }
 
-fn time_wavefront<T: Number>(
+fn time_wavefront<T: Real>(
     gpu: &Gpu,
     problem: &WavefrontProblem,
     repeat: u32,
@@ -182,7 +183,7 @@ fn time_wavefront<T: Number>(
 
 // Time products and estimates on a device
 /// Time of a product with a slope covariance, all lenslets of `valid` in use.
-fn time_product<T: Number>(
+fn time_product<T: Real>(
     gpu: &Gpu,
     covariance: &SlopeCovariance,
     valid: &[Array2<bool>],
@@ -210,7 +211,7 @@ fn time_dense(
     Ok(Some([time_matrix::<f64>(gpu, &matrix, repeat)?, time_matrix::<f32>(gpu, &matrix, repeat)?]))
 }
 
-fn time_matrix<T: Number>(gpu: &Gpu, matrix: &Array2<f64>, repeat: u32) -> Result<f64, Error> {
+fn time_matrix<T: Real>(gpu: &Gpu, matrix: &Array2<f64>, repeat: u32) -> Result<f64, Error> {
     let values: Vec<T> = matrix.iter().map(|&value| T::of(value)).collect();
     let there = gpu.upload(&values)?;
     let x: Vec<T> = (0..matrix.ncols()).map(|k| T::of((k as f64).sin())).collect();
@@ -220,7 +221,7 @@ fn time_matrix<T: Number>(gpu: &Gpu, matrix: &Array2<f64>, repeat: u32) -> Resul
 
 // Time an estimate on a device
 /// Median time of an estimate of one frame of the large telescope to a residual of 1e-3, and its iterations.
-fn time_estimate<T: Number + Real>(
+fn time_estimate<T: Real>(
     gpu: &Gpu,
     precision: Precision,
     repeat: u32,

@@ -2,27 +2,28 @@
 //! Every kernel, compiled for several generations of devices without one.
 
 // Chapters that have kernels
-use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::bench::{ARRAYS, SYSTEMS};
-use crate::turbulence::plan::{Engine, Method, slope_covariance, slope_problem, wavefront_problem};
 use crate::device::emulator::collector::{Request, requests};
-use crate::device::gpu::{Gpu, Number};
+use crate::device::engine::Engine;
+use crate::device::gpu::Gpu;
 use crate::device::{Library, cuda::compiler, require, silent};
-use crate::turbulence::direct::slope::gpu::SlopePlan;
 use crate::error::Error;
+use crate::linear::matrix::gpu::MatrixGpu;
+use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
+use crate::model::atmosphere::{Atmosphere, Layer};
+use crate::model::lenslet_array::LensletArray;
+use crate::model::source::{ConeGradient, Source};
+use crate::model::system::System;
+use crate::numerics::real::Real;
 use crate::tomography::estimate::Settings;
 use crate::tomography::estimate::gpu::EstimatorGpu;
-use crate::model::lenslet_array::LensletArray;
-use crate::linear::matrix::gpu::MatrixGpu;
-use crate::linear::operator::Real;
-use crate::turbulence::phase::gpu::PhaseTables;
-use crate::turbulence::slope::SlopeProblem;
-use crate::model::source::{ConeGradient, Source};
-use crate::turbulence::spectral::slope::SpectralSampling;
-use crate::turbulence::spectral;
-use crate::model::system::System;
-use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
+use crate::turbulence::direct::slope::gpu::SlopePlan;
 use crate::turbulence::direct::wavefront::gpu::WavefrontPlan;
+use crate::turbulence::phase::gpu::PhaseTables;
+use crate::turbulence::plan::{Method, slope_covariance, slope_problem, wavefront_problem};
+use crate::turbulence::slope::SlopeProblem;
+use crate::turbulence::spectral;
+use crate::turbulence::spectral::slope::SpectralSampling;
 use ndarray::Array2;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ use std::sync::Arc;
 
 // Systems whose kernels are compiled
 /// Asks for the programs of the covariances and the estimate of a system.
-fn ask_for_system<T: Number + Real>(gpu: &Gpu, system: &System) -> Result<(), Error> {
+fn ask_for_system<T: Real>(gpu: &Gpu, system: &System) -> Result<(), Error> {
     let tables = Arc::new(PhaseTables::<T>::on(gpu)?);
     let (slopes, wavefront) = (slope_problem(system)?, wavefront_problem(system)?);
     SlopePlan::new(gpu, &tables, &slopes, &slopes.pairs())?;
@@ -44,7 +45,7 @@ fn ask_for_system<T: Number + Real>(gpu: &Gpu, system: &System) -> Result<(), Er
 }
 
 /// Asks for the programs of the product with one star.
-fn ask_for_product<T: Number>(gpu: &Gpu, lenslets: usize) -> Result<(), Error> {
+fn ask_for_product<T: Real>(gpu: &Gpu, lenslets: usize) -> Result<(), Error> {
     let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
     let (array, star) = (LensletArray::new(lenslets, 0.1)?, [Source::star(0.0, 0.0)?]);
     let problem = SlopeProblem::new(&atmosphere, &array, &star, ConeGradient::Pupil)?;
@@ -54,7 +55,7 @@ fn ask_for_product<T: Number>(gpu: &Gpu, lenslets: usize) -> Result<(), Error> {
     Ok(())
 }
 /// All programs of this crate, in a precision.
-fn all_requests<T: Number + Real>() -> Result<Vec<Request>, Error> {
+fn all_requests<T: Real>() -> Result<Vec<Request>, Error> {
     requests(|gpu| {
         for (name, text) in &SYSTEMS[1..] {
             let mut system = System::from_toml(text, name)?;

@@ -6,19 +6,21 @@ pub mod gpu;
 mod kernel_builds;
 
 // What benches stand on
-use crate::model::atmosphere::{Atmosphere, Layer};
-use crate::turbulence::plan::{Method, slope_covariance, slope_problem, wavefront_slope_covariance};
 use crate::device::{available_memory, processor_name, silent, threads};
 use crate::error::{Error, in_bytes};
-use crate::model::lenslet_array::{LensletArray, SlopeOrder, Validity};
 use crate::linear::matrix::Dense;
 use crate::linear::operator::Operator;
-use crate::turbulence::slope::SlopeProblem;
-use crate::model::source::{ConeGradient, Source};
-use crate::turbulence::spectral::slope::{SpectralSampling, original_component};
-use crate::model::system::System;
 use crate::linear::toeplitz::BlockToeplitz;
+use crate::model::atmosphere::{Atmosphere, Layer};
+use crate::model::lenslet_array::{LensletArray, SlopeOrder, Validity};
+use crate::model::source::{ConeGradient, Source};
+use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
+use crate::turbulence::plan::{
+    Method, slope_covariance, slope_problem, wavefront_slope_covariance,
+};
+use crate::turbulence::slope::SlopeProblem;
+use crate::turbulence::spectral::slope::{SpectralSampling, original_component};
 use crate::turbulence::wavefront::{WavefrontProblem, lattice_entry};
 use ndarray::{Array2, Axis};
 use rayon::prelude::*;

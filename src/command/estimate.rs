@@ -2,20 +2,21 @@
 //! The command `estimate`: from a file of slopes to a file of wavefronts.
 
 // What the command estimate stands on
-use crate::files::arrays::{Arrays, Format, Precision};
-use crate::turbulence::plan::{Engine, Form, wavefront_grid, wavefront_pitch};
+use crate::device::engine::Engine;
 use crate::device::{self, Device, Progress};
 use crate::error::{Error, Invalid};
-use crate::tomography::estimate::{Estimates, Settings};
-use crate::tomography::estimate::gpu::EngineEstimator;
-use crate::linear::interpolation::Interpolation;
-use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
-use crate::turbulence::arrays::{self as output, Draft};
-use crate::plot;
+use crate::files::arrays::{Arrays, Format, Precision};
 use crate::files::reading::read_array2;
+use crate::linear::interpolation::Interpolation;
 use crate::linear::solver::{Solver, Stop};
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
+use crate::plot;
+use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
+use crate::tomography::estimate::gpu::EngineEstimator;
+use crate::tomography::estimate::{Estimates, Settings};
+use crate::turbulence::arrays::{self as output, Draft};
+use crate::turbulence::plan::{Form, wavefront_grid, wavefront_pitch};
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, arr1, s};
 use serde_json::json;

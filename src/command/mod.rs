@@ -5,20 +5,21 @@ mod estimate;
 mod summary;
 
 // What the commands stand on
-use crate::bench::gpu::Sheet;
-use crate::turbulence::plan::{
-    Engine, Form, Method, SlopeSlope, check_memory, check_toeplitz, check_wavefront_memory,
-    covariances, slope_problem, wants_wavefront, wavefront_problem,
-};
-use crate::device::{self, Device, refuse_beyond_memory};
-use crate::error::{Error, Invalid};
 use self::estimate::{EstimateArgs, estimate};
 use self::summary::Summary;
+use crate::bench::gpu::Sheet;
+use crate::device::engine::Engine;
+use crate::device::{self, Device, refuse_beyond_memory};
+use crate::error::{Error, Invalid};
 use crate::model::lenslet_array::LensletArray;
-use crate::turbulence::arrays::{self as output, Draft, covariance_arrays};
+use crate::model::system::System;
 use crate::plot::{Format, Pairs, plot_covariance};
 use crate::tomography::simulation::Simulation;
-use crate::model::system::System;
+use crate::turbulence::arrays::{self as output, Draft, covariance_arrays};
+use crate::turbulence::plan::{
+    Form, Method, SlopeSlope, check_memory, check_toeplitz, check_wavefront_memory, covariances,
+    slope_problem, wants_wavefront, wavefront_problem,
+};
 use crate::turbulence::spectral::{self, error::Chosen, slope::SpectralSampling};
 use crate::{bench, files::arrays};
 use clap::{Args, Parser, Subcommand, ValueEnum};

@@ -2,18 +2,18 @@
 //! What the commands say: aligned lines for a person, JSON for a program.
 
 // What summaries stand on
+use crate::device::{self, CudaDriver, CudaProbe, Device, NoCuda};
+use crate::error::{Error, in_bytes};
 use crate::files::arrays::{Format, Precision};
+use crate::model::lenslet_array::SlopeOrder;
 use crate::turbulence::plan::{
     dense_bytes, slope_problem, wants_wavefront, wavefront_pitch, wavefront_problem,
 };
-use crate::device::{self, CudaDriver, CudaProbe, Device, NoCuda};
-use crate::error::{Error, in_bytes};
-use crate::model::lenslet_array::SlopeOrder;
 use crate::turbulence::slope::SlopeProblem;
-use crate::turbulence::spectral::slope::SpectralSampling;
-use crate::turbulence::spectral::error::Chosen;
-use crate::turbulence::wavefront::WavefrontProblem;
 use crate::turbulence::spectral;
+use crate::turbulence::spectral::error::Chosen;
+use crate::turbulence::spectral::slope::SpectralSampling;
+use crate::turbulence::wavefront::WavefrontProblem;
 use crate::{model::system::System, units::ARCSEC};
 use serde_json::{Map, Value, json};
 use std::path::Path;

@@ -4,6 +4,7 @@
 // What the seam stands on
 use super::refuse;
 use crate::error::Error;
+use crate::numerics::real::{Precision, Real};
 use bytemuck::Pod;
 use num_complex::Complex;
 use std::{fmt, marker::PhantomData, sync::Arc};
@@ -70,60 +71,15 @@ pub(crate) trait Machine: Send + Sync {
     ) -> Result<(), Error>;
 }
 
-// Numbers that a device computes with
-/// A real number that a device computes with, `f32` or `f64`.
-pub trait Number: Pod + Default + Send + Sync + PartialOrd + fmt::Debug {
-    /// Its name in a kernel.
-    const C_NAME: &'static str;
-    /// The nearest number to `x`.
-    fn of(x: f64) -> Self;
-    /// The number in double precision.
-    fn to_f64(self) -> f64;
-    // Options of a kernel for these numbers
-    /// Options of the compiler: `real` is this number, and sizes stand under the names that a kernel gives them.
-    fn options(sizes: &[(&str, usize)]) -> Vec<String> {
-        let sizes = sizes.iter().map(|(name, size)| format!("-D{name}={size}"));
-        std::iter::once(format!("-DREAL={}", Self::C_NAME)).chain(sizes).collect()
-    }
-}
-
-// Single and double numbers
-/// Precision of a computation on graphics processors, and of the numbers of a result in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Precision {
-    /// Double precision.
-    F64,
-    /// Single precision.
-    F32,
-}
-
-impl Precision {
-    /// Its name, as on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F64 => "f64",
-            Self::F32 => "f32",
-        }
-    }
-}
-impl Number for f32 {
-    const C_NAME: &'static str = "float";
-    fn of(x: f64) -> Self {
-        x as f32
-    }
-    fn to_f64(self) -> f64 {
-        f64::from(self)
-    }
-}
-
-impl Number for f64 {
-    const C_NAME: &'static str = "double";
-    fn of(x: f64) -> Self {
-        x
-    }
-    fn to_f64(self) -> f64 {
-        self
-    }
+// Options of a kernel for these numbers
+/// Options of the compiler: `real` is the number T, and sizes stand under the names that a kernel gives them.
+fn options<T: Real>(sizes: &[(&str, usize)]) -> Vec<String> {
+    let real = match T::PRECISION {
+        Precision::F32 => "float",
+        Precision::F64 => "double",
+    };
+    let sizes = sizes.iter().map(|(name, size)| format!("-D{name}={size}"));
+    std::iter::once(format!("-DREAL={real}")).chain(sizes).collect()
 }
 
 // Opened graphics processor
@@ -284,12 +240,16 @@ pub struct Kernel {
 
 // Compile a program and find kernels
 impl Gpu {
-    /// Compiles a source with options such as `-DREAL=float`, or finds it compiled.
+    /// Compiles a source for numbers T and for sizes, which stand under the names that a kernel gives them; or finds it compiled.
     ///
     /// # Errors
     /// `Device` where the compiler is missing, `Cuda` where it refuses.
-    pub fn program(&self, source: &Source, options: &[String]) -> Result<Program, Error> {
-        let handle = self.machine.load(source, options)?;
+    pub fn program<T: Real>(
+        &self,
+        source: &Source,
+        sizes: &[(&str, usize)],
+    ) -> Result<Program, Error> {
+        let handle = self.machine.load(source, &options::<T>(sizes))?;
         Ok(Program { machine: Arc::clone(&self.machine), handle })
     }
 }
@@ -489,7 +449,7 @@ impl Gpu {
     ///
     /// # Errors
     /// `Device` where cuFFT is missing, `Cuda` where it refuses.
-    pub fn inverse_fft<T: Number>(&self, length: usize, batch: usize) -> Result<Fft<T>, Error> {
+    pub fn inverse_fft<T: Real>(&self, length: usize, batch: usize) -> Result<Fft<T>, Error> {
         let handle = self.machine.plan_fft(length, batch, size_of::<T>() == 8)?;
         let (machine, values) = (Arc::clone(&self.machine), length * length * batch);
         Ok(Fft { machine, handle, values, precision: PhantomData })
@@ -499,7 +459,7 @@ impl Gpu {
     ///
     /// # Errors
     /// `Cuda` where the device refuses.
-    pub fn transform<T: Number>(
+    pub fn transform<T: Real>(
         &self,
         fft: &Fft<T>,
         fields: &Buffer<Complex<T>>,
@@ -513,7 +473,7 @@ impl Gpu {
     ///
     /// # Errors
     /// `Device` where cuBLAS is missing, `Cuda` where it refuses.
-    pub fn multiply_matrix<T: Number>(
+    pub fn multiply_matrix<T: Real>(
         &self,
         matrix: &Buffer<T>,
         (rows, columns): (usize, usize),
@@ -581,7 +541,7 @@ mod tests {
             let (x_there, y_there) = (gpu.upload(&x).unwrap(), gpu.zeros::<f32>(1000).unwrap());
             assert_eq!(x_there.read().unwrap(), x);
             assert_eq!((y_there.len(), y_there.bytes(), y_there.is_empty()), (1000, 4000, false));
-            let program = gpu.program(&LINE, &f32::options(&[])).unwrap();
+            let program = gpu.program::<f32>(&LINE, &[]).unwrap();
             assert!(program.kernel("circle").is_err());
             let line = program.kernel("line").unwrap();
             let queue = |n: usize| {

@@ -3,6 +3,7 @@
 
 pub mod gpu;
 pub mod cuda;
+pub mod engine;
 #[cfg(test)]
 pub(crate) mod emulator;
 

@@ -32,7 +32,7 @@ impl Format {
         if fits { Self::Fits } else { Self::Npz }
     }
 }
-pub use crate::device::gpu::Precision;
+pub use crate::numerics::real::Precision;
 
 // Names of formats and precisions
 impl Format {

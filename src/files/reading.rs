@@ -1,8 +1,8 @@
 // Tangled from book/src/reading.md: edit there, or here and run cargo tangle stitch.
 //! One array out of a file that somebody else may have written.
 
-use crate::files::arrays::{BLOCK, Kind, Number};
 use crate::error::{Error, Invalid};
+use crate::files::arrays::{BLOCK, Kind, Number};
 use ndarray::{Array2, ShapeBuilder};
 use ndarray_npy::npy::header::{Header, Layout, ReadHeaderError};
 use std::io::{self, BufReader, ErrorKind, Read};

@@ -3,9 +3,8 @@
 
 // What the interpolation stands on
 use crate::error::Invalid;
-use crate::linear::operator::{Operator, Real};
-use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope, lattice_entry};
-use crate::turbulence::direct::wavefront::Exact;
+use crate::linear::operator::Operator;
+use crate::numerics::real::Real;
 use rayon::prelude::*;
 
 // Degrees of interpolation
@@ -50,7 +49,7 @@ pub(crate) struct Stencils<T> {
     pub(crate) width: usize,
 }
 impl<T: Real> Stencils<T> {
-    fn new(points: usize, layer_points: usize, gamma: f64, kind: Interpolation) -> Self {
+    pub(crate) fn new(points: usize, layer_points: usize, gamma: f64, kind: Interpolation) -> Self {
         let width = kind.points().min(layer_points);
         let (mut first, mut weights) = (Vec::new(), Vec::new());
         for m in 0..points {
@@ -63,13 +62,13 @@ impl<T: Real> Stencils<T> {
                 let others = (start..start + width).filter(|other| *other != k);
                 let factor = |other: usize| (place - other as f64) / (k as f64 - other as f64);
                 let weight: f64 = others.map(factor).product();
-                weights.push(T::from_f64(weight).unwrap_or_else(T::nan));
+                weights.push(T::of(weight));
             }
         }
         Self { first, weights, width }
     }
     /// The stencil of point `m`: grid points and their weights.
-    fn of(&self, m: usize) -> impl Iterator<Item = (usize, T)> {
+    pub(crate) fn of(&self, m: usize) -> impl Iterator<Item = (usize, T)> {
         let weights = &self.weights[m * self.width..(m + 1) * self.width];
         (self.first[m]..).zip(weights.iter().copied())
     }
@@ -184,60 +183,6 @@ impl<T: Real> Operator<T> for ToPupil<T> {
         (size_of_val(self.stencils.weights.as_slice())
             + size_of_val(self.stencils.first.as_slice())) as u64
     }
-}
-
-// Error of the interpolation
-/// Pairs of wavefront point and lenslet on which the error is measured.
-const PAIRS: usize = 1000;
-
-/// The largest error of an interpolated entry, in units of the largest entry, on a sample of pairs; 0 for a common lattice.
-pub fn interpolation_error(
-    problem: &WavefrontProblem,
-    covariance: &WavefrontSlope,
-    kind: Interpolation,
-) -> f64 {
-    if !problem.is_layered() {
-        return 0.0;
-    }
-    let (points, lenslets) = (problem.grid().points, problem.lenslets());
-    let stencils: Vec<Stencils<f64>> = (problem.layers().iter())
-        .map(|layer| Stencils::new(points, layer.points, layer.gamma, kind))
-        .collect();
-    let pairs = Exact::new(problem);
-    let errors = (0..PAIRS).into_par_iter().map(|k| {
-        // Compare one pair with its exact covariance
-        let choose =
-            |root: f64, count: usize| ((k as f64 + 1.0) * root.sqrt()).fract() * count as f64;
-        let choose = |root, count| choose(root, count) as usize;
-        let (t, q) = (choose(2.0, problem.targets()), choose(3.0, problem.stars()));
-        let point = [choose(5.0, points), choose(7.0, points)];
-        // Half of the lenslets are drawn near to the point, where the covariance bends most.
-        let near = |m: usize, root: f64| {
-            let middle = m * lenslets / points + choose(root, 5);
-            middle.saturating_sub(2).min(lenslets - 1)
-        };
-        let anywhere = [choose(11.0, lenslets), choose(13.0, lenslets)];
-        let lenslet =
-            if k % 2 == 0 { [near(point[0], 11.0), near(point[1], 13.0)] } else { anywhere };
-        let exact = pairs.entry((t, q), point, lenslet);
-        let mut interpolated = [0.0; 2];
-        for ((layer, stencils), lattice) in
-            problem.layers().iter().zip(&stencils).zip(covariance.lattices())
-        {
-            let shape = (layer.points, problem.grid().oversampling);
-            for (j, weight_j) in stencils.of(point[0]) {
-                for (i, weight_i) in stencils.of(point[1]) {
-                    let entry = lattice_entry(lattice.view(), shape, (t, q), [j, i], lenslet);
-                    (0..2).for_each(|a| interpolated[a] += weight_j * weight_i * entry[a]);
-                }
-            }
-        }
-        let larger = |pair: [f64; 2]| pair[0].abs().max(pair[1].abs());
-        (larger([0, 1].map(|a| exact[a] - interpolated[a])), larger(exact))
-    });
-    let (error, largest) =
-        errors.reduce(|| (0.0, 0.0), |a, b| (f64::max(a.0, b.0), f64::max(a.1, b.1)));
-    if largest > 0.0 { error / largest } else { 0.0 }
 }
 
 // Tests of the interpolation

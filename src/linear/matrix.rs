@@ -3,7 +3,8 @@
 
 pub mod gpu;
 
-use crate::linear::operator::{Operator, Real, vectors};
+use crate::linear::operator::{Operator, vectors};
+use crate::numerics::real::Real;
 use ndarray::Array2;
 use rayon::prelude::*;
 

@@ -4,45 +4,8 @@
 pub mod gpu;
 
 use crate::error::Invalid;
-use num_traits::NumAssign;
-use realfft::{ComplexToReal, FftNum, RealFftPlanner, RealToComplex};
-use rustfft::{Fft, FftPlanner};
+use crate::numerics::real::Real;
 use std::sync::Arc;
-
-// Numbers that operators work with
-/// A real number that operators work with: `f32` or `f64`.
-pub trait Real:
-    FftNum + num_traits::Float + NumAssign + bytemuck::Pod + std::iter::Sum + Default
-{
-    /// Plans of the real transform of a length and of its inverse, which is not divided by the length.
-    fn plan_real(length: usize) -> (Arc<dyn RealToComplex<Self>>, Arc<dyn ComplexToReal<Self>>);
-
-    /// Plans of the complex transform of a length and of its inverse, which is not divided by the length.
-    fn plan_complex(length: usize) -> (Arc<dyn Fft<Self>>, Arc<dyn Fft<Self>>);
-}
-
-// Plan transforms in both precisions
-/// Plans transforms of one type of number.
-macro_rules! plan_transforms {
-    ($real:ty) => {
-        impl Real for $real {
-            fn plan_real(
-                length: usize,
-            ) -> (Arc<dyn RealToComplex<Self>>, Arc<dyn ComplexToReal<Self>>) {
-                let mut planner = RealFftPlanner::new();
-                (planner.plan_fft_forward(length), planner.plan_fft_inverse(length))
-            }
-
-            fn plan_complex(length: usize) -> (Arc<dyn Fft<Self>>, Arc<dyn Fft<Self>>) {
-                let mut planner = FftPlanner::new();
-                (planner.plan_fft_forward(length), planner.plan_fft_inverse(length))
-            }
-        }
-    };
-}
-
-plan_transforms!(f32);
-plan_transforms!(f64);
 
 // What every operator can do
 /// A linear operator, known by what it does to vectors.
@@ -328,7 +291,7 @@ pub(crate) mod battery {
         let norm = |x: &mut dyn Iterator<Item = T>| x.map(|x| x * x).sum::<T>().sqrt();
         let difference = norm(&mut a.iter().zip(b).map(|(&a, &b)| a - b));
         let of_b = norm(&mut b.iter().copied());
-        (if of_b > T::zero() { difference / of_b } else { difference }).to_f64().unwrap()
+        (if of_b > T::zero() { difference / of_b } else { difference }).in_double()
     }
 
     // Multiply in dirty scratch
@@ -358,7 +321,7 @@ pub(crate) mod battery {
         let mut roomy = vec![T::nan(); rows];
         operator.apply(&x, &mut roomy, &mut vec![T::nan(); operator.scratch(1) + 1]);
         assert!(roomy == forward, "with more scratch");
-        let inner = |a: &[T], b: &[T]| dot(a, b).to_f64().unwrap();
+        let inner = |a: &[T], b: &[T]| dot(a, b).in_double();
         let size = (inner(&forward, &forward) * inner(&y, &y)).sqrt();
         let adjoint = inner(&forward, &y) - inner(&x, &back);
         assert!(adjoint.abs() <= tolerance * size, "adjoint: {adjoint:e} of {size:e}");

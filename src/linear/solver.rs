@@ -4,7 +4,8 @@
 pub mod gpu;
 
 use crate::error::{Error, Invalid, accept, positive};
-use crate::linear::operator::{Operator, Real};
+use crate::linear::operator::Operator;
+use crate::numerics::real::Real;
 
 // When to stop and what came out
 /// When an iteration stops.
@@ -181,11 +182,15 @@ fn check<T: Real>(
 pub(crate) fn norm_of<T: Real>(b: &[T], x: &[T]) -> Result<f64, Invalid> {
     // Measure the right-hand side and the start
     if let Some(k) = x.iter().position(|x| !x.is_finite()) {
-        return Err(Invalid::new(format!("x[{k}]"), double(x[k]), "a finite number to start from"));
+        return Err(Invalid::new(
+            format!("x[{k}]"),
+            x[k].in_double(),
+            "a finite number to start from",
+        ));
     }
     if let Some(k) = b.iter().position(|b| !b.is_finite()) {
         let name = format!("right-hand side[{k}]");
-        return Err(Invalid::new(name, double(b[k]), "a finite number"));
+        return Err(Invalid::new(name, b[k].in_double(), "a finite number"));
     }
     let norm = dot(b, b).sqrt();
     let normal = b.iter().all(|b| b.is_zero()) || (1e-150..1e150).contains(&norm);
@@ -264,7 +269,7 @@ impl<T: Real> Run<'_, T> {
         let start = dot(r, r).sqrt() / self.norm;
         let tolerance = self.stop.tolerance;
         let aim = if self.iterations() == 0 { tolerance } else { tolerance.min(0.1 * start) };
-        aim.max(T::epsilon().to_f64().unwrap_or(0.0) * start)
+        aim.max(T::epsilon().in_double() * start)
     }
 
     /// Records the relative residual after an iteration, and returns it.
@@ -297,14 +302,14 @@ impl<T: Real> Run<'_, T> {
 // Vectors of either precision
 /// Inner product, summed in double precision.
 fn dot<T: Real>(x: &[T], y: &[T]) -> f64 {
-    let term = |(x, y): (&T, &T)| double(*x) * double(*y);
+    let term = |(x, y): (&T, &T)| x.in_double() * y.in_double();
     let part = |(x, y): (&[T], &[T])| x.iter().zip(y).map(term).sum::<f64>();
     x.chunks(256).zip(y.chunks(256)).map(part).sum()
 }
 
 /// y ← s y + t x.
 fn combine<T: Real>(y: &mut [T], s: f64, x: &[T], t: f64) {
-    let (s, t) = (single::<T>(s), single::<T>(t));
+    let (s, t) = (T::of(s), T::of(t));
     for (y, x) in y.iter_mut().zip(x) {
         *y = s * *y + t * *x;
     }
@@ -312,15 +317,8 @@ fn combine<T: Real>(y: &mut [T], s: f64, x: &[T], t: f64) {
 
 /// y ← s y.
 fn scale<T: Real>(y: &mut [T], s: f64) {
-    let s = single::<T>(s);
+    let s = T::of(s);
     y.iter_mut().for_each(|y| *y *= s);
-}
-fn double<T: Real>(x: T) -> f64 {
-    x.to_f64().unwrap_or(f64::NAN)
-}
-
-fn single<T: Real>(x: f64) -> T {
-    T::from_f64(x).unwrap_or_else(T::nan)
 }
 
 // Conjugate gradients from a residual
@@ -386,7 +384,7 @@ fn minimise<T: Real>(run: &mut Run<T>, x: &mut [T], r: &mut [T]) -> Result<(), E
         let bar = last.cosine * alpha - last.sine * rotated;
         let gamma = bar.hypot(next);
         size = size.max(alpha.abs()).max(next);
-        if gamma <= T::epsilon().to_f64().unwrap_or(f64::NAN) * size {
+        if gamma <= T::epsilon().in_double() * size {
             return Err(run.solver.singular());
         }
         before_last = last;

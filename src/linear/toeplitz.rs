@@ -5,8 +5,8 @@ pub mod gpu;
 
 // What Toeplitz products stand on
 use crate::error::{Error, Invalid};
-use crate::linear::operator::{Operator, Real, vectors};
-use crate::turbulence::slope::SlopeCovariance;
+use crate::linear::operator::{Operator, vectors};
+use crate::numerics::real::Real;
 use bytemuck::cast_slice_mut;
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayView5, s};
 use num_complex::Complex;
@@ -100,18 +100,6 @@ impl<T: Real> BlockToeplitz<T> {
             spectra: spectra(&parts.kernels, &parts.shape, length),
             transforms: Transforms::new(length),
         }
-    }
-
-    // Make the operator of slopes
-    /// The covariance matrix of the slopes of valid lenslets, given by one mask (N, N) for each source, rad².
-    ///
-    /// Rows and columns are in the order of [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder), as those of
-    /// [`SlopeCovariance::dense`] are.
-    ///
-    /// # Errors
-    /// `Invalid` where the masks are not one for each source, have the wrong shape, or one of them leaves nothing.
-    pub fn slopes(covariance: &SlopeCovariance, valid: &[Array2<bool>]) -> Result<Self, Error> {
-        Ok(Self::of(&Parts::slopes(covariance, valid)?))
     }
 
     // Make the operator from slopes to wavefronts
@@ -264,7 +252,7 @@ impl Side {
 
 // Check masks and their size
 /// The number of points across the lattices of these masks.
-fn size_of_masks(name: &str, masks: &[Array2<bool>]) -> Result<usize, Invalid> {
+pub(crate) fn size_of_masks(name: &str, masks: &[Array2<bool>]) -> Result<usize, Invalid> {
     let first = masks.first().ok_or_else(|| Invalid::new(name, "none", "at least one"))?;
     let points = first.nrows();
     for (k, mask) in masks.iter().enumerate() {
@@ -384,39 +372,6 @@ impl<'a> Parts<'a> {
         })
     }
 
-    // Parts of the covariance of slopes
-    /// The parts of [`BlockToeplitz::slopes`].
-    pub(crate) fn slopes(
-        covariance: &'a SlopeCovariance,
-        valid: &[Array2<bool>],
-    ) -> Result<Self, Invalid> {
-        let (sources, lenslets) = (covariance.sources(), covariance.lenslets());
-        // Refuse masks of other lenslets
-        let (masks, across) = (valid.len(), size_of_masks("valid", valid)?);
-        if (masks, across) != (sources, lenslets) {
-            let value = format!("{masks} masks of {across} × {across}");
-            let expected =
-                format!("{sources} masks of {lenslets} × {lenslets}, one for each source");
-            return Err(Invalid::new("valid", value, expected));
-        }
-        let above = (0..sources).flat_map(|p| (p + 1..sources).map(move |q| (p, q)));
-        let pairs: Vec<_> = std::iter::once((0, 0)).chain(above).collect();
-        // List the blocks of slopes
-        let components = [(0, 0), (0, 1), (1, 1)];
-        let values = covariance.values();
-        let kernels: Vec<_> = (pairs.iter())
-            .flat_map(|&(p, q)| components.map(|(a, b)| values.slice(s![p, q, a, b, .., ..])))
-            .collect();
-        let blocks = Array2::from_shape_fn((2 * sources, 2 * sources), |(row, column)| {
-            let (p, q) = (row / 2, column / 2);
-            let key = if p == q { (0, 0) } else { (p.min(q), p.max(q)) };
-            let pair = pairs.binary_search(&key).unwrap_or(0);
-            Block { kernel: 3 * pair + row % 2 + column % 2, turned: p > q }
-        });
-        let masks: Vec<_> = valid.iter().flat_map(|mask| [mask.clone(), mask.clone()]).collect();
-        Self::new(kernels, blocks, 1, masks.clone(), masks)
-    }
-
     // Parts from slopes to wavefronts
     /// The parts of [`BlockToeplitz::wavefront_slope`].
     pub(crate) fn wavefront_slope(
@@ -522,9 +477,8 @@ fn spectra<T: Real>(kernels: &[ArrayView2<f64>], shape: &Shape, length: usize) -
     spectra.par_chunks_mut(column).enumerate().for_each(|(kx, column)| {
         // Round the columns of all spectra
         for (field, lanes) in fields.iter().zip(column.chunks_mut(groups)) {
-            let rounded = |x: f64| T::from_f64(x).unwrap_or_else(T::nan);
             let values = &field[kx * length..(kx + 1) * length];
-            into_lanes(values.iter().map(|z| Complex::new(rounded(z.re), rounded(z.im))), lanes);
+            into_lanes(values.iter().map(|z| Complex::new(T::of(z.re), T::of(z.im))), lanes);
         }
     });
     spectra
@@ -862,11 +816,11 @@ fn multiply_add<T: Real>(sum: &mut Lanes<T>, a: &Lanes<T>, b: &Lanes<T>, conjuga
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::linear::operator::battery::{check, distance, product, random};
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::{LensletArray, SlopeOrder};
-    use crate::linear::operator::battery::{check, distance, product, random};
-    use crate::turbulence::slope::SlopeProblem;
     use crate::model::source::{ConeGradient, Source};
+    use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
     use ndarray::{Array1, Array3, Array5};
     use proptest::prelude::*;
 
@@ -925,9 +879,9 @@ pub(crate) mod tests {
         for (transposed, matrix) in [(false, dense.view()), (true, dense.t())] {
             let x: Vec<f64> = random(matrix.ncols(), 1);
             let expected = matrix.dot(&Array1::from(x.clone())).to_vec();
-            let x: Vec<T> = x.into_iter().map(|x| T::from_f64(x).unwrap()).collect();
+            let x: Vec<T> = x.into_iter().map(|x| T::of(x)).collect();
             let y = product(operator, transposed, &x, 1);
-            let y: Vec<f64> = y.into_iter().map(|y| y.to_f64().unwrap()).collect();
+            let y: Vec<f64> = y.into_iter().map(|y| y.in_double()).collect();
             let error = distance(&y, &expected);
             assert!(error <= tolerance, "{error:e}, transposed: {transposed}");
         }

@@ -2,8 +2,8 @@
 //! Sources: guide stars and targets, their directions and heights, and the cone effect.
 
 use crate::{
-    model::atmosphere::Atmosphere,
     error::{Invalid, accept, finite, length_or_infinity},
+    model::atmosphere::Atmosphere,
 };
 
 // The gradient of a cone

@@ -2,13 +2,13 @@
 //! A whole adaptive-optics system, and the file that describes it.
 
 use crate::{
-    model::atmosphere::{Atmosphere, Layer},
     error::{BadLine, Error, Invalid, length_or_infinity},
-    model::lenslet_array::{GuideStar, LensletArray, Pupil, Validity},
     files::located::{Document, Table},
+    model::atmosphere::{Atmosphere, Layer},
+    model::lenslet_array::{GuideStar, LensletArray, Pupil, Validity},
     model::source::{ConeGradient, Source},
-    units::{ARCSEC, DEGREE},
     model::wavefront_grid::PhaseGrid,
+    units::{ARCSEC, DEGREE},
 };
 use ndarray::Array2;
 use std::{fs::File, io::Read, path::Path};

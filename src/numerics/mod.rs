@@ -5,3 +5,4 @@
 pub mod special;
 pub mod quadrature;
 pub mod radial_table;
+pub mod real;

@@ -611,7 +611,9 @@ mod tests {
     #[test]
     fn each_number_has_its_place() -> Result<(), Box<dyn std::error::Error>> {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/book/systems/keck-lgs.toml");
-        let problem = crate::turbulence::plan::slope_problem(&crate::model::system::System::from_file(file)?)?;
+        let problem = crate::turbulence::plan::slope_problem(
+            &crate::model::system::System::from_file(file)?,
+        )?;
         let lags = 2 * problem.lenslets() - 1;
         let number = |k, (c, j, i)| (((k * 3 + c) * lags + j) * lags + i) as f64 - 8000.0;
         let pair = |k| PairCovariance::from_shape_fn((3, lags, lags), |place| number(k, place));

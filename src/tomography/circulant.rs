@@ -2,12 +2,14 @@
 //! A preconditioner for the covariance of slopes with noise: the inverse of a covariance on a torus.
 
 pub mod between_transforms;
+pub mod gpu;
 
 // What the preconditioner stands on
 use crate::error::{Error, Invalid, accept, not_negative};
-use crate::linear::operator::{Operator, Real, vectors};
-use crate::turbulence::slope::SlopeCovariance;
+use crate::linear::operator::{Operator, vectors};
 use crate::linear::toeplitz::{Block, BlockToeplitz, Parts};
+use crate::numerics::real::Real;
+use crate::turbulence::slope::SlopeCovariance;
 use ndarray::{Array2, ArrayView2, s};
 use num_complex::Complex64;
 use rayon::prelude::*;
@@ -382,13 +384,13 @@ fn rotate(matrix: &mut [Complex64], vectors: &mut [Complex64], size: usize, p: u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::atmosphere::{Atmosphere, Layer};
-    use crate::model::lenslet_array::{LensletArray, SlopeOrder};
     use crate::linear::matrix::Dense;
     use crate::linear::operator::battery;
-    use crate::turbulence::slope::SlopeProblem;
     use crate::linear::solver::{Solver, Stop};
+    use crate::model::atmosphere::{Atmosphere, Layer};
+    use crate::model::lenslet_array::{LensletArray, SlopeOrder};
     use crate::model::source::{ConeGradient, Source};
+    use crate::turbulence::slope::SlopeProblem;
     use crate::{device::silent, turbulence::direct::slope::pair_covariances};
 
     // Small systems for the preconditioner

@@ -4,20 +4,22 @@
 pub mod gpu;
 
 // What the estimate stands on
-use crate::tomography::circulant::{Circulant, Group};
-use crate::turbulence::plan::{
-    Engine, Form, Method, check_dense_memory, dense_slopes, dense_wavefront_slope, slope_problem,
-    wavefront_grid, wavefront_problem,
-};
+use crate::device::engine::Engine;
 use crate::device::{Progress, refuse_beyond_memory, silent};
 use crate::error::{Error, Invalid, accept};
-use crate::linear::interpolation::{Interpolation, ToPupil, interpolation_error};
+use crate::linear::interpolation::{Interpolation, ToPupil};
 use crate::linear::matrix::Dense;
 use crate::linear::operator::{Diagonal, Operator, Product, Sum};
-use crate::turbulence::slope::SlopeCovariance;
 use crate::linear::solver::{Solver, Stop};
-use crate::model::system::System;
 use crate::linear::toeplitz::BlockToeplitz;
+use crate::model::system::System;
+use crate::tomography::circulant::{Circulant, Group};
+use crate::tomography::interpolation::interpolation_error;
+use crate::turbulence::plan::{
+    Form, Method, check_dense_memory, dense_slopes, dense_wavefront_slope, slope_covariance_on,
+    slope_problem, wavefront_grid, wavefront_problem, wavefront_slope_covariance_on,
+};
+use crate::turbulence::slope::SlopeCovariance;
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use ndarray::{Array2, Array4, ArrayView2};
 use std::sync::Arc;
@@ -98,7 +100,7 @@ impl Model {
             slope_problem(system)?;
             let problem = wavefront_problem(system)?;
             let covariance =
-                engine.wavefront_slope_covariance(&problem, &Method::Direct, &silent)?;
+                wavefront_slope_covariance_on(engine, &problem, &Method::Direct, &silent)?;
             let error = interpolation_error(&problem, &covariance, settings.interpolation);
             (Matrices::Toeplitz(problem, covariance), error)
         };
@@ -145,7 +147,7 @@ fn groups(system: &System, engine: &Engine) -> Result<Vec<Grouped>, Error> {
         let noise = guide_stars.iter().map(|star| star.noise).collect();
         let valid = stars.iter().map(|&q| masks[q].clone()).collect();
         let problem = slope_problem(&System { guide_stars, ..system.clone() })?;
-        let covariance = engine.slope_covariance(&problem, &Method::Direct, &silent)?;
+        let covariance = slope_covariance_on(engine, &problem, &Method::Direct, &silent)?;
         Ok(Grouped { stars, covariance, noise, valid })
     };
     leaders.map(group).collect()

@@ -2,6 +2,8 @@
 //! Tomography: wavefronts from slopes.
 
 // Modules of tomography
+pub mod operators;
+pub mod interpolation;
 pub mod circulant;
 pub mod estimate;
 pub mod simulation;

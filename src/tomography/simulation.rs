@@ -2,14 +2,14 @@
 //! Simulated turbulence: what the sensors of a system measure, and the wavefronts of its targets.
 
 // What the simulation stands on
-use crate::model::atmosphere::Layer;
-use crate::turbulence::plan::wavefront_pitch;
 use crate::device::{dispatch, refuse_beyond_memory, silent, threads};
 use crate::error::{Error, Invalid, accept};
+use crate::model::atmosphere::Layer;
 use crate::model::lenslet_array::SlopeOrder;
-use crate::turbulence::phase::VonKarman;
-use crate::turbulence::spectral::slope::sinc;
 use crate::model::system::System;
+use crate::turbulence::phase::VonKarman;
+use crate::turbulence::plan::wavefront_pitch;
+use crate::turbulence::spectral::slope::sinc;
 use libm::j1;
 use ndarray::{Array1, Array2, Array3, ArrayView1, Axis, Zip, concatenate, s};
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -427,14 +427,14 @@ fn check_memory(system: &System, sampling: &Sampling) -> Result<(), Error> {
 mod tests {
     use super::*;
     use crate::model::atmosphere::Atmosphere;
-    use crate::turbulence::plan::{
-        Method, dense_slopes, dense_wavefront_slope, slope_covariance, slope_problem,
-        wavefront_problem,
-    };
     use crate::model::lenslet_array::{GuideStar, LensletArray, Pupil, Validity};
     use crate::model::source::{ConeGradient, Source};
     use crate::model::wavefront_grid::PhaseGrid;
     use crate::turbulence::direct::wavefront::{Exact, wavefront_covariance};
+    use crate::turbulence::plan::{
+        Method, dense_slopes, dense_wavefront_slope, slope_covariance, slope_problem,
+        wavefront_problem,
+    };
 
     // Pose a lopsided system to simulate
     /// Two stars at `height`, two targets, 8 × 8 lenslets, 7 × 7 points, two layers of unequal outer scales.

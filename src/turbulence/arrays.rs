@@ -1,13 +1,13 @@
 // Tangled from book/src/results.md: edit there, or here and run cargo tangle stitch.
 //! Files that appear whole or not at all, and the arrays of a covariance.
 
+use crate::error::{Error, Invalid};
 use crate::files::arrays::Arrays;
+use crate::model::source::Source;
+use crate::model::system::System;
 use crate::turbulence::plan::{
     Covariances, SlopeSlope, WavefrontSlopes, wavefront_grid, wavefront_pitch,
 };
-use crate::error::{Error, Invalid};
-use crate::model::source::Source;
-use crate::model::system::System;
 use ndarray::{Array2, arr0, arr1};
 use std::collections::BTreeSet;
 use std::fs::File;

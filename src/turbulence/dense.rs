@@ -2,19 +2,19 @@
 //! Covariances without a Toeplitz form, pair by pair: stars at unequal heights, arrays of unequal pitch, any target.
 
 // What pairs without a lattice stand on
-use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::device::{Progress, refuse_beyond_memory, silent, threads};
+use crate::error::{Error, accept, length};
+use crate::model::atmosphere::{Atmosphere, Layer};
+use crate::model::lenslet_array::{GuideStar, SlopeOrder};
+use crate::model::source::{ConeGradient, Source};
+use crate::model::wavefront_grid::PhaseGrid;
+use crate::numerics::quadrature::{Rule, gauss_trapezium};
+use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::direct::slope::pair_covariances;
 use crate::turbulence::disc::DiscAverage;
 use crate::turbulence::edges::{Edge, Lattice, Panels};
-use crate::error::{Error, accept, length};
-use crate::model::lenslet_array::{GuideStar, SlopeOrder};
 use crate::turbulence::phase::{VonKarman, hessian};
-use crate::numerics::quadrature::{Rule, gauss_trapezium};
-use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
-use crate::model::source::{ConeGradient, Source};
-use crate::model::wavefront_grid::PhaseGrid;
 use ndarray::Array2;
 use rayon::prelude::*;
 use std::f64::consts::PI;
@@ -575,10 +575,10 @@ pub fn wavefront_slope(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::turbulence::edges::gradient_covariances;
     use crate::model::lenslet_array::LensletArray;
     use crate::numerics::quadrature::gauss_legendre;
     use crate::numerics::special::bessel_k;
+    use crate::turbulence::edges::gradient_covariances;
     use std::sync::LazyLock;
 
     // Integrate over a rectangle by quartering

@@ -1,8 +1,8 @@
 // Tangled from book/src/disc-average.md: edit there, or here and run cargo tangle stitch.
 //! The phase averaged over a disc: covariance with the phase at a point, and with itself.
 
-use crate::turbulence::phase::VonKarman;
 use crate::numerics::quadrature::{Rule, gauss_legendre};
+use crate::turbulence::phase::VonKarman;
 use std::f64::consts::PI;
 use std::sync::LazyLock;
 
@@ -302,8 +302,8 @@ static COSINES: LazyLock<[f64; 4 * COEFFICIENTS]> =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::turbulence::phase::kolmogorov_constant;
     use crate::numerics::special::gamma;
+    use crate::turbulence::phase::kolmogorov_constant;
 
     // Sum a function over a disc
     /// The mean over the disc of `radius` around (r, 0) of a function of the distance from the origin.

@@ -1,8 +1,8 @@
 // Tangled from book/src/edge-integrals.md: edit there, or here and run cargo tangle stitch.
 //! Covariance of footprint-averaged phase gradients at close range, by integrals along the edges of the lattice of lags.
 
-use crate::turbulence::phase::VonKarman;
 use crate::numerics::quadrature::{Rule, gauss_legendre};
+use crate::turbulence::phase::VonKarman;
 use ndarray::{Array2, Array3};
 use std::sync::LazyLock;
 
@@ -273,7 +273,7 @@ mod tests {
     // Meet the limit of large footprints
     #[test]
     fn large_footprints_have_their_limit() {
-        use crate::{turbulence::phase::spectrum_constant, numerics::special::gamma};
+        use crate::{numerics::special::gamma, turbulence::phase::spectrum_constant};
         for (side, outer_scale) in [(8.0, 1.0), (40.0f64, 1.0f64), (1e3, 0.2)] {
             let line = std::f64::consts::PI.sqrt() * gamma(4.0 / 3.0) / gamma(11.0 / 6.0);
             let moments = line * outer_scale.powf(8.0 / 3.0)

@@ -2,14 +2,14 @@
 //! Slope and wavefront–slope covariance of a system by either method.
 
 // What computing a covariance stands on
-use crate::device::gpu::{Gpu, Number, Precision};
-use crate::device::{self, Device, Progress, cuda, refuse_beyond_memory};
+use crate::device::{self, Progress, engine::Engine, gpu::Gpu, refuse_beyond_memory};
 use crate::error::{Error, Invalid};
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
-use crate::turbulence::slope::{PairCovariance, SlopeCovariance, SlopeProblem};
-use crate::turbulence::spectral::slope::SpectralSampling;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
+use crate::numerics::real::{Precision, Real};
+use crate::turbulence::slope::{PairCovariance, SlopeCovariance, SlopeProblem};
+use crate::turbulence::spectral::slope::SpectralSampling;
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use crate::turbulence::{dense, direct, spectral};
 use ndarray::{Array2, Array4};
@@ -107,7 +107,9 @@ pub fn slope_covariance(
     // Run the method and spread its pairs
     let pairs = match method {
         Method::Direct => direct::slope::pair_covariances(problem, progress),
-        Method::Spectral(sampling) => spectral::slope::pair_covariances(problem, sampling, progress)?,
+        Method::Spectral(sampling) => {
+            spectral::slope::pair_covariances(problem, sampling, progress)?
+        }
     };
     Ok(SlopeCovariance::from_pairs(problem, &pairs))
 }
@@ -129,104 +131,53 @@ pub fn wavefront_slope_covariance(
     }
 }
 
-// Engines of covariances
-/// Where covariances are computed.
-#[derive(Debug, Clone)]
-pub enum Engine {
-    /// On all cores of this machine, in double precision.
-    Cpu,
-    /// On graphics processors, in the precision given.
-    Gpus(Vec<Gpu>, Precision),
+// Compute the covariances on an engine
+/// [`slope_covariance`] on an engine.
+///
+/// # Errors
+/// Those, and `Device` and `Cuda` where a graphics processor fails; `Memory` names it where it has too little.
+pub fn slope_covariance_on(
+    engine: &Engine,
+    problem: &SlopeProblem,
+    method: &Method,
+    progress: Progress,
+) -> Result<SlopeCovariance, Error> {
+    let (gpus, precision) = match engine {
+        Engine::Cpu => return slope_covariance(problem, method, progress),
+        Engine::Gpus(gpus, precision) => (gpus, precision),
+    };
+    check_memory(problem)?;
+    let pairs = match precision {
+        Precision::F64 => slope_pairs::<f64>(problem, method, gpus, progress)?,
+        Precision::F32 => slope_pairs::<f32>(problem, method, gpus, progress)?,
+    };
+    Ok(SlopeCovariance::from_pairs(problem, &pairs))
 }
 
-impl Engine {
-    // Open the engine of a device
-    /// The engine of a device: all graphics processors for `cuda`. The processor ignores the precision.
-    ///
-    /// # Errors
-    /// `Device` where there is no such device, with the reason.
-    pub fn open(device: Device, precision: Precision) -> Result<Self, Error> {
-        match device {
-            Device::Cpu => Ok(Self::Cpu),
-            Device::Cuda(_) => Ok(Self::Gpus(cuda::open(device)?, precision)),
-        }
-    }
-
-    // Name an engine for a person
-    /// `2 threads`, or `cuda:0 (NVIDIA H200), f64`.
-    pub fn name(&self) -> String {
-        match self {
-            Self::Cpu if device::threads() == 1 => "1 thread".into(),
-            Self::Cpu => format!("{} threads", device::threads()),
-            Self::Gpus(gpus, precision) => {
-                let names: Vec<_> = gpus.iter().map(Gpu::name).collect();
-                format!("{}, {}", names.join(", "), precision.name())
-            }
-        }
-    }
-
-    // Refuse what runs on the processor only
-    /// Refuses a graphics processor for `what`.
-    ///
-    /// # Errors
-    /// `Device`.
-    pub fn require_cpu(&self, what: &str) -> Result<(), Error> {
-        let Self::Gpus(gpus, _) = self else { return Ok(()) };
-        let device = gpus.first().map_or("cuda", Gpu::name).to_string();
-        Err(Error::Device {
-            device,
-            reason: format!("{what} is computed on the CPU only; use cpu"),
-        })
-    }
-
-    // Compute the covariances on an engine
-    /// [`slope_covariance`] on this engine.
-    ///
-    /// # Errors
-    /// Those, and `Device` and `Cuda` where a graphics processor fails; `Memory` names it where it has too little.
-    pub fn slope_covariance(
-        &self,
-        problem: &SlopeProblem,
-        method: &Method,
-        progress: Progress,
-    ) -> Result<SlopeCovariance, Error> {
-        let (gpus, precision) = match self {
-            Self::Cpu => return slope_covariance(problem, method, progress),
-            Self::Gpus(gpus, precision) => (gpus, precision),
-        };
-        check_memory(problem)?;
-        let pairs = match precision {
-            Precision::F64 => slope_pairs::<f64>(problem, method, gpus, progress)?,
-            Precision::F32 => slope_pairs::<f32>(problem, method, gpus, progress)?,
-        };
-        Ok(SlopeCovariance::from_pairs(problem, &pairs))
-    }
-
-    // Compute the wavefront covariance on an engine
-    /// [`wavefront_slope_covariance`] on this engine.
-    ///
-    /// # Errors
-    /// As for the slopes.
-    pub fn wavefront_slope_covariance(
-        &self,
-        problem: &WavefrontProblem,
-        method: &Method,
-        progress: Progress,
-    ) -> Result<WavefrontSlope, Error> {
-        let (gpus, precision) = match self {
-            Self::Cpu => return wavefront_slope_covariance(problem, method, progress),
-            Self::Gpus(gpus, precision) => (gpus, precision),
-        };
-        check_wavefront_memory(problem)?;
-        match precision {
-            Precision::F64 => wavefront_slopes::<f64>(problem, method, gpus, progress),
-            Precision::F32 => wavefront_slopes::<f32>(problem, method, gpus, progress),
-        }
+// Compute the wavefront covariance on an engine
+/// [`wavefront_slope_covariance`] on an engine.
+///
+/// # Errors
+/// As for the slopes.
+pub fn wavefront_slope_covariance_on(
+    engine: &Engine,
+    problem: &WavefrontProblem,
+    method: &Method,
+    progress: Progress,
+) -> Result<WavefrontSlope, Error> {
+    let (gpus, precision) = match engine {
+        Engine::Cpu => return wavefront_slope_covariance(problem, method, progress),
+        Engine::Gpus(gpus, precision) => (gpus, precision),
+    };
+    check_wavefront_memory(problem)?;
+    match precision {
+        Precision::F64 => wavefront_slopes::<f64>(problem, method, gpus, progress),
+        Precision::F32 => wavefront_slopes::<f32>(problem, method, gpus, progress),
     }
 }
 
 // Run a method on graphics processors
-fn slope_pairs<T: Number>(
+fn slope_pairs<T: Real>(
     problem: &SlopeProblem,
     method: &Method,
     gpus: &[Gpu],
@@ -240,7 +191,7 @@ fn slope_pairs<T: Number>(
     }
 }
 
-fn wavefront_slopes<T: Number>(
+fn wavefront_slopes<T: Real>(
     problem: &WavefrontProblem,
     method: &Method,
     gpus: &[Gpu],
@@ -353,10 +304,10 @@ pub fn covariances(
         return Ok(Covariances { slope_slope, wavefront_slope, wavefront_wavefront });
     }
     // Compute both in Toeplitz form
-    let slopes = engine.slope_covariance(&slope_problem(system)?, of_slopes, progress)?;
+    let slopes = slope_covariance_on(engine, &slope_problem(system)?, of_slopes, progress)?;
     let wavefront = || {
         let problem = wavefront_problem(system)?;
-        let covariance = engine.wavefront_slope_covariance(&problem, of_wavefront, progress)?;
+        let covariance = wavefront_slope_covariance_on(engine, &problem, of_wavefront, progress)?;
         Ok::<_, Error>(WavefrontSlopes::Toeplitz(problem, covariance))
     };
     Ok(Covariances {
@@ -486,7 +437,8 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused_before_it_starts() {
         let mut system = System::from_file("book/systems/small.toml").unwrap();
-        system.guide_stars[0].array = crate::model::lenslet_array::LensletArray::new(10_000, 0.1).unwrap();
+        system.guide_stars[0].array =
+            crate::model::lenslet_array::LensletArray::new(10_000, 0.1).unwrap();
         system.guide_stars = vec![system.guide_stars[0]; 300];
         let problem = slope_problem(&system).unwrap();
         let error = slope_covariance(&problem, &Method::Direct, &silent).unwrap_err();

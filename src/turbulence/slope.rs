@@ -2,8 +2,8 @@
 //! Slope covariance: the problem that the methods solve, its symmetries, and the store of its result.
 
 // What the slope problem is made of
-use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::error::{Error, Invalid};
+use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
 use crate::model::source::{ConeGradient, Source};
 use ndarray::{Array2, Array3, Array6, ArrayView2, s};

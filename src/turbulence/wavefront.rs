@@ -2,9 +2,9 @@
 //! Wavefront–slope covariance: the problem that the methods solve, its lattices, and the store of its result.
 
 // What the wavefront problem is made of
-use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::device::{Progress, dispatch};
 use crate::error::{Error, Invalid};
+use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::LensletArray;
 use crate::model::source::{ConeGradient, Source};
 use crate::model::wavefront_grid::PhaseGrid;

@@ -4,11 +4,11 @@
 //! `cargo bench` prints the comparison first and divan's statistics after it.
 
 use divan::{Bencher, black_box};
-use lenslet::turbulence::plan::{Method, slope_covariance, slope_problem};
 use lenslet::device::silent;
+use lenslet::model::system::System;
+use lenslet::turbulence::plan::{Method, slope_covariance, slope_problem};
 use lenslet::turbulence::slope::SlopeProblem;
 use lenslet::turbulence::spectral::slope::{SpectralSampling, original_component};
-use lenslet::model::system::System;
 use std::time::Instant;
 
 const SYSTEMS: [&str; 2] = ["small", "elt"];

@@ -3,14 +3,15 @@
 //! `cargo bench --bench operators` prints the comparison first and divan's statistics after it.
 
 use divan::{Bencher, black_box};
-use lenslet::turbulence::plan::{Method, slope_covariance, slope_problem};
 use lenslet::device::silent;
-use lenslet::model::lenslet_array::{LensletArray, SlopeOrder};
 use lenslet::linear::matrix::Dense;
-use lenslet::linear::operator::{Operator, Real};
-use lenslet::turbulence::slope::{SlopeCovariance, SlopeProblem};
-use lenslet::model::system::System;
+use lenslet::linear::operator::Operator;
 use lenslet::linear::toeplitz::BlockToeplitz;
+use lenslet::model::lenslet_array::{LensletArray, SlopeOrder};
+use lenslet::model::system::System;
+use lenslet::numerics::real::Real;
+use lenslet::turbulence::plan::{Method, slope_covariance, slope_problem};
+use lenslet::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use lenslet::{Error, Result};
 use ndarray::Array2;
 use std::time::Instant;

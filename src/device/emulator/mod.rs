@@ -6,9 +6,9 @@ pub(crate) mod collector;
 mod translation;
 
 // What the emulator stands on
+use self::translation::{compiler, library};
 use super::cuda::{Turn, Turns};
 use super::gpu::{Machine, Shape, Source};
-use self::translation::{compiler, library};
 use crate::error::Error;
 use libloading::Library;
 use num_complex::Complex;
@@ -456,7 +456,7 @@ mod tests {
         arguments: &[Argument],
     ) -> Result<(), String> {
         let source = Source { name: "test.cu", text };
-        let program = gpu.program(&source, &[]).map_err(|error| error.to_string())?;
+        let program = gpu.program::<f64>(&source, &[]).map_err(|error| error.to_string())?;
         let kernel = program.kernel(name).map_err(|error| error.to_string())?;
         let shape = Shape { grid: [2, 1, 1], block: 64, shared: 1024 };
         gpu.launch(&kernel, shape, arguments).map_err(|error| error.to_string())

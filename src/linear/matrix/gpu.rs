@@ -1,12 +1,14 @@
 // Tangled from book/src/matrix-gpu.md: edit there, or here and run cargo tangle stitch.
 //! A dense matrix as an operator on a device.
 
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Number, Shape, Source};
-use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
 use crate::error::Error;
+use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
+use crate::numerics::real::Real;
 use ndarray::ArrayView2;
 
-const SOURCE: Source = Source { name: "matrix.cu", text: include_str!("../../../kernels/linear/matrix.cu") };
+const SOURCE: Source =
+    Source { name: "matrix.cu", text: include_str!("../../../kernels/linear/matrix.cu") };
 
 /// Threads in a block.
 const THREADS: usize = 256;
@@ -20,7 +22,7 @@ pub struct MatrixGpu<T> {
     by_rows: Kernel,
     by_columns: Kernel,
 }
-impl<T: Number> MatrixGpu<T> {
+impl<T: Real> MatrixGpu<T> {
     /// The matrix on the device, rounded to its precision.
     ///
     /// # Errors
@@ -28,7 +30,7 @@ impl<T: Number> MatrixGpu<T> {
     pub fn new(gpu: &Gpu, matrix: ArrayView2<f64>) -> Result<Self, Error> {
         let bytes = (matrix.len() * size_of::<T>()) as u64;
         gpu.refuse_beyond_memory(bytes, "a dense matrix")?;
-        let program = gpu.program(&SOURCE, &T::options(&[]))?;
+        let program = gpu.program::<T>(&SOURCE, &[])?;
         let elements: Vec<T> = matrix.iter().map(|&element| T::of(element)).collect();
         Ok(Self {
             elements: gpu.upload(&elements)?,
@@ -39,7 +41,7 @@ impl<T: Number> MatrixGpu<T> {
         })
     }
 }
-impl<T: Number> DeviceOperator<T> for MatrixGpu<T> {
+impl<T: Real> DeviceOperator<T> for MatrixGpu<T> {
     // Answers of a matrix on a device
     fn gpu(&self) -> &Gpu {
         &self.gpu
@@ -67,7 +69,7 @@ impl<T: Number> DeviceOperator<T> for MatrixGpu<T> {
         self.launch(&self.by_columns, self.shape.1, x, y)
     }
 }
-impl<T: Number> MatrixGpu<T> {
+impl<T: Real> MatrixGpu<T> {
     fn launch(
         &self,
         kernel: &Kernel,
@@ -87,8 +89,8 @@ impl<T: Number> MatrixGpu<T> {
 mod tests {
     use super::*;
     use crate::device::gpu::test_machines;
-    use crate::linear::operator::gpu::OnHost;
     use crate::linear::matrix::Dense;
+    use crate::linear::operator::gpu::OnHost;
     use crate::linear::operator::{Operator, battery};
     use ndarray::Array2;
     use std::sync::Arc;

@@ -1,9 +1,10 @@
 // Tangled from book/src/device-operators.md: edit there, or here and run cargo tangle stitch.
 //! Linear operators between vectors in the memory of a device.
 
-use crate::device::gpu::{Buffer, Gpu, Number};
+use crate::device::gpu::{Buffer, Gpu};
 use crate::error::{Error, Invalid};
-use crate::linear::operator::{Operator, Real, vectors};
+use crate::linear::operator::{Operator, vectors};
+use crate::numerics::real::Real;
 use bytemuck::Pod;
 use std::sync::Arc;
 
@@ -59,7 +60,7 @@ pub(crate) fn check_lengths<T: Pod>(
 /// A product of which the device fails is full of NaN, and the standard error says why.
 pub struct OnHost<T>(pub Arc<dyn DeviceOperator<T>>);
 
-impl<T: Real + Number> OnHost<T> {
+impl<T: Real> OnHost<T> {
     // Carry vectors there and back
     /// Multiplies vector after vector on the device.
     fn multiply(&self, transposed: bool, x: &[T], y: &mut [T]) -> Result<(), Error> {
@@ -88,7 +89,7 @@ impl<T: Real + Number> OnHost<T> {
     }
 }
 
-impl<T: Real + Number> Operator<T> for OnHost<T> {
+impl<T: Real> Operator<T> for OnHost<T> {
     // Answers of an operator on a device
     fn rows(&self) -> usize {
         self.0.rows()

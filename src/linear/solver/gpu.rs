@@ -2,14 +2,15 @@
 //! Conjugate gradients and MINRES on a device, without the host in their loop.
 
 // What solving on a device stands on
-use crate::device::gpu::{Argument, Buffer, Graph, Kernel, Number, Program, Shape, Source};
-use crate::linear::operator::gpu::DeviceOperator;
+use crate::device::gpu::{Argument, Buffer, Graph, Kernel, Program, Shape, Source};
 use crate::error::{Error, Invalid, accept, positive};
-use crate::linear::operator::Real;
+use crate::linear::operator::gpu::DeviceOperator;
 use crate::linear::solver::{Solved, Solver, Stop, norm_of};
+use crate::numerics::real::Real;
 use std::sync::Arc;
 
-const SOURCE: Source = Source { name: "solver.cu", text: include_str!("../../../kernels/linear/solver.cu") };
+const SOURCE: Source =
+    Source { name: "solver.cu", text: include_str!("../../../kernels/linear/solver.cu") };
 
 /// The most threads in a block.
 pub(crate) const THREADS: usize = 512;
@@ -57,7 +58,7 @@ pub enum Start {
 /// Iterations that are recorded together; one by one they would cost the host a launch each.
 const MANY: usize = 8;
 
-impl<T: Number + Real> SolverGpu<T> {
+impl<T: Real> SolverGpu<T> {
     // Make a solver on a device
     /// A solver for a symmetric operator, with the same demands on operator and preconditioner as on the processor.
     ///
@@ -196,7 +197,7 @@ fn check_shapes<T>(
     Ok(())
 }
 /// Refuses a right-hand side of the wrong length, and a tolerance that makes no sense.
-fn check<T: Number>(b: &Buffer<T>, n: usize, stop: &Stop) -> Result<(), Invalid> {
+fn check<T: Real>(b: &Buffer<T>, n: usize, stop: &Stop) -> Result<(), Invalid> {
     positive("tolerance", stop.tolerance)?;
     let (name, expected) =
         ("length of the right-hand side", format!("{n}, the size of the operator"));
@@ -261,14 +262,14 @@ pub(crate) struct Work<T> {
     open: Kernel,
     begin: Kernel,
 }
-impl<T: Number> Work<T> {
+impl<T: Real> Work<T> {
     // Make room for a solution
     /// Room for a system, where there is enough for so many vectors of a method besides.
     pub(crate) fn new(a: Arc<dyn DeviceOperator<T>>, vectors: usize) -> Result<Self, Error> {
         let (gpu, n) = (a.gpu().clone(), a.rows());
         let bytes = ((3 + vectors) * n * size_of::<T>() + (64 << 10)) as u64;
         gpu.refuse_beyond_memory(bytes, "the vectors of the solver")?;
-        let program = gpu.program(&SOURCE, &T::options(&sizes(THREADS)))?;
+        let program = gpu.program::<T>(&SOURCE, &sizes(THREADS))?;
         let blocks = n.div_ceil(THREADS).min(THREADS);
         Ok(Self {
             x: gpu.zeros(n)?,
@@ -352,7 +353,7 @@ impl<T: Number> Work<T> {
 /// P with the place of its products, or nothing where P is the identity.
 struct Preconditioner<T>(Option<(Arc<dyn DeviceOperator<T>>, Buffer<T>)>);
 
-impl<T: Number> Preconditioner<T> {
+impl<T: Real> Preconditioner<T> {
     fn new(work: &Work<T>, p: Option<Arc<dyn DeviceOperator<T>>>) -> Result<Self, Error> {
         let with_place = |p| Ok::<_, Error>((p, work.vector()?));
         Ok(Self(p.map(with_place).transpose()?))
@@ -375,7 +376,7 @@ struct Descent<T> {
     step: Kernel,
 }
 
-impl<T: Number> Descent<T> {
+impl<T: Real> Descent<T> {
     const VECTORS: usize = 2;
 
     fn new(work: &Work<T>, preconditioner: Preconditioner<T>) -> Result<Self, Error> {
@@ -383,7 +384,7 @@ impl<T: Number> Descent<T> {
         Ok(Self { preconditioner, p: work.vector()?, s: work.vector()?, step })
     }
 }
-impl<T: Number> Method<T> for Descent<T> {
+impl<T: Real> Method<T> for Descent<T> {
     fn solver(&self) -> Solver {
         Solver::ConjugateGradients
     }
@@ -423,7 +424,7 @@ struct Lanczos<T> {
     turn: Kernel,
 }
 
-impl<T: Number> Lanczos<T> {
+impl<T: Real> Lanczos<T> {
     const VECTORS: usize = 5;
 
     // Make room for the vectors of Lanczos
@@ -455,7 +456,7 @@ impl<T: Number> Lanczos<T> {
         work.over_all(&self.measure, &[&[state.into()], &pair.map(Argument::from), &[lengths]])
     }
 }
-impl<T: Number> Method<T> for Lanczos<T> {
+impl<T: Real> Method<T> for Lanczos<T> {
     fn solver(&self) -> Solver {
         Solver::Minres
     }
@@ -499,8 +500,8 @@ impl<T: Number> Method<T> for Lanczos<T> {
 mod tests {
     use super::*;
     use crate::device::gpu::{Gpu, test_machines};
-    use crate::linear::matrix::gpu::MatrixGpu;
     use crate::linear::matrix::Dense;
+    use crate::linear::matrix::gpu::MatrixGpu;
     use crate::linear::operator::{Operator, battery};
     use ndarray::{Array1, Array2, ArrayView1};
 

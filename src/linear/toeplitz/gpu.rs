@@ -7,15 +7,14 @@ pub(crate) mod short_transforms;
 pub(crate) mod transforms;
 
 // What products on a device stand on
-use crate::tomography::circulant::{Group, inverse_kernels, parts_of, places};
-use crate::device::gpu::{Buffer, Gpu, Number};
-use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
+use crate::device::gpu::{Buffer, Gpu};
 use crate::error::{Error, Invalid};
+use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
 use crate::linear::toeplitz::gpu::lattices::Matrix;
 use crate::linear::toeplitz::gpu::plain_sum::PlainSum;
-use crate::turbulence::slope::SlopeCovariance;
-use crate::linear::toeplitz::{Block, Parts};
 use crate::linear::toeplitz::gpu::transforms::{Around, Choices, Passes};
+use crate::linear::toeplitz::{Block, Parts};
+use crate::numerics::real::Real;
 use ndarray::{Array2, ArrayView2, ArrayView5};
 use std::sync::Arc;
 
@@ -32,14 +31,14 @@ pub(crate) struct Tuning {
 }
 
 /// A product in one of its forms.
-enum Product<T> {
+pub(crate) enum Product<T> {
     Plain(Box<PlainSum<T>>),
     Transforms(Arc<Passes<T>>),
 }
 
-impl<T: Number> Product<T> {
+impl<T: Real> Product<T> {
     // Choose the form of a product
-    fn new(matrix: &Matrix, tuning: Tuning) -> Result<Self, Error> {
+    pub(crate) fn new(matrix: &Matrix, tuning: Tuning) -> Result<Self, Error> {
         let terms = matrix.terms.len() * (matrix.points.from * matrix.points.to).pow(2);
         let small = terms <= MOST_DIRECT && PlainSum::<T>::fits(matrix);
         Ok(match tuning.direct.unwrap_or(small) {
@@ -49,7 +48,7 @@ impl<T: Number> Product<T> {
     }
 
     // Multiply in either form
-    fn apply(
+    pub(crate) fn apply(
         &self,
         transposed: bool,
         vectors: [&Buffer<T>; 2],
@@ -61,14 +60,14 @@ impl<T: Number> Product<T> {
         }
     }
 
-    fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Plain(sum) => sum.bytes(),
             Self::Transforms(passes) => passes.bytes(),
         }
     }
 
-    fn around(&self) -> Option<Around<T>> {
+    pub(crate) fn around(&self) -> Option<Around<T>> {
         match self {
             Self::Plain(_) => None,
             Self::Transforms(passes) => Around::new(passes),
@@ -89,7 +88,7 @@ pub struct BlockToeplitzGpu<T> {
     columns: usize,
 }
 
-impl<T: Number> BlockToeplitzGpu<T> {
+impl<T: Real> BlockToeplitzGpu<T> {
     // Make a matrix on a device
     /// The operator of [`BlockToeplitz::new`](crate::linear::toeplitz::BlockToeplitz::new), on a device.
     ///
@@ -108,19 +107,7 @@ impl<T: Number> BlockToeplitzGpu<T> {
         Self::of(gpu, &parts, false, Tuning::default())
     }
 
-    // Make slopes and wavefronts on a device
-    /// The covariance of slopes, rad², as [`BlockToeplitz::slopes`](crate::linear::toeplitz::BlockToeplitz::slopes).
-    ///
-    /// # Errors
-    /// As in [`BlockToeplitzGpu::new`].
-    pub fn slopes(
-        gpu: &Gpu,
-        covariance: &SlopeCovariance,
-        valid: &[Array2<bool>],
-    ) -> Result<Self, Error> {
-        Self::of(gpu, &Parts::slopes(covariance, valid)?, true, Tuning::default())
-    }
-
+    // Make wavefronts and other matrices on a device
     // Make wavefronts from slopes on a device
     /// From slopes to wavefronts, as [`BlockToeplitz::wavefront_slope`](crate::linear::toeplitz::BlockToeplitz::wavefront_slope).
     ///
@@ -172,7 +159,7 @@ impl<T: Number> BlockToeplitzGpu<T> {
     }
 }
 
-impl<T: Number> DeviceOperator<T> for BlockToeplitzGpu<T> {
+impl<T: Real> DeviceOperator<T> for BlockToeplitzGpu<T> {
     // Answers of Toeplitz products on a device
     fn gpu(&self) -> &Gpu {
         &self.gpu
@@ -202,88 +189,20 @@ impl<T: Number> DeviceOperator<T> for BlockToeplitzGpu<T> {
     }
 }
 
-// Circulant preconditioner on a device
-/// The preconditioner of [`Circulant`](crate::tomography::circulant::Circulant), on a device.
-pub struct CirculantGpu<T> {
-    gpu: Gpu,
-    parts: Vec<Product<T>>,
-    length: usize,
-}
-
-impl<T: Number> CirculantGpu<T> {
-    // Make the preconditioner on a device
-    /// The preconditioner of [`Circulant::new`](crate::tomography::circulant::Circulant::new), on a device.
-    ///
-    /// # Errors
-    /// `Invalid` as there, and as in [`BlockToeplitzGpu::new`]; what the device says.
-    pub fn new(gpu: &Gpu, groups: &[Group]) -> Result<Self, Error> {
-        Self::tuned(gpu, groups, Tuning::default())
-    }
-
-    pub(crate) fn tuned(gpu: &Gpu, groups: &[Group], tuning: Tuning) -> Result<Self, Error> {
-        let places = places(groups)?;
-        let part = |group: &Group| {
-            let kernels = inverse_kernels(group.covariance, group.noise)?;
-            let parts = parts_of(&kernels, group.valid)?;
-            let at: Vec<usize> =
-                group.stars.iter().flat_map(|&star| places[star].clone()).collect();
-            Product::new(&Matrix::new(gpu, &parts, true, Some(&at)), tuning)
-        };
-        let parts = groups.iter().map(part).collect::<Result<_, Error>>()?;
-        let length = places.last().map_or(0, |place| place.end);
-        Ok(Self { gpu: gpu.clone(), parts, length })
-    }
-
-    // Lend the product of a preconditioner
-    /// The product with the preconditioner of one group of stars, if it is made by transforms.
-    pub(crate) fn around(&self) -> Option<Around<T>> {
-        let [part] = self.parts.as_slice() else { return None };
-        part.around()
-    }
-}
-
-impl<T: Number> DeviceOperator<T> for CirculantGpu<T> {
-    // Answers of the preconditioner on a device
-    fn gpu(&self) -> &Gpu {
-        &self.gpu
-    }
-
-    fn rows(&self) -> usize {
-        self.length
-    }
-
-    fn columns(&self) -> usize {
-        self.length
-    }
-
-    fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
-        check_lengths(x, y, (self.length, self.length))?;
-        self.parts.iter().try_for_each(|part| part.apply(false, [x, y], None))
-    }
-
-    fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
-        self.apply(x, y)
-    }
-
-    fn bytes(&self) -> u64 {
-        self.parts.iter().map(Product::bytes).sum()
-    }
-}
-
 // Tests of products on a device
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     // What tests of products on devices use
     use super::*;
-    use crate::tomography::circulant::Circulant;
     use crate::device::gpu::test_machines;
-    use crate::linear::operator::gpu::OnHost;
-    use crate::linear::toeplitz::gpu::lattices::Sides;
     use crate::linear::operator::battery::{check, distance, product, random};
-    use crate::linear::operator::{Diagonal, Operator, Real, Sum, shape};
-    use crate::linear::toeplitz::gpu::short_transforms::Radices;
+    use crate::linear::operator::gpu::OnHost;
+    use crate::linear::operator::{Diagonal, Operator, Sum, shape};
     use crate::linear::toeplitz::BlockToeplitz;
+    use crate::linear::toeplitz::gpu::lattices::Sides;
+    use crate::linear::toeplitz::gpu::short_transforms::Radices;
     use crate::linear::toeplitz::tests::{covariance, kernels, masks};
+    use crate::numerics::real::Real;
     use ndarray::Array5;
 
     // Ways to make a product
@@ -302,7 +221,7 @@ mod tests {
 
     // Hold a device to the host
     /// Holds an operator on a device to the battery, and to one on the host.
-    fn compare<T: Number + Real>(
+    pub(crate) fn compare<T: Real>(
         device: impl DeviceOperator<T> + 'static,
         host: &dyn Operator<f64>,
         tolerance: f64,
@@ -315,7 +234,7 @@ mod tests {
             let expected = product(host, transposed, &x, 1);
             let x: Vec<T> = x.into_iter().map(T::of).collect();
             let y = product(&device, transposed, &x, 1);
-            let y: Vec<f64> = y.into_iter().map(Number::to_f64).collect();
+            let y: Vec<f64> = y.into_iter().map(Real::in_double).collect();
             let error = distance(&y, &expected);
             assert!(error <= tolerance, "{error:e}, transposed: {transposed}");
         }
@@ -345,7 +264,7 @@ mod tests {
         }
 
         /// Compares products on a device with those on the host.
-        fn compare<T: Number + Real>(&self, gpu: &Gpu, tuning: Tuning, tolerance: f64) {
+        fn compare<T: Real>(&self, gpu: &Gpu, tuning: Tuning, tolerance: f64) {
             let parts = self.parts();
             let device = BlockToeplitzGpu::<T>::of(gpu, &parts, false, tuning).unwrap();
             compare(device, &BlockToeplitz::<f64>::of(&parts), tolerance);
@@ -388,7 +307,7 @@ mod tests {
         }
     }
 
-    // Check slopes and the preconditioner on devices
+    // Check slopes and mirrored tiles on devices
     #[test]
     fn slopes_share_spectra_and_take_noise() {
         let (covariance, valid) = (covariance(3, 7), masks(3, 7, 0.7, 5));
@@ -406,28 +325,13 @@ mod tests {
         }
     }
 
-    // Hold the preconditioner to the host
-    #[test]
-    fn preconditioners_are_those_of_the_host() {
-        let (two, one) = (covariance(2, 5), covariance(1, 4));
-        let [of_two, of_one] = [(2, 5), (1, 4)].map(|(stars, across)| masks(stars, across, 0.8, 7));
-        let groups = [
-            Group { covariance: &two, noise: &[0.3, 0.5], valid: &of_two, stars: &[2, 0] },
-            Group { covariance: &one, noise: &[0.4], valid: &of_one, stars: &[1] },
-        ];
-        let host = Circulant::<f64>::new(&groups).unwrap();
-        for gpu in test_machines() {
-            compare(CirculantGpu::<f64>::new(&gpu, &groups).unwrap(), &host, 1e-12);
-        }
-    }
-
     // Hold mirrored tiles to the host
     #[test]
     fn mirrored_tiles_need_no_symmetry() {
         let (valid, lags) = (masks(3, 6, 0.8, 8), 11 * 11);
         let kernel = |k: u64| Array2::from_shape_vec((11, 11), random(lags, 20 + k)).unwrap();
         let kernels: Vec<_> = (0..21).map(kernel).collect();
-        let parts = parts_of(&kernels, &valid).unwrap();
+        let parts = crate::tomography::circulant::parts_of(&kernels, &valid).unwrap();
         let host = BlockToeplitz::<f64>::of(&parts);
         for gpu in test_machines() {
             for radices in [[4, 3, 1], [4, 4, 9], [2, 7, 1]] {

@@ -2,13 +2,14 @@
 //! Conjugate gradients with kernels between the transforms of two operators on the same lattices.
 
 // What kernels between transforms stand on
-use crate::device::gpu::{Argument, Buffer, Kernel, Number, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Kernel, Shape, Source};
 use crate::error::Error;
-use crate::linear::operator::Real;
 use crate::linear::solver::Solver;
 use crate::linear::solver::gpu::{Method, SolverGpu, THREADS, Work, sizes};
-use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, CirculantGpu};
+use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
 use crate::linear::toeplitz::gpu::transforms::Around;
+use crate::numerics::real::Real;
+use crate::tomography::circulant::gpu::CirculantGpu;
 use std::sync::Arc;
 
 /// The three files that are compiled together.
@@ -22,7 +23,7 @@ const TOGETHER: Source = Source {
 };
 
 // Make a solver between the transforms
-impl<T: Number + Real> SolverGpu<T> {
+impl<T: Real> SolverGpu<T> {
     /// A solver by conjugate gradients, with kernels between the transforms where both operators work by transforms of the
     /// same lattices.
     ///
@@ -73,7 +74,7 @@ struct Between<T> {
     squares: Buffer<f64>,
 }
 
-impl<T: Number> Between<T> {
+impl<T: Real> Between<T> {
     const VECTORS: usize = 3;
 
     // Compile the kernels between the transforms
@@ -86,7 +87,7 @@ impl<T: Number> Between<T> {
         let (gpu, (grid, numbers)) = (work.a.gpu(), a.blocks());
         let block = numbers.next_multiple_of(32).min(THREADS);
         let sizes = [&a.sizes(block)[..], &sizes(block)].concat();
-        let program = gpu.program(&TOGETHER, &T::options(&sizes))?;
+        let program = gpu.program::<T>(&TOGETHER, &sizes)?;
         let blocks = grid[0] * grid[1];
         Ok(Self {
             vectors: [work.vector()?, work.vector()?, work.vector()?],
@@ -103,7 +104,7 @@ impl<T: Number> Between<T> {
         })
     }
 }
-impl<T: Number> Method<T> for Between<T> {
+impl<T: Real> Method<T> for Between<T> {
     fn solver(&self) -> Solver {
         Solver::ConjugateGradients
     }
@@ -143,12 +144,12 @@ impl<T: Number> Method<T> for Between<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tomography::circulant::Group;
     use crate::device::gpu::test_machines;
     use crate::linear::operator::gpu::DeviceOperator;
     use crate::linear::toeplitz::Parts;
-    use crate::linear::toeplitz::tests::{covariance, masks};
     use crate::linear::toeplitz::gpu::Tuning;
+    use crate::linear::toeplitz::tests::{covariance, masks};
+    use crate::tomography::circulant::Group;
     use ndarray::s;
 
     // Join only what belongs together

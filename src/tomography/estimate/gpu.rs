@@ -2,30 +2,32 @@
 //! The estimate of wavefronts from slopes on graphics processors.
 
 // What the estimate on a device stands on
-use crate::tomography::circulant::Group;
-use crate::turbulence::plan::Engine;
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Number, Precision, Shape, Source};
+use crate::device::engine::Engine;
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
 use crate::device::{Progress, dispatch_on};
-use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
 use crate::error::{Error, Invalid, accept};
+use crate::linear::interpolation::ToPupil;
+use crate::linear::matrix::gpu::MatrixGpu;
+use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
+use crate::linear::solver::gpu::{SolverGpu, Start};
+use crate::linear::solver::{Solved, Solver};
+use crate::linear::toeplitz::Block;
+use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
+use crate::model::system::System;
+use crate::numerics::real::{Precision, Real};
+use crate::tomography::circulant::Group;
+use crate::tomography::circulant::gpu::CirculantGpu;
 use crate::tomography::estimate::{
     Estimates, Estimator, Grouped, Matrices, Model, Settings, check_frames, check_slopes, of_frame,
 };
-use crate::linear::interpolation::ToPupil;
-use crate::linear::matrix::gpu::MatrixGpu;
-use crate::linear::operator::Real;
-use crate::linear::solver::{Solved, Solver};
-use crate::linear::solver::gpu::{SolverGpu, Start};
-use crate::model::system::System;
-use crate::linear::toeplitz::Block;
-use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, CirculantGpu};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use ndarray::{Array2, Array4, ArrayView1, ArrayView2, s};
 use rayon::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 
 // Layers brought to the pupil on a device
-const SOURCE: Source = Source { name: "layers.cu", text: include_str!("../../../kernels/linear/layers.cu") };
+const SOURCE: Source =
+    Source { name: "layers.cu", text: include_str!("../../../kernels/linear/layers.cu") };
 
 /// Threads in a block.
 const THREADS: usize = 128;
@@ -43,7 +45,7 @@ pub struct LayersGpu<T> {
     sizes: Vec<usize>,
     kernels: [Kernel; 2],
 }
-impl<T: Number> LayersGpu<T> {
+impl<T: Real> LayersGpu<T> {
     /// The operator that adds up what `layers`, one or more with the same targets and points of the pupil, give.
     ///
     /// # Errors
@@ -69,7 +71,7 @@ impl<T: Number> LayersGpu<T> {
             }
         }
         // Put the stencils on the device
-        let program = gpu.program(&SOURCE, &T::options(&[("WIDTH", width)]))?;
+        let program = gpu.program::<T>(&SOURCE, &[("WIDTH", width)])?;
         Ok(Self {
             layers: gpu.upload(&table)?,
             first: gpu.upload(&first)?,
@@ -99,7 +101,7 @@ impl<T: Number> LayersGpu<T> {
         self.gpu.launch(&self.kernels[usize::from(transposed)], shape, &arguments)
     }
 }
-impl<T: Number> DeviceOperator<T> for LayersGpu<T> {
+impl<T: Real> DeviceOperator<T> for LayersGpu<T> {
     fn gpu(&self) -> &Gpu {
         &self.gpu
     }
@@ -127,7 +129,7 @@ impl<T: Number> DeviceOperator<T> for LayersGpu<T> {
 
 // All layers in one product
 /// Ξ of all layers, layer by layer and target by target, Eq. `[eq:stacked-layers]`.
-fn stacked<T: Number>(
+fn stacked<T: Real>(
     gpu: &Gpu,
     problem: &WavefrontProblem,
     covariance: &WavefrontSlope,
@@ -166,7 +168,7 @@ pub struct ProductGpu<T> {
     between: Buffer<T>,
 }
 
-impl<T: Number> ProductGpu<T> {
+impl<T: Real> ProductGpu<T> {
     /// The product of `left` and `right`.
     ///
     /// # Errors
@@ -182,7 +184,7 @@ impl<T: Number> ProductGpu<T> {
         Ok(Self { factors: [left, right], between })
     }
 }
-impl<T: Number> DeviceOperator<T> for ProductGpu<T> {
+impl<T: Real> DeviceOperator<T> for ProductGpu<T> {
     fn gpu(&self) -> &Gpu {
         self.factors[0].gpu()
     }
@@ -230,7 +232,7 @@ struct Run<T> {
     slopes: Buffer<T>,
     wavefronts: Buffer<T>,
 }
-impl<T: Number + Real> EstimatorGpu<T> {
+impl<T: Real> EstimatorGpu<T> {
     /// Computes the covariances of a system on an engine, and builds the operators on a device.
     ///
     /// # Errors
@@ -307,11 +309,7 @@ struct Operators<T> {
     /// Ξ.
     wavefront: Arc<dyn DeviceOperator<T>>,
 }
-fn operators<T: Number>(
-    gpu: &Gpu,
-    model: &Model,
-    settings: Settings,
-) -> Result<Operators<T>, Error> {
+fn operators<T: Real>(gpu: &Gpu, model: &Model, settings: Settings) -> Result<Operators<T>, Error> {
     let (problem, covariance) = match &model.covariances {
         Matrices::Dense([slopes, wavefront]) => {
             let measured = slopes + &Array2::from_diag(&ndarray::aview1(&model.noise));
@@ -340,7 +338,7 @@ fn operators<T: Number>(
     Ok(Operators { measured, toeplitz, wavefront: Arc::new(ProductGpu::new(layers, stacked)?) })
 }
 /// Bytes of the operators of a model on a device, or a little more.
-fn bytes_needed<T: Number>(model: &Model) -> u64 {
+fn bytes_needed<T: Real>(model: &Model) -> u64 {
     let size = size_of::<T>() as u64;
     let (problem, stars) = match &model.covariances {
         Matrices::Dense(matrices) => {
@@ -364,7 +362,7 @@ fn bytes_needed<T: Number>(model: &Model) -> u64 {
 ///
 /// # Errors
 /// As for [`Estimator::estimate`]; and what a device says.
-pub fn estimate_on<T: Number + Real>(
+pub fn estimate_on<T: Real>(
     estimators: &[EstimatorGpu<T>],
     slopes: ArrayView2<f64>,
     warm: bool,
@@ -385,7 +383,7 @@ pub fn estimate_on<T: Number + Real>(
     // Put the frames in their order
     let mut wavefront = Array4::zeros((frames, targets, points, points));
     for ((found, _), mut frame) in results.iter().zip(wavefront.outer_iter_mut()) {
-        frame.iter_mut().zip(found).for_each(|(point, value)| *point = Number::to_f64(*value));
+        frame.iter_mut().zip(found).for_each(|(point, value)| *point = Real::in_double(*value));
     }
     let iterations = results.iter().map(|(_, solved)| solved.iterations).collect();
     let residual = results.iter().map(|(_, solved)| solved.residual).collect();
@@ -438,7 +436,7 @@ impl EngineEstimator {
     }
     /// Slopes of a frame, the error of the interpolation, and the bytes of both operators.
     fn facts(&self) -> (usize, f64, [u64; 2]) {
-        fn there<T: Number + Real>(estimators: &[EstimatorGpu<T>]) -> (usize, f64, [u64; 2]) {
+        fn there<T: Real>(estimators: &[EstimatorGpu<T>]) -> (usize, f64, [u64; 2]) {
             estimators.first().map_or((0, 0.0, [0; 2]), |estimator| {
                 let bytes = [estimator.measured().bytes(), estimator.wavefront().bytes()];
                 (estimator.slopes(), estimator.interpolation_error(), bytes)
@@ -469,7 +467,7 @@ impl EngineEstimator {
     }
 }
 /// One estimator for each device.
-fn estimators<T: Number + Real>(
+fn estimators<T: Real>(
     gpus: &[Gpu],
     model: &Model,
     settings: Settings,
@@ -482,13 +480,13 @@ fn estimators<T: Number + Real>(
 mod tests {
     use super::*;
     use crate::device::{gpu::test_machines, silent};
-    use crate::linear::operator::gpu::OnHost;
-    use crate::tomography::estimate::tests::{slopes, system};
     use crate::linear::interpolation::Interpolation;
+    use crate::linear::operator::gpu::OnHost;
     use crate::linear::operator::{Operator, battery};
     use crate::linear::solver::Stop;
     use crate::linear::toeplitz::Parts;
     use crate::linear::toeplitz::gpu::Tuning;
+    use crate::tomography::estimate::tests::{slopes, system};
 
     // Bring layers to the pupil on both machines
     #[test]
@@ -572,7 +570,7 @@ mod tests {
         }
     }
 
-    fn between_the_transforms<T: Number + Real>(gpu: &Gpu, tolerances: [f64; 2], close: f64) {
+    fn between_the_transforms<T: Real>(gpu: &Gpu, tolerances: [f64; 2], close: f64) {
         let tuning = Tuning { direct: Some(false), ..Tuning::default() };
         let system = system(["inf", "inf"], 0.0);
         let model = Model::new(&system, &Settings::default(), &Engine::Cpu).unwrap();

@@ -5,10 +5,10 @@ pub mod gpu;
 
 // What the direct method stands on
 use crate::device::{Progress, dispatch};
-use crate::turbulence::edges::gradient_covariances;
-use crate::turbulence::phase::{VonKarman, hessian};
 use crate::numerics::quadrature::{Rule, gauss_triangle};
 use crate::numerics::radial_table::RadialTable;
+use crate::turbulence::edges::gradient_covariances;
+use crate::turbulence::phase::{VonKarman, hessian};
 use crate::turbulence::slope::{PairCovariance, ProjectedLayer, SlopeProblem};
 use ndarray::{Array3, Axis, Zip, s};
 use rayon::prelude::*;
@@ -313,8 +313,8 @@ fn gauss_average(layer: &Layer, x: f64, y: f64) -> [f64; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::atmosphere::{Atmosphere, Layer as Turbulence};
     use crate::device::silent;
+    use crate::model::atmosphere::{Atmosphere, Layer as Turbulence};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
 

@@ -5,12 +5,12 @@ pub mod gpu;
 
 // What the direct wavefront method stands on
 use crate::device::Progress;
-use crate::turbulence::disc::DiscAverage;
-use crate::turbulence::edges::Panels;
 use crate::error::{Error, Invalid};
-use crate::turbulence::phase::VonKarman;
 use crate::numerics::quadrature::{Rule, gauss_legendre};
 use crate::numerics::radial_table::RadialTable;
+use crate::turbulence::disc::DiscAverage;
+use crate::turbulence::edges::Panels;
+use crate::turbulence::phase::VonKarman;
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use ndarray::{Array2, Array3, Array4, Axis, s};
 use rayon::prelude::*;
@@ -441,8 +441,8 @@ fn radial_field(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::device::silent;
+    use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
     use crate::model::wavefront_grid::PhaseGrid;

@@ -1,10 +1,11 @@
 // Tangled from book/src/phase-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Von Kármán phase statistics on a graphics processor: tables for every outer scale at once.
 
-use crate::device::gpu::{Buffer, Gpu, Number};
+use crate::device::gpu::{Buffer, Gpu};
 use crate::error::Error;
-use crate::turbulence::phase::VonKarman;
 use crate::numerics::radial_table::RadialTable;
+use crate::numerics::real::Real;
+use crate::turbulence::phase::VonKarman;
 use rayon::prelude::*;
 use std::f64::consts::PI;
 use std::sync::LazyLock;
@@ -68,7 +69,7 @@ pub struct PhaseTables<T> {
     /// M̂, in double precision.
     pub(crate) half_mean: Buffer<f64>,
 }
-impl<T: Number> PhaseTables<T> {
+impl<T: Real> PhaseTables<T> {
     /// Copies the tables to a device. They are made at the first call.
     ///
     /// # Errors
@@ -107,19 +108,19 @@ mod tests {
     use super::*;
     use crate::device::gpu::{Argument, Shape, Source, test_machines};
 
-    const PHASE: Source = Source { name: "phase.cu", text: include_str!("../../../kernels/turbulence/phase.cu") };
+    const PHASE: Source =
+        Source { name: "phase.cu", text: include_str!("../../../kernels/turbulence/phase.cu") };
 
     // Compare the device's functions with ours
     /// The largest errors of S, M, p and t dp/dt on a device, for one outer scale.
-    fn errors<T: Number>(gpu: &Gpu, outer_scale: f64) -> [f64; 4] {
+    fn errors<T: Real>(gpu: &Gpu, outer_scale: f64) -> [f64; 4] {
         let least = if size_of::<T>() == 4 { -6.0 } else { -12.0 };
         let t = (0..1000).map(|k| 10f64.powf(least + (6.0 - least) * f64::from(k) / 1000.0));
         let t: Vec<f64> = t.collect();
         let tables = PhaseTables::<T>::on(gpu).unwrap();
         let scales = gpu.upload(&phase_scales(outer_scale, 0.4)).unwrap();
         let (there, values) = (gpu.upload(&t).unwrap(), gpu.zeros::<f64>(4 * t.len()).unwrap());
-        let kernel =
-            gpu.program(&PHASE, &T::options(&[])).unwrap().kernel("phase_functions").unwrap();
+        let kernel = gpu.program::<T>(&PHASE, &[]).unwrap().kernel("phase_functions").unwrap();
         // Launch the kernel of the phase functions
         let arguments: [Argument; 7] = [
             (&tables.slope_over_distance).into(),

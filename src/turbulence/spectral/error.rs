@@ -1,10 +1,10 @@
 // Tangled from book/src/spectral-error.md: edit there, or here and run cargo tangle stitch.
 //! The error of the spectral method, and the choice of its sampling.
 
-use crate::turbulence::edges::gradient_covariances;
-use crate::turbulence::phase::{VonKarman, hessian, spectrum_constant};
 use crate::numerics::quadrature::{Rule, gauss_legendre};
 use crate::numerics::radial_table::RadialTable;
+use crate::turbulence::edges::gradient_covariances;
+use crate::turbulence::phase::{VonKarman, hessian, spectrum_constant};
 use crate::turbulence::slope::{ProjectedLayer, SlopeProblem};
 use crate::turbulence::spectral::slope::SpectralSampling;
 use rayon::prelude::*;
@@ -301,8 +301,8 @@ impl Trial<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::device::silent;
+    use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
     use crate::turbulence::spectral::slope::pair_covariances;

@@ -2,13 +2,14 @@
 //! Covariances from the power spectrum on graphics processors: fold, transform, gather.
 
 // What spectra on the GPU stand on
-use crate::device::gpu::{Argument, Buffer, Fft, Gpu, Kernel, Number, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Fft, Gpu, Kernel, Shape, Source};
 use crate::device::{Progress, dispatch_on};
 use crate::error::{Error, Invalid, accept};
+use crate::numerics::real::Real;
 use crate::turbulence::slope::{PairCovariance, ProjectedLayer, SlopeProblem};
 use crate::turbulence::spectral::slope::{SpectralSampling, sincs};
-use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use crate::turbulence::spectral::{self, wavefront::widest};
+use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use ndarray::{Array3, Array5};
 use num_complex::Complex;
 
@@ -24,7 +25,7 @@ const SPECTRAL: Source =
 /// # Errors
 /// `Invalid` where the transform has fewer than 2N − 1 lags, or there is no device; `Memory` where a device has not enough of
 /// it; `Device` where CUDA fails.
-pub fn slope_pairs<T: Number>(
+pub fn slope_pairs<T: Real>(
     problem: &SlopeProblem,
     sampling: &SpectralSampling,
     gpus: &[Gpu],
@@ -41,7 +42,7 @@ pub fn slope_pairs<T: Number>(
 ///
 /// # Errors
 /// As [`slope_pairs`].
-pub fn wavefront<T: Number>(
+pub fn wavefront<T: Real>(
     problem: &WavefrontProblem,
     sampling: &SpectralSampling,
     gpus: &[Gpu],
@@ -114,7 +115,7 @@ impl SampledLayer {
 
 impl DeviceSpectrum {
     // Describe the spectrum of slopes
-    fn of_slopes<T: Number>(problem: &SlopeProblem, sampling: &SpectralSampling) -> Self {
+    fn of_slopes<T: Real>(problem: &SlopeProblem, sampling: &SpectralSampling) -> Self {
         let (folded, pairs, lags) = (sampling.folded(), problem.pairs(), problem.lags());
         let layer = |layer: &ProjectedLayer| {
             let (step, scale) = spectral::slope::step_and_scale(layer, folded);
@@ -135,7 +136,7 @@ impl DeviceSpectrum {
     }
 
     // Describe the spectrum of wavefronts
-    fn of_wavefront<T: Number>(problem: &WavefrontProblem, sampling: &SpectralSampling) -> Self {
+    fn of_wavefront<T: Real>(problem: &WavefrontProblem, sampling: &SpectralSampling) -> Self {
         let (folded, stars) = (sampling.folded(), problem.stars());
         let pairs = problem.targets() * stars;
         let layer = |layer: &WavefrontLayer| {
@@ -199,7 +200,7 @@ impl DeviceSpectrum {
 
     // Share groups over the devices
     /// The fields of each lattice and pair, (components, K, K), in the unit of the result.
-    fn compute<T: Number>(
+    fn compute<T: Real>(
         &self,
         gpus: &[Gpu],
         progress: Progress,
@@ -231,7 +232,7 @@ impl DeviceSpectrum {
 
 // Device at work on groups
 /// A device with all that the groups of a spectrum need on it.
-struct Worker<'a, T: Number> {
+struct Worker<'a, T: Real> {
     spectrum: &'a DeviceSpectrum,
     gpu: &'a Gpu,
     waves: Kernel,
@@ -252,11 +253,11 @@ struct Worker<'a, T: Number> {
     fields: Buffer<T>,
 }
 
-impl<'a, T: Number> Worker<'a, T> {
+impl<'a, T: Real> Worker<'a, T> {
     // Prepare a device for its groups
     fn new(spectrum: &'a DeviceSpectrum, gpu: &'a Gpu) -> Result<Self, Error> {
         let sizes = [("DERIVATIVES", spectrum.derivatives), ("PAIRS", spectrum.together)];
-        let program = gpu.program(&SPECTRAL, &T::options(&sizes))?;
+        let program = gpu.program::<T>(&SPECTRAL, &sizes)?;
         let (fields, planes) = spectrum.fields_and_planes();
         let (layers, length) = (spectrum.layers(), spectrum.lenslet.len());
         let lenslet: Vec<T> = spectrum.lenslet.iter().map(|&g| T::of(g)).collect();
@@ -299,7 +300,7 @@ impl<'a, T: Number> Worker<'a, T> {
         self.cycles.write(&cycles)?;
         self.launch(lattice)?;
         let fields = self.fields.read()?;
-        let pair = |fields: &[T]| fields.iter().map(|field| unit * field.to_f64()).collect();
+        let pair = |fields: &[T]| fields.iter().map(|field| unit * field.in_double()).collect();
         let length = (self.spectrum.derivatives + 1) * lattice.lags.pow(2);
         let pairs = self.spectrum.together.min(self.spectrum.pairs - first);
         Ok(fields.chunks(length).take(pairs).map(pair).collect())
@@ -333,9 +334,9 @@ impl<'a, T: Number> Worker<'a, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::device::gpu::test_machines;
     use crate::device::silent;
+    use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
     use crate::model::wavefront_grid::PhaseGrid;
@@ -359,7 +360,7 @@ mod tests {
     }
 
     // Compare slopes with the processor's
-    fn compare_slopes<T: Number>(
+    fn compare_slopes<T: Real>(
         gpu: &Gpu,
         problem: &SlopeProblem,
         sampling: (usize, usize),
@@ -403,7 +404,7 @@ mod tests {
     }
 
     // Compare wavefronts with the processor's
-    fn compare_wavefronts<T: Number>(
+    fn compare_wavefronts<T: Real>(
         gpu: &Gpu,
         problem: &WavefrontProblem,
         sampling: (usize, usize),

@@ -3,8 +3,8 @@
 
 use crate::device::{Progress, dispatch, refuse_beyond_memory};
 use crate::error::{Error, Invalid};
-use crate::turbulence::phase::spectrum_constant;
 use crate::numerics::radial_table::RadialTable;
+use crate::turbulence::phase::spectrum_constant;
 use crate::turbulence::slope::{PairCovariance, ProjectedLayer, SlopeProblem};
 use ndarray::{Array2, Array3};
 use num_complex::Complex64;
@@ -485,8 +485,8 @@ fn transpose(square: &[Complex64], side: usize) -> Vec<Complex64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::device::silent;
+    use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
 

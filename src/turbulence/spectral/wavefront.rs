@@ -4,12 +4,14 @@
 // What the spectral wavefront method stands on
 use crate::device::{Progress, dispatch};
 use crate::error::Error;
-use crate::turbulence::phase::{VonKarman, spectrum_constant};
 use crate::numerics::quadrature::{Rule, gauss_legendre};
 use crate::numerics::radial_table::RadialTable;
+use crate::turbulence::phase::{VonKarman, spectrum_constant};
 use crate::turbulence::slope::share_equals;
-use crate::turbulence::spectral::slope::{SpectralSampling, Wave, add_with_mirror_image, fold, sincs};
 use crate::turbulence::spectral::error::{Chosen, Trial, spectrum_beyond};
+use crate::turbulence::spectral::slope::{
+    SpectralSampling, Wave, add_with_mirror_image, fold, sincs,
+};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use ndarray::Array5;
 use num_complex::Complex64;
@@ -512,12 +514,12 @@ fn work(problem: &WavefrontProblem, sampling: &SpectralSampling) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::device::silent;
+    use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
-    use crate::turbulence::spectral::slope::sinc;
     use crate::model::wavefront_grid::PhaseGrid;
+    use crate::turbulence::spectral::slope::sinc;
     use ndarray::s;
 
     // Pose a lopsided problem for cross spectra

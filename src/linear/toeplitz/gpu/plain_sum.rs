@@ -2,9 +2,10 @@
 //! Products with block Toeplitz matrices as plain sums, on a device.
 
 // What plain sums stand on
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Number, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
 use crate::error::{Error, Invalid};
 use crate::linear::toeplitz::gpu::lattices::{Matrix, SHARED_BY_CHOICE, Sides, Ways};
+use crate::numerics::real::Real;
 
 const SOURCE: Source =
     Source { name: "plain_sum.cu", text: include_str!("../../../../kernels/linear/plain_sum.cu") };
@@ -31,7 +32,7 @@ struct Way {
     shape: Shape,
 }
 
-impl<T: Number> PlainSum<T> {
+impl<T: Real> PlainSum<T> {
     // Make a plain sum
     /// # Errors
     /// `Invalid` where the inputs do not fit into the shared memory of a block; what the device says.
@@ -80,7 +81,7 @@ impl<T: Number> PlainSum<T> {
 
 // Cut kernels into taps
 /// Taps of all kernels by sublattices, (kernels, sublattices, N + M − 1, N + M − 1).
-fn taps<T: Number>(matrix: &Matrix) -> Vec<T> {
+fn taps<T: Real>(matrix: &Matrix) -> Vec<T> {
     let (shape, Sides { from, to }) = (&matrix.parts.shape, matrix.points);
     let lags = from + to - 1;
     let lag = |k: usize, residue| shape.lag((k + to) % lags, residue, lags);
@@ -129,7 +130,7 @@ impl Cut {
     }
 
     // Compile the plain sum
-    fn compile<T: Number>(&self, gpu: &Gpu) -> Result<Way, Error> {
+    fn compile<T: Real>(&self, gpu: &Gpu) -> Result<Way, Error> {
         let Self { points, lattices, transposed } = *self;
         let (warps, shared) = (self.warps(), self.shared(size_of::<T>()));
         if shared > gpu.shared_memory() {
@@ -148,7 +149,7 @@ impl Cut {
             ("WARPS", warps),
             ("TRANSPOSED", usize::from(transposed)),
         ];
-        let program = gpu.program(&SOURCE, &T::options(&sizes))?;
+        let program = gpu.program::<T>(&SOURCE, &sizes)?;
         let kernels = [program.kernel("convolve")?, program.kernel("convolve_with_diagonal")?];
         let grid = [points.to.div_ceil(WIDE), points.to.div_ceil(TALL), lattices.to];
         Ok(Way { kernels, shape: Shape { grid, block: 32 * warps, shared } })

@@ -1,7 +1,7 @@
 // Tangled from book/src/short-transforms.md: edit there, or here and run cargo tangle stitch.
 //! Short Fourier transforms in the shared memory of a device: radices, cost, room and roots.
 
-use crate::device::gpu::Number;
+use crate::numerics::real::Real;
 use num_complex::Complex;
 use std::f64::consts::PI;
 
@@ -61,7 +61,7 @@ impl Radices {
     }
 
     /// The roots of unity exp(−2πi k/L).
-    pub(crate) fn roots<T: Number>(self) -> Vec<Complex<T>> {
+    pub(crate) fn roots<T: Real>(self) -> Vec<Complex<T>> {
         let angle = |k: usize| -2.0 * PI * k as f64 / self.length() as f64;
         let root = |k| Complex::new(T::of(angle(k).cos()), T::of(angle(k).sin()));
         (0..self.length()).map(root).collect()
@@ -115,7 +115,7 @@ mod tests {
     /// Transforms of two rows, forth and back.
     fn transform(gpu: &Gpu, radices: Radices, rows: &[Complex<f64>]) -> [Vec<Complex<f64>>; 2] {
         let sizes = [&radices.sizes()[..], &[("ROWS", 2), ("TEAM", 32)]].concat();
-        let program = gpu.program(&SOURCE, &f64::options(&sizes)).unwrap();
+        let program = gpu.program::<f64>(&SOURCE, &sizes).unwrap();
         let (x, roots) = (gpu.upload(rows).unwrap(), gpu.upload(&radices.roots::<f64>()).unwrap());
         let shape = Shape { grid: [1; 3], block: 32, shared: 2 * 16 * radices.room(2, 16).work };
         ["transform_forth", "transform_back"].map(|name| {

@@ -2,18 +2,20 @@
 //! Products with block Toeplitz matrices by Fourier transforms, on a device, in three passes.
 
 // What passes on a device stand on
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Number, Shape as Launch, Source};
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape as Launch, Source};
 use crate::error::{Error, Invalid};
 use crate::linear::toeplitz::gpu::lattices::{Matrix, SHARED_BY_CHOICE, Sides, Ways};
 use crate::linear::toeplitz::gpu::short_transforms::{Radices, Room};
 use crate::linear::toeplitz::{Parts, fields};
+use crate::numerics::real::Real;
 use ndarray::Array2;
 use num_complex::Complex;
 use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-const SOURCE: Source = Source { name: "toeplitz.cu", text: include_str!("../../../../kernels/linear/toeplitz.cu") };
+const SOURCE: Source =
+    Source { name: "toeplitz.cu", text: include_str!("../../../../kernels/linear/toeplitz.cu") };
 
 // Choices that may be set
 /// What is usually chosen by size, and may be set to be measured.
@@ -221,7 +223,7 @@ impl Tiles {
 
 // Interleave the spectra of tiles
 /// Half of the spectra of tiles, (L/2 + 1, tiles, 2, L, 2).
-fn spectra<T: Number>(parts: &Parts, tiles: &Tiles, length: usize) -> Vec<Complex<T>> {
+fn spectra<T: Real>(parts: &Parts, tiles: &Tiles, length: usize) -> Vec<Complex<T>> {
     let fields = fields(&parts.kernels, &parts.shape, length);
     let of_kx = 4 * tiles.different.len() * length;
     let zero = Complex::new(T::of(0.0), T::of(0.0));
@@ -251,7 +253,7 @@ pub(crate) struct Passes<T> {
     ways: Ways<Way<T>>,
 }
 
-impl<T: Number> Passes<T> {
+impl<T: Real> Passes<T> {
     // Make a product by transforms
     /// # Errors
     /// `Invalid` where the transforms are too long for a device; what the device says.
@@ -343,10 +345,10 @@ struct Way<T> {
     restore_rows: [Kernel; 2],
 }
 
-impl<T: Number> Way<T> {
+impl<T: Real> Way<T> {
     // Make one direction of the passes
     fn new(gpu: &Gpu, plan: Plan, tiles: &Array2<i32>) -> Result<Self, Error> {
-        let program = gpu.program(&SOURCE, &T::options(&plan.sizes()))?;
+        let program = gpu.program::<T>(&SOURCE, &plan.sizes())?;
         let half_spectra = |points: usize, pairs| {
             let rows = points.next_multiple_of(plan.rows);
             gpu.zeros((plan.radices.length() / 2 + 1) * 2 * pairs * rows)
@@ -368,7 +370,7 @@ impl<T: Number> Way<T> {
 /// A product by transforms, for a solver that puts kernels of its own around the columns.
 pub(crate) struct Around<T>(Arc<Passes<T>>);
 
-impl<T: Number> Around<T> {
+impl<T: Real> Around<T> {
     /// None where the matrix is not symmetric.
     pub(crate) fn new(passes: &Arc<Passes<T>>) -> Option<Self> {
         passes.ways.is_symmetric().then(|| Self(Arc::clone(passes)))
@@ -429,9 +431,9 @@ impl<T: Number> Around<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tomography::circulant::parts_of;
     use crate::device::gpu::test_machines;
     use crate::linear::toeplitz::tests::{covariance, kernels, masks};
+    use crate::tomography::circulant::parts_of;
 
     #[test]
     fn tiles_of_stars_are_few_and_mirrored() {

@@ -1,12 +1,15 @@
 // Tangled from book/src/direct-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Slope covariance in real space on graphics processors.
 
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Number, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
 use crate::device::{Progress, dispatch_on};
-use crate::turbulence::direct::slope::{CORE, FAR, FILTER, LagGrid, NEAR, NEIGHBOURS, REACH, RULES, Window};
 use crate::error::Error;
-use crate::turbulence::phase::gpu::{PhaseTables, phase_scales};
 use crate::numerics::quadrature::gauss_legendre;
+use crate::numerics::real::Real;
+use crate::turbulence::direct::slope::{
+    CORE, FAR, FILTER, LagGrid, NEAR, NEIGHBOURS, REACH, RULES, Window,
+};
+use crate::turbulence::phase::gpu::{PhaseTables, phase_scales};
 use crate::turbulence::slope::{PairCovariance, SlopeProblem};
 use ndarray::Array3;
 use std::{ops::Range, sync::Arc};
@@ -97,14 +100,14 @@ const RULES_AT: usize = 2 + NEIGHBOURS;
 
 // Batches of pairs and their memory
 /// Pairs of a batch.
-fn batch<T: Number>(layers: usize) -> usize {
+fn batch<T: Real>(layers: usize) -> usize {
     let view = EDGES * 3 * size_of::<f64>() + 3 * WINDOW * WINDOW * size_of::<T>();
     (SCRATCH / (layers * view)).max(1)
 }
 
 /// Bytes of a device's memory that the covariance of so many pairs takes: the result, and at most 32 MiB unless a pair alone
 /// needs more.
-pub fn memory<T: Number>(problem: &SlopeProblem, pairs: usize) -> u64 {
+pub fn memory<T: Real>(problem: &SlopeProblem, pairs: usize) -> u64 {
     let (layers, values) = (problem.layers().len(), 3 * problem.lags().pow(2) * size_of::<T>());
     let views = layers * pairs.min(batch::<T>(layers));
     let scratch = views * (EDGES * 3 * size_of::<f64>() + 3 * WINDOW * WINDOW * size_of::<T>());
@@ -112,7 +115,7 @@ pub fn memory<T: Number>(problem: &SlopeProblem, pairs: usize) -> u64 {
     PhaseTables::<T>::bytes() + (pairs * values + scratch + parameters) as u64
 }
 
-impl<T: Number> SlopePlan<T> {
+impl<T: Real> SlopePlan<T> {
     // Make a plan on a device
     /// Prepares the covariance of the given pairs.
     ///
@@ -126,7 +129,7 @@ impl<T: Number> SlopePlan<T> {
     ) -> Result<Self, Error> {
         gpu.refuse_beyond_memory(memory::<T>(problem, pairs.len()), "the slope covariance")?;
         let (layers, lags) = (problem.layers().len(), problem.lags());
-        let program = gpu.program(&DIRECT, &T::options(&[]))?;
+        let program = gpu.program::<T>(&DIRECT, &[])?;
         let kernel = |name| program.kernel(name);
         let kernels =
             [kernel("integrate_edges")?, kernel("fill_windows")?, kernel("compute_lags")?];
@@ -154,7 +157,7 @@ impl<T: Number> SlopePlan<T> {
 }
 
 // Run the three kernels in batches
-impl<T: Number> SlopePlan<T> {
+impl<T: Real> SlopePlan<T> {
     /// Queues the computation; the result stays on the device.
     ///
     /// # Errors
@@ -220,7 +223,7 @@ impl<T: Number> SlopePlan<T> {
         let (lags, mut pairs) = (self.lags, Vec::new());
         for covariance in &self.covariance {
             for pair in covariance.read()?.chunks(3 * lags * lags) {
-                let values = pair.iter().map(|value| value.to_f64()).collect();
+                let values = pair.iter().map(|value| value.in_double()).collect();
                 let pair = Array3::from_shape_vec((3, lags, lags), values);
                 pairs.push(pair.unwrap_or_else(|_| unreachable!("same length")));
             }
@@ -239,7 +242,7 @@ impl<T: Number> SlopePlan<T> {
 ///
 /// # Errors
 /// `Memory` where a device has too little, `Device` and `Cuda` where it fails.
-pub fn pair_covariances<T: Number>(
+pub fn pair_covariances<T: Real>(
     problem: &SlopeProblem,
     gpus: &[Gpu],
     progress: Progress,
@@ -268,8 +271,8 @@ pub(crate) fn pieces(items: usize, workers: usize) -> impl Iterator<Item = Range
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::device::{gpu::test_machines, silent};
+    use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
 
@@ -285,7 +288,7 @@ mod tests {
     }
 
     /// The largest difference from the processor, in units of the variance.
-    fn error<T: Number>(problem: &SlopeProblem, gpu: &Gpu) -> f64 {
+    fn error<T: Real>(problem: &SlopeProblem, gpu: &Gpu) -> f64 {
         let there = pair_covariances::<T>(problem, std::slice::from_ref(gpu), &silent).unwrap();
         let here = crate::turbulence::direct::slope::pair_covariances(problem, &silent);
         let centre = problem.lenslets() - 1;

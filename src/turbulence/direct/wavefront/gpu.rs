@@ -2,23 +2,26 @@
 //! Wavefront–slope covariance in real space, on graphics processors.
 
 // What the wavefront kernels stand on
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Number, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
 use crate::device::{Progress, dispatch_on};
-use crate::turbulence::direct::slope::gpu::pieces;
-use crate::turbulence::disc::DiscAverage;
 use crate::error::Error;
+use crate::numerics::quadrature::gauss_legendre;
+use crate::numerics::real::Real;
+use crate::turbulence::direct::slope::gpu::pieces;
+use crate::turbulence::direct::wavefront::{CORE, FAR, NEAR, NODES, box_filter, distances};
+use crate::turbulence::disc::DiscAverage;
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::phase::gpu::{PhaseTables, phase_scales};
-use crate::numerics::quadrature::gauss_legendre;
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
-use crate::turbulence::direct::wavefront::{CORE, FAR, NEAR, NODES, box_filter, distances};
 use ndarray::Array5;
 use rayon::prelude::*;
 use std::{ops::Range, sync::Arc};
 
 /// The kernels of this chapter.
-pub(crate) const WAVEFRONT: Source =
-    Source { name: "wavefront.cu", text: include_str!("../../../../kernels/turbulence/wavefront.cu") };
+pub(crate) const WAVEFRONT: Source = Source {
+    name: "wavefront.cu",
+    text: include_str!("../../../../kernels/turbulence/wavefront.cu"),
+};
 
 // View of a wavefront layer
 /// A layer as a target and a guide star see it, as the kernels read it.
@@ -232,7 +235,7 @@ struct Tools<T> {
 
 /// Nodes on a panel of a piece, as in the kernels.
 const PANEL_NODES: usize = 10;
-impl<T: Number> Tools<T> {
+impl<T: Real> Tools<T> {
     fn new(
         gpu: &Gpu,
         tables: &Arc<PhaseTables<T>>,
@@ -240,7 +243,7 @@ impl<T: Number> Tools<T> {
         averages: &Averages,
     ) -> Result<Self, Error> {
         let (rules, reach) = rules(problem.grid().oversampling);
-        let program = gpu.program(&WAVEFRONT, &T::options(&[("REACH", reach)]))?;
+        let program = gpu.program::<T>(&WAVEFRONT, &[("REACH", reach)])?;
         let panel = gauss_legendre(PANEL_NODES);
         // Copy the tools to the device
         let round = |values: &[f64]| values.iter().map(|&value| T::of(value)).collect::<Vec<T>>();
@@ -269,7 +272,7 @@ pub struct WavefrontPlan<T> {
     means: Buffer<T>,
     fields: Vec<Buffer<T>>,
 }
-impl<T: Number> WavefrontPlan<T> {
+impl<T: Real> WavefrontPlan<T> {
     // Make a plan for all pairs
     /// Prepares the covariance of all targets and guide stars of a problem.
     ///
@@ -400,7 +403,7 @@ impl<T: Number> WavefrontPlan<T> {
     /// The fields in double precision, an array (pairs, 2, K, K) for each lattice.
     fn read(&self) -> Result<Vec<Vec<f64>>, Error> {
         let read = |field: &Buffer<T>| {
-            field.read().map(|values| values.iter().map(|value| value.to_f64()).collect())
+            field.read().map(|values| values.iter().map(|value| value.in_double()).collect())
         };
         self.fields.iter().map(read).collect()
     }
@@ -422,7 +425,7 @@ fn pairs(problem: &WavefrontProblem) -> Vec<(usize, usize)> {
 }
 
 /// Bytes of a device's memory that the covariance of so many pairs of a target and a star takes: the result, and at most 32 MiB.
-pub fn memory<T: Number>(problem: &WavefrontProblem, pairs: usize) -> u64 {
+pub fn memory<T: Real>(problem: &WavefrontProblem, pairs: usize) -> u64 {
     let (points, all) = (vec![0..0; problem.layers().len()], self::pairs(problem));
     let batches = batches::<T>(problem, &points, &all, SCRATCH);
     let longest = batches.iter().map(Batch::bytes::<T>).max().unwrap_or(0);
@@ -444,7 +447,7 @@ const TILE: usize = 16;
 ///
 /// # Errors
 /// `Memory` where a device has too little, `Device` and `Cuda` where it fails.
-pub fn covariance<T: Number>(
+pub fn covariance<T: Real>(
     problem: &WavefrontProblem,
     gpus: &[Gpu],
     progress: Progress,
@@ -482,8 +485,8 @@ pub fn covariance<T: Number>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::device::{gpu::test_machines, silent};
+    use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
     use crate::model::wavefront_grid::PhaseGrid;
@@ -511,7 +514,7 @@ mod tests {
 
     // Compare wavefronts with the processor
     /// The largest difference from the processor, in units of the largest entry.
-    fn error<T: Number>(problem: &WavefrontProblem, gpu: &Gpu) -> f64 {
+    fn error<T: Real>(problem: &WavefrontProblem, gpu: &Gpu) -> f64 {
         let there = covariance::<T>(problem, std::slice::from_ref(gpu), &silent).unwrap();
         let here = direct::wavefront::covariance(problem, &silent);
         let pairs = there.lattices().iter().zip(here.lattices());

@@ -1,0 +1,79 @@
+// Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
+//! Real numbers in two precisions.
+
+use num_traits::{Float, NumAssign};
+use realfft::{ComplexToReal, FftNum, RealFftPlanner, RealToComplex};
+use rustfft::{Fft, FftPlanner};
+use std::sync::Arc;
+
+// Precision of a computation
+/// Precision of a computation, and of the numbers of a result in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Precision {
+    /// Double precision.
+    F64,
+    /// Single precision.
+    F32,
+}
+
+impl Precision {
+    /// Its name, as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F64 => "f64",
+            Self::F32 => "f32",
+        }
+    }
+}
+
+// A real number of either precision
+/// A real number, `f32` or `f64`.
+pub trait Real: FftNum + Float + NumAssign + bytemuck::Pod + std::iter::Sum + Default {
+    /// Which of the two.
+    const PRECISION: Precision;
+
+    /// The nearest number to `x`.
+    fn of(x: f64) -> Self;
+
+    /// The number in double precision.
+    fn in_double(self) -> f64;
+
+    /// Plans of the real transform of a length and of its inverse, which is not divided by the length.
+    fn plan_real(length: usize) -> (Arc<dyn RealToComplex<Self>>, Arc<dyn ComplexToReal<Self>>);
+
+    /// Plans of the complex transform of a length and of its inverse, which is not divided by the length.
+    fn plan_complex(length: usize) -> (Arc<dyn Fft<Self>>, Arc<dyn Fft<Self>>);
+}
+
+// Single and double numbers
+/// What there is to be said of one type of number.
+macro_rules! real {
+    ($real:ty, $precision:ident) => {
+        impl Real for $real {
+            const PRECISION: Precision = Precision::$precision;
+
+            fn of(x: f64) -> Self {
+                x as Self
+            }
+
+            fn in_double(self) -> f64 {
+                f64::from(self)
+            }
+
+            fn plan_real(
+                length: usize,
+            ) -> (Arc<dyn RealToComplex<Self>>, Arc<dyn ComplexToReal<Self>>) {
+                let mut planner = RealFftPlanner::new();
+                (planner.plan_fft_forward(length), planner.plan_fft_inverse(length))
+            }
+
+            fn plan_complex(length: usize) -> (Arc<dyn Fft<Self>>, Arc<dyn Fft<Self>>) {
+                let mut planner = FftPlanner::new();
+                (planner.plan_fft_forward(length), planner.plan_fft_inverse(length))
+            }
+        }
+    };
+}
+
+real!(f32, F32);
+real!(f64, F64);
