@@ -1,6 +1,8 @@
 // Tangled from book/src/layers-to-pupil.md: edit there, or here and run cargo tangle stitch.
 //! Interpolation of layers' wavefronts from their own grids to the pupil's.
 
+pub mod gpu;
+
 // What the interpolation stands on
 use crate::error::Invalid;
 use crate::linear::operator::Operator;

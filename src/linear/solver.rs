@@ -322,7 +322,7 @@ fn scale<T: Real>(y: &mut [T], s: f64) {
 }
 
 // Conjugate gradients from a residual
-/// Runs conjugate gradients from `x` with its residual `r`; Eqs. `[eq:conjugate-direction]` and `[eq:conjugate-steps]`.
+/// Runs conjugate gradients from `x` with its residual `r`; Eqs. [conjugate direction](https://lenslet.github.io/lenslet/solvers.html#eq-conjugate-direction) and [conjugate steps](https://lenslet.github.io/lenslet/solvers.html#eq-conjugate-steps).
 fn descend<T: Real>(run: &mut Run<T>, x: &mut [T], r: &mut [T]) -> Result<(), Error> {
     let [mut z, mut product] = [(); 2].map(|()| vec![T::zero(); r.len()]);
     let target = run.target(r);
@@ -353,7 +353,7 @@ struct Rotation {
     sine: f64,
 }
 
-/// Runs MINRES from `x` with its residual `r`; Eqs. `[eq:lanczos]`, `[eq:minres-rotations]`, `[eq:minres-residual]`.
+/// Runs MINRES from `x` with its residual `r`; Eqs. [lanczos](https://lenslet.github.io/lenslet/solvers.html#eq-lanczos), [minres rotations](https://lenslet.github.io/lenslet/solvers.html#eq-minres-rotations), [minres residual](https://lenslet.github.io/lenslet/solvers.html#eq-minres-residual).
 fn minimise<T: Real>(run: &mut Run<T>, x: &mut [T], r: &mut [T]) -> Result<(), Error> {
     let target = run.target(r);
     // Start the recurrence of Lanczos

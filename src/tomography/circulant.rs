@@ -63,7 +63,7 @@ pub(crate) fn places(groups: &[Group]) -> Result<Vec<Range<usize>>, Invalid> {
 // The circulant preconditioner
 /// An approximation of the inverse of the covariance of measured slopes, symmetric and positive definite, rad⁻².
 ///
-/// Its vectors are in the order of [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder); Eq. `[eq:circulant-preconditioner]`.
+/// Its vectors are in the order of [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder); Eq. [circulant preconditioner](https://lenslet.github.io/lenslet/circulant.html#eq-circulant-preconditioner).
 pub struct Circulant<T> {
     parts: Vec<Part<T>>,
     length: usize,
@@ -178,7 +178,7 @@ impl<T: Real> Operator<T> for Circulant<T> {
 // Kernels of the clipped inverse
 /// Kernels of P for each pair of components (i, j) with i ≤ j, numbered by [`pair`], each of (2N − 1, 2N − 1) lags, rad⁻².
 ///
-/// Component 2 p + a is the slope of star p along axis a. Eqs. `[eq:circulant-preconditioner]`, `[eq:clipped-inverse]`.
+/// Component 2 p + a is the slope of star p along axis a. Eqs. [circulant preconditioner](https://lenslet.github.io/lenslet/circulant.html#eq-circulant-preconditioner), [clipped inverse](https://lenslet.github.io/lenslet/circulant.html#eq-clipped-inverse).
 pub(crate) fn inverse_kernels(
     covariance: &SlopeCovariance,
     noise: &[f64],
@@ -288,7 +288,7 @@ impl Torus {
 }
 
 // Invert the covariance at one frequency
-/// Inverts covariances of components with noise, `[eq:clipped-inverse]`, one frequency after the other.
+/// Inverts covariances of components with noise, [clipped inverse](https://lenslet.github.io/lenslet/circulant.html#eq-clipped-inverse), one frequency after the other.
 struct Inverter<'a> {
     weights: &'a [f64],
     matrix: Vec<Complex64>,
@@ -333,7 +333,7 @@ impl<'a> Inverter<'a> {
 }
 
 // Eigenvectors of a Hermitian matrix
-/// Diagonalises a Hermitian matrix, `[eq:jacobi]`: its eigenvalues are left on its diagonal, their vectors in the columns
+/// Diagonalises a Hermitian matrix, [jacobi](https://lenslet.github.io/lenslet/circulant.html#eq-jacobi): its eigenvalues are left on its diagonal, their vectors in the columns
 /// of `vectors`. Both are (size, size), by rows.
 fn diagonalise(matrix: &mut [Complex64], vectors: &mut [Complex64], size: usize) {
     for (k, value) in vectors.iter_mut().enumerate() {

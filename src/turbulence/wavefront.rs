@@ -23,11 +23,11 @@ pub struct WavefrontLayer {
     pub side: f64,
     /// Step of the lattice of displacements, D/o, metres.
     pub step: f64,
-    /// Wavefront points across the layer's grid: M, or M_l of Eq. `[eq:layer-points]`.
+    /// Wavefront points across the layer's grid: M, or M_l of Eq. [layer points](https://lenslet.github.io/lenslet/wavefront-slope.html#eq-layer-points).
     pub points: usize,
     /// Radius h ζ of the disc over which the wavefront is averaged, metres; 0 for a point.
     pub disc: f64,
-    /// σ' of Eq. `[eq:wavefront-slope]`: multiplies c for r0 = 1 m (rad² m⁻¹) into m rad.
+    /// σ' of Eq. [wavefront slope](https://lenslet.github.io/lenslet/wavefront-slope.html#eq-wavefront-slope): multiplies c for r0 = 1 m (rad² m⁻¹) into m rad.
     pub slope_strength: f64,
     /// (λ/2π)² f r0^(−5/3): multiplies a phase covariance for r0 = 1 m (rad²) into m².
     pub wavefront_strength: f64,
@@ -169,7 +169,7 @@ impl WavefrontProblem {
     pub fn lags(&self, layer: &WavefrontLayer) -> usize {
         self.grid.oversampling * (self.lenslets - 1) + layer.points
     }
-    /// Displacement at a layer of lag 0 of target `t` and guide star `q` along x and y, metres; Eq. `[eq:centred-lags]`.
+    /// Displacement at a layer of lag 0 of target `t` and guide star `q` along x and y, metres; Eq. [centred lags](https://lenslet.github.io/lenslet/wavefront-slope.html#eq-centred-lags).
     pub fn first_lag(&self, layer: &WavefrontLayer, t: usize, q: usize) -> [f64; 2] {
         let reach = (self.lags(layer) - 1) as f64 / 2.0 * layer.step;
         self.targets[t].shift_to(&self.stars[q], layer.altitude).map(|offset| offset - reach)
@@ -226,7 +226,7 @@ fn common_height(kind: &str, sources: &[Source]) -> Result<f64, Error> {
 /// The Toeplitz-compressed wavefront–slope covariance of all targets and guide stars.
 ///
 /// One array for each lattice of the problem: Ξ\[t, q, a, j, i\] = ⟨w^t(x) s_a^q(x + ρ)⟩ in m rad of shape (T, S, 2, K, K), with
-/// i = o n − m + K − 1 − o (N − 1) for lenslet n and wavefront point m along x, j likewise along y; Eq. `[eq:wavefront-slope]`.
+/// i = o n − m + K − 1 − o (N − 1) for lenslet n and wavefront point m along x, j likewise along y; Eq. [wavefront slope](https://lenslet.github.io/lenslet/wavefront-slope.html#eq-wavefront-slope).
 #[derive(Debug, Clone, PartialEq)]
 pub struct WavefrontSlope {
     lattices: Vec<Array5<f64>>,

@@ -2,7 +2,7 @@
 //! Linear operators between vectors in the memory of a device.
 
 use crate::device::gpu::{Buffer, Gpu};
-use crate::error::{Error, Invalid};
+use crate::error::{Error, Invalid, accept};
 use crate::linear::operator::{Operator, vectors};
 use crate::numerics::real::Real;
 use bytemuck::Pod;
@@ -52,6 +52,57 @@ pub(crate) fn check_lengths<T: Pod>(
     }
     let value = format!("{} → {} numbers", x.len(), y.len());
     Err(Invalid::new("buffers of a product", value, format!("{columns} → {rows}")))
+}
+
+// Product of two operators on a device
+/// The product of two operators, the second of which is applied first.
+pub struct ProductGpu<T> {
+    factors: [Arc<dyn DeviceOperator<T>>; 2],
+    between: Buffer<T>,
+}
+
+impl<T: Real> ProductGpu<T> {
+    /// The product of `left` and `right`.
+    ///
+    /// # Errors
+    /// `Invalid` where they do not fit; what the device says.
+    pub fn new(
+        left: Arc<dyn DeviceOperator<T>>,
+        right: Arc<dyn DeviceOperator<T>>,
+    ) -> Result<Self, Error> {
+        let (rows, expected) =
+            (right.rows(), format!("{}, as columns on the left", left.columns()));
+        accept(left.columns() == rows, "rows of the right factor", rows, &expected)?;
+        let between = left.gpu().zeros(rows)?;
+        Ok(Self { factors: [left, right], between })
+    }
+}
+impl<T: Real> DeviceOperator<T> for ProductGpu<T> {
+    fn gpu(&self) -> &Gpu {
+        self.factors[0].gpu()
+    }
+
+    fn rows(&self) -> usize {
+        self.factors[0].rows()
+    }
+
+    fn columns(&self) -> usize {
+        self.factors[1].columns()
+    }
+
+    fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        self.factors[1].apply(x, &self.between)?;
+        self.factors[0].apply(&self.between, y)
+    }
+
+    fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        self.factors[0].apply_transpose(x, &self.between)?;
+        self.factors[1].apply_transpose(&self.between, y)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.factors[0].bytes() + self.factors[1].bytes() + self.between.bytes()
+    }
 }
 
 // Operator on a device used from the host

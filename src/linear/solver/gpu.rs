@@ -394,7 +394,7 @@ impl<T: Real> Method<T> for Descent<T> {
     }
 
     // Queue one iteration of conjugate gradients
-    /// An iteration by Eqs. `[eq:product-by-recurrence]` and `[eq:curvature-by-recurrence]`.
+    /// An iteration by Eqs. [product by recurrence](https://lenslet.github.io/lenslet/solver-gpu.html#eq-product-by-recurrence) and [curvature by recurrence](https://lenslet.github.io/lenslet/solver-gpu.html#eq-curvature-by-recurrence).
     fn iterate(&self, work: &Work<T>) -> Result<(), Error> {
         let z = self.preconditioner.apply(&work.r)?;
         work.a.apply(z, &work.product)?;

@@ -213,7 +213,7 @@ impl Lags {
 
 // Near lags by pieces of edges
 impl Lags {
-    /// Fills the near lags with differences of edges, Eq. `[eq:phase-edges]`.
+    /// Fills the near lags with differences of edges, Eq. [phase edges](https://lenslet.github.io/lenslet/wavefront-direct.html#eq-phase-edges).
     fn fill_near(&self, reference: &Reference, near: &[(usize, usize)], field: &mut Array3<f64>) {
         let (o, corners) = (self.oversampling, self.count + self.oversampling);
         let mut pieces = [Array2::zeros((corners, corners)), Array2::zeros((corners, corners))];

@@ -94,7 +94,7 @@ impl<T: Real> PhaseTables<T> {
 
 // Scales of one outer scale
 /// What a kernel must know of an outer scale, in metres or infinite: 1/ℓ², ℓ^(5/3), ℓ^(−1/3) and the law, 0 or 1; Eq.
-/// `[eq:scaled-phase]`. If it is infinite, `unit` becomes ℓ: a length, in metres, of the order of those to be looked up.
+/// [scaled phase](https://lenslet.github.io/lenslet/phase-gpu.html#eq-scaled-phase). If it is infinite, `unit` becomes ℓ: a length, in metres, of the order of those to be looked up.
 pub(crate) fn phase_scales(outer_scale: f64, unit: f64) -> [f64; 4] {
     let (unit, law) =
         if outer_scale.is_finite() { (outer_scale / (2.0 * PI), 0.0) } else { (unit, 1.0) };

@@ -88,7 +88,7 @@ struct Lattice {
     layers: Vec<SampledLayer>,
 }
 // Layer of a spectrum without units
-/// A layer in the units of Eq. `[eq:sample-without-unit]`.
+/// A layer in the units of Eq. [sample without unit](https://lenslet.github.io/lenslet/spectral-gpu.html#eq-sample-without-unit).
 struct SampledLayer {
     /// s.
     ratio: f64,

@@ -20,7 +20,7 @@ use rustfft::{Fft, FftPlanner};
 use std::{f64::consts::PI, sync::Arc};
 
 // Wavefront slope covariance, spectrally
-/// Wavefront–slope covariance from its power spectrum, Eq. `[eq:folded-cross-spectrum]`; m rad.
+/// Wavefront–slope covariance from its power spectrum, Eq. [folded cross spectrum](https://lenslet.github.io/lenslet/wavefront-spectral.html#eq-folded-cross-spectrum); m rad.
 ///
 /// `sampling` has κ samples of the covariance per step of the lattice, not per lenslet. `progress` counts rows and columns of
 /// all lattices.
@@ -259,7 +259,7 @@ impl CrossSpectrum {
         lags
     }
 }
-/// A of Eq. `[eq:cross-spectrum]` for `cycles` = R f: the transform of a disc of unit weight.
+/// A of Eq. [cross spectrum](https://lenslet.github.io/lenslet/wavefront-spectral.html#eq-cross-spectrum) for `cycles` = R f: the transform of a disc of unit weight.
 fn disc_transfer(cycles: f64) -> f64 {
     let z = 2.0 * PI * cycles;
     if z == 0.0 { 1.0 } else { 2.0 * libm::j1(z) / z }
@@ -267,7 +267,7 @@ fn disc_transfer(cycles: f64) -> f64 {
 
 // Error of the wavefront's sampling
 // What truncation takes from the wavefront
-/// The largest error that the end of the spectrum makes in one layer, Eq. `[eq:largest-wavefront-truncation]`; m rad.
+/// The largest error that the end of the spectrum makes in one layer, Eq. [largest wavefront truncation](https://lenslet.github.io/lenslet/wavefront-spectral.html#eq-largest-wavefront-truncation); m rad.
 fn truncation(layer: &WavefrontLayer, samples_per_side: usize) -> f64 {
     let edge = 0.5 * samples_per_side as f64;
     let z = 2.0 * PI * layer.disc * edge / layer.side;
@@ -326,7 +326,7 @@ impl Falls {
     }
 
     // Sum the copies for the wavefront
-    /// E of Eq. `[eq:wavefront-copies]` for unit strength at the displacement `r`, rad² m⁻¹.
+    /// E of Eq. [wavefront copies](https://lenslet.github.io/lenslet/wavefront-spectral.html#eq-wavefront-copies) for unit strength at the displacement `r`, rad² m⁻¹.
     fn copies(&self, period: f64, r: [f64; 2], rule: &Rule) -> [f64; 2] {
         const COPIES: i32 = 2;
         let flux = self.around(r, (f64::from(COPIES) + 0.5) * period, rule);

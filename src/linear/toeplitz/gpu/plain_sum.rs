@@ -16,7 +16,7 @@ const WIDE: usize = 4;
 const SPLIT: usize = 8;
 
 // Plain sum on a device
-/// Products with a block Toeplitz matrix as plain sums, Eq. `[eq:polyphase]`.
+/// Products with a block Toeplitz matrix as plain sums, Eq. [polyphase](https://lenslet.github.io/lenslet/toeplitz-products.html#eq-polyphase).
 pub(crate) struct PlainSum<T> {
     gpu: Gpu,
     taps: Buffer<T>,

@@ -9,7 +9,7 @@ use std::f64::consts::PI;
 /// Lengths of the small transforms that the kernels know.
 const SMALL: [usize; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16];
 
-/// The radices of a transform of even length, R₁R₂R₃, Eq. `[eq:three-radices]`; the last ones may be 1.
+/// The radices of a transform of even length, R₁R₂R₃, Eq. [three radices](https://lenslet.github.io/lenslet/short-transforms.html#eq-three-radices); the last ones may be 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Radices([usize; 3]);
 

@@ -244,7 +244,7 @@ fn spectra<T: Real>(parts: &Parts, tiles: &Tiles, length: usize) -> Vec<Complex<
 }
 
 // Product in three passes
-/// Products with a block Toeplitz matrix by transforms; Eqs. `[eq:two-real-rows]` and `[eq:three-radices]`.
+/// Products with a block Toeplitz matrix by transforms; Eqs. [two real rows](https://lenslet.github.io/lenslet/transforms-gpu.html#eq-two-real-rows) and [three radices](https://lenslet.github.io/lenslet/short-transforms.html#eq-three-radices).
 pub(crate) struct Passes<T> {
     gpu: Gpu,
     spectra: Buffer<Complex<T>>,
