@@ -9,6 +9,8 @@ use crate::device::gpu::Gpu;
 use crate::device::{Library, cuda::compiler, require, silent};
 use crate::error::Error;
 use crate::linear::matrix::gpu::MatrixGpu;
+use crate::linear::operator::Pairs;
+use crate::linear::operator::gpu::WithPairsGpu;
 use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::LensletArray;
@@ -58,14 +60,15 @@ fn ask_for_product<T: Real>(gpu: &Gpu, lenslets: usize) -> Result<(), Error> {
 fn all_requests<T: Real>() -> Result<Vec<Request>, Error> {
     requests(|gpu| {
         for (name, text) in &SYSTEMS[1..] {
-            let mut system = System::from_toml(text, name)?;
-            system.targets = vec![Source::star(0.0, 0.0)?];
+            let system = System::from_toml(text, name)?;
+            let system = system.to_builder().targets([Source::star(0.0, 0.0)?]).build()?;
             ask_for_system::<T>(gpu, &system)?;
         }
         for lenslets in ARRAYS {
             ask_for_product::<T>(gpu, lenslets)?;
         }
-        MatrixGpu::<T>::new(gpu, Array2::zeros((2, 2)).view()).map(drop)
+        let matrix = Arc::new(MatrixGpu::<T>::new(gpu, Array2::zeros((2, 2)).view())?);
+        WithPairsGpu::new(matrix, &Pairs::new(vec![1, 0], vec![0.5; 2])?).map(drop)
     })
 }
 

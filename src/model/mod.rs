@@ -6,5 +6,6 @@ pub mod atmosphere;
 pub mod source;
 pub mod lenslet_array;
 pub mod sensor;
+pub mod noise;
 pub mod system;
 pub mod wavefront_grid;

@@ -2,7 +2,7 @@
 //! Sensors: lenslet arrays that are turned, shifted and magnified on the pupil, and what they see of a layer.
 
 use crate::{
-    error::{Invalid, accept},
+    error::{Error, Invalid, accept},
     model::lenslet_array::LensletArray,
     model::source::Source,
     units::DEGREE,
@@ -62,6 +62,12 @@ impl Sensor {
         [cos * x - sin * y + self.shift[0], sin * x + cos * y + self.shift[1]]
     }
 
+    /// The corners of the whole array on the pupil \[m\], counterclockwise.
+    pub fn outline(&self) -> [[f64; 2]; 4] {
+        let (width, axes) = (self.array.lenslets() as f64 * self.side(), self.axes());
+        Footprint { centre: self.shift, side: width, axes }.corners()
+    }
+
     /// The side of a lenslet on the pupil \[m\].
     pub fn side(&self) -> f64 {
         self.magnification * self.array.pitch()
@@ -105,6 +111,40 @@ impl Sensor {
         let by_direction = self.source.shift_to(&second.source, altitude);
         let offset = [0, 1].map(|k| by_direction[k] + gamma * (second.shift[k] - self.shift[k]));
         self.axes().map(|axis| axis[0] * offset[0] + axis[1] * offset[1])
+    }
+    /// Why this sensor, the first, shares no lattice with the one of another number.
+    fn reason_against(&self, second: &Self, number: usize) -> String {
+        if self.array != second.array {
+            let arrays =
+                [self, second].map(|sensor| (sensor.array.lenslets(), sensor.array.pitch()));
+            let [(n, pitch), (other_n, other_pitch)] = arrays;
+            return format!(
+                "guide_star[0] has {n} lenslets of {pitch} m and guide_star[{number}] has {other_n} lenslets of \
+                 {other_pitch} m; arrays of unequal pitch share no lattice of displacements: expected equal arrays"
+            );
+        }
+        let [height, other] = [self, second].map(|sensor| sensor.source.height());
+        if height != other {
+            return format!(
+                "guide_star[0].height is {height} m and guide_star[{number}].height is {other} m; sources at unequal \
+                 heights see footprints of unequal size on a layer, and their covariance depends on more \
+                 than a displacement: expected equal heights"
+            );
+        }
+        // Tell unequal rotations and magnifications
+        let words = |sensor: &Self| {
+            format!(
+                "{} degrees and magnified {} times",
+                sensor.rotation / DEGREE,
+                sensor.magnification
+            )
+        };
+        format!(
+            "guide_star[0] is turned by {} and guide_star[{number}] is turned by {}; footprints that are turned or magnified \
+             against each other share no lattice of displacements: expected equal rotations and magnifications",
+            words(self),
+            words(second)
+        )
     }
 }
 
@@ -185,6 +225,19 @@ impl Groups {
     pub fn place(&self, sensor: usize) -> (usize, usize) {
         self.places[sensor]
     }
+
+    // Refuse sensors without a common lattice
+    /// The first of several sensors that all share one lattice.
+    ///
+    /// # Errors
+    /// `NotToeplitz` where they do not, with the reason; `Invalid` where there is no sensor.
+    pub fn single(sensors: &[Sensor]) -> Result<Sensor, Error> {
+        let groups = Self::new(sensors);
+        let first =
+            *sensors.first().ok_or_else(|| Invalid::new("guide stars", 0, "at least one"))?;
+        let Some(&[other, ..]) = groups.members().nth(1) else { return Ok(first) };
+        Err(Error::NotToeplitz { reason: first.reason_against(&sensors[other], other) })
+    }
 }
 
 // Check sensors that are turned
@@ -215,9 +268,8 @@ mod tests {
         let footprint = sensor.footprint([1, 0], 10e3);
         assert!((footprint.side - 1.0).abs() < 1e-12 && sensor.side() == 2.0);
         let corners = [[-2.0, 0.0], [0.0, 0.0], [0.0, 2.0], [-2.0, 2.0]];
-        let place = |[x, y]: [f64; 2]| {
-            [(3.0 + c * x - s * y) / 2.0, 10.0 + (-1.0 + s * x + c * y) / 2.0]
-        };
+        let place =
+            |[x, y]: [f64; 2]| [(3.0 + c * x - s * y) / 2.0, 10.0 + (-1.0 + s * x + c * y) / 2.0];
         assert_near(&footprint.corners(), &corners.map(place));
         assert_near(&footprint.axes, &[[c, s], [-s, c]]);
     }
@@ -253,6 +305,15 @@ mod tests {
         let groups = Groups::new(&others);
         assert_eq!((groups.len(), groups.is_empty(), groups.place(5)), (5, false, (0, 1)));
         assert!(!first.is_at_rest() && Sensor::at_rest(first.source, first.array).is_at_rest());
+        let reason =
+            |other: usize| Groups::single(&[first, others[other]]).unwrap_err().to_string();
+        let words =
+            ["turned by", "magnified 1.01 times", "height is 21000 m", "has 3 lenslets of 1 m"];
+        for (k, words) in words.into_iter().enumerate() {
+            assert!(reason(k + 1).contains(words), "{}", reason(k + 1));
+        }
+        assert_eq!(Groups::single(&[first, others[0]]).unwrap(), first);
+        assert!(matches!(Groups::single(&[]), Err(Error::Invalid(_))));
     }
 
     #[test]

@@ -5,7 +5,8 @@
 use crate::device::{Progress, refuse_beyond_memory, silent, threads};
 use crate::error::{Error, accept, length};
 use crate::model::atmosphere::{Atmosphere, Layer};
-use crate::model::lenslet_array::{GuideStar, SlopeOrder};
+use crate::model::lenslet_array::SlopeOrder;
+use crate::model::sensor::{Groups, Sensor};
 use crate::model::source::{ConeGradient, Source};
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::numerics::quadrature::{Rule, gauss_trapezium};
@@ -157,12 +158,12 @@ struct Footprints {
 }
 
 impl Footprints {
-    fn new(star: &GuideStar, gradient: ConeGradient, altitude: f64) -> Self {
+    fn new(star: &Sensor, gradient: ConeGradient, altitude: f64) -> Self {
         let gamma = star.source.cone_factor(altitude);
-        let at = |i| star.source.project([star.array.centre(i); 2], altitude);
+        let at = |i| star.source.project(star.centre([i, i]), altitude);
         let lenslets = 0..star.array.lenslets();
         let centres = [0, 1].map(|axis| lenslets.clone().map(|i| at(i)[axis]).collect());
-        Self { side: gamma * star.array.pitch(), factor: gradient.factor(gamma), centres }
+        Self { side: gamma * star.side(), factor: gradient.factor(gamma), centres }
     }
 
     // Lines and extent of the footprints
@@ -194,7 +195,7 @@ struct SeenLayer {
 /// All layers as the stars see them; `extent` says how far other points of interest lie from the axis at an altitude.
 fn see_layers(
     atmosphere: &Atmosphere,
-    stars: &[GuideStar],
+    stars: &[Sensor],
     gradient: ConeGradient,
     extent: impl Fn(f64) -> f64,
 ) -> Vec<SeenLayer> {
@@ -238,7 +239,7 @@ fn see_layers(
 /// The order of the slopes, after all checks.
 fn slope_order(
     atmosphere: &Atmosphere,
-    stars: &[GuideStar],
+    stars: &[Sensor],
     valid: &[Array2<bool>],
 ) -> Result<SlopeOrder, Error> {
     accept(!stars.is_empty(), "guide stars", 0, "at least one")?;
@@ -246,6 +247,7 @@ fn slope_order(
     accept(valid.len() == stars.len(), "masks of valid lenslets", valid.len(), &expected)?;
     for (k, (star, valid)) in stars.iter().zip(valid).enumerate() {
         star.source.check_above(atmosphere)?;
+        accept(star.rotation == 0.0, "rotation", star.rotation, "0: squares that are not turned")?;
         let (name, n) = (format!("valid lenslets of guide_star[{k}]"), star.array.lenslets());
         let expected = format!("a mask of {n} × {n}, the lenslets of the star");
         accept(valid.dim() == (n, n), &name, valid.dim(), &expected)?;
@@ -255,12 +257,6 @@ fn slope_order(
 }
 
 // Block of the slope covariance matrix
-/// Stars that share a lattice, and the covariance of their slopes.
-struct Group {
-    members: Vec<usize>,
-    covariance: SlopeCovariance,
-}
-
 /// The covariance of the slopes of two stars.
 enum Block<'a> {
     /// Of two stars that share a lattice, by their numbers in the group.
@@ -271,12 +267,15 @@ enum Block<'a> {
 
 impl<'a> Block<'a> {
     // Choose how a block is computed
-    fn new(groups: &'a [Group], layers: &'a [SeenLayer], p: usize, q: usize) -> Self {
-        for Group { members, covariance } in groups {
-            let place = |star| members.iter().position(|&member| member == star);
-            if let (Some(p), Some(q)) = (place(p), place(q)) {
-                return Self::Shared(covariance, [p, q]);
-            }
+    fn new(
+        (groups, shared): (&Groups, &'a [SlopeCovariance]),
+        layers: &'a [SeenLayer],
+        p: usize,
+        q: usize,
+    ) -> Self {
+        let ((group, first), (other, second)) = (groups.place(p), groups.place(q));
+        if group == other {
+            return Self::Shared(&shared[group], [first, second]);
         }
         let apart = layers.iter().map(|layer| {
             let footprints = [&layer.footprints[p], &layer.footprints[q]];
@@ -312,22 +311,6 @@ impl<'a> Block<'a> {
     }
 }
 
-// Gather stars that share a lattice
-/// The numbers of the stars of each height and array.
-fn lattices(stars: &[GuideStar]) -> Vec<Vec<usize>> {
-    let mut groups: Vec<Vec<usize>> = Vec::new();
-    for (k, star) in stars.iter().enumerate() {
-        let alike = |other: &GuideStar| {
-            other.array == star.array && other.source.height() == star.source.height()
-        };
-        match groups.iter_mut().find(|group| alike(&stars[group[0]])) {
-            Some(group) => group.push(k),
-            None => groups.push(vec![k]),
-        }
-    }
-    groups
-}
-
 // Slope covariance of any stars
 // The documentation of the slope covariance
 /// The covariance matrix of the slopes of any guide stars in the order of [`SlopeOrder`], rad².
@@ -341,10 +324,11 @@ fn lattices(stars: &[GuideStar]) -> Vec<Vec<usize>> {
 /// where the matrix, and the Toeplitz forms that it is expanded from, do not fit.
 ///
 /// ```
-/// use lenslet::{model::atmosphere::*, turbulence::dense, device::silent, model::lenslet_array::*, model::source::*};
+/// use lenslet::{model::atmosphere::*, turbulence::dense, device::silent, model::lenslet_array::*, model::sensor::*, model::source::*};
 /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, f64::INFINITY)])?;
-/// let star = |height| GuideStar::new(Source::new(0.0, 0.0, height)?, 0.0, LensletArray::new(1, 0.5)?);
-/// let (stars, one) = ([star(90e3)?, star(f64::INFINITY)?], ndarray::arr2(&[[true]]));
+/// let star = |source| Ok::<_, lenslet::Invalid>(Sensor::at_rest(source, LensletArray::new(1, 0.5)?));
+/// let stars = [star(Source::new(0.0, 0.0, 90e3)?)?, star(Source::star(0.0, 0.0)?)?];
+/// let one = ndarray::arr2(&[[true]]);
 /// let matrix = dense::slope_covariance(&air, &stars, &[one.clone(), one], ConeGradient::Pupil, &silent)?;
 /// // On the ground both stars see the same: 0.1622428 λ² d^(−1/3) r0^(−5/3) everywhere, along x and along y.
 /// let variance = 0.1622428 * 500e-9f64.powi(2) * 0.5f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
@@ -354,31 +338,30 @@ fn lattices(stars: &[GuideStar]) -> Vec<Vec<usize>> {
 /// ```
 pub fn slope_covariance(
     atmosphere: &Atmosphere,
-    stars: &[GuideStar],
+    stars: &[Sensor],
     valid: &[Array2<bool>],
     gradient: ConeGradient,
     progress: Progress,
 ) -> Result<Array2<f64>, Error> {
     let order = slope_order(atmosphere, stars, valid)?;
-    let lattices = lattices(stars);
-    check_slope_memory(stars, &lattices, &order)?;
+    let groups = Groups::new(stars);
+    check_slope_memory(stars, &groups, &order)?;
     // Compute the groups that share a lattice
-    let mut groups = Vec::new();
-    for members in lattices {
-        let sources: Vec<Source> = members.iter().map(|&star| stars[star].source).collect();
-        let array = &stars[members[0]].array;
-        let problem = SlopeProblem::new(atmosphere, array, &sources, gradient)?;
+    let mut shared = Vec::new();
+    for members in groups.members() {
+        let sensors: Vec<Sensor> = members.iter().map(|&star| stars[star]).collect();
+        let problem = SlopeProblem::of_sensors(atmosphere, &sensors, gradient)?;
         let pairs = pair_covariances(&problem, &silent);
-        groups.push(Group { members, covariance: SlopeCovariance::from_pairs(&problem, &pairs) });
+        shared.push(SlopeCovariance::from_pairs(&problem, &pairs));
     }
     let layers = see_layers(atmosphere, stars, gradient, |_| 0.0);
-    Ok(fill_slopes(&order, &groups, &layers, progress))
+    Ok(fill_slopes(&order, (&groups, &shared), &layers, progress))
 }
 
 // Fill the matrix of slopes
 fn fill_slopes(
     order: &SlopeOrder,
-    groups: &[Group],
+    groups: (&Groups, &[SlopeCovariance]),
     layers: &[SeenLayer],
     progress: Progress,
 ) -> Array2<f64> {
@@ -416,18 +399,14 @@ fn fill_slopes(
 }
 
 // Check that the slope matrix fits
-fn check_slope_memory(
-    stars: &[GuideStar],
-    lattices: &[Vec<usize>],
-    order: &SlopeOrder,
-) -> Result<(), Error> {
-    let toeplitz = |group: &Vec<usize>| {
+fn check_slope_memory(stars: &[Sensor], groups: &Groups, order: &SlopeOrder) -> Result<(), Error> {
+    let toeplitz = |group: &[usize]| {
         let lags = 2 * stars[group[0]].array.lenslets() as u64 - 1;
         let members = group.len() as u64;
         let pairs = 1 + members * (members - 1) / 2;
         (4 * members * members + 3 * pairs + 6 * threads() as u64).saturating_mul(lags * lags)
     };
-    let expanded = lattices.iter().map(toeplitz).fold(0, u64::saturating_add);
+    let expanded = groups.members().map(toeplitz).fold(0, u64::saturating_add);
     let n = order.len() as u64;
     let what = || format!("the covariance matrix of {n} slopes");
     check_memory(what, n.saturating_mul(n).saturating_add(expanded))
@@ -507,9 +486,9 @@ fn add_star(
 /// lenslet; `Memory` where the matrix does not fit.
 ///
 /// ```
-/// use lenslet::{model::atmosphere::*, turbulence::dense, device::silent, model::lenslet_array::*, model::source::*, model::wavefront_grid::PhaseGrid};
+/// use lenslet::{model::atmosphere::*, turbulence::dense, device::silent, model::lenslet_array::*, model::sensor::*, model::source::*, model::wavefront_grid::PhaseGrid};
 /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(8e3, 1.0, 25.0)])?;
-/// let laser = GuideStar::new(Source::new(0.0, 0.0, 90e3)?, 0.0, LensletArray::new(1, 0.5)?)?;
+/// let laser = Sensor::at_rest(Source::new(0.0, 0.0, 90e3)?, LensletArray::new(1, 0.5)?);
 /// let points = (&[Source::star(0.0, 0.0)?][..], PhaseGrid::new(3, 2, 0.0)?, 0.5);
 /// let one = [ndarray::arr2(&[[true]])];
 /// let matrix = dense::wavefront_slope(&air, points, &[laser], &one, ConeGradient::Pupil, &silent)?;
@@ -521,7 +500,7 @@ fn add_star(
 pub fn wavefront_slope(
     atmosphere: &Atmosphere,
     (targets, grid, pitch): (&[Source], PhaseGrid, f64),
-    stars: &[GuideStar],
+    stars: &[Sensor],
     valid: &[Array2<bool>],
     gradient: ConeGradient,
     progress: Progress,
@@ -715,12 +694,12 @@ mod tests {
 
     // Lopsided system of unequal stars
     /// Two layers of unlike outer scales; four stars: two at 90 km, one natural, one natural with another array; a mask for each.
-    fn lopsided() -> (Atmosphere, Vec<GuideStar>, Vec<Array2<bool>>) {
+    fn lopsided() -> (Atmosphere, Vec<Sensor>, Vec<Array2<bool>>) {
         let layers = vec![Layer::new(0.0, 0.6, 25.0), Layer::new(12e3, 0.4, f64::INFINITY)];
         let atmosphere = Atmosphere::new(0.15, 500e-9, layers).unwrap();
         let star = |zenith, azimuth, height, lenslets, pitch| {
             let array = LensletArray::new(lenslets, pitch).unwrap();
-            GuideStar::new(Source::new(zenith, azimuth, height).unwrap(), 0.0, array).unwrap()
+            Sensor::at_rest(Source::new(zenith, azimuth, height).unwrap(), array)
         };
         let stars = vec![
             star(1e-4, 0.4, 90e3, 6, 0.4),
@@ -728,7 +707,7 @@ mod tests {
             star(8e-5, 2.0, 90e3, 6, 0.4),
             star(0.0, 0.0, f64::INFINITY, 4, 0.55),
         ];
-        let mask = |star: &GuideStar, without: usize| {
+        let mask = |star: &Sensor, without: usize| {
             let n = star.array.lenslets();
             Array2::from_shape_fn((n, n), |(j, i)| (j * n + 2 * i) % 7 != without && j + i > 0)
         };
@@ -743,13 +722,13 @@ mod tests {
         stars.truncate(3);
         stars.remove(1);
         let valid = [valid[0].clone(), valid[2].clone()];
-        let covariance = |stars: &[GuideStar], valid: &[Array2<bool>]| {
+        let covariance = |stars: &[Sensor], valid: &[Array2<bool>]| {
             slope_covariance(&air, stars, valid, ConeGradient::Pupil, &silent).unwrap()
         };
         let toeplitz = covariance(&stars, &valid);
         // A pitch that differs in its last digits puts the stars into groups of their own.
         stars[1].array = LensletArray::new(6, 0.4 * (1.0 + 1e-14)).unwrap();
-        assert_eq!(lattices(&stars).len(), 2);
+        assert_eq!(Groups::new(&stars).len(), 2);
         let error = largest(&(&toeplitz - &covariance(&stars, &valid))) / toeplitz[[0, 0]];
         assert!(error < 1e-11 && error > 0.0, "{error:.1e}");
     }
@@ -791,7 +770,7 @@ mod tests {
     fn a_wavefront_that_grows_along_x_has_positive_x_slopes() {
         let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(5e3, 1.0, 30.0)]).unwrap();
         let (axis, array) = (Source::star(0.0, 0.0).unwrap(), LensletArray::new(1, 0.5).unwrap());
-        let star = [GuideStar::new(axis, 0.0, array).unwrap()];
+        let star = [Sensor::at_rest(axis, array)];
         let points = (&[axis][..], PhaseGrid::new(3, 2, 0.0).unwrap(), 0.5);
         let one = [Array2::from_elem((1, 1), true)];
         let xi = wavefront_slope(&air, points, &star, &one, ConeGradient::Pupil, &silent).unwrap();
@@ -813,7 +792,7 @@ mod tests {
     fn bad_input_is_refused_by_name() {
         let (air, stars, valid) = lopsided();
         let (grid, axis) = (PhaseGrid::new(3, 1, 0.0).unwrap(), [Source::star(0.0, 0.0).unwrap()]);
-        let message = |stars: &[GuideStar], valid: &[Array2<bool>]| {
+        let message = |stars: &[Sensor], valid: &[Array2<bool>]| {
             let cone = ConeGradient::Pupil;
             let error = slope_covariance(&air, stars, valid, cone, &silent).unwrap_err();
             let other = wavefront_slope(&air, (&axis, grid, 0.4), stars, valid, cone, &silent);
@@ -849,7 +828,7 @@ mod tests {
         let vast = error(&axis, PhaseGrid { points: 100_000, ..grid }, 0.4);
         assert!(matches!(vast, Error::Memory { .. }), "{vast}");
         let array = LensletArray::new(1000, 0.4).unwrap();
-        let (star, all) = (GuideStar { array, ..stars[0] }, Array2::from_elem((1000, 1000), true));
+        let (star, all) = (Sensor { array, ..stars[0] }, Array2::from_elem((1000, 1000), true));
         let vast =
             slope_covariance(&air, &[star], &[all], ConeGradient::Pupil, &silent).unwrap_err();
         assert!(matches!(vast, Error::Memory { .. }) && vast.exit_code() == 2, "{vast}");

@@ -6,8 +6,10 @@ use crate::device::{Progress, dispatch};
 use crate::error::{Error, Invalid};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::LensletArray;
+use crate::model::sensor::{Groups, Sensor};
 use crate::model::source::{ConeGradient, Source};
 use crate::model::wavefront_grid::PhaseGrid;
+use crate::units::DEGREE;
 use ndarray::{Array3, Array5, ArrayView5, s};
 use std::f64::consts::PI;
 
@@ -43,18 +45,17 @@ pub struct WavefrontProblem {
     pitch: f64,
     grid: PhaseGrid,
     targets: Vec<Source>,
-    stars: Vec<Source>,
+    stars: Vec<Sensor>,
     layers: Vec<WavefrontLayer>,
     layered: bool,
 }
 
 impl WavefrontProblem {
     // Pose the wavefront problem
-    /// Poses the problem for `targets` and guide `stars` that one lenslet array looks at.
+    /// Poses the problem for `targets` and guide `stars` that one lenslet array at rest looks at.
     ///
     /// # Errors
-    /// `NotToeplitz` where the stars' heights differ, or the targets are neither at that height nor at infinity; `Invalid` where
-    /// there is no target or no star, a layer at or above one, or a grid whose layer is too small for it.
+    /// As for [`of_sensors`](Self::of_sensors).
     pub fn new(
         atmosphere: &Atmosphere,
         array: &LensletArray,
@@ -62,8 +63,24 @@ impl WavefrontProblem {
         grid: PhaseGrid,
         gradient: ConeGradient,
     ) -> Result<Self, Error> {
-        let target_height = common_height("target", targets)?;
-        let height = common_height("guide_star", stars)?;
+        let sensors: Vec<_> = stars.iter().map(|&star| Sensor::at_rest(star, *array)).collect();
+        Self::of_sensors(atmosphere, (targets, &sensors), grid, gradient)
+    }
+
+    /// Poses the problem for `targets`, and for sensors that share a lattice and are neither turned nor magnified.
+    ///
+    /// # Errors
+    /// `NotToeplitz` where they are, or share none, or the targets are neither at the height of the guide stars nor at infinity;
+    /// `Invalid` where there is no target or no star, a layer at or above one, or a grid whose layer is too small for it.
+    pub fn of_sensors(
+        atmosphere: &Atmosphere,
+        (targets, stars): (&[Source], &[Sensor]),
+        grid: PhaseGrid,
+        gradient: ConeGradient,
+    ) -> Result<Self, Error> {
+        let target_height = common_height(targets)?;
+        let Sensor { source: star, array, rotation, magnification, .. } = Groups::single(stars)?;
+        let height = star.height();
         // Refuse cones that share no lattice
         if target_height != height && target_height.is_finite() {
             let reason = format!(
@@ -72,11 +89,19 @@ impl WavefrontProblem {
             );
             return Err(Error::NotToeplitz { reason });
         }
-        stars[0].check_above(atmosphere)?;
+        if (rotation, magnification) != (0.0, 1.0) {
+            let degrees = rotation / DEGREE;
+            let reason = format!(
+                "the sensors are turned by {degrees} degrees and magnified {magnification} times against the grid of wavefront \
+                 points: expected sensors that are neither"
+            );
+            return Err(Error::NotToeplitz { reason });
+        }
+        star.check_above(atmosphere)?;
         let layered = target_height != height;
         let project = |layer: &Layer| {
             // Project the layer for the wavefront
-            let gamma = stars[0].cone_factor(layer.altitude);
+            let gamma = star.cone_factor(layer.altitude);
             let side = gamma * array.pitch();
             let width = (grid.oversampling * array.lenslets()) as f64;
             let margin =
@@ -172,7 +197,9 @@ impl WavefrontProblem {
     /// Displacement at a layer of lag 0 of target `t` and guide star `q` along x and y, metres; Eq. [centred lags](https://lenslet.github.io/lenslet/wavefront-slope.html#eq-centred-lags).
     pub fn first_lag(&self, layer: &WavefrontLayer, t: usize, q: usize) -> [f64; 2] {
         let reach = (self.lags(layer) - 1) as f64 / 2.0 * layer.step;
-        self.targets[t].shift_to(&self.stars[q], layer.altitude).map(|offset| offset - reach)
+        let Sensor { source, shift, .. } = &self.stars[q];
+        let by_direction = self.targets[t].shift_to(source, layer.altitude);
+        [0, 1].map(|axis| by_direction[axis] + layer.gamma * shift[axis] - reach)
     }
 
     /// Displacement at a layer from wavefront point `point` of the pupil's grid to the footprint of lenslet `lenslet` (both \[row,
@@ -184,11 +211,9 @@ impl WavefrontProblem {
         point: [usize; 2],
         lenslet: [usize; 2],
     ) -> [f64; 2] {
-        let middle = (self.lenslets as f64 - 1.0) / 2.0;
         let target = [1, 0].map(|axis| self.grid.coordinate(point[axis], self.pitch));
-        let star = [1, 0].map(|axis| (lenslet[axis] as f64 - middle) * self.pitch);
         let target = self.targets[t].project(target, layer.altitude);
-        let star = self.stars[q].project(star, layer.altitude);
+        let star = self.stars[q].footprint(lenslet, layer.altitude).centre;
         [0, 1].map(|axis| star[axis] - target[axis])
     }
     /// Displacement h (θ_u − θ_t) at a layer of the wavefronts of targets `t` and `u`, metres.
@@ -207,15 +232,15 @@ impl WavefrontProblem {
         self.len() == 0
     }
 }
-/// The height that all sources share, metres.
-fn common_height(kind: &str, sources: &[Source]) -> Result<f64, Error> {
-    let first = sources.first().ok_or_else(|| Invalid::new(kind, 0, "at least one"))?.height();
-    match sources.iter().position(|source| source.height() != first) {
+/// The height that all targets share, metres.
+fn common_height(targets: &[Source]) -> Result<f64, Error> {
+    let first = targets.first().ok_or_else(|| Invalid::new("target", 0, "at least one"))?.height();
+    match targets.iter().position(|target| target.height() != first) {
         None => Ok(first),
         Some(other) => {
             let reason = format!(
-                "{kind}[0].height is {first} m and {kind}[{other}].height is {} m: expected equal heights",
-                sources[other].height()
+                "target[0].height is {first} m and target[{other}].height is {} m: expected equal heights",
+                targets[other].height()
             );
             Err(Error::NotToeplitz { reason })
         }
@@ -315,7 +340,8 @@ mod tests {
                     // Check the displacements of one layer
                     let own = PhaseGrid { points: layer.points, ..grid };
                     let first = problem.first_lag(layer, 1, 0);
-                    let offset = problem.targets[1].shift_to(&problem.stars[0], layer.altitude);
+                    let offset =
+                        problem.targets[1].shift_to(&problem.stars[0].source, layer.altitude);
                     for (lenslet, point) in
                         [(0, 0), (n - 1, layer.points / 2), (n / 2, layer.points - 1)]
                     {
