@@ -124,7 +124,7 @@ impl<T: Real> Operator<T> for Diagonal<T> {
 }
 
 // Elements that join rows in pairs
-/// A symmetric matrix with one element in each row, `[eq:pairs]`, such as the covariance of the noise of a lenslet's two slopes.
+/// A symmetric matrix with one element in each row, [pairs](https://lenslet.github.io/lenslet/operators.html#eq-pairs), such as the covariance of the noise of a lenslet's two slopes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pairs<T> {
     partners: Vec<usize>,

@@ -12,7 +12,7 @@ use ndarray::Array2;
 use std::path::Path;
 
 // Noise of the slopes of a sensor
-/// Covariance of the noise of a sensor's slopes, `[eq:noise-block]`: independent between lenslets.
+/// Covariance of the noise of a sensor's slopes, [noise block](https://lenslet.github.io/lenslet/noise.html#eq-noise-block): independent between lenslets.
 ///
 /// ```
 /// use lenslet::model::noise::Noise;
@@ -130,7 +130,7 @@ impl Noise {
     pub fn is_correlated(&self) -> bool {
         matches!(&self.0, Form::Blocks(blocks) if blocks.iter().any(|[_, xy, _]| *xy != 0.0))
     }
-    /// Mean variance of a slope \[rad²\], `[eq:mean-noise]`.
+    /// Mean variance of a slope \[rad²\], [mean noise](https://lenslet.github.io/lenslet/noise.html#eq-mean-noise).
     pub fn mean(&self) -> f64 {
         let mean = |sum: f64, lenslets: usize| sum / lenslets.max(1) as f64;
         match &self.0 {
@@ -142,7 +142,7 @@ impl Noise {
         }
     }
 
-    /// Elements a, b and c of the Cholesky factor of the block of valid lenslet `k` \[rad\], `[eq:noise-factor]`.
+    /// Elements a, b and c of the Cholesky factor of the block of valid lenslet `k` \[rad\], [noise factor](https://lenslet.github.io/lenslet/noise.html#eq-noise-factor).
     pub fn factor(&self, k: usize) -> [f64; 3] {
         let [xx, xy, yy] = self.block(k);
         let a = xx.sqrt();

@@ -9,7 +9,7 @@ use crate::{
 };
 
 // A sensor on the pupil
-/// What looks at a source: a lenslet array that is magnified, turned and shifted on the pupil, `[eq:sensor-point]`.
+/// What looks at a source: a lenslet array that is magnified, turned and shifted on the pupil, [sensor point](https://lenslet.github.io/lenslet/sensors.html#eq-sensor-point).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sensor {
     /// The light that it looks at: direction and height.
@@ -55,7 +55,7 @@ impl Sensor {
     }
 
     // Lenslets of a sensor on the pupil
-    /// The centre of lenslet `[j, i]` on the pupil \[m\], `[eq:sensor-point]`.
+    /// The centre of lenslet `[j, i]` on the pupil \[m\], [sensor point](https://lenslet.github.io/lenslet/sensors.html#eq-sensor-point).
     pub fn centre(&self, [j, i]: [usize; 2]) -> [f64; 2] {
         let [x, y] = [i, j].map(|k| self.magnification * self.array.centre(k));
         let (sin, cos) = self.rotation.sin_cos();
@@ -95,7 +95,7 @@ impl Sensor {
         *self == Self::at_rest(self.source, self.array)
     }
 
-    /// Whether the slopes of both have a covariance that depends on displacements alone, `[eq:sensor-shift]`: heights, arrays,
+    /// Whether the slopes of both have a covariance that depends on displacements alone, [sensor shift](https://lenslet.github.io/lenslet/sensors.html#eq-sensor-shift): heights, arrays,
     /// rotations and magnifications are equal. Directions and shifts need not be.
     pub fn shares_lattice_with(&self, other: &Self) -> bool {
         self.source.height() == other.source.height()
@@ -105,7 +105,7 @@ impl Sensor {
     }
 
     /// The displacement of the footprints of `second` against this one's on a layer at `altitude` \[m\], along the axes of the sensors
-    /// \[m\]; both share a lattice. `[eq:sensor-shift]` with ρ = 0.
+    /// \[m\]; both share a lattice. [sensor shift](https://lenslet.github.io/lenslet/sensors.html#eq-sensor-shift) with ρ = 0.
     pub fn offset_to(&self, second: &Self, altitude: f64) -> [f64; 2] {
         let gamma = self.source.cone_factor(altitude);
         let by_direction = self.source.shift_to(&second.source, altitude);
@@ -152,7 +152,7 @@ impl Sensor {
 /// What one lenslet sees of a layer: a square that may be turned.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Footprint {
-    /// Its centre on the layer \[m\], `[eq:footprint-centre]`.
+    /// Its centre on the layer \[m\], [footprint centre](https://lenslet.github.io/lenslet/sensors.html#eq-footprint-centre).
     pub centre: [f64; 2],
     /// Its side \[m\].
     pub side: f64,

@@ -134,7 +134,7 @@ enum Footprints {
 struct Turned {
     /// Waves at the centres of all lenslets, row by row, along x and y, (N², 2n).
     waves: [Array2<f64>; 2],
-    /// S and Δ of Eq. `[eq:turned-coefficients]` for both axes of the sensor, (n, n), m⁻¹.
+    /// S and Δ of Eq. [turned coefficients](https://lenslet.github.io/lenslet/simulation.html#eq-turned-coefficients) for both axes of the sensor, (n, n), m⁻¹.
     factors: [[Array2<f64>; 2]; 2],
 }
 
@@ -185,7 +185,7 @@ impl Turned {
     }
 
     // Take slopes along a turned axis
-    /// The coefficients of the slopes along an axis of the sensor, Eq. `[eq:turned-coefficients]`, from those of the phase.
+    /// The coefficients of the slopes along an axis of the sensor, Eq. [turned coefficients](https://lenslet.github.io/lenslet/simulation.html#eq-turned-coefficients), from those of the phase.
     fn differentiate(&self, axis: usize, coefficients: &Array2<f64>) -> Array2<f64> {
         let [sum, difference] = &self.factors[axis];
         let n = sum.nrows();

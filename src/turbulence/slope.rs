@@ -128,7 +128,7 @@ impl SlopeProblem {
     }
 
     /// Displacement at a layer that directions and shifts of sensors `p` and `q` bring about, along their axes, metres:
-    /// h (θ_q − θ_p) for sensors at rest, else Eq. `[eq:sensor-shift]`.
+    /// h (θ_q − θ_p) for sensors at rest, else Eq. [sensor shift](https://lenslet.github.io/lenslet/sensors.html#eq-sensor-shift).
     pub fn offset(&self, layer: &ProjectedLayer, p: usize, q: usize) -> [f64; 2] {
         self.sensors[p].offset_to(&self.sensors[q], layer.altitude)
     }

@@ -92,7 +92,7 @@ impl TurnedSquares {
     }
 
     // Strips of nearly parallel edges
-    /// Σ e f W of the component along the first coordinate of `at`, for edges that run along the second; Eq. `[eq:edge-pair]`.
+    /// Σ e f W of the component along the first coordinate of `at`, for edges that run along the second; Eq. [edge pair](https://lenslet.github.io/lenslet/turned-footprints.html#eq-edge-pair).
     fn strips(
         &self,
         panels: &Panels,
@@ -112,7 +112,7 @@ impl TurnedSquares {
     }
 
     // Strip of two edges
-    /// W of two edges by lines along their strip; `across` and `along` are h₀ and z₀ of Eq. `[eq:strip]`.
+    /// W of two edges by lines along their strip; `across` and `along` are h₀ and z₀ of Eq. [strip](https://lenslet.github.io/lenslet/turned-footprints.html#eq-strip).
     fn strip(
         &self,
         panels: &Panels,
@@ -141,7 +141,7 @@ impl TurnedSquares {
     }
 
     // Rings for squares far apart
-    /// Nodes (x, y), in metres along the axes of the first square, and weights of Eq. `[eq:rings]`.
+    /// Nodes (x, y), in metres along the axes of the first square, and weights of Eq. [rings](https://lenslet.github.io/lenslet/turned-footprints.html#eq-rings).
     pub(crate) fn rings(&self, rings: usize) -> Vec<[f64; 3]> {
         let reach = (self.sides[0] + self.sides[1]) / 2f64.sqrt();
         let samples: Vec<[f64; 3]> = (self.samples(2 * rings).into_iter())
@@ -196,7 +196,7 @@ impl TurnedSquares {
 }
 
 // Sum over edges and corners
-/// U of Eq. `[eq:corner-sums]`: corners of one square, as [`corners`] has them, against the edges of another of `side` at the origin.
+/// U of Eq. [corner sums](https://lenslet.github.io/lenslet/turned-footprints.html#eq-corner-sums): corners of one square, as [`corners`] has them, against the edges of another of `side` at the origin.
 fn corner_sums(
     panels: &Panels,
     half_mean: &impl Fn(f64) -> f64,
@@ -209,7 +209,8 @@ fn corner_sums(
             let ends = [-0.5, 0.5].map(|end| point[1 - axis] + end * side);
             for edge in [-0.5, 0.5] {
                 let across = point[axis] - edge * side;
-                let integral = panels.integrate(across.abs(), ends, half_mean);
+                let integrand = |t| (half_mean(t), 0.0);
+                let integral = Edge::integrate(panels, &integrand, across.abs(), ends).fall;
                 *sum += 2.0 * sign * edge * across * integral;
             }
         }
@@ -240,7 +241,7 @@ fn mean_along(
     let edge = Edge::integrate(panels, &|t| (fall(t), 0.0), across, [start, start + length]);
     (first * edge.fall + (last - first) / length * edge.moment) / length
 }
-/// Real and imaginary part of ω_ik of Eq. `[eq:rings]` for samples (radius, angle, weight).
+/// Real and imaginary part of ω_ik of Eq. [rings](https://lenslet.github.io/lenslet/turned-footprints.html#eq-rings) for samples (radius, angle, weight).
 fn harmonic(samples: &[[f64; 3]], radii: &[f64], [i, k]: [usize; 2]) -> [f64; 2] {
     let square = radii[i] * radii[i];
     let others = || radii.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, r)| r * r);
