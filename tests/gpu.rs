@@ -15,8 +15,7 @@ use lenslet::tomography::estimate::EstimateOptions;
 use lenslet::tomography::estimator::EstimatePlan;
 use lenslet::tomography::simulation::Simulation;
 use lenslet::turbulence::plan::{
-    Method, SlopeCovariancePlan, WavefrontCovariancePlan, slope_problem, wants_wavefront,
-    wavefront_problem,
+    Method, SlopeCovariancePlan, WavefrontCovariancePlan, slope_problem, wavefront_problem,
 };
 use lenslet::turbulence::slope::SlopeProblem;
 use lenslet::turbulence::spectral;
@@ -74,7 +73,7 @@ fn covariances_of_every_system_are_those_of_the_processor() {
                 assert!(error < bound(engine), "{name}, {method:?}, {}: {error:e}", engine.name());
             }
         }
-        if !wants_wavefront(&system) {
+        if !system.wants_wavefront() {
             continue;
         }
         let problem = wavefront_problem(&system).unwrap();
@@ -115,7 +114,7 @@ fn one_device_computes_what_all_do() {
                 assert_eq!(alone, plan.run(engine, &silent).unwrap());
                 assert_eq!(alone, plan.run(&two, &silent).unwrap());
             }
-            if wants_wavefront(&system) {
+            if system.wants_wavefront() {
                 let plan = WavefrontCovariancePlan::direct(wavefront_problem(&system).unwrap());
                 let compute = |engine: &Engine| plan.run(engine, &silent).unwrap();
                 assert_eq!(compute(&one), compute(engine));
@@ -130,7 +129,7 @@ fn estimates_of_every_system_are_those_of_the_processor() {
     let engines = engines();
     for (name, text) in SYSTEMS.into_iter().filter(|_| !engines.is_empty()) {
         let system = System::from_toml(text, name).unwrap();
-        if !wants_wavefront(&system) {
+        if !system.wants_wavefront() {
             continue;
         }
         let slopes = Array1::from(Simulation::new(&system).unwrap().draw(3).slopes);

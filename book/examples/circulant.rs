@@ -15,10 +15,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let system = System::from_file("book/systems/keck-lgs.toml")?;
     let plan = SlopeCovariancePlan::direct(slope_problem(&system)?);
     let covariance = plan.run(&Engine::default(), &silent)?;
-    let stars = system.guide_stars.iter();
-    let valid: Vec<_> =
-        stars.clone().map(|s| s.array.valid(system.pupil.as_ref(), system.validity)).collect();
-    let noise: Vec<_> = stars.map(|star| star.noise).collect();
+    let valid = system.valid_lenslets();
+    let noise: Vec<_> = system.guide_stars().iter().map(|star| star.noise.mean()).collect();
     let turbulence = Arc::new(BlockToeplitz::slopes(&covariance, &valid)?);
     let size = turbulence.rows();
     let diagonal = Arc::new(Diagonal::new(vec![noise[0]; size]));

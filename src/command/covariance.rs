@@ -95,7 +95,7 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let system = System::from_file(&args.system)?;
     let plan = CovariancePlan::new(&system, options(args)?)?;
     // Settle what can be drawn
-    let stars = system.guide_stars.len();
+    let stars = system.guide_stars().len();
     let pairs = args.pair.map_or(Pairs::default_for(stars), |(p, q)| Pairs::One(p, q));
     pairs.check(stars)?;
     if let (true, Some(path)) = (plan.is_dense(), &args.plot) {
@@ -120,7 +120,7 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let mut drawing = None;
     if let (Some((path, drawn_as)), SlopeSlope::Toeplitz(slopes)) = (picture, &computed.slope_slope)
     {
-        let pitch = system.guide_stars[0].array.pitch();
+        let pitch = system.guide_stars()[0].sensor.side();
         let bytes = plot_covariance(slopes, pitch, pairs, drawn_as)?;
         let mut draft = Draft::new(path)?;
         draft.fill(|file| file.write_all(&bytes))?;

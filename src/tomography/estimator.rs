@@ -46,7 +46,7 @@ impl EstimatePlan {
     // Slopes that a plan expects
     /// Slopes of a frame, n.
     pub fn slopes(&self) -> usize {
-        self.0.noise.len()
+        self.0.noise.variances.len()
     }
 
     /// Refuses frames of slopes, (frames, n), that make no sense.

@@ -21,63 +21,21 @@ use ndarray::{Array2, Array4};
 /// The problem of a system's slope covariance.
 ///
 /// # Errors
-/// `NotToeplitz` where guide stars differ in height, pitch or number of lenslets; `Invalid` as in [`SlopeProblem::new`].
+/// `NotToeplitz` where the sensors share no lattice; `Invalid` as in [`SlopeProblem::of_sensors`].
 pub fn slope_problem(system: &System) -> Result<SlopeProblem, Error> {
-    let array = common_array(system)?;
-    let sources: Vec<_> = system.guide_stars.iter().map(|star| star.source).collect();
-    SlopeProblem::new(&system.atmosphere, array, &sources, system.cone_gradient)
-}
-/// The lenslet array that all guide stars share.
-fn common_array(system: &System) -> Result<&LensletArray, Error> {
-    let array = system.first_array();
-    // Refuse lenslet arrays that are unequal
-    if let Some(k) = system.guide_stars.iter().position(|star| star.array != *array) {
-        let other = &system.guide_stars[k].array;
-        let reason = format!(
-            "guide_star[0] has {} lenslets of {} m and guide_star[{k}] has {} lenslets of {} m; \
-             arrays of unequal pitch share no lattice of displacements: expected equal arrays",
-            array.lenslets(),
-            array.pitch(),
-            other.lenslets(),
-            other.pitch()
-        );
-        return Err(Error::NotToeplitz { reason });
-    }
-    Ok(array)
+    SlopeProblem::of_sensors(system.atmosphere(), &system.sensors(), system.cone_gradient())
 }
 
 // Wavefront problem of a system
 /// The problem of a system's wavefront–slope covariance.
 ///
 /// # Errors
-/// `Invalid` where the system has no target or no grid of wavefront points, and as in [`WavefrontProblem::new`]; `NotToeplitz`
-/// where guide stars differ in height, pitch or number of lenslets.
+/// `Invalid` where the system has no target or no grid of wavefront points, and as in [`WavefrontProblem::of_sensors`];
+/// `NotToeplitz` as there.
 pub fn wavefront_problem(system: &System) -> Result<WavefrontProblem, Error> {
-    let grid = wavefront_grid(system)?;
-    let stars: Vec<_> = system.guide_stars.iter().map(|star| star.source).collect();
-    let (array, sources) = (common_array(system)?, (system.targets.as_slice(), stars.as_slice()));
-    WavefrontProblem::new(&system.atmosphere, array, sources, grid, system.cone_gradient)
-}
-
-/// The pitch that the grid of wavefront points is measured in, metres: that of the guide stars' common array, or else of the
-/// system's.
-pub fn wavefront_pitch(system: &System) -> f64 {
-    common_array(system).unwrap_or(&system.lenslet_array).pitch()
-}
-/// The grid of wavefront points of a system that has targets, too.
-///
-/// # Errors
-/// `Invalid` where either is missing.
-pub fn wavefront_grid(system: &System) -> Result<PhaseGrid, Invalid> {
-    let expected = "at least one [[target]], for a wavefront";
-    let targets = system.targets.first().ok_or_else(|| Invalid::new("target", 0, expected));
-    let expected = "a table [phase] with the points of the wavefront";
-    targets.and(system.phase.ok_or_else(|| Invalid::new("phase", "none", expected)))
-}
-
-/// Whether a system has targets and a grid of wavefront points.
-pub fn wants_wavefront(system: &System) -> bool {
-    wavefront_grid(system).is_ok()
+    let (grid, sensors) = (system.wavefront_grid()?, system.sensors());
+    let sources = (system.targets(), sensors.as_slice());
+    WavefrontProblem::of_sensors(system.atmosphere(), sources, grid, system.cone_gradient())
 }
 
 // Stages of the covariances
@@ -525,7 +483,7 @@ impl CovariancePlan {
     /// `NotToeplitz` where that form is asked for and the stars have none; `Invalid` as in [`SlopeProblem::new`] and
     /// [`WavefrontProblem::new`], where the spectral method shall give a dense form, and where its sampling does not suit.
     pub fn new(system: &System, options: CovarianceOptions) -> Result<Self, Error> {
-        let grid = wavefront_grid(system).ok().filter(|_| !options.slopes_only);
+        let grid = system.wavefront_grid().ok().filter(|_| !options.slopes_only);
         let toeplitz = || pose_toeplitz(system, options.method, grid.is_some());
         let (posed, reason) = match (options.form, options.method) {
             (Form::Toeplitz, _) => (toeplitz()?, "as asked for".to_string()),
@@ -621,11 +579,11 @@ impl CovariancePlan {
             }
             Posed::Dense => {
                 let slopes = SlopeOrder::new(&self.system.valid_lenslets()).len();
-                format!("{} guide stars with {slopes} slopes", self.system.guide_stars.len())
+                format!("{} guide stars with {slopes} slopes", self.system.guide_stars().len())
             }
         };
         let targets = self.grid.map_or(String::new(), |grid| {
-            let (targets, points) = (self.system.targets.len(), grid.points);
+            let (targets, points) = (self.system.targets().len(), grid.points);
             format!(" and {targets} targets on {points} × {points} points")
         });
         format!("the covariances of {stars}{targets}")
@@ -670,7 +628,7 @@ impl CovariancePlan {
                 let slopes = SlopeOrder::new(&self.system.valid_lenslets()).len();
                 arrays.push(("slope_slope_dense".into(), vec![slopes, slopes]));
                 if let Some(grid) = self.grid {
-                    let (targets, points) = (self.system.targets.len(), grid.points);
+                    let (targets, points) = (self.system.targets().len(), grid.points);
                     arrays.push((
                         "wavefront_slope_dense".into(),
                         vec![targets, points, points, slopes],
@@ -746,7 +704,7 @@ impl CovariancePlan {
                     watch.stage(WAVEFRONT);
                     let matrix = dense_wavefront_slope(&self.system, watch)?;
                     let shape =
-                        (self.system.targets.len(), grid.points, grid.points, matrix.ncols());
+                        (self.system.targets().len(), grid.points, grid.points, matrix.ncols());
                     let values = matrix.into_shape_with_order(shape);
                     Ok::<_, Error>(WavefrontSlopes::Dense(
                         values.unwrap_or_else(|_| unreachable!("same length")),
@@ -777,24 +735,25 @@ fn pose_toeplitz(system: &System, method: Method, wavefront: bool) -> Result<Pos
 }
 /// The problem of the wavefronts with themselves; none where an outer scale is infinite.
 fn pose_wavefronts(system: &System, grid: PhaseGrid) -> Result<Option<WavefrontProblem>, Error> {
-    let array = LensletArray::new(system.lenslet_array.lenslets(), wavefront_pitch(system))?;
-    let targets = (system.targets.as_slice(), system.targets.as_slice());
-    let gradient = system.cone_gradient;
-    let problem = WavefrontProblem::new(&system.atmosphere, &array, targets, grid, gradient)?;
+    let array = LensletArray::new(system.lenslet_array().lenslets(), system.wavefront_pitch())?;
+    let targets = (system.targets(), system.targets());
+    let gradient = system.cone_gradient();
+    let problem = WavefrontProblem::new(system.atmosphere(), &array, targets, grid, gradient)?;
     let finite = problem.layers().iter().all(|layer| layer.outer_scale.is_finite());
     Ok(finite.then_some(problem))
 }
 /// Bytes of the dense matrices of slopes, (n, n), and of wavefront and slopes, (T M², n).
 pub fn dense_bytes(system: &System) -> [u64; 2] {
     let slopes = SlopeOrder::new(&system.valid_lenslets()).len() as u64;
-    let points = system.phase.map_or(0, |grid| grid.points.pow(2) * system.targets.len()) as u64;
+    let points =
+        system.phase().map_or(0, |grid| grid.points.pow(2) * system.targets().len()) as u64;
     [slopes, points].map(|rows| rows.saturating_mul(slopes).saturating_mul(8))
 }
 
 /// Bytes of the compressed form, as if all stars shared the largest lattice.
 fn expanded_bytes(system: &System) -> u64 {
-    let largest = system.guide_stars.iter().map(|star| star.array.lenslets()).max().unwrap_or(0);
-    let stars = system.guide_stars.len() as u64;
+    let largest = system.guide_stars().iter().map(|star| star.sensor.array.lenslets()).max().unwrap_or(0);
+    let stars = system.guide_stars().len() as u64;
     let fields = 6u64.saturating_mul(stars.saturating_mul(stars)) + 6 * threads() as u64 + 3;
     field_bytes(2 * largest).saturating_mul(fields)
 }
@@ -809,7 +768,7 @@ pub(crate) fn lattice_name(problem: &WavefrontProblem, k: usize) -> String {
 }
 /// Seconds of one thread for the dense matrices of slopes, and of wavefront and slopes.
 fn dense_work(system: &System) -> [f64; 2] {
-    let layers = system.atmosphere.layers().len() as f64;
+    let layers = system.atmosphere().layers().len() as f64;
     let [slopes, wavefront] = dense_bytes(system).map(|bytes| layers * bytes as f64 / 8.0);
     [0.5 * slopes * ENTRY_OF_SLOPES, wavefront * ENTRY_OF_WAVEFRONT]
 }
@@ -818,9 +777,9 @@ fn dense_work(system: &System) -> [f64; 2] {
 /// # Errors
 /// Those of [`dense::slope_covariance`].
 pub(crate) fn dense_slopes(system: &System, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
-    let (atmosphere, stars) = (&system.atmosphere, system.guide_stars.as_slice());
+    let (atmosphere, stars) = (system.atmosphere(), system.sensors());
     let valid = system.valid_lenslets();
-    dense::slope_covariance(atmosphere, stars, &valid, system.cone_gradient, watch)
+    dense::slope_covariance(atmosphere, &stars, &valid, system.cone_gradient(), watch)
 }
 
 /// The wavefront–slope covariance matrix of a system, whatever its stars, (T M², n), m rad.
@@ -831,10 +790,10 @@ pub(crate) fn dense_wavefront_slope(
     system: &System,
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
-    let wanted = (system.targets.as_slice(), wavefront_grid(system)?, wavefront_pitch(system));
-    let (atmosphere, stars) = (&system.atmosphere, system.guide_stars.as_slice());
+    let wanted = (system.targets(), system.wavefront_grid()?, system.wavefront_pitch());
+    let (atmosphere, stars) = (system.atmosphere(), system.sensors());
     let valid = system.valid_lenslets();
-    dense::wavefront_slope(atmosphere, wanted, stars, &valid, system.cone_gradient, watch)
+    dense::wavefront_slope(atmosphere, wanted, &stars, &valid, system.cone_gradient(), watch)
 }
 
 // Tests of the common interface
@@ -846,11 +805,12 @@ mod tests {
     // Refuse lenslet arrays that differ
     #[test]
     fn lenslet_arrays_of_unequal_pitch_are_refused() {
-        let mut system = System::from_file("book/systems/keck-lgs.toml").unwrap();
+        let system = System::from_file("book/systems/keck-lgs.toml").unwrap();
         assert!(slope_problem(&system).is_ok());
-        let pitch = system.lenslet_array.pitch();
-        system.guide_stars[1].array =
-            crate::model::lenslet_array::LensletArray::new(10, 2.0 * pitch).unwrap();
+        let pitch = system.lenslet_array().pitch();
+        let mut stars = system.guide_stars().to_vec();
+        stars[1].sensor.array = LensletArray::new(10, 2.0 * pitch).unwrap();
+        let system = system.to_builder().guide_stars(stars).build().unwrap();
         let error = slope_problem(&system).unwrap_err().to_string();
         assert!(
             error.contains("20 lenslets of 0.5 m and guide_star[1] has 10 lenslets of 1 m"),
@@ -861,10 +821,10 @@ mod tests {
     // Refuse what does not fit
     #[test]
     fn what_does_not_fit_is_refused_before_it_starts() {
-        let mut system = System::from_file("book/systems/small.toml").unwrap();
-        system.guide_stars[0].array =
-            crate::model::lenslet_array::LensletArray::new(10_000, 0.1).unwrap();
-        system.guide_stars = vec![system.guide_stars[0]; 300];
+        let system = System::from_file("book/systems/small.toml").unwrap();
+        let mut star = system.guide_stars()[0].clone();
+        star.sensor.array = LensletArray::new(10_000, 2e-4).unwrap();
+        let system = system.to_builder().guide_stars(vec![star; 300]).build().unwrap();
         let problem = slope_problem(&system).unwrap();
         let plan = SlopeCovariancePlan::direct(problem);
         let error = plan.run(&Engine::default(), &silent).unwrap_err();
@@ -898,10 +858,9 @@ mod tests {
         assert!(matches!(plan(&keck, options.method(short)), Err(Error::Invalid(_))));
         // Refuse huge systems and stop others
         let watch = Impatient::default();
-        let mut huge = keck.clone();
-        huge.guide_stars[0].array = LensletArray::new(10_000, 0.1).unwrap();
-        huge.guide_stars = vec![huge.guide_stars[0]; 100];
-        huge.targets.clear();
+        let mut star = keck.guide_stars()[0].clone();
+        star.sensor.array = LensletArray::new(10_000, 1e-3).unwrap();
+        let huge = keck.to_builder().guide_stars(vec![star; 100]).targets([]).build().unwrap();
         let error =
             plan(&huge, options).and_then(|plan| plan.run(&Engine::default(), &watch)).unwrap_err();
         assert!(matches!(error, Error::Memory { .. }), "{error}");
