@@ -3,7 +3,7 @@
 
 #include "linear/solver.cuh"
 
-// Look at the residual and the sums
+// Leave sums and judge the residual
 /// Leaves the parts of a·z and w·z; the block after the last judges the residual.
 extern "C" __global__ void look(
     const State *now, State *next, const double *squares, const real *a, const real *z,
@@ -20,7 +20,7 @@ extern "C" __global__ void look(
     leave_parts(sums, parts, blocks);
 }
 
-// Kernels that begin a sweep
+// Open a sweep with its residual
 /// r = b - A x, and parts of r·r, b·b and of the number of elements of b that are not 0.
 extern "C" __global__ void open_sweep(
     const real *b, const real *product, real *r, double *squares, int blocks, int n
@@ -35,6 +35,8 @@ extern "C" __global__ void open_sweep(
     }
     leave_parts(sums, squares, blocks);
 }
+
+// Set the state of a sweep
 /// Sets both states to the start of a sweep.
 extern "C" __global__ void begin_sweep(
     State *now, State *next, const double *squares, int blocks, int first, double tolerance,
@@ -73,7 +75,7 @@ extern "C" __global__ void begin_sweep(
     *now = *next = state;
 }
 
-// Kernels of conjugate gradients
+// Kernel of a step along
 /// Steps along the new direction; leaves the parts of r·r. z may be the same as r.
 extern "C" __global__ void step_along(
     const State *now, State *next, const double *parts, const real *z, const real *w, real *p,
@@ -98,6 +100,7 @@ extern "C" __global__ void step_along(
 }
 
 // Kernels of minimum residuals
+// Length of a vector on the device
 /// Leaves the parts of u·z_next.
 extern "C" __global__ void measure(
     const State *now, const real *u, const real *z_next, double *parts, int blocks, int n
@@ -107,6 +110,8 @@ extern "C" __global__ void measure(
     for (int k = first_number(); k < n; k += blocks * TEAM) sums[0] += (double)u[k] * z_next[k];
     leave_parts(sums, parts, blocks);
 }
+
+// Start Lanczos on the device
 /// v and z from the residual r and z_next = P r, with the parts of r·P r.
 extern "C" __global__ void start_lanczos(
     const State *now, State *next, const double *parts, const real *r, const real *z_next, real *v,
@@ -130,6 +135,8 @@ extern "C" __global__ void start_lanczos(
         v_last[k] = d[k] = d_last[k] = 0;
     }
 }
+
+// Orthogonalise the product on the device
 /// u ← u − α v − β v_last, with the parts of u·z; leaves those of u·u.
 extern "C" __global__ void orthogonalise(
     const State *now, State *next, const double *parts, const real *v, const real *v_last, real *u,
@@ -151,6 +158,8 @@ extern "C" __global__ void orthogonalise(
     }
     leave_parts(square, squares, blocks);
 }
+
+// Turn the column on the device
 /// Rotates the new column and steps along the new direction; leaves the parts of r·r. z_next
 /// may be the same as u.
 extern "C" __global__ void turn_column(

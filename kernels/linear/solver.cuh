@@ -26,6 +26,8 @@ __device__ void break_off(State *state, int fault, double value) {
     state->value = value;
     state->done = 1;
 }
+
+// Hand a finished state on
 /// One thread of all, who writes what is to be written once.
 __device__ bool is_first() { return blockIdx.x + blockIdx.y + threadIdx.x == 0; }
 
@@ -35,7 +37,7 @@ __device__ bool is_over(const State *now, State *next) {
     return now->done;
 }
 
-// Sums over the threads and the blocks
+// Sum over the threads of a block
 /// Makes of up to three numbers their sums over the threads of the block, in all of them.
 __device__ void sum_over_threads(double *sums, int count) {
     __shared__ double warps[3][TEAM / 32];
@@ -51,6 +53,8 @@ __device__ void sum_over_threads(double *sums, int count) {
         for (int warp = 0; warp < TEAM / 32; warp++) sums[k] += warps[k][warp];
     }
 }
+
+// Sum over all the blocks
 /// Leaves the block's sums among those of `blocks` blocks.
 template <int COUNT> __device__ void leave_parts(double (&sums)[COUNT], double *parts, int blocks) {
     sum_over_threads(sums, COUNT);
@@ -90,7 +94,7 @@ __device__ void judge_parts(const State *now, State *next, const double *squares
     *next = state;
 }
 
-// Step of conjugate gradients on the device
+// Numbers of the next step
 /// How the vectors move in one step.
 struct Move {
     bool fresh;
@@ -115,6 +119,8 @@ __device__ Move find_step(State *state, double along, double slope) {
     }
     return {fresh, (real)share, (real)step};
 }
+
+// Move one element of all vectors
 /// One element of all vectors of the method.
 struct Numbers {
     real z, w, p, s, x, r;

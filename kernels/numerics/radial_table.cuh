@@ -3,6 +3,7 @@
 #pragma once
 
 // Look up the radial table on the device
+// Look up a segment in double precision
 /// A polynomial in t - centre.
 struct alignas(16) Segment {
     double centre, c[7];
@@ -24,6 +25,8 @@ __device__ inline double look_up(
     *slope = rise;
     return value;
 }
+
+// Look up a sliver in single precision
 /// A cubic in (t - centre) / 2^e, 64 segments to the octave from 2^e to 2^(e + 1).
 struct alignas(16) Sliver {
     float c[4];

@@ -21,6 +21,8 @@ __device__ __forceinline__ Rows rows_of_block() {
     const int row = blockIdx.x * ROWS, pair = blockIdx.y, blocks = gridDim.x * gridDim.y;
     return {work, whole, given, kept, row, pair, blocks};
 }
+
+// Places of a block's numbers
 /// The places of the block's numbers, of two lattices side by side; -1 where a point is masked.
 __device__ __forceinline__ const int2 *places_of_block(const int2 *places, Rows rows) {
     return places + (rows.pair * FROM_ROWS + rows.row) * FROM_POINTS;
@@ -29,6 +31,8 @@ __device__ __forceinline__ const int2 *places_of_block(const int2 *places, Rows 
 __device__ __forceinline__ Complex fetch_pair(const real *values, int2 place) {
     return {values[max(place.x, 0)], values[max(place.y, 0)]};
 }
+
+// Leave the lines of given rows
 /// Transforms the given rows, and leaves them for the columns.
 __device__ __forceinline__ void leave_lines(
     Rows rows, const Complex *__restrict__ roots, Complex *__restrict__ lines
@@ -121,10 +125,12 @@ extern "C" __global__ __launch_bounds__(TEAM) void finish_rows(
     leave_parts(sums, parts + rows.blocks, rows.blocks);
 }
 
-// Step and transform the rows
+// Squares of residuals by turns
 __device__ double *squares_of(double *squares, double iteration, int blocks) {
     return squares + ((long long)iteration & 1) * blocks;
 }
+
+// Step and transform the rows
 /// Judges the residual, steps along the new direction, leaves the parts of r·r and rows of r for P.
 extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
     const State *now, State *next, const double *parts, double *squares, const int2 *places,
@@ -175,6 +181,8 @@ extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
     leave_lines(rows, roots, lines);
     leave_parts(square, squares_of(squares, state.iteration, rows.blocks), rows.blocks);
 }
+
+// Judge what the last step left
 /// Records the residual that the last step has left; one block.
 extern "C" __global__ void judge_rows(State *state, double *squares, int blocks) {
     double square[1];

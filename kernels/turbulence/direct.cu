@@ -29,7 +29,7 @@ struct View {
     Window near, far;
 };
 
-// Walk the panels of an edge
+// Sums and places of a walk
 /// Integrals along an edge: of S, rad^2 m, of u S, u from its start, rad^2 m^2, and of M, rad^2 m.
 struct Edge {
     double fall, moment, half_mean;
@@ -42,6 +42,8 @@ struct Walk {
     double across, start, node, weight;
     int own, panel;
 };
+
+// Walk the panels of an edge
 /// Adds a node of the walker's panels of the part lo <= |u| <= hi of an edge; u = sign |u|.
 __device__ void walk(
     Edge *sum, Walk *walk, const View &view, const double *falls, const double *half_means,
@@ -120,6 +122,7 @@ extern "C" __global__ void integrate_edges(
 }
 
 // Combine edges into near lags
+// Edges of a view by row and column
 /// The edges of a view, three numbers each, as they are numbered.
 struct Lattice {
     const double *edges;
@@ -131,6 +134,7 @@ struct Lattice {
         return edge;
     }
 };
+
 // Combine edges into triangles and cells on the device
 /// E over two edges parallel to y, or to x, of length d; the weight rises on the first and
 /// falls on the second.
@@ -277,7 +281,7 @@ __device__ void sum_gradients(
     }
 }
 
-// Filter a tile along both axes
+// Filter a strip of twelve numbers
 /// Four results of the filter from the twelve numbers around them.
 __device__ inline void filter_strip(
     const real in[STRIP + 2 * NEIGHBOURS], const real *weights, real out[STRIP]
@@ -291,6 +295,8 @@ __device__ inline void filter_strip(
         out[k] = sum;
     }
 }
+
+// Filter a tile along both axes
 /// Filters the lattice along x.
 __device__ void filter_along_x(Tile &tile, const real *weights) {
     for (int k = threadIdx.x; k < 3 * LATTICE_Y * TILE_X / STRIP; k += THREADS) {

@@ -4,6 +4,7 @@
 #include "numerics/radial_table.cuh"
 
 // Evaluate the phase on the device
+// Range and scales of the phase
 /// Numbers of the first and last segments of the universal tables, from 2^-120 to 2^40, and
 /// where they end.
 constexpr int FIRST_SEGMENT = (1023 - 120) << 5, LAST_SEGMENT = ((1023 + 40) << 5) - 1;
@@ -15,6 +16,8 @@ constexpr double TABLE_END = 1099511627776.0;
 struct Phase {
     double per_square, fall, slope, law;
 };
+
+// Look up a universal function
 /// f(t) of one of the tables of both laws, without its factor; in *rise its derivative by t / l^2.
 __device__ inline double universal(
     const double *table, const Phase &phase, double t, double *rise
@@ -33,6 +36,8 @@ __device__ inline float universal(const float *table, const Phase &phase, float 
     tau = tau < (float)TABLE_END ? tau : 0.99f * (float)TABLE_END;
     return look_up(table, FIRST_SLIVER, LAST_SLIVER, tau, rise);
 }
+
+// Phase functions on the device
 /// S or M at the squared distance t in m^2, by whose table is given; rad^2.
 __device__ inline double fall_of(const double *table, const Phase &phase, double t) {
     double rise;

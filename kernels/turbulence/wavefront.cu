@@ -58,7 +58,7 @@ __device__ inline real reference_slope(
     return r > 0 ? averaged(discs + (int)reference.first, (int)reference.segments, r) / r : 0;
 }
 
-// Integrate along a piece on the device
+// Cut a piece into panels
 /// A part of a line on which the distance from the singular points grows from the near end on.
 struct Part {
     double near, length; // the length is negative towards lesser u
@@ -80,6 +80,8 @@ __device__ inline Part cut_part(const Reference &reference, double square, doubl
     if (longest > scale && fabs(s - kink) < 8.0 * scale) part.bends = (int)ceil(longest / scale);
     return part;
 }
+
+// Share out the nodes of panels
 constexpr int PANEL_NODES = 10;
 
 /// A thread's share of the integral of S along a part; `rule` holds nodes, then weights.
@@ -106,6 +108,8 @@ __device__ inline double along_part(
     }
     return sum;
 }
+
+// Integrate along a piece on the device
 /// The integral of S from `start` to `end` along a line at the distance `across`, in the first
 /// of 32 threads.
 __device__ inline double along(
@@ -211,7 +215,7 @@ __device__ inline void integrate_piece(
     if (lane == 0) pieces[k] = sum;
 }
 
-// Work of the middle lags
+// Place and distance of a lag
 /// Coordinate of lag k, m, rounded at the end.
 __device__ inline real coordinate(double first, int k, double step) {
     return (real)(first + k * step);
@@ -221,6 +225,8 @@ __device__ inline real coordinate(double first, int k, double step) {
 __device__ inline real distance_from(const Reference &reference, real x, real y) {
     return fabs(sqrt(x * x + y * y) - (real)reference.kink);
 }
+
+// Work of the middle lags
 /// The mean of grad S over the footprint of the lag at place k of the frames, if it is in the
 /// middle zone.
 __device__ inline void average_middle(

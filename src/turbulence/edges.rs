@@ -81,6 +81,8 @@ impl Panels {
         sum
     }
 }
+
+// Rules for panels by their distance
 /// Rules for a panel, with the distance from the singularity in panel lengths from which they suffice.
 static RULES: LazyLock<[(f64, Rule); 6]> = LazyLock::new(|| {
     [(20.0, 3), (8.0, 4), (4.5, 5), (3.0, 6), (1.7, 8), (0.0, 10)]
@@ -94,7 +96,7 @@ pub(crate) struct Edge {
     /// ∫ S du.
     pub(crate) fall: f64,
     /// ∫ u S du.
-    moment: f64,
+    pub(crate) moment: f64,
     /// ∫ M du.
     half_mean: f64,
 }
@@ -107,7 +109,7 @@ static PANEL: LazyLock<Rule> = LazyLock::new(|| gauss_legendre(NODES));
 
 impl Edge {
     /// Integrates `phase`, the functions S and M of squared distance, along an edge; see [`Panels::along`].
-    fn integrate(
+    pub(crate) fn integrate(
         panels: &Panels,
         phase: &impl Fn(f64) -> (f64, f64),
         across: f64,

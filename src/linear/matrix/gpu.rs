@@ -26,6 +26,8 @@ pub struct MatrixGpu<T> {
     by_rows: Kernel,
     by_columns: Kernel,
 }
+
+// Copy a matrix to a device
 impl<T: Real> MatrixGpu<T> {
     /// The matrix on the device, rounded to its precision.
     ///
@@ -45,6 +47,8 @@ impl<T: Real> MatrixGpu<T> {
         })
     }
 }
+
+// Products with a matrix on a device
 impl<T: Real> DeviceOperator<T> for MatrixGpu<T> {
     // Answers of a matrix on a device
     fn gpu(&self) -> &Gpu {
@@ -73,6 +77,8 @@ impl<T: Real> DeviceOperator<T> for MatrixGpu<T> {
         self.launch(&self.by_columns, self.shape.1, x, y)
     }
 }
+
+// Launch a product with a matrix
 impl<T: Real> MatrixGpu<T> {
     fn launch(
         &self,

@@ -103,6 +103,8 @@ impl<T: Real> Between<T> {
         })
     }
 }
+
+// Method between the transforms
 impl<T: Real> Method<T> for Between<T> {
     fn solver(&self) -> Solver {
         Solver::ConjugateGradients
@@ -140,6 +142,8 @@ impl<T: Real> Method<T> for Between<T> {
         work.a.gpu().launch(&self.judge, shape, &arguments)
     }
 }
+
+// Tests of joined operators
 #[cfg(test)]
 mod tests {
     use super::*;

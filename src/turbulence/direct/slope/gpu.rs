@@ -1,6 +1,7 @@
 // Tangled from book/src/direct-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Slope covariance in real space on graphics processors.
 
+// What the direct kernels stand on
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
 use crate::device::headers::REAL;
 use crate::device::{Progress, dispatch_on};
@@ -36,6 +37,7 @@ struct View {
     far: [i32; 4],
 }
 
+// View all layers of the pairs
 impl View {
     /// The views of some pairs, pair by pair.
     fn all(problem: &SlopeProblem, pairs: &[(usize, usize)]) -> Vec<Self> {
@@ -79,6 +81,7 @@ pub struct SlopePlan<T> {
     lags: usize,
 }
 
+// Sizes of a slope plan and its making
 /// Edges and windows of a view; these numbers stand in the kernels, too.
 const EDGES: usize = 180;
 const WINDOW: usize = 32;
@@ -265,6 +268,7 @@ pub fn pair_covariances<T: Real>(
     Ok(computed.into_iter().flatten().collect())
 }
 
+// Cut pairs into equal pieces
 /// Equal ranges of so many items: all of them for one worker, else about four for each.
 pub(crate) fn pieces(items: usize, workers: usize) -> impl Iterator<Item = Range<usize>> {
     let count = if workers == 1 { 1 } else { items.min(4 * workers) };
