@@ -267,7 +267,7 @@ fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let mut drawing = None;
     if let (Some((path, drawn_as)), SlopeSlope::Toeplitz(slopes)) = (picture, &computed.slope_slope)
     {
-        let pitch = system.guide_stars()[0].sensor.array.pitch();
+        let pitch = system.guide_stars()[0].sensor.side();
         let bytes = plot_covariance(slopes, pitch, pairs, drawn_as)?;
         let mut draft = Draft::new(path)?;
         draft.fill(|file| file.write_all(&bytes))?;

@@ -130,6 +130,8 @@ impl Noise {
     pub fn is_correlated(&self) -> bool {
         matches!(&self.0, Form::Blocks(blocks) if blocks.iter().any(|[_, xy, _]| *xy != 0.0))
     }
+
+    // Mean and factors of noise
     /// Mean variance of a slope \[rad²\], [mean noise](https://lenslet.github.io/lenslet/noise.html#eq-mean-noise).
     pub fn mean(&self) -> f64 {
         let mean = |sum: f64, lenslets: usize| sum / lenslets.max(1) as f64;

@@ -25,6 +25,7 @@ pub struct Sensor {
 }
 
 impl Sensor {
+    // Make a sensor at rest
     /// A sensor at rest: centred, neither turned nor magnified.
     ///
     /// ```
@@ -112,6 +113,8 @@ impl Sensor {
         let offset = [0, 1].map(|k| by_direction[k] + gamma * (second.shift[k] - self.shift[k]));
         self.axes().map(|axis| axis[0] * offset[0] + axis[1] * offset[1])
     }
+
+    // Give a reason against a lattice
     /// Why this sensor, the first, shares no lattice with the one of another number.
     fn reason_against(&self, second: &Self, number: usize) -> String {
         if self.array != second.array {
@@ -190,6 +193,7 @@ pub struct Groups {
 }
 
 impl Groups {
+    // Gather sensors by their lattices
     /// Gathers the sensors that share a lattice.
     pub fn new(sensors: &[Sensor]) -> Self {
         let (mut members, mut places) = (Vec::<Vec<usize>>::new(), Vec::new());

@@ -221,6 +221,8 @@ impl SystemBuilder {
         Ok(system)
     }
 }
+
+// Check a star as part of a system
 /// A complaint, if there is one, with the name of the table that it is from.
 fn within(table: &str, result: Result<(), Invalid>) -> Result<(), Invalid> {
     result.map_err(|invalid| {

@@ -467,8 +467,13 @@ pub(crate) mod tests {
     // Compare estimates with correlated noise
     #[test]
     fn estimates_with_correlated_noise_agree_with_dense_algebra() {
-        for heights in [["inf", "inf"], ["90e3", "inf"]] {
+        for (heights, rotation) in
+            [(["inf", "inf"], 0.0), (["90e3", "inf"], 0.0), (["90e3", "90e3"], 0.2)]
+        {
             let system = streaked(&system(heights, 0.0));
+            let mut stars = system.guide_stars().to_vec();
+            stars[1].sensor.rotation = rotation;
+            let system = system.to_builder().guide_stars(stars).build().unwrap();
             let stop = Stop { tolerance: 1e-12, iterations: 2000 };
             let estimator =
                 Estimator::new(&system, Settings { stop, ..Settings::default() }).unwrap();

@@ -3,6 +3,7 @@
 
 use crate::error::{Error, Invalid};
 use crate::files::arrays::Arrays;
+use crate::model::sensor::Sensor;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::turbulence::plan::{Covariances, SlopeSlope, WavefrontSlopes};
@@ -224,6 +225,7 @@ fn describe_system(arrays: &mut Arrays, system: &System) {
         let pitches: Vec<f64> = stars.iter().map(|star| star.sensor.array.pitch()).collect();
         arrays.add("pitch", arr1(&pitches)).unit("m").axes("star");
     }
+    describe_misaligned(arrays, &system.sensors());
     let sources: Vec<_> = stars.iter().map(|star| star.sensor.source).collect();
     arrays.add("directions", directions(&sources)).unit("rad").axes("star, component");
     if let Ok(grid) = system.wavefront_grid() {
@@ -238,6 +240,19 @@ fn describe_system(arrays: &mut Arrays, system: &System) {
 fn directions(sources: &[Source]) -> Array2<f64> {
     let component = |(k, axis): (usize, usize)| sources[k].direction()[axis];
     Array2::from_shape_fn((sources.len(), 2), component)
+}
+/// Rotation, shift and magnification of each sensor, unless all are at rest.
+fn describe_misaligned(arrays: &mut Arrays, sensors: &[Sensor]) {
+    if sensors.iter().all(Sensor::is_at_rest) {
+        return;
+    }
+    let rotations: Vec<f64> = sensors.iter().map(|sensor| sensor.rotation).collect();
+    arrays.add("rotation", arr1(&rotations)).unit("rad").axes("star");
+    let shift = |(k, axis): (usize, usize)| sensors[k].shift[axis];
+    let shifts = Array2::from_shape_fn((sensors.len(), 2), shift);
+    arrays.add("shift", shifts).unit("m").axes("star, component");
+    let magnifications: Vec<f64> = sensors.iter().map(|sensor| sensor.magnification).collect();
+    arrays.add("magnification", arr1(&magnifications)).axes("star");
 }
 
 // Tests of drafts

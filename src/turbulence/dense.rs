@@ -16,9 +16,9 @@ use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::direct::slope::pair_covariances;
 use crate::turbulence::disc::DiscAverage;
 use crate::turbulence::edges::{Edge, Lattice, Panels};
-use crate::turbulence::turned::{Turn, TurnedSquares};
 use crate::turbulence::phase::{VonKarman, hessian};
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
+use crate::turbulence::turned::{Turn, TurnedSquares};
 use ndarray::Array2;
 use rayon::prelude::*;
 use std::f64::consts::PI;
@@ -236,7 +236,9 @@ impl PairAverage {
     /// Nodes (x, y) in metres and weights of the rules for pairs that are not near, the farthest first.
     fn rules(&self) -> Vec<Vec<[f64; 3]>> {
         match self {
-            Self::Parallel(average, _) => average.rules.iter().map(|rule| average.product(rule)).collect(),
+            Self::Parallel(average, _) => {
+                average.rules.iter().map(|rule| average.product(rule)).collect()
+            }
             Self::Turned(average, _) => average.rules.to_vec(),
         }
     }
@@ -411,8 +413,8 @@ impl<'a> Block<'a> {
             Self::Shared(covariance, [p, q]) => {
                 let [j, i] =
                     [0, 1].map(|axis| covariance.lenslets() - 1 + second[axis] - first[axis]);
-                let [xx, xy, yy] =
-                    [[0, 0], [0, 1], [1, 1]].map(|[a, b]| covariance.values()[[*p, *q, a, b, j, i]]);
+                let [xx, xy, yy] = [[0, 0], [0, 1], [1, 1]]
+                    .map(|[a, b]| covariance.values()[[*p, *q, a, b, j, i]]);
                 [[xx, xy], [xy, yy]]
             }
             Self::Apart(layers, turn) => {
@@ -420,7 +422,9 @@ impl<'a> Block<'a> {
                 for (strength, average, [one, two]) in layers {
                     let ([x, y], [u, v]) = (turn.apply(two.centre(second)), one.centre(first));
                     let average = average.at([x - u, y - v]);
-                    for (sum, component) in sum.as_flattened_mut().iter_mut().zip(average.as_flattened()) {
+                    for (sum, component) in
+                        sum.as_flattened_mut().iter_mut().zip(average.as_flattened())
+                    {
                         *sum += strength * component;
                     }
                 }
@@ -528,9 +532,7 @@ fn any_slopes(
     progress: Progress,
 ) -> Result<Array2<f64>, Error> {
     let groups = Groups::new(sensors);
-    let both = |members: &[usize]| {
-        slopes.iter().all(|side| members.iter().any(|&k| side.holds(k)))
-    };
+    let both = |members: &[usize]| slopes.iter().all(|side| members.iter().any(|&k| side.holds(k)));
     check_slope_memory(sensors, groups.members().filter(|members| both(members)), slopes)?;
     // Compute the groups that share a lattice
     let mut shared = Vec::new();
@@ -1138,8 +1140,10 @@ mod tests {
         let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(1e4, 1.0, 20.0)]).unwrap();
         let one = [Array2::from_elem((1, 1), true)];
         let sensor = |rotation: f64, shift| {
-            let rest =
-                Sensor::at_rest(Source::star(0.0, 0.0).unwrap(), LensletArray::new(1, 0.1).unwrap());
+            let rest = Sensor::at_rest(
+                Source::star(0.0, 0.0).unwrap(),
+                LensletArray::new(1, 0.1).unwrap(),
+            );
             Sensor { rotation: rotation.to_radians(), shift, ..rest }
         };
         let covariance = |angle: f64, other: f64| {
@@ -1151,7 +1155,9 @@ mod tests {
             ndarray::arr2(&[[cos, sin], [-sin, cos]])
         };
         let rest = covariance(0.0, 0.0);
-        for (angle, other) in [(0.0, 30.0), (0.0, -70.0), (20.0, 0.0), (130.0, 200.0), (-10.0, 80.0)] {
+        for (angle, other) in
+            [(0.0, 30.0), (0.0, -70.0), (20.0, 0.0), (130.0, 200.0), (-10.0, 80.0)]
+        {
             let expected = axes(angle).dot(&rest).dot(&axes(other).t());
             let error = largest(&(&covariance(angle, other) - &expected)) / largest(&rest);
             assert!(error < 1e-3, "{angle} {other}: {error:.1e}");

@@ -93,13 +93,7 @@ impl TurnedSquares {
 
     // Strips of nearly parallel edges
     /// Σ e f W of the component along the first coordinate of `at`, for edges that run along the second; Eq. [edge pair](https://lenslet.github.io/lenslet/turned-footprints.html#eq-edge-pair).
-    fn strips(
-        &self,
-        panels: &Panels,
-        fall: &impl Fn(f64) -> f64,
-        at: [f64; 2],
-        sin: f64,
-    ) -> f64 {
+    fn strips(&self, panels: &Panels, fall: &impl Fn(f64) -> f64, at: [f64; 2], sin: f64) -> f64 {
         let ([one, two], mut sum) = (self.sides, 0.0);
         for first in [-0.5, 0.5] {
             for second in [-0.5, 0.5] {
@@ -132,8 +126,7 @@ impl TurnedSquares {
             let (start, end) = (overlap(from), overlap(to));
             let widths = [start, end].map(|[low, high]| high - low);
             for (node, weight) in rule.nodes.iter().zip(&rule.weights) {
-                let [p, q] =
-                    [(start, from), (end, to)].map(|(t, z)| place(t, 0.5 + 0.5 * node, z));
+                let [p, q] = [(start, from), (end, to)].map(|(t, z)| place(t, 0.5 + 0.5 * node, z));
                 sum += 0.5 * weight * (to - from) * mean_along(panels, fall, [p, q], widths);
             }
         }
@@ -298,7 +291,8 @@ mod tests {
         [least, scale]: [f64; 2],
         rule: &Rule,
     ) -> f64 {
-        let [half, middle] = [[-0.5, 0.5], [0.5, 0.5]].map(|w| [s, t].map(|[a, b]| w[0] * a + w[1] * b));
+        let [half, middle] =
+            [[-0.5, 0.5], [0.5, 0.5]].map(|w| [s, t].map(|[a, b]| w[0] * a + w[1] * b));
         let size = half[0] + half[1];
         if size > least && (g(middle).sqrt() < 2.0 * size || 2.0 * size > scale) {
             let halves = |[a, b]: [f64; 2], m: f64| [[a, m], [m, b]];
@@ -316,7 +310,12 @@ mod tests {
         sum
     }
     /// c_ab by sixteen double integrals over pairs of edges.
-    fn brute_force(tables: &Tables, scale: f64, pair: &TurnedSquares, r: [f64; 2]) -> [[f64; 2]; 2] {
+    fn brute_force(
+        tables: &Tables,
+        scale: f64,
+        pair: &TurnedSquares,
+        r: [f64; 2],
+    ) -> [[f64; 2]; 2] {
         let (rule, [one, two]) = (gauss_legendre(8), pair.sides);
         let axes = [[1.0, 0.0], [0.0, 1.0]];
         let turned = [[pair.cos, pair.sin], [-pair.sin, pair.cos]];
@@ -370,7 +369,8 @@ mod tests {
     #[test]
     fn rings_are_exact_from_where_they_serve() {
         for (outer_scale, sides) in [f64::INFINITY, 40.0, 10.0, 1.0].into_iter().flat_map(|scale| {
-            [([1.0, 1.0], 4e-11), ([1.5, 0.5], 4e-11), ([0.1, 1.9], 1e-9)].map(|sides| (scale, sides))
+            [([1.0, 1.0], 4e-11), ([1.5, 0.5], 4e-11), ([0.1, 1.9], 1e-9)]
+                .map(|sides| (scale, sides))
         }) {
             let (tables, (sides, bound)) = (Tables::new(outer_scale), sides);
             for angle in [0.02, 0.1, 0.4, -0.7854f64] {
@@ -391,9 +391,13 @@ mod tests {
                         }
                         let edges = tables.by_edges(outer_scale, &pair, at);
                         let found = pair.along_axes(h);
-                        for (found, exact) in found.as_flattened().iter().zip(edges.as_flattened()) {
+                        for (found, exact) in found.as_flattened().iter().zip(edges.as_flattened())
+                        {
                             let error = (found - exact).abs() / variance;
-                            assert!(error < bound, "{outer_scale} {sides:?} {angle} {rings}: {error:.1e}");
+                            assert!(
+                                error < bound,
+                                "{outer_scale} {sides:?} {angle} {rings}: {error:.1e}"
+                            );
                         }
                     }
                 }

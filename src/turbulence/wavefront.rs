@@ -316,6 +316,9 @@ mod tests {
     use super::*;
 
     // Pose a lopsided wavefront problem
+    /// Shift of the sensors on the pupil, metres.
+    const SHIFT: [f64; 2] = [0.13, -0.07];
+
     /// Two layers, two targets at a height, two guide stars at another.
     fn problem(n: usize, grid: PhaseGrid, heights: [f64; 3]) -> Result<WavefrontProblem, Error> {
         let layers = vec![Layer::new(9000.0, 0.3, 25.0), Layer::new(0.0, 0.7, 25.0)];
@@ -323,7 +326,8 @@ mod tests {
         let targets = [Source::new(1e-4, 0.3, heights[0])?, Source::new(2e-4, 2.0, heights[0])?];
         let stars = [Source::new(1.5e-4, 4.4, heights[1])?, Source::new(5e-5, 1.0, heights[2])?];
         let array = LensletArray::new(n, 0.4)?;
-        WavefrontProblem::new(&atmosphere, &array, (&targets, &stars), grid, ConeGradient::Pupil)
+        let stars = stars.map(|star| Sensor { shift: SHIFT, ..Sensor::at_rest(star, array) });
+        WavefrontProblem::of_sensors(&atmosphere, (&targets, &stars), grid, ConeGradient::Pupil)
     }
 
     // Check displacements by their coordinates
@@ -348,7 +352,7 @@ mod tests {
                         let index = oversampling * lenslet + layer.points - 1 - point;
                         assert!(index < problem.lags(layer));
                         let rho = array.centre(lenslet) - own.coordinate(point, 0.4);
-                        let expected = layer.gamma * rho + offset[0];
+                        let expected = layer.gamma * (rho + SHIFT[0]) + offset[0];
                         assert!((first[0] + index as f64 * layer.step - expected).abs() < 1e-12);
                     }
                 }
@@ -372,5 +376,15 @@ mod tests {
         let error = problem(4, grid(20), [infinity, 90e3, 90e3]).unwrap_err().to_string();
         assert!(error.contains("phase.points = 20: expected at most 19: 22 points"), "{error}");
         assert!(problem(4, grid(20), [90e3; 3]).is_ok());
+        // Lenslets that are turned or magnified against the grid of points share no lattice with it.
+        let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 25.0)]).unwrap();
+        let star = Source::star(0.0, 0.0).unwrap();
+        let rest = Sensor::at_rest(star, LensletArray::new(4, 0.4).unwrap());
+        for sensor in [Sensor { rotation: 0.1, ..rest }, Sensor { magnification: 1.01, ..rest }] {
+            let sources = (&[star][..], &[sensor][..]);
+            let posed =
+                WavefrontProblem::of_sensors(&atmosphere, sources, grid(9), ConeGradient::Pupil);
+            assert!(matches!(posed, Err(Error::NotToeplitz { .. })), "{sensor:?}");
+        }
     }
 }

@@ -70,7 +70,13 @@ impl View {
             from: distances,
             start,
             quarters: quarters as i32,
-            lines: if sin == 0.0 { 1 } else if sin.abs() > THIN { 0 } else { 4 },
+            lines: if sin == 0.0 {
+                1
+            } else if sin.abs() > THIN {
+                0
+            } else {
+                4
+            },
             rules: from.len() as i32,
         }
     }
@@ -145,9 +151,8 @@ impl<'a> Block<'a> {
     fn new(layers: &[SeenLayer], [rows, columns]: [Slopes<'a>; 2], [p, q]: [usize; 2]) -> Self {
         let (sensors, mut nodes) = ([rows.first + p, columns.first + q], Vec::new());
         let views = layers.iter().map(|layer| View::new(layer, sensors, &mut nodes)).collect();
-        let centres = |layer: &SeenLayer| {
-            sensors.map(|k| layer.footprints[k].centres.concat()).concat()
-        };
+        let centres =
+            |layer: &SeenLayer| sensors.map(|k| layer.footprints[k].centres.concat()).concat();
         Self {
             views,
             nodes,
@@ -323,9 +328,13 @@ mod tests {
                 let [double_error, single_error] =
                     [&double, &single].map(|there| largest(&(there - &here)) / largest(&here));
                 assert!(double_error < 1e-11, "{angles:?}: {double_error:.1e}");
-                assert!(single_error < 2e-6 && single_error > 1e-9, "{angles:?}: {single_error:.1e}");
+                assert!(
+                    single_error < 2e-6 && single_error > 1e-9,
+                    "{angles:?}: {single_error:.1e}"
+                );
                 let all =
-                    slope_covariance::<f64>(&air, (&sensors, &valid), cone, &gpus[..1], &silent).unwrap();
+                    slope_covariance::<f64>(&air, (&sensors, &valid), cone, &gpus[..1], &silent)
+                        .unwrap();
                 let (m, n) = double.dim();
                 let rows = all.nrows();
                 assert_eq!(all.slice(ndarray::s![..m, rows - n..]), double);
