@@ -25,6 +25,8 @@ pub struct Invalid {
     /// What would have been accepted, with its unit.
     pub expected: String,
 }
+
+// Refuse a value and say why
 impl Invalid {
     /// Refuses `value` for `quantity`, and says what was expected instead.
     pub fn new(
@@ -122,7 +124,7 @@ pub enum Error {
         /// What breaks the invariance under translation.
         reason: String,
     },
-    // Ways to fail outside of the mathematics
+    // Memory and devices that are wanting
     /// The result does not fit into the memory.
     #[error("{what} needs {}, and {} are available", in_bytes(*.needed), in_bytes(*.available))]
     Memory {
@@ -141,6 +143,8 @@ pub enum Error {
         /// Why it cannot be used.
         reason: String,
     },
+
+    // Files that cannot be read or written
     /// A file cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
     Read {
@@ -157,6 +161,8 @@ pub enum Error {
         /// What the operating system says.
         source: io::Error,
     },
+
+    // Computations that break down
     /// A computation broke down although its input was good.
     #[error("{what} failed: {reason}")]
     Failed {

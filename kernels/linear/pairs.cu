@@ -1,11 +1,7 @@
 // Tangled from book/src/device-operators.md: edit there, or here and run cargo tangle stitch.
 // Elements that join rows in pairs.
 
-// Real numbers of a kernel
-#ifndef REAL
-#define REAL double
-#endif
-typedef REAL real;
+#include "device/real.cuh"
 
 /// y += E x, where row k of E has one element, in the column of its partner.
 extern "C" __global__ void add_pairs(

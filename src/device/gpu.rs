@@ -224,6 +224,18 @@ pub struct Source {
     pub name: &'static str,
     /// Its text.
     pub text: &'static str,
+    /// All headers that it includes, and that these include.
+    pub headers: &'static [Header],
+}
+
+// Text that kernels include
+/// A text that files of kernels include.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// The name by which it is included, its place in `kernels/`.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
 }
 
 /// A compiled source.
@@ -531,6 +543,7 @@ mod tests {
         text: "extern \"C\" __global__ void line(const REAL *x, REAL *y, int n, REAL a, double b) {\n\
                int i = blockIdx.x * blockDim.x + threadIdx.x;\n\
                if (i < n) y[i] = a * x[i] + (REAL)(b * i);\n}\n",
+        headers: &[],
     };
 
     // Check copies, launches and recordings

@@ -4,6 +4,7 @@
 pub mod gpu;
 pub mod cuda;
 pub mod engine;
+pub(crate) mod headers;
 #[cfg(test)]
 pub(crate) mod emulator;
 

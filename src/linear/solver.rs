@@ -99,6 +99,8 @@ impl Solver {
         let about = format!("{name} = {value:e} in iteration {iteration}");
         Err(self.broken(format!("the {operator} is not positive definite: {about}")))
     }
+
+    // Say how a solution failed
     /// The right-hand side is beyond the range of a singular operator.
     pub(crate) fn singular(self) -> Error {
         self.broken("the operator is singular, and the right-hand side beyond its range")
@@ -118,7 +120,7 @@ impl Solver {
     }
 }
 
-// Solve by the method in the name
+// Solve by conjugate gradients
 /// Solves A x = b for a symmetric positive definite operator, see [`Solver::solve`].
 ///
 /// # Errors
@@ -142,6 +144,8 @@ pub fn conjugate_gradients<T: Real>(
 ) -> Result<Solved, Error> {
     Solver::ConjugateGradients.solve(a, preconditioner, b, x, stop, &mut |_, _| ())
 }
+
+// Solve by minimum residuals
 /// Solves A x = b for a symmetric operator by MINRES, see [`Solver::solve`].
 ///
 /// # Errors
@@ -551,7 +555,7 @@ mod tests {
         }
     }
 
-    // Solve indefinite and singular systems
+    // Solve indefinite systems
     #[test]
     fn indefinite_systems_want_minres() {
         let indefinite: Vec<f64> = (0..50).map(|k| k as f64 - 19.5).collect();
@@ -563,6 +567,8 @@ mod tests {
             conjugate_gradients(&Dense::new(a), None, &b, &mut [0.0; 50], &stop).unwrap_err();
         assert!(matches!(error, Error::NotConverged { .. } | Error::Failed { .. }), "{error}");
     }
+
+    // Solve consistent singular systems
     #[test]
     fn consistent_singular_systems_are_solved() {
         let (b, stop) = (random(50, 8), Stop::default());

@@ -175,6 +175,8 @@ fn elliptic(stages: &[[f64; 2]], mean: f64, angle: f64) -> (f64, f64) {
     }
     (c, d)
 }
+
+// Panels at the rim of the disc
 /// A panel's length in those of the one outside.
 const SHRINK: f64 = 0.125;
 

@@ -81,6 +81,8 @@ impl Panels {
         sum
     }
 }
+
+// Rules for panels by their distance
 /// Rules for a panel, with the distance from the singularity in panel lengths from which they suffice.
 static RULES: LazyLock<[(f64, Rule); 6]> = LazyLock::new(|| {
     [(20.0, 3), (8.0, 4), (4.5, 5), (3.0, 6), (1.7, 8), (0.0, 10)]

@@ -78,6 +78,7 @@ impl WavefrontProblem {
         grid: PhaseGrid,
         gradient: ConeGradient,
     ) -> Result<Self, Error> {
+        // Tell the cases by their heights
         let target_height = common_height(targets)?;
         let Sensor { source: star, array, rotation, magnification, .. } = Groups::single(stars)?;
         let height = star.height();
@@ -99,6 +100,7 @@ impl WavefrontProblem {
         }
         star.check_above(atmosphere)?;
         let layered = target_height != height;
+        // Project all layers for the wavefront
         let project = |layer: &Layer| {
             // Project the layer for the wavefront
             let gamma = star.cone_factor(layer.altitude);
@@ -194,6 +196,8 @@ impl WavefrontProblem {
     pub fn lags(&self, layer: &WavefrontLayer) -> usize {
         self.grid.oversampling * (self.lenslets - 1) + layer.points
     }
+
+    // Displacements of lags and points
     /// Displacement at a layer of lag 0 of target `t` and guide star `q` along x and y, metres; Eq. [centred lags](https://lenslet.github.io/lenslet/wavefront-slope.html#eq-centred-lags).
     pub fn first_lag(&self, layer: &WavefrontLayer, t: usize, q: usize) -> [f64; 2] {
         let reach = (self.lags(layer) - 1) as f64 / 2.0 * layer.step;
@@ -216,6 +220,8 @@ impl WavefrontProblem {
         let star = self.stars[q].footprint(lenslet, layer.altitude).centre;
         [0, 1].map(|axis| star[axis] - target[axis])
     }
+
+    // Offset of targets and number of entries
     /// Displacement h (θ_u − θ_t) at a layer of the wavefronts of targets `t` and `u`, metres.
     pub fn target_offset(&self, layer: &WavefrontLayer, t: usize, u: usize) -> [f64; 2] {
         self.targets[t].shift_to(&self.targets[u], layer.altitude)
@@ -232,6 +238,8 @@ impl WavefrontProblem {
         self.len() == 0
     }
 }
+
+// Height that all targets share
 /// The height that all targets share, metres.
 fn common_height(targets: &[Source]) -> Result<f64, Error> {
     let first = targets.first().ok_or_else(|| Invalid::new("target", 0, "at least one"))?.height();
@@ -287,6 +295,8 @@ impl WavefrontSlope {
     pub(crate) fn of_lattices(lattices: Vec<Array5<f64>>) -> Self {
         Self { lattices }
     }
+
+    // Arrays and largest entry of the store
     /// The arrays, in the order of [`WavefrontProblem::lattices`].
     pub fn lattices(&self) -> &[Array5<f64>] {
         &self.lattices
@@ -297,6 +307,8 @@ impl WavefrontSlope {
         self.lattices.iter().flatten().fold(0.0, |largest, value| value.abs().max(largest))
     }
 }
+
+// Entry of a point and a lenslet
 /// The covariance of wavefront point `point` \[row, column\] of a grid of `points` across with lenslet `lenslet` \[row,
 /// column\], taken from one lattice (T, S, 2, K, K) of the given oversampling; both slopes, m rad.
 pub fn lattice_entry(
@@ -369,6 +381,7 @@ mod tests {
             let error = problem(4, grid(9), heights).unwrap_err();
             assert!(matches!(error, Error::NotToeplitz { .. }), "{error}");
         }
+        // Check the refusals of layers and grids
         assert!(matches!(problem(4, grid(9), [infinity, 9e3, 9e3]), Err(Error::Invalid(_))));
         // With γ = 0.9 and 8 points across the array the margin is one point a side, enough for 19 points and not for 20.
         let layers = problem(4, grid(19), [infinity, 90e3, 90e3]).unwrap();

@@ -542,14 +542,12 @@ fn only_files_of_the_book_are_served() -> Outcome {
 /// A crate whose example draws, or fails.
 fn with_example(source: &str) -> Outcome<TempDir> {
     let folder = single("# One\n\n![drawn](figures/drawn.svg)\n")?;
-    let root = folder.path();
+    let examples = folder.path().join("book/examples");
     let manifest = "[package]\nname = \"drawn-book\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n\
-                    [workspace]\n\n[[example]]\nname = \"one\"\npath = \"book/examples/one.rs\"\n";
-    fs::write(root.join("Cargo.toml"), manifest)?;
-    fs::create_dir_all(root.join("src"))?;
-    fs::write(root.join("src/lib.rs"), "")?;
-    fs::create_dir_all(root.join("book/examples"))?;
-    fs::write(root.join("book/examples/one.rs"), source)?;
+                    [workspace]\n\n[[bin]]\nname = \"one\"\npath = \"one.rs\"\n";
+    fs::create_dir_all(&examples)?;
+    fs::write(examples.join("Cargo.toml"), manifest)?;
+    fs::write(examples.join("one.rs"), source)?;
     Ok(folder)
 }
 

@@ -2,14 +2,18 @@
 //! Interpolation of layers' wavefronts to the pupil's grid, on a device.
 
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
+use crate::device::headers::REAL;
 use crate::error::{Error, Invalid, accept};
 use crate::linear::interpolation::ToPupil;
 use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
 use crate::numerics::real::Real;
 
 // Layers brought to the pupil on a device
-const SOURCE: Source =
-    Source { name: "layers.cu", text: include_str!("../../../kernels/linear/layers.cu") };
+const SOURCE: Source = Source {
+    name: "layers.cu",
+    text: include_str!("../../../kernels/linear/layers.cu"),
+    headers: &[REAL],
+};
 
 /// Threads in a block.
 const THREADS: usize = 128;

@@ -1,7 +1,9 @@
 // Tangled from book/src/device-operators.md: edit there, or here and run cargo tangle stitch.
 //! Linear operators between vectors in the memory of a device.
 
+// What operators on a device stand on
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
+use crate::device::headers::REAL;
 use crate::error::{Error, Invalid, accept};
 use crate::linear::operator::{Operator, Pairs, vectors};
 use crate::numerics::real::Real;
@@ -77,7 +79,10 @@ impl<T: Real> ProductGpu<T> {
         Ok(Self { factors: [left, right], between })
     }
 }
+
+// Apply two operators on a device
 impl<T: Real> DeviceOperator<T> for ProductGpu<T> {
+    // Answers of a product on a device
     fn gpu(&self) -> &Gpu {
         self.factors[0].gpu()
     }
@@ -90,6 +95,10 @@ impl<T: Real> DeviceOperator<T> for ProductGpu<T> {
         self.factors[1].columns()
     }
 
+    fn bytes(&self) -> u64 {
+        self.factors[0].bytes() + self.factors[1].bytes() + self.between.bytes()
+    }
+
     fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
         self.factors[1].apply(x, &self.between)?;
         self.factors[0].apply(&self.between, y)
@@ -99,15 +108,14 @@ impl<T: Real> DeviceOperator<T> for ProductGpu<T> {
         self.factors[0].apply_transpose(x, &self.between)?;
         self.factors[1].apply_transpose(&self.between, y)
     }
-
-    fn bytes(&self) -> u64 {
-        self.factors[0].bytes() + self.factors[1].bytes() + self.between.bytes()
-    }
 }
 
 // Elements in pairs on a device
-const PAIRS: Source =
-    Source { name: "pairs.cu", text: include_str!("../../../kernels/linear/pairs.cu") };
+const PAIRS: Source = Source {
+    name: "pairs.cu",
+    text: include_str!("../../../kernels/linear/pairs.cu"),
+    headers: &[REAL],
+};
 
 /// A square operator and elements in pairs, added up.
 pub struct WithPairsGpu<T> {

@@ -4,6 +4,7 @@
 // What the dense kernel stands on
 use super::{NEAR, PairAverage, REACH, RINGS, SeenLayer, Slopes, mirror, see_layers, slope_order};
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
+use crate::device::headers::REAL;
 use crate::device::{Progress, dispatch_on};
 use crate::error::Error;
 use crate::model::atmosphere::Atmosphere;
@@ -11,13 +12,16 @@ use crate::model::sensor::Sensor;
 use crate::model::source::ConeGradient;
 use crate::numerics::quadrature::gauss_legendre;
 use crate::numerics::real::Real;
-use crate::turbulence::phase::gpu::{PhaseTables, phase_scales};
+use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
 use crate::turbulence::turned::{THIN, Turn};
 use ndarray::Array2;
 
 /// The kernel of this chapter.
-pub(crate) const DENSE: Source =
-    Source { name: "dense.cu", text: include_str!("../../../kernels/turbulence/dense.cu") };
+pub(crate) const DENSE: Source = Source {
+    name: "dense.cu",
+    text: include_str!("../../../kernels/turbulence/dense.cu"),
+    headers: &[REAL, RADIAL_TABLE, PHASE],
+};
 
 // View of a layer by two sensors
 /// A layer as two sensors see it, as the kernel reads it; lengths in metres.

@@ -1,6 +1,7 @@
 // Tangled from book/src/spectral-error.md: edit there, or here and run cargo tangle stitch.
 //! The error of the spectral method, and the choice of its sampling.
 
+// What the spectral error stands on
 use crate::numerics::quadrature::{Rule, gauss_legendre};
 use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::edges::gradient_covariances;
@@ -240,6 +241,8 @@ pub(crate) fn fast_lengths(least: usize, most: usize) -> Vec<usize> {
     lengths.sort_unstable();
     lengths
 }
+
+// Try samplings for a problem
 /// What a search for the sampling must know of a problem.
 pub(crate) struct Trial<'a> {
     /// Lags along an axis, the shortest folded length.

@@ -1,6 +1,7 @@
 // Tangled from book/src/spectral-method.md: edit there, or here and run cargo tangle stitch.
 //! Slope covariance from the power spectrum, folded before its Fourier transform.
 
+// What the spectral method stands on
 use crate::device::{Progress, dispatch, refuse_beyond_memory};
 use crate::error::{Error, Invalid};
 use crate::numerics::radial_table::RadialTable;

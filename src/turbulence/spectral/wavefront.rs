@@ -99,6 +99,8 @@ struct LayerSpectrum {
     /// For each target and guide star, the waves along x and y.
     waves: Vec<[Wave; 2]>,
 }
+
+// Prepare a layer's cross spectrum
 impl LayerSpectrum {
     fn new(
         problem: &WavefrontProblem,
@@ -120,11 +122,15 @@ impl LayerSpectrum {
         }
     }
 }
+
+// Step and scale of wavefronts
 /// Step of the frequency Δ \[m⁻¹\] at a layer for the folded length F, and 2π c_W σ' Δ².
 pub(crate) fn step_and_scale(layer: &WavefrontLayer, folded: usize) -> (f64, f64) {
     let step = 1.0 / (layer.step * folded as f64);
     (step, 2.0 * PI * spectrum_constant() * layer.slope_strength * step * step)
 }
+
+// Rows and columns of a cross spectrum
 impl CrossSpectrum {
     // Prepare the tables of the cross spectrum
     fn new(
@@ -259,6 +265,8 @@ impl CrossSpectrum {
         lags
     }
 }
+
+// Mean of waves over a disc
 /// A of Eq. [cross spectrum](https://lenslet.github.io/lenslet/wavefront-spectral.html#eq-cross-spectrum) for `cycles` = R f: the transform of a disc of unit weight.
 fn disc_transfer(cycles: f64) -> f64 {
     let z = 2.0 * PI * cycles;
@@ -445,9 +453,13 @@ impl<'a> Estimate<'a> {
         })
     }
 }
+
+// Add two pairs of numbers
 fn add(one: [f64; 2], other: [f64; 2]) -> [f64; 2] {
     [one[0] + other[0], one[1] + other[1]]
 }
+
+// Average the copies over a disc
 /// c for unit strength at the displacement `r`, averaged over the layer's disc, rad² m⁻¹; |c| to a few per cent.
 fn disc_mean(falls: &Falls, layer: &WavefrontLayer, r: [f64; 2], rule: &Rule) -> [f64; 2] {
     const RINGS: usize = 3;
@@ -463,13 +475,15 @@ fn disc_mean(falls: &Falls, layer: &WavefrontLayer, r: [f64; 2], rule: &Rule) ->
     sum.map(|sum| -sum / (layer.side.powi(2) * (rings * directions) as f64))
 }
 
-// Choose the sampling for the wavefront
+// Estimate the wavefront's sampling error
 /// Estimates the largest error of any entry that a sampling makes, in units of the largest entry.
 pub fn error_estimate(problem: &WavefrontProblem, sampling: &SpectralSampling) -> f64 {
     let estimate = Estimate::new(problem);
     let truncation = estimate.truncation(sampling.oversampling());
     (truncation + estimate.periodisation(sampling.folded())) / estimate.largest()
 }
+
+// Choose the sampling for the wavefront
 /// Chooses the sampling whose error stays below [`crate::turbulence::spectral::error::TOLERANCE`] of the largest entry, or the best that
 /// fits 1 GiB and a bounded time; says which.
 ///
@@ -566,6 +580,8 @@ mod tests {
         }
         sum
     }
+
+    // Hold folding to plain sums
     #[test]
     fn folding_changes_no_digit() {
         let targets = [Source::star(1e-4, 0.3).unwrap(), Source::star(0.0, 0.0).unwrap()];
