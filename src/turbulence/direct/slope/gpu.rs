@@ -181,7 +181,7 @@ impl<T: Real> SlopePlan<T> {
                 &arguments,
             )?;
             let slopes = (&tables.slope_over_distance).into();
-            let rules = Argument::from(&self.constants).offset::<f64>(RULES_AT);
+            let rules = Argument::from(self.constants.view(RULES_AT..));
             let arguments =
                 [views.into(), (&self.edges).into(), slopes, rules, (&self.windows).into()];
             self.gpu.launch(
