@@ -25,6 +25,8 @@ pub struct Invalid {
     /// What would have been accepted, with its unit.
     pub expected: String,
 }
+
+// Refuse a value and say why
 impl Invalid {
     /// Refuses `value` for `quantity`, and says what was expected instead.
     pub fn new(
@@ -125,7 +127,7 @@ pub enum Error {
     /// Whoever watched the computation wanted it to stop.
     #[error("cancelled")]
     Cancelled,
-    // Ways to fail outside of the mathematics
+    // Memory and devices that are wanting
     /// The result does not fit into the memory.
     #[error("{what} needs {}, and {} are available", in_bytes(*.needed), in_bytes(*.available))]
     Memory {
@@ -144,6 +146,8 @@ pub enum Error {
         /// Why it cannot be used.
         reason: String,
     },
+
+    // Files that cannot be read or written
     /// A file cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
     Read {
@@ -160,6 +164,8 @@ pub enum Error {
         /// What the operating system says.
         source: io::Error,
     },
+
+    // Computations that break down
     /// A computation broke down although its input was good.
     #[error("{what} failed: {reason}")]
     Failed {

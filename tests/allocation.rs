@@ -1,16 +1,20 @@
-//! Products with operators allocate nothing: the allocator of this whole program counts what it is asked for.
-
-#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
+//! Products with operators allocate nothing: the allocator of this program counts what watched threads ask it for.
 
 use lenslet::linear::matrix::Dense;
 use lenslet::linear::operator::{Diagonal, Operator, Product, Sum};
 use lenslet::linear::toeplitz::{Block, BlockToeplitz};
 use ndarray::Array2;
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Whether this thread's allocations are counted: other tests run beside this one.
+    static WATCHED: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The allocator of the system, and a count.
 struct Counting;
@@ -18,7 +22,7 @@ struct Counting;
 // SAFETY: every call is handed on to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        ALLOCATIONS.fetch_add(usize::from(WATCHED.get()), Ordering::Relaxed);
         unsafe { System.alloc(layout) }
     }
 
@@ -73,7 +77,8 @@ fn products_allocate_nothing() {
     let product: Arc<dyn Operator<f64>> =
         Arc::new(Product::new(vec![toeplitz.clone(), noise.clone()]).unwrap());
     let sum = Sum::new(vec![product.clone(), dense.clone()]).unwrap();
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    let watched = rayon::ThreadPoolBuilder::new().start_handler(|_| WATCHED.set(true));
+    let pool = watched.num_threads(2).build().unwrap();
     // Within the pool: a thread from outside would have to hand its work over through a queue that allocates.
     let counts = pool.install(|| {
         [count(&*toeplitz), count(&*noise), count(&*dense), count(&*product), count(&sum)]

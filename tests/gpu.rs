@@ -1,5 +1,4 @@
 //! The systems of the book on graphics processors: held against the processor, and against each other.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
 
 use lenslet::bench::SYSTEMS;
 use lenslet::device::engine::Engine;

@@ -1,7 +1,5 @@
 //! Every package that the workspace builds with has a licence that deny.toml allows.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
-
 use std::process::Command;
 
 /// Whether an SPDX expression can be satisfied with the allowed licences; `/` is crates.io's old way to write OR.

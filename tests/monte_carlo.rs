@@ -2,10 +2,10 @@
 
 #[allow(dead_code)]
 #[path = "../book/examples/monte-carlo.rs"]
-mod monte_carlo;
+mod simulation;
 
 use lenslet::model::source::ConeGradient;
-use monte_carlo::{ENTRIES, Failure, predict, simulate};
+use simulation::{ENTRIES, Failure, predict, simulate};
 
 /// Differences from a prediction in standard errors.
 fn deviations(measured: &[(f64, f64)], predicted: &[f64]) -> Vec<f64> {

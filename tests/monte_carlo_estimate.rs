@@ -1,7 +1,5 @@
 //! The estimate's error over simulated worlds is the one that the covariances predict, and no wrong estimate does as well.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
-
 use faer::{Mat, linalg::solvers::Solve};
 use lenslet::{
     device::silent,

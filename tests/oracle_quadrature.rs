@@ -14,8 +14,6 @@
 //! sum of four rectangles that have a corner there, and each rectangle is two triangles, on which new variables make the
 //! integrand smooth. All integrals are by adaptive Gauss–Kronrod cells.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
-
 use lenslet::device::silent;
 use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::model::lenslet_array::LensletArray;

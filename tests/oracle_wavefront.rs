@@ -4,8 +4,6 @@
 //! The headers of `tests/oracle/wavefront_slope.csv`, `phase_covariance_disc.csv` and `mixed_slopes.csv` say what the columns
 //! are and how they were computed. Each row becomes a system of one layer whose sources bring about the row's displacement.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
-
 use lenslet::device::silent;
 use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::model::lenslet_array::{GuideStar, LensletArray};

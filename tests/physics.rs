@@ -1,7 +1,5 @@
 //! Closed forms and invariants of slope covariance, for both methods.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
-
 use lenslet::device::silent;
 use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::model::lenslet_array::{LensletArray, SlopeOrder};

@@ -4,8 +4,6 @@
 //! mercy of rounding on another processor; a change of a snapshot is a change of the physics. Review with
 //! `cargo insta review`, or set INSTA_UPDATE=always.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
-
 use lenslet::device::silent;
 use lenslet::model::system::System;
 use lenslet::turbulence::plan::{

@@ -1,7 +1,5 @@
 //! The spectral method against the direct method: is its error what it says it is?
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
-
 use lenslet::device::silent;
 use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::model::lenslet_array::LensletArray;

@@ -1,8 +1,6 @@
 //! The system file under mistakes: each has one message, with file, line, key, value and expectation;
 //! and whatever comes in, nothing panics.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of tests
-
 use lenslet::{
     Error,
     model::lenslet_array::Validity,

@@ -23,7 +23,7 @@ fn time(system: &System, stars: usize, n: u32) -> Result<f64, lenslet::Error> {
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
     let root = env!("CARGO_MANIFEST_DIR");
-    let system = System::from_file(format!("{root}/book/systems/elt.toml"))?;
+    let system = System::from_file(format!("{root}/../systems/elt.toml"))?;
     let sizes = [10, 14, 20, 28, 40, 56, 80];
     let mut figure = Figure::new()
         .x_label("lenslets across the array, N")

@@ -1,6 +1,7 @@
 // Tangled from book/src/monte-carlo.md: edit there, or here and run cargo tangle stitch.
 //! Simulates the slopes of two laser stars, and draws the verdict on the cone's gradient into the folder that is given.
 
+// What the simulation of slopes stands on
 use lenslet::device::silent;
 use lenslet::model::atmosphere::{Atmosphere, Layer};
 use lenslet::model::lenslet_array::LensletArray;

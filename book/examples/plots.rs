@@ -14,8 +14,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("keck-lgs.toml", Pairs::One(0, 1), "covariance-keck-lgs.svg"),
     ];
     for (name, pairs, picture) in pictures {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let system = System::from_file(root.join("book/systems").join(name))?;
+        let systems = Path::new(env!("CARGO_MANIFEST_DIR")).join("../systems");
+        let system = System::from_file(systems.join(name))?;
         let problem = slope_problem(&system)?;
         let covariance = slope_covariance(&problem, &Method::Direct, &silent)?;
         let svg = plot_covariance(&covariance, problem.pitch(), pairs, Format::Svg)?;

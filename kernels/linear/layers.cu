@@ -1,11 +1,7 @@
 // Tangled from book/src/estimate-gpu.md: edit there, or here and run cargo tangle stitch.
 // Between wavefronts at the layers and the wavefront in the pupil.
 
-// Real numbers of a kernel
-#ifndef REAL
-#define REAL double
-#endif
-typedef REAL real;
+#include "device/real.cuh"
 
 /// A layer: points across its grid, and where its first wavefront starts among all.
 struct Layer {

@@ -1,11 +1,7 @@
 // Tangled from book/src/matrix-gpu.md: edit there, or here and run cargo tangle stitch.
 // Products with a dense matrix.
 
-// Real numbers of a kernel
-#ifndef REAL
-#define REAL double
-#endif
-typedef REAL real;
+#include "device/real.cuh"
 
 /// y = A x for a matrix of rows × columns; a warp for each row.
 extern "C" __global__ void multiply_rows(

@@ -1,11 +1,9 @@
 // Tangled from book/src/plain-sum-gpu.md: edit there, or here and run cargo tangle stitch.
 // Products with block Toeplitz matrices as plain sums, for small lattices, in one pass.
 
-// Real numbers of a kernel
-#ifndef REAL
-#define REAL double
-#endif
-typedef REAL real;
+#include "device/real.cuh"
+#include "linear/loops.cuh"
+#include "linear/waiting.cuh"
 
 // Sizes of tiles and windows
 static_assert(WIDE * SPLIT == 32, "a warp has a thread for each column of a tile and of inputs");
@@ -18,27 +16,6 @@ constexpr int PACK = 16 / sizeof(real), PITCH = DEEP + PACK;
 constexpr int HIGH = DEEP + TALL - 1, BROAD = SPANNED + WIDE - 1;
 /// Loads that a thread has on their way at a time.
 constexpr int THREADS = 32 * WARPS, BATCH = 8;
-
-// Loops unrolled by the compiler
-template <int N> struct Int {
-    static constexpr int value = N;
-};
-
-/// Does a step for Int<FROM>, …, Int<TO - 1>.
-template <int FROM, int TO, class Step> __device__ __forceinline__ void unroll(Step step) {
-    if constexpr (FROM < TO) {
-        step(Int<FROM>());
-        unroll<FROM + 1, TO>(step);
-    }
-}
-
-// Wait for the work before
-__device__ __forceinline__ void wait_for_earlier_work() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
 
 struct alignas(16) Packed {
     real values[PACK];

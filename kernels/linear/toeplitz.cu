@@ -1,229 +1,9 @@
 // Tangled from book/src/transforms-gpu.md: edit there, or here and run cargo tangle stitch.
 // Products with block Toeplitz matrices by Fourier transforms in shared memory, in three passes.
 
-// Real numbers of a kernel
-#ifndef REAL
-#define REAL double
-#endif
-typedef REAL real;
-
-// Short transforms by radices
-// Complex numbers by ones and twos
-struct alignas(2 * sizeof(real)) Complex {
-    real re, im;
-};
-
-/// Two of them side by side, so that one load fetches both.
-struct alignas(16) Couple {
-    Complex first, second;
-};
-
-// Sizes of transforms and their room
-constexpr int REST = R2 * R3, LENGTH = R1 * REST, HALF = LENGTH / 2 + 1;
-/// Complex numbers that fill all banks.
-constexpr int BANKS = 128 / sizeof(Complex);
-
-/// The next number from `least` that leaves the rest `residue` by `modulus`.
-__host__ __device__ constexpr int up_to(int least, int residue, int modulus) {
-    return least + ((residue - least) % modulus + modulus) % modulus;
-}
-
-constexpr int RUN = R3 == 1 ? 1 : R3 | 1;
-constexpr int PITCH = R3 == 1 ? R2 | 1 : up_to(R2 * RUN, RUN, BANKS);
-constexpr int WORK = up_to(R1 * PITCH, ROWS, BANKS);
-constexpr int WHOLE = up_to(LENGTH, ROWS, BANKS);
-
-extern __shared__ double2 memory[];
-
-// Loops unrolled by the compiler
-template <int N> struct Int {
-    static constexpr int value = N;
-};
-
-/// Does a step for Int<FROM>, …, Int<TO - 1>.
-template <int FROM, int TO, class Step> __device__ __forceinline__ void unroll(Step step) {
-    if constexpr (FROM < TO) {
-        step(Int<FROM>());
-        unroll<FROM + 1, TO>(step);
-    }
-}
-
-// Cosines that the compiler computes
-/// cos x or x⁻¹ sin x for small x: terms up to x to the power `last`, which is even or odd.
-__host__ __device__ constexpr double series(double x, int last) {
-    double sum = 1.0;
-    for (int k = last; k > 1; k -= 2) sum = 1.0 - sum * x * x / (k * (k - 1));
-    return sum;
-}
-
-/// cos(2 pi k / n).
-__host__ __device__ constexpr double cosine(int k, int n) {
-    const double pi = 3.14159265358979323846;
-    k = (k % n + n) % n;
-    k = 2 * k > n ? n - k : k;
-    if (4 * k > n) return -cosine(n - 2 * k, 2 * n);
-    const double left = pi * (n - 4 * k) / (2.0 * n);
-    return 8 * k <= n ? series(2.0 * pi * k / n, 20) : left * series(left, 21);
-}
-
-/// sin(2 pi k / n).
-__host__ __device__ constexpr double sine(int k, int n) { return cosine(4 * k - n, 4 * n); }
-
-// Arithmetic of complex numbers
-__device__ __forceinline__ Complex plus(Complex a, Complex b) { return {a.re + b.re, a.im + b.im}; }
-
-__device__ __forceinline__ Complex minus(Complex a, Complex b) {
-    return {a.re - b.re, a.im - b.im};
-}
-
-/// a b, or with the conjugate of a if SIGN < 0.
-template <int SIGN> __device__ __forceinline__ Complex times(Complex a, Complex b) {
-    const real im = SIGN < 0 ? -a.im : a.im;
-    return {a.re * b.re - im * b.im, a.re * b.im + im * b.re};
-}
-
-// Turn by a constant root of unity
-/// z times exp(SIGN 2 pi i K / N).
-template <int SIGN, int K, int N> __device__ __forceinline__ Complex turn(Complex z) {
-    constexpr int k = (SIGN * K % N + N) % N;
-    if constexpr (k == 0) {
-        return z;
-    } else if constexpr (4 * k == N) {
-        return {-z.im, z.re};
-    } else if constexpr (2 * k == N) {
-        return {-z.re, -z.im};
-    } else if constexpr (4 * k == 3 * N) {
-        return {z.im, -z.re};
-    } else {
-        constexpr real c = cosine(k, N), s = sine(k, N);
-        return {c * z.re - s * z.im, c * z.im + s * z.re};
-    }
-}
-
-// Small transforms in registers
-/// What a length is split by first.
-__host__ __device__ constexpr int factor(int n) {
-    return n == 16 || n == 12 ? 4 : n % 2 == 0 ? 2 : n % 3 == 0 ? 3 : n % 5 == 0 ? 5 : n;
-}
-
-// Transform an odd prime number of values
-template <int SIGN, int R> __device__ __forceinline__ void dft_of_prime(Complex (&v)[R]) {
-    constexpr int PAIRS = R / 2;
-    Complex sums[PAIRS], differences[PAIRS], result[R];
-    result[0] = v[0];
-    unroll<0, PAIRS>([&](auto j) {
-        sums[j.value] = plus(v[j.value + 1], v[R - 1 - j.value]);
-        differences[j.value] = minus(v[j.value + 1], v[R - 1 - j.value]);
-        result[0] = plus(result[0], sums[j.value]);
-    });
-    unroll<0, PAIRS>([&](auto k) {
-        Complex even = v[0], odd = {0, 0};
-        // Sum cosines and sines of pairs
-        unroll<0, PAIRS>([&](auto j) {
-            constexpr int l = (decltype(j)::value + 1) * (decltype(k)::value + 1);
-            constexpr real c = cosine(l, R), s = SIGN * sine(l, R);
-            even.re += c * sums[j.value].re;
-            even.im += c * sums[j.value].im;
-            odd.re -= s * differences[j.value].im;
-            odd.im += s * differences[j.value].re;
-        });
-        result[k.value + 1] = plus(even, odd);
-        result[R - 1 - k.value] = minus(even, odd);
-    });
-    unroll<0, R>([&](auto k) { v[k.value] = result[k.value]; });
-}
-
-template <int SIGN, int R> __device__ __forceinline__ void dft(Complex (&v)[R]) {
-    constexpr int A = factor(R), B = R / A;
-    if constexpr (R == 2) {
-        const Complex difference = minus(v[0], v[1]);
-        v[0] = plus(v[0], v[1]);
-        v[1] = difference;
-    } else if constexpr (A == R && R > 1) {
-        dft_of_prime<SIGN>(v);
-    } else if constexpr (R > 1) {
-        // Split a small transform in two
-        Complex t[A][B];
-        unroll<0, B>([&](auto b) {
-            Complex column[A];
-            unroll<0, A>([&](auto a) { column[a.value] = v[B * a.value + b.value]; });
-            dft<SIGN>(column);
-            unroll<0, A>([&](auto c) {
-                constexpr int k = decltype(b)::value * decltype(c)::value;
-                t[c.value][b.value] = turn<SIGN, k, R>(column[c.value]);
-            });
-        });
-        unroll<0, A>([&](auto c) {
-            dft<SIGN>(t[c.value]);
-            unroll<0, B>([&](auto d) { v[c.value + A * d.value] = t[c.value][d.value]; });
-        });
-    }
-}
-
-// Transform in shared memory by radices
-/// COUNT transforms by THREADS threads; load(f, a, b) is value a REST + b of the transform f,
-/// store(f, k, z) takes
-/// its result k. Neighbouring threads begin with the same b of different transforms if
-/// TOGETHER, else reversed.
-template <int SIGN, int COUNT, int THREADS, bool TOGETHER, class Load, class Store>
-__device__ __forceinline__ void transform(
-    Complex *work, const Complex *__restrict__ roots, Load load, Store store
-) {
-    // Step of the first radix
-    for (int task = threadIdx.x; task < COUNT * REST; task += THREADS) {
-        const int f = TOGETHER ? task % COUNT : task / REST;
-        const int b = TOGETHER ? task / COUNT : task % REST;
-        Complex v[R1];
-        unroll<0, R1>([&](auto a) { v[a.value] = load(f, a, b); });
-        dft<SIGN>(v);
-        Complex *to = work + f * WORK + b / R3 * RUN + b % R3;
-        unroll<0, R1>([&](auto c) {
-            if constexpr (REST == 1) store(f, c.value, v[c.value]);
-            else to[c.value * PITCH] = times<-SIGN>(roots[b * c.value], v[c.value]);
-        });
-    }
-    if constexpr (REST > 1) {
-        __syncthreads();
-        // Step of the second radix
-        for (int task = threadIdx.x; task < COUNT * R1 * R3; task += THREADS) {
-            const int f = task / (R1 * R3), s = task % (R1 * R3);
-            const int b = s % R3, c = s / R3;
-            Complex *at = work + f * WORK + c * PITCH + b;
-            Complex v[R2];
-            unroll<0, R2>([&](auto a) { v[a.value] = at[a.value * RUN]; });
-            dft<SIGN>(v);
-            unroll<0, R2>([&](auto d) {
-                if constexpr (R3 == 1) store(f, c + R1 * d.value, v[d.value]);
-                else at[d.value * RUN] = times<-SIGN>(roots[R1 * b * d.value], v[d.value]);
-            });
-        }
-    }
-    if constexpr (R3 > 1) {
-        __syncthreads();
-        // Step of the third radix
-        for (int task = threadIdx.x; task < COUNT * R1 * R2; task += THREADS) {
-            const int f = task / (R1 * R2), s = task % (R1 * R2);
-            const int c = s % R1, d = s / R1;
-            const Complex *at = work + f * WORK + c * PITCH + d * RUN;
-            Complex v[R3];
-            unroll<0, R3>([&](auto b) { v[b.value] = at[b.value]; });
-            dft<SIGN>(v);
-            unroll<0, R3>([&](auto e) { store(f, c + R1 * (d + R2 * e.value), v[e.value]); });
-        }
-    }
-}
-
-// Rows that fill up a block
-constexpr int FROM_ROWS = up_to(FROM_POINTS, 0, ROWS);
-constexpr int TO_ROWS = up_to(TO_POINTS, 0, ROWS);
-
-// Wait for the work before
-__device__ __forceinline__ void wait_for_earlier_work() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
+#include "device/generation.cuh"
+#include "linear/row_spectra.cuh"
+#include "linear/waiting.cuh"
 
 // First pass along the rows
 /// Half spectra of the rows of all inputs, (HALF, FROM_PAIRS, 2, FROM_ROWS), twice as large as
@@ -252,14 +32,7 @@ extern "C" __global__ __launch_bounds__(ROW_THREADS) void transform_rows(
     auto store = [&](int f, int k, Complex value) { whole[f * WHOLE + k] = value; };
     transform<-1, ROWS, ROW_THREADS, false>(work, roots, load, store);
     __syncthreads();
-    // Part the spectra of two rows
-    for (int task = threadIdx.x; task < HALF * ROWS; task += ROW_THREADS) {
-        const int f = task % ROWS, k = task / ROWS;
-        const Complex a = whole[f * WHOLE + k], b = whole[f * WHOLE + (k ? LENGTH - k : 0)];
-        Complex *to = lines + (k * FROM_PAIRS + pair) * 2 * FROM_ROWS + row + f;
-        to[0] = {a.re + b.re, a.im - b.im};
-        to[FROM_ROWS] = {a.im + b.im, b.re - a.re};
-    }
+    part_spectra(whole, lines, pair, row);
 }
 
 // Second pass along the columns
@@ -294,13 +67,6 @@ constexpr int PARTS = COLUMN_THREADS >= LENGTH ? COLUMN_THREADS / LENGTH : 1;
 constexpr int UPPER = MIRRORED ? FROM_PAIRS * (FROM_PAIRS + 1) / 2 : 1;
 
 // Tiles that are fetched early
-// Generation of the device
-#ifdef __CUDA_ARCH__
-constexpr int GENERATION = __CUDA_ARCH__ / 10;
-#else
-constexpr int GENERATION = 90;
-#endif
-
 constexpr int IN_DOUBLE = GENERATION >= 80, IN_SINGLE = FROM_GROUP > 1 ? 2 : 1;
 constexpr int HELD = sizeof(real) == 8 ? IN_DOUBLE : IN_SINGLE, ROOM = HELD ? HELD : 1;
 
@@ -478,14 +244,7 @@ __device__ __forceinline__ void rows_back(
     if (REST == 1) __syncthreads();
     if (!DIAGONAL) wait_for_earlier_work();
     columns += 2 * pair * TO_ROWS + row;
-    // Join the spectra of two rows
-    auto load = [&](int f, auto a, int b) {
-        const int k = a.value * REST + b, q = k < HALF ? k : LENGTH - k;
-        const Complex *at = columns + q * (2 * TO_PAIRS * TO_ROWS) + f;
-        const Complex first = at[0], second = at[TO_ROWS];
-        const real sign = k < HALF ? 1 : -1;
-        return Complex{first.re - sign * second.im, sign * first.im + second.re};
-    };
+    auto load = join_spectra(columns);
     // Scatter two rows into the vector
     auto store = [&](int f, int n, Complex value) {
         if (n < TO_POINTS) {

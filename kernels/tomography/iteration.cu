@@ -1,6 +1,8 @@
 // Tangled from book/src/between-transforms.md: edit there, or here and run cargo tangle stitch.
-// Compiled after toeplitz.cu and solver.cu; a block has TEAM = ROW_THREADS threads and ROWS
-// rows of a pair of lattices.
+// Conjugate gradients between transforms; a block has TEAM = ROW_THREADS threads and ROWS rows of
+// a pair of lattices.
+#include "linear/row_spectra.cuh"
+#include "linear/solver.cuh"
 
 // Rows of a block in shared memory
 constexpr int NUMBERS = ROWS * FROM_POINTS;
@@ -19,6 +21,8 @@ __device__ __forceinline__ Rows rows_of_block() {
     const int row = blockIdx.x * ROWS, pair = blockIdx.y, blocks = gridDim.x * gridDim.y;
     return {work, whole, given, kept, row, pair, blocks};
 }
+
+// Places of a block's numbers
 /// The places of the block's numbers, of two lattices side by side; -1 where a point is masked.
 __device__ __forceinline__ const int2 *places_of_block(const int2 *places, Rows rows) {
     return places + (rows.pair * FROM_ROWS + rows.row) * FROM_POINTS;
@@ -27,6 +31,8 @@ __device__ __forceinline__ const int2 *places_of_block(const int2 *places, Rows 
 __device__ __forceinline__ Complex fetch_pair(const real *values, int2 place) {
     return {values[max(place.x, 0)], values[max(place.y, 0)]};
 }
+
+// Leave the lines of given rows
 /// Transforms the given rows, and leaves them for the columns.
 __device__ __forceinline__ void leave_lines(
     Rows rows, const Complex *__restrict__ roots, Complex *__restrict__ lines
@@ -41,14 +47,7 @@ __device__ __forceinline__ void leave_lines(
     __syncthreads();
     transform<-1, ROWS, TEAM, false>(rows.work, roots, load, store);
     __syncthreads();
-    // Part the spectra of two rows
-    for (int task = threadIdx.x; task < HALF * ROWS; task += ROW_THREADS) {
-        const int f = task % ROWS, k = task / ROWS;
-        const Complex a = whole[f * WHOLE + k], b = whole[f * WHOLE + (k ? LENGTH - k : 0)];
-        Complex *to = lines + (k * FROM_PAIRS + pair) * 2 * FROM_ROWS + row + f;
-        to[0] = {a.re + b.re, a.im - b.im};
-        to[FROM_ROWS] = {a.im + b.im, b.re - a.re};
-    }
+    part_spectra(whole, lines, pair, row);
 }
 
 // Restore rows and transform them again
@@ -67,14 +66,7 @@ extern "C" __global__ __launch_bounds__(TEAM, 2) void exchange_rows(
     }
     columns += 2 * rows.pair * TO_ROWS + rows.row;
     double sums[1] = {0};
-    // Join the spectra of two rows
-    auto load = [&](int f, auto a, int b) {
-        const int k = a.value * REST + b, q = k < HALF ? k : LENGTH - k;
-        const Complex *at = columns + q * (2 * TO_PAIRS * TO_ROWS) + f;
-        const Complex first = at[0], second = at[TO_ROWS];
-        const real sign = k < HALF ? 1 : -1;
-        return Complex{first.re - sign * second.im, sign * first.im + second.re};
-    };
+    auto load = join_spectra(columns);
     // Exchange the residual for its product
     auto store = [&](int f, int n, Complex value) {
         if (n >= FROM_POINTS) return;
@@ -111,14 +103,7 @@ extern "C" __global__ __launch_bounds__(TEAM) void finish_rows(
     }
     columns += 2 * rows.pair * TO_ROWS + rows.row;
     double sums[1] = {0};
-    // Join the spectra of two rows
-    auto load = [&](int f, auto a, int b) {
-        const int k = a.value * REST + b, q = k < HALF ? k : LENGTH - k;
-        const Complex *at = columns + q * (2 * TO_PAIRS * TO_ROWS) + f;
-        const Complex first = at[0], second = at[TO_ROWS];
-        const real sign = k < HALF ? 1 : -1;
-        return Complex{first.re - sign * second.im, sign * first.im + second.re};
-    };
+    auto load = join_spectra(columns);
     // Add the noise and leave the rows
     auto store = [&](int f, int n, Complex value) {
         if (n >= FROM_POINTS) return;
@@ -140,10 +125,12 @@ extern "C" __global__ __launch_bounds__(TEAM) void finish_rows(
     leave_parts(sums, parts + rows.blocks, rows.blocks);
 }
 
-// Step and transform the rows
+// Squares of residuals by turns
 __device__ double *squares_of(double *squares, double iteration, int blocks) {
     return squares + ((long long)iteration & 1) * blocks;
 }
+
+// Step and transform the rows
 /// Judges the residual, steps along the new direction, leaves the parts of r·r and rows of r for P.
 extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
     const State *now, State *next, const double *parts, double *squares, const int2 *places,
@@ -194,6 +181,8 @@ extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
     leave_lines(rows, roots, lines);
     leave_parts(square, squares_of(squares, state.iteration, rows.blocks), rows.blocks);
 }
+
+// Judge what the last step left
 /// Records the residual that the last step has left; one block.
 extern "C" __global__ void judge_rows(State *state, double *squares, int blocks) {
     double square[1];

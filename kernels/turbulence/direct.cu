@@ -1,93 +1,8 @@
 // Tangled from book/src/direct-gpu.md: edit there, or here and run cargo tangle stitch.
 // Slope covariances by the direct method.
 
-// Real numbers of a kernel
-#ifndef REAL
-#define REAL double
-#endif
-typedef REAL real;
-
-// Look up the radial table on the device
-/// A polynomial in t - centre.
-struct alignas(16) Segment {
-    double centre, c[7];
-};
-
-/// f(t) and df/dt, from a table whose segments are numbered from `first` to `last`.
-__device__ inline double look_up(
-    const double *table, int first, int last, double t, double *slope
-) {
-    int number = (int)(__double_as_longlong(t) >> 47);
-    number = number < first ? first : number > last ? last : number;
-    const Segment s = ((const Segment *)table)[number - first];
-    double u = t - s.centre, value = s.c[6], rise = 0.0;
-#pragma unroll
-    for (int k = 5; k >= 0; --k) {
-        rise = rise * u + value;
-        value = value * u + s.c[k];
-    }
-    *slope = rise;
-    return value;
-}
-/// A cubic in (t - centre) / 2^e, 64 segments to the octave from 2^e to 2^(e + 1).
-struct alignas(16) Sliver {
-    float c[4];
-};
-
-__device__ inline float look_up(const float *table, int first, int last, float t, float *slope) {
-    int number = __float_as_int(t) >> 17;
-    number = number < first ? first : number > last ? last : number;
-    const Sliver s = ((const Sliver *)table)[number - first];
-    float per_octave = __int_as_float((254 - (number >> 6)) << 23);
-    float u = (t - __int_as_float((number << 17) | (1 << 16))) * per_octave;
-    *slope = (s.c[1] + u * (2.0f * s.c[2] + u * 3.0f * s.c[3])) * per_octave;
-    return s.c[0] + u * (s.c[1] + u * (s.c[2] + u * s.c[3]));
-}
-
-// Evaluate the phase on the device
-/// Numbers of the first and last segments of the universal tables, from 2^-120 to 2^40, and
-/// where they end.
-constexpr int FIRST_SEGMENT = (1023 - 120) << 5, LAST_SEGMENT = ((1023 + 40) << 5) - 1;
-constexpr int FIRST_SLIVER = (127 - 120) << 6, LAST_SLIVER = ((127 + 40) << 6) - 1;
-constexpr double TABLE_END = 1099511627776.0;
-
-/// The phase of one outer scale: 1/l^2, l^(5/3), l^(-1/3) for a unit of length l; law 0 is von
-/// Karman's, 1 a power.
-struct Phase {
-    double per_square, fall, slope, law;
-};
-/// f(t) of one of the tables of both laws, without its factor; in *rise its derivative by t / l^2.
-__device__ inline double universal(
-    const double *table, const Phase &phase, double t, double *rise
-) {
-    const int count = LAST_SEGMENT - FIRST_SEGMENT + 1;
-    table += 8 * count * (int)phase.law;
-    double tau = t * phase.per_square;
-    tau = tau < TABLE_END ? tau : 0.99 * TABLE_END;
-    return look_up(table, FIRST_SEGMENT, LAST_SEGMENT, tau, rise);
-}
-
-__device__ inline float universal(const float *table, const Phase &phase, float t, float *rise) {
-    const int count = LAST_SLIVER - FIRST_SLIVER + 1;
-    table += 4 * count * (int)phase.law;
-    float tau = t * (float)phase.per_square;
-    tau = tau < (float)TABLE_END ? tau : 0.99f * (float)TABLE_END;
-    return look_up(table, FIRST_SLIVER, LAST_SLIVER, tau, rise);
-}
-/// S or M at the squared distance t in m^2, by whose table is given; rad^2.
-__device__ inline double fall_of(const double *table, const Phase &phase, double t) {
-    double rise;
-    return phase.fall * universal(table, phase, t, &rise);
-}
-
-/// p(t), rad^2 m^-2, and dp/dt, rad^2 m^-4.
-template <typename T>
-__device__ inline T slope_over_distance(const T *table, const Phase &phase, T t, T *rise) {
-    T factor = (T)phase.slope;
-    T p = factor * universal(table, phase, t, rise);
-    *rise *= factor * (T)phase.per_square;
-    return p;
-}
+#include "device/real.cuh"
+#include "turbulence/phase.cuh"
 
 // Hessian of the fall on the device
 /// H_xx, H_xy, H_yy at (x, y) from p and dp/dt.
@@ -114,7 +29,7 @@ struct View {
     Window near, far;
 };
 
-// Walk the panels of an edge
+// Sums and places of a walk
 /// Integrals along an edge: of S, rad^2 m, of u S, u from its start, rad^2 m^2, and of M, rad^2 m.
 struct Edge {
     double fall, moment, half_mean;
@@ -127,6 +42,8 @@ struct Walk {
     double across, start, node, weight;
     int own, panel;
 };
+
+// Walk the panels of an edge
 /// Adds a node of the walker's panels of the part lo <= |u| <= hi of an edge; u = sign |u|.
 __device__ void walk(
     Edge *sum, Walk *walk, const View &view, const double *falls, const double *half_means,
@@ -205,6 +122,7 @@ extern "C" __global__ void integrate_edges(
 }
 
 // Combine edges into near lags
+// Edges of a view by row and column
 /// The edges of a view, three numbers each, as they are numbered.
 struct Lattice {
     const double *edges;
@@ -216,6 +134,7 @@ struct Lattice {
         return edge;
     }
 };
+
 // Combine edges into triangles and cells on the device
 /// E over two edges parallel to y, or to x, of length d; the weight rises on the first and
 /// falls on the second.
@@ -362,7 +281,7 @@ __device__ void sum_gradients(
     }
 }
 
-// Filter a tile along both axes
+// Filter a strip of twelve numbers
 /// Four results of the filter from the twelve numbers around them.
 __device__ inline void filter_strip(
     const real in[STRIP + 2 * NEIGHBOURS], const real *weights, real out[STRIP]
@@ -376,6 +295,8 @@ __device__ inline void filter_strip(
         out[k] = sum;
     }
 }
+
+// Filter a tile along both axes
 /// Filters the lattice along x.
 __device__ void filter_along_x(Tile &tile, const real *weights) {
     for (int k = threadIdx.x; k < 3 * LATTICE_Y * TILE_X / STRIP; k += THREADS) {

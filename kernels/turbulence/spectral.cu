@@ -1,11 +1,7 @@
 // Tangled from book/src/spectral-gpu.md: edit there, or here and run cargo tangle stitch.
 // Covariances by the spectral method, around the transforms of cuFFT.
 
-// Real numbers of a kernel
-#ifndef REAL
-#define REAL double
-#endif
-typedef REAL real;
+#include "device/real.cuh"
 
 // Types and sizes of spectral kernels
 #ifndef DERIVATIVES

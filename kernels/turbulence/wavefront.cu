@@ -1,98 +1,14 @@
 // Tangled from book/src/wavefront-gpu.md: edit there, or here and run cargo tangle stitch.
 // Covariances of a wavefront with slopes by the direct method.
 
-// Real numbers of a kernel
-#ifndef REAL
-#define REAL double
-#endif
-typedef REAL real;
+#include "device/generation.cuh"
+#include "device/real.cuh"
+#include "turbulence/phase.cuh"
 
 // Reach of the box filter
 #ifndef REACH
 #define REACH 4 // samples beyond a lag on either side that the box filter uses; 0 for no filter
 #endif
-
-// Look up the radial table on the device
-/// A polynomial in t - centre.
-struct alignas(16) Segment {
-    double centre, c[7];
-};
-
-/// f(t) and df/dt, from a table whose segments are numbered from `first` to `last`.
-__device__ inline double look_up(
-    const double *table, int first, int last, double t, double *slope
-) {
-    int number = (int)(__double_as_longlong(t) >> 47);
-    number = number < first ? first : number > last ? last : number;
-    const Segment s = ((const Segment *)table)[number - first];
-    double u = t - s.centre, value = s.c[6], rise = 0.0;
-#pragma unroll
-    for (int k = 5; k >= 0; --k) {
-        rise = rise * u + value;
-        value = value * u + s.c[k];
-    }
-    *slope = rise;
-    return value;
-}
-/// A cubic in (t - centre) / 2^e, 64 segments to the octave from 2^e to 2^(e + 1).
-struct alignas(16) Sliver {
-    float c[4];
-};
-
-__device__ inline float look_up(const float *table, int first, int last, float t, float *slope) {
-    int number = __float_as_int(t) >> 17;
-    number = number < first ? first : number > last ? last : number;
-    const Sliver s = ((const Sliver *)table)[number - first];
-    float per_octave = __int_as_float((254 - (number >> 6)) << 23);
-    float u = (t - __int_as_float((number << 17) | (1 << 16))) * per_octave;
-    *slope = (s.c[1] + u * (2.0f * s.c[2] + u * 3.0f * s.c[3])) * per_octave;
-    return s.c[0] + u * (s.c[1] + u * (s.c[2] + u * s.c[3]));
-}
-
-// Evaluate the phase on the device
-/// Numbers of the first and last segments of the universal tables, from 2^-120 to 2^40, and
-/// where they end.
-constexpr int FIRST_SEGMENT = (1023 - 120) << 5, LAST_SEGMENT = ((1023 + 40) << 5) - 1;
-constexpr int FIRST_SLIVER = (127 - 120) << 6, LAST_SLIVER = ((127 + 40) << 6) - 1;
-constexpr double TABLE_END = 1099511627776.0;
-
-/// The phase of one outer scale: 1/l^2, l^(5/3), l^(-1/3) for a unit of length l; law 0 is von
-/// Karman's, 1 a power.
-struct Phase {
-    double per_square, fall, slope, law;
-};
-/// f(t) of one of the tables of both laws, without its factor; in *rise its derivative by t / l^2.
-__device__ inline double universal(
-    const double *table, const Phase &phase, double t, double *rise
-) {
-    const int count = LAST_SEGMENT - FIRST_SEGMENT + 1;
-    table += 8 * count * (int)phase.law;
-    double tau = t * phase.per_square;
-    tau = tau < TABLE_END ? tau : 0.99 * TABLE_END;
-    return look_up(table, FIRST_SEGMENT, LAST_SEGMENT, tau, rise);
-}
-
-__device__ inline float universal(const float *table, const Phase &phase, float t, float *rise) {
-    const int count = LAST_SLIVER - FIRST_SLIVER + 1;
-    table += 4 * count * (int)phase.law;
-    float tau = t * (float)phase.per_square;
-    tau = tau < (float)TABLE_END ? tau : 0.99f * (float)TABLE_END;
-    return look_up(table, FIRST_SLIVER, LAST_SLIVER, tau, rise);
-}
-/// S or M at the squared distance t in m^2, by whose table is given; rad^2.
-__device__ inline double fall_of(const double *table, const Phase &phase, double t) {
-    double rise;
-    return phase.fall * universal(table, phase, t, &rise);
-}
-
-/// p(t), rad^2 m^-2, and dp/dt, rad^2 m^-4.
-template <typename T>
-__device__ inline T slope_over_distance(const T *table, const Phase &phase, T t, T *rise) {
-    T factor = (T)phase.slope;
-    T p = factor * universal(table, phase, t, rise);
-    *rise *= factor * (T)phase.per_square;
-    return p;
-}
 
 // Look the averaged fall up on the device
 /// A polynomial in (r - centre) / half on the segment that ends at `end`; `per_half` is 1 / half.
@@ -142,7 +58,7 @@ __device__ inline real reference_slope(
     return r > 0 ? averaged(discs + (int)reference.first, (int)reference.segments, r) / r : 0;
 }
 
-// Integrate along a piece on the device
+// Cut a piece into panels
 /// A part of a line on which the distance from the singular points grows from the near end on.
 struct Part {
     double near, length; // the length is negative towards lesser u
@@ -164,6 +80,8 @@ __device__ inline Part cut_part(const Reference &reference, double square, doubl
     if (longest > scale && fabs(s - kink) < 8.0 * scale) part.bends = (int)ceil(longest / scale);
     return part;
 }
+
+// Share out the nodes of panels
 constexpr int PANEL_NODES = 10;
 
 /// A thread's share of the integral of S along a part; `rule` holds nodes, then weights.
@@ -190,6 +108,8 @@ __device__ inline double along_part(
     }
     return sum;
 }
+
+// Integrate along a piece on the device
 /// The integral of S from `start` to `end` along a line at the distance `across`, in the first
 /// of 32 threads.
 __device__ inline double along(
@@ -295,7 +215,7 @@ __device__ inline void integrate_piece(
     if (lane == 0) pieces[k] = sum;
 }
 
-// Work of the middle lags
+// Place and distance of a lag
 /// Coordinate of lag k, m, rounded at the end.
 __device__ inline real coordinate(double first, int k, double step) {
     return (real)(first + k * step);
@@ -305,6 +225,8 @@ __device__ inline real coordinate(double first, int k, double step) {
 __device__ inline real distance_from(const Reference &reference, real x, real y) {
     return fabs(sqrt(x * x + y * y) - (real)reference.kink);
 }
+
+// Work of the middle lags
 /// The mean of grad S over the footprint of the lag at place k of the frames, if it is in the
 /// middle zone.
 __device__ inline void average_middle(
@@ -341,13 +263,6 @@ extern "C" __global__ __launch_bounds__(128, 5) void wavefront_close(
 
 // Kernel of the wavefront's field
 // Size of a tile of the field
-// Generation of the device
-#ifdef __CUDA_ARCH__
-constexpr int GENERATION = __CUDA_ARCH__ / 10;
-#else
-constexpr int GENERATION = 90;
-#endif
-
 constexpr int TILE = 16, WIDE = TILE + 2 * REACH, LAGS = TILE * TILE;
 /// Blocks that a multiprocessor shall hold, for which registers are spared.
 constexpr int IN_DOUBLE = GENERATION >= 100 ? 2 : 3, BLOCKS = sizeof(real) == 4 ? 4 : IN_DOUBLE;

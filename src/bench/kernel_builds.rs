@@ -6,7 +6,7 @@ use crate::bench::{ARRAYS, SYSTEMS};
 use crate::device::cuda::{compiler, probe};
 use crate::device::emulator::collector::{Request, requests};
 use crate::device::engine::Engine;
-use crate::device::gpu::Gpu;
+use crate::device::gpu::{self, Gpu};
 use crate::device::silent;
 use crate::error::Error;
 use crate::linear::matrix::gpu::MatrixGpu;
@@ -29,6 +29,7 @@ use crate::turbulence::spectral::slope::SpectralSampling;
 use ndarray::Array2;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
+use std::env;
 use std::sync::Arc;
 
 // Systems whose kernels are compiled
@@ -108,6 +109,21 @@ fn number_before(line: &str, unit: &str) -> Option<usize> {
 /// Generations of devices: the oldest that CUDA 13 knows, and those after it.
 const GENERATIONS: [(i32, i32); 4] = [(7, 5), (8, 0), (9, 0), (12, 0)];
 
+// Ask the compiler once
+/// What the compiler says of a source for a device, now or when it was first asked.
+fn log_of(source: &gpu::Source, options: &[String], device: (i32, i32)) -> Result<String, Error> {
+    let verbose = [options, &["--ptxas-options=-v".into()]].concat();
+    let key = compiler::key_of(source, &verbose, device, compiler::version());
+    let folder = env::current_exe().map(|program| program.with_file_name("kernels-compiled"));
+    let file = folder.ok().map(|folder| folder.join(compiler::file_name(source, &key)));
+    if let Some(log) = file.as_deref().and_then(|file| compiler::kept(file, &key)) {
+        return Ok(String::from_utf8_lossy(&log).into_owned());
+    }
+    let (_, log) = compiler::compile(source, &verbose, device)?;
+    let _ = file.map(|file| compiler::keep(&file, &key, log.as_bytes()));
+    Ok(log)
+}
+
 // Compile all kernels
 #[test]
 fn every_kernel_compiles_for_every_generation() {
@@ -119,10 +135,7 @@ fn every_kernel_compiles_for_every_generation() {
         asked.iter().flat_map(|request| GENERATIONS.map(|device| (request, device))).collect();
     let logs: Vec<_> = builds
         .par_iter()
-        .map(|((source, options), device)| {
-            let verbose = [options.as_slice(), &["--ptxas-options=-v".into()]].concat();
-            compiler::compile(source, &verbose, *device).map(|(_, log)| log)
-        })
+        .map(|((source, options), device)| log_of(source, options, *device))
         .collect();
     // Judge what the compiler said
     let (mut worst, mut spills) = (BTreeMap::<_, (Usage, String)>::new(), Vec::new());

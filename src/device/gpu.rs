@@ -5,6 +5,7 @@
 use super::machine::{
     Kind, Machine, Opened, Operation, Owned, Pages, Product, Queue, Thing, Transforms,
 };
+pub use super::machine::{Header, Shape, Source};
 use super::memory::refuse;
 use crate::error::Error;
 use crate::numerics::real::{Precision, Real};
@@ -433,15 +434,6 @@ impl Pages for NoPages {
 }
 
 // Programs and their kernels
-/// A file of kernels, embedded in this crate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Source {
-    /// Its name, for messages.
-    pub name: &'static str,
-    /// Its text.
-    pub text: &'static str,
-}
-
 /// A compiled source.
 pub struct Program {
     device: Arc<Opened>,
@@ -521,24 +513,6 @@ impl From<f32> for Argument<'_> {
 }
 
 // Launches and their recordings
-/// The shape of a launch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
-    /// Blocks along x, y and z.
-    pub grid: [usize; 3],
-    /// Threads in a block.
-    pub block: usize,
-    /// Bytes of shared memory, beyond what the kernel declares.
-    pub shared: usize,
-}
-
-impl Shape {
-    /// Blocks of `block` threads along x, one thread for each of `threads`, and more blocks along y and z.
-    pub fn over(threads: usize, block: usize, [y, z]: [usize; 2]) -> Self {
-        Self { grid: [threads.div_ceil(block), y, z], block, shared: 0 }
-    }
-}
-
 /// Launches that were recorded, to be replayed together, with the buffers that they use.
 pub struct Graph {
     graph: Owned,
@@ -878,6 +852,7 @@ mod tests {
         text: "extern \"C\" __global__ void line(const REAL *x, REAL *y, int n, REAL a, double b) {\n\
                int i = blockIdx.x * blockDim.x + threadIdx.x;\n\
                if (i < n) y[i] = a * x[i] + (REAL)(b * i);\n}\n",
+        headers: &[],
     };
 
     // Queue a line

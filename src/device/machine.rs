@@ -1,14 +1,56 @@
 // Tangled from book/src/graphics-processor.md: edit there, or here and run cargo tangle stitch.
 //! What lies behind the seam: a machine, its queues of work, and who may use them when.
 
-use super::gpu::{Shape, Source};
+// What machines stand on
 use crate::error::Error;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
+// Sources of kernels
+/// A file of kernels, embedded in this crate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Source {
+    /// Its name, for messages.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+    /// All headers that it includes, and that these include.
+    pub headers: &'static [Header],
+}
+
+// Text that kernels include
+/// A text that files of kernels include.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// The name by which it is included, its place in `kernels/`.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+// Shape of a launch
+/// The shape of a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Blocks along x, y and z.
+    pub grid: [usize; 3],
+    /// Threads in a block.
+    pub block: usize,
+    /// Bytes of shared memory, beyond what the kernel declares.
+    pub shared: usize,
+}
+
+impl Shape {
+    /// Blocks of `block` threads along x, one thread for each of `threads`, and more blocks along y and z.
+    pub fn over(threads: usize, block: usize, [y, z]: [usize; 2]) -> Self {
+        Self { grid: [threads.div_ceil(block), y, z], block, shared: 0 }
+    }
+}
+
+
 // Machine behind the seam
-/// What lies behind a [`Gpu`](super::gpu::Gpu): addresses, handles and bytes. Work is queued, and done in the order of its stream.
+/// What lies behind a graphics processor: addresses, handles and bytes. Work is queued, and done in the order of its stream.
 pub(crate) trait Machine: Send + Sync {
     /// `cuda:0 (NVIDIA H200)`.
     fn name(&self) -> &str;

@@ -7,6 +7,7 @@ mod dispatch;
 pub(crate) mod emulator;
 pub mod engine;
 pub mod gpu;
+pub(crate) mod headers;
 pub(crate) mod machine;
 mod memory;
 

@@ -269,7 +269,7 @@ fn nearest(word: &str, keys: Keys) -> Option<&'static str> {
     (distance(&key) <= (key.len() / 3).max(1)).then_some(key)
 }
 
-/// The least number of edits that turn one word into the other, `[eq:edit-distance]`.
+/// The least number of edits that turn one word into the other, [edit distance](https://lenslet.github.io/lenslet/system-file.html#eq-edit-distance).
 fn edits(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.chars().count()).collect();
     for (i, a) in from.chars().enumerate() {

@@ -21,6 +21,8 @@ pub enum Interpolation {
     /// Six points along each axis.
     Quintic,
 }
+
+// Stencil and name of a degree
 impl Interpolation {
     /// Points of a stencil along one axis.
     pub fn points(self) -> usize {
@@ -50,6 +52,8 @@ pub(crate) struct Stencils<T> {
     /// Points of a stencil.
     pub(crate) width: usize,
 }
+
+// Weigh the points of stencils
 impl<T: Real> Stencils<T> {
     pub(crate) fn new(points: usize, layer_points: usize, gamma: f64, kind: Interpolation) -> Self {
         let width = kind.points().min(layer_points);
@@ -69,6 +73,8 @@ impl<T: Real> Stencils<T> {
         }
         Self { first, weights, width }
     }
+
+    // Walk over the points of a stencil
     /// The stencil of point `m`: grid points and their weights.
     pub(crate) fn of(&self, m: usize) -> impl Iterator<Item = (usize, T)> {
         let weights = &self.weights[m * self.width..(m + 1) * self.width];
@@ -85,6 +91,8 @@ pub struct ToPupil<T> {
     pub(crate) layer_points: usize,
     pub(crate) stencils: Stencils<T>,
 }
+
+// Make the way to the pupil
 impl<T: Real> ToPupil<T> {
     /// From `layer_points` across, `gamma` pupil steps apart, to `points` across; both grids centred.
     ///
@@ -128,6 +136,8 @@ impl<T: Real> ToPupil<T> {
             }
         }
     }
+
+    // Scatter along both axes
     /// The transpose of `gather`.
     fn scatter(&self, pupil: &[T], layer: &mut [T], rows: &mut [T]) {
         let (points, stencils) = (self.points, &self.stencils);
@@ -147,6 +157,8 @@ impl<T: Real> ToPupil<T> {
         }
     }
 }
+
+// Apply the way to the pupil
 impl<T: Real> Operator<T> for ToPupil<T> {
     fn rows(&self) -> usize {
         self.targets * self.points.pow(2)
@@ -209,6 +221,7 @@ mod tests {
                         (0..count * count).map(move |k| polynomial(at(k / count), at(k % count)));
                     one.clone().map(|value| 2.0 * value).chain(one).collect::<Vec<f64>>()
                 };
+                // Hold the pupil to the polynomial
                 let (layer, expected) = (grid(layer_points, gamma), grid(points, 1.0));
                 let mut pupil = vec![f64::NAN; to_pupil.rows()];
                 to_pupil.apply(&layer, &mut pupil, &mut vec![f64::NAN; to_pupil.scratch(1)]);
@@ -217,7 +230,7 @@ mod tests {
                 }
             }
         }
-        // A cubic is too much for a straight line, and a grid too small is refused.
+        // Check that a cubic is too much
         let linear = ToPupil::<f64>::new(1, 4, (6, 0.8), Interpolation::Linear).unwrap();
         let cubes: Vec<f64> = (0..36).map(|k| f64::from(k % 6).powi(3)).collect();
         let mut pupil = vec![0.0; 16];

@@ -31,7 +31,7 @@ pub trait Operator<T: Real>: Send + Sync {
 
     /// y = Aᵀ x for each of k vectors: `x` holds k·rows numbers, `y` takes k·columns. Allocates nothing.
     ///
-    /// It is the transpose in the sense of Eq. `[eq:adjoint]`.
+    /// It is the transpose in the sense of Eq. [adjoint](https://lenslet.github.io/lenslet/operators.html#eq-adjoint).
     fn apply_transpose(&self, x: &[T], y: &mut [T], scratch: &mut [T]);
 
     // What an operator weighs

@@ -99,6 +99,8 @@ impl Solver {
         let about = format!("{name} = {value:e} in iteration {iteration}");
         Err(self.broken(format!("the {operator} is not positive definite: {about}")))
     }
+
+    // Say how a solution failed
     /// The right-hand side is beyond the range of a singular operator.
     pub(crate) fn singular(self) -> Error {
         self.broken("the operator is singular, and the right-hand side beyond its range")
@@ -118,7 +120,7 @@ impl Solver {
     }
 }
 
-// Solve by the method in the name
+// Solve by conjugate gradients
 /// Solves A x = b for a symmetric positive definite operator, see [`Solver::solve`].
 ///
 /// # Errors
@@ -142,6 +144,8 @@ pub fn conjugate_gradients<T: Real>(
 ) -> Result<Solved, Error> {
     Solver::ConjugateGradients.solve(a, preconditioner, b, x, stop, &mut |_, _| ())
 }
+
+// Solve by minimum residuals
 /// Solves A x = b for a symmetric operator by MINRES, see [`Solver::solve`].
 ///
 /// # Errors
@@ -322,7 +326,7 @@ fn scale<T: Real>(y: &mut [T], s: f64) {
 }
 
 // Conjugate gradients from a residual
-/// Runs conjugate gradients from `x` with its residual `r`; Eqs. `[eq:conjugate-direction]` and `[eq:conjugate-steps]`.
+/// Runs conjugate gradients from `x` with its residual `r`; Eqs. [conjugate direction](https://lenslet.github.io/lenslet/solvers.html#eq-conjugate-direction) and [conjugate steps](https://lenslet.github.io/lenslet/solvers.html#eq-conjugate-steps).
 fn descend<T: Real>(run: &mut Run<T>, x: &mut [T], r: &mut [T]) -> Result<(), Error> {
     let [mut z, mut product] = [(); 2].map(|()| vec![T::zero(); r.len()]);
     let target = run.target(r);
@@ -353,7 +357,7 @@ struct Rotation {
     sine: f64,
 }
 
-/// Runs MINRES from `x` with its residual `r`; Eqs. `[eq:lanczos]`, `[eq:minres-rotations]`, `[eq:minres-residual]`.
+/// Runs MINRES from `x` with its residual `r`; Eqs. [lanczos](https://lenslet.github.io/lenslet/solvers.html#eq-lanczos), [minres rotations](https://lenslet.github.io/lenslet/solvers.html#eq-minres-rotations), [minres residual](https://lenslet.github.io/lenslet/solvers.html#eq-minres-residual).
 fn minimise<T: Real>(run: &mut Run<T>, x: &mut [T], r: &mut [T]) -> Result<(), Error> {
     let target = run.target(r);
     // Start the recurrence of Lanczos
@@ -551,7 +555,7 @@ mod tests {
         }
     }
 
-    // Solve indefinite and singular systems
+    // Solve indefinite systems
     #[test]
     fn indefinite_systems_want_minres() {
         let indefinite: Vec<f64> = (0..50).map(|k| k as f64 - 19.5).collect();
@@ -563,6 +567,8 @@ mod tests {
             conjugate_gradients(&Dense::new(a), None, &b, &mut [0.0; 50], &stop).unwrap_err();
         assert!(matches!(error, Error::NotConverged { .. } | Error::Failed { .. }), "{error}");
     }
+
+    // Solve consistent singular systems
     #[test]
     fn consistent_singular_systems_are_solved() {
         let (b, stop) = (random(50, 8), Stop::default());

@@ -40,7 +40,7 @@ pub struct Block {
 }
 
 // Block matrix of Toeplitz blocks
-/// A block matrix whose blocks are two-level Toeplitz, between masked lattices; Eq. `[eq:block-toeplitz]`.
+/// A block matrix whose blocks are two-level Toeplitz, between masked lattices; Eq. [block toeplitz](https://lenslet.github.io/lenslet/toeplitz-products.html#eq-block-toeplitz).
 ///
 /// A vector holds the unmasked numbers of all lattices of its side: lattice by lattice, each by rows.
 pub struct BlockToeplitz<T> {
@@ -122,7 +122,7 @@ impl<T: Real> BlockToeplitz<T> {
     }
 
     // Facts about the operator
-    /// Length L of the transforms, `[eq:transform-length]`.
+    /// Length L of the transforms, [transform length](https://lenslet.github.io/lenslet/toeplitz-products.html#eq-transform-length).
     pub fn length(&self) -> usize {
         self.transforms.length
     }
@@ -279,7 +279,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// The least length of the transforms, `[eq:transform-length]`.
+    /// The least length of the transforms, [transform length](https://lenslet.github.io/lenslet/toeplitz-products.html#eq-transform-length).
     pub(crate) fn least_length(&self) -> usize {
         self.lenslets + self.points.div_ceil(self.step) - 1
     }
@@ -515,7 +515,7 @@ fn into_lanes<T: Real>(values: impl Iterator<Item = Complex<T>>, lanes: &mut [La
 
 // Transform a kernel on one sublattice
 impl Shape {
-    /// Where T_r\[k\] of Eq. `[eq:polyphase]`, periodic in k, is found in a kernel.
+    /// Where T_r\[k\] of Eq. [polyphase](https://lenslet.github.io/lenslet/toeplitz-products.html#eq-polyphase), periodic in k, is found in a kernel.
     pub(crate) fn lag(&self, k: usize, residue: usize, length: usize) -> Option<usize> {
         let last = (self.points - 1).checked_sub(residue)?;
         if k <= last / self.step {
@@ -849,7 +849,7 @@ pub(crate) mod tests {
     }
 
     // Sum straight from the definition
-    /// The dense matrix of Eq. `[eq:block-toeplitz]`, element by element.
+    /// The dense matrix of Eq. [block toeplitz](https://lenslet.github.io/lenslet/toeplitz-products.html#eq-block-toeplitz), element by element.
     fn dense(
         kernels: &Array5<f64>,
         oversampling: usize,

@@ -9,7 +9,7 @@ use crate::error::{Invalid, accept, finite, length, length_or_infinity, not_nega
 pub struct Layer {
     /// Altitude above the telescope \[m\].
     pub altitude: f64,
-    /// Share of the layer in the `r0^(-5/3)` of the atmosphere, `[eq:fractions]`.
+    /// Share of the layer in the `r0^(-5/3)` of the atmosphere, [fractions](https://lenslet.github.io/lenslet/atmosphere.html#eq-fractions).
     pub fraction: f64,
     /// Outer scale \[m\]; infinity is Kolmogorov's limit.
     pub outer_scale: f64,
@@ -64,11 +64,11 @@ impl Atmosphere {
         &self.layers
     }
 
-    /// The Fried parameter at another wavelength \[m\], `[eq:fried-wavelength]`.
+    /// The Fried parameter at another wavelength \[m\], [fried wavelength](https://lenslet.github.io/lenslet/atmosphere.html#eq-fried-wavelength).
     pub fn fried_parameter_at(&self, wavelength: f64) -> f64 {
         self.fried_parameter * (wavelength / self.wavelength).powf(6.0 / 5.0)
     }
-    /// The seeing at a wavelength, outer scale ignored \[rad\], `[eq:seeing]`.
+    /// The seeing at a wavelength, outer scale ignored \[rad\], [seeing](https://lenslet.github.io/lenslet/atmosphere.html#eq-seeing).
     ///
     /// ```
     /// use lenslet::{model::atmosphere::{Atmosphere, Layer}, units::ARCSEC};
@@ -80,7 +80,7 @@ impl Atmosphere {
     pub fn seeing_at(&self, wavelength: f64) -> f64 {
         0.975_863 * wavelength / self.fried_parameter_at(wavelength)
     }
-    /// The mean altitude of the turbulence, weighted by `h^(5/3)` \[m\], `[eq:mean-altitude]`.
+    /// The mean altitude of the turbulence, weighted by `h^(5/3)` \[m\], [mean altitude](https://lenslet.github.io/lenslet/atmosphere.html#eq-mean-altitude).
     pub fn mean_altitude(&self) -> f64 {
         let moment = |layer: &Layer| layer.fraction * layer.altitude.powf(5.0 / 3.0);
         self.layers.iter().map(moment).sum::<f64>().powf(3.0 / 5.0)

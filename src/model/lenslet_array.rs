@@ -9,7 +9,7 @@ use ndarray::Array2;
 
 // Area of a disc in a rectangle
 /// The area \[m²\] that a disc of `radius` \[m\] at the origin has in common with the rectangle
-/// `x[0]..x[1]` × `y[0]..y[1]` \[m\], `[eq:disc-rectangle]`.
+/// `x[0]..x[1]` × `y[0]..y[1]` \[m\], [disc rectangle](https://lenslet.github.io/lenslet/lenslet-array.html#eq-disc-rectangle).
 ///
 /// ```
 /// use lenslet::model::lenslet_array::disc_rectangle_area;
@@ -29,7 +29,7 @@ pub fn disc_rectangle_area(radius: f64, x: [f64; 2], y: [f64; 2]) -> f64 {
 }
 
 // Area of a disc in a quadrant
-/// The area common to a disc and a rectangle that lies in the first quadrant, `[eq:disc-rectangle]`.
+/// The area common to a disc and a rectangle that lies in the first quadrant, [disc rectangle](https://lenslet.github.io/lenslet/lenslet-array.html#eq-disc-rectangle).
 fn area_in_quadrant(radius: f64, [x0, x1]: [f64; 2], [y0, y1]: [f64; 2]) -> f64 {
     let arc = |u: f64| ((radius - u) * (radius + u)).max(0.0).sqrt();
     let (xa, xb) = (arc(y1).clamp(x0, x1), arc(y0).clamp(x0, x1));
@@ -141,7 +141,7 @@ impl LensletArray {
         self.pitch
     }
 
-    /// The coordinate \[m\] of the centre of lenslet `i` along either axis, `[eq:lenslet-centre]`.
+    /// The coordinate \[m\] of the centre of lenslet `i` along either axis, [lenslet centre](https://lenslet.github.io/lenslet/lenslet-array.html#eq-lenslet-centre).
     pub fn centre(&self, i: usize) -> f64 {
         (i as f64 - (self.lenslets as f64 - 1.0) / 2.0) * self.pitch
     }
@@ -198,7 +198,7 @@ impl GuideStar {
 }
 
 // The order of slopes
-/// The order of the slopes of several sources in one vector, `[eq:slope-order]`.
+/// The order of the slopes of several sources in one vector, [slope order](https://lenslet.github.io/lenslet/lenslet-array.html#eq-slope-order).
 ///
 /// ```
 /// use lenslet::model::lenslet_array::{LensletArray, SlopeOrder, Validity};

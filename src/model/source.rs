@@ -10,7 +10,7 @@ use crate::{
 /// The coordinate along which the phase of a source at finite height is differentiated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ConeGradient {
-    /// The coordinate of the pupil: a factor γ, as a sensor measures, `[eq:cone-gradient]`.
+    /// The coordinate of the pupil: a factor γ, as a sensor measures, [cone gradient](https://lenslet.github.io/lenslet/sources.html#eq-cone-gradient).
     #[default]
     Pupil,
     /// The coordinate of the layer: no factor; for comparison with programs that leave it out.
@@ -63,7 +63,7 @@ impl Source {
         self.height
     }
 
-    /// The cone factor γ = 1 − h/z of a layer at `altitude` h \[m\]; 1 for a star, `[eq:cone]`.
+    /// The cone factor γ = 1 − h/z of a layer at `altitude` h \[m\]; 1 for a star, [cone](https://lenslet.github.io/lenslet/sources.html#eq-cone).
     ///
     /// ```
     /// let laser = lenslet::model::source::Source::new(0.0, 0.0, 90e3)?;
@@ -73,13 +73,13 @@ impl Source {
     pub fn cone_factor(&self, altitude: f64) -> f64 {
         1.0 - altitude / self.height
     }
-    /// The point \[m\] at `altitude` \[m\] on the ray that reaches the pupil at `point` \[m\], `[eq:cone]`.
+    /// The point \[m\] at `altitude` \[m\] on the ray that reaches the pupil at `point` \[m\], [cone](https://lenslet.github.io/lenslet/sources.html#eq-cone).
     pub fn project(&self, point: [f64; 2], altitude: f64) -> [f64; 2] {
         let gamma = self.cone_factor(altitude);
         [0, 1].map(|k| gamma * point[k] + altitude * self.direction[k])
     }
 
-    /// The shift h (θ₂ − θ₁) \[m\] of the footprint of `second` against this one, `[eq:footprint-shift]`.
+    /// The shift h (θ₂ − θ₁) \[m\] of the footprint of `second` against this one, [footprint shift](https://lenslet.github.io/lenslet/sources.html#eq-footprint-shift).
     pub fn shift_to(&self, second: &Source, altitude: f64) -> [f64; 2] {
         [0, 1].map(|k| altitude * (second.direction[k] - self.direction[k]))
     }

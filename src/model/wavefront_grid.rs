@@ -28,7 +28,7 @@ impl PhaseGrid {
         Ok(Self { points, oversampling, disc_radius })
     }
 
-    /// The coordinate \[m\] of point `m` along either axis for lenslets of `pitch` \[m\]; Eq. `[eq:both-grids]`.
+    /// The coordinate \[m\] of point `m` along either axis for lenslets of `pitch` \[m\]; Eq. [both grids](https://lenslet.github.io/lenslet/wavefront-slope.html#eq-both-grids).
     pub fn coordinate(&self, m: usize, pitch: f64) -> f64 {
         (m as f64 - (self.points as f64 - 1.0) / 2.0) * pitch / self.oversampling as f64
     }

@@ -33,7 +33,7 @@ pub fn gauss_triangle(n: usize) -> Rule {
 
 /// Gauss's rule for a trapezium of mass 1 that is flat on |u| < `flat` and falls to zero at 1; 0 ≤ `flat` < 1.
 ///
-/// The weight is that of Eq. `[eq:trapezium-weight]` over 1 + `flat`; exact for polynomials of degree 2n − 1.
+/// The weight is that of Eq. [trapezium weight](https://lenslet.github.io/lenslet/quadrature.html#eq-trapezium-weight) over 1 + `flat`; exact for polynomials of degree 2n − 1.
 pub fn gauss_trapezium(n: usize, flat: f64) -> Rule {
     let half = gauss_legendre(n + 1);
     let (mut beta, mut norm) = (vec![1.0], 1.0);
@@ -54,13 +54,13 @@ pub fn gauss_trapezium(n: usize, flat: f64) -> Rule {
 }
 
 // Orthogonal polynomial by its recurrence
-/// π_n(x), n the number of coefficients given; Eq. `[eq:recurrence]`. The first coefficient plays no part.
+/// π_n(x), n the number of coefficients given; Eq. [recurrence](https://lenslet.github.io/lenslet/quadrature.html#eq-recurrence). The first coefficient plays no part.
 fn orthogonal_polynomial(beta: &[f64], x: f64) -> f64 {
     beta.iter().fold((1.0, 0.0), |(last, before), b| (x * last - b * before, last)).0
 }
 
 // Nodes and weights from recurrence coefficients
-/// The Gauss rule of the even weight whose recurrence coefficients are given; Eq. `[eq:christoffel]`.
+/// The Gauss rule of the even weight whose recurrence coefficients are given; Eq. [christoffel](https://lenslet.github.io/lenslet/quadrature.html#eq-christoffel).
 fn rule_from_recurrence(beta: &[f64]) -> Rule {
     let mut nodes: Vec<f64> = Vec::new();
     for degree in 1..=beta.len() {

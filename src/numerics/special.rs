@@ -14,7 +14,7 @@ const NEGLIGIBLE: f64 = 40.0;
 // Modified Bessel function of fractional order
 /// The modified Bessel function of the second kind, K_ν(x), for x > 0 and |ν| ≤ 2.
 ///
-/// Sums the integral of Eq. `[eq:k-integral]` by the trapezoidal rule; the relative error is below 1e-14 for x ≤ 30, and
+/// Sums the integral of Eq. [k integral](https://lenslet.github.io/lenslet/special-functions.html#eq-k-integral) by the trapezoidal rule; the relative error is below 1e-14 for x ≤ 30, and
 /// the absolute error below 1e-28 beyond.
 ///
 /// ```
@@ -36,7 +36,7 @@ pub fn bessel_k(order: f64, x: f64) -> f64 {
 }
 
 // Hyperbolic cosines of equal steps
-/// cosh(η), cosh(2η), … by the increments of Eq. `[eq:cosh-recurrence]`.
+/// cosh(η), cosh(2η), … by the increments of Eq. [cosh recurrence](https://lenslet.github.io/lenslet/special-functions.html#eq-cosh-recurrence).
 struct HyperbolicCosines {
     bend: f64,
     increment: f64,

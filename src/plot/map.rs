@@ -32,6 +32,8 @@ pub struct WavefrontMap {
 pub fn plot_wavefronts(maps: &[WavefrontMap], step: f64, format: Format) -> Result<Vec<u8>, Error> {
     Maps::new(maps, positive("step", step)?)?.encode(format)
 }
+
+// Take the piston away
 /// The mean over the points that are numbers, taken away; and the root mean square of what is left, metres.
 pub fn without_piston(values: &Array2<f64>) -> (Array2<f64>, f64) {
     let numbers = || values.iter().filter(|value| !value.is_nan());
@@ -68,6 +70,8 @@ impl<'a> Maps<'a> {
         }
         Ok(Self { maps, step, largest: if largest > 0.0 { largest } else { 1e-9 } })
     }
+
+    // Place the maps in rows
     /// Points across, and pixels along the side of a map, a multiple of them.
     fn size_of_map(&self) -> (usize, i32) {
         let points = self.maps[0].values.nrows();
@@ -93,6 +97,7 @@ impl Maps<'_> {
         let WavefrontMap { title, values } = &self.maps[k];
         area.draw_text(title, &(TYPEFACE, 26).into_text_style(area), (x, y - 34))?;
         area.draw(&Rectangle::new([(x - 1, y - 1), (x + side, y + side)], BLACK))?;
+        // Put axes around a map
         let left = if column == 0 { 90 } else { 0 };
         let below = if k + self.columns() >= self.maps.len() { 80 } else { 0 };
         let around = area.clone().shrink((x - left, y), (side + left, side + below));
@@ -104,6 +109,7 @@ impl Maps<'_> {
         let mut mesh = chart.configure_mesh();
         mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, 26));
         mesh.x_desc("x [m]").y_desc("y [m]").draw()?;
+        // Colour the map of values
         let place = |share: f64| ((share * points as f64) as usize).min(points - 1);
         let level = |x: f64, y: f64| {
             let value = values[[place(y), place(x)]] / self.largest;
@@ -111,6 +117,7 @@ impl Maps<'_> {
         };
         paint_levels(&chart.plotting_area().strip_coord_spec(), level)
     }
+
     // Draw the scale of the maps
     fn draw_scale<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
         let (nanometres, high) = (1e9 * self.largest, area.dim_in_pixel().1 as i32);
@@ -129,6 +136,8 @@ impl Maps<'_> {
         paint_levels(&chart.plotting_area().strip_coord_spec(), |_, y| 2.0 * y - 1.0)
     }
 }
+
+// Picture of all maps
 impl Picture for Maps<'_> {
     fn size(&self) -> (u32, u32) {
         let rows = self.maps.len().div_ceil(self.columns());
@@ -162,6 +171,7 @@ mod tests {
         let text = String::from_utf8(svg).unwrap();
         assert!(maps.iter().all(|map| text.contains(&map.title)) && text.contains("nm"));
         assert!(plot_wavefronts(&maps[3..4], 0.25, Format::Png).unwrap().starts_with(b"\x89PNG"));
+        // Refuse wavefronts without a map
         let mut bad = tilt(1e-8);
         bad.values[[2, 3]] = f64::INFINITY;
         assert!(plot_wavefronts(&[bad.clone()], 0.25, Format::Svg).is_err());
@@ -171,6 +181,7 @@ mod tests {
         assert!(plot_wavefronts(&maps, f64::NAN, Format::Svg).is_err());
     }
 
+    // Leave dark points out of the piston
     #[test]
     fn piston_is_that_of_the_lit_points() {
         let values = ndarray::arr2(&[[1.0, f64::NAN], [4.0, 7.0]]);

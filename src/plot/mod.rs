@@ -3,6 +3,7 @@
 
 pub mod map;
 
+// What the plots stand on
 use crate::error::{Error, Invalid, finite, positive};
 use crate::turbulence::slope::SlopeCovariance;
 use ndarray::{ArrayView2, s};
@@ -118,6 +119,8 @@ enum Style {
     Dashes,
     Points,
 }
+
+// Make, describe and show a figure
 impl Figure {
     /// An empty figure with linear axes.
     pub fn new() -> Self {
@@ -149,6 +152,8 @@ impl Figure {
     pub fn log_y(self) -> Self {
         Self { y: Axis { log: true, ..self.y }, ..self }
     }
+
+    // Fix the ends of axes
     /// Fixes the ends of the horizontal axis; points beyond are left out.
     pub fn x_range(self, low: f64, high: f64) -> Self {
         Self { x: Axis { range: Some([low, high]), ..self.x }, ..self }
@@ -174,6 +179,8 @@ impl Figure {
     pub fn points(self, name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         self.points_with_errors(name, points.into_iter().map(|(x, y)| (x, y, 0.0)))
     }
+
+    // Add points with error bars
     /// Adds points (x, y, e) with bars from y − e to y + e.
     pub fn points_with_errors<I>(self, name: &str, points: I) -> Self
     where
@@ -209,6 +216,7 @@ impl Figure {
     }
 }
 
+// Axes, their ticks and labels
 // Axis of a panel
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Axis {
@@ -216,6 +224,8 @@ pub(crate) struct Axis {
     log: bool,
     range: Option<[f64; 2]>,
 }
+
+// Place numbers along an axis
 impl Axis {
     /// Where a number lies on the panel; not finite where it has no place.
     fn place(&self, x: f64) -> f64 {
@@ -255,6 +265,8 @@ impl Axis {
         Scale { ends: ends.clone(), ticks }
     }
 }
+
+// Ends and ticks of an axis
 /// The ends of an axis, its ticks and their labels.
 pub(crate) struct Scale {
     pub(crate) ends: Range<f64>,
@@ -277,12 +289,16 @@ impl Ranged for Scale {
         self.ends.clone()
     }
 }
+
+// Label the ticks of an axis
 impl ValueFormatter<f64> for Scale {
     fn format_ext(&self, value: &f64) -> String {
         let tick = self.ticks.iter().find(|tick| tick.0 == *value);
         tick.map_or(String::new(), |tick| tick.1.clone())
     }
 }
+
+// Write numbers and powers of ten
 fn within(x: f64, ends: &Range<f64>) -> bool {
     ends.start <= x && x <= ends.end
 }
@@ -395,6 +411,8 @@ pub enum Pairs {
     /// The pair of one first and one second star.
     One(usize, usize),
 }
+
+// Choose pairs for a picture
 impl Pairs {
     /// All pairs of a small system, up to three stars; the first pair of a larger one.
     pub fn default_for(sources: usize) -> Self {
@@ -413,6 +431,8 @@ impl Pairs {
         }
     }
 }
+
+// Draw the slope covariance
 /// Draws the slope covariance of pairs of guide stars: maps of the four components over the displacement, and cuts along its axes.
 ///
 /// `pitch` is the lenslet pitch in metres. The bytes of the file are returned.
@@ -466,6 +486,8 @@ impl<'a> View<'a> {
         let (p, q) = (self.stars[0][row / 2], self.stars[1][column / 2]);
         self.covariance.values().slice(s![p, q, row % 2, column % 2, .., ..])
     }
+
+    // Sizes and corners of the maps
     /// Pixels along a map.
     fn side(&self) -> u32 {
         let lags = 2 * self.covariance.lenslets() as u32 - 1;
@@ -610,6 +632,7 @@ mod tests {
     // Look for each number in the picture
     #[test]
     fn each_number_has_its_place() -> Result<(), Box<dyn std::error::Error>> {
+        // Number all entries of a covariance
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/book/systems/keck-lgs.toml");
         let problem = crate::turbulence::plan::slope_problem(
             &crate::model::system::System::from_file(file)?,

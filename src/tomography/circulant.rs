@@ -63,7 +63,7 @@ pub(crate) fn places(groups: &[Group]) -> Result<Vec<Range<usize>>, Invalid> {
 // The circulant preconditioner
 /// An approximation of the inverse of the covariance of measured slopes, symmetric and positive definite, rad⁻².
 ///
-/// Its vectors are in the order of [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder); Eq. `[eq:circulant-preconditioner]`.
+/// Its vectors are in the order of [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder); Eq. [circulant preconditioner](https://lenslet.github.io/lenslet/circulant.html#eq-circulant-preconditioner).
 pub struct Circulant<T> {
     parts: Vec<Part<T>>,
     length: usize,
@@ -98,6 +98,7 @@ impl<T: Real> Circulant<T> {
 }
 
 // Gather, multiply and scatter a group
+// Parts of a group's operator
 /// The operator's parts with these kernels, turned below the diagonal.
 pub(crate) fn parts_of<'a>(
     kernels: &'a [Array2<f64>],
@@ -111,6 +112,7 @@ pub(crate) fn parts_of<'a>(
     });
     Parts::new(kernels, blocks, 1, masks.clone(), masks)
 }
+
 impl<T: Real> Part<T> {
     fn is_whole(&self, length: usize) -> bool {
         self.operator.rows() == length && self.places.is_sorted_by_key(|place| place.start)
@@ -161,6 +163,8 @@ impl<T: Real> Operator<T> for Circulant<T> {
         };
         self.parts.iter().map(part).max().unwrap_or(0)
     }
+
+    // Apply the preconditioner of all groups
     fn apply(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
         vectors(x, y, (self.length, self.length));
         self.parts.iter().for_each(|part| part.apply(x, y, self.length, scratch));
@@ -178,7 +182,7 @@ impl<T: Real> Operator<T> for Circulant<T> {
 // Kernels of the clipped inverse
 /// Kernels of P for each pair of components (i, j) with i ≤ j, numbered by [`pair`], each of (2N − 1, 2N − 1) lags, rad⁻².
 ///
-/// Component 2 p + a is the slope of star p along axis a. Eqs. `[eq:circulant-preconditioner]`, `[eq:clipped-inverse]`.
+/// Component 2 p + a is the slope of star p along axis a. Eqs. [circulant preconditioner](https://lenslet.github.io/lenslet/circulant.html#eq-circulant-preconditioner), [clipped inverse](https://lenslet.github.io/lenslet/circulant.html#eq-clipped-inverse).
 pub(crate) fn inverse_kernels(
     covariance: &SlopeCovariance,
     noise: &[f64],
@@ -207,10 +211,14 @@ pub(crate) fn inverse_kernels(
     let kernel = |k| torus.kernel(|kx| &inverses[kx][k * torus.length..(k + 1) * torus.length]);
     Ok((0..pairs.len()).into_par_iter().map(kernel).collect())
 }
+
+// Number a pair of components
 /// Number of the pair of components (i, j), i ≤ j.
 fn pair(i: usize, j: usize) -> usize {
     j * (j + 1) / 2 + i
 }
+
+// Weigh by the noise of slopes
 /// Noise below this share of the slope variance counts as this share.
 const LEAST_NOISE: f64 = 1e-3;
 
@@ -288,7 +296,7 @@ impl Torus {
 }
 
 // Invert the covariance at one frequency
-/// Inverts covariances of components with noise, `[eq:clipped-inverse]`, one frequency after the other.
+/// Inverts covariances of components with noise, [clipped inverse](https://lenslet.github.io/lenslet/circulant.html#eq-clipped-inverse), one frequency after the other.
 struct Inverter<'a> {
     weights: &'a [f64],
     matrix: Vec<Complex64>,
@@ -333,7 +341,7 @@ impl<'a> Inverter<'a> {
 }
 
 // Eigenvectors of a Hermitian matrix
-/// Diagonalises a Hermitian matrix, `[eq:jacobi]`: its eigenvalues are left on its diagonal, their vectors in the columns
+/// Diagonalises a Hermitian matrix, [jacobi](https://lenslet.github.io/lenslet/circulant.html#eq-jacobi): its eigenvalues are left on its diagonal, their vectors in the columns
 /// of `vectors`. Both are (size, size), by rows.
 fn diagonalise(matrix: &mut [Complex64], vectors: &mut [Complex64], size: usize) {
     for (k, value) in vectors.iter_mut().enumerate() {
@@ -353,6 +361,8 @@ fn diagonalise(matrix: &mut [Complex64], vectors: &mut [Complex64], size: usize)
         }
     }
 }
+
+// Rotate an element to zero
 /// Makes element (p, q) zero by a rotation.
 fn rotate(matrix: &mut [Complex64], vectors: &mut [Complex64], size: usize, p: usize, q: usize) {
     let element = matrix[p * size + q];
@@ -384,6 +394,7 @@ fn rotate(matrix: &mut [Complex64], vectors: &mut [Complex64], size: usize, p: u
 #[cfg(test)]
 mod tests {
     use super::*;
+    // What tests of the preconditioner stand on
     use crate::linear::matrix::Dense;
     use crate::linear::operator::battery;
     use crate::linear::solver::{Solver, Stop};
@@ -418,6 +429,8 @@ mod tests {
         };
         (0..stars).map(mask).collect()
     }
+
+    // Operators of small systems
     /// The matrix of the slopes with noise.
     fn with_noise(covariance: &SlopeCovariance, valid: &[Array2<bool>]) -> Array2<f64> {
         let mut matrix = covariance.dense(&SlopeOrder::new(valid));

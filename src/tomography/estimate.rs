@@ -33,7 +33,7 @@ pub struct Settings {
     pub form: Form,
     /// Interpolation of the layers to the pupil, where guide stars are at a finite height.
     pub interpolation: Interpolation,
-    /// The solver of Eq. `[eq:normal]`.
+    /// The solver of Eq. [normal](https://lenslet.github.io/lenslet/estimate.html#eq-normal).
     pub solver: Solver,
     /// Whether the solver has the circulant preconditioner.
     pub preconditioned: bool,
@@ -227,7 +227,7 @@ impl Estimator {
         self.interpolation_error
     }
 }
-/// Ξ of Eq. `[eq:layered-estimate]`.
+/// Ξ of Eq. [layered estimate](https://lenslet.github.io/lenslet/estimate.html#eq-layered-estimate).
 fn layered_operator(
     (problem, covariance, interpolation): (&WavefrontProblem, &WavefrontSlope, Interpolation),
     valid: &[Array2<bool>],

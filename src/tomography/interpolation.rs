@@ -25,7 +25,7 @@ pub fn interpolation_error(
         .collect();
     let pairs = Exact::new(problem);
     let errors = (0..PAIRS).into_par_iter().map(|k| {
-        // Compare one pair with its exact covariance
+        // Choose a point and a lenslet
         let choose =
             |root: f64, count: usize| ((k as f64 + 1.0) * root.sqrt()).fract() * count as f64;
         let choose = |root, count| choose(root, count) as usize;
@@ -39,6 +39,7 @@ pub fn interpolation_error(
         let anywhere = [choose(11.0, lenslets), choose(13.0, lenslets)];
         let lenslet =
             if k % 2 == 0 { [near(point[0], 11.0), near(point[1], 13.0)] } else { anywhere };
+        // Compare one pair with its exact covariance
         let exact = pairs.entry((t, q), point, lenslet);
         let mut interpolated = [0.0; 2];
         for ((layer, stencils), lattice) in

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use std::f64::consts::PI;
 
 // Sampling of the spectrum
-/// How closely a simulation samples the power spectrum; Eq. `[eq:frequency-step]`.
+/// How closely a simulation samples the power spectrum; Eq. [frequency step](https://lenslet.github.io/lenslet/simulation.html#eq-frequency-step).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
     /// P/r: one over the step where slopes get their variance, in units of the widest distance at a layer.

@@ -94,7 +94,7 @@ impl FootprintAverage {
         Self { phase: Arc::clone(phase), half_width, half_flat, rules }
     }
 
-    /// c of Eq. `[eq:trapezium-average]` at the displacement (x, y) in metres: xx, xy, yy, rad² m⁻².
+    /// c of Eq. [trapezium average](https://lenslet.github.io/lenslet/dense-covariance.html#eq-trapezium-average) at the displacement (x, y) in metres: xx, xy, yy, rad² m⁻².
     fn at(&self, x: f64, y: f64) -> [f64; 3] {
         if x.abs().max(y.abs()) < NEAR * self.half_width {
             self.by_edges(x, y)
@@ -150,7 +150,7 @@ impl FootprintAverage {
 struct Footprints {
     /// D = γ d, metres.
     side: f64,
-    /// g of Eq. `[eq:slope]`.
+    /// g of Eq. [slope](https://lenslet.github.io/lenslet/slope-covariance.html#eq-slope).
     factor: f64,
     /// Coordinates of the centres: along x by column, along y by row; metres.
     centres: [Vec<f64>; 2],
@@ -496,7 +496,7 @@ fn add_star(
 
 // Wavefront slope covariance of any stars
 // The documentation of the wavefront covariance
-/// The covariance ⟨w s⟩ of the wavefronts of `targets` with the slopes of any guide stars, m rad; Eq. `[eq:wavefront-slope-dense]`.
+/// The covariance ⟨w s⟩ of the wavefronts of `targets` with the slopes of any guide stars, m rad; Eq. [wavefront slope dense](https://lenslet.github.io/lenslet/dense-covariance.html#eq-wavefront-slope-dense).
 ///
 /// Rows are wavefront points: target by target, and in each the points of the grid by rows, x fastest. The grid's step is
 /// `pitch` / oversampling, `pitch` in metres. Columns are slopes in the order of [`SlopeOrder`], for the lenslets of `valid`.
@@ -630,7 +630,7 @@ mod tests {
         };
         hessian(p, -p * bend, [x, y])
     }
-    /// c of Eq. `[eq:trapezium-average]` of two sides at (x, y).
+    /// c of Eq. [trapezium average](https://lenslet.github.io/lenslet/dense-covariance.html#eq-trapezium-average) of two sides at (x, y).
     fn exact_slopes(phase: &VonKarman, sides: [f64; 2], [x, y]: [f64; 2]) -> [f64; 3] {
         let [wide, flat] = [sides[0] + sides[1], (sides[1] - sides[0]).abs()].map(|sum| 0.5 * sum);
         let weight = |u: f64| (wide - u.abs()).min(wide - flat) / (sides[0] * sides[1]);
@@ -646,7 +646,7 @@ mod tests {
         sum
     }
 
-    /// c of Eq. `[eq:point-average]` of a side at (x, y).
+    /// c of Eq. [point average](https://lenslet.github.io/lenslet/dense-covariance.html#eq-point-average) of a side at (x, y).
     fn exact_wavefront(phase: &VonKarman, side: f64, at: [f64; 2]) -> [f64; 2] {
         let f = |x: f64, y: f64| [x, y].map(|r| -r * phase.slope_over_distance(x * x + y * y));
         let footprint = at.map(|centre| [centre - 0.5 * side, centre + 0.5 * side]);

@@ -18,7 +18,7 @@ pub struct DiscAverage {
 
 impl DiscAverage {
     // Average over one disc
-    /// S̄(r), Eq. `[eq:mean-fall]`: the phase averaged over a disc of `radius` metres against the phase at a point.
+    /// S̄(r), Eq. [mean fall](https://lenslet.github.io/lenslet/disc-average.html#eq-mean-fall): the phase averaged over a disc of `radius` metres against the phase at a point.
     ///
     /// Tabulated up to the distance `reach` > 0 in metres. The slope is exact to some 1e-13 of the largest.
     ///
@@ -35,7 +35,7 @@ impl DiscAverage {
     }
 
     // Average over two discs
-    /// The fall of the covariance of two averages over equal discs, Eq. `[eq:twice]`, up to the distance `reach`.
+    /// The fall of the covariance of two averages over equal discs, Eq. [twice](https://lenslet.github.io/lenslet/disc-average.html#eq-twice), up to the distance `reach`.
     ///
     /// Their variance is B(0) less the fall at 0.
     pub fn twice(phase: &VonKarman, radius: f64, reach: f64) -> Self {
@@ -66,7 +66,7 @@ impl DiscAverage {
     }
 
     // Average a tabulated slope again
-    /// The slope of the mean over the disc once more, at r > 0; Eq. `[eq:twice]`, with so many panels on either side.
+    /// The slope of the mean over the disc once more, at r > 0; Eq. [twice](https://lenslet.github.io/lenslet/disc-average.html#eq-twice), with so many panels on either side.
     fn mean_slope_again(&self, r: f64, panels: i32) -> f64 {
         let cut = f64::acos((-0.5 * r / self.radius).max(-1.0));
         let (nearest, product) = (r - self.radius, r * self.radius);
@@ -132,7 +132,7 @@ impl DiscAverage {
 /// The exponent of the error that the steps around the circle are made for.
 const EXPONENT: f64 = 42.0;
 
-/// S̄'(r) in rad² m⁻¹ for a disc of `radius` metres at r > 0; Eq. `[eq:stretched-mean]`.
+/// S̄'(r) in rad² m⁻¹ for a disc of `radius` metres at r > 0; Eq. [stretched mean](https://lenslet.github.io/lenslet/disc-average.html#eq-stretched-mean).
 fn mean_slope(phase: &VonKarman, radius: f64, r: f64) -> f64 {
     let furthest = r + radius;
     // On the rim itself K is infinite. A millionth part of a millionth off, the slope is the same.
@@ -149,7 +149,7 @@ fn mean_slope(phase: &VonKarman, radius: f64, r: f64) -> f64 {
 }
 
 // Take arithmetic and geometric means
-/// The pairs (a, b) from (1, `b`) until they agree, and their common limit; Eq. `[eq:agm]`.
+/// The pairs (a, b) from (1, `b`) until they agree, and their common limit; Eq. [agm](https://lenslet.github.io/lenslet/disc-average.html#eq-agm).
 fn means(mut b: f64) -> (Vec<[f64; 2]>, f64) {
     let (mut a, mut stages) = (1.0, Vec::with_capacity(12));
     while stages.len() < 12 {
@@ -164,7 +164,7 @@ fn means(mut b: f64) -> (Vec<[f64; 2]>, f64) {
 }
 
 // Climb back to the elliptic functions
-/// cn/sn and dn where the circular functions of the last stage have the angle `angle`; Eq. `[eq:landen]`.
+/// cn/sn and dn where the circular functions of the last stage have the angle `angle`; Eq. [landen](https://lenslet.github.io/lenslet/disc-average.html#eq-landen).
 fn elliptic(stages: &[[f64; 2]], mean: f64, angle: f64) -> (f64, f64) {
     let (mut c, mut d, mut above) = (mean / angle.tan(), 1.0, mean);
     for &[a, b] in stages.iter().rev() {
@@ -175,6 +175,8 @@ fn elliptic(stages: &[[f64; 2]], mean: f64, angle: f64) -> (f64, f64) {
     }
     (c, d)
 }
+
+// Panels at the rim of the disc
 /// A panel's length in those of the one outside.
 const SHRINK: f64 = 0.125;
 

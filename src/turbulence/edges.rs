@@ -81,6 +81,8 @@ impl Panels {
         sum
     }
 }
+
+// Rules for panels by their distance
 /// Rules for a panel, with the distance from the singularity in panel lengths from which they suffice.
 static RULES: LazyLock<[(f64, Rule); 6]> = LazyLock::new(|| {
     [(20.0, 3), (8.0, 4), (4.5, 5), (3.0, 6), (1.7, 8), (0.0, 10)]
@@ -159,12 +161,12 @@ impl Lattice {
     }
 
     // Combine edges into triangles and cells
-    /// E of Eq. `[eq:triangle-integral]` over two edges of length `side`: the weight u rises on the first and falls on the second.
+    /// E of Eq. [triangle integral](https://lenslet.github.io/lenslet/edge-integrals.html#eq-triangle-integral) over two edges of length `side`: the weight u rises on the first and falls on the second.
     pub(crate) fn triangle(side: f64, rising: Edge, falling: Edge) -> f64 {
         rising.moment + side * falling.fall - falling.moment
     }
 
-    /// F of Eq. `[eq:cell-by-sides]` of the cell that starts at the lines `j` and `i`.
+    /// F of Eq. [cell by sides](https://lenslet.github.io/lenslet/edge-integrals.html#eq-cell-by-sides) of the cell that starts at the lines `j` and `i`.
     pub(crate) fn cell(&self, j: usize, i: usize) -> f64 {
         let (x, y) = (&self.x, &self.y);
         y[j + 1] * self.horizontal[[j + 1, i]].half_mean - y[j] * self.horizontal[[j, i]].half_mean

@@ -17,7 +17,7 @@ pub fn kolmogorov_constant() -> f64 {
     (24.0 / 5.0 * gamma(6.0 / 5.0)).powf(5.0 / 6.0)
 }
 
-/// The constant c_W = 0.0228956 of the power spectrum, Eq. `[eq:power-spectrum]`.
+/// The constant c_W = 0.0228956 of the power spectrum, Eq. [power spectrum](https://lenslet.github.io/lenslet/phase.html#eq-power-spectrum).
 pub fn spectrum_constant() -> f64 {
     gamma(11.0 / 6.0).powi(2) / (2.0 * PI.powf(11.0 / 3.0)) * kolmogorov_constant()
 }
@@ -80,12 +80,12 @@ impl VonKarman {
     }
 
     // Evaluate spectrum and covariance of the phase
-    /// Power spectrum W(f) in rad² m² at the squared spatial frequency `f_squared` in m⁻²; Eq. `[eq:power-spectrum]`.
+    /// Power spectrum W(f) in rad² m² at the squared spatial frequency `f_squared` in m⁻²; Eq. [power spectrum](https://lenslet.github.io/lenslet/phase.html#eq-power-spectrum).
     pub fn power_spectrum(&self, f_squared: f64) -> f64 {
         spectrum_constant() * (f_squared + self.outer_scale.powi(-2)).powf(-11.0 / 6.0)
     }
 
-    /// Covariance B(r) in rad² at the distance `r` in metres; Eq. `[eq:phase-covariance]`. Infinite where L0 is.
+    /// Covariance B(r) in rad² at the distance `r` in metres; Eq. [phase covariance](https://lenslet.github.io/lenslet/phase.html#eq-phase-covariance). Infinite where L0 is.
     ///
     /// ```
     /// let phase = lenslet::turbulence::phase::VonKarman::new(1.0);
@@ -112,7 +112,7 @@ impl VonKarman {
     }
 
     // Evaluate the fall and its mean
-    /// The fall S(r) = B(0) − B(r) and half its mean over the disc, M(r), in rad²; Eq. `[eq:von-karman-functions]`.
+    /// The fall S(r) = B(0) − B(r) and half its mean over the disc, M(r), in rad²; Eq. [von karman functions](https://lenslet.github.io/lenslet/phase.html#eq-von-karman-functions).
     pub fn fall_and_half_mean(&self, r: f64) -> (f64, f64) {
         if r == 0.0 {
             return (0.0, 0.0);
@@ -127,7 +127,7 @@ impl VonKarman {
     }
 
     // Sum the series of the fall
-    /// S and M in units of `scale`, by the series of Eq. `[eq:fall-series]`.
+    /// S and M in units of `scale`, by the series of Eq. [fall series](https://lenslet.github.io/lenslet/phase.html#eq-fall-series).
     fn near_fall(&self, x: f64) -> (f64, f64) {
         let square = x * x;
         let (mut odd, mut even, mut odd_mean, mut even_mean) = (0.0, 0.0, 0.0, 0.0);
@@ -143,7 +143,7 @@ impl VonKarman {
     }
 
     // Take the fall from Bessel functions
-    /// S and M in units of `scale`, by Eq. `[eq:von-karman-functions]`; K_11/6 comes from its two lower neighbours.
+    /// S and M in units of `scale`, by Eq. [von karman functions](https://lenslet.github.io/lenslet/phase.html#eq-von-karman-functions); K_11/6 comes from its two lower neighbours.
     fn far_fall(&self, x: f64) -> (f64, f64) {
         let k_5_6 = bessel_k(ORDER, x);
         let k_11_6 = bessel_k(ORDER - 1.0, x) + 2.0 * ORDER / x * k_5_6;
@@ -154,7 +154,7 @@ impl VonKarman {
     }
 
     // Evaluate the slope over distance
-    /// p(t) = S'(r)/r in rad² m⁻² at t = r² > 0 in m²; Eq. `[eq:hessian]` makes the covariance of phase gradients from it.
+    /// p(t) = S'(r)/r in rad² m⁻² at t = r² > 0 in m²; Eq. [hessian](https://lenslet.github.io/lenslet/phase.html#eq-hessian) makes the covariance of phase gradients from it.
     pub fn slope_over_distance(&self, t: f64) -> f64 {
         if self.outer_scale.is_infinite() {
             return 5.0 / 3.0 * self.scale * t.powf(-1.0 / 6.0);
@@ -184,7 +184,7 @@ impl VonKarman {
 }
 
 // Hessian of the fall
-/// ∂²S/∂x², ∂²S/∂x∂y and ∂²S/∂y² at the displacement (x, y) in metres, from p and dp/dt at t = x² + y²; Eq. `[eq:hessian]`.
+/// ∂²S/∂x², ∂²S/∂x∂y and ∂²S/∂y² at the displacement (x, y) in metres, from p and dp/dt at t = x² + y²; Eq. [hessian](https://lenslet.github.io/lenslet/phase.html#eq-hessian).
 ///
 /// This is the covariance of two phase gradients for r0 = 1 m, rad² m⁻².
 #[inline(always)]

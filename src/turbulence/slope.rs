@@ -20,7 +20,7 @@ pub struct ProjectedLayer {
     pub gamma: f64,
     /// Side D = γ d of a lenslet's footprint, metres.
     pub side: f64,
-    /// σ of Eq. `[eq:slope-covariance]`: multiplies a covariance of phase gradients for r0 = 1 m (rad² m⁻²) into rad².
+    /// σ of Eq. [slope covariance](https://lenslet.github.io/lenslet/slope-covariance.html#eq-slope-covariance): multiplies a covariance of phase gradients for r0 = 1 m (rad² m⁻²) into rad².
     pub strength: f64,
     /// Outer scale in metres, possibly infinite.
     pub outer_scale: f64,
@@ -167,7 +167,7 @@ fn component(a: usize, b: usize) -> usize {
 /// The Toeplitz-compressed slope covariance of all pairs of sources.
 ///
 /// C\[p, q, a, b, j, i\] = ⟨s_a^p(x) s_b^q(x + ρ)⟩ in rad² with ρ = ((i − N + 1) d, (j − N + 1) d), of shape
-/// (S, S, 2, 2, 2N − 1, 2N − 1); Eq. `[eq:slope-covariance]`.
+/// (S, S, 2, 2, 2N − 1, 2N − 1); Eq. [slope covariance](https://lenslet.github.io/lenslet/slope-covariance.html#eq-slope-covariance).
 #[derive(Debug, Clone, PartialEq)]
 pub struct SlopeCovariance(Array6<f64>);
 

@@ -23,11 +23,11 @@ pub struct WavefrontLayer {
     pub side: f64,
     /// Step of the lattice of displacements, D/o, metres.
     pub step: f64,
-    /// Wavefront points across the layer's grid: M, or M_l of Eq. `[eq:layer-points]`.
+    /// Wavefront points across the layer's grid: M, or M_l of Eq. [layer points](https://lenslet.github.io/lenslet/wavefront-slope.html#eq-layer-points).
     pub points: usize,
     /// Radius h ζ of the disc over which the wavefront is averaged, metres; 0 for a point.
     pub disc: f64,
-    /// σ' of Eq. `[eq:wavefront-slope]`: multiplies c for r0 = 1 m (rad² m⁻¹) into m rad.
+    /// σ' of Eq. [wavefront slope](https://lenslet.github.io/lenslet/wavefront-slope.html#eq-wavefront-slope): multiplies c for r0 = 1 m (rad² m⁻¹) into m rad.
     pub slope_strength: f64,
     /// (λ/2π)² f r0^(−5/3): multiplies a phase covariance for r0 = 1 m (rad²) into m².
     pub wavefront_strength: f64,
@@ -62,6 +62,7 @@ impl WavefrontProblem {
         grid: PhaseGrid,
         gradient: ConeGradient,
     ) -> Result<Self, Error> {
+        // Tell the cases by their heights
         let target_height = common_height("target", targets)?;
         let height = common_height("guide_star", stars)?;
         // Refuse cones that share no lattice
@@ -74,6 +75,7 @@ impl WavefrontProblem {
         }
         stars[0].check_above(atmosphere)?;
         let layered = target_height != height;
+        // Project all layers for the wavefront
         let project = |layer: &Layer| {
             // Project the layer for the wavefront
             let gamma = stars[0].cone_factor(layer.altitude);
@@ -169,7 +171,9 @@ impl WavefrontProblem {
     pub fn lags(&self, layer: &WavefrontLayer) -> usize {
         self.grid.oversampling * (self.lenslets - 1) + layer.points
     }
-    /// Displacement at a layer of lag 0 of target `t` and guide star `q` along x and y, metres; Eq. `[eq:centred-lags]`.
+
+    // Displacements of lags and points
+    /// Displacement at a layer of lag 0 of target `t` and guide star `q` along x and y, metres; Eq. [centred lags](https://lenslet.github.io/lenslet/wavefront-slope.html#eq-centred-lags).
     pub fn first_lag(&self, layer: &WavefrontLayer, t: usize, q: usize) -> [f64; 2] {
         let reach = (self.lags(layer) - 1) as f64 / 2.0 * layer.step;
         self.targets[t].shift_to(&self.stars[q], layer.altitude).map(|offset| offset - reach)
@@ -191,6 +195,8 @@ impl WavefrontProblem {
         let star = self.stars[q].project(star, layer.altitude);
         [0, 1].map(|axis| star[axis] - target[axis])
     }
+
+    // Offset of targets and number of entries
     /// Displacement h (θ_u − θ_t) at a layer of the wavefronts of targets `t` and `u`, metres.
     pub fn target_offset(&self, layer: &WavefrontLayer, t: usize, u: usize) -> [f64; 2] {
         self.targets[t].shift_to(&self.targets[u], layer.altitude)
@@ -207,6 +213,8 @@ impl WavefrontProblem {
         self.len() == 0
     }
 }
+
+// Height that all sources share
 /// The height that all sources share, metres.
 fn common_height(kind: &str, sources: &[Source]) -> Result<f64, Error> {
     let first = sources.first().ok_or_else(|| Invalid::new(kind, 0, "at least one"))?.height();
@@ -226,7 +234,7 @@ fn common_height(kind: &str, sources: &[Source]) -> Result<f64, Error> {
 /// The Toeplitz-compressed wavefront–slope covariance of all targets and guide stars.
 ///
 /// One array for each lattice of the problem: Ξ\[t, q, a, j, i\] = ⟨w^t(x) s_a^q(x + ρ)⟩ in m rad of shape (T, S, 2, K, K), with
-/// i = o n − m + K − 1 − o (N − 1) for lenslet n and wavefront point m along x, j likewise along y; Eq. `[eq:wavefront-slope]`.
+/// i = o n − m + K − 1 − o (N − 1) for lenslet n and wavefront point m along x, j likewise along y; Eq. [wavefront slope](https://lenslet.github.io/lenslet/wavefront-slope.html#eq-wavefront-slope).
 #[derive(Debug, Clone, PartialEq)]
 pub struct WavefrontSlope {
     lattices: Vec<Array5<f64>>,
@@ -267,6 +275,8 @@ impl WavefrontSlope {
     pub(crate) fn of_lattices(lattices: Vec<Array5<f64>>) -> Self {
         Self { lattices }
     }
+
+    // Arrays and largest entry of the store
     /// The arrays, in the order of [`WavefrontProblem::lattices`].
     pub fn lattices(&self) -> &[Array5<f64>] {
         &self.lattices
@@ -277,6 +287,8 @@ impl WavefrontSlope {
         self.lattices.iter().flatten().fold(0.0, |largest, value| value.abs().max(largest))
     }
 }
+
+// Entry of a point and a lenslet
 /// The covariance of wavefront point `point` \[row, column\] of a grid of `points` across with lenslet `lenslet` \[row,
 /// column\], taken from one lattice (T, S, 2, K, K) of the given oversampling; both slopes, m rad.
 pub fn lattice_entry(
@@ -344,6 +356,7 @@ mod tests {
             let error = problem(4, grid(9), heights).unwrap_err();
             assert!(matches!(error, Error::NotToeplitz { .. }), "{error}");
         }
+        // Check the refusals of layers and grids
         assert!(matches!(problem(4, grid(9), [infinity, 9e3, 9e3]), Err(Error::Invalid(_))));
         // With γ = 0.9 and 8 points across the array the margin is one point a side, enough for 19 points and not for 20.
         let layers = problem(4, grid(19), [infinity, 90e3, 90e3]).unwrap();

@@ -29,6 +29,8 @@ pub struct Block {
     pub code: Range<usize>,
     /// The opening fence, e.g. ```` ``` ````.
     pub fence: String,
+    /// Whether the book shows it closed: the info string of a chunk or a root ends with `fold`.
+    pub folded: bool,
 }
 
 impl Block {

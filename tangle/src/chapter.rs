@@ -1,5 +1,7 @@
 //! One chapter: its fenced blocks, headings, links and equations, each with its place.
 
+use std::ops::Range;
+
 use crate::block::Block;
 use crate::finding::Finding;
 use crate::markdown::{self, Heading, Link};
@@ -17,6 +19,8 @@ pub struct Chapter {
     pub path: String,
     /// `"3"` or `"3.1"`; `None` for chapters without a number.
     pub number: Option<String>,
+    /// The part of the book that it belongs to.
+    pub part: Option<String>,
     /// Its text.
     pub text: Text,
     /// All fenced blocks, in order.
@@ -29,6 +33,8 @@ pub struct Chapter {
     pub math: Vec<Math>,
     /// Explicit anchors: `id="x"` or `name="x"` in raw HTML.
     pub anchors: Vec<String>,
+    /// The bytes that are code.
+    pub literal: Vec<Range<usize>>,
     /// What is malformed in the chapter by itself.
     pub findings: Vec<Finding>,
 }
@@ -47,12 +53,14 @@ impl Chapter {
             file: file.to_string(),
             path,
             number,
+            part: None,
             text,
             blocks: scan.blocks,
             headings: scan.headings,
             links: scan.links,
             math,
             anchors: scan.anchors,
+            literal: scan.literal,
             findings,
         }
     }
@@ -62,8 +70,23 @@ impl Chapter {
         self.blocks.iter().position(|b| (b.fence_line..=b.closing_line()).contains(&line))
     }
 
-    /// The number of an equation of this chapter from its ordinal (from 1): `"3.2"`, or `"2"` in
-    /// a chapter without a number.
+    /// The line that asks for the map of the chapter's part: `{{#part-map}}` and nothing else.
+    pub fn map_line(&self) -> Option<usize> {
+        let asks = |&line: &usize| self.text.line(line).trim_end() == "{{#part-map}}";
+        let literal = |line: usize| {
+            let start = self.text.start_of(line);
+            self.literal.iter().any(|range| range.contains(&start))
+        };
+        (1..=self.text.line_count()).find(|line| asks(line) && !literal(*line))
+    }
+
+    /// The number of the chapter that this one is nested in, or its own: `"3"` for `"3.1"`.
+    pub fn top_number(&self) -> Option<&str> {
+        self.number.as_deref()?.split('.').next()
+    }
+
+    /// The number of an equation of this chapter from its ordinal (from 1): `"3.2"`, `"3.1.2"` in
+    /// a nested chapter, or `"2"` in one without a number.
     pub fn equation_number(&self, ordinal: usize) -> String {
         match &self.number {
             Some(number) => format!("{number}.{ordinal}"),

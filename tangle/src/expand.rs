@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::citations;
 use crate::finding::Finding;
 use crate::volume::{BlockId, Book, Use};
 
@@ -176,7 +177,9 @@ fn undefined(book: &Book) -> Vec<Finding> {
     let missing = book.chunks.iter().filter(|(_, chunk)| chunk.parts.is_empty());
     missing
         .flat_map(|(name, chunk)| {
-            let what = format!("chunk <<{name}>> is not defined");
+            let fold =
+                if name.ends_with(" fold") { ": a last word \"fold\" folds a block" } else { "" };
+            let what = format!("chunk <<{name}>> is not defined{fold}");
             chunk.uses.iter().map(move |&place| at_use(book, place, what.clone()))
         })
         .collect()
@@ -247,6 +250,9 @@ impl<'a> Expansion<'a> {
             let shown = match &reference {
                 Some(reference) => format!("{indentation}{}", reference.tangled()),
                 None if text.is_empty() => String::new(),
+                None if block.language == "rust" => {
+                    format!("{indentation}{}", citations::spelt_out(book, text))
+                }
                 None => format!("{indentation}{text}"),
             };
             let origin = if reference.is_some() { Origin::Reference } else { Origin::Code };

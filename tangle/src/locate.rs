@@ -109,10 +109,11 @@ fn in_chapter(book: &Book, tangled: &Tangled, chapter: usize, line: usize) -> Re
 /// What a block is, in words.
 fn described(book: &Book, id: crate::BlockId) -> String {
     let (_, block) = book.block(id);
-    match (block.name(), block.root()) {
+    let what = match (block.name(), block.root()) {
         (Some(name), _) if block.part > 0 => format!("<<{name}>>, part {}", block.part + 1),
         (Some(name), _) => format!("<<{name}>>"),
         (_, Some(path)) => format!("the root of {path}"),
         _ => "an illustration".to_string(),
-    }
+    };
+    if block.folded { what + ", folded" } else { what }
 }

@@ -21,7 +21,7 @@ struct Arguments {
 enum Command {
     /// Report what is wrong, and write nothing
     Check {
-        /// Print the module graph of src/ first
+        /// Print the graph of src/ first: its rooms, then its modules
         #[arg(long)]
         graph: bool,
     },

@@ -125,11 +125,11 @@ impl Scan {
         let mark = opening.chars().next().unwrap_or('`');
         let width = opening.chars().take_while(|&c| c == mark).count();
         let info = opening.trim_start_matches(mark).trim();
-        let (language, kind) = match read_info(info) {
+        let (language, kind, folded) = match read_info(info) {
             Ok(read) => read,
             Err(what) => {
                 self.findings.push(Finding::error(path, (fence_line, column), what));
-                (String::new(), BlockKind::Plain)
+                (String::new(), BlockKind::Plain, false)
             }
         };
         let last = text.line_at(range.end.saturating_sub(1).max(range.start));
@@ -147,7 +147,7 @@ impl Scan {
         let kind = if sound { kind } else { BlockKind::Plain };
         let fence = mark.to_string().repeat(width);
         let code = fence_line + 1..end.max(fence_line + 1);
-        self.blocks.push(Block { language, kind, part: 0, fence_line, code, fence });
+        self.blocks.push(Block { language, kind, part: 0, fence_line, code, fence, folded });
     }
 }
 
@@ -158,8 +158,8 @@ pub(crate) fn closes(line: &str, mark: char, width: usize) -> bool {
     stripped.len() - rest.len() >= width && rest.trim().is_empty()
 }
 
-/// Reads an info string: language, then `#name of the chunk` or `file=path`.
-fn read_info(info: &str) -> Result<(String, BlockKind), String> {
+/// Reads an info string: language, then `#name of the chunk` or `file=path`, then perhaps `fold`.
+fn read_info(info: &str) -> Result<(String, BlockKind, bool), String> {
     let (first, rest) = match info.split_once([' ', '\t']) {
         Some((first, rest)) => (first, rest.trim()),
         None => (info, ""),
@@ -168,6 +168,12 @@ fn read_info(info: &str) -> Result<(String, BlockKind), String> {
     if first.starts_with('#') || first.starts_with("file=") {
         return Err(format!("a chunk names its language first: ```rust {info}"));
     }
+    let (rest, folded) = match rest.strip_suffix("fold") {
+        Some(before) if before.ends_with([' ', '\t']) && before.trim() != "#" => {
+            (before.trim_end(), true)
+        }
+        _ => (rest, false),
+    };
     let kind = if let Some(name) = rest.strip_prefix('#') {
         let name = name.trim();
         if name.is_empty() {
@@ -182,7 +188,8 @@ fn read_info(info: &str) -> Result<(String, BlockKind), String> {
     } else {
         BlockKind::Plain
     };
-    Ok((language, kind))
+    let folded = folded && kind != BlockKind::Plain;
+    Ok((language, kind, folded))
 }
 
 /// The anchor that mdbook gives a heading; repeated ones are numbered.

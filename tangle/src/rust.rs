@@ -1,35 +1,102 @@
 //! Just enough Rust to see which paths a file names: no comments, no strings, no unit tests.
 
-/// A token that matters, and its line (from 0).
+/// A token that matters, its line (from 0), and the bytes before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Token<'a> {
-    text: &'a str,
-    line: usize,
+pub(crate) struct Token<'a> {
+    pub text: &'a str,
+    pub line: usize,
+    pub at: usize,
 }
 
-/// The paths below the crate that a file names, each with its line (from 0): `a::b::C` for
-/// `crate::a::b::C`, for `package::a::b::C` and, in module `a`, for `self::b::C`.
-pub fn paths(source: &str, package: &str, module: &str) -> Vec<(usize, String)> {
+/// A path below the crate that a file names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// The line that names it, from 0.
+    pub line: usize,
+    /// `a::b::C`.
+    pub path: String,
+    /// For a re-export, `pub use a::b::C as D`: the name it gets, `D`, or `inner::D` in a module
+    /// inside the file; `*` for all of a module.
+    pub shown: Option<String>,
+}
+
+/// The paths below the crate that a file names outside of its tests: `a::b::C` for
+/// `crate::a::b::C`, for `package::a::b::C` and, in module `a`, for `self::b::C`, and for `b::C`
+/// where the file declares `mod b;`.
+pub fn paths(source: &str, package: &str, module: &str) -> Vec<Named> {
     let tokens = without_tests(&tokens(source));
-    let here: Vec<&str> = module.split("::").filter(|part| !part.is_empty()).collect();
+    let children: Vec<&str> = declarations(&tokens).collect();
+    let mut here: Vec<&str> = module.split("::").filter(|part| !part.is_empty()).collect();
+    let file = here.len();
+    // The depths of braces at which modules inside the file have opened.
+    let (mut depth, mut open) = (0_usize, Vec::new());
     let mut paths = Vec::new();
     let mut next = 0;
     while let Some(token) = tokens.get(next) {
-        let inner = next > 0 && tokens[next - 1].text == "::";
+        let text = |back: usize| next.checked_sub(back).map_or("", |at| tokens[at].text);
+        let (before, two_before) = (text(1), text(2));
         next += 1;
-        if inner || tokens.get(next).is_none_or(|token| token.text != "::") {
+        match token.text {
+            "{" => {
+                if two_before == "mod" {
+                    here.push(before);
+                    open.push(depth);
+                }
+                depth += 1;
+            }
+            "}" => {
+                depth = depth.saturating_sub(1);
+                if open.pop_if(|at| *at == depth).is_some() {
+                    here.pop();
+                }
+            }
+            _ => {}
+        }
+        if matches!(before, "::" | ".") || tokens.get(next).is_none_or(|token| token.text != "::") {
             continue;
         }
         let base = match token.text {
             "crate" => Vec::new(),
             "self" => here.clone(),
             "super" => here[..here.len().saturating_sub(1)].to_vec(),
+            name if open.is_empty() && children.contains(&name) => [&here[..], &[name]].concat(),
             name if name == package => Vec::new(),
             _ => continue,
         };
+        let public = before == "use" && is_public(&tokens[..next - 2]);
+        let first = paths.len();
         next = branch(&tokens, next + 1, base, &mut paths);
+        for named in &mut paths[first..] {
+            let inside = here[file..].iter().copied();
+            let name = named.shown.take().filter(|_| public);
+            named.shown =
+                name.map(|name| inside.chain([name.as_str()]).collect::<Vec<_>>().join("::"));
+        }
     }
     paths
+}
+
+/// Whether what follows these tokens is public: `pub` or `pub(crate)`.
+fn is_public(before: &[Token<'_>]) -> bool {
+    let text = |back: usize| before.len().checked_sub(back).map_or("", |at| before[at].text);
+    text(1) == "pub"
+        || (text(1) == ")" && (2..8).any(|at| text(at) == "(" && text(at + 1) == "pub"))
+}
+
+/// The modules that a file declares to stand in files of their own, and whether only for its tests.
+pub fn declared(source: &str) -> Vec<(String, bool)> {
+    let all = tokens(source);
+    let kept = without_tests(&all);
+    let kept: Vec<&str> = declarations(&kept).collect();
+    declarations(&all).map(|name| (name.to_string(), !kept.contains(&name))).collect()
+}
+
+/// The names in `mod name;`.
+fn declarations<'a>(tokens: &[Token<'a>]) -> impl Iterator<Item = &'a str> {
+    tokens.windows(3).filter_map(|three| match three {
+        [Token { text: "mod", .. }, name, Token { text: ";", .. }] => Some(name.text),
+        _ => None,
+    })
 }
 
 /// Follows a path, or a tree of them as in `use`; gives the first token behind it.
@@ -37,8 +104,17 @@ fn branch<'a>(
     tokens: &[Token<'a>],
     mut next: usize,
     mut path: Vec<&'a str>,
-    paths: &mut Vec<(usize, String)>,
+    paths: &mut Vec<Named>,
 ) -> usize {
+    let mut push = |line: usize, path: &[&str], shown: &str| {
+        let shown = Some(shown.to_string());
+        paths.push(Named { line, path: path.join("::"), shown });
+    };
+    // The name behind `as`, and the first token behind that.
+    let renamed = |next: usize| match tokens.get(next..next + 2) {
+        Some([Token { text: "as", .. }, name]) => (Some(name.text), next + 2),
+        _ => (None, next),
+    };
     while let Some(token) = tokens.get(next) {
         match token.text {
             "{" => {
@@ -56,19 +132,25 @@ fn branch<'a>(
             "super" => {
                 path.pop();
             }
-            "self" | "*" => {
-                paths.push((token.line, path.join("::")));
+            "*" => {
+                push(token.line, &path, "*");
                 return next + 1;
+            }
+            "self" => {
+                let (name, after) = renamed(next + 1);
+                push(token.line, &path, name.or(path.last().copied()).unwrap_or(""));
+                return after;
             }
             word if is_word(word) => {
                 path.push(word);
                 if tokens.get(next + 1).is_none_or(|token| token.text != "::") {
-                    paths.push((token.line, path.join("::")));
-                    return next + 1;
+                    let (name, after) = renamed(next + 1);
+                    push(token.line, &path, name.unwrap_or(word));
+                    return after;
                 }
             }
             _ => {
-                paths.push((token.line, path.join("::")));
+                push(token.line, &path, "");
                 return next;
             }
         }
@@ -82,22 +164,34 @@ fn is_word(text: &str) -> bool {
     text.starts_with(|c: char| c.is_alphanumeric() || c == '_')
 }
 
-/// Leaves out what stands under `#[cfg(test)]`.
+/// Leaves out what stands under `#[cfg(test)]`, or `#[cfg(all(test, …))]`.
 fn without_tests<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
-    const TEST: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let mut kept = Vec::new();
     let mut next = 0;
     while next < tokens.len() {
-        let is_test = tokens.len() - next >= TEST.len()
-            && tokens[next..].iter().zip(TEST).all(|(token, text)| token.text == text);
-        if is_test {
-            next = end_of_item(tokens, next + TEST.len());
-        } else {
-            kept.push(tokens[next]);
-            next += 1;
+        match test_attribute(&tokens[next..]) {
+            Some(length) => next = end_of_item(tokens, next + length),
+            None => {
+                kept.push(tokens[next]);
+                next += 1;
+            }
         }
     }
     kept
+}
+
+/// How many tokens the attribute has that keeps what follows for tests.
+fn test_attribute(tokens: &[Token<'_>]) -> Option<usize> {
+    const START: [&str; 4] = ["#", "[", "cfg", "("];
+    if tokens.len() < START.len()
+        || tokens.iter().zip(START).any(|(token, text)| token.text != text)
+    {
+        return None;
+    }
+    let end = tokens.iter().position(|token| token.text == "]")?;
+    let inside = &tokens[START.len()..end];
+    let has = |word: &str| inside.iter().any(|token| token.text == word);
+    (has("test") && !has("not") && !has("any")).then_some(end + 1)
 }
 
 /// The token behind the item that starts at `next`: behind its `;` or its closing brace.
@@ -121,7 +215,7 @@ fn end_of_item(tokens: &[Token<'_>], mut next: usize) -> usize {
 }
 
 /// Words, `::` and single characters; comments, strings, characters and lifetimes are left out.
-fn tokens(source: &str) -> Vec<Token<'_>> {
+pub(crate) fn tokens(source: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     let (mut at, mut line) = (0, 0);
     while let Some(first) = source[at..].chars().next() {
@@ -140,7 +234,7 @@ fn tokens(source: &str) -> Vec<Token<'_>> {
         };
         let text = &rest[..length];
         if shown {
-            tokens.push(Token { text, line });
+            tokens.push(Token { text, line, at });
         }
         line += text.matches('\n').count();
         at += length;
@@ -225,7 +319,11 @@ fn quoted_char(rest: &str, prefix: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::paths;
+    use super::{declared, paths};
+
+    fn found(source: &str, module: &str) -> Vec<(usize, String)> {
+        paths(source, "lenslet", module).into_iter().map(|named| (named.line, named.path)).collect()
+    }
 
     #[test]
     fn paths_are_found_in_uses_and_in_expressions() {
@@ -238,7 +336,7 @@ mod tests {
                       #[cfg(test)]\nmod tests {\n    use crate::later::X;\n}\n\
                       fn after() { crate::last::f() }\n";
         assert_eq!(
-            paths(source, "lenslet", "covariance::dense"),
+            found(source, "covariance::dense"),
             [
                 (0, "error::Error".to_string()),
                 (0, "error::Result".to_string()),
@@ -251,5 +349,31 @@ mod tests {
                 (11, "last::f".to_string()),
             ]
         );
+    }
+
+    #[test]
+    fn re_exports_and_children_are_known() {
+        let source = "mod slope;\npub(crate) mod gpu;\n#[cfg(all(test, feature = \"x\"))]\nmod late;\n\
+                      #[cfg(not(test))]\nmod inline { pub use super::slope::S; fn f() { {} self::g() } }\n\
+                      pub use slope::{Slope as Tilt, inner::*, step};\n\
+                      pub(super) use self::gpu::Gpu;\nuse slope::hidden as h;\n\
+                      fn f() { gpu::run(other.gpu::<u8>(), late::x()) }\n";
+        let expected = [("slope", false), ("gpu", false), ("late", true)];
+        assert_eq!(declared(source), expected.map(|(name, test)| (name.to_string(), test)));
+        let shown: Vec<_> = paths(source, "lenslet", "direct")
+            .into_iter()
+            .map(|named| (named.path, named.shown.unwrap_or_default()))
+            .collect();
+        let expected = [
+            ("direct::slope::S", "inline::S"),
+            ("direct::inline::g", ""),
+            ("direct::slope::Slope", "Tilt"),
+            ("direct::slope::inner", "*"),
+            ("direct::slope::step", "step"),
+            ("direct::gpu::Gpu", "Gpu"),
+            ("direct::slope::hidden", ""),
+            ("direct::gpu::run", ""),
+        ];
+        assert_eq!(shown, expected.map(|(path, name)| (path.to_string(), name.to_string())));
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::block::Reference;
+use crate::citations;
 use crate::diff::{self, Hunk};
 use crate::expand::{self, File, Line, Origin, Tangled};
 use crate::markdown::closes;
@@ -270,6 +271,8 @@ impl<'a> Placing<'a> {
             let name = block.name().or(block.root()).unwrap_or("");
             return Err(format!("chunk <<{name}>> is used more than once: edit {}", chapter.path));
         }
+        let replaced: Vec<&str> = home.lines.clone().map(|line| chapter.text.line(line)).collect();
+        let replaced = replaced.join("\n");
         let mut with = Vec::new();
         for &line in &self.new[new] {
             let stripped = if line.is_empty() {
@@ -295,7 +298,10 @@ impl<'a> Placing<'a> {
             if closes(stripped, '`', block.fence.len()) {
                 return Err(format!("\"{}\" would close the chunk's fence", stripped.trim()));
             }
-            with.push(stripped.to_string());
+            with.push(match block.language.as_str() {
+                "rust" => citations::shortened(self.book, stripped, &replaced).into_owned(),
+                _ => stripped.to_string(),
+            });
         }
         Ok((home.block.chapter, Edit { lines: home.lines, with }))
     }
@@ -359,12 +365,9 @@ fn verify(
     let mut changed = book.clone();
     for chapter in &mut changed.chapters {
         if let Some(text) = stitched.chapters.get(&chapter.path) {
-            *chapter = crate::Chapter::parse(
-                &chapter.title,
-                &chapter.file,
-                chapter.number.clone(),
-                text.clone(),
-            );
+            let (number, part) = (chapter.number.clone(), chapter.part.clone());
+            let parsed = crate::Chapter::parse(&chapter.title, &chapter.file, number, text.clone());
+            *chapter = crate::Chapter { part, ..parsed };
         }
     }
     changed.reindex();

@@ -13,6 +13,9 @@ pub struct Entry {
     pub file: Option<String>,
     /// `"3"` or `"3.1"`; `None` for chapters outside the numbered list.
     pub number: Option<String>,
+    /// The part of the book that it belongs to, as it is titled; `None` before the first part and
+    /// outside the numbered list.
+    pub part: Option<String>,
     /// Where the table of contents names it.
     pub position: (usize, usize),
 }
@@ -23,8 +26,12 @@ pub fn parse(source: &Text) -> Vec<Entry> {
     let mut counters: Vec<usize> = Vec::new();
     let mut top = 0; // parts of a book do not restart its numbers
     let mut open: Option<Entry> = None;
-    for (event, range) in Parser::new(source.as_str()).into_offset_iter() {
+    let (mut part, mut heading): (Option<String>, Option<String>) = (None, None);
+    for (at, (event, range)) in Parser::new(source.as_str()).into_offset_iter().enumerate() {
         match event {
+            // What the file begins with is the title of the table itself.
+            Event::Start(Tag::Heading { .. }) if at > 0 => heading = Some(String::new()),
+            Event::End(TagEnd::Heading(_)) => part = heading.take().or(part),
             Event::Start(Tag::List(_)) => counters.push(if counters.is_empty() { top } else { 0 }),
             Event::End(TagEnd::List(_)) => {
                 let last = counters.pop();
@@ -42,14 +49,17 @@ pub fn parse(source: &Text) -> Vec<Entry> {
                 open = Some(Entry {
                     title: String::new(),
                     file: (!dest_url.is_empty()).then(|| dest_url.to_string()),
+                    part: part.clone().filter(|_| !parts.is_empty()),
                     number: (!parts.is_empty()).then(|| parts.join(".")),
                     position: source.position(range.start),
                 });
             }
             Event::End(TagEnd::Link) => entries.extend(open.take()),
             Event::Text(text) | Event::Code(text) => {
-                if let Some(entry) = &mut open {
-                    entry.title.push_str(&text);
+                if let Some(title) =
+                    open.as_mut().map(|entry| &mut entry.title).or(heading.as_mut())
+                {
+                    title.push_str(&text);
                 }
             }
             _ => {}
@@ -77,6 +87,30 @@ mod tests {
                 ("One", Some("one.md"), Some("1"), (5, 3)),
                 ("Sub", Some("d/s.md"), Some("1.1"), (6, 5)),
                 ("Two x", None, Some("2"), (7, 3)),
+            ]
+        );
+    }
+
+    #[test]
+    fn parts_have_titles_and_do_not_restart_the_numbers() {
+        let source = "[In](in.md)\n\n- [Zero](zero.md)\n\n# I `Ground`\n\n- [One](one.md)\n  - [On it](on.md)\n    \
+                      - [Deep](deep.md)\n- [Two](two.md)\n\n# II\n\n- [Three](three.md)\n\n[Out](out.md)\n";
+        let entries = parse(&Text::new(source));
+        let seen: Vec<_> = entries
+            .iter()
+            .map(|e| (e.title.as_str(), e.number.as_deref(), e.part.as_deref()))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                ("In", None, None),
+                ("Zero", Some("1"), None),
+                ("One", Some("2"), Some("I Ground")),
+                ("On it", Some("2.1"), Some("I Ground")),
+                ("Deep", Some("2.1.1"), Some("I Ground")),
+                ("Two", Some("3"), Some("I Ground")),
+                ("Three", Some("4"), Some("II")),
+                ("Out", None, None),
             ]
         );
     }

@@ -102,9 +102,18 @@ pub(crate) fn setting<'a>(toml: &'a str, key: &str) -> Option<&'a str> {
     toml.lines().find_map(value).map(|value| value.trim().trim_matches('"'))
 }
 
+/// The value of `key = "…"` in a table of a TOML text.
+pub(crate) fn setting_in<'a>(toml: &'a str, table: &str, key: &str) -> Option<&'a str> {
+    let head = format!("[{table}]");
+    let start = toml.lines().position(|line| line.trim() == head)?;
+    let inside =
+        toml.lines().skip(start + 1).take_while(|line| !line.trim_start().starts_with('['));
+    inside.filter_map(|line| setting(line, key)).next()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Text, setting, slug};
+    use super::{Text, setting, setting_in, slug};
 
     #[test]
     fn lines_know_their_endings() {
@@ -134,5 +143,9 @@ mod tests {
         let toml = "names = \"x\"\nname.workspace = true\n  name=\"y\"\nname = \"z\"\n";
         assert_eq!(setting(toml, "name"), Some("y"));
         assert_eq!(setting(toml, "edition"), None);
+        let toml = "[a]\nurl = \"x\"\n[b.c]\nname = \"y\"\n\nurl = \"z\" \n[d]\nlate = \"w\"\n";
+        assert_eq!(setting_in(toml, "b.c", "url"), Some("z"));
+        assert_eq!(setting_in(toml, "b.c", "late"), None);
+        assert_eq!(setting_in(toml, "b", "url"), None);
     }
 }

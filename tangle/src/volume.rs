@@ -9,7 +9,7 @@ use crate::chapter::Chapter;
 use crate::error::{Error, Result};
 use crate::finding::Finding;
 use crate::summary;
-use crate::text::Text;
+use crate::text::{Text, setting_in};
 
 /// The table of contents, relative to the repository.
 pub const SUMMARY: &str = "book/src/SUMMARY.md";
@@ -67,6 +67,8 @@ pub struct Book {
     pub roots: BTreeMap<String, Vec<BlockId>>,
     /// All labels of equations; the first one where a label is given twice.
     pub labels: BTreeMap<String, Label>,
+    /// Where the rendered book can be read, if `Cargo.toml` says so.
+    pub url: Option<String>,
     /// Chapters that the table of contents lists but that could not be read (`book/src/x.md`).
     pub missing: BTreeSet<String>,
     /// What is wrong in the table of contents, in the chapters by themselves, and with labels.
@@ -97,6 +99,9 @@ impl Book {
         let path = root.join(SUMMARY);
         let summary = fs::read_to_string(&path).map_err(Error::read(&path))?;
         let mut book = Book::from_sources(&summary, |file| fs::read_to_string(root.join(file)));
+        let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap_or_default();
+        let url = setting_in(&manifest, "package.metadata.book", "url");
+        book.url = url.filter(|url| !url.is_empty()).map(str::to_string);
         book.root = root.to_path_buf();
         Ok(book)
     }
@@ -119,7 +124,8 @@ impl Book {
             }
             match read(&path) {
                 Ok(text) => {
-                    book.chapters.push(Chapter::parse(&entry.title, &file, entry.number, text))
+                    let chapter = Chapter::parse(&entry.title, &file, entry.number, text);
+                    book.chapters.push(Chapter { part: entry.part, ..chapter });
                 }
                 Err(why) => {
                     let what = match why.kind() {

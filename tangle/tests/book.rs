@@ -183,6 +183,67 @@ fn chunks_are_named_and_linked() -> Outcome {
 }
 
 #[test]
+fn folded_chunks_are_closed_lines_with_all_their_links() -> Outcome {
+    let folder = single(
+        "# Bad\n\n```rust file=src/x.rs\n// <<tests of the lens>>\n```\n\n\
+         ```rust #tests of the lens fold\n/// Costs `$a` & more.\npub fn aardvark() {}\n\n\
+         pub fn next() {}\n```\n\n```rust #tests of the lens\nlast();\n```\n",
+    )?;
+    build(folder.path(), true)?;
+    let bad = page(&folder, "bad.html")?;
+    contains(
+        &bad,
+        &[
+            "<details class=\"chunk folded\" id=\"chunk-tests-of-the-lens\">\
+             <summary class=\"chunk-name\"><span>⟨tests of the lens⟩ ≡</span>",
+            "continued <a href=\"#chunk-tests-of-the-lens.2\">below</a>",
+            "folded: <code>src/x.rs</code>, lines 3 to 6</span></summary>",
+            "/// Costs `$a` &amp; more.\npub fn aardvark() {}\n\npub fn next() {}\n</code></pre>",
+            "Used in ⟨<a href=\"#file-src-x-rs\"><code>src/x.rs</code></a>⟩</div>",
+            "<div class=\"chunk\" id=\"chunk-tests-of-the-lens.2\">",
+            "href=\"#chunk-tests-of-the-lens\" title=\"defined in Bad\">",
+        ],
+    );
+    assert_eq!(bad.matches("<details").count(), 1);
+    contains(
+        &page(&folder, "identifier-index.html")?,
+        &["<code>aardvark</code>", "href=\"bad.html#chunk-tests-of-the-lens\""],
+    );
+    contains(&page(&folder, "chunk-index.html")?, &["\"bad.html#chunk-tests-of-the-lens\""]);
+    contains(&fs::read_to_string(folder.path().join("book/build/searchindex.js"))?, &["aardvark"]);
+    let whole = fs::read_to_string(folder.path().join("book/build/bad.html"))?;
+    contains(&whole, &["<script src=\"theme/folds.js\"></script>"]);
+    Ok(())
+}
+
+#[test]
+fn parts_are_drawn_and_nested_chapters_numbered() -> Outcome {
+    let folder = whole()?;
+    let summary = "# Contents\n\n[Before](before.md)\n\n# Light\n\n- [Light itself](light.md)\n\
+                   - [Optics](optics.md)\n  - [Waves](waves.md)\n";
+    fs::write(folder.path().join("book/src/SUMMARY.md"), summary)?;
+    fs::write(
+        folder.path().join("book/src/light.md"),
+        "# Light\n\nIts map:\n\n{{#part-map}}\n\nDone.\n",
+    )?;
+    build(folder.path(), true)?;
+    let light = page(&folder, "light.html")?;
+    contains(
+        &light,
+        &[
+            "<p>Its map:</p>\n<figure class=\"part-map\">",
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewbox=\"",
+            "<a href=\"optics.html#optics\"><text",
+            "<a href=\"waves.html#waves\" class=\"nested\"><text",
+            "<p>Done.</p>",
+        ],
+    );
+    contains(&page(&folder, "before.html")?, &["(2.1.2)</a>", "(2.1)</a>"]);
+    contains(&page(&folder, "print.html")?, &["<a href=\"#optics\"><text"]);
+    Ok(())
+}
+
+#[test]
 fn equations_are_numbered_and_linked_across_chapters() -> Outcome {
     let folder = whole()?;
     build(folder.path(), true)?;
@@ -221,7 +282,9 @@ fn equations_are_numbered_and_linked_across_chapters() -> Outcome {
 fn every_link_inside_the_book_leads_somewhere() -> Outcome {
     let folder = whole()?;
     build(folder.path(), true)?;
-    for name in ["before", "optics", "waves", "identifier-index", "chunk-index", "print"] {
+    for name in
+        ["before", "optics", "waves", "symbol-index", "identifier-index", "chunk-index", "print"]
+    {
         let text = page(&folder, &format!("{name}.html"))?;
         for link in text.split(" href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
@@ -271,6 +334,34 @@ fn indices_list_items_and_chunks() -> Outcome {
         &chunks,
         &["<code>src/optics.rs</code>", "look up the colour", "<cite>2 Waves</cite>"],
     );
+    Ok(())
+}
+
+#[test]
+fn symbols_are_gathered_with_their_formulas() -> Outcome {
+    let folder = whole()?;
+    let table = "\n| symbol | meaning | unit | in the code |\n|---|---|---|---|\n\
+                 | $\\lambda$ | wavelength, $\\eqref{eq:wave}$ | m | |\n\
+                 | $A_0, b$ | [amplitude](#waves) and phase | m, rad | `amplitude` |\n\
+                 | stand | where `it` stands | | `Stand` |\n";
+    fs::write(folder.path().join("book/src/waves.md"), format!("{WAVES}{table}"))?;
+    build(folder.path(), true)?;
+    let symbols = page(&folder, "symbol-index.html")?;
+    contains(
+        &symbols,
+        &[
+            "<h2 id=\"latin-letters\">",
+            "<a href=\"waves.html#waves\">amplitude</a> and phase</td><td>m, rad</td><td></td>\
+             <td><code>amplitude</code></td>\
+             <td><a href=\"waves.html#the-size-of-lambda\">Waves</a></td>",
+            "<h2 id=\"greek-letters\">",
+            "href=\"waves.html#eq-wave\">(2.2)</a>",
+            "<td>stand</td><td>where <code>it</code> stands</td>",
+        ],
+    );
+    // The row of two letters stands at both.
+    assert_eq!(symbols.matches("<span class=\"katex\">").count(), 3);
+    assert!(symbols.find("latin-letters") < symbols.find("greek-letters"));
     Ok(())
 }
 
@@ -451,14 +542,12 @@ fn only_files_of_the_book_are_served() -> Outcome {
 /// A crate whose example draws, or fails.
 fn with_example(source: &str) -> Outcome<TempDir> {
     let folder = single("# One\n\n![drawn](figures/drawn.svg)\n")?;
-    let root = folder.path();
+    let examples = folder.path().join("book/examples");
     let manifest = "[package]\nname = \"drawn-book\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n\
-                    [workspace]\n\n[[example]]\nname = \"one\"\npath = \"book/examples/one.rs\"\n";
-    fs::write(root.join("Cargo.toml"), manifest)?;
-    fs::create_dir_all(root.join("src"))?;
-    fs::write(root.join("src/lib.rs"), "")?;
-    fs::create_dir_all(root.join("book/examples"))?;
-    fs::write(root.join("book/examples/one.rs"), source)?;
+                    [workspace]\n\n[[bin]]\nname = \"one\"\npath = \"one.rs\"\n";
+    fs::create_dir_all(&examples)?;
+    fs::write(examples.join("Cargo.toml"), manifest)?;
+    fs::write(examples.join("one.rs"), source)?;
     Ok(folder)
 }
 

@@ -85,22 +85,51 @@ fn undefined_and_cyclic_chunks_and_second_roots_are_findings() {
 }
 
 #[test]
-fn long_chunks_are_warned_of_and_then_refused() {
-    let chunk =
-        |lines: usize| format!("```rust file=src/n{lines}.rs\n{}```\n", "x\n".repeat(lines));
-    let one = [25, 26, 40, 41].map(chunk).concat();
+fn long_chunks_are_warned_of_by_all_their_lines() {
+    let file = |lines: usize| format!("```rust file=src/n{lines}.rs\n{}```\n", "x\n".repeat(lines));
+    let one = [25, 26, 60, 61].map(file).concat();
     assert_eq!(
         findings(&[("one.md", &one)]),
         [
-            "book/src/one.md:28:1: warning: a chunk of 26 lines: past 25 it wants splitting",
-            "book/src/one.md:56:1: warning: a chunk of 40 lines: past 25 it wants splitting",
-            "book/src/one.md:98:1: a chunk of 41 lines: 40 is the most",
+            "book/src/one.md:28:1: warning: src/n26.rs has 26 lines: past 25 it wants splitting",
+            "book/src/one.md:56:1: warning: src/n60.rs has 60 lines: past 25 it wants splitting",
+            "book/src/one.md:118:1: warning: src/n61.rs has 61 lines: 60 is the most",
         ]
     );
-    let warned = [25, 40].map(chunk).concat();
-    let repository = Repository::new(&[("one.md", &warned)]);
-    repository.tangle();
-    assert_eq!(repository.run(&["check"]).code, 0);
+    let part = |info: &str, lines: usize| format!("```rust #{info}\n{}```\n", "x\n".repeat(lines));
+    let root = "```rust file=src/a.rs\n// <<do it in parts>>\n// <<do it at once>>\n```\n";
+    let one = format!("{root}{}{}", part("do it in parts", 20), part("do it at once", 24));
+    // A reference is one line, whatever it brings in.
+    let two = format!(
+        "{}```rust #do it at once\n// <<do it in parts>>\n```\n",
+        part("do it in parts fold", 20)
+    );
+    let three = part("do it in parts", 21);
+    assert_eq!(
+        findings(&[("one.md", &one), ("two.md", &two), ("three.md", &three)]),
+        [
+            "book/src/one.md:5:1: warning: chunk <<do it in parts>> has 61 lines in 3 blocks: 60 is the most"
+        ]
+    );
+}
+
+#[test]
+fn blocks_hold_whole_items() {
+    let one = "```rust file=src/a.rs\nfn a<'a>(x: &'a str) {\n    // <<open and never close>> (\n\
+               // <<open a bracket>>\n// <<close the other bracket>>\n    let s = (\"{\", '(', r#\"[\"#);\n}\n```\n\
+               ```rust #open a bracket\nif λ(x) {\n    f([1,\n```\n\
+               ```rust #close the other bracket\n    2]); /* } */\n}\n```\n\
+               ```cuda file=kernels/a.cu\nint x = 1'000; // {\nf<<<(1), 2>>>(x[0]};\n```\n\
+               ```toml file=src/a.toml\na = [\n```\n```rust\nfn no_chunk() {\n```\n";
+    let whole = "a block holds whole items or whole statements";
+    assert_eq!(
+        findings(&[("one.md", one)]),
+        [
+            format!("book/src/one.md:10:9: warning: {{ is not closed in this block: {whole}"),
+            format!("book/src/one.md:14:6: warning: ] closes what another block opens: {whole}"),
+            format!("book/src/one.md:19:14: warning: ( is closed by }} in this block: {whole}"),
+        ]
+    );
 }
 
 #[test]
@@ -164,7 +193,8 @@ fn macros_of_the_book_are_known() {
 fn labels_are_unique_and_references_resolve() {
     let one = "$$ a \\label{eq:a} $$\n\n$$ b \\label{eq:a} $$\n\n$c \\label{eq:c}$\n\n\
                $$ d \\label{d} $$\n\nSee $\\eqref{eq:b}$ and $\\eqref{eq:c}$.\n\n\
-               ```rust file=src/lib.rs\n/// λ is [eq:a], not [eq:z].\n    //! Nor `eq:y`.\n```\n";
+               ```rust file=src/lib.rs\n/// λ is [eq:a], not [eq:z].\n    //! Nor `eq:y`.\n\
+               /// [a](https://x.y/book/one.html#eq-a), [b](../book/two.html#eq-a \"t\"), <z.html#eq-w>, [c](#eq:a)\n```\n";
     assert_eq!(
         findings(&[("one.md", one)]),
         [
@@ -174,6 +204,8 @@ fn labels_are_unique_and_references_resolve() {
             "book/src/one.md:9:6: \\eqref{eq:b}: no equation has this label",
             "book/src/one.md:12:23: eq:z: no equation has this label",
             "book/src/one.md:13:14: eq:y: no equation has this label",
+            "book/src/one.md:14:62: #eq-a is on the page one.html, not two.html",
+            "book/src/one.md:14:81: #eq-w: no equation has this label",
         ]
     );
 }
@@ -222,7 +254,10 @@ fn modules_import_from_earlier_chapters_only() {
         ["book/src/two.md:10:1: src/a.rs imports b, which a later chapter defines: Chapter two.md"]
     );
     let answer = repository.run(&["check", "--graph"]);
-    let graph = "  1 Chapter one.md
+    let graph = "rooms, each on the rooms above it
+    c  d
+modules, by chapter
+  1 Chapter one.md
     ├─ lib (all modules)
     └─ a ─────────────────▶ b
   2 Chapter two.md
@@ -232,6 +267,125 @@ fn modules_import_from_earlier_chapters_only() {
     └─ e ─────────────────▶ b, c::d
 ";
     assert!(answer.out.starts_with(graph), "{}", answer.out);
+}
+
+/// A library of three rooms, `optics`, `waves` and `sky`, whose list of modules each chapter continues.
+const HOUSE: &str = "```rust file=src/lib.rs\nmod error;\npub mod optics;\npub mod waves;\npub mod sky;\n\
+                     pub use sky::Star;\npub use error::Error;\n\
+                     pub mod prelude { pub use crate::sky::{star::Star as Sun, Sky}; }\n```\n\
+                     ```rust file=src/error.rs\npub struct Error;\n```\n\
+                     ```rust file=src/optics/mod.rs\n// <<modules of the optics>>\n```\n\
+                     ```rust #modules of the optics\npub mod lens;\npub use lens::Lens;\n```\n\
+                     ```rust file=src/optics/lens.rs\npub(crate) mod inside { pub struct Glass; }\n\
+                     // <<imports of the lens>>\n```\n";
+
+#[test]
+fn rooms_stand_on_rooms_above_them() {
+    let optics = "```rust #modules of the optics\nmod gpu;\npub use gpu::Gpu;\n```\n\
+                  ```rust file=src/optics/lens/gpu.rs\nuse super::inside::Glass;\n\
+                  use super::super::Lens;\nuse crate::Error;\n```\n\
+                  ```rust file=src/optics/gpu.rs\nuse crate::Error;\n```\n\
+                  ```rust #imports of the lens\nmod gpu;\npub use gpu::Glasses;\n```\n";
+    let waves = "```rust file=src/waves/mod.rs\npub mod wave;\n```\n\
+                 ```rust file=src/waves/wave.rs\nuse crate::optics::{Gpu, Lens, lens::Glasses};\n\
+                 #[cfg(all(test, feature = \"x\"))]\nmod tests { use crate::prelude::Sun; }\n```\n";
+    let sky = "```rust file=src/sky/mod.rs\npub mod star;\npub use star::{Star, self as stars};\n\
+               #[cfg(test)]\nmod late;\npub struct Sky;\n```\n\
+               ```rust file=src/sky/star.rs\nuse crate::waves::wave::Wave;\n```\n\
+               ```rust file=src/sky/late.rs\nuse crate::later::X;\n```\n";
+    let sound = [("one.md", HOUSE), ("two.md", optics), ("three.md", waves), ("four.md", sky)];
+    let repository = Repository::new(&sound);
+    repository.tangle();
+    assert_eq!(repository.check(), Vec::<String>::new());
+    let graph = "rooms, each on the rooms above it
+    optics  lens, lens::gpu, gpu
+    waves   wave
+            ▶ optics
+    sky     star, late
+            ▶ waves
+modules, by chapter
+  1 Chapter one.md
+    ├─ lib (all modules)
+    ├─ error
+    ├─ optics
+    └─ optics::lens
+  2 Chapter two.md
+    ├─ optics::lens::gpu ─▶ error, optics::lens
+    └─ optics::gpu ───────▶ error
+  3 Chapter three.md
+    ├─ waves
+    └─ waves::wave ───────▶ optics::lens, optics::lens::gpu, optics::gpu
+  4 Chapter four.md
+    ├─ sky
+    ├─ sky::star ─────────▶ waves::wave
+    └─ sky::late
+";
+    let answer = repository.run(&["check", "--graph"]);
+    assert_eq!(answer.out, graph);
+
+    // Through a re-export, an import is still one of a later room.
+    let three = repository.read("book/src/three.md");
+    for path in ["Star", "prelude::Sun", "sky::stars::X", "optics::Lens as L, sky::star::Star"] {
+        let import = format!("use crate::{{{path}}};\nuse crate::optics");
+        repository.write("book/src/three.md", three.replace("use crate::optics", &import));
+        repository.tangle();
+        assert_eq!(
+            repository.check(),
+            [
+                "book/src/three.md:5:1: src/waves/wave.rs imports sky::star, which a later chapter \
+                 defines: Chapter four.md",
+                "book/src/three.md:5:1: src/waves/wave.rs imports sky::star: the room sky comes \
+                 after waves",
+            ]
+        );
+    }
+}
+
+#[test]
+fn modules_of_one_chapter_do_not_stand_on_each_other() {
+    let one = "```rust file=src/a.rs\nuse crate::b::B;\n```\n```rust file=src/b.rs\nmod c;\nuse crate::d::D;\n```\n\
+               ```rust file=src/b/c.rs\nuse super::B;\nuse lenslet::d::D;\n```\n\
+               ```rust file=src/d.rs\nuse crate::a::A;\nfn f() { crate::b::c::g() }\n```\n";
+    assert_eq!(
+        findings(&[("one.md", one)]),
+        ["book/src/one.md:2:1: modules in a circle: a → b → d → a"]
+    );
+}
+
+#[test]
+fn a_letter_has_one_meaning_in_a_part() {
+    let table =
+        |rows: &str| format!("| symbol | meaning | in the code |\n|---|---|---|\n{rows}\n\n");
+    let one =
+        table("| $h_l$, $z$ | altitude of layer $l$, height of a source | `altitude`, `height` |")
+            + &table("| $L_0$ | outer scale | |\n| $w$ | wavefront | `w` |");
+    let two = table("| $h$ | altitudes | |\n| $L$ | length of the transforms | |")
+        + &table(
+            "| $z$ | residual | |\n| $w$ | path, as elsewhere | `w` |\n| $L_0$ | [scale](three.md) | |",
+        )
+        + &table("| $z$ | preconditioned residual | `z` |\n| $L_0$ | the largest step | |");
+    let three = table("| $h$ | step of a rule | |");
+    let repository = Repository::new(&[("one.md", &one), ("two.md", &two), ("three.md", &three)]);
+    assert_eq!(repository.check(), Vec::<String>::new(), "no parts, no warnings");
+    let summary =
+        "# Book\n\n# I Air\n\n- [One](one.md)\n- [Two](two.md)\n\n# II\n\n- [Three](three.md)\n";
+    repository.write("book/src/SUMMARY.md", summary);
+    assert_eq!(
+        repository.check(),
+        [
+            "book/src/two.md:8:1: warning: $z$ is \"residual\" here and \"height of a source\" in \
+             book/src/one.md:3, in one part: I Air",
+            "book/src/two.md:15:1: warning: $L_0$ is \"the largest step\" here and \"outer scale\" in \
+             book/src/one.md:7, in one part: I Air",
+        ]
+    );
+}
+
+#[test]
+fn a_map_needs_a_part() {
+    let what = "a map is drawn in a chapter below the title of a part in SUMMARY.md";
+    let one = "# One\n\n`{{#part-map}}`\n\n{{#part-map}}\n";
+    assert_eq!(findings(&[("one.md", one)]), [format!("book/src/one.md:5:1: {what}")]);
 }
 
 #[test]
@@ -258,14 +412,14 @@ fn chapters_that_cannot_be_read_are_findings() {
 #[test]
 fn places_are_found_both_ways() {
     let one = "# One\n\n```rust file=src/lib.rs\na\n  // <<do a thing>>\n```\n\n\
-               ```rust #do a thing\nb\n```\n```rust #do a thing\nc\n```\n";
+               ```rust #do a thing\nb\n```\n```rust #do a thing fold\nc\n```\n";
     let repository = Repository::new(&[("one.md", one)]);
     repository.tangle();
     for (place, answer) in [
         ("src/lib.rs:4", "book/src/one.md:9  <<do a thing>>\n"),
-        ("src/lib.rs:5:3", "book/src/one.md:12  <<do a thing>>, part 2\n"),
+        ("src/lib.rs:5:3", "book/src/one.md:12  <<do a thing>>, part 2, folded\n"),
         ("./src/lib.rs:3", "book/src/one.md:5  the root of src/lib.rs\n"),
-        ("book/src/one.md:12", "src/lib.rs:5  <<do a thing>>, part 2\n"),
+        ("book/src/one.md:12", "src/lib.rs:5  <<do a thing>>, part 2, folded\n"),
         ("book/src/one.md:1", "book/src/one.md:1  prose, in no chunk\n"),
         ("book/src/one.md:8", "book/src/one.md:8  the fence of <<do a thing>>\n"),
     ] {

@@ -41,7 +41,7 @@ b
 ";
 
 fn repository() -> Repository {
-    let two = "```rust #tell the world\nprint(t);\n```\n";
+    let two = "```rust #tell the world fold\nprint(t);\n```\n";
     let repository = Repository::new(&[("one.md", ONE), ("two.md", two)]);
     repository.tangle();
     assert_eq!(
@@ -132,11 +132,35 @@ fn below_a_reference_a_chunk_begins() {
 }
 
 #[test]
+fn citations_of_equations_come_back_as_labels() {
+    let one = "$$ a \\label{eq:two-waves} $$\n\n$$ b \\label{eq:ray} $$\n\n```rust file=src/lib.rs\n\
+               /// Follows `[eq:two-waves]`.\nfn f() {}\n```\n";
+    for address in ["", "[package.metadata.book]\nurl = \"https://example.org\"\n"] {
+        let repository = Repository::new(&[("one.md", one)]);
+        repository.write("Cargo.toml", address);
+        repository.tangle();
+        let file = repository.read("src/lib.rs");
+        assert!(!file.contains("[eq:"), "{file}");
+        let line = file.lines().nth(1).expect("the comment");
+        let cited =
+            line.strip_prefix("/// Follows ").and_then(|l| l.strip_suffix('.')).expect("words");
+        let ray = cited.replace("two waves", "ray").replace("two-waves", "ray");
+        repository.edit("src/lib.rs", line, &format!("/// Obeys {cited}, and {ray}."));
+        let answer = repository.run(&["stitch"]);
+        assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+        let chapter =
+            one.replace("Follows `[eq:two-waves]`", "Obeys `[eq:two-waves]`, and [eq:ray]");
+        assert_eq!(repository.read("book/src/one.md"), chapter);
+        assert_eq!(repository.run(&[]).out, "");
+    }
+}
+
+#[test]
 fn a_chunk_may_become_empty_and_full_again() {
     let repository = repository();
     repository.edit("src/lib.rs", "    print(t);\n", "");
     assert_eq!(repository.run(&["stitch"]).code, 0);
-    assert_eq!(repository.read("book/src/two.md"), "```rust #tell the world\n```\n");
+    assert_eq!(repository.read("book/src/two.md"), "```rust #tell the world fold\n```\n");
     repository.edit("book/src/one.md", "print(s);\n", "");
     repository.tangle();
     let comment = "    // Tell the world\n";
@@ -151,7 +175,7 @@ fn neighbouring_lines_of_two_chunks_change_line_for_line() {
     repository.edit("src/lib.rs", "    print(s);\n    print(t);\n", "    say(s);\n    say(t);\n");
     let answer = repository.run(&["stitch"]);
     assert_eq!(answer.out, "stitched book/src/one.md\nstitched book/src/two.md\n");
-    assert_eq!(repository.read("book/src/two.md"), "```rust #tell the world\nsay(t);\n```\n");
+    assert_eq!(repository.read("book/src/two.md"), "```rust #tell the world fold\nsay(t);\n```\n");
     assert_eq!(repository.run(&[]).out, "");
 }
 

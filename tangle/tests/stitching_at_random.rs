@@ -31,7 +31,7 @@ let λ = 1;
     }
 ````
 
-```rust #do nothing at all
+```rust #do nothing at all fold
 ```
 
 ```rust #share the last step
@@ -58,7 +58,7 @@ key = 1\r
 a = 2\r
 ```\r
 \r
-```rust #go one level deeper\r
+```rust #go one level deeper fold\r
 deepest();\r
 ```";
 

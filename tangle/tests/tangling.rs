@@ -75,6 +75,59 @@ fn a_chunk_continues_over_chapters_in_their_order() {
 }
 
 #[test]
+fn a_folded_block_is_tangled_like_any_other() {
+    let chapter = "```rust file=src/lib.rs fold\n// <<see the sky>>\n```\n\
+                   ```rust #see the sky\na\n```\n```rust #see the sky fold\nb\n```\n\
+                   ```rust  #see the sky\tfold  \nc\n```\n";
+    assert_eq!(file(chapter), "// See the sky\na\nb\nc\n");
+    let book = |text: &str| tangle::Book::from_sources("- [C](one.md)\n", |_| Ok(text.to_string()));
+    let folded = |text: &str| -> Vec<bool> {
+        book(text).chapters[0].blocks.iter().map(|block| block.folded).collect()
+    };
+    assert_eq!(folded(chapter), [true, false, true, true]);
+    assert_eq!(book(chapter).chunks["see the sky"].parts.len(), 3);
+    let others = "```rust #fold\n```\n```rust #unfold\n```\n```rust file=fold\n```\n\
+                  ```text fold\n```\n```rust ignore fold\n```\n";
+    assert_eq!(folded(others), [false; 5]);
+    assert!(book(others).chunks.keys().eq(["fold", "unfold"]));
+}
+
+const CITING: &str = "# Waves\n\n$$ a \\label{eq:two-waves} $$\n\n```rust file=src/lib.rs\n\
+                      //! By Eq. `[eq:two-waves]`, [eq:two-waves]; [eq:none], [eq:two-waves](one.html#eq-two-waves).\n\
+                      // Not [eq:two-waves].\n```\n\n```cuda file=kernels/k.cu\n/// [eq:two-waves]\n```\n";
+
+#[test]
+fn equations_are_cited_by_name_and_chapter() {
+    let (files, _) = expanded(&[CITING]);
+    let words = "*two waves* (chapter *C*)";
+    let rest = "[eq:none], [eq:two-waves](one.html#eq-two-waves).\n// Not [eq:two-waves].\n";
+    assert_eq!(files["src/lib.rs"], format!("{HEADER}//! By Eq. {words}, {words}; {rest}"));
+    assert_eq!(files["kernels/k.cu"], format!("{HEADER}/// [eq:two-waves]\n"));
+}
+
+#[test]
+fn equations_are_links_where_the_book_has_an_address() {
+    let repository = Repository::new(&[("one.md", CITING)]);
+    repository
+        .write("Cargo.toml", "[package.metadata.book]\nurl = \"https://example.org/book/\"\n");
+    repository.run(&[]);
+    let link = "[two waves](https://example.org/book/one.html#eq-two-waves)";
+    let file = repository.read("src/lib.rs");
+    assert!(file.contains(&format!("//! By Eq. {link}, {link}; [eq:none], ")), "{file}");
+    assert_eq!(repository.check(), ["book/src/one.md:6:47: eq:none: no equation has this label"]);
+}
+
+#[test]
+fn a_name_does_not_end_with_fold() {
+    let (files, findings) = expanded(&[
+        "```rust file=src/lib.rs\n// <<do the fold>>\n```\n```rust #do the fold\n```\n",
+    ]);
+    assert!(files.is_empty());
+    let what = "chunk <<do the fold>> is not defined: a last word \"fold\" folds a block";
+    assert_eq!(findings, [format!("book/src/one.md:2:1: {what}")]);
+}
+
+#[test]
 fn a_chunk_may_be_used_before_and_after_it_is_defined_and_twice() {
     let chapter =
         "```rust #a b c\nx\n```\n```rust file=src/lib.rs\n// <<a b c>>\n  // <<a b c>>\n```\n";

@@ -3,13 +3,13 @@
 #![allow(unsafe_code)]
 
 use super::probe::{Library, require};
-use crate::device::gpu::Source;
+use crate::device::gpu::{Header, Source};
 use crate::error::Error;
 use cudarc::nvrtc::{result as nvrtc, sys};
 use std::ffi::CString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::{env, fs, io::Write};
+use std::{env, fs, io::Write, ptr};
 
 // Compile a source for a device
 /// The image of a source for a compute capability, newly compiled, and what the compiler had to say.
@@ -30,11 +30,7 @@ pub(crate) fn compile(
     };
     let all = all_options(options, capability);
     // Run the compiler on the source
-    let text =
-        |text: &str| CString::new(text).map_err(|error| failed("CString", error.to_string()));
-    let (code, name) = (text(source.text)?, text(source.name)?);
-    let program = nvrtc::create_program(&code, Some(&name))
-        .map_err(|error| failed("nvrtcCreateProgram", format!("{:?}", error.0)))?;
+    let program = create_program(source).map_err(|(call, reason)| failed(call, reason))?;
     // SAFETY: `program` was created above, and is destroyed only below.
     let image = unsafe { nvrtc::compile_program(program, &all) }
         .map_err(|error| ("nvrtcCompileProgram", error))
@@ -44,6 +40,33 @@ pub(crate) fn compile(
     // SAFETY: as above; nothing uses `program` afterwards.
     let _ = unsafe { nvrtc::destroy_program(program) };
     image
+}
+
+// Make a program of a source
+/// The compiler's object for a source with its headers.
+fn create_program(source: &Source) -> Result<sys::nvrtcProgram, (&'static str, String)> {
+    let text = |text: &str| CString::new(text).map_err(|error| ("CString", error.to_string()));
+    let (code, name) = (text(source.text)?, text(source.name)?);
+    let texts = |of: fn(&Header) -> &str| -> Result<Vec<CString>, _> {
+        source.headers.iter().map(|header| text(of(header))).collect()
+    };
+    let (names, headers) = (texts(|header| header.name)?, texts(|header| header.text)?);
+    let pointers = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).collect::<Vec<_>>();
+    let (names, headers, mut program) = (pointers(&names), pointers(&headers), ptr::null_mut());
+    // Hand the texts to the compiler
+    // SAFETY: all pointers are to texts that end with a zero and live until the call is over, which copies them.
+    let created = unsafe {
+        sys::nvrtcCreateProgram(
+            &mut program,
+            code.as_ptr(),
+            name.as_ptr(),
+            headers.len() as i32,
+            headers.as_ptr(),
+            names.as_ptr(),
+        )
+    };
+    let failed = |error: nvrtc::NvrtcError| ("nvrtcCreateProgram", format!("{:?}", error.0));
+    created.result().map(|()| program).map_err(failed)
 }
 
 // Choose the compiler's options
@@ -64,6 +87,15 @@ fn all_options(options: &[String], (major, minor): (i32, i32)) -> Vec<String> {
 }
 
 // Ask which generations the compiler knows
+/// The compiler's version; (0, 0) if it does not say.
+#[cfg(test)]
+pub(crate) fn version() -> (i32, i32) {
+    let mut version = (0, 0);
+    // SAFETY: writes two integers through valid pointers; should it fail, they are zero.
+    let _ = unsafe { sys::nvrtcVersion(&mut version.0, &mut version.1) };
+    version
+}
+
 /// The generations that the compiler makes machine code for, as 90 for (9, 0).
 fn supported() -> Vec<i32> {
     let mut count = 0;
@@ -115,8 +147,7 @@ pub(crate) fn image(
     capability: (i32, i32),
     driver: (i32, i32),
 ) -> Result<Vec<u8>, Error> {
-    let made_by = (env!("CARGO_PKG_VERSION"), OPTIONS, options, capability, driver);
-    let key = format!("{}\n{made_by:?}\n{}", source.name, source.text);
+    let key = key_of(source, options, capability, driver);
     let file = cache_folder().map(|folder| folder.join(file_name(source, &key)));
     if let Some(image) = file.as_deref().and_then(|file| kept(file, &key)) {
         return Ok(image);
@@ -124,6 +155,20 @@ pub(crate) fn image(
     let (image, _) = compile(source, options, capability)?;
     let _ = file.map(|file| keep(&file, &key, &image));
     Ok(image)
+}
+
+// Put all that matters into a key
+pub(crate) fn key_of(
+    source: &Source,
+    options: &[String],
+    capability: (i32, i32),
+    driver: (i32, i32),
+) -> String {
+    let made_by = (env!("CARGO_PKG_VERSION"), OPTIONS, options, capability, driver);
+    let headers = source.headers.iter().map(|header| (header.name, header.text));
+    let texts = std::iter::once((source.name, source.text)).chain(headers);
+    let texts: String = texts.map(|(name, text)| format!("\n{name}\n{text}")).collect();
+    format!("{made_by:?}{texts}")
 }
 
 // Name the folder and its files
@@ -134,7 +179,7 @@ fn cache_folder() -> Option<PathBuf> {
     caches.or_else(at_home).map(|folder| folder.join("lenslet"))
 }
 
-fn file_name(source: &Source, key: &str) -> String {
+pub(crate) fn file_name(source: &Source, key: &str) -> String {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
     format!("{}-{:016x}.image", source.name, hasher.finish())
@@ -142,7 +187,7 @@ fn file_name(source: &Source, key: &str) -> String {
 
 // Read and write a kept image
 /// The image in a file, if it is that of the key, and whole.
-fn kept(file: &Path, key: &str) -> Option<Vec<u8>> {
+pub(crate) fn kept(file: &Path, key: &str) -> Option<Vec<u8>> {
     let content = fs::read(file).ok()?;
     let (lengths, rest) = content.split_at_checked(16)?;
     let (of_key, of_image) = lengths.split_at(8);
@@ -151,7 +196,7 @@ fn kept(file: &Path, key: &str) -> Option<Vec<u8>> {
     (known == key.as_bytes() && length(of_image)? == image.len()).then(|| image.to_vec())
 }
 
-fn keep(file: &Path, key: &str, image: &[u8]) -> std::io::Result<()> {
+pub(crate) fn keep(file: &Path, key: &str, image: &[u8]) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     let mut draft = tempfile::NamedTempFile::new_in(folder)?;
@@ -166,6 +211,27 @@ fn keep(file: &Path, key: &str, image: &[u8]) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
+
+    // Tell keys apart
+    #[test]
+    fn keys_hold_all_that_an_image_depends_on() {
+        const A: Header = Header { name: "a.cuh", text: "A" };
+        const B: Header = Header { name: "a.cuh", text: "B" };
+        let source = |text, headers| Source { name: "k.cu", text, headers };
+        let key = |source: Source, option: &str, capability| {
+            key_of(&source, &[option.to_string()], capability, (13, 0))
+        };
+        let keys = [
+            key(source("K", &[]), "-DN=1", (9, 0)),
+            key(source("K", &[A]), "-DN=1", (9, 0)),
+            key(source("K", &[B]), "-DN=1", (9, 0)),
+            key(source("L", &[B]), "-DN=1", (9, 0)),
+            key(source("L", &[B]), "-DN=2", (9, 0)),
+            key(source("L", &[B]), "-DN=2", (8, 0)),
+        ];
+        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len());
+    }
 
     #[test]
     fn kept_images_are_those_of_their_key() {
@@ -190,7 +256,7 @@ mod tests {
         }
         let text =
             "extern \"C\" __global__ void set(REAL *y) { y[threadIdx.x] = (REAL)rsqrt(2.0); }";
-        let source = Source { name: "set.cu", text };
+        let source = Source { name: "set.cu", text, headers: &[] };
         for capability in [(7, 5), (8, 0), (9, 0), (12, 0), (99, 0)] {
             let (image, _) = compile(&source, &["-DREAL=float".into()], capability).unwrap();
             let is_ptx = image.starts_with(b"//");
@@ -198,5 +264,23 @@ mod tests {
         }
         let error = compile(&source, &[], (9, 0)).unwrap_err().to_string();
         assert!(error.contains("set.cu(1)") && error.contains("REAL"), "{error}");
+    }
+
+    // Include texts once on this machine
+    #[test]
+    fn headers_are_included_once() {
+        if let Err(reason) = require(Library::Nvrtc) {
+            return eprintln!("skipped: {reason}");
+        }
+        const TEXT: &str = "#include \"deep/outer.cuh\"\n#include \"inner.cuh\"\n\
+                            extern \"C\" __global__ void set(int *y) { *y = ANSWER + 1; }";
+        const INNER: Header =
+            Header { name: "inner.cuh", text: "#pragma once\nconstexpr int ANSWER = 41;\n" };
+        const OUTER: Header =
+            Header { name: "deep/outer.cuh", text: "#pragma once\n#include \"inner.cuh\"\n" };
+        let with = |headers| Source { name: "set.cu", text: TEXT, headers };
+        compile(&with(&[OUTER, INNER]), &[], (9, 0)).unwrap();
+        let error = compile(&with(&[OUTER]), &[], (9, 0)).unwrap_err().to_string();
+        assert!(error.contains("inner.cuh"), "{error}");
     }
 }

@@ -583,7 +583,7 @@ mod tests {
         name: &str,
         arguments: &[Argument],
     ) -> Result<(), String> {
-        let source = Source { name: "test.cu", text };
+        let source = Source { name: "test.cu", text, headers: &[] };
         let program = gpu.program::<f64>(&source, &[]).map_err(|error| error.to_string())?;
         let kernel = program.kernel(name).map_err(|error| error.to_string())?;
         let shape = Shape { grid: [2, 1, 1], block: 64, shared: 1024 };

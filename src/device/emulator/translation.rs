@@ -2,7 +2,7 @@
 //! The text of kernels made into C++, and compiled to a library for the processor.
 
 // What the translation stands on
-use crate::device::gpu::Source;
+use crate::device::gpu::{Header, Source};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -99,7 +99,7 @@ pub(super) fn library(source: &Source, options: &[String]) -> Result<PathBuf, St
     let (name, version) = compiler()?;
     let text = translated(source);
     let mut hasher = DefaultHasher::new();
-    (version, OPTIONS, WATCHES, options, &text).hash(&mut hasher);
+    (version, OPTIONS, WATCHES, options, &text, source.headers).hash(&mut hasher);
     let told = |error: std::io::Error| error.to_string();
     let program = env::current_exe().map_err(told)?;
     let folder = program.with_file_name("kernels-on-processor");
@@ -110,9 +110,20 @@ pub(super) fn library(source: &Source, options: &[String]) -> Result<PathBuf, St
     fs::create_dir_all(&folder).map_err(told)?;
     let draft = tempfile::tempdir_in(&folder).map_err(told)?;
     fs::write(draft.path().join("kernels.cpp"), text).map_err(told)?;
+    write_headers(source.headers, draft.path()).map_err(told)?;
     compile(name, options, draft.path())?;
     fs::rename(draft.path().join("kernels.so"), &file).map_err(told)?;
     Ok(file)
+}
+
+// Write what a source includes
+/// Writes headers under their names.
+fn write_headers(headers: &[Header], folder: &Path) -> std::io::Result<()> {
+    headers.iter().try_for_each(|header| {
+        let file = folder.join(header.name);
+        file.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::write(file, with_dynamic_memory(header.text))
+    })
 }
 
 // Compile one file
@@ -126,7 +137,8 @@ fn compile(name: &str, options: &[String], folder: &Path) -> Result<(), String> 
     };
     let compile = |watch: &[&str]| {
         let mut command = Command::new(name);
-        run(command.args(OPTIONS).args(watch).args(&definitions).args(["-c", "kernels.cpp"]))
+        command.args(OPTIONS).args(watch).args(&definitions).args(["-I.", "-c", "kernels.cpp"]);
+        run(&mut command)
     };
     compile(WATCHES[0]).or_else(|_| compile(WATCHES[1]))?;
     run(Command::new(name).args(["-shared", "-o", "kernels.so", "kernels.o"]))
@@ -146,7 +158,7 @@ extern \"C\" __global__ void second() {}
 
     #[test]
     fn kernels_are_found_and_shared_memory_is_a_pointer() {
-        let cpp = translated(&Source { name: "two.cu", text: TEXT });
+        let cpp = translated(&Source { name: "two.cu", text: TEXT, headers: &[] });
         assert!(cpp.contains("\n#line 1 \"two.cu\"\n// Like extern"));
         assert!(cpp.ends_with("\nKERNEL_ON_PROCESSOR(first)\nKERNEL_ON_PROCESSOR(second)\n"));
         let pointer = "unsigned char* memory = (unsigned char*)processor::dynamic_shared;";

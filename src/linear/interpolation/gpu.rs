@@ -2,19 +2,23 @@
 //! Interpolation of layers' wavefronts to the pupil's grid, on a device.
 
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
+use crate::device::headers::REAL;
 use crate::error::{Error, Invalid, accept};
 use crate::linear::interpolation::ToPupil;
 use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
 use crate::numerics::real::Real;
 
 // Layers brought to the pupil on a device
-const SOURCE: Source =
-    Source { name: "layers.cu", text: include_str!("../../../kernels/linear/layers.cu") };
+const SOURCE: Source = Source {
+    name: "layers.cu",
+    text: include_str!("../../../kernels/linear/layers.cu"),
+    headers: &[REAL],
+};
 
 /// Threads in a block.
 const THREADS: usize = 128;
 
-/// The sum of the ways of several layers to the pupil, (P_1 … P_L) of Eq. `[eq:stacked-layers]`.
+/// The sum of the ways of several layers to the pupil, (P_1 … P_L) of Eq. [stacked layers](https://lenslet.github.io/lenslet/estimate-gpu.html#eq-stacked-layers).
 pub struct LayersGpu<T> {
     gpu: Gpu,
     /// Size and start of each layer.

@@ -2,13 +2,17 @@
 //! A dense matrix as an operator on a device.
 
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
+use crate::device::headers::REAL;
 use crate::error::Error;
 use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
 use crate::numerics::real::Real;
 use ndarray::ArrayView2;
 
-const SOURCE: Source =
-    Source { name: "matrix.cu", text: include_str!("../../../kernels/linear/matrix.cu") };
+const SOURCE: Source = Source {
+    name: "matrix.cu",
+    text: include_str!("../../../kernels/linear/matrix.cu"),
+    headers: &[REAL],
+};
 
 /// Threads in a block.
 const THREADS: usize = 256;
@@ -22,6 +26,8 @@ pub struct MatrixGpu<T> {
     by_rows: Kernel,
     by_columns: Kernel,
 }
+
+// Copy a matrix to a device
 impl<T: Real> MatrixGpu<T> {
     /// The matrix on the device, rounded to its precision.
     ///
@@ -41,6 +47,8 @@ impl<T: Real> MatrixGpu<T> {
         })
     }
 }
+
+// Products with a matrix on a device
 impl<T: Real> DeviceOperator<T> for MatrixGpu<T> {
     // Answers of a matrix on a device
     fn gpu(&self) -> &Gpu {
@@ -69,6 +77,8 @@ impl<T: Real> DeviceOperator<T> for MatrixGpu<T> {
         self.launch(&self.by_columns, self.shape.1, x, y)
     }
 }
+
+// Launch a product with a matrix
 impl<T: Real> MatrixGpu<T> {
     fn launch(
         &self,

@@ -1,6 +1,7 @@
 // Tangled from book/src/device-operators.md: edit there, or here and run cargo tangle stitch.
 //! Linear operators between vectors in the memory of a device.
 
+// What operators on a device stand on
 use crate::device::gpu::{Buffer, Gpu};
 use crate::error::{Error, Invalid, accept};
 use crate::linear::operator::{Operator, vectors};
@@ -77,7 +78,10 @@ impl<T: Real> ProductGpu<T> {
         Ok(Self { factors: [left, right], between })
     }
 }
+
+// Apply two operators on a device
 impl<T: Real> DeviceOperator<T> for ProductGpu<T> {
+    // Answers of a product on a device
     fn gpu(&self) -> &Gpu {
         self.factors[0].gpu()
     }
@@ -90,6 +94,10 @@ impl<T: Real> DeviceOperator<T> for ProductGpu<T> {
         self.factors[1].columns()
     }
 
+    fn bytes(&self) -> u64 {
+        self.factors[0].bytes() + self.factors[1].bytes() + self.between.bytes()
+    }
+
     fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
         self.factors[1].apply(x, &self.between)?;
         self.factors[0].apply(&self.between, y)
@@ -98,10 +106,6 @@ impl<T: Real> DeviceOperator<T> for ProductGpu<T> {
     fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
         self.factors[0].apply_transpose(x, &self.between)?;
         self.factors[1].apply_transpose(&self.between, y)
-    }
-
-    fn bytes(&self) -> u64 {
-        self.factors[0].bytes() + self.factors[1].bytes() + self.between.bytes()
     }
 }
 

@@ -2,15 +2,24 @@
 //! Conjugate gradients and MINRES on a device, without the host in their loop.
 
 // What solving on a device stands on
-use crate::device::gpu::{Argument, Buffer, Graph, Kernel, Program, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Graph, Header, Kernel, Program, Shape, Source};
+use crate::device::headers::REAL;
 use crate::error::{Error, Invalid, accept, positive};
 use crate::linear::operator::gpu::DeviceOperator;
 use crate::linear::solver::{Solved, Solver, Stop, norm_of};
 use crate::numerics::real::Real;
 use std::sync::Arc;
 
-const SOURCE: Source =
-    Source { name: "solver.cu", text: include_str!("../../../kernels/linear/solver.cu") };
+const SOURCE: Source = Source {
+    name: "solver.cu",
+    text: include_str!("../../../kernels/linear/solver.cu"),
+    headers: &[REAL, HEADER],
+};
+
+// Solver for kernels that include it
+/// The state of a solution, and what kernels do with it.
+pub(crate) const HEADER: Header =
+    Header { name: "linear/solver.cuh", text: include_str!("../../../kernels/linear/solver.cuh") };
 
 /// The most threads in a block.
 pub(crate) const THREADS: usize = 512;
@@ -21,7 +30,7 @@ const SCALARS: usize = 22;
 /// Residuals that the device keeps until they are fetched.
 const HISTORY: usize = 512;
 
-// Solver on a device
+// What a method launches
 /// What a method launches, where methods differ.
 pub(crate) trait Method<T>: Send + Sync {
     /// Its name to the user.
@@ -36,6 +45,8 @@ pub(crate) trait Method<T>: Send + Sync {
     /// Queues the judgement of the residual that the last iteration has left.
     fn judge(&self, work: &Work<T>) -> Result<(), Error>;
 }
+
+// Solver on a device
 /// Solves A x = b on a device for one operator, as [`Solver::solve`] does on the processor.
 pub struct SolverGpu<T> {
     work: Work<T>,
@@ -55,6 +66,8 @@ pub enum Start {
     /// From what [`SolverGpu::solution`] holds.
     Warm,
 }
+
+// Make, run and watch a solver
 /// Iterations that are recorded together; one by one they would cost the host a launch each.
 const MANY: usize = 8;
 
@@ -84,6 +97,7 @@ impl<T: Real> SolverGpu<T> {
         Self::of(work, method)
     }
 
+    // Record the iterations of a method
     /// A solver by a method, whose iterations are recorded here.
     pub(crate) fn of(work: Work<T>, method: Box<dyn Method<T>>) -> Result<Self, Error> {
         method.iterate(&work)?;
@@ -182,6 +196,8 @@ impl<T: Real> SolverGpu<T> {
         }
     }
 }
+
+// Refuse operators that are not square
 /// Refuses operators that are not square, or differ in size.
 fn check_shapes<T>(
     a: &dyn DeviceOperator<T>,
@@ -196,6 +212,8 @@ fn check_shapes<T>(
     }
     Ok(())
 }
+
+// Refuse what is not a system
 /// Refuses a right-hand side of the wrong length, and a tolerance that makes no sense.
 fn check<T: Real>(b: &Buffer<T>, n: usize, stop: &Stop) -> Result<(), Invalid> {
     positive("tolerance", stop.tolerance)?;
@@ -203,6 +221,8 @@ fn check<T: Real>(b: &Buffer<T>, n: usize, stop: &Stop) -> Result<(), Invalid> {
         ("length of the right-hand side", format!("{n}, the size of the operator"));
     accept(b.len() == n, name, b.len(), &expected).map(|_| ())
 }
+
+// Sizes of a solver's kernels
 /// Sizes that the kernels of a solver need, for so many threads in a block.
 pub(crate) fn sizes(threads: usize) -> [(&'static str, usize); 3] {
     [("TEAM", threads), ("SCALARS", SCALARS), ("HISTORY", HISTORY)]
@@ -262,6 +282,8 @@ pub(crate) struct Work<T> {
     open: Kernel,
     begin: Kernel,
 }
+
+// Work that all methods share
 impl<T: Real> Work<T> {
     // Make room for a solution
     /// Room for a system, where there is enough for so many vectors of a method besides.
@@ -384,6 +406,8 @@ impl<T: Real> Descent<T> {
         Ok(Self { preconditioner, p: work.vector()?, s: work.vector()?, step })
     }
 }
+
+// Iterate by conjugate gradients
 impl<T: Real> Method<T> for Descent<T> {
     fn solver(&self) -> Solver {
         Solver::ConjugateGradients
@@ -394,7 +418,7 @@ impl<T: Real> Method<T> for Descent<T> {
     }
 
     // Queue one iteration of conjugate gradients
-    /// An iteration by Eqs. `[eq:product-by-recurrence]` and `[eq:curvature-by-recurrence]`.
+    /// An iteration by Eqs. [product by recurrence](https://lenslet.github.io/lenslet/solver-gpu.html#eq-product-by-recurrence) and [curvature by recurrence](https://lenslet.github.io/lenslet/solver-gpu.html#eq-curvature-by-recurrence).
     fn iterate(&self, work: &Work<T>) -> Result<(), Error> {
         let z = self.preconditioner.apply(&work.r)?;
         work.a.apply(z, &work.product)?;
@@ -456,6 +480,8 @@ impl<T: Real> Lanczos<T> {
         work.over_all(&self.measure, &[&[state.into()], &pair.map(Argument::from), &[lengths]])
     }
 }
+
+// Iterate by minimum residuals
 impl<T: Real> Method<T> for Lanczos<T> {
     fn solver(&self) -> Solver {
         Solver::Minres
@@ -524,7 +550,8 @@ mod tests {
 
     const SOLVERS: [Solver; 2] = [Solver::ConjugateGradients, Solver::Minres];
 
-    // Solve on the processor and on the device
+    // Solve on the processor or a device
+    // Solve with the processor
     type Outcome = (Result<Solved, String>, Vec<f64>);
 
     /// Solves from `x`, with the processor.
@@ -540,6 +567,8 @@ mod tests {
         let solved = solver.solve(&a.unwrap(), p, b, &mut x, &stop, &mut |_, _| ());
         (solved.map_err(|error| error.to_string()), x)
     }
+
+    // Solve with a device
     /// Solves from `x`, with a device.
     fn there(
         gpu: &Gpu,
@@ -607,6 +636,8 @@ mod tests {
             }
         }
     }
+
+    // Compare the iterates of both machines
     #[test]
     fn iterates_are_those_of_the_processor() {
         let n = 520;
@@ -627,7 +658,7 @@ mod tests {
         }
     }
 
-    // Compare what both refuse
+    // Compare sentences with numbers
     /// Whether two sentences have the same words, and the same numbers up to rounding.
     fn alike(a: &str, b: &str) -> bool {
         let near = |a: &str, b: &str| match (a.parse::<f64>(), b.parse::<f64>()) {
@@ -638,6 +669,8 @@ mod tests {
         ours.clone().count() == theirs.clone().count()
             && ours.zip(theirs).all(|(a, b)| a == b || near(a, b))
     }
+
+    // Compare what both refuse
     #[test]
     fn a_device_refuses_what_the_processor_refuses() {
         let n = 30;

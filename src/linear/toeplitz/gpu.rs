@@ -78,8 +78,8 @@ impl<T: Real> Product<T> {
 // Block Toeplitz matrix on a device
 /// A block matrix whose blocks are two-level Toeplitz, on a device; see [`BlockToeplitz`](crate::linear::toeplitz::BlockToeplitz).
 ///
-/// Lattices with few points are multiplied by a plain sum, Eq. `[eq:polyphase]`, others by transforms,
-/// Eqs. `[eq:two-real-rows]` and `[eq:three-radices]`.
+/// Lattices with few points are multiplied by a plain sum, Eq. [polyphase](https://lenslet.github.io/lenslet/toeplitz-products.html#eq-polyphase), others by transforms,
+/// Eqs. [two real rows](https://lenslet.github.io/lenslet/transforms-gpu.html#eq-two-real-rows) and [three radices](https://lenslet.github.io/lenslet/short-transforms.html#eq-three-radices).
 pub struct BlockToeplitzGpu<T> {
     gpu: Gpu,
     product: Product<T>,

@@ -3,23 +3,22 @@
 
 // What kernels between transforms stand on
 use crate::device::gpu::{Argument, Buffer, Kernel, Shape, Source};
+use crate::device::headers::REAL;
 use crate::error::Error;
 use crate::linear::solver::Solver;
-use crate::linear::solver::gpu::{Method, SolverGpu, THREADS, Work, sizes};
+use crate::linear::solver::gpu::{self as solver, Method, SolverGpu, THREADS, Work, sizes};
 use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
-use crate::linear::toeplitz::gpu::transforms::Around;
+use crate::linear::toeplitz::gpu::plain_sum::LOOPS;
+use crate::linear::toeplitz::gpu::short_transforms::SHORT_TRANSFORMS;
+use crate::linear::toeplitz::gpu::transforms::{Around, ROW_SPECTRA};
 use crate::numerics::real::Real;
 use crate::tomography::circulant::gpu::CirculantGpu;
 use std::sync::Arc;
 
-/// The three files that are compiled together.
-const TOGETHER: Source = Source {
+const SOURCE: Source = Source {
     name: "iteration.cu",
-    text: concat!(
-        include_str!("../../../kernels/linear/toeplitz.cu"),
-        include_str!("../../../kernels/linear/solver.cu"),
-        include_str!("../../../kernels/tomography/iteration.cu")
-    ),
+    text: include_str!("../../../kernels/tomography/iteration.cu"),
+    headers: &[REAL, LOOPS, SHORT_TRANSFORMS, ROW_SPECTRA, solver::HEADER],
 };
 
 // Make a solver between the transforms
@@ -87,7 +86,7 @@ impl<T: Real> Between<T> {
         let (gpu, (grid, numbers)) = (work.a.gpu(), a.blocks());
         let block = numbers.next_multiple_of(32).min(THREADS);
         let sizes = [&a.sizes(block)[..], &sizes(block)].concat();
-        let program = gpu.program::<T>(&TOGETHER, &sizes)?;
+        let program = gpu.program::<T>(&SOURCE, &sizes)?;
         let blocks = grid[0] * grid[1];
         Ok(Self {
             vectors: [work.vector()?, work.vector()?, work.vector()?],
@@ -104,6 +103,8 @@ impl<T: Real> Between<T> {
         })
     }
 }
+
+// Method between the transforms
 impl<T: Real> Method<T> for Between<T> {
     fn solver(&self) -> Solver {
         Solver::ConjugateGradients
@@ -141,6 +142,8 @@ impl<T: Real> Method<T> for Between<T> {
         work.a.gpu().launch(&self.judge, shape, &arguments)
     }
 }
+
+// Tests of joined operators
 #[cfg(test)]
 mod tests {
     use super::*;

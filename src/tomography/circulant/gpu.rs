@@ -24,7 +24,8 @@ impl<T: Real> CirculantGpu<T> {
     /// The preconditioner of [`Circulant::new`](crate::tomography::circulant::Circulant::new), on a device.
     ///
     /// # Errors
-    /// `Invalid` as there, and as in [`BlockToeplitzGpu::new`]; what the device says.
+    /// `Invalid` as there, and as in [`BlockToeplitzGpu::new`](crate::linear::toeplitz::gpu::BlockToeplitzGpu::new); what the device
+    /// says.
     pub fn new(gpu: &Gpu, groups: &[Group]) -> Result<Self, Error> {
         Self::tuned(gpu, groups, Tuning::default())
     }

@@ -27,7 +27,7 @@ use rayon::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 
 // All layers in one product
-/// Ξ of all layers, layer by layer and target by target, Eq. `[eq:stacked-layers]`.
+/// Ξ of all layers, layer by layer and target by target, Eq. [stacked layers](https://lenslet.github.io/lenslet/estimate-gpu.html#eq-stacked-layers).
 fn stacked<T: Real>(
     gpu: &Gpu,
     problem: &WavefrontProblem,

@@ -33,7 +33,7 @@ pub(crate) const REACH: [(usize, f64); 3] = [(4, 9.5), (5, 5.5), (6, 0.0)];
 pub(crate) const NEIGHBOURS: usize = 4;
 
 // Weights of the lattice filter
-/// Weight of the lag itself and of its neighbours at 1, 2, 3 and 4 sides; Eq. `[eq:numerov]`.
+/// Weight of the lag itself and of its neighbours at 1, 2, 3 and 4 sides; Eq. [numerov](https://lenslet.github.io/lenslet/direct-method.html#eq-numerov).
 pub(crate) static FILTER: LazyLock<[f64; NEIGHBOURS + 1]> = LazyLock::new(|| {
     let series = [1.0, 1.0 / 12.0, -1.0 / 240.0, 31.0 / 60_480.0, -289.0 / 3_628_800.0];
     let mut power = vec![1.0]; // δ^(2k), from its centre outwards
@@ -110,7 +110,7 @@ struct Gradients {
 }
 
 impl Gradients {
-    /// H_xx, H_xy and H_yy at the displacement (x, y) in metres, rad² m⁻²; Eq. `[eq:hessian]`.
+    /// H_xx, H_xy and H_yy at the displacement (x, y) in metres, rad² m⁻²; Eq. [hessian](https://lenslet.github.io/lenslet/phase.html#eq-hessian).
     #[inline(always)]
     fn at(&self, x: f64, y: f64) -> [f64; 3] {
         let (p, slope) = self.slope_over_distance.value_and_slope(x * x + y * y);
@@ -295,7 +295,7 @@ fn average(layer: &Layer, window: &Window) -> Array3<f64> {
 pub(crate) static RULES: LazyLock<[Rule; 3]> =
     LazyLock::new(|| REACH.map(|(nodes, _)| gauss_triangle(nodes)));
 
-/// c of Eq. `[eq:averaged-gradients]` at the displacement (x, y) in metres: xx, xy, yy, rad² m⁻².
+/// c of Eq. [averaged gradients](https://lenslet.github.io/lenslet/direct-method.html#eq-averaged-gradients) at the displacement (x, y) in metres: xx, xy, yy, rad² m⁻².
 fn gauss_average(layer: &Layer, x: f64, y: f64) -> [f64; 3] {
     let side = layer.grid.side;
     let distance = x.hypot(y) / side;

@@ -37,7 +37,7 @@ impl Reference {
         Self::Point { phase: Box::new(phase), slope_over_distance }
     }
 
-    // Evaluate the reference phase
+    // Circle on which the phase is singular
     /// Radius of the circle on which the fall is singular, metres.
     pub(crate) fn kink(&self) -> f64 {
         match self {
@@ -57,6 +57,8 @@ impl Reference {
             Self::Disc { outer_scale, .. } => *outer_scale,
         }
     }
+
+    // Evaluate the reference phase
     /// S(r), rad²; of an average, up to a constant.
     pub(crate) fn fall(&self, r: f64) -> f64 {
         match self {
@@ -76,6 +78,8 @@ impl Reference {
         };
         [p * x, p * y]
     }
+
+    // Integrate the reference along a line
     /// ∫ S du from `start` to `end` along a line at the distance `across` from the origin, rad² m.
     pub(crate) fn along(&self, across: f64, start: f64, end: f64) -> f64 {
         let panels = Panels::new(self.kink(), self.outer_scale(), end - start);
@@ -156,12 +160,14 @@ struct Lags {
     oversampling: usize,
     count: usize,
 }
+
 enum Zone {
     Near,
     Middle,
     Far,
 }
 
+// Lags and their zones
 impl Lags {
     fn new(problem: &WavefrontProblem, layer: &WavefrontLayer, t: usize, q: usize) -> Self {
         Self {
@@ -177,6 +183,8 @@ impl Lags {
     fn at(&self, j: f64, i: f64) -> [f64; 2] {
         [self.first[0] + i * self.step, self.first[1] + j * self.step]
     }
+
+    // Zone of a single lag
     fn zone(&self, reference: &Reference, j: usize, i: usize) -> Zone {
         let distance = reference.distance(self.at(j as f64, i as f64));
         let far = (FAR[0] + FAR[1] * self.oversampling as f64) * self.step;
@@ -186,6 +194,7 @@ impl Lags {
             _ => Zone::Far,
         }
     }
+
     // Fill the field zone by zone
     /// The mean of ∇S over the footprints at all lags, (2, K, K), rad² m⁻¹.
     fn field(&self, reference: &Reference) -> Array3<f64> {
@@ -211,9 +220,10 @@ impl Lags {
     }
 }
 
+// Averages in the three zones
 // Near lags by pieces of edges
 impl Lags {
-    /// Fills the near lags with differences of edges, Eq. `[eq:phase-edges]`.
+    /// Fills the near lags with differences of edges, Eq. [phase edges](https://lenslet.github.io/lenslet/wavefront-direct.html#eq-phase-edges).
     fn fill_near(&self, reference: &Reference, near: &[(usize, usize)], field: &mut Array3<f64>) {
         let (o, corners) = (self.oversampling, self.count + self.oversampling);
         let mut pieces = [Array2::zeros((corners, corners)), Array2::zeros((corners, corners))];
@@ -272,6 +282,7 @@ impl Lags {
 }
 
 // Far lags by the box filter
+// Weights of the box filter
 /// Samples beyond the box on either side that the filter uses.
 const MARGIN: usize = 4;
 
@@ -297,6 +308,7 @@ pub(crate) fn box_filter(o: usize) -> Vec<f64> {
     }
     weights
 }
+
 impl Lags {
     /// The box-filtered gradients at all lags, (2, K, K), of use outside the two inner zones.
     fn filtered(&self, reference: &Reference) -> Array3<f64> {
@@ -422,6 +434,8 @@ pub fn wavefront_covariance(problem: &WavefrontProblem) -> Result<Array4<f64>, E
     }
     Ok(covariance)
 }
+
+// Tabulate a function of distance
 /// A function of distance on a square lattice of displacements that starts at `first`; (lags, lags).
 fn radial_field(
     value: &(impl Fn(f64) -> f64 + Sync),

@@ -1,7 +1,8 @@
 // Tangled from book/src/phase-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Von Kármán phase statistics on a graphics processor: tables for every outer scale at once.
 
-use crate::device::gpu::{Buffer, Gpu};
+// What tables on a device stand on
+use crate::device::gpu::{Buffer, Gpu, Header};
 use crate::error::Error;
 use crate::numerics::radial_table::RadialTable;
 use crate::numerics::real::Real;
@@ -35,6 +36,8 @@ static TABLES: LazyLock<HostTables> = LazyLock::new(|| HostTables {
     fall: both_laws(|phase, t| phase.fall_and_half_mean(t.sqrt()).0, full),
     half_mean: both_laws(|phase, t| phase.fall_and_half_mean(t.sqrt()).1, full),
 });
+
+// Make the octaves of both laws
 /// The function `f`(phase, t) of both laws in segments of the `form`, one after the other.
 fn both_laws(
     f: impl Fn(&VonKarman, f64) -> f64 + Sync,
@@ -69,6 +72,8 @@ pub struct PhaseTables<T> {
     /// M̂, in double precision.
     pub(crate) half_mean: Buffer<f64>,
 }
+
+// Copy the universal tables
 impl<T: Real> PhaseTables<T> {
     /// Copies the tables to a device. They are made at the first call.
     ///
@@ -94,7 +99,7 @@ impl<T: Real> PhaseTables<T> {
 
 // Scales of one outer scale
 /// What a kernel must know of an outer scale, in metres or infinite: 1/ℓ², ℓ^(5/3), ℓ^(−1/3) and the law, 0 or 1; Eq.
-/// `[eq:scaled-phase]`. If it is infinite, `unit` becomes ℓ: a length, in metres, of the order of those to be looked up.
+/// [scaled phase](https://lenslet.github.io/lenslet/phase-gpu.html#eq-scaled-phase). If it is infinite, `unit` becomes ℓ: a length, in metres, of the order of those to be looked up.
 pub(crate) fn phase_scales(outer_scale: f64, unit: f64) -> [f64; 4] {
     let (unit, law) =
         if outer_scale.is_finite() { (outer_scale / (2.0 * PI), 0.0) } else { (unit, 1.0) };
@@ -102,14 +107,31 @@ pub(crate) fn phase_scales(outer_scale: f64, unit: f64) -> [f64; 4] {
     [1.0 / (unit * unit), unit * root * root, 1.0 / root, law]
 }
 
+// Phase for kernels that include it
+/// The look-up in a radial table.
+pub(crate) const RADIAL_TABLE: Header = Header {
+    name: "numerics/radial_table.cuh",
+    text: include_str!("../../../kernels/numerics/radial_table.cuh"),
+};
+
+/// The phase by such look-ups.
+pub(crate) const PHASE: Header = Header {
+    name: "turbulence/phase.cuh",
+    text: include_str!("../../../kernels/turbulence/phase.cuh"),
+};
+
 // Tests of the universal tables
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::device::gpu::{Argument, Shape, Source, test_machines};
+    use crate::device::headers::REAL;
 
-    const PHASE: Source =
-        Source { name: "phase.cu", text: include_str!("../../../kernels/turbulence/phase.cu") };
+    const FUNCTIONS: Source = Source {
+        name: "phase.cu",
+        text: include_str!("../../../kernels/turbulence/phase.cu"),
+        headers: &[REAL, RADIAL_TABLE, PHASE],
+    };
 
     // Compare the device's functions with ours
     /// The largest errors of S, M, p and t dp/dt on a device, for one outer scale.
@@ -120,7 +142,7 @@ mod tests {
         let tables = PhaseTables::<T>::on(gpu).unwrap();
         let scales = gpu.upload(&phase_scales(outer_scale, 0.4)).unwrap();
         let (there, values) = (gpu.upload(&t).unwrap(), gpu.zeros::<f64>(4 * t.len()).unwrap());
-        let kernel = gpu.program::<T>(&PHASE, &[]).unwrap().kernel("phase_functions").unwrap();
+        let kernel = gpu.program::<T>(&FUNCTIONS, &[]).unwrap().kernel("phase_functions").unwrap();
         // Launch the kernel of the phase functions
         let arguments: [Argument; 7] = [
             (&tables.slope_over_distance).into(),

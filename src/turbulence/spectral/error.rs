@@ -1,6 +1,7 @@
 // Tangled from book/src/spectral-error.md: edit there, or here and run cargo tangle stitch.
 //! The error of the spectral method, and the choice of its sampling.
 
+// What the spectral error stands on
 use crate::numerics::quadrature::{Rule, gauss_legendre};
 use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::edges::gradient_covariances;
@@ -59,7 +60,7 @@ pub(crate) fn spectrum_beyond(edge: f64, cut: f64) -> f64 {
     edge.powf(-8.0 / 3.0) * integrate_cubed(tail)
 }
 
-/// What the frequencies beyond κ/2D would add to the variance of one layer, Eq. `[eq:truncation]`.
+/// What the frequencies beyond κ/2D would add to the variance of one layer, Eq. [truncation](https://lenslet.github.io/lenslet/spectral-error.html#eq-truncation).
 fn truncation(layer: &ProjectedLayer, oversampling: usize) -> f64 {
     let cut = layer.side / layer.outer_scale;
     let tau = spectrum_beyond(0.5 * oversampling as f64, cut) / PI.powi(2);
@@ -96,7 +97,7 @@ impl FarGradients {
 }
 
 // Sum over the copies of covariance
-/// E of Eq. `[eq:far-flux]` for unit strength at the displacement `r`: xx, xy, yy.
+/// E of Eq. [far flux](https://lenslet.github.io/lenslet/spectral-error.html#eq-far-flux) for unit strength at the displacement `r`: xx, xy, yy.
 fn copies(far: &FarGradients, period: f64, r: [f64; 2], rule: &Rule) -> [f64; 3] {
     const COPIES: i32 = 2;
     let mut sum = [0.0; 3];
@@ -240,6 +241,8 @@ pub(crate) fn fast_lengths(least: usize, most: usize) -> Vec<usize> {
     lengths.sort_unstable();
     lengths
 }
+
+// Try samplings for a problem
 /// What a search for the sampling must know of a problem.
 pub(crate) struct Trial<'a> {
     /// Lags along an axis, the shortest folded length.

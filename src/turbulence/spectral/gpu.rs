@@ -3,6 +3,7 @@
 
 // What spectra on the GPU stand on
 use crate::device::gpu::{Argument, Buffer, Fft, Gpu, Kernel, Shape, Source};
+use crate::device::headers::REAL;
 use crate::device::{Watch, Workers, gather};
 use crate::error::{Error, Invalid, accept};
 use crate::numerics::real::Real;
@@ -13,10 +14,13 @@ use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSl
 use ndarray::{Array3, Array5};
 use num_complex::Complex;
 
-const SPECTRAL: Source =
-    Source { name: "spectral.cu", text: include_str!("../../../kernels/turbulence/spectral.cu") };
+const SPECTRAL: Source = Source {
+    name: "spectral.cu",
+    text: include_str!("../../../kernels/turbulence/spectral.cu"),
+    headers: &[REAL],
+};
 
-// Spectral covariances on the GPU
+// Slope covariance by spectra on devices
 /// Slope covariance of the pairs of [`SlopeProblem::pairs`], in their order, on `gpus` in the precision T; rad².
 ///
 /// Equals [`spectral::slope::pair_covariances`] of the same sampling to rounding. `watch` counts groups of up to four pairs. The
@@ -38,6 +42,8 @@ pub fn slope_pairs<T: Real>(
     let shape = |fields| Array3::from_shape_vec((3, lags, lags), fields);
     Ok(fields.into_iter().flatten().flat_map(shape).collect())
 }
+
+// Wavefront covariance by spectra on devices
 /// Wavefront–slope covariance on `gpus` in the precision T, m rad: the twin of [`spectral::wavefront::covariance`].
 ///
 /// # Errors
@@ -87,8 +93,10 @@ struct Lattice {
     shift: usize,
     layers: Vec<SampledLayer>,
 }
+
+// Describe and compute a spectrum
 // Layer of a spectrum without units
-/// A layer in the units of Eq. `[eq:sample-without-unit]`.
+/// A layer in the units of Eq. [sample without unit](https://lenslet.github.io/lenslet/spectral-gpu.html#eq-sample-without-unit).
 struct SampledLayer {
     /// s.
     ratio: f64,
@@ -162,7 +170,7 @@ impl DeviceSpectrum {
         .group_pairs::<T>()
     }
 
-    // Choose how many pairs go together
+    // Count the memory of a group
     /// Fields of a group, and the planes that hold them.
     fn fields_and_planes(&self) -> (usize, usize) {
         let fields = self.together * (self.derivatives + 1);
@@ -188,6 +196,8 @@ impl DeviceSpectrum {
     fn most_lags(&self) -> usize {
         self.lattices.iter().map(|lattice| lattice.lags).max().unwrap_or(0)
     }
+
+    // Choose how many pairs go together
     /// Takes as many pairs together as the kernel can and 24 MB hold, and at least one.
     fn group_pairs<T>(mut self) -> Self {
         const MOST: u64 = 24_000_000;
@@ -254,6 +264,7 @@ struct Worker<'a, T: Real> {
     fields: Buffer<T>,
 }
 
+// Put a device to work
 impl<'a, T: Real> Worker<'a, T> {
     // Prepare a device for its groups
     fn new(spectrum: &'a DeviceSpectrum, gpu: &'a Gpu) -> Result<Self, Error> {
@@ -383,6 +394,8 @@ mod tests {
         let alone = slope_pairs::<T>(problem, &sampling, gpus, &silent).unwrap();
         assert_eq!(alone, computed, "not the same by one device and by two");
     }
+
+    // Hold small slope problems to the processor
     #[test]
     fn slopes_are_those_of_the_processor() {
         for gpu in test_machines() {
@@ -426,6 +439,8 @@ mod tests {
         let alone = wavefront::<T>(problem, &sampling, &gpus[..1], &silent).unwrap();
         assert_eq!(alone, computed, "not the same by one device and by two");
     }
+
+    // Hold small wavefront problems to the processor
     #[test]
     fn wavefronts_are_those_of_the_processor() {
         let cases = [

@@ -1,6 +1,7 @@
 // Tangled from book/src/spectral-method.md: edit there, or here and run cargo tangle stitch.
 //! Slope covariance from the power spectrum, folded before its Fourier transform.
 
+// What the spectral method stands on
 use crate::device::{Part, Watch, Workers, gather, refuse_beyond_memory};
 use crate::error::{Error, Invalid};
 use crate::numerics::radial_table::RadialTable;
@@ -100,7 +101,7 @@ impl SpectralSampling {
 }
 
 // Covariance of all pairs from the spectrum
-/// Slope covariance of the pairs of [`SlopeProblem::pairs`], in their order, Eq. `[eq:folding]`; rad².
+/// Slope covariance of the pairs of [`SlopeProblem::pairs`], in their order, Eq. [folding](https://lenslet.github.io/lenslet/spectral-method.html#eq-folding); rad².
 ///
 /// Equals the real part of the original's transform, [`original_component`], to rounding. `watch` counts rows, then columns.
 ///
@@ -377,7 +378,7 @@ impl Spectrum {
 
 // Original algorithm as it stands
 // Covariance by the original algorithm
-/// One component of one pair by the original's algorithm, unfolded, Eq. `[eq:discrete-covariance]`; (2N − 1, 2N − 1), rad².
+/// One component of one pair by the original's algorithm, unfolded, Eq. [discrete covariance](https://lenslet.github.io/lenslet/spectral-method.html#eq-discrete-covariance); (2N − 1, 2N − 1), rad².
 ///
 /// Takes 32 N_F² bytes of memory. Lags beyond N_F/2κ are read periodically.
 pub fn original_component(
@@ -444,7 +445,7 @@ impl PlaneLayer {
     }
 
     // Sample the spectrum of one layer
-    /// X of Eq. `[eq:discrete-covariance]` for the axes `a`, `b` and the signed sample (n, m).
+    /// X of Eq. [discrete covariance](https://lenslet.github.io/lenslet/spectral-method.html#eq-discrete-covariance) for the axes `a`, `b` and the signed sample (n, m).
     fn sample(&self, a: usize, b: usize, sample: [f64; 2]) -> Complex64 {
         let f = sample.map(|n| n * self.step);
         let power = (f[0] * f[0] + f[1] * f[1] + self.cut).powf(-11.0 / 6.0);

@@ -20,7 +20,7 @@ use rustfft::{Fft, FftPlanner};
 use std::{f64::consts::PI, sync::Arc};
 
 // Wavefront slope covariance, spectrally
-/// Wavefront–slope covariance from its power spectrum, Eq. `[eq:folded-cross-spectrum]`; m rad.
+/// Wavefront–slope covariance from its power spectrum, Eq. [folded cross spectrum](https://lenslet.github.io/lenslet/wavefront-spectral.html#eq-folded-cross-spectrum); m rad.
 ///
 /// `sampling` has κ samples of the covariance per step of the lattice, not per lenslet. `watch` counts rows and columns of
 /// all lattices.
@@ -99,6 +99,8 @@ struct LayerSpectrum {
     /// For each target and guide star, the waves along x and y.
     waves: Vec<[Wave; 2]>,
 }
+
+// Prepare a layer's cross spectrum
 impl LayerSpectrum {
     fn new(
         problem: &WavefrontProblem,
@@ -120,11 +122,15 @@ impl LayerSpectrum {
         }
     }
 }
+
+// Step and scale of wavefronts
 /// Step of the frequency Δ \[m⁻¹\] at a layer for the folded length F, and 2π c_W σ' Δ².
 pub(crate) fn step_and_scale(layer: &WavefrontLayer, folded: usize) -> (f64, f64) {
     let step = 1.0 / (layer.step * folded as f64);
     (step, 2.0 * PI * spectrum_constant() * layer.slope_strength * step * step)
 }
+
+// Rows and columns of a cross spectrum
 impl CrossSpectrum {
     // Prepare the tables of the cross spectrum
     fn new(
@@ -258,7 +264,9 @@ impl CrossSpectrum {
         lags
     }
 }
-/// A of Eq. `[eq:cross-spectrum]` for `cycles` = R f: the transform of a disc of unit weight.
+
+// Mean of waves over a disc
+/// A of Eq. [cross spectrum](https://lenslet.github.io/lenslet/wavefront-spectral.html#eq-cross-spectrum) for `cycles` = R f: the transform of a disc of unit weight.
 fn disc_transfer(cycles: f64) -> f64 {
     let z = 2.0 * PI * cycles;
     if z == 0.0 { 1.0 } else { 2.0 * libm::j1(z) / z }
@@ -266,7 +274,7 @@ fn disc_transfer(cycles: f64) -> f64 {
 
 // Error of the wavefront's sampling
 // What truncation takes from the wavefront
-/// The largest error that the end of the spectrum makes in one layer, Eq. `[eq:largest-wavefront-truncation]`; m rad.
+/// The largest error that the end of the spectrum makes in one layer, Eq. [largest wavefront truncation](https://lenslet.github.io/lenslet/wavefront-spectral.html#eq-largest-wavefront-truncation); m rad.
 fn truncation(layer: &WavefrontLayer, samples_per_side: usize) -> f64 {
     let edge = 0.5 * samples_per_side as f64;
     let z = 2.0 * PI * layer.disc * edge / layer.side;
@@ -325,7 +333,7 @@ impl Falls {
     }
 
     // Sum the copies for the wavefront
-    /// E of Eq. `[eq:wavefront-copies]` for unit strength at the displacement `r`, rad² m⁻¹.
+    /// E of Eq. [wavefront copies](https://lenslet.github.io/lenslet/wavefront-spectral.html#eq-wavefront-copies) for unit strength at the displacement `r`, rad² m⁻¹.
     fn copies(&self, period: f64, r: [f64; 2], rule: &Rule) -> [f64; 2] {
         const COPIES: i32 = 2;
         let flux = self.around(r, (f64::from(COPIES) + 0.5) * period, rule);
@@ -444,9 +452,13 @@ impl<'a> Estimate<'a> {
         })
     }
 }
+
+// Add two pairs of numbers
 fn add(one: [f64; 2], other: [f64; 2]) -> [f64; 2] {
     [one[0] + other[0], one[1] + other[1]]
 }
+
+// Average the copies over a disc
 /// c for unit strength at the displacement `r`, averaged over the layer's disc, rad² m⁻¹; |c| to a few per cent.
 fn disc_mean(falls: &Falls, layer: &WavefrontLayer, r: [f64; 2], rule: &Rule) -> [f64; 2] {
     const RINGS: usize = 3;
@@ -462,13 +474,15 @@ fn disc_mean(falls: &Falls, layer: &WavefrontLayer, r: [f64; 2], rule: &Rule) ->
     sum.map(|sum| -sum / (layer.side.powi(2) * (rings * directions) as f64))
 }
 
-// Choose the sampling for the wavefront
+// Estimate the wavefront's sampling error
 /// Estimates the largest error of any entry that a sampling makes, in units of the largest entry.
 pub fn error_estimate(problem: &WavefrontProblem, sampling: &SpectralSampling) -> f64 {
     let estimate = Estimate::new(problem);
     let truncation = estimate.truncation(sampling.oversampling());
     (truncation + estimate.periodisation(sampling.folded())) / estimate.largest()
 }
+
+// Choose the sampling for the wavefront
 /// Chooses the sampling whose error stays below [`crate::turbulence::spectral::error::TOLERANCE`] of the largest entry, or the best that
 /// fits 1 GiB and a bounded time; says which.
 ///
@@ -565,6 +579,8 @@ mod tests {
         }
         sum
     }
+
+    // Hold folding to plain sums
     #[test]
     fn folding_changes_no_digit() {
         let targets = [Source::star(1e-4, 0.3).unwrap(), Source::star(0.0, 0.0).unwrap()];

@@ -1,41 +1,13 @@
-//! Names of places in the pages, and how one page refers to another.
+//! Names of places in the pages.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::block::{Block, BlockKind};
 use crate::chapter::Chapter;
+use crate::expand::Tangled;
+pub use crate::pages::{equation_anchor, escape, link};
 use crate::text::slug;
 use crate::volume::{BlockId, Book};
-
-/// The page of a chapter, relative to the book: `phase.html`.
-pub fn page_of(file: &str) -> String {
-    let stem = file.strip_suffix(".md").unwrap_or(file);
-    match stem.strip_suffix("README") {
-        Some(folder) if folder.is_empty() || folder.ends_with('/') => format!("{folder}index.html"),
-        _ => format!("{stem}.html"),
-    }
-}
-
-/// The address of `anchor` on the page of `to`, as seen from the page of `from`.
-pub fn link(from: &str, to: &str, anchor: &str) -> String {
-    if from == to {
-        return format!("#{anchor}");
-    }
-    let (from, to) = (page_of(from), page_of(to));
-    let mut here: Vec<&str> = from.split('/').collect();
-    let mut there: Vec<&str> = to.split('/').collect();
-    here.pop();
-    while !here.is_empty() && there.len() > 1 && here[0] == there[0] {
-        here.remove(0);
-        there.remove(0);
-    }
-    format!("{}{}#{anchor}", "../".repeat(here.len()), there.join("/"))
-}
-
-/// The anchor of an equation: `eq-name` for the label `eq:name`.
-pub fn equation_anchor(label: &str) -> String {
-    slug(label)
-}
 
 /// The address of a labelled equation, as seen from a chapter.
 pub fn equation(book: &Book, from: &Chapter, label: &str) -> Option<String> {
@@ -89,42 +61,46 @@ impl ChunkAnchors {
     }
 }
 
+/// Where the blocks of a book are in the program.
+#[derive(Debug, Clone, Default)]
+pub struct Places(HashMap<BlockId, (String, usize, usize)>);
+
+impl Places {
+    /// Notes the first file that each block goes into, with its first and last line there.
+    pub fn new(tangled: &Tangled) -> Places {
+        let mut places: HashMap<BlockId, (String, usize, usize)> = HashMap::new();
+        for file in tangled.files.values() {
+            for (index, line) in file.lines.iter().enumerate() {
+                let number = index + 1;
+                let place = || (file.path.clone(), number, number);
+                let (path, _, last) = places.entry(line.block).or_insert_with(place);
+                if *path == file.path {
+                    *last = number;
+                }
+            }
+        }
+        Places(places)
+    }
+
+    /// The place of a block in words, as HTML.
+    pub fn of(&self, id: BlockId) -> String {
+        match self.0.get(&id) {
+            Some((path, first, last)) if first == last => {
+                format!("<code>{}</code>, line {first}", escape(path))
+            }
+            Some((path, first, last)) => {
+                format!("<code>{}</code>, lines {first} to {last}", escape(path))
+            }
+            None => "nothing in it".to_string(),
+        }
+    }
+}
+
 /// The name of a chunk, or the path of its file, as HTML; empty for an illustration.
 pub fn chunk_name(block: &Block) -> String {
     match &block.kind {
         BlockKind::Root(path) => format!("<code>{}</code>", escape(path)),
         BlockKind::Named(name) => escape(name),
         BlockKind::Plain => String::new(),
-    }
-}
-
-/// A text as HTML. Double braces are hidden from mdbook's own commands.
-pub fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len() + text.len() / 8);
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '{' => escaped.push_str("&#123;"),
-            _ => escaped.push(letter),
-        }
-    }
-    escaped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{link, page_of};
-
-    #[test]
-    fn pages_refer_to_each_other() {
-        assert_eq!(link("a.md", "a.md", "x"), "#x");
-        assert_eq!(link("a.md", "b.md", "x"), "b.html#x");
-        assert_eq!(link("one/a.md", "one/b.md", "x"), "b.html#x");
-        assert_eq!(link("one/a.md", "two/b.md", "x"), "../two/b.html#x");
-        assert_eq!(link("a.md", "two/b.md", "x"), "two/b.html#x");
-        assert_eq!(page_of("README.md"), "index.html");
     }
 }

@@ -1,6 +1,6 @@
 //! A chunk on the page: its name above the code, links around and inside it.
 
-use super::anchors::{self, ChunkAnchors, chunk_name, escape};
+use super::anchors::{self, ChunkAnchors, Places, chunk_name, escape};
 use crate::block::{Block, BlockKind, Reference};
 use crate::chapter::Chapter;
 use crate::volume::{BlockId, Book};
@@ -23,24 +23,36 @@ pub struct ChunkWriter<'a> {
     pub book: &'a Book,
     /// Where its chunks are.
     pub anchors: &'a ChunkAnchors,
+    /// Where they are in the program.
+    pub places: &'a Places,
 }
 
 impl ChunkWriter<'_> {
-    /// A chunk: name, code, and where else to look. Blank lines stand only where Markdown does not
+    /// A chunk: name, code, and where else to look; of a folded one only the name, until it is opened. Blank lines stand only where Markdown does not
     /// mind them.
     pub fn html(&self, id: BlockId) -> String {
         let (chapter, block) = self.book.block(id);
         let (left, right) = self.caption(id);
         let notes = self.notes(id);
         let class = if block.root().is_some() { "chunk root" } else { "chunk" };
+        let (anchor, language) = (self.anchors.of(id), highlighter(&block.language));
+        let code = self.code(chapter, block);
+        let inside = format!(
+            "<pre><code class=\"language-{language}\">{code}</code></pre>\n\n\
+             <div class=\"chunk-notes\">{notes}</div>"
+        );
+        let links = format!("<span class=\"chunk-links\">{right}</span>");
+        if block.folded {
+            let place = self.places.of(id);
+            return format!(
+                "\n\n<details class=\"{class} folded\" id=\"{anchor}\"><summary class=\"chunk-name\">\
+                 <span>{left}</span>{links}<span class=\"fold-place\">folded: {place}</span>\
+                 </summary>\n\n{inside}</details>\n\n"
+            );
+        }
         format!(
-            "\n\n<div class=\"{class}\" id=\"{}\"><div class=\"chunk-name\"><span>{left}</span>\
-             <span class=\"chunk-links\">{right}</span></div>\n\n\
-             <pre><code class=\"language-{}\">{}</code></pre>\n\n\
-             <div class=\"chunk-notes\">{notes}</div></div>\n\n",
-            self.anchors.of(id),
-            highlighter(&block.language),
-            self.code(chapter, block),
+            "\n\n<div class=\"{class}\" id=\"{anchor}\"><div class=\"chunk-name\"><span>{left}</span>\
+             {links}</div>\n\n{inside}</div>\n\n"
         )
     }
 
@@ -54,7 +66,12 @@ impl ChunkWriter<'_> {
         let parts = self.book.chunks.get(name).map_or(&[][..], |chunk| &chunk.parts);
         let first = parts.first().copied().unwrap_or(id);
         let sign = if block.part == 0 { "≡" } else { "+≡" };
-        let left = format!("⟨{}⟩ {sign}", self.link(id, first, &escape(name)));
+        // A click on the name of a folded chunk opens it.
+        let name = match block.folded {
+            true => escape(name),
+            false => self.link(id, first, &escape(name)),
+        };
+        let left = format!("⟨{name}⟩ {sign}");
         let mut right = Vec::new();
         if let Some(&before) = block.part.checked_sub(1).and_then(|part| parts.get(part)) {
             right

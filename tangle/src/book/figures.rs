@@ -1,4 +1,4 @@
-//! Figures: drawn by the crate's own examples, `book/examples/<chapter>.rs`, before the book is rendered.
+//! Figures: drawn by programs of a crate of their own, `book/examples/<chapter>.rs`, before the book is rendered.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -28,10 +28,7 @@ const AT_A_TIME: usize = 2;
 /// that fails, and those of the file system.
 pub fn draw(root: &Path) -> Result<usize, BookError> {
     let sources = root.join("book/examples");
-    let any = fs::read_dir(&sources).is_ok_and(|mut entries| {
-        entries.any(|entry| entry.is_ok_and(|e| e.path().extension().is_some_and(|x| x == "rs")))
-    });
-    if !any {
+    if !sources.join("Cargo.toml").is_file() {
         return Ok(0);
     }
     let folder = root.join(FOLDER);
@@ -85,12 +82,14 @@ fn place(book: &Book, chapter: &Chapter, target: &str) -> PathBuf {
     file.parent().map_or_else(PathBuf::new, Path::to_path_buf).join(target)
 }
 
-/// Compiles the examples in the dev profile, as `cargo test` does too, and returns the programs of
-/// those in `sources` by name.
+/// Compiles the examples in the dev profile, whose libraries `cargo test` has compiled too, and
+/// returns the programs of those in `sources` by name.
 fn compile(root: &Path, sources: &Path) -> Result<BTreeMap<String, PathBuf>, BookError> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_string());
     let output = Command::new(&cargo)
-        .args(["build", "--examples", "--message-format=json-render-diagnostics"])
+        .args(["build", "--bins", "--message-format=json-render-diagnostics"])
+        .arg("--manifest-path")
+        .arg(sources.join("Cargo.toml"))
         .current_dir(root)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())

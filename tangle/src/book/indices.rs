@@ -1,13 +1,18 @@
-//! The two pages at the end of the book: public identifiers, and chunks.
+//! The pages at the end of the book: symbols, public identifiers, and chunks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::anchors::{ChunkAnchors, chunk_name, escape};
+use super::anchors::{self, ChunkAnchors, chunk_name, escape};
+use super::marks::hide;
+use super::page::PageWriter;
 use crate::expand::{File, Origin, Tangled};
+use crate::symbols::{self, Row};
 use crate::volume::{BlockId, Book};
 
 /// The file of the identifier index.
 pub const IDENTIFIERS: &str = "identifier-index.md";
+/// The file of the index of symbols.
+pub const SYMBOLS: &str = "symbol-index.md";
 /// The file of the chunk index.
 pub const CHUNKS: &str = "chunk-index.md";
 
@@ -113,6 +118,64 @@ fn kernel(line: &str) -> Option<&str> {
 
 fn word(text: &str) -> &str {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("")
+}
+
+/// The Markdown of the index of symbols, with marks for its formulas: the rows of all tables of
+/// symbols, letters first, then words; a row of several letters stands at each.
+pub fn symbol_page(writer: &PageWriter<'_>) -> String {
+    let book = writer.book;
+    let named = |row: &Row| !row.text(book, &row.symbol).is_empty();
+    let mut rows = Vec::new();
+    for row in symbols::rows(book).into_iter().filter(named) {
+        let letters = symbols::symbols(book, &row);
+        if letters.is_empty() {
+            rows.push(((3, 0, false, row.text(book, &row.symbol).to_lowercase()), row.clone()));
+        }
+        let orders: BTreeSet<_> = letters.iter().map(|s| symbols::order(&s.letter)).collect();
+        rows.extend(orders.into_iter().map(|order| (order, row.clone())));
+    }
+    rows.sort_by(|(one, a), (other, b)| (one, a.chapter, a.line).cmp(&(other, b.chapter, b.line)));
+    let mut page = hide(
+        "# Index of symbols\n\nWhat each chapter's table of symbols says, gathered: letters by the \
+         alphabet, then words.\n",
+    );
+    let mut section = None;
+    for (order, row) in &rows {
+        let title = match order.0 {
+            0 => "Latin letters",
+            1 => "Greek letters",
+            2 => "Other signs",
+            _ => "Words",
+        };
+        if section.replace(title) != Some(title) {
+            page.push_str(&format!(
+                "\n## {title}\n\n| symbol | meaning | unit | shape | in the code | chapter |\n\
+                 |---|---|---|---|---|---|\n"
+            ));
+        }
+        let chapter = &book.chapters[row.chapter];
+        let cells = [
+            Some(&row.symbol),
+            Some(&row.meaning),
+            row.unit.as_ref(),
+            row.shape.as_ref(),
+            row.identifier.as_ref(),
+        ];
+        page.push('|');
+        for cell in cells {
+            let text = cell.map_or(String::new(), |cell| writer.excerpt(row.chapter, cell.clone()));
+            page.push_str(&format!(" {} |", text.trim()));
+        }
+        let anchor = chapter.headings.iter().rfind(|heading| heading.line < row.line);
+        let anchor = anchor.map_or("", |heading| heading.id.as_str());
+        let address = anchors::link(SYMBOLS, &chapter.file, anchor);
+        let title = escape(&chapter.title);
+        page.push_str(&hide(&format!(
+            " <a href=\"{}\">{title}</a> |\n",
+            address.trim_end_matches('#')
+        )));
+    }
+    page
 }
 
 /// The Markdown of the identifier index.

@@ -7,8 +7,8 @@
 //! - says where KaTeX refuses a formula, before anything is rendered ([`math`]),
 //! - draws the figures by running the crate's own examples ([`figures`]),
 //! - weaves the chapters as a preprocessor of mdbook ([`preprocess`]): every chunk gets its name and
-//!   its links ([`chunks`], [`page`]), every labelled equation its number, and the book two indices
-//!   ([`indices`]),
+//!   its links ([`chunks`], [`page`]), every labelled equation its number, every part its map, and the book its
+//!   indices ([`indices`]),
 //! - collects the formulas that mdbook-katex has set, in a preprocessor after it,
 //! - puts them into the finished pages and looks for anything that would be fetched from elsewhere
 //!   ([`finish`]), and

@@ -1,14 +1,16 @@
 //! A chapter as the Markdown that mdbook-katex and mdbook get: chunks and figures are already HTML,
 //! formulas have their numbers.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::anchors::{self, ChunkAnchors, escape};
+use super::anchors::{self, ChunkAnchors, Places, escape};
 use super::chunks::{ChunkWriter, highlighter};
 use super::marks::{formula, hide};
 use super::math::{Source, sole_reference};
 use crate::block::Block;
 use crate::chapter::Chapter;
+use crate::pages::page_of;
 use crate::text::slug;
 use crate::volume::{BlockId, Book};
 
@@ -22,6 +24,8 @@ enum Piece {
     Figure(Range<usize>, String, String),
     /// An explicit anchor at the end of a heading.
     Anchor(String),
+    /// The map of the chapter's part.
+    Map,
 }
 
 /// Writes the Markdown of chapters.
@@ -30,6 +34,10 @@ pub struct PageWriter<'a> {
     pub book: &'a Book,
     /// Where its chunks are.
     pub anchors: &'a ChunkAnchors,
+    /// Where they are in the program.
+    pub places: &'a Places,
+    /// The maps of the parts, by the chapters that ask for them.
+    pub maps: &'a BTreeMap<usize, String>,
 }
 
 impl PageWriter<'_> {
@@ -39,6 +47,18 @@ impl PageWriter<'_> {
         let mut pieces = pieces(chapter);
         pieces.sort_by_key(|(range, _)| (range.start, std::cmp::Reverse(range.end)));
         self.write(index, 0..chapter.text.as_str().len(), &pieces)
+    }
+
+    /// A part of a chapter as another page beside it shows it: references lead to the chapter.
+    pub fn excerpt(&self, index: usize, part: Range<usize>) -> String {
+        let chapter = &self.book.chapters[index];
+        let formulas = chapter.math.iter().enumerate();
+        let formulas = formulas.map(|(at, math)| (math.whole(), Piece::Formula(at)));
+        let pieces: Vec<_> = formulas.filter(|(range, _)| range.start >= part.start).collect();
+        let file = &chapter.file;
+        let page = page_of(file);
+        let text = self.write(index, part, &pieces).replace("](#", &format!("]({file}#"));
+        text.replace(" href=\"#", &format!(" href=\"{page}#"))
     }
 
     /// A part of a chapter with its pieces replaced.
@@ -55,12 +75,16 @@ impl PageWriter<'_> {
             match piece {
                 Piece::Formula(formula) => result.push_str(&self.formula(index, *formula)),
                 Piece::Chunk(block) => {
-                    let writer = ChunkWriter { book: self.book, anchors: self.anchors };
+                    let PageWriter { book, anchors, places, .. } = *self;
+                    let writer = ChunkWriter { book, anchors, places };
                     let html = writer.html(BlockId { chapter: index, block: *block });
                     result.push_str(&hide(&html));
                 }
                 Piece::Language(block) => {
                     result.push_str(&hide(highlighter(&chapter.blocks[*block].language)));
+                }
+                Piece::Map => {
+                    result.push_str(&hide(self.maps.get(&index).map_or("", String::as_str)))
                 }
                 Piece::Anchor(id) => result.push_str(&hide(&format!(" {{#{id}}}"))),
                 Piece::Figure(caption, target, number) => {
@@ -121,6 +145,9 @@ fn pieces(chapter: &Chapter) -> Vec<(Range<usize>, Piece)> {
             let end = text.start_of(heading.line) + line.trim_end().len();
             pieces.push((end..end, Piece::Anchor(heading.id.clone())));
         }
+    }
+    if let Some(line) = chapter.map_line() {
+        pieces.push((text.start_of(line)..text.start_of(line + 1), Piece::Map));
     }
     let mut count = 0;
     for link in chapter.links.iter().filter(|link| link.image && link.position.1 == 1) {

@@ -12,15 +12,16 @@ use mdbook_preprocessor::book::{Book as Pages, BookItem, Chapter as Page};
 use mdbook_preprocessor::errors::{Error, Result};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 
-use super::anchors::ChunkAnchors;
+use super::anchors::{ChunkAnchors, Places};
 use super::indices;
 use super::marks::{CLOSE, OPEN, hide, key, placeholder, show};
 use super::math::Formulas;
 use super::page::PageWriter;
 use crate::expand::Tangled;
+use crate::map;
 use crate::volume::Book;
 
-/// Weaves the chapters: names and links of chunks, numbers of equations and figures, and the two
+/// Weaves the chapters: names and links of chunks, numbers of equations and figures, maps, and the
 /// indices at the end.
 pub struct Weave {
     /// The book.
@@ -37,7 +38,9 @@ impl Preprocessor for Weave {
     fn run(&self, _: &PreprocessorContext, mut pages: Pages) -> Result<Pages> {
         let book = &self.book;
         let anchors = ChunkAnchors::new(book);
-        let writer = PageWriter { book, anchors: &anchors };
+        let places = Places::new(&self.tangled);
+        let maps = map::maps(book, &self.tangled);
+        let writer = PageWriter { book, anchors: &anchors, places: &places, maps: &maps };
         let indices: HashMap<&str, usize> =
             book.chapters.iter().enumerate().map(|(i, c)| (c.file.as_str(), i)).collect();
         pages.for_each_chapter_mut(|page| {
@@ -51,10 +54,11 @@ impl Preprocessor for Weave {
         let identifiers = indices::identifier_page(book, &self.tangled, &anchors);
         let chunks = indices::chunk_page(book, &anchors);
         for (title, file, text) in [
-            ("Index of identifiers", indices::IDENTIFIERS, identifiers),
-            ("Index of chunks", indices::CHUNKS, chunks),
+            ("Index of symbols", indices::SYMBOLS, indices::symbol_page(&writer)),
+            ("Index of identifiers", indices::IDENTIFIERS, hide(&identifiers)),
+            ("Index of chunks", indices::CHUNKS, hide(&chunks)),
         ] {
-            pages.push_item(BookItem::Chapter(Page::new(title, hide(&text), file, Vec::new())));
+            pages.push_item(BookItem::Chapter(Page::new(title, text, file, Vec::new())));
         }
         Ok(pages)
     }

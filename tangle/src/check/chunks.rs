@@ -7,36 +7,57 @@ use crate::expand::at_fence;
 use crate::finding::Finding;
 use crate::volume::{BlockId, Book};
 
-/// Past this many lines a chunk is refused.
-pub const MOST_LINES: usize = 40;
+/// Past this many lines, those of all its blocks together, a chunk is refused.
+pub const MOST_LINES: usize = 60;
 
 /// Past this many lines a chunk wants splitting.
 pub const MANY_LINES: usize = 25;
 
 /// Names that say nothing.
-const EMPTY_WORDS: [&str; 6] = ["helper", "helpers", "header", "headers", "imports", "misc"];
+const EMPTY_WORDS: [&str; 5] = ["helper", "helpers", "header", "headers", "misc"];
 
 pub fn check(book: &Book) -> Vec<Finding> {
     let mut findings = unused(book);
     for id in book.blocks() {
-        let (chapter, block) = book.block(id);
-        if !block.is_chunk() {
-            continue;
-        }
-        let at = (block.fence_line, 1);
-        let lines = block.code.len();
-        if lines > MOST_LINES {
-            let what = format!("a chunk of {lines} lines: {MOST_LINES} is the most");
-            findings.push(Finding::error(&chapter.path, at, what));
-        } else if lines > MANY_LINES {
-            let what = format!("a chunk of {lines} lines: past {MANY_LINES} it wants splitting");
-            findings.push(Finding::warning(&chapter.path, at, what));
-        }
-        if let BlockKind::Named(name) = &block.kind {
-            findings.extend(named(book, id, name));
+        let (_, block) = book.block(id);
+        match &block.kind {
+            BlockKind::Plain => {}
+            BlockKind::Root(_) => findings.extend(length(book, &[id])),
+            BlockKind::Named(name) => {
+                findings.extend(named(book, id, name));
+                if let (0, Some(chunk)) = (block.part, book.chunks.get(name)) {
+                    findings.extend(length(book, &chunk.parts));
+                }
+            }
         }
     }
     findings
+}
+
+/// A chunk of these blocks that is too long. A reference counts as one line. Folded blocks count
+/// like others: what is folded is to be read as well.
+fn length(book: &Book, blocks: &[BlockId]) -> Option<Finding> {
+    let (chapter, block) = book.block(*blocks.first()?);
+    let lines: usize = blocks.iter().map(|&id| book.block(id).1.code.len()).sum();
+    let name = match (block.name(), block.root()) {
+        (Some(name), _) => format!("chunk <<{name}>>"),
+        (_, path) => path.unwrap_or_default().to_string(),
+    };
+    let blocks = match blocks.len() {
+        1 => String::new(),
+        count => format!(" in {count} blocks"),
+    };
+    let (path, at) = (&chapter.path, (block.fence_line, 1));
+    if lines > MOST_LINES {
+        let what = format!("{name} has {lines} lines{blocks}: {MOST_LINES} is the most");
+        Some(Finding::warning(path, at, what))
+    } else if lines > MANY_LINES {
+        let what =
+            format!("{name} has {lines} lines{blocks}: past {MANY_LINES} it wants splitting");
+        Some(Finding::warning(path, at, what))
+    } else {
+        None
+    }
 }
 
 /// Language and name of one part of a chunk.

@@ -4,6 +4,7 @@ use std::fs;
 
 use crate::chapter::Chapter;
 use crate::check::formula::{self, Grammar};
+use crate::citations;
 use crate::finding::Finding;
 use crate::text::setting;
 use crate::volume::Book;
@@ -56,17 +57,21 @@ fn well_named(label: &str) -> bool {
     })
 }
 
-/// `[eq:name]` and `` `eq:name` `` in the documentation comments of tangled code.
+/// `[eq:name]` and `` `eq:name` `` in the documentation comments of tangled code, and links there to
+/// equations of the rendered book.
 fn cited(book: &Book, chapter: &Chapter) -> Vec<Finding> {
     let mut findings = Vec::new();
     for block in chapter.blocks.iter().filter(|block| block.is_chunk()) {
         for number in block.code.clone() {
             let line = chapter.text.line(number);
-            let comment = line.trim_start();
-            if !(comment.starts_with("///") || comment.starts_with("//!")) {
+            if !citations::is_documentation(line) {
                 continue;
             }
-            for (at, name) in citations(line) {
+            for (at, what) in citations::lost_links(book, line) {
+                let column = line[..at].chars().count() + 1;
+                findings.push(Finding::error(&chapter.path, (number, column), what));
+            }
+            for (at, name) in labels(line) {
                 if !book.labels.contains_key(name) {
                     let column = line[..at].chars().count() + 1;
                     let what = format!("{name}: no equation has this label");
@@ -79,7 +84,7 @@ fn cited(book: &Book, chapter: &Chapter) -> Vec<Finding> {
 }
 
 /// The labels that a line cites, and where.
-fn citations(line: &str) -> Vec<(usize, &str)> {
+fn labels(line: &str) -> Vec<(usize, &str)> {
     line.match_indices("eq:")
         .filter_map(|(at, _)| {
             let close = match line[..at].chars().next_back()? {

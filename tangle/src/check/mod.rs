@@ -1,5 +1,6 @@
 //! What can be wrong with a book, and with the program beside it.
 
+mod brackets;
 mod chunks;
 mod drift;
 mod equations;
@@ -12,7 +13,7 @@ use crate::expand::{Tangled, tangle};
 use crate::finding::Finding;
 use crate::volume::Book;
 
-pub use modules::graph;
+pub use modules::{flow, graph};
 
 /// All findings, in the order of their places. Writes nothing.
 ///
@@ -33,12 +34,25 @@ pub fn check(book: &Book) -> Result<Vec<Finding>> {
 /// The findings that need nothing but the chapters (and, for links, the files beside them).
 fn content(book: &Book, tangled: &Tangled) -> Vec<Finding> {
     let mut findings = chunks::check(book);
+    findings.extend(brackets::check(book));
     findings.extend(equations::check(book));
     findings.extend(links::check(book));
     findings.extend(modules::check(book, tangled));
+    findings.extend(homeless_maps(book));
+    findings.extend(crate::symbols::check(book));
     #[cfg(feature = "book")]
     findings.extend(rendering(book, &findings));
     findings
+}
+
+/// Maps that are asked for where there is no part to draw.
+fn homeless_maps(book: &Book) -> Vec<Finding> {
+    let lost = book.chapters.iter().filter(|chapter| chapter.part.is_none());
+    lost.filter_map(|chapter| {
+        let what = "a map is drawn in a chapter below the title of a part in SUMMARY.md";
+        Some(Finding::error(&chapter.path, (chapter.map_line()?, 1), what))
+    })
+    .collect()
 }
 
 /// What KaTeX itself says, where the light parser has found nothing.

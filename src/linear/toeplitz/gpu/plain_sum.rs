@@ -2,13 +2,28 @@
 //! Products with block Toeplitz matrices as plain sums, on a device.
 
 // What plain sums stand on
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Gpu, Header, Kernel, Shape, Source};
+use crate::device::headers::REAL;
 use crate::error::{Error, Invalid};
 use crate::linear::toeplitz::gpu::lattices::{Matrix, SHARED_BY_CHOICE, Sides, Ways};
 use crate::numerics::real::Real;
 
-const SOURCE: Source =
-    Source { name: "plain_sum.cu", text: include_str!("../../../../kernels/linear/plain_sum.cu") };
+const SOURCE: Source = Source {
+    name: "plain_sum.cu",
+    text: include_str!("../../../../kernels/linear/plain_sum.cu"),
+    headers: &[REAL, LOOPS, WAITING],
+};
+
+// Loops and waiting for other kernels
+/// Loops unrolled by the compiler.
+pub(crate) const LOOPS: Header =
+    Header { name: "linear/loops.cuh", text: include_str!("../../../../kernels/linear/loops.cuh") };
+
+/// Waiting for the work before.
+pub(crate) const WAITING: Header = Header {
+    name: "linear/waiting.cuh",
+    text: include_str!("../../../../kernels/linear/waiting.cuh"),
+};
 
 /// Rows of a tile, its columns, and columns of inputs that a warp takes at a time.
 const TALL: usize = 8;
@@ -16,7 +31,7 @@ const WIDE: usize = 4;
 const SPLIT: usize = 8;
 
 // Plain sum on a device
-/// Products with a block Toeplitz matrix as plain sums, Eq. `[eq:polyphase]`.
+/// Products with a block Toeplitz matrix as plain sums, Eq. [polyphase](https://lenslet.github.io/lenslet/toeplitz-products.html#eq-polyphase).
 pub(crate) struct PlainSum<T> {
     gpu: Gpu,
     taps: Buffer<T>,

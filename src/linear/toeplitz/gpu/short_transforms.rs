@@ -1,6 +1,7 @@
 // Tangled from book/src/short-transforms.md: edit there, or here and run cargo tangle stitch.
 //! Short Fourier transforms in the shared memory of a device: radices, cost, room and roots.
 
+use crate::device::gpu::Header;
 use crate::numerics::real::Real;
 use num_complex::Complex;
 use std::f64::consts::PI;
@@ -9,7 +10,7 @@ use std::f64::consts::PI;
 /// Lengths of the small transforms that the kernels know.
 const SMALL: [usize; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16];
 
-/// The radices of a transform of even length, R₁R₂R₃, Eq. `[eq:three-radices]`; the last ones may be 1.
+/// The radices of a transform of even length, R₁R₂R₃, Eq. [three radices](https://lenslet.github.io/lenslet/short-transforms.html#eq-three-radices); the last ones may be 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Radices([usize; 3]);
 
@@ -99,17 +100,26 @@ fn up_to(least: usize, residue: usize, modulus: usize) -> usize {
     least + (residue % modulus + modulus - least % modulus) % modulus
 }
 
+/// The transforms themselves.
+pub(crate) const SHORT_TRANSFORMS: Header = Header {
+    name: "linear/short_transforms.cuh",
+    text: include_str!("../../../../kernels/linear/short_transforms.cuh"),
+};
+
 // Tests of short transforms
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::device::gpu::{Argument, Gpu, Shape, Source, test_machines};
+    use crate::device::headers::REAL;
     use crate::linear::operator::battery::random;
+    use crate::linear::toeplitz::gpu::plain_sum::LOOPS;
 
     // Transform rows on a device
     const SOURCE: Source = Source {
         name: "short_transforms.cu",
         text: include_str!("../../../../kernels/linear/short_transforms.cu"),
+        headers: &[REAL, LOOPS, SHORT_TRANSFORMS],
     };
 
     /// Transforms of two rows, forth and back.

@@ -2,10 +2,12 @@
 //! Products with block Toeplitz matrices by Fourier transforms, on a device, in three passes.
 
 // What passes on a device stand on
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape as Launch, Source};
+use crate::device::gpu::{Argument, Buffer, Gpu, Header, Kernel, Shape as Launch, Source};
+use crate::device::headers::{GENERATION, REAL};
 use crate::error::{Error, Invalid};
 use crate::linear::toeplitz::gpu::lattices::{Matrix, SHARED_BY_CHOICE, Sides, Ways};
-use crate::linear::toeplitz::gpu::short_transforms::{Radices, Room};
+use crate::linear::toeplitz::gpu::plain_sum::{LOOPS, WAITING};
+use crate::linear::toeplitz::gpu::short_transforms::{Radices, Room, SHORT_TRANSFORMS};
 use crate::linear::toeplitz::{Parts, fields};
 use crate::numerics::real::Real;
 use ndarray::Array2;
@@ -14,8 +16,17 @@ use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-const SOURCE: Source =
-    Source { name: "toeplitz.cu", text: include_str!("../../../../kernels/linear/toeplitz.cu") };
+const SOURCE: Source = Source {
+    name: "toeplitz.cu",
+    text: include_str!("../../../../kernels/linear/toeplitz.cu"),
+    headers: &[GENERATION, REAL, LOOPS, SHORT_TRANSFORMS, ROW_SPECTRA, WAITING],
+};
+
+/// Rows of two lattices as complex rows.
+pub(crate) const ROW_SPECTRA: Header = Header {
+    name: "linear/row_spectra.cuh",
+    text: include_str!("../../../../kernels/linear/row_spectra.cuh"),
+};
 
 // Choices that may be set
 /// What is usually chosen by size, and may be set to be measured.
@@ -244,7 +255,7 @@ fn spectra<T: Real>(parts: &Parts, tiles: &Tiles, length: usize) -> Vec<Complex<
 }
 
 // Product in three passes
-/// Products with a block Toeplitz matrix by transforms; Eqs. `[eq:two-real-rows]` and `[eq:three-radices]`.
+/// Products with a block Toeplitz matrix by transforms; Eqs. [two real rows](https://lenslet.github.io/lenslet/transforms-gpu.html#eq-two-real-rows) and [three radices](https://lenslet.github.io/lenslet/short-transforms.html#eq-three-radices).
 pub(crate) struct Passes<T> {
     gpu: Gpu,
     spectra: Buffer<Complex<T>>,

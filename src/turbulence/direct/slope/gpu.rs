@@ -1,7 +1,9 @@
 // Tangled from book/src/direct-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Slope covariance in real space on graphics processors.
 
+// What the direct kernels stand on
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
+use crate::device::headers::REAL;
 use crate::device::{Watch, Workers, gather};
 use crate::error::Error;
 use crate::numerics::quadrature::gauss_legendre;
@@ -9,14 +11,17 @@ use crate::numerics::real::Real;
 use crate::turbulence::direct::slope::{
     CORE, FAR, FILTER, LagGrid, NEAR, NEIGHBOURS, REACH, RULES, Window,
 };
-use crate::turbulence::phase::gpu::{PhaseTables, phase_scales};
+use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
 use crate::turbulence::slope::{PairCovariance, SlopeProblem};
 use ndarray::Array3;
 use std::{ops::Range, sync::Arc};
 
 /// The kernels of this chapter.
-pub(crate) const DIRECT: Source =
-    Source { name: "direct.cu", text: include_str!("../../../../kernels/turbulence/direct.cu") };
+pub(crate) const DIRECT: Source = Source {
+    name: "direct.cu",
+    text: include_str!("../../../../kernels/turbulence/direct.cu"),
+    headers: &[REAL, RADIAL_TABLE, PHASE],
+};
 
 // View of a layer for the device
 /// A layer as one pair of sources sees it, as the kernels read it; lengths in metres.
@@ -32,6 +37,7 @@ struct View {
     far: [i32; 4],
 }
 
+// View all layers of the pairs
 impl View {
     /// The views of some pairs, pair by pair.
     fn all(problem: &SlopeProblem, pairs: &[(usize, usize)]) -> Vec<Self> {
@@ -75,6 +81,7 @@ pub struct SlopePlan<T> {
     lags: usize,
 }
 
+// Sizes of a slope plan and its making
 /// Edges and windows of a view; these numbers stand in the kernels, too.
 const EDGES: usize = 180;
 const WINDOW: usize = 32;
@@ -261,6 +268,7 @@ pub fn pair_covariances<T: Real>(
     Ok(computed.into_iter().flatten().collect())
 }
 
+// Cut pairs into equal pieces
 /// Equal ranges of so many items: all of them for one worker, else about four for each.
 pub(crate) fn pieces(items: usize, workers: usize) -> impl Iterator<Item = Range<usize>> {
     let count = if workers == 1 { 1 } else { items.min(4 * workers) };

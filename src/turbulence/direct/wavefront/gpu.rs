@@ -3,6 +3,7 @@
 
 // What the wavefront kernels stand on
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
+use crate::device::headers::{GENERATION, REAL};
 use crate::device::{Watch, Workers, gather};
 use crate::error::Error;
 use crate::numerics::quadrature::gauss_legendre;
@@ -11,7 +12,7 @@ use crate::turbulence::direct::slope::gpu::pieces;
 use crate::turbulence::direct::wavefront::{CORE, FAR, NEAR, NODES, box_filter, distances};
 use crate::turbulence::disc::DiscAverage;
 use crate::turbulence::phase::VonKarman;
-use crate::turbulence::phase::gpu::{PhaseTables, phase_scales};
+use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use ndarray::Array5;
 use rayon::prelude::*;
@@ -21,6 +22,7 @@ use std::{ops::Range, sync::Arc};
 pub(crate) const WAVEFRONT: Source = Source {
     name: "wavefront.cu",
     text: include_str!("../../../../kernels/turbulence/wavefront.cu"),
+    headers: &[GENERATION, REAL, RADIAL_TABLE, PHASE],
 };
 
 // View of a wavefront layer
@@ -66,6 +68,7 @@ impl View {
     }
 
     // Frame the close lags of a view
+    // Find the lags near the circle
     /// The rows and the columns of lags within `distance` \[m\] of the circle.
     fn within(&self, distance: f64, [rows, columns]: [&Range<usize>; 2]) -> [Range<usize>; 2] {
         let reach = self.kink + distance + 0.01 * self.side;
@@ -76,6 +79,7 @@ impl View {
             first..(last + 1.0).max(first as f64) as usize
         })
     }
+
     /// Frames the close lags among `lags` columns and the given rows, and lengthens the lists of pieces and of means.
     fn frame(
         &mut self,
@@ -98,6 +102,8 @@ impl View {
         *lists = [lists[0] + 2 * crossings, lists[1] + means];
     }
 }
+
+// Where the far zone begins
 /// Beyond so many steps to a side the rules of Gauss do the filter's work.
 const WIDEST: usize = 16;
 
@@ -181,6 +187,8 @@ impl Batch {
         self.lists[0] * size_of::<f64>() + self.lists[1] * 2 * size_of::<T>()
     }
 }
+
+// Halve the work into batches
 /// The batches of a plan, with lists of `most` bytes where that can be had.
 fn batches<T>(
     problem: &WavefrontProblem,
@@ -209,7 +217,7 @@ fn batches<T>(
     batches
 }
 
-// What a device keeps for wavefronts
+// Rules of the zones for devices
 /// Distances and rules of the zones, as the kernels' `Rules` hold them, and the filter's reach.
 fn rules(oversampling: usize) -> (Vec<f64>, usize) {
     let mut rules = vec![NEAR, CORE, far(oversampling)];
@@ -221,6 +229,8 @@ fn rules(oversampling: usize) -> (Vec<f64>, usize) {
     rules.extend(&filter);
     (rules, filter.len() / 2)
 }
+
+// What a device keeps for wavefronts
 /// What the plans of a problem share on one device.
 struct Tools<T> {
     gpu: Gpu,
@@ -235,6 +245,8 @@ struct Tools<T> {
 
 /// Nodes on a panel of a piece, as in the kernels.
 const PANEL_NODES: usize = 10;
+
+// Copy what a device keeps
 impl<T: Real> Tools<T> {
     fn new(
         gpu: &Gpu,
@@ -272,6 +284,8 @@ pub struct WavefrontPlan<T> {
     means: Buffer<T>,
     fields: Vec<Buffer<T>>,
 }
+
+// Make, run and read a plan
 impl<T: Real> WavefrontPlan<T> {
     // Make a plan for all pairs
     /// Prepares the covariance of all targets and guide stars of a problem.
@@ -418,6 +432,8 @@ impl<T: Real> WavefrontPlan<T> {
         PhaseTables::<T>::bytes() + tools.iter().sum::<u64>() + views + fields + lists
     }
 }
+
+// Memory that a plan takes
 /// Target and guide star of each pair: the stars of the first target, then those of the second, …
 fn pairs(problem: &WavefrontProblem) -> Vec<(usize, usize)> {
     let stars = problem.stars();
@@ -436,6 +452,8 @@ pub fn memory<T: Real>(problem: &WavefrontProblem, pairs: usize) -> u64 {
     let discs = problem.layers().iter().filter(|layer| layer.disc > 0.0).count();
     PhaseTables::<T>::bytes() + (result + lists + views + (discs << 17) + 4096) as u64
 }
+
+// Lags that a block computes
 /// Rows and columns of lags that a block computes, as in the kernels.
 const TILE: usize = 16;
 
@@ -512,7 +530,7 @@ mod tests {
             .unwrap()
     }
 
-    // Compare wavefronts with the processor
+    // Largest difference from the processor
     /// The largest difference from the processor, in units of the largest entry.
     fn error<T: Real>(problem: &WavefrontProblem, gpu: &Gpu) -> f64 {
         let there = covariance::<T>(problem, std::slice::from_ref(gpu), &silent).unwrap();
@@ -525,6 +543,8 @@ mod tests {
         let largest = |a: f64, b: f64| if b.is_nan() { f64::INFINITY } else { a.max(b) };
         differences.fold(0.0, largest) / here.largest()
     }
+
+    // Compare wavefronts with the processor
     #[test]
     fn devices_agree_with_the_processor() {
         let infinity = f64::INFINITY;
