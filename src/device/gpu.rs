@@ -2,10 +2,10 @@
 //! A graphics processor as the rest of the crate knows it: buffers, programs, launches, graphs.
 
 // What the seam stands on
+pub use super::machine::{Header, Shape, Source};
 use super::machine::{
     Kind, Machine, Opened, Operation, Owned, Pages, Product, Queue, Thing, Transforms,
 };
-pub use super::machine::{Header, Shape, Source};
 use super::memory::refuse;
 use crate::error::Error;
 use crate::numerics::real::{Precision, Real};

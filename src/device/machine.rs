@@ -48,7 +48,6 @@ impl Shape {
     }
 }
 
-
 // Machine behind the seam
 /// What lies behind a graphics processor: addresses, handles and bytes. Work is queued, and done in the order of its stream.
 pub(crate) trait Machine: Send + Sync {

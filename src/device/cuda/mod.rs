@@ -5,6 +5,7 @@
 pub(crate) mod compiler;
 pub mod probe;
 
+// What CUDA stands on
 use self::probe::{CudaDevice, Library, probe, require, require_function};
 use super::Device;
 use super::gpu::{Gpu, Shape, Source};
