@@ -15,7 +15,7 @@ use lenslet::tomography::estimate::Settings;
 use lenslet::tomography::estimate::gpu::EngineEstimator;
 use lenslet::tomography::simulation::Simulation;
 use lenslet::turbulence::plan::{
-    Method, slope_covariance_on, slope_problem, wants_wavefront, wavefront_problem,
+    Method, slope_covariance_on, slope_problem, wavefront_problem,
     wavefront_slope_covariance_on,
 };
 use lenslet::turbulence::slope::SlopeProblem;
@@ -73,7 +73,7 @@ fn covariances_of_every_system_are_those_of_the_processor() {
                 assert!(error < bound(engine), "{name}, {method:?}, {}: {error:e}", engine.name());
             }
         }
-        if !wants_wavefront(&system) {
+        if !system.wants_wavefront() {
             continue;
         }
         let problem = wavefront_problem(&system).unwrap();
@@ -114,7 +114,7 @@ fn one_device_computes_what_all_do() {
                 assert_eq!(alone, slope_covariance_on(engine, &problem, &method, &silent).unwrap());
                 assert_eq!(alone, slope_covariance_on(&two, &problem, &method, &silent).unwrap());
             }
-            if wants_wavefront(&system) {
+            if system.wants_wavefront() {
                 let problem = wavefront_problem(&system).unwrap();
                 let compute = |engine: &Engine| {
                     wavefront_slope_covariance_on(engine, &problem, &Method::Direct, &silent)
@@ -132,7 +132,7 @@ fn estimates_of_every_system_are_those_of_the_processor() {
     let engines = engines();
     for (name, text) in SYSTEMS.into_iter().filter(|_| !engines.is_empty()) {
         let system = System::from_toml(text, name).unwrap();
-        if !wants_wavefront(&system) {
+        if !system.wants_wavefront() {
             continue;
         }
         let slopes = Array1::from(Simulation::new(&system).unwrap().draw(3).slopes);

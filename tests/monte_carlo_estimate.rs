@@ -4,7 +4,8 @@ use faer::{Mat, linalg::solvers::Solve};
 use lenslet::{
     device::silent,
     model::atmosphere::{Atmosphere, Layer},
-    model::lenslet_array::{GuideStar, LensletArray, Pupil, Validity},
+    model::lenslet_array::{LensletArray, Pupil, SlopeOrder},
+    model::noise::{GuideStar, Noise, SlopeNoise},
     model::source::{ConeGradient, Source},
     model::system::System,
     model::wavefront_grid::PhaseGrid,
@@ -22,20 +23,26 @@ fn system(height: f64, noise: f64) -> System {
     let layers = vec![Layer::new(15e3, 0.5, 8.0), Layer::new(0.0, 0.5, 8.0)];
     let source = |zenith, azimuth, height| Source::new(zenith, azimuth, height).unwrap();
     let array = LensletArray::new(6, 0.5).unwrap();
-    let star = |source, noise| GuideStar::new(source, noise, array).unwrap();
-    System {
-        atmosphere: Atmosphere::new(0.15, 500e-9, layers).unwrap(),
-        cone_gradient: ConeGradient::Pupil,
-        pupil: Some(Pupil::new(3.0, 0.2).unwrap()),
-        lenslet_array: array,
-        validity: Validity::default(),
-        guide_stars: vec![
+    let star = |source, noise| GuideStar::at_rest(source, array, noise).unwrap();
+    System::builder(Atmosphere::new(0.15, 500e-9, layers).unwrap(), array)
+        .pupil(Some(Pupil::new(3.0, 0.2).unwrap()))
+        .guide_stars([
             star(source(4e-5, 0.3, height), noise),
             star(source(3e-5, 3.7, height), 2.0 * noise),
-        ],
-        targets: vec![source(1e-5, 2.0, f64::INFINITY), source(5e-5, 5.0, f64::INFINITY)],
-        phase: Some(PhaseGrid::new(7, 2, 0.0).unwrap()),
+        ])
+        .targets([source(1e-5, 2.0, f64::INFINITY), source(5e-5, 5.0, f64::INFINITY)])
+        .phase(Some(PhaseGrid::new(7, 2, 0.0).unwrap()))
+        .build()
+        .unwrap()
+}
+
+/// The same system, with noise of other strength.
+fn with_noise(system: &System, factor: f64) -> System {
+    let mut stars = system.guide_stars().to_vec();
+    for star in &mut stars {
+        star.noise = Noise::uniform(factor * star.noise.mean()).unwrap();
     }
+    system.to_builder().guide_stars(stars).build().unwrap()
 }
 
 /// Mean squares of a target's error over the points of the grid, with its piston and without.
@@ -47,21 +54,17 @@ fn mean_squares(error: &[f64]) -> [f64; 2] {
 
 /// The same, predicted from C_ee, for each target: m².
 fn predict(system: &System) -> Vec<[f64; 2]> {
-    let (air, stars, gradient) = (&system.atmosphere, &system.guide_stars, system.cone_gradient);
-    let valid: Vec<Array2<bool>> = (stars.iter())
-        .map(|star| star.array.valid(system.pupil.as_ref(), system.validity))
-        .collect();
-    let lenslets = |valid: &Array2<bool>| valid.iter().filter(|valid| **valid).count();
-    let noise: Vec<f64> = (stars.iter().zip(&valid))
-        .flat_map(|(star, valid)| std::iter::repeat_n(star.noise, 2 * lenslets(valid)))
-        .collect();
-    let slopes = dense::slope_covariance(air, stars, &valid, gradient, &silent).unwrap();
-    let grid = system.phase.unwrap();
-    let wanted = (system.targets.as_slice(), grid, system.lenslet_array.pitch());
-    let ties = dense::wavefront_slope(air, wanted, stars, &valid, gradient, &silent).unwrap();
+    let (air, stars, gradient) = (system.atmosphere(), system.sensors(), system.cone_gradient());
+    let valid = system.valid_lenslets();
+    let noise = SlopeNoise::new(system.guide_stars(), &SlopeOrder::new(&valid));
+    let mut slopes = dense::slope_covariance(air, &stars, &valid, gradient, &silent).unwrap();
+    noise.add_to(&mut slopes);
+    let grid = system.phase().unwrap();
+    let wanted = (system.targets(), grid, system.lenslet_array().pitch());
+    let ties = dense::wavefront_slope(air, wanted, &stars, &valid, gradient, &silent).unwrap();
     let phase = wavefront_covariance(&wavefront_problem(system).unwrap()).unwrap();
     let (n, points) = (slopes.nrows(), grid.points * grid.points);
-    let measured = Mat::from_fn(n, n, |i, j| slopes[[i, j]] + if i == j { noise[i] } else { 0.0 });
+    let measured = Mat::from_fn(n, n, |i, j| slopes[[i, j]]);
     let factor = measured.llt(faer::Side::Lower).unwrap();
     let predict = |t: usize| {
         let ties = Mat::from_fn(n, points, |k, p| ties[[t * points + p, k]]);
@@ -77,7 +80,7 @@ fn predict(system: &System) -> Vec<[f64; 2]> {
         let piston = sum.map(|(p, q)| error(p, q)).sum::<f64>() / (points * points) as f64;
         [variance, variance - piston]
     };
-    (0..system.targets.len()).map(predict).collect()
+    (0..system.targets().len()).map(predict).collect()
 }
 
 /// Mean squares of the error of each world and target.
@@ -116,9 +119,7 @@ fn hold_to_account(system: &System, seed: u64) {
     let worlds: Vec<Draw> = (0..WORLDS).map(|k| simulation.draw(seed + k)).collect();
     let right = errors(&worlds, &estimate(system, &worlds, 1.0));
     let predicted = predict(system);
-    let mut quiet = system.clone();
-    quiet.guide_stars.iter_mut().for_each(|star| star.noise *= 0.5);
-    let with_less_noise = predict(&quiet);
+    let with_less_noise = predict(&with_noise(system, 0.5));
     for (t, predicted) in predicted.iter().enumerate() {
         for (kind, name) in ["with piston", "without piston"].iter().enumerate() {
             let [mean, error] = statistics(right.iter().map(|world| world[t][kind]));
@@ -140,11 +141,10 @@ fn hold_to_account(system: &System, seed: u64) {
         }
     }
     // Wrong estimates of the same worlds: turned slopes, a gradient along the layer, a noise of a hundredth.
-    let along_layer = System { cone_gradient: ConeGradient::Layer, ..system.clone() };
-    let mut noiseless = system.clone();
-    noiseless.guide_stars.iter_mut().for_each(|star| star.noise *= 0.01);
+    let along_layer = system.to_builder().cone_gradient(ConeGradient::Layer).build().unwrap();
+    let noiseless = with_noise(system, 0.01);
     let mut wrong = vec![("turned", system, -1.0), ("noiseless", &noiseless, 1.0)];
-    if system.guide_stars[0].source.height().is_finite() {
+    if system.guide_stars()[0].sensor.source.height().is_finite() {
         wrong.push(("along the layer", &along_layer, 1.0));
     }
     for (name, system, sign) in wrong {

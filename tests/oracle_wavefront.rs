@@ -6,7 +6,8 @@
 
 use lenslet::device::silent;
 use lenslet::model::atmosphere::{Atmosphere, Layer};
-use lenslet::model::lenslet_array::{GuideStar, LensletArray};
+use lenslet::model::lenslet_array::LensletArray;
+use lenslet::model::sensor::Sensor;
 use lenslet::model::source::{ConeGradient, Source};
 use lenslet::model::wavefront_grid::PhaseGrid;
 use lenslet::turbulence::wavefront::WavefrontProblem;
@@ -112,7 +113,7 @@ fn the_dense_wavefront_slopes_agree_with_the_table() {
         let array = LensletArray::new(1, side).unwrap();
         // A target off the axis, so that the displacement is the star less the target.
         let target = [star_shifting([0.3 * x, -0.2 * y])];
-        let star = [GuideStar::new(star_shifting([1.3 * x, 0.8 * y]), 0.0, array).unwrap()];
+        let star = [Sensor::at_rest(star_shifting([1.3 * x, 0.8 * y]), array)];
         let grid = PhaseGrid::new(1, 1, radius / ALTITUDE).unwrap();
         let (air, all) = (atmosphere(outer_scale), [arr2(&[[true]])]);
         let targets = (&target[..], grid, side);
@@ -161,7 +162,7 @@ fn the_slopes_of_unequal_footprints_agree_with_the_table() {
     for row in table::<10>(include_str!("oracle/mixed_slopes.csv")) {
         let [first, second, outer_scale, x, y, xx, xy, yx, yy, scale] = row;
         let star = |side, shift| {
-            GuideStar::new(star_shifting(shift), 0.0, LensletArray::new(1, side).unwrap()).unwrap()
+            Sensor::at_rest(star_shifting(shift), LensletArray::new(1, side).unwrap())
         };
         let stars = [star(first, [0.1 * x, -0.4 * y]), star(second, [1.1 * x, 0.6 * y])];
         let (air, all) = (atmosphere(outer_scale), [arr2(&[[true]]), arr2(&[[true]])]);

@@ -342,7 +342,33 @@ fn every_mistake_has_its_message() {
         (
             "noise = 1e-14",
             "noise = 1e-14\nmagnitude = 8",
-            "x.toml:23: guide_star[1].magnitude = 8: expected one of the keys zenith, azimuth, height, noise, lenslets, pitch",
+            "x.toml:23: guide_star[1].magnitude = 8: expected one of the keys zenith, azimuth, height, noise, lenslets, pitch, rotation, shift, magnification",
+        ),
+        ("noise = 1e-14", "noise = 1e-14\nrotation = -360\nshift = [-1e3, 2]", "accepted"),
+        (
+            "noise = 1e-14",
+            "rotation = 400",
+            "x.toml:22: guide_star[1].rotation = 400: expected an angle from -360 to 360 degrees",
+        ),
+        (
+            "noise = 1e-14",
+            "shift = [0.1, 0.2, 0.3]",
+            "x.toml:22: guide_star[1].shift = [0.1, 0.2, 0.3]: expected two lengths in metres, [x, y]",
+        ),
+        (
+            "noise = 1e-14",
+            "shift = [0.1, nan]",
+            "x.toml:22: guide_star[1].shift[1] = nan: expected a shift from -1000 to 1000 m",
+        ),
+        (
+            "noise = 1e-14",
+            "magnification = 0",
+            "x.toml:22: guide_star[1].magnification = 0: expected a factor from 0.1 to 10",
+        ),
+        (
+            "noise = 1e-14",
+            "noise = [1e-14]",
+            "x.toml:22: guide_star[1].noise = [1e-14]: expected a variance in rad², or the name of a file of noise",
         ),
         (
             "[[target]]",
@@ -441,34 +467,61 @@ fn files_that_are_no_system_files() {
 }
 
 #[test]
+fn noise_comes_from_a_file_beside_the_system() {
+    let folder = tempfile::tempdir().unwrap();
+    let (system, noise) = (folder.path().join("s.toml"), folder.path().join("noise.npy"));
+    fs::write(&system, GOOD.replace("noise = 1e-14", "noise = 'noise.npy'")).unwrap();
+    let read = || System::from_file(&system);
+    let complaint = || {
+        let message = read().unwrap_err().to_string();
+        let (place, rest) = message.split_once(": expected ").unwrap();
+        assert!(place.ends_with("s.toml:22: guide_star[1].noise = 'noise.npy'"), "{message}");
+        rest.to_owned()
+    };
+    let write = |numbers: Vec<f64>| {
+        let array = ndarray::Array1::from(numbers);
+        ndarray_npy::write_npy(&noise, &array).unwrap();
+    };
+    assert!(complaint().contains("cannot read"), "{}", complaint());
+    let valid = System::from_toml(GOOD, "x.toml").unwrap().valid_lenslets().remove(1);
+    let valid = valid.iter().filter(|valid| **valid).count();
+    write(vec![1e-14; valid + 1]);
+    assert_eq!(complaint(), format!("noise of {valid} lenslets, the valid ones of the sensor"));
+    write((0..valid).map(|k| if k == 7 { -2e-14 } else { 1e-14 }).collect());
+    assert!(complaint().contains("noise.npy: noise of lenslet 7 = -2e-14"), "{}", complaint());
+    write((0..valid).map(|k| 1e-14 * k as f64).collect());
+    assert_eq!(read().unwrap().guide_stars()[1].noise.block(3), [3e-14, 0.0, 3e-14]);
+}
+
+#[test]
 fn the_shipped_systems_are_what_they_say() {
     let read = |name| System::from_toml(&shipped(name), name).unwrap();
     let counts = |system: &System| {
-        let valid = system.lenslet_array.valid(system.pupil.as_ref(), system.validity);
+        let valid = system.lenslet_array().valid(system.pupil(), system.validity());
         let valid = valid.iter().filter(|&&valid| valid).count();
         (
-            system.lenslet_array.lenslets(),
-            system.guide_stars.len(),
-            system.atmosphere.layers().len(),
+            system.lenslet_array().lenslets(),
+            system.guide_stars().len(),
+            system.atmosphere().layers().len(),
             valid,
         )
     };
     let small = read("small.toml");
     assert_eq!(counts(&small), (20, 1, 1, 400));
-    assert_eq!((small.lenslet_array.pitch(), small.atmosphere.fried_parameter()), (0.1, 0.15));
-    assert_eq!((small.guide_stars[0].source.height(), small.phase), (f64::INFINITY, None));
+    assert_eq!((small.lenslet_array().pitch(), small.atmosphere().fried_parameter()), (0.1, 0.15));
+    assert_eq!((small.guide_stars()[0].sensor.source.height(), small.phase()), (f64::INFINITY, None));
     let keck = read("keck-lgs.toml");
     assert_eq!(counts(&keck), (20, 4, 7, 300));
-    assert_eq!(keck.lenslet_array.pitch(), 0.5);
-    let [x, y] = keck.guide_stars[1].source.direction();
+    assert_eq!(keck.lenslet_array().pitch(), 0.5);
+    let [x, y] = keck.guide_stars()[1].sensor.source.direction();
     assert!((x + y).abs() < 1e-18 && (y / ARCSEC - 14.142_136).abs() < 1e-6);
-    assert!((keck.atmosphere.layers()[1].wind_direction - 255.0 * DEGREE).abs() < 1e-12);
-    assert_eq!([0, 1].map(|l| keck.atmosphere.layers()[l].outer_scale), [25.0, 28.0]);
-    assert_eq!((keck.targets.len(), keck.phase.unwrap().points), (2, 41));
+    assert!((keck.atmosphere().layers()[1].wind_direction - 255.0 * DEGREE).abs() < 1e-12);
+    assert_eq!([0, 1].map(|l| keck.atmosphere().layers()[l].outer_scale), [25.0, 28.0]);
+    assert_eq!((keck.targets().len(), keck.phase().unwrap().points), (2, 41));
     let elt = read("elt.toml");
     assert_eq!(counts(&elt), (80, 6, 10, 4632));
-    assert_eq!(elt.cone_gradient, ConeGradient::Pupil);
-    assert_eq!(elt.validity, Validity::LitFraction(0.5));
+    assert_eq!(elt.cone_gradient(), ConeGradient::Pupil);
+    assert_eq!(elt.validity(), Validity::LitFraction(0.5));
 }
 
 /// The example of the design, with the fractions of its layers made to sum to 1.
@@ -495,6 +548,9 @@ zenith = 60.0             # arcsec
 azimuth = 120.0           # degrees
 height = inf              # m
 noise = 1e-14             # rad²
+rotation = 1.5            # degrees
+shift = [0.1, -0.02]      # m
+magnification = 1.01
 lenslets = 8
 pitch = 0.9
 
@@ -508,19 +564,22 @@ oversampling = 2
 disc_radius = 3.0
 "#;
     let system = System::from_toml(text, "design.toml").unwrap();
-    assert_eq!(system.cone_gradient, ConeGradient::Layer);
-    let layer = system.atmosphere.layers()[0];
+    assert_eq!(system.cone_gradient(), ConeGradient::Layer);
+    let layer = system.atmosphere().layers()[0];
     assert_eq!((layer.wind_speed, layer.outer_scale), (10.0, f64::INFINITY));
     assert!((layer.wind_direction - 90.0 * DEGREE).abs() < 1e-15);
-    assert_eq!(system.validity, Validity::LitFraction(0.25));
-    assert_eq!((system.lenslet_array.lenslets(), system.lenslet_array.pitch()), (16, 0.5));
-    let star = system.guide_stars[0];
-    assert_eq!((star.array.lenslets(), star.array.pitch(), star.noise), (8, 0.9, 1e-14));
-    let [x, y] = star.source.direction().map(|angle| angle / ARCSEC);
+    assert_eq!(system.validity(), Validity::LitFraction(0.25));
+    assert_eq!((system.lenslet_array().lenslets(), system.lenslet_array().pitch()), (16, 0.5));
+    let star = &system.guide_stars()[0];
+    let array = star.sensor.array;
+    assert_eq!((array.lenslets(), array.pitch(), star.noise.mean()), (8, 0.9, 1e-14));
+    let (rotation, magnification) = (star.sensor.rotation, star.sensor.magnification);
+    assert_eq!((rotation, star.sensor.shift, magnification), (1.5 * DEGREE, [0.1, -0.02], 1.01));
+    let [x, y] = star.sensor.source.direction().map(|angle| angle / ARCSEC);
     assert!((x + 30.0).abs() < 1e-9 && (y - 51.961_524_227).abs() < 1e-8);
-    let [x, y] = system.targets[0].direction().map(|angle| angle / ARCSEC);
+    let [x, y] = system.targets()[0].direction().map(|angle| angle / ARCSEC);
     assert!(x.abs() < 1e-12 && (y + 1.0).abs() < 1e-12);
-    let phase = system.phase.unwrap();
+    let phase = system.phase().unwrap();
     assert_eq!((phase.points, phase.oversampling), (17, 2));
     assert!((phase.disc_radius / ARCSEC - 3.0).abs() < 1e-12);
 }
@@ -549,7 +608,7 @@ fn piece() -> impl Strategy<Value = String> {
 /// Either a system, or an error that names a line of the text.
 fn answer(text: &str) {
     match System::from_toml(text, "x.toml") {
-        Ok(system) => assert!(!system.guide_stars.is_empty()),
+        Ok(system) => assert!(!system.guide_stars().is_empty()),
         Err(Error::SystemFile(bad)) => {
             assert!((1..=text.lines().count() + 1).contains(&bad.line), "{bad}");
             assert!(!bad.to_string().contains('\n') && !bad.expected.is_empty(), "{bad}");

@@ -8,7 +8,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(env::args_os().nth(1).ok_or("the output folder is missing")?);
     lenslet::plot::load_font("sans-serif")?;
 
-    let air = System::from_file("book/systems/keck-lgs.toml")?.atmosphere;
+    let system = System::from_file("book/systems/keck-lgs.toml")?;
+    let air = system.atmosphere();
     let path = folder.join("atmosphere-profile.svg");
     let area = SVGBackend::new(&path, (640, 400)).into_drawing_area();
     area.fill(&WHITE)?;

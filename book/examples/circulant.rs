@@ -15,10 +15,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
     let system = System::from_file("book/systems/keck-lgs.toml")?;
     let covariance = slope_covariance(&slope_problem(&system)?, &Method::Direct, &silent)?;
-    let stars = system.guide_stars.iter();
-    let valid: Vec<_> =
-        stars.clone().map(|s| s.array.valid(system.pupil.as_ref(), system.validity)).collect();
-    let noise: Vec<_> = stars.map(|star| star.noise).collect();
+    let valid = system.valid_lenslets();
+    let noise: Vec<_> = system.guide_stars().iter().map(|star| star.noise.mean()).collect();
     let turbulence = Arc::new(BlockToeplitz::slopes(&covariance, &valid)?);
     let size = turbulence.rows();
     let diagonal = Arc::new(Diagonal::new(vec![noise[0]; size]));

@@ -3,7 +3,8 @@
 use lenslet::{
     device::silent,
     model::atmosphere::{Atmosphere, Layer},
-    model::lenslet_array::{GuideStar, LensletArray, SlopeOrder},
+    model::lenslet_array::{LensletArray, SlopeOrder},
+    model::sensor::Sensor,
     model::source::{ConeGradient, Source},
     plot::Figure,
     turbulence::dense::slope_covariance,
@@ -20,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let order = SlopeOrder::new(&valid);
     let cut = |height: f64, lenslet: usize| -> Result<Vec<(f64, f64)>, Box<dyn Error>> {
         let stars = [f64::INFINITY, height].map(|height| {
-            Source::new(0.0, 0.0, height).and_then(|s| GuideStar::new(s, 0.0, array))
+            Source::new(0.0, 0.0, height).map(|source| Sensor::at_rest(source, array))
         });
         let [natural, other] = stars;
         let stars = [natural?, other?];

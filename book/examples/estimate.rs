@@ -17,7 +17,7 @@ const TARGET: usize = 1;
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
     let keck = System::from_file("book/systems/keck-lgs.toml")?;
-    let (grid, pupil) = (keck.phase.ok_or("no grid")?, keck.pupil.ok_or("no telescope")?);
+    let (grid, pupil) = (keck.phase().ok_or("no grid")?, keck.pupil().ok_or("no telescope")?);
     let world = Simulation::new(&keck)?.draw(2026);
     let slopes = ndarray::aview1(&world.slopes).insert_axis(Axis(0));
     let estimates = Estimator::new(&keck, Settings::default())?.estimate(slopes, false, &silent)?;
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let truth = world.wavefronts.slice(s![TARGET, .., ..]).to_owned();
     let estimate = estimates.wavefront.slice(s![0, TARGET, .., ..]).to_owned();
     let lit = Array2::from_shape_fn(truth.dim(), |(j, i)| {
-        let at = |m| grid.coordinate(m, keck.lenslet_array.pitch());
+        let at = |m| grid.coordinate(m, keck.lenslet_array().pitch());
         if pupil.contains([at(i), at(j)]) { 0.0 } else { f64::NAN }
     });
     let map = |name: &str, wavefront: Array2<f64>| {
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for map in &maps {
         println!("{}", map.title);
     }
-    let step = keck.lenslet_array.pitch() / grid.oversampling as f64;
+    let step = keck.lenslet_array().pitch() / grid.oversampling as f64;
     std::fs::write(folder.join("estimate.svg"), plot_wavefronts(&maps, step, Format::Svg)?)?;
     Ok(())
 }

@@ -9,8 +9,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     lenslet::plot::load_font("sans-serif")?;
 
     let keck = System::from_file("book/systems/keck-lgs.toml")?;
-    let (array, pupil) = (keck.lenslet_array, keck.pupil.ok_or("no telescope")?);
-    let valid = array.valid(Some(&pupil), keck.validity);
+    let (array, pupil) = (keck.lenslet_array(), keck.pupil().ok_or("no telescope")?);
+    let valid = array.valid(Some(&pupil), keck.validity());
 
     let path = folder.join("lenslets.svg");
     let area = SVGBackend::new(&path, (600, 600)).into_drawing_area();

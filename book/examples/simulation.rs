@@ -11,7 +11,7 @@ use std::{error::Error, path::PathBuf, time::Instant};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
-    let mut keck = System::from_file("book/systems/keck-lgs.toml")?;
+    let keck = System::from_file("book/systems/keck-lgs.toml")?;
     let exact = slope_covariance(&slope_problem(&keck)?, &Method::Direct, &silent)?;
     let lenslets = exact.lenslets();
     let simulation = Simulation::new(&keck)?;
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     // Errors of ⟨s_x s_x⟩ along x, and between the first and the third star.
-    keck.targets.clear();
+    let keck = keck.to_builder().targets([]).build()?;
     let mut figure = Figure::new()
         .x_label("lag along x [m]")
         .y_label("error / variance")

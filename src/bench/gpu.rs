@@ -155,13 +155,13 @@ fn one_wavefront_problem(lenslets: usize) -> Result<WavefrontProblem, Error> {
 
 /// The large telescope, its stars at a height in metres; one target on the axis.
 fn large(height: f64) -> Result<System, Error> {
-    let mut system = System::from_toml(SYSTEMS[2].1, "elt")?;
-    for star in &mut system.guide_stars {
-        let [x, y] = star.source.direction();
-        star.source = Source::new(x.hypot(y), y.atan2(x), height)?;
+    let system = System::from_toml(SYSTEMS[2].1, "elt")?;
+    let mut stars = system.guide_stars().to_vec();
+    for star in &mut stars {
+        let [x, y] = star.sensor.source.direction();
+        star.sensor.source = Source::new(x.hypot(y), y.atan2(x), height)?;
     }
-    system.targets = vec![Source::star(0.0, 0.0)?];
-    Ok(system)
+    Ok(system.to_builder().guide_stars(stars).targets([Source::star(0.0, 0.0)?]).build()?)
 }
 
 // Time covariances on a device

@@ -10,15 +10,19 @@ use crate::device::gpu::{self, Gpu};
 use crate::device::silent;
 use crate::error::Error;
 use crate::linear::matrix::gpu::MatrixGpu;
+use crate::linear::operator::Pairs;
+use crate::linear::operator::gpu::WithPairsGpu;
 use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::LensletArray;
+use crate::model::sensor::Sensor;
 use crate::model::source::{ConeGradient, Source};
 use crate::model::system::System;
 use crate::numerics::real::Precision;
 use crate::numerics::real::Real;
 use crate::tomography::estimate::Settings;
 use crate::tomography::estimate::gpu::EstimatorGpu;
+use crate::turbulence::dense;
 use crate::turbulence::direct::slope::gpu::SlopePlan;
 use crate::turbulence::direct::wavefront::gpu::WavefrontPlan;
 use crate::turbulence::phase::gpu::PhaseTables;
@@ -61,15 +65,27 @@ fn ask_for_product<T: Real>(gpu: &Gpu, lenslets: usize) -> Result<(), Error> {
 fn all_requests<T: Real>() -> Result<Vec<Request>, Error> {
     requests(|gpu| {
         for (name, text) in &SYSTEMS[1..] {
-            let mut system = System::from_toml(text, name)?;
-            system.targets = vec![Source::star(0.0, 0.0)?];
+            let system = System::from_toml(text, name)?;
+            let system = system.to_builder().targets([Source::star(0.0, 0.0)?]).build()?;
             ask_for_system::<T>(gpu, &system)?;
         }
         for lenslets in ARRAYS {
             ask_for_product::<T>(gpu, lenslets)?;
         }
-        MatrixGpu::<T>::new(gpu, Array2::zeros((2, 2)).view()).map(drop)
+        let matrix = Arc::new(MatrixGpu::<T>::new(gpu, Array2::zeros((2, 2)).view())?);
+        WithPairsGpu::new(matrix, &Pairs::new(vec![1, 0], vec![0.5; 2])?)?;
+        ask_for_dense::<T>(gpu)
     })
+}
+
+/// Asks for the kernel of pairs without a lattice.
+fn ask_for_dense<T: Real>(gpu: &Gpu) -> Result<(), Error> {
+    let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
+    let sensor = [Sensor::at_rest(Source::star(0.0, 0.0)?, LensletArray::new(1, 0.1)?)];
+    let (one, gpus) = ([Array2::from_elem((1, 1), true)], std::slice::from_ref(gpu));
+    let sensors = (&sensor[..], &one[..]);
+    dense::gpu::slope_covariance::<T>(&atmosphere, sensors, ConeGradient::Pupil, gpus, &silent)?;
+    Ok(())
 }
 
 // What a compiler says of a kernel

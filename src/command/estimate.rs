@@ -16,7 +16,7 @@ use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
 use crate::tomography::estimate::gpu::EngineEstimator;
 use crate::tomography::estimate::{Estimates, Settings};
 use crate::turbulence::arrays::{self as output, Draft};
-use crate::turbulence::plan::{Form, wavefront_grid, wavefront_pitch};
+use crate::turbulence::plan::Form;
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, arr1, s};
 use serde_json::json;
@@ -248,7 +248,7 @@ fn summary(
 
 // Draw the first estimate
 fn draw(system: &System, estimates: &Estimates, format: plot::Format) -> Result<Vec<u8>, Error> {
-    let grid = wavefront_grid(system)?;
+    let grid = system.wavefront_grid()?;
     let maps: Vec<WavefrontMap> = (0..estimates.wavefront.dim().1)
         .map(|t| {
             let estimated = estimates.wavefront.slice(s![0, t, .., ..]);
@@ -259,17 +259,17 @@ fn draw(system: &System, estimates: &Estimates, format: plot::Format) -> Result<
             WavefrontMap { title: format!("target {t}: {:.0} nm rms", 1e9 * rms), values }
         })
         .collect();
-    plot_wavefronts(&maps, wavefront_pitch(system) / grid.oversampling as f64, format)
+    plot_wavefronts(&maps, system.wavefront_pitch() / grid.oversampling as f64, format)
 }
 /// Whether a point of the grid, \[row, column\], is in the pupil.
 fn is_lit(system: &System, grid: &PhaseGrid, [j, i]: [usize; 2]) -> bool {
-    let point = [i, j].map(|m| grid.coordinate(m, wavefront_pitch(system)));
-    system.pupil.is_none_or(|pupil| pupil.contains(point))
+    let point = [i, j].map(|m| grid.coordinate(m, system.wavefront_pitch()));
+    system.pupil().is_none_or(|pupil| pupil.contains(point))
 }
 
 /// Refuses a picture of a system whose wavefront points are all outside of the pupil.
 fn check_lit(system: &System, path: &Path) -> Result<(), Error> {
-    let grid = wavefront_grid(system)?;
+    let grid = system.wavefront_grid()?;
     let points = grid.points;
     if (0..points * points).any(|k| is_lit(system, &grid, [k / points, k % points])) {
         return Ok(());

@@ -18,7 +18,7 @@ use crate::tomography::simulation::Simulation;
 use crate::turbulence::arrays::{self as output, Draft, covariance_arrays};
 use crate::turbulence::plan::{
     Form, Method, SlopeSlope, check_memory, check_toeplitz, check_wavefront_memory, covariances,
-    slope_problem, wants_wavefront, wavefront_problem,
+    slope_problem, wavefront_problem,
 };
 use crate::turbulence::spectral::{self, error::Chosen, slope::SpectralSampling};
 use crate::{bench, files::arrays};
@@ -237,7 +237,7 @@ fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     if !dense {
         check_toeplitz(&system)?;
     }
-    let stars = system.guide_stars.len();
+    let stars = system.guide_stars().len();
     let pairs = args.pair.map_or(Pairs::default_for(stars), |(p, q)| Pairs::One(p, q));
     pairs.check(stars)?;
     if let (true, Some(path)) = (dense, &args.plot) {
@@ -267,7 +267,7 @@ fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let mut drawing = None;
     if let (Some((path, drawn_as)), SlopeSlope::Toeplitz(slopes)) = (picture, &computed.slope_slope)
     {
-        let pitch = system.guide_stars[0].array.pitch();
+        let pitch = system.guide_stars()[0].sensor.side();
         let bytes = plot_covariance(slopes, pitch, pairs, drawn_as)?;
         let mut draft = Draft::new(path)?;
         draft.fill(|file| file.write_all(&bytes))?;
@@ -332,7 +332,7 @@ fn choose_methods(
             spectral(Chosen { sampling, error_estimate, limited: false, unit: "variance" })
         }
     };
-    if !wants_wavefront(system) {
+    if !system.wants_wavefront() {
         return Ok([slopes, direct]);
     }
     let problem = wavefront_problem(system)?;
@@ -379,14 +379,14 @@ fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     let system = System::from_file(&args.system)?;
     let simulation = Simulation::new(&system)?;
     let frames = args.frames as usize;
-    let grid = if wants_wavefront(&system) { system.phase } else { None };
+    let grid = if system.wants_wavefront() { system.phase() } else { None };
     let points = grid.map_or(0, |grid| grid.points);
-    let numbers = simulation.order().len() + system.targets.len() * points * points;
+    let numbers = simulation.order().len() + system.targets().len() * points * points;
     refuse_beyond_memory(8 * (frames as u64).saturating_mul(numbers as u64), || {
         format!("{frames} simulated frames")
     })?;
     let mut slopes = Array2::zeros((frames, simulation.order().len()));
-    let mut wavefronts = Array4::zeros((frames, system.targets.len(), points, points));
+    let mut wavefronts = Array4::zeros((frames, system.targets().len(), points, points));
     with_bar(args.quiet, |watch| {
         for frame in 0..frames {
             let draw = simulation.draw(args.seed.wrapping_add(frame as u64));

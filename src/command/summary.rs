@@ -7,9 +7,7 @@ use crate::device::{self, Device};
 use crate::error::{Error, in_bytes};
 use crate::files::arrays::{Format, Precision};
 use crate::model::lenslet_array::SlopeOrder;
-use crate::turbulence::plan::{
-    dense_bytes, slope_problem, wants_wavefront, wavefront_pitch, wavefront_problem,
-};
+use crate::turbulence::plan::{dense_bytes, slope_problem, wavefront_problem};
 use crate::turbulence::slope::SlopeProblem;
 use crate::turbulence::spectral;
 use crate::turbulence::spectral::error::Chosen;
@@ -58,8 +56,8 @@ impl Summary<'_> {
         let (precision, size) = (self.precision.name(), in_bytes(self.bytes));
         let (variance, rms) = (self.variance, self.variance.sqrt() / ARCSEC);
         let mut lines = vec![("system", geometry(self.system))];
-        if let (Some(grid), true) = (self.system.phase, wants_wavefront(self.system)) {
-            let (targets, m) = (count(self.system.targets.len(), "target"), grid.points);
+        if let (Some(grid), true) = (self.system.phase(), self.system.wants_wavefront()) {
+            let (targets, m) = (count(self.system.targets().len(), "target"), grid.points);
             let o = grid.oversampling;
             lines.push(("wavefront", format!("{targets}, {m} × {m} points, {o} per lenslet")));
         }
@@ -102,16 +100,16 @@ impl Summary<'_> {
         let array = self.system.first_array();
         let [slopes, wavefront] = self.chosen;
         let sampling = slopes.map(|chosen| chosen.sampling);
-        let step = wavefront_pitch(self.system)
-            / self.system.phase.map_or(1.0, |grid| grid.oversampling as f64);
+        let step = self.system.wavefront_pitch()
+            / self.system.phase().map_or(1.0, |grid| grid.oversampling as f64);
         let arrays: Map<_, _> =
             self.arrays.iter().map(|(k, shape)| (k.clone(), json!(shape))).collect();
         json!({
             "system": self.file.display().to_string(),
             // Describe the geometry in json
-            "guide_stars": self.system.guide_stars.len(),
-            "targets": self.system.targets.len(),
-            "layers": self.system.atmosphere.layers().len(),
+            "guide_stars": self.system.guide_stars().len(),
+            "targets": self.system.targets().len(),
+            "layers": self.system.atmosphere().layers().len(),
             "lenslets": array.lenslets(),
             "pitch": array.pitch(),
             "valid": valid(self.system),
@@ -296,7 +294,7 @@ fn sampling_json(chosen: &Chosen, step: f64) -> Value {
     })
 }
 pub fn system_lines(path: &Path, system: &System) -> Vec<(&'static str, String)> {
-    let atmosphere = &system.atmosphere;
+    let atmosphere = system.atmosphere();
     let (r0, nanometres) = (atmosphere.fried_parameter(), 1e9 * atmosphere.wavelength());
     let seeing = atmosphere.seeing_at(atmosphere.wavelength()) / ARCSEC;
     let turbulence = format!("r0 = {r0} m at {nanometres:.0} nm, a seeing of {seeing:.2} arcsec");
@@ -313,7 +311,7 @@ pub fn system_lines(path: &Path, system: &System) -> Vec<(&'static str, String)>
         Ok((_, Some(Err(error)))) => {
             lines.push(("wavefront", format!("{wavefront} in dense form; {error}")));
         }
-        Err(_) if wants_wavefront(system) => {
+        Err(_) if system.wants_wavefront() => {
             lines.push(("wavefront", format!("{wavefront} in dense form")));
         }
         _ => {}
@@ -325,7 +323,7 @@ fn told(system: &System) -> Result<(Told, Option<Result<Told, Error>>), Error> {
     let count = slopes(system);
     let slopes = Told::of_slopes(&slope_problem(system)?, count);
     let wavefront = || Ok(Told::of_wavefront(&wavefront_problem(system)?, count));
-    Ok((slopes, wants_wavefront(system).then(wavefront)))
+    Ok((slopes, system.wants_wavefront().then(wavefront)))
 }
 
 pub fn system_json(path: &Path, system: &System) -> Value {
@@ -351,11 +349,11 @@ fn describe(path: &Path, system: &System) -> Value {
     let array = system.first_array();
     json!({
         "file": path.display().to_string(),
-        "guide_stars": system.guide_stars.len(),
-        "targets": system.targets.len(),
-        "layers": system.atmosphere.layers().len(),
-        "r0": system.atmosphere.fried_parameter(),
-        "wavelength": system.atmosphere.wavelength(),
+        "guide_stars": system.guide_stars().len(),
+        "targets": system.targets().len(),
+        "layers": system.atmosphere().layers().len(),
+        "r0": system.atmosphere().fried_parameter(),
+        "wavelength": system.atmosphere().wavelength(),
         "lenslets": array.lenslets(),
         "pitch": array.pitch(),
         "valid": valid(system),
@@ -385,10 +383,10 @@ fn slopes(system: &System) -> u64 {
 }
 
 fn geometry(system: &System) -> String {
-    let (stars, array) = (&system.guide_stars, system.first_array());
+    let (stars, array) = (system.guide_stars(), system.first_array());
     let (n, pitch) = (array.lenslets(), array.pitch());
-    let layers = count(system.atmosphere.layers().len(), "layer");
-    let lenslets = match stars.iter().all(|star| star.array == *array) {
+    let layers = count(system.atmosphere().layers().len(), "layer");
+    let lenslets = match system.common_array().is_some() {
         true => format!("{n} × {n} lenslets of {pitch} m, {} of them valid", valid(system)),
         false => format!("lenslets of each star its own, {} slopes in all", slopes(system)),
     };

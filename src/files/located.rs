@@ -53,6 +53,11 @@ impl<'d> Document<'d> {
         Err(bad)
     }
 
+    /// The name of the file.
+    pub fn name(&self) -> &'d str {
+        self.name
+    }
+
     /// The table of all that stands in the document, in which only `keys` are allowed.
     pub fn root(&self, keys: Keys) -> Result<Table<'_>, BadLine> {
         Table { document: self, path: String::new(), at: 0, entries: &self.entries, keys }.checked()
@@ -256,6 +261,13 @@ impl<'d> Decode<'d> for f64 {
         let text = value.as_float()?.as_str();
         let number: f64 = text.parse().ok()?;
         (!number.is_infinite() || text.contains("inf")).then_some(number)
+    }
+}
+impl<'d> Decode<'d> for [f64; 2] {
+    fn decode(value: &'d DeValue<'d>) -> Option<Self> {
+        let list = value.as_array()?;
+        let (Some(x), Some(y), 2) = (list.get(0), list.get(1), list.len()) else { return None };
+        Some([f64::decode(x.get_ref())?, f64::decode(y.get_ref())?])
     }
 }
 

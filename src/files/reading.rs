@@ -3,43 +3,56 @@
 
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{BLOCK, Kind, Number};
-use ndarray::{Array2, ShapeBuilder};
+use ndarray::{Array2, ArrayD, Axis, Dimension, IxDyn, ShapeBuilder};
 use ndarray_npy::npy::header::{Header, Layout, ReadHeaderError};
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::{collections::BTreeMap, fmt::Display, fs::File, path::Path, str::FromStr};
 
 // Read one array from a file
-/// Reads an array of one or two axes, `.npy` or FITS (the first image in it), as rows of finite numbers.
+/// Reads an array of finite numbers, `.npy` or FITS (the first image in it), with one of two numbers of axes.
 ///
-/// A single axis becomes a single row. Floating-point numbers of 32 or 64 bits and integers are accepted, in
-/// either order of bytes.
+/// Floating-point numbers of 32 or 64 bits and integers are accepted, in either order of bytes. The array comes in C order.
 ///
 /// # Errors
 /// `Read` where the file cannot be read, is of another kind or is cut short; `Invalid`, with the file's name,
 /// where the array has no numbers or another number of axes, another type, or a number that is not finite.
-pub fn read_array2(path: &Path) -> Result<Array2<f64>, Error> {
+pub fn read_array(path: &Path, axes: [usize; 2]) -> Result<ArrayD<f64>, Error> {
     let refuse = |source| Error::Read { path: path.into(), source };
     let mut file = BufReader::new(File::open(path).map_err(refuse)?);
     let found = find_array(&mut file, path)?;
-    let (rows, columns) = match found.shape[..] {
-        [columns] if columns > 0 => (1, columns),
-        [rows, columns] if rows > 0 && columns > 0 => (rows, columns),
-        _ => return Err(found.refuse_shape(path)),
-    };
+    if !axes.contains(&found.shape.len()) || found.shape.contains(&0) {
+        return Err(found.refuse_shape(path, axes));
+    }
     let numbers = found.read_numbers(&mut file).map_err(refuse)?;
     // Give the numbers their shape
-    let shape = (rows, columns).set_f(found.columns_first);
-    let array = Array2::from_shape_vec(shape, numbers)
+    let shape = IxDyn(&found.shape).set_f(found.columns_first);
+    let array = ArrayD::from_shape_vec(shape, numbers)
         .map_err(|error| refuse(io::Error::other(error)))?
         .as_standard_layout()
         .into_owned();
     match array.indexed_iter().find(|(_, value)| !value.is_finite()) {
         None => Ok(array),
-        Some(((row, index), value)) => {
+        Some((place, value)) => {
+            let rest: Vec<_> = place.as_array_view().iter().map(ToString::to_string).collect();
+            let (row, index) = match rest.split_first() {
+                Some((row, index)) if !index.is_empty() => (row.as_str(), index.join(", ")),
+                _ => ("0", rest.join(", ")),
+            };
             let place = format!("{}: row {row}, index {index}", path.display());
             Err(Invalid::new(place, value, "a finite number (both are counted from 0)").into())
         }
     }
+}
+
+// Read rows of slopes
+/// Reads an array of one or two axes as rows; a single axis becomes a single row. Errors as for [`read_array`].
+pub fn read_array2(path: &Path) -> Result<Array2<f64>, Error> {
+    let array = read_array(path, [1, 2])?;
+    let rows = if array.ndim() == 1 { array.insert_axis(Axis(0)) } else { array };
+    rows.into_dimensionality().map_err(|error| {
+        let source = io::Error::other(error);
+        Error::Read { path: path.into(), source }
+    })
 }
 
 // Array that was found in a file
@@ -56,10 +69,13 @@ struct Found {
 }
 
 impl Found {
-    fn refuse_shape(&self, path: &Path) -> Error {
+    fn refuse_shape(&self, path: &Path, axes: [usize; 2]) -> Error {
         let name = format!("{}: shape", path.display());
         let shape = format!("{:?}", self.shape);
-        Invalid::new(name, shape, "one or two axes, none of them of length 0").into()
+        let [one, other] =
+            axes.map(|axes| ["no", "one", "two", "three"].get(axes).copied().unwrap_or("many"));
+        let expected = format!("{one} or {other} axes, none of them of length 0");
+        Invalid::new(name, shape, expected).into()
     }
 
     // Read all numbers
@@ -278,7 +294,7 @@ mod tests {
     use super::*;
     use crate::files::arrays::{Arrays, Format, Precision};
     use fitsio::{FitsFile, images::ImageDescription, images::ImageType, tables};
-    use ndarray::array;
+    use ndarray::{Array3, array};
     use ndarray_npy::WriteNpyExt;
 
     type Checked = Result<(), Box<dyn std::error::Error>>;
@@ -345,6 +361,23 @@ mod tests {
             array.write_npy(&mut file)?;
             assert_eq!(read(&file)?, array);
         }
+        let path = tempfile::NamedTempFile::new()?;
+        let mut blocks =
+            Array3::from_shape_fn((3, 2, 2), |(k, b, a)| (100 * k + 10 * b + a) as f64);
+        for _ in 0..2 {
+            blocks.write_npy(path.reopen()?)?;
+            assert_eq!(read_array(path.path(), [1, 3])?, blocks.view().into_dyn());
+            blocks = blocks.reversed_axes().as_standard_layout().into_owned();
+        }
+        blocks[[2, 0, 1]] = f64::NAN;
+        blocks.write_npy(path.reopen()?)?;
+        let refused = [[1, 3], [1, 2]].map(|axes| read_array(path.path(), axes).unwrap_err());
+        let [refused, of_shape] = refused.map(|error| error.to_string());
+        assert!(
+            refused.contains(": row 2, index 0, 1 = NaN: expected a finite number"),
+            "{refused}"
+        );
+        assert!(of_shape.contains("shape = [3, 2, 2]: expected one or two axes"), "{of_shape}");
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 
 pub mod gpu;
 
-use crate::error::Invalid;
+use crate::error::{Invalid, accept};
 use crate::numerics::real::Real;
 use std::sync::Arc;
 
@@ -120,6 +120,76 @@ impl<T: Real> Operator<T> for Diagonal<T> {
     // Weigh a diagonal
     fn bytes(&self) -> u64 {
         size_of_val(self.0.as_slice()) as u64
+    }
+}
+
+// Elements that join rows in pairs
+/// A symmetric matrix with one element in each row, [pairs](https://lenslet.github.io/lenslet/operators.html#eq-pairs), such as the covariance of the noise of a lenslet's two slopes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pairs<T> {
+    partners: Vec<usize>,
+    elements: Vec<T>,
+}
+
+impl<T: Real> Pairs<T> {
+    /// The operator that takes row k from the place `partners[k]`, times `elements[k]`.
+    ///
+    /// # Errors
+    /// `Invalid` where a partner of a partner is another row, or both have unequal elements.
+    pub fn new(partners: Vec<usize>, elements: Vec<T>) -> Result<Self, Invalid> {
+        // Refuse rows that are no pairs
+        let (rows, expected) = (elements.len(), "as many as elements");
+        accept(partners.len() == rows, "partners", partners.len(), expected)?;
+        for (k, &partner) in partners.iter().enumerate() {
+            let back = partners.get(partner) == Some(&k) && elements[partner] == elements[k];
+            let expected = "a row that has this one as its partner, and the same element";
+            accept(back, &format!("partner of row {k}"), partner, expected)?;
+        }
+        Ok(Self { partners, elements })
+    }
+
+    /// The partner of each row.
+    pub fn partners(&self) -> &[usize] {
+        &self.partners
+    }
+
+    /// The element of each row.
+    pub fn elements(&self) -> &[T] {
+        &self.elements
+    }
+}
+
+impl<T: Real> Operator<T> for Pairs<T> {
+    // Answers of elements in pairs
+    fn rows(&self) -> usize {
+        self.elements.len()
+    }
+
+    fn columns(&self) -> usize {
+        self.elements.len()
+    }
+
+    fn scratch(&self, _vectors: usize) -> usize {
+        0
+    }
+
+    fn apply(&self, x: &[T], y: &mut [T], _: &mut [T]) {
+        let rows = self.elements.len();
+        vectors(x, y, (rows, rows));
+        for (x, y) in x.chunks_exact(rows.max(1)).zip(y.chunks_exact_mut(rows.max(1))) {
+            let pairs = self.elements.iter().zip(&self.partners);
+            for (y, (&element, &partner)) in y.iter_mut().zip(pairs) {
+                *y = element * x[partner];
+            }
+        }
+    }
+
+    fn apply_transpose(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
+        self.apply(x, y, scratch);
+    }
+
+    fn bytes(&self) -> u64 {
+        (size_of_val(self.elements.as_slice()) + size_of_val(self.partners.as_slice())) as u64
     }
 }
 
@@ -391,6 +461,13 @@ mod tests {
             let diagonal = Arc::new(Diagonal::new(random(columns, 10)));
             let scaled = &a * &Array1::from(diagonal.elements().to_vec());
             compare(&*diagonal, &Array2::from_diag(&Array1::from(random(columns, 10))), tolerance);
+            let reversed = (0..columns).rev().collect::<Vec<_>>();
+            let elements: Vec<T> =
+                (0..columns).map(|k| diagonal.elements()[k.min(reversed[k])]).collect();
+            let pairs = Pairs::new(reversed, elements.clone()).unwrap();
+            let mut spelled_out = Array2::zeros((columns, columns));
+            elements.iter().enumerate().for_each(|(k, &e)| spelled_out[[k, columns - 1 - k]] = e);
+            compare(&pairs, &spelled_out, tolerance);
             let nested = Arc::new(Product::new(vec![shared(&a), diagonal]).unwrap());
             compare(&Sum::new(vec![nested, shared(&c)]).unwrap(), &(scaled + &c), tolerance);
         }
@@ -417,6 +494,10 @@ mod tests {
         let error = Product::new(vec![shared(&wide), shared(&wide)]).err().unwrap();
         assert_eq!(error.quantity, "factors of a product");
         assert!(Sum::<f64>::new(vec![]).is_err() && Product::<f64>::new(vec![]).is_err());
+        for (partners, elements) in [(vec![1, 0], vec![1.0, 2.0]), (vec![1, 2, 0], vec![1.0; 3])] {
+            assert_eq!(Pairs::new(partners, elements).unwrap_err().quantity, "partner of row 0");
+        }
+        assert!(Pairs::new(vec![7], vec![1.0]).is_err() && Pairs::new(vec![], vec![1.0]).is_err());
         let square = Product::new(vec![shared(&wide), shared(&tall)]).unwrap();
         assert_eq!((square.bytes(), square.dense_bytes()), (96, 32));
     }

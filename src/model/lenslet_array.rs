@@ -1,10 +1,7 @@
 // Tangled from book/src/lenslet-array.md: edit there, or here and run cargo tangle stitch.
 //! The pupil, the lenslet array in it, its valid lenslets, and the order of their slopes.
 
-use crate::{
-    error::{Invalid, accept, length, not_negative},
-    model::source::Source,
-};
+use crate::error::{Invalid, accept, length};
 use ndarray::Array2;
 
 // Area of a disc in a rectangle
@@ -157,6 +154,11 @@ impl LensletArray {
         }
     }
 
+    /// How many lenslets are valid.
+    pub fn count_valid(&self, pupil: Option<&Pupil>, validity: Validity) -> usize {
+        self.valid(pupil, validity).iter().filter(|&&valid| valid).count()
+    }
+
     /// Whether there is any valid lenslet.
     pub fn any_valid(&self, pupil: Option<&Pupil>, validity: Validity) -> bool {
         let n = self.lenslets;
@@ -175,25 +177,6 @@ impl LensletArray {
     pub fn valid(&self, pupil: Option<&Pupil>, validity: Validity) -> Array2<bool> {
         let shape = (self.lenslets, self.lenslets);
         Array2::from_shape_fn(shape, |(j, i)| self.is_valid([j, i], pupil, validity))
-    }
-}
-
-// A guide star with its sensor
-/// A guide star and the sensor that looks at it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct GuideStar {
-    /// Where it is.
-    pub source: Source,
-    /// Variance of the noise of one slope \[rad²\].
-    pub noise: f64,
-    /// The lenslets of its sensor.
-    pub array: LensletArray,
-}
-
-impl GuideStar {
-    /// A guide star whose sensor has the lenslets `array` and slopes of noise variance `noise` \[rad²\].
-    pub fn new(source: Source, noise: f64, array: LensletArray) -> Result<Self, Invalid> {
-        Ok(Self { source, noise: not_negative("noise", noise)?, array })
     }
 }
 
@@ -368,8 +351,5 @@ mod tests {
         assert_eq!(LensletArray::new(8, f64::NAN).unwrap_err().quantity, "pitch");
         assert_eq!(Pupil::new(0.0, 0.1).unwrap_err().quantity, "diameter");
         assert_eq!(Pupil::new(8.0, 1.0).unwrap_err().quantity, "obstruction");
-        let star = Source::star(0.0, 0.0).unwrap();
-        let array = LensletArray::new(1, 0.5).unwrap();
-        assert_eq!(GuideStar::new(star, -1e-20, array).unwrap_err().quantity, "noise");
     }
 }

@@ -36,17 +36,24 @@ pub fn gauss_triangle(n: usize) -> Rule {
 /// The weight is that of Eq. [trapezium weight](https://lenslet.github.io/lenslet/quadrature.html#eq-trapezium-weight) over 1 + `flat`; exact for polynomials of degree 2n − 1.
 pub fn gauss_trapezium(n: usize, flat: f64) -> Rule {
     let half = gauss_legendre(n + 1);
-    let (mut beta, mut norm) = (vec![1.0], 1.0);
-    while beta.len() < n {
-        // Integrate the squared polynomial over the trapezium
-        let square = |u: f64| orthogonal_polynomial(&beta, u).powi(2);
-        let next: f64 = (half.nodes.iter().zip(&half.weights))
+    gauss_even(n, |f| {
+        // Integrate over half of the trapezium
+        (half.nodes.iter().zip(&half.weights))
             .map(|(x, w)| (0.5 * (x + 1.0), w / (1.0 + flat)))
             .map(|(u, w)| {
                 (flat * u, flat + (1.0 - flat) * u, w * flat, w * (1.0 - flat) * (1.0 - u))
             })
-            .map(|(level, falling, w, v)| w * square(level) + v * square(falling))
-            .sum();
+            .map(|(level, falling, w, v)| w * f(level) + v * f(falling))
+            .sum()
+    })
+}
+
+// Rule of Gauss for an even weight
+/// Gauss's rule for an even weight of mass 1 on [−1, 1], given by the `mean` under it of any even function.
+pub(crate) fn gauss_even(n: usize, mean: impl Fn(&dyn Fn(f64) -> f64) -> f64) -> Rule {
+    let (mut beta, mut norm) = (vec![1.0], 1.0);
+    while beta.len() < n {
+        let next = mean(&|u| orthogonal_polynomial(&beta, u).powi(2));
         beta.push(next / norm);
         norm = next;
     }

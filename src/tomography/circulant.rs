@@ -22,7 +22,7 @@ use std::{ops::Range, sync::Arc};
 pub struct Group<'a> {
     /// Covariance of the slopes of these stars, rad².
     pub covariance: &'a SlopeCovariance,
-    /// Variance of the noise of one slope, for each of them, rad²; it may be 0.
+    /// Mean variance of the noise of a slope, for each of them, rad²; it may be 0.
     pub noise: &'a [f64],
     /// Valid lenslets of each of them, (N, N).
     pub valid: &'a [Array2<bool>],

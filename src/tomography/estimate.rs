@@ -9,18 +9,20 @@ use crate::device::{Watch, refuse_beyond_memory, silent};
 use crate::error::{Error, Invalid, accept};
 use crate::linear::interpolation::{Interpolation, ToPupil};
 use crate::linear::matrix::Dense;
-use crate::linear::operator::{Diagonal, Operator, Product, Sum};
+use crate::linear::operator::{Diagonal, Operator, Pairs, Product, Sum};
 use crate::linear::solver::{Solver, Stop};
 use crate::linear::toeplitz::BlockToeplitz;
+use crate::model::lenslet_array::SlopeOrder;
+use crate::model::noise::SlopeNoise;
 use crate::model::system::System;
 use crate::numerics::real::Precision;
 use crate::tomography::circulant::{Circulant, Group};
 use crate::tomography::interpolation::interpolation_error;
 use crate::turbulence::plan::{
     Form, Method, check_dense_memory, dense_slopes, dense_wavefront_slope, slope_covariance_on,
-    slope_problem, wavefront_grid, wavefront_problem, wavefront_slope_covariance_on,
+    slope_problem, wavefront_problem, wavefront_slope_covariance_on,
 };
-use crate::turbulence::slope::SlopeCovariance;
+use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use ndarray::{Array2, Array4, ArrayView2};
 use std::sync::Arc;
@@ -60,8 +62,8 @@ pub(crate) struct Model {
     pub(crate) covariances: Matrices,
     pub(crate) groups: Vec<Grouped>,
     pub(crate) valid: Vec<Array2<bool>>,
-    /// Noise variance of each slope, rad².
-    pub(crate) noise: Vec<f64>,
+    /// C_n, rad².
+    pub(crate) noise: SlopeNoise,
     pub(crate) targets: usize,
     pub(crate) points: usize,
     pub(crate) interpolation_error: f64,
@@ -85,7 +87,7 @@ impl Model {
         settings: &Settings,
         engine: &Engine,
     ) -> Result<Self, Error> {
-        let grid = wavefront_grid(system)?;
+        let grid = system.wavefront_grid()?;
         // Check tolerance and memory
         let tolerance = settings.stop.tolerance;
         accept(tolerance > 0.0 && tolerance < 1.0, "tolerance", tolerance, "between 0 and 1")?;
@@ -105,14 +107,8 @@ impl Model {
             let error = interpolation_error(&problem, &covariance, settings.interpolation);
             (Matrices::Toeplitz(problem, covariance), error)
         };
-        let (targets, points) = (system.targets.len(), grid.points);
-        // Spread the noise over the slopes
-        let noise = (system.guide_stars.iter().zip(&valid))
-            .flat_map(|(star, valid)| {
-                let slopes = 2 * valid.iter().filter(|valid| **valid).count();
-                std::iter::repeat_n(star.noise, slopes)
-            })
-            .collect();
+        let (targets, points) = (system.targets().len(), grid.points);
+        let noise = SlopeNoise::new(system.guide_stars(), &SlopeOrder::new(&valid));
         Ok(Self { covariances, groups, valid, noise, targets, points, interpolation_error })
     }
 }
@@ -120,7 +116,7 @@ impl Model {
 fn dense_matrices(system: &System) -> Result<[Array2<f64>; 2], Error> {
     Ok([dense_slopes(system, &silent)?, dense_wavefront_slope(system, &silent)?])
 }
-/// Guide stars that share height and lenslets, and the covariance of their slopes.
+/// Guide stars that share a lattice, and the covariance of their slopes.
 pub(crate) struct Grouped {
     stars: Vec<usize>,
     pub(crate) covariance: SlopeCovariance,
@@ -137,21 +133,17 @@ impl Grouped {
 }
 /// The groups of a system, in the order of their first stars.
 fn groups(system: &System, engine: &Engine) -> Result<Vec<Grouped>, Error> {
-    let (stars, masks) = (&system.guide_stars, system.valid_lenslets());
-    let alike = |p: usize, q: usize| {
-        stars[p].array == stars[q].array && stars[p].source.height() == stars[q].source.height()
-    };
-    let leaders = (0..stars.len()).filter(|&q| !(0..q).any(|p| alike(p, q)));
-    let group = |leader: usize| {
-        let stars: Vec<usize> = (0..stars.len()).filter(|&q| alike(leader, q)).collect();
-        let guide_stars: Vec<_> = stars.iter().map(|&q| system.guide_stars[q]).collect();
-        let noise = guide_stars.iter().map(|star| star.noise).collect();
-        let valid = stars.iter().map(|&q| masks[q].clone()).collect();
-        let problem = slope_problem(&System { guide_stars, ..system.clone() })?;
+    let (stars, masks) = (system.guide_stars(), system.valid_lenslets());
+    let group = |members: &[usize]| {
+        let sensors: Vec<_> = members.iter().map(|&q| stars[q].sensor).collect();
+        let noise = members.iter().map(|&q| stars[q].noise.mean()).collect();
+        let valid = members.iter().map(|&q| masks[q].clone()).collect();
+        let problem =
+            SlopeProblem::of_sensors(system.atmosphere(), &sensors, system.cone_gradient())?;
         let covariance = slope_covariance_on(engine, &problem, &Method::Direct, &silent)?;
-        Ok(Grouped { stars, covariance, noise, valid })
+        Ok(Grouped { stars: members.to_vec(), covariance, noise, valid })
     };
-    leaders.map(group).collect()
+    system.groups().members().map(group).collect()
 }
 
 // Estimator of a system
@@ -193,8 +185,14 @@ impl Estimator {
                 }
             };
         // Put the estimator together
-        let noise = Arc::new(Diagonal::new(model.noise));
-        let measured = Arc::new(Sum::new(vec![slopes, noise])?);
+        let correlated = model.noise.is_correlated();
+        let SlopeNoise { variances, partners, covariances } = model.noise;
+        let mut terms: Vec<Arc<dyn Operator<f64>>> =
+            vec![slopes, Arc::new(Diagonal::new(variances))];
+        if correlated {
+            terms.push(Arc::new(Pairs::new(partners, covariances)?));
+        }
+        let measured = Arc::new(Sum::new(terms)?);
         Ok(Self {
             measured,
             wavefront,
@@ -352,7 +350,7 @@ pub(crate) fn of_frame(error: Error, frame: usize) -> Error {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::model::lenslet_array::SlopeOrder;
+    use crate::model::noise::Noise;
     use faer::prelude::Solve;
 
     // Make a lopsided system
@@ -370,6 +368,18 @@ pub(crate) mod tests {
             heights[0], heights[1]
         );
         System::from_toml(&text, "lopsided.toml").unwrap()
+    }
+
+    /// The same system, with noise of the first star that is drawn out, more from lenslet to lenslet.
+    pub(crate) fn streaked(system: &System) -> System {
+        let mut stars = system.guide_stars().to_vec();
+        let lenslets = system.valid_lenslets()[0].iter().filter(|valid| **valid).count();
+        let block = |k: usize| {
+            let (x, y) = ((k as f64).cos(), 3.0 * (0.4 * k as f64).sin());
+            [[1.0 + x * x, x * y], [x * y, 1.0 + y * y]].map(|row| row.map(|value| 1e-13 * value))
+        };
+        stars[0].noise = Noise::blocks(&(0..lenslets).map(block).collect::<Vec<_>>()).unwrap();
+        system.to_builder().guide_stars(stars).build().unwrap()
     }
 
     /// Slopes without a pattern, one frame in a row.
@@ -455,6 +465,65 @@ pub(crate) mod tests {
         }
     }
 
+    // Compare estimates with correlated noise
+    #[test]
+    fn estimates_with_correlated_noise_agree_with_dense_algebra() {
+        for (heights, rotation) in
+            [(["inf", "inf"], 0.0), (["90e3", "inf"], 0.0), (["90e3", "90e3"], 0.2)]
+        {
+            let system = streaked(&system(heights, 0.0));
+            let mut stars = system.guide_stars().to_vec();
+            stars[1].sensor.rotation = rotation;
+            let system = system.to_builder().guide_stars(stars).build().unwrap();
+            let stop = Stop { tolerance: 1e-12, iterations: 2000 };
+            let estimator =
+                Estimator::new(&system, Settings { stop, ..Settings::default() }).unwrap();
+            let order = SlopeOrder::new(&system.valid_lenslets());
+            let mut matrix = dense_slopes(&system, &silent).unwrap();
+            for (q, star) in system.guide_stars().iter().enumerate() {
+                for k in 0..order.lenslets(q).len() {
+                    let [xx, xy, yy] = star.noise.block(k);
+                    let [x, y] = [0, 1].map(|axis| order.index(q, axis, k));
+                    for (at, value) in [([x, x], xx), ([x, y], xy), ([y, x], xy), ([y, y], yy)] {
+                        matrix[at] += value;
+                    }
+                }
+            }
+            let measured = dense_matrix(&Dense::new(matrix));
+            let slopes = slopes(1, estimator.slopes());
+            let wavefront = dense_matrix(estimator.wavefront());
+            let exact = by_cholesky(&measured, &wavefront, &slopes.row(0).to_vec());
+            let estimates = estimator.estimate(slopes.view(), false, &silent).unwrap();
+            let largest = |values: &mut dyn Iterator<Item = f64>| {
+                values.fold(0.0, |a: f64, b| a.max(b.abs()))
+            };
+            let scale = largest(&mut exact.iter().copied());
+            let error = largest(&mut estimates.wavefront.iter().zip(&exact).map(|(a, b)| a - b));
+            assert!(error < 1e-8 * scale, "{heights:?}: {error:e} of {scale:e}");
+        }
+    }
+    #[test]
+    fn blocks_of_one_number_are_that_number() {
+        let plain = system(["90e3", "90e3"], 0.0);
+        let mut stars = plain.guide_stars().to_vec();
+        for (star, valid) in stars.iter_mut().zip(plain.valid_lenslets()) {
+            let (variance, count) =
+                (star.noise.mean(), valid.iter().filter(|valid| **valid).count());
+            star.noise = Noise::blocks(&vec![[[variance, 0.0], [0.0, variance]]; count]).unwrap();
+        }
+        let blocks = plain.to_builder().guide_stars(stars).build().unwrap();
+        let [one, other] = [plain, blocks].map(|system| {
+            let estimator = Estimator::new(&system, Settings::default()).unwrap();
+            let slopes = slopes(1, estimator.slopes());
+            let measured = dense_matrix(estimator.measured());
+            (measured, estimator.estimate(slopes.view(), false, &silent).unwrap())
+        });
+        assert_eq!(one.0, other.0);
+        let difference = &one.1.wavefront - &other.1.wavefront;
+        let size = |values: &Array4<f64>| values.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
+        assert!(size(&difference) < 1e-10 * size(&one.1.wavefront));
+    }
+
     // Let a tilt pin the sign
     #[test]
     fn a_tilt_along_x_comes_back_as_it_was() {
@@ -469,7 +538,7 @@ pub(crate) mod tests {
             let slopes = Array2::from_shape_fn((1, order.len()), |(_, k)| along_x(k));
             let estimates = estimator.estimate(slopes.view(), false, &silent).unwrap();
             let wavefront = estimates.wavefront.slice(ndarray::s![0, 1, .., ..]);
-            let step = crate::turbulence::plan::wavefront_pitch(&system) / 2.0;
+            let step = system.wavefront_pitch() / 2.0;
             let along = |a: [usize; 2], b: [usize; 2]| (wavefront[b] - wavefront[a]) / (6.0 * step);
             let (x, y) = (along([6, 3], [6, 9]), along([3, 6], [9, 6]));
             assert!((0.85..1.1).contains(&(x / 1e-6)), "{heights:?}: {x:e} along x");
@@ -500,9 +569,10 @@ pub(crate) mod tests {
         let mut hole = row.clone();
         hole[[0, 3]] = f64::NAN;
         assert!(refusal(hole).to_string().starts_with("slope 3 of frame 0 = NaN"));
-        let mut odd = system.clone(); // a single target on 13 × 13 points
-        odd.targets.truncate(1);
-        odd.phase = Some(crate::model::wavefront_grid::PhaseGrid::new(13, 2, 0.0).unwrap());
+        // A single target on 13 × 13 points.
+        let grid = crate::model::wavefront_grid::PhaseGrid::new(13, 2, 0.0).unwrap();
+        let odd =
+            system.to_builder().targets([system.targets()[0]]).phase(Some(grid)).build().unwrap();
         let single = Estimator::new(&odd, Settings::default()).unwrap();
         let estimates = single.estimate(row.view(), false, &silent).unwrap();
         assert!(estimates.wavefront.dim() == (1, 1, 13, 13));
@@ -514,13 +584,12 @@ pub(crate) mod tests {
         );
         assert_eq!(error.exit_code(), 1);
         for (key, missing) in [("target", "[[target]]"), ("phase", "[phase]")] {
-            let mut system = system.clone();
-            if key == "target" {
-                system.targets.clear()
-            } else {
-                system.phase = None
-            }
-            let error = Estimator::new(&system, Settings::default()).err().unwrap().to_string();
+            let builder = system.to_builder();
+            let without = if key == "target" { builder.targets([]) } else { builder.phase(None) };
+            let error = Estimator::new(&without.build().unwrap(), Settings::default())
+                .err()
+                .unwrap()
+                .to_string();
             assert!(error.contains(missing), "{error}");
         }
     }

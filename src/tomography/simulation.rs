@@ -6,9 +6,11 @@ use crate::device::{refuse_beyond_memory, threads};
 use crate::error::{Error, Invalid, accept};
 use crate::model::atmosphere::Layer;
 use crate::model::lenslet_array::SlopeOrder;
+use crate::model::noise::{GuideStar, Noise};
+use crate::model::sensor::Sensor;
+use crate::model::source::ConeGradient;
 use crate::model::system::System;
 use crate::turbulence::phase::VonKarman;
-use crate::turbulence::plan::wavefront_pitch;
 use crate::turbulence::spectral::slope::sinc;
 use libm::j1;
 use ndarray::{Array1, Array2, Array3, ArrayView1, Axis, Zip, concatenate, s};
@@ -121,10 +123,101 @@ struct Screen {
 }
 
 // Waves that footprints see
-/// Waves that the lenslets of a star see along x and y, averaged over their sides: themselves, and their derivatives.
-struct Footprints {
-    mean: [Array2<f64>; 2],
-    slope: [Array2<f64>; 2],
+/// Waves that the lenslets of a star see, averaged over their squares.
+enum Footprints {
+    /// Of squares along the axes, waves along x and y: themselves, and their derivatives.
+    Straight { mean: [Array2<f64>; 2], slope: [Array2<f64>; 2] },
+    /// Of squares that are turned.
+    Turned(Turned),
+}
+
+/// What lenslets that are turned see.
+struct Turned {
+    /// Waves at the centres of all lenslets, row by row, along x and y, (N², 2n).
+    waves: [Array2<f64>; 2],
+    /// S and Δ of Eq. [turned coefficients](https://lenslet.github.io/lenslet/simulation.html#eq-turned-coefficients) for both axes of the sensor, (n, n), m⁻¹.
+    factors: [[Array2<f64>; 2]; 2],
+}
+
+impl Footprints {
+    // Give each footprint its waves
+    fn new(sensor: &Sensor, gradient: ConeGradient, altitude: f64, at: &Array1<f64>) -> Self {
+        if sensor.rotation != 0.0 {
+            return Self::Turned(Turned::new(sensor, gradient, altitude, at));
+        }
+        let gamma = sensor.source.cone_factor(altitude);
+        let gradient = gradient.factor(gamma);
+        let box_mean = |f: f64| sinc(gamma * sensor.side() * f);
+        let centres = [0, 1].map(|axis| -> Vec<f64> {
+            let centre = |i| sensor.footprint([i, i], altitude).centre[axis];
+            (0..sensor.array.lenslets()).map(centre).collect()
+        });
+        let mean = [0, 1].map(|axis| waves(at, &centres[axis], box_mean));
+        let slope = [0, 1].map(|axis| derivatives(at, &centres[axis], |f| gradient * box_mean(f)));
+        Self::Straight { mean, slope }
+    }
+}
+
+impl Turned {
+    // Prepare footprints that are turned
+    fn new(sensor: &Sensor, gradient: ConeGradient, altitude: f64, at: &Array1<f64>) -> Self {
+        let gamma = sensor.source.cone_factor(altitude);
+        let (gradient, side) = (gradient.factor(gamma), gamma * sensor.side());
+        let (lenslets, axes) = (sensor.array.lenslets(), sensor.axes());
+        let centres: Vec<[f64; 2]> = (0..lenslets * lenslets)
+            .map(|k| sensor.footprint([k / lenslets, k % lenslets], altitude).centre)
+            .collect();
+        let along = |axis: usize| centres.iter().map(|centre| centre[axis]).collect::<Vec<_>>();
+        let waves = [0, 1].map(|axis| waves(at, &along(axis), |_| 1.0));
+        let factor = |axis: usize, x: f64, y: f64| {
+            let [p, q] = axes.map(|axis| axis[0] * x + axis[1] * y);
+            2.0 * PI * gradient * [p, q][axis] * sinc(side * p) * sinc(side * q)
+        };
+        // Halve sums and differences of factors
+        let n = at.len();
+        let factors = [0, 1].map(|axis| {
+            [1.0, -1.0].map(|sign| {
+                Array2::from_shape_fn((n, n), |(j, k)| {
+                    0.5 * (factor(axis, at[k], at[j]) + sign * factor(axis, at[k], -at[j]))
+                })
+            })
+        });
+        Self { waves, factors }
+    }
+
+    // Take slopes along a turned axis
+    /// The coefficients of the slopes along an axis of the sensor, Eq. [turned coefficients](https://lenslet.github.io/lenslet/simulation.html#eq-turned-coefficients), from those of the phase.
+    fn differentiate(&self, axis: usize, coefficients: &Array2<f64>) -> Array2<f64> {
+        let [sum, difference] = &self.factors[axis];
+        let n = sum.nrows();
+        let quarter =
+            |y: usize, x: usize| coefficients.slice(s![y * n..(y + 1) * n, x * n..(x + 1) * n]);
+        let [cc, cs, sc, ss] = [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(y, x)| quarter(y, x));
+        let above =
+            concatenate![Axis(1), sum * &cs + difference * &sc, difference * &ss - sum * &cc];
+        let below =
+            concatenate![Axis(1), sum * &ss - difference * &cc, -(difference * &cs) - sum * &sc];
+        concatenate![Axis(0), above, below]
+    }
+
+    /// The slopes along an axis of the sensor at all lenslets, (N, N).
+    fn slopes(&self, axis: usize, coefficients: &Array2<f64>) -> Array2<f64> {
+        let [x, y] = &self.waves;
+        let sums = (y.dot(&self.differentiate(axis, coefficients)) * x).sum_axis(Axis(1));
+        let lenslets = sums.len().isqrt();
+        Array2::from_shape_fn((lenslets, lenslets), |(j, i)| sums[j * lenslets + i])
+    }
+    /// How the slope of lenslet \[row, column\] along an axis of the sensor weighs the coefficients of the phase, (2n, 2n).
+    fn weights(&self, axis: usize, [j, i]: [usize; 2]) -> Option<Array2<f64>> {
+        let [x, y] = &self.waves;
+        let lenslets = x.nrows().isqrt();
+        let exists = j < lenslets && i < lenslets;
+        exists.then(|| {
+            let at = j * lenslets + i;
+            let of_phase = Weights::Separable([y.row(at), x.row(at)]).all();
+            -self.differentiate(axis, &of_phase)
+        })
+    }
 }
 
 impl Screen {
@@ -135,36 +228,25 @@ impl Screen {
         let frequencies = Frequencies::new(sampling, outer_scale, reach, side);
         let (at, n) = (&frequencies.at, frequencies.at.len());
         // Give each frequency its deviation
-        let (air, phase) = (&system.atmosphere, VonKarman::new(outer_scale));
+        let (air, phase) = (system.atmosphere(), VonKarman::new(outer_scale));
         let strength = layer.fraction * air.fried_parameter().powf(-5.0 / 3.0);
         let metres = air.wavelength() / (2.0 * PI);
         let deviations = Array2::from_shape_fn((n, n), |(j, k)| {
             let cell = 4.0 * frequencies.width[j] * frequencies.width[k];
             metres * (strength * phase.power_spectrum(at[j].powi(2) + at[k].powi(2)) * cell).sqrt()
         });
-        let disc = system.phase.map_or(0.0, |grid| grid.disc_radius * layer.altitude);
+        let disc = system.phase().map_or(0.0, |grid| grid.disc_radius * layer.altitude);
         let factor = |(j, k): (usize, usize)| {
             let x = 2.0 * PI * disc * at[j].hypot(at[k]);
             2.0 * j1(x) / x
         };
         let averaged = (disc > 0.0).then(|| &deviations * &Array2::from_shape_fn((n, n), factor));
-        // Give each footprint its waves
-        let stars = system.guide_stars.iter().map(|star| {
-            let gamma = star.source.cone_factor(layer.altitude);
-            let gradient = system.cone_gradient.factor(gamma);
-            let box_mean = |f: f64| sinc(gamma * star.array.pitch() * f);
-            let centres = [0, 1].map(|axis| -> Vec<f64> {
-                let centre =
-                    |i| star.source.project([star.array.centre(i); 2], layer.altitude)[axis];
-                (0..star.array.lenslets()).map(centre).collect()
-            });
-            let mean = [0, 1].map(|axis| waves(at, &centres[axis], box_mean));
-            let slope =
-                [0, 1].map(|axis| derivatives(at, &centres[axis], |f| gradient * box_mean(f)));
-            Footprints { mean, slope }
-        });
+        let footprints = |star: &GuideStar| {
+            Footprints::new(&star.sensor, system.cone_gradient(), layer.altitude, at)
+        };
+        let stars = system.guide_stars().iter().map(footprints);
         // Give each wavefront point its waves
-        let targets = system.targets.iter().map(|target| {
+        let targets = system.targets().iter().map(|target| {
             [0, 1].map(|axis| {
                 let place = |x: f64| target.project([x; 2], layer.altitude)[axis];
                 let points: Vec<f64> = wavefront_points(system).into_iter().map(place).collect();
@@ -183,12 +265,14 @@ impl Screen {
             Array2::from_shape_simple_fn((2 * n, 2 * n), || StandardNormal.sample(&mut random));
         let coefficients = spread(&normal, &self.deviations);
         let slopes = self.stars.iter().map(|star| {
-            let [x, y] = [0, 1].map(|axis| {
-                let rows = if axis == 0 { &star.mean[1] } else { &star.slope[1] };
-                let columns = if axis == 0 { &star.slope[0] } else { &star.mean[0] };
-                rows.dot(&coefficients).dot(&columns.t())
-            });
-            [x, y]
+            [0, 1].map(|axis| match star {
+                Footprints::Straight { mean, slope } => {
+                    let rows = if axis == 0 { &mean[1] } else { &slope[1] };
+                    let columns = if axis == 0 { &slope[0] } else { &mean[0] };
+                    rows.dot(&coefficients).dot(&columns.t())
+                }
+                Footprints::Turned(turned) => turned.slopes(axis, &coefficients),
+            })
         });
         let averaged = self.averaged.as_ref().map(|deviations| spread(&normal, deviations));
         let coefficients = averaged.as_ref().unwrap_or(&coefficients);
@@ -199,59 +283,67 @@ impl Screen {
     // Covariance that the layer simulates
     /// The covariance of two looks; `None` where there is no such lenslet or point.
     fn covariance(&self, first: Look, second: Look) -> Option<f64> {
-        let [first, second] = [self.factors(first)?, self.factors(second)?];
+        let [first, second] = [self.weights(first)?, self.weights(second)?];
+        let variances = first.0 * second.0;
+        let (Weights::Separable(one), Weights::Separable(other)) = (&first.1, &second.1) else {
+            let product = first.1.all() * second.1.all();
+            return Some(spread(&product, &variances).sum());
+        };
         let n = self.deviations.nrows();
         let [y, x] = [0, 1].map(|way| {
-            let product = &first.1[way] * &second.1[way];
+            let product = &one[way] * &other[way];
             &product.slice(s![..n]) + &product.slice(s![n..])
         });
-        let variances = first.0 * second.0;
         Some(y.dot(&variances).dot(&x))
     }
 
-    /// The deviations that a look is subject to, and the waves that it sees along y and x.
-    fn factors(&self, look: Look) -> Option<(&Array2<f64>, [ArrayView1<'_, f64>; 2])> {
+    /// The deviations that a look is subject to, and how it weighs the coefficients.
+    fn weights(&self, look: Look) -> Option<(&Array2<f64>, Weights<'_>)> {
         // Look up the waves of a look
         let (deviations, [rows, columns], [j, i]) = match look {
-            Look::Slope { star, axis, lenslet } => {
-                let Footprints { mean, slope } = self.stars.get(star)?;
-                let along = if axis == 0 { [&mean[1], &slope[0]] } else { [&slope[1], &mean[0]] };
-                (&self.deviations, along, lenslet)
-            }
+            Look::Slope { star, axis, lenslet } => match self.stars.get(star)? {
+                Footprints::Straight { mean, slope } => {
+                    let along =
+                        if axis == 0 { [&mean[1], &slope[0]] } else { [&slope[1], &mean[0]] };
+                    (&self.deviations, along, lenslet)
+                }
+                Footprints::Turned(turned) => {
+                    let weights = turned.weights(axis, lenslet)?;
+                    return Some((&self.deviations, Weights::All(weights)));
+                }
+            },
             Look::Wavefront { target, point } => {
                 let [x, y] = self.targets.get(target)?;
                 (self.averaged.as_ref().unwrap_or(&self.deviations), [y, x], point)
             }
         };
         let exists = j < rows.nrows() && i < columns.nrows();
-        exists.then(|| (deviations, [rows.row(j), columns.row(i)]))
+        exists.then(|| (deviations, Weights::Separable([rows.row(j), columns.row(i)])))
     }
 }
 
 // Widest distance at a layer
 /// Coordinates of the wavefront points in the pupil along an axis, metres; none where no wavefront is wanted.
 fn wavefront_points(system: &System) -> Vec<f64> {
-    let pitch = wavefront_pitch(system);
+    let pitch = system.wavefront_pitch();
     let points = |grid: crate::model::wavefront_grid::PhaseGrid| {
         (0..grid.points).map(|m| grid.coordinate(m, pitch)).collect()
     };
-    system.phase.map_or_else(Vec::new, points)
+    system.phase().map_or_else(Vec::new, points)
 }
 
 /// The widest distance along an axis between points of a layer that are looked at, and the smallest footprint's side, metres.
 fn extent(system: &System, layer: &Layer) -> [f64; 2] {
-    let stars = system.guide_stars.iter();
-    let sides =
-        stars.clone().map(|star| star.source.cone_factor(layer.altitude) * star.array.pitch());
+    let stars = system.guide_stars().iter();
+    let sides = stars.clone().map(|star| star.sensor.footprint([0, 0], layer.altitude).side);
     // Collect the edges of all that is seen
     let mut edges: Vec<[f64; 2]> = Vec::new();
-    for star in stars {
-        let half = 0.5 * star.array.lenslets() as f64 * star.array.pitch();
-        edges.extend([-half, half].map(|x| star.source.project([x; 2], layer.altitude)));
+    for GuideStar { sensor, .. } in stars {
+        edges.extend(sensor.outline().map(|corner| sensor.source.project(corner, layer.altitude)));
     }
-    let disc = system.phase.map_or(0.0, |grid| grid.disc_radius * layer.altitude);
+    let disc = system.phase().map_or(0.0, |grid| grid.disc_radius * layer.altitude);
     let points = wavefront_points(system);
-    for target in system.targets.iter().filter(|_| !points.is_empty()) {
+    for target in system.targets().iter().filter(|_| !points.is_empty()) {
         let ends = [(points[0], -disc), (points[points.len() - 1], disc)];
         let end = |(x, disc): (f64, f64)| target.project([x; 2], layer.altitude).map(|x| x + disc);
         edges.extend(ends.map(end));
@@ -270,6 +362,25 @@ fn spread(normal: &Array2<f64>, deviations: &Array2<f64>) -> Array2<f64> {
         quarter *= deviations;
     }
     coefficients
+}
+/// How a number of a draw weighs the coefficients.
+enum Weights<'a> {
+    /// By products of waves along y and along x, 2n each.
+    Separable([ArrayView1<'a, f64>; 2]),
+    /// One by one, (2n, 2n).
+    All(Array2<f64>),
+}
+
+impl Weights<'_> {
+    /// The weights one by one.
+    fn all(&self) -> Array2<f64> {
+        match self {
+            Self::Separable([y, x]) => {
+                Array2::from_shape_fn((y.len(), x.len()), |(j, k)| y[j] * x[k])
+            }
+            Self::All(weights) => weights.clone(),
+        }
+    }
 }
 
 // Simulation of a system
@@ -297,8 +408,8 @@ pub enum Look {
 pub struct Simulation {
     screens: Vec<Screen>,
     order: SlopeOrder,
-    /// Standard deviation of the noise of each guide star, rad.
-    noise: Vec<f64>,
+    /// Noise of the slopes of each guide star.
+    noise: Vec<Noise>,
     points: usize,
 }
 
@@ -319,21 +430,17 @@ impl Simulation {
     /// large and have no meaning.
     ///
     /// # Errors
-    /// `Invalid` where there is no guide star, or a layer at or above a star or a target; `Memory` where the coefficients do not fit.
+    /// `Memory` where the coefficients do not fit.
     pub fn new(system: &System) -> Result<Self, Error> {
         Self::with_sampling(system, &Sampling::default())
     }
 
     // Prepare a simulation with its sampling
-    /// A simulation with the given sampling of the spectrum; errors as for [`new`](Self::new).
+    /// A simulation with the given sampling of the spectrum; errors as for [`new`](Self::new), and `Invalid` for a sampling that
+    /// makes no sense.
     pub fn with_sampling(system: &System, sampling: &Sampling) -> Result<Self, Error> {
         sampling.check()?;
-        let stars = &system.guide_stars;
-        accept(!stars.is_empty(), "guide stars", stars.len(), "at least one")?;
-        for source in stars.iter().map(|star| &star.source).chain(&system.targets) {
-            source.check_above(&system.atmosphere)?;
-        }
-        let layers = system.atmosphere.layers();
+        let layers = system.atmosphere().layers();
         check_memory(system, sampling)?;
         Ok(Self {
             screens: layers
@@ -342,8 +449,8 @@ impl Simulation {
                 .map(|layer| Screen::new(system, sampling, layer))
                 .collect(),
             order: SlopeOrder::new(&system.valid_lenslets()),
-            noise: stars.iter().map(|star| star.noise.sqrt()).collect(),
-            points: system.phase.map_or(0, |grid| grid.points),
+            noise: system.guide_stars().iter().map(|star| star.noise.clone()).collect(),
+            points: system.phase().map_or(0, |grid| grid.points),
         })
     }
 
@@ -354,7 +461,7 @@ impl Simulation {
     /// use lenslet::{tomography::simulation::Simulation, model::system::System};
     /// let system = System::from_file("book/systems/keck-lgs.toml")?;
     /// let world = Simulation::new(&system)?.draw(7);
-    /// let valid = system.lenslet_array.valid(system.pupil.as_ref(), system.validity);
+    /// let valid = system.lenslet_array().valid(system.pupil(), system.validity());
     /// assert_eq!(world.slopes.len(), 4 * 2 * valid.iter().filter(|valid| **valid).count());
     /// assert_eq!(world.wavefronts.dim(), (2, 41, 41));
     /// # Ok::<(), lenslet::Error>(())
@@ -383,10 +490,14 @@ impl Simulation {
         }
         // Add noise to the slopes
         for (q, noise) in self.noise.iter().enumerate() {
-            let start = self.order.index(q, 0, 0);
-            for slope in &mut slopes[start..start + 2 * self.order.lenslets(q).len()] {
-                let normal: f64 = StandardNormal.sample(&mut random);
-                *slope += noise * normal;
+            let lenslets = self.order.lenslets(q).len();
+            let normal: Vec<f64> =
+                (0..2 * lenslets).map(|_| StandardNormal.sample(&mut random)).collect();
+            for k in 0..lenslets {
+                let ([a, b, c], [along_x, along_y]) =
+                    (noise.factor(k), [normal[k], normal[lenslets + k]]);
+                slopes[self.order.index(q, 0, k)] += a * along_x;
+                slopes[self.order.index(q, 1, k)] += b * along_x + c * along_y;
             }
         }
         Draw { slopes, wavefronts }
@@ -412,16 +523,23 @@ impl Simulation {
 }
 /// Refuses a simulation that does not fit into the memory.
 fn check_memory(system: &System, sampling: &Sampling) -> Result<(), Error> {
-    let lenslets = system.guide_stars.iter().map(|star| 4 * star.array.lenslets()).sum::<usize>();
-    let rows = (lenslets + 2 * system.targets.len() * wavefront_points(system).len()) as u64;
+    let (stars, is_turned) =
+        (system.guide_stars(), |star: &&GuideStar| star.sensor.rotation != 0.0);
+    let lenslets = |star: &GuideStar| match star.sensor.array.lenslets() {
+        n if is_turned(&star) => 4 * n * n,
+        n => 4 * n,
+    };
+    let lenslets = stars.iter().map(lenslets).sum::<usize>();
+    let turned = stars.iter().filter(is_turned).count() as u64;
+    let rows = (lenslets + 2 * system.targets().len() * wavefront_points(system).len()) as u64;
     let numbers = |layer: &Layer| {
         let [reach, side] = extent(system, layer);
         let outer_scale = layer.outer_scale.min(1e10 * reach);
         let n = Frequencies::new(sampling, outer_scale, reach, side).at.len();
         let wanted = if n < MOST { n as u64 } else { 1 << 28 };
-        [2 * wanted * (wanted + rows), 12 * wanted * wanted]
+        [2 * wanted * (wanted + rows + 2 * turned * wanted), 12 * wanted * wanted]
     };
-    let layers: Vec<[u64; 2]> = system.atmosphere.layers().iter().map(numbers).collect();
+    let layers: Vec<[u64; 2]> = system.atmosphere().layers().iter().map(numbers).collect();
     let kept = layers.iter().map(|[kept, _]| kept).sum::<u64>();
     let drawn =
         layers.iter().map(|[_, drawn]| drawn).max().map_or(0, |most| most * threads() as u64);
@@ -434,8 +552,8 @@ mod tests {
     use super::*;
     use crate::device::silent;
     use crate::model::atmosphere::Atmosphere;
-    use crate::model::lenslet_array::{GuideStar, LensletArray, Pupil, Validity};
-    use crate::model::source::{ConeGradient, Source};
+    use crate::model::lenslet_array::{LensletArray, Pupil};
+    use crate::model::source::Source;
     use crate::model::wavefront_grid::PhaseGrid;
     use crate::turbulence::direct::wavefront::{Exact, wavefront_covariance};
     use crate::turbulence::plan::{
@@ -450,21 +568,18 @@ mod tests {
             vec![Layer::new(9000.0, 0.4, outer_scale), Layer::new(0.0, 0.6, outer_scale / 2.0)];
         let array = LensletArray::new(8, 0.5).unwrap();
         let source = |zenith, azimuth, height| Source::new(zenith, azimuth, height).unwrap();
-        let star = |source, noise| GuideStar::new(source, noise, array).unwrap();
+        let star = |source, noise| GuideStar::at_rest(source, array, noise).unwrap();
         let infinity = f64::INFINITY;
-        System {
-            atmosphere: Atmosphere::new(0.15, 500e-9, layers).unwrap(),
-            cone_gradient: ConeGradient::Pupil,
-            pupil: Some(Pupil::new(4.0, 0.2).unwrap()),
-            lenslet_array: array,
-            validity: Validity::default(),
-            guide_stars: vec![
+        System::builder(Atmosphere::new(0.15, 500e-9, layers).unwrap(), array)
+            .pupil(Some(Pupil::new(4.0, 0.2).unwrap()))
+            .guide_stars([
                 star(source(1e-4, 0.3, height), 1e-14),
                 star(source(5e-5, 4.0, height), 4e-14),
-            ],
-            targets: vec![source(2e-5, 2.0, infinity), source(1.2e-4, 5.0, infinity)],
-            phase: Some(PhaseGrid::new(7, 2, disc_radius).unwrap()),
-        }
+            ])
+            .targets([source(2e-5, 2.0, infinity), source(1.2e-4, 5.0, infinity)])
+            .phase(Some(PhaseGrid::new(7, 2, disc_radius).unwrap()))
+            .build()
+            .unwrap()
     }
 
     // Largest errors of simulated covariances
@@ -524,13 +639,19 @@ mod tests {
                 "{height}, {outer_scale}: {errors:?}"
             );
         }
+        // Sensors with unlike shifts share a lattice all the same.
+        let rest = system(90e3, 25.0, 0.0);
+        let mut stars = rest.guide_stars().to_vec();
+        (stars[0].sensor.shift, stars[1].sensor.shift) = ([0.2, -0.1], [-0.15, 0.3]);
+        let errors = errors(&rest.to_builder().guide_stars(stars).build().unwrap());
+        assert!(errors.iter().all(|error| *error < 5e-4), "shifted: {errors:?}");
     }
     #[test]
     fn slopes_without_outer_scale_have_all_their_tilt() {
-        let mut system = system(90e3, f64::INFINITY, 0.0);
+        let system = system(90e3, f64::INFINITY, 0.0);
         let problem = slope_problem(&system).unwrap();
         let exact = slope_covariance(&problem, &Method::Direct, &silent).unwrap();
-        system.targets.clear();
+        let system = system.to_builder().targets([]).build().unwrap();
         let simulation = Simulation::new(&system).unwrap();
         let first = Look::Slope { star: 0, axis: 0, lenslet: [0, 7] };
         let second = Look::Slope { star: 1, axis: 0, lenslet: [7, 0] };
@@ -541,10 +662,21 @@ mod tests {
     }
     #[test]
     fn stars_with_their_own_lenslets_agree_with_the_dense_form() {
-        let mut system = system(f64::INFINITY, 25.0, 0.0);
+        let system = system(f64::INFINITY, 25.0, 0.0);
         let (laser, coarse) = (Source::new(1e-4, 0.3, 90e3), LensletArray::new(5, 0.8));
-        system.guide_stars[0] = GuideStar::new(laser.unwrap(), 0.0, coarse.unwrap()).unwrap();
-        let simulation = Simulation::new(&system).unwrap();
+        let laser = GuideStar::at_rest(laser.unwrap(), coarse.unwrap(), 0.0).unwrap();
+        let mut stars = [laser, system.guide_stars()[1].clone()];
+        let rest = system.to_builder().guide_stars(stars.clone()).build().unwrap();
+        hold_to_the_dense_form(&rest, 1);
+        stars[0].sensor = Sensor { rotation: 0.3, shift: [0.2, -0.1], ..stars[0].sensor };
+        stars[1].sensor = Sensor { rotation: -0.2, magnification: 1.1, ..stars[1].sensor };
+        let turned = system.to_builder().guide_stars(stars).build().unwrap();
+        hold_to_the_dense_form(&turned, 11);
+    }
+
+    /// Holds all covariances of a system of two stars against the dense form, or one of `every`.
+    fn hold_to_the_dense_form(system: &System, every: usize) {
+        let simulation = Simulation::new(system).unwrap();
         let order = simulation.order();
         let looks = |star: usize| {
             let axis = move |axis| {
@@ -556,24 +688,113 @@ mod tests {
         let points = (0..2 * 49).map(|k| (k / 49, [k / 7 % 7, k % 7]));
         let fronts: Vec<Look> =
             points.map(|(target, point)| Look::Wavefront { target, point }).collect();
-        let slope_slope = dense_slopes(&system, &silent).unwrap();
-        let wavefront_slope = dense_wavefront_slope(&system, &silent).unwrap();
+        // The dense form has the same order of rows and columns.
+        let slope_slope = dense_slopes(system, &silent).unwrap();
+        let wavefront_slope = dense_wavefront_slope(system, &silent).unwrap();
         for (exact, rows) in [(slope_slope, &slopes), (wavefront_slope, &fronts)] {
             let largest = exact.iter().fold(0.0, |largest: f64, c| largest.max(c.abs()));
-            for ((row, column), exact) in exact.indexed_iter() {
+            let some =
+                exact.indexed_iter().filter(|((row, column), _)| (row + 3 * column) % every == 0);
+            for ((row, column), exact) in some {
                 let error = simulation.covariance(rows[row], slopes[column]).unwrap() - exact;
                 assert!(error.abs() < 5e-4 * largest, "{row} {column}: {error:e}");
             }
         }
     }
 
+    // Hold sensors turned alike to exact values
+    #[test]
+    fn sensors_that_are_turned_alike_agree_with_their_toeplitz_form() {
+        let rest = system(90e3, 25.0, 0.0);
+        let mut stars = rest.guide_stars().to_vec();
+        for star in &mut stars {
+            (star.sensor.rotation, star.sensor.magnification) = (0.4, 1.1);
+        }
+        stars[1].sensor.shift = [0.2, -0.3];
+        let turned = rest.to_builder().guide_stars(stars).targets([]).build().unwrap();
+        let exact = slope_covariance(&slope_problem(&turned).unwrap(), &Method::Direct, &silent);
+        let (exact, simulation) = (exact.unwrap(), Simulation::new(&turned).unwrap());
+        let slope = |star, axis, lenslet| Look::Slope { star, axis, lenslet };
+        for ((p, q, a, b, j, i), &exact_value) in exact.values().indexed_iter() {
+            if (j + 3 * i) % 5 != 0 {
+                continue;
+            }
+            let place = |lag: usize| (7usize.saturating_sub(lag), lag.saturating_sub(7));
+            let ((j, j2), (i, i2)) = (place(j), place(i));
+            let looks = [slope(p, a, [j, i]), slope(q, b, [j2, i2])];
+            let simulated = simulation.covariance(looks[0], looks[1]).unwrap();
+            let error = (simulated - exact_value) / exact.variance();
+            assert!(error.abs() < 5e-4, "{looks:?}: {error:e}");
+        }
+        assert_eq!(simulation.covariance(slope(0, 0, [8, 0]), slope(0, 0, [0, 0])), None);
+    }
+
+    // Turn the whole sky
+    #[test]
+    fn a_turned_sky_changes_nothing() {
+        const TURN: f64 = 0.7;
+        let rest = system(f64::INFINITY, 25.0, 0.0);
+        let simulate = |turns: [f64; 2], sky: f64| {
+            let mut stars = rest.guide_stars().to_vec();
+            for (star, turn) in stars.iter_mut().zip(turns) {
+                let [x, y] = star.sensor.source.direction();
+                star.sensor.source = Source::star(x.hypot(y), y.atan2(x) + sky).unwrap();
+                star.sensor.rotation = turn;
+            }
+            Simulation::new(&rest.to_builder().guide_stars(stars).build().unwrap()).unwrap()
+        };
+        let [one, other] = [simulate([0.0, TURN], 0.0), simulate([-TURN, 0.0], -TURN)];
+        let slope = |star, axis, lenslet| Look::Slope { star, axis, lenslet };
+        let variance = one.covariance(slope(0, 0, [0, 0]), slope(0, 0, [0, 0])).unwrap();
+        for k in 0..64 {
+            let looks =
+                [slope(0, k % 2, [k / 8, k % 8]), slope(1, k / 2 % 2, [(3 * k) % 8, k / 8])];
+            let [here, there] =
+                [&one, &other].map(|world| world.covariance(looks[0], looks[1]).unwrap());
+            let error = (here - there) / variance;
+            assert!(error.abs() < 5e-4 && error != 0.0, "{looks:?}: {error:e}");
+        }
+    }
+
+    // Draw turned slopes as announced
+    #[test]
+    fn turned_slopes_are_drawn_as_announced() {
+        let rest = system(90e3, 8.0, 0.0);
+        let mut stars = rest.guide_stars().to_vec();
+        stars[0].sensor = Sensor { rotation: -0.5, shift: [0.1, 0.2], ..stars[0].sensor };
+        stars.iter_mut().for_each(|star| star.noise = Noise::uniform(0.0).unwrap());
+        let simulation =
+            Simulation::new(&rest.to_builder().guide_stars(stars).build().unwrap()).unwrap();
+        let order = simulation.order();
+        let places = [(0, 0, 3), (0, 1, 3), (0, 1, 30), (1, 0, 3), (1, 1, 20)];
+        let worlds: Vec<Vec<f64>> = (0..400).map(|seed| simulation.draw(seed).slopes).collect();
+        let look = |(star, axis, k): (usize, usize, usize)| Look::Slope {
+            star,
+            axis,
+            lenslet: order.lenslets(star)[k],
+        };
+        for (one, other) in places.iter().flat_map(|&one| places.map(|other| (one, other))) {
+            let announced = |one, other| simulation.covariance(look(one), look(other)).unwrap();
+            let at = |place: (usize, usize, usize)| order.index(place.0, place.1, place.2);
+            let products = worlds.iter().map(|world| world[at(one)] * world[at(other)]);
+            let mean = products.sum::<f64>() / worlds.len() as f64;
+            let (expected, scale) =
+                (announced(one, other), announced(one, one) * announced(other, other));
+            let error = ((scale + expected.powi(2)) / worlds.len() as f64).sqrt();
+            assert!(
+                (mean - expected).abs() < 4.0 * error,
+                "{one:?} {other:?}: {mean:e} {expected:e}"
+            );
+        }
+    }
+
     // See a tilt with its sign
     #[test]
     fn wavefronts_that_rise_have_positive_slopes() {
-        let mut system = system(f64::INFINITY, 400.0, 0.0);
-        system.targets = vec![system.guide_stars[0].source];
-        system.phase = Some(PhaseGrid::new(17, 2, 0.0).unwrap());
-        system.pupil = None;
+        let system = system(f64::INFINITY, 400.0, 0.0);
+        let (target, grid) = (system.guide_stars()[0].sensor.source, PhaseGrid::new(17, 2, 0.0));
+        let builder = system.to_builder().targets([target]).phase(Some(grid.unwrap()));
+        let system = builder.pupil(None).build().unwrap();
         let simulation = Simulation::new(&system).unwrap();
         for axis in [0, 1] {
             let (mut product, mut square) = (0.0, 0.0);
@@ -595,8 +816,9 @@ mod tests {
     #[test]
     fn worlds_depend_on_their_seed_alone_and_noise_on_the_star() {
         let noisy = system(90e3, 25.0, 0.0);
-        let mut silent = noisy.clone();
-        silent.guide_stars.iter_mut().for_each(|star| star.noise = 0.0);
+        let mut stars = noisy.guide_stars().to_vec();
+        stars.iter_mut().for_each(|star| star.noise = Noise::uniform(0.0).unwrap());
+        let silent = noisy.to_builder().guide_stars(stars).build().unwrap();
         let [noisy, silent] = [noisy, silent].map(|system| Simulation::new(&system).unwrap());
         let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
         assert_eq!(noisy.draw(3), one.install(|| noisy.draw(3)));
@@ -619,14 +841,44 @@ mod tests {
     }
     #[test]
     fn what_cannot_be_simulated_is_refused() {
-        let mut system = system(90e3, 25.0, 0.0);
+        let system = system(90e3, 25.0, 0.0);
         let sampling = Sampling { period: 0.5, ..Sampling::default() };
         assert!(Simulation::with_sampling(&system, &sampling).is_err());
         let absent = Look::Wavefront { target: 0, point: [7, 0] };
         assert_eq!(Simulation::new(&system).unwrap().covariance(absent, absent), None);
-        system.guide_stars[1].source = Source::new(0.0, 0.0, 8e3).unwrap();
-        assert!(matches!(Simulation::new(&system), Err(Error::Invalid(_))));
-        system.guide_stars.clear();
-        assert!(matches!(Simulation::new(&system), Err(Error::Invalid(_))));
+    }
+
+    // Draw correlated noise in blocks
+    #[test]
+    fn noise_of_a_lenslet_has_its_block() {
+        let rest = system(90e3, 25.0, 0.0);
+        let mut stars = rest.guide_stars().to_vec();
+        let lenslets = rest.valid_lenslets()[0].iter().filter(|valid| **valid).count();
+        let block = [[4e-14, -3e-14], [-3e-14, 5e-14]];
+        stars[0].noise = Noise::blocks(&vec![block; lenslets]).unwrap();
+        let noisy = rest.to_builder().guide_stars(stars.clone()).build().unwrap();
+        stars[0].noise = Noise::uniform(0.0).unwrap();
+        let quiet = rest.to_builder().guide_stars(stars).build().unwrap();
+        let [noisy, quiet] = [noisy, quiet].map(|system| Simulation::new(&system).unwrap());
+        let (mut sums, mut count) = ([0.0; 3], 0.0);
+        for seed in 0..20 {
+            let (with, without) = (noisy.draw(seed).slopes, quiet.draw(seed).slopes);
+            let noise: Vec<f64> =
+                with.iter().zip(without).map(|(with, without)| with - without).collect();
+            for k in 0..lenslets {
+                let (x, y) = (noise[k], noise[lenslets + k]);
+                sums = [sums[0] + x * x, sums[1] + x * y, sums[2] + y * y];
+                count += 1.0;
+            }
+        }
+        let errors =
+            [2.0 * 16e-28, 20e-28 + 9e-28, 2.0 * 25e-28].map(|square: f64| (square / count).sqrt());
+        for ((sum, error), expected) in sums.into_iter().zip(errors).zip([4e-14, -3e-14, 5e-14]) {
+            assert!(
+                (sum / count - expected).abs() < 4.0 * error,
+                "{} {expected} ± {error}",
+                sum / count
+            );
+        }
     }
 }

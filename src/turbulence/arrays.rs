@@ -3,11 +3,10 @@
 
 use crate::error::{Error, Invalid};
 use crate::files::arrays::Arrays;
+use crate::model::sensor::Sensor;
 use crate::model::source::Source;
 use crate::model::system::System;
-use crate::turbulence::plan::{
-    Covariances, SlopeSlope, WavefrontSlopes, wavefront_grid, wavefront_pitch,
-};
+use crate::turbulence::plan::{Covariances, SlopeSlope, WavefrontSlopes};
 use ndarray::{Array2, arr0, arr1};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -212,26 +211,27 @@ fn add_wavefront<'a>(arrays: &mut Arrays<'a>, wavefront: &'a WavefrontSlopes) {
 
 // Describe the system in arrays
 fn describe_system(arrays: &mut Arrays, system: &System) {
-    let stars = &system.guide_stars;
+    let stars = system.guide_stars();
     let lit = "lenslets that are lit";
     let first = system.first_array();
-    if stars.iter().all(|star| star.array == *first) {
-        let valid = first.valid(system.pupil.as_ref(), system.validity);
+    if system.common_array().is_some() {
+        let valid = first.valid(system.pupil(), system.validity());
         arrays.add("valid", valid).axes("y, x").about(lit);
         arrays.add("pitch", arr0(first.pitch())).unit("m");
     } else {
         for (q, valid) in system.valid_lenslets().into_iter().enumerate() {
             arrays.add(&format!("valid_{q}"), valid).axes("y, x").about(lit);
         }
-        let pitches: Vec<f64> = stars.iter().map(|star| star.array.pitch()).collect();
+        let pitches: Vec<f64> = stars.iter().map(|star| star.sensor.array.pitch()).collect();
         arrays.add("pitch", arr1(&pitches)).unit("m").axes("star");
     }
-    let sources: Vec<_> = stars.iter().map(|star| star.source).collect();
+    describe_misaligned(arrays, &system.sensors());
+    let sources: Vec<_> = stars.iter().map(|star| star.sensor.source).collect();
     arrays.add("directions", directions(&sources)).unit("rad").axes("star, component");
-    if let Ok(grid) = wavefront_grid(system) {
-        let targets = directions(&system.targets);
+    if let Ok(grid) = system.wavefront_grid() {
+        let targets = directions(system.targets());
         arrays.add("target_directions", targets).unit("rad").axes("target, component");
-        let step = wavefront_pitch(system) / grid.oversampling as f64;
+        let step = system.wavefront_pitch() / grid.oversampling as f64;
         arrays.add("wavefront_step", arr0(step)).unit("m");
     }
 }
@@ -240,6 +240,19 @@ fn describe_system(arrays: &mut Arrays, system: &System) {
 fn directions(sources: &[Source]) -> Array2<f64> {
     let component = |(k, axis): (usize, usize)| sources[k].direction()[axis];
     Array2::from_shape_fn((sources.len(), 2), component)
+}
+/// Rotation, shift and magnification of each sensor, unless all are at rest.
+fn describe_misaligned(arrays: &mut Arrays, sensors: &[Sensor]) {
+    if sensors.iter().all(Sensor::is_at_rest) {
+        return;
+    }
+    let rotations: Vec<f64> = sensors.iter().map(|sensor| sensor.rotation).collect();
+    arrays.add("rotation", arr1(&rotations)).unit("rad").axes("star");
+    let shift = |(k, axis): (usize, usize)| sensors[k].shift[axis];
+    let shifts = Array2::from_shape_fn((sensors.len(), 2), shift);
+    arrays.add("shift", shifts).unit("m").axes("star, component");
+    let magnifications: Vec<f64> = sensors.iter().map(|sensor| sensor.magnification).collect();
+    arrays.add("magnification", arr1(&magnifications)).axes("star");
 }
 
 // Tests of drafts

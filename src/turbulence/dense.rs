@@ -1,11 +1,14 @@
 // Tangled from book/src/dense-covariance.md: edit there, or here and run cargo tangle stitch.
 //! Covariances without a Toeplitz form, pair by pair: stars at unequal heights, arrays of unequal pitch, any target.
 
+pub mod gpu;
+
 // What pairs without a lattice stand on
-use crate::device::{Watch, refuse_beyond_memory, silent, threads};
+use crate::device::{Watch, Workers, dispatch, refuse_beyond_memory, silent, threads};
 use crate::error::{Error, accept, length};
 use crate::model::atmosphere::{Atmosphere, Layer};
-use crate::model::lenslet_array::{GuideStar, SlopeOrder};
+use crate::model::lenslet_array::SlopeOrder;
+use crate::model::sensor::{Groups, Sensor};
 use crate::model::source::{ConeGradient, Source};
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::numerics::quadrature::{Rule, gauss_trapezium};
@@ -15,13 +18,10 @@ use crate::turbulence::disc::DiscAverage;
 use crate::turbulence::edges::{Edge, Lattice, Panels};
 use crate::turbulence::phase::{VonKarman, hessian};
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
+use crate::turbulence::turned::{Turn, TurnedSquares};
 use ndarray::Array2;
-use rayon::prelude::*;
 use std::f64::consts::PI;
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
 // Phase tabulated for one outer scale
 /// The phase of one outer scale and r0 = 1 m, tabulated over squared distance.
@@ -58,6 +58,12 @@ impl TabulatedPhase {
     fn fall_and_half_mean(&self, t: f64) -> (f64, f64) {
         let t = t.max(self.least);
         (self.fall.value_and_slope(t).0, self.half_mean.value_and_slope(t).0)
+    }
+
+    /// S in rad² at the squared distance `t` in m².
+    #[inline(always)]
+    fn fall_alone(&self, t: f64) -> f64 {
+        self.fall.value_and_slope(t.max(self.least)).0
     }
 
     /// H_xx, H_xy and H_yy at the displacement (x, y) in metres, not the origin; rad² m⁻².
@@ -120,6 +126,12 @@ impl FootprintAverage {
         }
         sum
     }
+    /// Nodes (x, y) in metres and weights of the product of a rule with itself.
+    fn product(&self, Rule { nodes, weights }: &Rule) -> Vec<[f64; 3]> {
+        let n = nodes.len();
+        let node = |k: usize| nodes[k] * self.half_width;
+        (0..n * n).map(|k| [node(k % n), node(k / n), weights[k / n] * weights[k % n]]).collect()
+    }
 
     // Average by four lines each way
     fn by_edges(&self, x: f64, y: f64) -> [f64; 3] {
@@ -145,31 +157,123 @@ impl FootprintAverage {
     }
 }
 
+// Average over two turned footprints
+/// Rings, with the distance in half widths from which they suffice, the farthest first; nearer than all, edges serve.
+const RINGS: [(usize, f64); 2] = [(2, 12.0), (3, 6.5)];
+
+/// The average of the covariance of phase gradients over two footprints turned against each other, for r0 = 1 m.
+struct TurnedAverage {
+    phase: Arc<TabulatedPhase>,
+    squares: TurnedSquares,
+    /// (D1 + D2) / 2, metres.
+    half_width: f64,
+    /// Nodes and weights in the order of `RINGS`.
+    rules: [Vec<[f64; 3]>; RINGS.len()],
+}
+
+impl TurnedAverage {
+    // Average over turned footprints at any distance
+    fn new(phase: &Arc<TabulatedPhase>, squares: TurnedSquares) -> Self {
+        let half_width = 0.5 * (squares.sides[0] + squares.sides[1]);
+        let rules = RINGS.map(|(rings, _)| squares.rings(rings));
+        Self { phase: Arc::clone(phase), squares, half_width, rules }
+    }
+
+    /// c_ab at the displacement (x, y), in metres along the axes of the first footprint; rad² m⁻².
+    fn at(&self, x: f64, y: f64) -> [[f64; 2]; 2] {
+        let (phase, distance) = (&self.phase, x.hypot(y) / self.half_width);
+        let Some(rule) = RINGS.iter().position(|&(_, from)| distance >= from) else {
+            let [one, two] = self.squares.sides;
+            let panels = Panels::new(0.0, phase.outer_scale, one.min(two));
+            let half_mean = |t: f64| phase.half_mean.value_and_slope(t.max(phase.least)).0;
+            return self.squares.by_edges(&panels, (|t| phase.fall_alone(t), half_mean), [x, y]);
+        };
+        let mut sum = [0.0; 3];
+        for [u, v, weight] in &self.rules[rule] {
+            for (sum, gradient) in sum.iter_mut().zip(phase.gradients(x + u, y + v)) {
+                *sum += weight * gradient;
+            }
+        }
+        self.squares.along_axes(sum)
+    }
+}
+
+// Average over any two footprints
+/// The average over two footprints, whatever their sides and the angle between them.
+enum PairAverage {
+    /// Parallel, after some quarter turns.
+    Parallel(FootprintAverage, Turn),
+    Turned(TurnedAverage, Turn),
+}
+
+impl PairAverage {
+    fn new(phase: &Arc<TabulatedPhase>, sides: [f64; 2], turn: Turn) -> Self {
+        let Turn { cos, sin, .. } = turn;
+        if sin == 0.0 {
+            Self::Parallel(FootprintAverage::new(phase, sides), turn)
+        } else {
+            Self::Turned(TurnedAverage::new(phase, TurnedSquares { sides, cos, sin }), turn)
+        }
+    }
+
+    /// c_ab, rad² m⁻²: rows are axes of the first footprint, columns of the second; `[x, y]` is the displacement in metres along the
+    /// axes of the first.
+    fn at(&self, [x, y]: [f64; 2]) -> [[f64; 2]; 2] {
+        match self {
+            Self::Parallel(average, turn) => {
+                let [xx, xy, yy] = average.at(x, y);
+                turn.complete([[xx, xy], [xy, yy]])
+            }
+            Self::Turned(average, turn) => turn.complete(average.at(x, y)),
+        }
+    }
+}
+impl PairAverage {
+    /// Nodes (x, y) in metres and weights of the rules for pairs that are not near, the farthest first.
+    fn rules(&self) -> Vec<Vec<[f64; 3]>> {
+        match self {
+            Self::Parallel(average, _) => {
+                average.rules.iter().map(|rule| average.product(rule)).collect()
+            }
+            Self::Turned(average, _) => average.rules.to_vec(),
+        }
+    }
+}
+
 // What a star sees of a layer
-/// The footprints of one star's lenslets on a layer.
+/// The footprints of one sensor's lenslets on a layer.
 struct Footprints {
-    /// D = γ d, metres.
+    /// D = γ m d, metres.
     side: f64,
     /// g of Eq. [slope](https://lenslet.github.io/lenslet/slope-covariance.html#eq-slope).
     factor: f64,
-    /// Coordinates of the centres: along x by column, along y by row; metres.
+    /// The angle by which the sensor is turned, rad, and its axes.
+    rotation: f64,
+    axes: [[f64; 2]; 2],
+    /// Coordinates of the centres along these axes: along x by column, along y by row; metres.
     centres: [Vec<f64>; 2],
 }
 
 impl Footprints {
-    fn new(star: &GuideStar, gradient: ConeGradient, altitude: f64) -> Self {
-        let gamma = star.source.cone_factor(altitude);
-        let at = |i| star.source.project([star.array.centre(i); 2], altitude);
-        let lenslets = 0..star.array.lenslets();
-        let centres = [0, 1].map(|axis| lenslets.clone().map(|i| at(i)[axis]).collect());
-        Self { side: gamma * star.array.pitch(), factor: gradient.factor(gamma), centres }
+    fn new(sensor: &Sensor, gradient: ConeGradient, altitude: f64) -> Self {
+        let gamma = sensor.source.cone_factor(altitude);
+        let (axes, rest) = (sensor.axes(), |i| sensor.magnification * sensor.array.centre(i));
+        let middle = own_coordinates(axes, sensor.source.project(sensor.shift, altitude));
+        let lenslets = 0..sensor.array.lenslets();
+        let centres = middle.map(|m| lenslets.clone().map(|i| gamma * rest(i) + m).collect());
+        let (side, factor) = (gamma * sensor.side(), gradient.factor(gamma));
+        Self { side, factor, rotation: sensor.rotation, axes, centres }
     }
 
     // Lines and extent of the footprints
-    /// How far from the axis the footprints extend along x or y; metres.
+    /// How far from the axis the footprints extend along either of their axes; metres.
     fn extent(&self) -> f64 {
         let centres = self.centres.iter().flatten();
         centres.fold(0.0, |most, centre| f64::max(most, centre.abs())) + self.side
+    }
+    /// The centre of the footprint of lenslet `[j, i]` along the sensor's axes, metres.
+    fn centre(&self, [j, i]: [usize; 2]) -> [f64; 2] {
+        [self.centres[0][i], self.centres[1][j]]
     }
     /// The lines that the footprints' edges lie on, one more than footprints along each axis, relative to a point; metres.
     fn lines(&self, point: [f64; 2]) -> [Vec<f64>; 2] {
@@ -182,6 +286,11 @@ impl Footprints {
     }
 }
 
+/// The coordinates of a point along two axes.
+fn own_coordinates(axes: [[f64; 2]; 2], [x, y]: [f64; 2]) -> [f64; 2] {
+    axes.map(|axis| axis[0] * x + axis[1] * y)
+}
+
 // Layer with the footprints of all stars
 struct SeenLayer {
     altitude: f64,
@@ -191,10 +300,17 @@ struct SeenLayer {
     footprints: Vec<Footprints>,
 }
 
+impl SeenLayer {
+    /// How sensor `q` is turned against sensor `p`.
+    fn turn(&self, [p, q]: [usize; 2]) -> Turn {
+        Turn::by(self.footprints[q].rotation - self.footprints[p].rotation)
+    }
+}
+
 /// All layers as the stars see them; `extent` says how far other points of interest lie from the axis at an altitude.
 fn see_layers(
     atmosphere: &Atmosphere,
-    stars: &[GuideStar],
+    stars: &[Sensor],
     gradient: ConeGradient,
     extent: impl Fn(f64) -> f64,
 ) -> Vec<SeenLayer> {
@@ -238,7 +354,7 @@ fn see_layers(
 /// The order of the slopes, after all checks.
 fn slope_order(
     atmosphere: &Atmosphere,
-    stars: &[GuideStar],
+    stars: &[Sensor],
     valid: &[Array2<bool>],
 ) -> Result<SlopeOrder, Error> {
     accept(!stars.is_empty(), "guide stars", 0, "at least one")?;
@@ -255,54 +371,56 @@ fn slope_order(
 }
 
 // Block of the slope covariance matrix
-/// Stars that share a lattice, and the covariance of their slopes.
-struct Group {
-    members: Vec<usize>,
-    covariance: SlopeCovariance,
-}
-
 /// The covariance of the slopes of two stars.
 enum Block<'a> {
     /// Of two stars that share a lattice, by their numbers in the group.
     Shared(&'a SlopeCovariance, [usize; 2]),
-    /// Of two stars that do not: each layer's strength (rad² per rad² m⁻²), its average, both stars' footprints on it.
-    Apart(Vec<(f64, FootprintAverage, [&'a Footprints; 2])>),
+    /// Of two stars that do not: each layer's strength (rad² per rad² m⁻²), its average, both stars' footprints on it. And how the
+    /// second is turned against the first.
+    Apart(Vec<(f64, PairAverage, [&'a Footprints; 2])>, Turn),
 }
 
 impl<'a> Block<'a> {
     // Choose how a block is computed
-    fn new(groups: &'a [Group], layers: &'a [SeenLayer], p: usize, q: usize) -> Self {
-        for Group { members, covariance } in groups {
-            let place = |star| members.iter().position(|&member| member == star);
-            if let (Some(p), Some(q)) = (place(p), place(q)) {
-                return Self::Shared(covariance, [p, q]);
-            }
+    fn new(
+        (groups, shared): (&Groups, &'a [Option<SlopeCovariance>]),
+        layers: &'a [SeenLayer],
+        p: usize,
+        q: usize,
+    ) -> Self {
+        let ((group, first), (other, second)) = (groups.place(p), groups.place(q));
+        if let (true, Some(covariance)) = (group == other, &shared[group]) {
+            return Self::Shared(covariance, [first, second]);
         }
+        let turn = layers[0].turn([p, q]);
         let apart = layers.iter().map(|layer| {
             let footprints = [&layer.footprints[p], &layer.footprints[q]];
             let strength = layer.strength * footprints[0].factor * footprints[1].factor;
-            let average = FootprintAverage::new(&layer.phase, footprints.map(|star| star.side));
+            let average = PairAverage::new(&layer.phase, footprints.map(|star| star.side), turn);
             (strength, average, footprints)
         });
-        Self::Apart(apart.collect())
+        Self::Apart(apart.collect(), turn)
     }
 
     // Covariance of two lenslets
-    /// The components xx, xy and yy for the lenslets `first` and `second`, row and column; rad².
-    fn covariance(&self, first: [usize; 2], second: [usize; 2]) -> [f64; 3] {
+    /// Rows are the components of the lenslet `first`, columns those of `second`, both given by row and column; rad².
+    fn covariance(&self, first: [usize; 2], second: [usize; 2]) -> [[f64; 2]; 2] {
         match self {
             Self::Shared(covariance, [p, q]) => {
                 let [j, i] =
                     [0, 1].map(|axis| covariance.lenslets() - 1 + second[axis] - first[axis]);
-                [[0, 0], [0, 1], [1, 1]].map(|[a, b]| covariance.values()[[*p, *q, a, b, j, i]])
+                let [xx, xy, yy] = [[0, 0], [0, 1], [1, 1]]
+                    .map(|[a, b]| covariance.values()[[*p, *q, a, b, j, i]]);
+                [[xx, xy], [xy, yy]]
             }
-            Self::Apart(layers) => {
-                let mut sum = [0.0; 3];
+            Self::Apart(layers, turn) => {
+                let mut sum = [[0.0; 2]; 2];
                 for (strength, average, [one, two]) in layers {
-                    let [x, y] = [0, 1].map(|axis| {
-                        two.centres[axis][second[1 - axis]] - one.centres[axis][first[1 - axis]]
-                    });
-                    for (sum, component) in sum.iter_mut().zip(average.at(x, y)) {
+                    let ([x, y], [u, v]) = (turn.apply(two.centre(second)), one.centre(first));
+                    let average = average.at([x - u, y - v]);
+                    for (sum, component) in
+                        sum.as_flattened_mut().iter_mut().zip(average.as_flattened())
+                    {
                         *sum += strength * component;
                     }
                 }
@@ -312,39 +430,25 @@ impl<'a> Block<'a> {
     }
 }
 
-// Gather stars that share a lattice
-/// The numbers of the stars of each height and array.
-fn lattices(stars: &[GuideStar]) -> Vec<Vec<usize>> {
-    let mut groups: Vec<Vec<usize>> = Vec::new();
-    for (k, star) in stars.iter().enumerate() {
-        let alike = |other: &GuideStar| {
-            other.array == star.array && other.source.height() == star.source.height()
-        };
-        match groups.iter_mut().find(|group| alike(&stars[group[0]])) {
-            Some(group) => group.push(k),
-            None => groups.push(vec![k]),
-        }
-    }
-    groups
-}
-
 // Slope covariance of any stars
 // The documentation of the slope covariance
 /// The covariance matrix of the slopes of any guide stars in the order of [`SlopeOrder`], rad².
 ///
-/// `valid` holds the valid lenslets of each star. Stars may stand at unequal heights and have arrays of unequal pitch and size.
-/// Every entry is exact to 1e-10 of the slope variance; those of stars with one height and array come from their Toeplitz form.
-/// `watch` counts pairs of lenslets.
+/// `valid` holds the valid lenslets of each star. Stars may stand at unequal heights and have arrays of unequal pitch and size,
+/// turned, shifted and magnified; slopes are along the sensors' own axes. Every entry is exact to 1e-9 of the slope variance, and to
+/// 1e-10 where sensors are parallel; those of sensors that share a lattice come from their Toeplitz form. `watch` counts pairs
+/// of lenslets.
 ///
 /// # Errors
 /// `Invalid` where there is no star, a layer at or above one, or a mask of the wrong shape or without a valid lenslet; `Memory`
 /// where the matrix, and the Toeplitz forms that it is expanded from, do not fit.
 ///
 /// ```
-/// use lenslet::{model::atmosphere::*, turbulence::dense, device::silent, model::lenslet_array::*, model::source::*};
+/// use lenslet::{model::atmosphere::*, turbulence::dense, device::silent, model::lenslet_array::*, model::sensor::*, model::source::*};
 /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, f64::INFINITY)])?;
-/// let star = |height| GuideStar::new(Source::new(0.0, 0.0, height)?, 0.0, LensletArray::new(1, 0.5)?);
-/// let (stars, one) = ([star(90e3)?, star(f64::INFINITY)?], ndarray::arr2(&[[true]]));
+/// let star = |source| Ok::<_, lenslet::Invalid>(Sensor::at_rest(source, LensletArray::new(1, 0.5)?));
+/// let stars = [star(Source::new(0.0, 0.0, 90e3)?)?, star(Source::star(0.0, 0.0)?)?];
+/// let one = ndarray::arr2(&[[true]]);
 /// let matrix = dense::slope_covariance(&air, &stars, &[one.clone(), one], ConeGradient::Pupil, &silent)?;
 /// // On the ground both stars see the same: 0.1622428 λ² d^(−1/3) r0^(−5/3) everywhere, along x and along y.
 /// let variance = 0.1622428 * 500e-9f64.powi(2) * 0.5f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
@@ -354,83 +458,176 @@ fn lattices(stars: &[GuideStar]) -> Vec<Vec<usize>> {
 /// ```
 pub fn slope_covariance(
     atmosphere: &Atmosphere,
-    stars: &[GuideStar],
+    stars: &[Sensor],
     valid: &[Array2<bool>],
     gradient: ConeGradient,
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
     let order = slope_order(atmosphere, stars, valid)?;
-    let lattices = lattices(stars);
-    check_slope_memory(stars, &lattices, &order)?;
+    let slopes = Slopes { order: &order, first: 0, sensors: stars.len() };
+    let mut matrix = any_slopes((atmosphere, gradient), stars, [slopes, slopes], watch)?;
+    mirror(&mut matrix);
+    Ok(matrix)
+}
+
+// The documentation of rectangular covariance
+/// The covariances of the slopes of the `first` sensors, as rows, with those of the `second`, as columns, rad²; each in the order of
+/// their own [`SlopeOrder`].
+///
+/// Sensors come with the valid lenslets of each. They may differ in everything; slopes are along the sensors' own axes. Entries are
+/// as exact as those of [`slope_covariance`], whose blocks they are. `watch` counts lenslets of the rows.
+///
+/// # Errors
+/// Those of [`slope_covariance`].
+///
+/// ```
+/// use lenslet::{model::atmosphere::*, turbulence::dense, device::silent, model::lenslet_array::*, model::sensor::*, model::source::*};
+/// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(5e3, 1.0, 25.0)])?;
+/// let rest = Sensor::at_rest(Source::star(0.0, 0.0)?, LensletArray::new(1, 0.5)?);
+/// let turned = Sensor { rotation: std::f64::consts::FRAC_PI_2, ..rest };
+/// let one = [ndarray::arr2(&[[true]])];
+/// let matrix = dense::between(&air, (&[rest], &one), (&[turned], &one), ConeGradient::Pupil, &silent)?;
+/// // The x slope of the second is the y slope of the first, and its y slope minus the x slope of the first.
+/// assert!(matrix[[1, 0]] > 0.0 && matrix[[0, 1]] == -matrix[[1, 0]] && matrix[[0, 0]].abs() < 1e-12 * matrix[[1, 0]]);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+pub fn between(
+    atmosphere: &Atmosphere,
+    first: (&[Sensor], &[Array2<bool>]),
+    second: (&[Sensor], &[Array2<bool>]),
+    gradient: ConeGradient,
+    watch: &dyn Watch,
+) -> Result<Array2<f64>, Error> {
+    let orders = [first, second].map(|(sensors, valid)| slope_order(atmosphere, sensors, valid));
+    let [rows, columns] = orders;
+    let (rows, columns, all) = (rows?, columns?, [first.0, second.0].concat());
+    // Rows and columns of two sets of sensors
+    let slopes = [
+        Slopes { order: &rows, first: 0, sensors: first.0.len() },
+        Slopes { order: &columns, first: first.0.len(), sensors: second.0.len() },
+    ];
+    any_slopes((atmosphere, gradient), &all, slopes, watch)
+}
+
+// Slopes of some sensors against others
+/// The slopes that are rows, or columns, of a matrix.
+#[derive(Clone, Copy)]
+struct Slopes<'a> {
+    order: &'a SlopeOrder,
+    /// The number of their first sensor among all that a layer sees.
+    first: usize,
+    /// How many sensors they are.
+    sensors: usize,
+}
+
+/// The covariances of rows with columns. Where both are of the same sensors, those below the diagonal of blocks stay zero.
+fn any_slopes(
+    (atmosphere, gradient): (&Atmosphere, ConeGradient),
+    sensors: &[Sensor],
+    slopes: [Slopes; 2],
+    watch: &dyn Watch,
+) -> Result<Array2<f64>, Error> {
+    let groups = Groups::new(sensors);
+    let both = |members: &[usize]| slopes.iter().all(|side| members.iter().any(|&k| side.holds(k)));
+    check_slope_memory(sensors, groups.members().filter(|members| both(members)), slopes)?;
     // Compute the groups that share a lattice
-    let mut groups = Vec::new();
-    for members in lattices {
-        let sources: Vec<Source> = members.iter().map(|&star| stars[star].source).collect();
-        let array = &stars[members[0]].array;
-        let problem = SlopeProblem::new(atmosphere, array, &sources, gradient)?;
-        let pairs = pair_covariances(&problem, &silent)?;
-        groups.push(Group { members, covariance: SlopeCovariance::from_pairs(&problem, &pairs) });
+    let mut shared = Vec::new();
+    for members in groups.members() {
+        let covariance = |members: &[usize]| {
+            let alike: Vec<Sensor> = members.iter().map(|&k| sensors[k]).collect();
+            let problem = SlopeProblem::of_sensors(atmosphere, &alike, gradient)?;
+            let pairs = pair_covariances(&problem, &silent)?;
+            Ok::<_, Error>(SlopeCovariance::from_pairs(&problem, &pairs))
+        };
+        shared.push(both(members).then(|| covariance(members)).transpose()?);
     }
-    let layers = see_layers(atmosphere, stars, gradient, |_| 0.0);
-    Ok(fill_slopes(&order, &groups, &layers, watch))
+    let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0);
+    fill_slopes(slopes, (&groups, &shared), &layers, watch)
+}
+
+impl Slopes<'_> {
+    fn holds(&self, sensor: usize) -> bool {
+        (self.first..self.first + self.sensors).contains(&sensor)
+    }
+
+    /// Valid lenslets of a sensor, counted from the first.
+    fn count(&self, sensor: usize) -> usize {
+        self.order.lenslets(sensor).len()
+    }
 }
 
 // Fill the matrix of slopes
 fn fill_slopes(
-    order: &SlopeOrder,
-    groups: &[Group],
+    [rows, columns]: [Slopes; 2],
+    groups: (&Groups, &[Option<SlopeCovariance>]),
     layers: &[SeenLayer],
     watch: &dyn Watch,
-) -> Array2<f64> {
-    let (n, stars) = (order.len(), layers[0].footprints.len());
-    let count = |p: usize| order.lenslets(p).len();
-    let pairs: usize = (0..stars).map(|p| count(p) * (p..stars).map(count).sum::<usize>()).sum();
-    let done = AtomicUsize::new(0);
-    let mut values = vec![0.0; n * n];
-    for p in 0..stars {
-        let blocks: Vec<Block> = (p..stars).map(|q| Block::new(groups, layers, p, q)).collect();
-        let rows = &mut values[order.index(p, 0, 0) * n..][..2 * count(p) * n];
-        let (along_x, along_y) = rows.split_at_mut(count(p) * n);
-        let rows = along_x.par_chunks_mut(n).zip(along_y.par_chunks_mut(n));
-        rows.zip(order.lenslets(p)).with_max_len(1).for_each(|((row_x, row_y), &first)| {
-            // Fill the rows of both slopes
-            for (q, block) in (p..).zip(&blocks) {
-                for (k, &second) in order.lenslets(q).iter().enumerate() {
-                    let [xx, xy, yy] = block.covariance(first, second);
-                    let [x, y] = [0, 1].map(|component| order.index(q, component, k));
-                    (row_x[x], row_x[y]) = (xx, xy);
-                    (row_y[x], row_y[y]) = (xy, yy);
-                }
-            }
-            let these: usize = (p..stars).map(count).sum();
-            watch.progress(done.fetch_add(these, Ordering::Relaxed) + these, pairs);
-        });
+) -> Result<Array2<f64>, Error> {
+    let n = columns.order.len();
+    let symmetric = rows.first == columns.first;
+    let partners = |p: usize| if symmetric { p..columns.sensors } else { 0..columns.sensors };
+    let block = |p, q| Block::new(groups, layers, rows.first + p, columns.first + q);
+    let blocks = |p| partners(p).map(|q| block(p, q)).collect();
+    let blocks: Vec<Vec<Block>> = (0..rows.sensors).map(blocks).collect();
+    let mut values = vec![0.0; rows.order.len() * n];
+    // Hand out the rows of both slopes
+    let (mut lenslets, mut rest): (Vec<Rows>, _) = (Vec::new(), values.as_mut_slice());
+    for p in 0..rows.sensors {
+        let (these, others) = rest.split_at_mut(2 * rows.count(p) * n);
+        let (along_x, along_y) = these.split_at_mut(rows.count(p) * n);
+        let both = along_x.chunks_mut(n).zip(along_y.chunks_mut(n)).zip(rows.order.lenslets(p));
+        lenslets.extend(both.map(|((row_x, row_y), &first)| (p, row_x, row_y, first)));
+        rest = others;
     }
-    // Mirror the matrix of slopes
-    for row in 0..n {
+    let fill = |blocks: &Vec<Vec<Block>>, (p, row_x, row_y, first): Rows| {
+        // Fill the rows of both slopes
+        for (q, block) in partners(p).zip(&blocks[p]) {
+            for (k, &second) in columns.order.lenslets(q).iter().enumerate() {
+                let [of_x, of_y] = block.covariance(first, second);
+                let [x, y] = [0, 1].map(|component| columns.order.index(q, component, k));
+                [row_x[x], row_x[y]] = of_x;
+                [row_y[x], row_y[y]] = of_y;
+            }
+        }
+        Ok(())
+    };
+    dispatch(Workers::cores(&blocks), lenslets, watch, fill, |_, ()| Ok(()))?;
+    let shape = (rows.order.len(), n);
+    Ok(Array2::from_shape_vec(shape, values).unwrap_or_else(|_| unreachable!("same length")))
+}
+
+/// A sensor of the rows, the rows of both slopes of one of its lenslets, and which lenslet that is.
+type Rows<'a> = (usize, &'a mut [f64], &'a mut [f64], [usize; 2]);
+
+// Mirror the matrix of slopes
+/// Copies what is above the diagonal of a square matrix to below it.
+fn mirror(matrix: &mut Array2<f64>) {
+    for row in 0..matrix.nrows() {
         for column in 0..row {
-            values[row * n + column] = values[column * n + row];
+            matrix[[row, column]] = matrix[[column, row]];
         }
     }
-    Array2::from_shape_vec((n, n), values).unwrap_or_else(|_| unreachable!("same length"))
 }
 
 // Check that the slope matrix fits
-fn check_slope_memory(
-    stars: &[GuideStar],
-    lattices: &[Vec<usize>],
-    order: &SlopeOrder,
+fn check_slope_memory<'a>(
+    sensors: &[Sensor],
+    groups: impl Iterator<Item = &'a [usize]>,
+    [rows, columns]: [Slopes; 2],
 ) -> Result<(), Error> {
-    let toeplitz = |group: &Vec<usize>| {
-        let lags = 2 * stars[group[0]].array.lenslets() as u64 - 1;
+    let toeplitz = |group: &[usize]| {
+        let lags = 2 * sensors[group[0]].array.lenslets() as u64 - 1;
         let members = group.len() as u64;
         let pairs = 1 + members * (members - 1) / 2;
         (4 * members * members + 3 * pairs + 6 * threads() as u64).saturating_mul(lags * lags)
     };
-    let expanded = lattices.iter().map(toeplitz).fold(0, u64::saturating_add);
-    let n = order.len() as u64;
-    let what = || format!("the covariance matrix of {n} slopes");
-    check_memory(what, n.saturating_mul(n).saturating_add(expanded))
+    let expanded = groups.map(toeplitz).fold(0, u64::saturating_add);
+    let [m, n] = [rows, columns].map(|slopes| slopes.order.len() as u64);
+    let what = || match rows.first == columns.first {
+        true => format!("the covariance matrix of {n} slopes"),
+        false => format!("the covariance matrix of {m} slopes with {n} others"),
+    };
+    check_memory(what, m.saturating_mul(n).saturating_add(expanded))
 }
 
 /// Refuses what needs more memory than there is for so many numbers, and 64 MiB for the rest.
@@ -453,7 +650,7 @@ impl RadialPhase {
     #[inline(always)]
     fn fall(&self, t: f64) -> f64 {
         match self {
-            Self::Point(phase) => phase.fall.value_and_slope(t.max(phase.least)).0,
+            Self::Point(phase) => phase.fall_alone(t),
             Self::Disc(average, _) => average.fall(t.sqrt()),
         }
     }
@@ -475,6 +672,7 @@ fn add_star(
     point: [f64; 2],
     slopes: &mut [f64],
 ) {
+    let point = own_coordinates(star.axes, point);
     let (lines, panels) = (star.lines(point), phase.panels(star.side));
     let n = lines[0].len();
     let mut edges = vec![f64::NAN; 2 * n * n];
@@ -507,9 +705,9 @@ fn add_star(
 /// lenslet; `Memory` where the matrix does not fit.
 ///
 /// ```
-/// use lenslet::{model::atmosphere::*, turbulence::dense, device::silent, model::lenslet_array::*, model::source::*, model::wavefront_grid::PhaseGrid};
+/// use lenslet::{model::atmosphere::*, turbulence::dense, device::silent, model::lenslet_array::*, model::sensor::*, model::source::*, model::wavefront_grid::PhaseGrid};
 /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(8e3, 1.0, 25.0)])?;
-/// let laser = GuideStar::new(Source::new(0.0, 0.0, 90e3)?, 0.0, LensletArray::new(1, 0.5)?)?;
+/// let laser = Sensor::at_rest(Source::new(0.0, 0.0, 90e3)?, LensletArray::new(1, 0.5)?);
 /// let points = (&[Source::star(0.0, 0.0)?][..], PhaseGrid::new(3, 2, 0.0)?, 0.5);
 /// let one = [ndarray::arr2(&[[true]])];
 /// let matrix = dense::wavefront_slope(&air, points, &[laser], &one, ConeGradient::Pupil, &silent)?;
@@ -521,7 +719,7 @@ fn add_star(
 pub fn wavefront_slope(
     atmosphere: &Atmosphere,
     (targets, grid, pitch): (&[Source], PhaseGrid, f64),
-    stars: &[GuideStar],
+    stars: &[Sensor],
     valid: &[Array2<bool>],
     gradient: ConeGradient,
     watch: &dyn Watch,
@@ -552,12 +750,13 @@ pub fn wavefront_slope(
         RadialPhase::Disc(DiscAverage::new(&point, radius, phase.reach), phase.outer_scale)
     };
     let phases: Vec<RadialPhase> = layers.iter().map(see).collect();
-    let (done, mut values) = (AtomicUsize::new(0), vec![0.0; rows * order.len()]);
-    values.par_chunks_mut(order.len()).enumerate().for_each(|(row, slopes)| {
+    let mut values = vec![0.0; rows * order.len()];
+    let points = values.chunks_mut(order.len()).enumerate();
+    let fill = |phases: &Vec<RadialPhase>, (row, slopes): (usize, &mut [f64])| {
         // Fill the row of a wavefront point
         let m = grid.points;
         let point = [row % m, row / m % m].map(|k| grid.coordinate(k, pitch));
-        for (layer, phase) in layers.iter().zip(&phases) {
+        for (layer, phase) in layers.iter().zip(phases) {
             let at = targets[row / (m * m)].project(point, layer.altitude);
             for (q, star) in layer.footprints.iter().enumerate() {
                 let lenslets = order.lenslets(q);
@@ -565,8 +764,9 @@ pub fn wavefront_slope(
                 add_star((phase, layer.strength * star.factor), (star, lenslets), at, slopes);
             }
         }
-        watch.progress(done.fetch_add(1, Ordering::Relaxed) + 1, rows);
-    });
+        Ok(())
+    };
+    dispatch(Workers::cores(&phases), points, watch, fill, |_, ()| Ok(()))?;
     let shape = (rows, order.len());
     Ok(Array2::from_shape_vec(shape, values).unwrap_or_else(|_| unreachable!("same length")))
 }
@@ -715,12 +915,12 @@ mod tests {
 
     // Lopsided system of unequal stars
     /// Two layers of unlike outer scales; four stars: two at 90 km, one natural, one natural with another array; a mask for each.
-    fn lopsided() -> (Atmosphere, Vec<GuideStar>, Vec<Array2<bool>>) {
+    fn lopsided() -> (Atmosphere, Vec<Sensor>, Vec<Array2<bool>>) {
         let layers = vec![Layer::new(0.0, 0.6, 25.0), Layer::new(12e3, 0.4, f64::INFINITY)];
         let atmosphere = Atmosphere::new(0.15, 500e-9, layers).unwrap();
         let star = |zenith, azimuth, height, lenslets, pitch| {
             let array = LensletArray::new(lenslets, pitch).unwrap();
-            GuideStar::new(Source::new(zenith, azimuth, height).unwrap(), 0.0, array).unwrap()
+            Sensor::at_rest(Source::new(zenith, azimuth, height).unwrap(), array)
         };
         let stars = vec![
             star(1e-4, 0.4, 90e3, 6, 0.4),
@@ -728,7 +928,7 @@ mod tests {
             star(8e-5, 2.0, 90e3, 6, 0.4),
             star(0.0, 0.0, f64::INFINITY, 4, 0.55),
         ];
-        let mask = |star: &GuideStar, without: usize| {
+        let mask = |star: &Sensor, without: usize| {
             let n = star.array.lenslets();
             Array2::from_shape_fn((n, n), |(j, i)| (j * n + 2 * i) % 7 != without && j + i > 0)
         };
@@ -743,13 +943,13 @@ mod tests {
         stars.truncate(3);
         stars.remove(1);
         let valid = [valid[0].clone(), valid[2].clone()];
-        let covariance = |stars: &[GuideStar], valid: &[Array2<bool>]| {
+        let covariance = |stars: &[Sensor], valid: &[Array2<bool>]| {
             slope_covariance(&air, stars, valid, ConeGradient::Pupil, &silent).unwrap()
         };
         let toeplitz = covariance(&stars, &valid);
         // A pitch that differs in its last digits puts the stars into groups of their own.
         stars[1].array = LensletArray::new(6, 0.4 * (1.0 + 1e-14)).unwrap();
-        assert_eq!(lattices(&stars).len(), 2);
+        assert_eq!(Groups::new(&stars).len(), 2);
         let error = largest(&(&toeplitz - &covariance(&stars, &valid))) / toeplitz[[0, 0]];
         assert!(error < 1e-11 && error > 0.0, "{error:.1e}");
     }
@@ -791,7 +991,7 @@ mod tests {
     fn a_wavefront_that_grows_along_x_has_positive_x_slopes() {
         let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(5e3, 1.0, 30.0)]).unwrap();
         let (axis, array) = (Source::star(0.0, 0.0).unwrap(), LensletArray::new(1, 0.5).unwrap());
-        let star = [GuideStar::new(axis, 0.0, array).unwrap()];
+        let star = [Sensor::at_rest(axis, array)];
         let points = (&[axis][..], PhaseGrid::new(3, 2, 0.0).unwrap(), 0.5);
         let one = [Array2::from_elem((1, 1), true)];
         let xi = wavefront_slope(&air, points, &star, &one, ConeGradient::Pupil, &silent).unwrap();
@@ -813,7 +1013,7 @@ mod tests {
     fn bad_input_is_refused_by_name() {
         let (air, stars, valid) = lopsided();
         let (grid, axis) = (PhaseGrid::new(3, 1, 0.0).unwrap(), [Source::star(0.0, 0.0).unwrap()]);
-        let message = |stars: &[GuideStar], valid: &[Array2<bool>]| {
+        let message = |stars: &[Sensor], valid: &[Array2<bool>]| {
             let cone = ConeGradient::Pupil;
             let error = slope_covariance(&air, stars, valid, cone, &silent).unwrap_err();
             let other = wavefront_slope(&air, (&axis, grid, 0.4), stars, valid, cone, &silent);
@@ -849,10 +1049,121 @@ mod tests {
         let vast = error(&axis, PhaseGrid { points: 100_000, ..grid }, 0.4);
         assert!(matches!(vast, Error::Memory { .. }), "{vast}");
         let array = LensletArray::new(1000, 0.4).unwrap();
-        let (star, all) = (GuideStar { array, ..stars[0] }, Array2::from_elem((1000, 1000), true));
+        let (star, all) = (Sensor { array, ..stars[0] }, Array2::from_elem((1000, 1000), true));
         let vast =
             slope_covariance(&air, &[star], &[all], ConeGradient::Pupil, &silent).unwrap_err();
         assert!(matches!(vast, Error::Memory { .. }) && vast.exit_code() == 2, "{vast}");
+    }
+
+    // Check turned sensors
+    /// The lopsided system with sensors that are turned by some angles, shifted and magnified.
+    fn turned(angles: [f64; 4]) -> (Atmosphere, Vec<Sensor>, Vec<Array2<bool>>) {
+        let (air, mut stars, valid) = lopsided();
+        for (star, angle) in stars.iter_mut().zip(angles) {
+            star.rotation = angle.to_radians();
+        }
+        stars[1].shift = [0.11, -0.07];
+        stars[2].shift = [-0.05, 0.02];
+        stars[3].magnification = 1.07;
+        (air, stars, valid)
+    }
+
+    /// The covariance of the first two sensors with the last two.
+    fn across((air, stars, valid): &(Atmosphere, Vec<Sensor>, Vec<Array2<bool>>)) -> Array2<f64> {
+        let [first, second] = [0..2, 2..4].map(|k| (&stars[k.clone()], &valid[k]));
+        between(air, first, second, ConeGradient::Pupil, &silent).unwrap()
+    }
+
+    // Check the matrix of turned sensors
+    #[test]
+    fn turned_sensors_have_a_covariance_matrix() {
+        let system = turned([0.0, 3.0, 0.0, 90.4]);
+        let (air, stars, valid) = &system;
+        let matrix = slope_covariance(air, stars, valid, ConeGradient::Pupil, &silent).unwrap();
+        assert_eq!(matrix, matrix.t());
+        let n = matrix.nrows();
+        let dense = faer::Mat::from_fn(n, n, |row, column| matrix[[row, column]]);
+        let values = dense.self_adjoint_eigenvalues(faer::Side::Lower).unwrap();
+        assert!(values[0] > -1e-10 * values[n - 1], "{:e} {:e}", values[0], values[n - 1]);
+        let block = across(&system);
+        let (m, k) = block.dim();
+        assert_eq!(matrix.slice(ndarray::s![..m, n - k..]), block);
+        let [first, second] = [0..2, 2..4].map(|k| (&stars[k.clone()], &valid[k]));
+        let other = between(air, second, first, ConeGradient::Pupil, &silent).unwrap();
+        let error = largest(&(&block - &other.t())) / matrix[[0, 0]];
+        assert!(error < 1e-10 && error > 0.0, "{error:.1e}");
+        // Turn the whole system by an angle
+        let (sin, cos) = 0.7f64.sin_cos();
+        let turn = |[x, y]: [f64; 2]| [cos * x - sin * y, sin * x + cos * y];
+        let all = stars.iter().map(|star| {
+            let [x, y] = turn(star.source.direction());
+            let source = Source::new(x.hypot(y), y.atan2(x), star.source.height()).unwrap();
+            Sensor { source, rotation: star.rotation + 0.7, shift: turn(star.shift), ..*star }
+        });
+        let moved = across(&(air.clone(), all.collect(), valid.clone()));
+        let error = largest(&(&block - &moved)) / matrix[[0, 0]];
+        assert!(error < 1e-10, "{error:.1e}");
+    }
+
+    // Check limits and quarter turns
+    #[test]
+    fn small_angles_and_quarter_turns_have_their_limits() {
+        let rest = across(&turned([0.0; 4]));
+        let scale = largest(&rest);
+        for (angle, bound) in [(1e-11, 1e-11), (1e-7, 1e-7)] {
+            let error = largest(&(&rest - &across(&turned([0.0, angle, -angle, 0.0])))) / scale;
+            assert!(error < bound && error > 0.0, "{angle}: {error:.1e}");
+        }
+        let (air, stars, _) = lopsided();
+        let all = Array2::from_elem((6, 6), true);
+        let covariance = |rotation: f64| {
+            let second = [Sensor { rotation: rotation.to_radians(), ..stars[1] }];
+            let masks = [all.clone()];
+            between(&air, (&stars[..1], &masks), (&second, &masks), ConeGradient::Pupil, &silent)
+                .unwrap()
+        };
+        let (rest, quarter, more) = (covariance(0.0), covariance(90.0), covariance(90.0 + 6e-6));
+        for (j, i) in (0..36).map(|k| (k / 6, k % 6)) {
+            // Row j of the turned array stands along y, from the right to the left.
+            let (turned, still) = (6 * j + i, 6 * i + 5 - j);
+            for row in 0..72 {
+                let [x, y] = [quarter[[row, turned]], quarter[[row, 36 + turned]]];
+                let error = (x - rest[[row, 36 + still]]).abs() + (y + rest[[row, still]]).abs();
+                assert!(error < 1e-12 * scale, "{error:e}");
+            }
+        }
+        let error = largest(&(&quarter - &more)) / scale;
+        assert!(error < 1e-6 && error > 0.0, "{error:.1e}");
+    }
+
+    // Check small lenslets that are turned
+    #[test]
+    fn small_lenslets_measure_turned_gradients() {
+        let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(1e4, 1.0, 20.0)]).unwrap();
+        let one = [Array2::from_elem((1, 1), true)];
+        let sensor = |rotation: f64, shift| {
+            let rest = Sensor::at_rest(
+                Source::star(0.0, 0.0).unwrap(),
+                LensletArray::new(1, 0.1).unwrap(),
+            );
+            Sensor { rotation: rotation.to_radians(), shift, ..rest }
+        };
+        let covariance = |angle: f64, other: f64| {
+            let sets = [[sensor(angle, [0.0; 2])], [sensor(other, [2.0, 1.1])]];
+            between(&air, (&sets[0], &one), (&sets[1], &one), ConeGradient::Pupil, &silent).unwrap()
+        };
+        let axes = |angle: f64| {
+            let (sin, cos) = angle.to_radians().sin_cos();
+            ndarray::arr2(&[[cos, sin], [-sin, cos]])
+        };
+        let rest = covariance(0.0, 0.0);
+        for (angle, other) in
+            [(0.0, 30.0), (0.0, -70.0), (20.0, 0.0), (130.0, 200.0), (-10.0, 80.0)]
+        {
+            let expected = axes(angle).dot(&rest).dot(&axes(other).t());
+            let error = largest(&(&covariance(angle, other) - &expected)) / largest(&rest);
+            assert!(error < 1e-3, "{angle} {other}: {error:.1e}");
+        }
     }
 
     // Check the wavefront against brute force
@@ -865,7 +1176,9 @@ mod tests {
             for k in 0..38 {
                 let (r, angle) = (0.07 * 1.19f64.powi(k), 0.1 + f64::from(k));
                 let at = [r * angle.cos(), r * angle.sin()];
-                let star = Footprints { side: 0.5, factor: 1.0, centres: at.map(|c| vec![c]) };
+                let axes = [[1.0, 0.0], [0.0, 1.0]];
+                let centres = at.map(|c| vec![c]);
+                let star = Footprints { side: 0.5, factor: 1.0, rotation: 0.0, axes, centres };
                 let mut slopes = [0.0; 2];
                 add_star((&radial, 1.0), (&star, &[[0, 0]]), [0.0; 2], &mut slopes);
                 for (computed, exact) in slopes.iter().zip(exact_wavefront(&phase, 0.5, at)) {
@@ -879,12 +1192,16 @@ mod tests {
     // Compare a mixed wavefront with brute force
     #[test]
     fn wavefront_of_a_mixed_system_agrees_with_brute_force() {
-        let (air, stars, valid) = lopsided();
-        let order = SlopeOrder::new(&valid);
+        for (air, stars, valid) in [lopsided(), turned([10.0, 3.0, -120.0, 1e-4])] {
+            check_wavefront(&air, &stars, &valid);
+        }
+    }
+
+    fn check_wavefront(air: &Atmosphere, stars: &[Sensor], valid: &[Array2<bool>]) {
+        let order = SlopeOrder::new(valid);
         let targets = [Source::star(6e-5, 1.0).unwrap(), Source::new(3e-5, 5.0, 60e3).unwrap()];
         let points = (&targets[..], PhaseGrid::new(5, 2, 0.0).unwrap(), 0.4);
-        let xi =
-            wavefront_slope(&air, points, &stars, &valid, ConeGradient::Pupil, &silent).unwrap();
+        let xi = wavefront_slope(air, points, stars, valid, ConeGradient::Pupil, &silent).unwrap();
         assert_eq!(xi.dim(), (50, order.len()));
         for (t, [m, n], q, k) in
             [(0, [2, 1], 0, 9), (0, [4, 0], 1, 14), (1, [0, 3], 2, 17), (1, [2, 2], 3, 5)]
@@ -892,13 +1209,16 @@ mod tests {
             let mut sum = [0.0; 2];
             for layer in air.layers() {
                 // Add a layer by brute force
-                let (h, [j, i]) = (layer.altitude, order.lenslets(q)[k]);
+                let (h, lenslet) = (layer.altitude, order.lenslets(q)[k]);
                 let at = targets[t].project([n, m].map(|n| (n as f64 - 2.0) * 0.2), h);
-                let centre = stars[q].source.project([i, j].map(|i| stars[q].array.centre(i)), h);
+                let footprint = stars[q].footprint(lenslet, h);
                 let (gamma, phase) =
                     (stars[q].source.cone_factor(h), VonKarman::new(layer.outer_scale));
-                let displacement = [0, 1].map(|axis| centre[axis] - at[axis]);
-                let c = exact_wavefront(&phase, gamma * stars[q].array.pitch(), displacement);
+                let displacement = own_coordinates(
+                    footprint.axes,
+                    [0, 1].map(|axis| footprint.centre[axis] - at[axis]),
+                );
+                let c = exact_wavefront(&phase, footprint.side, displacement);
                 let strength = (500e-9 / (2.0 * PI)).powi(2)
                     * 0.15f64.powf(-5.0 / 3.0)
                     * layer.fraction

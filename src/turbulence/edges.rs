@@ -96,7 +96,7 @@ pub(crate) struct Edge {
     /// ∫ S du.
     pub(crate) fall: f64,
     /// ∫ u S du.
-    moment: f64,
+    pub(crate) moment: f64,
     /// ∫ M du.
     half_mean: f64,
 }
@@ -109,7 +109,7 @@ static PANEL: LazyLock<Rule> = LazyLock::new(|| gauss_legendre(NODES));
 
 impl Edge {
     /// Integrates `phase`, the functions S and M of squared distance, along an edge; see [`Panels::along`].
-    fn integrate(
+    pub(crate) fn integrate(
         panels: &Panels,
         phase: &impl Fn(f64) -> (f64, f64),
         across: f64,

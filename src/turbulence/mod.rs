@@ -9,6 +9,7 @@ pub mod slope;
 pub mod edges;
 pub mod wavefront;
 pub mod disc;
+pub mod turned;
 pub mod dense;
 pub mod plan;
 pub mod arrays;

@@ -3,10 +3,9 @@
 
 // What computing a covariance stands on
 use crate::device::{self, Watch, engine::Engine, gpu::Gpu, refuse_beyond_memory};
-use crate::error::{Error, Invalid};
+use crate::error::Error;
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
 use crate::model::system::System;
-use crate::model::wavefront_grid::PhaseGrid;
 use crate::numerics::real::{Precision, Real};
 use crate::turbulence::slope::{PairCovariance, SlopeCovariance, SlopeProblem};
 use crate::turbulence::spectral::slope::SpectralSampling;
@@ -29,58 +28,21 @@ pub enum Method {
 /// The problem of a system's slope covariance.
 ///
 /// # Errors
-/// `NotToeplitz` where guide stars differ in height, pitch or number of lenslets; `Invalid` as in [`SlopeProblem::new`].
+/// `NotToeplitz` where the sensors share no lattice; `Invalid` as in [`SlopeProblem::of_sensors`].
 pub fn slope_problem(system: &System) -> Result<SlopeProblem, Error> {
-    let array = common_array(system)?;
-    let sources: Vec<_> = system.guide_stars.iter().map(|star| star.source).collect();
-    SlopeProblem::new(&system.atmosphere, array, &sources, system.cone_gradient)
-}
-/// The lenslet array that all guide stars share.
-fn common_array(system: &System) -> Result<&LensletArray, Error> {
-    let array = system.first_array();
-    // Refuse lenslet arrays that are unequal
-    if let Some(k) = system.guide_stars.iter().position(|star| star.array != *array) {
-        let other = &system.guide_stars[k].array;
-        let reason = format!(
-            "guide_star[0] has {} lenslets of {} m and guide_star[{k}] has {} lenslets of {} m; \
-             arrays of unequal pitch share no lattice of displacements: expected equal arrays",
-            array.lenslets(),
-            array.pitch(),
-            other.lenslets(),
-            other.pitch()
-        );
-        return Err(Error::NotToeplitz { reason });
-    }
-    Ok(array)
+    SlopeProblem::of_sensors(system.atmosphere(), &system.sensors(), system.cone_gradient())
 }
 
 // Wavefront problem of a system
 /// The problem of a system's wavefront–slope covariance.
 ///
 /// # Errors
-/// `Invalid` where the system has no target or no grid of wavefront points, and as in [`WavefrontProblem::new`]; `NotToeplitz`
-/// where guide stars differ in height, pitch or number of lenslets.
+/// `Invalid` where the system has no target or no grid of wavefront points, and as in [`WavefrontProblem::of_sensors`];
+/// `NotToeplitz` as there.
 pub fn wavefront_problem(system: &System) -> Result<WavefrontProblem, Error> {
-    let grid = wavefront_grid(system)?;
-    let stars: Vec<_> = system.guide_stars.iter().map(|star| star.source).collect();
-    let (array, sources) = (common_array(system)?, (system.targets.as_slice(), stars.as_slice()));
-    WavefrontProblem::new(&system.atmosphere, array, sources, grid, system.cone_gradient)
-}
-
-/// The pitch that the grid of wavefront points is measured in, metres: that of the guide stars' common array, or else of the
-/// system's.
-pub fn wavefront_pitch(system: &System) -> f64 {
-    common_array(system).unwrap_or(&system.lenslet_array).pitch()
-}
-/// The grid of wavefront points of a system that has targets, too.
-///
-/// # Errors
-/// `Invalid` where either is missing.
-pub fn wavefront_grid(system: &System) -> Result<PhaseGrid, Invalid> {
-    let expected = "at least one [[target]], for a wavefront";
-    let targets = system.targets.first().ok_or_else(|| Invalid::new("target", 0, expected));
-    let expected = "a table [phase] with the points of the wavefront";
-    targets.and(system.phase.ok_or_else(|| Invalid::new("phase", "none", expected)))
+    let (grid, sensors) = (system.wavefront_grid()?, system.sensors());
+    let sources = (system.targets(), sensors.as_slice());
+    WavefrontProblem::of_sensors(system.atmosphere(), sources, grid, system.cone_gradient())
 }
 
 // Compute the slope covariance
@@ -267,16 +229,12 @@ impl SlopeSlope {
 /// `NotToeplitz` with the reason where it has none; those of [`slope_problem`] and [`wavefront_problem`].
 pub fn check_toeplitz(system: &System) -> Result<(), Error> {
     slope_problem(system)?;
-    if wants_wavefront(system) {
+    if system.wants_wavefront() {
         wavefront_problem(system)?;
     }
     Ok(())
 }
 
-/// Whether a system has targets and a grid of wavefront points.
-pub fn wants_wavefront(system: &System) -> bool {
-    wavefront_grid(system).is_ok()
-}
 /// Computes all that a system asks for; dense forms by the direct method.
 ///
 /// # Errors
@@ -288,7 +246,7 @@ pub fn covariances(
     engine: &Engine,
     watch: &dyn Watch,
 ) -> Result<Covariances, Error> {
-    let (dense, wanted) = (form.is_dense(system), wants_wavefront(system));
+    let (dense, wanted) = (form.is_dense(system), system.wants_wavefront());
     if dense {
         engine.require_cpu("the dense form of a covariance")?;
         check_dense_memory(system, 1)?;
@@ -317,15 +275,15 @@ pub fn covariances(
 /// # Errors
 /// Those of [`dense::slope_covariance`].
 pub fn dense_slopes(system: &System, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
-    let (atmosphere, stars) = (&system.atmosphere, system.guide_stars.as_slice());
+    let (atmosphere, stars) = (system.atmosphere(), system.sensors());
     let valid = system.valid_lenslets();
-    dense::slope_covariance(atmosphere, stars, &valid, system.cone_gradient, watch)
+    dense::slope_covariance(atmosphere, &stars, &valid, system.cone_gradient(), watch)
 }
 
 fn dense_wavefront(system: &System, watch: &dyn Watch) -> Result<WavefrontSlopes, Error> {
     let matrix = dense_wavefront_slope(system, watch)?;
-    let (grid, slopes) = (wavefront_grid(system)?, matrix.ncols());
-    let shape = (system.targets.len(), grid.points, grid.points, slopes);
+    let (grid, slopes) = (system.wavefront_grid()?, matrix.ncols());
+    let shape = (system.targets().len(), grid.points, grid.points, slopes);
     let values = matrix.into_shape_with_order(shape);
     Ok(WavefrontSlopes::Dense(values.unwrap_or_else(|_| unreachable!("same length"))))
 }
@@ -334,21 +292,21 @@ fn dense_wavefront(system: &System, watch: &dyn Watch) -> Result<WavefrontSlopes
 /// # Errors
 /// Those of [`dense::wavefront_slope`], and `Invalid` where the system has no target or no grid.
 pub fn dense_wavefront_slope(system: &System, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
-    let wanted = (system.targets.as_slice(), wavefront_grid(system)?, wavefront_pitch(system));
-    let (atmosphere, stars) = (&system.atmosphere, system.guide_stars.as_slice());
+    let wanted = (system.targets(), system.wavefront_grid()?, system.wavefront_pitch());
+    let (atmosphere, stars) = (system.atmosphere(), system.sensors());
     let valid = system.valid_lenslets();
-    dense::wavefront_slope(atmosphere, wanted, stars, &valid, system.cone_gradient, watch)
+    dense::wavefront_slope(atmosphere, wanted, &stars, &valid, system.cone_gradient(), watch)
 }
 /// Covariance of the targets' wavefronts, (T, T, 2M − 1, 2M − 1), m²; none where an outer scale is infinite.
 ///
 /// # Errors
 /// `Invalid` where the system has no target or no grid; `Memory` where the result does not fit.
 pub fn wavefront_wavefront(system: &System) -> Result<Option<Array4<f64>>, Error> {
-    let array = LensletArray::new(system.lenslet_array.lenslets(), wavefront_pitch(system))?;
-    let targets = (system.targets.as_slice(), system.targets.as_slice());
-    let grid = wavefront_grid(system)?;
-    let gradient = system.cone_gradient;
-    let problem = WavefrontProblem::new(&system.atmosphere, &array, targets, grid, gradient)?;
+    let array = LensletArray::new(system.lenslet_array().lenslets(), system.wavefront_pitch())?;
+    let targets = (system.targets(), system.targets());
+    let grid = system.wavefront_grid()?;
+    let gradient = system.cone_gradient();
+    let problem = WavefrontProblem::new(system.atmosphere(), &array, targets, grid, gradient)?;
     if problem.layers().iter().any(|layer| layer.outer_scale.is_infinite()) {
         return Ok(None);
     }
@@ -404,7 +362,8 @@ pub fn check_dense_memory(system: &System, copies: u64) -> Result<(), Error> {
 /// Bytes of the dense matrices of slopes, (n, n), and of wavefront and slopes, (T M², n).
 pub fn dense_bytes(system: &System) -> [u64; 2] {
     let slopes = SlopeOrder::new(&system.valid_lenslets()).len() as u64;
-    let points = system.phase.map_or(0, |grid| grid.points.pow(2) * system.targets.len()) as u64;
+    let points =
+        system.phase().map_or(0, |grid| grid.points.pow(2) * system.targets().len()) as u64;
     [slopes, points].map(|rows| rows.saturating_mul(slopes).saturating_mul(8))
 }
 
@@ -417,11 +376,12 @@ mod tests {
     // Refuse lenslet arrays that differ
     #[test]
     fn lenslet_arrays_of_unequal_pitch_are_refused() {
-        let mut system = System::from_file("book/systems/keck-lgs.toml").unwrap();
+        let system = System::from_file("book/systems/keck-lgs.toml").unwrap();
         assert!(slope_problem(&system).is_ok());
-        let pitch = system.lenslet_array.pitch();
-        system.guide_stars[1].array =
-            crate::model::lenslet_array::LensletArray::new(10, 2.0 * pitch).unwrap();
+        let pitch = system.lenslet_array().pitch();
+        let mut stars = system.guide_stars().to_vec();
+        stars[1].sensor.array = LensletArray::new(10, 2.0 * pitch).unwrap();
+        let system = system.to_builder().guide_stars(stars).build().unwrap();
         let error = slope_problem(&system).unwrap_err().to_string();
         assert!(
             error.contains("20 lenslets of 0.5 m and guide_star[1] has 10 lenslets of 1 m"),
@@ -432,10 +392,10 @@ mod tests {
     // Refuse what does not fit
     #[test]
     fn what_does_not_fit_is_refused_before_it_starts() {
-        let mut system = System::from_file("book/systems/small.toml").unwrap();
-        system.guide_stars[0].array =
-            crate::model::lenslet_array::LensletArray::new(10_000, 0.1).unwrap();
-        system.guide_stars = vec![system.guide_stars[0]; 300];
+        let system = System::from_file("book/systems/small.toml").unwrap();
+        let mut star = system.guide_stars()[0].clone();
+        star.sensor.array = LensletArray::new(10_000, 2e-4).unwrap();
+        let system = system.to_builder().guide_stars(vec![star; 300]).build().unwrap();
         let problem = slope_problem(&system).unwrap();
         let error = slope_covariance(&problem, &Method::Direct, &silent).unwrap_err();
         assert!(matches!(error, Error::Memory { .. }) && error.exit_code() == 2, "{error}");

@@ -2,9 +2,10 @@
 //! Slope covariance: the problem that the methods solve, its symmetries, and the store of its result.
 
 // What the slope problem is made of
-use crate::error::{Error, Invalid};
+use crate::error::Error;
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
+use crate::model::sensor::{Groups, Sensor};
 use crate::model::source::{ConeGradient, Source};
 use ndarray::{Array2, Array3, Array6, ArrayView2, s};
 use rayon::prelude::*;
@@ -32,7 +33,7 @@ pub struct ProjectedLayer {
 pub struct SlopeProblem {
     lenslets: usize,
     pitch: f64,
-    sources: Vec<Source>,
+    sensors: Vec<Sensor>,
     layers: Vec<ProjectedLayer>,
 }
 /// What `make` makes of each number, made once for each number that occurs.
@@ -51,38 +52,40 @@ pub(crate) fn share_equals<T>(
 
 impl SlopeProblem {
     // Pose the problem for common heights
-    /// Poses the problem for one lenslet array looked at from several sources.
+    /// Poses the problem for one lenslet array at rest, looked at from several sources.
     ///
     /// # Errors
-    /// `NotToeplitz` where the sources' heights differ; `Invalid` where there is no source, or a layer at or above one.
+    /// As for [`of_sensors`](Self::of_sensors).
     pub fn new(
         atmosphere: &Atmosphere,
         array: &LensletArray,
         sources: &[Source],
         gradient: ConeGradient,
     ) -> Result<Self, Error> {
-        let first =
-            sources.first().ok_or_else(|| Invalid::new("guide stars", 0, "at least one"))?;
-        // Refuse sources of unequal height
-        if let Some(other) = sources.iter().position(|source| source.height() != first.height()) {
-            let reason = format!(
-                "guide_star[0].height is {} m and guide_star[{other}].height is {} m; sources at unequal \
-                 heights see footprints of unequal size on a layer, and their covariance depends on more \
-                 than a displacement: expected equal heights",
-                first.height(),
-                sources[other].height()
-            );
-            return Err(Error::NotToeplitz { reason });
-        }
-        first.check_above(atmosphere)?;
+        let sensors: Vec<_> =
+            sources.iter().map(|&source| Sensor::at_rest(source, *array)).collect();
+        Self::of_sensors(atmosphere, &sensors, gradient)
+    }
+
+    /// Poses the problem for sensors that share a lattice; their slopes are along their own axes.
+    ///
+    /// # Errors
+    /// `NotToeplitz` where they do not share one; `Invalid` where there is no sensor, or a layer at or above a source.
+    pub fn of_sensors(
+        atmosphere: &Atmosphere,
+        sensors: &[Sensor],
+        gradient: ConeGradient,
+    ) -> Result<Self, Error> {
+        let first = Groups::single(sensors)?;
+        first.source.check_above(atmosphere)?;
         let project = |layer: &Layer| {
             // Project the layer through the cone
-            let gamma = first.cone_factor(layer.altitude);
+            let gamma = first.source.cone_factor(layer.altitude);
             let per_radian = atmosphere.wavelength() / (2.0 * PI) * gradient.factor(gamma);
             ProjectedLayer {
                 altitude: layer.altitude,
                 gamma,
-                side: gamma * array.pitch(),
+                side: gamma * first.side(),
                 strength: per_radian.powi(2)
                     * atmosphere.fried_parameter().powf(-5.0 / 3.0)
                     * layer.fraction,
@@ -90,10 +93,10 @@ impl SlopeProblem {
             }
         };
         Ok(Self {
-            lenslets: array.lenslets(),
-            pitch: array.pitch(),
+            lenslets: first.array.lenslets(),
+            pitch: first.side(),
             layers: atmosphere.layers().iter().map(project).collect(),
-            sources: sources.to_vec(),
+            sensors: sensors.to_vec(),
         })
     }
 
@@ -103,14 +106,14 @@ impl SlopeProblem {
         self.lenslets
     }
 
-    /// Lenslet pitch d in metres.
+    /// Lenslet pitch d in metres, on the pupil.
     pub fn pitch(&self) -> f64 {
         self.pitch
     }
 
     /// Number of sources, S.
     pub fn sources(&self) -> usize {
-        self.sources.len()
+        self.sensors.len()
     }
 
     /// The layers, in the atmosphere's order.
@@ -124,9 +127,10 @@ impl SlopeProblem {
         2 * self.lenslets - 1
     }
 
-    /// Displacement at a layer that the directions of sources `p` and `q` bring about, h (θ_q − θ_p), metres.
+    /// Displacement at a layer that directions and shifts of sensors `p` and `q` bring about, along their axes, metres:
+    /// h (θ_q − θ_p) for sensors at rest, else Eq. [sensor shift](https://lenslet.github.io/lenslet/sensors.html#eq-sensor-shift).
     pub fn offset(&self, layer: &ProjectedLayer, p: usize, q: usize) -> [f64; 2] {
-        self.sources[p].shift_to(&self.sources[q], layer.altitude)
+        self.sensors[p].offset_to(&self.sensors[q], layer.altitude)
     }
 
     // Size and pairs of the result

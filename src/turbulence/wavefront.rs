@@ -6,8 +6,10 @@ use crate::device::{Watch, Workers, dispatch};
 use crate::error::{Error, Invalid};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::LensletArray;
+use crate::model::sensor::{Groups, Sensor};
 use crate::model::source::{ConeGradient, Source};
 use crate::model::wavefront_grid::PhaseGrid;
+use crate::units::DEGREE;
 use ndarray::{Array3, Array5, ArrayView5, s};
 use std::f64::consts::PI;
 
@@ -43,18 +45,17 @@ pub struct WavefrontProblem {
     pitch: f64,
     grid: PhaseGrid,
     targets: Vec<Source>,
-    stars: Vec<Source>,
+    stars: Vec<Sensor>,
     layers: Vec<WavefrontLayer>,
     layered: bool,
 }
 
 impl WavefrontProblem {
     // Pose the wavefront problem
-    /// Poses the problem for `targets` and guide `stars` that one lenslet array looks at.
+    /// Poses the problem for `targets` and guide `stars` that one lenslet array at rest looks at.
     ///
     /// # Errors
-    /// `NotToeplitz` where the stars' heights differ, or the targets are neither at that height nor at infinity; `Invalid` where
-    /// there is no target or no star, a layer at or above one, or a grid whose layer is too small for it.
+    /// As for [`of_sensors`](Self::of_sensors).
     pub fn new(
         atmosphere: &Atmosphere,
         array: &LensletArray,
@@ -62,9 +63,25 @@ impl WavefrontProblem {
         grid: PhaseGrid,
         gradient: ConeGradient,
     ) -> Result<Self, Error> {
+        let sensors: Vec<_> = stars.iter().map(|&star| Sensor::at_rest(star, *array)).collect();
+        Self::of_sensors(atmosphere, (targets, &sensors), grid, gradient)
+    }
+
+    /// Poses the problem for `targets`, and for sensors that share a lattice and are neither turned nor magnified.
+    ///
+    /// # Errors
+    /// `NotToeplitz` where they are, or share none, or the targets are neither at the height of the guide stars nor at infinity;
+    /// `Invalid` where there is no target or no star, a layer at or above one, or a grid whose layer is too small for it.
+    pub fn of_sensors(
+        atmosphere: &Atmosphere,
+        (targets, stars): (&[Source], &[Sensor]),
+        grid: PhaseGrid,
+        gradient: ConeGradient,
+    ) -> Result<Self, Error> {
         // Tell the cases by their heights
-        let target_height = common_height("target", targets)?;
-        let height = common_height("guide_star", stars)?;
+        let target_height = common_height(targets)?;
+        let Sensor { source: star, array, rotation, magnification, .. } = Groups::single(stars)?;
+        let height = star.height();
         // Refuse cones that share no lattice
         if target_height != height && target_height.is_finite() {
             let reason = format!(
@@ -73,12 +90,20 @@ impl WavefrontProblem {
             );
             return Err(Error::NotToeplitz { reason });
         }
-        stars[0].check_above(atmosphere)?;
+        if (rotation, magnification) != (0.0, 1.0) {
+            let degrees = rotation / DEGREE;
+            let reason = format!(
+                "the sensors are turned by {degrees} degrees and magnified {magnification} times against the grid of wavefront \
+                 points: expected sensors that are neither"
+            );
+            return Err(Error::NotToeplitz { reason });
+        }
+        star.check_above(atmosphere)?;
         let layered = target_height != height;
         // Project all layers for the wavefront
         let project = |layer: &Layer| {
             // Project the layer for the wavefront
-            let gamma = stars[0].cone_factor(layer.altitude);
+            let gamma = star.cone_factor(layer.altitude);
             let side = gamma * array.pitch();
             let width = (grid.oversampling * array.lenslets()) as f64;
             let margin =
@@ -176,7 +201,9 @@ impl WavefrontProblem {
     /// Displacement at a layer of lag 0 of target `t` and guide star `q` along x and y, metres; Eq. [centred lags](https://lenslet.github.io/lenslet/wavefront-slope.html#eq-centred-lags).
     pub fn first_lag(&self, layer: &WavefrontLayer, t: usize, q: usize) -> [f64; 2] {
         let reach = (self.lags(layer) - 1) as f64 / 2.0 * layer.step;
-        self.targets[t].shift_to(&self.stars[q], layer.altitude).map(|offset| offset - reach)
+        let Sensor { source, shift, .. } = &self.stars[q];
+        let by_direction = self.targets[t].shift_to(source, layer.altitude);
+        [0, 1].map(|axis| by_direction[axis] + layer.gamma * shift[axis] - reach)
     }
 
     /// Displacement at a layer from wavefront point `point` of the pupil's grid to the footprint of lenslet `lenslet` (both \[row,
@@ -188,11 +215,9 @@ impl WavefrontProblem {
         point: [usize; 2],
         lenslet: [usize; 2],
     ) -> [f64; 2] {
-        let middle = (self.lenslets as f64 - 1.0) / 2.0;
         let target = [1, 0].map(|axis| self.grid.coordinate(point[axis], self.pitch));
-        let star = [1, 0].map(|axis| (lenslet[axis] as f64 - middle) * self.pitch);
         let target = self.targets[t].project(target, layer.altitude);
-        let star = self.stars[q].project(star, layer.altitude);
+        let star = self.stars[q].footprint(lenslet, layer.altitude).centre;
         [0, 1].map(|axis| star[axis] - target[axis])
     }
 
@@ -214,16 +239,16 @@ impl WavefrontProblem {
     }
 }
 
-// Height that all sources share
-/// The height that all sources share, metres.
-fn common_height(kind: &str, sources: &[Source]) -> Result<f64, Error> {
-    let first = sources.first().ok_or_else(|| Invalid::new(kind, 0, "at least one"))?.height();
-    match sources.iter().position(|source| source.height() != first) {
+// Height that all targets share
+/// The height that all targets share, metres.
+fn common_height(targets: &[Source]) -> Result<f64, Error> {
+    let first = targets.first().ok_or_else(|| Invalid::new("target", 0, "at least one"))?.height();
+    match targets.iter().position(|target| target.height() != first) {
         None => Ok(first),
         Some(other) => {
             let reason = format!(
-                "{kind}[0].height is {first} m and {kind}[{other}].height is {} m: expected equal heights",
-                sources[other].height()
+                "target[0].height is {first} m and target[{other}].height is {} m: expected equal heights",
+                targets[other].height()
             );
             Err(Error::NotToeplitz { reason })
         }
@@ -308,6 +333,9 @@ mod tests {
     use super::*;
 
     // Pose a lopsided wavefront problem
+    /// Shift of the sensors on the pupil, metres.
+    const SHIFT: [f64; 2] = [0.13, -0.07];
+
     /// Two layers, two targets at a height, two guide stars at another.
     fn problem(n: usize, grid: PhaseGrid, heights: [f64; 3]) -> Result<WavefrontProblem, Error> {
         let layers = vec![Layer::new(9000.0, 0.3, 25.0), Layer::new(0.0, 0.7, 25.0)];
@@ -315,7 +343,8 @@ mod tests {
         let targets = [Source::new(1e-4, 0.3, heights[0])?, Source::new(2e-4, 2.0, heights[0])?];
         let stars = [Source::new(1.5e-4, 4.4, heights[1])?, Source::new(5e-5, 1.0, heights[2])?];
         let array = LensletArray::new(n, 0.4)?;
-        WavefrontProblem::new(&atmosphere, &array, (&targets, &stars), grid, ConeGradient::Pupil)
+        let stars = stars.map(|star| Sensor { shift: SHIFT, ..Sensor::at_rest(star, array) });
+        WavefrontProblem::of_sensors(&atmosphere, (&targets, &stars), grid, ConeGradient::Pupil)
     }
 
     // Check displacements by their coordinates
@@ -332,14 +361,15 @@ mod tests {
                     // Check the displacements of one layer
                     let own = PhaseGrid { points: layer.points, ..grid };
                     let first = problem.first_lag(layer, 1, 0);
-                    let offset = problem.targets[1].shift_to(&problem.stars[0], layer.altitude);
+                    let offset =
+                        problem.targets[1].shift_to(&problem.stars[0].source, layer.altitude);
                     for (lenslet, point) in
                         [(0, 0), (n - 1, layer.points / 2), (n / 2, layer.points - 1)]
                     {
                         let index = oversampling * lenslet + layer.points - 1 - point;
                         assert!(index < problem.lags(layer));
                         let rho = array.centre(lenslet) - own.coordinate(point, 0.4);
-                        let expected = layer.gamma * rho + offset[0];
+                        let expected = layer.gamma * (rho + SHIFT[0]) + offset[0];
                         assert!((first[0] + index as f64 * layer.step - expected).abs() < 1e-12);
                     }
                 }
@@ -364,5 +394,15 @@ mod tests {
         let error = problem(4, grid(20), [infinity, 90e3, 90e3]).unwrap_err().to_string();
         assert!(error.contains("phase.points = 20: expected at most 19: 22 points"), "{error}");
         assert!(problem(4, grid(20), [90e3; 3]).is_ok());
+        // Lenslets that are turned or magnified against the grid of points share no lattice with it.
+        let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 25.0)]).unwrap();
+        let star = Source::star(0.0, 0.0).unwrap();
+        let rest = Sensor::at_rest(star, LensletArray::new(4, 0.4).unwrap());
+        for sensor in [Sensor { rotation: 0.1, ..rest }, Sensor { magnification: 1.01, ..rest }] {
+            let sources = (&[star][..], &[sensor][..]);
+            let posed =
+                WavefrontProblem::of_sensors(&atmosphere, sources, grid(9), ConeGradient::Pupil);
+            assert!(matches!(posed, Err(Error::NotToeplitz { .. })), "{sensor:?}");
+        }
     }
 }

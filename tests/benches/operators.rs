@@ -22,7 +22,7 @@ fn six_stars() -> (SlopeCovariance, Vec<Array2<bool>>) {
         let path = format!("{}/book/systems/elt.toml", env!("CARGO_MANIFEST_DIR"));
         let system = System::from_file(path)?;
         let covariance = slope_covariance(&slope_problem(&system)?, &Method::Direct, &silent)?;
-        let valid = system.lenslet_array.valid(system.pupil.as_ref(), system.validity);
+        let valid = system.lenslet_array().valid(system.pupil(), system.validity());
         Ok((covariance, vec![valid; 6]))
     };
     must(make())
@@ -34,8 +34,8 @@ fn one_star() -> (SlopeCovariance, Vec<Array2<bool>>) {
         let path = format!("{}/book/systems/elt.toml", env!("CARGO_MANIFEST_DIR"));
         let system = System::from_file(path)?;
         let array = LensletArray::new(40, 0.5)?;
-        let stars = [system.guide_stars[0].source];
-        let (atmosphere, gradient) = (&system.atmosphere, system.cone_gradient);
+        let stars = [system.guide_stars()[0].sensor.source];
+        let (atmosphere, gradient) = (system.atmosphere(), system.cone_gradient());
         let problem = SlopeProblem::new(atmosphere, &array, &stars, gradient)?;
         let covariance = slope_covariance(&problem, &Method::Direct, &silent)?;
         Ok((covariance, vec![Array2::from_elem((40, 40), true)]))

@@ -2,9 +2,10 @@
 //! Linear operators between vectors in the memory of a device.
 
 // What operators on a device stand on
-use crate::device::gpu::{Buffer, Gpu};
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
+use crate::device::headers::REAL;
 use crate::error::{Error, Invalid, accept};
-use crate::linear::operator::{Operator, vectors};
+use crate::linear::operator::{Operator, Pairs, vectors};
 use crate::numerics::real::Real;
 use bytemuck::Pod;
 use std::sync::Arc;
@@ -109,6 +110,78 @@ impl<T: Real> DeviceOperator<T> for ProductGpu<T> {
     }
 }
 
+// Elements in pairs on a device
+const PAIRS: Source = Source {
+    name: "pairs.cu",
+    text: include_str!("../../../kernels/linear/pairs.cu"),
+    headers: &[REAL],
+};
+
+/// A square operator and elements in pairs, added up.
+pub struct WithPairsGpu<T> {
+    operator: Arc<dyn DeviceOperator<T>>,
+    partners: Buffer<i32>,
+    elements: Buffer<T>,
+    kernel: Kernel,
+}
+
+impl<T: Real> WithPairsGpu<T> {
+    /// The sum of `operator` and `pairs`.
+    ///
+    /// # Errors
+    /// `Invalid` where they do not fit; what the device says.
+    pub fn new(operator: Arc<dyn DeviceOperator<T>>, pairs: &Pairs<f64>) -> Result<Self, Error> {
+        let (shape, rows) = ((operator.rows(), operator.columns()), pairs.elements().len());
+        accept(shape == (rows, rows), "shape", shape, &format!("{rows} × {rows}, as the pairs"))?;
+        let gpu = operator.gpu();
+        let partners: Vec<i32> = pairs.partners().iter().map(|&partner| partner as i32).collect();
+        let elements: Vec<T> = pairs.elements().iter().map(|&element| T::of(element)).collect();
+        let kernel = gpu.program::<T>(&PAIRS, &[])?.kernel("add_pairs")?;
+        let (partners, elements) = (gpu.upload(&partners)?, gpu.upload(&elements)?);
+        Ok(Self { operator, partners, elements, kernel })
+    }
+
+    // Add elements in pairs
+    fn add(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        let rows = self.elements.len();
+        let arguments = [
+            x.into(),
+            y.into(),
+            (&self.partners).into(),
+            (&self.elements).into(),
+            Argument::from(rows),
+        ];
+        self.gpu().launch(&self.kernel, Shape::over(rows, 256, [1, 1]), &arguments)
+    }
+}
+impl<T: Real> DeviceOperator<T> for WithPairsGpu<T> {
+    fn gpu(&self) -> &Gpu {
+        self.operator.gpu()
+    }
+
+    fn rows(&self) -> usize {
+        self.operator.rows()
+    }
+
+    fn columns(&self) -> usize {
+        self.operator.columns()
+    }
+
+    fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        self.operator.apply(x, y)?;
+        self.add(x, y)
+    }
+
+    fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        self.operator.apply_transpose(x, y)?;
+        self.add(x, y)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.operator.bytes() + self.partners.bytes() + self.elements.bytes()
+    }
+}
+
 // Operator on a device used from the host
 /// An operator on a device, used from the host: vectors go there and come back at each product.
 ///
@@ -168,5 +241,42 @@ impl<T: Real> Operator<T> for OnHost<T> {
 
     fn bytes(&self) -> u64 {
         self.0.bytes()
+    }
+}
+
+// Tests of elements in pairs
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::gpu::test_machines;
+    use crate::linear::matrix::{Dense, gpu::MatrixGpu};
+    use crate::linear::operator::{Sum, battery};
+    use ndarray::Array2;
+
+    #[test]
+    fn pairs_are_added_to_any_operator() {
+        let n = 300;
+        let values = battery::random::<f64>(n * n, 1);
+        let matrix = Array2::from_shape_vec((n, n), values).unwrap();
+        let partners: Vec<usize> = (0..n).map(|k| (k + n / 2) % n).collect();
+        let joins = battery::random::<f64>(n / 2, 2).repeat(2);
+        let pairs = Pairs::new(partners, joins).unwrap();
+        let here: Vec<Arc<dyn Operator<f64>>> =
+            vec![Arc::new(Dense::new(matrix.clone())), Arc::new(pairs.clone())];
+        let here = Sum::new(here).unwrap();
+        for gpu in test_machines() {
+            let there = Arc::new(MatrixGpu::<f64>::new(&gpu, matrix.view()).unwrap());
+            let there = OnHost(Arc::new(WithPairsGpu::new(there, &pairs).unwrap()));
+            battery::check(&there, 1e-12);
+            let x = battery::random(n, 3);
+            for transposed in [false, true] {
+                let [here, there] = [&here as &dyn Operator<f64>, &there]
+                    .map(|operator| battery::product(operator, transposed, &x, 1));
+                assert!(battery::distance(&there, &here) < 1e-13, "transposed: {transposed}");
+            }
+            let small =
+                Arc::new(MatrixGpu::<f64>::new(&gpu, matrix.slice(ndarray::s![1.., 1..])).unwrap());
+            assert!(WithPairsGpu::new(small, &pairs).is_err());
+        }
     }
 }

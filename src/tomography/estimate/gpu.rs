@@ -9,11 +9,13 @@ use crate::error::{Error, Invalid};
 use crate::linear::interpolation::ToPupil;
 use crate::linear::interpolation::gpu::LayersGpu;
 use crate::linear::matrix::gpu::MatrixGpu;
-use crate::linear::operator::gpu::{DeviceOperator, ProductGpu};
+use crate::linear::operator::Pairs;
+use crate::linear::operator::gpu::{DeviceOperator, ProductGpu, WithPairsGpu};
 use crate::linear::solver::gpu::{SolverGpu, Start};
 use crate::linear::solver::{Solved, Solver};
 use crate::linear::toeplitz::Block;
 use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
+use crate::model::noise::SlopeNoise;
 use crate::model::system::System;
 use crate::numerics::real::{Precision, Real};
 use crate::tomography::circulant::Group;
@@ -160,7 +162,8 @@ struct Operators<T> {
 fn operators<T: Real>(gpu: &Gpu, model: &Model, settings: Settings) -> Result<Operators<T>, Error> {
     let (problem, covariance) = match &model.covariances {
         Matrices::Dense([slopes, wavefront]) => {
-            let measured = slopes + &Array2::from_diag(&ndarray::aview1(&model.noise));
+            let mut measured = slopes.clone();
+            model.noise.add_to(&mut measured);
             let [measured, wavefront] =
                 [&measured, wavefront].map(|matrix| MatrixGpu::new(gpu, matrix.view()));
             let (measured, wavefront) = (Arc::new(measured?), Arc::new(wavefront?));
@@ -170,8 +173,14 @@ fn operators<T: Real>(gpu: &Gpu, model: &Model, settings: Settings) -> Result<Op
     };
     // Make the Toeplitz operators on a device
     let slopes = BlockToeplitzGpu::slopes(gpu, &model.groups[0].covariance, &model.valid)?;
-    let measured = Arc::new(slopes.with_diagonal(&model.noise)?);
-    let toeplitz = Some(Arc::clone(&measured));
+    let with_noise = Arc::new(slopes.with_diagonal(&model.noise.variances)?);
+    let (measured, toeplitz): (Arc<dyn DeviceOperator<T>>, _) = if model.noise.is_correlated() {
+        let SlopeNoise { partners, covariances, .. } = &model.noise;
+        let pairs = Pairs::new(partners.clone(), covariances.clone())?;
+        (Arc::new(WithPairsGpu::new(with_noise, &pairs)?), None)
+    } else {
+        (with_noise.clone(), Some(with_noise))
+    };
     let stacked = Arc::new(stacked(gpu, problem, covariance, &model.valid)?);
     if !problem.is_layered() {
         return Ok(Operators { measured, toeplitz, wavefront: stacked });
@@ -333,7 +342,7 @@ mod tests {
     use crate::linear::solver::Stop;
     use crate::linear::toeplitz::Parts;
     use crate::linear::toeplitz::gpu::Tuning;
-    use crate::tomography::estimate::tests::{slopes, system};
+    use crate::tomography::estimate::tests::{slopes, streaked, system};
 
     // Bring layers to the pupil on both machines
     #[test]
@@ -376,38 +385,50 @@ mod tests {
             (["90e3", "90e3"], 0.0, Solver::Minres, false),
             (["90e3", "inf"], 0.0, Solver::ConjugateGradients, false),
         ] {
-            let system = system(heights, disc);
             let stop = Stop { tolerance: 1e-9, iterations: 2000 };
             let settings = Settings { solver, preconditioned, stop, ..Settings::default() };
-            let here = Estimator::new(&system, settings).unwrap();
-            let slopes = slopes(2, here.slopes());
-            let expected = here.estimate(slopes.view(), false, &silent).unwrap();
-            for gpu in test_machines() {
-                // Compare with the estimate on one device
-                let there =
-                    EstimatorGpu::<f64>::new(&gpu, &system, settings, &Engine::cpu(Precision::F64))
-                        .unwrap();
-                let x = battery::random::<f64>(here.slopes(), 3);
-                let on_host = OnHost(Arc::clone(&there.wavefront));
-                let [ours, theirs] = [here.wavefront(), &on_host]
-                    .map(|operator| battery::product(operator, false, &x, 1));
-                assert!(battery::distance(&theirs, &ours) < 1e-12, "{heights:?}");
-                let facts = (there.slopes(), there.interpolation_error());
-                assert_eq!(facts, (here.slopes(), here.interpolation_error()));
-                let there = [there];
-                let estimates = estimate_on(&there, slopes.view(), false, &silent).unwrap();
-                let mut counts = estimates.iterations.iter().zip(&expected.iterations);
-                assert!(
-                    counts.all(|(a, b)| a.abs_diff(*b) <= 1 + b / 20),
-                    "{:?}",
-                    estimates.iterations
-                );
-                assert!(estimates.residual.iter().all(|residual| *residual <= 1e-9));
-                let [ours, theirs] = [&expected, &estimates]
-                    .map(|e| e.wavefront.iter().copied().collect::<Vec<f64>>());
-                let error = battery::distance(&theirs, &ours);
-                assert!(error < 1e-8, "{heights:?} {solver:?}: {error:e}");
-            }
+            hold_to_the_processor(&system(heights, disc), settings);
+        }
+    }
+
+    #[test]
+    fn estimates_with_correlated_noise_are_those_of_the_processor() {
+        for heights in [["inf", "inf"], ["90e3", "90e3"], ["90e3", "inf"]] {
+            let stop = Stop { tolerance: 1e-9, iterations: 2000 };
+            let settings = Settings { stop, ..Settings::default() };
+            hold_to_the_processor(&streaked(&system(heights, 0.0)), settings);
+        }
+    }
+
+    fn hold_to_the_processor(system: &System, settings: Settings) {
+        let here = Estimator::new(system, settings).unwrap();
+        let slopes = slopes(2, here.slopes());
+        let expected = here.estimate(slopes.view(), false, &silent).unwrap();
+        for gpu in test_machines() {
+            // Compare with the estimate on one device
+            let there =
+                EstimatorGpu::<f64>::new(&gpu, system, settings, &Engine::cpu(Precision::F64))
+                    .unwrap();
+            let x = battery::random::<f64>(here.slopes(), 3);
+            let on_host = OnHost(Arc::clone(&there.wavefront));
+            let [ours, theirs] = [here.wavefront(), &on_host]
+                .map(|operator| battery::product(operator, false, &x, 1));
+            assert!(battery::distance(&theirs, &ours) < 1e-12, "{settings:?}");
+            let facts = (there.slopes(), there.interpolation_error());
+            assert_eq!(facts, (here.slopes(), here.interpolation_error()));
+            let there = [there];
+            let estimates = estimate_on(&there, slopes.view(), false, &silent).unwrap();
+            let mut counts = estimates.iterations.iter().zip(&expected.iterations);
+            assert!(
+                counts.all(|(a, b)| a.abs_diff(*b) <= 1 + b / 20),
+                "{:?}",
+                estimates.iterations
+            );
+            assert!(estimates.residual.iter().all(|residual| *residual <= 1e-9));
+            let [ours, theirs] =
+                [&expected, &estimates].map(|e| e.wavefront.iter().copied().collect::<Vec<f64>>());
+            let error = battery::distance(&theirs, &ours);
+            assert!(error < 1e-8, "{settings:?}: {error:e}");
         }
     }
     #[test]
@@ -426,11 +447,11 @@ mod tests {
         let groups: Vec<Group> = model.groups.iter().map(Grouped::group).collect();
         let parts = Parts::slopes(groups[0].covariance, &model.valid).unwrap();
         let a = BlockToeplitzGpu::<T>::of(gpu, &parts, true, tuning).unwrap();
-        let a = Arc::new(a.with_diagonal(&model.noise).unwrap());
+        let a = Arc::new(a.with_diagonal(&model.noise.variances).unwrap());
         let p = Arc::new(CirculantGpu::<T>::tuned(gpu, &groups, tuning).unwrap());
         let mut fused = SolverGpu::joined(&a, &p).unwrap().expect("operators that go together");
         let mut plain = SolverGpu::new(Solver::ConjugateGradients, a, Some(p)).unwrap();
-        let b: Vec<T> = slopes(1, model.noise.len()).iter().map(|&s| T::of(s)).collect();
+        let b: Vec<T> = slopes(1, model.noise.variances.len()).iter().map(|&s| T::of(s)).collect();
         let b = gpu.upload(&b).unwrap();
         // Solve with and without kernels between
         for (tolerance, iterations) in

@@ -1,0 +1,317 @@
+// Tangled from book/src/noise.md: edit there, or here and run cargo tangle stitch.
+//! Noise of slopes, and guide stars: sensors with their noise.
+
+use crate::{
+    error::{Error, Invalid, accept, not_negative},
+    files::reading::read_array,
+    model::lenslet_array::{LensletArray, SlopeOrder},
+    model::sensor::Sensor,
+    model::source::Source,
+};
+use ndarray::Array2;
+use std::path::Path;
+
+// Noise of the slopes of a sensor
+/// Covariance of the noise of a sensor's slopes, [noise block](https://lenslet.github.io/lenslet/noise.html#eq-noise-block): independent between lenslets.
+///
+/// ```
+/// use lenslet::model::noise::Noise;
+/// let even = Noise::uniform(1e-14)?;
+/// let streak = Noise::blocks(&[[[4e-14, 1e-14], [1e-14, 1e-14]], [[2e-14, 0.0], [0.0, 2e-14]]])?;
+/// assert_eq!((even.block(7), streak.block(0)), ([1e-14, 0.0, 1e-14], [4e-14, 1e-14, 1e-14]));
+/// assert!((streak.mean() - 2.25e-14).abs() < 1e-28);
+/// assert!(Noise::blocks(&[[[1.0, 2.0], [2.0, 1.0]]]).is_err()); // no covariance of anything
+/// # Ok::<(), lenslet::Invalid>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Noise(Form);
+
+#[derive(Debug, Clone, PartialEq)]
+enum Form {
+    /// The variance of every slope, rad².
+    Uniform(f64),
+    /// The variance of both slopes of each valid lenslet, rad².
+    Lenslets(Vec<f64>),
+    /// Elements xx, xy and yy of the block of each valid lenslet, rad².
+    Blocks(Vec<[f64; 3]>),
+}
+
+// Take noise that can be
+impl Noise {
+    /// The same `variance` \[rad²\] for every slope.
+    ///
+    /// # Errors
+    /// `Invalid` where it is negative, infinite or NaN.
+    pub fn uniform(variance: f64) -> Result<Self, Invalid> {
+        not_negative("noise", variance).map(|variance| Self(Form::Uniform(variance)))
+    }
+
+    /// A variance \[rad²\] for both slopes of each valid lenslet.
+    ///
+    /// # Errors
+    /// `Invalid`, with the number of the lenslet, as for [`uniform`](Self::uniform).
+    pub fn lenslets(variances: Vec<f64>) -> Result<Self, Invalid> {
+        for (k, &variance) in variances.iter().enumerate() {
+            not_negative(&format!("noise of lenslet {k}"), variance)?;
+        }
+        Ok(Self(Form::Lenslets(variances)))
+    }
+
+    // Take blocks that can be covariances
+    /// A covariance \[rad²\] of the x and the y slope of each valid lenslet: symmetric, and positive semidefinite.
+    ///
+    /// # Errors
+    /// `Invalid`, with the number of the lenslet and its block, where it is neither, or has a number that is not finite.
+    pub fn blocks(blocks: &[[[f64; 2]; 2]]) -> Result<Self, Invalid> {
+        const TOLERANCE: f64 = 1e-6;
+        let take = |(k, &block): (usize, &[[f64; 2]; 2])| {
+            let [[xx, xy], [yx, yy]] = block;
+            let scale = xx.sqrt() * yy.sqrt(); // NaN for a negative variance
+            let symmetric = (xy - yx).abs() <= TOLERANCE * scale;
+            let positive = xx >= 0.0 && yy >= 0.0 && xy.abs() <= (1.0 + TOLERANCE) * scale;
+            let finite = block.as_flattened().iter().all(|element| element.is_finite());
+            let expected = "a symmetric and positive semidefinite matrix of finite numbers";
+            let good = finite && symmetric && positive;
+            accept(good, &format!("noise of lenslet {k}"), block, expected)?;
+            Ok([xx, 0.5 * (xy + yx), yy])
+        };
+        let blocks = blocks.iter().enumerate().map(take);
+        Ok(Self(Form::Blocks(blocks.collect::<Result<_, Invalid>>()?)))
+    }
+
+    // Read noise from a file
+    /// Reads noise from `.npy` or FITS: variances (n), or blocks (n, 2, 2), for n valid lenslets in their order; rad².
+    ///
+    /// # Errors
+    /// Those of [`read_array`] and of the constructors, with the name of the file.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let array = read_array(path, [1, 3])?;
+        let shape = array.shape().to_vec();
+        let numbers = array.into_raw_vec_and_offset().0;
+        let noise = match shape[..] {
+            [_] => Self::lenslets(numbers),
+            [_, 2, 2] => {
+                let block = |block: &[f64]| [[block[0], block[1]], [block[2], block[3]]];
+                Self::blocks(&numbers.chunks_exact(4).map(block).collect::<Vec<_>>())
+            }
+            _ => Err(Invalid::new("shape", format!("{shape:?}"), "(n) or (n, 2, 2)")),
+        };
+        noise.map_err(|invalid| {
+            let quantity = format!("{}: {}", path.display(), invalid.quantity);
+            Invalid { quantity, ..invalid }.into()
+        })
+    }
+
+    // Ask for the noise of a lenslet
+    /// Refuses noise that was given lenslet by lenslet for another number of them than the `valid` ones of a sensor, which are
+    /// counted where that matters.
+    pub fn check_lenslets(&self, valid: impl FnOnce() -> usize) -> Result<(), Invalid> {
+        let given = match &self.0 {
+            Form::Uniform(_) => return Ok(()),
+            Form::Lenslets(variances) => variances.len(),
+            Form::Blocks(blocks) => blocks.len(),
+        };
+        let valid = valid();
+        let value = format!("noise of {given} lenslets");
+        let expected = format!("noise of {valid} lenslets, the valid ones of the sensor");
+        if given == valid { Ok(()) } else { Err(Invalid::new("noise", value, expected)) }
+    }
+
+    /// Elements xx, xy and yy of the block of valid lenslet `k` \[rad²\]; panics beyond the last.
+    pub fn block(&self, k: usize) -> [f64; 3] {
+        match &self.0 {
+            Form::Uniform(variance) => [*variance, 0.0, *variance],
+            Form::Lenslets(variances) => [variances[k], 0.0, variances[k]],
+            Form::Blocks(blocks) => blocks[k],
+        }
+    }
+
+    /// Whether the noise of the x slope of some lenslet tells anything of that of its y slope.
+    pub fn is_correlated(&self) -> bool {
+        matches!(&self.0, Form::Blocks(blocks) if blocks.iter().any(|[_, xy, _]| *xy != 0.0))
+    }
+
+    // Mean and factors of noise
+    /// Mean variance of a slope \[rad²\], [mean noise](https://lenslet.github.io/lenslet/noise.html#eq-mean-noise).
+    pub fn mean(&self) -> f64 {
+        let mean = |sum: f64, lenslets: usize| sum / lenslets.max(1) as f64;
+        match &self.0 {
+            Form::Uniform(variance) => *variance,
+            Form::Lenslets(variances) => mean(variances.iter().sum(), variances.len()),
+            Form::Blocks(blocks) => {
+                mean(blocks.iter().map(|[xx, _, yy]| 0.5 * (xx + yy)).sum(), blocks.len())
+            }
+        }
+    }
+
+    /// Elements a, b and c of the Cholesky factor of the block of valid lenslet `k` \[rad\], [noise factor](https://lenslet.github.io/lenslet/noise.html#eq-noise-factor).
+    pub fn factor(&self, k: usize) -> [f64; 3] {
+        let [xx, xy, yy] = self.block(k);
+        let a = xx.sqrt();
+        let b = if xy == 0.0 { 0.0 } else { xy / a };
+        [a, b, (yy - b * b).max(0.0).sqrt()]
+    }
+}
+
+// A guide star with its noise
+/// A guide star: the sensor that looks at it, and the noise of its slopes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GuideStar {
+    /// What looks, and where.
+    pub sensor: Sensor,
+    /// Covariance of the noise of its slopes.
+    pub noise: Noise,
+}
+
+impl GuideStar {
+    /// A guide star whose sensor is at rest, and all of whose slopes have noise of the variance `noise` \[rad²\].
+    ///
+    /// # Errors
+    /// `Invalid` as for [`Noise::uniform`].
+    pub fn at_rest(source: Source, array: LensletArray, noise: f64) -> Result<Self, Invalid> {
+        Ok(Self { sensor: Sensor::at_rest(source, array), noise: Noise::uniform(noise)? })
+    }
+}
+
+// Noise of all slopes
+/// Covariance of the noise of all slopes in the order of [`SlopeOrder`]: in each row an element on the diagonal and one for the
+/// other slope of the same lenslet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SlopeNoise {
+    /// Variance of the noise of each slope, rad².
+    pub variances: Vec<f64>,
+    /// The place of the other slope of the same lenslet.
+    pub partners: Vec<usize>,
+    /// Covariance of the noise of both, rad².
+    pub covariances: Vec<f64>,
+}
+
+impl SlopeNoise {
+    /// The noise of the slopes of `stars`, whose valid lenslets are those of `order`.
+    pub fn new(stars: &[GuideStar], order: &SlopeOrder) -> Self {
+        let mut variances = vec![0.0; order.len()];
+        let (mut partners, mut covariances) = (vec![0; order.len()], variances.clone());
+        for (q, star) in stars.iter().enumerate() {
+            for k in 0..order.lenslets(q).len() {
+                let [x, y] = [0, 1].map(|axis| order.index(q, axis, k));
+                let [xx, xy, yy] = star.noise.block(k);
+                (variances[x], variances[y]) = (xx, yy);
+                (partners[x], partners[y]) = (y, x);
+                (covariances[x], covariances[y]) = (xy, xy);
+            }
+        }
+        Self { variances, partners, covariances }
+    }
+
+    // Use the noise of all slopes
+    /// Whether there is any element off the diagonal.
+    pub fn is_correlated(&self) -> bool {
+        self.covariances.iter().any(|covariance| *covariance != 0.0)
+    }
+
+    /// Adds the noise to a covariance matrix of all slopes, (n, n), rad².
+    pub fn add_to(&self, matrix: &mut Array2<f64>) {
+        for (k, &variance) in self.variances.iter().enumerate() {
+            matrix[[k, k]] += variance;
+            matrix[[k, self.partners[k]]] += self.covariances[k];
+        }
+    }
+}
+
+// Check noise and its refusals
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STREAK: [[f64; 2]; 2] = [[4.0, -1.2], [-1.2, 1.0]];
+
+    #[test]
+    fn blocks_that_cannot_be_are_refused() {
+        let nan = f64::NAN;
+        for block in [
+            [[1.0, 0.5], [0.4, 1.0]],
+            [[1.0, 1.01], [1.01, 1.0]],
+            [[-1.0, 0.0], [0.0, 1.0]],
+            [[-1.0, 0.0], [0.0, -1.0]],
+            [[0.0, 1e-9], [1e-9, 1.0]],
+            [[1.0, nan], [nan, 1.0]],
+            [[f64::INFINITY, 0.0], [0.0, 1.0]],
+        ] {
+            let refused = Noise::blocks(&[STREAK, block]).unwrap_err();
+            assert_eq!(refused.quantity, "noise of lenslet 1", "{block:?}");
+        }
+        let line = [[4.0, 2.000_000_1], [2.0, 1.0]];
+        assert!(Noise::blocks(&[line, [[0.0; 2]; 2]]).is_ok());
+        assert_eq!(Noise::lenslets(vec![1.0, -1.0]).unwrap_err().quantity, "noise of lenslet 1");
+        assert_eq!(Noise::uniform(-1e-20).unwrap_err().quantity, "noise");
+    }
+
+    // Check forms of noise against each other
+    #[test]
+    fn factors_give_their_blocks_back() {
+        let unit = [[2.0, 0.0], [0.0, 2.0]];
+        let noise = Noise::blocks(&[STREAK, unit, [[0.0, 0.0], [0.0, 9.0]]]).unwrap();
+        for k in 0..3 {
+            let ([a, b, c], [xx, xy, yy]) = (noise.factor(k), noise.block(k));
+            for (found, wanted) in [(a * a, xx), (a * b, xy), (b * b + c * c, yy)] {
+                assert!((found - wanted).abs() < 1e-15, "{k}: {found} and {wanted}");
+            }
+        }
+        assert_eq!(noise.mean(), (2.5 + 2.0 + 4.5) / 3.0);
+        let alike = [Noise::uniform(2.0), Noise::lenslets(vec![2.0; 3]), Noise::blocks(&[unit; 3])];
+        for noise in alike.map(Result::unwrap) {
+            assert_eq!((noise.block(2), noise.mean()), ([2.0, 0.0, 2.0], 2.0));
+            assert_eq!(
+                (noise.factor(2), noise.is_correlated()),
+                ([2f64.sqrt(), 0.0, 2f64.sqrt()], false)
+            );
+        }
+        assert!(noise.is_correlated() && noise.check_lenslets(|| 3).is_ok());
+        assert_eq!(noise.check_lenslets(|| 4).unwrap_err().value, "noise of 3 lenslets");
+    }
+
+    #[test]
+    fn the_matrix_of_all_noise_has_partners() {
+        let valid = [ndarray::arr2(&[[true]]), ndarray::arr2(&[[true, false], [true, true]])];
+        let star = |noise: Result<Noise, Invalid>| {
+            let array = LensletArray::new(1, 0.5).unwrap();
+            let sensor = Sensor::at_rest(Source::star(0.0, 0.0).unwrap(), array);
+            GuideStar { sensor, noise: noise.unwrap() }
+        };
+        let blocks = Noise::blocks(&[[[1.0, 0.0], [0.0, 1.0]], STREAK, [[1.0, 0.0], [0.0, 2.0]]]);
+        let stars = [star(Noise::uniform(7.0)), star(blocks)];
+        let noise = SlopeNoise::new(&stars, &SlopeOrder::new(&valid));
+        let mut matrix = Array2::zeros((8, 8));
+        noise.add_to(&mut matrix);
+        assert_eq!(matrix.diag().to_vec(), [7.0, 7.0, 1.0, 4.0, 1.0, 1.0, 1.0, 2.0]);
+        assert_eq!([matrix[[3, 6]], matrix[[6, 3]], matrix.sum()], [-1.2, -1.2, 24.0 - 2.4]);
+        assert!(noise.is_correlated());
+    }
+
+    // Check noise from files
+    #[test]
+    fn files_hold_variances_or_blocks() -> Result<(), Box<dyn std::error::Error>> {
+        use ndarray::{Array1, Array3};
+        use ndarray_npy::WriteNpyExt;
+        let file = tempfile::NamedTempFile::new()?;
+        let wanted = Noise::blocks(&[STREAK, [[1.0, 0.5], [0.5, 2.0]]])?;
+        let numbers = [STREAK.as_flattened(), &[1.0, 0.5, 0.5, 2.0]].concat();
+        Array3::from_shape_vec((2, 2, 2), numbers)?.write_npy(file.reopen()?)?;
+        assert_eq!(Noise::read(file.path())?, wanted);
+        Array1::from(vec![1.0, 3.0]).write_npy(file.reopen()?)?;
+        assert_eq!(Noise::read(file.path())?, Noise::lenslets(vec![1.0, 3.0])?);
+        // Refuse other shapes and bad numbers
+        let refused = || Noise::read(file.path()).unwrap_err().to_string();
+        Array1::from(vec![1.0, -3.0]).write_npy(file.reopen()?)?;
+        let message = refused();
+        assert!(
+            message.contains(".tmp") && message.contains(": noise of lenslet 1 = -3.0"),
+            "{message}"
+        );
+        Array3::<f64>::zeros((2, 3, 2)).write_npy(file.reopen()?)?;
+        assert!(refused().contains("shape = [2, 3, 2]: expected (n) or (n, 2, 2)"));
+        Array2::<f64>::zeros((2, 2)).write_npy(file.reopen()?)?;
+        assert!(refused().contains("expected one or three axes"));
+        Ok(())
+    }
+}
