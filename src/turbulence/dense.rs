@@ -592,7 +592,7 @@ fn fill_slopes(
                     [row_y[x], row_y[y]] = of_y;
                 }
             }
-            watch(done.fetch_add(against(p), Ordering::Relaxed) + against(p), pairs);
+            watch.progress(done.fetch_add(against(p), Ordering::Relaxed) + against(p), pairs);
         });
     }
     let shape = (rows.order.len(), n);
