@@ -427,7 +427,8 @@ pub(crate) fn of_frame(error: Error, frame: usize) -> Error {
 pub(crate) mod tests {
     use super::*;
     use crate::device::silent;
-    use crate::model::lenslet_array::SlopeOrder;
+    use crate::model::noise::Noise;
+    use crate::model::wavefront_grid::PhaseGrid;
     use faer::prelude::Solve;
 
     // Make a lopsided system
@@ -560,7 +561,7 @@ pub(crate) mod tests {
             let system = system.to_builder().guide_stars(stars).build().unwrap();
             let stop = Stop { tolerance: 1e-12, iterations: 2000 };
             let estimator =
-                Estimator::new(&system, Settings { stop, ..Settings::default() }).unwrap();
+                built(&system, EstimateOptions { stop, ..EstimateOptions::default() }).unwrap();
             let order = SlopeOrder::new(&system.valid_lenslets());
             let mut matrix = dense_slopes(&system, &silent).unwrap();
             for (q, star) in system.guide_stars().iter().enumerate() {
@@ -596,7 +597,7 @@ pub(crate) mod tests {
         }
         let blocks = plain.to_builder().guide_stars(stars).build().unwrap();
         let [one, other] = [plain, blocks].map(|system| {
-            let estimator = Estimator::new(&system, Settings::default()).unwrap();
+            let estimator = built(&system, EstimateOptions::default()).unwrap();
             let slopes = slopes(1, estimator.slopes());
             let measured = dense_matrix(estimator.measured());
             (measured, estimator.estimate(slopes.view(), false, &silent).unwrap())
@@ -652,9 +653,10 @@ pub(crate) mod tests {
         let mut hole = row.clone();
         hole[[0, 3]] = f64::NAN;
         assert!(refusal(hole).to_string().starts_with("slope 3 of frame 0 = NaN"));
-        let mut odd = system.clone(); // a single target on 13 × 13 points
-        odd.targets.truncate(1);
-        odd.phase = Some(crate::model::wavefront_grid::PhaseGrid::new(13, 2, 0.0).unwrap());
+        // a single target on 13 × 13 points
+        let grid = PhaseGrid::new(13, 2, 0.0).unwrap();
+        let odd =
+            system.to_builder().targets([system.targets()[0]]).phase(Some(grid)).build().unwrap();
         let single = built(&odd, EstimateOptions::default()).unwrap();
         let estimates = single.estimate(row.view(), false, &silent).unwrap();
         assert!(estimates.wavefront.dim() == (1, 1, 13, 13));
@@ -666,13 +668,10 @@ pub(crate) mod tests {
         );
         assert_eq!(error.exit_code(), 1);
         for (key, missing) in [("target", "[[target]]"), ("phase", "[phase]")] {
-            let mut system = system.clone();
-            if key == "target" {
-                system.targets.clear()
-            } else {
-                system.phase = None
-            }
-            let error = built(&system, EstimateOptions::default()).err().unwrap().to_string();
+            let builder = system.to_builder();
+            let without = if key == "target" { builder.targets([]) } else { builder.phase(None) };
+            let refused = built(&without.build().unwrap(), EstimateOptions::default());
+            let error = refused.err().unwrap().to_string();
             assert!(error.contains(missing), "{error}");
         }
     }

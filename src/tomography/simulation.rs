@@ -897,7 +897,8 @@ mod tests {
         }
         stars[1].sensor.shift = [0.2, -0.3];
         let turned = rest.to_builder().guide_stars(stars).targets([]).build().unwrap();
-        let exact = slope_covariance(&slope_problem(&turned).unwrap(), &Method::Direct, &silent);
+        let plan = SlopeCovariancePlan::direct(slope_problem(&turned).unwrap());
+        let exact = plan.run(&Engine::default(), &silent);
         let (exact, simulation) = (exact.unwrap(), Simulation::new(&turned).unwrap());
         let slope = |star, axis, lenslet| Look::Slope { star, axis, lenslet };
         for ((p, q, a, b, j, i), &exact_value) in exact.values().indexed_iter() {

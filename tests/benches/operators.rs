@@ -23,7 +23,7 @@ fn six_stars() -> (SlopeCovariance, Vec<Array2<bool>>) {
         let system = System::from_file(path)?;
         let plan = SlopeCovariancePlan::direct(slope_problem(&system)?);
         let covariance = plan.run(&Engine::default(), &silent)?;
-        let valid = system.lenslet_array().valid(system.pupil().as_ref(), system.validity());
+        let valid = system.lenslet_array().valid(system.pupil(), system.validity());
         Ok((covariance, vec![valid; 6]))
     };
     must(make())
