@@ -185,6 +185,17 @@ pub enum Error {
         /// What the library says.
         reason: String,
     },
+    // Say that something belongs to another device
+    /// Something of one graphics processor was handed to another.
+    #[error("a {what} of {owner} was handed to {device}")]
+    Foreign {
+        /// What it is: a buffer, a kernel.
+        what: &'static str,
+        /// Name of the device that it belongs to.
+        owner: String,
+        /// Name of the device that it was handed to.
+        device: String,
+    },
     // Say that a solver has not converged
     /// An iterative solver has used up its iterations.
     #[error(
@@ -211,7 +222,10 @@ impl Error {
     /// The exit code of a process that ends with this error: 2 for bad input, 1 for a failed run, 130 if it was cancelled.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Failed { .. } | Self::NotConverged { .. } | Self::Cuda { .. } => 1,
+            Self::Failed { .. }
+            | Self::NotConverged { .. }
+            | Self::Cuda { .. }
+            | Self::Foreign { .. } => 1,
             Self::Cancelled => 130,
             _ => 2,
         }

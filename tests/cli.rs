@@ -678,7 +678,10 @@ fn plans_are_told_and_nothing_is_written() -> Checked {
     let keck = book("keck-lgs");
     let keck = keck.display();
     for (args, words) in [
-        (format!("covariance {keck} -o cov.npz"), ["toeplitz", "slope_slope 4 × 4 × 2 × 2 × 39 × 39"]),
+        (
+            format!("covariance {keck} -o cov.npz"),
+            ["toeplitz", "slope_slope 4 × 4 × 2 × 2 × 39 × 39"],
+        ),
         (format!("covariance {keck} --form dense"), ["dense", "slope_slope_dense 2400 × 2400"]),
         (format!("covariance {keck} --method spectral"), ["spectral, ", "wavefront_wavefront"]),
         (format!("estimate {keck} --device cpu"), ["circulant", "wavefront 1 × 2 × 41 × 41"]),

@@ -16,3 +16,15 @@ mod snapshots;
 mod spectral;
 mod system_file;
 mod wavefront_spectral;
+
+#[test]
+fn every_file_of_tests_is_a_module() {
+    let here = include_str!("main.rs");
+    for entry in std::fs::read_dir("tests").unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let is_module = here.contains(&format!("\nmod {name};\n"));
+        let is_source = path.extension().is_some_and(|extension| extension == "rs");
+        assert!(!is_source || name == "main" || is_module, "{name} is not compiled");
+    }
+}

@@ -509,7 +509,10 @@ fn the_shipped_systems_are_what_they_say() {
     let small = read("small.toml");
     assert_eq!(counts(&small), (20, 1, 1, 400));
     assert_eq!((small.lenslet_array().pitch(), small.atmosphere().fried_parameter()), (0.1, 0.15));
-    assert_eq!((small.guide_stars()[0].sensor.source.height(), small.phase()), (f64::INFINITY, None));
+    assert_eq!(
+        (small.guide_stars()[0].sensor.source.height(), small.phase()),
+        (f64::INFINITY, None)
+    );
     let keck = read("keck-lgs.toml");
     assert_eq!(counts(&keck), (20, 4, 7, 300));
     assert_eq!(keck.lenslet_array().pitch(), 0.5);

@@ -2,14 +2,15 @@
 
 use lenslet::device::{engine::Engine, silent};
 use lenslet::turbulence::plan::SlopeCovariancePlan;
-use lenslet::{ model::lenslet_array::LensletArray, plot::Figure};
+use lenslet::{model::lenslet_array::LensletArray, plot::Figure};
 use lenslet::{model::system::System, turbulence::slope::SlopeProblem};
 use std::{error::Error, path::PathBuf, time::Instant};
 
 /// The run time in seconds with the first `stars` guide stars and `n` × `n` lenslets, the shortest of those that fit into a moment.
 fn time(system: &System, stars: usize, n: u32) -> Result<f64, lenslet::Error> {
     let array = LensletArray::new(n as usize, system.lenslet_array().pitch())?;
-    let sources: Vec<_> = system.guide_stars().iter().take(stars).map(|star| star.sensor.source).collect();
+    let sources: Vec<_> =
+        system.guide_stars().iter().take(stars).map(|star| star.sensor.source).collect();
     let problem = SlopeProblem::new(system.atmosphere(), &array, &sources, system.cone_gradient())?;
     let plan = SlopeCovariancePlan::direct(problem);
     let begin = Instant::now();

@@ -1,9 +1,9 @@
 //! Draws the residuals of both solvers, with and without the preconditioner, into the folder that is given.
 
+use lenslet::device::{engine::Engine, silent};
 use lenslet::linear::operator::{Diagonal, Operator, Sum};
 use lenslet::linear::solver::{Solver, Stop};
 use lenslet::tomography::circulant::{Circulant, Group};
-use lenslet::device::{engine::Engine, silent};
 use lenslet::turbulence::plan::{SlopeCovariancePlan, slope_problem};
 use lenslet::{linear::toeplitz::BlockToeplitz, model::system::System, plot::Figure};
 use rand::{SeedableRng, rngs::StdRng};

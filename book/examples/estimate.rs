@@ -5,8 +5,8 @@ use lenslet::{
     model::system::System,
     plot::Format,
     plot::map::{WavefrontMap, plot_wavefronts, without_piston},
-    tomography::{estimate::EstimateOptions, estimator::EstimatePlan},
     tomography::simulation::Simulation,
+    tomography::{estimate::EstimateOptions, estimator::EstimatePlan},
 };
 use ndarray::{Array2, Axis, s};
 use std::{error::Error, path::PathBuf};

@@ -29,14 +29,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         .y_label_area_size(50)
         .build_cartesian_2d(-5.6..4.6, -4.4..4.4)?;
     chart.configure_mesh().disable_mesh().x_desc("x [m]").y_desc("y [m]").draw()?;
-    let ellipses = centres.iter().enumerate().filter(|(_, [x, y])| x.hypot(*y) < 4.0).map(|(k, [x, y])| {
-        let [a, b, c] = noise.factor(k);
-        let point = |step: usize| {
-            let (sin, cos) = (step as f64 * PI / 24.0).sin_cos();
-            (x + a * cos, y + b * cos + c * sin)
-        };
-        PathElement::new((0..=48).map(point).collect::<Vec<_>>(), RGBColor(0, 114, 178))
-    });
+    let ellipses =
+        centres.iter().enumerate().filter(|(_, [x, y])| x.hypot(*y) < 4.0).map(|(k, [x, y])| {
+            let [a, b, c] = noise.factor(k);
+            let point = |step: usize| {
+                let (sin, cos) = (step as f64 * PI / 24.0).sin_cos();
+                (x + a * cos, y + b * cos + c * sin)
+            };
+            PathElement::new((0..=48).map(point).collect::<Vec<_>>(), RGBColor(0, 114, 178))
+        });
     chart.draw_series(ellipses)?;
     chart.draw_series([Circle::new((launch[0], launch[1]), 5, RGBColor(213, 94, 0).filled())])?;
     area.present()?;

@@ -12,8 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     lenslet::plot::load_font("sans-serif")?;
 
     let rest = Sensor::at_rest(Source::new(0.0, 0.0, 90e3)?, LensletArray::new(8, 0.5)?);
-    let turned =
-        Sensor { rotation: 8.0 * DEGREE, shift: [0.3, -0.2], magnification: 1.05, ..rest };
+    let turned = Sensor { rotation: 8.0 * DEGREE, shift: [0.3, -0.2], magnification: 1.05, ..rest };
 
     let path = folder.join("sensors.svg");
     let area = SVGBackend::new(&path, (520, 520)).into_drawing_area();
@@ -36,9 +35,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             PathElement::new(corners.into_iter().map(|[x, y]| (x, y)).collect::<Vec<_>>(), colour)
         });
         let drawn = chart.draw_series(squares)?;
-        drawn.label(name).legend(move |(x, y)| {
-            PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2))
-        });
+        drawn
+            .label(name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
         let [x, y] = sensor.source.project(sensor.shift, 10e3);
         chart.draw_series([Circle::new((x, y), 4, colour.filled())])?;
     }

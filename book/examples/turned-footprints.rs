@@ -1,8 +1,6 @@
 //! Draws two footprints that are turned against each other, and the displacements of two of their edges, into the folder that is given.
 
-use lenslet::model::{
-    lenslet_array::LensletArray, sensor::Sensor, source::Source,
-};
+use lenslet::model::{lenslet_array::LensletArray, sensor::Sensor, source::Source};
 use lenslet::units::DEGREE;
 use plotters::prelude::*;
 use std::{env, error::Error, path::PathBuf};
@@ -14,8 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(env::args_os().nth(1).ok_or("the output folder is missing")?);
     lenslet::plot::load_font("sans-serif")?;
     let rest = Sensor::at_rest(Source::star(0.0, 0.0)?, LensletArray::new(1, 1.0)?);
-    let turned =
-        Sensor { rotation: 28.0 * DEGREE, shift: [1.0, 0.45], magnification: 0.8, ..rest };
+    let turned = Sensor { rotation: 28.0 * DEGREE, shift: [1.0, 0.45], magnification: 0.8, ..rest };
     let [first, second] = [rest, turned].map(|sensor| sensor.footprint([0, 0], 0.0).corners());
 
     let path = folder.join("turned-footprints.svg");

@@ -35,7 +35,7 @@ struct View {
 // Integrate along a line by one thread
 /// Integral of a table's function along a line that passes the origin at the distance across, u
 /// from start to end; in *moment that of (u - start) times the function.
-__device__ __noinline__ double along_line(
+__device__ double along_line(
     const double *table, const View &view, const double *rule, double across, double start,
     double end, double *moment
 ) {
@@ -142,7 +142,7 @@ __device__ double strips(
 
 // Covariance of two lenslets on the device
 /// c_ab of two footprints that are near, by edges, without the quarter turns.
-__device__ __noinline__ void by_edges(
+__device__ void by_edges(
     const double *falls, const double *half_means, const View &view, const double *rule,
     double x, double y, double c[4]
 ) {
@@ -187,7 +187,7 @@ __device__ void by_nodes(
 /// Covariances (2, rows, 2, columns) of the slopes of some lenslets of one sensor with those of
 /// another. `centres` has for each layer the coordinates along x and y of the first sensor's
 /// `across[0]` columns and rows, then of the second's; lenslets are rows and columns.
-extern "C" __global__ void __launch_bounds__(128) dense_block(
+extern "C" __global__ void __launch_bounds__(128, 3) dense_block(
     const View *views, int layers, const double *centres, const int *first, const int *second,
     int across_first, int across_second, int columns, const real *slopes, const double *falls,
     const double *half_means, const double *rule, const real *nodes, real *values

@@ -67,7 +67,8 @@ impl Summary<'_> {
         let (precision, size) = (self.precision.name(), in_bytes(self.bytes));
         let (variance, rms) = (self.variance, self.variance.sqrt() / ARCSEC);
         let mut lines = vec![("system", geometry(self.plan.system()))];
-        if let (Some(grid), true) = (self.plan.system().phase(), self.plan.system().wants_wavefront())
+        if let (Some(grid), true) =
+            (self.plan.system().phase(), self.plan.system().wants_wavefront())
         {
             let (targets, m) = (count(self.plan.system().targets().len(), "target"), grid.points);
             let o = grid.oversampling;

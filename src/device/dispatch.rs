@@ -1,6 +1,7 @@
 // Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
 //! One queue of pieces, those who work on them, a sink for what they find, and whoever watches.
 
+// What the dispatcher stands on
 use crate::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -2,74 +2,18 @@
 //! A graphics processor as the rest of the crate knows it: buffers, programs, launches, graphs.
 
 // What the seam stands on
+pub use super::machine::{Header, Shape, Source};
+use super::machine::{
+    Kind, Machine, Opened, Operation, Owned, Pages, Product, Queue, Thing, Transforms,
+};
 use super::memory::refuse;
 use crate::error::Error;
 use crate::numerics::real::{Precision, Real};
 use bytemuck::Pod;
 use num_complex::Complex;
-use std::{fmt, marker::PhantomData, sync::Arc};
-
-// Machine behind the seam
-/// What lies behind a [`Gpu`]: addresses, handles and bytes. Work is queued, and done in order.
-pub(crate) trait Machine: Send + Sync {
-    /// `cuda:0 (NVIDIA H200)`.
-    fn name(&self) -> &str;
-    /// Free memory of the device, in bytes.
-    fn available_memory(&self) -> Result<u64, Error>;
-    /// Bytes of shared memory that a block may have.
-    fn shared_memory(&self) -> usize;
-    // Memory of a machine
-    /// The address of so many new bytes.
-    fn allocate(&self, bytes: usize) -> Result<u64, Error>;
-    /// Gives an allocation back.
-    fn free(&self, address: u64);
-    /// Fills with zeros.
-    fn clear(&self, address: u64, bytes: usize) -> Result<(), Error>;
-    /// Copies to the device.
-    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error>;
-    /// Copies to the host, when all work before is done.
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error>;
-    // Programs of a machine
-    /// The handle of a compiled program; the same source and options are compiled once.
-    fn load(&self, source: &Source, options: &[String]) -> Result<u64, Error>;
-    /// The handle of a kernel of a program.
-    fn kernel(&self, program: u64, name: &str) -> Result<u64, Error>;
-    /// Queues a launch: blocks along three axes, threads in a block, bytes of shared memory, arguments.
-    fn launch(&self, kernel: u64, shape: Shape, arguments: &mut [u64]) -> Result<(), Error>;
-    /// The same for a kernel that waits by itself for the work before it, and may get ready earlier.
-    fn launch_early(&self, kernel: u64, shape: Shape, arguments: &mut [u64]) -> Result<(), Error> {
-        self.launch(kernel, shape, arguments)
-    }
-    /// Waits until all work is done.
-    fn synchronise(&self) -> Result<(), Error>;
-    // Recordings and time of a machine
-    /// Starts to record.
-    fn begin_recording(&self) -> Result<(), Error>;
-    /// Ends the recording, and gives its handle.
-    fn end_recording(&self) -> Result<u64, Error>;
-    /// Queues all that was recorded.
-    fn replay(&self, graph: u64) -> Result<(), Error>;
-    /// Forgets a recording.
-    fn forget_graph(&self, graph: u64);
-    /// Milliseconds on the device between the start and the end of some work.
-    fn milliseconds(&self, work: &mut dyn FnMut() -> Result<(), Error>) -> Result<f64, Error>;
-    // Tuned operations of a machine
-    /// A plan of `batch` inverse transforms in place, complex, length × length, exponent +2πi, not normalised.
-    fn plan_fft(&self, length: usize, batch: usize, double: bool) -> Result<u64, Error>;
-    /// Queues the transforms of a plan.
-    fn transform(&self, plan: u64, address: u64) -> Result<(), Error>;
-    /// Forgets a plan.
-    fn forget_fft(&self, plan: u64);
-    /// Queues y = A x for a matrix by rows, (rows, columns).
-    fn multiply_matrix(
-        &self,
-        double: bool,
-        matrix: u64,
-        shape: (usize, usize),
-        x: u64,
-        y: u64,
-    ) -> Result<(), Error>;
-}
+use std::ops::{Bound, RangeBounds};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{fmt, marker::PhantomData};
 
 // Options of a kernel for these numbers
 /// Options of the compiler: `real` is the number T, and sizes stand under the names that a kernel gives them.
@@ -86,7 +30,7 @@ fn options<T: Real>(sizes: &[(&str, usize)]) -> Vec<String> {
 /// An opened graphics processor, with one queue of work.
 #[derive(Clone)]
 pub struct Gpu {
-    machine: Arc<dyn Machine>,
+    queue: Arc<Queue>,
 }
 
 // Print a device by its name
@@ -97,13 +41,41 @@ impl fmt::Debug for Gpu {
 }
 
 impl Gpu {
-    pub(super) fn new(machine: impl Machine + 'static) -> Self {
-        Self { machine: Arc::new(machine) }
+    pub(super) fn new(machine: impl Machine + 'static) -> Result<Self, Error> {
+        Ok(Self { queue: Arc::new(Queue::first(machine)?) })
     }
 
     /// Its name, such as `cuda:0 (NVIDIA H200)`.
     pub fn name(&self) -> &str {
-        self.machine.name()
+        self.machine().name()
+    }
+
+    fn machine(&self) -> &dyn Machine {
+        &*self.queue.device.machine
+    }
+
+    // Open another queue on the same device
+    /// The same device with another queue; work in the two of them is done in any order, or at the same time.
+    ///
+    /// # Errors
+    /// `Cuda` where the device refuses.
+    pub fn stream(&self) -> Result<Self, Error> {
+        Ok(Self { queue: Arc::new(Queue::new(&self.queue.device)?) })
+    }
+
+    /// Whether both mean the same opened device.
+    pub fn is_same_device(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.queue.device, &other.queue.device)
+    }
+
+    // Refuse what belongs to another device
+    /// Refuses `what` if it belongs to another device.
+    fn own(&self, what: &'static str, owner: &Arc<Opened>) -> Result<(), Error> {
+        if Arc::ptr_eq(owner, &self.queue.device) {
+            return Ok(());
+        }
+        let (owner, device) = (owner.machine.name().into(), self.name().into());
+        Err(Error::Foreign { what, owner, device })
     }
 
     // Refuse beyond the device's memory
@@ -112,12 +84,12 @@ impl Gpu {
     /// # Errors
     /// `Cuda` where the device does not answer.
     pub fn available_memory(&self) -> Result<u64, Error> {
-        self.machine.available_memory()
+        self.machine().available_memory()
     }
 
     /// Bytes of shared memory that a block may have.
     pub fn shared_memory(&self) -> usize {
-        self.machine.shared_memory()
+        self.machine().shared_memory()
     }
 
     /// Refuses `what`, which needs so many bytes of the device's memory, where fewer are free.
@@ -150,8 +122,88 @@ impl Gpu {
     }
 
     fn room<T: Pod>(&self, len: usize) -> Result<Buffer<T>, Error> {
-        let address = self.machine.allocate((len * size_of::<T>()).max(1))?;
-        Ok(Buffer { gpu: self.clone(), address, len, values: PhantomData })
+        let address = self.machine().allocate((len * size_of::<T>()).max(1))?;
+        let memory = Arc::new(self.queue.device.own(Thing::Memory(address)));
+        Ok(Buffer { gpu: self.clone(), memory, address, len, values: PhantomData })
+    }
+
+    // Copy by the queue of a device
+    /// Pinned memory of the host for so many values, all zero.
+    ///
+    /// # Errors
+    /// `Cuda` where the driver refuses.
+    pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>, Error> {
+        let pages = self.machine().pin((len * size_of::<T>()).max(1))?;
+        let (pending, device) = (Mutex::default(), Arc::clone(&self.queue.device));
+        Ok(Pinned { pages, pending, device, len, values: PhantomData })
+    }
+
+    // Send from pinned memory
+    /// Queues a copy of `values` to the device, as many as `to` holds.
+    ///
+    /// # Errors
+    /// `Foreign` where one of them is another device's, `Failed` while the queue records, `Cuda` where the device fails.
+    pub fn send<'a, T: Pod>(
+        &self,
+        values: &Pinned<T>,
+        to: impl Into<View<'a, T>>,
+    ) -> Result<(), Error> {
+        let to = to.into();
+        let host = values.pages.address();
+        let send = Operation::Send { host, to: to.address(), bytes: to.bytes() };
+        self.copy(values, to, &send)
+    }
+
+    // Fetch into pinned memory
+    /// Queues a copy of `from` to the host, where there must be as much room.
+    ///
+    /// # Errors
+    /// As for [`Gpu::send`].
+    pub fn fetch<'a, T: Pod>(
+        &self,
+        from: impl Into<View<'a, T>>,
+        values: &mut Pinned<T>,
+    ) -> Result<(), Error> {
+        let from = from.into();
+        let host = values.pages.address();
+        let fetch = Operation::Fetch { from: from.address(), host, bytes: from.bytes() };
+        self.copy(values, from, &fetch)
+    }
+
+    // Copy and put a mark behind it
+    fn copy<T: Pod>(
+        &self,
+        values: &Pinned<T>,
+        view: View<T>,
+        copy: &Operation,
+    ) -> Result<(), Error> {
+        assert_eq!(values.len, view.len, "a copy takes all of the pinned values");
+        self.own("pinned memory", &values.device)?;
+        self.refuse_to_record("a copy of pinned memory")?;
+        let mut pending = values.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        self.enqueue(copy, &[&view.buffer.memory])?;
+        let mark = self.mark();
+        if mark.is_err() {
+            self.synchronise()?;
+        }
+        pending.push(mark?);
+        Ok(())
+    }
+
+    /// Queues a copy from one part to another of the same length, on the device.
+    ///
+    /// # Errors
+    /// `Foreign` where one of them is another device's, `Cuda` where the device fails.
+    pub fn copy_within<'a, T: Pod>(
+        &self,
+        from: impl Into<View<'a, T>>,
+        to: impl Into<View<'a, T>>,
+    ) -> Result<(), Error> {
+        let (from, to) = (from.into(), to.into());
+        assert_eq!(from.len, to.len, "a copy has one length");
+        let bytes = from.bytes();
+        let copy = Operation::Copy { from: from.address(), to: to.address(), bytes };
+        self.enqueue(&copy, &[&from.buffer.memory, &to.buffer.memory])
     }
 }
 
@@ -159,15 +211,10 @@ impl Gpu {
 /// Values in the memory of a device.
 pub struct Buffer<T> {
     gpu: Gpu,
+    memory: Arc<Owned>,
     address: u64,
     len: usize,
     values: PhantomData<fn() -> T>,
-}
-
-impl<T> Drop for Buffer<T> {
-    fn drop(&mut self) {
-        self.gpu.machine.free(self.address);
-    }
 }
 
 impl<T: Pod> Buffer<T> {
@@ -193,19 +240,120 @@ impl<T: Pod> Buffer<T> {
     /// # Errors
     /// `Cuda` where the device fails, as for the other copies.
     pub fn clear(&self) -> Result<(), Error> {
-        self.gpu.machine.clear(self.address, self.len * size_of::<T>())
+        self.view(..).clear()
     }
 
     /// Copies `values`, as many as it holds, to the device.
     pub fn write(&self, values: &[T]) -> Result<(), Error> {
-        assert_eq!(values.len(), self.len, "a buffer is written as a whole");
-        self.gpu.machine.write(self.address, bytemuck::cast_slice(values))
+        self.view(..).write(values)
     }
 
     /// Copies the first `values.len()` of its values to the host, when all work before is done.
     pub fn read_into(&self, values: &mut [T]) -> Result<(), Error> {
         assert!(values.len() <= self.len, "a buffer holds what is read from it");
-        self.gpu.machine.read(self.address, bytemuck::cast_slice_mut(values))
+        self.view(..values.len()).read_into(values)
+    }
+
+    /// Its values.
+    pub fn read(&self) -> Result<Vec<T>, Error> {
+        self.view(..).read()
+    }
+}
+
+// Parts of a buffer
+/// A part of a buffer, and the queue by which it is copied.
+pub struct View<'a, T> {
+    buffer: &'a Buffer<T>,
+    gpu: &'a Gpu,
+    start: usize,
+    len: usize,
+}
+
+// Copy and make views
+impl<T> Clone for View<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for View<'_, T> {}
+
+impl<'a, T: Pod> From<&'a Buffer<T>> for View<'a, T> {
+    fn from(buffer: &'a Buffer<T>) -> Self {
+        buffer.view(..)
+    }
+}
+
+impl<T: Pod> Buffer<T> {
+    // Take a part of a buffer
+    /// The part of the buffer in a range of its values, which must lie inside.
+    pub fn view(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&before) => before + 1,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last + 1,
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => self.len,
+        };
+        assert!(start <= end && end <= self.len, "{start}..{end} of a buffer of {}", self.len);
+        View { buffer: self, gpu: &self.gpu, start, len: end - start }
+    }
+}
+
+impl<'a, T: Pod> View<'a, T> {
+    // Use a part of a buffer
+    /// How many values it holds.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The same part, copied by another queue of the device.
+    ///
+    /// # Errors
+    /// `Foreign` where that is another device.
+    pub fn on(self, gpu: &'a Gpu) -> Result<Self, Error> {
+        gpu.own("buffer", &self.buffer.memory.device)?;
+        Ok(Self { gpu, ..self })
+    }
+
+    fn address(&self) -> u64 {
+        self.buffer.address + (self.start * size_of::<T>()) as u64
+    }
+
+    fn bytes(&self) -> usize {
+        self.len * size_of::<T>()
+    }
+
+    // Copy a part there and back
+    /// Fills it with zeros.
+    ///
+    /// # Errors
+    /// `Cuda` where the device fails, as for the other copies.
+    pub fn clear(&self) -> Result<(), Error> {
+        let clear = Operation::Clear { address: self.address(), bytes: self.bytes() };
+        self.gpu.enqueue(&clear, &[&self.buffer.memory])
+    }
+
+    /// Copies `values`, as many as it holds, to the device.
+    pub fn write(&self, values: &[T]) -> Result<(), Error> {
+        assert_eq!(values.len(), self.len, "a buffer is written as a whole");
+        let (_turn, machine, stream) = self.gpu.queue.enter();
+        machine.write(stream, self.address(), bytemuck::cast_slice(values))
+    }
+
+    /// Copies its values to the host, when all work before is done.
+    pub fn read_into(&self, values: &mut [T]) -> Result<(), Error> {
+        assert_eq!(values.len(), self.len, "a part is read as a whole");
+        let (_turn, machine, stream) = self.gpu.queue.enter();
+        machine.read(stream, self.address(), bytemuck::cast_slice_mut(values))
     }
 
     /// Its values.
@@ -216,38 +364,86 @@ impl<T: Pod> Buffer<T> {
     }
 }
 
+// Memory that a device copies by itself
+/// Values in memory of the host that a device copies by itself.
+pub struct Pinned<T> {
+    pages: Box<dyn Pages>,
+    /// Behind each copy from or to it.
+    pending: Mutex<Vec<Mark>>,
+    device: Arc<Opened>,
+    len: usize,
+    values: PhantomData<fn() -> T>,
+}
+
+impl<T: Pod> Pinned<T> {
+    // See pinned values when all copies are done
+    /// The values, when all copies are done.
+    ///
+    /// # Errors
+    /// `Cuda` where the device fails.
+    pub fn values(&self) -> Result<&[T], Error> {
+        self.wait()?;
+        let bytes = self.len * size_of::<T>();
+        Ok(bytemuck::cast_slice(&self.pages.bytes()[..bytes]))
+    }
+
+    /// The values, to be changed, when all copies are done.
+    ///
+    /// # Errors
+    /// As for [`Pinned::values`].
+    pub fn values_mut(&mut self) -> Result<&mut [T], Error> {
+        self.wait()?;
+        let bytes = self.len * size_of::<T>();
+        Ok(bytemuck::cast_slice_mut(&mut self.pages.bytes_mut()[..bytes]))
+    }
+
+    fn wait(&self) -> Result<(), Error> {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.iter().try_for_each(Mark::wait)?;
+        pending.clear();
+        Ok(())
+    }
+}
+
+impl<T> Drop for Pinned<T> {
+    fn drop(&mut self) {
+        let pending = self.pending.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if pending.drain(..).any(|mark| mark.wait().is_err()) {
+            // The device has failed, and may still hold the pages: they are not given back.
+            std::mem::forget(std::mem::replace(&mut self.pages, Box::new(NoPages)));
+        }
+    }
+}
+
+// Pages that are none
+/// What is left of pages that were not given back.
+struct NoPages;
+
+impl Pages for NoPages {
+    fn address(&self) -> u64 {
+        0
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &[]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut []
+    }
+}
+
 // Programs and their kernels
-/// A file of kernels, embedded in this crate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Source {
-    /// Its name, for messages.
-    pub name: &'static str,
-    /// Its text.
-    pub text: &'static str,
-    /// All headers that it includes, and that these include.
-    pub headers: &'static [Header],
-}
-
-// Text that kernels include
-/// A text that files of kernels include.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Header {
-    /// The name by which it is included, its place in `kernels/`.
-    pub name: &'static str,
-    /// Its text.
-    pub text: &'static str,
-}
-
 /// A compiled source.
 pub struct Program {
-    machine: Arc<dyn Machine>,
+    device: Arc<Opened>,
     handle: u64,
 }
 
 /// A function that many threads of a device run at once.
 pub struct Kernel {
     handle: u64,
-    _machine: Arc<dyn Machine>,
+    device: Arc<Opened>,
 }
 
 // Compile a program and find kernels
@@ -261,8 +457,8 @@ impl Gpu {
         source: &Source,
         sizes: &[(&str, usize)],
     ) -> Result<Program, Error> {
-        let handle = self.machine.load(source, &options::<T>(sizes))?;
-        Ok(Program { machine: Arc::clone(&self.machine), handle })
+        let handle = self.machine().load(source, &options::<T>(sizes))?;
+        Ok(Program { device: Arc::clone(&self.queue.device), handle })
     }
 }
 
@@ -272,112 +468,55 @@ impl Program {
     /// # Errors
     /// `Cuda` where there is none.
     pub fn kernel(&self, name: &str) -> Result<Kernel, Error> {
-        let handle = self.machine.kernel(self.handle, name)?;
-        Ok(Kernel { handle, _machine: Arc::clone(&self.machine) })
+        let handle = self.device.machine.kernel(self.handle, name)?;
+        Ok(Kernel { handle, device: Arc::clone(&self.device) })
     }
 }
 
 // Arguments of a kernel
-/// An argument of a kernel: the address of a buffer, an `int`, a `float` or a `double`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Argument(u64);
+/// An argument of a kernel: a buffer or a part of one, an `int`, a `float` or a `double`.
+#[derive(Clone, Copy)]
+pub struct Argument<'a> {
+    bits: u64,
+    memory: Option<&'a Arc<Owned>>,
+}
 
-impl<T> From<&Buffer<T>> for Argument {
-    fn from(buffer: &Buffer<T>) -> Self {
-        Self(buffer.address)
+impl<'a, T> From<&'a Buffer<T>> for Argument<'a> {
+    fn from(buffer: &'a Buffer<T>) -> Self {
+        Self { bits: buffer.address, memory: Some(&buffer.memory) }
     }
 }
 
-impl Argument {
-    /// The address of element `k` of a buffer of `U`.
-    pub fn offset<U>(self, k: usize) -> Self {
-        Self(self.0 + (k * size_of::<U>()) as u64)
+impl<'a, T: Pod> From<View<'a, T>> for Argument<'a> {
+    fn from(view: View<'a, T>) -> Self {
+        Self { bits: view.address(), memory: Some(&view.buffer.memory) }
     }
 }
 
-impl From<usize> for Argument {
+impl From<usize> for Argument<'_> {
     fn from(number: usize) -> Self {
         assert!(number <= i32::MAX as usize, "{number} is no int of a kernel");
-        Self(number as u64)
+        Self { bits: number as u64, memory: None }
     }
 }
 
-impl From<f64> for Argument {
+impl From<f64> for Argument<'_> {
     fn from(number: f64) -> Self {
-        Self(number.to_bits())
+        Self { bits: number.to_bits(), memory: None }
     }
 }
 
-impl From<f32> for Argument {
+impl From<f32> for Argument<'_> {
     fn from(number: f32) -> Self {
-        Self(u64::from(number.to_bits()))
+        Self { bits: u64::from(number.to_bits()), memory: None }
     }
 }
 
 // Launches and their recordings
-/// The shape of a launch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
-    /// Blocks along x, y and z.
-    pub grid: [usize; 3],
-    /// Threads in a block.
-    pub block: usize,
-    /// Bytes of shared memory, beyond what the kernel declares.
-    pub shared: usize,
-}
-
-impl Shape {
-    /// Blocks of `block` threads along x, one thread for each of `threads`, and more blocks along y and z.
-    pub fn over(threads: usize, block: usize, [y, z]: [usize; 2]) -> Self {
-        Self { grid: [threads.div_ceil(block), y, z], block, shared: 0 }
-    }
-}
-
-/// Launches that were recorded, to be replayed together.
+/// Launches that were recorded, to be replayed together, with the buffers that they use.
 pub struct Graph {
-    machine: Arc<dyn Machine>,
-    handle: u64,
-}
-
-impl Drop for Graph {
-    fn drop(&mut self) {
-        self.machine.forget_graph(self.handle);
-    }
-}
-
-// Hand the arguments to a launch
-/// Does a `launch` with its arguments, unless the grid is empty.
-fn queue(
-    shape: Shape,
-    arguments: &[Argument],
-    launch: impl FnOnce(&mut [u64]) -> Result<(), Error>,
-) -> Result<(), Error> {
-    if shape.grid.contains(&0) {
-        return Ok(());
-    }
-    let mut arguments: Vec<u64> = arguments.iter().map(|argument| argument.0).collect();
-    launch(&mut arguments)
-}
-
-// End a recording in any case
-/// A recording that is ended when it is dropped.
-struct Recording<'a>(Option<&'a Arc<dyn Machine>>);
-
-impl Recording<'_> {
-    fn end(mut self) -> Result<Graph, Error> {
-        self.finish().unwrap_or_else(|| unreachable!("it is ended once"))
-    }
-
-    fn finish(&mut self) -> Option<Result<Graph, Error>> {
-        let machine = Arc::clone(self.0.take()?);
-        Some(machine.end_recording().map(|handle| Graph { machine, handle }))
-    }
-}
-
-impl Drop for Recording<'_> {
-    fn drop(&mut self) {
-        drop(self.finish());
-    }
+    graph: Owned,
+    _kept: Vec<Arc<Owned>>,
 }
 
 // Launch, record and replay
@@ -385,14 +524,16 @@ impl Gpu {
     /// Queues a kernel. The arguments must be those that the kernel declares, and its buffers as long as it expects.
     ///
     /// # Errors
-    /// `Cuda` where the device refuses; an empty grid is no launch, and no error.
+    /// `Foreign` where kernel or buffers are another device's, `Cuda` where the device refuses; an empty grid is no launch, and no error.
     pub(crate) fn launch(
         &self,
         kernel: &Kernel,
         shape: Shape,
         arguments: &[Argument],
     ) -> Result<(), Error> {
-        queue(shape, arguments, |arguments| self.machine.launch(kernel.handle, shape, arguments))
+        self.queue_kernel(kernel, shape, arguments, |machine, stream, arguments| {
+            machine.launch(stream, kernel.handle, shape, arguments)
+        })
     }
 
     // Launch a kernel that waits by itself
@@ -406,113 +547,280 @@ impl Gpu {
         shape: Shape,
         arguments: &[Argument],
     ) -> Result<(), Error> {
-        queue(shape, arguments, |arguments| {
-            self.machine.launch_early(kernel.handle, shape, arguments)
+        self.queue_kernel(kernel, shape, arguments, |machine, stream, arguments| {
+            machine.launch_early(stream, kernel.handle, shape, arguments)
         })
     }
 
+    // Hand the arguments to a launch
+    /// Does a `launch` with its arguments, unless the grid is empty.
+    fn queue_kernel(
+        &self,
+        kernel: &Kernel,
+        shape: Shape,
+        arguments: &[Argument],
+        launch: impl FnOnce(&dyn Machine, u64, &mut [u64]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.own("kernel", &kernel.device)?;
+        let mut memory = arguments.iter().filter_map(|argument| argument.memory);
+        memory.clone().try_for_each(|memory| self.own("buffer", &memory.device))?;
+        if shape.grid.contains(&0) {
+            return Ok(());
+        }
+        let (_turn, machine, stream) = self.queue.enter();
+        self.queue.keep(&mut memory);
+        let mut arguments: Vec<u64> = arguments.iter().map(|argument| argument.bits).collect();
+        launch(machine, stream, &mut arguments)
+    }
+
     // Record work and replay it
-    /// Records the launches and clears that `work` queues; nothing is done.
+    /// Records the launches and operations that `work` queues; nothing is done.
     ///
     /// # Errors
     /// Those of `work`, and `Cuda`.
     pub fn record(&self, work: impl FnOnce() -> Result<(), Error>) -> Result<Graph, Error> {
-        self.machine.begin_recording()?;
-        let recording = Recording(Some(&self.machine));
+        let recording = self.queue.record()?;
         let (done, graph) = (work(), recording.end());
-        done.and(graph)
+        self.queue.device.give_back(None);
+        let (graph, kept) = done.and(graph)?;
+        Ok(Graph { graph, _kept: kept })
+    }
+
+    /// Refuses what cannot be recorded.
+    fn refuse_to_record(&self, what: &str) -> Result<(), Error> {
+        if !self.queue.records() {
+            return Ok(());
+        }
+        let reason = format!("{} records", self.name());
+        Err(Error::Failed { what: what.into(), reason })
     }
 
     /// Queues all that a graph holds.
     ///
     /// # Errors
-    /// `Cuda` where the device refuses.
+    /// `Foreign` where the graph is another device's, `Cuda` where the device refuses.
     pub fn replay(&self, graph: &Graph) -> Result<(), Error> {
-        self.machine.replay(graph.handle)
+        self.own("graph", &graph.graph.device)?;
+        let (_turn, machine, stream) = self.queue.enter();
+        machine.replay(stream, graph.graph.thing.number())
     }
 
-    /// Waits until all work is done.
+    /// Waits until all work of the queue is done.
     ///
     /// # Errors
     /// `Cuda` where some of it failed.
     pub fn synchronise(&self) -> Result<(), Error> {
-        self.machine.synchronise()
+        let (_turn, machine, stream) = self.queue.enter();
+        machine.synchronise(stream)
     }
 }
 
-// Operations of the maker's libraries
-/// A plan of inverse Fourier transforms in two dimensions.
-pub struct Fft<T> {
-    machine: Arc<dyn Machine>,
-    handle: u64,
-    values: usize,
-    precision: PhantomData<fn() -> T>,
-}
+// Marks in a queue
+/// A mark in a queue, reached when all work before it is done.
+pub struct Mark(Owned);
 
-impl<T> Drop for Fft<T> {
-    fn drop(&mut self) {
-        self.machine.forget_fft(self.handle);
+impl Mark {
+    /// Waits until the mark is reached.
+    ///
+    /// # Errors
+    /// `Cuda` where the work before it failed.
+    pub fn wait(&self) -> Result<(), Error> {
+        self.0.device.machine.reach(self.handle())
+    }
+
+    fn handle(&self) -> u64 {
+        self.0.thing.number()
     }
 }
 
 impl Gpu {
-    // Plan and apply inverse transforms
-    /// A plan of `batch` inverse transforms of length × length complex numbers, exponent +2πi, not normalised.
+    // Mark and wait for marks
+    /// A mark behind all work that was queued until now.
     ///
     /// # Errors
-    /// `Device` where cuFFT is missing, `Cuda` where it refuses.
-    pub fn inverse_fft<T: Real>(&self, length: usize, batch: usize) -> Result<Fft<T>, Error> {
-        let handle = self.machine.plan_fft(length, batch, size_of::<T>() == 8)?;
-        let (machine, values) = (Arc::clone(&self.machine), length * length * batch);
-        Ok(Fft { machine, handle, values, precision: PhantomData })
+    /// `Failed` while the queue records, `Cuda` where the device refuses.
+    pub fn mark(&self) -> Result<Mark, Error> {
+        self.refuse_to_record("a mark")?;
+        let (_turn, machine, stream) = self.queue.enter();
+        Ok(Mark(self.queue.device.own(Thing::Mark(machine.mark(stream)?))))
     }
 
-    /// Queues the transforms of a plan on `fields`, in place.
+    /// Has the queue wait for a mark in another queue of the device, before it goes on.
     ///
     /// # Errors
-    /// `Cuda` where the device refuses.
-    pub fn transform<T: Real>(
+    /// `Foreign` where the mark is another device's, and those of [`Gpu::mark`].
+    pub fn wait(&self, mark: &Mark) -> Result<(), Error> {
+        self.own("mark", &mark.0.device)?;
+        self.refuse_to_record("waiting for a mark")?;
+        self.enqueue(&Operation::Await { mark: mark.handle() }, &[])
+    }
+
+    // Measure time by two marks
+    /// Mean time of some work on the device, in milliseconds, over so many repetitions queued one after the other.
+    ///
+    /// # Errors
+    /// Those of `work`, and `Cuda`; `Device` where the driver cannot tell times.
+    pub fn milliseconds(
         &self,
-        fft: &Fft<T>,
-        fields: &Buffer<Complex<T>>,
+        repetitions: usize,
+        mut work: impl FnMut() -> Result<(), Error>,
+    ) -> Result<f64, Error> {
+        self.machine().require_clock()?;
+        let start = self.mark()?;
+        (0..repetitions).try_for_each(|_| work())?;
+        let end = self.mark()?;
+        end.wait()?;
+        let marks = [start.handle(), end.handle()];
+        Ok(self.machine().milliseconds(marks)? / repetitions as f64)
+    }
+}
+
+// Operations of the maker's libraries
+/// A plan of Fourier transforms of numbers I into numbers O, for one queue.
+pub struct Fft<I, O = I> {
+    plan: Arc<Owned>,
+    gpu: Gpu,
+    numbers: [usize; 2],
+    kinds: PhantomData<fn(I) -> O>,
+}
+
+impl Gpu {
+    // Queue an operation
+    fn enqueue(&self, operation: &Operation, used: &[&Arc<Owned>]) -> Result<(), Error> {
+        used.iter().try_for_each(|owned| match owned.thing {
+            Thing::Plan(_) => self.own("plan", &owned.device),
+            _ => self.own("buffer", &owned.device),
+        })?;
+        let (_turn, machine, stream) = self.queue.enter();
+        self.queue.keep(used.iter().copied());
+        machine.enqueue(stream, operation)
+    }
+
+    // Plan transforms of any kind
+    /// A plan of `batch` inverse transforms of complex numbers, exponent +2πi, not normalised; `lengths` along the axes, the last one the
+    /// fastest.
+    ///
+    /// # Errors
+    /// `Device` where cuFFT is missing, `Cuda` where it refuses, as for the other plans.
+    pub fn inverse_fft<T: Real>(
+        &self,
+        lengths: &[usize],
+        batch: usize,
+    ) -> Result<Fft<Complex<T>>, Error> {
+        self.plan::<T, _, _>(Kind::Inverse, lengths, batch)
+    }
+
+    /// A plan of transforms of complex numbers, exponent −2πi, not normalised.
+    pub fn forward_fft<T: Real>(
+        &self,
+        lengths: &[usize],
+        batch: usize,
+    ) -> Result<Fft<Complex<T>>, Error> {
+        self.plan::<T, _, _>(Kind::Forward, lengths, batch)
+    }
+    /// A plan of transforms of real numbers into the first n/2 + 1 of their spectrum along the last axis, exponent −2πi, not normalised.
+    pub fn real_fft<T: Real>(
+        &self,
+        lengths: &[usize],
+        batch: usize,
+    ) -> Result<Fft<T, Complex<T>>, Error> {
+        self.plan::<T, _, _>(Kind::FromReal, lengths, batch)
+    }
+
+    /// A plan of their inverse, exponent +2πi, not normalised; the spectrum is overwritten.
+    pub fn inverse_real_fft<T: Real>(
+        &self,
+        lengths: &[usize],
+        batch: usize,
+    ) -> Result<Fft<Complex<T>, T>, Error> {
+        self.plan::<T, _, _>(Kind::ToReal, lengths, batch)
+    }
+
+    // Plan so many transforms
+    fn plan<T: Real, I, O>(
+        &self,
+        kind: Kind,
+        lengths: &[usize],
+        batch: usize,
+    ) -> Result<Fft<I, O>, Error> {
+        let double = T::PRECISION == Precision::F64;
+        let transforms = Transforms { lengths: lengths.to_vec(), batch, kind, double };
+        let (_turn, machine, stream) = self.queue.enter();
+        let plan = Thing::Plan(machine.plan(stream, &transforms)?);
+        let plan = Arc::new(self.queue.device.own(plan));
+        Ok(Fft { plan, gpu: self.clone(), numbers: transforms.numbers(), kinds: PhantomData })
+    }
+
+    // Apply a plan of transforms
+    /// Queues the transforms of a plan; complex numbers may be transformed in place, `from` and `to` being the same.
+    ///
+    /// # Errors
+    /// `Foreign` where plan or buffers are another device's or the plan another queue's, `Cuda` where the device refuses.
+    pub fn transform<'a, I: Pod, O: Pod>(
+        &self,
+        fft: &Fft<I, O>,
+        from: impl Into<View<'a, I>>,
+        to: impl Into<View<'a, O>>,
     ) -> Result<(), Error> {
-        assert!(fields.len >= fft.values, "a plan fits its fields");
-        self.machine.transform(fft.handle, fields.address)
+        let (from, to) = (from.into(), to.into());
+        assert!(from.len >= fft.numbers[0] && to.len >= fft.numbers[1], "a plan fits its fields");
+        if !Arc::ptr_eq(&fft.gpu.queue, &self.queue) {
+            let (owner, device) = (fft.gpu.name().into(), self.name().into());
+            return Err(Error::Foreign { what: "plan of another queue", owner, device });
+        }
+        let plan = fft.plan.thing.number();
+        let transform = Operation::Transform { plan, from: from.address(), to: to.address() };
+        self.enqueue(&transform, &[&fft.plan, &from.buffer.memory, &to.buffer.memory])
     }
 
     // Multiply a dense matrix on the device
     /// Queues y = A x for a matrix of `rows` × `columns`, by rows.
     ///
     /// # Errors
-    /// `Device` where cuBLAS is missing, `Cuda` where it refuses.
-    pub fn multiply_matrix<T: Real>(
+    /// `Foreign` where a buffer is another device's, `Device` where cuBLAS is missing or too old for so large a matrix, `Cuda` where it
+    /// refuses.
+    pub fn multiply_matrix<'a, T: Real>(
         &self,
-        matrix: &Buffer<T>,
+        matrix: impl Into<View<'a, T>>,
         (rows, columns): (usize, usize),
-        x: &Buffer<T>,
-        y: &Buffer<T>,
+        x: impl Into<View<'a, T>>,
+        y: impl Into<View<'a, T>>,
     ) -> Result<(), Error> {
+        let (matrix, x, y) = (matrix.into(), x.into(), y.into());
         let fits = (matrix.len, x.len, y.len) == (rows * columns, columns, rows);
         assert!(fits, "a matrix fits its vectors");
-        let addresses = [matrix.address, x.address, y.address];
-        let [matrix, x, y] = addresses;
-        self.machine.multiply_matrix(size_of::<T>() == 8, matrix, (rows, columns), x, y)
+        let (double, shape) = (T::PRECISION == Precision::F64, [rows, columns]);
+        let used = [&matrix, &x, &y].map(|view| &view.buffer.memory);
+        let [matrix, x, y] = [matrix, x, y].map(|view| view.address());
+        self.enqueue(&Operation::MultiplyVector { double, matrix, shape, x, y }, &used)
     }
-}
 
-// Time on the device
-impl Gpu {
-    /// Mean time of some work on the device, in milliseconds, over so many repetitions queued one after the other.
+    // Multiply two matrices on the device
+    /// Queues C ← α A B + β C; C has `rows` × `columns`, by rows, and A is rows × inner, or stored as its transpose, B likewise.
     ///
     /// # Errors
-    /// Those of `work`, and `Cuda`.
-    pub fn milliseconds(
+    /// As for [`Gpu::multiply_matrix`].
+    pub fn multiply_matrices<'a, T: Real>(
         &self,
-        repetitions: usize,
-        mut work: impl FnMut() -> Result<(), Error>,
-    ) -> Result<f64, Error> {
-        let mut all = || (0..repetitions).try_for_each(|_| work());
-        Ok(self.machine.milliseconds(&mut all)? / repetitions as f64)
+        factors: [(View<'a, T>, bool); 2],
+        [rows, inner, columns]: [usize; 3],
+        c: impl Into<View<'a, T>>,
+        [alpha, beta]: [T; 2],
+    ) -> Result<(), Error> {
+        let ([(a, a_transposed), (b, b_transposed)], c) = (factors, c.into());
+        let fits = [a.len, b.len, c.len] == [rows * inner, inner * columns, rows * columns];
+        assert!(fits, "matrices fit their product");
+        let product = Operation::Multiply(Product {
+            double: T::PRECISION == Precision::F64,
+            shape: [rows, columns],
+            inner,
+            transposed: [a_transposed, b_transposed],
+            factors: [alpha, beta].map(Real::in_double),
+            a: a.address(),
+            b: b.address(),
+            c: c.address(),
+        });
+        self.enqueue(&product, &[a, b, c].each_ref().map(|view| &view.buffer.memory))
     }
 }
 
@@ -522,7 +830,7 @@ impl Gpu {
 pub(crate) fn test_machines() -> Vec<Gpu> {
     let mut gpus: Vec<Gpu> = Vec::new();
     match super::emulator::Emulator::new() {
-        Ok(emulator) => gpus.push(Gpu::new(emulator)),
+        Ok(emulator) => gpus.extend(Gpu::new(emulator)),
         Err(reason) => eprintln!("skipped on the emulated device: {reason}"),
     }
     match super::cuda::open(super::Device::Cuda(None)) {
@@ -536,6 +844,7 @@ pub(crate) fn test_machines() -> Vec<Gpu> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Invalid;
 
     /// y ← a x + b i in the precision of the option.
     const LINE: Source = Source {
@@ -545,6 +854,32 @@ mod tests {
                if (i < n) y[i] = a * x[i] + (REAL)(b * i);\n}\n",
         headers: &[],
     };
+
+    // Queue a line
+    /// The kernel of `LINE`.
+    fn line(gpu: &Gpu) -> Kernel {
+        gpu.program::<f32>(&LINE, &[]).and_then(|program| program.kernel("line")).unwrap()
+    }
+
+    /// Queues y ← 3 x + i / 4 for the first `n` numbers.
+    fn queue<'a>(
+        (gpu, kernel): (&Gpu, &Kernel),
+        x: impl Into<Argument<'a>>,
+        y: impl Into<Argument<'a>>,
+        n: usize,
+    ) -> Result<(), Error> {
+        let arguments = [x.into(), y.into(), n.into(), 3f32.into(), 0.25f64.into()];
+        gpu.launch(kernel, Shape::over(n, 128, [1, 1]), &arguments)
+    }
+
+    /// What that gives.
+    fn lined(x: &[f32]) -> Vec<f32> {
+        x.iter().zip(0..).map(|(x, i)| 3.0 * x + 0.25 * i as f32).collect()
+    }
+
+    fn is_foreign<T>(result: Result<T, Error>) -> bool {
+        matches!(result, Err(Error::Foreign { .. }))
+    }
 
     // Check copies, launches and recordings
     #[test]
@@ -556,25 +891,19 @@ mod tests {
             assert_eq!((y_there.len(), y_there.bytes(), y_there.is_empty()), (1000, 4000, false));
             let program = gpu.program::<f32>(&LINE, &[]).unwrap();
             assert!(program.kernel("circle").is_err());
-            let line = program.kernel("line").unwrap();
-            let queue = |n: usize| {
-                let arguments = [&x_there, &y_there].map(Argument::from);
-                let [x, y] = arguments;
-                let arguments = [x, y, n.into(), 3f32.into(), 0.25f64.into()];
-                gpu.launch(&line, Shape::over(n, 128, [1, 1]), &arguments)
-            };
+            let line = line(&gpu);
+            let queue = |n: usize| queue((&gpu, &line), &x_there, &y_there, n);
             // Check what was and what was not done
             let graph = gpu.record(|| queue(1000)).unwrap();
             assert_eq!(y_there.read().unwrap(), [0.0; 1000], "a recording does nothing");
             queue(0).unwrap();
             gpu.replay(&graph).unwrap();
-            let expected: Vec<f32> =
-                x.iter().zip(0..).map(|(x, i)| 3.0 * x + 0.25 * i as f32).collect();
+            let expected = lined(&x);
             assert_eq!(y_there.read().unwrap(), expected);
             y_there.clear().unwrap();
             queue(999).unwrap();
             assert_eq!(y_there.read().unwrap()[997..], [expected[997], expected[998], 0.0]);
-            let failed = gpu.record(|| Err(crate::error::Invalid::new("it", 1, "2").into()));
+            let failed = gpu.record(|| Err(Invalid::new("it", 1, "2").into()));
             assert!(failed.is_err() && gpu.synchronise().is_ok(), "the queue goes on");
             assert!(gpu.milliseconds(3, || queue(1000)).unwrap() > 0.0);
             assert!(gpu.available_memory().unwrap() > 1 << 20);
@@ -583,26 +912,191 @@ mod tests {
         }
     }
 
-    // Check transforms and products
+    // Check what a graph keeps
     #[test]
-    fn transforms_and_products_are_those_of_their_sums() {
+    fn a_graph_keeps_its_buffers() {
         for gpu in test_machines() {
-            let length = 6;
-            let value = |k: usize| Complex::new((k as f64 * 0.7).sin(), (k as f64 * 1.3).cos());
-            let fields: Vec<Complex<f64>> = (0..2 * length * length).map(value).collect();
-            let there = gpu.upload(&fields).unwrap();
-            gpu.transform(&gpu.inverse_fft(length, 2).unwrap(), &there).unwrap();
-            for (k, &transformed) in there.read().unwrap().iter().enumerate() {
-                let (field, j, i) = (k / length.pow(2), k / length % length, k % length);
-                let term = |l: usize| {
-                    let cycles = ((l / length) * j + (l % length) * i) as f64 / length as f64;
-                    let wave = Complex::cis(2.0 * std::f64::consts::PI * cycles);
-                    fields[field * length.pow(2) + l] * wave
-                };
-                let sum: Complex<f64> = (0..length.pow(2)).map(term).sum();
-                assert!((sum - transformed).norm() < 1e-12);
+            let (line, x) = (line(&gpu), vec![0.5f32; 300]);
+            let (from, to) = (gpu.upload(&x).unwrap(), gpu.zeros::<f32>(300).unwrap());
+            let between = gpu.zeros::<f32>(300).unwrap();
+            let other = gpu.zeros::<f32>(300).unwrap();
+            let graph = gpu.record(|| {
+                queue((&gpu, &line), &from, &between, 300)?;
+                queue((&gpu, &line), &between, &other, 300)?;
+                gpu.copy_within(&other, &to)?;
+                drop(other);
+                Ok(())
+            });
+            drop((from, between));
+            let _others: Vec<_> = (0..9).map(|_| gpu.upload(&[7f32; 300]).unwrap()).collect();
+            gpu.replay(graph.as_ref().unwrap()).unwrap();
+            assert_eq!(to.read().unwrap(), lined(&lined(&x)));
+            let fields = gpu.upload(&[Complex::new(1.0, 0.0); 8]).unwrap();
+            let plan = gpu.inverse_fft::<f64>(&[8], 1).unwrap();
+            let graph = gpu.record(|| gpu.transform(&plan, &fields, &fields)).unwrap();
+            drop(plan);
+            gpu.replay(&graph).unwrap();
+            assert!((fields.read().unwrap()[0] - 8.0).norm() < 1e-12);
+        }
+    }
+
+    // Check that foreign things are refused
+    #[test]
+    fn what_belongs_to_another_device_is_refused() {
+        for (here, there) in test_machines().into_iter().zip(test_machines()) {
+            let (ours, theirs) = (line(&here), line(&there));
+            let buffer = |gpu: &Gpu| gpu.zeros::<f32>(64).unwrap();
+            let (x, y, far) = (buffer(&here), buffer(&here), buffer(&there));
+            assert!(queue((&here, &ours), &x, &y, 64).is_ok());
+            assert!(is_foreign(queue((&here, &theirs), &x, &y, 64)));
+            assert!(is_foreign(queue((&here, &ours), &far, &y, 64)));
+            assert!(is_foreign(queue((&here, &ours), &x, far.view(3..), 0)));
+            assert!(is_foreign(here.copy_within(&x, &far)) && is_foreign(far.view(..).on(&here)));
+            assert!(is_foreign(here.replay(&there.record(|| Ok(())).unwrap())));
+            assert!(is_foreign(here.wait(&there.mark().unwrap())));
+            let mut pinned = there.pinned::<f32>(64).unwrap();
+            assert!(is_foreign(here.send(&pinned, &x)) && is_foreign(here.fetch(&x, &mut pinned)));
+            // Check that foreign plans and factors are refused
+            let plan = |gpu: &Gpu| gpu.inverse_fft::<f32>(&[4], 1).unwrap();
+            let field = |gpu: &Gpu| gpu.zeros::<Complex<f32>>(4).unwrap();
+            let (field, far_field) = (field(&here), field(&there));
+            assert!(is_foreign(here.transform(&plan(&there), &field, &field)));
+            assert!(is_foreign(here.transform(&plan(&here), &field, &far_field)));
+            let second = here.stream().unwrap();
+            assert!(is_foreign(second.transform(&plan(&here), &field, &field)));
+            assert!(second.is_same_device(&here) && !there.is_same_device(&here));
+            assert!(is_foreign(here.multiply_matrix(&far, (8, 8), x.view(..8), y.view(..8))));
+            let product = [(x.view(..), false), (far.view(..), false)];
+            assert!(is_foreign(here.multiply_matrices(product, [8; 3], &y, [1.0, 0.0])));
+            let error = queue((&here, &theirs), &x, &y, 64).unwrap_err().to_string();
+            assert!(error.starts_with("a kernel of ") && error.ends_with(here.name()), "{error}");
+        }
+    }
+
+    // Check parts, queues and pinned memory
+    #[test]
+    fn parts_and_queues_work_side_by_side() {
+        for gpu in test_machines() {
+            let line = line(&gpu);
+            let all = gpu.upload(&[1f32; 100]).unwrap();
+            let part = all.view(20..60);
+            part.write(&[2.0; 40]).unwrap();
+            queue((&gpu, &line), all.view(20..30), all.view(50..), 10).unwrap();
+            all.view(..5).clear().unwrap();
+            let read = all.read().unwrap();
+            assert_eq!(
+                (&read[..5], &read[5..20], &read[20..50]),
+                (&[0.0; 5][..], &[1.0; 15][..], &[2.0; 30][..])
+            );
+            assert_eq!((&read[50..60], &read[60..]), (&lined(&[2.0; 10])[..], &[1.0; 40][..]));
+            assert_eq!(
+                (part.len(), part.is_empty(), all.view(7..=6).is_empty()),
+                (40, false, true)
+            );
+            assert!(
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| all.view(99..101).len()))
+                    .is_err()
+            );
+            // Pass numbers between two queues
+            let other = gpu.stream().unwrap();
+            let (n, rounds) = (1 << 16, 100);
+            let (mut from, mut to) = (gpu.pinned::<f32>(n).unwrap(), gpu.pinned::<f32>(n).unwrap());
+            let (x, y) = (gpu.zeros::<f32>(n).unwrap(), gpu.zeros::<f32>(n).unwrap());
+            assert_eq!(to.values().unwrap(), vec![0.0; n]);
+            for round in 0..rounds {
+                from.values_mut().unwrap().fill(round as f32);
+                gpu.send(&from, &x).unwrap();
+                queue((&gpu, &line), &x, &y, n).unwrap();
+                other.wait(&gpu.mark().unwrap()).unwrap();
+                other.fetch(&y, &mut to).unwrap();
+                gpu.wait(&other.mark().unwrap()).unwrap();
+                y.clear().unwrap();
+                assert_eq!(to.values().unwrap()[..9], lined(&[round as f32; 9])[..]);
             }
-            // Check the product with a matrix
+            assert!(
+                gpu.record(|| gpu.send(&from, &x)).is_err()
+                    && gpu.record(|| gpu.mark().map(drop)).is_err()
+            );
+            assert_eq!(y.view(..).on(&other).unwrap().read().unwrap(), vec![0.0; n]);
+            drop(other);
+            assert_eq!(x.view(n - 1..).read().unwrap(), [99.0]);
+        }
+    }
+
+    // Check transforms of every kind
+    /// The transform of one field, as its sum says; the exponent has this sign.
+    fn transformed(field: &[Complex<f64>], lengths: &[usize], sign: f64) -> Vec<Complex<f64>> {
+        let places = |mut k: usize| -> Vec<usize> {
+            let place = |&length: &usize| (k % length, k /= length).0;
+            lengths.iter().rev().map(place).collect()
+        };
+        let cycles = |k: usize, l: usize| -> f64 {
+            let both = places(k).into_iter().zip(places(l)).zip(lengths.iter().rev());
+            both.map(|((k, l), &length)| (k * l) as f64 / length as f64).sum()
+        };
+        let wave = |k, l| Complex::cis(sign * 2.0 * std::f64::consts::PI * cycles(k, l));
+        let sum = |k| field.iter().enumerate().map(|(l, &value)| value * wave(k, l)).sum();
+        (0..field.len()).map(sum).collect()
+    }
+
+    fn close<T: Real>(ours: &[Complex<T>], theirs: &[Complex<f64>]) -> bool {
+        let bound = if T::PRECISION == Precision::F64 { 1e-12 } else { 1e-4 };
+        let near = |(a, b): (&Complex<T>, &Complex<f64>)| {
+            (Complex::new(a.re.in_double(), a.im.in_double()) - b).norm() < bound
+        };
+        ours.len() == theirs.len() && ours.iter().zip(theirs).all(near)
+    }
+
+    // Check one size of transforms
+    fn check_transforms<T: Real>(gpu: &Gpu, lengths: &[usize]) {
+        let size: usize = lengths.iter().product();
+        let value = |k: usize| Complex::new((k as f64 * 0.7).sin(), (k as f64 * 1.3).cos());
+        let fields: Vec<_> = (0..2 * size).map(value).collect();
+        // Check transforms of complex numbers
+        let in_t = |z: &Complex<f64>| Complex::new(T::of(z.re), T::of(z.im));
+        let there = gpu.upload(&fields.iter().map(in_t).collect::<Vec<_>>()).unwrap();
+        let results = gpu.zeros::<Complex<T>>(2 * size).unwrap();
+        let both = |sign| -> Vec<_> {
+            fields.chunks(size).flat_map(|field| transformed(field, lengths, sign)).collect()
+        };
+        gpu.transform(&gpu.forward_fft(lengths, 2).unwrap(), &there, &results).unwrap();
+        assert!(close(&results.read().unwrap(), &both(-1.0)), "{lengths:?} forward");
+        gpu.transform(&gpu.inverse_fft(lengths, 2).unwrap(), &there, &there).unwrap();
+        assert!(close(&there.read().unwrap(), &both(1.0)), "{lengths:?} in place");
+
+        // Check transforms of real numbers
+        let real: Vec<T> = fields.iter().map(|z| T::of(z.re)).collect();
+        let (last, there) = (lengths[lengths.len() - 1], gpu.upload(&real).unwrap());
+        let half = gpu.zeros::<Complex<T>>(2 * size / last * (last / 2 + 1)).unwrap();
+        gpu.transform(&gpu.real_fft(lengths, 2).unwrap(), &there, &half).unwrap();
+        let spectra = fields.chunks(size).flat_map(|field| {
+            let real: Vec<_> = field.iter().map(|z| Complex::from(z.re)).collect();
+            transformed(&real, lengths, -1.0)
+        });
+        let spectra: Vec<_> = spectra.collect();
+        let first: Vec<_> =
+            spectra.chunks(last).flat_map(|row| &row[..=last / 2]).copied().collect();
+        assert!(close(&half.read().unwrap(), &first), "{lengths:?} of real numbers");
+        gpu.transform(&gpu.inverse_real_fft(lengths, 2).unwrap(), &half, &there).unwrap();
+        let back: Vec<_> = there.read().unwrap().into_iter().map(Complex::from).collect();
+        let times: Vec<_> = fields.iter().map(|z| Complex::from(z.re * size as f64)).collect();
+        assert!(close(&back, &times), "{lengths:?} to real numbers");
+    }
+
+    #[test]
+    fn transforms_are_their_sums() {
+        for gpu in test_machines() {
+            for lengths in [&[12][..], &[5], &[6, 6], &[3, 8], &[4, 5], &[2, 3, 4], &[3, 2, 5]] {
+                check_transforms::<f64>(&gpu, lengths);
+                check_transforms::<f32>(&gpu, lengths);
+            }
+        }
+    }
+
+    // Check products of matrices
+    #[test]
+    fn products_are_their_sums() {
+        for gpu in test_machines() {
             let a: Vec<f32> = (0..15).map(|k| (k * k % 7) as f32).collect();
             let matrix = gpu.upload(&a).unwrap();
             let (x, y) = (gpu.upload(&[1f32, -2.0, 3.0]).unwrap(), gpu.zeros::<f32>(5).unwrap());
@@ -610,6 +1104,39 @@ mod tests {
             let expected: Vec<f32> =
                 a.chunks(3).map(|row| row[0] - 2.0 * row[1] + 3.0 * row[2]).collect();
             assert_eq!(y.read().unwrap(), expected);
+            check_products::<f64>(&gpu);
+            check_products::<f32>(&gpu);
+        }
+    }
+
+    /// C ← 2 A B + 3 C with every choice of transposes; A is 4 × 3 and B is 3 × 5.
+    fn check_products<T: Real>(gpu: &Gpu) {
+        let ([rows, inner, columns], number) = ([4, 3, 5], |k: usize| (k * k % 11) as f64);
+        let entries = |of: &dyn Fn(usize, usize) -> f64, [rows, columns]: [usize; 2]| {
+            let all = (0..rows * columns).map(|k| T::of(of(k / columns, k % columns)));
+            gpu.upload(&all.collect::<Vec<_>>()).unwrap()
+        };
+        let (a, b) =
+            (|j: usize, k: usize| number(3 * j + k), |k: usize, i: usize| number(5 * k + i + 2));
+        for transposed in [[false, false], [false, true], [true, false], [true, true]] {
+            // Check one product of matrices
+            let of_a = match transposed[0] {
+                true => entries(&|k, j| a(j, k), [inner, rows]),
+                false => entries(&a, [rows, inner]),
+            };
+            let of_b = match transposed[1] {
+                true => entries(&|i, k| b(k, i), [columns, inner]),
+                false => entries(&b, [inner, columns]),
+            };
+            let c = entries(&|_, i| i as f64, [rows, columns]);
+            let factors = [(of_a.view(..), transposed[0]), (of_b.view(..), transposed[1])];
+            gpu.multiply_matrices(factors, [rows, inner, columns], &c, [T::of(2.0), T::of(3.0)])
+                .unwrap();
+            for (at, value) in c.read().unwrap().into_iter().enumerate() {
+                let (j, i) = (at / columns, at % columns);
+                let sum: f64 = (0..inner).map(|k| a(j, k) * b(k, i)).sum();
+                assert_eq!(value.in_double(), 2.0 * sum + 3.0 * i as f64, "{transposed:?}");
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod emulator;
 pub mod engine;
 pub mod gpu;
 pub(crate) mod headers;
+pub(crate) mod machine;
 mod memory;
 pub mod plan;
 

@@ -126,7 +126,8 @@ impl Posed {
         let form = CovarianceOptions::default().form(options.form);
         let covariances = CovariancePlan::new(system, form)?;
         let groups = groups(system, covariances.slopes())?;
-        let (targets, points, valid) = (system.targets().len(), grid.points, system.valid_lenslets());
+        let (targets, points, valid) =
+            (system.targets().len(), grid.points, system.valid_lenslets());
         let noise = SlopeNoise::new(system.guide_stars(), &SlopeOrder::new(&valid));
         Ok(Self { covariances, groups, valid, noise, targets, points, options })
     }
@@ -158,7 +159,8 @@ fn groups(system: &System, known: Option<&SlopeCovariancePlan>) -> Result<Vec<Po
         let plan = match known {
             Some(plan) => plan.clone(),
             None => {
-                let alike: Vec<_> = members.iter().map(|&q| system.guide_stars()[q].sensor).collect();
+                let alike: Vec<_> =
+                    members.iter().map(|&q| system.guide_stars()[q].sensor).collect();
                 let (air, gradient) = (system.atmosphere(), system.cone_gradient());
                 SlopeCovariancePlan::direct(SlopeProblem::of_sensors(air, &alike, gradient)?)
             }

@@ -614,7 +614,8 @@ impl SimulationPlan {
         };
         let lenslets = self.system.guide_stars().iter().map(lenslets).sum::<usize>();
         let turned = self.system.guide_stars().iter().filter(is_turned).count() as u64;
-        let rows = lenslets + 2 * self.system.targets().len() * wavefront_points(&self.system).len();
+        let rows =
+            lenslets + 2 * self.system.targets().len() * wavefront_points(&self.system).len();
         let numbers = |&n: &usize| {
             let wanted = if n < MOST { n as u64 } else { 1 << 28 };
             [2 * wanted * (wanted + rows as u64 + 2 * turned * wanted), 12 * wanted * wanted]
@@ -630,8 +631,11 @@ impl SimulationPlan {
 
     /// The shape of a frame's wavefronts, (T, M, M).
     fn shape(&self) -> [usize; 3] {
-        let points =
-            if self.has_wavefronts() { self.system.phase().map_or(0, |grid| grid.points) } else { 0 };
+        let points = if self.has_wavefronts() {
+            self.system.phase().map_or(0, |grid| grid.points)
+        } else {
+            0
+        };
         [self.system.targets().len(), points, points]
     }
 

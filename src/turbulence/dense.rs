@@ -4,7 +4,7 @@
 pub mod gpu;
 
 // What pairs without a lattice stand on
-use crate::device::{Watch, refuse_beyond_memory, silent, threads};
+use crate::device::{Watch, Workers, dispatch, refuse_beyond_memory, silent, threads};
 use crate::error::{Error, accept, length};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::SlopeOrder;
@@ -20,12 +20,8 @@ use crate::turbulence::phase::{VonKarman, hessian};
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::turned::{Turn, TurnedSquares};
 use ndarray::Array2;
-use rayon::prelude::*;
 use std::f64::consts::PI;
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
 // Phase tabulated for one outer scale
 /// The phase of one outer scale and r0 = 1 m, tabulated over squared distance.
@@ -479,7 +475,7 @@ pub fn slope_covariance(
 /// their own [`SlopeOrder`].
 ///
 /// Sensors come with the valid lenslets of each. They may differ in everything; slopes are along the sensors' own axes. Entries are
-/// as exact as those of [`slope_covariance`], whose blocks they are. `watch` counts pairs of lenslets.
+/// as exact as those of [`slope_covariance`], whose blocks they are. `watch` counts lenslets of the rows.
 ///
 /// # Errors
 /// Those of [`slope_covariance`].
@@ -546,7 +542,7 @@ fn any_slopes(
         shared.push(both(members).then(|| covariance(members)).transpose()?);
     }
     let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0);
-    Ok(fill_slopes(slopes, (&groups, &shared), &layers, watch))
+    fill_slopes(slopes, (&groups, &shared), &layers, watch)
 }
 
 impl Slopes<'_> {
@@ -566,38 +562,42 @@ fn fill_slopes(
     groups: (&Groups, &[Option<SlopeCovariance>]),
     layers: &[SeenLayer],
     watch: &dyn Watch,
-) -> Array2<f64> {
+) -> Result<Array2<f64>, Error> {
     let n = columns.order.len();
-    // Count the pairs of lenslets
     let symmetric = rows.first == columns.first;
     let partners = |p: usize| if symmetric { p..columns.sensors } else { 0..columns.sensors };
-    let against = |p: usize| partners(p).map(|q| columns.count(q)).sum::<usize>();
-    let pairs: usize = (0..rows.sensors).map(|p| rows.count(p) * against(p)).sum();
-    let done = AtomicUsize::new(0);
+    let block = |p, q| Block::new(groups, layers, rows.first + p, columns.first + q);
+    let blocks = |p| partners(p).map(|q| block(p, q)).collect();
+    let blocks: Vec<Vec<Block>> = (0..rows.sensors).map(blocks).collect();
     let mut values = vec![0.0; rows.order.len() * n];
+    // Hand out the rows of both slopes
+    let (mut lenslets, mut rest): (Vec<Rows>, _) = (Vec::new(), values.as_mut_slice());
     for p in 0..rows.sensors {
-        let block = |q| Block::new(groups, layers, rows.first + p, columns.first + q);
-        let blocks: Vec<Block> = partners(p).map(block).collect();
-        let these = &mut values[rows.order.index(p, 0, 0) * n..][..2 * rows.count(p) * n];
+        let (these, others) = rest.split_at_mut(2 * rows.count(p) * n);
         let (along_x, along_y) = these.split_at_mut(rows.count(p) * n);
-        let pairs_of_rows = along_x.par_chunks_mut(n).zip(along_y.par_chunks_mut(n));
-        let lenslets = pairs_of_rows.zip(rows.order.lenslets(p)).with_max_len(1);
-        lenslets.for_each(|((row_x, row_y), &first)| {
-            // Fill the rows of both slopes
-            for (q, block) in partners(p).zip(&blocks) {
-                for (k, &second) in columns.order.lenslets(q).iter().enumerate() {
-                    let [of_x, of_y] = block.covariance(first, second);
-                    let [x, y] = [0, 1].map(|component| columns.order.index(q, component, k));
-                    [row_x[x], row_x[y]] = of_x;
-                    [row_y[x], row_y[y]] = of_y;
-                }
-            }
-            watch.progress(done.fetch_add(against(p), Ordering::Relaxed) + against(p), pairs);
-        });
+        let both = along_x.chunks_mut(n).zip(along_y.chunks_mut(n)).zip(rows.order.lenslets(p));
+        lenslets.extend(both.map(|((row_x, row_y), &first)| (p, row_x, row_y, first)));
+        rest = others;
     }
+    let fill = |blocks: &Vec<Vec<Block>>, (p, row_x, row_y, first): Rows| {
+        // Fill the rows of both slopes
+        for (q, block) in partners(p).zip(&blocks[p]) {
+            for (k, &second) in columns.order.lenslets(q).iter().enumerate() {
+                let [of_x, of_y] = block.covariance(first, second);
+                let [x, y] = [0, 1].map(|component| columns.order.index(q, component, k));
+                [row_x[x], row_x[y]] = of_x;
+                [row_y[x], row_y[y]] = of_y;
+            }
+        }
+        Ok(())
+    };
+    dispatch(Workers::cores(&blocks), lenslets, watch, fill, |_, ()| Ok(()))?;
     let shape = (rows.order.len(), n);
-    Array2::from_shape_vec(shape, values).unwrap_or_else(|_| unreachable!("same length"))
+    Ok(Array2::from_shape_vec(shape, values).unwrap_or_else(|_| unreachable!("same length")))
 }
+
+/// A sensor of the rows, the rows of both slopes of one of its lenslets, and which lenslet that is.
+type Rows<'a> = (usize, &'a mut [f64], &'a mut [f64], [usize; 2]);
 
 // Mirror the matrix of slopes
 /// Copies what is above the diagonal of a square matrix to below it.
@@ -750,12 +750,13 @@ pub fn wavefront_slope(
         RadialPhase::Disc(DiscAverage::new(&point, radius, phase.reach), phase.outer_scale)
     };
     let phases: Vec<RadialPhase> = layers.iter().map(see).collect();
-    let (done, mut values) = (AtomicUsize::new(0), vec![0.0; rows * order.len()]);
-    values.par_chunks_mut(order.len()).enumerate().for_each(|(row, slopes)| {
+    let mut values = vec![0.0; rows * order.len()];
+    let points = values.chunks_mut(order.len()).enumerate();
+    let fill = |phases: &Vec<RadialPhase>, (row, slopes): (usize, &mut [f64])| {
         // Fill the row of a wavefront point
         let m = grid.points;
         let point = [row % m, row / m % m].map(|k| grid.coordinate(k, pitch));
-        for (layer, phase) in layers.iter().zip(&phases) {
+        for (layer, phase) in layers.iter().zip(phases) {
             let at = targets[row / (m * m)].project(point, layer.altitude);
             for (q, star) in layer.footprints.iter().enumerate() {
                 let lenslets = order.lenslets(q);
@@ -763,8 +764,9 @@ pub fn wavefront_slope(
                 add_star((phase, layer.strength * star.factor), (star, lenslets), at, slopes);
             }
         }
-        watch.progress(done.fetch_add(1, Ordering::Relaxed) + 1, rows);
-    });
+        Ok(())
+    };
+    dispatch(Workers::cores(&phases), points, watch, fill, |_, ()| Ok(()))?;
     let shape = (rows, order.len());
     Ok(Array2::from_shape_vec(shape, values).unwrap_or_else(|_| unreachable!("same length")))
 }

@@ -752,7 +752,8 @@ pub fn dense_bytes(system: &System) -> [u64; 2] {
 
 /// Bytes of the compressed form, as if all stars shared the largest lattice.
 fn expanded_bytes(system: &System) -> u64 {
-    let largest = system.guide_stars().iter().map(|star| star.sensor.array.lenslets()).max().unwrap_or(0);
+    let largest =
+        system.guide_stars().iter().map(|star| star.sensor.array.lenslets()).max().unwrap_or(0);
     let stars = system.guide_stars().len() as u64;
     let fields = 6u64.saturating_mul(stars.saturating_mul(stars)) + 6 * threads() as u64 + 3;
     field_bytes(2 * largest).saturating_mul(fields)

@@ -5,16 +5,17 @@
 pub(crate) mod compiler;
 pub mod probe;
 
-use self::probe::{CudaDevice, Library, probe, require};
+// What CUDA stands on
+use self::probe::{CudaDevice, Library, probe, require, require_function};
 use super::Device;
-use super::gpu::{Gpu, Machine, Shape, Source};
+use super::gpu::{Gpu, Shape, Source};
+use super::machine::{Kind, Machine, Operation, Pages, Product, Thing, Transforms};
 use crate::error::Error;
 use cudarc::driver::{DriverError, result as driver, sys};
 use cudarc::{cublas, cufft};
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
-use std::thread::ThreadId;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 // Open the devices of a name
 /// Opens the devices that a name stands for: all of the machine for `cuda`, one for `cuda:K`.
@@ -33,11 +34,11 @@ pub fn open(device: Device) -> Result<Vec<Gpu>, Error> {
         Some(_) => std::slice::from_ref(first),
         None => driver.devices.as_slice(),
     };
-    chosen.iter().map(|device| Cuda::open(device, driver.version).map(Gpu::new)).collect()
+    chosen.iter().map(|device| Gpu::new(Cuda::open(device, driver.version)?)).collect()
 }
 
-// One device with a stream
-/// A device, its primary context, and one stream.
+// One device and its context
+/// A device, its primary context, and what was made in it.
 struct Cuda {
     name: String,
     capability: (i32, i32),
@@ -45,12 +46,12 @@ struct Cuda {
     shared_memory: usize,
     handle: sys::CUdevice,
     context: sys::CUcontext,
-    stream: sys::CUstream,
     /// Programs by their key.
     programs: Mutex<HashMap<String, u64>>,
-    blas: OnceLock<usize>,
-    plans: Mutex<HashMap<u64, bool>>,
-    turns: Turns,
+    /// Handles of cuBLAS by their stream.
+    blas: Mutex<HashMap<u64, usize>>,
+    /// What each plan of cuFFT transforms, and whether in double precision.
+    plans: Mutex<HashMap<u64, (Kind, bool)>>,
 }
 
 // SAFETY: the driver's functions may be called from any thread with these handles.
@@ -59,8 +60,12 @@ unsafe impl Send for Cuda {}
 unsafe impl Sync for Cuda {}
 
 // Open and give back a device
+/// A map of the machine, also after a thread panicked with it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Cuda {
-    // Open one device and its stream
     fn open(device: &CudaDevice, version: (i32, i32)) -> Result<Self, Error> {
         let name = format!("cuda:{} ({})", device.ordinal, device.name);
         let handle = driver::device::get(device.ordinal as i32)
@@ -68,48 +73,34 @@ impl Cuda {
         // SAFETY: the handle comes from the driver; the context is released when `Cuda` is dropped.
         let context = unsafe { driver::primary_ctx::retain(handle) }
             .map_err(|error| failed(&name, "cuDevicePrimaryCtxRetain", error))?;
-        // Put a machine together without its stream
-        let stream = std::ptr::null_mut();
         let CudaDevice { compute_capability: capability, shared_memory, .. } = *device;
-        let (programs, blas, plans, turns) = Default::default();
-        let mut cuda = Self {
+        let (programs, blas, plans) = Default::default();
+        Ok(Self {
             name,
             capability,
             version,
             shared_memory,
             handle,
             context,
-            stream,
             programs,
             blas,
             plans,
-            turns,
-        };
-        drop(cuda.enter()?);
-        let stream = driver::stream::create(driver::stream::StreamKind::NonBlocking);
-        cuda.stream = cuda.call("cuStreamCreate", stream)?;
-        Ok(cuda)
+        })
     }
 }
 
 // Give a device back
 impl Drop for Cuda {
     fn drop(&mut self) {
-        let Ok(turn) = self.enter() else { return };
-        drop(turn);
+        if self.enter().is_err() {
+            return;
+        }
+        let programs = self.programs.get_mut().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: each handle was made by this machine, and nothing holds it any more: buffers, programs, graphs and plans keep
         // the machine alive. A status is of no use to anybody here.
         unsafe {
-            let _ = driver::stream::synchronize(self.stream);
-            if let Some(&blas) = self.blas.get() {
-                let _ = cublas::result::destroy_handle(blas as cublas::sys::cublasHandle_t);
-            }
-            let programs = self.programs.get_mut().unwrap_or_else(PoisonError::into_inner);
             for (_, program) in programs.drain() {
                 let _ = driver::module::unload(program as usize as sys::CUmodule);
-            }
-            if !self.stream.is_null() {
-                let _ = driver::stream::destroy(self.stream);
             }
             let _ = driver::primary_ctx::release(self.handle);
         }
@@ -143,12 +134,10 @@ impl Cuda {
     }
 
     // Make the context current
-    /// Takes the turn, and makes the context that of the calling thread.
-    fn enter(&self) -> Result<Turn<'_>, Error> {
-        let turn = self.turns.take();
+    /// Makes the context that of the calling thread.
+    fn enter(&self) -> Result<(), Error> {
         // SAFETY: the context was retained when the machine was opened.
-        self.call("cuCtxSetCurrent", unsafe { driver::ctx::set_current(self.context) })?;
-        Ok(turn)
+        self.call("cuCtxSetCurrent", unsafe { driver::ctx::set_current(self.context) })
     }
 
     /// An error of the compiler, with the name of this device.
@@ -161,50 +150,19 @@ impl Cuda {
         }
     }
 
-    /// Refuses where a library is missing.
-    fn require(&self, library: Library) -> Result<(), Error> {
-        require(library)
-            .map_err(|none| Error::Device { device: self.name.clone(), reason: none.to_string() })
+    /// Refuses where a library, or a function of it, is missing.
+    fn require(&self, found: Result<(), probe::NoCuda>) -> Result<(), Error> {
+        found.map_err(|none| Error::Device { device: self.name.clone(), reason: none.to_string() })
     }
 }
-/// Lets one thread at a time use a machine.
-#[derive(Default)]
-pub(super) struct Turns {
-    /// Who has the turn, and how often it was taken.
-    holder: Mutex<Option<(ThreadId, usize)>>,
-    free: Condvar,
+/// The driver's stream of a handle.
+fn stream_of(handle: u64) -> sys::CUstream {
+    handle as usize as sys::CUstream
 }
 
-/// The turn of a thread, given back when it is dropped.
-pub(super) struct Turn<'a>(&'a Turns);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.give_back();
-    }
-}
-
-// Take and give back a turn
-impl Turns {
-    /// Waits until no other thread has the turn, and takes it once more.
-    pub(super) fn take(&self) -> Turn<'_> {
-        let me = std::thread::current().id();
-        let mut holder = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
-        while holder.is_some_and(|(other, _)| other != me) {
-            holder = self.free.wait(holder).unwrap_or_else(PoisonError::into_inner);
-        }
-        *holder = Some((me, holder.map_or(0, |(_, times)| times) + 1));
-        Turn(self)
-    }
-
-    /// Gives it back once; another thread may have it when it was given back as often as taken.
-    pub(super) fn give_back(&self) {
-        let mut holder = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
-        *holder = holder.and_then(|(me, times)| (times > 1).then_some((me, times - 1)));
-        if holder.is_none() {
-            self.free.notify_one();
-        }
-    }
+/// The driver's event of a handle.
+fn event_of(handle: u64) -> sys::CUevent {
+    handle as usize as sys::CUevent
 }
 /// Bytes of shared memory that a launch may have without asking.
 const SHARED: usize = 48 << 10;
@@ -229,28 +187,6 @@ impl Cuda {
         Ok(kernel)
     }
 }
-impl Cuda {
-    /// The handle of cuBLAS on our stream.
-    fn blas(&self) -> Result<cublas::sys::cublasHandle_t, Error> {
-        if let Some(&blas) = self.blas.get() {
-            return Ok(blas as cublas::sys::cublasHandle_t);
-        }
-        self.require(Library::Cublas)?;
-        let blas = self.library("cublasCreate", cublas::result::create_handle())?;
-        // SAFETY: handle and stream are ours.
-        let status = unsafe { cublas::result::set_stream(blas, self.stream.cast()) };
-        self.library("cublasSetStream", status)?;
-        // Two threads may both have come here; the second's handle is not kept.
-        match self.blas.set(blas as usize) {
-            Ok(()) => Ok(blas),
-            Err(_) => {
-                // SAFETY: the handle was made above and nobody else knows it.
-                let _ = unsafe { cublas::result::destroy_handle(blas) };
-                self.blas()
-            }
-        }
-    }
-}
 
 // CUDA as a machine
 impl Machine for Cuda {
@@ -260,7 +196,7 @@ impl Machine for Cuda {
     }
 
     fn available_memory(&self) -> Result<u64, Error> {
-        let _turn = self.enter()?;
+        self.enter()?;
         let (free, _) = self.call("cuMemGetInfo", driver::mem_get_info())?;
         Ok(free as u64)
     }
@@ -269,57 +205,94 @@ impl Machine for Cuda {
         self.shared_memory
     }
 
-    // Allocate and free on CUDA
+    // Allocate and copy on CUDA
     fn allocate(&self, bytes: usize) -> Result<u64, Error> {
-        let _turn = self.enter()?;
-        // SAFETY: the address is given back once, by `free`.
+        self.enter()?;
+        // SAFETY: the address is given back once, by `forget`.
         self.call("cuMemAlloc", unsafe { driver::malloc_sync(bytes) })
     }
 
-    fn free(&self, address: u64) {
-        if let Ok(_turn) = self.enter() {
-            // SAFETY: the address was allocated here, and work that uses it is waited for first.
-            let _ = unsafe {
-                driver::stream::synchronize(self.stream).and_then(|()| driver::free_sync(address))
-            };
-        }
-    }
-
-    fn clear(&self, address: u64, bytes: usize) -> Result<(), Error> {
-        let _turn = self.enter()?;
-        // SAFETY: a buffer clears its own bytes.
-        let status = unsafe { driver::memset_d8_async(address, 0, bytes, self.stream) };
-        self.call("cuMemsetD8Async", status)
-    }
-
-    // Copy to and from CUDA
-    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
-        let _turn = self.enter()?;
+    fn write(&self, stream: u64, address: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.enter()?;
         // SAFETY: a buffer holds as many bytes as it writes, and they live until the copy is done.
-        let status = unsafe { driver::memcpy_htod_async(address, bytes, self.stream) };
+        let status = unsafe { driver::memcpy_htod_async(address, bytes, stream_of(stream)) };
         self.call("cuMemcpyHtoDAsync", status)?;
-        self.synchronise()
+        self.synchronise(stream)
     }
 
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
-        let _turn = self.enter()?;
+    fn read(&self, stream: u64, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        self.enter()?;
         // SAFETY: a buffer holds at least as many bytes as are read, and we wait for the copy.
-        let status = unsafe { driver::memcpy_dtoh_async(bytes, address, self.stream) };
+        let status = unsafe { driver::memcpy_dtoh_async(bytes, address, stream_of(stream)) };
         self.call("cuMemcpyDtoHAsync", status)?;
-        self.synchronise()
+        self.synchronise(stream)
+    }
+    fn pin(&self, bytes: usize) -> Result<Box<dyn Pages>, Error> {
+        self.enter()?;
+        // SAFETY: as many bytes as were asked for, or an error; given back once, when the pages are dropped.
+        let start = unsafe { driver::malloc_host(bytes, sys::CU_MEMHOSTALLOC_PORTABLE) };
+        let start = self.call("cuMemHostAlloc", start)?.cast::<u8>();
+        // SAFETY: the bytes were just allocated.
+        unsafe { start.write_bytes(0, bytes) };
+        Ok(Box::new(Pinned { context: self.context, start, bytes }))
     }
 
-    fn synchronise(&self) -> Result<(), Error> {
-        let _turn = self.enter()?;
+    // Streams and events of CUDA
+    fn open_stream(&self) -> Result<u64, Error> {
+        self.enter()?;
+        let stream = driver::stream::create(driver::stream::StreamKind::NonBlocking);
+        Ok(self.call("cuStreamCreate", stream)? as usize as u64)
+    }
+
+    fn synchronise(&self, stream: u64) -> Result<(), Error> {
+        self.enter()?;
         // SAFETY: the stream is ours.
-        self.call("cuStreamSynchronize", unsafe { driver::stream::synchronize(self.stream) })
+        let status = unsafe { driver::stream::synchronize(stream_of(stream)) };
+        self.call("cuStreamSynchronize", status)
+    }
+
+    fn mark(&self, stream: u64) -> Result<u64, Error> {
+        self.enter()?;
+        let event = driver::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT);
+        let event = self.call("cuEventCreate", event)?;
+        // SAFETY: event and stream are ours, and the event is destroyed once, by `forget`.
+        let recorded = unsafe { driver::event::record(event, stream_of(stream)) };
+        let event = event as usize as u64;
+        if recorded.is_err() {
+            self.forget(Thing::Mark(event));
+        }
+        self.call("cuEventRecord", recorded).map(|()| event)
+    }
+
+    fn reach(&self, mark: u64) -> Result<(), Error> {
+        self.enter()?;
+        // SAFETY: the event is ours and was recorded.
+        self.call("cuEventSynchronize", unsafe { driver::event::synchronize(event_of(mark)) })
+    }
+
+    // Tell times on CUDA
+    fn require_clock(&self) -> Result<(), Error> {
+        if self.version >= TIMING {
+            return Ok(());
+        }
+        let reason = format!("timing needs a driver of CUDA {}.{}", TIMING.0, TIMING.1);
+        Err(Error::Device { device: self.name.clone(), reason })
+    }
+
+    fn milliseconds(&self, marks: [u64; 2]) -> Result<f64, Error> {
+        self.require_clock()?;
+        self.enter()?;
+        let [start, end] = marks.map(event_of);
+        // SAFETY: both events have been recorded, and are done.
+        let elapsed = unsafe { driver::event::elapsed(start, end) };
+        self.call("cuEventElapsedTime", elapsed).map(f64::from)
     }
 
     // Load and launch on CUDA
     fn load(&self, source: &Source, options: &[String]) -> Result<u64, Error> {
-        let _turn = self.enter()?;
+        self.enter()?;
         let key = format!("{} {options:?}\n{}", source.name, source.text);
-        let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut programs = lock(&self.programs);
         if let Some(&program) = programs.get(&key) {
             return Ok(program);
         }
@@ -335,7 +308,7 @@ impl Machine for Cuda {
 
     // Find a kernel on CUDA
     fn kernel(&self, program: u64, name: &str) -> Result<u64, Error> {
-        let _turn = self.enter()?;
+        self.enter()?;
         let name = self.library("cuModuleGetFunction", CString::new(name))?;
         // SAFETY: the program was loaded by this machine, and is unloaded with it.
         let kernel =
@@ -344,27 +317,40 @@ impl Machine for Cuda {
     }
 
     // Launch a kernel on CUDA
-    fn launch(&self, kernel: u64, shape: Shape, arguments: &mut [u64]) -> Result<(), Error> {
-        let _turn = self.enter()?;
+    fn launch(
+        &self,
+        stream: u64,
+        kernel: u64,
+        shape: Shape,
+        arguments: &mut [u64],
+    ) -> Result<(), Error> {
+        self.enter()?;
         let kernel = self.with_shared(kernel, shape.shared)?;
         let [x, y, z] = shape.grid.map(|blocks| blocks as u32);
         let mut pointers: Vec<*mut c_void> =
             arguments.iter_mut().map(|argument| std::ptr::from_mut(argument).cast()).collect();
         let (block, shared) = ((shape.block as u32, 1, 1), shape.shared as u32);
+        let stream = stream_of(stream);
         // SAFETY: who launches gives the kernel's own arguments; the driver reads as many bytes of each as the kernel declares, at
         // most eight, and copies them.
         let status = unsafe {
-            driver::launch_kernel(kernel, (x, y, z), block, shared, self.stream, &mut pointers)
+            driver::launch_kernel(kernel, (x, y, z), block, shared, stream, &mut pointers)
         };
         self.call("cuLaunchKernel", status)
     }
 
     // Launch early on CUDA
-    fn launch_early(&self, kernel: u64, shape: Shape, arguments: &mut [u64]) -> Result<(), Error> {
+    fn launch_early(
+        &self,
+        stream: u64,
+        kernel: u64,
+        shape: Shape,
+        arguments: &mut [u64],
+    ) -> Result<(), Error> {
         if self.capability < (9, 0) || self.version < EARLY {
-            return self.launch(kernel, shape, arguments);
+            return self.launch(stream, kernel, shape, arguments);
         }
-        let _turn = self.enter()?;
+        self.enter()?;
         let kernel = self.with_shared(kernel, shape.shared)?;
         let [x, y, z] = shape.grid.map(|blocks| blocks as u32);
         let mut pointers: Vec<*mut c_void> =
@@ -382,7 +368,7 @@ impl Machine for Cuda {
             blockDimY: 1,
             blockDimZ: 1,
             sharedMemBytes: shape.shared as u32,
-            hStream: self.stream,
+            hStream: stream_of(stream),
             attrs: &mut attribute,
             numAttrs: 1,
         };
@@ -394,22 +380,19 @@ impl Machine for Cuda {
         self.call("cuLaunchKernelEx", status)
     }
 
-    // Record and replay on CUDA
-    fn begin_recording(&self) -> Result<(), Error> {
-        let _turn = self.enter()?;
+    // Operations and recordings of CUDA
+    fn begin_recording(&self, stream: u64) -> Result<(), Error> {
+        self.enter()?;
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is ours.
-        let status = unsafe { driver::stream::begin_capture(self.stream, mode) };
-        self.call("cuStreamBeginCapture", status)?;
-        std::mem::forget(self.turns.take()); // until the recording ends
-        Ok(())
+        let status = unsafe { driver::stream::begin_capture(stream_of(stream), mode) };
+        self.call("cuStreamBeginCapture", status)
     }
 
-    fn end_recording(&self) -> Result<u64, Error> {
-        let _turn = self.enter()?;
+    fn end_recording(&self, stream: u64) -> Result<u64, Error> {
+        self.enter()?;
         // SAFETY: the stream is ours and records.
-        let graph = unsafe { driver::stream::end_capture(self.stream) };
-        self.turns.give_back(); // what the beginning took
+        let graph = unsafe { driver::stream::end_capture(stream_of(stream)) };
         let graph = self.call("cuStreamEndCapture", graph)?;
         // SAFETY: the graph was just recorded; it is destroyed once, below.
         let executable =
@@ -419,135 +402,320 @@ impl Machine for Cuda {
         Ok(self.call("cuGraphInstantiateWithFlags", executable)? as usize as u64)
     }
 
-    // Replay and forget on CUDA
-    fn replay(&self, graph: u64) -> Result<(), Error> {
-        let _turn = self.enter()?;
-        // SAFETY: the graph was recorded by this machine, and its buffers are alive as long as their owner.
-        let status =
-            unsafe { driver::graph::launch(graph as usize as sys::CUgraphExec, self.stream) };
-        self.call("cuGraphLaunch", status)
+    fn replay(&self, stream: u64, graph: u64) -> Result<(), Error> {
+        self.enter()?;
+        let (graph, stream) = (graph as usize as sys::CUgraphExec, stream_of(stream));
+        // SAFETY: the graph was recorded by this machine, and keeps the buffers that it uses.
+        self.call("cuGraphLaunch", unsafe { driver::graph::launch(graph, stream) })
     }
-
-    fn forget_graph(&self, graph: u64) {
-        if let Ok(_turn) = self.enter() {
-            // SAFETY: the graph was recorded by this machine and is forgotten once; we wait until no replay of it is left.
-            let _ = unsafe {
-                driver::stream::synchronize(self.stream)
-                    .and_then(|()| driver::graph::exec_destroy(graph as usize as sys::CUgraphExec))
-            };
+    fn enqueue(&self, stream: u64, operation: &Operation) -> Result<(), Error> {
+        self.enter()?;
+        let to = stream_of(stream);
+        match *operation {
+            Operation::Clear { address, bytes } => {
+                // SAFETY: a buffer clears its own bytes.
+                let status = unsafe { driver::memset_d8_async(address, 0, bytes, to) };
+                self.call("cuMemsetD8Async", status)
+            }
+            // Copy within CUDA and to pinned memory
+            Operation::Copy { from, to: there, bytes } => {
+                // SAFETY: both parts lie in their buffers.
+                let status = unsafe { driver::memcpy_dtod_async(there, from, bytes, to) };
+                self.call("cuMemcpyDtoDAsync", status)
+            }
+            Operation::Send { host, to: there, bytes } => {
+                // SAFETY: pinned memory of this length, which nobody changes or gives back before the copy is done.
+                let status = unsafe {
+                    let host = std::slice::from_raw_parts(host as usize as *const u8, bytes);
+                    driver::memcpy_htod_async(there, host, to)
+                };
+                self.call("cuMemcpyHtoDAsync", status)
+            }
+            Operation::Fetch { from, host, bytes } => {
+                // SAFETY: pinned memory of this length, at which nobody looks before the copy is done.
+                let status = unsafe {
+                    let host = std::slice::from_raw_parts_mut(host as usize as *mut u8, bytes);
+                    driver::memcpy_dtoh_async(host, from, to)
+                };
+                self.call("cuMemcpyDtoHAsync", status)
+            }
+            Operation::Await { mark } => {
+                let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+                // SAFETY: stream and event are ours.
+                let status = unsafe { driver::stream::wait_event(to, event_of(mark), flags) };
+                self.call("cuStreamWaitEvent", status)
+            }
+            Operation::Transform { plan, from, to } => self.transform(plan, [from, to]),
+            Operation::MultiplyVector { double, matrix, shape, x, y } => {
+                self.multiply_vector(stream, double, shape, [matrix, x, y])
+            }
+            Operation::Multiply(ref product) => self.multiply(stream, product),
         }
     }
 
-    // Measure time on CUDA
-    fn milliseconds(&self, work: &mut dyn FnMut() -> Result<(), Error>) -> Result<f64, Error> {
-        let _turn = self.enter()?;
-        if self.version < TIMING {
-            let reason = format!("timing needs a driver of CUDA {}.{}", TIMING.0, TIMING.1);
-            return Err(Error::Device { device: self.name.clone(), reason });
-        }
-        // Make two events and record them
-        let event = || {
-            let flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
-            self.call("cuEventCreate", driver::event::create(flags))
-        };
-        let (start, end) = (event()?, event()?);
-        // SAFETY: events and stream are ours, and the events are destroyed once, below.
-        let record = |event| {
-            self.call("cuEventRecord", unsafe { driver::event::record(event, self.stream) })
-        };
-        let measured = record(start).and_then(|()| work()).and_then(|()| record(end));
-        let measured = measured.and_then(|()| self.synchronise()).and_then(|()| {
-            // SAFETY: both events have been recorded on one stream, and are done.
-            self.call("cuEventElapsedTime", unsafe { driver::event::elapsed(start, end) })
-        });
-        for event in [start, end] {
-            // SAFETY: as above.
-            let _ = unsafe { driver::event::destroy(event) };
-        }
-        measured.map(f64::from)
-    }
-
-    // Transform by cuFFT
-    fn plan_fft(&self, length: usize, batch: usize, double: bool) -> Result<u64, Error> {
+    // Plan transforms by cuFFT
+    fn plan(&self, stream: u64, transforms: &Transforms) -> Result<u64, Error> {
         use cufft::{result, sys::cufftType};
-        let _turn = self.enter()?;
-        self.require(Library::Cufft)?;
-        let kind = if double { cufftType::CUFFT_Z2Z } else { cufftType::CUFFT_C2C };
-        let (mut lengths, none) = ([length as i32; 2], std::ptr::null_mut());
-        let distance = (length * length) as i32;
-        // SAFETY: `lengths` holds two numbers and is read only during the call; no embedding is given.
-        let plan = unsafe {
-            let lengths = lengths.as_mut_ptr();
-            result::plan_many(2, lengths, none, 1, distance, none, 1, distance, kind, batch as i32)
+        self.enter()?;
+        self.require(require(Library::Cufft))?;
+        let kind = match (transforms.kind, transforms.double) {
+            (Kind::Forward | Kind::Inverse, true) => cufftType::CUFFT_Z2Z,
+            (Kind::Forward | Kind::Inverse, false) => cufftType::CUFFT_C2C,
+            (Kind::FromReal, true) => cufftType::CUFFT_D2Z,
+            (Kind::FromReal, false) => cufftType::CUFFT_R2C,
+            (Kind::ToReal, true) => cufftType::CUFFT_Z2D,
+            (Kind::ToReal, false) => cufftType::CUFFT_C2R,
         };
-        let plan = self.library("cufftPlanMany", plan)?;
-        // Put a plan on our stream
-        // SAFETY: plan and stream are ours.
-        let status = unsafe { result::set_stream(plan, self.stream.cast()) };
-        if status.is_err() {
+        let plan = self.library("cufftCreate", result::create())?;
+        let made = self.make_plan(plan, stream, transforms, kind);
+        if made.is_err() {
             // SAFETY: the plan was just made, and nobody else knows it.
             let _ = unsafe { result::destroy(plan) };
         }
-        self.library("cufftSetStream", status)?;
-        self.plans.lock().unwrap_or_else(PoisonError::into_inner).insert(plan as u64, double);
+        made?;
+        lock(&self.plans).insert(plan as u64, (transforms.kind, transforms.double));
         Ok(plan as u64)
     }
 
+    // Give things back to CUDA
+    fn forget(&self, thing: Thing) {
+        if self.enter().is_err() {
+            return;
+        }
+        // SAFETY: each thing was made by this machine, is given back once, and no work uses it. A status is of no use to anybody here.
+        unsafe {
+            let _ = match thing {
+                Thing::Memory(address) => driver::free_sync(address),
+                Thing::Graph(graph) => {
+                    driver::graph::exec_destroy(graph as usize as sys::CUgraphExec)
+                }
+                Thing::Mark(mark) => driver::event::destroy(event_of(mark)),
+                Thing::Stream(stream) => {
+                    if let Some(blas) = lock(&self.blas).remove(&stream) {
+                        let _ = cublas::result::destroy_handle(blas as cublas::sys::cublasHandle_t);
+                    }
+                    driver::stream::destroy(stream_of(stream))
+                }
+                Thing::Plan(plan) => {
+                    lock(&self.plans).remove(&plan);
+                    let _ = cufft::result::destroy(plan as cufft::sys::cufftHandle);
+                    Ok(())
+                }
+            };
+        }
+    }
+}
+
+// Pinned pages of CUDA
+/// Pinned memory. Whoever holds it holds the machine too, and therefore the context.
+struct Pinned {
+    context: sys::CUcontext,
+    start: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: plain bytes, and a handle that any thread may use.
+unsafe impl Send for Pinned {}
+// SAFETY: as above; bytes are changed through an exclusive reference only.
+unsafe impl Sync for Pinned {}
+
+impl Pages for Pinned {
+    fn address(&self) -> u64 {
+        self.start as usize as u64
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: allocated with this length; `gpu::Pinned` waits for the device's copies before it looks.
+        unsafe { std::slice::from_raw_parts(self.start, self.bytes) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `pin`, and no copy is left; a status is of no use to anybody here.
+        let _ = unsafe {
+            driver::ctx::set_current(self.context)
+                .and_then(|()| driver::free_host(self.start.cast()))
+        };
+    }
+}
+
+// Functions of cuBLAS by their sizes
+/// Calls a function of cuBLAS with sizes in 32 bits where they fit, else its form for 64.
+macro_rules! by_size {
+    ([$($size:ident),+], $short:path | $wide:path, ($($argument:expr),+ $(,)?)) => {
+        if are_short(&[$($size),+]) {
+            $(let $size = $size as i32;)+
+            $short($($argument),+)
+        } else {
+            $wide($($argument),+)
+        }
+    };
+}
+
+/// Whether sizes fit into 32 bits.
+fn are_short(sizes: &[i64]) -> bool {
+    sizes.iter().all(|&size| i32::try_from(size).is_ok())
+}
+
+// Operations of CUDA's libraries
+impl Cuda {
+    /// Gives an empty plan its transforms and its stream.
+    fn make_plan(
+        &self,
+        plan: cufft::sys::cufftHandle,
+        stream: u64,
+        transforms: &Transforms,
+        kind: cufft::sys::cufftType,
+    ) -> Result<(), Error> {
+        use cufft::result;
+        let mut lengths: Vec<i64> = transforms.lengths.iter().map(|&n| n as i64).collect();
+        let (rank, batch) = (lengths.len() as i32, transforms.batch as i64);
+        let (lengths, none) = (lengths.as_mut_ptr(), std::ptr::null_mut());
+        // SAFETY: there are as many lengths as the rank says, read only during the call; no embedding is given.
+        let made = unsafe {
+            result::make_plan_many64(plan, rank, lengths, none, 1, 0, none, 1, 0, kind, batch)
+        };
+        self.library("cufftMakePlanMany64", made)?;
+        // SAFETY: plan and stream are ours.
+        let status = unsafe { result::set_stream(plan, stream_of(stream).cast()) };
+        self.library("cufftSetStream", status)
+    }
+
     // Execute a plan of transforms
-    fn transform(&self, plan: u64, address: u64) -> Result<(), Error> {
-        use cufft::{result, sys};
-        let _turn = self.enter()?;
-        let double = self.plans.lock().unwrap_or_else(PoisonError::into_inner).get(&plan).copied();
-        let (plan, inverse) = (plan as sys::cufftHandle, 1);
+    fn transform(&self, plan: u64, [from, to]: [u64; 2]) -> Result<(), Error> {
+        use cufft::result;
+        let known = lock(&self.plans).get(&plan).copied();
+        let (kind, double) = known.unwrap_or((Kind::Inverse, true));
+        let direction = if kind == Kind::Inverse { 1 } else { -1 };
+        let plan = plan as cufft::sys::cufftHandle;
+        let [from, to] = [from, to].map(|address| address as usize as *mut c_void);
         // SAFETY: the plan was made by this machine, and `Gpu::transform` has checked that the fields are as many as it transforms.
         let status = unsafe {
-            if double.unwrap_or(true) {
-                let fields = address as usize as *mut sys::cufftDoubleComplex;
-                result::exec_z2z(plan, fields, fields, inverse)
-            } else {
-                let fields = address as usize as *mut sys::cufftComplex;
-                result::exec_c2c(plan, fields, fields, inverse)
+            match (kind, double) {
+                (Kind::Forward | Kind::Inverse, true) => {
+                    result::exec_z2z(plan, from.cast(), to.cast(), direction)
+                }
+                (Kind::Forward | Kind::Inverse, false) => {
+                    result::exec_c2c(plan, from.cast(), to.cast(), direction)
+                }
+                (Kind::FromReal, true) => result::exec_d2z(plan, from.cast(), to.cast()),
+                (Kind::FromReal, false) => result::exec_r2c(plan, from.cast(), to.cast()),
+                (Kind::ToReal, true) => result::exec_z2d(plan, from.cast(), to.cast()),
+                (Kind::ToReal, false) => result::exec_c2r(plan, from.cast(), to.cast()),
             }
         };
         self.library("cufftExec", status)
     }
 
-    // Forget a plan of transforms
-    fn forget_fft(&self, plan: u64) {
-        self.plans.lock().unwrap_or_else(PoisonError::into_inner).remove(&plan);
-        if let Ok(_turn) = self.enter() {
-            // SAFETY: the plan was made by this machine, is forgotten once, and its work is waited for.
-            let _ = unsafe { driver::stream::synchronize(self.stream) };
-            // SAFETY: as above.
-            let _ = unsafe { cufft::result::destroy(plan as cufft::sys::cufftHandle) };
-        }
-    }
-
-    // Multiply by cuBLAS
-    fn multiply_matrix(
+    // Multiply a vector by cuBLAS
+    fn multiply_vector(
         &self,
+        stream: u64,
         double: bool,
-        matrix: u64,
-        (rows, columns): (usize, usize),
-        x: u64,
-        y: u64,
+        shape: [usize; 2],
+        addresses: [u64; 3],
     ) -> Result<(), Error> {
-        use cublas::{result, sys::cublasOperation_t::CUBLAS_OP_T};
-        let _turn = self.enter()?;
-        let blas = self.blas()?;
-        let (m, n) = (columns as i32, rows as i32);
-        let [matrix, x, y] = [matrix, x, y].map(|address| address as usize as *mut c_void);
+        use cublas::sys::{self, cublasOperation_t::CUBLAS_OP_T as T};
+        let [rows, columns] = shape.map(|size| size as i64);
+        let wide = ["cublasSgemv_v2_64", "cublasDgemv_v2_64"];
+        let blas = self.blas(stream, &[rows, columns], wide[usize::from(double)])?;
+        let [a, x, y] = addresses.map(|address| address as usize as *mut c_void);
+        let (of_f64, of_f32): ([f64; 2], [f32; 2]) = ([1.0, 0.0], [1.0, 0.0]);
+        // Call the product with a vector
         // SAFETY: the buffers fit the shape, as `Gpu::multiply_matrix` has checked; the factors are read during the call.
         let status = unsafe {
             if double {
-                let (one, zero, [a, x, y]) = (1.0, 0.0, [matrix, x, y].map(<*mut c_void>::cast));
-                result::dgemv(blas, CUBLAS_OP_T, m, n, &one, a, m, x, 1, &zero, y, 1)
+                let ([one, zero], a, x, y) = (&of_f64, a.cast(), x.cast(), y.cast());
+                by_size!(
+                    [columns, rows],
+                    sys::cublasDgemv_v2 | sys::cublasDgemv_v2_64,
+                    (blas, T, columns, rows, one, a, columns, x, 1, zero, y, 1)
+                )
             } else {
-                let (one, zero, [a, x, y]) = (1.0, 0.0, [matrix, x, y].map(<*mut c_void>::cast));
-                result::sgemv(blas, CUBLAS_OP_T, m, n, &one, a, m, x, 1, &zero, y, 1)
+                let ([one, zero], a, x, y) = (&of_f32, a.cast(), x.cast(), y.cast());
+                by_size!(
+                    [columns, rows],
+                    sys::cublasSgemv_v2 | sys::cublasSgemv_v2_64,
+                    (blas, T, columns, rows, one, a, columns, x, 1, zero, y, 1)
+                )
             }
         };
-        self.library("cublasGemv", status)
+        self.library("cublasGemv", status.result())
+    }
+
+    // Multiply matrices by cuBLAS
+    fn multiply(&self, stream: u64, product: &Product) -> Result<(), Error> {
+        use cublas::sys::{self, cublasOperation_t};
+        let Product { double, transposed: [is_at, is_bt], factors, a, b, c, .. } = *product;
+        let [rows, columns] = product.shape.map(|size| size as i64);
+        let inner = product.inner as i64;
+        let (row_a, row_b) =
+            (if is_at { rows } else { inner }, if is_bt { inner } else { columns });
+        let wide = ["cublasSgemm_v2_64", "cublasDgemm_v2_64"];
+        let blas = self.blas(stream, &[rows, inner, columns], wide[usize::from(double)])?;
+        let [a, b, c] = [a, b, c].map(|address| address as usize as *mut c_void);
+        let [at, bt] = [is_at, is_bt].map(|transposed| match transposed {
+            true => cublasOperation_t::CUBLAS_OP_T,
+            false => cublasOperation_t::CUBLAS_OP_N,
+        });
+        let (of_f64, of_f32) = (factors, factors.map(|factor| factor as f32));
+        // Call the product of matrices
+        // SAFETY: the buffers fit the shape, as `Gpu::multiply_matrices` has checked; the factors are read during the call.
+        let status = unsafe {
+            if double {
+                let ([x, y], a, b, c) = (&of_f64, a.cast(), b.cast(), c.cast());
+                by_size!(
+                    [columns, rows, inner, row_a, row_b],
+                    sys::cublasDgemm_v2 | sys::cublasDgemm_v2_64,
+                    (blas, bt, at, columns, rows, inner, x, b, row_b, a, row_a, y, c, columns)
+                )
+            } else {
+                let ([x, y], a, b, c) = (&of_f32, a.cast(), b.cast(), c.cast());
+                by_size!(
+                    [columns, rows, inner, row_a, row_b],
+                    sys::cublasSgemm_v2 | sys::cublasSgemm_v2_64,
+                    (blas, bt, at, columns, rows, inner, x, b, row_b, a, row_a, y, c, columns)
+                )
+            }
+        };
+        self.library("cublasGemm", status.result())
+    }
+
+    // Make a handle of cuBLAS
+    /// The handle of cuBLAS on a stream, after a look whether the library can count to these sizes.
+    fn blas(
+        &self,
+        stream: u64,
+        sizes: &[i64],
+        wide: &'static str,
+    ) -> Result<cublas::sys::cublasHandle_t, Error> {
+        let mut handles = lock(&self.blas);
+        let known = handles.get(&stream).map(|&blas| blas as cublas::sys::cublasHandle_t);
+        if known.is_none() {
+            self.require(require(Library::Cublas))?;
+        }
+        if !are_short(sizes) {
+            self.require(require_function(Library::Cublas, wide))?;
+        }
+        if let Some(blas) = known {
+            return Ok(blas);
+        }
+        let blas = self.library("cublasCreate", cublas::result::create_handle())?;
+        // SAFETY: handle and stream are ours; the handle is destroyed with its stream.
+        let status = unsafe { cublas::result::set_stream(blas, stream_of(stream).cast()) };
+        if status.is_err() {
+            // SAFETY: the handle was made above and nobody else knows it.
+            let _ = unsafe { cublas::result::destroy_handle(blas) };
+        }
+        self.library("cublasSetStream", status)?;
+        handles.insert(stream, blas as usize);
+        Ok(blas)
     }
 }
 

@@ -118,8 +118,13 @@ pub(crate) fn require(library: Library) -> Result<(), NoCuda> {
     if !present {
         return Err(NoCuda::NoToolkit(library.name()));
     }
-    let missing = library.functions().iter().find(|function| !has(library, function));
-    missing.map_or(Ok(()), |function| Err(NoCuda::NoFunction { library: library.name(), function }))
+    library.functions().iter().try_for_each(|function| require_function(library, function))
+}
+
+/// Refuses where a function of a library that is present is missing.
+pub(crate) fn require_function(library: Library, function: &'static str) -> Result<(), NoCuda> {
+    let missing = || NoCuda::NoFunction { library: library.name(), function };
+    has(library, function).then_some(()).ok_or_else(missing)
 }
 
 // See whether a library has a function
@@ -152,31 +157,36 @@ impl Library {
         match self {
             Self::Driver => &DRIVER,
             Self::Nvrtc => &NVRTC,
-            Self::Cufft => {
-                &["cufftPlanMany", "cufftSetStream", "cufftExecC2C", "cufftExecZ2Z", "cufftDestroy"]
-            }
-            // Functions of matrix products
-            Self::Cublas => &[
-                "cublasCreate_v2",
-                "cublasSetStream_v2",
-                "cublasSgemv_v2",
-                "cublasDgemv_v2",
-                "cublasDestroy_v2",
-            ],
+            Self::Cufft => &CUFFT,
+            Self::Cublas => &CUBLAS,
         }
     }
 }
 
+// Functions of transforms and products
+#[rustfmt::skip]
+const CUFFT: [&str; 10] = [
+    "cufftCreate", "cufftMakePlanMany64", "cufftSetStream", "cufftDestroy", "cufftExecC2C", "cufftExecZ2Z", "cufftExecR2C",
+    "cufftExecD2Z", "cufftExecC2R", "cufftExecZ2D",
+];
+
+#[rustfmt::skip]
+const CUBLAS: [&str; 7] = [
+    "cublasCreate_v2", "cublasSetStream_v2", "cublasDestroy_v2", "cublasSgemv_v2", "cublasDgemv_v2", "cublasSgemm_v2",
+    "cublasDgemm_v2",
+];
+
 // Functions of driver and compiler
 #[rustfmt::skip]
-const DRIVER: [&str; 36] = [
+const DRIVER: [&str; 41] = [
     "cuInit", "cuDriverGetVersion", "cuGetErrorString", "cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetName",
     "cuDeviceTotalMem_v2", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2",
     "cuCtxSetCurrent", "cuMemGetInfo_v2", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemsetD8Async", "cuMemcpyHtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2", "cuStreamCreate", "cuStreamSynchronize", "cuStreamDestroy_v2", "cuStreamBeginCapture_v2",
     "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy", "cuGraphLaunch", "cuGraphExecDestroy",
     "cuEventCreate", "cuEventRecord", "cuEventDestroy_v2", "cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction",
-    "cuFuncSetAttribute", "cuLaunchKernel", "cuLaunchKernelEx", "cuGetErrorName",
+    "cuFuncSetAttribute", "cuLaunchKernel", "cuLaunchKernelEx", "cuGetErrorName", "cuMemcpyDtoDAsync_v2", "cuMemHostAlloc",
+    "cuMemFreeHost", "cuStreamWaitEvent", "cuEventSynchronize",
 ];
 
 const NVRTC: [&str; 11] = [

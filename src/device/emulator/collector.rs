@@ -1,7 +1,8 @@
 // Tangled from book/src/kernel-builds.md: edit there, or here and run cargo tangle stitch.
 //! A device for tests that does nothing, and notes which programs it is asked for.
 
-use crate::device::gpu::{Gpu, Machine, Shape, Source};
+use crate::device::gpu::{Gpu, Shape, Source};
+use crate::device::machine::{Machine, Operation, Pages, Thing, Transforms};
 use crate::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +19,7 @@ pub(crate) fn requests(
 ) -> Result<Vec<Request>, Error> {
     let collector = Collector::default();
     let noted = Arc::clone(&collector.noted);
-    work(&Gpu::new(collector))?;
+    work(&Gpu::new(collector)?)?;
     Ok(noted.lock().unwrap_or_else(PoisonError::into_inner).clone())
 }
 
@@ -62,19 +63,19 @@ impl Machine for Collector {
         self.new_handle()
     }
 
-    fn free(&self, _address: u64) {}
+    fn pin(&self, _bytes: usize) -> Result<Box<dyn Pages>, Error> {
+        let reason = "it has no memory".into();
+        Err(Error::Device { device: self.name().into(), reason })
+    }
 
-    // Answers to writes
-    fn clear(&self, _address: u64, _bytes: usize) -> Result<(), Error> {
+    fn forget(&self, _thing: Thing) {}
+
+    // Answers to copies and launches
+    fn write(&self, _stream: u64, _address: u64, _bytes: &[u8]) -> Result<(), Error> {
         Ok(())
     }
 
-    fn write(&self, _address: u64, _bytes: &[u8]) -> Result<(), Error> {
-        Ok(())
-    }
-
-    // Answers to reads and launches
-    fn read(&self, _address: u64, bytes: &mut [u8]) -> Result<(), Error> {
+    fn read(&self, _stream: u64, _address: u64, bytes: &mut [u8]) -> Result<(), Error> {
         bytes.fill(0);
         Ok(())
     }
@@ -83,51 +84,48 @@ impl Machine for Collector {
         self.new_handle()
     }
 
-    fn launch(&self, _kernel: u64, _shape: Shape, _arguments: &mut [u64]) -> Result<(), Error> {
+    fn launch(&self, _: u64, _: u64, _: Shape, _arguments: &mut [u64]) -> Result<(), Error> {
         Ok(())
     }
 
-    fn synchronise(&self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    // Answers about recordings and plans
-    fn begin_recording(&self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn end_recording(&self) -> Result<u64, Error> {
+    fn plan(&self, _stream: u64, _transforms: &Transforms) -> Result<u64, Error> {
         self.new_handle()
     }
 
-    fn replay(&self, _graph: u64) -> Result<(), Error> {
+    fn enqueue(&self, _stream: u64, _operation: &Operation) -> Result<(), Error> {
         Ok(())
     }
 
-    fn forget_graph(&self, _graph: u64) {}
-
-    fn milliseconds(&self, work: &mut dyn FnMut() -> Result<(), Error>) -> Result<f64, Error> {
-        work().map(|()| 1.0)
-    }
-    // Answers about tuned operations
-    fn plan_fft(&self, _length: usize, _batch: usize, _double: bool) -> Result<u64, Error> {
+    // Answers about streams and recordings
+    fn open_stream(&self) -> Result<u64, Error> {
         self.new_handle()
     }
 
-    fn transform(&self, _plan: u64, _address: u64) -> Result<(), Error> {
+    fn synchronise(&self, _stream: u64) -> Result<(), Error> {
         Ok(())
     }
 
-    fn forget_fft(&self, _plan: u64) {}
+    fn mark(&self, _stream: u64) -> Result<u64, Error> {
+        self.new_handle()
+    }
 
-    fn multiply_matrix(
-        &self,
-        _double: bool,
-        _matrix: u64,
-        _shape: (usize, usize),
-        _x: u64,
-        _y: u64,
-    ) -> Result<(), Error> {
+    fn reach(&self, _mark: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn milliseconds(&self, _marks: [u64; 2]) -> Result<f64, Error> {
+        Ok(1.0)
+    }
+
+    fn begin_recording(&self, _stream: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn end_recording(&self, _stream: u64) -> Result<u64, Error> {
+        self.new_handle()
+    }
+
+    fn replay(&self, _stream: u64, _graph: u64) -> Result<(), Error> {
         Ok(())
     }
 }

@@ -7,16 +7,17 @@ mod translation;
 
 // What the emulator stands on
 use self::translation::{compiler, library};
-use super::cuda::{Turn, Turns};
-use super::gpu::{Machine, Shape, Source};
+use super::gpu::{Shape, Source};
+use super::machine::{Kind, Machine, Operation, Pages, Product, Thing, Transforms};
 use crate::error::Error;
+use crate::numerics::real::Real;
 use libloading::Library;
 use num_complex::Complex;
-use rustfft::{FftNum, FftPlanner};
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, HashMap};
 use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 // Programs of this process
 /// A loaded library; who launches one of its kernels holds the turn.
@@ -114,20 +115,20 @@ impl Drop for Allocation {
 // Work that an emulator does
 #[derive(Clone)]
 enum Work {
-    Clear { address: u64, bytes: usize },
     Launch { kernel: u64, shape: Shape, arguments: Vec<u64> },
-    Transform { plan: u64, address: u64 },
-    Multiply { double: bool, matrix: u64, shape: (usize, usize), x: u64, y: u64 },
+    Operation(Operation),
 }
 
 /// What an emulator holds.
 #[derive(Default)]
 struct State {
     memory: BTreeMap<u64, Allocation>,
+    /// Streams, each with what it records, if it does.
+    streams: HashMap<u64, Option<Vec<Work>>>,
+    marks: HashMap<u64, Instant>,
     kernels: Vec<Kernel>,
-    plans: HashMap<u64, (usize, usize, bool)>,
+    plans: HashMap<u64, Transforms>,
     graphs: HashMap<u64, Vec<Work>>,
-    recording: Option<Vec<Work>>,
     handles: u64,
 }
 
@@ -156,33 +157,65 @@ impl State {
 
     // Do one piece of work
     /// Records some work, or does it.
-    fn queue(&mut self, work: Work) -> Result<(), Error> {
-        match &mut self.recording {
-            Some(recording) => recording.push(work),
-            None => self.perform(&work)?,
+    fn queue(&mut self, stream: u64, work: Work) -> Result<(), Error> {
+        match self.streams.get_mut(&stream) {
+            Some(Some(recording)) => recording.push(work),
+            Some(None) => self.perform(&work)?,
+            None => return Err(failed("queue", "no stream")),
         }
         Ok(())
     }
 
-    fn refuse_to_wait(&self, call: &'static str) -> Result<(), Error> {
-        let refused = || failed(call, "the device records");
-        self.recording.is_none().then_some(()).ok_or_else(refused)
+    fn refuse_to_wait(&self, call: &'static str, stream: u64) -> Result<(), Error> {
+        match self.streams.get(&stream) {
+            Some(None) => Ok(()),
+            Some(Some(_)) => Err(failed(call, "the device records")),
+            None => Err(failed(call, "no stream")),
+        }
     }
 
     fn perform(&mut self, work: &Work) -> Result<(), Error> {
-        match *work {
-            Work::Clear { address, bytes } => self.values::<u8>("clear", address, bytes)?.fill(0),
-            Work::Launch { kernel, shape, ref arguments } => {
-                self.launch(kernel, shape, &mut arguments.clone())?;
+        match work {
+            Work::Launch { kernel, shape, arguments } => {
+                self.launch(*kernel, *shape, &mut arguments.clone())
             }
-            Work::Transform { plan, address } => self.transform(plan, address)?,
+            Work::Operation(operation) => self.operate(operation),
+        }
+    }
+
+    // Do one operation
+    fn operate(&self, operation: &Operation) -> Result<(), Error> {
+        match *operation {
+            Operation::Clear { address, bytes } => {
+                self.values::<u8>("clear", address, bytes)?.fill(0);
+            }
+            Operation::Copy { from, to, bytes } => {
+                let copied = self.values::<u8>("copy", from, bytes)?.to_vec();
+                self.values("copy", to, bytes)?.copy_from_slice(&copied);
+            }
+            // Copy from and to pinned memory
+            Operation::Send { host, to, bytes } => {
+                // SAFETY: pinned memory of this length, which `gpu::Pinned` keeps and nobody changes meanwhile.
+                let host = unsafe { slice::from_raw_parts(host as usize as *const u8, bytes) };
+                self.values("send", to, bytes)?.copy_from_slice(host);
+            }
+            Operation::Fetch { from, host, bytes } => {
+                // SAFETY: as above, and nobody looks at it meanwhile.
+                let host = unsafe { slice::from_raw_parts_mut(host as usize as *mut u8, bytes) };
+                host.copy_from_slice(self.values("fetch", from, bytes)?);
+            }
+            Operation::Await { mark } => {
+                self.marks.get(&mark).ok_or_else(|| failed("await", "no mark"))?;
+            }
+            Operation::Transform { plan, from, to } => self.transform(plan, from, to)?,
             // Perform a product
-            Work::Multiply { double: true, matrix, shape, x, y } => {
-                self.multiply::<f64>(matrix, shape, x, y)?
+            Operation::MultiplyVector { double, matrix, shape: [rows, inner], x, y } => {
+                let shape = [rows, 1];
+                let (transposed, factors) = ([false; 2], [1.0, 0.0]);
+                let (a, b, c) = (matrix, x, y);
+                self.multiply(&Product { double, shape, inner, transposed, factors, a, b, c })?;
             }
-            Work::Multiply { double: false, matrix, shape, x, y } => {
-                self.multiply::<f32>(matrix, shape, x, y)?
-            }
+            Operation::Multiply(ref product) => self.multiply(product)?,
         }
         Ok(())
     }
@@ -240,68 +273,131 @@ struct Kernel {
 /// A device that is not there: its memory and kernels are this process's.
 pub(crate) struct Emulator {
     state: Mutex<State>,
-    turns: Turns,
 }
 
 impl Emulator {
     /// An emulator with nothing in its memory, or why there can be none.
     pub(crate) fn new() -> Result<Self, String> {
-        compiler().map(|_| Self { state: Mutex::default(), turns: Turns::default() })
+        compiler().map(|_| Self { state: Mutex::default() })
     }
 
-    /// What it holds, when it is the thread's turn.
-    fn enter(&self) -> (MutexGuard<'_, State>, Turn<'_>) {
-        let turn = self.turns.take();
-        (lock(&self.state), turn)
+    /// What it holds.
+    fn enter(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
     }
 }
 
 // Tuned operations done plainly
 impl State {
-    fn transform(&self, plan: u64, address: u64) -> Result<(), Error> {
-        let unknown = || failed("transform", "no plan");
-        let &(length, batch, double) = self.plans.get(&plan).ok_or_else(unknown)?;
-        let values = length * length * batch;
-        if double {
-            inverse(self.values::<Complex<f64>>("transform", address, values)?, length);
+    fn transform(&self, plan: u64, from: u64, to: u64) -> Result<(), Error> {
+        let plan = self.plans.get(&plan).ok_or_else(|| failed("transform", "no plan"))?;
+        if plan.double {
+            self.transformed::<f64>(plan, from, to)
         } else {
-            inverse(self.values::<Complex<f32>>("transform", address, values)?, length);
+            self.transformed::<f32>(plan, from, to)
+        }
+    }
+
+    // Transform fields of one precision
+    fn transformed<T: Real>(&self, plan: &Transforms, from: u64, to: u64) -> Result<(), Error> {
+        let [numbers, results] = plan.numbers();
+        let half = plan.lengths.last().map_or(1, |last| last / 2 + 1);
+        let mut fields: Vec<Complex<T>> = match plan.kind {
+            Kind::FromReal => {
+                let values = self.values::<T>("transform", from, numbers)?;
+                values.iter().map(|&value| Complex::from(value)).collect()
+            }
+            Kind::ToReal => whole(self.values("transform", from, numbers)?, plan),
+            _ => self.values("transform", from, numbers)?.to_vec(),
+        };
+        along_axes(&mut fields, plan);
+        match plan.kind {
+            Kind::ToReal => {
+                let there = self.values::<T>("transform", to, results)?;
+                there.iter_mut().zip(&fields).for_each(|(to, from)| *to = from.re);
+            }
+            Kind::FromReal => {
+                let there = self.values::<Complex<T>>("transform", to, results)?;
+                let last = plan.lengths.last().map_or(1, |&last| last);
+                let kept = fields.chunks_exact(last).flat_map(|row| &row[..half]);
+                there.iter_mut().zip(kept).for_each(|(to, from)| *to = *from);
+            }
+            _ => self.values("transform", to, results)?.copy_from_slice(&fields),
         }
         Ok(())
     }
 
     // Multiply by a plain sum
-    fn multiply<T: FftNum>(
-        &self,
-        matrix: u64,
-        (rows, columns): (usize, usize),
-        x: u64,
-        y: u64,
-    ) -> Result<(), Error> {
-        let matrix: &[T] = self.values("multiply", matrix, rows * columns)?;
-        let x: &[T] = self.values("multiply", x, columns)?;
-        let times_x = |row: &[T]| row.iter().zip(x).fold(T::zero(), |sum, (&a, &x)| sum + a * x);
-        let product: Vec<T> = matrix.chunks_exact(columns).map(times_x).collect();
-        self.values("multiply", y, rows)?.copy_from_slice(&product);
+    fn multiply(&self, product: &Product) -> Result<(), Error> {
+        if product.double {
+            self.multiplied::<f64>(product)
+        } else {
+            self.multiplied::<f32>(product)
+        }
+    }
+
+    fn multiplied<T: Real>(&self, product: &Product) -> Result<(), Error> {
+        let ([rows, columns], inner) = (product.shape, product.inner);
+        let [alpha, beta] = product.factors.map(T::of);
+        let a: &[T] = self.values("multiply", product.a, rows * inner)?;
+        let b: &[T] = self.values("multiply", product.b, inner * columns)?;
+        let c: Vec<T> = self.values("multiply", product.c, rows * columns)?.to_vec();
+        let [is_at, is_bt] = product.transposed;
+        let of_a = |j: usize, k: usize| if is_at { a[k * rows + j] } else { a[j * inner + k] };
+        let of_b = |k: usize, i: usize| if is_bt { b[i * inner + k] } else { b[k * columns + i] };
+        let entry = |at: usize| {
+            let (j, i) = (at / columns, at % columns);
+            let sum = (0..inner).fold(T::zero(), |sum, k| sum + of_a(j, k) * of_b(k, i));
+            if beta == T::zero() { alpha * sum } else { alpha * sum + beta * c[at] }
+        };
+        let all: Vec<T> = (0..rows * columns).map(entry).collect();
+        self.values("multiply", product.c, rows * columns)?.copy_from_slice(&all);
         Ok(())
     }
 }
 
-// Inverse transforms in place
-/// Inverse transforms of length × length fields: rows, columns.
-fn inverse<T: FftNum>(fields: &mut [Complex<T>], length: usize) {
-    let plan = FftPlanner::new().plan_fft_inverse(length);
-    for field in fields.chunks_exact_mut(length * length) {
-        for _ in 0..2 {
-            plan.process(field);
-            // Transpose a field in place
-            for j in 0..length {
-                for i in 0..j {
-                    field.swap(j * length + i, i * length + j);
-                }
+// Transform along every axis
+/// Transforms of all fields, along all axes.
+fn along_axes<T: Real>(fields: &mut [Complex<T>], plan: &Transforms) {
+    let mut stride = 1;
+    for &length in plan.lengths.iter().rev() {
+        let (forward, inverse) = T::plan_complex(length);
+        let is_inverse = matches!(plan.kind, Kind::Inverse | Kind::ToReal);
+        let fft = if is_inverse { inverse } else { forward };
+        for slab in fields.chunks_exact_mut(length * stride) {
+            for first in 0..stride {
+                let mut line: Vec<_> = slab[first..].iter().step_by(stride).copied().collect();
+                fft.process(&mut line);
+                slab[first..].iter_mut().step_by(stride).zip(line).for_each(|(to, z)| *to = z);
             }
         }
+        stride *= length;
     }
+}
+
+// Complete half of a spectrum
+/// Whole spectra of real fields, from the first half along the last axis.
+fn whole<T: Real>(halves: &[Complex<T>], plan: &Transforms) -> Vec<Complex<T>> {
+    let last = plan.lengths.last().map_or(1, |&last| last);
+    let rows: usize = plan.lengths.iter().product::<usize>() / last;
+    let half = last / 2 + 1;
+    let opposite = |row: usize| {
+        let (mut rest, mut place, mut stride) = (row, 0, 1);
+        for &length in plan.lengths.iter().rev().skip(1) {
+            place += (length - rest % length) % length * stride;
+            (rest, stride) = (rest / length, stride * length);
+        }
+        place
+    };
+    let mut whole = Vec::with_capacity(plan.batch * rows * last);
+    for field in halves.chunks_exact(rows * half) {
+        for row in 0..rows {
+            whole.extend_from_slice(&field[row * half..][..half]);
+            let other = &field[opposite(row) * half..][..half];
+            whole.extend((half..last).map(|i| other[last - i].conj()));
+        }
+    }
+    whole
 }
 
 // Emulator as a machine
@@ -322,29 +418,70 @@ impl Machine for Emulator {
     fn allocate(&self, bytes: usize) -> Result<u64, Error> {
         let allocation = Allocation::new(bytes)?;
         let address = allocation.start() as u64;
-        self.enter().0.memory.insert(address, allocation);
+        self.enter().memory.insert(address, allocation);
         Ok(address)
     }
 
-    fn free(&self, address: u64) {
-        self.enter().0.memory.remove(&address);
-    }
-
-    fn clear(&self, address: u64, bytes: usize) -> Result<(), Error> {
-        self.enter().0.queue(Work::Clear { address, bytes })
-    }
-    fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
-        let (state, _turn) = self.enter();
-        state.refuse_to_wait("write")?;
+    fn write(&self, stream: u64, address: u64, bytes: &[u8]) -> Result<(), Error> {
+        let state = self.enter();
+        state.refuse_to_wait("write", stream)?;
         state.values("write", address, bytes.len())?.copy_from_slice(bytes);
         Ok(())
     }
 
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
-        let (state, _turn) = self.enter();
-        state.refuse_to_wait("read")?;
+    fn read(&self, stream: u64, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        let state = self.enter();
+        state.refuse_to_wait("read", stream)?;
         bytes.copy_from_slice(state.values("read", address, bytes.len())?);
         Ok(())
+    }
+
+    fn forget(&self, thing: Thing) {
+        let mut state = self.enter();
+        match thing {
+            Thing::Memory(address) => drop(state.memory.remove(&address)),
+            Thing::Plan(plan) => drop(state.plans.remove(&plan)),
+            Thing::Graph(graph) => drop(state.graphs.remove(&graph)),
+            Thing::Mark(mark) => drop(state.marks.remove(&mark)),
+            Thing::Stream(stream) => drop(state.streams.remove(&stream)),
+        }
+    }
+    fn pin(&self, bytes: usize) -> Result<Box<dyn Pages>, Error> {
+        let mut pages = Allocation::new(bytes)?;
+        pages.bytes_mut().fill(0);
+        Ok(Box::new(pages))
+    }
+
+    // Streams and marks of the emulator
+    fn open_stream(&self) -> Result<u64, Error> {
+        let mut state = self.enter();
+        let handle = state.new_handle();
+        state.streams.insert(handle, None);
+        Ok(handle)
+    }
+
+    fn synchronise(&self, stream: u64) -> Result<(), Error> {
+        self.enter().refuse_to_wait("synchronise", stream)
+    }
+
+    fn mark(&self, stream: u64) -> Result<u64, Error> {
+        let mut state = self.enter();
+        state.refuse_to_wait("mark", stream)?;
+        let handle = state.new_handle();
+        state.marks.insert(handle, Instant::now());
+        Ok(handle)
+    }
+
+    fn reach(&self, mark: u64) -> Result<(), Error> {
+        self.enter().operate(&Operation::Await { mark })
+    }
+
+    fn milliseconds(&self, marks: [u64; 2]) -> Result<f64, Error> {
+        let state = self.enter();
+        let [start, end] = marks.map(|mark| state.marks.get(&mark));
+        let elapsed = start.zip(end).map(|(start, end)| end.duration_since(*start));
+        let elapsed = elapsed.ok_or_else(|| failed("milliseconds", "no mark"))?;
+        Ok(elapsed.as_secs_f64() * 1e3)
     }
 
     // Programs and launches of the emulator
@@ -359,79 +496,70 @@ impl Machine for Emulator {
         // SAFETY: the macro that makes these entry points gives them this type.
         let entry = unsafe { program.library.get(symbol.as_bytes()) };
         let entry = *entry.map_err(|error| failed("kernel", error))?;
-        let (mut state, _turn) = self.enter();
+        let mut state = self.enter();
         state.kernels.push(Kernel { name: name.into(), program, entry });
         Ok(state.kernels.len() as u64 - 1)
     }
 
-    fn launch(&self, kernel: u64, shape: Shape, arguments: &mut [u64]) -> Result<(), Error> {
-        self.enter().0.queue(Work::Launch { kernel, shape, arguments: arguments.to_vec() })
+    fn launch(
+        &self,
+        stream: u64,
+        kernel: u64,
+        shape: Shape,
+        arguments: &mut [u64],
+    ) -> Result<(), Error> {
+        self.enter().queue(stream, Work::Launch { kernel, shape, arguments: arguments.to_vec() })
     }
 
-    fn synchronise(&self) -> Result<(), Error> {
-        self.enter().0.refuse_to_wait("synchronise")
+    // Operations and recordings of the emulator
+    fn plan(&self, _stream: u64, transforms: &Transforms) -> Result<u64, Error> {
+        let mut state = self.enter();
+        let handle = state.new_handle();
+        state.plans.insert(handle, transforms.clone());
+        Ok(handle)
     }
 
-    // Recordings and time of the emulator
-    fn begin_recording(&self) -> Result<(), Error> {
-        let (mut state, _turn) = self.enter();
-        state.refuse_to_wait("record")?;
-        state.recording = Some(Vec::new());
-        std::mem::forget(self.turns.take()); // until the recording ends
+    fn enqueue(&self, stream: u64, operation: &Operation) -> Result<(), Error> {
+        self.enter().queue(stream, Work::Operation(*operation))
+    }
+
+    fn begin_recording(&self, stream: u64) -> Result<(), Error> {
+        let mut state = self.enter();
+        state.refuse_to_wait("record", stream)?;
+        state.streams.insert(stream, Some(Vec::new()));
         Ok(())
     }
 
-    fn end_recording(&self) -> Result<u64, Error> {
-        let (mut state, _turn) = self.enter();
-        let recorded =
-            state.recording.take().ok_or_else(|| failed("record", "nothing is recorded"))?;
-        self.turns.give_back(); // what the beginning took
+    fn end_recording(&self, stream: u64) -> Result<u64, Error> {
+        let mut state = self.enter();
+        let recorded = state.streams.get_mut(&stream).and_then(Option::take);
+        let recorded = recorded.ok_or_else(|| failed("record", "nothing is recorded"))?;
         let handle = state.new_handle();
         state.graphs.insert(handle, recorded);
         Ok(handle)
     }
 
-    fn replay(&self, graph: u64) -> Result<(), Error> {
-        let (mut state, _turn) = self.enter();
+    fn replay(&self, stream: u64, graph: u64) -> Result<(), Error> {
+        let mut state = self.enter();
         let work = state.graphs.get(&graph).cloned().ok_or_else(|| failed("replay", "no graph"))?;
-        work.iter().try_for_each(|work| state.perform(work))
+        work.into_iter().try_for_each(|work| state.queue(stream, work))
     }
-    fn forget_graph(&self, graph: u64) {
-        self.enter().0.graphs.remove(&graph);
+}
+
+// Pages of the emulator
+impl Pages for Allocation {
+    fn address(&self) -> u64 {
+        self.start() as u64
     }
 
-    fn milliseconds(&self, work: &mut dyn FnMut() -> Result<(), Error>) -> Result<f64, Error> {
-        let start = std::time::Instant::now();
-        work()?;
-        Ok(start.elapsed().as_secs_f64() * 1e3)
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the allocation has so many bytes between its guards, and copies are done when they are asked for.
+        unsafe { slice::from_raw_parts(self.start() as *const u8, self.bytes) }
     }
 
-    // Tuned operations of the emulator
-    fn plan_fft(&self, length: usize, batch: usize, double: bool) -> Result<u64, Error> {
-        let (mut state, _turn) = self.enter();
-        let handle = state.new_handle();
-        state.plans.insert(handle, (length, batch, double));
-        Ok(handle)
-    }
-
-    fn transform(&self, plan: u64, address: u64) -> Result<(), Error> {
-        self.enter().0.queue(Work::Transform { plan, address })
-    }
-
-    fn forget_fft(&self, plan: u64) {
-        self.enter().0.plans.remove(&plan);
-    }
-
-    // Multiplication of the emulator
-    fn multiply_matrix(
-        &self,
-        double: bool,
-        matrix: u64,
-        shape: (usize, usize),
-        x: u64,
-        y: u64,
-    ) -> Result<(), Error> {
-        self.enter().0.queue(Work::Multiply { double, matrix, shape, x, y })
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { slice::from_raw_parts_mut(self.start() as *mut u8, self.bytes) }
     }
 }
 
@@ -443,7 +571,7 @@ mod tests {
 
     fn gpu() -> Option<Gpu> {
         let made = Emulator::new().map_err(|reason| eprintln!("skipped: {reason}"));
-        made.ok().map(Gpu::new)
+        made.ok().and_then(|emulator| Gpu::new(emulator).ok())
     }
 
     // Tests of CUDA's words
@@ -618,21 +746,22 @@ mod tests {
     #[test]
     fn memory_is_guarded_and_starts_as_nan() {
         let Ok(emulator) = Emulator::new() else { return };
-        let address = emulator.allocate(24).unwrap();
+        let (address, stream) = (emulator.allocate(24).unwrap(), emulator.open_stream().unwrap());
         let mut bytes = [0; 24];
-        emulator.read(address, &mut bytes).unwrap();
+        emulator.read(stream, address, &mut bytes).unwrap();
         assert_eq!(bytes, [0xff; 24]);
-        assert!(
-            emulator.clear(address + 8, 16).is_ok() && emulator.clear(address + 9, 16).is_err()
-        );
-        let intact = || emulator.enter().0.memory[&address].is_intact();
+        let clear = |address, bytes| emulator.enqueue(stream, &Operation::Clear { address, bytes });
+        assert!(clear(address + 8, 16).is_ok() && clear(address + 9, 16).is_err());
+        let intact = || emulator.enter().memory[&address].is_intact();
         assert!(intact());
         // SAFETY: the byte belongs to the guard behind the buffer.
         unsafe { *((address as usize + 24) as *mut u8) = 1 };
         assert!(!intact());
-        emulator.begin_recording().unwrap();
-        assert!(emulator.read(address, &mut bytes).is_err() && emulator.synchronise().is_err());
-        emulator.free(address);
-        assert!(emulator.write(address, &bytes).is_err());
+        emulator.begin_recording(stream).unwrap();
+        let waits = [emulator.read(stream, address, &mut bytes), emulator.synchronise(stream)];
+        assert!(waits.iter().all(Result::is_err) && emulator.mark(stream).is_err());
+        emulator.forget(Thing::Memory(address));
+        emulator.end_recording(stream).unwrap();
+        assert!(emulator.write(stream, address, &bytes).is_err() && emulator.mark(0).is_err());
     }
 }

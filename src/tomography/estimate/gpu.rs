@@ -315,8 +315,7 @@ mod tests {
         let expected = here.estimate(slopes.view(), false, &silent).unwrap();
         for gpu in test_machines() {
             // Compare with the estimate on one device
-            let there =
-                EstimatorGpu::<f64>::of(&gpu, &model(system, options), options).unwrap();
+            let there = EstimatorGpu::<f64>::of(&gpu, &model(system, options), options).unwrap();
             let x = battery::random::<f64>(here.slopes(), 3);
             let on_host = OnHost(Arc::clone(&there.wavefront));
             let [ours, theirs] = [here.wavefront(), &on_host]

@@ -5,7 +5,7 @@
 use super::{NEAR, PairAverage, REACH, RINGS, SeenLayer, Slopes, mirror, see_layers, slope_order};
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
 use crate::device::headers::REAL;
-use crate::device::{Part, Watch, Workers, gather};
+use crate::device::{Watch, Workers, dispatch};
 use crate::error::Error;
 use crate::model::atmosphere::Atmosphere;
 use crate::model::sensor::Sensor;
@@ -183,39 +183,40 @@ fn any_slopes<T: Real>(
     let symmetric = rows.first == columns.first;
     let tools: Vec<Tools<T>> = gpus.iter().map(Tools::on).collect::<Result<_, _>>()?;
     let mut matrix = Array2::zeros((rows.order.len(), columns.order.len()));
-    for p in 0..rows.sensors {
-        let partners = if symmetric { p } else { 0 }..columns.sensors;
-        let blocks: Vec<Block> =
-            partners.clone().map(|q| Block::new(layers, [rows, columns], [p, q])).collect();
-        // Share the pieces of a sensor between devices
-        let pieces: Vec<(usize, &[[usize; 2]])> = (blocks.iter().enumerate())
-            .flat_map(|(k, block)| {
-                let [rows, columns] = block.lenslets;
-                rows.chunks(rows_of_piece::<T>(columns.len())).map(move |rows| (k, rows))
-            })
-            .collect();
-        let (before, total) = (p * pieces.len(), rows.sensors * pieces.len());
-        let part = Part { whole: watch, before, total };
-        let computed = gather(Workers::devices(&tools), &pieces, &part, |tools, &(k, rows)| {
-            tools.compute(&blocks[k], rows)
-        })?;
-        // Put the pieces into the matrix
-        let (mut block, mut begin) = (0, 0);
-        for (&(k, lenslets), values) in pieces.iter().zip(&computed) {
-            begin = if k == block { begin } else { 0 };
-            block = k;
-            let (q, count) = (partners.start + k, blocks[k].lenslets[1].len());
-            for (line, values) in values.chunks(count).enumerate() {
-                let (a, b, row) = (line / 2 / lenslets.len(), line % 2, line / 2 % lenslets.len());
-                let (row, column) =
-                    (rows.order.index(p, a, begin + row), columns.order.index(q, b, 0));
-                for (k, value) in values.iter().enumerate() {
-                    matrix[[row, column + k]] = value.in_double();
-                }
+    let partners = |p| if symmetric { p } else { 0 }..columns.sensors;
+    let pairs = (0..rows.sensors).flat_map(|p| partners(p).map(move |q| [p, q]));
+    let blocks: Vec<([usize; 2], Block)> =
+        pairs.map(|pair| (pair, Block::new(layers, [rows, columns], pair))).collect();
+    // Cut the blocks into pieces for devices
+    let height = |k: usize| rows_of_piece::<T>(blocks[k].1.lenslets[1].len());
+    let pieces_of = |k: usize| {
+        let firsts = (0..blocks[k].1.lenslets[0].len()).step_by(height(k));
+        firsts.map(move |first| (k, first))
+    };
+    let pieces: Vec<(usize, usize)> = (0..blocks.len()).flat_map(pieces_of).collect();
+    let lenslets_of = |k: usize, first: usize| {
+        let rest = &blocks[k].1.lenslets[0][first..];
+        &rest[..rest.len().min(height(k))]
+    };
+    // Put each piece into the matrix
+    let put = |piece: usize, values: Vec<T>| {
+        let (k, first) = pieces[piece];
+        let ([p, q], block) = &blocks[k];
+        let (lenslets, count) = (lenslets_of(k, first).len(), block.lenslets[1].len());
+        for (line, values) in values.chunks(count).enumerate() {
+            let (a, b, row) = (line / 2 / lenslets, line % 2, line / 2 % lenslets);
+            let row = rows.order.index(*p, a, first + row);
+            let column = columns.order.index(*q, b, 0);
+            for (k, value) in values.iter().enumerate() {
+                matrix[[row, column + k]] = value.in_double();
             }
-            begin += lenslets.len();
         }
-    }
+        Ok(())
+    };
+    let compute = |tools: &Tools<T>, &(k, first): &(usize, usize)| {
+        tools.compute(&blocks[k].1, lenslets_of(k, first))
+    };
+    dispatch(Workers::devices(&tools), &pieces, watch, compute, put)?;
     Ok(matrix)
 }
 

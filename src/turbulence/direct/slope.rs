@@ -57,16 +57,25 @@ pub fn pair_covariances(
     watch: &dyn Watch,
 ) -> Result<Vec<PairCovariance>, Error> {
     let gradients = tabulate(problem);
-    gather(Workers::cores(&gradients), problem.pairs(), watch, |gradients, (p, q)| {
-        let layers: Vec<Layer> = (problem.layers().iter().zip(gradients))
-            .map(|(layer, gradients)| Layer {
-                grid: LagGrid::new(problem, layer, p, q),
-                strength: layer.strength,
-                gradients,
-            })
-            .collect();
-        Ok(pair_covariance(&layers, problem.lags()))
+    gather(Workers::cores(&gradients), problem.pairs(), watch, |gradients, pair| {
+        Ok(covariance_of(problem, gradients, pair))
     })
+}
+
+/// Slope covariance of one pair of sources.
+fn covariance_of(
+    problem: &SlopeProblem,
+    gradients: &[Arc<Gradients>],
+    (p, q): (usize, usize),
+) -> PairCovariance {
+    let layers: Vec<Layer> = (problem.layers().iter().zip(gradients))
+        .map(|(layer, gradients)| Layer {
+            grid: LagGrid::new(problem, layer, p, q),
+            strength: layer.strength,
+            gradients,
+        })
+        .collect();
+    pair_covariance(&layers, problem.lags())
 }
 
 // Layer of one pair of sources

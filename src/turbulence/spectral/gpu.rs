@@ -257,7 +257,7 @@ struct Worker<'a, T: Real> {
     waves: Kernel,
     fold: Kernel,
     gather: Kernel,
-    fft: Fft<T>,
+    fft: Fft<Complex<T>>,
     /// g, (N_F/2 + 1).
     lenslet: Buffer<T>,
     /// Ratio, strength, disc, (layers, 3).
@@ -289,7 +289,7 @@ impl<'a, T: Real> Worker<'a, T> {
             fold: program.kernel("fold")?,
             gather: program.kernel("gather")?,
             // Allocate the buffers of a group
-            fft: gpu.inverse_fft(spectrum.folded, planes)?,
+            fft: gpu.inverse_fft(&[spectrum.folded; 2], planes)?,
             lenslet: gpu.upload(&lenslet)?,
             layers: gpu.zeros(3 * layers)?,
             cycles: gpu.zeros(waves)?,
@@ -342,7 +342,7 @@ impl<'a, T: Real> Worker<'a, T> {
         let counts = [layers, folded, spectrum.half].map(Argument::from);
         let arguments = [&[ratios, lenslet, table, planes], &counts[..]].concat();
         self.gpu.launch(&self.fold, Shape::over(4 * bins, BLOCK, [1, 1]), &arguments)?;
-        self.gpu.transform(&self.fft, &self.planes)?;
+        self.gpu.transform(&self.fft, &self.planes, &self.planes)?;
         let values = spectrum.fields_and_planes().0 * lattice.lags.pow(2);
         let counts = [folded, lattice.lags, lattice.shift].map(Argument::from);
         let arguments = [&[planes, fields], &counts[..]].concat();

@@ -417,12 +417,12 @@ impl<T: Real> Around<T> {
 
     // Lend buffers and launches of a product
     /// Places of the numbers, and roots of unity.
-    pub(crate) fn tables(&self) -> [Argument; 2] {
+    pub(crate) fn tables(&self) -> [Argument<'_>; 2] {
         [(&self.0.places.from).into(), (&self.0.roots).into()]
     }
 
     /// Where the rows are left for the columns, and the columns for the rows.
-    pub(crate) fn lines_and_columns(&self) -> [Argument; 2] {
+    pub(crate) fn lines_and_columns(&self) -> [Argument<'_>; 2] {
         let way = self.0.ways.way(false);
         [&way.lines, &way.columns].map(Argument::from)
     }

@@ -2,14 +2,16 @@
 //! Slope covariance in real space on graphics processors.
 
 // What the direct kernels stand on
+use crate::device::engine::Engine;
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
 use crate::device::headers::REAL;
-use crate::device::{Watch, Workers, gather};
+use crate::device::{Watch, Workers, gather, threads};
 use crate::error::Error;
 use crate::numerics::quadrature::gauss_legendre;
-use crate::numerics::real::Real;
+use crate::numerics::real::{Precision, Real};
 use crate::turbulence::direct::slope::{
-    CORE, FAR, FILTER, LagGrid, NEAR, NEIGHBOURS, REACH, RULES, Window,
+    CORE, FAR, FILTER, Gradients, LagGrid, NEAR, NEIGHBOURS, REACH, RULES, Window, covariance_of,
+    tabulate,
 };
 use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
 use crate::turbulence::slope::{PairCovariance, SlopeProblem};
@@ -187,7 +189,7 @@ impl<T: Real> SlopePlan<T> {
                 &arguments,
             )?;
             let slopes = (&tables.slope_over_distance).into();
-            let rules = Argument::from(&self.constants).offset::<f64>(RULES_AT);
+            let rules = Argument::from(self.constants.view(RULES_AT..));
             let arguments =
                 [views.into(), (&self.edges).into(), slopes, rules, (&self.windows).into()];
             self.gpu.launch(
@@ -253,16 +255,56 @@ pub fn pair_covariances<T: Real>(
     gpus: &[Gpu],
     watch: &dyn Watch,
 ) -> Result<Vec<PairCovariance>, Error> {
+    shared::<T>(problem, gpus, false, watch)
+}
+
+/// The same on an engine, by all its workers and in its precision; cores compute in double precision.
+///
+/// # Errors
+/// As for [`pair_covariances`].
+pub fn pair_covariances_on(
+    problem: &SlopeProblem,
+    engine: &Engine,
+    watch: &dyn Watch,
+) -> Result<Vec<PairCovariance>, Error> {
+    let (gpus, cores) = (engine.devices(), engine.has_cores());
+    match engine.precision() {
+        _ if gpus.is_empty() => super::pair_covariances(problem, watch),
+        Precision::F64 => shared::<f64>(problem, gpus, cores, watch),
+        Precision::F32 => shared::<f32>(problem, gpus, cores, watch),
+    }
+}
+
+// Let cores and devices share the pairs
+/// What slope covariances are computed with.
+enum Tools<'a, T> {
+    Cores(Vec<Arc<Gradients>>),
+    Device(&'a Gpu, Arc<PhaseTables<T>>),
+}
+
+fn shared<T: Real>(
+    problem: &SlopeProblem,
+    gpus: &[Gpu],
+    cores: bool,
+    watch: &dyn Watch,
+) -> Result<Vec<PairCovariance>, Error> {
     let pairs = problem.pairs();
-    let workers: Vec<_> = gpus
-        .iter()
-        .map(|gpu| PhaseTables::<T>::on(gpu).map(|tables| (gpu, Arc::new(tables))))
-        .collect::<Result<_, _>>()?;
-    let pieces: Vec<_> = pieces(pairs.len(), gpus.len()).collect();
-    let computed = gather(Workers::devices(&workers), pieces, watch, |(gpu, tables), piece| {
-        let plan = SlopePlan::new(gpu, tables, problem, &pairs[piece])?;
-        plan.run()?;
-        plan.read()
+    let prepare = |gpu| Ok(Tools::Device(gpu, Arc::new(PhaseTables::<T>::on(gpu)?)));
+    let devices: Vec<_> = gpus.iter().map(prepare).collect::<Result<_, Error>>()?;
+    let cores = cores.then(|| Tools::Cores(tabulate(problem)));
+    let threads = if cores.is_some() { threads() } else { 0 };
+    let pieces: Vec<_> = pieces(pairs.len(), gpus.len() + threads).collect();
+    let workers = Workers { cores: cores.as_ref(), devices: &devices };
+    let computed = gather(workers, pieces, watch, |tools, piece| match tools {
+        Tools::Cores(gradients) => {
+            let pairs = pairs[piece].iter();
+            Ok(pairs.map(|&pair| covariance_of(problem, gradients, pair)).collect())
+        }
+        Tools::Device(gpu, tables) => {
+            let plan = SlopePlan::new(gpu, tables, problem, &pairs[piece])?;
+            plan.run()?;
+            plan.read()
+        }
     })?;
     Ok(computed.into_iter().flatten().collect())
 }
@@ -335,6 +377,14 @@ mod tests {
                 pair_covariances::<f64>(&problem, std::slice::from_ref(&gpu), &silent).unwrap();
             let three = pair_covariances::<f64>(&problem, &[(); 3].map(|()| gpu.clone()), &silent);
             assert_eq!(one, three.unwrap());
+            let engine = Engine::gpus(vec![gpu.clone()], Precision::F64).unwrap().with_cores();
+            let mixed = pair_covariances_on(&problem, &engine, &silent).unwrap();
+            let largest = one[0].iter().fold(0.0, |most: f64, value| most.max(value.abs()));
+            let all = one.iter().flatten().zip(mixed.iter().flatten());
+            assert!(
+                mixed.len() == one.len()
+                    && all.clone().all(|(a, b)| (a - b).abs() < 1e-11 * largest)
+            );
             let tables = Arc::new(PhaseTables::<f64>::on(&gpu).unwrap());
             let plan = SlopePlan::new(&gpu, &tables, &problem, &problem.pairs()).unwrap();
             assert!(plan.bytes() <= memory::<f64>(&problem, problem.pairs().len()));

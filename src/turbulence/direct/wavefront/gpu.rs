@@ -387,7 +387,7 @@ impl<T: Real> WavefrontPlan<T> {
         let stride = views.len() / batch.pairs.len();
         // Arguments of the kernel of the field
         let arguments: [Argument; 13] = [
-            Argument::from(views).offset::<View>(first),
+            views.view(first..).into(),
             stride.into(),
             layers.into(),
             (&tools.tables.slope_over_distance).into(),
@@ -396,7 +396,7 @@ impl<T: Real> WavefrontPlan<T> {
             (&self.pieces).into(),
             (&self.means).into(),
             self.oversampling.into(),
-            Argument::from(field).offset::<T>(batch.pairs.start * 2 * lags * lags),
+            field.view(batch.pairs.start * 2 * lags * lags..).into(),
             lags.into(),
             rows.start.into(),
             rows.end.into(),

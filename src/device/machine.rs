@@ -1,0 +1,444 @@
+// Tangled from book/src/graphics-processor.md: edit there, or here and run cargo tangle stitch.
+//! What lies behind the seam: a machine, its queues of work, and who may use them when.
+
+// What machines stand on
+use crate::error::Error;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+
+// Sources of kernels
+/// A file of kernels, embedded in this crate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Source {
+    /// Its name, for messages.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+    /// All headers that it includes, and that these include.
+    pub headers: &'static [Header],
+}
+
+// Text that kernels include
+/// A text that files of kernels include.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// The name by which it is included, its place in `kernels/`.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+// Shape of a launch
+/// The shape of a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Blocks along x, y and z.
+    pub grid: [usize; 3],
+    /// Threads in a block.
+    pub block: usize,
+    /// Bytes of shared memory, beyond what the kernel declares.
+    pub shared: usize,
+}
+
+impl Shape {
+    /// Blocks of `block` threads along x, one thread for each of `threads`, and more blocks along y and z.
+    pub fn over(threads: usize, block: usize, [y, z]: [usize; 2]) -> Self {
+        Self { grid: [threads.div_ceil(block), y, z], block, shared: 0 }
+    }
+}
+
+// Machine behind the seam
+/// What lies behind a graphics processor: addresses, handles and bytes. Work is queued, and done in the order of its stream.
+pub(crate) trait Machine: Send + Sync {
+    /// `cuda:0 (NVIDIA H200)`.
+    fn name(&self) -> &str;
+    /// Free memory of the device, in bytes.
+    fn available_memory(&self) -> Result<u64, Error>;
+    /// Bytes of shared memory that a block may have.
+    fn shared_memory(&self) -> usize;
+    // Memory of a machine
+    /// The address of so many new bytes.
+    fn allocate(&self, bytes: usize) -> Result<u64, Error>;
+    /// Bytes of the host that the device can copy by itself.
+    fn pin(&self, bytes: usize) -> Result<Box<dyn Pages>, Error>;
+    /// Copies to the device, after the work of a stream.
+    fn write(&self, stream: u64, address: u64, bytes: &[u8]) -> Result<(), Error>;
+    /// Copies to the host, when all work of a stream is done.
+    fn read(&self, stream: u64, address: u64, bytes: &mut [u8]) -> Result<(), Error>;
+    // Streams of a machine
+    /// A new stream.
+    fn open_stream(&self) -> Result<u64, Error>;
+    /// Waits until all work of a stream is done.
+    fn synchronise(&self, stream: u64) -> Result<(), Error>;
+    /// A mark in a stream, behind all its work.
+    fn mark(&self, stream: u64) -> Result<u64, Error>;
+    /// Waits until a mark is reached.
+    fn reach(&self, mark: u64) -> Result<(), Error>;
+    /// Refuses where the device cannot tell times.
+    fn require_clock(&self) -> Result<(), Error> {
+        Ok(())
+    }
+    /// Milliseconds on the device from one mark to another, both reached.
+    fn milliseconds(&self, marks: [u64; 2]) -> Result<f64, Error>;
+    // Programs of a machine
+    /// The handle of a compiled program; the same source and options are compiled once.
+    fn load(&self, source: &Source, options: &[String]) -> Result<u64, Error>;
+    /// The handle of a kernel of a program.
+    fn kernel(&self, program: u64, name: &str) -> Result<u64, Error>;
+    /// Queues a launch: blocks along three axes, threads in a block, bytes of shared memory, arguments.
+    fn launch(
+        &self,
+        stream: u64,
+        kernel: u64,
+        shape: Shape,
+        arguments: &mut [u64],
+    ) -> Result<(), Error>;
+    /// The same for a kernel that waits by itself for the work before it, and may get ready earlier.
+    fn launch_early(
+        &self,
+        stream: u64,
+        kernel: u64,
+        shape: Shape,
+        arguments: &mut [u64],
+    ) -> Result<(), Error> {
+        self.launch(stream, kernel, shape, arguments)
+    }
+    // Operations and recordings of a machine
+    /// What a Fourier transform of some size needs, for one stream.
+    fn plan(&self, stream: u64, transforms: &Transforms) -> Result<u64, Error>;
+    /// Queues an operation.
+    fn enqueue(&self, stream: u64, operation: &Operation) -> Result<(), Error>;
+    /// Starts to record.
+    fn begin_recording(&self, stream: u64) -> Result<(), Error>;
+    /// Ends the recording, and gives its handle.
+    fn end_recording(&self, stream: u64) -> Result<u64, Error>;
+    /// Queues all that was recorded.
+    fn replay(&self, stream: u64, graph: u64) -> Result<(), Error>;
+    /// Gives something back. All work that may use it is done, and no stream records.
+    fn forget(&self, thing: Thing);
+}
+
+// Pages of the host
+/// Pinned memory of the host, given back when it is dropped. While the device copies, nobody may look at it.
+pub(crate) trait Pages: Send + Sync {
+    /// Where it begins, for the machine.
+    fn address(&self) -> u64;
+    /// Its bytes.
+    fn bytes(&self) -> &[u8];
+    /// Its bytes, to be changed.
+    fn bytes_mut(&mut self) -> &mut [u8];
+}
+
+// Operations that a machine does
+/// Something that is queued and is no launch. Addresses are of the device unless they are called `host`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Operation {
+    /// Fills with zeros.
+    Clear { address: u64, bytes: usize },
+    /// Copies within the device.
+    Copy { from: u64, to: u64, bytes: usize },
+    /// Copies from pinned memory.
+    Send { host: u64, to: u64, bytes: usize },
+    /// Copies into pinned memory.
+    Fetch { from: u64, host: u64, bytes: usize },
+    /// Waits for a mark in another stream.
+    Await { mark: u64 },
+    /// The Fourier transforms of a plan; in place where both addresses are the same.
+    Transform { plan: u64, from: u64, to: u64 },
+    /// y = A x for a matrix by rows.
+    MultiplyVector { double: bool, matrix: u64, shape: [usize; 2], x: u64, y: u64 },
+    /// C ← α A B + β C for matrices by rows.
+    Multiply(Product),
+}
+
+// Product of two matrices
+/// C ← α A B + β C, by rows; C is rows × columns, and `inner` is what the sum runs over.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Product {
+    pub double: bool,
+    /// Rows and columns of C.
+    pub shape: [usize; 2],
+    pub inner: usize,
+    /// Whether A is stored as (inner, rows), and B as (columns, inner).
+    pub transposed: [bool; 2],
+    /// α and β.
+    pub factors: [f64; 2],
+    pub a: u64,
+    pub b: u64,
+    pub c: u64,
+}
+
+// Transforms of a plan
+/// So many Fourier transforms of one size, one after the other in memory; none is normalised.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Transforms {
+    /// Lengths along the axes, the last being the fastest.
+    pub lengths: Vec<usize>,
+    pub batch: usize,
+    pub kind: Kind,
+    pub double: bool,
+}
+
+/// What is transformed into what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Complex numbers, exponent −2πi.
+    Forward,
+    /// Complex numbers, exponent +2πi.
+    Inverse,
+    /// Real numbers into half of their spectrum, exponent −2πi.
+    FromReal,
+    /// Half of a spectrum into real numbers, exponent +2πi.
+    ToReal,
+}
+
+impl Transforms {
+    /// How many numbers go in and come out, real or complex as they are.
+    pub(crate) fn numbers(&self) -> [usize; 2] {
+        let (last, others) = self.lengths.split_last().unwrap_or((&1, &[]));
+        let others = self.batch * others.iter().product::<usize>();
+        let (whole, half) = (others * last, others * (last / 2 + 1));
+        match self.kind {
+            Kind::Forward | Kind::Inverse => [whole; 2],
+            Kind::FromReal => [whole, half],
+            Kind::ToReal => [half, whole],
+        }
+    }
+}
+
+// Turns of threads
+/// Lets one thread at a time use a stream.
+#[derive(Default)]
+struct Turns {
+    /// Who has the turn, and how often it was taken.
+    holder: Mutex<Option<(ThreadId, usize)>>,
+    free: Condvar,
+}
+
+/// The turn of a thread, given back when it is dropped.
+pub(super) struct Turn<'a>(&'a Turns);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.give_back();
+    }
+}
+
+/// A lock, also of what a thread held when it panicked.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+// Take and give back a turn
+impl Turns {
+    /// Waits until no other thread has the turn, and takes it once more.
+    fn take(&self) -> Turn<'_> {
+        let me = std::thread::current().id();
+        let mut holder = lock(&self.holder);
+        while holder.is_some_and(|(other, _)| other != me) {
+            holder = self.free.wait(holder).unwrap_or_else(PoisonError::into_inner);
+        }
+        *holder = Some((me, holder.map_or(0, |(_, times)| times) + 1));
+        Turn(self)
+    }
+
+    /// Gives it back once; another thread may have it when it was given back as often as taken.
+    fn give_back(&self) {
+        let mut holder = lock(&self.holder);
+        *holder = holder.and_then(|(me, times)| (times > 1).then_some((me, times - 1)));
+        if holder.is_none() {
+            self.free.notify_one();
+        }
+    }
+
+    fn is_mine(&self) -> bool {
+        let me = std::thread::current().id();
+        lock(&self.holder).is_some_and(|(holder, _)| holder == me)
+    }
+}
+
+// Opened machine and its queues
+/// A machine with its queues.
+pub(super) struct Opened {
+    pub machine: Box<dyn Machine>,
+    lanes: Mutex<Vec<Arc<Lane>>>,
+    /// What was dropped while its thread recorded.
+    left: Mutex<Vec<Thing>>,
+}
+
+/// A stream, and who may use it.
+struct Lane {
+    stream: u64,
+    turns: Turns,
+    is_open: Mutex<bool>,
+}
+
+/// A queue of work, closed when it is dropped.
+pub(super) struct Queue {
+    pub device: Arc<Opened>,
+    lane: Arc<Lane>,
+    /// What is kept for the graph that is being recorded, by its place in memory.
+    kept: Mutex<Option<BTreeMap<usize, Arc<Owned>>>>,
+}
+
+// Open and close a queue
+impl Queue {
+    /// The first queue of a machine.
+    pub fn first(machine: impl Machine + 'static) -> Result<Self, Error> {
+        let (lanes, left) = Default::default();
+        Self::new(&Arc::new(Opened { machine: Box::new(machine), lanes, left }))
+    }
+
+    /// One more queue.
+    pub fn new(device: &Arc<Opened>) -> Result<Self, Error> {
+        let stream = device.machine.open_stream()?;
+        let (turns, is_open) = (Turns::default(), Mutex::new(true));
+        let lane = Arc::new(Lane { stream, turns, is_open });
+        lock(&device.lanes).push(Arc::clone(&lane));
+        Ok(Self { device: Arc::clone(device), lane, kept: Mutex::default() })
+    }
+
+    /// The turn, the machine, and the number of the stream.
+    pub fn enter(&self) -> (Turn<'_>, &dyn Machine, u64) {
+        (self.lane.turns.take(), &*self.device.machine, self.lane.stream)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        let _turn = self.lane.turns.take();
+        *lock(&self.lane.is_open) = false;
+        if self.device.machine.synchronise(self.lane.stream).is_ok() {
+            self.device.machine.forget(Thing::Stream(self.lane.stream));
+        }
+        lock(&self.device.lanes).retain(|lane| !Arc::ptr_eq(lane, &self.lane));
+    }
+}
+
+// Record and keep what is used
+impl Queue {
+    /// Starts to record; the turn is the caller's until the recording ends.
+    pub fn record(&self) -> Result<Recording<'_>, Error> {
+        let (turn, machine, stream) = self.enter();
+        machine.begin_recording(stream)?;
+        *lock(&self.kept) = Some(BTreeMap::new());
+        Ok(Recording { queue: self, _turn: turn, has_ended: false })
+    }
+
+    /// Keeps what is used for the graph that is being recorded, if one is.
+    pub fn keep<'a>(&self, used: impl Iterator<Item = &'a Arc<Owned>>) {
+        if let Some(kept) = &mut *lock(&self.kept) {
+            kept.extend(used.map(|owned| (Arc::as_ptr(owned) as usize, Arc::clone(owned))));
+        }
+    }
+
+    /// Whether it records.
+    pub fn records(&self) -> bool {
+        lock(&self.kept).is_some()
+    }
+}
+
+/// A recording that is ended when it is dropped.
+pub(super) struct Recording<'a> {
+    queue: &'a Queue,
+    _turn: Turn<'a>,
+    has_ended: bool,
+}
+
+// End a recording in any case
+impl Recording<'_> {
+    /// The graph, and what must live as long as it does.
+    pub fn end(mut self) -> Result<(Owned, Vec<Arc<Owned>>), Error> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<(Owned, Vec<Arc<Owned>>), Error> {
+        self.has_ended = true;
+        let kept = lock(&self.queue.kept).take().unwrap_or_default();
+        let (device, stream) = (&self.queue.device, self.queue.lane.stream);
+        let graph = device.machine.end_recording(stream)?;
+        Ok((device.own(Thing::Graph(graph)), kept.into_values().collect()))
+    }
+}
+
+impl Drop for Recording<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            drop(self.finish());
+        }
+    }
+}
+
+// What a machine holds for us
+/// Something that a machine holds, by its address or handle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Thing {
+    Memory(u64),
+    Plan(u64),
+    Graph(u64),
+    Mark(u64),
+    Stream(u64),
+}
+
+impl Thing {
+    /// Its address or handle.
+    pub(crate) fn number(self) -> u64 {
+        match self {
+            Self::Memory(number)
+            | Self::Plan(number)
+            | Self::Graph(number)
+            | Self::Mark(number)
+            | Self::Stream(number) => number,
+        }
+    }
+}
+
+// What is given back when it is dropped
+/// Something that is given back when it is dropped, after all work that may use it.
+pub(super) struct Owned {
+    pub device: Arc<Opened>,
+    pub thing: Thing,
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.device.give_back(Some(self.thing));
+    }
+}
+
+impl Opened {
+    // Give things back when all queues are empty
+    /// Something of this machine, to be given back when it is dropped.
+    pub fn own(self: &Arc<Self>, thing: Thing) -> Owned {
+        Owned { device: Arc::clone(self), thing }
+    }
+
+    /// Gives something back, and all that was laid aside; lays it aside while the thread records.
+    pub fn give_back(&self, thing: Option<Thing>) {
+        if let Some(mark @ Thing::Mark(_)) = thing {
+            return self.machine.forget(mark);
+        }
+        lock(&self.left).extend(thing);
+        let lanes = lock(&self.lanes).clone();
+        if lanes.iter().any(|lane| lane.turns.is_mine()) {
+            return;
+        }
+        let things = std::mem::take(&mut *lock(&self.left));
+        let is_empty = |lane: &Arc<Lane>| {
+            let _turn = lane.turns.take();
+            !*lock(&lane.is_open) || self.machine.synchronise(lane.stream).is_ok()
+        };
+        if !things.is_empty() && lanes.iter().all(is_empty) {
+            things.into_iter().for_each(|thing| self.machine.forget(thing));
+        }
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        for thing in lock(&self.left).drain(..) {
+            self.machine.forget(thing);
+        }
+    }
+}
