@@ -10,12 +10,16 @@ pub mod units;
 pub mod numerics;
 pub mod device;
 pub mod linear;
+#[cfg(feature = "files")]
 pub mod files;
 pub mod model;
 pub mod turbulence;
 pub mod tomography;
+#[cfg(feature = "plot")]
 pub mod plot;
+#[cfg(feature = "command")]
 pub mod bench;
+#[cfg(feature = "command")]
 pub mod command;
 
 pub use error::{Error, Invalid, Result};

@@ -1,6 +1,7 @@
 // Tangled from book/src/solvers.md: edit there, or here and run cargo tangle stitch.
 //! Iterative solution of symmetric systems: conjugate gradients and MINRES, preconditioned.
 
+#[cfg(feature = "cuda")]
 pub mod gpu;
 
 use crate::error::{Error, Invalid, accept, positive};

@@ -1,6 +1,7 @@
 // Tangled from book/src/estimate.md: edit there, or here and run cargo tangle stitch.
 //! The minimum-mean-square-error estimate of wavefronts from slopes.
 
+#[cfg(feature = "cuda")]
 pub mod gpu;
 
 // What the estimate stands on
