@@ -13,7 +13,9 @@ use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{Watch, check, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::model::system::System;
-use crate::tomography::estimate::{EstimateOptions, Estimates, EstimatorCpu, Posed, check_slopes};
+use crate::tomography::estimate::{
+    EstimateOptions, Estimates, EstimatorCpu, Frames, Posed, check_slopes,
+};
 use crate::turbulence::plan::{SlopeCovariancePlan, WAVEFRONTS, dense_bytes};
 use ndarray::ArrayView2;
 
@@ -152,37 +154,6 @@ const FRAMES: &str = "frames";
 
 /// Turns slopes of a system into wavefronts, wherever an engine computes.
 pub struct Estimator(Box<dyn Frames>);
-
-/// What all estimators can do, wherever they compute.
-pub(crate) trait Frames: Send + Sync {
-    /// Estimates the frames in the rows of `slopes`.
-    fn frames(
-        &self,
-        slopes: ArrayView2<f64>,
-        warm: bool,
-        watch: &dyn Watch,
-    ) -> Result<Estimates, Error>;
-
-    /// Slopes of a frame, the error of the interpolation, and the bytes of both operators.
-    fn facts(&self) -> (usize, f64, [u64; 2]);
-}
-
-impl Frames for EstimatorCpu {
-    // Answers of an estimator on the processor
-    fn frames(
-        &self,
-        slopes: ArrayView2<f64>,
-        warm: bool,
-        watch: &dyn Watch,
-    ) -> Result<Estimates, Error> {
-        self.estimate(slopes, warm, watch)
-    }
-
-    fn facts(&self) -> (usize, f64, [u64; 2]) {
-        let bytes = [self.measured().bytes(), self.wavefront().bytes()];
-        (self.slopes(), self.interpolation_error(), bytes)
-    }
-}
 impl Estimator {
     /// Estimates the wavefronts of the frames in the rows of `slopes`, (frames, n), rad, in the order of
     /// [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder). `warm` starts each frame from the solution of the one before.
@@ -224,6 +195,7 @@ mod tests {
     use crate::device::{gpu::test_machines, silent};
     use crate::linear::operator::battery;
     use crate::linear::solver::Stop;
+    use crate::numerics::real::Precision;
     use crate::tomography::estimate::tests::{slopes, system};
 
     fn planned(

@@ -49,7 +49,7 @@ const WAVEFRONT: &str = "wavefront and slopes";
 pub(crate) const WAVEFRONTS: &str = "wavefronts";
 
 /// Seconds of one thread for a pair of target and star and a layer, and for one of its lags.
-const NEAR_WAVEFRONT: f64 = 0.4e-3;
+const NEAR_WAVEFRONT: f64 = 2.5e-3;
 const FAR_WAVEFRONT: f64 = 20e-9;
 
 /// Seconds of one thread for an entry of the dense slopes and a layer, of dense wavefront and slopes, of the wavefronts.

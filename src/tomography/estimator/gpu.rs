@@ -2,12 +2,11 @@
 //! Estimates on the graphics processors of an engine.
 
 // What estimates on an engine's devices stand on
-use super::Frames;
 use crate::device::{Watch, engine::Engine, gpu::Gpu};
 use crate::error::Error;
 use crate::numerics::real::{Precision, Real};
 use crate::tomography::estimate::gpu::{EstimatorGpu, bytes_needed, estimate_on};
-use crate::tomography::estimate::{EstimateOptions, Estimates, Model, Posed};
+use crate::tomography::estimate::{EstimateOptions, Estimates, Frames, Model, Posed};
 use ndarray::ArrayView2;
 use rayon::prelude::*;
 
