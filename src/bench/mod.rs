@@ -168,6 +168,8 @@ pub struct ProductTimes {
     /// Bytes of the Toeplitz form.
     pub compressed_bytes: u64,
 }
+
+// Time the products of one array
 /// Times the products for `lenslets` across, as medians of at most `repeat` runs.
 ///
 /// # Errors
@@ -220,11 +222,15 @@ pub fn time_products(
         }
     }
 }
+
+// Air lenslets and star of products
 /// The air, the lenslets and the star of the products.
 pub(crate) fn one_star(lenslets: usize) -> Result<(Atmosphere, LensletArray, [Source; 1]), Error> {
     let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
     Ok((atmosphere, LensletArray::new(lenslets, 0.1)?, [Source::star(0.0, 0.0)?]))
 }
+
+// Compare the two products
 /// Axis and lenslet of slope `k` of the only star.
 fn slope_at(order: &SlopeOrder, k: usize) -> (usize, [usize; 2]) {
     let lenslets = order.lenslets(0);
@@ -259,6 +265,8 @@ fn compare_products(
         let sum = |row: usize| (row, (0..columns).map(|k| entry(row, k) * x[k]).sum());
         (None, (0..rows).into_par_iter().step_by(rows.div_ceil(200)).map(sum).collect())
     };
+
+    // Tell the largest difference of products
     let [difference, largest] = expected
         .iter()
         .map(|&(row, value)| [(product[row] - value).abs(), value.abs()])

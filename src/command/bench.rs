@@ -94,6 +94,8 @@ fn bench_products(args: &ProductsArgs) -> Result<String, Error> {
     });
     Ok(format!("{told}\n"))
 }
+
+// Measure products on a graphics processor
 fn bench_device(args: &ProductsArgs) -> Result<String, Error> {
     if args.lenslets != bench::ARRAYS {
         let expected =
@@ -114,6 +116,8 @@ fn bench_device(args: &ProductsArgs) -> Result<String, Error> {
     };
     told.map_err(failed)
 }
+
+// Measure the covariances of systems
 fn bench_covariance(args: &BenchArgs) -> Result<String, Error> {
     use serde_json::json;
     // Gather the systems to measure
@@ -143,6 +147,8 @@ fn bench_covariance(args: &BenchArgs) -> Result<String, Error> {
     let entries: Vec<_> = rows.into_iter().map(entry).collect();
     Ok(format!("{}\n", json!({ "threads": threads, "covariance": entries })))
 }
+
+// Tell the plans of a bench
 /// The plans for some systems, in words or as one array in JSON.
 fn plans_of(systems: &[(String, System)], json: bool) -> Result<String, Error> {
     let (mut text, mut values) = (String::new(), Vec::new());

@@ -234,6 +234,7 @@ pub fn machine_lines(cuda: &CudaProbe) -> Vec<(&'static str, String)> {
     lines
 }
 
+// Tell about driver and devices
 fn driver_lines(driver: &CudaDriver) -> Vec<(&'static str, String)> {
     let (major, minor) = driver.version;
     let version = format!("driver for CUDA {major}.{minor}");
@@ -245,6 +246,7 @@ fn driver_lines(driver: &CudaDriver) -> Vec<(&'static str, String)> {
     std::iter::once(("CUDA", version)).chain(devices).collect()
 }
 
+// Tell a program about the machine
 pub fn machine_json(cuda: &CudaProbe) -> Value {
     let devices = cuda.driver.iter().flat_map(|driver| &driver.devices).map(|found| {
         let (major, minor) = found.compute_capability;
@@ -352,6 +354,8 @@ impl Told {
         }
     }
 }
+
+// Sampling of a spectrum in JSON
 /// A sampling of the spectrum for lags that are `step` metres apart in the pupil.
 fn sampling_json(chosen: &Chosen, step: f64) -> Value {
     let (samples, oversampling) = (chosen.sampling.samples(), chosen.sampling.oversampling());
@@ -364,6 +368,8 @@ fn sampling_json(chosen: &Chosen, step: f64) -> Value {
         "limited": chosen.limited,
     })
 }
+
+// Tell a person about the system
 pub fn system_lines(path: &Path, system: &System) -> Vec<(&'static str, String)> {
     let atmosphere = system.atmosphere();
     let (r0, nanometres) = (atmosphere.fried_parameter(), 1e9 * atmosphere.wavelength());
@@ -389,6 +395,8 @@ pub fn system_lines(path: &Path, system: &System) -> Vec<(&'static str, String)>
     }
     lines
 }
+
+// What is told of both covariances
 /// What is told about slopes and wavefront, where they have the Toeplitz form.
 fn told(system: &System) -> Result<(Told, Option<Result<Told, Error>>), Error> {
     let count = slopes(system);
@@ -397,6 +405,7 @@ fn told(system: &System) -> Result<(Told, Option<Result<Told, Error>>), Error> {
     Ok((slopes, system.wants_wavefront().then(wavefront)))
 }
 
+// Tell a program about the system
 pub fn system_json(path: &Path, system: &System) -> Value {
     let mut object = describe(path, system);
     match told(system) {
@@ -441,7 +450,6 @@ pub fn align(lines: &[(&str, String)]) -> String {
 fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
-
 /// Valid lenslets of the first star; all stars have equally many where they share an array.
 fn valid(system: &System) -> usize {
     let count = |valid: &ndarray::Array2<bool>| valid.iter().filter(|valid| **valid).count();

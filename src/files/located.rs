@@ -130,6 +130,8 @@ impl<'d> Table<'d> {
         let key = if key.is_empty() { "\"\"".into() } else { one_line(key) };
         if self.path.is_empty() { key } else { format!("{}.{key}", self.path) }
     }
+
+    // Quote a value as it was written
     fn value_text(&self, value: &Spanned<DeValue>) -> String {
         let is_table = |value: &DeValue| value.as_table().is_some();
         let list = value.get_ref().as_array();
@@ -144,6 +146,8 @@ impl<'d> Table<'d> {
         let text = self.value_text(value);
         self.document.bad(value.span().start, self.path_of(key), Some(text), expected.into())
     }
+
+    // Point at what a constructor refused
     /// The complaint of a constructor, at the line of the value that it refused.
     pub fn refuse(&self, invalid: Invalid) -> BadLine {
         let mut at = self.at;

@@ -336,6 +336,7 @@ pub struct Estimates {
     pub residual: Vec<f64>,
 }
 
+// Estimate the frames of a recording
 impl EstimatorCpu {
     /// Estimates the wavefronts of the frames in the rows of `slopes`, (frames, n), rad, in the order of
     /// [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder).
@@ -383,6 +384,8 @@ impl EstimatorCpu {
         Ok(Estimates { wavefront, iterations, residual })
     }
 }
+
+// Refuse slopes and too many frames
 /// Refuses frames of slopes that make no sense.
 pub(crate) fn check_slopes(slopes: ArrayView2<f64>, n: usize) -> Result<(), Invalid> {
     if slopes.ncols() != n {
@@ -410,6 +413,8 @@ pub(crate) fn check_frames(frames: usize, wavefronts: [usize; 3]) -> Result<(), 
     let memory = Memory { host: bytes, devices: Vec::new() };
     memory.check(&Engine::default(), &format!("the wavefronts of {frames} frames"))
 }
+
+// Name the frame of an error
 /// An error of the solver, with the frame that it happened in.
 pub(crate) fn of_frame(error: Error, frame: usize) -> Error {
     let in_frame = |what: String| format!("{what}, in frame {frame},");
@@ -529,6 +534,7 @@ pub(crate) mod tests {
                 };
                 for frame in 0..2 {
                     let s = slopes.row(frame).to_vec();
+                    // Hold each frame against both
                     let wavefront = dense_matrix(estimator.wavefront());
                     let same = by_cholesky(&measured, &wavefront, &s);
                     let exact = by_cholesky(&measured, &xi, &s);
@@ -653,6 +659,7 @@ pub(crate) mod tests {
         let mut hole = row.clone();
         hole[[0, 3]] = f64::NAN;
         assert!(refusal(hole).to_string().starts_with("slope 3 of frame 0 = NaN"));
+        // Stop short and refuse by name
         // a single target on 13 × 13 points
         let grid = PhaseGrid::new(13, 2, 0.0).unwrap();
         let odd =

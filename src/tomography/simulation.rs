@@ -831,6 +831,8 @@ mod tests {
         let errors = errors(&rest.to_builder().guide_stars(stars).build().unwrap());
         assert!(errors.iter().all(|error| *error < 5e-4), "shifted: {errors:?}");
     }
+
+    // Check the tilt without outer scale
     #[test]
     fn slopes_without_outer_scale_have_all_their_tilt() {
         let system = system(90e3, f64::INFINITY, 0.0);
@@ -845,6 +847,8 @@ mod tests {
         let far = (far - exact.values()[[0, 1, 0, 0, 14, 0]]) / exact.variance();
         assert!(variance.abs() < 1e-3 && far.abs() < 1e-3, "{variance:e} {far:e}");
     }
+
+    // Compare unlike stars with the dense form
     #[test]
     fn stars_with_their_own_lenslets_agree_with_the_dense_form() {
         let system = system(f64::INFINITY, 25.0, 0.0);
@@ -859,6 +863,7 @@ mod tests {
         hold_to_the_dense_form(&turned, 11);
     }
 
+    // Hold all covariances to the dense form
     /// Holds all covariances of a system of two stars against the dense form, or one of `every`.
     fn hold_to_the_dense_form(system: &System, every: usize) {
         let simulation = Simulation::new(system).unwrap();

@@ -387,6 +387,8 @@ pub struct Covariances {
     /// Of the wavefronts with themselves, (T, T, 2M − 1, 2M − 1), m²; none where an outer scale is infinite.
     pub wavefront_wavefront: Option<Array4<f64>>,
 }
+
+// Both forms of a covariance
 /// A slope covariance in either form.
 #[derive(Debug, Clone)]
 pub enum SlopeSlope {
@@ -414,6 +416,8 @@ impl SlopeSlope {
         }
     }
 }
+
+// Plan of all covariances
 /// How all covariances of a system will be computed.
 ///
 /// ```
@@ -438,6 +442,7 @@ pub struct CovariancePlan {
     reason: String,
 }
 
+// Problems and options of a plan
 /// The problems of a plan.
 #[derive(Debug, Clone)]
 enum Posed {
@@ -475,6 +480,7 @@ impl CovarianceOptions {
     }
 }
 
+// Steps of the plan of covariances
 impl CovariancePlan {
     // Plan the covariances of a system
     /// Plans the covariances of a system.
@@ -570,6 +576,8 @@ impl CovariancePlan {
             stages: self.stages(engine),
         }
     }
+
+    // Words about covariances and methods
     /// What is computed, in words.
     fn what(&self) -> String {
         let stars = match &self.posed {
@@ -601,6 +609,8 @@ impl CovariancePlan {
             _ => "direct".into(),
         }
     }
+
+    // Names and shapes of the covariances
     /// Names and shapes of the covariances.
     fn arrays(&self) -> Vec<(String, Vec<usize>)> {
         let mut arrays = Vec::new();
@@ -642,6 +652,8 @@ impl CovariancePlan {
         }
         arrays
     }
+
+    // Stages of the plan of covariances
     /// The stages of a run.
     pub(crate) fn stages(&self, engine: &Engine) -> Vec<Stage> {
         let mut stages = Vec::new();
@@ -725,7 +737,7 @@ impl CovariancePlan {
     }
 }
 
-// Matrices in dense form
+// Pose the problems of a plan
 /// Both problems with their methods.
 fn pose_toeplitz(system: &System, method: Method, wavefront: bool) -> Result<Posed, Error> {
     let slopes = slope_problem(system)?;
@@ -742,6 +754,8 @@ fn pose_wavefronts(system: &System, grid: PhaseGrid) -> Result<Option<WavefrontP
     let finite = problem.layers().iter().all(|layer| layer.outer_scale.is_finite());
     Ok(finite.then_some(problem))
 }
+
+// Bytes of matrices in dense form
 /// Bytes of the dense matrices of slopes, (n, n), and of wavefront and slopes, (T M², n).
 pub fn dense_bytes(system: &System) -> [u64; 2] {
     let slopes = SlopeOrder::new(&system.valid_lenslets()).len() as u64;
@@ -763,16 +777,22 @@ fn expanded_bytes(system: &System) -> u64 {
 fn field_bytes(lags: usize) -> u64 {
     (lags as u64).saturating_mul(lags as u64).saturating_mul(8)
 }
+
+// Name of a lattice in a file
 /// The name of lattice `k` of wavefront and slopes in a file.
 pub(crate) fn lattice_name(problem: &WavefrontProblem, k: usize) -> String {
     if problem.is_layered() { format!("wavefront_slope_{k}") } else { "wavefront_slope".into() }
 }
+
+// Work of matrices in dense form
 /// Seconds of one thread for the dense matrices of slopes, and of wavefront and slopes.
 fn dense_work(system: &System) -> [f64; 2] {
     let layers = system.atmosphere().layers().len() as f64;
     let [slopes, wavefront] = dense_bytes(system).map(|bytes| layers * bytes as f64 / 8.0);
     [0.5 * slopes * ENTRY_OF_SLOPES, wavefront * ENTRY_OF_WAVEFRONT]
 }
+
+// Fill matrices in dense form
 /// The slope covariance matrix of a system, whatever its stars, (n, n), rad².
 ///
 /// # Errors

@@ -137,6 +137,8 @@ impl<T: Real> EstimatorGpu<T> {
         Ok((wavefronts.read()?, solved))
     }
 }
+
+// Operators of an estimate on a device
 /// The operators of an estimate on a device.
 struct Operators<T> {
     /// Θ + C_n, and the same once more where it has the Toeplitz form.
@@ -184,6 +186,8 @@ fn operators<T: Real>(
     let layers = Arc::new(LayersGpu::new(gpu, &ways)?);
     Ok(Operators { measured, toeplitz, wavefront: Arc::new(ProductGpu::new(layers, stacked)?) })
 }
+
+// Bytes needed by estimates on a device
 /// Bytes of the operators of an estimate on a device, or a little more.
 pub(crate) fn bytes_needed<T: Real>(posed: &Posed) -> u64 {
     let (size, stars) = (size_of::<T>() as u64, posed.valid.len() as u64);
