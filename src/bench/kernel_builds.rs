@@ -62,6 +62,8 @@ fn ask_for_product<T: Real>(gpu: &Gpu, lenslets: usize) -> Result<(), Error> {
     BlockToeplitzGpu::<T>::slopes(gpu, &covariance, &everywhere)?;
     Ok(())
 }
+
+// Requests of all chapters
 /// All programs of this crate, in a precision.
 fn all_requests<T: Real>() -> Result<Vec<Request>, Error> {
     requests(|gpu| {
@@ -179,6 +181,8 @@ fn every_kernel_compiles_for_every_generation() {
     eprintln!("compiled: {} programs, {} kernels", builds.len(), worst.len());
     assert!(spills.is_empty(), "these spill:\n{}", spills.join("\n"));
 }
+
+// Check how a log is read
 #[test]
 fn a_log_tells_what_kernels_take() {
     let log = "ptxas info    : 0 bytes gmem\n\

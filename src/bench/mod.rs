@@ -307,6 +307,8 @@ pub fn product_tables(slopes: &[ProductTimes], wavefront: &[ProductTimes]) -> St
     }
     text + "\nA dash: two copies of the dense matrix do not fit into half of the memory.\n"
 }
+
+// Row of the table of products
 fn product_row(row: &ProductTimes) -> String {
     let or_dash = |value: Option<f64>, digits: usize| {
         value.map_or("-".to_string(), |value| format!("{value:.digits$}"))

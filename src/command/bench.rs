@@ -27,6 +27,8 @@ enum Bench {
     /// Time both methods and the original algorithm for the slope covariance.
     Covariance(BenchArgs),
 }
+
+// Arguments for timing products
 #[derive(Debug, Args)]
 struct ProductsArgs {
     /// Lenslets across the arrays, with commas between.
@@ -42,6 +44,8 @@ struct ProductsArgs {
     #[arg(long)]
     json: bool,
 }
+
+// Arguments for timing covariances
 #[derive(Debug, Args)]
 struct BenchArgs {
     /// System files; the three of the book unless given.

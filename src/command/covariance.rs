@@ -66,6 +66,8 @@ pub struct CovarianceArgs {
     #[arg(long, short)]
     quiet: bool,
 }
+
+// Names of the methods
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
 enum MethodName {
     /// In real space, exact.
@@ -151,6 +153,8 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
         (false, false) => summary.lines(),
     })
 }
+
+// Options of a covariance as asked
 /// What the arguments ask for.
 fn options(args: &CovarianceArgs) -> Result<CovarianceOptions, Error> {
     let given = args.samples.zip(args.oversampling);

@@ -40,6 +40,8 @@ pub struct Summary<'a> {
     pub seconds: f64,
     pub bytes: u64,
 }
+
+// Errors that a summary tells
 /// Bound of the direct method's error, in units of the variance for slopes, of the largest entry for wavefronts.
 const DIRECT_ERROR: f64 = 1e-10;
 
@@ -94,6 +96,8 @@ impl Summary<'_> {
         }
         align(&lines)
     }
+
+    // Words about the method
     fn method(&self) -> String {
         match self.chosen() {
             [Some(slopes), Some(wavefront)] => {
@@ -179,6 +183,8 @@ fn plan_lines(plan: &Description) -> Vec<(&'static str, String)> {
     }
     lines
 }
+
+// Times and arrays of a plan
 /// A time with one digit: `0.05 s`, `3 min`, `2 h`.
 fn roughly(seconds: f64) -> String {
     match seconds {
@@ -336,6 +342,8 @@ impl Told {
             ("", format!("spectral: {}, up to {highest:.1} m⁻¹", self.chosen)),
         ]
     }
+
+    // Tell one covariance to a program
     /// Adds what is told to an object.
     fn add_to(&self, object: &mut Value) {
         let sampling = sampling_json(&self.chosen, self.sampling);
@@ -450,6 +458,8 @@ pub fn align(lines: &[(&str, String)]) -> String {
 fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
+
+// Sizes that several commands tell
 /// Valid lenslets of the first star; all stars have equally many where they share an array.
 fn valid(system: &System) -> usize {
     let count = |valid: &ndarray::Array2<bool>| valid.iter().filter(|valid| **valid).count();

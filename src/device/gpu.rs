@@ -153,7 +153,6 @@ impl Gpu {
         let send = Operation::Send { host, to: to.address(), bytes: to.bytes() };
         self.copy(values, to, &send)
     }
-
     // Fetch into pinned memory
     /// Queues a copy of `from` to the host, where there must be as much room.
     ///
@@ -247,7 +246,6 @@ impl<T: Pod> Buffer<T> {
     pub fn write(&self, values: &[T]) -> Result<(), Error> {
         self.view(..).write(values)
     }
-
     /// Copies the first `values.len()` of its values to the host, when all work before is done.
     pub fn read_into(&self, values: &mut [T]) -> Result<(), Error> {
         assert!(values.len() <= self.len, "a buffer holds what is read from it");
@@ -493,6 +491,7 @@ impl<'a, T: Pod> From<View<'a, T>> for Argument<'a> {
     }
 }
 
+// Numbers that become arguments
 impl From<usize> for Argument<'_> {
     fn from(number: usize) -> Self {
         assert!(number <= i32::MAX as usize, "{number} is no int of a kernel");
@@ -595,6 +594,7 @@ impl Gpu {
         Err(Error::Failed { what: what.into(), reason })
     }
 
+    // Replay what was recorded
     /// Queues all that a graph holds.
     ///
     /// # Errors
@@ -718,6 +718,8 @@ impl Gpu {
     ) -> Result<Fft<Complex<T>>, Error> {
         self.plan::<T, _, _>(Kind::Forward, lengths, batch)
     }
+
+    // Plan transforms of real fields
     /// A plan of transforms of real numbers into the first n/2 + 1 of their spectrum along the last axis, exponent −2πi, not normalised.
     pub fn real_fft<T: Real>(
         &self,

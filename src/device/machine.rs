@@ -47,7 +47,6 @@ impl Shape {
         Self { grid: [threads.div_ceil(block), y, z], block, shared: 0 }
     }
 }
-
 // Machine behind the seam
 /// What lies behind a graphics processor: addresses, handles and bytes. Work is queued, and done in the order of its stream.
 pub(crate) trait Machine: Send + Sync {

@@ -16,6 +16,8 @@ pub struct Memory {
 
 /// Bytes on the host for all that a plan does not count one by one.
 pub const REST: u64 = 64 << 20;
+
+// Add up the bytes of stages
 impl Memory {
     /// The memory of stages that follow each other: all results, and the largest of what they work with, each for host and devices.
     pub fn of_stages<'a>(results: u64, working: impl IntoIterator<Item = &'a Self>) -> Self {

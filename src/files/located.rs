@@ -62,6 +62,8 @@ impl<'d> Document<'d> {
     pub fn root(&self, keys: Keys) -> Result<Table<'_>, BadLine> {
         Table { document: self, path: String::new(), at: 0, entries: &self.entries, keys }.checked()
     }
+
+    // Make a complaint with its line
     fn bad(&self, at: usize, key: String, value: Option<String>, expected: String) -> BadLine {
         let line = line_of(self.text.as_bytes(), at);
         BadLine { file: self.name.into(), line, key, value, expected }
@@ -208,6 +210,8 @@ impl<'d> Table<'d> {
             }
         }
     }
+
+    // Open tables and lists of tables
     /// The table under `key`, in which only `keys` are allowed, or `None` if it is not given.
     pub fn table(&self, key: &str, keys: Keys) -> Result<Option<Table<'d>>, BadLine> {
         let Some(value) = self.entry(key) else { return Ok(None) };
@@ -250,6 +254,8 @@ impl<'d> Decode<'d> for &'d str {
         value.as_str()
     }
 }
+
+// Numbers as values of a table
 impl<'d> Decode<'d> for usize {
     fn decode(value: &'d DeValue<'d>) -> Option<Self> {
         let whole = value.as_integer()?;

@@ -45,6 +45,8 @@ pub struct EstimateOptions {
     /// Frames that will follow, for the memory and the time that a plan states.
     pub frames: usize,
 }
+
+// Settings unless others are given
 impl Default for EstimateOptions {
     /// Cubic interpolation, preconditioned conjugate gradients, a residual of 1e-6.
     fn default() -> Self {
@@ -113,6 +115,8 @@ pub(crate) struct PosedGroup {
     stars: Vec<usize>,
     pub(crate) plan: SlopeCovariancePlan,
 }
+
+// Pose an estimate of a system
 impl Posed {
     /// Poses the estimate of a system.
     ///
@@ -153,6 +157,8 @@ impl Posed {
         Ok(Model { covariances, groups, valid, noise, targets, points, interpolation_error })
     }
 }
+
+// Group stars that share a lattice
 /// The groups of a system, in the order of their first stars; if all stars share a lattice, their plan is `known`.
 fn groups(system: &System, known: Option<&SlopeCovariancePlan>) -> Result<Vec<PosedGroup>, Error> {
     let group = |members: &[usize]| {
@@ -190,6 +196,8 @@ pub(crate) enum Matrices {
     /// Θ, (n, n), and Ξ, (T M², n).
     Dense([Array2<f64>; 2]),
 }
+
+// Compute the matrices in dense form
 /// Θ and Ξ as dense matrices.
 fn dense_matrices(system: &System, watch: &dyn Watch) -> Result<[Array2<f64>; 2], Error> {
     watch.stage("dense matrices");
@@ -235,6 +243,8 @@ pub(crate) struct EstimatorCpu {
     points: usize,
     interpolation_error: f64,
 }
+
+// Make an estimator of a model
 impl EstimatorCpu {
     /// Builds the operators of a model.
     ///
@@ -299,6 +309,8 @@ impl EstimatorCpu {
         self.interpolation_error
     }
 }
+
+// Operator of layers and pupil
 /// Ξ of Eq. [layered estimate](https://lenslet.github.io/lenslet/estimate.html#eq-layered-estimate).
 fn layered_operator(
     (problem, covariance, interpolation): (&WavefrontProblem, &WavefrontSlope, Interpolation),
@@ -469,6 +481,8 @@ pub(crate) mod tests {
     pub(crate) fn slopes(frames: usize, n: usize) -> Array2<f64> {
         Array2::from_shape_fn((frames, n), |(f, k)| 1e-6 * ((k * k + 17 * f) as f64 * 0.37).sin())
     }
+
+    // Build an estimator for a test
     /// The estimator of a system on the processor.
     pub(crate) fn built(system: &System, options: EstimateOptions) -> Result<EstimatorCpu, Error> {
         let model = Posed::new(system, options)?.compute(&Engine::default(), &silent)?;
@@ -592,6 +606,8 @@ pub(crate) mod tests {
             assert!(error < 1e-8 * scale, "{heights:?}: {error:e} of {scale:e}");
         }
     }
+
+    // Compare blocks of one number
     #[test]
     fn blocks_of_one_number_are_that_number() {
         let plain = system(["90e3", "90e3"], 0.0);

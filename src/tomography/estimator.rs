@@ -102,6 +102,8 @@ impl EstimatePlan {
             stages: self.stages(engine),
         }
     }
+
+    // Stages of an estimate
     fn stages(&self, engine: &Engine) -> Vec<Stage> {
         let posed = &self.0;
         let wanted = |stage: &Stage| stage.name != WAVEFRONTS;
@@ -173,6 +175,8 @@ fn estimators<T: Real>(
 ) -> Result<Vec<EstimatorGpu<T>>, Error> {
     gpus.par_iter().map(|gpu| EstimatorGpu::of(gpu, model, options)).collect()
 }
+
+// Estimate frames on an engine
 impl Estimator {
     /// Estimates the wavefronts of the frames in the rows of `slopes`, (frames, n), rad, in the order of
     /// [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder). `warm` starts each frame from the solution of the one before.
@@ -212,6 +216,8 @@ impl Estimator {
             Kind::F32(estimators) => there(estimators),
         }
     }
+
+    // Numbers that an estimator tells
     /// Slopes of a frame, n.
     pub fn slopes(&self) -> usize {
         self.facts().0

@@ -39,6 +39,8 @@ impl Default for Sampling {
         Self { period: 1.5, growth: 0.4, highest: 60.0 }
     }
 }
+
+// Refuse a sampling without sense
 impl Sampling {
     fn check(&self) -> Result<(), Invalid> {
         let good = (1.0..=100.0).contains(&self.period);
@@ -209,6 +211,8 @@ impl Turned {
         let lenslets = sums.len().isqrt();
         Array2::from_shape_fn((lenslets, lenslets), |(j, i)| sums[j * lenslets + i])
     }
+
+    // Weights along a turned axis
     /// How the slope of lenslet \[row, column\] along an axis of the sensor weighs the coefficients of the phase, (2n, 2n).
     fn weights(&self, axis: usize, [j, i]: [usize; 2]) -> Option<Array2<f64>> {
         let [x, y] = &self.waves;
@@ -356,6 +360,8 @@ fn extent(system: &System, layer: &Layer) -> [f64; 2] {
     });
     [widest[0].max(widest[1]), sides.fold(f64::INFINITY, f64::min)]
 }
+
+// Deviations of the waves
 /// Normal numbers (2n, 2n) times the deviations (n, n) of their frequencies.
 fn spread(normal: &Array2<f64>, deviations: &Array2<f64>) -> Array2<f64> {
     let mut coefficients = normal.clone();
@@ -365,6 +371,8 @@ fn spread(normal: &Array2<f64>, deviations: &Array2<f64>) -> Array2<f64> {
     }
     coefficients
 }
+
+// Weights of a single look
 /// How a number of a draw weighs the coefficients.
 enum Weights<'a> {
     /// By products of waves along y and along x, 2n each.
@@ -406,6 +414,8 @@ pub enum Look {
         point: [usize; 2],
     },
 }
+
+// Simulation and its layers
 /// Simulated turbulence above a system.
 pub struct Simulation {
     screens: Vec<Screen>,
@@ -664,6 +674,8 @@ impl SimulationPlan {
             stages: self.stages(engine),
         }
     }
+
+    // Time of each simulation stage
     fn stages(&self, engine: &Engine) -> Vec<Stage> {
         let lenslets: usize =
             self.system.guide_stars().iter().map(|star| star.sensor.array.lenslets()).sum();
@@ -704,6 +716,8 @@ impl SimulationPlan {
             points: system.phase().map_or(0, |grid| grid.points),
         })
     }
+
+    // Draw all frames of a plan
     /// Simulates all frames.
     ///
     /// # Errors
@@ -728,6 +742,8 @@ impl SimulationPlan {
         Ok(Simulated { slopes, wavefronts })
     }
 }
+
+// Stages of a simulation
 /// The stages of a simulation, as a watcher is told.
 const LAYERS: &str = "layers";
 const FRAMES: &str = "frames";
@@ -1030,6 +1046,8 @@ mod tests {
             assert!((ratio - 1.0).abs() < 4.0 * error && ratio != 1.0, "{star}: {ratio} ± {error}");
         }
     }
+
+    // Refuse what cannot be simulated
     #[test]
     fn what_cannot_be_simulated_is_refused() {
         let system = system(90e3, 25.0, 0.0);

@@ -155,6 +155,8 @@ impl SlopeCovariancePlan {
         };
         Memory { host: field.saturating_mul(2 * fields), devices: vec![bytes; gpus.len()] }
     }
+
+    // Memory of the whole slope plan
     /// The most memory that the plan has in use at a time.
     pub fn memory(&self, engine: &Engine) -> Memory {
         Memory::of_stages(self.result_bytes(), [&self.working(engine)])
@@ -170,6 +172,8 @@ impl SlopeCovariancePlan {
             format!("the covariance of {sources} guide stars on {lenslets} × {lenslets} lenslets");
         self.memory(engine).check(engine, &what)
     }
+
+    // Work of the slope covariance
     /// Seconds of one thread.
     fn work(&self) -> f64 {
         let views = (self.problem.pairs().len() * self.problem.layers().len()) as f64;
@@ -207,6 +211,8 @@ impl SlopeCovariancePlan {
         check(watch)?;
         Ok(SlopeCovariance::from_pairs(&self.problem, &pairs))
     }
+
+    // Run pairs of stars on devices
     fn pairs_on<T: Real>(
         &self,
         gpus: &[Gpu],
@@ -301,6 +307,8 @@ impl WavefrontCovariancePlan {
         };
         Memory { host: 2 * self.result_bytes(), devices: vec![bytes; gpus.len()] }
     }
+
+    // Memory of the whole wavefront plan
     /// The most memory that the plan has in use at a time.
     pub fn memory(&self, engine: &Engine) -> Memory {
         Memory::of_stages(self.result_bytes(), [&self.working(engine)])

@@ -227,6 +227,8 @@ impl Machine for Cuda {
         self.call("cuMemcpyDtoHAsync", status)?;
         self.synchronise(stream)
     }
+
+    // Pin memory of the host
     fn pin(&self, bytes: usize) -> Result<Box<dyn Pages>, Error> {
         self.enter()?;
         // SAFETY: as many bytes as were asked for, or an error; given back once, when the pages are dropped.

@@ -446,6 +446,8 @@ impl Machine for Emulator {
             Thing::Stream(stream) => drop(state.streams.remove(&stream)),
         }
     }
+
+    // Pin pages of the emulator
     fn pin(&self, bytes: usize) -> Result<Box<dyn Pages>, Error> {
         let mut pages = Allocation::new(bytes)?;
         pages.bytes_mut().fill(0);

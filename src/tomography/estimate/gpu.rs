@@ -342,6 +342,8 @@ mod tests {
             assert!(error < 1e-8, "{options:?}: {error:e}");
         }
     }
+
+    // Estimate with kernels between transforms
     #[test]
     fn kernels_between_the_transforms_solve_the_same() {
         for gpu in test_machines() {
@@ -389,6 +391,8 @@ mod tests {
                 }
             }
         }
+
+        // Solve for nothing at all
         let zero = gpu.zeros(fused.solution().len()).unwrap();
         let solved = fused.solve(&zero, Start::Warm, &Stop::default()).unwrap();
         assert_eq!((solved.iterations, solved.residual), (0, 0.0));
