@@ -52,6 +52,7 @@ fn ask_for_system<T: Real>(gpu: &Gpu, system: &System) -> Result<(), Error> {
     Ok(())
 }
 
+// Ask for products with one star
 /// Asks for the programs of the product with one star.
 fn ask_for_product<T: Real>(gpu: &Gpu, lenslets: usize) -> Result<(), Error> {
     let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
@@ -81,6 +82,7 @@ fn all_requests<T: Real>() -> Result<Vec<Request>, Error> {
     })
 }
 
+// Ask for pairs without a lattice
 /// Asks for the kernel of pairs without a lattice.
 fn ask_for_dense<T: Real>(gpu: &Gpu) -> Result<(), Error> {
     let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;

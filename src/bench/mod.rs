@@ -138,6 +138,7 @@ pub fn table(rows: &[(&str, Times)], threads: usize) -> String {
              The difference is that of spectral and direct, in units of the variance.\n"
 }
 
+// Compressed products against dense ones
 // Run times of products
 /// Arrays for which the original's test program measured its products, by lenslets across.
 pub const ARRAYS: [usize; 5] = [20, 40, 64, 84, 150];

@@ -70,6 +70,7 @@ pub fn bench(command: &BenchCommand) -> Result<String, Error> {
     }
 }
 
+// Measure products on the processor
 fn bench_products(args: &ProductsArgs) -> Result<String, Error> {
     if args.device != Device::Cpu {
         return bench_device(args);

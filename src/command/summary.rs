@@ -48,6 +48,7 @@ const DIRECT_ERROR: f64 = 1e-10;
 /// The same where a graphics processor computed in single precision.
 const SINGLE_ERROR: f64 = 2e-6;
 
+// Words and bounds of a summary
 impl Summary<'_> {
     fn form(&self) -> &'static str {
         if self.plan.is_dense() { "dense" } else { "toeplitz" }
@@ -196,6 +197,7 @@ fn roughly(seconds: f64) -> String {
     }
 }
 
+// Tell a plan to a program
 /// The description of a plan as an object.
 pub fn plan_json(plan: &Description) -> Value {
     let stage = |stage: &Stage| json!({ "name": stage.name, "seconds": stage.seconds });
@@ -214,6 +216,7 @@ pub fn plan_json(plan: &Description) -> Value {
     })
 }
 
+// Words about the machine
 // Tell about the machine
 pub fn machine_lines(cuda: &CudaProbe) -> Vec<(&'static str, String)> {
     let memory = device::available_memory().map_or("unknown".into(), in_bytes);
@@ -285,6 +288,7 @@ pub fn machine_json(cuda: &CudaProbe) -> Value {
     })
 }
 
+// Words about the system
 // Tell about the system
 /// What is told about one covariance.
 struct Told {

@@ -189,6 +189,7 @@ impl Gpu {
         Ok(())
     }
 
+    // Copy within the device
     /// Queues a copy from one part to another of the same length, on the device.
     ///
     /// # Errors
@@ -313,6 +314,7 @@ impl<'a, T: Pod> View<'a, T> {
         self.len == 0
     }
 
+    // Part as another queue sees it
     /// The same part, copied by another queue of the device.
     ///
     /// # Errors
@@ -347,6 +349,7 @@ impl<'a, T: Pod> View<'a, T> {
         machine.write(stream, self.address(), bytemuck::cast_slice(values))
     }
 
+    // Copy a part to the host
     /// Copies its values to the host, when all work before is done.
     pub fn read_into(&self, values: &mut [T]) -> Result<(), Error> {
         assert_eq!(values.len(), self.len, "a part is read as a whole");
@@ -395,6 +398,7 @@ impl<T: Pod> Pinned<T> {
         Ok(bytemuck::cast_slice_mut(&mut self.pages.bytes_mut()[..bytes]))
     }
 
+    // Wait for copies of pinned memory
     fn wait(&self) -> Result<(), Error> {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.iter().try_for_each(Mark::wait)?;
@@ -1085,6 +1089,7 @@ mod tests {
         assert!(close(&back, &times), "{lengths:?} to real numbers");
     }
 
+    // Check all sizes and kinds of transforms
     #[test]
     fn transforms_are_their_sums() {
         for gpu in test_machines() {
@@ -1111,6 +1116,7 @@ mod tests {
         }
     }
 
+    // Check products with every choice of transposes
     /// C ← 2 A B + 3 C with every choice of transposes; A is 4 × 3 and B is 3 × 5.
     fn check_products<T: Real>(gpu: &Gpu) {
         let ([rows, inner, columns], number) = ([4, 3, 5], |k: usize| (k * k % 11) as f64);

@@ -179,6 +179,7 @@ pub(crate) struct Transforms {
     pub double: bool,
 }
 
+// Kinds of transforms
 /// What is transformed into what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -304,6 +305,7 @@ impl Queue {
     }
 }
 
+// Close a queue with its holder
 impl Drop for Queue {
     fn drop(&mut self) {
         let _turn = self.lane.turns.take();
@@ -338,6 +340,7 @@ impl Queue {
     }
 }
 
+// Recording that ends in any case
 /// A recording that is ended when it is dropped.
 pub(super) struct Recording<'a> {
     queue: &'a Queue,

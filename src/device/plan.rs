@@ -60,6 +60,7 @@ const THREADS_OF_A_DEVICE: f64 = 500.0;
 /// Seconds until a device is ready.
 const START_OF_A_DEVICE: f64 = 1.0;
 
+// Time of a stage on an engine
 impl Stage {
     /// A stage with the `work` that one thread would do in so many seconds, spread over an engine.
     pub fn new(name: &'static str, work: f64, engine: &Engine) -> Self {
@@ -95,6 +96,7 @@ pub struct Description {
     pub stages: Vec<Stage>,
 }
 
+// Seconds of a whole plan
 impl Description {
     /// About how long all stages take, in seconds.
     pub fn seconds(&self) -> f64 {

@@ -166,6 +166,8 @@ impl LensletArray {
         let n = self.lenslets;
         (0..n * n).any(|k| self.is_valid([k / n, k % n], pupil, validity))
     }
+
+    // Map of the valid lenslets
     /// Which lenslets are valid: shape (N, N), axis 0 along y, all true without a pupil.
     ///
     /// ```

@@ -117,6 +117,7 @@ impl System {
         self.wavefront_grid().is_ok()
     }
 
+    // Group guide stars by their lattices
     /// The guide stars by the lattices that their sensors share.
     pub fn groups(&self) -> Groups {
         Groups::new(&self.sensors())
@@ -140,6 +141,7 @@ impl System {
 #[derive(Debug, Clone)]
 pub struct SystemBuilder(System);
 
+// Builder of a system
 impl System {
     /// Begins a system with its turbulence and the lenslets of its stars; all else is what it is in a file that leaves it out.
     pub fn builder(atmosphere: Atmosphere, lenslet_array: LensletArray) -> SystemBuilder {
@@ -161,6 +163,7 @@ impl System {
     }
 }
 
+// Steps of the builder of a system
 impl SystemBuilder {
     // Take the parts of a system
     /// Other lenslets that stars share unless they override them.
@@ -413,6 +416,7 @@ fn read_source(table: &Table, height: f64) -> Result<Source, BadLine> {
     table.check(Source::new(zenith * ARCSEC, azimuth * DEGREE, height))
 }
 
+// Read the guide stars of a file
 const STAR_KEYS: &[&str] = &[
     "zenith",
     "azimuth",

@@ -27,6 +27,7 @@ use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use ndarray::{Array2, Array4, ArrayView2};
 use std::sync::Arc;
 
+// Options of an estimate
 // Settings of an estimate
 /// How an estimate is to be made.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -95,6 +96,7 @@ impl EstimateOptions {
     }
 }
 
+// Problem of an estimate
 // Estimate that is posed
 /// An estimate that is posed: plans of its covariances, and the noise.
 #[derive(Debug, Clone)]
@@ -230,6 +232,7 @@ impl PosedGroup {
     }
 }
 
+// Estimator on the processor
 // Estimator of a system
 /// All that is needed to turn slopes of a system into wavefronts, on the processor.
 pub(crate) struct EstimatorCpu {
@@ -336,6 +339,7 @@ fn layered_operator(
     Ok(Arc::new(Sum::new(terms)?))
 }
 
+// Estimates frame by frame
 // Estimates of several frames
 /// Estimated wavefronts of several frames, and what they took.
 #[derive(Debug, Clone, PartialEq)]
@@ -415,6 +419,8 @@ pub(crate) fn check_slopes(slopes: ArrayView2<f64>, n: usize) -> Result<(), Inva
         Err(Invalid::new(name, slope, "a finite angle in radians"))
     })
 }
+
+// Refuse more frames than fit
 /// Refuses more frames than fit into the memory. A few frames are not worth the time that it takes to ask the system.
 pub(crate) fn check_frames(frames: usize, wavefronts: [usize; 3]) -> Result<(), Error> {
     let frame = 8 * wavefronts.iter().product::<usize>() as u64;
@@ -465,6 +471,7 @@ pub(crate) mod tests {
         System::from_toml(&text, "lopsided.toml").unwrap()
     }
 
+    // Make a system with streaked noise
     /// The same system, with noise of the first star that is drawn out, more from lenslet to lenslet.
     pub(crate) fn streaked(system: &System) -> System {
         let mut stars = system.guide_stars().to_vec();

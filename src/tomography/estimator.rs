@@ -33,6 +33,7 @@ use rayon::prelude::*;
 #[derive(Debug, Clone)]
 pub struct EstimatePlan(Posed);
 
+// Steps of the plan of an estimate
 impl EstimatePlan {
     /// Plans the estimate of a system's wavefronts from its slopes.
     ///

@@ -143,6 +143,7 @@ struct Turned {
     factors: [[Array2<f64>; 2]; 2],
 }
 
+// Prepare straight and turned footprints
 impl Footprints {
     // Give each footprint its waves
     fn new(sensor: &Sensor, gradient: ConeGradient, altitude: f64, at: &Array1<f64>) -> Self {
@@ -545,6 +546,7 @@ pub struct SimulationPlan {
     frequencies: Vec<usize>,
 }
 
+// Wishes and results of a simulation
 /// What is to be simulated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
@@ -591,6 +593,7 @@ pub struct Simulated {
     pub wavefronts: Option<Array4<f64>>,
 }
 
+// Steps of the plan of a simulation
 impl SimulationPlan {
     // Plan the simulation of a system
     /// Plans a simulation.
@@ -639,6 +642,7 @@ impl SimulationPlan {
         Memory::of_stages(kept.saturating_add(frames).saturating_mul(8), [&drawn])
     }
 
+    // Shape of the wavefronts of frames
     /// The shape of a frame's wavefronts, (T, M, M).
     fn shape(&self) -> [usize; 3] {
         let points = if self.has_wavefronts() {
@@ -824,6 +828,7 @@ mod tests {
         })
     }
 
+    // Tests of simulated covariances
     // Hold the simulated covariance against exact values
     #[test]
     fn simulated_covariances_are_exact_to_a_thousandth() {
@@ -963,6 +968,7 @@ mod tests {
         }
     }
 
+    // Tests of drawn worlds
     // Draw turned slopes as announced
     #[test]
     fn turned_slopes_are_drawn_as_announced() {

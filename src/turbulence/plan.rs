@@ -87,6 +87,7 @@ pub struct SlopeCovariancePlan {
     chosen: Option<Chosen>,
 }
 
+// Steps of the slope plan
 impl SlopeCovariancePlan {
     // Plan the slope covariance
     /// Plans the covariance of a problem by the direct method.
@@ -113,6 +114,7 @@ impl SlopeCovariancePlan {
         Ok(Self { problem, chosen })
     }
 
+    // Tell what the slope plan holds
     /// The problem that was posed.
     pub fn problem(&self) -> &SlopeProblem {
         &self.problem
@@ -193,6 +195,7 @@ impl SlopeCovariancePlan {
         self.compute(engine, watch)
     }
 
+    // Compute the slopes as planned
     /// The same without asking for the memory, on behalf of a larger plan that has asked.
     pub(crate) fn compute(
         &self,
@@ -261,6 +264,7 @@ impl WavefrontCovariancePlan {
         Ok(Self { problem, chosen })
     }
 
+    // Tell what the wavefront plan holds
     /// The problem that was posed.
     pub fn problem(&self) -> &WavefrontProblem {
         &self.problem
@@ -342,6 +346,7 @@ impl WavefrontCovariancePlan {
         self.compute(engine, watch)
     }
 
+    // Compute the wavefronts as planned
     /// The same without asking for the memory, on behalf of a larger plan that has asked.
     pub(crate) fn compute(
         &self,
@@ -372,6 +377,7 @@ impl WavefrontCovariancePlan {
     }
 }
 
+// Everything that a system asks for
 // All covariances of a system
 /// The form of a covariance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -605,6 +611,7 @@ impl CovariancePlan {
         format!("the covariances of {stars}{targets}")
     }
 
+    // Words about the methods of covariances
     /// How it is computed, in words.
     fn method(&self) -> String {
         let of_slopes = self.slopes().and_then(SlopeCovariancePlan::chosen);
@@ -699,6 +706,7 @@ impl CovariancePlan {
         self.memory(engine).check(engine, &self.what())
     }
 
+    // Compute all covariances of a plan
     /// Computes all covariances.
     ///
     /// # Errors
@@ -875,6 +883,7 @@ mod tests {
         }
     }
 
+    // Check that refusals come first
     #[test]
     fn refusals_come_before_any_work_and_cancelling_ends_it() {
         let keck = System::from_file("book/systems/keck-lgs.toml").unwrap();

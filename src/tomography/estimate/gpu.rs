@@ -147,6 +147,8 @@ struct Operators<T> {
     /// Ξ.
     wavefront: Arc<dyn DeviceOperator<T>>,
 }
+
+// Make operators of either form
 fn operators<T: Real>(
     gpu: &Gpu,
     model: &Model,
@@ -313,6 +315,7 @@ mod tests {
         }
     }
 
+    // Hold an estimate to the processor
     fn hold_to_the_processor(system: &System, options: EstimateOptions) {
         let here = built(system, options).unwrap();
         let slopes = slopes(2, here.slopes());
