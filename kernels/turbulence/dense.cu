@@ -13,7 +13,7 @@ __device__ inline void hessian(real p, real slope, real x, real y, real h[3]) {
     h[2] = p + q * y * y;
 }
 
-// View of a layer by two sensors in a kernel
+// View by two sensors in a kernel
 constexpr int RULES = 6, PANEL = 10;
 
 /// A layer as two sensors see it; lengths in metres.
@@ -94,6 +94,8 @@ __device__ void corner_sums(
         sums[axis] += sign * edge * across * integral;
     }
 }
+
+// Mean along an edge on the device
 /// The mean of weight x S along the line from p to q, for a weight that changes linearly from
 /// first to last; m rad^2.
 __device__ double mean_along(
@@ -108,6 +110,8 @@ __device__ double mean_along(
         along_line(falls, view, rule, px * y - py * x, start, start + length, &moment);
     return (first * fall + (last - first) / length * moment) / length;
 }
+
+// Strips of two edges on the device
 /// The sum of e f W for the component along x, of edges that run along y.
 __device__ double strips(
     const double *falls, const View &view, const double *rule, double x, double y, double s
@@ -161,6 +165,8 @@ __device__ void by_edges(
         c[3] = (v[1] - u[1]) / (sin * squares);
     }
 }
+
+// Average by nodes on the device
 /// c_ab of two footprints that are not near, by the nodes of a rule, without the quarter turns.
 __device__ void by_nodes(
     const real *slopes, const View &view, const real *nodes, double x, double y, double c[4]

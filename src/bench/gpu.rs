@@ -48,6 +48,8 @@ pub struct Case {
     /// Our median times in double and single precision, milliseconds.
     pub time: [f64; 2],
 }
+
+// Times of the original program
 /// Milliseconds of the original for the slope covariance of one star, as it is and without its leftover copy.
 const ORIGINAL_SLOPES: [f64; 2] = [77.0, 1.985];
 /// The same for 6 stars and 10 layers.
@@ -62,6 +64,8 @@ const ORIGINAL_PRODUCTS: [f64; 5] = [0.0139, 0.0159, 0.0225, 0.0380, 0.0337];
 const ORIGINAL_MANY_PRODUCTS: f64 = 0.0747;
 /// Of the estimate with 6 stars, to a residual of 5e-2, without noise.
 const ORIGINAL_ESTIMATE: f64 = 13.1;
+
+// Bounds of a case
 impl Case {
     /// Whether the measured times are within their bounds.
     pub fn is_met(&self) -> bool {
@@ -95,6 +99,8 @@ pub struct Sheet {
     /// Iterations of the estimate, in double and single precision.
     pub iterations: [usize; 2],
 }
+
+// Date of a measurement
 /// Today's date, UTC, by the proleptic Gregorian calendar.
 fn today() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -130,6 +136,8 @@ fn median(
     times.sort_by(f64::total_cmp);
     Ok(times[times.len() / 2])
 }
+
+// Take the median of many runs
 /// The same for work that is recorded as a graph.
 fn median_of_graph(
     gpu: &Gpu,
@@ -152,7 +160,6 @@ fn one_wavefront_problem(lenslets: usize) -> Result<WavefrontProblem, Error> {
     let grid = PhaseGrid::new(lenslets + 1, 1, 0.0)?;
     WavefrontProblem::new(&atmosphere, &array, (&star, &star), grid, ConeGradient::Pupil)
 }
-
 /// The large telescope, its stars at a height in metres; one target on the axis.
 fn large(height: f64) -> Result<System, Error> {
     let system = System::from_toml(SYSTEMS[2].1, "elt")?;
@@ -360,6 +367,7 @@ impl Sheet {
     }
 }
 
+// Case without other times
 /// A case with its name.
 fn case(name: String, original: f64, bound: [Option<f64>; 2], time: [f64; 2]) -> Case {
     Case { name, original, stripped: None, dense: None, bound, time }
@@ -420,6 +428,8 @@ impl Sheet {
         format!("With the dense matrix, by cuBLAS, f64 and f32:\n  {}\n", peers.join("\n  "))
     }
 }
+
+// Row of the sheet
 /// A line of the table.
 fn row(name: &str, [original, stripped, double, single, gain]: [String; 5]) -> String {
     format!("{name:50}  {original:>9}  {stripped:>8}  {double:>7}  {single:>7}  {gain:>7}\n")

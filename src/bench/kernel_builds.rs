@@ -52,6 +52,7 @@ fn ask_for_system<T: Real>(gpu: &Gpu, system: &System) -> Result<(), Error> {
     Ok(())
 }
 
+// Ask for products with one star
 /// Asks for the programs of the product with one star.
 fn ask_for_product<T: Real>(gpu: &Gpu, lenslets: usize) -> Result<(), Error> {
     let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
@@ -62,6 +63,8 @@ fn ask_for_product<T: Real>(gpu: &Gpu, lenslets: usize) -> Result<(), Error> {
     BlockToeplitzGpu::<T>::slopes(gpu, &covariance, &everywhere)?;
     Ok(())
 }
+
+// Requests of all chapters
 /// All programs of this crate, in a precision.
 fn all_requests<T: Real>() -> Result<Vec<Request>, Error> {
     requests(|gpu| {
@@ -79,6 +82,7 @@ fn all_requests<T: Real>() -> Result<Vec<Request>, Error> {
     })
 }
 
+// Ask for pairs without a lattice
 /// Asks for the kernel of pairs without a lattice.
 fn ask_for_dense<T: Real>(gpu: &Gpu) -> Result<(), Error> {
     let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
@@ -179,6 +183,8 @@ fn every_kernel_compiles_for_every_generation() {
     eprintln!("compiled: {} programs, {} kernels", builds.len(), worst.len());
     assert!(spills.is_empty(), "these spill:\n{}", spills.join("\n"));
 }
+
+// Check how a log is read
 #[test]
 fn a_log_tells_what_kernels_take() {
     let log = "ptxas info    : 0 bytes gmem\n\

@@ -138,6 +138,7 @@ pub fn table(rows: &[(&str, Times)], threads: usize) -> String {
              The difference is that of spectral and direct, in units of the variance.\n"
 }
 
+// Compressed products against dense ones
 // Run times of products
 /// Arrays for which the original's test program measured its products, by lenslets across.
 pub const ARRAYS: [usize; 5] = [20, 40, 64, 84, 150];
@@ -168,6 +169,8 @@ pub struct ProductTimes {
     /// Bytes of the Toeplitz form.
     pub compressed_bytes: u64,
 }
+
+// Time the products of one array
 /// Times the products for `lenslets` across, as medians of at most `repeat` runs.
 ///
 /// # Errors
@@ -220,11 +223,15 @@ pub fn time_products(
         }
     }
 }
+
+// Air lenslets and star of products
 /// The air, the lenslets and the star of the products.
 pub(crate) fn one_star(lenslets: usize) -> Result<(Atmosphere, LensletArray, [Source; 1]), Error> {
     let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
     Ok((atmosphere, LensletArray::new(lenslets, 0.1)?, [Source::star(0.0, 0.0)?]))
 }
+
+// Compare the two products
 /// Axis and lenslet of slope `k` of the only star.
 fn slope_at(order: &SlopeOrder, k: usize) -> (usize, [usize; 2]) {
     let lenslets = order.lenslets(0);
@@ -259,6 +266,8 @@ fn compare_products(
         let sum = |row: usize| (row, (0..columns).map(|k| entry(row, k) * x[k]).sum());
         (None, (0..rows).into_par_iter().step_by(rows.div_ceil(200)).map(sum).collect())
     };
+
+    // Tell the largest difference of products
     let [difference, largest] = expected
         .iter()
         .map(|&(row, value)| [(product[row] - value).abs(), value.abs()])
@@ -299,6 +308,8 @@ pub fn product_tables(slopes: &[ProductTimes], wavefront: &[ProductTimes]) -> St
     }
     text + "\nA dash: two copies of the dense matrix do not fit into half of the memory.\n"
 }
+
+// Row of the table of products
 fn product_row(row: &ProductTimes) -> String {
     let or_dash = |value: Option<f64>, digits: usize| {
         value.map_or("-".to_string(), |value| format!("{value:.digits$}"))

@@ -27,6 +27,8 @@ enum Bench {
     /// Time both methods and the original algorithm for the slope covariance.
     Covariance(BenchArgs),
 }
+
+// Arguments for timing products
 #[derive(Debug, Args)]
 struct ProductsArgs {
     /// Lenslets across the arrays, with commas between.
@@ -42,6 +44,8 @@ struct ProductsArgs {
     #[arg(long)]
     json: bool,
 }
+
+// Arguments for timing covariances
 #[derive(Debug, Args)]
 struct BenchArgs {
     /// System files; the three of the book unless given.
@@ -66,6 +70,7 @@ pub fn bench(command: &BenchCommand) -> Result<String, Error> {
     }
 }
 
+// Measure products on the processor
 fn bench_products(args: &ProductsArgs) -> Result<String, Error> {
     if args.device != Device::Cpu {
         return bench_device(args);
@@ -94,6 +99,8 @@ fn bench_products(args: &ProductsArgs) -> Result<String, Error> {
     });
     Ok(format!("{told}\n"))
 }
+
+// Measure products on a graphics processor
 fn bench_device(args: &ProductsArgs) -> Result<String, Error> {
     if args.lenslets != bench::ARRAYS {
         let expected =
@@ -114,6 +121,8 @@ fn bench_device(args: &ProductsArgs) -> Result<String, Error> {
     };
     told.map_err(failed)
 }
+
+// Measure the covariances of systems
 fn bench_covariance(args: &BenchArgs) -> Result<String, Error> {
     use serde_json::json;
     // Gather the systems to measure
@@ -143,6 +152,8 @@ fn bench_covariance(args: &BenchArgs) -> Result<String, Error> {
     let entries: Vec<_> = rows.into_iter().map(entry).collect();
     Ok(format!("{}\n", json!({ "threads": threads, "covariance": entries })))
 }
+
+// Tell the plans of a bench
 /// The plans for some systems, in words or as one array in JSON.
 fn plans_of(systems: &[(String, System)], json: bool) -> Result<String, Error> {
     let (mut text, mut values) = (String::new(), Vec::new());

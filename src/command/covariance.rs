@@ -67,6 +67,8 @@ pub struct CovarianceArgs {
     #[arg(long, short)]
     quiet: bool,
 }
+
+// Names of the methods
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
 enum MethodName {
     /// In real space, exact.
@@ -153,6 +155,8 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
         (false, false) => summary.lines(),
     })
 }
+
+// Options of a covariance as asked
 /// What the arguments ask for.
 fn options(args: &CovarianceArgs) -> Result<CovarianceOptions, Error> {
     let given = args.samples.zip(args.oversampling);

@@ -63,6 +63,8 @@ pub struct EstimateArgs {
     /// Start each frame from the solution of the one before.
     #[arg(long)]
     pub warm_start: bool,
+
+    // Arguments about form and frames
     /// Form of the covariances: dense is exact also for guide stars at a finite height, and needs much memory.
     #[arg(long, value_parser = choice::forms(), default_value = "auto")]
     pub form: Form,
@@ -82,6 +84,8 @@ pub struct EstimateArgs {
     #[arg(long, short)]
     pub quiet: bool,
 }
+
+// Names of the solvers
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
 pub enum SolverName {
     /// Conjugate gradients.
@@ -97,6 +101,8 @@ pub enum Preconditioner {
     /// Nothing.
     None,
 }
+
+// Options of an estimate as asked
 impl EstimateArgs {
     fn options(&self) -> EstimateOptions {
         EstimateOptions::default()
@@ -182,6 +188,8 @@ pub fn estimate(args: &EstimateArgs) -> Result<String, Error> {
         (false, false) => told.lines(),
     })
 }
+
+// Name the file in an error
 /// An error about slopes, with the name of their file.
 fn of_file(error: Error, path: &Path) -> Error {
     match error {
@@ -288,6 +296,8 @@ fn draw(
         .collect();
     plot_wavefronts(&maps, system.wavefront_pitch() / grid.oversampling as f64, format)
 }
+
+// Wavefront points within the pupil
 /// Whether a point of the grid, \[row, column\], is in the pupil.
 fn is_lit(system: &System, grid: &PhaseGrid, [j, i]: [usize; 2]) -> bool {
     let point = [i, j].map(|m| grid.coordinate(m, system.wavefront_pitch()));

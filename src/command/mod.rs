@@ -36,6 +36,7 @@ struct Cli {
 enum Command {
     /// Compute the covariances of a system: of its slopes, and with targets and a grid those of the wavefront.
     Covariance(CovarianceArgs),
+    // Commands besides the covariance
     /// Estimate the wavefronts of a system's targets from measured slopes.
     Estimate(EstimateArgs),
     /// Simulate the slopes that a system's sensors would measure, and the true wavefronts.

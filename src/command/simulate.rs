@@ -99,6 +99,8 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
         (false, false) => align(&lines),
     })
 }
+
+// Start a draft of one array
 /// A draft that holds one array by itself.
 fn draft_of<D: ndarray::Dimension>(
     path: &Path,

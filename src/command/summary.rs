@@ -40,12 +40,15 @@ pub struct Summary<'a> {
     pub seconds: f64,
     pub bytes: u64,
 }
+
+// Errors that a summary tells
 /// Bound of the direct method's error, in units of the variance for slopes, of the largest entry for wavefronts.
 const DIRECT_ERROR: f64 = 1e-10;
 
 /// The same where a graphics processor computed in single precision.
 const SINGLE_ERROR: f64 = 2e-6;
 
+// Words and bounds of a summary
 impl Summary<'_> {
     fn form(&self) -> &'static str {
         if self.plan.is_dense() { "dense" } else { "toeplitz" }
@@ -94,6 +97,8 @@ impl Summary<'_> {
         }
         align(&lines)
     }
+
+    // Words about the method
     fn method(&self) -> String {
         match self.chosen() {
             [Some(slopes), Some(wavefront)] => {
@@ -179,6 +184,8 @@ fn plan_lines(plan: &Description) -> Vec<(&'static str, String)> {
     }
     lines
 }
+
+// Times and arrays of a plan
 /// A time with one digit: `0.05 s`, `3 min`, `2 h`.
 fn roughly(seconds: f64) -> String {
     match seconds {
@@ -190,6 +197,7 @@ fn roughly(seconds: f64) -> String {
     }
 }
 
+// Tell a plan to a program
 /// The description of a plan as an object.
 pub fn plan_json(plan: &Description) -> Value {
     let stage = |stage: &Stage| json!({ "name": stage.name, "seconds": stage.seconds });
@@ -208,6 +216,7 @@ pub fn plan_json(plan: &Description) -> Value {
     })
 }
 
+// Words about the machine
 // Tell about the machine
 pub fn machine_lines(cuda: &CudaProbe) -> Vec<(&'static str, String)> {
     let memory = device::available_memory().map_or("unknown".into(), in_bytes);
@@ -234,6 +243,7 @@ pub fn machine_lines(cuda: &CudaProbe) -> Vec<(&'static str, String)> {
     lines
 }
 
+// Tell about driver and devices
 fn driver_lines(driver: &CudaDriver) -> Vec<(&'static str, String)> {
     let (major, minor) = driver.version;
     let version = format!("driver for CUDA {major}.{minor}");
@@ -245,6 +255,7 @@ fn driver_lines(driver: &CudaDriver) -> Vec<(&'static str, String)> {
     std::iter::once(("CUDA", version)).chain(devices).collect()
 }
 
+// Tell a program about the machine
 pub fn machine_json(cuda: &CudaProbe) -> Value {
     let devices = cuda.driver.iter().flat_map(|driver| &driver.devices).map(|found| {
         let (major, minor) = found.compute_capability;
@@ -277,6 +288,7 @@ pub fn machine_json(cuda: &CudaProbe) -> Value {
     })
 }
 
+// Words about the system
 // Tell about the system
 /// What is told about one covariance.
 struct Told {
@@ -334,6 +346,8 @@ impl Told {
             ("", format!("spectral: {}, up to {highest:.1} m⁻¹", self.chosen)),
         ]
     }
+
+    // Tell one covariance to a program
     /// Adds what is told to an object.
     fn add_to(&self, object: &mut Value) {
         let sampling = sampling_json(&self.chosen, self.sampling);
@@ -352,6 +366,8 @@ impl Told {
         }
     }
 }
+
+// Sampling of a spectrum in JSON
 /// A sampling of the spectrum for lags that are `step` metres apart in the pupil.
 fn sampling_json(chosen: &Chosen, step: f64) -> Value {
     let (samples, oversampling) = (chosen.sampling.samples(), chosen.sampling.oversampling());
@@ -364,6 +380,8 @@ fn sampling_json(chosen: &Chosen, step: f64) -> Value {
         "limited": chosen.limited,
     })
 }
+
+// Tell a person about the system
 pub fn system_lines(path: &Path, system: &System) -> Vec<(&'static str, String)> {
     let atmosphere = system.atmosphere();
     let (r0, nanometres) = (atmosphere.fried_parameter(), 1e9 * atmosphere.wavelength());
@@ -389,6 +407,8 @@ pub fn system_lines(path: &Path, system: &System) -> Vec<(&'static str, String)>
     }
     lines
 }
+
+// What is told of both covariances
 /// What is told about slopes and wavefront, where they have the Toeplitz form.
 fn told(system: &System) -> Result<(Told, Option<Result<Told, Error>>), Error> {
     let count = slopes(system);
@@ -397,6 +417,7 @@ fn told(system: &System) -> Result<(Told, Option<Result<Told, Error>>), Error> {
     Ok((slopes, system.wants_wavefront().then(wavefront)))
 }
 
+// Tell a program about the system
 pub fn system_json(path: &Path, system: &System) -> Value {
     let mut object = describe(path, system);
     match told(system) {
@@ -442,6 +463,7 @@ fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
+// Sizes that several commands tell
 /// Valid lenslets of the first star; all stars have equally many where they share an array.
 fn valid(system: &System) -> usize {
     let count = |valid: &ndarray::Array2<bool>| valid.iter().filter(|valid| **valid).count();

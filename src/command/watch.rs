@@ -35,6 +35,7 @@ impl Terminal {
     }
 }
 
+// Show progress on the terminal
 impl Watch for Terminal {
     fn stage(&self, name: &str) {
         self.0.reset();

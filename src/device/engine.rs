@@ -101,6 +101,8 @@ impl Engine {
         Err(Error::Device { device: gpu.name().into(), reason })
     }
 }
+
+// Engine unless another is wanted
 impl Default for Engine {
     /// All cores of this machine, in double precision.
     fn default() -> Self {

@@ -153,7 +153,6 @@ impl Gpu {
         let send = Operation::Send { host, to: to.address(), bytes: to.bytes() };
         self.copy(values, to, &send)
     }
-
     // Fetch into pinned memory
     /// Queues a copy of `from` to the host, where there must be as much room.
     ///
@@ -190,6 +189,7 @@ impl Gpu {
         Ok(())
     }
 
+    // Copy within the device
     /// Queues a copy from one part to another of the same length, on the device.
     ///
     /// # Errors
@@ -247,7 +247,6 @@ impl<T: Pod> Buffer<T> {
     pub fn write(&self, values: &[T]) -> Result<(), Error> {
         self.view(..).write(values)
     }
-
     /// Copies the first `values.len()` of its values to the host, when all work before is done.
     pub fn read_into(&self, values: &mut [T]) -> Result<(), Error> {
         assert!(values.len() <= self.len, "a buffer holds what is read from it");
@@ -315,6 +314,7 @@ impl<'a, T: Pod> View<'a, T> {
         self.len == 0
     }
 
+    // Part as another queue sees it
     /// The same part, copied by another queue of the device.
     ///
     /// # Errors
@@ -349,6 +349,7 @@ impl<'a, T: Pod> View<'a, T> {
         machine.write(stream, self.address(), bytemuck::cast_slice(values))
     }
 
+    // Copy a part to the host
     /// Copies its values to the host, when all work before is done.
     pub fn read_into(&self, values: &mut [T]) -> Result<(), Error> {
         assert_eq!(values.len(), self.len, "a part is read as a whole");
@@ -397,6 +398,7 @@ impl<T: Pod> Pinned<T> {
         Ok(bytemuck::cast_slice_mut(&mut self.pages.bytes_mut()[..bytes]))
     }
 
+    // Wait for copies of pinned memory
     fn wait(&self) -> Result<(), Error> {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.iter().try_for_each(Mark::wait)?;
@@ -493,6 +495,7 @@ impl<'a, T: Pod> From<View<'a, T>> for Argument<'a> {
     }
 }
 
+// Numbers that become arguments
 impl From<usize> for Argument<'_> {
     fn from(number: usize) -> Self {
         assert!(number <= i32::MAX as usize, "{number} is no int of a kernel");
@@ -595,6 +598,7 @@ impl Gpu {
         Err(Error::Failed { what: what.into(), reason })
     }
 
+    // Replay what was recorded
     /// Queues all that a graph holds.
     ///
     /// # Errors
@@ -718,6 +722,8 @@ impl Gpu {
     ) -> Result<Fft<Complex<T>>, Error> {
         self.plan::<T, _, _>(Kind::Forward, lengths, batch)
     }
+
+    // Plan transforms of real fields
     /// A plan of transforms of real numbers into the first n/2 + 1 of their spectrum along the last axis, exponent −2πi, not normalised.
     pub fn real_fft<T: Real>(
         &self,
@@ -1083,6 +1089,7 @@ mod tests {
         assert!(close(&back, &times), "{lengths:?} to real numbers");
     }
 
+    // Check all sizes and kinds of transforms
     #[test]
     fn transforms_are_their_sums() {
         for gpu in test_machines() {
@@ -1109,6 +1116,7 @@ mod tests {
         }
     }
 
+    // Check products with every choice of transposes
     /// C ← 2 A B + 3 C with every choice of transposes; A is 4 × 3 and B is 3 × 5.
     fn check_products<T: Real>(gpu: &Gpu) {
         let ([rows, inner, columns], number) = ([4, 3, 5], |k: usize| (k * k % 11) as f64);

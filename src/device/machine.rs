@@ -47,7 +47,6 @@ impl Shape {
         Self { grid: [threads.div_ceil(block), y, z], block, shared: 0 }
     }
 }
-
 // Machine behind the seam
 /// What lies behind a graphics processor: addresses, handles and bytes. Work is queued, and done in the order of its stream.
 pub(crate) trait Machine: Send + Sync {
@@ -180,6 +179,7 @@ pub(crate) struct Transforms {
     pub double: bool,
 }
 
+// Kinds of transforms
 /// What is transformed into what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -305,6 +305,7 @@ impl Queue {
     }
 }
 
+// Close a queue with its holder
 impl Drop for Queue {
     fn drop(&mut self) {
         let _turn = self.lane.turns.take();
@@ -339,6 +340,7 @@ impl Queue {
     }
 }
 
+// Recording that ends in any case
 /// A recording that is ended when it is dropped.
 pub(super) struct Recording<'a> {
     queue: &'a Queue,

@@ -16,6 +16,8 @@ pub struct Memory {
 
 /// Bytes on the host for all that a plan does not count one by one.
 pub const REST: u64 = 64 << 20;
+
+// Add up the bytes of stages
 impl Memory {
     /// The memory of stages that follow each other: all results, and the largest of what they work with, each for host and devices.
     pub fn of_stages<'a>(results: u64, working: impl IntoIterator<Item = &'a Self>) -> Self {
@@ -58,6 +60,7 @@ const THREADS_OF_A_DEVICE: f64 = 500.0;
 /// Seconds until a device is ready.
 const START_OF_A_DEVICE: f64 = 1.0;
 
+// Time of a stage on an engine
 impl Stage {
     /// A stage with the `work` that one thread would do in so many seconds, spread over an engine.
     pub fn new(name: &'static str, work: f64, engine: &Engine) -> Self {
@@ -93,6 +96,7 @@ pub struct Description {
     pub stages: Vec<Stage>,
 }
 
+// Seconds of a whole plan
 impl Description {
     /// About how long all stages take, in seconds.
     pub fn seconds(&self) -> f64 {

@@ -32,6 +32,8 @@ impl ArrayFormat {
         if fits { Self::Fits } else { Self::Npz }
     }
 }
+
+// Precision of the numbers
 pub use crate::numerics::real::Precision;
 
 // Names of formats and precisions
@@ -61,6 +63,7 @@ impl ArrayFormat {
 #[derive(Debug, Default)]
 pub struct Arrays<'a>(pub(super) Vec<Entry<'a>>);
 
+// One array with its words
 /// An array that will go into a file, and what a reader of the file should know about it.
 #[derive(Debug)]
 pub struct Entry<'a> {
@@ -111,6 +114,7 @@ impl Element for i64 {
     }
 }
 
+// Types of the other elements
 impl Element for bool {
     fn values(array: CowArray<'_, Self, IxDyn>) -> Values<'_> {
         Values::Bool(array)
@@ -374,6 +378,7 @@ impl<W: Write> Write for Swallow<W> {
     }
 }
 
+// Seek in what is swallowed
 impl<W: Seek> Seek for Swallow<W> {
     fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
         self.writer.seek(to)

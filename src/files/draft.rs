@@ -107,6 +107,8 @@ pub fn check_distinct(
         _ => Ok(()),
     }
 }
+
+// Refuse files that are named twice
 /// Refuses outputs that stand for the file of an input or of each other, or that cannot be written; each is a role and a name.
 ///
 /// # Errors

@@ -207,7 +207,7 @@ impl Keys<'_> {
     }
 }
 
-// Tests of headers in FITS
+// Tests of cards in FITS
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -62,6 +62,8 @@ impl<'d> Document<'d> {
     pub fn root(&self, keys: Keys) -> Result<Table<'_>, BadLine> {
         Table { document: self, path: String::new(), at: 0, entries: &self.entries, keys }.checked()
     }
+
+    // Make a complaint with its line
     fn bad(&self, at: usize, key: String, value: Option<String>, expected: String) -> BadLine {
         let line = line_of(self.text.as_bytes(), at);
         BadLine { file: self.name.into(), line, key, value, expected }
@@ -130,6 +132,8 @@ impl<'d> Table<'d> {
         let key = if key.is_empty() { "\"\"".into() } else { one_line(key) };
         if self.path.is_empty() { key } else { format!("{}.{key}", self.path) }
     }
+
+    // Quote a value as it was written
     fn value_text(&self, value: &Spanned<DeValue>) -> String {
         let is_table = |value: &DeValue| value.as_table().is_some();
         let list = value.get_ref().as_array();
@@ -144,6 +148,8 @@ impl<'d> Table<'d> {
         let text = self.value_text(value);
         self.document.bad(value.span().start, self.path_of(key), Some(text), expected.into())
     }
+
+    // Point at what a constructor refused
     /// The complaint of a constructor, at the line of the value that it refused.
     pub fn refuse(&self, invalid: Invalid) -> BadLine {
         let mut at = self.at;
@@ -204,6 +210,8 @@ impl<'d> Table<'d> {
             }
         }
     }
+
+    // Open tables and lists of tables
     /// The table under `key`, in which only `keys` are allowed, or `None` if it is not given.
     pub fn table(&self, key: &str, keys: Keys) -> Result<Option<Table<'d>>, BadLine> {
         let Some(value) = self.entry(key) else { return Ok(None) };
@@ -246,6 +254,8 @@ impl<'d> Decode<'d> for &'d str {
         value.as_str()
     }
 }
+
+// Numbers as values of a table
 impl<'d> Decode<'d> for usize {
     fn decode(value: &'d DeValue<'d>) -> Option<Self> {
         let whole = value.as_integer()?;

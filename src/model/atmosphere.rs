@@ -68,6 +68,8 @@ impl Atmosphere {
     pub fn fried_parameter_at(&self, wavelength: f64) -> f64 {
         self.fried_parameter * (wavelength / self.wavelength).powf(6.0 / 5.0)
     }
+
+    // Seeing at any wavelength
     /// The seeing at a wavelength, outer scale ignored \[rad\], [seeing](https://lenslet.github.io/lenslet/atmosphere.html#eq-seeing).
     ///
     /// ```
@@ -80,6 +82,8 @@ impl Atmosphere {
     pub fn seeing_at(&self, wavelength: f64) -> f64 {
         0.975_863 * wavelength / self.fried_parameter_at(wavelength)
     }
+
+    // Mean altitude of the turbulence
     /// The mean altitude of the turbulence, weighted by `h^(5/3)` \[m\], [mean altitude](https://lenslet.github.io/lenslet/atmosphere.html#eq-mean-altitude).
     pub fn mean_altitude(&self) -> f64 {
         let moment = |layer: &Layer| layer.fraction * layer.altitude.powf(5.0 / 3.0);
@@ -114,7 +118,6 @@ fn check_layer(layer: &Layer) -> Result<(), Invalid> {
     finite("wind_direction", layer.wind_direction)?;
     Ok(())
 }
-
 // Check the sum of fractions
 fn check_fractions(layers: &[Layer]) -> Result<(), Invalid> {
     if layers.is_empty() {

@@ -142,6 +142,8 @@ impl LensletArray {
     pub fn centre(&self, i: usize) -> f64 {
         (i as f64 - (self.lenslets as f64 - 1.0) / 2.0) * self.pitch
     }
+
+    // Decide which lenslets are valid
     /// Whether lenslet `[j, i]` is valid; without a pupil it always is.
     pub fn is_valid(&self, [j, i]: [usize; 2], pupil: Option<&Pupil>, validity: Validity) -> bool {
         let centre = [self.centre(i), self.centre(j)];
@@ -164,6 +166,8 @@ impl LensletArray {
         let n = self.lenslets;
         (0..n * n).any(|k| self.is_valid([k / n, k % n], pupil, validity))
     }
+
+    // Map of the valid lenslets
     /// Which lenslets are valid: shape (N, N), axis 0 along y, all true without a pupil.
     ///
     /// ```
@@ -196,6 +200,8 @@ pub struct SlopeOrder {
     lenslets: Vec<Vec<[usize; 2]>>,
     starts: Vec<usize>,
 }
+
+// Make the order of slopes
 impl SlopeOrder {
     /// The order for sources whose valid lenslets are given, one array of shape (N, N) per source.
     pub fn new(valid: &[Array2<bool>]) -> Self {

@@ -185,6 +185,7 @@ pub struct SlopeNoise {
     pub covariances: Vec<f64>,
 }
 
+// Gather the noise of all slopes
 impl SlopeNoise {
     /// The noise of the slopes of `stars`, whose valid lenslets are those of `order`.
     pub fn new(stars: &[GuideStar], order: &SlopeOrder) -> Self {

@@ -24,6 +24,7 @@ pub struct Sensor {
     pub magnification: f64,
 }
 
+// Steps of a sensor
 impl Sensor {
     // Make a sensor at rest
     /// A sensor at rest: centred, neither turned nor magnified.

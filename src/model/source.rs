@@ -73,6 +73,8 @@ impl Source {
     pub fn cone_factor(&self, altitude: f64) -> f64 {
         1.0 - altitude / self.height
     }
+
+    // Project a point along the cone
     /// The point \[m\] at `altitude` \[m\] on the ray that reaches the pupil at `point` \[m\], [cone](https://lenslet.github.io/lenslet/sources.html#eq-cone).
     pub fn project(&self, point: [f64; 2], altitude: f64) -> [f64; 2] {
         let gamma = self.cone_factor(altitude);
@@ -83,6 +85,8 @@ impl Source {
     pub fn shift_to(&self, second: &Source, altitude: f64) -> [f64; 2] {
         [0, 1].map(|k| altitude * (second.direction[k] - self.direction[k]))
     }
+
+    // Refuse layers above a source
     /// Refuses an atmosphere that has a layer at the height of the source or above.
     pub fn check_above(&self, atmosphere: &Atmosphere) -> Result<(), Invalid> {
         let top = atmosphere.layers().iter().map(|layer| layer.altitude).fold(0.0, f64::max);

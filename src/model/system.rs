@@ -120,6 +120,7 @@ impl System {
         self.wavefront_grid().is_ok()
     }
 
+    // Group guide stars by their lattices
     /// The guide stars by the lattices that their sensors share.
     pub fn groups(&self) -> Groups {
         Groups::new(&self.sensors())
@@ -143,6 +144,7 @@ impl System {
 #[derive(Debug, Clone)]
 pub struct SystemBuilder(System);
 
+// Builder of a system
 impl System {
     /// Begins a system with its turbulence and the lenslets of its stars; all else is what it is in a file that leaves it out.
     pub fn builder(atmosphere: Atmosphere, lenslet_array: LensletArray) -> SystemBuilder {
@@ -164,6 +166,7 @@ impl System {
     }
 }
 
+// Steps of the builder of a system
 impl SystemBuilder {
     // Take the parts of a system
     /// Other lenslets that stars share unless they override them.

@@ -28,6 +28,7 @@ use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use ndarray::{Array2, Array4, ArrayView2};
 use std::sync::Arc;
 
+// Options of an estimate
 // Settings of an estimate
 /// How an estimate is to be made.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,6 +47,8 @@ pub struct EstimateOptions {
     /// Frames that will follow, for the memory and the time that a plan states.
     pub frames: usize,
 }
+
+// Settings unless others are given
 impl Default for EstimateOptions {
     /// Cubic interpolation, preconditioned conjugate gradients, a residual of 1e-6.
     fn default() -> Self {
@@ -94,6 +97,7 @@ impl EstimateOptions {
     }
 }
 
+// Problem of an estimate
 // Estimate that is posed
 /// An estimate that is posed: plans of its covariances, and the noise.
 #[derive(Debug, Clone)]
@@ -114,6 +118,8 @@ pub(crate) struct PosedGroup {
     stars: Vec<usize>,
     pub(crate) plan: SlopeCovariancePlan,
 }
+
+// Pose an estimate of a system
 impl Posed {
     /// Poses the estimate of a system.
     ///
@@ -154,6 +160,8 @@ impl Posed {
         Ok(Model { covariances, groups, valid, noise, targets, points, interpolation_error })
     }
 }
+
+// Group stars that share a lattice
 /// The groups of a system, in the order of their first stars; if all stars share a lattice, their plan is `known`.
 fn groups(system: &System, known: Option<&SlopeCovariancePlan>) -> Result<Vec<PosedGroup>, Error> {
     let group = |members: &[usize]| {
@@ -191,6 +199,8 @@ pub(crate) enum Matrices {
     /// Θ, (n, n), and Ξ, (T M², n).
     Dense([Array2<f64>; 2]),
 }
+
+// Compute the matrices in dense form
 /// Θ and Ξ as dense matrices.
 fn dense_matrices(system: &System, watch: &dyn Watch) -> Result<[Array2<f64>; 2], Error> {
     watch.stage("dense matrices");
@@ -223,6 +233,7 @@ impl PosedGroup {
     }
 }
 
+// Estimator on the processor
 // Estimator of a system
 /// All that is needed to turn slopes of a system into wavefronts, on the processor.
 pub(crate) struct EstimatorCpu {
@@ -236,6 +247,8 @@ pub(crate) struct EstimatorCpu {
     points: usize,
     interpolation_error: f64,
 }
+
+// Make an estimator of a model
 impl EstimatorCpu {
     /// Builds the operators of a model.
     ///
@@ -300,6 +313,8 @@ impl EstimatorCpu {
         self.interpolation_error
     }
 }
+
+// Operator of layers and pupil
 /// Ξ of Eq. [layered estimate](https://lenslet.github.io/lenslet/estimate.html#eq-layered-estimate).
 fn layered_operator(
     (problem, covariance, interpolation): (&WavefrontProblem, &WavefrontSlope, Interpolation),
@@ -325,6 +340,7 @@ fn layered_operator(
     Ok(Arc::new(Sum::new(terms)?))
 }
 
+// Estimates frame by frame
 // Estimates of several frames
 /// Estimated wavefronts of several frames, and what they took.
 #[derive(Debug, Clone, PartialEq)]
@@ -337,6 +353,7 @@ pub struct Estimates {
     pub residual: Vec<f64>,
 }
 
+// Estimate the frames of a recording
 impl EstimatorCpu {
     /// Estimates the wavefronts of the frames in the rows of `slopes`, (frames, n), rad, in the order of
     /// [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder).
@@ -384,6 +401,8 @@ impl EstimatorCpu {
         Ok(Estimates { wavefront, iterations, residual })
     }
 }
+
+// Refuse slopes and too many frames
 /// Refuses frames of slopes that make no sense.
 pub(crate) fn check_slopes(slopes: ArrayView2<f64>, n: usize) -> Result<(), Invalid> {
     if slopes.ncols() != n {
@@ -401,6 +420,8 @@ pub(crate) fn check_slopes(slopes: ArrayView2<f64>, n: usize) -> Result<(), Inva
         Err(Invalid::new(name, slope, "a finite angle in radians"))
     })
 }
+
+// Refuse more frames than fit
 /// Refuses more frames than fit into the memory. A few frames are not worth the time that it takes to ask the system.
 pub(crate) fn check_frames(frames: usize, wavefronts: [usize; 3]) -> Result<(), Error> {
     let frame = 8 * wavefronts.iter().product::<usize>() as u64;
@@ -411,6 +432,8 @@ pub(crate) fn check_frames(frames: usize, wavefronts: [usize; 3]) -> Result<(), 
     let memory = Memory { host: bytes, devices: Vec::new() };
     memory.check(&Engine::default(), &format!("the wavefronts of {frames} frames"))
 }
+
+// Name the frame of an error
 /// An error of the solver, with the frame that it happened in.
 pub(crate) fn of_frame(error: Error, frame: usize) -> Error {
     let in_frame = |what: String| format!("{what}, in frame {frame},");
@@ -481,6 +504,7 @@ pub(crate) mod tests {
         System::from_toml(&text, "lopsided.toml").unwrap()
     }
 
+    // Make a system with streaked noise
     /// The same system, with noise of the first star that is drawn out, more from lenslet to lenslet.
     pub(crate) fn streaked(system: &System) -> System {
         let mut stars = system.guide_stars().to_vec();
@@ -497,6 +521,8 @@ pub(crate) mod tests {
     pub(crate) fn slopes(frames: usize, n: usize) -> Array2<f64> {
         Array2::from_shape_fn((frames, n), |(f, k)| 1e-6 * ((k * k + 17 * f) as f64 * 0.37).sin())
     }
+
+    // Build an estimator for a test
     /// The estimator of a system on the processor.
     pub(crate) fn built(system: &System, options: EstimateOptions) -> Result<EstimatorCpu, Error> {
         let model = Posed::new(system, options)?.compute(&Engine::default(), &silent)?;
@@ -562,6 +588,7 @@ pub(crate) mod tests {
                 };
                 for frame in 0..2 {
                     let s = slopes.row(frame).to_vec();
+                    // Hold each frame against both
                     let wavefront = dense_matrix(estimator.wavefront());
                     let same = by_cholesky(&measured, &wavefront, &s);
                     let exact = by_cholesky(&measured, &xi, &s);
@@ -619,6 +646,8 @@ pub(crate) mod tests {
             assert!(error < 1e-8 * scale, "{heights:?}: {error:e} of {scale:e}");
         }
     }
+
+    // Compare blocks of one number
     #[test]
     fn blocks_of_one_number_are_that_number() {
         let plain = system(["90e3", "90e3"], 0.0);
@@ -686,6 +715,7 @@ pub(crate) mod tests {
         let mut hole = row.clone();
         hole[[0, 3]] = f64::NAN;
         assert!(refusal(hole).to_string().starts_with("slope 3 of frame 0 = NaN"));
+        // Stop short and refuse by name
         // a single target on 13 × 13 points
         let grid = PhaseGrid::new(13, 2, 0.0).unwrap();
         let odd =

@@ -37,6 +37,7 @@ use ndarray::ArrayView2;
 #[derive(Debug, Clone)]
 pub struct EstimatePlan(Posed);
 
+// Steps of the plan of an estimate
 impl EstimatePlan {
     /// Plans the estimate of a system's wavefronts from its slopes.
     ///
@@ -102,6 +103,8 @@ impl EstimatePlan {
             stages: self.stages(engine),
         }
     }
+
+    // Stages of an estimate
     fn stages(&self, engine: &Engine) -> Vec<Stage> {
         let posed = &self.0;
         let wanted = |stage: &Stage| stage.name != WAVEFRONTS;
@@ -154,6 +157,8 @@ const FRAMES: &str = "frames";
 
 /// Turns slopes of a system into wavefronts, wherever an engine computes.
 pub struct Estimator(Box<dyn Frames>);
+
+// Estimate frames on an engine
 impl Estimator {
     /// Estimates the wavefronts of the frames in the rows of `slopes`, (frames, n), rad, in the order of
     /// [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder). `warm` starts each frame from the solution of the one before.
@@ -171,7 +176,7 @@ impl Estimator {
         self.0.frames(slopes, warm, watch)
     }
 
-    // Facts about an estimator
+    // Numbers that an estimator tells
     /// Slopes of a frame, n.
     pub fn slopes(&self) -> usize {
         self.0.facts().0

@@ -39,6 +39,8 @@ impl Default for Sampling {
         Self { period: 1.5, growth: 0.4, highest: 60.0 }
     }
 }
+
+// Refuse a sampling without sense
 impl Sampling {
     fn check(&self) -> Result<(), Invalid> {
         let good = (1.0..=100.0).contains(&self.period);
@@ -141,6 +143,7 @@ struct Turned {
     factors: [[Array2<f64>; 2]; 2],
 }
 
+// Prepare straight and turned footprints
 impl Footprints {
     // Give each footprint its waves
     fn new(sensor: &Sensor, gradient: ConeGradient, altitude: f64, at: &Array1<f64>) -> Self {
@@ -209,6 +212,8 @@ impl Turned {
         let lenslets = sums.len().isqrt();
         Array2::from_shape_fn((lenslets, lenslets), |(j, i)| sums[j * lenslets + i])
     }
+
+    // Weights along a turned axis
     /// How the slope of lenslet \[row, column\] along an axis of the sensor weighs the coefficients of the phase, (2n, 2n).
     fn weights(&self, axis: usize, [j, i]: [usize; 2]) -> Option<Array2<f64>> {
         let [x, y] = &self.waves;
@@ -356,6 +361,8 @@ fn extent(system: &System, layer: &Layer) -> [f64; 2] {
     });
     [widest[0].max(widest[1]), sides.fold(f64::INFINITY, f64::min)]
 }
+
+// Deviations of the waves
 /// Normal numbers (2n, 2n) times the deviations (n, n) of their frequencies.
 fn spread(normal: &Array2<f64>, deviations: &Array2<f64>) -> Array2<f64> {
     let mut coefficients = normal.clone();
@@ -365,6 +372,8 @@ fn spread(normal: &Array2<f64>, deviations: &Array2<f64>) -> Array2<f64> {
     }
     coefficients
 }
+
+// Weights of a single look
 /// How a number of a draw weighs the coefficients.
 enum Weights<'a> {
     /// By products of waves along y and along x, 2n each.
@@ -406,6 +415,8 @@ pub enum Look {
         point: [usize; 2],
     },
 }
+
+// Simulation and its layers
 /// Simulated turbulence above a system.
 pub struct Simulation {
     screens: Vec<Screen>,
@@ -535,6 +546,7 @@ pub struct SimulationPlan {
     frequencies: Vec<usize>,
 }
 
+// Wishes and results of a simulation
 /// What is to be simulated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
@@ -581,6 +593,7 @@ pub struct Simulated {
     pub wavefronts: Option<Array4<f64>>,
 }
 
+// Steps of the plan of a simulation
 impl SimulationPlan {
     // Plan the simulation of a system
     /// Plans a simulation.
@@ -629,6 +642,7 @@ impl SimulationPlan {
         Memory::of_stages(kept.saturating_add(frames).saturating_mul(8), [&drawn])
     }
 
+    // Shape of the wavefronts of frames
     /// The shape of a frame's wavefronts, (T, M, M).
     fn shape(&self) -> [usize; 3] {
         let points = if self.has_wavefronts() {
@@ -664,6 +678,8 @@ impl SimulationPlan {
             stages: self.stages(engine),
         }
     }
+
+    // Time of each simulation stage
     fn stages(&self, engine: &Engine) -> Vec<Stage> {
         let lenslets: usize =
             self.system.guide_stars().iter().map(|star| star.sensor.array.lenslets()).sum();
@@ -704,6 +720,8 @@ impl SimulationPlan {
             points: system.phase().map_or(0, |grid| grid.points),
         })
     }
+
+    // Draw all frames of a plan
     /// Simulates all frames.
     ///
     /// # Errors
@@ -728,6 +746,8 @@ impl SimulationPlan {
         Ok(Simulated { slopes, wavefronts })
     }
 }
+
+// Stages of a simulation
 /// The stages of a simulation, as a watcher is told.
 const LAYERS: &str = "layers";
 const FRAMES: &str = "frames";
@@ -808,6 +828,7 @@ mod tests {
         })
     }
 
+    // Tests of simulated covariances
     // Hold the simulated covariance against exact values
     #[test]
     fn simulated_covariances_are_exact_to_a_thousandth() {
@@ -831,6 +852,8 @@ mod tests {
         let errors = errors(&rest.to_builder().guide_stars(stars).build().unwrap());
         assert!(errors.iter().all(|error| *error < 5e-4), "shifted: {errors:?}");
     }
+
+    // Check the tilt without outer scale
     #[test]
     fn slopes_without_outer_scale_have_all_their_tilt() {
         let system = system(90e3, f64::INFINITY, 0.0);
@@ -845,6 +868,8 @@ mod tests {
         let far = (far - exact.values()[[0, 1, 0, 0, 14, 0]]) / exact.variance();
         assert!(variance.abs() < 1e-3 && far.abs() < 1e-3, "{variance:e} {far:e}");
     }
+
+    // Compare unlike stars with the dense form
     #[test]
     fn stars_with_their_own_lenslets_agree_with_the_dense_form() {
         let system = system(f64::INFINITY, 25.0, 0.0);
@@ -859,6 +884,7 @@ mod tests {
         hold_to_the_dense_form(&turned, 11);
     }
 
+    // Hold all covariances to the dense form
     /// Holds all covariances of a system of two stars against the dense form, or one of `every`.
     fn hold_to_the_dense_form(system: &System, every: usize) {
         let simulation = Simulation::new(system).unwrap();
@@ -942,6 +968,7 @@ mod tests {
         }
     }
 
+    // Tests of drawn worlds
     // Draw turned slopes as announced
     #[test]
     fn turned_slopes_are_drawn_as_announced() {
@@ -1025,6 +1052,8 @@ mod tests {
             assert!((ratio - 1.0).abs() < 4.0 * error && ratio != 1.0, "{star}: {ratio} ± {error}");
         }
     }
+
+    // Refuse what cannot be simulated
     #[test]
     fn what_cannot_be_simulated_is_refused() {
         let system = system(90e3, 25.0, 0.0);

@@ -84,6 +84,7 @@ fn describe_system(arrays: &mut Arrays, system: &System) {
         let pitches: Vec<f64> = stars.iter().map(|star| star.sensor.array.pitch()).collect();
         arrays.add("pitch", arr1(&pitches)).unit("m").axes("star");
     }
+    // Add directions and the step
     describe_misaligned(arrays, &system.sensors());
     let sources: Vec<_> = stars.iter().map(|star| star.sensor.source).collect();
     arrays.add("directions", directions(&sources)).unit("rad").axes("star, component");
@@ -95,6 +96,7 @@ fn describe_system(arrays: &mut Arrays, system: &System) {
     }
 }
 
+// Directions and places in arrays
 /// The directions of sources, (sources, 2), rad.
 fn directions(sources: &[Source]) -> Array2<f64> {
     let component = |(k, axis): (usize, usize)| sources[k].direction()[axis];

@@ -230,6 +230,8 @@ impl PairAverage {
         }
     }
 }
+
+// Rules of an average for kernels
 impl PairAverage {
     /// Nodes (x, y) in metres and weights of the rules for pairs that are not near, the farthest first.
     #[cfg(feature = "cuda")]
@@ -833,6 +835,8 @@ mod tests {
         };
         hessian(p, -p * bend, [x, y])
     }
+
+    // Exact slopes by brute force
     /// c of Eq. [trapezium average](https://lenslet.github.io/lenslet/dense-covariance.html#eq-trapezium-average) of two sides at (x, y).
     fn exact_slopes(phase: &VonKarman, sides: [f64; 2], [x, y]: [f64; 2]) -> [f64; 3] {
         let [wide, flat] = [sides[0] + sides[1], (sides[1] - sides[0]).abs()].map(|sum| 0.5 * sum);

@@ -91,6 +91,7 @@ pub struct SlopeCovariancePlan {
     chosen: Option<Chosen>,
 }
 
+// Steps of the slope plan
 impl SlopeCovariancePlan {
     // Plan the slope covariance
     /// Plans the covariance of a problem by the direct method.
@@ -117,6 +118,7 @@ impl SlopeCovariancePlan {
         Ok(Self { problem, chosen })
     }
 
+    // Tell what the slope plan holds
     /// The problem that was posed.
     pub fn problem(&self) -> &SlopeProblem {
         &self.problem
@@ -146,6 +148,8 @@ impl SlopeCovariancePlan {
         }
         Memory { host: field.saturating_mul(2 * fields), devices: self.on_devices(engine) }
     }
+
+    // Memory of the whole slope plan
     /// The most memory that the plan has in use at a time.
     pub fn memory(&self, engine: &Engine) -> Memory {
         Memory::of_stages(self.result_bytes(), [&self.working(engine)])
@@ -161,6 +165,8 @@ impl SlopeCovariancePlan {
             format!("the covariance of {sources} guide stars on {lenslets} × {lenslets} lenslets");
         self.memory(engine).check(engine, &what)
     }
+
+    // Work of the slope covariance
     /// Seconds of one thread.
     fn work(&self) -> f64 {
         let views = (self.problem.pairs().len() * self.problem.layers().len()) as f64;
@@ -180,6 +186,7 @@ impl SlopeCovariancePlan {
         self.compute(engine, watch)
     }
 
+    // Compute the slopes as planned
     /// The same without asking for the memory, on behalf of a larger plan that has asked.
     pub(crate) fn compute(
         &self,
@@ -233,6 +240,7 @@ impl WavefrontCovariancePlan {
         Ok(Self { problem, chosen })
     }
 
+    // Tell what the wavefront plan holds
     /// The problem that was posed.
     pub fn problem(&self) -> &WavefrontProblem {
         &self.problem
@@ -265,6 +273,8 @@ impl WavefrontCovariancePlan {
         }
         Memory { host: 2 * self.result_bytes(), devices: self.on_devices(engine) }
     }
+
+    // Memory of the whole wavefront plan
     /// The most memory that the plan has in use at a time.
     pub fn memory(&self, engine: &Engine) -> Memory {
         Memory::of_stages(self.result_bytes(), [&self.working(engine)])
@@ -298,6 +308,7 @@ impl WavefrontCovariancePlan {
         self.compute(engine, watch)
     }
 
+    // Compute the wavefronts as planned
     /// The same without asking for the memory, on behalf of a larger plan that has asked.
     pub(crate) fn compute(
         &self,
@@ -318,6 +329,7 @@ impl WavefrontCovariancePlan {
     }
 }
 
+// Everything that a system asks for
 // All covariances of a system
 /// The form of a covariance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -341,6 +353,8 @@ pub struct Covariances {
     /// Of the wavefronts with themselves, (T, T, 2M − 1, 2M − 1), m²; none where an outer scale is infinite.
     pub wavefront_wavefront: Option<Array4<f64>>,
 }
+
+// Both forms of a covariance
 /// A slope covariance in either form.
 #[derive(Debug, Clone)]
 pub enum SlopeSlope {
@@ -368,6 +382,8 @@ impl SlopeSlope {
         }
     }
 }
+
+// Plan of all covariances
 /// How all covariances of a system will be computed.
 ///
 /// ```
@@ -392,6 +408,7 @@ pub struct CovariancePlan {
     reason: String,
 }
 
+// Problems and options of a plan
 /// The problems of a plan.
 #[derive(Debug, Clone)]
 enum Posed {
@@ -429,6 +446,7 @@ impl CovarianceOptions {
     }
 }
 
+// Steps of the plan of covariances
 impl CovariancePlan {
     // Plan the covariances of a system
     /// Plans the covariances of a system.
@@ -524,6 +542,8 @@ impl CovariancePlan {
             stages: self.stages(engine),
         }
     }
+
+    // Words about covariances and methods
     /// What is computed, in words.
     fn what(&self) -> String {
         let stars = match &self.posed {
@@ -543,6 +563,7 @@ impl CovariancePlan {
         format!("the covariances of {stars}{targets}")
     }
 
+    // Words about the methods of covariances
     /// How it is computed, in words.
     fn method(&self) -> String {
         let of_slopes = self.slopes().and_then(SlopeCovariancePlan::chosen);
@@ -555,6 +576,8 @@ impl CovariancePlan {
             _ => "direct".into(),
         }
     }
+
+    // Names and shapes of the covariances
     /// Names and shapes of the covariances.
     fn arrays(&self) -> Vec<(String, Vec<usize>)> {
         let mut arrays = Vec::new();
@@ -596,6 +619,8 @@ impl CovariancePlan {
         }
         arrays
     }
+
+    // Stages of the plan of covariances
     /// The stages of a run.
     pub(crate) fn stages(&self, engine: &Engine) -> Vec<Stage> {
         let mut stages = Vec::new();
@@ -633,6 +658,7 @@ impl CovariancePlan {
         self.memory(engine).check(engine, &self.what())
     }
 
+    // Compute all covariances of a plan
     /// Computes all covariances.
     ///
     /// # Errors
@@ -679,7 +705,7 @@ impl CovariancePlan {
     }
 }
 
-// Matrices in dense form
+// Pose the problems of a plan
 /// Both problems with their methods.
 fn pose_toeplitz(system: &System, method: Method, wavefront: bool) -> Result<Posed, Error> {
     let slopes = slope_problem(system)?;
@@ -696,6 +722,8 @@ fn pose_wavefronts(system: &System, grid: PhaseGrid) -> Result<Option<WavefrontP
     let finite = problem.layers().iter().all(|layer| layer.outer_scale.is_finite());
     Ok(finite.then_some(problem))
 }
+
+// Bytes of matrices in dense form
 /// Bytes of the dense matrices of slopes, (n, n), and of wavefront and slopes, (T M², n).
 pub fn dense_bytes(system: &System) -> [u64; 2] {
     let slopes = SlopeOrder::new(&system.valid_lenslets()).len() as u64;
@@ -717,16 +745,22 @@ fn expanded_bytes(system: &System) -> u64 {
 fn field_bytes(lags: usize) -> u64 {
     (lags as u64).saturating_mul(lags as u64).saturating_mul(8)
 }
+
+// Name of a lattice in a file
 /// The name of lattice `k` of wavefront and slopes in a file.
 pub(crate) fn lattice_name(problem: &WavefrontProblem, k: usize) -> String {
     if problem.is_layered() { format!("wavefront_slope_{k}") } else { "wavefront_slope".into() }
 }
+
+// Work of matrices in dense form
 /// Seconds of one thread for the dense matrices of slopes, and of wavefront and slopes.
 fn dense_work(system: &System) -> [f64; 2] {
     let layers = system.atmosphere().layers().len() as f64;
     let [slopes, wavefront] = dense_bytes(system).map(|bytes| layers * bytes as f64 / 8.0);
     [0.5 * slopes * ENTRY_OF_SLOPES, wavefront * ENTRY_OF_WAVEFRONT]
 }
+
+// Fill matrices in dense form
 /// The slope covariance matrix of a system, whatever its stars, (n, n), rad².
 ///
 /// # Errors
@@ -801,6 +835,7 @@ mod tests {
         }
     }
 
+    // Check that refusals come first
     #[test]
     fn refusals_come_before_any_work_and_cancelling_ends_it() {
         let keck = System::from_file("book/systems/keck-lgs.toml").unwrap();

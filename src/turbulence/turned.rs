@@ -217,6 +217,8 @@ fn corners(side: f64) -> [[f64; 2]; 4] {
     let half = 0.5 * side;
     [[-half, -half], [half, -half], [half, half], [-half, half]]
 }
+
+// Mean along a line of a strip
 /// Lines along the strip of parallel edges, and of nearly parallel ones.
 static LINES: LazyLock<[Rule; 2]> = LazyLock::new(|| [1, 4].map(gauss_legendre));
 /// The mean of weight × S along the line from p to q, for a weight that changes linearly between two values; m rad².
@@ -235,6 +237,8 @@ fn mean_along(
     let edge = Edge::integrate(panels, &|t| (fall(t), 0.0), across, [start, start + length]);
     (first * edge.fall + (last - first) / length * edge.moment) / length
 }
+
+// Harmonic of samples on rings
 /// Real and imaginary part of ω_ik of Eq. [rings](https://lenslet.github.io/lenslet/turned-footprints.html#eq-rings) for samples (radius, angle, weight); zero for a ring that takes no part.
 fn harmonic(samples: &[[f64; 3]], radii: &[f64], [i, k]: [usize; 2]) -> [f64; 2] {
     let (first, square, mut sum) = (2 * k - 2, radii[i] * radii[i], [0.0; 2]);

@@ -85,7 +85,7 @@ fn undefined_and_cyclic_chunks_and_second_roots_are_findings() {
 }
 
 #[test]
-fn long_chunks_are_warned_of_by_all_their_lines() {
+fn long_chunks_are_warned_of_and_then_refused_by_all_their_lines() {
     let file = |lines: usize| format!("```rust file=src/n{lines}.rs\n{}```\n", "x\n".repeat(lines));
     let one = [25, 26, 60, 61].map(file).concat();
     assert_eq!(
@@ -93,7 +93,7 @@ fn long_chunks_are_warned_of_by_all_their_lines() {
         [
             "book/src/one.md:28:1: warning: src/n26.rs has 26 lines: past 25 it wants splitting",
             "book/src/one.md:56:1: warning: src/n60.rs has 60 lines: past 25 it wants splitting",
-            "book/src/one.md:118:1: warning: src/n61.rs has 61 lines: 60 is the most",
+            "book/src/one.md:118:1: src/n61.rs has 61 lines: 60 is the most",
         ]
     );
     let part = |info: &str, lines: usize| format!("```rust #{info}\n{}```\n", "x\n".repeat(lines));
@@ -107,9 +107,7 @@ fn long_chunks_are_warned_of_by_all_their_lines() {
     let three = part("do it in parts", 21);
     assert_eq!(
         findings(&[("one.md", &one), ("two.md", &two), ("three.md", &three)]),
-        [
-            "book/src/one.md:5:1: warning: chunk <<do it in parts>> has 61 lines in 3 blocks: 60 is the most"
-        ]
+        ["book/src/one.md:5:1: chunk <<do it in parts>> has 61 lines in 3 blocks: 60 is the most"]
     );
 }
 
@@ -125,9 +123,9 @@ fn blocks_hold_whole_items() {
     assert_eq!(
         findings(&[("one.md", one)]),
         [
-            format!("book/src/one.md:10:9: warning: {{ is not closed in this block: {whole}"),
-            format!("book/src/one.md:14:6: warning: ] closes what another block opens: {whole}"),
-            format!("book/src/one.md:19:14: warning: ( is closed by }} in this block: {whole}"),
+            format!("book/src/one.md:10:9: {{ is not closed in this block: {whole}"),
+            format!("book/src/one.md:14:6: ] closes what another block opens: {whole}"),
+            format!("book/src/one.md:19:14: ( is closed by }} in this block: {whole}"),
         ]
     );
 }

@@ -164,6 +164,8 @@ fn stream_of(handle: u64) -> sys::CUstream {
 fn event_of(handle: u64) -> sys::CUevent {
     handle as usize as sys::CUevent
 }
+
+// Limits of launches and of drivers
 /// Bytes of shared memory that a launch may have without asking.
 const SHARED: usize = 48 << 10;
 
@@ -227,6 +229,8 @@ impl Machine for Cuda {
         self.call("cuMemcpyDtoHAsync", status)?;
         self.synchronise(stream)
     }
+
+    // Pin memory of the host
     fn pin(&self, bytes: usize) -> Result<Box<dyn Pages>, Error> {
         self.enter()?;
         // SAFETY: as many bytes as were asked for, or an error; given back once, when the pages are dropped.
@@ -251,6 +255,7 @@ impl Machine for Cuda {
         self.call("cuStreamSynchronize", status)
     }
 
+    // Events in a stream of CUDA
     fn mark(&self, stream: u64) -> Result<u64, Error> {
         self.enter()?;
         let event = driver::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT);
@@ -408,6 +413,8 @@ impl Machine for Cuda {
         // SAFETY: the graph was recorded by this machine, and keeps the buffers that it uses.
         self.call("cuGraphLaunch", unsafe { driver::graph::launch(graph, stream) })
     }
+
+    // Do one operation on CUDA
     fn enqueue(&self, stream: u64, operation: &Operation) -> Result<(), Error> {
         self.enter()?;
         let to = stream_of(stream);
@@ -519,6 +526,7 @@ unsafe impl Send for Pinned {}
 // SAFETY: as above; bytes are changed through an exclusive reference only.
 unsafe impl Sync for Pinned {}
 
+// Answers of pinned pages
 impl Pages for Pinned {
     fn address(&self) -> u64 {
         self.start as usize as u64

@@ -59,6 +59,7 @@ impl Machine for Collector {
         227 << 10
     }
 
+    // Handles without any memory
     fn allocate(&self, _bytes: usize) -> Result<u64, Error> {
         self.new_handle()
     }
@@ -117,6 +118,7 @@ impl Machine for Collector {
         Ok(1.0)
     }
 
+    // Answers about recordings
     fn begin_recording(&self, _stream: u64) -> Result<(), Error> {
         Ok(())
     }

@@ -174,6 +174,7 @@ impl State {
         }
     }
 
+    // Perform work of any kind
     fn perform(&mut self, work: &Work) -> Result<(), Error> {
         match work {
             Work::Launch { kernel, shape, arguments } => {
@@ -336,6 +337,7 @@ impl State {
         }
     }
 
+    // Sum a product plainly
     fn multiplied<T: Real>(&self, product: &Product) -> Result<(), Error> {
         let ([rows, columns], inner) = (product.shape, product.inner);
         let [alpha, beta] = product.factors.map(T::of);
@@ -436,6 +438,7 @@ impl Machine for Emulator {
         Ok(())
     }
 
+    // Forget a thing of the emulator
     fn forget(&self, thing: Thing) {
         let mut state = self.enter();
         match thing {
@@ -446,6 +449,8 @@ impl Machine for Emulator {
             Thing::Stream(stream) => drop(state.streams.remove(&stream)),
         }
     }
+
+    // Pin pages of the emulator
     fn pin(&self, bytes: usize) -> Result<Box<dyn Pages>, Error> {
         let mut pages = Allocation::new(bytes)?;
         pages.bytes_mut().fill(0);
@@ -464,6 +469,7 @@ impl Machine for Emulator {
         self.enter().refuse_to_wait("synchronise", stream)
     }
 
+    // Marks of the emulator
     fn mark(&self, stream: u64) -> Result<u64, Error> {
         let mut state = self.enter();
         state.refuse_to_wait("mark", stream)?;
@@ -523,6 +529,7 @@ impl Machine for Emulator {
         self.enter().queue(stream, Work::Operation(*operation))
     }
 
+    // Record and replay on the emulator
     fn begin_recording(&self, stream: u64) -> Result<(), Error> {
         let mut state = self.enter();
         state.refuse_to_wait("record", stream)?;

@@ -31,6 +31,8 @@ pub struct LayersGpu<T> {
     sizes: Vec<usize>,
     kernels: [Kernel; 2],
 }
+
+// Place layers and stencils on a device
 impl<T: Real> LayersGpu<T> {
     /// The operator that adds up what `layers`, one or more with the same targets and points of the pupil, give.
     ///
@@ -87,6 +89,8 @@ impl<T: Real> LayersGpu<T> {
         self.gpu.launch(&self.kernels[usize::from(transposed)], shape, &arguments)
     }
 }
+
+// Answers of the layers as an operator
 impl<T: Real> DeviceOperator<T> for LayersGpu<T> {
     fn gpu(&self) -> &Gpu {
         &self.gpu

@@ -91,6 +91,7 @@ pub const TABLES: Keys = &[
 ];
 
 // Read the tables of a system
+// Read the table of the atmosphere
 const ATMOSPHERE_KEYS: &[&str] = &["r0", "wavelength", "outer_scale", "cone_gradient", "layers"];
 
 fn read_atmosphere(root: &Table) -> Result<(Atmosphere, ConeGradient), BadLine> {
@@ -107,6 +108,8 @@ fn read_atmosphere(root: &Table) -> Result<(Atmosphere, ConeGradient), BadLine> 
     let atmosphere = air.check(Atmosphere::new(r0, wavelength, layers))?;
     Ok((atmosphere, cone_gradient))
 }
+
+// Read the layers of the atmosphere
 const LAYER_KEYS: &[&str] =
     &["altitude", "fraction", "outer_scale", "wind_speed", "wind_direction"];
 
@@ -129,6 +132,8 @@ fn read_layers(air: &Table, outer_scale: Option<f64>) -> Result<Vec<Layer>, BadL
     };
     tables.iter().map(read).collect()
 }
+
+// Read the pupil and the lenslets
 fn read_pupil(root: &Table) -> Result<Option<Pupil>, BadLine> {
     let Some(telescope) = root.table("telescope", &["diameter", "obstruction"])? else {
         return Ok(None);
@@ -137,7 +142,6 @@ fn read_pupil(root: &Table) -> Result<Option<Pupil>, BadLine> {
     let obstruction = telescope.optional("obstruction", "a ratio of diameters")?.unwrap_or(0.0);
     telescope.check(Pupil::new(diameter, obstruction)).map(Some)
 }
-
 const ARRAY_KEYS: &[&str] = &["lenslets", "pitch", "valid_threshold", "valid"];
 const LENSLETS: &str = "a whole number from 1 to 10000";
 
@@ -154,6 +158,8 @@ fn read_lenslet_array(
     let array = table.check(LensletArray::new(lenslets, pitch))?;
     Ok((array, read_validity(&table)?))
 }
+
+// Read the rule of validity
 fn read_validity(table: &Table) -> Result<Validity, BadLine> {
     let threshold = table.optional("valid_threshold", "a fraction from 0 to 1")?;
     match (table.choice("valid", &[("centre", Validity::Centre)])?, threshold) {
@@ -165,12 +171,15 @@ fn read_validity(table: &Table) -> Result<Validity, BadLine> {
         (None, threshold) => table.check(Validity::lit_fraction(threshold.unwrap_or(0.5))),
     }
 }
+
+// Read directions and guide stars
 fn read_source(table: &Table, height: f64) -> Result<Source, BadLine> {
     let zenith: f64 = table.optional("zenith", "an angle in arcsec")?.unwrap_or(0.0);
     let azimuth: f64 = table.optional("azimuth", "an angle in degrees")?.unwrap_or(0.0);
     table.check(Source::new(zenith * ARCSEC, azimuth * DEGREE, height))
 }
 
+// Read the guide stars of a file
 const STAR_KEYS: &[&str] = &[
     "zenith",
     "azimuth",
@@ -198,6 +207,8 @@ fn read_guide_stars(
     };
     tables.iter().map(read).collect()
 }
+
+// Read the sensor of a guide star
 fn read_sensor(table: &Table, shared: &LensletArray) -> Result<Sensor, BadLine> {
     let height = table.optional("height", "a length in metres, or inf")?.unwrap_or(f64::INFINITY);
     let source = read_source(table, height)?;
@@ -214,6 +225,8 @@ fn read_sensor(table: &Table, shared: &LensletArray) -> Result<Sensor, BadLine> 
         magnification: table.optional("magnification", "a factor")?.unwrap_or(1.0),
     })
 }
+
+// Read the noise of a guide star
 fn read_noise(table: &Table, folder: &Path) -> Result<Noise, BadLine> {
     let expected = "a variance in rad², or the name of a file of noise";
     if let Ok(Some(name)) = table.optional::<&str>("noise", expected) {
@@ -225,6 +238,8 @@ fn read_noise(table: &Table, folder: &Path) -> Result<Noise, BadLine> {
     }
     table.check(Noise::uniform(table.optional("noise", expected)?.unwrap_or(0.0)))
 }
+
+// Read targets and the wavefront grid
 fn read_targets(root: &Table) -> Result<Vec<Source>, BadLine> {
     let tables = root.tables("target", &["zenith", "azimuth"])?;
     tables.iter().map(|table| read_source(table, f64::INFINITY)).collect()

@@ -137,6 +137,8 @@ impl<T: Real> EstimatorGpu<T> {
         Ok((wavefronts.read()?, solved))
     }
 }
+
+// Operators of an estimate on a device
 /// The operators of an estimate on a device.
 struct Operators<T> {
     /// Θ + C_n, and the same once more where it has the Toeplitz form.
@@ -145,6 +147,8 @@ struct Operators<T> {
     /// Ξ.
     wavefront: Arc<dyn DeviceOperator<T>>,
 }
+
+// Make operators of either form
 fn operators<T: Real>(
     gpu: &Gpu,
     model: &Model,
@@ -184,6 +188,8 @@ fn operators<T: Real>(
     let layers = Arc::new(LayersGpu::new(gpu, &ways)?);
     Ok(Operators { measured, toeplitz, wavefront: Arc::new(ProductGpu::new(layers, stacked)?) })
 }
+
+// Bytes needed by estimates on a device
 /// Bytes of the operators of an estimate on a device, or a little more.
 pub(crate) fn bytes_needed<T: Real>(posed: &Posed) -> u64 {
     let (size, stars) = (size_of::<T>() as u64, posed.valid.len() as u64);
@@ -309,6 +315,7 @@ mod tests {
         }
     }
 
+    // Hold an estimate to the processor
     fn hold_to_the_processor(system: &System, options: EstimateOptions) {
         let here = built(system, options).unwrap();
         let slopes = slopes(2, here.slopes());
@@ -338,6 +345,8 @@ mod tests {
             assert!(error < 1e-8, "{options:?}: {error:e}");
         }
     }
+
+    // Estimate with kernels between transforms
     #[test]
     fn kernels_between_the_transforms_solve_the_same() {
         for gpu in test_machines() {
@@ -385,6 +394,8 @@ mod tests {
                 }
             }
         }
+
+        // Solve for nothing at all
         let zero = gpu.zeros(fused.solution().len()).unwrap();
         let solved = fused.solve(&zero, Start::Warm, &Stop::default()).unwrap();
         assert_eq!((solved.iterations, solved.residual), (0, 0.0));

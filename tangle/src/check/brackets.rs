@@ -55,5 +55,5 @@ fn unbalanced(chapter: &Chapter, block: &Block) -> Option<Finding> {
     let unclosed = || open.first().map(|&t| (t, format!("{} is not closed in this block", t.text)));
     let (token, what) = odd.or_else(unclosed)?;
     let what = format!("{what}: a block holds whole items or whole statements");
-    Some(Finding::warning(&chapter.path, text.position(start + token.at), what))
+    Some(Finding::error(&chapter.path, text.position(start + token.at), what))
 }

@@ -50,7 +50,7 @@ fn length(book: &Book, blocks: &[BlockId]) -> Option<Finding> {
     let (path, at) = (&chapter.path, (block.fence_line, 1));
     if lines > MOST_LINES {
         let what = format!("{name} has {lines} lines{blocks}: {MOST_LINES} is the most");
-        Some(Finding::warning(path, at, what))
+        Some(Finding::error(path, at, what))
     } else if lines > MANY_LINES {
         let what =
             format!("{name} has {lines} lines{blocks}: past {MANY_LINES} it wants splitting");
