@@ -35,6 +35,7 @@ use std::str::FromStr;
 /// assert!("gpu".parse::<Device>().is_err());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Device {
     /// All cores of this machine.
     #[default]

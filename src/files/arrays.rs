@@ -11,6 +11,7 @@ use zip::{CompressionMethod, ZipWriter, result::ZipError, write::SimpleFileOptio
 // Formats and precisions
 /// In which format arrays are saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ArrayFormat {
     /// NumPy's archive of arrays.
     Npz,

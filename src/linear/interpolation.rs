@@ -13,6 +13,7 @@ use rayon::prelude::*;
 // Degrees of interpolation
 /// How a layer's wavefront is interpolated: by the polynomial through the nearest points, along each axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Interpolation {
     /// Two points along each axis.
     Linear,

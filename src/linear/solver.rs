@@ -38,6 +38,7 @@ pub struct Solved {
 // Solve by conjugate gradients or MINRES
 /// A method for symmetric systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Solver {
     /// Conjugate gradients, for positive definite operators.
     #[default]

@@ -18,6 +18,7 @@ use std::{io::Cursor, ops::Range, path::Path};
 // Formats of a picture
 /// The format of a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PictureFormat {
     /// Scalable vector graphics.
     Svg,

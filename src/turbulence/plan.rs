@@ -60,6 +60,7 @@ const ENTRY_OF_WAVEFRONTS: f64 = 20e-9;
 // Methods of slope covariance
 /// How to compute a covariance.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
 pub enum Method {
     /// In real space: exact to 1e-10 of the variance, and fast.
     #[default]
@@ -333,6 +334,7 @@ impl WavefrontCovariancePlan {
 // All covariances of a system
 /// The form of a covariance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Form {
     /// Toeplitz where the geometry allows it, else dense.
     #[default]
