@@ -276,7 +276,7 @@ impl<'d> Decode<'d> for f64 {
 impl<'d> Decode<'d> for [f64; 2] {
     fn decode(value: &'d DeValue<'d>) -> Option<Self> {
         let list = value.as_array()?;
-        let (Some(x), Some(y), 2) = (list.get(0), list.get(1), list.len()) else { return None };
+        let (Some(x), Some(y), 2) = (list.first(), list.get(1), list.len()) else { return None };
         Some([f64::decode(x.get_ref())?, f64::decode(y.get_ref())?])
     }
 }

@@ -204,7 +204,7 @@ impl TurnedAverage {
 /// The average over two footprints, whatever their sides and the angle between them.
 enum PairAverage {
     /// Parallel, after some quarter turns.
-    Parallel(FootprintAverage, Turn),
+    Parallel(Box<FootprintAverage>, Turn),
     Turned(TurnedAverage, Turn),
 }
 
@@ -212,7 +212,7 @@ impl PairAverage {
     fn new(phase: &Arc<TabulatedPhase>, sides: [f64; 2], turn: Turn) -> Self {
         let Turn { cos, sin, .. } = turn;
         if sin == 0.0 {
-            Self::Parallel(FootprintAverage::new(phase, sides), turn)
+            Self::Parallel(Box::new(FootprintAverage::new(phase, sides)), turn)
         } else {
             Self::Turned(TurnedAverage::new(phase, TurnedSquares { sides, cos, sin }), turn)
         }

@@ -414,7 +414,7 @@ pub struct CovariancePlan {
 /// The problems of a plan.
 #[derive(Debug, Clone)]
 enum Posed {
-    Toeplitz(SlopeCovariancePlan, Option<WavefrontCovariancePlan>),
+    Toeplitz(Box<SlopeCovariancePlan>, Option<Box<WavefrontCovariancePlan>>),
     Dense,
 }
 
@@ -498,7 +498,7 @@ impl CovariancePlan {
     /// The plan of wavefronts and slopes, where there is a wavefront and it has the Toeplitz form.
     pub fn wavefront(&self) -> Option<&WavefrontCovariancePlan> {
         match &self.posed {
-            Posed::Toeplitz(_, wavefront) => wavefront.as_ref(),
+            Posed::Toeplitz(_, wavefront) => wavefront.as_deref(),
             Posed::Dense => None,
         }
     }
@@ -713,7 +713,8 @@ fn pose_toeplitz(system: &System, method: Method, wavefront: bool) -> Result<Pos
     let slopes = slope_problem(system)?;
     let wavefront = wavefront.then(|| wavefront_problem(system)).transpose()?;
     let wavefront = wavefront.map(|problem| WavefrontCovariancePlan::new(problem, method));
-    Ok(Posed::Toeplitz(SlopeCovariancePlan::new(slopes, method)?, wavefront.transpose()?))
+    let wavefront = wavefront.transpose()?.map(Box::new);
+    Ok(Posed::Toeplitz(Box::new(SlopeCovariancePlan::new(slopes, method)?), wavefront))
 }
 /// The problem of the wavefronts with themselves; none where an outer scale is infinite.
 fn pose_wavefronts(system: &System, grid: PhaseGrid) -> Result<Option<WavefrontProblem>, Error> {
