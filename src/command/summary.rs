@@ -435,6 +435,8 @@ pub fn system_json(path: &Path, system: &System) -> Value {
     }
     object
 }
+
+// What is known without any computing
 /// What is known of a system without any computing.
 fn describe(path: &Path, system: &System) -> Value {
     let [slopes, wavefront] = dense_bytes(system);

@@ -40,6 +40,7 @@ impl fmt::Debug for Gpu {
     }
 }
 
+// Steps of an opened graphics processor
 impl Gpu {
     pub(super) fn new(machine: impl Machine + 'static) -> Result<Self, Error> {
         Ok(Self { queue: Arc::new(Queue::first(machine)?) })

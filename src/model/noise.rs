@@ -117,6 +117,7 @@ impl Noise {
         if given == valid { Ok(()) } else { Err(Invalid::new("noise", value, expected)) }
     }
 
+    // Tell the block of a lenslet
     /// Elements xx, xy and yy of the block of valid lenslet `k` \[rad²\]; panics beyond the last.
     pub fn block(&self, k: usize) -> [f64; 3] {
         match &self.0 {
@@ -271,6 +272,7 @@ mod tests {
         assert_eq!(noise.check_lenslets(|| 4).unwrap_err().value, "noise of 3 lenslets");
     }
 
+    // Check the partners of all noise
     #[test]
     fn the_matrix_of_all_noise_has_partners() {
         let valid = [ndarray::arr2(&[[true]]), ndarray::arr2(&[[true, false], [true, true]])];

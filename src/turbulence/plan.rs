@@ -367,6 +367,7 @@ impl WavefrontCovariancePlan {
         Ok(covariance)
     }
 
+    // Run the wavefront plan on devices
     fn run_on<T: Real>(&self, gpus: &[Gpu], watch: &dyn Watch) -> Result<WavefrontSlope, Error> {
         match &self.chosen {
             None => direct::wavefront::gpu::covariance::<T>(&self.problem, gpus, watch),

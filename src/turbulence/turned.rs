@@ -212,6 +212,7 @@ fn corner_sums(
     sums
 }
 
+// Corners of a square
 /// The corners of a square about its centre, counterclockwise from the one with the least coordinates.
 fn corners(side: f64) -> [[f64; 2]; 4] {
     let half = 0.5 * side;
@@ -313,6 +314,8 @@ mod tests {
         }
         sum
     }
+
+    // Covariance of squares by brute force
     /// c_ab by sixteen double integrals over pairs of edges.
     fn brute_force(
         tables: &Tables,

@@ -65,6 +65,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+// Open a device and its context
 impl Cuda {
     fn open(device: &CudaDevice, version: (i32, i32)) -> Result<Self, Error> {
         let name = format!("cuda:{} ({})", device.ordinal, device.name);
