@@ -303,6 +303,8 @@ struct Told {
     dense: u64,
     chosen: Chosen,
 }
+
+// Gather what is told of a covariance
 impl Told {
     fn of_slopes(problem: &SlopeProblem, slopes: u64) -> Self {
         Self {

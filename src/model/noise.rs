@@ -46,6 +46,7 @@ impl Noise {
         not_negative("noise", variance).map(|variance| Self(Form::Uniform(variance)))
     }
 
+    // Take noise lenslet by lenslet
     /// A variance \[rad²\] for both slopes of each valid lenslet.
     ///
     /// # Errors
@@ -227,6 +228,7 @@ mod tests {
 
     const STREAK: [[f64; 2]; 2] = [[4.0, -1.2], [-1.2, 1.0]];
 
+    // Check that impossible blocks are refused
     #[test]
     fn blocks_that_cannot_be_are_refused() {
         let nan = f64::NAN;

@@ -127,6 +127,7 @@ impl System {
     }
 }
 
+// System that is built in steps
 // Build a system that can be
 /// Puts a system together; [`build`](Self::build) checks it as a whole.
 ///

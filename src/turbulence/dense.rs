@@ -1132,6 +1132,7 @@ mod tests {
                 .unwrap()
         };
         let (rest, quarter, more) = (covariance(0.0), covariance(90.0), covariance(90.0 + 6e-6));
+        // Compare with the turned array at rest
         for (j, i) in (0..36).map(|k| (k / 6, k % 6)) {
             // Row j of the turned array stands along y, from the right to the left.
             let (turned, still) = (6 * j + i, 6 * i + 5 - j);

@@ -412,6 +412,8 @@ pub enum SlopeSlope {
     /// (n, n) in the order of [`SlopeOrder`], rad².
     Dense(Array2<f64>),
 }
+
+// Wavefronts with slopes in either form
 /// A wavefront–slope covariance in either form.
 #[derive(Debug, Clone)]
 pub enum WavefrontSlopes {

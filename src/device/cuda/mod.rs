@@ -586,6 +586,7 @@ impl Cuda {
         let mut lengths: Vec<i64> = transforms.lengths.iter().map(|&n| n as i64).collect();
         let (rank, batch) = (lengths.len() as i32, transforms.batch as i64);
         let (lengths, none) = (lengths.as_mut_ptr(), std::ptr::null_mut());
+        // Make many transforms by cuFFT
         // SAFETY: there are as many lengths as the rank says, read only during the call; no embedding is given.
         let made = unsafe {
             result::make_plan_many64(plan, rank, lengths, none, 1, 0, none, 1, 0, kind, batch)
