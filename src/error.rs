@@ -111,6 +111,7 @@ impl BadLine {
 // Every way to fail
 /// Why an operation of this crate did not succeed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// A quantity has a value without meaning.
     #[error(transparent)]

@@ -3,7 +3,7 @@
 use lenslet::{
     device::{engine::Engine, silent},
     model::system::System,
-    plot::Format,
+    plot::PictureFormat,
     plot::map::{WavefrontMap, plot_wavefronts, without_piston},
     tomography::simulation::Simulation,
     tomography::{estimate::EstimateOptions, estimator::EstimatePlan},
@@ -42,6 +42,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{}", map.title);
     }
     let step = keck.lenslet_array().pitch() / grid.oversampling as f64;
-    std::fs::write(folder.join("estimate.svg"), plot_wavefronts(&maps, step, Format::Svg)?)?;
+    std::fs::write(folder.join("estimate.svg"), plot_wavefronts(&maps, step, PictureFormat::Svg)?)?;
     Ok(())
 }

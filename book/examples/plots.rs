@@ -3,7 +3,7 @@
 
 use lenslet::device::{engine::Engine, silent};
 use lenslet::model::system::System;
-use lenslet::plot::{Format, Pairs, plot_covariance};
+use lenslet::plot::{Pairs, PictureFormat, plot_covariance};
 use lenslet::turbulence::plan::{SlopeCovariancePlan, slope_problem};
 use std::path::Path;
 
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let problem = slope_problem(&system)?;
         let plan = SlopeCovariancePlan::direct(problem);
         let covariance = plan.run(&Engine::default(), &silent)?;
-        let svg = plot_covariance(&covariance, plan.problem().pitch(), pairs, Format::Svg)?;
+        let svg = plot_covariance(&covariance, plan.problem().pitch(), pairs, PictureFormat::Svg)?;
         std::fs::write(Path::new(&folder).join(picture), svg)?;
     }
     Ok(())

@@ -4,12 +4,13 @@
 // What the command covariance stands on
 use super::summary::{Summary, plan_text};
 use super::watch::Terminal;
+use crate::command::choice;
 use crate::device::{Device, check, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::files::arrays;
 use crate::files::draft::{Draft, check_files};
 use crate::model::system::System;
-use crate::plot::{Format, Pairs, plot_covariance};
+use crate::plot::{Pairs, PictureFormat, plot_covariance};
 use crate::turbulence::arrays::covariance_arrays;
 use crate::turbulence::plan::{CovarianceOptions, CovariancePlan, Form, Method, SlopeSlope};
 use crate::turbulence::spectral::slope::SpectralSampling;
@@ -28,8 +29,8 @@ pub struct CovarianceArgs {
     #[arg(short, long, required_unless_present = "plan")]
     output: Option<PathBuf>,
     /// Format of the file, whatever its name ends in.
-    #[arg(long, value_enum)]
-    save: Option<arrays::Format>,
+    #[arg(long, value_parser = choice::formats())]
+    save: Option<arrays::ArrayFormat>,
     // Arguments about the method
     /// How to compute.
     #[arg(long, value_enum, default_value = "direct")]
@@ -41,13 +42,13 @@ pub struct CovarianceArgs {
     #[arg(long, requires = "samples")]
     oversampling: Option<usize>,
     /// Form of the covariances.
-    #[arg(long, value_enum, default_value = "auto")]
+    #[arg(long, value_parser = choice::forms(), default_value = "auto")]
     form: Form,
     /// Where to compute: cpu, cuda, or cuda:K.
     #[arg(long, default_value = "cpu")]
     device: Device,
     /// Precision of the written numbers, and of the computation on a graphics processor.
-    #[arg(long, value_enum, default_value = "f64")]
+    #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
     precision: arrays::Precision,
     // Arguments about what is shown
     /// Draw the covariance into this file, .svg or .png.
@@ -89,7 +90,8 @@ fn parse_pair(text: &str) -> Result<(usize, usize), Invalid> {
 pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     // Check the output and the plot
     let plot = args.plot.as_deref();
-    let picture = plot.map(|path| Format::of(path).map(|format| (path, format))).transpose()?;
+    let picture =
+        plot.map(|path| PictureFormat::of(path).map(|format| (path, format))).transpose()?;
     let outputs =
         [args.output.as_deref().map(|path| ("output", path)), plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
@@ -116,7 +118,7 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
 
     // Write the covariance and its picture
     let mut archive = Draft::new(output)?;
-    let format = args.save.unwrap_or(arrays::Format::of(output));
+    let format = args.save.unwrap_or(arrays::ArrayFormat::of(output));
     let arrays = covariance_arrays(&computed, &system);
     archive.fill(|file| arrays.write(file, format, args.precision))?;
     let mut drawing = None;

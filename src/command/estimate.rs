@@ -4,10 +4,11 @@
 // What the command estimate stands on
 use super::summary::{align, plan_text};
 use super::watch::Terminal;
+use crate::command::choice;
 use crate::device::engine::Engine;
 use crate::device::{self, Device, check};
 use crate::error::{Error, Invalid};
-use crate::files::arrays::{Arrays, Format, Precision};
+use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
 use crate::files::reading::read_array2;
 use crate::linear::interpolation::Interpolation;
@@ -38,10 +39,10 @@ pub struct EstimateArgs {
     #[arg(short, long, required_unless_present = "plan")]
     pub output: Option<PathBuf>,
     /// Format of the file, whatever its name ends in.
-    #[arg(long, value_enum)]
-    pub save: Option<Format>,
+    #[arg(long, value_parser = choice::formats())]
+    pub save: Option<ArrayFormat>,
     /// Precision of the written numbers, and of the computation on a graphics processor.
-    #[arg(long, value_enum, default_value = "f64")]
+    #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
     pub precision: Precision,
     /// Draw the wavefronts of the first frame into this file, .svg or .png.
     #[arg(long)]
@@ -65,10 +66,10 @@ pub struct EstimateArgs {
 
     // Arguments about form and frames
     /// Form of the covariances: dense is exact also for guide stars at a finite height, and needs much memory.
-    #[arg(long, value_enum, default_value = "auto")]
+    #[arg(long, value_parser = choice::forms(), default_value = "auto")]
     pub form: Form,
     /// How layers are brought to the pupil, for guide stars at a finite height.
-    #[arg(long, value_enum, default_value = "cubic")]
+    #[arg(long, value_parser = choice::interpolations(), default_value = "cubic")]
     pub interpolation: Interpolation,
     /// Where to compute: cpu, cuda, or cuda:K.
     #[arg(long, default_value = "cpu")]
@@ -122,7 +123,7 @@ pub fn estimate(args: &EstimateArgs) -> Result<String, Error> {
     // Check the files of the estimate
     let plot = args.plot.as_deref();
     let picture =
-        plot.map(|path| plot::Format::of(path).map(|format| (path, format))).transpose()?;
+        plot.map(|path| plot::PictureFormat::of(path).map(|format| (path, format))).transpose()?;
     let slopes = args.slopes.as_deref().map(|path| ("slopes", path));
     let inputs: Vec<_> =
         [Some(("system file", args.system.as_path())), slopes].into_iter().flatten().collect();
@@ -166,7 +167,7 @@ pub fn estimate(args: &EstimateArgs) -> Result<String, Error> {
     arrays.add("iterations", arr1(&iterations)).axes("frame").about("iterations of the solver");
     arrays.add("residual", arr1(&estimates.residual)).axes("frame").about("relative residual");
     let mut draft = Draft::new(output)?;
-    let format = args.save.unwrap_or(Format::of(output));
+    let format = args.save.unwrap_or(ArrayFormat::of(output));
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     let mut drawing = None;
     if let Some((path, format)) = picture {
@@ -277,7 +278,11 @@ impl Told<'_> {
 }
 
 // Draw the first estimate
-fn draw(system: &System, estimates: &Estimates, format: plot::Format) -> Result<Vec<u8>, Error> {
+fn draw(
+    system: &System,
+    estimates: &Estimates,
+    format: plot::PictureFormat,
+) -> Result<Vec<u8>, Error> {
     let grid = system.wavefront_grid()?;
     let maps: Vec<WavefrontMap> = (0..estimates.wavefront.dim().1)
         .map(|t| {

@@ -1,6 +1,7 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
 //! The commands: `covariance`, `estimate`, `simulate`, `info`, `bench`.
 
+mod choice;
 mod summary;
 mod watch;
 

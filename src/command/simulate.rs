@@ -108,7 +108,7 @@ fn draft_of<D: ndarray::Dimension>(
     array: ndarray::ArrayView<f64, D>,
 ) -> Result<Draft, Error> {
     let mut draft = Draft::new(path)?;
-    let format = arrays::Format::of(path);
+    let format = arrays::ArrayFormat::of(path);
     draft.fill(|file| arrays::write_single(file, format, (name, unit), array))?;
     Ok(draft)
 }

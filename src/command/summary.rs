@@ -6,7 +6,7 @@ use crate::device::cuda::probe::{CudaDriver, CudaProbe, NoCuda};
 use crate::device::plan::{Description, Stage};
 use crate::device::{self, Device};
 use crate::error::{Error, in_bytes};
-use crate::files::arrays::{Format, Precision};
+use crate::files::arrays::{ArrayFormat, Precision};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::turbulence::plan::{
     CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan, dense_bytes, slope_problem,
@@ -27,7 +27,7 @@ pub struct Summary<'a> {
     pub file: &'a Path,
     pub output: &'a Path,
     pub plot: Option<&'a Path>,
-    pub format: Format,
+    pub format: ArrayFormat,
     pub precision: Precision,
     pub device: Device,
     /// What computed it, in words.

@@ -2,7 +2,7 @@
 //! Where a computation runs.
 
 use super::gpu::Gpu;
-use super::{Device, cuda, threads};
+use super::{Device, threads};
 use crate::error::{Error, Invalid, accept};
 use crate::numerics::real::Precision;
 
@@ -53,7 +53,10 @@ impl Engine {
     pub fn open(device: Device, precision: Precision) -> Result<Self, Error> {
         match device {
             Device::Cpu => Ok(Self::cpu(precision)),
-            Device::Cuda(_) => Ok(Self::gpus(cuda::open(device)?, precision)?),
+            #[cfg(feature = "cuda")]
+            Device::Cuda(_) => Ok(Self::gpus(super::cuda::open(device)?, precision)?),
+            #[cfg(not(feature = "cuda"))]
+            Device::Cuda(_) => Err(super::gpu::without_cuda(&device.to_string())),
         }
     }
 

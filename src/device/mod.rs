@@ -1,13 +1,20 @@
 // Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
 //! The machine: its memory, its cores, its graphics processors.
 
+#[cfg(feature = "cuda")]
 pub mod cuda;
 mod dispatch;
-#[cfg(test)]
+#[cfg(all(test, feature = "cuda"))]
 pub(crate) mod emulator;
 pub mod engine;
+#[cfg(not(feature = "cuda"))]
+#[path = "no_gpu.rs"]
 pub mod gpu;
+#[cfg(feature = "cuda")]
+pub mod gpu;
+#[cfg(feature = "cuda")]
 pub(crate) mod headers;
+#[cfg(feature = "cuda")]
 pub(crate) mod machine;
 mod memory;
 pub mod plan;
@@ -28,6 +35,7 @@ use std::str::FromStr;
 /// assert!("gpu".parse::<Device>().is_err());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Device {
     /// All cores of this machine.
     #[default]

@@ -10,21 +10,22 @@ use zip::{CompressionMethod, ZipWriter, result::ZipError, write::SimpleFileOptio
 
 // Formats and precisions
 /// In which format arrays are saved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ArrayFormat {
     /// NumPy's archive of arrays.
     Npz,
     /// FITS, with an image for each array.
     Fits,
 }
 
-impl Format {
+impl ArrayFormat {
     /// The format that a file's name suggests: FITS for `.fits`, `.fit` and `.fts`, NumPy's for all others.
     ///
     /// ```
-    /// use lenslet::files::arrays::Format;
-    /// assert_eq!(Format::of("cov.FITS".as_ref()), Format::Fits);
-    /// assert_eq!(Format::of("fits".as_ref()), Format::Npz);
+    /// use lenslet::files::arrays::ArrayFormat;
+    /// assert_eq!(ArrayFormat::of("cov.FITS".as_ref()), ArrayFormat::Fits);
+    /// assert_eq!(ArrayFormat::of("fits".as_ref()), ArrayFormat::Npz);
     /// ```
     pub fn of(path: &Path) -> Self {
         let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
@@ -37,7 +38,7 @@ impl Format {
 pub use crate::numerics::real::Precision;
 
 // Names of formats and precisions
-impl Format {
+impl ArrayFormat {
     /// The ending of such a file.
     pub fn name(self) -> &'static str {
         match self {
@@ -50,13 +51,13 @@ impl Format {
 /// Arrays that will go into one file, in the order in which they were added.
 ///
 /// ```
-/// use lenslet::files::arrays::{Arrays, Format, Precision};
+/// use lenslet::files::arrays::{Arrays, ArrayFormat, Precision};
 /// let covariance = ndarray::array![[1.0, 0.5], [0.5, 1.0]];
 /// let mut arrays = Arrays::default();
 /// arrays.add_result("covariance", covariance.view()).unit("rad2").axes("star, star");
 /// arrays.add("pitch", ndarray::arr0(0.5)).unit("m").about("side of a lenslet");
 /// let mut file = std::io::Cursor::new(Vec::new());
-/// arrays.write(&mut file, Format::Fits, Precision::F32)?;
+/// arrays.write(&mut file, ArrayFormat::Fits, Precision::F32)?;
 /// assert_eq!(file.into_inner().len(), 5 * 2880);
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -204,11 +205,11 @@ impl Arrays<'_> {
 /// What the operating system says.
 pub fn write_single<D: Dimension>(
     file: impl Write + Seek,
-    format: Format,
+    format: ArrayFormat,
     (name, unit): (&str, &str),
     array: ArrayView<f64, D>,
 ) -> io::Result<()> {
-    if format == Format::Npz {
+    if format == ArrayFormat::Npz {
         return array.write_npy(file).map_err(io::Error::other);
     }
     let mut arrays = Arrays::default();
@@ -308,12 +309,12 @@ impl Arrays<'_> {
     pub fn write<W: Write + Seek>(
         &self,
         file: W,
-        format: Format,
+        format: ArrayFormat,
         precision: Precision,
     ) -> io::Result<()> {
         match format {
-            Format::Npz => self.write_npz(file, precision),
-            Format::Fits => self.write_fits(file, precision),
+            ArrayFormat::Npz => self.write_npz(file, precision),
+            ArrayFormat::Fits => self.write_fits(file, precision),
         }
     }
 
@@ -415,7 +416,7 @@ mod tests {
         array![[0.1, -2e-13, 3.0], [4.0, 5.0, f64::NAN]]
     }
 
-    fn written(format: Format, precision: Precision) -> io::Result<Vec<u8>> {
+    fn written(format: ArrayFormat, precision: Precision) -> io::Result<Vec<u8>> {
         let mut file = io::Cursor::new(Vec::new());
         one_of_each(&matrix()).write(&mut file, format, precision)?;
         Ok(file.into_inner())
@@ -425,7 +426,7 @@ mod tests {
     #[test]
     fn archives_hold_the_arrays() -> Checked {
         let same = |a: f64, b: f64| a.to_bits() == b.to_bits();
-        let mut npz = NpzReader::new(io::Cursor::new(written(Format::Npz, Precision::F64)?))?;
+        let mut npz = NpzReader::new(io::Cursor::new(written(ArrayFormat::Npz, Precision::F64)?))?;
         let found: Array2<f64> = npz.by_name("matrix")?;
         assert_eq!(found.dim(), (3, 2));
         assert!(found.iter().zip(matrix().t()).all(|(a, b)| same(*a, *b)));
@@ -440,7 +441,7 @@ mod tests {
         let counts: Array1<i64> = npz.by_name("counts")?;
         assert_eq!(counts, array![7, (1 << 32) - 1]);
         assert_eq!(npz.by_name::<OwnedRepr<f64>, Ix2>("none")?.dim(), (0, 4));
-        let mut npz = NpzReader::new(io::Cursor::new(written(Format::Npz, Precision::F32)?))?;
+        let mut npz = NpzReader::new(io::Cursor::new(written(ArrayFormat::Npz, Precision::F32)?))?;
         let single: Array2<f32> = npz.by_name("matrix")?;
         assert_eq!((single[[0, 0]], single[[1, 0]]), (0.1, -2e-13));
         let exact: Array2<f64> = npz.by_name("exact")?;
@@ -458,7 +459,7 @@ mod tests {
         for (precision, expected) in
             [(Precision::F64, ImageType::Double), (Precision::F32, ImageType::Float)]
         {
-            std::fs::write(&path, written(Format::Fits, precision)?)?;
+            std::fs::write(&path, written(ArrayFormat::Fits, precision)?)?;
             let mut fits = FitsFile::open(&path)?;
             assert_eq!(fits.iter().count(), 10);
             // Check the form of each image
@@ -504,7 +505,7 @@ mod tests {
     // Fail at every place of a file
     #[test]
     fn no_shortage_goes_unnoticed() -> io::Result<()> {
-        for format in [Format::Npz, Format::Fits] {
+        for format in [ArrayFormat::Npz, ArrayFormat::Fits] {
             let length = written(format, Precision::F64)?.len();
             let mut memory = vec![0; length];
             let matrix = matrix();

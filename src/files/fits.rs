@@ -211,7 +211,7 @@ impl Keys<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::arrays::Format;
+    use crate::files::arrays::ArrayFormat;
 
     /// The file of a lopsided matrix.
     fn written() -> io::Result<Vec<u8>> {
@@ -220,7 +220,7 @@ mod tests {
         let entry = arrays.add("matrix", matrix.view());
         entry.unit("m rad").axes("y, x").about("it's a test");
         let mut file = io::Cursor::new(Vec::new());
-        arrays.write(&mut file, Format::Fits, Precision::F64)?;
+        arrays.write(&mut file, ArrayFormat::Fits, Precision::F64)?;
         Ok(file.into_inner())
     }
 

@@ -185,7 +185,7 @@ impl Number {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::arrays::{Arrays, Format, Precision};
+    use crate::files::arrays::{ArrayFormat, Arrays, Precision};
     use crate::files::fits::BLOCK;
     use fitsio::{FitsFile, images::ImageDescription, images::ImageType, tables};
     use ndarray::{Array3, array};
@@ -220,7 +220,7 @@ mod tests {
         arrays.add("first", array![[1.0, 2.0], [3.0, 4.0], [5.0, -6.0]]);
         arrays.add("second", array![[1.0, f64::NAN]]);
         let mut file = io::Cursor::new(Vec::new());
-        arrays.write(&mut file, Format::Fits, Precision::F64)?;
+        arrays.write(&mut file, ArrayFormat::Fits, Precision::F64)?;
         Ok(file.into_inner())
     }
 

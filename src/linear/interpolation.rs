@@ -1,6 +1,7 @@
 // Tangled from book/src/layers-to-pupil.md: edit there, or here and run cargo tangle stitch.
 //! Interpolation of layers' wavefronts from their own grids to the pupil's.
 
+#[cfg(feature = "cuda")]
 pub mod gpu;
 
 // What the interpolation stands on
@@ -11,7 +12,8 @@ use rayon::prelude::*;
 
 // Degrees of interpolation
 /// How a layer's wavefront is interpolated: by the polynomial through the nearest points, along each axis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Interpolation {
     /// Two points along each axis.
     Linear,

@@ -1,6 +1,7 @@
 // Tangled from book/src/solvers.md: edit there, or here and run cargo tangle stitch.
 //! Iterative solution of symmetric systems: conjugate gradients and MINRES, preconditioned.
 
+#[cfg(feature = "cuda")]
 pub mod gpu;
 
 use crate::error::{Error, Invalid, accept, positive};
@@ -37,6 +38,7 @@ pub struct Solved {
 // Solve by conjugate gradients or MINRES
 /// A method for symmetric systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Solver {
     /// Conjugate gradients, for positive definite operators.
     #[default]

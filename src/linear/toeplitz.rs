@@ -1,6 +1,7 @@
 // Tangled from book/src/toeplitz-products.md: edit there, or here and run cargo tangle stitch.
 //! Block matrices of two-level Toeplitz blocks, multiplied by Fourier transforms.
 
+#[cfg(feature = "cuda")]
 pub mod gpu;
 
 // What Toeplitz products stand on

@@ -87,6 +87,7 @@ impl Pupil {
 // When a lenslet is valid
 /// The rule by which a lenslet is valid, that is, used.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum Validity {
     /// At least this fraction of its area is lit, from 0 to 1.
     LitFraction(f64),

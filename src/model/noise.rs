@@ -2,14 +2,12 @@
 //! Noise of slopes, and guide stars: sensors with their noise.
 
 use crate::{
-    error::{Error, Invalid, accept, not_negative},
-    files::reading::read_array,
+    error::{Invalid, accept, not_negative},
     model::lenslet_array::{LensletArray, SlopeOrder},
     model::sensor::Sensor,
     model::source::Source,
 };
 use ndarray::Array2;
-use std::path::Path;
 
 // Noise of the slopes of a sensor
 /// Covariance of the noise of a sensor's slopes, [noise block](https://lenslet.github.io/lenslet/noise.html#eq-noise-block): independent between lenslets.
@@ -85,8 +83,9 @@ impl Noise {
     ///
     /// # Errors
     /// Those of [`read_array`] and of the constructors, with the name of the file.
-    pub fn read(path: &Path) -> Result<Self, Error> {
-        let array = read_array(path, [1, 3])?;
+    #[cfg(feature = "files")]
+    pub fn read(path: &std::path::Path) -> Result<Self, crate::error::Error> {
+        let array = crate::files::reading::read_array(path, [1, 3])?;
         let shape = array.shape().to_vec();
         let numbers = array.into_raw_vec_and_offset().0;
         let noise = match shape[..] {

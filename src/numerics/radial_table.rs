@@ -65,6 +65,7 @@ impl RadialTable {
 
     // Hand the table to a device
     /// The segments that a device looks up in double precision: the centre and seven coefficients each.
+    #[cfg(feature = "cuda")]
     pub(crate) fn segments(&self) -> impl Iterator<Item = [f64; 8]> + '_ {
         self.segments.iter().map(|segment| {
             let mut row = [segment.centre; 8];
@@ -74,6 +75,7 @@ impl RadialTable {
     }
 
     /// The cubics, 64 to the octave, that a device looks up in single precision; for whole octaves from `low` to `high`.
+    #[cfg(feature = "cuda")]
     pub(crate) fn slivers(
         &[low, high]: &[f64; 2],
         f: impl Fn(f64) -> f64,

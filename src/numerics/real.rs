@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 // Precision of a computation
 /// Precision of a computation, and of the numbers of a result in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
     /// Double precision.
     F64,

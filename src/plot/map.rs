@@ -3,7 +3,9 @@
 
 // What maps stand on
 use crate::error::{Error, Invalid, positive};
-use crate::plot::{Area, Axis, Drawn, Format, Picture, Scale, TYPEFACE, number, paint_levels};
+use crate::plot::{
+    Area, Axis, Drawn, Picture, PictureFormat, Scale, TYPEFACE, number, paint_levels,
+};
 use ndarray::Array2;
 use plotters::prelude::*;
 
@@ -23,13 +25,17 @@ pub struct WavefrontMap {
 /// `Invalid` where there is no wavefront, their shapes differ, all values are NaN or one is infinite.
 ///
 /// ```
-/// use lenslet::{plot::map::*, plot::Format};
+/// use lenslet::{plot::map::*, plot::PictureFormat};
 /// let values = ndarray::Array2::from_shape_fn((9, 9), |(y, x)| 1e-8 * (x as f64 - y as f64));
-/// let picture = plot_wavefronts(&[WavefrontMap { title: "a tilt".into(), values }], 0.5, Format::Svg)?;
+/// let picture = plot_wavefronts(&[WavefrontMap { title: "a tilt".into(), values }], 0.5, PictureFormat::Svg)?;
 /// assert!(String::from_utf8_lossy(&picture).contains("a tilt"));
 /// # Ok::<(), lenslet::Error>(())
 /// ```
-pub fn plot_wavefronts(maps: &[WavefrontMap], step: f64, format: Format) -> Result<Vec<u8>, Error> {
+pub fn plot_wavefronts(
+    maps: &[WavefrontMap],
+    step: f64,
+    format: PictureFormat,
+) -> Result<Vec<u8>, Error> {
     Maps::new(maps, positive("step", step)?)?.encode(format)
 }
 
@@ -167,18 +173,20 @@ mod tests {
             values: Array2::from_shape_fn((7, 7), |(y, x)| size * (x as f64 - 0.5 * y as f64)),
         };
         let maps: Vec<_> = [1e-8, 3e-8, 2e-9, 0.0, 1e-7].map(tilt).into();
-        let svg = plot_wavefronts(&maps, 0.25, Format::Svg).unwrap();
+        let svg = plot_wavefronts(&maps, 0.25, PictureFormat::Svg).unwrap();
         let text = String::from_utf8(svg).unwrap();
         assert!(maps.iter().all(|map| text.contains(&map.title)) && text.contains("nm"));
-        assert!(plot_wavefronts(&maps[3..4], 0.25, Format::Png).unwrap().starts_with(b"\x89PNG"));
+        assert!(
+            plot_wavefronts(&maps[3..4], 0.25, PictureFormat::Png).unwrap().starts_with(b"\x89PNG")
+        );
         // Refuse wavefronts without a map
         let mut bad = tilt(1e-8);
         bad.values[[2, 3]] = f64::INFINITY;
-        assert!(plot_wavefronts(&[bad.clone()], 0.25, Format::Svg).is_err());
+        assert!(plot_wavefronts(&[bad.clone()], 0.25, PictureFormat::Svg).is_err());
         bad.values.fill(f64::NAN);
-        assert!(plot_wavefronts(&[bad], 0.25, Format::Svg).is_err());
-        assert!(plot_wavefronts(&[], 0.25, Format::Svg).is_err());
-        assert!(plot_wavefronts(&maps, f64::NAN, Format::Svg).is_err());
+        assert!(plot_wavefronts(&[bad], 0.25, PictureFormat::Svg).is_err());
+        assert!(plot_wavefronts(&[], 0.25, PictureFormat::Svg).is_err());
+        assert!(plot_wavefronts(&maps, f64::NAN, PictureFormat::Svg).is_err());
     }
 
     // Leave dark points out of the piston

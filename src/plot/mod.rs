@@ -18,14 +18,15 @@ use std::{io::Cursor, ops::Range, path::Path};
 // Formats of a picture
 /// The format of a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+#[non_exhaustive]
+pub enum PictureFormat {
     /// Scalable vector graphics.
     Svg,
     /// Portable network graphics.
     Png,
 }
 
-impl Format {
+impl PictureFormat {
     /// The format that the extension of a file's name asks for; `Invalid` unless it is `svg` or `png`.
     pub fn of(path: &Path) -> Result<Self, Invalid> {
         let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
@@ -52,10 +53,10 @@ pub(crate) trait Picture {
     fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB>;
 
     // Encode the picture in a format
-    fn encode(&self, format: Format) -> Result<Vec<u8>, Error> {
+    fn encode(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
         load_font(TYPEFACE)?;
         let (width, height) = self.size();
-        if format == Format::Svg {
+        if format == PictureFormat::Svg {
             let mut text = String::new();
             self.paint(SVGBackend::with_string(&mut text, (width, height)))?;
             // Mend the media type and the size
@@ -100,10 +101,10 @@ fn failed(reason: impl std::fmt::Display) -> Error {
 /// A figure of curves in one panel, with a legend.
 ///
 /// ```
-/// use lenslet::plot::{Figure, Format};
+/// use lenslet::plot::{Figure, PictureFormat};
 /// let power = (1..100).map(|r| (r as f64, 6.88 * (r as f64).powf(5.0 / 3.0)));
 /// let figure = Figure::new().x_label("r [m]").log_x().log_y().line("Kolmogorov", power);
-/// assert!(figure.render(Format::Svg).is_ok_and(|svg| svg.starts_with(b"<svg")));
+/// assert!(figure.render(PictureFormat::Svg).is_ok_and(|svg| svg.starts_with(b"<svg")));
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Figure {
@@ -196,7 +197,7 @@ impl Figure {
 
     // Render and save the figure
     /// Draws the figure; the bytes of the file. `Invalid` for a number that is not finite.
-    pub fn render(&self, format: Format) -> Result<Vec<u8>, Error> {
+    pub fn render(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
         for (name, _, points) in &self.curves {
             for x in points.iter().flatten() {
                 finite(&format!("curve {name:?}"), *x)?;
@@ -211,7 +212,7 @@ impl Figure {
     /// `Invalid` for another extension or a number that is not finite, `Write` where the file cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
-        let picture = self.render(Format::of(path)?)?;
+        let picture = self.render(PictureFormat::of(path)?)?;
         std::fs::write(path, picture).map_err(|source| Error::Write { path: path.into(), source })
     }
 }
@@ -443,7 +444,7 @@ pub fn plot_covariance(
     covariance: &SlopeCovariance,
     pitch: f64,
     pairs: Pairs,
-    format: Format,
+    format: PictureFormat,
 ) -> Result<Vec<u8>, Error> {
     View::new(covariance, pitch, pairs)?.encode(format)
 }
@@ -643,7 +644,7 @@ mod tests {
         let mut pairs: Vec<_> = (0..problem.pairs().len()).map(pair).collect();
         let covariance = SlopeCovariance::from_pairs(&problem, &pairs);
         let view = View::new(&covariance, 0.5, Pairs::All)?;
-        let picture = image::load_from_memory(&view.encode(Format::Png)?)?.into_rgb8();
+        let picture = image::load_from_memory(&view.encode(PictureFormat::Png)?)?.into_rgb8();
         let (colours, cell) =
             (DerivedColorMap::new(&STATIONS.map(colour)), view.side() / lags as u32);
         for ((p, q, a, b, j, i), value) in covariance.values().indexed_iter() {
@@ -655,12 +656,12 @@ mod tests {
             assert_eq!(picture.get_pixel(x, y).0, [red, green, blue], "{p},{q} {a}{b} at {j},{i}");
         }
         // Check what is refused
-        assert!(plot_covariance(&covariance, 0.5, Pairs::One(0, 4), Format::Svg).is_err());
-        let one = plot_covariance(&covariance, 0.5, Pairs::One(0, 3), Format::Svg)?;
+        assert!(plot_covariance(&covariance, 0.5, Pairs::One(0, 4), PictureFormat::Svg).is_err());
+        let one = plot_covariance(&covariance, 0.5, Pairs::One(0, 3), PictureFormat::Svg)?;
         assert_eq!(String::from_utf8(one)?.matches("data:image/png;base64,").count(), 5);
         pairs[0][[0, 1, 2]] = f64::NAN;
         let covariance = SlopeCovariance::from_pairs(&problem, &pairs);
-        assert!(plot_covariance(&covariance, 0.5, Pairs::All, Format::Png).is_err());
+        assert!(plot_covariance(&covariance, 0.5, Pairs::All, PictureFormat::Png).is_err());
         Ok(())
     }
 
@@ -674,13 +675,13 @@ mod tests {
         let tiny =
             Figure::new().dashes("", [(1e-20, 0.0), (3e-20, f64::MAX)]).y_range(0.0, f64::NAN);
         for figure in [Figure::new(), Figure::new().log_x().log_y(), constant, holes, bars, tiny] {
-            let svg = figure.render(Format::Svg).map(String::from_utf8);
+            let svg = figure.render(PictureFormat::Svg).map(String::from_utf8);
             assert!(
                 matches!(svg, Ok(Ok(svg)) if svg.ends_with("</svg>\n") && !svg.contains("NaN"))
             );
-            assert!(figure.render(Format::Png).is_ok_and(|png| png.starts_with(b"\x89PNG")));
+            assert!(figure.render(PictureFormat::Png).is_ok_and(|png| png.starts_with(b"\x89PNG")));
         }
-        let nan = Figure::new().line("", [(0.0, f64::NAN)]).render(Format::Svg);
+        let nan = Figure::new().line("", [(0.0, f64::NAN)]).render(PictureFormat::Svg);
         assert!(matches!(nan, Err(Error::Invalid(_))));
         for name in ["figure.pdf", "svg", "no/such/folder/figure.svg"] {
             assert!(Figure::new().save(name).is_err(), "{name}");

@@ -1,7 +1,9 @@
 // Tangled from book/src/circulant.md: edit there, or here and run cargo tangle stitch.
 //! A preconditioner for the covariance of slopes with noise: the inverse of a covariance on a torus.
 
+#[cfg(feature = "cuda")]
 pub mod between_transforms;
+#[cfg(feature = "cuda")]
 pub mod gpu;
 
 // What the preconditioner stands on

@@ -1,6 +1,7 @@
 // Tangled from book/src/estimate.md: edit there, or here and run cargo tangle stitch.
 //! The minimum-mean-square-error estimate of wavefronts from slopes.
 
+#[cfg(feature = "cuda")]
 pub mod gpu;
 
 // What the estimate stands on
@@ -442,6 +443,38 @@ pub(crate) fn of_frame(error: Error, frame: usize) -> Error {
             Error::NotConverged { what: in_frame(what), iterations, residual, tolerance }
         }
         other => other,
+    }
+}
+
+// What all estimators can do
+/// What all estimators can do, wherever they compute.
+pub(crate) trait Frames: Send + Sync {
+    /// Estimates the frames in the rows of `slopes`.
+    fn frames(
+        &self,
+        slopes: ArrayView2<f64>,
+        warm: bool,
+        watch: &dyn Watch,
+    ) -> Result<Estimates, Error>;
+
+    /// Slopes of a frame, the error of the interpolation, and the bytes of both operators.
+    fn facts(&self) -> (usize, f64, [u64; 2]);
+}
+
+impl Frames for EstimatorCpu {
+    // Answers of an estimator on the processor
+    fn frames(
+        &self,
+        slopes: ArrayView2<f64>,
+        warm: bool,
+        watch: &dyn Watch,
+    ) -> Result<Estimates, Error> {
+        self.estimate(slopes, warm, watch)
+    }
+
+    fn facts(&self) -> (usize, f64, [u64; 2]) {
+        let bytes = [self.measured().bytes(), self.wavefront().bytes()];
+        (self.slopes(), self.interpolation_error(), bytes)
     }
 }
 

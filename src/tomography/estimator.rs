@@ -1,19 +1,23 @@
 // Tangled from book/src/estimate-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Estimates of wavefronts from slopes: planned, and run wherever an engine computes.
 
+#[cfg(feature = "cuda")]
+mod gpu;
+#[cfg(not(feature = "cuda"))]
+#[path = "estimator/no_gpu.rs"]
+mod gpu;
+
 // What the planned estimate stands on
+use self::gpu::{estimators, on_devices};
 use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{Watch, check, engine::Engine, gpu::Gpu};
+use crate::device::{Watch, check, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::model::system::System;
-use crate::numerics::real::{Precision, Real};
-use crate::tomography::estimate::gpu::{EstimatorGpu, bytes_needed, estimate_on};
 use crate::tomography::estimate::{
-    EstimateOptions, Estimates, EstimatorCpu, Model, Posed, check_slopes,
+    EstimateOptions, Estimates, EstimatorCpu, Frames, Posed, check_slopes,
 };
 use crate::turbulence::plan::{SlopeCovariancePlan, WAVEFRONTS, dense_bytes};
 use ndarray::ArrayView2;
-use rayon::prelude::*;
 
 // Plan of an estimate
 /// How wavefronts will be estimated.
@@ -72,11 +76,7 @@ impl EstimatePlan {
         let mut working: Vec<Memory> =
             posed.groups.iter().map(|group| group.plan.working(engine)).collect();
         working.extend(posed.covariances.wavefront().map(|plan| plan.working(engine)));
-        let bytes = match engine.precision() {
-            Precision::F64 => bytes_needed::<f64>(posed),
-            Precision::F32 => bytes_needed::<f32>(posed),
-        };
-        let devices = vec![bytes; engine.devices().len()];
+        let devices = on_devices(posed, engine);
         let operators = Memory { host: 4 * of_groups + 2 * of_wavefront, devices };
         let frame = 8 * (posed.targets * posed.points.pow(2)) as u64;
         let frames = frame.saturating_mul(posed.options.frames as u64);
@@ -143,10 +143,9 @@ impl EstimatePlan {
         let (model, options) = (self.0.compute(engine, watch)?, self.0.options);
         watch.stage(OPERATORS);
         check(watch)?;
-        Ok(Estimator(match (engine.devices(), engine.precision()) {
-            ([], _) => Kind::Cpu(Box::new(EstimatorCpu::of(model, options)?)),
-            (gpus, Precision::F64) => Kind::F64(estimators(gpus, &model, options)?),
-            (gpus, Precision::F32) => Kind::F32(estimators(gpus, &model, options)?),
+        Ok(Estimator(match engine.devices() {
+            [] => Box::new(EstimatorCpu::of(model, options)?),
+            _ => estimators(engine, &model, options)?,
         }))
     }
 }
@@ -157,25 +156,7 @@ const OPERATORS: &str = "operators";
 const FRAMES: &str = "frames";
 
 /// Turns slopes of a system into wavefronts, wherever an engine computes.
-pub struct Estimator(Kind);
-
-enum Kind {
-    /// On the processor.
-    Cpu(Box<EstimatorCpu>),
-    /// On graphics processors, in double precision.
-    F64(Vec<EstimatorGpu<f64>>),
-    /// On graphics processors, in single precision.
-    F32(Vec<EstimatorGpu<f32>>),
-}
-
-/// One estimator for each device.
-fn estimators<T: Real>(
-    gpus: &[Gpu],
-    model: &Model,
-    options: EstimateOptions,
-) -> Result<Vec<EstimatorGpu<T>>, Error> {
-    gpus.par_iter().map(|gpu| EstimatorGpu::of(gpu, model, options)).collect()
-}
+pub struct Estimator(Box<dyn Frames>);
 
 // Estimate frames on an engine
 impl Estimator {
@@ -192,46 +173,23 @@ impl Estimator {
         watch: &dyn Watch,
     ) -> Result<Estimates, Error> {
         watch.stage(FRAMES);
-        match &self.0 {
-            Kind::Cpu(estimator) => estimator.estimate(slopes, warm, watch),
-            Kind::F64(estimators) => estimate_on(estimators, slopes, warm, watch),
-            Kind::F32(estimators) => estimate_on(estimators, slopes, warm, watch),
-        }
-    }
-
-    // Facts about an estimator
-    /// Slopes of a frame, the error of the interpolation, and the bytes of both operators.
-    fn facts(&self) -> (usize, f64, [u64; 2]) {
-        fn there<T: Real>(estimators: &[EstimatorGpu<T>]) -> (usize, f64, [u64; 2]) {
-            estimators.first().map_or((0, 0.0, [0; 2]), |estimator| {
-                let bytes = [estimator.measured().bytes(), estimator.wavefront().bytes()];
-                (estimator.slopes(), estimator.interpolation_error(), bytes)
-            })
-        }
-        match &self.0 {
-            Kind::Cpu(estimator) => {
-                let bytes = [estimator.measured().bytes(), estimator.wavefront().bytes()];
-                (estimator.slopes(), estimator.interpolation_error(), bytes)
-            }
-            Kind::F64(estimators) => there(estimators),
-            Kind::F32(estimators) => there(estimators),
-        }
+        self.0.frames(slopes, warm, watch)
     }
 
     // Numbers that an estimator tells
     /// Slopes of a frame, n.
     pub fn slopes(&self) -> usize {
-        self.facts().0
+        self.0.facts().0
     }
 
     /// Largest error of an entry of Ξ by interpolation, in units of the largest entry, measured on a sample; 0 if there is none.
     pub fn interpolation_error(&self) -> f64 {
-        self.facts().1
+        self.0.facts().1
     }
 
     /// Bytes of Θ + C_n and of Ξ, on each device.
     pub fn bytes(&self) -> [u64; 2] {
-        self.facts().2
+        self.0.facts().2
     }
 }
 
@@ -242,6 +200,7 @@ mod tests {
     use crate::device::{gpu::test_machines, silent};
     use crate::linear::operator::battery;
     use crate::linear::solver::Stop;
+    use crate::numerics::real::Precision;
     use crate::tomography::estimate::tests::{slopes, system};
 
     fn planned(
@@ -259,12 +218,13 @@ mod tests {
         for gpu in test_machines() {
             let engine = Engine::gpus(vec![gpu.clone(), gpu.clone()], Precision::F64).unwrap();
             let two = planned(&system, EstimateOptions::default(), &engine).unwrap();
-            let Kind::F64(both) = &two.0 else { panic!() };
+            let one = Engine::gpus(vec![gpu.clone()], Precision::F64).unwrap();
+            let one = planned(&system, EstimateOptions::default(), &one).unwrap();
             let row = slopes(1, two.slopes());
             let frames =
                 ndarray::concatenate![ndarray::Axis(0), row, row.mapv(|s| 1.0001 * s), -&row];
             let shared = two.estimate(frames.view(), false, &silent).unwrap();
-            assert_eq!(shared, estimate_on(&both[..1], frames.view(), false, &silent).unwrap());
+            assert_eq!(shared, one.estimate(frames.view(), false, &silent).unwrap());
             let warm = two.estimate(frames.view(), true, &silent).unwrap();
             assert!(warm.iterations[1] < shared.iterations[1], "{:?}", warm.iterations);
             // Hold the device to the words of the processor

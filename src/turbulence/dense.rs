@@ -1,6 +1,7 @@
 // Tangled from book/src/dense-covariance.md: edit there, or here and run cargo tangle stitch.
 //! Covariances without a Toeplitz form, pair by pair: stars at unequal heights, arrays of unequal pitch, any target.
 
+#[cfg(feature = "cuda")]
 pub mod gpu;
 
 // What pairs without a lattice stand on
@@ -127,6 +128,7 @@ impl FootprintAverage {
         sum
     }
     /// Nodes (x, y) in metres and weights of the product of a rule with itself.
+    #[cfg(feature = "cuda")]
     fn product(&self, Rule { nodes, weights }: &Rule) -> Vec<[f64; 3]> {
         let n = nodes.len();
         let node = |k: usize| nodes[k] * self.half_width;
@@ -233,6 +235,7 @@ impl PairAverage {
 // Rules of an average for kernels
 impl PairAverage {
     /// Nodes (x, y) in metres and weights of the rules for pairs that are not near, the farthest first.
+    #[cfg(feature = "cuda")]
     fn rules(&self) -> Vec<Vec<[f64; 3]>> {
         match self {
             Self::Parallel(average, _) => {

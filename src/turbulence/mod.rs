@@ -12,4 +12,5 @@ pub mod disc;
 pub mod turned;
 pub mod dense;
 pub mod plan;
+#[cfg(feature = "files")]
 pub mod arrays;

@@ -1,16 +1,20 @@
 // Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
 //! Slope and wavefront–slope covariance of a system by either method.
 
+#[cfg(feature = "cuda")]
+mod gpu;
+#[cfg(not(feature = "cuda"))]
+#[path = "plan/no_gpu.rs"]
+mod gpu;
+
 // What computing a covariance stands on
 use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{Watch, check, engine::Engine, gpu::Gpu, threads};
+use crate::device::{Watch, check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
-use crate::numerics::real::{Precision, Real};
-use crate::turbulence::direct::slope::gpu::pieces;
-use crate::turbulence::slope::{PairCovariance, SlopeCovariance, SlopeProblem};
+use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::spectral::error::Chosen;
 use crate::turbulence::spectral::slope::SpectralSampling;
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
@@ -45,7 +49,7 @@ const WAVEFRONT: &str = "wavefront and slopes";
 pub(crate) const WAVEFRONTS: &str = "wavefronts";
 
 /// Seconds of one thread for a pair of target and star and a layer, and for one of its lags.
-const NEAR_WAVEFRONT: f64 = 0.4e-3;
+const NEAR_WAVEFRONT: f64 = 2.5e-3;
 const FAR_WAVEFRONT: f64 = 20e-9;
 
 /// Seconds of one thread for an entry of the dense slopes and a layer, of dense wavefront and slopes, of the wavefronts.
@@ -56,6 +60,7 @@ const ENTRY_OF_WAVEFRONTS: f64 = 20e-9;
 // Methods of slope covariance
 /// How to compute a covariance.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
 pub enum Method {
     /// In real space: exact to 1e-10 of the variance, and fast.
     #[default]
@@ -135,27 +140,14 @@ impl SlopeCovariancePlan {
     pub(crate) fn working(&self, engine: &Engine) -> Memory {
         let (pairs, field) = (self.problem.pairs(), field_bytes(self.problem.lags()));
         let fields = 3 * pairs.len() as u64;
-        let (gpus, precision) = (engine.devices(), engine.precision());
-        if gpus.is_empty() {
+        if engine.devices().is_empty() {
             let host = match &self.chosen {
                 None => field.saturating_mul(fields + 6 * threads() as u64),
                 Some(chosen) => chosen.sampling.memory(&self.problem),
             };
             return Memory { host, devices: Vec::new() };
         }
-        // Count the memory of slopes on devices
-        let most = pieces(pairs.len(), gpus.len()).map(|piece| piece.len()).max().unwrap_or(0);
-        let bytes = match (&self.chosen, precision) {
-            (None, Precision::F64) => direct::slope::gpu::memory::<f64>(&self.problem, most),
-            (None, Precision::F32) => direct::slope::gpu::memory::<f32>(&self.problem, most),
-            (Some(chosen), Precision::F64) => {
-                spectral::gpu::slope_memory::<f64>(&self.problem, &chosen.sampling)
-            }
-            (Some(chosen), Precision::F32) => {
-                spectral::gpu::slope_memory::<f32>(&self.problem, &chosen.sampling)
-            }
-        };
-        Memory { host: field.saturating_mul(2 * fields), devices: vec![bytes; gpus.len()] }
+        Memory { host: field.saturating_mul(2 * fields), devices: self.on_devices(engine) }
     }
 
     // Memory of the whole slope plan
@@ -203,30 +195,15 @@ impl SlopeCovariancePlan {
         watch: &dyn Watch,
     ) -> Result<SlopeCovariance, Error> {
         watch.stage(SLOPES);
-        let pairs = match (engine.devices(), engine.precision(), &self.chosen) {
-            ([], _, None) => direct::slope::pair_covariances(&self.problem, watch)?,
-            ([], _, Some(chosen)) => {
+        let pairs = match (engine.devices(), &self.chosen) {
+            ([], None) => direct::slope::pair_covariances(&self.problem, watch)?,
+            ([], Some(chosen)) => {
                 spectral::slope::pair_covariances(&self.problem, &chosen.sampling, watch)?
             }
-            (gpus, Precision::F64, _) => self.pairs_on::<f64>(gpus, watch)?,
-            (gpus, Precision::F32, _) => self.pairs_on::<f32>(gpus, watch)?,
+            _ => self.pairs_on(engine, watch)?,
         };
         check(watch)?;
         Ok(SlopeCovariance::from_pairs(&self.problem, &pairs))
-    }
-
-    // Run pairs of stars on devices
-    fn pairs_on<T: Real>(
-        &self,
-        gpus: &[Gpu],
-        watch: &dyn Watch,
-    ) -> Result<Vec<PairCovariance>, Error> {
-        match &self.chosen {
-            None => direct::slope::gpu::pair_covariances::<T>(&self.problem, gpus, watch),
-            Some(chosen) => {
-                spectral::gpu::slope_pairs::<T>(&self.problem, &chosen.sampling, gpus, watch)
-            }
-        }
     }
 }
 
@@ -287,8 +264,7 @@ impl WavefrontCovariancePlan {
 
     /// The memory that the plan works with, besides its result.
     pub(crate) fn working(&self, engine: &Engine) -> Memory {
-        let (gpus, precision) = (engine.devices(), engine.precision());
-        if gpus.is_empty() {
+        if engine.devices().is_empty() {
             let fields = field_bytes(self.most_lags()).saturating_mul(8 * threads() as u64);
             let host = match &self.chosen {
                 None => fields.saturating_add(self.result_bytes()),
@@ -296,20 +272,7 @@ impl WavefrontCovariancePlan {
             };
             return Memory { host, devices: Vec::new() };
         }
-        // Count the memory of wavefronts on devices
-        let pairs = self.problem.targets() * self.problem.stars();
-        let most = pieces(pairs, gpus.len()).map(|piece| piece.len()).max().unwrap_or(0);
-        let bytes = match (&self.chosen, precision) {
-            (None, Precision::F64) => direct::wavefront::gpu::memory::<f64>(&self.problem, most),
-            (None, Precision::F32) => direct::wavefront::gpu::memory::<f32>(&self.problem, most),
-            (Some(chosen), Precision::F64) => {
-                spectral::gpu::wavefront_memory::<f64>(&self.problem, &chosen.sampling)
-            }
-            (Some(chosen), Precision::F32) => {
-                spectral::gpu::wavefront_memory::<f32>(&self.problem, &chosen.sampling)
-            }
-        };
-        Memory { host: 2 * self.result_bytes(), devices: vec![bytes; gpus.len()] }
+        Memory { host: 2 * self.result_bytes(), devices: self.on_devices(engine) }
     }
 
     // Memory of the whole wavefront plan
@@ -355,33 +318,23 @@ impl WavefrontCovariancePlan {
     ) -> Result<WavefrontSlope, Error> {
         watch.stage(WAVEFRONT);
         let problem = &self.problem;
-        let covariance = match (engine.devices(), engine.precision(), &self.chosen) {
-            ([], _, None) => direct::wavefront::covariance(problem, watch)?,
-            ([], _, Some(chosen)) => {
+        let covariance = match (engine.devices(), &self.chosen) {
+            ([], None) => direct::wavefront::covariance(problem, watch)?,
+            ([], Some(chosen)) => {
                 spectral::wavefront::covariance(problem, &chosen.sampling, watch)?
             }
-            (gpus, Precision::F64, _) => self.run_on::<f64>(gpus, watch)?,
-            (gpus, Precision::F32, _) => self.run_on::<f32>(gpus, watch)?,
+            _ => self.compute_on(engine, watch)?,
         };
         check(watch)?;
         Ok(covariance)
-    }
-
-    // Run the wavefront plan on devices
-    fn run_on<T: Real>(&self, gpus: &[Gpu], watch: &dyn Watch) -> Result<WavefrontSlope, Error> {
-        match &self.chosen {
-            None => direct::wavefront::gpu::covariance::<T>(&self.problem, gpus, watch),
-            Some(chosen) => {
-                spectral::gpu::wavefront::<T>(&self.problem, &chosen.sampling, gpus, watch)
-            }
-        }
     }
 }
 
 // Everything that a system asks for
 // All covariances of a system
 /// The form of a covariance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Form {
     /// Toeplitz where the geometry allows it, else dense.
     #[default]

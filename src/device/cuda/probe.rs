@@ -39,6 +39,7 @@ pub struct CudaProbe {
 // Ways to have no CUDA device
 /// Why there is no CUDA device to use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NoCuda {
     /// The library `libcuda` is not installed, or not where the loader looks.
     #[error("no CUDA driver library (libcuda) was found on this machine")]

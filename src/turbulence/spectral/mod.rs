@@ -5,4 +5,5 @@
 pub mod slope;
 pub mod error;
 pub mod wavefront;
+#[cfg(feature = "cuda")]
 pub mod gpu;

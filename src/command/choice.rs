@@ -1,0 +1,56 @@
+// Tangled from book/src/estimate-command.md: edit there, or here and run cargo tangle stitch.
+//! Choices of the library that are named on the command line.
+
+// What choices by name stand on
+use crate::files::arrays::ArrayFormat;
+use crate::linear::interpolation::Interpolation;
+use crate::numerics::real::Precision;
+use crate::turbulence::plan::Form;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
+// Read one of several values by its name
+/// Reads one of several values by its name; each has a name, an explanation and the value.
+fn one_of<T: Clone + Send + Sync + 'static, const N: usize>(
+    choices: [(&'static str, &'static str, T); N],
+) -> impl TypedValueParser<Value = T> {
+    let names = choices.each_ref().map(|(name, help, _)| PossibleValue::new(*name).help(*help));
+    PossibleValuesParser::new(names).try_map(move |given| {
+        let known = choices.iter().find(|(name, ..)| *name == given);
+        known.map(|(_, _, value)| value.clone()).ok_or("not one of the choices")
+    })
+}
+
+// Choices that commands share
+/// Precisions.
+pub fn precisions() -> impl TypedValueParser<Value = Precision> {
+    let choices =
+        [("f64", "Double precision", Precision::F64), ("f32", "Single precision", Precision::F32)];
+    one_of(choices)
+}
+
+/// Formats of a file of arrays.
+pub fn formats() -> impl TypedValueParser<Value = ArrayFormat> {
+    one_of([
+        ("npz", "NumPy's archive of arrays", ArrayFormat::Npz),
+        ("fits", "FITS, with an image for each array", ArrayFormat::Fits),
+    ])
+}
+
+// Choices of form and interpolation
+/// Forms of a covariance.
+pub fn forms() -> impl TypedValueParser<Value = Form> {
+    one_of([
+        ("auto", "Toeplitz where the geometry allows it, else dense", Form::Auto),
+        ("toeplitz", "Toeplitz-compressed; refused where there is no such form", Form::Toeplitz),
+        ("dense", "Each pair of valid lenslets, exact also where the cones differ", Form::Dense),
+    ])
+}
+
+/// Ways to interpolate between grids.
+pub fn interpolations() -> impl TypedValueParser<Value = Interpolation> {
+    one_of([
+        ("linear", "Two points along each axis", Interpolation::Linear),
+        ("cubic", "Four points along each axis", Interpolation::Cubic),
+        ("quintic", "Six points along each axis", Interpolation::Quintic),
+    ])
+}

@@ -1,0 +1,282 @@
+// Tangled from book/src/system-file.md: edit there, or here and run cargo tangle stitch.
+//! The file that describes a system.
+
+// What reading a system stands on
+use crate::{
+    error::{BadLine, Error, Invalid, length_or_infinity},
+    files::located::{Document, Keys, Table},
+    model::atmosphere::{Atmosphere, Layer},
+    model::lenslet_array::{LensletArray, Pupil, Validity},
+    model::noise::{GuideStar, Noise},
+    model::sensor::Sensor,
+    model::source::{ConeGradient, Source},
+    model::system::System,
+    model::wavefront_grid::PhaseGrid,
+    units::{ARCSEC, DEGREE},
+};
+use std::{fs::File, io::Read, path::Path};
+
+// Read a system from a file
+impl System {
+    // The documentation of reading a text
+    /// Reads the text of a system file; `name` stands for the file in errors.
+    ///
+    /// ```
+    /// use lenslet::model::system::System;
+    /// let text = std::fs::read_to_string("book/systems/keck-lgs.toml")?;
+    /// let keck = System::from_toml(&text, "keck-lgs.toml")?;
+    /// assert_eq!((keck.guide_stars().len(), keck.atmosphere().layers().len()), (4, 7));
+    ///
+    /// let wrong = System::from_toml(&text.replace("r0 = 0.18", "r0 = -1"), "keck-lgs.toml");
+    /// let message = "keck-lgs.toml:6: atmosphere.r0 = -1: expected a length in metres greater than 0";
+    /// assert_eq!(wrong.unwrap_err().to_string(), message);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
+        Ok(Self::from_document(&Document::parse(name, text)?)?)
+    }
+
+    // Read the tables of a document
+    /// Reads the tables that describe a system. Others, of the names in [`TABLES`], are left to those who know them:
+    /// `document.root(TABLES)?.table(name, keys)`.
+    ///
+    /// # Errors
+    /// The first line that makes no sense.
+    pub fn from_document(document: &Document) -> Result<Self, BadLine> {
+        let root = document.root(TABLES)?;
+        let (atmosphere, cone_gradient) = read_atmosphere(&root)?;
+        let pupil = read_pupil(&root)?;
+        let (lenslet_array, validity) = read_lenslet_array(&root, pupil.as_ref())?;
+        let folder = Path::new(document.name()).parent().unwrap_or(Path::new(""));
+        let builder = System::builder(atmosphere, lenslet_array)
+            .cone_gradient(cone_gradient)
+            .pupil(pupil)
+            .validity(validity)
+            .guide_stars(read_guide_stars(&root, &lenslet_array, folder)?)
+            .targets(read_targets(&root)?)
+            .phase(read_phase(&root)?);
+        root.check(builder.build())
+    }
+
+    // Read the bytes of a file
+    /// Reads a system file.
+    ///
+    /// The errors are [`Error::Read`] for a file that cannot be read and [`Error::SystemFile`] for a line
+    /// that makes no sense.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
+        const LIMIT: u64 = 16 << 20;
+        let path = path.as_ref();
+        let failed = |source| Error::Read { path: path.into(), source };
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(failed)?;
+        file.take(LIMIT + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > LIMIT {
+            return Err(failed(std::io::Error::other(
+                "it is larger than 16 MiB, too large for a system file",
+            )));
+        }
+        let name = path.display().to_string();
+        Self::from_toml(Document::text(&name, &bytes)?, &name)
+    }
+}
+/// The names of all tables that a system file may have, whichever room reads them.
+pub const TABLES: Keys = &[
+    // Names of all tables
+    "atmosphere",
+    "telescope",
+    "lenslet_array",
+    "guide_star",
+    "target",
+    "phase",
+];
+
+// Read the tables of a system
+// Read the table of the atmosphere
+const ATMOSPHERE_KEYS: &[&str] = &["r0", "wavelength", "outer_scale", "cone_gradient", "layers"];
+
+fn read_atmosphere(root: &Table) -> Result<(Atmosphere, ConeGradient), BadLine> {
+    let air = root.required_table("atmosphere", ATMOSPHERE_KEYS)?;
+    let r0 = air.required("r0", "a length in metres")?;
+    let wavelength = air.optional("wavelength", "a length in metres")?.unwrap_or(500e-9);
+    let outer_scale = air.optional("outer_scale", "a length in metres, or inf")?;
+    if let Some(outer_scale) = outer_scale {
+        air.check(length_or_infinity("outer_scale", outer_scale))?;
+    }
+    let words = [("pupil", ConeGradient::Pupil), ("layer", ConeGradient::Layer)];
+    let cone_gradient = air.choice("cone_gradient", &words)?.unwrap_or_default();
+    let layers = read_layers(&air, outer_scale)?;
+    let atmosphere = air.check(Atmosphere::new(r0, wavelength, layers))?;
+    Ok((atmosphere, cone_gradient))
+}
+
+// Read the layers of the atmosphere
+const LAYER_KEYS: &[&str] =
+    &["altitude", "fraction", "outer_scale", "wind_speed", "wind_direction"];
+
+fn read_layers(air: &Table, outer_scale: Option<f64>) -> Result<Vec<Layer>, BadLine> {
+    let tables = air.tables("layers", LAYER_KEYS)?;
+    if tables.is_empty() {
+        return Err(air.missing("layers", "a list of at least one layer"));
+    }
+    let read = |layer: &Table| {
+        let scale = layer.optional("outer_scale", "a length in metres, or inf")?.or(outer_scale);
+        let without = "a length in metres, or inf, here or as atmosphere.outer_scale";
+        Ok(Layer {
+            altitude: layer.required("altitude", "an altitude in metres")?,
+            fraction: layer.required("fraction", "a share of r0^(-5/3), from 0 to 1")?,
+            outer_scale: scale.ok_or_else(|| layer.missing("outer_scale", without))?,
+            wind_speed: layer.optional("wind_speed", "a speed in m/s")?.unwrap_or(0.0),
+            wind_direction: DEGREE
+                * layer.optional("wind_direction", "an angle in degrees")?.unwrap_or(0.0),
+        })
+    };
+    tables.iter().map(read).collect()
+}
+
+// Read the pupil and the lenslets
+fn read_pupil(root: &Table) -> Result<Option<Pupil>, BadLine> {
+    let Some(telescope) = root.table("telescope", &["diameter", "obstruction"])? else {
+        return Ok(None);
+    };
+    let diameter = telescope.required("diameter", "a length in metres")?;
+    let obstruction = telescope.optional("obstruction", "a ratio of diameters")?.unwrap_or(0.0);
+    telescope.check(Pupil::new(diameter, obstruction)).map(Some)
+}
+const ARRAY_KEYS: &[&str] = &["lenslets", "pitch", "valid_threshold", "valid"];
+const LENSLETS: &str = "a whole number from 1 to 10000";
+
+fn read_lenslet_array(
+    root: &Table,
+    pupil: Option<&Pupil>,
+) -> Result<(LensletArray, Validity), BadLine> {
+    let table = root.required_table("lenslet_array", ARRAY_KEYS)?;
+    let lenslets: usize = table.required("lenslets", LENSLETS)?;
+    let from_diameter = pupil.map(|pupil| pupil.diameter() / lenslets as f64);
+    let pitch = table.optional("pitch", "a length in metres")?.or(from_diameter);
+    let pitch =
+        pitch.ok_or_else(|| table.missing("pitch", "a length in metres, or a [telescope]"))?;
+    let array = table.check(LensletArray::new(lenslets, pitch))?;
+    Ok((array, read_validity(&table)?))
+}
+
+// Read the rule of validity
+fn read_validity(table: &Table) -> Result<Validity, BadLine> {
+    let threshold = table.optional("valid_threshold", "a fraction from 0 to 1")?;
+    match (table.choice("valid", &[("centre", Validity::Centre)])?, threshold) {
+        (Some(_), Some(threshold)) => {
+            let expected = "either valid or valid_threshold, not both";
+            Err(table.refuse(Invalid::new("valid_threshold", threshold, expected)))
+        }
+        (Some(centre), None) => Ok(centre),
+        (None, threshold) => table.check(Validity::lit_fraction(threshold.unwrap_or(0.5))),
+    }
+}
+
+// Read directions and guide stars
+fn read_source(table: &Table, height: f64) -> Result<Source, BadLine> {
+    let zenith: f64 = table.optional("zenith", "an angle in arcsec")?.unwrap_or(0.0);
+    let azimuth: f64 = table.optional("azimuth", "an angle in degrees")?.unwrap_or(0.0);
+    table.check(Source::new(zenith * ARCSEC, azimuth * DEGREE, height))
+}
+
+// Read the guide stars of a file
+const STAR_KEYS: &[&str] = &[
+    "zenith",
+    "azimuth",
+    "height",
+    "noise",
+    "lenslets",
+    "pitch",
+    "rotation",
+    "shift",
+    "magnification",
+];
+
+fn read_guide_stars(
+    root: &Table,
+    shared: &LensletArray,
+    folder: &Path,
+) -> Result<Vec<GuideStar>, BadLine> {
+    let tables = root.tables("guide_star", STAR_KEYS)?;
+    if tables.is_empty() {
+        return Err(root.missing("guide_star", "at least one table [[guide_star]]"));
+    }
+    let read = |table| {
+        let (sensor, noise) = (read_sensor(table, shared)?, read_noise(table, folder)?);
+        Ok(GuideStar { sensor, noise })
+    };
+    tables.iter().map(read).collect()
+}
+
+// Read the sensor of a guide star
+fn read_sensor(table: &Table, shared: &LensletArray) -> Result<Sensor, BadLine> {
+    let height = table.optional("height", "a length in metres, or inf")?.unwrap_or(f64::INFINITY);
+    let source = read_source(table, height)?;
+    let lenslets = table.optional("lenslets", LENSLETS)?.unwrap_or(shared.lenslets());
+    let same_width = shared.pitch() * (shared.lenslets() as f64 / lenslets as f64);
+    let pitch = table.optional("pitch", "a length in metres")?.unwrap_or(same_width);
+    let array = table.check(LensletArray::new(lenslets, pitch))?;
+    let rotation: f64 = table.optional("rotation", "an angle in degrees")?.unwrap_or(0.0);
+    Ok(Sensor {
+        source,
+        array,
+        rotation: rotation * DEGREE,
+        shift: table.optional("shift", "two lengths in metres, [x, y]")?.unwrap_or([0.0; 2]),
+        magnification: table.optional("magnification", "a factor")?.unwrap_or(1.0),
+    })
+}
+
+// Read the noise of a guide star
+fn read_noise(table: &Table, folder: &Path) -> Result<Noise, BadLine> {
+    let expected = "a variance in rad², or the name of a file of noise";
+    if let Ok(Some(name)) = table.optional::<&str>("noise", expected) {
+        let of_file = |error: Error| {
+            let expected = format!("the name of a file of noise, and {error}");
+            table.refuse(Invalid::new("noise", name, expected))
+        };
+        return Noise::read(&folder.join(name)).map_err(of_file);
+    }
+    table.check(Noise::uniform(table.optional("noise", expected)?.unwrap_or(0.0)))
+}
+
+// Read targets and the wavefront grid
+fn read_targets(root: &Table) -> Result<Vec<Source>, BadLine> {
+    let tables = root.tables("target", &["zenith", "azimuth"])?;
+    tables.iter().map(|table| read_source(table, f64::INFINITY)).collect()
+}
+
+fn read_phase(root: &Table) -> Result<Option<PhaseGrid>, BadLine> {
+    let keys = &["points", "oversampling", "disc_radius"];
+    let Some(table) = root.table("phase", keys)? else { return Ok(None) };
+    let points = table.required("points", "a whole number from 1 to 100000")?;
+    let oversampling =
+        table.optional("oversampling", "a whole number from 1 to 1000")?.unwrap_or(1);
+    let radius: f64 = table.optional("disc_radius", "an angle in arcsec")?.unwrap_or(0.0);
+    table.check(PhaseGrid::new(points, oversampling, radius * ARCSEC)).map(Some)
+}
+
+// Check the system as read
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+        atmosphere = { r0 = 0.2, outer_scale = inf, layers = [{ altitude = 0, fraction = 1 }] }\n\
+        lenslet_array = { lenslets = 10 }\n\
+        telescope = { diameter = 8 }\n\
+        guide_star = [{ zenith = 3600, azimuth = 30 }, { lenslets = 5, height = 90e3 }]\n\
+        phase = { points = 11, disc_radius = 10 }\n";
+
+    #[test]
+    fn units_and_defaults() {
+        let system = System::from_toml(TEXT, "x.toml").unwrap();
+        let [x, y] = system.guide_stars[0].sensor.source.direction();
+        assert!((x / DEGREE - 0.866_025_4).abs() < 1e-7 && (y / DEGREE - 0.5).abs() < 1e-12);
+        assert_eq!(system.lenslet_array.pitch(), 0.8);
+        assert_eq!(system.guide_stars[1].sensor.array, LensletArray::new(5, 1.6).unwrap());
+        assert_eq!(system.atmosphere.wavelength(), 500e-9);
+        assert_eq!(system.validity, Validity::LitFraction(0.5));
+        let phase = system.phase.unwrap();
+        assert!((phase.disc_radius - 4.848_137e-5).abs() < 1e-11 && phase.oversampling == 1);
+    }
+}

@@ -1,0 +1,18 @@
+// Tangled from book/src/estimate-gpu.md: edit there, or here and run cargo tangle stitch.
+//! Estimates in a build without graphics processors.
+
+use crate::device::{engine::Engine, gpu::on_none};
+use crate::error::Error;
+use crate::tomography::estimate::{EstimateOptions, Frames, Model, Posed};
+
+pub(super) fn on_devices(_posed: &Posed, _engine: &Engine) -> Vec<u64> {
+    Vec::new()
+}
+
+pub(super) fn estimators(
+    engine: &Engine,
+    _model: &Model,
+    _options: EstimateOptions,
+) -> Result<Box<dyn Frames>, Error> {
+    on_none(engine.devices())
+}

@@ -1,0 +1,96 @@
+// Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
+//! Plans of covariances on graphics processors.
+
+// What plans on devices stand on
+use super::{SlopeCovariancePlan, WavefrontCovariancePlan};
+use crate::device::{Watch, engine::Engine, gpu::Gpu};
+use crate::error::Error;
+use crate::numerics::real::{Precision, Real};
+use crate::turbulence::direct::slope::gpu::{pair_covariances_on, pieces};
+use crate::turbulence::slope::PairCovariance;
+use crate::turbulence::wavefront::WavefrontSlope;
+use crate::turbulence::{direct, spectral};
+
+impl SlopeCovariancePlan {
+    // Count the memory of slopes on devices
+    /// Bytes that the plan takes on each device of an engine.
+    pub(super) fn on_devices(&self, engine: &Engine) -> Vec<u64> {
+        let (devices, pairs) = (engine.devices().len(), self.problem.pairs().len());
+        let most = pieces(pairs, devices).map(|piece| piece.len()).max().unwrap_or(0);
+        let bytes = match (&self.chosen, engine.precision()) {
+            (None, Precision::F64) => direct::slope::gpu::memory::<f64>(&self.problem, most),
+            (None, Precision::F32) => direct::slope::gpu::memory::<f32>(&self.problem, most),
+            (Some(chosen), Precision::F64) => {
+                spectral::gpu::slope_memory::<f64>(&self.problem, &chosen.sampling)
+            }
+            (Some(chosen), Precision::F32) => {
+                spectral::gpu::slope_memory::<f32>(&self.problem, &chosen.sampling)
+            }
+        };
+        vec![bytes; devices]
+    }
+
+    // Compute pairs of slopes on devices
+    pub(super) fn pairs_on(
+        &self,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Vec<PairCovariance>, Error> {
+        let (problem, gpus) = (&self.problem, engine.devices());
+        match (&self.chosen, engine.precision()) {
+            (None, _) => pair_covariances_on(problem, engine, watch),
+            (Some(chosen), Precision::F64) => {
+                spectral::gpu::slope_pairs::<f64>(problem, &chosen.sampling, gpus, watch)
+            }
+            (Some(chosen), Precision::F32) => {
+                spectral::gpu::slope_pairs::<f32>(problem, &chosen.sampling, gpus, watch)
+            }
+        }
+    }
+}
+
+impl WavefrontCovariancePlan {
+    // Count the memory of wavefronts on devices
+    /// Bytes that the plan takes on each device of an engine.
+    pub(super) fn on_devices(&self, engine: &Engine) -> Vec<u64> {
+        let devices = engine.devices().len();
+        let pairs = self.problem.targets() * self.problem.stars();
+        let most = pieces(pairs, devices).map(|piece| piece.len()).max().unwrap_or(0);
+        let bytes = match (&self.chosen, engine.precision()) {
+            (None, Precision::F64) => direct::wavefront::gpu::memory::<f64>(&self.problem, most),
+            (None, Precision::F32) => direct::wavefront::gpu::memory::<f32>(&self.problem, most),
+            (Some(chosen), Precision::F64) => {
+                spectral::gpu::wavefront_memory::<f64>(&self.problem, &chosen.sampling)
+            }
+            (Some(chosen), Precision::F32) => {
+                spectral::gpu::wavefront_memory::<f32>(&self.problem, &chosen.sampling)
+            }
+        };
+        vec![bytes; devices]
+    }
+
+    // Compute wavefronts and slopes on devices
+    pub(super) fn compute_on(
+        &self,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<WavefrontSlope, Error> {
+        match engine.precision() {
+            Precision::F64 => self.compute_in::<f64>(engine.devices(), watch),
+            Precision::F32 => self.compute_in::<f32>(engine.devices(), watch),
+        }
+    }
+
+    fn compute_in<T: Real>(
+        &self,
+        gpus: &[Gpu],
+        watch: &dyn Watch,
+    ) -> Result<WavefrontSlope, Error> {
+        match &self.chosen {
+            None => direct::wavefront::gpu::covariance::<T>(&self.problem, gpus, watch),
+            Some(chosen) => {
+                spectral::gpu::wavefront::<T>(&self.problem, &chosen.sampling, gpus, watch)
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+// Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
+//! Plans of covariances in a build without graphics processors.
+
+use super::{SlopeCovariancePlan, WavefrontCovariancePlan};
+use crate::device::{Watch, engine::Engine, gpu::on_none};
+use crate::error::Error;
+use crate::turbulence::slope::PairCovariance;
+use crate::turbulence::wavefront::WavefrontSlope;
+
+impl SlopeCovariancePlan {
+    pub(super) fn on_devices(&self, _engine: &Engine) -> Vec<u64> {
+        Vec::new()
+    }
+
+    pub(super) fn pairs_on(
+        &self,
+        engine: &Engine,
+        _watch: &dyn Watch,
+    ) -> Result<Vec<PairCovariance>, Error> {
+        on_none(engine.devices())
+    }
+}
+
+impl WavefrontCovariancePlan {
+    pub(super) fn on_devices(&self, _engine: &Engine) -> Vec<u64> {
+        Vec::new()
+    }
+
+    pub(super) fn compute_on(
+        &self,
+        engine: &Engine,
+        _watch: &dyn Watch,
+    ) -> Result<WavefrontSlope, Error> {
+        on_none(engine.devices())
+    }
+}
