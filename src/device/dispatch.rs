@@ -88,6 +88,7 @@ pub fn threads() -> usize {
 }
 
 // Spread pieces over workers
+// The documentation of the dispatcher
 /// Does `work` on every item, by all workers from one queue. Each result goes into `sink` with the number of its item, as it comes.
 ///
 /// The sink is used by one thread at a time, and must neither wait for the queue nor spread work itself.

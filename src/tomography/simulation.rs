@@ -988,6 +988,7 @@ mod tests {
             axis,
             lenslet: order.lenslets(star)[k],
         };
+        // Hold each pair of turned slopes
         for (one, other) in places.iter().flat_map(|&one| places.map(|other| (one, other))) {
             let announced = |one, other| simulation.covariance(look(one), look(other)).unwrap();
             let at = |place: (usize, usize, usize)| order.index(place.0, place.1, place.2);

@@ -709,6 +709,7 @@ impl CovariancePlan {
     }
 }
 
+// Parts of the plan of covariances
 // Pose the problems of a plan
 /// Both problems with their methods.
 fn pose_toeplitz(system: &System, method: Method, wavefront: bool) -> Result<Posed, Error> {

@@ -717,6 +717,7 @@ impl Cuda {
             return Ok(blas);
         }
         let blas = self.library("cublasCreate", cublas::result::create_handle())?;
+        // Give the handle its stream
         // SAFETY: handle and stream are ours; the handle is destroyed with its stream.
         let status = unsafe { cublas::result::set_stream(blas, stream_of(stream).cast()) };
         if status.is_err() {
