@@ -28,6 +28,8 @@ pub use error::{Error, Invalid, Result};
 /// What most programs use: `use lenslet::prelude::*;`.
 pub mod prelude {
     // Names of systems and their parts
+    pub use crate::device::{Device, Watch, engine::Engine, silent};
+    pub use crate::error::{Error, Invalid, Result};
     pub use crate::model::atmosphere::{Atmosphere, Layer};
     pub use crate::model::lenslet_array::{LensletArray, Pupil, SlopeOrder, Validity};
     pub use crate::model::noise::{GuideStar, Noise};
@@ -35,8 +37,6 @@ pub mod prelude {
     pub use crate::model::source::{ConeGradient, Source};
     pub use crate::model::system::System;
     pub use crate::model::wavefront_grid::PhaseGrid;
-    pub use crate::device::{Device, Watch, engine::Engine, silent};
-    pub use crate::error::{Error, Invalid, Result};
     pub use crate::numerics::real::Precision;
     pub use crate::tomography::estimate::{EstimateOptions, Estimates};
     pub use crate::tomography::estimator::{EstimatePlan, Estimator};

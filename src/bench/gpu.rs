@@ -31,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+// Cases with times and bounds
 // Cases and their originals
 /// One computation of the table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

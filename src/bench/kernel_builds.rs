@@ -19,6 +19,8 @@ use crate::model::sensor::Sensor;
 use crate::model::source::{ConeGradient, Source};
 use crate::model::system::System;
 use crate::numerics::real::Real;
+
+// Estimates and covariances that have kernels
 use crate::tomography::estimate::gpu::EstimatorGpu;
 use crate::tomography::estimate::{EstimateOptions, Posed};
 use crate::turbulence::dense;

@@ -151,6 +151,8 @@ pub enum Matrix {
     /// The wavefront–slope covariance, (N + 1)² × 2 N².
     WavefrontSlope,
 }
+
+// Row of run times
 /// Run times of products with one matrix, in seconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProductTimes {

@@ -91,6 +91,7 @@ fn bench_products(args: &ProductsArgs) -> Result<String, Error> {
     if !args.json {
         return Ok(bench::product_tables(&slopes, &wavefront));
     }
+    // Times of both matrices in JSON
     let told = serde_json::json!({
         "processor": device::processor_name(),
         "threads": device::threads(),

@@ -303,6 +303,8 @@ struct Told {
     dense: u64,
     chosen: Chosen,
 }
+
+// Gather what is told of a covariance
 impl Told {
     fn of_slopes(problem: &SlopeProblem, slopes: u64) -> Self {
         Self {
@@ -435,6 +437,8 @@ pub fn system_json(path: &Path, system: &System) -> Value {
     }
     object
 }
+
+// What is known without any computing
 /// What is known of a system without any computing.
 fn describe(path: &Path, system: &System) -> Value {
     let [slopes, wavefront] = dense_bytes(system);

@@ -20,6 +20,8 @@ pub trait Watch: Sync {
         false
     }
 }
+
+// Functions that watch a computation
 impl<F: Fn(usize, usize) + Sync> Watch for F {
     fn progress(&self, done: usize, total: usize) {
         self(done, total);
@@ -36,6 +38,8 @@ pub fn silent(_done: usize, _total: usize) {}
 pub fn check(watch: &dyn Watch) -> Result<(), Error> {
     if watch.cancelled() { Err(Error::Cancelled) } else { Ok(()) }
 }
+
+// Part of a larger stage
 /// Watches one part of a stage for somebody who watches the whole.
 pub struct Part<'a> {
     /// Who watches the stage.
@@ -84,6 +88,7 @@ pub fn threads() -> usize {
 }
 
 // Spread pieces over workers
+// The documentation of the dispatcher
 /// Does `work` on every item, by all workers from one queue. Each result goes into `sink` with the number of its item, as it comes.
 ///
 /// The sink is used by one thread at a time, and must neither wait for the queue nor spread work itself.
@@ -159,6 +164,8 @@ struct Queue<'a, I: Iterator> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+// Take pieces from the queue
 impl<'a, I: Iterator> Queue<'a, I> {
     fn new(items: I, watch: &'a dyn Watch) -> Self {
         let (items, failure) = (Mutex::new(items.enumerate()), Mutex::new(None));
@@ -228,6 +235,7 @@ mod tests {
     use crate::error::Invalid;
     use std::time::Duration;
 
+    // Share one queue among all workers
     #[test]
     fn all_workers_share_one_queue_and_results_keep_their_order() {
         let (most, shares) = (AtomicUsize::new(0), [(); 3].map(|()| AtomicUsize::new(0)));
@@ -262,6 +270,7 @@ mod tests {
         }
     }
 
+    // Check that failures stop the work
     #[test]
     fn failures_and_watchers_stop_the_work() {
         for workers in [Workers::cores(&()), Workers::devices(&[()]), Workers::devices(&[(); 3])] {

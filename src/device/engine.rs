@@ -23,6 +23,7 @@ pub struct Engine {
     precision: Precision,
 }
 
+// Steps of an engine
 impl Engine {
     // Make an engine of its workers
     /// All cores of this machine.

@@ -26,6 +26,7 @@ fn options<T: Real>(sizes: &[(&str, usize)]) -> Vec<String> {
     std::iter::once(format!("-DREAL={real}")).chain(sizes).collect()
 }
 
+// Graphics processor that is open
 // Opened graphics processor
 /// An opened graphics processor, with one queue of work.
 #[derive(Clone)]
@@ -40,6 +41,7 @@ impl fmt::Debug for Gpu {
     }
 }
 
+// Steps of an opened graphics processor
 impl Gpu {
     pub(super) fn new(machine: impl Machine + 'static) -> Result<Self, Error> {
         Ok(Self { queue: Arc::new(Queue::first(machine)?) })
@@ -475,6 +477,7 @@ impl Program {
     }
 }
 
+// What a kernel is given
 // Arguments of a kernel
 /// An argument of a kernel: a buffer or a part of one, an `int`, a `float` or a `double`.
 #[derive(Clone, Copy)]

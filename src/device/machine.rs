@@ -193,6 +193,7 @@ pub(crate) enum Kind {
     ToReal,
 }
 
+// Numbers before and after a transform
 impl Transforms {
     /// How many numbers go in and come out, real or complex as they are.
     pub(crate) fn numbers(&self) -> [usize; 2] {
@@ -274,6 +275,7 @@ struct Lane {
     is_open: Mutex<bool>,
 }
 
+// Queue that closes when it is dropped
 /// A queue of work, closed when it is dropped.
 pub(super) struct Queue {
     pub device: Arc<Opened>,

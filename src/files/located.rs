@@ -226,6 +226,8 @@ impl<'d> Table<'d> {
     pub fn required_table(&self, key: &str, keys: Keys) -> Result<Table<'d>, BadLine> {
         self.table(key, keys)?.ok_or_else(|| self.missing(key, &format!("a table [{key}]")))
     }
+
+    // Open a list of tables
     /// The tables listed under `key`, in each of which only `keys` are allowed.
     pub fn tables(&self, key: &str, keys: Keys) -> Result<Vec<Table<'d>>, BadLine> {
         let Some(value) = self.entry(key) else { return Ok(Vec::new()) };

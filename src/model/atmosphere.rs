@@ -35,6 +35,7 @@ pub struct Atmosphere {
     layers: Vec<Layer>,
 }
 
+// Steps of an atmosphere
 impl Atmosphere {
     /// An atmosphere whose Fried parameter is `r0` \[m\] at `wavelength` \[m\].
     ///

@@ -44,6 +44,7 @@ impl Noise {
         not_negative("noise", variance).map(|variance| Self(Form::Uniform(variance)))
     }
 
+    // Take noise lenslet by lenslet
     /// A variance \[rad²\] for both slopes of each valid lenslet.
     ///
     /// # Errors
@@ -116,6 +117,7 @@ impl Noise {
         if given == valid { Ok(()) } else { Err(Invalid::new("noise", value, expected)) }
     }
 
+    // Tell the block of a lenslet
     /// Elements xx, xy and yy of the block of valid lenslet `k` \[rad²\]; panics beyond the last.
     pub fn block(&self, k: usize) -> [f64; 3] {
         match &self.0 {
@@ -225,6 +227,7 @@ mod tests {
 
     const STREAK: [[f64; 2]; 2] = [[4.0, -1.2], [-1.2, 1.0]];
 
+    // Check that impossible blocks are refused
     #[test]
     fn blocks_that_cannot_be_are_refused() {
         let nan = f64::NAN;
@@ -270,6 +273,7 @@ mod tests {
         assert_eq!(noise.check_lenslets(|| 4).unwrap_err().value, "noise of 3 lenslets");
     }
 
+    // Check the partners of all noise
     #[test]
     fn the_matrix_of_all_noise_has_partners() {
         let valid = [ndarray::arr2(&[[true]]), ndarray::arr2(&[[true, false], [true, true]])];

@@ -279,6 +279,7 @@ mod tests {
         assert_near(&footprint.axes, &[[c, s], [-s, c]]);
     }
 
+    // Check offsets between two footprints
     #[test]
     fn an_offset_takes_one_footprint_to_the_other() {
         let first = turned();
@@ -321,6 +322,7 @@ mod tests {
         assert!(matches!(Groups::single(&[]), Err(Error::Invalid(_))));
     }
 
+    // Check that bad sensors are refused
     #[test]
     fn bad_sensors_are_refused_by_name() {
         let (good, nan) = (turned(), f64::NAN);

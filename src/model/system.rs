@@ -59,6 +59,8 @@ impl System {
     pub fn validity(&self) -> Validity {
         self.validity
     }
+
+    // Stars targets and grid of a system
     /// The guide stars, at least one, all of them above the highest layer.
     pub fn guide_stars(&self) -> &[GuideStar] {
         &self.guide_stars
@@ -115,6 +117,7 @@ impl System {
         targets.and(self.phase.ok_or_else(|| Invalid::new("phase", "none", expected)))
     }
 
+    // Tell whether a wavefront is wanted
     /// Whether a system has targets and a grid of wavefront points.
     pub fn wants_wavefront(&self) -> bool {
         self.wavefront_grid().is_ok()
@@ -127,6 +130,7 @@ impl System {
     }
 }
 
+// System that is built in steps
 // Build a system that can be
 /// Puts a system together; [`build`](Self::build) checks it as a whole.
 ///
@@ -188,6 +192,8 @@ impl SystemBuilder {
     pub fn validity(self, validity: Validity) -> Self {
         Self(System { validity, ..self.0 })
     }
+
+    // Take stars targets and grid
     /// All guide stars, in place of those that there were.
     pub fn guide_stars(self, stars: impl IntoIterator<Item = GuideStar>) -> Self {
         Self(System { guide_stars: stars.into_iter().collect(), ..self.0 })

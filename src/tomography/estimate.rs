@@ -624,6 +624,7 @@ pub(crate) mod tests {
                 built(&system, EstimateOptions { stop, ..EstimateOptions::default() }).unwrap();
             let order = SlopeOrder::new(&system.valid_lenslets());
             let mut matrix = dense_slopes(&system, &silent).unwrap();
+            // Add the blocks of noise to a matrix
             for (q, star) in system.guide_stars().iter().enumerate() {
                 for k in 0..order.lenslets(q).len() {
                     let [xx, xy, yy] = star.noise.block(k);

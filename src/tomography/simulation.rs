@@ -21,6 +21,7 @@ use rand_distr::{Distribution, StandardNormal};
 use rayon::prelude::*;
 use std::f64::consts::PI;
 
+// Sampling and its limits
 // Sampling of the spectrum
 /// How closely a simulation samples the power spectrum; Eq. [frequency step](https://lenslet.github.io/lenslet/simulation.html#eq-frequency-step).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -525,6 +526,7 @@ impl Simulation {
     }
 }
 
+// Planned simulation of a system
 // Plan of a simulation
 /// How turbulence will be simulated.
 ///
@@ -986,6 +988,7 @@ mod tests {
             axis,
             lenslet: order.lenslets(star)[k],
         };
+        // Hold each pair of turned slopes
         for (one, other) in places.iter().flat_map(|&one| places.map(|other| (one, other))) {
             let announced = |one, other| simulation.covariance(look(one), look(other)).unwrap();
             let at = |place: (usize, usize, usize)| order.index(place.0, place.1, place.2);
@@ -1076,6 +1079,7 @@ mod tests {
         let quiet = rest.to_builder().guide_stars(stars).build().unwrap();
         let [noisy, quiet] = [noisy, quiet].map(|system| Simulation::new(&system).unwrap());
         let (mut sums, mut count) = ([0.0; 3], 0.0);
+        // Sum the squares of drawn noise
         for seed in 0..20 {
             let (with, without) = (noisy.draw(seed).slopes, quiet.draw(seed).slopes);
             let noise: Vec<f64> =

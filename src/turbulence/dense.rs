@@ -208,6 +208,7 @@ enum PairAverage {
     Turned(TurnedAverage, Turn),
 }
 
+// Choose an average for two footprints
 impl PairAverage {
     fn new(phase: &Arc<TabulatedPhase>, sides: [f64; 2], turn: Turn) -> Self {
         let Turn { cos, sin, .. } = turn;
@@ -259,6 +260,7 @@ struct Footprints {
     centres: [Vec<f64>; 2],
 }
 
+// Place the footprints on a layer
 impl Footprints {
     fn new(sensor: &Sensor, gradient: ConeGradient, altitude: f64) -> Self {
         let gamma = sensor.source.cone_factor(altitude);
@@ -312,6 +314,7 @@ impl SeenLayer {
     }
 }
 
+// See all layers from all stars
 /// All layers as the stars see them; `extent` says how far other points of interest lie from the axis at an altitude.
 fn see_layers(
     atmosphere: &Atmosphere,
@@ -475,6 +478,7 @@ pub fn slope_covariance(
     Ok(matrix)
 }
 
+// Covariance between two sets of sensors
 // The documentation of rectangular covariance
 /// The covariances of the slopes of the `first` sensors, as rows, with those of the `second`, as columns, rad²; each in the order of
 /// their own [`SlopeOrder`].
@@ -525,6 +529,7 @@ struct Slopes<'a> {
     sensors: usize,
 }
 
+// Fill rows against columns block by block
 /// The covariances of rows with columns. Where both are of the same sensors, those below the diagonal of blocks stay zero.
 fn any_slopes(
     (atmosphere, gradient): (&Atmosphere, ConeGradient),
@@ -1130,6 +1135,7 @@ mod tests {
                 .unwrap()
         };
         let (rest, quarter, more) = (covariance(0.0), covariance(90.0), covariance(90.0 + 6e-6));
+        // Compare with the turned array at rest
         for (j, i) in (0..36).map(|k| (k / 6, k % 6)) {
             // Row j of the turned array stands along y, from the right to the left.
             let (turned, still) = (6 * j + i, 6 * i + 5 - j);

@@ -365,6 +365,8 @@ pub enum SlopeSlope {
     /// (n, n) in the order of [`SlopeOrder`], rad².
     Dense(Array2<f64>),
 }
+
+// Wavefronts with slopes in either form
 /// A wavefront–slope covariance in either form.
 #[derive(Debug, Clone)]
 pub enum WavefrontSlopes {
@@ -707,6 +709,7 @@ impl CovariancePlan {
     }
 }
 
+// Parts of the plan of covariances
 // Pose the problems of a plan
 /// Both problems with their methods.
 fn pose_toeplitz(system: &System, method: Method, wavefront: bool) -> Result<Posed, Error> {

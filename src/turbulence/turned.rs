@@ -149,6 +149,7 @@ impl TurnedSquares {
         for (i, (radius, share)) in radii.iter().zip(shares).enumerate() {
             let outermost: Vec<[f64; 2]> =
                 (1..=harmonics).map(|k| harmonic(&samples, radii, [i, k])).collect();
+            // Spread nodes over one ring
             for l in 0..angles {
                 let angle = 4.0 * FRAC_PI_2 * l as f64 / angles as f64;
                 let terms = outermost.iter().enumerate().map(|(k, [re, im])| {
@@ -212,6 +213,7 @@ fn corner_sums(
     sums
 }
 
+// Corners of a square
 /// The corners of a square about its centre, counterclockwise from the one with the least coordinates.
 fn corners(side: f64) -> [[f64; 2]; 4] {
     let half = 0.5 * side;
@@ -313,6 +315,8 @@ mod tests {
         }
         sum
     }
+
+    // Covariance of squares by brute force
     /// c_ab by sixteen double integrals over pairs of edges.
     fn brute_force(
         tables: &Tables,
@@ -326,6 +330,7 @@ mod tests {
         let ranges = [one, two].map(|side| [-0.5 * side, 0.5 * side]);
         let covariance = |a: usize, b: usize| -> f64 {
             let terms = [(-0.5, -0.5), (-0.5, 0.5), (0.5, -0.5), (0.5, 0.5)].map(|(e, f)| {
+                // Squared distance between two edges
                 let g = |[s, t]: [f64; 2]| {
                     let part = |k: usize| {
                         r[k] + f * two * turned[b][k] + t * turned[1 - b][k]

@@ -65,6 +65,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+// Open a device and its context
 impl Cuda {
     fn open(device: &CudaDevice, version: (i32, i32)) -> Result<Self, Error> {
         let name = format!("cuda:{} ({})", device.ordinal, device.name);
@@ -585,6 +586,7 @@ impl Cuda {
         let mut lengths: Vec<i64> = transforms.lengths.iter().map(|&n| n as i64).collect();
         let (rank, batch) = (lengths.len() as i32, transforms.batch as i64);
         let (lengths, none) = (lengths.as_mut_ptr(), std::ptr::null_mut());
+        // Make many transforms by cuFFT
         // SAFETY: there are as many lengths as the rank says, read only during the call; no embedding is given.
         let made = unsafe {
             result::make_plan_many64(plan, rank, lengths, none, 1, 0, none, 1, 0, kind, batch)
@@ -715,6 +717,7 @@ impl Cuda {
             return Ok(blas);
         }
         let blas = self.library("cublasCreate", cublas::result::create_handle())?;
+        // Give the handle its stream
         // SAFETY: handle and stream are ours; the handle is destroyed with its stream.
         let status = unsafe { cublas::result::set_stream(blas, stream_of(stream).cast()) };
         if status.is_err() {

@@ -25,6 +25,8 @@ pub struct CudaDriver {
     /// Its devices by ordinal.
     pub devices: Vec<CudaDevice>,
 }
+
+// What a look for CUDA finds
 /// What a look for CUDA on this machine found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CudaProbe {
@@ -77,7 +79,6 @@ pub enum NoCuda {
         function: &'static str,
     },
 }
-
 /// Major version of the oldest CUDA that is supported.
 const OLDEST_CUDA: i32 = 12;
 
@@ -104,6 +105,7 @@ pub(crate) enum Library {
     Cublas,
 }
 
+// Require a library before its calls
 /// Refuses where a library, or a function of it that we call, is missing.
 #[allow(unsafe_code)]
 pub(crate) fn require(library: Library) -> Result<(), NoCuda> {
@@ -221,12 +223,12 @@ fn ask_driver() -> Result<CudaDriver, NoCuda> {
     if devices.is_empty() { Err(NoCuda::NoDevice) } else { Ok(CudaDriver { version, devices }) }
 }
 
+// Refuse a driver without answers
 /// That the driver is too old, if it is; its version is the one question that every driver answers.
 fn too_old() -> Option<NoCuda> {
     let version = has(Library::Driver, "cuDriverGetVersion").then(driver_version)?.ok()?;
     (version.0 < OLDEST_CUDA).then_some(NoCuda::DriverTooOld(version))
 }
-
 fn driver_failed(error: cudarc::driver::DriverError) -> NoCuda {
     let text = error.error_string().map(|text| text.to_string_lossy().into_owned());
     NoCuda::DriverFailed(format!(

@@ -81,6 +81,8 @@ struct Run<T> {
     slopes: Buffer<T>,
     wavefronts: Buffer<T>,
 }
+
+// Steps of an estimator on a device
 impl<T: Real> EstimatorGpu<T> {
     // Build the operators on a device
     /// Builds the operators of a model on a device.

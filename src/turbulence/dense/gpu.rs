@@ -140,6 +140,7 @@ impl<T: Real> Tools<T> {
     }
 }
 
+// Two sensors as all layers see them
 /// Two sensors as all layers see them, and their valid lenslets.
 struct Block<'a> {
     views: Vec<View>,
@@ -173,6 +174,7 @@ fn rows_of_piece<T: Real>(columns: usize) -> usize {
     ((64 << 20) / (4 * columns * size_of::<T>())).clamp(1, 32_768)
 }
 
+// Fill rows against columns on devices
 /// The covariances of rows with columns. Where both are of the same sensors, those below the diagonal of blocks stay zero.
 fn any_slopes<T: Real>(
     layers: &[SeenLayer],
