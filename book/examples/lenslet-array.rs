@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let keck = System::from_file("book/systems/keck-lgs.toml")?;
     let (array, pupil) = (keck.lenslet_array(), keck.pupil().ok_or("no telescope")?);
-    let valid = array.valid(Some(&pupil), keck.validity());
+    let valid = array.valid(Some(pupil), keck.validity());
 
     let path = folder.join("lenslets.svg");
     let area = SVGBackend::new(&path, (600, 600)).into_drawing_area();

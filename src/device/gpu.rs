@@ -998,10 +998,7 @@ mod tests {
                 (&[0.0; 5][..], &[1.0; 15][..], &[2.0; 30][..])
             );
             assert_eq!((&read[50..60], &read[60..]), (&lined(&[2.0; 10])[..], &[1.0; 40][..]));
-            assert_eq!(
-                (part.len(), part.is_empty(), all.view(7..7).is_empty()),
-                (40, false, true)
-            );
+            assert_eq!((part.len(), part.is_empty(), all.view(7..7).is_empty()), (40, false, true));
             assert!(
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| all.view(99..101).len()))
                     .is_err()

@@ -351,7 +351,16 @@ mod tests {
     // Compare turned footprints with brute force
     #[test]
     fn turned_footprints_agree_with_brute_force() {
-        let angles = [0.0, 1e-9, 1e-6, 0.9e-3, 1.1e-3, 0.1f64.to_radians(), 0.122, -0.78];
+        let angles = [
+            0.0,
+            1e-9,
+            1e-6,
+            0.9e-3,
+            1.1e-3,
+            0.1f64.to_radians(),
+            0.122,
+            -std::f64::consts::FRAC_PI_4,
+        ];
         let points =
             [[0.0, 0.0], [0.03, -0.01], [0.4, 0.0], [0.5, 0.5], [-0.2, 0.31], [-1.02, 0.7]];
         for (outer_scale, sides) in
@@ -382,12 +391,12 @@ mod tests {
                 .map(|sides| (scale, sides))
         }) {
             let (tables, (sides, bound)) = (Tables::new(outer_scale), sides);
-            for angle in [0.05, 0.1, 0.4, -0.7854f64] {
+            for angle in [0.05, 0.1, 0.4, -std::f64::consts::FRAC_PI_4] {
                 let pair = TurnedSquares { sides, cos: angle.cos(), sin: angle.sin() };
                 let variance = tables.by_edges(outer_scale, &pair, [0.0; 2])[0][0];
                 for (rings, from) in [(3, 6.5), (2, 12.0)] {
                     let nodes = pair.rings(rings);
-                    for direction in [0.0, 0.2, 0.4, 0.6, 0.78, 1.0, 1.3f64] {
+                    for direction in [0.0, 0.2, 0.4, 0.6, 0.785, 1.0, 1.3f64] {
                         let at = [from * direction.cos(), -from * direction.sin()];
                         // Note the error of the rings
                         let mut h = [0.0; 3];
