@@ -2,9 +2,9 @@
 //! A preconditioner for the covariance of slopes with noise: the inverse of a covariance on a torus.
 
 #[cfg(feature = "cuda")]
-pub mod between_transforms;
+pub(crate) mod between_transforms;
 #[cfg(feature = "cuda")]
-pub mod gpu;
+pub(crate) mod gpu;
 
 // What the preconditioner stands on
 use crate::error::{Error, Invalid, accept, not_negative};

@@ -2,7 +2,7 @@
 //! The minimum-mean-square-error estimate of wavefronts from slopes.
 
 #[cfg(feature = "cuda")]
-pub mod gpu;
+pub(crate) mod gpu;
 
 // What the estimate stands on
 use crate::device::engine::Engine;

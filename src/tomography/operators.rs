@@ -2,7 +2,7 @@
 //! Toeplitz operators made of the covariance of slopes.
 
 #[cfg(feature = "cuda")]
-pub mod gpu;
+pub(crate) mod gpu;
 
 use crate::error::{Error, Invalid};
 use crate::linear::toeplitz::{Block, BlockToeplitz, Parts, size_of_masks};

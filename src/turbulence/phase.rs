@@ -2,7 +2,7 @@
 //! Second-order statistics of von Kármán phase, for a Fried parameter of 1 m.
 
 #[cfg(feature = "cuda")]
-pub mod gpu;
+pub(crate) mod gpu;
 
 use crate::numerics::special::{bessel_k, gamma};
 use std::f64::consts::PI;

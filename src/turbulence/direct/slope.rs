@@ -2,7 +2,7 @@
 //! Slope covariance in real space: edge integrals near, Gauss rules in the middle, a lattice filter far away.
 
 #[cfg(feature = "cuda")]
-pub mod gpu;
+pub(crate) mod gpu;
 
 // What the direct method stands on
 use crate::device::{Watch, Workers, gather};

@@ -2,7 +2,7 @@
 //! Wavefront–slope covariance in real space: edges near, Gauss rules in the middle, a box filter far away.
 
 #[cfg(feature = "cuda")]
-pub mod gpu;
+pub(crate) mod gpu;
 
 // What the direct wavefront method stands on
 use crate::device::Watch;

@@ -6,4 +6,4 @@ pub mod slope;
 pub mod error;
 pub mod wavefront;
 #[cfg(feature = "cuda")]
-pub mod gpu;
+pub(crate) mod gpu;

@@ -215,7 +215,8 @@ impl<T: Real> SlopePlan<T> {
     }
 
     /// Bytes of its buffers on the device.
-    pub fn bytes(&self) -> u64 {
+    #[cfg(test)]
+    fn bytes(&self) -> u64 {
         let views: u64 = self.views.iter().map(Buffer::bytes).sum();
         let results: u64 = self.covariance.iter().map(Buffer::bytes).sum();
         let shared = self.constants.bytes() + self.panel.bytes() + PhaseTables::<T>::bytes();
@@ -237,11 +238,6 @@ impl<T: Real> SlopePlan<T> {
             }
         }
         Ok(pairs)
-    }
-
-    /// The covariances on the device, batch by batch: (pairs, 3, 2N − 1, 2N − 1), rad².
-    pub fn covariance(&self) -> &[Buffer<T>] {
-        &self.covariance
     }
 }
 

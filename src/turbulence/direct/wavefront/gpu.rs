@@ -408,7 +408,8 @@ impl<T: Real> WavefrontPlan<T> {
     // Read the fields of a plan
     /// The result on the device, an array (pairs, 2, K, K) for each lattice, by rows, m rad. The pairs are the stars of the first
     /// target, then those of the second, …
-    pub fn fields(&self) -> &[Buffer<T>] {
+    #[cfg(test)]
+    fn fields(&self) -> &[Buffer<T>] {
         &self.fields
     }
 
@@ -420,7 +421,8 @@ impl<T: Real> WavefrontPlan<T> {
         self.fields.iter().map(read).collect()
     }
     /// Bytes of its buffers on the device.
-    pub fn bytes(&self) -> u64 {
+    #[cfg(test)]
+    fn bytes(&self) -> u64 {
         let tools = &*self.tools;
         let tools =
             [tools.falls.bytes(), tools.slopes.bytes(), tools.rules.bytes(), tools.panel.bytes()];
