@@ -134,7 +134,11 @@ const GENERATIONS: [(i32, i32); 4] = [(7, 5), (8, 0), (9, 0), (12, 0)];
 
 // Ask the compiler once
 /// What the compiler says of a source for a device, now or when it was first asked.
-fn log_of(source: &gpu::Source, options: &[String], device: (i32, i32)) -> Result<String, Error> {
+fn log_of(
+    source: &gpu::KernelSource,
+    options: &[String],
+    device: (i32, i32),
+) -> Result<String, Error> {
     let verbose = [options, &["--ptxas-options=-v".into()]].concat();
     let key = compiler::key_of(source, &verbose, device, compiler::version());
     let folder = env::current_exe().map(|program| program.with_file_name("kernels-compiled"));

@@ -2,7 +2,7 @@
 //! A graphics processor as the rest of the crate knows it: buffers, programs, launches, graphs.
 
 // What the seam stands on
-pub use super::machine::{Header, Shape, Source};
+pub use super::machine::{Header, KernelSource, Shape};
 use super::machine::{
     Kind, Machine, Opened, Operation, Owned, Pages, Product, Queue, Thing, Transforms,
 };
@@ -458,7 +458,7 @@ impl Gpu {
     /// `Device` where the compiler is missing, `Cuda` where it refuses.
     pub fn program<T: Real>(
         &self,
-        source: &Source,
+        source: &KernelSource,
         sizes: &[(&str, usize)],
     ) -> Result<Program, Error> {
         let handle = self.machine().load(source, &options::<T>(sizes))?;
@@ -856,7 +856,7 @@ mod tests {
     use crate::error::Invalid;
 
     /// y ← a x + b i in the precision of the option.
-    const LINE: Source = Source {
+    const LINE: KernelSource = KernelSource {
         name: "line.cu",
         text: "extern \"C\" __global__ void line(const REAL *x, REAL *y, int n, REAL a, double b) {\n\
                int i = blockIdx.x * blockDim.x + threadIdx.x;\n\

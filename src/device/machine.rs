@@ -10,7 +10,7 @@ use std::thread::ThreadId;
 // Sources of kernels
 /// A file of kernels, embedded in this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Source {
+pub struct KernelSource {
     /// Its name, for messages.
     pub name: &'static str,
     /// Its text.
@@ -82,7 +82,7 @@ pub(crate) trait Machine: Send + Sync {
     fn milliseconds(&self, marks: [u64; 2]) -> Result<f64, Error>;
     // Programs of a machine
     /// The handle of a compiled program; the same source and options are compiled once.
-    fn load(&self, source: &Source, options: &[String]) -> Result<u64, Error>;
+    fn load(&self, source: &KernelSource, options: &[String]) -> Result<u64, Error>;
     /// The handle of a kernel of a program.
     fn kernel(&self, program: u64, name: &str) -> Result<u64, Error>;
     /// Queues a launch: blocks along three axes, threads in a block, bytes of shared memory, arguments.

@@ -82,7 +82,7 @@ impl Noise {
     /// Reads noise from `.npy` or FITS: variances (n), or blocks (n, 2, 2), for n valid lenslets in their order; rad².
     ///
     /// # Errors
-    /// Those of [`read_array`] and of the constructors, with the name of the file.
+    /// Those of [`read_array`](crate::files::reading::read_array) and of the constructors, with the name of the file.
     #[cfg(feature = "files")]
     pub fn read(path: &std::path::Path) -> Result<Self, crate::error::Error> {
         let array = crate::files::reading::read_array(path, [1, 3])?;

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::probe::{Library, require};
-use crate::device::gpu::{Header, Source};
+use crate::device::gpu::{Header, KernelSource};
 use crate::error::Error;
 use cudarc::nvrtc::{result as nvrtc, sys};
 use std::ffi::CString;
@@ -17,7 +17,7 @@ use std::{env, fs, io::Write, ptr};
 /// # Errors
 /// `Device` where NVRTC is missing, `Cuda` with the compiler's words where it refuses.
 pub(crate) fn compile(
-    source: &Source,
+    source: &KernelSource,
     options: &[String],
     capability: (i32, i32),
 ) -> Result<(Vec<u8>, String), Error> {
@@ -44,7 +44,7 @@ pub(crate) fn compile(
 
 // Make a program of a source
 /// The compiler's object for a source with its headers.
-fn create_program(source: &Source) -> Result<sys::nvrtcProgram, (&'static str, String)> {
+fn create_program(source: &KernelSource) -> Result<sys::nvrtcProgram, (&'static str, String)> {
     let text = |text: &str| CString::new(text).map_err(|error| ("CString", error.to_string()));
     let (code, name) = (text(source.text)?, text(source.name)?);
     let texts = |of: fn(&Header) -> &str| -> Result<Vec<CString>, _> {
@@ -142,7 +142,7 @@ fn log_of(program: sys::nvrtcProgram) -> String {
 /// # Errors
 /// Those of [`compile`].
 pub(crate) fn image(
-    source: &Source,
+    source: &KernelSource,
     options: &[String],
     capability: (i32, i32),
     driver: (i32, i32),
@@ -159,7 +159,7 @@ pub(crate) fn image(
 
 // Put all that matters into a key
 pub(crate) fn key_of(
-    source: &Source,
+    source: &KernelSource,
     options: &[String],
     capability: (i32, i32),
     driver: (i32, i32),
@@ -179,7 +179,7 @@ fn cache_folder() -> Option<PathBuf> {
     caches.or_else(at_home).map(|folder| folder.join("lenslet"))
 }
 
-pub(crate) fn file_name(source: &Source, key: &str) -> String {
+pub(crate) fn file_name(source: &KernelSource, key: &str) -> String {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
     format!("{}-{:016x}.image", source.name, hasher.finish())
@@ -218,8 +218,8 @@ mod tests {
     fn keys_hold_all_that_an_image_depends_on() {
         const A: Header = Header { name: "a.cuh", text: "A" };
         const B: Header = Header { name: "a.cuh", text: "B" };
-        let source = |text, headers| Source { name: "k.cu", text, headers };
-        let key = |source: Source, option: &str, capability| {
+        let source = |text, headers| KernelSource { name: "k.cu", text, headers };
+        let key = |source: KernelSource, option: &str, capability| {
             key_of(&source, &[option.to_string()], capability, (13, 0))
         };
         let keys = [
@@ -256,7 +256,7 @@ mod tests {
         }
         let text =
             "extern \"C\" __global__ void set(REAL *y) { y[threadIdx.x] = (REAL)rsqrt(2.0); }";
-        let source = Source { name: "set.cu", text, headers: &[] };
+        let source = KernelSource { name: "set.cu", text, headers: &[] };
         for capability in [(7, 5), (8, 0), (9, 0), (12, 0), (99, 0)] {
             let (image, _) = compile(&source, &["-DREAL=float".into()], capability).unwrap();
             let is_ptx = image.starts_with(b"//");
@@ -278,7 +278,7 @@ mod tests {
             Header { name: "inner.cuh", text: "#pragma once\nconstexpr int ANSWER = 41;\n" };
         const OUTER: Header =
             Header { name: "deep/outer.cuh", text: "#pragma once\n#include \"inner.cuh\"\n" };
-        let with = |headers| Source { name: "set.cu", text: TEXT, headers };
+        let with = |headers| KernelSource { name: "set.cu", text: TEXT, headers };
         compile(&with(&[OUTER, INNER]), &[], (9, 0)).unwrap();
         let error = compile(&with(&[OUTER]), &[], (9, 0)).unwrap_err().to_string();
         assert!(error.contains("inner.cuh"), "{error}");

@@ -8,7 +8,7 @@ pub mod probe;
 // What CUDA stands on
 use self::probe::{CudaDevice, Library, probe, require, require_function};
 use super::Device;
-use super::gpu::{Gpu, Shape, Source};
+use super::gpu::{Gpu, KernelSource, Shape};
 use super::machine::{Kind, Machine, Operation, Pages, Product, Thing, Transforms};
 use crate::error::Error;
 use cudarc::driver::{DriverError, result as driver, sys};
@@ -295,7 +295,7 @@ impl Machine for Cuda {
     }
 
     // Load and launch on CUDA
-    fn load(&self, source: &Source, options: &[String]) -> Result<u64, Error> {
+    fn load(&self, source: &KernelSource, options: &[String]) -> Result<u64, Error> {
         self.enter()?;
         let key = format!("{} {options:?}\n{}", source.name, source.text);
         let mut programs = lock(&self.programs);

@@ -1,14 +1,14 @@
 // Tangled from book/src/kernel-builds.md: edit there, or here and run cargo tangle stitch.
 //! A device for tests that does nothing, and notes which programs it is asked for.
 
-use crate::device::gpu::{Gpu, Shape, Source};
+use crate::device::gpu::{Gpu, KernelSource, Shape};
 use crate::device::machine::{Machine, Operation, Pages, Thing, Transforms};
 use crate::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A source with the options that it is compiled with.
-pub(crate) type Request = (Source, Vec<String>);
+pub(crate) type Request = (KernelSource, Vec<String>);
 
 /// The programs that `work` asks a device for, each once.
 ///
@@ -37,7 +37,7 @@ impl Collector {
 }
 
 impl Machine for Collector {
-    fn load(&self, source: &Source, options: &[String]) -> Result<u64, Error> {
+    fn load(&self, source: &KernelSource, options: &[String]) -> Result<u64, Error> {
         let request = (*source, options.to_vec());
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         if !noted.contains(&request) {

@@ -7,7 +7,7 @@ mod translation;
 
 // What the emulator stands on
 use self::translation::{compiler, library};
-use super::gpu::{Shape, Source};
+use super::gpu::{KernelSource, Shape};
 use super::machine::{Kind, Machine, Operation, Pages, Product, Thing, Transforms};
 use crate::error::Error;
 use crate::numerics::real::Real;
@@ -22,7 +22,7 @@ use std::time::Instant;
 // Programs of this process
 /// A loaded library; who launches one of its kernels holds the turn.
 struct Program {
-    key: (Source, Vec<String>),
+    key: (KernelSource, Vec<String>),
     library: Library,
     turn: Mutex<()>,
 }
@@ -36,7 +36,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 // Load a program once
-fn load(source: &Source, options: &[String]) -> Result<usize, Error> {
+fn load(source: &KernelSource, options: &[String]) -> Result<usize, Error> {
     let mut programs = lock(&PROGRAMS);
     let key = (*source, options.to_vec());
     if let Some(known) = programs.iter().position(|program| program.key == key) {
@@ -491,7 +491,7 @@ impl Machine for Emulator {
     }
 
     // Programs and launches of the emulator
-    fn load(&self, source: &Source, options: &[String]) -> Result<u64, Error> {
+    fn load(&self, source: &KernelSource, options: &[String]) -> Result<u64, Error> {
         load(source, options).map(|program| program as u64)
     }
 
@@ -590,7 +590,7 @@ mod tests {
         name: &str,
         arguments: &[Argument],
     ) -> Result<(), String> {
-        let source = Source { name: "test.cu", text, headers: &[] };
+        let source = KernelSource { name: "test.cu", text, headers: &[] };
         let program = gpu.program::<f64>(&source, &[]).map_err(|error| error.to_string())?;
         let kernel = program.kernel(name).map_err(|error| error.to_string())?;
         let shape = Shape { grid: [2, 1, 1], block: 64, shared: 1024 };

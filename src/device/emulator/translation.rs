@@ -2,7 +2,7 @@
 //! The text of kernels made into C++, and compiled to a library for the processor.
 
 // What the translation stands on
-use crate::device::gpu::{Header, Source};
+use crate::device::gpu::{Header, KernelSource};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ use std::{env, fs};
 const SHIM: &str = include_str!("../../../kernels/device/processor.h");
 
 /// The C++ form of a source.
-fn translated(source: &Source) -> String {
+fn translated(source: &KernelSource) -> String {
     let text = with_dynamic_memory(source.text);
     let entry = |name: &String| format!("KERNEL_ON_PROCESSOR({name})\n");
     let entries: String = kernel_names(&text).iter().map(entry).collect();
@@ -95,7 +95,7 @@ const WATCHES: [&[&str]; 2] = [&["-fsanitize=thread"], &[]];
 
 // Build a library once
 /// The library with the kernels of a source.
-pub(super) fn library(source: &Source, options: &[String]) -> Result<PathBuf, String> {
+pub(super) fn library(source: &KernelSource, options: &[String]) -> Result<PathBuf, String> {
     let (name, version) = compiler()?;
     let text = translated(source);
     let mut hasher = DefaultHasher::new();
@@ -158,7 +158,7 @@ extern \"C\" __global__ void second() {}
 
     #[test]
     fn kernels_are_found_and_shared_memory_is_a_pointer() {
-        let cpp = translated(&Source { name: "two.cu", text: TEXT, headers: &[] });
+        let cpp = translated(&KernelSource { name: "two.cu", text: TEXT, headers: &[] });
         assert!(cpp.contains("\n#line 1 \"two.cu\"\n// Like extern"));
         assert!(cpp.ends_with("\nKERNEL_ON_PROCESSOR(first)\nKERNEL_ON_PROCESSOR(second)\n"));
         let pointer = "unsigned char* memory = (unsigned char*)processor::dynamic_shared;";

@@ -1,7 +1,7 @@
 // Tangled from book/src/estimate-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Interpolation of layers' wavefronts to the pupil's grid, on a device.
 
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::{Error, Invalid, accept};
 use crate::linear::interpolation::ToPupil;
@@ -9,7 +9,7 @@ use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
 use crate::numerics::real::Real;
 
 // Layers brought to the pupil on a device
-const SOURCE: Source = Source {
+const SOURCE: KernelSource = KernelSource {
     name: "layers.cu",
     text: include_str!("../../../kernels/linear/layers.cu"),
     headers: &[REAL],

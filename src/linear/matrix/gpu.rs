@@ -1,14 +1,14 @@
 // Tangled from book/src/matrix-gpu.md: edit there, or here and run cargo tangle stitch.
 //! A dense matrix as an operator on a device.
 
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::Error;
 use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
 use crate::numerics::real::Real;
 use ndarray::ArrayView2;
 
-const SOURCE: Source = Source {
+const SOURCE: KernelSource = KernelSource {
     name: "matrix.cu",
     text: include_str!("../../../kernels/linear/matrix.cu"),
     headers: &[REAL],

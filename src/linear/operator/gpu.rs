@@ -2,7 +2,7 @@
 //! Linear operators between vectors in the memory of a device.
 
 // What operators on a device stand on
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::{Error, Invalid, accept};
 use crate::linear::operator::{Operator, Pairs, vectors};
@@ -111,7 +111,7 @@ impl<T: Real> DeviceOperator<T> for ProductGpu<T> {
 }
 
 // Elements in pairs on a device
-const PAIRS: Source = Source {
+const PAIRS: KernelSource = KernelSource {
     name: "pairs.cu",
     text: include_str!("../../../kernels/linear/pairs.cu"),
     headers: &[REAL],

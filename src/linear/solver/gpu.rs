@@ -2,7 +2,7 @@
 //! Conjugate gradients and MINRES on a device, without the host in their loop.
 
 // What solving on a device stands on
-use crate::device::gpu::{Argument, Buffer, Graph, Header, Kernel, Program, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Graph, Header, Kernel, KernelSource, Program, Shape};
 use crate::device::headers::REAL;
 use crate::error::{Error, Invalid, accept, positive};
 use crate::linear::operator::gpu::DeviceOperator;
@@ -10,7 +10,7 @@ use crate::linear::solver::{Solved, Solver, Stop, norm_of};
 use crate::numerics::real::Real;
 use std::sync::Arc;
 
-const SOURCE: Source = Source {
+const SOURCE: KernelSource = KernelSource {
     name: "solver.cu",
     text: include_str!("../../../kernels/linear/solver.cu"),
     headers: &[REAL, HEADER],

@@ -2,7 +2,7 @@
 //! Conjugate gradients with kernels between the transforms of two operators on the same lattices.
 
 // What kernels between transforms stand on
-use crate::device::gpu::{Argument, Buffer, Kernel, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::Error;
 use crate::linear::solver::Solver;
@@ -15,7 +15,7 @@ use crate::numerics::real::Real;
 use crate::tomography::circulant::gpu::CirculantGpu;
 use std::sync::Arc;
 
-const SOURCE: Source = Source {
+const SOURCE: KernelSource = KernelSource {
     name: "iteration.cu",
     text: include_str!("../../../kernels/tomography/iteration.cu"),
     headers: &[REAL, LOOPS, SHORT_TRANSFORMS, ROW_SPECTRA, solver::HEADER],

@@ -3,7 +3,7 @@
 
 // What the dense kernel stands on
 use super::{NEAR, PairAverage, REACH, RINGS, SeenLayer, Slopes, mirror, see_layers, slope_order};
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Watch, Workers, dispatch};
 use crate::error::Error;
@@ -17,7 +17,7 @@ use crate::turbulence::turned::{THIN, Turn};
 use ndarray::Array2;
 
 /// The kernel of this chapter.
-pub(crate) const DENSE: Source = Source {
+pub(crate) const DENSE: KernelSource = KernelSource {
     name: "dense.cu",
     text: include_str!("../../../kernels/turbulence/dense.cu"),
     headers: &[REAL, RADIAL_TABLE, PHASE],

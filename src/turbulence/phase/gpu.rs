@@ -124,10 +124,10 @@ pub(crate) const PHASE: Header = Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::{Argument, Shape, Source, test_machines};
+    use crate::device::gpu::{Argument, KernelSource, Shape, test_machines};
     use crate::device::headers::REAL;
 
-    const FUNCTIONS: Source = Source {
+    const FUNCTIONS: KernelSource = KernelSource {
         name: "phase.cu",
         text: include_str!("../../../kernels/turbulence/phase.cu"),
         headers: &[REAL, RADIAL_TABLE, PHASE],

@@ -2,7 +2,7 @@
 //! Covariances from the power spectrum on graphics processors: fold, transform, gather.
 
 // What spectra on the GPU stand on
-use crate::device::gpu::{Argument, Buffer, Fft, Gpu, Kernel, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Fft, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Watch, Workers, gather};
 use crate::error::{Error, Invalid, accept};
@@ -14,7 +14,7 @@ use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSl
 use ndarray::{Array3, Array5};
 use num_complex::Complex;
 
-const SPECTRAL: Source = Source {
+const SPECTRAL: KernelSource = KernelSource {
     name: "spectral.cu",
     text: include_str!("../../../kernels/turbulence/spectral.cu"),
     headers: &[REAL],

@@ -2,13 +2,13 @@
 //! Products with block Toeplitz matrices as plain sums, on a device.
 
 // What plain sums stand on
-use crate::device::gpu::{Argument, Buffer, Gpu, Header, Kernel, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Gpu, Header, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::{Error, Invalid};
 use crate::linear::toeplitz::gpu::lattices::{Matrix, SHARED_BY_CHOICE, Sides, Ways};
 use crate::numerics::real::Real;
 
-const SOURCE: Source = Source {
+const SOURCE: KernelSource = KernelSource {
     name: "plain_sum.cu",
     text: include_str!("../../../../kernels/linear/plain_sum.cu"),
     headers: &[REAL, LOOPS, WAITING],

@@ -110,13 +110,13 @@ pub(crate) const SHORT_TRANSFORMS: Header = Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::gpu::{Argument, Gpu, Shape, Source, test_machines};
+    use crate::device::gpu::{Argument, Gpu, KernelSource, Shape, test_machines};
     use crate::device::headers::REAL;
     use crate::linear::operator::battery::random;
     use crate::linear::toeplitz::gpu::plain_sum::LOOPS;
 
     // Transform rows on a device
-    const SOURCE: Source = Source {
+    const SOURCE: KernelSource = KernelSource {
         name: "short_transforms.cu",
         text: include_str!("../../../../kernels/linear/short_transforms.cu"),
         headers: &[REAL, LOOPS, SHORT_TRANSFORMS],

@@ -2,7 +2,7 @@
 //! Products with block Toeplitz matrices by Fourier transforms, on a device, in three passes.
 
 // What passes on a device stand on
-use crate::device::gpu::{Argument, Buffer, Gpu, Header, Kernel, Shape as Launch, Source};
+use crate::device::gpu::{Argument, Buffer, Gpu, Header, Kernel, KernelSource, Shape as Launch};
 use crate::device::headers::{GENERATION, REAL};
 use crate::error::{Error, Invalid};
 use crate::linear::toeplitz::gpu::lattices::{Matrix, SHARED_BY_CHOICE, Sides, Ways};
@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-const SOURCE: Source = Source {
+const SOURCE: KernelSource = KernelSource {
     name: "toeplitz.cu",
     text: include_str!("../../../../kernels/linear/toeplitz.cu"),
     headers: &[GENERATION, REAL, LOOPS, SHORT_TRANSFORMS, ROW_SPECTRA, WAITING],

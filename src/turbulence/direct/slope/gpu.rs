@@ -3,7 +3,7 @@
 
 // What the direct kernels stand on
 use crate::device::engine::Engine;
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Watch, Workers, gather, threads};
 use crate::error::Error;
@@ -19,7 +19,7 @@ use ndarray::Array3;
 use std::{ops::Range, sync::Arc};
 
 /// The kernels of this chapter.
-pub(crate) const DIRECT: Source = Source {
+pub(crate) const DIRECT: KernelSource = KernelSource {
     name: "direct.cu",
     text: include_str!("../../../../kernels/turbulence/direct.cu"),
     headers: &[REAL, RADIAL_TABLE, PHASE],

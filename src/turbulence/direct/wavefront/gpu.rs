@@ -2,7 +2,7 @@
 //! Wavefront–slope covariance in real space, on graphics processors.
 
 // What the wavefront kernels stand on
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape, Source};
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::{GENERATION, REAL};
 use crate::device::{Watch, Workers, gather};
 use crate::error::Error;
@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use std::{ops::Range, sync::Arc};
 
 /// The kernels of this chapter.
-pub(crate) const WAVEFRONT: Source = Source {
+pub(crate) const WAVEFRONT: KernelSource = KernelSource {
     name: "wavefront.cu",
     text: include_str!("../../../../kernels/turbulence/wavefront.cu"),
     headers: &[GENERATION, REAL, RADIAL_TABLE, PHASE],
