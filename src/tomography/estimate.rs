@@ -148,7 +148,9 @@ impl Posed {
         let group = |group: &PosedGroup| group.compute(self, engine, watch);
         let groups = self.groups.iter().map(group).collect::<Result<Vec<_>, _>>()?;
         let (covariances, interpolation_error) = match self.covariances.wavefront() {
-            None => (Matrices::Dense(dense_matrices(self.covariances.system(), watch)?), 0.0),
+            None => {
+                (Matrices::Dense(dense_matrices(self.covariances.system(), engine, watch)?), 0.0)
+            }
             Some(plan) => {
                 let (problem, covariance) = (plan.problem(), plan.compute(engine, watch)?);
                 let error = interpolation_error(problem, &covariance, self.options.interpolation);
@@ -202,9 +204,13 @@ pub(crate) enum Matrices {
 
 // Compute the matrices in dense form
 /// Θ and Ξ as dense matrices.
-fn dense_matrices(system: &System, watch: &dyn Watch) -> Result<[Array2<f64>; 2], Error> {
+fn dense_matrices(
+    system: &System,
+    engine: &Engine,
+    watch: &dyn Watch,
+) -> Result<[Array2<f64>; 2], Error> {
     watch.stage("dense matrices");
-    Ok([dense_slopes(system, watch)?, dense_wavefront_slope(system, watch)?])
+    Ok([dense_slopes(system, engine, watch)?, dense_wavefront_slope(system, watch)?])
 }
 
 /// Guide stars that share a lattice, and the covariance of their slopes.
@@ -575,7 +581,7 @@ pub(crate) mod tests {
                 assert_eq!(estimates.wavefront.dim(), (2, 2, 12, 12));
                 // Compare with both dense matrices
                 let valid = system.valid_lenslets();
-                let [theta, xi] = dense_matrices(&system, &silent)
+                let [theta, xi] = dense_matrices(&system, &Engine::default(), &silent)
                     .unwrap()
                     .map(|matrix| dense_matrix(&Dense::new(matrix)));
                 let order = SlopeOrder::new(&valid);
@@ -623,7 +629,7 @@ pub(crate) mod tests {
             let estimator =
                 built(&system, EstimateOptions { stop, ..EstimateOptions::default() }).unwrap();
             let order = SlopeOrder::new(&system.valid_lenslets());
-            let mut matrix = dense_slopes(&system, &silent).unwrap();
+            let mut matrix = dense_slopes(&system, &Engine::default(), &silent).unwrap();
             // Add the blocks of noise to a matrix
             for (q, star) in system.guide_stars().iter().enumerate() {
                 for k in 0..order.lenslets(q).len() {

@@ -902,7 +902,7 @@ mod tests {
         let fronts: Vec<Look> =
             points.map(|(target, point)| Look::Wavefront { target, point }).collect();
         // The dense form has the same order of rows and columns.
-        let slope_slope = dense_slopes(system, &silent).unwrap();
+        let slope_slope = dense_slopes(system, &Engine::default(), &silent).unwrap();
         let wavefront_slope = dense_wavefront_slope(system, &silent).unwrap();
         for (exact, rows) in [(slope_slope, &slopes), (wavefront_slope, &fronts)] {
             let largest = exact.iter().fold(0.0, |largest: f64, c| largest.max(c.abs()));

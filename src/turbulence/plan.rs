@@ -517,7 +517,8 @@ impl CovariancePlan {
                 slopes.result_bytes().saturating_add(wavefront)
             }
             Posed::Dense => {
-                stages.push(Memory { host: expanded_bytes(&self.system), devices: Vec::new() });
+                let devices = Self::dense_on_devices(engine);
+                stages.push(Memory { host: expanded_bytes(&self.system), devices });
                 let [slopes, wavefront] = dense_bytes(&self.system);
                 slopes.saturating_add(self.grid.map_or(0, |_| wavefront))
             }
@@ -636,7 +637,7 @@ impl CovariancePlan {
             }
             Posed::Dense => {
                 let [slopes, wavefront] = dense_work(&self.system);
-                stages.push(Stage::new(SLOPES, slopes, &Engine::default()));
+                stages.push(Stage::new(SLOPES, slopes, engine));
                 stages.extend(
                     self.grid.map(|_| Stage::new(WAVEFRONT, wavefront, &Engine::default())),
                 );
@@ -651,14 +652,11 @@ impl CovariancePlan {
     }
 
     // Run the plan of all covariances
-    /// Refuses what does not fit, and an engine that cannot compute it. [`run`](Self::run) does so, too, before it begins.
+    /// Refuses what does not fit. [`run`](Self::run) does so, too, before it begins.
     ///
     /// # Errors
-    /// `Memory` and `Device`.
+    /// `Memory`, and what a device says.
     pub fn check(&self, engine: &Engine) -> Result<(), Error> {
-        if self.is_dense() {
-            engine.require_cpu("the dense form of a covariance")?;
-        }
         self.memory(engine).check(engine, &self.what())
     }
 
@@ -683,7 +681,7 @@ impl CovariancePlan {
             Posed::Dense => {
                 // Compute both dense matrices
                 watch.stage(SLOPES);
-                let slopes = SlopeSlope::Dense(dense_slopes(&self.system, watch)?);
+                let slopes = SlopeSlope::Dense(dense_slopes(&self.system, engine, watch)?);
                 let wavefront = self.grid.map(|grid| {
                     watch.stage(WAVEFRONT);
                     let matrix = dense_wavefront_slope(&self.system, watch)?;
@@ -770,8 +768,15 @@ fn dense_work(system: &System) -> [f64; 2] {
 /// The slope covariance matrix of a system, whatever its stars, (n, n), rad².
 ///
 /// # Errors
-/// Those of [`dense::slope_covariance`].
-pub(crate) fn dense_slopes(system: &System, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
+/// Those of [`dense::slope_covariance`], and what a device says.
+pub(crate) fn dense_slopes(
+    system: &System,
+    engine: &Engine,
+    watch: &dyn Watch,
+) -> Result<Array2<f64>, Error> {
+    if !engine.devices().is_empty() {
+        return CovariancePlan::dense_slopes_on(system, engine, watch);
+    }
     let (atmosphere, stars) = (system.atmosphere(), system.sensors());
     let valid = system.valid_lenslets();
     dense::slope_covariance(atmosphere, &stars, &valid, system.cone_gradient(), watch)
@@ -865,5 +870,48 @@ mod tests {
             let stopped = plan(&keck, options.form(form)).unwrap().run(&Engine::default(), &watch);
             assert!(matches!(stopped, Err(Error::Cancelled)), "{form:?}");
         }
+    }
+
+    // Plan the dense form on devices
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn dense_plans_run_on_devices() {
+        let system = apart();
+        let plan = CovariancePlan::new(&system, CovarianceOptions::default()).unwrap();
+        let dense = |engine: &Engine| {
+            let covariances = plan.run(engine, &silent).unwrap();
+            let (SlopeSlope::Dense(slopes), Some(WavefrontSlopes::Dense(wavefront))) =
+                (covariances.slope_slope, covariances.wavefront_slope)
+            else {
+                panic!("not dense")
+            };
+            (slopes, wavefront)
+        };
+        let (slopes, wavefront) = dense(&Engine::default());
+        for gpu in crate::device::gpu::test_machines() {
+            let engine = Engine::gpus(vec![gpu], crate::numerics::real::Precision::F64).unwrap();
+            assert!(plan.memory(&engine).devices[0] > 1 << 20);
+            let (there, same) = dense(&engine);
+            let worst =
+                (&there - &slopes).iter().fold(0.0, |most, error| f64::max(most, error.abs()));
+            assert!(worst < 1e-11 * slopes[[0, 0]] && same == wavefront, "{worst:e}");
+        }
+    }
+
+    // A system whose stars stand apart
+    /// A natural star and a laser star on 3 × 3 lenslets, and a target between them.
+    #[cfg(feature = "cuda")]
+    fn apart() -> System {
+        use crate::model::{atmosphere::*, noise::GuideStar, source::Source};
+        let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(4e3, 1.0, 25.0)]).unwrap();
+        let array = LensletArray::new(3, 0.5).unwrap();
+        let star = |angle, height| {
+            let source = Source::new(angle, 0.3, height).unwrap();
+            GuideStar::at_rest(source, array, 0.0).unwrap()
+        };
+        let builder = System::builder(air, array)
+            .guide_stars([star(0.0, f64::INFINITY), star(1e-4, 90e3)])
+            .targets([Source::star(5e-5, 0.0).unwrap()]);
+        builder.phase(PhaseGrid::new(4, 1, 0.0).ok()).build().unwrap()
     }
 }

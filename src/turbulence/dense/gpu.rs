@@ -11,7 +11,7 @@ use crate::model::atmosphere::Atmosphere;
 use crate::model::sensor::Sensor;
 use crate::model::source::ConeGradient;
 use crate::numerics::quadrature::gauss_legendre;
-use crate::numerics::real::Real;
+use crate::numerics::real::{Precision, Real};
 use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
 use crate::turbulence::turned::{THIN, Turn};
 use ndarray::Array2;
@@ -273,6 +273,15 @@ pub fn between<T: Real>(
 }
 
 // Check that dense pieces fit
+/// Bytes that a piece of a covariance and the tables take on a device.
+pub(crate) fn bytes(precision: Precision) -> u64 {
+    let tables = match precision {
+        Precision::F64 => PhaseTables::<f64>::bytes(),
+        Precision::F32 => PhaseTables::<f32>::bytes(),
+    };
+    tables + (65 << 20)
+}
+
 fn check_memory<T: Real>([rows, columns]: [Slopes; 2], gpus: &[Gpu]) -> Result<(), Error> {
     let [m, n] = [rows, columns].map(|slopes| slopes.order.len() as u64);
     let most = (0..rows.sensors).map(|p| 2 * rows.count(p) as u64).max().unwrap_or(0);
@@ -280,7 +289,7 @@ fn check_memory<T: Real>([rows, columns]: [Slopes; 2], gpus: &[Gpu]) -> Result<(
         || format!("the covariance matrix of {m} slopes with {n}"),
         (m + most).saturating_mul(n),
     )?;
-    let needed = PhaseTables::<T>::bytes() + (65 << 20);
+    let needed = bytes(T::PRECISION);
     gpus.iter().try_for_each(|gpu| gpu.refuse_beyond_memory(needed, "a piece of a covariance"))
 }
 

@@ -2,14 +2,16 @@
 //! Plans of covariances on graphics processors.
 
 // What plans on devices stand on
-use super::{SlopeCovariancePlan, WavefrontCovariancePlan};
+use super::{CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan};
 use crate::device::{Watch, engine::Engine, gpu::Gpu};
 use crate::error::Error;
+use crate::model::system::System;
 use crate::numerics::real::{Precision, Real};
 use crate::turbulence::direct::slope::gpu::{pair_covariances_on, pieces};
 use crate::turbulence::slope::PairCovariance;
 use crate::turbulence::wavefront::WavefrontSlope;
-use crate::turbulence::{direct, spectral};
+use crate::turbulence::{dense, direct, spectral};
+use ndarray::Array2;
 
 impl SlopeCovariancePlan {
     // Count the memory of slopes on devices
@@ -90,6 +92,33 @@ impl WavefrontCovariancePlan {
             None => direct::wavefront::gpu::covariance::<T>(&self.problem, gpus, watch),
             Some(chosen) => {
                 spectral::gpu::wavefront::<T>(&self.problem, &chosen.sampling, gpus, watch)
+            }
+        }
+    }
+}
+
+impl CovariancePlan {
+    // Dense slopes on devices
+    /// Bytes that the dense form takes on each device of an engine.
+    pub(super) fn dense_on_devices(engine: &Engine) -> Vec<u64> {
+        vec![dense::gpu::bytes(engine.precision()); engine.devices().len()]
+    }
+
+    /// The slope covariance matrix of a system on the devices of an engine, (n, n), rad².
+    pub(super) fn dense_slopes_on(
+        system: &System,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Array2<f64>, Error> {
+        let (sensors, valid) = (system.sensors(), system.valid_lenslets());
+        let (air, gradient) = (system.atmosphere(), system.cone_gradient());
+        let (sensors, gpus) = ((sensors.as_slice(), valid.as_slice()), engine.devices());
+        match engine.precision() {
+            Precision::F64 => {
+                dense::gpu::slope_covariance::<f64>(air, sensors, gradient, gpus, watch)
+            }
+            Precision::F32 => {
+                dense::gpu::slope_covariance::<f32>(air, sensors, gradient, gpus, watch)
             }
         }
     }

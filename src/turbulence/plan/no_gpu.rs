@@ -1,11 +1,27 @@
 // Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
 //! Plans of covariances in a build without graphics processors.
 
-use super::{SlopeCovariancePlan, WavefrontCovariancePlan};
+use super::{CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan};
 use crate::device::{Watch, engine::Engine, gpu::on_none};
 use crate::error::Error;
+use crate::model::system::System;
 use crate::turbulence::slope::PairCovariance;
 use crate::turbulence::wavefront::WavefrontSlope;
+use ndarray::Array2;
+
+impl CovariancePlan {
+    pub(super) fn dense_on_devices(_engine: &Engine) -> Vec<u64> {
+        Vec::new()
+    }
+
+    pub(super) fn dense_slopes_on(
+        _system: &System,
+        engine: &Engine,
+        _watch: &dyn Watch,
+    ) -> Result<Array2<f64>, Error> {
+        on_none(engine.devices())
+    }
+}
 
 impl SlopeCovariancePlan {
     pub(super) fn on_devices(&self, _engine: &Engine) -> Vec<u64> {
