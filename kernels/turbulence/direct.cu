@@ -2,16 +2,8 @@
 // Slope covariances by the direct method.
 
 #include "device/real.cuh"
+#include "turbulence/hessian.cuh"
 #include "turbulence/phase.cuh"
-
-// Hessian of the fall on the device
-/// H_xx, H_xy, H_yy at (x, y) from p and dp/dt.
-__device__ inline void hessian(real p, real slope, real x, real y, real h[3]) {
-    const real q = 2 * slope;
-    h[0] = p + q * x * x;
-    h[1] = q * x * y;
-    h[2] = p + q * y * y;
-}
 
 // View of a layer in a kernel
 constexpr int NEAR_LAGS = 8, WINDOW = 32;

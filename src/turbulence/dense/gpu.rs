@@ -12,6 +12,7 @@ use crate::model::sensor::Sensor;
 use crate::model::source::ConeGradient;
 use crate::numerics::quadrature::gauss_legendre;
 use crate::numerics::real::{Precision, Real};
+use crate::turbulence::direct::slope::gpu::HESSIAN;
 use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
 use crate::turbulence::turned::{THIN, Turn};
 use ndarray::Array2;
@@ -20,7 +21,7 @@ use ndarray::Array2;
 pub(crate) const DENSE: KernelSource = KernelSource {
     name: "dense.cu",
     text: include_str!("../../../kernels/turbulence/dense.cu"),
-    headers: &[REAL, RADIAL_TABLE, PHASE],
+    headers: &[REAL, RADIAL_TABLE, PHASE, HESSIAN],
 };
 
 // View of a layer by two sensors

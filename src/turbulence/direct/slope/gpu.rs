@@ -3,7 +3,7 @@
 
 // What the direct kernels stand on
 use crate::device::engine::Engine;
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
+use crate::device::gpu::{Argument, Buffer, Gpu, Header, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Watch, Workers, gather, threads};
 use crate::error::Error;
@@ -22,7 +22,13 @@ use std::{ops::Range, sync::Arc};
 pub(crate) const DIRECT: KernelSource = KernelSource {
     name: "direct.cu",
     text: include_str!("../../../../kernels/turbulence/direct.cu"),
-    headers: &[REAL, RADIAL_TABLE, PHASE],
+    headers: &[REAL, RADIAL_TABLE, PHASE, HESSIAN],
+};
+
+/// H from p, for kernels that include it.
+pub(crate) const HESSIAN: Header = Header {
+    name: "turbulence/hessian.cuh",
+    text: include_str!("../../../../kernels/turbulence/hessian.cuh"),
 };
 
 // View of a layer for the device
