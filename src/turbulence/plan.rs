@@ -563,7 +563,8 @@ impl CovariancePlan {
         };
         let targets = self.grid.map_or(String::new(), |grid| {
             let (targets, points) = (self.system.targets().len(), grid.points);
-            format!(" and {targets} targets on {points} × {points} points")
+            let plural = if targets == 1 { "" } else { "s" };
+            format!(" and {targets} target{plural} on {points} × {points} points")
         });
         format!("the covariances of {stars}{targets}")
     }
