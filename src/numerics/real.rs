@@ -1,10 +1,12 @@
 // Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
 //! Real numbers in two precisions.
 
-use num_traits::{Float, NumAssign};
-use realfft::{ComplexToReal, FftNum, RealFftPlanner, RealToComplex};
+use self::sealed::Plans;
+use bytemuck::Pod;
+use num_traits::{Float, FromPrimitive, NumAssign, Signed};
+use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 use rustfft::{Fft, FftPlanner};
-use std::sync::Arc;
+use std::{fmt::Debug, iter::Sum, sync::Arc};
 
 // Precision of a computation
 /// Precision of a computation, and of the numbers of a result in a file.
@@ -28,7 +30,9 @@ impl Precision {
 
 // A real number of either precision
 /// A real number, `f32` or `f64`.
-pub trait Real: FftNum + Float + NumAssign + bytemuck::Pod + std::iter::Sum + Default {
+pub trait Real:
+    Float + FromPrimitive + Signed + NumAssign + Pod + Sum + Default + Debug + Send + Sync + Plans
+{
     /// Which of the two.
     const PRECISION: Precision;
 
@@ -37,12 +41,26 @@ pub trait Real: FftNum + Float + NumAssign + bytemuck::Pod + std::iter::Sum + De
 
     /// The number in double precision.
     fn in_double(self) -> f64;
+}
 
-    /// Plans of the real transform of a length and of its inverse, which is not divided by the length.
-    fn plan_real(length: usize) -> (Arc<dyn RealToComplex<Self>>, Arc<dyn ComplexToReal<Self>>);
+// Plans of transforms for either precision
+mod sealed {
+    use realfft::{ComplexToReal, RealToComplex};
+    use rustfft::{Fft, FftNum};
+    use std::sync::Arc;
 
-    /// Plans of the complex transform of a length and of its inverse, which is not divided by the length.
-    fn plan_complex(length: usize) -> (Arc<dyn Fft<Self>>, Arc<dyn Fft<Self>>);
+    /// Numbers that there are transforms for.
+    pub trait Plans: Sized {
+        /// Plans of the real transform of a length and of its inverse, which is not divided by the length.
+        fn plan_real(length: usize) -> (Arc<dyn RealToComplex<Self>>, Arc<dyn ComplexToReal<Self>>)
+        where
+            Self: FftNum;
+
+        /// Plans of the complex transform of a length and of its inverse, which is not divided by the length.
+        fn plan_complex(length: usize) -> (Arc<dyn Fft<Self>>, Arc<dyn Fft<Self>>)
+        where
+            Self: FftNum;
+    }
 }
 
 // Single and double numbers
@@ -59,7 +77,9 @@ macro_rules! real {
             fn in_double(self) -> f64 {
                 f64::from(self)
             }
+        }
 
+        impl Plans for $real {
             fn plan_real(
                 length: usize,
             ) -> (Arc<dyn RealToComplex<Self>>, Arc<dyn ComplexToReal<Self>>) {
