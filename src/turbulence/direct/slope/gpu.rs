@@ -252,6 +252,7 @@ impl<T: Real> SlopePlan<T> {
 ///
 /// # Errors
 /// `Memory` where a device has too little, `Device` and `Cuda` where it fails.
+#[cfg(any(test, feature = "command"))] // what benches time
 pub fn pair_covariances<T: Real>(
     problem: &SlopeProblem,
     gpus: &[Gpu],

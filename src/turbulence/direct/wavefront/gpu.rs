@@ -292,6 +292,7 @@ impl<T: Real> WavefrontPlan<T> {
     ///
     /// # Errors
     /// `Device` and `Cuda` where the device fails, or has too little memory.
+    #[cfg(any(test, feature = "command"))] // what benches time
     pub fn new(
         gpu: &Gpu,
         tables: &Arc<PhaseTables<T>>,
