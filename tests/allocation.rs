@@ -1,8 +1,6 @@
 //! Products with operators allocate nothing: the allocator of this program counts what watched threads ask it for.
 
-use lenslet::linear::matrix::Dense;
-use lenslet::linear::operator::{Diagonal, Operator, Product, Sum};
-use lenslet::linear::toeplitz::{Block, BlockToeplitz};
+use lenslet::linear::{Block, BlockToeplitz, Dense, Diagonal, Operator, Product, Sum};
 use ndarray::Array2;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

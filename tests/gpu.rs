@@ -1,26 +1,13 @@
 //! The systems of the book on graphics processors: held against the processor, and against each other.
 
 use lenslet::bench::SYSTEMS;
-use lenslet::device::engine::Engine;
-use lenslet::device::gpu::Gpu;
-use lenslet::device::{Device, silent};
-use lenslet::linear::solver::Stop;
-use lenslet::model::atmosphere::{Atmosphere, Layer};
-use lenslet::model::lenslet_array::LensletArray;
-use lenslet::model::source::{ConeGradient, Source};
-use lenslet::model::system::System;
-use lenslet::model::wavefront_grid::PhaseGrid;
-use lenslet::numerics::real::Precision;
-use lenslet::tomography::estimate::EstimateOptions;
-use lenslet::tomography::estimator::EstimatePlan;
-use lenslet::tomography::simulation::Simulation;
-use lenslet::turbulence::plan::{
-    Method, SlopeCovariancePlan, WavefrontCovariancePlan, slope_problem, wavefront_problem,
-};
-use lenslet::turbulence::slope::SlopeProblem;
-use lenslet::turbulence::spectral;
-use lenslet::turbulence::spectral::slope::SpectralSampling;
-use lenslet::turbulence::wavefront::WavefrontProblem;
+use lenslet::device::{Device, Engine, Gpu, silent};
+use lenslet::linear::Stop;
+use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Source, System};
+use lenslet::numerics::Precision;
+use lenslet::tomography::{EstimateOptions, EstimatePlan, Simulation};
+use lenslet::turbulence::{Method, SlopeCovariancePlan, SlopeProblem, WavefrontCovariancePlan, WavefrontProblem, slope_problem, spectral, wavefront_problem};
+use lenslet::turbulence::spectral::SpectralSampling;
 use ndarray::{Array1, Axis};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 

@@ -1,18 +1,15 @@
 //! The memory that a plan states bounds what the process really uses: the allocator of this program keeps the score.
 
 use crate::allocation::peak;
-use lenslet::device::plan::{Memory, REST};
-use lenslet::device::{engine::Engine, silent};
-use lenslet::model::system::System;
-use lenslet::tomography::estimate::EstimateOptions;
-use lenslet::tomography::estimator::EstimatePlan;
-use lenslet::tomography::simulation::{SimulationOptions, SimulationPlan};
-use lenslet::turbulence::plan::{CovarianceOptions, CovariancePlan, Form, Method};
+use lenslet::device::{Engine, Memory, silent};
+use lenslet::model::System;
+use lenslet::tomography::{EstimateOptions, EstimatePlan, SimulationOptions, SimulationPlan};
+use lenslet::turbulence::{CovarianceOptions, CovariancePlan, Form, Method};
 /// Expects the plan's bound above the peak, and not more than `factor` times the peak beyond the allowance for the rest.
 fn holds(name: &str, stated: &Memory, peak: u64, factor: u64) {
     println!("{name}: {} stated, {peak} used", stated.host);
     assert!(peak <= stated.host, "{name}: {peak} used, and only {} stated", stated.host);
-    let most = REST + factor * peak;
+    let most = Memory::REST + factor * peak;
     assert!(stated.host <= most, "{name}: {} stated for {peak}", stated.host);
 }
 

@@ -4,7 +4,7 @@
 #[path = "../book/examples/monte-carlo.rs"]
 mod simulation;
 
-use lenslet::model::source::ConeGradient;
+use lenslet::model::ConeGradient;
 use simulation::{ENTRIES, Failure, predict, simulate};
 
 /// Differences from a prediction in standard errors.

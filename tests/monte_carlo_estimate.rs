@@ -1,20 +1,11 @@
 //! The estimate's error over simulated worlds is the one that the covariances predict, and no wrong estimate does as well.
 
 use faer::{Mat, linalg::solvers::Solve};
-use lenslet::{
-    device::{engine::Engine, silent},
-    model::atmosphere::{Atmosphere, Layer},
-    model::lenslet_array::{LensletArray, Pupil, SlopeOrder},
-    model::noise::{GuideStar, Noise, SlopeNoise},
-    model::source::{ConeGradient, Source},
-    model::system::System,
-    model::wavefront_grid::PhaseGrid,
-    tomography::simulation::{Draw, Simulation},
-    tomography::{estimate::EstimateOptions, estimator::EstimatePlan},
-    turbulence::dense,
-    turbulence::direct::wavefront::wavefront_covariance,
-    turbulence::plan::wavefront_problem,
-};
+use lenslet::device::{Engine, silent};
+use lenslet::model::{Atmosphere, ConeGradient, GuideStar, Layer, LensletArray, Noise, PhaseGrid, Pupil, SlopeNoise, SlopeOrder, Source, System};
+use lenslet::tomography::{Draw, EstimateOptions, EstimatePlan, Simulation};
+use lenslet::turbulence::{dense, wavefront_problem};
+use lenslet::turbulence::direct::wavefront::wavefront_covariance;
 use ndarray::{Array2, Array3};
 
 /// Two guide stars at `height`, the second one with twice the `noise`, around two targets; 6 × 6 lenslets of 0.5 m, M = 7 points

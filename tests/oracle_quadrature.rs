@@ -14,12 +14,9 @@
 //! sum of four rectangles that have a corner there, and each rectangle is two triangles, on which new variables make the
 //! integrand smooth. All integrals are by adaptive Gauss–Kronrod cells.
 
-use lenslet::device::{engine::Engine, silent};
-use lenslet::model::atmosphere::{Atmosphere, Layer};
-use lenslet::model::lenslet_array::LensletArray;
-use lenslet::model::source::{ConeGradient, Source};
-use lenslet::turbulence::plan::SlopeCovariancePlan;
-use lenslet::turbulence::slope::{SlopeCovariance, SlopeProblem};
+use lenslet::device::{Engine, silent};
+use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
+use lenslet::turbulence::{SlopeCovariance, SlopeCovariancePlan, SlopeProblem};
 use std::f64::consts::PI;
 
 /// 2 [24/5 Γ(6/5)]^(5/6): the structure function of Kolmogorov's turbulence at r = r0, rad².

@@ -5,13 +5,8 @@
 //! are and how they were computed. Each row becomes a system of one layer whose sources bring about the row's displacement.
 
 use lenslet::device::silent;
-use lenslet::model::atmosphere::{Atmosphere, Layer};
-use lenslet::model::lenslet_array::LensletArray;
-use lenslet::model::sensor::Sensor;
-use lenslet::model::source::{ConeGradient, Source};
-use lenslet::model::wavefront_grid::PhaseGrid;
-use lenslet::turbulence::wavefront::WavefrontProblem;
-use lenslet::turbulence::{dense, direct};
+use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Sensor, Source};
+use lenslet::turbulence::{WavefrontProblem, dense, direct};
 use ndarray::{Array2, arr2};
 use std::f64::consts::PI;
 

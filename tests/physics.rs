@@ -1,13 +1,9 @@
 //! Closed forms and invariants of slope covariance, for both methods.
 
-use lenslet::device::{engine::Engine, silent};
-use lenslet::model::atmosphere::{Atmosphere, Layer};
-use lenslet::model::lenslet_array::{LensletArray, SlopeOrder};
-use lenslet::model::source::{ConeGradient, Source};
-use lenslet::model::system::System;
-use lenslet::turbulence::plan::{Method, SlopeCovariancePlan, slope_problem};
-use lenslet::turbulence::slope::{SlopeCovariance, SlopeProblem};
-use lenslet::turbulence::spectral::slope::SpectralSampling;
+use lenslet::device::{Engine, silent};
+use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, SlopeOrder, Source, System};
+use lenslet::turbulence::{Method, SlopeCovariance, SlopeCovariancePlan, SlopeProblem, slope_problem};
+use lenslet::turbulence::spectral::SpectralSampling;
 use lenslet::units::ARCSEC;
 use ndarray::Array2;
 

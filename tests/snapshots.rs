@@ -4,12 +4,9 @@
 //! mercy of rounding on another processor; a change of a snapshot is a change of the physics. Review with
 //! `cargo insta review`, or set INSTA_UPDATE=always.
 
-use lenslet::device::{engine::Engine, silent};
-use lenslet::model::system::System;
-use lenslet::turbulence::plan::{
-    SlopeCovariancePlan, WavefrontCovariancePlan, slope_problem, wavefront_problem,
-};
-use lenslet::turbulence::slope::SlopeCovariance;
+use lenslet::device::{Engine, silent};
+use lenslet::model::System;
+use lenslet::turbulence::{SlopeCovariance, SlopeCovariancePlan, WavefrontCovariancePlan, slope_problem, wavefront_problem};
 use std::fmt::Write;
 
 fn covariance(name: &str) -> SlopeCovariance {

@@ -1,13 +1,9 @@
 //! The spectral method against the direct method: is its error what it says it is?
 
 use lenslet::device::silent;
-use lenslet::model::atmosphere::{Atmosphere, Layer};
-use lenslet::model::lenslet_array::LensletArray;
-use lenslet::model::source::{ConeGradient, Source};
-use lenslet::turbulence::slope::{PairCovariance, SlopeProblem};
-use lenslet::turbulence::spectral::error::TOLERANCE;
-use lenslet::turbulence::spectral::slope::SpectralSampling;
-use lenslet::turbulence::{direct, spectral};
+use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
+use lenslet::turbulence::{PairCovariance, SlopeProblem, direct, spectral};
+use lenslet::turbulence::spectral::{SpectralSampling, TOLERANCE};
 
 /// (altitude, fraction, outer scale) of each layer.
 type Layers<'a> = &'a [(f64, f64, f64)];

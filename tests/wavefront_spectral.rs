@@ -1,14 +1,9 @@
 //! The spectral wavefront–slope covariance against the direct one: is its error what it says it is?
 
 use lenslet::device::silent;
-use lenslet::model::atmosphere::{Atmosphere, Layer};
-use lenslet::model::lenslet_array::LensletArray;
-use lenslet::model::source::{ConeGradient, Source};
-use lenslet::model::wavefront_grid::PhaseGrid;
-use lenslet::turbulence::spectral::error::TOLERANCE;
-use lenslet::turbulence::spectral::slope::SpectralSampling;
-use lenslet::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
-use lenslet::turbulence::{direct, spectral};
+use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Source};
+use lenslet::turbulence::{WavefrontProblem, WavefrontSlope, direct, spectral};
+use lenslet::turbulence::spectral::{SpectralSampling, TOLERANCE};
 
 /// (altitude, fraction, outer scale) of each layer.
 type Layers<'a> = &'a [(f64, f64, f64)];

@@ -1,6 +1,7 @@
 //! Draws the layers of `keck-lgs.toml` and their fractions into the folder that is given.
 
-use lenslet::{model::system::System, units::ARCSEC};
+use lenslet::model::System;
+use lenslet::units::ARCSEC;
 use plotters::prelude::*;
 use std::{env, error::Error, path::PathBuf};
 

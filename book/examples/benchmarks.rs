@@ -1,9 +1,9 @@
 //! Draws the run time of the direct method against the number of lenslets into the folder that is given.
 
-use lenslet::device::{engine::Engine, silent};
-use lenslet::turbulence::plan::SlopeCovariancePlan;
-use lenslet::{model::lenslet_array::LensletArray, plot::Figure};
-use lenslet::{model::system::System, turbulence::slope::SlopeProblem};
+use lenslet::device::{Engine, silent};
+use lenslet::model::{LensletArray, System};
+use lenslet::plot::Figure;
+use lenslet::turbulence::{SlopeCovariancePlan, SlopeProblem};
 use std::{error::Error, path::PathBuf, time::Instant};
 
 /// The run time in seconds with the first `stars` guide stars and `n` × `n` lenslets, the shortest of those that fit into a moment.

@@ -1,11 +1,11 @@
 //! Draws the residuals of both solvers, with and without the preconditioner, into the folder that is given.
 
-use lenslet::device::{engine::Engine, silent};
-use lenslet::linear::operator::{Diagonal, Operator, Sum};
-use lenslet::linear::solver::{Solver, Stop};
-use lenslet::tomography::circulant::{Circulant, Group};
-use lenslet::turbulence::plan::{SlopeCovariancePlan, slope_problem};
-use lenslet::{linear::toeplitz::BlockToeplitz, model::system::System, plot::Figure};
+use lenslet::device::{Engine, silent};
+use lenslet::linear::{BlockToeplitz, Diagonal, Operator, Solver, Stop, Sum};
+use lenslet::model::System;
+use lenslet::plot::Figure;
+use lenslet::tomography::{Circulant, Group};
+use lenslet::turbulence::{SlopeCovariancePlan, slope_problem};
 use rand::{SeedableRng, rngs::StdRng};
 use rand_distr::{Distribution, StandardNormal};
 use std::{error::Error, path::PathBuf, sync::Arc};

@@ -1,14 +1,9 @@
 //! Draws the covariance of a natural star's lenslets with a laser star's into the folder that is given.
 
-use lenslet::{
-    device::silent,
-    model::atmosphere::{Atmosphere, Layer},
-    model::lenslet_array::{LensletArray, SlopeOrder},
-    model::sensor::Sensor,
-    model::source::{ConeGradient, Source},
-    plot::Figure,
-    turbulence::dense::slope_covariance,
-};
+use lenslet::device::silent;
+use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Sensor, SlopeOrder, Source};
+use lenslet::plot::Figure;
+use lenslet::turbulence::dense::slope_covariance;
 use ndarray::Array2;
 use std::{error::Error, path::PathBuf};
 

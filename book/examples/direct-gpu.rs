@@ -1,6 +1,8 @@
 //! Draws the windows of all layers among the tiles of lags for one pair of stars into the folder that is given.
 
-use lenslet::{model::system::System, plot::Figure, turbulence::plan::slope_problem};
+use lenslet::model::System;
+use lenslet::plot::Figure;
+use lenslet::turbulence::slope_problem;
 use std::{error::Error, path::PathBuf};
 
 /// Lags of a tile along x and y, as in `kernels/turbulence/direct.cu`.

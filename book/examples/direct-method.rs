@@ -1,12 +1,8 @@
 //! Draws the errors of Gauss's rules and of the lattice filter against distance into the folder that is given.
 
-use lenslet::turbulence::edges::gradient_covariances;
-use lenslet::{
-    numerics::quadrature::gauss_triangle,
-    numerics::radial_table::RadialTable,
-    plot::Figure,
-    turbulence::phase::{VonKarman, hessian},
-};
+use lenslet::numerics::{RadialTable, gauss_triangle};
+use lenslet::plot::Figure;
+use lenslet::turbulence::{VonKarman, gradient_covariances, hessian};
 use std::{error::Error, path::PathBuf};
 
 /// The lag is averaged over these offsets (in sides) along each axis, with these weights.

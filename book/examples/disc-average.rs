@@ -1,6 +1,7 @@
 //! Draws the slope of the fall of the averaged phase, and what an average over a disc loses, into the folder that is given.
 
-use lenslet::{plot::Figure, turbulence::disc::DiscAverage, turbulence::phase::VonKarman};
+use lenslet::plot::Figure;
+use lenslet::turbulence::{DiscAverage, VonKarman};
 use std::{error::Error, path::PathBuf};
 
 /// The slope of the fall against the distance, for a point and for discs.

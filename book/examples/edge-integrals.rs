@@ -1,9 +1,8 @@
 //! Draws the error of the slope variance against the number of nodes on a panel into the folder that is given.
 
-use lenslet::{
-    numerics::quadrature::gauss_legendre, plot::Figure, turbulence::edges::gradient_covariances,
-    turbulence::phase::VonKarman,
-};
+use lenslet::numerics::gauss_legendre;
+use lenslet::plot::Figure;
+use lenslet::turbulence::{VonKarman, gradient_covariances};
 use std::{error::Error, path::PathBuf};
 
 /// ∫ (side − u) S(√(across² + u²)) du from 0 to the side, on panels with `nodes` nodes: cut towards the cusp, or one.

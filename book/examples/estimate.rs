@@ -1,13 +1,9 @@
 //! Draws a simulated wavefront, its estimate from laser stars and the difference into the folder that is given.
 
-use lenslet::{
-    device::{engine::Engine, silent},
-    model::system::System,
-    plot::PictureFormat,
-    plot::map::{WavefrontMap, plot_wavefronts, without_piston},
-    tomography::simulation::Simulation,
-    tomography::{estimate::EstimateOptions, estimator::EstimatePlan},
-};
+use lenslet::device::{Engine, silent};
+use lenslet::model::System;
+use lenslet::plot::{PictureFormat, WavefrontMap, plot_wavefronts, without_piston};
+use lenslet::tomography::{EstimateOptions, EstimatePlan, Simulation};
 use ndarray::{Array2, Axis, s};
 use std::{error::Error, path::PathBuf};
 

@@ -1,6 +1,6 @@
 //! Draws the lenslets of `keck-lgs.toml`, shaded by their lit fraction, into the folder that is given.
 
-use lenslet::model::system::System;
+use lenslet::model::System;
 use plotters::prelude::*;
 use std::{env, error::Error, path::PathBuf};
 

@@ -3,12 +3,9 @@
 
 // What the simulation of slopes stands on
 use lenslet::device::silent;
-use lenslet::model::atmosphere::{Atmosphere, Layer};
-use lenslet::model::lenslet_array::LensletArray;
-use lenslet::model::source::{ConeGradient, Source};
+use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
 use lenslet::turbulence::direct::slope::pair_covariances;
-use lenslet::turbulence::phase::VonKarman;
-use lenslet::turbulence::slope::{SlopeCovariance, SlopeProblem};
+use lenslet::turbulence::{SlopeCovariance, SlopeProblem, VonKarman};
 use lenslet::units::{ARCSEC, DEGREE};
 use num_complex::Complex64;
 use plotters::prelude::*;

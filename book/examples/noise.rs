@@ -1,6 +1,6 @@
 //! Draws the noise of lenslets whose spots are drawn out away from a laser into the folder that is given.
 
-use lenslet::model::{lenslet_array::LensletArray, noise::Noise};
+use lenslet::model::{LensletArray, Noise};
 use plotters::prelude::*;
 use std::{env, error::Error, f64::consts::PI, path::PathBuf};
 

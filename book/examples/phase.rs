@@ -1,6 +1,7 @@
 //! Draws the structure function of von Kármán phase into the folder that is given.
 
-use lenslet::{plot::Figure, turbulence::phase::VonKarman};
+use lenslet::plot::Figure;
+use lenslet::turbulence::VonKarman;
 use std::{error::Error, path::PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,10 +1,10 @@
 // Tangled from book/src/plots.md: edit there, or here and run cargo tangle stitch.
 //! Draws the slope covariance of two systems of the book into the folder that is given.
 
-use lenslet::device::{engine::Engine, silent};
-use lenslet::model::system::System;
+use lenslet::device::{Engine, silent};
+use lenslet::model::System;
 use lenslet::plot::{Pairs, PictureFormat, plot_covariance};
-use lenslet::turbulence::plan::{SlopeCovariancePlan, slope_problem};
+use lenslet::turbulence::{SlopeCovariancePlan, slope_problem};
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,9 +1,7 @@
 //! Draws the footprints of a sensor at rest and of one that is turned, shifted and magnified into the folder that is given.
 
-use lenslet::{
-    model::{lenslet_array::LensletArray, sensor::Sensor, source::Source},
-    units::DEGREE,
-};
+use lenslet::model::{LensletArray, Sensor, Source};
+use lenslet::units::DEGREE;
 use plotters::prelude::*;
 use std::{env, error::Error, path::PathBuf};
 

@@ -1,12 +1,10 @@
 //! Draws the error of a simulation's slope covariance over the lags, for three samplings, into the folder that is given.
 
-use lenslet::{
-    device::{engine::Engine, silent},
-    model::system::System,
-    plot::Figure,
-    tomography::simulation::{Look, Sampling, Simulation},
-    turbulence::plan::{SlopeCovariancePlan, slope_problem},
-};
+use lenslet::device::{Engine, silent};
+use lenslet::model::System;
+use lenslet::plot::Figure;
+use lenslet::tomography::{Look, Sampling, Simulation};
+use lenslet::turbulence::{SlopeCovariancePlan, slope_problem};
 use std::{error::Error, path::PathBuf, time::Instant};
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,6 +1,7 @@
 //! Draws the beams of a natural star and of a laser star through three layers into the folder that is given.
 
-use lenslet::{model::source::Source, units::ARCSEC};
+use lenslet::model::Source;
+use lenslet::units::ARCSEC;
 use plotters::prelude::*;
 use std::{env, error::Error, path::PathBuf};
 

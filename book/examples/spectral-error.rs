@@ -1,12 +1,9 @@
 //! Draws the error of the spectral method against oversampling and period into the folder that is given.
 
 use lenslet::device::silent;
-use lenslet::model::atmosphere::{Atmosphere, Layer};
-use lenslet::model::lenslet_array::LensletArray;
-use lenslet::model::source::{ConeGradient, Source};
-use lenslet::turbulence::slope::{PairCovariance, SlopeProblem};
-use lenslet::turbulence::spectral::slope::SpectralSampling;
-use lenslet::turbulence::{direct, spectral};
+use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
+use lenslet::turbulence::{PairCovariance, SlopeProblem, direct, spectral};
+use lenslet::turbulence::spectral::SpectralSampling;
 use lenslet::units::ARCSEC;
 use plotters::prelude::*;
 use std::{env, error::Error, ops::Range, path::PathBuf};

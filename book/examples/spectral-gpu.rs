@@ -1,7 +1,7 @@
 //! Draws the samples of one bin of the folded spectrum, and who adds them up, into the folder that is given.
 
 use lenslet::plot::Figure;
-use lenslet::turbulence::spectral::slope::SpectralSampling;
+use lenslet::turbulence::spectral::SpectralSampling;
 use std::{error::Error, path::PathBuf};
 
 /// Threads that share a bin, as in `kernels/turbulence/spectral.cu`.

@@ -1,12 +1,9 @@
 //! Draws the memory of the slope covariance, dense and as spectra, into the folder that is given.
 
-use lenslet::linear::operator::Operator;
-use lenslet::linear::toeplitz::BlockToeplitz;
-use lenslet::model::atmosphere::{Atmosphere, Layer};
-use lenslet::model::lenslet_array::LensletArray;
-use lenslet::model::source::{ConeGradient, Source};
+use lenslet::linear::{BlockToeplitz, Operator};
+use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
 use lenslet::plot::Figure;
-use lenslet::turbulence::slope::{SlopeCovariance, SlopeProblem};
+use lenslet::turbulence::{SlopeCovariance, SlopeProblem};
 use ndarray::{Array2, Array3};
 use std::{error::Error, path::PathBuf};
 

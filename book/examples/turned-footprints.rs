@@ -1,6 +1,6 @@
 //! Draws two footprints that are turned against each other, and the displacements of two of their edges, into the folder that is given.
 
-use lenslet::model::{lenslet_array::LensletArray, sensor::Sensor, source::Source};
+use lenslet::model::{LensletArray, Sensor, Source};
 use lenslet::units::DEGREE;
 use plotters::prelude::*;
 use std::{env, error::Error, path::PathBuf};

@@ -1,12 +1,9 @@
 //! Draws cuts through the wavefront–slope covariance of one layer into the folder that is given.
 
-use lenslet::model::atmosphere::{Atmosphere, Layer};
-use lenslet::model::source::{ConeGradient, Source};
-use lenslet::model::wavefront_grid::PhaseGrid;
-use lenslet::turbulence::wavefront::WavefrontProblem;
-use lenslet::{
-    device::silent, model::lenslet_array::LensletArray, plot::Figure, turbulence::direct,
-};
+use lenslet::device::silent;
+use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Source};
+use lenslet::plot::Figure;
+use lenslet::turbulence::{WavefrontProblem, direct};
 use std::{error::Error, path::PathBuf};
 
 const ALTITUDE: f64 = 10e3;

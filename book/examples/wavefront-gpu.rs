@@ -1,6 +1,8 @@
 //! Draws how many samples a lag takes, against its distance from the singular point, into the folder that is given.
 
-use lenslet::{model::system::System, plot::Figure, turbulence::plan::wavefront_problem};
+use lenslet::model::System;
+use lenslet::plot::Figure;
+use lenslet::turbulence::wavefront_problem;
 use std::{collections::BTreeSet, error::Error, path::PathBuf};
 
 /// Samples on a panel, and the shortest panel's share of a part, as in `kernels/turbulence/wavefront.cu`.

@@ -1,14 +1,10 @@
 //! Draws the error of the spectral wavefront–slope covariance against oversampling and period into the folder that is given.
 
 use lenslet::device::silent;
-use lenslet::model::atmosphere::{Atmosphere, Layer};
-use lenslet::model::lenslet_array::LensletArray;
-use lenslet::model::source::{ConeGradient, Source};
-use lenslet::model::wavefront_grid::PhaseGrid;
+use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Source};
 use lenslet::plot::Figure;
-use lenslet::turbulence::spectral::slope::SpectralSampling;
-use lenslet::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
-use lenslet::turbulence::{direct, spectral};
+use lenslet::turbulence::{WavefrontProblem, WavefrontSlope, direct, spectral};
+use lenslet::turbulence::spectral::SpectralSampling;
 use lenslet::units::ARCSEC;
 use std::{error::Error, path::PathBuf};
 

@@ -95,15 +95,6 @@ pub fn threads() -> usize {
 ///
 /// # Errors
 /// One that `work` or `sink` returned, the first in the items' order, or `Cancelled`; items that were not begun then are left.
-///
-/// ```
-/// use lenslet::device::{Workers, dispatch, silent};
-/// let mut matrix = [0.0; 12]; // four rows of three
-/// let row = |_: &(), (j, row): (usize, &mut [f64])| Ok(row.fill(j as f64));
-/// dispatch(Workers::cores(&()), matrix.chunks_mut(3).enumerate(), &silent, row, |_, ()| Ok(()))?;
-/// assert_eq!(matrix[2..5], [0.0, 1.0, 1.0]);
-/// # Ok::<(), lenslet::Error>(())
-/// ```
 pub fn dispatch<W: Sync, I: Send, R: Send>(
     workers: Workers<W>,
     items: impl IntoIterator<IntoIter: ExactSizeIterator<Item = I> + Send>,
@@ -206,13 +197,6 @@ impl<'a, I: Iterator> Queue<'a, I> {
 ///
 /// # Errors
 /// Those of [`dispatch`].
-///
-/// ```
-/// use lenslet::device::{Workers, gather, silent};
-/// let squares = gather(Workers::devices(&["one", "two"]), [1, 2, 3], &silent, |_, k| Ok(k * k))?;
-/// assert_eq!(squares, [1, 4, 9]);
-/// # Ok::<(), lenslet::Error>(())
-/// ```
 pub fn gather<W: Sync, I: Send, R: Send>(
     workers: Workers<W>,
     items: impl IntoIterator<IntoIter: ExactSizeIterator<Item = I> + Send>,

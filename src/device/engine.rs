@@ -10,7 +10,8 @@ use crate::numerics::real::Precision;
 /// Where something is computed, and in which precision.
 ///
 /// ```
-/// use lenslet::{device::{Device, engine::Engine}, numerics::real::Precision};
+/// use lenslet::device::{Device, Engine};
+/// use lenslet::numerics::Precision;
 /// let engine = Engine::open(Device::Cpu, Precision::F32)?;
 /// assert!(engine.has_cores() && engine.devices().is_empty());
 /// assert!(engine.name().contains("thread"));

@@ -2,11 +2,11 @@
 //! The machine: its memory, its cores, its graphics processors.
 
 #[cfg(feature = "cuda")]
-pub mod cuda;
+pub(crate) mod cuda;
 mod dispatch;
 #[cfg(all(test, feature = "cuda"))]
 pub(crate) mod emulator;
-pub mod engine;
+pub(crate) mod engine;
 #[cfg(not(feature = "cuda"))]
 #[path = "no_gpu.rs"]
 pub mod gpu;
@@ -17,10 +17,17 @@ pub(crate) mod headers;
 #[cfg(feature = "cuda")]
 pub(crate) mod machine;
 mod memory;
-pub mod plan;
+pub(crate) mod plan;
 
-pub use self::dispatch::{Part, Watch, Workers, check, dispatch, gather, silent, threads};
-pub use self::memory::{available_memory, processor_name, refuse_beyond_memory};
+pub(crate) use self::dispatch::{Part, Workers, check, dispatch, gather};
+pub use self::dispatch::{Watch, silent, threads};
+pub use self::engine::Engine;
+#[cfg(feature = "cuda")]
+pub use self::gpu::Buffer;
+pub use self::gpu::Gpu;
+pub use self::memory::available_memory;
+pub(crate) use self::memory::{processor_name, refuse_beyond_memory};
+pub use self::plan::{Description, Memory, Stage};
 use crate::error::Invalid;
 use std::fmt;
 use std::str::FromStr;

@@ -14,11 +14,11 @@ pub struct Memory {
     pub devices: Vec<u64>,
 }
 
-/// Bytes on the host for all that a plan does not count one by one.
-pub const REST: u64 = 64 << 20;
-
 // Add up the bytes of stages
 impl Memory {
+    /// Bytes on the host for all that a plan does not count one by one.
+    pub const REST: u64 = 64 << 20;
+
     /// The memory of stages that follow each other: all results, and the largest of what they work with, each for host and devices.
     pub fn of_stages<'a>(results: u64, working: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut most = Self::default();
@@ -27,7 +27,7 @@ impl Memory {
             most.devices.resize(most.devices.len().max(stage.devices.len()), 0);
             most.devices.iter_mut().zip(&stage.devices).for_each(|(a, b)| *a = (*a).max(*b));
         }
-        most.host = most.host.saturating_add(results).saturating_add(REST);
+        most.host = most.host.saturating_add(results).saturating_add(Self::REST);
         most
     }
 
@@ -114,7 +114,7 @@ mod tests {
         let working = |host, devices: &[u64]| Memory { host, devices: devices.to_vec() };
         let stages = [working(5, &[1, 7]), working(9, &[]), working(2, &[3, 4])];
         let memory = Memory::of_stages(100, &stages);
-        assert_eq!(memory, working(REST + 109, &[3, 7]));
+        assert_eq!(memory, working(Memory::REST + 109, &[3, 7]));
         assert!(Memory::default().check(&Engine::default(), "nothing").is_ok());
         let error = working(u64::MAX, &[]).check(&Engine::default(), "everything").unwrap_err();
         assert!(error.to_string().starts_with("everything needs ") && error.exit_code() == 2);

@@ -23,7 +23,7 @@ impl ArrayFormat {
     /// The format that a file's name suggests: FITS for `.fits`, `.fit` and `.fts`, NumPy's for all others.
     ///
     /// ```
-    /// use lenslet::files::arrays::ArrayFormat;
+    /// use lenslet::files::ArrayFormat;
     /// assert_eq!(ArrayFormat::of("cov.FITS".as_ref()), ArrayFormat::Fits);
     /// assert_eq!(ArrayFormat::of("fits".as_ref()), ArrayFormat::Npz);
     /// ```
@@ -51,7 +51,7 @@ impl ArrayFormat {
 /// Arrays that will go into one file, in the order in which they were added.
 ///
 /// ```
-/// use lenslet::files::arrays::{Arrays, ArrayFormat, Precision};
+/// use lenslet::files::{ArrayFormat, Arrays, Precision};
 /// let covariance = ndarray::array![[1.0, 0.5], [0.5, 1.0]];
 /// let mut arrays = Arrays::default();
 /// arrays.add_result("covariance", covariance.view()).unit("rad2").axes("star, star");

@@ -8,19 +8,7 @@ use toml::{
 };
 
 // A document with lines
-// A lamp as an example
 /// A parsed TOML file.
-///
-/// ```
-/// use lenslet::files::located::Document;
-/// let document = Document::parse("lamp.toml", "[lamp]\npower = 20\ncolour = 'red'\n")?;
-/// let lamp = document.root(&["lamp"])?.required_table("lamp", &["power", "colour"])?;
-/// assert_eq!(lamp.required::<f64>("power", "a power in watts")?, 20.0);
-/// let colour = lamp.required::<f64>("colour", "a wavelength in metres").unwrap_err();
-/// let message = "lamp.toml:3: lamp.colour = 'red': expected a wavelength in metres";
-/// assert_eq!(colour.to_string(), message);
-/// # Ok::<(), lenslet::error::BadLine>(())
-/// ```
 #[derive(Debug)]
 pub struct Document<'d> {
     name: &'d str,
@@ -321,6 +309,18 @@ mod tests {
         assert_eq!(nearest("wavelenght", keys), Some("wavelength"));
         assert_eq!(nearest("seeing", keys), None);
         assert_eq!((edits("kitten", "sitting"), edits("", "abc"), edits("é", "e")), (3, 3, 1));
+    }
+
+    // Read a lamp
+    #[test]
+    fn a_lamp_is_read_and_its_colour_refused() -> Result<(), BadLine> {
+        let document = Document::parse("lamp.toml", "[lamp]\npower = 20\ncolour = 'red'\n")?;
+        let lamp = document.root(&["lamp"])?.required_table("lamp", &["power", "colour"])?;
+        assert_eq!(lamp.required::<f64>("power", "a power in watts")?, 20.0);
+        let colour = lamp.required::<f64>("colour", "a wavelength in metres").unwrap_err();
+        let message = "lamp.toml:3: lamp.colour = 'red': expected a wavelength in metres";
+        assert_eq!(colour.to_string(), message);
+        Ok(())
     }
 
     // Check lines and types

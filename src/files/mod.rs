@@ -2,8 +2,10 @@
 //! Files: arrays in NumPy's and in the astronomers' format, tables with places.
 
 // Modules of files
-pub mod draft;
-pub mod arrays;
-pub mod reading;
-pub mod fits;
-pub mod located;
+pub(crate) mod draft;
+pub(crate) mod arrays;
+pub use arrays::{ArrayFormat, Arrays, Element, Entry, Values};
+pub(crate) mod reading;
+pub use reading::{read_array, read_array2};
+pub(crate) mod fits;
+pub(crate) mod located;

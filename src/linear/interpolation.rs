@@ -2,7 +2,7 @@
 //! Interpolation of layers' wavefronts from their own grids to the pupil's.
 
 #[cfg(feature = "cuda")]
-pub mod gpu;
+pub(crate) mod gpu;
 
 // What the interpolation stands on
 use crate::error::Invalid;

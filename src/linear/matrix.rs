@@ -2,7 +2,7 @@
 //! The dense matrix, as an operator.
 
 #[cfg(feature = "cuda")]
-pub mod gpu;
+pub(crate) mod gpu;
 
 use crate::linear::operator::{Operator, vectors};
 use crate::numerics::real::Real;
@@ -13,8 +13,8 @@ use rayon::prelude::*;
 /// A dense matrix, (rows, columns).
 ///
 /// ```
-/// use lenslet::linear::matrix::Dense;
-/// use lenslet::linear::operator::Operator;
+/// use lenslet::linear::Dense;
+/// use lenslet::linear::Operator;
 /// let matrix = Dense::new(ndarray::arr2(&[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]));
 /// let (mut y, mut scratch) = ([0.0; 2], vec![0.0; matrix.scratch(1)]);
 /// matrix.apply(&[1.0, 0.0, -1.0], &mut y, &mut scratch);

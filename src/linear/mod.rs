@@ -2,8 +2,21 @@
 //! Linear operators and solvers, on processors and on devices.
 
 // Modules of linear
-pub mod operator;
-pub mod matrix;
-pub mod solver;
-pub mod toeplitz;
-pub mod interpolation;
+pub(crate) mod operator;
+#[cfg(feature = "cuda")]
+pub use operator::gpu::{DeviceOperator, OnHost};
+pub use operator::{Diagonal, Operator, Pairs, Product, Sum};
+pub(crate) mod matrix;
+pub use matrix::Dense;
+#[cfg(feature = "cuda")]
+pub use matrix::gpu::MatrixGpu;
+pub(crate) mod solver;
+#[cfg(feature = "cuda")]
+pub use solver::gpu::{SolverGpu, Start};
+pub use solver::{Solved, Solver, Stop, conjugate_gradients, minres};
+pub(crate) mod toeplitz;
+#[cfg(feature = "cuda")]
+pub use toeplitz::gpu::BlockToeplitzGpu;
+pub use toeplitz::{Block, BlockToeplitz};
+pub(crate) mod interpolation;
+pub use interpolation::{Interpolation, ToPupil};

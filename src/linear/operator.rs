@@ -2,7 +2,7 @@
 //! Linear operators, known by their products with vectors: diagonals, sums and products.
 
 #[cfg(feature = "cuda")]
-pub mod gpu;
+pub(crate) mod gpu;
 
 use crate::error::{Invalid, accept};
 use crate::numerics::real::Real;

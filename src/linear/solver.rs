@@ -2,7 +2,7 @@
 //! Iterative solution of symmetric systems: conjugate gradients and MINRES, preconditioned.
 
 #[cfg(feature = "cuda")]
-pub mod gpu;
+pub(crate) mod gpu;
 
 use crate::error::{Error, Invalid, accept, positive};
 use crate::linear::operator::Operator;
@@ -129,7 +129,7 @@ impl Solver {
 /// As in [`Solver::solve`].
 ///
 /// ```
-/// use lenslet::{linear::matrix::Dense, linear::solver::{Stop, conjugate_gradients}};
+/// use lenslet::linear::{Dense, Stop, conjugate_gradients};
 /// let a = Dense::new(ndarray::arr2(&[[4.0, 1.0], [1.0, 3.0]]));
 /// let mut x = [0.0f64; 2];
 /// let solved = conjugate_gradients(&a, None, &[1.0, 2.0], &mut x, &Stop::default())?;

@@ -2,7 +2,7 @@
 //! Block matrices of two-level Toeplitz blocks, multiplied by Fourier transforms.
 
 #[cfg(feature = "cuda")]
-pub mod gpu;
+pub(crate) mod gpu;
 
 // What Toeplitz products stand on
 use crate::error::{Error, Invalid};
@@ -63,7 +63,7 @@ impl<T: Real> BlockToeplitz<T> {
     /// that of lenslet n and point m with i = osf n − m + M − 1 along x, and so j along y.
     ///
     /// ```
-    /// use lenslet::{linear::operator::Operator, linear::toeplitz::{Block, BlockToeplitz}};
+    /// use lenslet::linear::{Block, BlockToeplitz, Operator};
     /// use ndarray::{Array2, arr2};
     /// // One block, 2 × 2 to 2 × 2, whose kernel is 1 where the lenslet lies one pitch to the right of the point.
     /// let kernel = arr2(&[[0.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]);

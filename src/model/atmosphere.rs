@@ -74,7 +74,8 @@ impl Atmosphere {
     /// The seeing at a wavelength, outer scale ignored \[rad\], [seeing](https://lenslet.github.io/lenslet/atmosphere.html#eq-seeing).
     ///
     /// ```
-    /// use lenslet::{model::atmosphere::{Atmosphere, Layer}, units::ARCSEC};
+    /// use lenslet::model::{Atmosphere, Layer};
+    /// use lenslet::units::ARCSEC;
     /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
     /// assert!((air.seeing_at(500e-9) / ARCSEC - 0.67095).abs() < 1e-5);
     /// assert!((air.fried_parameter_at(2.2e-6) - 0.88764).abs() < 1e-5);

@@ -9,7 +9,7 @@ use ndarray::Array2;
 /// `x[0]..x[1]` × `y[0]..y[1]` \[m\], [disc rectangle](https://lenslet.github.io/lenslet/lenslet-array.html#eq-disc-rectangle).
 ///
 /// ```
-/// use lenslet::model::lenslet_array::disc_rectangle_area;
+/// use lenslet::model::disc_rectangle_area;
 /// use std::f64::consts::PI;
 /// assert!((disc_rectangle_area(2.0, [-3.0, 3.0], [0.0, 5.0]) - 2.0 * PI).abs() < 1e-14);
 /// assert_eq!(disc_rectangle_area(2.0, [-1.0, 1.0], [-1.5, 0.5]), 4.0);
@@ -172,7 +172,7 @@ impl LensletArray {
     /// Which lenslets are valid: shape (N, N), axis 0 along y, all true without a pupil.
     ///
     /// ```
-    /// use lenslet::model::lenslet_array::{LensletArray, Pupil, Validity};
+    /// use lenslet::model::{LensletArray, Pupil, Validity};
     /// let array = LensletArray::new(4, 0.25)?;
     /// let pupil = Pupil::new(1.0, 0.0)?;
     /// let valid = array.valid(Some(&pupil), Validity::default());
@@ -189,7 +189,7 @@ impl LensletArray {
 /// The order of the slopes of several sources in one vector, [slope order](https://lenslet.github.io/lenslet/lenslet-array.html#eq-slope-order).
 ///
 /// ```
-/// use lenslet::model::lenslet_array::{LensletArray, SlopeOrder, Validity};
+/// use lenslet::model::{LensletArray, SlopeOrder, Validity};
 /// let all = LensletArray::new(3, 0.5)?.valid(None, Validity::default());
 /// let order = SlopeOrder::new(&[all.clone(), all]);
 /// assert_eq!(order.len(), 36);

@@ -2,10 +2,17 @@
 //! The world that is modelled: atmosphere, sources, sensors and their noise, and the system file that describes them.
 
 // Modules of model
-pub mod atmosphere;
-pub mod source;
-pub mod lenslet_array;
-pub mod sensor;
-pub mod noise;
-pub mod system;
-pub mod wavefront_grid;
+pub(crate) mod atmosphere;
+pub use atmosphere::{Atmosphere, Layer};
+pub(crate) mod source;
+pub use source::{ConeGradient, Source};
+pub(crate) mod lenslet_array;
+pub use lenslet_array::{LensletArray, Pupil, SlopeOrder, Validity};
+pub(crate) mod sensor;
+pub use sensor::{Footprint, Groups, Sensor};
+pub(crate) mod noise;
+pub use noise::{GuideStar, Noise, SlopeNoise};
+pub(crate) mod system;
+pub use system::{System, SystemBuilder};
+pub(crate) mod wavefront_grid;
+pub use wavefront_grid::PhaseGrid;

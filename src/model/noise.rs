@@ -13,7 +13,7 @@ use ndarray::Array2;
 /// Covariance of the noise of a sensor's slopes, [noise block](https://lenslet.github.io/lenslet/noise.html#eq-noise-block): independent between lenslets.
 ///
 /// ```
-/// use lenslet::model::noise::Noise;
+/// use lenslet::model::Noise;
 /// let even = Noise::uniform(1e-14)?;
 /// let streak = Noise::blocks(&[[[4e-14, 1e-14], [1e-14, 1e-14]], [[2e-14, 0.0], [0.0, 2e-14]]])?;
 /// assert_eq!((even.block(7), streak.block(0)), ([1e-14, 0.0, 1e-14], [4e-14, 1e-14, 1e-14]));

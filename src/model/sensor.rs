@@ -30,7 +30,7 @@ impl Sensor {
     /// A sensor at rest: centred, neither turned nor magnified.
     ///
     /// ```
-    /// use lenslet::model::{lenslet_array::LensletArray, sensor::Sensor, source::Source};
+    /// use lenslet::model::{LensletArray, Sensor, Source};
     /// let rest = Sensor::at_rest(Source::star(1e-4, 0.0)?, LensletArray::new(8, 0.5)?);
     /// let turned = Sensor { rotation: std::f64::consts::FRAC_PI_2, shift: [0.1, 0.0], ..rest };
     /// assert_eq!(rest.centre([0, 7]), [1.75, -1.75]);
@@ -178,7 +178,7 @@ impl Footprint {
 /// The sensors of a list by the lattices that they share, in the order of the first sensor of each.
 ///
 /// ```
-/// use lenslet::model::{lenslet_array::LensletArray, sensor::{Groups, Sensor}, source::Source};
+/// use lenslet::model::{Groups, LensletArray, Sensor, Source};
 /// let array = LensletArray::new(8, 0.5)?;
 /// let laser = Sensor::at_rest(Source::new(1e-4, 0.0, 90e3)?, array);
 /// let star = Sensor::at_rest(Source::star(0.0, 0.0)?, array);

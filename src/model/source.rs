@@ -66,7 +66,7 @@ impl Source {
     /// The cone factor γ = 1 − h/z of a layer at `altitude` h \[m\]; 1 for a star, [cone](https://lenslet.github.io/lenslet/sources.html#eq-cone).
     ///
     /// ```
-    /// let laser = lenslet::model::source::Source::new(0.0, 0.0, 90e3)?;
+    /// let laser = lenslet::model::Source::new(0.0, 0.0, 90e3)?;
     /// assert!((laser.cone_factor(10e3) - 8.0 / 9.0).abs() < 1e-15);
     /// # Ok::<(), lenslet::Invalid>(())
     /// ```

@@ -4,9 +4,6 @@
 #[cfg(feature = "files")]
 mod file;
 
-#[cfg(feature = "files")]
-pub use file::TABLES;
-
 use crate::{
     error::{Invalid, accept},
     model::atmosphere::Atmosphere,
@@ -135,8 +132,8 @@ impl System {
 /// Puts a system together; [`build`](Self::build) checks it as a whole.
 ///
 /// ```
-/// use lenslet::model::{lenslet_array::LensletArray, noise::GuideStar, source::Source, system::System};
-/// use lenslet::model::atmosphere::{Atmosphere, Layer};
+/// use lenslet::model::{GuideStar, LensletArray, Source, System};
+/// use lenslet::model::{Atmosphere, Layer};
 /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(9e3, 1.0, 25.0)])?;
 /// let array = LensletArray::new(8, 0.5)?;
 /// let star = |height| GuideStar::at_rest(Source::new(0.0, 0.0, height)?, array, 1e-14);

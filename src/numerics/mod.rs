@@ -2,7 +2,11 @@
 //! Special functions, rules of integration, tables: mathematics without a machine.
 
 // Modules of numerics
-pub mod special;
-pub mod quadrature;
-pub mod radial_table;
-pub mod real;
+pub(crate) mod special;
+pub use special::bessel_k;
+pub(crate) mod quadrature;
+pub use quadrature::{Rule, gauss_legendre, gauss_trapezium, gauss_triangle};
+pub(crate) mod radial_table;
+pub use radial_table::RadialTable;
+pub(crate) mod real;
+pub use real::{Precision, Real};

@@ -24,7 +24,7 @@ pub fn gauss_legendre(n: usize) -> Rule {
 /// Gauss's rule for the triangle 1 − |u|, exact for polynomials of degree 2n − 1.
 ///
 /// ```
-/// let rule = lenslet::numerics::quadrature::gauss_triangle(2);
+/// let rule = lenslet::numerics::gauss_triangle(2);
 /// assert!((rule.nodes[1] - 1.0 / 6f64.sqrt()).abs() < 1e-15); // the triangle's variance is 1/6
 /// ```
 pub fn gauss_triangle(n: usize) -> Rule {

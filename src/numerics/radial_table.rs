@@ -47,7 +47,7 @@ impl RadialTable {
     /// f(t) and df/dt; `t` must lie within the table.
     ///
     /// ```
-    /// let table = lenslet::numerics::radial_table::RadialTable::new(0.5, 90.0, |t| 1.0 / t);
+    /// let table = lenslet::numerics::RadialTable::new(0.5, 90.0, |t| 1.0 / t);
     /// let (value, slope) = table.value_and_slope(2.5);
     /// assert!((value - 0.4).abs() < 1e-14 && (slope + 0.16).abs() < 1e-12);
     /// ```

@@ -19,7 +19,7 @@ const NEGLIGIBLE: f64 = 40.0;
 ///
 /// ```
 /// let exact = |x: f64| (std::f64::consts::PI / (2.0 * x)).sqrt() * (-x).exp(); // K_1/2
-/// assert!((lenslet::numerics::special::bessel_k(0.5, 3.0) / exact(3.0) - 1.0).abs() < 1e-14);
+/// assert!((lenslet::numerics::bessel_k(0.5, 3.0) / exact(3.0) - 1.0).abs() < 1e-14);
 /// ```
 pub fn bessel_k(order: f64, x: f64) -> f64 {
     debug_assert!(x > 0.0);

@@ -25,7 +25,7 @@ pub struct WavefrontMap {
 /// `Invalid` where there is no wavefront, their shapes differ, all values are NaN or one is infinite.
 ///
 /// ```
-/// use lenslet::{plot::map::*, plot::PictureFormat};
+/// use lenslet::plot::{*, PictureFormat};
 /// let values = ndarray::Array2::from_shape_fn((9, 9), |(y, x)| 1e-8 * (x as f64 - y as f64));
 /// let picture = plot_wavefronts(&[WavefrontMap { title: "a tilt".into(), values }], 0.5, PictureFormat::Svg)?;
 /// assert!(String::from_utf8_lossy(&picture).contains("a tilt"));

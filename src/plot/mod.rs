@@ -1,7 +1,9 @@
 // Tangled from book/src/plots.md: edit there, or here and run cargo tangle stitch.
 //! Pictures of results, as SVG or PNG: curves, and maps of the slope covariance.
 
-pub mod map;
+pub(crate) mod map;
+
+pub use map::{WavefrontMap, plot_wavefronts, without_piston};
 
 // What the plots stand on
 use crate::error::{Error, Invalid, finite, positive};

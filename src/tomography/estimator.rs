@@ -23,9 +23,10 @@ use ndarray::ArrayView2;
 /// How wavefronts will be estimated.
 ///
 /// ```
-/// use lenslet::tomography::estimate::EstimateOptions;
-/// use lenslet::tomography::estimator::EstimatePlan;
-/// use lenslet::{device::{engine::Engine, silent}, model::system::System};
+/// use lenslet::tomography::EstimateOptions;
+/// use lenslet::tomography::EstimatePlan;
+/// use lenslet::device::{Engine, silent};
+/// use lenslet::model::System;
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
 /// let plan = EstimatePlan::new(&system, EstimateOptions::default())?;
 /// let estimator = plan.run(&Engine::default(), &silent)?;

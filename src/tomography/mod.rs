@@ -2,9 +2,15 @@
 //! Tomography: wavefronts from slopes.
 
 // Modules of tomography
-pub mod operators;
-pub mod interpolation;
-pub mod circulant;
-pub mod estimate;
-pub mod estimator;
-pub mod simulation;
+pub(crate) mod operators;
+pub(crate) mod interpolation;
+pub(crate) mod circulant;
+pub use circulant::{Circulant, Group};
+pub(crate) mod estimate;
+pub use estimate::{EstimateOptions, Estimates};
+pub(crate) mod estimator;
+pub use estimator::{EstimatePlan, Estimator};
+pub(crate) mod simulation;
+pub use simulation::{
+    Draw, Look, Sampling, Simulated, Simulation, SimulationOptions, SimulationPlan,
+};

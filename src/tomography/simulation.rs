@@ -462,7 +462,8 @@ impl Simulation {
     /// The world of a seed: the same for the same seed, whatever the number of threads.
     ///
     /// ```
-    /// use lenslet::{tomography::simulation::Simulation, model::system::System};
+    /// use lenslet::model::System;
+    /// use lenslet::tomography::Simulation;
     /// let system = System::from_file("book/systems/keck-lgs.toml")?;
     /// let world = Simulation::new(&system)?.draw(7);
     /// let valid = system.lenslet_array().valid(system.pupil(), system.validity());
@@ -531,7 +532,9 @@ impl Simulation {
 /// How turbulence will be simulated.
 ///
 /// ```
-/// use lenslet::{tomography::simulation::*, device::{engine::Engine, silent}, model::system::System};
+/// use lenslet::device::{Engine, silent};
+/// use lenslet::model::System;
+/// use lenslet::tomography::*;
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
 /// let plan = SimulationPlan::new(&system, SimulationOptions::default().frames(2).seed(7))?;
 /// let simulated = plan.run(&Engine::default(), &silent)?;

@@ -452,7 +452,9 @@ impl<'a> Block<'a> {
 /// where the matrix, and the Toeplitz forms that it is expanded from, do not fit.
 ///
 /// ```
-/// use lenslet::{model::atmosphere::*, turbulence::dense, device::silent, model::lenslet_array::*, model::sensor::*, model::source::*};
+/// use lenslet::device::silent;
+/// use lenslet::model::*;
+/// use lenslet::turbulence::dense;
 /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, f64::INFINITY)])?;
 /// let star = |source| Ok::<_, lenslet::Invalid>(Sensor::at_rest(source, LensletArray::new(1, 0.5)?));
 /// let stars = [star(Source::new(0.0, 0.0, 90e3)?)?, star(Source::star(0.0, 0.0)?)?];
@@ -490,7 +492,9 @@ pub fn slope_covariance(
 /// Those of [`slope_covariance`].
 ///
 /// ```
-/// use lenslet::{model::atmosphere::*, turbulence::dense, device::silent, model::lenslet_array::*, model::sensor::*, model::source::*};
+/// use lenslet::device::silent;
+/// use lenslet::model::*;
+/// use lenslet::turbulence::dense;
 /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(5e3, 1.0, 25.0)])?;
 /// let rest = Sensor::at_rest(Source::star(0.0, 0.0)?, LensletArray::new(1, 0.5)?);
 /// let turned = Sensor { rotation: std::f64::consts::FRAC_PI_2, ..rest };
@@ -715,7 +719,9 @@ fn add_star(
 /// lenslet; `Memory` where the matrix does not fit.
 ///
 /// ```
-/// use lenslet::{model::atmosphere::*, turbulence::dense, device::silent, model::lenslet_array::*, model::sensor::*, model::source::*, model::wavefront_grid::PhaseGrid};
+/// use lenslet::device::silent;
+/// use lenslet::model::{*, PhaseGrid};
+/// use lenslet::turbulence::dense;
 /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(8e3, 1.0, 25.0)])?;
 /// let laser = Sensor::at_rest(Source::new(0.0, 0.0, 90e3)?, LensletArray::new(1, 0.5)?);
 /// let points = (&[Source::star(0.0, 0.0)?][..], PhaseGrid::new(3, 2, 0.0)?, 0.5);

@@ -23,7 +23,7 @@ impl DiscAverage {
     /// Tabulated up to the distance `reach` > 0 in metres. The slope is exact to some 1e-13 of the largest.
     ///
     /// ```
-    /// use lenslet::{turbulence::disc::DiscAverage, turbulence::phase::{VonKarman, kolmogorov_constant}};
+    /// use lenslet::turbulence::{DiscAverage, VonKarman, kolmogorov_constant};
     /// let average = DiscAverage::new(&VonKarman::new(f64::INFINITY), 2.0, 10.0);
     /// let closed_form = 6.0 / 11.0 * kolmogorov_constant() * 2f64.powf(5.0 / 3.0); // mean of c r^(5/3) over the disc
     /// assert!((average.fall(0.0) / closed_form - 1.0).abs() < 1e-14);

@@ -182,7 +182,7 @@ impl Lattice {
 /// origin; at R sides from it rounding takes about R³ 1e-16 of the result, so that it is meant for R up to 10 or so.
 ///
 /// ```
-/// use lenslet::{turbulence::edges::gradient_covariances, turbulence::phase::VonKarman};
+/// use lenslet::turbulence::{VonKarman, gradient_covariances};
 /// let kolmogorov = VonKarman::new(f64::INFINITY);
 /// let variance = gradient_covariances(&kolmogorov, 1.0, [0.0, 0.0], (1, 1))[[0, 0, 0]];
 /// let of_slope = variance / (2.0 * std::f64::consts::PI).powi(2); // in λ² d^(−1/3) r0^(−5/3)

@@ -4,13 +4,24 @@
 // Modules of turbulence
 pub mod direct;
 pub mod spectral;
-pub mod phase;
-pub mod slope;
-pub mod edges;
-pub mod wavefront;
-pub mod disc;
-pub mod turned;
+pub(crate) mod phase;
+pub use phase::{VonKarman, hessian, kolmogorov_constant};
+pub(crate) mod slope;
+pub use slope::{PairCovariance, ProjectedLayer, SlopeCovariance, SlopeProblem};
+pub(crate) mod edges;
+pub use edges::gradient_covariances;
+pub(crate) mod wavefront;
+pub use wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
+pub(crate) mod disc;
+pub use disc::DiscAverage;
+pub(crate) mod turned;
 pub mod dense;
-pub mod plan;
+pub(crate) mod plan;
+pub use plan::{
+    CovarianceOptions, CovariancePlan, Covariances, Form, Method, SlopeCovariancePlan, SlopeSlope,
+    WavefrontCovariancePlan, WavefrontSlopes, slope_problem, wavefront_problem,
+};
 #[cfg(feature = "files")]
-pub mod arrays;
+pub(crate) mod arrays;
+#[cfg(feature = "files")]
+pub use arrays::covariance_arrays;

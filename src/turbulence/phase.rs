@@ -11,7 +11,7 @@ use std::f64::consts::PI;
 /// Kolmogorov's constant [24/5 Γ(6/5)]^(5/6) = 3.441938: the fall S(r) for r0 = 1 m, L0 = ∞ is this times r^(5/3).
 ///
 /// ```
-/// let structure_function_at_r0 = 2.0 * lenslet::turbulence::phase::kolmogorov_constant();
+/// let structure_function_at_r0 = 2.0 * lenslet::turbulence::kolmogorov_constant();
 /// assert!((structure_function_at_r0 - 6.883877).abs() < 1e-6);
 /// ```
 pub fn kolmogorov_constant() -> f64 {
@@ -89,7 +89,7 @@ impl VonKarman {
     /// Covariance B(r) in rad² at the distance `r` in metres; Eq. [phase covariance](https://lenslet.github.io/lenslet/phase.html#eq-phase-covariance). Infinite where L0 is.
     ///
     /// ```
-    /// let phase = lenslet::turbulence::phase::VonKarman::new(1.0);
+    /// let phase = lenslet::turbulence::VonKarman::new(1.0);
     /// assert!((phase.covariance(0.0) - 0.0863143299).abs() < 1e-10);
     /// ```
     pub fn covariance(&self, r: f64) -> f64 {

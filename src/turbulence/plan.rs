@@ -77,7 +77,9 @@ fn given(sampling: SpectralSampling, error_estimate: f64, unit: &'static str) ->
 /// How the covariance of slopes will be computed.
 ///
 /// ```
-/// use lenslet::{turbulence::plan::*, device::{engine::Engine, silent}, model::system::System};
+/// use lenslet::device::{Engine, silent};
+/// use lenslet::model::System;
+/// use lenslet::turbulence::*;
 /// let system = System::from_file("book/systems/small.toml")?;
 /// let plan = SlopeCovariancePlan::direct(slope_problem(&system)?);
 /// let covariance = plan.run(&Engine::default(), &silent)?;
@@ -391,7 +393,9 @@ impl SlopeSlope {
 /// How all covariances of a system will be computed.
 ///
 /// ```
-/// use lenslet::{turbulence::plan::*, device::{engine::Engine, silent}, model::system::System};
+/// use lenslet::device::{Engine, silent};
+/// use lenslet::model::System;
+/// use lenslet::turbulence::*;
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
 /// let plan = CovariancePlan::new(&system, CovarianceOptions::default())?;
 /// let told = plan.describe(&Engine::default());

@@ -4,11 +4,11 @@
 //! `cargo bench` prints the comparison first and divan's statistics after it.
 
 use divan::{Bencher, black_box};
-use lenslet::device::{engine::Engine, silent};
-use lenslet::model::system::System;
-use lenslet::turbulence::plan::{Method, SlopeCovariancePlan, slope_problem};
-use lenslet::turbulence::slope::SlopeProblem;
-use lenslet::turbulence::spectral::slope::{SpectralSampling, original_component};
+use lenslet::device::{Engine, silent};
+use lenslet::model::System;
+use lenslet::turbulence::{Method, SlopeCovariancePlan, SlopeProblem, slope_problem};
+use lenslet::turbulence::spectral::SpectralSampling;
+use lenslet::turbulence::spectral::slope::original_component;
 use std::time::Instant;
 
 const SYSTEMS: [&str; 2] = ["small", "elt"];

@@ -3,16 +3,12 @@
 //! `cargo bench --bench operators` prints the comparison first and divan's statistics after it.
 
 use divan::{Bencher, black_box};
-use lenslet::device::{engine::Engine, silent};
-use lenslet::linear::matrix::Dense;
-use lenslet::linear::operator::Operator;
-use lenslet::linear::toeplitz::BlockToeplitz;
-use lenslet::model::lenslet_array::{LensletArray, SlopeOrder};
-use lenslet::model::system::System;
-use lenslet::numerics::real::Real;
-use lenslet::turbulence::plan::{SlopeCovariancePlan, slope_problem};
-use lenslet::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use lenslet::{Error, Result};
+use lenslet::device::{Engine, silent};
+use lenslet::linear::{BlockToeplitz, Dense, Operator};
+use lenslet::model::{LensletArray, SlopeOrder, System};
+use lenslet::numerics::Real;
+use lenslet::turbulence::{SlopeCovariance, SlopeCovariancePlan, SlopeProblem, slope_problem};
 use ndarray::Array2;
 use std::time::Instant;
 

@@ -22,7 +22,7 @@ impl System {
     /// Reads the text of a system file; `name` stands for the file in errors.
     ///
     /// ```
-    /// use lenslet::model::system::System;
+    /// use lenslet::model::System;
     /// let text = std::fs::read_to_string("book/systems/keck-lgs.toml")?;
     /// let keck = System::from_toml(&text, "keck-lgs.toml")?;
     /// assert_eq!((keck.guide_stars().len(), keck.atmosphere().layers().len()), (4, 7));
@@ -42,7 +42,7 @@ impl System {
     ///
     /// # Errors
     /// The first line that makes no sense.
-    pub fn from_document(document: &Document) -> Result<Self, BadLine> {
+    pub(crate) fn from_document(document: &Document) -> Result<Self, BadLine> {
         let root = document.root(TABLES)?;
         let (atmosphere, cone_gradient) = read_atmosphere(&root)?;
         let pupil = read_pupil(&root)?;
@@ -80,7 +80,7 @@ impl System {
     }
 }
 /// The names of all tables that a system file may have, whichever room reads them.
-pub const TABLES: Keys = &[
+pub(crate) const TABLES: Keys = &[
     // Names of all tables
     "atmosphere",
     "telescope",

@@ -28,7 +28,7 @@ impl<T: Real> SolverGpu<T> {
     ///
     /// # Errors
     /// As for [`SolverGpu::new`].
-    pub fn between_transforms(
+    pub(crate) fn between_transforms(
         a: Arc<BlockToeplitzGpu<T>>,
         preconditioner: Arc<CirculantGpu<T>>,
     ) -> Result<Self, Error> {

@@ -13,7 +13,7 @@ use crate::tomography::circulant::{Group, inverse_kernels, parts_of, places};
 
 // Circulant preconditioner on a device
 /// The preconditioner of [`Circulant`](crate::tomography::circulant::Circulant), on a device.
-pub struct CirculantGpu<T> {
+pub(crate) struct CirculantGpu<T> {
     gpu: Gpu,
     parts: Vec<Product<T>>,
     length: usize,

@@ -92,7 +92,9 @@ impl Reference {
 /// Wavefront–slope covariance, exact to 1e-10 of the largest entry, m rad.
 ///
 /// ```
-/// use lenslet::{turbulence::plan::wavefront_problem, device::silent, model::system::System, turbulence::direct};
+/// use lenslet::device::silent;
+/// use lenslet::model::System;
+/// use lenslet::turbulence::{direct, wavefront_problem};
 /// let text = std::fs::read_to_string("book/systems/small.toml").unwrap();
 /// let system = System::from_toml(&(text + "\n[[target]]\n[phase]\npoints = 21\n"), "small.toml")?;
 /// let covariance = direct::wavefront::covariance(&wavefront_problem(&system)?, &silent)?;

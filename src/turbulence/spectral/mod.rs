@@ -3,7 +3,9 @@
 
 // Modules of the spectral methods
 pub mod slope;
-pub mod error;
+pub use slope::SpectralSampling;
+pub(crate) mod error;
+pub use error::{Chosen, TOLERANCE};
 pub mod wavefront;
 #[cfg(feature = "cuda")]
 pub(crate) mod gpu;

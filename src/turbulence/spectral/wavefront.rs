@@ -494,9 +494,9 @@ pub fn error_estimate(problem: &WavefrontProblem, sampling: &SpectralSampling) -
 /// fits 1 GiB and a bounded time; says which.
 ///
 /// ```
-/// # use lenslet::{model::atmosphere::{Atmosphere, Layer}, model::lenslet_array::LensletArray, model::source::{ConeGradient, Source}};
-/// # use lenslet::model::wavefront_grid::PhaseGrid;
-/// # use lenslet::turbulence::{spectral, wavefront::WavefrontProblem};
+/// # use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
+/// # use lenslet::model::PhaseGrid;
+/// # use lenslet::turbulence::{WavefrontProblem, spectral};
 /// let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
 /// let (array, grid) = (LensletArray::new(20, 0.1)?, PhaseGrid::new(21, 1, 0.0)?);
 /// let sources = (&[Source::star(0.0, 0.0)?][..], &[Source::star(0.0, 0.0)?][..]);
