@@ -51,7 +51,8 @@ impl ArrayFormat {
 /// Arrays that will go into one file, in the order in which they were added.
 ///
 /// ```
-/// use lenslet::files::{ArrayFormat, Arrays, Precision};
+/// use lenslet::files::{ArrayFormat, Arrays};
+/// use lenslet::numerics::Precision;
 /// let covariance = ndarray::array![[1.0, 0.5], [0.5, 1.0]];
 /// let mut arrays = Arrays::default();
 /// arrays.add_result("covariance", covariance.view()).unit("rad2").axes("star, star");

@@ -7,14 +7,7 @@ use ndarray::Array2;
 // Area of a disc in a rectangle
 /// The area \[m²\] that a disc of `radius` \[m\] at the origin has in common with the rectangle
 /// `x[0]..x[1]` × `y[0]..y[1]` \[m\], [disc rectangle](https://lenslet.github.io/lenslet/lenslet-array.html#eq-disc-rectangle).
-///
-/// ```
-/// use lenslet::model::disc_rectangle_area;
-/// use std::f64::consts::PI;
-/// assert!((disc_rectangle_area(2.0, [-3.0, 3.0], [0.0, 5.0]) - 2.0 * PI).abs() < 1e-14);
-/// assert_eq!(disc_rectangle_area(2.0, [-1.0, 1.0], [-1.5, 0.5]), 4.0);
-/// ```
-pub fn disc_rectangle_area(radius: f64, x: [f64; 2], y: [f64; 2]) -> f64 {
+pub(crate) fn disc_rectangle_area(radius: f64, x: [f64; 2], y: [f64; 2]) -> f64 {
     let halves = |[a, b]: [f64; 2]| [[a.max(0.0), b.max(0.0)], [(-b).max(0.0), (-a).max(0.0)]];
     let mut area = 0.0;
     for x in halves(x) {
@@ -289,6 +282,7 @@ mod tests {
         let segment = radius.powi(2) * (chord / radius).acos()
             - chord * (radius.powi(2) - chord.powi(2)).sqrt();
         assert!((disc_rectangle_area(radius, [-3.0, 3.0], [chord, 9.0]) - segment).abs() < 1e-14);
+        assert_eq!(disc_rectangle_area(2.0, [-1.0, 1.0], [-1.5, 0.5]), 4.0);
     }
 
     // Count light in lopsided pupils
