@@ -350,7 +350,8 @@ struct Launch {
     void **arguments;
 };
 static const Launch *launch;
-static Buffer recent;
+/// The buffers that were found last, the last first.
+static Buffer recent, earlier;
 
 // Watch over shared memory
 struct Access {
@@ -387,7 +388,7 @@ UNWATCHED static void find_buffer(uintptr_t begin, uintptr_t end, bool writes) {
         (begin < middle->begin ? high : low) = middle;
     }
     if (low < high && begin >= low->begin && end <= low->end) {
-        recent = *low;
+        earlier = recent, recent = *low;
         return;
     }
     // Say where an access went astray
@@ -407,12 +408,14 @@ UNWATCHED static void find_buffer(uintptr_t begin, uintptr_t end, bool writes) {
 }
 
 // Watch over one access
-UNWATCHED static bool within(uintptr_t begin, uintptr_t end, const void *from, const void *to) {
+#define IN_PLACE static inline __attribute__((no_sanitize("thread"), always_inline))
+IN_PLACE bool within(uintptr_t begin, uintptr_t end, const void *from, const void *to) {
     return begin >= uintptr_t(from) && end <= uintptr_t(to);
 }
 UNWATCHED static void watch(const void *address, size_t bytes, bool writes) {
     uintptr_t begin = uintptr_t(address), end = begin + bytes;
     if (begin >= recent.begin && end <= recent.end) return;
+    if (begin >= earlier.begin && end <= earlier.end) return;
     const char *stack = stacks + size_t(threads[current].fiber) * stack_bytes;
     if (within(begin, end, stack, stack + stack_bytes)) return;
     if (within(begin, end, __start_shared_memory, __stop_shared_memory))
@@ -437,7 +440,7 @@ UNWATCHED static const char *run(const Launch &asked, void (*kernel)(void **)) {
         asked.block >= 1 && asked.block <= unsigned(most_threads) && asked.shared <= most_dynamic;
     if (!fits) return "no device takes so many threads, or so much shared memory";
     launch = &asked, body = kernel, arguments = asked.arguments;
-    count = int(asked.block), failure[0] = 0, recent = {0, 0};
+    count = int(asked.block), failure[0] = 0, recent = earlier = {0, 0};
     blockDim = {asked.block, 1, 1}, gridDim = {asked.grid[0], asked.grid[1], asked.grid[2]};
     for (Fiber &fiber : fibers) fiber.used = false;
     unsigned plane = gridDim.x * gridDim.y;

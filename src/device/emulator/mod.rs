@@ -16,14 +16,14 @@ use num_complex::Complex;
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, HashMap};
 use std::slice;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 // Programs of this process
-/// A loaded library; who launches one of its kernels holds the turn.
+/// A library, once it is loaded; who makes it or launches one of its kernels holds the turn.
 struct Program {
     key: (KernelSource, Vec<String>),
-    library: Library,
+    library: OnceLock<Library>,
     turn: Mutex<()>,
 }
 
@@ -37,16 +37,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 // Load a program once
 fn load(source: &KernelSource, options: &[String]) -> Result<usize, Error> {
-    let mut programs = lock(&PROGRAMS);
-    let key = (*source, options.to_vec());
-    if let Some(known) = programs.iter().position(|program| program.key == key) {
-        return Ok(known);
+    let (place, program) = program_of((*source, options.to_vec()));
+    let _turn = lock(&program.turn);
+    if program.library.get().is_none() {
+        let file = library(source, options).map_err(|reason| failed("compile", reason))?;
+        // SAFETY: the library was made above from one of our kernels; it runs nothing when it is loaded.
+        let library = unsafe { Library::new(file) }.map_err(|error| failed("load", error))?;
+        program.library.get_or_init(|| library);
     }
-    let file = library(source, options).map_err(|reason| failed("compile", reason))?;
-    // SAFETY: the library was made above from one of our kernels; it runs nothing when it is loaded.
-    let library = unsafe { Library::new(file) }.map_err(|error| failed("load", error))?;
-    programs.push(Box::leak(Box::new(Program { key, library, turn: Mutex::new(()) })));
-    Ok(programs.len() - 1)
+    Ok(place)
+}
+
+/// The place in the list of what has this key, put there if it is new.
+fn program_of(key: (KernelSource, Vec<String>)) -> (usize, &'static Program) {
+    let mut programs = lock(&PROGRAMS);
+    let known = programs.iter().position(|program| program.key == key);
+    let place = known.unwrap_or_else(|| {
+        let (library, turn) = (OnceLock::new(), Mutex::new(()));
+        programs.push(Box::leak(Box::new(Program { key, library, turn })));
+        programs.len() - 1
+    });
+    (place, programs[place])
 }
 
 // Errors of the emulator
@@ -498,9 +509,10 @@ impl Machine for Emulator {
     fn kernel(&self, program: u64, name: &str) -> Result<u64, Error> {
         let known = lock(&PROGRAMS).get(program as usize).copied();
         let program = known.ok_or_else(|| failed("kernel", "no program"))?;
+        let library = program.library.get().ok_or_else(|| failed("kernel", "no library"))?;
         let symbol = format!("{name}_on_processor");
         // SAFETY: the macro that makes these entry points gives them this type.
-        let entry = unsafe { program.library.get(symbol.as_bytes()) };
+        let entry = unsafe { library.get(symbol.as_bytes()) };
         let entry = *entry.map_err(|error| failed("kernel", error))?;
         let mut state = self.enter();
         state.kernels.push(Kernel { name: name.into(), program, entry });

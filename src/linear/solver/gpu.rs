@@ -528,13 +528,26 @@ mod tests {
     use crate::device::gpu::{Gpu, test_machines};
     use crate::linear::matrix::Dense;
     use crate::linear::matrix::gpu::MatrixGpu;
-    use crate::linear::operator::{Operator, battery};
+    use crate::linear::operator::gpu::WithPairsGpu;
+    use crate::linear::operator::{Operator, Pairs, battery};
     use ndarray::{Array1, Array2, ArrayView1};
 
     // Symmetric matrices for both solvers
-    /// A symmetric matrix with these eigenvalues, turned by two reflections.
+    /// Rows of the largest matrix that is full.
+    const FULL: usize = 100;
+
+    /// A symmetric matrix with these eigenvalues, turned by two reflections, or a large one in pairs.
     fn with_eigenvalues(values: &[f64]) -> Array2<f64> {
         let mut a = Array2::from_diag(&Array1::from_vec(values.to_vec()));
+        if values.len() > FULL {
+            let half = values.len() / 2;
+            for k in 0..half {
+                let (sum, rest) = (values[k] + values[k + half], values[k] - values[k + half]);
+                (a[[k, k]], a[[k + half, k + half]]) = (sum / 2.0, sum / 2.0);
+                (a[[k, k + half]], a[[k + half, k]]) = (rest / 2.0, rest / 2.0);
+            }
+            return a;
+        }
         for seed in [1, 2] {
             let u = Array1::from_vec(battery::random::<f64>(values.len(), seed));
             let u = (&u / u.dot(&u).sqrt()).insert_axis(ndarray::Axis(1));
@@ -568,6 +581,52 @@ mod tests {
         (solved.map_err(|error| error.to_string()), x)
     }
 
+    // Symmetric matrices on a device
+    /// The square operator that gives zeros, with its rows.
+    struct Nothing(Gpu, usize);
+
+    impl DeviceOperator<f64> for Nothing {
+        fn gpu(&self) -> &Gpu {
+            &self.0
+        }
+
+        fn rows(&self) -> usize {
+            self.1
+        }
+
+        fn columns(&self) -> usize {
+            self.1
+        }
+
+        fn apply(&self, _x: &Buffer<f64>, y: &Buffer<f64>) -> Result<(), Error> {
+            y.clear()
+        }
+
+        fn apply_transpose(&self, _x: &Buffer<f64>, y: &Buffer<f64>) -> Result<(), Error> {
+            y.clear()
+        }
+
+        fn bytes(&self) -> u64 {
+            0
+        }
+    }
+
+    // Choose the form of a matrix
+    /// A symmetric matrix on a device, full or in pairs.
+    fn on_device(gpu: &Gpu, a: &Array2<f64>) -> Arc<dyn DeviceOperator<f64>> {
+        let n = a.nrows();
+        if n <= FULL {
+            return Arc::new(MatrixGpu::new(gpu, a.view()).unwrap());
+        }
+        let with = |operator, partner: &dyn Fn(usize) -> usize| {
+            let elements = (0..n).map(|k| a[[k, partner(k)]]).collect();
+            let pairs = Pairs::new((0..n).map(partner).collect(), elements).unwrap();
+            Arc::new(WithPairsGpu::new(operator, &pairs).unwrap())
+        };
+        let diagonal = with(Arc::new(Nothing(gpu.clone(), n)), &|k| k);
+        with(diagonal, &|k| (k + n / 2) % n)
+    }
+
     // Solve with a device
     /// Solves from `x`, with a device.
     fn there(
@@ -577,10 +636,7 @@ mod tests {
         (b, x): (&[f64], &[f64]),
         stop: Stop,
     ) -> Outcome {
-        let operator = |matrix: &Array2<f64>| -> Arc<dyn DeviceOperator<f64>> {
-            Arc::new(MatrixGpu::new(gpu, matrix.view()).unwrap())
-        };
-        let [a, p] = matrices.map(|matrix| matrix.map(operator));
+        let [a, p] = matrices.map(|matrix| matrix.map(|matrix| on_device(gpu, matrix)));
         let mut run = SolverGpu::new(solver, a.unwrap(), p).unwrap();
         run.solution().write(x).unwrap();
         let from = if x.iter().all(|&x| x == 0.0) { Start::Cold } else { Start::Warm };
@@ -759,8 +815,7 @@ mod tests {
         let b = a.dot(&ArrayView1::from(&truth)).to_vec();
         for (gpu, solver) in test_machines().iter().flat_map(|gpu| SOLVERS.map(|s| (gpu, s))) {
             let b = gpu.upload(&b).unwrap();
-            let operator = Arc::new(MatrixGpu::new(gpu, a.view()).unwrap());
-            let mut run = SolverGpu::new(solver, operator, None).unwrap();
+            let mut run = SolverGpu::new(solver, on_device(gpu, &a), None).unwrap();
             let mut from = |x: &[f64], expected: usize| {
                 run.expected = expected;
                 run.solution().write(x).unwrap();
