@@ -41,7 +41,7 @@ pub struct EstimateArgs {
     /// Format of the file, whatever its name ends in.
     #[arg(long, value_parser = choice::formats())]
     pub save: Option<ArrayFormat>,
-    /// Precision of the written numbers, and of the computation on a graphics processor.
+    /// Precision of the written numbers and of the estimate; cores compute covariances in double precision.
     #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
     pub precision: Precision,
     /// Draw the wavefronts of the first frame into this file, .svg or .png.

@@ -13,12 +13,16 @@ pub fn available_memory() -> Option<u64> {
         .map_or(u64::MAX, |limits| limits.total_memory.saturating_sub(limits.rss));
     Some(system.available_memory().min(limit)).filter(|&bytes| bytes > 0)
 }
-/// Refuses `what`, which needs so many bytes, where fewer are available now.
+/// Bytes that any machine has.
+const FEW: u64 = 128 << 20;
+
+/// Refuses `what`, which needs so many bytes, where fewer are available now; a few are never refused.
 ///
 /// # Errors
 /// `Memory`. Where the system does not tell what is available, nothing is refused.
 pub fn refuse_beyond_memory(needed: u64, what: impl Fn() -> String) -> Result<(), Error> {
-    available_memory().map_or(Ok(()), |available| refuse(needed, available, what))
+    let available = if needed > FEW { available_memory() } else { None };
+    available.map_or(Ok(()), |available| refuse(needed, available, what))
 }
 
 /// Refuses `what`, which needs so many bytes, where fewer are available.

@@ -17,6 +17,7 @@ use crate::linear::toeplitz::BlockToeplitz;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
 use crate::model::system::System;
+use crate::numerics::real::Real;
 use crate::tomography::circulant::{Circulant, Group};
 use crate::tomography::interpolation::interpolation_error;
 use crate::turbulence::plan::{
@@ -242,12 +243,12 @@ impl PosedGroup {
 // Estimator on the processor
 // Estimator of a system
 /// All that is needed to turn slopes of a system into wavefronts, on the processor.
-pub(crate) struct EstimatorCpu {
+pub(crate) struct EstimatorCpu<T> {
     /// Θ + C_n.
-    measured: Arc<dyn Operator<f64>>,
+    measured: Arc<dyn Operator<T>>,
     /// Ξ.
-    wavefront: Arc<dyn Operator<f64>>,
-    preconditioner: Option<Circulant<f64>>,
+    wavefront: Arc<dyn Operator<T>>,
+    preconditioner: Option<Circulant<T>>,
     options: EstimateOptions,
     targets: usize,
     points: usize,
@@ -255,7 +256,7 @@ pub(crate) struct EstimatorCpu {
 }
 
 // Make an estimator of a model
-impl EstimatorCpu {
+impl<T: Real> EstimatorCpu<T> {
     /// Builds the operators of a model.
     ///
     /// # Errors
@@ -266,10 +267,11 @@ impl EstimatorCpu {
         let preconditioner = options.preconditioned.then(|| Circulant::new(&groups));
         let preconditioner = preconditioner.transpose()?;
         // Build the two operators
-        let (slopes, wavefront): (Arc<dyn Operator<f64>>, Arc<dyn Operator<f64>>) =
+        let (slopes, wavefront): (Arc<dyn Operator<T>>, Arc<dyn Operator<T>>) =
             match model.covariances {
                 Matrices::Dense(matrices) => {
-                    let [slopes, wavefront] = matrices.map(|matrix| Arc::new(Dense::new(matrix)));
+                    let [slopes, wavefront] =
+                        matrices.map(|matrix| Arc::new(Dense::new(matrix.mapv(T::of))));
                     (slopes, wavefront)
                 }
                 Matrices::Toeplitz(problem, covariance) => {
@@ -281,8 +283,9 @@ impl EstimatorCpu {
         // Put the estimator together
         let correlated = model.noise.is_correlated();
         let SlopeNoise { variances, partners, covariances } = model.noise;
-        let mut terms: Vec<Arc<dyn Operator<f64>>> =
-            vec![slopes, Arc::new(Diagonal::new(variances))];
+        let [variances, covariances] =
+            [variances, covariances].map(|values| values.into_iter().map(T::of).collect());
+        let mut terms: Vec<Arc<dyn Operator<T>>> = vec![slopes, Arc::new(Diagonal::new(variances))];
         if correlated {
             terms.push(Arc::new(Pairs::new(partners, covariances)?));
         }
@@ -305,12 +308,12 @@ impl EstimatorCpu {
     }
 
     /// Θ + C_n, (n, n), rad².
-    pub(crate) fn measured(&self) -> &dyn Operator<f64> {
+    pub(crate) fn measured(&self) -> &dyn Operator<T> {
         self.measured.as_ref()
     }
 
     /// Ξ, (T M², n), m rad.
-    pub(crate) fn wavefront(&self) -> &dyn Operator<f64> {
+    pub(crate) fn wavefront(&self) -> &dyn Operator<T> {
         self.wavefront.as_ref()
     }
 
@@ -322,12 +325,12 @@ impl EstimatorCpu {
 
 // Operator of layers and pupil
 /// Ξ of Eq. [layered estimate](https://lenslet.github.io/lenslet/estimate.html#eq-layered-estimate).
-fn layered_operator(
+fn layered_operator<T: Real>(
     (problem, covariance, interpolation): (&WavefrontProblem, &WavefrontSlope, Interpolation),
     valid: &[Array2<bool>],
-) -> Result<Arc<dyn Operator<f64>>, Error> {
+) -> Result<Arc<dyn Operator<T>>, Error> {
     let (targets, points) = (problem.targets(), problem.grid().points);
-    let mut terms: Vec<Arc<dyn Operator<f64>>> = Vec::new();
+    let mut terms: Vec<Arc<dyn Operator<T>>> = Vec::new();
     for (layers, lattice) in problem.lattices().zip(covariance.lattices()) {
         // Take one lattice to the pupil
         let layer = &layers[0];
@@ -360,7 +363,7 @@ pub struct Estimates {
 }
 
 // Estimate the frames of a recording
-impl EstimatorCpu {
+impl<T: Real> EstimatorCpu<T> {
     /// Estimates the wavefronts of the frames in the rows of `slopes`, (frames, n), rad, in the order of
     /// [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder).
     ///
@@ -377,17 +380,17 @@ impl EstimatorCpu {
         check_frames(frames, [self.targets, self.points, self.points])?;
         let mut wavefront = Array4::zeros((frames, self.targets, self.points, self.points));
         let (mut iterations, mut residual) = (Vec::new(), Vec::new());
-        let mut coefficients = vec![0.0; self.slopes()];
-        let mut scratch = vec![0.0; self.wavefront.scratch(1)];
+        let mut coefficients = vec![T::zero(); self.slopes()];
+        let mut scratch = vec![T::zero(); self.wavefront.scratch(1)];
         for (frame, mut wavefront) in wavefront.outer_iter_mut().enumerate() {
             check(watch)?;
             // Estimate one frame
-            let measured: Vec<f64> = slopes.row(frame).to_vec();
+            let measured: Vec<T> = slopes.row(frame).iter().map(|&slope| T::of(slope)).collect();
             if !warm {
-                coefficients.fill(0.0);
+                coefficients.fill(T::zero());
             }
             let preconditioner =
-                self.preconditioner.as_ref().map(|operator| operator as &dyn Operator<f64>);
+                self.preconditioner.as_ref().map(|operator| operator as &dyn Operator<T>);
             let solved = self.options.solver.solve(
                 self.measured.as_ref(),
                 preconditioner,
@@ -399,9 +402,9 @@ impl EstimatorCpu {
             let solved = solved.map_err(|error| of_frame(error, frame))?;
             iterations.push(solved.iterations);
             residual.push(solved.residual);
-            let mut estimated = vec![0.0; wavefront.len()];
+            let mut estimated = vec![T::zero(); wavefront.len()];
             self.wavefront.apply(&coefficients, &mut estimated, &mut scratch);
-            wavefront.iter_mut().zip(estimated).for_each(|(point, value)| *point = value);
+            wavefront.iter_mut().zip(estimated).for_each(|(point, w)| *point = w.in_double());
             watch.progress(frame + 1, frames);
         }
         Ok(Estimates { wavefront, iterations, residual })
@@ -467,7 +470,7 @@ pub(crate) trait Frames: Send + Sync {
     fn facts(&self) -> (usize, f64, [u64; 2]);
 }
 
-impl Frames for EstimatorCpu {
+impl<T: Real> Frames for EstimatorCpu<T> {
     // Answers of an estimator on the processor
     fn frames(
         &self,
@@ -530,7 +533,10 @@ pub(crate) mod tests {
 
     // Build an estimator for a test
     /// The estimator of a system on the processor.
-    pub(crate) fn built(system: &System, options: EstimateOptions) -> Result<EstimatorCpu, Error> {
+    pub(crate) fn built(
+        system: &System,
+        options: EstimateOptions,
+    ) -> Result<EstimatorCpu<f64>, Error> {
         let model = Posed::new(system, options)?.compute(&Engine::default(), &silent)?;
         EstimatorCpu::of(model, options)
     }
