@@ -16,14 +16,14 @@ use num_complex::Complex;
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, HashMap};
 use std::slice;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 // Programs of this process
-/// A loaded library; who launches one of its kernels holds the turn.
+/// A library, or what failed and why; who launches one of its kernels holds the turn.
 struct Program {
     key: (KernelSource, Vec<String>),
-    library: Library,
+    library: OnceLock<Result<Library, (&'static str, String)>>,
     turn: Mutex<()>,
 }
 
@@ -39,14 +39,28 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn load(source: &KernelSource, options: &[String]) -> Result<usize, Error> {
     let mut programs = lock(&PROGRAMS);
     let key = (*source, options.to_vec());
-    if let Some(known) = programs.iter().position(|program| program.key == key) {
-        return Ok(known);
+    let known = programs.iter().position(|program| program.key == key);
+    let place = known.unwrap_or_else(|| {
+        let (library, turn) = (OnceLock::new(), Mutex::new(()));
+        programs.push(Box::leak(Box::new(Program { key, library, turn })));
+        programs.len() - 1
+    });
+    let program = programs[place];
+    drop(programs);
+    program.library().map(|_| place)
+}
+
+impl Program {
+    /// Its library, made by who asks first.
+    fn library(&self) -> Result<&Library, Error> {
+        let make = || {
+            let file = library(&self.key.0, &self.key.1).map_err(|reason| ("compile", reason))?;
+            // SAFETY: the library was made from one of our kernels; it runs nothing when it is loaded.
+            unsafe { Library::new(file) }.map_err(|error| ("load", error.to_string()))
+        };
+        let made = self.library.get_or_init(make);
+        made.as_ref().map_err(|(call, reason)| failed(call, reason))
     }
-    let file = library(source, options).map_err(|reason| failed("compile", reason))?;
-    // SAFETY: the library was made above from one of our kernels; it runs nothing when it is loaded.
-    let library = unsafe { Library::new(file) }.map_err(|error| failed("load", error))?;
-    programs.push(Box::leak(Box::new(Program { key, library, turn: Mutex::new(()) })));
-    Ok(programs.len() - 1)
 }
 
 // Errors of the emulator
@@ -252,7 +266,7 @@ impl State {
 }
 
 // Launches as the library sees them
-/// The launch as the header knows it.
+/// The launch as a library knows it.
 #[repr(C)]
 struct Launch {
     grid: [u32; 3],
@@ -500,7 +514,7 @@ impl Machine for Emulator {
         let program = known.ok_or_else(|| failed("kernel", "no program"))?;
         let symbol = format!("{name}_on_processor");
         // SAFETY: the macro that makes these entry points gives them this type.
-        let entry = unsafe { program.library.get(symbol.as_bytes()) };
+        let entry = unsafe { program.library()?.get(symbol.as_bytes()) };
         let entry = *entry.map_err(|error| failed("kernel", error))?;
         let mut state = self.enter();
         state.kernels.push(Kernel { name: name.into(), program, entry });
@@ -697,7 +711,7 @@ mod tests {
             (share("__syncthreads(); x[k] = s[63 - k];"), "none"),
             (share("x[k] = s[(k + 1) % 64];"), "no barrier after another thread's"),
             (share("__syncwarp(); x[k] = s[k ^ 1];"), "none"),
-            (share("__syncwarp(); x[k] = s[k ^ 32];"), "no barrier after another thread's write"),
+            (share("__syncwarp(); x[k] = s[k ^ 32];"), "no barrier after another thread's read"),
             (
                 share("__syncthreads(); x[k] = s[k] += s[63 - k];"),
                 "no barrier after another thread's",
