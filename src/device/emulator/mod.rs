@@ -20,10 +20,10 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 // Programs of this process
-/// A library, once it is loaded; who makes it or launches one of its kernels holds the turn.
+/// A library, or what failed and why; who launches one of its kernels holds the turn.
 struct Program {
     key: (KernelSource, Vec<String>),
-    library: OnceLock<Library>,
+    library: OnceLock<Result<Library, (&'static str, String)>>,
     turn: Mutex<()>,
 }
 
@@ -37,27 +37,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 // Load a program once
 fn load(source: &KernelSource, options: &[String]) -> Result<usize, Error> {
-    let (place, program) = program_of((*source, options.to_vec()));
-    let _turn = lock(&program.turn);
-    if program.library.get().is_none() {
-        let file = library(source, options).map_err(|reason| failed("compile", reason))?;
-        // SAFETY: the library was made above from one of our kernels; it runs nothing when it is loaded.
-        let library = unsafe { Library::new(file) }.map_err(|error| failed("load", error))?;
-        program.library.get_or_init(|| library);
-    }
-    Ok(place)
-}
-
-/// The place in the list of what has this key, put there if it is new.
-fn program_of(key: (KernelSource, Vec<String>)) -> (usize, &'static Program) {
     let mut programs = lock(&PROGRAMS);
+    let key = (*source, options.to_vec());
     let known = programs.iter().position(|program| program.key == key);
     let place = known.unwrap_or_else(|| {
         let (library, turn) = (OnceLock::new(), Mutex::new(()));
         programs.push(Box::leak(Box::new(Program { key, library, turn })));
         programs.len() - 1
     });
-    (place, programs[place])
+    let program = programs[place];
+    drop(programs);
+    program.library().map(|_| place)
+}
+
+impl Program {
+    /// Its library, made by who asks first.
+    fn library(&self) -> Result<&Library, Error> {
+        let make = || {
+            let file = library(&self.key.0, &self.key.1).map_err(|reason| ("compile", reason))?;
+            // SAFETY: the library was made from one of our kernels; it runs nothing when it is loaded.
+            unsafe { Library::new(file) }.map_err(|error| ("load", error.to_string()))
+        };
+        let made = self.library.get_or_init(make);
+        made.as_ref().map_err(|(call, reason)| failed(call, reason))
+    }
 }
 
 // Errors of the emulator
@@ -263,7 +266,7 @@ impl State {
 }
 
 // Launches as the library sees them
-/// The launch as the header knows it.
+/// The launch as a library knows it.
 #[repr(C)]
 struct Launch {
     grid: [u32; 3],
@@ -509,10 +512,9 @@ impl Machine for Emulator {
     fn kernel(&self, program: u64, name: &str) -> Result<u64, Error> {
         let known = lock(&PROGRAMS).get(program as usize).copied();
         let program = known.ok_or_else(|| failed("kernel", "no program"))?;
-        let library = program.library.get().ok_or_else(|| failed("kernel", "no library"))?;
         let symbol = format!("{name}_on_processor");
         // SAFETY: the macro that makes these entry points gives them this type.
-        let entry = unsafe { library.get(symbol.as_bytes()) };
+        let entry = unsafe { program.library()?.get(symbol.as_bytes()) };
         let entry = *entry.map_err(|error| failed("kernel", error))?;
         let mut state = self.enter();
         state.kernels.push(Kernel { name: name.into(), program, entry });
@@ -709,7 +711,7 @@ mod tests {
             (share("__syncthreads(); x[k] = s[63 - k];"), "none"),
             (share("x[k] = s[(k + 1) % 64];"), "no barrier after another thread's"),
             (share("__syncwarp(); x[k] = s[k ^ 1];"), "none"),
-            (share("__syncwarp(); x[k] = s[k ^ 32];"), "no barrier after another thread's write"),
+            (share("__syncwarp(); x[k] = s[k ^ 32];"), "no barrier after another thread's read"),
             (
                 share("__syncthreads(); x[k] = s[k] += s[63 - k];"),
                 "no barrier after another thread's",

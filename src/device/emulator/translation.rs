@@ -10,15 +10,24 @@ use std::sync::OnceLock;
 use std::{env, fs};
 
 // Kernel text made into C++
-/// What makes a kernel C++.
-const SHIM: &str = include_str!("../../../kernels/device/processor.h");
+/// What makes a kernel C++: the words of its language, and its mathematics.
+const WORDS: &str = concat!(
+    include_str!("../../../kernels/device/processor.h"),
+    include_str!("../../../kernels/device/mathematics.h"),
+);
+
+/// What runs it.
+const PROCESSOR: &str = concat!(
+    include_str!("../../../kernels/device/processor.h"),
+    include_str!("../../../kernels/device/processor.cpp"),
+);
 
 /// The C++ form of a source.
 fn translated(source: &KernelSource) -> String {
     let text = with_dynamic_memory(source.text);
     let entry = |name: &String| format!("KERNEL_ON_PROCESSOR({name})\n");
     let entries: String = kernel_names(&text).iter().map(entry).collect();
-    format!("{SHIM}\n#line 1 \"{}\"\n{text}\n{entries}", source.name)
+    format!("{WORDS}\n#line 1 \"{}\"\n{text}\n{entries}", source.name)
 }
 
 // Names of the kernels
@@ -82,43 +91,79 @@ const OPTIONS: [&str; 9] = [
     "-x",
     "c++",
     "-std=c++17",
-    "-O1",
     "-w",
     "-fPIC",
+    "-fno-exceptions",
     "-fno-math-errno",
     "-ffp-contract=off",
     "-U_FORTIFY_SOURCE",
 ];
 
-/// Options that have every access watched, and none.
-const WATCHES: [&[&str]; 2] = [&["-fsanitize=thread"], &[]];
+/// Options for kernels that have every access watched, and none; they run less long than they are compiled.
+const KERNELS: [&[&str]; 2] = [&["-O1", "-fsanitize=thread"], &["-O1"]];
 
-// Build a library once
-/// The library with the kernels of a source.
-pub(super) fn library(source: &KernelSource, options: &[String]) -> Result<PathBuf, String> {
-    let (name, version) = compiler()?;
-    let text = translated(source);
+/// Options of the linker: a library finds what it needs in the C library alone.
+const LINKED: [&str; 4] = ["-shared", "-nodefaultlibs", "-lm", "-lc"];
+
+// Keep what was compiled
+/// A file of the compiler's, which is made, in a folder of its own and as `made`, where it is not there yet.
+fn kept(
+    name: &str,
+    key: impl Hash,
+    make: impl FnOnce(&Path) -> Result<(), String>,
+) -> Result<PathBuf, String> {
     let mut hasher = DefaultHasher::new();
-    (version, OPTIONS, WATCHES, options, &text, source.headers).hash(&mut hasher);
+    (compiler()?, OPTIONS, KERNELS, LINKED, key).hash(&mut hasher);
     let told = |error: std::io::Error| error.to_string();
     let program = env::current_exe().map_err(told)?;
     let folder = program.with_file_name("kernels-on-processor");
-    let file = folder.join(format!("{}-{:016x}.so", source.name, hasher.finish()));
+    let file = folder.join(format!("{:016x}-{name}", hasher.finish()));
     if file.exists() {
         return Ok(file);
     }
     fs::create_dir_all(&folder).map_err(told)?;
     let draft = tempfile::tempdir_in(&folder).map_err(told)?;
-    fs::write(draft.path().join("kernels.cpp"), text).map_err(told)?;
-    write_headers(source.headers, draft.path()).map_err(told)?;
-    compile(name, options, draft.path())?;
-    fs::rename(draft.path().join("kernels.so"), &file).map_err(told)?;
+    make(draft.path())?;
+    fs::rename(draft.path().join("made"), &file).map_err(told)?;
     Ok(file)
 }
 
-// Write what a source includes
-/// Writes headers under their names.
-fn write_headers(headers: &[Header], folder: &Path) -> std::io::Result<()> {
+// Run the compiler in a folder
+fn run(folder: &Path, options: &[&[&str]]) -> Result<(), String> {
+    let mut command = Command::new(&compiler()?.0);
+    let done = command.args(options.concat()).current_dir(folder).output();
+    let done = done.map_err(|error| error.to_string())?;
+    let said = || String::from_utf8_lossy(&done.stderr).into_owned();
+    done.status.success().then_some(()).ok_or_else(said)
+}
+
+// Build a library once
+/// The library with the kernels of a source.
+pub(super) fn library(source: &KernelSource, options: &[String]) -> Result<PathBuf, String> {
+    let (text, processor) = (translated(source), processor()?);
+    let key = (options, &text, source.headers, PROCESSOR);
+    kept(&format!("{}.so", source.name), key, |folder| {
+        write(folder, &text, source.headers).map_err(|error| error.to_string())?;
+        compile(folder, options)?;
+        run(folder, &[&["-o", "made", "kernels.o", &processor.to_string_lossy()], &LINKED])
+    })
+}
+
+/// What runs kernels, compiled.
+fn processor() -> Result<&'static Path, String> {
+    static MADE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let make = |folder: &Path| {
+        write(folder, PROCESSOR, &[]).map_err(|error| error.to_string())?;
+        run(folder, &[&OPTIONS, &["-O2", "-c", "-o", "made", "kernels.cpp"]])
+    };
+    let made = MADE.get_or_init(|| kept("processor.o", PROCESSOR, make));
+    made.as_deref().map_err(Clone::clone)
+}
+
+// Write what is to be compiled
+/// Writes a text as `kernels.cpp`, and headers under their names.
+fn write(folder: &Path, text: &str, headers: &[Header]) -> std::io::Result<()> {
+    fs::write(folder.join("kernels.cpp"), text)?;
     headers.iter().try_for_each(|header| {
         let file = folder.join(header.name);
         file.parent().map_or(Ok(()), fs::create_dir_all)?;
@@ -127,21 +172,14 @@ fn write_headers(headers: &[Header], folder: &Path) -> std::io::Result<()> {
 }
 
 // Compile one file
-/// Makes `kernels.so` of `kernels.cpp`.
-fn compile(name: &str, options: &[String], folder: &Path) -> Result<(), String> {
-    let definitions: Vec<_> = options.iter().filter(|option| option.starts_with("-D")).collect();
-    let run = |command: &mut Command| {
-        let done = command.current_dir(folder).output().map_err(|error| error.to_string())?;
-        let said = || String::from_utf8_lossy(&done.stderr).into_owned();
-        done.status.success().then_some(()).ok_or_else(said)
+/// Makes `kernels.o` of `kernels.cpp`.
+fn compile(folder: &Path, options: &[String]) -> Result<(), String> {
+    let options = options.iter().map(String::as_str);
+    let definitions: Vec<_> = options.filter(|option| option.starts_with("-D")).collect();
+    let compile = |kernels: &[&str]| {
+        run(folder, &[&OPTIONS, kernels, &definitions, &["-I.", "-c", "kernels.cpp"]])
     };
-    let compile = |watch: &[&str]| {
-        let mut command = Command::new(name);
-        command.args(OPTIONS).args(watch).args(&definitions).args(["-I.", "-c", "kernels.cpp"]);
-        run(&mut command)
-    };
-    compile(WATCHES[0]).or_else(|_| compile(WATCHES[1]))?;
-    run(Command::new(name).args(["-shared", "-o", "kernels.so", "kernels.o"]))
+    compile(KERNELS[0]).or_else(|_| compile(KERNELS[1]))
 }
 
 // Tests of the translation
