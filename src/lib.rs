@@ -1,5 +1,24 @@
 // Tangled from book/src/conventions.md: edit there, or here and run cargo tangle stitch.
 #![doc = include_str!("../README.md")]
+//!
+//! ## The rooms of the library
+//!
+// Rooms and their tasks
+//! | task | begins with |
+//! |---|---|
+//! | describe a system, or read its file | [`model::System`] |
+//! | compute the covariances that it asks for, in any form | [`turbulence::CovariancePlan`] |
+//! | … of slopes alone, or of wavefronts with slopes | [`turbulence::SlopeCovariancePlan`], [`turbulence::WavefrontCovariancePlan`] |
+//! | … between any sensors, entry by entry | [`turbulence::dense::between`] |
+//! | multiply by a covariance without writing it down | [`linear::BlockToeplitz`] |
+//! | solve a symmetric system | [`linear::conjugate_gradients`], [`linear::minres`] |
+//! | estimate wavefronts from slopes | [`tomography::EstimatePlan`] |
+//! | draw slopes of a simulated sky | [`tomography::SimulationPlan`] |
+//! | choose who computes, watch and stop them | [`device::Engine`], [`device::Watch`] |
+//! | write and read arrays | `files::Arrays`, `files::read_array` |
+//! | draw results | `plot::Figure`, `plot::plot_covariance`, `plot::plot_wavefronts` |
+//!
+//! [`prelude`] has the names that most programs use.
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 

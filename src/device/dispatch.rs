@@ -8,6 +8,32 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 // Watch a computation and stop it
 /// Who watches a computation; told and asked from any thread.
+///
+/// ```
+/// use lenslet::prelude::*;
+/// use std::{sync::Mutex, time::{Duration, Instant}};
+/// /// Writes down the stages, and stops what takes too long.
+/// struct Impatient(Mutex<Vec<String>>, Instant);
+///
+/// impl Watch for Impatient {
+///     fn stage(&self, name: &str) {
+///         self.0.lock().unwrap().push(name.to_string());
+///     }
+///
+///     fn cancelled(&self) -> bool {
+///         Instant::now() > self.1
+///     }
+/// }
+///
+/// let system = System::from_file("book/systems/keck-lgs.toml")?;
+/// let plan = CovariancePlan::new(&system, CovarianceOptions::default())?;
+/// let patient = Impatient(Mutex::default(), Instant::now() + Duration::from_secs(600));
+/// plan.run(&Engine::default(), &patient)?;
+/// assert_eq!(patient.0.into_inner().unwrap()[..2], ["slopes", "wavefront and slopes"]);
+/// let hasty = Impatient(Mutex::default(), Instant::now());
+/// assert!(matches!(plan.run(&Engine::default(), &hasty), Err(Error::Cancelled)));
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Watch: Sync {
     /// A stage begins, such as `slope covariance`; its pieces are counted from 0 again.
     fn stage(&self, _name: &str) {}

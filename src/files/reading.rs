@@ -46,6 +46,19 @@ pub fn read_array(path: &Path, axes: [usize; 2]) -> Result<ArrayD<f64>, Error> {
 
 // Read rows of slopes
 /// Reads an array of one or two axes as rows; a single axis becomes a single row. Errors as for [`read_array`].
+///
+/// ```
+/// use lenslet::files::{ArrayFormat, Arrays, read_array2};
+/// use lenslet::numerics::Precision;
+/// let slopes = ndarray::array![[1e-7, -2e-7, 0.0], [3e-7, 0.0, 1e-7]]; // two frames, rad
+/// let mut arrays = Arrays::default();
+/// arrays.add_result("slopes", slopes.view()).unit("rad").axes("frame, slope");
+/// let path = std::env::temp_dir().join(format!("lenslet-{}.fits", std::process::id()));
+/// arrays.write(&mut std::fs::File::create(&path)?, ArrayFormat::Fits, Precision::F64)?;
+/// assert_eq!(read_array2(&path)?, slopes);
+/// std::fs::remove_file(path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn read_array2(path: &Path) -> Result<Array2<f64>, Error> {
     let array = read_array(path, [1, 2])?;
     let rows = if array.ndim() == 1 { array.insert_axis(Axis(0)) } else { array };

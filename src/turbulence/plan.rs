@@ -211,6 +211,18 @@ impl SlopeCovariancePlan {
 
 // Plan of the wavefront covariance
 /// How the covariance of wavefronts with slopes will be computed.
+///
+/// ```
+/// use lenslet::turbulence::{WavefrontCovariancePlan, wavefront_problem};
+/// use lenslet::{device::{Engine, silent}, model::System};
+/// let system = System::from_file("book/systems/keck-lgs.toml")?;
+/// let plan = WavefrontCovariancePlan::direct(wavefront_problem(&system)?);
+/// let covariance = plan.run(&Engine::default(), &silent)?;
+/// // Laser stars have a lattice for each layer: targets, stars, x and y, displacements along y and x.
+/// let lattice = &covariance.lattices()[0];
+/// assert_eq!(lattice.shape()[..3], [2, 4, 2]);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct WavefrontCovariancePlan {
     problem: WavefrontProblem,
