@@ -40,7 +40,7 @@ impl Invalid {
 
 // Checks of a number
 /// `x`, if it is `good`; else it is refused, and `expected` says what would have been accepted.
-pub fn accept<T: Debug>(
+pub(crate) fn accept<T: Debug>(
     good: bool,
     quantity: &str,
     x: T,
@@ -49,30 +49,30 @@ pub fn accept<T: Debug>(
     if good { Ok(x) } else { Err(Invalid::new(quantity, format!("{x:?}"), expected)) }
 }
 /// `x`, unless it is infinite or NaN.
-pub fn finite(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
+pub(crate) fn finite(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
     accept(x.is_finite(), quantity, x, "a finite number")
 }
 
 /// `x`, if it is finite and greater than 0.
-pub fn positive(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
+pub(crate) fn positive(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
     accept(x > 0.0 && x.is_finite(), quantity, x, "a finite number greater than 0")
 }
 
 /// `x`, if it is finite and not less than 0.
-pub fn not_negative(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
+pub(crate) fn not_negative(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
     accept(x >= 0.0 && x.is_finite(), quantity, x, "a finite number not less than 0")
 }
 
 // Checks of a length
 /// `x`, if it is a length between 1 nm and 1e15 m.
-pub fn length(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
+pub(crate) fn length(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
     accept(x != f64::INFINITY, quantity, x, "a finite length in metres")?;
     accept(x > 0.0, quantity, x, "a length in metres greater than 0")?;
     accept((1e-9..=1e15).contains(&x), quantity, x, "a length between 1e-9 and 1e15 m")
 }
 
 /// `x`, if it is a length (see [`length`]) or infinity.
-pub fn length_or_infinity(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
+pub(crate) fn length_or_infinity(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
     if x == f64::INFINITY {
         return Ok(x);
     }

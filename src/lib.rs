@@ -47,20 +47,13 @@ pub use error::{Error, Invalid, Result};
 /// What most programs use: `use lenslet::prelude::*;`.
 pub mod prelude {
     // Names of systems and their parts
-    pub use crate::device::{Device, Watch, engine::Engine, silent};
+    pub use crate::device::{Device, Engine, Watch, silent};
     pub use crate::error::{Error, Invalid, Result};
-    pub use crate::model::atmosphere::{Atmosphere, Layer};
-    pub use crate::model::lenslet_array::{LensletArray, Pupil, SlopeOrder, Validity};
-    pub use crate::model::noise::{GuideStar, Noise};
-    pub use crate::model::sensor::Sensor;
-    pub use crate::model::source::{ConeGradient, Source};
-    pub use crate::model::system::System;
-    pub use crate::model::wavefront_grid::PhaseGrid;
-    pub use crate::numerics::real::Precision;
-    pub use crate::tomography::estimate::{EstimateOptions, Estimates};
-    pub use crate::tomography::estimator::{EstimatePlan, Estimator};
-    pub use crate::tomography::simulation::{Simulated, SimulationOptions, SimulationPlan};
-    pub use crate::turbulence::plan::{CovarianceOptions, CovariancePlan, Covariances};
-    pub use crate::turbulence::plan::{Form, Method};
+    pub use crate::model::{Atmosphere, ConeGradient, GuideStar, Layer, LensletArray, Noise};
+    pub use crate::model::{PhaseGrid, Pupil, Sensor, SlopeOrder, Source, System, Validity};
+    pub use crate::numerics::Precision;
+    pub use crate::tomography::{EstimateOptions, EstimatePlan, Estimates, Estimator};
+    pub use crate::tomography::{Simulated, SimulationOptions, SimulationPlan};
+    pub use crate::turbulence::{CovarianceOptions, CovariancePlan, Covariances, Form, Method};
     pub use crate::units::{ARCSEC, DEGREE};
 }

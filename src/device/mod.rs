@@ -25,8 +25,8 @@ pub use self::engine::Engine;
 #[cfg(feature = "cuda")]
 pub use self::gpu::Buffer;
 pub use self::gpu::Gpu;
-pub use self::memory::available_memory;
-pub(crate) use self::memory::{processor_name, refuse_beyond_memory};
+pub(crate) use self::memory::refuse_beyond_memory;
+pub use self::memory::{available_memory, processor_name};
 pub use self::plan::{Description, Memory, Stage};
 use crate::error::Invalid;
 use std::fmt;
