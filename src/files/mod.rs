@@ -3,8 +3,9 @@
 
 // Modules of files
 pub(crate) mod draft;
+pub use draft::{Draft, check_distinct, check_files};
 pub(crate) mod arrays;
-pub use arrays::{ArrayFormat, Arrays, Element, Entry, Values};
+pub use arrays::{ArrayFormat, Arrays, Element, Entry, Values, write_single};
 pub(crate) mod reading;
 pub use reading::{read_array, read_array2};
 pub(crate) mod fits;
