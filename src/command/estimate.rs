@@ -41,7 +41,7 @@ pub struct EstimateArgs {
     /// Format of the file, whatever its name ends in.
     #[arg(long, value_parser = choice::formats())]
     pub save: Option<ArrayFormat>,
-    /// Precision of the written numbers and of the estimate; cores compute covariances in double precision.
+    /// Precision of the written numbers, and of the estimate; cores go on in double precision below a tolerance of 1e-5.
     #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
     pub precision: Precision,
     /// Draw the wavefronts of the first frame into this file, .svg or .png.

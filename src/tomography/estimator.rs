@@ -145,15 +145,19 @@ impl EstimatePlan {
         let (model, options) = (self.0.compute(engine, watch)?, self.0.options);
         watch.stage(OPERATORS);
         check(watch)?;
-        Ok(Estimator(match (engine.devices(), engine.precision()) {
-            ([], Precision::F64) => Box::new(EstimatorCpu::<f64>::of(model, options)?),
-            ([], Precision::F32) => Box::new(EstimatorCpu::<f32>::of(model, options)?),
+        let single = engine.precision() == Precision::F32 && options.stop.tolerance >= SINGLE;
+        Ok(Estimator(match engine.devices() {
+            [] if single => Box::new(EstimatorCpu::<f32>::of(model, options)?),
+            [] => Box::new(EstimatorCpu::<f64>::of(model, options)?),
             _ => estimators(engine, &model, options)?,
         }))
     }
 }
 
 // Estimator on an engine
+/// The smallest residual that cores try to reach in single precision.
+const SINGLE: f64 = 1e-5;
+
 /// The last stages of an estimate, as a watcher is told.
 const OPERATORS: &str = "operators";
 const FRAMES: &str = "frames";

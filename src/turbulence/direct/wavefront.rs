@@ -108,13 +108,21 @@ pub fn covariance(problem: &WavefrontProblem, watch: &dyn Watch) -> Result<Wavef
     let references = references(problem);
     let lattices: Vec<&[WavefrontLayer]> = problem.lattices().collect();
     WavefrontSlope::compute(problem, watch, |k, t, q| {
-        // A lattice is a single layer, or the only lattice is all of them: the k-th begins with layer k.
-        let layers = lattices[k].iter().zip(&references[k..]);
-        let fields = layers.map(|(layer, reference)| {
-            Lags::new(problem, layer, t, q).field(reference) * -layer.slope_strength
-        });
-        fields.reduce(|sum, field| sum + field).unwrap_or_default()
+        field_of(problem, (lattices[k], &references[k..]), (t, q))
     })
+}
+
+/// The covariance of one target and one star on a lattice, (2, K, K), m rad. A lattice is a single layer, or the only lattice is all
+/// of them: the k-th begins with layer k, and so do its references.
+fn field_of(
+    problem: &WavefrontProblem,
+    (lattice, references): (&[WavefrontLayer], &[Reference]),
+    (t, q): (usize, usize),
+) -> Array3<f64> {
+    let fields = lattice.iter().zip(references).map(|(layer, reference)| {
+        Lags::new(problem, layer, t, q).field(reference) * -layer.slope_strength
+    });
+    fields.reduce(|sum, field| sum + field).unwrap_or_default()
 }
 
 // Prepare each wavefront layer

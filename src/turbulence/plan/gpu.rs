@@ -3,7 +3,7 @@
 
 // What plans on devices stand on
 use super::{CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan};
-use crate::device::{Watch, engine::Engine, gpu::Gpu};
+use crate::device::{Watch, engine::Engine};
 use crate::error::Error;
 use crate::model::system::System;
 use crate::numerics::real::{Precision, Real};
@@ -78,19 +78,20 @@ impl WavefrontCovariancePlan {
         watch: &dyn Watch,
     ) -> Result<WavefrontSlope, Error> {
         match engine.precision() {
-            Precision::F64 => self.compute_in::<f64>(engine.devices(), watch),
-            Precision::F32 => self.compute_in::<f32>(engine.devices(), watch),
+            Precision::F64 => self.compute_in::<f64>(engine, watch),
+            Precision::F32 => self.compute_in::<f32>(engine, watch),
         }
     }
 
     fn compute_in<T: Real>(
         &self,
-        gpus: &[Gpu],
+        engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<WavefrontSlope, Error> {
         match &self.chosen {
-            None => direct::wavefront::gpu::covariance::<T>(&self.problem, gpus, watch),
+            None => direct::wavefront::gpu::covariance::<T>(&self.problem, engine, watch),
             Some(chosen) => {
+                let gpus = engine.devices();
                 spectral::gpu::wavefront::<T>(&self.problem, &chosen.sampling, gpus, watch)
             }
         }

@@ -2,14 +2,16 @@
 //! Wavefront–slope covariance in real space, on graphics processors.
 
 // What the wavefront kernels stand on
+use crate::device::engine::Engine;
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::{GENERATION, REAL};
-use crate::device::{Watch, Workers, gather};
+use crate::device::{Watch, Workers, gather, threads};
 use crate::error::Error;
 use crate::numerics::quadrature::gauss_legendre;
 use crate::numerics::real::Real;
 use crate::turbulence::direct::slope::gpu::pieces;
 use crate::turbulence::direct::wavefront::{CORE, FAR, NEAR, NODES, box_filter, distances};
+use crate::turbulence::direct::wavefront::{Reference, field_of, references};
 use crate::turbulence::disc::DiscAverage;
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
@@ -459,7 +461,28 @@ pub fn memory<T: Real>(problem: &WavefrontProblem, pairs: usize) -> u64 {
 const TILE: usize = 16;
 
 // Share targets and stars between devices
-/// Wavefront–slope covariance on graphics processors in the precision `T`, m rad.
+// Cores beside the devices
+/// What wavefronts and slopes are computed with.
+enum Worker<T> {
+    Cores(Vec<Reference>),
+    Device(Arc<Tools<T>>),
+}
+
+/// The fields of some pairs of target and star, lattice by lattice, as a device's plan reads them.
+fn on_cores(
+    problem: &WavefrontProblem,
+    references: &[Reference],
+    pairs: &[(usize, usize)],
+) -> Vec<Vec<f64>> {
+    let field_on = |(k, lattice): (usize, &[WavefrontLayer])| {
+        let fields = pairs.iter().map(|&pair| field_of(problem, (lattice, &references[k..]), pair));
+        fields.flat_map(|field| field.into_iter()).collect()
+    };
+    problem.lattices().enumerate().map(field_on).collect()
+}
+
+/// Wavefront–slope covariance by all workers of an engine, devices among them, in the precision `T` on these, m rad; cores compute in
+/// double precision.
 ///
 /// Within 1e-11 of the largest entry of what [`crate::turbulence::direct::wavefront::covariance`] computes in double precision, and 2e-6 in
 /// single.
@@ -468,22 +491,31 @@ const TILE: usize = 16;
 /// `Memory` where a device has too little, `Device` and `Cuda` where it fails.
 pub fn covariance<T: Real>(
     problem: &WavefrontProblem,
-    gpus: &[Gpu],
+    engine: &Engine,
     watch: &dyn Watch,
 ) -> Result<WavefrontSlope, Error> {
-    let (averages, pairs) = (Averages::new(problem), pairs(problem));
-    let pieces: Vec<_> = pieces(pairs.len(), gpus.len()).collect();
+    let (averages, pairs, gpus) = (Averages::new(problem), pairs(problem), engine.devices());
     let prepare = |gpu: &Gpu| {
         let tables = Arc::new(PhaseTables::on(gpu)?);
-        Tools::<T>::new(gpu, &tables, problem, &averages).map(Arc::new)
+        Tools::<T>::new(gpu, &tables, problem, &averages).map(|tools| Worker::Device(tools.into()))
     };
-    let tools: Vec<_> = gpus.iter().map(prepare).collect::<Result<_, _>>()?;
+    let devices: Vec<_> = gpus.iter().map(prepare).collect::<Result<_, _>>()?;
+    let cores = engine.has_cores().then(|| Worker::Cores(references(problem)));
+    let threads = if cores.is_some() { threads() } else { 0 };
+    let pieces: Vec<_> = pieces(pairs.len(), gpus.len() + threads).collect();
     // Compute the pieces of pairs
-    let fields = gather(Workers::devices(&tools), pieces, watch, |tools, piece| {
+    let workers = Workers { cores: cores.as_ref(), devices: &devices };
+    let fields = gather(workers, pieces, watch, |worker, piece| {
         let pairs = &pairs[piece];
-        let plan = WavefrontPlan::of_pairs(tools, problem, &averages.layers, pairs, SCRATCH)?;
-        plan.run()?;
-        plan.read()
+        match worker {
+            Worker::Cores(references) => Ok(on_cores(problem, references, pairs)),
+            Worker::Device(tools) => {
+                let layers = &averages.layers;
+                let plan = WavefrontPlan::of_pairs(tools, problem, layers, pairs, SCRATCH)?;
+                plan.run()?;
+                plan.read()
+            }
+        }
     })?;
     // Gather the fields in their lattices
     let (targets, stars) = (problem.targets(), problem.stars());
@@ -506,6 +538,7 @@ mod tests {
     use crate::model::lenslet_array::LensletArray;
     use crate::model::source::{ConeGradient, Source};
     use crate::model::wavefront_grid::PhaseGrid;
+    use crate::numerics::real::Precision;
     use crate::turbulence::direct;
 
     // Pose lopsided wavefronts for devices
@@ -531,7 +564,8 @@ mod tests {
     // Largest difference from the processor
     /// The largest difference from the processor, in units of the largest entry.
     fn error<T: Real>(problem: &WavefrontProblem, gpu: &Gpu) -> f64 {
-        let there = covariance::<T>(problem, std::slice::from_ref(gpu), &silent).unwrap();
+        let engine = Engine::gpus(vec![gpu.clone()], T::PRECISION).unwrap();
+        let there = covariance::<T>(problem, &engine, &silent).unwrap();
         let here = direct::wavefront::covariance(problem, &silent).unwrap();
         let pairs = there.lattices().iter().zip(here.lattices());
         let differences = pairs.flat_map(|(there, here)| {
@@ -567,10 +601,17 @@ mod tests {
     fn the_result_does_not_depend_on_devices_or_batches() {
         for gpu in test_machines() {
             let problem = problem((30, 0.4), (41, 1), (90e3, 2e-4), [25.0; 3]);
-            let one = covariance::<f32>(&problem, std::slice::from_ref(&gpu), &silent).unwrap();
-            let three =
-                covariance::<f32>(&problem, &[(); 3].map(|()| gpu.clone()), &silent).unwrap();
-            assert_eq!(one, three);
+            let engine = |count| Engine::gpus(vec![gpu.clone(); count], Precision::F32).unwrap();
+            let computed = |problem: &WavefrontProblem, engine| {
+                covariance::<f32>(problem, &engine, &silent).unwrap()
+            };
+            assert_eq!(computed(&problem, engine(1)), computed(&problem, engine(3)));
+            // Let cores work beside a device
+            let small = self::problem((3, 0.4), (5, 1), (90e3, 0.0), [25.0; 3]);
+            let [one, mixed] = [engine(1), engine(1).with_cores()].map(|e| computed(&small, e));
+            for (ours, theirs) in mixed.lattices().iter().zip(one.lattices()) {
+                assert!((ours - theirs).iter().all(|rest| rest.abs() < 2e-6 * one.largest()));
+            }
             // Compute the same in many batches
             let averages = Averages::new(&problem);
             let tables = Arc::new(PhaseTables::on(&gpu).unwrap());
