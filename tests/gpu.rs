@@ -6,8 +6,11 @@ use lenslet::linear::Stop;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Source, System};
 use lenslet::numerics::Precision;
 use lenslet::tomography::{EstimateOptions, EstimatePlan, Simulation};
-use lenslet::turbulence::{Method, SlopeCovariancePlan, SlopeProblem, WavefrontCovariancePlan, WavefrontProblem, slope_problem, spectral, wavefront_problem};
 use lenslet::turbulence::spectral::SpectralSampling;
+use lenslet::turbulence::{
+    Method, SlopeCovariancePlan, SlopeProblem, WavefrontCovariancePlan, WavefrontProblem,
+    slope_problem, spectral, wavefront_problem,
+};
 use ndarray::{Array1, Axis};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 

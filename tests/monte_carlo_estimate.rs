@@ -2,10 +2,13 @@
 
 use faer::{Mat, linalg::solvers::Solve};
 use lenslet::device::{Engine, silent};
-use lenslet::model::{Atmosphere, ConeGradient, GuideStar, Layer, LensletArray, Noise, PhaseGrid, Pupil, SlopeNoise, SlopeOrder, Source, System};
+use lenslet::model::{
+    Atmosphere, ConeGradient, GuideStar, Layer, LensletArray, Noise, PhaseGrid, Pupil, SlopeNoise,
+    SlopeOrder, Source, System,
+};
 use lenslet::tomography::{Draw, EstimateOptions, EstimatePlan, Simulation};
-use lenslet::turbulence::{dense, wavefront_problem};
 use lenslet::turbulence::direct::wavefront::wavefront_covariance;
+use lenslet::turbulence::{dense, wavefront_problem};
 use ndarray::{Array2, Array3};
 
 /// Two guide stars at `height`, the second one with twice the `noise`, around two targets; 6 × 6 lenslets of 0.5 m, M = 7 points

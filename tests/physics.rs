@@ -2,8 +2,10 @@
 
 use lenslet::device::{Engine, silent};
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, SlopeOrder, Source, System};
-use lenslet::turbulence::{Method, SlopeCovariance, SlopeCovariancePlan, SlopeProblem, slope_problem};
 use lenslet::turbulence::spectral::SpectralSampling;
+use lenslet::turbulence::{
+    Method, SlopeCovariance, SlopeCovariancePlan, SlopeProblem, slope_problem,
+};
 use lenslet::units::ARCSEC;
 use ndarray::Array2;
 

@@ -6,7 +6,9 @@
 
 use lenslet::device::{Engine, silent};
 use lenslet::model::System;
-use lenslet::turbulence::{SlopeCovariance, SlopeCovariancePlan, WavefrontCovariancePlan, slope_problem, wavefront_problem};
+use lenslet::turbulence::{
+    SlopeCovariance, SlopeCovariancePlan, WavefrontCovariancePlan, slope_problem, wavefront_problem,
+};
 use std::fmt::Write;
 
 fn covariance(name: &str) -> SlopeCovariance {

@@ -2,8 +2,8 @@
 
 use lenslet::device::silent;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Source};
-use lenslet::turbulence::{WavefrontProblem, WavefrontSlope, direct, spectral};
 use lenslet::turbulence::spectral::{SpectralSampling, TOLERANCE};
+use lenslet::turbulence::{WavefrontProblem, WavefrontSlope, direct, spectral};
 
 /// (altitude, fraction, outer scale) of each layer.
 type Layers<'a> = &'a [(f64, f64, f64)];

@@ -2,8 +2,8 @@
 
 use lenslet::device::silent;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, Source};
-use lenslet::turbulence::{PairCovariance, SlopeProblem, direct, spectral};
 use lenslet::turbulence::spectral::SpectralSampling;
+use lenslet::turbulence::{PairCovariance, SlopeProblem, direct, spectral};
 use lenslet::units::ARCSEC;
 use plotters::prelude::*;
 use std::{env, error::Error, ops::Range, path::PathBuf};

@@ -3,8 +3,8 @@
 use lenslet::device::silent;
 use lenslet::model::{Atmosphere, ConeGradient, Layer, LensletArray, PhaseGrid, Source};
 use lenslet::plot::Figure;
-use lenslet::turbulence::{WavefrontProblem, WavefrontSlope, direct, spectral};
 use lenslet::turbulence::spectral::SpectralSampling;
+use lenslet::turbulence::{WavefrontProblem, WavefrontSlope, direct, spectral};
 use lenslet::units::ARCSEC;
 use std::{error::Error, path::PathBuf};
 

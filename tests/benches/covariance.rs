@@ -6,9 +6,9 @@
 use divan::{Bencher, black_box};
 use lenslet::device::{Engine, silent};
 use lenslet::model::System;
-use lenslet::turbulence::{Method, SlopeCovariancePlan, SlopeProblem, slope_problem};
 use lenslet::turbulence::spectral::SpectralSampling;
 use lenslet::turbulence::spectral::slope::original_component;
+use lenslet::turbulence::{Method, SlopeCovariancePlan, SlopeProblem, slope_problem};
 use std::time::Instant;
 
 const SYSTEMS: [&str; 2] = ["small", "elt"];

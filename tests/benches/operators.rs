@@ -3,12 +3,12 @@
 //! `cargo bench --bench operators` prints the comparison first and divan's statistics after it.
 
 use divan::{Bencher, black_box};
-use lenslet::{Error, Result};
 use lenslet::device::{Engine, silent};
 use lenslet::linear::{BlockToeplitz, Dense, Operator};
 use lenslet::model::{LensletArray, SlopeOrder, System};
 use lenslet::numerics::Real;
 use lenslet::turbulence::{SlopeCovariance, SlopeCovariancePlan, SlopeProblem, slope_problem};
+use lenslet::{Error, Result};
 use ndarray::Array2;
 use std::time::Instant;
 
