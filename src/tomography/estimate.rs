@@ -375,6 +375,17 @@ impl EstimatorCpu {
         check_slopes(slopes, self.slopes())?;
         let frames = slopes.nrows();
         check_frames(frames, [self.targets, self.points, self.points])?;
+        rayon::scope(|_| self.estimate_frames(slopes, warm, watch))
+    }
+
+    /// The same, by one of the threads that share the products.
+    fn estimate_frames(
+        &self,
+        slopes: ArrayView2<f64>,
+        warm: bool,
+        watch: &dyn Watch,
+    ) -> Result<Estimates, Error> {
+        let frames = slopes.nrows();
         let mut wavefront = Array4::zeros((frames, self.targets, self.points, self.points));
         let (mut iterations, mut residual) = (Vec::new(), Vec::new());
         let mut coefficients = vec![0.0; self.slopes()];
