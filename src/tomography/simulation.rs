@@ -803,6 +803,9 @@ mod tests {
         let exact = SlopeCovariancePlan::direct(problem).run(&Engine::default(), &silent).unwrap();
         let first = |p, axis, lenslet| Look::Slope { star: p, axis, lenslet };
         for ((p, q, a, b, j, i), &exact) in exact.values().indexed_iter() {
+            if (j + 2 * i) % 3 != 0 {
+                continue;
+            }
             // The lag from the first lenslet to the second is (j − 7, i − 7).
             let place = |lag: usize| (7usize.saturating_sub(lag), lag.saturating_sub(7));
             let ((j, j2), (i, i2)) = (place(j), place(i));
@@ -886,7 +889,7 @@ mod tests {
         stars[0].sensor = Sensor { rotation: 0.3, shift: [0.2, -0.1], ..stars[0].sensor };
         stars[1].sensor = Sensor { rotation: -0.2, magnification: 1.1, ..stars[1].sensor };
         let turned = system.to_builder().guide_stars(stars).build().unwrap();
-        hold_to_the_dense_form(&turned, 23);
+        hold_to_the_dense_form(&turned, 37);
     }
 
     // Hold covariances to the dense form
@@ -933,7 +936,7 @@ mod tests {
         let (exact, simulation) = (exact.unwrap(), Simulation::new(&turned).unwrap());
         let slope = |star, axis, lenslet| Look::Slope { star, axis, lenslet };
         for ((p, q, a, b, j, i), &exact_value) in exact.values().indexed_iter() {
-            if (j + 3 * i) % 5 != 0 {
+            if (j + 2 * i) % 7 != 0 {
                 continue;
             }
             let place = |lag: usize| (7usize.saturating_sub(lag), lag.saturating_sub(7));

@@ -592,7 +592,7 @@ mod tests {
     // Compare both solvers on both machines
     #[test]
     fn a_device_solves_as_the_processor_does() {
-        let (few, many) = ([1.0, 3.0, 4.0, 9.0, 20.0], |k: usize| 1.0 + (k % 20) as f64);
+        let (few, many) = ([1.0, 3.0, 4.0, 9.0, 20.0], |k: usize| 1.0 + (k % 10) as f64);
         for gpu in test_machines() {
             for (n, value, tolerance) in [
                 (40, &(|k: usize| few[k % 5]) as &dyn Fn(usize) -> f64, 1e-6),
@@ -769,15 +769,15 @@ mod tests {
                 (solved, run.solution().read().unwrap())
             };
             let cold = from(&vec![0.0; n], 1);
-            assert_eq!(cold, from(&vec![0.0; n], 50), "{solver:?}");
+            assert_eq!(cold, from(&vec![0.0; n], 40), "{solver:?}");
             let near = truth.iter().zip(battery::random::<f64>(n, 4)).map(|(x, e)| x + 1e-5 * e);
-            let warm = from(&near.collect::<Vec<_>>(), 20).0;
+            let warm = from(&near.collect::<Vec<_>>(), 10).0;
             let counts = (warm.iterations, cold.0.iterations);
             assert!(
-                0 < counts.0 && counts.0 + 5 < counts.1 && counts.1 < 50,
+                0 < counts.0 && counts.0 + 5 < counts.1 && counts.1 < 40,
                 "{solver:?}: {counts:?}"
             );
-            assert_eq!(from(&truth, 20), (from(&truth, 1).0, truth.clone()));
+            assert_eq!(from(&truth, 5), (from(&truth, 1).0, truth.clone()));
             assert!(battery::distance(&cold.1, &truth) < 1e-7);
         }
     }
