@@ -241,10 +241,12 @@ fn spectral_method_chooses_or_obeys() -> Checked {
 #[test]
 fn pictures_are_drawn_in_both_formats() -> Checked {
     let run = Run::new()?;
-    for (system, pair) in [("small", ""), ("keck-lgs", "--pair 3,1"), ("keck-lgs", "")] {
+    for (system, pair) in [("small", ""), ("keck-lgs", "--pair 3,1")] {
         said(&run.covariance(system, &format!("-o cov.npz --plot cov.PNG {pair}"))?);
         assert!(fs::read(run.path("cov.PNG"))?.starts_with(b"\x89PNG"));
-        said(&run.covariance(system, &format!("-o cov.npz --plot cov.svg {pair}"))?);
+    }
+    for system in ["small", "keck-lgs"] {
+        said(&run.covariance(system, "-o cov.npz --plot cov.svg")?);
         assert!(fs::metadata(run.path("cov.svg"))?.len() < 2_000_000);
     }
     Ok(())
@@ -720,6 +722,24 @@ fn plans_are_told_and_nothing_is_written() -> Checked {
     run.refuses(&format!("covariance {keck}"), &["--output"])
 }
 
+/// Waits until a process has something to interrupt: until it catches signals, where the system tells, and some time besides.
+#[cfg(unix)]
+fn await_work(process: u32) {
+    use std::{thread::sleep, time::Duration};
+    const INTERRUPT: u64 = 1 << 1;
+    let caught = || {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    };
+    let mut waited = 0;
+    while waited < 1500 && caught().is_none_or(|signals| signals & INTERRUPT == 0) {
+        sleep(Duration::from_millis(20));
+        waited += 20;
+    }
+    sleep(Duration::from_millis(300));
+}
+
 /// An interrupt ends a long run with 130, without a word; nothing is left behind, and an older file stays.
 #[cfg(unix)]
 #[test]
@@ -737,7 +757,7 @@ fn an_interrupt_ends_a_run_cleanly() -> Checked {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()?;
-        std::thread::sleep(Duration::from_millis(1500));
+        await_work(process.id());
         assert_eq!(process.try_wait()?, None, "the run is long enough to be interrupted");
         let start = Instant::now();
         Command::new("kill").args([signal, &process.id().to_string()]).status()?;

@@ -72,9 +72,8 @@ static void choose(int thread, int fiber) {
     choose(thread, fiber);
     _longjmp(fibers[fiber].stopped, 1);
 }
-static void leave(int fiber) {
-    if (_setjmp(fibers[fiber].stopped) == 0) hand_on();
-}
+#define LEAVE(fiber) \
+    if (_setjmp(fibers[fiber].stopped) == 0) hand_on()
 
 // Threads run in a fiber
 static int at_rank(int k) { return descending ? count - 1 - k : k; }
@@ -88,8 +87,12 @@ static void run_threads() {
         body(arguments);
         int fiber = threads[current].fiber;
         threads[current].state = finished;
-        if (begun < admitted) begin_next(fiber);
-        else idle[idle_fibers++] = fiber, leave(fiber);
+        if (begun < admitted) {
+            begin_next(fiber);
+            continue;
+        }
+        idle[idle_fibers++] = fiber;
+        LEAVE(fiber);
     }
 }
 
@@ -112,11 +115,12 @@ static void resume(int fiber) {
 }
 
 // Barriers of block and warp
-void wait(State where, int line) {
-    Thread &thread = threads[current];
-    thread.state = where, thread.line = line;
-    leave(thread.fiber);
-}
+#define WAIT(where, place) \
+    Thread &thread = threads[current]; \
+    thread.state = where, thread.line = place; \
+    LEAVE(thread.fiber)
+
+void wait(State where, int line) { WAIT(where, line); }
 
 // Count those who wait
 struct Group {
@@ -194,7 +198,7 @@ static bool run_block() {
 }
 
 // Exchange of values in a warp
-static unsigned char boards[2][most_threads][16];
+static Bytes boards[2][most_threads];
 
 // Lane that a value comes from
 static int source_lane(Way way, int lane, int by, int width) {
@@ -207,19 +211,14 @@ static int source_lane(Way way, int lane, int by, int width) {
     }
 }
 
-void *place_on_board(unsigned mask) {
+Bytes exchange_bytes(int line, Way way, unsigned mask, int by, int width, Bytes given) {
     if (mask != 0xffffffffu) fail("an exchange names less than the full warp");
     int round = ++threads[current].exchanges;
-    return boards[round & 1][current];
-}
-
-const void *found_on_board(int line, Way way, int by, int width) {
-    static const uint64_t nothing[2] = {~uint64_t(0), ~uint64_t(0)};
-    wait(at_warp, line);
+    boards[round & 1][current] = given;
+    WAIT(at_warp, line);
     int lane = current % warpSize, source = current - lane + source_lane(way, lane, by, width);
-    int round = threads[current].exchanges;
     bool took_part = source < count && threads[source].exchanges >= round;
-    return took_part ? boards[round & 1][source] : static_cast<const void *>(nothing);
+    return took_part ? boards[round & 1][source] : Bytes{{~uint64_t(0), ~uint64_t(0)}};
 }
 
 // Watch over the memory
@@ -252,21 +251,25 @@ struct Word {
 };
 static Word *words;
 
-static bool before_now(const Access &access) {
-    bool same_warp = access.thread / warpSize == current / warpSize;
-    return access.block_syncs < block_syncs || access.thread == current
-        || (same_warp && access.warp_syncs < threads[current].warp_syncs);
+static bool before(const Access &access, const Access &now) {
+    bool same_warp = access.thread / warpSize == now.thread / warpSize;
+    return access.block_syncs < now.block_syncs || access.thread == now.thread
+        || (same_warp && access.warp_syncs < now.warp_syncs);
 }
 static void watch_shared(size_t offset, size_t bytes, bool writes) {
     Access now = {current, block_syncs, threads[current].warp_syncs};
     for (size_t k = offset / 4; 4 * k < offset + bytes; ++k) {
         Word &word = words[k];
-        if (!before_now(word.written))
+        if (!before(word.written, now))
             fail("no barrier after another thread's write to shared memory");
-        bool alone = before_now(word.read) && before_now(word.read_before);
-        if (writes && !alone) fail("no barrier after another thread's read of shared memory");
-        if (!writes && !before_now(word.read)) word.read_before = word.read;
-        (writes ? word.written : word.read) = now;
+        if (!writes) {
+            if (!before(word.read, now)) word.read_before = word.read;
+            word.read = now;
+            continue;
+        }
+        if (!before(word.read, now) || !before(word.read_before, now))
+            fail("no barrier after another thread's read of shared memory");
+        word.written = now;
     }
 }
 

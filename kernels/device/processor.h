@@ -64,16 +64,20 @@ HIDDEN const char *run(const Launch &launch, void (*kernel)(void **));
 // Exchange of values by their bytes
 /// Where an exchange takes its value from, by the lane.
 enum Way { of_lane, from_below, from_above, across };
-/// Room on the board of an exchange among the lanes of a mask.
-HIDDEN void *place_on_board(unsigned mask);
-/// Waits for the warp; what another lane has left.
-HIDDEN const void *found_on_board(int line, Way way, int by, int width);
+/// The bytes of a value.
+struct Bytes {
+    uint64_t words[2];
+};
+/// Gives a value to the warp; what another lane has given.
+HIDDEN Bytes exchange_bytes(int line, Way way, unsigned mask, int by, int width, Bytes given);
 
 template <typename T>
-UNWATCHED T exchange(int line, Way way, unsigned mask, T value, int by, int width = warpSize) {
+inline T exchange(int line, Way way, unsigned mask, T value, int by, int width = warpSize) {
     static_assert(sizeof(T) <= 16 && __is_trivially_copyable(T), "too large to exchange");
-    __builtin_memcpy(place_on_board(mask), &value, sizeof value);
-    __builtin_memcpy(&value, found_on_board(line, way, by, width), sizeof value);
+    Bytes bytes = {};
+    __builtin_memcpy(&bytes, &value, sizeof value);
+    bytes = exchange_bytes(line, way, mask, by, width, bytes);
+    __builtin_memcpy(&value, &bytes, sizeof value);
     return value;
 }
 

@@ -378,6 +378,17 @@ impl<T: Real> EstimatorCpu<T> {
         check_slopes(slopes, self.slopes())?;
         let frames = slopes.nrows();
         check_frames(frames, [self.targets, self.points, self.points])?;
+        rayon::scope(|_| self.estimate_frames(slopes, warm, watch))
+    }
+
+    /// The same, by one of the threads that share the products.
+    fn estimate_frames(
+        &self,
+        slopes: ArrayView2<f64>,
+        warm: bool,
+        watch: &dyn Watch,
+    ) -> Result<Estimates, Error> {
+        let frames = slopes.nrows();
         let mut wavefront = Array4::zeros((frames, self.targets, self.points, self.points));
         let (mut iterations, mut residual) = (Vec::new(), Vec::new());
         let mut coefficients = vec![T::zero(); self.slopes()];
@@ -573,6 +584,17 @@ pub(crate) mod tests {
             (["inf", "inf"], 6.0),
         ] {
             let system = system(heights, disc);
+            // Pose the same with dense matrices
+            let order = SlopeOrder::new(&system.valid_lenslets());
+            let [theta, xi] = dense_matrices(&system, &Engine::default(), &silent).unwrap();
+            let xi = faer::Mat::from_fn(xi.nrows(), xi.ncols(), |row, column| xi[[row, column]]);
+            let noise = |k: usize| if k < order.index(1, 0, 0) { 1e-13 } else { 3e-13 };
+            let measured = faer::Mat::from_fn(order.len(), order.len(), |row, column| {
+                theta[[row, column]] + if row == column { noise(row) } else { 0.0 }
+            });
+            let largest = |values: &mut dyn Iterator<Item = f64>| {
+                values.fold(0.0, |a: f64, b| a.max(b.abs()))
+            };
             let stop = Stop { tolerance: 1e-12, iterations: 2000 };
             for (solver, preconditioned) in [
                 (Solver::ConjugateGradients, true),
@@ -585,23 +607,10 @@ pub(crate) mod tests {
                 let slopes = slopes(2, estimator.slopes());
                 let estimates = estimator.estimate(slopes.view(), false, &silent).unwrap();
                 assert_eq!(estimates.wavefront.dim(), (2, 2, 12, 12));
-                // Compare with both dense matrices
-                let valid = system.valid_lenslets();
-                let [theta, xi] = dense_matrices(&system, &Engine::default(), &silent)
-                    .unwrap()
-                    .map(|matrix| dense_matrix(&Dense::new(matrix)));
-                let order = SlopeOrder::new(&valid);
-                let noise = |k: usize| if k < order.index(1, 0, 0) { 1e-13 } else { 3e-13 };
-                let measured = faer::Mat::from_fn(order.len(), order.len(), |row, column| {
-                    theta[(row, column)] + if row == column { noise(row) } else { 0.0 }
-                });
-                let largest = |values: &mut dyn Iterator<Item = f64>| {
-                    values.fold(0.0, |a: f64, b| a.max(b.abs()))
-                };
+                let wavefront = dense_matrix(estimator.wavefront());
                 for frame in 0..2 {
                     let s = slopes.row(frame).to_vec();
                     // Hold each frame against both
-                    let wavefront = dense_matrix(estimator.wavefront());
                     let same = by_cholesky(&measured, &wavefront, &s);
                     let exact = by_cholesky(&measured, &xi, &s);
                     let estimated = estimates.wavefront.index_axis(ndarray::Axis(0), frame);

@@ -102,6 +102,9 @@ const OPTIONS: [&str; 9] = [
 /// Options for kernels that have every access watched, and none; they run less long than they are compiled.
 const KERNELS: [&[&str]; 2] = [&["-O1", "-fsanitize=thread"], &["-O1"]];
 
+/// Option for what runs them.
+const OPTIMISED: &str = "-O2";
+
 /// Options of the linker: a library finds what it needs in the C library alone.
 const LINKED: [&str; 4] = ["-shared", "-nodefaultlibs", "-lm", "-lc"];
 
@@ -113,7 +116,7 @@ fn kept(
     make: impl FnOnce(&Path) -> Result<(), String>,
 ) -> Result<PathBuf, String> {
     let mut hasher = DefaultHasher::new();
-    (compiler()?, OPTIONS, KERNELS, LINKED, key).hash(&mut hasher);
+    (compiler()?, OPTIONS, KERNELS, OPTIMISED, LINKED, key).hash(&mut hasher);
     let told = |error: std::io::Error| error.to_string();
     let program = env::current_exe().map_err(told)?;
     let folder = program.with_file_name("kernels-on-processor");
@@ -154,7 +157,7 @@ fn processor() -> Result<&'static Path, String> {
     static MADE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let make = |folder: &Path| {
         write(folder, PROCESSOR, &[]).map_err(|error| error.to_string())?;
-        run(folder, &[&OPTIONS, &["-O2", "-c", "-o", "made", "kernels.cpp"]])
+        run(folder, &[&OPTIONS, &[OPTIMISED, "-c", "-o", "made", "kernels.cpp"]])
     };
     let made = MADE.get_or_init(|| kept("processor.o", PROCESSOR, make));
     made.as_deref().map_err(Clone::clone)

@@ -638,6 +638,7 @@ mod tests {
     ) -> Outcome {
         let [a, p] = matrices.map(|matrix| matrix.map(|matrix| on_device(gpu, matrix)));
         let mut run = SolverGpu::new(solver, a.unwrap(), p).unwrap();
+        run.expected = 1;
         run.solution().write(x).unwrap();
         let from = if x.iter().all(|&x| x == 0.0) { Start::Cold } else { Start::Warm };
         let solved = run.solve(&gpu.upload(b).unwrap(), from, &stop);
@@ -647,12 +648,12 @@ mod tests {
     // Compare both solvers on both machines
     #[test]
     fn a_device_solves_as_the_processor_does() {
-        let (few, many) = ([1.0, 3.0, 4.0, 9.0, 20.0], |k: usize| 1.0 + (k % 20) as f64);
+        let (few, many) = ([1.0, 3.0, 4.0, 9.0, 20.0], |k: usize| 1.0 + (k % 10) as f64);
         for gpu in test_machines() {
             for (n, value, tolerance) in [
                 (40, &(|k: usize| few[k % 5]) as &dyn Fn(usize) -> f64, 1e-6),
                 (530, &many, 1e-8),
-                (60, &|k| 1.2f64.powi(k as i32 % 40), 1e-13),
+                (60, &|k| 1.3f64.powi(k as i32 % 20), 1e-13),
             ] {
                 let a = with_eigenvalues(&(0..n).map(value).collect::<Vec<_>>());
                 let p = diagonal(|k| 1.0 / a[[k, k]], n);
@@ -696,7 +697,7 @@ mod tests {
     // Compare the iterates of both machines
     #[test]
     fn iterates_are_those_of_the_processor() {
-        let n = 520;
+        let n = 90;
         let a = with_eigenvalues(&(0..n).map(|k| 1.0 + (k % 60) as f64).collect::<Vec<_>>());
         let p = diagonal(|k| 1.0 / (1.0 + (k % 5) as f64), n);
         let (b, zero) = (battery::random::<f64>(n, 6), vec![0.0; n]);
@@ -810,7 +811,7 @@ mod tests {
     #[test]
     fn solutions_repeat_bit_by_bit_and_warm_starts_help() {
         let (n, stop) = (520, Stop { tolerance: 1e-9, iterations: 500 });
-        let a = with_eigenvalues(&(0..n).map(|k| 1.0 + (k % 40) as f64).collect::<Vec<_>>());
+        let a = with_eigenvalues(&(0..n).map(|k| 1.0 + (k % 40) as f64 / 8.0).collect::<Vec<_>>());
         let truth = battery::random::<f64>(n, 3);
         let b = a.dot(&ArrayView1::from(&truth)).to_vec();
         for (gpu, solver) in test_machines().iter().flat_map(|gpu| SOLVERS.map(|s| (gpu, s))) {
@@ -823,11 +824,15 @@ mod tests {
                 (solved, run.solution().read().unwrap())
             };
             let cold = from(&vec![0.0; n], 1);
-            assert_eq!(cold, from(&vec![0.0; n], 100), "{solver:?}");
+            assert_eq!(cold, from(&vec![0.0; n], 40), "{solver:?}");
             let near = truth.iter().zip(battery::random::<f64>(n, 4)).map(|(x, e)| x + 1e-5 * e);
-            let warm = from(&near.collect::<Vec<_>>(), 20).0;
-            assert!(0 < warm.iterations && warm.iterations + 5 < cold.0.iterations, "{solver:?}");
-            assert_eq!(from(&truth, 20), (from(&truth, 1).0, truth.clone()));
+            let warm = from(&near.collect::<Vec<_>>(), 10).0;
+            let counts = (warm.iterations, cold.0.iterations);
+            assert!(
+                0 < counts.0 && counts.0 + 5 < counts.1 && counts.1 < 40,
+                "{solver:?}: {counts:?}"
+            );
+            assert_eq!(from(&truth, 5), (from(&truth, 1).0, truth.clone()));
             assert!(battery::distance(&cold.1, &truth) < 1e-7);
         }
     }

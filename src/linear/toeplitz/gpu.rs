@@ -281,29 +281,29 @@ pub(crate) mod tests {
                 let system = System::new(sides, sizes);
                 for tuning in both_forms() {
                     system.compare::<f64>(&gpu, tuning, 1e-12);
-                    system.compare::<f32>(&gpu, tuning, 1e-5);
+                    if sides == [3, 1] {
+                        system.compare::<f32>(&gpu, tuning, 1e-5);
+                    }
                 }
             }
         }
     }
 
-    // Compare all radices and groups
+    // Compare lengths and groups
     #[test]
-    fn all_radices_and_groups_give_the_same() {
+    fn all_lengths_and_groups_give_the_same() {
         let [square, wide] = [4, 5].map(|targets| System::new([targets, 2], [2, 2, 1]));
-        let two = [[16, 15, 1], [14, 10, 1], [12, 9, 1], [8, 7, 1], [10, 1, 1]];
-        let with_radices = two.into_iter().chain([[6, 5, 4], [3, 3, 2], [4, 2, 7]]);
-        let with_radices = with_radices
+        let with_radices = [[10, 1, 1], [6, 5, 8]]
             .map(|radices| Choices { radices: Radices::new(radices), ..Choices::default() });
-        let with_groups = [(1, 1), (1, 2), (2, 1), (1, 3)]
-            .map(|(from, to)| Choices { groups: Some(Sides { from, to }), ..Choices::default() });
-        let with_rows = Choices { rows: Some(1), ..Choices::default() };
-        assert!(with_radices.clone().all(|choices| choices.radices.is_some()));
+        let with_groups = [(1, 2, None), (2, 1, Some(1)), (1, 3, None)].map(|(from, to, rows)| {
+            Choices { groups: Some(Sides { from, to }), rows, ..Choices::default() }
+        });
+        assert!(with_radices.iter().all(|choices| choices.radices.is_some()));
         for gpu in test_machines() {
-            for choices in with_radices.clone() {
+            for choices in with_radices {
                 square.compare::<f64>(&gpu, by_transforms(choices), 1e-12);
             }
-            for choices in with_groups.into_iter().chain([with_rows]) {
+            for choices in with_groups {
                 wide.compare::<f64>(&gpu, by_transforms(choices), 1e-12);
             }
         }
@@ -336,7 +336,7 @@ pub(crate) mod tests {
         let parts = crate::tomography::circulant::parts_of(&kernels, &valid).unwrap();
         let host = BlockToeplitz::<f64>::of(&parts);
         for gpu in test_machines() {
-            for radices in [[4, 3, 1], [4, 4, 9], [2, 7, 1]] {
+            for radices in [[4, 3, 1], [4, 4, 9]] {
                 let radices = Some(Radices::new(radices).unwrap());
                 let tuning = by_transforms(Choices { radices, ..Choices::default() });
                 let device = BlockToeplitzGpu::<f64>::of(&gpu, &parts, false, tuning).unwrap();
@@ -348,7 +348,7 @@ pub(crate) mod tests {
     // Check that products repeat bit by bit
     #[test]
     fn products_repeat_bit_by_bit() {
-        let (covariance, valid) = (covariance(2, 6), masks(2, 6, 0.7, 5));
+        let (covariance, valid) = (covariance(2, 7), masks(2, 7, 0.7, 5));
         let parts = Parts::slopes(&covariance, &valid).unwrap();
         for gpu in test_machines() {
             let times = if gpu.name().starts_with("cuda") { 1000 } else { 4 };
@@ -372,7 +372,7 @@ pub(crate) mod tests {
     // Refuse what cannot be multiplied
     #[test]
     fn what_cannot_be_done_is_refused() {
-        let system = System::new([1, 1], [3, 3, 1]);
+        let system = System::new([1, 1], [5, 5, 1]);
         let large = Choices { radices: Radices::new([16; 3]), ..Choices::default() };
         for gpu in test_machines() {
             let make = |tuning| BlockToeplitzGpu::<f64>::of(&gpu, &system.parts(), false, tuning);
@@ -388,17 +388,18 @@ pub(crate) mod tests {
     // Lend only what a solver can use
     #[test]
     fn products_are_lent_if_symmetric_and_by_transforms() {
-        let (covariance, valid) = (covariance(1, 3), masks(1, 3, 1.0, 5));
+        let (covariance, valid) = (covariance(2, 7), masks(2, 7, 0.7, 5));
         let parts = Parts::slopes(&covariance, &valid).unwrap();
         for gpu in test_machines() {
-            let is_lent = |symmetric, tuning, diagonal: &[f64]| {
+            let is_lent = |symmetric, tuning| {
                 let made = BlockToeplitzGpu::<f64>::of(&gpu, &parts, symmetric, tuning).unwrap();
-                made.with_diagonal(diagonal).unwrap().around().is_some()
+                let diagonal = vec![1.0; made.rows()];
+                made.with_diagonal(&diagonal).unwrap().around().is_some()
             };
             let tuning = by_transforms(Choices::default());
             let bare = BlockToeplitzGpu::<f64>::of(&gpu, &parts, true, tuning).unwrap();
-            assert!(is_lent(true, tuning, &[1.0; 18]) && bare.around().is_none());
-            assert!(!is_lent(false, tuning, &[1.0; 18]) && !is_lent(true, directly(), &[1.0; 18]));
+            assert!(is_lent(true, tuning) && bare.around().is_none());
+            assert!(!is_lent(false, tuning) && !is_lent(true, directly()));
         }
     }
 }

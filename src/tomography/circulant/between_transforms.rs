@@ -8,8 +8,7 @@ use crate::error::Error;
 use crate::linear::solver::Solver;
 use crate::linear::solver::gpu::{self as solver, Method, SolverGpu, THREADS, Work, sizes};
 use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
-use crate::linear::toeplitz::gpu::plain_sum::LOOPS;
-use crate::linear::toeplitz::gpu::short_transforms::SHORT_TRANSFORMS;
+use crate::linear::toeplitz::gpu::short_transforms::{LOOPS, SHORT_TRANSFORMS};
 use crate::linear::toeplitz::gpu::transforms::{Around, ROW_SPECTRA};
 use crate::numerics::real::Real;
 use crate::tomography::circulant::gpu::CirculantGpu;
@@ -158,7 +157,7 @@ mod tests {
     // Join only what belongs together
     #[test]
     fn only_operators_on_the_same_lattices_are_joined() {
-        let (covariance, valid) = (covariance(2, 6), masks(2, 6, 0.7, 5));
+        let (covariance, valid) = (covariance(2, 7), masks(2, 7, 0.7, 5));
         let mirrored: Vec<_> =
             valid.iter().map(|mask| mask.slice(s![.., ..;-1]).to_owned()).collect();
         assert_ne!(valid, mirrored);
