@@ -46,21 +46,26 @@ fn mean_squares(error: &[f64]) -> [f64; 2] {
     [square, square - (error.iter().sum::<f64>() / n).powi(2)]
 }
 
-/// The same, predicted from C_ee, for each target: m².
-fn predict(system: &System) -> Vec<[f64; 2]> {
+/// The noise of an estimate that expects too little, as a factor.
+const LESS: f64 = 0.5;
+
+/// The same, predicted from C_ee, for each target, with the system's noise and with less of it: m².
+fn predict(system: &System) -> [Vec<[f64; 2]>; 2] {
     let (air, stars, gradient) = (system.atmosphere(), system.sensors(), system.cone_gradient());
     let valid = system.valid_lenslets();
     let noise = SlopeNoise::new(system.guide_stars(), &SlopeOrder::new(&valid));
-    let mut slopes = dense::slope_covariance(air, &stars, &valid, gradient, &silent).unwrap();
+    let silence = dense::slope_covariance(air, &stars, &valid, gradient, &silent).unwrap();
+    let mut slopes = silence.clone();
     noise.add_to(&mut slopes);
+    let with_less = &silence + LESS * (&slopes - &silence);
     let grid = system.phase().unwrap();
     let wanted = (system.targets(), grid, system.lenslet_array().pitch());
     let ties = dense::wavefront_slope(air, wanted, &stars, &valid, gradient, &silent).unwrap();
     let phase = wavefront_covariance(&wavefront_problem(system).unwrap()).unwrap();
     let (n, points) = (slopes.nrows(), grid.points * grid.points);
-    let measured = Mat::from_fn(n, n, |i, j| slopes[[i, j]]);
-    let factor = measured.llt(faer::Side::Lower).unwrap();
-    let predict = |t: usize| {
+    let predict = |slopes: &Array2<f64>, t: usize| {
+        let measured = Mat::from_fn(n, n, |i, j| slopes[[i, j]]);
+        let factor = measured.llt(faer::Side::Lower).unwrap();
         let ties = Mat::from_fn(n, points, |k, p| ties[[t * points + p, k]]);
         let explained = ties.transpose() * factor.solve(&ties);
         let place = |p: usize| [p / grid.points, p % grid.points];
@@ -74,7 +79,8 @@ fn predict(system: &System) -> Vec<[f64; 2]> {
         let piston = sum.map(|(p, q)| error(p, q)).sum::<f64>() / (points * points) as f64;
         [variance, variance - piston]
     };
-    (0..system.targets().len()).map(predict).collect()
+    let targets = 0..system.targets().len();
+    [&slopes, &with_less].map(|slopes| targets.clone().map(|t| predict(slopes, t)).collect())
 }
 
 /// Mean squares of the error of each world and target.
@@ -113,8 +119,7 @@ fn hold_to_account(system: &System, seed: u64) {
     let simulation = Simulation::new(system).unwrap();
     let worlds: Vec<Draw> = (0..WORLDS).map(|k| simulation.draw(seed + k)).collect();
     let right = errors(&worlds, &estimate(system, &worlds, 1.0));
-    let predicted = predict(system);
-    let with_less_noise = predict(&with_noise(system, 0.5));
+    let [predicted, with_less_noise] = predict(system);
     for (t, predicted) in predicted.iter().enumerate() {
         for (kind, name) in ["with piston", "without piston"].iter().enumerate() {
             let [mean, error] = statistics(right.iter().map(|world| world[t][kind]));

@@ -227,8 +227,7 @@ mod tests {
             let one = Engine::gpus(vec![gpu.clone()], Precision::F64).unwrap();
             let one = planned(&system, EstimateOptions::default(), &one).unwrap();
             let row = slopes(1, two.slopes());
-            let frames =
-                ndarray::concatenate![ndarray::Axis(0), row, row.mapv(|s| 1.0001 * s), -&row];
+            let frames = ndarray::concatenate![ndarray::Axis(0), row, row.mapv(|s| 1.0001 * s)];
             let shared = two.estimate(frames.view(), false, &silent).unwrap();
             assert_eq!(shared, one.estimate(frames.view(), false, &silent).unwrap());
             let warm = two.estimate(frames.view(), true, &silent).unwrap();
