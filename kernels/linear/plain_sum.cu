@@ -43,8 +43,9 @@ __device__ __forceinline__ void convolve_tile(
     constexpr int WINDOWS = FROM_LATTICES * HIGH * BROAD;
     for (int first = threadIdx.x; first < WINDOWS; first += BATCH * THREADS) {
         real value[BATCH];
-        unroll<0, BATCH>([&](auto k) {
-            const int task = min(first + k.value * THREADS, WINDOWS - 1);
+    #pragma unroll
+        for (int k = 0; k < BATCH; k++) {
+            const int task = min(first + k * THREADS, WINDOWS - 1);
             // Find one tap of a window
             const int u = task % BROAD, w = task / BROAD % HIGH, lattice = task / (BROAD * HIGH);
             const int term =
@@ -56,12 +57,11 @@ __device__ __forceinline__ void convolve_tile(
             const bool there = at_j >= 0 && at_j < TAPS && at_i >= 0 && at_i < TAPS;
             const int line = (term >> 1) * TAPS + max(0, min(at_j, TAPS - 1));
             const real tap = taps[line * TAPS + max(0, min(at_i, TAPS - 1))];
-            value[k.value] = there ? tap : 0;
-        });
-        unroll<0, BATCH>([&](auto k) {
-            if (first + k.value * THREADS < WINDOWS)
-                windows[first + k.value * THREADS] = value[k.value];
-        });
+            value[k] = there ? tap : 0;
+        }
+    #pragma unroll
+        for (int k = 0; k < BATCH; k++)
+            if (first + k * THREADS < WINDOWS) windows[first + k * THREADS] = value[k];
     }
     wait_for_earlier_work();
     // Gather all inputs by columns
