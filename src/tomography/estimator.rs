@@ -99,7 +99,7 @@ impl EstimatePlan {
             arrays: vec![("wavefront".into(), vec![frames, targets, points, points])],
             form: told.form,
             reason: told.reason,
-            method: format!("{solver} to {:e}{aid}", posed.options.stop.tolerance),
+            method: format!("{solver} to {:e}{aid}", posed.options.tolerance),
             engine: engine.name(),
             memory: self.memory(engine),
             stages: self.stages(engine),
@@ -145,7 +145,7 @@ impl EstimatePlan {
         let (model, options) = (self.0.compute(engine, watch)?, self.0.options);
         watch.stage(OPERATORS);
         check(watch)?;
-        let single = engine.precision() == Precision::F32 && options.stop.tolerance >= SINGLE;
+        let single = engine.precision() == Precision::F32 && options.tolerance >= SINGLE;
         Ok(Estimator(match engine.devices() {
             [] if single => Box::new(EstimatorCpu::<f32>::of(model, options)?),
             [] => Box::new(EstimatorCpu::<f64>::of(model, options)?),
@@ -171,8 +171,8 @@ impl Estimator {
     /// [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder). `warm` starts each frame from the solution of the one before.
     ///
     /// # Errors
-    /// `Invalid` where a row has the wrong length or a slope is not finite; `NotConverged` where the solver stops short; `Memory`
-    /// where the wavefronts do not fit; `Cancelled` where the watcher wants to stop; what a device says.
+    /// `Invalid` where a row has the wrong length, a slope is not finite, or a wavefront leaves the range of the numbers;
+    /// `Memory` where the wavefronts do not fit; `Cancelled` where the watcher wants to stop; what a device says.
     pub fn estimate(
         &self,
         slopes: ArrayView2<f64>,
@@ -246,11 +246,8 @@ mod tests {
             let stop = Stop { tolerance: 1e-10, iterations: 3 };
             let options = EstimateOptions::default().stop(stop);
             let short = planned(&system, options, &engine).unwrap();
-            let error = short.estimate(frames.view(), false, &silent).unwrap_err();
-            assert!(
-                matches!(&error, Error::NotConverged { what, iterations: 3, .. } if what.contains("in frame 0")),
-                "{error}"
-            );
+            let estimates = short.estimate(frames.view(), false, &silent).unwrap();
+            assert!(estimates.iterations == [3, 3] && estimates.converged() == [false; 2]);
             assert!(Engine::gpus(Vec::new(), Precision::F32).is_err());
         }
     }
