@@ -187,7 +187,7 @@ fn plan_lines(plan: &Description) -> Vec<(&'static str, String)> {
 
 // Times and arrays of a plan
 /// A time with one digit: `0.05 s`, `3 min`, `2 h`.
-fn roughly(seconds: f64) -> String {
+pub fn roughly(seconds: f64) -> String {
     match seconds {
         s if s < 0.01 => "a moment".into(),
         s if s < 1.0 => format!("{s:.2} s"),

@@ -21,7 +21,7 @@ use crate::numerics::real::Real;
 use crate::tomography::circulant::{Circulant, Group};
 use crate::tomography::interpolation::interpolation_error;
 use crate::turbulence::plan::{
-    CovarianceOptions, CovariancePlan, Form, SlopeCovariancePlan, dense_slopes,
+    CovarianceOptions, CovariancePlan, Form, PIECES, SlopeCovariancePlan, dense_slopes,
     dense_wavefront_slope,
 };
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
@@ -233,7 +233,7 @@ fn dense_matrices(
     engine: &Engine,
     watch: &dyn Watch,
 ) -> Result<[Array2<f64>; 2], Error> {
-    watch.stage("dense matrices");
+    watch.stage("dense matrices", PIECES);
     Ok([dense_slopes(system, engine, watch)?, dense_wavefront_slope(system, watch)?])
 }
 

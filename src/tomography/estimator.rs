@@ -17,7 +17,7 @@ use crate::numerics::real::Precision;
 use crate::tomography::estimate::{
     EstimateOptions, Estimates, EstimatorCpu, Frames, Posed, check_slopes,
 };
-use crate::turbulence::plan::{SlopeCovariancePlan, WAVEFRONTS, dense_bytes};
+use crate::turbulence::plan::{PIECES, SlopeCovariancePlan, WAVEFRONTS, dense_bytes};
 use ndarray::ArrayView2;
 
 // Plan of an estimate
@@ -143,7 +143,7 @@ impl EstimatePlan {
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Estimator, Error> {
         self.check(engine)?;
         let (model, options) = (self.0.compute(engine, watch)?, self.0.options);
-        watch.stage(OPERATORS);
+        watch.stage(OPERATORS, PIECES);
         check(watch)?;
         let single = engine.precision() == Precision::F32 && options.tolerance >= SINGLE;
         Ok(Estimator(match engine.devices() {
@@ -179,7 +179,7 @@ impl Estimator {
         warm: bool,
         watch: &dyn Watch,
     ) -> Result<Estimates, Error> {
-        watch.stage(FRAMES);
+        watch.stage(FRAMES, FRAMES);
         self.0.frames(slopes, warm, watch)
     }
 
