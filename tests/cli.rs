@@ -533,7 +533,10 @@ fn slopes_that_do_not_fit_are_told() -> Checked {
     let output = run.lenslet("estimate laser.toml --slopes arcsec.npy -o e.npz --quiet")?;
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{message}");
-    assert!(message.starts_with("warning: χ²/n = ") && message.contains("e10 on average"), "{message}");
+    assert!(
+        message.starts_with("warning: χ²/n = ") && message.contains("e10 on average"),
+        "{message}"
+    );
     Ok(())
 }
 

@@ -2,8 +2,7 @@
 //! The command `estimate`: from a file of slopes to a file of wavefronts.
 
 // What the command estimate stands on
-use super::Said;
-use super::summary::{align, plan_text};
+use super::summary::{Said, align, plan_text};
 use super::watch::Terminal;
 use crate::command::choice;
 use crate::device::engine::Engine;

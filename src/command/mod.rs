@@ -18,6 +18,7 @@ use self::covariance::CovarianceArgs;
 use self::estimate::EstimateArgs;
 use self::info::InfoArgs;
 use self::simulate::SimulateArgs;
+use self::summary::Said;
 use crate::error::Error;
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
@@ -45,24 +46,6 @@ enum Command {
     Info(InfoArgs),
     /// Measure run times: of products with compressed and dense matrices, unless something else is named.
     Bench(BenchCommand),
-}
-
-// What a command has to say
-/// What a command has to say once its result is there.
-#[derive(Default)]
-struct Said {
-    /// For the standard output.
-    text: String,
-    /// What looks odd.
-    warnings: Vec<String>,
-    /// How the result falls short of what was asked.
-    shortfall: Option<String>,
-}
-
-impl From<String> for Said {
-    fn from(text: String) -> Self {
-        Self { text, ..Self::default() }
-    }
 }
 
 // Run the command
