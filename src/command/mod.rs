@@ -18,6 +18,7 @@ use self::covariance::CovarianceArgs;
 use self::estimate::EstimateArgs;
 use self::info::InfoArgs;
 use self::simulate::SimulateArgs;
+use crate::device::start_threads;
 use crate::error::Error;
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
@@ -50,14 +51,15 @@ enum Command {
 // Run the command
 /// Runs the command that the arguments of the process ask for.
 pub fn run() -> ExitCode {
-    watch::catch_interrupts();
-    let told = match Cli::parse().command {
+    let command = Cli::parse().command;
+    watch::catch_signals();
+    let told = start_threads(true).and_then(|()| match command {
         Command::Covariance(args) => covariance::covariance(&args),
         Command::Estimate(args) => estimate::estimate(&args),
         Command::Simulate(args) => simulate::simulate(&args),
         Command::Info(args) => info::info(&args),
         Command::Bench(command) => bench::bench(&command),
-    };
+    });
     match told {
         // Print what the command has to say
         Ok(text) => match io::stdout().write_all(text.as_bytes()) {
