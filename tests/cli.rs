@@ -938,7 +938,7 @@ fn ignored_signals_end_nothing() -> Checked {
     let script = format!(
         "trap '' HUP INT; exec env --default-signal=TERM {program} simulate {system} -o slopes.npy --frames 60 --quiet"
     );
-    for (signals, code) in [(&["-HUP", "-INT", "-HUP"][..], 0), (&["-HUP", "-TERM"], 130)] {
+    for (signals, code) in [(["-HUP", "-INT"], 0), (["-HUP", "-TERM"], 130)] {
         let mut process =
             Command::new("sh").args(["-c", &script]).current_dir(run.folder.path()).spawn()?;
         await_work(process.id());

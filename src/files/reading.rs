@@ -11,14 +11,14 @@ use std::{fmt::Display, fs::File, path::Path};
 use zip::{ZipArchive, result::ZipError};
 
 // Read one array from a file
-/// Reads an array of finite numbers with one of two numbers of axes: from `.npy`, FITS or an `.npz` that is not compressed.
+/// Reads an array of finite numbers with one of two numbers of axes: from `.npy`, `.npz` or FITS.
 ///
 /// Floating-point numbers of 32 or 64 bits and integers are accepted, in either order of bytes. The array comes in C order,
 /// in rad, rad² or m: what a FITS file tells in another [unit](Unit) is converted. Where a file holds several arrays, one
 /// is chosen in brackets behind its name, `slopes.fits[2]` or `slopes.npz[s]`, unless there is a file of that very name.
 ///
 /// # Errors
-/// `Read` where the file cannot be read, is of another kind, is compressed or is cut short; `Invalid`, with the file's name,
+/// `Read` where the file cannot be read, is of another kind, is an image compressed by tiles or is cut short; `Invalid`, with the file's name,
 /// where the array has no numbers or another number of axes, another type or unit, or a number that is not finite, or
 /// where none of several is chosen.
 pub fn read_array(path: &Path, axes: [usize; 2], unit: Unit) -> Result<ArrayD<f64>, Error> {
@@ -260,7 +260,7 @@ fn zip_refusal(error: ZipError) -> io::Error {
     match error {
         ZipError::Io(error) => error,
         ZipError::UnsupportedArchive(_) => {
-            io::Error::other("it is compressed: save it with numpy.savez, which does not compress")
+            io::Error::other("it is compressed in another way than NumPy does it")
         }
         other => io::Error::new(ErrorKind::InvalidData, other),
     }
@@ -599,7 +599,7 @@ mod tests {
         ] {
             let found = read(name, unit)?;
             let error = (found[[0, 0]] - 5.0 * of_one).abs() + (found[[0, 1]] + 6.0 * of_one).abs();
-            assert!(error < 1e-15 * of_one, "{name}: {found}");
+            assert!(error < 1e-14 * of_one, "{name}: {found}");
         }
         for (unit, name) in [
             (Unit::Radian, "pixel"),
@@ -643,8 +643,11 @@ mod tests {
             let refused = read(name).unwrap_err();
             assert!(refused.contains(list) && refused.contains(&format!("{name}: ")), "{refused}");
         }
-        assert!(read("s.fits").is_err_and(|said| said.ends_with("s.fits[FIRST], s.fits[1]")
-            || said.contains("/s.fits[FIRST], ") && said.ends_with("/s.fits[1]")));
+        let refused = read("s.fits").unwrap_err();
+        assert!(
+            refused.contains("/s.fits[FIRST], ") && refused.ends_with("/s.fits[1]"),
+            "{refused}"
+        );
         // Choose where there is no choice
         let mut one = Arrays::default();
         one.add("first", first.view());
@@ -666,12 +669,15 @@ mod tests {
         let said = read("packed.fits").unwrap_err();
         assert!(said.contains("1 SLOPES [2, 300] is compressed by tiles (RICE_1)"), "{said}");
         assert!(said.ends_with("unpack the file with funpack"), "{said}");
-        let mut deflated = std::fs::read(path("a.npz"))?;
-        let directory = deflated.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
-        (deflated[8], deflated[directory + 10]) = (8, 8);
-        std::fs::write(path("deflated.npz"), deflated)?;
-        let said = read("deflated.npz").unwrap_err();
-        assert!(said.contains("save it with numpy.savez"), "{said}");
+        let mut archive = ndarray_npy::NpzWriter::new_compressed(File::create(path("packed.npz"))?);
+        archive.add_array("first", &first)?;
+        archive.finish()?;
+        assert_eq!(read("packed.npz").as_ref(), Ok(&first));
+        let mut other = std::fs::read(path("a.npz"))?;
+        let list = other.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
+        (other[8], other[list + 10]) = (12, 12);
+        std::fs::write(path("other.npz"), other)?;
+        assert!(read("other.npz").is_err_and(|said| said.contains("in another way than NumPy")));
         Ok(())
     }
 }
