@@ -7,7 +7,7 @@ use super::watch::Terminal;
 use crate::command::choice;
 use crate::device::{Device, check, engine::Engine};
 use crate::error::{Error, Invalid};
-use crate::files::arrays;
+use crate::files::arrays::{ArrayFormat, Precision};
 use crate::files::draft::{Draft, check_files};
 use crate::model::system::System;
 use crate::plot::{Pairs, PictureFormat, plot_covariance};
@@ -25,12 +25,12 @@ pub struct CovarianceArgs {
     /// System file (TOML).
     system: PathBuf,
     // Arguments about the file to write
-    /// File to write: FITS if it ends in .fits, .fit or .fts, else NumPy's .npz.
+    /// File to write: NumPy's .npz, or FITS if it ends in .fits, .fit or .fts.
     #[arg(short, long, required_unless_present = "plan")]
     output: Option<PathBuf>,
-    /// Format of the file, whatever its name ends in.
+    /// Format of a file whose name has none of these endings.
     #[arg(long, value_parser = choice::formats())]
-    save: Option<arrays::ArrayFormat>,
+    save: Option<ArrayFormat>,
     // Arguments about the method
     /// How to compute.
     #[arg(long, value_enum, default_value = "direct")]
@@ -49,7 +49,7 @@ pub struct CovarianceArgs {
     device: Device,
     /// Precision of the written numbers, and of the computation on a graphics processor.
     #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
-    precision: arrays::Precision,
+    precision: Precision,
     // Arguments about what is shown
     /// Draw the covariance into this file, .svg or .png.
     #[arg(long)]
@@ -92,8 +92,10 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let plot = args.plot.as_deref();
     let picture =
         plot.map(|path| PictureFormat::of(path).map(|format| (path, format))).transpose()?;
-    let outputs =
-        [args.output.as_deref().map(|path| ("output", path)), plot.map(|path| ("plot", path))];
+    let named = args.output.as_deref().map(|path| ("output", path));
+    let fitting = &ArrayFormat::OF_MANY;
+    let format = named.map(|name| ArrayFormat::of(name, fitting, args.save)).transpose()?;
+    let outputs = [named, plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;
     let system = System::from_file(&args.system)?;
@@ -107,7 +109,7 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
         return Err(Invalid::new("plot", path.display(), expected).into());
     }
     let engine = Engine::open(args.device, args.precision)?;
-    let Some(output) = args.output.as_ref().filter(|_| !args.plan) else {
+    let (Some(output), Some(format), false) = (&args.output, format, args.plan) else {
         return Ok(plan_text(&plan.describe(&engine), args.json));
     };
     // Compute and watch the clock
@@ -118,7 +120,6 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
 
     // Write the covariance and its picture
     let mut archive = Draft::new(output)?;
-    let format = args.save.unwrap_or(arrays::ArrayFormat::of(output));
     let arrays = covariance_arrays(&computed, &system);
     archive.fill(|file| arrays.write(file, format, args.precision))?;
     let mut drawing = None;

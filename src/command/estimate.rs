@@ -10,7 +10,7 @@ use crate::device::{self, Device, check};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
-use crate::files::reading::read_array2;
+use crate::files::reading::{Unit, read_array2, split_choice};
 use crate::linear::interpolation::Interpolation;
 use crate::linear::solver::Solver;
 use crate::model::system::System;
@@ -32,13 +32,13 @@ use std::time::Instant;
 pub struct EstimateArgs {
     /// System file (TOML), with targets and a grid of wavefront points.
     pub system: PathBuf,
-    /// Slopes in radians (.npy or FITS): one vector, or one row for each frame.
+    /// Slopes (.npy, .npz or FITS), one vector or a row for each frame: in rad, unless FITS tells a BUNIT; x.fits[2] chooses.
     #[arg(long, required_unless_present = "plan")]
     pub slopes: Option<PathBuf>,
-    /// File to write: FITS if it ends in .fits, .fit or .fts, else NumPy's .npz.
+    /// File to write: NumPy's .npz, or FITS if it ends in .fits, .fit or .fts.
     #[arg(short, long, required_unless_present = "plan")]
     pub output: Option<PathBuf>,
-    /// Format of the file, whatever its name ends in.
+    /// Format of a file whose name has none of these endings.
     #[arg(long, value_parser = choice::formats())]
     pub save: Option<ArrayFormat>,
     /// Precision of the written numbers, and of the estimate; cores go on in double precision below a tolerance of 1e-5.
@@ -125,11 +125,13 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     let plot = args.plot.as_deref();
     let picture =
         plot.map(|path| plot::PictureFormat::of(path).map(|format| (path, format))).transpose()?;
-    let slopes = args.slopes.as_deref().map(|path| ("slopes", path));
+    let slopes = args.slopes.as_deref().map(|path| ("slopes", split_choice(path).0));
     let inputs: Vec<_> =
         [Some(("system file", args.system.as_path())), slopes].into_iter().flatten().collect();
-    let outputs =
-        [args.output.as_deref().map(|path| ("output", path)), plot.map(|path| ("plot", path))];
+    let named = args.output.as_deref().map(|path| ("output", path));
+    let fitting = &ArrayFormat::OF_MANY;
+    let format = named.map(|name| ArrayFormat::of(name, fitting, args.save)).transpose()?;
+    let outputs = [named, plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&inputs, &outputs)?;
     let system = System::from_file(&args.system)?;
@@ -137,11 +139,13 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
         check_lit(&system, path)?;
     }
     let plan = EstimatePlan::new(&system, args.options())?;
-    let (Some(output), Some(slopes_file), false) = (&args.output, &args.slopes, args.plan) else {
+    let (Some((output, format)), Some(slopes_file), false) =
+        (args.output.as_ref().zip(format), &args.slopes, args.plan)
+    else {
         let engine = Engine::open(args.device, args.precision)?;
         return Ok(plan_text(&plan.describe(&engine), args.json).into());
     };
-    let slopes = read_array2(slopes_file)?;
+    let slopes = read_array2(slopes_file, Unit::Radian)?;
     plan.check_slopes(slopes.view()).map_err(|error| of_file(error.into(), slopes_file))?;
     let terminal = Terminal::new(args.quiet);
     // Prepare the estimate and solve it
@@ -172,7 +176,6 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     let about = "whether the residual met the tolerance";
     arrays.add("converged", arr1(&estimates.converged())).axes("frame").about(about);
     let mut draft = Draft::new(output)?;
-    let format = args.save.unwrap_or(ArrayFormat::of(output));
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     let mut drawing = None;
     if let Some((path, format)) = picture {

@@ -6,7 +6,7 @@ use super::summary::{align, plan_text};
 use super::watch::Terminal;
 use crate::device::{check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
-use crate::files::arrays;
+use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
 use crate::model::system::System;
 use crate::tomography::simulation::{SimulationOptions, SimulationPlan};
@@ -23,7 +23,7 @@ pub struct SimulateArgs {
     /// File for the slopes, (frames, n): .npy, or FITS if it ends in .fits, .fit or .fts.
     #[arg(short, long, required_unless_present = "plan")]
     output: Option<PathBuf>,
-    /// File for the true wavefronts too, (frames, T, M, M).
+    /// File for the true wavefronts too, (frames, T, M, M), in the same formats.
     #[arg(long)]
     wavefront: Option<PathBuf>,
     /// Independent frames.
@@ -50,7 +50,11 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     // Check the files of the simulation
     let wavefront = args.wavefront.as_deref().map(|path| ("wavefront", path));
     let outputs = [args.output.as_deref().map(|path| ("output", path)), wavefront];
-    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
+    let mut outputs: Vec<_> = outputs.into_iter().flatten().collect();
+    for &output in &outputs {
+        ArrayFormat::of(output, &ArrayFormat::OF_ONE, None)?;
+    }
+    outputs.retain(|_| !args.plan);
     check_files(&[("system file", &args.system)], &outputs)?;
     let system = System::from_file(&args.system)?;
     let options = SimulationOptions::default().frames(args.frames as usize).seed(args.seed);
@@ -69,9 +73,9 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     let simulated = plan.run(&engine, &terminal)?;
     let seconds = start.elapsed().as_secs_f64();
     // Write what was simulated
-    let mut drafts = vec![draft_of(output, ("slopes", "rad"), simulated.slopes.view())?];
+    let mut drafts = vec![draft_of(("slopes", "rad", output), simulated.slopes.view())?];
     if let (Some(path), Some(wavefronts)) = (&args.wavefront, &simulated.wavefronts) {
-        drafts.push(draft_of(path, ("wavefront", "m"), wavefronts.view())?);
+        drafts.push(draft_of(("wavefront", "m", path), wavefronts.view())?);
     }
     check(&terminal)?;
     for draft in drafts {
@@ -103,12 +107,13 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
 // Start a draft of one array
 /// A draft that holds one array by itself.
 fn draft_of<D: ndarray::Dimension>(
-    path: &Path,
-    (name, unit): (&str, &str),
+    (name, unit, path): (&str, &str, &Path),
     array: ndarray::ArrayView<f64, D>,
 ) -> Result<Draft, Error> {
+    let format = ArrayFormat::of((name, path), &ArrayFormat::OF_ONE, None)?;
+    let mut arrays = Arrays::default();
+    arrays.add(name, array).unit(unit);
     let mut draft = Draft::new(path)?;
-    let format = arrays::ArrayFormat::of(path);
-    draft.fill(|file| arrays::write_single(file, format, (name, unit), array))?;
+    draft.fill(|file| arrays.write(file, format, Precision::F64))?;
     Ok(draft)
 }

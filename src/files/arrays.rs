@@ -1,9 +1,10 @@
 // Tangled from book/src/arrays.md: edit there, or here and run cargo tangle stitch.
-//! Named arrays in a file, as NumPy's `.npz` or as FITS.
+//! Named arrays in a file, as NumPy's `.npz` or as FITS; one array as `.npy`, too.
 
-use ndarray::{ArrayView, CowArray, Dimension, IxDyn};
+use crate::error::Invalid;
+use ndarray::{CowArray, Dimension, IxDyn};
+use ndarray_npy::WritableElement;
 use ndarray_npy::npy::header::{Header, Layout};
-use ndarray_npy::{WritableElement, WriteNpyExt};
 use std::io::{self, ErrorKind, Seek, Write};
 use std::path::Path;
 use zip::{CompressionMethod, ZipWriter, result::ZipError, write::SimpleFileOptions};
@@ -15,22 +16,53 @@ use zip::{CompressionMethod, ZipWriter, result::ZipError, write::SimpleFileOptio
 pub enum ArrayFormat {
     /// NumPy's archive of arrays.
     Npz,
+    /// NumPy's file of one array by itself.
+    Npy,
     /// FITS, with an image for each array.
     Fits,
 }
 
 impl ArrayFormat {
-    /// The format that a file's name suggests: FITS for `.fits`, `.fit` and `.fts`, NumPy's for all others.
+    /// The formats for several arrays in a file.
+    pub const OF_MANY: [Self; 2] = [Self::Npz, Self::Fits];
+    /// The formats for one array by itself.
+    pub const OF_ONE: [Self; 2] = [Self::Npy, Self::Fits];
+
+    // Find the format of a file's name
+    /// The format of the file of a `role`, such as `output`: what its name ends in, or, where that is no ending of ours, what
+    /// was `asked` for; it must be one of those that fit.
+    ///
+    /// # Errors
+    /// `Invalid`, with the endings that fit, for any other ending or none, or one that contradicts what was asked for.
     ///
     /// ```
     /// use lenslet::files::ArrayFormat;
-    /// assert_eq!(ArrayFormat::of("cov.FITS".as_ref()), ArrayFormat::Fits);
-    /// assert_eq!(ArrayFormat::of("fits".as_ref()), ArrayFormat::Npz);
+    /// let of = |name: &str, asked| ArrayFormat::of(("output", name.as_ref()), &ArrayFormat::OF_MANY, asked);
+    /// assert_eq!(of("cov.FITS", None), Ok(ArrayFormat::Fits));
+    /// assert_eq!(of("cov.tmp", Some(ArrayFormat::Npz)), Ok(ArrayFormat::Npz));
+    /// assert!(of("cov.tmp", None).is_err() && of("cov.fits", Some(ArrayFormat::Npz)).is_err());
     /// ```
-    pub fn of(path: &Path) -> Self {
+    pub fn of(
+        (role, path): (&str, &Path),
+        fitting: &[Self],
+        asked: Option<Self>,
+    ) -> Result<Self, Invalid> {
         let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
-        let fits = ["fits", "fit", "fts"].iter().any(|known| extension == *known);
-        if fits { Self::Fits } else { Self::Npz }
+        let known = [Self::Npz, Self::Npy, Self::Fits].into_iter();
+        let mut known =
+            known.filter(|format| format.endings().iter().any(|ending| extension == *ending));
+        let fits = |format: &Self| fitting.contains(format) && asked.is_none_or(|it| it == *format);
+        known.next().or(asked).filter(fits).ok_or_else(|| {
+            // Name the endings that fit
+            let formats = asked.as_ref().map_or(fitting, std::slice::from_ref);
+            let endings: Vec<_> = formats.iter().flat_map(|format| format.endings()).collect();
+            let endings = endings.iter().map(|ending| format!(".{ending}")).collect::<Vec<_>>();
+            let expected = match endings.split_last() {
+                Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+                _ => endings.concat(),
+            };
+            Invalid::new(role, path.display(), format!("a file name that ends in {expected}"))
+        })
     }
 }
 
@@ -39,11 +71,17 @@ pub use crate::numerics::real::Precision;
 
 // Names of formats and precisions
 impl ArrayFormat {
-    /// The ending of such a file.
+    /// Its name, which is the first of its endings.
     pub fn name(self) -> &'static str {
+        self.endings()[0]
+    }
+
+    /// What names of such files end in, behind a point.
+    fn endings(self) -> &'static [&'static str] {
         match self {
-            Self::Npz => "npz",
-            Self::Fits => "fits",
+            Self::Npz => &["npz"],
+            Self::Npy => &["npy"],
+            Self::Fits => &["fits", "fit", "fts"],
         }
     }
 }
@@ -200,23 +238,6 @@ impl Arrays<'_> {
         self.0.iter().map(|entry| (entry.name.clone(), entry.shape().to_vec())).collect()
     }
 }
-/// Writes one array by itself: as NumPy's `.npy`, or as the only extension of a FITS file with its name and unit.
-///
-/// # Errors
-/// What the operating system says.
-pub fn write_single<D: Dimension>(
-    file: impl Write + Seek,
-    format: ArrayFormat,
-    (name, unit): (&str, &str),
-    array: ArrayView<f64, D>,
-) -> io::Result<()> {
-    if format == ArrayFormat::Npz {
-        return array.write_npy(file).map_err(io::Error::other);
-    }
-    let mut arrays = Arrays::default();
-    arrays.add(name, array).unit(unit);
-    arrays.write(file, format, Precision::F64)
-}
 
 // Form of a number in a file
 /// The form of one number in a file.
@@ -306,7 +327,7 @@ impl Arrays<'_> {
     /// Writes all arrays, in one of the formats, results in the given precision.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// What the operating system says; `InvalidInput` where the format holds one array, and there is another number of them.
     pub fn write<W: Write + Seek>(
         &self,
         file: W,
@@ -315,6 +336,7 @@ impl Arrays<'_> {
     ) -> io::Result<()> {
         match format {
             ArrayFormat::Npz => self.write_npz(file, precision),
+            ArrayFormat::Npy => self.write_npy(file, precision),
             ArrayFormat::Fits => self.write_fits(file, precision),
         }
     }
@@ -323,15 +345,33 @@ impl Arrays<'_> {
     fn write_npz<W: Write + Seek>(&self, writer: W, precision: Precision) -> io::Result<()> {
         let mut archive = ZipWriter::new(Swallow { writer, failed: false });
         for entry in &self.0 {
-            let number = entry.number(precision, cfg!(target_endian = "big"));
-            let length = entry.shape().iter().fold(number.bytes, |size, n| size.saturating_mul(*n));
+            let length = entry.shape().iter().fold(8, |size: usize, n| size.saturating_mul(*n));
             let options = SimpleFileOptions::default().large_file(length >= 1 << 31);
             let options = options.compression_method(CompressionMethod::Stored);
             archive.start_file(format!("{}.npy", entry.name), options).map_err(zip_error)?;
-            archive.write_all(&npy_header(number, entry.shape())?)?;
-            number.write(&entry.values, &mut archive)?;
+            entry.write_npy(&mut archive, precision)?;
         }
         archive.finish().map(drop).map_err(zip_error)
+    }
+
+    // Write the only array by itself
+    fn write_npy(&self, mut file: impl Write, precision: Precision) -> io::Result<()> {
+        let [entry] = &self.0[..] else {
+            let reason = format!("an .npy holds one array, and there are {}", self.0.len());
+            return Err(io::Error::new(ErrorKind::InvalidInput, reason));
+        };
+        entry.write_npy(&mut file, precision)?;
+        file.flush()
+    }
+}
+
+// Write an array as NumPy does
+impl Entry<'_> {
+    /// Writes the array as the content of an `.npy`.
+    fn write_npy(&self, file: &mut impl Write, precision: Precision) -> io::Result<()> {
+        let number = self.number(precision, cfg!(target_endian = "big"));
+        file.write_all(&npy_header(number, self.shape())?)?;
+        number.write(&self.values, file)
     }
 }
 
@@ -393,7 +433,7 @@ mod tests {
     use super::*;
     use fitsio::{FitsFile, hdu::HduInfo, images::ImageType};
     use ndarray::{Array1, Array2, Array3, Ix0, Ix2, Ix3, OwnedRepr, arr0, array};
-    use ndarray_npy::NpzReader;
+    use ndarray_npy::{NpzReader, ReadNpyExt};
 
     type Checked = Result<(), Box<dyn std::error::Error>>;
 
@@ -518,5 +558,54 @@ mod tests {
             }
         }
         Ok(())
+    }
+
+    // Write one array by itself
+    #[test]
+    fn an_npy_holds_one_array() -> Checked {
+        let matrix = matrix();
+        let mut arrays = Arrays::default();
+        arrays.add_result("matrix", matrix.t());
+        let mut file = io::Cursor::new(Vec::new());
+        arrays.write(&mut file, ArrayFormat::Npy, Precision::F32)?;
+        let found = Array2::<f32>::read_npy(&file.into_inner()[..])?;
+        assert_eq!((found.dim(), found[[0, 0]], found[[1, 0]]), ((3, 2), 0.1, -2e-13));
+        arrays.add("pitch", arr0(0.5));
+        let two = arrays.write(io::Cursor::new(Vec::new()), ArrayFormat::Npy, Precision::F64);
+        assert!(
+            two.is_err_and(|error| error.to_string() == "an .npy holds one array, and there are 2")
+        );
+        Ok(())
+    }
+
+    // Choose formats by their endings
+    #[test]
+    fn endings_decide_and_contradictions_are_refused() {
+        use ArrayFormat::{Fits, Npy, Npz};
+        let of = |name: &str, fitting: &[ArrayFormat], asked| {
+            ArrayFormat::of(("output", Path::new(name)), fitting, asked)
+                .map_err(|refused| refused.to_string())
+        };
+        for (name, one, many) in [
+            ("c.npz", None, Some(Npz)),
+            ("c.NPY", Some(Npy), None),
+            ("c.fits", Some(Fits), Some(Fits)),
+            ("c.FIT", Some(Fits), Some(Fits)),
+            ("c.fts", Some(Fits), Some(Fits)),
+        ] {
+            assert_eq!(of(name, &ArrayFormat::OF_ONE, None).ok(), one, "{name}");
+            assert_eq!(of(name, &ArrayFormat::OF_MANY, None).ok(), many, "{name}");
+        }
+        for name in ["c", "fits", ".npz", "c.h5", "c.fits.gz", "c.npz.", "c.fits+1"] {
+            let refused = of(name, &ArrayFormat::OF_MANY, None);
+            let expected = "a file name that ends in .npz, .fits, .fit or .fts";
+            assert_eq!(refused, Err(format!("output = {name}: expected {expected}")));
+            assert_eq!(of(name, &ArrayFormat::OF_MANY, Some(Npz)), Ok(Npz));
+        }
+        let refused = of("c.fits", &ArrayFormat::OF_MANY, Some(Npz));
+        assert_eq!(refused, Err("output = c.fits: expected a file name that ends in .npz".into()));
+        for (name, asked) in [("c.npz", Fits), ("c.npy", Npz), ("c.npy", Npy), ("c", Npy)] {
+            assert!(of(name, &ArrayFormat::OF_MANY, Some(asked)).is_err(), "{name} {asked:?}");
+        }
     }
 }

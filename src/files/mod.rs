@@ -5,8 +5,8 @@
 pub(crate) mod draft;
 pub use draft::{Draft, check_distinct, check_files};
 pub(crate) mod arrays;
-pub use arrays::{ArrayFormat, Arrays, Element, Entry, Values, write_single};
+pub use arrays::{ArrayFormat, Arrays, Element, Entry, Values};
 pub(crate) mod reading;
-pub use reading::{read_array, read_array2};
+pub use reading::{Unit, read_array, read_array2};
 pub(crate) mod fits;
 pub(crate) mod located;

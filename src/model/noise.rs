@@ -79,13 +79,15 @@ impl Noise {
     }
 
     // Read noise from a file
-    /// Reads noise from `.npy` or FITS: variances (n), or blocks (n, 2, 2), for n valid lenslets in their order; rad².
+    /// Reads noise from a file of NumPy's or FITS: variances (n), or blocks (n, 2, 2), for n valid lenslets in their order; in
+    /// rad², unless a FITS file tells another [unit](crate::files::Unit).
     ///
     /// # Errors
     /// Those of [`read_array`](crate::files::reading::read_array) and of the constructors, with the name of the file.
     #[cfg(feature = "files")]
     pub fn read(path: &std::path::Path) -> Result<Self, crate::error::Error> {
-        let array = crate::files::reading::read_array(path, [1, 3])?;
+        use crate::files::reading::{Unit, read_array};
+        let array = read_array(path, [1, 3], Unit::SquareRadian)?;
         let shape = array.shape().to_vec();
         let numbers = array.into_raw_vec_and_offset().0;
         let noise = match shape[..] {

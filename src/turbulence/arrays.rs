@@ -6,7 +6,7 @@ use crate::model::sensor::Sensor;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::turbulence::plan::{Covariances, SlopeSlope, WavefrontSlopes, lattice_name};
-use ndarray::{Array2, arr0, arr1};
+use ndarray::{Array2, arr1};
 
 // Arrays of a covariance
 /// The covariances of a system, with what is needed to use them, as arrays for a file.
@@ -72,18 +72,16 @@ fn add_wavefront<'a>(arrays: &mut Arrays<'a>, wavefront: &'a WavefrontSlopes) {
 fn describe_system(arrays: &mut Arrays, system: &System) {
     let stars = system.guide_stars();
     let lit = "lenslets that are lit";
-    let first = system.first_array();
     if system.common_array().is_some() {
-        let valid = first.valid(system.pupil(), system.validity());
+        let valid = system.first_array().valid(system.pupil(), system.validity());
         arrays.add("valid", valid).axes("y, x").about(lit);
-        arrays.add("pitch", arr0(first.pitch())).unit("m");
     } else {
         for (q, valid) in system.valid_lenslets().into_iter().enumerate() {
             arrays.add(&format!("valid_{q}"), valid).axes("y, x").about(lit);
         }
-        let pitches: Vec<f64> = stars.iter().map(|star| star.sensor.array.pitch()).collect();
-        arrays.add("pitch", arr1(&pitches)).unit("m").axes("star");
     }
+    let pitches: Vec<f64> = stars.iter().map(|star| star.sensor.array.pitch()).collect();
+    arrays.add("pitch", arr1(&pitches)).unit("m").axes("star");
     // Add directions and the step
     describe_misaligned(arrays, &system.sensors());
     let sources: Vec<_> = stars.iter().map(|star| star.sensor.source).collect();
@@ -92,7 +90,7 @@ fn describe_system(arrays: &mut Arrays, system: &System) {
         let targets = directions(system.targets());
         arrays.add("target_directions", targets).unit("rad").axes("target, component");
         let step = system.wavefront_pitch() / grid.oversampling as f64;
-        arrays.add("wavefront_step", arr0(step)).unit("m");
+        arrays.add("wavefront_step", arr1(&[step])).unit("m");
     }
 }
 
