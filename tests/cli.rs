@@ -474,7 +474,7 @@ fn slopes_are_taken_in_their_unit_and_from_the_image_that_is_chosen() -> Checked
     for chosen in ["s.fits[SLOPES]", "s.fits[2]"] {
         let found = wavefront(chosen)?;
         let error = found.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        assert!(error < 1e-9 * largest, "{chosen}: {error:e} of {largest:e}");
+        assert!(error < 1e-5 * largest, "{chosen}: {error:e} of {largest:e}"); // both solved to 1e-6
     }
     fs::remove_file(run.path("e.npz"))?;
     let list = format!("s.fits: images = 1 FLUX [1, {n}], 2 SLOPES [1, {n}]: expected one of them");
