@@ -446,6 +446,42 @@ fn wavefronts_are_simulated_and_estimated() -> Checked {
     Ok(())
 }
 
+/// Slopes in arcseconds, beside another image, give the wavefront of the same slopes in radians.
+#[test]
+fn slopes_are_taken_in_their_unit_and_from_the_image_that_is_chosen() -> Checked {
+    use fitsio::images::ImageDescription;
+    let run = Run::new()?;
+    write_laser_system(&run)?;
+    said(&run.lenslet("simulate laser.toml -o s.npy")?);
+    let slopes: Array2<f64> = ndarray_npy::read_npy(run.path("s.npy"))?;
+    let arcsec: Vec<f64> = slopes.iter().map(|slope| slope.to_degrees() * 3600.0).collect();
+    let (frames, n) = slopes.dim();
+    let mut fits = FitsFile::create(run.path("s.fits")).open()?;
+    for (name, numbers) in [("FLUX", &vec![100.0; n]), ("SLOPES", &arcsec)] {
+        let form = ImageDescription { data_type: ImageType::Double, dimensions: &[frames, n] };
+        let image = fits.create_image(name, &form)?;
+        image.write_image(&mut fits, numbers)?;
+        image.write_key(&mut fits, "BUNIT", if name == "FLUX" { "photon" } else { "arcsec" })?;
+    }
+    drop(fits);
+    let estimate = |slopes: &str| format!("estimate laser.toml --slopes {slopes} -o e.npz --quiet");
+    let wavefront = |slopes: &str| -> Result<Array4<f64>, Box<dyn std::error::Error>> {
+        said(&run.lenslet(&estimate(slopes))?);
+        Ok(archive(&run.path("e.npz"))?.by_name("wavefront")?)
+    };
+    let wanted = wavefront("s.npy")?;
+    let largest = wanted.iter().fold(0.0, |largest: f64, w| largest.max(w.abs()));
+    for chosen in ["s.fits[SLOPES]", "s.fits[2]"] {
+        let found = wavefront(chosen)?;
+        let error = found.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(error < 1e-5 * largest, "{chosen}: {error:e} of {largest:e}"); // both solved to 1e-6
+    }
+    fs::remove_file(run.path("e.npz"))?;
+    let list = format!("s.fits: images = 1 FLUX [1, {n}], 2 SLOPES [1, {n}]: expected one of them");
+    run.refuses(&estimate("s.fits"), &[&list])?;
+    run.refuses(&estimate("s.fits[FLUX]"), &["BUNIT = 'photon': expected rad, mrad"])
+}
+
 #[test]
 fn bad_slopes_and_systems_are_refused_by_the_estimate() -> Checked {
     let run = Run::new()?;
@@ -996,7 +1032,7 @@ fn ignored_signals_end_nothing() -> Checked {
     let system = book("keck-lgs");
     let (system, program) = (system.display(), env!("CARGO_BIN_EXE_lenslet"));
     let script = format!(
-        "trap '' HUP INT; exec env --default-signal=TERM {program} simulate {system} -o slopes.npy --frames 60 --quiet"
+        "trap '' HUP INT; RAYON_NUM_THREADS=1 exec env --default-signal=TERM {program} simulate {system} -o slopes.npy --frames 60 --quiet"
     );
     for (signals, code) in [(["-HUP", "-INT"], 0), (["-HUP", "-TERM"], 130)] {
         let mut process =

@@ -396,6 +396,21 @@ mod tests {
         assert!(matches!(check(&part), Err(Error::Cancelled)) && check(&silent).is_ok());
     }
 
+    // Serve devices by the only thread
+    #[test]
+    fn the_only_thread_serves_all_devices() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let who = |_: &i32, _: usize| {
+            std::thread::sleep(Duration::from_millis(1));
+            Ok(std::thread::current().id())
+        };
+        let run = || gather(Workers::devices(&[1, 2]), 0..9, &silent, who).unwrap();
+        let alone = pool.install(run);
+        assert!(alone.iter().all(|thread| *thread == alone[0]));
+        let apart = run();
+        assert!(apart.iter().any(|thread| *thread != apart[0]));
+    }
+
     // Compute without any threads
     #[cfg(target_os = "linux")]
     #[test]
