@@ -2,13 +2,14 @@
 //! The command `covariance`: from a system file to a file of covariances.
 
 // What the command covariance stands on
-use super::summary::{Summary, plan_text};
+use super::summary::{Summary, command_line, method_and_error, plan_text};
 use super::watch::Terminal;
 use crate::command::choice;
 use crate::device::{Device, check, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Precision};
 use crate::files::draft::{Draft, check_files};
+use crate::files::origin::Origin;
 use crate::model::system::System;
 use crate::plot::{Pairs, PictureFormat, plot_covariance};
 use crate::turbulence::arrays::covariance_arrays;
@@ -98,7 +99,7 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let outputs = [named, plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;
-    let system = System::from_file(&args.system)?;
+    let (system, text) = System::with_text(&args.system)?;
     let plan = CovariancePlan::new(&system, options(args)?)?;
     // Settle what can be drawn
     let stars = system.guide_stars().len();
@@ -120,7 +121,10 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
 
     // Write the covariance and its picture
     let mut archive = Draft::new(output)?;
-    let arrays = covariance_arrays(&computed, &system);
+    let mut arrays = covariance_arrays(&computed, &system);
+    let single = args.device != Device::Cpu && args.precision == Precision::F32;
+    let (method, error) = method_and_error(&plan, single);
+    Origin::new(&command_line(), &method, &text).tolerance(Some(error)).note(&mut arrays);
     archive.fill(|file| arrays.write(file, format, args.precision))?;
     let mut drawing = None;
     if let (Some((path, drawn_as)), SlopeSlope::Toeplitz(slopes)) = (picture, &computed.slope_slope)

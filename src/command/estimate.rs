@@ -2,7 +2,7 @@
 //! The command `estimate`: from a file of slopes to a file of wavefronts.
 
 // What the command estimate stands on
-use super::summary::{Said, align, plan_text};
+use super::summary::{Said, align, command_line, plan_text};
 use super::watch::Terminal;
 use crate::command::choice;
 use crate::device::engine::Engine;
@@ -10,6 +10,7 @@ use crate::device::{self, Device, check};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
+use crate::files::origin::Origin;
 use crate::files::reading::{Unit, read_array2, split_choice};
 use crate::linear::interpolation::Interpolation;
 use crate::linear::solver::Solver;
@@ -19,6 +20,7 @@ use crate::plot;
 use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
 use crate::tomography::estimate::{EstimateOptions, Estimates};
 use crate::tomography::estimator::{EstimatePlan, Estimator};
+use crate::turbulence::arrays::slope_table;
 use crate::turbulence::plan::Form;
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, arr1, s};
@@ -134,7 +136,7 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     let outputs = [named, plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&inputs, &outputs)?;
-    let system = System::from_file(&args.system)?;
+    let (system, text) = System::with_text(&args.system)?;
     if let Some((path, _)) = picture {
         check_lit(&system, path)?;
     }
@@ -175,6 +177,9 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     arrays.add("chi_squared", arr1(&estimates.chi_squared)).axes("frame").about(about);
     let about = "whether the residual met the tolerance";
     arrays.add("converged", arr1(&estimates.converged())).axes("frame").about(about);
+    arrays.add_table("slope_table", slope_table(&system));
+    let origin = Origin::new(&command_line(), &plan.describe(&engine).method, &text);
+    origin.tolerance(Some(args.tolerance)).note(&mut arrays);
     let mut draft = Draft::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     let mut drawing = None;

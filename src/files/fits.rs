@@ -1,7 +1,7 @@
 // Tangled from book/src/reading.md: edit there, or here and run cargo tangle stitch.
 //! The astronomers' format FITS: images with headers of cards, written and read.
 
-use super::arrays::{Arrays, Entry, Kind, Number};
+use super::arrays::{Arrays, Entry, Kind, Number, Values};
 use super::reading::{Found, Wanted, cut_short, unknown_format};
 use crate::error::Error;
 use crate::numerics::real::Precision;
@@ -21,14 +21,28 @@ impl Arrays<'_> {
         cards.value("NAXIS", 0, "all arrays are in the extensions");
         cards.value("EXTEND", 'T', "");
         cards.text("CREATOR", concat!("lenslet ", env!("CARGO_PKG_VERSION")));
+        for entry in self.0.iter().filter(|entry| entry.note) {
+            cards.note(entry);
+        }
         file.write_all(&cards.finish())?;
-        for entry in &self.0 {
-            // Write one image extension
+        for entry in self.0.iter().filter(|entry| !entry.note) {
+            // Write one extension
             let number = entry.number(precision, true);
-            file.write_all(&image_header(entry, number))?;
+            let shape = if entry.shape().is_empty() { &[1] } else { entry.shape() };
+            let header = match &entry.values {
+                Values::Table(table) => {
+                    table_header(entry, [number.bytes, shape[0]], table.columns())
+                }
+                Values::Text(text) => {
+                    let form = format!("{}B", text.len());
+                    let column = ["text", form.as_str(), ""];
+                    table_header(entry, [number.bytes, 1], std::iter::once(column))
+                }
+                _ => image_header(entry, number, shape),
+            };
+            file.write_all(&header)?;
             number.write(&entry.values, &mut file)?;
-            let partial =
-                entry.shape().iter().fold(number.bytes, |rest, n| rest * (n % BLOCK) % BLOCK);
+            let partial = shape.iter().fold(number.bytes, |rest, n| rest * (n % BLOCK) % BLOCK);
             file.write_all(&vec![0; (BLOCK - partial) % BLOCK])?;
         }
         file.flush()
@@ -56,6 +70,38 @@ impl Cards {
         self.push(&format!("{key:<8}= '{:<8}'", short.replace('\'', "''")));
     }
 
+    // Notes of any length
+    fn note(&mut self, entry: &Entry) {
+        let key: String = entry.name.to_ascii_uppercase().chars().take(8).collect();
+        match &entry.values {
+            Values::Text(text) => self.long_text(&key, text),
+            Values::I64(values) => values.iter().for_each(|n| self.value(&key, n, &entry.about)),
+            Values::F64(values) => {
+                values.iter().for_each(|x| self.value(&key, format_args!("{x:E}"), &entry.about));
+            }
+            _ => {}
+        }
+    }
+
+    fn long_text(&mut self, key: &str, text: &str) {
+        let (mut parts, mut length) = (vec![String::new()], 0);
+        for c in text.chars() {
+            let doubled = if c == '\'' { "''".to_string() } else { c.to_string() };
+            length += doubled.len().min(2);
+            if length > 67 {
+                parts.push(String::new());
+                length = doubled.len().min(2);
+            }
+            let last = parts.len() - 1;
+            parts[last] += &doubled;
+        }
+        for (k, part) in parts.iter().enumerate() {
+            let start = if k == 0 { format!("{key:<8}= ") } else { "CONTINUE  ".to_string() };
+            let more = if k + 1 < parts.len() { "&" } else { "" };
+            self.push(&format!("{start}'{:<8}'", format!("{part}{more}")));
+        }
+    }
+
     // Remarks and the last card
     fn remark(&mut self, text: &str) {
         let characters: Vec<char> = text.chars().collect();
@@ -72,15 +118,14 @@ impl Cards {
 }
 
 // Describe an array to FITS
-fn image_header(entry: &Entry, number: Number) -> Vec<u8> {
+fn image_header(entry: &Entry, number: Number, shape: &[usize]) -> Vec<u8> {
     let sign = if number.kind == Kind::Float { "-" } else { "" };
-    let scalar = entry.shape().is_empty().then_some(&1);
     let mut cards = Cards::default();
     cards.text("XTENSION", "IMAGE");
     cards.value("BITPIX", format!("{sign}{}", 8 * number.bytes), "bits of a number");
-    cards.value("NAXIS", entry.shape().len().max(1), "");
+    cards.value("NAXIS", shape.len(), "");
     let mut axes = entry.axes.rsplit(',').map(str::trim);
-    for (k, length) in entry.shape().iter().rev().chain(scalar).enumerate() {
+    for (k, length) in shape.iter().rev().enumerate() {
         cards.value(&format!("NAXIS{}", k + 1), length, axes.next().unwrap_or_default());
     }
     cards.value("PCOUNT", 0, "");
@@ -94,6 +139,33 @@ fn image_header(entry: &Entry, number: Number) -> Vec<u8> {
     if number.kind == Kind::Bool {
         cards.remark("1 is true, 0 is false");
     }
+    cards.finish()
+}
+
+// Describe a table to FITS
+fn table_header<'c>(
+    entry: &Entry,
+    [row, rows]: [usize; 2],
+    columns: impl ExactSizeIterator<Item = [&'c str; 3]>,
+) -> Vec<u8> {
+    let mut cards = Cards::default();
+    cards.text("XTENSION", "BINTABLE");
+    cards.value("BITPIX", 8, "");
+    cards.value("NAXIS", 2, "");
+    cards.value("NAXIS1", row, "bytes of a row");
+    cards.value("NAXIS2", rows, "rows");
+    cards.value("PCOUNT", 0, "");
+    cards.value("GCOUNT", 1, "");
+    cards.value("TFIELDS", columns.len(), "columns");
+    cards.text("EXTNAME", &entry.name.to_ascii_uppercase());
+    for (k, [name, form, unit]) in columns.enumerate() {
+        cards.text(&format!("TTYPE{}", k + 1), name);
+        cards.text(&format!("TFORM{}", k + 1), form);
+        if !unit.is_empty() {
+            cards.text(&format!("TUNIT{}", k + 1), unit);
+        }
+    }
+    cards.remark(&entry.about);
     cards.finish()
 }
 

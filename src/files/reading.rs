@@ -242,7 +242,9 @@ fn read_archive(mut file: BufReader<File>, wanted: &Wanted) -> Result<ArrayD<f64
     let mut archive = ZipArchive::new(file).map_err(|error| refuse(zip_refusal(error)))?;
     let names = archive.file_names().filter_map(|name| name.strip_suffix(".npy"));
     let names: Vec<String> = names.map(str::to_string).collect();
-    let chosen = match (wanted.choice, &names[..]) {
+    let usual = names.iter().any(|name| name == wanted.unit.usual_name());
+    let choice = wanted.choice.or(usual.then(|| wanted.unit.usual_name()));
+    let chosen = match (choice, &names[..]) {
         (None, [only]) => only,
         (_, []) => return Err(refuse(unknown_format("there is none in this archive"))),
         (choice, _) => {
@@ -309,6 +311,15 @@ const LENGTHS: [(&[&str], f64); 4] = [
 ];
 
 impl Unit {
+    /// What an array in this unit is called where it stands among others.
+    fn usual_name(self) -> &'static str {
+        match self {
+            Self::Radian => "slopes",
+            Self::SquareRadian => "noise",
+            Self::Metre => "wavefront",
+        }
+    }
+
     // Worth of a unit in ours
     /// What a number in the unit of this name is multiplied by, if the name is known.
     fn factor(self, name: &str) -> Option<f64> {

@@ -1,7 +1,8 @@
 // Tangled from book/src/results.md: edit there, or here and run cargo tangle stitch.
 //! The covariances of a system as named arrays for a file.
 
-use crate::files::arrays::Arrays;
+use crate::files::arrays::{Arrays, Table};
+use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::Sensor;
 use crate::model::source::Source;
 use crate::model::system::System;
@@ -22,6 +23,8 @@ pub fn covariance_arrays<'a>(covariances: &'a Covariances, system: &System) -> A
         entry.unit("m2").axes("target t, target u, y, x").about(about);
     }
     describe_system(&mut arrays, system);
+    let about = "star, axis, lenslet and place of each slope of a vector";
+    arrays.add_table("slope_table", slope_table(system)).about(about);
     arrays
 }
 
@@ -112,4 +115,40 @@ fn describe_misaligned(arrays: &mut Arrays, sensors: &[Sensor]) {
     arrays.add("shift", shifts).unit("m").axes("star, component");
     let magnifications: Vec<f64> = sensors.iter().map(|sensor| sensor.magnification).collect();
     arrays.add("magnification", arr1(&magnifications)).axes("star");
+}
+
+// Slopes one by one in a table
+/// A slope of a vector: its star, axis and lenslet, and where that lies in the pupil, metres.
+struct Slope {
+    star: usize,
+    axis: usize,
+    lenslet: [usize; 2],
+    centre: [f64; 2],
+}
+
+/// The slopes of a system, one by one, in the order of their vector: star, axis, row, column, x and y in metres.
+pub fn slope_table(system: &System) -> Table {
+    let order = SlopeOrder::new(&system.valid_lenslets());
+    let sensors = system.sensors();
+    let of_star = |star: usize| {
+        let (sensor, lenslets) = (&sensors[star], order.lenslets(star));
+        let of_axis = move |axis| {
+            let slope = move |&lenslet: &[usize; 2]| {
+                let centre = sensor.centre(lenslet);
+                Slope { star, axis, lenslet, centre }
+            };
+            lenslets.iter().map(slope)
+        };
+        of_axis(0).chain(of_axis(1))
+    };
+    let slopes: Vec<Slope> = (0..sensors.len()).flat_map(of_star).collect();
+    // Columns of the table of slopes
+    Table::of(&slopes)
+        .integer("star", |slope| slope.star as i32)
+        .integer("axis", |slope| slope.axis as i32)
+        .integer("row", |slope| slope.lenslet[0] as i32)
+        .integer("column", |slope| slope.lenslet[1] as i32)
+        .number("x", "m", |slope| slope.centre[0])
+        .number("y", "m", |slope| slope.centre[1])
+        .table()
 }
