@@ -284,7 +284,7 @@ impl Keys<'_> {
         self.wanted.refuse(key, value, expected)
     }
 
-    // Image that a header introduces
+    // Image that some keys introduce
     /// The image that follows, if one does.
     fn about(&self, number: usize) -> Result<Option<Image>, Error> {
         let text = |key: &str| self.keys.get(key).cloned().unwrap_or_default();

@@ -18,9 +18,9 @@ use zip::{ZipArchive, result::ZipError};
 /// is chosen in brackets behind its name, `slopes.fits[2]` or `slopes.npz[s]`, unless there is a file of that very name.
 ///
 /// # Errors
-/// `Read` where the file cannot be read, is of another kind, is an image compressed by tiles or is cut short; `Invalid`, with the file's name,
-/// where the array has no numbers or another number of axes, another type or unit, or a number that is not finite, or
-/// where none of several is chosen.
+/// `Read` where the file cannot be read, is of another kind, holds an image that is compressed by tiles or is cut short;
+/// `Invalid`, with the file's name, where the array has no numbers or another number of axes, another type or unit, or a
+/// number that is not finite, or where none of several is chosen.
 pub fn read_array(path: &Path, axes: [usize; 2], unit: Unit) -> Result<ArrayD<f64>, Error> {
     let (named, choice) = split_choice(path);
     let wanted = Wanted { path: named, choice, axes, unit };
@@ -235,6 +235,19 @@ impl Number {
         matches!(order, '<' | '>' | '|').then_some(Self { kind, bytes, big_endian: order == '>' })
     }
 }
+
+// Split a choice from a name
+/// The file that a name stands for, and what is chosen in it, if it has several arrays.
+pub(crate) fn split_choice(path: &Path) -> (&Path, Option<&str>) {
+    let name = path.to_str().filter(|_| !path.exists());
+    let inside = name.and_then(|name| name.strip_suffix(']'));
+    match inside.and_then(|inside| inside.rsplit_once('[')) {
+        Some((file, choice)) => (Path::new(file), Some(choice)),
+        None => (path, None),
+    }
+}
+
+// Read an array from an archive
 fn read_archive(mut file: BufReader<File>, wanted: &Wanted) -> Result<ArrayD<f64>, Error> {
     let refuse = |source| wanted.unreadable(source);
     let piped = |_| refuse(unknown_format("it is an archive that comes through a pipe"));
@@ -265,15 +278,6 @@ fn zip_refusal(error: ZipError) -> io::Error {
             io::Error::other("it is compressed in another way than NumPy does it")
         }
         other => io::Error::new(ErrorKind::InvalidData, other),
-    }
-}
-/// The file that a name stands for, and what is chosen in it, if it has several arrays.
-pub(crate) fn split_choice(path: &Path) -> (&Path, Option<&str>) {
-    let name = path.to_str().filter(|_| !path.exists());
-    let inside = name.and_then(|name| name.strip_suffix(']'));
-    match inside.and_then(|inside| inside.rsplit_once('[')) {
-        Some((file, choice)) => (Path::new(file), Some(choice)),
-        None => (path, None),
     }
 }
 

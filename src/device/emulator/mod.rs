@@ -605,6 +605,7 @@ mod tests {
     }
 
     // Miss a compiler aloud
+    #[cfg(target_os = "linux")]
     #[test]
     fn a_missing_compiler_is_told_or_refused() {
         let test = "device::emulator::tests::a_block_sums_what_its_threads_share";
