@@ -15,8 +15,8 @@ use crate::linear::interpolation::Interpolation;
 use crate::linear::solver::{Solver, Stop};
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
-use crate::plot;
 use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
+use crate::plot::{self, short_name};
 use crate::tomography::estimate::{EstimateOptions, Estimates};
 use crate::tomography::estimator::{EstimatePlan, Estimator};
 use crate::turbulence::plan::Form;
@@ -171,7 +171,7 @@ pub fn estimate(args: &EstimateArgs) -> Result<String, Error> {
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     let mut drawing = None;
     if let Some((path, format)) = picture {
-        let bytes = draw(&system, &estimates, format)?;
+        let bytes = draw(args, &system, &estimates, format)?;
         let mut draft = Draft::new(path)?;
         draft.fill(|file| file.write_all(&bytes))?;
         drawing = Some(draft);
@@ -279,6 +279,7 @@ impl Told<'_> {
 
 // Draw the first estimate
 fn draw(
+    args: &EstimateArgs,
     system: &System,
     estimates: &Estimates,
     format: plot::PictureFormat,
@@ -294,7 +295,9 @@ fn draw(
             WavefrontMap { title: format!("target {t}: {:.0} nm rms", 1e9 * rms), values }
         })
         .collect();
-    plot_wavefronts(&maps, system.wavefront_pitch() / grid.oversampling as f64, format)
+    let title =
+        format!("{}: wavefronts of frame 0", short_name(&args.system.display().to_string()));
+    plot_wavefronts(&maps, &title, system.wavefront_pitch() / grid.oversampling as f64, format)
 }
 
 // Wavefront points within the pupil
