@@ -421,7 +421,8 @@ impl View {
         let below = if row + 1 == self.rows() { 90 } else { 0 };
         let around = area.clone().shrink((x - left, y), (side + left, side + below));
         let reach = 0.5 * self.lags() as f64 * self.step;
-        let axis = || Axis::default().scale(&(-reach..reach), 5);
+        let most = if side < 300 { 3 } else { 5 };
+        let axis = || Axis::default().scale(&(-reach..reach), most);
         let mut builder = ChartBuilder::on(&around);
         builder.x_label_area_size(below).y_label_area_size(left);
         let mut chart = builder.build_cartesian_2d(axis(), axis())?;
@@ -490,6 +491,10 @@ impl Picture for View {
         let (right, below) = self.corner([self.rows(), self.columns]);
         let high = (below - 198).min(1100);
         self.draw_bar(&area.clone().shrink((right, 80), (170, high + 70)))?;
+        if self.maps.iter().any(|map| map.field.iter().any(|value| value.is_nan())) {
+            let words = "grey: nothing lit is so far apart";
+            area.draw_text(words, &(TYPEFACE, 24).into_text_style(area), (right, below + 36))?;
+        }
         self.cuts().draw(&area.clone().shrink((right + 180, 122), (950, high + 152)))
     }
 }

@@ -52,7 +52,7 @@ pub(crate) fn share_equals<T>(
 
 // Refuse outer scales that are too short
 /// The shortest outer scale for which covariances keep their accuracy, in sides of a footprint.
-const SHORTEST: f64 = 1e-4;
+const SHORTEST: f64 = 1e-3;
 
 /// Refuses an outer scale that is too short for the footprints of some sensors on its layer.
 pub(crate) fn check_outer_scales(air: &Atmosphere, sensors: &[Sensor]) -> Result<(), Invalid> {
