@@ -305,7 +305,8 @@ impl Worst {
 #[test]
 fn the_quadrature_agrees_with_the_table() {
     let mut worst = Worst::default();
-    for row in table() {
+    // It is only the yardstick: the crate itself is held to each row.
+    for row in table().into_iter().step_by(3) {
         let turbulence = Turbulence::new(row.outer_scale);
         let found = turbulence.slope_covariance(row.side, row.r, 1e-12 * row.variance);
         worst.see(largest_difference(found, row.covariance) / row.variance, || format!("{row:?}"));

@@ -1,4 +1,4 @@
-// Tangled from book/src/short-transforms.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/plain-sum-gpu.md: edit there, or here and run cargo tangle stitch.
 // Loops unrolled by the compiler, whose index is a type.
 #pragma once
 

@@ -2,6 +2,7 @@
 // Products with block Toeplitz matrices as plain sums, for small lattices, in one pass.
 
 #include "device/real.cuh"
+#include "linear/loops.cuh"
 #include "linear/waiting.cuh"
 
 // Sizes of tiles and windows
@@ -68,21 +69,20 @@ __device__ __forceinline__ void convolve_tile(
     for (int first = threadIdx.x; first < INPUTS; first += BATCH * THREADS) {
         int place[BATCH], to[BATCH];
         real value[BATCH];
-    #pragma unroll
-        for (int k = 0; k < BATCH; k++) {
-            const int task = min(first + k * THREADS, INPUTS - 1);
+        unroll<0, BATCH>([&](auto k) {
+            const int task = min(first + k.value * THREADS, INPUTS - 1);
             const int n = task % SPANNED, line = task / SPANNED, row = line % DEEP;
             const int lattice = line / DEEP, column = min(n, FROM_POINTS - 1);
             const int found = place_of(lattice, FROM_POINTS, min(row, FROM_POINTS - 1), column);
-            to[k] = (lattice * SPANNED + n) * PITCH + row;
-            place[k] = from_places[found];
-            place[k] = n < FROM_POINTS && row < FROM_POINTS ? place[k] : -1;
-        }
-    #pragma unroll
-        for (int k = 0; k < BATCH; k++) value[k] = x[max(place[k], 0)];
-    #pragma unroll
-        for (int k = 0; k < BATCH; k++)
-            if (first + k * THREADS < INPUTS) inputs[to[k]] = place[k] < 0 ? 0 : value[k];
+            to[k.value] = (lattice * SPANNED + n) * PITCH + row;
+            place[k.value] = from_places[found];
+            place[k.value] = n < FROM_POINTS && row < FROM_POINTS ? place[k.value] : -1;
+        });
+        unroll<0, BATCH>([&](auto k) { value[k.value] = x[max(place[k.value], 0)]; });
+        unroll<0, BATCH>([&](auto k) {
+            if (first + k.value * THREADS < INPUTS)
+                inputs[to[k.value]] = place[k.value] < 0 ? 0 : value[k.value];
+        });
     }
     __syncthreads();
     // Sum down the columns of inputs

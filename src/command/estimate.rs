@@ -2,7 +2,7 @@
 //! The command `estimate`: from a file of slopes to a file of wavefronts.
 
 // What the command estimate stands on
-use super::summary::{align, plan_text};
+use super::summary::{Said, align, plan_text};
 use super::watch::Terminal;
 use crate::command::choice;
 use crate::device::engine::Engine;
@@ -12,7 +12,7 @@ use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
 use crate::files::reading::read_array2;
 use crate::linear::interpolation::Interpolation;
-use crate::linear::solver::{Solver, Stop};
+use crate::linear::solver::Solver;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
@@ -57,9 +57,9 @@ pub struct EstimateArgs {
     /// Largest relative residual that is accepted.
     #[arg(long, default_value_t = 1e-6)]
     pub tolerance: f64,
-    /// Largest number of iterations for a frame.
-    #[arg(long, default_value_t = 1000)]
-    pub max_iterations: usize,
+    /// Largest number of iterations for a frame: unless given, twice as many as slopes, and at least 1000.
+    #[arg(long)]
+    pub max_iterations: Option<usize>,
     /// Start each frame from the solution of the one before.
     #[arg(long)]
     pub warm_start: bool,
@@ -113,13 +113,14 @@ impl EstimateArgs {
                 SolverName::Minres => Solver::Minres,
             })
             .preconditioned(self.preconditioner == Preconditioner::Circulant)
-            .stop(Stop { tolerance: self.tolerance, iterations: self.max_iterations })
+            .tolerance(self.tolerance)
+            .limited(self.max_iterations)
     }
 }
 
 // Estimate wavefronts from a file
 /// Estimates the wavefronts that the arguments ask for; returns what to print.
-pub fn estimate(args: &EstimateArgs) -> Result<String, Error> {
+pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     // Check the files of the estimate
     let plot = args.plot.as_deref();
     let picture =
@@ -138,7 +139,7 @@ pub fn estimate(args: &EstimateArgs) -> Result<String, Error> {
     let plan = EstimatePlan::new(&system, args.options())?;
     let (Some(output), Some(slopes_file), false) = (&args.output, &args.slopes, args.plan) else {
         let engine = Engine::open(args.device, args.precision)?;
-        return Ok(plan_text(&plan.describe(&engine), args.json));
+        return Ok(plan_text(&plan.describe(&engine), args.json).into());
     };
     let slopes = read_array2(slopes_file)?;
     plan.check_slopes(slopes.view()).map_err(|error| of_file(error.into(), slopes_file))?;
@@ -166,6 +167,10 @@ pub fn estimate(args: &EstimateArgs) -> Result<String, Error> {
     wavefront.unit("m").axes("frame, target, y, x").about(about);
     arrays.add("iterations", arr1(&iterations)).axes("frame").about("iterations of the solver");
     arrays.add("residual", arr1(&estimates.residual)).axes("frame").about("relative residual");
+    let about = "chi squared over the number of slopes, 1 on average if the model is right";
+    arrays.add("chi_squared", arr1(&estimates.chi_squared)).axes("frame").about(about);
+    let about = "whether the residual met the tolerance";
+    arrays.add("converged", arr1(&estimates.converged())).axes("frame").about(about);
     let mut draft = Draft::new(output)?;
     let format = args.save.unwrap_or(ArrayFormat::of(output));
     draft.fill(|file| arrays.write(file, format, args.precision))?;
@@ -182,11 +187,13 @@ pub fn estimate(args: &EstimateArgs) -> Result<String, Error> {
     // Tell it in the form asked for
     let files = [slopes_file.as_path(), output.as_path()];
     let told = Told { args, files, engine, estimator, estimates, seconds: [built, solved] };
-    Ok(match (args.json, args.quiet) {
+    let text = match (args.json, args.quiet) {
         (true, _) => format!("{}\n", told.summary()),
         (false, true) => String::new(),
         (false, false) => told.lines(),
-    })
+    };
+    let warnings = told.misfit().into_iter().collect();
+    Ok(Said { text, warnings, shortfall: told.shortfall() })
 }
 
 // Name the file in an error
@@ -220,6 +227,44 @@ struct Told<'a> {
 }
 
 impl Told<'_> {
+    // Tell what fell short
+    /// What to say where some frames have not met the tolerance.
+    fn shortfall(&self) -> Option<String> {
+        let all = &self.estimates.shortfall;
+        let (frame, reason) =
+            all.iter().enumerate().find_map(|(k, reason)| Some((k, reason.as_ref()?)))?;
+        let (short, frames) = (all.iter().flatten().count(), all.len());
+        let residual = self.estimates.residual[frame];
+        Some(format!(
+            "{short} of {frames} frames fell short of the tolerance {:e}: in frame {frame}, {reason}. All frames are written, these \
+             as far as they came (relative residual {residual:.1e} in frame {frame}) and marked in `converged`. A larger --tolerance \
+             may do as well, more --max-iterations may help, and so does the noise that the guide stars really have: without any, \
+             slopes are told apart that hardly differ",
+            self.args.tolerance
+        ))
+    }
+    /// The average χ²/n over the frames that converged, with the smallest and the largest, if there is any.
+    fn fit(&self) -> Option<[f64; 3]> {
+        let converged = self.estimates.converged();
+        let frames = self.estimates.chi_squared.iter().zip(converged);
+        let fits: Vec<f64> =
+            frames.filter_map(|(&fit, converged)| converged.then_some(fit)).collect();
+        let least = fits.iter().copied().reduce(f64::min)?;
+        let most = fits.iter().copied().reduce(f64::max)?;
+        Some([fits.iter().map(|fit| fit / fits.len() as f64).sum(), least, most])
+    }
+
+    /// What to say where slopes and model do not fit.
+    fn misfit(&self) -> Option<String> {
+        let [mean, ..] = self.fit()?;
+        (!(0.5..=2.0).contains(&mean)).then(|| {
+            format!(
+                "χ²/n = {mean:.2e} on average, and 1 is expected: slopes and system do not fit each other. Are the slopes in \
+                 radians, star by star, all x before all y, and are r0, layers and noise those of the recording?"
+            )
+        })
+    }
+
     // Tell of the estimate in lines
     fn lines(&self) -> String {
         let (frames, targets, points, _) = self.estimates.wavefront.dim();
@@ -237,8 +282,16 @@ impl Told<'_> {
             lines.push(("layers", text));
         }
         let ([built, solved], engine) = (self.seconds, self.engine.name());
+        lines
+            .push(("solver", format!("{iterations} iterations, relative residual {residual:.1e}")));
+        if let Some([mean, least, most]) = self.fit() {
+            let scatter = (2.0 / slopes as f64).sqrt();
+            let text = format!(
+                "χ²/n = {mean:.3} on average, from {least:.3} to {most:.3}, where 1 ± {scatter:.3} is expected"
+            );
+            lines.push(("fit", text));
+        }
         lines.extend([
-            ("solver", format!("{iterations} iterations, relative residual {residual:.1e}")),
             ("time", format!("{built:.3} s to prepare, {solved:.3} s to solve, on {engine}")),
             ("output", format!("{output}: wavefront {frames} × {targets} × {points} × {points}")),
         ]);
@@ -254,11 +307,14 @@ impl Told<'_> {
             "shape": estimates.wavefront.shape(),
             "iterations": estimates.iterations,
             "residual": estimates.residual,
+            "chi_squared": estimates.chi_squared,
+            "converged": estimates.converged(),
+            "shortfall": estimates.shortfall,
             // Repeat what was asked for
             "solver": format!("{:?}", args.solver).to_lowercase(),
             "preconditioner": format!("{:?}", args.preconditioner).to_lowercase(),
             "tolerance": args.tolerance,
-            "max_iterations": args.max_iterations,
+            "max_iterations": args.options().limit(self.estimator.slopes()),
             "warm_start": args.warm_start,
             "precision": args.precision.name(),
             "interpolation": args.interpolation.name(),

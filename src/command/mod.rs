@@ -18,6 +18,7 @@ use self::covariance::CovarianceArgs;
 use self::estimate::EstimateArgs;
 use self::info::InfoArgs;
 use self::simulate::SimulateArgs;
+use self::summary::Said;
 use crate::error::Error;
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
@@ -51,33 +52,43 @@ enum Command {
 /// Runs the command that the arguments of the process ask for.
 pub fn run() -> ExitCode {
     watch::catch_interrupts();
-    let told = match Cli::parse().command {
-        Command::Covariance(args) => covariance::covariance(&args),
+    let said = match Cli::parse().command {
+        Command::Covariance(args) => covariance::covariance(&args).map(Said::from),
         Command::Estimate(args) => estimate::estimate(&args),
-        Command::Simulate(args) => simulate::simulate(&args),
-        Command::Info(args) => info::info(&args),
-        Command::Bench(command) => bench::bench(&command),
+        Command::Simulate(args) => simulate::simulate(&args).map(Said::from),
+        Command::Info(args) => info::info(&args).map(Said::from),
+        Command::Bench(command) => bench::bench(&command).map(Said::from),
     };
-    match told {
-        // Print what the command has to say
-        Ok(text) => match io::stdout().write_all(text.as_bytes()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                complain(&format_args!("cannot write the summary: {error}"));
-                ExitCode::FAILURE
-            }
-            _ => ExitCode::SUCCESS,
-        },
+    match said {
+        Ok(said) => say(&said),
         Err(error) => {
             if !matches!(error, Error::Cancelled) {
-                complain(&error);
+                complain("error", &error);
             }
             ExitCode::from(error.exit_code())
         }
     }
 }
 
+// Print what the command has to say
+fn say(said: &Said) -> ExitCode {
+    let written = io::stdout().write_all(said.text.as_bytes());
+    said.warnings.iter().for_each(|warning| complain("warning", warning));
+    match (written, &said.shortfall) {
+        (Err(error), _) if error.kind() != io::ErrorKind::BrokenPipe => {
+            complain("error", &format_args!("cannot write the summary: {error}"));
+            ExitCode::FAILURE
+        }
+        (_, Some(shortfall)) => {
+            complain("error", shortfall);
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
 // Complain on the standard error
 /// Says on the standard error what is wrong; where even that cannot be written, the exit code has to do.
-fn complain(what: &dyn std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "error: {what}");
+fn complain(how: &str, what: &dyn std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{how}: {what}");
 }

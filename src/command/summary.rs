@@ -21,6 +21,24 @@ use crate::{model::system::System, units::ARCSEC};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
+// What a command has to say
+/// What a command has to say once its result is there.
+#[derive(Default)]
+pub struct Said {
+    /// For the standard output.
+    pub text: String,
+    /// What looks odd.
+    pub warnings: Vec<String>,
+    /// How the result falls short of what was asked.
+    pub shortfall: Option<String>,
+}
+
+impl From<String> for Said {
+    fn from(text: String) -> Self {
+        Self { text, ..Self::default() }
+    }
+}
+
 // Summary of a covariance
 /// What was computed, how, and where it is now.
 pub struct Summary<'a> {
@@ -187,7 +205,7 @@ fn plan_lines(plan: &Description) -> Vec<(&'static str, String)> {
 
 // Times and arrays of a plan
 /// A time with one digit: `0.05 s`, `3 min`, `2 h`.
-fn roughly(seconds: f64) -> String {
+pub fn roughly(seconds: f64) -> String {
     match seconds {
         s if s < 0.01 => "a moment".into(),
         s if s < 1.0 => format!("{s:.2} s"),

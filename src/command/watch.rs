@@ -1,10 +1,13 @@
 // Tangled from book/src/summaries.md: edit there, or here and run cargo tangle stitch.
 //! What a person sees while the program computes, and how they stop it.
 
+use super::summary::roughly;
 use crate::device::Watch;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 // Stop at an interrupt
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -21,30 +24,46 @@ pub fn catch_interrupts() {
 
 // Watch from a terminal
 /// Who watches from a terminal, or only listens for interrupts where there is none.
-pub struct Terminal(ProgressBar);
+pub struct Terminal {
+    line: ProgressBar,
+    /// What the pieces of the stage are called, and when it began.
+    stage: Mutex<(String, Instant)>,
+}
 
 impl Terminal {
     /// A line on the terminal, unless the program shall be quiet.
     pub fn new(quiet: bool) -> Self {
+        let stage = Mutex::new((String::new(), Instant::now()));
         if quiet || !io::stderr().is_terminal() {
-            return Self(ProgressBar::hidden());
+            return Self { line: ProgressBar::hidden(), stage };
         }
-        let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}, {eta} left");
+        let style = ProgressStyle::with_template("{prefix} {wide_bar} {msg}");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-        Self(ProgressBar::new(1).with_style(style))
+        Self { line: ProgressBar::new(1).with_style(style), stage }
+    }
+
+    fn stage(&self) -> MutexGuard<'_, (String, Instant)> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 // Show progress on the terminal
 impl Watch for Terminal {
-    fn stage(&self, name: &str) {
-        self.0.reset();
-        self.0.set_message(name.to_string());
+    fn stage(&self, name: &str, pieces: &str) {
+        *self.stage() = (pieces.to_string(), Instant::now());
+        self.line.reset();
+        self.line.set_message("");
+        self.line.set_prefix(name.to_string());
     }
 
     fn progress(&self, done: usize, total: usize) {
-        self.0.set_length(total as u64);
-        self.0.set_position(done as u64);
+        if self.line.is_hidden() {
+            return;
+        }
+        let stage = self.stage();
+        self.line.set_length(total as u64);
+        self.line.set_position(done as u64);
+        self.line.set_message(told(&stage.0, [done, total], stage.1.elapsed()));
     }
 
     fn cancelled(&self) -> bool {
@@ -54,6 +73,33 @@ impl Watch for Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.line.finish_and_clear();
+    }
+}
+
+// Guess the time that is left
+/// So many pieces are done after some time: `3 of 10 frames, 7 s left`.
+fn told(pieces: &str, [done, total]: [usize; 2], elapsed: Duration) -> String {
+    let counted = format!("{done} of {total} {pieces}");
+    if elapsed < Duration::from_secs(1) || done == 0 {
+        return counted;
+    }
+    let left = elapsed.as_secs_f64() * total.saturating_sub(done) as f64 / done as f64;
+    format!("{counted}, {} left", roughly(left))
+}
+
+// Tests of the progress line
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_left_is_told_when_it_is_known() {
+        let after = |seconds, done| told("frames", [done, 10], Duration::from_secs_f64(seconds));
+        assert_eq!(after(0.9, 1), "1 of 10 frames");
+        assert_eq!(after(60.0, 0), "0 of 10 frames");
+        assert_eq!(after(3.0, 3), "3 of 10 frames, 7 s left");
+        assert_eq!(after(600.0, 4), "4 of 10 frames, 15 min left");
+        assert_eq!(after(2.0, 10), "10 of 10 frames, a moment left");
     }
 }

@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// struct Impatient(Mutex<Vec<String>>, Instant);
 ///
 /// impl Watch for Impatient {
-///     fn stage(&self, name: &str) {
+///     fn stage(&self, name: &str, _pieces: &str) {
 ///         self.0.lock().unwrap().push(name.to_string());
 ///     }
 ///
@@ -35,8 +35,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// # Ok::<(), Error>(())
 /// ```
 pub trait Watch: Sync {
-    /// A stage begins, such as `slope covariance`; its pieces are counted from 0 again.
-    fn stage(&self, _name: &str) {}
+    /// A stage begins, such as `slopes`; its pieces, such as `frames`, are counted from 0 again.
+    fn stage(&self, _name: &str, _pieces: &str) {}
 
     /// So many pieces of the stage are done, and of how many.
     fn progress(&self, _done: usize, _total: usize) {}

@@ -13,7 +13,7 @@ pub use matrix::gpu::MatrixGpu;
 pub(crate) mod solver;
 #[cfg(feature = "cuda")]
 pub use solver::gpu::{SolverGpu, Start};
-pub use solver::{Solved, Solver, Stop, conjugate_gradients, minres};
+pub use solver::{Attempt, Solved, Solver, Stop, conjugate_gradients, minres};
 pub(crate) mod toeplitz;
 #[cfg(feature = "cuda")]
 pub use toeplitz::gpu::BlockToeplitzGpu;

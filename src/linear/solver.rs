@@ -24,15 +24,33 @@ impl Default for Stop {
         Self { tolerance: 1e-6, iterations: 1000 }
     }
 }
-/// How an iteration that met its tolerance went.
+/// How an iteration went.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Solved {
-    /// Iterations that it took.
+    /// Iterations that were made.
     pub iterations: usize,
     /// Relative residual ‖b − A x‖ / ‖b‖ of the result, computed anew and not by recurrence.
     pub residual: f64,
     /// Relative residual at the start and after each iteration: `iterations + 1` numbers.
     pub history: Vec<f64>,
+}
+/// A solution as far as it came.
+#[derive(Debug)]
+pub struct Attempt {
+    /// How it went, with the true residual of the last iterate.
+    pub solved: Solved,
+    /// Why it ended short of its tolerance, if it did: `NotConverged`, or `Failed` where the method broke down.
+    pub shortfall: Option<Error>,
+}
+
+impl Attempt {
+    /// The solution if it met its tolerance, else why it did not.
+    ///
+    /// # Errors
+    /// The shortfall.
+    pub fn whole(self) -> Result<Solved, Error> {
+        self.shortfall.map_or(Ok(self.solved), Err)
+    }
 }
 
 // Solve by conjugate gradients or MINRES
@@ -50,12 +68,13 @@ pub enum Solver {
 impl Solver {
     // Solve with a watch on the residual
     /// Solves A x = b. `x` holds the start on entry and the solution on return; an iteration makes one product with
-    /// `a` and one with the preconditioner. `watch` is told the number and the relative residual of each iteration.
+    /// `a` and one with the preconditioner. `watch` is told the number and the relative residual of each iteration, and ends
+    /// the run with an error of its own.
     ///
     /// # Errors
     /// `Invalid` where shapes, tolerance, `b` or `x` make no sense. `NotConverged`, with the true residual, where the
-    /// iterations are used up or the precision is; `x` then holds the last iterate. `Failed` where the operator, or
-    /// the preconditioner, turns out not to be positive definite (MINRES asks that of the latter only), or singular.
+    /// iterations are used up or the precision is. `Failed` where the operator, or the preconditioner, turns out not to be
+    /// positive definite (MINRES asks that of the latter only), or singular. What `watch` says.
     pub fn solve<T: Real>(
         self,
         a: &dyn Operator<T>,
@@ -63,17 +82,46 @@ impl Solver {
         b: &[T],
         x: &mut [T],
         stop: &Stop,
-        watch: &mut dyn FnMut(usize, f64),
+        watch: &mut dyn FnMut(usize, f64) -> Result<(), Error>,
     ) -> Result<Solved, Error> {
+        self.attempt(a, preconditioner, b, x, stop, watch)?.whole()
+    }
+
+    // Go as far as possible
+    /// Goes towards the solution of A x = b as [`solve`](Self::solve) does, and keeps what was found, in `x`, where it ends
+    /// short of its tolerance.
+    ///
+    /// # Errors
+    /// `Invalid` where shapes, tolerance, `b` or `x` make no sense; what `watch` says.
+    pub fn attempt<T: Real>(
+        self,
+        a: &dyn Operator<T>,
+        preconditioner: Option<&dyn Operator<T>>,
+        b: &[T],
+        x: &mut [T],
+        stop: &Stop,
+        watch: &mut dyn FnMut(usize, f64) -> Result<(), Error>,
+    ) -> Result<Attempt, Error> {
         let norm = check(a, preconditioner, b, x, stop)?;
         // Answer zero or start a run
         if norm == 0.0 {
             x.fill(T::zero());
-            return Ok(Solved { iterations: 0, residual: 0.0, history: vec![0.0] });
+            let solved = Solved { iterations: 0, residual: 0.0, history: vec![0.0] };
+            return Ok(Attempt { solved, shortfall: None });
         }
-        let (stop, scratch, history) = (*stop, Vec::new(), Vec::new());
-        let run = Run { solver: self, a, preconditioner, norm, stop, scratch, history, watch };
-        run.sweep_until_it_is_true(b, x)
+        let longest = preconditioner.map_or(0, |p| p.scratch(1)).max(a.scratch(1));
+        let (stop, scratch, history) = (*stop, vec![T::zero(); longest], Vec::new());
+        let mut run = Run { solver: self, a, preconditioner, norm, stop, scratch, history, watch };
+        let shortfall = match run.sweep_until_it_is_true(b, x) {
+            Ok(()) => None,
+            Err(short @ (Error::NotConverged { .. } | Error::Failed { .. })) => {
+                run.settle(b, x);
+                Some(short)
+            }
+            Err(error) => return Err(error),
+        };
+        let (iterations, residual) = (run.iterations(), run.last_residual());
+        Ok(Attempt { solved: Solved { iterations, residual, history: run.history }, shortfall })
     }
 
     // Errors of either method
@@ -144,7 +192,7 @@ pub fn conjugate_gradients<T: Real>(
     x: &mut [T],
     stop: &Stop,
 ) -> Result<Solved, Error> {
-    Solver::ConjugateGradients.solve(a, preconditioner, b, x, stop, &mut |_, _| ())
+    Solver::ConjugateGradients.solve(a, preconditioner, b, x, stop, &mut |_, _| Ok(()))
 }
 
 // Solve by minimum residuals
@@ -159,7 +207,7 @@ pub fn minres<T: Real>(
     x: &mut [T],
     stop: &Stop,
 ) -> Result<Solved, Error> {
-    Solver::Minres.solve(a, preconditioner, b, x, stop, &mut |_, _| ())
+    Solver::Minres.solve(a, preconditioner, b, x, stop, &mut |_, _| Ok(()))
 }
 
 // Check the system and its right-hand side
@@ -214,29 +262,27 @@ struct Run<'a, T: Real> {
     stop: Stop,
     scratch: Vec<T>,
     history: Vec<f64>,
-    watch: &'a mut dyn FnMut(usize, f64),
+    watch: &'a mut dyn FnMut(usize, f64) -> Result<(), Error>,
 }
 
 impl<T: Real> Run<'_, T> {
     // Sweep until the residual is true
-    fn sweep_until_it_is_true(mut self, b: &[T], x: &mut [T]) -> Result<Solved, Error> {
-        let longest = self.preconditioner.map_or(0, |p| p.scratch(1)).max(self.a.scratch(1));
-        self.scratch = vec![T::zero(); longest];
+    fn sweep_until_it_is_true(&mut self, b: &[T], x: &mut [T]) -> Result<(), Error> {
         let mut r = vec![T::zero(); b.len()];
         let mut before = f64::INFINITY;
         loop {
             let residual = self.true_residual(b, x, &mut r)?;
             let (iterations, tolerance) = (self.iterations(), self.stop.tolerance);
             if residual <= tolerance {
-                return Ok(Solved { iterations, residual, history: self.history });
+                return Ok(());
             }
             if self.is_spent() || residual > 0.9 * before {
                 return Err(self.solver.not_converged(iterations, residual, tolerance));
             }
             before = residual;
             match self.solver {
-                Solver::ConjugateGradients => descend(&mut self, x, &mut r)?,
-                Solver::Minres => minimise(&mut self, x, &mut r)?,
+                Solver::ConjugateGradients => descend(self, x, &mut r)?,
+                Solver::Minres => minimise(self, x, &mut r)?,
             }
         }
     }
@@ -253,6 +299,21 @@ impl<T: Real> Run<'_, T> {
         self.history.pop();
         self.history.push(residual);
         Ok(residual)
+    }
+
+    // Settle what a broken run left
+    /// Makes the last iterate finite, and the last residual recorded that of it.
+    fn settle(&mut self, b: &[T], x: &mut [T]) {
+        let mut r = vec![T::zero(); b.len()];
+        if self.true_residual(b, x, &mut r).is_err() {
+            x.fill(T::zero());
+            self.history.pop();
+            self.history.push(1.0);
+        }
+    }
+
+    fn last_residual(&self) -> f64 {
+        self.history.last().copied().unwrap_or(1.0)
     }
 
     // Products of a solution in progress
@@ -283,7 +344,7 @@ impl<T: Real> Run<'_, T> {
         let residual = self.finite(dot(r, r).sqrt() / self.norm, "‖r‖/‖b‖")?;
         self.history.push(residual);
         let iterations = self.iterations();
-        (self.watch)(iterations, residual);
+        (self.watch)(iterations, residual)?;
         Ok(residual)
     }
 
@@ -473,7 +534,10 @@ mod tests {
                 // Solve to the last digits and compare
                 let (mut x, mut seen) = (vec![0.0; 60], Vec::new());
                 let stop = Stop { tolerance: 1e-12, iterations: 1000 };
-                let watch = &mut |k: usize, residual: f64| seen.push((k, residual));
+                let watch = &mut |k: usize, residual: f64| {
+                    seen.push((k, residual));
+                    Ok(())
+                };
                 let solved = solver.solve(&a_operator, p, &b, &mut x, &stop, watch).unwrap();
                 let error: f64 = (0..60).map(|k| (x[k] - exact[(k, 0)]).powi(2)).sum();
                 assert!(error.sqrt() < 1e-8 * size, "{solver:?}: {:e}", error.sqrt() / size);
@@ -505,7 +569,10 @@ mod tests {
         for (solver, iterations) in SOLVERS.into_iter().flat_map(|s| [1, 2, 3, 9].map(|k| (s, k))) {
             let (mut x, mut told) = (vec![0.0; 40], 0.0);
             let stop = Stop { tolerance: 1e-12, iterations };
-            let watch = &mut |_: usize, residual: f64| told = residual;
+            let watch = &mut |_: usize, residual: f64| {
+                told = residual;
+                Ok(())
+            };
             let error = solver.solve(&a_operator, Some(&p), &b, &mut x, &stop, watch).unwrap_err();
             let truth = residual(&a, &x, &b);
             assert!(
@@ -527,7 +594,7 @@ mod tests {
         for solver in SOLVERS {
             let count = |p: Option<&dyn Operator<f64>>| {
                 let solved =
-                    solver.solve(&a, p, &b, &mut [0.0; 40], &stop, &mut |_, _| ()).unwrap();
+                    solver.solve(&a, p, &b, &mut [0.0; 40], &stop, &mut |_, _| Ok(())).unwrap();
                 if solver == Solver::Minres && p.is_none() {
                     assert!(solved.history.is_sorted_by(|a, b| a > b), "{:?}", solved.history);
                 }
@@ -546,7 +613,7 @@ mod tests {
         let b = a.dot(&ArrayView1::from(&truth)).to_vec();
         for solver in SOLVERS {
             let count = |mut x: Vec<f64>| {
-                let solved = solver.solve(&a_operator, None, &b, &mut x, &stop, &mut |_, _| ());
+                let solved = solver.solve(&a_operator, None, &b, &mut x, &stop, &mut |_, _| Ok(()));
                 assert!(residual(&a, &x, &b) < 1.01e-9);
                 solved.unwrap().iterations
             };
@@ -579,9 +646,10 @@ mod tests {
         let inside = singular.dot(&ArrayView1::from(&b)).to_vec();
         for solver in SOLVERS {
             let (a, mut x) = (Dense::new(singular.clone()), vec![0.0; 50]);
-            let solved = solver.solve(&a, None, &inside, &mut x, &stop, &mut |_, _| ()).unwrap();
+            let solved =
+                solver.solve(&a, None, &inside, &mut x, &stop, &mut |_, _| Ok(())).unwrap();
             assert!(solved.iterations < 60 && residual(&singular, &x, &inside) < 1.01e-6);
-            let error = solver.solve(&a, None, &b, &mut x, &stop, &mut |_, _| ()).unwrap_err();
+            let error = solver.solve(&a, None, &b, &mut x, &stop, &mut |_, _| Ok(())).unwrap_err();
             assert!(matches!(error, Error::NotConverged { .. } | Error::Failed { .. }), "{error}");
             assert!(x.iter().all(|x| x.is_finite()));
         }
@@ -598,7 +666,7 @@ mod tests {
             let run =
                 |a: &dyn Operator<f64>, p: Option<&dyn Operator<f64>>, b: &[f64], stop: &Stop| {
                     let mut x = vec![0.0; b.len()];
-                    let result = solver.solve(a, p, b, &mut x, stop, &mut |_, _| ());
+                    let result = solver.solve(a, p, b, &mut x, stop, &mut |_, _| Ok(()));
                     assert!(x.iter().all(|x| x.is_finite()));
                     result
                 };
@@ -616,6 +684,24 @@ mod tests {
             assert!(bad.contains("preconditioner is not positive definite: r·Pr = -"), "{bad}");
             assert!(failure(&definite, Some(&poisoned)).contains("r·Pr = NaN"));
             assert!(failure(&poisoned, None).contains("= NaN in iteration 1"));
+            // Settle for what there is
+            let full = with_eigenvalues(&(1..=30).map(f64::from).collect::<Vec<_>>());
+            let attempt =
+                |a: &Array2<f64>, watch: &mut dyn FnMut(usize, f64) -> Result<(), Error>| {
+                    let (a, mut x) = (Dense::new(a.clone()), vec![0.0; 30]);
+                    solver.attempt(&a, None, &b, &mut x, &stop, watch).map(|attempt| (attempt, x))
+                };
+            let (short, x) = attempt(&full, &mut |_, _| Ok(())).unwrap();
+            let truth = residual(&full, &x, &b);
+            assert!(short.solved.iterations == 4 && truth < 1.0);
+            assert!((short.solved.residual / truth - 1.0).abs() < 1e-10);
+            assert!(matches!(short.whole(), Err(Error::NotConverged { .. })));
+            let nothing = Array2::from_diag(&Array1::from_elem(30, 1e-309));
+            let (broken, x) = attempt(&nothing, &mut |_, _| Ok(())).unwrap();
+            assert!(matches!(broken.shortfall, Some(Error::Failed { .. })));
+            assert!(x.iter().all(|x| *x == 0.0) && broken.solved.residual == 1.0);
+            let mut impatient = |k, _| if k < 2 { Ok(()) } else { Err(Error::Cancelled) };
+            assert!(matches!(attempt(&full, &mut impatient), Err(Error::Cancelled)));
             let zero = run(&definite, None, &[0.0; 30], &stop).unwrap();
             assert_eq!((zero.iterations, zero.residual), (0, 0.0));
             let out_of_reach = Stop { tolerance: 1e-30, iterations: 100_000 };
@@ -658,7 +744,7 @@ mod tests {
             let mut x = [0f32; 30];
             let mut run = |tolerance| {
                 let stop = Stop { tolerance, iterations: 1000 };
-                solver.solve(&a_operator, None, &b, &mut x, &stop, &mut |_, _| ())
+                solver.solve(&a_operator, None, &b, &mut x, &stop, &mut |_, _| Ok(()))
             };
             assert!(run(1e-5).unwrap().residual < 1e-5);
             assert!(

@@ -523,7 +523,7 @@ mod tests {
         for solver in [Solver::ConjugateGradients, Solver::Minres] {
             let count = |p: Option<&dyn Operator<f64>>| {
                 let (mut x, stop) = (vec![0.0; b.len()], Stop::default());
-                solver.solve(&a, p, &b, &mut x, &stop, &mut |_, _| ()).unwrap().iterations
+                solver.solve(&a, p, &b, &mut x, &stop, &mut |_, _| Ok(())).unwrap().iterations
             };
             let (with, without) = (count(Some(&p)), count(None));
             let ratio = with as f64 / without as f64;

@@ -12,7 +12,7 @@ use crate::error::{Error, Invalid, accept};
 use crate::linear::interpolation::{Interpolation, ToPupil};
 use crate::linear::matrix::Dense;
 use crate::linear::operator::{Diagonal, Operator, Pairs, Product, Sum};
-use crate::linear::solver::{Solver, Stop};
+use crate::linear::solver::{Attempt, Solver, Stop};
 use crate::linear::toeplitz::BlockToeplitz;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
@@ -21,12 +21,12 @@ use crate::numerics::real::Real;
 use crate::tomography::circulant::{Circulant, Group};
 use crate::tomography::interpolation::interpolation_error;
 use crate::turbulence::plan::{
-    CovarianceOptions, CovariancePlan, Form, SlopeCovariancePlan, dense_slopes,
+    CovarianceOptions, CovariancePlan, Form, PIECES, SlopeCovariancePlan, dense_slopes,
     dense_wavefront_slope,
 };
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
-use ndarray::{Array2, Array4, ArrayView2};
+use ndarray::{Array2, Array4, ArrayView2, Axis};
 use std::sync::Arc;
 
 // Options of an estimate
@@ -43,8 +43,10 @@ pub struct EstimateOptions {
     pub solver: Solver,
     /// Whether the solver has the circulant preconditioner.
     pub preconditioned: bool,
-    /// When the solver stops.
-    pub stop: Stop,
+    /// Largest relative residual that is accepted, between 0 and 1.
+    pub tolerance: f64,
+    /// Largest number of iterations; `None` for as many as [`EstimateOptions::limit`] says.
+    pub iterations: Option<usize>,
     /// Frames that will follow, for the memory and the time that a plan states.
     pub frames: usize,
 }
@@ -58,7 +60,8 @@ impl Default for EstimateOptions {
             interpolation: Interpolation::default(),
             solver: Solver::default(),
             preconditioned: true,
-            stop: Stop::default(),
+            tolerance: Stop::default().tolerance,
+            iterations: None,
             frames: 1,
         }
     }
@@ -89,7 +92,27 @@ impl EstimateOptions {
 
     /// Says when to stop.
     pub fn stop(self, stop: Stop) -> Self {
-        Self { stop, ..self }
+        Self { tolerance: stop.tolerance, iterations: Some(stop.iterations), ..self }
+    }
+
+    /// Says how many iterations to make at most, or leaves that to [`limit`](Self::limit).
+    pub fn limited(self, iterations: Option<usize>) -> Self {
+        Self { iterations, ..self }
+    }
+
+    /// Says which residual to accept.
+    pub fn tolerance(self, tolerance: f64) -> Self {
+        Self { tolerance, ..self }
+    }
+
+    /// Largest number of iterations for so many slopes: what was asked for, or twice as many as slopes, and at least 1000.
+    pub fn limit(&self, slopes: usize) -> usize {
+        self.iterations.unwrap_or(slopes.saturating_mul(2).max(1000))
+    }
+
+    /// When the solver stops for so many slopes.
+    pub(crate) fn stop_at(&self, slopes: usize) -> Stop {
+        Stop { tolerance: self.tolerance, iterations: self.limit(slopes) }
     }
 
     /// Says how many frames will follow.
@@ -129,7 +152,7 @@ impl Posed {
     /// sense; `NotToeplitz` where that form is asked for and there is none.
     pub(crate) fn new(system: &System, options: EstimateOptions) -> Result<Self, Error> {
         let grid = system.wavefront_grid()?;
-        let tolerance = options.stop.tolerance;
+        let tolerance = options.tolerance;
         accept(tolerance > 0.0 && tolerance < 1.0, "tolerance", tolerance, "between 0 and 1")?;
         let form = CovarianceOptions::default().form(options.form);
         let covariances = CovariancePlan::new(system, form)?;
@@ -210,7 +233,7 @@ fn dense_matrices(
     engine: &Engine,
     watch: &dyn Watch,
 ) -> Result<[Array2<f64>; 2], Error> {
-    watch.stage("dense matrices");
+    watch.stage("dense matrices", PIECES);
     Ok([dense_slopes(system, engine, watch)?, dense_wavefront_slope(system, watch)?])
 }
 
@@ -353,6 +376,7 @@ fn layered_operator<T: Real>(
 // Estimates of several frames
 /// Estimated wavefronts of several frames, and what they took.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Estimates {
     /// Wavefronts, (frames, T, M, M), metres; axis 2 is y.
     pub wavefront: Array4<f64>,
@@ -360,6 +384,78 @@ pub struct Estimates {
     pub iterations: Vec<usize>,
     /// Relative residual ‖s − (Θ + C_n) c‖ / ‖s‖ for each frame.
     pub residual: Vec<f64>,
+    /// χ²/n of Eq. [chi squared](https://lenslet.github.io/lenslet/estimate.html#eq-chi-squared) for each frame: 1 on average if the model is right.
+    pub chi_squared: Vec<f64>,
+    /// For each frame why its solver ended short of the tolerance, or nothing if it did not; the wavefront is then that of the
+    /// last iterate.
+    pub shortfall: Vec<Option<String>>,
+}
+
+impl Estimates {
+    /// Whether the solver met its tolerance, for each frame.
+    pub fn converged(&self) -> Vec<bool> {
+        self.shortfall.iter().map(Option::is_none).collect()
+    }
+
+    // Room for some frames
+    /// Room for some frames, filled one by one.
+    pub(crate) fn of(frames: usize, [targets, points]: [usize; 2]) -> Self {
+        let wavefront = Array4::zeros((frames, targets, points, points));
+        let (iterations, shortfall) = (Vec::new(), Vec::new());
+        let [residual, chi_squared] = [Vec::new(), Vec::new()];
+        Self { wavefront, iterations, residual, chi_squared, shortfall }
+    }
+}
+
+// What is found for one frame
+/// What is found for one frame, in units of `unit` rad of slope.
+pub(crate) struct Found<T> {
+    pub(crate) wavefront: Vec<T>,
+    pub(crate) attempt: Attempt,
+    /// χ²/n of slopes in that unit.
+    pub(crate) chi_squared: f64,
+    pub(crate) unit: f64,
+}
+
+/// χ²/n of slopes and coefficients, Eq. [chi squared](https://lenslet.github.io/lenslet/estimate.html#eq-chi-squared).
+pub(crate) fn chi_squared<T: Real>(slopes: &[T], coefficients: &[T]) -> f64 {
+    let terms = slopes.iter().zip(coefficients).map(|(s, c)| s.in_double() * c.in_double());
+    terms.sum::<f64>() / slopes.len() as f64
+}
+
+// Put a frame among the estimates
+impl Estimates {
+    /// Adds what was found for the next frame.
+    ///
+    /// # Errors
+    /// `Invalid` where a wavefront is beyond the largest number.
+    pub(crate) fn push<T: Real>(&mut self, found: Found<T>) -> Result<(), Invalid> {
+        let (frame, unit) = (self.iterations.len(), found.unit);
+        let mut room = self.wavefront.index_axis_mut(Axis(0), frame);
+        let points = room.iter_mut().zip(&found.wavefront);
+        points.for_each(|(point, w)| *point = w.in_double() * unit);
+        if !room.iter().all(|w| w.is_finite()) {
+            let expected = "finite numbers: are the slopes in radians?";
+            return Err(Invalid::new(format!("wavefronts of frame {frame}"), "infinite", expected));
+        }
+        // Note how the frame was found
+        let Attempt { solved, shortfall } = found.attempt;
+        self.iterations.push(solved.iterations);
+        self.residual.push(solved.residual);
+        self.chi_squared.push((unit * found.chi_squared * unit).min(f64::MAX));
+        self.shortfall.push(shortfall.map(|error| error.to_string()));
+        Ok(())
+    }
+}
+
+// Unit in which a frame is solved
+/// The power of two not above the largest of some slopes, within 2^±1000; 1 if all are zero.
+pub(crate) fn unit_of<'a>(slopes: impl IntoIterator<Item = &'a f64>) -> f64 {
+    let largest = slopes.into_iter().fold(0.0, |largest: f64, s| largest.max(s.abs()));
+    if largest == 0.0 {
+        return 1.0;
+    }
+    2f64.powi(largest.log2().floor().clamp(-1000.0, 1000.0) as i32)
 }
 
 // Estimate the frames of a recording
@@ -368,7 +464,8 @@ impl<T: Real> EstimatorCpu<T> {
     /// [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder).
     ///
     /// # Errors
-    /// `Invalid` where a row has the wrong length or a slope is not finite; `NotConverged` where the solver stops short.
+    /// `Invalid` where a row has the wrong length, a slope is not finite, or a wavefront leaves the range of the numbers;
+    /// `Cancelled` where the watcher wants to stop.
     pub fn estimate(
         &self,
         slopes: ArrayView2<f64>,
@@ -389,36 +486,34 @@ impl<T: Real> EstimatorCpu<T> {
         watch: &dyn Watch,
     ) -> Result<Estimates, Error> {
         let frames = slopes.nrows();
-        let mut wavefront = Array4::zeros((frames, self.targets, self.points, self.points));
-        let (mut iterations, mut residual) = (Vec::new(), Vec::new());
+        let mut estimates = Estimates::of(frames, [self.targets, self.points]);
         let mut coefficients = vec![T::zero(); self.slopes()];
         let mut scratch = vec![T::zero(); self.wavefront.scratch(1)];
-        for (frame, mut wavefront) in wavefront.outer_iter_mut().enumerate() {
+        for (frame, measured) in slopes.outer_iter().enumerate() {
             check(watch)?;
+            let unit = if warm { unit_of(slopes) } else { unit_of(measured) };
             // Estimate one frame
-            let measured: Vec<T> = slopes.row(frame).iter().map(|&slope| T::of(slope)).collect();
+            let measured: Vec<T> = measured.iter().map(|&slope| T::of(slope / unit)).collect();
             if !warm {
                 coefficients.fill(T::zero());
             }
             let preconditioner =
                 self.preconditioner.as_ref().map(|operator| operator as &dyn Operator<T>);
-            let solved = self.options.solver.solve(
+            let attempt = self.options.solver.attempt(
                 self.measured.as_ref(),
                 preconditioner,
                 &measured,
                 &mut coefficients,
-                &self.options.stop,
-                &mut |_, _| (),
-            );
-            let solved = solved.map_err(|error| of_frame(error, frame))?;
-            iterations.push(solved.iterations);
-            residual.push(solved.residual);
-            let mut estimated = vec![T::zero(); wavefront.len()];
-            self.wavefront.apply(&coefficients, &mut estimated, &mut scratch);
-            wavefront.iter_mut().zip(estimated).for_each(|(point, w)| *point = w.in_double());
+                &self.options.stop_at(measured.len()),
+                &mut |_, _| check(watch),
+            )?;
+            let chi_squared = chi_squared(&measured, &coefficients);
+            let mut wavefront = vec![T::zero(); self.wavefront.rows()];
+            self.wavefront.apply(&coefficients, &mut wavefront, &mut scratch);
+            estimates.push(Found { wavefront, attempt, chi_squared, unit })?;
             watch.progress(frame + 1, frames);
         }
-        Ok(Estimates { wavefront, iterations, residual })
+        Ok(estimates)
     }
 }
 
@@ -451,19 +546,6 @@ pub(crate) fn check_frames(frames: usize, wavefronts: [usize; 3]) -> Result<(), 
     }
     let memory = Memory { host: bytes, devices: Vec::new() };
     memory.check(&Engine::default(), &format!("the wavefronts of {frames} frames"))
-}
-
-// Name the frame of an error
-/// An error of the solver, with the frame that it happened in.
-pub(crate) fn of_frame(error: Error, frame: usize) -> Error {
-    let in_frame = |what: String| format!("{what}, in frame {frame},");
-    match error {
-        Error::Failed { what, reason } => Error::Failed { what: in_frame(what), reason },
-        Error::NotConverged { what, iterations, residual, tolerance } => {
-            Error::NotConverged { what: in_frame(what), iterations, residual, tolerance }
-        }
-        other => other,
-    }
 }
 
 // What all estimators can do
@@ -602,7 +684,8 @@ pub(crate) mod tests {
                 (Solver::Minres, true),
             ] {
                 let options =
-                    EstimateOptions { solver, preconditioned, stop, ..EstimateOptions::default() };
+                    EstimateOptions { solver, preconditioned, ..EstimateOptions::default() };
+                let options = options.stop(stop);
                 let estimator = built(&system, options).unwrap();
                 let slopes = slopes(2, estimator.slopes());
                 let estimates = estimator.estimate(slopes.view(), false, &silent).unwrap();
@@ -641,8 +724,7 @@ pub(crate) mod tests {
             stars[1].sensor.rotation = rotation;
             let system = system.to_builder().guide_stars(stars).build().unwrap();
             let stop = Stop { tolerance: 1e-12, iterations: 2000 };
-            let estimator =
-                built(&system, EstimateOptions { stop, ..EstimateOptions::default() }).unwrap();
+            let estimator = built(&system, EstimateOptions::default().stop(stop)).unwrap();
             let order = SlopeOrder::new(&system.valid_lenslets());
             let mut matrix = dense_slopes(&system, &Engine::default(), &silent).unwrap();
             // Add the blocks of noise to a matrix
@@ -746,12 +828,12 @@ pub(crate) mod tests {
         let estimates = single.estimate(row.view(), false, &silent).unwrap();
         assert!(estimates.wavefront.dim() == (1, 1, 13, 13));
         let stop = Stop { tolerance: 1e-10, iterations: 3 };
-        let short = built(&system, EstimateOptions { stop, ..EstimateOptions::default() }).unwrap();
-        let error = short.estimate(row.view(), false, &silent).unwrap_err();
-        assert!(
-            matches!(error, Error::NotConverged { iterations: 3, residual, .. } if residual > 1e-10)
-        );
-        assert_eq!(error.exit_code(), 1);
+        let short = built(&system, EstimateOptions::default().stop(stop)).unwrap();
+        let estimates = short.estimate(row.view(), false, &silent).unwrap();
+        assert!(estimates.iterations == [3] && estimates.residual[0] > 1e-10);
+        assert_eq!(estimates.converged(), [false]);
+        let reason = estimates.shortfall[0].as_deref().unwrap();
+        assert!(reason.contains("after 3 iterations"), "{reason}");
         for (key, missing) in [("target", "[[target]]"), ("phase", "[phase]")] {
             let builder = system.to_builder();
             let without = if key == "target" { builder.targets([]) } else { builder.phase(None) };
@@ -759,5 +841,64 @@ pub(crate) mod tests {
             let error = refused.err().unwrap().to_string();
             assert!(error.contains(missing), "{error}");
         }
+    }
+
+    // Hold χ² to dense algebra
+    #[test]
+    fn chi_squared_tells_slopes_that_fit_from_others() {
+        let mut stars = system(["inf", "90e3"], 0.0).guide_stars().to_vec();
+        stars.iter_mut().for_each(|star| star.noise = Noise::uniform(1e-15).unwrap());
+        let system = system(["inf", "90e3"], 0.0).to_builder().guide_stars(stars).build().unwrap();
+        let simulation = crate::tomography::simulation::Simulation::new(&system).unwrap();
+        let drawn = simulation.draw(3).slopes;
+        let n = drawn.len();
+        let order = SlopeOrder::new(&system.valid_lenslets());
+        let half = |q: usize| order.lenslets(q).len();
+        let exchanged = |k: usize| {
+            let q = usize::from(k >= order.index(1, 0, 0));
+            let start = order.index(q, 0, 0);
+            drawn[start + (k - start + half(q)) % (2 * half(q))]
+        };
+        let frames =
+            Array2::from_shape_fn(
+                (2, n),
+                |(frame, k)| {
+                    if frame == 0 { drawn[k] } else { exchanged(k) }
+                },
+            );
+        let stop = Stop { tolerance: 1e-10, iterations: 2000 };
+        let estimator = built(&system, EstimateOptions::default().stop(stop)).unwrap();
+        let estimates = estimator.estimate(frames.view(), false, &silent).unwrap();
+        let factored = dense_matrix(estimator.measured()).llt(faer::Side::Lower).unwrap();
+        for (frame, &told) in estimates.chi_squared.iter().enumerate() {
+            let s = faer::Mat::from_fn(n, 1, |k, _| frames[[frame, k]]);
+            let exact = (s.transpose() * factored.solve(&s))[(0, 0)] / n as f64;
+            assert!((told / exact - 1.0).abs() < 1e-8, "{told} {exact}");
+        }
+        let scatter = (2.0 / n as f64).sqrt();
+        assert!((estimates.chi_squared[0] - 1.0).abs() < 4.0 * scatter);
+        assert!(estimates.chi_squared[1] > 2.0, "{:?}", estimates.chi_squared);
+    }
+
+    // Slopes of any size are the same
+    #[test]
+    fn estimates_are_linear_at_any_size() {
+        let system = system(["inf", "inf"], 0.0);
+        let estimator = built(&system, EstimateOptions::default()).unwrap();
+        let row = slopes(1, estimator.slopes());
+        let plain = estimator.estimate(row.view(), false, &silent).unwrap();
+        for exponent in [-660, -100, 5, 500] {
+            let factor = 2f64.powi(exponent);
+            let sized = (&row * factor).view().to_owned();
+            let estimates = estimator.estimate(sized.view(), false, &silent).unwrap();
+            assert_eq!(estimates.wavefront, &plain.wavefront * factor, "2^{exponent}");
+            assert_eq!(estimates.iterations, plain.iterations);
+            assert!(estimates.chi_squared[0].is_finite());
+        }
+        let huge = estimator.estimate((&row * 1e306 / 1e-6).view(), false, &silent);
+        assert!(huge.is_ok_and(|estimates| estimates.wavefront.iter().all(|w| w.is_finite())));
+        let one = Array2::from_elem((1, estimator.slopes()), f64::MAX);
+        let error = estimator.estimate(one.view(), false, &silent).unwrap_err();
+        assert!(error.to_string().contains("radians"), "{error}");
     }
 }

@@ -17,7 +17,7 @@ use crate::numerics::real::Precision;
 use crate::tomography::estimate::{
     EstimateOptions, Estimates, EstimatorCpu, Frames, Posed, check_slopes,
 };
-use crate::turbulence::plan::{SlopeCovariancePlan, WAVEFRONTS, dense_bytes};
+use crate::turbulence::plan::{PIECES, SlopeCovariancePlan, WAVEFRONTS, dense_bytes};
 use ndarray::ArrayView2;
 
 // Plan of an estimate
@@ -99,7 +99,7 @@ impl EstimatePlan {
             arrays: vec![("wavefront".into(), vec![frames, targets, points, points])],
             form: told.form,
             reason: told.reason,
-            method: format!("{solver} to {:e}{aid}", posed.options.stop.tolerance),
+            method: format!("{solver} to {:e}{aid}", posed.options.tolerance),
             engine: engine.name(),
             memory: self.memory(engine),
             stages: self.stages(engine),
@@ -143,9 +143,9 @@ impl EstimatePlan {
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Estimator, Error> {
         self.check(engine)?;
         let (model, options) = (self.0.compute(engine, watch)?, self.0.options);
-        watch.stage(OPERATORS);
+        watch.stage(OPERATORS, PIECES);
         check(watch)?;
-        let single = engine.precision() == Precision::F32 && options.stop.tolerance >= SINGLE;
+        let single = engine.precision() == Precision::F32 && options.tolerance >= SINGLE;
         Ok(Estimator(match engine.devices() {
             [] if single => Box::new(EstimatorCpu::<f32>::of(model, options)?),
             [] => Box::new(EstimatorCpu::<f64>::of(model, options)?),
@@ -171,15 +171,15 @@ impl Estimator {
     /// [`SlopeOrder`](crate::model::lenslet_array::SlopeOrder). `warm` starts each frame from the solution of the one before.
     ///
     /// # Errors
-    /// `Invalid` where a row has the wrong length or a slope is not finite; `NotConverged` where the solver stops short; `Memory`
-    /// where the wavefronts do not fit; `Cancelled` where the watcher wants to stop; what a device says.
+    /// `Invalid` where a row has the wrong length, a slope is not finite, or a wavefront leaves the range of the numbers;
+    /// `Memory` where the wavefronts do not fit; `Cancelled` where the watcher wants to stop; what a device says.
     pub fn estimate(
         &self,
         slopes: ArrayView2<f64>,
         warm: bool,
         watch: &dyn Watch,
     ) -> Result<Estimates, Error> {
-        watch.stage(FRAMES);
+        watch.stage(FRAMES, FRAMES);
         self.0.frames(slopes, warm, watch)
     }
 
@@ -246,11 +246,8 @@ mod tests {
             let stop = Stop { tolerance: 1e-10, iterations: 3 };
             let options = EstimateOptions::default().stop(stop);
             let short = planned(&system, options, &engine).unwrap();
-            let error = short.estimate(frames.view(), false, &silent).unwrap_err();
-            assert!(
-                matches!(&error, Error::NotConverged { what, iterations: 3, .. } if what.contains("in frame 0")),
-                "{error}"
-            );
+            let estimates = short.estimate(frames.view(), false, &silent).unwrap();
+            assert!(estimates.iterations == [3, 3] && estimates.converged() == [false; 2]);
             assert!(Engine::gpus(Vec::new(), Precision::F32).is_err());
         }
     }

@@ -719,7 +719,7 @@ impl SimulationPlan {
 
     /// Prepares all layers.
     fn prepare(&self, watch: &dyn Watch) -> Result<Simulation, Error> {
-        watch.stage(LAYERS);
+        watch.stage(LAYERS, LAYERS);
         let (system, sampling) = (&self.system, &self.options.sampling);
         let layers = system.atmosphere().layers();
         let screen = |_: &(), layer: &Layer| Ok(Screen::new(system, sampling, layer));
@@ -739,7 +739,7 @@ impl SimulationPlan {
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Simulated, Error> {
         self.check(engine)?;
         let simulation = self.prepare(watch)?;
-        watch.stage(FRAMES);
+        watch.stage(FRAMES, FRAMES);
         let (frames, [targets, rows, columns]) = (self.options.frames, self.shape());
         let mut slopes = Array2::zeros((frames, self.order.len()));
         let mut wavefronts =

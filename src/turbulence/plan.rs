@@ -49,6 +49,9 @@ const SLOPES: &str = "slopes";
 const WAVEFRONT: &str = "wavefront and slopes";
 pub(crate) const WAVEFRONTS: &str = "wavefronts";
 
+/// What the parts of a stage are called that are too technical for a name.
+pub(crate) const PIECES: &str = "pieces";
+
 /// Seconds of one thread for a pair of target and star and a layer, and for one of its lags.
 const NEAR_WAVEFRONT: f64 = 2.5e-3;
 const FAR_WAVEFRONT: f64 = 20e-9;
@@ -197,7 +200,7 @@ impl SlopeCovariancePlan {
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<SlopeCovariance, Error> {
-        watch.stage(SLOPES);
+        watch.stage(SLOPES, PIECES);
         let pairs = match (engine.devices(), &self.chosen) {
             ([], None) => direct::slope::pair_covariances(&self.problem, watch)?,
             ([], Some(chosen)) => {
@@ -333,7 +336,7 @@ impl WavefrontCovariancePlan {
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<WavefrontSlope, Error> {
-        watch.stage(WAVEFRONT);
+        watch.stage(WAVEFRONT, PIECES);
         let problem = &self.problem;
         let covariance = match (engine.devices(), &self.chosen) {
             ([], None) => direct::wavefront::covariance(problem, watch)?,
@@ -703,10 +706,10 @@ impl CovariancePlan {
             }
             Posed::Dense => {
                 // Compute both dense matrices
-                watch.stage(SLOPES);
+                watch.stage(SLOPES, PIECES);
                 let slopes = SlopeSlope::Dense(dense_slopes(&self.system, engine, watch)?);
                 let wavefront = self.grid.map(|grid| {
-                    watch.stage(WAVEFRONT);
+                    watch.stage(WAVEFRONT, PIECES);
                     let matrix = dense_wavefront_slope(&self.system, watch)?;
                     let shape =
                         (self.system.targets().len(), grid.points, grid.points, matrix.ncols());
@@ -720,7 +723,7 @@ impl CovariancePlan {
         };
         // Compute the wavefronts among themselves
         let wavefronts = self.wavefronts.as_ref().map(|problem| {
-            watch.stage(WAVEFRONTS);
+            watch.stage(WAVEFRONTS, PIECES);
             check(watch)?;
             let covariance = direct::wavefront::wavefront_covariance(problem)?;
             check_finite("wavefront_wavefront", &covariance)?;
@@ -916,7 +919,7 @@ mod tests {
     struct Impatient(std::sync::atomic::AtomicUsize);
 
     impl Watch for Impatient {
-        fn stage(&self, _name: &str) {
+        fn stage(&self, _name: &str, _pieces: &str) {
             self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
 

@@ -6,7 +6,7 @@ use crate::device::gpu::{Argument, Buffer, Graph, Header, Kernel, KernelSource, 
 use crate::device::headers::REAL;
 use crate::error::{Error, Invalid, accept, positive};
 use crate::linear::operator::gpu::DeviceOperator;
-use crate::linear::solver::{Solved, Solver, Stop, norm_of};
+use crate::linear::solver::{Attempt, Solved, Solver, Stop, norm_of};
 use crate::numerics::real::Real;
 use std::sync::Arc;
 
@@ -113,13 +113,76 @@ impl<T: Real> SolverGpu<T> {
     }
 
     // Solve on a device
-    /// Solves A x = b, and leaves the result in [`solution`](Self::solution).
+    /// Solves A x = b, and leaves the result in [`solution`](Self::solution). `watch` is told the number and the relative
+    /// residual of the last iteration whenever the host looks at the device, and ends the run with an error of its own.
     ///
     /// # Errors
     /// As for [`Solver::solve`]; and what the device says.
-    pub fn solve(&mut self, b: &Buffer<T>, from: Start, stop: &Stop) -> Result<Solved, Error> {
+    pub fn solve(
+        &mut self,
+        b: &Buffer<T>,
+        from: Start,
+        stop: &Stop,
+        watch: &mut dyn FnMut(usize, f64) -> Result<(), Error>,
+    ) -> Result<Solved, Error> {
+        self.attempt(b, from, stop, watch)?.whole()
+    }
+
+    // Go as far as a device can
+    /// Goes towards the solution of A x = b as [`solve`](Self::solve) does, and keeps what was found where it ends short of its
+    /// tolerance.
+    ///
+    /// # Errors
+    /// As for [`Solver::attempt`]; and what the device says.
+    pub fn attempt(
+        &mut self,
+        b: &Buffer<T>,
+        from: Start,
+        stop: &Stop,
+        watch: &mut dyn FnMut(usize, f64) -> Result<(), Error>,
+    ) -> Result<Attempt, Error> {
         check(b, self.work.x.len(), stop)?;
-        let (mut history, mut iterations, mut before) = (Vec::new(), 0, f64::INFINITY);
+        let mut history = Vec::new();
+        let shortfall = match self.sweep(b, from, stop, &mut history, watch) {
+            Ok(()) => None,
+            Err(short @ Error::NotConverged { .. }) => Some(short),
+            Err(short @ Error::Failed { .. }) => {
+                let settled = self.settle(b, stop)?;
+                history.pop();
+                history.push(settled);
+                Some(short)
+            }
+            Err(error) => return Err(error),
+        };
+        let (iterations, residual) = (history.len() - 1, history[history.len() - 1]);
+        Ok(Attempt { solved: Solved { iterations, residual, history }, shortfall })
+    }
+    /// The residual of the last iterate after a breakdown, which is made finite.
+    fn settle(&mut self, b: &Buffer<T>, stop: &Stop) -> Result<f64, Error> {
+        self.work.multiply_solution(false)?;
+        self.work.begin(b, true, stop)?;
+        self.method.begin(&self.work)?;
+        match self.advance(0, b, &mut Vec::new()) {
+            Ok(report) => Ok(report.start),
+            Err(Error::Failed { .. } | Error::Invalid(_)) => {
+                self.work.x.clear()?;
+                Ok(1.0)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    // Sweep on a device
+    /// Sweeps until the true residual meets the tolerance; `history` holds the residuals.
+    fn sweep(
+        &mut self,
+        b: &Buffer<T>,
+        from: Start,
+        stop: &Stop,
+        history: &mut Vec<f64>,
+        watch: &mut dyn FnMut(usize, f64) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (mut iterations, mut before) = (0, f64::INFINITY);
         loop {
             let first = before.is_infinite();
             self.work.multiply_solution(first && from == Start::Cold)?;
@@ -127,7 +190,7 @@ impl<T: Real> SolverGpu<T> {
             self.method.begin(&self.work)?;
             history.pop();
             let ahead = if first { self.expected } else { 0 };
-            let mut report = self.advance(ahead, b, &mut history)?;
+            let mut report = self.advance(ahead, b, history)?;
             let residual = report.start;
             // End the solution or give up
             if report.norm == 0.0 {
@@ -135,7 +198,7 @@ impl<T: Real> SolverGpu<T> {
             }
             if residual <= stop.tolerance {
                 self.expected = iterations.max(1);
-                return Ok(Solved { iterations, residual, history });
+                return Ok(());
             }
             if iterations >= stop.iterations || residual > 0.9 * before {
                 return Err(self.method.solver().not_converged(
@@ -147,7 +210,8 @@ impl<T: Real> SolverGpu<T> {
             before = residual;
             while !report.done {
                 let ahead = report.iterations_left(iterations);
-                report = self.advance(ahead, b, &mut history)?;
+                report = self.advance(ahead, b, history)?;
+                watch(report.iterations, report.residual)?;
             }
             iterations = report.iterations;
         }
@@ -169,9 +233,10 @@ impl<T: Real> SolverGpu<T> {
         let mut numbers = [0.0; SCALARS + HISTORY];
         work.states[1].read_into(&mut numbers)?;
         let report = Report::new(&numbers);
-        self.refuse(&report, b)?;
         let new = history.len()..=report.iterations;
-        history.extend(new.map(|k| numbers[SCALARS + k % HISTORY]));
+        let new = new.map(|k| numbers[SCALARS + k % HISTORY]);
+        history.extend(new.filter(|residual| residual.is_finite()));
+        self.refuse(&report, b)?;
         Ok(report)
     }
 
@@ -565,7 +630,13 @@ mod tests {
 
     // Solve on the processor or a device
     // Solve with the processor
-    type Outcome = (Result<Solved, String>, Vec<f64>);
+    /// What was said, where the solution stands, and the residual that it is said to have.
+    type Outcome = (Result<Solved, String>, Vec<f64>, Option<f64>);
+
+    fn outcome(attempt: Result<Attempt, Error>, x: Vec<f64>) -> Outcome {
+        let residual = attempt.as_ref().ok().map(|attempt| attempt.solved.residual);
+        (attempt.and_then(Attempt::whole).map_err(|error| error.to_string()), x, residual)
+    }
 
     /// Solves from `x`, with the processor.
     fn here(
@@ -577,8 +648,8 @@ mod tests {
         let [a, p] = [a, p].map(|matrix| matrix.map(|matrix| Dense::new(matrix.clone())));
         let p = p.as_ref().map(|p| p as &dyn Operator<f64>);
         let mut x = x.to_vec();
-        let solved = solver.solve(&a.unwrap(), p, b, &mut x, &stop, &mut |_, _| ());
-        (solved.map_err(|error| error.to_string()), x)
+        let attempt = solver.attempt(&a.unwrap(), p, b, &mut x, &stop, &mut |_, _| Ok(()));
+        outcome(attempt, x)
     }
 
     // Symmetric matrices on a device
@@ -641,8 +712,8 @@ mod tests {
         run.expected = 1;
         run.solution().write(x).unwrap();
         let from = if x.iter().all(|&x| x == 0.0) { Start::Cold } else { Start::Warm };
-        let solved = run.solve(&gpu.upload(b).unwrap(), from, &stop);
-        (solved.map_err(|error| error.to_string()), run.solution().read().unwrap())
+        let attempt = run.attempt(&gpu.upload(b).unwrap(), from, &stop, &mut |_, _| Ok(()));
+        outcome(attempt, run.solution().read().unwrap())
     }
 
     // Compare both solvers on both machines
@@ -661,8 +732,8 @@ mod tests {
                 for (solver, p) in SOLVERS.into_iter().flat_map(|s| [(s, None), (s, Some(&p))]) {
                     let stop = Stop { tolerance, iterations: 500 };
                     let matrices = [Some(&a), p];
-                    let (expected, x_here) = here(solver, matrices, (&b, &x), stop);
-                    let (solved, x_there) = there(&gpu, solver, matrices, (&b, &x), stop);
+                    let (expected, x_here, _) = here(solver, matrices, (&b, &x), stop);
+                    let (solved, x_there, _) = there(&gpu, solver, matrices, (&b, &x), stop);
                     let (expected, solved) = (expected.unwrap(), solved.unwrap());
                     // Compare two solutions of one system
                     let counts = (solved.iterations, expected.iterations);
@@ -706,8 +777,8 @@ mod tests {
                 [None, Some(&p)].into_iter().flat_map(|p| [1, 2, 3, 7].map(|k| (p, k)))
             {
                 let (stop, matrices) = (Stop { tolerance: 1e-12, iterations }, [Some(&a), p]);
-                let (ours, x_here) = here(solver, matrices, (&b, &zero), stop);
-                let (theirs, x_there) = there(gpu, solver, matrices, (&b, &zero), stop);
+                let (ours, x_here, _) = here(solver, matrices, (&b, &zero), stop);
+                let (theirs, x_there, _) = there(gpu, solver, matrices, (&b, &zero), stop);
                 assert_eq!(theirs.unwrap_err(), ours.unwrap_err(), "{solver:?} {iterations}");
                 let error = battery::distance(&x_there, &x_here);
                 assert!(error < 1e-10, "{solver:?} {iterations}: {error:e}");
@@ -757,8 +828,13 @@ mod tests {
                 SOLVERS.iter().flat_map(|s| cases.iter().map(move |c| (*s, c)))
             {
                 let matrices = [Some(*a), *p];
-                let (expected, x_here) = here(solver, matrices, (b, x), capped);
-                let (outcome, x_there) = there(&gpu, solver, matrices, (b, x), capped);
+                let (expected, x_here, reached) = here(solver, matrices, (b, x), capped);
+                let (outcome, x_there, residual) = there(&gpu, solver, matrices, (b, x), capped);
+                assert_eq!(residual.is_some(), reached.is_some());
+                if let (Some(residual), Some(reached)) = (residual, reached) {
+                    assert!((residual - reached).abs() < 1e-9, "{solver:?}: {residual}, {reached}");
+                    assert!(x_there.iter().all(|x| x.is_finite()));
+                }
                 match (&outcome, &expected) {
                     (Ok(solved), Ok(expected)) => {
                         assert_eq!(solved.iterations, expected.iterations);
@@ -780,9 +856,10 @@ mod tests {
             assert!(refused((3, 4), None).contains("columns of the operator = 4: expected 3"));
             assert!(refused((3, 3), Some((4, 3))).contains("rows of the preconditioner = 4"));
             let mut run = SolverGpu::new(Solver::Minres, matrix((3, 3)), None).unwrap();
-            assert!(run.solve(&gpu.zeros(4).unwrap(), Start::Cold, &capped).is_err());
+            let patient = &mut |_, _| Ok(());
+            assert!(run.solve(&gpu.zeros(4).unwrap(), Start::Cold, &capped, patient).is_err());
             let stop = Stop { tolerance: 0.0, iterations: 1 };
-            assert!(run.solve(&gpu.zeros(3).unwrap(), Start::Cold, &stop).is_err());
+            assert!(run.solve(&gpu.zeros(3).unwrap(), Start::Cold, &stop, patient).is_err());
         }
     }
 
@@ -795,8 +872,10 @@ mod tests {
             let operator = Arc::new(MatrixGpu::<f32>::new(gpu, a.view()).unwrap());
             let mut run = SolverGpu::new(solver, operator, None).unwrap();
             let b = gpu.upload(&b).unwrap();
-            let mut to =
-                |tolerance| run.solve(&b, Start::Warm, &Stop { tolerance, iterations: 1000 });
+            let mut to = |tolerance| {
+                let stop = Stop { tolerance, iterations: 1000 };
+                run.solve(&b, Start::Warm, &stop, &mut |_, _| Ok(()))
+            };
             assert!(to(1e-5).unwrap().residual < 1e-5);
             let error = to(1e-9).unwrap_err();
             assert!(
@@ -820,7 +899,7 @@ mod tests {
             let mut from = |x: &[f64], expected: usize| {
                 run.expected = expected;
                 run.solution().write(x).unwrap();
-                let solved = run.solve(&b, Start::Warm, &stop).unwrap();
+                let solved = run.solve(&b, Start::Warm, &stop, &mut |_, _| Ok(())).unwrap();
                 (solved, run.solution().read().unwrap())
             };
             let cold = from(&vec![0.0; n], 1);

@@ -3,15 +3,15 @@
 
 // What the estimate on a device stands on
 use crate::device::gpu::{Buffer, Gpu};
-use crate::device::{Watch, Workers, gather};
+use crate::device::{Watch, Workers, check, gather};
 use crate::error::{Error, Invalid};
 use crate::linear::interpolation::ToPupil;
 use crate::linear::interpolation::gpu::LayersGpu;
 use crate::linear::matrix::gpu::MatrixGpu;
 use crate::linear::operator::Pairs;
 use crate::linear::operator::gpu::{DeviceOperator, ProductGpu, WithPairsGpu};
+use crate::linear::solver::Solver;
 use crate::linear::solver::gpu::{SolverGpu, Start};
-use crate::linear::solver::{Solved, Solver};
 use crate::linear::toeplitz::Block;
 use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
 use crate::model::noise::SlopeNoise;
@@ -19,12 +19,12 @@ use crate::numerics::real::Real;
 use crate::tomography::circulant::Group;
 use crate::tomography::circulant::gpu::CirculantGpu;
 use crate::tomography::estimate::{
-    EstimateOptions, Estimates, Grouped, Matrices, Model, Posed, check_frames, check_slopes,
-    of_frame,
+    EstimateOptions, Estimates, Found, Grouped, Matrices, Model, Posed, check_frames, check_slopes,
+    chi_squared, unit_of,
 };
 use crate::turbulence::plan::{WavefrontCovariancePlan, dense_bytes};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
-use ndarray::{Array2, Array4, ArrayView1, ArrayView2, s};
+use ndarray::{Array2, ArrayView1, ArrayView2, s};
 use std::sync::{Arc, Mutex, PoisonError};
 
 // All layers in one product
@@ -127,16 +127,23 @@ impl<T: Real> EstimatorGpu<T> {
     }
 
     // Estimate one frame on a device
-    /// The wavefronts of one frame, and how they were found.
-    fn frame(&self, slopes: ArrayView1<f64>, warm: bool) -> Result<(Vec<T>, Solved), Error> {
+    /// The wavefronts of one frame, in units of `unit` rad of slope, and how they were found.
+    fn frame(
+        &self,
+        slopes: ArrayView1<f64>,
+        unit: f64,
+        from: Start,
+        watch: &dyn Watch,
+    ) -> Result<Found<T>, Error> {
         let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
         let Run { solver, slopes: there, wavefronts } = &mut *run;
-        let slopes: Vec<T> = slopes.iter().map(|&slope| T::of(slope)).collect();
+        let slopes: Vec<T> = slopes.iter().map(|&slope| T::of(slope / unit)).collect();
         there.write(&slopes)?;
-        let from = if warm { Start::Warm } else { Start::Cold };
-        let solved = solver.solve(there, from, &self.options.stop)?;
+        let stop = self.options.stop_at(slopes.len());
+        let attempt = solver.attempt(there, from, &stop, &mut |_, _| check(watch))?;
         self.wavefront.apply(solver.solution(), wavefronts)?;
-        Ok((wavefronts.read()?, solved))
+        let chi_squared = chi_squared(&slopes, &solver.solution().read()?);
+        Ok(Found { wavefront: wavefronts.read()?, attempt, chi_squared, unit })
     }
 }
 
@@ -229,17 +236,14 @@ pub(crate) fn estimate_on<T: Real>(
     let workers = if warm { &estimators[..1] } else { estimators };
     // Let each device take the next frame
     let results = gather(Workers::devices(workers), 0..frames, watch, |estimator, frame| {
-        let found = estimator.frame(slopes.row(frame), warm && frame > 0);
-        found.map_err(|error| of_frame(error, frame))
+        let from = if warm && frame > 0 { Start::Warm } else { Start::Cold };
+        let unit = if warm { unit_of(slopes) } else { unit_of(slopes.row(frame)) };
+        estimator.frame(slopes.row(frame), unit, from, watch)
     })?;
     // Put the frames in their order
-    let mut wavefront = Array4::zeros((frames, targets, points, points));
-    for ((found, _), mut frame) in results.iter().zip(wavefront.outer_iter_mut()) {
-        frame.iter_mut().zip(found).for_each(|(point, value)| *point = Real::in_double(*value));
-    }
-    let iterations = results.iter().map(|(_, solved)| solved.iterations).collect();
-    let residual = results.iter().map(|(_, solved)| solved.residual).collect();
-    Ok(Estimates { wavefront, iterations, residual })
+    let mut estimates = Estimates::of(frames, [targets, points]);
+    results.into_iter().try_for_each(|found| estimates.push(found))?;
+    Ok(estimates)
 }
 
 // Tests of the estimate on a device
@@ -302,8 +306,8 @@ mod tests {
             (["90e3", "inf"], 0.0, Solver::ConjugateGradients, false),
         ] {
             let stop = Stop { tolerance: 1e-9, iterations: 2000 };
-            let options =
-                EstimateOptions { solver, preconditioned, stop, ..EstimateOptions::default() };
+            let options = EstimateOptions { solver, preconditioned, ..EstimateOptions::default() };
+            let options = options.stop(stop);
             let frames = if preconditioned { 2 } else { 1 };
             hold_to_the_processor(&system(heights, disc), options, frames);
         }
@@ -313,7 +317,7 @@ mod tests {
     fn estimates_with_correlated_noise_are_those_of_the_processor() {
         for heights in [["inf", "inf"], ["90e3", "90e3"], ["90e3", "inf"]] {
             let stop = Stop { tolerance: 1e-9, iterations: 2000 };
-            let options = EstimateOptions { stop, ..EstimateOptions::default() };
+            let options = EstimateOptions::default().stop(stop);
             hold_to_the_processor(&streaked(&system(heights, 0.0)), options, 1);
         }
     }
@@ -378,7 +382,7 @@ mod tests {
             for from in [Start::Cold, Start::Warm] {
                 let stop = Stop { tolerance, iterations };
                 let [ours, theirs] = [&mut fused, &mut plain].map(|solver| {
-                    let solved = solver.solve(&b, from, &stop);
+                    let solved = solver.solve(&b, from, &stop, &mut |_, _| Ok(()));
                     (solved, solver.solution().read().unwrap())
                 });
                 assert!(battery::distance(&ours.1, &theirs.1) < close, "{tolerance} {from:?}");
@@ -400,7 +404,7 @@ mod tests {
 
         // Solve for nothing at all
         let zero = gpu.zeros(fused.solution().len()).unwrap();
-        let solved = fused.solve(&zero, Start::Warm, &Stop::default()).unwrap();
+        let solved = fused.solve(&zero, Start::Warm, &Stop::default(), &mut |_, _| Ok(())).unwrap();
         assert_eq!((solved.iterations, solved.residual), (0, 0.0));
         assert!(fused.solution().read().unwrap().iter().all(|x| x.is_zero()));
     }

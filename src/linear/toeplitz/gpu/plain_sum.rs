@@ -11,10 +11,14 @@ use crate::numerics::real::Real;
 const SOURCE: KernelSource = KernelSource {
     name: "plain_sum.cu",
     text: include_str!("../../../../kernels/linear/plain_sum.cu"),
-    headers: &[REAL, WAITING],
+    headers: &[REAL, LOOPS, WAITING],
 };
 
-// Waiting for other kernels
+// Loops and waiting for other kernels
+/// Loops unrolled by the compiler.
+pub(crate) const LOOPS: Header =
+    Header { name: "linear/loops.cuh", text: include_str!("../../../../kernels/linear/loops.cuh") };
+
 /// Waiting for the work before.
 pub(crate) const WAITING: Header = Header {
     name: "linear/waiting.cuh",

@@ -106,10 +106,6 @@ pub(crate) const SHORT_TRANSFORMS: Header = Header {
     text: include_str!("../../../../kernels/linear/short_transforms.cuh"),
 };
 
-/// Their loops, unrolled by the compiler.
-pub(crate) const LOOPS: Header =
-    Header { name: "linear/loops.cuh", text: include_str!("../../../../kernels/linear/loops.cuh") };
-
 // Tests of short transforms
 #[cfg(test)]
 mod tests {
@@ -117,6 +113,7 @@ mod tests {
     use crate::device::gpu::{Argument, Gpu, KernelSource, Shape, test_machines};
     use crate::device::headers::REAL;
     use crate::linear::operator::battery::random;
+    use crate::linear::toeplitz::gpu::plain_sum::LOOPS;
 
     // Transform rows on a device
     const SOURCE: KernelSource = KernelSource {

@@ -6,8 +6,8 @@ use crate::device::gpu::{Argument, Buffer, Gpu, Header, Kernel, KernelSource, Sh
 use crate::device::headers::{GENERATION, REAL};
 use crate::error::{Error, Invalid};
 use crate::linear::toeplitz::gpu::lattices::{Matrix, SHARED_BY_CHOICE, Sides, Ways};
-use crate::linear::toeplitz::gpu::plain_sum::WAITING;
-use crate::linear::toeplitz::gpu::short_transforms::{LOOPS, Radices, Room, SHORT_TRANSFORMS};
+use crate::linear::toeplitz::gpu::plain_sum::{LOOPS, WAITING};
+use crate::linear::toeplitz::gpu::short_transforms::{Radices, Room, SHORT_TRANSFORMS};
 use crate::linear::toeplitz::{Parts, fields};
 use crate::numerics::real::Real;
 use ndarray::Array2;
