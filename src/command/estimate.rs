@@ -68,9 +68,9 @@ pub struct EstimateArgs {
     /// Form of the covariances: dense is exact also for guide stars at a finite height, and needs much memory.
     #[arg(long, value_parser = choice::forms(), default_value = "auto")]
     pub form: Form,
-    /// How layers are brought to the pupil, for guide stars at a finite height.
-    #[arg(long, value_parser = choice::interpolations(), default_value = "cubic")]
-    pub interpolation: Interpolation,
+    /// How layers are brought to the pupil, for guide stars at a finite height: cubic unless given.
+    #[arg(long, value_parser = choice::interpolations())]
+    pub interpolation: Option<Interpolation>,
     /// Where to compute: cpu, cuda, or cuda:K.
     #[arg(long, default_value = "cpu")]
     pub device: Device,
@@ -107,7 +107,7 @@ impl EstimateArgs {
     fn options(&self) -> EstimateOptions {
         EstimateOptions::default()
             .form(self.form)
-            .interpolation(self.interpolation)
+            .interpolation(self.interpolation.unwrap_or_default())
             .solver(match self.solver {
                 SolverName::Cg => Solver::ConjugateGradients,
                 SolverName::Minres => Solver::Minres,
@@ -137,6 +137,12 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
         check_lit(&system, path)?;
     }
     let plan = EstimatePlan::new(&system, args.options())?;
+    // Refuse an interpolation of nothing
+    if let (Some(interpolation), false) = (args.interpolation, plan.interpolates()) {
+        let expected = "no such option, as nothing is interpolated: layers have grids of their own only in the Toeplitz form, under \
+                        guide stars at a finite height";
+        return Err(Invalid::new("interpolation", interpolation.name(), expected).into());
+    }
     let (Some(output), Some(slopes_file), false) = (&args.output, &args.slopes, args.plan) else {
         let engine = Engine::open(args.device, args.precision)?;
         return Ok(plan_text(&plan.describe(&engine), args.json).into());
@@ -276,7 +282,7 @@ impl Told<'_> {
         // Say it in lines
         let error = self.estimator.interpolation_error();
         if error > 0.0 {
-            let name = self.args.interpolation.name();
+            let name = self.args.interpolation.unwrap_or_default().name();
             let text =
                 format!("{name} interpolation, error about {error:.1e} of the largest covariance");
             lines.push(("layers", text));
@@ -317,7 +323,7 @@ impl Told<'_> {
             "max_iterations": args.options().limit(self.estimator.slopes()),
             "warm_start": args.warm_start,
             "precision": args.precision.name(),
-            "interpolation": args.interpolation.name(),
+            "interpolation": args.interpolation.unwrap_or_default().name(),
             "interpolation_error": estimator.interpolation_error(),
             "bytes_of_slopes_operator": estimator.bytes()[0],
             "bytes_of_wavefront_operator": estimator.bytes()[1],

@@ -290,7 +290,7 @@ fn wavefront_view(
                     let layer =
                         if problem.is_layered() { format!(", layer {k}") } else { String::new() };
                     let name = format!("{pair}{axis}{layer}");
-                    let drawn = a == axes[0] && (lone || (t == first[0][0] && k == 0));
+                    let drawn = a == axes[0] && (lone || (t == pairs[0][0] && k == 0));
                     let cut = (format!("{name} along {axis}"), along, false);
                     maps.push(Map { name, field, cuts: if drawn { vec![cut] } else { vec![] } });
                 }
@@ -470,8 +470,12 @@ impl View {
             };
             let lag = |k: usize| stretch * (k as f64 - 0.5 * (lags - 1) as f64) * self.step;
             let points = (0..lags).map(|k| (lag(k), field[place(middle, k)] / unit));
-            let lit = points.filter(|(_, value)| !value.is_nan());
-            if *dashed { figure.dashes(name, lit) } else { figure.line(name, lit) }
+            let lit: Vec<_> = points.filter(|(_, value)| !value.is_nan()).collect();
+            match (lit.len(), dashed) {
+                (0 | 1, _) => figure.points(name, lit),
+                (_, true) => figure.dashes(name, lit),
+                (_, false) => figure.line(name, lit),
+            }
         })
     }
 }

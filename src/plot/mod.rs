@@ -257,7 +257,11 @@ impl Axis {
     pub(crate) fn scale(&self, ends: &Range<f64>, most: usize) -> Scale {
         let (first, last) = (ends.start.ceil(), ends.end.floor());
         let most = if self.log { most.min((last - first).max(0.0) as usize + 1) } else { most };
-        let round = || RangedCoordf64::from(ends.clone()).key_points(most).into_iter();
+        // Their zero is a difference that may have been rounded.
+        let zero = 1e-9 * (ends.end - ends.start);
+        let near_zero = move |tick: f64| if tick.abs() < zero { 0.0 } else { tick };
+        let round =
+            || RangedCoordf64::from(ends.clone()).key_points(most).into_iter().map(near_zero);
         let ticks = if !self.log {
             round().map(|tick| (tick, number(tick))).collect()
         } else if last - first > 1.0 {
@@ -517,6 +521,8 @@ mod tests {
             }
         }
         assert!(ColourScale::Log.level(1e-3) > 0.2 && ColourScale::Root.level(0.01) == 0.1);
+        let middle = Axis::default().scale(&(-0.05..0.05), 5).ticks;
+        assert!(middle.iter().any(|tick| *tick == (0.0, "0".into())), "{middle:?}");
     }
 
     // Check that odd figures are drawn
