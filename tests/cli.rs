@@ -356,6 +356,19 @@ fn options_without_effect_are_refused() -> Checked {
     for (args, words) in cases {
         run.refuses(args, words)?;
     }
+    said(&run.lenslet(&format!("simulate {keck} -o slopes.npy --frames 2"))?);
+    let estimate = format!("estimate {keck} --slopes slopes.npy -o wavefront.npz");
+    run.refuses(&format!("{estimate} --frame 0"), &["--plot"])?;
+    let words = ["frame = 2", "between 0 and 1", "slopes.npy"];
+    run.refuses(&format!("{estimate} --plot w.svg --frame 2"), &words)?;
+    let mut pictures = Vec::new();
+    for frame in ["", "--frame 0", "--frame 1"] {
+        said(&run.lenslet(&format!("{estimate} --plot w.svg {frame}"))?);
+        pictures.push(fs::read_to_string(run.path("w.svg"))?);
+    }
+    assert!(pictures[0] == pictures[1] && pictures[1] != pictures[2]);
+    assert!(pictures[0].contains("keck-lgs.toml: wavefronts of frame 0"));
+    assert!(pictures[2].contains("keck-lgs.toml: wavefronts of frame 1"));
     let told = said(&run.lenslet(&format!("estimate {keck} --plan --interpolation linear"))?);
     assert!(told.contains("toeplitz"), "{told}");
     Ok(())

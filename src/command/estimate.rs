@@ -44,9 +44,12 @@ pub struct EstimateArgs {
     /// Precision of the written numbers, and of the estimate; cores go on in double precision below a tolerance of 1e-5.
     #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
     pub precision: Precision,
-    /// Draw the wavefronts of the first frame into this file, .svg or .png.
+    /// Draw the wavefronts of a frame into this file, .svg or .png.
     #[arg(long)]
     pub plot: Option<PathBuf>,
+    /// Frame to draw, counted from 0: the first unless given.
+    #[arg(long, value_name = "K", requires = "plot")]
+    pub frame: Option<usize>,
     // Arguments about the solver
     /// The solver.
     #[arg(long, value_enum, default_value = "cg")]
@@ -149,6 +152,12 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     };
     let slopes = read_array2(slopes_file)?;
     plan.check_slopes(slopes.view()).map_err(|error| of_file(error.into(), slopes_file))?;
+    // Refuse a frame that is not there
+    let (frame, last) = (args.frame.unwrap_or(0), slopes.nrows().saturating_sub(1));
+    if frame > last {
+        let expected = format!("a frame between 0 and {last}, as in {}", slopes_file.display());
+        return Err(Invalid::new("frame", frame, expected).into());
+    }
     let terminal = Terminal::new(args.quiet);
     // Prepare the estimate and solve it
     let start = Instant::now();
@@ -339,17 +348,17 @@ impl Told<'_> {
     }
 }
 
-// Draw the first estimate
+// Draw the estimate of a frame
 fn draw(
     args: &EstimateArgs,
     system: &System,
     estimates: &Estimates,
     format: plot::PictureFormat,
 ) -> Result<Vec<u8>, Error> {
-    let grid = system.wavefront_grid()?;
+    let (grid, frame) = (system.wavefront_grid()?, args.frame.unwrap_or(0));
     let maps: Vec<WavefrontMap> = (0..estimates.wavefront.dim().1)
         .map(|t| {
-            let estimated = estimates.wavefront.slice(s![0, t, .., ..]);
+            let estimated = estimates.wavefront.slice(s![frame, t, .., ..]);
             let values = Array2::from_shape_fn(estimated.dim(), |(j, i)| {
                 if is_lit(system, &grid, [j, i]) { estimated[[j, i]] } else { f64::NAN }
             });
@@ -357,8 +366,8 @@ fn draw(
             WavefrontMap { title: format!("target {t}: {:.0} nm rms", 1e9 * rms), values }
         })
         .collect();
-    let title =
-        format!("{}: wavefronts of frame 0", short_name(&args.system.display().to_string()));
+    let name = args.system.display().to_string();
+    let title = format!("{}: wavefronts of frame {frame}", short_name(&name));
     plot_wavefronts(&maps, &title, system.wavefront_pitch() / grid.oversampling as f64, format)
 }
 
