@@ -246,3 +246,16 @@ fn spectral_errors_are_never_nan() {
         }
     }
 }
+
+/// A target is a direction: another height than infinity is refused by the builder as by a file.
+#[test]
+fn targets_at_a_height_are_refused() {
+    let system = system(0.0, f64::INFINITY);
+    let low = Source::new(0.0, 0.0, 400e3).unwrap();
+    let refused = system.to_builder().targets([star(), low]).build().unwrap_err().to_string();
+    assert_eq!(refused, "target[1].height = 400000.0: expected inf, as a target is a direction");
+    let file = "[atmosphere]\nr0 = 0.15\nwavelength = 500e-9\nouter_scale = 25\n\
+                layers = [{ altitude = 0, fraction = 1 }]\n[lenslet_array]\nlenslets = 2\npitch = 0.5\n\
+                [[guide_star]]\n[[target]]\nheight = inf\n";
+    assert!(System::from_toml(file, "x.toml").is_ok());
+}
