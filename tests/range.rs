@@ -78,8 +78,18 @@ fn short_outer_scales_have_closed_forms() {
                 let error = entry(j, i) / unit - share;
                 assert!(error.abs() < tolerance, "L0 = {ratio} D, wavefront {j},{i}: {error:e}");
             }
-            if ratio < 0.1 {
-                assert!(inside.largest() / PER_RADIAN.powi(2) < tolerance * unit);
+            assert!(inside.largest() / PER_RADIAN.powi(2) < tolerance.max(1e-6) * unit);
+            // A laser star and a natural one see the ground alike, but share no lattice.
+            let laser = Source::new(0.0, 0.0, 90e3).unwrap();
+            let array = LensletArray::new(2, side).unwrap();
+            let [natural, laser] = [star(), laser].map(|star| [Sensor::at_rest(star, array)]);
+            let (all, gradient) = ([array.valid(None, Default::default())], ConeGradient::Pupil);
+            let dense =
+                dense::between(&air, (&natural, &all), (&laser, &all), gradient, &silent).unwrap();
+            let across = 2.0 * second / side.powi(4);
+            for (column, expected) in [(0, variance), (1, -0.5 * variance), (2, across)] {
+                let error = (dense[[0, column]] / PER_RADIAN.powi(2) - expected) / variance;
+                assert!(error.abs() < 1e-10, "L0 = {ratio} D, dense 0,{column}: {error:e}");
             }
         }
     }
@@ -258,4 +268,21 @@ fn targets_at_a_height_are_refused() {
                 layers = [{ altitude = 0, fraction = 1 }]\n[lenslet_array]\nlenslets = 2\npitch = 0.5\n\
                 [[guide_star]]\n[[target]]\nheight = inf\n";
     assert!(System::from_toml(file, "x.toml").is_ok());
+}
+
+/// Long outer scales end in Kolmogorov's law, at any pitch: 0.1622428 λ² d^(−1/3) r0^(−5/3), less a part of some (d/L0)^(1/3).
+#[test]
+fn long_outer_scales_end_in_a_power_law() {
+    for (pitch, outer_scale) in
+        [(1e-9, 1e15), (1e-3, 1e15), (1e6, f64::INFINITY), (1e-9, f64::INFINITY)]
+    {
+        let air = air(vec![Layer::new(0.0, 1.0, outer_scale)]);
+        let array = LensletArray::new(20, pitch).unwrap();
+        let problem = SlopeProblem::new(&air, &array, &[star()], ConeGradient::Pupil).unwrap();
+        let slopes = SlopeCovariancePlan::direct(problem).run(&Engine::default(), &silent).unwrap();
+        let kolmogorov = 0.162_242_8 * (2.0 * PI * PER_RADIAN).powi(2) * pitch.powf(-1.0 / 3.0);
+        let less = 1.0 - slopes.variance() / kolmogorov;
+        let part = (pitch / outer_scale).cbrt();
+        assert!((less - 1.5 * part).abs() < 0.2 * part + 2e-7, "{pitch} {outer_scale}: {less:e}");
+    }
 }
