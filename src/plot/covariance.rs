@@ -80,15 +80,15 @@ impl CovarianceView {
 /// The largest number of first and of second things of which all pairs are shown unless others are asked for.
 const FEW: usize = 3;
 
+/// Pairs, or components: two numbers each.
+type Places = Vec<[usize; 2]>;
+
 impl CovarianceView {
     /// The pairs of slopes that are shown, for so many guide stars; and the components.
     ///
     /// # Errors
     /// `Invalid` where a star does not exist, the component is that of a wavefront, or there are too many maps for a picture.
-    pub fn check_slopes(
-        &self,
-        stars: usize,
-    ) -> Result<(Vec<[usize; 2]>, Vec<[usize; 2]>), Invalid> {
+    pub fn check_slopes(&self, stars: usize) -> Result<(Places, Places), Invalid> {
         let components = match self.component {
             None => vec![[0, 0], [0, 1], [1, 0], [1, 1]],
             Some(Component::Xx) => vec![[0, 0]],
@@ -110,7 +110,7 @@ impl CovarianceView {
     pub fn check_wavefront(
         &self,
         problem: &WavefrontProblem,
-    ) -> Result<(Vec<[usize; 2]>, Vec<usize>), Invalid> {
+    ) -> Result<(Places, Vec<usize>), Invalid> {
         let axes = match self.component {
             None => vec![0, 1],
             Some(Component::X) => vec![0],
@@ -139,7 +139,7 @@ impl CovarianceView {
         second: usize,
         few: bool,
         expected: &str,
-    ) -> Result<Vec<[usize; 2]>, Invalid> {
+    ) -> Result<Places, Invalid> {
         match self.pairs {
             Some(Pairs::One(p, q)) if p >= first || q >= second => {
                 Err(Invalid::new("pair", format!("{p},{q}"), expected))
@@ -463,13 +463,14 @@ impl View {
             self.maps.iter().flat_map(|map| map.cuts.iter().map(move |cut| (&map.field, cut)));
         all.take(7).fold(figure, |figure, (field, (name, along, dashed))| {
             let (lags, middle) = (field.nrows(), field.nrows() / 2);
-            let (place, stretch): (fn(usize, usize) -> [usize; 2], f64) = match along {
-                Along::X => (|middle, k| [middle, k], 1.0),
-                Along::Y => (|middle, k| [k, middle], 1.0),
-                Along::Diagonal => (|_, k| [k, k], 2f64.sqrt()),
-            };
+            let stretch = if matches!(along, Along::Diagonal) { 2f64.sqrt() } else { 1.0 };
             let lag = |k: usize| stretch * (k as f64 - 0.5 * (lags - 1) as f64) * self.step;
-            let points = (0..lags).map(|k| (lag(k), field[place(middle, k)] / unit));
+            let value = |k: usize| match along {
+                Along::X => field[[middle, k]],
+                Along::Y => field[[k, middle]],
+                Along::Diagonal => field[[k, k]],
+            };
+            let points = (0..lags).map(|k| (lag(k), value(k) / unit));
             let lit: Vec<_> = points.filter(|(_, value)| !value.is_nan()).collect();
             match (lit.len(), dashed) {
                 (0 | 1, _) => figure.points(name, lit),
