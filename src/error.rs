@@ -167,6 +167,16 @@ pub enum Error {
     },
 
     // Computations that break down
+    /// A result has an entry that is NaN or infinite.
+    #[error("{result} is {value} at {place:?}, which is no number to go on with")]
+    NotFinite {
+        /// Name of the result, as in a file.
+        result: String,
+        /// Indices of the first such entry.
+        place: Vec<usize>,
+        /// The entry.
+        value: f64,
+    },
     /// A computation broke down although its input was good.
     #[error("{what} failed: {reason}")]
     Failed {
@@ -224,6 +234,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Failed { .. }
+            | Self::NotFinite { .. }
             | Self::NotConverged { .. }
             | Self::Cuda { .. }
             | Self::Foreign { .. } => 1,

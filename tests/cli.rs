@@ -350,6 +350,109 @@ fn bad_requests_are_refused() -> Checked {
 }
 
 #[test]
+fn options_without_effect_are_refused() -> Checked {
+    let run = Run::new()?;
+    let (small, keck) = (book("small"), book("keck-lgs"));
+    let (small, keck) = (small.display(), keck.display());
+    let with = |options: &str| format!("covariance {small} -o cov.npz {options}");
+    let keck_with = |options: &str| format!("covariance {keck} -o cov.npz {options}");
+    let cases: &[(String, &[&str])] = &[
+        (with("--component xx"), &["--plot"]),
+        (with("--scale log"), &["--plot"]),
+        (with("--of slopes"), &["--plot"]),
+        (with("--pair all"), &["--plot"]),
+        (with("--plot c.svg --of wavefront"), &["of = wavefront", "[[target]]", "[phase]"]),
+        (with("--plot c.svg --component x"), &["component = x", "xx, xy, yy or all"]),
+        (with("--plot c.svg --scale cubic"), &["cubic", "linear", "root", "log"]),
+        (
+            keck_with("--plot c.svg --of wavefront --pair 2,0"),
+            &["pair = 2,0", "target between 0 and 1"],
+        ),
+        (
+            keck_with("--plot c.svg --of wavefront --component xx"),
+            &["component = xx", "x, y or all"],
+        ),
+        ("bench covariance --plan --repeat 3".into(), &["--repeat", "--plan"]),
+        (format!("simulate {small} -o s.npy --wavefront w.npy"), &["wavefront", "[[target]]"]),
+        (
+            format!("estimate {keck} --plan --form dense --interpolation cubic"),
+            &["interpolation = cubic", "Toeplitz form"],
+        ),
+    ];
+    for (args, words) in cases {
+        run.refuses(args, words)?;
+    }
+    said(&run.lenslet(&format!("simulate {keck} -o slopes.npy --frames 2"))?);
+    let estimate = format!("estimate {keck} --slopes slopes.npy -o wavefront.npz");
+    run.refuses(&format!("{estimate} --frame 0"), &["--plot"])?;
+    let words = ["frame = 2", "between 0 and 1", "slopes.npy"];
+    run.refuses(&format!("{estimate} --plot w.svg --frame 2"), &words)?;
+    let mut pictures = Vec::new();
+    for frame in ["", "--frame 0", "--frame 1"] {
+        said(&run.lenslet(&format!("{estimate} --plot w.svg {frame}"))?);
+        pictures.push(fs::read_to_string(run.path("w.svg"))?);
+    }
+    // The first image is a map; the title is text beside it.
+    let map = |k: usize| pictures[k].split("base64,").nth(1).and_then(|map| map.split('"').next());
+    assert!(pictures[0] == pictures[1] && map(1).is_some() && map(1) != map(2));
+    assert!(pictures[0].contains("keck-lgs.toml: wavefronts of frame 0"));
+    assert!(pictures[2].contains("keck-lgs.toml: wavefronts of frame 1"));
+    let told = said(&run.lenslet(&format!("estimate {keck} --plan --interpolation linear"))?);
+    assert!(told.contains("toeplitz"), "{told}");
+    Ok(())
+}
+
+#[test]
+fn pictures_say_what_they_show() -> Checked {
+    let run = Run::new()?;
+    for (options, maps, words) in [
+        ("--pair all --component yy", 16, ["all pairs of 4 guide stars, yy", "square-root"]),
+        (
+            "--of wavefront --pair 1,3 --scale log",
+            14,
+            ["wavefront of target 1 with slopes of guide star 3", "logarithmic"],
+        ),
+        (
+            "--of wavefront --pair all --component x",
+            56,
+            ["2 wavefronts with slopes of 4 guide stars, x", "grey"],
+        ),
+    ] {
+        said(&run.covariance("keck-lgs", &format!("-o cov.npz --plot cov.svg {options}"))?);
+        let picture = fs::read_to_string(run.path("cov.svg"))?;
+        assert_eq!(picture.matches("data:image/png;base64,").count(), maps + 1, "{options}");
+        for word in words.into_iter().chain(["keck-lgs.toml: "]) {
+            assert!(picture.contains(word), "{word} for {options}");
+        }
+    }
+    Ok(())
+}
+
+/// A layer a tenth of a millimetre below the stars: the lattice would have a hundred thousand million lags.
+#[test]
+fn layers_in_the_tip_of_a_cone_are_told_at_once() -> Checked {
+    let run = Run::new()?;
+    let text = fs::read_to_string(book("keck-lgs"))?;
+    let text = text.replace("altitude = 16000.0", "altitude = 89999.9999");
+    assert!(text.contains("89999.9999"));
+    fs::write(run.path("tip.toml"), text)?;
+    let start = std::time::Instant::now();
+    let words = [
+        "layers[6].altitude = 89999.9999",
+        "guide stars at 90000 m",
+        "1.1e-9 of the pupil",
+        "lags",
+    ];
+    run.refuses("covariance tip.toml -o cov.npz", &words)?;
+    let told = said(&run.lenslet("info tip.toml")?);
+    for word in words {
+        assert!(told.contains(word), "{word} in {told}");
+    }
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+    Ok(())
+}
+
+#[test]
 fn too_large_a_system_is_refused_before_it_starts() -> Checked {
     let run = Run::new()?;
     let star = "[[guide_star]]\nzenith = 1.0\n".repeat(40);

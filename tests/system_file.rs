@@ -377,6 +377,11 @@ fn every_mistake_has_its_message() {
             "x.toml:23: targets: expected a known key; did you mean target?",
         ),
         (
+            "[[target]]",
+            "[[target]]\nheight = 400e3",
+            "x.toml:24: target[0].height = 400e3: expected inf, as a target is a direction",
+        ),
+        (
             "points = 17",
             "points = 0",
             "x.toml:26: phase.points = 0: expected a whole number from 1 to 100000",

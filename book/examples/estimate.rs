@@ -38,6 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{}", map.title);
     }
     let step = keck.lenslet_array().pitch() / grid.oversampling as f64;
-    std::fs::write(folder.join("estimate.svg"), plot_wavefronts(&maps, step, PictureFormat::Svg)?)?;
+    let picture = plot_wavefronts(&maps, "keck-lgs.toml, target 1", step, PictureFormat::Svg)?;
+    std::fs::write(folder.join("estimate.svg"), picture)?;
     Ok(())
 }

@@ -51,7 +51,7 @@ struct BenchArgs {
     /// System files; the three of the book unless given.
     systems: Vec<PathBuf>,
     /// Repetitions, of which the median is taken.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, conflicts_with = "plan", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
     /// Say what would be computed for each system by both methods, and stop.
     #[arg(long)]

@@ -5,6 +5,7 @@
 use crate::files::arrays::ArrayFormat;
 use crate::linear::interpolation::Interpolation;
 use crate::numerics::real::Precision;
+use crate::plot::{ColourScale, Component};
 use crate::turbulence::plan::Form;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
@@ -52,5 +53,32 @@ pub fn interpolations() -> impl TypedValueParser<Value = Interpolation> {
         ("linear", "Two points along each axis", Interpolation::Linear),
         ("cubic", "Four points along each axis", Interpolation::Cubic),
         ("quintic", "Six points along each axis", Interpolation::Quintic),
+    ])
+}
+
+// Choices of a picture
+/// A component of a covariance, or all.
+#[derive(Debug, Clone, Copy)]
+pub struct Components(pub Option<Component>);
+
+/// Components of a covariance.
+pub fn components() -> impl TypedValueParser<Value = Components> {
+    let one = |component| Components(Some(component));
+    one_of([
+        ("all", "All of them", Components(None)),
+        ("xx", "Slopes along x with slopes along x", one(Component::Xx)),
+        ("xy", "Slopes along x with slopes along y", one(Component::Xy)),
+        ("yy", "Slopes along y with slopes along y", one(Component::Yy)),
+        ("x", "Wavefronts with slopes along x", one(Component::X)),
+        ("y", "Wavefronts with slopes along y", one(Component::Y)),
+    ])
+}
+
+/// Scales of colour.
+pub fn scales() -> impl TypedValueParser<Value = ColourScale> {
+    one_of([
+        ("linear", "In proportion", ColourScale::Linear),
+        ("root", "Like the square root, the sign kept", ColourScale::Root),
+        ("log", "Like the logarithm above 1e-4 of the largest, the sign kept", ColourScale::Log),
     ])
 }

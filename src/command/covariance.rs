@@ -11,9 +11,12 @@ use crate::files::arrays::{ArrayFormat, Precision};
 use crate::files::draft::{Draft, check_files};
 use crate::files::origin::Origin;
 use crate::model::system::System;
-use crate::plot::{Pairs, PictureFormat, plot_covariance};
+use crate::plot::{ColourScale, CovarianceView, Pairs, PictureFormat};
+use crate::plot::{plot_covariance, plot_wavefront_covariance};
 use crate::turbulence::arrays::covariance_arrays;
-use crate::turbulence::plan::{CovarianceOptions, CovariancePlan, Form, Method, SlopeSlope};
+use crate::turbulence::plan::{
+    CovarianceOptions, CovariancePlan, Covariances, Form, Method, SlopeSlope, WavefrontSlopes,
+};
 use crate::turbulence::spectral::slope::SpectralSampling;
 use clap::{Args, ValueEnum};
 use std::io::Write;
@@ -55,9 +58,18 @@ pub struct CovarianceArgs {
     /// Draw the covariance into this file, .svg or .png.
     #[arg(long)]
     plot: Option<PathBuf>,
-    /// Pair of guide stars to draw, counted from 0: all of up to three stars, else 0,0.
-    #[arg(long, value_name = "P,Q", requires = "plot", value_parser = parse_pair)]
-    pair: Option<(usize, usize)>,
+    /// What to draw.
+    #[arg(long, value_enum, requires = "plot", default_value = "slopes")]
+    of: Of,
+    /// Pair of guide stars to draw, or of a target and a guide star, counted from 0; or all. All of a small system, else 0,0.
+    #[arg(long, value_name = "P,Q|all", requires = "plot", value_parser = parse_pair)]
+    pair: Option<Pairs>,
+    /// Component to draw: xx, xy or yy of slopes, x or y of wavefronts with slopes; or all.
+    #[arg(long, requires = "plot", value_parser = choice::components(), default_value = "all")]
+    component: choice::Components,
+    /// Scale of the colours.
+    #[arg(long, requires = "plot", value_parser = choice::scales(), default_value = "root")]
+    scale: ColourScale,
     /// Say what would be computed, how, in what memory and time, and stop.
     #[arg(long)]
     plan: bool,
@@ -78,11 +90,20 @@ enum MethodName {
     Spectral,
 }
 
-fn parse_pair(text: &str) -> Result<(usize, usize), Invalid> {
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+enum Of {
+    /// The covariance of the slopes among themselves.
+    Slopes,
+    /// The covariance of the wavefronts with the slopes.
+    Wavefront,
+}
+
+fn parse_pair(text: &str) -> Result<Pairs, Invalid> {
     let numbers = text.split_once(',').map(|(p, q)| (p.trim().parse(), q.trim().parse()));
     match numbers {
-        Some((Ok(p), Ok(q))) => Ok((p, q)),
-        _ => Err(Invalid::new("pair", text, "two guide stars counted from 0, such as 0,1")),
+        Some((Ok(p), Ok(q))) => Ok(Pairs::One(p, q)),
+        _ if text == "all" => Ok(Pairs::All),
+        _ => Err(Invalid::new("pair", text, "two numbers counted from 0, such as 0,1, or all")),
     }
 }
 
@@ -102,13 +123,11 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let (system, text) = System::with_text(&args.system)?;
     let plan = CovariancePlan::new(&system, options(args)?)?;
     // Settle what can be drawn
-    let stars = system.guide_stars().len();
-    let pairs = args.pair.map_or(Pairs::default_for(stars), |(p, q)| Pairs::One(p, q));
-    pairs.check(stars)?;
     if let (true, Some(path)) = (plan.is_dense(), &args.plot) {
         let expected = "no picture: it shows displacements, and the dense form has none";
         return Err(Invalid::new("plot", path.display(), expected).into());
     }
+    let view = args.plot.as_ref().map(|_| view(args, &plan)).transpose()?;
     let engine = Engine::open(args.device, args.precision)?;
     let (Some(output), Some(format), false) = (&args.output, format, args.plan) else {
         return Ok(plan_text(&plan.describe(&engine), args.json));
@@ -127,10 +146,8 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     Origin::new(&command_line(), &method, &text).tolerance(Some(error)).note(&mut arrays);
     archive.fill(|file| arrays.write(file, format, args.precision))?;
     let mut drawing = None;
-    if let (Some((path, drawn_as)), SlopeSlope::Toeplitz(slopes)) = (picture, &computed.slope_slope)
-    {
-        let pitch = system.guide_stars()[0].sensor.side();
-        let bytes = plot_covariance(slopes, pitch, pairs, drawn_as)?;
+    if let (Some((path, drawn_as)), Some(view)) = (picture, &view) {
+        let bytes = draw(args, (&computed, &system), (view, drawn_as))?;
         let mut draft = Draft::new(path)?;
         draft.fill(|file| file.write_all(&bytes))?;
         drawing = Some(draft);
@@ -177,4 +194,39 @@ fn options(args: &CovarianceArgs) -> Result<CovarianceOptions, Error> {
         }
     };
     Ok(CovarianceOptions::default().form(args.form).method(method))
+}
+
+// Choose what the picture shows
+/// What the picture shall show, checked.
+fn view(args: &CovarianceArgs, plan: &CovariancePlan) -> Result<CovarianceView, Error> {
+    let view = CovarianceView::of(args.system.display().to_string())
+        .pairs(args.pair)
+        .component(args.component.0)
+        .scale(args.scale);
+    match (args.of, plan.wavefront()) {
+        (Of::Slopes, _) => view.check_slopes(plan.system().guide_stars().len()).map(drop)?,
+        (Of::Wavefront, Some(wavefront)) => view.check_wavefront(wavefront.problem()).map(drop)?,
+        (Of::Wavefront, None) => {
+            let expected = "slopes, as the system has no [[target]] or no table [phase]";
+            return Err(Invalid::new("of", "wavefront", expected).into());
+        }
+    }
+    Ok(view)
+}
+
+/// The picture that the arguments ask for; of a dense form there is none.
+fn draw(
+    args: &CovarianceArgs,
+    (computed, system): (&Covariances, &System),
+    (view, format): (&CovarianceView, PictureFormat),
+) -> Result<Vec<u8>, Error> {
+    match (args.of, &computed.slope_slope, &computed.wavefront_slope) {
+        (Of::Slopes, SlopeSlope::Toeplitz(slopes), _) => {
+            plot_covariance(slopes, system, view, format)
+        }
+        (Of::Wavefront, _, Some(WavefrontSlopes::Toeplitz(problem, covariance))) => {
+            plot_wavefront_covariance((problem, covariance), system, view, format)
+        }
+        _ => unreachable!("a dense form is refused before"),
+    }
 }

@@ -61,12 +61,12 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     check_files(&[("system file", &args.system)], &outputs)?;
     let (system, text) = System::with_text(&args.system)?;
     let options = SimulationOptions::default().frames(args.frames as usize).seed(args.seed);
-    let plan = SimulationPlan::new(&system, options)?;
     // Refuse wavefronts that nobody sees
-    if args.wavefront.is_some() && !plan.has_wavefronts() {
+    if args.wavefront.is_some() && !system.wants_wavefront() {
         let expected = "a system with at least one [[target]] and a table [phase]";
         return Err(Invalid::new("wavefront", args.system.display(), expected).into());
     }
+    let plan = SimulationPlan::new(&system, options)?;
     let engine = Engine::default();
     let Some(output) = args.output.as_ref().filter(|_| !args.plan) else {
         return Ok(plan_text(&plan.describe(&engine), args.json));

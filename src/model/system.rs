@@ -210,8 +210,8 @@ impl SystemBuilder {
     /// The system, if it can be.
     ///
     /// # Errors
-    /// `Invalid`, by the name that a system file has for it, where there is no guide star; a star or target stands in the
-    /// atmosphere or a sensor makes no sense; the pupil leaves an array no valid lenslet; or noise is that of another number of
+    /// `Invalid`, by the name that a system file has for it, where there is no guide star; a star stands in the atmosphere, a
+    /// target at a finite height, or a sensor makes no sense; the pupil leaves an array no valid lenslet; or noise is that of another number of
     /// valid lenslets.
     pub fn build(self) -> Result<System, Invalid> {
         let Self(system) = self;
@@ -222,7 +222,9 @@ impl SystemBuilder {
             within(&format!("guide_star[{k}]"), system.check_star(k, star))?;
         }
         for (k, target) in system.targets.iter().enumerate() {
-            within(&format!("target[{k}]"), target.check_above(&system.atmosphere))?;
+            let (name, expected) =
+                (format!("target[{k}].height"), "inf, as a target is a direction");
+            accept(target.height().is_infinite(), &name, target.height(), expected)?;
         }
         if let Some(PhaseGrid { points, oversampling, disc_radius }) = system.phase {
             within("phase", PhaseGrid::new(points, oversampling, disc_radius).map(drop))?;

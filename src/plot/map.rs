@@ -19,7 +19,7 @@ pub struct WavefrontMap {
     pub values: Array2<f64>,
 }
 
-/// Draws wavefronts of one shape and grid `step` (m) side by side, up to four in a row, in the given format.
+/// Draws wavefronts of one shape and grid `step` (m) side by side, up to four in a row, under a title.
 ///
 /// # Errors
 /// `Invalid` where there is no wavefront, their shapes differ, all values are NaN or one is infinite.
@@ -27,16 +27,18 @@ pub struct WavefrontMap {
 /// ```
 /// use lenslet::plot::{*, PictureFormat};
 /// let values = ndarray::Array2::from_shape_fn((9, 9), |(y, x)| 1e-8 * (x as f64 - y as f64));
-/// let picture = plot_wavefronts(&[WavefrontMap { title: "a tilt".into(), values }], 0.5, PictureFormat::Svg)?;
+/// let maps = [WavefrontMap { title: "a tilt".into(), values }];
+/// let picture = plot_wavefronts(&maps, "made by hand", 0.5, PictureFormat::Svg)?;
 /// assert!(String::from_utf8_lossy(&picture).contains("a tilt"));
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 pub fn plot_wavefronts(
     maps: &[WavefrontMap],
+    title: &str,
     step: f64,
     format: PictureFormat,
 ) -> Result<Vec<u8>, Error> {
-    Maps::new(maps, positive("step", step)?)?.encode(format)
+    Maps::new(maps, title, positive("step", step)?)?.encode(format)
 }
 
 // Take the piston away
@@ -52,6 +54,7 @@ pub fn without_piston(values: &Array2<f64>) -> (Array2<f64>, f64) {
 // Lay out the maps
 struct Maps<'a> {
     maps: &'a [WavefrontMap],
+    title: &'a str,
     step: f64,
     /// The largest magnitude, metres; never 0.
     largest: f64,
@@ -61,7 +64,7 @@ struct Maps<'a> {
 const SIDE: usize = 420;
 
 impl<'a> Maps<'a> {
-    fn new(maps: &'a [WavefrontMap], step: f64) -> Result<Self, Invalid> {
+    fn new(maps: &'a [WavefrontMap], title: &'a str, step: f64) -> Result<Self, Invalid> {
         let first = maps.first().ok_or_else(|| Invalid::new("wavefronts", 0, "at least one"))?;
         let values = || maps.iter().flat_map(|map| &map.values).filter(|value| !value.is_nan());
         let largest = values().fold(0.0, |largest: f64, value| largest.max(value.abs()));
@@ -74,7 +77,7 @@ impl<'a> Maps<'a> {
         if !largest.is_finite() || values().next().is_none() {
             return Err(Invalid::new("wavefront", largest, "finite numbers, and at least one"));
         }
-        Ok(Self { maps, step, largest: if largest > 0.0 { largest } else { 1e-9 } })
+        Ok(Self { maps, title, step, largest: if largest > 0.0 { largest } else { 1e-9 } })
     }
 
     // Place the maps in rows
@@ -91,7 +94,7 @@ impl<'a> Maps<'a> {
     /// Upper left corner of map `k`, or of what follows behind the last column or row.
     fn corner(&self, column: usize, row: usize) -> (i32, i32) {
         let side = self.size_of_map().1;
-        (110 + column as i32 * (side + 40), 70 + row as i32 * (side + 70))
+        (110 + column as i32 * (side + 40), 140 + row as i32 * (side + 70))
     }
 }
 
@@ -117,10 +120,7 @@ impl Maps<'_> {
         mesh.x_desc("x [m]").y_desc("y [m]").draw()?;
         // Colour the map of values
         let place = |share: f64| ((share * points as f64) as usize).min(points - 1);
-        let level = |x: f64, y: f64| {
-            let value = values[[place(y), place(x)]] / self.largest;
-            if value.is_nan() { 0.0 } else { value }
-        };
+        let level = |x: f64, y: f64| values[[place(y), place(x)]] / self.largest;
         paint_levels(&chart.plotting_area().strip_coord_spec(), level)
     }
 
@@ -152,12 +152,13 @@ impl Picture for Maps<'_> {
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
+        area.draw_text(self.title, &(TYPEFACE, 32).into_text_style(area), (20, 24))?;
         for k in 0..self.maps.len() {
             self.draw_map(area, k)?;
         }
         let (right, _) = self.corner(self.columns(), 0);
         let side = self.size_of_map().1;
-        self.draw_scale(&area.clone().shrink((right, 30), (150, side + 60)))
+        self.draw_scale(&area.clone().shrink((right, 100), (150, side + 60)))
     }
 }
 
@@ -165,6 +166,7 @@ impl Picture for Maps<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plot::DARK;
 
     #[test]
     fn maps_are_drawn_or_refused() {
@@ -173,20 +175,40 @@ mod tests {
             values: Array2::from_shape_fn((7, 7), |(y, x)| size * (x as f64 - 0.5 * y as f64)),
         };
         let maps: Vec<_> = [1e-8, 3e-8, 2e-9, 0.0, 1e-7].map(tilt).into();
-        let svg = plot_wavefronts(&maps, 0.25, PictureFormat::Svg).unwrap();
+        let svg = plot_wavefronts(&maps, "five tilts", 0.25, PictureFormat::Svg).unwrap();
         let text = String::from_utf8(svg).unwrap();
         assert!(maps.iter().all(|map| text.contains(&map.title)) && text.contains("nm"));
+        assert!(text.contains("five tilts"));
         assert!(
-            plot_wavefronts(&maps[3..4], 0.25, PictureFormat::Png).unwrap().starts_with(b"\x89PNG")
+            plot_wavefronts(&maps[3..4], "", 0.25, PictureFormat::Png)
+                .unwrap()
+                .starts_with(b"\x89PNG")
         );
         // Refuse wavefronts without a map
         let mut bad = tilt(1e-8);
         bad.values[[2, 3]] = f64::INFINITY;
-        assert!(plot_wavefronts(&[bad.clone()], 0.25, PictureFormat::Svg).is_err());
+        assert!(plot_wavefronts(&[bad.clone()], "", 0.25, PictureFormat::Svg).is_err());
         bad.values.fill(f64::NAN);
-        assert!(plot_wavefronts(&[bad], 0.25, PictureFormat::Svg).is_err());
-        assert!(plot_wavefronts(&[], 0.25, PictureFormat::Svg).is_err());
-        assert!(plot_wavefronts(&maps, f64::NAN, PictureFormat::Svg).is_err());
+        assert!(plot_wavefronts(&[bad], "", 0.25, PictureFormat::Svg).is_err());
+        assert!(plot_wavefronts(&[], "", 0.25, PictureFormat::Svg).is_err());
+        assert!(plot_wavefronts(&maps, "", f64::NAN, PictureFormat::Svg).is_err());
+    }
+
+    // Paint dark points grey
+    #[test]
+    fn dark_points_are_grey_and_flat_ones_white() {
+        let values = ndarray::arr2(&[[0.0, f64::NAN], [1e-8, -1e-8]]);
+        let maps = [WavefrontMap { title: String::new(), values }];
+        let laid_out = Maps::new(&maps, "", 1.0).unwrap();
+        let png = laid_out.encode(PictureFormat::Png).unwrap();
+        let picture = image::load_from_memory(&png).unwrap().into_rgb8();
+        let ((x, y), side) = (laid_out.corner(0, 0), laid_out.size_of_map().1);
+        let at = |i: i32, j: i32| {
+            let place = [x + (2 * i + 1) * side / 4, y + (3 - 2 * j) * side / 4];
+            picture.get_pixel(place[0] as u32, place[1] as u32).0
+        };
+        assert_eq!((at(0, 0), at(1, 0)), ([255; 3], [DARK.0, DARK.1, DARK.2]));
+        assert!(at(0, 1)[0] > at(0, 1)[2] && at(1, 1)[0] < at(1, 1)[2]);
     }
 
     // Leave dark points out of the piston

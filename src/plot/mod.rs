@@ -1,14 +1,16 @@
 // Tangled from book/src/plots.md: edit there, or here and run cargo tangle stitch.
-//! Pictures of results, as SVG or PNG: curves, and maps of the slope covariance.
+//! Pictures of results, as SVG or PNG: curves, maps of covariances, maps of wavefronts.
 
+pub(crate) mod covariance;
 pub(crate) mod map;
 
+pub use covariance::{
+    Component, CovarianceView, Pairs, plot_covariance, plot_wavefront_covariance,
+};
 pub use map::{WavefrontMap, plot_wavefronts, without_piston};
 
 // What the plots stand on
-use crate::error::{Error, Invalid, finite, positive};
-use crate::turbulence::slope::SlopeCovariance;
-use ndarray::{ArrayView2, s};
+use crate::error::{Error, Invalid, finite};
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::coord::{Shift, types::RangedCoordf64};
 use plotters::data::float::pretty_print_float;
@@ -255,7 +257,11 @@ impl Axis {
     pub(crate) fn scale(&self, ends: &Range<f64>, most: usize) -> Scale {
         let (first, last) = (ends.start.ceil(), ends.end.floor());
         let most = if self.log { most.min((last - first).max(0.0) as usize + 1) } else { most };
-        let round = || RangedCoordf64::from(ends.clone()).key_points(most).into_iter();
+        // Their zero is a difference that may have been rounded.
+        let zero = 1e-9 * (ends.end - ends.start);
+        let near_zero = move |tick: f64| if tick.abs() < zero { 0.0 } else { tick };
+        let round =
+            || RangedCoordf64::from(ends.clone()).key_points(most).into_iter().map(near_zero);
         let ticks = if !self.log {
             round().map(|tick| (tick, number(tick))).collect()
         } else if last - first > 1.0 {
@@ -311,7 +317,7 @@ pub(crate) fn number(x: f64) -> String {
 }
 
 /// A power of ten with raised digits, 10⁻¹² for −12.
-fn power_of_ten(power: i32) -> String {
+pub(crate) fn power_of_ten(power: i32) -> String {
     let raise = |digit: char| match digit.to_digit(10) {
         Some(digit) => ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'][digit as usize],
         None => '⁻',
@@ -405,212 +411,16 @@ impl Picture for Figure {
     }
 }
 
-// Picture of the slope covariance
-/// Which pairs of guide stars a picture shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pairs {
-    /// All of them, S × S blocks.
-    All,
-    /// The pair of one first and one second star.
-    One(usize, usize),
-}
-
-// Choose pairs for a picture
-impl Pairs {
-    /// All pairs of a small system, up to three stars; the first pair of a larger one.
-    pub fn default_for(sources: usize) -> Self {
-        if sources <= 3 { Self::All } else { Self::One(0, 0) }
-    }
-
-    /// Checks a choice against the number of sources; `Invalid` where a star does not exist.
-    pub fn check(self, sources: usize) -> Result<Self, Invalid> {
-        match self {
-            Self::One(p, q) if p >= sources || q >= sources => {
-                let expected =
-                    format!("two guide stars between 0 and {}", sources.saturating_sub(1));
-                Err(Invalid::new("pair", format!("{p},{q}"), expected))
-            }
-            good => Ok(good),
-        }
-    }
-}
-
-// Draw the slope covariance
-/// Draws the slope covariance of pairs of guide stars: maps of the four components over the displacement, and cuts along its axes.
-///
-/// `pitch` is the lenslet pitch in metres. The bytes of the file are returned.
-///
-/// # Errors
-/// `Invalid` where the pair does not exist, or a number is not finite.
-pub fn plot_covariance(
-    covariance: &SlopeCovariance,
-    pitch: f64,
-    pairs: Pairs,
-    format: PictureFormat,
-) -> Result<Vec<u8>, Error> {
-    View::new(covariance, pitch, pairs)?.encode(format)
-}
-
-/// The first stars of the pairs, downwards, the second, across, and the largest magnitude of a map, rad².
-struct View<'a> {
-    covariance: &'a SlopeCovariance,
-    pitch: f64,
-    stars: [Vec<usize>; 2],
-    largest: f64,
-}
-
-// Lay out the view of the pairs
-impl<'a> View<'a> {
-    fn new(covariance: &'a SlopeCovariance, pitch: f64, pairs: Pairs) -> Result<Self, Invalid> {
-        positive("pitch", pitch)?;
-        let all = || (0..covariance.sources()).collect();
-        let stars = match pairs.check(covariance.sources())? {
-            Pairs::All => [all(), all()],
-            Pairs::One(p, q) => [vec![p], vec![q]],
-        };
-        let view = Self { covariance, pitch, stars, largest: 0.0 };
-        let mut values = view.maps().into_iter().flat_map(|map| view.field(map));
-        let larger = |largest: f64, c: &f64| Ok(largest.max(finite("covariance", *c)?.abs()));
-        Ok(Self { largest: values.try_fold(0.0, larger)?, ..view })
-    }
-
-    // Find the maps of a view
-    /// Row and column of each map.
-    fn maps(&self) -> Vec<[usize; 2]> {
-        let [rows, columns] = self.shape();
-        (0..rows).flat_map(|row| (0..columns).map(move |column| [row, column])).collect()
-    }
-
-    fn shape(&self) -> [usize; 2] {
-        [0, 1].map(|way| 2 * self.stars[way].len())
-    }
-
-    fn field(&self, [row, column]: [usize; 2]) -> ArrayView2<'a, f64> {
-        let (p, q) = (self.stars[0][row / 2], self.stars[1][column / 2]);
-        self.covariance.values().slice(s![p, q, row % 2, column % 2, .., ..])
-    }
-
-    // Sizes and corners of the maps
-    /// Pixels along a map.
-    fn side(&self) -> u32 {
-        let lags = 2 * self.covariance.lenslets() as u32 - 1;
-        let aim = if self.shape()[1] == 2 { 480 } else { 216 };
-        lags * ((aim + lags / 2) / lags).max(1)
-    }
-
-    /// Upper left corner of a map, or of what follows behind the last.
-    fn corner(&self, [row, column]: [usize; 2]) -> (i32, i32) {
-        let step = self.side() as i32 + 48;
-        (140 + column as i32 * step, 150 + row as i32 * step)
-    }
-
-    /// The power of ten in which numbers are given.
-    fn power(&self) -> i32 {
-        if self.largest > 0.0 { self.largest.log10().floor().max(-300.0) as i32 } else { 0 }
-    }
-
-    // Draw one map
-    fn draw_map<DB: DrawingBackend>(&self, area: &Area<DB>, map: [usize; 2]) -> Drawn<DB> {
-        let ((x, y), side, field) = (self.corner(map), self.side() as i32, self.field(map));
-        // Name the map
-        let component = ["xx", "xy", "yx", "yy"][2 * (map[0] % 2) + map[1] % 2];
-        let (p, q) = (self.stars[0][map[0] / 2], self.stars[1][map[1] / 2]);
-        let name =
-            if self.shape()[1] == 2 { component.into() } else { format!("{p},{q} {component}") };
-        area.draw_text(&name, &(TYPEFACE, 28).into_text_style(area), (x, y - 32))?;
-        area.draw(&Rectangle::new([(x - 1, y - 1), (x + side, y + side)], BLACK))?;
-        let left = if map[1] == 0 { 100 } else { 0 };
-        let below = if map[0] + 1 == self.shape()[0] { 90 } else { 0 };
-        let around = area.clone().shrink((x - left, y), (side + left, side + below));
-        let reach = (self.covariance.lenslets() as f64 - 0.5) * self.pitch;
-        let axis = || Axis::default().scale(&(-reach..reach), 5);
-        let mut builder = ChartBuilder::on(&around);
-        builder.x_label_area_size(below).y_label_area_size(left);
-        let mut chart = builder.build_cartesian_2d(axis(), axis())?;
-        let mut mesh = chart.configure_mesh();
-        mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, 28));
-        mesh.x_desc("ρx [m]").y_desc("ρy [m]").draw()?;
-        let lag = |share: f64| (share * field.nrows() as f64) as usize;
-        let level = |x: f64, y: f64| root(field[[lag(y), lag(x)]] / self.largest);
-        paint_levels(&chart.plotting_area().strip_coord_spec(), level)
-    }
-
-    // Draw the bar of colours
-    fn draw_bar<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
-        let (unit, high) = (10f64.powi(self.power()), area.dim_in_pixel().1 as i32);
-        let steps = [1.0, 0.5, 0.2, 0.1].map(|step| step * (self.largest / unit).floor().max(1.0));
-        let ticks = steps.into_iter().flat_map(|step| [step, -step]).chain([0.0]);
-        let ticks = ticks.map(|tick| (root(tick * unit / self.largest), number(tick))).collect();
-        let name = format!("{} rad², square-root scale", power_of_ten(self.power()));
-        area.draw_text(&name, &(TYPEFACE, 28).into_text_style(area), (0, 38))?;
-        let bar = area.clone().shrink((0, 70), (130, high - 70));
-        let levels = Scale { ends: -1.0..1.0, ticks };
-        let mut builder = ChartBuilder::on(&bar);
-        let mut chart = builder.right_y_label_area_size(96).build_cartesian_2d(0.0..1.0, levels)?;
-        let mut mesh = chart.configure_mesh();
-        mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, 28)).draw()?;
-        paint_levels(&chart.plotting_area().strip_coord_spec(), |_, y| 2.0 * y - 1.0)
-    }
-
-    // Cut through the middle
-    fn cuts(&self) -> Figure {
-        let (unit, middle) = (10f64.powi(self.power()), self.covariance.lenslets() - 1);
-        let label = format!("covariance [{} rad²]", power_of_ten(self.power()));
-        let cut = |map: [usize; 2], along_x: bool| {
-            let field = self.field(map);
-            let line =
-                if along_x { field.row(middle).to_vec() } else { field.column(middle).to_vec() };
-            let lag = move |i: usize| (i as f64 - middle as f64) * self.pitch;
-            line.into_iter().enumerate().map(move |(i, value)| (lag(i), value / unit))
-        };
-        let figure = Figure::new().x_label("displacement [m]").y_label(&label);
-        if self.shape()[1] == 2 {
-            return (figure.line("xx along x", cut([0, 0], true)))
-                .line("xx along y", cut([0, 0], false))
-                .dashes("yy along x", cut([1, 1], true))
-                .dashes("yy along y", cut([1, 1], false));
-        }
-        self.stars[1].iter().fold(figure, |figure, q| {
-            figure.line(&format!("0,{q}: xx along x"), cut([0, 2 * q], true))
-        })
-    }
-}
-
-// Draw a view
-impl Picture for View<'_> {
-    fn size(&self) -> (u32, u32) {
-        let (width, height) = self.corner(self.shape());
-        (width as u32 + 1130, height as u32 + 80)
-    }
-
-    fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
-        let title = match (&self.stars[0][..], &self.stars[1][..]) {
-            ([p], [q]) => format!("Slope covariance of guide stars p = {p} and q = {q}"),
-            (all, _) => format!("Slope covariance of all pairs of {} guide stars", all.len()),
-        };
-        area.margin(20, 0, 0, 0).titled(&title, (TYPEFACE, 40))?;
-        for map in self.maps() {
-            self.draw_map(area, map)?;
-        }
-        let (right, below) = self.corner(self.shape());
-        let high = (below - 198).min(1100);
-        self.draw_bar(&area.clone().shrink((right, 80), (170, high + 70)))?;
-        self.cuts().draw(&area.clone().shrink((right + 180, 122), (950, high + 152)))
-    }
-}
-
 // Colours of signed numbers
 const STATIONS: [u32; 11] = [
     0x053061, 0x2166ac, 0x4393c3, 0x92c5de, 0xd1e5f0, 0xffffff, 0xfddbc7, 0xf4a582, 0xd6604d,
     0xb2182b, 0x67001f,
 ];
 
-/// The square root of a magnitude between 0 and 1, with the number's sign; 0 for 0/0.
-fn root(share: f64) -> f64 {
-    if share.is_nan() { 0.0 } else { share.abs().sqrt().copysign(share) }
-}
+/// The colour of what is dark.
+pub(crate) const DARK: RGBColor = RGBColor(0xb0, 0xb0, 0xb0);
 
-/// Fills an area with the colours of levels from −1 to 1, given the shares of its width and of its height, upwards.
+/// Fills an area with the colours of levels from −1 to 1, given the shares of its width and of its height, upwards; NaN is dark.
 pub(crate) fn paint_levels<DB: DrawingBackend>(
     area: &Area<DB>,
     level: impl Fn(f64, f64) -> f64,
@@ -620,51 +430,99 @@ pub(crate) fn paint_levels<DB: DrawingBackend>(
     let share = |pixel: u32, pixels: u32| (f64::from(pixel) + 0.5) / f64::from(pixels);
     let places = (0..height).rev().flat_map(|y| (0..width).map(move |x| (x, y)));
     let levels = places.map(|(x, y)| level(share(x, width), share(y, height)));
-    let colours = levels.map(|level| colours.get_color(0.5 + 0.5 * level));
-    let pixels = colours.flat_map(|RGBColor(red, green, blue)| [red, green, blue]).collect();
-    let element = BitMapElement::with_owned_buffer((0, 0), (width, height), pixels);
+    let colour =
+        |level: f64| if level.is_nan() { DARK } else { colours.get_color(0.5 + 0.5 * level) };
+    let pixels = levels.map(colour).flat_map(|RGBColor(red, green, blue)| [red, green, blue]);
+    let element = BitMapElement::with_owned_buffer((0, 0), (width, height), pixels.collect());
     element.map_or(Ok(()), |element: BitMapElement<_>| area.draw(&element))
+}
+
+// Scales of colour
+/// How the colour of a map follows its numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ColourScale {
+    /// In proportion.
+    Linear,
+    /// Like the square root of the magnitude, the sign kept.
+    #[default]
+    Root,
+    /// Like the logarithm of the magnitude above 1e-4 of the largest, the sign kept; Eq. [signed logarithm](https://lenslet.github.io/lenslet/plots.html#eq-signed-logarithm).
+    Log,
+}
+
+impl ColourScale {
+    /// The level, from −1 to 1, of a number given as a share of the largest; rising, odd, and NaN for NaN.
+    pub fn level(self, share: f64) -> f64 {
+        const LEAST: f64 = 1e-4;
+        let size = share.abs();
+        let level = match self {
+            Self::Linear => size,
+            Self::Root => size.sqrt(),
+            Self::Log => (size / LEAST).ln_1p() / (1.0 / LEAST).ln_1p(),
+        };
+        level.copysign(share)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Linear => "linear scale",
+            Self::Root => "square-root scale",
+            Self::Log => "logarithmic scale",
+        }
+    }
+}
+
+// Ticks of a scale of colour
+/// Levels and labels of ticks, for numbers up to `largest` in the unit of the labels; `gap` is the least distance of two levels.
+pub(crate) fn ticks(scale: ColourScale, largest: f64, gap: f64) -> Vec<(f64, String)> {
+    let mut ticks = vec![(0.0, number(0.0))];
+    let mut last = f64::INFINITY;
+    let round = |k: i32| [5.0, 2.0, 1.0].map(|step| step * 10f64.powi(k));
+    for tick in (-4..=3).rev().flat_map(round).filter(|tick| *tick <= largest * (1.0 + 1e-9)) {
+        let level = scale.level((tick / largest).min(1.0));
+        if last - level >= gap && level >= gap {
+            last = level;
+            ticks.extend([(level, number(tick)), (-level, number(-tick))]);
+        }
+    }
+    ticks
+}
+
+// Name a system in a title
+/// The name of a file without its folder, cut to what a title has room for.
+pub(crate) fn short_name(system: &str) -> String {
+    const MOST: usize = 28;
+    let name = Path::new(system).file_name().map_or(system.into(), |name| name.to_string_lossy());
+    let over = name.chars().count().saturating_sub(MOST);
+    let end: String = name.chars().skip(if over > 0 { over + 1 } else { 0 }).collect();
+    if over > 0 { format!("…{end}") } else { end }
 }
 
 // Tests of the plots
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::turbulence::slope::PairCovariance;
 
-    // Look for each number in the picture
+    // Check scales of colour and ticks
     #[test]
-    fn each_number_has_its_place() -> Result<(), Box<dyn std::error::Error>> {
-        // Number all entries of a covariance
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/book/systems/keck-lgs.toml");
-        let problem = crate::turbulence::plan::slope_problem(
-            &crate::model::system::System::from_file(file)?,
-        )?;
-        let lags = 2 * problem.lenslets() - 1;
-        let number = |k, (c, j, i)| (((k * 3 + c) * lags + j) * lags + i) as f64 - 8000.0;
-        let pair = |k| PairCovariance::from_shape_fn((3, lags, lags), |place| number(k, place));
-        let mut pairs: Vec<_> = (0..problem.pairs().len()).map(pair).collect();
-        let covariance = SlopeCovariance::from_pairs(&problem, &pairs);
-        let view = View::new(&covariance, 0.5, Pairs::All)?;
-        let picture = image::load_from_memory(&view.encode(PictureFormat::Png)?)?.into_rgb8();
-        let (colours, cell) =
-            (DerivedColorMap::new(&STATIONS.map(colour)), view.side() / lags as u32);
-        for ((p, q, a, b, j, i), value) in covariance.values().indexed_iter() {
-            let corner = view.corner([2 * p + a, 2 * q + b]);
-            let x = corner.0 as u32 + i as u32 * cell + cell / 2;
-            let y = corner.1 as u32 + (lags - 1 - j) as u32 * cell + cell / 2;
-            let RGBColor(red, green, blue) =
-                colours.get_color(0.5 + 0.5 * root(value / view.largest));
-            assert_eq!(picture.get_pixel(x, y).0, [red, green, blue], "{p},{q} {a}{b} at {j},{i}");
+    fn scales_of_colour_rise_and_keep_the_sign() {
+        for scale in [ColourScale::Linear, ColourScale::Root, ColourScale::Log] {
+            let shares = (-400..=400).map(|k| f64::from(k) / 400.0);
+            let levels: Vec<f64> = shares.map(|share| scale.level(share)).collect();
+            assert!(levels.windows(2).all(|pair| pair[0] < pair[1]), "{scale:?}");
+            assert!((0..=400).all(|k| levels[400 - k] == -levels[400 + k]), "{scale:?}");
+            assert_eq!((levels[0], levels[400], levels[800]), (-1.0, 0.0, 1.0));
+            assert!(scale.level(f64::NAN).is_nan());
+            let ticks = ticks(scale, 4.9, 0.1);
+            assert!(ticks.len() >= 5, "{ticks:?}");
+            for (level, label) in &ticks {
+                let value: f64 = label.replace('−', "-").parse().unwrap();
+                assert!((scale.level(value / 4.9) - level).abs() < 1e-12, "{scale:?} {label}");
+            }
         }
-        // Check what is refused
-        assert!(plot_covariance(&covariance, 0.5, Pairs::One(0, 4), PictureFormat::Svg).is_err());
-        let one = plot_covariance(&covariance, 0.5, Pairs::One(0, 3), PictureFormat::Svg)?;
-        assert_eq!(String::from_utf8(one)?.matches("data:image/png;base64,").count(), 5);
-        pairs[0][[0, 1, 2]] = f64::NAN;
-        let covariance = SlopeCovariance::from_pairs(&problem, &pairs);
-        assert!(plot_covariance(&covariance, 0.5, Pairs::All, PictureFormat::Png).is_err());
-        Ok(())
+        assert!(ColourScale::Log.level(1e-3) > 0.2 && ColourScale::Root.level(0.01) == 0.1);
+        let middle = Axis::default().scale(&(-0.05..0.05), 5).ticks;
+        assert!(middle.iter().any(|tick| *tick == (0.0, "0".into())), "{middle:?}");
     }
 
     // Check that odd figures are drawn

@@ -56,6 +56,11 @@ impl EstimatePlan {
         self.0.noise.variances.len()
     }
 
+    /// Whether layers are brought to the pupil by interpolation.
+    pub fn interpolates(&self) -> bool {
+        self.0.covariances.wavefront().is_some_and(|plan| plan.problem().is_layered())
+    }
+
     /// Refuses frames of slopes, (frames, n), that make no sense.
     ///
     /// # Errors

@@ -243,7 +243,9 @@ impl Screen {
             let cell = 4.0 * frequencies.width[j] * frequencies.width[k];
             metres * (strength * phase.power_spectrum(at[j].powi(2) + at[k].powi(2)) * cell).sqrt()
         });
-        let disc = system.phase().map_or(0.0, |grid| grid.disc_radius * layer.altitude);
+        let (altitude, pitch) = (layer.altitude, system.wavefront_pitch());
+        let disc = system.phase();
+        let disc = disc.map_or(0.0, |grid| grid.disc_at(altitude, layer.outer_scale, pitch));
         let factor = |(j, k): (usize, usize)| {
             let x = 2.0 * PI * disc * at[j].hypot(at[k]);
             2.0 * j1(x) / x

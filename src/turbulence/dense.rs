@@ -18,7 +18,7 @@ use crate::turbulence::direct::slope::pair_covariances;
 use crate::turbulence::disc::DiscAverage;
 use crate::turbulence::edges::{Edge, Lattice, Panels};
 use crate::turbulence::phase::{VonKarman, hessian};
-use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
+use crate::turbulence::slope::{SlopeCovariance, SlopeProblem, check_outer_scales};
 use crate::turbulence::turned::{Turn, TurnedSquares};
 use ndarray::Array2;
 use std::f64::consts::PI;
@@ -366,6 +366,7 @@ fn slope_order(
     valid: &[Array2<bool>],
 ) -> Result<SlopeOrder, Error> {
     accept(!stars.is_empty(), "guide stars", 0, "at least one")?;
+    check_outer_scales(atmosphere, stars)?;
     let expected = format!("one mask for each of {} guide stars", stars.len());
     accept(valid.len() == stars.len(), "masks of valid lenslets", valid.len(), &expected)?;
     for (k, (star, valid)) in stars.iter().zip(valid).enumerate() {
@@ -746,6 +747,7 @@ pub fn wavefront_slope(
     targets.iter().try_for_each(|target| target.check_above(atmosphere))?;
     length("pitch", pitch)?;
     let grid = PhaseGrid::new(grid.points, grid.oversampling, grid.disc_radius)?;
+    grid.check_discs(atmosphere, pitch)?;
     let rows = targets.len() * grid.points * grid.points;
     let what = || format!("the covariance of {rows} wavefront points and {} slopes", order.len());
     check_memory(what, (rows as u64).saturating_mul(order.len() as u64))?;
@@ -758,7 +760,8 @@ pub fn wavefront_slope(
     };
     let layers = see_layers(atmosphere, stars, gradient, extent);
     let see = |layer: &SeenLayer| {
-        let (phase, radius) = (&layer.phase, layer.altitude * grid.disc_radius);
+        let phase = &layer.phase;
+        let radius = grid.disc_at(layer.altitude, phase.outer_scale, pitch);
         if radius == 0.0 {
             return RadialPhase::Point(Arc::clone(phase));
         }

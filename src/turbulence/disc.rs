@@ -29,9 +29,11 @@ impl DiscAverage {
     /// assert!((average.fall(0.0) / closed_form - 1.0).abs() < 1e-14);
     /// ```
     pub fn new(phase: &VonKarman, radius: f64, reach: f64) -> Self {
+        let radius = or_point(phase, radius, reach);
         let at_zero = 2.0 * phase.fall_and_half_mean(radius).1;
         let slope = |r: f64| mean_slope(phase, radius, r);
-        Self { radius, table: FallTable::new(at_zero, radius, reach, 1e-14, slope) }
+        let singular = (radius, phase.outer_scale());
+        Self { radius, table: FallTable::new(at_zero, singular, reach, 1e-14, slope) }
     }
 
     // Average over two discs
@@ -39,6 +41,7 @@ impl DiscAverage {
     ///
     /// Their variance is B(0) less the fall at 0.
     pub fn twice(phase: &VonKarman, radius: f64, reach: f64) -> Self {
+        let radius = or_point(phase, radius, reach);
         let once = Self::new(phase, radius, reach + radius);
         if radius == 0.0 {
             return once;
@@ -47,7 +50,8 @@ impl DiscAverage {
         let panels = 1 + (-scales.ln() / SHRINK.ln()).ceil() as i32;
         let slope = |r: f64| once.mean_slope_again(r, panels);
         let at_zero = once.mean_over_disc();
-        Self { radius, table: FallTable::new(at_zero, 2.0 * radius, reach, 4e-14, slope) }
+        let singular = (2.0 * radius, phase.outer_scale());
+        Self { radius, table: FallTable::new(at_zero, singular, reach, 4e-14, slope) }
     }
 
     // Take the mean over the disc
@@ -127,6 +131,12 @@ impl DiscAverage {
         let segments = || self.table.ends.iter().zip(&self.table.segments);
         [segments().map(row(false)).collect(), segments().map(row(true)).collect()]
     }
+}
+
+// Call a speck a point
+/// The radius, or 0 where a disc is a point to a table of this reach; metres.
+fn or_point(phase: &VonKarman, radius: f64, reach: f64) -> f64 {
+    if radius < 1e-21 * reach.min(phase.outer_scale()) { 0.0 } else { radius }
 }
 
 // Mean slope around the circle
@@ -209,31 +219,38 @@ struct Segment {
 
 impl FallTable {
     // Cut the reach into segments
-    /// Tabulates from 0 to `reach` the function that is `at_zero` at 0 and has the slope `slope`, singular at 0 and `kink`.
+    /// Tabulates from 0 to `reach` the function that is `at_zero` at 0 and has the slope `slope`, singular at 0 and `kink` and
+    /// negligible farther than eight outer scales from both.
     ///
     /// `tolerance` is the error of the slope, as a part of the largest.
     fn new(
         at_zero: f64,
-        kink: f64,
+        (kink, outer_scale): (f64, f64),
         reach: f64,
         tolerance: f64,
         slope: impl Fn(f64) -> f64,
     ) -> Self {
         debug_assert!(kink >= 0.0 && reach > 0.0);
-        let inside = kink > 0.0 && kink < reach;
+        let inside = |r: &f64| *r > 0.0 && *r < reach;
         // Find the largest slope roughly
         let octaves = (0..48).map(|k| reach * 0.5f64.powi(k));
-        let samples = octaves.chain(inside.then_some(kink));
+        let samples = octaves.chain(Some(kink).filter(inside));
         let negligible = tolerance * samples.map(&slope).fold(0.0, f64::max);
         let (mut table, mut value) = (Self::default(), at_zero);
-        let mut ends = if inside { vec![reach, kink] } else { vec![reach] };
+        // Begin with segments around the singular points
+        let (near, finest) = (8.0 * outer_scale, 1e-21 * reach.min(outer_scale));
+        let mut ends = vec![kink, near, kink - near, kink + near];
+        ends.retain(inside);
+        ends.push(reach);
+        ends.sort_by(|one, other| other.total_cmp(one));
+        ends.dedup();
         let mut from = 0.0;
         while let Some(&to) = ends.last() {
             // Halve the segment or keep it
             let (centre, half) = (0.5 * (from + to), 0.5 * (to - from));
             let (mut coefficients, tail) = interpolate(|u| slope(centre + half * u));
             let clearance = from.min(if to <= kink { kink - to } else { (from - kink).abs() });
-            if tail > negligible && half > clearance / 32.0 && half > 1e-18 * reach {
+            if tail > negligible && half > clearance / 32.0 && half > finest {
                 ends.push(centre);
                 continue;
             }
@@ -402,6 +419,39 @@ mod tests {
         }
     }
 
+    // Shrink the disc to nothing
+    #[test]
+    fn discs_shrink_to_a_point_without_a_jump() {
+        for outer_scale in [0.01, 25.0, f64::INFINITY] {
+            let phase = VonKarman::new(outer_scale);
+            let point = DiscAverage::new(&phase, 0.0, 40.0);
+            let places: Vec<f64> =
+                (0..400).map(|k| 40.0 * (f64::from(k) / 400.0).powi(4)).collect();
+            let most =
+                |f: &dyn Fn(f64) -> f64| places.iter().map(|&r| f(r).abs()).fold(0.0, f64::max);
+            let largest = [most(&|r| point.fall(r)), most(&|r| point.fall_slope(r))];
+            let radii = (6..=324).map(|k| 10f64.powi(-k)).chain([5e-324, 0.0]);
+            for radius in radii {
+                let once = DiscAverage::new(&phase, radius, 40.0);
+                for disc in [once, DiscAverage::twice(&phase, radius, 40.0)] {
+                    let errors = places.iter().map(|&r| {
+                        let fall = (disc.fall(r) - point.fall(r)) / largest[0];
+                        let slope = (disc.fall_slope(r) - point.fall_slope(r)) / largest[1];
+                        [fall.abs(), slope.abs()]
+                    });
+                    let allowed = [(5.0 / 3.0, largest[0]), (2.0 / 3.0, largest[1])]
+                        .map(|(power, largest)| 2e-12 + 6.0 * radius.powf(power) / largest);
+                    for [fall, slope] in errors {
+                        assert!(
+                            fall < allowed[0] && slope < allowed[1],
+                            "R = {radius:e}: {fall:e} {slope:e}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
     // Hold the table against the circle
     #[test]
     fn the_table_follows_the_circle() {
@@ -438,10 +488,18 @@ mod tests {
     // Recover the variance far away
     #[test]
     fn far_away_the_fall_is_the_variance() {
-        for (outer_scale, radius) in [(0.5, 50.0), (0.5, 1e-6), (2.0, 1.3), (5.0, 0.0), (5.0, 7.0)]
-        {
+        for (outer_scale, radius, beyond) in [
+            (0.5, 50.0, 0.0),
+            (0.5, 1e-6, 0.0),
+            (2.0, 1.3, 0.0),
+            (5.0, 0.0, 0.0),
+            (5.0, 7.0, 0.0),
+            (1e-4, 1e-2, 1.0),
+            (0.1, 0.02, 1e5),
+            (1e-5, 0.0, 10.0),
+        ] {
             let phase = VonKarman::new(outer_scale);
-            let reach = 2.0 * radius + 8.0 * outer_scale;
+            let reach = 2.0 * radius + 8.0 * outer_scale + beyond;
             let variance = phase.covariance(0.0);
             let once = DiscAverage::new(&phase, radius, reach).fall(reach) / variance;
             let twice = DiscAverage::twice(&phase, radius, reach).fall(reach) / variance;

@@ -19,7 +19,8 @@ use crate::turbulence::spectral::error::Chosen;
 use crate::turbulence::spectral::slope::SpectralSampling;
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use crate::turbulence::{dense, direct, spectral};
-use ndarray::{Array2, Array4};
+use ndarray::{Array, Array2, Array4, Dimension};
+use rayon::prelude::*;
 
 // Slope problem of a system
 /// The problem of a system's slope covariance.
@@ -208,7 +209,9 @@ impl SlopeCovariancePlan {
             _ => self.pairs_on(engine, watch)?,
         };
         check(watch)?;
-        Ok(SlopeCovariance::from_pairs(&self.problem, &pairs))
+        let covariance = SlopeCovariance::from_pairs(&self.problem, &pairs);
+        check_finite("slope_slope", covariance.values())?;
+        Ok(covariance)
     }
 }
 
@@ -343,6 +346,9 @@ impl WavefrontCovariancePlan {
             _ => self.compute_on(engine, watch)?,
         };
         check(watch)?;
+        for (k, lattice) in covariance.lattices().iter().enumerate() {
+            check_finite(&lattice_name(problem, k), lattice)?;
+        }
         Ok(covariance)
     }
 }
@@ -719,7 +725,9 @@ impl CovariancePlan {
         let wavefronts = self.wavefronts.as_ref().map(|problem| {
             watch.stage(WAVEFRONTS, PIECES);
             check(watch)?;
-            direct::wavefront::wavefront_covariance(problem)
+            let covariance = direct::wavefront::wavefront_covariance(problem)?;
+            check_finite("wavefront_wavefront", &covariance)?;
+            Ok::<_, Error>(covariance)
         });
         let wavefront_wavefront = wavefronts.transpose()?;
         check(watch)?;
@@ -794,12 +802,14 @@ pub(crate) fn dense_slopes(
     engine: &Engine,
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
-    if !engine.devices().is_empty() {
-        return CovariancePlan::dense_slopes_on(system, engine, watch);
-    }
     let (atmosphere, stars) = (system.atmosphere(), system.sensors());
-    let valid = system.valid_lenslets();
-    dense::slope_covariance(atmosphere, &stars, &valid, system.cone_gradient(), watch)
+    let (valid, gradient) = (system.valid_lenslets(), system.cone_gradient());
+    let matrix = match engine.devices() {
+        [] => dense::slope_covariance(atmosphere, &stars, &valid, gradient, watch)?,
+        _ => CovariancePlan::dense_slopes_on(system, engine, watch)?,
+    };
+    check_finite("slope_slope_dense", &matrix)?;
+    Ok(matrix)
 }
 
 /// The wavefront–slope covariance matrix of a system, whatever its stars, (T M², n), m rad.
@@ -812,8 +822,28 @@ pub(crate) fn dense_wavefront_slope(
 ) -> Result<Array2<f64>, Error> {
     let wanted = (system.targets(), system.wavefront_grid()?, system.wavefront_pitch());
     let (atmosphere, stars) = (system.atmosphere(), system.sensors());
-    let valid = system.valid_lenslets();
-    dense::wavefront_slope(atmosphere, wanted, &stars, &valid, system.cone_gradient(), watch)
+    let (valid, gradient) = (system.valid_lenslets(), system.cone_gradient());
+    let matrix = dense::wavefront_slope(atmosphere, wanted, &stars, &valid, gradient, watch)?;
+    check_finite("wavefront_slope_dense", &matrix)?;
+    Ok(matrix)
+}
+
+// Refuse results that are no numbers
+/// Refuses a result with an entry that is NaN or infinite.
+///
+/// # Errors
+/// `NotFinite`, with its name and the place of the first such entry.
+pub(crate) fn check_finite<D: Dimension>(result: &str, array: &Array<f64, D>) -> Result<(), Error> {
+    let good = |chunk: &[f64]| chunk.iter().fold(true, |good, value| good & value.is_finite());
+    if array.as_slice_memory_order().is_some_and(|values| values.par_chunks(1 << 14).all(good)) {
+        return Ok(());
+    }
+    let array = array.view().into_dyn();
+    let bad = array.indexed_iter().find(|(_, value)| !value.is_finite());
+    bad.map_or(Ok(()), |(place, value)| {
+        let (result, place) = (result.to_string(), place.slice().to_vec());
+        Err(Error::NotFinite { result, place, value: *value })
+    })
 }
 
 // Tests of the common interface
@@ -849,6 +879,38 @@ mod tests {
         let plan = SlopeCovariancePlan::direct(problem);
         let error = plan.run(&Engine::default(), &silent).unwrap_err();
         assert!(matches!(error, Error::Memory { .. }) && error.exit_code() == 2, "{error}");
+    }
+
+    // Refuse entries that are no numbers
+    #[test]
+    fn no_result_holds_what_is_no_number() {
+        let system = System::from_file("book/systems/keck-lgs.toml").unwrap();
+        let refused = |error: Error| match error {
+            Error::NotFinite { result, place, value } => (result, place, value.is_nan()),
+            other => panic!("{other}"),
+        };
+        for bad in [f64::NAN, f64::INFINITY] {
+            let mut slopes = slope_problem(&system).unwrap();
+            slopes.spoil(bad);
+            let plan = SlopeCovariancePlan::direct(slopes);
+            let (result, place, _) = refused(plan.run(&Engine::default(), &silent).unwrap_err());
+            assert_eq!((result.as_str(), place.len()), ("slope_slope", 6));
+            let mut wavefront = wavefront_problem(&system).unwrap();
+            wavefront.spoil(bad);
+            let plan = WavefrontCovariancePlan::direct(wavefront);
+            let (result, place, _) = refused(plan.run(&Engine::default(), &silent).unwrap_err());
+            assert_eq!((result.as_str(), place.len()), ("wavefront_slope_1", 5));
+        }
+        let mut matrix = Array2::zeros((300, 200));
+        assert!(check_finite("matrix", &matrix).is_ok());
+        matrix[[299, 7]] = f64::NAN;
+        let error = check_finite("matrix", &matrix).unwrap_err();
+        assert_eq!(
+            (error.to_string().find("matrix is NaN at [299, 7]"), error.exit_code()),
+            (Some(0), 1)
+        );
+        assert_eq!(refused(error), ("matrix".into(), vec![299, 7], true));
+        assert!(check_finite("turned", &matrix.reversed_axes()).is_err());
     }
 
     // Refuse before any stage begins

@@ -2,7 +2,7 @@
 //! Slope covariance: the problem that the methods solve, its symmetries, and the store of its result.
 
 // What the slope problem is made of
-use crate::error::Error;
+use crate::error::{Error, Invalid};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
 use crate::model::sensor::{Groups, Sensor};
@@ -50,6 +50,33 @@ pub(crate) fn share_equals<T>(
     made.into_iter().map(|(_, made)| made).collect()
 }
 
+// Refuse outer scales that are too short
+/// The shortest outer scale for which covariances keep their accuracy, in sides of a footprint.
+const SHORTEST: f64 = 1e-3;
+
+/// Refuses an outer scale that is too short for the footprints of some sensors on its layer.
+pub(crate) fn check_outer_scales(air: &Atmosphere, sensors: &[Sensor]) -> Result<(), Invalid> {
+    for (l, layer) in air.layers().iter().enumerate() {
+        let side = |sensor: &Sensor| sensor.source.cone_factor(layer.altitude) * sensor.side();
+        let side = sensors.iter().map(side).fold(0.0, f64::max);
+        if layer.outer_scale < SHORTEST * side {
+            // Name the layer and its outer scale
+            let expected = format!(
+                "at least {:.1e} m or inf: lenslets of {side} m at this layer, at {} m, are averaged with the promised accuracy down to \
+                 outer scales of {SHORTEST:e} of their side",
+                SHORTEST * side,
+                layer.altitude
+            );
+            return Err(Invalid::new(
+                format!("layers[{l}].outer_scale"),
+                layer.outer_scale,
+                expected,
+            ));
+        }
+    }
+    Ok(())
+}
+
 impl SlopeProblem {
     // Pose the problem for common heights
     /// Poses the problem for one lenslet array at rest, looked at from several sources.
@@ -70,7 +97,8 @@ impl SlopeProblem {
     /// Poses the problem for sensors that share a lattice; their slopes are along their own axes.
     ///
     /// # Errors
-    /// `NotToeplitz` where they do not share one; `Invalid` where there is no sensor, or a layer at or above a source.
+    /// `NotToeplitz` where they do not share one; `Invalid` where there is no sensor, a layer at or above a source, or an outer
+    /// scale too short for the promised accuracy.
     pub fn of_sensors(
         atmosphere: &Atmosphere,
         sensors: &[Sensor],
@@ -78,6 +106,7 @@ impl SlopeProblem {
     ) -> Result<Self, Error> {
         let first = Groups::single(sensors)?;
         first.source.check_above(atmosphere)?;
+        check_outer_scales(atmosphere, sensors)?;
         let project = |layer: &Layer| {
             // Project the layer through the cone
             let gamma = first.source.cone_factor(layer.altitude);
@@ -152,6 +181,13 @@ impl SlopeProblem {
     }
 
     // Share what depends on outer scales
+    // Spoil a problem for a test
+    /// Gives a layer a strength that makes no sense, to see who notices.
+    #[cfg(test)]
+    pub(crate) fn spoil(&mut self, strength: f64) {
+        self.layers[0].strength = strength;
+    }
+
     /// What `make` makes of the outer scale (m) of each layer, made once for each outer scale that occurs.
     pub fn for_each_outer_scale<T>(&self, make: impl Fn(f64) -> T) -> Vec<Arc<T>> {
         share_equals(self.layers.iter().map(|layer| layer.outer_scale), make)

@@ -9,6 +9,7 @@ use crate::model::lenslet_array::LensletArray;
 use crate::model::sensor::{Groups, Sensor};
 use crate::model::source::{ConeGradient, Source};
 use crate::model::wavefront_grid::PhaseGrid;
+use crate::turbulence::slope::check_outer_scales;
 use crate::units::DEGREE;
 use ndarray::{Array3, Array5, ArrayView5, s};
 use std::f64::consts::PI;
@@ -71,7 +72,8 @@ impl WavefrontProblem {
     ///
     /// # Errors
     /// `NotToeplitz` where they are, or share none, or the targets are neither at the height of the guide stars nor at infinity;
-    /// `Invalid` where there is no target or no star, a layer at or above one, or a grid whose layer is too small for it.
+    /// `Invalid` where there is no target or no star, a layer at or above one or in the tip of a cone, a grid whose layer is too
+    /// small for it, an outer scale too short or a disc too large for the promised accuracy.
     pub fn of_sensors(
         atmosphere: &Atmosphere,
         (targets, stars): (&[Source], &[Sensor]),
@@ -99,8 +101,25 @@ impl WavefrontProblem {
             return Err(Error::NotToeplitz { reason });
         }
         star.check_above(atmosphere)?;
+        check_outer_scales(atmosphere, stars)?;
+        grid.check_discs(atmosphere, array.pitch())?;
         let layered = target_height != height;
         // Project all layers for the wavefront
+        // Refuse the tip of a cone
+        let narrow =
+            |(_, layer): &(usize, &Layer)| layered && star.cone_factor(layer.altitude) < 0.01;
+        if let Some((l, layer)) = atmosphere.layers().iter().enumerate().find(narrow) {
+            let gamma = star.cone_factor(layer.altitude);
+            let lags = 2.0 * (grid.oversampling * array.lenslets()) as f64 / gamma;
+            let expected = format!(
+                "at most {} m under guide stars at {height} m: there their light fills {gamma:.1e} of the pupil's width, and a lattice of \
+                 wavefronts and slopes would have some {lags:.0e} lags along an axis; the dense form needs no lattice",
+                0.99 * height
+            );
+            return Err(
+                Invalid::new(format!("layers[{l}].altitude"), layer.altitude, expected).into()
+            );
+        }
         let project = |layer: &Layer| {
             // Project the layer for the wavefront
             let gamma = star.cone_factor(layer.altitude);
@@ -117,7 +136,7 @@ impl WavefrontProblem {
                 side,
                 step: side / grid.oversampling as f64,
                 points: grid.points + 2 * margin,
-                disc: layer.altitude * grid.disc_radius,
+                disc: grid.disc_at(layer.altitude, layer.outer_scale, array.pitch()),
                 slope_strength: gradient.factor(gamma) * wavefront_strength,
                 wavefront_strength,
                 outer_scale: layer.outer_scale,
@@ -236,6 +255,12 @@ impl WavefrontProblem {
     /// Never: there is at least one target, one star, one layer.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Gives a layer a strength that makes no sense, to see who notices.
+    #[cfg(test)]
+    pub(crate) fn spoil(&mut self, strength: f64) {
+        self.layers[1].slope_strength = strength;
     }
 }
 

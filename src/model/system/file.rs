@@ -246,8 +246,10 @@ fn read_noise(table: &Table, folder: &Path) -> Result<Noise, BadLine> {
 
 // Read targets and the wavefront grid
 fn read_targets(root: &Table) -> Result<Vec<Source>, BadLine> {
-    let tables = root.tables("target", &["zenith", "azimuth"])?;
-    tables.iter().map(|table| read_source(table, f64::INFINITY)).collect()
+    let tables = root.tables("target", &["zenith", "azimuth", "height"])?;
+    let height = |table: &Table| table.optional("height", "inf, as a target is a direction");
+    let read = |table| read_source(table, height(table)?.unwrap_or(f64::INFINITY));
+    tables.iter().map(read).collect()
 }
 
 fn read_phase(root: &Table) -> Result<Option<PhaseGrid>, BadLine> {

@@ -16,7 +16,8 @@ impl SpectralSampling {
     /// Estimates the largest error of any entry, in units of the slope variance: truncation plus periodisation.
     pub fn error_estimate(&self, problem: &SlopeProblem) -> f64 {
         let periodisation = Periodisation::new(problem).largest(self.folded());
-        (truncation_of_all(problem, self.oversampling()) + periodisation) / variance(problem)
+        let error = truncation_of_all(problem, self.oversampling()) + periodisation;
+        share_of(error, variance(problem))
     }
 
     // Choose the sampling by its error
@@ -26,8 +27,10 @@ impl SpectralSampling {
         let (periodisation, variance) = (Periodisation::new(problem), variance(problem));
         let trial = Trial {
             lags: problem.lags(),
-            truncation: &|oversampling| truncation_of_all(problem, oversampling) / variance,
-            copies: &|folded| periodisation.largest(folded) / variance,
+            truncation: &|oversampling| {
+                share_of(truncation_of_all(problem, oversampling), variance)
+            },
+            copies: &|folded| share_of(periodisation.largest(folded), variance),
             cost: &|sampling| (sampling.work(problem), sampling.memory(problem)),
             unit: "variance",
         };
@@ -68,6 +71,16 @@ fn truncation(layer: &ProjectedLayer, oversampling: usize) -> f64 {
 }
 
 // Gradients far from each other
+/// The distance in metres beyond which copies are not looked up, for footprints of at most `side` metres.
+pub(crate) fn farthest(outer_scale: f64, side: f64) -> f64 {
+    (8.0 * outer_scale).min(1e9 * side.max(1.0))
+}
+
+/// The least and the largest of some sides, metres.
+pub(crate) fn range_of(sides: impl Iterator<Item = f64>) -> [f64; 2] {
+    sides.fold([f64::INFINITY, 0.0], |[least, most], side| [least.min(side), most.max(side)])
+}
+
 /// Second derivatives of the fall S away from the origin, from a table of p(t), t = r².
 struct FarGradients {
     near: f64,
@@ -76,10 +89,11 @@ struct FarGradients {
 }
 
 impl FarGradients {
-    fn new(outer_scale: f64, side: f64) -> Self {
+    /// Gradients for footprints of sides between two, metres.
+    fn new(outer_scale: f64, [least, most]: [f64; 2]) -> Self {
         let phase = VonKarman::new(outer_scale);
-        let near = 0.25 * side * side;
-        let far = (8.0 * outer_scale).min(1e9 * side).powi(2).max(2.0 * near);
+        let near = 0.25 * least * least;
+        let far = farthest(outer_scale, most).powi(2).max(2.0 * near);
         Self { near, far, table: RadialTable::new(near, far, |t| phase.slope_over_distance(t)) }
     }
 
@@ -136,9 +150,9 @@ struct Periodisation<'a> {
 impl<'a> Periodisation<'a> {
     // Share tables between equal outer scales
     fn new(problem: &'a SlopeProblem) -> Self {
-        let side = problem.layers().iter().map(|layer| layer.side).fold(f64::INFINITY, f64::min);
+        let sides = range_of(problem.layers().iter().map(|layer| layer.side));
         let tables =
-            problem.for_each_outer_scale(|outer_scale| FarGradients::new(outer_scale, side));
+            problem.for_each_outer_scale(|outer_scale| FarGradients::new(outer_scale, sides));
         Self { problem, tables }
     }
 
@@ -169,6 +183,11 @@ impl<'a> Periodisation<'a> {
         sum.iter().fold(0.0, |largest, value| value.abs().max(largest))
     }
 }
+/// An error as a share of the largest entry; infinite where there is none to compare with.
+pub(crate) fn share_of(error: f64, largest: f64) -> f64 {
+    let share = error / largest;
+    if share.is_finite() { share } else { f64::INFINITY }
+}
 
 // Sampling chosen for the problem
 // Limits of a chosen sampling
@@ -189,7 +208,8 @@ const HOPELESS_WORK: f64 = 2e9;
 pub struct Chosen {
     /// The sampling.
     pub sampling: SpectralSampling,
-    /// Estimate of the largest error of any entry, in units of the largest entry: of the variance for slopes.
+    /// Estimate of the largest error of any entry, in units of the largest entry: of the variance for slopes. Infinite where
+    /// all entries vanish.
     pub error_estimate: f64,
     /// Whether the aim of [`TOLERANCE`] is missed because a finer sampling would take too much memory or time.
     pub limited: bool,
@@ -202,10 +222,11 @@ impl fmt::Display for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (samples, oversampling) = (self.sampling.samples(), self.sampling.oversampling());
         let (error, unit) = (self.error_estimate, self.unit);
-        write!(
-            f,
-            "{samples} samples, oversampling {oversampling}, error about {error:.1e} of the {unit}"
-        )?;
+        write!(f, "{samples} samples, oversampling {oversampling}, ")?;
+        if !error.is_finite() {
+            return write!(f, "error unknown, as no entry is there to measure it by");
+        }
+        write!(f, "error about {error:.1e} of the {unit}")?;
         if self.limited {
             write!(f, " (finer sampling, for {TOLERANCE:e}, takes too much memory or time)")?;
         }
@@ -348,13 +369,14 @@ mod tests {
         let (zeta, beta) = (-5.4350532, 0.7510335); // ζ(5/6) and β(5/6)
         let period: f64 = 40.0;
         let epstein = 8.0 * PI * PI * spectrum_constant() * zeta * beta * period.powf(-1.0 / 3.0);
-        let [xx, xy, yy] = copies(&FarGradients::new(f64::INFINITY, 0.1), period, [0.0; 2], &rule);
+        let [xx, xy, yy] =
+            copies(&FarGradients::new(f64::INFINITY, [0.1; 2]), period, [0.0; 2], &rule);
         assert!(
             (xx / epstein - 1.0).abs() < 5e-2 && (yy / xx - 1.0).abs() < 1e-12,
             "{xx} {epstein}"
         );
         assert!(xy.abs() < 1e-12);
-        let (far, r) = (FarGradients::new(300.0, 0.1), [7.0, -3.0]);
+        let (far, r) = (FarGradients::new(300.0, [0.1; 2]), [7.0, -3.0]);
         let mut plain = [0.0; 3];
         for (n, m) in (-60..=60).flat_map(|n| (-60..=60).map(move |m| (n, m))) {
             if (n, m) != (0, 0) {

@@ -8,7 +8,9 @@ use crate::numerics::quadrature::{Rule, gauss_legendre};
 use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::phase::{VonKarman, spectrum_constant};
 use crate::turbulence::slope::share_equals;
-use crate::turbulence::spectral::error::{Chosen, Trial, spectrum_beyond};
+use crate::turbulence::spectral::error::{
+    Chosen, Trial, farthest, range_of, share_of, spectrum_beyond,
+};
 use crate::turbulence::spectral::slope::{
     SpectralSampling, Wave, add_with_mirror_image, fold, sincs,
 };
@@ -305,10 +307,11 @@ struct Falls {
 }
 
 impl Falls {
-    fn new(outer_scale: f64, side: f64) -> Self {
+    /// The fall for footprints of sides between two, metres.
+    fn new(outer_scale: f64, [least, most]: [f64; 2]) -> Self {
         let phase = VonKarman::new(outer_scale);
-        let near = (side / 32.0).powi(2);
-        let far = (8.0 * outer_scale).min(1e9 * side).powi(2).max(2.0 * near);
+        let near = (least / 32.0).powi(2);
+        let far = farthest(outer_scale, most).powi(2).max(2.0 * near);
         let table = RadialTable::new(near, far, |t| phase.fall_and_half_mean(t.sqrt()).0);
         Self { near, far, table }
     }
@@ -366,9 +369,9 @@ struct Estimate<'a> {
 impl<'a> Estimate<'a> {
     fn new(problem: &'a WavefrontProblem) -> Self {
         let layers = problem.layers();
-        let side = layers.iter().map(|layer| layer.side).fold(f64::INFINITY, f64::min);
+        let sides = range_of(layers.iter().map(|layer| layer.side));
         let scales = layers.iter().map(|layer| layer.outer_scale);
-        let falls = share_equals(scales, |outer_scale| Falls::new(outer_scale, side));
+        let falls = share_equals(scales, |outer_scale| Falls::new(outer_scale, sides));
         Self { problem, falls }
     }
 
@@ -486,7 +489,7 @@ fn disc_mean(falls: &Falls, layer: &WavefrontLayer, r: [f64; 2], rule: &Rule) ->
 pub fn error_estimate(problem: &WavefrontProblem, sampling: &SpectralSampling) -> f64 {
     let estimate = Estimate::new(problem);
     let truncation = estimate.truncation(sampling.oversampling());
-    (truncation + estimate.periodisation(sampling.folded())) / estimate.largest()
+    share_of(truncation + estimate.periodisation(sampling.folded()), estimate.largest())
 }
 
 // Choose the sampling for the wavefront
@@ -511,8 +514,8 @@ pub fn choose(problem: &WavefrontProblem) -> Chosen {
     // Try samplings for the wavefront
     let trial = Trial {
         lags: problem.lags(widest(problem)),
-        truncation: &|oversampling| estimate.truncation(oversampling) / largest,
-        copies: &|folded| estimate.periodisation(folded) / largest,
+        truncation: &|oversampling| share_of(estimate.truncation(oversampling), largest),
+        copies: &|folded| share_of(estimate.periodisation(folded), largest),
         cost: &|sampling| (work(problem, sampling), memory(problem, sampling)),
         unit: "largest entry",
     };
@@ -660,13 +663,13 @@ mod tests {
     fn copies_of_the_wavefront_are_summed_to_infinity() {
         let (rule, period) = (gauss_legendre(12), 40.0);
         let epstein = 7.38 * f64::powf(period, -1.0 / 3.0);
-        let kolmogorov = Falls::new(f64::INFINITY, 0.1);
+        let kolmogorov = Falls::new(f64::INFINITY, [0.1; 2]);
         for r in [[0.5, 0.0], [0.2, -0.4]] {
             let [x, y] = kolmogorov.copies(period, r, &rule);
             let error = (x - epstein * r[0]).abs().max((y - epstein * r[1]).abs());
             assert!(error < 5e-2 * epstein * 0.5, "{x} {y} {epstein}");
         }
-        let (falls, r) = (Falls::new(300.0, 0.1), [7.0, -3.0]);
+        let (falls, r) = (Falls::new(300.0, [0.1; 2]), [7.0, -3.0]);
         let mut plain = [0.0; 2];
         for (n, m) in (-60..=60).flat_map(|n| (-60..=60).map(move |m| (n, m))) {
             if (n, m) != (0, 0) {
