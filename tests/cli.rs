@@ -1,7 +1,7 @@
 //! The command line from outside: what it writes, what it refuses, and that a refusal changes nothing.
 
 use fitsio::{FitsFile, hdu::HduInfo, images::ImageType};
-use ndarray::{Array1, Array2, Array4, Array5, Array6, arr0};
+use ndarray::{Array1, Array2, Array4, Array5, Array6, array};
 use ndarray_npy::NpzReader;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -93,7 +93,8 @@ fn covariance_writes_its_arrays() -> Checked {
     let valid: Array2<bool> = arrays.by_name("valid")?;
     assert_eq!(valid.dim(), (20, 20));
     assert!(!valid[[0, 0]] && valid[[10, 2]] && !valid[[10, 10]]);
-    assert_eq!(arrays.by_name::<ndarray::OwnedRepr<f64>, ndarray::Ix0>("pitch")?, arr0(0.5));
+    let pitch: Array1<f64> = arrays.by_name("pitch")?;
+    assert_eq!(pitch, array![0.5, 0.5, 0.5, 0.5]);
     let directions: Array2<f64> = arrays.by_name("directions")?;
     assert_eq!(directions.dim(), (4, 2));
     assert!(fs::read_to_string(run.path("cov.svg"))?.ends_with("</svg>\n"));
@@ -155,7 +156,9 @@ fn fits_files_hold_what_archives_hold() -> Checked {
     let wanted: Array2<bool> = npz.by_name("valid")?;
     assert_eq!(shape, wanted.shape());
     assert!(wanted.iter().map(|valid| u8::from(*valid)).eq(valid));
-    assert_eq!(image::<f64>(&mut fits, "PITCH")?, (vec![1], vec![0.5]));
+    assert_eq!(image::<f64>(&mut fits, "PITCH")?, (vec![4], vec![0.5; 4]));
+    let step: Array1<f64> = npz.by_name("wavefront_step")?;
+    assert_eq!(image::<f64>(&mut fits, "WAVEFRONT_STEP")?, (step.shape().to_vec(), step.to_vec()));
     let (shape, directions) = image::<f64>(&mut fits, "DIRECTIONS")?;
     let wanted: Array2<f64> = npz.by_name("directions")?;
     assert_eq!(shape, wanted.shape());
@@ -168,14 +171,14 @@ fn fits_files_hold_what_archives_hold() -> Checked {
 }
 
 #[test]
-fn the_format_follows_the_name_unless_it_is_given() -> Checked {
+fn the_format_follows_the_name_or_is_given_where_that_says_nothing() -> Checked {
     let run = Run::new()?;
     for (args, name, fits) in [
         ("-o a.FITS --precision f32", "a.FITS", true),
-        ("-o b.fts --precision f32", "b.fts", true),
-        ("-o c.fits --save npz --precision f32", "c.fits", false),
-        ("-o d.npz --save fits --precision f32", "d.npz", true),
-        ("-o e.dat --precision f32", "e.dat", false),
+        ("-o b.fts --precision f32 --save fits", "b.fts", true),
+        ("-o c.npz --precision f32", "c.npz", false),
+        ("-o d.tmp --save fits --precision f32", "d.tmp", true),
+        ("-o e --save npz --precision f32", "e", false),
     ] {
         let told = said(&run.covariance("small", &format!("{args} --json"))?);
         let told: serde_json::Value = serde_json::from_str(&told)?;
@@ -185,11 +188,34 @@ fn the_format_follows_the_name_unless_it_is_given() -> Checked {
         assert!(file.starts_with(start), "{args}");
         assert_eq!(told["bytes"], file.len());
     }
-    let mut fits = FitsFile::open(run.path("d.npz"))?;
+    let mut fits = FitsFile::open(run.path("d.tmp"))?;
     let single = fits.hdu("SLOPE_SLOPE")?.info;
     assert!(matches!(single, HduInfo::ImageInfo { image_type: ImageType::Float, .. }));
     let kept = fits.hdu("PITCH")?.info;
     assert!(matches!(kept, HduInfo::ImageInfo { image_type: ImageType::Double, .. }));
+    let keck = book("keck-lgs");
+    let keck = keck.display();
+    for (args, words) in [
+        (
+            "covariance -o c.h5",
+            "output = c.h5: expected a file name that ends in .npz, .fits, .fit or .fts",
+        ),
+        ("covariance -o c.npy", "ends in .npz, .fits, .fit or .fts"),
+        ("covariance -o c.fits.gz", "ends in .npz, .fits, .fit or .fts"),
+        ("covariance -o cov", "ends in .npz, .fits, .fit or .fts"),
+        ("covariance -o c.fits --save npz", "ends in .npz"),
+        ("covariance -o c.npy --save npz", "ends in .npz"),
+        ("estimate --slopes s.npy -o e.dat", "ends in .npz, .fits, .fit or .fts"),
+        (
+            "simulate -o s.npz",
+            "output = s.npz: expected a file name that ends in .npy, .fits, .fit or .fts",
+        ),
+        ("simulate -o s.npy --wavefront w.npz", "wavefront = w.npz"),
+        ("simulate -o slopes", "ends in .npy, .fits, .fit or .fts"),
+    ] {
+        let (command, rest) = args.split_once(' ').ok_or("no command")?;
+        run.refuses(&format!("{command} {keck} {rest}"), &[words])?;
+    }
     Ok(())
 }
 
@@ -274,7 +300,7 @@ fn bad_requests_are_refused() -> Checked {
         (format!("covariance {small} -o cov.npz --plot no/such/cov.svg"), &["no/such"]),
         (format!("covariance {small} -o cov.npz --plot cov.pdf"), &["cov.pdf", ".svg or .png"]),
         (format!("covariance {small} -o cov.npz --plot cov"), &[".svg or .png"]),
-        (format!("covariance {small} -o cov.svg --plot ./cov.svg"), &["another file"]),
+        (format!("covariance {small} -o cov.svg --save npz --plot ./cov.svg"), &["another file"]),
         (format!("covariance {small} -o cov.npz --pair 0,0"), &["--plot"]),
         (format!("covariance {small} -o cov.npz --plot c.svg --pair 0,1"), &["pair = 0,1", "0"]),
         (format!("covariance {keck} -o cov.npz --plot c.svg --pair 4,0"), &["pair = 4,0", "3"]),
@@ -523,6 +549,42 @@ fn wavefronts_are_simulated_and_estimated() -> Checked {
     Ok(())
 }
 
+/// Slopes in arcseconds, beside another image, give the wavefront of the same slopes in radians.
+#[test]
+fn slopes_are_taken_in_their_unit_and_from_the_image_that_is_chosen() -> Checked {
+    use fitsio::images::ImageDescription;
+    let run = Run::new()?;
+    write_laser_system(&run)?;
+    said(&run.lenslet("simulate laser.toml -o s.npy")?);
+    let slopes: Array2<f64> = ndarray_npy::read_npy(run.path("s.npy"))?;
+    let arcsec: Vec<f64> = slopes.iter().map(|slope| slope.to_degrees() * 3600.0).collect();
+    let (frames, n) = slopes.dim();
+    let mut fits = FitsFile::create(run.path("s.fits")).open()?;
+    for (name, numbers) in [("FLUX", &vec![100.0; n]), ("SLOPES", &arcsec)] {
+        let form = ImageDescription { data_type: ImageType::Double, dimensions: &[frames, n] };
+        let image = fits.create_image(name, &form)?;
+        image.write_image(&mut fits, numbers)?;
+        image.write_key(&mut fits, "BUNIT", if name == "FLUX" { "photon" } else { "arcsec" })?;
+    }
+    drop(fits);
+    let estimate = |slopes: &str| format!("estimate laser.toml --slopes {slopes} -o e.npz --quiet");
+    let wavefront = |slopes: &str| -> Result<Array4<f64>, Box<dyn std::error::Error>> {
+        said(&run.lenslet(&estimate(slopes))?);
+        Ok(archive(&run.path("e.npz"))?.by_name("wavefront")?)
+    };
+    let wanted = wavefront("s.npy")?;
+    let largest = wanted.iter().fold(0.0, |largest: f64, w| largest.max(w.abs()));
+    for chosen in ["s.fits[SLOPES]", "s.fits[2]"] {
+        let found = wavefront(chosen)?;
+        let error = found.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(error < 1e-5 * largest, "{chosen}: {error:e} of {largest:e}"); // both solved to 1e-6
+    }
+    fs::remove_file(run.path("e.npz"))?;
+    let list = format!("s.fits: images = 1 FLUX [1, {n}], 2 SLOPES [1, {n}]: expected one of them");
+    run.refuses(&estimate("s.fits"), &[&list])?;
+    run.refuses(&estimate("s.fits[FLUX]"), &["BUNIT = 'photon': expected rad, mrad"])
+}
+
 #[test]
 fn bad_slopes_and_systems_are_refused_by_the_estimate() -> Checked {
     let run = Run::new()?;
@@ -547,7 +609,11 @@ fn bad_slopes_and_systems_are_refused_by_the_estimate() -> Checked {
     run.refuses(&(with("good.npy") + " --tolerance 0"), &["tolerance"])?;
     run.refuses(&(with("good.npy") + " --device cuda:77"), &["cuda:77"])?;
     run.refuses(&(with("good.npy") + " --plot good.npy.svg.pdf"), &["plot", ".svg"])?;
-    run.refuses("estimate laser.toml --slopes good.npy -o good.npy", &["output", "slopes"])?;
+    fs::copy(run.path("good.npy"), run.path("good.npz"))?;
+    for slopes in ["good.npz", "good.npz[s]"] {
+        let args = format!("estimate laser.toml --slopes {slopes} -o ./good.npz");
+        run.refuses(&args, &["output", "another file than the slopes"])?;
+    }
     let small = book("small");
     let args = format!("estimate {} --slopes good.npy -o e.npz", small.display());
     run.refuses(&args, &["target", "[[target]]"])?;
@@ -678,8 +744,120 @@ fn what_is_not_a_file_or_cannot_be_written_is_refused() -> Checked {
     let run = Run::new()?;
     let small = book("small");
     let small = small.display();
-    run.refuses(&format!("covariance {small} -o /dev/full"), &["/dev/full", "not a file"])?;
-    run.refuses(&format!("covariance {small} -o /proc/cov.npz"), &["/proc/cov.npz", "cannot write"])
+    for args in ["-o /dev/full --save npz", "-o /proc/cov.npz", "-o c.npz --plot /dev/cov.svg"] {
+        let words = ["cannot write", "give the name of a file"];
+        run.refuses(&format!("covariance {small} {args}"), &words)?;
+    }
+    Ok(())
+}
+
+/// What a shell says of a script in which `lenslet` is the program.
+#[cfg(target_os = "linux")]
+fn shell(run: &Run, script: &str) -> std::io::Result<Output> {
+    let script = format!("lenslet() {{ {} \"$@\"; }}\n{script}", env!("CARGO_BIN_EXE_lenslet"));
+    Command::new("sh").args(["-c", &script]).current_dir(run.folder.path()).output()
+}
+
+/// A log that the shell appends to must stay, byte for byte, also where the program is told its name by way of what is open.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_shell_has_open_is_not_replaced() -> Checked {
+    let run = Run::new()?;
+    let (small, keck) = (book("small"), book("keck-lgs"));
+    let (small, keck) = (small.display(), keck.display());
+    std::os::unix::fs::symlink("/dev/stdout", run.path("link.npz"))?;
+    let log = "a year of messages\n";
+    for (command, redirected) in [
+        (format!("covariance {small} --save npz -o /dev/stdout"), ">> log"),
+        (format!("covariance {small} -o link.npz"), ">> log"),
+        (format!("covariance {small} --save npz -o /dev/fd/3"), "3>> log"),
+        (format!("estimate {keck} --slopes s.npy --save fits -o /proc/self/fd/1"), ">> log"),
+        (format!("covariance {small} -o c.npz --plot /dev/fd/3.svg"), "3>> log"),
+    ] {
+        fs::write(run.path("log"), log)?;
+        let output = shell(&run, &format!("lenslet {command} {redirected}"))?;
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{command}: {message}");
+        assert!(message.contains("is open: give the name of a file"), "{command}: {message}");
+        assert_eq!(fs::read_to_string(run.path("log"))?, log, "{command}");
+        assert_eq!(run.names()?.len(), 2, "{command}: nothing is left behind");
+    }
+    // The refusal itself goes into a log that is the standard error.
+    fs::write(run.path("log"), log)?;
+    std::os::unix::fs::symlink("/dev/stderr", run.path("s.npy"))?;
+    let output = shell(&run, &format!("lenslet simulate {small} -o s.npy 2>> log"))?;
+    assert_eq!(output.status.code(), Some(2));
+    let logged = fs::read_to_string(run.path("log"))?;
+    assert!(logged.starts_with(log) && logged.ends_with("give the name of a file\n"), "{logged}");
+    Ok(())
+}
+
+/// A private file stays private, and one that is protected stays what it is.
+#[cfg(unix)]
+#[test]
+fn permissions_of_older_files_are_respected() -> Checked {
+    use std::os::unix::fs::PermissionsExt;
+    let run = Run::new()?;
+    let set = |mode| fs::set_permissions(run.path("c.npz"), fs::Permissions::from_mode(mode));
+    fs::write(run.path("c.npz"), "old")?;
+    set(0o600)?;
+    said(&run.covariance("small", "-o c.npz")?);
+    assert_eq!(fs::metadata(run.path("c.npz"))?.permissions().mode() & 0o7777, 0o600);
+    fs::write(run.path("c.npz"), "old")?;
+    set(0o444)?;
+    let small = book("small");
+    let args = format!("covariance {} -o c.npz", small.display());
+    run.refuses(&args, &["cannot write c.npz: the file is read-only"])?;
+    assert_eq!(fs::read_to_string(run.path("c.npz"))?, "old");
+    Ok(())
+}
+
+/// Where files must not grow, a run ends as on a full disk.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_limit_on_files_leaves_the_old_file() -> Checked {
+    let run = Run::new()?;
+    fs::write(run.path("c.npz"), "old")?;
+    let keck = book("keck-lgs");
+    let script = format!("ulimit -f 1; lenslet covariance {} -o c.npz", keck.display());
+    let output = shell(&run, &script)?;
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(message.starts_with("error: cannot write c.npz: File too large"), "{message}");
+    assert_eq!(fs::read_to_string(run.path("c.npz"))?, "old");
+    assert_eq!(run.names()?, [run.path("c.npz")], "no draft is left");
+    Ok(())
+}
+
+/// Where the system gives fewer threads than there are cores, or none, the others do the work, or the only one.
+#[cfg(target_os = "linux")]
+#[test]
+fn threads_that_cannot_be_started_are_not_missed() -> Checked {
+    let run = Run::new()?;
+    write_laser_system(&run)?;
+    let with =
+        |before: &str, args: &str| -> Result<serde_json::Value, Box<dyn std::error::Error>> {
+            let told = said(&shell(&run, &format!("{before} lenslet {args} --json"))?);
+            Ok(serde_json::from_str(&told)?)
+        };
+    let none = "RUST_MIN_STACK=1000000000000000";
+    let told = with(none, "simulate laser.toml -o s.npy")?;
+    assert_eq!(told["threads"], 1);
+    with(none, "estimate laser.toml --slopes s.npy -o e.npz")?;
+    with("", "estimate laser.toml --slopes s.npy -o all.npz")?;
+    let told = with(none, "covariance laser.toml -o c.npz --method spectral")?;
+    assert_eq!(told["threads"], 1);
+    let arrays =
+        ["e.npz", "all.npz"].map(|name| -> Result<Array4<f64>, Box<dyn std::error::Error>> {
+            Ok(archive(&run.path(name))?.by_name("wavefront")?)
+        });
+    let [alone, all] = arrays;
+    assert_eq!(alone?, all?);
+    // Two stacks of 1 GiB fit into 3 GiB, and three do not.
+    let few = "ulimit -v 3145728; RAYON_NUM_THREADS=4 RUST_MIN_STACK=1073741824";
+    let told = with(few, "simulate laser.toml -o s.npy")?;
+    assert_eq!(told["threads"], 2);
+    Ok(())
 }
 
 /// Mounts a tiny file system in a namespace of its own; where that is forbidden, there is nothing to test.
@@ -694,28 +872,30 @@ fn a_full_disk_leaves_the_old_file() -> Checked {
 
 #[cfg(target_os = "linux")]
 fn full_disk(name: &str) -> Checked {
+    use std::io::Write;
     let run = Run::new()?;
     let script = format!(
-        "mkdir disk && mount -t tmpfs -o size=64k tmpfs disk || exit 77; echo old > disk/{name}; \
+        "mkdir disk && mount -t tmpfs -o size=64k tmpfs disk || exit 77; echo old > disk/{name}; echo mounted; \
          {} covariance {} -o disk/{name}; code=$?; ls -A disk; cat disk/{name}; exit $code",
         env!("CARGO_BIN_EXE_lenslet"),
         book("keck-lgs").display()
     );
     let mut unshare = Command::new("unshare");
     unshare.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
-    let Ok(output) = unshare.current_dir(run.folder.path()).output() else { return Ok(()) };
+    let output = unshare.current_dir(run.folder.path()).output();
+    let Some(output) = output.ok().filter(|output| output.stdout.starts_with(b"mounted\n")) else {
+        let text = b"skipped: there is no file system of our own here that could be full\n";
+        return Ok(std::io::stderr().write_all(text)?); // past the test program, which swallows what succeeds
+    };
     let message = String::from_utf8_lossy(&output.stderr);
-    match output.status.code() {
-        Some(2) if message.contains("cannot write") => {
-            let said = String::from_utf8_lossy(&output.stdout);
-            assert_eq!(said, format!("{name}\nold\n"), "{message}");
-            assert!(message.contains(&format!("disk/{name}")), "{message}");
-            assert!(message.contains("space"), "{message}");
-            assert!(message.starts_with("error: ") && message.lines().count() == 1, "{message}");
-        }
-        Some(0) => panic!("64 KiB held everything"),
-        _ => eprintln!("skipped, no file system of our own here: {message}"),
-    }
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        format!("mounted\n{name}\nold\n"),
+        "{message}"
+    );
+    let expected = format!("error: cannot write disk/{name}: No space left on device");
+    assert!(message.starts_with(&expected) && message.lines().count() == 1, "{message}");
     Ok(())
 }
 
@@ -830,7 +1010,7 @@ fn the_system_file_is_never_the_output() -> Checked {
     let text = fs::read_to_string(book("small"))?;
     fs::write(run.path("own.svg"), &text)?;
     let expected = "another file than the system file";
-    run.refuses("covariance own.svg -o ./own.svg", &["output", expected])?;
+    run.refuses("covariance own.svg -o ./own.svg --save npz", &["output", expected])?;
     run.refuses("covariance own.svg -o other.npz --plot own.svg", &["plot", expected])?;
     assert_eq!(fs::read_to_string(run.path("own.svg"))?, text);
     Ok(())
@@ -889,21 +1069,34 @@ fn plans_are_told_and_nothing_is_written() -> Checked {
 #[cfg(unix)]
 fn await_work(process: u32) {
     use std::{thread::sleep, time::Duration};
-    const INTERRUPT: u64 = 1 << 1;
+    const TERMINATE: u64 = 1 << 14;
     let caught = || {
         let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
         let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
         u64::from_str_radix(mask.trim(), 16).ok()
     };
     let mut waited = 0;
-    while waited < 1500 && caught().is_none_or(|signals| signals & INTERRUPT == 0) {
+    while waited < 1500 && caught().is_none_or(|signals| signals & TERMINATE == 0) {
         sleep(Duration::from_millis(20));
         waited += 20;
     }
     sleep(Duration::from_millis(300));
 }
 
-/// An interrupt ends a long run with 130, without a word; nothing is left behind, and an older file stays.
+/// The program, as somebody starts it who lets it have all signals: the tests may run in the background, where some are ignored.
+#[cfg(unix)]
+fn with_all_signals() -> Command {
+    let program = env!("CARGO_BIN_EXE_lenslet");
+    if !cfg!(target_os = "linux") {
+        return Command::new(program);
+    }
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT,TERM,HUP", program]);
+    command
+}
+
+/// An interrupt, or that the terminal is gone, ends a long run with 130, without a word; nothing is left behind, and an older
+/// file stays.
 #[cfg(unix)]
 #[test]
 fn an_interrupt_ends_a_run_cleanly() -> Checked {
@@ -912,9 +1105,9 @@ fn an_interrupt_ends_a_run_cleanly() -> Checked {
     let run = Run::new()?;
     fs::write(run.path("slopes.npy"), "old")?;
     let system = book("keck-lgs").display().to_string();
-    for signal in ["-INT", "-TERM"] {
+    for signal in ["-INT", "-TERM", "-HUP"] {
         let args = ["simulate", &system, "-o", "slopes.npy", "--frames", "20000"];
-        let mut process = Command::new(env!("CARGO_BIN_EXE_lenslet"))
+        let mut process = with_all_signals()
             .args(args)
             .current_dir(run.folder.path())
             .stdout(Stdio::piped())
@@ -930,6 +1123,32 @@ fn an_interrupt_ends_a_run_cleanly() -> Checked {
         assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
         assert_eq!(fs::read_to_string(run.path("slopes.npy"))?, "old");
         assert_eq!(run.names()?, [run.path("slopes.npy")], "no draft is left");
+    }
+    Ok(())
+}
+
+/// What `nohup` and a shell's background make a process ignore does not end it; what they leave alone still does.
+#[cfg(target_os = "linux")]
+#[test]
+fn ignored_signals_end_nothing() -> Checked {
+    let run = Run::new()?;
+    let system = book("keck-lgs");
+    let (system, program) = (system.display(), env!("CARGO_BIN_EXE_lenslet"));
+    let script = format!(
+        "trap '' HUP INT; RAYON_NUM_THREADS=1 exec env --default-signal=TERM {program} simulate {system} -o slopes.npy --frames 60 --quiet"
+    );
+    for (signals, code) in [(["-HUP", "-INT"], 0), (["-HUP", "-TERM"], 130)] {
+        let mut process =
+            Command::new("sh").args(["-c", &script]).current_dir(run.folder.path()).spawn()?;
+        await_work(process.id());
+        for signal in signals {
+            assert_eq!(process.try_wait()?, None, "the run is long enough to be disturbed");
+            Command::new("kill").args([signal, &process.id().to_string()]).status()?;
+        }
+        assert_eq!(process.wait()?.code(), Some(code), "{signals:?}");
+        assert_eq!(run.path("slopes.npy").exists(), code == 0, "{signals:?}");
+        let _ = fs::remove_file(run.path("slopes.npy"));
+        assert!(run.names()?.is_empty(), "no draft is left");
     }
     Ok(())
 }

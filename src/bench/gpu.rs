@@ -7,6 +7,7 @@ use crate::device::engine::Engine;
 use crate::device::gpu::{Buffer, Gpu};
 use crate::device::silent;
 use crate::error::{Error, in_bytes};
+use crate::files::origin::date;
 use crate::linear::operator::gpu::DeviceOperator;
 use crate::linear::solver::Stop;
 use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
@@ -29,7 +30,7 @@ use crate::turbulence::wavefront::WavefrontProblem;
 use ndarray::{Array1, Array2, Axis};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime};
 
 // Cases with times and bounds
 // Cases and their originals
@@ -99,26 +100,6 @@ pub struct Sheet {
     pub result: [u64; 2],
     /// Iterations of the estimate, in double and single precision.
     pub iterations: [usize; 2],
-}
-
-// Date of a measurement
-/// Today's date, UTC, by the proleptic Gregorian calendar.
-fn today() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (year, month, day) = civil((since.as_secs() / 86_400) as i64);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
-/// Year, month and day of a day counted from 1 January 1970. The year is counted from March, so that a leap day ends it.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let of_month = of_year - (153 * month + 2) / 5 + 1;
-    let calendar = if month < 10 { month + 3 } else { month - 9 };
-    (year + 400 * era + i64::from(calendar <= 2), calendar, of_month)
 }
 
 // Measure a case on a device
@@ -355,7 +336,7 @@ impl Sheet {
         ];
         let result = [8, 4].map(|size| (size * 3 * pairs * problem.lags().pow(2)) as u64);
         Ok(Self {
-            date: today(),
+            date: date(SystemTime::now())[..10].to_string(),
             device: gpu.name().to_string(),
             version: env!("CARGO_PKG_VERSION").to_string(),
             repeat,
@@ -440,16 +421,6 @@ fn row(name: &str, [original, stripped, double, single, gain]: [String; 5]) -> S
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn days_have_their_dates() {
-        assert_eq!(civil(0), (1970, 1, 1));
-        assert_eq!(civil(-1), (1969, 12, 31));
-        assert_eq!(civil(11_016), (2000, 2, 29));
-        assert_eq!(civil(20_777), (2026, 11, 20));
-        assert_eq!(civil(47_540), (2100, 2, 28));
-        assert_eq!(civil(47_541), (2100, 3, 1));
-    }
 
     // Check the table of a sheet
     #[test]

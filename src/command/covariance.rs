@@ -2,13 +2,14 @@
 //! The command `covariance`: from a system file to a file of covariances.
 
 // What the command covariance stands on
-use super::summary::{Summary, plan_text};
+use super::summary::{Summary, command_line, method_and_error, plan_text};
 use super::watch::Terminal;
 use crate::command::choice;
 use crate::device::{Device, check, engine::Engine};
 use crate::error::{Error, Invalid};
-use crate::files::arrays;
+use crate::files::arrays::{ArrayFormat, Precision};
 use crate::files::draft::{Draft, check_files};
+use crate::files::origin::Origin;
 use crate::model::system::System;
 use crate::plot::{ColourScale, CovarianceView, Pairs, PictureFormat};
 use crate::plot::{plot_covariance, plot_wavefront_covariance};
@@ -28,12 +29,12 @@ pub struct CovarianceArgs {
     /// System file (TOML).
     system: PathBuf,
     // Arguments about the file to write
-    /// File to write: FITS if it ends in .fits, .fit or .fts, else NumPy's .npz.
+    /// File to write: NumPy's .npz, or FITS if it ends in .fits, .fit or .fts.
     #[arg(short, long, required_unless_present = "plan")]
     output: Option<PathBuf>,
-    /// Format of the file, whatever its name ends in.
+    /// Format of a file whose name has none of these endings.
     #[arg(long, value_parser = choice::formats())]
-    save: Option<arrays::ArrayFormat>,
+    save: Option<ArrayFormat>,
     // Arguments about the method
     /// How to compute.
     #[arg(long, value_enum, default_value = "direct")]
@@ -52,7 +53,7 @@ pub struct CovarianceArgs {
     device: Device,
     /// Precision of the written numbers, and of the computation on a graphics processor.
     #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
-    precision: arrays::Precision,
+    precision: Precision,
     // Arguments about what is shown
     /// Draw the covariance into this file, .svg or .png.
     #[arg(long)]
@@ -113,11 +114,13 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let plot = args.plot.as_deref();
     let picture =
         plot.map(|path| PictureFormat::of(path).map(|format| (path, format))).transpose()?;
-    let outputs =
-        [args.output.as_deref().map(|path| ("output", path)), plot.map(|path| ("plot", path))];
+    let named = args.output.as_deref().map(|path| ("output", path));
+    let fitting = &ArrayFormat::OF_MANY;
+    let format = named.map(|name| ArrayFormat::of(name, fitting, args.save)).transpose()?;
+    let outputs = [named, plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;
-    let system = System::from_file(&args.system)?;
+    let (system, text) = System::with_text(&args.system)?;
     let plan = CovariancePlan::new(&system, options(args)?)?;
     // Settle what can be drawn
     if let (true, Some(path)) = (plan.is_dense(), &args.plot) {
@@ -126,7 +129,7 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     }
     let view = args.plot.as_ref().map(|_| view(args, &plan)).transpose()?;
     let engine = Engine::open(args.device, args.precision)?;
-    let Some(output) = args.output.as_ref().filter(|_| !args.plan) else {
+    let (Some(output), Some(format), false) = (&args.output, format, args.plan) else {
         return Ok(plan_text(&plan.describe(&engine), args.json));
     };
     // Compute and watch the clock
@@ -137,8 +140,10 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
 
     // Write the covariance and its picture
     let mut archive = Draft::new(output)?;
-    let format = args.save.unwrap_or(arrays::ArrayFormat::of(output));
-    let arrays = covariance_arrays(&computed, &system);
+    let mut arrays = covariance_arrays(&computed, &system);
+    let single = args.device != Device::Cpu && args.precision == Precision::F32;
+    let (method, error) = method_and_error(&plan, single);
+    Origin::new(&command_line(), &method, &text).tolerance(Some(error)).note(&mut arrays);
     archive.fill(|file| arrays.write(file, format, args.precision))?;
     let mut drawing = None;
     if let (Some((path, drawn_as)), Some(view)) = (picture, &view) {

@@ -2,7 +2,7 @@
 //! The command `estimate`: from a file of slopes to a file of wavefronts.
 
 // What the command estimate stands on
-use super::summary::{Said, align, plan_text};
+use super::summary::{Said, align, command_line, plan_text};
 use super::watch::Terminal;
 use crate::command::choice;
 use crate::device::engine::Engine;
@@ -10,15 +10,17 @@ use crate::device::{self, Device, check};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
-use crate::files::reading::read_array2;
+use crate::files::origin::Origin;
+use crate::files::reading::{Unit, read_array2, split_choice};
 use crate::linear::interpolation::Interpolation;
 use crate::linear::solver::Solver;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
+use crate::plot;
 use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
-use crate::plot::{self, short_name};
 use crate::tomography::estimate::{EstimateOptions, Estimates};
 use crate::tomography::estimator::{EstimatePlan, Estimator};
+use crate::turbulence::arrays::slope_table;
 use crate::turbulence::plan::Form;
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, arr1, s};
@@ -32,24 +34,21 @@ use std::time::Instant;
 pub struct EstimateArgs {
     /// System file (TOML), with targets and a grid of wavefront points.
     pub system: PathBuf,
-    /// Slopes in radians (.npy or FITS): one vector, or one row for each frame.
+    /// Slopes (.npy, .npz or FITS), one vector or a row for each frame: in rad, unless FITS tells a BUNIT; x.fits[2] chooses.
     #[arg(long, required_unless_present = "plan")]
     pub slopes: Option<PathBuf>,
-    /// File to write: FITS if it ends in .fits, .fit or .fts, else NumPy's .npz.
+    /// File to write: NumPy's .npz, or FITS if it ends in .fits, .fit or .fts.
     #[arg(short, long, required_unless_present = "plan")]
     pub output: Option<PathBuf>,
-    /// Format of the file, whatever its name ends in.
+    /// Format of a file whose name has none of these endings.
     #[arg(long, value_parser = choice::formats())]
     pub save: Option<ArrayFormat>,
     /// Precision of the written numbers, and of the estimate; cores go on in double precision below a tolerance of 1e-5.
     #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
     pub precision: Precision,
-    /// Draw the wavefronts of a frame into this file, .svg or .png.
+    /// Draw the wavefronts of the first frame into this file, .svg or .png.
     #[arg(long)]
     pub plot: Option<PathBuf>,
-    /// Frame to draw, counted from 0: the first unless given.
-    #[arg(long, value_name = "K", requires = "plot")]
-    pub frame: Option<usize>,
     // Arguments about the solver
     /// The solver.
     #[arg(long, value_enum, default_value = "cg")]
@@ -71,9 +70,9 @@ pub struct EstimateArgs {
     /// Form of the covariances: dense is exact also for guide stars at a finite height, and needs much memory.
     #[arg(long, value_parser = choice::forms(), default_value = "auto")]
     pub form: Form,
-    /// How layers are brought to the pupil, for guide stars at a finite height: cubic unless given.
-    #[arg(long, value_parser = choice::interpolations())]
-    pub interpolation: Option<Interpolation>,
+    /// How layers are brought to the pupil, for guide stars at a finite height.
+    #[arg(long, value_parser = choice::interpolations(), default_value = "cubic")]
+    pub interpolation: Interpolation,
     /// Where to compute: cpu, cuda, or cuda:K.
     #[arg(long, default_value = "cpu")]
     pub device: Device,
@@ -110,7 +109,7 @@ impl EstimateArgs {
     fn options(&self) -> EstimateOptions {
         EstimateOptions::default()
             .form(self.form)
-            .interpolation(self.interpolation.unwrap_or_default())
+            .interpolation(self.interpolation)
             .solver(match self.solver {
                 SolverName::Cg => Solver::ConjugateGradients,
                 SolverName::Minres => Solver::Minres,
@@ -128,36 +127,28 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     let plot = args.plot.as_deref();
     let picture =
         plot.map(|path| plot::PictureFormat::of(path).map(|format| (path, format))).transpose()?;
-    let slopes = args.slopes.as_deref().map(|path| ("slopes", path));
+    let slopes = args.slopes.as_deref().map(|path| ("slopes", split_choice(path).0));
     let inputs: Vec<_> =
         [Some(("system file", args.system.as_path())), slopes].into_iter().flatten().collect();
-    let outputs =
-        [args.output.as_deref().map(|path| ("output", path)), plot.map(|path| ("plot", path))];
+    let named = args.output.as_deref().map(|path| ("output", path));
+    let fitting = &ArrayFormat::OF_MANY;
+    let format = named.map(|name| ArrayFormat::of(name, fitting, args.save)).transpose()?;
+    let outputs = [named, plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&inputs, &outputs)?;
-    let system = System::from_file(&args.system)?;
+    let (system, text) = System::with_text(&args.system)?;
     if let Some((path, _)) = picture {
         check_lit(&system, path)?;
     }
     let plan = EstimatePlan::new(&system, args.options())?;
-    // Refuse an interpolation of nothing
-    if let (Some(interpolation), false) = (args.interpolation, plan.interpolates()) {
-        let expected = "no such option, as nothing is interpolated: layers have grids of their own only in the Toeplitz form, under \
-                        guide stars at a finite height";
-        return Err(Invalid::new("interpolation", interpolation.name(), expected).into());
-    }
-    let (Some(output), Some(slopes_file), false) = (&args.output, &args.slopes, args.plan) else {
+    let (Some((output, format)), Some(slopes_file), false) =
+        (args.output.as_ref().zip(format), &args.slopes, args.plan)
+    else {
         let engine = Engine::open(args.device, args.precision)?;
         return Ok(plan_text(&plan.describe(&engine), args.json).into());
     };
-    let slopes = read_array2(slopes_file)?;
+    let slopes = read_array2(slopes_file, Unit::Radian)?;
     plan.check_slopes(slopes.view()).map_err(|error| of_file(error.into(), slopes_file))?;
-    // Refuse a frame that is not there
-    let (frame, last) = (args.frame.unwrap_or(0), slopes.nrows().saturating_sub(1));
-    if frame > last {
-        let expected = format!("a frame between 0 and {last}, as in {}", slopes_file.display());
-        return Err(Invalid::new("frame", frame, expected).into());
-    }
     let terminal = Terminal::new(args.quiet);
     // Prepare the estimate and solve it
     let start = Instant::now();
@@ -186,12 +177,14 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     arrays.add("chi_squared", arr1(&estimates.chi_squared)).axes("frame").about(about);
     let about = "whether the residual met the tolerance";
     arrays.add("converged", arr1(&estimates.converged())).axes("frame").about(about);
+    arrays.add_table("slope_table", slope_table(&system));
+    let origin = Origin::new(&command_line(), &plan.describe(&engine).method, &text);
+    origin.tolerance(Some(args.tolerance)).note(&mut arrays);
     let mut draft = Draft::new(output)?;
-    let format = args.save.unwrap_or(ArrayFormat::of(output));
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     let mut drawing = None;
     if let Some((path, format)) = picture {
-        let bytes = draw(args, &system, &estimates, format)?;
+        let bytes = draw(&system, &estimates, format)?;
         let mut draft = Draft::new(path)?;
         draft.fill(|file| file.write_all(&bytes))?;
         drawing = Some(draft);
@@ -291,7 +284,7 @@ impl Told<'_> {
         // Say it in lines
         let error = self.estimator.interpolation_error();
         if error > 0.0 {
-            let name = self.args.interpolation.unwrap_or_default().name();
+            let name = self.args.interpolation.name();
             let text =
                 format!("{name} interpolation, error about {error:.1e} of the largest covariance");
             lines.push(("layers", text));
@@ -332,7 +325,7 @@ impl Told<'_> {
             "max_iterations": args.options().limit(self.estimator.slopes()),
             "warm_start": args.warm_start,
             "precision": args.precision.name(),
-            "interpolation": args.interpolation.unwrap_or_default().name(),
+            "interpolation": args.interpolation.name(),
             "interpolation_error": estimator.interpolation_error(),
             "bytes_of_slopes_operator": estimator.bytes()[0],
             "bytes_of_wavefront_operator": estimator.bytes()[1],
@@ -348,17 +341,16 @@ impl Told<'_> {
     }
 }
 
-// Draw the estimate of a frame
+// Draw the first estimate
 fn draw(
-    args: &EstimateArgs,
     system: &System,
     estimates: &Estimates,
     format: plot::PictureFormat,
 ) -> Result<Vec<u8>, Error> {
-    let (grid, frame) = (system.wavefront_grid()?, args.frame.unwrap_or(0));
+    let grid = system.wavefront_grid()?;
     let maps: Vec<WavefrontMap> = (0..estimates.wavefront.dim().1)
         .map(|t| {
-            let estimated = estimates.wavefront.slice(s![frame, t, .., ..]);
+            let estimated = estimates.wavefront.slice(s![0, t, .., ..]);
             let values = Array2::from_shape_fn(estimated.dim(), |(j, i)| {
                 if is_lit(system, &grid, [j, i]) { estimated[[j, i]] } else { f64::NAN }
             });
@@ -366,9 +358,7 @@ fn draw(
             WavefrontMap { title: format!("target {t}: {:.0} nm rms", 1e9 * rms), values }
         })
         .collect();
-    let name = args.system.display().to_string();
-    let title = format!("{}: wavefronts of frame {frame}", short_name(&name));
-    plot_wavefronts(&maps, &title, system.wavefront_pitch() / grid.oversampling as f64, format)
+    plot_wavefronts(&maps, system.wavefront_pitch() / grid.oversampling as f64, format)
 }
 
 // Wavefront points within the pupil

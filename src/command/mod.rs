@@ -19,6 +19,7 @@ use self::estimate::EstimateArgs;
 use self::info::InfoArgs;
 use self::simulate::SimulateArgs;
 use self::summary::Said;
+use crate::device::start_threads;
 use crate::error::Error;
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
@@ -51,14 +52,15 @@ enum Command {
 // Run the command
 /// Runs the command that the arguments of the process ask for.
 pub fn run() -> ExitCode {
-    watch::catch_interrupts();
-    let said = match Cli::parse().command {
+    let command = Cli::parse().command;
+    watch::catch_signals();
+    let said = start_threads(true).and_then(|()| match command {
         Command::Covariance(args) => covariance::covariance(&args).map(Said::from),
         Command::Estimate(args) => estimate::estimate(&args),
         Command::Simulate(args) => simulate::simulate(&args).map(Said::from),
         Command::Info(args) => info::info(&args).map(Said::from),
         Command::Bench(command) => bench::bench(&command).map(Said::from),
-    };
+    });
     match said {
         Ok(said) => say(&said),
         Err(error) => {

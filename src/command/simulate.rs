@@ -2,14 +2,16 @@
 //! The command `simulate`: from a system file to files of slopes and of true wavefronts.
 
 // What the command simulate stands on
-use super::summary::{align, plan_text};
+use super::summary::{align, command_line, plan_text};
 use super::watch::Terminal;
 use crate::device::{check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
-use crate::files::arrays;
+use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
+use crate::files::origin::Origin;
 use crate::model::system::System;
 use crate::tomography::simulation::{SimulationOptions, SimulationPlan};
+use crate::turbulence::arrays::slope_table;
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -20,10 +22,11 @@ use std::time::Instant;
 pub struct SimulateArgs {
     /// System file (TOML).
     system: PathBuf,
-    /// File for the slopes, (frames, n): .npy, or FITS if it ends in .fits, .fit or .fts.
+    /// File for the slopes, (frames, n), in radians, with noise: .npz, FITS (.fits, .fit, .fts) or .npy, which has room for
+    /// the slopes alone.
     #[arg(short, long, required_unless_present = "plan")]
     output: Option<PathBuf>,
-    /// File for the true wavefronts too, (frames, T, M, M).
+    /// File for the true wavefronts too, (frames, T, M, M), in the same formats.
     #[arg(long)]
     wavefront: Option<PathBuf>,
     /// Independent frames.
@@ -50,9 +53,13 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     // Check the files of the simulation
     let wavefront = args.wavefront.as_deref().map(|path| ("wavefront", path));
     let outputs = [args.output.as_deref().map(|path| ("output", path)), wavefront];
-    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
+    let mut outputs: Vec<_> = outputs.into_iter().flatten().collect();
+    for &output in &outputs {
+        ArrayFormat::of(output, &ArrayFormat::ALL, None)?;
+    }
+    outputs.retain(|_| !args.plan);
     check_files(&[("system file", &args.system)], &outputs)?;
-    let system = System::from_file(&args.system)?;
+    let (system, text) = System::with_text(&args.system)?;
     let options = SimulationOptions::default().frames(args.frames as usize).seed(args.seed);
     // Refuse wavefronts that nobody sees
     if args.wavefront.is_some() && !system.wants_wavefront() {
@@ -69,9 +76,12 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     let simulated = plan.run(&engine, &terminal)?;
     let seconds = start.elapsed().as_secs_f64();
     // Write what was simulated
-    let mut drafts = vec![draft_of(output, ("slopes", "rad"), simulated.slopes.view())?];
+    let method = "phase screens by fast Fourier transforms";
+    let origin = Origin::new(&command_line(), method, &text).seed(Some(args.seed));
+    let about = (&origin, &system);
+    let mut drafts = vec![draft_of(("slopes", "rad", output), simulated.slopes.view(), about)?];
     if let (Some(path), Some(wavefronts)) = (&args.wavefront, &simulated.wavefronts) {
-        drafts.push(draft_of(path, ("wavefront", "m"), wavefronts.view())?);
+        drafts.push(draft_of(("wavefront", "m", path), wavefronts.view(), about)?);
     }
     check(&terminal)?;
     for draft in drafts {
@@ -101,14 +111,20 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
 }
 
 // Start a draft of one array
-/// A draft that holds one array by itself.
+/// A draft that holds an array, with its origin and the table of slopes where the format has room for them.
 fn draft_of<D: ndarray::Dimension>(
-    path: &Path,
-    (name, unit): (&str, &str),
+    (name, unit, path): (&str, &str, &Path),
     array: ndarray::ArrayView<f64, D>,
+    (origin, system): (&Origin, &System),
 ) -> Result<Draft, Error> {
+    let format = ArrayFormat::of((name, path), &ArrayFormat::ALL, None)?;
+    let mut arrays = Arrays::default();
+    arrays.add(name, array).unit(unit);
+    if format != ArrayFormat::Npy {
+        arrays.add_table("slope_table", slope_table(system));
+        origin.clone().note(&mut arrays);
+    }
     let mut draft = Draft::new(path)?;
-    let format = arrays::ArrayFormat::of(path);
-    draft.fill(|file| arrays::write_single(file, format, (name, unit), array))?;
+    draft.fill(|file| arrays.write(file, format, Precision::F64))?;
     Ok(draft)
 }

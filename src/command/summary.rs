@@ -66,21 +66,32 @@ const DIRECT_ERROR: f64 = 1e-10;
 /// The same where a graphics processor computed in single precision.
 const SINGLE_ERROR: f64 = 2e-6;
 
+/// The sampling of the spectral method, for slopes and wavefront.
+fn chosen(plan: &CovariancePlan) -> [Option<&Chosen>; 2] {
+    let of_slopes = plan.slopes().and_then(SlopeCovariancePlan::chosen);
+    [of_slopes, plan.wavefront().and_then(WavefrontCovariancePlan::chosen)]
+}
+
+/// How a covariance is computed, in words, and the error bound of its entries, where a graphics processor may compute in
+/// `single` precision.
+pub fn method_and_error(plan: &CovariancePlan, single: bool) -> (String, f64) {
+    let form = if plan.is_dense() { "dense" } else { "toeplitz" };
+    match chosen(plan) {
+        [Some(slopes), Some(wavefront)] => {
+            let error = slopes.error_estimate.max(wavefront.error_estimate);
+            (format!("spectral, {slopes}; wavefront: {wavefront}"), error)
+        }
+        [Some(slopes), None] => (format!("spectral, {slopes}"), slopes.error_estimate),
+        _ => (format!("direct, {form} form"), if single { SINGLE_ERROR } else { DIRECT_ERROR }),
+    }
+}
+
 // Words and bounds of a summary
 impl Summary<'_> {
-    fn form(&self) -> &'static str {
-        if self.plan.is_dense() { "dense" } else { "toeplitz" }
-    }
-
-    /// The sampling of the spectral method, for slopes and wavefront.
-    fn chosen(&self) -> [Option<&Chosen>; 2] {
-        let of_slopes = self.plan.slopes().and_then(SlopeCovariancePlan::chosen);
-        [of_slopes, self.plan.wavefront().and_then(WavefrontCovariancePlan::chosen)]
-    }
-
-    fn direct_error(&self) -> f64 {
+    /// How it was computed, and the error bound of that.
+    fn method_and_error(&self) -> (String, f64) {
         let single = self.device != Device::Cpu && self.precision == Precision::F32;
-        if single { SINGLE_ERROR } else { DIRECT_ERROR }
+        method_and_error(self.plan, single)
     }
 
     // Tell it to a person
@@ -118,23 +129,18 @@ impl Summary<'_> {
 
     // Words about the method
     fn method(&self) -> String {
-        match self.chosen() {
-            [Some(slopes), Some(wavefront)] => {
-                format!("spectral, {slopes}; wavefront: {wavefront}")
+        match (chosen(self.plan), self.method_and_error()) {
+            ([None, _], (method, error)) => {
+                format!("{method}, error below {error:e} of the largest entry")
             }
-            [Some(slopes), None] => format!("spectral, {slopes}"),
-            _ => format!(
-                "direct, {} form, error below {:e} of the largest entry",
-                self.form(),
-                self.direct_error()
-            ),
+            (_, (method, _)) => method,
         }
     }
 
     // Tell it to a program
     pub fn json(&self) -> Value {
         let array = self.plan.system().first_array();
-        let [slopes, wavefront] = self.chosen();
+        let [slopes, wavefront] = chosen(self.plan);
         let sampling = slopes.map(|chosen| chosen.sampling);
         let step = self.plan.system().wavefront_pitch()
             / self.plan.system().phase().map_or(1.0, |grid| grid.oversampling as f64);
@@ -152,11 +158,11 @@ impl Summary<'_> {
             "method": if sampling.is_some() { "spectral" } else { "direct" },
             "samples": sampling.map(|sampling| sampling.samples()),
             "oversampling": sampling.map(|sampling| sampling.oversampling()),
-            "error_estimate": slopes.map_or(self.direct_error(), |chosen| chosen.error_estimate),
+            "error_estimate": slopes.map_or(self.method_and_error().1, |chosen| chosen.error_estimate),
             "limited": slopes.is_some_and(|chosen| chosen.limited),
             "wavefront_sampling": wavefront.map(|chosen| sampling_json(chosen, step)),
             "variance": self.variance,
-            "form": self.form(),
+            "form": if self.plan.is_dense() { "dense" } else { "toeplitz" },
             "arrays": arrays,
             // Tell how it was computed and written
             "seconds": self.seconds,
@@ -483,6 +489,16 @@ pub fn align(lines: &[(&str, String)]) -> String {
 
 fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+/// The command line of this process.
+pub fn command_line() -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./=,:+@%".contains(c);
+    let quoted = |word: String| match !word.is_empty() && word.chars().all(plain) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into()));
+    std::iter::once("lenslet".to_string()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 // Sizes that several commands tell

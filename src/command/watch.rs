@@ -4,22 +4,50 @@
 use super::summary::roughly;
 use crate::device::Watch;
 use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::{consts, flag};
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 // Stop at an interrupt
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// From now on an interrupt, or a request to end, cancels the computation; the second one ends the process with the code 130.
-pub fn catch_interrupts() {
-    let stop = || {
-        if INTERRUPTED.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    };
-    let _ = ctrlc::set_handler(stop); // fails only where a handler is set already
+pub fn catch_signals() {
+    #[cfg(unix)]
+    let requests = [consts::SIGINT, consts::SIGTERM, consts::SIGHUP];
+    #[cfg(not(unix))]
+    let requests = [consts::SIGINT, consts::SIGTERM];
+    for signal in requests.into_iter().filter(|&signal| !is_ignored(signal)) {
+        // These fail only where the system does not know the signal.
+        let _ = flag::register_conditional_shutdown(signal, 130, INTERRUPTED.clone());
+        let _ = flag::register(signal, INTERRUPTED.clone());
+    }
+    #[cfg(unix)]
+    let _ = flag::register(consts::SIGXFSZ, Arc::default());
+}
+
+// Signals that are ignored
+/// Whether a signal is ignored by this process.
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.map_or_else(|| survives(signal), |mask| (mask >> (signal - 1)) & 1 == 1)
+}
+
+#[cfg(not(unix))]
+fn is_ignored(_signal: i32) -> bool {
+    false
+}
+/// Whether a shell that inherits what is ignored survives a signal.
+#[cfg(unix)]
+fn survives(signal: i32) -> bool {
+    let kill = format!("kill -{signal} $$");
+    let shell = std::process::Command::new("sh").args(["-c", &kill]).status();
+    shell.is_ok_and(|status| status.success())
 }
 
 // Watch from a terminal
@@ -88,11 +116,12 @@ fn told(pieces: &str, [done, total]: [usize; 2], elapsed: Duration) -> String {
     format!("{counted}, {} left", roughly(left))
 }
 
-// Tests of the progress line
+// Tests of what is watched
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    // Tests of the progress line
     #[test]
     fn time_left_is_told_when_it_is_known() {
         let after = |seconds, done| told("frames", [done, 10], Duration::from_secs_f64(seconds));
@@ -101,5 +130,17 @@ mod tests {
         assert_eq!(after(3.0, 3), "3 of 10 frames, 7 s left");
         assert_eq!(after(600.0, 4), "4 of 10 frames, 15 min left");
         assert_eq!(after(2.0, 10), "10 of 10 frames, a moment left");
+    }
+
+    // Tests of ignored signals
+    #[cfg(unix)]
+    #[test]
+    fn ignored_signals_are_known() {
+        for signal in [consts::SIGINT, consts::SIGTERM, consts::SIGHUP] {
+            assert_eq!(is_ignored(signal), survives(signal), "{signal}");
+        }
+        let deaf = "trap '' HUP; sh -c 'kill -HUP $$'";
+        let shell = std::process::Command::new("sh").args(["-c", deaf]).status();
+        assert!(shell.is_ok_and(|status| status.success()));
     }
 }

@@ -4,6 +4,7 @@
 // What the dispatcher stands on
 use crate::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 // Watch a computation and stop it
@@ -109,9 +110,60 @@ impl<'a, W> Workers<'a, W> {
     }
 }
 
-/// Threads that cores compute with.
+// Threads of the cores
+/// Threads that cores compute with; 1 where none can be started.
 pub fn threads() -> usize {
-    rayon::current_num_threads()
+    if start_threads(false).is_ok() { rayon::current_num_threads() } else { 1 }
+}
+
+/// Starts the threads that cores compute with, if that has not been done: one for each core, or as many as the system gives.
+///
+/// Where it gives none, the thread that asks may do all of the work `alone`, which is for the first thread of a program: other
+/// threads would wait for it whenever they compute.
+///
+/// # Errors
+/// `Failed` where there is no thread, and none shall work alone.
+pub(crate) fn start_threads(alone: bool) -> Result<(), Error> {
+    static STARTED: Mutex<bool> = Mutex::new(false);
+    let mut started = lock(&STARTED);
+    if *started || rayon::current_thread_index().is_some() {
+        return Ok(());
+    }
+    let threads = (0..wanted_threads()).map_while(|_| waiting_thread().ok()).collect::<Vec<_>>();
+    if threads.is_empty() && !alone {
+        let (what, reason) = ("the start of a thread", "the system gives no more of them");
+        return Err(Error::Failed { what: what.into(), reason: reason.into() });
+    }
+    // Make workers of the threads
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.len().max(1));
+    let _ = if threads.is_empty() {
+        pool.use_current_thread().build_global()
+    } else {
+        let mut threads = threads.into_iter();
+        let no_more = || std::io::Error::other("there are no more threads");
+        let start = |worker| {
+            let thread = threads.next().ok_or_else(no_more)?;
+            thread.send(worker).map_err(|_| no_more())
+        };
+        pool.spawn_handler(start).build_global()
+    };
+    *started = true;
+    Ok(())
+}
+
+// Threads that wait for work
+/// A thread that waits for what it shall do as a worker of `rayon`'s.
+fn waiting_thread() -> std::io::Result<Sender<rayon::ThreadBuilder>> {
+    let (give, take) = channel::<rayon::ThreadBuilder>();
+    let work = move || take.recv().map_or((), |worker| worker.run());
+    std::thread::Builder::new().spawn(work).map(|_| give)
+}
+
+/// A thread for each core, unless the user wants another number.
+fn wanted_threads() -> usize {
+    let asked = std::env::var("RAYON_NUM_THREADS").ok().and_then(|number| number.parse().ok());
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    asked.filter(|&number| number > 0).unwrap_or_else(cores)
 }
 
 // Spread pieces over workers
@@ -122,6 +174,7 @@ pub fn threads() -> usize {
 ///
 /// # Errors
 /// One that `work` or `sink` returned, the first in the items' order, or `Cancelled`; items that were not begun then are left.
+/// `Failed` where no thread can be started.
 pub fn dispatch<W: Sync, I: Send, R: Send>(
     workers: Workers<W>,
     items: impl IntoIterator<IntoIter: ExactSizeIterator<Item = I> + Send>,
@@ -129,6 +182,7 @@ pub fn dispatch<W: Sync, I: Send, R: Send>(
     work: impl Fn(&W, I) -> Result<R, Error> + Sync,
     sink: impl FnMut(usize, R) -> Result<(), Error> + Send,
 ) -> Result<(), Error> {
+    start_threads(false)?;
     let items = items.into_iter();
     let total = items.len();
     let queue = Queue::new(items, watch);
@@ -154,13 +208,23 @@ pub fn dispatch<W: Sync, I: Send, R: Send>(
         (Some(cores), []) => on_cores(cores),
         (None, [only]) => serve(only),
         (cores, devices) => std::thread::scope(|scope| {
-            let serve = &serve;
-            let threads: Vec<_> =
-                devices.iter().map(|worker| scope.spawn(move || serve(worker))).collect();
+            let (serve, mut started, mut rest) = (&serve, Vec::new(), Vec::new());
+            let alone = rayon::current_thread_index().is_some() && threads() == 1;
+            for worker in devices {
+                let start = || {
+                    let thread = std::thread::Builder::new();
+                    thread.spawn_scoped(scope, move || serve(worker)).ok()
+                };
+                match if alone { None } else { start() } {
+                    Some(thread) => started.push(thread),
+                    None => rest.push(worker),
+                }
+            }
             if let Some(cores) = cores {
                 on_cores(cores);
             }
-            for thread in threads {
+            rest.into_iter().for_each(serve);
+            for thread in started {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             }
         }),
@@ -243,7 +307,9 @@ pub fn gather<W: Sync, I: Send, R: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::{Device, Engine, Memory};
     use crate::error::Invalid;
+    use crate::numerics::real::Precision;
     use std::time::Duration;
 
     // Share one queue among all workers
@@ -328,5 +394,50 @@ mod tests {
         assert_eq!(*lock(&last), (10, 10));
         let part = Part { whole: &Impatient(3.into(), 2), before: 0, total: 3 };
         assert!(matches!(check(&part), Err(Error::Cancelled)) && check(&silent).is_ok());
+    }
+
+    // Serve devices by the only thread
+    #[test]
+    fn the_only_thread_serves_all_devices() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let who = |_: &i32, _: usize| {
+            std::thread::sleep(Duration::from_millis(1));
+            Ok(std::thread::current().id())
+        };
+        let run = || gather(Workers::devices(&[1, 2]), 0..20, &silent, who);
+        let served = pool.install(run).unwrap();
+        assert!(served.iter().all(|thread| *thread == served[0]));
+    }
+
+    // Compute without any threads
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn without_threads_there_is_an_error_or_one_that_works_alone() {
+        const CHILD: &str = "LENSLET_WITHOUT_THREADS";
+        if std::env::var_os(CHILD).is_none() {
+            let name = "without_threads_there_is_an_error_or_one_that_works_alone";
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+            child.args([
+                "--exact",
+                &format!("{}::{name}", module_path!().split_once("::").unwrap().1),
+            ]);
+            child.envs([(CHILD, "1"), ("RUST_MIN_STACK", "1000000000000000")]);
+            let output = child.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+            return;
+        }
+        let failed = |done: Result<(), Error>| matches!(done, Err(Error::Failed { .. }));
+        let (cores, devices) = (|| Workers::cores(&0), || Workers::devices(&[1, 2, 3]));
+        let squares = |workers| gather(workers, 0..9, &silent, |_: &i32, k: usize| Ok(k * k));
+        assert!(failed(Engine::open(Device::Cpu, Precision::F64).map(drop)));
+        assert!(failed(squares(cores()).map(drop)) && failed(squares(devices()).map(drop)));
+        assert!(failed(Memory::default().check(&Engine::default(), "nothing")));
+        assert_eq!(threads(), 1);
+        start_threads(true).unwrap();
+        for workers in [cores(), devices()] {
+            assert_eq!(squares(workers).unwrap()[8], 64);
+        }
+        assert_eq!(threads(), 1);
     }
 }

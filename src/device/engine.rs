@@ -2,7 +2,7 @@
 //! Where a computation runs.
 
 use super::gpu::Gpu;
-use super::{Device, threads};
+use super::{Device, start_threads, threads};
 use crate::error::{Error, Invalid, accept};
 use crate::numerics::real::Precision;
 
@@ -50,8 +50,9 @@ impl Engine {
     /// The engine of a device: all graphics processors for `cuda`.
     ///
     /// # Errors
-    /// `Device` where there is no such device, with the reason.
+    /// `Device` where there is no such device, with the reason; `Failed` where no thread can be started.
     pub fn open(device: Device, precision: Precision) -> Result<Self, Error> {
+        start_threads(false)?;
         match device {
             Device::Cpu => Ok(Self::cpu(precision)),
             #[cfg(feature = "cuda")]

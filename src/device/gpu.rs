@@ -837,11 +837,8 @@ impl Gpu {
 /// The emulated device and all CUDA devices of this machine; says on the standard error what there is not.
 #[cfg(test)]
 pub(crate) fn test_machines() -> Vec<Gpu> {
-    let mut gpus: Vec<Gpu> = Vec::new();
-    match super::emulator::Emulator::new() {
-        Ok(emulator) => gpus.extend(Gpu::new(emulator)),
-        Err(reason) => eprintln!("skipped on the emulated device: {reason}"),
-    }
+    let emulator = super::emulator::Emulator::for_tests();
+    let mut gpus: Vec<Gpu> = emulator.map(|it| Gpu::new(it).unwrap()).into_iter().collect();
     match super::cuda::open(super::Device::Cuda(None)) {
         Ok(devices) => gpus.extend(devices),
         Err(reason) => eprintln!("skipped on a graphics processor: {reason}"),

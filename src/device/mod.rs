@@ -19,7 +19,7 @@ pub(crate) mod machine;
 mod memory;
 pub(crate) mod plan;
 
-pub(crate) use self::dispatch::{Part, Workers, check, dispatch, gather};
+pub(crate) use self::dispatch::{Part, Workers, check, dispatch, gather, start_threads};
 pub use self::dispatch::{Watch, silent, threads};
 pub use self::engine::Engine;
 #[cfg(feature = "cuda")]

@@ -1,7 +1,7 @@
 // Tangled from book/src/plans.md: edit there, or here and run cargo tangle stitch.
 //! What a computation says of itself before it runs: its memory, its stages, its time.
 
-use super::{engine::Engine, refuse_beyond_memory, threads};
+use super::{engine::Engine, refuse_beyond_memory, start_threads, threads};
 use crate::error::Error;
 
 // Bytes that a plan states
@@ -36,8 +36,9 @@ impl Memory {
     ///
     /// # Errors
     /// `Memory`, with the bytes needed and available; where the system does not tell what is available, nothing is refused. What a
-    /// device says.
+    /// device says. `Failed` where no thread can be started.
     pub fn check(&self, engine: &Engine, what: &str) -> Result<(), Error> {
+        start_threads(false)?;
         refuse_beyond_memory(self.host, || what.into())?;
         let mut demands = engine.devices().iter().zip(&self.devices);
         demands.try_for_each(|(gpu, &bytes)| gpu.refuse_beyond_memory(bytes, what))

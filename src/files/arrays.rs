@@ -1,9 +1,10 @@
 // Tangled from book/src/arrays.md: edit there, or here and run cargo tangle stitch.
-//! Named arrays in a file, as NumPy's `.npz` or as FITS.
+//! Named arrays in a file, as NumPy's `.npz` or as FITS; one array as `.npy`, too.
 
-use ndarray::{ArrayView, CowArray, Dimension, IxDyn};
+use crate::error::Invalid;
+use ndarray::{CowArray, Dimension, IxDyn};
+use ndarray_npy::WritableElement;
 use ndarray_npy::npy::header::{Header, Layout};
-use ndarray_npy::{WritableElement, WriteNpyExt};
 use std::io::{self, ErrorKind, Seek, Write};
 use std::path::Path;
 use zip::{CompressionMethod, ZipWriter, result::ZipError, write::SimpleFileOptions};
@@ -15,22 +16,53 @@ use zip::{CompressionMethod, ZipWriter, result::ZipError, write::SimpleFileOptio
 pub enum ArrayFormat {
     /// NumPy's archive of arrays.
     Npz,
+    /// NumPy's file of one array by itself.
+    Npy,
     /// FITS, with an image for each array.
     Fits,
 }
 
 impl ArrayFormat {
-    /// The format that a file's name suggests: FITS for `.fits`, `.fit` and `.fts`, NumPy's for all others.
+    /// The formats for several arrays in a file.
+    pub const OF_MANY: [Self; 2] = [Self::Npz, Self::Fits];
+    /// All formats, for one array.
+    pub const ALL: [Self; 3] = [Self::Npz, Self::Npy, Self::Fits];
+
+    // Find the format of a file's name
+    /// The format of the file of a `role`, such as `output`: what its name ends in, or, where that is no ending of ours, what
+    /// was `asked` for; it must be one of those that fit.
+    ///
+    /// # Errors
+    /// `Invalid`, with the endings that fit, for any other ending or none, or one that contradicts what was asked for.
     ///
     /// ```
     /// use lenslet::files::ArrayFormat;
-    /// assert_eq!(ArrayFormat::of("cov.FITS".as_ref()), ArrayFormat::Fits);
-    /// assert_eq!(ArrayFormat::of("fits".as_ref()), ArrayFormat::Npz);
+    /// let of = |name: &str, asked| ArrayFormat::of(("output", name.as_ref()), &ArrayFormat::OF_MANY, asked);
+    /// assert_eq!(of("cov.FITS", None), Ok(ArrayFormat::Fits));
+    /// assert_eq!(of("cov.tmp", Some(ArrayFormat::Npz)), Ok(ArrayFormat::Npz));
+    /// assert!(of("cov.tmp", None).is_err() && of("cov.fits", Some(ArrayFormat::Npz)).is_err());
     /// ```
-    pub fn of(path: &Path) -> Self {
+    pub fn of(
+        (role, path): (&str, &Path),
+        fitting: &[Self],
+        asked: Option<Self>,
+    ) -> Result<Self, Invalid> {
         let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
-        let fits = ["fits", "fit", "fts"].iter().any(|known| extension == *known);
-        if fits { Self::Fits } else { Self::Npz }
+        let known = [Self::Npz, Self::Npy, Self::Fits].into_iter();
+        let mut known =
+            known.filter(|format| format.endings().iter().any(|ending| extension == *ending));
+        let fits = |format: &Self| fitting.contains(format) && asked.is_none_or(|it| it == *format);
+        known.next().or(asked).filter(fits).ok_or_else(|| {
+            // Name the endings that fit
+            let formats = asked.as_ref().map_or(fitting, std::slice::from_ref);
+            let endings: Vec<_> = formats.iter().flat_map(|format| format.endings()).collect();
+            let endings = endings.iter().map(|ending| format!(".{ending}")).collect::<Vec<_>>();
+            let expected = match endings.split_last() {
+                Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+                _ => endings.concat(),
+            };
+            Invalid::new(role, path.display(), format!("a file name that ends in {expected}"))
+        })
     }
 }
 
@@ -39,11 +71,17 @@ pub use crate::numerics::real::Precision;
 
 // Names of formats and precisions
 impl ArrayFormat {
-    /// The ending of such a file.
+    /// Its name, which is the first of its endings.
     pub fn name(self) -> &'static str {
+        self.endings()[0]
+    }
+
+    /// What names of such files end in, behind a point.
+    fn endings(self) -> &'static [&'static str] {
         match self {
-            Self::Npz => "npz",
-            Self::Fits => "fits",
+            Self::Npz => &["npz"],
+            Self::Npy => &["npy"],
+            Self::Fits => &["fits", "fit", "fts"],
         }
     }
 }
@@ -72,14 +110,17 @@ pub struct Entry<'a> {
     pub(super) name: String,
     pub(super) values: Values<'a>,
     result: bool,
+    /// Whether it is a note about the file.
+    pub(super) note: bool,
     pub(super) unit: String,
     pub(super) axes: String,
     pub(super) about: String,
 }
 
 // Elements of the arrays
-/// The numbers of an array, of any of the types that we write.
+/// What an entry holds: numbers of any of the types that we write, a text, or a table.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Values<'a> {
     /// Double precision.
     F64(CowArray<'a, f64, IxDyn>),
@@ -89,6 +130,10 @@ pub enum Values<'a> {
     I64(CowArray<'a, i64, IxDyn>),
     /// Yes or no.
     Bool(CowArray<'a, bool, IxDyn>),
+    /// A text.
+    Text(String),
+    /// Columns of a table.
+    Table(Table),
 }
 
 /// What the arrays in a file may consist of.
@@ -146,7 +191,7 @@ impl<'a> Arrays<'a> {
         let (name, values) = (name.into(), T::values(array.into().into_dyn()));
         let [unit, axes, about] = [const { String::new() }; 3];
         let last = self.0.len();
-        self.0.push(Entry { name, values, result: false, unit, axes, about });
+        self.0.push(Entry { name, values, result: false, note: false, unit, axes, about });
         &mut self.0[last]
     }
 
@@ -189,33 +234,166 @@ impl Entry<'_> {
             Values::F32(array) => array.shape(),
             Values::I64(array) => array.shape(),
             Values::Bool(array) => array.shape(),
+            Values::Text(_) => &[],
+            Values::Table(table) => &table.rows,
         }
     }
 }
+
+// Texts, notes and tables
+impl<'a> Arrays<'a> {
+    /// Adds a text of any length.
+    pub fn add_text(&mut self, name: &str, text: impl Into<String>) -> &mut Entry<'a> {
+        let entry = self.add(name, ndarray::arr0(false));
+        entry.values = Values::Text(text.into());
+        entry
+    }
+
+    /// Adds a table.
+    pub fn add_table(&mut self, name: &str, table: Table) -> &mut Entry<'a> {
+        let entry = self.add(name, ndarray::arr0(false));
+        entry.values = Values::Table(table);
+        entry
+    }
+
+    /// Adds a note about the file: one number or a line of text, by a name of at most eight letters.
+    pub fn note(&mut self, name: &str, values: Values<'a>) -> &mut Entry<'a> {
+        let entry = self.add(name, ndarray::arr0(false));
+        (entry.values, entry.note) = (values, true);
+        entry
+    }
+}
+/// Columns of a table, each with its name and its unit.
+///
+/// ```
+/// use lenslet::files::Table;
+/// let lenslets = [[0.5, 1.5], [-0.5, 2.0]];
+/// let table = Table::of(&lenslets).number("x", "m", |place| place[0]).number("y", "m", |place| place[1]).table();
+/// # let _ = table;
+/// ```
+#[derive(Debug)]
+pub struct Table {
+    columns: Vec<Column>,
+    rows: [usize; 1],
+}
+
+#[derive(Debug)]
+struct Column {
+    name: &'static str,
+    unit: &'static str,
+    cells: Cells,
+}
+
+#[derive(Debug)]
+enum Cells {
+    Integers(Vec<i32>),
+    Numbers(Vec<f64>),
+}
+
+// Make a table column by column
+/// A table in the making, with the list that its columns are taken from.
+#[derive(Debug)]
+pub struct TableOf<'r, R> {
+    rows: &'r [R],
+    columns: Vec<Column>,
+}
+
+impl Table {
+    /// Begins a table with a row for each of these.
+    pub fn of<R>(rows: &[R]) -> TableOf<'_, R> {
+        TableOf { rows, columns: Vec::new() }
+    }
+}
+
+impl<R> TableOf<'_, R> {
+    /// Adds a column of integers.
+    pub fn integer(mut self, name: &'static str, cell: impl Fn(&R) -> i32) -> Self {
+        let cells = Cells::Integers(self.rows.iter().map(cell).collect());
+        self.columns.push(Column { name, unit: "", cells });
+        self
+    }
+
+    /// Adds a column of numbers in a unit.
+    pub fn number(
+        mut self,
+        name: &'static str,
+        unit: &'static str,
+        cell: impl Fn(&R) -> f64,
+    ) -> Self {
+        let cells = Cells::Numbers(self.rows.iter().map(cell).collect());
+        self.columns.push(Column { name, unit, cells });
+        self
+    }
+
+    /// The table.
+    pub fn table(self) -> Table {
+        Table { columns: self.columns, rows: [self.rows.len()] }
+    }
+}
+
+// Write the rows of a table
+impl Table {
+    /// Bytes of a row.
+    fn bytes(&self) -> usize {
+        self.columns.iter().map(|column| column.cells.bytes()).sum()
+    }
+
+    fn write(&self, number: Number, file: &mut impl Write) -> io::Result<()> {
+        let mut rows = Vec::with_capacity(self.bytes() * self.rows[0]);
+        for row in 0..self.rows[0] {
+            for column in &self.columns {
+                match &column.cells {
+                    Cells::Integers(cells) => rows.extend(number.four(cells[row].cast_unsigned())),
+                    Cells::Numbers(cells) => rows.extend(number.eight(cells[row].to_bits())),
+                }
+            }
+        }
+        file.write_all(&rows)
+    }
+}
+
+// Forms of the columns of a table
+impl Cells {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Integers(_) => 4,
+            Self::Numbers(_) => 8,
+        }
+    }
+
+    /// What NumPy and FITS call the type.
+    fn form(&self) -> [&'static str; 2] {
+        match self {
+            Self::Integers(_) => ["i4", "1J"],
+            Self::Numbers(_) => ["f8", "1D"],
+        }
+    }
+}
+
+impl Table {
+    /// Name, form in FITS and unit of each column.
+    pub(super) fn columns(&self) -> impl ExactSizeIterator<Item = [&'static str; 3]> {
+        self.columns.iter().map(|column| [column.name, column.cells.form()[1], column.unit])
+    }
+
+    /// The type of a row, as NumPy describes it.
+    fn descriptor(&self) -> String {
+        let field =
+            |column: &Column| format!("('{}', '{ORDER}{}')", column.name, column.cells.form()[0]);
+        format!("[{}]", self.columns.iter().map(field).collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// The order of bytes of this machine, as NumPy writes it.
+const ORDER: char = if cfg!(target_endian = "big") { '>' } else { '<' };
 
 // Names and shapes of the arrays
 impl Arrays<'_> {
     /// Name and shape of each array, in their order.
     pub fn shapes(&self) -> Vec<(String, Vec<usize>)> {
-        self.0.iter().map(|entry| (entry.name.clone(), entry.shape().to_vec())).collect()
+        let entries = self.0.iter().filter(|entry| !entry.note);
+        entries.map(|entry| (entry.name.clone(), entry.shape().to_vec())).collect()
     }
-}
-/// Writes one array by itself: as NumPy's `.npy`, or as the only extension of a FITS file with its name and unit.
-///
-/// # Errors
-/// What the operating system says.
-pub fn write_single<D: Dimension>(
-    file: impl Write + Seek,
-    format: ArrayFormat,
-    (name, unit): (&str, &str),
-    array: ArrayView<f64, D>,
-) -> io::Result<()> {
-    if format == ArrayFormat::Npz {
-        return array.write_npy(file).map_err(io::Error::other);
-    }
-    let mut arrays = Arrays::default();
-    arrays.add(name, array).unit(unit);
-    arrays.write(file, format, Precision::F64)
 }
 
 // Form of a number in a file
@@ -251,6 +429,8 @@ impl Entry<'_> {
             Values::F32(_) => (Kind::Float, float(4)),
             Values::I64(_) => (Kind::Signed, 8),
             Values::Bool(_) => (Kind::Bool, 1),
+            Values::Text(ref text) => (Kind::Unsigned, text.len()),
+            Values::Table(ref table) => (Kind::Unsigned, table.bytes()),
         };
         Number { kind, bytes, big_endian }
     }
@@ -297,6 +477,8 @@ impl Number {
             Values::F32(x) => write_each(x, |x| self.eight(f64::from(x).to_bits()), file),
             Values::I64(x) => write_each(x, |x| self.eight(x.cast_unsigned()), file),
             Values::Bool(x) => write_each(x, |x| [u8::from(x)], file),
+            Values::Text(text) => file.write_all(text.as_bytes()),
+            Values::Table(table) => table.write(self, file),
         }
     }
 }
@@ -306,7 +488,7 @@ impl Arrays<'_> {
     /// Writes all arrays, in one of the formats, results in the given precision.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// What the operating system says; `InvalidInput` where the format holds one array, and there is another number of them.
     pub fn write<W: Write + Seek>(
         &self,
         file: W,
@@ -315,6 +497,7 @@ impl Arrays<'_> {
     ) -> io::Result<()> {
         match format {
             ArrayFormat::Npz => self.write_npz(file, precision),
+            ArrayFormat::Npy => self.write_npy(file, precision),
             ArrayFormat::Fits => self.write_fits(file, precision),
         }
     }
@@ -323,28 +506,61 @@ impl Arrays<'_> {
     fn write_npz<W: Write + Seek>(&self, writer: W, precision: Precision) -> io::Result<()> {
         let mut archive = ZipWriter::new(Swallow { writer, failed: false });
         for entry in &self.0 {
-            let number = entry.number(precision, cfg!(target_endian = "big"));
-            let length = entry.shape().iter().fold(number.bytes, |size, n| size.saturating_mul(*n));
+            let widest = entry.number(precision, false).bytes.max(8);
+            let length = entry.shape().iter().fold(widest, |size, n| size.saturating_mul(*n));
             let options = SimpleFileOptions::default().large_file(length >= 1 << 31);
             let options = options.compression_method(CompressionMethod::Stored);
             archive.start_file(format!("{}.npy", entry.name), options).map_err(zip_error)?;
-            archive.write_all(&npy_header(number, entry.shape())?)?;
-            number.write(&entry.values, &mut archive)?;
+            entry.write_npy(&mut archive, precision)?;
         }
         archive.finish().map(drop).map_err(zip_error)
+    }
+
+    // Write the only array by itself
+    fn write_npy(&self, mut file: impl Write, precision: Precision) -> io::Result<()> {
+        let [entry] = &self.0[..] else {
+            let reason = format!("an .npy holds one array, and there are {}", self.0.len());
+            return Err(io::Error::new(ErrorKind::InvalidInput, reason));
+        };
+        entry.write_npy(&mut file, precision)?;
+        file.flush()
+    }
+}
+
+// Write an array as NumPy does
+impl Entry<'_> {
+    /// Writes the array as the content of an `.npy`.
+    fn write_npy(&self, file: &mut impl Write, precision: Precision) -> io::Result<()> {
+        let number = self.number(precision, cfg!(target_endian = "big"));
+        file.write_all(&self.npy_header(number)?)?;
+        match &self.values {
+            // A letter of a text takes four bytes.
+            Values::Text(text) => {
+                text.chars().try_for_each(|c| file.write_all(&u32::from(c).to_ne_bytes()))
+            }
+            values => number.write(values, file),
+        }
     }
 }
 
 // Describe an array to NumPy
-fn npy_header(number: Number, shape: &[usize]) -> io::Result<Vec<u8>> {
-    let type_descriptor = match (number.kind, number.bytes) {
-        (Kind::Float, 4) => f32::type_descriptor(),
-        (Kind::Float, _) => f64::type_descriptor(),
-        (Kind::Bool, _) => bool::type_descriptor(),
-        _ => i64::type_descriptor(),
-    };
-    let header = Header { type_descriptor, layout: Layout::Standard, shape: shape.to_vec() };
-    header.to_bytes().map_err(io::Error::other)
+impl Entry<'_> {
+    fn npy_header(&self, number: Number) -> io::Result<Vec<u8>> {
+        let of_text = |text: String| text.parse().map_err(io::Error::other);
+        let type_descriptor = match (&self.values, number.kind, number.bytes) {
+            (Values::Text(text), ..) => {
+                of_text(format!("'{ORDER}U{}'", text.chars().count().max(1)))?
+            }
+            (Values::Table(table), ..) => of_text(table.descriptor())?,
+            (_, Kind::Float, 4) => f32::type_descriptor(),
+            (_, Kind::Float, _) => f64::type_descriptor(),
+            (_, Kind::Bool, _) => bool::type_descriptor(),
+            _ => i64::type_descriptor(),
+        };
+        let (layout, shape) = (Layout::Standard, self.shape().to_vec());
+        let header = Header { type_descriptor, layout, shape };
+        header.to_bytes().map_err(io::Error::other)
+    }
 }
 
 /// What the operating system said, without the archive's own words around it.
@@ -393,7 +609,7 @@ mod tests {
     use super::*;
     use fitsio::{FitsFile, hdu::HduInfo, images::ImageType};
     use ndarray::{Array1, Array2, Array3, Ix0, Ix2, Ix3, OwnedRepr, arr0, array};
-    use ndarray_npy::NpzReader;
+    use ndarray_npy::{NpzReader, ReadNpyExt};
 
     type Checked = Result<(), Box<dyn std::error::Error>>;
 
@@ -518,5 +734,121 @@ mod tests {
             }
         }
         Ok(())
+    }
+
+    // Write one array by itself
+    #[test]
+    fn an_npy_holds_one_array() -> Checked {
+        let matrix = matrix();
+        let mut arrays = Arrays::default();
+        arrays.add_result("matrix", matrix.t());
+        let mut file = io::Cursor::new(Vec::new());
+        arrays.write(&mut file, ArrayFormat::Npy, Precision::F32)?;
+        let found = Array2::<f32>::read_npy(&file.into_inner()[..])?;
+        assert_eq!((found.dim(), found[[0, 0]], found[[1, 0]]), ((3, 2), 0.1, -2e-13));
+        arrays.add("pitch", arr0(0.5));
+        let two = arrays.write(io::Cursor::new(Vec::new()), ArrayFormat::Npy, Precision::F64);
+        assert!(
+            two.is_err_and(|error| error.to_string() == "an .npy holds one array, and there are 2")
+        );
+        Ok(())
+    }
+
+    // Find notes, texts and tables
+    /// A note of more than one card, a text and a table of two rows.
+    fn explained() -> Arrays<'static> {
+        let mut arrays = Arrays::default();
+        arrays.add("slopes", array![[1.0, 2.0]]);
+        arrays.note("command", Values::Text(format!("lenslet {}é end", "it's ".repeat(30))));
+        arrays.note("tolerance", Values::F64(arr0(1e-10).into_dyn().into()));
+        arrays.note("seed", Values::I64(arr0(-7_i64).into_dyn().into()));
+        arrays.add_text("system", "r0 = 0.1 # µ\nlast line");
+        let table = Table::of(&[(3, 0.25), (-1, -2e-13)]);
+        let table = table.integer("star", |row| row.0).number("x", "m", |row| row.1).table();
+        arrays.add_table("slope_table", table);
+        arrays
+    }
+
+    #[test]
+    fn notes_texts_and_tables_come_back_from_fits() -> Checked {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a.fits");
+        let file = std::fs::File::create(&path)?;
+        explained().write(file, ArrayFormat::Fits, Precision::F64)?;
+        let mut fits = FitsFile::open(&path)?;
+        let first = fits.primary_hdu()?;
+        let command: String = first.read_key(&mut fits, "COMMAND")?;
+        assert_eq!(command, format!("lenslet {}? end", "it's ".repeat(30)));
+        assert_eq!(first.read_key::<f64>(&mut fits, "TOLERANC")?, 1e-10);
+        assert_eq!(first.read_key::<i64>(&mut fits, "SEED")?, -7);
+        let table = fits.hdu("SLOPE_TABLE")?;
+        assert_eq!(table.read_col::<i32>(&mut fits, "star")?, [3, -1]);
+        assert_eq!(table.read_col::<f64>(&mut fits, "x")?, [0.25, -2e-13]);
+        assert_eq!(table.read_key::<String>(&mut fits, "TUNIT2")?, "m");
+        let bytes = std::fs::read(&path)?;
+        let text = "r0 = 0.1 # µ\nlast line".as_bytes();
+        let start = bytes.windows(text.len()).position(|part| part == text);
+        assert!(start.is_some_and(|start| start % 2880 == 0));
+        assert!(fits.iter().count() == 4 && bytes.len() % 2880 == 0);
+        Ok(())
+    }
+
+    // Find texts and tables in the archive
+    #[test]
+    fn notes_texts_and_tables_come_back_from_archives() -> Checked {
+        let mut file = io::Cursor::new(Vec::new());
+        explained().write(&mut file, ArrayFormat::Npz, Precision::F64)?;
+        let mut archive = zip::ZipArchive::new(file)?;
+        let mut member = |name: &str| -> Result<(String, Vec<u8>), Box<dyn std::error::Error>> {
+            let mut bytes = Vec::new();
+            io::Read::read_to_end(&mut archive.by_name(name)?, &mut bytes)?;
+            let end = bytes.iter().position(|byte| *byte == b'\n').ok_or("no header")? + 1;
+            Ok((String::from_utf8_lossy(&bytes[10..end]).into(), bytes[end..].to_vec()))
+        };
+        let (header, data) = member("system.npy")?;
+        assert!(header.contains("'<U22'") && header.contains("'shape': ()"), "{header}");
+        let letters = data.chunks(4).map(|c| u32::from_le_bytes([c[0], c[1], c[2], c[3]]));
+        let text: Option<String> = letters.map(char::from_u32).collect();
+        assert_eq!(text.as_deref(), Some("r0 = 0.1 # µ\nlast line"));
+        let (header, data) = member("slope_table.npy")?;
+        assert!(header.contains("[('star', '<i4'), ('x', '<f8')]"), "{header}");
+        let rows: Vec<u8> = [(3_i32, 0.25_f64), (-1, -2e-13)]
+            .iter()
+            .flat_map(|(star, x)| [star.to_le_bytes().to_vec(), x.to_le_bytes().to_vec()].concat())
+            .collect();
+        assert!(header.contains("'shape': (2,)") && data == rows, "{header}");
+        assert_eq!(member("seed.npy")?.1, (-7_i64).to_le_bytes());
+        Ok(())
+    }
+
+    // Choose formats by their endings
+    #[test]
+    fn endings_decide_and_contradictions_are_refused() {
+        use ArrayFormat::{Fits, Npy, Npz};
+        let of = |name: &str, fitting: &[ArrayFormat], asked| {
+            ArrayFormat::of(("output", Path::new(name)), fitting, asked)
+                .map_err(|refused| refused.to_string())
+        };
+        for (name, one, many) in [
+            ("c.npz", Some(Npz), Some(Npz)),
+            ("c.NPY", Some(Npy), None),
+            ("c.fits", Some(Fits), Some(Fits)),
+            ("c.FIT", Some(Fits), Some(Fits)),
+            ("c.fts", Some(Fits), Some(Fits)),
+        ] {
+            assert_eq!(of(name, &ArrayFormat::ALL, None).ok(), one, "{name}");
+            assert_eq!(of(name, &ArrayFormat::OF_MANY, None).ok(), many, "{name}");
+        }
+        for name in ["c", "fits", ".npz", "c.h5", "c.fits.gz", "c.npz.", "c.fits+1"] {
+            let refused = of(name, &ArrayFormat::OF_MANY, None);
+            let expected = "a file name that ends in .npz, .fits, .fit or .fts";
+            assert_eq!(refused, Err(format!("output = {name}: expected {expected}")));
+            assert_eq!(of(name, &ArrayFormat::OF_MANY, Some(Npz)), Ok(Npz));
+        }
+        let refused = of("c.fits", &ArrayFormat::OF_MANY, Some(Npz));
+        assert_eq!(refused, Err("output = c.fits: expected a file name that ends in .npz".into()));
+        for (name, asked) in [("c.npz", Fits), ("c.npy", Npz), ("c.npy", Npy), ("c", Npy)] {
+            assert!(of(name, &ArrayFormat::OF_MANY, Some(asked)).is_err(), "{name} {asked:?}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! Files that appear whole or not at all.
 
 use crate::error::{Error, Invalid};
-use std::fs::File;
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
@@ -21,15 +21,12 @@ impl Draft {
     /// Starts a draft of the file `name`, in the folder where that file shall be.
     ///
     /// # Errors
-    /// `Write` where the folder does not exist or cannot be written, or `name` is not that of a file.
+    /// `Write` where the folder does not exist or cannot be written, `name` is not that of a file, or the file is read-only.
     pub fn new(name: &Path) -> Result<Self, Error> {
         let refuse = |source| Error::Write { path: name.into(), source };
         let target = target_of(name).map_err(refuse)?;
-        if target.exists() && !target.is_file() {
-            let reason = "the name is taken by something that is not a file";
-            return Err(refuse(io::Error::other(reason)));
-        }
-        let file = start_file(folder_of(&target)).map_err(refuse)?;
+        let permissions = permissions_of(&target).map_err(refuse)?;
+        let file = start_file(folder_of(&target), permissions).map_err(refuse)?;
         Ok(Self { file, target, name: name.into() })
     }
 
@@ -63,15 +60,27 @@ fn target_of(name: &Path) -> io::Result<PathBuf> {
     let mut target = name.to_path_buf();
     for _ in 0..40 {
         let folder = folder_of(&target);
-        if let Ok(link) = std::fs::read_link(&target) {
-            target = folder.join(link);
-        } else if !folder.is_dir() {
+        if !folder.is_dir() {
             let reason = format!("there is no folder {}", folder.display());
             return Err(io::Error::new(io::ErrorKind::NotFound, reason));
-        } else {
-            let file = target.file_name().filter(|_| !target.starts_with("/proc"));
-            let file = file.ok_or_else(|| io::Error::other("this is not the name of a file"))?;
-            return Ok(folder.canonicalize()?.join(file));
+        }
+        let folder = folder.canonicalize()?;
+        // Refuse devices and what is open
+        let refuse = |reason| Err(io::Error::other(reason));
+        let Some(file) = target.file_name() else {
+            return refuse("this is not the name of a file");
+        };
+        if folder == Path::new("/dev")
+            || ["/proc", "/dev/fd"].iter().any(|at| folder.starts_with(at))
+        {
+            let reason =
+                "it stands for a device or for something that is open: give the name of a file";
+            return refuse(reason);
+        }
+        target = folder.join(file);
+        match target.read_link() {
+            Ok(link) => target = folder.join(link),
+            Err(_) => return Ok(target),
         }
     }
     Err(io::Error::other("the name is a chain of links without an end"))
@@ -81,13 +90,35 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-// Start a file with ordinary permissions
-fn start_file(folder: &Path) -> io::Result<NamedTempFile> {
+// Permissions of the file that is replaced
+/// The permissions of the file that is there already, if there is one and it may be replaced.
+fn permissions_of(target: &Path) -> io::Result<Option<Permissions>> {
+    let Ok(found) = target.metadata() else { return Ok(None) };
+    if !found.is_file() {
+        return Err(io::Error::other("the name is taken by something that is not a file"));
+    }
+    let permissions = found.permissions();
+    #[cfg(unix)]
+    let protected = std::os::unix::fs::PermissionsExt::mode(&permissions) & 0o200 == 0;
+    #[cfg(not(unix))]
+    let protected = permissions.readonly();
+    if protected {
+        let reason = "the file is read-only: make it writable, or give another name";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
+    OpenOptions::new().write(true).open(target)?;
+    Ok(Some(permissions))
+}
+
+// Start a file with its permissions
+fn start_file(folder: &Path, permissions: Option<Permissions>) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".lenslet-").suffix(".part");
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder).map_err(|error| io::Error::from(error.kind()))
+    let file = builder.tempfile_in(folder).map_err(|error| io::Error::from(error.kind()))?;
+    permissions.map_or(Ok(()), |permissions| file.as_file().set_permissions(permissions))?;
+    Ok(file)
 }
 
 // Refuse two names for one file
@@ -99,7 +130,8 @@ pub fn check_distinct(
     (role, name): (&str, &Path),
     (other_role, other): (&str, &Path),
 ) -> Result<(), Invalid> {
-    match (target_of(name), target_of(other)) {
+    let place = |name: &Path| target_of(name).or_else(|_| name.canonicalize());
+    match (place(name), place(other)) {
         (Ok(one), Ok(two)) if one == two => {
             let expected = format!("another file than the {other_role}");
             Err(Invalid::new(role, name.display(), expected))
@@ -185,6 +217,56 @@ mod tests {
         assert_eq!(std::fs::read_to_string(name("file.npz"))?, "new");
         assert!(check_distinct(("plot", &name("second")), ("output", &name("file.npz"))).is_err());
         assert!(Draft::new(&name("circle")).is_err());
+        Ok(())
+    }
+
+    // Refuse what somebody has open
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_open_is_no_file_to_write() -> io::Result<()> {
+        use std::os::fd::AsRawFd;
+        let folder = tempfile::tempdir()?;
+        let (log, link) = (folder.path().join("log.npz"), folder.path().join("link.npz"));
+        let open = File::create(&log)?;
+        let [by_device, by_process] =
+            ["/dev", "/proc/self"].map(|at| PathBuf::from(format!("{at}/fd/{}", open.as_raw_fd())));
+        std::os::unix::fs::symlink(&by_device, &link)?;
+        let devices =
+            ["/dev/stdout", "/dev/full", "/dev/cov.npz", "/proc/cov.npz"].map(PathBuf::from);
+        for name in devices.iter().chain([&by_device, &by_process, &link]) {
+            let refused = Draft::new(name).map_err(|error| error.to_string());
+            let expected = "a device or for something that is open: give the name of a file";
+            assert!(refused.is_err_and(|said| said.ends_with(expected)), "{}", name.display());
+        }
+        assert!(check_distinct(("output", &log), ("slopes", &by_device)).is_err());
+        let shared = tempfile::Builder::new().tempdir_in("/dev/shm")?;
+        assert!(Draft::new(&shared.path().join("x.npz")).is_ok());
+        Ok(())
+    }
+
+    // Keep the permissions of a file
+    #[cfg(unix)]
+    #[test]
+    fn permissions_are_kept_and_protected_files_stay() -> io::Result<()> {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir()?;
+        let name = folder.path().join("result.npz");
+        for mode in [0o600, 0o640, 0o755] {
+            std::fs::write(&name, "old")?;
+            std::fs::set_permissions(&name, Permissions::from_mode(mode))?;
+            let modes = Draft::new(&name).map(|draft| {
+                let before = draft.file.as_file().metadata().map(|file| file.permissions().mode());
+                draft.publish().map(|_| before)
+            });
+            let Ok(Ok(Ok(before))) = modes else { panic!("{modes:?}") };
+            let after = name.metadata()?.permissions().mode();
+            assert_eq!([before & 0o7777, after & 0o7777], [mode; 2]);
+        }
+        std::fs::set_permissions(&name, Permissions::from_mode(0o444))?;
+        let refused = Draft::new(&name).map_err(|error| error.to_string());
+        assert!(
+            refused.is_err_and(|said| said.contains("the file is read-only: make it writable"))
+        );
         Ok(())
     }
 }

@@ -1,12 +1,13 @@
 // Tangled from book/src/reading.md: edit there, or here and run cargo tangle stitch.
 //! The astronomers' format FITS: images with headers of cards, written and read.
 
-use super::arrays::{Arrays, Entry, Kind, Number};
-use super::reading::{Found, cut_short, unknown_format};
-use crate::error::{Error, Invalid};
+use super::arrays::{Arrays, Entry, Kind, Number, Values};
+use super::reading::{Found, Wanted, cut_short, unknown_format};
+use crate::error::Error;
 use crate::numerics::real::Precision;
+use ndarray::ArrayD;
 use std::io::{self, Read, Write};
-use std::{collections::BTreeMap, fmt::Display, path::Path, str::FromStr};
+use std::{collections::BTreeMap, fmt::Display, str::FromStr};
 
 // Write the arrays as images
 /// Bytes of a block: headers and data of a FITS file are filled up to a multiple of it.
@@ -20,14 +21,28 @@ impl Arrays<'_> {
         cards.value("NAXIS", 0, "all arrays are in the extensions");
         cards.value("EXTEND", 'T', "");
         cards.text("CREATOR", concat!("lenslet ", env!("CARGO_PKG_VERSION")));
+        for entry in self.0.iter().filter(|entry| entry.note) {
+            cards.note(entry);
+        }
         file.write_all(&cards.finish())?;
-        for entry in &self.0 {
-            // Write one image extension
+        for entry in self.0.iter().filter(|entry| !entry.note) {
+            // Write one extension
             let number = entry.number(precision, true);
-            file.write_all(&image_header(entry, number))?;
+            let shape = if entry.shape().is_empty() { &[1] } else { entry.shape() };
+            let header = match &entry.values {
+                Values::Table(table) => {
+                    table_header(entry, [number.bytes, shape[0]], table.columns())
+                }
+                Values::Text(text) => {
+                    let form = format!("{}B", text.len());
+                    let column = ["text", form.as_str(), ""];
+                    table_header(entry, [number.bytes, 1], std::iter::once(column))
+                }
+                _ => image_header(entry, number, shape),
+            };
+            file.write_all(&header)?;
             number.write(&entry.values, &mut file)?;
-            let partial =
-                entry.shape().iter().fold(number.bytes, |rest, n| rest * (n % BLOCK) % BLOCK);
+            let partial = shape.iter().fold(number.bytes, |rest, n| rest * (n % BLOCK) % BLOCK);
             file.write_all(&vec![0; (BLOCK - partial) % BLOCK])?;
         }
         file.flush()
@@ -55,6 +70,38 @@ impl Cards {
         self.push(&format!("{key:<8}= '{:<8}'", short.replace('\'', "''")));
     }
 
+    // Notes of any length
+    fn note(&mut self, entry: &Entry) {
+        let key: String = entry.name.to_ascii_uppercase().chars().take(8).collect();
+        match &entry.values {
+            Values::Text(text) => self.long_text(&key, text),
+            Values::I64(values) => values.iter().for_each(|n| self.value(&key, n, &entry.about)),
+            Values::F64(values) => {
+                values.iter().for_each(|x| self.value(&key, format_args!("{x:E}"), &entry.about));
+            }
+            _ => {}
+        }
+    }
+
+    fn long_text(&mut self, key: &str, text: &str) {
+        let (mut parts, mut length) = (vec![String::new()], 0);
+        for c in text.chars() {
+            let doubled = if c == '\'' { "''".to_string() } else { c.to_string() };
+            length += doubled.len().min(2);
+            if length > 67 {
+                parts.push(String::new());
+                length = doubled.len().min(2);
+            }
+            let last = parts.len() - 1;
+            parts[last] += &doubled;
+        }
+        for (k, part) in parts.iter().enumerate() {
+            let start = if k == 0 { format!("{key:<8}= ") } else { "CONTINUE  ".to_string() };
+            let more = if k + 1 < parts.len() { "&" } else { "" };
+            self.push(&format!("{start}'{:<8}'", format!("{part}{more}")));
+        }
+    }
+
     // Remarks and the last card
     fn remark(&mut self, text: &str) {
         let characters: Vec<char> = text.chars().collect();
@@ -71,15 +118,14 @@ impl Cards {
 }
 
 // Describe an array to FITS
-fn image_header(entry: &Entry, number: Number) -> Vec<u8> {
+fn image_header(entry: &Entry, number: Number, shape: &[usize]) -> Vec<u8> {
     let sign = if number.kind == Kind::Float { "-" } else { "" };
-    let scalar = entry.shape().is_empty().then_some(&1);
     let mut cards = Cards::default();
     cards.text("XTENSION", "IMAGE");
     cards.value("BITPIX", format!("{sign}{}", 8 * number.bytes), "bits of a number");
-    cards.value("NAXIS", entry.shape().len().max(1), "");
+    cards.value("NAXIS", shape.len(), "");
     let mut axes = entry.axes.rsplit(',').map(str::trim);
-    for (k, length) in entry.shape().iter().rev().chain(scalar).enumerate() {
+    for (k, length) in shape.iter().rev().enumerate() {
         cards.value(&format!("NAXIS{}", k + 1), length, axes.next().unwrap_or_default());
     }
     cards.value("PCOUNT", 0, "");
@@ -96,40 +142,110 @@ fn image_header(entry: &Entry, number: Number) -> Vec<u8> {
     cards.finish()
 }
 
-// Find the first image
-impl Found {
-    /// The first image of a file.
-    pub(super) fn image(file: &mut impl Read, path: &Path) -> Result<Self, Error> {
-        let refuse = |source| Error::Read { path: path.into(), source };
-        loop {
-            let keys = read_keys(file).map_err(refuse)?;
-            let Some(keys) = keys.map(|keys| Keys { keys, path }) else {
-                return Err(refuse(unknown_format("there is no image in this one")));
-            };
-            // Return the image or skip the data
-            let shape = keys.shape()?;
-            let is_image = keys.keys.get("XTENSION").is_none_or(|kind| kind == "IMAGE");
-            if is_image && !shape.is_empty() {
-                return keys.image(shape);
+// Describe a table to FITS
+fn table_header<'c>(
+    entry: &Entry,
+    [row, rows]: [usize; 2],
+    columns: impl ExactSizeIterator<Item = [&'c str; 3]>,
+) -> Vec<u8> {
+    let mut cards = Cards::default();
+    cards.text("XTENSION", "BINTABLE");
+    cards.value("BITPIX", 8, "");
+    cards.value("NAXIS", 2, "");
+    cards.value("NAXIS1", row, "bytes of a row");
+    cards.value("NAXIS2", rows, "rows");
+    cards.value("PCOUNT", 0, "");
+    cards.value("GCOUNT", 1, "");
+    cards.value("TFIELDS", columns.len(), "columns");
+    cards.text("EXTNAME", &entry.name.to_ascii_uppercase());
+    for (k, [name, form, unit]) in columns.enumerate() {
+        cards.text(&format!("TTYPE{}", k + 1), name);
+        cards.text(&format!("TFORM{}", k + 1), form);
+        if !unit.is_empty() {
+            cards.text(&format!("TUNIT{}", k + 1), unit);
+        }
+    }
+    cards.remark(&entry.about);
+    cards.finish()
+}
+
+// Read the image that is wanted
+impl Wanted<'_> {
+    /// Reads the only image of a FITS file, or the one that was chosen.
+    pub(super) fn read_image(&self, file: &mut impl Read) -> Result<ArrayD<f64>, Error> {
+        let refuse = |source| self.unreadable(source);
+        let (mut images, mut first) = (Vec::new(), None);
+        for number in 0.. {
+            let Some(keys) = read_keys(file, number).map_err(refuse)? else { break };
+            let keys = Keys { keys, wanted: self };
+            let blocks = keys.data_bytes(&keys.shape("NAXIS")?)?.div_ceil(BLOCK as u64);
+            let mut data = file.by_ref().take(blocks.saturating_mul(BLOCK as u64));
+            if let Some(image) = keys.about(number)? {
+                if self.choice.is_some_and(|choice| image.is_called(choice)) {
+                    return keys.read(&image, &mut data);
+                }
+                first = first.or_else(|| Some(keys.read(&image, &mut data)));
+                images.push(image);
             }
-            let blocks = keys.data_bytes(&shape)?.div_ceil(BLOCK as u64);
-            let skipped = blocks.saturating_mul(BLOCK as u64);
-            io::copy(&mut file.by_ref().take(skipped), &mut io::sink()).map_err(refuse)?;
+            io::copy(&mut data, &mut io::sink()).map_err(refuse)?;
+        }
+        // Settle which image is meant
+        match (first, self.choice, &images[..]) {
+            (None, ..) => Err(refuse(unknown_format("there is no image in this one"))),
+            (Some(only), None, [_]) => only,
+            _ => {
+                let all: Vec<_> = images.iter().map(Image::told).collect();
+                let named =
+                    images.iter().find(|image| !image.name.is_empty()).map(|it| it.name.clone());
+                let examples = named.into_iter().chain([images[0].number.to_string()]);
+                Err(self.refuse_choice("images", &all, &examples.collect::<Vec<_>>()))
+            }
+        }
+    }
+}
+
+// Image in a file and its names
+/// An image as its header introduces it.
+struct Image {
+    /// Its place in the file, from 0.
+    number: usize,
+    /// Its `EXTNAME`, or nothing.
+    name: String,
+    shape: Vec<usize>,
+    /// How its tiles are compressed, if they are.
+    compression: Option<String>,
+}
+
+impl Image {
+    fn is_called(&self, choice: &str) -> bool {
+        choice.parse() == Ok(self.number) || choice.eq_ignore_ascii_case(&self.name)
+    }
+
+    /// Number, name and shape, for a list.
+    fn told(&self) -> String {
+        let Self { number, name, shape, .. } = self;
+        if name.is_empty() {
+            format!("{number} {shape:?}")
+        } else {
+            format!("{number} {name} {shape:?}")
         }
     }
 }
 
 // Read the keys from cards
-/// The keys of a header and their values; nothing at the end of the file.
-fn read_keys(file: &mut impl Read) -> io::Result<Option<BTreeMap<String, String>>> {
+/// The keys of the header of a unit and their values; nothing at the end of the file.
+fn read_keys(file: &mut impl Read, unit: usize) -> io::Result<Option<BTreeMap<String, String>>> {
     let mut keys = BTreeMap::new();
     let mut block = Vec::with_capacity(BLOCK);
     loop {
         block.clear();
         let length = file.by_ref().take(BLOCK as u64).read_to_end(&mut block)?;
+        let begins = if unit == 0 { b"SIMPLE".as_slice() } else { b"XTENSION" };
+        if keys.is_empty() && !block.starts_with(begins) {
+            return Ok(None);
+        }
         if length < BLOCK {
-            let regular = length == 0 && keys.is_empty();
-            return if regular { Ok(None) } else { Err(cut_short("in a header")) };
+            return Err(cut_short("in a header"));
         }
         for card in block.chunks(80) {
             let (key, rest) = card.split_at(8);
@@ -151,10 +267,10 @@ fn read_keys(file: &mut impl Read) -> io::Result<Option<BTreeMap<String, String>
 }
 
 // Understand the keys of cards
-/// The keys of a header, and the file that it is from.
+/// The keys of a header, and what is wanted of the file that it is from.
 struct Keys<'a> {
     keys: BTreeMap<String, String>,
-    path: &'a Path,
+    wanted: &'a Wanted<'a>,
 }
 
 impl Keys<'_> {
@@ -165,13 +281,25 @@ impl Keys<'_> {
     }
 
     fn refuse(&self, key: &str, value: impl Display, expected: &str) -> Error {
-        Invalid::new(format!("{}: {key}", self.path.display()), value, expected).into()
+        self.wanted.refuse(key, value, expected)
+    }
+
+    // Image that some keys introduce
+    /// The image that follows, if one does.
+    fn about(&self, number: usize) -> Result<Option<Image>, Error> {
+        let text = |key: &str| self.keys.get(key).cloned().unwrap_or_default();
+        let compression = (text("ZIMAGE") == "T").then(|| text("ZCMPTYPE"));
+        let shape = self.shape(if compression.is_some() { "ZNAXIS" } else { "NAXIS" })?;
+        let is_image = ["", "IMAGE"].contains(&text("XTENSION").as_str()) || compression.is_some();
+        let image = Image { number, name: text("EXTNAME"), shape, compression };
+        Ok((is_image && !image.shape.is_empty()).then_some(image))
     }
 
     // Shape and length of the data
-    fn shape(&self) -> Result<Vec<usize>, Error> {
-        let axes: usize = self.number("NAXIS", None)?;
-        (1..=axes).rev().map(|k| self.number(&format!("NAXIS{k}"), None)).collect()
+    /// The lengths of the axes that these keys number, the fastest last.
+    fn shape(&self, keys: &str) -> Result<Vec<usize>, Error> {
+        let axes: usize = self.number(keys, None)?;
+        (1..=axes).rev().map(|k| self.number(&format!("{keys}{k}"), None)).collect()
     }
 
     /// Bytes of the data after this header, without what fills up the last block.
@@ -184,6 +312,18 @@ impl Keys<'_> {
         let numbers = numbers.saturating_add(self.number("PCOUNT", Some(0))?);
         let bytes = (bits.unsigned_abs() / 8).saturating_mul(self.number("GCOUNT", Some(1))?);
         Ok(numbers.saturating_mul(bytes))
+    }
+
+    // Read an image that is found
+    fn read(&self, image: &Image, data: &mut impl Read) -> Result<ArrayD<f64>, Error> {
+        if let Some(compression) = &image.compression {
+            let reason = format!(
+                "the image {} is compressed by tiles ({compression}): unpack the file with funpack",
+                image.told()
+            );
+            return Err(self.wanted.unreadable(io::Error::other(reason)));
+        }
+        self.wanted.take(&self.image(image.shape.clone())?, data)
     }
 
     // Form of the image
@@ -203,7 +343,8 @@ impl Keys<'_> {
             Some(_) if kind != Kind::Float => Some(self.number("BLANK", None)?),
             _ => None,
         };
-        Ok(Found { shape, columns_first: false, number, scale, blank })
+        let unit = self.keys.get("BUNIT").cloned().unwrap_or_default();
+        Ok(Found { shape, columns_first: false, number, scale, blank, unit })
     }
 }
 

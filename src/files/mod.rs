@@ -5,8 +5,10 @@
 pub(crate) mod draft;
 pub use draft::{Draft, check_distinct, check_files};
 pub(crate) mod arrays;
-pub use arrays::{ArrayFormat, Arrays, Element, Entry, Values, write_single};
+pub use arrays::{ArrayFormat, Arrays, Element, Entry, Table, Values};
 pub(crate) mod reading;
-pub use reading::{read_array, read_array2};
+pub use reading::{Unit, read_array, read_array2};
 pub(crate) mod fits;
+pub(crate) mod origin;
+pub use origin::Origin;
 pub(crate) mod located;

@@ -3,44 +3,44 @@
 
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{Kind, Number};
+use crate::units::{ARCSEC, DEGREE};
 use ndarray::{Array2, ArrayD, Axis, Dimension, IxDyn, ShapeBuilder};
 use ndarray_npy::npy::header::{Header, Layout, ReadHeaderError};
-use std::io::{self, BufReader, ErrorKind, Read};
-use std::{fs::File, path::Path};
+use std::io::{self, BufReader, ErrorKind, Read, Seek};
+use std::{fmt::Display, fs::File, path::Path};
+use zip::{ZipArchive, result::ZipError};
 
 // Read one array from a file
-/// Reads an array of finite numbers, `.npy` or FITS (the first image in it), with one of two numbers of axes.
+/// Reads an array of finite numbers with one of two numbers of axes: from `.npy`, `.npz` or FITS.
 ///
-/// Floating-point numbers of 32 or 64 bits and integers are accepted, in either order of bytes. The array comes in C order.
+/// Floating-point numbers of 32 or 64 bits and integers are accepted, in either order of bytes. The array comes in C order,
+/// in rad, rad² or m: what a FITS file tells in another [unit](Unit) is converted. Where a file holds several arrays, one
+/// is chosen in brackets behind its name, `slopes.fits[2]` or `slopes.npz[s]`, unless there is a file of that very name.
 ///
 /// # Errors
-/// `Read` where the file cannot be read, is of another kind or is cut short; `Invalid`, with the file's name,
-/// where the array has no numbers or another number of axes, another type, or a number that is not finite.
-pub fn read_array(path: &Path, axes: [usize; 2]) -> Result<ArrayD<f64>, Error> {
-    let refuse = |source| Error::Read { path: path.into(), source };
-    let mut file = BufReader::new(File::open(path).map_err(refuse)?);
-    let found = find_array(&mut file, path)?;
-    if !axes.contains(&found.shape.len()) || found.shape.contains(&0) {
-        return Err(found.refuse_shape(path, axes));
-    }
-    let numbers = found.read_numbers(&mut file).map_err(refuse)?;
-    // Give the numbers their shape
-    let shape = IxDyn(&found.shape).set_f(found.columns_first);
-    let array = ArrayD::from_shape_vec(shape, numbers)
-        .map_err(|error| refuse(io::Error::other(error)))?
-        .as_standard_layout()
-        .into_owned();
-    match array.indexed_iter().find(|(_, value)| !value.is_finite()) {
-        None => Ok(array),
-        Some((place, value)) => {
-            let rest: Vec<_> = place.as_array_view().iter().map(ToString::to_string).collect();
-            let (row, index) = match rest.split_first() {
-                Some((row, index)) if !index.is_empty() => (row.as_str(), index.join(", ")),
-                _ => ("0", rest.join(", ")),
-            };
-            let place = format!("{}: row {row}, index {index}", path.display());
-            Err(Invalid::new(place, value, "a finite number (both are counted from 0)").into())
+/// `Read` where the file cannot be read, is of another kind, holds an image that is compressed by tiles or is cut short;
+/// `Invalid`, with the file's name, where the array has no numbers or another number of axes, another type or unit, or a
+/// number that is not finite, or where none of several is chosen.
+pub fn read_array(path: &Path, axes: [usize; 2], unit: Unit) -> Result<ArrayD<f64>, Error> {
+    let (named, choice) = split_choice(path);
+    let wanted = Wanted { path: named, choice, axes, unit };
+    let refuse = |source| Error::Read { path: named.into(), source };
+    let mut file = BufReader::new(File::open(named).map_err(refuse)?);
+    // Look at the first bytes of a file
+    let mut start = [0; 6];
+    file.read_exact(&mut start).map_err(|error| match error.kind() {
+        ErrorKind::UnexpectedEof => refuse(unknown_format("it has less than six bytes")),
+        _ => refuse(error),
+    })?;
+    match &start {
+        b"SIMPLE" => wanted.read_image(&mut start.chain(file)),
+        [b'P', b'K', ..] => read_archive(file, &wanted),
+        b"\x93NUMPY" if choice.is_none() => {
+            let mut whole = start.chain(file);
+            wanted.take(&find_npy(&mut whole, named)?, &mut whole)
         }
+        b"\x93NUMPY" => Err(refuse(io::Error::other("it holds one array, and no choice of them"))),
+        _ => Err(refuse(unknown_format("it is neither"))),
     }
 }
 
@@ -48,24 +48,109 @@ pub fn read_array(path: &Path, axes: [usize; 2]) -> Result<ArrayD<f64>, Error> {
 /// Reads an array of one or two axes as rows; a single axis becomes a single row. Errors as for [`read_array`].
 ///
 /// ```
-/// use lenslet::files::{ArrayFormat, Arrays, read_array2};
+/// use lenslet::files::{ArrayFormat, Arrays, Unit, read_array2};
 /// use lenslet::numerics::Precision;
 /// let slopes = ndarray::array![[1e-7, -2e-7, 0.0], [3e-7, 0.0, 1e-7]]; // two frames, rad
 /// let mut arrays = Arrays::default();
 /// arrays.add_result("slopes", slopes.view()).unit("rad").axes("frame, slope");
 /// let path = std::env::temp_dir().join(format!("lenslet-{}.fits", std::process::id()));
 /// arrays.write(&mut std::fs::File::create(&path)?, ArrayFormat::Fits, Precision::F64)?;
-/// assert_eq!(read_array2(&path)?, slopes);
+/// assert_eq!(read_array2(&path, Unit::Radian)?, slopes);
 /// std::fs::remove_file(path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn read_array2(path: &Path) -> Result<Array2<f64>, Error> {
-    let array = read_array(path, [1, 2])?;
+pub fn read_array2(path: &Path, unit: Unit) -> Result<Array2<f64>, Error> {
+    let array = read_array(path, [1, 2], unit)?;
     let rows = if array.ndim() == 1 { array.insert_axis(Axis(0)) } else { array };
     rows.into_dimensionality().map_err(|error| {
         let source = io::Error::other(error);
         Error::Read { path: path.into(), source }
     })
+}
+
+// Array that is wanted of a file
+/// What is wanted of a file.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) path: &'a Path,
+    /// Which of several arrays.
+    pub(super) choice: Option<&'a str>,
+    axes: [usize; 2],
+    unit: Unit,
+}
+
+impl Wanted<'_> {
+    /// Takes the array that was found from the file.
+    pub(super) fn take(&self, found: &Found, file: &mut impl Read) -> Result<ArrayD<f64>, Error> {
+        if !self.axes.contains(&found.shape.len()) || found.shape.contains(&0) {
+            return Err(self.refuse_shape(&found.shape));
+        }
+        let factor = self.factor(&found.unit)?;
+        let numbers = found.read_numbers(file, factor).map_err(|source| self.unreadable(source))?;
+        // Give the numbers their shape
+        let shape = IxDyn(&found.shape).set_f(found.columns_first);
+        let array = ArrayD::from_shape_vec(shape, numbers)
+            .map_err(|error| self.unreadable(io::Error::other(error)))?
+            .as_standard_layout()
+            .into_owned();
+        match array.indexed_iter().find(|(_, value)| !value.is_finite()) {
+            None => Ok(array),
+            Some((place, value)) => {
+                let rest: Vec<_> = place.as_array_view().iter().map(ToString::to_string).collect();
+                let (row, index) = match rest.split_first() {
+                    Some((row, index)) if !index.is_empty() => (row.as_str(), index.join(", ")),
+                    _ => ("0", rest.join(", ")),
+                };
+                let expected = "a finite number (both are counted from 0)";
+                Err(self.refuse(&format!("row {row}, index {index}"), value, expected))
+            }
+        }
+    }
+
+    // What a number in a unit is worth
+    fn factor(&self, unit: &str) -> Result<f64, Error> {
+        let expected = match self.unit {
+            Unit::Radian => {
+                "rad, mrad, urad, nrad, deg, arcmin, arcsec, mas or uas, or no unit for rad"
+            }
+            Unit::SquareRadian => {
+                "rad2, arcsec2, mas2 or the square of another angle, or no unit for rad2"
+            }
+            Unit::Metre => "m, mm, um or nm, or no unit for m",
+        };
+        let factor = self.unit.factor(unit);
+        factor.ok_or_else(|| self.refuse("BUNIT", format!("'{unit}'"), expected))
+    }
+
+    // Say what is wrong with a file
+    pub(super) fn unreadable(&self, source: io::Error) -> Error {
+        Error::Read { path: self.path.into(), source }
+    }
+
+    pub(super) fn refuse(&self, what: &str, value: impl Display, expected: &str) -> Error {
+        Invalid::new(format!("{}: {what}", self.path.display()), value, expected).into()
+    }
+
+    fn refuse_shape(&self, shape: &[usize]) -> Error {
+        let [one, other] = self
+            .axes
+            .map(|axes| ["no", "one", "two", "three"].get(axes).copied().unwrap_or("many"));
+        let expected = format!("{one} or {other} axes, none of them of length 0");
+        self.refuse("shape", format!("{shape:?}"), &expected)
+    }
+
+    /// Several arrays and no choice among them, or a choice that is none of them.
+    pub(super) fn refuse_choice(&self, what: &str, all: &[String], examples: &[String]) -> Error {
+        let file = self.path.display();
+        let examples: Vec<_> = examples.iter().map(|choice| format!("{file}[{choice}]")).collect();
+        let how = if examples.len() > 1 { "named or counted" } else { "named" };
+        let expected = format!("one of them, {how} in brackets: {}", examples.join(", "));
+        let quantity = match self.choice {
+            Some(choice) => format!("{file}[{choice}]: {what}"),
+            None => format!("{file}: {what}"),
+        };
+        Invalid::new(quantity, all.join(", "), expected).into()
+    }
 }
 
 // Array that was found in a file
@@ -79,20 +164,14 @@ pub(super) struct Found {
     pub(super) scale: (f64, f64),
     /// The integer that stands for an unknown value.
     pub(super) blank: Option<f64>,
+    /// The unit, as the file spells it; empty where it tells none.
+    pub(super) unit: String,
 }
 
 impl Found {
-    fn refuse_shape(&self, path: &Path, axes: [usize; 2]) -> Error {
-        let name = format!("{}: shape", path.display());
-        let shape = format!("{:?}", self.shape);
-        let [one, other] =
-            axes.map(|axes| ["no", "one", "two", "three"].get(axes).copied().unwrap_or("many"));
-        let expected = format!("{one} or {other} axes, none of them of length 0");
-        Invalid::new(name, shape, expected).into()
-    }
-
     // Read all numbers
-    fn read_numbers(&self, file: &mut impl Read) -> io::Result<Vec<f64>> {
+    fn read_numbers(&self, file: &mut impl Read, factor: f64) -> io::Result<Vec<f64>> {
+        let scale = [self.scale.0, self.scale.1].map(|part| factor * part);
         let count = self.shape.iter().fold(1, |count: usize, n| count.saturating_mul(*n));
         let mut numbers = Vec::new();
         let mut bytes = [0; 8];
@@ -104,32 +183,13 @@ impl Found {
             })?;
             let number = self.number.value(bytes);
             let known = self.blank != Some(number);
-            numbers.push(if known { self.scale.0 * number + self.scale.1 } else { f64::NAN });
+            numbers.push(if known { scale[0] * number + scale[1] } else { f64::NAN });
         }
         Ok(numbers)
     }
 }
-
-// Find the array of a file
-fn find_array(file: &mut impl Read, path: &Path) -> Result<Found, Error> {
-    let refuse = |source| Error::Read { path: path.into(), source };
-    let mut start = [0; 6];
-    file.read_exact(&mut start).map_err(|error| match error.kind() {
-        ErrorKind::UnexpectedEof => refuse(unknown_format("it has less than six bytes")),
-        _ => refuse(error),
-    })?;
-    let mut whole = start.as_slice().chain(file);
-    match &start {
-        b"\x93NUMPY" => find_npy(&mut whole, path),
-        b"SIMPLE" => Found::image(&mut whole, path),
-        [b'P', b'K', ..] => Err(refuse(unknown_format("it is an archive, perhaps an .npz"))),
-        _ => Err(refuse(unknown_format("it is neither"))),
-    }
-}
-
-// Words for files that are refused
 pub(super) fn unknown_format(what: &str) -> io::Error {
-    let reason = format!("expected a NumPy array (.npy) or a FITS image, and {what}");
+    let reason = format!("expected an array of NumPy's (.npy, .npz) or a FITS image, and {what}");
     io::Error::new(ErrorKind::InvalidData, reason)
 }
 
@@ -154,7 +214,8 @@ fn find_npy(file: &mut impl Read, path: &Path) -> Result<Found, Error> {
         Invalid::new(format!("{}: type", path.display()), named, expected)
     })?;
     let columns_first = header.layout == Layout::Fortran;
-    Ok(Found { shape: header.shape, columns_first, number, scale: (1.0, 0.0), blank: None })
+    let (scale, blank, unit) = ((1.0, 0.0), None, String::new());
+    Ok(Found { shape: header.shape, columns_first, number, scale, blank, unit })
 }
 
 // Understand the name of a type
@@ -172,6 +233,114 @@ impl Number {
         let lengths: &[usize] = if kind == Kind::Float { &[4, 8] } else { &[1, 2, 4, 8] };
         let bytes = lengths.iter().copied().find(|length| bytes == length.to_string())?;
         matches!(order, '<' | '>' | '|').then_some(Self { kind, bytes, big_endian: order == '>' })
+    }
+}
+
+// Split a choice from a name
+/// The file that a name stands for, and what is chosen in it, if it has several arrays.
+pub(crate) fn split_choice(path: &Path) -> (&Path, Option<&str>) {
+    let name = path.to_str().filter(|_| !path.exists());
+    let inside = name.and_then(|name| name.strip_suffix(']'));
+    match inside.and_then(|inside| inside.rsplit_once('[')) {
+        Some((file, choice)) => (Path::new(file), Some(choice)),
+        None => (path, None),
+    }
+}
+
+// Read an array from an archive
+fn read_archive(mut file: BufReader<File>, wanted: &Wanted) -> Result<ArrayD<f64>, Error> {
+    let refuse = |source| wanted.unreadable(source);
+    let piped = |_| refuse(unknown_format("it is an archive that comes through a pipe"));
+    file.rewind().map_err(piped)?;
+    let mut archive = ZipArchive::new(file).map_err(|error| refuse(zip_refusal(error)))?;
+    let names = archive.file_names().filter_map(|name| name.strip_suffix(".npy"));
+    let names: Vec<String> = names.map(str::to_string).collect();
+    let usual = names.iter().any(|name| name == wanted.unit.usual_name());
+    let choice = wanted.choice.or(usual.then(|| wanted.unit.usual_name()));
+    let chosen = match (choice, &names[..]) {
+        (None, [only]) => only,
+        (_, []) => return Err(refuse(unknown_format("there is none in this archive"))),
+        (choice, _) => {
+            let known = choice.and_then(|choice| names.iter().find(|name| *name == choice));
+            known.ok_or_else(|| wanted.refuse_choice("arrays", &names, &names[..1]))?
+        }
+    };
+    let member = archive.by_name(&format!("{chosen}.npy"));
+    let mut member = member.map_err(|error| refuse(zip_refusal(error)))?;
+    wanted.take(&find_npy(&mut member, wanted.path)?, &mut member)
+}
+
+// Say why an archive cannot be read
+fn zip_refusal(error: ZipError) -> io::Error {
+    match error {
+        ZipError::Io(error) => error,
+        ZipError::UnsupportedArchive(_) => {
+            io::Error::other("it is compressed in another way than NumPy does it")
+        }
+        other => io::Error::new(ErrorKind::InvalidData, other),
+    }
+}
+
+// Units that numbers may come in
+/// What the numbers of a file shall be; also converted to this from the units that a FITS file may tell, in any spelling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unit {
+    /// Angles in radians; from mrad, urad, nrad, deg, arcmin, arcsec, mas and uas.
+    Radian,
+    /// Squares of angles, in rad²; from the squares of the same, as `rad2`, `rad^2` or `rad**2`.
+    SquareRadian,
+    /// Lengths in metres; from mm, um and nm.
+    Metre,
+}
+
+// Spellings of units
+const ANGLES: [(&[&str], f64); 9] = [
+    (&["rad", "radian", "radians"], 1.0),
+    (&["mrad", "milliradian", "milliradians"], 1e-3),
+    (&["urad", "microrad", "microradian", "microradians"], 1e-6),
+    (&["nrad", "nanoradian", "nanoradians"], 1e-9),
+    (&["deg", "degree", "degrees"], DEGREE),
+    (&["arcmin", "arcminute", "arcminutes"], 60.0 * ARCSEC),
+    (&["arcsec", "arcsecs", "arcsecond", "arcseconds", "asec"], ARCSEC),
+    (&["mas", "marcsec", "milliarcsec", "milliarcsecond", "milliarcseconds"], 1e-3 * ARCSEC),
+    (&["uas", "uarcsec", "microarcsec", "microarcsecond", "microarcseconds"], 1e-6 * ARCSEC),
+];
+
+const LENGTHS: [(&[&str], f64); 4] = [
+    (&["m", "metre", "metres", "meter", "meters"], 1.0),
+    (&["mm", "millimetre", "millimetres", "millimeter", "millimeters"], 1e-3),
+    (&["um", "micron", "microns", "micrometre", "micrometres"], 1e-6),
+    (&["nm", "nanometre", "nanometres", "nanometer", "nanometers"], 1e-9),
+];
+
+impl Unit {
+    /// What an array in this unit is called where it stands among others.
+    fn usual_name(self) -> &'static str {
+        match self {
+            Self::Radian => "slopes",
+            Self::SquareRadian => "noise",
+            Self::Metre => "wavefront",
+        }
+    }
+
+    // Worth of a unit in ours
+    /// What a number in the unit of this name is multiplied by, if the name is known.
+    fn factor(self, name: &str) -> Option<f64> {
+        let name = name.trim().to_ascii_lowercase();
+        let of = |units: &[(&[&str], f64)], name: &str| {
+            units.iter().find(|(names, _)| names.contains(&name)).map(|(_, factor)| *factor)
+        };
+        match self {
+            _ if name.is_empty() => Some(1.0),
+            Self::Radian => of(&ANGLES, &name),
+            Self::Metre => of(&LENGTHS, &name),
+            Self::SquareRadian => {
+                let powers = ["**2", "^2", "2"];
+                let root = powers.iter().find_map(|power| name.strip_suffix(power))?;
+                of(&ANGLES, root).map(|factor| factor * factor)
+            }
+        }
     }
 }
 
@@ -203,6 +372,7 @@ mod tests {
     use fitsio::{FitsFile, images::ImageDescription, images::ImageType, tables};
     use ndarray::{Array3, array};
     use ndarray_npy::WriteNpyExt;
+    use std::path::PathBuf;
 
     type Checked = Result<(), Box<dyn std::error::Error>>;
 
@@ -224,16 +394,16 @@ mod tests {
     fn read(file: &[u8]) -> Result<Array2<f64>, Error> {
         let path = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(path.path(), file).unwrap();
-        read_array2(path.path())
+        read_array2(path.path(), Unit::Radian)
     }
 
     // Two images of our own
-    fn images() -> io::Result<Vec<u8>> {
+    fn two_arrays(format: ArrayFormat) -> io::Result<Vec<u8>> {
         let mut arrays = Arrays::default();
         arrays.add("first", array![[1.0, 2.0], [3.0, 4.0], [5.0, -6.0]]);
         arrays.add("second", array![[1.0, f64::NAN]]);
         let mut file = io::Cursor::new(Vec::new());
-        arrays.write(&mut file, ArrayFormat::Fits, Precision::F64)?;
+        arrays.write(&mut file, format, Precision::F64)?;
         Ok(file.into_inner())
     }
 
@@ -273,12 +443,14 @@ mod tests {
             Array3::from_shape_fn((3, 2, 2), |(k, b, a)| (100 * k + 10 * b + a) as f64);
         for _ in 0..2 {
             blocks.write_npy(path.reopen()?)?;
-            assert_eq!(read_array(path.path(), [1, 3])?, blocks.view().into_dyn());
+            let read = read_array(path.path(), [1, 3], Unit::SquareRadian)?;
+            assert_eq!(read, blocks.view().into_dyn());
             blocks = blocks.reversed_axes().as_standard_layout().into_owned();
         }
         blocks[[2, 0, 1]] = f64::NAN;
         blocks.write_npy(path.reopen()?)?;
-        let refused = [[1, 3], [1, 2]].map(|axes| read_array(path.path(), axes).unwrap_err());
+        let refuse = |axes| read_array(path.path(), axes, Unit::SquareRadian).unwrap_err();
+        let refused = [[1, 3], [1, 2]].map(refuse);
         let [refused, of_shape] = refused.map(|error| error.to_string());
         assert!(
             refused.contains(": row 2, index 0, 1 = NaN: expected a finite number"),
@@ -297,7 +469,7 @@ mod tests {
         let (end, writer) = io::pipe()?;
         let written = wanted.clone();
         let other_side = std::thread::spawn(move || written.write_npy(writer));
-        let found = read_array2(format!("/dev/fd/{}", end.as_raw_fd()).as_ref())?;
+        let found = read_array2(format!("/dev/fd/{}", end.as_raw_fd()).as_ref(), Unit::Radian)?;
         assert_eq!(found, wanted);
         assert!(other_side.join().is_ok_and(|written| written.is_ok()));
         Ok(())
@@ -333,10 +505,9 @@ mod tests {
             }
             fits.hdu(number)?.write_image(&mut fits, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?;
             drop(fits);
-            assert_eq!(read_array2(&path)?, array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], "{kind:?}");
+            let read = read_array2(&path, Unit::Radian)?;
+            assert_eq!(read, array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], "{kind:?}");
         }
-        std::fs::write(&path, images()?)?;
-        assert_eq!(read_array2(&path)?, array![[1.0, 2.0], [3.0, 4.0], [5.0, -6.0]]);
         Ok(())
     }
 
@@ -345,16 +516,19 @@ mod tests {
     fn bad_files_are_refused() -> Checked {
         let ones = [1.0_f64.to_le_bytes(); 6].concat();
         let infinite = [[0; 8], [0; 8], f64::INFINITY.to_le_bytes(), [0; 8]].concat();
-        let fits = images()?;
+        let both = two_arrays(ArrayFormat::Fits)?;
+        let fits = &both[..3 * BLOCK];
         let changed = |old: &str, new: &str| {
-            let text = String::from_utf8_lossy(&fits[BLOCK..2 * BLOCK]).replace(old, new);
-            [&fits[..BLOCK], text.as_bytes(), &fits[2 * BLOCK..]].concat()
+            let text = String::from_utf8_lossy(&both[BLOCK..2 * BLOCK]).replace(old, new);
+            [&both[..BLOCK], text.as_bytes(), &both[2 * BLOCK..3 * BLOCK]].concat()
         };
+        assert_eq!(read(fits)?, array![[1.0, 2.0], [3.0, 4.0], [5.0, -6.0]]);
+        assert_eq!(read(&[fits, &[b'x'; BLOCK]].concat())?.dim(), (3, 2), "remarks at the end");
         let cases: &[(Vec<u8>, &str)] = &[
             // Bad arrays and what is said of them
             (vec![], "less than six bytes"),
             (b"1.0, 2.0\n".to_vec(), "it is neither"),
-            (b"PK\x03\x04 \x14".to_vec(), "it is an archive"),
+            (b"PK\x03\x04 \x14".to_vec(), "archive"),
             (npy("<f8", "False", "(6,)", &ones[..47]), "cut short after 5 of 6 numbers"),
             (npy("<f8", "False", "(6,)", &ones)[..40].to_vec(), "cut short in its header"),
             (npy("<f8", "Maybe", "(6,)", &ones), "header"),
@@ -390,7 +564,8 @@ mod tests {
                 changed("NAXIS   =                    2", "NAXIS   =           2000000000"),
                 "NAXIS2000000000",
             ),
-            (changed("'IMAGE   '", "'TABLE   '"), "row 0, index 1 = NaN"),
+            (changed("'IMAGE   '", "'TABLE   '"), "there is no image in this one"),
+            (both[..4 * BLOCK - 80].to_vec(), "cut short in a header"),
         ];
         for (file, words) in cases {
             let Err(refused) = read(file) else { panic!("accepted, and not {words:?}") };
@@ -398,8 +573,126 @@ mod tests {
             assert!(refused.contains(words), "no {words:?} in {refused:?}");
             assert!(refused.contains(".tmp") && !refused.contains('\n'), "{refused:?}");
         }
-        assert!(matches!(read_array2("absent.npy".as_ref()), Err(Error::Read { .. })));
-        assert!(matches!(read_array2(".".as_ref()), Err(Error::Read { .. })));
+        for name in ["absent.npy", "absent.npy[s]", "."] {
+            let refused = read_array2(name.as_ref(), Unit::Radian);
+            assert!(matches!(refused, Err(Error::Read { .. })), "{name}");
+        }
+        Ok(())
+    }
+
+    // Convert the units of images
+    #[test]
+    fn units_are_converted_or_refused() -> Checked {
+        let path = tempfile::NamedTempFile::new()?;
+        let read = |bunit: &str, unit: Unit| {
+            let mut arrays = Arrays::default();
+            arrays.add("slopes", array![[5.0, -6.0]]).unit(bunit);
+            arrays.write(path.reopen().unwrap(), ArrayFormat::Fits, Precision::F64).unwrap();
+            read_array2(path.path(), unit).map_err(|error| error.to_string())
+        };
+        let turn = std::f64::consts::TAU;
+        for (unit, name, of_one) in [
+            // Units and what they are worth
+            (Unit::Radian, "", 1.0),
+            (Unit::Radian, "rad", 1.0),
+            (Unit::Radian, "Radians", 1.0),
+            (Unit::Radian, "mrad", 1e-3),
+            (Unit::Radian, "urad", 1e-6),
+            (Unit::Radian, "nrad", 1e-9),
+            (Unit::Radian, "deg", turn / 360.0),
+            (Unit::Radian, "arcmin", turn / 21_600.0),
+            (Unit::Radian, "ARCSEC", turn / 1_296_000.0),
+            (Unit::Radian, "mas", turn / 1.296e9),
+            (Unit::Radian, "uas", turn / 1.296e12),
+            (Unit::SquareRadian, "", 1.0),
+            (Unit::SquareRadian, "rad2", 1.0),
+            (Unit::SquareRadian, "mrad^2", 1e-6),
+            (Unit::SquareRadian, "arcsec**2", (turn / 1_296_000.0).powi(2)),
+            (Unit::SquareRadian, "mas2", (turn / 1.296e9).powi(2)),
+            (Unit::Metre, "m", 1.0),
+            (Unit::Metre, "nm", 1e-9),
+        ] {
+            let found = read(name, unit)?;
+            let error = (found[[0, 0]] - 5.0 * of_one).abs() + (found[[0, 1]] + 6.0 * of_one).abs();
+            assert!(error < 1e-14 * of_one, "{name}: {found}");
+        }
+        for (unit, name) in [
+            (Unit::Radian, "pixel"),
+            (Unit::Radian, "rad2"),
+            (Unit::Radian, "m rad"),
+            (Unit::SquareRadian, "rad"),
+            (Unit::SquareRadian, "2"),
+            (Unit::Metre, "arcsec"),
+        ] {
+            let refused = read(name, unit).unwrap_err();
+            assert!(refused.contains(&format!(": BUNIT = '{name}': expected ")), "{refused}");
+        }
+        Ok(())
+    }
+
+    // Choose among several arrays
+    #[test]
+    fn one_of_several_is_chosen_and_not_guessed() -> Checked {
+        let folder = tempfile::tempdir()?;
+        let path = |name: &str| folder.path().join(name);
+        for (name, format) in [("s.fits", ArrayFormat::Fits), ("s.npz", ArrayFormat::Npz)] {
+            std::fs::write(path(name), two_arrays(format)?)?;
+        }
+        let read = |name: &str| read_array2(&path(name), Unit::Radian).map_err(|e| e.to_string());
+        let first = array![[1.0, 2.0], [3.0, 4.0], [5.0, -6.0]];
+        for name in ["s.fits[FIRST]", "s.fits[first]", "s.fits[1]", "s.npz[first]"] {
+            assert_eq!(read(name).as_ref(), Ok(&first), "{name}");
+        }
+        for name in ["s.fits[2]", "s.npz[second]"] {
+            assert!(read(name).is_err_and(|said| said.contains("row 0, index 1 = NaN")), "{name}");
+        }
+        let (images, arrays) =
+            ("images = 1 FIRST [3, 2], 2 SECOND [1, 2]: ", "arrays = first, second: ");
+        for (name, list) in [
+            ("s.fits", images),
+            ("s.fits[third]", images),
+            ("s.fits[0]", images),
+            ("s.npz", arrays),
+            ("s.npz[1]", arrays),
+        ] {
+            let refused = read(name).unwrap_err();
+            assert!(refused.contains(list) && refused.contains(&format!("{name}: ")), "{refused}");
+        }
+        let refused = read("s.fits").unwrap_err();
+        assert!(
+            refused.contains("/s.fits[FIRST], ") && refused.ends_with("/s.fits[1]"),
+            "{refused}"
+        );
+        // Choose where there is no choice
+        let mut one = Arrays::default();
+        one.add("first", first.view());
+        for (name, format) in [("a.npz", ArrayFormat::Npz), ("b[2]", ArrayFormat::Npy)] {
+            one.write(File::create(path(name))?, format, Precision::F64)?;
+            assert_eq!(read(name).as_ref(), Ok(&first), "{name}");
+        }
+        assert_eq!(split_choice(&path("b[2]")), (path("b[2]").as_path(), None));
+        std::fs::rename(path("b[2]"), path("b.npy"))?;
+        assert!(read("b.npy[2]").is_err_and(|said| said.contains("it holds one array")));
+        assert_eq!(split_choice(&path("b.npy[2]")), (path("b.npy").as_path(), Some("2")));
+        // Refuse what is compressed
+        let image = ImageDescription { data_type: ImageType::Double, dimensions: &[2, 300] };
+        let packed: PathBuf = path("packed.fits[compress R]");
+        let mut fits = FitsFile::create(&packed).open()?;
+        let hdu = fits.create_image("SLOPES", &image)?;
+        hdu.write_image(&mut fits, &[1.0; 600])?;
+        drop(fits);
+        let said = read("packed.fits").unwrap_err();
+        assert!(said.contains("1 SLOPES [2, 300] is compressed by tiles (RICE_1)"), "{said}");
+        assert!(said.ends_with("unpack the file with funpack"), "{said}");
+        let mut archive = ndarray_npy::NpzWriter::new_compressed(File::create(path("packed.npz"))?);
+        archive.add_array("first", &first)?;
+        archive.finish()?;
+        assert_eq!(read("packed.npz").as_ref(), Ok(&first));
+        let mut other = std::fs::read(path("a.npz"))?;
+        let list = other.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
+        (other[8], other[list + 10]) = (12, 12);
+        std::fs::write(path("other.npz"), other)?;
+        assert!(read("other.npz").is_err_and(|said| said.contains("in another way than NumPy")));
         Ok(())
     }
 }

@@ -79,13 +79,15 @@ impl Noise {
     }
 
     // Read noise from a file
-    /// Reads noise from `.npy` or FITS: variances (n), or blocks (n, 2, 2), for n valid lenslets in their order; rad².
+    /// Reads noise from a file of NumPy's or FITS: variances (n), or blocks (n, 2, 2), for n valid lenslets in their order; in
+    /// rad², unless a FITS file tells another [unit](crate::files::Unit).
     ///
     /// # Errors
     /// Those of [`read_array`](crate::files::reading::read_array) and of the constructors, with the name of the file.
     #[cfg(feature = "files")]
     pub fn read(path: &std::path::Path) -> Result<Self, crate::error::Error> {
-        let array = crate::files::reading::read_array(path, [1, 3])?;
+        use crate::files::reading::{Unit, read_array};
+        let array = read_array(path, [1, 3], Unit::SquareRadian)?;
         let shape = array.shape().to_vec();
         let numbers = array.into_raw_vec_and_offset().0;
         let noise = match shape[..] {
@@ -295,6 +297,8 @@ mod tests {
     // Check noise from files
     #[test]
     fn files_hold_variances_or_blocks() -> Result<(), Box<dyn std::error::Error>> {
+        use crate::files::{ArrayFormat, Arrays};
+        use crate::{numerics::Precision, units::ARCSEC};
         use ndarray::{Array1, Array3};
         use ndarray_npy::WriteNpyExt;
         let file = tempfile::NamedTempFile::new()?;
@@ -304,6 +308,12 @@ mod tests {
         assert_eq!(Noise::read(file.path())?, wanted);
         Array1::from(vec![1.0, 3.0]).write_npy(file.reopen()?)?;
         assert_eq!(Noise::read(file.path())?, Noise::lenslets(vec![1.0, 3.0])?);
+        // Read noise in squared arcseconds
+        let mut arrays = Arrays::default();
+        arrays.add("noise", Array1::from(vec![0.5])).unit("arcsec2");
+        arrays.write(file.reopen()?, ArrayFormat::Fits, Precision::F64)?;
+        let [variance, ..] = Noise::read(file.path())?.block(0);
+        assert!((variance - 0.5 * ARCSEC * ARCSEC).abs() < 1e-15 * variance);
         // Refuse other shapes and bad numbers
         let refused = || Noise::read(file.path()).unwrap_err().to_string();
         Array1::from(vec![1.0, -3.0]).write_npy(file.reopen()?)?;

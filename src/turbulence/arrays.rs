@@ -1,12 +1,13 @@
 // Tangled from book/src/results.md: edit there, or here and run cargo tangle stitch.
 //! The covariances of a system as named arrays for a file.
 
-use crate::files::arrays::Arrays;
+use crate::files::arrays::{Arrays, Table};
+use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::Sensor;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::turbulence::plan::{Covariances, SlopeSlope, WavefrontSlopes, lattice_name};
-use ndarray::{Array2, arr0, arr1};
+use ndarray::{Array2, arr1};
 
 // Arrays of a covariance
 /// The covariances of a system, with what is needed to use them, as arrays for a file.
@@ -22,6 +23,8 @@ pub fn covariance_arrays<'a>(covariances: &'a Covariances, system: &System) -> A
         entry.unit("m2").axes("target t, target u, y, x").about(about);
     }
     describe_system(&mut arrays, system);
+    let about = "star, axis, lenslet and place of each slope of a vector";
+    arrays.add_table("slope_table", slope_table(system)).about(about);
     arrays
 }
 
@@ -72,18 +75,16 @@ fn add_wavefront<'a>(arrays: &mut Arrays<'a>, wavefront: &'a WavefrontSlopes) {
 fn describe_system(arrays: &mut Arrays, system: &System) {
     let stars = system.guide_stars();
     let lit = "lenslets that are lit";
-    let first = system.first_array();
     if system.common_array().is_some() {
-        let valid = first.valid(system.pupil(), system.validity());
+        let valid = system.first_array().valid(system.pupil(), system.validity());
         arrays.add("valid", valid).axes("y, x").about(lit);
-        arrays.add("pitch", arr0(first.pitch())).unit("m");
     } else {
         for (q, valid) in system.valid_lenslets().into_iter().enumerate() {
             arrays.add(&format!("valid_{q}"), valid).axes("y, x").about(lit);
         }
-        let pitches: Vec<f64> = stars.iter().map(|star| star.sensor.array.pitch()).collect();
-        arrays.add("pitch", arr1(&pitches)).unit("m").axes("star");
     }
+    let pitches: Vec<f64> = stars.iter().map(|star| star.sensor.array.pitch()).collect();
+    arrays.add("pitch", arr1(&pitches)).unit("m").axes("star");
     // Add directions and the step
     describe_misaligned(arrays, &system.sensors());
     let sources: Vec<_> = stars.iter().map(|star| star.sensor.source).collect();
@@ -92,7 +93,7 @@ fn describe_system(arrays: &mut Arrays, system: &System) {
         let targets = directions(system.targets());
         arrays.add("target_directions", targets).unit("rad").axes("target, component");
         let step = system.wavefront_pitch() / grid.oversampling as f64;
-        arrays.add("wavefront_step", arr0(step)).unit("m");
+        arrays.add("wavefront_step", arr1(&[step])).unit("m");
     }
 }
 
@@ -114,4 +115,40 @@ fn describe_misaligned(arrays: &mut Arrays, sensors: &[Sensor]) {
     arrays.add("shift", shifts).unit("m").axes("star, component");
     let magnifications: Vec<f64> = sensors.iter().map(|sensor| sensor.magnification).collect();
     arrays.add("magnification", arr1(&magnifications)).axes("star");
+}
+
+// Slopes one by one in a table
+/// A slope of a vector: its star, axis and lenslet, and where that lies in the pupil, metres.
+struct Slope {
+    star: usize,
+    axis: usize,
+    lenslet: [usize; 2],
+    centre: [f64; 2],
+}
+
+/// The slopes of a system, one by one, in the order of their vector: star, axis, row, column, x and y in metres.
+pub fn slope_table(system: &System) -> Table {
+    let order = SlopeOrder::new(&system.valid_lenslets());
+    let sensors = system.sensors();
+    let of_star = |star: usize| {
+        let (sensor, lenslets) = (&sensors[star], order.lenslets(star));
+        let of_axis = move |axis| {
+            let slope = move |&lenslet: &[usize; 2]| {
+                let centre = sensor.centre(lenslet);
+                Slope { star, axis, lenslet, centre }
+            };
+            lenslets.iter().map(slope)
+        };
+        of_axis(0).chain(of_axis(1))
+    };
+    let slopes: Vec<Slope> = (0..sensors.len()).flat_map(of_star).collect();
+    // Columns of the table of slopes
+    Table::of(&slopes)
+        .integer("star", |slope| slope.star as i32)
+        .integer("axis", |slope| slope.axis as i32)
+        .integer("row", |slope| slope.lenslet[0] as i32)
+        .integer("column", |slope| slope.lenslet[1] as i32)
+        .number("x", "m", |slope| slope.centre[0])
+        .number("y", "m", |slope| slope.centre[1])
+        .table()
 }

@@ -24,4 +24,4 @@ pub use plan::{
 #[cfg(feature = "files")]
 pub(crate) mod arrays;
 #[cfg(feature = "files")]
-pub use arrays::covariance_arrays;
+pub use arrays::{covariance_arrays, slope_table};

@@ -15,9 +15,10 @@ use libloading::Library;
 use num_complex::Complex;
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, HashMap};
-use std::slice;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::io::{self, Write};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::Instant;
+use std::{env, slice};
 
 // Programs of this process
 /// A library, or what failed and why; who launches one of its kernels holds the turn.
@@ -291,9 +292,18 @@ pub(crate) struct Emulator {
 }
 
 impl Emulator {
-    /// An emulator with nothing in its memory, or why there can be none.
-    pub(crate) fn new() -> Result<Self, String> {
-        compiler().map(|_| Self { state: Mutex::default() })
+    /// An emulator with nothing in its memory; none where there is no compiler, which is said once and aloud.
+    ///
+    /// # Panics
+    /// Where there can be none, and the variable `LENSLET_REQUIRE_EMULATOR` is set.
+    pub(crate) fn for_tests() -> Option<Self> {
+        static TOLD: Once = Once::new();
+        let told = |reason: String| {
+            assert!(env::var_os("LENSLET_REQUIRE_EMULATOR").is_none(), "no emulator: {reason}");
+            let text = format!("all tests skip the emulator: {reason}\n");
+            TOLD.call_once(|| drop(io::stderr().write_all(text.as_bytes())));
+        };
+        compiler().map(|_| Self { state: Mutex::default() }).map_err(told).ok()
     }
 
     /// What it holds.
@@ -591,8 +601,28 @@ mod tests {
     use crate::device::gpu::{Argument, Gpu};
 
     fn gpu() -> Option<Gpu> {
-        let made = Emulator::new().map_err(|reason| eprintln!("skipped: {reason}"));
-        made.ok().and_then(|emulator| Gpu::new(emulator).ok())
+        Emulator::for_tests().map(|emulator| Gpu::new(emulator).unwrap())
+    }
+
+    // Miss a compiler aloud
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_missing_compiler_is_told_or_refused() {
+        let test = "device::emulator::tests::a_block_sums_what_its_threads_share";
+        let run = |required: bool| {
+            let mut child = std::process::Command::new(env::current_exe().unwrap());
+            child.args(["--exact", test]).env("CXX", "no-such-compiler");
+            child.env_remove("LENSLET_REQUIRE_EMULATOR");
+            child.envs(required.then_some(("LENSLET_REQUIRE_EMULATOR", "1")));
+            let output = child.output().unwrap();
+            (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        let (passed, said) = run(false);
+        assert!(
+            passed && said.contains("skip the emulator: the compiler no-such-compiler"),
+            "{said}"
+        );
+        assert!(!run(true).0);
     }
 
     // Tests of CUDA's words
@@ -766,7 +796,7 @@ mod tests {
     // Check the guards and fresh memory
     #[test]
     fn memory_is_guarded_and_starts_as_nan() {
-        let Ok(emulator) = Emulator::new() else { return };
+        let Some(emulator) = Emulator::for_tests() else { return };
         let (address, stream) = (emulator.allocate(24).unwrap(), emulator.open_stream().unwrap());
         let mut bytes = [0; 24];
         emulator.read(stream, address, &mut bytes).unwrap();

@@ -64,8 +64,12 @@ impl System {
     /// The errors are [`Error::Read`] for a file that cannot be read and [`Error::SystemFile`] for a line
     /// that makes no sense.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::with_text(path.as_ref()).map(|(system, _)| system)
+    }
+
+    /// Reads a system file, and keeps its text.
+    pub(crate) fn with_text(path: &Path) -> Result<(Self, String), Error> {
         const LIMIT: u64 = 16 << 20;
-        let path = path.as_ref();
         let failed = |source| Error::Read { path: path.into(), source };
         let mut bytes = Vec::new();
         let file = File::open(path).map_err(failed)?;
@@ -76,7 +80,8 @@ impl System {
             )));
         }
         let name = path.display().to_string();
-        Self::from_toml(Document::text(&name, &bytes)?, &name)
+        let text = Document::text(&name, &bytes)?;
+        Ok((Self::from_toml(text, &name)?, text.to_string()))
     }
 }
 /// The names of all tables that a system file may have, whichever room reads them.

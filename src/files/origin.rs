@@ -1,0 +1,109 @@
+// Tangled from book/src/origin.md: edit there, or here and run cargo tangle stitch.
+//! What a file says about where it comes from.
+
+use crate::files::arrays::{Arrays, Values};
+use ndarray::arr0;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+// Origin of a result
+/// Where a result comes from.
+///
+/// ```
+/// use lenslet::files::{Arrays, Origin};
+/// let text = std::fs::read_to_string("book/systems/small.toml")?;
+/// let mut arrays = Arrays::default();
+/// Origin::new("a notebook", "direct", &text).seed(Some(7)).note(&mut arrays);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Origin {
+    command: String,
+    method: String,
+    system: String,
+    tolerance: Option<f64>,
+    seed: Option<u64>,
+}
+
+impl Origin {
+    /// What was asked, how it was computed, and the text of the system file.
+    pub fn new(command: &str, method: &str, system: &str) -> Self {
+        let [command, method, system] = [command, method, system].map(String::from);
+        Self { command, method, system, tolerance: None, seed: None }
+    }
+
+    /// Tells how far the numbers can be trusted.
+    pub fn tolerance(self, tolerance: Option<f64>) -> Self {
+        Self { tolerance, ..self }
+    }
+
+    /// Tells the seed of what was drawn.
+    pub fn seed(self, seed: Option<u64>) -> Self {
+        Self { seed, ..self }
+    }
+
+    // Note the origin in a file
+    /// Adds all this to what goes into a file, with program, version and date.
+    pub fn note(self, arrays: &mut Arrays) {
+        let (program, version) = (env!("CARGO_PKG_NAME").to_string(), env!("CARGO_PKG_VERSION"));
+        arrays.note("program", Values::Text(program));
+        arrays.note("version", Values::Text(version.into()));
+        arrays.note("command", Values::Text(self.command));
+        arrays.note("date", Values::Text(date(now()))).about("Universal Time");
+        arrays.note("method", Values::Text(self.method));
+        if let Some(tolerance) = self.tolerance {
+            arrays.note("tolerance", Values::F64(arr0(tolerance).into_dyn().into()));
+        }
+        if let Some(seed) = self.seed {
+            let number = i64::try_from(seed).map(|seed| Values::I64(arr0(seed).into_dyn().into()));
+            arrays.note("seed", number.unwrap_or_else(|_| Values::Text(seed.to_string())));
+        }
+        arrays.add_text("system", self.system).about("text of the system file, in UTF-8");
+    }
+}
+
+// Time of day and date
+/// Now, or what shall count as now.
+fn now() -> SystemTime {
+    let fixed = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse().ok());
+    let fixed = fixed.and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
+    fixed.unwrap_or_else(SystemTime::now)
+}
+
+// Date of a time
+/// Date and time of day, Universal Time, by the proleptic Gregorian calendar: `2026-11-22T14:20:31`.
+pub(crate) fn date(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (year, month, day) = civil((seconds / 86_400) as i64);
+    let [hour, minute] = [seconds / 3600 % 24, seconds / 60 % 60];
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}", seconds % 60)
+}
+
+/// Year, month and day of a day counted from 1 January 1970. The year is counted from March, so that a leap day ends it.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let of_month = of_year - (153 * month + 2) / 5 + 1;
+    let calendar = if month < 10 { month + 3 } else { month - 9 };
+    (year + 400 * era + i64::from(calendar <= 2), calendar, of_month)
+}
+
+// Tests of origins
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_have_their_dates() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(-1), (1969, 12, 31));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(20_777), (2026, 11, 20));
+        assert_eq!(civil(47_540), (2100, 2, 28));
+        assert_eq!(civil(47_541), (2100, 3, 1));
+        let time = UNIX_EPOCH + Duration::from_secs(20_779 * 86_400 + 14 * 3600 + 20 * 60 + 31);
+        assert_eq!(date(time), "2026-11-22T14:20:31");
+    }
+}
