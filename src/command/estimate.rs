@@ -16,8 +16,8 @@ use crate::linear::interpolation::Interpolation;
 use crate::linear::solver::Solver;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
-use crate::plot;
 use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
+use crate::plot::{self, short_name};
 use crate::tomography::estimate::{EstimateOptions, Estimates};
 use crate::tomography::estimator::{EstimatePlan, Estimator};
 use crate::turbulence::arrays::slope_table;
@@ -46,9 +46,12 @@ pub struct EstimateArgs {
     /// Precision of the written numbers, and of the estimate; cores go on in double precision below a tolerance of 1e-5.
     #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
     pub precision: Precision,
-    /// Draw the wavefronts of the first frame into this file, .svg or .png.
+    /// Draw the wavefronts of a frame into this file, .svg or .png.
     #[arg(long)]
     pub plot: Option<PathBuf>,
+    /// Frame to draw, counted from 0: the first unless given.
+    #[arg(long, value_name = "K", requires = "plot")]
+    pub frame: Option<usize>,
     // Arguments about the solver
     /// The solver.
     #[arg(long, value_enum, default_value = "cg")]
@@ -70,9 +73,9 @@ pub struct EstimateArgs {
     /// Form of the covariances: dense is exact also for guide stars at a finite height, and needs much memory.
     #[arg(long, value_parser = choice::forms(), default_value = "auto")]
     pub form: Form,
-    /// How layers are brought to the pupil, for guide stars at a finite height.
-    #[arg(long, value_parser = choice::interpolations(), default_value = "cubic")]
-    pub interpolation: Interpolation,
+    /// How layers are brought to the pupil, for guide stars at a finite height: cubic unless given.
+    #[arg(long, value_parser = choice::interpolations())]
+    pub interpolation: Option<Interpolation>,
     /// Where to compute: cpu, cuda, or cuda:K.
     #[arg(long, default_value = "cpu")]
     pub device: Device,
@@ -109,7 +112,7 @@ impl EstimateArgs {
     fn options(&self) -> EstimateOptions {
         EstimateOptions::default()
             .form(self.form)
-            .interpolation(self.interpolation)
+            .interpolation(self.interpolation.unwrap_or_default())
             .solver(match self.solver {
                 SolverName::Cg => Solver::ConjugateGradients,
                 SolverName::Minres => Solver::Minres,
@@ -141,6 +144,12 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
         check_lit(&system, path)?;
     }
     let plan = EstimatePlan::new(&system, args.options())?;
+    // Refuse an interpolation of nothing
+    if let (Some(interpolation), false) = (args.interpolation, plan.interpolates()) {
+        let expected = "no such option, as nothing is interpolated: layers have grids of their own only in the Toeplitz form, under \
+                        guide stars at a finite height";
+        return Err(Invalid::new("interpolation", interpolation.name(), expected).into());
+    }
     let (Some((output, format)), Some(slopes_file), false) =
         (args.output.as_ref().zip(format), &args.slopes, args.plan)
     else {
@@ -149,6 +158,12 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     };
     let slopes = read_array2(slopes_file, Unit::Radian)?;
     plan.check_slopes(slopes.view()).map_err(|error| of_file(error.into(), slopes_file))?;
+    // Refuse a frame that is not there
+    let (frame, last) = (args.frame.unwrap_or(0), slopes.nrows().saturating_sub(1));
+    if frame > last {
+        let expected = format!("a frame between 0 and {last}, as in {}", slopes_file.display());
+        return Err(Invalid::new("frame", frame, expected).into());
+    }
     let terminal = Terminal::new(args.quiet);
     // Prepare the estimate and solve it
     let start = Instant::now();
@@ -184,7 +199,7 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     let mut drawing = None;
     if let Some((path, format)) = picture {
-        let bytes = draw(&system, &estimates, format)?;
+        let bytes = draw(args, &system, &estimates, format)?;
         let mut draft = Draft::new(path)?;
         draft.fill(|file| file.write_all(&bytes))?;
         drawing = Some(draft);
@@ -284,7 +299,7 @@ impl Told<'_> {
         // Say it in lines
         let error = self.estimator.interpolation_error();
         if error > 0.0 {
-            let name = self.args.interpolation.name();
+            let name = self.args.interpolation.unwrap_or_default().name();
             let text =
                 format!("{name} interpolation, error about {error:.1e} of the largest covariance");
             lines.push(("layers", text));
@@ -325,7 +340,7 @@ impl Told<'_> {
             "max_iterations": args.options().limit(self.estimator.slopes()),
             "warm_start": args.warm_start,
             "precision": args.precision.name(),
-            "interpolation": args.interpolation.name(),
+            "interpolation": args.interpolation.unwrap_or_default().name(),
             "interpolation_error": estimator.interpolation_error(),
             "bytes_of_slopes_operator": estimator.bytes()[0],
             "bytes_of_wavefront_operator": estimator.bytes()[1],
@@ -341,16 +356,17 @@ impl Told<'_> {
     }
 }
 
-// Draw the first estimate
+// Draw the estimate of a frame
 fn draw(
+    args: &EstimateArgs,
     system: &System,
     estimates: &Estimates,
     format: plot::PictureFormat,
 ) -> Result<Vec<u8>, Error> {
-    let grid = system.wavefront_grid()?;
+    let (grid, frame) = (system.wavefront_grid()?, args.frame.unwrap_or(0));
     let maps: Vec<WavefrontMap> = (0..estimates.wavefront.dim().1)
         .map(|t| {
-            let estimated = estimates.wavefront.slice(s![0, t, .., ..]);
+            let estimated = estimates.wavefront.slice(s![frame, t, .., ..]);
             let values = Array2::from_shape_fn(estimated.dim(), |(j, i)| {
                 if is_lit(system, &grid, [j, i]) { estimated[[j, i]] } else { f64::NAN }
             });
@@ -358,7 +374,9 @@ fn draw(
             WavefrontMap { title: format!("target {t}: {:.0} nm rms", 1e9 * rms), values }
         })
         .collect();
-    plot_wavefronts(&maps, system.wavefront_pitch() / grid.oversampling as f64, format)
+    let name = args.system.display().to_string();
+    let title = format!("{}: wavefronts of frame {frame}", short_name(&name));
+    plot_wavefronts(&maps, &title, system.wavefront_pitch() / grid.oversampling as f64, format)
 }
 
 // Wavefront points within the pupil
