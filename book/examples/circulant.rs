@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let history = |solver: Solver, p: Option<&dyn Operator<f64>>| -> Result<_, Box<dyn Error>> {
         let stop = Stop { tolerance: 1e-6, iterations: 1000 };
-        let solved = solver.solve(&a, p, &b, &mut vec![0.0; size], &stop, &mut |_, _| ())?;
+        let solved = solver.solve(&a, p, &b, &mut vec![0.0; size], &stop, &mut |_, _| Ok(()))?;
         println!("{solver:?}, {}: {}", p.is_some(), solved.iterations);
         let points = solved.history.into_iter().enumerate();
         Ok(points.map(|(k, residual)| (k as f64, residual)).collect::<Vec<_>>())
