@@ -1007,6 +1007,12 @@ fn help_and_version_are_there() -> Checked {
     ] {
         assert!(help.contains(option), "{option}");
     }
+    for command in ["estimate", "simulate"] {
+        let help = said(&run.lenslet(&format!("{command} --help"))?);
+        for word in ["star by star", "x slopes", "+y", "radians"] {
+            assert!(help.contains(word), "{command}: {word} in {help}");
+        }
+    }
     Ok(())
 }
 

@@ -59,9 +59,9 @@ fn the_readme_reconstructs_as_the_program_does() -> Checked {
     fs::write(run.path("system.toml"), SYSTEM)?;
     said(&run.lenslet("covariance system.toml -o cov.npz")?);
     said(&run.lenslet("simulate system.toml -o slopes.npz --seed 4")?);
-    said(&run.lenslet(
-        "estimate system.toml --slopes slopes.npz -o wavefront.npz --tolerance 1e-9",
-    )?);
+    said(
+        &run.lenslet("estimate system.toml --slopes slopes.npz -o wavefront.npz --tolerance 1e-9")?,
+    );
     fs::write(run.path("check.py"), format!("{shown}{CHECKS}"))?;
     let output = Command::new(python).arg("check.py").current_dir(run.path(".")).output()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

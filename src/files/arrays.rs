@@ -786,7 +786,8 @@ mod tests {
         let bytes = std::fs::read(&path)?;
         // Read a long note card by card
         let cards = bytes[..2880].chunks(80).map(String::from_utf8_lossy);
-        let parts = cards.filter(|card| card.starts_with("COMMAND =") || card.starts_with("CONTINUE"));
+        let parts =
+            cards.filter(|card| card.starts_with("COMMAND =") || card.starts_with("CONTINUE"));
         let parts: Vec<String> = parts.map(|card| card[10..].trim_end().to_string()).collect();
         let inside = |part: &String| part[1..part.len() - 1].replace("''", "'");
         let inside: Vec<String> = parts.iter().map(inside).collect();
