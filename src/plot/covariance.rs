@@ -230,6 +230,7 @@ fn slope_view(
     }
     // Name the picture of slopes
     let of = match pairs[..] {
+        [[p, q]] if p == q => format!("the slopes of guide star {p}"),
         [[p, q]] => format!("slopes of guide stars {p} and {q}"),
         _ => format!("slopes, all pairs of {stars} guide stars"),
     };
