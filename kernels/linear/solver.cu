@@ -20,6 +20,16 @@ extern "C" __global__ void look(
     leave_parts(sums, parts, blocks);
 }
 
+// Multiply two vectors
+/// Leaves the parts of a·z.
+extern "C" __global__ void along(
+    const real *a, const real *z, double *parts, int blocks, int n
+) {
+    double sums[1] = {0};
+    for (int k = first_number(); k < n; k += blocks * TEAM) sums[0] += (double)a[k] * z[k];
+    leave_parts(sums, parts, blocks);
+}
+
 // Open a sweep with its residual
 /// r = b - A x, and parts of r·r, b·b and of the number of elements of b that are not 0.
 extern "C" __global__ void open_sweep(

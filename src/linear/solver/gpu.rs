@@ -112,6 +112,18 @@ impl<T: Real> SolverGpu<T> {
         &self.work.x
     }
 
+    /// The inner product of the solution with a vector of n numbers, summed in double precision.
+    ///
+    /// # Errors
+    /// `Invalid` where the length is another; what the device says.
+    pub fn along(&self, b: &Buffer<T>) -> Result<f64, Error> {
+        let work = &self.work;
+        accept(b.len() == work.x.len(), "length of a vector", b.len(), "that of the solution")?;
+        let buffers = [b.into(), (&work.x).into(), (&work.parts).into()];
+        work.over_all(&work.along, &[&buffers])?;
+        Ok(work.parts.read()?[..work.blocks].iter().sum())
+    }
+
     // Solve on a device
     /// Solves A x = b, and leaves the result in [`solution`](Self::solution). `watch` is told the number and the relative
     /// residual of the last iteration whenever the host looks at the device, and ends the run with an error of its own.
@@ -344,6 +356,7 @@ pub(crate) struct Work<T> {
     blocks: usize,
     program: Program,
     look: Kernel,
+    along: Kernel,
     open: Kernel,
     begin: Kernel,
 }
@@ -366,6 +379,7 @@ impl<T: Real> Work<T> {
             squares: gpu.zeros(3 * blocks)?,
             parts: gpu.zeros(2 * blocks)?,
             look: program.kernel("look")?,
+            along: program.kernel("along")?,
             open: program.kernel("open_sweep")?,
             begin: program.kernel("begin_sweep")?,
             a,

@@ -20,7 +20,7 @@ use crate::tomography::circulant::Group;
 use crate::tomography::circulant::gpu::CirculantGpu;
 use crate::tomography::estimate::{
     EstimateOptions, Estimates, Found, Grouped, Matrices, Model, Posed, check_frames, check_slopes,
-    chi_squared, unit_of,
+    unit_of,
 };
 use crate::turbulence::plan::{WavefrontCovariancePlan, dense_bytes};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
@@ -142,7 +142,7 @@ impl<T: Real> EstimatorGpu<T> {
         let stop = self.options.stop_at(slopes.len());
         let attempt = solver.attempt(there, from, &stop, &mut |_, _| check(watch))?;
         self.wavefront.apply(solver.solution(), wavefronts)?;
-        let chi_squared = chi_squared(&slopes, &solver.solution().read()?);
+        let chi_squared = solver.along(there)? / slopes.len() as f64;
         Ok(Found { wavefront: wavefronts.read()?, attempt, chi_squared, unit })
     }
 }
@@ -350,6 +350,8 @@ mod tests {
                 [&expected, &estimates].map(|e| e.wavefront.iter().copied().collect::<Vec<f64>>());
             let error = battery::distance(&theirs, &ours);
             assert!(error < 1e-8, "{options:?}: {error:e}");
+            let fits = estimates.chi_squared.iter().zip(&expected.chi_squared);
+            fits.for_each(|(a, b)| assert!((a / b - 1.0).abs() < 1e-7, "{options:?}: {a} {b}"));
         }
     }
 
