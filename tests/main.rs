@@ -12,6 +12,7 @@ mod monte_carlo_estimate;
 mod oracle_quadrature;
 mod oracle_wavefront;
 mod physics;
+mod python;
 mod range;
 mod snapshots;
 mod spectral;

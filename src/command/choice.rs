@@ -82,3 +82,12 @@ pub fn scales() -> impl TypedValueParser<Value = ColourScale> {
         ("log", "Like the logarithm above 1e-4 of the largest, the sign kept", ColourScale::Log),
     ])
 }
+
+// Order, sign and unit of slopes
+/// What must be known of slopes.
+pub const SLOPES: &str = "\
+Order: star by star; of each star first the x slopes of its valid lenslets, then their y slopes; lenslets row by
+       row from the least y, in a row from the least x. A result's slope_table has star, axis, row, column, x and y
+       of each.
+Sign:  the gradient of the wavefront: positive where it grows along +x or +y.
+Unit:  radians (1 arcsec = 4.848137e-6 rad).";

@@ -31,6 +31,7 @@ use std::time::Instant;
 
 // Arguments of estimate
 #[derive(Debug, Args)]
+#[command(after_help = choice::SLOPES)]
 pub struct EstimateArgs {
     /// System file (TOML), with targets and a grid of wavefront points.
     pub system: PathBuf,

@@ -2,6 +2,7 @@
 //! The command `simulate`: from a system file to files of slopes and of true wavefronts.
 
 // What the command simulate stands on
+use super::choice;
 use super::summary::{align, command_line, plan_text};
 use super::watch::Terminal;
 use crate::device::{check, engine::Engine, threads};
@@ -19,6 +20,7 @@ use std::time::Instant;
 
 // Arguments of simulate
 #[derive(Debug, Args)]
+#[command(after_help = choice::SLOPES)]
 pub struct SimulateArgs {
     /// System file (TOML).
     system: PathBuf,
