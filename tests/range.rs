@@ -6,8 +6,8 @@ use lenslet::model::{
     Atmosphere, ConeGradient, GuideStar, Layer, LensletArray, PhaseGrid, Sensor, Source, System,
 };
 use lenslet::turbulence::{
-    CovarianceOptions, CovariancePlan, Method, SlopeCovariancePlan, SlopeProblem, VonKarman,
-    WavefrontProblem, dense, direct, spectral,
+    CovarianceOptions, CovariancePlan, DiscAverage, Method, SlopeCovariancePlan, SlopeProblem,
+    VonKarman, WavefrontProblem, dense, direct, spectral,
 };
 use std::f64::consts::PI;
 
@@ -284,5 +284,26 @@ fn long_outer_scales_end_in_a_power_law() {
         let less = 1.0 - slopes.variance() / kolmogorov;
         let part = (pitch / outer_scale).cbrt();
         assert!((less - 1.5 * part).abs() < 0.2 * part + 2e-7, "{pitch} {outer_scale}: {less:e}");
+    }
+}
+
+/// Tables of any disc under any outer scale are made in bounded time, and end at the variance where they reach beyond both.
+#[test]
+fn tables_of_discs_are_bounded() {
+    for (outer_scale, radius) in [(1e-9, 0.0), (1e-9, 1e-6), (1e-9, 1.0), (1e-4, 1.0), (1e15, 1e-6)]
+    {
+        let (phase, reach) = (VonKarman::new(outer_scale), 1e5);
+        let start = std::time::Instant::now();
+        let once = DiscAverage::new(&phase, radius, reach);
+        let twice = DiscAverage::twice(&phase, radius, reach);
+        let seconds = start.elapsed().as_secs_f64();
+        assert!(seconds < 60.0, "L0 = {outer_scale}, R = {radius}: {seconds} s");
+        for fall in [&once, &twice].map(|disc| disc.fall(reach)) {
+            let expected = phase.fall_and_half_mean(reach).0;
+            assert!(
+                (fall / expected - 1.0).abs() < 1e-9,
+                "L0 = {outer_scale}, R = {radius}: {fall:e}"
+            );
+        }
     }
 }

@@ -250,6 +250,7 @@ impl FallTable {
             let (centre, half) = (0.5 * (from + to), 0.5 * (to - from));
             let (mut coefficients, tail) = interpolate(|u| slope(centre + half * u));
             let clearance = from.min(if to <= kink { kink - to } else { (from - kink).abs() });
+            let finest = finest.max(4.0 * f64::EPSILON * to);
             if tail > negligible && half > clearance / 32.0 && half > finest {
                 ends.push(centre);
                 continue;
