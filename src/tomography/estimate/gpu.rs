@@ -305,9 +305,9 @@ mod tests {
             (["90e3", "90e3"], 0.0, Solver::Minres, false),
             (["90e3", "inf"], 0.0, Solver::ConjugateGradients, false),
         ] {
-            let stop = Stop { tolerance: 1e-9, iterations: 2000 };
+            let tolerance = if preconditioned { 1e-9 } else { 1e-6 };
             let options = EstimateOptions { solver, preconditioned, ..EstimateOptions::default() };
-            let options = options.stop(stop);
+            let options = options.tolerance(tolerance);
             let frames = if preconditioned { 2 } else { 1 };
             hold_to_the_processor(&system(heights, disc), options, frames);
         }
@@ -345,13 +345,13 @@ mod tests {
                 "{:?}",
                 estimates.iterations
             );
-            assert!(estimates.residual.iter().all(|residual| *residual <= 1e-9));
+            assert!(estimates.residual.iter().all(|residual| *residual <= options.tolerance));
             let [ours, theirs] =
                 [&expected, &estimates].map(|e| e.wavefront.iter().copied().collect::<Vec<f64>>());
             let error = battery::distance(&theirs, &ours);
-            assert!(error < 1e-8, "{options:?}: {error:e}");
+            assert!(error < 10.0 * options.tolerance, "{options:?}: {error:e}");
             let fits = estimates.chi_squared.iter().zip(&expected.chi_squared);
-            fits.for_each(|(a, b)| assert!((a / b - 1.0).abs() < 1e-7, "{options:?}: {a} {b}"));
+            fits.for_each(|(a, b)| assert!((a / b - 1.0).abs() < 1e-5, "{options:?}: {a} {b}"));
         }
     }
 

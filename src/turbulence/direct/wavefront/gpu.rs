@@ -582,7 +582,7 @@ mod tests {
         for gpu in test_machines() {
             for (array, grid, sources, outer_scales) in [
                 ((5, 0.4), (6, 1), (infinity, 0.0), [25.0; 3]),
-                ((13, 0.2), (14, 1), (90e3, 0.0), [25.0, 0.1, infinity]),
+                ((9, 0.2), (10, 1), (90e3, 0.0), [25.0, 0.1, infinity]),
                 ((7, 0.5), (9, 2), (infinity, 1e-4), [25.0, 2.0, infinity]),
                 ((5, 0.4), (10, 3), (90e3, 2e-4), [infinity, 25.0, 0.3]),
                 ((2, 0.5), (19, 17), (90e3, 0.0), [infinity, 25.0, 0.3]),
