@@ -295,8 +295,10 @@ pub(crate) mod tests {
         let [square, wide] = [4, 5].map(|targets| System::new([targets, 2], [2, 2, 1]));
         let with_radices = [[10, 1, 1], [6, 5, 8]]
             .map(|radices| Choices { radices: Radices::new(radices), ..Choices::default() });
-        let with_groups = [(1, 2, None), (2, 1, Some(1)), (1, 3, None)].map(|(from, to, rows)| {
-            Choices { groups: Some(Sides { from, to }), rows, ..Choices::default() }
+        let with_groups = [(1, 2, None), (2, 1, Some(1))].map(|(from, to, rows)| Choices {
+            groups: Some(Sides { from, to }),
+            rows,
+            ..Choices::default()
         });
         assert!(with_radices.iter().all(|choices| choices.radices.is_some()));
         for gpu in test_machines() {

@@ -316,8 +316,7 @@ mod tests {
     #[test]
     fn estimates_with_correlated_noise_are_those_of_the_processor() {
         for heights in [["inf", "inf"], ["90e3", "90e3"], ["90e3", "inf"]] {
-            let stop = Stop { tolerance: 1e-9, iterations: 2000 };
-            let options = EstimateOptions::default().stop(stop);
+            let options = EstimateOptions::default().tolerance(1e-7);
             hold_to_the_processor(&streaked(&system(heights, 0.0)), options, 1);
         }
     }
