@@ -89,5 +89,5 @@ pub const SLOPES: &str = "\
 Order: star by star; of each star first the x slopes of its valid lenslets, then their y slopes; lenslets row by
        row from the least y, in a row from the least x. A result's slope_table has star, axis, row, column, x and y
        of each.
-Sign:  the gradient of the wavefront: positive where it grows along +x or +y.
+Sign:  the gradient of the wavefront: positive where it grows along +x or +y. A wrong sign does not show in χ²/n.
 Unit:  radians (1 arcsec = 4.848137e-6 rad).";

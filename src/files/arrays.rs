@@ -471,7 +471,10 @@ impl Number {
     pub(super) fn write(self, values: &Values, file: &mut impl Write) -> io::Result<()> {
         let single = self.bytes == 4;
         match values {
-            Values::F64(x) if single => write_each(x, |x| self.four((x as f32).to_bits()), file),
+            Values::F64(x) if single => {
+                refuse_infinity(x)?;
+                write_each(x, |x| self.four((x as f32).to_bits()), file)
+            }
             Values::F64(x) => write_each(x, |x| self.eight(x.to_bits()), file),
             Values::F32(x) if single => write_each(x, |x| self.four(x.to_bits()), file),
             Values::F32(x) => write_each(x, |x| self.eight(f64::from(x).to_bits()), file),
@@ -480,6 +483,17 @@ impl Number {
             Values::Text(text) => file.write_all(text.as_bytes()),
             Values::Table(table) => table.write(self, file),
         }
+    }
+}
+
+// Refuse to round to infinity in a file
+fn refuse_infinity(array: &CowArray<f64, IxDyn>) -> io::Result<()> {
+    match array.iter().find(|x| x.is_finite() && (**x as f32).is_infinite()) {
+        Some(x) => {
+            let reason = format!("{x:e} is beyond the largest number of single precision");
+            Err(io::Error::new(ErrorKind::InvalidData, reason))
+        }
+        None => Ok(()),
     }
 }
 
@@ -828,6 +842,21 @@ mod tests {
         assert!(header.contains("'shape': (2,)") && data == rows, "{header}");
         assert_eq!(member("seed.npy")?.1, (-7_i64).to_le_bytes());
         Ok(())
+    }
+
+    // Refuse what single precision does not reach
+    #[test]
+    fn nothing_becomes_infinite_on_the_way() {
+        let far = array![1.0, -3.5e38, f64::NAN];
+        let mut arrays = Arrays::default();
+        arrays.add_result("far", far.view());
+        let written =
+            |format, precision| arrays.write(io::Cursor::new(Vec::new()), format, precision);
+        for format in [ArrayFormat::Npz, ArrayFormat::Npy, ArrayFormat::Fits] {
+            assert!(written(format, Precision::F64).is_ok());
+            let error = written(format, Precision::F32).unwrap_err().to_string();
+            assert!(error.contains("-3.5e38 is beyond"), "{format:?}: {error}");
+        }
     }
 
     // Choose formats by their endings
