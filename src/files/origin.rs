@@ -31,9 +31,9 @@ impl Origin {
         Self { command, method, system, tolerance: None, seed: None }
     }
 
-    /// Tells how far the numbers can be trusted.
+    /// Tells how far the numbers can be trusted; an infinite error tells nothing.
     pub fn tolerance(self, tolerance: Option<f64>) -> Self {
-        Self { tolerance, ..self }
+        Self { tolerance: tolerance.filter(|error| error.is_finite()), ..self }
     }
 
     /// Tells the seed of what was drawn.

@@ -451,7 +451,8 @@ impl Estimates {
 // Unit in which a frame is solved
 /// The power of two not above the largest of some slopes, within 2^±1000; 1 if all are zero.
 pub(crate) fn unit_of<'a>(slopes: impl IntoIterator<Item = &'a f64>) -> f64 {
-    let largest = slopes.into_iter().fold(0.0, |largest: f64, s| largest.max(s.abs()));
+    let bits = slopes.into_iter().fold(0, |largest, s| s.abs().to_bits().max(largest));
+    let largest = f64::from_bits(bits);
     if largest == 0.0 {
         return 1.0;
     }
@@ -493,7 +494,8 @@ impl<T: Real> EstimatorCpu<T> {
             check(watch)?;
             let unit = if warm { unit_of(slopes) } else { unit_of(measured) };
             // Estimate one frame
-            let measured: Vec<T> = measured.iter().map(|&slope| T::of(slope / unit)).collect();
+            let measured: Vec<T> =
+                measured.iter().map(|&slope| T::of(slope * unit.recip())).collect();
             if !warm {
                 coefficients.fill(T::zero());
             }
@@ -900,5 +902,28 @@ pub(crate) mod tests {
         let one = Array2::from_elem((1, estimator.slopes()), f64::MAX);
         let error = estimator.estimate(one.view(), false, &silent).unwrap_err();
         assert!(error.to_string().contains("radians"), "{error}");
+    }
+
+    // Let the limit grow with the system
+    #[test]
+    fn the_limit_grows_with_the_system() {
+        let options = EstimateOptions::default();
+        assert_eq!([10, 500, 7440].map(|slopes| options.limit(slopes)), [1000, 1000, 14_880]);
+        let stop = Stop { tolerance: 1e-3, iterations: 7 };
+        assert_eq!((options.stop(stop).limit(7440), options.stop(stop).tolerance), (7, 1e-3));
+        let text = "atmosphere = { r0 = 0.15, outer_scale = 25, layers = [\
+               { altitude = 0, fraction = 0.6 }, { altitude = 9000, fraction = 0.4 }] }\n\
+             telescope = { diameter = 5.2, obstruction = 0.14 }\n\
+             lenslet_array = { lenslets = 13 }\n\
+             phase = { points = 3 }\n\
+             guide_star = [{ zenith = 20, noise = 1e-19 }, { zenith = 20, azimuth = 90, noise = 1e-19 },\
+               { zenith = 20, azimuth = 180, noise = 1e-19 }, { zenith = 20, azimuth = 270, noise = 1e-19 }]\n\
+             target = [{ zenith = 0 }]\n";
+        let system = System::from_toml(text, "quiet.toml").unwrap();
+        let estimator = built(&system, options).unwrap();
+        let slopes = slopes(1, estimator.slopes());
+        let estimates = estimator.estimate(slopes.view(), false, &silent).unwrap();
+        assert!(estimates.iterations[0] > 1000, "{:?}", estimates.iterations);
+        assert_eq!(estimates.converged(), [true]);
     }
 }

@@ -137,7 +137,7 @@ impl<T: Real> EstimatorGpu<T> {
     ) -> Result<Found<T>, Error> {
         let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
         let Run { solver, slopes: there, wavefronts } = &mut *run;
-        let slopes: Vec<T> = slopes.iter().map(|&slope| T::of(slope / unit)).collect();
+        let slopes: Vec<T> = slopes.iter().map(|&slope| T::of(slope * unit.recip())).collect();
         there.write(&slopes)?;
         let stop = self.options.stop_at(slopes.len());
         let attempt = solver.attempt(there, from, &stop, &mut |_, _| check(watch))?;
