@@ -238,6 +238,10 @@ fn effort(estimates: &Estimates) -> (usize, usize, f64) {
     let residual = estimates.residual.iter().copied().fold(0.0, f64::max);
     (counts().min().unwrap_or(0), counts().max().unwrap_or(0), residual)
 }
+/// A number in three digits behind the point, or as a power of ten where those say nothing.
+fn brief(number: f64) -> String {
+    if (0.01..1e4).contains(&number) { format!("{number:.3}") } else { format!("{number:.1e}") }
+}
 /// All that there is to tell.
 struct Told<'a> {
     args: &'a EstimateArgs,
@@ -283,8 +287,9 @@ impl Told<'_> {
         let [mean, ..] = self.fit()?;
         (!(0.5..=2.0).contains(&mean)).then(|| {
             format!(
-                "χ²/n = {mean:.2e} on average, and 1 is expected: slopes and system do not fit each other. Are the slopes in \
-                 radians, star by star, all x before all y, and are r0, layers and noise those of the recording?"
+                "χ²/n = {} on average, and 1 is expected: slopes and system do not fit each other. Are the slopes in \
+                 radians, star by star, all x before all y, and are r0, layers and noise those of the recording?",
+                brief(mean)
             )
         })
     }
@@ -310,8 +315,9 @@ impl Told<'_> {
             .push(("solver", format!("{iterations} iterations, relative residual {residual:.1e}")));
         if let Some([mean, least, most]) = self.fit() {
             let scatter = (2.0 / slopes as f64).sqrt();
+            let [mean, least, most] = [mean, least, most].map(brief);
             let text = format!(
-                "χ²/n = {mean:.3} on average, from {least:.3} to {most:.3}, where 1 ± {scatter:.3} is expected"
+                "χ²/n = {mean} on average, from {least} to {most}, where 1 ± {scatter:.3} is expected"
             );
             lines.push(("fit", text));
         }

@@ -472,7 +472,7 @@ impl Number {
         let single = self.bytes == 4;
         match values {
             Values::F64(x) if single => {
-                refuse_infinity(x)?;
+                refuse_range(x)?;
                 write_each(x, |x| self.four((x as f32).to_bits()), file)
             }
             Values::F64(x) => write_each(x, |x| self.eight(x.to_bits()), file),
@@ -486,15 +486,17 @@ impl Number {
     }
 }
 
-// Refuse to round to infinity in a file
-fn refuse_infinity(array: &CowArray<f64, IxDyn>) -> io::Result<()> {
-    match array.iter().find(|x| x.is_finite() && (**x as f32).is_infinite()) {
-        Some(x) => {
-            let reason = format!("{x:e} is beyond the largest number of single precision");
-            Err(io::Error::new(ErrorKind::InvalidData, reason))
-        }
-        None => Ok(()),
+// Refuse what leaves single precision
+fn refuse_range(array: &CowArray<f64, IxDyn>) -> io::Result<()> {
+    let sizes = array.iter().map(|x| x.abs()).filter(|x| x.is_finite());
+    let largest = sizes.fold(0.0, f64::max);
+    let rounded = largest as f32;
+    if rounded.is_finite() && (rounded > 0.0 || largest == 0.0) {
+        return Ok(());
     }
+    let reason =
+        format!("{largest:e}, the largest number, is beyond the range of single precision");
+    Err(io::Error::new(ErrorKind::InvalidData, reason))
 }
 
 // Write the arrays as an archive
@@ -855,7 +857,19 @@ mod tests {
         for format in [ArrayFormat::Npz, ArrayFormat::Npy, ArrayFormat::Fits] {
             assert!(written(format, Precision::F64).is_ok());
             let error = written(format, Precision::F32).unwrap_err().to_string();
-            assert!(error.contains("-3.5e38 is beyond"), "{format:?}: {error}");
+            assert!(error.contains("3.5e38, the largest number, is beyond"), "{format:?}: {error}");
+        }
+        for (small, fits) in
+            [(array![1e-50, 0.0], false), (array![1e-50, 1.0], true), (array![0.0, -0.0], true)]
+        {
+            let mut arrays = Arrays::default();
+            arrays.add_result("small", small.view());
+            let file = io::Cursor::new(Vec::new());
+            assert_eq!(
+                arrays.write(file, ArrayFormat::Npz, Precision::F32).is_ok(),
+                fits,
+                "{small}"
+            );
         }
     }
 
