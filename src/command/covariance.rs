@@ -141,8 +141,7 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     // Write the covariance and its picture
     let mut archive = Draft::new(output)?;
     let mut arrays = covariance_arrays(&computed, &system);
-    let single = args.device != Device::Cpu && args.precision == Precision::F32;
-    let (method, error) = method_and_error(&plan, single);
+    let (method, error) = method_and_error(&plan, args.device, args.precision);
     Origin::new(&command_line(), &method, &text).tolerance(Some(error)).note(&mut arrays);
     archive.fill(|file| arrays.write(file, format, args.precision))?;
     let mut drawing = None;

@@ -72,9 +72,14 @@ fn chosen(plan: &CovariancePlan) -> [Option<&Chosen>; 2] {
     [of_slopes, plan.wavefront().and_then(WavefrontCovariancePlan::chosen)]
 }
 
-/// How a covariance is computed, in words, and the error bound of its entries, where a graphics processor may compute in
-/// `single` precision.
-pub fn method_and_error(plan: &CovariancePlan, single: bool) -> (String, f64) {
+/// How a covariance is computed, in words, and the error bound of its entries; in single precision computes only a graphics
+/// processor.
+pub fn method_and_error(
+    plan: &CovariancePlan,
+    device: Device,
+    precision: Precision,
+) -> (String, f64) {
+    let single = device != Device::Cpu && precision == Precision::F32;
     let form = if plan.is_dense() { "dense" } else { "toeplitz" };
     match chosen(plan) {
         [Some(slopes), Some(wavefront)] => {
@@ -90,8 +95,7 @@ pub fn method_and_error(plan: &CovariancePlan, single: bool) -> (String, f64) {
 impl Summary<'_> {
     /// How it was computed, and the error bound of that.
     fn method_and_error(&self) -> (String, f64) {
-        let single = self.device != Device::Cpu && self.precision == Precision::F32;
-        method_and_error(self.plan, single)
+        method_and_error(self.plan, self.device, self.precision)
     }
 
     // Tell it to a person

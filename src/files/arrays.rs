@@ -188,9 +188,12 @@ impl<'a> Arrays<'a> {
         name: &str,
         array: impl Into<CowArray<'a, T, D>>,
     ) -> &mut Entry<'a> {
-        let (name, values) = (name.into(), T::values(array.into().into_dyn()));
+        self.push(name, T::values(array.into().into_dyn()))
+    }
+
+    fn push(&mut self, name: &str, values: Values<'a>) -> &mut Entry<'a> {
         let [unit, axes, about] = [const { String::new() }; 3];
-        let last = self.0.len();
+        let (name, last) = (name.into(), self.0.len());
         self.0.push(Entry { name, values, result: false, note: false, unit, axes, about });
         &mut self.0[last]
     }
@@ -244,22 +247,18 @@ impl Entry<'_> {
 impl<'a> Arrays<'a> {
     /// Adds a text of any length.
     pub fn add_text(&mut self, name: &str, text: impl Into<String>) -> &mut Entry<'a> {
-        let entry = self.add(name, ndarray::arr0(false));
-        entry.values = Values::Text(text.into());
-        entry
+        self.push(name, Values::Text(text.into()))
     }
 
     /// Adds a table.
     pub fn add_table(&mut self, name: &str, table: Table) -> &mut Entry<'a> {
-        let entry = self.add(name, ndarray::arr0(false));
-        entry.values = Values::Table(table);
-        entry
+        self.push(name, Values::Table(table))
     }
 
     /// Adds a note about the file: one number or a line of text, by a name of at most eight letters.
     pub fn note(&mut self, name: &str, values: Values<'a>) -> &mut Entry<'a> {
-        let entry = self.add(name, ndarray::arr0(false));
-        (entry.values, entry.note) = (values, true);
+        let entry = self.push(name, values);
+        entry.note = true;
         entry
     }
 }

@@ -107,7 +107,7 @@ impl EstimateOptions {
 
     /// Largest number of iterations for so many slopes: what was asked for, or twice as many as slopes, and at least 1000.
     pub fn limit(&self, slopes: usize) -> usize {
-        self.iterations.unwrap_or(slopes.saturating_mul(2).max(1000))
+        self.iterations.unwrap_or(slopes.saturating_mul(2).max(Stop::default().iterations))
     }
 
     /// When the solver stops for so many slopes.
@@ -432,9 +432,12 @@ impl Estimates {
     pub(crate) fn push<T: Real>(&mut self, found: Found<T>) -> Result<(), Invalid> {
         let (frame, unit) = (self.iterations.len(), found.unit);
         let mut room = self.wavefront.index_axis_mut(Axis(0), frame);
-        let points = room.iter_mut().zip(&found.wavefront);
-        points.for_each(|(point, w)| *point = w.in_double() * unit);
-        if !room.iter().all(|w| w.is_finite()) {
+        let mut finite = true;
+        for (point, w) in room.iter_mut().zip(&found.wavefront) {
+            *point = w.in_double() * unit;
+            finite &= point.is_finite();
+        }
+        if !finite {
             let expected = "finite numbers: are the slopes in radians?";
             return Err(Invalid::new(format!("wavefronts of frame {frame}"), "infinite", expected));
         }
@@ -490,9 +493,10 @@ impl<T: Real> EstimatorCpu<T> {
         let mut estimates = Estimates::of(frames, [self.targets, self.points]);
         let mut coefficients = vec![T::zero(); self.slopes()];
         let mut scratch = vec![T::zero(); self.wavefront.scratch(1)];
+        let shared = warm.then(|| unit_of(slopes));
         for (frame, measured) in slopes.outer_iter().enumerate() {
             check(watch)?;
-            let unit = if warm { unit_of(slopes) } else { unit_of(measured) };
+            let unit = shared.unwrap_or_else(|| unit_of(measured));
             // Estimate one frame
             let measured: Vec<T> =
                 measured.iter().map(|&slope| T::of(slope * unit.recip())).collect();

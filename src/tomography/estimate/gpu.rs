@@ -235,9 +235,10 @@ pub(crate) fn estimate_on<T: Real>(
     check_frames(frames, [targets, points, points])?;
     let workers = if warm { &estimators[..1] } else { estimators };
     // Let each device take the next frame
+    let shared = warm.then(|| unit_of(slopes));
     let results = gather(Workers::devices(workers), 0..frames, watch, |estimator, frame| {
         let from = if warm && frame > 0 { Start::Warm } else { Start::Cold };
-        let unit = if warm { unit_of(slopes) } else { unit_of(slopes.row(frame)) };
+        let unit = shared.unwrap_or_else(|| unit_of(slopes.row(frame)));
         estimator.frame(slopes.row(frame), unit, from, watch)
     })?;
     // Put the frames in their order
