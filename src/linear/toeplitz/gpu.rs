@@ -274,16 +274,12 @@ pub(crate) mod tests {
     // Compare systems in all forms
     #[test]
     fn products_are_those_of_the_host() {
-        let systems =
-            [([1, 1], [5, 5, 1]), ([2, 2], [4, 7, 2]), ([3, 1], [9, 8, 3]), ([1, 3], [1, 6, 1])];
+        let systems = [([1, 1], [5, 5, 1]), ([3, 1], [9, 8, 3]), ([1, 3], [1, 6, 1])];
         for gpu in test_machines() {
             for (sides, sizes) in systems {
                 let system = System::new(sides, sizes);
                 for tuning in both_forms() {
                     system.compare::<f64>(&gpu, tuning, 1e-12);
-                    if sides == [3, 1] {
-                        system.compare::<f32>(&gpu, tuning, 1e-5);
-                    }
                 }
             }
         }
@@ -293,7 +289,7 @@ pub(crate) mod tests {
     #[test]
     fn all_lengths_and_groups_give_the_same() {
         let [square, wide] = [4, 5].map(|targets| System::new([targets, 2], [2, 2, 1]));
-        let with_radices = [[10, 1, 1], [6, 5, 8]]
+        let with_radices = [[10, 1, 1], [3, 2, 4]]
             .map(|radices| Choices { radices: Radices::new(radices), ..Choices::default() });
         let with_groups = [(1, 2, None), (2, 1, Some(1))].map(|(from, to, rows)| Choices {
             groups: Some(Sides { from, to }),
@@ -338,7 +334,7 @@ pub(crate) mod tests {
         let parts = crate::tomography::circulant::parts_of(&kernels, &valid).unwrap();
         let host = BlockToeplitz::<f64>::of(&parts);
         for gpu in test_machines() {
-            for radices in [[4, 3, 1], [4, 4, 9]] {
+            for radices in [[4, 3, 1], [4, 2, 3]] {
                 let radices = Some(Radices::new(radices).unwrap());
                 let tuning = by_transforms(Choices { radices, ..Choices::default() });
                 let device = BlockToeplitzGpu::<f64>::of(&gpu, &parts, false, tuning).unwrap();

@@ -304,7 +304,6 @@ mod tests {
             (["90e3", "inf"], 0.0, Solver::ConjugateGradients, true),
             (["inf", "inf"], 6.0, Solver::Minres, true),
             (["90e3", "90e3"], 0.0, Solver::Minres, false),
-            (["90e3", "inf"], 0.0, Solver::ConjugateGradients, false),
         ] {
             let tolerance = if preconditioned { 1e-9 } else { 1e-6 };
             let options = EstimateOptions { solver, preconditioned, ..EstimateOptions::default() };
@@ -316,7 +315,7 @@ mod tests {
 
     #[test]
     fn estimates_with_correlated_noise_are_those_of_the_processor() {
-        for heights in [["inf", "inf"], ["90e3", "90e3"], ["90e3", "inf"]] {
+        for heights in [["90e3", "90e3"], ["90e3", "inf"]] {
             let options = EstimateOptions::default().tolerance(1e-7);
             hold_to_the_processor(&streaked(&system(heights, 0.0)), options, 1);
         }

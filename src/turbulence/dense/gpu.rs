@@ -315,7 +315,7 @@ mod tests {
                 [8e-5, 2.0, 90e3],
                 [2e-4, 0.0, f64::INFINITY],
             ][k];
-            let (lenslets, pitch) = [(6, 0.4), (5, 0.5), (4, 0.41), (9, 0.3)][k];
+            let (lenslets, pitch) = [(5, 0.4), (4, 0.5), (3, 0.41), (6, 0.3)][k];
             let array = LensletArray::new(lenslets, pitch).unwrap();
             let rest =
                 Sensor::at_rest(source::Source::new(zenith, azimuth, height).unwrap(), array);
