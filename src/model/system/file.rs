@@ -54,6 +54,7 @@ impl System {
             .validity(validity)
             .guide_stars(read_guide_stars(&root, &lenslet_array, folder)?)
             .targets(read_targets(&root)?)
+            .truth_sensor(read_truth_sensor(&root, &lenslet_array)?)
             .phase(read_phase(&root)?);
         root.check(builder.build())
     }
@@ -92,7 +93,9 @@ pub(crate) const TABLES: Keys = &[
     "lenslet_array",
     "guide_star",
     "target",
+    "truth_sensor",
     "phase",
+    "reconstructor",
 ];
 
 // Read the tables of a system
@@ -250,6 +253,14 @@ fn read_targets(root: &Table) -> Result<Vec<Source>, BadLine> {
     let height = |table: &Table| table.optional("height", "inf, as a target is a direction");
     let read = |table| read_source(table, height(table)?.unwrap_or(f64::INFINITY));
     tables.iter().map(read).collect()
+}
+
+fn read_truth_sensor(root: &Table, shared: &LensletArray) -> Result<Option<LensletArray>, BadLine> {
+    let Some(table) = root.table("truth_sensor", &["lenslets", "pitch"])? else { return Ok(None) };
+    let lenslets = table.required("lenslets", LENSLETS)?;
+    let same_width = shared.pitch() * (shared.lenslets() as f64 / lenslets as f64);
+    let pitch = table.optional("pitch", "a length in metres")?.unwrap_or(same_width);
+    table.check(LensletArray::new(lenslets, pitch)).map(Some)
 }
 
 fn read_phase(root: &Table) -> Result<Option<PhaseGrid>, BadLine> {
