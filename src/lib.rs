@@ -13,6 +13,7 @@
 //! | multiply by a covariance without writing it down | [`linear::BlockToeplitz`] |
 //! | solve a symmetric system | [`linear::conjugate_gradients`], [`linear::minres`] |
 //! | estimate wavefronts from slopes | [`tomography::EstimatePlan`] |
+//! | reconstruct slopes of targets, and tell the error that is left | `tomography::ReconstructorPlan`, `tomography::WavefrontError` |
 //! | draw slopes of a simulated sky | [`tomography::SimulationPlan`] |
 //! | choose who computes, watch and stop them | [`device::Engine`], [`device::Watch`] |
 //! | write and read arrays | `files::Arrays`, `files::read_array` |
@@ -53,6 +54,10 @@ pub mod prelude {
     pub use crate::model::{PhaseGrid, Pupil, Sensor, SlopeOrder, Source, System, Validity};
     pub use crate::numerics::Precision;
     pub use crate::tomography::{EstimateOptions, EstimatePlan, Estimates, Estimator};
+    #[cfg(feature = "factorise")]
+    pub use crate::tomography::{
+        Inversion, Reconstruction, ReconstructorOptions, ReconstructorPlan, WavefrontError,
+    };
     pub use crate::tomography::{Simulated, SimulationOptions, SimulationPlan};
     pub use crate::turbulence::{CovarianceOptions, CovariancePlan, Covariances, Form, Method};
     pub use crate::units::{ARCSEC, DEGREE};

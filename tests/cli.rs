@@ -1167,3 +1167,82 @@ fn ignored_signals_end_nothing() -> Checked {
     }
     Ok(())
 }
+
+#[test]
+fn reconstructors_are_written_with_their_errors() -> Checked {
+    let run = Run::new()?;
+    let system = book("small-moao");
+    let system = system.display();
+    let args = format!("reconstruct {system} -o r.npz --plot e.svg --save c_mm,c_tm,c_tt --json");
+    let told: serde_json::Value = serde_json::from_str(&said(&run.lenslet(&args)?))?;
+    assert_eq!((&told["method"], &told["targets"]), (&"cholesky".into(), &2.into()));
+    let mut arrays = archive(&run.path("r.npz"))?;
+    let mut read = |name: &str| -> Result<ndarray::ArrayD<f64>, _> { arrays.by_name(name) };
+    let three = |name: &str, array: ndarray::ArrayD<f64>| {
+        array.into_dimensionality::<ndarray::Ix3>().map_err(|error| format!("{name}: {error}"))
+    };
+    let r = three("reconstructor", read("reconstructor")?)?;
+    let errors = three("error_covariance", read("error_covariance")?)?;
+    let [c_mm, c_tm, c_tt] = ["c_mm", "c_tm", "c_tt"]
+        .map(|name| read(name).map(|array| array.into_dimensionality::<ndarray::Ix2>()));
+    let (c_mm, c_tm, c_tt): (Array2<f64>, Array2<f64>, Array2<f64>) = (c_mm??, c_tm??, c_tt??);
+    // The arrays fulfil their equations.
+    let (targets, m, n) = r.dim();
+    assert_eq!(
+        (told["measurements"].as_u64(), told["truth_slopes"].as_u64()),
+        (Some(n as u64), Some(m as u64))
+    );
+    let largest = |array: &Array2<f64>| array.fold(0.0, |most: f64, value| most.max(value.abs()));
+    for t in 0..targets {
+        let c_tm = c_tm.slice(ndarray::s![t * m..(t + 1) * m, ..]);
+        let r = r.index_axis(ndarray::Axis(0), t);
+        assert!(largest(&(r.dot(&c_mm) - c_tm)) < 1e-12 * largest(&c_tt));
+        let rest = &c_tt - &r.dot(&c_tm.t()) - errors.index_axis(ndarray::Axis(0), t);
+        assert!(largest(&rest) < 1e-12 * largest(&c_tt));
+    }
+    // The map belongs to the error that is told.
+    let [map, rms] = ["error_map", "error_rms"].map(|name| read(name));
+    let (map, rms) = (map?, rms?);
+    for t in 0..targets {
+        let told = told["error_nm"][t].as_f64().unwrap_or(f64::NAN);
+        assert!((1e9 * rms[[t, 0]] / told - 1.0).abs() < 1e-12 && rms[[t, 1]] < rms[[t, 0]]);
+        let lit = map.index_axis(ndarray::Axis(0), t);
+        let lit: Vec<f64> = lit.iter().copied().filter(|v| !v.is_nan()).collect();
+        let mean = lit.iter().sum::<f64>() / lit.len() as f64;
+        assert!((1e9 * mean.sqrt() / told - 1.0).abs() < 0.2, "{told} {mean}");
+    }
+    assert!(fs::read_to_string(run.path("e.svg"))?.contains("nm rms"));
+    Ok(())
+}
+
+#[test]
+fn reconstructors_are_planned_and_refused() -> Checked {
+    let run = Run::new()?;
+    let (moao, small) = (book("small-moao"), book("small"));
+    let (moao, small) = (moao.display(), small.display());
+    let told = said(&run.lenslet(&format!("reconstruct {moao} --plan --filter 0.01"))?);
+    for word in ["reconstructor", "eigenvectors", "a filter is asked for", "factorisation"] {
+        assert!(told.contains(word), "{word} in {told}");
+    }
+    assert!(run.names()?.is_empty());
+    run.refuses(&format!("reconstruct {small} -o r.npz"), &["target = 0", "[[target]]"])?;
+    let with = |options: &str| format!("reconstruct {moao} -o r.npz {options}");
+    run.refuses(&with("--method cholesky --filter 0.1"), &["filter = 0.1", "cholesky"])?;
+    run.refuses(&with("--filter 2"), &["filter = 2", "less than 1"])?;
+    run.refuses(&with("--method magic"), &["magic", "eigen"])?;
+    run.refuses(&with("--save eigenvalues"), &["save = eigenvalues", "--method eigen"])?;
+    let text = fs::read_to_string(book("small-moao"))?.replace("\"auto\"", "\"magic\"");
+    fs::write(run.path("bad.toml"), &text)?;
+    run.refuses(
+        "reconstruct bad.toml -o r.npz",
+        &["bad.toml:", "reconstructor.method", "magic", "eigen"],
+    )?;
+    let spoilt = text.replace("[truth_sensor]\nlenslets = 8", "[truth_sensor]\nlenslets = 0");
+    fs::write(run.path("bad.toml"), spoilt)?;
+    run.refuses("reconstruct bad.toml -o r.npz", &["bad.toml:", "truth_sensor", "lenslets"])?;
+    let told = said(&run.lenslet(&with("--save eigenvalues --method eigen --quiet"))?);
+    assert!(told.is_empty());
+    let values: Array1<f64> = archive(&run.path("r.npz"))?.by_name("eigenvalues")?;
+    assert!(values.len() > 100 && values[0] > 0.0);
+    Ok(())
+}

@@ -90,3 +90,26 @@ fn elt() {
     let lags = [(0, 0), (0, 1), (-3, 2), (17, 0), (-60, 79)];
     insta::assert_snapshot!(table(&covariance("elt"), &pairs, &lags));
 }
+
+/// The budget of the tomographic error of a system: what each target is left with, in nanometres, printed to 1e-4 nm.
+fn error_budget(name: &str) -> String {
+    use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan, WavefrontError};
+    let system = System::from_file(format!("book/systems/{name}.toml")).unwrap();
+    let plan = ReconstructorPlan::new(&system, ReconstructorOptions::default()).unwrap();
+    let found = plan.run(&Engine::default(), &silent).unwrap();
+    let truth = system.truth_sensor();
+    let valid = truth.valid(system.pupil(), system.validity());
+    let mut text =
+        format!("{} slopes, {} of the truth\n", plan.measurements(), plan.truth_slopes());
+    for (t, error) in found.error_covariance.outer_iter().enumerate() {
+        let error = WavefrontError::of(&error, truth, &valid).unwrap();
+        let [with, without] = [error.rms, error.rms_without_tilt].map(|rms| 1e9 * rms);
+        let _ = writeln!(text, "target {t}: {with:9.4} nm, {without:9.4} nm without tilt");
+    }
+    text
+}
+
+#[test]
+fn error_budgets() {
+    insta::assert_snapshot!(error_budget("small-moao"));
+}

@@ -6,6 +6,7 @@ use crate::files::arrays::ArrayFormat;
 use crate::linear::interpolation::Interpolation;
 use crate::numerics::real::Precision;
 use crate::plot::{ColourScale, Component};
+use crate::tomography::reconstructor::Inversion;
 use crate::turbulence::plan::Form;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
@@ -53,6 +54,19 @@ pub fn interpolations() -> impl TypedValueParser<Value = Interpolation> {
         ("linear", "Two points along each axis", Interpolation::Linear),
         ("cubic", "Four points along each axis", Interpolation::Cubic),
         ("quintic", "Six points along each axis", Interpolation::Quintic),
+    ])
+}
+
+/// Ways to invert the covariance of measurements.
+pub fn inversions() -> impl TypedValueParser<Value = Inversion> {
+    one_of([
+        (
+            "auto",
+            "Cholesky where all guide stars have noise and nothing is filtered",
+            Inversion::Auto,
+        ),
+        ("cholesky", "Cholesky's factor", Inversion::Cholesky),
+        ("eigen", "Eigenvectors, the smallest filtered", Inversion::Eigen),
     ])
 }
 

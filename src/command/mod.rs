@@ -1,5 +1,5 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
-//! The commands: `covariance`, `estimate`, `simulate`, `info`, `bench`.
+//! The commands: `covariance`, `estimate`, `reconstruct`, `simulate`, `info`, `bench`.
 
 mod choice;
 mod summary;
@@ -10,6 +10,7 @@ mod estimate;
 mod bench;
 mod covariance;
 mod info;
+mod reconstruct;
 mod simulate;
 
 // What the commands stand on
@@ -17,6 +18,7 @@ use self::bench::BenchCommand;
 use self::covariance::CovarianceArgs;
 use self::estimate::EstimateArgs;
 use self::info::InfoArgs;
+use self::reconstruct::ReconstructArgs;
 use self::simulate::SimulateArgs;
 use self::summary::Said;
 use crate::device::start_threads;
@@ -41,6 +43,8 @@ enum Command {
     // Commands besides the covariance
     /// Estimate the wavefronts of a system's targets from measured slopes.
     Estimate(EstimateArgs),
+    /// Compute the reconstructor of a system's targets, and the error that it leaves.
+    Reconstruct(ReconstructArgs),
     /// Simulate the slopes that a system's sensors would measure, and the true wavefronts.
     Simulate(SimulateArgs),
     /// Say what this machine offers, and what a system asks for.
@@ -57,6 +61,7 @@ pub fn run() -> ExitCode {
     let said = start_threads(true).and_then(|()| match command {
         Command::Covariance(args) => covariance::covariance(&args).map(Said::from),
         Command::Estimate(args) => estimate::estimate(&args),
+        Command::Reconstruct(args) => reconstruct::reconstruct(&args).map(Said::from),
         Command::Simulate(args) => simulate::simulate(&args).map(Said::from),
         Command::Info(args) => info::info(&args).map(Said::from),
         Command::Bench(command) => bench::bench(&command).map(Said::from),

