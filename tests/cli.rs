@@ -1201,7 +1201,7 @@ fn reconstructors_are_written_with_their_errors() -> Checked {
         assert!(largest(&rest) < 1e-12 * largest(&c_tt));
     }
     // The map belongs to the error that is told.
-    let [map, rms] = ["error_map", "error_rms"].map(|name| read(name));
+    let [map, rms] = ["error_map", "error_rms"].map(&mut read);
     let (map, rms) = (map?, rms?);
     for t in 0..targets {
         let told = told["error_nm"][t].as_f64().unwrap_or(f64::NAN);
