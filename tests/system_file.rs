@@ -583,8 +583,8 @@ fn every_mistake_about_light_has_its_message() {
         ),
         (
             "pixel = 0.8",
-            "pixle = 0.8",
-            "25: guide_star[1].sensor.pixle = 0.8: expected a known key; did you mean pixel?",
+            "pixels = 0.8",
+            "25: guide_star[1].sensor.pixels = 0.8: expected a known key; did you mean pixel?",
         ),
         (
             "read_noise = 3.0",
