@@ -89,7 +89,7 @@ impl<'a> Ellipses<'a> {
 // Draw the ellipses of noise
 impl Picture for Ellipses<'_> {
     fn size(&self) -> (u32, u32) {
-        (1120, 1120)
+        (2240, 2240)
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
@@ -106,18 +106,18 @@ impl Picture for Ellipses<'_> {
         let axis = |middle: f64| Axis::default().scale(&(middle - half..middle + half), 7);
         let mut builder = ChartBuilder::on(area);
         builder
-            .margin(28)
-            .x_label_area_size(96)
-            .y_label_area_size(120)
-            .caption(title, (TYPEFACE, 32));
+            .margin(56)
+            .x_label_area_size(190)
+            .y_label_area_size(240)
+            .caption(title, (TYPEFACE, 64));
         let mut chart = builder.build_cartesian_2d(axis(x), axis(y))?;
         let mut mesh = chart.configure_mesh();
-        mesh.disable_mesh().label_style((TYPEFACE, 30)).axis_desc_style((TYPEFACE, 32));
-        mesh.set_all_tick_mark_size(8).x_desc("x [m]").y_desc("y [m]").draw()?;
-        let line = colour(0x0072b2).stroke_width(3);
+        mesh.disable_mesh().label_style((TYPEFACE, 60)).axis_desc_style((TYPEFACE, 64));
+        mesh.set_all_tick_mark_size(16).x_desc("x [m]").y_desc("y [m]").draw()?;
+        let line = colour(0x0072b2).stroke_width(5);
         let outlines = (0..self.lenslets.len()).map(|k| self.outline(k));
         chart.draw_series(outlines.map(|outline| PathElement::new(outline, line)))?;
-        let launch = self.launch.map(|[x, y]| Circle::new((x, y), 12, colour(0xd55e00).filled()));
+        let launch = self.launch.map(|[x, y]| Circle::new((x, y), 24, colour(0xd55e00).filled()));
         chart.draw_series(launch).map(drop)
     }
 }
