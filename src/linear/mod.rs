@@ -14,6 +14,10 @@ pub(crate) mod solver;
 #[cfg(feature = "cuda")]
 pub use solver::gpu::{SolverGpu, Start};
 pub use solver::{Attempt, Solved, Solver, Stop, conjugate_gradients, minres};
+#[cfg(feature = "factorise")]
+pub(crate) mod factorisation;
+#[cfg(feature = "factorise")]
+pub use factorisation::{Cholesky, Eigen, NotPositive, times_transpose};
 pub(crate) mod toeplitz;
 #[cfg(feature = "cuda")]
 pub use toeplitz::gpu::BlockToeplitzGpu;

@@ -3,6 +3,8 @@
 
 #[cfg(feature = "files")]
 mod file;
+#[cfg(feature = "files")]
+pub(crate) use file::TABLES;
 
 use crate::{
     error::{Invalid, accept},
@@ -27,6 +29,7 @@ pub struct System {
     validity: Validity,
     guide_stars: Vec<GuideStar>,
     targets: Vec<Source>,
+    truth_sensor: Option<LensletArray>,
     phase: Option<PhaseGrid>,
 }
 
@@ -71,6 +74,11 @@ impl System {
     /// The directions in which the wavefront is wanted; may be empty.
     pub fn targets(&self) -> &[Source] {
         &self.targets
+    }
+
+    /// The lenslets of the truth sensor, by whose slopes an error is measured: those that all guide stars share unless there are others.
+    pub fn truth_sensor(&self) -> &LensletArray {
+        self.truth_sensor.as_ref().unwrap_or(&self.lenslet_array)
     }
 
     /// The grid of points at which the wavefront is wanted.
@@ -157,6 +165,7 @@ impl System {
             validity: Validity::default(),
             guide_stars: Vec::new(),
             targets: Vec::new(),
+            truth_sensor: None,
             phase: None,
         })
     }
@@ -201,6 +210,11 @@ impl SystemBuilder {
         Self(System { targets: targets.into_iter().collect(), ..self.0 })
     }
 
+    /// The lenslets of the truth sensor, or those of the system.
+    pub fn truth_sensor(self, truth_sensor: Option<LensletArray>) -> Self {
+        Self(System { truth_sensor, ..self.0 })
+    }
+
     /// The grid of wavefront points, or none.
     pub fn phase(self, phase: Option<PhaseGrid>) -> Self {
         Self(System { phase, ..self.0 })
@@ -217,6 +231,7 @@ impl SystemBuilder {
         let Self(system) = self;
         let shared = "a pupil and a rule that leave at least one lenslet valid";
         system.check_array(&system.lenslet_array, "lenslet_array.lenslets", shared)?;
+        system.check_array(system.truth_sensor(), "truth_sensor.lenslets", shared)?;
         accept(!system.guide_stars.is_empty(), "guide_star", 0, "at least one")?;
         for (k, star) in system.guide_stars.iter().enumerate() {
             within(&format!("guide_star[{k}]"), system.check_star(k, star))?;

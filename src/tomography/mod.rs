@@ -14,3 +14,17 @@ pub(crate) mod simulation;
 pub use simulation::{
     Draw, Look, Sampling, Simulated, Simulation, SimulationOptions, SimulationPlan,
 };
+#[cfg(feature = "factorise")]
+pub(crate) mod covariance_matrix;
+#[cfg(feature = "factorise")]
+pub use covariance_matrix::{CovarianceMatrices, add_noise};
+#[cfg(feature = "factorise")]
+pub(crate) mod reconstructor;
+#[cfg(feature = "factorise")]
+pub use reconstructor::{
+    Inversion, Reconstruction, ReconstructorOptions, ReconstructorPlan, error_covariance,
+};
+#[cfg(feature = "factorise")]
+pub(crate) mod error;
+#[cfg(feature = "factorise")]
+pub use error::WavefrontError;

@@ -54,8 +54,11 @@ impl System {
             .pupil(pupil)
             .validity(validity);
         let stars = read_guide_stars(&root, &builder, folder)?;
-        let builder =
-            builder.guide_stars(stars).targets(read_targets(&root)?).phase(read_phase(&root)?);
+        let builder = builder
+            .guide_stars(stars)
+            .targets(read_targets(&root)?)
+            .truth_sensor(read_truth_sensor(&root, &lenslet_array)?)
+            .phase(read_phase(&root)?);
         root.check(builder.build())
     }
 
@@ -93,7 +96,9 @@ pub(crate) const TABLES: Keys = &[
     "lenslet_array",
     "guide_star",
     "target",
+    "truth_sensor",
     "phase",
+    "reconstructor",
 ];
 
 // Read the tables of a system
@@ -341,6 +346,14 @@ fn read_targets(root: &Table) -> Result<Vec<Source>, BadLine> {
     let height = |table: &Table| table.optional("height", "inf, as a target is a direction");
     let read = |table| read_source(table, height(table)?.unwrap_or(f64::INFINITY));
     tables.iter().map(read).collect()
+}
+
+fn read_truth_sensor(root: &Table, shared: &LensletArray) -> Result<Option<LensletArray>, BadLine> {
+    let Some(table) = root.table("truth_sensor", &["lenslets", "pitch"])? else { return Ok(None) };
+    let lenslets = table.required("lenslets", LENSLETS)?;
+    let same_width = shared.pitch() * (shared.lenslets() as f64 / lenslets as f64);
+    let pitch = table.optional("pitch", "a length in metres")?.unwrap_or(same_width);
+    table.check(LensletArray::new(lenslets, pitch)).map(Some)
 }
 
 fn read_phase(root: &Table) -> Result<Option<PhaseGrid>, BadLine> {

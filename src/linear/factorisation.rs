@@ -1,0 +1,302 @@
+// Tangled from book/src/factorisations.md: edit there, or here and run cargo tangle stitch.
+//! Dense symmetric matrices taken apart: by Cholesky's method, and into eigenvectors.
+
+// What factorisations stand on
+use crate::error::{Error, Invalid, accept};
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::cholesky::llt::factor::{LltError, cholesky_in_place, cholesky_in_place_scratch};
+use faer::linalg::matmul::matmul;
+use faer::linalg::solvers::SelfAdjointEigen;
+use faer::linalg::triangular_solve::{
+    solve_lower_triangular_in_place, solve_upper_triangular_in_place,
+};
+use faer::{Accum, MatMut, MatRef, Par, Side};
+use ndarray::Array2;
+
+// See rows as columns
+/// The transpose of an array, as columns in place.
+fn columns_mut(rows: &mut Array2<f64>) -> MatMut<'_, f64> {
+    let (m, n) = rows.dim();
+    let values = rows.as_slice_mut().unwrap_or_else(|| unreachable!("arrays are row by row here"));
+    MatMut::from_column_major_slice_mut(values, n, m)
+}
+
+/// The same to read.
+fn columns(rows: &Array2<f64>) -> MatRef<'_, f64> {
+    let (m, n) = rows.dim();
+    let values = rows.as_slice().unwrap_or_else(|| unreachable!("arrays are row by row here"));
+    MatRef::from_column_major_slice(values, n, m)
+}
+
+/// An array whose rows stand one after the other.
+fn row_by_row(array: Array2<f64>) -> Array2<f64> {
+    if array.is_standard_layout() { array } else { array.as_standard_layout().into_owned() }
+}
+
+// Multiply rows by rows
+/// A Bᵗ, (m, k), for A of (m, n) and B of (k, n), on all threads.
+///
+/// # Panics
+/// If the rows of both are not of one length.
+///
+/// ```
+/// use ndarray::arr2;
+/// let product = lenslet::linear::times_transpose(&arr2(&[[1.0, 2.0]]), &arr2(&[[3.0, 4.0], [5.0, 6.0]]));
+/// assert_eq!(product, arr2(&[[11.0, 17.0]]));
+/// ```
+pub fn times_transpose(a: &Array2<f64>, b: &Array2<f64>) -> Array2<f64> {
+    assert_eq!(a.ncols(), b.ncols(), "rows of unequal length");
+    let [a, b] = [a, b].map(|matrix| matrix.as_standard_layout().into_owned());
+    let mut product = Array2::zeros((a.nrows(), b.nrows()));
+    let both = (columns(&b).transpose(), columns(&a));
+    matmul(columns_mut(&mut product), Accum::Replace, both.0, both.1, 1.0, Par::rayon(0));
+    product
+}
+
+// Cholesky factor of a matrix
+/// A symmetric positive definite matrix in the form of Eq. [cholesky](https://lenslet.github.io/lenslet/factorisations.html#eq-cholesky).
+///
+/// ```
+/// use lenslet::linear::Cholesky;
+/// use ndarray::arr2;
+/// let factor = Cholesky::new(arr2(&[[4.0, 2.0], [2.0, 10.0]]))?;
+/// let mut rows = arr2(&[[8.0, 22.0]]);
+/// factor.halve(&mut rows); // L = [[2, 0], [1, 3]]
+/// assert_eq!(rows, arr2(&[[4.0, 6.0]]));
+/// factor.finish(&mut rows);
+/// assert_eq!(rows, arr2(&[[1.0, 2.0]]));
+/// assert_eq!(Cholesky::new(arr2(&[[1.0, 2.0], [2.0, 1.0]])).unwrap_err().pivot, 1);
+/// # Ok::<(), lenslet::linear::NotPositive>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Cholesky(Array2<f64>);
+
+/// A matrix that is not positive definite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the matrix is not positive definite: pivot {pivot} is not greater than 0")]
+pub struct NotPositive {
+    /// Number of the first pivot that is not positive, from 0.
+    pub pivot: usize,
+}
+
+impl Cholesky {
+    // Take the cholesky factor
+    /// Factorises a matrix in its own memory; only its upper triangle is looked at.
+    ///
+    /// # Errors
+    /// Where a pivot is not positive.
+    ///
+    /// # Panics
+    /// If the matrix is not square.
+    pub fn new(matrix: Array2<f64>) -> Result<Self, NotPositive> {
+        assert!(matrix.is_square(), "a matrix of {:?}", matrix.dim());
+        let mut matrix = row_by_row(matrix);
+        let (n, par) = (matrix.nrows(), Par::rayon(0));
+        let mut memory =
+            MemBuffer::new(cholesky_in_place_scratch::<f64>(n, par, Default::default()));
+        let stack = MemStack::new(&mut memory);
+        let lower = columns_mut(&mut matrix);
+        let done = cholesky_in_place(lower, Default::default(), par, stack, Default::default());
+        match done {
+            Ok(_) => Ok(Self(matrix)),
+            Err(LltError::NonPositivePivot { index }) => Err(NotPositive { pivot: index }),
+        }
+    }
+
+    // Solve with half a factor
+    /// Replaces each row b by L⁻¹ b.
+    ///
+    /// # Panics
+    /// If a row is not as long as the matrix is wide, or rows do not stand one after the other.
+    pub fn halve(&self, rows: &mut Array2<f64>) {
+        solve_lower_triangular_in_place(columns(&self.0), columns_mut(rows), Par::rayon(0));
+    }
+
+    /// Replaces each row y by L⁻ᵗ y, which is A⁻¹ b where y is L⁻¹ b.
+    ///
+    /// # Panics
+    /// As [`halve`](Self::halve).
+    pub fn finish(&self, rows: &mut Array2<f64>) {
+        solve_upper_triangular_in_place(
+            columns(&self.0).transpose(),
+            columns_mut(rows),
+            Par::rayon(0),
+        );
+    }
+}
+
+// Eigenvectors of a matrix
+/// A symmetric matrix in the form of Eq. [eigen](https://lenslet.github.io/lenslet/factorisations.html#eq-eigen).
+///
+/// ```
+/// use lenslet::linear::Eigen;
+/// use ndarray::arr2;
+/// let eigen = Eigen::new(&arr2(&[[2.0, 1.0], [1.0, 2.0]]))?;
+/// assert!(eigen.values().iter().zip([1.0, 3.0]).all(|(value, exact)| (value - exact).abs() < 1e-15));
+/// assert_eq!((eigen.kept(0.0), eigen.kept(0.5)), (2, 1));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Eigen {
+    parts: SelfAdjointEigen<f64>,
+    values: Vec<f64>,
+}
+
+impl Eigen {
+    // Decompose a matrix
+    /// Decomposes a matrix; only its upper triangle is looked at.
+    ///
+    /// # Errors
+    /// `Failed` where the iterations of the decomposition do not converge.
+    ///
+    /// # Panics
+    /// If the matrix is not square.
+    pub fn new(matrix: &Array2<f64>) -> Result<Self, Error> {
+        assert!(matrix.is_square(), "a matrix of {:?}", matrix.dim());
+        let failed = |error| Error::Failed {
+            what: format!("the decomposition of {} × {} numbers", matrix.nrows(), matrix.ncols()),
+            reason: format!("{error:?}"),
+        };
+        let largest = matrix.diag().fold(0.0, |most: f64, value| most.max(value.abs()));
+        let unit = if largest.is_normal() { largest.log2().floor().exp2() } else { 1.0 };
+        let matrix = row_by_row(matrix / unit);
+        let parts = SelfAdjointEigen::new(columns(&matrix), Side::Lower).map_err(failed)?;
+        let values = parts.S().column_vector().iter().map(|value| unit * value).collect();
+        Ok(Self { parts, values })
+    }
+
+    /// The eigenvalues, ascending.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    // Count eigenvalues that are kept
+    /// How many eigenvalues, of the largest ones, are positive and at least `filter` times the largest.
+    pub fn kept(&self, filter: f64) -> usize {
+        let least = filter * self.values.last().copied().unwrap_or(0.0);
+        self.values.iter().filter(|&&value| value > 0.0 && value >= least).count()
+    }
+
+    /// Refuses a filter that is not a ratio.
+    ///
+    /// # Errors
+    /// `Invalid` where it is not at least 0 and less than 1.
+    pub fn check_filter(filter: f64) -> Result<f64, Invalid> {
+        let expected = "a ratio of eigenvalues, at least 0 and less than 1";
+        accept((0.0..1.0).contains(&filter), "filter", filter, expected)
+    }
+
+    // Go to eigenvectors and back
+    /// The rows of B along the `kept` last eigenvectors: (m, kept).
+    pub fn project(&self, rows: &Array2<f64>, kept: usize) -> Array2<f64> {
+        let rows = rows.as_standard_layout().into_owned();
+        let mut along = Array2::zeros((rows.nrows(), kept));
+        let vectors = self.last(kept).transpose();
+        matmul(
+            columns_mut(&mut along),
+            Accum::Replace,
+            vectors,
+            columns(&rows),
+            1.0,
+            Par::rayon(0),
+        );
+        along
+    }
+
+    /// Rows that are given along the last eigenvectors, (m, kept), as rows of (m, n).
+    pub fn expand(&self, along: &Array2<f64>) -> Array2<f64> {
+        let along = along.as_standard_layout().into_owned();
+        let mut rows = Array2::zeros((along.nrows(), self.values.len()));
+        let vectors = self.last(along.ncols());
+        matmul(
+            columns_mut(&mut rows),
+            Accum::Replace,
+            vectors,
+            columns(&along),
+            1.0,
+            Par::rayon(0),
+        );
+        rows
+    }
+
+    /// The last of the eigenvectors, as columns.
+    fn last(&self, kept: usize) -> MatRef<'_, f64> {
+        let n = self.values.len();
+        self.parts.U().subcols(n - kept, kept)
+    }
+}
+
+// Tests of the factorisations
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linear::operator::battery::random;
+
+    // Random positive definite matrices
+    /// A positive definite matrix, n × n, and rows, m × n.
+    fn system(m: usize, n: usize) -> (Array2<f64>, Array2<f64>) {
+        let of = |rows, seed| Array2::from_shape_vec((rows, n), random(rows * n, seed)).unwrap();
+        let half = of(n + 3, 1);
+        (half.t().dot(&half), of(m, 2))
+    }
+
+    fn largest(matrix: &Array2<f64>) -> f64 {
+        matrix.fold(0.0, |most: f64, value| most.max(value.abs()))
+    }
+
+    // Solutions fulfil their equations
+    #[test]
+    fn solutions_fulfil_their_equations() {
+        let (a, rows) = system(7, 150);
+        let factor = Cholesky::new(a.clone()).unwrap();
+        let mut solved = rows.clone();
+        factor.halve(&mut solved);
+        let squares = times_transpose(&solved, &solved);
+        factor.finish(&mut solved);
+        assert!(largest(&(solved.dot(&a) - &rows)) < 1e-7 * largest(&solved));
+        // The halves give b A⁻¹ b.
+        let expected = times_transpose(&rows, &solved);
+        assert!(largest(&(&squares - &expected)) < 1e-10 * largest(&expected));
+        assert!(largest(&(&expected - &rows.dot(&solved.t()))) < 1e-12 * largest(&expected));
+        // Only the upper triangle counts.
+        let mut upper = a.clone();
+        upper[[140, 3]] = 1e9;
+        let mut again = rows.clone();
+        let factor = Cholesky::new(upper).unwrap();
+        factor.halve(&mut again);
+        factor.finish(&mut again);
+        assert_eq!(again, solved);
+    }
+
+    // Eigenvectors solve what cholesky refuses
+    #[test]
+    fn eigenvectors_solve_what_cholesky_refuses() {
+        let (mut a, mut rows) = system(3, 60);
+        // Slopes 20 and 21 are one and the same.
+        for k in 0..60 {
+            a[[21, k]] = a[[20, k]];
+        }
+        for k in 0..60 {
+            a[[k, 21]] = a[[k, 20]];
+        }
+        let copy = rows.column(20).to_owned();
+        rows.column_mut(21).assign(&copy);
+        a[[21, 21]] -= 1e-9 * a[[20, 20]];
+        assert_eq!(Cholesky::new(a.clone()).unwrap_err(), NotPositive { pivot: 21 });
+        let eigen = Eigen::new(&a).unwrap();
+        assert!(eigen.values().is_sorted() && eigen.values()[0] < 0.0);
+        let kept = eigen.kept(1e-7);
+        assert_eq!(kept, 59);
+        let mut along = eigen.project(&rows, kept);
+        for mut row in along.rows_mut() {
+            row.iter_mut().zip(&eigen.values()[1..]).for_each(|(b, value)| *b /= value);
+        }
+        let solved = eigen.expand(&along);
+        assert!(largest(&(solved.dot(&a) - &rows)) < 1e-6 * largest(&rows));
+        for filter in [-0.1, 1.0, f64::NAN] {
+            assert_eq!(Eigen::check_filter(filter).unwrap_err().quantity, "filter");
+        }
+        a[[30, 30]] = f64::NAN;
+        assert_eq!(Cholesky::new(a).unwrap_err().pivot, 21);
+    }
+}

@@ -1,0 +1,182 @@
+// Tangled from book/src/covariance-matrices.md: edit there, or here and run cargo tangle stitch.
+//! Covariance matrices of what guide stars measure with what truth sensors would see.
+
+// What the covariance matrices stand on
+use crate::device::{Watch, engine::Engine};
+use crate::error::Error;
+use crate::model::lenslet_array::SlopeOrder;
+use crate::model::sensor::Sensor;
+use crate::model::source::Source;
+use crate::model::system::System;
+use crate::turbulence::dense;
+use crate::turbulence::plan::{check_finite, dense_slopes};
+use ndarray::Array2;
+
+// Three covariance matrices
+/// What statistics know of measurements and truth, Eq. [three covariances](https://lenslet.github.io/lenslet/covariance-matrices.html#eq-three-covariances).
+#[derive(Debug, Clone)]
+pub struct CovarianceMatrices {
+    /// C_mm of the guide stars' slopes, their noise included, (n, n), rad²; in the order of [`SlopeOrder`].
+    pub measurements: Array2<f64>,
+    /// C_tm, (T m, n), rad²: target by target, the rows of each in the order of [`SlopeOrder`].
+    pub truth_measurements: Array2<f64>,
+    /// C_tt, (m, m), rad², the same for all targets.
+    pub truth: Array2<f64>,
+}
+
+// Compute the three matrices
+impl CovarianceMatrices {
+    /// The matrices of a system with its noise. `watch` is told of three stages and counts lenslets.
+    ///
+    /// # Errors
+    /// `Invalid` where the system has no target; `Memory` where a matrix does not fit; `Cancelled` where the watcher wants to stop.
+    ///
+    /// ```
+    /// use lenslet::{device::silent, model::*, tomography::CovarianceMatrices};
+    /// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(8e3, 1.0, 25.0)])?;
+    /// let (array, on_axis) = (LensletArray::new(2, 0.5)?, Source::star(0.0, 0.0)?);
+    /// let system = System::builder(air, array)
+    ///     .guide_stars([GuideStar::at_rest(on_axis, array, 1e-13)?])
+    ///     .targets([on_axis])
+    ///     .build()?;
+    /// let c = CovarianceMatrices::of(&system, &silent)?;
+    /// // The star is where the target is: what it measures is the truth, and noise.
+    /// assert_eq!((c.truth_measurements.dim(), &c.truth_measurements), ((8, 8), &c.truth));
+    /// assert!(((&c.measurements - &c.truth).diag() - 1e-13).iter().all(|rest| rest.abs() < 1e-25));
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
+    pub fn of(system: &System, watch: &dyn Watch) -> Result<Self, Error> {
+        watch.stage(MEASUREMENTS, LENSLETS);
+        let mut measurements = dense_slopes(system, &Engine::default(), watch)?;
+        add_noise(&mut measurements, system);
+        // Covariances with the truth
+        watch.stage(TRUTH, LENSLETS);
+        let (sensors, valid) = (system.sensors(), system.valid_lenslets());
+        let truths = truth_sensors(system);
+        let masks = vec![truth_valid(system); truths.len()];
+        let (air, gradient) = (system.atmosphere(), system.cone_gradient());
+        let truth_measurements =
+            dense::between(air, (&truths, &masks), (&sensors, &valid), gradient, watch)?;
+        check_finite("c_tm", &truth_measurements)?;
+        let truth = dense::slope_covariance(air, &truths[..1], &masks[..1], gradient, watch)?;
+        check_finite("c_tt", &truth)?;
+        Ok(Self { measurements, truth_measurements, truth })
+    }
+}
+
+// Sensors of truth and guide stars
+/// The stages of the covariance matrices, as a watcher is told, and what it counts.
+pub(crate) const MEASUREMENTS: &str = "covariance of measurements";
+pub(crate) const TRUTH: &str = "covariance with the truth";
+const LENSLETS: &str = "lenslets";
+
+/// A truth sensor for each target.
+pub(crate) fn truth_sensors(system: &System) -> Vec<Sensor> {
+    let at = |target: &Source| Sensor::at_rest(*target, *system.truth_sensor());
+    system.targets().iter().map(at).collect()
+}
+
+/// The valid lenslets of a truth sensor, (N, N).
+pub(crate) fn truth_valid(system: &System) -> Array2<bool> {
+    system.truth_sensor().valid(system.pupil(), system.validity())
+}
+
+// Noise on the diagonal blocks
+/// Adds the noise of all guide stars to a covariance matrix of their slopes, (n, n), rad².
+pub fn add_noise(matrix: &mut Array2<f64>, system: &System) {
+    let order = SlopeOrder::new(&system.valid_lenslets());
+    for (q, star) in system.guide_stars().iter().enumerate() {
+        for k in 0..order.lenslets(q).len() {
+            let [x, y] = [0, 1].map(|component| order.index(q, component, k));
+            let [xx, xy, yy] = star.noise.block(k);
+            let entries = [([x, x], xx), ([x, y], xy), ([y, x], xy), ([y, y], yy)];
+            entries.into_iter().for_each(|(at, noise)| matrix[at] += noise);
+        }
+    }
+}
+
+// Tests of the covariance matrices
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::device::silent;
+    use crate::model::atmosphere::{Atmosphere, Layer};
+    use crate::model::lenslet_array::{LensletArray, Pupil};
+    use crate::model::noise::{GuideStar, Noise};
+    use crate::units::{ARCSEC, DEGREE};
+    use ndarray::s;
+
+    // A system for tests of tomography
+    /// A laser star and two natural ones, one of them turned and shifted, for two targets; `noise` is a variance in rad².
+    pub(crate) fn system(noise: f64) -> System {
+        let layers = vec![
+            Layer::new(0.0, 0.55, 25.0),
+            Layer::new(4500.0, 0.3, 18.0),
+            Layer::new(11e3, 0.15, 40.0),
+        ];
+        let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+        let source = |zenith: f64, azimuth: f64, height| {
+            Source::new(zenith * ARCSEC, azimuth * DEGREE, height).unwrap()
+        };
+        let arrays =
+            [(6, 0.6), (6, 0.6), (4, 0.9)].map(|(n, pitch)| LensletArray::new(n, pitch).unwrap());
+        let star = |k: usize| {
+            let at =
+                [(20.0, 10.0, 90e3), (25.0, 130.0, f64::INFINITY), (18.0, 260.0, f64::INFINITY)][k];
+            GuideStar::at_rest(source(at.0, at.1, at.2), arrays[k], noise).unwrap()
+        };
+        let mut stars = [0, 1, 2].map(star);
+        stars[1].sensor.rotation = 10.0 * DEGREE;
+        stars[1].sensor.shift = [0.12, -0.07];
+        System::builder(air, arrays[0])
+            .pupil(Some(Pupil::new(3.6, 0.25).unwrap()))
+            .guide_stars(stars)
+            .targets([source(3.0, 70.0, f64::INFINITY), source(11.0, 200.0, f64::INFINITY)])
+            .truth_sensor(Some(LensletArray::new(5, 0.72).unwrap()))
+            .build()
+            .unwrap()
+    }
+
+    // Blocks stand where they belong
+    #[test]
+    fn blocks_stand_where_they_belong() {
+        let bare = system(0.0);
+        let mut stars = bare.guide_stars().to_vec();
+        let lenslets = bare.valid_lenslets()[2].iter().filter(|&&valid| valid).count();
+        let block = |k: usize| {
+            let x = 1e-14 * (1.0 + k as f64);
+            [[2.0 * x, -0.5 * x], [-0.5 * x, x]]
+        };
+        stars[2].noise = Noise::blocks(&(0..lenslets).map(block).collect::<Vec<_>>()).unwrap();
+        let noisy = bare.to_builder().guide_stars(stars).build().unwrap();
+        let [bare, with] = [bare, noisy].map(|s| CovarianceMatrices::of(&s, &silent).unwrap());
+        let (c, n) = (&with.measurements, with.measurements.nrows());
+        assert_eq!(
+            (c, with.truth_measurements.dim()),
+            (&c.t().to_owned(), (2 * with.truth.nrows(), n))
+        );
+        // Noise is in the last star's blocks only.
+        let noise = c - &bare.measurements;
+        let first = n - 2 * lenslets;
+        for k in 0..lenslets {
+            let [x, y] = [first + k, first + lenslets + k];
+            let found = [[noise[[x, x]], noise[[x, y]]], [noise[[y, x]], noise[[y, y]]]];
+            let pairs = found.iter().flatten().zip(block(k).into_iter().flatten());
+            pairs.for_each(|(found, given)| assert!((found - given).abs() < 1e-24));
+        }
+        let total: f64 =
+            (0..lenslets).map(|k| block(k)[0][0] + block(k)[1][1] + 2.0 * block(k)[0][1]).sum();
+        assert!((noise.sum() - total).abs() < 1e-9 * total);
+        // Targets stand one below the other
+        let m = with.truth.nrows();
+        let swapped = system(0.0);
+        let targets = [swapped.targets()[1], swapped.targets()[0]];
+        let swapped = swapped.to_builder().targets(targets).build().unwrap();
+        let swapped = CovarianceMatrices::of(&swapped, &silent).unwrap();
+        let of = |c: &CovarianceMatrices, k: usize| {
+            c.truth_measurements.slice(s![k * m..(k + 1) * m, ..]).to_owned()
+        };
+        assert_eq!((of(&swapped, 0), of(&swapped, 1)), (of(&bare, 1), of(&bare, 0)));
+        assert_ne!(of(&bare, 0), of(&bare, 1));
+    }
+}

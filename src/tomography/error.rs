@@ -1,0 +1,376 @@
+// Tangled from book/src/tomographic-error.md: edit there, or here and run cargo tangle stitch.
+//! The error of the wavefront that an error of slopes means: a map over the pupil, and its mean.
+
+// What the wavefront error stands on
+use crate::error::{Error, Invalid};
+use crate::linear::Cholesky;
+use crate::model::lenslet_array::LensletArray;
+use ndarray::{Array1, Array2, ArrayView2};
+
+// Error of a wavefront
+/// The error of a wavefront, from the error of the slopes of a truth sensor.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct WavefrontError {
+    /// Variance at the corners of the lenslets, piston removed, (N + 1, N + 1), m²; NaN where no valid lenslet is.
+    pub variance: Array2<f64>,
+    /// The same with the tilts removed.
+    pub variance_without_tilt: Array2<f64>,
+    /// Root of the mean variance over the pupil, m.
+    pub rms: f64,
+    /// The same without the tilts, m.
+    pub rms_without_tilt: f64,
+}
+
+impl WavefrontError {
+    /// The error of the wavefront for a covariance of the error of slopes, (m, m), rad², of the valid lenslets of `array`: all x
+    /// slopes, then all y slopes, row by row; Eq. [wavefront error](https://lenslet.github.io/lenslet/tomographic-error.html#eq-wavefront-error).
+    ///
+    /// # Errors
+    /// `Invalid` where the matrix is not of the slopes of those lenslets.
+    ///
+    /// ```
+    /// use lenslet::{model::LensletArray, tomography::WavefrontError};
+    /// use ndarray::{Array2, s};
+    /// let (array, valid) = (LensletArray::new(4, 0.5)?, Array2::from_elem((4, 4), true));
+    /// // All x slopes are wrong by the same amount, 1e-7 rad rms: a tilt, of that many times 0.707 m rms.
+    /// let mut errors = Array2::zeros((32, 32));
+    /// errors.slice_mut(s![..16, ..16]).fill(1e-14);
+    /// let error = WavefrontError::of(&errors.view(), &array, &valid)?;
+    /// assert!((error.rms / (1e-7 * 0.375f64.sqrt()) - 1.0).abs() < 1e-6 && error.rms_without_tilt < 1e-6 * error.rms);
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
+    pub fn of(
+        errors: &ArrayView2<f64>,
+        array: &LensletArray,
+        valid: &Array2<bool>,
+    ) -> Result<Self, Error> {
+        let corners = Corners::of(array, valid);
+        let slopes = 2 * corners.cells.len();
+        if errors.dim() != (slopes, slopes) || slopes == 0 {
+            let expected = format!("({slopes}, {slopes}), x and y of {} lenslets", slopes / 2);
+            return Err(
+                Invalid::new("error covariance", format!("{:?}", errors.dim()), expected).into()
+            );
+        }
+        let wavefront = corners.integrate(errors)?;
+        Ok(corners.map(&wavefront))
+    }
+}
+
+// Corners of the valid lenslets
+/// The corners of valid lenslets, in the order in which they come up.
+struct Corners {
+    /// Lenslets along an axis, and their side in metres.
+    lenslets: usize,
+    side: f64,
+    /// Row and column of each corner.
+    places: Vec<[usize; 2]>,
+    /// Corners of each valid lenslet: south-west, south-east, north-west, north-east.
+    cells: Vec<[usize; 4]>,
+    /// Share of the pupil's area that is nearest to each corner.
+    area: Array1<f64>,
+}
+
+impl Corners {
+    fn of(array: &LensletArray, valid: &Array2<bool>) -> Self {
+        let lenslets = array.lenslets();
+        let (mut numbers, mut places) =
+            (Array2::from_elem((lenslets + 1, lenslets + 1), None), Vec::new());
+        let mut cells = Vec::new();
+        for ((j, i), _) in valid.indexed_iter().filter(|(_, valid)| **valid) {
+            cells.push([[j, i], [j, i + 1], [j + 1, i], [j + 1, i + 1]].map(|place| {
+                *numbers[place].get_or_insert_with(|| {
+                    places.push(place);
+                    places.len() - 1
+                })
+            }));
+        }
+        let mut area = Array1::zeros(places.len());
+        let share = 0.25 / cells.len() as f64;
+        cells.iter().flatten().for_each(|&corner| area[corner] += share);
+        Self { lenslets, side: array.pitch(), places, cells, area }
+    }
+
+    // Add up slopes at corners
+    /// 2d Gᵗ s for each row s of slopes: (rows, p).
+    fn gather(&self, rows: &ArrayView2<f64>) -> Array2<f64> {
+        let lenslets = self.cells.len();
+        let mut sums = Array2::zeros((rows.nrows(), self.places.len()));
+        for (row, mut sums) in rows.outer_iter().zip(sums.outer_iter_mut()) {
+            for (k, cell) in self.cells.iter().enumerate() {
+                for (c, &corner) in cell.iter().enumerate() {
+                    sums[corner] += SIGNS[0][c] * row[k] + SIGNS[1][c] * row[lenslets + k];
+                }
+            }
+        }
+        sums
+    }
+
+    // Parts of the pupil that hang together
+    /// Corners by the parts of the pupil that hang together.
+    fn parts(&self) -> Vec<Vec<usize>> {
+        let mut part: Vec<usize> = (0..self.places.len()).collect();
+        // Each corner takes the least number of its lenslets' corners, until nothing changes.
+        loop {
+            let before = part.clone();
+            for cell in self.cells.iter().chain(self.cells.iter().rev()) {
+                let least = cell.iter().map(|&corner| part[corner]).min().unwrap_or(0);
+                cell.iter().for_each(|&corner| part[corner] = least);
+            }
+            if part == before {
+                break;
+            }
+        }
+        let mut parts: Vec<Vec<usize>> = vec![Vec::new(); part.len()];
+        part.iter().enumerate().for_each(|(corner, &least)| parts[least].push(corner));
+        parts.retain(|part| !part.is_empty());
+        parts
+    }
+}
+
+// Matrix of slopes and corners
+/// Signs of the corners of a lenslet in its x slope, its y slope, and its waffle.
+const SIGNS: [[f64; 4]; 3] =
+    [[-1.0, 1.0, -1.0, 1.0], [-1.0, -1.0, 1.0, 1.0], [1.0, -1.0, -1.0, 1.0]];
+
+/// ε: how little waffle counts against slopes.
+const WAFFLE: f64 = 1e-7;
+
+impl Corners {
+    /// N' times 4d², (p, p).
+    fn normal(&self) -> Array2<f64> {
+        let p = self.places.len();
+        let mut normal = Array2::zeros((p, p));
+        for cell in &self.cells {
+            for (signs, weight) in SIGNS.iter().zip([1.0, 1.0, WAFFLE]) {
+                for (a, sign_a) in cell.iter().zip(signs) {
+                    for (b, sign_b) in cell.iter().zip(signs) {
+                        normal[[*a, *b]] += weight * sign_a * sign_b;
+                    }
+                }
+            }
+        }
+        for part in self.parts() {
+            for &a in &part {
+                part.iter().for_each(|&b| normal[[a, b]] += 1.0 / part.len() as f64);
+            }
+        }
+        normal
+    }
+}
+
+// Integrate a covariance of slopes
+impl Corners {
+    /// C_ww of Eq. [wavefront error](https://lenslet.github.io/lenslet/tomographic-error.html#eq-wavefront-error), (p, p), m².
+    fn integrate(&self, errors: &ArrayView2<f64>) -> Result<Array2<f64>, Error> {
+        let singular = |error| Error::Failed {
+            what: "the integration of slopes over the pupil".to_string(),
+            reason: format!("{error}"),
+        };
+        let factor = Cholesky::new(self.normal()).map_err(singular)?;
+        let transposed =
+            |matrix: Array2<f64>| matrix.reversed_axes().as_standard_layout().into_owned();
+        let once = self.gather(errors);
+        let mut wavefront = self.gather(&once.t());
+        for _ in 0..2 {
+            factor.halve(&mut wavefront);
+            factor.finish(&mut wavefront);
+            wavefront = transposed(wavefront);
+        }
+        Ok(wavefront * (4.0 * self.side * self.side))
+    }
+}
+
+// Piston and tilts over the pupil
+impl Corners {
+    /// Piston and tilts at the corners, orthonormal over the pupil's area; a tilt is left out where the pupil is too narrow for it.
+    fn modes(&self) -> Vec<Array1<f64>> {
+        let along = |axis: usize| -> Array1<f64> {
+            self.places
+                .iter()
+                .map(|place| place[axis] as f64 - 0.5 * self.lenslets as f64)
+                .collect()
+        };
+        let mut modes: Vec<Array1<f64>> = Vec::new();
+        for mut mode in [Array1::ones(self.places.len()), along(1), along(0)] {
+            for known in &modes {
+                let share = (&self.area * known).dot(&mode);
+                mode.scaled_add(-share, known);
+            }
+            let square = (&self.area * &mode).dot(&mode);
+            if square > 1e-9 {
+                modes.push(mode / square.sqrt());
+            }
+        }
+        modes
+    }
+
+    /// Variances of Eq. [projected variance](https://lenslet.github.io/lenslet/tomographic-error.html#eq-projected-variance).
+    fn without(&self, modes: &[Array1<f64>], wavefront: &Array2<f64>) -> Array1<f64> {
+        let seen: Vec<Array1<f64>> =
+            modes.iter().map(|mode| wavefront.dot(&(&self.area * mode))).collect();
+        let mut variance = wavefront.diag().to_owned();
+        for (mode, common) in modes.iter().zip(&seen) {
+            variance = variance - 2.0 * mode * common;
+            for (other, also) in modes.iter().zip(&seen) {
+                variance = variance + (&self.area * mode).dot(also) * mode * other;
+            }
+        }
+        variance
+    }
+}
+
+// Map the error of a wavefront
+impl Corners {
+    fn map(&self, wavefront: &Array2<f64>) -> WavefrontError {
+        let modes = self.modes();
+        let [with, without] =
+            [1, modes.len()].map(|count| self.without(&modes[..count], wavefront));
+        let rms = |variance: &Array1<f64>| self.area.dot(variance).max(0.0).sqrt();
+        let over_the_pupil = |variance: &Array1<f64>| {
+            let mut map = Array2::from_elem((self.lenslets + 1, self.lenslets + 1), f64::NAN);
+            self.places.iter().zip(variance).for_each(|(place, value)| map[*place] = *value);
+            map
+        };
+        WavefrontError {
+            variance: over_the_pupil(&with),
+            variance_without_tilt: over_the_pupil(&without),
+            rms: rms(&with),
+            rms_without_tilt: rms(&without),
+        }
+    }
+}
+
+// Tests of the wavefront error
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{engine::Engine, silent};
+    use crate::model::noise::GuideStar;
+    use crate::tomography::covariance_matrix::{tests::system, truth_valid};
+    use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
+    use crate::tomography::simulation::Simulation;
+    use ndarray::{Axis, s};
+
+    // A parabola comes back
+    #[test]
+    fn a_parabola_comes_back() {
+        let array = LensletArray::new(7, 0.4).unwrap();
+        let valid = Array2::from_shape_fn((7, 7), |(j, i)| (2 * j + 3 * i) % 11 != 4 && i + j > 2);
+        // w = c (x² − 0.3 x y + 2 y² + x), c of variance 1e-14.
+        let slopes = |place: [usize; 2]| {
+            let [x, y] = [array.centre(place[1]), array.centre(place[0])];
+            [2.0 * x - 0.3 * y + 1.0, 4.0 * y - 0.3 * x]
+        };
+        let centres: Vec<[f64; 2]> = (valid.indexed_iter().filter(|(_, valid)| **valid))
+            .map(|((j, i), _)| slopes([j, i]))
+            .collect();
+        let s: Array1<f64> =
+            [0, 1].iter().flat_map(|&axis| centres.iter().map(move |s| s[axis])).collect();
+        let n = s.len();
+        let errors = Array2::from_shape_fn((n, n), |(k, l)| 1e-14 * s[k] * s[l]);
+        let found = WavefrontError::of(&errors.view(), &array, &valid).unwrap();
+        // Compare with the parabola itself
+        let corners = Corners::of(&array, &valid);
+        let at = |place: &[usize; 2]| {
+            let [y, x] = place.map(|k| 0.4 * (k as f64 - 3.5));
+            [1.0, x, y, x * x - 0.3 * x * y + 2.0 * y * y + x]
+        };
+        let basis: Vec<[f64; 4]> = corners.places.iter().map(at).collect();
+        for (modes, map, rms) in [
+            (1, &found.variance, found.rms),
+            (3, &found.variance_without_tilt, found.rms_without_tilt),
+        ] {
+            // Weighted least squares of the wavefront on the modes, by the normal equations.
+            let mut rest: Array1<f64> = basis.iter().map(|row| row[3]).collect();
+            for _ in 0..200 {
+                for k in 0..modes {
+                    let mode: Array1<f64> = basis.iter().map(|row| row[k]).collect();
+                    let weighted = &corners.area * &mode;
+                    rest = &rest - &(&mode * (weighted.dot(&rest) / weighted.dot(&mode)));
+                }
+            }
+            let expected = 1e-7 * (&corners.area * &rest).dot(&rest).sqrt();
+            assert!((rms / expected - 1.0).abs() < 1e-5, "{modes}: {rms:e} {expected:e}");
+            for (place, rest) in corners.places.iter().zip(&rest) {
+                let gap = map[*place] - 1e-14 * rest * rest;
+                assert!(
+                    gap.abs() < 1e-3 * expected * expected,
+                    "{modes} {place:?}: {gap:e} {expected:e}"
+                );
+            }
+            assert_eq!(map.iter().filter(|v| v.is_nan()).count(), 64 - corners.places.len());
+        }
+    }
+
+    // Pupils in parts and wrong shapes
+    #[test]
+    fn pupils_may_be_in_parts() {
+        let array = LensletArray::new(5, 1.0).unwrap();
+        let mut valid = Array2::from_elem((5, 5), false);
+        [[0, 0], [0, 1], [1, 1], [3, 3], [4, 4], [4, 0]].iter().for_each(|&at| valid[at] = true);
+        assert_eq!(Corners::of(&array, &valid).parts().len(), 3);
+        let errors = Array2::from_diag(&Array1::from_elem(12, 1e-14));
+        let error = WavefrontError::of(&errors.view(), &array, &valid).unwrap();
+        assert!(error.rms > error.rms_without_tilt && error.rms_without_tilt > 0.0);
+        let wrong = WavefrontError::of(&errors.slice(s![1.., ..]), &array, &valid).unwrap_err();
+        assert!(wrong.to_string().starts_with("error covariance = (11, 12): expected (12, 12)"));
+        // A single lenslet has tilts only.
+        let one = Array2::from_elem((1, 1), true);
+        let array = LensletArray::new(1, 2.0).unwrap();
+        let tilts = Array2::from_diag(&Array1::from_elem(2, 1e-14));
+        let error = WavefrontError::of(&tilts.view(), &array, &one).unwrap();
+        assert!((error.rms - 1e-7 * 2f64.sqrt()).abs() < 1e-13 && error.rms_without_tilt < 1e-12);
+    }
+
+    // Simulated worlds confirm the error
+    #[test]
+    fn simulated_worlds_confirm_the_error() {
+        let system = system(4e-14);
+        let plan = ReconstructorPlan::new(&system, ReconstructorOptions::default()).unwrap();
+        let found = plan.run(&Engine::default(), &silent).unwrap();
+        // The truth sensors look at the same air as further stars, without noise.
+        let mut stars = system.guide_stars().to_vec();
+        let truth = |target: &_| GuideStar::at_rest(*target, *system.truth_sensor(), 0.0).unwrap();
+        stars.extend(system.targets().iter().map(truth));
+        let all = system.to_builder().guide_stars(stars).build().unwrap();
+        let world = Simulation::new(&all).unwrap();
+        let (n, m, draws) = (plan.measurements(), plan.truth_slopes(), 300);
+        let mut left = Array2::zeros((draws, 2 * m));
+        for draw in 0..draws {
+            let slopes = ndarray::Array1::from(world.draw(draw as u64 + 1).slopes.to_vec());
+            for t in 0..2 {
+                let truth = slopes.slice(s![n + t * m..n + (t + 1) * m]);
+                let guess = found.reconstructor.index_axis(Axis(0), t).dot(&slopes.slice(s![..n]));
+                left.slice_mut(s![draw, t * m..(t + 1) * m]).assign(&(&truth - &guess));
+            }
+        }
+        // Compare variances of what is left
+        let array = system.truth_sensor();
+        for t in 0..2 {
+            let left = left.slice(s![.., t * m..(t + 1) * m]);
+            let expected = found.error_covariance.index_axis(Axis(0), t).to_owned();
+            let measured = left.t().dot(&left) / draws as f64;
+            // A variance from so many draws is right to √(2/draws); the mean over slopes is better.
+            let bar = (2.0 / draws as f64).sqrt();
+            let ratio = measured.diag().sum() / expected.diag().sum();
+            assert!((ratio - 1.0).abs() < 0.05, "{ratio}");
+            for (measured, expected) in measured.diag().iter().zip(expected.diag()) {
+                assert!((measured / expected - 1.0).abs() < 5.0 * bar, "{measured:e} {expected:e}");
+            }
+            let of = |errors: &Array2<f64>| {
+                WavefrontError::of(&errors.view(), array, &truth_valid(&system)).unwrap()
+            };
+            let (measured, expected) = (of(&measured), of(&expected));
+            assert!((measured.rms / expected.rms - 1.0).abs() < 0.06, "{measured:?}");
+            assert!((measured.rms_without_tilt / expected.rms_without_tilt - 1.0).abs() < 0.04);
+            assert!(expected.rms_without_tilt < expected.rms);
+            assert!(
+                expected.rms_without_tilt > 100e-9 && expected.rms < 300e-9,
+                "{:e}",
+                expected.rms
+            );
+        }
+    }
+}

@@ -1,0 +1,558 @@
+// Tangled from book/src/reconstructor.md: edit there, or here and run cargo tangle stitch.
+//! The reconstructor of least mean square error, and the covariance of the error that it leaves.
+
+// What the reconstructor stands on
+use crate::device::plan::{Description, Memory, Stage};
+use crate::device::{Watch, check, engine::Engine, threads};
+use crate::error::{Error, Invalid};
+#[cfg(feature = "files")]
+use crate::files::located::Document;
+use crate::linear::{Cholesky, Eigen, NotPositive, times_transpose};
+use crate::model::lenslet_array::SlopeOrder;
+use crate::model::system::System;
+#[cfg(feature = "files")]
+use crate::model::system::TABLES;
+use crate::tomography::covariance_matrix::{CovarianceMatrices, MEASUREMENTS, TRUTH, truth_valid};
+use ndarray::{Array1, Array2, Array3, s};
+
+// Ways to invert the measurements
+/// How C_mm is inverted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Inversion {
+    /// By Cholesky's factor where all guide stars have noise and nothing is filtered, else by eigenvectors.
+    #[default]
+    Auto,
+    /// By Cholesky's factor, Eq. [half solved](https://lenslet.github.io/lenslet/reconstructor.html#eq-half-solved).
+    Cholesky,
+    /// By eigenvectors, the smallest filtered, Eq. [filtered](https://lenslet.github.io/lenslet/reconstructor.html#eq-filtered).
+    Eigen,
+}
+
+impl Inversion {
+    /// All of them by the names that a system file has for them.
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("auto", Self::Auto), ("cholesky", Self::Cholesky), ("eigen", Self::Eigen)];
+
+    /// Its name in a system file.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, way)| *way == self).map_or("auto", |(name, _)| name)
+    }
+}
+
+// Options of a reconstructor
+/// What may be chosen about a reconstructor: the table `[reconstructor]` of a system file.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub struct ReconstructorOptions {
+    /// How C_mm is inverted.
+    pub method: Inversion,
+    /// Eigenvalues below this share of the largest are dropped.
+    pub filter: f64,
+}
+
+impl ReconstructorOptions {
+    /// The same by another method.
+    pub fn method(self, method: Inversion) -> Self {
+        Self { method, ..self }
+    }
+
+    /// The same with another filter.
+    pub fn filter(self, filter: f64) -> Self {
+        Self { filter, ..self }
+    }
+
+    // Read the table of the reconstructor
+    /// Reads the table `[reconstructor]` of the text of a system file; `name` stands for the file in errors.
+    ///
+    /// # Errors
+    /// The first line of the table that makes no sense.
+    ///
+    /// ```
+    /// use lenslet::tomography::{Inversion, ReconstructorOptions};
+    /// let options = ReconstructorOptions::from_toml("reconstructor = { method = 'eigen', filter = 1e-6 }", "s.toml")?;
+    /// assert_eq!((options.method, options.filter), (Inversion::Eigen, 1e-6));
+    /// let wrong = ReconstructorOptions::from_toml("[reconstructor]\nfilter = 2", "s.toml").unwrap_err();
+    /// assert!(wrong.to_string().starts_with("s.toml:2: reconstructor.filter = 2: expected a ratio"));
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
+    #[cfg(feature = "files")]
+    pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
+        let document = Document::parse(name, text)?;
+        let root = document.root(TABLES)?;
+        let Some(table) = root.table("reconstructor", &["method", "filter"])? else {
+            return Ok(Self::default());
+        };
+        let method = table.choice("method", &Inversion::NAMES)?.unwrap_or_default();
+        let filter = table.optional("filter", "a ratio of eigenvalues")?.unwrap_or(0.0);
+        table.check(Eigen::check_filter(filter))?;
+        let options = Self { method, filter };
+        table.check(options.check())?;
+        Ok(options)
+    }
+}
+impl ReconstructorOptions {
+    fn check(&self) -> Result<(), Invalid> {
+        Eigen::check_filter(self.filter)?;
+        if self.method == Inversion::Cholesky && self.filter > 0.0 {
+            let expected = "0 with method = \"cholesky\", which has no eigenvalues to filter";
+            return Err(Invalid::new("filter", self.filter, expected));
+        }
+        Ok(())
+    }
+}
+
+// Plan of a reconstructor
+/// How a reconstructor will be computed.
+///
+/// ```
+/// use lenslet::device::{Engine, silent};
+/// use lenslet::model::System;
+/// use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
+/// let system = System::from_file("book/systems/small-moao.toml")?;
+/// let plan = ReconstructorPlan::new(&system, ReconstructorOptions::default())?;
+/// assert_eq!((plan.measurements(), plan.truth_slopes()), (312, 104));
+/// let reconstruction = plan.run(&Engine::default(), &silent)?;
+/// // Three stars leave a small part of the variance, on average over the slopes of the target.
+/// let mean = |c: ndarray::ArrayView2<f64>| c.diag().mean().unwrap_or(0.0);
+/// let left = mean(reconstruction.error_covariance.index_axis(ndarray::Axis(0), 0));
+/// assert!(left < 0.25 * mean(reconstruction.truth_covariance.view()));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct ReconstructorPlan {
+    system: System,
+    options: ReconstructorOptions,
+    method: Inversion,
+    reason: &'static str,
+    measurements: usize,
+    truth_slopes: usize,
+}
+
+impl ReconstructorPlan {
+    // Plan a reconstructor
+    /// Plans the reconstructor of a system's targets.
+    ///
+    /// # Errors
+    /// `Invalid` where the system has no target, or the options contradict each other.
+    pub fn new(system: &System, options: ReconstructorOptions) -> Result<Self, Error> {
+        options.check()?;
+        if system.targets().is_empty() {
+            let expected = "at least one [[target]], whose slopes are to be reconstructed";
+            return Err(Invalid::new("target", 0, expected).into());
+        }
+        let silent_star = system.guide_stars().iter().any(|star| star.noise.mean() == 0.0);
+        let (method, reason) = match options.method {
+            Inversion::Auto if options.filter > 0.0 => (Inversion::Eigen, "a filter is asked for"),
+            Inversion::Auto if silent_star => (Inversion::Eigen, "a guide star has no noise"),
+            Inversion::Auto => (Inversion::Cholesky, "all guide stars have noise"),
+            asked => (asked, "it was asked for"),
+        };
+        let order = SlopeOrder::new(&system.valid_lenslets());
+        let truth_slopes = 2 * truth_valid(system).iter().filter(|valid| **valid).count();
+        let (system, measurements) = (system.clone(), order.len());
+        Ok(Self { system, options, method, reason, measurements, truth_slopes })
+    }
+
+    // Numbers of a planned reconstructor
+    /// Slopes of all guide stars, n.
+    pub fn measurements(&self) -> usize {
+        self.measurements
+    }
+
+    /// Slopes of one truth sensor, m.
+    pub fn truth_slopes(&self) -> usize {
+        self.truth_slopes
+    }
+
+    /// How C_mm is inverted, once it is decided.
+    pub fn method(&self) -> Inversion {
+        self.method
+    }
+
+    /// The filter that eigenvalues have to pass: where none was asked for, rounding decides.
+    fn filter(&self) -> f64 {
+        self.options.filter.max(self.measurements as f64 * f64::EPSILON)
+    }
+
+    // Memory and stages of a reconstructor
+    /// The most memory that the computation has in use at a time.
+    pub fn memory(&self) -> Memory {
+        let [n, m, targets] =
+            [self.measurements, self.truth_slopes, self.system.targets().len()].map(|k| k as u64);
+        let matrices = match self.method {
+            Inversion::Eigen => 4,
+            _ => 1,
+        };
+        let square = n.saturating_mul(n).saturating_mul(8);
+        let rows = targets.saturating_mul(m).saturating_mul(8);
+        let results =
+            rows.saturating_mul(n).saturating_mul(2).saturating_add(rows.saturating_mul(3 * m));
+        let working = square.saturating_mul(matrices);
+        Memory::of_stages(results, [&Memory { host: working, devices: Vec::new() }])
+    }
+
+    /// Multiplications and additions of one thread in a second, in products of large matrices.
+    const SPEED: f64 = 12e9;
+
+    /// Seconds of one thread for the covariance of two slopes in a layer.
+    const ENTRY: f64 = 40e-9;
+
+    fn stages(&self, engine: &Engine) -> Vec<Stage> {
+        let [n, m] = [self.measurements, self.truth_slopes].map(|k| k as f64);
+        let rows = m * self.system.targets().len() as f64;
+        let layers = self.system.atmosphere().layers().len() as f64;
+        let factor = match self.method {
+            Inversion::Eigen => 8.0 * n.powi(3),
+            _ => n.powi(3) / 6.0,
+        };
+        let work = |multiplications: f64| multiplications / Self::SPEED;
+        [
+            (MEASUREMENTS, Self::ENTRY * layers * 0.5 * n * n),
+            (TRUTH, Self::ENTRY * layers * (rows * n + 0.5 * m * m)),
+            (FACTOR, work(factor)),
+            (RECONSTRUCTOR, work(rows * n * n + rows * m * n)),
+            (ERROR, work(5.0 * rows * m * m)),
+        ]
+        .map(|(name, seconds)| Stage::new(name, seconds, engine))
+        .to_vec()
+    }
+
+    // Describe a planned reconstructor
+    /// What the plan will do.
+    pub fn describe(&self, engine: &Engine) -> Description {
+        let ([n, m], targets) =
+            ([self.measurements, self.truth_slopes], self.system.targets().len());
+        Description {
+            what: format!("the reconstructor of {m} slopes of {targets} targets from {n} slopes"),
+            arrays: vec![
+                ("reconstructor".into(), vec![targets, m, n]),
+                ("error_covariance".into(), vec![targets, m, m]),
+            ],
+            form: "dense",
+            reason: format!("{} as {}", self.method.name(), self.reason),
+            method: match self.method {
+                Inversion::Eigen => format!("eigenvectors, filtered at {:.1e}", self.filter()),
+                _ => "Cholesky's factor".to_string(),
+            },
+            engine: format!("{} threads", threads()),
+            memory: self.memory(),
+            stages: self.stages(engine),
+        }
+    }
+
+    // Run the plan of a reconstructor
+    /// Computes the reconstructor and the error that it leaves.
+    ///
+    /// # Errors
+    /// `Memory` where the matrices do not fit; `Failed` where C_mm is not positive definite, with the guide star and the slope that
+    /// are to blame; `Cancelled` where the watcher wants to stop; `Device` where the engine is not a processor.
+    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Reconstruction, Error> {
+        self.check(engine)?;
+        let covariances = CovarianceMatrices::of(&self.system, watch)?;
+        self.invert(covariances, watch)
+    }
+
+    /// Refuses what does not fit, and a device.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn check(&self, engine: &Engine) -> Result<(), Error> {
+        if !engine.devices().is_empty() {
+            let reason = "reconstructors are computed on processors: expected cpu".to_string();
+            return Err(Error::Device { device: engine.name(), reason });
+        }
+        let what = format!(
+            "the reconstructor of {} slopes of each target from {} slopes",
+            self.truth_slopes, self.measurements
+        );
+        self.memory().check(engine, &what)
+    }
+}
+
+// What a reconstruction is
+/// A reconstructor with the error that it leaves, for each of T targets.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Reconstruction {
+    /// R of Eq. [reconstructor](https://lenslet.github.io/lenslet/reconstructor.html#eq-reconstructor), (T, m, n): the slopes of a truth sensor per measured slope.
+    pub reconstructor: Array3<f64>,
+    /// C_ee of Eq. [error covariance](https://lenslet.github.io/lenslet/reconstructor.html#eq-error-covariance), (T, m, m), rad².
+    pub error_covariance: Array3<f64>,
+    /// C_tt, (m, m), rad².
+    pub truth_covariance: Array2<f64>,
+    /// The eigenvalues of C_mm, ascending, rad², and how many of the largest were kept; where it was inverted by them.
+    pub spectrum: Option<(Vec<f64>, usize)>,
+}
+
+/// The stages of a reconstruction, as a watcher is told.
+const FACTOR: &str = "factorisation";
+const RECONSTRUCTOR: &str = "reconstructor";
+const ERROR: &str = "error";
+
+// Invert by cholesky or eigenvectors
+impl ReconstructorPlan {
+    /// Reconstructor and error from given covariances of the planned sizes.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn invert(
+        &self,
+        covariances: CovarianceMatrices,
+        watch: &dyn Watch,
+    ) -> Result<Reconstruction, Error> {
+        let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
+        watch.stage(FACTOR, "");
+        check(watch)?;
+        let mut half = truth_measurements;
+        let (rows, errors, spectrum) = if self.method == Inversion::Eigen {
+            // Reconstruct by eigenvectors
+            let eigen = Eigen::new(&measurements)?;
+            drop(measurements);
+            watch.stage(RECONSTRUCTOR, "");
+            check(watch)?;
+            let kept = eigen.kept(self.filter());
+            let values = eigen.values();
+            let roots: Array1<f64> =
+                values[values.len() - kept..].iter().map(|value| value.sqrt()).collect();
+            half = eigen.project(&half, kept) / &roots;
+            let errors = self.unexplained(&truth, &half);
+            check(watch)?;
+            (eigen.expand(&(half / &roots)), errors, Some((values.to_vec(), kept)))
+        } else {
+            // Reconstruct by the cholesky factor
+            let factor = Cholesky::new(measurements).map_err(|error| self.blame(error))?;
+            watch.stage(RECONSTRUCTOR, "");
+            check(watch)?;
+            factor.halve(&mut half);
+            let errors = self.unexplained(&truth, &half);
+            check(watch)?;
+            factor.finish(&mut half);
+            (half, errors, None)
+        };
+        let shape = (self.system.targets().len(), self.truth_slopes, self.measurements);
+        let reconstructor = rows.into_shape_with_order(shape);
+        let reconstructor = reconstructor.unwrap_or_else(|_| unreachable!("rows of all targets"));
+        Ok(Reconstruction {
+            reconstructor,
+            error_covariance: errors,
+            truth_covariance: truth,
+            spectrum,
+        })
+    }
+
+    // Take away what the measurements explain
+    /// C_tt − W Wᵗ for each target, from the rows of all.
+    fn unexplained(&self, truth: &Array2<f64>, half: &Array2<f64>) -> Array3<f64> {
+        let (targets, m) = (self.system.targets().len(), self.truth_slopes);
+        let mut errors = Array3::zeros((targets, m, m));
+        for (t, mut error) in errors.outer_iter_mut().enumerate() {
+            let half = half.slice(s![t * m..(t + 1) * m, ..]).to_owned();
+            error.assign(&(truth - &times_transpose(&half, &half)));
+        }
+        errors
+    }
+}
+
+// Name the slope of a pivot
+impl ReconstructorPlan {
+    /// The error for a matrix that is not positive definite.
+    fn blame(&self, NotPositive { pivot }: NotPositive) -> Error {
+        let order = SlopeOrder::new(&self.system.valid_lenslets());
+        let stars = self.system.guide_stars().len();
+        let last = |q: &usize| order.index(*q, 1, order.lenslets(*q).len() - 1);
+        let star = (0..stars).find(|q| pivot <= last(q)).unwrap_or(stars - 1);
+        let (within, lenslets) = (pivot - order.index(star, 0, 0), order.lenslets(star));
+        let (axis, [j, i]) =
+            (["x", "y"][within / lenslets.len()], lenslets[within % lenslets.len()]);
+        Error::Failed {
+            what: format!("the factorisation of the covariance of {} slopes", order.len()),
+            reason: format!(
+                "it is not positive definite: slopes before number {pivot}, the {axis} slope of lenslet [{j}, {i}] of \
+                 guide_star[{star}], leave nothing of its variance. Give guide_star[{star}] the noise that it has, or take \
+                 method = \"eigen\" in [reconstructor], which drops what rounding has spoilt"
+            ),
+        }
+    }
+}
+
+// Error of any reconstructor
+/// C_ee of Eq. [error covariance](https://lenslet.github.io/lenslet/reconstructor.html#eq-error-covariance), (m, m), rad², of any reconstructor R, (m, n), where the covariances of one target are
+/// `truth` = C_tt, `truth_measurements` = C_tm and `measurements` = C_mm with the noise.
+///
+/// # Panics
+/// If the shapes do not go together.
+pub fn error_covariance(
+    reconstructor: &Array2<f64>,
+    truth: &Array2<f64>,
+    truth_measurements: &Array2<f64>,
+    measurements: &Array2<f64>,
+) -> Array2<f64> {
+    let cross = times_transpose(truth_measurements, reconstructor);
+    let by_measurements = times_transpose(reconstructor, measurements); // C_mm is symmetric
+    truth - &cross - cross.t() + times_transpose(&by_measurements, reconstructor)
+}
+
+// Tests of the reconstructor
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::silent;
+    use crate::linear::operator::battery::random;
+    use crate::model::noise::GuideStar;
+    use crate::model::source::Source;
+    use crate::tomography::covariance_matrix::tests::system;
+    use ndarray::Axis;
+
+    // Reconstruct a system in a test
+    const NOISE: f64 = 2e-14;
+
+    fn reconstruct(system: &System, options: ReconstructorOptions) -> Reconstruction {
+        let plan = ReconstructorPlan::new(system, options).unwrap();
+        plan.run(&Engine::default(), &silent).unwrap()
+    }
+
+    fn largest(matrix: &Array2<f64>) -> f64 {
+        matrix.fold(0.0, |most: f64, value| most.max(value.abs()))
+    }
+
+    /// Mean variance of the error of a slope, over both targets.
+    fn mean_error(reconstruction: &Reconstruction) -> f64 {
+        let errors = reconstruction.error_covariance.outer_iter();
+        errors.map(|error| error.diag().mean().unwrap()).sum::<f64>() / 2.0
+    }
+
+    fn least_eigenvalue(matrix: &Array2<f64>) -> f64 {
+        Eigen::new(matrix).unwrap().values()[0]
+    }
+
+    // Three forms of the error agree
+    #[test]
+    fn three_forms_of_the_error_agree() {
+        let system = system(NOISE);
+        let options = ReconstructorOptions::default();
+        let [by_cholesky, by_eigen] = [Inversion::Auto, Inversion::Eigen]
+            .map(|method| reconstruct(&system, options.method(method)));
+        assert!(by_cholesky.spectrum.is_none());
+        let covariances = CovarianceMatrices::of(&system, &silent).unwrap();
+        let (n, scale) = (covariances.measurements.nrows(), largest(&covariances.truth));
+        assert_eq!(
+            by_eigen.spectrum.as_ref().map(|(values, kept)| (values.len(), *kept)),
+            Some((n, n))
+        );
+        let m = covariances.truth.nrows();
+        for t in 0..2 {
+            let [r, other] = [&by_cholesky, &by_eigen]
+                .map(|found| found.reconstructor.index_axis(Axis(0), t).to_owned());
+            assert!(largest(&(&r - &other)) < 1e-9, "{:e}", largest(&(&r - &other)));
+            let c_tm = covariances.truth_measurements.slice(s![t * m..(t + 1) * m, ..]).to_owned();
+            assert!(largest(&(r.dot(&covariances.measurements) - &c_tm)) < 1e-12 * scale);
+            let c_ee = by_cholesky.error_covariance.index_axis(Axis(0), t).to_owned();
+            let long = error_covariance(&r, &covariances.truth, &c_tm, &covariances.measurements);
+            assert!(largest(&(&long - &c_ee)) < 1e-12 * scale);
+            // Any other matrix does worse, in every combination of slopes.
+            let bent = Array2::from_shape_vec(r.dim(), random(m * n, 7)).unwrap() * 1e-3 + &r;
+            let worse =
+                error_covariance(&bent, &covariances.truth, &c_tm, &covariances.measurements);
+            assert!(least_eigenvalue(&(&worse - &c_ee)) > -1e-12 * scale);
+            assert!((&worse - &c_ee).diag().sum() > 1e-6 * scale);
+            assert!(least_eigenvalue(&c_ee) > -1e-12 * scale);
+        }
+    }
+
+    // Filters cost and rounding is dropped
+    #[test]
+    fn filters_cost_and_rounding_is_dropped() {
+        let options = ReconstructorOptions::default();
+        let (noisy, silent_system) = (system(NOISE), system(0.0));
+        let errors = [0.0, 1e-2, 3e-2, 1e-1].map(|filter| {
+            let found = reconstruct(&noisy, options.method(Inversion::Eigen).filter(filter));
+            (mean_error(&found), found.spectrum.unwrap().1)
+        });
+        assert!(
+            errors.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 > pair[1].1),
+            "{errors:?}"
+        );
+        // The error of a filtered reconstructor is what the long form says.
+        let found = reconstruct(&noisy, options.filter(1e-2));
+        let covariances = CovarianceMatrices::of(&noisy, &silent).unwrap();
+        let (m, scale) = (covariances.truth.nrows(), largest(&covariances.truth));
+        let c_tm = covariances.truth_measurements.slice(s![m.., ..]).to_owned();
+        let r = found.reconstructor.index_axis(Axis(0), 1).to_owned();
+        let long = error_covariance(&r, &covariances.truth, &c_tm, &covariances.measurements);
+        assert!(largest(&(&long - &found.error_covariance.index_axis(Axis(0), 1))) < 1e-11 * scale);
+        // Without noise there is an answer, too.
+        let without = reconstruct(&silent_system, options);
+        assert!(without.spectrum.is_some() && mean_error(&without) < errors[0].0);
+    }
+
+    // Physics of the error
+    #[test]
+    fn physics_of_the_error_holds() {
+        let options = ReconstructorOptions::default();
+        let three = system(NOISE);
+        let error = mean_error(&reconstruct(&three, options));
+        assert!(mean_error(&reconstruct(&system(4.0 * NOISE), options)) > error);
+        let stars = three.guide_stars();
+        for left_out in 0..3 {
+            let kept: Vec<GuideStar> =
+                (0..3).filter(|k| *k != left_out).map(|k| stars[k].clone()).collect();
+            let fewer = three.to_builder().guide_stars(kept).build().unwrap();
+            assert!(mean_error(&reconstruct(&fewer, options)) > error);
+        }
+        // The order of stars changes nothing but the order of columns.
+        let turned = [2, 0, 1].map(|k| stars[k].clone());
+        let permuted = three.to_builder().guide_stars(turned).build().unwrap();
+        let [first, second] = [&three, &permuted].map(|system| reconstruct(system, options));
+        let [order, permuted] = [&three, &permuted].map(|s| SlopeOrder::new(&s.valid_lenslets()));
+        let last = permuted.index(0, 1, permuted.lenslets(0).len() - 1) + 1;
+        let moved = order.index(2, 0, 0);
+        let [here, there] = [
+            first.reconstructor.slice(s![.., .., moved..]),
+            second.reconstructor.slice(s![.., .., ..last]),
+        ];
+        assert!((&here - &there).iter().all(|rest| rest.abs() < 1e-10));
+        let gap = &first.error_covariance - &second.error_covariance;
+        assert!(gap.iter().all(|rest| rest.abs() < 1e-22));
+        // A star on the axis leaves noise alone
+        let on_axis = |noise: f64| {
+            let target: Source = three.targets()[0];
+            let array = *three.truth_sensor();
+            let star = GuideStar::at_rest(target, array, noise).unwrap();
+            let alone =
+                three.to_builder().guide_stars([star]).targets([target, target]).build().unwrap();
+            mean_error(&reconstruct(&alone, options))
+        };
+        assert!(on_axis(1e-20) < 1e-20 && on_axis(1e-20) > 0.5e-20, "{:e}", on_axis(1e-20));
+        assert!(on_axis(NOISE) < NOISE && on_axis(NOISE) > 0.3 * NOISE);
+    }
+
+    // What cannot be reconstructed is refused
+    #[test]
+    fn what_cannot_be_reconstructed_is_refused() {
+        let (good, options) = (system(NOISE), ReconstructorOptions::default());
+        let refused = |system: &System, options| {
+            let made = ReconstructorPlan::new(system, options);
+            made.and_then(|plan| plan.run(&Engine::default(), &silent)).unwrap_err().to_string()
+        };
+        let aimless = good.to_builder().targets([]).build().unwrap();
+        assert!(
+            refused(&aimless, options).starts_with("target = 0: expected at least one [[target]]")
+        );
+        let words = refused(&good, options.method(Inversion::Cholesky).filter(0.1));
+        assert!(words.starts_with("filter = 0.1: expected 0 with method = \"cholesky\""));
+        assert!(refused(&good, options.filter(1.0)).starts_with("filter = 1.0: expected a ratio"));
+        // Two stars that are one, without noise.
+        let mut stars = system(0.0).guide_stars().to_vec();
+        stars[2] = stars[0].clone();
+        let twice = good.to_builder().guide_stars(stars).build().unwrap();
+        let words = refused(&twice, options.method(Inversion::Cholesky));
+        assert!(
+            words.contains("not positive definite") && words.contains("guide_star[2]"),
+            "{words}"
+        );
+        let plan = ReconstructorPlan::new(&twice, options).unwrap();
+        assert_eq!(plan.method(), Inversion::Eigen);
+        assert!(plan.describe(&Engine::default()).reason.contains("a guide star has no noise"));
+    }
+}
