@@ -2,7 +2,7 @@
 //! and whatever comes in, nothing panics.
 
 use lenslet::Error;
-use lenslet::model::{ConeGradient, System, Validity};
+use lenslet::model::{ConeGradient, Light, System, Validity};
 use lenslet::units::{ARCSEC, DEGREE};
 use proptest::prelude::*;
 use std::{fs, path::PathBuf};
@@ -338,7 +338,7 @@ fn every_mistake_has_its_message() {
         (
             "noise = 1e-14",
             "noise = 1e-14\nmagnitude = 8",
-            "x.toml:23: guide_star[1].magnitude = 8: expected one of the keys zenith, azimuth, height, noise, lenslets, pitch, rotation, shift, magnification",
+            "x.toml:23: guide_star[1].magnitude = 8: expected one of the keys zenith, azimuth, height, noise, sensor, lenslets, pitch, rotation, shift, magnification",
         ),
         ("noise = 1e-14", "noise = 1e-14\nrotation = -360\nshift = [-1e3, 2]", "accepted"),
         (
@@ -465,6 +465,231 @@ fn files_that_are_no_system_files() {
         message(&path),
         format!("{name}:2: atmosphere.r0 = 0: expected a length in metres greater than 0")
     );
+}
+
+/// The message for a table of light in place of the noise of `GOOD`, in which one text is replaced by another.
+fn message_about_light(from: &str, to: &str) -> String {
+    let light = "\
+[guide_star.sensor]
+photons = 200.0
+wavelength = 589e-9
+pixel = 0.8
+read_noise = 3.0
+spot = { launch = [19.5, 0.0], altitude = 90e3, thickness = 10e3 }";
+    assert_eq!(light.matches(from).count(), 1, "{from:?} must occur once");
+    message("noise = 1e-14", &light.replace(from, to))
+}
+
+#[test]
+fn every_mistake_about_light_has_its_message() {
+    let magnitude = "magnitude = 9\nzero_point = 1e10\nframe_rate = 500";
+    for (from, to, expected) in [
+        ("photons = 200.0", magnitude, "accepted"),
+        (
+            "read_noise = 3.0",
+            "excess_noise = 1.4\nbackground = 2\nwindow = 8\nfwhm = 1.1",
+            "accepted",
+        ),
+        ("spot = { launch = [19.5, 0.0], altitude = 90e3, thickness = 10e3 }", "", "accepted"),
+        (
+            "[guide_star.sensor]",
+            "noise = 1e-14\n[guide_star.sensor]",
+            "22: guide_star[1].noise = 1e-14: expected either noise or a table [guide_star.sensor], not both",
+        ),
+        (
+            "[guide_star.sensor]",
+            "noise = 'noise.npy'\n[guide_star.sensor]",
+            "22: guide_star[1].noise = 'noise.npy': expected either noise or a table [guide_star.sensor], not both",
+        ),
+        (
+            "[guide_star.sensor]",
+            "magnification = 0\n[guide_star.sensor]",
+            "22: guide_star[1].magnification = 0: expected a factor from 0.1 to 10",
+        ),
+        (
+            "[guide_star.sensor]",
+            "[[guide_star.sensor]]",
+            "22: guide_star[1].sensor: expected a table [sensor]",
+        ),
+        (
+            "photons = 200.0",
+            "photons = 0",
+            "23: guide_star[1].sensor.photons = 0: expected a number of photons from 1e-3 to 1e15",
+        ),
+        (
+            "photons = 200.0",
+            "photons = 'many'",
+            "23: guide_star[1].sensor.photons = 'many': expected a number of photons",
+        ),
+        (
+            "photons = 200.0",
+            "",
+            "22: guide_star[1].sensor.photons is missing: expected a number of photons, or a magnitude",
+        ),
+        (
+            "photons = 200.0",
+            "photons = 200.0\nframe_rate = 500",
+            "24: guide_star[1].sensor.frame_rate = 500: expected either photons, or magnitude with zero_point, throughput, frame_rate",
+        ),
+        (
+            "photons = 200.0",
+            "photons = 200.0\nmagnitude = 9",
+            "24: guide_star[1].sensor.magnitude = 9: expected either photons, or magnitude with zero_point, throughput, frame_rate",
+        ),
+        (
+            "photons = 200.0",
+            "magnitude = 9\nframe_rate = 500",
+            "22: guide_star[1].sensor.zero_point is missing: expected photons of magnitude 0, in 1/s/m²",
+        ),
+        (
+            "photons = 200.0",
+            "magnitude = 9\nzero_point = 1e10",
+            "22: guide_star[1].sensor.frame_rate is missing: expected frames in a second",
+        ),
+        (
+            "photons = 200.0",
+            "magnitude = 9\nzero_point = 1e10\nframe_rate = 0",
+            "25: guide_star[1].sensor.frame_rate = 0: expected a finite number greater than 0",
+        ),
+        (
+            "photons = 200.0",
+            "magnitude = 9\nzero_point = 1e10\nframe_rate = 500\nthroughput = 30",
+            "26: guide_star[1].sensor.throughput = 30: expected a share greater than 0, and at most 1",
+        ),
+        (
+            "photons = 200.0",
+            "magnitude = 0\nzero_point = 1.0\nframe_rate = 500",
+            "22: guide_star[1].sensor.photons = 0.0005: expected a number of photons from 1e-3 to 1e15",
+        ),
+        (
+            "wavelength = 589e-9",
+            "",
+            "22: guide_star[1].sensor.wavelength is missing: expected a wavelength in metres",
+        ),
+        (
+            "wavelength = 589e-9",
+            "wavelength = 589",
+            "24: guide_star[1].sensor.wavelength = 589: expected a wavelength in metres, between 1e-9 and 1e-3",
+        ),
+        (
+            "pixel = 0.8",
+            "pixel = 0",
+            "25: guide_star[1].sensor.pixel = 0: expected an angle greater than 0, and at most 0.1 rad (20626 arcsec)",
+        ),
+        (
+            "pixel = 0.8",
+            "pixel = 1e-9",
+            "25: guide_star[1].sensor.pixel = 1e-9: expected pixels of which 10000 across hold six standard deviations of a spot",
+        ),
+        (
+            "pixel = 0.8",
+            "pixels = 0.8",
+            "25: guide_star[1].sensor.pixels = 0.8: expected a known key; did you mean pixel?",
+        ),
+        (
+            "read_noise = 3.0",
+            "read_noise = -3",
+            "26: guide_star[1].sensor.read_noise = -3: expected a number of electrons from 0 to 1e6",
+        ),
+        (
+            "read_noise = 3.0",
+            "fwhm = nan",
+            "26: guide_star[1].sensor.fwhm = nan: expected an angle greater than 0, and at most 0.1 rad (20626 arcsec)",
+        ),
+        (
+            "read_noise = 3.0",
+            "excess_noise = 0",
+            "26: guide_star[1].sensor.excess_noise = 0: expected a factor from 1 to 10",
+        ),
+        (
+            "read_noise = 3.0",
+            "background = -0.1",
+            "26: guide_star[1].sensor.background = -0.1: expected a number of photons from 0 to 1e12",
+        ),
+        (
+            "read_noise = 3.0",
+            "window = 1",
+            "26: guide_star[1].sensor.window = 1: expected a whole number of pixels from 2 to 10000",
+        ),
+        (
+            "read_noise = 3.0",
+            "window = 8.5",
+            "26: guide_star[1].sensor.window = 8.5: expected a whole number of pixels from 2 to 10000",
+        ),
+        (
+            "launch = [19.5, 0.0]",
+            "launch = [19.5, 2e3]",
+            "27: guide_star[1].sensor.spot.launch[1] = 2e3: expected a place from -1000 to 1000 m",
+        ),
+        (
+            "launch = [19.5, 0.0], ",
+            "",
+            "27: guide_star[1].sensor.spot.launch is missing: expected two lengths in metres, [x, y]",
+        ),
+        (
+            "altitude = 90e3, ",
+            "",
+            "27: guide_star[1].sensor.spot.altitude is missing: expected the altitude of the sodium in metres, here or as the height of the star",
+        ),
+        (
+            "altitude = 90e3",
+            "altitude = 90",
+            "27: guide_star[1].sensor.spot.altitude = 90: expected an altitude in metres, from 1e3 to 1e9",
+        ),
+        (
+            "thickness = 10e3",
+            "thickness = 100e3",
+            "27: guide_star[1].sensor.spot.thickness = 100e3: expected a length in metres, less than the altitude",
+        ),
+        (
+            "thickness = 10e3",
+            "thickness = 10e3, depth = 1",
+            "27: guide_star[1].sensor.spot.depth = 1: expected one of the keys launch, altitude, thickness",
+        ),
+    ] {
+        let expected =
+            if expected == "accepted" { expected.into() } else { format!("x.toml:{expected}") };
+        assert_eq!(message_about_light(from, to), expected);
+    }
+}
+
+#[test]
+fn light_of_a_file_is_the_noise_of_its_star() {
+    let keys = "sensor = { magnitude = 10, zero_point = 4e10, throughput = 0.5, frame_rate = 500, wavelength = 600e-9, \
+                pixel = 0.5, fwhm = 1.5, read_noise = 2, excess_noise = 1.2, background = 0.5, window = 9";
+    let read = |from: &str, to: &str| {
+        System::from_toml(&GOOD.replace(from, to), "x.toml").map_err(|error| error.to_string())
+    };
+    let system = read("noise = 1e-14", &format!("{keys} }}")).unwrap();
+    let (star, pupil) = (&system.guide_stars()[1], system.pupil());
+    let light = Light {
+        fwhm: Some(1.5 * ARCSEC),
+        read_noise: 2.0,
+        excess_noise: 1.2,
+        background: 0.5,
+        window: Some(9),
+        // 1e-4 of 2e10 photons in a second and square metre, on a quarter of it
+        ..Light::new(1000.0, 600e-9, 0.5 * ARCSEC)
+    };
+    let noise = light.noise(&star.sensor, pupil, system.validity(), system.atmosphere()).unwrap();
+    assert!((star.noise.mean() / noise.mean() - 1.0).abs() < 1e-12);
+    assert!(!noise.is_correlated() && noise.block(0) != noise.block(20)); // the first is not wholly lit
+
+    // The sodium of a laser star is at its height, unless it is said to be elsewhere.
+    let laser = |spot: &str| {
+        let table = format!("height = 90e3\n{keys}, spot = {{ launch = [1, 5], {spot} }} }}");
+        read("height = 90e3", &table).unwrap().guide_stars()[0].noise.clone()
+    };
+    let here = laser("thickness = 8e3");
+    assert_eq!(here, laser("thickness = 8e3, altitude = 90e3"));
+    assert!(here.is_correlated() && here.mean() < laser("thickness = 8e3, altitude = 85e3").mean());
+
+    let dark = GOOD.replace("valid_threshold = 0.5", "valid_threshold = 0.0");
+    let dark = dark.replace("noise = 1e-14", &format!("{keys} }}"));
+    let message = System::from_toml(&dark, "x.toml").unwrap_err().to_string();
+    let expected = "x.toml:22: guide_star[1].sensor.photons = 0.0: expected light behind all valid lenslets, and [0, 0] is valid \
+                    without any";
+    assert_eq!(message, expected);
 }
 
 #[test]

@@ -172,6 +172,11 @@ impl<'d> Table<'d> {
         self.entries.get(key)
     }
 
+    /// Whether there is a value of `key`, of whatever type.
+    pub fn has(&self, key: &str) -> bool {
+        self.entry(key).is_some()
+    }
+
     /// The value of `key`, or `None` if it is not given; `expected` says what it should be.
     pub fn optional<T: Decode<'d>>(&self, key: &str, expected: &str) -> Result<Option<T>, BadLine> {
         let decode = |value: &'d Spanned<DeValue<'d>>| {

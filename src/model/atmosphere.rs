@@ -99,7 +99,8 @@ impl Atmosphere {
 }
 
 // Check the values of layers
-fn check_wavelength(wavelength: f64) -> Result<f64, Invalid> {
+/// `wavelength`, if it is one of light in metres.
+pub(crate) fn check_wavelength(wavelength: f64) -> Result<f64, Invalid> {
     let good = (1e-9..=1e-3).contains(&wavelength);
     accept(good, "wavelength", wavelength, "a wavelength in metres, between 1e-9 and 1e-3")
 }

@@ -12,6 +12,8 @@ pub(crate) mod sensor;
 pub use sensor::{Footprint, Groups, Sensor};
 pub(crate) mod noise;
 pub use noise::{GuideStar, Noise, SlopeNoise};
+pub(crate) mod light;
+pub use light::{Brightness, LaserSpot, Light};
 pub(crate) mod system;
 pub use system::{System, SystemBuilder};
 pub(crate) mod wavefront_grid;

@@ -1,13 +1,15 @@
 // Tangled from book/src/plots.md: edit there, or here and run cargo tangle stitch.
-//! Pictures of results, as SVG or PNG: curves, maps of covariances, maps of wavefronts.
+//! Pictures of results, as SVG or PNG: curves, maps of covariances, of wavefronts and of noise.
 
 pub(crate) mod covariance;
 pub(crate) mod map;
+pub(crate) mod noise;
 
 pub use covariance::{
     Component, CovarianceView, Pairs, plot_covariance, plot_wavefront_covariance,
 };
 pub use map::{WavefrontMap, plot_wavefronts, without_piston};
+pub use noise::plot_noise;
 
 // What the plots stand on
 use crate::error::{Error, Invalid, finite};

@@ -7,10 +7,11 @@ use crate::{
     files::located::{Document, Keys, Table},
     model::atmosphere::{Atmosphere, Layer},
     model::lenslet_array::{LensletArray, Pupil, Validity},
+    model::light::{Brightness, LaserSpot, Light, WINDOW},
     model::noise::{GuideStar, Noise},
     model::sensor::Sensor,
     model::source::{ConeGradient, Source},
-    model::system::System,
+    model::system::{System, SystemBuilder},
     model::wavefront_grid::PhaseGrid,
     units::{ARCSEC, DEGREE},
 };
@@ -51,8 +52,10 @@ impl System {
         let builder = System::builder(atmosphere, lenslet_array)
             .cone_gradient(cone_gradient)
             .pupil(pupil)
-            .validity(validity)
-            .guide_stars(read_guide_stars(&root, &lenslet_array, folder)?)
+            .validity(validity);
+        let stars = read_guide_stars(&root, &builder, folder)?;
+        let builder = builder
+            .guide_stars(stars)
             .targets(read_targets(&root)?)
             .truth_sensor(read_truth_sensor(&root, &lenslet_array)?)
             .phase(read_phase(&root)?);
@@ -193,6 +196,7 @@ const STAR_KEYS: &[&str] = &[
     "azimuth",
     "height",
     "noise",
+    "sensor",
     "lenslets",
     "pitch",
     "rotation",
@@ -202,7 +206,7 @@ const STAR_KEYS: &[&str] = &[
 
 fn read_guide_stars(
     root: &Table,
-    shared: &LensletArray,
+    builder: &SystemBuilder,
     folder: &Path,
 ) -> Result<Vec<GuideStar>, BadLine> {
     let tables = root.tables("guide_star", STAR_KEYS)?;
@@ -210,7 +214,9 @@ fn read_guide_stars(
         return Err(root.missing("guide_star", "at least one table [[guide_star]]"));
     }
     let read = |table| {
-        let (sensor, noise) = (read_sensor(table, shared)?, read_noise(table, folder)?);
+        let sensor = read_sensor(table, &builder.0.lenslet_array)?;
+        let of_light = read_light(table, &sensor, &builder.0)?;
+        let noise = of_light.map_or_else(|| read_noise(table, folder), Ok)?;
         Ok(GuideStar { sensor, noise })
     };
     tables.iter().map(read).collect()
@@ -245,6 +251,93 @@ fn read_noise(table: &Table, folder: &Path) -> Result<Noise, BadLine> {
         return Noise::read(&folder.join(name)).map_err(of_file);
     }
     table.check(Noise::uniform(table.optional("noise", expected)?.unwrap_or(0.0)))
+}
+
+// Read the light on a sensor
+// Keys of the light on a sensor
+const LIGHT_KEYS: &[&str] = &[
+    "photons",
+    "magnitude",
+    "zero_point",
+    "throughput",
+    "frame_rate",
+    "wavelength",
+    "pixel",
+    "fwhm",
+    "read_noise",
+    "excess_noise",
+    "background",
+    "window",
+    "spot",
+];
+
+// Read light in place of noise
+fn read_light(star: &Table, sensor: &Sensor, system: &System) -> Result<Option<Noise>, BadLine> {
+    let Some(table) = star.table("sensor", LIGHT_KEYS)? else { return Ok(None) };
+    if star.has("noise") {
+        let expected = "either noise or a table [guide_star.sensor], not both";
+        return Err(star.refuse(Invalid::new("noise", "", expected)));
+    }
+    star.check(sensor.check())?;
+    let photons = read_photons(&table, sensor)?;
+    let pixel: f64 = table.required("pixel", "an angle in arcsec")?;
+    let wavelength = table.required("wavelength", "a wavelength in metres")?;
+    let light = Light::new(photons, wavelength, pixel * ARCSEC);
+    let light = read_detector(&table, light)?;
+    let light = Light { spot: read_spot(&table, sensor)?, ..light };
+    let noise = light.noise(sensor, system.pupil(), system.validity, &system.atmosphere);
+    table.check(noise).map(Some)
+}
+
+// Read the photons of a lenslet
+fn read_photons(table: &Table, sensor: &Sensor) -> Result<f64, BadLine> {
+    let magnitude = table.optional("magnitude", "a magnitude")?;
+    let photons = table.optional("photons", "a number of photons")?;
+    let of_star = ["magnitude", "zero_point", "throughput", "frame_rate"];
+    if let (Some(_), Some(key)) = (photons, of_star.into_iter().find(|key| table.has(key))) {
+        let expected = "either photons, or magnitude with zero_point, throughput, frame_rate";
+        return Err(table.refuse(Invalid::new(key, "", expected)));
+    }
+    let missing = || table.missing("photons", "a number of photons, or a magnitude");
+    let Some(magnitude) = magnitude else { return photons.ok_or_else(missing) };
+    let star = Brightness {
+        magnitude,
+        zero_point: table.required("zero_point", "photons of magnitude 0, in 1/s/m²")?,
+        throughput: table.optional("throughput", "a share from 0 to 1")?.unwrap_or(1.0),
+        frame_rate: table.required("frame_rate", "frames in a second")?,
+    };
+    table.check(star.photons(sensor.side()))
+}
+
+// Read a detector and its window
+fn read_detector(table: &Table, light: Light) -> Result<Light, BadLine> {
+    let fwhm: Option<f64> = table.optional("fwhm", "an angle in arcsec")?;
+    let number = |key: &str, expected: &str, default: f64| {
+        table.optional(key, expected).map(|number| number.unwrap_or(default))
+    };
+    Ok(Light {
+        fwhm: fwhm.map(|fwhm| fwhm * ARCSEC),
+        read_noise: number("read_noise", "a number of electrons", light.read_noise)?,
+        excess_noise: number("excess_noise", "a factor", light.excess_noise)?,
+        background: number("background", "a number of photons", light.background)?,
+        window: table.optional("window", WINDOW)?,
+        ..light
+    })
+}
+
+// Read where a laser is launched
+fn read_spot(table: &Table, sensor: &Sensor) -> Result<Option<LaserSpot>, BadLine> {
+    let keys = &["launch", "altitude", "thickness"];
+    let Some(spot) = table.table("spot", keys)? else { return Ok(None) };
+    let altitude = "a length in metres";
+    let height = Some(sensor.source.height()).filter(|height| height.is_finite());
+    let given = spot.optional("altitude", altitude)?.or(height);
+    let without = "the altitude of the sodium in metres, here or as the height of the star";
+    Ok(Some(LaserSpot {
+        launch: spot.required("launch", "two lengths in metres, [x, y]")?,
+        altitude: given.ok_or_else(|| spot.missing("altitude", without))?,
+        thickness: spot.required("thickness", "a length in metres")?,
+    }))
 }
 
 // Read targets and the wavefront grid

@@ -1,0 +1,175 @@
+// Tangled from book/src/noise-maps.md: edit there, or here and run cargo tangle stitch.
+//! Pictures of noise: an ellipse of one standard deviation for each lenslet, over the pupil.
+
+// What pictures of noise stand on
+use crate::error::{Error, Invalid};
+use crate::model::noise::GuideStar;
+use crate::plot::{Area, Axis, Drawn, Picture, PictureFormat, TYPEFACE, colour, number};
+use crate::units::ARCSEC;
+use ndarray::Array2;
+use plotters::prelude::*;
+use std::f64::consts::PI;
+
+// Noise over the pupil
+/// Draws the noise of a guide star's slopes over the pupil: an ellipse of one standard deviation around each `valid` lenslet,
+/// (N, N), axis 0 along y, and a disc at the `launch` \[m\] of its laser, if there is one.
+///
+/// # Errors
+/// `Invalid` where the valid lenslets are not those of the noise, or none has any noise.
+///
+/// ```
+/// use lenslet::model::{GuideStar, LensletArray, Source, Validity};
+/// use lenslet::{plot::{PictureFormat, plot_noise}, units::ARCSEC};
+/// let array = LensletArray::new(4, 0.5)?;
+/// let star = GuideStar::at_rest(Source::star(0.0, 0.0)?, array, (0.02 * ARCSEC).powi(2))?;
+/// let valid = array.valid(None, Validity::default());
+/// let picture = plot_noise(&star, &valid, None, "a small sensor", PictureFormat::Svg)?;
+/// assert!(String::from_utf8_lossy(&picture).contains("half a lenslet is 20 mas"));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+pub fn plot_noise(
+    star: &GuideStar,
+    valid: &Array2<bool>,
+    launch: Option<[f64; 2]>,
+    title: &str,
+    format: PictureFormat,
+) -> Result<Vec<u8>, Error> {
+    Ellipses::new(star, valid, launch, title)?.encode(format)
+}
+
+// Ellipse of one standard deviation
+struct Ellipses<'a> {
+    star: &'a GuideStar,
+    lenslets: Vec<[usize; 2]>,
+    launch: Option<[f64; 2]>,
+    title: &'a str,
+    /// The largest standard deviation of a slope, rad.
+    largest: f64,
+}
+
+impl<'a> Ellipses<'a> {
+    // Find the largest noise of a sensor
+    fn new(
+        star: &'a GuideStar,
+        valid: &Array2<bool>,
+        launch: Option<[f64; 2]>,
+        title: &'a str,
+    ) -> Result<Self, Invalid> {
+        let n = star.sensor.array.lenslets();
+        let shape = || Invalid::new("valid", format!("{:?}", valid.dim()), format!("({n}, {n})"));
+        (valid.dim() == (n, n)).then_some(()).ok_or_else(shape)?;
+        let used = valid.indexed_iter().filter(|(_, used)| **used);
+        let lenslets: Vec<_> = used.map(|((j, i), _)| [j, i]).collect();
+        star.noise.check_lenslets(|| lenslets.len())?;
+        let variances = (0..lenslets.len()).map(|k| star.noise.block(k));
+        let largest = variances.fold(0.0, |most: f64, [xx, _, yy]| most.max(xx).max(yy)).sqrt();
+        let without = || Invalid::new("noise", largest, "some noise of a valid lenslet");
+        (largest > 0.0).then_some(()).ok_or_else(without)?;
+        Ok(Self { star, lenslets, launch, title, largest })
+    }
+
+    // Points of an ellipse on the pupil
+    /// The outline \[m\] of the ellipse of valid lenslet `k`, [noise ellipse](https://lenslet.github.io/lenslet/noise-maps.html#eq-noise-ellipse).
+    fn outline(&self, k: usize) -> Vec<(f64, f64)> {
+        let sensor = &self.star.sensor;
+        let (centre, axes, [a, b, c]) =
+            (sensor.centre(self.lenslets[k]), sensor.axes(), self.star.noise.factor(k));
+        let scale = 0.5 * sensor.side() / self.largest;
+        let point = |step: i32| {
+            let (sin, cos) = (f64::from(step) * PI / 12.0).sin_cos();
+            let noise = [a * cos, b * cos + c * sin];
+            let [x, y] =
+                [0, 1].map(|m| centre[m] + scale * (noise[0] * axes[0][m] + noise[1] * axes[1][m]));
+            (x, y)
+        };
+        (0..=24).map(point).collect()
+    }
+}
+
+// Draw the ellipses of noise
+impl Picture for Ellipses<'_> {
+    fn size(&self) -> (u32, u32) {
+        (2240, 2240)
+    }
+
+    fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
+        let points = || self.star.sensor.outline().into_iter().chain(self.launch);
+        let end = |axis: usize, sign: f64| {
+            sign * points().map(|point| sign * point[axis]).fold(f64::NEG_INFINITY, f64::max)
+        };
+        let [x, y] = [0, 1].map(|axis| [end(axis, -1.0), end(axis, 1.0)]);
+        let half = 0.53 * (x[1] - x[0]).max(y[1] - y[0]);
+        let [x, y] = [x, y].map(|[low, high]| 0.5 * (low + high));
+        // Set up the panel of noise
+        let scale = number((1e3 * self.largest / ARCSEC * 100.0).round() / 100.0);
+        let title = format!("{}: half a lenslet is {scale} mas", self.title);
+        let axis = |middle: f64| Axis::default().scale(&(middle - half..middle + half), 7);
+        let mut builder = ChartBuilder::on(area);
+        builder
+            .margin(56)
+            .x_label_area_size(190)
+            .y_label_area_size(240)
+            .caption(title, (TYPEFACE, 64));
+        let mut chart = builder.build_cartesian_2d(axis(x), axis(y))?;
+        let mut mesh = chart.configure_mesh();
+        mesh.disable_mesh().label_style((TYPEFACE, 60)).axis_desc_style((TYPEFACE, 64));
+        mesh.set_all_tick_mark_size(16).x_desc("x [m]").y_desc("y [m]").draw()?;
+        let line = colour(0x0072b2).stroke_width(5);
+        let outlines = (0..self.lenslets.len()).map(|k| self.outline(k));
+        chart.draw_series(outlines.map(|outline| PathElement::new(outline, line)))?;
+        let launch = self.launch.map(|[x, y]| Circle::new((x, y), 24, colour(0xd55e00).filled()));
+        chart.draw_series(launch).map(drop)
+    }
+}
+
+// Tests of pictures of noise
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{LensletArray, Noise, Sensor, Source};
+
+    fn star(noise: Noise) -> GuideStar {
+        let array = LensletArray::new(2, 1.0).unwrap();
+        let rest = Sensor::at_rest(Source::star(0.0, 0.0).unwrap(), array);
+        GuideStar { sensor: Sensor { rotation: 0.5, shift: [0.25, 0.0], ..rest }, noise }
+    }
+
+    #[test]
+    fn ellipses_reach_as_far_as_their_noise() {
+        let blocks = [[[4.0, 1.2], [1.2, 1.0]], [[0.0, 0.0], [0.0, 0.5]]];
+        let star = star(Noise::blocks(&blocks).unwrap());
+        let valid = ndarray::arr2(&[[false, true], [true, false]]);
+        let ellipses = Ellipses::new(&star, &valid, None, "").unwrap();
+        assert_eq!((ellipses.lenslets.clone(), ellipses.largest), (vec![[0, 1], [1, 0]], 2.0));
+        let (s, c) = 0.5f64.sin_cos();
+        let centre = star.sensor.centre([0, 1]);
+        let along = |[u, v]: [f64; 2]| {
+            let away = |(x, y): (f64, f64)| u * (x - centre[0]) + v * (y - centre[1]);
+            ellipses.outline(0).into_iter().map(away).fold(0.0, f64::max) / 0.25
+        };
+        let x = (4.0 * c * c - 2.4 * s * c + s * s).sqrt();
+        let y = (4.0 * s * s + 2.4 * s * c + c * c).sqrt();
+        assert!((along([1.0, 0.0]) / x - 1.0).abs() < 9e-3);
+        assert!((along([0.0, 1.0]) / y - 1.0).abs() < 9e-3);
+    }
+
+    // Refuse noise that has no picture
+    #[test]
+    fn noise_of_other_lenslets_is_refused() {
+        let draw = |noise: Noise, valid: &Array2<bool>, format| {
+            plot_noise(&star(noise), valid, Some([-3.0, 1.0]), "two", format)
+        };
+        let all = Array2::from_elem((2, 2), true);
+        let noise = || Noise::lenslets(vec![1e-14, 2e-14, 3e-14, 4e-14]).unwrap();
+        assert!(draw(noise(), &all, PictureFormat::Png).unwrap().starts_with(b"\x89PNG"));
+        let wide = Array2::from_elem((2, 3), true);
+        let none = Noise::uniform(0.0).unwrap();
+        let few = Noise::lenslets(vec![1e-14]).unwrap();
+        for (noise, valid, name) in
+            [(noise(), &wide, "valid"), (none, &all, "noise"), (few, &all, "noise")]
+        {
+            let refused = draw(noise, valid, PictureFormat::Svg).unwrap_err().to_string();
+            assert!(refused.starts_with(name), "{refused}");
+        }
+    }
+}
