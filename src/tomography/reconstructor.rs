@@ -9,10 +9,13 @@ use crate::error::{Error, Invalid};
 use crate::files::located::Document;
 use crate::linear::{Cholesky, Eigen, NotPositive, times_transpose};
 use crate::model::lenslet_array::SlopeOrder;
+use crate::model::sensor::Sensor;
 use crate::model::system::System;
 #[cfg(feature = "files")]
 use crate::model::system::TABLES;
-use crate::tomography::covariance_matrix::{CovarianceMatrices, MEASUREMENTS, TRUTH, truth_valid};
+use crate::tomography::covariance_matrix::{
+    CovarianceMatrices, MEASUREMENTS, TRUTH, truth_sensors, truth_valid,
+};
 use ndarray::{Array1, Array2, Array3, s};
 
 // Ways to invert the measurements
@@ -202,21 +205,36 @@ impl ReconstructorPlan {
     /// Multiplications and additions of one thread in a second, in products of large matrices.
     const SPEED: f64 = 12e9;
 
-    /// Seconds of one thread for the covariance of two slopes in a layer.
-    const ENTRY: f64 = 40e-9;
+    /// Seconds of one thread for the covariance of two slopes: gathered, and integrated in a layer.
+    const GATHERED: f64 = 6e-9;
+    const INTEGRATED: f64 = 150e-9;
+
+    /// Seconds of one thread for the covariances of all slopes of sensors with those of others; each comes with its slopes.
+    fn pairs(&self, first: &[(Sensor, usize)], second: &[(Sensor, usize)]) -> f64 {
+        let layers = self.system.atmosphere().layers().len() as f64;
+        let block = |(a, m): &(Sensor, usize), (b, n): &(Sensor, usize)| {
+            let shared = a.shares_lattice_with(b);
+            (m * n) as f64 * if shared { Self::GATHERED } else { layers * Self::INTEGRATED }
+        };
+        first.iter().map(|a| second.iter().map(|b| block(a, b)).sum::<f64>()).sum()
+    }
 
     fn stages(&self, engine: &Engine) -> Vec<Stage> {
         let [n, m] = [self.measurements, self.truth_slopes].map(|k| k as f64);
         let rows = m * self.system.targets().len() as f64;
-        let layers = self.system.atmosphere().layers().len() as f64;
+        let order = SlopeOrder::new(&self.system.valid_lenslets());
+        let stars = self.system.sensors().into_iter().enumerate();
+        let stars: Vec<_> = stars.map(|(q, star)| (star, 2 * order.lenslets(q).len())).collect();
+        let truths = truth_sensors(&self.system).into_iter();
+        let truths: Vec<_> = truths.map(|truth| (truth, self.truth_slopes)).collect();
         let factor = match self.method {
             Inversion::Eigen => 8.0 * n.powi(3),
             _ => n.powi(3) / 6.0,
         };
         let work = |multiplications: f64| multiplications / Self::SPEED;
         [
-            (MEASUREMENTS, Self::ENTRY * layers * 0.5 * n * n),
-            (TRUTH, Self::ENTRY * layers * (rows * n + 0.5 * m * m)),
+            (MEASUREMENTS, 0.5 * self.pairs(&stars, &stars)),
+            (TRUTH, self.pairs(&truths, &stars)),
             (FACTOR, work(factor)),
             (RECONSTRUCTOR, work(rows * n * n + rows * m * n)),
             (ERROR, work(5.0 * rows * m * m)),
