@@ -33,12 +33,20 @@ fn with_noise(system: &System, noise: f64) -> Result<System, Box<dyn Error>> {
 }
 
 fn spectra(small: &System, path: &Path) -> Result<(), Box<dyn Error>> {
+    let without = with_noise(small, 0.0)?;
+    let stars = without.guide_stars();
+    let twice: Vec<GuideStar> = [&stars[0], &stars[1], &stars[1]].map(Clone::clone).to_vec();
+    let twice = without.to_builder().guide_stars(twice).build()?;
     let mut figure =
-        Figure::new().log_y().x_label("eigenvalue").y_label("rad²").y_range(1e-28, 1e-9);
-    for (name, noise) in [("without noise", 0.0), ("with noise of 2·10⁻¹⁴ rad²", 2e-14)] {
-        let covariances = CovarianceMatrices::of(&with_noise(small, noise)?, &silent)?;
+        Figure::new().log_y().x_label("eigenvalue").y_label("rad²").y_range(1e-30, 1e-8);
+    for (name, system) in [
+        ("with noise of 2·10⁻¹⁴ rad²", with_noise(small, 2e-14)?),
+        ("without noise", without),
+        ("without noise, two sensors alike", twice),
+    ] {
+        let covariances = CovarianceMatrices::of(&system, &silent)?;
         let values = Eigen::new(&covariances.measurements)?.values().to_vec();
-        let largest_first = values.iter().rev().filter(|value| **value > 0.0).enumerate();
+        let largest_first = values.iter().rev().enumerate().filter(|(_, value)| **value > 0.0);
         figure = figure.line(name, largest_first.map(|(k, value)| (k as f64 + 1.0, *value)));
     }
     Ok(figure.save(path)?)
