@@ -13,6 +13,6 @@ pub use sensor::{Footprint, Groups, Sensor};
 pub(crate) mod noise;
 pub use noise::{GuideStar, Noise, SlopeNoise};
 pub(crate) mod system;
-pub use system::{System, SystemBuilder};
+pub use system::{SlopeModel, System, SystemBuilder};
 pub(crate) mod wavefront_grid;
 pub use wavefront_grid::PhaseGrid;

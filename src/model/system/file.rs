@@ -10,7 +10,7 @@ use crate::{
     model::noise::{GuideStar, Noise},
     model::sensor::Sensor,
     model::source::{ConeGradient, Source},
-    model::system::System,
+    model::system::{SlopeModel, System},
     model::wavefront_grid::PhaseGrid,
     units::{ARCSEC, DEGREE},
 };
@@ -50,6 +50,7 @@ impl System {
         let folder = Path::new(document.name()).parent().unwrap_or(Path::new(""));
         let builder = System::builder(atmosphere, lenslet_array)
             .cone_gradient(cone_gradient)
+            .slope_model(read_slope_model(&root)?)
             .pupil(pupil)
             .validity(validity)
             .guide_stars(read_guide_stars(&root, &lenslet_array, folder)?)
@@ -93,6 +94,7 @@ pub(crate) const TABLES: Keys = &[
     "guide_star",
     "target",
     "phase",
+    "covariance",
 ];
 
 // Read the tables of a system
@@ -260,6 +262,16 @@ fn read_phase(root: &Table) -> Result<Option<PhaseGrid>, BadLine> {
         table.optional("oversampling", "a whole number from 1 to 1000")?.unwrap_or(1);
     let radius: f64 = table.optional("disc_radius", "an angle in arcsec")?.unwrap_or(0.0);
     table.check(PhaseGrid::new(points, oversampling, radius * ARCSEC)).map(Some)
+}
+
+// Read how slopes are modelled
+fn read_slope_model(root: &Table) -> Result<SlopeModel, BadLine> {
+    let Some(table) = root.table("covariance", &["slope_model"])? else {
+        return Ok(SlopeModel::default());
+    };
+    let words =
+        [SlopeModel::Average, SlopeModel::EdgeMidpoint].map(|model| (model.name(), model));
+    Ok(table.choice("slope_model", &words)?.unwrap_or_default())
 }
 
 // Check the system as read
