@@ -170,7 +170,7 @@ impl Summary<'_> {
             "pitch": array.pitch(),
             "valid": valid(self.plan.system()),
             "method": if sampling.is_some() { "spectral" } else { "direct" },
-    "slope_model": self.plan.system().slope_model().name(),
+            "slope_model": self.plan.system().slope_model().name(),
             "samples": sampling.map(|sampling| sampling.samples()),
             "oversampling": sampling.map(|sampling| sampling.oversampling()),
             "error_estimate": slopes.map_or(self.method_and_error().1, |chosen| chosen.error_estimate),

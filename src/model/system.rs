@@ -138,9 +138,7 @@ impl System {
         let (name, expected) = (self.slope_model.name(), format!("average, as {reason}"));
         match self.slope_model {
             SlopeModel::Average => Ok(()),
-            SlopeModel::EdgeMidpoint => {
-                Err(Invalid::new("covariance.slope_model", name, expected))
-            }
+            SlopeModel::EdgeMidpoint => Err(Invalid::new("covariance.slope_model", name, expected)),
         }
     }
 }
@@ -275,7 +273,8 @@ impl SystemBuilder {
             within("phase", PhaseGrid::new(points, oversampling, disc_radius).map(drop))?;
         }
         if system.cone_gradient == ConeGradient::Layer {
-            system.expect_average("atmosphere.cone_gradient is layer, and edges are on the pupil")?;
+            system
+                .expect_average("atmosphere.cone_gradient is layer, and edges are on the pupil")?;
         }
         Ok(system)
     }

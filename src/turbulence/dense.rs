@@ -630,7 +630,8 @@ pub(crate) fn fill_slopes<B: Send + Sync>(
         // Fill the rows of both slopes
         for (q, block) in &blocks[p] {
             let (start, lenslets) = (columns.order.index(*q, 0, 0), columns.order.lenslets(*q));
-            let both = [&mut *row_x, &mut *row_y].map(|row| &mut row[start..][..2 * lenslets.len()]);
+            let both =
+                [&mut *row_x, &mut *row_y].map(|row| &mut row[start..][..2 * lenslets.len()]);
             let [(xx, xy), (yx, yy)] = both.map(|row| row.split_at_mut(lenslets.len()));
             fill(block, first, lenslets, [xx, xy, yx, yy]);
         }
@@ -1101,6 +1102,20 @@ mod tests {
                 } else {
                     ratio * f64::from(side) > 0.5
                 });
+            }
+        }
+    }
+
+    // Mirror matrices of any size
+    #[test]
+    fn all_that_is_below_the_diagonal_mirrors_what_is_above() {
+        for n in [1, 2, BAND - 1, BAND, BAND + 1, 2 * BAND + 43] {
+            let entry =
+                |row, column| if row <= column { 1e3 * row as f64 + column as f64 } else { -1.0 };
+            let mut matrix = Array2::from_shape_fn((n, n), |(row, column)| entry(row, column));
+            mirror(&mut matrix);
+            for ((row, column), value) in matrix.indexed_iter() {
+                assert_eq!(*value, entry(row.min(column), row.max(column)), "{n}: {row} {column}");
             }
         }
     }

@@ -30,7 +30,8 @@ use rayon::prelude::*;
 /// [`SlopeProblem::of_sensors`].
 pub fn slope_problem(system: &System) -> Result<SlopeProblem, Error> {
     if system.slope_model() == SlopeModel::EdgeMidpoint {
-        let reason = "covariance.slope_model = edge-midpoint has the dense form alone: expected average";
+        let reason =
+            "covariance.slope_model = edge-midpoint has the dense form alone: expected average";
         return Err(Error::NotToeplitz { reason: reason.into() });
     }
     SlopeProblem::of_sensors(system.atmosphere(), &system.sensors(), system.cone_gradient())
@@ -984,6 +985,31 @@ mod tests {
         for form in [Form::Toeplitz, Form::Dense] {
             let stopped = plan(&keck, options.form(form)).unwrap().run(&Engine::default(), &watch);
             assert!(matches!(stopped, Err(Error::Cancelled)), "{form:?}");
+        }
+    }
+
+    // Plan slopes between midpoints
+    #[test]
+    fn slopes_between_midpoints_are_planned_in_dense_form() {
+        let small = System::from_file("book/systems/small.toml").unwrap();
+        let builder = small.to_builder().targets([]).slope_model(SlopeModel::EdgeMidpoint);
+        let system = builder.build().unwrap();
+        let plan = CovariancePlan::new(&system, CovarianceOptions::default()).unwrap();
+        let told = plan.describe(&Engine::default());
+        assert_eq!((told.form, told.slope_model), ("dense", "edge-midpoint"));
+        assert!(
+            told.reason.contains("covariance.slope_model") && told.method.contains("midpoints")
+        );
+        let covariances = plan.run(&Engine::default(), &silent).unwrap();
+        let (sensors, valid) = (system.sensors(), system.valid_lenslets());
+        let matrix = midpoint::slope_covariance(system.atmosphere(), &sensors, &valid, &silent);
+        let SlopeSlope::Dense(found) = covariances.slope_slope else { panic!("not dense") };
+        assert_eq!(found, matrix.unwrap());
+        #[cfg(feature = "cuda")]
+        for gpu in crate::device::gpu::test_machines() {
+            let engine = Engine::gpus(vec![gpu], crate::numerics::real::Precision::F64).unwrap();
+            let error = plan.run(&engine, &silent).unwrap_err().to_string();
+            assert!(error.starts_with("covariance.slope_model = edge-midpoint"), "{error}");
         }
     }
 

@@ -269,8 +269,7 @@ fn read_slope_model(root: &Table) -> Result<SlopeModel, BadLine> {
     let Some(table) = root.table("covariance", &["slope_model"])? else {
         return Ok(SlopeModel::default());
     };
-    let words =
-        [SlopeModel::Average, SlopeModel::EdgeMidpoint].map(|model| (model.name(), model));
+    let words = [SlopeModel::Average, SlopeModel::EdgeMidpoint].map(|model| (model.name(), model));
     Ok(table.choice("slope_model", &words)?.unwrap_or_default())
 }
 
