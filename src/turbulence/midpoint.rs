@@ -11,6 +11,7 @@ use crate::turbulence::dense::{Slopes, check_slope_memory, fill_slopes, rectangl
 use crate::turbulence::phase::VonKarman;
 use ndarray::Array2;
 use std::f64::consts::PI;
+use std::ops::Range;
 use std::sync::Arc;
 
 // Fall of one outer scale
@@ -201,25 +202,53 @@ impl<'a> Block<'a> {
         }
         for (strength, fall, [one, two]) in &self.apart {
             // Compute the pairs of a layer
-            let (first, n) = (one.ends(first.map(|index| index as f64)), two.lenslets);
-            let mut known = two.is_straight().then(|| vec![[f64::NAN; 2]; 2 * n * (n + 1)]);
-            for (k, &[j, i]) in others.iter().enumerate() {
-                let [[left_end, right_end], [lower_end, upper_end]] =
-                    two.ends([j as f64, i as f64]);
-                let mut seen = |edge: usize, end: [f64; 2]| {
-                    let Some(known) = &mut known else { return fall.seen_from(&first, end) };
-                    if known[edge][0].is_nan() {
-                        known[edge] = fall.seen_from(&first, end);
-                    }
-                    known[edge]
-                };
-                let (left, below) = (j * (n + 1) + i, (n + 1 + j) * n + i);
-                let along_x = [seen(left, left_end), seen(left + 1, right_end)];
-                let along_y = [seen(below, lower_end), seen(below + n, upper_end)];
-                add(k, *strength, differences([along_x, along_y]));
+            let first = one.ends(first.map(|index| index as f64));
+            if two.is_straight() {
+                let (seen, n) = (seen_from_edges((fall, two), &first, others), two.lenslets + 1);
+                for (k, &[row, column]) in others.iter().enumerate() {
+                    let place = row * n + column;
+                    let [left, below] = seen[place];
+                    let (right, above) = (seen[place + 1][0], seen[place + n][1]);
+                    add(k, *strength, differences([[left, right], [below, above]]));
+                }
+            } else {
+                for (k, other) in others.iter().enumerate() {
+                    let ends = two.ends(other.map(|index| index as f64));
+                    let seen = ends.map(|ends| ends.map(|end| fall.seen_from(&first, end)));
+                    add(k, *strength, differences(seen));
+                }
             }
         }
     }
+}
+
+// Look from all edges of a sensor
+/// How a lenslet with the ends `first` is seen from the left and the lower end of the others of an array, and of places next to them;
+/// (N + 1)² places by rows.
+fn seen_from_edges(
+    (fall, view): (&Fall, &View),
+    first: &Ends,
+    others: &[[usize; 2]],
+) -> Vec<[[f64; 2]; 2]> {
+    let n = view.lenslets + 1;
+    let mut seen = vec![[[0.0; 2]; 2]; n * n];
+    let mut look = |axis: usize, row: usize, columns: Range<usize>| {
+        for column in columns {
+            let end = view.ends([row as f64, column as f64])[axis][0];
+            seen[row * n + column][axis] = fall.seen_from(first, end);
+        }
+    };
+    let (mut next, mut before) = (0, 0..0);
+    for others in others.chunk_by(|one, other| one[0] == other[0]) {
+        let (row, start, end) = (others[0][0], others[0][1], others[others.len() - 1][1] + 1);
+        let known = if row == next { before } else { start..start };
+        look(0, row, start..end + 1);
+        look(1, row, start..known.start.clamp(start, end));
+        look(1, row, known.end.clamp(start, end)..end);
+        look(1, row + 1, start..end);
+        (next, before) = (row + 1, start..end);
+    }
+    seen
 }
 
 // Slope covariance between midpoints of edges
@@ -322,9 +351,10 @@ mod tests {
             sensor((0.0, 0.0, 120e3), (4, 0.6), -33.0, [0.05, -0.2], 1.07),
             sensor((2e-5, 1.0, f64::INFINITY), (5, 0.4), -33.0, [0.0, 0.1], 1.0),
         ];
-        let masks = sensors.iter().map(|sensor| {
+        let masks = sensors.iter().enumerate().map(|(q, sensor)| {
             let n = sensor.array.lenslets();
-            Array2::from_shape_fn((n, n), |(j, i)| [j, i] != [1, 2])
+            let dark = [[0, 0], [0, 1], [1, 0], [1, 2], [4, 3], [4, 4]];
+            Array2::from_shape_fn((n, n), |(j, i)| !dark.contains(&[j, i]) && (q, j) != (1, 3))
         });
         let masks = masks.collect();
         (air, sensors, masks)
