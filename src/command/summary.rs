@@ -64,10 +64,7 @@ pub struct Summary<'a> {
 /// Bound of the direct method's error, in units of the variance for slopes, of the largest entry for wavefronts.
 const DIRECT_ERROR: f64 = 1e-10;
 
-/// Bound of the error of the formula of four points, as such, in units of the variance.
-const MIDPOINT_ERROR: f64 = 1e-12;
-
-/// That of the direct method where a graphics processor computed in single precision.
+/// The same where a graphics processor computed in single precision.
 const SINGLE_ERROR: f64 = 2e-6;
 
 /// The sampling of the spectral method, for slopes and wavefront.
@@ -91,13 +88,13 @@ pub fn method_and_error(
             (format!("spectral, {slopes}; wavefront: {wavefront}"), error)
         }
         [Some(slopes), None] => (format!("spectral, {slopes}"), slopes.error_estimate),
-        _ => match plan.system().slope_model() {
-            SlopeModel::EdgeMidpoint => {
-                (format!("direct, edge-midpoint, {form} form"), MIDPOINT_ERROR)
-            }
-            SlopeModel::Average if single => (format!("direct, {form} form"), SINGLE_ERROR),
-            SlopeModel::Average => (format!("direct, {form} form"), DIRECT_ERROR),
-        },
+        _ => {
+            let how = match plan.system().slope_model() {
+                SlopeModel::Average => "direct",
+                SlopeModel::EdgeMidpoint => "direct, edge-midpoint",
+            };
+            (format!("{how}, {form} form"), if single { SINGLE_ERROR } else { DIRECT_ERROR })
+        }
     }
 }
 

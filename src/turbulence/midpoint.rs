@@ -418,6 +418,27 @@ mod tests {
         assert!(worst < 1e-13 && worst > 0.0, "{worst:.1e}");
     }
 
+    // Hold entries at long distances
+    #[test]
+    fn long_distances_lose_no_more_than_their_digits() {
+        for (side, outer_scale) in [(0.5, 25.0), (0.2, 25.0), (0.5, f64::INFINITY)] {
+            let layers = vec![Layer::new(0.0, 1.0, outer_scale)];
+            let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+            let n = (40.0 / side) as usize;
+            let array = LensletArray::new(n, side).unwrap();
+            let sensor = [Sensor::at_rest(Source::star(0.0, 0.0).unwrap(), array)];
+            let corner = [Array2::from_shape_fn((n, n), |at| at == (0, 0))];
+            let few = [Array2::from_shape_fn((n, n), |(j, i)| (i % 7, j % 31) == (3, 2))];
+            let matrix = between(&air, (&sensor, &corner), (&sensor, &few), &silent).unwrap();
+            let [rows, columns] = [corner, few].map(|valid| slopes(&sensor, &valid));
+            let variance = exact(&air, [rows[0], rows[0]]);
+            for ((row, column), found) in matrix.indexed_iter() {
+                let error = (found - exact(&air, [rows[row], columns[column]])).abs() / variance;
+                assert!(error < 1e-12, "{side} {outer_scale}: {error:.1e}");
+            }
+        }
+    }
+
     // Hold the table of the fall to its digits
     #[test]
     fn the_table_of_the_fall_keeps_all_digits() {
