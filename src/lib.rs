@@ -51,7 +51,8 @@ pub mod prelude {
     pub use crate::device::{Device, Engine, Watch, silent};
     pub use crate::error::{Error, Invalid, Result};
     pub use crate::model::{Atmosphere, ConeGradient, GuideStar, Layer, LensletArray, Noise};
-    pub use crate::model::{PhaseGrid, Pupil, Sensor, SlopeOrder, Source, System, Validity};
+    pub use crate::model::{PhaseGrid, Pupil, Sensor, SlopeModel, SlopeOrder, Source, System};
+    pub use crate::model::{SystemBuilder, Validity};
     pub use crate::numerics::Precision;
     pub use crate::tomography::{EstimateOptions, EstimatePlan, Estimates, Estimator};
     #[cfg(feature = "factorise")]

@@ -1,9 +1,8 @@
 //! The system file under mistakes: each has one message, with file, line, key, value and expectation;
 //! and whatever comes in, nothing panics.
 
-use lenslet::Error;
-use lenslet::model::{ConeGradient, Light, System, Validity};
-use lenslet::units::{ARCSEC, DEGREE};
+use lenslet::model::Light;
+use lenslet::prelude::*;
 use proptest::prelude::*;
 use std::{fs, path::PathBuf};
 
@@ -395,6 +394,22 @@ fn every_mistake_has_its_message() {
             "points = 17",
             "points = 17\ndisc_radius = -1.0",
             "x.toml:27: phase.disc_radius = -1.0: expected an angle from 0 to 0.1 rad (20626 arcsec)",
+        ),
+        (
+            "points = 17",
+            "points = 17\n[covariance]\nslope_model = \"midpoint\"",
+            "x.toml:28: covariance.slope_model = \"midpoint\": expected \"average\" or \"edge-midpoint\"",
+        ),
+        (
+            "points = 17",
+            "points = 17\n[covariance]\nslope_modell = \"average\"",
+            "x.toml:28: covariance.slope_modell = \"average\": expected a known key; did you mean slope_model?",
+        ),
+        (
+            "[telescope]",
+            "cone_gradient = \"layer\"\n[covariance]\nslope_model = \"edge-midpoint\"\n[telescope]",
+            "x.toml:12: covariance.slope_model = \"edge-midpoint\": expected average, as atmosphere.cone_gradient is layer, \
+             and edges are on the pupil",
         ),
     ] {
         assert_eq!(message(from, to), expected, "{from:?} replaced by {to:?}");
@@ -791,6 +806,9 @@ azimuth = 270.0
 points = 17
 oversampling = 2
 disc_radius = 3.0
+
+[covariance]
+slope_model = "average"
 "#;
     let system = System::from_toml(text, "design.toml").unwrap();
     assert_eq!(system.cone_gradient(), ConeGradient::Layer);
@@ -811,6 +829,29 @@ disc_radius = 3.0
     let phase = system.phase().unwrap();
     assert_eq!((phase.points, phase.oversampling), (17, 2));
     assert!((phase.disc_radius / ARCSEC - 3.0).abs() < 1e-12);
+    assert_eq!(system.slope_model(), SlopeModel::Average);
+}
+
+#[test]
+fn slopes_between_midpoints_are_refused_where_they_cannot_serve() -> Result<()> {
+    let text = format!("{GOOD}[covariance]\nslope_model = \"edge-midpoint\"\n");
+    let system = System::from_toml(&text, "x.toml")?;
+    assert_eq!(system.slope_model(), SlopeModel::EdgeMidpoint);
+    let refused = |result: Result<()>| {
+        let error = result.unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{error}");
+        let message = error.to_string();
+        assert!(message.contains("covariance.slope_model = edge-midpoint"), "{message}");
+        assert!(message.contains("expected average"), "{message}");
+    };
+    let options = CovarianceOptions::default();
+    let plan = |options| CovariancePlan::new(&system, options).map(drop);
+    refused(plan(options));
+    refused(plan(options.slopes_only().form(Form::Toeplitz)));
+    refused(plan(options.slopes_only().method(Method::Spectral(None))));
+    refused(EstimatePlan::new(&system, EstimateOptions::default()).map(drop));
+    refused(SimulationPlan::new(&system, SimulationOptions::default()).map(drop));
+    Ok(())
 }
 
 /// A text with one of the things done to it that happen to texts.

@@ -8,6 +8,7 @@ use crate::device::{self, Device};
 use crate::error::{Error, in_bytes};
 use crate::files::arrays::{ArrayFormat, Precision};
 use crate::model::lenslet_array::SlopeOrder;
+use crate::model::system::{SlopeModel, System};
 use crate::turbulence::plan::{
     CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan, dense_bytes, slope_problem,
     wavefront_problem,
@@ -17,7 +18,7 @@ use crate::turbulence::spectral;
 use crate::turbulence::spectral::error::Chosen;
 use crate::turbulence::spectral::slope::SpectralSampling;
 use crate::turbulence::wavefront::WavefrontProblem;
-use crate::{model::system::System, units::ARCSEC};
+use crate::units::ARCSEC;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -87,7 +88,13 @@ pub fn method_and_error(
             (format!("spectral, {slopes}; wavefront: {wavefront}"), error)
         }
         [Some(slopes), None] => (format!("spectral, {slopes}"), slopes.error_estimate),
-        _ => (format!("direct, {form} form"), if single { SINGLE_ERROR } else { DIRECT_ERROR }),
+        _ => {
+            let how = match plan.system().slope_model() {
+                SlopeModel::Average => "direct",
+                SlopeModel::EdgeMidpoint => "direct, edge-midpoint",
+            };
+            (format!("{how}, {form} form"), if single { SINGLE_ERROR } else { DIRECT_ERROR })
+        }
     }
 }
 
@@ -160,6 +167,7 @@ impl Summary<'_> {
             "pitch": array.pitch(),
             "valid": valid(self.plan.system()),
             "method": if sampling.is_some() { "spectral" } else { "direct" },
+            "slope_model": self.plan.system().slope_model().name(),
             "samples": sampling.map(|sampling| sampling.samples()),
             "oversampling": sampling.map(|sampling| sampling.oversampling()),
             "error_estimate": slopes.map_or(self.method_and_error().1, |chosen| chosen.error_estimate),
@@ -236,6 +244,7 @@ pub fn plan_json(plan: &Description) -> Value {
         "form": plan.form,
         "reason": plan.reason,
         "method": plan.method,
+        "slope_model": plan.slope_model,
         "engine": plan.engine,
         "memory": { "host": plan.memory.host, "devices": plan.memory.devices },
         "seconds": plan.seconds(),

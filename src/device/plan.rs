@@ -89,6 +89,8 @@ pub struct Description {
     pub reason: String,
     /// How it is computed, in words.
     pub method: String,
+    /// What slopes are taken to be, as a system file calls it.
+    pub slope_model: &'static str,
     /// What computes it: `2 threads`.
     pub engine: String,
     /// The memory that it takes.

@@ -15,6 +15,6 @@ pub use noise::{GuideStar, Noise, SlopeNoise};
 pub(crate) mod light;
 pub use light::{Brightness, LaserSpot, Light};
 pub(crate) mod system;
-pub use system::{System, SystemBuilder};
+pub use system::{SlopeModel, System, SystemBuilder};
 pub(crate) mod wavefront_grid;
 pub use wavefront_grid::PhaseGrid;

@@ -24,6 +24,7 @@ use ndarray::Array2;
 pub struct System {
     atmosphere: Atmosphere,
     cone_gradient: ConeGradient,
+    slope_model: SlopeModel,
     pupil: Option<Pupil>,
     lenslet_array: LensletArray,
     validity: Validity,
@@ -43,6 +44,11 @@ impl System {
     /// The coordinate along which slopes are derivatives.
     pub fn cone_gradient(&self) -> ConeGradient {
         self.cone_gradient
+    }
+
+    /// What slopes are taken to be.
+    pub fn slope_model(&self) -> SlopeModel {
+        self.slope_model
     }
 
     /// The pupil of the telescope; without one, all lenslets are valid.
@@ -133,6 +139,37 @@ impl System {
     pub fn groups(&self) -> Groups {
         Groups::new(&self.sensors())
     }
+
+    // Want the average of the gradient
+    /// Refuses another model of slopes than the average, for a `reason` that follows "as".
+    pub(crate) fn expect_average(&self, reason: &str) -> Result<(), Invalid> {
+        let (name, expected) = (self.slope_model.name(), format!("average, as {reason}"));
+        match self.slope_model {
+            SlopeModel::Average => Ok(()),
+            SlopeModel::EdgeMidpoint => Err(Invalid::new("covariance.slope_model", name, expected)),
+        }
+    }
+}
+
+// What slopes are taken to be
+/// What the slope of a lenslet is taken to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SlopeModel {
+    /// The average of the gradient over the lenslet: exact.
+    #[default]
+    Average,
+    /// The difference of the phase between the midpoints of two edges; for comparison with programs that take it so.
+    EdgeMidpoint,
+}
+
+impl SlopeModel {
+    /// Its name in a system file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Average => "average",
+            Self::EdgeMidpoint => "edge-midpoint",
+        }
+    }
 }
 
 // System that is built in steps
@@ -160,6 +197,7 @@ impl System {
         SystemBuilder(Self {
             atmosphere,
             cone_gradient: ConeGradient::default(),
+            slope_model: SlopeModel::default(),
             pupil: None,
             lenslet_array,
             validity: Validity::default(),
@@ -187,6 +225,11 @@ impl SystemBuilder {
     /// The coordinate along which slopes are derivatives.
     pub fn cone_gradient(self, cone_gradient: ConeGradient) -> Self {
         Self(System { cone_gradient, ..self.0 })
+    }
+
+    /// What slopes are taken to be.
+    pub fn slope_model(self, slope_model: SlopeModel) -> Self {
+        Self(System { slope_model, ..self.0 })
     }
 
     /// The pupil, or none: then all lenslets are valid.
@@ -225,8 +268,8 @@ impl SystemBuilder {
     ///
     /// # Errors
     /// `Invalid`, by the name that a system file has for it, where there is no guide star; a star stands in the atmosphere, a
-    /// target at a finite height, or a sensor makes no sense; the pupil leaves an array no valid lenslet; or noise is that of another number of
-    /// valid lenslets.
+    /// target at a finite height, or a sensor makes no sense; the pupil leaves an array no valid lenslet; noise is that of another number of
+    /// valid lenslets; or slopes are differences between points and derivatives along a layer.
     pub fn build(self) -> Result<System, Invalid> {
         let Self(system) = self;
         let shared = "a pupil and a rule that leave at least one lenslet valid";
@@ -243,6 +286,10 @@ impl SystemBuilder {
         }
         if let Some(PhaseGrid { points, oversampling, disc_radius }) = system.phase {
             within("phase", PhaseGrid::new(points, oversampling, disc_radius).map(drop))?;
+        }
+        if system.cone_gradient == ConeGradient::Layer {
+            system
+                .expect_average("atmosphere.cone_gradient is layer, and edges are on the pupil")?;
         }
         Ok(system)
     }

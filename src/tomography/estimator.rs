@@ -105,6 +105,7 @@ impl EstimatePlan {
             form: told.form,
             reason: told.reason,
             method: format!("{solver} to {:e}{aid}", posed.options.tolerance),
+            slope_model: told.slope_model,
             engine: engine.name(),
             memory: self.memory(engine),
             stages: self.stages(engine),

@@ -609,8 +609,9 @@ impl SimulationPlan {
     /// Plans a simulation.
     ///
     /// # Errors
-    /// `Invalid` where the sampling makes no sense.
+    /// `Invalid` where the sampling makes no sense, or the system has another model of slopes than the average.
     pub fn new(system: &System, options: SimulationOptions) -> Result<Self, Error> {
+        system.expect_average("sensors that are simulated average the gradient")?;
         options.sampling.check()?;
         let count = |layer: &Layer| {
             let [reach, side] = extent(system, layer);
@@ -683,6 +684,7 @@ impl SimulationPlan {
             form: "",
             reason: String::new(),
             method: format!("graded spectrum, {fewest} to {most} frequencies along an axis"),
+            slope_model: self.system.slope_model().name(),
             engine: engine.name(),
             memory: self.memory(),
             stages: self.stages(engine),

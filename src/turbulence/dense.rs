@@ -5,7 +5,7 @@
 pub mod gpu;
 
 // What pairs without a lattice stand on
-use crate::device::{Watch, Workers, dispatch, refuse_beyond_memory, silent, threads};
+use crate::device::{Watch, Workers, dispatch, gather, refuse_beyond_memory, silent, threads};
 use crate::error::{Error, accept, length};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::SlopeOrder;
@@ -21,6 +21,7 @@ use crate::turbulence::phase::{VonKarman, hessian};
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem, check_outer_scales};
 use crate::turbulence::turned::{Turn, TurnedSquares};
 use ndarray::Array2;
+use rayon::prelude::*;
 use std::f64::consts::PI;
 use std::sync::Arc;
 
@@ -394,8 +395,7 @@ impl<'a> Block<'a> {
     fn new(
         (groups, shared): (&Groups, &'a [Option<SlopeCovariance>]),
         layers: &'a [SeenLayer],
-        p: usize,
-        q: usize,
+        [p, q]: [usize; 2],
     ) -> Self {
         let ((group, first), (other, second)) = (groups.place(p), groups.place(q));
         if let (true, Some(covariance)) = (group == other, &shared[group]) {
@@ -437,6 +437,14 @@ impl<'a> Block<'a> {
             }
         }
     }
+
+    // Fill a block's part of two rows
+    /// Covariances of the lenslet `first` with others: xx, xy, yx and yy.
+    fn fill(&self, first: [usize; 2], others: &[[usize; 2]], [xx, xy, yx, yy]: [&mut [f64]; 4]) {
+        for (k, &second) in others.iter().enumerate() {
+            [[xx[k], xy[k]], [yx[k], yy[k]]] = self.covariance(first, second);
+        }
+    }
 }
 
 // Slope covariance of any stars
@@ -474,11 +482,10 @@ pub fn slope_covariance(
     gradient: ConeGradient,
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
-    let order = slope_order(atmosphere, stars, valid)?;
-    let slopes = Slopes { order: &order, first: 0, sensors: stars.len() };
-    let mut matrix = any_slopes((atmosphere, gradient), stars, [slopes, slopes], watch)?;
-    mirror(&mut matrix);
-    Ok(matrix)
+    let compute = |sensors: &[Sensor], slopes: [Slopes; 2]| {
+        any_slopes((atmosphere, gradient), sensors, slopes, watch)
+    };
+    square(atmosphere, (stars, valid), compute)
 }
 
 // Covariance between two sets of sensors
@@ -512,26 +519,51 @@ pub fn between(
     gradient: ConeGradient,
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
-    let orders = [first, second].map(|(sensors, valid)| slope_order(atmosphere, sensors, valid));
-    let [rows, columns] = orders;
-    let (rows, columns, all) = (rows?, columns?, [first.0, second.0].concat());
-    // Rows and columns of two sets of sensors
+    let compute = |sensors: &[Sensor], slopes: [Slopes; 2]| {
+        any_slopes((atmosphere, gradient), sensors, slopes, watch)
+    };
+    rectangle(atmosphere, [first, second], compute)
+}
+
+// Pose a square of slopes
+/// The matrix of some sensors' slopes against themselves, of which `compute` fills the blocks from the diagonal on.
+pub(crate) fn square(
+    atmosphere: &Atmosphere,
+    (sensors, valid): (&[Sensor], &[Array2<bool>]),
+    compute: impl FnOnce(&[Sensor], [Slopes; 2]) -> Result<Array2<f64>, Error>,
+) -> Result<Array2<f64>, Error> {
+    let order = slope_order(atmosphere, sensors, valid)?;
+    let slopes = Slopes { order: &order, first: 0, sensors: sensors.len() };
+    let mut matrix = compute(sensors, [slopes, slopes])?;
+    mirror(&mut matrix);
+    Ok(matrix)
+}
+
+// Pose a rectangle of slopes
+/// The matrix of some sensors' slopes against those of others, which `compute` fills; all sensors are in one list.
+pub(crate) fn rectangle(
+    atmosphere: &Atmosphere,
+    sets: [(&[Sensor], &[Array2<bool>]); 2],
+    compute: impl FnOnce(&[Sensor], [Slopes; 2]) -> Result<Array2<f64>, Error>,
+) -> Result<Array2<f64>, Error> {
+    let [rows, columns] = sets.map(|(sensors, valid)| slope_order(atmosphere, sensors, valid));
+    let ((rows, columns), [(first, _), (second, _)]) = ((rows?, columns?), sets);
     let slopes = [
-        Slopes { order: &rows, first: 0, sensors: first.0.len() },
-        Slopes { order: &columns, first: first.0.len(), sensors: second.0.len() },
+        Slopes { order: &rows, first: 0, sensors: first.len() },
+        Slopes { order: &columns, first: first.len(), sensors: second.len() },
     ];
-    any_slopes((atmosphere, gradient), &all, slopes, watch)
+    compute(&[first, second].concat(), slopes)
 }
 
 // Slopes of some sensors against others
 /// The slopes that are rows, or columns, of a matrix.
 #[derive(Clone, Copy)]
-struct Slopes<'a> {
-    order: &'a SlopeOrder,
+pub(crate) struct Slopes<'a> {
+    pub(crate) order: &'a SlopeOrder,
     /// The number of their first sensor among all that a layer sees.
-    first: usize,
+    pub(crate) first: usize,
     /// How many sensors they are.
-    sensors: usize,
+    pub(crate) sensors: usize,
 }
 
 // Fill rows against columns block by block
@@ -544,7 +576,8 @@ fn any_slopes(
 ) -> Result<Array2<f64>, Error> {
     let groups = Groups::new(sensors);
     let both = |members: &[usize]| slopes.iter().all(|side| members.iter().any(|&k| side.holds(k)));
-    check_slope_memory(sensors, groups.members().filter(|members| both(members)), slopes)?;
+    let worthy = groups.members().filter(|members| both(members));
+    check_slope_memory(slopes, expanded(sensors, worthy))?;
     // Compute the groups that share a lattice
     let mut shared = Vec::new();
     for members in groups.members() {
@@ -557,7 +590,8 @@ fn any_slopes(
         shared.push(both(members).then(|| covariance(members)).transpose()?);
     }
     let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0);
-    fill_slopes(slopes, (&groups, &shared), &layers, watch)
+    let block = |pair| Block::new((&groups, &shared), &layers, pair);
+    fill_slopes(slopes, block, Block::fill, watch)
 }
 
 impl Slopes<'_> {
@@ -572,18 +606,16 @@ impl Slopes<'_> {
 }
 
 // Fill the matrix of slopes
-fn fill_slopes(
+/// Fills the rows. `block` prepares what two sensors need, by their numbers among all; `fill` computes the covariances of one
+/// lenslet with others of a block's second sensor: xx, xy, yx and yy, the first letter being the slope of that lenslet.
+pub(crate) fn fill_slopes<B: Send + Sync>(
     [rows, columns]: [Slopes; 2],
-    groups: (&Groups, &[Option<SlopeCovariance>]),
-    layers: &[SeenLayer],
+    block: impl Fn([usize; 2]) -> B + Sync,
+    fill: impl Fn(&B, [usize; 2], &[[usize; 2]], [&mut [f64]; 4]) + Sync,
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
     let n = columns.order.len();
-    let symmetric = rows.first == columns.first;
-    let partners = |p: usize| if symmetric { p..columns.sensors } else { 0..columns.sensors };
-    let block = |p, q| Block::new(groups, layers, rows.first + p, columns.first + q);
-    let blocks = |p| partners(p).map(|q| block(p, q)).collect();
-    let blocks: Vec<Vec<Block>> = (0..rows.sensors).map(blocks).collect();
+    let blocks = pairs_of_sensors([rows, columns], block, watch)?;
     let mut values = vec![0.0; rows.order.len() * n];
     // Hand out the rows of both slopes
     let (mut lenslets, mut rest): (Vec<Rows>, _) = (Vec::new(), values.as_mut_slice());
@@ -594,15 +626,14 @@ fn fill_slopes(
         lenslets.extend(both.map(|((row_x, row_y), &first)| (p, row_x, row_y, first)));
         rest = others;
     }
-    let fill = |blocks: &Vec<Vec<Block>>, (p, row_x, row_y, first): Rows| {
+    let fill = |blocks: &Vec<Vec<(usize, B)>>, (p, row_x, row_y, first): Rows| {
         // Fill the rows of both slopes
-        for (q, block) in partners(p).zip(&blocks[p]) {
-            for (k, &second) in columns.order.lenslets(q).iter().enumerate() {
-                let [of_x, of_y] = block.covariance(first, second);
-                let [x, y] = [0, 1].map(|component| columns.order.index(q, component, k));
-                [row_x[x], row_x[y]] = of_x;
-                [row_y[x], row_y[y]] = of_y;
-            }
+        for (q, block) in &blocks[p] {
+            let (start, lenslets) = (columns.order.index(*q, 0, 0), columns.order.lenslets(*q));
+            let both =
+                [&mut *row_x, &mut *row_y].map(|row| &mut row[start..][..2 * lenslets.len()]);
+            let [(xx, xy), (yx, yy)] = both.map(|row| row.split_at_mut(lenslets.len()));
+            fill(block, first, lenslets, [xx, xy, yx, yy]);
         }
         Ok(())
     };
@@ -611,38 +642,84 @@ fn fill_slopes(
     Ok(Array2::from_shape_vec(shape, values).unwrap_or_else(|_| unreachable!("same length")))
 }
 
+// Prepare the blocks of all pairs
+/// The blocks of each sensor of the rows with its partners among the columns, by the partners' numbers there.
+fn pairs_of_sensors<B: Send>(
+    [rows, columns]: [Slopes; 2],
+    block: impl Fn([usize; 2]) -> B + Sync,
+    watch: &dyn Watch,
+) -> Result<Vec<Vec<(usize, B)>>, Error> {
+    let symmetric = rows.first == columns.first;
+    let partners = |p: usize| (if symmetric { p } else { 0 })..columns.sensors;
+    let pairs = (0..rows.sensors).flat_map(|p| partners(p).map(move |q| (p, q)));
+    let pairs: Vec<(usize, usize)> = pairs.collect();
+    let prepare = |_: &(), (p, q)| Ok((p, q, block([rows.first + p, columns.first + q])));
+    let mut blocks: Vec<Vec<_>> = (0..rows.sensors).map(|_| Vec::new()).collect();
+    for (p, q, block) in gather(Workers::cores(&()), pairs, &Unseen(watch), prepare)? {
+        blocks[p].push((q, block));
+    }
+    Ok(blocks)
+}
+
+/// Work that is not counted and may be stopped.
+struct Unseen<'a>(&'a dyn Watch);
+
+impl Watch for Unseen<'_> {
+    fn cancelled(&self) -> bool {
+        self.0.cancelled()
+    }
+}
+
 /// A sensor of the rows, the rows of both slopes of one of its lenslets, and which lenslet that is.
 type Rows<'a> = (usize, &'a mut [f64], &'a mut [f64], [usize; 2]);
 
 // Mirror the matrix of slopes
+/// Rows of a band that is mirrored at once.
+const BAND: usize = 128;
+
 /// Copies what is above the diagonal of a square matrix to below it.
 fn mirror(matrix: &mut Array2<f64>) {
-    for row in 0..matrix.nrows() {
-        for column in 0..row {
-            matrix[[row, column]] = matrix[[column, row]];
+    let n = matrix.nrows();
+    let Some(values) = matrix.as_slice_mut() else { unreachable!("in C order") };
+    for start in (0..n).step_by(BAND) {
+        let (above, band) = values.split_at_mut(start * n);
+        let band = &mut band[..BAND.min(n - start) * n];
+        band.par_chunks_mut(n * BAND / 8).enumerate().for_each(|(k, rows)| {
+            let first = start + k * BAND / 8;
+            for (column, values) in above.chunks(n).enumerate() {
+                let values = &values[first..][..rows.len() / n];
+                values.iter().zip(rows.chunks_mut(n)).for_each(|(value, row)| row[column] = *value);
+            }
+        });
+        // Mirror a band within itself
+        for row in 0..band.len() / n {
+            for column in 0..row {
+                band[row * n + start + column] = band[column * n + start + row];
+            }
         }
     }
 }
 
 // Check that the slope matrix fits
-fn check_slope_memory<'a>(
-    sensors: &[Sensor],
-    groups: impl Iterator<Item = &'a [usize]>,
-    [rows, columns]: [Slopes; 2],
-) -> Result<(), Error> {
+/// How many numbers the Toeplitz forms of some groups take.
+fn expanded<'a>(sensors: &[Sensor], groups: impl Iterator<Item = &'a [usize]>) -> u64 {
     let toeplitz = |group: &[usize]| {
         let lags = 2 * sensors[group[0]].array.lenslets() as u64 - 1;
         let members = group.len() as u64;
         let pairs = 1 + members * (members - 1) / 2;
         (4 * members * members + 3 * pairs + 6 * threads() as u64).saturating_mul(lags * lags)
     };
-    let expanded = groups.map(toeplitz).fold(0, u64::saturating_add);
+    groups.map(toeplitz).fold(0, u64::saturating_add)
+}
+
+/// Refuses a matrix that does not fit beside so many `other` numbers.
+pub(crate) fn check_slope_memory([rows, columns]: [Slopes; 2], other: u64) -> Result<(), Error> {
     let [m, n] = [rows, columns].map(|slopes| slopes.order.len() as u64);
     let what = || match rows.first == columns.first {
         true => format!("the covariance matrix of {n} slopes"),
         false => format!("the covariance matrix of {m} slopes with {n} others"),
     };
-    check_memory(what, m.saturating_mul(n).saturating_add(expanded))
+    check_memory(what, m.saturating_mul(n).saturating_add(other))
 }
 
 /// Refuses what needs more memory than there is for so many numbers, and 64 MiB for the rest.
@@ -1025,6 +1102,20 @@ mod tests {
                 } else {
                     ratio * f64::from(side) > 0.5
                 });
+            }
+        }
+    }
+
+    // Mirror matrices of any size
+    #[test]
+    fn all_that_is_below_the_diagonal_mirrors_what_is_above() {
+        for n in [1, 2, BAND - 1, BAND, BAND + 1, 2 * BAND + 43] {
+            let entry =
+                |row, column| if row <= column { 1e3 * row as f64 + column as f64 } else { -1.0 };
+            let mut matrix = Array2::from_shape_fn((n, n), |(row, column)| entry(row, column));
+            mirror(&mut matrix);
+            for ((row, column), value) in matrix.indexed_iter() {
+                assert_eq!(*value, entry(row.min(column), row.max(column)), "{n}: {row} {column}");
             }
         }
     }

@@ -16,6 +16,7 @@ pub(crate) mod disc;
 pub use disc::DiscAverage;
 pub(crate) mod turned;
 pub mod dense;
+pub mod midpoint;
 pub(crate) mod plan;
 pub use plan::{
     CovarianceOptions, CovariancePlan, Covariances, Form, Method, SlopeCovariancePlan, SlopeSlope,

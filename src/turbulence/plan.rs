@@ -12,13 +12,13 @@ use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{Watch, check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
-use crate::model::system::System;
+use crate::model::system::{SlopeModel, System};
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::spectral::error::Chosen;
 use crate::turbulence::spectral::slope::SpectralSampling;
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
-use crate::turbulence::{dense, direct, spectral};
+use crate::turbulence::{dense, direct, midpoint, spectral};
 use ndarray::{Array, Array2, Array4, Dimension};
 use rayon::prelude::*;
 
@@ -26,19 +26,29 @@ use rayon::prelude::*;
 /// The problem of a system's slope covariance.
 ///
 /// # Errors
-/// `NotToeplitz` where the sensors share no lattice; `Invalid` as in [`SlopeProblem::of_sensors`].
+/// `NotToeplitz` where the sensors share no lattice, or slopes are differences between points; `Invalid` as in
+/// [`SlopeProblem::of_sensors`].
 pub fn slope_problem(system: &System) -> Result<SlopeProblem, Error> {
+    if system.slope_model() == SlopeModel::EdgeMidpoint {
+        let reason =
+            "covariance.slope_model = edge-midpoint has the dense form alone: expected average";
+        return Err(Error::NotToeplitz { reason: reason.into() });
+    }
     SlopeProblem::of_sensors(system.atmosphere(), &system.sensors(), system.cone_gradient())
 }
 
 // Wavefront problem of a system
+/// Why slopes must be averages where there are wavefronts.
+const NO_WAVEFRONT: &str = "wavefronts with slopes have no formula of four points";
+
 /// The problem of a system's wavefront–slope covariance.
 ///
 /// # Errors
-/// `Invalid` where the system has no target or no grid of wavefront points, and as in [`WavefrontProblem::of_sensors`];
+/// `Invalid` where the system has no target, no grid of wavefront points or another model of slopes, and as in [`WavefrontProblem::of_sensors`];
 /// `NotToeplitz` as there.
 pub fn wavefront_problem(system: &System) -> Result<WavefrontProblem, Error> {
     let (grid, sensors) = (system.wavefront_grid()?, system.sensors());
+    system.expect_average(NO_WAVEFRONT)?;
     let sources = (system.targets(), sensors.as_slice());
     WavefrontProblem::of_sensors(system.atmosphere(), sources, grid, system.cone_gradient())
 }
@@ -58,6 +68,7 @@ const FAR_WAVEFRONT: f64 = 20e-9;
 
 /// Seconds of one thread for an entry of the dense slopes and a layer, of dense wavefront and slopes, of the wavefronts.
 const ENTRY_OF_SLOPES: f64 = 100e-9;
+const ENTRY_OF_MIDPOINTS: f64 = 10e-9;
 const ENTRY_OF_WAVEFRONT: f64 = 100e-9;
 const ENTRY_OF_WAVEFRONTS: f64 = 20e-9;
 
@@ -482,9 +493,14 @@ impl CovariancePlan {
     ///
     /// # Errors
     /// `NotToeplitz` where that form is asked for and the stars have none; `Invalid` as in [`SlopeProblem::new`] and
-    /// [`WavefrontProblem::new`], where the spectral method shall give a dense form, and where its sampling does not suit.
+    /// [`WavefrontProblem::new`], where the spectral method shall give a dense form, where its sampling does not suit, and where slopes
+    /// between midpoints of edges are wanted by that method or with wavefronts.
     pub fn new(system: &System, options: CovarianceOptions) -> Result<Self, Error> {
         let grid = system.wavefront_grid().ok().filter(|_| !options.slopes_only);
+        grid.map_or(Ok(()), |_| system.expect_average(NO_WAVEFRONT))?;
+        if let Method::Spectral(_) = options.method {
+            system.expect_average("the spectrum gives averages alone")?;
+        }
         let toeplitz = || pose_toeplitz(system, options.method, grid.is_some());
         let (posed, reason) = match (options.form, options.method) {
             (Form::Toeplitz, _) => (toeplitz()?, "as asked for".to_string()),
@@ -567,6 +583,7 @@ impl CovariancePlan {
             form: if self.is_dense() { "dense" } else { "toeplitz" },
             reason: self.reason.clone(),
             method: self.method(),
+            slope_model: self.system.slope_model().name(),
             engine: engine.name(),
             memory: self.memory(engine),
             stages: self.stages(engine),
@@ -604,7 +621,10 @@ impl CovariancePlan {
                 format!("spectral, {slopes}; wavefront: {wavefront}")
             }
             (Some(slopes), None) => format!("spectral, {slopes}"),
-            _ => "direct".into(),
+            _ => match self.system.slope_model() {
+                SlopeModel::Average => "direct".into(),
+                SlopeModel::EdgeMidpoint => "direct, slopes between midpoints of edges".into(),
+            },
         }
     }
 
@@ -681,9 +701,16 @@ impl CovariancePlan {
     /// Refuses what does not fit. [`run`](Self::run) does so, too, before it begins.
     ///
     /// # Errors
-    /// `Memory`, and what a device says.
+    /// `Memory`, what a device says, and `Invalid` where devices have no form of the slopes' model.
     pub fn check(&self, engine: &Engine) -> Result<(), Error> {
+        self.check_model(engine)?;
         self.memory(engine).check(engine, &self.what())
+    }
+
+    /// Refuses an engine that cannot compute the model of the slopes.
+    pub(crate) fn check_model(&self, engine: &Engine) -> Result<(), Invalid> {
+        let on_processors = "graphics processors have no formula of four points";
+        if engine.devices().is_empty() { Ok(()) } else { self.system.expect_average(on_processors) }
     }
 
     // Compute all covariances of a plan
@@ -789,7 +816,11 @@ pub(crate) fn lattice_name(problem: &WavefrontProblem, k: usize) -> String {
 fn dense_work(system: &System) -> [f64; 2] {
     let layers = system.atmosphere().layers().len() as f64;
     let [slopes, wavefront] = dense_bytes(system).map(|bytes| layers * bytes as f64 / 8.0);
-    [0.5 * slopes * ENTRY_OF_SLOPES, wavefront * ENTRY_OF_WAVEFRONT]
+    let entry = match system.slope_model() {
+        SlopeModel::Average => ENTRY_OF_SLOPES,
+        SlopeModel::EdgeMidpoint => ENTRY_OF_MIDPOINTS,
+    };
+    [0.5 * slopes * entry, wavefront * ENTRY_OF_WAVEFRONT]
 }
 
 // Fill matrices in dense form
@@ -804,8 +835,11 @@ pub(crate) fn dense_slopes(
 ) -> Result<Array2<f64>, Error> {
     let (atmosphere, stars) = (system.atmosphere(), system.sensors());
     let (valid, gradient) = (system.valid_lenslets(), system.cone_gradient());
-    let matrix = match engine.devices() {
-        [] => dense::slope_covariance(atmosphere, &stars, &valid, gradient, watch)?,
+    let matrix = match (engine.devices(), system.slope_model()) {
+        (_, SlopeModel::EdgeMidpoint) => {
+            midpoint::slope_covariance(atmosphere, &stars, &valid, watch)?
+        }
+        ([], _) => dense::slope_covariance(atmosphere, &stars, &valid, gradient, watch)?,
         _ => CovariancePlan::dense_slopes_on(system, engine, watch)?,
     };
     check_finite("slope_slope_dense", &matrix)?;
@@ -951,6 +985,31 @@ mod tests {
         for form in [Form::Toeplitz, Form::Dense] {
             let stopped = plan(&keck, options.form(form)).unwrap().run(&Engine::default(), &watch);
             assert!(matches!(stopped, Err(Error::Cancelled)), "{form:?}");
+        }
+    }
+
+    // Plan slopes between midpoints
+    #[test]
+    fn slopes_between_midpoints_are_planned_in_dense_form() {
+        let small = System::from_file("book/systems/small.toml").unwrap();
+        let builder = small.to_builder().targets([]).slope_model(SlopeModel::EdgeMidpoint);
+        let system = builder.build().unwrap();
+        let plan = CovariancePlan::new(&system, CovarianceOptions::default()).unwrap();
+        let told = plan.describe(&Engine::default());
+        assert_eq!((told.form, told.slope_model), ("dense", "edge-midpoint"));
+        assert!(
+            told.reason.contains("covariance.slope_model") && told.method.contains("midpoints")
+        );
+        let covariances = plan.run(&Engine::default(), &silent).unwrap();
+        let (sensors, valid) = (system.sensors(), system.valid_lenslets());
+        let matrix = midpoint::slope_covariance(system.atmosphere(), &sensors, &valid, &silent);
+        let SlopeSlope::Dense(found) = covariances.slope_slope else { panic!("not dense") };
+        assert_eq!(found, matrix.unwrap());
+        #[cfg(feature = "cuda")]
+        for gpu in crate::device::gpu::test_machines() {
+            let engine = Engine::gpus(vec![gpu], crate::numerics::real::Precision::F64).unwrap();
+            let error = plan.run(&engine, &silent).unwrap_err().to_string();
+            assert!(error.starts_with("covariance.slope_model = edge-midpoint"), "{error}");
         }
     }
 

@@ -5,10 +5,12 @@
 
 use divan::{Bencher, black_box};
 use lenslet::device::{Engine, silent};
-use lenslet::model::System;
+use lenslet::error::Invalid;
+use lenslet::model::{Atmosphere, Layer, LensletArray, Pupil, Sensor, Source, System, Validity};
 use lenslet::turbulence::spectral::SpectralSampling;
 use lenslet::turbulence::spectral::slope::original_component;
-use lenslet::turbulence::{Method, SlopeCovariancePlan, SlopeProblem, slope_problem};
+use lenslet::turbulence::{Method, SlopeCovariancePlan, SlopeProblem, midpoint, slope_problem};
+use lenslet::units::ARCSEC;
 use std::time::Instant;
 
 const SYSTEMS: [&str; 2] = ["small", "elt"];
@@ -75,6 +77,26 @@ fn spectral(bencher: Bencher, name: &str) {
 fn choice_of_sampling(bencher: Bencher, name: &str) {
     let problem = problem(name);
     bencher.bench(|| SpectralSampling::choose(black_box(&problem)));
+}
+
+/// Four laser and three natural stars on 24 × 24 lenslets of a telescope of 39 m, five layers: 6104 slopes.
+#[divan::bench(sample_count = 10)]
+fn edge_midpoints(bencher: Bencher) {
+    let build = || {
+        let layer = |altitude| Layer::new(altitude, 0.2, 25.0);
+        let air = Atmosphere::new(0.129, 500e-9, [0.0, 1.4e3, 4e3, 9e3, 15e3].map(layer).to_vec())?;
+        let array = LensletArray::new(24, 39.0 / 24.0)?;
+        let valid = array.valid(Some(&Pupil::new(39.0, 0.17)?), Validity::Centre);
+        let sensor = |k: u8| {
+            let (zenith, height) = if k < 4 { (23.0, 100e3) } else { (40.0, f64::INFINITY) };
+            let source = Source::new(zenith * ARCSEC, 1.6 * f64::from(k), height)?;
+            Ok::<_, Invalid>(Sensor::at_rest(source, array))
+        };
+        let sensors: Vec<_> = (0..7).map(sensor).collect::<Result<_, _>>()?;
+        Ok::<_, Invalid>((air, sensors, vec![valid; 7]))
+    };
+    let (air, sensors, valid) = build().unwrap_or_else(|error| panic!("{error}"));
+    bencher.bench(|| midpoint::slope_covariance(&air, &sensors, &valid, &silent));
 }
 
 fn main() {

@@ -11,7 +11,7 @@ use crate::{
     model::noise::{GuideStar, Noise},
     model::sensor::Sensor,
     model::source::{ConeGradient, Source},
-    model::system::{System, SystemBuilder},
+    model::system::{SlopeModel, System, SystemBuilder},
     model::wavefront_grid::PhaseGrid,
     units::{ARCSEC, DEGREE},
 };
@@ -51,6 +51,7 @@ impl System {
         let folder = Path::new(document.name()).parent().unwrap_or(Path::new(""));
         let builder = System::builder(atmosphere, lenslet_array)
             .cone_gradient(cone_gradient)
+            .slope_model(read_slope_model(&root)?)
             .pupil(pupil)
             .validity(validity);
         let stars = read_guide_stars(&root, &builder, folder)?;
@@ -99,6 +100,7 @@ pub(crate) const TABLES: Keys = &[
     "truth_sensor",
     "phase",
     "reconstructor",
+    "covariance",
 ];
 
 // Read the tables of a system
@@ -365,6 +367,15 @@ fn read_truth_sensor(root: &Table, shared: &LensletArray) -> Result<Option<Lensl
     let same_width = shared.pitch() * (shared.lenslets() as f64 / lenslets as f64);
     let pitch = table.optional("pitch", "a length in metres")?.unwrap_or(same_width);
     table.check(LensletArray::new(lenslets, pitch)).map(Some)
+}
+
+// Read how slopes are modelled
+fn read_slope_model(root: &Table) -> Result<SlopeModel, BadLine> {
+    let Some(table) = root.table("covariance", &["slope_model"])? else {
+        return Ok(SlopeModel::default());
+    };
+    let words = [SlopeModel::Average, SlopeModel::EdgeMidpoint].map(|model| (model.name(), model));
+    Ok(table.choice("slope_model", &words)?.unwrap_or_default())
 }
 
 // Check the system as read

@@ -2,7 +2,7 @@
 //! Covariances without a Toeplitz form on graphics processors.
 
 // What the dense kernel stands on
-use super::{NEAR, PairAverage, REACH, RINGS, SeenLayer, Slopes, mirror, see_layers, slope_order};
+use super::{NEAR, PairAverage, REACH, RINGS, SeenLayer, Slopes, rectangle, see_layers, square};
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Watch, Workers, dispatch};
@@ -238,13 +238,11 @@ pub fn slope_covariance<T: Real>(
     gpus: &[Gpu],
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
-    let order = slope_order(atmosphere, sensors, valid)?;
-    let slopes = [Slopes { order: &order, first: 0, sensors: sensors.len() }; 2];
-    check_memory::<T>(slopes, gpus)?;
-    let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0);
-    let mut matrix = any_slopes::<T>(&layers, slopes, gpus, watch)?;
-    mirror(&mut matrix);
-    Ok(matrix)
+    square(atmosphere, (sensors, valid), |sensors, slopes| {
+        check_memory::<T>(slopes, gpus)?;
+        let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0);
+        any_slopes::<T>(&layers, slopes, gpus, watch)
+    })
 }
 
 // Rectangular covariance on devices
@@ -260,17 +258,11 @@ pub fn between<T: Real>(
     gpus: &[Gpu],
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
-    let rows = slope_order(atmosphere, first.0, first.1)?;
-    let (columns, all) =
-        (slope_order(atmosphere, second.0, second.1)?, [first.0, second.0].concat());
-    // Rows and columns of two sets of sensors
-    let slopes = [
-        Slopes { order: &rows, first: 0, sensors: first.0.len() },
-        Slopes { order: &columns, first: first.0.len(), sensors: second.0.len() },
-    ];
-    check_memory::<T>(slopes, gpus)?;
-    let layers = see_layers(atmosphere, &all, gradient, |_| 0.0);
-    any_slopes::<T>(&layers, slopes, gpus, watch)
+    rectangle(atmosphere, [first, second], |all, slopes| {
+        check_memory::<T>(slopes, gpus)?;
+        let layers = see_layers(atmosphere, all, gradient, |_| 0.0);
+        any_slopes::<T>(&layers, slopes, gpus, watch)
+    })
 }
 
 // Check that dense pieces fit

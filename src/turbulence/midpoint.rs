@@ -1,0 +1,553 @@
+// Tangled from book/src/edge-midpoint.md: edit there, or here and run cargo tangle stitch.
+//! Covariances of slopes by the formula of four points, for comparison with codes that take slopes between midpoints of edges.
+
+// What the formula of four points stands on
+use crate::device::Watch;
+use crate::error::Error;
+use crate::model::atmosphere::Atmosphere;
+use crate::model::sensor::Sensor;
+use crate::numerics::radial_table::RadialTable;
+use crate::turbulence::dense::{Slopes, check_slope_memory, fill_slopes, rectangle, square};
+use crate::turbulence::phase::VonKarman;
+use ndarray::Array2;
+use std::f64::consts::PI;
+use std::ops::Range;
+use std::sync::Arc;
+
+// Fall of one outer scale
+/// The fall S of one outer scale for r0 = 1 m, tabulated over squared distance.
+struct Fall {
+    outer_scale: f64,
+    /// The least squared distance in the table; nearer ones are taken to be there.
+    least: f64,
+    table: RadialTable,
+}
+
+impl Fall {
+    /// A table for footprints of at least `side`, out to the distance `reach`; metres.
+    fn new(outer_scale: f64, side: f64, reach: f64) -> Self {
+        let phase = VonKarman::new(outer_scale);
+        let least = (1e-10 * side.min(outer_scale)).powi(2);
+        let fall = |t: f64| phase.fall_and_half_mean(t.sqrt()).0;
+        Self { outer_scale, least, table: RadialTable::new(least, reach.powi(2), fall) }
+    }
+
+    /// S in rad² at the displacement (x, y) in metres.
+    #[inline(always)]
+    fn at(&self, x: f64, y: f64) -> f64 {
+        self.table.value_and_slope((x * x + y * y).max(self.least)).0
+    }
+
+    // See a difference from a point
+    /// χ of [seen from ends](https://lenslet.github.io/lenslet/edge-midpoint.html#eq-seen-from-ends): both slopes of a lenslet as they are seen from a point, rad².
+    #[inline(always)]
+    fn seen_from(&self, [[left, right], [below, above]]: &Ends, [x, y]: [f64; 2]) -> [f64; 2] {
+        let seen = |end: &[f64; 2]| self.at(end[0] - x, end[1] - y);
+        [seen(right) - seen(left), seen(above) - seen(below)]
+    }
+}
+
+// Differences of what is seen
+/// Midpoints of a footprint's edges, metres: behind and ahead along x, and along y.
+type Ends = [[[f64; 2]; 2]; 2];
+
+/// J of [seen from ends](https://lenslet.github.io/lenslet/edge-midpoint.html#eq-seen-from-ends), from what is seen from the ends of the second lenslet: xx, xy, yx and yy.
+#[inline(always)]
+fn differences([[left, right], [below, above]]: Ends) -> [f64; 4] {
+    [left[0] - right[0], below[0] - above[0], left[1] - right[1], below[1] - above[1]]
+}
+
+// What a sensor sees between midpoints
+/// The lattice of a sensor's lenslets on a layer, metres.
+struct View {
+    /// Half the side of a footprint, e.
+    half: f64,
+    /// The centre of lenslet \[0, 0\].
+    corner: [f64; 2],
+    /// From a lenslet to the next of its row, and to the next of its column.
+    steps: [[f64; 2]; 2],
+    /// Lenslets across the array.
+    lenslets: usize,
+}
+
+impl View {
+    fn new(sensor: &Sensor, altitude: f64) -> Self {
+        let footprint = sensor.footprint([0, 0], altitude);
+        let steps = footprint.axes.map(|axis| axis.map(|part| footprint.side * part));
+        let (half, lenslets) = (0.5 * footprint.side, sensor.array.lenslets());
+        Self { half, corner: footprint.centre, steps, lenslets }
+    }
+
+    /// The centre of the footprint in a row and a column, which may lie beyond the array.
+    #[inline(always)]
+    fn centre(&self, [row, column]: [f64; 2]) -> [f64; 2] {
+        let ([x, y], [along, up]) = (self.corner, self.steps);
+        [x + column * along[0] + row * up[0], y + column * along[1] + row * up[1]]
+    }
+
+    /// The ends of that footprint, along the axes of the pupil.
+    #[inline(always)]
+    fn ends(&self, place: [f64; 2]) -> Ends {
+        let ([x, y], half) = (self.centre(place), self.half);
+        [[[x - half, y], [x + half, y]], [[x, y - half], [x, y + half]]]
+    }
+
+    /// How far from the axis its ends are, at most.
+    fn extent(&self) -> f64 {
+        let last = self.lenslets as f64 - 1.0;
+        let corners = [[0.0, 0.0], [0.0, last], [last, 0.0], [last, last]];
+        let far = corners.map(|corner| self.centre(corner)).map(|[x, y]| x.hypot(y));
+        far.into_iter().fold(0.0, f64::max) + self.half
+    }
+
+    // Tell whether edges meet
+    /// Whether the lenslets stand along the axes of the pupil, so that the edges of neighbours are the same.
+    fn is_straight(&self) -> bool {
+        let side = 2.0 * self.half;
+        self.steps == [[side, 0.0], [0.0, side]]
+    }
+}
+
+// Layer that all sensors see
+/// A layer as all sensors see it.
+struct SeenLayer {
+    /// (λ/2π)² r0^(−5/3) f, m².
+    strength: f64,
+    fall: Arc<Fall>,
+    views: Vec<View>,
+}
+
+/// All layers with turbulence, as the sensors see them.
+fn see_layers(atmosphere: &Atmosphere, sensors: &[Sensor]) -> Vec<SeenLayer> {
+    let wavefront = (atmosphere.wavelength() / (2.0 * PI)).powi(2)
+        * atmosphere.fried_parameter().powf(-5.0 / 3.0);
+    let layers = || atmosphere.layers().iter().filter(|layer| layer.fraction > 0.0);
+    let mut seen: Vec<SeenLayer> = Vec::new();
+    for layer in layers() {
+        // Find or make the table of a layer
+        let known = seen.iter().find(|seen| seen.fall.outer_scale == layer.outer_scale);
+        let table = || {
+            let sharing = layers().filter(|other| other.outer_scale == layer.outer_scale);
+            let (mut side, mut farthest) = (f64::INFINITY, 0.0);
+            for (other, sensor) in sharing.flat_map(|other| sensors.iter().map(move |s| (other, s)))
+            {
+                let view = View::new(sensor, other.altitude);
+                side = f64::min(side, 2.0 * view.half);
+                farthest = f64::max(farthest, view.extent());
+            }
+            Arc::new(Fall::new(layer.outer_scale, side, 2.02 * farthest))
+        };
+        let fall = known.map_or_else(table, |seen| Arc::clone(&seen.fall));
+        let views = sensors.iter().map(|sensor| View::new(sensor, layer.altitude)).collect();
+        seen.push(SeenLayer { strength: wavefront * layer.fraction, fall, views });
+    }
+    seen
+}
+
+// Block by the formula of four points
+/// The covariances of the slopes of two sensors.
+struct Block<'a> {
+    /// Of layers where both share a lattice, xx, xy, yx and yy by displacement in rows and columns, if there is such a layer; rad².
+    shared: Option<Array2<[f64; 4]>>,
+    /// Of the other layers: the strength, rad² per rad², the fall, and what both sensors see.
+    apart: Vec<(f64, &'a Fall, [&'a View; 2])>,
+    /// Lenslets across the first sensor.
+    lenslets: usize,
+}
+
+impl<'a> Block<'a> {
+    // Part layers by their lattices
+    fn new(sensors: &[Sensor], layers: &'a [SeenLayer], [p, q]: [usize; 2]) -> Self {
+        let sides = sensors[p].side() * sensors[q].side();
+        let terms = layers.iter().map(|layer| {
+            (layer.strength / sides, &*layer.fall, [&layer.views[p], &layer.views[q]])
+        });
+        let (together, apart): (Vec<_>, Vec<_>) =
+            terms.partition(|(.., [one, two])| one.steps == two.steps);
+        let [lenslets, others] = [p, q].map(|k| sensors[k].array.lenslets());
+        let displacement = |(row, column): (usize, usize)| {
+            let lag = [row, column].map(|k| k as f64 - (lenslets as f64 - 1.0));
+            // Sum the layers of a displacement
+            let mut sum = [0.0; 4];
+            for (strength, fall, [one, two]) in &together {
+                let first = one.ends([0.0; 2]);
+                let seen = two.ends(lag).map(|ends| ends.map(|end| fall.seen_from(&first, end)));
+                sum.iter_mut()
+                    .zip(differences(seen))
+                    .for_each(|(sum, value)| *sum += strength * value);
+            }
+            sum
+        };
+        let lags = lenslets + others - 1;
+        let shared =
+            (!together.is_empty()).then(|| Array2::from_shape_fn((lags, lags), displacement));
+        Self { shared, apart, lenslets }
+    }
+
+    // Gather and compute pairs of lenslets
+    /// Covariances of the lenslet `first` with others: xx, xy, yx and yy, in rows that are zero.
+    fn fill(&self, first: [usize; 2], others: &[[usize; 2]], rows: [&mut [f64]; 4]) {
+        let [xx, xy, yx, yy] = rows;
+        let mut add = |k: usize, strength: f64, four: [f64; 4]| {
+            xx[k] += strength * four[0];
+            xy[k] += strength * four[1];
+            yx[k] += strength * four[2];
+            yy[k] += strength * four[3];
+        };
+        if let Some(shared) = &self.shared {
+            for (k, &other) in others.iter().enumerate() {
+                let last = self.lenslets - 1;
+                add(k, 1.0, shared[[last + other[0] - first[0], last + other[1] - first[1]]]);
+            }
+        }
+        for (strength, fall, [one, two]) in &self.apart {
+            // Compute the pairs of a layer
+            let first = one.ends(first.map(|index| index as f64));
+            if two.is_straight() {
+                let (seen, n) = (seen_from_edges((fall, two), &first, others), two.lenslets + 1);
+                for (k, &[row, column]) in others.iter().enumerate() {
+                    let place = row * n + column;
+                    let [left, below] = seen[place];
+                    let (right, above) = (seen[place + 1][0], seen[place + n][1]);
+                    add(k, *strength, differences([[left, right], [below, above]]));
+                }
+            } else {
+                for (k, other) in others.iter().enumerate() {
+                    let ends = two.ends(other.map(|index| index as f64));
+                    let seen = ends.map(|ends| ends.map(|end| fall.seen_from(&first, end)));
+                    add(k, *strength, differences(seen));
+                }
+            }
+        }
+    }
+}
+
+// Look from all edges of a sensor
+/// How a lenslet with the ends `first` is seen from the left and the lower end of the others of an array, and of places next to them;
+/// (N + 1)² places by rows.
+fn seen_from_edges(
+    (fall, view): (&Fall, &View),
+    first: &Ends,
+    others: &[[usize; 2]],
+) -> Vec<[[f64; 2]; 2]> {
+    let n = view.lenslets + 1;
+    let mut seen = vec![[[0.0; 2]; 2]; n * n];
+    let mut look = |axis: usize, row: usize, columns: Range<usize>| {
+        for column in columns {
+            let end = view.ends([row as f64, column as f64])[axis][0];
+            seen[row * n + column][axis] = fall.seen_from(first, end);
+        }
+    };
+    let (mut next, mut before) = (0, 0..0);
+    for others in others.chunk_by(|one, other| one[0] == other[0]) {
+        let (row, start, end) = (others[0][0], others[0][1], others[others.len() - 1][1] + 1);
+        let known = if row == next { before } else { start..start };
+        look(0, row, start..end + 1);
+        look(1, row, start..known.start.clamp(start, end));
+        look(1, row, known.end.clamp(start, end)..end);
+        look(1, row + 1, start..end);
+        (next, before) = (row + 1, start..end);
+    }
+    seen
+}
+
+// Slope covariance between midpoints of edges
+/// The covariance matrix of the slopes of any sensors by the formula of four points, [midpoint covariance](https://lenslet.github.io/lenslet/edge-midpoint.html#eq-midpoint-covariance), in the order of
+/// [`SlopeOrder`](crate::model::SlopeOrder), rad².
+///
+/// As [`dense::slope_covariance`](super::dense::slope_covariance) with other numbers: slopes are differences of the phase between
+/// midpoints of edges, along the axes of the pupil also where a sensor is turned, and derivatives by the pupil's coordinate.
+///
+/// # Errors
+/// Those of [`dense::slope_covariance`](super::dense::slope_covariance).
+///
+/// ```
+/// use lenslet::device::silent;
+/// use lenslet::model::*;
+/// use lenslet::turbulence::midpoint;
+/// let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, f64::INFINITY)])?;
+/// let star = Sensor::at_rest(Source::star(0.0, 0.0)?, LensletArray::new(1, 0.5)?);
+/// let matrix = midpoint::slope_covariance(&air, &[star], &[ndarray::arr2(&[[true]])], &silent)?;
+/// // 6.883877 / (2π)² λ² d^(−1/3) r0^(−5/3), where an average over the lenslet has 0.1622428.
+/// let variance = 0.1743707 * 500e-9f64.powi(2) * 0.5f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
+/// assert!((matrix[[0, 0]] / variance - 1.0).abs() < 1e-6 && matrix[[0, 1]] == 0.0);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+pub fn slope_covariance(
+    atmosphere: &Atmosphere,
+    sensors: &[Sensor],
+    valid: &[Array2<bool>],
+    watch: &dyn Watch,
+) -> Result<Array2<f64>, Error> {
+    let compute =
+        |sensors: &[Sensor], slopes: [Slopes; 2]| fill(atmosphere, sensors, slopes, watch);
+    square(atmosphere, (sensors, valid), compute)
+}
+/// The covariances of the slopes of the `first` sensors, as rows, with those of the `second`, as columns, by the formula of four
+/// points, rad²; each in the order of their own [`SlopeOrder`](crate::model::SlopeOrder).
+///
+/// # Errors
+/// Those of [`dense::slope_covariance`](super::dense::slope_covariance).
+pub fn between(
+    atmosphere: &Atmosphere,
+    first: (&[Sensor], &[Array2<bool>]),
+    second: (&[Sensor], &[Array2<bool>]),
+    watch: &dyn Watch,
+) -> Result<Array2<f64>, Error> {
+    let compute =
+        |sensors: &[Sensor], slopes: [Slopes; 2]| fill(atmosphere, sensors, slopes, watch);
+    rectangle(atmosphere, [first, second], compute)
+}
+
+// Fill rows by the formula of four points
+/// The covariances of rows with columns.
+fn fill(
+    atmosphere: &Atmosphere,
+    sensors: &[Sensor],
+    slopes: [Slopes; 2],
+    watch: &dyn Watch,
+) -> Result<Array2<f64>, Error> {
+    let lenslets = |side: Slopes| {
+        sensors[side.first..][..side.sensors].iter().map(|sensor| sensor.array.lenslets() as u64)
+    };
+    let lags = |one: u64| lenslets(slopes[1]).map(move |other| 4 * (one + other).pow(2));
+    check_slope_memory(slopes, lenslets(slopes[0]).flat_map(lags).sum())?;
+    let layers = see_layers(atmosphere, sensors);
+    fill_slopes(slopes, |pair| Block::new(sensors, &layers, pair), Block::fill, watch)
+}
+
+// Tests of the formula of four points
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::silent;
+    use crate::model::atmosphere::Layer;
+    use crate::model::lenslet_array::{LensletArray, SlopeOrder};
+    use crate::model::source::{ConeGradient, Source};
+    use crate::turbulence::dense;
+
+    // Sensors of every kind between midpoints
+    fn lopsided() -> (Atmosphere, Vec<Sensor>, Vec<Array2<bool>>) {
+        let layers = [
+            (0.0, 0.5, 25.0),
+            (4e3, 0.2, f64::INFINITY),
+            (7e3, 0.0, 1.0),
+            (9e3, 0.1, 25.0),
+            (12e3, 0.2, 0.9),
+        ];
+        let layers = layers.map(|(altitude, share, scale)| Layer::new(altitude, share, scale));
+        let air = Atmosphere::new(0.15, 500e-9, layers.to_vec()).unwrap();
+        let sensor =
+            |(zenith, azimuth, height), (lenslets, pitch), degrees: f64, shift, magnification| {
+                let source = Source::new(zenith, azimuth, height).unwrap();
+                let rest = Sensor::at_rest(source, LensletArray::new(lenslets, pitch).unwrap());
+                Sensor { rotation: degrees.to_radians(), shift, magnification, ..rest }
+            };
+        let (star, laser) = ((4e-5, 0.3, f64::INFINITY), (9e-5, 2.0, 90e3));
+        let sensors = vec![
+            sensor(star, (6, 0.4), 0.0, [0.0, 0.0], 1.0),
+            sensor(laser, (6, 0.4), 0.0, [0.1, 0.0], 1.0),
+            sensor((7e-5, 4.0, 90e3), (5, 0.4), 0.0, [0.0, 0.0], 1.0),
+            sensor((0.0, 0.0, 120e3), (4, 0.6), -33.0, [0.05, -0.2], 1.07),
+            sensor((2e-5, 1.0, f64::INFINITY), (5, 0.4), -33.0, [0.0, 0.1], 1.0),
+        ];
+        let masks = sensors.iter().enumerate().map(|(q, sensor)| {
+            let n = sensor.array.lenslets();
+            let dark = [[0, 0], [0, 1], [1, 0], [1, 2], [4, 3], [4, 4]];
+            Array2::from_shape_fn((n, n), |(j, i)| !dark.contains(&[j, i]) && (q, j) != (1, 3))
+        });
+        let masks = masks.collect();
+        (air, sensors, masks)
+    }
+
+    // Covariance of end points without a table
+    /// Covariance of two slopes: each a sensor, a component and a lenslet.
+    fn exact(air: &Atmosphere, slopes: [(&Sensor, usize, [usize; 2]); 2]) -> f64 {
+        let layer = |layer: &Layer| {
+            let phase = VonKarman::new(layer.outer_scale);
+            let ends = slopes.map(|(sensor, component, lenslet)| {
+                let footprint = sensor.footprint(lenslet, layer.altitude);
+                [-1.0, 1.0].map(|sign| {
+                    let mut end = footprint.centre;
+                    end[component] += 0.5 * sign * footprint.side;
+                    (sign, end)
+                })
+            });
+            let mut sum = 0.0;
+            for (one, [x, y]) in ends[0] {
+                for (two, [u, v]) in ends[1] {
+                    sum -= 0.5 * one * two * phase.structure_function((u - x).hypot(v - y));
+                }
+            }
+            layer.fraction * sum
+        };
+        let sides = slopes[0].0.side() * slopes[1].0.side();
+        let strength = (air.wavelength() / (2.0 * PI)).powi(2) / sides
+            * air.fried_parameter().powf(-5.0 / 3.0);
+        strength * air.layers().iter().map(layer).sum::<f64>()
+    }
+
+    /// All slopes in their order: sensor, component, lenslet.
+    fn slopes<'a>(
+        sensors: &'a [Sensor],
+        valid: &[Array2<bool>],
+    ) -> Vec<(&'a Sensor, usize, [usize; 2])> {
+        let order = SlopeOrder::new(valid);
+        let mut all = Vec::new();
+        for (q, sensor) in sensors.iter().enumerate() {
+            for component in [0, 1] {
+                all.extend(order.lenslets(q).iter().map(|&lenslet| (sensor, component, lenslet)));
+            }
+        }
+        all
+    }
+
+    // Hold four points against end points
+    #[test]
+    fn four_points_are_the_covariance_of_differences() {
+        let (air, sensors, valid) = lopsided();
+        let matrix = slope_covariance(&air, &sensors, &valid, &silent).unwrap();
+        let all = slopes(&sensors, &valid);
+        assert_eq!(matrix.dim(), (all.len(), all.len()));
+        let mut worst: f64 = 0.0;
+        for k in (0..all.len() * all.len()).step_by(13) {
+            let (row, column) = (k / all.len(), k % all.len());
+            let exact = exact(&air, [all[row], all[column]]);
+            worst = worst.max((matrix[[row, column]] - exact).abs() / matrix[[0, 0]]);
+        }
+        assert!(worst < 1e-13 && worst > 0.0, "{worst:.1e}");
+    }
+
+    // Hold entries at long distances
+    #[test]
+    fn long_distances_lose_no_more_than_their_digits() {
+        for (side, outer_scale) in [(0.5, 25.0), (0.2, 25.0), (0.5, f64::INFINITY)] {
+            let layers = vec![Layer::new(0.0, 1.0, outer_scale)];
+            let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+            let n = (40.0 / side) as usize;
+            let array = LensletArray::new(n, side).unwrap();
+            let sensor = [Sensor::at_rest(Source::star(0.0, 0.0).unwrap(), array)];
+            let corner = [Array2::from_shape_fn((n, n), |at| at == (0, 0))];
+            let few = [Array2::from_shape_fn((n, n), |(j, i)| (i % 7, j % 31) == (3, 2))];
+            let matrix = between(&air, (&sensor, &corner), (&sensor, &few), &silent).unwrap();
+            let [rows, columns] = [corner, few].map(|valid| slopes(&sensor, &valid));
+            let variance = exact(&air, [rows[0], rows[0]]);
+            for ((row, column), found) in matrix.indexed_iter() {
+                let error = (found - exact(&air, [rows[row], columns[column]])).abs() / variance;
+                assert!(error < 1e-12, "{side} {outer_scale}: {error:.1e}");
+            }
+        }
+    }
+
+    // Hold the table of the fall to its digits
+    #[test]
+    fn the_table_of_the_fall_keeps_all_digits() {
+        for outer_scale in [f64::INFINITY, 100.0, 25.0, 1.0] {
+            let (fall, phase) = (Fall::new(outer_scale, 0.5, 200.0), VonKarman::new(outer_scale));
+            let mut worst: f64 = 0.0;
+            for k in 0..2000 {
+                let r = 1e-4 * 1.9e6f64.powf((f64::from(k) + 0.37) / 2000.0);
+                let exact = phase.fall_and_half_mean(r).0;
+                worst = worst.max((fall.at(0.6 * r, -0.8 * r) / exact - 1.0).abs());
+            }
+            assert!(worst < 2e-14, "L0 = {outer_scale}: {worst:.1e}");
+            assert!(fall.at(0.0, 0.0) < 1e-15 * fall.at(0.5, 0.0));
+        }
+    }
+
+    // Check the symmetry of four points
+    #[test]
+    fn blocks_and_their_mirror_images_agree() {
+        let (air, sensors, valid) = lopsided();
+        let matrix = slope_covariance(&air, &sensors, &valid, &silent).unwrap();
+        assert_eq!(matrix, matrix.t());
+        let [one, two] = [(&sensors[..2], &valid[..2]), (&sensors[2..], &valid[2..])];
+        let across = between(&air, one, two, &silent).unwrap();
+        let back = between(&air, two, one, &silent).unwrap();
+        let rows = across.nrows();
+        let largest =
+            |error: Array2<f64>| error.iter().fold(0.0, |most, e| f64::max(most, e.abs()));
+        assert!(largest(&across - &back.t()) < 1e-14 * matrix[[0, 0]]);
+        assert_eq!(across, matrix.slice(ndarray::s![..rows, rows..]));
+    }
+
+    // Turn positions and no edges
+    #[test]
+    fn a_quarter_turn_moves_lenslets_and_keeps_their_slopes() {
+        let (air, sensors, _) = lopsided();
+        let all = [Array2::from_elem((6, 6), true)];
+        let covariance = |degrees: f64| {
+            let second = [Sensor { rotation: degrees.to_radians(), ..sensors[0] }];
+            between(&air, (&sensors[1..2], &all), (&second, &all), &silent).unwrap()
+        };
+        let (rest, quarter) = (covariance(0.0), covariance(90.0));
+        for (j, i) in (0..36).map(|k| (k / 6, k % 6)) {
+            // Row j of the turned array stands along y, from the right to the left.
+            let (turned, still) = (6 * j + i, 6 * i + 5 - j);
+            for (row, component) in (0..144).map(|k| (k / 2, k % 2)) {
+                let [found, expected] =
+                    [quarter[[row, 36 * component + turned]], rest[[row, 36 * component + still]]];
+                assert!((found - expected).abs() < 1e-14 * rest[[0, 0]].abs(), "{row} {still}");
+            }
+        }
+    }
+
+    // Compare four points with averages
+    #[test]
+    fn four_points_miss_the_average_where_lenslets_are_near() {
+        let across = |outer_scale: f64| {
+            let layers = vec![Layer::new(0.0, 1.0, outer_scale)];
+            let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+            let array = LensletArray::new(5, 0.5).unwrap();
+            let sensors = [Sensor::at_rest(Source::star(0.0, 0.0).unwrap(), array)];
+            let all = [Array2::from_elem((5, 5), true)];
+            let four = slope_covariance(&air, &sensors, &all, &silent).unwrap();
+            let cone = ConeGradient::Pupil;
+            (four, dense::slope_covariance(&air, &sensors, &all, cone, &silent).unwrap())
+        };
+        let (four, average) = across(f64::INFINITY);
+        assert!((four[[0, 1]] / four[[0, 0]] - 0.587_401).abs() < 1e-6);
+        assert!((four[[0, 0]] / average[[0, 0]] - 0.174_370_7 / 0.162_242_8).abs() < 1e-6);
+        let (four, average) = across(25.0);
+        let percent = |k: usize| 100.0 * (four[[0, k]] - average[[0, k]]) / average[[0, 0]];
+        for (k, along, over) in [
+            (0, 13.07, 13.07),
+            (1, -4.18, -1.88),
+            (2, -1.17, -0.87),
+            (3, -0.46, -0.40),
+            (4, -0.23, -0.22),
+        ] {
+            let error = (percent(k) - along).abs().max((percent(5 * k) - over).abs());
+            assert!(error < 0.006, "{k}: {} {}", percent(k), percent(5 * k));
+        }
+    }
+
+    // Refuse and stop four points
+    #[test]
+    fn four_points_refuse_what_averages_refuse() {
+        let (air, sensors, valid) = lopsided();
+        let mut low = sensors.clone();
+        low[1].source = Source::new(0.0, 0.0, 12e3).unwrap();
+        for (sensors, valid) in
+            [(&sensors[..0], &valid[..0]), (&sensors, &valid[1..]), (&low, &valid)]
+        {
+            let error = slope_covariance(&air, sensors, valid, &silent).unwrap_err();
+            let other = dense::slope_covariance(&air, sensors, valid, ConeGradient::Pupil, &silent);
+            assert_eq!((error.to_string(), error.exit_code()), (other.unwrap_err().to_string(), 2));
+        }
+        let array = LensletArray::new(1000, 0.4).unwrap();
+        let (large, all) = (Sensor { array, ..sensors[0] }, Array2::from_elem((1000, 1000), true));
+        let vast = slope_covariance(&air, &[large], &[all], &silent).unwrap_err();
+        assert!(matches!(vast, Error::Memory { .. }), "{vast}");
+        let stopped = slope_covariance(&air, &sensors, &valid, &Stopped);
+        assert!(matches!(stopped, Err(Error::Cancelled)));
+    }
+
+    struct Stopped;
+
+    impl Watch for Stopped {
+        fn cancelled(&self) -> bool {
+            true
+        }
+    }
+}
