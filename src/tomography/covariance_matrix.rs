@@ -7,9 +7,9 @@ use crate::error::Error;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::Sensor;
 use crate::model::source::Source;
-use crate::model::system::System;
-use crate::turbulence::dense;
+use crate::model::system::{SlopeModel, System};
 use crate::turbulence::plan::{check_finite, dense_slopes};
+use crate::turbulence::{dense, midpoint};
 use ndarray::Array2;
 
 // Three covariance matrices
@@ -55,10 +55,19 @@ impl CovarianceMatrices {
         let truths = truth_sensors(system);
         let masks = vec![truth_valid(system); truths.len()];
         let (air, gradient) = (system.atmosphere(), system.cone_gradient());
-        let truth_measurements =
-            dense::between(air, (&truths, &masks), (&sensors, &valid), gradient, watch)?;
+        let (rows, one) = ((&truths[..], &masks[..]), (&truths[..1], &masks[..1]));
+        let columns = (&sensors[..], &valid[..]);
+        let (truth_measurements, truth) = match system.slope_model() {
+            SlopeModel::Average => (
+                dense::between(air, rows, columns, gradient, watch)?,
+                dense::slope_covariance(air, one.0, one.1, gradient, watch)?,
+            ),
+            SlopeModel::EdgeMidpoint => (
+                midpoint::between(air, rows, columns, watch)?,
+                midpoint::slope_covariance(air, one.0, one.1, watch)?,
+            ),
+        };
         check_finite("c_tm", &truth_measurements)?;
-        let truth = dense::slope_covariance(air, &truths[..1], &masks[..1], gradient, watch)?;
         check_finite("c_tt", &truth)?;
         Ok(Self { measurements, truth_measurements, truth })
     }
@@ -178,5 +187,15 @@ pub(crate) mod tests {
         };
         assert_eq!((of(&swapped, 0), of(&swapped, 1)), (of(&bare, 1), of(&bare, 0)));
         assert_ne!(of(&bare, 0), of(&bare, 1));
+        // All three follow the model of the slopes.
+        let other = system(0.0).to_builder().slope_model(SlopeModel::EdgeMidpoint).build().unwrap();
+        let other = CovarianceMatrices::of(&other, &silent).unwrap();
+        let means = |c: &CovarianceMatrices| [c.measurements.diag().mean(), c.truth.diag().mean()];
+        for (midpoint, average) in means(&other).into_iter().zip(means(&bare)) {
+            let ratio = midpoint.unwrap() / average.unwrap();
+            assert!((1.08..1.2).contains(&ratio), "{ratio}");
+        }
+        let [midpoint, average] = [&other, &bare].map(|c| c.truth_measurements.sum());
+        assert!(midpoint != average && (midpoint / average - 1.0).abs() < 0.1);
     }
 }

@@ -254,6 +254,7 @@ impl ReconstructorPlan {
                 ("reconstructor".into(), vec![targets, m, n]),
                 ("error_covariance".into(), vec![targets, m, m]),
             ],
+            slope_model: self.system.slope_model().name(),
             form: "dense",
             reason: format!("{} as {}", self.method.name(), self.reason),
             method: match self.method {
