@@ -58,7 +58,7 @@ fn draw_error(path: &Path) -> Drawn {
         .margin(10)
         .x_label_area_size(40)
         .y_label_area_size(60)
-        .build_cartesian_2d(0.0..6.0, -6.0..10.0)?;
+        .build_cartesian_2d(0.0..6.0, -6.0..14.0)?;
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)

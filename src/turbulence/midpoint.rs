@@ -185,21 +185,20 @@ impl<'a> Block<'a> {
     }
 
     // Gather and compute pairs of lenslets
-    /// Covariances of the lenslet `first` with others: xx, xy, yx and yy, in rows that are zero.
+    /// Covariances of the lenslet `first` with others: xx, xy, yx and yy.
     fn fill(&self, first: [usize; 2], others: &[[usize; 2]], rows: [&mut [f64]; 4]) {
         let [xx, xy, yx, yy] = rows;
+        for (k, &other) in others.iter().enumerate() {
+            let [row, column] = [0, 1].map(|axis| self.lenslets - 1 + other[axis] - first[axis]);
+            let together = self.shared.as_ref().map_or([0.0; 4], |shared| shared[[row, column]]);
+            [xx[k], xy[k], yx[k], yy[k]] = together;
+        }
         let mut add = |k: usize, strength: f64, four: [f64; 4]| {
             xx[k] += strength * four[0];
             xy[k] += strength * four[1];
             yx[k] += strength * four[2];
             yy[k] += strength * four[3];
         };
-        if let Some(shared) = &self.shared {
-            for (k, &other) in others.iter().enumerate() {
-                let last = self.lenslets - 1;
-                add(k, 1.0, shared[[last + other[0] - first[0], last + other[1] - first[1]]]);
-            }
-        }
         for (strength, fall, [one, two]) in &self.apart {
             // Compute the pairs of a layer
             let first = one.ends(first.map(|index| index as f64));
