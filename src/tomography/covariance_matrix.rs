@@ -42,7 +42,7 @@ impl CovarianceMatrices {
     /// let c = CovarianceMatrices::of(&system, &silent)?;
     /// // The star is where the target is: what it measures is the truth, and noise.
     /// assert_eq!((c.truth_measurements.dim(), &c.truth_measurements), ((8, 8), &c.truth));
-    /// assert!(((&c.measurements - &c.truth).diag() - 1e-13).iter().all(|rest| rest.abs() < 1e-25));
+    /// assert!((&c.measurements - &c.truth).diag().iter().all(|noise| (noise - 1e-13).abs() < 1e-25));
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn of(system: &System, watch: &dyn Watch) -> Result<Self, Error> {
