@@ -3,7 +3,7 @@
 
 // What the covariance matrices stand on
 use crate::device::{Watch, engine::Engine};
-use crate::error::Error;
+use crate::error::{Error, Invalid};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::Sensor;
 use crate::model::source::Source;
@@ -41,11 +41,13 @@ impl CovarianceMatrices {
     ///     .build()?;
     /// let c = CovarianceMatrices::of(&system, &silent)?;
     /// // The star is where the target is: what it measures is the truth, and noise.
-    /// assert_eq!((c.truth_measurements.dim(), &c.truth_measurements), ((8, 8), &c.truth));
+    /// let gap = &c.truth_measurements - &c.truth;
+    /// assert!(gap.dim() == (8, 8) && gap.iter().all(|gap| gap.abs() < 1e-25));
     /// assert!((&c.measurements - &c.truth).diag().iter().all(|noise| (noise - 1e-13).abs() < 1e-25));
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn of(system: &System, watch: &dyn Watch) -> Result<Self, Error> {
+        check_targets(system)?;
         watch.stage(MEASUREMENTS, LENSLETS);
         let mut measurements = dense_slopes(system, &Engine::default(), watch)?;
         add_noise(&mut measurements, system);
@@ -83,6 +85,12 @@ const LENSLETS: &str = "lenslets";
 pub(crate) fn truth_sensors(system: &System) -> Vec<Sensor> {
     let at = |target: &Source| Sensor::at_rest(*target, *system.truth_sensor());
     system.targets().iter().map(at).collect()
+}
+
+/// Refuses a system without a target.
+pub(crate) fn check_targets(system: &System) -> Result<(), Invalid> {
+    let expected = "at least one [[target]], whose slopes are to be reconstructed";
+    system.targets().first().map(drop).ok_or_else(|| Invalid::new("target", 0, expected))
 }
 
 /// The valid lenslets of a truth sensor, (N, N).
@@ -187,6 +195,8 @@ pub(crate) mod tests {
         };
         assert_eq!((of(&swapped, 0), of(&swapped, 1)), (of(&bare, 1), of(&bare, 0)));
         assert_ne!(of(&bare, 0), of(&bare, 1));
+        let aimless = system(0.0).to_builder().targets([]).build().unwrap();
+        assert!(CovarianceMatrices::of(&aimless, &silent).is_err());
         // All three follow the model of the slopes.
         let other = system(0.0).to_builder().slope_model(SlopeModel::EdgeMidpoint).build().unwrap();
         let other = CovarianceMatrices::of(&other, &silent).unwrap();

@@ -14,7 +14,7 @@ use crate::model::system::System;
 #[cfg(feature = "files")]
 use crate::model::system::TABLES;
 use crate::tomography::covariance_matrix::{
-    CovarianceMatrices, MEASUREMENTS, TRUTH, truth_sensors, truth_valid,
+    CovarianceMatrices, MEASUREMENTS, TRUTH, check_targets, truth_sensors, truth_valid,
 };
 use ndarray::{Array1, Array2, Array3, s};
 
@@ -147,10 +147,7 @@ impl ReconstructorPlan {
     /// `Invalid` where the system has no target, or the options contradict each other.
     pub fn new(system: &System, options: ReconstructorOptions) -> Result<Self, Error> {
         options.check()?;
-        if system.targets().is_empty() {
-            let expected = "at least one [[target]], whose slopes are to be reconstructed";
-            return Err(Invalid::new("target", 0, expected).into());
-        }
+        check_targets(system)?;
         let silent_star = system.guide_stars().iter().any(|star| star.noise.mean() == 0.0);
         let (method, reason) = match options.method {
             Inversion::Auto if options.filter > 0.0 => (Inversion::Eigen, "a filter is asked for"),
@@ -324,7 +321,7 @@ impl ReconstructorPlan {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn invert(
+    fn invert(
         &self,
         covariances: CovarianceMatrices,
         watch: &dyn Watch,
