@@ -3,7 +3,7 @@
 
 #[cfg(feature = "files")]
 mod file;
-#[cfg(feature = "files")]
+#[cfg(all(feature = "files", feature = "factorise"))]
 pub(crate) use file::TABLES;
 
 use crate::{
