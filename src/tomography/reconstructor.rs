@@ -492,8 +492,14 @@ mod tests {
     fn filters_cost_and_rounding_is_dropped() {
         let options = ReconstructorOptions::default();
         let (noisy, silent_system) = (system(NOISE), system(0.0));
+        let covariances = CovarianceMatrices::of(&noisy, &silent).unwrap();
+        let filtered = |filter: f64| {
+            let options = options.method(Inversion::Eigen).filter(filter);
+            let plan = ReconstructorPlan::new(&noisy, options).unwrap();
+            plan.invert(covariances.clone(), &silent).unwrap()
+        };
         let errors = [0.0, 1e-2, 3e-2, 1e-1].map(|filter| {
-            let found = reconstruct(&noisy, options.method(Inversion::Eigen).filter(filter));
+            let found = filtered(filter);
             (mean_error(&found), found.spectrum.unwrap().1)
         });
         assert!(
@@ -501,8 +507,7 @@ mod tests {
             "{errors:?}"
         );
         // The error of a filtered reconstructor is what the long form says.
-        let found = reconstruct(&noisy, options.filter(1e-2));
-        let covariances = CovarianceMatrices::of(&noisy, &silent).unwrap();
+        let found = filtered(1e-2);
         let (m, scale) = (covariances.truth.nrows(), largest(&covariances.truth));
         let c_tm = covariances.truth_measurements.slice(s![m.., ..]).to_owned();
         let r = found.reconstructor.index_axis(Axis(0), 1).to_owned();
