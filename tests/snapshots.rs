@@ -93,16 +93,13 @@ fn elt() {
 
 /// The budget of the tomographic error of a system: what each target is left with, in nanometres, printed to 1e-4 nm.
 fn error_budget(name: &str) -> String {
-    use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan, WavefrontError};
+    use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
     let system = System::from_file(format!("book/systems/{name}.toml")).unwrap();
     let plan = ReconstructorPlan::new(&system, ReconstructorOptions::default()).unwrap();
     let found = plan.run(&Engine::default(), &silent).unwrap();
-    let truth = system.truth_sensor();
-    let valid = truth.valid(system.pupil(), system.validity());
     let mut text =
         format!("{} slopes, {} of the truth\n", plan.measurements(), plan.truth_slopes());
-    for (t, error) in found.error_covariance.outer_iter().enumerate() {
-        let error = WavefrontError::of(&error, truth, &valid).unwrap();
+    for (t, error) in found.wavefront_errors(&system).unwrap().iter().enumerate() {
         let [with, without] = [error.rms, error.rms_without_tilt].map(|rms| 1e9 * rms);
         let _ = writeln!(text, "target {t}: {with:9.4} nm, {without:9.4} nm without tilt");
     }

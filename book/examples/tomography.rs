@@ -2,7 +2,7 @@
 
 use lenslet::device::{Engine, silent};
 use lenslet::linear::Eigen;
-use lenslet::model::{GuideStar, LensletArray, Source, System};
+use lenslet::model::{GuideStar, LensletArray, Noise, Source, System};
 use lenslet::plot::{Figure, PictureFormat, WavefrontMap, plot_wavefronts};
 use lenslet::tomography::{
     CovarianceMatrices, ReconstructorOptions, ReconstructorPlan, WavefrontError,
@@ -21,15 +21,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     maps(&small, &folder.join("tomographic-error.svg"))
 }
 
-/// The same system with the noise of all stars times a factor.
+/// The same system with slopes of all stars that have a noise of this variance, rad².
 fn with_noise(system: &System, noise: f64) -> Result<System, Box<dyn Error>> {
-    let star = |star: &GuideStar| {
-        let sensor = star.sensor;
-        Ok(GuideStar { sensor, ..GuideStar::at_rest(sensor.source, sensor.array, noise)? })
-    };
-    let stars: Result<Vec<GuideStar>, lenslet::Invalid> =
-        system.guide_stars().iter().map(star).collect();
-    Ok(system.to_builder().guide_stars(stars?).build()?)
+    let noise = Noise::uniform(noise)?;
+    let star = |star: &GuideStar| GuideStar { sensor: star.sensor, noise: noise.clone() };
+    Ok(system.to_builder().guide_stars(system.guide_stars().iter().map(star)).build()?)
 }
 
 fn spectra(small: &System, path: &Path) -> Result<(), Box<dyn Error>> {
@@ -107,10 +103,7 @@ fn over_the_field(small: &System, path: &Path) -> Result<(), Box<dyn Error>> {
 fn errors(system: &System) -> Result<Vec<WavefrontError>, Box<dyn Error>> {
     let plan = ReconstructorPlan::new(system, ReconstructorOptions::default())?;
     let found = plan.run(&Engine::default(), &silent)?;
-    let truth = system.truth_sensor();
-    let valid = truth.valid(system.pupil(), system.validity());
-    let errors = found.error_covariance.outer_iter();
-    Ok(errors.map(|error| WavefrontError::of(&error, truth, &valid)).collect::<Result<_, _>>()?)
+    Ok(found.wavefront_errors(system)?)
 }
 
 fn maps(small: &System, path: &Path) -> Result<(), Box<dyn Error>> {

@@ -19,7 +19,6 @@ use crate::turbulence::plan::{
 };
 use crate::turbulence::spectral::slope::SpectralSampling;
 use clap::{Args, ValueEnum};
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -145,13 +144,10 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let (method, error) = method_and_error(&plan, args.device, args.precision);
     Origin::new(&command_line(), &method, &text).tolerance(Some(error)).note(&mut arrays);
     archive.fill(|file| arrays.write(file, format, args.precision))?;
-    let mut drawing = None;
-    if let (Some((path, drawn_as)), Some(view)) = (picture, &view) {
-        let bytes = draw(args, (&computed, &system), (view, drawn_as))?;
-        let mut draft = Draft::new(path)?;
-        draft.fill(|file| file.write_all(&bytes))?;
-        drawing = Some(draft);
-    }
+    let drawing = picture.zip(view.as_ref()).map(|((path, drawn_as), view)| {
+        Draft::holding(path, &draw(args, (&computed, &system), (view, drawn_as))?)
+    });
+    let drawing = drawing.transpose()?;
     check(&terminal)?;
     let bytes = archive.publish()?;
     drawing.map(Draft::publish).transpose()?;

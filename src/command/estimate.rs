@@ -25,7 +25,6 @@ use crate::turbulence::plan::Form;
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, arr1, s};
 use serde_json::json;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -198,13 +197,9 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     origin.tolerance(Some(args.tolerance)).note(&mut arrays);
     let mut draft = Draft::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
-    let mut drawing = None;
-    if let Some((path, format)) = picture {
-        let bytes = draw(args, &system, &estimates, format)?;
-        let mut draft = Draft::new(path)?;
-        draft.fill(|file| file.write_all(&bytes))?;
-        drawing = Some(draft);
-    }
+    let drawing = picture
+        .map(|(path, format)| Draft::holding(path, &draw(args, &system, &estimates, format)?));
+    let drawing = drawing.transpose()?;
     check(&terminal)?;
     draft.publish()?;
     drawing.map(Draft::publish).transpose()?;

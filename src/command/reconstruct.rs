@@ -22,7 +22,6 @@ use crate::turbulence::arrays::{describe_system, slope_table};
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, Array3, arr1};
 use serde_json::json;
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -101,25 +100,17 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     };
     let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
     let found = plan.run(&engine, &terminal)?;
-    let valid = truth_valid(&system);
-    let errors = found.error_covariance.outer_iter();
-    let errors = errors.map(|error| WavefrontError::of(&error, system.truth_sensor(), &valid));
-    let errors: Vec<WavefrontError> = errors.collect::<Result<_, _>>()?;
+    let errors = found.wavefront_errors(&system)?;
     let told = Told { args, system, plan, found, errors, seconds: start.elapsed().as_secs_f64() };
     // Write the reconstruction and its picture
-    let mut arrays = told.arrays(valid);
+    let mut arrays = told.arrays();
     let origin = Origin::new(&command_line(), &told.plan.describe(&engine).method, &text);
     origin.note(&mut arrays);
     let mut draft = Draft::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     drop(arrays);
-    let mut drawing = None;
-    if let Some((path, format)) = picture {
-        let bytes = told.draw(format)?;
-        let mut draft = Draft::new(path)?;
-        draft.fill(|file| file.write_all(&bytes))?;
-        drawing = Some(draft);
-    }
+    let drawing = picture.map(|(path, format)| Draft::holding(path, &told.draw(format)?));
+    let drawing = drawing.transpose()?;
     check(&terminal)?;
     draft.publish()?;
     drawing.map(Draft::publish).transpose()?;
@@ -164,7 +155,7 @@ struct Told<'a> {
 }
 
 impl Told<'_> {
-    fn arrays(&self, valid: Array2<bool>) -> Arrays<'_> {
+    fn arrays(&self) -> Arrays<'_> {
         let mut arrays = Arrays::default();
         let about = "slopes of a truth sensor per measured slope";
         let entry = arrays.add_result("reconstructor", self.found.reconstructor.view());
@@ -209,7 +200,10 @@ impl Told<'_> {
                 .about("of the measurements, ascending");
         }
         describe_system(&mut arrays, &self.system);
-        arrays.add("truth_valid", valid).axes("y, x").about("lenslets of the truth sensor");
+        arrays
+            .add("truth_valid", truth_valid(&self.system))
+            .axes("y, x")
+            .about("lenslets of the truth sensor");
         arrays.add_table("slope_table", slope_table(&self.system));
         arrays
     }
@@ -241,7 +235,7 @@ impl Told<'_> {
         lines.extend(names.iter().map(String::as_str).zip(self.errors.iter().map(about)));
         let output = self.args.output.as_deref().unwrap_or("".as_ref()).display();
         lines.extend([
-            ("time", format!("{:.3} s on {} threads", self.seconds, threads())),
+            ("time", format!("{:.3} s on {}", self.seconds, plan.engine)),
             ("output", format!("{output}: reconstructor {targets} × {m} × {n}")),
         ]);
         align(&lines)

@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Invalid};
 use std::fs::{File, OpenOptions, Permissions};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
@@ -28,6 +28,17 @@ impl Draft {
         let permissions = permissions_of(&target).map_err(refuse)?;
         let file = start_file(folder_of(&target), permissions).map_err(refuse)?;
         Ok(Self { file, target, name: name.into() })
+    }
+
+    // Hold bytes in a draft
+    /// A draft that holds these bytes.
+    ///
+    /// # Errors
+    /// `Write` as in [`new`](Self::new) and [`fill`](Self::fill).
+    pub fn holding(name: &Path, bytes: &[u8]) -> Result<Self, Error> {
+        let mut draft = Self::new(name)?;
+        draft.fill(|file| file.write_all(bytes))?;
+        Ok(draft)
     }
 
     // Fill and publish the draft
@@ -159,7 +170,6 @@ pub fn check_files(inputs: &[(&str, &Path)], outputs: &[(&str, &Path)]) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
 
     // Fail in the middle of a draft
     #[test]

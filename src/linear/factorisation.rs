@@ -11,7 +11,7 @@ use faer::linalg::triangular_solve::{
     solve_lower_triangular_in_place, solve_upper_triangular_in_place,
 };
 use faer::{Accum, MatMut, MatRef, Par, Side};
-use ndarray::Array2;
+use ndarray::{Array2, ArrayBase, Data, Ix2};
 
 // See rows as columns
 /// The transpose of an array, as columns in place.
@@ -22,7 +22,7 @@ fn columns_mut(rows: &mut Array2<f64>) -> MatMut<'_, f64> {
 }
 
 /// The same to read.
-fn columns(rows: &Array2<f64>) -> MatRef<'_, f64> {
+fn columns<S: Data<Elem = f64>>(rows: &ArrayBase<S, Ix2>) -> MatRef<'_, f64> {
     let (m, n) = rows.dim();
     let values = rows.as_slice().unwrap_or_else(|| unreachable!("arrays are row by row here"));
     MatRef::from_column_major_slice(values, n, m)
@@ -31,6 +31,13 @@ fn columns(rows: &Array2<f64>) -> MatRef<'_, f64> {
 /// An array whose rows stand one after the other.
 fn row_by_row(array: Array2<f64>) -> Array2<f64> {
     if array.is_standard_layout() { array } else { array.as_standard_layout().into_owned() }
+}
+
+/// The product of two matrices that are given by columns, as the transpose of an array of this shape; on all threads.
+fn product(shape: (usize, usize), a: MatRef<f64>, b: MatRef<f64>) -> Array2<f64> {
+    let mut product = Array2::zeros(shape);
+    matmul(columns_mut(&mut product), Accum::Replace, a, b, 1.0, Par::rayon(0));
+    product
 }
 
 // Multiply rows by rows
@@ -44,13 +51,13 @@ fn row_by_row(array: Array2<f64>) -> Array2<f64> {
 /// let product = lenslet::linear::times_transpose(&arr2(&[[1.0, 2.0]]), &arr2(&[[3.0, 4.0], [5.0, 6.0]]));
 /// assert_eq!(product, arr2(&[[11.0, 17.0]]));
 /// ```
-pub fn times_transpose(a: &Array2<f64>, b: &Array2<f64>) -> Array2<f64> {
+pub fn times_transpose<A: Data<Elem = f64>, B: Data<Elem = f64>>(
+    a: &ArrayBase<A, Ix2>,
+    b: &ArrayBase<B, Ix2>,
+) -> Array2<f64> {
     assert_eq!(a.ncols(), b.ncols(), "rows of unequal length");
-    let [a, b] = [a, b].map(|matrix| matrix.as_standard_layout().into_owned());
-    let mut product = Array2::zeros((a.nrows(), b.nrows()));
-    let both = (columns(&b).transpose(), columns(&a));
-    matmul(columns_mut(&mut product), Accum::Replace, both.0, both.1, 1.0, Par::rayon(0));
-    product
+    let (a, b) = (a.as_standard_layout(), b.as_standard_layout());
+    product((a.nrows(), b.nrows()), columns(&b).transpose(), columns(&a))
 }
 
 // Cholesky factor of a matrix
@@ -189,34 +196,14 @@ impl Eigen {
     // Go to eigenvectors and back
     /// The rows of B along the `kept` last eigenvectors: (m, kept).
     pub fn project(&self, rows: &Array2<f64>, kept: usize) -> Array2<f64> {
-        let rows = rows.as_standard_layout().into_owned();
-        let mut along = Array2::zeros((rows.nrows(), kept));
-        let vectors = self.last(kept).transpose();
-        matmul(
-            columns_mut(&mut along),
-            Accum::Replace,
-            vectors,
-            columns(&rows),
-            1.0,
-            Par::rayon(0),
-        );
-        along
+        let rows = rows.as_standard_layout();
+        product((rows.nrows(), kept), self.last(kept).transpose(), columns(&rows))
     }
 
     /// Rows that are given along the last eigenvectors, (m, kept), as rows of (m, n).
     pub fn expand(&self, along: &Array2<f64>) -> Array2<f64> {
-        let along = along.as_standard_layout().into_owned();
-        let mut rows = Array2::zeros((along.nrows(), self.values.len()));
-        let vectors = self.last(along.ncols());
-        matmul(
-            columns_mut(&mut rows),
-            Accum::Replace,
-            vectors,
-            columns(&along),
-            1.0,
-            Par::rayon(0),
-        );
-        rows
+        let along = along.as_standard_layout();
+        product((along.nrows(), self.values.len()), self.last(along.ncols()), columns(&along))
     }
 
     /// The last of the eigenvectors, as columns.

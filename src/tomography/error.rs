@@ -5,6 +5,9 @@
 use crate::error::{Error, Invalid};
 use crate::linear::Cholesky;
 use crate::model::lenslet_array::LensletArray;
+use crate::model::system::System;
+use crate::tomography::covariance_matrix::truth_valid;
+use crate::tomography::reconstructor::Reconstruction;
 use ndarray::{Array1, Array2, ArrayView2};
 
 // Error of a wavefront
@@ -55,6 +58,19 @@ impl WavefrontError {
         }
         let wavefront = corners.integrate(errors)?;
         Ok(corners.map(&wavefront))
+    }
+}
+
+// Errors of all targets of a system
+impl Reconstruction {
+    /// The error of the wavefront of each target of the system that was reconstructed.
+    ///
+    /// # Errors
+    /// `Invalid` where the reconstruction is that of a system with another truth sensor.
+    pub fn wavefront_errors(&self, system: &System) -> Result<Vec<WavefrontError>, Error> {
+        let (truth, valid) = (system.truth_sensor(), truth_valid(system));
+        let errors = self.error_covariance.outer_iter();
+        errors.map(|error| WavefrontError::of(&error, truth, &valid)).collect()
     }
 }
 
@@ -248,7 +264,7 @@ mod tests {
     use super::*;
     use crate::device::{engine::Engine, silent};
     use crate::model::noise::GuideStar;
-    use crate::tomography::covariance_matrix::{tests::system, truth_valid};
+    use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
     use crate::tomography::simulation::Simulation;
     use ndarray::{Axis, s};

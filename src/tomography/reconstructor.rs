@@ -3,7 +3,7 @@
 
 // What the reconstructor stands on
 use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{Watch, check, engine::Engine, threads};
+use crate::device::{Watch, check, engine::Engine};
 use crate::error::{Error, Invalid};
 #[cfg(feature = "files")]
 use crate::files::located::Document;
@@ -258,7 +258,7 @@ impl ReconstructorPlan {
                 Inversion::Eigen => format!("eigenvectors, filtered at {:.1e}", self.filter()),
                 _ => "Cholesky's factor".to_string(),
             },
-            engine: format!("{} threads", threads()),
+            engine: engine.name(),
             memory: self.memory(),
             stages: self.stages(engine),
         }
@@ -281,10 +281,7 @@ impl ReconstructorPlan {
     /// # Errors
     /// As [`run`](Self::run).
     pub fn check(&self, engine: &Engine) -> Result<(), Error> {
-        if !engine.devices().is_empty() {
-            let reason = "reconstructors are computed on processors: expected cpu".to_string();
-            return Err(Error::Device { device: engine.name(), reason });
-        }
+        engine.require_cpu("a reconstructor")?;
         let what = format!(
             "the reconstructor of {} slopes of each target from {} slopes",
             self.truth_slopes, self.measurements
@@ -374,7 +371,7 @@ impl ReconstructorPlan {
         let (targets, m) = (self.system.targets().len(), self.truth_slopes);
         let mut errors = Array3::zeros((targets, m, m));
         for (t, mut error) in errors.outer_iter_mut().enumerate() {
-            let half = half.slice(s![t * m..(t + 1) * m, ..]).to_owned();
+            let half = half.slice(s![t * m..(t + 1) * m, ..]);
             error.assign(&(truth - &times_transpose(&half, &half)));
         }
         errors
