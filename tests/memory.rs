@@ -17,7 +17,7 @@ fn holds(name: &str, stated: &Memory, peak: u64, factor: u64) {
 #[test]
 fn plans_state_the_memory_that_they_take() {
     let system = |name: &str| System::from_file(format!("book/systems/{name}.toml")).unwrap();
-    let (keck, elt, options) = (system("keck-lgs"), system("elt"), CovarianceOptions::default());
+    let (keck, options) = (system("keck-lgs"), CovarianceOptions::default());
     // The memory of the dense form does not depend on the number of layers, and its time does.
     let air = Atmosphere::new(0.18, 500e-9, vec![Layer::new(8e3, 1.0, 28.0)]).unwrap();
     let thin = System::builder(air, *keck.lenslet_array())
@@ -32,7 +32,6 @@ fn plans_state_the_memory_that_they_take() {
         ("direct", &keck, options),
         ("spectral", &keck, options.method(Method::Spectral(None))),
         ("dense", &thin, options.form(Form::Dense)),
-        ("slopes of a large telescope", &elt, options.slopes_only()),
     ] {
         let plan = CovariancePlan::new(system, options).unwrap();
         let ((stated, _), used) = peak(|| (plan.memory(&cpu), plan.run(&cpu, &silent).unwrap()));

@@ -105,7 +105,8 @@ fn the_direct_method_agrees_with_the_table() {
 #[test]
 fn the_dense_wavefront_slopes_agree_with_the_table() {
     let mut worst = Worst::default();
-    for row in wavefront_rows() {
+    // Every other row: each takes a table of its own.
+    for row in wavefront_rows().into_iter().step_by(2) {
         let [side, outer_scale, radius, x, y, c_x, c_y, scale] = row;
         let array = LensletArray::new(1, side).unwrap();
         // A target off the axis, so that the displacement is the star less the target.

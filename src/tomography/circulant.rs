@@ -516,7 +516,7 @@ mod tests {
     // Count iterations with and without it
     #[test]
     fn iterations_are_fewer() {
-        let (covariance, valid) = (covariance(14, 2), masks(14, 2));
+        let (covariance, valid) = (covariance(11, 2), masks(11, 2));
         let a = Dense::new(with_noise(&covariance, &valid));
         let p = circulant(&covariance, &valid);
         let b: Vec<f64> = battery::random(a.rows(), 7);

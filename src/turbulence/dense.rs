@@ -954,8 +954,8 @@ mod tests {
     // Compare unequal footprints with brute force
     #[test]
     fn unequal_footprints_agree_with_brute_force() {
-        let near = [[0.0, 0.0], [0.03, -0.01], [0.4, 0.0], [-0.2, 0.31]];
-        let apart = [[0.45, -0.4], [0.98, 0.3], [-1.02, 0.7]];
+        let near = [[0.0, 0.0], [0.03, -0.01], [-0.2, 0.31]];
+        let apart = [[0.45, -0.4], [-1.02, 0.7]];
         for (outer_scale, sides) in
             [(f64::INFINITY, [0.5, 0.3]), (25.0, [0.33, 0.5]), (1.3, [0.5, 0.05])]
         {

@@ -274,7 +274,7 @@ pub(crate) mod tests {
     // Compare systems in all forms
     #[test]
     fn products_are_those_of_the_host() {
-        let systems = [([1, 1], [5, 5, 1]), ([3, 1], [9, 8, 3]), ([1, 3], [1, 6, 1])];
+        let systems = [([3, 1], [9, 8, 3]), ([1, 3], [1, 6, 1])];
         for gpu in test_machines() {
             for (sides, sizes) in systems {
                 let system = System::new(sides, sizes);
@@ -289,28 +289,20 @@ pub(crate) mod tests {
     #[test]
     fn all_lengths_and_groups_give_the_same() {
         let [square, wide] = [4, 5].map(|targets| System::new([targets, 2], [2, 2, 1]));
-        let with_radices = [[10, 1, 1], [3, 2, 4]]
-            .map(|radices| Choices { radices: Radices::new(radices), ..Choices::default() });
-        let with_groups = [(1, 2, None), (2, 1, Some(1))].map(|(from, to, rows)| Choices {
-            groups: Some(Sides { from, to }),
-            rows,
-            ..Choices::default()
-        });
-        assert!(with_radices.iter().all(|choices| choices.radices.is_some()));
+        let longer = Choices { radices: Radices::new([3, 2, 4]), ..Choices::default() };
+        let groups = Some(Sides { from: 2, to: 1 });
+        let grouped = Choices { groups, rows: Some(1), ..Choices::default() };
+        assert!(longer.radices.is_some());
         for gpu in test_machines() {
-            for choices in with_radices {
-                square.compare::<f64>(&gpu, by_transforms(choices), 1e-12);
-            }
-            for choices in with_groups {
-                wide.compare::<f64>(&gpu, by_transforms(choices), 1e-12);
-            }
+            square.compare::<f64>(&gpu, by_transforms(longer), 1e-12);
+            wide.compare::<f64>(&gpu, by_transforms(grouped), 1e-12);
         }
     }
 
     // Check slopes and mirrored tiles on devices
     #[test]
     fn slopes_share_spectra_and_take_noise() {
-        let (covariance, valid) = (covariance(3, 7), masks(3, 7, 0.7, 5));
+        let (covariance, valid) = (covariance(2, 7), masks(2, 7, 0.7, 5));
         let host = BlockToeplitz::<f64>::slopes(&covariance, &valid).unwrap();
         let parts = Parts::slopes(&covariance, &valid).unwrap();
         let noise: Vec<f64> = random(host.rows(), 6);
@@ -334,12 +326,10 @@ pub(crate) mod tests {
         let parts = crate::tomography::circulant::parts_of(&kernels, &valid).unwrap();
         let host = BlockToeplitz::<f64>::of(&parts);
         for gpu in test_machines() {
-            for radices in [[4, 3, 1], [4, 2, 3]] {
-                let radices = Some(Radices::new(radices).unwrap());
-                let tuning = by_transforms(Choices { radices, ..Choices::default() });
-                let device = BlockToeplitzGpu::<f64>::of(&gpu, &parts, false, tuning).unwrap();
-                compare(device, &host, 1e-12);
-            }
+            let radices = Some(Radices::new([4, 2, 3]).unwrap());
+            let tuning = by_transforms(Choices { radices, ..Choices::default() });
+            let device = BlockToeplitzGpu::<f64>::of(&gpu, &parts, false, tuning).unwrap();
+            compare(device, &host, 1e-12);
         }
     }
 

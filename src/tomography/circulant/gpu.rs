@@ -92,8 +92,8 @@ mod tests {
     // Hold the preconditioner to the host
     #[test]
     fn preconditioners_are_those_of_the_host() {
-        let (two, one) = (covariance(2, 5), covariance(1, 4));
-        let [of_two, of_one] = [(2, 5), (1, 4)].map(|(stars, across)| masks(stars, across, 0.8, 7));
+        let (two, one) = (covariance(2, 7), covariance(1, 4));
+        let [of_two, of_one] = [(2, 7), (1, 4)].map(|(stars, across)| masks(stars, across, 0.8, 7));
         let groups = [
             Group { covariance: &two, noise: &[0.3, 0.5], valid: &of_two, stars: &[2, 0] },
             Group { covariance: &one, noise: &[0.4], valid: &of_one, stars: &[1] },

@@ -300,7 +300,6 @@ mod tests {
     fn estimates_are_those_of_the_processor() {
         for (heights, disc, solver, preconditioned) in [
             (["inf", "inf"], 0.0, Solver::ConjugateGradients, true),
-            (["90e3", "90e3"], 0.0, Solver::ConjugateGradients, true),
             (["90e3", "inf"], 0.0, Solver::ConjugateGradients, true),
             (["inf", "inf"], 6.0, Solver::Minres, true),
             (["90e3", "90e3"], 0.0, Solver::Minres, false),
@@ -308,7 +307,7 @@ mod tests {
             let tolerance = if preconditioned { 1e-9 } else { 1e-6 };
             let options = EstimateOptions { solver, preconditioned, ..EstimateOptions::default() };
             let options = options.tolerance(tolerance);
-            let frames = if preconditioned { 2 } else { 1 };
+            let frames = if disc > 0.0 { 2 } else { 1 };
             hold_to_the_processor(&system(heights, disc), options, frames);
         }
     }
