@@ -450,7 +450,8 @@ mod tests {
     use crate::linear::operator::battery::random;
     use crate::model::noise::GuideStar;
     use crate::model::source::Source;
-    use crate::tomography::covariance_matrix::tests::system;
+    use crate::model::unmeasured::TipTilt;
+    use crate::tomography::covariance_matrix::{add_noise, tests::system};
     use ndarray::Axis;
 
     // Reconstruct a system in a test
@@ -608,5 +609,62 @@ mod tests {
         let plan = ReconstructorPlan::new(&twice, options).unwrap();
         assert_eq!(plan.method(), Inversion::Eigen);
         assert!(plan.describe(&Engine::default()).reason.contains("a guide star has no noise"));
+    }
+
+    // Removed modes carry no information
+    #[test]
+    fn removed_modes_carry_no_information() {
+        let without_noise = system(0.0);
+        let bare = CovarianceMatrices::of(&without_noise, &silent).unwrap();
+        let variance = bare.measurements[[0, 0]];
+        // The covariances with noise and with this answer of the laser star, modes not yet removed.
+        let with = |tip_tilt: TipTilt| {
+            let mut stars = system(NOISE).guide_stars().to_vec();
+            stars[0].tip_tilt = tip_tilt;
+            let system = without_noise.to_builder().guide_stars(stars).build().unwrap();
+            let mut covariances = bare.clone();
+            add_noise(&mut covariances.measurements, &system);
+            (covariances, system)
+        };
+        let unknown = |times: f64| with(TipTilt::unknown(times * variance).unwrap()).0;
+        let (plain, blind_system) = with(TipTilt::Removed);
+        let modes = blind_system.removed_modes();
+        let plan = ReconstructorPlan::new(&blind_system, ReconstructorOptions::default()).unwrap();
+        let invert = |covariances: CovarianceMatrices| {
+            plan.invert(covariances, &Engine::default(), &silent).unwrap()
+        };
+        let remove = |mut covariances: CovarianceMatrices| {
+            covariances.remove(&modes);
+            covariances
+        };
+        let projected = remove(plain.clone());
+        let blind = invert(projected.clone());
+        let gap = |other: &Reconstruction| {
+            let gap = &other.reconstructor - &blind.reconstructor;
+            gap.iter().fold(0.0, |most: f64, gap| most.max(gap.abs()))
+        };
+        // Compare with an unknown tilt
+        for row in blind.reconstructor.rows() {
+            let mut left = row.to_vec();
+            modes.remove(&mut left);
+            assert!(left.iter().zip(row).all(|(left, whole)| (left - whole).abs() < 1e-12));
+        }
+        assert!(gap(&invert(remove(unknown(1e3)))) < 1e-9);
+        assert!(gap(&invert(unknown(1e6))) < 1e-6 && gap(&invert(unknown(1.0))) > 1e-4);
+        let errors =
+            [invert(plain.clone()), invert(unknown(0.01)), invert(unknown(1.0)), blind.clone()];
+        let errors = errors.map(|found| mean_error(&found));
+        assert!(errors.windows(2).all(|pair| pair[0] < pair[1]), "{errors:?}");
+        // The system's own path, and the long form with either covariance of the measurements.
+        let run = plan.run(&Engine::default(), &silent).unwrap();
+        assert!(gap(&run) < 1e-10);
+        let (m, scale) = (bare.truth.nrows(), largest(&bare.truth));
+        let r = blind.reconstructor.index_axis(Axis(0), 1).to_owned();
+        for covariances in [&projected, &plain] {
+            let c_tm = covariances.truth_measurements.slice(s![m.., ..]).to_owned();
+            let long = error_covariance(&r, &bare.truth, &c_tm, &covariances.measurements);
+            let c_ee = blind.error_covariance.index_axis(Axis(0), 1);
+            assert!(largest(&(&long - &c_ee)) < 1e-12 * scale);
+        }
     }
 }
