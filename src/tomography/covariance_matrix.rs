@@ -68,20 +68,13 @@ impl CovarianceMatrices {
         let truths = truth_sensors(system);
         let masks = vec![truth_valid(system); truths.len()];
         let (air, gradient) = (system.atmosphere(), system.cone_gradient());
-        let (rows, one) = ((&truths[..], &masks[..]), (&truths[..1], &masks[..1]));
-        let columns = (&sensors[..], &valid[..]);
-        let (truth_measurements, truth) = match system.slope_model() {
-            SlopeModel::Average => (
-                dense_between(air, [rows, columns], gradient, engine, watch)?,
-                dense::slope_covariance(air, one.0, one.1, gradient, watch)?,
-            ),
-            SlopeModel::EdgeMidpoint => (
-                midpoint::between(air, rows, columns, watch)?,
-                midpoint::slope_covariance(air, one.0, one.1, watch)?,
-            ),
+        let (rows, columns) = ((&truths[..], &masks[..]), (&sensors[..], &valid[..]));
+        let truth_measurements = match system.slope_model() {
+            SlopeModel::Average => dense_between(air, [rows, columns], gradient, engine, watch)?,
+            SlopeModel::EdgeMidpoint => midpoint::between(air, rows, columns, watch)?,
         };
         check_finite("c_tm", &truth_measurements)?;
-        check_finite("c_tt", &truth)?;
+        let truth = truth_covariance(system, watch)?;
         let mut matrices = Self { measurements, truth_measurements, truth };
         matrices.remove(&system.removed_modes());
         Ok(matrices)
@@ -98,6 +91,18 @@ const LENSLETS: &str = "lenslets";
 pub(crate) fn truth_sensors(system: &System) -> Vec<Sensor> {
     let at = |target: &Source| Sensor::at_rest(*target, *system.truth_sensor());
     system.targets().iter().map(at).collect()
+}
+
+/// C_tt, (m, m), rad², of the first target, which is that of all.
+pub(crate) fn truth_covariance(system: &System, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
+    let (truths, valid) = (truth_sensors(system), [truth_valid(system)]);
+    let (air, gradient) = (system.atmosphere(), system.cone_gradient());
+    let truth = match system.slope_model() {
+        SlopeModel::Average => dense::slope_covariance(air, &truths[..1], &valid, gradient, watch)?,
+        SlopeModel::EdgeMidpoint => midpoint::slope_covariance(air, &truths[..1], &valid, watch)?,
+    };
+    check_finite("c_tt", &truth)?;
+    Ok(truth)
 }
 
 /// Refuses a system without a target.

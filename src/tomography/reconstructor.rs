@@ -15,12 +15,15 @@ use crate::error::{Error, Invalid};
 use crate::files::located::Document;
 use crate::linear::{Cholesky, Eigen, NotPositive, times_transpose};
 use crate::model::lenslet_array::SlopeOrder;
+use crate::model::noise::GuideStar;
 use crate::model::sensor::Sensor;
-use crate::model::system::System;
 #[cfg(feature = "files")]
 use crate::model::system::TABLES;
+use crate::model::system::{SlopeModel, System};
+use crate::model::unmeasured::{Focus, TipTilt};
 use crate::tomography::covariance_matrix::{
-    CovarianceMatrices, MEASUREMENTS, TRUTH, check_targets, truth_sensors, truth_valid,
+    CovarianceMatrices, MEASUREMENTS, TRUTH, check_targets, truth_covariance, truth_sensors,
+    truth_valid,
 };
 use ndarray::{Array1, Array2, Array3, s};
 
@@ -201,7 +204,11 @@ impl ReconstructorPlan {
         let rows = targets.saturating_mul(m).saturating_mul(8);
         let results =
             rows.saturating_mul(n).saturating_mul(2).saturating_add(rows.saturating_mul(3 * m));
-        let matrices = if engine.devices().is_empty() { matrices } else { 1 };
+        let matrices = match engine.devices() {
+            [] => matrices,
+            _ if self.stays_there(engine) => 0,
+            _ => 1 + u64::from(self.options.keep),
+        };
         let working =
             Memory { host: square.saturating_mul(matrices), devices: self.on_devices(engine) };
         Memory::of_stages(results, [&working])
@@ -224,6 +231,7 @@ impl ReconstructorPlan {
         first.iter().map(|a| second.iter().map(|b| block(a, b)).sum::<f64>()).sum()
     }
 
+    // Stages of a reconstructor
     fn stages(&self, engine: &Engine) -> Vec<Stage> {
         let [n, m] = [self.measurements, self.truth_slopes].map(|k| k as f64);
         let rows = m * self.system.targets().len() as f64;
@@ -233,7 +241,8 @@ impl ReconstructorPlan {
         let truths = truth_sensors(&self.system).into_iter();
         let truths: Vec<_> = truths.map(|truth| (truth, self.truth_slopes)).collect();
         let factor = match self.method {
-            Inversion::Eigen => 8.0 * n.powi(3),
+            Inversion::Eigen if engine.devices().is_empty() => 8.0 * n.powi(3),
+            Inversion::Eigen => 4.0 * n.powi(3),
             _ => n.powi(3) / 6.0,
         };
         let work = |multiplications: f64| multiplications / Self::SPEED;
@@ -280,8 +289,23 @@ impl ReconstructorPlan {
     /// are to blame; `Cancelled` where the watcher wants to stop; what a device says.
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Reconstruction, Error> {
         self.check(engine)?;
+        if self.stays_there(engine) {
+            let truth = truth_covariance(&self.system, watch)?;
+            let inverted = self.run_there(&truth, engine, watch)?;
+            return Ok(self.found(inverted, truth, None));
+        }
         let covariances = CovarianceMatrices::on(&self.system, engine, watch)?;
         self.invert(covariances, engine, watch)
+    }
+
+    /// Whether the covariances of measurements never leave the device: nobody wants them, and their noise is that of lenslets alone.
+    fn stays_there(&self, engine: &Engine) -> bool {
+        let noise_of_lenslets =
+            |star: &GuideStar| star.tip_tilt == TipTilt::Measured && star.focus == Focus::Measured;
+        !engine.devices().is_empty()
+            && !self.options.keep
+            && self.system.slope_model() == SlopeModel::Average
+            && self.system.guide_stars().iter().all(noise_of_lenslets)
     }
 
     /// Refuses what does not fit.
@@ -338,20 +362,30 @@ impl ReconstructorPlan {
         watch.stage(FACTOR, "");
         check(watch)?;
         let truth = covariances.truth.clone();
-        let (rows, errors, spectrum) = match engine.devices() {
+        let inverted = match engine.devices() {
             [] => self.invert_here(covariances, watch)?,
             _ => self.invert_there(covariances, engine, watch)?,
         };
+        Ok(self.found(inverted, truth, kept))
+    }
+
+    /// A reconstruction from what the inversion gives.
+    fn found(
+        &self,
+        (rows, errors, spectrum): Inverted,
+        truth: Array2<f64>,
+        kept: Option<CovarianceMatrices>,
+    ) -> Reconstruction {
         let shape = (self.system.targets().len(), self.truth_slopes, self.measurements);
         let reconstructor = rows.into_shape_with_order(shape);
         let reconstructor = reconstructor.unwrap_or_else(|_| unreachable!("rows of all targets"));
-        Ok(Reconstruction {
+        Reconstruction {
             reconstructor,
             error_covariance: errors,
             truth_covariance: truth,
             covariances: kept,
             spectrum,
-        })
+        }
     }
 
     // Invert on processors
@@ -448,7 +482,6 @@ mod tests {
     use super::*;
     use crate::device::silent;
     use crate::linear::operator::battery::random;
-    use crate::model::noise::GuideStar;
     use crate::model::source::Source;
     use crate::model::unmeasured::TipTilt;
     use crate::tomography::covariance_matrix::{add_noise, tests::system};
