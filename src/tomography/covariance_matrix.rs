@@ -10,7 +10,7 @@ use crate::model::sensor::Sensor;
 use crate::model::source::Source;
 use crate::model::system::{SlopeModel, System};
 use crate::model::unmeasured::{Mode, RemovedModes};
-use crate::turbulence::plan::{check_finite, dense_slopes};
+use crate::turbulence::plan::{check_finite, dense_between, dense_slopes};
 use crate::turbulence::{dense, midpoint};
 use ndarray::{Array1, Array2, ArrayView1, Zip, s};
 
@@ -49,9 +49,18 @@ impl CovarianceMatrices {
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn of(system: &System, watch: &dyn Watch) -> Result<Self, Error> {
+        Self::on(system, &Engine::default(), watch)
+    }
+
+    // Compute the three on an engine
+    /// The same on an engine: where it has devices, they compute what is averaged over lenslets, in their precision.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of), and what a device says.
+    pub fn on(system: &System, engine: &Engine, watch: &dyn Watch) -> Result<Self, Error> {
         check_targets(system)?;
         watch.stage(MEASUREMENTS, LENSLETS);
-        let mut measurements = dense_slopes(system, &Engine::default(), watch)?;
+        let mut measurements = dense_slopes(system, engine, watch)?;
         add_noise(&mut measurements, system);
         // Covariances with the truth
         watch.stage(TRUTH, LENSLETS);
@@ -63,7 +72,7 @@ impl CovarianceMatrices {
         let columns = (&sensors[..], &valid[..]);
         let (truth_measurements, truth) = match system.slope_model() {
             SlopeModel::Average => (
-                dense::between(air, rows, columns, gradient, watch)?,
+                dense_between(air, [rows, columns], gradient, engine, watch)?,
                 dense::slope_covariance(air, one.0, one.1, gradient, watch)?,
             ),
             SlopeModel::EdgeMidpoint => (
