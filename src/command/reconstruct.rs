@@ -6,13 +6,15 @@ use super::choice;
 use super::summary::{align, command_line, plan_text};
 use super::watch::Terminal;
 use crate::device::{Device, check, engine::Engine, threads};
-use crate::error::Error;
+use crate::error::{Error, Invalid, accept};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
 use crate::files::origin::Origin;
 use crate::model::system::System;
 use crate::plot::map::{WavefrontMap, plot_wavefronts};
-use crate::plot::{PictureFormat, short_name};
+use crate::plot::noise::{check_noise, plot_noise_of_stars};
+use crate::plot::reconstructor::{plot_reconstructor, plot_spectrum};
+use crate::plot::{ColourScale, PictureFormat, short_name};
 use crate::tomography::covariance_matrix::truth_valid;
 use crate::tomography::error::WavefrontError;
 use crate::tomography::reconstructor::{
@@ -20,7 +22,7 @@ use crate::tomography::reconstructor::{
 };
 use crate::turbulence::arrays::{describe_system, slope_table};
 use clap::{Args, ValueEnum};
-use ndarray::{Array2, Array3, arr1};
+use ndarray::{Array2, Array3, Axis, arr1};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -43,9 +45,19 @@ pub struct ReconstructArgs {
     /// Further arrays to write.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ARRAYS")]
     save: Vec<Extra>,
-    /// Draw the error of the wavefront over the pupil, a map for each target, into this file, .svg or .png.
+    // Arguments about the picture of a reconstruction
+    /// Draw what was found into this file, .svg or .png.
     #[arg(long)]
     plot: Option<PathBuf>,
+    /// What to draw.
+    #[arg(long, value_enum, requires = "plot", default_value = "error")]
+    of: Of,
+    /// Target whose reconstructor is drawn, counted from 0.
+    #[arg(long, requires = "plot")]
+    target: Option<usize>,
+    /// Scale of the colours of a reconstructor.
+    #[arg(long, requires = "plot", value_parser = choice::scales(), default_value = "root")]
+    scale: ColourScale,
     /// Precision of the written numbers; all is computed in double precision.
     #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
     precision: Precision,
@@ -77,6 +89,18 @@ enum Extra {
     /// Eigenvalues of the covariance of the measurements.
     Eigenvalues,
 }
+/// What a picture shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Of {
+    /// The error of the wavefront over the pupil, a map for each target.
+    Error,
+    /// The reconstructor of one target, as blocks of sensors.
+    Reconstructor,
+    /// The eigenvalues of the covariance of the measurements, kept and dropped.
+    Spectrum,
+    /// The noise of each guide star over the pupil.
+    Noise,
+}
 
 // Reconstruct into a file
 /// Computes what the arguments ask for; returns what to print.
@@ -94,6 +118,7 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let (system, text) = System::with_text(&args.system)?;
     let plan = ReconstructorPlan::new(&system, args.options(&text)?)?;
     args.check_extras(&plan)?;
+    args.check_picture(&system, &plan)?;
     let engine = Engine::open(args.device, args.precision)?;
     let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.plan) else {
         return Ok(plan_text(&plan.describe(&engine), args.json));
@@ -137,9 +162,30 @@ impl ReconstructArgs {
         if self.save.contains(&Extra::Eigenvalues) && plan.method() != Inversion::Eigen {
             let expected =
                 "no such array, as Cholesky's factor has none: --method eigen computes them";
-            return Err(crate::error::Invalid::new("save", "eigenvalues", expected).into());
+            return Err(Invalid::new("save", "eigenvalues", expected).into());
         }
         Ok(())
+    }
+}
+
+// Check the picture of a reconstruction
+impl ReconstructArgs {
+    /// Refuses a picture of what there is not.
+    fn check_picture(&self, system: &System, plan: &ReconstructorPlan) -> Result<(), Error> {
+        let targets = system.targets().len();
+        let expected = format!("a target between 0 and {}", targets - 1);
+        accept(self.target.unwrap_or(0) < targets, "target", self.target.unwrap_or(0), &expected)?;
+        let expected = "none, except with --of reconstructor";
+        let fits = self.target.is_none() || self.of == Of::Reconstructor;
+        accept(fits, "target", self.target.unwrap_or(0), expected)?;
+        match self.of {
+            Of::Spectrum if plan.method() != Inversion::Eigen => {
+                let expected = "error, reconstructor or noise, as Cholesky's factor has no eigenvalues: --method eigen computes them";
+                Err(Invalid::new("of", "spectrum", expected).into())
+            }
+            Of::Noise => Ok(check_noise(system)?),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -266,15 +312,33 @@ impl Told<'_> {
     }
 }
 
-// Draw the maps of the error
+// Draw a reconstruction
 impl Told<'_> {
     fn draw(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
+        let name = short_name(&self.args.system.display().to_string());
+        match (self.args.of, &self.found.spectrum) {
+            (Of::Reconstructor, _) => {
+                let target = self.args.target.unwrap_or(0);
+                let title = format!("{name}: reconstructor of target {target}");
+                let matrix = self.found.reconstructor.index_axis(Axis(0), target);
+                plot_reconstructor(&matrix, &self.system, &title, self.args.scale, format)
+            }
+            (Of::Spectrum, Some((values, kept))) => {
+                let title = format!("{name}: covariance of the measurements");
+                plot_spectrum(values, *kept, self.plan.filter(), &title, format)
+            }
+            (Of::Spectrum, None) => unreachable!("refused before"),
+            (Of::Noise, _) => plot_noise_of_stars(&self.system, format),
+            (Of::Error, _) => self.draw_maps(&name, format),
+        }
+    }
+
+    fn draw_maps(&self, name: &str, format: PictureFormat) -> Result<Vec<u8>, Error> {
         let map = |(t, error): (usize, &WavefrontError)| WavefrontMap {
             title: format!("target {t}: {:.0} nm rms", 1e9 * error.rms),
             values: error.variance.mapv(|variance| variance.max(0.0).sqrt()),
         };
         let maps: Vec<WavefrontMap> = self.errors.iter().enumerate().map(map).collect();
-        let name = short_name(&self.args.system.display().to_string());
         let title = format!("{name}: error of the wavefront");
         plot_wavefronts(&maps, &title, self.system.truth_sensor().pitch(), format)
     }

@@ -177,8 +177,8 @@ impl ReconstructorPlan {
         self.method
     }
 
-    /// The filter that eigenvalues have to pass: where none was asked for, rounding decides.
-    fn filter(&self) -> f64 {
+    /// The share of the largest eigenvalue that others have to pass, with eigenvectors: where none was asked for, rounding decides.
+    pub fn filter(&self) -> f64 {
         self.options.filter.max(self.measurements as f64 * f64::EPSILON)
     }
 
