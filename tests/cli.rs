@@ -1242,6 +1242,19 @@ fn reconstructors_are_planned_and_refused() -> Checked {
         "reconstruct bad.toml -o r.npz",
         &["bad.toml:", "reconstructor.method", "magic", "eigen"],
     )?;
+    let calm = text.replace("delay = 0.0", "delay = 0.01").replace("magic", "auto");
+    fs::write(run.path("bad.toml"), calm.replace(", wind_speed = 15.0", ""))?;
+    let words = ["bad.toml:12", "atmosphere.layers[1].wind_speed", "delay"];
+    run.refuses("reconstruct bad.toml -o r.npz", &words)?;
+    fs::write(
+        run.path("later.toml"),
+        calm.replace("delay = 0.01", "delay = 0.01\npredict = false"),
+    )?;
+    let told = said(&run.lenslet("reconstruct later.toml -o r.npz --json")?);
+    let told: serde_json::Value = serde_json::from_str(&told)?;
+    let error = |key: &str| told[key][1].as_f64().unwrap_or(f64::NAN);
+    assert_eq!(told["error_nm"], told["error_nm_without_prediction"]);
+    assert!(error("error_nm") > 1.02 * error("error_nm_with_prediction"), "{told}");
     let spoilt = text.replace("[truth_sensor]\nlenslets = 8", "[truth_sensor]\nlenslets = 0");
     fs::write(run.path("bad.toml"), spoilt)?;
     run.refuses("reconstruct bad.toml -o r.npz", &["bad.toml:", "truth_sensor", "lenslets"])?;

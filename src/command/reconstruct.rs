@@ -126,7 +126,9 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
     let found = plan.run(&engine, &terminal)?;
     let errors = found.wavefront_errors(&system)?;
-    let told = Told { args, system, plan, found, errors, seconds: start.elapsed().as_secs_f64() };
+    let others = found.other_wavefront_errors(&system)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let told = Told { args, system, plan, found, errors, others, seconds };
     // Write the reconstruction and its picture
     let mut arrays = told.arrays();
     let origin = Origin::new(&command_line(), &told.plan.describe(&engine).method, &text);
@@ -197,6 +199,8 @@ struct Told<'a> {
     plan: ReconstructorPlan,
     found: Reconstruction,
     errors: Vec<WavefrontError>,
+    /// With a delay, those of the other choice about prediction.
+    others: Option<Vec<WavefrontError>>,
     seconds: f64,
 }
 
@@ -261,9 +265,12 @@ impl Told<'_> {
         let (targets, m, n) = self.found.reconstructor.dim();
         let stars = self.system.guide_stars().len();
         let nanometres = |metres: f64| format!("{:.0} nm", 1e9 * metres);
-        let about = |error: &WavefrontError| {
+        let other = if self.plan.delay().1 { "without prediction" } else { "with prediction" };
+        let about = |(t, error): (usize, &WavefrontError)| {
             let [with, without] = [error.rms, error.rms_without_tilt].map(nanometres);
-            format!("{with} rms, {without} without tilt")
+            let others = self.others.as_ref().map(|others| nanometres(others[t].rms));
+            let others = others.map_or(String::new(), |rms| format!("; {rms} {other}"));
+            format!("{with} rms, {without} without tilt{others}")
         };
         let names: Vec<String> = (0..targets).map(|t| format!("target {t}")).collect();
         let plan = self.plan.describe(&Engine::default());
@@ -278,7 +285,8 @@ impl Told<'_> {
             ),
             ("method", method),
         ];
-        lines.extend(names.iter().map(String::as_str).zip(self.errors.iter().map(about)));
+        let errors = self.errors.iter().enumerate().map(about);
+        lines.extend(names.iter().map(String::as_str).zip(errors));
         let output = self.args.output.as_deref().unwrap_or("".as_ref()).display();
         lines.extend([
             ("time", format!("{:.3} s on {}", self.seconds, plan.engine)),
@@ -294,6 +302,13 @@ impl Told<'_> {
             self.errors.iter().map(|error| 1e9 * rms(error)).collect()
         };
         let spectrum = self.found.spectrum.as_ref();
+        let ((delay, predict), others) = (self.plan.delay(), self.others.as_ref());
+        let rms = |errors: &Vec<WavefrontError>| -> Vec<f64> {
+            errors.iter().map(|error| 1e9 * error.rms).collect()
+        };
+        let both = others.map(|others| [rms(&self.errors), rms(others)]);
+        let told =
+            |prediction: bool| both.as_ref().map(|both| &both[usize::from(predict != prediction)]);
         json!({
             "system": self.args.system.display().to_string(),
             "measurements": n,
@@ -303,6 +318,10 @@ impl Told<'_> {
             "kept": spectrum.map(|(_, kept)| kept),
             "error_nm": of(|error| error.rms),
             "error_nm_without_tilt": of(|error| error.rms_without_tilt),
+            "delay": delay,
+            "predict": predict,
+            "error_nm_with_prediction": told(true),
+            "error_nm_without_prediction": told(false),
             "precision": self.args.precision.name(),
             "seconds": self.seconds,
             "threads": threads(),
