@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The same system with slopes of all stars that have a noise of this variance, rad².
 fn with_noise(system: &System, noise: f64) -> Result<System, Box<dyn Error>> {
     let noise = Noise::uniform(noise)?;
-    let star = |star: &GuideStar| GuideStar { sensor: star.sensor, noise: noise.clone() };
+    let star = |star: &GuideStar| GuideStar { noise: noise.clone(), ..star.clone() };
     Ok(system.to_builder().guide_stars(system.guide_stars().iter().map(star)).build()?)
 }
 

@@ -101,10 +101,11 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
     let found = plan.run(&engine, &terminal)?;
     let errors = found.wavefront_errors(&system)?;
-    let told = Told { args, system, plan, found, errors, seconds: start.elapsed().as_secs_f64() };
+    let seconds = start.elapsed().as_secs_f64();
+    let told = Told { args, system, plan, engine, found, errors, seconds };
     // Write the reconstruction and its picture
     let mut arrays = told.arrays();
-    let origin = Origin::new(&command_line(), &told.plan.describe(&engine).method, &text);
+    let origin = Origin::new(&command_line(), &told.plan.describe(&told.engine).method, &text);
     origin.note(&mut arrays);
     let mut draft = Draft::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
@@ -149,6 +150,7 @@ struct Told<'a> {
     args: &'a ReconstructArgs,
     system: System,
     plan: ReconstructorPlan,
+    engine: Engine,
     found: Reconstruction,
     errors: Vec<WavefrontError>,
     seconds: f64,
@@ -220,7 +222,7 @@ impl Told<'_> {
             format!("{with} rms, {without} without tilt")
         };
         let names: Vec<String> = (0..targets).map(|t| format!("target {t}")).collect();
-        let plan = self.plan.describe(&Engine::default());
+        let plan = self.plan.describe(&self.engine);
         let mut method = plan.reason;
         if let Some((values, kept)) = &self.found.spectrum {
             method += &format!("; {kept} of {} eigenvalues are kept", values.len());

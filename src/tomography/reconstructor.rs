@@ -1,6 +1,12 @@
 // Tangled from book/src/reconstructor.md: edit there, or here and run cargo tangle stitch.
 //! The reconstructor of least mean square error, and the covariance of the error that it leaves.
 
+#[cfg(feature = "cuda")]
+mod gpu;
+#[cfg(not(feature = "cuda"))]
+#[path = "reconstructor/no_gpu.rs"]
+mod gpu;
+
 // What the reconstructor stands on
 use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{Watch, check, engine::Engine};
@@ -184,7 +190,7 @@ impl ReconstructorPlan {
 
     // Memory and stages of a reconstructor
     /// The most memory that the computation has in use at a time.
-    pub fn memory(&self) -> Memory {
+    pub fn memory(&self, engine: &Engine) -> Memory {
         let [n, m, targets] =
             [self.measurements, self.truth_slopes, self.system.targets().len()].map(|k| k as u64);
         let matrices = match self.method {
@@ -195,8 +201,10 @@ impl ReconstructorPlan {
         let rows = targets.saturating_mul(m).saturating_mul(8);
         let results =
             rows.saturating_mul(n).saturating_mul(2).saturating_add(rows.saturating_mul(3 * m));
-        let working = square.saturating_mul(matrices);
-        Memory::of_stages(results, [&Memory { host: working, devices: Vec::new() }])
+        let matrices = if engine.devices().is_empty() { matrices } else { 1 };
+        let working =
+            Memory { host: square.saturating_mul(matrices), devices: self.on_devices(engine) };
+        Memory::of_stages(results, [&working])
     }
 
     /// Multiplications and additions of one thread in a second, in products of large matrices.
@@ -259,7 +267,7 @@ impl ReconstructorPlan {
                 _ => "Cholesky's factor".to_string(),
             },
             engine: engine.name(),
-            memory: self.memory(),
+            memory: self.memory(engine),
             stages: self.stages(engine),
         }
     }
@@ -269,24 +277,23 @@ impl ReconstructorPlan {
     ///
     /// # Errors
     /// `Memory` where the matrices do not fit; `Failed` where C_mm is not positive definite, with the guide star and the slope that
-    /// are to blame; `Cancelled` where the watcher wants to stop; `Device` where the engine is not a processor.
+    /// are to blame; `Cancelled` where the watcher wants to stop; what a device says.
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Reconstruction, Error> {
         self.check(engine)?;
-        let covariances = CovarianceMatrices::of(&self.system, watch)?;
-        self.invert(covariances, watch)
+        let covariances = CovarianceMatrices::on(&self.system, engine, watch)?;
+        self.invert(covariances, engine, watch)
     }
 
-    /// Refuses what does not fit, and a device.
+    /// Refuses what does not fit.
     ///
     /// # Errors
     /// As [`run`](Self::run).
     pub fn check(&self, engine: &Engine) -> Result<(), Error> {
-        engine.require_cpu("a reconstructor")?;
         let what = format!(
             "the reconstructor of {} slopes of each target from {} slopes",
             self.truth_slopes, self.measurements
         );
-        self.memory().check(engine, &what)
+        self.memory(engine).check(engine, &what)
     }
 }
 
@@ -312,6 +319,9 @@ const FACTOR: &str = "factorisation";
 const RECONSTRUCTOR: &str = "reconstructor";
 const ERROR: &str = "error";
 
+/// Rows of all targets, (T m, n), the covariances of their errors, (T, m, m), and the spectrum with the number of values kept.
+type Inverted = (Array2<f64>, Array3<f64>, Option<(Vec<f64>, usize)>);
+
 // Invert by cholesky or eigenvectors
 impl ReconstructorPlan {
     /// Reconstructor and error from given covariances of the planned sizes.
@@ -321,14 +331,39 @@ impl ReconstructorPlan {
     fn invert(
         &self,
         covariances: CovarianceMatrices,
+        engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Reconstruction, Error> {
         let kept = self.options.keep.then(|| covariances.clone());
-        let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
         watch.stage(FACTOR, "");
         check(watch)?;
+        let truth = covariances.truth.clone();
+        let (rows, errors, spectrum) = match engine.devices() {
+            [] => self.invert_here(covariances, watch)?,
+            _ => self.invert_there(covariances, engine, watch)?,
+        };
+        let shape = (self.system.targets().len(), self.truth_slopes, self.measurements);
+        let reconstructor = rows.into_shape_with_order(shape);
+        let reconstructor = reconstructor.unwrap_or_else(|_| unreachable!("rows of all targets"));
+        Ok(Reconstruction {
+            reconstructor,
+            error_covariance: errors,
+            truth_covariance: truth,
+            covariances: kept,
+            spectrum,
+        })
+    }
+
+    // Invert on processors
+    /// The rows of all targets, the covariances of their errors, and the spectrum, by processors.
+    fn invert_here(
+        &self,
+        covariances: CovarianceMatrices,
+        watch: &dyn Watch,
+    ) -> Result<Inverted, Error> {
+        let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
         let mut half = truth_measurements;
-        let (rows, errors, spectrum) = if self.method == Inversion::Eigen {
+        Ok(if self.method == Inversion::Eigen {
             // Reconstruct by eigenvectors
             let eigen = Eigen::new(&measurements)?;
             drop(measurements);
@@ -352,16 +387,6 @@ impl ReconstructorPlan {
             check(watch)?;
             factor.finish(&mut half);
             (half, errors, None)
-        };
-        let shape = (self.system.targets().len(), self.truth_slopes, self.measurements);
-        let reconstructor = rows.into_shape_with_order(shape);
-        let reconstructor = reconstructor.unwrap_or_else(|_| unreachable!("rows of all targets"));
-        Ok(Reconstruction {
-            reconstructor,
-            error_covariance: errors,
-            truth_covariance: truth,
-            covariances: kept,
-            spectrum,
         })
     }
 
@@ -425,7 +450,8 @@ mod tests {
     use crate::linear::operator::battery::random;
     use crate::model::noise::GuideStar;
     use crate::model::source::Source;
-    use crate::tomography::covariance_matrix::tests::system;
+    use crate::model::unmeasured::TipTilt;
+    use crate::tomography::covariance_matrix::{add_noise, tests::system};
     use ndarray::Axis;
 
     // Reconstruct a system in a test
@@ -493,7 +519,7 @@ mod tests {
         let filtered = |filter: f64| {
             let options = options.method(Inversion::Eigen).filter(filter);
             let plan = ReconstructorPlan::new(&noisy, options).unwrap();
-            plan.invert(covariances.clone(), &silent).unwrap()
+            plan.invert(covariances.clone(), &Engine::default(), &silent).unwrap()
         };
         let errors = [0.0, 1e-2, 3e-2, 1e-1].map(|filter| {
             let found = filtered(filter);
@@ -583,5 +609,62 @@ mod tests {
         let plan = ReconstructorPlan::new(&twice, options).unwrap();
         assert_eq!(plan.method(), Inversion::Eigen);
         assert!(plan.describe(&Engine::default()).reason.contains("a guide star has no noise"));
+    }
+
+    // Removed modes carry no information
+    #[test]
+    fn removed_modes_carry_no_information() {
+        let without_noise = system(0.0);
+        let bare = CovarianceMatrices::of(&without_noise, &silent).unwrap();
+        let variance = bare.measurements[[0, 0]];
+        // The covariances with noise and with this answer of the laser star, modes not yet removed.
+        let with = |tip_tilt: TipTilt| {
+            let mut stars = system(NOISE).guide_stars().to_vec();
+            stars[0].tip_tilt = tip_tilt;
+            let system = without_noise.to_builder().guide_stars(stars).build().unwrap();
+            let mut covariances = bare.clone();
+            add_noise(&mut covariances.measurements, &system);
+            (covariances, system)
+        };
+        let unknown = |times: f64| with(TipTilt::unknown(times * variance).unwrap()).0;
+        let (plain, blind_system) = with(TipTilt::Removed);
+        let modes = blind_system.removed_modes();
+        let plan = ReconstructorPlan::new(&blind_system, ReconstructorOptions::default()).unwrap();
+        let invert = |covariances: CovarianceMatrices| {
+            plan.invert(covariances, &Engine::default(), &silent).unwrap()
+        };
+        let remove = |mut covariances: CovarianceMatrices| {
+            covariances.remove(&modes);
+            covariances
+        };
+        let projected = remove(plain.clone());
+        let blind = invert(projected.clone());
+        let gap = |other: &Reconstruction| {
+            let gap = &other.reconstructor - &blind.reconstructor;
+            gap.iter().fold(0.0, |most: f64, gap| most.max(gap.abs()))
+        };
+        // Compare with an unknown tilt
+        for row in blind.reconstructor.rows() {
+            let mut left = row.to_vec();
+            modes.remove(&mut left);
+            assert!(left.iter().zip(row).all(|(left, whole)| (left - whole).abs() < 1e-12));
+        }
+        assert!(gap(&invert(remove(unknown(1e3)))) < 1e-9);
+        assert!(gap(&invert(unknown(1e6))) < 1e-6 && gap(&invert(unknown(1.0))) > 1e-4);
+        let errors =
+            [invert(plain.clone()), invert(unknown(0.01)), invert(unknown(1.0)), blind.clone()];
+        let errors = errors.map(|found| mean_error(&found));
+        assert!(errors.windows(2).all(|pair| pair[0] < pair[1]), "{errors:?}");
+        // The system's own path, and the long form with either covariance of the measurements.
+        let run = plan.run(&Engine::default(), &silent).unwrap();
+        assert!(gap(&run) < 1e-10);
+        let (m, scale) = (bare.truth.nrows(), largest(&bare.truth));
+        let r = blind.reconstructor.index_axis(Axis(0), 1).to_owned();
+        for covariances in [&projected, &plain] {
+            let c_tm = covariances.truth_measurements.slice(s![m.., ..]).to_owned();
+            let long = error_covariance(&r, &bare.truth, &c_tm, &covariances.measurements);
+            let c_ee = blind.error_covariance.index_axis(Axis(0), 1);
+            assert!(largest(&(&long - &c_ee)) < 1e-12 * scale);
+        }
     }
 }

@@ -326,7 +326,7 @@ pub(crate) mod tests {
         let parts = crate::tomography::circulant::parts_of(&kernels, &valid).unwrap();
         let host = BlockToeplitz::<f64>::of(&parts);
         for gpu in test_machines() {
-            let radices = Some(Radices::new([4, 2, 3]).unwrap());
+            let radices = Some(Radices::new([4, 3, 1]).unwrap());
             let tuning = by_transforms(Choices { radices, ..Choices::default() });
             let device = BlockToeplitzGpu::<f64>::of(&gpu, &parts, false, tuning).unwrap();
             compare(device, &host, 1e-12);
