@@ -319,7 +319,9 @@ impl<'a> Block<'a> {
             }
             Self::Parallel(views, turn) => {
                 let swapped = turn.quarters % 2 == 1;
-                let order = |&[row, column]: &[usize; 2]| if swapped { [column, row] } else { [row, column] };
+                let order = |&[row, column]: &[usize; 2]| {
+                    if swapped { [column, row] } else { [row, column] }
+                };
                 let others: Vec<[usize; 2]> = others.iter().map(order).collect();
                 let put = |at, [xx, xy, yy]: [f64; 3]| put(at, turn.complete([[xx, xy], [xy, yy]]));
                 band_covariances(views, [firsts, &others], put);
@@ -334,8 +336,8 @@ impl<'a> Block<'a> {
 ///
 /// `valid` holds the valid lenslets of each star. Stars may stand at unequal heights and have arrays of unequal pitch and size,
 /// turned, shifted and magnified; slopes are along the sensors' own axes. Every entry is exact to 1e-9 of the slope variance, and to
-/// 1e-10 where sensors are parallel; those of sensors that share a lattice come from their Toeplitz form. `watch` counts pairs
-/// of lenslets.
+/// 1e-10 where sensors are parallel; those of sensors that share a lattice come from their Toeplitz form. `watch` counts
+/// lenslets.
 ///
 /// # Errors
 /// `Invalid` where there is no star, a layer at or above one, or a mask of the wrong shape or without a valid lenslet; `Memory`
@@ -506,8 +508,10 @@ fn wanted_averages(
             // Want an average for two sensors
             let mut sides = layer.sides(pair);
             sides.sort_by(f64::total_cmp);
-            let reach = pair.map(|k| layer.footprints[k].extent() - layer.footprints[k].side).iter().sum();
-            let lenslets = rows.count(pair[0] - rows.first) * columns.count(pair[1] - columns.first);
+            let reach =
+                pair.map(|k| layer.footprints[k].extent() - layer.footprints[k].side).iter().sum();
+            let lenslets =
+                rows.count(pair[0] - rows.first) * columns.count(pair[1] - columns.first);
             match wanted.iter_mut().find(|known| known.sides == sides) {
                 Some(known) => {
                     known.reach = f64::max(known.reach, reach);
@@ -632,9 +636,8 @@ fn pairs_of_sensors<B: Send>(
     watch: &dyn Watch,
 ) -> Result<Vec<Vec<(usize, B)>>, Error> {
     let pairs = pairs_of([rows, columns]);
-    let prepare = |_: &(), [p, q]: [usize; 2]| {
-        Ok((p, q, block([rows.first + p, columns.first + q])))
-    };
+    let prepare =
+        |_: &(), [p, q]: [usize; 2]| Ok((p, q, block([rows.first + p, columns.first + q])));
     let mut blocks: Vec<Vec<_>> = (0..rows.sensors).map(|_| Vec::new()).collect();
     for (p, q, block) in gather(Workers::cores(&()), pairs, &Unseen(watch), prepare)? {
         blocks[p].push((q, block));

@@ -313,11 +313,12 @@ fn fill(
     check_slope_memory(slopes, lenslets(slopes[0]).flat_map(lags).sum())?;
     let layers = see_layers(atmosphere, sensors);
     let block = |pair| Block::new(sensors, &layers, pair);
-    let fill = |block: &Block, [firsts, others]: [&[[usize; 2]]; 2], rows: &mut [[&mut [f64]; 4]]| {
-        for (&first, row) in firsts.iter().zip(rows) {
-            block.fill(first, others, row.each_mut().map(|part| &mut **part));
-        }
-    };
+    let fill =
+        |block: &Block, [firsts, others]: [&[[usize; 2]]; 2], rows: &mut [[&mut [f64]; 4]]| {
+            for (&first, row) in firsts.iter().zip(rows) {
+                block.fill(first, others, row.each_mut().map(|part| &mut **part));
+            }
+        };
     fill_slopes(slopes, block, fill, watch)
 }
 

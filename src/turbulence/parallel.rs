@@ -159,7 +159,8 @@ impl FootprintAverage {
     }
     /// Differences over D1² D2².
     fn over_squares<const N: usize>(&self, differences: [f64; N]) -> [f64; N] {
-        let squares = ((self.half_width + self.half_flat) * (self.half_width - self.half_flat)).powi(2);
+        let squares =
+            ((self.half_width + self.half_flat) * (self.half_width - self.half_flat)).powi(2);
         differences.map(|difference| difference / squares)
     }
 
@@ -480,9 +481,8 @@ impl<'a> Band<'a> {
         let displacements = |first: &[f64], second: &[f64]| -> Vec<f64> {
             first.iter().flat_map(|from| second.iter().map(move |to| to - from)).collect()
         };
-        let nearby = |all: &[f64]| -> Vec<f64> {
-            all.iter().copied().filter(|x| x.abs() < near).collect()
-        };
+        let nearby =
+            |all: &[f64]| -> Vec<f64> { all.iter().copied().filter(|x| x.abs() < near).collect() };
         let x = displacements(&first[0], &second[0]);
         let rows: Vec<f64> = rows.iter().map(|&j| first[1][j]).collect();
         let (near_x, near_y) = (nearby(&x), nearby(&displacements(&rows, &second[1])));
@@ -499,12 +499,7 @@ impl<'a> Band<'a> {
 
     // Add a row of pairs
     /// Adds the covariances of the row `first` with the row `second`, of the columns in `columns` of each, to `sums`.
-    fn add(
-        &mut self,
-        [first, second]: [usize; 2],
-        columns: [&[usize]; 2],
-        sums: &mut [[f64; 4]],
-    ) {
+    fn add(&mut self, [first, second]: [usize; 2], columns: [&[usize]; 2], sums: &mut [[f64; 4]]) {
         let View { strength, average, .. } = self.view;
         let y = self.view.second[1][second] - self.view.first[1][first];
         let near = NEAR * average.half_width;
@@ -522,7 +517,9 @@ impl<'a> Band<'a> {
             // Add a pair of lenslets
             let value = match (place, lines) {
                 (_, Some(lines)) if is_near => four(lines.map(|line| self.corner_line[line])),
-                (Some(place), _) if !is_near || x.abs() >= near => Table::on_line(&self.line, place),
+                (Some(place), _) if !is_near || x.abs() >= near => {
+                    Table::on_line(&self.line, place)
+                }
                 _ => {
                     let [xx, xy, yy] = average.at(x, y).map(|value| strength * value);
                     [xx, xy, yy, 0.0]
@@ -743,10 +740,12 @@ pub(crate) mod tests {
             let (wide, variance) = (average.half_width, (alone(sides[0]) * alone(sides[1])).sqrt());
             let grid = PanelGrid::new(wide, 30.0 * wide);
             // Place displacements about the seams
-            let mut places = vec![[0.0; 2], [-0.3 * wide, 0.2 * wide], [wide, wide], [1.7 * wide, -wide]];
+            let mut places =
+                vec![[0.0; 2], [-0.3 * wide, 0.2 * wide], [wide, wide], [1.7 * wide, -wide]];
             for (k, end) in grid.0.iter().enumerate().skip(1) {
                 for other in [0.0, 0.31, 0.77, 0.999] {
-                    let (before, after) = (end * (1.0 - 1e-9), f64::min(end * (1.0 + 1e-9), 30.0 * wide));
+                    let (before, after) =
+                        (end * (1.0 - 1e-9), f64::min(end * (1.0 + 1e-9), 30.0 * wide));
                     places.extend([[before, -other * end], [-other * end, after]]);
                     let within = end * (1.0 - 0.07 * (1 + k % 3) as f64);
                     places.push([-within, other * within]);
@@ -770,7 +769,8 @@ pub(crate) mod tests {
     #[test]
     fn tables_are_for_more_pairs_than_they_have_values() {
         let sides = [0.8, 1.2];
-        let worthy = |reach, pairs| PanelGrid::worthy(sides, reach, pairs).map(|grid| grid.panels());
+        let worthy =
+            |reach, pairs| PanelGrid::worthy(sides, reach, pairs).map(|grid| grid.panels());
         // Ten panels along an axis, four of them within the near square: (100² − 40²) / 2 values.
         assert_eq!((worthy(10.0, 8400), worthy(10.0, 8401)), (None, Some(10)));
         assert_eq!((worthy(2.4, usize::MAX), worthy(2.6, usize::MAX)), (None, Some(5)));
