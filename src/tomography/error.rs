@@ -8,7 +8,7 @@ use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
 use crate::tomography::covariance_matrix::truth_valid;
 use crate::tomography::reconstructor::Reconstruction;
-use ndarray::{Array1, Array2, ArrayView2};
+use ndarray::{Array1, Array2, Array3, ArrayView2};
 
 // Error of a wavefront
 /// The error of a wavefront, from the error of the slopes of a truth sensor.
@@ -68,10 +68,24 @@ impl Reconstruction {
     /// # Errors
     /// `Invalid` where the reconstruction is that of a system with another truth sensor.
     pub fn wavefront_errors(&self, system: &System) -> Result<Vec<WavefrontError>, Error> {
-        let (truth, valid) = (system.truth_sensor(), truth_valid(system));
-        let errors = self.error_covariance.outer_iter();
-        errors.map(|error| WavefrontError::of(&error, truth, &valid)).collect()
+        errors_of(&self.error_covariance, system)
     }
+
+    /// The same for the reconstructor that was not asked for, where there is a delay.
+    ///
+    /// # Errors
+    /// As [`wavefront_errors`](Self::wavefront_errors).
+    pub fn other_wavefront_errors(
+        &self,
+        system: &System,
+    ) -> Result<Option<Vec<WavefrontError>>, Error> {
+        self.other_error_covariance.as_ref().map(|errors| errors_of(errors, system)).transpose()
+    }
+}
+
+fn errors_of(errors: &Array3<f64>, system: &System) -> Result<Vec<WavefrontError>, Error> {
+    let (truth, valid) = (system.truth_sensor(), truth_valid(system));
+    errors.outer_iter().map(|error| WavefrontError::of(&error, truth, &valid)).collect()
 }
 
 // Corners of the valid lenslets

@@ -188,7 +188,7 @@ impl ReconstructorPlan {
         };
         watch.stage(ERROR, "");
         check(watch)?;
-        Ok((read_rows(&rows, n, 1.0)?, errors, spectrum))
+        Ok((read_rows(&rows, n, 1.0)?, (errors, None), spectrum))
     }
 
     /// The filter that eigenvalues have to pass on a device, whose rounding may be coarser.
