@@ -50,9 +50,11 @@ pub mod prelude {
     // Names of systems and their parts
     pub use crate::device::{Device, Engine, Watch, silent};
     pub use crate::error::{Error, Invalid, Result};
-    pub use crate::model::{Atmosphere, ConeGradient, GuideStar, Layer, LensletArray, Noise};
+    pub use crate::model::{
+        Atmosphere, ConeGradient, Focus, GuideStar, Layer, LensletArray, Noise,
+    };
     pub use crate::model::{PhaseGrid, Pupil, Sensor, SlopeModel, SlopeOrder, Source, System};
-    pub use crate::model::{SystemBuilder, Validity};
+    pub use crate::model::{SystemBuilder, TipTilt, Validity};
     pub use crate::numerics::Precision;
     pub use crate::tomography::{EstimateOptions, EstimatePlan, Estimates, Estimator};
     #[cfg(feature = "factorise")]

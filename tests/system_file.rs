@@ -337,7 +337,40 @@ fn every_mistake_has_its_message() {
         (
             "noise = 1e-14",
             "noise = 1e-14\nmagnitude = 8",
-            "x.toml:23: guide_star[1].magnitude = 8: expected one of the keys zenith, azimuth, height, noise, sensor, lenslets, pitch, rotation, shift, magnification",
+            "x.toml:23: guide_star[1].magnitude = 8: expected one of the keys zenith, azimuth, height, noise, sensor, tip_tilt, tip_tilt_variance, focus, lenslets, pitch, rotation, shift, magnification",
+        ),
+        ("noise = 1e-14", "tip_tilt = 'removed'\nfocus = 'removed'", "accepted"),
+        ("noise = 1e-14", "tip_tilt = 'measured'\nfocus = 'measured'", "accepted"),
+        ("noise = 1e-14", "tip_tilt = 'unknown'\ntip_tilt_variance = 1e-11", "accepted"),
+        (
+            "noise = 1e-14",
+            "tip_tilt = 'gone'",
+            "x.toml:22: guide_star[1].tip_tilt = 'gone': expected \"measured\" or \"removed\" or \"unknown\"",
+        ),
+        (
+            "noise = 1e-14",
+            "tip_tilt = 'unknown'",
+            "x.toml:20: guide_star[1].tip_tilt_variance: expected a variance in rad², greater than 0 and at most 1e-5, for tip_tilt = \"unknown\"",
+        ),
+        (
+            "noise = 1e-14",
+            "tip_tilt = 'unknown'\ntip_tilt_variance = 0",
+            "x.toml:23: guide_star[1].tip_tilt_variance = 0: expected a variance in rad², greater than 0 and at most 1e-5",
+        ),
+        (
+            "noise = 1e-14",
+            "tip_tilt = 'unknown'\ntip_tilt_variance = 'large'",
+            "x.toml:23: guide_star[1].tip_tilt_variance = 'large': expected a variance in rad², greater than 0 and at most 1e-5",
+        ),
+        (
+            "noise = 1e-14",
+            "tip_tilt = 'removed'\ntip_tilt_variance = 1e-11",
+            "x.toml:23: guide_star[1].tip_tilt_variance = 1e-11: expected no variance, unless tip_tilt = \"unknown\"",
+        ),
+        (
+            "noise = 1e-14",
+            "focus = 'unknown'",
+            "x.toml:22: guide_star[1].focus = 'unknown': expected \"measured\" or \"removed\"",
         ),
         ("noise = 1e-14", "noise = 1e-14\nrotation = -360\nshift = [-1e3, 2]", "accepted"),
         (
@@ -795,6 +828,9 @@ noise = 1e-14             # rad²
 rotation = 1.5            # degrees
 shift = [0.1, -0.02]      # m
 magnification = 1.01
+tip_tilt = "unknown"
+tip_tilt_variance = 1e-10
+focus = "removed"
 lenslets = 8
 pitch = 0.9
 
@@ -822,6 +858,7 @@ slope_model = "average"
     assert_eq!((array.lenslets(), array.pitch(), star.noise.mean()), (8, 0.9, 1e-14));
     let (rotation, magnification) = (star.sensor.rotation, star.sensor.magnification);
     assert_eq!((rotation, star.sensor.shift, magnification), (1.5 * DEGREE, [0.1, -0.02], 1.01));
+    assert_eq!((star.tip_tilt, star.focus), (TipTilt::Unknown { variance: 1e-10 }, Focus::Removed));
     let [x, y] = star.sensor.source.direction().map(|angle| angle / ARCSEC);
     assert!((x + 30.0).abs() < 1e-9 && (y - 51.961_524_227).abs() < 1e-8);
     let [x, y] = system.targets()[0].direction().map(|angle| angle / ARCSEC);

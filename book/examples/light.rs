@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let light = Light { read_noise: 0.1, excess_noise: 2f64.sqrt(), ..light };
     let noise = light.noise(&sensor, Some(&pupil), validity, &air)?;
 
-    let (star, valid) = (GuideStar { sensor, noise }, array.valid(Some(&pupil), validity));
+    let (star, valid) = (GuideStar::new(sensor, noise), array.valid(Some(&pupil), validity));
     let picture =
         plot_noise(&star, &valid, Some(launch), "a laser from the left", PictureFormat::Svg)?;
     fs::write(folder.join("light.svg"), picture)?;

@@ -19,10 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         })
         .map(|block| block.map(|row| row.map(|square| square * ARCSEC * ARCSEC)))
         .collect();
-    let star = GuideStar {
-        sensor: Sensor::at_rest(Source::star(0.0, 0.0)?, array),
-        noise: Noise::blocks(&blocks)?,
-    };
+    let star =
+        GuideStar::new(Sensor::at_rest(Source::star(0.0, 0.0)?, array), Noise::blocks(&blocks)?);
 
     let title = "streaks away from a launch";
     let picture = plot_noise(&star, &valid, Some(launch), title, PictureFormat::Svg)?;

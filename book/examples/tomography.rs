@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The same system with slopes of all stars that have a noise of this variance, rad².
 fn with_noise(system: &System, noise: f64) -> Result<System, Box<dyn Error>> {
     let noise = Noise::uniform(noise)?;
-    let star = |star: &GuideStar| GuideStar { sensor: star.sensor, noise: noise.clone() };
+    let star = |star: &GuideStar| GuideStar { noise: noise.clone(), ..star.clone() };
     Ok(system.to_builder().guide_stars(system.guide_stars().iter().map(star)).build()?)
 }
 
@@ -133,7 +133,8 @@ fn matrices(small: &System, folder: &Path) -> Result<(), Box<dyn Error>> {
     let plan = ReconstructorPlan::new(small, filtered)?;
     let (values, kept) = plan.run(&Engine::default(), &silent)?.spectrum.ok_or("no spectrum")?;
     let title = "small-moao.toml: covariance of the measurements";
-    let picture = plot_spectrum(&values, kept, plan.filter(), title, PictureFormat::Svg)?;
+    let picture =
+        plot_spectrum(&values, kept, plan.filter(&Engine::default()), title, PictureFormat::Svg)?;
     std::fs::write(folder.join("reconstructor-spectrum.svg"), picture)?;
 
     let plan = ReconstructorPlan::new(small, ReconstructorOptions::default())?;

@@ -21,6 +21,7 @@ use crate::model::system::System;
 use crate::numerics::real::Real;
 
 // Estimates and covariances that have kernels
+use crate::linear::factorisation::gpu::EigenGpu;
 use crate::tomography::estimate::gpu::EstimatorGpu;
 use crate::tomography::estimate::{EstimateOptions, Posed};
 use crate::turbulence::dense;
@@ -80,6 +81,7 @@ fn all_requests<T: Real>() -> Result<Vec<Request>, Error> {
         }
         let matrix = Arc::new(MatrixGpu::<T>::new(gpu, Array2::zeros((2, 2)).view())?);
         WithPairsGpu::new(matrix, &Pairs::new(vec![1, 0], vec![0.5; 2])?)?;
+        EigenGpu::<T>::new(gpu, gpu.zeros(4)?, 2, 0.0)?;
         ask_for_dense::<T>(gpu)
     })
 }

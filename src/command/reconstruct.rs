@@ -128,10 +128,10 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let errors = found.wavefront_errors(&system)?;
     let others = found.other_wavefront_errors(&system)?;
     let seconds = start.elapsed().as_secs_f64();
-    let told = Told { args, system, plan, found, errors, others, seconds };
+    let told = Told { args, system, plan, engine, found, errors, others, seconds };
     // Write the reconstruction and its picture
     let mut arrays = told.arrays();
-    let origin = Origin::new(&command_line(), &told.plan.describe(&engine).method, &text);
+    let origin = Origin::new(&command_line(), &told.plan.describe(&told.engine).method, &text);
     origin.note(&mut arrays);
     let mut draft = Draft::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
@@ -197,6 +197,7 @@ struct Told<'a> {
     args: &'a ReconstructArgs,
     system: System,
     plan: ReconstructorPlan,
+    engine: Engine,
     found: Reconstruction,
     errors: Vec<WavefrontError>,
     /// With a delay, those of the other choice about prediction.
@@ -273,7 +274,7 @@ impl Told<'_> {
             format!("{with} rms, {without} without tilt{others}")
         };
         let names: Vec<String> = (0..targets).map(|t| format!("target {t}")).collect();
-        let plan = self.plan.describe(&Engine::default());
+        let plan = self.plan.describe(&self.engine);
         let mut method = plan.reason;
         if let Some((values, kept)) = &self.found.spectrum {
             method += &format!("; {kept} of {} eigenvalues are kept", values.len());
@@ -344,7 +345,7 @@ impl Told<'_> {
             }
             (Of::Spectrum, Some((values, kept))) => {
                 let title = format!("{name}: covariance of the measurements");
-                plot_spectrum(values, *kept, self.plan.filter(), &title, format)
+                plot_spectrum(values, *kept, self.plan.filter(&self.engine), &title, format)
             }
             (Of::Spectrum, None) => unreachable!("refused before"),
             (Of::Noise, _) => plot_noise_of_stars(&self.system, format),

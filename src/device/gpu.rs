@@ -4,7 +4,8 @@
 // What the seam stands on
 pub use super::machine::{Header, KernelSource, Shape};
 use super::machine::{
-    Kind, Machine, Opened, Operation, Owned, Pages, Product, Queue, Thing, Transforms,
+    Kind, Machine, Opened, Operation, Owned, Pages, Product, Queue, Symmetric, Thing, Transforms,
+    Triangular,
 };
 use super::memory::refuse;
 use crate::error::Error;
@@ -830,6 +831,84 @@ impl Gpu {
             c: c.address(),
         });
         self.enqueue(&product, &[a, b, c].each_ref().map(|view| &view.buffer.memory))
+    }
+}
+
+// Take matrices apart on a device
+impl Gpu {
+    /// Puts Cholesky's factor in the place of a symmetric positive definite matrix of which the upper triangle by rows is looked at: Lᵗ,
+    /// whose lower triangle is of no meaning. Waits for it, and tells the first pivot that is not positive.
+    ///
+    /// # Errors
+    /// `Foreign` where the buffer is another device's, `Device` where cuSOLVER is missing, `Failed` while the queue records, `Cuda` where
+    /// the device refuses, or has no room to work in.
+    pub fn cholesky<T: Real>(
+        &self,
+        matrix: &Buffer<T>,
+        order: usize,
+    ) -> Result<Option<usize>, Error> {
+        self.apart(matrix, order, Operation::Cholesky, &[])
+    }
+
+    // Find eigenvectors on the device
+    /// Puts eigenvectors in the place of a symmetric matrix of which the upper triangle by rows is looked at, one a row, and gives their
+    /// eigenvalues, ascending. Waits for them.
+    ///
+    /// # Errors
+    /// As for [`Gpu::cholesky`], and `Failed` where eigenvalues are not found.
+    pub fn eigenvectors<T: Real>(&self, matrix: &Buffer<T>, order: usize) -> Result<Vec<T>, Error> {
+        let values = self.zeros::<T>(order)?;
+        let address = values.address;
+        let operation = |of| Operation::Eigenvectors { of, values: address };
+        let missing = self.apart(matrix, order, operation, &[&values.memory])?;
+        let failed = |k| Error::Failed {
+            what: format!("the decomposition of {order} × {order} numbers"),
+            reason: format!("{k} of its steps did not converge on {}", self.name()),
+        };
+        missing.map_or(Ok(()), |k| Err(failed(k + 1)))?;
+        values.read()
+    }
+
+    // Take a matrix apart and read the report
+    fn apart<T: Real>(
+        &self,
+        matrix: &Buffer<T>,
+        order: usize,
+        operation: impl FnOnce(Symmetric) -> Operation,
+        others: &[&Arc<Owned>],
+    ) -> Result<Option<usize>, Error> {
+        assert_eq!(matrix.len, order * order, "a matrix fits its order");
+        self.refuse_to_record("taking a matrix apart")?;
+        let report = self.zeros::<i32>(1)?;
+        let double = T::PRECISION == Precision::F64;
+        let (matrix_at, report_at) = (matrix.address, report.address);
+        let operation =
+            operation(Symmetric { double, order, matrix: matrix_at, report: report_at });
+        self.enqueue(&operation, &[&[&matrix.memory, &report.memory], others].concat())?;
+        let report = report.read()?[0];
+        Ok(usize::try_from(report).ok().and_then(|number| number.checked_sub(1)))
+    }
+
+    // Solve triangular systems on the device
+    /// Queues: each row b, of `order` numbers, becomes L⁻¹ b, or L⁻ᵗ b where `transposed`, with the factor of [`Gpu::cholesky`].
+    ///
+    /// # Errors
+    /// As for [`Gpu::multiply_matrix`].
+    pub fn solve_triangular<T: Real>(
+        &self,
+        factor: &Buffer<T>,
+        order: usize,
+        rows: &Buffer<T>,
+        transposed: bool,
+    ) -> Result<(), Error> {
+        let fits = factor.len == order * order && order > 0 && rows.len.is_multiple_of(order);
+        assert!(fits, "rows fit their factor");
+        let (double, count) = (T::PRECISION == Precision::F64, rows.len / order.max(1));
+        let (factor_at, rows_at) = (factor.address, rows.address);
+        let triangular =
+            Triangular { double, order, factor: factor_at, count, rows: rows_at, transposed };
+        let operation = Operation::SolveTriangular(triangular);
+        self.enqueue(&operation, &[&factor.memory, &rows.memory])
     }
 }
 

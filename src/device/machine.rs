@@ -149,6 +149,35 @@ pub(crate) enum Operation {
     MultiplyVector { double: bool, matrix: u64, shape: [usize; 2], x: u64, y: u64 },
     /// C ← α A B + β C for matrices by rows.
     Multiply(Product),
+    /// A symmetric matrix becomes its factor of Cholesky.
+    Cholesky(Symmetric),
+    /// A symmetric matrix becomes its eigenvectors, row by row, by ascending eigenvalues, which go to `values`.
+    Eigenvectors { of: Symmetric, values: u64 },
+    /// Each of some rows b becomes L⁻¹ b, or L⁻ᵗ b.
+    SolveTriangular(Triangular),
+}
+
+// Matrices that are taken apart
+/// A symmetric matrix, order × order, of which the upper triangle by rows is looked at.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Symmetric {
+    pub double: bool,
+    pub order: usize,
+    pub matrix: u64,
+    /// An `int` that becomes 0, or the number, from 1, of what has failed: a pivot that is not positive, an eigenvalue not found.
+    pub report: u64,
+}
+
+/// Rows, each of `order` numbers, and Cholesky's factor Lᵗ in the upper triangle of a matrix by rows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Triangular {
+    pub double: bool,
+    pub order: usize,
+    pub factor: u64,
+    pub count: usize,
+    pub rows: u64,
+    /// Whether it is L⁻ᵗ that they are multiplied by.
+    pub transposed: bool,
 }
 
 // Product of two matrices

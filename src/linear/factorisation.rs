@@ -1,6 +1,9 @@
 // Tangled from book/src/factorisations.md: edit there, or here and run cargo tangle stitch.
 //! Dense symmetric matrices taken apart: by Cholesky's method, and into eigenvectors.
 
+#[cfg(feature = "cuda")]
+pub(crate) mod gpu;
+
 // What factorisations stand on
 use crate::error::{Error, Invalid, accept};
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -132,6 +135,20 @@ impl Cholesky {
     }
 }
 
+// Unit of a matrix
+/// A power of two of the size of the diagonal.
+pub(crate) fn unit(matrix: &Array2<f64>) -> f64 {
+    let largest = matrix.diag().fold(0.0, |most: f64, value| most.max(value.abs()));
+    if largest.is_normal() { largest.log2().floor().exp2() } else { 1.0 }
+}
+
+// Count eigenvalues that pass a filter
+/// How many of the ascending `values` are positive and at least `filter` times the last.
+fn kept(values: &[f64], filter: f64) -> usize {
+    let least = filter * values.last().copied().unwrap_or(0.0);
+    values.iter().filter(|&&value| value > 0.0 && value >= least).count()
+}
+
 // Eigenvectors of a matrix
 /// A symmetric matrix in the form of Eq. [eigen](https://lenslet.github.io/lenslet/factorisations.html#eq-eigen).
 ///
@@ -164,8 +181,7 @@ impl Eigen {
             what: format!("the decomposition of {} × {} numbers", matrix.nrows(), matrix.ncols()),
             reason: format!("{error:?}"),
         };
-        let largest = matrix.diag().fold(0.0, |most: f64, value| most.max(value.abs()));
-        let unit = if largest.is_normal() { largest.log2().floor().exp2() } else { 1.0 };
+        let unit = unit(matrix);
         let matrix = row_by_row(matrix / unit);
         let parts = SelfAdjointEigen::new(columns(&matrix), Side::Lower).map_err(failed)?;
         let values = parts.S().column_vector().iter().map(|value| unit * value).collect();
@@ -180,8 +196,7 @@ impl Eigen {
     // Count eigenvalues that are kept
     /// How many eigenvalues, of the largest ones, are positive and at least `filter` times the largest.
     pub fn kept(&self, filter: f64) -> usize {
-        let least = filter * self.values.last().copied().unwrap_or(0.0);
-        self.values.iter().filter(|&&value| value > 0.0 && value >= least).count()
+        kept(&self.values, filter)
     }
 
     /// Refuses a filter that is not a ratio.

@@ -5,7 +5,7 @@
 pub(crate) mod operator;
 #[cfg(feature = "cuda")]
 pub use operator::gpu::{DeviceOperator, OnHost};
-pub use operator::{Diagonal, Operator, Pairs, Product, Sum};
+pub use operator::{Diagonal, LowRank, Operator, Pairs, Product, Sum};
 pub(crate) mod matrix;
 pub use matrix::Dense;
 #[cfg(feature = "cuda")]

@@ -194,6 +194,65 @@ impl<T: Real> Operator<T> for Pairs<T> {
     }
 }
 
+// Matrix of a few vectors
+/// The sum of a few products of vectors with themselves, [low rank](https://lenslet.github.io/lenslet/operators.html#eq-low-rank).
+#[derive(Debug, Clone, PartialEq)]
+pub struct LowRank<T> {
+    rows: usize,
+    terms: Vec<(T, usize, Vec<T>)>,
+}
+
+impl<T: Real> LowRank<T> {
+    /// The operator of so many `rows` and of `terms`: the weight of each, the row at which its vector begins, and the vector.
+    ///
+    /// # Errors
+    /// `Invalid` where a vector ends beyond the rows.
+    pub fn new(rows: usize, terms: Vec<(T, usize, Vec<T>)>) -> Result<Self, Invalid> {
+        for (k, (_, first, vector)) in terms.iter().enumerate() {
+            let (end, expected) = (first + vector.len(), format!("at most {rows}, the rows"));
+            accept(end <= rows, &format!("end of vector {k}"), end, &expected)?;
+        }
+        Ok(Self { rows, terms })
+    }
+}
+
+impl<T: Real> Operator<T> for LowRank<T> {
+    // Products with a few vectors
+    fn apply(&self, x: &[T], y: &mut [T], _: &mut [T]) {
+        vectors(x, y, (self.rows, self.rows));
+        y.fill(T::zero());
+        let rows = self.rows.max(1);
+        for (x, y) in x.chunks_exact(rows).zip(y.chunks_exact_mut(rows)) {
+            for (weight, first, vector) in &self.terms {
+                let own = *first..first + vector.len();
+                let share: T = x[own.clone()].iter().zip(vector).map(|(&x, &u)| x * u).sum();
+                y[own].iter_mut().zip(vector).for_each(|(y, &u)| *y += *weight * share * u);
+            }
+        }
+    }
+
+    // Answers of a few vectors
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn columns(&self) -> usize {
+        self.rows
+    }
+
+    fn scratch(&self, _vectors: usize) -> usize {
+        0
+    }
+
+    fn apply_transpose(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
+        self.apply(x, y, scratch);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.terms.iter().map(|(_, _, vector)| size_of_val(vector.as_slice()) as u64).sum()
+    }
+}
+
 // Sum of several operators
 /// The sum of operators of one shape.
 pub struct Sum<T>(Vec<Arc<dyn Operator<T>>>);
@@ -469,6 +528,17 @@ mod tests {
             let mut spelled_out = Array2::zeros((columns, columns));
             elements.iter().enumerate().for_each(|(k, &e)| spelled_out[[k, columns - 1 - k]] = e);
             compare(&pairs, &spelled_out, tolerance);
+            // Hold a few vectors to their matrix
+            let [u, v] = [10, 11].map(|seed| Array1::from(random::<T>(columns, seed)));
+            let (two, last) = (T::of(2.0), v.slice(ndarray::s![columns / 2..]).to_vec());
+            let terms = vec![(two, 0, u.to_vec()), (-T::one(), columns / 2, last)];
+            let few = LowRank::new(columns, terms).unwrap();
+            let of = |(k, l): (usize, usize)| {
+                let second = if k.min(l) < columns / 2 { T::zero() } else { v[k] * v[l] };
+                two * u[k] * u[l] - second
+            };
+            compare(&few, &Array2::from_shape_fn((columns, columns), of), tolerance);
+            assert!(LowRank::new(columns, vec![(two, 1, vec![two; columns])]).is_err());
             let nested = Arc::new(Product::new(vec![shared(&a), diagonal]).unwrap());
             compare(&Sum::new(vec![nested, shared(&c)]).unwrap(), &(scaled + &c), tolerance);
         }

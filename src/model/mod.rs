@@ -10,6 +10,8 @@ pub(crate) mod lenslet_array;
 pub use lenslet_array::{LensletArray, Pupil, SlopeOrder, Validity};
 pub(crate) mod sensor;
 pub use sensor::{Footprint, Groups, Sensor};
+pub(crate) mod unmeasured;
+pub use unmeasured::{Focus, RemovedModes, TipTilt};
 pub(crate) mod noise;
 pub use noise::{GuideStar, Noise, SlopeNoise};
 pub(crate) mod light;

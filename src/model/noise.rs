@@ -6,8 +6,10 @@ use crate::{
     model::lenslet_array::{LensletArray, SlopeOrder},
     model::sensor::Sensor,
     model::source::Source,
+    model::unmeasured::{Focus, TipTilt},
 };
-use ndarray::Array2;
+use ndarray::{Array2, s};
+use std::ops::Range;
 
 // Noise of the slopes of a sensor
 /// Covariance of the noise of a sensor's slopes, [noise block](https://lenslet.github.io/lenslet/noise.html#eq-noise-block): independent between lenslets.
@@ -164,21 +166,30 @@ pub struct GuideStar {
     pub sensor: Sensor,
     /// Covariance of the noise of its slopes.
     pub noise: Noise,
+    /// What is made of tip and tilt in its slopes.
+    pub tip_tilt: TipTilt,
+    /// What is made of focus in its slopes.
+    pub focus: Focus,
 }
 
 impl GuideStar {
+    /// A guide star that measures tip, tilt and focus.
+    pub fn new(sensor: Sensor, noise: Noise) -> Self {
+        Self { sensor, noise, tip_tilt: TipTilt::default(), focus: Focus::default() }
+    }
+
     /// A guide star whose sensor is at rest, and all of whose slopes have noise of the variance `noise` \[rad²\].
     ///
     /// # Errors
     /// `Invalid` as for [`Noise::uniform`].
     pub fn at_rest(source: Source, array: LensletArray, noise: f64) -> Result<Self, Invalid> {
-        Ok(Self { sensor: Sensor::at_rest(source, array), noise: Noise::uniform(noise)? })
+        Ok(Self::new(Sensor::at_rest(source, array), Noise::uniform(noise)?))
     }
 }
 
 // Noise of all slopes
-/// Covariance of the noise of all slopes in the order of [`SlopeOrder`]: in each row an element on the diagonal and one for the
-/// other slope of the same lenslet.
+/// Covariance of the noise of all slopes in the order of [`SlopeOrder`]: in each row an element on the diagonal, one for the
+/// other slope of the same lenslet, and what slopes have in common.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SlopeNoise {
     /// Variance of the noise of each slope, rad².
@@ -187,6 +198,8 @@ pub struct SlopeNoise {
     pub partners: Vec<usize>,
     /// Covariance of the noise of both, rad².
     pub covariances: Vec<f64>,
+    /// Slopes that have an error in common, and its variance, rad²: Eq. [unknown tilt](https://lenslet.github.io/lenslet/noise.html#eq-unknown-tilt).
+    pub common: Vec<(Range<usize>, f64)>,
 }
 
 // Gather the noise of all slopes
@@ -195,8 +208,14 @@ impl SlopeNoise {
     pub fn new(stars: &[GuideStar], order: &SlopeOrder) -> Self {
         let mut variances = vec![0.0; order.len()];
         let (mut partners, mut covariances) = (vec![0; order.len()], variances.clone());
+        let mut common = Vec::new();
         for (q, star) in stars.iter().enumerate() {
-            for k in 0..order.lenslets(q).len() {
+            let lenslets = order.lenslets(q).len();
+            if let TipTilt::Unknown { variance } = star.tip_tilt {
+                let slopes = |axis| order.index(q, axis, 0)..order.index(q, axis, lenslets);
+                common.extend([0, 1].map(|axis| (slopes(axis), variance)));
+            }
+            for k in 0..lenslets {
                 let [x, y] = [0, 1].map(|axis| order.index(q, axis, k));
                 let [xx, xy, yy] = star.noise.block(k);
                 (variances[x], variances[y]) = (xx, yy);
@@ -204,11 +223,11 @@ impl SlopeNoise {
                 (covariances[x], covariances[y]) = (xy, xy);
             }
         }
-        Self { variances, partners, covariances }
+        Self { variances, partners, covariances, common }
     }
 
     // Use the noise of all slopes
-    /// Whether there is any element off the diagonal.
+    /// Whether the noise of the x slope of some lenslet tells anything of that of its y slope.
     pub fn is_correlated(&self) -> bool {
         self.covariances.iter().any(|covariance| *covariance != 0.0)
     }
@@ -218,6 +237,10 @@ impl SlopeNoise {
         for (k, &variance) in self.variances.iter().enumerate() {
             matrix[[k, k]] += variance;
             matrix[[k, self.partners[k]]] += self.covariances[k];
+        }
+        for (slopes, variance) in &self.common {
+            let mut block = matrix.slice_mut(s![slopes.clone(), slopes.clone()]);
+            block += *variance;
         }
     }
 }
@@ -282,16 +305,23 @@ mod tests {
         let star = |noise: Result<Noise, Invalid>| {
             let array = LensletArray::new(1, 0.5).unwrap();
             let sensor = Sensor::at_rest(Source::star(0.0, 0.0).unwrap(), array);
-            GuideStar { sensor, noise: noise.unwrap() }
+            GuideStar::new(sensor, noise.unwrap())
         };
         let blocks = Noise::blocks(&[[[1.0, 0.0], [0.0, 1.0]], STREAK, [[1.0, 0.0], [0.0, 2.0]]]);
-        let stars = [star(Noise::uniform(7.0)), star(blocks)];
+        let mut stars = [star(Noise::uniform(7.0)), star(blocks)];
         let noise = SlopeNoise::new(&stars, &SlopeOrder::new(&valid));
         let mut matrix = Array2::zeros((8, 8));
         noise.add_to(&mut matrix);
         assert_eq!(matrix.diag().to_vec(), [7.0, 7.0, 1.0, 4.0, 1.0, 1.0, 1.0, 2.0]);
         assert_eq!([matrix[[3, 6]], matrix[[6, 3]], matrix.sum()], [-1.2, -1.2, 24.0 - 2.4]);
         assert!(noise.is_correlated());
+        // An unknown tilt is common to the slopes of one star along one axis.
+        stars[1].tip_tilt = TipTilt::Unknown { variance: 0.5 };
+        let mut with = Array2::zeros((8, 8));
+        SlopeNoise::new(&stars, &SlopeOrder::new(&valid)).add_to(&mut with);
+        let block = |k: usize| if k < 2 { 0 } else { 1 + (k - 2) / 3 };
+        let common = |(k, l)| if block(k) == block(l) && k >= 2 { 0.5 } else { 0.0 };
+        assert_eq!(with - matrix, Array2::from_shape_fn((8, 8), common));
     }
 
     // Check noise from files

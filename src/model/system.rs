@@ -9,10 +9,11 @@ pub(crate) use file::{TABLES, require_winds};
 use crate::{
     error::{Invalid, accept},
     model::atmosphere::Atmosphere,
-    model::lenslet_array::{LensletArray, Pupil, Validity},
+    model::lenslet_array::{LensletArray, Pupil, SlopeOrder, Validity},
     model::noise::GuideStar,
     model::sensor::{Groups, Sensor},
     model::source::{ConeGradient, Source},
+    model::unmeasured::{RemovedModes, TipTilt},
     model::wavefront_grid::PhaseGrid,
 };
 use ndarray::Array2;
@@ -104,6 +105,26 @@ impl System {
         self.guide_stars.iter().map(valid).collect()
     }
 
+    // Modes removed from a system
+    /// The modes that are taken out of the slopes of the guide stars, in the order of [`SlopeOrder`].
+    pub fn removed_modes(&self) -> RemovedModes {
+        let order = SlopeOrder::new(&self.valid_lenslets());
+        let mut modes = RemovedModes::default();
+        for (q, star) in self.guide_stars.iter().enumerate() {
+            let axes = match self.slope_model {
+                SlopeModel::Average => star.sensor.axes(),
+                SlopeModel::EdgeMidpoint => [[1.0, 0.0], [0.0, 1.0]],
+            };
+            let along = |&lenslet: &[usize; 2]| {
+                let [x, y] = star.sensor.centre(lenslet);
+                axes.map(|axis| axis[0] * x + axis[1] * y)
+            };
+            let centres: Vec<_> = order.lenslets(q).iter().map(along).collect();
+            modes.add_star(order.index(q, 0, 0), &centres, star.tip_tilt, star.focus);
+        }
+        modes
+    }
+
     // Rules about arrays and grids
     /// The lenslet array that all guide stars share, if they do.
     pub fn common_array(&self) -> Option<&LensletArray> {
@@ -148,6 +169,20 @@ impl System {
             SlopeModel::Average => Ok(()),
             SlopeModel::EdgeMidpoint => Err(Invalid::new("covariance.slope_model", name, expected)),
         }
+    }
+
+    // Want all modes to be measured
+    /// Refuses guide stars whose tilt or focus is not measured, for a `reason` that follows "as".
+    pub(crate) fn expect_measured(&self, reason: &str) -> Result<(), Invalid> {
+        let expected = format!("measured, as {reason}");
+        for (k, star) in self.guide_stars.iter().enumerate() {
+            let answers = [("tip_tilt", star.tip_tilt.name()), ("focus", star.focus.name())];
+            for (key, name) in answers {
+                let good = name == TipTilt::Measured.name();
+                accept(good, &format!("guide_star[{k}].{key}"), name, &expected)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -273,7 +308,7 @@ impl SystemBuilder {
     ///
     /// # Errors
     /// `Invalid`, by the name that a system file has for it, where there is no guide star; a star stands in the atmosphere, a
-    /// target at a finite height, or a sensor makes no sense; the pupil leaves an array no valid lenslet; noise is that of another number of
+    /// target at a finite height, or a sensor or the variance of an unknown tilt makes no sense; the pupil leaves an array no valid lenslet; noise is that of another number of
     /// valid lenslets; or slopes are differences between points and derivatives along a layer.
     pub fn build(self) -> Result<System, Invalid> {
         let Self(system) = self;
@@ -319,6 +354,7 @@ impl System {
         let array = &star.sensor.array;
         star.sensor.source.check_above(&self.atmosphere)?;
         star.sensor.check()?;
+        star.tip_tilt.check()?;
         let before = self.guide_stars[..k].iter().map(|star| &star.sensor.array);
         if !before.chain([&self.lenslet_array]).any(|known| known == array) {
             let expected = "lenslets of which the pupil and the rule leave at least one valid";

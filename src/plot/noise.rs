@@ -191,7 +191,7 @@ mod tests {
     fn star(noise: Noise) -> GuideStar {
         let array = LensletArray::new(2, 1.0).unwrap();
         let rest = Sensor::at_rest(Source::star(0.0, 0.0).unwrap(), array);
-        GuideStar { sensor: Sensor { rotation: 0.5, shift: [0.25, 0.0], ..rest }, noise }
+        GuideStar::new(Sensor { rotation: 0.5, shift: [0.25, 0.0], ..rest }, noise)
     }
 
     #[test]

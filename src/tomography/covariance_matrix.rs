@@ -6,12 +6,14 @@ use crate::device::{Watch, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::SlopeOrder;
+use crate::model::noise::SlopeNoise;
 use crate::model::sensor::Sensor;
 use crate::model::source::Source;
 use crate::model::system::{SlopeModel, System};
-use crate::turbulence::plan::{check_finite, dense_slopes};
+use crate::model::unmeasured::{Mode, RemovedModes};
+use crate::turbulence::plan::{check_finite, dense_between, dense_slopes};
 use crate::turbulence::{dense, midpoint};
-use ndarray::Array2;
+use ndarray::{Array1, Array2, ArrayView1, Zip, s};
 
 // Three covariance matrices
 /// What statistics know of measurements and truth, Eq. [three covariances](https://lenslet.github.io/lenslet/covariance-matrices.html#eq-three-covariances).
@@ -48,14 +50,23 @@ impl CovarianceMatrices {
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn of(system: &System, watch: &dyn Watch) -> Result<Self, Error> {
+        Self::on(system, &Engine::default(), watch)
+    }
+
+    // Compute the three on an engine
+    /// The same on an engine: where it has devices, they compute what is averaged over lenslets, in their precision.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of), and what a device says.
+    pub fn on(system: &System, engine: &Engine, watch: &dyn Watch) -> Result<Self, Error> {
         check_targets(system)?;
         watch.stage(MEASUREMENTS, LENSLETS);
-        let mut measurements = dense_slopes(system, &Engine::default(), watch)?;
+        let mut measurements = dense_slopes(system, engine, watch)?;
         add_noise(&mut measurements, system);
         // Covariances with the truth
         watch.stage(TRUTH, LENSLETS);
         let (air, truths) = (system.atmosphere(), truth_sensors(system));
-        let truth_measurements = with_measurements(system, air, &truths, watch)?;
+        let truth_measurements = with_measurements(system, air, &truths, engine, watch)?;
         let (one, mask) = (&truths[..1], [truth_valid(system)]);
         let truth = match system.slope_model() {
             SlopeModel::Average => {
@@ -65,7 +76,9 @@ impl CovarianceMatrices {
         };
         check_finite("c_tm", &truth_measurements)?;
         check_finite("c_tt", &truth)?;
-        Ok(Self { measurements, truth_measurements, truth })
+        let mut matrices = Self { measurements, truth_measurements, truth };
+        matrices.remove(&system.removed_modes());
+        Ok(matrices)
     }
 }
 
@@ -75,13 +88,16 @@ fn with_measurements(
     system: &System,
     air: &Atmosphere,
     truths: &[Sensor],
+    engine: &Engine,
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
     let (sensors, valid) = (system.sensors(), system.valid_lenslets());
     let masks = vec![truth_valid(system); truths.len()];
     let (rows, columns) = ((truths, &masks[..]), (&sensors[..], &valid[..]));
     match system.slope_model() {
-        SlopeModel::Average => dense::between(air, rows, columns, system.cone_gradient(), watch),
+        SlopeModel::Average => {
+            dense_between(air, [rows, columns], system.cone_gradient(), engine, watch)
+        }
         SlopeModel::EdgeMidpoint => midpoint::between(air, rows, columns, watch),
     }
 }
@@ -117,10 +133,11 @@ impl CovarianceMatrices {
     /// [`truth_measurements`](Self::truth_measurements).
     ///
     /// # Errors
-    /// As [`of`](Self::of).
+    /// As [`on`](Self::on).
     pub fn later_truth(
         system: &System,
         delay: f64,
+        engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
         check_targets(system)?;
@@ -129,14 +146,15 @@ impl CovarianceMatrices {
             watch.stage(LATER, LENSLETS);
             let upwind = |truth: &Sensor| Sensor { shift: moved.map(|way| -way), ..*truth };
             let truths: Vec<Sensor> = truths.iter().map(upwind).collect();
-            let part = with_measurements(system, &air, &truths, watch)?;
+            let part = with_measurements(system, &air, &truths, engine, watch)?;
             sum = Some(match sum {
                 Some(sum) => sum + &part,
                 None => part,
             });
         }
-        let sum = sum.unwrap_or_else(|| unreachable!("fractions sum to 1"));
+        let mut sum = sum.unwrap_or_else(|| unreachable!("fractions sum to 1"));
         check_finite("c_tm", &sum)?;
+        system.removed_modes().iter().for_each(|mode| remove_from_rows(&mut sum, mode));
         Ok(sum)
     }
 }
@@ -160,16 +178,51 @@ fn flows(air: &Atmosphere, delay: f64) -> Result<Vec<([f64; 2], Atmosphere)>, In
 }
 
 // Noise on the diagonal blocks
-/// Adds the noise of all guide stars to a covariance matrix of their slopes, (n, n), rad².
+/// Adds the noise of all guide stars to a covariance matrix of their slopes, (n, n), rad²; tilts that are unknown are part of it.
 pub fn add_noise(matrix: &mut Array2<f64>, system: &System) {
     let order = SlopeOrder::new(&system.valid_lenslets());
-    for (q, star) in system.guide_stars().iter().enumerate() {
-        for k in 0..order.lenslets(q).len() {
-            let [x, y] = [0, 1].map(|component| order.index(q, component, k));
-            let [xx, xy, yy] = star.noise.block(k);
-            let entries = [([x, x], xx), ([x, y], xy), ([y, x], xy), ([y, y], yy)];
-            entries.into_iter().for_each(|(at, noise)| matrix[at] += noise);
+    SlopeNoise::new(system.guide_stars(), &order).add_to(matrix);
+}
+
+// Take modes out of covariances
+impl CovarianceMatrices {
+    /// Replaces modes of the measurements by independent noise of the same variance, Eq. [removed covariances](https://lenslet.github.io/lenslet/covariance-matrices.html#eq-removed-covariances).
+    /// [`of`](Self::of) has done so with those of its system.
+    ///
+    /// # Panics
+    /// If a mode is of more slopes than there are.
+    pub fn remove(&mut self, modes: &RemovedModes) {
+        for mode in modes.iter() {
+            replace(&mut self.measurements, mode);
+            remove_from_rows(&mut self.truth_measurements, mode);
         }
+    }
+}
+
+/// C_tm without a mode of the measurements.
+fn remove_from_rows(rows: &mut Array2<f64>, Mode { first, shape }: &Mode) {
+    let z = ArrayView1::from(&shape[..]);
+    for mut row in rows.slice_mut(s![.., *first..first + shape.len()]).rows_mut() {
+        let share = row.dot(&z);
+        row.scaled_add(-share, &z);
+    }
+}
+
+// Replace a mode by noise
+/// C_mm with a mode replaced by noise, Eq. [rank two](https://lenslet.github.io/lenslet/covariance-matrices.html#eq-rank-two).
+fn replace(matrix: &mut Array2<f64>, Mode { first, shape }: &Mode) {
+    let (n, own) = (matrix.nrows(), *first..first + shape.len());
+    let mut z = Array1::zeros(n);
+    z.slice_mut(s![own.clone()]).assign(&ArrayView1::from(&shape[..]));
+    let g = matrix.dot(&z);
+    let b = &g - &(&z * z.dot(&g));
+    for (i, mut row) in matrix.outer_iter_mut().enumerate() {
+        let touched = if own.contains(&i) { 0..n } else { own.clone() };
+        let (z_i, b_i, touched) = (z[i], b[i], s![touched]);
+        Zip::from(row.slice_mut(touched))
+            .and(z.slice(touched))
+            .and(b.slice(touched))
+            .for_each(|c, z_j, b_j| *c -= z_i * b_j + b_i * z_j);
     }
 }
 
@@ -180,8 +233,8 @@ pub(crate) mod tests {
     use crate::device::silent;
     use crate::model::lenslet_array::{LensletArray, Pupil};
     use crate::model::noise::{GuideStar, Noise};
+    use crate::model::unmeasured::{Focus, TipTilt};
     use crate::units::{ARCSEC, DEGREE};
-    use ndarray::s;
 
     // A system for tests of tomography
     /// A laser star and two natural ones, one of them turned and shifted, for two targets; `noise` is a variance in rad².
@@ -212,6 +265,19 @@ pub(crate) mod tests {
             .truth_sensor(Some(LensletArray::new(5, 0.72).unwrap()))
             .build()
             .unwrap()
+    }
+
+    // The same system with wind
+    /// The system of the tests with a wind in each layer.
+    pub(crate) fn windy(noise: f64) -> System {
+        let still = system(noise);
+        let mut layers = still.atmosphere().layers().to_vec();
+        let winds = [(9.0, 0.5), (15.0, 2.0), (28.0, 1.1)];
+        for (layer, wind) in layers.iter_mut().zip(winds) {
+            (layer.wind_speed, layer.wind_direction) = wind;
+        }
+        let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+        still.to_builder().atmosphere(air).build().unwrap()
     }
 
     // Blocks stand where they belong
@@ -273,6 +339,7 @@ pub(crate) mod tests {
     #[test]
     fn wind_is_a_direction_where_it_grows_with_altitude() {
         let (still, delay, [x, y]) = (system(0.0), 0.02, [1.3e-5, -2.1e-5]);
+        let engine = Engine::default();
         let mut layers = still.atmosphere().layers().to_vec();
         for layer in &mut layers {
             layer.wind_speed = layer.altitude * f64::hypot(x, y) / delay;
@@ -285,16 +352,74 @@ pub(crate) mod tests {
         for model in [SlopeModel::Average, SlopeModel::EdgeMidpoint] {
             let builder = still.to_builder().atmosphere(air.clone()).slope_model(model);
             let windy = builder.targets([target]).build().unwrap();
-            let found = CovarianceMatrices::later_truth(&windy, delay, &silent).unwrap();
+            let found = CovarianceMatrices::later_truth(&windy, delay, &engine, &silent).unwrap();
             let truth = [Sensor::at_rest(elsewhere, *still.truth_sensor())];
-            let expected = with_measurements(&windy, &air, &truth, &silent).unwrap();
+            let expected = with_measurements(&windy, &air, &truth, &engine, &silent).unwrap();
             let most = expected.fold(0.0, |most: f64, value| most.max(value.abs()));
             let gap = (&found - &expected).fold(0.0, |most: f64, gap| most.max(gap.abs()));
             assert!(gap < 1e-9 * most, "{gap:e} {most:e}");
             // Without the delay it is another covariance.
-            let at_once = CovarianceMatrices::later_truth(&windy, 0.0, &silent).unwrap();
+            let at_once = CovarianceMatrices::later_truth(&windy, 0.0, &engine, &silent).unwrap();
             let gap = (&at_once - &expected).fold(0.0, |most: f64, gap| most.max(gap.abs()));
             assert!(gap > 1e-2 * most, "{gap:e} {most:e}");
         }
+    }
+
+    // A mode is replaced by noise
+    #[test]
+    fn modes_are_replaced_by_noise() {
+        let bare = system(0.0);
+        let mut stars = bare.guide_stars().to_vec();
+        (stars[0].tip_tilt, stars[0].focus) = (TipTilt::Removed, Focus::Removed);
+        stars[1].focus = Focus::Removed;
+        let blind = bare.to_builder().guide_stars(stars).build().unwrap();
+        let modes = blind.removed_modes();
+        let order = SlopeOrder::new(&blind.valid_lenslets());
+        let n = order.len();
+        let mut z = Array2::zeros((n, 4));
+        for (k, Mode { first, shape }) in modes.iter().enumerate() {
+            let own = s![*first..first + shape.len(), k];
+            z.slice_mut(own).assign(&ArrayView1::from(&shape[..]));
+        }
+        // Slopes of a parabola, along the axes of each sensor.
+        for (q, has_tilt) in [(0, false), (1, true)] {
+            let sensor = blind.guide_stars()[q].sensor;
+            let own = order.index(q, 0, 0)..order.index(q + 1, 0, 0);
+            let along = sensor.axes().map(|axis| {
+                let [x, y]: [Vec<f64>; 2] = [0, 1]
+                    .map(|c| order.lenslets(q).iter().map(|&at| sensor.centre(at)[c]).collect());
+                let places = x.iter().zip(&y).map(|(x, y)| axis[0] * x + axis[1] * y);
+                places.collect::<Vec<f64>>()
+            });
+            let mut slopes = vec![0.0; n];
+            slopes[own.clone()].copy_from_slice(&along.concat());
+            modes.remove(&mut slopes);
+            let left = |axis| slopes[order.index(q, axis, 0)..order.index(q, axis + 1, 0)].to_vec();
+            for (axis, left) in [left(0), left(1)].into_iter().enumerate() {
+                let mean = left.iter().sum::<f64>() / left.len() as f64;
+                assert!(left.iter().all(|slope| (slope - mean).abs() < 1e-12), "{q} {axis}");
+                assert!(has_tilt || mean.abs() < 1e-12, "{q} {axis}");
+            }
+        }
+        // Compare with projections spelled out
+        let random = |rows: usize, seed| {
+            let numbers = crate::linear::operator::battery::random(rows * n, seed);
+            Array2::from_shape_vec((rows, n), numbers).unwrap()
+        };
+        let half = random(n, 3);
+        let [c, c_tm] = [half.dot(&half.t()), random(5, 4)];
+        let truth = Array2::zeros((5, 5));
+        let mut found =
+            CovarianceMatrices { measurements: c.clone(), truth_measurements: c_tm.clone(), truth };
+        found.remove(&modes);
+        let p = Array2::eye(n) - z.dot(&z.t());
+        let gap = |found: Array2<f64>, wanted: Array2<f64>| {
+            (found - wanted).fold(0.0, |most: f64, gap| most.max(gap.abs()))
+        };
+        assert!(gap(found.truth_measurements, c_tm.dot(&p)) < 1e-12);
+        let variances = z.t().dot(&c).dot(&z).diag().to_owned();
+        let noise = z.dot(&Array2::from_diag(&variances)).dot(&z.t());
+        assert!(gap(found.measurements.clone(), p.dot(&c).dot(&p) + noise) < 1e-10);
+        assert_eq!(found.measurements, found.measurements.t());
     }
 }

@@ -11,12 +11,13 @@ use crate::device::{Watch, check};
 use crate::error::{Error, Invalid, accept};
 use crate::linear::interpolation::{Interpolation, ToPupil};
 use crate::linear::matrix::Dense;
-use crate::linear::operator::{Diagonal, Operator, Pairs, Product, Sum};
+use crate::linear::operator::{Diagonal, LowRank, Operator, Pairs, Product, Sum};
 use crate::linear::solver::{Attempt, Solver, Stop};
 use crate::linear::toeplitz::BlockToeplitz;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
 use crate::model::system::System;
+use crate::model::unmeasured::{Mode, RemovedModes};
 use crate::numerics::real::Real;
 use crate::tomography::circulant::{Circulant, Group};
 use crate::tomography::interpolation::interpolation_error;
@@ -27,7 +28,7 @@ use crate::turbulence::plan::{
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use ndarray::{Array2, Array4, ArrayView2, Axis};
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 // Options of an estimate
 // Settings of an estimate
@@ -131,6 +132,7 @@ pub(crate) struct Posed {
     pub(crate) valid: Vec<Array2<bool>>,
     /// C_n, rad².
     pub(crate) noise: SlopeNoise,
+    pub(crate) removed: RemovedModes,
     pub(crate) targets: usize,
     pub(crate) points: usize,
     pub(crate) options: EstimateOptions,
@@ -160,7 +162,8 @@ impl Posed {
         let (targets, points, valid) =
             (system.targets().len(), grid.points, system.valid_lenslets());
         let noise = SlopeNoise::new(system.guide_stars(), &SlopeOrder::new(&valid));
-        Ok(Self { covariances, groups, valid, noise, targets, points, options })
+        let removed = system.removed_modes();
+        Ok(Self { covariances, groups, valid, noise, removed, targets, points, options })
     }
 
     // Compute the model that was posed
@@ -181,9 +184,19 @@ impl Posed {
                 (Matrices::Toeplitz(problem.clone(), covariance), error)
             }
         };
-        let (valid, noise) = (self.valid.clone(), self.noise.clone());
+        let (valid, noise, removed) =
+            (self.valid.clone(), self.noise.clone(), self.removed.clone());
         let Self { targets, points, .. } = *self;
-        Ok(Model { covariances, groups, valid, noise, targets, points, interpolation_error })
+        Ok(Model {
+            covariances,
+            groups,
+            valid,
+            noise,
+            removed,
+            targets,
+            points,
+            interpolation_error,
+        })
     }
 }
 
@@ -213,6 +226,7 @@ pub(crate) struct Model {
     pub(crate) valid: Vec<Array2<bool>>,
     /// C_n, rad².
     pub(crate) noise: SlopeNoise,
+    pub(crate) removed: RemovedModes,
     pub(crate) targets: usize,
     pub(crate) points: usize,
     pub(crate) interpolation_error: f64,
@@ -267,10 +281,10 @@ impl PosedGroup {
 // Estimator of a system
 /// All that is needed to turn slopes of a system into wavefronts, on the processor.
 pub(crate) struct EstimatorCpu<T> {
-    /// Θ + C_n.
+    /// Θ + C_n, and Ξ; without the modes that are removed.
     measured: Arc<dyn Operator<T>>,
-    /// Ξ.
     wavefront: Arc<dyn Operator<T>>,
+    removed: RemovedModes,
     preconditioner: Option<Circulant<T>>,
     options: EstimateOptions,
     targets: usize,
@@ -305,17 +319,27 @@ impl<T: Real> EstimatorCpu<T> {
             };
         // Put the estimator together
         let correlated = model.noise.is_correlated();
-        let SlopeNoise { variances, partners, covariances } = model.noise;
+        let SlopeNoise { variances, partners, covariances, common } = model.noise;
+        let rows = variances.len();
         let [variances, covariances] =
             [variances, covariances].map(|values| values.into_iter().map(T::of).collect());
         let mut terms: Vec<Arc<dyn Operator<T>>> = vec![slopes, Arc::new(Diagonal::new(variances))];
         if correlated {
             terms.push(Arc::new(Pairs::new(partners, covariances)?));
         }
+        if !common.is_empty() {
+            let ones = |slopes: Range<usize>| vec![T::one(); slopes.len()];
+            let term = |(slopes, variance): (Range<usize>, f64)| {
+                (T::of(variance), slopes.start, ones(slopes))
+            };
+            terms.push(Arc::new(LowRank::new(rows, common.into_iter().map(term).collect())?));
+        }
         let measured = Arc::new(Sum::new(terms)?);
+        let (measured, wavefront) = without(&model.removed, measured, wavefront)?;
         Ok(Self {
             measured,
             wavefront,
+            removed: model.removed,
             preconditioner,
             options,
             targets,
@@ -372,6 +396,41 @@ fn layered_operator<T: Real>(
     Ok(Arc::new(Sum::new(terms)?))
 }
 
+// Operators without removed modes
+type Shared<T> = Arc<dyn Operator<T>>;
+
+/// Both operators without modes, Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate.html#eq-blind-estimate).
+fn without<T: Real>(
+    modes: &RemovedModes,
+    measured: Shared<T>,
+    wavefront: Shared<T>,
+) -> Result<(Shared<T>, Shared<T>), Invalid> {
+    if modes.is_empty() {
+        return Ok((measured, wavefront));
+    }
+    let n = measured.rows();
+    let shape = |mode: &Mode| mode.shape.iter().map(|&part| T::of(part)).collect::<Vec<T>>();
+    let low_rank = |weight: &dyn Fn(&Mode) -> T| {
+        let terms = modes.iter().map(|mode| (weight(mode), mode.first, shape(mode)));
+        LowRank::new(n, terms.collect())
+    };
+    // Variance of a mode that is measured
+    let variance = |mode: &Mode| {
+        let own = mode.first..mode.first + mode.shape.len();
+        let (mut x, mut y) = (vec![T::zero(); n], vec![T::zero(); n]);
+        x[own.clone()].copy_from_slice(&shape(mode));
+        measured.apply(&x, &mut y, &mut vec![T::zero(); measured.scratch(1)]);
+        x[own.clone()].iter().zip(&y[own]).map(|(&x, &y)| x * y).sum::<T>()
+    };
+    let identity: Shared<T> = Arc::new(Diagonal::new(vec![T::one(); n]));
+    let removed: Shared<T> = Arc::new(low_rank(&|_| -T::one())?);
+    let removal: Shared<T> = Arc::new(Sum::new(vec![identity, removed])?);
+    let replaced: Shared<T> = Arc::new(low_rank(&variance)?);
+    let between = Product::new(vec![removal.clone(), measured, removal.clone()])?;
+    let measured = Arc::new(Sum::new(vec![Arc::new(between), replaced])?);
+    Ok((measured, Arc::new(Product::new(vec![wavefront, removal])?)))
+}
+
 // Estimates frame by frame
 // Estimates of several frames
 /// Estimated wavefronts of several frames, and what they took.
@@ -417,10 +476,10 @@ pub(crate) struct Found<T> {
     pub(crate) unit: f64,
 }
 
-/// χ²/n of slopes and coefficients, Eq. [chi squared](https://lenslet.github.io/lenslet/estimate.html#eq-chi-squared).
-pub(crate) fn chi_squared<T: Real>(slopes: &[T], coefficients: &[T]) -> f64 {
+/// χ²/n of slopes and coefficients, Eq. [chi squared](https://lenslet.github.io/lenslet/estimate.html#eq-chi-squared), where `n` of them are free.
+pub(crate) fn chi_squared<T: Real>(slopes: &[T], coefficients: &[T], n: usize) -> f64 {
     let terms = slopes.iter().zip(coefficients).map(|(s, c)| s.in_double() * c.in_double());
-    terms.sum::<f64>() / slopes.len() as f64
+    terms.sum::<f64>() / n as f64
 }
 
 // Put a frame among the estimates
@@ -496,10 +555,11 @@ impl<T: Real> EstimatorCpu<T> {
         let shared = warm.then(|| unit_of(slopes));
         for (frame, measured) in slopes.outer_iter().enumerate() {
             check(watch)?;
-            let unit = shared.unwrap_or_else(|| unit_of(measured));
+            let mut left = measured.to_vec();
+            self.removed.remove(&mut left);
+            let unit = shared.unwrap_or_else(|| unit_of(&left));
             // Estimate one frame
-            let measured: Vec<T> =
-                measured.iter().map(|&slope| T::of(slope * unit.recip())).collect();
+            let measured: Vec<T> = left.iter().map(|&slope| T::of(slope * unit.recip())).collect();
             if !warm {
                 coefficients.fill(T::zero());
             }
@@ -513,7 +573,8 @@ impl<T: Real> EstimatorCpu<T> {
                 &self.options.stop_at(measured.len()),
                 &mut |_, _| check(watch),
             )?;
-            let chi_squared = chi_squared(&measured, &coefficients);
+            let free = (measured.len() - self.removed.len()).max(1);
+            let chi_squared = chi_squared(&measured, &coefficients, free);
             let mut wavefront = vec![T::zero(); self.wavefront.rows()];
             self.wavefront.apply(&coefficients, &mut wavefront, &mut scratch);
             estimates.push(Found { wavefront, attempt, chi_squared, unit })?;
@@ -592,6 +653,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::device::silent;
     use crate::model::noise::Noise;
+    use crate::model::unmeasured::{Focus, TipTilt};
     use crate::model::wavefront_grid::PhaseGrid;
     use faer::prelude::Solve;
 
@@ -755,6 +817,49 @@ pub(crate) mod tests {
             let error = largest(&mut estimates.wavefront.iter().zip(&exact).map(|(a, b)| a - b));
             assert!(error < 1e-8 * scale, "{heights:?}: {error:e} of {scale:e}");
         }
+    }
+
+    // Compare estimates without modes
+    #[test]
+    fn estimates_without_modes_agree_with_dense_algebra() {
+        let plain = system(["90e3", "90e3"], 0.0);
+        let mut stars = plain.guide_stars().to_vec();
+        (stars[0].tip_tilt, stars[0].focus) = (TipTilt::Removed, Focus::Removed);
+        stars[1].tip_tilt = TipTilt::unknown(1e-11).unwrap();
+        let blind = plain.to_builder().guide_stars(stars).build().unwrap();
+        let options = EstimateOptions::default().stop(Stop { tolerance: 1e-12, iterations: 2000 });
+        let [plain, blind_estimator] =
+            [&plain, &blind].map(|system| built(system, options).unwrap());
+        let order = SlopeOrder::new(&blind.valid_lenslets());
+        let mut matrix = dense_slopes(&blind, &Engine::default(), &silent).unwrap();
+        SlopeNoise::new(blind.guide_stars(), &order).add_to(&mut matrix);
+        let modes = blind.removed_modes();
+        let mut z = Array2::zeros((order.len(), modes.len()));
+        for (k, Mode { first, shape }) in modes.iter().enumerate() {
+            shape.iter().enumerate().for_each(|(i, part)| z[[first + i, k]] = *part);
+        }
+        let p = Array2::eye(order.len()) - z.dot(&z.t());
+        let measured = dense_matrix(&Dense::new(p.dot(&matrix).dot(&p) + 1e-11 * z.dot(&z.t())));
+        let wavefront = dense_matrix(plain.wavefront()) * dense_matrix(&Dense::new(p.clone()));
+        // Hold a spoilt frame against projections
+        let slopes = slopes(1, order.len());
+        let left = p.dot(&slopes.row(0)).to_vec();
+        let exact = by_cholesky(&measured, &wavefront, &left);
+        let spoilt = &slopes + &z.dot(&Array2::from_elem((modes.len(), 1), 5e-5)).t();
+        let found = blind_estimator.estimate(spoilt.view(), false, &silent).unwrap();
+        let scale = exact.iter().fold(0.0, |most: f64, w| most.max(w.abs()));
+        let errors = found.wavefront.iter().zip(&exact).map(|(a, b)| (a - b).abs());
+        let error = errors.fold(0.0, f64::max) / scale;
+        assert!(error < 1e-8, "{error:e}");
+        let other = plain.estimate(spoilt.view(), false, &silent).unwrap();
+        let iterations = [&found, &other].map(|estimates| estimates.iterations[0]);
+        assert!(iterations[0] < 2 * iterations[1], "{iterations:?}");
+        let right = faer::Mat::from_fn(left.len(), 1, |row, _| left[row]);
+        let coefficients = measured.llt(faer::Side::Lower).unwrap().solve(&right);
+        let chi_squared =
+            left.iter().enumerate().map(|(k, s)| s * coefficients[(k, 0)]).sum::<f64>();
+        let ratio = found.chi_squared[0] * (order.len() - modes.len()) as f64 / chi_squared;
+        assert!((ratio - 1.0).abs() < 1e-6, "{ratio}");
     }
 
     // Compare blocks of one number

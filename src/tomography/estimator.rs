@@ -135,8 +135,12 @@ impl EstimatePlan {
     /// Refuses what does not fit. [`run`](Self::run) does so, too, before it begins.
     ///
     /// # Errors
-    /// `Memory`, and what a device says.
+    /// `Memory`, and what a device says; `Invalid` where there is a device and a guide star's tilt or focus is not measured.
     pub fn check(&self, engine: &Engine) -> Result<(), Error> {
+        if !engine.devices().is_empty() {
+            let reason = "an estimate on a graphics processor knows no other; use cpu";
+            self.0.covariances.system().expect_measured(reason)?;
+        }
         let what =
             format!("the estimate of {} targets from {} slopes", self.0.targets, self.slopes());
         self.memory(engine).check(engine, &what)
@@ -145,7 +149,7 @@ impl EstimatePlan {
     /// Computes the covariances and builds the operators.
     ///
     /// # Errors
-    /// `Memory` where they do not fit; `Cancelled` where the watcher wants to stop; what a device says.
+    /// As [`check`](Self::check), and `Cancelled` where the watcher wants to stop.
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Estimator, Error> {
         self.check(engine)?;
         let (model, options) = (self.0.compute(engine, watch)?, self.0.options);

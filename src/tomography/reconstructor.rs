@@ -1,6 +1,12 @@
 // Tangled from book/src/reconstructor.md: edit there, or here and run cargo tangle stitch.
 //! The reconstructor of least mean square error, and the covariance of the error that it leaves.
 
+#[cfg(feature = "cuda")]
+mod gpu;
+#[cfg(not(feature = "cuda"))]
+#[path = "reconstructor/no_gpu.rs"]
+mod gpu;
+
 // What the reconstructor stands on
 use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{Watch, check, engine::Engine};
@@ -13,6 +19,7 @@ use crate::model::sensor::Sensor;
 use crate::model::system::System;
 #[cfg(feature = "files")]
 use crate::model::system::{TABLES, require_winds};
+use crate::numerics::real::Precision;
 use crate::tomography::covariance_matrix::{
     CovarianceMatrices, LATER, MEASUREMENTS, TRUTH, check_targets, truth_sensors, truth_valid,
 };
@@ -207,14 +214,17 @@ impl ReconstructorPlan {
         self.method
     }
 
-    /// The share of the largest eigenvalue that others have to pass, with eigenvectors: where none was asked for, rounding decides.
-    pub fn filter(&self) -> f64 {
-        self.options.filter.max(self.measurements as f64 * f64::EPSILON)
+    /// The share of the largest eigenvalue that others have to pass, with eigenvectors: where none was asked for, the rounding of the
+    /// engine decides.
+    pub fn filter(&self, engine: &Engine) -> f64 {
+        let single = engine.precision() == Precision::F32 && !engine.devices().is_empty();
+        let rounding = if single { f32::EPSILON.into() } else { f64::EPSILON };
+        self.options.filter.max(self.measurements as f64 * rounding)
     }
 
     // Memory and stages of a reconstructor
     /// The most memory that the computation has in use at a time.
-    pub fn memory(&self) -> Memory {
+    pub fn memory(&self, engine: &Engine) -> Memory {
         let [n, m, targets] =
             [self.measurements, self.truth_slopes, self.system.targets().len()].map(|k| k as u64);
         let matrices = match self.method {
@@ -226,10 +236,13 @@ impl ReconstructorPlan {
         let results =
             rows.saturating_mul(n).saturating_mul(2).saturating_add(rows.saturating_mul(3 * m));
         let results = results.saturating_mul(if self.is_delayed() { 2 } else { 1 });
-        let working = square.saturating_mul(matrices);
-        Memory::of_stages(results, [&Memory { host: working, devices: Vec::new() }])
+        let matrices = if engine.devices().is_empty() { matrices } else { 1 };
+        let working =
+            Memory { host: square.saturating_mul(matrices), devices: self.on_devices(engine) };
+        Memory::of_stages(results, [&working])
     }
 
+    // Time that the stages take
     /// Multiplications and additions of one thread in a second, in products of large matrices.
     const SPEED: f64 = 12e9;
 
@@ -289,11 +302,13 @@ impl ReconstructorPlan {
             form: "dense",
             reason: format!("{} as {}", self.method.name(), self.reason),
             method: match self.method {
-                Inversion::Eigen => format!("eigenvectors, filtered at {:.1e}", self.filter()),
+                Inversion::Eigen => {
+                    format!("eigenvectors, filtered at {:.1e}", self.filter(engine))
+                }
                 _ => "Cholesky's factor".to_string(),
             } + &self.say_delay(),
             engine: engine.name(),
-            memory: self.memory(),
+            memory: self.memory(engine),
             stages: self.stages(engine),
         }
     }
@@ -303,25 +318,24 @@ impl ReconstructorPlan {
     ///
     /// # Errors
     /// `Memory` where the matrices do not fit; `Failed` where C_mm is not positive definite, with the guide star and the slope that
-    /// are to blame; `Cancelled` where the watcher wants to stop; `Device` where the engine is not a processor.
+    /// are to blame; `Cancelled` where the watcher wants to stop; what a device says.
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Reconstruction, Error> {
         self.check(engine)?;
-        let mut covariances = CovarianceMatrices::of(&self.system, watch)?;
-        let present = self.delay_truth(&mut covariances, watch)?;
-        self.invert(covariances, present, watch)
+        let mut covariances = CovarianceMatrices::on(&self.system, engine, watch)?;
+        self.add_later_truth(&mut covariances, engine, watch)?;
+        self.invert(covariances, engine, watch)
     }
 
-    /// Refuses what does not fit, and a device.
+    /// Refuses what does not fit.
     ///
     /// # Errors
     /// As [`run`](Self::run).
     pub fn check(&self, engine: &Engine) -> Result<(), Error> {
-        engine.require_cpu("a reconstructor")?;
         let what = format!(
             "the reconstructor of {} slopes of each target from {} slopes",
             self.truth_slopes, self.measurements
         );
-        self.memory().check(engine, &what)
+        self.memory(engine).check(engine, &what)
     }
 }
 
@@ -349,34 +363,61 @@ const FACTOR: &str = "factorisation";
 const RECONSTRUCTOR: &str = "reconstructor";
 const ERROR: &str = "error";
 
+/// The covariances of the errors of all targets, (T, m, m), and with a delay those of the other choice about prediction.
+type Errors = (Array3<f64>, Option<Array3<f64>>);
+
+/// Rows of all targets, (T m, n), their errors, and the spectrum with the number of values kept.
+type Inverted = (Array2<f64>, Errors, Option<(Vec<f64>, usize)>);
+
 // Invert by cholesky or eigenvectors
 impl ReconstructorPlan {
-    /// Reconstructor and error from given covariances of the planned sizes, with a delay also that of the `present` truth with the
-    /// measurements.
+    /// Reconstructor and error from given covariances of the planned sizes, with a delay those of the later truth and the present.
     ///
     /// # Errors
     /// As [`run`](Self::run).
     fn invert(
         &self,
         covariances: CovarianceMatrices,
-        present: Option<Array2<f64>>,
+        engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Reconstruction, Error> {
-        let kept = self.options.keep.then(|| covariances.clone());
-        let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
+        let kept = self.options.keep.then(|| self.kept(&covariances));
         watch.stage(FACTOR, "");
         check(watch)?;
-        let mut half = match present {
-            Some(present) => concatenate![Axis(0), truth_measurements, present],
-            None => truth_measurements,
+        let truth = covariances.truth.clone();
+        let (rows, (error, other), spectrum) = match engine.devices() {
+            [] => self.invert_here(covariances, watch)?,
+            _ => self.invert_there(covariances, engine, watch)?,
         };
-        let (rows, (error, other), spectrum) = if self.method == Inversion::Eigen {
+        let shape = (self.system.targets().len(), self.truth_slopes, self.measurements);
+        let reconstructor = rows.into_shape_with_order(shape);
+        let reconstructor = reconstructor.unwrap_or_else(|_| unreachable!("rows of all targets"));
+        Ok(Reconstruction {
+            reconstructor,
+            error_covariance: error,
+            other_error_covariance: other,
+            truth_covariance: truth,
+            covariances: kept,
+            spectrum,
+        })
+    }
+
+    // Invert on processors
+    /// The rows of all targets, the covariances of their errors, and the spectrum, by processors.
+    fn invert_here(
+        &self,
+        covariances: CovarianceMatrices,
+        watch: &dyn Watch,
+    ) -> Result<Inverted, Error> {
+        let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
+        let mut half = truth_measurements;
+        Ok(if self.method == Inversion::Eigen {
             // Reconstruct by eigenvectors
             let eigen = Eigen::new(&measurements)?;
             drop(measurements);
             watch.stage(RECONSTRUCTOR, "");
             check(watch)?;
-            let kept = eigen.kept(self.filter());
+            let kept = eigen.kept(self.filter(&Engine::default()));
             let values = eigen.values();
             let roots: Array1<f64> =
                 values[values.len() - kept..].iter().map(|value| value.sqrt()).collect();
@@ -395,17 +436,6 @@ impl ReconstructorPlan {
             half = self.asked(half);
             factor.finish(&mut half);
             (half, errors, None)
-        };
-        let shape = (self.system.targets().len(), self.truth_slopes, self.measurements);
-        let reconstructor = rows.into_shape_with_order(shape);
-        let reconstructor = reconstructor.unwrap_or_else(|_| unreachable!("rows of all targets"));
-        Ok(Reconstruction {
-            reconstructor,
-            error_covariance: error,
-            other_error_covariance: other,
-            truth_covariance: truth,
-            covariances: kept,
-            spectrum,
         })
     }
 
@@ -450,26 +480,34 @@ impl ReconstructorPlan {
         self.options.delay > 0.0
     }
 
-    /// With a delay, puts the covariance with the later truth in its place and hands back that with the present one.
-    fn delay_truth(
+    /// With a delay, puts the covariance with the later truth above that with the present one.
+    fn add_later_truth(
         &self,
         covariances: &mut CovarianceMatrices,
+        engine: &Engine,
         watch: &dyn Watch,
-    ) -> Result<Option<Array2<f64>>, Error> {
-        if !self.is_delayed() {
-            return Ok(None);
+    ) -> Result<(), Error> {
+        if self.is_delayed() {
+            let (system, present) = (&self.system, &covariances.truth_measurements);
+            let later = CovarianceMatrices::later_truth(system, self.options.delay, engine, watch)?;
+            covariances.truth_measurements = concatenate![Axis(0), later, *present];
         }
-        let later = CovarianceMatrices::later_truth(&self.system, self.options.delay, watch)?;
-        Ok(Some(std::mem::replace(&mut covariances.truth_measurements, later)))
+        Ok(())
+    }
+
+    /// Covariances that are to be kept: of the later truth, where there is one.
+    fn kept(&self, covariances: &CovarianceMatrices) -> CovarianceMatrices {
+        let mut kept = covariances.clone();
+        if self.is_delayed() {
+            let rows = kept.truth_measurements.nrows() / 2;
+            kept.truth_measurements = kept.truth_measurements.slice(s![..rows, ..]).to_owned();
+        }
+        kept
     }
 
     // Tell errors with and without prediction
     /// C_ee of the reconstructor that is asked for, and with a delay of the other, Eq. [gain of prediction](https://lenslet.github.io/lenslet/prediction.html#eq-gain-of-prediction).
-    fn errors(
-        &self,
-        truth: &Array2<f64>,
-        half: &Array2<f64>,
-    ) -> (Array3<f64>, Option<Array3<f64>>) {
+    fn errors(&self, truth: &Array2<f64>, half: &Array2<f64>) -> Errors {
         let with = self.unexplained(truth, half);
         if !self.is_delayed() {
             return (with, None);
@@ -480,6 +518,11 @@ impl ReconstructorPlan {
             let gap = gap.slice(s![t * m..(t + 1) * m, ..]);
             error += &times_transpose(&gap, &gap);
         }
+        self.choose(with, without)
+    }
+
+    /// The errors of what is asked for and of the other choice.
+    fn choose(&self, with: Array3<f64>, without: Array3<f64>) -> Errors {
         if self.options.predict { (with, Some(without)) } else { (without, Some(with)) }
     }
 
@@ -535,7 +578,9 @@ mod tests {
     use crate::model::lenslet_array::LensletArray;
     use crate::model::noise::GuideStar;
     use crate::model::source::Source;
-    use crate::tomography::covariance_matrix::tests::system;
+    use crate::model::unmeasured::TipTilt;
+    use crate::tomography::covariance_matrix::add_noise;
+    use crate::tomography::covariance_matrix::tests::{system, windy};
 
     // Reconstruct a system in a test
     const NOISE: f64 = 2e-14;
@@ -602,7 +647,7 @@ mod tests {
         let filtered = |filter: f64| {
             let options = options.method(Inversion::Eigen).filter(filter);
             let plan = ReconstructorPlan::new(&noisy, options).unwrap();
-            plan.invert(covariances.clone(), None, &silent).unwrap()
+            plan.invert(covariances.clone(), &Engine::default(), &silent).unwrap()
         };
         let errors = [0.0, 1e-2, 3e-2, 1e-1].map(|filter| {
             let found = filtered(filter);
@@ -731,21 +776,14 @@ mod tests {
     // Errors over growing delays
     #[test]
     fn prediction_gains_more_the_longer_the_delay() {
-        let still = system(NOISE);
-        let mut layers = still.atmosphere().layers().to_vec();
-        for (layer, (speed, direction)) in
-            layers.iter_mut().zip([(9.0, 0.5), (15.0, 2.0), (28.0, 1.1)])
-        {
-            (layer.wind_speed, layer.wind_direction) = (speed, direction);
-        }
-        let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
-        let windy = still.to_builder().atmosphere(air).build().unwrap();
-        let present = CovarianceMatrices::of(&windy, &silent).unwrap();
+        let windy = windy(NOISE);
+        let (present, engine) =
+            (CovarianceMatrices::of(&windy, &silent).unwrap(), Engine::default());
         let invert = |options: ReconstructorOptions| {
             let plan = ReconstructorPlan::new(&windy, options).unwrap();
             let mut covariances = present.clone();
-            let before = plan.delay_truth(&mut covariances, &silent).unwrap();
-            plan.invert(covariances, before, &silent).unwrap()
+            plan.add_later_truth(&mut covariances, &engine, &silent).unwrap();
+            plan.invert(covariances, &engine, &silent).unwrap()
         };
         let options = ReconstructorOptions::default();
         let plain = invert(options);
@@ -777,5 +815,62 @@ mod tests {
         let best = invert(asked);
         assert!((&other - &best.error_covariance).iter().all(|gap| gap.abs() < 1e-11 * scale));
         assert!(best.spectrum.is_some_and(|(values, kept)| kept < values.len()));
+    }
+
+    // Removed modes carry no information
+    #[test]
+    fn removed_modes_carry_no_information() {
+        let without_noise = system(0.0);
+        let bare = CovarianceMatrices::of(&without_noise, &silent).unwrap();
+        let variance = bare.measurements[[0, 0]];
+        // The covariances with noise and with this answer of the laser star, modes not yet removed.
+        let with = |tip_tilt: TipTilt| {
+            let mut stars = system(NOISE).guide_stars().to_vec();
+            stars[0].tip_tilt = tip_tilt;
+            let system = without_noise.to_builder().guide_stars(stars).build().unwrap();
+            let mut covariances = bare.clone();
+            add_noise(&mut covariances.measurements, &system);
+            (covariances, system)
+        };
+        let unknown = |times: f64| with(TipTilt::unknown(times * variance).unwrap()).0;
+        let (plain, blind_system) = with(TipTilt::Removed);
+        let modes = blind_system.removed_modes();
+        let plan = ReconstructorPlan::new(&blind_system, ReconstructorOptions::default()).unwrap();
+        let invert = |covariances: CovarianceMatrices| {
+            plan.invert(covariances, &Engine::default(), &silent).unwrap()
+        };
+        let remove = |mut covariances: CovarianceMatrices| {
+            covariances.remove(&modes);
+            covariances
+        };
+        let projected = remove(plain.clone());
+        let blind = invert(projected.clone());
+        let gap = |other: &Reconstruction| {
+            let gap = &other.reconstructor - &blind.reconstructor;
+            gap.iter().fold(0.0, |most: f64, gap| most.max(gap.abs()))
+        };
+        // Compare with an unknown tilt
+        for row in blind.reconstructor.rows() {
+            let mut left = row.to_vec();
+            modes.remove(&mut left);
+            assert!(left.iter().zip(row).all(|(left, whole)| (left - whole).abs() < 1e-12));
+        }
+        assert!(gap(&invert(remove(unknown(1e3)))) < 1e-9);
+        assert!(gap(&invert(unknown(1e6))) < 1e-6 && gap(&invert(unknown(1.0))) > 1e-4);
+        let errors =
+            [invert(plain.clone()), invert(unknown(0.01)), invert(unknown(1.0)), blind.clone()];
+        let errors = errors.map(|found| mean_error(&found));
+        assert!(errors.windows(2).all(|pair| pair[0] < pair[1]), "{errors:?}");
+        // The system's own path, and the long form with either covariance of the measurements.
+        let run = plan.run(&Engine::default(), &silent).unwrap();
+        assert!(gap(&run) < 1e-10);
+        let (m, scale) = (bare.truth.nrows(), largest(&bare.truth));
+        let r = blind.reconstructor.index_axis(Axis(0), 1).to_owned();
+        for covariances in [&projected, &plain] {
+            let c_tm = covariances.truth_measurements.slice(s![m.., ..]).to_owned();
+            let long = error_covariance(&r, &bare.truth, &c_tm, &covariances.measurements);
+            let c_ee = blind.error_covariance.index_axis(Axis(0), 1);
+            assert!(largest(&(&long - &c_ee)) < 1e-12 * scale);
+        }
     }
 }

@@ -11,7 +11,10 @@ mod gpu;
 use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{Watch, check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
+use crate::model::atmosphere::Atmosphere;
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
+use crate::model::sensor::Sensor;
+use crate::model::source::ConeGradient;
 use crate::model::system::{SlopeModel, System};
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
@@ -844,6 +847,23 @@ pub(crate) fn dense_slopes(
     };
     check_finite("slope_slope_dense", &matrix)?;
     Ok(matrix)
+}
+
+/// The covariances of the slopes of some sensors with those of others, averaged over lenslets, on an engine, (m, n), rad².
+///
+/// # Errors
+/// Those of [`dense::between`], and what a device says.
+pub(crate) fn dense_between(
+    atmosphere: &Atmosphere,
+    [first, second]: [(&[Sensor], &[Array2<bool>]); 2],
+    gradient: ConeGradient,
+    engine: &Engine,
+    watch: &dyn Watch,
+) -> Result<Array2<f64>, Error> {
+    if engine.devices().is_empty() {
+        return dense::between(atmosphere, first, second, gradient, watch);
+    }
+    CovariancePlan::dense_between_on(atmosphere, [first, second], gradient, engine, watch)
 }
 
 /// The wavefront–slope covariance matrix of a system, whatever its stars, (T M², n), m rad.

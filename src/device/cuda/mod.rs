@@ -3,19 +3,21 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod compiler;
+mod cusolver;
 pub mod probe;
 
 // What CUDA stands on
+use self::cusolver::Solver;
 use self::probe::{CudaDevice, Library, probe, require, require_function};
 use super::Device;
 use super::gpu::{Gpu, KernelSource, Shape};
-use super::machine::{Kind, Machine, Operation, Pages, Product, Thing, Transforms};
+use super::machine::{Kind, Machine, Operation, Pages, Product, Thing, Transforms, Triangular};
 use crate::error::Error;
 use cudarc::driver::{DriverError, result as driver, sys};
 use cudarc::{cublas, cufft};
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 // Open the devices of a name
 /// Opens the devices that a name stands for: all of the machine for `cuda`, one for `cuda:K`.
@@ -50,6 +52,8 @@ struct Cuda {
     programs: Mutex<HashMap<String, u64>>,
     /// Handles of cuBLAS by their stream.
     blas: Mutex<HashMap<u64, usize>>,
+    /// Handles of cuSOLVER by their stream.
+    solvers: Mutex<HashMap<u64, Arc<Solver>>>,
     /// What each plan of cuFFT transforms, and whether in double precision.
     plans: Mutex<HashMap<u64, (Kind, bool)>>,
 }
@@ -75,7 +79,7 @@ impl Cuda {
         let context = unsafe { driver::primary_ctx::retain(handle) }
             .map_err(|error| failed(&name, "cuDevicePrimaryCtxRetain", error))?;
         let CudaDevice { compute_capability: capability, shared_memory, .. } = *device;
-        let (programs, blas, plans) = Default::default();
+        let (programs, blas, solvers, plans) = Default::default();
         Ok(Self {
             name,
             capability,
@@ -85,6 +89,7 @@ impl Cuda {
             context,
             programs,
             blas,
+            solvers,
             plans,
         })
     }
@@ -458,6 +463,14 @@ impl Machine for Cuda {
                 self.multiply_vector(stream, double, shape, [matrix, x, y])
             }
             Operation::Multiply(ref product) => self.multiply(stream, product),
+            // Take a matrix apart on CUDA
+            Operation::Cholesky(ref of) => {
+                self.solver(stream)?.cholesky(of).map_err(|error| self.named(error))
+            }
+            Operation::Eigenvectors { ref of, values } => {
+                self.solver(stream)?.eigenvectors(of, values).map_err(|error| self.named(error))
+            }
+            Operation::SolveTriangular(ref rows) => self.solve_triangular(stream, rows),
         }
     }
 
@@ -499,6 +512,7 @@ impl Machine for Cuda {
                 }
                 Thing::Mark(mark) => driver::event::destroy(event_of(mark)),
                 Thing::Stream(stream) => {
+                    drop(lock(&self.solvers).remove(&stream));
                     if let Some(blas) = lock(&self.blas).remove(&stream) {
                         let _ = cublas::result::destroy_handle(blas as cublas::sys::cublasHandle_t);
                     }
@@ -695,6 +709,58 @@ impl Cuda {
             }
         };
         self.library("cublasGemm", status.result())
+    }
+
+    // Find the handle of cuSOLVER
+    /// The handle of cuSOLVER on a stream.
+    fn solver(&self, stream: u64) -> Result<Arc<Solver>, Error> {
+        let mut solvers = lock(&self.solvers);
+        if let Some(solver) = solvers.get(&stream) {
+            return Ok(Arc::clone(solver));
+        }
+        self.require(require(Library::Cusolver))?;
+        let opened = Solver::open(stream_of(stream)).map_err(|error| self.named(error))?;
+        let solver = Arc::new(opened);
+        solvers.insert(stream, Arc::clone(&solver));
+        Ok(solver)
+    }
+
+    // Solve triangular systems on CUDA
+    fn solve_triangular(&self, stream: u64, of: &Triangular) -> Result<(), Error> {
+        use cublas::sys;
+        let [n, count] = [of.order, of.count].map(|size| size as i64);
+        let wide = ["cublasStrsm_v2_64", "cublasDtrsm_v2_64"];
+        let handle = self.blas(stream, &[n, count], wide[usize::from(of.double)])?;
+        let [a, b] = [of.factor, of.rows].map(|address| address as usize as *mut c_void);
+        let (left, lower) = (
+            sys::cublasSideMode_t::CUBLAS_SIDE_LEFT,
+            sys::cublasFillMode_t::CUBLAS_FILL_MODE_LOWER,
+        );
+        let diagonal = sys::cublasDiagType_t::CUBLAS_DIAG_NON_UNIT;
+        let way = match of.transposed {
+            true => sys::cublasOperation_t::CUBLAS_OP_T,
+            false => sys::cublasOperation_t::CUBLAS_OP_N,
+        };
+        // Call the triangular solution
+        // SAFETY: `Gpu::solve_triangular` has checked that factor and rows fit their sizes; the factor 1 is read during the call.
+        let status = unsafe {
+            if of.double {
+                let (one, a, b) = (&1.0f64, a.cast(), b.cast());
+                by_size!(
+                    [n, count],
+                    sys::cublasDtrsm_v2 | sys::cublasDtrsm_v2_64,
+                    (handle, left, lower, way, diagonal, n, count, one, a, n, b, n)
+                )
+            } else {
+                let (one, a, b) = (&1.0f32, a.cast(), b.cast());
+                by_size!(
+                    [n, count],
+                    sys::cublasStrsm_v2 | sys::cublasStrsm_v2_64,
+                    (handle, left, lower, way, diagonal, n, count, one, a, n, b, n)
+                )
+            }
+        };
+        self.library("cublasTrsm", status.result())
     }
 
     // Make a handle of cuBLAS

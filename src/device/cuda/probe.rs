@@ -33,7 +33,7 @@ pub struct CudaProbe {
     /// The driver with its devices, or why there is none to use.
     pub driver: Result<CudaDriver, NoCuda>,
     /// The libraries that we would use, and why one of them is of no use.
-    pub libraries: [(&'static str, Result<(), NoCuda>); 3],
+    pub libraries: [(&'static str, Result<(), NoCuda>); 4],
 }
 
 // Ways to have no CUDA device
@@ -85,7 +85,7 @@ const OLDEST_CUDA: i32 = 12;
 // Look for CUDA
 /// Looks for CUDA on this machine. Never panics, and needs neither driver nor toolkit.
 pub fn probe() -> CudaProbe {
-    let toolkit = [Library::Nvrtc, Library::Cufft, Library::Cublas];
+    let toolkit = [Library::Nvrtc, Library::Cufft, Library::Cublas, Library::Cusolver];
     let libraries = toolkit.map(|library| (library.name(), require(library)));
     let driver = match require(Library::Driver) {
         Ok(()) => ask_driver(),
@@ -103,6 +103,7 @@ pub(crate) enum Library {
     Nvrtc,
     Cufft,
     Cublas,
+    Cusolver,
 }
 
 // Require a library before its calls
@@ -116,6 +117,7 @@ pub(crate) fn require(library: Library) -> Result<(), NoCuda> {
             Library::Nvrtc => cudarc::nvrtc::sys::is_culib_present(),
             Library::Cufft => cudarc::cufft::sys::is_culib_present(),
             Library::Cublas => cudarc::cublas::sys::is_culib_present(),
+            Library::Cusolver => cudarc::cusolver::sys::is_culib_present(),
         }
     };
     if !present {
@@ -140,6 +142,7 @@ fn has(library: Library, function: &str) -> bool {
             Library::Nvrtc => cudarc::nvrtc::sys::culib(),
             Library::Cufft => cudarc::cufft::sys::culib(),
             Library::Cublas => cudarc::cublas::sys::culib(),
+            Library::Cusolver => cudarc::cusolver::sys::culib(),
         };
         library.get::<unsafe extern "C" fn()>(function.as_bytes()).is_ok()
     }
@@ -153,6 +156,7 @@ impl Library {
             Self::Nvrtc => "nvrtc",
             Self::Cufft => "cufft",
             Self::Cublas => "cublas",
+            Self::Cusolver => "cusolver",
         }
     }
 
@@ -162,6 +166,7 @@ impl Library {
             Self::Nvrtc => &NVRTC,
             Self::Cufft => &CUFFT,
             Self::Cublas => &CUBLAS,
+            Self::Cusolver => &CUSOLVER,
         }
     }
 }
@@ -174,14 +179,20 @@ const CUFFT: [&str; 10] = [
 ];
 
 #[rustfmt::skip]
-const CUBLAS: [&str; 7] = [
+const CUBLAS: [&str; 9] = [
     "cublasCreate_v2", "cublasSetStream_v2", "cublasDestroy_v2", "cublasSgemv_v2", "cublasDgemv_v2", "cublasSgemm_v2",
-    "cublasDgemm_v2",
+    "cublasDgemm_v2", "cublasStrsm_v2", "cublasDtrsm_v2",
+];
+
+#[rustfmt::skip]
+const CUSOLVER: [&str; 9] = [
+    "cusolverDnCreate", "cusolverDnDestroy", "cusolverDnSetStream", "cusolverDnCreateParams", "cusolverDnDestroyParams",
+    "cusolverDnXpotrf_bufferSize", "cusolverDnXpotrf", "cusolverDnXsyevd_bufferSize", "cusolverDnXsyevd",
 ];
 
 // Functions of driver and compiler
 #[rustfmt::skip]
-const DRIVER: [&str; 41] = [
+const DRIVER: [&str; 43] = [
     "cuInit", "cuDriverGetVersion", "cuGetErrorString", "cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetName",
     "cuDeviceTotalMem_v2", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2",
     "cuCtxSetCurrent", "cuMemGetInfo_v2", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemsetD8Async", "cuMemcpyHtoDAsync_v2",
@@ -189,7 +200,7 @@ const DRIVER: [&str; 41] = [
     "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy", "cuGraphLaunch", "cuGraphExecDestroy",
     "cuEventCreate", "cuEventRecord", "cuEventDestroy_v2", "cuModuleLoadData", "cuModuleUnload", "cuModuleGetFunction",
     "cuFuncSetAttribute", "cuLaunchKernel", "cuLaunchKernelEx", "cuGetErrorName", "cuMemcpyDtoDAsync_v2", "cuMemHostAlloc",
-    "cuMemFreeHost", "cuStreamWaitEvent", "cuEventSynchronize",
+    "cuMemFreeHost", "cuStreamWaitEvent", "cuEventSynchronize", "cuMemAllocAsync", "cuMemFreeAsync",
 ];
 
 const NVRTC: [&str; 11] = [

@@ -8,7 +8,9 @@ mod translation;
 // What the emulator stands on
 use self::translation::{compiler, library};
 use super::gpu::{KernelSource, Shape};
-use super::machine::{Kind, Machine, Operation, Pages, Product, Thing, Transforms};
+use super::machine::{
+    Kind, Machine, Operation, Pages, Product, Symmetric, Thing, Transforms, Triangular,
+};
 use crate::error::Error;
 use crate::numerics::real::Real;
 use libloading::Library;
@@ -232,6 +234,14 @@ impl State {
                 self.multiply(&Product { double, shape, inner, transposed, factors, a, b, c })?;
             }
             Operation::Multiply(ref product) => self.multiply(product)?,
+            // Take a matrix apart
+            Operation::Cholesky(ref of) if of.double => self.cholesky::<f64>(of)?,
+            Operation::Cholesky(ref of) => self.cholesky::<f32>(of)?,
+            Operation::SolveTriangular(ref rows) if rows.double => self.solve::<f64>(rows)?,
+            Operation::SolveTriangular(ref rows) => self.solve::<f32>(rows)?,
+            Operation::Eigenvectors { .. } => {
+                return Err(failed("eigenvectors", "only a library finds them"));
+            }
         }
         Ok(())
     }
@@ -378,6 +388,48 @@ impl State {
         };
         let all: Vec<T> = (0..rows * columns).map(entry).collect();
         self.values("multiply", product.c, rows * columns)?.copy_from_slice(&all);
+        Ok(())
+    }
+}
+
+// Take matrices apart plainly
+impl State {
+    /// Cholesky's factor, row by row of Lᵗ.
+    fn cholesky<T: Real>(&self, of: &Symmetric) -> Result<(), Error> {
+        let n = of.order;
+        let a = self.values::<T>("cholesky", of.matrix, n * n)?;
+        let report = &mut self.values::<i32>("cholesky", of.report, 1)?[0];
+        *report = 0;
+        for j in 0..n {
+            let (above, below) = a.split_at_mut(j * n);
+            let row = &mut below[j..n];
+            for before in above.chunks_exact(n) {
+                row.iter_mut().zip(&before[j..]).for_each(|(x, l)| *x -= before[j] * *l);
+            }
+            if row[0].is_nan() || row[0] <= T::zero() {
+                *report = j as i32 + 1;
+                return Ok(());
+            }
+            let root = row[0].sqrt();
+            row.iter_mut().for_each(|x| *x /= root);
+        }
+        Ok(())
+    }
+
+    // Solve triangular systems plainly
+    fn solve<T: Real>(&self, of: &Triangular) -> Result<(), Error> {
+        let n = of.order;
+        let factor: Vec<T> = self.values("solve", of.factor, n * n)?.to_vec();
+        let l = |row: usize, column: usize| factor[column * n + row];
+        for b in self.values::<T>("solve", of.rows, of.count * n)?.chunks_exact_mut(n) {
+            for step in 0..n {
+                let k = if of.transposed { n - 1 - step } else { step };
+                let known = if of.transposed { k + 1..n } else { 0..k };
+                let of_l = |j| if of.transposed { l(j, k) } else { l(k, j) };
+                let sum = known.fold(b[k], |sum, j| sum - of_l(j) * b[j]);
+                b[k] = sum / l(k, k);
+            }
+        }
         Ok(())
     }
 }

@@ -12,6 +12,7 @@ use crate::{
     model::sensor::Sensor,
     model::source::{ConeGradient, Source},
     model::system::{SlopeModel, System, SystemBuilder},
+    model::unmeasured::{Focus, TipTilt, VARIANCE},
     model::wavefront_grid::PhaseGrid,
     units::{ARCSEC, DEGREE},
 };
@@ -209,6 +210,9 @@ const STAR_KEYS: &[&str] = &[
     "height",
     "noise",
     "sensor",
+    "tip_tilt",
+    "tip_tilt_variance",
+    "focus",
     "lenslets",
     "pitch",
     "rotation",
@@ -229,7 +233,10 @@ fn read_guide_stars(
         let sensor = read_sensor(table, &builder.0.lenslet_array)?;
         let of_light = read_light(table, &sensor, &builder.0)?;
         let noise = of_light.map_or_else(|| read_noise(table, folder), Ok)?;
-        Ok(GuideStar { sensor, noise })
+        let tip_tilt = read_tip_tilt(table)?;
+        let words = [Focus::Measured, Focus::Removed].map(|focus| (focus.name(), focus));
+        let focus = table.choice("focus", &words)?.unwrap_or_default();
+        Ok(GuideStar { sensor, noise, tip_tilt, focus })
     };
     tables.iter().map(read).collect()
 }
@@ -263,6 +270,28 @@ fn read_noise(table: &Table, folder: &Path) -> Result<Noise, BadLine> {
         return Noise::read(&folder.join(name)).map_err(of_file);
     }
     table.check(Noise::uniform(table.optional("noise", expected)?.unwrap_or(0.0)))
+}
+
+// Read tip and tilt of a guide star
+fn read_tip_tilt(table: &Table) -> Result<TipTilt, BadLine> {
+    let given = table.optional("tip_tilt_variance", VARIANCE)?;
+    let unknown = TipTilt::Unknown { variance: given.unwrap_or(0.0) };
+    let words = [TipTilt::Measured, TipTilt::Removed, unknown].map(|word| (word.name(), word));
+    let tip_tilt = table.choice("tip_tilt", &words)?.unwrap_or_default();
+    let is_unknown = matches!(tip_tilt, TipTilt::Unknown { .. });
+    match given {
+        Some(_) if is_unknown => table.check(tip_tilt.check())?,
+        Some(variance) => {
+            let expected = "no variance, unless tip_tilt = \"unknown\"";
+            return Err(table.refuse(Invalid::new("tip_tilt_variance", variance, expected)));
+        }
+        None if is_unknown => {
+            let expected = format!("{VARIANCE}, for tip_tilt = \"unknown\"");
+            return Err(table.missing("tip_tilt_variance", &expected));
+        }
+        None => {}
+    }
+    Ok(tip_tilt)
 }
 
 // Read the light on a sensor

@@ -5,6 +5,9 @@
 use super::{CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan};
 use crate::device::{Watch, engine::Engine};
 use crate::error::Error;
+use crate::model::atmosphere::Atmosphere;
+use crate::model::sensor::Sensor;
+use crate::model::source::ConeGradient;
 use crate::model::system::System;
 use crate::numerics::real::{Precision, Real};
 use crate::turbulence::direct::slope::gpu::{pair_covariances_on, pieces};
@@ -122,5 +125,21 @@ impl CovariancePlan {
                 dense::gpu::slope_covariance::<f32>(air, sensors, gradient, gpus, watch)
             }
         }
+    }
+
+    // Rows against columns on devices
+    /// The covariances of the slopes of some sensors with those of others on the devices of an engine, (m, n), rad².
+    pub(super) fn dense_between_on(
+        atmosphere: &Atmosphere,
+        [first, second]: [(&[Sensor], &[Array2<bool>]); 2],
+        gradient: ConeGradient,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Array2<f64>, Error> {
+        let between = match engine.precision() {
+            Precision::F64 => dense::gpu::between::<f64>,
+            Precision::F32 => dense::gpu::between::<f32>,
+        };
+        between(atmosphere, first, second, gradient, engine.devices(), watch)
     }
 }

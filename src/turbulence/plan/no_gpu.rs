@@ -4,11 +4,12 @@
 use super::{CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan};
 use crate::device::{Watch, engine::Engine, gpu::on_none};
 use crate::error::Error;
-use crate::model::system::System;
+use crate::model::{Atmosphere, ConeGradient, Sensor, System};
 use crate::turbulence::slope::PairCovariance;
 use crate::turbulence::wavefront::WavefrontSlope;
 use ndarray::Array2;
 
+// Dense covariances on no device
 impl CovariancePlan {
     pub(super) fn dense_on_devices(_engine: &Engine) -> Vec<u64> {
         Vec::new()
@@ -16,6 +17,16 @@ impl CovariancePlan {
 
     pub(super) fn dense_slopes_on(
         _system: &System,
+        engine: &Engine,
+        _watch: &dyn Watch,
+    ) -> Result<Array2<f64>, Error> {
+        on_none(engine.devices())
+    }
+
+    pub(super) fn dense_between_on(
+        _atmosphere: &Atmosphere,
+        _sensors: [(&[Sensor], &[Array2<bool>]); 2],
+        _gradient: ConeGradient,
         engine: &Engine,
         _watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {

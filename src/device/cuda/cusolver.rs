@@ -1,0 +1,168 @@
+// Tangled from book/src/cuda-machine.md: edit there, or here and run cargo tangle stitch.
+//! Dense matrices taken apart by cuSOLVER, in its 64-bit form. Its errors bear no device's name yet.
+
+// What factorisations on CUDA stand on
+use crate::device::machine::Symmetric;
+use crate::error::Error;
+use cudarc::cusolver::sys::{self, cudaDataType, cusolverStatus_t};
+use cudarc::driver::{result as driver, sys::CUstream};
+use std::ffi::c_void;
+use std::fmt::Debug;
+use std::ptr::null_mut;
+
+// Handle of cuSOLVER
+/// A handle of cuSOLVER on a stream, and the parameters that its 64-bit functions ask for.
+pub(super) struct Solver {
+    handle: sys::cusolverDnHandle_t,
+    parameters: sys::cusolverDnParams_t,
+    stream: CUstream,
+}
+
+// SAFETY: handles that any thread may use; one at a time does, whose turn the stream is.
+unsafe impl Send for Solver {}
+// SAFETY: as above.
+unsafe impl Sync for Solver {}
+
+impl Drop for Solver {
+    fn drop(&mut self) {
+        // SAFETY: both were made with this structure and belong to it; a null handle is refused with a status, of no use to anybody here.
+        unsafe {
+            let _ = sys::cusolverDnDestroyParams(self.parameters);
+            let _ = sys::cusolverDnDestroy(self.handle);
+        }
+    }
+}
+
+// Open cuSOLVER on a stream
+/// What a call has answered, as an error of ours.
+fn told<T, E: Debug>(call: &'static str, status: Result<T, E>) -> Result<T, Error> {
+    status.map_err(|error| Error::Cuda {
+        call,
+        device: String::new(),
+        reason: format!("{error:?}"),
+    })
+}
+
+impl Solver {
+    /// A handle on a stream. The library must be present.
+    pub fn open(stream: CUstream) -> Result<Self, Error> {
+        let mut solver = Self { handle: null_mut(), parameters: null_mut(), stream };
+        // SAFETY: each call writes one handle, which is destroyed with `solver`; the stream is of the current context.
+        unsafe {
+            told("cusolverDnCreate", sys::cusolverDnCreate(&mut solver.handle).result())?;
+            let made = sys::cusolverDnCreateParams(&mut solver.parameters);
+            told("cusolverDnCreateParams", made.result())?;
+            let set = sys::cusolverDnSetStream(solver.handle, stream.cast());
+            told("cusolverDnSetStream", set.result())?;
+        }
+        Ok(solver)
+    }
+
+    // Lend memory to a factorisation
+    /// Does some work of cuSOLVER with so many bytes on the device and on the host.
+    fn with_workspace(
+        &self,
+        call: &'static str,
+        [device, host]: [usize; 2],
+        work: impl FnOnce(*mut c_void, *mut c_void) -> cusolverStatus_t,
+    ) -> Result<(), Error> {
+        let mut on_host = vec![0u8; host];
+        // SAFETY: the stream is that of this handle; the memory is given back below, in the order of the stream.
+        let lent = unsafe { driver::malloc_async(self.stream, device.max(1)) };
+        let lent = told("cuMemAllocAsync", lent)?;
+        let status = work(lent as usize as *mut c_void, on_host.as_mut_ptr().cast());
+        // SAFETY: allocated above on this stream, and given back once.
+        let freed = unsafe { driver::free_async(lent, self.stream) };
+        // SAFETY: as above.
+        let done =
+            if host > 0 { unsafe { driver::stream::synchronize(self.stream) } } else { Ok(()) };
+        told(call, status.result())?;
+        told("cuMemFreeAsync", freed)?;
+        told("cuStreamSynchronize", done)
+    }
+
+    // Take Cholesky's factor on CUDA
+    /// Queues Cholesky's factor in the place of its matrix.
+    pub fn cholesky(&self, of: &Symmetric) -> Result<(), Error> {
+        let (solver, parameters, kind) = (self.handle, self.parameters, kind(of.double));
+        let (n, a) = (of.order as i64, of.matrix as usize as *mut c_void);
+        let (lower, report) = (sys::cublasFillMode_t::CUBLAS_FILL_MODE_LOWER, of.report as usize);
+        let mut bytes = [0; 2];
+        let [device, host] = &mut bytes;
+        // SAFETY: `Gpu::cholesky` has checked that the matrix fits its order; two sizes are written.
+        let asked = unsafe {
+            sys::cusolverDnXpotrf_bufferSize(
+                solver, parameters, lower, n, kind, a, n, kind, device, host,
+            )
+        };
+        told("cusolverDnXpotrf_bufferSize", asked.result())?;
+        self.with_workspace("cusolverDnXpotrf", bytes, |device, host| {
+            let [on_device, on_host] = bytes;
+            // SAFETY: as above; the memory is as large as was asked for, and the report an `int` of the device.
+            unsafe {
+                sys::cusolverDnXpotrf(
+                    solver,
+                    parameters,
+                    lower,
+                    n,
+                    kind,
+                    a,
+                    n,
+                    kind,
+                    device,
+                    on_device,
+                    host,
+                    on_host,
+                    report as *mut i32,
+                )
+            }
+        })
+    }
+    // Find eigenvectors on CUDA
+    /// Queues eigenvectors in the place of their matrix.
+    pub fn eigenvectors(&self, of: &Symmetric, values: u64) -> Result<(), Error> {
+        let (solver, parameters, kind) = (self.handle, self.parameters, kind(of.double));
+        let [a, w] = [of.matrix, values].map(|address| address as usize as *mut c_void);
+        let (n, report) = (of.order as i64, of.report as usize);
+        let lower = sys::cublasFillMode_t::CUBLAS_FILL_MODE_LOWER;
+        let vectors = sys::cusolverEigMode_t::CUSOLVER_EIG_MODE_VECTOR;
+        let mut bytes = [0; 2];
+        let [device, host] = &mut bytes;
+        // SAFETY: `Gpu::eigenvectors` has checked that matrix and values fit the order; two sizes are written.
+        let asked = unsafe {
+            sys::cusolverDnXsyevd_bufferSize(
+                solver, parameters, vectors, lower, n, kind, a, n, kind, w, kind, device, host,
+            )
+        };
+        told("cusolverDnXsyevd_bufferSize", asked.result())?;
+        self.with_workspace("cusolverDnXsyevd", bytes, |device, host| {
+            let [on_device, on_host] = bytes;
+            // SAFETY: as above; the memory is as large as was asked for, and the report an `int` of the device.
+            unsafe {
+                sys::cusolverDnXsyevd(
+                    solver,
+                    parameters,
+                    vectors,
+                    lower,
+                    n,
+                    kind,
+                    a,
+                    n,
+                    kind,
+                    w,
+                    kind,
+                    device,
+                    on_device,
+                    host,
+                    on_host,
+                    report as *mut i32,
+                )
+            }
+        })
+    }
+}
+
+/// The numbers of a matrix, as cuSOLVER calls them.
+fn kind(double: bool) -> cudaDataType {
+    if double { cudaDataType::CUDA_R_64F } else { cudaDataType::CUDA_R_32F }
+}

@@ -1,0 +1,207 @@
+// Tangled from book/src/reconstructor-gpu.md: edit there, or here and run cargo tangle stitch.
+//! Reconstructors on a graphics processor.
+
+// What the reconstructor on a device stands on
+use super::{ERROR, Errors, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
+use crate::device::gpu::{Buffer, Gpu};
+use crate::device::{Watch, check, engine::Engine};
+use crate::error::Error;
+use crate::linear::factorisation::gpu::{CholeskyGpu, EigenGpu, read_rows, upload_rows};
+use crate::linear::factorisation::unit;
+use crate::numerics::real::{Precision, Real};
+use crate::tomography::covariance_matrix::CovarianceMatrices;
+use crate::turbulence::dense;
+use ndarray::{Array2, Array3};
+
+// Memory and precision of a device
+impl ReconstructorPlan {
+    /// Bytes that the plan takes on each device of an engine: the first one takes the matrices apart.
+    pub(super) fn on_devices(&self, engine: &Engine) -> Vec<u64> {
+        let [n, m, targets] =
+            [self.measurements, self.truth_slopes, self.system.targets().len()].map(|k| k as u64);
+        let targets = if self.is_delayed() { 2 * targets } else { targets };
+        let (rows, blocks) = match self.method {
+            Inversion::Eigen => (2 * targets * m, EIGENVECTORS),
+            _ => (targets * m, 1.0),
+        };
+        let numbers = n.saturating_mul(rows).saturating_add(2 * m * m) as f64;
+        let bytes = match engine.precision() {
+            Precision::F64 => 8.0,
+            Precision::F32 => 4.0,
+        };
+        let first = (bytes * (numbers + blocks * (n as f64).powi(2))) as u64 + WORKING;
+        let covariances = dense::gpu::bytes(engine.precision());
+        let mut all = vec![covariances; engine.devices().len()];
+        all.iter_mut().take(1).for_each(|bytes| *bytes = first.max(covariances));
+        all
+    }
+
+    // Choose the precision of a device
+    /// As on processors, by the first device of an engine, in its precision.
+    pub(super) fn invert_there(
+        &self,
+        covariances: CovarianceMatrices,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Inverted, Error> {
+        let (gpu, filter) = (&engine.devices()[0], self.filter(engine));
+        match engine.precision() {
+            Precision::F64 => self.inverted::<f64>(covariances, (gpu, filter), watch),
+            Precision::F32 => self.inverted::<f32>(covariances, (gpu, filter), watch),
+        }
+    }
+}
+
+/// Matrices of the size of C_mm that finding eigenvectors takes, its own included.
+const EIGENVECTORS: f64 = 5.0;
+
+/// Bytes that cuSOLVER and cuBLAS take whatever the sizes.
+const WORKING: u64 = 1 << 30;
+
+// Invert on one device
+impl ReconstructorPlan {
+    /// Inverts in the precision T. Numbers go to the device in a unit of the size of C_mm.
+    fn inverted<T: Real>(
+        &self,
+        covariances: CovarianceMatrices,
+        (gpu, filter): (&Gpu, f64),
+        watch: &dyn Watch,
+    ) -> Result<Inverted, Error> {
+        let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
+        let (n, unit) = (self.measurements, unit(&measurements));
+        let matrix = upload_rows::<T>(gpu, &measurements, unit)?;
+        drop(measurements);
+        let rows = upload_rows::<T>(gpu, &truth_measurements, unit)?;
+        drop(truth_measurements);
+        let truth = upload_rows::<T>(gpu, &truth, unit)?;
+        let (errors, spectrum) = if self.method == Inversion::Eigen {
+            // Invert by eigenvectors on a device
+            let eigen = EigenGpu::new(gpu, matrix, n, filter)?;
+            watch.stage(RECONSTRUCTOR, "");
+            check(watch)?;
+            let half = eigen.project(&rows)?;
+            let errors = self.errors_there(gpu, &truth, &half, unit)?;
+            check(watch)?;
+            eigen.expand(&half, &rows)?;
+            let (values, kept) = eigen.spectrum();
+            (errors, Some((values.iter().map(|value| unit * value).collect(), kept)))
+        } else {
+            // Invert by the cholesky factor on a device
+            let factor = CholeskyGpu::new(gpu, matrix, n)?.map_err(|error| self.blame(error))?;
+            watch.stage(RECONSTRUCTOR, "");
+            check(watch)?;
+            factor.halve(&rows)?;
+            let errors = self.errors_there(gpu, &truth, &rows, unit)?;
+            check(watch)?;
+            factor.finish(&rows)?;
+            (errors, None)
+        };
+        watch.stage(ERROR, "");
+        check(watch)?;
+        Ok((self.asked(read_rows(&rows, n, 1.0)?), errors, spectrum))
+    }
+
+    // Take away on a device what is explained
+    /// The errors of all targets, from the rows of all, those of a later truth above those of the present one.
+    fn errors_there<T: Real>(
+        &self,
+        gpu: &Gpu,
+        truth: &Buffer<T>,
+        half: &Buffer<T>,
+        unit: f64,
+    ) -> Result<Errors, Error> {
+        let (one, [later, present]) = (T::one(), [0, 1]);
+        let with = self.with_products(gpu, truth, half, unit, &[(later, later, -one)])?;
+        if !self.is_delayed() {
+            return Ok((with, None));
+        }
+        let long = [(later, present, -one), (present, later, -one), (present, present, one)];
+        let without = self.with_products(gpu, truth, half, unit, &long)?;
+        Ok(self.choose(with, without))
+    }
+
+    // Add products of rows on a device
+    /// C_tt of each target with products of its rows and others, each by the number of the set of rows and a sign.
+    fn with_products<T: Real>(
+        &self,
+        gpu: &Gpu,
+        truth: &Buffer<T>,
+        half: &Buffer<T>,
+        unit: f64,
+        products: &[(usize, usize, T)],
+    ) -> Result<Array3<f64>, Error> {
+        let (targets, m) = (self.system.targets().len(), self.truth_slopes);
+        let sets = if self.is_delayed() { 2 } else { 1 };
+        let (inner, error) = (half.len() / (sets * targets * m), gpu.zeros::<T>(m * m)?);
+        let mut errors = Array3::zeros((targets, m, m));
+        for (t, mut found) in errors.outer_iter_mut().enumerate() {
+            gpu.copy_within(truth, &error)?;
+            let rows = |set: usize| {
+                let first = (set * targets + t) * m * inner;
+                half.view(first..first + m * inner)
+            };
+            for &(a, b, sign) in products {
+                let factors = [(rows(a), false), (rows(b), true)];
+                gpu.multiply_matrices(factors, [m, inner, m], &error, [sign, T::one()])?;
+            }
+            let there: Array2<f64> = read_rows(&error, m, unit)?;
+            found.assign(&there);
+        }
+        Ok(errors)
+    }
+}
+
+// Tests of the reconstructor on a device
+#[cfg(test)]
+mod tests {
+    use crate::device::engine::Engine;
+    use crate::device::{gpu::test_machines, silent};
+    use crate::numerics::real::Precision;
+    use crate::tomography::covariance_matrix::tests::windy;
+    use crate::tomography::reconstructor::{Inversion, ReconstructorOptions, ReconstructorPlan};
+
+    // Reconstruct as on the processor
+    #[test]
+    fn devices_reconstruct_as_the_processor_does() {
+        let system = windy(2e-14);
+        let at = |delay: f64| ReconstructorOptions::default().delay(delay);
+        let here = [0.0, 0.01].map(|delay| {
+            let plan = ReconstructorPlan::new(&system, at(delay)).unwrap();
+            plan.run(&Engine::default(), &silent).unwrap()
+        });
+        let scale = here[0].truth_covariance.diag().mean().unwrap();
+        for gpu in test_machines() {
+            for (precision, method, delay, least) in [
+                (Precision::F64, Inversion::Cholesky, 0.01, 1e-9),
+                (Precision::F32, Inversion::Cholesky, 0.0, 2e-3),
+                (Precision::F64, Inversion::Eigen, 0.01, 1e-8),
+            ] {
+                let here = &here[usize::from(delay > 0.0)];
+                let plan = ReconstructorPlan::new(&system, at(delay).method(method)).unwrap();
+                let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
+                let there = match plan.run(&engine, &silent) {
+                    Ok(there) => there,
+                    Err(reason) if method == Inversion::Eigen => {
+                        eprintln!("skipped on {}: {reason}", gpu.name());
+                        continue;
+                    }
+                    Err(error) => panic!("{error}"),
+                };
+                // Compare reconstructors and errors
+                let gap = &there.reconstructor - &here.reconstructor;
+                let worst = gap.iter().fold(0.0, |most: f64, gap| most.max(gap.abs()));
+                assert!(worst < least, "{precision:?} {method:?} on {}: {worst:e}", gpu.name());
+                let gap = (&there.error_covariance - &here.error_covariance) / scale;
+                let worst = gap.iter().fold(0.0, |most: f64, gap| most.max(gap.abs()));
+                assert!(worst < least, "{precision:?} {method:?} on {}: {worst:e}", gpu.name());
+                let others = there.other_error_covariance.zip(here.other_error_covariance.as_ref());
+                assert_eq!(others.is_some(), delay > 0.0);
+                let gap = others.map_or(0.0, |(there, here)| {
+                    (there - here).fold(0.0, |most: f64, gap| most.max(gap.abs()))
+                });
+                assert!(gap < least * scale, "{method:?} on {}: {gap:e}", gpu.name());
+                assert_eq!(there.spectrum.is_some(), method == Inversion::Eigen);
+            }
+        }
+    }
+}
