@@ -67,15 +67,8 @@ impl CovarianceMatrices {
         watch.stage(TRUTH, LENSLETS);
         let (air, truths) = (system.atmosphere(), truth_sensors(system));
         let truth_measurements = with_measurements(system, air, &truths, engine, watch)?;
-        let (one, mask) = (&truths[..1], [truth_valid(system)]);
-        let truth = match system.slope_model() {
-            SlopeModel::Average => {
-                dense::slope_covariance(air, one, &mask, system.cone_gradient(), watch)?
-            }
-            SlopeModel::EdgeMidpoint => midpoint::slope_covariance(air, one, &mask, watch)?,
-        };
         check_finite("c_tm", &truth_measurements)?;
-        check_finite("c_tt", &truth)?;
+        let truth = truth_covariance(system, watch)?;
         let mut matrices = Self { measurements, truth_measurements, truth };
         matrices.remove(&system.removed_modes());
         Ok(matrices)
@@ -111,6 +104,18 @@ const LENSLETS: &str = "lenslets";
 pub(crate) fn truth_sensors(system: &System) -> Vec<Sensor> {
     let at = |target: &Source| Sensor::at_rest(*target, *system.truth_sensor());
     system.targets().iter().map(at).collect()
+}
+
+/// C_tt, (m, m), rad², of the first target, which is that of all.
+pub(crate) fn truth_covariance(system: &System, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
+    let (truths, valid) = (truth_sensors(system), [truth_valid(system)]);
+    let (air, gradient) = (system.atmosphere(), system.cone_gradient());
+    let truth = match system.slope_model() {
+        SlopeModel::Average => dense::slope_covariance(air, &truths[..1], &valid, gradient, watch)?,
+        SlopeModel::EdgeMidpoint => midpoint::slope_covariance(air, &truths[..1], &valid, watch)?,
+    };
+    check_finite("c_tt", &truth)?;
+    Ok(truth)
 }
 
 /// Refuses a system without a target.

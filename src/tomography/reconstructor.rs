@@ -15,13 +15,16 @@ use crate::error::{Error, Invalid, accept};
 use crate::files::located::Document;
 use crate::linear::{Cholesky, Eigen, NotPositive, times_transpose};
 use crate::model::lenslet_array::SlopeOrder;
+use crate::model::noise::GuideStar;
 use crate::model::sensor::Sensor;
-use crate::model::system::System;
+use crate::model::system::{SlopeModel, System};
 #[cfg(feature = "files")]
 use crate::model::system::{TABLES, require_winds};
+use crate::model::unmeasured::{Focus, TipTilt};
 use crate::numerics::real::Precision;
 use crate::tomography::covariance_matrix::{
-    CovarianceMatrices, LATER, MEASUREMENTS, TRUTH, check_targets, truth_sensors, truth_valid,
+    CovarianceMatrices, LATER, MEASUREMENTS, TRUTH, check_targets, truth_covariance, truth_sensors,
+    truth_valid,
 };
 use ndarray::{Array1, Array2, Array3, Axis, concatenate, s};
 
@@ -218,7 +221,11 @@ impl ReconstructorPlan {
     /// engine decides.
     pub fn filter(&self, engine: &Engine) -> f64 {
         let single = engine.precision() == Precision::F32 && !engine.devices().is_empty();
-        let rounding = if single { f32::EPSILON.into() } else { f64::EPSILON };
+        self.filter_above(if single { f32::EPSILON.into() } else { f64::EPSILON })
+    }
+
+    /// The same for a relative rounding error.
+    fn filter_above(&self, rounding: f64) -> f64 {
         self.options.filter.max(self.measurements as f64 * rounding)
     }
 
@@ -236,7 +243,11 @@ impl ReconstructorPlan {
         let results =
             rows.saturating_mul(n).saturating_mul(2).saturating_add(rows.saturating_mul(3 * m));
         let results = results.saturating_mul(if self.is_delayed() { 2 } else { 1 });
-        let matrices = if engine.devices().is_empty() { matrices } else { 1 };
+        let matrices = match engine.devices() {
+            [] => matrices,
+            _ if self.stays_there(engine) => 0,
+            _ => 1 + u64::from(self.options.keep),
+        };
         let working =
             Memory { host: square.saturating_mul(matrices), devices: self.on_devices(engine) };
         Memory::of_stages(results, [&working])
@@ -260,6 +271,7 @@ impl ReconstructorPlan {
         first.iter().map(|a| second.iter().map(|b| block(a, b)).sum::<f64>()).sum()
     }
 
+    // Stages of a reconstructor
     fn stages(&self, engine: &Engine) -> Vec<Stage> {
         let [n, m] = [self.measurements, self.truth_slopes].map(|k| k as f64);
         let rows = m * self.system.targets().len() as f64;
@@ -269,7 +281,8 @@ impl ReconstructorPlan {
         let truths = truth_sensors(&self.system).into_iter();
         let truths: Vec<_> = truths.map(|truth| (truth, self.truth_slopes)).collect();
         let factor = match self.method {
-            Inversion::Eigen => 8.0 * n.powi(3),
+            Inversion::Eigen if engine.devices().is_empty() => 8.0 * n.powi(3),
+            Inversion::Eigen => 4.0 * n.powi(3),
             _ => n.powi(3) / 6.0,
         };
         let work = |multiplications: f64| multiplications / Self::SPEED;
@@ -321,9 +334,26 @@ impl ReconstructorPlan {
     /// are to blame; `Cancelled` where the watcher wants to stop; what a device says.
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Reconstruction, Error> {
         self.check(engine)?;
+        if self.stays_there(engine) {
+            let truth = truth_covariance(&self.system, watch)?;
+            let inverted = self.run_there(&truth, engine, watch)?;
+            return Ok(self.found(inverted, truth, None));
+        }
         let mut covariances = CovarianceMatrices::on(&self.system, engine, watch)?;
         self.add_later_truth(&mut covariances, engine, watch)?;
         self.invert(covariances, engine, watch)
+    }
+
+    /// Whether the covariances of measurements never leave the device: nobody wants them, their noise is that of lenslets alone, and
+    /// the truth is of the same time.
+    fn stays_there(&self, engine: &Engine) -> bool {
+        let noise_of_lenslets =
+            |star: &GuideStar| star.tip_tilt == TipTilt::Measured && star.focus == Focus::Measured;
+        !engine.devices().is_empty()
+            && !self.options.keep
+            && !self.is_delayed()
+            && self.system.slope_model() == SlopeModel::Average
+            && self.system.guide_stars().iter().all(noise_of_lenslets)
     }
 
     /// Refuses what does not fit.
@@ -385,21 +415,31 @@ impl ReconstructorPlan {
         watch.stage(FACTOR, "");
         check(watch)?;
         let truth = covariances.truth.clone();
-        let (rows, (error, other), spectrum) = match engine.devices() {
+        let inverted = match engine.devices() {
             [] => self.invert_here(covariances, watch)?,
             _ => self.invert_there(covariances, engine, watch)?,
         };
+        Ok(self.found(inverted, truth, kept))
+    }
+
+    /// A reconstruction from what the inversion gives.
+    fn found(
+        &self,
+        (rows, (error, other), spectrum): Inverted,
+        truth: Array2<f64>,
+        kept: Option<CovarianceMatrices>,
+    ) -> Reconstruction {
         let shape = (self.system.targets().len(), self.truth_slopes, self.measurements);
         let reconstructor = rows.into_shape_with_order(shape);
         let reconstructor = reconstructor.unwrap_or_else(|_| unreachable!("rows of all targets"));
-        Ok(Reconstruction {
+        Reconstruction {
             reconstructor,
             error_covariance: error,
             other_error_covariance: other,
             truth_covariance: truth,
             covariances: kept,
             spectrum,
-        })
+        }
     }
 
     // Invert on processors
@@ -417,7 +457,7 @@ impl ReconstructorPlan {
             drop(measurements);
             watch.stage(RECONSTRUCTOR, "");
             check(watch)?;
-            let kept = eigen.kept(self.filter(&Engine::default()));
+            let kept = eigen.kept(self.filter_above(f64::EPSILON));
             let values = eigen.values();
             let roots: Array1<f64> =
                 values[values.len() - kept..].iter().map(|value| value.sqrt()).collect();
@@ -576,7 +616,7 @@ mod tests {
     use crate::linear::operator::battery::random;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
-    use crate::model::noise::GuideStar;
+    use crate::model::noise::Noise;
     use crate::model::source::Source;
     use crate::model::unmeasured::TipTilt;
     use crate::tomography::covariance_matrix::add_noise;
@@ -820,14 +860,23 @@ mod tests {
     // Removed modes carry no information
     #[test]
     fn removed_modes_carry_no_information() {
-        let without_noise = system(0.0);
-        let bare = CovarianceMatrices::of(&without_noise, &silent).unwrap();
+        // The laser star and one other with few lenslets are enough, and quickly computed.
+        let stars = system(NOISE).guide_stars().to_vec();
+        let pair = |noise: Noise, tip_tilt: TipTilt| {
+            let mut stars = [stars[0].clone(), stars[2].clone()];
+            stars[0].tip_tilt = tip_tilt;
+            let array = stars[1].sensor.array;
+            stars[0].sensor.array = array;
+            stars.iter_mut().for_each(|star| star.noise = noise.clone());
+            let builder = system(0.0).to_builder().truth_sensor(Some(array));
+            builder.guide_stars(stars).build().unwrap()
+        };
+        let no_noise = pair(Noise::uniform(0.0).unwrap(), TipTilt::Measured);
+        let bare = CovarianceMatrices::of(&no_noise, &silent).unwrap();
         let variance = bare.measurements[[0, 0]];
         // The covariances with noise and with this answer of the laser star, modes not yet removed.
         let with = |tip_tilt: TipTilt| {
-            let mut stars = system(NOISE).guide_stars().to_vec();
-            stars[0].tip_tilt = tip_tilt;
-            let system = without_noise.to_builder().guide_stars(stars).build().unwrap();
+            let system = pair(Noise::uniform(NOISE).unwrap(), tip_tilt);
             let mut covariances = bare.clone();
             add_noise(&mut covariances.measurements, &system);
             (covariances, system)

@@ -2,14 +2,19 @@
 //! Reconstructors on a graphics processor.
 
 // What the reconstructor on a device stands on
-use super::{ERROR, Errors, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
-use crate::device::gpu::{Buffer, Gpu};
+use super::{ERROR, Errors, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
+use crate::device::gpu::{Argument, Buffer, Gpu, KernelSource, Shape};
+use crate::device::headers::REAL;
 use crate::device::{Watch, check, engine::Engine};
 use crate::error::Error;
 use crate::linear::factorisation::gpu::{CholeskyGpu, EigenGpu, read_rows, upload_rows};
 use crate::linear::factorisation::unit;
+use crate::model::lenslet_array::SlopeOrder;
+use crate::model::noise::SlopeNoise;
 use crate::numerics::real::{Precision, Real};
-use crate::tomography::covariance_matrix::CovarianceMatrices;
+use crate::tomography::covariance_matrix::{
+    CovarianceMatrices, MEASUREMENTS, TRUTH, truth_sensors, truth_valid,
+};
 use crate::turbulence::dense;
 use ndarray::{Array2, Array3};
 
@@ -44,13 +49,86 @@ impl ReconstructorPlan {
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Inverted, Error> {
-        let (gpu, filter) = (&engine.devices()[0], self.filter(engine));
+        let gpu = &engine.devices()[0];
         match engine.precision() {
-            Precision::F64 => self.inverted::<f64>(covariances, (gpu, filter), watch),
-            Precision::F32 => self.inverted::<f32>(covariances, (gpu, filter), watch),
+            Precision::F64 => self.sent::<f64>(covariances, gpu, watch),
+            Precision::F32 => self.sent::<f32>(covariances, gpu, watch),
+        }
+    }
+
+    /// Covariances and inversion by the first device of an engine, in its precision, from C_tt.
+    pub(super) fn run_there(
+        &self,
+        truth: &Array2<f64>,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Inverted, Error> {
+        let gpu = &engine.devices()[0];
+        match engine.precision() {
+            Precision::F64 => self.ran::<f64>(truth, gpu, watch),
+            Precision::F32 => self.ran::<f32>(truth, gpu, watch),
         }
     }
 }
+
+// Covariances that never leave the device
+impl ReconstructorPlan {
+    /// Fills the matrices on a device, and inverts there.
+    fn ran<T: Real>(
+        &self,
+        truth: &Array2<f64>,
+        gpu: &Gpu,
+        watch: &dyn Watch,
+    ) -> Result<Inverted, Error> {
+        let (system, unit) = (&self.system, unit(truth));
+        let (air, gradient) = (system.atmosphere(), system.cone_gradient());
+        let (sensors, valid) = (system.sensors(), system.valid_lenslets());
+        let columns = (&sensors[..], &valid[..]);
+        watch.stage(MEASUREMENTS, "");
+        let matrix = dense::gpu::slopes_there::<T>(air, columns, gradient, (gpu, unit), watch)?;
+        self.add_noise_there(gpu, &matrix, unit)?;
+        watch.stage(TRUTH, "");
+        let truths = truth_sensors(system);
+        let masks = vec![truth_valid(system); truths.len()];
+        let sets = [(&truths[..], &masks[..]), columns];
+        let rows = dense::gpu::between_there::<T>(air, sets, gradient, (gpu, unit), watch)?;
+        watch.stage(FACTOR, "");
+        self.inverted(gpu, [matrix, rows], (truth, unit), watch)
+    }
+
+    // Add noise on a device
+    /// Adds the noise of all slopes to a covariance matrix on a device.
+    fn add_noise_there<T: Real>(
+        &self,
+        gpu: &Gpu,
+        matrix: &Buffer<T>,
+        unit: f64,
+    ) -> Result<(), Error> {
+        let order = SlopeOrder::new(&self.system.valid_lenslets());
+        let noise = SlopeNoise::new(self.system.guide_stars(), &order);
+        let [variances, covariances] = [&noise.variances, &noise.covariances].map(|values| {
+            gpu.upload(&values.iter().map(|value| T::of(value / unit)).collect::<Vec<T>>())
+        });
+        let partners: Vec<i32> = noise.partners.iter().map(|&k| k as i32).collect();
+        let (variances, covariances, partners) = (variances?, covariances?, gpu.upload(&partners)?);
+        let kernel = gpu.program::<T>(&NOISE, &[])?.kernel("add_noise")?;
+        let arguments: [Argument; 5] = [
+            matrix.into(),
+            (&variances).into(),
+            (&partners).into(),
+            (&covariances).into(),
+            order.len().into(),
+        ];
+        gpu.launch(&kernel, Shape::over(order.len(), 256, [1, 1]), &arguments)
+    }
+}
+
+/// The kernel that adds noise.
+const NOISE: KernelSource = KernelSource {
+    name: "noise.cu",
+    text: include_str!("../../../kernels/tomography/noise.cu"),
+    headers: &[REAL],
+};
 
 /// Matrices of the size of C_mm that finding eigenvectors takes, its own included.
 const EIGENVECTORS: f64 = 5.0;
@@ -60,23 +138,36 @@ const WORKING: u64 = 1 << 30;
 
 // Invert on one device
 impl ReconstructorPlan {
-    /// Inverts in the precision T. Numbers go to the device in a unit of the size of C_mm.
-    fn inverted<T: Real>(
+    /// Takes covariances to a device, in a unit of the size of C_mm, and inverts there.
+    fn sent<T: Real>(
         &self,
         covariances: CovarianceMatrices,
-        (gpu, filter): (&Gpu, f64),
+        gpu: &Gpu,
         watch: &dyn Watch,
     ) -> Result<Inverted, Error> {
         let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
-        let (n, unit) = (self.measurements, unit(&measurements));
+        let unit = unit(&measurements);
         let matrix = upload_rows::<T>(gpu, &measurements, unit)?;
         drop(measurements);
         let rows = upload_rows::<T>(gpu, &truth_measurements, unit)?;
         drop(truth_measurements);
-        let truth = upload_rows::<T>(gpu, &truth, unit)?;
+        self.inverted(gpu, [matrix, rows], (&truth, unit), watch)
+    }
+
+    // Invert where the matrices are
+    /// Inverts in the precision T, from C_mm and C_tm on a device, and C_tt.
+    fn inverted<T: Real>(
+        &self,
+        gpu: &Gpu,
+        [matrix, rows]: [Buffer<T>; 2],
+        (truth, unit): (&Array2<f64>, f64),
+        watch: &dyn Watch,
+    ) -> Result<Inverted, Error> {
+        let n = self.measurements;
+        let truth = upload_rows::<T>(gpu, truth, unit)?;
         let (errors, spectrum) = if self.method == Inversion::Eigen {
             // Invert by eigenvectors on a device
-            let eigen = EigenGpu::new(gpu, matrix, n, filter)?;
+            let eigen = EigenGpu::new(gpu, matrix, n, self.filter_above(T::epsilon().in_double()))?;
             watch.stage(RECONSTRUCTOR, "");
             check(watch)?;
             let half = eigen.project(&rows)?;
@@ -171,13 +262,15 @@ mod tests {
         });
         let scale = here[0].truth_covariance.diag().mean().unwrap();
         for gpu in test_machines() {
-            for (precision, method, delay, least) in [
-                (Precision::F64, Inversion::Cholesky, 0.01, 1e-9),
-                (Precision::F32, Inversion::Cholesky, 0.0, 2e-3),
-                (Precision::F64, Inversion::Eigen, 0.01, 1e-8),
+            for (precision, method, (keep, delay), least) in [
+                (Precision::F64, Inversion::Cholesky, (false, 0.0), 1e-9),
+                (Precision::F64, Inversion::Cholesky, (true, 0.01), 1e-9),
+                (Precision::F32, Inversion::Cholesky, (false, 0.0), 2e-3),
+                (Precision::F64, Inversion::Eigen, (false, 0.01), 1e-8),
             ] {
                 let here = &here[usize::from(delay > 0.0)];
-                let plan = ReconstructorPlan::new(&system, at(delay).method(method)).unwrap();
+                let options = at(delay).method(method).keep(keep);
+                let plan = ReconstructorPlan::new(&system, options).unwrap();
                 let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
                 let there = match plan.run(&engine, &silent) {
                     Ok(there) => there,
