@@ -158,8 +158,8 @@ impl CovarianceMatrices {
             });
         }
         let mut sum = sum.unwrap_or_else(|| unreachable!("fractions sum to 1"));
+        take_out(&mut sum, &system.removed_modes());
         check_finite("c_tm", &sum)?;
-        system.removed_modes().iter().for_each(|mode| remove_from_rows(&mut sum, mode));
         Ok(sum)
     }
 }
@@ -199,17 +199,19 @@ impl CovarianceMatrices {
     pub fn remove(&mut self, modes: &RemovedModes) {
         for mode in modes.iter() {
             replace(&mut self.measurements, mode);
-            remove_from_rows(&mut self.truth_measurements, mode);
         }
+        take_out(&mut self.truth_measurements, modes);
     }
 }
 
-/// C_tm without a mode of the measurements.
-fn remove_from_rows(rows: &mut Array2<f64>, Mode { first, shape }: &Mode) {
-    let z = ArrayView1::from(&shape[..]);
-    for mut row in rows.slice_mut(s![.., *first..first + shape.len()]).rows_mut() {
-        let share = row.dot(&z);
-        row.scaled_add(-share, &z);
+/// Takes modes of the measurements out of covariances with them, (m, n).
+fn take_out(rows: &mut Array2<f64>, modes: &RemovedModes) {
+    for mode in modes.iter() {
+        let (z, end) = (ArrayView1::from(&mode.shape[..]), mode.first + mode.shape.len());
+        for mut row in rows.slice_mut(s![.., mode.first..end]).rows_mut() {
+            let share = row.dot(&z);
+            row.scaled_add(-share, &z);
+        }
     }
 }
 
@@ -340,36 +342,6 @@ pub(crate) mod tests {
         assert!(midpoint != average && (midpoint / average - 1.0).abs() < 0.1);
     }
 
-    // Wind is a direction where it grows with altitude
-    #[test]
-    fn wind_is_a_direction_where_it_grows_with_altitude() {
-        let (still, delay, [x, y]) = (system(0.0), 0.02, [1.3e-5, -2.1e-5]);
-        let engine = Engine::default();
-        let mut layers = still.atmosphere().layers().to_vec();
-        for layer in &mut layers {
-            layer.wind_speed = layer.altitude * f64::hypot(x, y) / delay;
-            layer.wind_direction = f64::atan2(y, x);
-        }
-        let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
-        let target = still.targets()[0];
-        let [u, v] = target.direction();
-        let elsewhere = Source::star(f64::hypot(u - x, v - y), f64::atan2(v - y, u - x)).unwrap();
-        for model in [SlopeModel::Average, SlopeModel::EdgeMidpoint] {
-            let builder = still.to_builder().atmosphere(air.clone()).slope_model(model);
-            let windy = builder.targets([target]).build().unwrap();
-            let found = CovarianceMatrices::later_truth(&windy, delay, &engine, &silent).unwrap();
-            let truth = [Sensor::at_rest(elsewhere, *still.truth_sensor())];
-            let expected = with_measurements(&windy, &air, &truth, &engine, &silent).unwrap();
-            let most = expected.fold(0.0, |most: f64, value| most.max(value.abs()));
-            let gap = (&found - &expected).fold(0.0, |most: f64, gap| most.max(gap.abs()));
-            assert!(gap < 1e-9 * most, "{gap:e} {most:e}");
-            // Without the delay it is another covariance.
-            let at_once = CovarianceMatrices::later_truth(&windy, 0.0, &engine, &silent).unwrap();
-            let gap = (&at_once - &expected).fold(0.0, |most: f64, gap| most.max(gap.abs()));
-            assert!(gap > 1e-2 * most, "{gap:e} {most:e}");
-        }
-    }
-
     // A mode is replaced by noise
     #[test]
     fn modes_are_replaced_by_noise() {
@@ -426,5 +398,35 @@ pub(crate) mod tests {
         let noise = z.dot(&Array2::from_diag(&variances)).dot(&z.t());
         assert!(gap(found.measurements.clone(), p.dot(&c).dot(&p) + noise) < 1e-10);
         assert_eq!(found.measurements, found.measurements.t());
+    }
+
+    // Wind is a direction where it grows with altitude
+    #[test]
+    fn wind_is_a_direction_where_it_grows_with_altitude() {
+        let (still, delay, [x, y]) = (system(0.0), 0.02, [1.3e-5, -2.1e-5]);
+        let engine = Engine::default();
+        let mut layers = still.atmosphere().layers().to_vec();
+        for layer in &mut layers {
+            layer.wind_speed = layer.altitude * f64::hypot(x, y) / delay;
+            layer.wind_direction = f64::atan2(y, x);
+        }
+        let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+        let target = still.targets()[0];
+        let [u, v] = target.direction();
+        let elsewhere = Source::star(f64::hypot(u - x, v - y), f64::atan2(v - y, u - x)).unwrap();
+        for model in [SlopeModel::Average, SlopeModel::EdgeMidpoint] {
+            let builder = still.to_builder().atmosphere(air.clone()).slope_model(model);
+            let windy = builder.targets([target]).build().unwrap();
+            let found = CovarianceMatrices::later_truth(&windy, delay, &engine, &silent).unwrap();
+            let truth = [Sensor::at_rest(elsewhere, *still.truth_sensor())];
+            let expected = with_measurements(&windy, &air, &truth, &engine, &silent).unwrap();
+            let most = expected.fold(0.0, |most: f64, value| most.max(value.abs()));
+            let gap = (&found - &expected).fold(0.0, |most: f64, gap| most.max(gap.abs()));
+            assert!(gap < 1e-9 * most, "{gap:e} {most:e}");
+            // Without the delay it is another covariance.
+            let at_once = CovarianceMatrices::later_truth(&windy, 0.0, &engine, &silent).unwrap();
+            let gap = (&at_once - &expected).fold(0.0, |most: f64, gap| most.max(gap.abs()));
+            assert!(gap > 1e-2 * most, "{gap:e} {most:e}");
+        }
     }
 }

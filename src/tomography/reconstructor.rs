@@ -779,6 +779,72 @@ mod tests {
         assert!(plan.describe(&Engine::default()).reason.contains("a guide star has no noise"));
     }
 
+    // Removed modes carry no information
+    #[test]
+    fn removed_modes_carry_no_information() {
+        // The laser star and one other with few lenslets are enough, and quickly computed.
+        let stars = system(NOISE).guide_stars().to_vec();
+        let pair = |noise: Noise, tip_tilt: TipTilt| {
+            let mut stars = [stars[0].clone(), stars[2].clone()];
+            stars[0].tip_tilt = tip_tilt;
+            let array = stars[1].sensor.array;
+            stars[0].sensor.array = array;
+            stars.iter_mut().for_each(|star| star.noise = noise.clone());
+            let builder = system(0.0).to_builder().truth_sensor(Some(array));
+            builder.guide_stars(stars).build().unwrap()
+        };
+        let no_noise = pair(Noise::uniform(0.0).unwrap(), TipTilt::Measured);
+        let bare = CovarianceMatrices::of(&no_noise, &silent).unwrap();
+        let variance = bare.measurements[[0, 0]];
+        // The covariances with noise and with this answer of the laser star, modes not yet removed.
+        let with = |tip_tilt: TipTilt| {
+            let system = pair(Noise::uniform(NOISE).unwrap(), tip_tilt);
+            let mut covariances = bare.clone();
+            add_noise(&mut covariances.measurements, &system);
+            (covariances, system)
+        };
+        let unknown = |times: f64| with(TipTilt::unknown(times * variance).unwrap()).0;
+        let (plain, blind_system) = with(TipTilt::Removed);
+        let modes = blind_system.removed_modes();
+        let plan = ReconstructorPlan::new(&blind_system, ReconstructorOptions::default()).unwrap();
+        let invert = |covariances: CovarianceMatrices| {
+            plan.invert(covariances, &Engine::default(), &silent).unwrap()
+        };
+        let remove = |mut covariances: CovarianceMatrices| {
+            covariances.remove(&modes);
+            covariances
+        };
+        let projected = remove(plain.clone());
+        let blind = invert(projected.clone());
+        let gap = |other: &Reconstruction| {
+            let gap = &other.reconstructor - &blind.reconstructor;
+            gap.iter().fold(0.0, |most: f64, gap| most.max(gap.abs()))
+        };
+        // Compare with an unknown tilt
+        for row in blind.reconstructor.rows() {
+            let mut left = row.to_vec();
+            modes.remove(&mut left);
+            assert!(left.iter().zip(row).all(|(left, whole)| (left - whole).abs() < 1e-12));
+        }
+        assert!(gap(&invert(remove(unknown(1e3)))) < 1e-9);
+        assert!(gap(&invert(unknown(1e6))) < 1e-6 && gap(&invert(unknown(1.0))) > 1e-4);
+        let errors =
+            [invert(plain.clone()), invert(unknown(0.01)), invert(unknown(1.0)), blind.clone()];
+        let errors = errors.map(|found| mean_error(&found));
+        assert!(errors.windows(2).all(|pair| pair[0] < pair[1]), "{errors:?}");
+        // The system's own path, and the long form with either covariance of the measurements.
+        let run = plan.run(&Engine::default(), &silent).unwrap();
+        assert!(gap(&run) < 1e-10);
+        let (m, scale) = (bare.truth.nrows(), largest(&bare.truth));
+        let r = blind.reconstructor.index_axis(Axis(0), 1).to_owned();
+        for covariances in [&projected, &plain] {
+            let c_tm = covariances.truth_measurements.slice(s![m.., ..]).to_owned();
+            let long = error_covariance(&r, &bare.truth, &c_tm, &covariances.measurements);
+            let c_ee = blind.error_covariance.index_axis(Axis(0), 1);
+            assert!(largest(&(&long - &c_ee)) < 1e-12 * scale);
+        }
+    }
+
     // The upwind neighbour knows the future
     #[test]
     fn the_upwind_neighbour_knows_the_future() {
@@ -855,71 +921,5 @@ mod tests {
         let best = invert(asked);
         assert!((&other - &best.error_covariance).iter().all(|gap| gap.abs() < 1e-11 * scale));
         assert!(best.spectrum.is_some_and(|(values, kept)| kept < values.len()));
-    }
-
-    // Removed modes carry no information
-    #[test]
-    fn removed_modes_carry_no_information() {
-        // The laser star and one other with few lenslets are enough, and quickly computed.
-        let stars = system(NOISE).guide_stars().to_vec();
-        let pair = |noise: Noise, tip_tilt: TipTilt| {
-            let mut stars = [stars[0].clone(), stars[2].clone()];
-            stars[0].tip_tilt = tip_tilt;
-            let array = stars[1].sensor.array;
-            stars[0].sensor.array = array;
-            stars.iter_mut().for_each(|star| star.noise = noise.clone());
-            let builder = system(0.0).to_builder().truth_sensor(Some(array));
-            builder.guide_stars(stars).build().unwrap()
-        };
-        let no_noise = pair(Noise::uniform(0.0).unwrap(), TipTilt::Measured);
-        let bare = CovarianceMatrices::of(&no_noise, &silent).unwrap();
-        let variance = bare.measurements[[0, 0]];
-        // The covariances with noise and with this answer of the laser star, modes not yet removed.
-        let with = |tip_tilt: TipTilt| {
-            let system = pair(Noise::uniform(NOISE).unwrap(), tip_tilt);
-            let mut covariances = bare.clone();
-            add_noise(&mut covariances.measurements, &system);
-            (covariances, system)
-        };
-        let unknown = |times: f64| with(TipTilt::unknown(times * variance).unwrap()).0;
-        let (plain, blind_system) = with(TipTilt::Removed);
-        let modes = blind_system.removed_modes();
-        let plan = ReconstructorPlan::new(&blind_system, ReconstructorOptions::default()).unwrap();
-        let invert = |covariances: CovarianceMatrices| {
-            plan.invert(covariances, &Engine::default(), &silent).unwrap()
-        };
-        let remove = |mut covariances: CovarianceMatrices| {
-            covariances.remove(&modes);
-            covariances
-        };
-        let projected = remove(plain.clone());
-        let blind = invert(projected.clone());
-        let gap = |other: &Reconstruction| {
-            let gap = &other.reconstructor - &blind.reconstructor;
-            gap.iter().fold(0.0, |most: f64, gap| most.max(gap.abs()))
-        };
-        // Compare with an unknown tilt
-        for row in blind.reconstructor.rows() {
-            let mut left = row.to_vec();
-            modes.remove(&mut left);
-            assert!(left.iter().zip(row).all(|(left, whole)| (left - whole).abs() < 1e-12));
-        }
-        assert!(gap(&invert(remove(unknown(1e3)))) < 1e-9);
-        assert!(gap(&invert(unknown(1e6))) < 1e-6 && gap(&invert(unknown(1.0))) > 1e-4);
-        let errors =
-            [invert(plain.clone()), invert(unknown(0.01)), invert(unknown(1.0)), blind.clone()];
-        let errors = errors.map(|found| mean_error(&found));
-        assert!(errors.windows(2).all(|pair| pair[0] < pair[1]), "{errors:?}");
-        // The system's own path, and the long form with either covariance of the measurements.
-        let run = plan.run(&Engine::default(), &silent).unwrap();
-        assert!(gap(&run) < 1e-10);
-        let (m, scale) = (bare.truth.nrows(), largest(&bare.truth));
-        let r = blind.reconstructor.index_axis(Axis(0), 1).to_owned();
-        for covariances in [&projected, &plain] {
-            let c_tm = covariances.truth_measurements.slice(s![m.., ..]).to_owned();
-            let long = error_covariance(&r, &bare.truth, &c_tm, &covariances.measurements);
-            let c_ee = blind.error_covariance.index_axis(Axis(0), 1);
-            assert!(largest(&(&long - &c_ee)) < 1e-12 * scale);
-        }
     }
 }

@@ -66,16 +66,22 @@ impl Panels {
     }
 
     // Integrate over the panels of an edge
-    /// ∫ f du between two ends of an edge that passes the origin at the distance `across`, f a function of squared distance.
-    pub(crate) fn integrate(&self, across: f64, ends: [f64; 2], f: impl Fn(f64) -> f64) -> f64 {
-        let (square, mut sum) = (across * across, 0.0);
+    /// ∫ f du between two ends of an edge that passes the origin at the distance `across`, for functions of squared distance.
+    pub(crate) fn integrate<const N: usize>(
+        &self,
+        across: f64,
+        ends: [f64; 2],
+        f: impl Fn(f64) -> [f64; N],
+    ) -> [f64; N] {
+        let (square, mut sum) = (across * across, [0.0; N]);
         self.along(across, ends, |[from, to], distance| {
             let (half, middle) = (0.5 * (to - from), 0.5 * (from + to));
             let enough = |(least, _): &&(f64, Rule)| distance >= least * (to - from);
             let Some((_, rule)) = RULES.iter().find(enough) else { return };
             for (node, weight) in rule.nodes.iter().zip(&rule.weights) {
                 let u = middle + half * node;
-                sum += half * weight * f(square + u * u);
+                let values = f(square + u * u);
+                sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += half * weight * value);
             }
         });
         sum

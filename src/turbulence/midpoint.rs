@@ -312,7 +312,14 @@ fn fill(
     let lags = |one: u64| lenslets(slopes[1]).map(move |other| 4 * (one + other).pow(2));
     check_slope_memory(slopes, lenslets(slopes[0]).flat_map(lags).sum())?;
     let layers = see_layers(atmosphere, sensors);
-    fill_slopes(slopes, |pair| Block::new(sensors, &layers, pair), Block::fill, watch)
+    let block = |pair| Block::new(sensors, &layers, pair);
+    let fill =
+        |block: &Block, [firsts, others]: [&[[usize; 2]]; 2], rows: &mut [[&mut [f64]; 4]]| {
+            for (&first, row) in firsts.iter().zip(rows) {
+                block.fill(first, others, row.each_mut().map(|part| &mut **part));
+            }
+        };
+    fill_slopes(slopes, block, fill, watch)
 }
 
 // Tests of the formula of four points

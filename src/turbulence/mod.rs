@@ -14,6 +14,7 @@ pub(crate) mod wavefront;
 pub use wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 pub(crate) mod disc;
 pub use disc::DiscAverage;
+pub(crate) mod parallel;
 pub(crate) mod turned;
 pub mod dense;
 pub mod midpoint;

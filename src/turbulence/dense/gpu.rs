@@ -2,9 +2,7 @@
 //! Covariances without a Toeplitz form on graphics processors.
 
 // What the dense kernel stands on
-use super::{
-    NEAR, PairAverage, REACH, RINGS, SeenLayer, Slopes, rectangle, see_layers, slope_order, square,
-};
+use super::{RINGS, SeenLayer, Slopes, TurnedAverage, rectangle, see_layers, slope_order, square};
 use crate::device::gpu::{self, Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Watch, Workers, check, dispatch};
@@ -15,8 +13,9 @@ use crate::model::source::ConeGradient;
 use crate::numerics::quadrature::gauss_legendre;
 use crate::numerics::real::{Precision, Real};
 use crate::turbulence::direct::slope::gpu::HESSIAN;
+use crate::turbulence::parallel::{FootprintAverage, NEAR, REACH};
 use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
-use crate::turbulence::turned::{THIN, Turn};
+use crate::turbulence::turned::{THIN, Turn, TurnedSquares};
 use ndarray::Array2;
 
 /// The kernel of this chapter.
@@ -49,28 +48,29 @@ impl View {
     // View a layer by two sensors
     /// The view of sensors `p` and `q`; appends the nodes of its rules to `nodes`.
     fn new(layer: &SeenLayer, [p, q]: [usize; 2], nodes: &mut Vec<[f64; 3]>) -> Self {
-        let (stars, turn) = ([p, q].map(|k| &layer.footprints[k]), layer.turn([p, q]));
-        let sides = stars.map(|star| star.side);
+        let (sides, turn) = (layer.sides([p, q]), layer.turn([p, q]));
         let half_width = 0.5 * (sides[0] + sides[1]);
-        let average = PairAverage::new(&layer.phase, sides, turn);
-        let (near, from) = match &average {
-            PairAverage::Parallel(..) => ([NEAR, 0.0], REACH.map(|(_, from)| from).to_vec()),
-            PairAverage::Turned(..) => ([0.0, RINGS[1].1], RINGS.map(|(_, from)| from).to_vec()),
+        let Turn { quarters, cos, sin } = turn;
+        let (near, from, rules) = if sin == 0.0 {
+            let rules = FootprintAverage::new(&layer.phase, sides).products();
+            ([NEAR, 0.0], REACH.map(|(_, from)| from).to_vec(), rules)
+        } else {
+            let average = TurnedAverage::new(&layer.phase, TurnedSquares { sides, cos, sin });
+            ([0.0, RINGS[1].1], RINGS.map(|(_, from)| from).to_vec(), average.rules.to_vec())
         };
         let (mut start, mut distances) = ([0; REACH.len() + 1], [0.0; REACH.len()]);
-        for (k, (from, rule)) in from.iter().zip(average.rules()).enumerate() {
+        for (k, (from, rule)) in from.iter().zip(rules).enumerate() {
             (start[k], distances[k]) = (nodes.len() as i32, from * half_width);
             nodes.extend(rule);
             start[k + 1] = nodes.len() as i32;
         }
         // Numbers of the view
         let ([a, b], [c, d]) = (turn.apply([1.0, 0.0]), turn.apply([0.0, 1.0]));
-        let Turn { quarters, cos, sin } = turn;
         Self {
             turn: [a, b, c, d],
             angle: [cos, sin],
             sides,
-            strength: layer.strength * stars[0].factor * stars[1].factor,
+            strength: layer.strength_for([p, q]),
             outer_scale: layer.phase.outer_scale,
             phase: phase_scales(layer.phase.outer_scale, half_width),
             near: near.map(|from| from * half_width),

@@ -84,7 +84,8 @@ impl Reference {
     /// ∫ S du from `start` to `end` along a line at the distance `across` from the origin, rad² m.
     pub(crate) fn along(&self, across: f64, start: f64, end: f64) -> f64 {
         let panels = Panels::new(self.kink(), self.outer_scale(), end - start);
-        panels.integrate(across, [start, end], |t| self.fall(t.sqrt()))
+        let [integral] = panels.integrate(across, [start, end], |t| [self.fall(t.sqrt())]);
+        integral
     }
 }
 
