@@ -1229,17 +1229,38 @@ fn reconstructors_are_planned_and_refused() -> Checked {
     run.refuses(&with("--filter 2"), &["filter = 2", "less than 1"])?;
     run.refuses(&with("--method magic"), &["magic", "eigen"])?;
     run.refuses(&with("--save eigenvalues"), &["save = eigenvalues", "--method eigen"])?;
+    for (picture, words) in [
+        ("--of spectrum", ["of = spectrum", "--method eigen"]),
+        ("--of reconstructor --target 2", ["target = 2", "between 0 and 1"]),
+        ("--target 1", ["target = 1", "--of reconstructor"]),
+    ] {
+        run.refuses(&with(&format!("--plot p.svg {picture}")), &words)?;
+    }
     let text = fs::read_to_string(book("small-moao"))?.replace("\"auto\"", "\"magic\"");
     fs::write(run.path("bad.toml"), &text)?;
     run.refuses(
         "reconstruct bad.toml -o r.npz",
         &["bad.toml:", "reconstructor.method", "magic", "eigen"],
     )?;
+    let calm = text.replace("delay = 0.0", "delay = 0.01").replace("magic", "auto");
+    fs::write(run.path("bad.toml"), calm.replace(", wind_speed = 15.0", ""))?;
+    let words = ["bad.toml:12", "atmosphere.layers[1].wind_speed", "delay"];
+    run.refuses("reconstruct bad.toml -o r.npz", &words)?;
+    fs::write(
+        run.path("later.toml"),
+        calm.replace("delay = 0.01", "delay = 0.01\npredict = false"),
+    )?;
+    let told = said(&run.lenslet("reconstruct later.toml -o r.npz --json")?);
+    let told: serde_json::Value = serde_json::from_str(&told)?;
+    let error = |key: &str| told[key][1].as_f64().unwrap_or(f64::NAN);
+    assert_eq!(told["error_nm"], told["error_nm_without_prediction"]);
+    assert!(error("error_nm") > 1.02 * error("error_nm_with_prediction"), "{told}");
     let spoilt = text.replace("[truth_sensor]\nlenslets = 8", "[truth_sensor]\nlenslets = 0");
     fs::write(run.path("bad.toml"), spoilt)?;
     run.refuses("reconstruct bad.toml -o r.npz", &["bad.toml:", "truth_sensor", "lenslets"])?;
-    let told = said(&run.lenslet(&with("--save eigenvalues --method eigen --quiet"))?);
-    assert!(told.is_empty());
+    let spectrum = "--save eigenvalues --method eigen --quiet --plot p.svg --of spectrum";
+    assert!(said(&run.lenslet(&with(spectrum))?).is_empty());
+    assert!(fs::read_to_string(run.path("p.svg"))?.contains("232 kept"));
     let values: Array1<f64> = archive(&run.path("r.npz"))?.by_name("eigenvalues")?;
     assert!(values.len() > 100 && values[0] > 0.0);
     Ok(())

@@ -350,7 +350,7 @@ fn every_mistake_has_its_message() {
         (
             "noise = 1e-14",
             "tip_tilt = 'unknown'",
-            "x.toml:20: guide_star[1].tip_tilt_variance: expected a variance in rad², greater than 0 and at most 1e-5, for tip_tilt = \"unknown\"",
+            "x.toml:20: guide_star[1].tip_tilt_variance is missing: expected a variance in rad², greater than 0 and at most 1e-5, for tip_tilt = \"unknown\"",
         ),
         (
             "noise = 1e-14",

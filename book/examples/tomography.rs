@@ -3,12 +3,15 @@
 use lenslet::device::{Engine, silent};
 use lenslet::linear::Eigen;
 use lenslet::model::{GuideStar, LensletArray, Noise, Source, System};
-use lenslet::plot::{Figure, PictureFormat, WavefrontMap, plot_wavefronts};
+use lenslet::plot::{
+    ColourScale, Figure, PictureFormat, WavefrontMap, plot_reconstructor, plot_spectrum,
+    plot_wavefronts,
+};
 use lenslet::tomography::{
-    CovarianceMatrices, ReconstructorOptions, ReconstructorPlan, WavefrontError,
+    CovarianceMatrices, Inversion, ReconstructorOptions, ReconstructorPlan, WavefrontError,
 };
 use lenslet::units::{ARCSEC, DEGREE};
-use ndarray::Array2;
+use ndarray::{Array2, Axis};
 use plotters::prelude::*;
 use std::{error::Error, path::Path, path::PathBuf};
 
@@ -18,7 +21,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     spectra(&small, &folder.join("factorisations.svg"))?;
     beams(&folder.join("covariance-matrices.svg"))?;
     over_the_field(&small, &folder.join("reconstructor.svg"))?;
-    maps(&small, &folder.join("tomographic-error.svg"))
+    maps(&small, &folder.join("tomographic-error.svg"))?;
+    matrices(&small, &folder)
 }
 
 /// The same system with slopes of all stars that have a noise of this variance, rad².
@@ -120,5 +124,23 @@ fn maps(small: &System, path: &Path) -> Result<(), Box<dyn Error>> {
     let step = small.truth_sensor().pitch();
     let picture = plot_wavefronts(&maps, "small-moao.toml, target 1", step, PictureFormat::Svg)?;
     std::fs::write(path, picture)?;
+    Ok(())
+}
+
+/// The reconstructor of the first target, and the spectrum that a filter divides.
+fn matrices(small: &System, folder: &Path) -> Result<(), Box<dyn Error>> {
+    let filtered = ReconstructorOptions::default().method(Inversion::Eigen).filter(3e-3);
+    let plan = ReconstructorPlan::new(small, filtered)?;
+    let (values, kept) = plan.run(&Engine::default(), &silent)?.spectrum.ok_or("no spectrum")?;
+    let title = "small-moao.toml: covariance of the measurements";
+    let picture = plot_spectrum(&values, kept, plan.filter(), title, PictureFormat::Svg)?;
+    std::fs::write(folder.join("reconstructor-spectrum.svg"), picture)?;
+
+    let plan = ReconstructorPlan::new(small, ReconstructorOptions::default())?;
+    let found = plan.run(&Engine::default(), &silent)?;
+    let title = "small-moao.toml: reconstructor of target 0";
+    let matrix = found.reconstructor.index_axis(Axis(0), 0);
+    let picture = plot_reconstructor(&matrix, small, title, ColourScale::Root, PictureFormat::Svg)?;
+    std::fs::write(folder.join("reconstructor-blocks.svg"), picture)?;
     Ok(())
 }

@@ -182,17 +182,17 @@ __device__ void by_nodes(
 }
 
 // Fill a block of two sensors
-/// Covariances (2, rows, 2, columns) of the slopes of some lenslets of one sensor with those of
-/// another. `centres` has for each layer the coordinates along x and y of the first sensor's
+/// Covariances of the slopes of some lenslets of one sensor with those of another, in a matrix with
+/// rows of `pitch` numbers: x slopes of `columns` lenslets stand before their y slopes, and y slopes
+/// of the rows `height` rows below their x slopes. `centres` has for each layer the coordinates along x and y of the first sensor's
 /// `across[0]` columns and rows, then of the second's; lenslets are rows and columns.
 extern "C" __global__ void __launch_bounds__(128, 3) dense_block(
     const View *views, int layers, const double *centres, const int *first, const int *second,
-    int across_first, int across_second, int columns, const real *slopes, const double *falls,
+    int across_first, int across_second, int columns, int pitch, int height, const real *slopes, const double *falls,
     const double *half_means, const double *rule, const real *nodes, real *values
 ) {
     const int row = blockIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
     if (column >= columns) return;
-    const int rows = gridDim.y;
     const int j = first[2 * row], i = first[2 * row + 1];
     const int l = second[2 * column], k = second[2 * column + 1];
     double sum[4] = {0.0, 0.0, 0.0, 0.0};
@@ -219,9 +219,9 @@ extern "C" __global__ void __launch_bounds__(128, 3) dense_block(
             sum[a + 1] += of_y * (odd ? c[a] : c[a + 1]);
         }
     }
-    const size_t pitch = 2 * (size_t)columns, at = row * pitch + column;
+    const size_t at = (size_t)row * pitch + column, below = at + (size_t)height * pitch;
     values[at] = (real)sum[0];
     values[at + columns] = (real)sum[1];
-    values[at + rows * pitch] = (real)sum[2];
-    values[at + rows * pitch + columns] = (real)sum[3];
+    values[below] = (real)sum[2];
+    values[below + columns] = (real)sum[3];
 }

@@ -154,6 +154,7 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
         (args.output.as_ref().zip(format), &args.slopes, args.plan)
     else {
         let engine = Engine::open(args.device, args.precision)?;
+        plan.check_modes(&engine)?;
         return Ok(plan_text(&plan.describe(&engine), args.json).into());
     };
     let slopes = read_array2(slopes_file, Unit::Radian)?;

@@ -6,13 +6,15 @@ use super::choice;
 use super::summary::{align, command_line, plan_text};
 use super::watch::Terminal;
 use crate::device::{Device, check, engine::Engine, threads};
-use crate::error::Error;
+use crate::error::{Error, Invalid, accept};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
 use crate::files::origin::Origin;
 use crate::model::system::System;
 use crate::plot::map::{WavefrontMap, plot_wavefronts};
-use crate::plot::{PictureFormat, short_name};
+use crate::plot::noise::{check_noise, plot_noise_of_stars};
+use crate::plot::reconstructor::{plot_reconstructor, plot_spectrum};
+use crate::plot::{ColourScale, PictureFormat, short_name};
 use crate::tomography::covariance_matrix::truth_valid;
 use crate::tomography::error::WavefrontError;
 use crate::tomography::reconstructor::{
@@ -20,7 +22,7 @@ use crate::tomography::reconstructor::{
 };
 use crate::turbulence::arrays::{describe_system, slope_table};
 use clap::{Args, ValueEnum};
-use ndarray::{Array2, Array3, arr1};
+use ndarray::{Array2, Array3, Axis, arr1};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -43,9 +45,19 @@ pub struct ReconstructArgs {
     /// Further arrays to write.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ARRAYS")]
     save: Vec<Extra>,
-    /// Draw the error of the wavefront over the pupil, a map for each target, into this file, .svg or .png.
+    // Arguments about the picture of a reconstruction
+    /// Draw what was found into this file, .svg or .png.
     #[arg(long)]
     plot: Option<PathBuf>,
+    /// What to draw.
+    #[arg(long, value_enum, requires = "plot", default_value = "error")]
+    of: Of,
+    /// Target whose reconstructor is drawn, counted from 0.
+    #[arg(long, requires = "plot")]
+    target: Option<usize>,
+    /// Scale of the colours of a reconstructor.
+    #[arg(long, requires = "plot", value_parser = choice::scales(), default_value = "root")]
+    scale: ColourScale,
     /// Precision of the written numbers; all is computed in double precision.
     #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
     precision: Precision,
@@ -77,6 +89,18 @@ enum Extra {
     /// Eigenvalues of the covariance of the measurements.
     Eigenvalues,
 }
+/// What a picture shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Of {
+    /// The error of the wavefront over the pupil, a map for each target.
+    Error,
+    /// The reconstructor of one target, as blocks of sensors.
+    Reconstructor,
+    /// The eigenvalues of the covariance of the measurements, kept and dropped.
+    Spectrum,
+    /// The noise of each guide star over the pupil.
+    Noise,
+}
 
 // Reconstruct into a file
 /// Computes what the arguments ask for; returns what to print.
@@ -94,6 +118,7 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let (system, text) = System::with_text(&args.system)?;
     let plan = ReconstructorPlan::new(&system, args.options(&text)?)?;
     args.check_extras(&plan)?;
+    args.check_picture(&system, &plan)?;
     let engine = Engine::open(args.device, args.precision)?;
     let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.plan) else {
         return Ok(plan_text(&plan.describe(&engine), args.json));
@@ -101,8 +126,9 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
     let found = plan.run(&engine, &terminal)?;
     let errors = found.wavefront_errors(&system)?;
+    let others = found.other_wavefront_errors(&system)?;
     let seconds = start.elapsed().as_secs_f64();
-    let told = Told { args, system, plan, engine, found, errors, seconds };
+    let told = Told { args, system, plan, engine, found, errors, others, seconds };
     // Write the reconstruction and its picture
     let mut arrays = told.arrays();
     let origin = Origin::new(&command_line(), &told.plan.describe(&told.engine).method, &text);
@@ -138,9 +164,30 @@ impl ReconstructArgs {
         if self.save.contains(&Extra::Eigenvalues) && plan.method() != Inversion::Eigen {
             let expected =
                 "no such array, as Cholesky's factor has none: --method eigen computes them";
-            return Err(crate::error::Invalid::new("save", "eigenvalues", expected).into());
+            return Err(Invalid::new("save", "eigenvalues", expected).into());
         }
         Ok(())
+    }
+}
+
+// Check the picture of a reconstruction
+impl ReconstructArgs {
+    /// Refuses a picture of what there is not.
+    fn check_picture(&self, system: &System, plan: &ReconstructorPlan) -> Result<(), Error> {
+        let targets = system.targets().len();
+        let expected = format!("a target between 0 and {}", targets - 1);
+        accept(self.target.unwrap_or(0) < targets, "target", self.target.unwrap_or(0), &expected)?;
+        let expected = "none, except with --of reconstructor";
+        let fits = self.target.is_none() || self.of == Of::Reconstructor;
+        accept(fits, "target", self.target.unwrap_or(0), expected)?;
+        match self.of {
+            Of::Spectrum if plan.method() != Inversion::Eigen => {
+                let expected = "error, reconstructor or noise, as Cholesky's factor has no eigenvalues: --method eigen computes them";
+                Err(Invalid::new("of", "spectrum", expected).into())
+            }
+            Of::Noise => Ok(check_noise(system)?),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -153,6 +200,8 @@ struct Told<'a> {
     engine: Engine,
     found: Reconstruction,
     errors: Vec<WavefrontError>,
+    /// With a delay, those of the other choice about prediction.
+    others: Option<Vec<WavefrontError>>,
     seconds: f64,
 }
 
@@ -217,9 +266,12 @@ impl Told<'_> {
         let (targets, m, n) = self.found.reconstructor.dim();
         let stars = self.system.guide_stars().len();
         let nanometres = |metres: f64| format!("{:.0} nm", 1e9 * metres);
-        let about = |error: &WavefrontError| {
+        let other = if self.plan.delay().1 { "without prediction" } else { "with prediction" };
+        let about = |(t, error): (usize, &WavefrontError)| {
             let [with, without] = [error.rms, error.rms_without_tilt].map(nanometres);
-            format!("{with} rms, {without} without tilt")
+            let others = self.others.as_ref().map(|others| nanometres(others[t].rms));
+            let others = others.map_or(String::new(), |rms| format!("; {rms} {other}"));
+            format!("{with} rms, {without} without tilt{others}")
         };
         let names: Vec<String> = (0..targets).map(|t| format!("target {t}")).collect();
         let plan = self.plan.describe(&self.engine);
@@ -234,7 +286,8 @@ impl Told<'_> {
             ),
             ("method", method),
         ];
-        lines.extend(names.iter().map(String::as_str).zip(self.errors.iter().map(about)));
+        let errors = self.errors.iter().enumerate().map(about);
+        lines.extend(names.iter().map(String::as_str).zip(errors));
         let output = self.args.output.as_deref().unwrap_or("".as_ref()).display();
         lines.extend([
             ("time", format!("{:.3} s on {}", self.seconds, plan.engine)),
@@ -250,6 +303,13 @@ impl Told<'_> {
             self.errors.iter().map(|error| 1e9 * rms(error)).collect()
         };
         let spectrum = self.found.spectrum.as_ref();
+        let ((delay, predict), others) = (self.plan.delay(), self.others.as_ref());
+        let rms = |errors: &Vec<WavefrontError>| -> Vec<f64> {
+            errors.iter().map(|error| 1e9 * error.rms).collect()
+        };
+        let both = others.map(|others| [rms(&self.errors), rms(others)]);
+        let told =
+            |prediction: bool| both.as_ref().map(|both| &both[usize::from(predict != prediction)]);
         json!({
             "system": self.args.system.display().to_string(),
             "measurements": n,
@@ -259,6 +319,10 @@ impl Told<'_> {
             "kept": spectrum.map(|(_, kept)| kept),
             "error_nm": of(|error| error.rms),
             "error_nm_without_tilt": of(|error| error.rms_without_tilt),
+            "delay": delay,
+            "predict": predict,
+            "error_nm_with_prediction": told(true),
+            "error_nm_without_prediction": told(false),
             "precision": self.args.precision.name(),
             "seconds": self.seconds,
             "threads": threads(),
@@ -268,15 +332,33 @@ impl Told<'_> {
     }
 }
 
-// Draw the maps of the error
+// Draw a reconstruction
 impl Told<'_> {
     fn draw(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
+        let name = short_name(&self.args.system.display().to_string());
+        match (self.args.of, &self.found.spectrum) {
+            (Of::Reconstructor, _) => {
+                let target = self.args.target.unwrap_or(0);
+                let title = format!("{name}: reconstructor of target {target}");
+                let matrix = self.found.reconstructor.index_axis(Axis(0), target);
+                plot_reconstructor(&matrix, &self.system, &title, self.args.scale, format)
+            }
+            (Of::Spectrum, Some((values, kept))) => {
+                let title = format!("{name}: covariance of the measurements");
+                plot_spectrum(values, *kept, self.plan.filter(), &title, format)
+            }
+            (Of::Spectrum, None) => unreachable!("refused before"),
+            (Of::Noise, _) => plot_noise_of_stars(&self.system, format),
+            (Of::Error, _) => self.draw_maps(&name, format),
+        }
+    }
+
+    fn draw_maps(&self, name: &str, format: PictureFormat) -> Result<Vec<u8>, Error> {
         let map = |(t, error): (usize, &WavefrontError)| WavefrontMap {
             title: format!("target {t}: {:.0} nm rms", 1e9 * error.rms),
             values: error.variance.mapv(|variance| variance.max(0.0).sqrt()),
         };
         let maps: Vec<WavefrontMap> = self.errors.iter().enumerate().map(map).collect();
-        let name = short_name(&self.args.system.display().to_string());
         let title = format!("{name}: error of the wavefront");
         plot_wavefronts(&maps, &title, self.system.truth_sensor().pitch(), format)
     }

@@ -268,6 +268,11 @@ impl<'d> Decode<'d> for f64 {
         (!number.is_infinite() || text.contains("inf")).then_some(number)
     }
 }
+impl<'d> Decode<'d> for bool {
+    fn decode(value: &'d DeValue<'d>) -> Option<Self> {
+        value.as_bool()
+    }
+}
 impl<'d> Decode<'d> for [f64; 2] {
     fn decode(value: &'d DeValue<'d>) -> Option<Self> {
         let list = value.as_array()?;

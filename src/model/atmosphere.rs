@@ -24,6 +24,12 @@ impl Layer {
     pub fn new(altitude: f64, fraction: f64, outer_scale: f64) -> Self {
         Self { altitude, fraction, outer_scale, wind_speed: 0.0, wind_direction: 0.0 }
     }
+
+    /// The velocity of the wind along x and y \[m/s\].
+    pub fn velocity(&self) -> [f64; 2] {
+        let (sin, cos) = self.wind_direction.sin_cos();
+        [self.wind_speed * cos, self.wind_speed * sin]
+    }
 }
 
 // An atmosphere of layers

@@ -4,7 +4,7 @@
 #[cfg(feature = "files")]
 mod file;
 #[cfg(all(feature = "files", feature = "factorise"))]
-pub(crate) use file::TABLES;
+pub(crate) use file::{TABLES, require_winds};
 
 use crate::{
     error::{Invalid, accept},
@@ -252,6 +252,11 @@ impl System {
 // Steps of the builder of a system
 impl SystemBuilder {
     // Take the parts of a system
+    /// Another atmosphere.
+    pub fn atmosphere(self, atmosphere: Atmosphere) -> Self {
+        Self(System { atmosphere, ..self.0 })
+    }
+
     /// Other lenslets that stars share unless they override them.
     pub fn lenslet_array(self, lenslet_array: LensletArray) -> Self {
         Self(System { lenslet_array, ..self.0 })

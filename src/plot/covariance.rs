@@ -6,8 +6,8 @@ use crate::error::{Error, Invalid, finite};
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::plot::{
-    Area, Axis, ColourScale, Drawn, Figure, Picture, PictureFormat, Scale, TYPEFACE, paint_levels,
-    power_of_ten, short_name, ticks,
+    Area, Axis, ColourScale, Drawn, Figure, Picture, PictureFormat, TYPEFACE, paint_bar,
+    paint_levels, power_of_ten, short_name, ticks,
 };
 use crate::turbulence::slope::SlopeCovariance;
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
@@ -447,12 +447,7 @@ impl View {
         area.draw_text(&name, &(TYPEFACE, 28).into_text_style(area), (0, 38))?;
         let bar = area.clone().shrink((0, 70), (130, high - 70));
         let gap = 2.0 * 34.0 / f64::from(high - 70);
-        let levels = Scale { ends: -1.0..1.0, ticks: ticks(self.scale, self.largest / unit, gap) };
-        let mut builder = ChartBuilder::on(&bar);
-        let mut chart = builder.right_y_label_area_size(96).build_cartesian_2d(0.0..1.0, levels)?;
-        let mut mesh = chart.configure_mesh();
-        mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, 28)).draw()?;
-        paint_levels(&chart.plotting_area().strip_coord_spec(), |_, y| 2.0 * y - 1.0)
+        paint_bar(&bar, ticks(self.scale, self.largest / unit, gap), 28)
     }
 
     // Cut through the middle

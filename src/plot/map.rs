@@ -4,7 +4,7 @@
 // What maps stand on
 use crate::error::{Error, Invalid, positive};
 use crate::plot::{
-    Area, Axis, Drawn, Picture, PictureFormat, Scale, TYPEFACE, number, paint_levels,
+    Area, Axis, Drawn, Picture, PictureFormat, TYPEFACE, number, paint_bar, paint_levels,
 };
 use ndarray::Array2;
 use plotters::prelude::*;
@@ -132,14 +132,9 @@ impl Maps<'_> {
         let step = step.into_iter().find(|step| nanometres / step < 5.0).unwrap_or(nanometres);
         let count = (nanometres / step) as i32;
         let tick = |k: i32| (f64::from(k) * step / nanometres, number(f64::from(k) * step));
-        let levels = Scale { ends: -1.0..1.0, ticks: (-count..=count).map(tick).collect() };
         area.draw_text("nm", &(TYPEFACE, 26).into_text_style(area), (4, 6))?;
         let bar = area.clone().shrink((0, 40), (130, high - 40));
-        let mut builder = ChartBuilder::on(&bar);
-        let mut chart = builder.right_y_label_area_size(96).build_cartesian_2d(0.0..1.0, levels)?;
-        let mut mesh = chart.configure_mesh();
-        mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, 26)).draw()?;
-        paint_levels(&chart.plotting_area().strip_coord_spec(), |_, y| 2.0 * y - 1.0)
+        paint_bar(&bar, (-count..=count).map(tick).collect(), 26)
     }
 }
 

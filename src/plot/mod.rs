@@ -1,15 +1,17 @@
 // Tangled from book/src/plots.md: edit there, or here and run cargo tangle stitch.
-//! Pictures of results, as SVG or PNG: curves, maps of covariances, of wavefronts and of noise.
+//! Pictures of results, as SVG or PNG: curves, maps of covariances, of wavefronts and of noise, reconstructors.
 
 pub(crate) mod covariance;
 pub(crate) mod map;
 pub(crate) mod noise;
+pub(crate) mod reconstructor;
 
 pub use covariance::{
     Component, CovarianceView, Pairs, plot_covariance, plot_wavefront_covariance,
 };
 pub use map::{WavefrontMap, plot_wavefronts, without_piston};
-pub use noise::plot_noise;
+pub use noise::{plot_noise, plot_noise_of_stars};
+pub use reconstructor::{plot_reconstructor, plot_spectrum};
 
 // What the plots stand on
 use crate::error::{Error, Invalid, finite};
@@ -437,6 +439,19 @@ pub(crate) fn paint_levels<DB: DrawingBackend>(
     let pixels = levels.map(colour).flat_map(|RGBColor(red, green, blue)| [red, green, blue]);
     let element = BitMapElement::with_owned_buffer((0, 0), (width, height), pixels.collect());
     element.map_or(Ok(()), |element: BitMapElement<_>| area.draw(&element))
+}
+/// Paints a bar of all levels, with ticks and their labels in letters of a size.
+pub(crate) fn paint_bar<DB: DrawingBackend>(
+    area: &Area<DB>,
+    ticks: Vec<(f64, String)>,
+    letters: u32,
+) -> Drawn<DB> {
+    let levels = Scale { ends: -1.0..1.0, ticks };
+    let mut builder = ChartBuilder::on(area);
+    let mut chart = builder.right_y_label_area_size(96).build_cartesian_2d(0.0..1.0, levels)?;
+    let mut mesh = chart.configure_mesh();
+    mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, letters)).draw()?;
+    paint_levels(&chart.plotting_area().strip_coord_spec(), |_, y| 2.0 * y - 1.0)
 }
 
 // Scales of colour

@@ -2,8 +2,9 @@
 //! Pictures of noise: an ellipse of one standard deviation for each lenslet, over the pupil.
 
 // What pictures of noise stand on
-use crate::error::{Error, Invalid};
+use crate::error::{Error, Invalid, accept};
 use crate::model::noise::GuideStar;
+use crate::model::system::System;
 use crate::plot::{Area, Axis, Drawn, Picture, PictureFormat, TYPEFACE, colour, number};
 use crate::units::ARCSEC;
 use ndarray::Array2;
@@ -35,6 +36,35 @@ pub fn plot_noise(
     format: PictureFormat,
 ) -> Result<Vec<u8>, Error> {
     Ellipses::new(star, valid, launch, title)?.encode(format)
+}
+/// Draws the noise of all guide stars of a system that have any, side by side.
+///
+/// # Errors
+/// `Invalid` where no guide star has noise.
+///
+/// ```
+/// use lenslet::model::System;
+/// use lenslet::plot::{PictureFormat, plot_noise_of_stars};
+/// let system = System::from_file("book/systems/small-moao.toml")?;
+/// let picture = plot_noise_of_stars(&system, PictureFormat::Svg)?;
+/// assert!(String::from_utf8_lossy(&picture).contains("guide star 2: half a lenslet is 20.63 mas"));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+pub fn plot_noise_of_stars(system: &System, format: PictureFormat) -> Result<Vec<u8>, Error> {
+    check_noise(system)?;
+    let stars = system.guide_stars().iter().zip(system.valid_lenslets()).enumerate();
+    let noisy = stars.filter(|(_, (star, _))| star.noise.mean() > 0.0);
+    let panels: Vec<_> =
+        noisy.map(|(q, (star, valid))| (format!("guide star {q}"), star, valid)).collect();
+    let ellipses =
+        panels.iter().map(|(title, star, valid)| Ellipses::new(star, valid, None, title));
+    Panels(ellipses.collect::<Result<_, _>>()?).encode(format)
+}
+
+/// Refuses a system without any noise.
+pub(crate) fn check_noise(system: &System) -> Result<(), Invalid> {
+    let noisy = system.guide_stars().iter().any(|star| star.noise.mean() > 0.0);
+    accept(noisy, "noise", 0, "some noise of a guide star, for a picture").map(drop)
 }
 
 // Ellipse of one standard deviation
@@ -87,9 +117,12 @@ impl<'a> Ellipses<'a> {
 }
 
 // Draw the ellipses of noise
+/// Pixels along a side of the picture of one star.
+const SIDE: u32 = 2240;
+
 impl Picture for Ellipses<'_> {
     fn size(&self) -> (u32, u32) {
-        (2240, 2240)
+        (SIDE, SIDE)
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
@@ -100,25 +133,52 @@ impl Picture for Ellipses<'_> {
         let [x, y] = [0, 1].map(|axis| [end(axis, -1.0), end(axis, 1.0)]);
         let half = 0.53 * (x[1] - x[0]).max(y[1] - y[0]);
         let [x, y] = [x, y].map(|[low, high]| 0.5 * (low + high));
+        let pixels = |of_side: u32| (of_side * area.dim_in_pixel().0).div_ceil(SIDE);
         // Set up the panel of noise
         let scale = number((1e3 * self.largest / ARCSEC * 100.0).round() / 100.0);
         let title = format!("{}: half a lenslet is {scale} mas", self.title);
         let axis = |middle: f64| Axis::default().scale(&(middle - half..middle + half), 7);
         let mut builder = ChartBuilder::on(area);
         builder
-            .margin(56)
-            .x_label_area_size(190)
-            .y_label_area_size(240)
-            .caption(title, (TYPEFACE, 64));
+            .margin(pixels(56))
+            .x_label_area_size(pixels(190))
+            .y_label_area_size(pixels(240))
+            .caption(title, (TYPEFACE, pixels(64)));
         let mut chart = builder.build_cartesian_2d(axis(x), axis(y))?;
         let mut mesh = chart.configure_mesh();
-        mesh.disable_mesh().label_style((TYPEFACE, 60)).axis_desc_style((TYPEFACE, 64));
-        mesh.set_all_tick_mark_size(16).x_desc("x [m]").y_desc("y [m]").draw()?;
-        let line = colour(0x0072b2).stroke_width(5);
+        mesh.disable_mesh()
+            .label_style((TYPEFACE, pixels(60)))
+            .axis_desc_style((TYPEFACE, pixels(64)));
+        mesh.set_all_tick_mark_size(pixels(16)).x_desc("x [m]").y_desc("y [m]").draw()?;
+        let line = colour(0x0072b2).stroke_width(pixels(5));
         let outlines = (0..self.lenslets.len()).map(|k| self.outline(k));
         chart.draw_series(outlines.map(|outline| PathElement::new(outline, line)))?;
-        let launch = self.launch.map(|[x, y]| Circle::new((x, y), 24, colour(0xd55e00).filled()));
-        chart.draw_series(launch).map(drop)
+        let disc = |[x, y]: [f64; 2]| Circle::new((x, y), pixels(24), colour(0xd55e00).filled());
+        chart.draw_series(self.launch.map(disc)).map(drop)
+    }
+}
+
+/// Panels of stars side by side, up to three in a row.
+struct Panels<'a>(Vec<Ellipses<'a>>);
+
+impl Panels<'_> {
+    /// Rows and columns.
+    fn shape(&self) -> (usize, usize) {
+        let columns = self.0.len().min(3);
+        (self.0.len().div_ceil(columns), columns)
+    }
+}
+
+impl Picture for Panels<'_> {
+    fn size(&self) -> (u32, u32) {
+        let ((rows, columns), side) =
+            (self.shape(), if self.0.len() > 1 { SIDE / 2 } else { SIDE });
+        (columns as u32 * side, rows as u32 * side)
+    }
+
+    fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
+        let panels = area.split_evenly(self.shape());
+        self.0.iter().zip(&panels).try_for_each(|(ellipses, panel)| ellipses.draw(panel))
     }
 }
 

@@ -4,6 +4,7 @@
 // What the covariance matrices stand on
 use crate::device::{Watch, engine::Engine};
 use crate::error::{Error, Invalid};
+use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
 use crate::model::sensor::Sensor;
@@ -64,24 +65,10 @@ impl CovarianceMatrices {
         add_noise(&mut measurements, system);
         // Covariances with the truth
         watch.stage(TRUTH, LENSLETS);
-        let (sensors, valid) = (system.sensors(), system.valid_lenslets());
-        let truths = truth_sensors(system);
-        let masks = vec![truth_valid(system); truths.len()];
-        let (air, gradient) = (system.atmosphere(), system.cone_gradient());
-        let (rows, one) = ((&truths[..], &masks[..]), (&truths[..1], &masks[..1]));
-        let columns = (&sensors[..], &valid[..]);
-        let (truth_measurements, truth) = match system.slope_model() {
-            SlopeModel::Average => (
-                dense_between(air, [rows, columns], gradient, engine, watch)?,
-                dense::slope_covariance(air, one.0, one.1, gradient, watch)?,
-            ),
-            SlopeModel::EdgeMidpoint => (
-                midpoint::between(air, rows, columns, watch)?,
-                midpoint::slope_covariance(air, one.0, one.1, watch)?,
-            ),
-        };
+        let (air, truths) = (system.atmosphere(), truth_sensors(system));
+        let truth_measurements = with_measurements(system, air, &truths, engine, watch)?;
         check_finite("c_tm", &truth_measurements)?;
-        check_finite("c_tt", &truth)?;
+        let truth = truth_covariance(system, watch)?;
         let mut matrices = Self { measurements, truth_measurements, truth };
         matrices.remove(&system.removed_modes());
         Ok(matrices)
@@ -89,6 +76,25 @@ impl CovarianceMatrices {
 }
 
 // Sensors of truth and guide stars
+/// The covariances of the slopes of truth sensors with all measurements, in the air of some layers, rad².
+fn with_measurements(
+    system: &System,
+    air: &Atmosphere,
+    truths: &[Sensor],
+    engine: &Engine,
+    watch: &dyn Watch,
+) -> Result<Array2<f64>, Error> {
+    let (sensors, valid) = (system.sensors(), system.valid_lenslets());
+    let masks = vec![truth_valid(system); truths.len()];
+    let (rows, columns) = ((truths, &masks[..]), (&sensors[..], &valid[..]));
+    match system.slope_model() {
+        SlopeModel::Average => {
+            dense_between(air, [rows, columns], system.cone_gradient(), engine, watch)
+        }
+        SlopeModel::EdgeMidpoint => midpoint::between(air, rows, columns, watch),
+    }
+}
+
 /// The stages of the covariance matrices, as a watcher is told, and what it counts.
 pub(crate) const MEASUREMENTS: &str = "covariance of measurements";
 pub(crate) const TRUTH: &str = "covariance with the truth";
@@ -100,6 +106,18 @@ pub(crate) fn truth_sensors(system: &System) -> Vec<Sensor> {
     system.targets().iter().map(at).collect()
 }
 
+/// C_tt, (m, m), rad², of the first target, which is that of all.
+pub(crate) fn truth_covariance(system: &System, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
+    let (truths, valid) = (truth_sensors(system), [truth_valid(system)]);
+    let (air, gradient) = (system.atmosphere(), system.cone_gradient());
+    let truth = match system.slope_model() {
+        SlopeModel::Average => dense::slope_covariance(air, &truths[..1], &valid, gradient, watch)?,
+        SlopeModel::EdgeMidpoint => midpoint::slope_covariance(air, &truths[..1], &valid, watch)?,
+    };
+    check_finite("c_tt", &truth)?;
+    Ok(truth)
+}
+
 /// Refuses a system without a target.
 pub(crate) fn check_targets(system: &System) -> Result<(), Invalid> {
     let expected = "at least one [[target]], whose slopes are to be reconstructed";
@@ -109,6 +127,59 @@ pub(crate) fn check_targets(system: &System) -> Result<(), Invalid> {
 /// The valid lenslets of a truth sensor, (N, N).
 pub(crate) fn truth_valid(system: &System) -> Array2<bool> {
     system.truth_sensor().valid(system.pupil(), system.validity())
+}
+
+// Covariance with a later truth
+/// The stage of the covariance with a later truth, as a watcher is told.
+pub(crate) const LATER: &str = "covariance with the later truth";
+
+impl CovarianceMatrices {
+    /// C_tm, (T m, n), rad², for a truth that is `delay` seconds later than the measurements, Eq. [later truth](https://lenslet.github.io/lenslet/prediction.html#eq-later-truth); arranged as
+    /// [`truth_measurements`](Self::truth_measurements).
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn later_truth(
+        system: &System,
+        delay: f64,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Array2<f64>, Error> {
+        check_targets(system)?;
+        let (truths, mut sum) = (truth_sensors(system), None::<Array2<f64>>);
+        for (moved, air) in flows(system.atmosphere(), delay)? {
+            watch.stage(LATER, LENSLETS);
+            let upwind = |truth: &Sensor| Sensor { shift: moved.map(|way| -way), ..*truth };
+            let truths: Vec<Sensor> = truths.iter().map(upwind).collect();
+            let part = with_measurements(system, &air, &truths, engine, watch)?;
+            sum = Some(match sum {
+                Some(sum) => sum + &part,
+                None => part,
+            });
+        }
+        let mut sum = sum.unwrap_or_else(|| unreachable!("fractions sum to 1"));
+        take_out(&mut sum, &system.removed_modes());
+        check_finite("c_tm", &sum)?;
+        Ok(sum)
+    }
+}
+/// How far layers move in a time, metres along x and y, and the air of those that move so.
+fn flows(air: &Atmosphere, delay: f64) -> Result<Vec<([f64; 2], Atmosphere)>, Invalid> {
+    let mut flows: Vec<([f64; 2], Vec<Layer>)> = Vec::new();
+    for layer in air.layers().iter().filter(|layer| layer.fraction > 0.0) {
+        let moved = layer.velocity().map(|speed| delay * speed);
+        match flows.iter_mut().find(|(known, _)| *known == moved) {
+            Some((_, layers)) => layers.push(*layer),
+            None => flows.push((moved, vec![*layer])),
+        }
+    }
+    let alone = |(moved, mut layers): ([f64; 2], Vec<Layer>)| {
+        let share: f64 = layers.iter().map(|layer| layer.fraction).sum();
+        layers.iter_mut().for_each(|layer| layer.fraction /= share);
+        let r0 = air.fried_parameter() * share.powf(-0.6);
+        Ok((moved, Atmosphere::new(r0, air.wavelength(), layers)?))
+    };
+    flows.into_iter().map(alone).collect()
 }
 
 // Noise on the diagonal blocks
@@ -128,12 +199,18 @@ impl CovarianceMatrices {
     pub fn remove(&mut self, modes: &RemovedModes) {
         for mode in modes.iter() {
             replace(&mut self.measurements, mode);
-            let (z, end) = (ArrayView1::from(&mode.shape[..]), mode.first + mode.shape.len());
-            let mut own = self.truth_measurements.slice_mut(s![.., mode.first..end]);
-            for mut row in own.rows_mut() {
-                let share = row.dot(&z);
-                row.scaled_add(-share, &z);
-            }
+        }
+        take_out(&mut self.truth_measurements, modes);
+    }
+}
+
+/// Takes modes of the measurements out of covariances with them, (m, n).
+fn take_out(rows: &mut Array2<f64>, modes: &RemovedModes) {
+    for mode in modes.iter() {
+        let (z, end) = (ArrayView1::from(&mode.shape[..]), mode.first + mode.shape.len());
+        for mut row in rows.slice_mut(s![.., mode.first..end]).rows_mut() {
+            let share = row.dot(&z);
+            row.scaled_add(-share, &z);
         }
     }
 }
@@ -161,7 +238,6 @@ fn replace(matrix: &mut Array2<f64>, Mode { first, shape }: &Mode) {
 pub(crate) mod tests {
     use super::*;
     use crate::device::silent;
-    use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::{LensletArray, Pupil};
     use crate::model::noise::{GuideStar, Noise};
     use crate::model::unmeasured::{Focus, TipTilt};
@@ -309,5 +385,37 @@ pub(crate) mod tests {
         let noise = z.dot(&Array2::from_diag(&variances)).dot(&z.t());
         assert!(gap(found.measurements.clone(), p.dot(&c).dot(&p) + noise) < 1e-10);
         assert_eq!(found.measurements, found.measurements.t());
+    }
+
+    // Wind is a direction where it grows with altitude
+    #[test]
+    fn wind_is_a_direction_where_it_grows_with_altitude() {
+        let (still, delay, [x, y]) = (system(0.0), 0.02, [1.3e-5, -2.1e-5]);
+        let mut layers = still.atmosphere().layers().to_vec();
+        for layer in &mut layers {
+            layer.wind_speed = layer.altitude * f64::hypot(x, y) / delay;
+            layer.wind_direction = f64::atan2(y, x);
+        }
+        let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+        let target = still.targets()[0];
+        let [u, v] = target.direction();
+        let elsewhere = Source::star(f64::hypot(u - x, v - y), f64::atan2(v - y, u - x)).unwrap();
+        for model in [SlopeModel::Average, SlopeModel::EdgeMidpoint] {
+            let builder = still.to_builder().atmosphere(air.clone()).slope_model(model);
+            let windy = builder.targets([target]).build().unwrap();
+            let found = CovarianceMatrices::later_truth(&windy, delay, &Engine::default(), &silent)
+                .unwrap();
+            let truth = [Sensor::at_rest(elsewhere, *still.truth_sensor())];
+            let expected =
+                with_measurements(&windy, &air, &truth, &Engine::default(), &silent).unwrap();
+            let most = expected.fold(0.0, |most: f64, value| most.max(value.abs()));
+            let gap = (&found - &expected).fold(0.0, |most: f64, gap| most.max(gap.abs()));
+            assert!(gap < 1e-9 * most, "{gap:e} {most:e}");
+            // Without the delay it is another covariance.
+            let at_once =
+                CovarianceMatrices::later_truth(&windy, 0.0, &Engine::default(), &silent).unwrap();
+            let gap = (&at_once - &expected).fold(0.0, |most: f64, gap| most.max(gap.abs()));
+            assert!(gap > 1e-2 * most, "{gap:e} {most:e}");
+        }
     }
 }

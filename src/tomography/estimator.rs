@@ -137,13 +137,17 @@ impl EstimatePlan {
     /// # Errors
     /// `Memory`, and what a device says; `Invalid` where there is a device and a guide star's tilt or focus is not measured.
     pub fn check(&self, engine: &Engine) -> Result<(), Error> {
-        if !engine.devices().is_empty() {
-            let reason = "an estimate on a graphics processor knows no other; use cpu";
-            self.0.covariances.system().expect_measured(reason)?;
-        }
+        self.check_modes(engine)?;
         let what =
             format!("the estimate of {} targets from {} slopes", self.0.targets, self.slopes());
         self.memory(engine).check(engine, &what)
+    }
+
+    /// Refuses a device where the tilt or focus of a guide star is not measured.
+    pub(crate) fn check_modes(&self, engine: &Engine) -> Result<(), Invalid> {
+        let reason = "a graphics processor estimates with all that stars see; use cpu";
+        let system = self.0.covariances.system();
+        if engine.devices().is_empty() { Ok(()) } else { system.expect_measured(reason) }
     }
 
     /// Computes the covariances and builds the operators.
@@ -217,6 +221,7 @@ mod tests {
     use crate::device::{gpu::test_machines, silent};
     use crate::linear::operator::battery;
     use crate::linear::solver::Stop;
+    use crate::model::unmeasured::Focus;
     use crate::tomography::estimate::tests::{slopes, system};
 
     fn planned(
@@ -260,6 +265,13 @@ mod tests {
             let estimates = short.estimate(frames.view(), false, &silent).unwrap();
             assert!(estimates.iterations == [3, 3] && estimates.converged() == [false; 2]);
             assert!(Engine::gpus(Vec::new(), Precision::F32).is_err());
+            let mut stars = system.guide_stars().to_vec();
+            stars[1].focus = Focus::Removed;
+            let blind = system.to_builder().guide_stars(stars).build().unwrap();
+            let refused = planned(&blind, options, &engine).err().unwrap().to_string();
+            let words =
+                "guide_star[1].focus = \"removed\": expected measured, as a graphics processor";
+            assert!(refused.starts_with(words), "{refused}");
         }
     }
 

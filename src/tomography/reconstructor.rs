@@ -10,19 +10,22 @@ mod gpu;
 // What the reconstructor stands on
 use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{Watch, check, engine::Engine};
-use crate::error::{Error, Invalid};
+use crate::error::{Error, Invalid, accept};
 #[cfg(feature = "files")]
 use crate::files::located::Document;
 use crate::linear::{Cholesky, Eigen, NotPositive, times_transpose};
 use crate::model::lenslet_array::SlopeOrder;
+use crate::model::noise::GuideStar;
 use crate::model::sensor::Sensor;
-use crate::model::system::System;
+use crate::model::system::{SlopeModel, System};
 #[cfg(feature = "files")]
-use crate::model::system::TABLES;
+use crate::model::system::{TABLES, require_winds};
+use crate::model::unmeasured::{Focus, TipTilt};
 use crate::tomography::covariance_matrix::{
-    CovarianceMatrices, MEASUREMENTS, TRUTH, check_targets, truth_sensors, truth_valid,
+    CovarianceMatrices, LATER, MEASUREMENTS, TRUTH, check_targets, truth_covariance, truth_sensors,
+    truth_valid,
 };
-use ndarray::{Array1, Array2, Array3, s};
+use ndarray::{Array1, Array2, Array3, Axis, concatenate, s};
 
 // Ways to invert the measurements
 /// How C_mm is inverted.
@@ -51,15 +54,25 @@ impl Inversion {
 
 // Options of a reconstructor
 /// What may be chosen about a reconstructor: the table `[reconstructor]` of a system file.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct ReconstructorOptions {
     /// How C_mm is inverted.
     pub method: Inversion,
     /// Eigenvalues below this share of the largest are dropped.
     pub filter: f64,
+    /// How much later than the measurements the truth is, s.
+    pub delay: f64,
+    /// Whether the reconstructor predicts over the delay.
+    pub predict: bool,
     /// Whether the covariances are kept beside what is computed from them.
     pub keep: bool,
+}
+
+impl Default for ReconstructorOptions {
+    fn default() -> Self {
+        Self { method: Inversion::Auto, filter: 0.0, delay: 0.0, predict: true, keep: false }
+    }
 }
 
 impl ReconstructorOptions {
@@ -76,6 +89,17 @@ impl ReconstructorOptions {
     /// The same with another filter.
     pub fn filter(self, filter: f64) -> Self {
         Self { filter, ..self }
+    }
+
+    // Choose a delay and prediction
+    /// The same for a truth that is so many seconds later than the measurements.
+    pub fn delay(self, delay: f64) -> Self {
+        Self { delay, ..self }
+    }
+
+    /// The same with prediction over the delay or without.
+    pub fn predict(self, predict: bool) -> Self {
+        Self { predict, ..self }
     }
 
     // Read the table of the reconstructor
@@ -96,13 +120,20 @@ impl ReconstructorOptions {
     pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
         let document = Document::parse(name, text)?;
         let root = document.root(TABLES)?;
-        let Some(table) = root.table("reconstructor", &["method", "filter"])? else {
+        let keys = &["method", "filter", "delay", "predict"];
+        let Some(table) = root.table("reconstructor", keys)? else {
             return Ok(Self::default());
         };
         let method = table.choice("method", &Inversion::NAMES)?.unwrap_or_default();
         let filter = table.optional("filter", "a ratio of eigenvalues")?.unwrap_or(0.0);
         table.check(Eigen::check_filter(filter))?;
-        let options = Self { method, filter, keep: false };
+        // Read the delay of the truth
+        let delay = table.optional("delay", "a time in seconds")?.unwrap_or(0.0);
+        let predict = table.optional("predict", "true or false")?.unwrap_or(true);
+        if delay > 0.0 {
+            require_winds(&root, "a speed in m/s, which may be 0, as reconstructor.delay is not")?;
+        }
+        let options = Self { method, filter, delay, predict, keep: false };
         table.check(options.check())?;
         Ok(options)
     }
@@ -110,6 +141,8 @@ impl ReconstructorOptions {
 impl ReconstructorOptions {
     fn check(&self) -> Result<(), Invalid> {
         Eigen::check_filter(self.filter)?;
+        let good = (0.0..=10.0).contains(&self.delay);
+        accept(good, "delay", self.delay, "a time in seconds, from 0 to 10")?;
         if self.method == Inversion::Cholesky && self.filter > 0.0 {
             let expected = "0 with method = \"cholesky\", which has no eigenvalues to filter";
             return Err(Invalid::new("filter", self.filter, expected));
@@ -183,8 +216,8 @@ impl ReconstructorPlan {
         self.method
     }
 
-    /// The filter that eigenvalues have to pass: where none was asked for, rounding decides.
-    fn filter(&self) -> f64 {
+    /// The share of the largest eigenvalue that others have to pass, with eigenvectors: where none was asked for, rounding decides.
+    pub fn filter(&self) -> f64 {
         self.options.filter.max(self.measurements as f64 * f64::EPSILON)
     }
 
@@ -201,7 +234,12 @@ impl ReconstructorPlan {
         let rows = targets.saturating_mul(m).saturating_mul(8);
         let results =
             rows.saturating_mul(n).saturating_mul(2).saturating_add(rows.saturating_mul(3 * m));
-        let matrices = if engine.devices().is_empty() { matrices } else { 1 };
+        let results = results.saturating_mul(if self.is_delayed() { 2 } else { 1 });
+        let matrices = match engine.devices() {
+            [] => matrices,
+            _ if self.stays_there(engine) => 0,
+            _ => 1 + u64::from(self.options.keep),
+        };
         let working =
             Memory { host: square.saturating_mul(matrices), devices: self.on_devices(engine) };
         Memory::of_stages(results, [&working])
@@ -224,6 +262,7 @@ impl ReconstructorPlan {
         first.iter().map(|a| second.iter().map(|b| block(a, b)).sum::<f64>()).sum()
     }
 
+    // Stages of a reconstructor
     fn stages(&self, engine: &Engine) -> Vec<Stage> {
         let [n, m] = [self.measurements, self.truth_slopes].map(|k| k as f64);
         let rows = m * self.system.targets().len() as f64;
@@ -233,19 +272,23 @@ impl ReconstructorPlan {
         let truths = truth_sensors(&self.system).into_iter();
         let truths: Vec<_> = truths.map(|truth| (truth, self.truth_slopes)).collect();
         let factor = match self.method {
-            Inversion::Eigen => 8.0 * n.powi(3),
+            Inversion::Eigen if engine.devices().is_empty() => 8.0 * n.powi(3),
+            Inversion::Eigen => 4.0 * n.powi(3),
             _ => n.powi(3) / 6.0,
         };
         let work = |multiplications: f64| multiplications / Self::SPEED;
         [
             (MEASUREMENTS, 0.5 * self.pairs(&stars, &stars)),
             (TRUTH, self.pairs(&truths, &stars)),
+            (LATER, if self.is_delayed() { self.pairs(&truths, &stars) } else { 0.0 }),
             (FACTOR, work(factor)),
             (RECONSTRUCTOR, work(rows * n * n + rows * m * n)),
             (ERROR, work(5.0 * rows * m * m)),
         ]
+        .into_iter()
+        .filter(|(name, _)| *name != LATER || self.is_delayed())
         .map(|(name, seconds)| Stage::new(name, seconds, engine))
-        .to_vec()
+        .collect()
     }
 
     // Describe a planned reconstructor
@@ -265,7 +308,7 @@ impl ReconstructorPlan {
             method: match self.method {
                 Inversion::Eigen => format!("eigenvectors, filtered at {:.1e}", self.filter()),
                 _ => "Cholesky's factor".to_string(),
-            },
+            } + &self.say_delay(),
             engine: engine.name(),
             memory: self.memory(engine),
             stages: self.stages(engine),
@@ -280,15 +323,35 @@ impl ReconstructorPlan {
     /// are to blame; `Cancelled` where the watcher wants to stop; what a device says.
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Reconstruction, Error> {
         self.check(engine)?;
-        let covariances = CovarianceMatrices::on(&self.system, engine, watch)?;
-        self.invert(covariances, engine, watch)
+        if self.stays_there(engine) {
+            let truth = truth_covariance(&self.system, watch)?;
+            let inverted = self.run_there(&truth, engine, watch)?;
+            return Ok(self.found(inverted, truth, None));
+        }
+        let mut covariances = CovarianceMatrices::on(&self.system, engine, watch)?;
+        let present = self.delay_truth(&mut covariances, engine, watch)?;
+        self.invert(covariances, present, engine, watch)
     }
 
-    /// Refuses what does not fit.
+    /// Whether the covariances of measurements never leave the device: nobody wants them, and their noise is that of lenslets alone.
+    fn stays_there(&self, engine: &Engine) -> bool {
+        let noise_of_lenslets =
+            |star: &GuideStar| star.tip_tilt == TipTilt::Measured && star.focus == Focus::Measured;
+        !engine.devices().is_empty()
+            && !self.options.keep
+            && !self.is_delayed()
+            && self.system.slope_model() == SlopeModel::Average
+            && self.system.guide_stars().iter().all(noise_of_lenslets)
+    }
+
+    /// Refuses what does not fit, and a delay on a device.
     ///
     /// # Errors
     /// As [`run`](Self::run).
     pub fn check(&self, engine: &Engine) -> Result<(), Error> {
+        if self.is_delayed() {
+            engine.require_cpu("a reconstructor with a delay")?;
+        }
         let what = format!(
             "the reconstructor of {} slopes of each target from {} slopes",
             self.truth_slopes, self.measurements
@@ -306,6 +369,8 @@ pub struct Reconstruction {
     pub reconstructor: Array3<f64>,
     /// C_ee of Eq. [error covariance](https://lenslet.github.io/lenslet/reconstructor.html#eq-error-covariance), (T, m, m), rad².
     pub error_covariance: Array3<f64>,
+    /// With a delay, C_ee of the reconstructor that was not asked for: with prediction in place of without, or the other way.
+    pub other_error_covariance: Option<Array3<f64>>,
     /// C_tt, (m, m), rad².
     pub truth_covariance: Array2<f64>,
     /// The covariances that it was computed from, where they were to be kept.
@@ -320,17 +385,22 @@ const RECONSTRUCTOR: &str = "reconstructor";
 const ERROR: &str = "error";
 
 /// Rows of all targets, (T m, n), the covariances of their errors, (T, m, m), and the spectrum with the number of values kept.
-type Inverted = (Array2<f64>, Array3<f64>, Option<(Vec<f64>, usize)>);
+type Inverted = (Array2<f64>, Errors, Option<(Vec<f64>, usize)>);
+
+/// C_ee of the reconstructor that is asked for, (T, m, m), and with a delay of the other.
+type Errors = (Array3<f64>, Option<Array3<f64>>);
 
 // Invert by cholesky or eigenvectors
 impl ReconstructorPlan {
-    /// Reconstructor and error from given covariances of the planned sizes.
+    /// Reconstructor and error from given covariances of the planned sizes, with a delay also that of the `present` truth with the
+    /// measurements.
     ///
     /// # Errors
     /// As [`run`](Self::run).
     fn invert(
         &self,
         covariances: CovarianceMatrices,
+        present: Option<Array2<f64>>,
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Reconstruction, Error> {
@@ -338,20 +408,31 @@ impl ReconstructorPlan {
         watch.stage(FACTOR, "");
         check(watch)?;
         let truth = covariances.truth.clone();
-        let (rows, errors, spectrum) = match engine.devices() {
-            [] => self.invert_here(covariances, watch)?,
+        let inverted = match engine.devices() {
+            [] => self.invert_here(covariances, present, watch)?,
             _ => self.invert_there(covariances, engine, watch)?,
         };
+        Ok(self.found(inverted, truth, kept))
+    }
+
+    /// A reconstruction from what the inversion gives.
+    fn found(
+        &self,
+        (rows, (error, other), spectrum): Inverted,
+        truth: Array2<f64>,
+        kept: Option<CovarianceMatrices>,
+    ) -> Reconstruction {
         let shape = (self.system.targets().len(), self.truth_slopes, self.measurements);
         let reconstructor = rows.into_shape_with_order(shape);
         let reconstructor = reconstructor.unwrap_or_else(|_| unreachable!("rows of all targets"));
-        Ok(Reconstruction {
+        Reconstruction {
             reconstructor,
-            error_covariance: errors,
+            error_covariance: error,
+            other_error_covariance: other,
             truth_covariance: truth,
             covariances: kept,
             spectrum,
-        })
+        }
     }
 
     // Invert on processors
@@ -359,10 +440,14 @@ impl ReconstructorPlan {
     fn invert_here(
         &self,
         covariances: CovarianceMatrices,
+        present: Option<Array2<f64>>,
         watch: &dyn Watch,
     ) -> Result<Inverted, Error> {
         let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
-        let mut half = truth_measurements;
+        let mut half = match present {
+            Some(present) => concatenate![Axis(0), truth_measurements, present],
+            None => truth_measurements,
+        };
         Ok(if self.method == Inversion::Eigen {
             // Reconstruct by eigenvectors
             let eigen = Eigen::new(&measurements)?;
@@ -374,17 +459,18 @@ impl ReconstructorPlan {
             let roots: Array1<f64> =
                 values[values.len() - kept..].iter().map(|value| value.sqrt()).collect();
             half = eigen.project(&half, kept) / &roots;
-            let errors = self.unexplained(&truth, &half);
+            let errors = self.errors(&truth, &half);
             check(watch)?;
-            (eigen.expand(&(half / &roots)), errors, Some((values.to_vec(), kept)))
+            (eigen.expand(&(self.asked(half) / &roots)), errors, Some((values.to_vec(), kept)))
         } else {
             // Reconstruct by the cholesky factor
             let factor = Cholesky::new(measurements).map_err(|error| self.blame(error))?;
             watch.stage(RECONSTRUCTOR, "");
             check(watch)?;
             factor.halve(&mut half);
-            let errors = self.unexplained(&truth, &half);
+            let errors = self.errors(&truth, &half);
             check(watch)?;
+            half = self.asked(half);
             factor.finish(&mut half);
             (half, errors, None)
         })
@@ -425,6 +511,68 @@ impl ReconstructorPlan {
     }
 }
 
+// Reconstruct a later truth
+impl ReconstructorPlan {
+    fn is_delayed(&self) -> bool {
+        self.options.delay > 0.0
+    }
+
+    /// With a delay, puts the covariance with the later truth in its place and hands back that with the present one.
+    fn delay_truth(
+        &self,
+        covariances: &mut CovarianceMatrices,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Option<Array2<f64>>, Error> {
+        if !self.is_delayed() {
+            return Ok(None);
+        }
+        let delay = self.options.delay;
+        let later = CovarianceMatrices::later_truth(&self.system, delay, engine, watch)?;
+        Ok(Some(std::mem::replace(&mut covariances.truth_measurements, later)))
+    }
+
+    // Tell errors with and without prediction
+    /// C_ee of the reconstructor that is asked for, and with a delay of the other, Eq. [gain of prediction](https://lenslet.github.io/lenslet/prediction.html#eq-gain-of-prediction).
+    fn errors(&self, truth: &Array2<f64>, half: &Array2<f64>) -> Errors {
+        let with = self.unexplained(truth, half);
+        if !self.is_delayed() {
+            return (with, None);
+        }
+        let (later, present) = half.view().split_at(Axis(0), half.nrows() / 2);
+        let (gap, m, mut without) = (&later - &present, self.truth_slopes, with.clone());
+        for (t, mut error) in without.outer_iter_mut().enumerate() {
+            let gap = gap.slice(s![t * m..(t + 1) * m, ..]);
+            error += &times_transpose(&gap, &gap);
+        }
+        if self.options.predict { (with, Some(without)) } else { (without, Some(with)) }
+    }
+
+    /// The rows of the reconstructor that is asked for.
+    fn asked(&self, half: Array2<f64>) -> Array2<f64> {
+        if !self.is_delayed() {
+            return half;
+        }
+        let (later, present) = half.view().split_at(Axis(0), half.nrows() / 2);
+        if self.options.predict { later.to_owned() } else { present.to_owned() }
+    }
+
+    // Say the delay of a plan
+    /// What a plan says of the delay.
+    fn say_delay(&self) -> String {
+        let with = if self.options.predict { "with" } else { "without" };
+        match self.is_delayed() {
+            true => format!(", {with} prediction of a truth {} s later", self.options.delay),
+            false => String::new(),
+        }
+    }
+
+    /// How much later than the measurements the truth is, s, and whether the reconstructor predicts over that.
+    pub fn delay(&self) -> (f64, bool) {
+        (self.options.delay, self.options.predict)
+    }
+}
+
 // Error of any reconstructor
 /// C_ee of Eq. [error covariance](https://lenslet.github.io/lenslet/reconstructor.html#eq-error-covariance), (m, m), rad², of any reconstructor R, (m, n), where the covariances of one target are
 /// `truth` = C_tt, `truth_measurements` = C_tm and `measurements` = C_mm with the noise.
@@ -448,7 +596,9 @@ mod tests {
     use super::*;
     use crate::device::silent;
     use crate::linear::operator::battery::random;
-    use crate::model::noise::GuideStar;
+    use crate::model::atmosphere::{Atmosphere, Layer};
+    use crate::model::lenslet_array::LensletArray;
+    use crate::model::noise::Noise;
     use crate::model::source::Source;
     use crate::model::unmeasured::TipTilt;
     use crate::tomography::covariance_matrix::{add_noise, tests::system};
@@ -519,7 +669,7 @@ mod tests {
         let filtered = |filter: f64| {
             let options = options.method(Inversion::Eigen).filter(filter);
             let plan = ReconstructorPlan::new(&noisy, options).unwrap();
-            plan.invert(covariances.clone(), &Engine::default(), &silent).unwrap()
+            plan.invert(covariances.clone(), None, &Engine::default(), &silent).unwrap()
         };
         let errors = [0.0, 1e-2, 3e-2, 1e-1].map(|filter| {
             let found = filtered(filter);
@@ -614,14 +764,23 @@ mod tests {
     // Removed modes carry no information
     #[test]
     fn removed_modes_carry_no_information() {
-        let without_noise = system(0.0);
-        let bare = CovarianceMatrices::of(&without_noise, &silent).unwrap();
+        // The laser star and one other with few lenslets are enough, and quickly computed.
+        let stars = system(NOISE).guide_stars().to_vec();
+        let pair = |noise: Noise, tip_tilt: TipTilt| {
+            let mut stars = [stars[0].clone(), stars[2].clone()];
+            stars[0].tip_tilt = tip_tilt;
+            let array = stars[1].sensor.array;
+            stars[0].sensor.array = array;
+            stars.iter_mut().for_each(|star| star.noise = noise.clone());
+            let builder = system(0.0).to_builder().truth_sensor(Some(array));
+            builder.guide_stars(stars).build().unwrap()
+        };
+        let no_noise = pair(Noise::uniform(0.0).unwrap(), TipTilt::Measured);
+        let bare = CovarianceMatrices::of(&no_noise, &silent).unwrap();
         let variance = bare.measurements[[0, 0]];
         // The covariances with noise and with this answer of the laser star, modes not yet removed.
         let with = |tip_tilt: TipTilt| {
-            let mut stars = system(NOISE).guide_stars().to_vec();
-            stars[0].tip_tilt = tip_tilt;
-            let system = without_noise.to_builder().guide_stars(stars).build().unwrap();
+            let system = pair(Noise::uniform(NOISE).unwrap(), tip_tilt);
             let mut covariances = bare.clone();
             add_noise(&mut covariances.measurements, &system);
             (covariances, system)
@@ -631,7 +790,7 @@ mod tests {
         let modes = blind_system.removed_modes();
         let plan = ReconstructorPlan::new(&blind_system, ReconstructorOptions::default()).unwrap();
         let invert = |covariances: CovarianceMatrices| {
-            plan.invert(covariances, &Engine::default(), &silent).unwrap()
+            plan.invert(covariances, None, &Engine::default(), &silent).unwrap()
         };
         let remove = |mut covariances: CovarianceMatrices| {
             covariances.remove(&modes);
@@ -666,5 +825,90 @@ mod tests {
             let c_ee = blind.error_covariance.index_axis(Axis(0), 1);
             assert!(largest(&(&long - &c_ee)) < 1e-12 * scale);
         }
+    }
+
+    // The upwind neighbour knows the future
+    #[test]
+    fn the_upwind_neighbour_knows_the_future() {
+        let (array, delay) = (LensletArray::new(5, 0.5).unwrap(), 0.02);
+        let mut layer = Layer::new(3e3, 1.0, 25.0);
+        layer.wind_speed = 0.5 * 5f64.sqrt() / delay;
+        layer.wind_direction = 2f64.atan2(1.0);
+        let air = Atmosphere::new(0.15, 500e-9, vec![layer]).unwrap();
+        let axis = Source::star(1e-4, 0.7).unwrap();
+        let star = GuideStar::at_rest(axis, array, 1e-20).unwrap();
+        let system =
+            System::builder(air, array).guide_stars([star]).targets([axis]).build().unwrap();
+        let found = reconstruct(&system, ReconstructorOptions::default().delay(delay));
+        let r = found.reconstructor.index_axis(Axis(0), 0);
+        let others = found.other_error_covariance.unwrap();
+        for (component, (j, i)) in (0..2).flat_map(|c| (0..25).map(move |k| (c, (k / 5, k % 5)))) {
+            let row = 25 * component + 5 * j + i;
+            let [with, without] =
+                [&found.error_covariance, &others].map(|errors| errors[[0, row, row]]);
+            let variance = found.truth_covariance[[row, row]];
+            if j >= 2 && i >= 1 {
+                let upwind = 25 * component + 5 * (j - 2) + i - 1;
+                for (column, weight) in r.row(row).iter().enumerate() {
+                    let expected = if column == upwind { 1.0 } else { 0.0 };
+                    assert!((weight - expected).abs() < 1e-3, "{row} {column}: {weight}");
+                }
+                assert!(with < 2e-20 && without > 0.3 * variance, "{with:e} {without:e}");
+            } else {
+                assert!(with > 1e-3 * variance, "{row}: {with:e}");
+            }
+            assert!(without > with);
+        }
+    }
+
+    // Errors over growing delays
+    #[test]
+    fn prediction_gains_more_the_longer_the_delay() {
+        let still = system(NOISE);
+        let mut layers = still.atmosphere().layers().to_vec();
+        for (layer, (speed, direction)) in
+            layers.iter_mut().zip([(9.0, 0.5), (15.0, 2.0), (28.0, 1.1)])
+        {
+            (layer.wind_speed, layer.wind_direction) = (speed, direction);
+        }
+        let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+        let windy = still.to_builder().atmosphere(air).build().unwrap();
+        let present = CovarianceMatrices::of(&windy, &silent).unwrap();
+        let invert = |options: ReconstructorOptions| {
+            let plan = ReconstructorPlan::new(&windy, options).unwrap();
+            let mut covariances = present.clone();
+            let before = plan.delay_truth(&mut covariances, &Engine::default(), &silent).unwrap();
+            plan.invert(covariances, before, &Engine::default(), &silent).unwrap()
+        };
+        let options = ReconstructorOptions::default();
+        let plain = invert(options);
+        assert!(plain.other_error_covariance.is_none());
+        let errors = [1e-6, 8e-3, 2e-2].map(|delay| {
+            let found = invert(options.delay(delay));
+            let other = found.other_error_covariance.clone().unwrap();
+            [mean_error(&found), mean_error(&Reconstruction { error_covariance: other, ..found })]
+        });
+        let now = mean_error(&plain);
+        assert!(errors[0].iter().all(|error| (error / now - 1.0).abs() < 1e-4), "{now} {errors:?}");
+        assert!(errors.iter().all(|[with, without]| with < without), "{errors:?}");
+        let [[soon, soon_without], [late, late_without]] = [errors[1], errors[2]];
+        assert!(now < soon_without && soon_without < late_without, "{now} {errors:?}");
+        assert!(late_without - late > 2.0 * (soon_without - soon), "{now} {errors:?}");
+        assert!(late < 1.5 * now && late_without > 1.1 * late, "{now} {errors:?}");
+        // Without prediction it is the plain reconstructor
+        let asked = options.delay(2e-2).method(Inversion::Eigen).filter(1e-2);
+        let (found, now) = (invert(asked.predict(false).keep(true)), invert(asked.delay(0.0)));
+        let gap = &found.reconstructor - &now.reconstructor;
+        assert!(gap.iter().all(|gap| gap.abs() < 1e-10));
+        let c = found.covariances.unwrap();
+        let (m, scale) = (c.truth.nrows(), largest(&c.truth));
+        let later = c.truth_measurements.slice(s![m.., ..]).to_owned();
+        let r = found.reconstructor.index_axis(Axis(0), 1).to_owned();
+        let long = error_covariance(&r, &c.truth, &later, &c.measurements);
+        assert!(largest(&(&long - &found.error_covariance.index_axis(Axis(0), 1))) < 1e-11 * scale);
+        let other = found.other_error_covariance.unwrap();
+        let best = invert(asked);
+        assert!((&other - &best.error_covariance).iter().all(|gap| gap.abs() < 1e-11 * scale));
+        assert!(best.spectrum.is_some_and(|(values, kept)| kept < values.len()));
     }
 }

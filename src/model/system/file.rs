@@ -146,6 +146,16 @@ fn read_layers(air: &Table, outer_scale: Option<f64>) -> Result<Vec<Layer>, BadL
     };
     tables.iter().map(read).collect()
 }
+/// Refuses a layer that does not say its wind, for an `expected` value of it.
+#[cfg(feature = "factorise")]
+pub(crate) fn require_winds(root: &Table, expected: &str) -> Result<(), BadLine> {
+    let air = root.required_table("atmosphere", ATMOSPHERE_KEYS)?;
+    let layers = air.tables("layers", LAYER_KEYS)?;
+    match layers.iter().find(|layer| !layer.has("wind_speed")) {
+        Some(layer) => Err(layer.missing("wind_speed", expected)),
+        None => Ok(()),
+    }
+}
 
 // Read the pupil and the lenslets
 fn read_pupil(root: &Table) -> Result<Option<Pupil>, BadLine> {

@@ -2,14 +2,19 @@
 //! Reconstructors on a graphics processor.
 
 // What the reconstructor on a device stands on
-use super::{ERROR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
-use crate::device::gpu::{Buffer, Gpu};
+use super::{ERROR, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
+use crate::device::gpu::{Argument, Buffer, Gpu, KernelSource, Shape};
+use crate::device::headers::REAL;
 use crate::device::{Watch, check, engine::Engine};
 use crate::error::Error;
 use crate::linear::factorisation::gpu::{CholeskyGpu, EigenGpu, read_rows, upload_rows};
 use crate::linear::factorisation::unit;
+use crate::model::lenslet_array::SlopeOrder;
+use crate::model::noise::SlopeNoise;
 use crate::numerics::real::{Precision, Real};
-use crate::tomography::covariance_matrix::CovarianceMatrices;
+use crate::tomography::covariance_matrix::{
+    CovarianceMatrices, MEASUREMENTS, TRUTH, truth_sensors, truth_valid,
+};
 use crate::turbulence::dense;
 use ndarray::{Array2, Array3};
 
@@ -45,11 +50,84 @@ impl ReconstructorPlan {
     ) -> Result<Inverted, Error> {
         let gpu = &engine.devices()[0];
         match engine.precision() {
-            Precision::F64 => self.inverted::<f64>(covariances, gpu, watch),
-            Precision::F32 => self.inverted::<f32>(covariances, gpu, watch),
+            Precision::F64 => self.sent::<f64>(covariances, gpu, watch),
+            Precision::F32 => self.sent::<f32>(covariances, gpu, watch),
+        }
+    }
+
+    /// Covariances and inversion by the first device of an engine, in its precision, from C_tt.
+    pub(super) fn run_there(
+        &self,
+        truth: &Array2<f64>,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Inverted, Error> {
+        let gpu = &engine.devices()[0];
+        match engine.precision() {
+            Precision::F64 => self.ran::<f64>(truth, gpu, watch),
+            Precision::F32 => self.ran::<f32>(truth, gpu, watch),
         }
     }
 }
+
+// Covariances that never leave the device
+impl ReconstructorPlan {
+    /// Fills the matrices on a device, and inverts there.
+    fn ran<T: Real>(
+        &self,
+        truth: &Array2<f64>,
+        gpu: &Gpu,
+        watch: &dyn Watch,
+    ) -> Result<Inverted, Error> {
+        let (system, unit) = (&self.system, unit(truth));
+        let (air, gradient) = (system.atmosphere(), system.cone_gradient());
+        let (sensors, valid) = (system.sensors(), system.valid_lenslets());
+        let columns = (&sensors[..], &valid[..]);
+        watch.stage(MEASUREMENTS, "");
+        let matrix = dense::gpu::slopes_there::<T>(air, columns, gradient, (gpu, unit), watch)?;
+        self.add_noise_there(gpu, &matrix, unit)?;
+        watch.stage(TRUTH, "");
+        let truths = truth_sensors(system);
+        let masks = vec![truth_valid(system); truths.len()];
+        let sets = [(&truths[..], &masks[..]), columns];
+        let rows = dense::gpu::between_there::<T>(air, sets, gradient, (gpu, unit), watch)?;
+        watch.stage(FACTOR, "");
+        self.inverted(gpu, [matrix, rows], (truth, unit), watch)
+    }
+
+    // Add noise on a device
+    /// Adds the noise of all slopes to a covariance matrix on a device.
+    fn add_noise_there<T: Real>(
+        &self,
+        gpu: &Gpu,
+        matrix: &Buffer<T>,
+        unit: f64,
+    ) -> Result<(), Error> {
+        let order = SlopeOrder::new(&self.system.valid_lenslets());
+        let noise = SlopeNoise::new(self.system.guide_stars(), &order);
+        let [variances, covariances] = [&noise.variances, &noise.covariances].map(|values| {
+            gpu.upload(&values.iter().map(|value| T::of(value / unit)).collect::<Vec<T>>())
+        });
+        let partners: Vec<i32> = noise.partners.iter().map(|&k| k as i32).collect();
+        let (variances, covariances, partners) = (variances?, covariances?, gpu.upload(&partners)?);
+        let kernel = gpu.program::<T>(&NOISE, &[])?.kernel("add_noise")?;
+        let arguments: [Argument; 5] = [
+            matrix.into(),
+            (&variances).into(),
+            (&partners).into(),
+            (&covariances).into(),
+            order.len().into(),
+        ];
+        gpu.launch(&kernel, Shape::over(order.len(), 256, [1, 1]), &arguments)
+    }
+}
+
+/// The kernel that adds noise.
+const NOISE: KernelSource = KernelSource {
+    name: "noise.cu",
+    text: include_str!("../../../kernels/tomography/noise.cu"),
+    headers: &[REAL],
+};
 
 /// Matrices of the size of C_mm that finding eigenvectors takes, its own included.
 const EIGENVECTORS: f64 = 5.0;
@@ -59,20 +137,33 @@ const WORKING: u64 = 1 << 30;
 
 // Invert on one device
 impl ReconstructorPlan {
-    /// Inverts in the precision T. Numbers go to the device in a unit of the size of C_mm.
-    fn inverted<T: Real>(
+    /// Takes covariances to a device, in a unit of the size of C_mm, and inverts there.
+    fn sent<T: Real>(
         &self,
         covariances: CovarianceMatrices,
         gpu: &Gpu,
         watch: &dyn Watch,
     ) -> Result<Inverted, Error> {
         let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
-        let (n, unit) = (self.measurements, unit(&measurements));
+        let unit = unit(&measurements);
         let matrix = upload_rows::<T>(gpu, &measurements, unit)?;
         drop(measurements);
         let rows = upload_rows::<T>(gpu, &truth_measurements, unit)?;
         drop(truth_measurements);
-        let truth = upload_rows::<T>(gpu, &truth, unit)?;
+        self.inverted(gpu, [matrix, rows], (&truth, unit), watch)
+    }
+
+    // Invert where the matrices are
+    /// Inverts in the precision T, from C_mm and C_tm on a device, and C_tt.
+    fn inverted<T: Real>(
+        &self,
+        gpu: &Gpu,
+        [matrix, rows]: [Buffer<T>; 2],
+        (truth, unit): (&Array2<f64>, f64),
+        watch: &dyn Watch,
+    ) -> Result<Inverted, Error> {
+        let n = self.measurements;
+        let truth = upload_rows::<T>(gpu, truth, unit)?;
         let (errors, spectrum) = if self.method == Inversion::Eigen {
             // Invert by eigenvectors on a device
             let eigen = EigenGpu::new(gpu, matrix, n, self.device_filter::<T>())?;
@@ -97,7 +188,7 @@ impl ReconstructorPlan {
         };
         watch.stage(ERROR, "");
         check(watch)?;
-        Ok((read_rows(&rows, n, 1.0)?, errors, spectrum))
+        Ok((read_rows(&rows, n, 1.0)?, (errors, None), spectrum))
     }
 
     /// The filter that eigenvalues have to pass on a device, whose rounding may be coarser.
@@ -146,12 +237,13 @@ mod tests {
         let here = plan.run(&Engine::default(), &silent).unwrap();
         let scale = here.truth_covariance.diag().mean().unwrap();
         for gpu in test_machines() {
-            for (precision, method, least) in [
-                (Precision::F64, Inversion::Cholesky, 1e-9),
-                (Precision::F32, Inversion::Cholesky, 2e-3),
-                (Precision::F64, Inversion::Eigen, 1e-8),
+            for (precision, method, keep, least) in [
+                (Precision::F64, Inversion::Cholesky, false, 1e-9),
+                (Precision::F64, Inversion::Cholesky, true, 1e-9),
+                (Precision::F32, Inversion::Cholesky, false, 2e-3),
+                (Precision::F64, Inversion::Eigen, false, 1e-8),
             ] {
-                let options = ReconstructorOptions::default().method(method);
+                let options = ReconstructorOptions::default().method(method).keep(keep);
                 let plan = ReconstructorPlan::new(&system, options).unwrap();
                 let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
                 let there = match plan.run(&engine, &silent) {

@@ -2,10 +2,10 @@
 //! Covariances without a Toeplitz form on graphics processors.
 
 // What the dense kernel stands on
-use super::{RINGS, SeenLayer, Slopes, TurnedAverage, rectangle, see_layers, square};
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
+use super::{RINGS, SeenLayer, Slopes, TurnedAverage, rectangle, see_layers, slope_order, square};
+use crate::device::gpu::{self, Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
-use crate::device::{Watch, Workers, dispatch};
+use crate::device::{Watch, Workers, check, dispatch};
 use crate::error::Error;
 use crate::model::atmosphere::Atmosphere;
 use crate::model::sensor::Sensor;
@@ -112,6 +112,22 @@ impl<T: Real> Tools<T> {
     // Compute a piece of a block
     /// The covariances (2, rows, 2, columns) of some first lenslets of a block with all second ones.
     fn compute(&self, block: &Block, rows: &[[usize; 2]]) -> Result<Vec<T>, Error> {
+        let (height, columns) = (rows.len(), block.lenslets[1].len());
+        let values = self.gpu.zeros::<T>(4 * height * columns)?;
+        self.fill(block, rows, values.view(..), [2 * columns, height])?;
+        values.read()
+    }
+
+    // Fill a part of a matrix
+    /// Queues the covariances of some first lenslets of a block with all second ones, in a matrix with rows of so many numbers, which
+    /// begins with `values`; y slopes stand so many rows below x slopes.
+    fn fill(
+        &self,
+        block: &Block,
+        rows: &[[usize; 2]],
+        values: gpu::View<T>,
+        [pitch, height]: [usize; 2],
+    ) -> Result<(), Error> {
         let (gpu, [_, columns]) = (&self.gpu, block.lenslets);
         let whole = |lenslets: &[[usize; 2]]| -> Vec<i32> {
             lenslets.as_flattened().iter().map(|&k| k as i32).collect()
@@ -119,10 +135,9 @@ impl<T: Real> Tools<T> {
         let nodes: Vec<T> = block.nodes.as_flattened().iter().map(|&node| T::of(node)).collect();
         let (views, centres) = (gpu.upload(&block.views)?, gpu.upload(&block.centres)?);
         let (first, second) = (gpu.upload(&whole(rows))?, gpu.upload(&whole(columns))?);
-        let (nodes, values) =
-            (gpu.upload(&nodes)?, gpu.zeros::<T>(4 * rows.len() * columns.len())?);
+        let nodes = gpu.upload(&nodes)?;
         // Launch the kernel of a block
-        let arguments: [Argument; 14] = [
+        let arguments: [Argument; 16] = [
             (&views).into(),
             block.views.len().into(),
             (&centres).into(),
@@ -131,15 +146,16 @@ impl<T: Real> Tools<T> {
             block.across[0].into(),
             block.across[1].into(),
             columns.len().into(),
+            pitch.into(),
+            height.into(),
             (&self.tables.slope_over_distance).into(),
             (&self.tables.fall).into(),
             (&self.tables.half_mean).into(),
             (&self.rule).into(),
             (&nodes).into(),
-            (&values).into(),
+            values.into(),
         ];
-        gpu.launch(&self.kernel, Shape::over(columns.len(), 128, [rows.len(), 1]), &arguments)?;
-        values.read()
+        gpu.launch(&self.kernel, Shape::over(columns.len(), 128, [rows.len(), 1]), &arguments)
     }
 }
 
@@ -265,6 +281,67 @@ pub fn between<T: Real>(
         let layers = see_layers(atmosphere, all, gradient, |_| 0.0);
         any_slopes::<T>(&layers, slopes, gpus, watch)
     })
+}
+
+// Leave a matrix on its device
+/// The slope covariance matrix, (n, n), rad² over `unit`, on a device in the precision `T`; blocks of sensors below the diagonal are zero.
+///
+/// # Errors
+/// Those of [`slope_covariance`].
+pub(crate) fn slopes_there<T: Real>(
+    atmosphere: &Atmosphere,
+    (sensors, valid): (&[Sensor], &[Array2<bool>]),
+    gradient: ConeGradient,
+    (gpu, unit): (&Gpu, f64),
+    watch: &dyn Watch,
+) -> Result<Buffer<T>, Error> {
+    let order = slope_order(atmosphere, sensors, valid)?;
+    let slopes = Slopes { order: &order, first: 0, sensors: sensors.len() };
+    let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0);
+    there(&layers, [slopes, slopes], (gpu, unit), watch)
+}
+
+/// The covariances of the slopes of some sensors with those of others, (m, n), rad² over `unit`, on a device.
+///
+/// # Errors
+/// Those of [`slope_covariance`].
+pub(crate) fn between_there<T: Real>(
+    atmosphere: &Atmosphere,
+    sets: [(&[Sensor], &[Array2<bool>]); 2],
+    gradient: ConeGradient,
+    (gpu, unit): (&Gpu, f64),
+    watch: &dyn Watch,
+) -> Result<Buffer<T>, Error> {
+    let orders = sets.map(|(sensors, valid)| slope_order(atmosphere, sensors, valid));
+    let ([rows, columns], [(first, _), (second, _)]) = (orders, sets);
+    let slopes = [
+        Slopes { order: &rows?, first: 0, sensors: first.len() },
+        Slopes { order: &columns?, first: first.len(), sensors: second.len() },
+    ];
+    let layers = see_layers(atmosphere, &[first, second].concat(), gradient, |_| 0.0);
+    there(&layers, slopes, (gpu, unit), watch)
+}
+
+// Fill a matrix block by block
+/// The covariances of rows with columns on a device. Where both are of the same sensors, blocks below the diagonal stay zero.
+fn there<T: Real>(
+    layers: &[SeenLayer],
+    [rows, columns]: [Slopes; 2],
+    (gpu, unit): (&Gpu, f64),
+    watch: &dyn Watch,
+) -> Result<Buffer<T>, Error> {
+    let (tools, n) = (Tools::on(gpu)?, columns.order.len());
+    let matrix = gpu.zeros::<T>(rows.order.len() * n)?;
+    let partners = |p| if rows.first == columns.first { p } else { 0 }..columns.sensors;
+    for [p, q] in (0..rows.sensors).flat_map(|p| partners(p).map(move |q| [p, q])) {
+        let mut block = Block::new(layers, [rows, columns], [p, q]);
+        block.views.iter_mut().for_each(|view| view.strength /= unit);
+        let start = rows.order.index(p, 0, 0) * n + columns.order.index(q, 0, 0);
+        let lenslets = block.lenslets[0];
+        tools.fill(&block, lenslets, matrix.view(start..), [n, lenslets.len()])?;
+        check(watch)?;
+    }
+    Ok(matrix)
 }
 
 // Check that dense pieces fit

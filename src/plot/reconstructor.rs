@@ -1,0 +1,299 @@
+// Tangled from book/src/reconstructor-pictures.md: edit there, or here and run cargo tangle stitch.
+//! Pictures of reconstructors: the matrix as blocks of sensors, and the eigenvalues that it keeps and drops.
+
+// What pictures of reconstructors stand on
+use crate::error::{Error, Invalid, accept};
+use crate::model::lenslet_array::SlopeOrder;
+use crate::model::system::System;
+use crate::plot::{
+    Area, ColourScale, Drawn, Figure, Picture, PictureFormat, TYPEFACE, paint_bar, paint_levels,
+    ticks,
+};
+use ndarray::{Array2, ArrayView2};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+// Draw a reconstructor as blocks
+/// Draws the reconstructor (m, n) of one target of a system as blocks of sensors, under a title: rows are the x slopes of the truth
+/// sensor, then its y slopes, from above; columns are measured slopes, star by star, x then y.
+///
+/// # Errors
+/// `Invalid` where the matrix has not a column for each slope of the guide stars and an even number of rows, or no finite numbers.
+///
+/// ```
+/// use lenslet::model::System;
+/// use lenslet::plot::{ColourScale, PictureFormat, plot_reconstructor};
+/// let system = System::from_file("book/systems/small-moao.toml")?;
+/// let matrix = ndarray::Array2::from_shape_fn((96, 232), |(i, j)| if i == j { 0.5 } else { 0.01 });
+/// let picture = plot_reconstructor(&matrix.view(), &system, "by hand", ColourScale::Root, PictureFormat::Svg)?;
+/// assert!(String::from_utf8_lossy(&picture).contains("star 2"));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+pub fn plot_reconstructor(
+    matrix: &ArrayView2<f64>,
+    system: &System,
+    title: &str,
+    scale: ColourScale,
+    format: PictureFormat,
+) -> Result<Vec<u8>, Error> {
+    Blocks::new(matrix, system, title, scale)?.encode(format)
+}
+
+// Blocks of a reconstructor
+struct Blocks<'a> {
+    title: &'a str,
+    scale: ColourScale,
+    /// Rows and columns of the matrix.
+    shape: [usize; 2],
+    /// The matrix, or the largest entries of its parts.
+    shown: Array2<f64>,
+    /// The largest magnitude of an entry; never 0.
+    largest: f64,
+    /// The first column of each star, and the number of all.
+    starts: Vec<usize>,
+}
+
+/// Points along the longer side of the matrix, at most.
+const MOST: usize = 1600;
+
+impl<'a> Blocks<'a> {
+    // Settle the blocks of a matrix
+    fn new(
+        matrix: &ArrayView2<f64>,
+        system: &System,
+        title: &'a str,
+        scale: ColourScale,
+    ) -> Result<Self, Invalid> {
+        let order = SlopeOrder::new(&system.valid_lenslets());
+        let (m, n) = matrix.dim();
+        let expected = format!("an even number of rows and {} columns", order.len());
+        let fits = m > 0 && m % 2 == 0 && n == order.len();
+        accept(fits, "reconstructor", (m, n), &expected)?;
+        let largest = matrix.fold(0.0, |most: f64, entry| most.max(entry.abs()));
+        let good = matrix.iter().all(|entry| entry.is_finite());
+        accept(good, "reconstructor", f64::NAN, "finite numbers")?;
+        let starts =
+            (0..system.guide_stars().len()).map(|q| order.index(q, 0, 0)).chain([n]).collect();
+        let shown = Self::reduce(matrix, [m.min(MOST), n.min(MOST)]);
+        let largest = if largest > 0.0 { largest } else { 1.0 };
+        Ok(Self { title, scale, shape: [m, n], shown, largest, starts })
+    }
+
+    /// The entries of the largest magnitude in so many parts of rows and columns.
+    fn reduce(matrix: &ArrayView2<f64>, parts: [usize; 2]) -> Array2<f64> {
+        let (m, n) = matrix.dim();
+        let mut shown = Array2::<f64>::zeros(parts);
+        for ((i, j), &entry) in matrix.indexed_iter() {
+            let most = &mut shown[[i * parts[0] / m, j * parts[1] / n]];
+            if entry.abs() > most.abs() {
+                *most = entry;
+            }
+        }
+        shown
+    }
+}
+
+// Lay out the blocks of sensors
+impl Blocks<'_> {
+    /// Pixels along rows and columns of the image: its height and its width.
+    fn sides(&self) -> [i32; 2] {
+        let longer = self.shape[0].max(self.shape[1]);
+        let whole = (MOST / longer).max(1) * longer;
+        let share = |entries: usize| (entries * whole.min(MOST)).div_ceil(longer);
+        self.shape.map(|entries| share(entries).max(40) as i32)
+    }
+
+    /// The upper left corner of the image.
+    const CORNER: (i32, i32) = (96, 160);
+
+    /// The pixel at which a row or a column begins.
+    fn place(&self, axis: usize, entry: usize) -> i32 {
+        let corner = [Self::CORNER.1, Self::CORNER.0][axis];
+        corner
+            + (entry as f64 / self.shape[axis] as f64 * f64::from(self.sides()[axis])).round()
+                as i32
+    }
+
+    /// The borders of the blocks along rows or columns, and whether a sensor begins there.
+    fn borders(&self, axis: usize) -> Vec<(usize, bool)> {
+        let ends = if axis == 0 { vec![0, self.shape[0]] } else { self.starts.clone() };
+        let within =
+            ends.windows(2).flat_map(|pair| [(pair[0], true), ((pair[0] + pair[1]) / 2, false)]);
+        within.chain([(self.shape[axis], true)]).collect()
+    }
+}
+
+// Draw the blocks of sensors
+impl Picture for Blocks<'_> {
+    fn size(&self) -> (u32, u32) {
+        let [height, width] = self.sides();
+        ((Self::CORNER.0 + width + 230) as u32, (Self::CORNER.1 + height.max(300) + 70) as u32)
+    }
+
+    fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
+        let ([height, width], (left, top)) = (self.sides(), Self::CORNER);
+        area.draw_text(self.title, &(TYPEFACE, 34).into_text_style(area), (20, 24))?;
+        let image = area.clone().shrink((left, top), (width, height));
+        let (rows, columns) = self.shown.dim();
+        let entry =
+            |share: f64, entries: usize| ((share * entries as f64) as usize).min(entries - 1);
+        let level = |x: f64, y: f64| {
+            let value = self.shown[[entry(1.0 - y, rows), entry(x, columns)]];
+            self.scale.level(value / self.largest)
+        };
+        paint_levels(&image, level)?;
+        // Draw borders between the blocks
+        let line = |ends: [(i32, i32); 2], whole: bool| {
+            let style = if whole { BLACK.stroke_width(3) } else { BLACK.mix(0.5).stroke_width(1) };
+            area.draw(&PathElement::new(ends, style))
+        };
+        for (row, whole) in self.borders(0) {
+            let y = self.place(0, row);
+            line([(left, y), (left + width, y)], whole)?;
+        }
+        for (column, whole) in self.borders(1) {
+            let x = self.place(1, column);
+            line([(x, top), (x, top + height)], whole)?;
+        }
+        // Name sensors and their slopes
+        let write = |words: &str, at: (i32, i32), letters: u32| {
+            let style =
+                (TYPEFACE, letters).into_text_style(area).pos(Pos::new(HPos::Center, VPos::Center));
+            area.draw_text(words, &style, at)
+        };
+        for (q, ends) in self.starts.windows(2).enumerate() {
+            let [from, to] = [ends[0], ends[1]].map(|column| self.place(1, column));
+            let name = if to - from > 110 { format!("star {q}") } else { q.to_string() };
+            if to - from > 36 {
+                write(&name, ((from + to) / 2, top - 28), 28)?;
+            }
+        }
+        for axis in [0, 1] {
+            for (k, pair) in self.borders(axis).windows(2).enumerate() {
+                let [from, to] = [pair[0].0, pair[1].0].map(|entry| self.place(axis, entry));
+                let middle = (from + to) / 2;
+                let at = [(left - 28, middle), (middle, top + height + 26)][axis];
+                if to - from > 24 {
+                    write(["x", "y"][k % 2], at, 26)?;
+                }
+            }
+        }
+        write("truth", (left - 40, top - 28), 28)?;
+        let bar = area.clone().shrink((left + width + 60, top), (130, height.max(300)));
+        let gap = 2.0 * 34.0 / f64::from(height.max(300));
+        let power = self.largest.log10().floor();
+        // Paint the scale of the matrix
+        let unit = 10f64.powf(power);
+        let name = match power as i32 {
+            0 => self.scale.name().to_string(),
+            power => format!("{}, {}", crate::plot::power_of_ten(power), self.scale.name()),
+        };
+        let style = (TYPEFACE, 24).into_text_style(area).pos(Pos::new(HPos::Right, VPos::Center));
+        area.draw_text(&name, &style, (left + width + 210, top - 90))?;
+        paint_bar(&bar, ticks(self.scale, self.largest / unit, gap), 26)
+    }
+}
+
+// Draw a spectrum of measurements
+/// Draws eigenvalues (ascending, rad²), of which the `kept` largest were kept, with the filter that divides them: a share of the
+/// largest.
+///
+/// # Errors
+/// `Invalid` where one is not finite.
+///
+/// ```
+/// use lenslet::plot::{PictureFormat, plot_spectrum};
+/// let picture = plot_spectrum(&[-1e-30, 1e-17, 1e-12, 2e-12], 2, 1e-4, "four", PictureFormat::Svg)?;
+/// assert!(String::from_utf8_lossy(&picture).contains("2 dropped, 1 not positive"));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+pub fn plot_spectrum(
+    values: &[f64],
+    kept: usize,
+    filter: f64,
+    title: &str,
+    format: PictureFormat,
+) -> Result<Vec<u8>, Error> {
+    spectrum(values, kept, filter).title(title).render(format)
+}
+
+fn spectrum(values: &[f64], kept: usize, filter: f64) -> Figure {
+    let largest_first: Vec<(f64, f64)> =
+        values.iter().rev().enumerate().map(|(k, value)| (k as f64 + 1.0, *value)).collect();
+    let (above, below) = largest_first.split_at(kept.min(values.len()));
+    let negative = below.iter().filter(|(_, value)| *value <= 0.0).count();
+    let mut dropped = format!("{} dropped", below.len());
+    if negative > 0 {
+        dropped += &format!(", {negative} not positive");
+    }
+    let threshold = filter * values.last().copied().unwrap_or(0.0);
+    let across = [(1.0, threshold), (values.len() as f64, threshold)];
+    let figure = Figure::new().log_y().x_label("eigenvalue").y_label("rad²");
+    let figure = figure.points(&format!("{} kept", above.len()), thinned(above));
+    figure.points(&dropped, thinned(below)).dashes("filter", across)
+}
+
+/// So few points that a picture is not heavy, the first and the last among them.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let step = points.len().div_ceil(600).max(1);
+    let last = points.len().saturating_sub(1);
+    let shown = points.iter().enumerate().filter(|(k, _)| k % step == 0 || *k == last);
+    shown.map(|(_, point)| *point).collect()
+}
+
+// Tests of pictures of reconstructors
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Atmosphere, GuideStar, Layer, LensletArray, Source};
+
+    // An entry is seen in its block
+    fn system() -> System {
+        let star = |lenslets| {
+            let array = LensletArray::new(lenslets, 0.5).unwrap();
+            GuideStar::at_rest(Source::star(0.0, 0.0).unwrap(), array, 1e-14).unwrap()
+        };
+        let air = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 25.0)]).unwrap();
+        let builder = System::builder(air, LensletArray::new(3, 0.5).unwrap());
+        builder.guide_stars([star(3), star(2)]).build().unwrap()
+    }
+
+    #[test]
+    fn an_entry_is_seen_in_its_block() {
+        let (system, mut matrix) = (system(), Array2::zeros((10, 26)));
+        matrix[[7, 21]] = -0.25;
+        let blocks = Blocks::new(&matrix.view(), &system, "one", ColourScale::Linear).unwrap();
+        assert_eq!((&blocks.starts, blocks.largest), (&vec![0, 18, 26], 0.25));
+        assert_eq!(blocks.borders(1)[1..4], [(9, false), (18, true), (22, false)]);
+        let png = blocks.encode(PictureFormat::Png).unwrap();
+        let picture = image::load_from_memory(&png).unwrap().into_rgb8();
+        let seen = |row: usize, column: usize| {
+            let middle =
+                |axis, entry| (blocks.place(axis, entry) + blocks.place(axis, entry + 1)) / 2;
+            picture.get_pixel(middle(1, column) as u32, middle(0, row) as u32).0
+        };
+        assert_eq!((seen(7, 21), seen(7, 20), seen(6, 21)), ([5, 48, 97], [255; 3], [255; 3]));
+        // A wide matrix is reduced, and keeps its largest entries.
+        let mut wide = Array2::zeros((4, 9000));
+        wide[[2, 4321]] = -3.0;
+        let reduced = Blocks::reduce(&wide.view(), [4, 100]);
+        assert!(reduced[[2, 48]] == -3.0 && reduced.sum() == -3.0);
+        let other = Array2::zeros((10, 25));
+        for bad in [other, matrix.mapv(|_| f64::NAN)] {
+            assert!(Blocks::new(&bad.view(), &system, "", ColourScale::Root).is_err());
+        }
+    }
+
+    // Spectra of any length are drawn
+    #[test]
+    fn spectra_of_any_length_are_drawn() {
+        let values: Vec<f64> = (0..5000).map(|k| 1e-20 * f64::from(k - 3)).collect();
+        let svg = plot_spectrum(&values, 4000, 0.2, "long", PictureFormat::Svg).unwrap();
+        let text = String::from_utf8(svg).unwrap();
+        assert!(text.contains("4000 kept") && text.contains("1000 dropped, 4 not positive"));
+        let points: Vec<_> = (0..5000).map(|k| (f64::from(k), 1.0)).collect();
+        let few = thinned(&points);
+        assert!(few.len() < 700 && few[0] == points[0] && few.last() == points.last());
+        assert!(thinned(&[]).is_empty() && thinned(&points[..3]) == points[..3]);
+    }
+}
