@@ -730,7 +730,7 @@ pub(crate) mod tests {
             (0.02, [[0.9, 1.0], [0.5, 0.5]]),
         ] {
             let phase = Arc::new(TabulatedPhase::new(outer_scale, 0.1, 40.0));
-            pairs.map(|sides| hold_table_and_corners(&phase, sides));
+            pairs.into_iter().for_each(|sides| hold_table_and_corners(&phase, sides));
         }
     }
 
