@@ -4,6 +4,7 @@
 pub mod gpu;
 #[cfg(test)]
 mod kernel_builds;
+pub mod reconstruct;
 
 // What benches stand on
 use crate::device::engine::Engine;

@@ -2,6 +2,7 @@
 //! The command `bench`: run times, measured here.
 
 // What the command bench stands on
+use super::choice;
 use super::summary::{plan_json, plan_text};
 use super::watch::Terminal;
 use crate::bench::{self, gpu::Sheet};
@@ -9,6 +10,8 @@ use crate::device::{self, Device, check, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
+use crate::numerics::real::Precision;
+use crate::tomography::reconstructor::{Inversion, ReconstructorOptions};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -26,6 +29,8 @@ pub struct BenchCommand {
 enum Bench {
     /// Time both methods and the original algorithm for the slope covariance.
     Covariance(BenchArgs),
+    /// Time the stages of reconstructors.
+    Reconstruct(ReconstructBenchArgs),
 }
 
 // Arguments for timing products
@@ -61,11 +66,34 @@ struct BenchArgs {
     json: bool,
 }
 
+// Arguments for timing reconstructors
+#[derive(Debug, Args)]
+struct ReconstructBenchArgs {
+    /// System files; a small one of the book unless given.
+    systems: Vec<PathBuf>,
+    /// Where to measure.
+    #[arg(long, default_value = "cpu")]
+    device: Device,
+    /// Precision of the numbers on a graphics processor: f64 or f32.
+    #[arg(long, default_value = "f64", value_parser = choice::precisions())]
+    precision: Precision,
+    /// How the covariance of the measurements is inverted, in place of what the system file says: auto, cholesky or eigen.
+    #[arg(long, value_parser = choice::inversions())]
+    method: Option<Inversion>,
+    /// Repetitions, of which the median is taken, after one that does not count.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 // Measure and print a table
 /// Measures what the arguments ask for; returns what to print.
 pub fn bench(command: &BenchCommand) -> Result<String, Error> {
     match &command.what {
         Some(Bench::Covariance(args)) => bench_covariance(args),
+        Some(Bench::Reconstruct(args)) => bench_reconstruct(args),
         None => bench_products(&command.products),
     }
 }
@@ -152,6 +180,40 @@ fn bench_covariance(args: &BenchArgs) -> Result<String, Error> {
     let entry = |(name, times)| json!({ "system": name, "seconds": times });
     let entries: Vec<_> = rows.into_iter().map(entry).collect();
     Ok(format!("{}\n", json!({ "threads": threads, "covariance": entries })))
+}
+
+// Measure the reconstructors of systems
+fn bench_reconstruct(args: &ReconstructBenchArgs) -> Result<String, Error> {
+    let read = |path: &PathBuf| -> Result<_, Error> {
+        let (system, text) = System::with_text(path)?;
+        let name = path.display().to_string();
+        let options = ReconstructorOptions::from_toml(&text, &name)?;
+        Ok((name, system, options))
+    };
+    let mut systems = args.systems.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    if systems.is_empty() {
+        let (name, text) = bench::reconstruct::SYSTEM;
+        systems.push((
+            name.into(),
+            System::from_toml(text, name)?,
+            ReconstructorOptions::default(),
+        ));
+    }
+    let (engine, terminal) = (Engine::open(args.device, args.precision)?, Terminal::new(true));
+    let mut rows = Vec::new();
+    for (name, system, options) in &systems {
+        let options = options.method(args.method.unwrap_or(options.method));
+        let how = (&engine, args.repeat);
+        let times = bench::reconstruct::time_reconstructor(system, options, how, &terminal)?;
+        rows.push((name.as_str(), times));
+    }
+    if !args.json {
+        return Ok(bench::reconstruct::reconstructor_table(&rows, &engine.name()));
+    }
+    let entry = |(name, times)| serde_json::json!({ "system": name, "seconds": times });
+    let entries: Vec<_> = rows.into_iter().map(entry).collect();
+    let told = serde_json::json!({ "engine": engine.name(), "reconstruct": entries });
+    Ok(format!("{told}\n"))
 }
 
 // Tell the plans of a bench

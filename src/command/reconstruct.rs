@@ -58,7 +58,7 @@ pub struct ReconstructArgs {
     /// Scale of the colours of a reconstructor.
     #[arg(long, requires = "plot", value_parser = choice::scales(), default_value = "root")]
     scale: ColourScale,
-    /// Precision of the written numbers; all is computed in double precision.
+    /// Precision of the written numbers, and of what a graphics processor computes; processors compute in double precision.
     #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
     precision: Precision,
     /// Where to compute: cpu.

@@ -1,0 +1,158 @@
+// Tangled from book/src/benchmarks.md: edit there, or here and run cargo tangle stitch.
+//! Run times of reconstructors, stage by stage.
+
+// What timing a reconstructor stands on
+use crate::device::{Watch, check, engine::Engine};
+use crate::error::Error;
+use crate::model::system::System;
+use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
+use serde::Serialize;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// The system that is timed unless others are given: name and text.
+pub const SYSTEM: (&str, &str) = ("small-moao", include_str!("../../book/systems/small-moao.toml"));
+
+// Times of a reconstructor
+/// How long the stages of a reconstructor take, in seconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ReconstructorTimes {
+    /// Slopes of all guide stars.
+    pub measurements: usize,
+    /// Slopes of one truth sensor.
+    pub truth_slopes: usize,
+    /// Targets.
+    pub targets: usize,
+    /// How C_mm is inverted.
+    pub method: &'static str,
+    /// Each stage with its time, in order.
+    pub stages: Vec<(String, f64)>,
+    /// All of it, to R and C_ee on the host.
+    pub total: f64,
+    /// What the plan had foreseen for all of it.
+    pub planned: f64,
+}
+
+// Watch the clock at each stage
+/// Notes when stages begin, beside another watcher.
+struct Clock<'a> {
+    begun: Mutex<Vec<(String, Instant)>>,
+    beside: &'a dyn Watch,
+}
+
+impl Watch for Clock<'_> {
+    fn stage(&self, name: &str, pieces: &str) {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        begun.push((name.into(), Instant::now()));
+        self.beside.stage(name, pieces);
+    }
+
+    fn progress(&self, done: usize, total: usize) {
+        self.beside.progress(done, total);
+    }
+
+    fn cancelled(&self) -> bool {
+        self.beside.cancelled()
+    }
+}
+
+// Time a reconstructor
+/// Computes the reconstructor of a system so many times after once for nothing, and gives the times of the run whose total is the median.
+///
+/// # Errors
+/// Those of [`ReconstructorPlan::run`].
+pub fn time_reconstructor(
+    system: &System,
+    options: ReconstructorOptions,
+    (engine, repeat): (&Engine, u32),
+    watch: &dyn Watch,
+) -> Result<ReconstructorTimes, Error> {
+    let plan = ReconstructorPlan::new(system, options)?;
+    let planned = plan.describe(engine).stages.iter().map(|stage| stage.seconds).sum();
+    let mut runs = Vec::new();
+    for _ in 0..=repeat.max(1) {
+        check(watch)?;
+        let clock = Clock { begun: Mutex::default(), beside: watch };
+        let start = Instant::now();
+        plan.run(engine, &clock)?;
+        let end = Instant::now();
+        let begun = clock.begun.into_inner().unwrap_or_else(PoisonError::into_inner);
+        runs.push((end - start, stages(&begun, end)));
+    }
+    // The first run compiles kernels and fills caches.
+    runs.remove(0);
+    runs.sort_by_key(|(total, _)| *total);
+    let (total, stages) = runs.swap_remove(runs.len() / 2);
+    Ok(ReconstructorTimes {
+        measurements: plan.measurements(),
+        truth_slopes: plan.truth_slopes(),
+        targets: system.targets().len(),
+        method: plan.method().name(),
+        stages,
+        total: total.as_secs_f64(),
+        planned,
+    })
+}
+
+/// How long each stage lasts, to the beginning of the next one or to the end; a stage that comes twice is told once.
+fn stages(begun: &[(String, Instant)], end: Instant) -> Vec<(String, f64)> {
+    let ends = begun.iter().skip(1).map(|(_, next)| *next).chain([end]);
+    let mut stages: Vec<(String, f64)> = Vec::new();
+    for ((name, start), end) in begun.iter().zip(ends) {
+        let seconds = (end - *start).as_secs_f64();
+        match stages.iter_mut().find(|(known, _)| known == name) {
+            Some((_, sum)) => *sum += seconds,
+            None => stages.push((name.clone(), seconds)),
+        }
+    }
+    stages
+}
+
+// Table of reconstructors
+/// The table of some systems by name, measured on an engine.
+pub fn reconstructor_table(rows: &[(&str, ReconstructorTimes)], engine: &str) -> String {
+    let mut table = format!("Reconstructor and its error; median times on {engine}.\n");
+    for (name, times) in rows {
+        table += &format!(
+            "{name}: {} slopes, {} of {} target{}, {}\n",
+            times.measurements,
+            times.truth_slopes,
+            times.targets,
+            if times.targets == 1 { "" } else { "s" },
+            times.method,
+        );
+        let all = [("all", times.total), ("planned", times.planned)];
+        let stages = times.stages.iter().map(|(stage, seconds)| (stage.as_str(), *seconds));
+        for (stage, seconds) in stages.chain(all) {
+            table += &format!("    {stage:28} {seconds:>10.3} s\n");
+        }
+    }
+    table
+}
+
+// Tests of timed reconstructors
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::silent;
+    use crate::tomography::covariance_matrix::tests::system;
+
+    #[test]
+    fn stages_add_up_to_all() {
+        let options = ReconstructorOptions::default();
+        let engine = Engine::default();
+        let times = time_reconstructor(&system(1e-14), options, (&engine, 1), &silent).unwrap();
+        let sum: f64 = times.stages.iter().map(|(_, seconds)| seconds).sum();
+        assert!(sum <= times.total && sum > 0.9 * times.total, "{times:?}");
+        let names: Vec<_> = times.stages.iter().map(|(name, _)| name.as_str()).collect();
+        let expected = [
+            "covariance of measurements",
+            "covariance with the truth",
+            "factorisation",
+            "reconstructor",
+        ];
+        assert_eq!(names, expected);
+        let text = reconstructor_table(&[("a.toml", times)], "2 threads");
+        assert!(text.contains("2 targets, cholesky") && text.lines().count() == 8, "{text}");
+    }
+}
