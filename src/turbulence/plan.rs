@@ -11,10 +11,7 @@ mod gpu;
 use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{Watch, check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
-use crate::model::atmosphere::Atmosphere;
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
-use crate::model::sensor::Sensor;
-use crate::model::source::ConeGradient;
 use crate::model::system::{SlopeModel, System};
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
@@ -853,10 +850,11 @@ pub(crate) fn dense_slopes(
 ///
 /// # Errors
 /// Those of [`dense::between`], and what a device says.
+#[cfg(feature = "factorise")]
 pub(crate) fn dense_between(
-    atmosphere: &Atmosphere,
-    [first, second]: [(&[Sensor], &[Array2<bool>]); 2],
-    gradient: ConeGradient,
+    atmosphere: &crate::model::Atmosphere,
+    [first, second]: [(&[crate::model::Sensor], &[Array2<bool>]); 2],
+    gradient: crate::model::ConeGradient,
     engine: &Engine,
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {

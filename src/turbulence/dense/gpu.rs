@@ -288,7 +288,7 @@ pub fn between<T: Real>(
 ///
 /// # Errors
 /// Those of [`slope_covariance`].
-pub(crate) fn slopes_there<T: Real>(
+pub fn slopes_there<T: Real>(
     atmosphere: &Atmosphere,
     (sensors, valid): (&[Sensor], &[Array2<bool>]),
     gradient: ConeGradient,
@@ -305,7 +305,7 @@ pub(crate) fn slopes_there<T: Real>(
 ///
 /// # Errors
 /// Those of [`slope_covariance`].
-pub(crate) fn between_there<T: Real>(
+pub fn between_there<T: Real>(
     atmosphere: &Atmosphere,
     sets: [(&[Sensor], &[Array2<bool>]); 2],
     gradient: ConeGradient,

@@ -5,9 +5,6 @@
 use super::{CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan};
 use crate::device::{Watch, engine::Engine};
 use crate::error::Error;
-use crate::model::atmosphere::Atmosphere;
-use crate::model::sensor::Sensor;
-use crate::model::source::ConeGradient;
 use crate::model::system::System;
 use crate::numerics::real::{Precision, Real};
 use crate::turbulence::direct::slope::gpu::{pair_covariances_on, pieces};
@@ -129,10 +126,11 @@ impl CovariancePlan {
 
     // Rows against columns on devices
     /// The covariances of the slopes of some sensors with those of others on the devices of an engine, (m, n), rad².
+    #[cfg(feature = "factorise")]
     pub(super) fn dense_between_on(
-        atmosphere: &Atmosphere,
-        [first, second]: [(&[Sensor], &[Array2<bool>]); 2],
-        gradient: ConeGradient,
+        atmosphere: &crate::model::Atmosphere,
+        [first, second]: [(&[crate::model::Sensor], &[Array2<bool>]); 2],
+        gradient: crate::model::ConeGradient,
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {

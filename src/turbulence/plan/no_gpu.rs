@@ -4,7 +4,7 @@
 use super::{CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan};
 use crate::device::{Watch, engine::Engine, gpu::on_none};
 use crate::error::Error;
-use crate::model::{Atmosphere, ConeGradient, Sensor, System};
+use crate::model::system::System;
 use crate::turbulence::slope::PairCovariance;
 use crate::turbulence::wavefront::WavefrontSlope;
 use ndarray::Array2;
@@ -23,10 +23,11 @@ impl CovariancePlan {
         on_none(engine.devices())
     }
 
+    #[cfg(feature = "factorise")]
     pub(super) fn dense_between_on(
-        _atmosphere: &Atmosphere,
-        _sensors: [(&[Sensor], &[Array2<bool>]); 2],
-        _gradient: ConeGradient,
+        _atmosphere: &crate::model::Atmosphere,
+        _sensors: [(&[crate::model::Sensor], &[Array2<bool>]); 2],
+        _gradient: crate::model::ConeGradient,
         engine: &Engine,
         _watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
