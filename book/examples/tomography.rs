@@ -133,7 +133,8 @@ fn matrices(small: &System, folder: &Path) -> Result<(), Box<dyn Error>> {
     let plan = ReconstructorPlan::new(small, filtered)?;
     let (values, kept) = plan.run(&Engine::default(), &silent)?.spectrum.ok_or("no spectrum")?;
     let title = "small-moao.toml: covariance of the measurements";
-    let picture = plot_spectrum(&values, kept, plan.filter(), title, PictureFormat::Svg)?;
+    let picture =
+        plot_spectrum(&values, kept, plan.filter(&Engine::default()), title, PictureFormat::Svg)?;
     std::fs::write(folder.join("reconstructor-spectrum.svg"), picture)?;
 
     let plan = ReconstructorPlan::new(small, ReconstructorOptions::default())?;

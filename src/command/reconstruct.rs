@@ -345,7 +345,7 @@ impl Told<'_> {
             }
             (Of::Spectrum, Some((values, kept))) => {
                 let title = format!("{name}: covariance of the measurements");
-                plot_spectrum(values, *kept, self.plan.filter(), &title, format)
+                plot_spectrum(values, *kept, self.plan.filter(&self.engine), &title, format)
             }
             (Of::Spectrum, None) => unreachable!("refused before"),
             (Of::Noise, _) => plot_noise_of_stars(&self.system, format),

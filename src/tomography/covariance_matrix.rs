@@ -138,7 +138,7 @@ impl CovarianceMatrices {
     /// [`truth_measurements`](Self::truth_measurements).
     ///
     /// # Errors
-    /// As [`of`](Self::of).
+    /// As [`on`](Self::on).
     pub fn later_truth(
         system: &System,
         delay: f64,
@@ -274,6 +274,19 @@ pub(crate) mod tests {
             .unwrap()
     }
 
+    // The same system with wind
+    /// The system of the tests with a wind in each layer.
+    pub(crate) fn windy(noise: f64) -> System {
+        let still = system(noise);
+        let mut layers = still.atmosphere().layers().to_vec();
+        let winds = [(9.0, 0.5), (15.0, 2.0), (28.0, 1.1)];
+        for (layer, wind) in layers.iter_mut().zip(winds) {
+            (layer.wind_speed, layer.wind_direction) = wind;
+        }
+        let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+        still.to_builder().atmosphere(air).build().unwrap()
+    }
+
     // Blocks stand where they belong
     #[test]
     fn blocks_stand_where_they_belong() {
@@ -391,6 +404,7 @@ pub(crate) mod tests {
     #[test]
     fn wind_is_a_direction_where_it_grows_with_altitude() {
         let (still, delay, [x, y]) = (system(0.0), 0.02, [1.3e-5, -2.1e-5]);
+        let engine = Engine::default();
         let mut layers = still.atmosphere().layers().to_vec();
         for layer in &mut layers {
             layer.wind_speed = layer.altitude * f64::hypot(x, y) / delay;
@@ -403,17 +417,14 @@ pub(crate) mod tests {
         for model in [SlopeModel::Average, SlopeModel::EdgeMidpoint] {
             let builder = still.to_builder().atmosphere(air.clone()).slope_model(model);
             let windy = builder.targets([target]).build().unwrap();
-            let found = CovarianceMatrices::later_truth(&windy, delay, &Engine::default(), &silent)
-                .unwrap();
+            let found = CovarianceMatrices::later_truth(&windy, delay, &engine, &silent).unwrap();
             let truth = [Sensor::at_rest(elsewhere, *still.truth_sensor())];
-            let expected =
-                with_measurements(&windy, &air, &truth, &Engine::default(), &silent).unwrap();
+            let expected = with_measurements(&windy, &air, &truth, &engine, &silent).unwrap();
             let most = expected.fold(0.0, |most: f64, value| most.max(value.abs()));
             let gap = (&found - &expected).fold(0.0, |most: f64, gap| most.max(gap.abs()));
             assert!(gap < 1e-9 * most, "{gap:e} {most:e}");
             // Without the delay it is another covariance.
-            let at_once =
-                CovarianceMatrices::later_truth(&windy, 0.0, &Engine::default(), &silent).unwrap();
+            let at_once = CovarianceMatrices::later_truth(&windy, 0.0, &engine, &silent).unwrap();
             let gap = (&at_once - &expected).fold(0.0, |most: f64, gap| most.max(gap.abs()));
             assert!(gap > 1e-2 * most, "{gap:e} {most:e}");
         }

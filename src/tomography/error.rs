@@ -199,16 +199,14 @@ impl Corners {
             reason: format!("{error}"),
         };
         let factor = Cholesky::new(self.normal()).map_err(singular)?;
-        let transposed =
-            |matrix: Array2<f64>| matrix.reversed_axes().as_standard_layout().into_owned();
-        let once = self.gather(errors);
-        let mut wavefront = self.gather(&once.t());
-        for _ in 0..2 {
-            factor.halve(&mut wavefront);
-            factor.finish(&mut wavefront);
-            wavefront = transposed(wavefront);
-        }
-        Ok(wavefront * (4.0 * self.side * self.side))
+        let solved = |slopes: &ArrayView2<f64>| {
+            let mut corners = self.gather(slopes);
+            factor.halve(&mut corners);
+            factor.finish(&mut corners);
+            corners
+        };
+        let once = solved(errors);
+        Ok(solved(&once.t()) * (4.0 * self.side * self.side))
     }
 }
 

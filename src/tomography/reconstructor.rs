@@ -21,6 +21,7 @@ use crate::model::system::{SlopeModel, System};
 #[cfg(feature = "files")]
 use crate::model::system::{TABLES, require_winds};
 use crate::model::unmeasured::{Focus, TipTilt};
+use crate::numerics::real::Precision;
 use crate::tomography::covariance_matrix::{
     CovarianceMatrices, LATER, MEASUREMENTS, TRUTH, check_targets, truth_covariance, truth_sensors,
     truth_valid,
@@ -216,9 +217,16 @@ impl ReconstructorPlan {
         self.method
     }
 
-    /// The share of the largest eigenvalue that others have to pass, with eigenvectors: where none was asked for, rounding decides.
-    pub fn filter(&self) -> f64 {
-        self.options.filter.max(self.measurements as f64 * f64::EPSILON)
+    /// The share of the largest eigenvalue that others have to pass, with eigenvectors: where none was asked for, the rounding of the
+    /// engine decides.
+    pub fn filter(&self, engine: &Engine) -> f64 {
+        let single = engine.precision() == Precision::F32 && !engine.devices().is_empty();
+        self.filter_above(if single { f32::EPSILON.into() } else { f64::EPSILON })
+    }
+
+    /// The same for a relative rounding error.
+    fn filter_above(&self, rounding: f64) -> f64 {
+        self.options.filter.max(self.measurements as f64 * rounding)
     }
 
     // Memory and stages of a reconstructor
@@ -245,6 +253,7 @@ impl ReconstructorPlan {
         Memory::of_stages(results, [&working])
     }
 
+    // Time that the stages take
     /// Multiplications and additions of one thread in a second, in products of large matrices.
     const SPEED: f64 = 12e9;
 
@@ -306,7 +315,9 @@ impl ReconstructorPlan {
             form: "dense",
             reason: format!("{} as {}", self.method.name(), self.reason),
             method: match self.method {
-                Inversion::Eigen => format!("eigenvectors, filtered at {:.1e}", self.filter()),
+                Inversion::Eigen => {
+                    format!("eigenvectors, filtered at {:.1e}", self.filter(engine))
+                }
                 _ => "Cholesky's factor".to_string(),
             } + &self.say_delay(),
             engine: engine.name(),
@@ -329,11 +340,12 @@ impl ReconstructorPlan {
             return Ok(self.found(inverted, truth, None));
         }
         let mut covariances = CovarianceMatrices::on(&self.system, engine, watch)?;
-        let present = self.delay_truth(&mut covariances, engine, watch)?;
-        self.invert(covariances, present, engine, watch)
+        self.add_later_truth(&mut covariances, engine, watch)?;
+        self.invert(covariances, engine, watch)
     }
 
-    /// Whether the covariances of measurements never leave the device: nobody wants them, and their noise is that of lenslets alone.
+    /// Whether the covariances of measurements never leave the device: nobody wants them, their noise is that of lenslets alone, and
+    /// the truth is of the same time.
     fn stays_there(&self, engine: &Engine) -> bool {
         let noise_of_lenslets =
             |star: &GuideStar| star.tip_tilt == TipTilt::Measured && star.focus == Focus::Measured;
@@ -344,14 +356,11 @@ impl ReconstructorPlan {
             && self.system.guide_stars().iter().all(noise_of_lenslets)
     }
 
-    /// Refuses what does not fit, and a delay on a device.
+    /// Refuses what does not fit.
     ///
     /// # Errors
     /// As [`run`](Self::run).
     pub fn check(&self, engine: &Engine) -> Result<(), Error> {
-        if self.is_delayed() {
-            engine.require_cpu("a reconstructor with a delay")?;
-        }
         let what = format!(
             "the reconstructor of {} slopes of each target from {} slopes",
             self.truth_slopes, self.measurements
@@ -384,32 +393,30 @@ const FACTOR: &str = "factorisation";
 const RECONSTRUCTOR: &str = "reconstructor";
 const ERROR: &str = "error";
 
-/// Rows of all targets, (T m, n), the covariances of their errors, (T, m, m), and the spectrum with the number of values kept.
-type Inverted = (Array2<f64>, Errors, Option<(Vec<f64>, usize)>);
-
-/// C_ee of the reconstructor that is asked for, (T, m, m), and with a delay of the other.
+/// The covariances of the errors of all targets, (T, m, m), and with a delay those of the other choice about prediction.
 type Errors = (Array3<f64>, Option<Array3<f64>>);
+
+/// Rows of all targets, (T m, n), their errors, and the spectrum with the number of values kept.
+type Inverted = (Array2<f64>, Errors, Option<(Vec<f64>, usize)>);
 
 // Invert by cholesky or eigenvectors
 impl ReconstructorPlan {
-    /// Reconstructor and error from given covariances of the planned sizes, with a delay also that of the `present` truth with the
-    /// measurements.
+    /// Reconstructor and error from given covariances of the planned sizes, with a delay those of the later truth and the present.
     ///
     /// # Errors
     /// As [`run`](Self::run).
     fn invert(
         &self,
         covariances: CovarianceMatrices,
-        present: Option<Array2<f64>>,
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Reconstruction, Error> {
-        let kept = self.options.keep.then(|| covariances.clone());
+        let kept = self.options.keep.then(|| self.kept(&covariances));
         watch.stage(FACTOR, "");
         check(watch)?;
         let truth = covariances.truth.clone();
         let inverted = match engine.devices() {
-            [] => self.invert_here(covariances, present, watch)?,
+            [] => self.invert_here(covariances, watch)?,
             _ => self.invert_there(covariances, engine, watch)?,
         };
         Ok(self.found(inverted, truth, kept))
@@ -440,21 +447,17 @@ impl ReconstructorPlan {
     fn invert_here(
         &self,
         covariances: CovarianceMatrices,
-        present: Option<Array2<f64>>,
         watch: &dyn Watch,
     ) -> Result<Inverted, Error> {
         let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
-        let mut half = match present {
-            Some(present) => concatenate![Axis(0), truth_measurements, present],
-            None => truth_measurements,
-        };
+        let mut half = truth_measurements;
         Ok(if self.method == Inversion::Eigen {
             // Reconstruct by eigenvectors
             let eigen = Eigen::new(&measurements)?;
             drop(measurements);
             watch.stage(RECONSTRUCTOR, "");
             check(watch)?;
-            let kept = eigen.kept(self.filter());
+            let kept = eigen.kept(self.filter_above(f64::EPSILON));
             let values = eigen.values();
             let roots: Array1<f64> =
                 values[values.len() - kept..].iter().map(|value| value.sqrt()).collect();
@@ -517,19 +520,29 @@ impl ReconstructorPlan {
         self.options.delay > 0.0
     }
 
-    /// With a delay, puts the covariance with the later truth in its place and hands back that with the present one.
-    fn delay_truth(
+    /// With a delay, puts the covariance with the later truth above that with the present one.
+    fn add_later_truth(
         &self,
         covariances: &mut CovarianceMatrices,
         engine: &Engine,
         watch: &dyn Watch,
-    ) -> Result<Option<Array2<f64>>, Error> {
-        if !self.is_delayed() {
-            return Ok(None);
+    ) -> Result<(), Error> {
+        if self.is_delayed() {
+            let (system, present) = (&self.system, &covariances.truth_measurements);
+            let later = CovarianceMatrices::later_truth(system, self.options.delay, engine, watch)?;
+            covariances.truth_measurements = concatenate![Axis(0), later, *present];
         }
-        let delay = self.options.delay;
-        let later = CovarianceMatrices::later_truth(&self.system, delay, engine, watch)?;
-        Ok(Some(std::mem::replace(&mut covariances.truth_measurements, later)))
+        Ok(())
+    }
+
+    /// Covariances that are to be kept: of the later truth, where there is one.
+    fn kept(&self, covariances: &CovarianceMatrices) -> CovarianceMatrices {
+        let mut kept = covariances.clone();
+        if self.is_delayed() {
+            let rows = kept.truth_measurements.nrows() / 2;
+            kept.truth_measurements = kept.truth_measurements.slice(s![..rows, ..]).to_owned();
+        }
+        kept
     }
 
     // Tell errors with and without prediction
@@ -545,6 +558,11 @@ impl ReconstructorPlan {
             let gap = gap.slice(s![t * m..(t + 1) * m, ..]);
             error += &times_transpose(&gap, &gap);
         }
+        self.choose(with, without)
+    }
+
+    /// The errors of what is asked for and of the other choice.
+    fn choose(&self, with: Array3<f64>, without: Array3<f64>) -> Errors {
         if self.options.predict { (with, Some(without)) } else { (without, Some(with)) }
     }
 
@@ -601,8 +619,8 @@ mod tests {
     use crate::model::noise::Noise;
     use crate::model::source::Source;
     use crate::model::unmeasured::TipTilt;
-    use crate::tomography::covariance_matrix::{add_noise, tests::system};
-    use ndarray::Axis;
+    use crate::tomography::covariance_matrix::add_noise;
+    use crate::tomography::covariance_matrix::tests::{system, windy};
 
     // Reconstruct a system in a test
     const NOISE: f64 = 2e-14;
@@ -669,7 +687,7 @@ mod tests {
         let filtered = |filter: f64| {
             let options = options.method(Inversion::Eigen).filter(filter);
             let plan = ReconstructorPlan::new(&noisy, options).unwrap();
-            plan.invert(covariances.clone(), None, &Engine::default(), &silent).unwrap()
+            plan.invert(covariances.clone(), &Engine::default(), &silent).unwrap()
         };
         let errors = [0.0, 1e-2, 3e-2, 1e-1].map(|filter| {
             let found = filtered(filter);
@@ -790,7 +808,7 @@ mod tests {
         let modes = blind_system.removed_modes();
         let plan = ReconstructorPlan::new(&blind_system, ReconstructorOptions::default()).unwrap();
         let invert = |covariances: CovarianceMatrices| {
-            plan.invert(covariances, None, &Engine::default(), &silent).unwrap()
+            plan.invert(covariances, &Engine::default(), &silent).unwrap()
         };
         let remove = |mut covariances: CovarianceMatrices| {
             covariances.remove(&modes);
@@ -864,21 +882,14 @@ mod tests {
     // Errors over growing delays
     #[test]
     fn prediction_gains_more_the_longer_the_delay() {
-        let still = system(NOISE);
-        let mut layers = still.atmosphere().layers().to_vec();
-        for (layer, (speed, direction)) in
-            layers.iter_mut().zip([(9.0, 0.5), (15.0, 2.0), (28.0, 1.1)])
-        {
-            (layer.wind_speed, layer.wind_direction) = (speed, direction);
-        }
-        let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
-        let windy = still.to_builder().atmosphere(air).build().unwrap();
-        let present = CovarianceMatrices::of(&windy, &silent).unwrap();
+        let windy = windy(NOISE);
+        let (present, engine) =
+            (CovarianceMatrices::of(&windy, &silent).unwrap(), Engine::default());
         let invert = |options: ReconstructorOptions| {
             let plan = ReconstructorPlan::new(&windy, options).unwrap();
             let mut covariances = present.clone();
-            let before = plan.delay_truth(&mut covariances, &Engine::default(), &silent).unwrap();
-            plan.invert(covariances, before, &Engine::default(), &silent).unwrap()
+            plan.add_later_truth(&mut covariances, &engine, &silent).unwrap();
+            plan.invert(covariances, &engine, &silent).unwrap()
         };
         let options = ReconstructorOptions::default();
         let plain = invert(options);

@@ -2,7 +2,7 @@
 //! Reconstructors on a graphics processor.
 
 // What the reconstructor on a device stands on
-use super::{ERROR, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
+use super::{ERROR, Errors, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
 use crate::device::gpu::{Argument, Buffer, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Watch, check, engine::Engine};
@@ -24,6 +24,7 @@ impl ReconstructorPlan {
     pub(super) fn on_devices(&self, engine: &Engine) -> Vec<u64> {
         let [n, m, targets] =
             [self.measurements, self.truth_slopes, self.system.targets().len()].map(|k| k as u64);
+        let targets = if self.is_delayed() { 2 * targets } else { targets };
         let (rows, blocks) = match self.method {
             Inversion::Eigen => (2 * targets * m, EIGENVECTORS),
             _ => (targets * m, 1.0),
@@ -166,11 +167,11 @@ impl ReconstructorPlan {
         let truth = upload_rows::<T>(gpu, truth, unit)?;
         let (errors, spectrum) = if self.method == Inversion::Eigen {
             // Invert by eigenvectors on a device
-            let eigen = EigenGpu::new(gpu, matrix, n, self.device_filter::<T>())?;
+            let eigen = EigenGpu::new(gpu, matrix, n, self.filter_above(T::epsilon().in_double()))?;
             watch.stage(RECONSTRUCTOR, "");
             check(watch)?;
             let half = eigen.project(&rows)?;
-            let errors = self.unexplained_there(gpu, &truth, &half, unit)?;
+            let errors = self.errors_there(gpu, &truth, &half, unit)?;
             check(watch)?;
             eigen.expand(&half, &rows)?;
             let (values, kept) = eigen.spectrum();
@@ -181,38 +182,59 @@ impl ReconstructorPlan {
             watch.stage(RECONSTRUCTOR, "");
             check(watch)?;
             factor.halve(&rows)?;
-            let errors = self.unexplained_there(gpu, &truth, &rows, unit)?;
+            let errors = self.errors_there(gpu, &truth, &rows, unit)?;
             check(watch)?;
             factor.finish(&rows)?;
             (errors, None)
         };
         watch.stage(ERROR, "");
         check(watch)?;
-        Ok((read_rows(&rows, n, 1.0)?, (errors, None), spectrum))
-    }
-
-    /// The filter that eigenvalues have to pass on a device, whose rounding may be coarser.
-    fn device_filter<T: Real>(&self) -> f64 {
-        self.options.filter.max(self.measurements as f64 * T::epsilon().in_double())
+        Ok((self.asked(read_rows(&rows, n, 1.0)?), errors, spectrum))
     }
 
     // Take away on a device what is explained
-    /// C_tt − W Wᵗ for each target, from the rows of all.
-    fn unexplained_there<T: Real>(
+    /// The errors of all targets, from the rows of all, those of a later truth above those of the present one.
+    fn errors_there<T: Real>(
         &self,
         gpu: &Gpu,
         truth: &Buffer<T>,
         half: &Buffer<T>,
         unit: f64,
+    ) -> Result<Errors, Error> {
+        let (one, [later, present]) = (T::one(), [0, 1]);
+        let with = self.with_products(gpu, truth, half, unit, &[(later, later, -one)])?;
+        if !self.is_delayed() {
+            return Ok((with, None));
+        }
+        let long = [(later, present, -one), (present, later, -one), (present, present, one)];
+        let without = self.with_products(gpu, truth, half, unit, &long)?;
+        Ok(self.choose(with, without))
+    }
+
+    // Add products of rows on a device
+    /// C_tt of each target with products of its rows and others, each by the number of the set of rows and a sign.
+    fn with_products<T: Real>(
+        &self,
+        gpu: &Gpu,
+        truth: &Buffer<T>,
+        half: &Buffer<T>,
+        unit: f64,
+        products: &[(usize, usize, T)],
     ) -> Result<Array3<f64>, Error> {
         let (targets, m) = (self.system.targets().len(), self.truth_slopes);
-        let (inner, error) = (half.len() / (targets * m), gpu.zeros::<T>(m * m)?);
+        let sets = if self.is_delayed() { 2 } else { 1 };
+        let (inner, error) = (half.len() / (sets * targets * m), gpu.zeros::<T>(m * m)?);
         let mut errors = Array3::zeros((targets, m, m));
         for (t, mut found) in errors.outer_iter_mut().enumerate() {
             gpu.copy_within(truth, &error)?;
-            let of_target = || half.view(t * m * inner..(t + 1) * m * inner);
-            let factors = [(of_target(), false), (of_target(), true)];
-            gpu.multiply_matrices(factors, [m, inner, m], &error, [-T::one(), T::one()])?;
+            let rows = |set: usize| {
+                let first = (set * targets + t) * m * inner;
+                half.view(first..first + m * inner)
+            };
+            for &(a, b, sign) in products {
+                let factors = [(rows(a), false), (rows(b), true)];
+                gpu.multiply_matrices(factors, [m, inner, m], &error, [sign, T::one()])?;
+            }
             let there: Array2<f64> = read_rows(&error, m, unit)?;
             found.assign(&there);
         }
@@ -226,24 +248,28 @@ mod tests {
     use crate::device::engine::Engine;
     use crate::device::{gpu::test_machines, silent};
     use crate::numerics::real::Precision;
-    use crate::tomography::covariance_matrix::tests::system;
+    use crate::tomography::covariance_matrix::tests::windy;
     use crate::tomography::reconstructor::{Inversion, ReconstructorOptions, ReconstructorPlan};
 
     // Reconstruct as on the processor
     #[test]
     fn devices_reconstruct_as_the_processor_does() {
-        let system = system(2e-14);
-        let plan = ReconstructorPlan::new(&system, ReconstructorOptions::default()).unwrap();
-        let here = plan.run(&Engine::default(), &silent).unwrap();
-        let scale = here.truth_covariance.diag().mean().unwrap();
+        let system = windy(2e-14);
+        let at = |delay: f64| ReconstructorOptions::default().delay(delay);
+        let here = [0.0, 0.01].map(|delay| {
+            let plan = ReconstructorPlan::new(&system, at(delay)).unwrap();
+            plan.run(&Engine::default(), &silent).unwrap()
+        });
+        let scale = here[0].truth_covariance.diag().mean().unwrap();
         for gpu in test_machines() {
-            for (precision, method, keep, least) in [
-                (Precision::F64, Inversion::Cholesky, false, 1e-9),
-                (Precision::F64, Inversion::Cholesky, true, 1e-9),
-                (Precision::F32, Inversion::Cholesky, false, 2e-3),
-                (Precision::F64, Inversion::Eigen, false, 1e-8),
+            for (precision, method, (keep, delay), least) in [
+                (Precision::F64, Inversion::Cholesky, (false, 0.0), 1e-9),
+                (Precision::F64, Inversion::Cholesky, (true, 0.01), 1e-9),
+                (Precision::F32, Inversion::Cholesky, (false, 0.0), 2e-3),
+                (Precision::F64, Inversion::Eigen, (false, 0.01), 1e-8),
             ] {
-                let options = ReconstructorOptions::default().method(method).keep(keep);
+                let here = &here[usize::from(delay > 0.0)];
+                let options = at(delay).method(method).keep(keep);
                 let plan = ReconstructorPlan::new(&system, options).unwrap();
                 let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
                 let there = match plan.run(&engine, &silent) {
@@ -261,6 +287,12 @@ mod tests {
                 let gap = (&there.error_covariance - &here.error_covariance) / scale;
                 let worst = gap.iter().fold(0.0, |most: f64, gap| most.max(gap.abs()));
                 assert!(worst < least, "{precision:?} {method:?} on {}: {worst:e}", gpu.name());
+                let others = there.other_error_covariance.zip(here.other_error_covariance.as_ref());
+                assert_eq!(others.is_some(), delay > 0.0);
+                let gap = others.map_or(0.0, |(there, here)| {
+                    (there - here).fold(0.0, |most: f64, gap| most.max(gap.abs()))
+                });
+                assert!(gap < least * scale, "{method:?} on {}: {gap:e}", gpu.name());
                 assert_eq!(there.spectrum.is_some(), method == Inversion::Eigen);
             }
         }
