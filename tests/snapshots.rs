@@ -91,8 +91,7 @@ fn elt() {
     insta::assert_snapshot!(table(&covariance("elt"), &pairs, &lags));
 }
 
-/// The budget of the tomographic error of a system: what each target is left with, in nanometres, printed to 0.1 nm. Covariances that
-/// change by 1e-11 of the slope variance, which is what they are exact to, move it by 1e-3 nm.
+/// The budget of the tomographic error of a system: what each target is left with, in nanometres, printed to 1e-4 nm.
 fn error_budget(name: &str) -> String {
     use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
     let system = System::from_file(format!("book/systems/{name}.toml")).unwrap();
@@ -102,7 +101,7 @@ fn error_budget(name: &str) -> String {
         format!("{} slopes, {} of the truth\n", plan.measurements(), plan.truth_slopes());
     for (t, error) in found.wavefront_errors(&system).unwrap().iter().enumerate() {
         let [with, without] = [error.rms, error.rms_without_tilt].map(|rms| 1e9 * rms);
-        let _ = writeln!(text, "target {t}: {with:6.1} nm, {without:6.1} nm without tilt");
+        let _ = writeln!(text, "target {t}: {with:9.4} nm, {without:9.4} nm without tilt");
     }
     text
 }

@@ -3,7 +3,7 @@
 
 // What the wavefront error stands on
 use crate::error::{Error, Invalid};
-use crate::linear::Cholesky;
+use crate::linear::{Cholesky, times_transpose};
 use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
 use crate::tomography::covariance_matrix::truth_valid;
@@ -199,14 +199,12 @@ impl Corners {
             reason: format!("{error}"),
         };
         let factor = Cholesky::new(self.normal()).map_err(singular)?;
-        let solved = |slopes: &ArrayView2<f64>| {
-            let mut corners = self.gather(slopes);
-            factor.halve(&mut corners);
-            factor.finish(&mut corners);
-            corners
-        };
-        let once = solved(errors);
-        Ok(solved(&once.t()) * (4.0 * self.side * self.side))
+        let mut of_slopes = self.gather(&Array2::eye(errors.nrows()).view());
+        factor.halve(&mut of_slopes);
+        factor.finish(&mut of_slopes);
+        let integral = of_slopes.reversed_axes();
+        let once = times_transpose(&integral, errors); // C_ee is symmetric
+        Ok(times_transpose(&once, &integral) * (4.0 * self.side * self.side))
     }
 }
 
