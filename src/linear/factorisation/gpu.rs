@@ -32,11 +32,11 @@ pub(crate) fn upload_rows<T: Real>(
     let (count, n) = rows.dim();
     gpu.refuse_beyond_memory((count * n * size_of::<T>()) as u64, "a dense matrix")?;
     let there = gpu.zeros::<T>(count * n)?;
-    let mut piece = Vec::new();
-    for (k, rows) in rows.axis_chunks_iter(Axis(0), (PIECE / n.max(1)).max(1)).enumerate() {
+    let (height, mut piece) = ((PIECE / n.max(1)).max(1), Vec::new());
+    for (k, rows) in rows.axis_chunks_iter(Axis(0), height).enumerate() {
         let rows: Vec<f64> = rows.iter().copied().collect();
         rows.par_iter().map(|&value| T::of(value / unit)).collect_into_vec(&mut piece);
-        let first = k * (PIECE / n.max(1)).max(1) * n;
+        let first = k * height * n;
         there.view(first..first + piece.len()).write(&piece)?;
     }
     Ok(there)
@@ -63,7 +63,7 @@ pub(crate) fn read_rows<T: Real>(
 }
 
 // Cholesky factor on a device
-/// A symmetric positive definite matrix on a device, in the form of `eq:cholesky`.
+/// A symmetric positive definite matrix on a device, in the form of Eq. [cholesky](https://lenslet.github.io/lenslet/factorisations.html#eq-cholesky).
 pub(crate) struct CholeskyGpu<T> {
     gpu: Gpu,
     factor: Buffer<T>,
@@ -99,7 +99,7 @@ impl<T: Real> CholeskyGpu<T> {
 }
 
 // Eigenvectors on a device
-/// A symmetric matrix on a device, in the form of `eq:eigen`; each eigenvector that is kept is divided by the root of its eigenvalue.
+/// A symmetric matrix on a device, in the form of Eq. [eigen](https://lenslet.github.io/lenslet/factorisations.html#eq-eigen); each eigenvector that is kept is divided by the root of its eigenvalue.
 pub(crate) struct EigenGpu<T> {
     gpu: Gpu,
     vectors: Buffer<T>,
