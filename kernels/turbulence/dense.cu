@@ -184,12 +184,14 @@ __device__ void by_nodes(
 // Fill a block of two sensors
 /// Covariances of the slopes of some lenslets of one sensor with those of another, in a matrix with
 /// rows of `pitch` numbers: x slopes of `columns` lenslets stand before their y slopes, and y slopes
-/// of the rows `height` rows below their x slopes. `centres` has for each layer the coordinates along x and y of the first sensor's
-/// `across[0]` columns and rows, then of the second's; lenslets are rows and columns.
+/// of the rows `height` rows below their x slopes. `centres` has for each layer the coordinates
+/// along x and y of the first sensor's `across[0]` columns and rows, then of the second's; lenslets
+/// are rows and columns.
 extern "C" __global__ void __launch_bounds__(128, 3) dense_block(
     const View *views, int layers, const double *centres, const int *first, const int *second,
-    int across_first, int across_second, int columns, int pitch, int height, const real *slopes, const double *falls,
-    const double *half_means, const double *rule, const real *nodes, real *values
+    int across_first, int across_second, int columns, int pitch, int height,
+    const real *slopes, const double *falls, const double *half_means, const double *rule,
+    const real *nodes, real *values
 ) {
     const int row = blockIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
     if (column >= columns) return;

@@ -2,7 +2,7 @@
 //! Every kernel, compiled for several generations of devices without one.
 
 // Chapters that have kernels
-use crate::bench::{ARRAYS, SYSTEMS};
+use crate::bench::{ARRAYS, SYSTEMS, reconstruct};
 use crate::device::cuda::{compiler, probe};
 use crate::device::emulator::collector::{Request, requests};
 use crate::device::engine::Engine;
@@ -15,16 +15,14 @@ use crate::linear::operator::gpu::WithPairsGpu;
 use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::LensletArray;
-use crate::model::sensor::Sensor;
 use crate::model::source::{ConeGradient, Source};
 use crate::model::system::System;
 use crate::numerics::real::Real;
 
 // Estimates and covariances that have kernels
-use crate::linear::factorisation::gpu::EigenGpu;
 use crate::tomography::estimate::gpu::EstimatorGpu;
 use crate::tomography::estimate::{EstimateOptions, Posed};
-use crate::turbulence::dense;
+use crate::tomography::reconstructor::{Inversion, ReconstructorOptions, ReconstructorPlan};
 use crate::turbulence::direct::slope::gpu::SlopePlan;
 use crate::turbulence::direct::wavefront::gpu::WavefrontPlan;
 use crate::turbulence::phase::gpu::PhaseTables;
@@ -81,19 +79,17 @@ fn all_requests<T: Real>() -> Result<Vec<Request>, Error> {
         }
         let matrix = Arc::new(MatrixGpu::<T>::new(gpu, Array2::zeros((2, 2)).view())?);
         WithPairsGpu::new(matrix, &Pairs::new(vec![1, 0], vec![0.5; 2])?)?;
-        EigenGpu::<T>::new(gpu, gpu.zeros(4)?, 2, 0.0)?;
-        ask_for_dense::<T>(gpu)
+        ask_for_reconstructor::<T>(gpu)
     })
 }
 
-// Ask for pairs without a lattice
-/// Asks for the kernel of pairs without a lattice.
-fn ask_for_dense<T: Real>(gpu: &Gpu) -> Result<(), Error> {
-    let atmosphere = Atmosphere::new(0.15, 500e-9, vec![Layer::new(0.0, 1.0, 30.0)])?;
-    let sensor = [Sensor::at_rest(Source::star(0.0, 0.0)?, LensletArray::new(1, 0.1)?)];
-    let (one, gpus) = ([Array2::from_elem((1, 1), true)], std::slice::from_ref(gpu));
-    let sensors = (&sensor[..], &one[..]);
-    dense::gpu::slope_covariance::<T>(&atmosphere, sensors, ConeGradient::Pupil, gpus, &silent)?;
+// Ask for a reconstructor
+/// Asks for the kernels of pairs without a lattice, of their noise, and of eigenvectors.
+fn ask_for_reconstructor<T: Real>(gpu: &Gpu) -> Result<(), Error> {
+    let (name, text) = reconstruct::SYSTEM;
+    let options = ReconstructorOptions::default().method(Inversion::Eigen);
+    let plan = ReconstructorPlan::new(&System::from_toml(text, name)?, options)?;
+    plan.run(&Engine::gpus(vec![gpu.clone()], T::PRECISION)?, &silent)?;
     Ok(())
 }
 

@@ -202,7 +202,7 @@ impl Corners {
         let mut of_slopes = self.gather(&Array2::eye(errors.nrows()).view());
         factor.halve(&mut of_slopes);
         factor.finish(&mut of_slopes);
-        let integral = of_slopes.reversed_axes();
+        let integral = of_slopes.t().as_standard_layout().into_owned();
         let once = times_transpose(&integral, errors); // C_ee is symmetric
         Ok(times_transpose(&once, &integral) * (4.0 * self.side * self.side))
     }

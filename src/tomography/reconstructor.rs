@@ -234,20 +234,16 @@ impl ReconstructorPlan {
     pub fn memory(&self, engine: &Engine) -> Memory {
         let [n, m, targets] =
             [self.measurements, self.truth_slopes, self.system.targets().len()].map(|k| k as u64);
-        let matrices = match self.method {
-            Inversion::Eigen => 4,
-            _ => 1,
-        } + u64::from(self.options.keep);
         let square = n.saturating_mul(n).saturating_mul(8);
         let rows = targets.saturating_mul(m).saturating_mul(8);
         let results =
             rows.saturating_mul(n).saturating_mul(2).saturating_add(rows.saturating_mul(3 * m));
         let results = results.saturating_mul(if self.is_delayed() { 2 } else { 1 });
-        let matrices = match engine.devices() {
-            [] => matrices,
-            _ if self.stays_there(engine) => 0,
-            _ => 1 + u64::from(self.options.keep),
-        };
+        let matrices = match (engine.devices(), self.method) {
+            ([], Inversion::Eigen) => 4,
+            ([_, ..], _) if self.stays_there(engine) => 0,
+            _ => 1,
+        } + u64::from(self.options.keep);
         let working =
             Memory { host: square.saturating_mul(matrices), devices: self.on_devices(engine) };
         Memory::of_stages(results, [&working])
@@ -285,11 +281,12 @@ impl ReconstructorPlan {
             Inversion::Eigen => 4.0 * n.powi(3),
             _ => n.powi(3) / 6.0,
         };
+        let with_truth = self.pairs(&truths, &stars);
         let work = |multiplications: f64| multiplications / Self::SPEED;
         [
             (MEASUREMENTS, 0.5 * self.pairs(&stars, &stars)),
-            (TRUTH, self.pairs(&truths, &stars)),
-            (LATER, if self.is_delayed() { self.pairs(&truths, &stars) } else { 0.0 }),
+            (TRUTH, with_truth),
+            (LATER, with_truth),
             (FACTOR, work(factor)),
             (RECONSTRUCTOR, work(rows * n * n + rows * m * n)),
             (ERROR, work(5.0 * rows * m * m)),
@@ -336,7 +333,7 @@ impl ReconstructorPlan {
         self.check(engine)?;
         if self.stays_there(engine) {
             let truth = truth_covariance(&self.system, watch)?;
-            let inverted = self.run_there(&truth, engine, watch)?;
+            let inverted = self.invert_there(&truth, None, engine, watch)?;
             return Ok(self.found(inverted, truth, None));
         }
         let mut covariances = CovarianceMatrices::on(&self.system, engine, watch)?;
@@ -414,10 +411,11 @@ impl ReconstructorPlan {
         let kept = self.options.keep.then(|| self.kept(&covariances));
         watch.stage(FACTOR, "");
         check(watch)?;
-        let truth = covariances.truth.clone();
+        let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
+        let given = [measurements, truth_measurements];
         let inverted = match engine.devices() {
-            [] => self.invert_here(covariances, watch)?,
-            _ => self.invert_there(covariances, engine, watch)?,
+            [] => self.invert_here(&truth, given, watch)?,
+            _ => self.invert_there(&truth, Some(given), engine, watch)?,
         };
         Ok(self.found(inverted, truth, kept))
     }
@@ -443,14 +441,13 @@ impl ReconstructorPlan {
     }
 
     // Invert on processors
-    /// The rows of all targets, the covariances of their errors, and the spectrum, by processors.
+    /// The rows of all targets, the covariances of their errors, and the spectrum, by processors, from C_tt, and C_mm and C_tm.
     fn invert_here(
         &self,
-        covariances: CovarianceMatrices,
+        truth: &Array2<f64>,
+        [measurements, mut half]: [Array2<f64>; 2],
         watch: &dyn Watch,
     ) -> Result<Inverted, Error> {
-        let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
-        let mut half = truth_measurements;
         Ok(if self.method == Inversion::Eigen {
             // Reconstruct by eigenvectors
             let eigen = Eigen::new(&measurements)?;
@@ -462,7 +459,7 @@ impl ReconstructorPlan {
             let roots: Array1<f64> =
                 values[values.len() - kept..].iter().map(|value| value.sqrt()).collect();
             half = eigen.project(&half, kept) / &roots;
-            let errors = self.errors(&truth, &half);
+            let errors = self.errors(truth, &half);
             check(watch)?;
             (eigen.expand(&(self.asked(half) / &roots)), errors, Some((values.to_vec(), kept)))
         } else {
@@ -471,7 +468,7 @@ impl ReconstructorPlan {
             watch.stage(RECONSTRUCTOR, "");
             check(watch)?;
             factor.halve(&mut half);
-            let errors = self.errors(&truth, &half);
+            let errors = self.errors(truth, &half);
             check(watch)?;
             half = self.asked(half);
             factor.finish(&mut half);

@@ -416,20 +416,29 @@ pub(crate) fn square(
     (sensors, valid): (&[Sensor], &[Array2<bool>]),
     compute: impl FnOnce(&[Sensor], [Slopes; 2]) -> Result<Array2<f64>, Error>,
 ) -> Result<Array2<f64>, Error> {
-    let order = slope_order(atmosphere, sensors, valid)?;
-    let slopes = Slopes { order: &order, first: 0, sensors: sensors.len() };
-    let mut matrix = compute(sensors, [slopes, slopes])?;
+    let mut matrix = half_square(atmosphere, (sensors, valid), compute)?;
     mirror(&mut matrix);
     Ok(matrix)
 }
 
+/// The same, wherever the matrix is kept, without what lies below the diagonal.
+pub(crate) fn half_square<R>(
+    atmosphere: &Atmosphere,
+    (sensors, valid): (&[Sensor], &[Array2<bool>]),
+    compute: impl FnOnce(&[Sensor], [Slopes; 2]) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let order = slope_order(atmosphere, sensors, valid)?;
+    let slopes = Slopes { order: &order, first: 0, sensors: sensors.len() };
+    compute(sensors, [slopes, slopes])
+}
+
 // Pose a rectangle of slopes
 /// The matrix of some sensors' slopes against those of others, which `compute` fills; all sensors are in one list.
-pub(crate) fn rectangle(
+pub(crate) fn rectangle<R>(
     atmosphere: &Atmosphere,
     sets: [(&[Sensor], &[Array2<bool>]); 2],
-    compute: impl FnOnce(&[Sensor], [Slopes; 2]) -> Result<Array2<f64>, Error>,
-) -> Result<Array2<f64>, Error> {
+    compute: impl FnOnce(&[Sensor], [Slopes; 2]) -> Result<R, Error>,
+) -> Result<R, Error> {
     let [rows, columns] = sets.map(|(sensors, valid)| slope_order(atmosphere, sensors, valid));
     let ((rows, columns), [(first, _), (second, _)]) = ((rows?, columns?), sets);
     let slopes = [

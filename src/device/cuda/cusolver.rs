@@ -59,24 +59,27 @@ impl Solver {
     }
 
     // Lend memory to a factorisation
-    /// Does some work of cuSOLVER with so many bytes on the device and on the host.
+    /// Does some work of cuSOLVER with the bytes that it asks for, on the device and on the host. `calls` names asking and doing.
     fn with_workspace(
         &self,
-        call: &'static str,
-        [device, host]: [usize; 2],
-        work: impl FnOnce(*mut c_void, *mut c_void) -> cusolverStatus_t,
+        calls: [&'static str; 2],
+        ask: impl FnOnce(&mut usize, &mut usize) -> cusolverStatus_t,
+        work: impl FnOnce([*mut c_void; 2], [usize; 2]) -> cusolverStatus_t,
     ) -> Result<(), Error> {
+        let (mut device, mut host) = (0, 0);
+        told(calls[0], ask(&mut device, &mut host).result())?;
         let mut on_host = vec![0u8; host];
         // SAFETY: the stream is that of this handle; the memory is given back below, in the order of the stream.
         let lent = unsafe { driver::malloc_async(self.stream, device.max(1)) };
         let lent = told("cuMemAllocAsync", lent)?;
-        let status = work(lent as usize as *mut c_void, on_host.as_mut_ptr().cast());
+        let memory = [lent as usize as *mut c_void, on_host.as_mut_ptr().cast()];
+        let status = work(memory, [device, host]);
         // SAFETY: allocated above on this stream, and given back once.
         let freed = unsafe { driver::free_async(lent, self.stream) };
         // SAFETY: as above.
         let done =
             if host > 0 { unsafe { driver::stream::synchronize(self.stream) } } else { Ok(()) };
-        told(call, status.result())?;
+        told(calls[1], status.result())?;
         told("cuMemFreeAsync", freed)?;
         told("cuStreamSynchronize", done)
     }
@@ -87,17 +90,14 @@ impl Solver {
         let (solver, parameters, kind) = (self.handle, self.parameters, kind(of.double));
         let (n, a) = (of.order as i64, of.matrix as usize as *mut c_void);
         let (lower, report) = (sys::cublasFillMode_t::CUBLAS_FILL_MODE_LOWER, of.report as usize);
-        let mut bytes = [0; 2];
-        let [device, host] = &mut bytes;
         // SAFETY: `Gpu::cholesky` has checked that the matrix fits its order; two sizes are written.
-        let asked = unsafe {
+        let ask = |device: &mut usize, host: &mut usize| unsafe {
             sys::cusolverDnXpotrf_bufferSize(
                 solver, parameters, lower, n, kind, a, n, kind, device, host,
             )
         };
-        told("cusolverDnXpotrf_bufferSize", asked.result())?;
-        self.with_workspace("cusolverDnXpotrf", bytes, |device, host| {
-            let [on_device, on_host] = bytes;
+        let calls = ["cusolverDnXpotrf_bufferSize", "cusolverDnXpotrf"];
+        self.with_workspace(calls, ask, |[device, host], [on_device, on_host]| {
             // SAFETY: as above; the memory is as large as was asked for, and the report an `int` of the device.
             unsafe {
                 sys::cusolverDnXpotrf(
@@ -126,17 +126,14 @@ impl Solver {
         let (n, report) = (of.order as i64, of.report as usize);
         let lower = sys::cublasFillMode_t::CUBLAS_FILL_MODE_LOWER;
         let vectors = sys::cusolverEigMode_t::CUSOLVER_EIG_MODE_VECTOR;
-        let mut bytes = [0; 2];
-        let [device, host] = &mut bytes;
         // SAFETY: `Gpu::eigenvectors` has checked that matrix and values fit the order; two sizes are written.
-        let asked = unsafe {
+        let ask = |device: &mut usize, host: &mut usize| unsafe {
             sys::cusolverDnXsyevd_bufferSize(
                 solver, parameters, vectors, lower, n, kind, a, n, kind, w, kind, device, host,
             )
         };
-        told("cusolverDnXsyevd_bufferSize", asked.result())?;
-        self.with_workspace("cusolverDnXsyevd", bytes, |device, host| {
-            let [on_device, on_host] = bytes;
+        let calls = ["cusolverDnXsyevd_bufferSize", "cusolverDnXsyevd"];
+        self.with_workspace(calls, ask, |[device, host], [on_device, on_host]| {
             // SAFETY: as above; the memory is as large as was asked for, and the report an `int` of the device.
             unsafe {
                 sys::cusolverDnXsyevd(

@@ -7,7 +7,7 @@ use crate::device::gpu::{Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::Error;
 use crate::numerics::real::Real;
-use ndarray::{Array2, Axis};
+use ndarray::Array2;
 use rayon::prelude::*;
 
 const SOURCE: KernelSource = KernelSource {
@@ -31,13 +31,12 @@ pub(crate) fn upload_rows<T: Real>(
 ) -> Result<Buffer<T>, Error> {
     let (count, n) = rows.dim();
     gpu.refuse_beyond_memory((count * n * size_of::<T>()) as u64, "a dense matrix")?;
-    let there = gpu.zeros::<T>(count * n)?;
-    let (height, mut piece) = ((PIECE / n.max(1)).max(1), Vec::new());
-    for (k, rows) in rows.axis_chunks_iter(Axis(0), height).enumerate() {
-        let rows: Vec<f64> = rows.iter().copied().collect();
-        rows.par_iter().map(|&value| T::of(value / unit)).collect_into_vec(&mut piece);
-        let first = k * height * n;
-        there.view(first..first + piece.len()).write(&piece)?;
+    let (there, rows) = (gpu.zeros::<T>(count * n)?, rows.as_standard_layout());
+    let values = rows.as_slice().unwrap_or_else(|| unreachable!("arrays are row by row here"));
+    let mut piece = Vec::new();
+    for (k, values) in values.chunks(PIECE).enumerate() {
+        values.par_iter().map(|&value| T::of(value / unit)).collect_into_vec(&mut piece);
+        there.view(k * PIECE..k * PIECE + piece.len()).write(&piece)?;
     }
     Ok(there)
 }

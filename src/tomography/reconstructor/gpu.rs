@@ -12,9 +12,7 @@ use crate::linear::factorisation::unit;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
 use crate::numerics::real::{Precision, Real};
-use crate::tomography::covariance_matrix::{
-    CovarianceMatrices, MEASUREMENTS, TRUTH, truth_sensors, truth_valid,
-};
+use crate::tomography::covariance_matrix::{MEASUREMENTS, TRUTH, truth_sensors, truth_valid};
 use crate::turbulence::dense;
 use ndarray::{Array2, Array3};
 
@@ -42,45 +40,33 @@ impl ReconstructorPlan {
     }
 
     // Choose the precision of a device
-    /// As on processors, by the first device of an engine, in its precision.
+    /// As on processors, by the first device of an engine, in its precision: from C_tt, and C_mm and C_tm where
+    /// they are given; else they are made there.
     pub(super) fn invert_there(
         &self,
-        covariances: CovarianceMatrices,
-        engine: &Engine,
-        watch: &dyn Watch,
-    ) -> Result<Inverted, Error> {
-        let gpu = &engine.devices()[0];
-        match engine.precision() {
-            Precision::F64 => self.sent::<f64>(covariances, gpu, watch),
-            Precision::F32 => self.sent::<f32>(covariances, gpu, watch),
-        }
-    }
-
-    /// Covariances and inversion by the first device of an engine, in its precision, from C_tt.
-    pub(super) fn run_there(
-        &self,
         truth: &Array2<f64>,
+        given: Option<[Array2<f64>; 2]>,
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Inverted, Error> {
         let gpu = &engine.devices()[0];
         match engine.precision() {
-            Precision::F64 => self.ran::<f64>(truth, gpu, watch),
-            Precision::F32 => self.ran::<f32>(truth, gpu, watch),
+            Precision::F64 => self.inverted::<f64>(truth, given, gpu, watch),
+            Precision::F32 => self.inverted::<f32>(truth, given, gpu, watch),
         }
     }
 }
 
 // Covariances that never leave the device
 impl ReconstructorPlan {
-    /// Fills the matrices on a device, and inverts there.
-    fn ran<T: Real>(
+    /// C_mm with its noise and C_tm over `unit`, made on a device.
+    fn made<T: Real>(
         &self,
-        truth: &Array2<f64>,
         gpu: &Gpu,
+        unit: f64,
         watch: &dyn Watch,
-    ) -> Result<Inverted, Error> {
-        let (system, unit) = (&self.system, unit(truth));
+    ) -> Result<[Buffer<T>; 2], Error> {
+        let system = &self.system;
         let (air, gradient) = (system.atmosphere(), system.cone_gradient());
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());
         let columns = (&sensors[..], &valid[..]);
@@ -93,7 +79,7 @@ impl ReconstructorPlan {
         let sets = [(&truths[..], &masks[..]), columns];
         let rows = dense::gpu::between_there::<T>(air, sets, gradient, (gpu, unit), watch)?;
         watch.stage(FACTOR, "");
-        self.inverted(gpu, [matrix, rows], (truth, unit), watch)
+        Ok([matrix, rows])
     }
 
     // Add noise on a device
@@ -137,33 +123,32 @@ const EIGENVECTORS: f64 = 5.0;
 const WORKING: u64 = 1 << 30;
 
 // Invert on one device
-impl ReconstructorPlan {
-    /// Takes covariances to a device, in a unit of the size of C_mm, and inverts there.
-    fn sent<T: Real>(
-        &self,
-        covariances: CovarianceMatrices,
-        gpu: &Gpu,
-        watch: &dyn Watch,
-    ) -> Result<Inverted, Error> {
-        let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
-        let unit = unit(&measurements);
-        let matrix = upload_rows::<T>(gpu, &measurements, unit)?;
-        drop(measurements);
-        let rows = upload_rows::<T>(gpu, &truth_measurements, unit)?;
-        drop(truth_measurements);
-        self.inverted(gpu, [matrix, rows], (&truth, unit), watch)
-    }
+/// C_mm and C_tm of the host over `unit`, on a device.
+fn sent<T: Real>(
+    [measurements, truth_measurements]: [Array2<f64>; 2],
+    gpu: &Gpu,
+    unit: f64,
+) -> Result<[Buffer<T>; 2], Error> {
+    let matrix = upload_rows(gpu, &measurements, unit)?;
+    drop(measurements);
+    Ok([matrix, upload_rows(gpu, &truth_measurements, unit)?])
+}
 
+impl ReconstructorPlan {
     // Invert where the matrices are
-    /// Inverts in the precision T, from C_mm and C_tm on a device, and C_tt.
+    /// Inverts in the precision T, in a unit of the size of C_tt.
     fn inverted<T: Real>(
         &self,
+        truth: &Array2<f64>,
+        given: Option<[Array2<f64>; 2]>,
         gpu: &Gpu,
-        [matrix, rows]: [Buffer<T>; 2],
-        (truth, unit): (&Array2<f64>, f64),
         watch: &dyn Watch,
     ) -> Result<Inverted, Error> {
-        let n = self.measurements;
+        let (n, unit) = (self.measurements, unit(truth));
+        let [matrix, rows] = match given {
+            Some(given) => sent::<T>(given, gpu, unit)?,
+            None => self.made(gpu, unit, watch)?,
+        };
         let truth = upload_rows::<T>(gpu, truth, unit)?;
         let (errors, spectrum) = if self.method == Inversion::Eigen {
             // Invert by eigenvectors on a device

@@ -4,7 +4,6 @@
 use super::{Inverted, ReconstructorPlan};
 use crate::device::{Watch, engine::Engine, gpu::on_none};
 use crate::error::Error;
-use crate::tomography::covariance_matrix::CovarianceMatrices;
 use ndarray::Array2;
 
 impl ReconstructorPlan {
@@ -14,16 +13,8 @@ impl ReconstructorPlan {
 
     pub(super) fn invert_there(
         &self,
-        _covariances: CovarianceMatrices,
-        engine: &Engine,
-        _watch: &dyn Watch,
-    ) -> Result<Inverted, Error> {
-        on_none(engine.devices())
-    }
-
-    pub(super) fn run_there(
-        &self,
         _truth: &Array2<f64>,
+        _given: Option<[Array2<f64>; 2]>,
         engine: &Engine,
         _watch: &dyn Watch,
     ) -> Result<Inverted, Error> {

@@ -2,7 +2,9 @@
 //! Covariances without a Toeplitz form on graphics processors.
 
 // What the dense kernel stands on
-use super::{RINGS, SeenLayer, Slopes, TurnedAverage, rectangle, see_layers, slope_order, square};
+use super::{
+    RINGS, SeenLayer, Slopes, TurnedAverage, half_square, pairs_of, rectangle, see_layers, square,
+};
 use crate::device::gpu::{self, Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Watch, Workers, check, dispatch};
@@ -201,13 +203,10 @@ fn any_slopes<T: Real>(
     gpus: &[Gpu],
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
-    let symmetric = rows.first == columns.first;
     let tools: Vec<Tools<T>> = gpus.iter().map(Tools::on).collect::<Result<_, _>>()?;
     let mut matrix = Array2::zeros((rows.order.len(), columns.order.len()));
-    let partners = |p| if symmetric { p } else { 0 }..columns.sensors;
-    let pairs = (0..rows.sensors).flat_map(|p| partners(p).map(move |q| [p, q]));
-    let blocks: Vec<([usize; 2], Block)> =
-        pairs.map(|pair| (pair, Block::new(layers, [rows, columns], pair))).collect();
+    let block = |pair| (pair, Block::new(layers, [rows, columns], pair));
+    let blocks: Vec<_> = pairs_of([rows, columns]).into_iter().map(block).collect();
     // Cut the blocks into pieces for devices
     let height = |k: usize| rows_of_piece::<T>(blocks[k].1.lenslets[1].len());
     let pieces_of = |k: usize| {
@@ -295,10 +294,10 @@ pub fn slopes_there<T: Real>(
     (gpu, unit): (&Gpu, f64),
     watch: &dyn Watch,
 ) -> Result<Buffer<T>, Error> {
-    let order = slope_order(atmosphere, sensors, valid)?;
-    let slopes = Slopes { order: &order, first: 0, sensors: sensors.len() };
-    let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0);
-    there(&layers, [slopes, slopes], (gpu, unit), watch)
+    half_square(atmosphere, (sensors, valid), |sensors, slopes| {
+        let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0);
+        there(&layers, slopes, (gpu, unit), watch)
+    })
 }
 
 /// The covariances of the slopes of some sensors with those of others, (m, n), rad² over `unit`, on a device.
@@ -312,14 +311,10 @@ pub fn between_there<T: Real>(
     (gpu, unit): (&Gpu, f64),
     watch: &dyn Watch,
 ) -> Result<Buffer<T>, Error> {
-    let orders = sets.map(|(sensors, valid)| slope_order(atmosphere, sensors, valid));
-    let ([rows, columns], [(first, _), (second, _)]) = (orders, sets);
-    let slopes = [
-        Slopes { order: &rows?, first: 0, sensors: first.len() },
-        Slopes { order: &columns?, first: first.len(), sensors: second.len() },
-    ];
-    let layers = see_layers(atmosphere, &[first, second].concat(), gradient, |_| 0.0);
-    there(&layers, slopes, (gpu, unit), watch)
+    rectangle(atmosphere, sets, |all, slopes| {
+        let layers = see_layers(atmosphere, all, gradient, |_| 0.0);
+        there(&layers, slopes, (gpu, unit), watch)
+    })
 }
 
 // Fill a matrix block by block
@@ -332,8 +327,7 @@ fn there<T: Real>(
 ) -> Result<Buffer<T>, Error> {
     let (tools, n) = (Tools::on(gpu)?, columns.order.len());
     let matrix = gpu.zeros::<T>(rows.order.len() * n)?;
-    let partners = |p| if rows.first == columns.first { p } else { 0 }..columns.sensors;
-    for [p, q] in (0..rows.sensors).flat_map(|p| partners(p).map(move |q| [p, q])) {
+    for [p, q] in pairs_of([rows, columns]) {
         let mut block = Block::new(layers, [rows, columns], [p, q]);
         block.views.iter_mut().for_each(|view| view.strength /= unit);
         let start = rows.order.index(p, 0, 0) * n + columns.order.index(q, 0, 0);
