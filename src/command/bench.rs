@@ -11,7 +11,8 @@ use crate::error::{Error, Invalid};
 use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
 use crate::numerics::real::Precision;
-use crate::tomography::reconstructor::{Inversion, ReconstructorOptions};
+use crate::tomography::inversion::Inversion;
+use crate::tomography::reconstructor::ReconstructorOptions;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 

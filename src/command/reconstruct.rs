@@ -17,9 +17,8 @@ use crate::plot::reconstructor::{plot_reconstructor, plot_spectrum};
 use crate::plot::{ColourScale, PictureFormat, short_name};
 use crate::tomography::covariance_matrix::truth_valid;
 use crate::tomography::error::WavefrontError;
-use crate::tomography::reconstructor::{
-    Inversion, Reconstruction, ReconstructorOptions, ReconstructorPlan,
-};
+use crate::tomography::inversion::Inversion;
+use crate::tomography::reconstructor::{Reconstruction, ReconstructorOptions, ReconstructorPlan};
 use crate::turbulence::arrays::{describe_system, slope_table};
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, Array3, Axis, arr1};

@@ -1,6 +1,8 @@
 // Tangled from book/src/estimate.md: edit there, or here and run cargo tangle stitch.
 //! The minimum-mean-square-error estimate of wavefronts from slopes.
 
+#[cfg(feature = "factorise")]
+pub(crate) mod factorised;
 #[cfg(feature = "cuda")]
 pub(crate) mod gpu;
 
@@ -21,6 +23,7 @@ use crate::model::unmeasured::{Mode, RemovedModes};
 use crate::numerics::real::Real;
 use crate::tomography::circulant::{Circulant, Group};
 use crate::tomography::interpolation::interpolation_error;
+use crate::tomography::inversion::Inversion;
 use crate::turbulence::plan::{
     CovarianceOptions, CovariancePlan, Form, PIECES, SlopeCovariancePlan, dense_slopes,
     dense_wavefront_slope,
@@ -40,7 +43,11 @@ pub struct EstimateOptions {
     pub form: Form,
     /// Interpolation of the layers to the pupil, where guide stars are at a finite height.
     pub interpolation: Interpolation,
-    /// The solver of Eq. [normal](https://lenslet.github.io/lenslet/estimate.html#eq-normal).
+    /// By a factor or by iterations.
+    pub method: Inversion,
+    /// Eigenvalues below this share of the largest are dropped, where eigenvectors solve.
+    pub filter: f64,
+    /// The solver of Eq. [normal](https://lenslet.github.io/lenslet/estimate.html#eq-normal), where that is solved by iterations.
     pub solver: Solver,
     /// Whether the solver has the circulant preconditioner.
     pub preconditioned: bool,
@@ -59,6 +66,8 @@ impl Default for EstimateOptions {
         Self {
             form: Form::default(),
             interpolation: Interpolation::default(),
+            method: Inversion::default(),
+            filter: 0.0,
             solver: Solver::default(),
             preconditioned: true,
             tolerance: Stop::default().tolerance,
@@ -78,6 +87,16 @@ impl EstimateOptions {
     /// Asks for an interpolation.
     pub fn interpolation(self, interpolation: Interpolation) -> Self {
         Self { interpolation, ..self }
+    }
+
+    /// Asks for a factor or for iterations.
+    pub fn method(self, method: Inversion) -> Self {
+        Self { method, ..self }
+    }
+
+    /// Asks for a filter of eigenvalues.
+    pub fn filter(self, filter: f64) -> Self {
+        Self { filter, ..self }
     }
 
     /// Asks for a solver.

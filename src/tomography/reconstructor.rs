@@ -26,32 +26,8 @@ use crate::tomography::covariance_matrix::{
     CovarianceMatrices, LATER, MEASUREMENTS, TRUTH, check_targets, truth_covariance, truth_sensors,
     truth_valid,
 };
+use crate::tomography::inversion::{Inversion, not_definite};
 use ndarray::{Array1, Array2, Array3, Axis, concatenate, s};
-
-// Ways to invert the measurements
-/// How C_mm is inverted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Inversion {
-    /// By Cholesky's factor where all guide stars have noise and nothing is filtered, else by eigenvectors.
-    #[default]
-    Auto,
-    /// By Cholesky's factor, Eq. [half solved](https://lenslet.github.io/lenslet/reconstructor.html#eq-half-solved).
-    Cholesky,
-    /// By eigenvectors, the smallest filtered, Eq. [filtered](https://lenslet.github.io/lenslet/reconstructor.html#eq-filtered).
-    Eigen,
-}
-
-impl Inversion {
-    /// All of them by the names that a system file has for them.
-    pub const NAMES: [(&'static str, Self); 3] =
-        [("auto", Self::Auto), ("cholesky", Self::Cholesky), ("eigen", Self::Eigen)];
-
-    /// Its name in a system file.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, way)| *way == self).map_or("auto", |(name, _)| name)
-    }
-}
 
 // Options of a reconstructor
 /// What may be chosen about a reconstructor: the table `[reconstructor]` of a system file.
@@ -141,14 +117,9 @@ impl ReconstructorOptions {
 }
 impl ReconstructorOptions {
     fn check(&self) -> Result<(), Invalid> {
-        Eigen::check_filter(self.filter)?;
+        self.method.check_filter(self.filter)?;
         let good = (0.0..=10.0).contains(&self.delay);
-        accept(good, "delay", self.delay, "a time in seconds, from 0 to 10")?;
-        if self.method == Inversion::Cholesky && self.filter > 0.0 {
-            let expected = "0 with method = \"cholesky\", which has no eigenvalues to filter";
-            return Err(Invalid::new("filter", self.filter, expected));
-        }
-        Ok(())
+        accept(good, "delay", self.delay, "a time in seconds, from 0 to 10").map(drop)
     }
 }
 
@@ -188,11 +159,12 @@ impl ReconstructorPlan {
     pub fn new(system: &System, options: ReconstructorOptions) -> Result<Self, Error> {
         options.check()?;
         check_targets(system)?;
-        let silent_star = system.guide_stars().iter().any(|star| star.noise.mean() == 0.0);
         let (method, reason) = match options.method {
-            Inversion::Auto if options.filter > 0.0 => (Inversion::Eigen, "a filter is asked for"),
-            Inversion::Auto if silent_star => (Inversion::Eigen, "a guide star has no noise"),
-            Inversion::Auto => (Inversion::Cholesky, "all guide stars have noise"),
+            Inversion::Auto => Inversion::dense(options.filter, system.guide_stars()),
+            Inversion::Iterative => {
+                let expected = "auto, cholesky or eigen";
+                return Err(Invalid::new("method", "iterative", expected).into());
+            }
             asked => (asked, "it was asked for"),
         };
         let order = SlopeOrder::new(&system.valid_lenslets());
@@ -489,25 +461,11 @@ impl ReconstructorPlan {
     }
 }
 
-// Name the slope of a pivot
+// Blame the slope of a pivot
 impl ReconstructorPlan {
     /// The error for a matrix that is not positive definite.
     fn blame(&self, NotPositive { pivot }: NotPositive) -> Error {
-        let order = SlopeOrder::new(&self.system.valid_lenslets());
-        let stars = self.system.guide_stars().len();
-        let last = |q: &usize| order.index(*q, 1, order.lenslets(*q).len() - 1);
-        let star = (0..stars).find(|q| pivot <= last(q)).unwrap_or(stars - 1);
-        let (within, lenslets) = (pivot - order.index(star, 0, 0), order.lenslets(star));
-        let (axis, [j, i]) =
-            (["x", "y"][within / lenslets.len()], lenslets[within % lenslets.len()]);
-        Error::Failed {
-            what: format!("the factorisation of the covariance of {} slopes", order.len()),
-            reason: format!(
-                "it is not positive definite: slopes before number {pivot}, the {axis} slope of lenslet [{j}, {i}] of \
-                 guide_star[{star}], leave nothing of its variance. Give guide_star[{star}] the noise that it has, or take \
-                 method = \"eigen\" in [reconstructor], which drops what rounding has spoilt"
-            ),
-        }
+        not_definite(&self.system, pivot)
     }
 }
 
