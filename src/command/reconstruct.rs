@@ -41,6 +41,9 @@ pub struct ReconstructArgs {
     /// Eigenvalues below this share of the largest are dropped, in place of what the system file says.
     #[arg(long)]
     filter: Option<f64>,
+    /// Largest relative residual of a row by iterations, in place of what the system file says.
+    #[arg(long)]
+    tolerance: Option<f64>,
     /// Further arrays to write.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ARRAYS")]
     save: Vec<Extra>,
@@ -119,6 +122,7 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     args.check_extras(&plan)?;
     args.check_picture(&system, &plan)?;
     let engine = Engine::open(args.device, args.precision)?;
+    let plan = plan.fitted(&engine);
     let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.plan) else {
         return Ok(plan_text(&plan.describe(&engine), args.json));
     };
@@ -155,6 +159,7 @@ impl ReconstructArgs {
         Ok(said
             .method(self.method.unwrap_or(said.method))
             .filter(self.filter.unwrap_or(said.filter))
+            .tolerance(self.tolerance.unwrap_or(said.tolerance))
             .keep(matrices.iter().any(|matrix| self.save.contains(matrix))))
     }
 
@@ -162,7 +167,7 @@ impl ReconstructArgs {
     fn check_extras(&self, plan: &ReconstructorPlan) -> Result<(), Error> {
         if self.save.contains(&Extra::Eigenvalues) && plan.method() != Inversion::Eigen {
             let expected =
-                "no such array, as Cholesky's factor has none: --method eigen computes them";
+                "no such array, as only eigenvectors have them: --method eigen computes them";
             return Err(Invalid::new("save", "eigenvalues", expected).into());
         }
         Ok(())
@@ -181,7 +186,7 @@ impl ReconstructArgs {
         accept(fits, "target", self.target.unwrap_or(0), expected)?;
         match self.of {
             Of::Spectrum if plan.method() != Inversion::Eigen => {
-                let expected = "error, reconstructor or noise, as Cholesky's factor has no eigenvalues: --method eigen computes them";
+                let expected = "error, reconstructor or noise, as only eigenvectors have a spectrum: --method eigen computes them";
                 Err(Invalid::new("of", "spectrum", expected).into())
             }
             Of::Noise => Ok(check_noise(system)?),

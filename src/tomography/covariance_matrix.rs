@@ -129,6 +129,23 @@ pub(crate) fn truth_valid(system: &System) -> Array2<bool> {
     system.truth_sensor().valid(system.pupil(), system.validity())
 }
 
+// Covariance with the truth alone
+/// C_tm, (T m, n), rad², without the modes that are removed.
+///
+/// # Errors
+/// As for [`CovarianceMatrices::on`].
+pub(crate) fn rows_with_measurements(
+    system: &System,
+    engine: &Engine,
+    watch: &dyn Watch,
+) -> Result<Array2<f64>, Error> {
+    let (air, truths) = (system.atmosphere(), truth_sensors(system));
+    let mut rows = with_measurements(system, air, &truths, engine, watch)?;
+    take_out(&mut rows, &system.removed_modes());
+    check_finite("c_tm", &rows)?;
+    Ok(rows)
+}
+
 // Covariance with a later truth
 /// The stage of the covariance with a later truth, as a watcher is told.
 pub(crate) const LATER: &str = "covariance with the later truth";

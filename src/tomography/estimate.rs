@@ -337,23 +337,7 @@ impl<T: Real> EstimatorCpu<T> {
                 }
             };
         // Put the estimator together
-        let correlated = model.noise.is_correlated();
-        let SlopeNoise { variances, partners, covariances, common } = model.noise;
-        let rows = variances.len();
-        let [variances, covariances] =
-            [variances, covariances].map(|values| values.into_iter().map(T::of).collect());
-        let mut terms: Vec<Arc<dyn Operator<T>>> = vec![slopes, Arc::new(Diagonal::new(variances))];
-        if correlated {
-            terms.push(Arc::new(Pairs::new(partners, covariances)?));
-        }
-        if !common.is_empty() {
-            let ones = |slopes: Range<usize>| vec![T::one(); slopes.len()];
-            let term = |(slopes, variance): (Range<usize>, f64)| {
-                (T::of(variance), slopes.start, ones(slopes))
-            };
-            terms.push(Arc::new(LowRank::new(rows, common.into_iter().map(term).collect())?));
-        }
-        let measured = Arc::new(Sum::new(terms)?);
+        let measured = with_noise(slopes, model.noise)?;
         let (measured, wavefront) = without(&model.removed, measured, wavefront)?;
         Ok(Self {
             measured,
@@ -416,16 +400,40 @@ fn layered_operator<T: Real>(
 }
 
 // Operators without removed modes
-type Shared<T> = Arc<dyn Operator<T>>;
+pub(crate) type Shared<T> = Arc<dyn Operator<T>>;
 
-/// Both operators without modes, Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate.html#eq-blind-estimate).
-fn without<T: Real>(
+// Add noise to an operator
+/// Θ + C_n, of Θ and the noise.
+pub(crate) fn with_noise<T: Real>(
+    slopes: Shared<T>,
+    noise: SlopeNoise,
+) -> Result<Shared<T>, Invalid> {
+    let correlated = noise.is_correlated();
+    let SlopeNoise { variances, partners, covariances, common } = noise;
+    let rows = variances.len();
+    let [variances, covariances] =
+        [variances, covariances].map(|values| values.into_iter().map(T::of).collect());
+    let mut terms: Vec<Shared<T>> = vec![slopes, Arc::new(Diagonal::new(variances))];
+    if correlated {
+        terms.push(Arc::new(Pairs::new(partners, covariances)?));
+    }
+    if !common.is_empty() {
+        let ones = |slopes: Range<usize>| vec![T::one(); slopes.len()];
+        let term =
+            |(slopes, variance): (Range<usize>, f64)| (T::of(variance), slopes.start, ones(slopes));
+        terms.push(Arc::new(LowRank::new(rows, common.into_iter().map(term).collect())?));
+    }
+    Ok(Arc::new(Sum::new(terms)?))
+}
+
+// Remove modes from an operator
+/// Θ + C_n without modes, and P of Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate.html#eq-blind-estimate), where there are modes to remove.
+pub(crate) fn blind<T: Real>(
     modes: &RemovedModes,
     measured: Shared<T>,
-    wavefront: Shared<T>,
-) -> Result<(Shared<T>, Shared<T>), Invalid> {
+) -> Result<Option<[Shared<T>; 2]>, Invalid> {
     if modes.is_empty() {
-        return Ok((measured, wavefront));
+        return Ok(None);
     }
     let n = measured.rows();
     let shape = |mode: &Mode| mode.shape.iter().map(|&part| T::of(part)).collect::<Vec<T>>();
@@ -446,8 +454,21 @@ fn without<T: Real>(
     let removal: Shared<T> = Arc::new(Sum::new(vec![identity, removed])?);
     let replaced: Shared<T> = Arc::new(low_rank(&variance)?);
     let between = Product::new(vec![removal.clone(), measured, removal.clone()])?;
-    let measured = Arc::new(Sum::new(vec![Arc::new(between), replaced])?);
-    Ok((measured, Arc::new(Product::new(vec![wavefront, removal])?)))
+    Ok(Some([Arc::new(Sum::new(vec![Arc::new(between), replaced])?), removal]))
+}
+
+/// Both operators without modes, Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate.html#eq-blind-estimate).
+fn without<T: Real>(
+    modes: &RemovedModes,
+    measured: Shared<T>,
+    wavefront: Shared<T>,
+) -> Result<(Shared<T>, Shared<T>), Invalid> {
+    match blind(modes, measured.clone())? {
+        None => Ok((measured, wavefront)),
+        Some([measured, removal]) => {
+            Ok((measured, Arc::new(Product::new(vec![wavefront, removal])?)))
+        }
+    }
 }
 
 // Estimates frame by frame

@@ -19,7 +19,7 @@ use crate::tomography::estimate::factorised::Factorised;
 use crate::tomography::estimate::{
     EstimateOptions, Estimates, EstimatorCpu, Frames, Posed, check_slopes,
 };
-use crate::tomography::inversion::{Cost, Inversion, iterations, least_noise};
+use crate::tomography::inversion::{Cost, Inversion, iterations, toeplitz_product};
 use crate::turbulence::plan::{PIECES, SlopeCovariancePlan, WAVEFRONTS, dense_bytes};
 use ndarray::ArrayView2;
 
@@ -233,20 +233,10 @@ fn factor_bytes(_: usize, _: Inversion, _: &Engine) -> (u64, u64) {
 fn cost(posed: &Posed) -> Cost {
     let (system, slopes) = (posed.covariances.system(), posed.noise.variances.len());
     let product = match posed.covariances.slopes() {
-        Some(plan) => {
-            let (stars, lags) = (plan.problem().sources() as f64, plan.problem().lags() as f64);
-            4.0 * stars * lags.powi(2) * 2.0 * lags.log2() * 0.7e-9
-        }
+        Some(plan) => toeplitz_product(plan.problem().sources(), plan.problem().lags()),
         None => dense_bytes(system)[0] as f64 / 5e9,
     };
-    let air = system.atmosphere();
-    let pitch = system.guide_stars()[0].sensor.array.pitch();
-    let variance = 0.1622
-        * air.wavelength().powi(2)
-        * pitch.powf(-1.0 / 3.0)
-        * air.fried_parameter().powf(-5.0 / 3.0);
-    let noise = least_noise(system.guide_stars()) / variance;
-    let iterations = iterations(noise, posed.options.limit(slopes));
+    let iterations = iterations(system, posed.options.limit(slopes));
     Cost { slopes, frames: posed.options.frames, product, iterations }
 }
 

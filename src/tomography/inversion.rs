@@ -5,9 +5,10 @@
 #[cfg(feature = "factorise")]
 use crate::error::Error;
 use crate::error::Invalid;
-use crate::model::noise::GuideStar;
 #[cfg(feature = "factorise")]
-use crate::model::{lenslet_array::SlopeOrder, system::System};
+use crate::model::lenslet_array::SlopeOrder;
+use crate::model::noise::GuideStar;
+use crate::model::system::System;
 
 // Ways to invert the measurements
 /// How C_mm, the covariance of measurements with their noise, is inverted, or how systems with it are solved.
@@ -87,9 +88,19 @@ pub(crate) struct Cost {
 /// Iterations where there is enough noise.
 const ITERATIONS: f64 = 100.0;
 
-/// Iterations for a frame where the least noise is this share of the variance of a slope, and `most` are allowed.
-pub(crate) fn iterations(noise: f64, most: usize) -> f64 {
+/// Iterations for a right-hand side of a system, where `most` are allowed.
+pub(crate) fn iterations(system: &System, most: usize) -> f64 {
+    let (air, pitch) = (system.atmosphere(), system.guide_stars()[0].sensor.array.pitch());
+    let r0 = air.fried_parameter();
+    let variance = 0.1622 * air.wavelength().powi(2) / pitch.cbrt() / r0.powf(5.0 / 3.0);
+    let noise = least_noise(system.guide_stars()) / variance;
     (ITERATIONS * (1e-3 / noise).max(1.0).sqrt()).min(most as f64)
+}
+
+/// Time of a Toeplitz product for so many stars, of tables with so many lags along an axis.
+pub(crate) fn toeplitz_product(stars: usize, lags: usize) -> f64 {
+    let (stars, lags) = (stars as f64, lags as f64);
+    4.0 * stars * lags.powi(2) * 2.0 * lags.log2() * 0.7e-9
 }
 
 // Choose by the cost

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "cuda")]
 mod gpu;
+mod iterative;
 #[cfg(not(feature = "cuda"))]
 #[path = "reconstructor/no_gpu.rs"]
 mod gpu;
@@ -44,11 +45,14 @@ pub struct ReconstructorOptions {
     pub predict: bool,
     /// Whether the covariances are kept beside what is computed from them.
     pub keep: bool,
+    /// Largest relative residual of a row, where iterations invert.
+    pub tolerance: f64,
 }
 
 impl Default for ReconstructorOptions {
     fn default() -> Self {
-        Self { method: Inversion::Auto, filter: 0.0, delay: 0.0, predict: true, keep: false }
+        let method = Inversion::Auto;
+        Self { method, filter: 0.0, delay: 0.0, predict: true, keep: false, tolerance: 1e-6 }
     }
 }
 
@@ -61,6 +65,11 @@ impl ReconstructorOptions {
     /// The same, with the covariances kept or not.
     pub fn keep(self, keep: bool) -> Self {
         Self { keep, ..self }
+    }
+
+    /// The same with another tolerance of iterations.
+    pub fn tolerance(self, tolerance: f64) -> Self {
+        Self { tolerance, ..self }
     }
 
     /// The same with another filter.
@@ -97,7 +106,7 @@ impl ReconstructorOptions {
     pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
         let document = Document::parse(name, text)?;
         let root = document.root(TABLES)?;
-        let keys = &["method", "filter", "delay", "predict"];
+        let keys = &["method", "filter", "delay", "predict", "tolerance"];
         let Some(table) = root.table("reconstructor", keys)? else {
             return Ok(Self::default());
         };
@@ -110,14 +119,23 @@ impl ReconstructorOptions {
         if delay > 0.0 {
             require_winds(&root, "a speed in m/s, which may be 0, as reconstructor.delay is not")?;
         }
-        let options = Self { method, filter, delay, predict, keep: false };
+        let tolerance = table.optional("tolerance", "a relative residual")?.unwrap_or(1e-6);
+        let options = Self { method, filter, delay, predict, keep: false, tolerance };
         table.check(options.check())?;
         Ok(options)
     }
 }
+
+// Check the options of a reconstructor
 impl ReconstructorOptions {
     fn check(&self) -> Result<(), Invalid> {
         self.method.check_filter(self.filter)?;
+        let good = self.tolerance > 0.0 && self.tolerance < 1.0;
+        accept(good, "tolerance", self.tolerance, "between 0 and 1")?;
+        if self.method == Inversion::Iterative && self.keep {
+            let expected = "false with method = \"iterative\", which never forms the covariances";
+            return Err(Invalid::new("keep", true, expected));
+        }
         let good = (0.0..=10.0).contains(&self.delay);
         accept(good, "delay", self.delay, "a time in seconds, from 0 to 10").map(drop)
     }
@@ -161,16 +179,16 @@ impl ReconstructorPlan {
         check_targets(system)?;
         let (method, reason) = match options.method {
             Inversion::Auto => Inversion::dense(options.filter, system.guide_stars()),
-            Inversion::Iterative => {
-                let expected = "auto, cholesky or eigen";
-                return Err(Invalid::new("method", "iterative", expected).into());
-            }
             asked => (asked, "it was asked for"),
         };
         let order = SlopeOrder::new(&system.valid_lenslets());
         let truth_slopes = 2 * truth_valid(system).iter().filter(|valid| **valid).count();
         let (system, measurements) = (system.clone(), order.len());
-        Ok(Self { system, options, method, reason, measurements, truth_slopes })
+        let plan = Self { system, options, method, reason, measurements, truth_slopes };
+        if method == Inversion::Iterative {
+            plan.table()?;
+        }
+        Ok(plan)
     }
 
     // Numbers of a planned reconstructor
@@ -212,6 +230,7 @@ impl ReconstructorPlan {
             rows.saturating_mul(n).saturating_mul(2).saturating_add(rows.saturating_mul(3 * m));
         let results = results.saturating_mul(if self.is_delayed() { 2 } else { 1 });
         let matrices = match (engine.devices(), self.method) {
+            (_, Inversion::Iterative) => return self.memory_of_iterations(engine),
             ([], Inversion::Eigen) => 4,
             ([_, ..], _) if self.stays_there(engine) => 0,
             _ => 1,
@@ -255,16 +274,20 @@ impl ReconstructorPlan {
         };
         let with_truth = self.pairs(&truths, &stars);
         let work = |multiplications: f64| multiplications / Self::SPEED;
+        let iterated = self.method == Inversion::Iterative;
+        let solve =
+            if iterated { self.work_of_iterations() } else { work(rows * n * n + rows * m * n) };
         [
             (MEASUREMENTS, 0.5 * self.pairs(&stars, &stars)),
             (TRUTH, with_truth),
             (LATER, with_truth),
             (FACTOR, work(factor)),
-            (RECONSTRUCTOR, work(rows * n * n + rows * m * n)),
+            (RECONSTRUCTOR, solve),
             (ERROR, work(5.0 * rows * m * m)),
         ]
         .into_iter()
         .filter(|(name, _)| *name != LATER || self.is_delayed())
+        .filter(|(name, _)| !iterated || ![MEASUREMENTS, FACTOR].contains(name))
         .map(|(name, seconds)| Stage::new(name, seconds, engine))
         .collect()
     }
@@ -281,11 +304,14 @@ impl ReconstructorPlan {
                 ("error_covariance".into(), vec![targets, m, m]),
             ],
             slope_model: self.system.slope_model().name(),
-            form: "dense",
+            form: if self.method == Inversion::Iterative { "toeplitz" } else { "dense" },
             reason: format!("{} as {}", self.method.name(), self.reason),
             method: match self.method {
                 Inversion::Eigen => {
                     format!("eigenvectors, filtered at {:.1e}", self.filter(engine))
+                }
+                Inversion::Iterative => {
+                    format!("conjugate gradients to {:e}", self.options.tolerance)
                 }
                 _ => "Cholesky's factor".to_string(),
             } + &self.say_delay(),
@@ -303,6 +329,9 @@ impl ReconstructorPlan {
     /// are to blame; `Cancelled` where the watcher wants to stop; what a device says.
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Reconstruction, Error> {
         self.check(engine)?;
+        if self.method == Inversion::Iterative {
+            return self.iterate(engine, watch);
+        }
         if self.stays_there(engine) {
             let truth = truth_covariance(&self.system, watch)?;
             let inverted = self.invert_there(&truth, None, engine, watch)?;
@@ -334,6 +363,7 @@ impl ReconstructorPlan {
             "the reconstructor of {} slopes of each target from {} slopes",
             self.truth_slopes, self.measurements
         );
+        self.check_modes(engine)?;
         self.memory(engine).check(engine, &what)
     }
 }
