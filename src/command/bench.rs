@@ -78,7 +78,7 @@ struct ReconstructBenchArgs {
     /// Precision of the numbers on a graphics processor: f64 or f32.
     #[arg(long, default_value = "f64", value_parser = choice::precisions())]
     precision: Precision,
-    /// How the covariance of the measurements is inverted, in place of what the system file says: auto, cholesky or eigen.
+    /// How the covariance of the measurements is inverted, in place of what the system file says: auto, cholesky, eigen or iterative.
     #[arg(long, value_parser = choice::inversions())]
     method: Option<Inversion>,
     /// Repetitions, of which the median is taken, after one that does not count.

@@ -156,8 +156,15 @@ impl ReconstructArgs {
         let name = self.system.display().to_string();
         let said = ReconstructorOptions::from_toml(text, &name)?;
         let matrices = [Extra::CMm, Extra::CTm, Extra::CTt];
+        let method = self.method.unwrap_or(said.method);
+        let kept = matrices.iter().find(|matrix| self.save.contains(matrix));
+        if let (Inversion::Iterative, Some(matrix)) = (method, kept) {
+            let expected = "no such array, as --method iterative never forms the covariances";
+            let name = format!("{matrix:?}").replace('C', "c_").to_lowercase();
+            return Err(Invalid::new("save", name, expected).into());
+        }
         Ok(said
-            .method(self.method.unwrap_or(said.method))
+            .method(method)
             .filter(self.filter.unwrap_or(said.filter))
             .tolerance(self.tolerance.unwrap_or(said.tolerance))
             .keep(matrices.iter().any(|matrix| self.save.contains(matrix))))

@@ -85,16 +85,16 @@ pub(crate) struct Cost {
     pub(crate) iterations: f64,
 }
 
-/// Iterations where there is enough noise.
-const ITERATIONS: f64 = 100.0;
+/// Iterations where noise has the variance of the slopes.
+const ITERATIONS: f64 = 15.0;
 
 /// Iterations for a right-hand side of a system, where `most` are allowed.
 pub(crate) fn iterations(system: &System, most: usize) -> f64 {
     let (air, pitch) = (system.atmosphere(), system.guide_stars()[0].sensor.array.pitch());
     let r0 = air.fried_parameter();
     let variance = 0.1622 * air.wavelength().powi(2) / pitch.cbrt() / r0.powf(5.0 / 3.0);
-    let noise = least_noise(system.guide_stars()) / variance;
-    (ITERATIONS * (1e-3 / noise).max(1.0).sqrt()).min(most as f64)
+    let noise = least_noise(system.guide_stars());
+    (ITERATIONS * (variance / noise).max(1.0).sqrt()).min(most as f64)
 }
 
 /// Time of a Toeplitz product for so many stars, of tables with so many lags along an axis.
