@@ -35,7 +35,8 @@ impl ReconstructorPlan {
             Precision::F32 => 4.0,
         };
         let first = (bytes * (numbers + blocks * (n as f64).powi(2))) as u64 + WORKING;
-        let covariances = dense::gpu::bytes(engine.precision());
+        let (layers, sensors) = (self.system.atmosphere().layers().len(), self.system.sensors());
+        let covariances = dense::gpu::bytes(engine.precision(), layers, &sensors);
         let mut all = vec![covariances; engine.devices().len()];
         all.iter_mut().take(1).for_each(|bytes| *bytes = first.max(covariances));
         all
