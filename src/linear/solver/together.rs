@@ -183,15 +183,21 @@ mod tests {
         let mut b = Array2::from_shape_vec((5, n), random(5 * n, 2)).unwrap();
         b.row_mut(3).fill(0.0);
         let stop = Stop { tolerance: 1e-10, iterations: 200 };
-        let [x, left] = solve_together(&a, &p, &b, stop, &mut || Ok(())).unwrap();
-        for (k, row) in b.outer_iter().enumerate() {
-            let (row, mut alone) = (row.to_vec(), vec![0.0; n]);
-            let watch = &mut |_, _| Ok(());
-            CG.solve(&a, Some(&p), &row, &mut alone, &stop, watch).unwrap();
+        let alone = |row: ndarray::ArrayView1<f64>| {
+            let (row, mut x) = (row.to_vec(), vec![0.0; n]);
+            let solved = CG.solve(&a, Some(&p), &row, &mut x, &stop, &mut |_, _| Ok(())).unwrap();
+            (row, x, solved.iterations)
+        };
+        let alone: Vec<_> = b.outer_iter().map(alone).collect();
+        // Side by side no row takes more steps than alone.
+        let most = alone.iter().map(|(_, _, iterations)| *iterations).max().unwrap();
+        let limit = Stop { iterations: most + 1, ..stop };
+        let [x, left] = solve_together(&a, &p, &b, limit, &mut || Ok(())).unwrap();
+        for (k, (row, alone, _)) in alone.iter().enumerate() {
             let gap = &x.row(k) - &ndarray::ArrayView1::from(&alone[..]);
             assert!(gap.iter().all(|gap| gap.abs() < 1e-9), "row {k}");
             let size = left.row(k).dot(&left.row(k)).sqrt();
-            assert!(size <= 1e-10 * dot(&row, &row).sqrt(), "row {k}: {size:e}");
+            assert!(size <= 1e-10 * dot(row, row).sqrt(), "row {k}: {size:e}");
         }
         // Ends that rows solved together may have
         let few = Stop { tolerance: 1e-10, iterations: 2 };
