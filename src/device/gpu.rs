@@ -237,6 +237,11 @@ impl<T: Pod> Buffer<T> {
         (self.len * size_of::<T>()) as u64
     }
 
+    /// The queue of the device that it was made by.
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
     // Copy there and back
     /// Fills it with zeros.
     ///

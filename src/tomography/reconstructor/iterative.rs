@@ -248,6 +248,10 @@ mod tests {
         size(&(a - b)) / size(b)
     }
 
+    fn r(found: &Reconstruction) -> &Array3<f64> {
+        found.reconstructor.as_ref().unwrap()
+    }
+
     // Three ways lead to one reconstructor
     #[test]
     fn three_ways_lead_to_one_reconstructor() {
@@ -261,20 +265,18 @@ mod tests {
         let iterative = options.method(Inversion::Iterative);
         let fine = run(&system, iterative.tolerance(1e-10), &engine);
         for found in [&eigen, &fine] {
-            assert!(gap(&found.reconstructor, &factor.reconstructor) < 1e-7);
+            assert!(gap(r(&found), r(&factor)) < 1e-7);
             assert!(gap(&found.error_covariance, &factor.error_covariance) < 1e-10);
         }
         let coarse = run(&system, iterative.tolerance(1e-3), &engine);
-        let gaps = [
-            gap(&coarse.reconstructor, &factor.reconstructor),
-            gap(&coarse.error_covariance, &factor.error_covariance),
-        ];
+        let gaps =
+            [gap(r(&coarse), r(&factor)), gap(&coarse.error_covariance, &factor.error_covariance)];
         assert!(gaps[0] > 1e-5 && gaps[1] < 1e-4 && gaps[1] > 0.0, "{gaps:?}");
         // The error of iterations is the long form
         let c = CovarianceMatrices::of(&system, &silent).unwrap();
         let m = c.truth.nrows();
         let rows = c.truth_measurements.slice(s![m.., ..]).to_owned();
-        let r = coarse.reconstructor.index_axis(Axis(0), 1).to_owned();
+        let r = r(&coarse).index_axis(Axis(0), 1).to_owned();
         let long = crate::tomography::error_covariance(&r, &c.truth, &rows, &c.measurements);
         let error = &coarse.error_covariance.index_axis(Axis(0), 1) - &long;
         let size = c.truth.diag()[0];
@@ -284,6 +286,9 @@ mod tests {
             run(&air, options.method(method).delay(5e-3).tolerance(1e-9), &engine)
         });
         let others = late.each_mut().map(|found| found.other_error_covariance.take().unwrap());
+        let errors_only = options.method(Inversion::Iterative).tolerance(1e-10).errors_only(true);
+        let alone = run(&system, errors_only, &engine);
+        assert!(alone.reconstructor.is_none() && alone.error_covariance == fine.error_covariance);
         assert!(gap(&late[1].error_covariance, &late[0].error_covariance) < 1e-9);
         assert!(
             gap(&others[1], &others[0]) < 1e-9 && gap(&others[1], &late[1].error_covariance) > 1e-3
@@ -336,7 +341,7 @@ mod tests {
                 let there = Engine::gpus(vec![gpu.clone()], precision).unwrap();
                 let found = run(&few, iterative.tolerance(tolerance), &there);
                 let gaps = [
-                    gap(&found.reconstructor, &here.reconstructor),
+                    gap(r(&found), r(&here)),
                     gap(&found.error_covariance, &here.error_covariance),
                 ];
                 assert!(gaps[0] < bounds[0] && gaps[1] < bounds[1], "{precision:?}: {gaps:?}");
