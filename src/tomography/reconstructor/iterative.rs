@@ -265,7 +265,7 @@ mod tests {
         let iterative = options.method(Inversion::Iterative);
         let fine = run(&system, iterative.tolerance(1e-10), &engine);
         for found in [&eigen, &fine] {
-            assert!(gap(r(&found), r(&factor)) < 1e-7);
+            assert!(gap(r(found), r(&factor)) < 1e-7);
             assert!(gap(&found.error_covariance, &factor.error_covariance) < 1e-10);
         }
         let coarse = run(&system, iterative.tolerance(1e-3), &engine);

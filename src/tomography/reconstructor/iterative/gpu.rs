@@ -76,7 +76,7 @@ impl<T: Real> RowSolver<T> {
         plan: &ReconstructorPlan,
         watch: &dyn Watch,
     ) -> Result<[Vec<f64>; 2], Error> {
-        let (unit, [b, product]) = (unit_of(&row), &self.vectors);
+        let (unit, [b, product]) = (unit_of(row), &self.vectors);
         b.write(&row.iter().map(|&value| T::of(value / unit)).collect::<Vec<T>>())?;
         let stop = plan.stop();
         self.solver.solve(b, Start::Cold, &stop, &mut |_, _| check(watch))?;
