@@ -16,12 +16,10 @@ use crate::error::{Error, Invalid, accept};
 use crate::files::located::Document;
 use crate::linear::{Cholesky, Eigen, NotPositive, times_transpose};
 use crate::model::lenslet_array::SlopeOrder;
-use crate::model::noise::GuideStar;
 use crate::model::sensor::Sensor;
 use crate::model::system::{SlopeModel, System};
 #[cfg(feature = "files")]
 use crate::model::system::{TABLES, require_winds};
-use crate::model::unmeasured::{Focus, TipTilt};
 use crate::numerics::real::Precision;
 use crate::tomography::covariance_matrix::{
     CovarianceMatrices, LATER, MEASUREMENTS, TRUTH, check_targets, truth_covariance, truth_sensors,
@@ -374,16 +372,12 @@ impl ReconstructorPlan {
         self.invert(covariances, engine, watch)
     }
 
-    /// Whether the covariances of measurements never leave the device: nobody wants them, their noise is that of lenslets alone, and
-    /// the truth is of the same time.
+    /// Whether the covariances of measurements never leave the device: nobody wants them, and the truth is of the same time.
     fn stays_there(&self, engine: &Engine) -> bool {
-        let noise_of_lenslets =
-            |star: &GuideStar| star.tip_tilt == TipTilt::Measured && star.focus == Focus::Measured;
         !engine.devices().is_empty()
             && !self.options.keep
             && !self.is_delayed()
             && self.system.slope_model() == SlopeModel::Average
-            && self.system.guide_stars().iter().all(noise_of_lenslets)
     }
 
     /// Refuses what does not fit.
@@ -640,7 +634,7 @@ mod tests {
     use crate::linear::operator::battery::random;
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::LensletArray;
-    use crate::model::noise::Noise;
+    use crate::model::noise::{GuideStar, Noise};
     use crate::model::source::Source;
     use crate::model::unmeasured::TipTilt;
     use crate::tomography::covariance_matrix::add_noise;

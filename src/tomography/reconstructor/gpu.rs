@@ -13,6 +13,7 @@ use crate::linear::factorisation::gpu::{
 use crate::linear::factorisation::unit;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
+use crate::model::unmeasured::Mode;
 use crate::numerics::real::{Precision, Real};
 use crate::tomography::covariance_matrix::{MEASUREMENTS, TRUTH, truth_sensors, truth_valid};
 use crate::turbulence::dense;
@@ -82,6 +83,7 @@ impl ReconstructorPlan {
         let sets = [(&truths[..], &masks[..]), columns];
         let rows = dense::gpu::between_there::<T>(air, sets, gradient, (gpu, unit), watch)?;
         watch.stage(FACTOR, "");
+        self.remove_there(gpu, &matrix, &rows)?;
         Ok([matrix, rows])
     }
 
@@ -108,7 +110,53 @@ impl ReconstructorPlan {
             (&covariances).into(),
             order.len().into(),
         ];
-        gpu.launch(&kernel, Shape::over(order.len(), 256, [1, 1]), &arguments)
+        gpu.launch(&kernel, Shape::over(order.len(), 256, [1, 1]), &arguments)?;
+        // Add what slopes have in common
+        let kernel = gpu.program::<T>(&NOISE, &[])?.kernel("add_common")?;
+        for (slopes, variance) in &noise.common {
+            let (count, variance) = (slopes.len(), variance / unit);
+            let arguments: [Argument; 5] = [
+                matrix.into(),
+                order.len().into(),
+                slopes.start.into(),
+                count.into(),
+                variance.into(),
+            ];
+            gpu.launch(&kernel, Shape { grid: [count, 1, 1], block: 256, shared: 0 }, &arguments)?;
+        }
+        Ok(())
+    }
+
+    // Take modes out on a device
+    /// Replaces the modes that stars do not measure by noise in C_mm, and takes them out of C_tm.
+    fn remove_there<T: Real>(
+        &self,
+        gpu: &Gpu,
+        matrix: &Buffer<T>,
+        rows: &Buffer<T>,
+    ) -> Result<(), Error> {
+        let (n, program) = (self.measurements, gpu.program::<T>(&NOISE, &[])?);
+        let [multiply, replace, take_out] =
+            ["mode_products", "replace_mode", "take_out_mode"].map(|name| program.kernel(name));
+        let (multiply, replace, take_out) = (multiply?, replace?, take_out?);
+        let a_block_each = |rows| Shape { grid: [rows, 1, 1], block: 256, shared: 0 };
+        let products = gpu.zeros::<f64>(n)?;
+        for Mode { first, shape } in self.system.removed_modes().iter() {
+            let (mode, own) = (gpu.upload(shape)?, *first..first + shape.len());
+            let place: [Argument; 3] = [n.into(), (*first).into(), shape.len().into()];
+            let arguments = [&[matrix.into(), (&mode).into()], &place[..], &[(&products).into()]];
+            gpu.launch(&multiply, Shape::over(n, 256, [1, 1]), &arguments.concat())?;
+            // Take the mode's own variance
+            let mut b = products.read()?;
+            let variance: f64 = b[own.clone()].iter().zip(shape).map(|(g, z)| g * z).sum();
+            b[own.clone()].iter_mut().zip(shape).for_each(|(g, z)| *g -= variance * z);
+            let b = gpu.upload(&b)?;
+            let arguments = [&[matrix.into(), (&mode).into(), (&b).into()], &place[..]];
+            gpu.launch(&replace, a_block_each(own.end), &arguments.concat())?;
+            let arguments = [&[rows.into(), (&mode).into()], &place[..]];
+            gpu.launch(&take_out, a_block_each(rows.len() / n), &arguments.concat())?;
+        }
+        Ok(())
     }
 }
 
@@ -236,6 +284,7 @@ impl ReconstructorPlan {
 mod tests {
     use crate::device::engine::Engine;
     use crate::device::{gpu::test_machines, silent};
+    use crate::model::unmeasured::{Focus, TipTilt};
     use crate::numerics::real::Precision;
     use crate::tomography::covariance_matrix::tests::windy;
     use crate::tomography::inversion::Inversion;
@@ -246,7 +295,10 @@ mod tests {
     fn devices_reconstruct_as_the_processor_does() {
         // A laser star and a turned one are enough, for the emulated device is slow.
         let all = windy(2e-14);
-        let (stars, target) = (all.guide_stars()[..2].to_vec(), all.targets()[0]);
+        let (mut stars, target) = (all.guide_stars()[..2].to_vec(), all.targets()[0]);
+        // What one cannot tell is taken out, and what the other cannot is uncertain.
+        (stars[0].tip_tilt, stars[0].focus) = (TipTilt::Removed, Focus::Removed);
+        stars[1].tip_tilt = TipTilt::unknown(1e-12).unwrap();
         let system = all.to_builder().guide_stars(stars).targets([target]).build().unwrap();
         let at = |delay: f64| ReconstructorOptions::default().delay(delay);
         let here = [0.0, 0.01].map(|delay| {
