@@ -75,14 +75,17 @@ impl EstimatePlan {
         let posed = &self.0;
         let slopes = |plan: &SlopeCovariancePlan| 8 * plan.problem().len() as u64;
         let of_groups: u64 = posed.groups.iter().map(|group| slopes(&group.plan)).sum();
-        let of_wavefront = match posed.covariances.wavefront() {
-            Some(plan) => 8 * plan.problem().len() as u64,
-            None => dense_bytes(posed.covariances.system()).iter().sum(),
+        let of_wavefront = match (posed.covariances.wavefront(), posed.covariances.blocks()) {
+            (Some(plan), _) => 8 * plan.problem().len() as u64,
+            (_, Some(blocks)) => blocks.result_bytes() - of_groups,
+            _ => dense_bytes(posed.covariances.system()).iter().sum(),
         };
         // Count the operators of an estimate
         let mut working: Vec<Memory> =
             posed.groups.iter().map(|group| group.plan.working(engine)).collect();
         working.extend(posed.covariances.wavefront().map(|plan| plan.working(engine)));
+        working
+            .extend(posed.covariances.blocks().into_iter().flat_map(|plan| plan.working(engine)));
         let devices = on_devices(posed, engine);
         let operators = Memory { host: 4 * of_groups + 2 * of_wavefront, devices };
         let frame = 8 * (posed.targets * posed.points.pow(2)) as u64;
@@ -98,7 +101,12 @@ impl EstimatePlan {
         let told = posed.covariances.describe(engine);
         let (targets, points, frames) = (posed.targets, posed.points, posed.options.frames);
         let solver = format!("{:?}", posed.options.solver);
-        let aid = if posed.options.preconditioned { ", circulant preconditioner" } else { "" };
+        let few = posed.covariances.blocks().and_then(|blocks| blocks.sets.few());
+        let aid = match (posed.options.preconditioned, few) {
+            (true, Some(_)) => ", circulant preconditioner, few slopes eliminated",
+            (true, None) => ", circulant preconditioner",
+            (false, _) => "",
+        };
         Description {
             what: format!("the wavefronts of {targets} targets from {} slopes", self.slopes()),
             arrays: vec![("wavefront".into(), vec![frames, targets, points, points])],
@@ -118,12 +126,17 @@ impl EstimatePlan {
         let wanted = |stage: &Stage| stage.name != WAVEFRONTS;
         let mut stages = posed.covariances.stages(engine);
         stages.retain(wanted);
-        let product: f64 = match posed.covariances.slopes() {
-            Some(plan) => {
-                let (stars, lags) = (plan.problem().sources() as f64, plan.problem().lags() as f64);
-                4.0 * stars * lags.powi(2) * 2.0 * lags.log2() * 0.7e-9
+        let toeplitz = |plan: &SlopeCovariancePlan| {
+            let (stars, lags) = (plan.problem().sources() as f64, plan.problem().lags() as f64);
+            4.0 * stars * lags.powi(2) * 2.0 * lags.log2() * 0.7e-9
+        };
+        let product: f64 = match (posed.covariances.slopes(), posed.covariances.blocks()) {
+            (Some(plan), _) => toeplitz(plan),
+            (_, Some(blocks)) => {
+                let lattices = blocks.slopes.iter().map(toeplitz).sum::<f64>();
+                lattices + 16.0 * blocks.entries()[0] as f64 / 5e9
             }
-            None => dense_bytes(posed.covariances.system())[0] as f64 / 5e9,
+            _ => dense_bytes(posed.covariances.system())[0] as f64 / 5e9,
         };
         stages.push(Stage::new(OPERATORS, 20.0 * product, engine));
         let frames = 160.0 * product * posed.options.frames as f64;
