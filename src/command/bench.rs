@@ -80,6 +80,9 @@ struct ReconstructBenchArgs {
     /// How the covariance of the measurements is inverted, in place of what the system file says: auto, cholesky or eigen.
     #[arg(long, value_parser = choice::inversions())]
     method: Option<Inversion>,
+    /// Compute the errors alone, without the reconstructor.
+    #[arg(long)]
+    errors_only: bool,
     /// Repetitions, of which the median is taken, after one that does not count.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
@@ -203,6 +206,7 @@ fn bench_reconstruct(args: &ReconstructBenchArgs) -> Result<String, Error> {
     let mut rows = Vec::new();
     for (name, system, options) in &systems {
         let options = options.method(args.method.unwrap_or(options.method));
+        let options = options.errors_only(args.errors_only || options.errors_only);
         let how = (&engine, args.repeat);
         let times = bench::reconstruct::time_reconstructor(system, options, how, &terminal)?;
         rows.push((name.as_str(), times));

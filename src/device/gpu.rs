@@ -237,6 +237,11 @@ impl<T: Pod> Buffer<T> {
         (self.len * size_of::<T>()) as u64
     }
 
+    /// The queue of the device that it was made by.
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
     // Copy there and back
     /// Fills it with zeros.
     ///
@@ -315,6 +320,12 @@ impl<'a, T: Pod> View<'a, T> {
     /// Whether it holds none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// What is left of it from the value of a number on.
+    pub fn from(self, start: usize) -> Self {
+        assert!(start <= self.len, "from {start} on of {} values", self.len);
+        Self { start: self.start + start, len: self.len - start, ..self }
     }
 
     // Part as another queue sees it

@@ -614,7 +614,7 @@ impl CovariancePlan {
                 blocks.result_bytes()
             }
             Posed::Dense => {
-                let devices = Self::dense_on_devices(engine);
+                let devices = Self::dense_on_devices(&self.system, engine);
                 stages.push(Memory { host: expanded_bytes(&self.system), devices });
                 let [slopes, wavefront] = dense_bytes(&self.system);
                 slopes.saturating_add(self.grid.map_or(0, |_| wavefront))

@@ -42,6 +42,9 @@ pub(crate) fn upload_rows<T: Real>(
 }
 
 // Copy large matrices back
+/// Numbers that a device copies at a time.
+const FETCHED: usize = 1 << 22;
+
 /// Rows of `n` numbers from a device, times `unit`.
 ///
 /// # Errors
@@ -51,13 +54,37 @@ pub(crate) fn read_rows<T: Real>(
     n: usize,
     unit: f64,
 ) -> Result<Array2<f64>, Error> {
-    let mut all = Array2::zeros((rows.len() / n.max(1), n));
+    read_pieces(rows, n, unit, FETCHED)
+}
+
+fn read_pieces<T: Real>(
+    rows: &Buffer<T>,
+    n: usize,
+    unit: f64,
+    piece: usize,
+) -> Result<Array2<f64>, Error> {
+    let (gpu, mut all) = (rows.gpu(), Array2::zeros((rows.len() / n.max(1), n)));
     let values = all.as_slice_mut().unwrap_or_else(|| unreachable!("arrays are row by row here"));
-    for (k, values) in values.chunks_mut(PIECE).enumerate() {
-        let piece = rows.view(k * PIECE..k * PIECE + values.len()).read()?;
-        let pairs = values.par_iter_mut().zip(piece.par_iter());
+    let take = |values: &mut [f64], there: &[T]| {
+        let pairs = values.par_iter_mut().zip(there);
         pairs.for_each(|(value, there)| *value = unit * there.in_double());
+    };
+    let pieces = values.len() / piece;
+    let (whole, rest) = values.split_at_mut(pieces * piece);
+    let count = if pieces > 0 { 2 } else { 0 };
+    let mut pinned = (0..count).map(|_| gpu.pinned(piece)).collect::<Result<Vec<_>, _>>()?;
+    // Fetch one piece while another is taken
+    let at = |k: usize| rows.view(k * piece..(k + 1) * piece);
+    if pieces > 0 {
+        gpu.fetch(at(0), &mut pinned[0])?;
     }
+    for (k, values) in whole.chunks_mut(piece).enumerate() {
+        if k + 1 < pieces {
+            gpu.fetch(at(k + 1), &mut pinned[(k + 1) % 2])?;
+        }
+        take(values, pinned[k % 2].values()?);
+    }
+    take(rest, &rows.view(pieces * piece..).read()?);
     Ok(all)
 }
 
@@ -185,6 +212,8 @@ mod tests {
             let matrix = upload_rows::<f64>(&gpu, &a, unit).unwrap();
             let there = CholeskyGpu::new(&gpu, matrix, n).unwrap().unwrap();
             let x = upload_rows::<f64>(&gpu, &rows, unit).unwrap();
+            // Five pieces and a rest come back as one.
+            assert_eq!(read_pieces(&x, n, unit, 36).unwrap(), rows);
             // L⁻¹ b grows with the root of the unit, and A⁻¹ b does not depend on it.
             there.halve(&x).unwrap();
             let found = read_rows(&x, n, unit.sqrt()).unwrap();
