@@ -193,7 +193,7 @@ mod tests {
                 block(&one, true, &many, &many),
                 block(&other, false, &few, &many),
                 block(&other, true, &many, &few),
-                block(&one, false, &many, &vec![0..5]),
+                block(&one, false, &many, &vec![0..2, 2..5]),
             ]
         };
         let blocks = Blocks::new((8, 7), parts()).unwrap();
@@ -219,7 +219,7 @@ mod tests {
         // Refuse blocks that do not fit
         let refused = |shape| Blocks::new(shape, parts()).err().unwrap().to_string();
         assert_eq!(refused((6, 7)), "end of the rows of block 0 = 7: expected at most 6");
-        let wrong = vec![block(&other, false, &vec![0..1], &vec![0..5])];
+        let wrong = vec![block(&other, false, &vec![0..0, 0..1], &vec![0..2, 2..5])];
         let error = Blocks::new((8, 7), wrong).err().unwrap().to_string();
         assert_eq!(error, "rows of block 0 = 2: expected 1, its places");
     }

@@ -16,6 +16,7 @@ use crate::numerics::real::Real;
 use crate::tomography::circulant::{Circulant, Group};
 use crate::turbulence::blocks::{Rectangles, Sets};
 use ndarray::{Array2, ArrayView2};
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -79,7 +80,7 @@ pub(crate) fn side_by_side<T: Real>(
     let rows = operators.first().map_or(0, |operator| operator.rows());
     let block = |(set, operator)| {
         let columns = sets.places(set);
-        Block { operator, transposed: false, rows: vec![0..rows], columns }
+        Block { operator, transposed: false, rows: iter::once(0..rows).collect(), columns }
     };
     let blocks = operators.into_iter().enumerate().map(block).collect();
     Ok(Arc::new(Blocks::new((rows, n), blocks)?))

@@ -333,11 +333,9 @@ impl<T: Real> EstimatorCpu<T> {
         let Model { targets, points, interpolation_error, .. } = model;
         let groups: Vec<_> = model.groups.iter().map(Grouped::group).collect();
         // Build the two operators
-        let (slopes, wavefront, beside): (
-            Shared<T>,
-            Shared<T>,
-            Option<(Rectangles, Option<Arc<Dense<T>>>)>,
-        ) = match model.covariances {
+        let (slopes, wavefront, beside): (Shared<T>, Shared<T>, Option<Beside<T>>) = match model
+            .covariances
+        {
             Matrices::Dense(matrices) => {
                 let [slopes, wavefront] =
                     matrices.map(|matrix| Arc::new(Dense::new(matrix.mapv(T::of))));
@@ -469,6 +467,9 @@ fn layered_operator<T: Real>(
 
 // Operators without removed modes
 type Shared<T> = Arc<dyn Operator<T>>;
+
+/// What lies beside lattices, and the strip of the few.
+type Beside<T> = (Rectangles, Option<Arc<Dense<T>>>);
 
 /// Both operators without modes, Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate.html#eq-blind-estimate).
 fn without<T: Real>(

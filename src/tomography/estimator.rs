@@ -84,8 +84,8 @@ impl EstimatePlan {
         let mut working: Vec<Memory> =
             posed.groups.iter().map(|group| group.plan.working(engine)).collect();
         working.extend(posed.covariances.wavefront().map(|plan| plan.working(engine)));
-        working
-            .extend(posed.covariances.blocks().into_iter().flat_map(|plan| plan.working(engine)));
+        let (blocks, system) = (posed.covariances.blocks(), posed.covariances.system());
+        working.extend(blocks.into_iter().flat_map(|plan| plan.working(system, engine)));
         let devices = on_devices(posed, engine);
         let operators = Memory { host: 4 * of_groups + 2 * of_wavefront, devices };
         let frame = 8 * (posed.targets * posed.points.pow(2)) as u64;

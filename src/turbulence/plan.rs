@@ -610,7 +610,7 @@ impl CovariancePlan {
                 slopes.result_bytes().saturating_add(wavefront)
             }
             Posed::Blocks(blocks) => {
-                stages.extend(blocks.working(engine));
+                stages.extend(blocks.working(&self.system, engine));
                 blocks.result_bytes()
             }
             Posed::Dense => {

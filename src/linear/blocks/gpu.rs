@@ -10,6 +10,7 @@ use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
 use crate::numerics::real::Real;
 use ndarray::ArrayView2;
 use std::ops::Range;
+use std::slice::from_ref;
 use std::sync::Arc;
 
 pub(crate) const SOURCE: KernelSource = KernelSource {
@@ -164,7 +165,7 @@ impl<T: Real> SideBySideGpu<T> {
         for (given, places) in given {
             terms.push(match given {
                 Given::Transposed(matrix) => {
-                    Term::Few(FewRows::new(gpu, matrix, [&places, &[0..rows]])?)
+                    Term::Few(FewRows::new(gpu, matrix, [&places, from_ref(&(0..rows))])?)
                 }
                 Given::Operator(operator) => {
                     let (own, expected) =
@@ -182,7 +183,7 @@ impl<T: Real> SideBySideGpu<T> {
         }
         let program = gpu.program::<T>(&SOURCE, &[])?;
         let kernels = [program.kernel("take")?, program.kernel("put")?];
-        let (sum, all) = (gpu.zeros(rows)?, upload(gpu, &[0..rows])?);
+        let (sum, all) = (gpu.zeros(rows)?, upload(gpu, from_ref(&(0..rows)))?);
         Ok(Self { gpu: gpu.clone(), shape: (rows, columns), terms, sum, all, kernels })
     }
     // Copy numbers to their places
@@ -281,11 +282,11 @@ mod tests {
             Array2::from_shape_vec((rows, columns), battery::random(rows * columns, seed)).unwrap()
         };
         let matrices = [random(3, 1), random(2, 2), random(4, 3)];
-        let places = [vec![1..3, 7..8], vec![0..1, 8..9], vec![3..7]];
+        let places = [vec![1..3, 7..8], vec![0..1, 8..9], vec![3..5, 5..7]];
         let block = |k: usize| Block {
             operator: Arc::new(Dense::new(matrices[k].clone())) as Arc<dyn Operator<f64>>,
             transposed: false,
-            rows: vec![0..rows],
+            rows: vec![0..1, 1..rows],
             columns: places[k].clone(),
         };
         let here = Blocks::new((rows, 9), (0..3).map(block).collect()).unwrap();

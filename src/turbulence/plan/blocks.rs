@@ -18,7 +18,6 @@ use crate::turbulence::blocks::{
 use crate::turbulence::dense;
 use crate::turbulence::slope::SlopeProblem;
 use crate::turbulence::wavefront::WavefrontProblem;
-use ndarray::{Array2, Array4};
 
 // Steps of a plan in blocks
 impl BlocksPlan {
@@ -68,10 +67,10 @@ impl BlocksPlan {
     }
     // Work and memory of a plan in blocks
     /// What each of its stages works with.
-    pub(crate) fn working(&self, engine: &Engine) -> Vec<Memory> {
+    pub(crate) fn working(&self, system: &System, engine: &Engine) -> Vec<Memory> {
         let mut stages: Vec<Memory> = self.slopes.iter().map(|plan| plan.working(engine)).collect();
         stages.extend(self.wavefront.iter().flatten().map(|plan| plan.working(engine)));
-        let devices = CovariancePlan::dense_on_devices(engine);
+        let devices = CovariancePlan::dense_on_devices(system, engine);
         stages.push(Memory { host: 0, devices });
         stages
     }
@@ -183,8 +182,8 @@ impl BlocksPlan {
 mod tests {
     use super::*;
     use crate::device::silent;
-    use crate::error::Error;
     use crate::turbulence::plan::{CovarianceOptions, Covariances, Form, Method, SlopeSlope};
+    use ndarray::Array2;
 
     /// A laser star of 5 × 5 lenslets between natural ones of 2 × 2 and 3 × 3, one of them turned.
     fn mixed() -> System {
