@@ -708,6 +708,15 @@ pub(crate) mod tests {
                 let error = largest_difference(average.by_nodes(x, y), edges) / variance;
                 assert!(error < 1e-11, "κ = {kappa}, L0 = {outer_scale}, {from}: {error:.1e}");
             }
+            // A device goes nearer
+            #[cfg(feature = "cuda")]
+            for (nodes, from) in [REACH_THERE[5], (REACH_THERE[6].0, NEAR_THERE)] {
+                let [x, y] = [1.0001 * from, 0.3 * from];
+                let rule = gauss_trapezium(nodes, average.half_flat / average.half_width);
+                let edges = average.by_edges(x, y);
+                let error = largest_difference(average.by_rule(&rule, x, y), edges) / variance;
+                assert!(error < 1e-11, "κ = {kappa}, L0 = {outer_scale}, {from}: {error:.1e}");
+            }
         }
     }
 
