@@ -10,7 +10,7 @@ const SYSTEM: &str = "
 atmosphere = { r0 = 0.15, outer_scale = 25, layers = [
     { altitude = 0, fraction = 0.6 }, { altitude = 6000, fraction = 0.4 }] }
 telescope = { diameter = 3.0, obstruction = 0.2 }
-lenslet_array = { lenslets = 6 }
+lenslet_array = { lenslets = 5 }
 guide_star = [{ zenith = 20, height = 90e3 }, { zenith = 20, azimuth = 180, height = 90e3 },
     { zenith = 15, azimuth = 80, lenslets = 2, rotation = 10 }]
 ";
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             (end(x, column), end(y, row))
         });
         let colour = RGBColor(fade(r), fade(g), fade(b));
-        (share > 0.05).then(|| Rectangle::new(corners, colour.filled()))
+        (share > 0.1).then(|| Rectangle::new(corners, colour.filled()))
     });
     chart.draw_series(squares)?;
     let ends = [(0, many as i32), (many as i32 + 1, n as i32 + 1)];
