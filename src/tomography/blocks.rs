@@ -11,6 +11,8 @@ use crate::linear::elimination::Elimination;
 use crate::linear::matrix::Dense;
 use crate::linear::operator::Operator;
 use crate::linear::toeplitz::BlockToeplitz;
+#[cfg(feature = "factorise")]
+use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
 use crate::numerics::real::Real;
 use crate::tomography::circulant::{Circulant, Group};
@@ -141,6 +143,29 @@ pub(crate) fn few_with_many<T: Real>(rectangles: &Rectangles) -> Array2<T> {
         }
     }
     matrix
+}
+
+// All blocks in one matrix
+/// The covariance of all slopes as one matrix, rad².
+#[cfg(feature = "factorise")]
+pub(crate) fn expanded(groups: &[Group], rectangles: &Rectangles) -> Array2<f64> {
+    let sets = &rectangles.sets;
+    let n = sets.all().map(|set| sets.slopes(set)).sum();
+    let mut all = Array2::zeros((n, n));
+    let mut put = |[rows, columns]: [usize; 2], block: &Array2<f64>| {
+        let places = [rows, columns].map(|set| sets.places(set).into_iter().flatten());
+        let [rows, columns] = places.map(|places| places.collect::<Vec<_>>());
+        for ((row, column), value) in block.indexed_iter() {
+            all[[rows[row], columns[column]]] = *value;
+            all[[columns[column], rows[row]]] = *value;
+        }
+    };
+    for (set, group) in groups.iter().enumerate() {
+        put([set; 2], &group.covariance.dense(&SlopeOrder::new(group.valid)));
+    }
+    sets.few().into_iter().zip(&rectangles.few).for_each(|(set, few)| put([set; 2], few));
+    sets.pairs().into_iter().zip(&rectangles.between).for_each(|(pair, block)| put(pair, block));
+    all
 }
 
 // Few slopes with their noise
