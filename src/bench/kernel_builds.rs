@@ -9,6 +9,7 @@ use crate::device::engine::Engine;
 use crate::device::gpu::{self, Gpu};
 use crate::device::silent;
 use crate::error::Error;
+use crate::linear::blocks::gpu::FewRows;
 use crate::linear::matrix::gpu::MatrixGpu;
 use crate::linear::operator::Pairs;
 use crate::linear::operator::gpu::WithPairsGpu;
@@ -80,6 +81,8 @@ fn all_requests<T: Real>() -> Result<Vec<Request>, Error> {
         }
         let matrix = Arc::new(MatrixGpu::<T>::new(gpu, Array2::zeros((2, 2)).view())?);
         WithPairsGpu::new(matrix, &Pairs::new(vec![1, 0], vec![0.5; 2])?)?;
+        let few = Array2::zeros((2, 2));
+        FewRows::<T>::new(gpu, few.view(), [&[0..1, 1..2], &[0..1, 1..2]])?;
         ask_for_reconstructor::<T>(gpu)
     })
 }

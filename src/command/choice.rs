@@ -42,8 +42,17 @@ pub fn formats() -> impl TypedValueParser<Value = ArrayFormat> {
 /// Forms of a covariance.
 pub fn forms() -> impl TypedValueParser<Value = Form> {
     one_of([
-        ("auto", "Toeplitz where the geometry allows it, else dense", Form::Auto),
+        (
+            "auto",
+            "Toeplitz where the geometry allows it; else dense, or blocks where dense slopes would take more than 2 GiB",
+            Form::Auto,
+        ),
         ("toeplitz", "Toeplitz-compressed; refused where there is no such form", Form::Toeplitz),
+        (
+            "blocks",
+            "Toeplitz for stars that share a lattice, dense between those that do not",
+            Form::Blocks,
+        ),
         ("dense", "Each pair of valid lenslets, exact also where the cones differ", Form::Dense),
     ])
 }

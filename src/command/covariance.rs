@@ -122,8 +122,11 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let (system, text) = System::with_text(&args.system)?;
     let plan = CovariancePlan::new(&system, options(args)?)?;
     // Settle what can be drawn
-    if let (true, Some(path)) = (plan.is_dense(), &args.plot) {
-        let expected = "no picture: it shows displacements, and the dense form has none";
+    if let ("blocks" | "dense", Some(path)) = (plan.form(), &args.plot) {
+        let expected = format!(
+            "no picture: it shows displacements, and the {} form has none that all stars share",
+            plan.form()
+        );
         return Err(Invalid::new("plot", path.display(), expected).into());
     }
     let view = args.plot.as_ref().map(|_| view(args, &plan)).transpose()?;
@@ -210,7 +213,7 @@ fn view(args: &CovarianceArgs, plan: &CovariancePlan) -> Result<CovarianceView, 
     Ok(view)
 }
 
-/// The picture that the arguments ask for; of a dense form there is none.
+/// The picture that the arguments ask for; of other forms than Toeplitz there is none.
 fn draw(
     args: &CovarianceArgs,
     (computed, system): (&Covariances, &System),
@@ -223,6 +226,6 @@ fn draw(
         (Of::Wavefront, _, Some(WavefrontSlopes::Toeplitz(problem, covariance))) => {
             plot_wavefront_covariance((problem, covariance), system, view, format)
         }
-        _ => unreachable!("a dense form is refused before"),
+        _ => unreachable!("other forms are refused before"),
     }
 }

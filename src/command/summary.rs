@@ -81,7 +81,7 @@ pub fn method_and_error(
     precision: Precision,
 ) -> (String, f64) {
     let single = device != Device::Cpu && precision == Precision::F32;
-    let form = if plan.is_dense() { "dense" } else { "toeplitz" };
+    let form = plan.form();
     match chosen(plan) {
         [Some(slopes), Some(wavefront)] => {
             let error = slopes.error_estimate.max(wavefront.error_estimate);
@@ -174,7 +174,7 @@ impl Summary<'_> {
             "limited": slopes.is_some_and(|chosen| chosen.limited),
             "wavefront_sampling": wavefront.map(|chosen| sampling_json(chosen, step)),
             "variance": self.variance,
-            "form": if self.plan.is_dense() { "dense" } else { "toeplitz" },
+            "form": self.plan.form(),
             "arrays": arrays,
             // Tell how it was computed and written
             "seconds": self.seconds,

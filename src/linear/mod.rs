@@ -24,3 +24,7 @@ pub use toeplitz::gpu::BlockToeplitzGpu;
 pub use toeplitz::{Block, BlockToeplitz};
 pub(crate) mod interpolation;
 pub use interpolation::{Interpolation, ToPupil};
+pub(crate) mod blocks;
+pub use blocks::{Block as PlacedBlock, Blocks};
+pub(crate) mod elimination;
+pub use elimination::Elimination;

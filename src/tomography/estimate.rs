@@ -21,12 +21,14 @@ use crate::model::noise::SlopeNoise;
 use crate::model::system::System;
 use crate::model::unmeasured::{Mode, RemovedModes};
 use crate::numerics::real::Real;
+use crate::tomography::blocks::{eliminated, side_by_side, slopes_in_blocks, strip};
 use crate::tomography::circulant::{Circulant, Group};
 use crate::tomography::interpolation::interpolation_error;
 use crate::tomography::inversion::Inversion;
+use crate::turbulence::blocks::Rectangles;
 use crate::turbulence::plan::{
-    CovarianceOptions, CovariancePlan, Form, PIECES, SlopeCovariancePlan, dense_slopes,
-    dense_wavefront_slope,
+    CovarianceOptions, CovariancePlan, Form, PIECES, SlopeCovariancePlan, WavefrontSlopes,
+    dense_slopes, dense_wavefront_slope,
 };
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
@@ -177,7 +179,7 @@ impl Posed {
         accept(tolerance > 0.0 && tolerance < 1.0, "tolerance", tolerance, "between 0 and 1")?;
         let form = CovarianceOptions::default().form(options.form);
         let covariances = CovariancePlan::new(system, form)?;
-        let groups = groups(system, covariances.slopes())?;
+        let groups = groups(system, &covariances)?;
         let (targets, points, valid) =
             (system.targets().len(), grid.points, system.valid_lenslets());
         let noise = SlopeNoise::new(system.guide_stars(), &SlopeOrder::new(&valid));
@@ -193,16 +195,18 @@ impl Posed {
     pub(crate) fn compute(&self, engine: &Engine, watch: &dyn Watch) -> Result<Model, Error> {
         let group = |group: &PosedGroup| group.compute(self, engine, watch);
         let groups = self.groups.iter().map(group).collect::<Result<Vec<_>, _>>()?;
-        let (covariances, interpolation_error) = match self.covariances.wavefront() {
-            None => {
-                (Matrices::Dense(dense_matrices(self.covariances.system(), engine, watch)?), 0.0)
+        let system = self.covariances.system();
+        let covariances = match (self.covariances.wavefront(), self.covariances.blocks()) {
+            (Some(plan), _) => {
+                Matrices::Toeplitz(plan.problem().clone(), plan.compute(engine, watch)?)
             }
-            Some(plan) => {
-                let (problem, covariance) = (plan.problem(), plan.compute(engine, watch)?);
-                let error = interpolation_error(problem, &covariance, self.options.interpolation);
-                (Matrices::Toeplitz(problem.clone(), covariance), error)
+            (_, Some(blocks)) => {
+                let rectangles = blocks.rectangles(system, engine, watch)?;
+                Matrices::Blocks(rectangles, blocks.wavefronts(system, engine, watch)?)
             }
+            _ => Matrices::Dense(dense_matrices(system, engine, watch)?),
         };
+        let interpolation_error = covariances.interpolation_error(self.options.interpolation);
         let (valid, noise, removed) =
             (self.valid.clone(), self.noise.clone(), self.removed.clone());
         let Self { targets, points, .. } = *self;
@@ -220,10 +224,17 @@ impl Posed {
 }
 
 // Group stars that share a lattice
-/// The groups of a system, in the order of their first stars; if all stars share a lattice, their plan is `known`.
-fn groups(system: &System, known: Option<&SlopeCovariancePlan>) -> Result<Vec<PosedGroup>, Error> {
+/// The groups of a system, in the order of their first stars; in blocks those whose lattices are used. What plans are known is theirs.
+fn groups(system: &System, known: &CovariancePlan) -> Result<Vec<PosedGroup>, Error> {
+    if let Some(blocks) = known.blocks() {
+        let group = |(set, plan): (usize, &SlopeCovariancePlan)| PosedGroup {
+            stars: blocks.sets.members(set).to_vec(),
+            plan: plan.clone(),
+        };
+        return Ok(blocks.slopes.iter().enumerate().map(group).collect());
+    }
     let group = |members: &[usize]| {
-        let plan = match known {
+        let plan = match known.slopes() {
             Some(plan) => plan.clone(),
             None => {
                 let alike: Vec<_> =
@@ -255,8 +266,28 @@ pub(crate) struct Model {
 pub(crate) enum Matrices {
     /// Ξ lattice by lattice; Θ is that of the only group.
     Toeplitz(WavefrontProblem, WavefrontSlope),
+    /// What Θ has beside its groups, and Ξ set by set.
+    Blocks(Rectangles, Vec<WavefrontSlopes>),
     /// Θ, (n, n), and Ξ, (T M², n).
     Dense([Array2<f64>; 2]),
+}
+
+// Error of the interpolation in a model
+impl Matrices {
+    /// Largest error of an entry of Ξ by interpolation, in units of the largest entry of its lattices.
+    fn interpolation_error(&self, kind: Interpolation) -> f64 {
+        let of_set = |set: &WavefrontSlopes| match set {
+            WavefrontSlopes::Toeplitz(problem, covariance) => {
+                interpolation_error(problem, covariance, kind)
+            }
+            _ => 0.0,
+        };
+        match self {
+            Self::Toeplitz(problem, covariance) => interpolation_error(problem, covariance, kind),
+            Self::Blocks(_, sets) => sets.iter().map(of_set).fold(0.0, f64::max),
+            Self::Dense(_) => 0.0,
+        }
+    }
 }
 
 // Compute the matrices in dense form
@@ -304,7 +335,7 @@ pub(crate) struct EstimatorCpu<T> {
     measured: Arc<dyn Operator<T>>,
     wavefront: Arc<dyn Operator<T>>,
     removed: RemovedModes,
-    preconditioner: Option<Circulant<T>>,
+    preconditioner: Option<Arc<dyn Operator<T>>>,
     options: EstimateOptions,
     targets: usize,
     points: usize,
@@ -320,22 +351,39 @@ impl<T: Real> EstimatorCpu<T> {
     pub(crate) fn of(model: Model, options: EstimateOptions) -> Result<Self, Error> {
         let Model { targets, points, interpolation_error, .. } = model;
         let groups: Vec<_> = model.groups.iter().map(Grouped::group).collect();
-        let preconditioner = options.preconditioned.then(|| Circulant::new(&groups));
-        let preconditioner = preconditioner.transpose()?;
         // Build the two operators
-        let (slopes, wavefront): (Arc<dyn Operator<T>>, Arc<dyn Operator<T>>) =
-            match model.covariances {
-                Matrices::Dense(matrices) => {
-                    let [slopes, wavefront] =
-                        matrices.map(|matrix| Arc::new(Dense::new(matrix.mapv(T::of))));
-                    (slopes, wavefront)
-                }
-                Matrices::Toeplitz(problem, covariance) => {
-                    let slopes = BlockToeplitz::slopes(groups[0].covariance, &model.valid)?;
-                    let given = (&problem, &covariance, options.interpolation);
-                    (Arc::new(slopes), layered_operator(given, &model.valid)?)
-                }
-            };
+        let (slopes, wavefront, beside): (Shared<T>, Shared<T>, Option<Beside<T>>) = match model
+            .covariances
+        {
+            Matrices::Dense(matrices) => {
+                let [slopes, wavefront] =
+                    matrices.map(|matrix| Arc::new(Dense::new(matrix.mapv(T::of))));
+                (slopes, wavefront, None)
+            }
+            Matrices::Blocks(rectangles, sets) => {
+                let of_set = |(k, set): (usize, &WavefrontSlopes)| {
+                    let valid = rectangles.sets.pick(k, &model.valid);
+                    wavefront_operator(set, options.interpolation, &valid)
+                };
+                let wavefront = sets.iter().enumerate().map(of_set).collect::<Result<_, _>>()?;
+                let wavefront = side_by_side(&rectangles.sets, wavefront)?;
+                let strip = strip(&rectangles);
+                let slopes = slopes_in_blocks(&groups, &rectangles, strip.as_ref())?;
+                (slopes, wavefront, Some((rectangles, strip)))
+            }
+            Matrices::Toeplitz(problem, covariance) => {
+                let slopes = BlockToeplitz::slopes(groups[0].covariance, &model.valid)?;
+                let given = (&problem, &covariance, options.interpolation);
+                (Arc::new(slopes), layered_operator(given, &model.valid)?, None)
+            }
+        };
+        let make = || match &beside {
+            Some((rectangles, strip)) => {
+                eliminated(&groups, rectangles, &model.noise, strip.as_ref())
+            }
+            None => Ok(Arc::new(Circulant::new(&groups)?) as Arc<dyn Operator<T>>),
+        };
+        let preconditioner = options.preconditioned.then(make).transpose()?;
         // Put the estimator together
         let measured = with_noise(slopes, model.noise)?;
         let (measured, wavefront) = without(&model.removed, measured, wavefront)?;
@@ -370,6 +418,27 @@ impl<T: Real> EstimatorCpu<T> {
     /// Largest error of an entry of Ξ by interpolation, in units of the largest entry, measured on a sample; 0 if there is none.
     pub(crate) fn interpolation_error(&self) -> f64 {
         self.interpolation_error
+    }
+}
+
+// Operator from a set to wavefronts
+/// Ξ of one set of stars.
+fn wavefront_operator<T: Real>(
+    set: &WavefrontSlopes,
+    interpolation: Interpolation,
+    valid: &[Array2<bool>],
+) -> Result<Arc<dyn Operator<T>>, Error> {
+    match set {
+        WavefrontSlopes::Toeplitz(problem, covariance) => {
+            layered_operator((problem, covariance, interpolation), valid)
+        }
+        WavefrontSlopes::Dense(values) => {
+            let n = values.dim().3;
+            let rows = values.len() / n.max(1);
+            let matrix = values.mapv(T::of).into_shape_with_order((rows, n));
+            Ok(Arc::new(Dense::new(matrix.unwrap_or_else(|_| unreachable!("same length")))))
+        }
+        WavefrontSlopes::Blocks(_) => unreachable!("a set has no sets"),
     }
 }
 
@@ -456,6 +525,9 @@ pub(crate) fn blind<T: Real>(
     let between = Product::new(vec![removal.clone(), measured, removal.clone()])?;
     Ok(Some([Arc::new(Sum::new(vec![Arc::new(between), replaced])?), removal]))
 }
+
+/// What lies beside lattices, and the strip of the few.
+type Beside<T> = (Rectangles, Option<Arc<Dense<T>>>);
 
 /// Both operators without modes, Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate.html#eq-blind-estimate).
 fn without<T: Real>(
@@ -603,11 +675,9 @@ impl<T: Real> EstimatorCpu<T> {
             if !warm {
                 coefficients.fill(T::zero());
             }
-            let preconditioner =
-                self.preconditioner.as_ref().map(|operator| operator as &dyn Operator<T>);
             let attempt = self.options.solver.attempt(
                 self.measured.as_ref(),
-                preconditioner,
+                self.preconditioner.as_deref(),
                 &measured,
                 &mut coefficients,
                 &self.options.stop_at(measured.len()),
@@ -692,7 +762,10 @@ impl<T: Real> Frames for EstimatorCpu<T> {
 pub(crate) mod tests {
     use super::*;
     use crate::device::silent;
+    use crate::model::lenslet_array::LensletArray;
     use crate::model::noise::Noise;
+    use crate::model::sensor::Sensor;
+    use crate::model::source::Source;
     use crate::model::unmeasured::{Focus, TipTilt};
     use crate::model::wavefront_grid::PhaseGrid;
     use faer::prelude::Solve;
@@ -712,6 +785,20 @@ pub(crate) mod tests {
             heights[0], heights[1]
         );
         System::from_toml(&text, "lopsided.toml").unwrap()
+    }
+
+    // Make a mixed system
+    /// The same with a large star at `height`, a laser star on nine lenslets, and a natural one on four that are turned.
+    pub(crate) fn mixed(height: &str) -> System {
+        let system = system([height, "80e3"], 0.0);
+        let mut stars = system.guide_stars().to_vec();
+        stars.push(stars[1].clone());
+        let array = |lenslets| LensletArray::new(lenslets, 3.5 / lenslets as f64).unwrap();
+        stars[1].sensor.array = array(3);
+        let source = Source::star(5e-5, 4.0).unwrap();
+        stars[2].sensor = Sensor { rotation: 0.3, ..Sensor::at_rest(source, array(2)) };
+        stars.swap(0, 1);
+        system.to_builder().guide_stars(stars).build().unwrap()
     }
 
     // Make a system with streaked noise
@@ -900,6 +987,33 @@ pub(crate) mod tests {
             left.iter().enumerate().map(|(k, s)| s * coefficients[(k, 0)]).sum::<f64>();
         let ratio = found.chi_squared[0] * (order.len() - modes.len()) as f64 / chi_squared;
         assert!((ratio - 1.0).abs() < 1e-6, "{ratio}");
+    }
+
+    // Compare operators in blocks with dense ones
+    #[test]
+    fn estimates_in_blocks_are_those_of_dense_matrices() {
+        let options = EstimateOptions::default().stop(Stop { tolerance: 1e-11, iterations: 2000 });
+        for system in [mixed("inf"), streaked(&mixed("inf")), mixed("90e3")] {
+            let forms = [Form::Dense, Form::Blocks];
+            let [dense, blocks] = forms.map(|form| built(&system, options.form(form)).unwrap());
+            let [one, other] =
+                [&dense, &blocks].map(|estimator| dense_matrix(estimator.measured()));
+            assert!((&one - &other).norm_max() < 1e-11 * one.norm_max());
+            let slopes = slopes(1, dense.slopes());
+            let [one, other] = [&dense, &blocks]
+                .map(|estimator| estimator.estimate(slopes.view(), false, &silent).unwrap());
+            let size = |values: &Array4<f64>| values.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
+            let error = size(&(&one.wavefront - &other.wavefront)) / size(&one.wavefront);
+            let layered = blocks.interpolation_error() > 0.0;
+            assert!(error < if layered { 5e-2 } else { 1e-8 }, "{error:e}");
+            let ratio = one.chi_squared[0] / other.chi_squared[0];
+            assert!((ratio - 1.0).abs() < 1e-8, "{ratio}");
+            // Count iterations with and without it
+            let plain = built(&system, options.form(Form::Blocks).preconditioned(false)).unwrap();
+            let plain = plain.estimate(slopes.view(), false, &silent).unwrap();
+            let counts = [&other, &one, &plain].map(|estimates| estimates.iterations[0]);
+            assert!(3 * counts[0] < 2 * counts[2] && counts[0] < counts[1], "{counts:?}");
+        }
     }
 
     // Compare blocks of one number

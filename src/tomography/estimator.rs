@@ -107,14 +107,17 @@ impl EstimatePlan {
         let posed = &self.0;
         let slopes = |plan: &SlopeCovariancePlan| 8 * plan.problem().len() as u64;
         let of_groups: u64 = posed.groups.iter().map(|group| slopes(&group.plan)).sum();
-        let of_wavefront = match posed.covariances.wavefront() {
-            Some(plan) => 8 * plan.problem().len() as u64,
-            None => dense_bytes(posed.covariances.system()).iter().sum(),
+        let of_wavefront = match (posed.covariances.wavefront(), posed.covariances.blocks()) {
+            (Some(plan), _) => 8 * plan.problem().len() as u64,
+            (_, Some(blocks)) => blocks.result_bytes() - of_groups,
+            _ => dense_bytes(posed.covariances.system()).iter().sum(),
         };
         // Count the operators of an estimate
         let mut working: Vec<Memory> =
             posed.groups.iter().map(|group| group.plan.working(engine)).collect();
         working.extend(posed.covariances.wavefront().map(|plan| plan.working(engine)));
+        let (blocks, system) = (posed.covariances.blocks(), posed.covariances.system());
+        working.extend(blocks.into_iter().flat_map(|plan| plan.working(system, engine)));
         let (mut devices, mut factor) = (on_devices(posed, engine), 0);
         if self.1 != Inversion::Iterative {
             let (first, matrices) = factor_bytes(self.slopes(), self.1, engine);
@@ -136,7 +139,12 @@ impl EstimatePlan {
         let told = posed.covariances.describe(engine);
         let (targets, points, frames) = (posed.targets, posed.points, posed.options.frames);
         let solver = format!("{:?}", posed.options.solver);
-        let aid = if posed.options.preconditioned { ", circulant preconditioner" } else { "" };
+        let few = posed.covariances.blocks().and_then(|blocks| blocks.sets.few());
+        let aid = match (posed.options.preconditioned, few) {
+            (true, Some(_)) => ", circulant preconditioner, few slopes eliminated",
+            (true, None) => ", circulant preconditioner",
+            (false, _) => "",
+        };
         let method = match self.1 {
             Inversion::Cholesky => "Cholesky's factor".to_string(),
             Inversion::Eigen => "eigenvectors, filtered".to_string(),
@@ -232,9 +240,16 @@ fn factor_bytes(_: usize, _: Inversion, _: &Engine) -> (u64, u64) {
 /// What solving the frames of an estimate will take.
 fn cost(posed: &Posed) -> Cost {
     let (system, slopes) = (posed.covariances.system(), posed.noise.variances.len());
-    let product = match posed.covariances.slopes() {
-        Some(plan) => toeplitz_product(plan.problem().sources(), plan.problem().lags()),
-        None => dense_bytes(system)[0] as f64 / 5e9,
+    let toeplitz = |plan: &SlopeCovariancePlan| {
+        toeplitz_product(plan.problem().sources(), plan.problem().lags())
+    };
+    let product = match (posed.covariances.slopes(), posed.covariances.blocks()) {
+        (Some(plan), _) => toeplitz(plan),
+        (_, Some(blocks)) => {
+            let lattices = blocks.slopes.iter().map(toeplitz).sum::<f64>();
+            lattices + 16.0 * blocks.entries()[0] as f64 / 5e9
+        }
+        _ => dense_bytes(system)[0] as f64 / 5e9,
     };
     let iterations = iterations(system, posed.options.limit(slopes));
     Cost { slopes, frames: posed.options.frames, product, iterations }

@@ -6,6 +6,7 @@ pub(crate) mod operators;
 pub(crate) mod interpolation;
 pub(crate) mod circulant;
 pub use circulant::{Circulant, Group};
+pub(crate) mod blocks;
 pub(crate) mod estimate;
 pub use estimate::{EstimateOptions, Estimates};
 pub(crate) mod inversion;

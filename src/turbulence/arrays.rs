@@ -6,8 +6,13 @@ use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::Sensor;
 use crate::model::source::Source;
 use crate::model::system::System;
+use crate::turbulence::blocks::{
+    Rectangles, between_name, few_name, slopes_name, wavefront_few_name, wavefront_name,
+};
 use crate::turbulence::plan::{Covariances, SlopeSlope, WavefrontSlopes, lattice_name};
-use ndarray::{Array2, arr1};
+use crate::turbulence::slope::SlopeCovariance;
+use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
+use ndarray::{Array2, Array4, arr1};
 
 // Arrays of a covariance
 /// The covariances of a system, with what is needed to use them, as arrays for a file.
@@ -28,46 +33,96 @@ pub fn covariance_arrays<'a>(covariances: &'a Covariances, system: &System) -> A
     arrays
 }
 
-// Add slopes and wavefronts
+// Add slopes in their form
 fn add_slopes<'a>(arrays: &mut Arrays<'a>, slopes: &'a SlopeSlope) {
-    let entry = match slopes {
-        SlopeSlope::Toeplitz(covariance) => arrays
-            .add_result("slope_slope", covariance.values().view())
-            .axes("star p, star q, slope a, slope b, y, x"),
-        SlopeSlope::Dense(matrix) => {
-            arrays.add_result("slope_slope_dense", matrix.view()).axes("slope, slope")
+    match slopes {
+        SlopeSlope::Toeplitz(covariance) => add_lattice(arrays, "slope_slope", covariance),
+        SlopeSlope::Blocks(lattices, rectangles) => {
+            for (set, covariance) in lattices.iter().enumerate() {
+                add_lattice(arrays, &slopes_name(set), covariance);
+            }
+            add_rectangles(arrays, rectangles);
         }
-    };
-    entry.unit("rad2").about("covariance of slope a under star p and slope b under star q");
+        SlopeSlope::Dense(matrix) => add_matrix(arrays, "slope_slope_dense", matrix),
+    }
 }
 
+/// What the covariances of slopes are about.
+const OF_SLOPES: &str = "covariance of slope a under star p and slope b under star q";
+
+fn add_lattice<'a>(arrays: &mut Arrays<'a>, name: &str, covariance: &'a SlopeCovariance) {
+    let entry = arrays.add_result(name, covariance.values().view());
+    entry.axes("star p, star q, slope a, slope b, y, x").unit("rad2").about(OF_SLOPES);
+}
+
+fn add_matrix<'a>(arrays: &mut Arrays<'a>, name: &str, matrix: &'a Array2<f64>) {
+    arrays.add_result(name, matrix.view()).axes("slope, slope").unit("rad2").about(OF_SLOPES);
+}
+
+// Add what has no lattice
+fn add_rectangles<'a>(arrays: &mut Arrays<'a>, rectangles: &'a Rectangles) {
+    let sets = &rectangles.sets;
+    for (set, few) in sets.few().into_iter().zip(&rectangles.few) {
+        add_matrix(arrays, &few_name(set), few);
+    }
+    for (pair, between) in sets.pairs().into_iter().zip(&rectangles.between) {
+        add_matrix(arrays, &between_name(pair), between);
+    }
+    let of_stars: Vec<i64> = sets.of_sensors().into_iter().map(|set| set as i64).collect();
+    let about = "the set that each star belongs to; in a set, stars are in their order";
+    arrays.add("star_set", arr1(&of_stars)).axes("star").about(about);
+}
+
+// Add wavefronts in their form
+/// What the covariances of wavefronts with slopes are about.
+const OF_WAVEFRONTS: &str = "covariance of the wavefront of target t and slope a under star q";
+
 fn add_wavefront<'a>(arrays: &mut Arrays<'a>, wavefront: &'a WavefrontSlopes) {
-    let about = "covariance of the wavefront of target t and slope a under star q";
     match wavefront {
-        WavefrontSlopes::Dense(values) => {
-            let entry = arrays.add_result("wavefront_slope_dense", values.view());
-            entry.axes("target, y, x, slope").unit("m rad").about(about);
-        }
+        WavefrontSlopes::Dense(values) => add_points(arrays, "wavefront_slope_dense", values),
         WavefrontSlopes::Toeplitz(problem, covariance) => {
-            // Add the lattices of the wavefront
-            for (k, lattice) in covariance.lattices().iter().enumerate() {
-                let entry = arrays.add_result(&lattice_name(problem, k), lattice.view());
-                entry.axes("target t, star q, slope a, y, x").unit("m rad").about(about);
-            }
-            if problem.is_layered() {
-                let gamma: Vec<f64> = problem.layers().iter().map(|layer| layer.gamma).collect();
-                let points: Vec<i64> =
-                    problem.layers().iter().map(|layer| layer.points as i64).collect();
-                arrays
-                    .add("layer_gamma", arr1(&gamma))
-                    .axes("layer")
-                    .about("cone factor of each layer");
-                arrays
-                    .add("layer_points", arr1(&points))
-                    .axes("layer")
-                    .about("wavefront points across");
+            add_lattices(arrays, (problem, covariance), "", |k| lattice_name(problem, k));
+        }
+        WavefrontSlopes::Blocks(sets) => {
+            for (set, of_set) in sets.iter().enumerate() {
+                match of_set {
+                    WavefrontSlopes::Toeplitz(problem, covariance) => {
+                        let (of_set, name) =
+                            (format!("_{set}"), |k| wavefront_name(problem.is_layered(), set, k));
+                        add_lattices(arrays, (problem, covariance), &of_set, name);
+                    }
+                    WavefrontSlopes::Dense(values) => {
+                        add_points(arrays, &wavefront_few_name(set), values);
+                    }
+                    WavefrontSlopes::Blocks(_) => unreachable!("a set has no sets"),
+                }
             }
         }
+    }
+}
+
+fn add_points<'a>(arrays: &mut Arrays<'a>, name: &str, values: &'a Array4<f64>) {
+    let entry = arrays.add_result(name, values.view());
+    entry.axes("target, y, x, slope").unit("m rad").about(OF_WAVEFRONTS);
+}
+
+// Add the lattices of the wavefront
+fn add_lattices<'a>(
+    arrays: &mut Arrays<'a>,
+    (problem, covariance): (&WavefrontProblem, &'a WavefrontSlope),
+    of_set: &str,
+    name: impl Fn(usize) -> String,
+) {
+    for (k, lattice) in covariance.lattices().iter().enumerate() {
+        let entry = arrays.add_result(&name(k), lattice.view());
+        entry.axes("target t, star q, slope a, y, x").unit("m rad").about(OF_WAVEFRONTS);
+    }
+    if problem.is_layered() {
+        let gamma: Vec<f64> = problem.layers().iter().map(|layer| layer.gamma).collect();
+        let points: Vec<i64> = problem.layers().iter().map(|layer| layer.points as i64).collect();
+        let names = ["layer_gamma", "layer_points"].map(|name| format!("{name}{of_set}"));
+        arrays.add(&names[0], arr1(&gamma)).axes("layer").about("cone factor of each layer");
+        arrays.add(&names[1], arr1(&points)).axes("layer").about("wavefront points across");
     }
 }
 

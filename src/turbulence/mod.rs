@@ -18,6 +18,8 @@ pub(crate) mod parallel;
 pub(crate) mod turned;
 pub mod dense;
 pub mod midpoint;
+pub(crate) mod blocks;
+pub use blocks::{Rectangles, Sets};
 pub(crate) mod plan;
 pub use plan::{
     CovarianceOptions, CovariancePlan, Covariances, Form, Method, SlopeCovariancePlan, SlopeSlope,

@@ -438,7 +438,7 @@ impl Corners {
 
     // Sum over corners
     /// |D2 − D1| / (D1 + D2) from which corners lose digits.
-    const SLENDER: f64 = 0.9;
+    const SLENDER: f64 = 0.97;
 
     /// Whether displacements that are near may be summed over corners.
     fn serve(average: &FootprintAverage) -> bool {
@@ -748,6 +748,7 @@ pub(crate) mod tests {
             (1.0, [[1.0, 0.8], [0.3, 0.5]]),
             (25.0, [[0.5, 0.5], [0.9, 1.0]]),
             (0.02, [[0.9, 1.0], [0.5, 0.5]]),
+            (1.3, [[0.02, 1.0], [1.0, 0.03]]),
         ] {
             let phase = Arc::new(TabulatedPhase::new(outer_scale, 0.1, 40.0));
             pairs.into_iter().for_each(|sides| hold_table_and_corners(&phase, sides));

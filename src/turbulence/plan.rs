@@ -1,6 +1,7 @@
 // Tangled from book/src/covariance.md: edit there, or here and run cargo tangle stitch.
 //! Slope and wavefront–slope covariance of a system by either method.
 
+mod blocks;
 #[cfg(feature = "cuda")]
 mod gpu;
 #[cfg(not(feature = "cuda"))]
@@ -14,6 +15,7 @@ use crate::error::{Error, Invalid};
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
 use crate::model::system::{SlopeModel, System};
 use crate::model::wavefront_grid::PhaseGrid;
+use crate::turbulence::blocks::{Rectangles, Sets};
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::spectral::error::Chosen;
 use crate::turbulence::spectral::slope::SpectralSampling;
@@ -370,11 +372,13 @@ impl WavefrontCovariancePlan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Form {
-    /// Toeplitz where the geometry allows it, else dense.
+    /// Toeplitz where the geometry allows it; else dense, or in blocks where a dense matrix of all slopes would take more than 2 GiB.
     #[default]
     Auto,
     /// Toeplitz-compressed; refused where there is no such form.
     Toeplitz,
+    /// In blocks: Toeplitz for stars that share a lattice, dense between those that do not.
+    Blocks,
     /// Dense: each pair of valid lenslets, each point, exact also where the cones differ.
     Dense,
 }
@@ -396,6 +400,8 @@ pub struct Covariances {
 pub enum SlopeSlope {
     /// Compressed.
     Toeplitz(SlopeCovariance),
+    /// Compressed for each set that shares a lattice, and what has none.
+    Blocks(Vec<SlopeCovariance>, Rectangles),
     /// (n, n) in the order of [`SlopeOrder`], rad².
     Dense(Array2<f64>),
 }
@@ -406,6 +412,8 @@ pub enum SlopeSlope {
 pub enum WavefrontSlopes {
     /// Compressed, lattice by lattice.
     Toeplitz(WavefrontProblem, WavefrontSlope),
+    /// For each set of stars.
+    Blocks(Vec<WavefrontSlopes>),
     /// (T, M, M, n): points of each target's grid, and slopes in the order of
     /// [`SlopeOrder`], m rad.
     Dense(Array4<f64>),
@@ -416,6 +424,12 @@ impl SlopeSlope {
     pub fn variance(&self) -> f64 {
         match self {
             Self::Toeplitz(covariance) => covariance.variance(),
+            Self::Blocks(lattices, rectangles) => {
+                match (rectangles.sets.of_sensors()[0], &rectangles.few) {
+                    (set, Some(few)) if set == lattices.len() => few[[0, 0]],
+                    (set, _) => lattices[set].variance(),
+                }
+            }
             Self::Dense(matrix) => matrix[[0, 0]],
         }
     }
@@ -453,7 +467,21 @@ pub struct CovariancePlan {
 #[derive(Debug, Clone)]
 enum Posed {
     Toeplitz(Box<SlopeCovariancePlan>, Option<Box<WavefrontCovariancePlan>>),
+    Blocks(Box<BlocksPlan>),
     Dense,
+}
+
+/// How covariances will be computed in blocks.
+#[derive(Debug, Clone)]
+pub(crate) struct BlocksPlan {
+    pub(crate) sets: Sets,
+    /// Of each set that shares a lattice.
+    pub(crate) slopes: Vec<SlopeCovariancePlan>,
+    /// Of the wavefronts with each set, where there is a wavefront: compressed, or not where it has no lattice.
+    pub(crate) wavefront: Vec<Option<WavefrontCovariancePlan>>,
+    layers: usize,
+    /// Wavefront points of all targets.
+    points: usize,
 }
 
 /// How covariances are wanted.
@@ -493,8 +521,8 @@ impl CovariancePlan {
     ///
     /// # Errors
     /// `NotToeplitz` where that form is asked for and the stars have none; `Invalid` as in [`SlopeProblem::new`] and
-    /// [`WavefrontProblem::new`], where the spectral method shall give a dense form, where its sampling does not suit, and where slopes
-    /// between midpoints of edges are wanted by that method or with wavefronts.
+    /// [`WavefrontProblem::new`], where the spectral method shall give a dense form or blocks, where its sampling does not suit, and
+    /// where slopes between midpoints of edges are wanted by that method, with wavefronts or in blocks.
     pub fn new(system: &System, options: CovarianceOptions) -> Result<Self, Error> {
         let grid = system.wavefront_grid().ok().filter(|_| !options.slopes_only);
         grid.map_or(Ok(()), |_| system.expect_average(NO_WAVEFRONT))?;
@@ -502,17 +530,29 @@ impl CovariancePlan {
             system.expect_average("the spectrum gives averages alone")?;
         }
         let toeplitz = || pose_toeplitz(system, options.method, grid.is_some());
-        let (posed, reason) = match (options.form, options.method) {
-            (Form::Toeplitz, _) => (toeplitz()?, "as asked for".to_string()),
-            (Form::Dense, _) => (Posed::Dense, "as asked for".to_string()),
-            (Form::Auto, _) => match toeplitz() {
+        let blocks =
+            || Ok::<_, Error>(Posed::Blocks(Box::new(BlocksPlan::new(system, grid.is_some())?)));
+        let asked = "as asked for".to_string();
+        let (posed, reason) = match options.form {
+            Form::Toeplitz => (toeplitz()?, asked),
+            Form::Dense => (Posed::Dense, asked),
+            Form::Blocks => {
+                system.expect_average("differences between points have no form of blocks")?;
+                (blocks()?, asked)
+            }
+            Form::Auto => match toeplitz() {
                 Ok(posed) => (posed, "the guide stars share a lattice".to_string()),
-                Err(Error::NotToeplitz { reason }) => (Posed::Dense, reason),
+                Err(Error::NotToeplitz { reason }) => match dense_bytes(system)[0] {
+                    bytes if bytes > MOST_DENSE && system.slope_model() == SlopeModel::Average => {
+                        (blocks()?, reason)
+                    }
+                    _ => (Posed::Dense, reason),
+                },
                 Err(other) => return Err(other),
             },
         };
-        if matches!((&posed, options.method), (Posed::Dense, Method::Spectral(_))) {
-            let expected = "direct, as the spectral one has no dense form";
+        if let (Posed::Dense | Posed::Blocks(_), Method::Spectral(_)) = (&posed, options.method) {
+            let expected = "direct, as the spectral one has the toeplitz form alone";
             return Err(Invalid::new("method", "spectral", expected).into());
         }
         let wavefronts = grid.map(|grid| pose_wavefronts(system, grid)).transpose()?.flatten();
@@ -520,9 +560,21 @@ impl CovariancePlan {
     }
 
     // Tell what a plan holds
-    /// Whether the form is the dense one.
-    pub fn is_dense(&self) -> bool {
-        matches!(self.posed, Posed::Dense)
+    /// The name of the form: `toeplitz`, `blocks` or `dense`.
+    pub fn form(&self) -> &'static str {
+        match self.posed {
+            Posed::Toeplitz(..) => "toeplitz",
+            Posed::Blocks(_) => "blocks",
+            Posed::Dense => "dense",
+        }
+    }
+
+    /// The plan in blocks, where it has that form.
+    pub(crate) fn blocks(&self) -> Option<&BlocksPlan> {
+        match &self.posed {
+            Posed::Blocks(blocks) => Some(blocks),
+            _ => None,
+        }
     }
 
     /// The system.
@@ -534,7 +586,7 @@ impl CovariancePlan {
     pub fn slopes(&self) -> Option<&SlopeCovariancePlan> {
         match &self.posed {
             Posed::Toeplitz(slopes, _) => Some(slopes),
-            Posed::Dense => None,
+            _ => None,
         }
     }
 
@@ -542,7 +594,7 @@ impl CovariancePlan {
     pub fn wavefront(&self) -> Option<&WavefrontCovariancePlan> {
         match &self.posed {
             Posed::Toeplitz(_, wavefront) => wavefront.as_deref(),
-            Posed::Dense => None,
+            _ => None,
         }
     }
 
@@ -556,6 +608,10 @@ impl CovariancePlan {
                 stages.extend(wavefront.iter().map(|wavefront| wavefront.working(engine)));
                 let wavefront = wavefront.as_ref().map_or(0, |wavefront| wavefront.result_bytes());
                 slopes.result_bytes().saturating_add(wavefront)
+            }
+            Posed::Blocks(blocks) => {
+                stages.extend(blocks.working(&self.system, engine));
+                blocks.result_bytes()
             }
             Posed::Dense => {
                 let devices = Self::dense_on_devices(&self.system, engine);
@@ -580,7 +636,7 @@ impl CovariancePlan {
         Description {
             what: self.what(),
             arrays: self.arrays(),
-            form: if self.is_dense() { "dense" } else { "toeplitz" },
+            form: self.form(),
             reason: self.reason.clone(),
             method: self.method(),
             slope_model: self.system.slope_model().name(),
@@ -598,7 +654,7 @@ impl CovariancePlan {
                 let (stars, lenslets) = (slopes.problem.sources(), slopes.problem.lenslets());
                 format!("{stars} guide stars on {lenslets} × {lenslets} lenslets")
             }
-            Posed::Dense => {
+            Posed::Blocks(_) | Posed::Dense => {
                 let slopes = SlopeOrder::new(&self.system.valid_lenslets()).len();
                 format!("{} guide stars with {slopes} slopes", self.system.guide_stars().len())
             }
@@ -651,6 +707,7 @@ impl CovariancePlan {
                     arrays.extend(shape);
                 }
             }
+            Posed::Blocks(blocks) => arrays.extend(blocks.arrays(&self.system)),
             Posed::Dense => {
                 // Add dense matrices to the names
                 let slopes = SlopeOrder::new(&self.system.valid_lenslets()).len();
@@ -680,6 +737,11 @@ impl CovariancePlan {
                 stages.push(Stage::new(SLOPES, slopes.work(), engine));
                 let wavefront = wavefront.iter();
                 stages.extend(wavefront.map(|plan| Stage::new(WAVEFRONT, plan.work(), engine)));
+            }
+            Posed::Blocks(blocks) => {
+                let [slopes, wavefront] = blocks.work();
+                stages.push(Stage::new(SLOPES, slopes, engine));
+                stages.extend(self.grid.map(|_| Stage::new(WAVEFRONT, wavefront, engine)));
             }
             Posed::Dense => {
                 let [slopes, wavefront] = dense_work(&self.system);
@@ -731,6 +793,14 @@ impl CovariancePlan {
                 });
                 (slopes, wavefront.transpose()?)
             }
+            Posed::Blocks(blocks) => {
+                let lattices = blocks.slopes.iter().map(|plan| plan.compute(engine, watch));
+                let lattices = lattices.collect::<Result<_, Error>>()?;
+                let rectangles = blocks.rectangles(&self.system, engine, watch)?;
+                let wavefronts = || blocks.wavefronts(&self.system, engine, watch);
+                let wavefronts = self.grid.map(|_| wavefronts().map(WavefrontSlopes::Blocks));
+                (SlopeSlope::Blocks(lattices, rectangles), wavefronts.transpose()?)
+            }
             Posed::Dense => {
                 // Compute both dense matrices
                 watch.stage(SLOPES, PIECES);
@@ -738,12 +808,8 @@ impl CovariancePlan {
                 let wavefront = self.grid.map(|grid| {
                     watch.stage(WAVEFRONT, PIECES);
                     let matrix = dense_wavefront_slope(&self.system, watch)?;
-                    let shape =
-                        (self.system.targets().len(), grid.points, grid.points, matrix.ncols());
-                    let values = matrix.into_shape_with_order(shape);
-                    Ok::<_, Error>(WavefrontSlopes::Dense(
-                        values.unwrap_or_else(|_| unreachable!("same length")),
-                    ))
+                    let values = by_points(matrix, self.system.targets().len(), grid.points);
+                    Ok::<_, Error>(WavefrontSlopes::Dense(values))
                 });
                 (slopes, wavefront.transpose()?)
             }
@@ -800,6 +866,9 @@ fn expanded_bytes(system: &System) -> u64 {
     field_bytes(2 * largest).saturating_mul(fields)
 }
 
+/// Bytes of a dense matrix of all slopes beyond which it is taken in blocks unless another form is asked for.
+const MOST_DENSE: u64 = 2 << 30;
+
 /// Bytes of a field of so many lags along both axes.
 fn field_bytes(lags: usize) -> u64 {
     (lags as u64).saturating_mul(lags as u64).saturating_mul(8)
@@ -809,6 +878,13 @@ fn field_bytes(lags: usize) -> u64 {
 /// The name of lattice `k` of wavefront and slopes in a file.
 pub(crate) fn lattice_name(problem: &WavefrontProblem, k: usize) -> String {
     if problem.is_layered() { format!("wavefront_slope_{k}") } else { "wavefront_slope".into() }
+}
+
+// Wavefronts by target and point
+/// Covariances with rows of wavefront points, by target and place: (T, M, M, n).
+fn by_points(matrix: Array2<f64>, targets: usize, points: usize) -> Array4<f64> {
+    let shape = (targets, points, points, matrix.ncols());
+    matrix.into_shape_with_order(shape).unwrap_or_else(|_| unreachable!("same length"))
 }
 
 // Work of matrices in dense form
@@ -850,7 +926,6 @@ pub(crate) fn dense_slopes(
 ///
 /// # Errors
 /// Those of [`dense::between`], and what a device says.
-#[cfg(feature = "factorise")]
 pub(crate) fn dense_between(
     atmosphere: &crate::model::Atmosphere,
     [first, second]: [(&[crate::model::Sensor], &[Array2<bool>]); 2],
@@ -988,7 +1063,7 @@ mod tests {
         let options = CovarianceOptions::default();
         let (dense, spectral) = (options.form(Form::Dense), Method::Spectral(None));
         let error = plan(&keck, dense.method(spectral)).unwrap_err();
-        assert!(error.to_string().contains("no dense form"), "{error}");
+        assert!(error.to_string().contains("toeplitz form alone"), "{error}");
         let short = Method::Spectral(Some(SpectralSampling::new(16, 2).unwrap()));
         assert!(matches!(plan(&keck, options.method(short)), Err(Error::Invalid(_))));
         // Refuse huge systems and stop others

@@ -10,6 +10,7 @@ use crate::linear::toeplitz::gpu::transforms::Around;
 use crate::linear::toeplitz::gpu::{Product, Tuning};
 use crate::numerics::real::Real;
 use crate::tomography::circulant::{Group, inverse_kernels, parts_of, places};
+use std::ops::Range;
 
 // Circulant preconditioner on a device
 /// The preconditioner of [`Circulant`](crate::tomography::circulant::Circulant), on a device.
@@ -32,6 +33,17 @@ impl<T: Real> CirculantGpu<T> {
 
     pub(crate) fn tuned(gpu: &Gpu, groups: &[Group], tuning: Tuning) -> Result<Self, Error> {
         let places = places(groups)?;
+        let length = places.last().map_or(0, |place| place.end);
+        Self::placed(gpu, groups, (&places, length), tuning)
+    }
+
+    /// The same with the slopes of each star at given places of vectors of some length; what is nowhere is left alone.
+    pub(crate) fn placed(
+        gpu: &Gpu,
+        groups: &[Group],
+        (places, length): (&[Range<usize>], usize),
+        tuning: Tuning,
+    ) -> Result<Self, Error> {
         let part = |group: &Group| {
             let kernels = inverse_kernels(group.covariance, group.noise)?;
             let parts = parts_of(&kernels, group.valid)?;
@@ -40,7 +52,6 @@ impl<T: Real> CirculantGpu<T> {
             Product::new(&Matrix::new(gpu, &parts, true, Some(&at)), tuning)
         };
         let parts = groups.iter().map(part).collect::<Result<_, Error>>()?;
-        let length = places.last().map_or(0, |place| place.end);
         Ok(Self { gpu: gpu.clone(), parts, length })
     }
 

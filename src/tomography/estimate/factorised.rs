@@ -9,8 +9,8 @@ mod gpu;
 
 // What estimates by a factor stand on
 use super::{
-    EstimateOptions, Estimates, EstimatorCpu, Found, Frames, Matrices, Model, check_frames,
-    check_slopes, chi_squared, unit_of,
+    EstimateOptions, Estimates, EstimatorCpu, Found, Frames, Grouped, Matrices, Model,
+    check_frames, check_slopes, chi_squared, unit_of,
 };
 use crate::device::{Watch, check, engine::Engine};
 use crate::error::Error;
@@ -19,6 +19,7 @@ use crate::linear::solver::{Attempt, Solved};
 use crate::linear::{Cholesky, Eigen};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::{system::System, unmeasured::RemovedModes};
+use crate::tomography::blocks::expanded;
 use crate::tomography::inversion::{Inversion, not_definite};
 use ndarray::{Array2, ArrayView2, s};
 
@@ -44,6 +45,10 @@ fn matrix(model: &Model) -> Array2<f64> {
     let mut matrix = match &model.covariances {
         Matrices::Dense([slopes, _]) => slopes.clone(),
         Matrices::Toeplitz(..) => model.groups[0].covariance.dense(&SlopeOrder::new(&model.valid)),
+        Matrices::Blocks(rectangles, _) => {
+            let groups: Vec<_> = model.groups.iter().map(Grouped::group).collect();
+            expanded(&groups, rectangles)
+        }
     };
     model.noise.add_to(&mut matrix);
     model.removed.replace_in(&mut matrix);

@@ -5,8 +5,9 @@
 use crate::device::gpu::{Buffer, Gpu};
 use crate::device::{Watch, Workers, check, gather};
 use crate::error::{Error, Invalid};
-use crate::linear::interpolation::ToPupil;
+use crate::linear::blocks::gpu::{Given, SideBySideGpu};
 use crate::linear::interpolation::gpu::LayersGpu;
+use crate::linear::interpolation::{Interpolation, ToPupil};
 use crate::linear::matrix::gpu::MatrixGpu;
 use crate::linear::operator::Pairs;
 use crate::linear::operator::gpu::{DeviceOperator, ProductGpu, WithPairsGpu};
@@ -16,13 +17,17 @@ use crate::linear::toeplitz::Block;
 use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
 use crate::model::noise::SlopeNoise;
 use crate::numerics::real::Real;
+use crate::tomography::blocks::gpu::{SlopesInBlocksGpu, eliminated_on};
 use crate::tomography::circulant::Group;
 use crate::tomography::circulant::gpu::CirculantGpu;
 use crate::tomography::estimate::{
     EstimateOptions, Estimates, Found, Grouped, Matrices, Model, Posed, check_frames, check_slopes,
     unit_of,
 };
-use crate::turbulence::plan::{WavefrontCovariancePlan, dense_bytes};
+use crate::turbulence::blocks::Rectangles;
+use crate::turbulence::plan::{
+    SlopeCovariancePlan, WavefrontCovariancePlan, WavefrontSlopes, dense_bytes,
+};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use ndarray::{Array2, ArrayView1, ArrayView2, s};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -89,16 +94,19 @@ impl<T: Real> EstimatorGpu<T> {
     pub(crate) fn of(gpu: &Gpu, model: &Model, options: EstimateOptions) -> Result<Self, Error> {
         let Model { targets, points, interpolation_error, .. } = *model;
         let groups: Vec<Group> = model.groups.iter().map(Grouped::group).collect();
-        let preconditioner = options.preconditioned.then(|| CirculantGpu::new(gpu, &groups));
-        let preconditioner = preconditioner.transpose()?.map(Arc::new);
+        let circulant = || CirculantGpu::new(gpu, &groups).map(Arc::new);
         let Operators { measured, toeplitz, wavefront } = operators(gpu, model, options)?;
-        let solver = match (options.solver, toeplitz, preconditioner) {
-            (Solver::ConjugateGradients, Some(a), Some(p)) => SolverGpu::between_transforms(a, p)?,
-            (solver, _, p) => SolverGpu::new(
-                solver,
-                Arc::clone(&measured),
-                p.map(|p| p as Arc<dyn DeviceOperator<T>>),
-            )?,
+        let a = Arc::clone(&measured);
+        let solver = match (options.solver, toeplitz, &model.covariances) {
+            (solver, _, _) if !options.preconditioned => SolverGpu::new(solver, a, None)?,
+            (solver, _, Matrices::Blocks(rectangles, _)) => {
+                let p = eliminated_on(gpu, &groups, rectangles, &model.noise)?;
+                SolverGpu::new(solver, a, Some(p))?
+            }
+            (Solver::ConjugateGradients, Some(a), _) => {
+                SolverGpu::between_transforms(a, circulant()?)?
+            }
+            (solver, _, _) => SolverGpu::new(solver, a, Some(circulant()?))?,
         };
         let (slopes, wavefronts) = (gpu.zeros(measured.rows())?, gpu.zeros(wavefront.rows())?);
         let run = Mutex::new(Run { solver, slopes, wavefronts });
@@ -172,48 +180,125 @@ pub(crate) fn operators<T: Real>(
             let (measured, wavefront) = (Arc::new(measured?), Arc::new(wavefront?));
             return Ok(Operators { measured, toeplitz: None, wavefront });
         }
+        Matrices::Blocks(rectangles, sets) => {
+            return operators_in_blocks(gpu, model, (rectangles, sets), options.interpolation);
+        }
         Matrices::Toeplitz(problem, covariance) => (problem, covariance),
     };
     // Make the Toeplitz operators on a device
     let slopes = BlockToeplitzGpu::slopes(gpu, &model.groups[0].covariance, &model.valid)?;
     let with_noise = Arc::new(slopes.with_diagonal(&model.noise.variances)?);
-    let (measured, toeplitz): (Arc<dyn DeviceOperator<T>>, _) = if model.noise.is_correlated() {
-        let SlopeNoise { partners, covariances, .. } = &model.noise;
-        let pairs = Pairs::new(partners.clone(), covariances.clone())?;
-        (Arc::new(WithPairsGpu::new(with_noise, &pairs)?), None)
-    } else {
-        (with_noise.clone(), Some(with_noise))
-    };
-    let stacked = Arc::new(stacked(gpu, problem, covariance, &model.valid)?);
-    if !problem.is_layered() {
-        return Ok(Operators { measured, toeplitz, wavefront: stacked });
+    let toeplitz = (!model.noise.is_correlated()).then(|| Arc::clone(&with_noise));
+    let measured = with_pairs(with_noise, &model.noise)?;
+    let given = (problem, covariance, options.interpolation);
+    Ok(Operators { measured, toeplitz, wavefront: through_layers(gpu, given, &model.valid)? })
+}
+
+// Add noise that is correlated
+/// An operator with the covariances of the noise, where there are any.
+fn with_pairs<T: Real>(
+    operator: Arc<dyn DeviceOperator<T>>,
+    noise: &SlopeNoise,
+) -> Result<Arc<dyn DeviceOperator<T>>, Error> {
+    if !noise.is_correlated() {
+        return Ok(operator);
     }
-    // Add the way of layers to the pupil
+    let pairs = Pairs::new(noise.partners.clone(), noise.covariances.clone())?;
+    Ok(Arc::new(WithPairsGpu::new(operator, &pairs)?))
+}
+
+// Go through layers to the pupil
+/// Ξ of stars that share a lattice with the wavefront.
+fn through_layers<T: Real>(
+    gpu: &Gpu,
+    (problem, covariance, interpolation): (&WavefrontProblem, &WavefrontSlope, Interpolation),
+    valid: &[Array2<bool>],
+) -> Result<Arc<dyn DeviceOperator<T>>, Error> {
+    let stacked = Arc::new(stacked(gpu, problem, covariance, valid)?);
+    if !problem.is_layered() {
+        return Ok(stacked);
+    }
     let (targets, points) = (problem.targets(), problem.grid().points);
     let way = |layer: &WavefrontLayer| {
-        ToPupil::new(targets, points, (layer.points, layer.gamma), options.interpolation)
+        ToPupil::new(targets, points, (layer.points, layer.gamma), interpolation)
     };
     let ways = problem.layers().iter().map(way).collect::<Result<Vec<_>, _>>()?;
     let layers = Arc::new(LayersGpu::new(gpu, &ways)?);
-    Ok(Operators { measured, toeplitz, wavefront: Arc::new(ProductGpu::new(layers, stacked)?) })
+    Ok(Arc::new(ProductGpu::new(layers, stacked)?))
+}
+
+// Make operators in blocks
+/// The operators in blocks.
+fn operators_in_blocks<T: Real>(
+    gpu: &Gpu,
+    model: &Model,
+    (rectangles, wavefronts): (&Rectangles, &[WavefrontSlopes]),
+    interpolation: Interpolation,
+) -> Result<Operators<T>, Error> {
+    let groups: Vec<Group> = model.groups.iter().map(Grouped::group).collect();
+    let variances = &model.noise.variances;
+    let slopes = Arc::new(SlopesInBlocksGpu::new(gpu, &groups, rectangles, variances)?);
+    let measured = with_pairs(slopes, &model.noise)?;
+    let rows = model.targets * model.points.pow(2);
+    let (sets, mut given) = (&rectangles.sets, Vec::new());
+    for (k, wavefront) in wavefronts.iter().enumerate() {
+        let operator = match wavefront {
+            WavefrontSlopes::Toeplitz(problem, covariance) => {
+                let of_set = (problem, covariance, interpolation);
+                Given::Operator(through_layers(gpu, of_set, &sets.pick(k, &model.valid))?)
+            }
+            WavefrontSlopes::Dense(values) => {
+                let matrix = values.view().into_shape_with_order((rows, sets.slopes(k)));
+                let matrix = matrix.unwrap_or_else(|_| unreachable!("same length"));
+                Given::Transposed(matrix.reversed_axes())
+            }
+            WavefrontSlopes::Blocks(_) => unreachable!("a set has no sets"),
+        };
+        given.push((operator, sets.places(k)));
+    }
+    let wavefront = Arc::new(SideBySideGpu::new(gpu, (rows, variances.len()), given)?);
+    Ok(Operators { measured, toeplitz: None, wavefront })
 }
 
 // Bytes needed by estimates on a device
 /// Bytes of the operators of an estimate on a device, or a little more.
 pub(crate) fn bytes_needed<T: Real>(posed: &Posed) -> u64 {
-    let (size, stars) = (size_of::<T>() as u64, posed.valid.len() as u64);
-    let Some(problem) = posed.covariances.wavefront().map(WavefrontCovariancePlan::problem) else {
-        let entries = dense_bytes(posed.covariances.system()).iter().sum::<u64>() / 8;
-        return size.saturating_mul(entries).saturating_add(32 << 20);
+    let size = size_of::<T>() as u64;
+    let numbers = match (posed.covariances.wavefront(), posed.covariances.blocks()) {
+        (Some(plan), _) => numbers_of(plan),
+        (_, Some(blocks)) => {
+            let lattices = blocks.slopes.iter().zip(&blocks.wavefront);
+            let of_set = |(slopes, wavefront): (&SlopeCovariancePlan, &Option<_>)| {
+                let (stars, lenslets) = (slopes.problem().sources(), slopes.problem().lenslets());
+                wavefront.as_ref().map_or(numbers_of_slopes(stars, lenslets), numbers_of)
+            };
+            let [between, wavefronts] = blocks.entries();
+            lattices.map(of_set).sum::<u64>() + 2 * between + wavefronts
+        }
+        _ => dense_bytes(posed.covariances.system()).iter().sum::<u64>() / 8,
     };
-    let grid = problem.grid();
+    size.saturating_mul(numbers).saturating_add(32 << 20)
+}
+
+// Numbers of compressed operators on a device
+/// Numbers of the spectra of points and lenslets across that meet.
+fn spectrum(points: usize) -> u64 {
+    points.next_multiple_of(32).pow(2) as u64
+}
+
+/// Numbers of the slopes' covariance and its preconditioner.
+fn numbers_of_slopes(stars: usize, lenslets: usize) -> u64 {
+    8 * (stars * stars) as u64 * spectrum(2 * lenslets)
+}
+
+/// Numbers of these and of the wavefronts with the slopes.
+fn numbers_of(plan: &WavefrontCovariancePlan) -> u64 {
+    let (problem, grid) = (plan.problem(), plan.problem().grid());
     let largest = problem.layers().iter().map(|layer| layer.points).max().unwrap_or(0);
-    let sublattices = grid.oversampling.pow(2);
-    let spectrum = |points: usize| (problem.lenslets() + points).next_multiple_of(32).pow(2) as u64;
-    let outputs = (problem.lattices().len() * problem.targets() * sublattices) as u64;
-    let of_slopes = 8 * stars * stars * spectrum(problem.lenslets());
-    let of_wavefronts = 2 * stars * outputs * spectrum(largest.div_ceil(grid.oversampling));
-    size * (of_slopes + of_wavefronts) + (32 << 20)
+    let outputs = problem.lattices().len() * problem.targets() * grid.oversampling.pow(2);
+    let across = problem.lenslets() + largest.div_ceil(grid.oversampling);
+    let of_wavefronts = 2 * (problem.stars() * outputs) as u64 * spectrum(across);
+    numbers_of_slopes(problem.stars(), problem.lenslets()) + of_wavefronts
 }
 
 // Estimates on several devices
@@ -252,14 +337,14 @@ pub(crate) fn estimate_on<T: Real>(
 mod tests {
     use super::*;
     use crate::device::{engine::Engine, gpu::test_machines, silent};
-    use crate::linear::interpolation::Interpolation;
     use crate::linear::operator::gpu::OnHost;
     use crate::linear::operator::{Operator, battery};
     use crate::linear::solver::Stop;
     use crate::linear::toeplitz::Parts;
     use crate::linear::toeplitz::gpu::Tuning;
     use crate::model::system::System;
-    use crate::tomography::estimate::tests::{built, slopes, streaked, system};
+    use crate::tomography::estimate::tests::{built, mixed, slopes, streaked, system};
+    use crate::turbulence::plan::Form;
 
     fn model(system: &System, options: EstimateOptions) -> Model {
         Posed::new(system, options).unwrap().compute(&Engine::default(), &silent).unwrap()
@@ -318,6 +403,19 @@ mod tests {
             let options = EstimateOptions::default().tolerance(1e-7);
             hold_to_the_processor(&streaked(&system(heights, 0.0)), options, 1);
         }
+    }
+
+    #[test]
+    fn estimates_in_blocks_are_those_of_the_processor() {
+        for (solver, preconditioned, tolerance) in
+            [(Solver::ConjugateGradients, true, 1e-9), (Solver::Minres, false, 1e-6)]
+        {
+            let options = EstimateOptions::default().form(Form::Blocks).tolerance(tolerance);
+            let options = EstimateOptions { solver, preconditioned, ..options };
+            hold_to_the_processor(&mixed("inf"), options, 1);
+        }
+        let options = EstimateOptions::default().form(Form::Blocks).tolerance(1e-7);
+        hold_to_the_processor(&streaked(&mixed("90e3")), options, 1);
     }
 
     // Hold an estimate to the processor

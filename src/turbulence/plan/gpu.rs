@@ -127,7 +127,6 @@ impl CovariancePlan {
 
     // Rows against columns on devices
     /// The covariances of the slopes of some sensors with those of others on the devices of an engine, (m, n), rad².
-    #[cfg(feature = "factorise")]
     pub(super) fn dense_between_on(
         atmosphere: &crate::model::Atmosphere,
         [first, second]: [(&[crate::model::Sensor], &[Array2<bool>]); 2],

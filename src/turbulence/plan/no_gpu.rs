@@ -23,7 +23,6 @@ impl CovariancePlan {
         on_none(engine.devices())
     }
 
-    #[cfg(feature = "factorise")]
     pub(super) fn dense_between_on(
         _atmosphere: &crate::model::Atmosphere,
         _sensors: [(&[crate::model::Sensor], &[Array2<bool>]); 2],

@@ -1,0 +1,226 @@
+// Tangled from book/src/operators-in-blocks.md: edit there, or here and run cargo tangle stitch.
+//! Operators put together from blocks, each of which takes some numbers of a vector to some of another.
+
+#[cfg(feature = "cuda")]
+pub(crate) mod gpu;
+
+// What operators in blocks stand on
+use crate::error::{Invalid, accept};
+use crate::linear::operator::{Operator, shape, vectors};
+use crate::numerics::real::Real;
+use std::ops::Range;
+use std::sync::Arc;
+
+// A block in its place
+/// An operator that takes the numbers at some places of a longer vector to some places of another.
+pub struct Block<T> {
+    /// What is multiplied by.
+    pub operator: Arc<dyn Operator<T>>,
+    /// Whether by its transpose.
+    pub transposed: bool,
+    /// Where the numbers that come out belong, one range after the other.
+    pub rows: Vec<Range<usize>>,
+    /// Where the numbers that go in stand.
+    pub columns: Vec<Range<usize>>,
+}
+
+/// Numbers in some ranges.
+pub(crate) fn count(places: &[Range<usize>]) -> usize {
+    places.iter().map(Range::len).sum()
+}
+
+// Matrix of several blocks
+/// The sum of blocks in their places, Eq. [sum of blocks](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-sum-of-blocks).
+pub struct Blocks<T> {
+    rows: usize,
+    columns: usize,
+    blocks: Vec<Block<T>>,
+}
+
+impl<T: Real> Blocks<T> {
+    // Collect blocks that fit
+    /// The operator of so many `rows` and `columns` made of `blocks`.
+    ///
+    /// # Errors
+    /// `Invalid` where a block has not as many rows and columns as places, or a place lies beyond the vectors.
+    pub fn new((rows, columns): (usize, usize), blocks: Vec<Block<T>>) -> Result<Self, Invalid> {
+        for (k, block) in blocks.iter().enumerate() {
+            let own = shape(block.operator.as_ref(), block.transposed);
+            let sides =
+                [("rows", own.0, &block.rows, rows), ("columns", own.1, &block.columns, columns)];
+            for (side, own, places, most) in sides {
+                let (places, end) = (count(places), places.iter().map(|place| place.end).max());
+                accept(
+                    places == own,
+                    &format!("{side} of block {k}"),
+                    own,
+                    &format!("{places}, its places"),
+                )?;
+                let (name, end) = (format!("end of the {side} of block {k}"), end.unwrap_or(0));
+                accept(end <= most, &name, end, &format!("at most {most}"))?;
+            }
+        }
+        Ok(Self { rows, columns, blocks })
+    }
+    // Add up blocks in their places
+    fn add_up(&self, transposed: bool, x: &[T], y: &mut [T], scratch: &mut [T]) {
+        let (rows, columns) = shape(self, transposed);
+        let vectors = vectors(x, y, (rows, columns));
+        y.fill(T::zero());
+        for block in &self.blocks {
+            let (to, from) = match transposed {
+                false => (&block.rows, &block.columns),
+                true => (&block.columns, &block.rows),
+            };
+            let (inputs, rest) = scratch.split_at_mut(vectors * count(from));
+            let (outputs, rest) = rest.split_at_mut(vectors * count(to));
+            gather(x, columns, from, inputs);
+            match block.transposed == transposed {
+                true => block.operator.apply(inputs, outputs, rest),
+                false => block.operator.apply_transpose(inputs, outputs, rest),
+            }
+            let sums = places_of(y.len(), rows, to).zip(starts(to, vectors));
+            for (place, start) in sums {
+                let product = &outputs[start..start + place.len()];
+                y[place].iter_mut().zip(product).for_each(|(y, &product)| *y += product);
+            }
+        }
+    }
+}
+
+// Walk through the places of vectors
+/// The places in all vectors of a slice of so many numbers, of which a vector has `length`.
+fn places_of(
+    numbers: usize,
+    length: usize,
+    places: &[Range<usize>],
+) -> impl Iterator<Item = Range<usize>> {
+    let vectors = (0..numbers).step_by(length.max(1));
+    vectors.flat_map(|start| places.iter().map(move |place| start + place.start..start + place.end))
+}
+
+/// Where the numbers of these places start when they stand side by side, for so many vectors.
+fn starts(places: &[Range<usize>], vectors: usize) -> impl Iterator<Item = usize> {
+    let mut end = 0;
+    (0..vectors).flat_map(move |_| places).map(move |place| {
+        end += place.len();
+        end - place.len()
+    })
+}
+
+/// Copies the numbers at some places of each vector side by side.
+pub(crate) fn gather<T: Real>(x: &[T], length: usize, places: &[Range<usize>], to: &mut [T]) {
+    let vectors = x.len() / length.max(1);
+    for (place, start) in places_of(x.len(), length, places).zip(starts(places, vectors)) {
+        to[start..start + place.len()].copy_from_slice(&x[place]);
+    }
+}
+
+/// Copies numbers that stand side by side to some places of each vector.
+pub(crate) fn scatter<T: Real>(from: &[T], length: usize, places: &[Range<usize>], y: &mut [T]) {
+    let vectors = y.len() / length.max(1);
+    for (place, start) in places_of(y.len(), length, places).zip(starts(places, vectors)) {
+        let own = &from[start..start + place.len()];
+        y[place].copy_from_slice(own);
+    }
+}
+
+impl<T: Real> Operator<T> for Blocks<T> {
+    // Answers of blocks
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn columns(&self) -> usize {
+        self.columns
+    }
+
+    fn scratch(&self, vectors: usize) -> usize {
+        let block = |block: &Block<T>| {
+            vectors * (count(&block.rows) + count(&block.columns)) + block.operator.scratch(vectors)
+        };
+        self.blocks.iter().map(block).max().unwrap_or(0)
+    }
+
+    fn apply(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
+        self.add_up(false, x, y, scratch);
+    }
+
+    fn apply_transpose(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
+        self.add_up(true, x, y, scratch);
+    }
+    // Weigh each operator once
+    fn bytes(&self) -> u64 {
+        let address = |block: &Block<T>| Arc::as_ptr(&block.operator).cast::<u8>();
+        let known = |k: usize| {
+            self.blocks[..k].iter().any(|other| address(other) == address(&self.blocks[k]))
+        };
+        let new = (0..self.blocks.len()).filter(|&k| !known(k));
+        new.map(|k| self.blocks[k].operator.bytes()).sum()
+    }
+}
+
+// Tests of operators in blocks
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linear::matrix::Dense;
+    use crate::linear::operator::battery;
+    use ndarray::Array2;
+
+    fn random(shape: (usize, usize), seed: u64) -> Array2<f64> {
+        Array2::from_shape_vec(shape, battery::random(shape.0 * shape.1, seed)).unwrap()
+    }
+
+    // Compare blocks with their matrix
+    #[test]
+    fn blocks_are_the_matrix_that_they_make() {
+        let (square, thin) = (random((5, 5), 1), random((2, 5), 2));
+        let (many, few) = (vec![1..3, 4..7], vec![0..1, 3..4]);
+        let [one, other]: [Arc<dyn Operator<f64>>; 2] =
+            [&square, &thin].map(|matrix| Arc::new(Dense::new(matrix.clone())) as Arc<_>);
+        let block = |operator: &Arc<dyn Operator<f64>>,
+                     transposed,
+                     rows: &Vec<_>,
+                     columns: &Vec<_>| Block {
+            operator: Arc::clone(operator),
+            transposed,
+            rows: rows.clone(),
+            columns: columns.clone(),
+        };
+        let parts = || {
+            vec![
+                block(&one, true, &many, &many),
+                block(&other, false, &few, &many),
+                block(&other, true, &many, &few),
+                block(&one, false, &many, &vec![0..2, 2..5]),
+            ]
+        };
+        let blocks = Blocks::new((8, 7), parts()).unwrap();
+        let mut matrix = Array2::<f64>::zeros((8, 7));
+        let (many, few) = ([1, 2, 4, 5, 6], [0, 3]);
+        for i in 0..5 {
+            (0..5).for_each(|j| matrix[[many[i], many[j]]] += square[[j, i]]);
+            (0..5).for_each(|j| matrix[[many[i], j]] += square[[i, j]]);
+            for j in 0..2 {
+                matrix[[few[j], many[i]]] += thin[[j, i]];
+                matrix[[many[i], few[j]]] += thin[[j, i]];
+            }
+        }
+        let matrix = Dense::new(matrix);
+        battery::check(&blocks, 1e-13);
+        for transposed in [false, true] {
+            let x = battery::random(3 * shape(&matrix, transposed).1, 3);
+            let [ours, theirs] = [&blocks as &dyn Operator<f64>, &matrix]
+                .map(|operator| battery::product(operator, transposed, &x, 3));
+            assert!(battery::distance(&ours, &theirs) < 1e-14, "transposed: {transposed}");
+        }
+        assert_eq!(blocks.bytes(), 8 * (25 + 10));
+        // Refuse blocks that do not fit
+        let refused = |shape| Blocks::new(shape, parts()).err().unwrap().to_string();
+        assert_eq!(refused((6, 7)), "end of the rows of block 0 = 7: expected at most 6");
+        let wrong = vec![block(&other, false, &vec![0..0, 0..1], &vec![0..2, 2..5])];
+        let error = Blocks::new((8, 7), wrong).err().unwrap().to_string();
+        assert_eq!(error, "rows of block 0 = 2: expected 1, its places");
+    }
+}

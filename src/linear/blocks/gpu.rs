@@ -1,0 +1,312 @@
+// Tangled from book/src/blocks-gpu.md: edit there, or here and run cargo tangle stitch.
+//! Blocks between places of longer vectors, on a device.
+
+// What blocks on a device stand on
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
+use crate::device::headers::REAL;
+use crate::error::{Error, accept};
+use crate::linear::blocks::count;
+use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
+use crate::numerics::real::Real;
+use ndarray::ArrayView2;
+use std::ops::Range;
+use std::slice::from_ref;
+use std::sync::Arc;
+
+pub(crate) const SOURCE: KernelSource = KernelSource {
+    name: "blocks.cu",
+    text: include_str!("../../../kernels/linear/blocks.cu"),
+    headers: &[REAL],
+};
+
+/// Threads in a block, as the kernels have it.
+const THREADS: usize = 256;
+
+/// Columns of a part whose sum is made by one block.
+const PART: usize = 16 * THREADS;
+
+/// Places one by one, on a device.
+fn upload(gpu: &Gpu, places: &[Range<usize>]) -> Result<Buffer<i32>, Error> {
+    gpu.upload(&places.iter().cloned().flatten().map(|place| place as i32).collect::<Vec<_>>())
+}
+
+// A few rows between places
+/// A matrix of a few rows, whose products are added at places of longer vectors.
+pub(crate) struct FewRows<T> {
+    gpu: Gpu,
+    matrix: Buffer<T>,
+    shape: (usize, usize),
+    pub(crate) rows: Buffer<i32>,
+    columns: Buffer<i32>,
+    /// (rows, parts).
+    pub(crate) sums: Buffer<T>,
+    pub(crate) parts: usize,
+    kernels: [Kernel; 3],
+}
+
+// Steps of a few rows
+impl<T: Real> FewRows<T> {
+    // Put a few rows on a device
+    /// The matrix on a device, rounded to its precision, with the places of its rows and columns.
+    ///
+    /// # Errors
+    /// `Invalid` where there are not as many places; `Memory` where it does not fit, and what the device says.
+    pub(crate) fn new(
+        gpu: &Gpu,
+        matrix: ArrayView2<f64>,
+        [rows, columns]: [&[Range<usize>]; 2],
+    ) -> Result<Self, Error> {
+        let (shape, places) = (matrix.dim(), (count(rows), count(columns)));
+        accept(places == shape, "places of a matrix", places, &format!("{shape:?}, its shape"))?;
+        gpu.refuse_beyond_memory((matrix.len() * size_of::<T>()) as u64, "a matrix of a few rows")?;
+        let elements: Vec<T> = matrix.iter().map(|&element| T::of(element)).collect();
+        let program = gpu.program::<T>(&SOURCE, &[])?;
+        let parts = shape.1.div_ceil(PART).max(1);
+        Ok(Self {
+            matrix: gpu.upload(&elements)?,
+            shape,
+            rows: upload(gpu, rows)?,
+            columns: upload(gpu, columns)?,
+            sums: gpu.zeros(shape.0 * parts)?,
+            parts,
+            kernels: [
+                program.kernel("sum_parts")?,
+                program.kernel("add_rows")?,
+                program.kernel("add_columns")?,
+            ],
+            gpu: gpu.clone(),
+        })
+    }
+    // Sum along a few rows
+    /// The sums of parts of A x for the numbers of x at the columns.
+    pub(crate) fn sum(&self, x: &Buffer<T>) -> Result<(), Error> {
+        let (rows, width) = self.shape;
+        let arguments = [&self.matrix, x].map(Argument::from);
+        let rest = [(&self.columns).into(), (&self.sums).into(), Argument::from(width)];
+        let shape = Shape::over(self.parts * THREADS, THREADS, [rows, 1]);
+        self.gpu.launch(&self.kernels[0], shape, &[&arguments[..], &rest].concat())
+    }
+
+    /// Puts A x at the rows of y, or adds it unless it is to `begin`.
+    pub(crate) fn add_rows(&self, begin: bool, [x, y]: [&Buffer<T>; 2]) -> Result<(), Error> {
+        self.sum(x)?;
+        let numbers = [self.shape.0, self.parts, usize::from(begin)].map(Argument::from);
+        let arguments = [(&self.sums).into(), y.into(), (&self.rows).into()];
+        let shape = Shape::over(self.shape.0, THREADS, [1, 1]);
+        self.gpu.launch(&self.kernels[1], shape, &[&arguments[..], &numbers].concat())
+    }
+    // Multiply the columns of a few rows
+    /// Puts at the columns of y those of `base` and Aᵀ x, `begin`ning with nothing in place of the base, or `minus` Aᵀ x.
+    pub(crate) fn add_columns(
+        &self,
+        [begin, minus]: [bool; 2],
+        [x, base, y]: [&Buffer<T>; 3],
+    ) -> Result<(), Error> {
+        let (count, width) = self.shape;
+        let flags = [count, width, usize::from(begin), usize::from(minus)].map(Argument::from);
+        let [matrix, rows, columns] =
+            [(&self.matrix).into(), (&self.rows).into(), (&self.columns).into()];
+        let arguments = [matrix, x.into(), rows, base.into(), y.into(), columns];
+        let shape = Shape::over(width, THREADS, [1, 1]);
+        self.gpu.launch(&self.kernels[2], shape, &[&arguments[..], &flags].concat())
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        let places = self.rows.bytes() + self.columns.bytes();
+        self.matrix.bytes() + places + self.sums.bytes()
+    }
+}
+
+// An operator beside others
+/// An operator whose vectors go in at places of a longer vector.
+struct Beside<T> {
+    operator: Arc<dyn DeviceOperator<T>>,
+    places: Buffer<i32>,
+    taken: Buffer<T>,
+}
+
+/// A term of operators side by side.
+enum Term<T> {
+    Operator(Beside<T>),
+    /// The transpose of a few rows, which are the numbers that go in.
+    Few(FewRows<T>),
+}
+
+/// What operators side by side take in from a longer vector.
+pub(crate) enum Given<'a, T> {
+    Operator(Arc<dyn DeviceOperator<T>>),
+    /// The transpose, with a few rows for the numbers that go in.
+    Transposed(ArrayView2<'a, f64>),
+}
+
+// Operators side by side on a device
+/// The sum of operators, each for some places of a longer vector, on a device: (A B …).
+pub(crate) struct SideBySideGpu<T> {
+    gpu: Gpu,
+    shape: (usize, usize),
+    terms: Vec<Term<T>>,
+    sum: Buffer<T>,
+    all: Buffer<i32>,
+    kernels: [Kernel; 2],
+}
+
+impl<T: Real> SideBySideGpu<T> {
+    // Collect operators side by side
+    /// Operators of as many `rows` each, with the places of their columns among all.
+    ///
+    /// # Errors
+    /// `Invalid` where they do not fit; what the device says.
+    pub(crate) fn new(
+        gpu: &Gpu,
+        (rows, columns): (usize, usize),
+        given: Vec<(Given<T>, Vec<Range<usize>>)>,
+    ) -> Result<Self, Error> {
+        let mut terms = Vec::new();
+        for (given, places) in given {
+            terms.push(match given {
+                Given::Transposed(matrix) => {
+                    Term::Few(FewRows::new(gpu, matrix, [&places, from_ref(&(0..rows))])?)
+                }
+                Given::Operator(operator) => {
+                    let (own, expected) =
+                        ((operator.rows(), operator.columns()), (rows, count(&places)));
+                    accept(
+                        own == expected,
+                        "shape of an operator",
+                        format!("{own:?}"),
+                        &format!("{expected:?}"),
+                    )?;
+                    let taken = gpu.zeros(operator.columns())?;
+                    Term::Operator(Beside { operator, places: upload(gpu, &places)?, taken })
+                }
+            });
+        }
+        let program = gpu.program::<T>(&SOURCE, &[])?;
+        let kernels = [program.kernel("take")?, program.kernel("put")?];
+        let (sum, all) = (gpu.zeros(rows)?, upload(gpu, from_ref(&(0..rows)))?);
+        Ok(Self { gpu: gpu.clone(), shape: (rows, columns), terms, sum, all, kernels })
+    }
+    // Copy numbers to their places
+    /// Puts the numbers of `from` at places of y, or adds them.
+    fn put(
+        &self,
+        begin: bool,
+        [from, y]: [&Buffer<T>; 2],
+        places: &Buffer<i32>,
+    ) -> Result<(), Error> {
+        let numbers = [places.len(), usize::from(begin)].map(Argument::from);
+        let arguments = [from.into(), y.into(), places.into(), numbers[0], numbers[1]];
+        self.gpu.launch(&self.kernels[1], Shape::over(places.len(), THREADS, [1, 1]), &arguments)
+    }
+
+    fn take(&self, x: &Buffer<T>, beside: &Beside<T>) -> Result<(), Error> {
+        let (places, taken) = (&beside.places, &beside.taken);
+        let arguments = [x.into(), places.into(), taken.into(), Argument::from(places.len())];
+        self.gpu.launch(&self.kernels[0], Shape::over(places.len(), THREADS, [1, 1]), &arguments)
+    }
+}
+
+impl<T: Real> DeviceOperator<T> for SideBySideGpu<T> {
+    // Answers of operators side by side
+    fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    fn rows(&self) -> usize {
+        self.shape.0
+    }
+
+    fn columns(&self) -> usize {
+        self.shape.1
+    }
+
+    fn bytes(&self) -> u64 {
+        let term = |term: &Term<T>| match term {
+            Term::Operator(beside) => {
+                beside.operator.bytes() + beside.places.bytes() + beside.taken.bytes()
+            }
+            Term::Few(few) => few.bytes(),
+        };
+        self.terms.iter().map(term).sum::<u64>() + self.sum.bytes() + self.all.bytes()
+    }
+    // Add up operators side by side
+    fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        check_lengths(x, y, self.shape)?;
+        for (k, term) in self.terms.iter().enumerate() {
+            match term {
+                Term::Few(few) => few.add_columns([k == 0, false], [x, y, y])?,
+                Term::Operator(beside) => {
+                    self.take(x, beside)?;
+                    let to = if k == 0 { y } else { &self.sum };
+                    beside.operator.apply(&beside.taken, to)?;
+                    if k > 0 {
+                        self.put(false, [&self.sum, y], &self.all)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        check_lengths(x, y, (self.shape.1, self.shape.0))?;
+        for term in &self.terms {
+            match term {
+                Term::Few(few) => few.add_rows(true, [x, y])?,
+                Term::Operator(beside) => {
+                    beside.operator.apply_transpose(x, &beside.taken)?;
+                    self.put(true, [&beside.taken, y], &beside.places)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+// Tests of blocks on a device
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::gpu::test_machines;
+    use crate::linear::blocks::{Block, Blocks};
+    use crate::linear::matrix::{Dense, gpu::MatrixGpu};
+    use crate::linear::operator::gpu::OnHost;
+    use crate::linear::operator::{Operator, battery};
+    use ndarray::Array2;
+
+    // Hold operators side by side to the host
+    #[test]
+    fn operators_side_by_side_are_those_of_the_host() {
+        let rows = PART + 300;
+        let random = |columns: usize, seed| {
+            Array2::from_shape_vec((rows, columns), battery::random(rows * columns, seed)).unwrap()
+        };
+        let matrices = [random(3, 1), random(2, 2), random(4, 3)];
+        let places = [vec![1..3, 7..8], vec![0..1, 8..9], vec![3..5, 5..7]];
+        let block = |k: usize| Block {
+            operator: Arc::new(Dense::new(matrices[k].clone())) as Arc<dyn Operator<f64>>,
+            transposed: false,
+            rows: vec![0..1, 1..rows],
+            columns: places[k].clone(),
+        };
+        let here = Blocks::new((rows, 9), (0..3).map(block).collect()).unwrap();
+        for gpu in test_machines() {
+            for order in [[0, 1, 2], [1, 0, 2]] {
+                let given = |k: usize| match k {
+                    1 => Given::Transposed(matrices[1].t()),
+                    k => {
+                        Given::Operator(Arc::new(MatrixGpu::new(&gpu, matrices[k].view()).unwrap()))
+                    }
+                };
+                let given = order.map(|k| (given(k), places[k].clone())).into();
+                let there = SideBySideGpu::<f64>::new(&gpu, (rows, 9), given).unwrap();
+                let there = OnHost(Arc::new(there));
+                battery::check(&there, 1e-13);
+                let x = battery::random(9, 4);
+                let [here, there] = [&here as &dyn Operator<f64>, &there]
+                    .map(|operator| battery::product(operator, false, &x, 1));
+                assert!(battery::distance(&there, &here) < 1e-14, "{order:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+// Tangled from book/src/blocks-gpu.md: edit there, or here and run cargo tangle stitch.
+//! A few unknowns eliminated beside many, on a device.
+
+// What the elimination on a device stands on
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape};
+use crate::error::{Error, accept};
+use crate::linear::blocks::gpu::{FewRows, SOURCE};
+use crate::linear::elimination::{check, invert};
+use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
+use crate::numerics::real::Real;
+use ndarray::{Array2, ArrayView2};
+use std::ops::Range;
+use std::sync::Arc;
+
+// Elimination on a device
+/// The preconditioner of [`Elimination`](crate::linear::elimination::Elimination), on a device.
+pub(crate) struct EliminationGpu<T> {
+    /// P, which reads and writes the many in vectors of all.
+    inverse: Arc<dyn DeviceOperator<T>>,
+    /// Bᵀ, and D⁻¹.
+    between: FewRows<T>,
+    small: Buffer<T>,
+    /// Room for the few, and for a vector of all.
+    left: Buffer<T>,
+    known: Buffer<T>,
+    solve: Kernel,
+}
+
+/// The most unknowns that one block of a device eliminates.
+const MOST: usize = 1024;
+
+impl<T: Real> EliminationGpu<T> {
+    // Make the elimination on a device
+    /// The preconditioner of [`Elimination::new`](crate::linear::elimination::Elimination::new), on a device; `inverse` takes and
+    /// gives vectors of all, and leaves the few alone.
+    ///
+    /// # Errors
+    /// As there; `Invalid` where more than 1024 are to be eliminated; what the device says.
+    pub(crate) fn new(
+        inverse: Arc<dyn DeviceOperator<T>>,
+        (between, small): (Array2<f64>, ArrayView2<f64>),
+        [many, few]: [Vec<Range<usize>>; 2],
+    ) -> Result<Self, Error> {
+        check(between.dim(), small.dim(), [&many, &few])?;
+        accept(small.nrows() <= MOST, "few unknowns", small.nrows(), &format!("at most {MOST}"))?;
+        let gpu = inverse.gpu();
+        let inverted: Vec<T> = invert(small)?.iter().map(|&value| T::of(value)).collect();
+        Ok(Self {
+            between: FewRows::new(gpu, between.view(), [&few, &many])?,
+            small: gpu.upload(&inverted)?,
+            left: gpu.zeros(small.nrows())?,
+            known: gpu.zeros(inverse.rows())?,
+            solve: gpu.program::<T>(&SOURCE, &[])?.kernel("solve_few")?,
+            inverse,
+        })
+    }
+    // Solve for the few on a device
+    /// The few of y from those of x and so many sums of the many.
+    fn substitute(&self, parts: usize, [x, y]: [&Buffer<T>; 2]) -> Result<(), Error> {
+        let (few, count) = (&self.between, self.left.len());
+        let (sums, rows) = ((&few.sums).into(), (&few.rows).into());
+        let arguments = [(&self.small).into(), sums, x.into(), rows, (&self.left).into(), y.into()];
+        let numbers = [count, parts].map(Argument::from);
+        let threads = count.next_multiple_of(32);
+        let shape = Shape::over(threads, threads, [1, 1]);
+        self.gpu().launch(&self.solve, shape, &[&arguments[..], &numbers].concat())
+    }
+}
+
+impl<T: Real> DeviceOperator<T> for EliminationGpu<T> {
+    // Answers of the elimination on a device
+    fn gpu(&self) -> &Gpu {
+        self.inverse.gpu()
+    }
+
+    fn rows(&self) -> usize {
+        self.inverse.rows()
+    }
+
+    fn columns(&self) -> usize {
+        self.inverse.rows()
+    }
+
+    fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        self.apply(x, y)
+    }
+
+    fn bytes(&self) -> u64 {
+        let few = self.between.bytes() + self.small.bytes() + self.left.bytes();
+        self.inverse.bytes() + few + self.known.bytes()
+    }
+    // Eliminate on a device
+    fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        check_lengths(x, y, (self.rows(), self.rows()))?;
+        let known = &self.known;
+        self.substitute(0, [x, known])?;
+        self.between.add_columns([false, true], [known, x, known])?;
+        self.inverse.apply(known, y)?;
+        self.between.sum(y)?;
+        self.substitute(self.between.parts, [x, y])
+    }
+}

@@ -1,0 +1,134 @@
+// Tangled from book/src/blocks-gpu.md: edit there, or here and run cargo tangle stitch.
+//! Covariances in blocks as operators on a device.
+
+// What blocks of covariances on a device stand on
+use crate::device::gpu::{Buffer, Gpu};
+use crate::error::Error;
+use crate::linear::blocks::gpu::FewRows;
+use crate::linear::elimination::gpu::EliminationGpu;
+use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
+use crate::linear::toeplitz::Parts;
+use crate::linear::toeplitz::gpu::lattices::Matrix;
+use crate::linear::toeplitz::gpu::{Product, Tuning};
+use crate::model::noise::SlopeNoise;
+use crate::numerics::real::Real;
+use crate::tomography::blocks::{few_with_many, few_with_noise, lying, many_and_few};
+use crate::tomography::circulant::Group;
+use crate::tomography::circulant::gpu::CirculantGpu;
+use crate::turbulence::blocks::{Rectangles, Sets};
+use std::ops::Range;
+use std::sync::Arc;
+
+// Slopes in blocks on a device
+/// The covariance of all slopes in blocks with variances on its diagonal, rad², on a device.
+pub(crate) struct SlopesInBlocksGpu<T> {
+    gpu: Gpu,
+    lattices: Vec<Product<T>>,
+    variances: Buffer<T>,
+    few: Option<FewRows<T>>,
+    between: Vec<FewRows<T>>,
+}
+
+// Steps of slopes in blocks on a device
+impl<T: Real> SlopesInBlocksGpu<T> {
+    // Put slopes in blocks on a device
+    /// The groups that share a lattice, what lies beside them, and the variance of the noise of each slope.
+    ///
+    /// # Errors
+    /// `Invalid` where they do not fit, or lattices are too large for the shared memory of a device; what the device says.
+    pub(crate) fn new(
+        gpu: &Gpu,
+        groups: &[Group],
+        rectangles: &Rectangles,
+        variances: &[f64],
+    ) -> Result<Self, Error> {
+        let sets = &rectangles.sets;
+        let lattice = |(set, group): (usize, &Group)| {
+            let at: Vec<usize> = sets.places(set).into_iter().flatten().collect();
+            let parts = Parts::slopes(group.covariance, group.valid)?;
+            Product::new(&Matrix::new(gpu, &parts, true, Some(&at)), Tuning::default())
+        };
+        let lattices = groups.iter().enumerate().map(lattice).collect::<Result<_, Error>>()?;
+        let few = sets.few().zip(rectangles.few.as_ref()).map(|(set, few)| {
+            // Add the noise of the few
+            let (places, mut few) = (sets.places(set), few.clone());
+            let noise = places.iter().cloned().flatten().map(|place| variances[place]);
+            few.diag_mut().iter_mut().zip(noise).for_each(|(value, noise)| *value += noise);
+            FewRows::new(gpu, few.view(), [&places, &places])
+        });
+        let between = |([first, second], rectangle): ([usize; 2], &_)| {
+            let (matrix, turned) = lying(rectangle);
+            let [one, other] = [sets.places(first), sets.places(second)];
+            let places = if turned { [&*other, &*one] } else { [&*one, &*other] };
+            FewRows::new(gpu, matrix, places)
+        };
+        let between = sets.pairs().into_iter().zip(&rectangles.between).map(between);
+        let between = between.collect::<Result<_, Error>>()?;
+        let variances: Vec<T> = variances.iter().map(|&variance| T::of(variance)).collect();
+        let variances = gpu.upload(&variances)?;
+        Ok(Self { gpu: gpu.clone(), lattices, variances, few: few.transpose()?, between })
+    }
+}
+
+impl<T: Real> DeviceOperator<T> for SlopesInBlocksGpu<T> {
+    // Answers of slopes in blocks on a device
+    fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    fn rows(&self) -> usize {
+        self.variances.len()
+    }
+
+    fn columns(&self) -> usize {
+        self.variances.len()
+    }
+
+    fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        self.apply(x, y)
+    }
+
+    fn bytes(&self) -> u64 {
+        let lattices = self.lattices.iter().map(Product::bytes).sum::<u64>();
+        let dense = self.few.iter().chain(&self.between).map(FewRows::bytes).sum::<u64>();
+        lattices + dense + self.variances.bytes()
+    }
+    // Multiply blocks on a device
+    fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        check_lengths(x, y, (self.rows(), self.rows()))?;
+        let diagonal = Some(&self.variances);
+        self.lattices.iter().try_for_each(|lattice| lattice.apply(false, [x, y], diagonal))?;
+        self.few.iter().try_for_each(|few| few.add_rows(true, [x, y]))?;
+        self.between.iter().try_for_each(|between| {
+            between.add_rows(false, [x, y])?;
+            between.add_columns([false; 2], [x, y, y])
+        })
+    }
+}
+
+// Precondition in blocks on a device
+/// The preconditioner of [`eliminated`](crate::tomography::blocks::eliminated), on a device.
+pub(crate) fn eliminated_on<T: Real>(
+    gpu: &Gpu,
+    groups: &[Group],
+    rectangles: &Rectangles,
+    noise: &SlopeNoise,
+) -> Result<Arc<dyn DeviceOperator<T>>, Error> {
+    let sets = &rectangles.sets;
+    let places = (&*places_of_stars(sets), noise.variances.len());
+    let circulant = CirculantGpu::placed(gpu, groups, places, Tuning::default())?;
+    let circulant: Arc<dyn DeviceOperator<T>> = Arc::new(circulant);
+    if rectangles.few.is_none() {
+        return Ok(circulant);
+    }
+    let small = few_with_noise(rectangles, noise);
+    let blocks = (few_with_many(rectangles), small.view());
+    Ok(Arc::new(EliminationGpu::new(circulant, blocks, many_and_few(sets))?))
+}
+
+/// Where the slopes of each star stand in the vector of all.
+fn places_of_stars(sets: &Sets) -> Vec<Range<usize>> {
+    let mut places: Vec<_> = sets.all().flat_map(|set| sets.places(set)).collect();
+    places.sort_unstable_by_key(|place| place.start);
+    places
+}

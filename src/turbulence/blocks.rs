@@ -1,0 +1,195 @@
+// Tangled from book/src/sets.md: edit there, or here and run cargo tangle stitch.
+//! Sensors in sets: those of each lattice with many slopes, and the few slopes of all others.
+
+use crate::model::lenslet_array::SlopeOrder;
+use crate::model::sensor::Groups;
+use ndarray::Array2;
+use std::ops::Range;
+
+// Sets of sensors
+/// The most slopes that are taken together without a lattice.
+const FEW: usize = 256;
+
+/// The sensors of a system in sets: one for each lattice with many slopes, then one of all others, if there are any.
+///
+/// ```
+/// use lenslet::model::{LensletArray, Sensor, SlopeOrder, Source};
+/// use lenslet::{model::Groups, turbulence::Sets};
+/// use ndarray::Array2;
+/// let sensor = |height, lenslets| {
+///     let array = LensletArray::new(lenslets, 8.0 / lenslets as f64)?;
+///     Ok::<_, lenslet::Invalid>(Sensor::at_rest(Source::new(1e-4, 0.0, height)?, array))
+/// };
+/// let sensors = [sensor(f64::INFINITY, 2)?, sensor(90e3, 16)?, sensor(90e3, 16)?];
+/// let all = |lenslets| Array2::from_elem((lenslets, lenslets), true);
+/// let order = SlopeOrder::new(&[all(2), all(16), all(16)]);
+/// let sets = Sets::new(&Groups::new(&sensors), &order);
+/// assert_eq!((sets.members(0), sets.members(1)), (&[1, 2][..], &[0][..]));
+/// assert_eq!((sets.lattices(), sets.few()), (1, Some(1)));
+/// # Ok::<(), lenslet::Invalid>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sets {
+    members: Vec<Vec<usize>>,
+    lattices: usize,
+    /// Where the slopes of each sensor stand in the vector of all.
+    places: Vec<Range<usize>>,
+}
+
+// Steps of the sets
+impl Sets {
+    // Take small groups together
+    /// The sets of a system's `groups`, whose slopes are in this order.
+    pub fn new(groups: &Groups, order: &SlopeOrder) -> Self {
+        Self::of_at_most(FEW, groups, order)
+    }
+
+    /// The same with so many slopes at most that have no lattice.
+    fn of_at_most(few: usize, groups: &Groups, order: &SlopeOrder) -> Self {
+        let count = |q: usize| 2 * order.lenslets(q).len();
+        let slopes = |members: &[usize]| members.iter().map(|&q| count(q)).sum::<usize>();
+        let mut ranked: Vec<_> =
+            groups.members().map(|members| (slopes(members), members)).collect();
+        ranked.sort_by_key(|(slopes, _)| *slopes);
+        ranked.pop();
+        let (mut small, mut total) = (Vec::new(), 0);
+        for (slopes, members) in ranked {
+            total += slopes;
+            if total > few {
+                break;
+            }
+            small.extend(members.iter().copied());
+        }
+        // List large groups and then the others
+        small.sort_unstable();
+        let is_large = |members: &&[usize]| !small.contains(&members[0]);
+        let large = groups.members().filter(is_large).map(<[usize]>::to_vec);
+        let mut members: Vec<Vec<usize>> = large.collect();
+        let lattices = members.len();
+        members.extend((!small.is_empty()).then_some(small));
+        let sensors = members.iter().map(Vec::len).sum();
+        let places = (0..sensors).map(|q| order.index(q, 0, 0)..order.index(q, 0, 0) + count(q));
+        Self { members, lattices, places: places.collect() }
+    }
+    // Look up sets and their members
+    /// The numbers of a set's sensors, ascending.
+    pub fn members(&self, set: usize) -> &[usize] {
+        &self.members[set]
+    }
+
+    /// How many sets share a lattice each; they come first.
+    pub fn lattices(&self) -> usize {
+        self.lattices
+    }
+
+    /// The number of the set without a lattice, if there is one.
+    pub fn few(&self) -> Option<usize> {
+        (self.members.len() > self.lattices).then_some(self.lattices)
+    }
+
+    /// The numbers of all sets.
+    pub fn all(&self) -> Range<usize> {
+        0..self.members.len()
+    }
+    // Look up pairs and places of sets
+    /// Two sets at a time, the first before the second.
+    pub fn pairs(&self) -> Vec<[usize; 2]> {
+        self.all().flat_map(|a| (a + 1..self.members.len()).map(move |b| [a, b])).collect()
+    }
+
+    /// The set of each sensor.
+    pub fn of_sensors(&self) -> Vec<usize> {
+        let set = |q| self.members.iter().position(|members| members.contains(&q)).unwrap_or(0);
+        (0..self.places.len()).map(set).collect()
+    }
+
+    /// Where the slopes of a set's sensors stand in the vector of all.
+    pub fn places(&self, set: usize) -> Vec<Range<usize>> {
+        self.members[set].iter().map(|&q| self.places[q].clone()).collect()
+    }
+
+    /// How many slopes a set has.
+    pub fn slopes(&self, set: usize) -> usize {
+        self.members[set].iter().map(|&q| self.places[q].len()).sum()
+    }
+
+    /// What belongs to a set's sensors in a list that has one of each.
+    pub(crate) fn pick<V: Clone>(&self, set: usize, all: &[V]) -> Vec<V> {
+        self.members[set].iter().map(|&q| all[q].clone()).collect()
+    }
+}
+
+// Covariances beside the lattices
+/// The covariances of slopes that have no lattice, rad².
+#[derive(Debug, Clone)]
+pub struct Rectangles {
+    /// The sets of sensors.
+    pub sets: Sets,
+    /// Of the set without a lattice with itself, if there is one.
+    pub few: Option<Array2<f64>>,
+    /// Of the slopes of one set, as rows, with those of another, as columns, in the order of [`Sets::pairs`].
+    pub between: Vec<Array2<f64>>,
+}
+
+// Names of arrays in blocks
+/// The covariance of the slopes of a set that shares a lattice, in a file.
+pub(crate) fn slopes_name(set: usize) -> String {
+    format!("slope_slope_{set}")
+}
+
+/// The covariance of the slopes of the set without a lattice, in a file.
+pub(crate) fn few_name(set: usize) -> String {
+    format!("slope_slope_dense_{set}")
+}
+
+/// The covariance of the slopes of two sets, in a file.
+pub(crate) fn between_name([first, second]: [usize; 2]) -> String {
+    format!("slopes_between_{first}_{second}")
+}
+
+/// The covariance of wavefronts with a set that shares a lattice with them, in a file; `k` counts the lattices of layers.
+pub(crate) fn wavefront_name(layered: bool, set: usize, k: usize) -> String {
+    if layered { format!("wavefront_slope_{set}_{k}") } else { format!("wavefront_slope_{set}") }
+}
+
+/// The covariance of wavefronts with a set that shares no lattice with them, in a file.
+pub(crate) fn wavefront_few_name(set: usize) -> String {
+    format!("wavefront_slope_dense_{set}")
+}
+
+// Tests of sets
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{lenslet_array::LensletArray, sensor::Sensor, source::Source};
+
+    #[test]
+    fn the_largest_lattice_stays_and_the_others_join_while_they_are_few() {
+        let sizes = [(5, 90e3), (2, 80e3), (5, 90e3), (3, 70e3), (6, f64::INFINITY)];
+        let sensor = |(lenslets, height)| {
+            let array = LensletArray::new(lenslets, 0.5).unwrap();
+            Sensor::at_rest(Source::new(0.0, 0.0, height).unwrap(), array)
+        };
+        let groups = Groups::new(&sizes.map(sensor));
+        let masks = sizes.map(|(lenslets, _)| Array2::from_elem((lenslets, lenslets), true));
+        let order = SlopeOrder::new(&masks);
+        let sets = |few| Sets::of_at_most(few, &groups, &order);
+        let members = |few| sets(few).members;
+        assert_eq!(members(7), [vec![0, 2], vec![1], vec![3], vec![4]]);
+        assert_eq!(members(25), [vec![0, 2], vec![3], vec![4], vec![1]]);
+        assert_eq!(members(26), [vec![0, 2], vec![4], vec![1, 3]]);
+        assert_eq!(members(1000), [vec![0, 2], vec![1, 3, 4]]);
+        // Look up what the sets hold
+        let sets = sets(26);
+        assert_eq!((sets.lattices(), sets.few(), sets.all()), (2, Some(2), 0..3));
+        assert_eq!(sets.pairs(), [[0, 1], [0, 2], [1, 2]]);
+        assert_eq!(sets.of_sensors(), [0, 2, 0, 2, 1]);
+        assert_eq!((sets.places(0), sets.slopes(0)), (vec![0..50, 58..108], 100));
+        assert_eq!(
+            (sets.places(2), sets.pick(2, &[5, 6, 7, 8, 9])),
+            (vec![50..58, 108..126], vec![6, 8])
+        );
+        let one = Groups::new(&[sensor(sizes[1])]);
+        assert_eq!(Sets::new(&one, &SlopeOrder::new(&masks[1..2])).few(), None);
+    }
+}
