@@ -183,13 +183,13 @@ __device__ void by_nodes(
 
 // Fill a block of two sensors
 /// Covariances of the slopes of some lenslets of one sensor with those of another, in a matrix with
-/// rows of `pitch` numbers: x slopes of `columns` lenslets stand before their y slopes, and y slopes
-/// of the rows `height` rows below their x slopes. `centres` has for each layer the coordinates
+/// rows of `pitch` numbers: x slopes of `columns` lenslets stand at `at_x`, their y slopes at `at_y`, unless
+/// it is `pitch`, and y slopes of the rows `height` rows below their x slopes. `centres` has for each layer the coordinates
 /// along x and y of the first sensor's `across[0]` columns and rows, then of the second's; lenslets
 /// are rows and columns.
 extern "C" __global__ void __launch_bounds__(128, 3) dense_block(
     const View *views, int layers, const double *centres, const int *first, const int *second,
-    int across_first, int across_second, int columns, int pitch, int height,
+    int across_first, int across_second, int columns, int pitch, int height, int at_x, int at_y,
     const real *slopes, const double *falls, const double *half_means, const double *rule,
     const real *nodes, real *values
 ) {
@@ -222,8 +222,12 @@ extern "C" __global__ void __launch_bounds__(128, 3) dense_block(
         }
     }
     const size_t at = (size_t)row * pitch + column, below = at + (size_t)height * pitch;
-    values[at] = (real)sum[0];
-    values[at + columns] = (real)sum[1];
-    values[below] = (real)sum[2];
-    values[below + columns] = (real)sum[3];
+    if (at_x < pitch) {
+        values[at + at_x] = (real)sum[0];
+        values[below + at_x] = (real)sum[2];
+    }
+    if (at_y < pitch) {
+        values[at + at_y] = (real)sum[1];
+        values[below + at_y] = (real)sum[3];
+    }
 }

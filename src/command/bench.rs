@@ -3,6 +3,7 @@
 
 // What the command bench stands on
 use super::choice;
+use super::ranks::RankArgs;
 use super::summary::{plan_json, plan_text};
 use super::watch::Terminal;
 use crate::bench::{self, gpu::Sheet};
@@ -80,6 +81,8 @@ struct ReconstructBenchArgs {
     /// How the covariance of the measurements is inverted, in place of what the system file says: auto, cholesky or eigen.
     #[arg(long, value_parser = choice::inversions())]
     method: Option<Inversion>,
+    #[command(flatten)]
+    ranks: RankArgs,
     /// Repetitions, of which the median is taken, after one that does not count.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
@@ -199,13 +202,17 @@ fn bench_reconstruct(args: &ReconstructBenchArgs) -> Result<String, Error> {
             ReconstructorOptions::default(),
         ));
     }
-    let (engine, terminal) = (Engine::open(args.device, args.precision)?, Terminal::new(true));
+    let engine = args.ranks.engine(args.device, args.precision)?;
+    let terminal = Terminal::new(true);
     let mut rows = Vec::new();
     for (name, system, options) in &systems {
         let options = options.method(args.method.unwrap_or(options.method));
         let how = (&engine, args.repeat);
         let times = bench::reconstruct::time_reconstructor(system, options, how, &terminal)?;
         rows.push((name.as_str(), times));
+    }
+    if engine.place()[0] > 0 {
+        return Ok(String::new());
     }
     if !args.json {
         return Ok(bench::reconstruct::reconstructor_table(&rows, &engine.name()));

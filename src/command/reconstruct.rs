@@ -3,6 +3,7 @@
 
 // What the command reconstruct stands on
 use super::choice;
+use super::ranks::RankArgs;
 use super::summary::{align, command_line, plan_text};
 use super::watch::Terminal;
 use crate::device::{Device, check, engine::Engine, threads};
@@ -64,6 +65,8 @@ pub struct ReconstructArgs {
     /// Where to compute: cpu.
     #[arg(long, default_value = "cpu")]
     device: Device,
+    #[command(flatten)]
+    ranks: RankArgs,
     // Arguments about what reconstruct says
     /// Say what would be computed, how, in what memory and time, and stop.
     #[arg(long)]
@@ -119,12 +122,17 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let plan = ReconstructorPlan::new(&system, args.options(&text)?)?;
     args.check_extras(&plan)?;
     args.check_picture(&system, &plan)?;
-    let engine = Engine::open(args.device, args.precision)?;
+    let engine = args.ranks.engine(args.device, args.precision)?;
+    let writes = engine.place()[0] == 0;
     let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.plan) else {
-        return Ok(plan_text(&plan.describe(&engine), args.json));
+        let told = || plan_text(&plan.describe(&engine), args.json);
+        return Ok(if writes { told() } else { String::new() });
     };
-    let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
+    let (terminal, start) = (Terminal::new(args.quiet || !writes), Instant::now());
     let found = plan.run(&engine, &terminal)?;
+    if !writes {
+        return Ok(String::new());
+    }
     let errors = found.wavefront_errors(&system)?;
     let others = found.other_wavefront_errors(&system)?;
     let seconds = start.elapsed().as_secs_f64();

@@ -1,6 +1,8 @@
 // Tangled from book/src/graphics-processor.md: edit there, or here and run cargo tangle stitch.
 //! A graphics processor as the rest of the crate knows it: buffers, programs, launches, graphs.
 
+pub(crate) mod member;
+
 // What the seam stands on
 pub use super::machine::{Header, KernelSource, Shape};
 use super::machine::{
@@ -913,11 +915,17 @@ impl Gpu {
 }
 
 // Machines for the tests
+/// So many emulated devices; none where there is no compiler.
+#[cfg(test)]
+pub(crate) fn emulated(count: usize) -> Vec<Gpu> {
+    let emulators = (0..count).filter_map(|_| super::emulator::Emulator::for_tests());
+    emulators.map(|it| Gpu::new(it).unwrap()).collect()
+}
+
 /// The emulated device and all CUDA devices of this machine; says on the standard error what there is not.
 #[cfg(test)]
 pub(crate) fn test_machines() -> Vec<Gpu> {
-    let emulator = super::emulator::Emulator::for_tests();
-    let mut gpus: Vec<Gpu> = emulator.map(|it| Gpu::new(it).unwrap()).into_iter().collect();
+    let mut gpus = emulated(1);
     match super::cuda::open(super::Device::Cuda(None)) {
         Ok(devices) => gpus.extend(devices),
         Err(reason) => eprintln!("skipped on a graphics processor: {reason}"),

@@ -5,11 +5,13 @@
 use super::{
     RINGS, SeenLayer, Slopes, TurnedAverage, half_square, pairs_of, rectangle, see_layers, square,
 };
+use crate::device::collective::Deal;
 use crate::device::gpu::{self, Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Watch, Workers, check, dispatch};
 use crate::error::Error;
 use crate::model::atmosphere::Atmosphere;
+use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::Sensor;
 use crate::model::source::ConeGradient;
 use crate::numerics::quadrature::gauss_legendre;
@@ -19,6 +21,7 @@ use crate::turbulence::parallel::{FootprintAverage, NEAR, REACH};
 use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
 use crate::turbulence::turned::{THIN, Turn, TurnedSquares};
 use ndarray::Array2;
+use std::ops::Range;
 
 /// The kernel of this chapter.
 pub(crate) const DENSE: KernelSource = KernelSource {
@@ -116,21 +119,26 @@ impl<T: Real> Tools<T> {
     fn compute(&self, block: &Block, rows: &[[usize; 2]]) -> Result<Vec<T>, Error> {
         let (height, columns) = (rows.len(), block.lenslets[1].len());
         let values = self.gpu.zeros::<T>(4 * height * columns)?;
-        self.fill(block, rows, values.view(..), [2 * columns, height])?;
+        let (pitch, at) = ([2 * columns, height], [Some(0), Some(columns)]);
+        self.fill(block, [rows, block.lenslets[1]], values.view(..), (pitch, at))?;
         values.read()
     }
 
     // Fill a part of a matrix
-    /// Queues the covariances of some first lenslets of a block with all second ones, in a matrix with rows of so many numbers, which
-    /// begins with `values`; y slopes stand so many rows below x slopes.
+    /// Queues the covariances of some first lenslets of a block with some second ones, in a matrix with rows of so many numbers, which
+    /// begins with `values`; y slopes of the first stand so many rows below x slopes, and slopes of the second at the columns of `at`,
+    /// those of x and of y, if they are wanted.
     fn fill(
         &self,
         block: &Block,
-        rows: &[[usize; 2]],
+        [rows, columns]: [&[[usize; 2]]; 2],
         values: gpu::View<T>,
-        [pitch, height]: [usize; 2],
+        ([pitch, height], at): ([usize; 2], [Option<usize>; 2]),
     ) -> Result<(), Error> {
-        let (gpu, [_, columns]) = (&self.gpu, block.lenslets);
+        let gpu = &self.gpu;
+        if columns.is_empty() {
+            return Ok(());
+        }
         let whole = |lenslets: &[[usize; 2]]| -> Vec<i32> {
             lenslets.as_flattened().iter().map(|&k| k as i32).collect()
         };
@@ -139,7 +147,7 @@ impl<T: Real> Tools<T> {
         let (first, second) = (gpu.upload(&whole(rows))?, gpu.upload(&whole(columns))?);
         let nodes = gpu.upload(&nodes)?;
         // Launch the kernel of a block
-        let arguments: [Argument; 16] = [
+        let arguments: [Argument; 18] = [
             (&views).into(),
             block.views.len().into(),
             (&centres).into(),
@@ -150,6 +158,8 @@ impl<T: Real> Tools<T> {
             columns.len().into(),
             pitch.into(),
             height.into(),
+            at[0].unwrap_or(pitch).into(),
+            at[1].unwrap_or(pitch).into(),
             (&self.tables.slope_over_distance).into(),
             (&self.tables.fall).into(),
             (&self.tables.half_mean).into(),
@@ -283,59 +293,100 @@ pub fn between<T: Real>(
 }
 
 // Leave a matrix on its device
-/// The slope covariance matrix, (n, n), rad² over `unit`, on a device in the precision `T`; blocks of sensors below the diagonal are zero.
+/// The columns of a deal of the slope covariance matrix, (n, n), rad² over `unit`, on a device in the precision `T`; blocks of sensors below
+/// the diagonal are zero.
 ///
 /// # Errors
 /// Those of [`slope_covariance`].
-pub fn slopes_there<T: Real>(
+pub(crate) fn slopes_there<T: Real>(
     atmosphere: &Atmosphere,
     (sensors, valid): (&[Sensor], &[Array2<bool>]),
     gradient: ConeGradient,
-    (gpu, unit): (&Gpu, f64),
+    (gpu, unit, deal): (&Gpu, f64, &Deal),
     watch: &dyn Watch,
 ) -> Result<Buffer<T>, Error> {
     half_square(atmosphere, (sensors, valid), |sensors, slopes| {
         let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0);
-        there(&layers, slopes, (gpu, unit), watch)
+        there(&layers, slopes, (gpu, unit, deal), watch)
     })
 }
 
-/// The covariances of the slopes of some sensors with those of others, (m, n), rad² over `unit`, on a device.
+/// The columns of a deal of the covariances of the slopes of some sensors with those of others, (m, n), rad² over `unit`, on a device.
 ///
 /// # Errors
 /// Those of [`slope_covariance`].
-pub fn between_there<T: Real>(
+pub(crate) fn between_there<T: Real>(
     atmosphere: &Atmosphere,
     sets: [(&[Sensor], &[Array2<bool>]); 2],
     gradient: ConeGradient,
-    (gpu, unit): (&Gpu, f64),
+    (gpu, unit, deal): (&Gpu, f64, &Deal),
     watch: &dyn Watch,
 ) -> Result<Buffer<T>, Error> {
     rectangle(atmosphere, sets, |all, slopes| {
         let layers = see_layers(atmosphere, all, gradient, |_| 0.0);
-        there(&layers, slopes, (gpu, unit), watch)
+        there(&layers, slopes, (gpu, unit, deal), watch)
     })
 }
 
 // Fill a matrix block by block
-/// The covariances of rows with columns on a device. Where both are of the same sensors, blocks below the diagonal stay zero.
+/// The columns of a deal of the covariances of rows with columns on a device. Where both are of the same sensors, blocks below the
+/// diagonal stay zero.
 fn there<T: Real>(
     layers: &[SeenLayer],
     [rows, columns]: [Slopes; 2],
-    (gpu, unit): (&Gpu, f64),
+    (gpu, unit, deal): (&Gpu, f64, &Deal),
     watch: &dyn Watch,
 ) -> Result<Buffer<T>, Error> {
-    let (tools, n) = (Tools::on(gpu)?, columns.order.len());
-    let matrix = gpu.zeros::<T>(rows.order.len() * n)?;
+    assert_eq!(deal.columns(), columns.order.len(), "all columns are dealt out");
+    let (tools, pitch) = (Tools::on(gpu)?, deal.count());
+    let matrix = gpu.zeros::<T>(rows.order.len() * pitch)?;
     for [p, q] in pairs_of([rows, columns]) {
         let mut block = Block::new(layers, [rows, columns], [p, q]);
         block.views.iter_mut().for_each(|view| view.strength /= unit);
-        let start = rows.order.index(p, 0, 0) * n + columns.order.index(q, 0, 0);
-        let lenslets = block.lenslets[0];
-        tools.fill(&block, lenslets, matrix.view(start..), [n, lenslets.len()])?;
+        let first = rows.order.index(p, 0, 0) * pitch;
+        for (k, tile) in deal.tiles().enumerate() {
+            let at = k * deal.block();
+            fill_columns(
+                &tools,
+                &block,
+                (columns.order, q),
+                tile,
+                (matrix.view(first..), pitch, at),
+            )?;
+        }
         check(watch)?;
     }
     Ok(matrix)
+}
+
+// Fill some columns of a block
+/// Queues those entries of a block of two sensors, the second of which is `q` in its order, that stand in a range of the matrix's columns;
+/// the first of the range stands at `at` in the rows of `pitch` numbers, which begin with those of the first sensor.
+fn fill_columns<T: Real>(
+    tools: &Tools<T>,
+    block: &Block,
+    (order, q): (&SlopeOrder, usize),
+    range: Range<usize>,
+    (values, pitch, at): (gpu::View<T>, usize, usize),
+) -> Result<(), Error> {
+    let ([rows, lenslets], height) = (block.lenslets, block.lenslets[0].len());
+    let starts = [0, 1].map(|axis| order.index(q, axis, 0));
+    let part = |axis: usize| {
+        let inside = |column: usize| column.saturating_sub(starts[axis]).min(lenslets.len());
+        inside(range.start)..inside(range.end)
+    };
+    let place = |axis: usize| {
+        let (start, part) = (starts[axis], part(axis));
+        (!part.is_empty()).then(|| at + start + part.start - range.start)
+    };
+    let size = [pitch, height];
+    // One launch does for both slopes where they are of the same lenslets.
+    if part(0) == part(1) {
+        let (lenslets, at) = (&lenslets[part(0)], [place(0), place(1)]);
+        return tools.fill(block, [rows, lenslets], values, (size, at));
+    }
+    tools.fill(block, [rows, &lenslets[part(0)]], values, (size, [place(0), None]))?;
+    tools.fill(block, [rows, &lenslets[part(1)]], values, (size, [None, place(1)]))
 }
 
 // Check that dense pieces fit

@@ -1,0 +1,348 @@
+// Tangled from book/src/reconstructor-ranks.md: edit there, or here and run cargo tangle stitch.
+//! Reconstructors by several graphics processors, of one machine or of several.
+
+// What reconstructors of ranks stand on
+use super::{ERROR, Errors, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
+use crate::device::collective::Deal;
+use crate::device::crew::Work;
+use crate::device::cuda::distributed::require_several;
+use crate::device::gpu::{Buffer, member::Member};
+use crate::device::{Watch, check, engine::Engine};
+use crate::error::{Error, Invalid};
+use crate::linear::NotPositive;
+use crate::linear::factorisation::gpu::{EigenGpu, read_rows, upload_rows};
+use crate::linear::factorisation::unit;
+use crate::numerics::real::{Precision, Real};
+use ndarray::{Array2, Array3, parallel::prelude::*, s};
+use rayon::slice::ParallelSlice;
+use std::sync::Arc;
+
+// Decide whether ranks share the work
+/// Slopes from which several devices are faster than one, once they have found each other.
+const WORTHWHILE: usize = 16_384;
+
+impl ReconstructorPlan {
+    /// Why the devices of an engine do not invert together; nothing where they do, or there is only one.
+    pub(super) fn why_alone(&self, engine: &Engine) -> Option<String> {
+        let ([_, ranks], devices) = (engine.place(), engine.devices());
+        if devices.is_empty() || (ranks == 1 && !engine.crew().is_seated()) {
+            return None;
+        }
+        if let Some(wanted) = self.wanted_here() {
+            return Some(format!("{wanted} is computed on the host"));
+        }
+        if !Deal::serves_all(self.measurements, ranks) {
+            return Some(format!("{} slopes are too few to be dealt out", self.measurements));
+        }
+        // Look at the libraries and the size
+        if engine.crew().is_seated() {
+            return None;
+        }
+        let one = self.on_first(engine.precision());
+        let fits = devices[0].refuse_beyond_memory(one, "").is_ok();
+        if self.measurements < WORTHWHILE && fits {
+            return Some(format!("{WORTHWHILE} slopes would be worth sharing"));
+        }
+        let found = require_several(devices[0].name());
+        found.err().map(|error| match error {
+            Error::Device { reason, .. } => reason,
+            other => other.to_string(),
+        })
+    }
+
+    // Tell whether ranks share the work
+    /// Whether the devices of an engine, or those of several processes, invert together.
+    pub(super) fn is_shared(&self, engine: &Engine) -> bool {
+        let several = engine.place()[1] > 1 || engine.crew().is_seated();
+        several && !engine.devices().is_empty() && self.why_alone(engine).is_none()
+    }
+
+    // Refuse what several processes cannot share
+    /// Refuses several processes for what one has to do alone.
+    pub(super) fn check_ranks(&self, engine: &Engine) -> Result<(), Invalid> {
+        let why = engine.crew().is_seated().then(|| self.why_alone(engine)).flatten();
+        let refuse = |why| Invalid::new("ranks", engine.place()[1], format!("1, as {why}"));
+        why.map_or(Ok(()), |why| Err(refuse(why)))
+    }
+
+    // Memory of ranks
+    /// Bytes that each rank takes, at most.
+    pub(super) fn on_rank(&self, engine: &Engine) -> u64 {
+        let [n, m] = [self.measurements, self.truth_slopes].map(|k| k as f64);
+        let rows = m * self.system.targets().len() as f64;
+        let count = Deal::new(self.measurements, [0, engine.place()[1]]).count() as f64;
+        let (matrices, halves) = match self.method {
+            Inversion::Eigen => (EIGENVECTORS, rows * n),
+            _ => (1.0, rows * count),
+        };
+        let numbers = n * count * matrices + rows * count + halves + 2.0 * m * m;
+        let bytes = match engine.precision() {
+            Precision::F64 => 8.0,
+            Precision::F32 => 4.0,
+        };
+        (bytes * numbers) as u64 + WORKING
+    }
+}
+
+// Sizes that libraries of ranks take
+/// Parts of the size of a rank's part of C_mm that finding eigenvectors takes, its own included.
+const EIGENVECTORS: f64 = 8.5;
+
+/// Bytes that the libraries of ranks take whatever the sizes.
+const WORKING: u64 = 2 << 30;
+
+// Invert together
+impl ReconstructorPlan {
+    /// Reconstructor and errors by all ranks, where this process has rank 0; nothing elsewhere.
+    pub(super) fn invert_together(
+        &self,
+        truth: &Array2<f64>,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Option<Inverted>, Error> {
+        let (plan, truth, precision) = (self.clone(), truth.clone(), engine.precision());
+        let work: Arc<Work<Option<Inverted>>> = match precision {
+            Precision::F64 => {
+                Arc::new(move |member, watch| plan.part::<f64>(member, &truth, watch))
+            }
+            Precision::F32 => {
+                Arc::new(move |member, watch| plan.part::<f32>(member, &truth, watch))
+            }
+        };
+        let found = engine.crew().work(engine.devices(), watch, &work)?;
+        Ok(found.into_iter().flatten().next())
+    }
+
+    // Do the part of one rank
+    /// What one rank does of the inversion, in the precision T; rank 0 has the results.
+    fn part<T: Real>(
+        &self,
+        member: &Member,
+        truth: &Array2<f64>,
+        watch: &dyn Watch,
+    ) -> Result<Option<Inverted>, Error> {
+        let (n, unit, gpu) = (self.measurements, unit(truth), member.gpu());
+        let deal = Deal::new(n, member.place());
+        let [matrix, rows] = self.made::<T>((gpu, &deal), unit, watch)?;
+        let (errors, spectrum) = if self.method == Inversion::Eigen {
+            // Find eigenvectors by all ranks
+            let filter = self.filter_above(T::epsilon().in_double());
+            let found = member.eigenvectors(&matrix, &deal)?;
+            drop(matrix);
+            let eigen = EigenGpu::of(gpu, found, deal.count(), filter)?;
+            watch.stage(RECONSTRUCTOR, "");
+            check(watch)?;
+            let half = eigen.project(&rows)?;
+            member.sum(&half)?;
+            let errors = self.errors_by_first((member, truth), &half, unit)?;
+            eigen.expand(&half, &rows)?;
+            let (values, kept) = eigen.spectrum();
+            (errors, Some((values.iter().map(|value| unit * value).collect(), kept)))
+        } else {
+            // Take the cholesky factor by all ranks
+            let pivot = member.cholesky(&matrix, &deal)?;
+            pivot.map_or(Ok(()), |pivot| Err(self.blame(NotPositive { pivot })))?;
+            watch.stage(RECONSTRUCTOR, "");
+            check(watch)?;
+            let given = gpu.zeros::<T>(rows.len())?;
+            gpu.copy_within(&rows, &given)?;
+            member.solve(&matrix, &deal, &rows)?;
+            (self.errors_by_all((member, truth), [&given, &rows], unit)?, None)
+        };
+        watch.stage(ERROR, "");
+        check(watch)?;
+        let rows = collected(member, &deal, &rows)?;
+        Ok((member.place()[0] == 0).then_some((rows, (errors, None), spectrum)))
+    }
+
+    // Sum the errors over ranks
+    /// C_tt − (C_tm X + (C_tm X)ᵗ)/2 of each target, where each rank has some columns of C_tm, and of Xᵗ; on rank 0.
+    fn errors_by_all<T: Real>(
+        &self,
+        (member, truth): (&Member, &Array2<f64>),
+        [given, solved]: [&Buffer<T>; 2],
+        unit: f64,
+    ) -> Result<Array3<f64>, Error> {
+        let (targets, m, gpu) = (self.system.targets().len(), self.truth_slopes, member.gpu());
+        let is_first = member.place()[0] == 0;
+        let mut errors = Array3::zeros((if is_first { targets } else { 0 }, m, m));
+        let (truth, inner) = (upload_rows::<T>(gpu, truth, unit)?, given.len() / (targets * m));
+        let (error, half) = (gpu.zeros::<T>(m * m)?, T::of(-0.5));
+        for t in 0..targets {
+            let own = t * m * inner..(t + 1) * m * inner;
+            let [given, solved] = [given.view(own.clone()), solved.view(own)];
+            let factors = [[(given, false), (solved, true)], [(solved, false), (given, true)]];
+            match is_first {
+                true => gpu.copy_within(&truth, &error)?,
+                false => error.clear()?,
+            }
+            for factors in factors {
+                gpu.multiply_matrices(factors, [m, inner, m], &error, [half, T::one()])?;
+            }
+            member.sum(&error)?;
+            if is_first {
+                let found: Array2<f64> = read_rows(&error, m, unit)?;
+                errors.slice_mut(s![t, .., ..]).assign(&found);
+            }
+        }
+        Ok(errors)
+    }
+
+    // Find the errors on the first rank
+    /// C_tt − W Wᵗ of each target, on rank 0.
+    fn errors_by_first<T: Real>(
+        &self,
+        (member, truth): (&Member, &Array2<f64>),
+        half: &Buffer<T>,
+        unit: f64,
+    ) -> Result<Array3<f64>, Error> {
+        if member.place()[0] > 0 {
+            return Ok(Array3::zeros((0, 0, 0)));
+        }
+        let truth = upload_rows::<T>(member.gpu(), truth, unit)?;
+        let (with, _): Errors = self.errors_there(member.gpu(), &truth, half, unit)?;
+        Ok(with)
+    }
+}
+
+// Collect the columns of all ranks
+/// Numbers that rank 0 takes over at a time.
+const PIECE: usize = 1 << 24;
+
+/// All columns of some rows, of which each rank has those of its deal, on rank 0; elsewhere nothing.
+fn collected<T: Real>(
+    member: &Member,
+    deal: &Deal,
+    rows: &Buffer<T>,
+) -> Result<Array2<f64>, Error> {
+    let [rank, ranks] = member.place();
+    let count = rows.len() / deal.count();
+    let mut all = Array2::zeros((if rank == 0 { count } else { 0 }, deal.columns()));
+    let room = member.gpu().zeros::<T>(if ranks > 1 { PIECE.max(deal.columns()) } else { 0 })?;
+    for from in 0..ranks {
+        let theirs = deal.of(from);
+        let width = theirs.count();
+        let height = (PIECE / width).max(1);
+        for first in (0..count).step_by(height) {
+            let height = height.min(count - first);
+            let own = first * width..(first + height) * width;
+            let part = if from == rank { rows.view(own) } else { room.view(..height * width) };
+            if from > 0 {
+                member.broadcast(part, from)?;
+            }
+            if rank == 0 {
+                put_columns(&mut all, first, &theirs, &part.read()?);
+            }
+        }
+    }
+    Ok(all)
+}
+
+// Put columns into their places
+/// Puts the columns of a deal into so many rows of a matrix, from a first one.
+fn put_columns<T: Real>(all: &mut Array2<f64>, first: usize, deal: &Deal, piece: &[T]) {
+    let width = deal.count();
+    let mut rows = all.slice_mut(s![first..first + piece.len() / width, ..]);
+    rows.outer_iter_mut().into_par_iter().zip(piece.par_chunks(width)).for_each(
+        |(mut row, piece)| {
+            for (tile, piece) in deal.tiles().zip(piece.chunks(deal.block())) {
+                row.slice_mut(s![tile])
+                    .iter_mut()
+                    .zip(piece)
+                    .for_each(|(to, value)| *to = value.in_double());
+            }
+        },
+    );
+}
+
+// Tests of reconstructors by ranks
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::device::cuda::open;
+    use crate::device::gpu::{Gpu, emulated};
+    use crate::device::silent;
+    use crate::tomography::covariance_matrix::tests::system;
+    use crate::tomography::covariance_matrix::truth_covariance;
+    use crate::tomography::reconstructor::ReconstructorOptions;
+
+    // Devices of a test
+    /// Two emulated devices, and all devices of CUDA where there are two.
+    fn pairs() -> Vec<Vec<Gpu>> {
+        let several = open(Device::Cuda(None)).and_then(|gpus| {
+            require_several("cuda")?;
+            Ok(gpus)
+        });
+        let several = several.map_err(|reason| eprintln!("skipped on several devices: {reason}"));
+        let all = [emulated(2), several.unwrap_or_default()];
+        all.into_iter().filter(|gpus| gpus.len() > 1).collect()
+    }
+
+    // Two ranks reconstruct as one
+    #[test]
+    fn two_ranks_reconstruct_as_one_does() {
+        let all = system(2e-14);
+        let (stars, target) = (all.guide_stars()[..2].to_vec(), all.targets()[0]);
+        let system = all.to_builder().guide_stars(stars).targets([target]).build().unwrap();
+        let truth = truth_covariance(&system, &silent).unwrap();
+        let largest = |m: &Array2<f64>| m.fold(0.0, |most: f64, v| most.max(v.abs()));
+        for gpus in pairs() {
+            for method in [Inversion::Cholesky, Inversion::Eigen] {
+                let options = ReconstructorOptions::default().method(method);
+                let plan = ReconstructorPlan::new(&system, options).unwrap();
+                let name = gpus[0].name().to_string();
+                let run = |count: usize| {
+                    let engine = Engine::gpus(gpus[..count].to_vec(), Precision::F64).unwrap();
+                    plan.invert_together(&truth, &engine, &silent).map(Option::unwrap)
+                };
+                let (one, two) = match (run(1), run(2)) {
+                    (Ok(one), Ok(two)) => (one, two),
+                    (Err(_), Err(reason)) if method == Inversion::Eigen => {
+                        eprintln!("skipped on {name}: {reason}");
+                        continue;
+                    }
+                    (one, two) => panic!("{:?} {:?}", one.err(), two.err()),
+                };
+                // Compare one rank with two
+                let gap = largest(&(&one.0 - &two.0)) / largest(&one.0);
+                eprintln!("one rank and two by {method:?} on {name}: {gap:.1e}");
+                assert!(gap < 1e-12, "{method:?} on {name}: {gap:e}");
+                // And as one device does without ranks
+                let engine = Engine::gpus(gpus[..1].to_vec(), Precision::F64).unwrap();
+                let alone = plan.invert_there(&truth, None, &engine, &silent).unwrap();
+                let gap = largest(&(&alone.0 - &two.0)) / largest(&alone.0);
+                assert!(gap < 1e-10, "{method:?} on {name}: {gap:e}");
+                let gap = (&alone.1.0 - &two.1.0).fold(0.0, |most: f64, v| most.max(v.abs()));
+                assert!(gap < 1e-11 * largest(&truth), "{method:?} on {name}: {gap:e}");
+                assert_eq!(two.2.is_some(), method == Inversion::Eigen);
+            }
+        }
+    }
+
+    // A pivot is blamed by ranks
+    #[test]
+    fn ranks_blame_a_slope_and_say_why_one_works_alone() {
+        let quiet = system(0.0);
+        let mut stars = quiet.guide_stars()[..2].to_vec();
+        stars[1] = stars[0].clone();
+        let twins = quiet.to_builder().guide_stars(stars).build().unwrap();
+        let options = ReconstructorOptions::default().method(Inversion::Cholesky);
+        let plan = ReconstructorPlan::new(&twins, options).unwrap();
+        let truth = truth_covariance(&twins, &silent).unwrap();
+        for gpus in pairs() {
+            let engine = Engine::gpus(gpus, Precision::F64).unwrap();
+            let error = plan.invert_together(&truth, &engine, &silent).unwrap_err().to_string();
+            assert!(
+                error.contains("not positive definite") && error.contains("guide_star[1]"),
+                "{error}"
+            );
+            // Small systems are left to one device.
+            assert!(!plan.is_shared(&engine) && plan.check_ranks(&engine).is_ok());
+            let said = plan.describe(&engine);
+            assert!(said.method.contains("worth sharing"), "{}", said.method);
+            let kept = ReconstructorPlan::new(&twins, options.delay(0.01)).unwrap();
+            assert!(kept.why_alone(&engine).is_some_and(|why| why.contains("delay")));
+        }
+    }
+}
