@@ -30,7 +30,7 @@ fn plans_state_the_memory_that_they_take() {
     let cpu = Engine::default();
     for (name, system, options) in [
         ("direct", &keck, options),
-        ("spectral", &keck, options.method(Method::Spectral(None))),
+        ("spectral", &thin, options.method(Method::Spectral(None))),
         ("dense", &thin, options.form(Form::Dense)),
     ] {
         let plan = CovariancePlan::new(system, options).unwrap();
@@ -44,7 +44,7 @@ fn plans_state_the_memory_that_they_take() {
         (plan.memory(&cpu), estimator.estimate(flat.view(), false, &silent).unwrap())
     });
     holds("estimate", &stated, used, 4);
-    let plan = SimulationPlan::new(&keck, SimulationOptions::default().frames(20)).unwrap();
+    let plan = SimulationPlan::new(&keck, SimulationOptions::default().frames(5)).unwrap();
     let ((stated, _), used) = peak(|| (plan.memory(), plan.run(&cpu, &silent).unwrap()));
     holds("simulation", &stated, used, 4);
 }

@@ -181,38 +181,91 @@ __device__ void by_nodes(
     c[3] = yy * view.cos - xy * view.sin;
 }
 
+// Place two lenslets on a layer
+/// Two sensors on a layer: the coordinates along x and y of the columns and rows of each.
+struct Places {
+    const double *here, *there;
+    int across_here, across_there;
+
+    __device__ Places(const double *centres, int layer, int first, int second)
+        : here(centres + (size_t)layer * 2 * (first + second)), there(here + 2 * first),
+          across_here(first), across_there(second) {}
+
+    /// The displacement from lenslet (j, i) of the first to (l, k) of the second, and whether they are near.
+    __device__ bool near(const View &view, int j, int i, int l, int k, double &x, double &y) const {
+        const double u = there[k], v = there[across_there + l];
+        x = view.turn[0] * u + view.turn[2] * v - here[i];
+        y = view.turn[1] * u + view.turn[3] * v - here[across_here + j];
+        return fmax(fabs(x), fabs(y)) < view.box || x * x + y * y < view.disc * view.disc;
+    }
+
+    // Find where near lenslets begin
+    /// The first row and column of the square of so many lenslets of the second that can be near (j, i).
+    __device__ void nearby(const View &view, int j, int i, int box, int &row, int &column) const {
+        const double x = here[i], y = here[across_here + j], reach = fmax(view.box, view.disc);
+        const double u = view.turn[0] * x + view.turn[1] * y, v = view.turn[2] * x + view.turn[3] * y;
+        const double left = (u - reach - there[0]) / view.sides[1];
+        const double low = (v - reach - there[across_there]) / view.sides[1];
+        const double last = across_there - box;
+        column = (int)fmin(fmax(floor(left), 0.0), last);
+        row = (int)fmin(fmax(floor(low), 0.0), last);
+    }
+};
+
+// Compute near pairs by themselves
+/// c of the pairs that are near, by layer, lenslet of the first sensor, and place in its square.
+extern "C" __global__ void __launch_bounds__(64, 6) near_pairs(
+    const View *views, const double *centres, const int *first, int across_first,
+    int across_second, int box, const double *falls, const double *half_means, const double *rule,
+    double *near
+) {
+    const int row = blockIdx.x, layer = blockIdx.y;
+    const View &view = views[layer];
+    const Places places(centres, layer, across_first, across_second);
+    const int j = first[2 * row], i = first[2 * row + 1];
+    int low, left;
+    places.nearby(view, j, i, box, low, left);
+    double *found = near + ((size_t)layer * gridDim.x + row) * box * box * 4;
+    for (int k = threadIdx.x; k < box * box; k += blockDim.x) {
+        double x, y;
+        if (places.near(view, j, i, low + k / box, left + k % box, x, y)) {
+            by_edges(falls, half_means, view, rule, x, y, found + 4 * k);
+        }
+    }
+}
+
 // Fill a block of two sensors
 /// Covariances of the slopes of some lenslets of one sensor with those of another, in a matrix with
-/// rows of `pitch` numbers: x slopes of `columns` lenslets stand at `at_x`, their y slopes at `at_y`, unless
-/// it is `pitch`, and y slopes of the rows `height` rows below their x slopes. `centres` has for each layer the coordinates
-/// along x and y of the first sensor's `across[0]` columns and rows, then of the second's; lenslets
-/// are rows and columns.
-extern "C" __global__ void __launch_bounds__(128, 3) dense_block(
+/// rows of `pitch` numbers. The second ones are given by row, column, and the places of their x and y
+/// slopes in a row, less than 0 where one is not wanted; y slopes of the first stand `height` rows below
+/// their x slopes. `centres` has for each layer the coordinates
+/// along x and y of the first sensor's `across_first` columns and rows, then of the second's;
+/// lenslets are rows and columns.
+extern "C" __global__ void __launch_bounds__(128) dense_block(
     const View *views, int layers, const double *centres, const int *first, const int *second,
-    int across_first, int across_second, int columns, int pitch, int height, int at_x, int at_y,
-    const real *slopes, const double *falls, const double *half_means, const double *rule,
-    const real *nodes, real *values
+    int across_first, int across_second, int columns, int pitch, int height, const real *slopes,
+    const real *nodes, int box, const double *near, real *values
 ) {
     const int row = blockIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
     if (column >= columns) return;
     const int j = first[2 * row], i = first[2 * row + 1];
-    const int l = second[2 * column], k = second[2 * column + 1];
+    const int l = second[4 * column], k = second[4 * column + 1];
     double sum[4] = {0.0, 0.0, 0.0, 0.0};
     for (int layer = 0; layer < layers; ++layer) {
         const View &view = views[layer];
-        // Place the two lenslets on the layer
-        const double *here = centres + (size_t)layer * 2 * (across_first + across_second);
-        const double *there = here + 2 * across_first;
-        const double u = there[k], v = there[across_second + l];
-        const double x = view.turn[0] * u + view.turn[2] * v - here[i];
-        const double y = view.turn[1] * u + view.turn[3] * v - here[across_first + j];
-        // Add the layer to the sums
-        double c[4];
-        if (fmax(fabs(x), fabs(y)) < view.box || x * x + y * y < view.disc * view.disc) {
-            by_edges(falls, half_means, view, rule, x, y, c);
+        const Places places(centres, layer, across_first, across_second);
+        // Average the layer over two lenslets
+        double x, y, c[4];
+        if (places.near(view, j, i, l, k, x, y)) {
+            int low, left;
+            places.nearby(view, j, i, box, low, left);
+            const size_t square = ((size_t)layer * gridDim.y + row) * box * box;
+            const double *found = near + 4 * (square + (l - low) * box + k - left);
+            for (int n = 0; n < 4; ++n) c[n] = found[n];
         } else {
             by_nodes(slopes, view, nodes, x, y, c);
         }
+        // Add the layer to the sums
         const bool odd = view.quarters & 1;
         const double of_x = view.quarters & 2 ? -view.strength : view.strength;
         const double of_y = odd ? -of_x : of_x;
@@ -221,13 +274,32 @@ extern "C" __global__ void __launch_bounds__(128, 3) dense_block(
             sum[a + 1] += of_y * (odd ? c[a] : c[a + 1]);
         }
     }
-    const size_t at = (size_t)row * pitch + column, below = at + (size_t)height * pitch;
-    if (at_x < pitch) {
-        values[at + at_x] = (real)sum[0];
-        values[below + at_x] = (real)sum[2];
+    for (int b = 0; b < 2; ++b) {
+        const int place = second[4 * column + 2 + b];
+        if (place < 0) continue;
+        real *at = values + (size_t)row * pitch + place;
+        at[0] = (real)sum[b];
+        at[(size_t)height * pitch] = (real)sum[2 + b];
     }
-    if (at_y < pitch) {
-        values[at + at_y] = (real)sum[1];
-        values[below + at_y] = (real)sum[3];
+}
+
+// Gather a block from its table
+/// Covariances of two sensors that share a lattice, from xx, xy and yy over displacements, times `scale`; arranged as by `dense_block`.
+extern "C" __global__ void gather_block(
+    const real *table, int lenslets, const int *first, const int *second, int columns, int pitch,
+    int height, double scale, real *values
+) {
+    const int row = blockIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
+    if (column >= columns) return;
+    const int lags = 2 * lenslets - 1, last = lenslets - 1;
+    const int y = second[4 * column] - first[2 * row] + last;
+    const int x = second[4 * column + 1] - first[2 * row + 1] + last;
+    const real *lag = table + y * lags + x;
+    for (int b = 0; b < 2; ++b) {
+        const int place = second[4 * column + 2 + b];
+        if (place < 0) continue;
+        real *at = values + (size_t)row * pitch + place;
+        at[0] = (real)(scale * lag[b * lags * lags]);
+        at[(size_t)height * pitch] = (real)(scale * lag[(1 + b) * lags * lags]);
     }
 }

@@ -64,6 +64,13 @@ impl Deal {
         starts.map(move |start| start..(start + block).min(columns))
     }
 
+    /// Where the rank keeps a column, if it does, Eq. [dealt](https://lenslet.github.io/lenslet/several-devices.html#eq-dealt).
+    pub(crate) fn place(&self, column: usize) -> Option<usize> {
+        let Self { block, rank, ranks, .. } = *self;
+        let (turn, within) = (column / block, column % block);
+        (turn % ranks == rank).then_some(turn / ranks * block + within)
+    }
+
     /// Whether each rank keeps something.
     pub(crate) fn serves_all(columns: usize, ranks: usize) -> bool {
         Self::new(columns, [ranks - 1, ranks]).count() > 0
@@ -87,10 +94,14 @@ mod tests {
                 // Block k of a rank is block k ranks + rank of all.
                 for (k, tile) in deal.tiles().enumerate() {
                     assert_eq!(tile.start, (k * ranks + rank) * deal.block());
+                    let places = tile.clone().map(|column| deal.place(column));
+                    assert!(places.eq((0..tile.len()).map(|i| Some(k * deal.block() + i))));
                 }
             }
             let sum = (1..=ranks).map(|k| k * Deal::new(columns, [k - 1, ranks]).count());
             assert_eq!(owners.iter().sum::<usize>(), sum.sum::<usize>());
+            let kept = (0..columns).filter_map(|j| Deal::new(columns, [0, ranks]).place(j));
+            assert_eq!(kept.count(), Deal::new(columns, [0, ranks]).count());
             assert!(owners.iter().all(|&owner| (1..=ranks).contains(&owner)));
         }
         assert_eq!(Deal::whole(7).tiles().collect::<Vec<_>>(), [0..7]);

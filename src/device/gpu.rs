@@ -319,6 +319,12 @@ impl<'a, T: Pod> View<'a, T> {
         self.len == 0
     }
 
+    /// What is left of it from the value of a number on.
+    pub fn from(self, start: usize) -> Self {
+        assert!(start <= self.len, "from {start} on of {} values", self.len);
+        Self { start: self.start + start, len: self.len - start, ..self }
+    }
+
     // Part as another queue sees it
     /// The same part, copied by another queue of the device.
     ///

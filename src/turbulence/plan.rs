@@ -558,7 +558,7 @@ impl CovariancePlan {
                 slopes.result_bytes().saturating_add(wavefront)
             }
             Posed::Dense => {
-                let devices = Self::dense_on_devices(engine);
+                let devices = Self::dense_on_devices(&self.system, engine);
                 stages.push(Memory { host: expanded_bytes(&self.system), devices });
                 let [slopes, wavefront] = dense_bytes(&self.system);
                 slopes.saturating_add(self.grid.map_or(0, |_| wavefront))

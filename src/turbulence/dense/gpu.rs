@@ -11,17 +11,17 @@ use crate::device::headers::REAL;
 use crate::device::{Watch, Workers, check, dispatch};
 use crate::error::Error;
 use crate::model::atmosphere::Atmosphere;
-use crate::model::lenslet_array::SlopeOrder;
-use crate::model::sensor::Sensor;
+use crate::model::sensor::{Groups, Sensor};
 use crate::model::source::ConeGradient;
 use crate::numerics::quadrature::gauss_legendre;
 use crate::numerics::real::{Precision, Real};
-use crate::turbulence::direct::slope::gpu::HESSIAN;
+use crate::turbulence::direct::slope::gpu::{self as tables, HESSIAN, SlopePlan};
 use crate::turbulence::parallel::{FootprintAverage, NEAR, REACH};
 use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
+use crate::turbulence::slope::SlopeProblem;
 use crate::turbulence::turned::{THIN, Turn, TurnedSquares};
 use ndarray::Array2;
-use std::ops::Range;
+use std::sync::Arc;
 
 /// The kernel of this chapter.
 pub(crate) const DENSE: KernelSource = KernelSource {
@@ -94,24 +94,124 @@ impl View {
     }
 }
 
-// Blocks of two sensors
-/// The tables and the kernel on a device.
+// Two sensors as all layers see them
+/// Two sensors, by their numbers among rows and among columns, with their valid lenslets.
+struct Block<'a> {
+    sensors: [usize; 2],
+    lenslets: [&'a [[usize; 2]]; 2],
+    way: Way,
+}
+
+/// How the covariances of a block come about.
+enum Way {
+    /// From a table over displacements: that of a pair of a group.
+    Gathered { group: usize, pair: usize, lenslets: usize },
+    /// As averages over two footprints.
+    Averaged(Averaged),
+}
+
+/// Two sensors as all layers see them.
+struct Averaged {
+    views: Vec<View>,
+    nodes: Vec<[f64; 3]>,
+    centres: Vec<f64>,
+    across: [usize; 2],
+    /// Lenslets of the second along a side of the square that can be near one of the first.
+    around: usize,
+}
+
+impl Averaged {
+    // Gather what two sensors see
+    /// What two sensors see, by their numbers among all.
+    fn new(layers: &[SeenLayer], sensors: [usize; 2]) -> Self {
+        let mut nodes = Vec::new();
+        let views: Vec<View> =
+            layers.iter().map(|layer| View::new(layer, sensors, &mut nodes)).collect();
+        let centres =
+            |layer: &SeenLayer| sensors.map(|k| layer.footprints[k].centres.concat()).concat();
+        let across = sensors.map(|k| layers[0].footprints[k].centres[0].len());
+        let lenslets = |view: &View| 2.0 * f64::max(view.near[0], view.near[1]) / view.sides[1];
+        let most = views.iter().map(lenslets).fold(0.0, f64::max);
+        let around = across[1].min(most as usize + 3);
+        Self { views, nodes, centres: layers.iter().flat_map(centres).collect(), across, around }
+    }
+}
+
+// What is posed to devices
+/// The covariances of rows with columns, posed for devices.
+struct Posed<'a> {
+    slopes: [Slopes<'a>; 2],
+    /// Groups of sensors that share a lattice, with the pairs that are wanted of each.
+    shared: Vec<(SlopeProblem, Vec<(usize, usize)>)>,
+    /// All pairs of sensors.
+    blocks: Vec<Block<'a>>,
+}
+
+impl<'a> Posed<'a> {
+    /// Poses the covariances of sensors, those of the rows first.
+    fn new(
+        (atmosphere, gradient): (&Atmosphere, ConeGradient),
+        sensors: &[Sensor],
+        [rows, columns]: [Slopes<'a>; 2],
+    ) -> Result<Self, Error> {
+        let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0);
+        let (mut shared, groups) = (Vec::new(), Groups::new(sensors));
+        for members in groups.members() {
+            let alike: Vec<Sensor> = members.iter().map(|&k| sensors[k]).collect();
+            let problem = SlopeProblem::of_sensors(atmosphere, &alike, gradient)?;
+            shared.push((problem, Vec::new()));
+        }
+        let mut blocks = Vec::new();
+        for [p, q] in pairs_of([rows, columns]) {
+            // Pose a pair of sensors
+            let [(group, first), (other, second)] =
+                [rows.first + p, columns.first + q].map(|k| groups.place(k));
+            let way = if group == other {
+                let pairs = &mut shared[group].1;
+                pairs.push((first, second));
+                Way::Gathered { group, pair: pairs.len() - 1, lenslets: shared[group].0.lenslets() }
+            } else {
+                Way::Averaged(Averaged::new(&layers, [rows.first + p, columns.first + q]))
+            };
+            let lenslets = [rows.order.lenslets(p), columns.order.lenslets(q)];
+            blocks.push(Block { sensors: [p, q], lenslets, way });
+        }
+        Ok(Self { slopes: [rows, columns], shared, blocks })
+    }
+}
+
+// Tables and kernels of a device
+/// The tables and the kernels on a device.
 struct Tools<T> {
     gpu: Gpu,
-    tables: PhaseTables<T>,
+    tables: Arc<PhaseTables<T>>,
     /// Ten nodes and weights of a panel, four of a strip.
     rule: Buffer<f64>,
-    kernel: Kernel,
+    /// Near pairs, a block of averages, and one that is gathered.
+    kernels: [Kernel; 3],
+    /// The covariances of each group of which pairs are wanted.
+    shared: Vec<Option<SlopePlan<T>>>,
 }
 
 impl<T: Real> Tools<T> {
-    fn on(gpu: &Gpu) -> Result<Self, Error> {
+    fn on(gpu: &Gpu, posed: &Posed) -> Result<Self, Error> {
         let rules = [10, 4].map(gauss_legendre);
         let numbers: Vec<f64> =
             rules.iter().flat_map(|rule| [&rule.nodes[..], &rule.weights].concat()).collect();
-        let kernel = gpu.program::<T>(&DENSE, &[])?.kernel("dense_block")?;
-        let (gpu, rule) = (gpu.clone(), gpu.upload(&numbers)?);
-        Ok(Self { tables: PhaseTables::on(&gpu)?, gpu, rule, kernel })
+        let program = gpu.program::<T>(&DENSE, &[])?;
+        let kernel = |name| program.kernel(name);
+        let kernels = [kernel("near_pairs")?, kernel("dense_block")?, kernel("gather_block")?];
+        let tables = Arc::new(PhaseTables::on(gpu)?);
+        let plan = |(problem, pairs): &(SlopeProblem, Vec<_>)| {
+            if pairs.is_empty() {
+                return Ok(None);
+            }
+            let plan = SlopePlan::new(gpu, &tables, problem, pairs)?;
+            plan.run()?;
+            Ok(Some(plan))
+        };
+        let shared = posed.shared.iter().map(plan).collect::<Result<_, Error>>()?;
+        Ok(Self { gpu: gpu.clone(), rule: gpu.upload(&numbers)?, kernels, shared, tables })
     }
 
     // Compute a piece of a block
@@ -119,87 +219,116 @@ impl<T: Real> Tools<T> {
     fn compute(&self, block: &Block, rows: &[[usize; 2]]) -> Result<Vec<T>, Error> {
         let (height, columns) = (rows.len(), block.lenslets[1].len());
         let values = self.gpu.zeros::<T>(4 * height * columns)?;
-        let (pitch, at) = ([2 * columns, height], [Some(0), Some(columns)]);
-        self.fill(block, [rows, block.lenslets[1]], values.view(..), (pitch, at))?;
+        let all = places(block.lenslets[1], |axis, k| Some(axis * columns + k));
+        self.fill(block, (rows, &all), (values.view(..), 1.0), [2 * columns, height])?;
         values.read()
     }
 
     // Fill a part of a matrix
-    /// Queues the covariances of some first lenslets of a block with some second ones, in a matrix with rows of so many numbers, which
-    /// begins with `values`; y slopes of the first stand so many rows below x slopes, and slopes of the second at the columns of `at`,
-    /// those of x and of y, if they are wanted.
+    /// Queues the covariances of some first lenslets of a block with some second ones, over `unit`, in a matrix with rows of so many
+    /// numbers, which begins with `values`; y slopes of the first stand so many rows below x slopes, slopes of the second in their
+    /// [`places`].
     fn fill(
         &self,
         block: &Block,
-        [rows, columns]: [&[[usize; 2]]; 2],
-        values: gpu::View<T>,
-        ([pitch, height], at): ([usize; 2], [Option<usize>; 2]),
+        (rows, columns): (&[[usize; 2]], &[[i32; 4]]),
+        (values, unit): (gpu::View<T>, f64),
+        [pitch, height]: [usize; 2],
     ) -> Result<(), Error> {
         let gpu = &self.gpu;
-        if columns.is_empty() {
-            return Ok(());
-        }
-        let whole = |lenslets: &[[usize; 2]]| -> Vec<i32> {
-            lenslets.as_flattened().iter().map(|&k| k as i32).collect()
+        let first: Vec<i32> = rows.as_flattened().iter().map(|&k| k as i32).collect();
+        let (first, second) = (gpu.upload(&first)?, gpu.upload(columns.as_flattened())?);
+        let columns = columns.len();
+        let averaged = match &block.way {
+            Way::Averaged(averaged) => averaged,
+            Way::Gathered { group, pair, lenslets } => {
+                // Launch the kernel that gathers
+                let plan = self.shared[*group].as_ref();
+                let table = plan
+                    .unwrap_or_else(|| unreachable!("a pair of the group is wanted"))
+                    .pair(*pair);
+                let shape = Shape::over(columns, 128, [rows.len(), 1]);
+                let arguments: [Argument; 9] = [
+                    table.into(),
+                    (*lenslets).into(),
+                    (&first).into(),
+                    (&second).into(),
+                    columns.into(),
+                    pitch.into(),
+                    height.into(),
+                    unit.recip().into(),
+                    values.into(),
+                ];
+                return gpu.launch(&self.kernels[2], shape, &arguments);
+            }
         };
-        let nodes: Vec<T> = block.nodes.as_flattened().iter().map(|&node| T::of(node)).collect();
-        let (views, centres) = (gpu.upload(&block.views)?, gpu.upload(&block.centres)?);
-        let (first, second) = (gpu.upload(&whole(rows))?, gpu.upload(&whole(columns))?);
-        let nodes = gpu.upload(&nodes)?;
-        // Launch the kernel of a block
-        let arguments: [Argument; 18] = [
-            (&views).into(),
-            block.views.len().into(),
-            (&centres).into(),
-            (&first).into(),
-            (&second).into(),
-            block.across[0].into(),
-            block.across[1].into(),
-            columns.len().into(),
-            pitch.into(),
-            height.into(),
-            at[0].unwrap_or(pitch).into(),
-            at[1].unwrap_or(pitch).into(),
-            (&self.tables.slope_over_distance).into(),
-            (&self.tables.fall).into(),
-            (&self.tables.half_mean).into(),
-            (&self.rule).into(),
-            (&nodes).into(),
-            values.into(),
-        ];
-        gpu.launch(&self.kernel, Shape::over(columns.len(), 128, [rows.len(), 1]), &arguments)
-    }
-}
-
-// Two sensors as all layers see them
-/// Two sensors as all layers see them, and their valid lenslets.
-struct Block<'a> {
-    views: Vec<View>,
-    nodes: Vec<[f64; 3]>,
-    centres: Vec<f64>,
-    across: [usize; 2],
-    lenslets: [&'a [[usize; 2]]; 2],
-}
-
-impl<'a> Block<'a> {
-    // Gather what two sensors see
-    /// The block of sensor `p` of the rows and sensor `q` of the columns.
-    fn new(layers: &[SeenLayer], [rows, columns]: [Slopes<'a>; 2], [p, q]: [usize; 2]) -> Self {
-        let (sensors, mut nodes) = ([rows.first + p, columns.first + q], Vec::new());
-        let views = layers.iter().map(|layer| View::new(layer, sensors, &mut nodes)).collect();
-        let centres =
-            |layer: &SeenLayer| sensors.map(|k| layer.footprints[k].centres.concat()).concat();
-        Self {
-            views,
-            nodes,
-            centres: layers.iter().flat_map(centres).collect(),
-            across: sensors.map(|k| layers[0].footprints[k].centres[0].len()),
-            lenslets: [rows.order.lenslets(p), columns.order.lenslets(q)],
+        // Hand two sensors to the device
+        let nodes: Vec<T> = averaged.nodes.as_flattened().iter().map(|&node| T::of(node)).collect();
+        let mut views = averaged.views.clone();
+        views.iter_mut().for_each(|view| view.strength /= unit);
+        let (centres, nodes) = (gpu.upload(&averaged.centres)?, gpu.upload(&nodes)?);
+        let (layers, views) = (views.len(), gpu.upload(&views)?);
+        let (across, around) = (averaged.across, averaged.around);
+        let square = 4 * layers * around * around;
+        let part = (NEAR_BYTES / (size_of::<f64>() * square)).clamp(1, rows.len());
+        let near = gpu.zeros::<f64>(part * square)?;
+        for start in (0..rows.len()).step_by(part) {
+            let count = part.min(rows.len() - start);
+            // Launch the kernels of a block
+            let lenslets = first.view(2 * start..2 * (start + count));
+            let arguments: [Argument; 10] = [
+                (&views).into(),
+                (&centres).into(),
+                lenslets.into(),
+                across[0].into(),
+                across[1].into(),
+                around.into(),
+                (&self.tables.fall).into(),
+                (&self.tables.half_mean).into(),
+                (&self.rule).into(),
+                (&near).into(),
+            ];
+            let shape = Shape { grid: [count, layers, 1], block: 64, shared: 0 };
+            gpu.launch(&self.kernels[0], shape, &arguments)?;
+            let arguments: [Argument; 15] = [
+                (&views).into(),
+                layers.into(),
+                (&centres).into(),
+                lenslets.into(),
+                (&second).into(),
+                across[0].into(),
+                across[1].into(),
+                columns.into(),
+                pitch.into(),
+                height.into(),
+                (&self.tables.slope_over_distance).into(),
+                (&nodes).into(),
+                around.into(),
+                (&near).into(),
+                values.from(start * pitch).into(),
+            ];
+            gpu.launch(&self.kernels[1], Shape::over(columns, 128, [count, 1]), &arguments)?;
         }
+        Ok(())
     }
+}
+
+// Places of slopes in a row
+/// Those of some lenslets of which a slope is wanted, as kernels read them: row, column, and the places of their x and y slopes in a row of
+/// the matrix, −1 where one is not wanted; `place` tells it from the axis and the number of the lenslet.
+fn places(lenslets: &[[usize; 2]], place: impl Fn(usize, usize) -> Option<usize>) -> Vec<[i32; 4]> {
+    let of = |(k, &[row, column]): (usize, &[usize; 2])| {
+        let [x, y] = [0, 1].map(|axis| place(axis, k).map_or(-1, |at| at as i32));
+        [row as i32, column as i32, x, y]
+    };
+    let all = lenslets.iter().enumerate().map(of);
+    all.filter(|[.., x, y]| x.max(y) >= &0).collect()
 }
 
 // Dense covariance on devices
+/// Bytes that the near pairs of some rows take at most.
+const NEAR_BYTES: usize = 64 << 20;
+
 /// Rows of a piece with so many columns.
 fn rows_of_piece<T: Real>(columns: usize) -> usize {
     ((64 << 20) / (4 * columns * size_of::<T>())).clamp(1, 32_768)
@@ -208,35 +337,34 @@ fn rows_of_piece<T: Real>(columns: usize) -> usize {
 // Fill rows against columns on devices
 /// The covariances of rows with columns. Where both are of the same sensors, those below the diagonal of blocks stay zero.
 fn any_slopes<T: Real>(
-    layers: &[SeenLayer],
-    [rows, columns]: [Slopes; 2],
+    posed: &Posed,
     gpus: &[Gpu],
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
-    let tools: Vec<Tools<T>> = gpus.iter().map(Tools::on).collect::<Result<_, _>>()?;
+    let tools = gpus.iter().map(|gpu| Tools::<T>::on(gpu, posed)).collect::<Result<Vec<_>, _>>()?;
+    let Posed { slopes: [rows, columns], blocks, .. } = posed;
     let mut matrix = Array2::zeros((rows.order.len(), columns.order.len()));
-    let block = |pair| (pair, Block::new(layers, [rows, columns], pair));
-    let blocks: Vec<_> = pairs_of([rows, columns]).into_iter().map(block).collect();
     // Cut the blocks into pieces for devices
-    let height = |k: usize| rows_of_piece::<T>(blocks[k].1.lenslets[1].len());
+    let height = |k: usize| rows_of_piece::<T>(blocks[k].lenslets[1].len());
     let pieces_of = |k: usize| {
-        let firsts = (0..blocks[k].1.lenslets[0].len()).step_by(height(k));
+        let firsts = (0..blocks[k].lenslets[0].len()).step_by(height(k));
         firsts.map(move |first| (k, first))
     };
     let pieces: Vec<(usize, usize)> = (0..blocks.len()).flat_map(pieces_of).collect();
     let lenslets_of = |k: usize, first: usize| {
-        let rest = &blocks[k].1.lenslets[0][first..];
+        let rest = &blocks[k].lenslets[0][first..];
         &rest[..rest.len().min(height(k))]
     };
     // Put each piece into the matrix
     let put = |piece: usize, values: Vec<T>| {
         let (k, first) = pieces[piece];
-        let ([p, q], block) = &blocks[k];
-        let (lenslets, count) = (lenslets_of(k, first).len(), block.lenslets[1].len());
+        let block = &blocks[k];
+        let ([p, q], lenslets, count) =
+            (block.sensors, lenslets_of(k, first).len(), block.lenslets[1].len());
         for (line, values) in values.chunks(count).enumerate() {
             let (a, b, row) = (line / 2 / lenslets, line % 2, line / 2 % lenslets);
-            let row = rows.order.index(*p, a, first + row);
-            let column = columns.order.index(*q, b, 0);
+            let row = rows.order.index(p, a, first + row);
+            let column = columns.order.index(q, b, 0);
             for (k, value) in values.iter().enumerate() {
                 matrix[[row, column + k]] = value.in_double();
             }
@@ -244,7 +372,7 @@ fn any_slopes<T: Real>(
         Ok(())
     };
     let compute = |tools: &Tools<T>, &(k, first): &(usize, usize)| {
-        tools.compute(&blocks[k].1, lenslets_of(k, first))
+        tools.compute(&blocks[k], lenslets_of(k, first))
     };
     dispatch(Workers::devices(&tools), &pieces, watch, compute, put)?;
     Ok(matrix)
@@ -266,9 +394,8 @@ pub fn slope_covariance<T: Real>(
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
     square(atmosphere, (sensors, valid), |sensors, slopes| {
-        check_memory::<T>(slopes, gpus)?;
-        let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0);
-        any_slopes::<T>(&layers, slopes, gpus, watch)
+        check_memory::<T>(slopes, (atmosphere.layers().len(), sensors), gpus)?;
+        any_slopes::<T>(&Posed::new((atmosphere, gradient), sensors, slopes)?, gpus, watch)
     })
 }
 
@@ -286,9 +413,8 @@ pub fn between<T: Real>(
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
     rectangle(atmosphere, [first, second], |all, slopes| {
-        check_memory::<T>(slopes, gpus)?;
-        let layers = see_layers(atmosphere, all, gradient, |_| 0.0);
-        any_slopes::<T>(&layers, slopes, gpus, watch)
+        check_memory::<T>(slopes, (atmosphere.layers().len(), all), gpus)?;
+        any_slopes::<T>(&Posed::new((atmosphere, gradient), all, slopes)?, gpus, watch)
     })
 }
 
@@ -306,8 +432,7 @@ pub(crate) fn slopes_there<T: Real>(
     watch: &dyn Watch,
 ) -> Result<Buffer<T>, Error> {
     half_square(atmosphere, (sensors, valid), |sensors, slopes| {
-        let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0);
-        there(&layers, slopes, (gpu, unit, deal), watch)
+        there(&Posed::new((atmosphere, gradient), sensors, slopes)?, (gpu, unit, deal), watch)
     })
 }
 
@@ -323,8 +448,7 @@ pub(crate) fn between_there<T: Real>(
     watch: &dyn Watch,
 ) -> Result<Buffer<T>, Error> {
     rectangle(atmosphere, sets, |all, slopes| {
-        let layers = see_layers(atmosphere, all, gradient, |_| 0.0);
-        there(&layers, slopes, (gpu, unit, deal), watch)
+        there(&Posed::new((atmosphere, gradient), all, slopes)?, (gpu, unit, deal), watch)
     })
 }
 
@@ -332,81 +456,53 @@ pub(crate) fn between_there<T: Real>(
 /// The columns of a deal of the covariances of rows with columns on a device. Where both are of the same sensors, blocks below the
 /// diagonal stay zero.
 fn there<T: Real>(
-    layers: &[SeenLayer],
-    [rows, columns]: [Slopes; 2],
+    posed: &Posed,
     (gpu, unit, deal): (&Gpu, f64, &Deal),
     watch: &dyn Watch,
 ) -> Result<Buffer<T>, Error> {
+    let [rows, columns] = posed.slopes;
     assert_eq!(deal.columns(), columns.order.len(), "all columns are dealt out");
-    let (tools, pitch) = (Tools::on(gpu)?, deal.count());
+    let (tools, pitch) = (Tools::on(gpu, posed)?, deal.count());
     let matrix = gpu.zeros::<T>(rows.order.len() * pitch)?;
-    for [p, q] in pairs_of([rows, columns]) {
-        let mut block = Block::new(layers, [rows, columns], [p, q]);
-        block.views.iter_mut().for_each(|view| view.strength /= unit);
-        let first = rows.order.index(p, 0, 0) * pitch;
-        for (k, tile) in deal.tiles().enumerate() {
-            let at = k * deal.block();
-            fill_columns(
-                &tools,
-                &block,
-                (columns.order, q),
-                tile,
-                (matrix.view(first..), pitch, at),
-            )?;
+    for block in &posed.blocks {
+        let ([p, q], [first, second]) = (block.sensors, block.lenslets);
+        let kept = places(second, |axis, k| deal.place(columns.order.index(q, axis, k)));
+        if !kept.is_empty() {
+            let values = matrix.view(rows.order.index(p, 0, 0) * pitch..);
+            tools.fill(block, (first, &kept), (values, unit), [pitch, first.len()])?;
         }
         check(watch)?;
     }
     Ok(matrix)
 }
 
-// Fill some columns of a block
-/// Queues those entries of a block of two sensors, the second of which is `q` in its order, that stand in a range of the matrix's columns;
-/// the first of the range stands at `at` in the rows of `pitch` numbers, which begin with those of the first sensor.
-fn fill_columns<T: Real>(
-    tools: &Tools<T>,
-    block: &Block,
-    (order, q): (&SlopeOrder, usize),
-    range: Range<usize>,
-    (values, pitch, at): (gpu::View<T>, usize, usize),
-) -> Result<(), Error> {
-    let ([rows, lenslets], height) = (block.lenslets, block.lenslets[0].len());
-    let starts = [0, 1].map(|axis| order.index(q, axis, 0));
-    let part = |axis: usize| {
-        let inside = |column: usize| column.saturating_sub(starts[axis]).min(lenslets.len());
-        inside(range.start)..inside(range.end)
-    };
-    let place = |axis: usize| {
-        let (start, part) = (starts[axis], part(axis));
-        (!part.is_empty()).then(|| at + start + part.start - range.start)
-    };
-    let size = [pitch, height];
-    // One launch does for both slopes where they are of the same lenslets.
-    if part(0) == part(1) {
-        let (lenslets, at) = (&lenslets[part(0)], [place(0), place(1)]);
-        return tools.fill(block, [rows, lenslets], values, (size, at));
-    }
-    tools.fill(block, [rows, &lenslets[part(0)]], values, (size, [place(0), None]))?;
-    tools.fill(block, [rows, &lenslets[part(1)]], values, (size, [None, place(1)]))
-}
-
 // Check that dense pieces fit
-/// Bytes that a piece of a covariance and the tables take on a device.
-pub(crate) fn bytes(precision: Precision) -> u64 {
-    let tables = match precision {
-        Precision::F64 => PhaseTables::<f64>::bytes(),
-        Precision::F32 => PhaseTables::<f32>::bytes(),
+/// Bytes that a piece of a covariance and the tables take on a device, for some sensors under so many layers.
+pub(crate) fn bytes(precision: Precision, layers: usize, sensors: &[Sensor]) -> u64 {
+    let (tables, shared): (u64, fn(usize, usize, usize) -> u64) = match precision {
+        Precision::F64 => (PhaseTables::<f64>::bytes(), tables::bytes::<f64>),
+        Precision::F32 => (PhaseTables::<f32>::bytes(), tables::bytes::<f32>),
     };
-    tables + (65 << 20)
+    let of_group = |members: &[usize]| {
+        let lags = 2 * sensors[members[0]].array.lenslets() - 1;
+        shared(layers, lags, members.len() * (members.len() + 1) / 2)
+    };
+    let shared: u64 = Groups::new(sensors).members().map(of_group).sum();
+    tables + shared + (66 << 20) + NEAR_BYTES as u64
 }
 
-fn check_memory<T: Real>([rows, columns]: [Slopes; 2], gpus: &[Gpu]) -> Result<(), Error> {
+fn check_memory<T: Real>(
+    [rows, columns]: [Slopes; 2],
+    (layers, sensors): (usize, &[Sensor]),
+    gpus: &[Gpu],
+) -> Result<(), Error> {
     let [m, n] = [rows, columns].map(|slopes| slopes.order.len() as u64);
     let most = (0..rows.sensors).map(|p| 2 * rows.count(p) as u64).max().unwrap_or(0);
     super::check_memory(
         || format!("the covariance matrix of {m} slopes with {n}"),
         (m + most).saturating_mul(n),
     )?;
-    let needed = bytes(T::PRECISION);
+    let needed = bytes(T::PRECISION, layers, sensors);
     gpus.iter().try_for_each(|gpu| gpu.refuse_beyond_memory(needed, "a piece of a covariance"))
 }
 
@@ -431,7 +527,7 @@ mod tests {
                 [8e-5, 2.0, 90e3],
                 [2e-4, 0.0, f64::INFINITY],
             ][k];
-            let (lenslets, pitch) = [(5, 0.4), (4, 0.5), (3, 0.41), (6, 0.3)][k];
+            let (lenslets, pitch) = [(5, 0.4), (4, 0.5), (5, 0.4), (6, 0.3)][k];
             let array = LensletArray::new(lenslets, pitch).unwrap();
             let rest =
                 Sensor::at_rest(source::Source::new(zenith, azimuth, height).unwrap(), array);

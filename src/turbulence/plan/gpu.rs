@@ -101,8 +101,9 @@ impl WavefrontCovariancePlan {
 impl CovariancePlan {
     // Dense slopes on devices
     /// Bytes that the dense form takes on each device of an engine.
-    pub(super) fn dense_on_devices(engine: &Engine) -> Vec<u64> {
-        vec![dense::gpu::bytes(engine.precision()); engine.devices().len()]
+    pub(super) fn dense_on_devices(system: &System, engine: &Engine) -> Vec<u64> {
+        let (layers, sensors) = (system.atmosphere().layers().len(), system.sensors());
+        vec![dense::gpu::bytes(engine.precision(), layers, &sensors); engine.devices().len()]
     }
 
     /// The slope covariance matrix of a system on the devices of an engine, (n, n), rad².

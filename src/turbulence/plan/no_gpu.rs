@@ -11,7 +11,7 @@ use ndarray::Array2;
 
 // Dense covariances on no device
 impl CovariancePlan {
-    pub(super) fn dense_on_devices(_engine: &Engine) -> Vec<u64> {
+    pub(super) fn dense_on_devices(_system: &System, _engine: &Engine) -> Vec<u64> {
         Vec::new()
     }
 

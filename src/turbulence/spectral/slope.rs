@@ -393,13 +393,16 @@ pub fn original_component(
     });
     // Transform the plane and take lags
     let fft = FftPlanner::new().plan_fft_inverse(samples);
-    for _ in 0..2 {
+    let transform = |plane: &mut Vec<Complex64>| {
         plane.par_chunks_mut(samples).for_each(|row| fft.process(row));
-        plane = transpose(&plane, samples);
-    }
+    };
+    transform(&mut plane);
+    plane = transpose(&plane, samples);
+    transform(&mut plane);
     let place =
         |i: usize| (samples * problem.lags() + kappa * i - kappa * (problem.lags() / 2)) % samples;
-    let value = |(j, i)| plane[place(j) * samples + place(i)].re;
+    // The plane lies transposed now.
+    let value = |(j, i)| plane[place(i) * samples + place(j)].re;
     Array2::from_shape_fn((problem.lags(), problem.lags()), value)
 }
 

@@ -3,7 +3,7 @@
 
 // What the direct kernels stand on
 use crate::device::engine::Engine;
-use crate::device::gpu::{Argument, Buffer, Gpu, Header, Kernel, KernelSource, Shape};
+use crate::device::gpu::{self, Argument, Buffer, Gpu, Header, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Watch, Workers, gather, threads};
 use crate::error::Error;
@@ -123,11 +123,16 @@ fn batch<T: Real>(layers: usize) -> usize {
 /// Bytes of a device's memory that the covariance of so many pairs takes: the result, and at most 32 MiB unless a pair alone
 /// needs more.
 pub fn memory<T: Real>(problem: &SlopeProblem, pairs: usize) -> u64 {
-    let (layers, values) = (problem.layers().len(), 3 * problem.lags().pow(2) * size_of::<T>());
+    PhaseTables::<T>::bytes() + bytes::<T>(problem.layers().len(), problem.lags(), pairs)
+}
+
+/// The same beside the tables, by the layers and the displacements along an axis.
+pub(crate) fn bytes<T: Real>(layers: usize, lags: usize, pairs: usize) -> u64 {
+    let values = 3 * lags.pow(2) * size_of::<T>();
     let views = layers * pairs.min(batch::<T>(layers));
     let scratch = views * (EDGES * 3 * size_of::<f64>() + 3 * WINDOW * WINDOW * size_of::<T>());
     let parameters = layers * pairs * size_of::<View>() + 1024;
-    PhaseTables::<T>::bytes() + (pairs * values + scratch + parameters) as u64
+    (pairs * values + scratch + parameters) as u64
 }
 
 impl<T: Real> SlopePlan<T> {
@@ -230,6 +235,13 @@ impl<T: Real> SlopePlan<T> {
     }
 
     // Read the covariances of a plan
+    /// The covariance of a pair on the device, by its number: xx, xy and yy over displacements, rad².
+    pub fn pair(&self, pair: usize) -> gpu::View<'_, T> {
+        let (batch, values) = (batch::<T>(self.layers), 3 * self.lags.pow(2));
+        let first = pair % batch * values;
+        self.covariance[pair / batch].view(first..first + values)
+    }
+
     /// The covariances of the plan's pairs, in their order, rad².
     ///
     /// # Errors
