@@ -374,6 +374,26 @@ impl<'a, T: Pod> View<'a, T> {
         self.read_into(&mut values)?;
         Ok(values)
     }
+
+    // Read a long part piece by piece
+    /// Its values, so many at a time, through pinned memory; `put` is told where each piece begins.
+    pub(crate) fn read_pieces(
+        &self,
+        piece: usize,
+        put: &mut dyn FnMut(usize, &[T]),
+    ) -> Result<(), Error> {
+        let mut pinned = self.gpu.pinned(piece.min(self.len))?;
+        for start in (0..self.len).step_by(piece.max(1)) {
+            let len = piece.min(self.len - start);
+            if len < pinned.len {
+                pinned = self.gpu.pinned(len)?;
+            }
+            let part = Self { start: self.start + start, len, ..*self };
+            self.gpu.fetch(part, &mut pinned)?;
+            put(start, pinned.values()?);
+        }
+        Ok(())
+    }
 }
 
 // Memory that a device copies by itself

@@ -331,15 +331,15 @@ struct Described<'a> {
 
 // Make a descriptor
 impl Rank {
-    /// Describes `columns` columns, as the library counts, of a matrix whose rows are dealt out.
-    fn describe(&self, of: &Dealt, columns: usize) -> Result<Described<'_>, Error> {
+    /// Describes `columns` columns, as the library counts, of a matrix whose rows are dealt out; the columns are in blocks of `wide`.
+    fn describe(&self, of: &Dealt, [columns, wide]: [usize; 2]) -> Result<Described<'_>, Error> {
         let mut described = Described { rank: self, descriptor: null_mut() };
-        let [rows, columns, block, count] =
-            [of.order, columns, of.block, of.count].map(|size| size as i64);
+        let [rows, columns, block, wide, count] =
+            [of.order, columns, of.block, wide, of.count].map(|size| size as i64);
         let (create, kind) = (self.libraries.solver.cusolverMpCreateMatrixDesc, kind(of.double));
         let (to, grid) = (&mut described.descriptor, self.grid);
         // SAFETY: writes one descriptor, which is given back below.
-        let status = unsafe { create(to, grid, kind, rows, columns, block, block, 0, 0, count) };
+        let status = unsafe { create(to, grid, kind, rows, columns, block, wide, 0, 0, count) };
         told("cusolverMpCreateMatrixDesc", status)?;
         Ok(described)
     }
@@ -404,7 +404,7 @@ impl Collective for Rank {
     fn cholesky(&self, stream: u64, of: &Dealt, report: u64) -> Result<(), Error> {
         self.enter()?;
         let (solver, handle) = (&self.libraries.solver, self.handle);
-        let (described, kind) = (self.describe(of, of.order)?, kind(of.double));
+        let (described, kind) = (self.describe(of, [of.order, of.block])?, kind(of.double));
         let (n, a, d, report) =
             (of.order as i64, pointer(of.matrix), described.descriptor, pointer(report));
         let calls = ["cusolverMpPotrf_bufferSize", "cusolverMpPotrf"];
@@ -429,7 +429,9 @@ impl Collective for Rank {
     ) -> Result<(), Error> {
         self.enter()?;
         let (solver, handle) = (&self.libraries.solver, self.handle);
-        let (factor, sides) = (self.describe(of, of.order)?, self.describe(of, count as usize)?);
+        let all = count as usize;
+        let (factor, sides) =
+            (self.describe(of, [of.order, of.block])?, self.describe(of, [all, all])?);
         let (n, a, kind) = (of.order as i64, pointer(of.matrix), kind(of.double));
         let (m, b, report) = (count as i64, pointer(rows), pointer(report));
         let (d, e) = (factor.descriptor, sides.descriptor);
@@ -459,7 +461,7 @@ impl Collective for Rank {
     ) -> Result<(), Error> {
         self.enter()?;
         let (solver, handle) = (&self.libraries.solver, self.handle);
-        let (described, kind) = (self.describe(of, of.order)?, kind(of.double));
+        let (described, kind) = (self.describe(of, [of.order, of.block])?, kind(of.double));
         let (n, a, d) = (of.order as i64, pointer(of.matrix), described.descriptor);
         let ([values, q], report) = (found.map(pointer), pointer(report));
         let mut vectors = [b'V' as c_char, 0];

@@ -42,6 +42,9 @@ pub(crate) fn upload_rows<T: Real>(
 }
 
 // Copy large matrices back
+/// Numbers that are copied back at a time, through pinned memory.
+pub(crate) const READ: usize = 1 << 22;
+
 /// Rows of `n` numbers from a device, times `unit`.
 ///
 /// # Errors
@@ -53,11 +56,10 @@ pub(crate) fn read_rows<T: Real>(
 ) -> Result<Array2<f64>, Error> {
     let mut all = Array2::zeros((rows.len() / n.max(1), n));
     let values = all.as_slice_mut().unwrap_or_else(|| unreachable!("arrays are row by row here"));
-    for (k, values) in values.chunks_mut(PIECE).enumerate() {
-        let piece = rows.view(k * PIECE..k * PIECE + values.len()).read()?;
-        let pairs = values.par_iter_mut().zip(piece.par_iter());
+    rows.view(..).read_pieces(READ, &mut |start, piece| {
+        let pairs = values[start..start + piece.len()].par_iter_mut().zip(piece.par_iter());
         pairs.for_each(|(value, there)| *value = unit * there.in_double());
-    }
+    })?;
     Ok(all)
 }
 

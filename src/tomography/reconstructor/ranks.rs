@@ -10,7 +10,7 @@ use crate::device::gpu::{Buffer, member::Member};
 use crate::device::{Watch, check, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::linear::NotPositive;
-use crate::linear::factorisation::gpu::{EigenGpu, read_rows, upload_rows};
+use crate::linear::factorisation::gpu::{EigenGpu, READ, read_rows, upload_rows};
 use crate::linear::factorisation::unit;
 use crate::numerics::real::{Precision, Real};
 use ndarray::{Array2, Array3, parallel::prelude::*, s};
@@ -75,7 +75,7 @@ impl ReconstructorPlan {
             Inversion::Eigen => (EIGENVECTORS, rows * n),
             _ => (1.0, rows * count),
         };
-        let numbers = n * count * matrices + rows * count + halves + 2.0 * m * m;
+        let numbers = n * count * matrices + rows * count + halves + (rows + m) * m;
         let bytes = match engine.precision() {
             Precision::F64 => 8.0,
             Precision::F32 => 4.0,
@@ -147,7 +147,8 @@ impl ReconstructorPlan {
             let given = gpu.zeros::<T>(rows.len())?;
             gpu.copy_within(&rows, &given)?;
             member.solve(&matrix, &deal, &rows)?;
-            (self.errors_by_all((member, truth), [&given, &rows], unit)?, None)
+            let errors = self.errors_by_all((member, truth), [&given, &rows], unit)?;
+            (self.read_errors(member, &errors, unit)?, None)
         };
         watch.stage(ERROR, "");
         check(watch)?;
@@ -156,40 +157,35 @@ impl ReconstructorPlan {
     }
 
     // Sum the errors over ranks
-    /// C_tt − (C_tm X + (C_tm X)ᵗ)/2 of each target, where each rank has some columns of C_tm, and of Xᵗ; on rank 0.
+    /// C_tt − (C_tm X + (C_tm X)ᵗ)/2 of each target over `unit`, where each rank has some columns of C_tm, and of Xᵗ.
     fn errors_by_all<T: Real>(
         &self,
         (member, truth): (&Member, &Array2<f64>),
         [given, solved]: [&Buffer<T>; 2],
         unit: f64,
-    ) -> Result<Array3<f64>, Error> {
+    ) -> Result<Buffer<T>, Error> {
         let (targets, m, gpu) = (self.system.targets().len(), self.truth_slopes, member.gpu());
         let is_first = member.place()[0] == 0;
-        let mut errors = Array3::zeros((if is_first { targets } else { 0 }, m, m));
-        let (truth, inner) = (upload_rows::<T>(gpu, truth, unit)?, given.len() / (targets * m));
-        let (error, half) = (gpu.zeros::<T>(m * m)?, T::of(-0.5));
+        let truth = is_first.then(|| upload_rows::<T>(gpu, truth, unit)).transpose()?;
+        let inner = given.len() / (targets * m);
+        let (errors, half) = (gpu.zeros::<T>(targets * m * m)?, T::of(-0.5));
         for t in 0..targets {
             let own = t * m * inner..(t + 1) * m * inner;
             let [given, solved] = [given.view(own.clone()), solved.view(own)];
-            let factors = [[(given, false), (solved, true)], [(solved, false), (given, true)]];
-            match is_first {
-                true => gpu.copy_within(&truth, &error)?,
-                false => error.clear()?,
+            let error = errors.view(t * m * m..(t + 1) * m * m);
+            if let Some(truth) = &truth {
+                gpu.copy_within(truth.view(..), error)?;
             }
-            for factors in factors {
-                gpu.multiply_matrices(factors, [m, inner, m], &error, [half, T::one()])?;
-            }
-            member.sum(&error)?;
-            if is_first {
-                let found: Array2<f64> = read_rows(&error, m, unit)?;
-                errors.slice_mut(s![t, .., ..]).assign(&found);
+            for factors in [[(given, false), (solved, true)], [(solved, false), (given, true)]] {
+                gpu.multiply_matrices(factors, [m, inner, m], error, [half, T::one()])?;
             }
         }
+        member.sum(&errors)?;
         Ok(errors)
     }
 
     // Find the errors on the first rank
-    /// C_tt − W Wᵗ of each target, on rank 0.
+    /// C_tt − W Wᵗ of each target, on rank 0; elsewhere nothing.
     fn errors_by_first<T: Real>(
         &self,
         (member, truth): (&Member, &Array2<f64>),
@@ -203,11 +199,26 @@ impl ReconstructorPlan {
         let (with, _): Errors = self.errors_there(member.gpu(), &truth, half, unit)?;
         Ok(with)
     }
+
+    /// Errors on the host, on rank 0; elsewhere nothing.
+    fn read_errors<T: Real>(
+        &self,
+        member: &Member,
+        errors: &Buffer<T>,
+        unit: f64,
+    ) -> Result<Array3<f64>, Error> {
+        if member.place()[0] > 0 {
+            return Ok(Array3::zeros((0, 0, 0)));
+        }
+        let (targets, m) = (self.system.targets().len(), self.truth_slopes);
+        let errors = read_rows(errors, m, unit)?.into_shape_with_order((targets, m, m));
+        Ok(errors.unwrap_or_else(|_| unreachable!("rows of all targets")))
+    }
 }
 
 // Collect the columns of all ranks
 /// Numbers that rank 0 takes over at a time.
-const PIECE: usize = 1 << 24;
+const PIECE: usize = 1 << 26;
 
 /// All columns of some rows, of which each rank has those of its deal, on rank 0; elsewhere nothing.
 fn collected<T: Real>(
@@ -218,11 +229,13 @@ fn collected<T: Real>(
     let [rank, ranks] = member.place();
     let count = rows.len() / deal.count();
     let mut all = Array2::zeros((if rank == 0 { count } else { 0 }, deal.columns()));
-    let room = member.gpu().zeros::<T>(if ranks > 1 { PIECE.max(deal.columns()) } else { 0 })?;
+    // All ranks agree on the size of a piece: rank 0 has the most columns.
+    let piece = PIECE.min(count * deal.of(0).count()).max(deal.columns());
+    let room = member.gpu().zeros::<T>(if ranks > 1 { piece } else { 0 })?;
     for from in 0..ranks {
         let theirs = deal.of(from);
         let width = theirs.count();
-        let height = (PIECE / width).max(1);
+        let height = piece / width;
         for first in (0..count).step_by(height) {
             let height = height.min(count - first);
             let own = first * width..(first + height) * width;
@@ -231,7 +244,10 @@ fn collected<T: Real>(
                 member.broadcast(part, from)?;
             }
             if rank == 0 {
-                put_columns(&mut all, first, &theirs, &part.read()?);
+                let at_a_time = (READ / width).max(1) * width;
+                part.read_pieces(at_a_time, &mut |start, piece| {
+                    put_columns(&mut all, first + start / width, &theirs, piece);
+                })?;
             }
         }
     }
