@@ -1233,6 +1233,7 @@ fn reconstructors_are_planned_and_refused() -> Checked {
         ("--of spectrum", ["of = spectrum", "--method eigen"]),
         ("--of reconstructor --target 2", ["target = 2", "between 0 and 1"]),
         ("--target 1", ["target = 1", "--of reconstructor"]),
+        ("--of reconstructor --errors-only", ["of = reconstructor", "only errors"]),
     ] {
         run.refuses(&with(&format!("--plot p.svg {picture}")), &words)?;
     }
@@ -1250,7 +1251,10 @@ fn reconstructors_are_planned_and_refused() -> Checked {
         run.path("later.toml"),
         calm.replace("delay = 0.01", "delay = 0.01\npredict = false"),
     )?;
-    let told = said(&run.lenslet("reconstruct later.toml -o r.npz --json")?);
+    let told = said(&run.lenslet("reconstruct later.toml -o r.npz --errors-only --json")?);
+    assert!(
+        !archive(&run.path("r.npz"))?.names()?.iter().any(|name| name.starts_with("reconstructor"))
+    );
     let told: serde_json::Value = serde_json::from_str(&told)?;
     let error = |key: &str| told[key][1].as_f64().unwrap_or(f64::NAN);
     assert_eq!(told["error_nm"], told["error_nm_without_prediction"]);

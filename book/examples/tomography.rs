@@ -140,7 +140,8 @@ fn matrices(small: &System, folder: &Path) -> Result<(), Box<dyn Error>> {
     let plan = ReconstructorPlan::new(small, ReconstructorOptions::default())?;
     let found = plan.run(&Engine::default(), &silent)?;
     let title = "small-moao.toml: reconstructor of target 0";
-    let matrix = found.reconstructor.index_axis(Axis(0), 0);
+    let reconstructor = found.reconstructor.ok_or("a plan without errors_only keeps it")?;
+    let matrix = reconstructor.index_axis(Axis(0), 0);
     let picture = plot_reconstructor(&matrix, small, title, ColourScale::Root, PictureFormat::Svg)?;
     std::fs::write(folder.join("reconstructor-blocks.svg"), picture)?;
     Ok(())

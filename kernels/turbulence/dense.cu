@@ -6,7 +6,7 @@
 #include "turbulence/phase.cuh"
 
 // View by two sensors in a kernel
-constexpr int RULES = 6, PANEL = 10;
+constexpr int RULES = 7, PANEL = 10;
 
 /// A layer as two sensors see it; lengths in metres.
 struct View {
@@ -18,10 +18,10 @@ struct View {
     Phase phase;
     /// Half the square, and radius of the disc, in which edges serve.
     double box, disc;
-    /// Distances from which rules serve, descending, and where their nodes begin and end.
+    /// Distances from which rules serve, descending, and where their nodes begin and end; all that is not near has one.
     double from[RULES];
     int start[RULES + 1];
-    int quarters, lines, rules;
+    int quarters, lines;
 };
 
 // Integrate along a line by one thread
@@ -165,7 +165,7 @@ __device__ void by_nodes(
 ) {
     const double square = x * x + y * y;
     int rule = 0;
-    while (rule < view.rules - 1 && square < view.from[rule] * view.from[rule]) ++rule;
+    while (square < view.from[rule] * view.from[rule]) ++rule;
     real sum[3] = {0, 0, 0};
     for (int k = view.start[rule]; k < view.start[rule + 1]; ++k) {
         const real u = (real)x + nodes[3 * k], v = (real)y + nodes[3 * k + 1];

@@ -83,6 +83,9 @@ struct ReconstructBenchArgs {
     method: Option<Inversion>,
     #[command(flatten)]
     ranks: RankArgs,
+    /// Compute the errors alone, without the reconstructor.
+    #[arg(long)]
+    errors_only: bool,
     /// Repetitions, of which the median is taken, after one that does not count.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
@@ -207,6 +210,7 @@ fn bench_reconstruct(args: &ReconstructBenchArgs) -> Result<String, Error> {
     let mut rows = Vec::new();
     for (name, system, options) in &systems {
         let options = options.method(args.method.unwrap_or(options.method));
+        let options = options.errors_only(args.errors_only || options.errors_only);
         let how = (&engine, args.repeat);
         let times = bench::reconstruct::time_reconstructor(system, options, how, &terminal)?;
         rows.push((name.as_str(), times));

@@ -43,6 +43,9 @@ pub struct ReconstructArgs {
     /// Eigenvalues below this share of the largest are dropped, in place of what the system file says.
     #[arg(long)]
     filter: Option<f64>,
+    /// Compute the errors alone: the reconstructor is neither kept nor written.
+    #[arg(long)]
+    errors_only: bool,
     /// Further arrays to write.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ARRAYS")]
     save: Vec<Extra>,
@@ -164,6 +167,7 @@ impl ReconstructArgs {
         Ok(said
             .method(self.method.unwrap_or(said.method))
             .filter(self.filter.unwrap_or(said.filter))
+            .errors_only(self.errors_only || said.errors_only)
             .keep(matrices.iter().any(|matrix| self.save.contains(matrix))))
     }
 
@@ -193,6 +197,10 @@ impl ReconstructArgs {
                 let expected = "error, reconstructor or noise, as Cholesky's factor has no eigenvalues: --method eigen computes them";
                 Err(Invalid::new("of", "spectrum", expected).into())
             }
+            Of::Reconstructor if plan.errors_only() => {
+                let expected = "error, spectrum or noise, as only errors are asked for";
+                Err(Invalid::new("of", "reconstructor", expected).into())
+            }
             Of::Noise => Ok(check_noise(system)?),
             _ => Ok(()),
         }
@@ -216,9 +224,11 @@ struct Told<'a> {
 impl Told<'_> {
     fn arrays(&self) -> Arrays<'_> {
         let mut arrays = Arrays::default();
-        let about = "slopes of a truth sensor per measured slope";
-        let entry = arrays.add_result("reconstructor", self.found.reconstructor.view());
-        entry.axes("target, truth slope, slope").about(about);
+        if let Some(reconstructor) = &self.found.reconstructor {
+            let about = "slopes of a truth sensor per measured slope";
+            let entry = arrays.add_result("reconstructor", reconstructor.view());
+            entry.axes("target, truth slope, slope").about(about);
+        }
         let about = "covariance of the error of the truth sensor's slopes";
         let entry = arrays.add_result("error_covariance", self.found.error_covariance.view());
         entry.unit("rad2").axes("target, truth slope, truth slope").about(about);
@@ -271,7 +281,8 @@ impl Told<'_> {
 // Tell what was reconstructed
 impl Told<'_> {
     fn lines(&self) -> String {
-        let (targets, m, n) = self.found.reconstructor.dim();
+        let (targets, m, n) =
+            (self.errors.len(), self.plan.truth_slopes(), self.plan.measurements());
         let stars = self.system.guide_stars().len();
         let nanometres = |metres: f64| format!("{:.0} nm", 1e9 * metres);
         let other = if self.plan.delay().1 { "without prediction" } else { "with prediction" };
@@ -297,16 +308,21 @@ impl Told<'_> {
         let errors = self.errors.iter().enumerate().map(about);
         lines.extend(names.iter().map(String::as_str).zip(errors));
         let output = self.args.output.as_deref().unwrap_or("".as_ref()).display();
+        let written = match self.found.reconstructor {
+            Some(_) => format!("reconstructor {targets} × {m} × {n}"),
+            None => format!("error_covariance {targets} × {m} × {m}"),
+        };
         lines.extend([
             ("time", format!("{:.3} s on {}", self.seconds, plan.engine)),
-            ("output", format!("{output}: reconstructor {targets} × {m} × {n}")),
+            ("output", format!("{output}: {written}")),
         ]);
         align(&lines)
     }
 
     // Tell of the reconstruction in json
     fn summary(&self) -> serde_json::Value {
-        let (targets, m, n) = self.found.reconstructor.dim();
+        let (targets, m, n) =
+            (self.errors.len(), self.plan.truth_slopes(), self.plan.measurements());
         let of = |rms: fn(&WavefrontError) -> f64| -> Vec<f64> {
             self.errors.iter().map(|error| 1e9 * rms(error)).collect()
         };
@@ -344,20 +360,21 @@ impl Told<'_> {
 impl Told<'_> {
     fn draw(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
         let name = short_name(&self.args.system.display().to_string());
-        match (self.args.of, &self.found.spectrum) {
-            (Of::Reconstructor, _) => {
+        let Reconstruction { reconstructor, spectrum, .. } = &self.found;
+        match (self.args.of, reconstructor, spectrum) {
+            (Of::Reconstructor, Some(reconstructor), _) => {
                 let target = self.args.target.unwrap_or(0);
                 let title = format!("{name}: reconstructor of target {target}");
-                let matrix = self.found.reconstructor.index_axis(Axis(0), target);
+                let matrix = reconstructor.index_axis(Axis(0), target);
                 plot_reconstructor(&matrix, &self.system, &title, self.args.scale, format)
             }
-            (Of::Spectrum, Some((values, kept))) => {
+            (Of::Spectrum, _, Some((values, kept))) => {
                 let title = format!("{name}: covariance of the measurements");
                 plot_spectrum(values, *kept, self.plan.filter(&self.engine), &title, format)
             }
-            (Of::Spectrum, None) => unreachable!("refused before"),
-            (Of::Noise, _) => plot_noise_of_stars(&self.system, format),
-            (Of::Error, _) => self.draw_maps(&name, format),
+            (Of::Reconstructor | Of::Spectrum, ..) => unreachable!("refused before"),
+            (Of::Noise, ..) => plot_noise_of_stars(&self.system, format),
+            (Of::Error, ..) => self.draw_maps(&name, format),
         }
     }
 

@@ -382,15 +382,23 @@ impl<'a, T: Pod> View<'a, T> {
         piece: usize,
         put: &mut dyn FnMut(usize, &[T]),
     ) -> Result<(), Error> {
-        let mut pinned = self.gpu.pinned(piece.min(self.len))?;
-        for start in (0..self.len).step_by(piece.max(1)) {
-            let len = piece.min(self.len - start);
-            if len < pinned.len {
-                pinned = self.gpu.pinned(len)?;
+        let whole = self.len / piece.max(1);
+        let room = (0..whole.min(2)).map(|_| self.gpu.pinned(piece));
+        let mut pinned = room.collect::<Result<Vec<_>, _>>()?;
+        // One piece is fetched while another is put.
+        for k in 0..=whole {
+            if k < whole {
+                let part = Self { start: self.start + k * piece, len: piece, ..*self };
+                self.gpu.fetch(part, &mut pinned[k % 2])?;
             }
-            let part = Self { start: self.start + start, len, ..*self };
-            self.gpu.fetch(part, &mut pinned)?;
-            put(start, pinned.values()?);
+            if k > 0 {
+                put((k - 1) * piece, pinned[(k - 1) % 2].values()?);
+            }
+        }
+        let rest =
+            Self { start: self.start + whole * piece, len: self.len - whole * piece, ..*self };
+        if !rest.is_empty() {
+            put(whole * piece, &rest.read()?);
         }
         Ok(())
     }

@@ -359,7 +359,7 @@ mod tests {
         let plan = ReconstructorPlan::new(&system, options).unwrap();
         let found = plan.run(&Engine::default(), &silent).unwrap();
         let (n, m, draws) = (plan.measurements(), plan.truth_slopes(), 300);
-        let rows = found.reconstructor.to_shape((2 * m, n)).unwrap().to_owned();
+        let rows = found.reconstructor.as_ref().unwrap().to_shape((2 * m, n)).unwrap().to_owned();
         let modes = modes_of_the_laser(&system);
         let found = [(rows, found.error_covariance.clone()), without(&modes, &found)];
         // The truth sensors look at the same air as further stars, without noise.

@@ -70,11 +70,20 @@ pub struct ReconstructorOptions {
     pub predict: bool,
     /// Whether the covariances are kept beside what is computed from them.
     pub keep: bool,
+    /// Whether the errors are all that is wanted, and the reconstructor itself is not kept.
+    pub errors_only: bool,
 }
 
 impl Default for ReconstructorOptions {
     fn default() -> Self {
-        Self { method: Inversion::Auto, filter: 0.0, delay: 0.0, predict: true, keep: false }
+        Self {
+            method: Inversion::Auto,
+            filter: 0.0,
+            delay: 0.0,
+            predict: true,
+            keep: false,
+            errors_only: false,
+        }
     }
 }
 
@@ -87,6 +96,11 @@ impl ReconstructorOptions {
     /// The same, with the covariances kept or not.
     pub fn keep(self, keep: bool) -> Self {
         Self { keep, ..self }
+    }
+
+    /// The same with the errors alone, or with the reconstructor, too.
+    pub fn errors_only(self, errors_only: bool) -> Self {
+        Self { errors_only, ..self }
     }
 
     /// The same with another filter.
@@ -123,7 +137,7 @@ impl ReconstructorOptions {
     pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
         let document = Document::parse(name, text)?;
         let root = document.root(TABLES)?;
-        let keys = &["method", "filter", "delay", "predict"];
+        let keys = &["method", "filter", "delay", "predict", "errors_only"];
         let Some(table) = root.table("reconstructor", keys)? else {
             return Ok(Self::default());
         };
@@ -136,11 +150,14 @@ impl ReconstructorOptions {
         if delay > 0.0 {
             require_winds(&root, "a speed in m/s, which may be 0, as reconstructor.delay is not")?;
         }
-        let options = Self { method, filter, delay, predict, keep: false };
+        let errors_only = table.optional("errors_only", "true or false")?.unwrap_or(false);
+        let options = Self { method, filter, delay, predict, keep: false, errors_only };
         table.check(options.check())?;
         Ok(options)
     }
 }
+
+// Check options of a reconstructor
 impl ReconstructorOptions {
     fn check(&self) -> Result<(), Invalid> {
         Eigen::check_filter(self.filter)?;
@@ -219,6 +236,11 @@ impl ReconstructorPlan {
         if self.is_shared(engine) { engine.place()[1] } else { 1 }
     }
 
+    /// Whether the errors are all that is wanted.
+    pub fn errors_only(&self) -> bool {
+        self.options.errors_only
+    }
+
     /// How C_mm is inverted, once it is decided.
     pub fn method(&self) -> Inversion {
         self.method
@@ -243,8 +265,13 @@ impl ReconstructorPlan {
             [self.measurements, self.truth_slopes, self.system.targets().len()].map(|k| k as u64);
         let square = n.saturating_mul(n).saturating_mul(8);
         let rows = targets.saturating_mul(m).saturating_mul(8);
-        let results =
-            rows.saturating_mul(n).saturating_mul(2).saturating_add(rows.saturating_mul(3 * m));
+        let of_reconstructor = match (self.stays_there(engine), self.options.errors_only) {
+            (true, true) => 0,
+            (true, false) => 1,
+            _ => 2,
+        };
+        let results = rows.saturating_mul(n).saturating_mul(of_reconstructor);
+        let results = results.saturating_add(rows.saturating_mul(3 * m));
         let results = results.saturating_mul(if self.is_delayed() { 2 } else { 1 });
         let matrices = match (engine.devices(), self.method) {
             ([], Inversion::Eigen) => 4,
@@ -289,13 +316,14 @@ impl ReconstructorPlan {
             _ => n.powi(3) / 6.0,
         };
         let with_truth = self.pairs(&truths, &stars);
+        let passes = if self.options.errors_only { 0.5 } else { 1.0 };
         let work = |multiplications: f64| multiplications / Self::SPEED;
         [
             (MEASUREMENTS, 0.5 * self.pairs(&stars, &stars)),
             (TRUTH, with_truth),
             (LATER, with_truth),
             (FACTOR, work(factor)),
-            (RECONSTRUCTOR, work(rows * n * n + rows * m * n)),
+            (RECONSTRUCTOR, work(passes * rows * n * n + rows * m * n)),
             (ERROR, work(5.0 * rows * m * m)),
         ]
         .into_iter()
@@ -309,12 +337,14 @@ impl ReconstructorPlan {
     pub fn describe(&self, engine: &Engine) -> Description {
         let ([n, m], targets) =
             ([self.measurements, self.truth_slopes], self.system.targets().len());
+        let (what, mut arrays) = match self.options.errors_only {
+            true => ("the error of the reconstructor", Vec::new()),
+            false => ("the reconstructor", vec![("reconstructor".into(), vec![targets, m, n])]),
+        };
+        arrays.push(("error_covariance".into(), vec![targets, m, m]));
         Description {
-            what: format!("the reconstructor of {m} slopes of {targets} targets from {n} slopes"),
-            arrays: vec![
-                ("reconstructor".into(), vec![targets, m, n]),
-                ("error_covariance".into(), vec![targets, m, m]),
-            ],
+            what: format!("{what} of {m} slopes of {targets} targets from {n} slopes"),
+            arrays,
             slope_model: self.system.slope_model().name(),
             form: "dense",
             reason: format!("{} as {}", self.method.name(), self.reason),
@@ -395,8 +425,9 @@ impl ReconstructorPlan {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Reconstruction {
-    /// R of Eq. [reconstructor](https://lenslet.github.io/lenslet/reconstructor.html#eq-reconstructor), (T, m, n): the slopes of a truth sensor per measured slope.
-    pub reconstructor: Array3<f64>,
+    /// R of Eq. [reconstructor](https://lenslet.github.io/lenslet/reconstructor.html#eq-reconstructor), (T, m, n): the slopes of a truth sensor per measured slope; none where the
+    /// errors are all that was wanted.
+    pub reconstructor: Option<Array3<f64>>,
     /// C_ee of Eq. [error covariance](https://lenslet.github.io/lenslet/reconstructor.html#eq-error-covariance), (T, m, m), rad².
     pub error_covariance: Array3<f64>,
     /// With a delay, C_ee of the reconstructor that was not asked for: with prediction in place of without, or the other way.
@@ -413,7 +444,7 @@ impl Reconstruction {
     /// What ranks have other than the first: nothing.
     fn elsewhere() -> Self {
         Self {
-            reconstructor: Array3::zeros((0, 0, 0)),
+            reconstructor: None,
             error_covariance: Array3::zeros((0, 0, 0)),
             other_error_covariance: None,
             truth_covariance: Array2::zeros((0, 0)),
@@ -431,8 +462,8 @@ const ERROR: &str = "error";
 /// The covariances of the errors of all targets, (T, m, m), and with a delay those of the other choice about prediction.
 type Errors = (Array3<f64>, Option<Array3<f64>>);
 
-/// Rows of all targets, (T m, n), their errors, and the spectrum with the number of values kept.
-type Inverted = (Array2<f64>, Errors, Option<(Vec<f64>, usize)>);
+/// Rows of all targets, (T m, n), if they are wanted, their errors, and the spectrum with the number of values kept.
+type Inverted = (Option<Array2<f64>>, Errors, Option<(Vec<f64>, usize)>);
 
 // Invert by cholesky or eigenvectors
 impl ReconstructorPlan {
@@ -466,8 +497,10 @@ impl ReconstructorPlan {
         kept: Option<CovarianceMatrices>,
     ) -> Reconstruction {
         let shape = (self.system.targets().len(), self.truth_slopes, self.measurements);
-        let reconstructor = rows.into_shape_with_order(shape);
-        let reconstructor = reconstructor.unwrap_or_else(|_| unreachable!("rows of all targets"));
+        let reconstructor = rows.map(|rows| {
+            let reconstructor = rows.into_shape_with_order(shape);
+            reconstructor.unwrap_or_else(|_| unreachable!("rows of all targets"))
+        });
         Reconstruction {
             reconstructor,
             error_covariance: error,
@@ -499,7 +532,8 @@ impl ReconstructorPlan {
             half = eigen.project(&half, kept) / &roots;
             let errors = self.errors(truth, &half);
             check(watch)?;
-            (eigen.expand(&(self.asked(half) / &roots)), errors, Some((values.to_vec(), kept)))
+            let rows = self.asked(half).map(|half| eigen.expand(&(half / &roots)));
+            (rows, errors, Some((values.to_vec(), kept)))
         } else {
             // Reconstruct by the cholesky factor
             let factor = Cholesky::new(measurements).map_err(|error| self.blame(error))?;
@@ -508,9 +542,9 @@ impl ReconstructorPlan {
             factor.halve(&mut half);
             let errors = self.errors(truth, &half);
             check(watch)?;
-            half = self.asked(half);
-            factor.finish(&mut half);
-            (half, errors, None)
+            let mut rows = self.asked(half);
+            rows.iter_mut().for_each(|rows| factor.finish(rows));
+            (rows, errors, None)
         })
     }
 
@@ -601,13 +635,16 @@ impl ReconstructorPlan {
         if self.options.predict { (with, Some(without)) } else { (without, Some(with)) }
     }
 
-    /// The rows of the reconstructor that is asked for.
-    fn asked(&self, half: Array2<f64>) -> Array2<f64> {
+    /// The rows of the reconstructor that is asked for, if one is.
+    fn asked(&self, half: Array2<f64>) -> Option<Array2<f64>> {
+        if self.options.errors_only {
+            return None;
+        }
         if !self.is_delayed() {
-            return half;
+            return Some(half);
         }
         let (later, present) = half.view().split_at(Axis(0), half.nrows() / 2);
-        if self.options.predict { later.to_owned() } else { present.to_owned() }
+        Some(if self.options.predict { later.to_owned() } else { present.to_owned() })
     }
 
     // Say the delay of a plan
@@ -676,6 +713,11 @@ mod tests {
         plan.run(&Engine::default(), &silent).unwrap()
     }
 
+    /// R, (T, m, n).
+    fn rows(found: &Reconstruction) -> &Array3<f64> {
+        found.reconstructor.as_ref().unwrap()
+    }
+
     fn largest(matrix: &Array2<f64>) -> f64 {
         matrix.fold(0.0, |most: f64, value| most.max(value.abs()))
     }
@@ -698,6 +740,11 @@ mod tests {
         let [by_cholesky, by_eigen] = [Inversion::Auto, Inversion::Eigen]
             .map(|method| reconstruct(&system, options.method(method)));
         assert!(by_cholesky.spectrum.is_none());
+        for (method, whole) in [(Inversion::Auto, &by_cholesky), (Inversion::Eigen, &by_eigen)] {
+            let bare = reconstruct(&system, options.method(method).errors_only(true));
+            assert!(bare.reconstructor.is_none());
+            assert_eq!(bare.error_covariance, whole.error_covariance);
+        }
         let covariances = CovarianceMatrices::of(&system, &silent).unwrap();
         let (n, scale) = (covariances.measurements.nrows(), largest(&covariances.truth));
         assert_eq!(
@@ -707,7 +754,7 @@ mod tests {
         let m = covariances.truth.nrows();
         for t in 0..2 {
             let [r, other] = [&by_cholesky, &by_eigen]
-                .map(|found| found.reconstructor.index_axis(Axis(0), t).to_owned());
+                .map(|found| rows(found).index_axis(Axis(0), t).to_owned());
             assert!(largest(&(&r - &other)) < 1e-9, "{:e}", largest(&(&r - &other)));
             let c_tm = covariances.truth_measurements.slice(s![t * m..(t + 1) * m, ..]).to_owned();
             assert!(largest(&(r.dot(&covariances.measurements) - &c_tm)) < 1e-12 * scale);
@@ -747,7 +794,7 @@ mod tests {
         let found = filtered(1e-2);
         let (m, scale) = (covariances.truth.nrows(), largest(&covariances.truth));
         let c_tm = covariances.truth_measurements.slice(s![m.., ..]).to_owned();
-        let r = found.reconstructor.index_axis(Axis(0), 1).to_owned();
+        let r = rows(&found).index_axis(Axis(0), 1).to_owned();
         let long = error_covariance(&r, &covariances.truth, &c_tm, &covariances.measurements);
         assert!(largest(&(&long - &found.error_covariance.index_axis(Axis(0), 1))) < 1e-11 * scale);
         // Without noise there is an answer, too.
@@ -776,10 +823,8 @@ mod tests {
         let [order, permuted] = [&three, &permuted].map(|s| SlopeOrder::new(&s.valid_lenslets()));
         let last = permuted.index(0, 1, permuted.lenslets(0).len() - 1) + 1;
         let moved = order.index(2, 0, 0);
-        let [here, there] = [
-            first.reconstructor.slice(s![.., .., moved..]),
-            second.reconstructor.slice(s![.., .., ..last]),
-        ];
+        let [here, there] =
+            [rows(&first).slice(s![.., .., moved..]), rows(&second).slice(s![.., .., ..last])];
         assert!((&here - &there).iter().all(|rest| rest.abs() < 1e-10));
         let gap = &first.error_covariance - &second.error_covariance;
         assert!(gap.iter().all(|rest| rest.abs() < 1e-22));
@@ -863,11 +908,11 @@ mod tests {
         let projected = remove(plain.clone());
         let blind = invert(projected.clone());
         let gap = |other: &Reconstruction| {
-            let gap = &other.reconstructor - &blind.reconstructor;
+            let gap = rows(&other) - rows(&blind);
             gap.iter().fold(0.0, |most: f64, gap| most.max(gap.abs()))
         };
         // Compare with an unknown tilt
-        for row in blind.reconstructor.rows() {
+        for row in rows(&blind).rows() {
             let mut left = row.to_vec();
             modes.remove(&mut left);
             assert!(left.iter().zip(row).all(|(left, whole)| (left - whole).abs() < 1e-12));
@@ -882,7 +927,7 @@ mod tests {
         let run = plan.run(&Engine::default(), &silent).unwrap();
         assert!(gap(&run) < 1e-10);
         let (m, scale) = (bare.truth.nrows(), largest(&bare.truth));
-        let r = blind.reconstructor.index_axis(Axis(0), 1).to_owned();
+        let r = rows(&blind).index_axis(Axis(0), 1).to_owned();
         for covariances in [&projected, &plain] {
             let c_tm = covariances.truth_measurements.slice(s![m.., ..]).to_owned();
             let long = error_covariance(&r, &bare.truth, &c_tm, &covariances.measurements);
@@ -904,8 +949,8 @@ mod tests {
         let system =
             System::builder(air, array).guide_stars([star]).targets([axis]).build().unwrap();
         let found = reconstruct(&system, ReconstructorOptions::default().delay(delay));
-        let r = found.reconstructor.index_axis(Axis(0), 0);
-        let others = found.other_error_covariance.unwrap();
+        let r = rows(&found).index_axis(Axis(0), 0);
+        let others = found.other_error_covariance.as_ref().unwrap();
         for (component, (j, i)) in (0..2).flat_map(|c| (0..25).map(move |k| (c, (k / 5, k % 5)))) {
             let row = 25 * component + 5 * j + i;
             let [with, without] =
@@ -955,12 +1000,12 @@ mod tests {
         // Without prediction it is the plain reconstructor
         let asked = options.delay(2e-2).method(Inversion::Eigen).filter(1e-2);
         let (found, now) = (invert(asked.predict(false).keep(true)), invert(asked.delay(0.0)));
-        let gap = &found.reconstructor - &now.reconstructor;
+        let gap = rows(&found) - rows(&now);
         assert!(gap.iter().all(|gap| gap.abs() < 1e-10));
-        let c = found.covariances.unwrap();
+        let c = found.covariances.as_ref().unwrap();
         let (m, scale) = (c.truth.nrows(), largest(&c.truth));
         let later = c.truth_measurements.slice(s![m.., ..]).to_owned();
-        let r = found.reconstructor.index_axis(Axis(0), 1).to_owned();
+        let r = rows(&found).index_axis(Axis(0), 1).to_owned();
         let long = error_covariance(&r, &c.truth, &later, &c.measurements);
         assert!(largest(&(&long - &found.error_covariance.index_axis(Axis(0), 1))) < 1e-11 * scale);
         let other = found.other_error_covariance.unwrap();

@@ -42,8 +42,8 @@ pub(crate) fn upload_rows<T: Real>(
 }
 
 // Copy large matrices back
-/// Numbers that are copied back at a time, through pinned memory.
-pub(crate) const READ: usize = 1 << 22;
+/// Numbers that a device copies at a time.
+pub(crate) const FETCHED: usize = 1 << 22;
 
 /// Rows of `n` numbers from a device, times `unit`.
 ///
@@ -54,10 +54,19 @@ pub(crate) fn read_rows<T: Real>(
     n: usize,
     unit: f64,
 ) -> Result<Array2<f64>, Error> {
+    read_pieces(rows, n, unit, FETCHED)
+}
+
+fn read_pieces<T: Real>(
+    rows: &Buffer<T>,
+    n: usize,
+    unit: f64,
+    piece: usize,
+) -> Result<Array2<f64>, Error> {
     let mut all = Array2::zeros((rows.len() / n.max(1), n));
     let values = all.as_slice_mut().unwrap_or_else(|| unreachable!("arrays are row by row here"));
-    rows.view(..).read_pieces(READ, &mut |start, piece| {
-        let pairs = values[start..start + piece.len()].par_iter_mut().zip(piece.par_iter());
+    rows.view(..).read_pieces(piece, &mut |start, there| {
+        let pairs = values[start..start + there.len()].par_iter_mut().zip(there);
         pairs.for_each(|(value, there)| *value = unit * there.in_double());
     })?;
     Ok(all)
@@ -202,6 +211,8 @@ mod tests {
             let matrix = upload_rows::<f64>(&gpu, &a, unit).unwrap();
             let there = CholeskyGpu::new(&gpu, matrix, n).unwrap().unwrap();
             let x = upload_rows::<f64>(&gpu, &rows, unit).unwrap();
+            // Five pieces and a rest come back as one.
+            assert_eq!(read_pieces(&x, n, unit, 36).unwrap(), rows);
             // L⁻¹ b grows with the root of the unit, and A⁻¹ b does not depend on it.
             there.halve(&x).unwrap();
             let found = read_rows(&x, n, unit.sqrt()).unwrap();
