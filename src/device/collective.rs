@@ -104,7 +104,7 @@ mod tests {
             assert_eq!(kept.count(), Deal::new(columns, [0, ranks]).count());
             assert!(owners.iter().all(|&owner| (1..=ranks).contains(&owner)));
         }
-        assert_eq!(Deal::whole(7).tiles().collect::<Vec<_>>(), [0..7]);
+        assert!(Deal::whole(7).tiles().eq(std::iter::once(0..7)));
         assert_eq!((Deal::whole(0).count(), Deal::new(41_040, [0, 2]).block()), (0, 1024));
         assert!(Deal::serves_all(17, 2) && !Deal::serves_all(16, 2));
     }

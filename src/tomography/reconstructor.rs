@@ -908,7 +908,7 @@ mod tests {
         let projected = remove(plain.clone());
         let blind = invert(projected.clone());
         let gap = |other: &Reconstruction| {
-            let gap = rows(&other) - rows(&blind);
+            let gap = rows(other) - rows(&blind);
             gap.iter().fold(0.0, |most: f64, gap| most.max(gap.abs()))
         };
         // Compare with an unknown tilt
@@ -954,7 +954,7 @@ mod tests {
         for (component, (j, i)) in (0..2).flat_map(|c| (0..25).map(move |k| (c, (k / 5, k % 5)))) {
             let row = 25 * component + 5 * j + i;
             let [with, without] =
-                [&found.error_covariance, &others].map(|errors| errors[[0, row, row]]);
+                [&found.error_covariance, others].map(|errors| errors[[0, row, row]]);
             let variance = found.truth_covariance[[row, row]];
             if j >= 2 && i >= 1 {
                 let upwind = 25 * component + 5 * (j - 2) + i - 1;

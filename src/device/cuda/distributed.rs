@@ -6,7 +6,7 @@ use super::probe::{Library as Known, require};
 use crate::device::machine::{Collective, Dealt};
 use crate::error::Error;
 use cudarc::driver::{result as driver, sys};
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use libloading::Library;
 use std::error::Error as _;
 use std::ffi::{CStr, OsString, c_char, c_void};
 use std::path::{Path, PathBuf};
@@ -150,13 +150,26 @@ fn load(name: &str, packages: &[&str]) -> Result<Library, String> {
     let by_loader = std::iter::once(PathBuf::from(name));
     let elsewhere = places(packages).into_iter().map(|place| place.join(name));
     for file in by_loader.chain(elsewhere.filter(|file| file.exists())) {
-        // SAFETY: NVIDIA's libraries may be loaded at any time; all of their symbols are looked for now, so that none is missing later.
-        match unsafe { Library::open(Some(&file), RTLD_NOW | RTLD_LOCAL) } {
+        match open_file(&file) {
             Ok(library) => return Ok(library),
             Err(error) => said = error.source().map_or(error.to_string(), ToString::to_string),
         }
     }
     Err(said)
+}
+
+/// Loads a library from a file, or by its name, and looks up all that it needs now, so that nothing is missing later.
+#[cfg(unix)]
+fn open_file(file: &Path) -> Result<Library, libloading::Error> {
+    use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+    // SAFETY: NVIDIA's libraries may be loaded at any time.
+    unsafe { Library::open(Some(file), RTLD_NOW | RTLD_LOCAL) }.map(Into::into)
+}
+
+#[cfg(not(unix))]
+fn open_file(file: &Path) -> Result<Library, libloading::Error> {
+    // SAFETY: as above.
+    unsafe { Library::new(file) }
 }
 
 // Places of libraries
