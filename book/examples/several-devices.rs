@@ -48,17 +48,16 @@ fn dealt(path: &Path) -> Drawn {
     let (block, columns, top) = (34, 6 * 34 + 20, 60);
     let colours = [BLUE, ORANGE];
     let part = |from: i32, to: i32, place: i32, rank: usize| -> Drawn {
-        for row in 0..columns {
-            // What stands below the diagonal is not looked at.
-            let start = from.max(row);
-            let pale = colours[rank].mix(0.15).filled();
-            fill(&area, (place, top + row), (place + to - from, top + row + 1), pale)?;
-            if start < to {
-                let line = (place + start - from, top + row);
-                let strong = colours[rank].mix(0.6).filled();
-                fill(&area, line, (place + to - from, top + row + 1), strong)?;
-            }
-        }
+        // What stands below the diagonal is not looked at.
+        fill(
+            &area,
+            (place, top),
+            (place + to - from, top + columns),
+            colours[rank].mix(0.15).filled(),
+        )?;
+        let corner = |column: i32, row: i32| (place + column - from, top + row);
+        let above = vec![corner(from, 0), corner(to, 0), corner(to, to), corner(from, from)];
+        area.draw(&Polygon::new(above, colours[rank].mix(0.6)))?;
         fill(&area, (place, top), (place + to - from, top + columns), WHITE.stroke_width(1))
     };
     let mut kept = [0, 0];
