@@ -81,8 +81,6 @@ struct ReconstructBenchArgs {
     /// How the covariance of the measurements is inverted, in place of what the system file says: auto, cholesky or eigen.
     #[arg(long, value_parser = choice::inversions())]
     method: Option<Inversion>,
-    #[command(flatten)]
-    ranks: RankArgs,
     /// Compute the errors alone, without the reconstructor.
     #[arg(long)]
     errors_only: bool,
@@ -92,6 +90,8 @@ struct ReconstructBenchArgs {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    ranks: RankArgs,
 }
 
 // Measure and print a table

@@ -68,8 +68,6 @@ pub struct ReconstructArgs {
     /// Where to compute: cpu.
     #[arg(long, default_value = "cpu")]
     device: Device,
-    #[command(flatten)]
-    ranks: RankArgs,
     // Arguments about what reconstruct says
     /// Say what would be computed, how, in what memory and time, and stop.
     #[arg(long)]
@@ -80,6 +78,8 @@ pub struct ReconstructArgs {
     /// Print neither summary nor progress.
     #[arg(long, short)]
     quiet: bool,
+    #[command(flatten)]
+    ranks: RankArgs,
 }
 
 /// Arrays that are written if they are asked for.
