@@ -22,7 +22,8 @@ use crate::numerics::real::Real;
 // Estimates and covariances that have kernels
 use crate::tomography::estimate::gpu::EstimatorGpu;
 use crate::tomography::estimate::{EstimateOptions, Posed};
-use crate::tomography::reconstructor::{Inversion, ReconstructorOptions, ReconstructorPlan};
+use crate::tomography::inversion::Inversion;
+use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
 use crate::turbulence::direct::slope::gpu::SlopePlan;
 use crate::turbulence::direct::wavefront::gpu::WavefrontPlan;
 use crate::turbulence::phase::gpu::PhaseTables;

@@ -12,7 +12,8 @@ use crate::error::{Error, Invalid};
 use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
 use crate::numerics::real::Precision;
-use crate::tomography::reconstructor::{Inversion, ReconstructorOptions};
+use crate::tomography::inversion::Inversion;
+use crate::tomography::reconstructor::ReconstructorOptions;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -78,7 +79,7 @@ struct ReconstructBenchArgs {
     /// Precision of the numbers on a graphics processor: f64 or f32.
     #[arg(long, default_value = "f64", value_parser = choice::precisions())]
     precision: Precision,
-    /// How the covariance of the measurements is inverted, in place of what the system file says: auto, cholesky or eigen.
+    /// How the covariance of the measurements is inverted, in place of what the system file says: auto, cholesky, eigen or iterative.
     #[arg(long, value_parser = choice::inversions())]
     method: Option<Inversion>,
     /// Compute the errors alone, without the reconstructor.

@@ -6,7 +6,7 @@ use crate::files::arrays::ArrayFormat;
 use crate::linear::interpolation::Interpolation;
 use crate::numerics::real::Precision;
 use crate::plot::{ColourScale, Component};
-use crate::tomography::reconstructor::Inversion;
+use crate::tomography::inversion::Inversion;
 use crate::turbulence::plan::Form;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
@@ -62,11 +62,12 @@ pub fn inversions() -> impl TypedValueParser<Value = Inversion> {
     one_of([
         (
             "auto",
-            "Cholesky where all guide stars have noise and nothing is filtered",
+            "What the plan chooses and says: Cholesky's factor where all guide stars have noise",
             Inversion::Auto,
         ),
         ("cholesky", "Cholesky's factor", Inversion::Cholesky),
         ("eigen", "Eigenvectors, the smallest filtered", Inversion::Eigen),
+        ("iterative", "Iterations with products, never forming the matrix", Inversion::Iterative),
     ])
 }
 

@@ -20,6 +20,8 @@ use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
 use crate::plot::{self, short_name};
 use crate::tomography::estimate::{EstimateOptions, Estimates};
 use crate::tomography::estimator::{EstimatePlan, Estimator};
+use crate::tomography::inversion::Inversion;
+use crate::tomography::reconstructor::ReconstructorOptions;
 use crate::turbulence::arrays::slope_table;
 use crate::turbulence::plan::Form;
 use clap::{Args, ValueEnum};
@@ -53,6 +55,12 @@ pub struct EstimateArgs {
     #[arg(long, value_name = "K", requires = "plot")]
     pub frame: Option<usize>,
     // Arguments about the solver
+    /// By a factor or by iterations, in place of what the system file says.
+    #[arg(long, value_parser = choice::inversions())]
+    pub method: Option<Inversion>,
+    /// Eigenvalues below this share of the largest are dropped, in place of what the system file says.
+    #[arg(long)]
+    pub filter: Option<f64>,
     /// The solver.
     #[arg(long, value_enum, default_value = "cg")]
     pub solver: SolverName,
@@ -109,7 +117,16 @@ pub enum Preconditioner {
 
 // Options of an estimate as asked
 impl EstimateArgs {
-    fn options(&self) -> EstimateOptions {
+    /// What the system file says, and the arguments overrule.
+    fn options(&self, text: &str) -> Result<EstimateOptions, Error> {
+        let said = ReconstructorOptions::from_toml(text, &self.system.display().to_string())?;
+        let solver = self.solver_options();
+        Ok(solver
+            .method(self.method.unwrap_or(said.method))
+            .filter(self.filter.unwrap_or(said.filter)))
+    }
+
+    fn solver_options(&self) -> EstimateOptions {
         EstimateOptions::default()
             .form(self.form)
             .interpolation(self.interpolation.unwrap_or_default())
@@ -143,7 +160,7 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     if let Some((path, _)) = picture {
         check_lit(&system, path)?;
     }
-    let plan = EstimatePlan::new(&system, args.options())?;
+    let plan = EstimatePlan::new(&system, args.options(&text)?)?;
     // Refuse an interpolation of nothing
     if let (Some(interpolation), false) = (args.interpolation, plan.interpolates()) {
         let expected = "no such option, as nothing is interpolated: layers have grids of their own only in the Toeplitz form, under \
@@ -159,6 +176,7 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     };
     let slopes = read_array2(slopes_file, Unit::Radian)?;
     plan.check_slopes(slopes.view()).map_err(|error| of_file(error.into(), slopes_file))?;
+    let plan = plan.frames(slopes.nrows())?;
     // Refuse a frame that is not there
     let (frame, last) = (args.frame.unwrap_or(0), slopes.nrows().saturating_sub(1));
     if frame > last {
@@ -206,7 +224,8 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     drawing.map(Draft::publish).transpose()?;
     // Tell it in the form asked for
     let files = [slopes_file.as_path(), output.as_path()];
-    let told = Told { args, files, engine, estimator, estimates, seconds: [built, solved] };
+    let (method, seconds) = (plan.method(), [built, solved]);
+    let told = Told { args, files, method, engine, estimator, estimates, seconds };
     let text = match (args.json, args.quiet) {
         (true, _) => format!("{}\n", told.summary()),
         (false, true) => String::new(),
@@ -243,6 +262,7 @@ struct Told<'a> {
     args: &'a EstimateArgs,
     /// Of the slopes, and of the wavefronts.
     files: [&'a Path; 2],
+    method: Inversion,
     engine: Engine,
     estimator: Estimator,
     estimates: Estimates,
@@ -307,8 +327,12 @@ impl Told<'_> {
             lines.push(("layers", text));
         }
         let ([built, solved], engine) = (self.seconds, self.engine.name());
-        lines
-            .push(("solver", format!("{iterations} iterations, relative residual {residual:.1e}")));
+        let way = match self.method {
+            Inversion::Iterative => format!("{iterations} iterations"),
+            Inversion::Eigen => "eigenvectors, filtered".into(),
+            _ => format!("Cholesky's factor, {iterations} refinements"),
+        };
+        lines.push(("solver", format!("{way}, relative residual {residual:.1e}")));
         if let Some([mean, least, most]) = self.fit() {
             let scatter = (2.0 / slopes as f64).sqrt();
             let [mean, least, most] = [mean, least, most].map(brief);
@@ -337,10 +361,11 @@ impl Told<'_> {
             "converged": estimates.converged(),
             "shortfall": estimates.shortfall,
             // Repeat what was asked for
+            "method": self.method.name(),
             "solver": format!("{:?}", args.solver).to_lowercase(),
             "preconditioner": format!("{:?}", args.preconditioner).to_lowercase(),
             "tolerance": args.tolerance,
-            "max_iterations": args.options().limit(self.estimator.slopes()),
+            "max_iterations": args.solver_options().limit(self.estimator.slopes()),
             "warm_start": args.warm_start,
             "precision": args.precision.name(),
             "interpolation": args.interpolation.unwrap_or_default().name(),

@@ -18,9 +18,8 @@ use crate::plot::reconstructor::{plot_reconstructor, plot_spectrum};
 use crate::plot::{ColourScale, PictureFormat, short_name};
 use crate::tomography::covariance_matrix::truth_valid;
 use crate::tomography::error::WavefrontError;
-use crate::tomography::reconstructor::{
-    Inversion, Reconstruction, ReconstructorOptions, ReconstructorPlan,
-};
+use crate::tomography::inversion::Inversion;
+use crate::tomography::reconstructor::{Reconstruction, ReconstructorOptions, ReconstructorPlan};
 use crate::turbulence::arrays::{describe_system, slope_table};
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, Array3, Axis, arr1};
@@ -43,6 +42,9 @@ pub struct ReconstructArgs {
     /// Eigenvalues below this share of the largest are dropped, in place of what the system file says.
     #[arg(long)]
     filter: Option<f64>,
+    /// Largest relative residual of a row by iterations, in place of what the system file says.
+    #[arg(long)]
+    tolerance: Option<f64>,
     /// Compute the errors alone: the reconstructor is neither kept nor written.
     #[arg(long)]
     errors_only: bool,
@@ -127,6 +129,7 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     args.check_picture(&system, &plan)?;
     let engine = args.ranks.engine(args.device, args.precision)?;
     let writes = engine.place()[0] == 0;
+    let plan = plan.fitted(&engine);
     let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.plan) else {
         let told = || plan_text(&plan.describe(&engine), args.json);
         return Ok(if writes { told() } else { String::new() });
@@ -164,9 +167,17 @@ impl ReconstructArgs {
         let name = self.system.display().to_string();
         let said = ReconstructorOptions::from_toml(text, &name)?;
         let matrices = [Extra::CMm, Extra::CTm, Extra::CTt];
+        let method = self.method.unwrap_or(said.method);
+        let kept = matrices.iter().find(|matrix| self.save.contains(matrix));
+        if let (Inversion::Iterative, Some(matrix)) = (method, kept) {
+            let expected = "no such array, as --method iterative never forms the covariances";
+            let name = format!("{matrix:?}").replace('C', "c_").to_lowercase();
+            return Err(Invalid::new("save", name, expected).into());
+        }
         Ok(said
-            .method(self.method.unwrap_or(said.method))
+            .method(method)
             .filter(self.filter.unwrap_or(said.filter))
+            .tolerance(self.tolerance.unwrap_or(said.tolerance))
             .errors_only(self.errors_only || said.errors_only)
             .keep(matrices.iter().any(|matrix| self.save.contains(matrix))))
     }
@@ -175,7 +186,7 @@ impl ReconstructArgs {
     fn check_extras(&self, plan: &ReconstructorPlan) -> Result<(), Error> {
         if self.save.contains(&Extra::Eigenvalues) && plan.method() != Inversion::Eigen {
             let expected =
-                "no such array, as Cholesky's factor has none: --method eigen computes them";
+                "no such array, as only eigenvectors have them: --method eigen computes them";
             return Err(Invalid::new("save", "eigenvalues", expected).into());
         }
         Ok(())
@@ -194,7 +205,7 @@ impl ReconstructArgs {
         accept(fits, "target", self.target.unwrap_or(0), expected)?;
         match self.of {
             Of::Spectrum if plan.method() != Inversion::Eigen => {
-                let expected = "error, reconstructor or noise, as Cholesky's factor has no eigenvalues: --method eigen computes them";
+                let expected = "error, reconstructor or noise, as only eigenvectors have a spectrum: --method eigen computes them";
                 Err(Invalid::new("of", "spectrum", expected).into())
             }
             Of::Reconstructor if plan.errors_only() => {

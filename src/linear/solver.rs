@@ -3,6 +3,8 @@
 
 #[cfg(feature = "cuda")]
 pub(crate) mod gpu;
+#[cfg(feature = "factorise")]
+pub(crate) mod together;
 
 use crate::error::{Error, Invalid, accept, positive};
 use crate::linear::operator::Operator;

@@ -2,6 +2,8 @@
 //! What a guide star cannot tell: tip, tilt and focus that are not measured.
 
 use crate::error::{Invalid, accept};
+#[cfg(feature = "factorise")]
+use ndarray::{Array1, Array2, ArrayView1, Zip, s};
 
 // What is made of tilt
 /// What is made of tip and tilt in the slopes of a guide star.
@@ -165,6 +167,31 @@ impl RemovedModes {
     /// The modes one by one.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Mode> {
         self.0.iter()
+    }
+
+    // Replace modes by their noise
+    /// Replaces the modes in a covariance matrix of all slopes by independent noise of the same variance, Eqs. [removed covariances](https://lenslet.github.io/lenslet/covariance-matrices.html#eq-removed-covariances),
+    /// [rank two](https://lenslet.github.io/lenslet/covariance-matrices.html#eq-rank-two).
+    ///
+    /// # Panics
+    /// If a mode is of more slopes than there are.
+    #[cfg(feature = "factorise")]
+    pub(crate) fn replace_in(&self, matrix: &mut Array2<f64>) {
+        for Mode { first, shape } in &self.0 {
+            let (n, own) = (matrix.nrows(), *first..first + shape.len());
+            let mut z = Array1::zeros(n);
+            z.slice_mut(s![own.clone()]).assign(&ArrayView1::from(&shape[..]));
+            let g = matrix.dot(&z);
+            let b = &g - &(&z * z.dot(&g));
+            for (i, mut row) in matrix.outer_iter_mut().enumerate() {
+                let touched = if own.contains(&i) { 0..n } else { own.clone() };
+                let (z_i, b_i, touched) = (z[i], b[i], s![touched]);
+                Zip::from(row.slice_mut(touched))
+                    .and(z.slice(touched))
+                    .and(b.slice(touched))
+                    .for_each(|c, z_j, b_j| *c -= z_i * b_j + b_i * z_j);
+            }
+        }
     }
 }
 

@@ -10,10 +10,10 @@ use crate::model::noise::SlopeNoise;
 use crate::model::sensor::Sensor;
 use crate::model::source::Source;
 use crate::model::system::{SlopeModel, System};
-use crate::model::unmeasured::{Mode, RemovedModes};
+use crate::model::unmeasured::RemovedModes;
 use crate::turbulence::plan::{check_finite, dense_between, dense_slopes};
 use crate::turbulence::{dense, midpoint};
-use ndarray::{Array1, Array2, ArrayView1, Zip, s};
+use ndarray::{Array2, ArrayView1, s};
 
 // Three covariance matrices
 /// What statistics know of measurements and truth, Eq. [three covariances](https://lenslet.github.io/lenslet/covariance-matrices.html#eq-three-covariances).
@@ -129,6 +129,23 @@ pub(crate) fn truth_valid(system: &System) -> Array2<bool> {
     system.truth_sensor().valid(system.pupil(), system.validity())
 }
 
+// Covariance with the truth alone
+/// C_tm, (T m, n), rad², without the modes that are removed.
+///
+/// # Errors
+/// As for [`CovarianceMatrices::on`].
+pub(crate) fn rows_with_measurements(
+    system: &System,
+    engine: &Engine,
+    watch: &dyn Watch,
+) -> Result<Array2<f64>, Error> {
+    let (air, truths) = (system.atmosphere(), truth_sensors(system));
+    let mut rows = with_measurements(system, air, &truths, engine, watch)?;
+    take_out(&mut rows, &system.removed_modes());
+    check_finite("c_tm", &rows)?;
+    Ok(rows)
+}
+
 // Covariance with a later truth
 /// The stage of the covariance with a later truth, as a watcher is told.
 pub(crate) const LATER: &str = "covariance with the later truth";
@@ -197,9 +214,7 @@ impl CovarianceMatrices {
     /// # Panics
     /// If a mode is of more slopes than there are.
     pub fn remove(&mut self, modes: &RemovedModes) {
-        for mode in modes.iter() {
-            replace(&mut self.measurements, mode);
-        }
+        modes.replace_in(&mut self.measurements);
         take_out(&mut self.truth_measurements, modes);
     }
 }
@@ -215,24 +230,6 @@ fn take_out(rows: &mut Array2<f64>, modes: &RemovedModes) {
     }
 }
 
-// Replace a mode by noise
-/// C_mm with a mode replaced by noise, Eq. [rank two](https://lenslet.github.io/lenslet/covariance-matrices.html#eq-rank-two).
-fn replace(matrix: &mut Array2<f64>, Mode { first, shape }: &Mode) {
-    let (n, own) = (matrix.nrows(), *first..first + shape.len());
-    let mut z = Array1::zeros(n);
-    z.slice_mut(s![own.clone()]).assign(&ArrayView1::from(&shape[..]));
-    let g = matrix.dot(&z);
-    let b = &g - &(&z * z.dot(&g));
-    for (i, mut row) in matrix.outer_iter_mut().enumerate() {
-        let touched = if own.contains(&i) { 0..n } else { own.clone() };
-        let (z_i, b_i, touched) = (z[i], b[i], s![touched]);
-        Zip::from(row.slice_mut(touched))
-            .and(z.slice(touched))
-            .and(b.slice(touched))
-            .for_each(|c, z_j, b_j| *c -= z_i * b_j + b_i * z_j);
-    }
-}
-
 // Tests of the covariance matrices
 #[cfg(test)]
 pub(crate) mod tests {
@@ -240,7 +237,7 @@ pub(crate) mod tests {
     use crate::device::silent;
     use crate::model::lenslet_array::{LensletArray, Pupil};
     use crate::model::noise::{GuideStar, Noise};
-    use crate::model::unmeasured::{Focus, TipTilt};
+    use crate::model::unmeasured::{Focus, Mode, TipTilt};
     use crate::units::{ARCSEC, DEGREE};
 
     // A system for tests of tomography

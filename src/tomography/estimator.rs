@@ -14,9 +14,12 @@ use crate::device::{Watch, check, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::model::system::System;
 use crate::numerics::real::Precision;
+#[cfg(feature = "factorise")]
+use crate::tomography::estimate::factorised::Factorised;
 use crate::tomography::estimate::{
     EstimateOptions, Estimates, EstimatorCpu, Frames, Posed, check_slopes,
 };
+use crate::tomography::inversion::{Cost, Inversion, iterations, toeplitz_product};
 use crate::turbulence::plan::{PIECES, SlopeCovariancePlan, WAVEFRONTS, dense_bytes};
 use ndarray::ArrayView2;
 
@@ -37,17 +40,46 @@ use ndarray::ArrayView2;
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct EstimatePlan(Posed);
+pub struct EstimatePlan(Posed, Inversion, String);
 
 // Steps of the plan of an estimate
 impl EstimatePlan {
     /// Plans the estimate of a system's wavefronts from its slopes.
     ///
     /// # Errors
-    /// `Invalid` where the system has no target, no grid of wavefront points, or no valid lenslet, or the tolerance makes no
+    /// `Invalid` where the system has no target, no grid of wavefront points, or no valid lenslet, or tolerance or method make no
     /// sense; `NotToeplitz` where that form is asked for and there is none.
     pub fn new(system: &System, options: EstimateOptions) -> Result<Self, Error> {
-        Posed::new(system, options).map(Self)
+        Self::of(Posed::new(system, options)?)
+    }
+
+    // Choose how to solve a frame
+    fn of(posed: Posed) -> Result<Self, Error> {
+        let (options, system) = (posed.options, posed.covariances.system());
+        let usual = EstimateOptions::default();
+        let iterate = options.solver != usual.solver
+            || options.preconditioned != usual.preconditioned
+            || options.iterations.is_some();
+        let (method, reason) = match options.method {
+            Inversion::Auto if iterate && options.filter == 0.0 => {
+                (Inversion::Iterative, "its solver was asked for".into())
+            }
+            asked => cost(&posed).choose(asked, options.filter, system.guide_stars())?,
+        };
+        Ok(Self(posed, method, reason))
+    }
+
+    /// The same plan for another number of frames, for which another method may be the faster one.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn frames(self, frames: usize) -> Result<Self, Error> {
+        Self::of(Posed { options: self.0.options.frames(frames), ..self.0 })
+    }
+
+    /// How frames are solved, once it is decided.
+    pub fn method(&self) -> Inversion {
+        self.1
     }
 
     // Slopes that a plan expects
@@ -83,8 +115,14 @@ impl EstimatePlan {
         let mut working: Vec<Memory> =
             posed.groups.iter().map(|group| group.plan.working(engine)).collect();
         working.extend(posed.covariances.wavefront().map(|plan| plan.working(engine)));
-        let devices = on_devices(posed, engine);
-        let operators = Memory { host: 4 * of_groups + 2 * of_wavefront, devices };
+        let (mut devices, mut factor) = (on_devices(posed, engine), 0);
+        if self.1 != Inversion::Iterative {
+            let (first, matrices) = factor_bytes(self.slopes(), self.1, engine);
+            devices.iter_mut().take(1).for_each(|bytes| *bytes = bytes.saturating_add(first));
+            factor = dense_bytes(posed.covariances.system())[0].saturating_mul(matrices);
+        }
+        let host = (4 * of_groups + 2 * of_wavefront).saturating_add(factor);
+        let operators = Memory { host, devices };
         let frame = 8 * (posed.targets * posed.points.pow(2)) as u64;
         let frames = frame.saturating_mul(posed.options.frames as u64);
         let kept = of_groups.saturating_add(of_wavefront).saturating_add(frames);
@@ -99,12 +137,17 @@ impl EstimatePlan {
         let (targets, points, frames) = (posed.targets, posed.points, posed.options.frames);
         let solver = format!("{:?}", posed.options.solver);
         let aid = if posed.options.preconditioned { ", circulant preconditioner" } else { "" };
+        let method = match self.1 {
+            Inversion::Cholesky => "Cholesky's factor".to_string(),
+            Inversion::Eigen => "eigenvectors, filtered".to_string(),
+            _ => format!("{solver} to {:e}{aid}", posed.options.tolerance),
+        };
         Description {
             what: format!("the wavefronts of {targets} targets from {} slopes", self.slopes()),
             arrays: vec![("wavefront".into(), vec![frames, targets, points, points])],
             form: told.form,
-            reason: told.reason,
-            method: format!("{solver} to {:e}{aid}", posed.options.tolerance),
+            reason: format!("{}; {} as {}", told.reason, self.1.name(), self.2),
+            method,
             slope_model: told.slope_model,
             engine: engine.name(),
             memory: self.memory(engine),
@@ -118,15 +161,12 @@ impl EstimatePlan {
         let wanted = |stage: &Stage| stage.name != WAVEFRONTS;
         let mut stages = posed.covariances.stages(engine);
         stages.retain(wanted);
-        let product: f64 = match posed.covariances.slopes() {
-            Some(plan) => {
-                let (stars, lags) = (plan.problem().sources() as f64, plan.problem().lags() as f64);
-                4.0 * stars * lags.powi(2) * 2.0 * lags.log2() * 0.7e-9
-            }
-            None => dense_bytes(posed.covariances.system())[0] as f64 / 5e9,
-        };
-        stages.push(Stage::new(OPERATORS, 20.0 * product, engine));
-        let frames = 160.0 * product * posed.options.frames as f64;
+        let cost = cost(posed);
+        stages.push(Stage::new(OPERATORS, 20.0 * cost.product, engine));
+        let [factor, frames] = cost.of(self.1);
+        if self.1 != Inversion::Iterative {
+            stages.push(Stage::new(FACTOR, factor, engine));
+        }
         stages.push(Stage::new(FRAMES, frames, engine));
         stages
     }
@@ -143,11 +183,11 @@ impl EstimatePlan {
         self.memory(engine).check(engine, &what)
     }
 
-    /// Refuses a device where the tilt or focus of a guide star is not measured.
+    /// Refuses to iterate on a device where the tilt or focus of a guide star is not measured.
     pub(crate) fn check_modes(&self, engine: &Engine) -> Result<(), Invalid> {
-        let reason = "a graphics processor estimates with all that stars see; use cpu";
-        let system = self.0.covariances.system();
-        if engine.devices().is_empty() { Ok(()) } else { system.expect_measured(reason) }
+        let reason = "a graphics processor iterates with all that stars see; use cpu, or method = \"cholesky\"";
+        let blind = !engine.devices().is_empty() && self.1 == Inversion::Iterative;
+        if blind { self.0.covariances.system().expect_measured(reason) } else { Ok(()) }
     }
 
     /// Computes the covariances and builds the operators.
@@ -157,6 +197,13 @@ impl EstimatePlan {
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Estimator, Error> {
         self.check(engine)?;
         let (model, options) = (self.0.compute(engine, watch)?, self.0.options);
+        #[cfg(feature = "factorise")]
+        if self.1 != Inversion::Iterative {
+            watch.stage(FACTOR, "");
+            let model = (model, self.0.covariances.system());
+            let factorised = Factorised::new(model, options, self.1, engine, watch)?;
+            return Ok(Estimator(Box::new(factorised)));
+        }
         watch.stage(OPERATORS, PIECES);
         check(watch)?;
         let single = engine.precision() == Precision::F32 && options.tolerance >= SINGLE;
@@ -168,12 +215,38 @@ impl EstimatePlan {
     }
 }
 
+// Cost of a posed estimate
+/// Bytes of a factor on the first device, and how many matrices of its size the host has meanwhile.
+#[cfg(feature = "factorise")]
+fn factor_bytes(n: usize, method: Inversion, engine: &Engine) -> (u64, u64) {
+    let filtered = method == Inversion::Eigen;
+    let there = Factorised::bytes_there(n, filtered, engine);
+    (there, if filtered && engine.devices().is_empty() { 4 } else { 1 })
+}
+
+#[cfg(not(feature = "factorise"))]
+fn factor_bytes(_: usize, _: Inversion, _: &Engine) -> (u64, u64) {
+    (0, 0)
+}
+
+/// What solving the frames of an estimate will take.
+fn cost(posed: &Posed) -> Cost {
+    let (system, slopes) = (posed.covariances.system(), posed.noise.variances.len());
+    let product = match posed.covariances.slopes() {
+        Some(plan) => toeplitz_product(plan.problem().sources(), plan.problem().lags()),
+        None => dense_bytes(system)[0] as f64 / 5e9,
+    };
+    let iterations = iterations(system, posed.options.limit(slopes));
+    Cost { slopes, frames: posed.options.frames, product, iterations }
+}
+
 // Estimator on an engine
 /// The smallest residual that cores try to reach in single precision.
 const SINGLE: f64 = 1e-5;
 
 /// The last stages of an estimate, as a watcher is told.
 const OPERATORS: &str = "operators";
+const FACTOR: &str = "factorisation";
 const FRAMES: &str = "frames";
 
 /// Turns slopes of a system into wavefronts, wherever an engine computes.
@@ -221,7 +294,7 @@ mod tests {
     use crate::device::{gpu::test_machines, silent};
     use crate::linear::operator::battery;
     use crate::linear::solver::Stop;
-    use crate::model::unmeasured::Focus;
+    use crate::model::unmeasured::{Focus, TipTilt};
     use crate::tomography::estimate::tests::{slopes, system};
 
     fn planned(
@@ -238,7 +311,8 @@ mod tests {
         let system = system(["inf", "inf"], 0.0);
         for gpu in test_machines() {
             let engine = Engine::gpus(vec![gpu.clone(), gpu.clone()], Precision::F64).unwrap();
-            let options = EstimateOptions::default().tolerance(1e-2);
+            let iterated = EstimateOptions::default().method(Inversion::Iterative);
+            let options = iterated.tolerance(1e-2);
             let two = planned(&system, options, &engine).unwrap();
             let one = Engine::gpus(vec![gpu.clone()], Precision::F64).unwrap();
             let one = planned(&system, options, &one).unwrap();
@@ -249,7 +323,7 @@ mod tests {
             let warm = two.estimate(frames.view(), true, &silent).unwrap();
             assert!(warm.iterations[1] < shared.iterations[1], "{:?}", warm.iterations);
             // Hold the device to the words of the processor
-            let cpu = planned(&system, EstimateOptions::default(), &Engine::default()).unwrap();
+            let cpu = planned(&system, iterated, &Engine::default()).unwrap();
             assert_eq!((cpu.slopes(), cpu.interpolation_error()), (two.slopes(), 0.0));
             assert!(two.bytes().iter().chain(&cpu.bytes()).all(|&bytes| bytes > 0));
             let mut hole = frames.clone();
@@ -273,6 +347,62 @@ mod tests {
                 "guide_star[1].focus = \"removed\": expected measured, as a graphics processor";
             assert!(refused.starts_with(words), "{refused}");
         }
+    }
+
+    // Estimate by a factor on a device
+    #[cfg(feature = "factorise")]
+    #[test]
+    fn factors_on_devices_estimate_as_on_the_processor() {
+        let plain = system(["90e3", "inf"], 0.0);
+        let mut stars = plain.guide_stars().to_vec();
+        (stars[0].tip_tilt, stars[0].focus) = (TipTilt::Removed, Focus::Removed);
+        let blind = plain.to_builder().guide_stars(stars).build().unwrap();
+        let options = EstimateOptions::default().method(Inversion::Cholesky);
+        let here = planned(&blind, options, &Engine::default()).unwrap();
+        let slopes = slopes(2, here.slopes());
+        let expected = here.estimate(slopes.view(), false, &silent).unwrap();
+        for gpu in test_machines() {
+            for (precision, tolerance, bound) in
+                [(Precision::F64, 1e-6, 1e-9), (Precision::F32, 1e-5, 1e-3)]
+            {
+                let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
+                let there = planned(&blind, options.tolerance(tolerance), &engine).unwrap();
+                let found = there.estimate(slopes.view(), false, &silent).unwrap();
+                assert_eq!(found.converged(), [true; 2], "{precision:?} {:?}", found.residual);
+                let [ours, theirs] =
+                    [&expected, &found].map(|e| e.wavefront.iter().copied().collect::<Vec<f64>>());
+                let error = battery::distance(&theirs, &ours);
+                assert!(error < bound, "{precision:?}: {error:e}");
+                assert!(there.bytes()[0] > 0 && there.interpolation_error() == 0.0);
+            }
+        }
+    }
+
+    #[cfg(feature = "factorise")]
+    #[test]
+    fn the_cheaper_way_is_chosen_and_said() {
+        let system = system(["inf", "inf"], 0.0);
+        let plan = EstimatePlan::new(&system, EstimateOptions::default()).unwrap();
+        assert_eq!(plan.method(), Inversion::Cholesky);
+        let told = plan.describe(&Engine::default());
+        assert!(told.reason.contains("cholesky as all guide stars have noise"), "{}", told.reason);
+        let cost = Cost { slopes: 2400, frames: 1, product: 2e-4, iterations: 100.0 };
+        let choose = |cost: Cost| cost.choose(Inversion::Auto, 0.0, system.guide_stars()).unwrap();
+        assert_eq!(choose(cost).0, Inversion::Iterative);
+        assert_eq!(choose(Cost { frames: 20, ..cost }).0, Inversion::Cholesky);
+        let (method, reason) = choose(Cost { slopes: 20_000, frames: 9000, ..cost });
+        assert!(
+            method == Inversion::Iterative && reason == "the matrix would take 2 GiB",
+            "{reason}"
+        );
+        let minres = EstimateOptions::default().solver(crate::linear::Solver::Minres);
+        assert_eq!(EstimatePlan::new(&system, minres).unwrap().method(), Inversion::Iterative);
+        let refused = EstimateOptions::default().method(Inversion::Iterative).filter(0.1);
+        let words = EstimatePlan::new(&system, refused).err().unwrap().to_string();
+        assert!(
+            words.starts_with("filter = 0.1: expected 0 with method = \"iterative\""),
+            "{words}"
+        );
     }
 
     // Estimate in single precision

@@ -8,6 +8,8 @@ pub(crate) mod circulant;
 pub use circulant::{Circulant, Group};
 pub(crate) mod estimate;
 pub use estimate::{EstimateOptions, Estimates};
+pub(crate) mod inversion;
+pub use inversion::Inversion;
 pub(crate) mod estimator;
 pub use estimator::{EstimatePlan, Estimator};
 pub(crate) mod simulation;
@@ -22,7 +24,7 @@ pub use covariance_matrix::{CovarianceMatrices, add_noise};
 pub(crate) mod reconstructor;
 #[cfg(feature = "factorise")]
 pub use reconstructor::{
-    Inversion, Reconstruction, ReconstructorOptions, ReconstructorPlan, error_covariance,
+    Reconstruction, ReconstructorOptions, ReconstructorPlan, error_covariance,
 };
 #[cfg(feature = "factorise")]
 pub(crate) mod error;

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "cuda")]
 mod gpu;
+mod iterative;
 #[cfg(not(feature = "cuda"))]
 #[path = "reconstructor/no_gpu.rs"]
 mod gpu;
@@ -28,32 +29,8 @@ use crate::tomography::covariance_matrix::{
     CovarianceMatrices, LATER, MEASUREMENTS, TRUTH, check_targets, truth_covariance, truth_sensors,
     truth_valid,
 };
+use crate::tomography::inversion::{Inversion, not_definite};
 use ndarray::{Array1, Array2, Array3, Axis, concatenate, s};
-
-// Ways to invert the measurements
-/// How C_mm is inverted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Inversion {
-    /// By Cholesky's factor where all guide stars have noise and nothing is filtered, else by eigenvectors.
-    #[default]
-    Auto,
-    /// By Cholesky's factor, Eq. [half solved](https://lenslet.github.io/lenslet/reconstructor.html#eq-half-solved).
-    Cholesky,
-    /// By eigenvectors, the smallest filtered, Eq. [filtered](https://lenslet.github.io/lenslet/reconstructor.html#eq-filtered).
-    Eigen,
-}
-
-impl Inversion {
-    /// All of them by the names that a system file has for them.
-    pub const NAMES: [(&'static str, Self); 3] =
-        [("auto", Self::Auto), ("cholesky", Self::Cholesky), ("eigen", Self::Eigen)];
-
-    /// Its name in a system file.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, way)| *way == self).map_or("auto", |(name, _)| name)
-    }
-}
 
 // Options of a reconstructor
 /// What may be chosen about a reconstructor: the table `[reconstructor]` of a system file.
@@ -70,6 +47,8 @@ pub struct ReconstructorOptions {
     pub predict: bool,
     /// Whether the covariances are kept beside what is computed from them.
     pub keep: bool,
+    /// Largest relative residual of a row, where iterations invert.
+    pub tolerance: f64,
     /// Whether the errors are all that is wanted, and the reconstructor itself is not kept.
     pub errors_only: bool,
 }
@@ -83,6 +62,7 @@ impl Default for ReconstructorOptions {
             predict: true,
             keep: false,
             errors_only: false,
+            tolerance: 1e-6,
         }
     }
 }
@@ -93,9 +73,15 @@ impl ReconstructorOptions {
         Self { method, ..self }
     }
 
+    // Choose what is kept
     /// The same, with the covariances kept or not.
     pub fn keep(self, keep: bool) -> Self {
         Self { keep, ..self }
+    }
+
+    /// The same with another tolerance of iterations.
+    pub fn tolerance(self, tolerance: f64) -> Self {
+        Self { tolerance, ..self }
     }
 
     /// The same with the errors alone, or with the reconstructor, too.
@@ -137,7 +123,7 @@ impl ReconstructorOptions {
     pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
         let document = Document::parse(name, text)?;
         let root = document.root(TABLES)?;
-        let keys = &["method", "filter", "delay", "predict", "errors_only"];
+        let keys = &["method", "filter", "delay", "predict", "errors_only", "tolerance"];
         let Some(table) = root.table("reconstructor", keys)? else {
             return Ok(Self::default());
         };
@@ -151,23 +137,25 @@ impl ReconstructorOptions {
             require_winds(&root, "a speed in m/s, which may be 0, as reconstructor.delay is not")?;
         }
         let errors_only = table.optional("errors_only", "true or false")?.unwrap_or(false);
-        let options = Self { method, filter, delay, predict, keep: false, errors_only };
+        let tolerance = table.optional("tolerance", "a relative residual")?.unwrap_or(1e-6);
+        let options = Self { method, filter, delay, predict, keep: false, errors_only, tolerance };
         table.check(options.check())?;
         Ok(options)
     }
 }
 
-// Check options of a reconstructor
+// Check the options of a reconstructor
 impl ReconstructorOptions {
     fn check(&self) -> Result<(), Invalid> {
-        Eigen::check_filter(self.filter)?;
-        let good = (0.0..=10.0).contains(&self.delay);
-        accept(good, "delay", self.delay, "a time in seconds, from 0 to 10")?;
-        if self.method == Inversion::Cholesky && self.filter > 0.0 {
-            let expected = "0 with method = \"cholesky\", which has no eigenvalues to filter";
-            return Err(Invalid::new("filter", self.filter, expected));
+        self.method.check_filter(self.filter)?;
+        let good = self.tolerance > 0.0 && self.tolerance < 1.0;
+        accept(good, "tolerance", self.tolerance, "between 0 and 1")?;
+        if self.method == Inversion::Iterative && self.keep {
+            let expected = "false with method = \"iterative\", which never forms the covariances";
+            return Err(Invalid::new("keep", true, expected));
         }
-        Ok(())
+        let good = (0.0..=10.0).contains(&self.delay);
+        accept(good, "delay", self.delay, "a time in seconds, from 0 to 10").map(drop)
     }
 }
 
@@ -207,17 +195,18 @@ impl ReconstructorPlan {
     pub fn new(system: &System, options: ReconstructorOptions) -> Result<Self, Error> {
         options.check()?;
         check_targets(system)?;
-        let silent_star = system.guide_stars().iter().any(|star| star.noise.mean() == 0.0);
         let (method, reason) = match options.method {
-            Inversion::Auto if options.filter > 0.0 => (Inversion::Eigen, "a filter is asked for"),
-            Inversion::Auto if silent_star => (Inversion::Eigen, "a guide star has no noise"),
-            Inversion::Auto => (Inversion::Cholesky, "all guide stars have noise"),
+            Inversion::Auto => Inversion::dense(options.filter, system.guide_stars()),
             asked => (asked, "it was asked for"),
         };
         let order = SlopeOrder::new(&system.valid_lenslets());
         let truth_slopes = 2 * truth_valid(system).iter().filter(|valid| **valid).count();
         let (system, measurements) = (system.clone(), order.len());
-        Ok(Self { system, options, method, reason, measurements, truth_slopes })
+        let plan = Self { system, options, method, reason, measurements, truth_slopes };
+        if method == Inversion::Iterative {
+            plan.table()?;
+        }
+        Ok(plan)
     }
 
     // Numbers of a planned reconstructor
@@ -274,6 +263,7 @@ impl ReconstructorPlan {
         let results = results.saturating_add(rows.saturating_mul(3 * m));
         let results = results.saturating_mul(if self.is_delayed() { 2 } else { 1 });
         let matrices = match (engine.devices(), self.method) {
+            (_, Inversion::Iterative) => return self.memory_of_iterations(engine),
             ([], Inversion::Eigen) => 4,
             ([_, ..], _) if self.stays_there(engine) => 0,
             _ => 1,
@@ -318,16 +308,23 @@ impl ReconstructorPlan {
         let with_truth = self.pairs(&truths, &stars);
         let passes = if self.options.errors_only { 0.5 } else { 1.0 };
         let work = |multiplications: f64| multiplications / Self::SPEED;
+        let iterated = self.method == Inversion::Iterative;
+        let solve = if iterated {
+            self.work_of_iterations()
+        } else {
+            work(passes * rows * n * n + rows * m * n)
+        };
         [
             (MEASUREMENTS, 0.5 * self.pairs(&stars, &stars)),
             (TRUTH, with_truth),
             (LATER, with_truth),
             (FACTOR, work(factor)),
-            (RECONSTRUCTOR, work(passes * rows * n * n + rows * m * n)),
+            (RECONSTRUCTOR, solve),
             (ERROR, work(5.0 * rows * m * m)),
         ]
         .into_iter()
         .filter(|(name, _)| *name != LATER || self.is_delayed())
+        .filter(|(name, _)| !iterated || ![MEASUREMENTS, FACTOR].contains(name))
         .map(|(name, seconds)| Stage::new(name, seconds, engine))
         .collect()
     }
@@ -346,11 +343,14 @@ impl ReconstructorPlan {
             what: format!("{what} of {m} slopes of {targets} targets from {n} slopes"),
             arrays,
             slope_model: self.system.slope_model().name(),
-            form: "dense",
+            form: if self.method == Inversion::Iterative { "toeplitz" } else { "dense" },
             reason: format!("{} as {}", self.method.name(), self.reason),
             method: match self.method {
                 Inversion::Eigen => {
                     format!("eigenvectors, filtered at {:.1e}", self.filter(engine))
+                }
+                Inversion::Iterative => {
+                    format!("conjugate gradients to {:e}", self.options.tolerance)
                 }
                 _ => "Cholesky's factor".to_string(),
             } + &self.say_delay()
@@ -370,6 +370,9 @@ impl ReconstructorPlan {
     /// are to blame; `Cancelled` where the watcher wants to stop; what a device says.
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Reconstruction, Error> {
         self.check(engine)?;
+        if self.method == Inversion::Iterative {
+            return self.iterate(engine, watch);
+        }
         if self.is_shared(engine) {
             let truth = truth_covariance(&self.system, watch)?;
             let inverted = self.invert_together(&truth, engine, watch)?;
@@ -415,6 +418,7 @@ impl ReconstructorPlan {
             "the reconstructor of {} slopes of each target from {} slopes",
             self.truth_slopes, self.measurements
         );
+        self.check_modes(engine)?;
         self.check_ranks(engine)?;
         self.memory(engine).check(engine, &what)
     }
@@ -561,25 +565,11 @@ impl ReconstructorPlan {
     }
 }
 
-// Name the slope of a pivot
+// Blame the slope of a pivot
 impl ReconstructorPlan {
     /// The error for a matrix that is not positive definite.
     fn blame(&self, NotPositive { pivot }: NotPositive) -> Error {
-        let order = SlopeOrder::new(&self.system.valid_lenslets());
-        let stars = self.system.guide_stars().len();
-        let last = |q: &usize| order.index(*q, 1, order.lenslets(*q).len() - 1);
-        let star = (0..stars).find(|q| pivot <= last(q)).unwrap_or(stars - 1);
-        let (within, lenslets) = (pivot - order.index(star, 0, 0), order.lenslets(star));
-        let (axis, [j, i]) =
-            (["x", "y"][within / lenslets.len()], lenslets[within % lenslets.len()]);
-        Error::Failed {
-            what: format!("the factorisation of the covariance of {} slopes", order.len()),
-            reason: format!(
-                "it is not positive definite: slopes before number {pivot}, the {axis} slope of lenslet [{j}, {i}] of \
-                 guide_star[{star}], leave nothing of its variance. Give guide_star[{star}] the noise that it has, or take \
-                 method = \"eigen\" in [reconstructor], which drops what rounding has spoilt"
-            ),
-        }
+        not_definite(&self.system, pivot)
     }
 }
 

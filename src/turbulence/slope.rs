@@ -263,10 +263,15 @@ impl SlopeCovariance {
             .flat_map(|p| [0, 1].map(|a| (p, a)))
             .flat_map(|(p, a)| order.lenslets(p).iter().map(move |&lenslet| (p, a, lenslet)))
             .collect();
-        Array2::from_shape_fn((order.len(), order.len()), |(row, column)| {
-            let ((p, a, [y, x]), (q, b, [y2, x2])) = (slopes[row], slopes[column]);
-            self.0[[p, q, a, b, origin + y2 - y, origin + x2 - x]]
-        })
+        let mut matrix = Array2::zeros((order.len(), order.len()));
+        matrix.outer_iter_mut().into_par_iter().zip(&slopes).for_each(
+            |(mut row, &(p, a, [y, x]))| {
+                for (entry, &(q, b, [y2, x2])) in row.iter_mut().zip(&slopes) {
+                    *entry = self.0[[p, q, a, b, origin + y2 - y, origin + x2 - x]];
+                }
+            },
+        );
+        matrix
     }
 }
 

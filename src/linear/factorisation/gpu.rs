@@ -72,6 +72,13 @@ fn read_pieces<T: Real>(
     Ok(all)
 }
 
+// Memory of a factorisation
+/// Matrices of the size of A that finding eigenvectors takes, its own included.
+pub(crate) const EIGENVECTORS: f64 = 5.0;
+
+/// Bytes that cuSOLVER and cuBLAS take whatever the sizes.
+pub(crate) const WORKING: u64 = 1 << 30;
+
 // Cholesky factor on a device
 /// A symmetric positive definite matrix on a device, in the form of Eq. [cholesky](https://lenslet.github.io/lenslet/factorisations.html#eq-cholesky).
 pub(crate) struct CholeskyGpu<T> {

@@ -149,16 +149,16 @@ impl<T: Real> EstimatorGpu<T> {
 
 // Operators of an estimate on a device
 /// The operators of an estimate on a device.
-struct Operators<T> {
+pub(crate) struct Operators<T> {
     /// Θ + C_n, and the same once more where it has the Toeplitz form.
-    measured: Arc<dyn DeviceOperator<T>>,
+    pub(crate) measured: Arc<dyn DeviceOperator<T>>,
     toeplitz: Option<Arc<BlockToeplitzGpu<T>>>,
     /// Ξ.
-    wavefront: Arc<dyn DeviceOperator<T>>,
+    pub(crate) wavefront: Arc<dyn DeviceOperator<T>>,
 }
 
 // Make operators of either form
-fn operators<T: Real>(
+pub(crate) fn operators<T: Real>(
     gpu: &Gpu,
     model: &Model,
     options: EstimateOptions,

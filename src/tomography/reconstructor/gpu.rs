@@ -8,7 +8,9 @@ use crate::device::gpu::{Argument, Buffer, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Watch, check, engine::Engine};
 use crate::error::Error;
-use crate::linear::factorisation::gpu::{CholeskyGpu, EigenGpu, read_rows, upload_rows};
+use crate::linear::factorisation::gpu::{
+    CholeskyGpu, EIGENVECTORS, EigenGpu, WORKING, read_rows, upload_rows,
+};
 use crate::linear::factorisation::unit;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
@@ -133,12 +135,6 @@ const NOISE: KernelSource = KernelSource {
     headers: &[REAL],
 };
 
-/// Matrices of the size of C_mm that finding eigenvectors takes, its own included.
-const EIGENVECTORS: f64 = 5.0;
-
-/// Bytes that cuSOLVER and cuBLAS take whatever the sizes.
-const WORKING: u64 = 1 << 30;
-
 // Invert on one device
 /// C_mm and C_tm of the host over `unit`, on a device.
 fn sent<T: Real>(
@@ -258,7 +254,8 @@ mod tests {
     use crate::device::{gpu::test_machines, silent};
     use crate::numerics::real::Precision;
     use crate::tomography::covariance_matrix::tests::windy;
-    use crate::tomography::reconstructor::{Inversion, ReconstructorOptions, ReconstructorPlan};
+    use crate::tomography::inversion::Inversion;
+    use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
 
     // Reconstruct as on the processor
     #[test]

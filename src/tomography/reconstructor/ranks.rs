@@ -28,6 +28,9 @@ impl ReconstructorPlan {
         if devices.is_empty() || (ranks == 1 && !engine.crew().is_seated()) {
             return None;
         }
+        if self.method == Inversion::Iterative {
+            return Some("method = \"iterative\" has no matrix to share".into());
+        }
         if let Some(wanted) = self.wanted_here() {
             return Some(format!("{wanted} is computed on the host"));
         }

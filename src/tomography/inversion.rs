@@ -1,0 +1,194 @@
+// Tangled from book/src/estimate.md: edit there, or here and run cargo tangle stitch.
+//! How systems with the covariance of measurements are solved: by a factor of the matrix, or by iterations.
+
+// What the choice stands on
+#[cfg(feature = "factorise")]
+use crate::error::Error;
+use crate::error::Invalid;
+#[cfg(feature = "factorise")]
+use crate::model::lenslet_array::SlopeOrder;
+use crate::model::noise::GuideStar;
+use crate::model::system::System;
+
+// Ways to invert the measurements
+/// How C_mm, the covariance of measurements with their noise, is inverted, or how systems with it are solved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Inversion {
+    /// As the plan chooses and says: where the matrix is dense, by Cholesky's factor if all guide stars have noise and nothing is
+    /// filtered, else by eigenvectors.
+    #[default]
+    Auto,
+    /// By Cholesky's factor, Eq. [half solved](https://lenslet.github.io/lenslet/reconstructor.html#eq-half-solved).
+    Cholesky,
+    /// By eigenvectors, the smallest filtered, Eq. [filtered](https://lenslet.github.io/lenslet/reconstructor.html#eq-filtered).
+    Eigen,
+    /// By iterations with products, Eq. [normal](https://lenslet.github.io/lenslet/estimate.html#eq-normal); the matrix is never formed.
+    Iterative,
+}
+
+// Names and rules of the ways
+impl Inversion {
+    /// All of them by the names that a system file has for them.
+    pub const NAMES: [(&'static str, Self); 4] = [
+        ("auto", Self::Auto),
+        ("cholesky", Self::Cholesky),
+        ("eigen", Self::Eigen),
+        ("iterative", Self::Iterative),
+    ];
+
+    /// Its name in a system file.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, way)| *way == self).map_or("auto", |(name, _)| name)
+    }
+
+    /// The way for a dense matrix, and why.
+    pub(crate) fn dense(filter: f64, stars: &[GuideStar]) -> (Self, &'static str) {
+        match filter > 0.0 {
+            true => (Self::Eigen, "a filter is asked for"),
+            false if least_noise(stars) == 0.0 => (Self::Eigen, "a guide star has no noise"),
+            false => (Self::Cholesky, "all guide stars have noise"),
+        }
+    }
+
+    // Refuse a filter of nothing
+    /// Refuses a filter that is no ratio, or that this way has no use for.
+    pub(crate) fn check_filter(self, filter: f64) -> Result<(), Invalid> {
+        #[cfg(feature = "factorise")]
+        crate::linear::Eigen::check_filter(filter)?;
+        if filter != 0.0 && matches!(self, Self::Cholesky | Self::Iterative) {
+            let name = self.name();
+            let expected =
+                format!("0 with method = \"{name}\", which has no eigenvalues to filter");
+            return Err(Invalid::new("filter", filter, expected));
+        }
+        Ok(())
+    }
+}
+
+/// The least mean noise of a guide star, rad².
+pub(crate) fn least_noise(stars: &[GuideStar]) -> f64 {
+    stars.iter().map(|star| star.noise.mean()).fold(f64::INFINITY, f64::min)
+}
+
+// What a solution will cost
+/// What solutions for some frames will take; times are seconds of one thread.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cost {
+    /// Slopes of a frame.
+    pub(crate) slopes: usize,
+    /// Frames that will be solved.
+    pub(crate) frames: usize,
+    /// Time of a product with the operator.
+    pub(crate) product: f64,
+    /// Iterations for a frame.
+    pub(crate) iterations: f64,
+}
+
+/// Iterations where noise has the variance of the slopes.
+const ITERATIONS: f64 = 15.0;
+
+/// Iterations for a right-hand side of a system, where `most` are allowed.
+pub(crate) fn iterations(system: &System, most: usize) -> f64 {
+    let (air, pitch) = (system.atmosphere(), system.guide_stars()[0].sensor.array.pitch());
+    let r0 = air.fried_parameter();
+    let variance = 0.1622 * air.wavelength().powi(2) / pitch.cbrt() / r0.powf(5.0 / 3.0);
+    let noise = least_noise(system.guide_stars());
+    (ITERATIONS * (variance / noise).max(1.0).sqrt()).min(most as f64)
+}
+
+/// Time of a Toeplitz product for so many stars, of tables with so many lags along an axis.
+pub(crate) fn toeplitz_product(stars: usize, lags: usize) -> f64 {
+    let (stars, lags) = (stars as f64, lags as f64);
+    4.0 * stars * lags.powi(2) * 2.0 * lags.log2() * 0.7e-9
+}
+
+// Choose by the cost
+/// Bytes of the largest matrix that is factorised unasked.
+const LARGEST: u64 = 2 << 30;
+
+/// Multiplications and additions of one thread in a second, in products of large matrices.
+pub(crate) const SPEED: f64 = 12e9;
+
+/// Time of one number of a dense matrix: to gather it, and to use it for one frame.
+const GATHER: f64 = 6e-9;
+const USE: f64 = 1.6e-9;
+
+impl Cost {
+    /// Time to prepare a way, and to solve all frames by it.
+    pub(crate) fn of(&self, way: Inversion) -> [f64; 2] {
+        let (n, frames) = (self.slopes as f64, self.frames as f64);
+        let dense = |times: f64| [GATHER * n * n + times * n.powi(3) / SPEED, frames * USE * n * n];
+        match way {
+            Inversion::Cholesky => dense(1.0 / 6.0),
+            Inversion::Eigen => dense(8.0),
+            _ => [0.0, 2.0 * frames * self.iterations * self.product],
+        }
+    }
+
+    // Choose and say why
+    /// The way that is asked for, or else the faster one, and why.
+    ///
+    /// # Errors
+    /// `Invalid` where this build cannot go the way that is asked for, or a filter makes no sense.
+    pub(crate) fn choose(
+        &self,
+        asked: Inversion,
+        filter: f64,
+        stars: &[GuideStar],
+    ) -> Result<(Inversion, String), Invalid> {
+        asked.check_filter(filter)?;
+        if !cfg!(feature = "factorise") && !matches!(asked, Inversion::Auto | Inversion::Iterative)
+        {
+            let expected = "auto or iterative, as this build is without the feature factorise";
+            return Err(Invalid::new("method", asked.name(), expected));
+        }
+        if asked != Inversion::Auto {
+            return Ok((asked, "it was asked for".into()));
+        }
+        let (dense, why) = Inversion::dense(filter, stars);
+        // Choose between dense and iterative
+        let bytes = 8 * (self.slopes as u64).saturating_pow(2);
+        let total = |way| self.of(way).iter().sum::<f64>();
+        let [direct, iterated] = [dense, Inversion::Iterative].map(total);
+        let frames =
+            if self.frames == 1 { "a frame".into() } else { format!("{} frames", self.frames) };
+        let of_frames =
+            format!("some {:.0} iterations for {frames}", self.frames as f64 * self.iterations);
+        Ok(match () {
+            () if !cfg!(feature = "factorise") => {
+                (Inversion::Iterative, "this build is without the feature factorise".into())
+            }
+            () if filter > 0.0 => (dense, why.into()),
+            () if bytes > LARGEST => {
+                (Inversion::Iterative, format!("the matrix would take {} GiB", bytes >> 30))
+            }
+            () if direct < iterated => {
+                (dense, format!("{why}, and it takes less time than {of_frames}"))
+            }
+            () => {
+                (Inversion::Iterative, format!("{of_frames} take less time than {}", dense.name()))
+            }
+        })
+    }
+}
+
+// Name the slope of a pivot
+/// The error for a covariance matrix of all slopes of a system that is not positive definite.
+#[cfg(feature = "factorise")]
+pub(crate) fn not_definite(system: &System, pivot: usize) -> Error {
+    let order = SlopeOrder::new(&system.valid_lenslets());
+    let stars = system.guide_stars().len();
+    let last = |q: &usize| order.index(*q, 1, order.lenslets(*q).len() - 1);
+    let star = (0..stars).find(|q| pivot <= last(q)).unwrap_or(stars - 1);
+    let (within, lenslets) = (pivot - order.index(star, 0, 0), order.lenslets(star));
+    let (axis, [j, i]) = (["x", "y"][within / lenslets.len()], lenslets[within % lenslets.len()]);
+    Error::Failed {
+        what: format!("the factorisation of the covariance of {} slopes", order.len()),
+        reason: format!(
+            "it is not positive definite: slopes before number {pivot}, the {axis} slope of lenslet [{j}, {i}] of \
+             guide_star[{star}], leave nothing of its variance. Give guide_star[{star}] the noise that it has, or take \
+             method = \"eigen\" in [reconstructor], which drops what rounding has spoilt"
+        ),
+    }
+}

@@ -1,0 +1,20 @@
+// Tangled from book/src/reconstructor-gpu.md: edit there, or here and run cargo tangle stitch.
+//! The reconstructor by iterations in a build without graphics processors.
+
+use crate::device::{Watch, engine::Engine, gpu::on_none};
+use crate::error::Error;
+use crate::tomography::reconstructor::ReconstructorPlan;
+use crate::turbulence::slope::SlopeCovariance;
+use ndarray::Array2;
+
+impl ReconstructorPlan {
+    pub(super) fn solve_rows_there(
+        &self,
+        _table: &SlopeCovariance,
+        _rows: &Array2<f64>,
+        engine: &Engine,
+        _watch: &dyn Watch,
+    ) -> Result<[Array2<f64>; 2], Error> {
+        on_none(engine.devices())
+    }
+}
