@@ -128,11 +128,10 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     args.check_extras(&plan)?;
     args.check_picture(&system, &plan)?;
     let engine = args.ranks.engine(args.device, args.precision)?;
-    let writes = engine.place()[0] == 0;
-    let plan = plan.fitted(&engine);
+    let (plan, writes) = (plan.fitted(&engine), engine.place()[0] == 0);
     let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.plan) else {
-        let told = || plan_text(&plan.describe(&engine), args.json);
-        return Ok(if writes { told() } else { String::new() });
+        let told = writes.then(|| plan_text(&plan.describe(&engine), args.json));
+        return Ok(told.unwrap_or_default());
     };
     let (terminal, start) = (Terminal::new(args.quiet || !writes), Instant::now());
     let found = plan.run(&engine, &terminal)?;
