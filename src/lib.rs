@@ -28,11 +28,13 @@ pub mod error;
 pub mod units;
 
 pub mod numerics;
+#[cfg_attr(not(feature = "factorise"), allow(dead_code))] // ranks share factorisations alone
 pub mod device;
 pub mod linear;
 #[cfg(feature = "files")]
 pub mod files;
 pub mod model;
+#[cfg_attr(not(feature = "factorise"), allow(dead_code))] // ranks share factorisations alone
 pub mod turbulence;
 pub mod tomography;
 #[cfg(feature = "plot")]

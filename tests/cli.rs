@@ -1269,3 +1269,19 @@ fn reconstructors_are_planned_and_refused() -> Checked {
     assert!(values.len() > 100 && values[0] > 0.0);
     Ok(())
 }
+
+/// Ranks that cannot be are refused by their key, and a process is none where nobody says so.
+#[test]
+fn ranks_that_make_no_sense_are_refused() -> Checked {
+    let run = Run::new()?;
+    let small = book("small-moao");
+    let with = |options: &str| format!("reconstruct {} --plan {options}", small.display());
+    run.refuses(
+        &with("--rank 2 --ranks 2 --meet m"),
+        &["rank = 2: expected a number from 0 to 1"],
+    )?;
+    run.refuses(&with("--rank 0 --ranks 2"), &["meet = : expected HOST:PORT"])?;
+    let expected =
+        ["ranks = 2: expected 1, or one graphics processor for each rank", "--device cuda"];
+    run.refuses(&with("--rank 0 --ranks 2 --meet m"), &expected)
+}

@@ -3,14 +3,15 @@
 
 #include "device/real.cuh"
 
-/// Adds to row k of a matrix, n × n, the variance of slope k, and its covariance with its partner, the other slope of its lenslet.
+/// Adds to columns of a matrix the variances of their slopes, and their covariances with their partners, the other slopes of their
+/// lenslets: column k of the `count` that are here is that of slope `slopes[k]`.
 extern "C" __global__ void add_noise(
-    real *matrix, const real *variances, const int *partners, const real *covariances, int n
+    real *matrix, const int *slopes, const real *variances, const int *partners, const real *covariances, int count
 ) {
     size_t k = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
-    if (k >= n) return;
-    matrix[k * n + k] += variances[k];
-    matrix[k * n + partners[k]] += covariances[k];
+    if (k >= count) return;
+    matrix[(size_t)slopes[k] * count + k] += variances[k];
+    matrix[(size_t)partners[k] * count + k] += covariances[k];
 }
 
 /// Adds to the entries of `count` slopes from `first` on the variance that they have in common, a block of threads a row.

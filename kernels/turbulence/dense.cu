@@ -236,8 +236,9 @@ extern "C" __global__ void __launch_bounds__(64, 6) near_pairs(
 
 // Fill a block of two sensors
 /// Covariances of the slopes of some lenslets of one sensor with those of another, in a matrix with
-/// rows of `pitch` numbers: x slopes of `columns` lenslets stand before their y slopes, and y slopes
-/// of the rows `height` rows below their x slopes. `centres` has for each layer the coordinates
+/// rows of `pitch` numbers. The second ones are given by row, column, and the places of their x and y
+/// slopes in a row, less than 0 where one is not wanted; y slopes of the first stand `height` rows below
+/// their x slopes. `centres` has for each layer the coordinates
 /// along x and y of the first sensor's `across_first` columns and rows, then of the second's;
 /// lenslets are rows and columns.
 extern "C" __global__ void __launch_bounds__(128) dense_block(
@@ -248,7 +249,7 @@ extern "C" __global__ void __launch_bounds__(128) dense_block(
     const int row = blockIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
     if (column >= columns) return;
     const int j = first[2 * row], i = first[2 * row + 1];
-    const int l = second[2 * column], k = second[2 * column + 1];
+    const int l = second[4 * column], k = second[4 * column + 1];
     double sum[4] = {0.0, 0.0, 0.0, 0.0};
     for (int layer = 0; layer < layers; ++layer) {
         const View &view = views[layer];
@@ -273,11 +274,13 @@ extern "C" __global__ void __launch_bounds__(128) dense_block(
             sum[a + 1] += of_y * (odd ? c[a] : c[a + 1]);
         }
     }
-    const size_t at = (size_t)row * pitch + column, below = at + (size_t)height * pitch;
-    values[at] = (real)sum[0];
-    values[at + columns] = (real)sum[1];
-    values[below] = (real)sum[2];
-    values[below + columns] = (real)sum[3];
+    for (int b = 0; b < 2; ++b) {
+        const int place = second[4 * column + 2 + b];
+        if (place < 0) continue;
+        real *at = values + (size_t)row * pitch + place;
+        at[0] = (real)sum[b];
+        at[(size_t)height * pitch] = (real)sum[2 + b];
+    }
 }
 
 // Gather a block from its table
@@ -289,13 +292,14 @@ extern "C" __global__ void gather_block(
     const int row = blockIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
     if (column >= columns) return;
     const int lags = 2 * lenslets - 1, last = lenslets - 1;
-    const int y = second[2 * column] - first[2 * row] + last;
-    const int x = second[2 * column + 1] - first[2 * row + 1] + last;
+    const int y = second[4 * column] - first[2 * row] + last;
+    const int x = second[4 * column + 1] - first[2 * row + 1] + last;
     const real *lag = table + y * lags + x;
-    const size_t at = (size_t)row * pitch + column, below = at + (size_t)height * pitch;
-    const real xy = (real)(scale * lag[lags * lags]);
-    values[at] = (real)(scale * lag[0]);
-    values[at + columns] = xy;
-    values[below] = xy;
-    values[below + columns] = (real)(scale * lag[2 * lags * lags]);
+    for (int b = 0; b < 2; ++b) {
+        const int place = second[4 * column + 2 + b];
+        if (place < 0) continue;
+        real *at = values + (size_t)row * pitch + place;
+        at[0] = (real)(scale * lag[b * lags * lags]);
+        at[(size_t)height * pitch] = (real)(scale * lag[(1 + b) * lags * lags]);
+    }
 }

@@ -25,6 +25,8 @@ pub struct ReconstructorTimes {
     pub targets: usize,
     /// How C_mm is inverted.
     pub method: &'static str,
+    /// Devices that invert it together.
+    pub ranks: usize,
     /// Each stage with its time, in order.
     pub stages: Vec<(String, f64)>,
     /// All of it, to R and C_ee on the host.
@@ -88,6 +90,7 @@ pub fn time_reconstructor(
         truth_slopes: plan.truth_slopes(),
         targets: system.targets().len(),
         method: plan.method().name(),
+        ranks: plan.ranks(engine),
         stages,
         total: total.as_secs_f64(),
         planned,
@@ -114,12 +117,13 @@ pub fn reconstructor_table(rows: &[(&str, ReconstructorTimes)], engine: &str) ->
     let mut table = format!("Reconstructor and its error; median times on {engine}.\n");
     for (name, times) in rows {
         table += &format!(
-            "{name}: {} slopes, {} of {} target{}, {}\n",
+            "{name}: {} slopes, {} of {} target{}, {}{}\n",
             times.measurements,
             times.truth_slopes,
             times.targets,
             if times.targets == 1 { "" } else { "s" },
             times.method,
+            if times.ranks == 1 { String::new() } else { format!(", {} ranks", times.ranks) },
         );
         let all = [("all", times.total), ("planned", times.planned)];
         let stages = times.stages.iter().map(|(stage, seconds)| (stage.as_str(), *seconds));

@@ -2,6 +2,7 @@
 //! The commands: `covariance`, `estimate`, `reconstruct`, `simulate`, `info`, `bench`.
 
 mod choice;
+mod ranks;
 mod summary;
 mod watch;
 

@@ -3,6 +3,7 @@
 
 // What the command reconstruct stands on
 use super::choice;
+use super::ranks::RankArgs;
 use super::summary::{align, command_line, plan_text};
 use super::watch::Terminal;
 use crate::device::{Device, check, engine::Engine, threads};
@@ -79,6 +80,8 @@ pub struct ReconstructArgs {
     /// Print neither summary nor progress.
     #[arg(long, short)]
     quiet: bool,
+    #[command(flatten)]
+    ranks: RankArgs,
 }
 
 /// Arrays that are written if they are asked for.
@@ -124,13 +127,17 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let plan = ReconstructorPlan::new(&system, args.options(&text)?)?;
     args.check_extras(&plan)?;
     args.check_picture(&system, &plan)?;
-    let engine = Engine::open(args.device, args.precision)?;
-    let plan = plan.fitted(&engine);
+    let engine = args.ranks.engine(args.device, args.precision)?;
+    let (plan, writes) = (plan.fitted(&engine), engine.place()[0] == 0);
     let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.plan) else {
-        return Ok(plan_text(&plan.describe(&engine), args.json));
+        let told = writes.then(|| plan_text(&plan.describe(&engine), args.json));
+        return Ok(told.unwrap_or_default());
     };
-    let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
+    let (terminal, start) = (Terminal::new(args.quiet || !writes), Instant::now());
     let found = plan.run(&engine, &terminal)?;
+    if !writes {
+        return Ok(String::new());
+    }
     let errors = found.wavefront_errors(&system)?;
     let others = found.other_wavefront_errors(&system)?;
     let seconds = start.elapsed().as_secs_f64();

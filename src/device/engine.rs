@@ -1,10 +1,16 @@
 // Tangled from book/src/cuda-machine.md: edit there, or here and run cargo tangle stitch.
 //! Where a computation runs.
 
+#[cfg(feature = "cuda")]
+use super::crew::Crew;
 use super::gpu::Gpu;
+#[cfg(feature = "cuda")]
+use super::meeting::Seat;
 use super::{Device, start_threads, threads};
 use crate::error::{Error, Invalid, accept};
 use crate::numerics::real::Precision;
+#[cfg(feature = "cuda")]
+use std::sync::Arc;
 
 // Engines of computations
 /// Where something is computed, and in which precision.
@@ -22,6 +28,9 @@ pub struct Engine {
     cores: bool,
     devices: Vec<Gpu>,
     precision: Precision,
+    /// The devices as ranks of one computation.
+    #[cfg(feature = "cuda")]
+    crew: Arc<Crew>,
 }
 
 // Steps of an engine
@@ -29,7 +38,7 @@ impl Engine {
     // Make an engine of its workers
     /// All cores of this machine.
     pub fn cpu(precision: Precision) -> Self {
-        Self { cores: true, devices: Vec::new(), precision }
+        Self::of(true, Vec::new(), precision)
     }
 
     /// Graphics processors alone; one that is there twice takes two pieces at a time.
@@ -38,7 +47,17 @@ impl Engine {
     /// `Invalid` where there is none.
     pub fn gpus(devices: Vec<Gpu>, precision: Precision) -> Result<Self, Invalid> {
         accept(!devices.is_empty(), "devices", 0, "at least one")?;
-        Ok(Self { cores: false, devices, precision })
+        Ok(Self::of(false, devices, precision))
+    }
+
+    fn of(cores: bool, devices: Vec<Gpu>, precision: Precision) -> Self {
+        Self {
+            cores,
+            devices,
+            precision,
+            #[cfg(feature = "cuda")]
+            crew: Arc::default(),
+        }
     }
 
     /// The same devices, with the cores of this machine beside them.
@@ -60,6 +79,36 @@ impl Engine {
             #[cfg(not(feature = "cuda"))]
             Device::Cuda(_) => Err(super::gpu::without_cuda(&device.to_string())),
         }
+    }
+
+    // Sit down with other processes
+    /// The engine of one of several processes, each with one device: they compute a reconstructor together, and rank 0 has it. They
+    /// meet when they begin.
+    ///
+    /// # Errors
+    /// `Invalid` where it has no device, or more than one.
+    #[cfg(feature = "cuda")]
+    pub fn seated(self, seat: Seat) -> Result<Self, Invalid> {
+        let devices = self.devices.len();
+        let expected = format!(
+            "1, or one graphics processor for each rank (--device cuda), and not {devices}"
+        );
+        accept(devices == 1, "ranks", seat.ranks, &expected)?;
+        Ok(Self { crew: Arc::new(Crew::seated(seat)), ..self })
+    }
+
+    /// The devices as ranks of one computation.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn crew(&self) -> &Crew {
+        &self.crew
+    }
+
+    /// The first rank of this process among those of all, and how many ranks there are; a device is one.
+    pub fn place(&self) -> [usize; 2] {
+        #[cfg(feature = "cuda")]
+        return self.crew.place(self.devices.len());
+        #[cfg(not(feature = "cuda"))]
+        [0, self.devices.len()]
     }
 
     // Tell the workers of an engine
@@ -90,7 +139,13 @@ impl Engine {
         }
         let mut names: Vec<_> = self.devices.iter().map(Gpu::name).collect();
         names.extend(self.cores.then_some(threads.as_str()));
-        format!("{}, {}", names.join(", "), self.precision.name())
+        let names = format!("{}, {}", names.join(", "), self.precision.name());
+        match self.place() {
+            [rank, ranks] if ranks > self.devices.len() => {
+                format!("rank {rank} of {ranks}: {names}")
+            }
+            _ => names,
+        }
     }
 
     // Refuse what runs on the processor only

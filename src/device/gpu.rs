@@ -1,6 +1,8 @@
 // Tangled from book/src/graphics-processor.md: edit there, or here and run cargo tangle stitch.
 //! A graphics processor as the rest of the crate knows it: buffers, programs, launches, graphs.
 
+pub(crate) mod member;
+
 // What the seam stands on
 pub use super::machine::{Header, KernelSource, Shape};
 use super::machine::{
@@ -237,11 +239,6 @@ impl<T: Pod> Buffer<T> {
         (self.len * size_of::<T>()) as u64
     }
 
-    /// The queue of the device that it was made by.
-    pub fn gpu(&self) -> &Gpu {
-        &self.gpu
-    }
-
     // Copy there and back
     /// Fills it with zeros.
     ///
@@ -376,6 +373,34 @@ impl<'a, T: Pod> View<'a, T> {
         let mut values = vec![T::zeroed(); self.len];
         self.read_into(&mut values)?;
         Ok(values)
+    }
+
+    // Read a long part piece by piece
+    /// Its values, so many at a time, through pinned memory; `put` is told where each piece begins.
+    pub(crate) fn read_pieces(
+        &self,
+        piece: usize,
+        put: &mut dyn FnMut(usize, &[T]),
+    ) -> Result<(), Error> {
+        let whole = self.len / piece.max(1);
+        let room = (0..whole.min(2)).map(|_| self.gpu.pinned(piece));
+        let mut pinned = room.collect::<Result<Vec<_>, _>>()?;
+        // One piece is fetched while another is put.
+        for k in 0..=whole {
+            if k < whole {
+                let part = Self { start: self.start + k * piece, len: piece, ..*self };
+                self.gpu.fetch(part, &mut pinned[k % 2])?;
+            }
+            if k > 0 {
+                put((k - 1) * piece, pinned[(k - 1) % 2].values()?);
+            }
+        }
+        let rest =
+            Self { start: self.start + whole * piece, len: self.len - whole * piece, ..*self };
+        if !rest.is_empty() {
+            put(whole * piece, &rest.read()?);
+        }
+        Ok(())
     }
 }
 
@@ -924,11 +949,17 @@ impl Gpu {
 }
 
 // Machines for the tests
+/// So many emulated devices; none where there is no compiler.
+#[cfg(test)]
+pub(crate) fn emulated(count: usize) -> Vec<Gpu> {
+    let emulators = (0..count).filter_map(|_| super::emulator::Emulator::for_tests());
+    emulators.map(|it| Gpu::new(it).unwrap()).collect()
+}
+
 /// The emulated device and all CUDA devices of this machine; says on the standard error what there is not.
 #[cfg(test)]
 pub(crate) fn test_machines() -> Vec<Gpu> {
-    let emulator = super::emulator::Emulator::for_tests();
-    let mut gpus: Vec<Gpu> = emulator.map(|it| Gpu::new(it).unwrap()).into_iter().collect();
+    let mut gpus = emulated(1);
     match super::cuda::open(super::Device::Cuda(None)) {
         Ok(devices) => gpus.extend(devices),
         Err(reason) => eprintln!("skipped on a graphics processor: {reason}"),

@@ -116,6 +116,59 @@ pub(crate) trait Machine: Send + Sync {
     fn replay(&self, stream: u64, graph: u64) -> Result<(), Error>;
     /// Gives something back. All work that may use it is done, and no stream records.
     fn forget(&self, thing: Thing);
+    // Machines that join others
+    /// What ranks know each other by, made by one of them.
+    fn identifier(&self) -> Result<Vec<u8>, Error> {
+        let reason = "it cannot join others".into();
+        Err(Error::Device { device: self.name().into(), reason })
+    }
+    /// Joins others as a rank of so many, with work in a stream; waits for them.
+    fn join(
+        &self,
+        _stream: u64,
+        _place: [usize; 2],
+        _identifier: &[u8],
+    ) -> Result<Box<dyn Collective>, Error> {
+        let reason = "it cannot join others".into();
+        Err(Error::Device { device: self.name().into(), reason })
+    }
+}
+
+// What ranks do together
+/// What machines do that have joined: all of them do the same calls in the same order, and each call waits until it is done.
+/// Reports are an `int` on the device, 0 where all is well.
+pub(crate) trait Collective: Send + Sync {
+    /// A symmetric matrix becomes its factor of Cholesky.
+    fn cholesky(&self, stream: u64, of: &Dealt, report: u64) -> Result<(), Error>;
+    /// Rows, by their address and number, are solved with a factor.
+    fn solve(&self, stream: u64, of: &Dealt, rows: [u64; 2], report: u64) -> Result<(), Error>;
+    /// Eigenvalues and eigenvectors go to two addresses.
+    fn eigenvectors(
+        &self,
+        stream: u64,
+        of: &Dealt,
+        found: [u64; 2],
+        report: u64,
+    ) -> Result<(), Error>;
+    /// Numbers, by their address and number, are added up over all ranks.
+    fn sum(&self, stream: u64, double: bool, numbers: [u64; 2]) -> Result<(), Error>;
+    /// Bytes, by their address and number, go from one rank to all.
+    fn broadcast(&self, stream: u64, bytes: [u64; 2], from: usize) -> Result<(), Error>;
+    /// Ends what any thread does by the other methods, and all that may come.
+    fn abort(&self);
+}
+
+// Matrix that ranks share
+/// A symmetric matrix, order × order, of which each rank has some columns of each row, dealt out block by block.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Dealt {
+    pub double: bool,
+    pub order: usize,
+    /// Columns of a block.
+    pub block: usize,
+    /// Columns that this rank has.
+    pub count: usize,
+    pub matrix: u64,
 }
 
 // Pages of the host

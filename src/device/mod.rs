@@ -2,6 +2,10 @@
 //! The machine: its memory, its cores, its graphics processors.
 
 #[cfg(feature = "cuda")]
+pub(crate) mod collective;
+#[cfg(feature = "cuda")]
+pub(crate) mod crew;
+#[cfg(feature = "cuda")]
 pub(crate) mod cuda;
 mod dispatch;
 #[cfg(all(test, feature = "cuda"))]
@@ -16,6 +20,8 @@ pub mod gpu;
 pub(crate) mod headers;
 #[cfg(feature = "cuda")]
 pub(crate) mod machine;
+#[cfg(feature = "cuda")]
+pub(crate) mod meeting;
 mod memory;
 pub(crate) mod plan;
 
@@ -25,6 +31,8 @@ pub use self::engine::Engine;
 #[cfg(feature = "cuda")]
 pub use self::gpu::Buffer;
 pub use self::gpu::Gpu;
+#[cfg(feature = "cuda")]
+pub use self::meeting::Seat;
 pub(crate) use self::memory::refuse_beyond_memory;
 pub use self::memory::{available_memory, processor_name};
 pub use self::plan::{Description, Memory, Stage};

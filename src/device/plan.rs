@@ -65,7 +65,7 @@ const START_OF_A_DEVICE: f64 = 1.0;
 impl Stage {
     /// A stage with the `work` that one thread would do in so many seconds, spread over an engine.
     pub fn new(name: &'static str, work: f64, engine: &Engine) -> Self {
-        let devices = engine.devices().len() as f64;
+        let devices = engine.place()[1] as f64;
         let seconds = match engine.devices() {
             [] => work / threads() as f64,
             _ => START_OF_A_DEVICE + work / (THREADS_OF_A_DEVICE * devices),

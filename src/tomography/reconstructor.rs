@@ -7,6 +7,8 @@ mod iterative;
 #[cfg(not(feature = "cuda"))]
 #[path = "reconstructor/no_gpu.rs"]
 mod gpu;
+#[cfg(feature = "cuda")]
+mod ranks;
 
 // What the reconstructor stands on
 use crate::device::plan::{Description, Memory, Stage};
@@ -216,6 +218,11 @@ impl ReconstructorPlan {
         self.truth_slopes
     }
 
+    /// How many devices, or processes with one each, invert together on an engine; 1 where one does it alone.
+    pub fn ranks(&self, engine: &Engine) -> usize {
+        if self.is_shared(engine) { engine.place()[1] } else { 1 }
+    }
+
     /// Whether the errors are all that is wanted.
     pub fn errors_only(&self) -> bool {
         self.options.errors_only
@@ -344,7 +351,8 @@ impl ReconstructorPlan {
                     format!("conjugate gradients to {:e}", self.options.tolerance)
                 }
                 _ => "Cholesky's factor".to_string(),
-            } + &self.say_delay(),
+            } + &self.say_delay()
+                + &self.say_ranks(engine),
             engine: engine.name(),
             memory: self.memory(engine),
             stages: self.stages(engine),
@@ -352,15 +360,23 @@ impl ReconstructorPlan {
     }
 
     // Run the plan of a reconstructor
-    /// Computes the reconstructor and the error that it leaves.
+    /// Computes the reconstructor and the error that it leaves. Where several processes compute it together, rank 0 has it, and the
+    /// others have empty arrays.
     ///
     /// # Errors
-    /// `Memory` where the matrices do not fit; `Failed` where C_mm is not positive definite, with the guide star and the slope that
+    /// `Invalid` where several processes cannot share it; `Memory` where the matrices do not fit; `Failed` where C_mm is not positive definite, with the guide star and the slope that
     /// are to blame; `Cancelled` where the watcher wants to stop; what a device says.
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Reconstruction, Error> {
         self.check(engine)?;
         if self.method == Inversion::Iterative {
             return self.iterate(engine, watch);
+        }
+        if self.is_shared(engine) {
+            let truth = truth_covariance(&self.system, watch)?;
+            let inverted = self.invert_together(&truth, engine, watch)?;
+            return Ok(inverted.map_or_else(Reconstruction::elsewhere, |inverted| {
+                self.found(inverted, truth, None)
+            }));
         }
         if self.stays_there(engine) {
             let truth = truth_covariance(&self.system, watch)?;
@@ -372,12 +388,20 @@ impl ReconstructorPlan {
         self.invert(covariances, engine, watch)
     }
 
-    /// Whether the covariances of measurements never leave the device: nobody wants them, and the truth is of the same time.
+    /// Whether the covariances of measurements never leave the device.
     fn stays_there(&self, engine: &Engine) -> bool {
-        !engine.devices().is_empty()
-            && !self.options.keep
-            && !self.is_delayed()
-            && self.system.slope_model() == SlopeModel::Average
+        !engine.devices().is_empty() && self.wanted_here().is_none()
+    }
+
+    /// What makes the covariances of measurements wanted on the host, if something does: somebody wants to see them, the truth is of
+    /// another time, or their model is none of a device's.
+    fn wanted_here(&self) -> Option<&'static str> {
+        match self.system.slope_model() {
+            _ if self.options.keep => Some("a covariance that is saved"),
+            _ if self.is_delayed() => Some("the truth after a delay"),
+            SlopeModel::EdgeMidpoint => Some("slope_model = \"edge-midpoint\""),
+            SlopeModel::Average => None,
+        }
     }
 
     /// Refuses what does not fit.
@@ -390,6 +414,7 @@ impl ReconstructorPlan {
             self.truth_slopes, self.measurements
         );
         self.check_modes(engine)?;
+        self.check_ranks(engine)?;
         self.memory(engine).check(engine, &what)
     }
 }
@@ -412,6 +437,20 @@ pub struct Reconstruction {
     pub covariances: Option<CovarianceMatrices>,
     /// The eigenvalues of C_mm, ascending, rad², and how many of the largest were kept; where it was inverted by them.
     pub spectrum: Option<(Vec<f64>, usize)>,
+}
+
+impl Reconstruction {
+    /// What ranks have other than the first: nothing.
+    fn elsewhere() -> Self {
+        Self {
+            reconstructor: None,
+            error_covariance: Array3::zeros((0, 0, 0)),
+            other_error_covariance: None,
+            truth_covariance: Array2::zeros((0, 0)),
+            covariances: None,
+            spectrum: None,
+        }
+    }
 }
 
 /// The stages of a reconstruction, as a watcher is told.
@@ -600,6 +639,17 @@ impl ReconstructorPlan {
         match self.is_delayed() {
             true => format!(", {with} prediction of a truth {} s later", self.options.delay),
             false => String::new(),
+        }
+    }
+
+    /// What a plan says of several devices.
+    fn say_ranks(&self, engine: &Engine) -> String {
+        match self.why_alone(engine) {
+            Some(why) => format!("; by one device alone: {why}"),
+            None => match self.ranks(engine) {
+                1 => String::new(),
+                ranks => format!(", shared by {ranks} ranks"),
+            },
         }
     }
 

@@ -4,6 +4,7 @@
 
 pub(crate) mod compiler;
 mod cusolver;
+pub(crate) mod distributed;
 pub mod probe;
 
 // What CUDA stands on
@@ -11,7 +12,9 @@ use self::cusolver::Solver;
 use self::probe::{CudaDevice, Library, probe, require, require_function};
 use super::Device;
 use super::gpu::{Gpu, KernelSource, Shape};
-use super::machine::{Kind, Machine, Operation, Pages, Product, Thing, Transforms, Triangular};
+use super::machine::{
+    Collective, Kind, Machine, Operation, Pages, Product, Thing, Transforms, Triangular,
+};
 use crate::error::Error;
 use cudarc::driver::{DriverError, result as driver, sys};
 use cudarc::{cublas, cufft};
@@ -525,6 +528,25 @@ impl Machine for Cuda {
                 }
             };
         }
+    }
+
+    // Join other devices of CUDA
+    fn identifier(&self) -> Result<Vec<u8>, Error> {
+        self.enter()?;
+        let refuse = |reason| Error::Device { device: self.name.clone(), reason };
+        distributed::identifier().map_err(refuse)
+    }
+
+    fn join(
+        &self,
+        stream: u64,
+        place: [usize; 2],
+        identifier: &[u8],
+    ) -> Result<Box<dyn Collective>, Error> {
+        self.enter()?;
+        let mine = (self.handle, self.context, stream_of(stream));
+        let joined = distributed::Rank::join(mine, place, identifier);
+        Ok(Box::new(joined.map_err(|error| self.named(error))?))
     }
 }
 

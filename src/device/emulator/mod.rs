@@ -3,13 +3,14 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod collector;
+mod ranks;
 mod translation;
 
 // What the emulator stands on
 use self::translation::{compiler, library};
 use super::gpu::{KernelSource, Shape};
 use super::machine::{
-    Kind, Machine, Operation, Pages, Product, Symmetric, Thing, Transforms, Triangular,
+    Collective, Kind, Machine, Operation, Pages, Product, Symmetric, Thing, Transforms, Triangular,
 };
 use crate::error::Error;
 use crate::numerics::real::Real;
@@ -18,7 +19,7 @@ use num_complex::Complex;
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
-use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::Instant;
 use std::{env, slice};
 
@@ -154,6 +155,14 @@ impl State {
     fn new_handle(&mut self) -> u64 {
         self.handles += 1;
         self.handles
+    }
+
+    /// The address of so many new bytes.
+    fn allocate(&mut self, bytes: usize) -> Result<u64, Error> {
+        let allocation = Allocation::new(bytes)?;
+        let address = allocation.start() as u64;
+        self.memory.insert(address, allocation);
+        Ok(address)
     }
 
     // Find bytes in the memory
@@ -298,7 +307,7 @@ struct Kernel {
 // Device that is not there
 /// A device that is not there: its memory and kernels are this process's.
 pub(crate) struct Emulator {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
 impl Emulator {
@@ -313,7 +322,7 @@ impl Emulator {
             let text = format!("all tests skip the emulator: {reason}\n");
             TOLD.call_once(|| drop(io::stderr().write_all(text.as_bytes())));
         };
-        compiler().map(|_| Self { state: Mutex::default() }).map_err(told).ok()
+        compiler().map(|_| Self { state: Arc::default() }).map_err(told).ok()
     }
 
     /// What it holds.
@@ -494,10 +503,7 @@ impl Machine for Emulator {
 
     // Memory of the emulator
     fn allocate(&self, bytes: usize) -> Result<u64, Error> {
-        let allocation = Allocation::new(bytes)?;
-        let address = allocation.start() as u64;
-        self.enter().memory.insert(address, allocation);
-        Ok(address)
+        self.enter().allocate(bytes)
     }
 
     fn write(&self, stream: u64, address: u64, bytes: &[u8]) -> Result<(), Error> {
@@ -626,6 +632,20 @@ impl Machine for Emulator {
         let mut state = self.enter();
         let work = state.graphs.get(&graph).cloned().ok_or_else(|| failed("replay", "no graph"))?;
         work.into_iter().try_for_each(|work| state.queue(stream, work))
+    }
+
+    // Join emulated devices
+    fn identifier(&self) -> Result<Vec<u8>, Error> {
+        Ok(ranks::identifier())
+    }
+
+    fn join(
+        &self,
+        _stream: u64,
+        place: [usize; 2],
+        identifier: &[u8],
+    ) -> Result<Box<dyn Collective>, Error> {
+        Ok(Box::new(ranks::Seated::new(Arc::clone(&self.state), place, identifier)?))
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn upload_rows<T: Real>(
 
 // Copy large matrices back
 /// Numbers that a device copies at a time.
-const FETCHED: usize = 1 << 22;
+pub(crate) const FETCHED: usize = 1 << 22;
 
 /// Rows of `n` numbers from a device, times `unit`.
 ///
@@ -63,28 +63,12 @@ fn read_pieces<T: Real>(
     unit: f64,
     piece: usize,
 ) -> Result<Array2<f64>, Error> {
-    let (gpu, mut all) = (rows.gpu(), Array2::zeros((rows.len() / n.max(1), n)));
+    let mut all = Array2::zeros((rows.len() / n.max(1), n));
     let values = all.as_slice_mut().unwrap_or_else(|| unreachable!("arrays are row by row here"));
-    let take = |values: &mut [f64], there: &[T]| {
-        let pairs = values.par_iter_mut().zip(there);
+    rows.view(..).read_pieces(piece, &mut |start, there| {
+        let pairs = values[start..start + there.len()].par_iter_mut().zip(there);
         pairs.for_each(|(value, there)| *value = unit * there.in_double());
-    };
-    let pieces = values.len() / piece;
-    let (whole, rest) = values.split_at_mut(pieces * piece);
-    let count = if pieces > 0 { 2 } else { 0 };
-    let mut pinned = (0..count).map(|_| gpu.pinned(piece)).collect::<Result<Vec<_>, _>>()?;
-    // Fetch one piece while another is taken
-    let at = |k: usize| rows.view(k * piece..(k + 1) * piece);
-    if pieces > 0 {
-        gpu.fetch(at(0), &mut pinned[0])?;
-    }
-    for (k, values) in whole.chunks_mut(piece).enumerate() {
-        if k + 1 < pieces {
-            gpu.fetch(at(k + 1), &mut pinned[(k + 1) % 2])?;
-        }
-        take(values, pinned[k % 2].values()?);
-    }
-    take(rest, &rows.view(pieces * piece..).read()?);
+    })?;
     Ok(all)
 }
 
@@ -138,6 +122,8 @@ pub(crate) struct EigenGpu<T> {
     vectors: Buffer<T>,
     values: Vec<f64>,
     kept: usize,
+    /// Columns of the vectors that are here.
+    width: usize,
 }
 
 impl<T: Real> EigenGpu<T> {
@@ -152,18 +138,31 @@ impl<T: Real> EigenGpu<T> {
         order: usize,
         filter: f64,
     ) -> Result<Self, Error> {
-        let values: Vec<f64> =
-            gpu.eigenvectors(&matrix, order)?.into_iter().map(Real::in_double).collect();
+        let values = gpu.eigenvectors(&matrix, order)?;
+        Self::of(gpu, (values, matrix), order, filter)
+    }
+
+    /// The same from eigenvalues, ascending, and their eigenvectors, one a row, of which `width` columns are here.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub(crate) fn of(
+        gpu: &Gpu,
+        (values, vectors): (Vec<T>, Buffer<T>),
+        width: usize,
+        filter: f64,
+    ) -> Result<Self, Error> {
+        let values: Vec<f64> = values.into_iter().map(Real::in_double).collect();
         let kept = kept(&values, filter);
         let roots = values
             .iter()
             .map(|&value| if value > 0.0 { T::of(1.0 / value.sqrt()) } else { T::zero() });
         let factors = gpu.upload(&roots.collect::<Vec<T>>())?;
         let kernel: Kernel = gpu.program::<T>(&SOURCE, &[])?.kernel("scale_rows")?;
-        let arguments = [(&matrix).into(), (&factors).into(), order.into()];
-        let shape = Shape { grid: [order, 1, 1], block: 256, shared: 0 };
+        let arguments = [(&vectors).into(), (&factors).into(), width.into()];
+        let shape = Shape { grid: [values.len(), 1, 1], block: 256, shared: 0 };
         gpu.launch(&kernel, shape, &arguments)?;
-        Ok(Self { gpu: gpu.clone(), vectors: matrix, values, kept })
+        Ok(Self { gpu: gpu.clone(), vectors, values, kept, width })
     }
 
     /// The eigenvalues, ascending, and how many of the largest are kept.
@@ -172,21 +171,21 @@ impl<T: Real> EigenGpu<T> {
     }
 
     // Go to eigenvectors and back on a device
-    /// The rows of B along the eigenvectors that are kept: B U Λ^(−½), (m, kept).
+    /// The rows of B along the eigenvectors that are kept: B U Λ^(−½), (m, kept); of the columns that are here.
     pub(crate) fn project(&self, rows: &Buffer<T>) -> Result<Buffer<T>, Error> {
-        let (n, kept) = (self.values.len(), self.kept);
-        let m = rows.len() / n;
+        let (n, kept, width) = (self.values.len(), self.kept, self.width);
+        let m = rows.len() / width;
         let along = self.gpu.zeros(m * kept)?;
-        let factors = [(rows.view(..), false), (self.vectors.view((n - kept) * n..), true)];
-        self.gpu.multiply_matrices(factors, [m, n, kept], &along, [T::one(), T::zero()])?;
+        let factors = [(rows.view(..), false), (self.vectors.view((n - kept) * width..), true)];
+        self.gpu.multiply_matrices(factors, [m, width, kept], &along, [T::one(), T::zero()])?;
         Ok(along)
     }
 
     /// Puts Y Λ^(−½) Uᵗ, (m, n), into `rows`, for rows Y of (m, kept).
     pub(crate) fn expand(&self, along: &Buffer<T>, rows: &Buffer<T>) -> Result<(), Error> {
-        let (n, kept) = (self.values.len(), self.kept);
-        let factors = [(along.view(..), false), (self.vectors.view((n - kept) * n..), false)];
-        let shape = [rows.len() / n, kept, n];
+        let (n, kept, width) = (self.values.len(), self.kept, self.width);
+        let factors = [(along.view(..), false), (self.vectors.view((n - kept) * width..), false)];
+        let shape = [rows.len() / width, kept, width];
         self.gpu.multiply_matrices(factors, shape, rows, [T::one(), T::zero()])
     }
 }

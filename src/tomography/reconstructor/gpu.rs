@@ -3,6 +3,7 @@
 
 // What the reconstructor on a device stands on
 use super::{ERROR, Errors, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
+use crate::device::collective::Deal;
 use crate::device::gpu::{Argument, Buffer, Gpu, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Watch, check, engine::Engine};
@@ -21,8 +22,21 @@ use ndarray::{Array2, Array3};
 
 // Memory and precision of a device
 impl ReconstructorPlan {
-    /// Bytes that the plan takes on each device of an engine: the first one takes the matrices apart.
+    /// Bytes that the plan takes on each device of an engine: the first one takes the matrices apart, or all of them do.
     pub(super) fn on_devices(&self, engine: &Engine) -> Vec<u64> {
+        let (layers, sensors) = (self.system.atmosphere().layers().len(), self.system.sensors());
+        let covariances = dense::gpu::bytes(engine.precision(), layers, &sensors);
+        if self.is_shared(engine) {
+            return vec![self.on_rank(engine).max(covariances); engine.devices().len()];
+        }
+        let mut all = vec![covariances; engine.devices().len()];
+        let first = all.iter_mut().take(1);
+        first.for_each(|bytes| *bytes = self.on_first(engine.precision()).max(covariances));
+        all
+    }
+
+    /// Bytes that one device takes to take the matrices apart.
+    pub(super) fn on_first(&self, precision: Precision) -> u64 {
         let [n, m, targets] =
             [self.measurements, self.truth_slopes, self.system.targets().len()].map(|k| k as u64);
         let targets = if self.is_delayed() { 2 * targets } else { targets };
@@ -31,16 +45,11 @@ impl ReconstructorPlan {
             _ => (targets * m, 1.0),
         };
         let numbers = n.saturating_mul(rows).saturating_add(2 * m * m) as f64;
-        let bytes = match engine.precision() {
+        let bytes = match precision {
             Precision::F64 => 8.0,
             Precision::F32 => 4.0,
         };
-        let first = (bytes * (numbers + blocks * (n as f64).powi(2))) as u64 + WORKING;
-        let (layers, sensors) = (self.system.atmosphere().layers().len(), self.system.sensors());
-        let covariances = dense::gpu::bytes(engine.precision(), layers, &sensors);
-        let mut all = vec![covariances; engine.devices().len()];
-        all.iter_mut().take(1).for_each(|bytes| *bytes = first.max(covariances));
-        all
+        (bytes * (numbers + blocks * (n as f64).powi(2))) as u64 + WORKING
     }
 
     // Choose the precision of a device
@@ -63,10 +72,10 @@ impl ReconstructorPlan {
 
 // Covariances that never leave the device
 impl ReconstructorPlan {
-    /// C_mm with its noise and C_tm over `unit`, made on a device.
-    fn made<T: Real>(
+    /// The columns of a deal of C_mm with its noise, and of C_tm, over `unit`, made on a device.
+    pub(super) fn made<T: Real>(
         &self,
-        gpu: &Gpu,
+        (gpu, deal): (&Gpu, &Deal),
         unit: f64,
         watch: &dyn Watch,
     ) -> Result<[Buffer<T>; 2], Error> {
@@ -75,42 +84,49 @@ impl ReconstructorPlan {
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());
         let columns = (&sensors[..], &valid[..]);
         watch.stage(MEASUREMENTS, "");
-        let matrix = dense::gpu::slopes_there::<T>(air, columns, gradient, (gpu, unit), watch)?;
-        self.add_noise_there(gpu, &matrix, unit)?;
+        let to = (gpu, unit, deal);
+        let matrix = dense::gpu::slopes_there::<T>(air, columns, gradient, to, watch)?;
+        self.add_noise_there(to, &matrix)?;
         watch.stage(TRUTH, "");
         let truths = truth_sensors(system);
         let masks = vec![truth_valid(system); truths.len()];
         let sets = [(&truths[..], &masks[..]), columns];
-        let rows = dense::gpu::between_there::<T>(air, sets, gradient, (gpu, unit), watch)?;
+        let rows = dense::gpu::between_there::<T>(air, sets, gradient, to, watch)?;
+        gpu.synchronise()?;
         watch.stage(FACTOR, "");
         self.remove_there(gpu, &matrix, &rows)?;
         Ok([matrix, rows])
     }
 
     // Add noise on a device
-    /// Adds the noise of all slopes to a covariance matrix on a device.
+    /// Adds the noise of slopes to the columns of a covariance matrix that a device has.
     fn add_noise_there<T: Real>(
         &self,
-        gpu: &Gpu,
+        (gpu, unit, deal): (&Gpu, f64, &Deal),
         matrix: &Buffer<T>,
-        unit: f64,
     ) -> Result<(), Error> {
         let order = SlopeOrder::new(&self.system.valid_lenslets());
         let noise = SlopeNoise::new(self.system.guide_stars(), &order);
+        let slopes: Vec<usize> = deal.tiles().flatten().collect();
         let [variances, covariances] = [&noise.variances, &noise.covariances].map(|values| {
-            gpu.upload(&values.iter().map(|value| T::of(value / unit)).collect::<Vec<T>>())
+            gpu.upload(&slopes.iter().map(|&k| T::of(values[k] / unit)).collect::<Vec<T>>())
         });
-        let partners: Vec<i32> = noise.partners.iter().map(|&k| k as i32).collect();
-        let (variances, covariances, partners) = (variances?, covariances?, gpu.upload(&partners)?);
+        let numbers = |values: Vec<usize>| {
+            gpu.upload(&values.into_iter().map(|k| k as i32).collect::<Vec<i32>>())
+        };
+        let partners = numbers(slopes.iter().map(|&k| noise.partners[k]).collect())?;
+        let (variances, covariances, count) = (variances?, covariances?, slopes.len());
         let kernel = gpu.program::<T>(&NOISE, &[])?.kernel("add_noise")?;
-        let arguments: [Argument; 5] = [
+        let slopes = numbers(slopes)?;
+        let arguments: [Argument; 6] = [
             matrix.into(),
+            (&slopes).into(),
             (&variances).into(),
             (&partners).into(),
             (&covariances).into(),
-            order.len().into(),
+            count.into(),
         ];
-        gpu.launch(&kernel, Shape::over(order.len(), 256, [1, 1]), &arguments)?;
+        gpu.launch(&kernel, Shape::over(count, 256, [1, 1]), &arguments)?;
         // Add what slopes have in common
         let kernel = gpu.program::<T>(&NOISE, &[])?.kernel("add_common")?;
         for (slopes, variance) in &noise.common {
@@ -192,7 +208,7 @@ impl ReconstructorPlan {
         let (n, unit) = (self.measurements, unit(truth));
         let [matrix, rows] = match given {
             Some(given) => sent::<T>(given, gpu, unit)?,
-            None => self.made(gpu, unit, watch)?,
+            None => self.made((gpu, &Deal::whole(n)), unit, watch)?,
         };
         let truth = upload_rows::<T>(gpu, truth, unit)?;
         let (errors, spectrum) = if self.method == Inversion::Eigen {
@@ -231,7 +247,7 @@ impl ReconstructorPlan {
 
     // Take away on a device what is explained
     /// The errors of all targets, from the rows of all, those of a later truth above those of the present one.
-    fn errors_there<T: Real>(
+    pub(super) fn errors_there<T: Real>(
         &self,
         gpu: &Gpu,
         truth: &Buffer<T>,

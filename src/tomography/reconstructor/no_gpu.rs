@@ -3,7 +3,7 @@
 
 use super::{Inverted, ReconstructorPlan};
 use crate::device::{Watch, engine::Engine, gpu::on_none};
-use crate::error::Error;
+use crate::error::{Error, Invalid};
 use ndarray::Array2;
 
 impl ReconstructorPlan {
@@ -18,6 +18,27 @@ impl ReconstructorPlan {
         engine: &Engine,
         _watch: &dyn Watch,
     ) -> Result<Inverted, Error> {
+        on_none(engine.devices())
+    }
+
+    pub(super) fn why_alone(&self, _engine: &Engine) -> Option<String> {
+        None
+    }
+
+    pub(super) fn is_shared(&self, _engine: &Engine) -> bool {
+        false
+    }
+
+    pub(super) fn check_ranks(&self, _engine: &Engine) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    pub(super) fn invert_together(
+        &self,
+        _truth: &Array2<f64>,
+        engine: &Engine,
+        _watch: &dyn Watch,
+    ) -> Result<Option<Inverted>, Error> {
         on_none(engine.devices())
     }
 }

@@ -5,6 +5,7 @@
 use super::{
     RINGS, SeenLayer, Slopes, TurnedAverage, half_square, pairs_of, rectangle, see_layers, square,
 };
+use crate::device::collective::Deal;
 use crate::device::gpu::{self, Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Watch, Workers, check, dispatch};
@@ -215,27 +216,26 @@ impl<T: Real> Tools<T> {
     fn compute(&self, block: &Block, rows: &[[usize; 2]]) -> Result<Vec<T>, Error> {
         let (height, columns) = (rows.len(), block.lenslets[1].len());
         let values = self.gpu.zeros::<T>(4 * height * columns)?;
-        self.fill(block, rows, (values.view(..), 1.0), [2 * columns, height])?;
+        let all = places(block.lenslets[1], |axis, k| Some(axis * columns + k));
+        self.fill(block, (rows, &all), (values.view(..), 1.0), [2 * columns, height])?;
         values.read()
     }
 
     // Fill a part of a matrix
-    /// Queues the covariances of some first lenslets of a block with all second ones, over `unit`, in a matrix with rows of so many
-    /// numbers, which begins with `values`; y slopes stand so many rows below x slopes.
+    /// Queues the covariances of some first lenslets of a block with some second ones, over `unit`, in a matrix with rows of so many
+    /// numbers, which begins with `values`; y slopes of the first stand so many rows below x slopes, slopes of the second in their
+    /// [`places`].
     fn fill(
         &self,
         block: &Block,
-        rows: &[[usize; 2]],
+        (rows, columns): (&[[usize; 2]], &[[i32; 4]]),
         (values, unit): (gpu::View<T>, f64),
         [pitch, height]: [usize; 2],
     ) -> Result<(), Error> {
         let gpu = &self.gpu;
-        let whole = |lenslets: &[[usize; 2]]| {
-            let places: Vec<i32> = lenslets.as_flattened().iter().map(|&k| k as i32).collect();
-            gpu.upload(&places)
-        };
-        let (first, second) = (whole(rows)?, whole(block.lenslets[1])?);
-        let columns = block.lenslets[1].len();
+        let first: Vec<i32> = rows.as_flattened().iter().map(|&k| k as i32).collect();
+        let (first, second) = (gpu.upload(&first)?, gpu.upload(columns.as_flattened())?);
+        let columns = columns.len();
         let averaged = match &block.way {
             Way::Averaged(averaged) => averaged,
             Way::Gathered { group, pair, lenslets } => {
@@ -308,6 +308,18 @@ impl<T: Real> Tools<T> {
         }
         Ok(())
     }
+}
+
+// Places of slopes in a row
+/// Those of some lenslets of which a slope is wanted, as kernels read them: row, column, and the places of their x and y slopes in a row of
+/// the matrix, −1 where one is not wanted; `place` tells it from the axis and the number of the lenslet.
+fn places(lenslets: &[[usize; 2]], place: impl Fn(usize, usize) -> Option<usize>) -> Vec<[i32; 4]> {
+    let of = |(k, &[row, column]): (usize, &[usize; 2])| {
+        let [x, y] = [0, 1].map(|axis| place(axis, k).map_or(-1, |at| at as i32));
+        [row as i32, column as i32, x, y]
+    };
+    let all = lenslets.iter().enumerate().map(of);
+    all.filter(|[.., x, y]| x.max(y) >= &0).collect()
 }
 
 // Dense covariance on devices
@@ -404,52 +416,58 @@ pub fn between<T: Real>(
 }
 
 // Leave a matrix on its device
-/// The slope covariance matrix, (n, n), rad² over `unit`, on a device in the precision `T`; blocks of sensors below the diagonal are zero.
+/// The columns of a deal of the slope covariance matrix, (n, n), rad² over `unit`, on a device in the precision `T`; blocks of sensors below
+/// the diagonal are zero.
 ///
 /// # Errors
 /// Those of [`slope_covariance`].
-pub fn slopes_there<T: Real>(
+pub(crate) fn slopes_there<T: Real>(
     atmosphere: &Atmosphere,
     (sensors, valid): (&[Sensor], &[Array2<bool>]),
     gradient: ConeGradient,
-    (gpu, unit): (&Gpu, f64),
+    (gpu, unit, deal): (&Gpu, f64, &Deal),
     watch: &dyn Watch,
 ) -> Result<Buffer<T>, Error> {
     half_square(atmosphere, (sensors, valid), |sensors, slopes| {
-        there(&Posed::new((atmosphere, gradient), sensors, slopes)?, (gpu, unit), watch)
+        there(&Posed::new((atmosphere, gradient), sensors, slopes)?, (gpu, unit, deal), watch)
     })
 }
 
-/// The covariances of the slopes of some sensors with those of others, (m, n), rad² over `unit`, on a device.
+/// The columns of a deal of the covariances of the slopes of some sensors with those of others, (m, n), rad² over `unit`, on a device.
 ///
 /// # Errors
 /// Those of [`slope_covariance`].
-pub fn between_there<T: Real>(
+pub(crate) fn between_there<T: Real>(
     atmosphere: &Atmosphere,
     sets: [(&[Sensor], &[Array2<bool>]); 2],
     gradient: ConeGradient,
-    (gpu, unit): (&Gpu, f64),
+    (gpu, unit, deal): (&Gpu, f64, &Deal),
     watch: &dyn Watch,
 ) -> Result<Buffer<T>, Error> {
     rectangle(atmosphere, sets, |all, slopes| {
-        there(&Posed::new((atmosphere, gradient), all, slopes)?, (gpu, unit), watch)
+        there(&Posed::new((atmosphere, gradient), all, slopes)?, (gpu, unit, deal), watch)
     })
 }
 
 // Fill a matrix block by block
-/// The covariances of rows with columns on a device. Where both are of the same sensors, blocks below the diagonal stay zero.
+/// The columns of a deal of the covariances of rows with columns on a device. Where both are of the same sensors, blocks below the
+/// diagonal stay zero.
 fn there<T: Real>(
     posed: &Posed,
-    (gpu, unit): (&Gpu, f64),
+    (gpu, unit, deal): (&Gpu, f64, &Deal),
     watch: &dyn Watch,
 ) -> Result<Buffer<T>, Error> {
     let [rows, columns] = posed.slopes;
-    let (tools, n) = (Tools::on(gpu, posed)?, columns.order.len());
-    let matrix = gpu.zeros::<T>(rows.order.len() * n)?;
+    assert_eq!(deal.columns(), columns.order.len(), "all columns are dealt out");
+    let (tools, pitch) = (Tools::on(gpu, posed)?, deal.count());
+    let matrix = gpu.zeros::<T>(rows.order.len() * pitch)?;
     for block in &posed.blocks {
-        let ([p, q], lenslets) = (block.sensors, block.lenslets[0]);
-        let start = rows.order.index(p, 0, 0) * n + columns.order.index(q, 0, 0);
-        tools.fill(block, lenslets, (matrix.view(start..), unit), [n, lenslets.len()])?;
+        let ([p, q], [first, second]) = (block.sensors, block.lenslets);
+        let kept = places(second, |axis, k| deal.place(columns.order.index(q, axis, k)));
+        if !kept.is_empty() {
+            let values = matrix.view(rows.order.index(p, 0, 0) * pitch..);
+            tools.fill(block, (first, &kept), (values, unit), [pitch, first.len()])?;
+        }
         check(watch)?;
     }
     Ok(matrix)

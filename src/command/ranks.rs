@@ -1,0 +1,44 @@
+// Tangled from book/src/reconstruct-command.md: edit there, or here and run cargo tangle stitch.
+//! Arguments of commands that several processes run together.
+
+// What arguments of ranks stand on
+use crate::device::cuda::probe::probe;
+use crate::device::{Device, Engine, Seat};
+use crate::error::Error;
+use crate::numerics::real::Precision;
+use clap::Args;
+
+// Which rank a process is
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Several processes, with a graphics processor each")]
+pub struct RankArgs {
+    /// Number of this process, from 0, which writes the output; unless mpirun or srun tell it.
+    #[arg(long)]
+    rank: Option<usize>,
+    /// How many processes there are.
+    #[arg(long)]
+    ranks: Option<usize>,
+    /// Where they meet: HOST:PORT of rank 0, or a file that all can read and is not there yet.
+    #[arg(long)]
+    meet: Option<String>,
+}
+
+impl RankArgs {
+    // Open the engine of a rank
+    /// The engine of a device: with several processes, `cuda` is one for each of those on a machine.
+    ///
+    /// # Errors
+    /// Where the numbers of ranks make no sense, and those of [`Engine::open`].
+    pub fn engine(&self, device: Device, precision: Precision) -> Result<Engine, Error> {
+        let by_hand = (self.rank, self.ranks, self.meet.clone());
+        let Some(seat) = Seat::find(by_hand, &|name| std::env::var(name).ok())? else {
+            return Engine::open(device, precision);
+        };
+        let there = probe().driver.map_or(1, |driver| driver.devices.len().max(1));
+        let device = match device {
+            Device::Cuda(None) => Device::Cuda(Some(seat.local % there)),
+            chosen => chosen,
+        };
+        Ok(Engine::open(device, precision)?.seated(seat)?)
+    }
+}

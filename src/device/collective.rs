@@ -1,0 +1,111 @@
+// Tangled from book/src/several-devices.md: edit there, or here and run cargo tangle stitch.
+//! Columns of a matrix that are dealt out to several ranks, block after block.
+
+// What a deal stands on
+use std::ops::Range;
+
+// Columns that a rank keeps
+/// The columns of a matrix by rows that one of several ranks keeps: blocks of them are dealt out in turn, and stand side by side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Deal {
+    columns: usize,
+    block: usize,
+    rank: usize,
+    ranks: usize,
+}
+
+/// Columns of the largest block: large enough for products of matrices, small enough to be dealt out evenly.
+const BLOCK: usize = 1024;
+
+// Deal columns out to ranks
+impl Deal {
+    /// The deal of a matrix of so many columns for one of `ranks` ranks.
+    ///
+    /// # Panics
+    /// If there is no such rank.
+    pub(crate) fn new(columns: usize, [rank, ranks]: [usize; 2]) -> Self {
+        assert!(rank < ranks, "rank {rank} of {ranks}");
+        let block = columns.div_ceil(4 * ranks).next_power_of_two().clamp(16, BLOCK);
+        Self { columns, block, rank, ranks }
+    }
+
+    /// All columns, kept by one.
+    pub(crate) fn whole(columns: usize) -> Self {
+        Self { columns, block: columns.max(1), rank: 0, ranks: 1 }
+    }
+
+    /// What another rank keeps.
+    pub(crate) fn of(self, rank: usize) -> Self {
+        assert!(rank < self.ranks, "rank {rank} of {}", self.ranks);
+        Self { rank, ..self }
+    }
+
+    // Count what a rank keeps
+    /// All columns of the matrix.
+    pub(crate) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Columns of a whole block.
+    pub(crate) fn block(&self) -> usize {
+        self.block
+    }
+
+    /// How many columns the rank keeps.
+    pub(crate) fn count(&self) -> usize {
+        self.tiles().map(|tile| tile.len()).sum()
+    }
+
+    // Find the columns of a rank
+    /// The columns that the rank keeps, block by block; block k begins at column `k * block` of what it keeps.
+    pub(crate) fn tiles(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let Self { columns, block, rank, ranks } = *self;
+        let starts = (rank * block..columns).step_by(block * ranks);
+        starts.map(move |start| start..(start + block).min(columns))
+    }
+
+    /// Where the rank keeps a column, if it does, Eq. [dealt](https://lenslet.github.io/lenslet/several-devices.html#eq-dealt).
+    pub(crate) fn place(&self, column: usize) -> Option<usize> {
+        let Self { block, rank, ranks, .. } = *self;
+        let (turn, within) = (column / block, column % block);
+        (turn % ranks == rank).then_some(turn / ranks * block + within)
+    }
+
+    /// Whether each rank keeps something.
+    pub(crate) fn serves_all(columns: usize, ranks: usize) -> bool {
+        Self::new(columns, [ranks - 1, ranks]).count() > 0
+    }
+}
+
+// Tests of deals
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_is_dealt_out_once() {
+        for (columns, ranks) in [(1, 1), (64, 2), (233, 2), (233, 3), (5000, 4), (41_040, 2)] {
+            let mut owners = vec![0; columns];
+            for rank in 0..ranks {
+                let deal = Deal::new(columns, [rank, ranks]);
+                deal.tiles().flatten().for_each(|column| owners[column] += rank + 1);
+                assert_eq!(deal.count(), deal.tiles().flatten().count());
+                assert_eq!(deal, Deal::new(columns, [0, ranks]).of(rank));
+                // Block k of a rank is block k ranks + rank of all.
+                for (k, tile) in deal.tiles().enumerate() {
+                    assert_eq!(tile.start, (k * ranks + rank) * deal.block());
+                    let places = tile.clone().map(|column| deal.place(column));
+                    assert!(places.eq((0..tile.len()).map(|i| Some(k * deal.block() + i))));
+                }
+            }
+            let sum = (1..=ranks).map(|k| k * Deal::new(columns, [k - 1, ranks]).count());
+            assert_eq!(owners.iter().sum::<usize>(), sum.sum::<usize>());
+            let kept = (0..columns).filter_map(|j| Deal::new(columns, [0, ranks]).place(j));
+            assert_eq!(kept.count(), Deal::new(columns, [0, ranks]).count());
+            assert!(owners.iter().all(|&owner| (1..=ranks).contains(&owner)));
+        }
+        assert!(Deal::whole(7).tiles().eq(std::iter::once(0..7)));
+        assert_eq!((Deal::whole(0).count(), Deal::new(41_040, [0, 2]).block()), (0, 1024));
+        assert!(Deal::serves_all(17, 2) && !Deal::serves_all(16, 2));
+    }
+}

@@ -1,0 +1,569 @@
+// Tangled from book/src/distributed-cuda.md: edit there, or here and run cargo tangle stitch.
+//! Matrices over several devices by cuSOLVERMp, whose ranks speak through NCCL; both libraries are looked for at run time.
+
+// What several devices stand on
+use super::probe::{Library as Known, require};
+use crate::device::machine::{Collective, Dealt};
+use crate::error::Error;
+use cudarc::driver::{result as driver, sys};
+use libloading::Library;
+use std::error::Error as _;
+use std::ffi::{CStr, OsString, c_char, c_void};
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{env, fs};
+
+// Declare functions of a library
+/// A structure of functions that a library must have, each of which returns a status.
+macro_rules! functions {
+    ($name:ident { $($function:ident($($argument:ty),+);)+ }) => {
+        #[allow(non_snake_case)]
+        struct $name {
+            $($function: unsafe extern "C" fn($($argument),+) -> i32,)+
+        }
+
+        impl $name {
+            /// The functions of a library; or the name of one that is missing.
+            fn of(library: &Library) -> Result<Self, &'static str> {
+                // SAFETY: the types are those of the library's header.
+                Ok(unsafe { Self {
+                    $($function: *library
+                        .get(stringify!($function).as_bytes())
+                        .map_err(|_| stringify!($function))?,)+
+                } })
+            }
+        }
+    };
+}
+
+// Functions of NCCL
+/// What NCCL's ranks know each other by.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Identifier([u8; 128]);
+
+type Stream = sys::CUstream;
+type Pointer = *mut c_void;
+
+functions!(Nccl {
+    ncclGetUniqueId(*mut Identifier);
+    ncclCommInitRank(*mut Pointer, i32, Identifier, i32);
+    ncclCommDestroy(Pointer);
+    ncclCommAbort(Pointer);
+    ncclAllReduce(Pointer, Pointer, usize, i32, i32, Pointer, Stream);
+    ncclBcast(Pointer, usize, i32, i32, Pointer, Stream);
+});
+
+// Functions of the distributed solver
+functions!(Solver {
+    cusolverMpCreate(*mut Pointer, i32, Stream);
+    cusolverMpDestroy(Pointer);
+    cusolverMpCreateDeviceGrid(Pointer, *mut Pointer, Pointer, i32, i32, i32);
+    cusolverMpDestroyGrid(Pointer);
+    cusolverMpCreateMatrixDesc(*mut Pointer, Pointer, i32, i64, i64, i64, i64, u32, u32, i64);
+    cusolverMpDestroyMatrixDesc(Pointer);
+    cusolverMpPotrf_bufferSize(Pointer, i32, i64, Pointer, i64, i64, Pointer, i32, *mut usize, *mut usize);
+    cusolverMpPotrf(
+        Pointer, i32, i64, Pointer, i64, i64, Pointer, i32, Pointer, usize, Pointer, usize, Pointer
+    );
+    cusolverMpPotrs_bufferSize(
+        Pointer, i32, i64, i64, Pointer, i64, i64, Pointer, Pointer, i64, i64, Pointer, i32, *mut usize, *mut usize
+    );
+    cusolverMpPotrs(
+        Pointer, i32, i64, i64, Pointer, i64, i64, Pointer, Pointer, i64, i64, Pointer, i32, Pointer, usize, Pointer,
+        usize, Pointer
+    );
+    cusolverMpSyevd_bufferSize(
+        Pointer, *mut c_char, i32, i64, Pointer, i64, i64, Pointer, Pointer, Pointer, i64, i64, Pointer, i32,
+        *mut usize, *mut usize
+    );
+    cusolverMpSyevd(
+        Pointer, *mut c_char, i32, i64, Pointer, i64, i64, Pointer, Pointer, Pointer, i64, i64, Pointer, i32, Pointer,
+        usize, Pointer, usize, Pointer
+    );
+});
+
+// Both libraries of this process
+/// The libraries with their functions; they are never unloaded.
+struct Libraries {
+    nccl: Nccl,
+    /// The text of a status of NCCL's.
+    text: unsafe extern "C" fn(i32) -> *const c_char,
+    solver: Solver,
+    _loaded: [Library; 2],
+}
+
+/// The libraries, or which of them is missing and what brings it.
+fn libraries() -> Result<&'static Libraries, String> {
+    static FOUND: OnceLock<Result<Libraries, String>> = OnceLock::new();
+    FOUND.get_or_init(open).as_ref().map_err(Clone::clone)
+}
+
+/// Refuses where a library for several devices is missing.
+///
+/// # Errors
+/// `Device`, with the library's name and what brings it.
+pub(crate) fn require_several(device: &str) -> Result<(), Error> {
+    libraries().map(drop).map_err(|reason| Error::Device { device: device.into(), reason })
+}
+
+// Open both libraries
+fn open() -> Result<Libraries, String> {
+    for library in [Known::Cublas, Known::Cusolver] {
+        require(library).map_err(|none| none.to_string())?;
+    }
+    let (name, package) = ("libnccl.so.2", "nvidia-nccl-cu13");
+    let first = load(name, &["nccl/lib"]).map_err(|reason| missing(name, package, &reason))?;
+    let of_nccl = |function| format!("{name} has no function {function}; is it 2.28 or newer?");
+    let nccl = Nccl::of(&first).map_err(of_nccl)?;
+    // SAFETY: the type is that of NCCL's header.
+    let text = unsafe { first.get(b"ncclGetErrorString") }.map(|text| *text);
+    let text = text.map_err(|_| of_nccl("ncclGetErrorString"))?;
+    // Open the distributed solver
+    let (name, package) = ("libcusolverMp.so.0", "nvidia-cusolvermp-cu13");
+    let second = load(name, &["cu13/lib", "cusolvermp/lib"]);
+    let second = second.map_err(|reason| missing(name, package, &reason))?;
+    let solver = Solver::of(&second)
+        .map_err(|function| format!("{name} has no function {function}; is it 0.8 or newer?"))?;
+    Ok(Libraries { nccl, text, solver, _loaded: [first, second] })
+}
+
+// Say which package is missing
+/// Says that a library does not load, why, and what would help.
+fn missing(name: &str, package: &str, reason: &str) -> String {
+    let newer =
+        "cuSOLVERMp 0.8 runs with NCCL 2.28; 0.9 needs NCCL 2.29.2 and nvidia-cublasmp-cu13";
+    let hint = if reason.contains("undefined symbol") || reason.contains("cublasMp") {
+        format!(" ({newer})")
+    } else {
+        String::new()
+    };
+    format!("{name} does not load: {reason}{hint}; `pip install {package}` brings it")
+}
+
+// Load a library from its places
+/// Loads a library by its name, from where the loader looks, the CUDA toolkit, or folders of Python's packages; or says why not.
+fn load(name: &str, packages: &[&str]) -> Result<Library, String> {
+    let mut said = String::new();
+    let by_loader = std::iter::once(PathBuf::from(name));
+    let elsewhere = places(packages).into_iter().map(|place| place.join(name));
+    for file in by_loader.chain(elsewhere.filter(|file| file.exists())) {
+        match open_file(&file) {
+            Ok(library) => return Ok(library),
+            Err(error) => said = error.source().map_or(error.to_string(), ToString::to_string),
+        }
+    }
+    Err(said)
+}
+
+/// Loads a library from a file, or by its name, and looks up all that it needs now, so that nothing is missing later.
+#[cfg(unix)]
+fn open_file(file: &Path) -> Result<Library, libloading::Error> {
+    use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+    // SAFETY: NVIDIA's libraries may be loaded at any time.
+    unsafe { Library::open(Some(file), RTLD_NOW | RTLD_LOCAL) }.map(Into::into)
+}
+
+#[cfg(not(unix))]
+fn open_file(file: &Path) -> Result<Library, libloading::Error> {
+    // SAFETY: as above.
+    unsafe { Library::new(file) }
+}
+
+// Places of libraries
+/// Folders where a library may be that the loader does not find: of the CUDA toolkit, and of packages of the Python on the path.
+fn places(packages: &[&str]) -> Vec<PathBuf> {
+    let named = |variable: &str| env::var_os(variable).map(PathBuf::from);
+    let toolkit = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(named);
+    let toolkit = toolkit.chain([PathBuf::from("/usr/local/cuda")]);
+    let mut places: Vec<PathBuf> = toolkit.map(|folder| folder.join("lib64")).collect();
+    let path = env::var_os("PATH").unwrap_or_default();
+    let roots = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(named);
+    let roots =
+        roots.chain(roots_of_python(&path)).chain(named("HOME").map(|home| home.join(".local")));
+    for root in roots {
+        let packages_of = |python: PathBuf| {
+            ["site-packages", "dist-packages"].map(|kind| python.join(kind).join("nvidia"))
+        };
+        let found = pythons(&root).into_iter().flat_map(packages_of);
+        places.extend(found.flat_map(|nvidia| {
+            packages.iter().map(move |package| nvidia.join(package)).collect::<Vec<_>>()
+        }));
+    }
+    places
+}
+
+// Find folders of Python's packages
+/// Folders above those of the programs `python3` on a path, and `local` beside them.
+fn roots_of_python(path: &OsString) -> Vec<PathBuf> {
+    let folders = env::split_paths(path).filter(|folder| folder.join("python3").exists());
+    let above = |folder: PathBuf| folder.parent().map(Path::to_path_buf);
+    folders.filter_map(above).flat_map(|root| [root.join("local"), root]).collect()
+}
+
+/// Folders `lib/python3.…` below a root.
+fn pythons(root: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root.join("lib")).into_iter().flatten().flatten();
+    let is_python = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python3"))
+    };
+    entries.map(|entry| entry.path()).filter(is_python).collect()
+}
+
+// A rank on CUDA
+/// A device that has joined others: communicator, handle and a grid that is one column of ranks.
+pub(super) struct Rank {
+    libraries: &'static Libraries,
+    context: sys::CUcontext,
+    communicator: Pointer,
+    handle: Pointer,
+    grid: Pointer,
+    is_aborted: AtomicBool,
+}
+
+// SAFETY: handles that any thread may use; one at a time does, whose turn the stream is, but for `abort`, which NCCL allows from others.
+unsafe impl Send for Rank {}
+// SAFETY: as above.
+unsafe impl Sync for Rank {}
+
+// Make an identifier on CUDA
+/// An identifier for ranks that are to join.
+pub(super) fn identifier() -> Result<Vec<u8>, String> {
+    let (libraries, mut identifier) = (libraries()?, Identifier([0; 128]));
+    // SAFETY: writes one identifier.
+    let status = unsafe { (libraries.nccl.ncclGetUniqueId)(&mut identifier) };
+    libraries.nccl_says("ncclGetUniqueId", status).map_err(|error| error.to_string())?;
+    Ok(identifier.0.to_vec())
+}
+
+// Name what libraries answer
+impl Libraries {
+    /// The error of a call of NCCL's, if it is one; the device gets its name later.
+    fn nccl_says(&self, call: &'static str, status: i32) -> Result<(), Error> {
+        if status == 0 {
+            return Ok(());
+        }
+        // SAFETY: NCCL has a constant text for each status.
+        let text = unsafe { CStr::from_ptr((self.text)(status)) }.to_string_lossy().into_owned();
+        Err(Error::Cuda { call, device: String::new(), reason: text })
+    }
+}
+
+/// The error of a call of cuSOLVERMp's, if it is one.
+fn told(call: &'static str, status: i32) -> Result<(), Error> {
+    let reason = || format!("status {status}");
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(Error::Cuda { call, device: String::new(), reason: reason() })
+    }
+}
+
+/// The same for a call of the driver.
+fn driven<T>(call: &'static str, status: Result<T, driver::DriverError>) -> Result<T, Error> {
+    status.map_err(|error| Error::Cuda {
+        call,
+        device: String::new(),
+        reason: format!("{error:?}"),
+    })
+}
+
+// Join other ranks
+impl Rank {
+    /// Joins others with a device whose context is current; waits for them.
+    pub(super) fn join(
+        (device, context, stream): (i32, sys::CUcontext, Stream),
+        [rank, ranks]: [usize; 2],
+        identifier: &[u8],
+    ) -> Result<Self, Error> {
+        let refuse = |reason| Error::Device { device: String::new(), reason };
+        let libraries = libraries().map_err(refuse)?;
+        let bytes = identifier.try_into();
+        let known = Identifier(bytes.map_err(|_| refuse("this is no identifier".into()))?);
+        let is_aborted = AtomicBool::new(false);
+        let (communicator, handle, grid) = (null_mut(), null_mut(), null_mut());
+        let mut made = Self { libraries, context, communicator, handle, grid, is_aborted };
+        let (rank, ranks) = (rank as i32, ranks as i32);
+        // SAFETY: each call writes one handle, which is given back with `made`; the stream is of the current context.
+        unsafe {
+            let joined =
+                (libraries.nccl.ncclCommInitRank)(&mut made.communicator, ranks, known, rank);
+            libraries.nccl_says("ncclCommInitRank", joined)?;
+            let created = (libraries.solver.cusolverMpCreate)(&mut made.handle, device, stream);
+            told("cusolverMpCreate", created)?;
+            let (by_columns, joined) = (0, made.communicator);
+            let create = libraries.solver.cusolverMpCreateDeviceGrid;
+            let created = create(made.handle, &mut made.grid, joined, ranks, 1, by_columns);
+            told("cusolverMpCreateDeviceGrid", created)?;
+        }
+        Ok(made)
+    }
+
+    // Enter the context of a rank
+    /// Makes the context that of the calling thread.
+    fn enter(&self) -> Result<(), Error> {
+        if self.is_aborted.load(Ordering::Acquire) {
+            let reason = "the ranks have parted".to_string();
+            return Err(Error::Cuda { call: "cusolverMp", device: String::new(), reason });
+        }
+        // SAFETY: the context belongs to the machine that holds this rank.
+        driven("cuCtxSetCurrent", unsafe { driver::ctx::set_current(self.context) })
+    }
+}
+
+// Part from other ranks
+impl Drop for Rank {
+    fn drop(&mut self) {
+        if self.is_aborted.load(Ordering::Acquire) || self.enter().is_err() {
+            return;
+        }
+        // SAFETY: all handles were made by `join` and belong to this rank; a status is of no use to anybody here.
+        unsafe {
+            let (solver, nccl) = (&self.libraries.solver, &self.libraries.nccl);
+            if !self.grid.is_null() {
+                (solver.cusolverMpDestroyGrid)(self.grid);
+            }
+            if !self.handle.is_null() {
+                (solver.cusolverMpDestroy)(self.handle);
+            }
+            if !self.communicator.is_null() {
+                (nccl.ncclCommDestroy)(self.communicator);
+            }
+        }
+    }
+}
+
+// Describe a matrix to the library
+/// A matrix of so many rows and columns, as the library counts them, that lies on all ranks.
+struct Described<'a> {
+    rank: &'a Rank,
+    descriptor: Pointer,
+}
+
+// Make a descriptor
+impl Rank {
+    /// Describes `columns` columns, as the library counts, of a matrix whose rows are dealt out; the columns are in blocks of `wide`.
+    fn describe(&self, of: &Dealt, [columns, wide]: [usize; 2]) -> Result<Described<'_>, Error> {
+        let mut described = Described { rank: self, descriptor: null_mut() };
+        let [rows, columns, block, wide, count] =
+            [of.order, columns, of.block, wide, of.count].map(|size| size as i64);
+        let (create, kind) = (self.libraries.solver.cusolverMpCreateMatrixDesc, kind(of.double));
+        let (to, grid) = (&mut described.descriptor, self.grid);
+        // SAFETY: writes one descriptor, which is given back below.
+        let status = unsafe { create(to, grid, kind, rows, columns, block, wide, 0, 0, count) };
+        told("cusolverMpCreateMatrixDesc", status)?;
+        Ok(described)
+    }
+}
+
+impl Drop for Described<'_> {
+    fn drop(&mut self) {
+        let destroy = self.rank.libraries.solver.cusolverMpDestroyMatrixDesc;
+        if !self.descriptor.is_null() {
+            // SAFETY: made by `describe`, and no work uses it any more.
+            unsafe { destroy(self.descriptor) };
+        }
+    }
+}
+
+// Words of the distributed solver
+/// The numbers of a matrix, as the library calls them.
+fn kind(double: bool) -> i32 {
+    i32::from(double)
+}
+
+/// An address of a device as a pointer.
+fn pointer(address: u64) -> Pointer {
+    address as usize as Pointer
+}
+
+/// The half of a matrix that is looked at, the lower one as the library counts.
+const LOWER: i32 = 0;
+
+// Lend memory to ranks
+impl Rank {
+    /// Does some work with the bytes that it asks for, on the device and on the host, and waits for it. `calls` names asking and doing.
+    fn with_workspace(
+        &self,
+        stream: u64,
+        calls: [&'static str; 2],
+        ask: &dyn Fn(*mut usize, *mut usize) -> i32,
+        work: &dyn Fn([Pointer; 2], [usize; 2]) -> i32,
+    ) -> Result<(), Error> {
+        let (mut device, mut host, stream) = (0, 0, stream as usize as Stream);
+        told(calls[0], ask(&mut device, &mut host))?;
+        let mut on_host = vec![0u8; host.max(1)];
+        // SAFETY: given back below, when all work of the stream is done.
+        let lent = driven("cuMemAlloc", unsafe { driver::malloc_sync(device.max(1)) })?;
+        // SAFETY: the stream is that of this rank, here and below.
+        let ready = unsafe { driver::stream::synchronize(stream) };
+        let status = work([pointer(lent), on_host.as_mut_ptr().cast()], [device, host]);
+        // SAFETY: as above.
+        let done = unsafe { driver::stream::synchronize(stream) };
+        // SAFETY: allocated above, and given back once.
+        let freed = unsafe { driver::free_sync(lent) };
+        driven("cuStreamSynchronize", ready)?;
+        told(calls[1], status)?;
+        driven(calls[1], done)?;
+        driven("cuMemFree", freed)
+    }
+}
+
+// Work of a rank
+impl Collective for Rank {
+    // Factorise on several devices
+    fn cholesky(&self, stream: u64, of: &Dealt, report: u64) -> Result<(), Error> {
+        self.enter()?;
+        let (solver, handle) = (&self.libraries.solver, self.handle);
+        let (described, kind) = (self.describe(of, [of.order, of.block])?, kind(of.double));
+        let (n, a, d, report) =
+            (of.order as i64, pointer(of.matrix), described.descriptor, pointer(report));
+        let calls = ["cusolverMpPotrf_bufferSize", "cusolverMpPotrf"];
+        // SAFETY: `Member` has checked that the matrix fits its deal; two sizes are written.
+        let ask = |device: *mut usize, host: *mut usize| unsafe {
+            (solver.cusolverMpPotrf_bufferSize)(handle, LOWER, n, a, 1, 1, d, kind, device, host)
+        };
+        // SAFETY: as above; the memory is as large as was asked for, and the report an `int` of the device.
+        let work = |[w, h]: [Pointer; 2], [on_w, on_h]: [usize; 2]| unsafe {
+            (solver.cusolverMpPotrf)(handle, LOWER, n, a, 1, 1, d, kind, w, on_w, h, on_h, report)
+        };
+        self.with_workspace(stream, calls, &ask, &work)
+    }
+
+    // Solve on several devices
+    fn solve(
+        &self,
+        stream: u64,
+        of: &Dealt,
+        [rows, count]: [u64; 2],
+        report: u64,
+    ) -> Result<(), Error> {
+        self.enter()?;
+        let (solver, handle) = (&self.libraries.solver, self.handle);
+        let all = count as usize;
+        let (factor, sides) =
+            (self.describe(of, [of.order, of.block])?, self.describe(of, [all, all])?);
+        let (n, a, kind) = (of.order as i64, pointer(of.matrix), kind(of.double));
+        let (m, b, report) = (count as i64, pointer(rows), pointer(report));
+        let (d, e) = (factor.descriptor, sides.descriptor);
+        let calls = ["cusolverMpPotrs_bufferSize", "cusolverMpPotrs"];
+        // SAFETY: `Member` has checked that factor and rows fit their deal; two sizes are written.
+        let ask = |device: *mut usize, host: *mut usize| unsafe {
+            (solver.cusolverMpPotrs_bufferSize)(
+                handle, LOWER, n, m, a, 1, 1, d, b, 1, 1, e, kind, device, host,
+            )
+        };
+        // SAFETY: as above; the memory is as large as was asked for, and the report an `int` of the device.
+        let work = |[w, h]: [Pointer; 2], [on_w, on_h]: [usize; 2]| unsafe {
+            (solver.cusolverMpPotrs)(
+                handle, LOWER, n, m, a, 1, 1, d, b, 1, 1, e, kind, w, on_w, h, on_h, report,
+            )
+        };
+        self.with_workspace(stream, calls, &ask, &work)
+    }
+
+    // Find eigenvectors on several devices
+    fn eigenvectors(
+        &self,
+        stream: u64,
+        of: &Dealt,
+        found: [u64; 2],
+        report: u64,
+    ) -> Result<(), Error> {
+        self.enter()?;
+        let (solver, handle) = (&self.libraries.solver, self.handle);
+        let (described, kind) = (self.describe(of, [of.order, of.block])?, kind(of.double));
+        let (n, a, d) = (of.order as i64, pointer(of.matrix), described.descriptor);
+        let ([values, q], report) = (found.map(pointer), pointer(report));
+        let mut vectors = [b'V' as c_char, 0];
+        let vectors = vectors.as_mut_ptr();
+        let calls = ["cusolverMpSyevd_bufferSize", "cusolverMpSyevd"];
+        // SAFETY: `Member` has checked that matrix, values and vectors fit the deal; two sizes are written, and the text is only read.
+        let ask = |device: *mut usize, host: *mut usize| unsafe {
+            (solver.cusolverMpSyevd_bufferSize)(
+                handle, vectors, LOWER, n, a, 1, 1, d, values, q, 1, 1, d, kind, device, host,
+            )
+        };
+        // SAFETY: as above; the memory is as large as was asked for, and the report an `int` of the device.
+        let work = |[w, h]: [Pointer; 2], [on_w, on_h]: [usize; 2]| unsafe {
+            (solver.cusolverMpSyevd)(
+                handle, vectors, LOWER, n, a, 1, 1, d, values, q, 1, 1, d, kind, w, on_w, h, on_h,
+                report,
+            )
+        };
+        self.with_workspace(stream, calls, &ask, &work)
+    }
+
+    // Sum and send over several devices
+    fn sum(&self, stream: u64, double: bool, [address, count]: [u64; 2]) -> Result<(), Error> {
+        self.enter()?;
+        let (kind, sum, to) = (if double { 8 } else { 7 }, 0, stream as usize as Stream);
+        let numbers = pointer(address);
+        let call = self.libraries.nccl.ncclAllReduce;
+        // SAFETY: the numbers are a buffer of this device, read and written in place, and we wait for it.
+        let status =
+            unsafe { call(numbers, numbers, count as usize, kind, sum, self.communicator, to) };
+        self.libraries.nccl_says("ncclAllReduce", status)?;
+        // SAFETY: the stream is that of this rank.
+        driven("ncclAllReduce", unsafe { driver::stream::synchronize(to) })
+    }
+
+    fn broadcast(&self, stream: u64, [address, bytes]: [u64; 2], from: usize) -> Result<(), Error> {
+        self.enter()?;
+        let (as_bytes, to) = (0, stream as usize as Stream);
+        let (call, from) = (self.libraries.nccl.ncclBcast, from as i32);
+        // SAFETY: the bytes are those of a buffer of this device, and we wait for them.
+        let status = unsafe {
+            call(pointer(address), bytes as usize, as_bytes, from, self.communicator, to)
+        };
+        self.libraries.nccl_says("ncclBcast", status)?;
+        // SAFETY: the stream is that of this rank.
+        driven("ncclBcast", unsafe { driver::stream::synchronize(to) })
+    }
+
+    // Abort on several devices
+    fn abort(&self) {
+        if !self.is_aborted.swap(true, Ordering::AcqRel) {
+            // SAFETY: a communicator of this rank, which nothing uses after it, as `enter` and `drop` see to; NCCL lets go of threads that
+            // wait for it.
+            unsafe { (self.libraries.nccl.ncclCommAbort)(self.communicator) };
+        }
+    }
+}
+
+// Tests of libraries for several devices
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_looked_for_and_missed_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let nvidia = root.join("lib/python3.11/site-packages/nvidia/nccl/lib");
+        fs::create_dir_all(&nvidia).unwrap();
+        fs::create_dir_all(root.join("bin")).unwrap();
+        fs::write(root.join("bin/python3"), "").unwrap();
+        let roots = roots_of_python(&root.join("bin").into_os_string());
+        assert_eq!(roots, [root.join("local"), root.to_path_buf()]);
+        let found: Vec<_> =
+            pythons(root).iter().map(|python| python.join("site-packages")).collect();
+        assert_eq!(found, [root.join("lib/python3.11/site-packages")]);
+        // What is missing is named, and a version that wants more says so.
+        let said = load("libno-such-library.so.2", &["nccl/lib"]).err().unwrap_or_default();
+        assert!(said.contains("libno-such-library.so.2"), "{said}");
+        let said = missing("libnccl.so.2", "nvidia-nccl-cu13", "not found");
+        assert_eq!(
+            said,
+            "libnccl.so.2 does not load: not found; `pip install nvidia-nccl-cu13` brings it"
+        );
+        assert!(missing("a", "b", "undefined symbol: c").contains("NCCL 2.29.2"));
+        if let Err(error) = require_several("cuda") {
+            eprintln!("skipped with several devices: {error}");
+            let named = ["cublas", "cusolver", "libnccl.so.2", "libcusolverMp.so.0"];
+            assert!(named.iter().any(|name| error.to_string().contains(name)), "{error}");
+        }
+    }
+}

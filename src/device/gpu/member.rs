@@ -1,0 +1,170 @@
+// Tangled from book/src/several-devices.md: edit there, or here and run cargo tangle stitch.
+//! A graphics processor as one rank of several, and what they do together.
+
+// What a member stands on
+use super::{Buffer, Gpu, Precision, View};
+use crate::device::collective::Deal;
+use crate::device::machine::{Collective, Dealt};
+use crate::error::Error;
+use crate::numerics::real::Real;
+use std::sync::Arc;
+
+// A device among others
+/// A graphics processor that has joined others as one of several ranks. All of them do the same calls in the same order.
+#[derive(Clone)]
+pub(crate) struct Member {
+    gpu: Gpu,
+    group: Arc<dyn Collective>,
+    place: [usize; 2],
+}
+
+// Join other devices as a rank
+impl Gpu {
+    /// What ranks know each other by, for [`Gpu::join`]; one of them asks for it and tells the others.
+    ///
+    /// # Errors
+    /// `Device` where a library for several devices is missing, with its name.
+    pub(crate) fn identifier(&self) -> Result<Vec<u8>, Error> {
+        self.machine().identifier()
+    }
+
+    /// Joins others as a rank of so many, and waits for them.
+    ///
+    /// # Errors
+    /// As [`Gpu::identifier`], and `Cuda` where a library refuses.
+    pub(crate) fn join(&self, place: [usize; 2], identifier: &[u8]) -> Result<Member, Error> {
+        let (_turn, machine, stream) = self.queue.enter();
+        let group = machine.join(stream, place, identifier)?.into();
+        Ok(Member { gpu: self.clone(), group, place })
+    }
+}
+
+// Steps of a member
+impl Member {
+    /// The device.
+    pub(crate) fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// Its rank, and how many there are.
+    pub(crate) fn place(&self) -> [usize; 2] {
+        self.place
+    }
+
+    /// Ends whatever the ranks do together, from any thread; nothing can be done together any more.
+    pub(crate) fn abort(&self) {
+        self.group.abort();
+    }
+
+    // Describe a dealt matrix
+    /// A matrix of `order` columns that are dealt out, of which the buffer has this rank's.
+    fn dealt<T: Real>(&self, matrix: &Buffer<T>, deal: &Deal) -> Result<Dealt, Error> {
+        self.gpu.own("buffer", &matrix.memory.device)?;
+        assert_eq!(*deal, deal.of(self.place[0]), "a deal is that of the rank");
+        assert_eq!(matrix.len, deal.columns() * deal.count(), "a matrix fits its deal");
+        Ok(Dealt {
+            double: T::PRECISION == Precision::F64,
+            order: deal.columns(),
+            block: deal.block(),
+            count: deal.count(),
+            matrix: matrix.address,
+        })
+    }
+
+    // Read what a call reports
+    /// Reads what a call reports: nothing, or a number from 1.
+    fn reported(&self, call: impl FnOnce(u64, u64) -> Result<(), Error>) -> Result<i32, Error> {
+        let report = self.gpu.zeros::<i32>(1)?;
+        let (_turn, _, stream) = self.gpu.queue.enter();
+        let done = call(stream, report.address).map_err(|error| self.named(error));
+        // A library may call it an error that it has something to report.
+        match (report.read(), done) {
+            (Ok(said), _) if said[0] > 0 => Ok(said[0]),
+            (said, done) => done.and(said).map(|said| said[0]),
+        }
+    }
+
+    /// An error of what ranks do together, with the name of this device.
+    fn named(&self, error: Error) -> Error {
+        match error {
+            Error::Cuda { call, reason, .. } => {
+                Error::Cuda { call, device: self.gpu.name().into(), reason }
+            }
+            other => other,
+        }
+    }
+
+    // Factorise together
+    /// Puts Cholesky's factor in the place of a symmetric positive definite matrix of which the upper triangle by rows is looked at;
+    /// tells the first pivot that is not positive.
+    ///
+    /// # Errors
+    /// `Cuda` where a library fails, as for all that ranks do together.
+    pub(crate) fn cholesky<T: Real>(
+        &self,
+        matrix: &Buffer<T>,
+        deal: &Deal,
+    ) -> Result<Option<usize>, Error> {
+        let of = self.dealt(matrix, deal)?;
+        let report = self.reported(|stream, report| self.group.cholesky(stream, &of, report))?;
+        Ok(usize::try_from(report).ok().and_then(|number| number.checked_sub(1)))
+    }
+
+    /// Each row b, of which a rank has the columns of its deal, becomes A⁻¹ b by the factor of A.
+    pub(crate) fn solve<T: Real>(
+        &self,
+        factor: &Buffer<T>,
+        deal: &Deal,
+        rows: &Buffer<T>,
+    ) -> Result<(), Error> {
+        let of = self.dealt(factor, deal)?;
+        let count = rows.len / of.count;
+        assert_eq!(rows.len, count * of.count, "rows fit their deal");
+        let call =
+            |stream, report| self.group.solve(stream, &of, [rows.address, count as u64], report);
+        self.told("the solution of linear equations", self.reported(call)?)
+    }
+
+    fn told(&self, what: &str, report: i32) -> Result<(), Error> {
+        if report == 0 {
+            return Ok(());
+        }
+        let reason = format!("{} reports {report}", self.gpu.name());
+        Err(Error::Failed { what: what.into(), reason })
+    }
+
+    // Find eigenvectors together
+    /// The eigenvalues of a symmetric matrix, ascending, and its eigenvectors, one a row, of which each rank has its columns. The matrix
+    /// is lost.
+    pub(crate) fn eigenvectors<T: Real>(
+        &self,
+        matrix: &Buffer<T>,
+        deal: &Deal,
+    ) -> Result<(Vec<T>, Buffer<T>), Error> {
+        let of = self.dealt(matrix, deal)?;
+        let (values, vectors) = (self.gpu.zeros::<T>(of.order)?, self.gpu.zeros::<T>(matrix.len)?);
+        let found = [values.address, vectors.address];
+        let call = |stream, report| self.group.eigenvectors(stream, &of, found, report);
+        let report = self.reported(call)?;
+        self.told(&format!("the decomposition of {0} × {0} numbers", of.order), report)?;
+        Ok((values.read()?, vectors))
+    }
+
+    // Sum and send together
+    /// Adds up the numbers of all ranks; each gets the sum.
+    pub(crate) fn sum<T: Real>(&self, values: &Buffer<T>) -> Result<(), Error> {
+        self.gpu.own("buffer", &values.memory.device)?;
+        let (_turn, _, stream) = self.gpu.queue.enter();
+        let (double, numbers) =
+            (T::PRECISION == Precision::F64, [values.address, values.len as u64]);
+        self.group.sum(stream, double, numbers).map_err(|error| self.named(error))
+    }
+
+    /// Sends numbers of one rank to all others.
+    pub(crate) fn broadcast<T: Real>(&self, values: View<T>, from: usize) -> Result<(), Error> {
+        self.gpu.own("buffer", &values.buffer.memory.device)?;
+        let (_turn, _, stream) = self.gpu.queue.enter();
+        let bytes = [values.address(), values.bytes() as u64];
+        self.group.broadcast(stream, bytes, from).map_err(|error| self.named(error))
+    }
+}
