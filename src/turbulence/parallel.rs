@@ -172,12 +172,12 @@ impl FootprintAverage {
 }
 /// Half widths |x|, |y| below which footprints are near each other on a device.
 #[cfg(feature = "cuda")]
-pub(crate) const NEAR_THERE: f64 = 1.5;
+pub(crate) const NEAR_THERE: f64 = 1.65;
 
 /// The rules on a device: nodes along an axis, with the distance in half widths from which they suffice.
 #[cfg(feature = "cuda")]
 pub(crate) const REACH_THERE: [(usize, f64); REACH.len() + 1] =
-    [(4, 12.0), (5, 6.8), (6, 5.1), (8, 3.6), (10, 2.8), (12, 2.1), (20, 0.0)];
+    [(4, 12.0), (5, 6.8), (6, 5.1), (8, 3.6), (10, 2.8), (12, 2.5), (24, 0.0)];
 
 /// Nodes (x, y) in metres and weights of all rules on a device, each multiplied with itself, in the order of `REACH_THERE`.
 #[cfg(feature = "cuda")]
@@ -710,12 +710,12 @@ pub(crate) mod tests {
             }
             // A device goes nearer
             #[cfg(feature = "cuda")]
-            for (nodes, from) in [REACH_THERE[5], (REACH_THERE[6].0, NEAR_THERE)] {
-                let [x, y] = [1.0001 * from, 0.3 * from];
+            for share in [0.0, 0.3, 1.0] {
+                let (nodes, [x, y]) = (REACH_THERE[6].0, [NEAR_THERE, share * NEAR_THERE]);
                 let rule = gauss_trapezium(nodes, average.half_flat / average.half_width);
                 let edges = average.by_edges(x, y);
                 let error = largest_difference(average.by_rule(&rule, x, y), edges) / variance;
-                assert!(error < 1e-11, "κ = {kappa}, L0 = {outer_scale}, {from}: {error:.1e}");
+                assert!(error < 1e-11, "κ = {kappa}, L0 = {outer_scale}, {share}: {error:.1e}");
             }
         }
     }

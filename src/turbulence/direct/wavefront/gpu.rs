@@ -600,7 +600,7 @@ mod tests {
     #[test]
     fn the_result_does_not_depend_on_devices_or_batches() {
         for gpu in test_machines() {
-            let problem = problem((14, 0.4), (15, 1), (90e3, 2e-4), [25.0; 3]);
+            let problem = problem((30, 0.4), (41, 1), (90e3, 2e-4), [25.0; 3]);
             let engine = |count| Engine::gpus(vec![gpu.clone(); count], Precision::F32).unwrap();
             let computed = |problem: &WavefrontProblem, engine| {
                 covariance::<f32>(problem, &engine, &silent).unwrap()
@@ -620,7 +620,7 @@ mod tests {
                 let pairs = &pairs(&problem);
                 WavefrontPlan::of_pairs(&tools, &problem, &averages.layers, pairs, most).unwrap()
             };
-            let (whole, many) = (plan(SCRATCH), plan(200));
+            let (whole, many) = (plan(SCRATCH), plan(1000));
             assert!(
                 whole.batches.len() == 1
                     && many.batches.len() > 6
