@@ -6,7 +6,7 @@
 #include "turbulence/phase.cuh"
 
 // View by two sensors in a kernel
-constexpr int RULES = 7, PANEL = 10;
+constexpr int RULES = 6, PANEL = 10;
 
 /// A layer as two sensors see it; lengths in metres.
 struct View {
@@ -18,10 +18,10 @@ struct View {
     Phase phase;
     /// Half the square, and radius of the disc, in which edges serve.
     double box, disc;
-    /// Distances from which rules serve, descending, and where their nodes begin and end; all that is not near has one.
+    /// Distances from which rules serve, descending, and where their nodes begin and end.
     double from[RULES];
     int start[RULES + 1];
-    int quarters, lines;
+    int quarters, lines, rules;
 };
 
 // Integrate along a line by one thread
@@ -165,7 +165,7 @@ __device__ void by_nodes(
 ) {
     const double square = x * x + y * y;
     int rule = 0;
-    while (square < view.from[rule] * view.from[rule]) ++rule;
+    while (rule < view.rules - 1 && square < view.from[rule] * view.from[rule]) ++rule;
     real sum[3] = {0, 0, 0};
     for (int k = view.start[rule]; k < view.start[rule + 1]; ++k) {
         const real u = (real)x + nodes[3 * k], v = (real)y + nodes[3 * k + 1];
@@ -241,7 +241,7 @@ extern "C" __global__ void __launch_bounds__(64, 6) near_pairs(
 /// their x slopes. `centres` has for each layer the coordinates
 /// along x and y of the first sensor's `across_first` columns and rows, then of the second's;
 /// lenslets are rows and columns.
-extern "C" __global__ void __launch_bounds__(128) dense_block(
+extern "C" __global__ void __launch_bounds__(128, 3) dense_block(
     const View *views, int layers, const double *centres, const int *first, const int *second,
     int across_first, int across_second, int columns, int pitch, int height, const real *slopes,
     const real *nodes, int box, const double *near, real *values

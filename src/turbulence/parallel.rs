@@ -125,6 +125,16 @@ impl FootprintAverage {
         }
         sum
     }
+    /// Nodes (x, y) in metres and weights of all rules, each multiplied with itself, in the order of `REACH`.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn products(&self) -> Vec<Vec<[f64; 3]>> {
+        let product = |Rule { nodes, weights }: &Rule| {
+            let (n, node) = (nodes.len(), |k: usize| nodes[k] * self.half_width);
+            let at = |k| [node(k % n), node(k / n), weights[k / n] * weights[k % n]];
+            (0..n * n).map(at).collect()
+        };
+        self.rules.iter().map(product).collect()
+    }
 
     // Average by four lines each way
     fn by_edges(&self, x: f64, y: f64) -> [f64; 3] {
@@ -169,27 +179,6 @@ impl FootprintAverage {
         let table = grid.map(|grid| Table::new(&self, grid));
         Self { table, ..self }
     }
-}
-/// Half widths |x|, |y| below which footprints are near each other on a device.
-#[cfg(feature = "cuda")]
-pub(crate) const NEAR_THERE: f64 = 1.65;
-
-/// The rules on a device: nodes along an axis, with the distance in half widths from which they suffice.
-#[cfg(feature = "cuda")]
-pub(crate) const REACH_THERE: [(usize, f64); REACH.len() + 1] =
-    [(4, 12.0), (5, 6.8), (6, 5.1), (8, 3.6), (10, 2.8), (12, 2.5), (24, 0.0)];
-
-/// Nodes (x, y) in metres and weights of all rules on a device, each multiplied with itself, in the order of `REACH_THERE`.
-#[cfg(feature = "cuda")]
-pub(crate) fn products(sides: [f64; 2]) -> Vec<Vec<[f64; 3]>> {
-    let [half_width, half_flat] = half_sum_and_difference(sides);
-    let product = |Rule { nodes, weights }: &Rule| {
-        let (n, node) = (nodes.len(), |k: usize| nodes[k] * half_width);
-        let at = |k| [node(k % n), node(k / n), weights[k / n] * weights[k % n]];
-        (0..n * n).map(at).collect()
-    };
-    let rule = |(nodes, _)| product(&gauss_trapezium(nodes, half_flat / half_width));
-    REACH_THERE.map(rule).to_vec()
 }
 /// (D1 + D2) / 2 and |D2 − D1| / 2.
 fn half_sum_and_difference([one, two]: [f64; 2]) -> [f64; 2] {
@@ -707,15 +696,6 @@ pub(crate) mod tests {
                 let edges = average.by_edges(x, y);
                 let error = largest_difference(average.by_nodes(x, y), edges) / variance;
                 assert!(error < 1e-11, "κ = {kappa}, L0 = {outer_scale}, {from}: {error:.1e}");
-            }
-            // A device goes nearer
-            #[cfg(feature = "cuda")]
-            for share in [0.0, 0.3, 1.0] {
-                let (nodes, [x, y]) = (REACH_THERE[6].0, [NEAR_THERE, share * NEAR_THERE]);
-                let rule = gauss_trapezium(nodes, average.half_flat / average.half_width);
-                let edges = average.by_edges(x, y);
-                let error = largest_difference(average.by_rule(&rule, x, y), edges) / variance;
-                assert!(error < 1e-11, "κ = {kappa}, L0 = {outer_scale}, {share}: {error:.1e}");
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::model::source::ConeGradient;
 use crate::numerics::quadrature::gauss_legendre;
 use crate::numerics::real::{Precision, Real};
 use crate::turbulence::direct::slope::gpu::{self as tables, HESSIAN, SlopePlan};
-use crate::turbulence::parallel::{NEAR_THERE, REACH_THERE, products};
+use crate::turbulence::parallel::{FootprintAverage, NEAR, REACH};
 use crate::turbulence::phase::gpu::{PHASE, PhaseTables, RADIAL_TABLE, phase_scales};
 use crate::turbulence::slope::SlopeProblem;
 use crate::turbulence::turned::{THIN, Turn, TurnedSquares};
@@ -42,10 +42,11 @@ struct View {
     outer_scale: f64,
     phase: [f64; 4],
     near: [f64; 2],
-    from: [f64; REACH_THERE.len()],
-    start: [i32; REACH_THERE.len() + 1],
+    from: [f64; REACH.len()],
+    start: [i32; REACH.len() + 1],
     quarters: i32,
     lines: i32,
+    rules: i32,
 }
 
 impl View {
@@ -56,12 +57,13 @@ impl View {
         let half_width = 0.5 * (sides[0] + sides[1]);
         let Turn { quarters, cos, sin } = turn;
         let (near, from, rules) = if sin == 0.0 {
-            ([NEAR_THERE, 0.0], REACH_THERE.map(|(_, from)| from).to_vec(), products(sides))
+            let rules = FootprintAverage::new(&layer.phase, sides).products();
+            ([NEAR, 0.0], REACH.map(|(_, from)| from).to_vec(), rules)
         } else {
             let average = TurnedAverage::new(&layer.phase, TurnedSquares { sides, cos, sin });
             ([0.0, RINGS[1].1], RINGS.map(|(_, from)| from).to_vec(), average.rules.to_vec())
         };
-        let (mut start, mut distances) = ([0; REACH_THERE.len() + 1], [0.0; REACH_THERE.len()]);
+        let (mut start, mut distances) = ([0; REACH.len() + 1], [0.0; REACH.len()]);
         for (k, (from, rule)) in from.iter().zip(rules).enumerate() {
             (start[k], distances[k]) = (nodes.len() as i32, from * half_width);
             nodes.extend(rule);
@@ -87,6 +89,7 @@ impl View {
             } else {
                 4
             },
+            rules: from.len() as i32,
         }
     }
 }
