@@ -58,17 +58,22 @@ pub struct Stage {
 /// Threads of a processor that do as much as a device.
 const THREADS_OF_A_DEVICE: f64 = 500.0;
 
-/// Seconds until a device is ready.
-const START_OF_A_DEVICE: f64 = 1.0;
+/// Seconds until a device is ready for a stage.
+const START_OF_A_DEVICE: f64 = 0.05;
 
 // Time of a stage on an engine
 impl Stage {
     /// A stage with the `work` that one thread would do in so many seconds, spread over an engine.
     pub fn new(name: &'static str, work: f64, engine: &Engine) -> Self {
-        let devices = engine.place()[1] as f64;
+        let of_device = if engine.devices().is_empty() { 1.0 } else { THREADS_OF_A_DEVICE };
+        Self::shared(name, work / of_device, engine)
+    }
+
+    /// A stage that one thread, or where the engine has devices one device, would finish alone in so many seconds.
+    pub fn shared(name: &'static str, alone: f64, engine: &Engine) -> Self {
         let seconds = match engine.devices() {
-            [] => work / threads() as f64,
-            _ => START_OF_A_DEVICE + work / (THREADS_OF_A_DEVICE * devices),
+            [] => alone / threads() as f64,
+            _ => START_OF_A_DEVICE + alone / engine.place()[1] as f64,
         };
         Self { name, seconds }
     }

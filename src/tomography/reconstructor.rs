@@ -3,10 +3,10 @@
 
 #[cfg(feature = "cuda")]
 mod gpu;
-mod iterative;
 #[cfg(not(feature = "cuda"))]
 #[path = "reconstructor/no_gpu.rs"]
 mod gpu;
+mod iterative;
 #[cfg(feature = "cuda")]
 mod ranks;
 
@@ -157,6 +157,39 @@ impl ReconstructorOptions {
     }
 }
 
+// Rates of a thread and a device
+/// What one thread, or one device, does how fast.
+struct Rates {
+    /// Multiplications with their additions in a second, in products of large matrices.
+    products: f64,
+    /// Multiplications for eigenvectors, as a multiple of n³.
+    eigenvectors: f64,
+    /// Seconds for the covariance of two slopes: gathered, and integrated in a layer.
+    gathered: f64,
+    integrated: f64,
+    /// Seconds until a layer is tabulated for sensors that share no lattice.
+    tabulated: f64,
+    /// Seconds in which a number of the reconstructor is read.
+    read: f64,
+}
+
+const THREAD: Rates = Rates {
+    products: 12e9,
+    eigenvectors: 8.0,
+    gathered: 6e-9,
+    integrated: 20e-9,
+    tabulated: 25e-3,
+    read: 0.0,
+};
+const DEVICE: Rates = Rates {
+    products: 20e12,
+    eigenvectors: 12.0,
+    gathered: 4e-12,
+    integrated: 0.17e-9,
+    tabulated: 0.0,
+    read: 1e-9,
+};
+
 // Plan of a reconstructor
 /// How a reconstructor will be computed.
 ///
@@ -272,21 +305,17 @@ impl ReconstructorPlan {
     }
 
     // Time that the stages take
-    /// Multiplications and additions of one thread in a second, in products of large matrices.
-    const SPEED: f64 = 12e9;
-
-    /// Seconds of one thread for the covariance of two slopes: gathered, and integrated in a layer.
-    const GATHERED: f64 = 6e-9;
-    const INTEGRATED: f64 = 150e-9;
-
-    /// Seconds of one thread for the covariances of all slopes of sensors with those of others; each comes with its slopes.
-    fn pairs(&self, first: &[(Sensor, usize)], second: &[(Sensor, usize)]) -> f64 {
+    /// Seconds for the covariances of all slopes of sensors with those of others; each comes with its slopes.
+    fn pairs(&self, rates: &Rates, first: &[(Sensor, usize)], second: &[(Sensor, usize)]) -> f64 {
         let layers = self.system.atmosphere().layers().len() as f64;
         let block = |(a, m): &(Sensor, usize), (b, n): &(Sensor, usize)| {
             let shared = a.shares_lattice_with(b);
-            (m * n) as f64 * if shared { Self::GATHERED } else { layers * Self::INTEGRATED }
+            (m * n) as f64 * if shared { rates.gathered } else { layers * rates.integrated }
         };
-        first.iter().map(|a| second.iter().map(|b| block(a, b)).sum::<f64>()).sum()
+        let pairs = || first.iter().flat_map(|a| second.iter().map(move |b| (a, b)));
+        let apart = pairs().any(|((a, _), (b, _))| !a.shares_lattice_with(b));
+        let tables = if apart { layers * rates.tabulated } else { 0.0 };
+        tables + pairs().map(|(a, b)| block(a, b)).sum::<f64>()
     }
 
     // Stages of a reconstructor
@@ -298,33 +327,34 @@ impl ReconstructorPlan {
         let stars: Vec<_> = stars.map(|(q, star)| (star, 2 * order.lenslets(q).len())).collect();
         let truths = truth_sensors(&self.system).into_iter();
         let truths: Vec<_> = truths.map(|truth| (truth, self.truth_slopes)).collect();
+        // Times of a thread or a device alone
+        let rates = if engine.devices().is_empty() { &THREAD } else { &DEVICE };
         let factor = match self.method {
-            Inversion::Eigen if engine.devices().is_empty() => 8.0 * n.powi(3),
-            Inversion::Eigen => 4.0 * n.powi(3),
+            Inversion::Eigen => rates.eigenvectors * n.powi(3),
             _ => n.powi(3) / 6.0,
         };
-        let with_truth = self.pairs(&truths, &stars);
-        let passes = if self.options.errors_only { 0.5 } else { 1.0 };
-        let work = |multiplications: f64| multiplications / Self::SPEED;
-        let iterated = self.method == Inversion::Iterative;
-        let solve = if iterated {
-            self.work_of_iterations()
-        } else {
-            work(passes * rows * n * n + rows * m * n)
-        };
-        [
-            (MEASUREMENTS, 0.5 * self.pairs(&stars, &stars)),
+        let with_truth = self.pairs(rates, &truths, &stars);
+        let (passes, read) = if self.options.errors_only { (0.5, 0.0) } else { (1.0, rows * n) };
+        let products = |multiplications: f64| multiplications / rates.products;
+        let times = [
+            (MEASUREMENTS, 0.5 * self.pairs(rates, &stars, &stars)),
             (TRUTH, with_truth),
             (LATER, with_truth),
-            (FACTOR, work(factor)),
-            (RECONSTRUCTOR, solve),
-            (ERROR, work(5.0 * rows * m * m)),
-        ]
-        .into_iter()
-        .filter(|(name, _)| *name != LATER || self.is_delayed())
-        .filter(|(name, _)| !iterated || ![MEASUREMENTS, FACTOR].contains(name))
-        .map(|(name, seconds)| Stage::new(name, seconds, engine))
-        .collect()
+            (FACTOR, products(factor)),
+            (RECONSTRUCTOR, products(passes * rows * n * n + rows * m * n)),
+            (ERROR, products(5.0 * rows * m * m) + rates.read * read),
+        ];
+        let iterated = self.method == Inversion::Iterative;
+        let stage = |(name, alone)| match (name, iterated) {
+            (RECONSTRUCTOR, true) => Stage::new(name, self.work_of_iterations(), engine),
+            _ => Stage::shared(name, alone, engine),
+        };
+        times
+            .into_iter()
+            .filter(|(name, _)| *name != LATER || self.is_delayed())
+            .filter(|(name, _)| !iterated || ![MEASUREMENTS, FACTOR].contains(name))
+            .map(stage)
+            .collect()
     }
 
     // Describe a planned reconstructor
