@@ -6,7 +6,7 @@ pub(crate) mod gpu;
 
 // What operators in blocks stand on
 use crate::error::{Invalid, accept};
-use crate::linear::operator::{Operator, shape, vectors};
+use crate::linear::operator::{Operator, count, gather, places_of, shape, starts, vectors};
 use crate::numerics::real::Real;
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,11 +22,6 @@ pub struct Block<T> {
     pub rows: Vec<Range<usize>>,
     /// Where the numbers that go in stand.
     pub columns: Vec<Range<usize>>,
-}
-
-/// Numbers in some ranges.
-pub(crate) fn count(places: &[Range<usize>]) -> usize {
-    places.iter().map(Range::len).sum()
 }
 
 // Matrix of several blocks
@@ -85,43 +80,6 @@ impl<T: Real> Blocks<T> {
                 y[place].iter_mut().zip(product).for_each(|(y, &product)| *y += product);
             }
         }
-    }
-}
-
-// Walk through the places of vectors
-/// The places in all vectors of a slice of so many numbers, of which a vector has `length`.
-fn places_of(
-    numbers: usize,
-    length: usize,
-    places: &[Range<usize>],
-) -> impl Iterator<Item = Range<usize>> {
-    let vectors = (0..numbers).step_by(length.max(1));
-    vectors.flat_map(|start| places.iter().map(move |place| start + place.start..start + place.end))
-}
-
-/// Where the numbers of these places start when they stand side by side, for so many vectors.
-fn starts(places: &[Range<usize>], vectors: usize) -> impl Iterator<Item = usize> {
-    let mut end = 0;
-    (0..vectors).flat_map(move |_| places).map(move |place| {
-        end += place.len();
-        end - place.len()
-    })
-}
-
-/// Copies the numbers at some places of each vector side by side.
-pub(crate) fn gather<T: Real>(x: &[T], length: usize, places: &[Range<usize>], to: &mut [T]) {
-    let vectors = x.len() / length.max(1);
-    for (place, start) in places_of(x.len(), length, places).zip(starts(places, vectors)) {
-        to[start..start + place.len()].copy_from_slice(&x[place]);
-    }
-}
-
-/// Copies numbers that stand side by side to some places of each vector.
-pub(crate) fn scatter<T: Real>(from: &[T], length: usize, places: &[Range<usize>], y: &mut [T]) {
-    let vectors = y.len() / length.max(1);
-    for (place, start) in places_of(y.len(), length, places).zip(starts(places, vectors)) {
-        let own = &from[start..start + place.len()];
-        y[place].copy_from_slice(own);
     }
 }
 

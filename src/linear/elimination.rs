@@ -6,9 +6,8 @@ pub(crate) mod gpu;
 
 // What the elimination stands on
 use crate::error::{Error, accept};
-use crate::linear::blocks::{count, gather, scatter};
 use crate::linear::matrix::Dense;
-use crate::linear::operator::{Operator, vectors};
+use crate::linear::operator::{Operator, count, gather, scatter, vectors};
 use crate::numerics::real::Real;
 use ndarray::{Array2, ArrayView2};
 use std::ops::Range;

@@ -6,6 +6,7 @@ pub(crate) mod gpu;
 
 use crate::error::{Invalid, accept};
 use crate::numerics::real::Real;
+use std::ops::Range;
 use std::sync::Arc;
 
 // What every operator can do
@@ -73,6 +74,48 @@ pub(crate) fn vectors<T>(x: &[T], y: &[T], (rows, columns): (usize, usize)) -> u
     let whole = x.len() == vectors * columns && y.len() == vectors * rows;
     assert!(whole, "{} → {} numbers by {rows} × {columns}", x.len(), y.len());
     vectors
+}
+
+// Walk through the places of vectors
+/// Numbers in some ranges.
+pub(crate) fn count(places: &[Range<usize>]) -> usize {
+    places.iter().map(Range::len).sum()
+}
+
+/// The places in all vectors of a slice of so many numbers, of which a vector has `length`.
+pub(crate) fn places_of(
+    numbers: usize,
+    length: usize,
+    places: &[Range<usize>],
+) -> impl Iterator<Item = Range<usize>> {
+    let vectors = (0..numbers).step_by(length.max(1));
+    vectors.flat_map(|start| places.iter().map(move |place| start + place.start..start + place.end))
+}
+
+/// Where the numbers of these places start when they stand side by side, for so many vectors.
+pub(crate) fn starts(places: &[Range<usize>], vectors: usize) -> impl Iterator<Item = usize> {
+    let mut end = 0;
+    (0..vectors).flat_map(move |_| places).map(move |place| {
+        end += place.len();
+        end - place.len()
+    })
+}
+
+/// Copies the numbers at some places of each vector side by side.
+pub(crate) fn gather<T: Real>(x: &[T], length: usize, places: &[Range<usize>], to: &mut [T]) {
+    let vectors = x.len() / length.max(1);
+    for (place, start) in places_of(x.len(), length, places).zip(starts(places, vectors)) {
+        to[start..start + place.len()].copy_from_slice(&x[place]);
+    }
+}
+
+/// Copies numbers that stand side by side to some places of each vector.
+pub(crate) fn scatter<T: Real>(from: &[T], length: usize, places: &[Range<usize>], y: &mut [T]) {
+    let vectors = y.len() / length.max(1);
+    for (place, start) in places_of(y.len(), length, places).zip(starts(places, vectors)) {
+        let own = &from[start..start + place.len()];
+        y[place].copy_from_slice(own);
+    }
 }
 
 // Operators of this chapter

@@ -8,7 +8,7 @@ pub(crate) mod gpu;
 
 // What the preconditioner stands on
 use crate::error::{Error, Invalid, accept, not_negative};
-use crate::linear::operator::{Operator, vectors};
+use crate::linear::operator::{Operator, gather, scatter, vectors};
 use crate::linear::toeplitz::{Block, BlockToeplitz, Parts};
 use crate::numerics::real::Real;
 use crate::turbulence::slope::SlopeCovariance;
@@ -127,24 +127,9 @@ impl<T: Real> Part<T> {
         let part = x.len() / length * self.operator.rows();
         let (from, scratch) = scratch.split_at_mut(part);
         let (to, scratch) = scratch.split_at_mut(part);
-        let starts = (0..x.len()).step_by(length);
-        let places = starts.flat_map(|start| {
-            self.places.iter().map(move |place| start + place.start..start + place.end)
-        });
-        // Copy the stars of the group and back
-        let mut end = 0;
-        for place in places.clone() {
-            let start = end;
-            end += place.len();
-            from[start..end].copy_from_slice(&x[place]);
-        }
+        gather(x, length, &self.places, from);
         self.operator.apply(from, to, scratch);
-        end = 0;
-        for place in places {
-            let start = end;
-            end += place.len();
-            y[place].copy_from_slice(&to[start..end]);
-        }
+        scatter(to, length, &self.places, y);
     }
 }
 

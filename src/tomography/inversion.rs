@@ -110,8 +110,11 @@ const LARGEST: u64 = 2 << 30;
 /// Multiplications and additions of one thread in a second, in products of large matrices.
 pub(crate) const SPEED: f64 = 12e9;
 
+/// Multiplications for eigenvectors, as a multiple of n³.
+pub(crate) const EIGENVECTORS: f64 = 8.0;
+
 /// Time of one number of a dense matrix: to gather it, and to use it for one frame.
-const GATHER: f64 = 6e-9;
+pub(crate) const GATHER: f64 = 6e-9;
 const USE: f64 = 1.6e-9;
 
 impl Cost {
@@ -121,7 +124,7 @@ impl Cost {
         let dense = |times: f64| [GATHER * n * n + times * n.powi(3) / SPEED, frames * USE * n * n];
         match way {
             Inversion::Cholesky => dense(1.0 / 6.0),
-            Inversion::Eigen => dense(8.0),
+            Inversion::Eigen => dense(EIGENVECTORS),
             _ => [0.0, 2.0 * frames * self.iterations * self.product],
         }
     }

@@ -27,7 +27,7 @@ use crate::tomography::covariance_matrix::{
     CovarianceMatrices, LATER, MEASUREMENTS, TRUTH, check_targets, truth_covariance, truth_sensors,
     truth_valid,
 };
-use crate::tomography::inversion::{Inversion, not_definite};
+use crate::tomography::inversion::{EIGENVECTORS, GATHER, Inversion, SPEED, not_definite};
 use ndarray::{Array1, Array2, Array3, Axis, concatenate, s};
 
 // Options of a reconstructor
@@ -174,9 +174,9 @@ struct Rates {
 }
 
 const THREAD: Rates = Rates {
-    products: 12e9,
-    eigenvectors: 8.0,
-    gathered: 6e-9,
+    products: SPEED,
+    eigenvectors: EIGENVECTORS,
+    gathered: GATHER,
     integrated: 20e-9,
     tabulated: 25e-3,
     read: 0.0,

@@ -5,7 +5,7 @@
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::{Error, accept};
-use crate::linear::blocks::count;
+use crate::linear::operator::count;
 use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
 use crate::numerics::real::Real;
 use ndarray::ArrayView2;

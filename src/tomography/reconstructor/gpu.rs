@@ -116,7 +116,8 @@ impl ReconstructorPlan {
         };
         let partners = numbers(slopes.iter().map(|&k| noise.partners[k]).collect())?;
         let (variances, covariances, count) = (variances?, covariances?, slopes.len());
-        let kernel = gpu.program::<T>(&NOISE, &[])?.kernel("add_noise")?;
+        let program = gpu.program::<T>(&NOISE, &[])?;
+        let kernel = program.kernel("add_noise")?;
         let slopes = numbers(slopes)?;
         let arguments: [Argument; 6] = [
             matrix.into(),
@@ -128,7 +129,7 @@ impl ReconstructorPlan {
         ];
         gpu.launch(&kernel, Shape::over(count, 256, [1, 1]), &arguments)?;
         // Add what slopes have in common
-        let kernel = gpu.program::<T>(&NOISE, &[])?.kernel("add_common")?;
+        let kernel = program.kernel("add_common")?;
         for (slopes, variance) in &noise.common {
             let (count, variance) = (slopes.len(), variance / unit);
             let arguments: [Argument; 5] = [
