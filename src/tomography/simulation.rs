@@ -702,8 +702,8 @@ impl SimulationPlan {
         for &n in &self.frequencies {
             let n = n as f64;
             layers += 20e-9 * (n * n + 4.0 * n * places);
-            drawn += 4.0 * n * n * 15e-9;
-            summed += places * 4.0 * n * n / 1e9;
+            drawn += 0.2e-3 + 4.0 * n * n * 10e-9;
+            summed += places * 4.0 * n * n / 30e9;
         }
         let frames = self.options.frames as f64;
         let frames = [(Work::Integrals, frames * drawn), (Work::Products, frames * summed)];

@@ -70,7 +70,7 @@ const NEAR_WAVEFRONT: f64 = 2.5e-3;
 const FAR_WAVEFRONT: f64 = 20e-9;
 
 /// Seconds of one thread for an entry of dense wavefront and slopes and a layer, and of the wavefronts.
-const ENTRY_OF_WAVEFRONT: f64 = 100e-9;
+const ENTRY_OF_WAVEFRONT: f64 = 50e-9;
 const ENTRY_OF_WAVEFRONTS: f64 = 20e-9;
 
 // Methods of slope covariance
@@ -194,7 +194,7 @@ impl SlopeCovariancePlan {
                 let lags = (self.problem.lags() as f64).powi(2);
                 (Work::Integrals, views * (VIEW + VIEW_LAG * lags))
             }
-            Some(chosen) => (Work::Transforms, 4e-9 * chosen.sampling.work(&self.problem)),
+            Some(chosen) => (Work::Integrals, 4e-9 * chosen.sampling.work(&self.problem)),
         }
     }
 
@@ -329,7 +329,7 @@ impl WavefrontCovariancePlan {
             }
             Some(chosen) => {
                 let work = spectral::wavefront::work(&self.problem, &chosen.sampling);
-                (Work::Transforms, 4e-9 * work)
+                (Work::Integrals, 4e-9 * work)
             }
         }
     }
@@ -738,6 +738,8 @@ impl CovariancePlan {
     // Stages of the plan of covariances
     /// The stages of a run.
     pub(crate) fn stages(&self, engine: &Engine) -> Vec<Stage> {
+        let alone = engine.devices().is_empty();
+        let cores = if alone { engine.clone() } else { Engine::default() };
         let mut stages = Vec::new();
         match &self.posed {
             Posed::Toeplitz(slopes, wavefront) => {
@@ -758,16 +760,14 @@ impl CovariancePlan {
                 stages.extend(Stage::start(engine));
                 stages.push(slopes);
                 let wavefront = [(Work::Integrals, wavefront_work(&self.system))];
-                stages.extend(
-                    self.grid.map(|_| Stage::new(WAVEFRONT, &wavefront, &Engine::default())),
-                );
+                stages.extend(self.grid.map(|_| Stage::new(WAVEFRONT, &wavefront, &cores)));
             }
         }
         if let Some(problem) = &self.wavefronts {
             let lags = (problem.targets() * 2 * problem.grid().points).pow(2) as f64;
             let work = ENTRY_OF_WAVEFRONTS * lags * problem.layers().len() as f64;
             let work = [(Work::Integrals, work)];
-            stages.push(Stage::new(WAVEFRONTS, &work, &Engine::default()));
+            stages.push(Stage::new(WAVEFRONTS, &work, &cores));
         }
         stages
     }
