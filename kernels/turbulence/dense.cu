@@ -410,7 +410,7 @@ extern "C" __global__ void __launch_bounds__(128) lay_lines(
 constexpr int FIRSTS = 4;
 
 /// The same as `dense_block`, of so many `rows`, from lines that begin at `first_row` and are those of `line_rows` rows.
-extern "C" __global__ void __launch_bounds__(128, 5) tabled_block(
+extern "C" __global__ void __launch_bounds__(128, 4) tabled_block(
     const TableView *views, int layers, const double *centres, const int *first, int rows,
     const int *second, int columns, int pitch, int height, const double *tables,
     const PlaceOnPanel *along, int first_row, int line_rows, const real *lines, int length,
@@ -457,6 +457,7 @@ extern "C" __global__ void __launch_bounds__(128, 5) tabled_block(
             const size_t row = (size_t)layer * line_rows + lenslet[0] - first_row;
             const double *line = near_lines + (row * view.box + up % view.box) * near_length;
             double c[3] = {0.0, 0.0, 0.0};
+            #pragma unroll 1
             for (int corner = 0; corner < 4; ++corner) {
                 // Add a corner of a near pair
                 const bool outer = corner == 0 || corner == 3;
@@ -464,6 +465,7 @@ extern "C" __global__ void __launch_bounds__(128, 5) tabled_block(
                 const PlaceOnPanel place = on_panel(tables, view, 1, x + (corner < 2 ? -offset : offset));
                 const double *at = line + PANEL_OF_LINE * place.panel;
                 double value[3] = {0.0, 0.0, 0.0};
+                #pragma unroll 2
                 for (int power = POWERS - 1; power >= 0; --power) {
                     for (int n = 0; n < 3; ++n) value[n] = value[n] * place.z + at[3 * power + n];
                 }

@@ -553,20 +553,6 @@ impl WantedAverage {
     }
 }
 
-/// How many numbers all tables for some sensors take, if all of their lenslets are valid.
-#[cfg(feature = "cuda")]
-fn numbers_of_tables(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
-    let all = |star: &Sensor| Array2::from_elem([star.array.lenslets(); 2], true);
-    let valid: Vec<Array2<bool>> = sensors.iter().map(all).collect();
-    let order = SlopeOrder::new(&valid);
-    let slopes = Slopes { order: &order, first: 0, sensors: sensors.len() };
-    let footprints = place_footprints(atmosphere, sensors, ConeGradient::Pupil);
-    let scales = atmosphere.layers().iter().map(|layer| layer.outer_scale);
-    let layers = scales.zip(footprints.iter().map(Vec::as_slice));
-    let wanted = wanted_averages(&Groups::new(sensors), layers, [slopes; 2]);
-    wanted.iter().flatten().map(WantedAverage::numbers).sum()
-}
-
 /// The averages of each layer that are wanted of it.
 fn prepare_averages(
     layers: &[SeenLayer],
@@ -585,6 +571,21 @@ fn prepare_averages(
         averages[k].push(average);
     }
     Ok(averages)
+}
+
+// Numbers of all tables for some sensors
+/// How many numbers all tables for some sensors take, if all of their lenslets are valid.
+#[cfg(feature = "cuda")]
+fn numbers_of_tables(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
+    let all = |star: &Sensor| Array2::from_elem([star.array.lenslets(); 2], true);
+    let valid: Vec<Array2<bool>> = sensors.iter().map(all).collect();
+    let order = SlopeOrder::new(&valid);
+    let slopes = Slopes { order: &order, first: 0, sensors: sensors.len() };
+    let footprints = place_footprints(atmosphere, sensors, ConeGradient::Pupil);
+    let scales = atmosphere.layers().iter().map(|layer| layer.outer_scale);
+    let layers = scales.zip(footprints.iter().map(Vec::as_slice));
+    let wanted = wanted_averages(&Groups::new(sensors), layers, [slopes; 2]);
+    wanted.iter().flatten().map(WantedAverage::numbers).sum()
 }
 
 impl Slopes<'_> {
