@@ -405,88 +405,64 @@ extern "C" __global__ void __launch_bounds__(128) lay_lines(
     }
 }
 
-// Fill a block from its lines
-/// Lenslets of the first sensor that a thread takes.
-constexpr int FIRSTS = 4;
+// Polynomials of a panel at a place
+/// Adds xx, xy and yy of a panel at a place on it, times a sign.
+template <typename T>
+__device__ void add_panel(const T *panel, const PlaceOnPanel &place, double sign, double sum[3]) {
+    const T z = (T)place.z;
+    T c[3] = {0, 0, 0};
+    #pragma unroll 5
+    for (int power = POWERS - 1; power >= 0; --power) {
+        for (int n = 0; n < 3; ++n) c[n] = c[n] * z + panel[3 * power + n];
+    }
+    sum[0] += sign * c[0];
+    sum[1] += (place.kind & 1 ? -sign : sign) * c[1];
+    sum[2] += sign * c[2];
+}
 
-/// The same as `dense_block`, of so many `rows`, from lines that begin at `first_row` and are those of `line_rows` rows.
-extern "C" __global__ void __launch_bounds__(128, 4) tabled_block(
-    const TableView *views, int layers, const double *centres, const int *first, int rows,
-    const int *second, int columns, int pitch, int height, const double *tables,
-    const PlaceOnPanel *along, int first_row, int line_rows, const real *lines, int length,
-    const double *near_lines, int near_length, real *values
+// Fill a block from its lines
+/// The same as `dense_block`, from lines that begin at `first_row` and are those of `line_rows` rows.
+extern "C" __global__ void __launch_bounds__(128, 6) tabled_block(
+    const TableView *views, int layers, const double *centres, const int *first, const int *second,
+    int columns, int pitch, int height, const double *tables, const PlaceOnPanel *along,
+    int first_row, int line_rows, const real *lines, int length, const double *near_lines,
+    int near_length, real *values
 ) {
-    const int start = FIRSTS * blockIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
+    const int row = blockIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
     if (column >= columns) return;
-    const bool odd = views[0].quarters & 1;
+    const int j = first[2 * row], i = first[2 * row + 1];
     const int l = second[4 * column], k = second[4 * column + 1];
+    const bool odd = views[0].quarters & 1;
     const int across = odd ? l : k, up = odd ? k : l;
-    double sums[FIRSTS][3] = {};
+    double sum[3] = {0.0, 0.0, 0.0};
     for (int layer = 0; layer < layers; ++layer) {
         const TableView &view = views[layer];
         const Places places(centres, layer, view.across[0], view.across[1]);
-        int near = 0;
-        // Add the values of lines
-        #pragma unroll
-        for (int r = 0; r < FIRSTS; ++r) {
-            const int *lenslet = first + 2 * min(start + r, rows - 1);
-            const int j = lenslet[0], i = lenslet[1];
-            const size_t columns_before = (size_t)layer * view.across[0] + i;
-            const PlaceOnPanel place = along[columns_before * view.across[1] + across];
-            if ((place.kind & 2) && fabs(apart(places, view, 1, j, up)) < view.near) {
-                near |= 1 << r;
-                continue;
-            }
-            const size_t row = (size_t)layer * line_rows + j - first_row;
-            const real *line = lines + (row * view.across[1] + up) * length + PANEL_OF_LINE * place.panel;
-            const real z = (real)place.z;
-            real c[3] = {0, 0, 0};
-            for (int power = POWERS - 1; power >= 0; --power) {
-                for (int n = 0; n < 3; ++n) c[n] = c[n] * z + line[3 * power + n];
-            }
-            sums[r][0] += c[0];
-            sums[r][1] += place.kind & 1 ? -c[1] : c[1];
-            sums[r][2] += c[2];
-        }
-        // Add the sums over corners
-        #pragma unroll 1
-        for (int r = 0; r < FIRSTS; ++r) {
-            if (!(near >> r & 1)) continue;
-            const int *lenslet = first + 2 * min(start + r, rows - 1);
-            const double x = apart(places, view, 0, lenslet[1], across);
-            const size_t row = (size_t)layer * line_rows + lenslet[0] - first_row;
-            const double *line = near_lines + (row * view.box + up % view.box) * near_length;
-            double c[3] = {0.0, 0.0, 0.0};
+        const size_t line_row = (size_t)layer * line_rows + j - first_row;
+        const size_t columns_before = (size_t)layer * view.across[0] + i;
+        const PlaceOnPanel place = along[columns_before * view.across[1] + across];
+        if ((place.kind & 2) && fabs(apart(places, view, 1, j, up)) < view.near) {
+            // Add the sum over corners
+            const double x = apart(places, view, 0, i, across);
+            const double *line = near_lines + (line_row * view.box + up % view.box) * near_length;
             #pragma unroll 1
             for (int corner = 0; corner < 4; ++corner) {
-                // Add a corner of a near pair
                 const bool outer = corner == 0 || corner == 3;
                 const double offset = outer ? view.wide : view.flat;
-                const PlaceOnPanel place = on_panel(tables, view, 1, x + (corner < 2 ? -offset : offset));
-                const double *at = line + PANEL_OF_LINE * place.panel;
-                double value[3] = {0.0, 0.0, 0.0};
-                #pragma unroll 2
-                for (int power = POWERS - 1; power >= 0; --power) {
-                    for (int n = 0; n < 3; ++n) value[n] = value[n] * place.z + at[3 * power + n];
-                }
-                if (place.kind & 1) value[1] = -value[1];
-                for (int n = 0; n < 3; ++n) c[n] += outer ? value[n] : -value[n];
+                const PlaceOnPanel edge = on_panel(tables, view, 1, x + (corner < 2 ? -offset : offset));
+                add_panel(line + PANEL_OF_LINE * edge.panel, edge, outer ? 1.0 : -1.0, sum);
             }
-        #pragma unroll
-            for (int one = 0; one < FIRSTS; ++one) {
-                for (int n = 0; n < 3; ++n) sums[one][n] += one == r ? c[n] : 0.0;
-            }
+        } else {
+            // Add the value of a line
+            const real *line = lines + (line_row * view.across[1] + up) * length;
+            add_panel(line + PANEL_OF_LINE * place.panel, place, 1.0, sum);
         }
     }
-    // Put lenslets of the first into the matrix
-    #pragma unroll
-    for (int r = 0; r < FIRSTS; ++r) {
-        if (start + r >= rows) continue;
-        const double c[4] = {sums[r][0], sums[r][1], sums[r][1], sums[r][2]};
-        double turned[4] = {0.0, 0.0, 0.0, 0.0};
-        add_turned(views[0].quarters, 1.0, c, turned);
-        put(turned, second + 4 * column, start + r, pitch, height, values);
-    }
+    // Turn a pair and put it down
+    const double c[4] = {sum[0], sum[1], sum[1], sum[2]};
+    double turned[4] = {0.0, 0.0, 0.0, 0.0};
+    add_turned(views[0].quarters, 1.0, c, turned);
+    put(turned, second + 4 * column, row, pitch, height, values);
 }
 
 // Gather a block from its table

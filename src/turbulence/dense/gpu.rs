@@ -472,12 +472,11 @@ impl<T: Real> Tools<T> {
             ];
             let shape = Shape { grid: [across_second, line_rows, layers], block: 128, shared: 0 };
             gpu.launch(&self.table_kernels[1], shape, &arguments)?;
-            let arguments: [Argument; 18] = [
+            let arguments: [Argument; 17] = [
                 (&views).into(),
                 layers.into(),
                 (&centres).into(),
                 first.view(2 * start..).into(),
-                count.into(),
                 second.into(),
                 columns.into(),
                 pitch.into(),
@@ -492,11 +491,7 @@ impl<T: Real> Tools<T> {
                 near_length.into(),
                 values.from(start * pitch).into(),
             ];
-            gpu.launch(
-                &self.table_kernels[2],
-                Shape::over(columns, 128, [count.div_ceil(FIRSTS), 1]),
-                &arguments,
-            )?;
+            gpu.launch(&self.table_kernels[2], Shape::over(columns, 128, [count, 1]), &arguments)?;
             start += count;
         }
         Ok(())
@@ -534,9 +529,8 @@ const NEAR_BYTES: usize = 64 << 20;
 /// Bytes that the lines of some rows take at most.
 const LINES_BYTES: usize = 64 << 20;
 
-/// Numbers of a panel of a line, and lenslets of the first sensor that a thread takes; both stand in the kernels, too.
+/// Numbers of a panel of a line; it stands in the kernels, too.
 const PANEL_OF_LINE: usize = 30;
-const FIRSTS: usize = 4;
 
 /// Rows of a piece with so many columns.
 fn rows_of_piece<T: Real>(columns: usize) -> usize {
