@@ -547,6 +547,12 @@ impl WantedAverage {
         PanelGrid::worthy(self.sides, self.reach, self.pairs)
     }
 
+    /// Whether its corners are tabulated, too.
+    #[cfg(feature = "cuda")]
+    fn has_corners(&self) -> bool {
+        PanelGrid::of_corners(self.sides, self.outer_scale).is_some()
+    }
+
     /// How many numbers its table takes.
     fn numbers(&self) -> u64 {
         self.grid().map_or(0, |grid| grid.numbers(self.sides, self.outer_scale))
@@ -574,7 +580,7 @@ fn prepare_averages(
 }
 
 // Numbers of all tables for some sensors
-/// How many numbers all tables for some sensors take, if all of their lenslets are valid.
+/// How many numbers all tables with corners for some sensors take, if all of their lenslets are valid.
 #[cfg(feature = "cuda")]
 fn numbers_of_tables(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
     let all = |star: &Sensor| Array2::from_elem([star.array.lenslets(); 2], true);
@@ -585,7 +591,8 @@ fn numbers_of_tables(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
     let scales = atmosphere.layers().iter().map(|layer| layer.outer_scale);
     let layers = scales.zip(footprints.iter().map(Vec::as_slice));
     let wanted = wanted_averages(&Groups::new(sensors), layers, [slopes; 2]);
-    wanted.iter().flatten().map(WantedAverage::numbers).sum()
+    let whole = wanted.iter().flatten().filter(|average| average.has_corners());
+    whole.map(WantedAverage::numbers).sum()
 }
 
 impl Slopes<'_> {

@@ -270,7 +270,7 @@ impl PanelGrid {
 
     // Place panels for corners
     /// The panels for corners of two sides in a phase that bends within `outer_scale`, metres, unless the sides are too unlike.
-    fn of_corners(sides: [f64; 2], outer_scale: f64) -> Option<Self> {
+    pub(crate) fn of_corners(sides: [f64; 2], outer_scale: f64) -> Option<Self> {
         let [wide, flat] = half_sum_and_difference(sides);
         let (reach, unit) = ((NEAR + 1.0) * wide, outer_scale.min(wide - flat));
         let (mut ends, mut end) = (vec![0.0], INNERMOST * unit);
@@ -291,7 +291,7 @@ impl PanelGrid {
         (values > 0 && pairs > 2 * values).then_some(grid)
     }
 
-    /// How many numbers a table takes, with that of its corners, for two sides and an outer scale.
+    /// How many numbers a table takes, with that of its corners if they have one, for two sides and an outer scale.
     pub(crate) fn numbers(&self, sides: [f64; 2], outer_scale: f64) -> u64 {
         let numbers = |grid: &Self| 4 * (NODES * grid.panels()).pow(2) as u64;
         numbers(self) + Self::of_corners(sides, outer_scale).as_ref().map_or(0, numbers)
@@ -410,7 +410,7 @@ fn fit_polynomial(fit: &[[f64; NODES]; NODES], values: &mut [[f64; 4]], step: us
     }
 }
 /// |D2 − D1| / (D1 + D2) up to which corners are tabulated.
-const STOUT: f64 = 0.8;
+const STOUT: f64 = 0.84;
 
 /// Where the innermost panel of corners ends, and up to where the next ones double, in lesser sides or outer scales.
 const INNERMOST: f64 = 5e-4;

@@ -3,8 +3,8 @@
 
 // What the dense kernel stands on
 use super::{
-    RINGS, SeenLayer, Slopes, TurnedAverage, half_square, numbers_of_tables, pairs_of,
-    prepare_averages, rectangle, see_layers, square, wanted_averages,
+    RINGS, SeenLayer, Slopes, TurnedAverage, WantedAverage, half_square, numbers_of_tables,
+    pairs_of, prepare_averages, rectangle, see_layers, square, wanted_averages,
 };
 use crate::device::collective::Deal;
 use crate::device::gpu::{self, Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
@@ -251,7 +251,8 @@ impl<'a> Posed<'a> {
         let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0);
         let (mut shared, groups) = (Vec::new(), Groups::new(sensors));
         let seen = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
-        let wanted = wanted_averages(&groups, seen, [rows, columns]);
+        let mut wanted = wanted_averages(&groups, seen, [rows, columns]);
+        wanted.iter_mut().for_each(|layer| layer.retain(WantedAverage::has_corners));
         let averages = prepare_averages(&layers, wanted, watch)?;
         for members in groups.members() {
             let alike: Vec<Sensor> = members.iter().map(|&k| sensors[k]).collect();
