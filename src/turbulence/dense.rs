@@ -547,12 +547,6 @@ impl WantedAverage {
         PanelGrid::worthy(self.sides, self.reach, self.pairs)
     }
 
-    /// Whether its corners are tabulated, too.
-    #[cfg(feature = "cuda")]
-    fn has_corners(&self) -> bool {
-        PanelGrid::of_corners(self.sides, self.outer_scale).is_some()
-    }
-
     /// How many numbers its table takes.
     fn numbers(&self) -> u64 {
         self.grid().map_or(0, |grid| grid.numbers(self.sides, self.outer_scale))
@@ -580,6 +574,14 @@ fn prepare_averages(
 }
 
 // Numbers of all tables for some sensors
+#[cfg(feature = "cuda")]
+impl WantedAverage {
+    /// Whether its corners are tabulated, too.
+    fn has_corners(&self) -> bool {
+        PanelGrid::of_corners(self.sides, self.outer_scale).is_some()
+    }
+}
+
 /// How many numbers all tables with corners for some sensors take, if all of their lenslets are valid.
 #[cfg(feature = "cuda")]
 fn numbers_of_tables(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
