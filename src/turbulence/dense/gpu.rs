@@ -349,8 +349,8 @@ impl<T: Real> Tools<T> {
         let averaged = match &block.way {
             Way::Averaged(averaged) => averaged,
             Way::Tabled(tabled) => {
-                let given = ((rows, &first), (&second, columns));
-                return self.fill_by_tables(tabled, given, (values, unit), [pitch, height]);
+                let (lenslets, sizes) = ([&first, &second], [columns, pitch, height]);
+                return self.fill_by_tables(tabled, rows, lenslets, (values, unit), sizes);
             }
             Way::Gathered { group, pair, lenslets } => {
                 // Launch the kernel that gathers
@@ -424,13 +424,14 @@ impl<T: Real> Tools<T> {
     }
 
     // Fill a part by tables
-    /// The same of two sensors that are tabulated, with the lenslets of both on the device.
+    /// The same of two sensors that are tabulated, with the lenslets of both on the device, and so many columns.
     fn fill_by_tables(
         &self,
         tabled: &Tabled,
-        ((rows, first), (second, columns)): ((&[[usize; 2]], &Buffer<i32>), (&Buffer<i32>, usize)),
+        rows: &[[usize; 2]],
+        [first, second]: [&Buffer<i32>; 2],
         (values, unit): (gpu::View<T>, f64),
-        [pitch, height]: [usize; 2],
+        [columns, pitch, height]: [usize; 3],
     ) -> Result<(), Error> {
         let (gpu, tables) = (&self.gpu, &self.averages);
         // Hand the tables of two sensors over
