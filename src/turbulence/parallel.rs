@@ -410,7 +410,7 @@ fn fit_polynomial(fit: &[[f64; NODES]; NODES], values: &mut [[f64; 4]], step: us
     }
 }
 /// |D2 − D1| / (D1 + D2) up to which corners are tabulated.
-const STOUT: f64 = 0.84;
+const STOUT: f64 = 0.86;
 
 /// Where the innermost panel of corners ends, and up to where the next ones double, in lesser sides or outer scales.
 const INNERMOST: f64 = 5e-4;
@@ -841,6 +841,7 @@ pub(crate) mod tests {
             (f64::INFINITY, [[0.1, 1.0], [2.9, 0.1]]),
             (1.0, [[1.0, 0.8], [0.3, 0.5]]),
             (25.0, [[0.5, 0.5], [0.9, 1.0]]),
+            (25.0, [[0.085, 1.0], [0.1, 1.25]]),
             (0.02, [[0.9, 1.0], [0.5, 0.5]]),
             (1.3, [[0.02, 1.0], [1.0, 0.03]]),
         ] {
