@@ -122,19 +122,18 @@ impl Corners {
         Self { lenslets, side: array.pitch(), places, cells, area }
     }
 
-    // Add up slopes at corners
-    /// 2d Gᵗ s for each row s of slopes: (rows, p).
-    fn gather(&self, rows: &ArrayView2<f64>) -> Array2<f64> {
+    // Slopes at corners
+    /// 2d G, (m, p).
+    fn slopes(&self) -> Array2<f64> {
         let lenslets = self.cells.len();
-        let mut sums = Array2::zeros((rows.nrows(), self.places.len()));
-        for (row, mut sums) in rows.outer_iter().zip(sums.outer_iter_mut()) {
+        let mut slopes = Array2::zeros((2 * lenslets, self.places.len()));
+        for (axis, signs) in SIGNS[..2].iter().enumerate() {
             for (k, cell) in self.cells.iter().enumerate() {
-                for (c, &corner) in cell.iter().enumerate() {
-                    sums[corner] += SIGNS[0][c] * row[k] + SIGNS[1][c] * row[lenslets + k];
-                }
+                let row = axis * lenslets + k;
+                cell.iter().zip(signs).for_each(|(&corner, sign)| slopes[[row, corner]] = *sign);
             }
         }
-        sums
+        slopes
     }
 
     // Parts of the pupil that hang together
@@ -198,11 +197,13 @@ impl Corners {
             what: "the integration of slopes over the pupil".to_string(),
             reason: format!("{error}"),
         };
-        let factor = Cholesky::new(self.normal()).map_err(singular)?;
-        let mut of_slopes = self.gather(&Array2::eye(errors.nrows()).view());
-        factor.halve(&mut of_slopes);
-        factor.finish(&mut of_slopes);
-        let integral = of_slopes.t().as_standard_layout().into_owned();
+        let integral = {
+            let factor = Cholesky::new(self.normal()).map_err(singular)?;
+            let mut of_slopes = self.slopes();
+            factor.halve(&mut of_slopes);
+            factor.finish(&mut of_slopes);
+            of_slopes.t().as_standard_layout().into_owned()
+        };
         let once = times_transpose(&integral, errors); // C_ee is symmetric
         Ok(times_transpose(&once, &integral) * (4.0 * self.side * self.side))
     }
