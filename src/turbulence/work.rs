@@ -40,7 +40,7 @@ const DEVICE: Rates = Rates {
     view: 0.23e-3,
     lag: 0.0,
     layer: 2.5e-3,
-    parallel: [0.22e-9, 42e-9],
+    parallel: [0.015e-9, 1e-9],
     turned: [0.5e-9, 20e-9],
 };
 
