@@ -7,6 +7,16 @@
 constexpr int FROM_ROWS = up_to(FROM_POINTS, 0, ROWS);
 constexpr int TO_ROWS = up_to(TO_POINTS, 0, ROWS);
 
+// Vectors side by side
+/// Half spectra of the rows of one vector, and of its columns.
+constexpr int LINES = HALF * 2 * FROM_PAIRS * FROM_ROWS, COLUMNS = HALF * 2 * TO_PAIRS * TO_ROWS;
+
+/// What belongs to the block's vector, of several that stand one behind the other.
+template <class Element>
+__device__ __forceinline__ Element *of_vector(Element *first, long long length) {
+    return first + blockIdx.z * length;
+}
+
 // Part the spectra of two rows
 /// Leaves the half spectra of a pair of lattices, from `row` on.
 __device__ __forceinline__ void

@@ -10,10 +10,12 @@
 /// they should be.
 extern "C" __global__ __launch_bounds__(ROW_THREADS) void transform_rows(
     const real *x, const int2 *__restrict__ places, const Complex *__restrict__ roots,
-    Complex *__restrict__ lines
+    Complex *__restrict__ lines, int length
 ) {
     Complex *work = reinterpret_cast<Complex *>(memory), *whole = work + ROWS * WORK;
     const int row = blockIdx.x * ROWS, pair = blockIdx.y;
+    x = of_vector(x, length);
+    lines = of_vector(lines, LINES);
     places += (pair * FROM_ROWS + row) * FROM_POINTS;
     wait_for_earlier_work();
     // Gather two real rows as one
@@ -125,10 +127,11 @@ __device__ __forceinline__ void mix_part(
     });
 }
 
-/// Columns of all outputs, (HALF, TO_PAIRS, 2, TO_ROWS), from those of the inputs.
+/// Columns of all outputs, (HALF, TO_PAIRS, 2, TO_ROWS), from those of the inputs; of vectors for which `done`, if it is given, is 0 at
+/// `every` times their number.
 extern "C" __global__ __launch_bounds__(COLUMN_THREADS, 1) void mix_columns(
     const Complex *lines, const Couple *__restrict__ spectra, const int *__restrict__ tiles,
-    const Complex *__restrict__ roots, Complex *__restrict__ columns
+    const Complex *__restrict__ roots, Complex *__restrict__ columns, const double *done, int every
 ) {
     // Divide the shared memory among columns
     constexpr int MOST = 2 * (FROM_GROUP > TO_GROUP ? FROM_GROUP : TO_GROUP);
@@ -138,7 +141,7 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS, 1) void mix_columns(
     Complex *work = reinterpret_cast<Complex *>(memory), *inputs = work + MOST * WORK;
     Complex *outputs = AT_ONCE ? work : inputs + MOST * WORK;
     const int kx = blockIdx.x, first_output = blockIdx.y * TO_GROUP;
-    lines += kx * (2 * FROM_PAIRS * FROM_ROWS);
+    lines = of_vector(lines, LINES) + kx * (2 * FROM_PAIRS * FROM_ROWS);
     spectra += kx * (2 * TILES * LENGTH);
     for (int group = 0; group < FROM_PAIRS; group += FROM_GROUP) {
         // Transform and mix some of the inputs
@@ -156,7 +159,10 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS, 1) void mix_columns(
         if (MIRRORED)
             unroll<0, PARTS>([&](auto part) { fetch_first<decltype(part)::value>(held, spectra, tiles); });
         else unroll<0, HELD>([&](auto q) { held[q.value] = fetch(threadIdx.x, q.value); });
-        if (group == 0) wait_for_earlier_work();
+        if (group == 0) {
+            wait_for_earlier_work();
+            if (done && done[blockIdx.z * every]) return;
+        }
         // Load the column of an input
         auto load = [&](int f, auto a, int b) {
             constexpr int FIRST = decltype(a)::value * REST;
@@ -213,7 +219,7 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS, 1) void mix_columns(
     }
     __syncthreads();
     // Transform the mixed columns back
-    columns += (kx * TO_PAIRS + first_output) * 2 * TO_ROWS;
+    columns = of_vector(columns, COLUMNS) + (kx * TO_PAIRS + first_output) * 2 * TO_ROWS;
     auto load = [&](int f, auto a, int b) { return outputs[f * LENGTH + a.value * REST + b]; };
     auto store = [&](int f, int n, Complex value) {
         if (n < TO_POINTS && first_output + f / 2 < TO_PAIRS) columns[f * TO_ROWS + n] = value;
@@ -225,11 +231,13 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS, 1) void mix_columns(
 template <bool DIAGONAL>
 __device__ __forceinline__ void rows_back(
     const Complex *columns, const int2 *__restrict__ places, const Complex *__restrict__ roots,
-    real *y, const real *__restrict__ noise, const real *x
+    real *y, const real *__restrict__ noise, const real *x, int length
 ) {
     Complex *work = reinterpret_cast<Complex *>(memory), *added = work + ROWS * WORK;
     int2 *kept = reinterpret_cast<int2 *>(added + DIAGONAL * ROWS * TO_POINTS);
     const int row = blockIdx.x * ROWS, pair = blockIdx.y;
+    y = of_vector(y, length);
+    if (DIAGONAL) x = of_vector(x, length);
     places += (pair * TO_ROWS + row) * TO_POINTS;
     // Look up places and noise early
     if (DIAGONAL) wait_for_earlier_work();
@@ -243,7 +251,7 @@ __device__ __forceinline__ void rows_back(
     }
     if (REST == 1) __syncthreads();
     if (!DIAGONAL) wait_for_earlier_work();
-    columns += 2 * pair * TO_ROWS + row;
+    columns = of_vector(columns, COLUMNS) + 2 * pair * TO_ROWS + row;
     auto load = join_spectra(columns);
     // Scatter two rows into the vector
     auto store = [&](int f, int n, Complex value) {
@@ -260,14 +268,14 @@ __device__ __forceinline__ void rows_back(
 // Entries of the third pass
 extern "C" __global__ __launch_bounds__(ROW_THREADS) void restore_rows(
     const Complex *columns, const int2 *__restrict__ places, const Complex *__restrict__ roots,
-    real *y
+    real *y, int length
 ) {
-    rows_back<false>(columns, places, roots, y, nullptr, nullptr);
+    rows_back<false>(columns, places, roots, y, nullptr, nullptr, length);
 }
 
 extern "C" __global__ __launch_bounds__(ROW_THREADS) void restore_rows_with_diagonal(
     const Complex *columns, const int2 *__restrict__ places, const Complex *__restrict__ roots,
-    real *y, const real *__restrict__ noise, const real *x
+    real *y, int length, const real *__restrict__ noise, const real *x
 ) {
-    rows_back<true>(columns, places, roots, y, noise, x);
+    rows_back<true>(columns, places, roots, y, noise, x, length);
 }

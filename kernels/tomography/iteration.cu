@@ -54,17 +54,21 @@ __device__ __forceinline__ void leave_lines(
 /// z from the columns of P, with the parts of r·z; then rows of z for A.
 extern "C" __global__ __launch_bounds__(TEAM, 2) void exchange_rows(
     const State *last, State *now, const Complex *columns, const int2 *places, const Complex *roots,
-    const real *r, real *z, double *parts, Complex *lines
+    const real *r, real *z, double *parts, Complex *lines, int n
 ) {
-    if (is_first()) *now = *last;
+    last += blockIdx.z;
+    if (is_first()) now[blockIdx.z] = *last;
     if (last->done) return;
     const Rows rows = rows_of_block();
     places = places_of_block(places, rows);
+    r = of_vector(r, n);
+    z = of_vector(z, n);
+    lines = of_vector(lines, LINES);
     for (int task = threadIdx.x; task < NUMBERS; task += TEAM) {
         rows.kept[task] = places[task];
         rows.given[task] = fetch_pair(r, places[task]);
     }
-    columns += 2 * rows.pair * TO_ROWS + rows.row;
+    columns = of_vector(columns, COLUMNS) + 2 * rows.pair * TO_ROWS + rows.row;
     double sums[1] = {0};
     auto load = join_spectra(columns);
     // Exchange the residual for its product
@@ -83,25 +87,27 @@ extern "C" __global__ __launch_bounds__(TEAM, 2) void exchange_rows(
     if (REST == 1) __syncthreads();
     transform<1, ROWS, TEAM, true>(rows.work, roots, load, store);
     leave_lines(rows, roots, lines);
-    leave_parts(sums, parts, rows.blocks);
+    leave_parts(sums, of_vector(parts, 2 * rows.blocks), rows.blocks);
 }
 
 // Restore rows and add the noise
 /// w from the columns of A and from z with its noise, with the parts of w·z.
 extern "C" __global__ __launch_bounds__(TEAM) void finish_rows(
     const State *now, const Complex *columns, const int2 *places, const Complex *roots,
-    const real *noise, const real *z, real *w, double *parts
+    const real *noise, const real *z, real *w, double *parts, int n
 ) {
-    if (now->done) return;
+    if (now[blockIdx.z].done) return;
     const Rows rows = rows_of_block();
     places = places_of_block(places, rows);
+    z = of_vector(z, n);
+    w = of_vector(w, n);
     for (int task = threadIdx.x; task < NUMBERS; task += TEAM) {
         const int2 place = rows.kept[task] = places[task];
         const Complex z_k = rows.given[task] = fetch_pair(z, place);
         const Complex n_k = fetch_pair(noise, place);
         rows.whole[task] = {z_k.re * n_k.re, z_k.im * n_k.im};
     }
-    columns += 2 * rows.pair * TO_ROWS + rows.row;
+    columns = of_vector(columns, COLUMNS) + 2 * rows.pair * TO_ROWS + rows.row;
     double sums[1] = {0};
     auto load = join_spectra(columns);
     // Add the noise and leave the rows
@@ -122,7 +128,7 @@ extern "C" __global__ __launch_bounds__(TEAM) void finish_rows(
     };
     if (REST == 1) __syncthreads();
     transform<1, ROWS, TEAM, true>(rows.work, roots, load, store);
-    leave_parts(sums, parts + rows.blocks, rows.blocks);
+    leave_parts(sums, of_vector(parts, 2 * rows.blocks) + rows.blocks, rows.blocks);
 }
 
 // Squares of residuals by turns
@@ -135,11 +141,23 @@ __device__ double *squares_of(double *squares, double iteration, int blocks) {
 extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
     const State *now, State *next, const double *parts, double *squares, const int2 *places,
     const Complex *roots, const real *z, const real *w, real *p, real *s, real *x, real *r,
-    Complex *lines
+    Complex *lines, int n
 ) {
+    now += blockIdx.z;
+    next += blockIdx.z;
     if (is_over(now, next)) return;
     const Rows rows = rows_of_block();
     places = places_of_block(places, rows);
+    // Find the vectors of the block
+    z = of_vector(z, n);
+    w = of_vector(w, n);
+    p = of_vector(p, n);
+    s = of_vector(s, n);
+    x = of_vector(x, n);
+    r = of_vector(r, n);
+    lines = of_vector(lines, LINES);
+    parts = of_vector(parts, 2 * rows.blocks);
+    squares = of_vector(squares, 2 * rows.blocks);
     // Fetch the first numbers of two lattices
     int task = threadIdx.x;
     int2 place = {-1, -1};
@@ -165,8 +183,10 @@ extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
     if (!state.fresh) judge(&state, sums[2], is_first() ? (double *)(next + 1) : nullptr);
     Move move = {};
     if (!state.done) move = find_step(&state, sums[0], sums[1]);
+    const bool is_over = state.done;
+    if (!is_over) state.done = is_explained(state);
     if (is_first()) *next = state;
-    if (state.done) return;
+    if (is_over) return;
     double square[1] = {0};
     // Move the numbers of two lattices
     while (task < NUMBERS) {
@@ -186,7 +206,48 @@ extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
 /// Records the residual that the last step has left; one block.
 extern "C" __global__ void judge_rows(State *state, double *squares, int blocks) {
     double square[1];
+    state += blockIdx.z;
+    squares = of_vector(squares, 2 * blocks);
     sum_over_blocks(square, squares_of(squares, state->iteration, blocks), blocks);
     if (threadIdx.x == 0 && !state->done && !state->fresh)
         judge(state, square[0], (double *)(state + 1));
+}
+
+// Begin variances side by side
+/// Sets the states of vectors whose variances are to be explained, done where there is none, and makes r of b = r and of the
+/// product A x with the first guess; one block each.
+extern "C" __global__ void begin_variances(
+    State *now, State *next, const double *wholes, double least, double tolerance, double limit,
+    real *r, const real *x, const real *product, int n
+) {
+    r = of_vector(r, n);
+    x = of_vector(x, n);
+    product = of_vector(product, n);
+    double sums[1] = {0};
+    for (int k = threadIdx.x; k < n; k += TEAM) {
+        const real b_k = r[k], r_k = b_k - product[k];
+        sums[0] += ((double)b_k + r_k) * x[k];
+        r[k] = r_k;
+    }
+    sum_over_threads(sums, 1);
+    State state = State();
+    state.explained = sums[0];
+    state.whole = wholes[blockIdx.z];
+    state.least = least;
+    state.target = tolerance;
+    state.limit = limit;
+    state.norm = state.fresh = 1;
+    state.done = !(state.whole > 0);
+    if (threadIdx.x == 0) now[blockIdx.z] = next[blockIdx.z] = state;
+}
+
+// Multiply all vectors with a few
+/// The inner products of the block's vector with that of its row of blocks, (vectors, rows of blocks); one block each.
+extern "C" __global__ void multiply_few(const real *r, const real *few, double *products, int n) {
+    r = of_vector(r, n);
+    few += (long long)blockIdx.y * n;
+    double sums[1] = {0};
+    for (int k = threadIdx.x; k < n; k += TEAM) sums[0] += (double)r[k] * few[k];
+    sum_over_threads(sums, 1);
+    if (threadIdx.x == 0) products[blockIdx.z * gridDim.y + blockIdx.y] = sums[0];
 }
