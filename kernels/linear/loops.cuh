@@ -13,3 +13,19 @@ template <int FROM, int TO, class Step> __device__ __forceinline__ void unroll(S
         unroll<FROM + 1, TO>(step);
     }
 }
+
+// Loops that the processor may make
+#ifdef __CUDACC__
+/// Does a step for FROM, …, TO - 1; unrolled on a device, where values that are held find their registers so.
+template <int FROM, int TO, class Step> __device__ __forceinline__ void repeat(Step step) {
+    unroll<FROM, TO>(step);
+}
+#else
+struct Index {
+    int value;
+};
+
+template <int FROM, int TO, class Step> void repeat(Step step) {
+    for (int k = FROM; k < TO; ++k) step(Index{k});
+}
+#endif

@@ -69,7 +69,7 @@ __device__ __forceinline__ void convolve_tile(
     for (int first = threadIdx.x; first < INPUTS; first += BATCH * THREADS) {
         int place[BATCH], to[BATCH];
         real value[BATCH];
-        unroll<0, BATCH>([&](auto k) {
+        repeat<0, BATCH>([&](auto k) {
             const int task = min(first + k.value * THREADS, INPUTS - 1);
             const int n = task % SPANNED, line = task / SPANNED, row = line % DEEP;
             const int lattice = line / DEEP, column = min(n, FROM_POINTS - 1);
@@ -78,8 +78,8 @@ __device__ __forceinline__ void convolve_tile(
             place[k.value] = from_places[found];
             place[k.value] = n < FROM_POINTS && row < FROM_POINTS ? place[k.value] : -1;
         });
-        unroll<0, BATCH>([&](auto k) { value[k.value] = x[max(place[k.value], 0)]; });
-        unroll<0, BATCH>([&](auto k) {
+        repeat<0, BATCH>([&](auto k) { value[k.value] = x[max(place[k.value], 0)]; });
+        repeat<0, BATCH>([&](auto k) {
             if (first + k.value * THREADS < INPUTS)
                 inputs[to[k.value]] = place[k.value] < 0 ? 0 : value[k.value];
         });

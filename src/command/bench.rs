@@ -14,6 +14,7 @@ use crate::model::system::System;
 use crate::numerics::real::Precision;
 use crate::tomography::inversion::Inversion;
 use crate::tomography::reconstructor::ReconstructorOptions;
+use crate::turbulence::spectral::slope::SpectralSampling;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -176,9 +177,13 @@ fn bench_covariance(args: &BenchArgs) -> Result<String, Error> {
     }
     let terminal = Terminal::new(true);
     let mut rows = Vec::new();
+    let original = SpectralSampling::original();
     for (name, system) in &systems {
         check(&terminal)?;
-        rows.push((name.as_str(), bench::time_covariance(system, args.repeat, &terminal)?));
+        rows.push((
+            name.as_str(),
+            bench::time_covariance(system, original, args.repeat, &terminal)?,
+        ));
     }
     let threads = device::threads();
     if !args.json {
@@ -233,7 +238,7 @@ fn bench_reconstruct(args: &ReconstructBenchArgs) -> Result<String, Error> {
 fn plans_of(systems: &[(String, System)], json: bool) -> Result<String, Error> {
     let (mut text, mut values) = (String::new(), Vec::new());
     for (name, system) in systems {
-        for plan in bench::covariance_plans(system)? {
+        for plan in bench::covariance_plans(system, SpectralSampling::original())? {
             let told = plan.describe(&Engine::default());
             text += &format!("{name}\n{}\n", plan_text(&told, false));
             values.push(plan_json(&told));

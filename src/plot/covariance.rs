@@ -514,6 +514,11 @@ mod tests {
         System::from_file(format!("{folder}{name}.toml")).unwrap()
     }
 
+    fn three_stars() -> System {
+        let four = system("keck-lgs");
+        four.to_builder().guide_stars(four.guide_stars()[..3].to_vec()).build().unwrap()
+    }
+
     // Number all entries of a covariance
     /// A covariance of a system whose numbers are all different.
     fn numbered(system: &System) -> SlopeCovariance {
@@ -538,7 +543,7 @@ mod tests {
     // Look for each number in the picture
     #[test]
     fn each_number_has_its_place() -> Result<(), Box<dyn std::error::Error>> {
-        let system = system("keck-lgs");
+        let system = three_stars();
         let covariance = numbered(&system);
         let valid = &system.valid_lenslets()[0];
         let all = CovarianceView::of("keck").pairs(Some(Pairs::All));
@@ -575,7 +580,6 @@ mod tests {
         for (pairs, component, maps) in [
             (None, None, 4),
             (one, Some(Component::Xy), 1),
-            (Some(Pairs::All), None, 64),
             (Some(Pairs::All), Some(Component::Yy), 16),
         ] {
             let svg = draw(pairs, component).unwrap();

@@ -122,19 +122,18 @@ impl Corners {
         Self { lenslets, side: array.pitch(), places, cells, area }
     }
 
-    // Add up slopes at corners
-    /// 2d Gᵗ s for each row s of slopes: (rows, p).
-    fn gather(&self, rows: &ArrayView2<f64>) -> Array2<f64> {
+    // Slopes at corners
+    /// 2d G, (m, p).
+    fn slopes(&self) -> Array2<f64> {
         let lenslets = self.cells.len();
-        let mut sums = Array2::zeros((rows.nrows(), self.places.len()));
-        for (row, mut sums) in rows.outer_iter().zip(sums.outer_iter_mut()) {
+        let mut slopes = Array2::zeros((2 * lenslets, self.places.len()));
+        for (axis, signs) in SIGNS[..2].iter().enumerate() {
             for (k, cell) in self.cells.iter().enumerate() {
-                for (c, &corner) in cell.iter().enumerate() {
-                    sums[corner] += SIGNS[0][c] * row[k] + SIGNS[1][c] * row[lenslets + k];
-                }
+                let row = axis * lenslets + k;
+                cell.iter().zip(signs).for_each(|(&corner, sign)| slopes[[row, corner]] = *sign);
             }
         }
-        sums
+        slopes
     }
 
     // Parts of the pupil that hang together
@@ -198,11 +197,13 @@ impl Corners {
             what: "the integration of slopes over the pupil".to_string(),
             reason: format!("{error}"),
         };
-        let factor = Cholesky::new(self.normal()).map_err(singular)?;
-        let mut of_slopes = self.gather(&Array2::eye(errors.nrows()).view());
-        factor.halve(&mut of_slopes);
-        factor.finish(&mut of_slopes);
-        let integral = of_slopes.t().as_standard_layout().into_owned();
+        let integral = {
+            let factor = Cholesky::new(self.normal()).map_err(singular)?;
+            let mut of_slopes = self.slopes();
+            factor.halve(&mut of_slopes);
+            factor.finish(&mut of_slopes);
+            of_slopes.t().as_standard_layout().into_owned()
+        };
         let once = times_transpose(&integral, errors); // C_ee is symmetric
         Ok(times_transpose(&once, &integral) * (4.0 * self.side * self.side))
     }
@@ -282,12 +283,17 @@ impl Corners {
 mod tests {
     use super::*;
     use crate::device::{engine::Engine, silent};
+    use crate::model::atmosphere::Atmosphere;
     use crate::model::noise::GuideStar;
+    use crate::model::source::Source;
     use crate::model::unmeasured::{Focus, Mode, RemovedModes, TipTilt};
     use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
     use crate::tomography::simulation::Simulation;
     use ndarray::{Array3, Axis, s};
+
+    /// Simulated worlds.
+    const DRAWS: usize = 300;
 
     // A parabola comes back
     #[test]
@@ -363,64 +369,126 @@ mod tests {
     // Simulated worlds confirm the error
     #[test]
     fn simulated_worlds_confirm_the_error() {
-        let system = system(4e-14);
-        let options = ReconstructorOptions::default().keep(true);
-        let plan = ReconstructorPlan::new(&system, options).unwrap();
-        let found = plan.run(&Engine::default(), &silent).unwrap();
-        let (n, m, draws) = (plan.measurements(), plan.truth_slopes(), 300);
-        let rows = found.reconstructor.as_ref().unwrap().to_shape((2 * m, n)).unwrap().to_owned();
+        let (delay, wind) = (0.02, [2e-5, -3.5e-5]);
+        let system = blown(&system(4e-14), wind, delay);
+        let options = ReconstructorOptions::default();
+        let run = |options| {
+            let plan = ReconstructorPlan::new(&system, options).unwrap();
+            let found = plan.run(&Engine::default(), &silent).unwrap();
+            let rows = found.reconstructor.as_ref().unwrap();
+            let shape = (rows.dim().0 * rows.dim().1, rows.dim().2);
+            (rows.to_shape(shape).unwrap().to_owned(), found)
+        };
+        let ((rows, found), (later, predicted)) =
+            (run(options.keep(true)), run(options.delay(delay)));
         let modes = modes_of_the_laser(&system);
-        let found = [(rows, found.error_covariance.clone()), without(&modes, &found)];
-        // The truth sensors look at the same air as further stars, without noise.
+        let (blind, blind_errors) = without(&modes, &found);
+        let late = predicted.other_error_covariance.unwrap();
+        let cases = [
+            Case { rows: &rows, errors: &found.error_covariance, late: false, blind: false },
+            Case { rows: &blind, errors: &blind_errors, late: false, blind: true },
+            Case { rows: &later, errors: &predicted.error_covariance, late: true, blind: false },
+            Case { rows: &rows, errors: &late, late: true, blind: false },
+        ];
+        // Compare what is left in each case
+        let all = left(&system, &cases, &modes, wind);
+        for (case, left) in cases.iter().zip(&all) {
+            hold_to_worlds(case, left, &system);
+        }
+        let gain = all[3].fold(0.0, |sum, x| sum + x * x) / all[2].fold(0.0, |sum, x| sum + x * x);
+        assert!(gain > 1.1, "{gain}");
+    }
+
+    // Cases of a simulated world
+    /// A reconstructor of all targets, and the errors, (T, m, m), that are claimed for it.
+    struct Case<'a> {
+        rows: &'a Array2<f64>,
+        errors: &'a Array3<f64>,
+        /// Whether the truth is that of later.
+        late: bool,
+        /// Whether modes of the measurements mean nothing.
+        blind: bool,
+    }
+
+    /// The system under a wind that moves each layer, in `delay` seconds, by its altitude times an angle.
+    fn blown(still: &System, [x, y]: [f64; 2], delay: f64) -> System {
+        let mut layers = still.atmosphere().layers().to_vec();
+        for layer in &mut layers {
+            layer.wind_speed = layer.altitude * f64::hypot(x, y) / delay;
+            layer.wind_direction = f64::atan2(y, x);
+        }
+        let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+        still.to_builder().atmosphere(air).build().unwrap()
+    }
+
+    // What reconstructors leave of simulated truths
+    /// What each case leaves of the true slopes, (draws, T m). The truth sensors look at the same air as further stars,
+    /// without noise; and those of later look where the wind comes from.
+    fn left(
+        system: &System,
+        cases: &[Case],
+        modes: &RemovedModes,
+        wind: [f64; 2],
+    ) -> Vec<Array2<f64>> {
         let mut stars = system.guide_stars().to_vec();
-        let truth = |target: &_| GuideStar::at_rest(*target, *system.truth_sensor(), 0.0).unwrap();
-        stars.extend(system.targets().iter().map(truth));
-        let all = system.to_builder().guide_stars(stars).build().unwrap();
-        let world = Simulation::new(&all).unwrap();
-        let mut left = [0, 1].map(|_| Array2::zeros((draws, 2 * m)));
-        for draw in 0..draws {
+        let truth = |source| GuideStar::at_rest(source, *system.truth_sensor(), 0.0).unwrap();
+        let upwind = |target: &Source| {
+            let [x, y] = target.direction();
+            let [x, y] = [x - wind[0], y - wind[1]];
+            Source::star(f64::hypot(x, y), f64::atan2(y, x)).unwrap()
+        };
+        stars.extend(system.targets().iter().map(|target| truth(*target)));
+        stars.extend(system.targets().iter().map(|target| truth(upwind(target))));
+        let world =
+            Simulation::new(&system.to_builder().guide_stars(stars).build().unwrap()).unwrap();
+        let (m, n) = cases[0].rows.dim();
+        let mut all = vec![Array2::zeros((DRAWS, m)); cases.len()];
+        // Measure and reconstruct in each world
+        for draw in 0..DRAWS {
             let slopes = Array1::from(world.draw(draw as u64 + 1).slopes.to_vec());
-            let mut measured = slopes.slice(s![..n]).to_owned();
-            for ((reconstructor, _), left) in found.iter().zip(&mut left) {
+            let measured = slopes.slice(s![..n]).to_owned();
+            let mut spoilt = measured.clone();
+            for Mode { first, shape } in modes.iter() {
+                let mut own = spoilt.slice_mut(s![*first..first + shape.len()]);
+                own.scaled_add(3e-5, &Array1::from(shape.clone()));
+            }
+            for (case, left) in cases.iter().zip(&mut all) {
+                let from = n + if case.late { m } else { 0 };
+                let seen = if case.blind { &spoilt } else { &measured };
                 left.row_mut(draw)
-                    .assign(&(&slopes.slice(s![n..]) - &reconstructor.dot(&measured)));
-                // Spoil the modes that are removed
-                for Mode { first, shape } in modes.iter() {
-                    let mut own = measured.slice_mut(s![*first..first + shape.len()]);
-                    own.scaled_add(3e-5, &Array1::from(shape.clone()));
-                }
+                    .assign(&(&slopes.slice(s![from..from + m]) - &case.rows.dot(seen)));
             }
         }
-        for ((_, errors), left) in found.iter().zip(&left) {
-            // Compare variances of what is left
-            let array = system.truth_sensor();
-            for t in 0..2 {
-                let left = left.slice(s![.., t * m..(t + 1) * m]);
-                let expected = errors.index_axis(Axis(0), t).to_owned();
-                let measured = left.t().dot(&left) / draws as f64;
-                // A variance from so many draws is right to √(2/draws); the mean over slopes is better.
-                let bar = (2.0 / draws as f64).sqrt();
-                let ratio = measured.diag().sum() / expected.diag().sum();
-                assert!((ratio - 1.0).abs() < 0.05, "{ratio}");
-                for (measured, expected) in measured.diag().iter().zip(expected.diag()) {
-                    assert!(
-                        (measured / expected - 1.0).abs() < 5.0 * bar,
-                        "{measured:e} {expected:e}"
-                    );
-                }
-                let of = |errors: &Array2<f64>| {
-                    WavefrontError::of(&errors.view(), array, &truth_valid(&system)).unwrap()
-                };
-                let (measured, expected) = (of(&measured), of(&expected));
-                assert!((measured.rms / expected.rms - 1.0).abs() < 0.06, "{measured:?}");
-                assert!((measured.rms_without_tilt / expected.rms_without_tilt - 1.0).abs() < 0.04);
-                assert!(expected.rms_without_tilt < expected.rms);
-                assert!(
-                    expected.rms_without_tilt > 100e-9 && expected.rms < 300e-9,
-                    "{:e}",
-                    expected.rms
-                );
+        all
+    }
+
+    // Compare variances of what is left
+    fn hold_to_worlds(case: &Case, left: &Array2<f64>, system: &System) {
+        let (targets, m, _) = case.errors.dim();
+        for t in 0..targets {
+            let left = left.slice(s![.., t * m..(t + 1) * m]);
+            let expected = case.errors.index_axis(Axis(0), t).to_owned();
+            let measured = left.t().dot(&left) / DRAWS as f64;
+            // A variance from so many draws is right to √(2/draws); the mean over slopes is better.
+            let bar = (2.0 / DRAWS as f64).sqrt();
+            let ratio = measured.diag().sum() / expected.diag().sum();
+            assert!((ratio - 1.0).abs() < 0.05, "{ratio}");
+            for (measured, expected) in measured.diag().iter().zip(expected.diag()) {
+                assert!((measured / expected - 1.0).abs() < 5.0 * bar, "{measured:e} {expected:e}");
             }
+            let of = |errors: &Array2<f64>| {
+                WavefrontError::of(&errors.view(), system.truth_sensor(), &truth_valid(system))
+                    .unwrap()
+            };
+            let (measured, expected) = (of(&measured), of(&expected));
+            assert!((measured.rms / expected.rms - 1.0).abs() < 0.06, "{measured:?}");
+            assert!((measured.rms_without_tilt / expected.rms_without_tilt - 1.0).abs() < 0.04);
+            assert!(expected.rms_without_tilt < expected.rms);
+            assert!(
+                expected.rms_without_tilt > 100e-9 && expected.rms < 400e-9,
+                "{:e}",
+                expected.rms
+            );
         }
     }
 

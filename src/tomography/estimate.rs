@@ -798,15 +798,16 @@ pub(crate) mod tests {
     }
 
     // Make a mixed system
-    /// The same with a large star at `height`, a laser star on nine lenslets, and a natural one on four that are turned.
+    /// The same with two large stars at `height`, a laser star on nine lenslets, and a natural one on four that are turned.
     pub(crate) fn mixed(height: &str) -> System {
         let system = system([height, "80e3"], 0.0);
         let mut stars = system.guide_stars().to_vec();
-        stars.push(stars[1].clone());
+        stars.extend([stars[1].clone(), stars[0].clone()]);
         let array = |lenslets| LensletArray::new(lenslets, 3.5 / lenslets as f64).unwrap();
         stars[1].sensor.array = array(3);
         let source = Source::star(5e-5, 4.0).unwrap();
         stars[2].sensor = Sensor { rotation: 0.3, ..Sensor::at_rest(source, array(2)) };
+        stars[3].sensor.source = Source::new(8e-5, 5.0, stars[0].sensor.source.height()).unwrap();
         stars.swap(0, 1);
         system.to_builder().guide_stars(stars).build().unwrap()
     }

@@ -431,7 +431,7 @@ mod tests {
             let most =
                 |f: &dyn Fn(f64) -> f64| places.iter().map(|&r| f(r).abs()).fold(0.0, f64::max);
             let largest = [most(&|r| point.fall(r)), most(&|r| point.fall_slope(r))];
-            let exponents = (6..30).chain((30..=324).step_by(14));
+            let exponents = (6..30).step_by(2).chain((30..=324).step_by(21));
             let radii = exponents.map(|k| 10f64.powi(-k)).chain([5e-324, 0.0]);
             for radius in radii {
                 let once = DiscAverage::new(&phase, radius, 40.0);

@@ -277,7 +277,7 @@ mod tests {
     // Hold operators side by side to the host
     #[test]
     fn operators_side_by_side_are_those_of_the_host() {
-        let rows = PART + 300;
+        let rows = PART + 3;
         let random = |columns: usize, seed| {
             Array2::from_shape_vec((rows, columns), battery::random(rows * columns, seed)).unwrap()
         };

@@ -218,6 +218,13 @@ pub(crate) mod tests {
         Tuning { direct: Some(false), transforms }
     }
 
+    /// Transforms that are four times as long as a single lenslet under six points asks for.
+    fn longer() -> Tuning {
+        let radices = Radices::new([3, 2, 4]);
+        assert!(radices.is_some());
+        by_transforms(Choices { radices, ..Choices::default() })
+    }
+
     fn both_forms() -> [Tuning; 2] {
         [directly(), by_transforms(Choices::default())]
     }
@@ -260,6 +267,11 @@ pub(crate) mod tests {
             Self { kernels, step, points, valid }
         }
 
+        /// Three sensors of a single lenslet, under six points.
+        fn single() -> Self {
+            Self::new([1, 3], [1, 6, 1])
+        }
+
         // Compare a system on both machines
         fn parts(&self) -> Parts<'_> {
             let kernels = self.kernels.view();
@@ -277,13 +289,11 @@ pub(crate) mod tests {
     // Compare systems in all forms
     #[test]
     fn products_are_those_of_the_host() {
-        let systems = [([3, 1], [9, 8, 3]), ([1, 3], [1, 6, 1])];
+        let (many, single) = (System::new([3, 1], [9, 8, 3]), System::single());
         for gpu in test_machines() {
-            for (sides, sizes) in systems {
-                let system = System::new(sides, sizes);
-                for tuning in both_forms() {
-                    system.compare::<f64>(&gpu, tuning, 1e-12);
-                }
+            single.compare::<f64>(&gpu, directly(), 1e-12);
+            for tuning in both_forms() {
+                many.compare::<f64>(&gpu, tuning, 1e-12);
             }
         }
     }
@@ -291,13 +301,11 @@ pub(crate) mod tests {
     // Compare lengths and groups
     #[test]
     fn all_lengths_and_groups_give_the_same() {
-        let [square, wide] = [4, 5].map(|targets| System::new([targets, 2], [2, 2, 1]));
-        let longer = Choices { radices: Radices::new([3, 2, 4]), ..Choices::default() };
+        let (single, wide) = (System::single(), System::new([5, 2], [2, 2, 1]));
         let groups = Some(Sides { from: 2, to: 1 });
         let grouped = Choices { groups, rows: Some(1), ..Choices::default() };
-        assert!(longer.radices.is_some());
         for gpu in test_machines() {
-            square.compare::<f64>(&gpu, by_transforms(longer), 1e-12);
+            single.compare::<f64>(&gpu, longer(), 1e-12);
             wide.compare::<f64>(&gpu, by_transforms(grouped), 1e-12);
         }
     }
@@ -363,11 +371,11 @@ pub(crate) mod tests {
     // Refuse what cannot be multiplied
     #[test]
     fn what_cannot_be_done_is_refused() {
-        let system = System::new([1, 1], [5, 5, 1]);
+        let system = System::single();
         let large = Choices { radices: Radices::new([16; 3]), ..Choices::default() };
         for gpu in test_machines() {
             let make = |tuning| BlockToeplitzGpu::<f64>::of(&gpu, &system.parts(), false, tuning);
-            let device = make(by_transforms(Choices::default())).unwrap();
+            let device = make(longer()).unwrap();
             let [x, y] = [device.columns(), device.rows()].map(|len| gpu.zeros(len).unwrap());
             assert!(device.apply(&y, &x).is_err() && device.apply(&x, &x).is_err());
             assert!(device.with_diagonal(&[1.0]).is_err());

@@ -602,9 +602,8 @@ mod tests {
             ((11, 3, 0.0), (26, 1)),
             ((6, 1, 1e-5), (16, 1)),
         ];
-        for ((grid, sampling), height) in
-            cases.into_iter().flat_map(|case| [(case, f64::INFINITY), (case, 90e3)])
-        {
+        let heights = [f64::INFINITY, 90e3].into_iter().cycle();
+        for ((grid, sampling), height) in cases.into_iter().zip(heights) {
             let problem = problem(4, grid, height, &targets, 20.0);
             let sampling = SpectralSampling::new(sampling.0, sampling.1).unwrap();
             let folded = covariance(&problem, &sampling, &silent).unwrap();
