@@ -500,7 +500,7 @@ mod tests {
     use crate::numerics::real::Precision;
     use crate::tomography::Truth;
     use crate::tomography::estimate::tests::{mixed, streaked, system};
-    use crate::turbulence::plan::{dense_slopes, dense_wavefront_slope};
+    use crate::turbulence::plan::{Form, dense_slopes, dense_wavefront_slope};
     use faer::prelude::Solve;
 
     // Run small systems
@@ -516,7 +516,11 @@ mod tests {
 
     fn run(system: &System, tolerance: f64, engine: &Engine) -> PointErrors {
         let plan = PointErrorsPlan::new(system, options(tolerance)).unwrap();
-        PointErrorsPlan { batch: Some(2), ..plan }.run(engine, &silent).unwrap()
+        // Stars that share no lattice go in blocks, as they do where there are many slopes.
+        let alike = plan.posed.groups.len() == 1;
+        let form = plan.posed.options.form(if alike { Form::Auto } else { Form::Blocks });
+        let posed = Posed::new(system, form).unwrap();
+        PointErrorsPlan { batch: Some(2), posed, ..plan }.run(engine, &silent).unwrap()
     }
 
     /// Variances without piston and without tilts, of all points of all targets.
@@ -613,7 +617,7 @@ mod tests {
             let there = Engine::gpus(vec![gpu.clone(); 2], Precision::F64).unwrap();
             let found = variances(&run(&system, 1e-6, &there));
             for (here, found) in here.iter().flatten().zip(found.iter().flatten()) {
-                assert!((found / here - 1.0).abs() < 6e-6, "{found:e} {here:e}");
+                assert!((found / here - 1.0).abs() < 1e-5, "{found:e} {here:e}");
             }
         }
     }
