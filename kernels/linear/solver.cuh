@@ -11,10 +11,13 @@ struct State {
     double target, limit, epsilon; // where the sweep ends: residual, iterations, precision
     double fresh, ended;           // whether the sweep has made no iteration, and can make no more
     double along, step;            // conjugate gradients
-    double alpha, beta, phi, size; // MINRES, and its last two rotations
+    // MINRES, and its last two rotations; or how much of a variance steps explain, and what bounds the rest.
+    union { double alpha, explained; };
+    union { double beta, gap; };
+    union { double phi, least; };
+    double size;
     double last_cosine, last_sine, before_cosine, before_sine;
-    // A variance, or 0; how much of it steps explain, and at most more; and what that follows from.
-    double whole, explained, rest, gap, least;
+    double whole; // a variance, or 0
 };
 static_assert(sizeof(State) == 8 * SCALARS, "the host knows the size of the state");
 
@@ -104,12 +107,12 @@ __device__ void explain(State *state, double share, double along, double step) {
     state->gap = state->fresh ? 1 / state->least : last / (state->least * last + share);
     if (state->gap <= step) state->gap = 1 / state->least + step;
     state->explained += step * along;
-    state->rest = (state->gap - step) * along;
 }
 
 /// Whether a variance is explained.
 __device__ bool is_explained(State state) {
-    return state.whole > 0 && state.rest <= state.target * (state.whole - state.explained);
+    double rest = (state.gap - state.step) * state.along;
+    return state.whole > 0 && rest <= state.target * (state.whole - state.explained);
 }
 
 // Numbers of the next step

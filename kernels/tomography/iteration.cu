@@ -28,6 +28,12 @@ __device__ __forceinline__ const int2 *places_of_block(const int2 *places, Rows 
     return places + (rows.pair * FROM_ROWS + rows.row) * FROM_POINTS;
 }
 
+/// A place in the first vector as that in the block's own, of `n` numbers each.
+__device__ __forceinline__ int2 own_place(int2 place, int n) {
+    const int own = blockIdx.z * n;
+    return {place.x < 0 ? -1 : place.x + own, place.y < 0 ? -1 : place.y + own};
+}
+
 __device__ __forceinline__ Complex fetch_pair(const real *values, int2 place) {
     return {values[max(place.x, 0)], values[max(place.y, 0)]};
 }
@@ -56,17 +62,13 @@ extern "C" __global__ __launch_bounds__(TEAM, 2) void exchange_rows(
     const State *last, State *now, const Complex *columns, const int2 *places, const Complex *roots,
     const real *r, real *z, double *parts, Complex *lines, int n
 ) {
-    last += blockIdx.z;
-    if (is_first()) now[blockIdx.z] = *last;
-    if (last->done) return;
+    if (is_first()) now[blockIdx.z] = last[blockIdx.z];
+    if (last[blockIdx.z].done) return;
     const Rows rows = rows_of_block();
     places = places_of_block(places, rows);
-    r = of_vector(r, n);
-    z = of_vector(z, n);
-    lines = of_vector(lines, LINES);
     for (int task = threadIdx.x; task < NUMBERS; task += TEAM) {
-        rows.kept[task] = places[task];
-        rows.given[task] = fetch_pair(r, places[task]);
+        const int2 place = rows.kept[task] = own_place(places[task], n);
+        rows.given[task] = fetch_pair(r, place);
     }
     columns = of_vector(columns, COLUMNS) + 2 * rows.pair * TO_ROWS + rows.row;
     double sums[1] = {0};
@@ -86,7 +88,7 @@ extern "C" __global__ __launch_bounds__(TEAM, 2) void exchange_rows(
     };
     if (REST == 1) __syncthreads();
     transform<1, ROWS, TEAM, true>(rows.work, roots, load, store);
-    leave_lines(rows, roots, lines);
+    leave_lines(rows, roots, of_vector(lines, LINES));
     leave_parts(sums, of_vector(parts, 2 * rows.blocks), rows.blocks);
 }
 
@@ -99,11 +101,9 @@ extern "C" __global__ __launch_bounds__(TEAM) void finish_rows(
     if (now[blockIdx.z].done) return;
     const Rows rows = rows_of_block();
     places = places_of_block(places, rows);
-    z = of_vector(z, n);
-    w = of_vector(w, n);
     for (int task = threadIdx.x; task < NUMBERS; task += TEAM) {
-        const int2 place = rows.kept[task] = places[task];
-        const Complex z_k = rows.given[task] = fetch_pair(z, place);
+        const int2 place = places[task], own = rows.kept[task] = own_place(place, n);
+        const Complex z_k = rows.given[task] = fetch_pair(z, own);
         const Complex n_k = fetch_pair(noise, place);
         rows.whole[task] = {z_k.re * n_k.re, z_k.im * n_k.im};
     }
@@ -148,23 +148,13 @@ extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
     if (is_over(now, next)) return;
     const Rows rows = rows_of_block();
     places = places_of_block(places, rows);
-    // Find the vectors of the block
-    z = of_vector(z, n);
-    w = of_vector(w, n);
-    p = of_vector(p, n);
-    s = of_vector(s, n);
-    x = of_vector(x, n);
-    r = of_vector(r, n);
-    lines = of_vector(lines, LINES);
-    parts = of_vector(parts, 2 * rows.blocks);
-    squares = of_vector(squares, 2 * rows.blocks);
     // Fetch the first numbers of two lattices
     int task = threadIdx.x;
     int2 place = {-1, -1};
     Numbers first = {}, second = {};
     auto fetch = [&]() {
         if (task >= NUMBERS) return;
-        place = places[task];
+        place = own_place(places[task], n);
         first = fetch_numbers(max(place.x, 0), z, w, p, s, x, r);
         second = fetch_numbers(max(place.y, 0), z, w, p, s, x, r);
     };
@@ -173,6 +163,8 @@ extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
     double sums[3];
     // Add up the parts of three sums
     sums[0] = sums[1] = sums[2] = 0;
+    parts = of_vector(parts, 2 * rows.blocks);
+    squares = of_vector(squares, 2 * rows.blocks);
     const double *last = squares_of(squares, state.iteration, rows.blocks);
     for (int block = threadIdx.x; block < rows.blocks; block += TEAM) {
         sums[0] += parts[block];
@@ -198,7 +190,7 @@ extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
         task += TEAM;
         fetch();
     }
-    leave_lines(rows, roots, lines);
+    leave_lines(rows, roots, of_vector(lines, LINES));
     leave_parts(square, squares_of(squares, state.iteration, rows.blocks), rows.blocks);
 }
 

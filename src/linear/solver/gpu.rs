@@ -25,7 +25,7 @@ pub(crate) const HEADER: Header =
 pub(crate) const THREADS: usize = 512;
 
 /// Numbers of a state.
-pub(crate) const SCALARS: usize = 27;
+pub(crate) const SCALARS: usize = 23;
 
 /// Place of the one that says whether there is nothing to do any more.
 pub(crate) const DONE: usize = 1;

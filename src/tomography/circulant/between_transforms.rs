@@ -327,14 +327,14 @@ struct Told {
 impl Told {
     fn new(numbers: &[f64]) -> Self {
         let [iterations, done, fault, value] = [0, 1, 2, 3].map(|k| numbers[k]);
-        let [along, length, variance, rest] = [12, 13, 23, 24].map(|k| numbers[k]);
+        let [along, length, variance, gap] = [12, 13, 14, 15].map(|k| numbers[k]);
         Self {
             is_done: done != 0.0,
             fault: [fault, value],
             iterations: iterations as usize,
             step: Step { along, length, square: numbers[5].powi(2) },
             variance,
-            rest,
+            rest: (gap - length) * along,
         }
     }
 
