@@ -13,8 +13,14 @@ constexpr int LINES = HALF * 2 * FROM_PAIRS * FROM_ROWS, COLUMNS = HALF * 2 * TO
 
 /// What belongs to the block's vector, of several that stand one behind the other.
 template <class Element>
-__device__ __forceinline__ Element *of_vector(Element *first, long long length) {
+__device__ __forceinline__ Element *of_vector(Element *first, int length) {
     return first + blockIdx.z * length;
+}
+
+/// A place in the first vector as that in the block's own, of `n` numbers each.
+__device__ __forceinline__ int2 own_place(int2 place, int n) {
+    const int own = blockIdx.z * n;
+    return {place.x < 0 ? -1 : place.x + own, place.y < 0 ? -1 : place.y + own};
 }
 
 // Part the spectra of two rows

@@ -13,9 +13,7 @@ extern "C" __global__ __launch_bounds__(ROW_THREADS) void transform_rows(
     Complex *__restrict__ lines, int length
 ) {
     Complex *work = reinterpret_cast<Complex *>(memory), *whole = work + ROWS * WORK;
-    const int row = blockIdx.x * ROWS, pair = blockIdx.y;
-    x = of_vector(x, length);
-    lines = of_vector(lines, LINES);
+    const int row = blockIdx.x * ROWS, pair = blockIdx.y, own = blockIdx.z * length;
     places += (pair * FROM_ROWS + row) * FROM_POINTS;
     wait_for_earlier_work();
     // Gather two real rows as one
@@ -25,7 +23,7 @@ extern "C" __global__ __launch_bounds__(ROW_THREADS) void transform_rows(
         if constexpr (FIRST < FROM_POINTS) {
             const int n = FIRST + b;
             const int2 place = places[f * FROM_POINTS + min(n, FROM_POINTS - 1)];
-            const Complex found = {x[max(place.x, 0)], x[max(place.y, 0)]};
+            const Complex found = {x[own + max(place.x, 0)], x[own + max(place.y, 0)]};
             value.re = n < FROM_POINTS && place.x >= 0 ? found.re : 0;
             value.im = n < FROM_POINTS && place.y >= 0 ? found.im : 0;
         }
@@ -34,7 +32,7 @@ extern "C" __global__ __launch_bounds__(ROW_THREADS) void transform_rows(
     auto store = [&](int f, int k, Complex value) { whole[f * WHOLE + k] = value; };
     transform<-1, ROWS, ROW_THREADS, false>(work, roots, load, store);
     __syncthreads();
-    part_spectra(whole, lines, pair, row);
+    part_spectra(whole, of_vector(lines, LINES), pair, row);
 }
 
 // Second pass along the columns
@@ -236,17 +234,16 @@ __device__ __forceinline__ void rows_back(
     Complex *work = reinterpret_cast<Complex *>(memory), *added = work + ROWS * WORK;
     int2 *kept = reinterpret_cast<int2 *>(added + DIAGONAL * ROWS * TO_POINTS);
     const int row = blockIdx.x * ROWS, pair = blockIdx.y;
-    y = of_vector(y, length);
-    if (DIAGONAL) x = of_vector(x, length);
     places += (pair * TO_ROWS + row) * TO_POINTS;
     // Look up places and noise early
     if (DIAGONAL) wait_for_earlier_work();
     for (int task = threadIdx.x; task < ROWS * TO_POINTS; task += ROW_THREADS) {
         const int2 place = places[task];
-        kept[task] = place;
+        kept[task] = own_place(place, length);
         if (DIAGONAL) {
             const int first = max(place.x, 0), second = max(place.y, 0);
-            added[task] = {noise[first] * x[first], noise[second] * x[second]};
+            const int own = blockIdx.z * length;
+            added[task] = {noise[first] * x[own + first], noise[second] * x[own + second]};
         }
     }
     if (REST == 1) __syncthreads();

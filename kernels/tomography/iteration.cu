@@ -28,12 +28,6 @@ __device__ __forceinline__ const int2 *places_of_block(const int2 *places, Rows 
     return places + (rows.pair * FROM_ROWS + rows.row) * FROM_POINTS;
 }
 
-/// A place in the first vector as that in the block's own, of `n` numbers each.
-__device__ __forceinline__ int2 own_place(int2 place, int n) {
-    const int own = blockIdx.z * n;
-    return {place.x < 0 ? -1 : place.x + own, place.y < 0 ? -1 : place.y + own};
-}
-
 __device__ __forceinline__ Complex fetch_pair(const real *values, int2 place) {
     return {values[max(place.x, 0)], values[max(place.y, 0)]};
 }

@@ -194,7 +194,8 @@ impl<T: Real> Explainer<T> {
     ) -> Result<(), Error> {
         let (gpu, batch, length) = (self.stacked.gpu(), self.systems.systems(), self.area.len());
         let (n, all) = (self.stacked.columns() / batch, job.before.len() * job.lit.area.len());
-        let tolerance = (1e-3 * self.stop.tolerance.powi(2)).max(1e-8);
+        let least = if T::PRECISION == Precision::F32 { 1e-8 } else { 1e-13 };
+        let tolerance = (1e-3 * self.stop.tolerance.powi(2)).max(least);
         let stop = Stop { tolerance, ..self.stop };
         let numbers: Vec<usize> = (0..job.tilts()).collect();
         for some in numbers.chunks(batch) {
