@@ -234,6 +234,30 @@ extern "C" __global__ void __launch_bounds__(64, 6) near_pairs(
     }
 }
 
+// Put a pair of lenslets into the matrix
+/// Adds c of two sensors, without their quarter turns, times the strength of a layer.
+__device__ void add_turned(int quarters, double strength, const double c[4], double sum[4]) {
+    const bool odd = quarters & 1;
+    const double of_x = quarters & 2 ? -strength : strength, of_y = odd ? -of_x : of_x;
+    for (int a = 0; a < 4; a += 2) {
+        sum[a] += of_x * (odd ? c[a + 1] : c[a]);
+        sum[a + 1] += of_y * (odd ? c[a] : c[a + 1]);
+    }
+}
+
+/// Writes xx, xy, yx and yy of a lenslet's row; `second` tells the places of the other one's slopes.
+__device__ void put(
+    const double c[4], const int *second, size_t row, int pitch, int height, real *values
+) {
+    for (int b = 0; b < 2; ++b) {
+        const int place = second[2 + b];
+        if (place < 0) continue;
+        real *at = values + row * pitch + place;
+        at[0] = (real)c[b];
+        at[(size_t)height * pitch] = (real)c[2 + b];
+    }
+}
+
 // Fill a block of two sensors
 /// Covariances of the slopes of some lenslets of one sensor with those of another, in a matrix with
 /// rows of `pitch` numbers. The second ones are given by row, column, and the places of their x and y
@@ -265,22 +289,180 @@ extern "C" __global__ void __launch_bounds__(128, 3) dense_block(
         } else {
             by_nodes(slopes, view, nodes, x, y, c);
         }
-        // Add the layer to the sums
-        const bool odd = view.quarters & 1;
-        const double of_x = view.quarters & 2 ? -view.strength : view.strength;
-        const double of_y = odd ? -of_x : of_x;
-        for (int a = 0; a < 4; a += 2) {
-            sum[a] += of_x * (odd ? c[a + 1] : c[a]);
-            sum[a + 1] += of_y * (odd ? c[a] : c[a + 1]);
+        add_turned(view.quarters, view.strength, c, sum);
+    }
+    put(sum, second + 4 * column, row, pitch, height, values);
+}
+
+// View by tables in a kernel
+/// Coefficients of a polynomial, and numbers of a panel of a line: for each power xx, xy and yy.
+constexpr int POWERS = 10, PANEL_OF_LINE = 3 * POWERS;
+
+/// A layer as two sensors with parallel footprints see it; lengths in metres.
+struct TableView {
+    /// As in `View`.
+    double turn[4];
+    /// Half the sum and half the difference of the sides.
+    double wide, flat;
+    /// By what c is multiplied, and half the square in which corners serve.
+    double strength, near;
+    /// Where the ends of panels and the coefficients begin, and how many panels there are along an
+    /// axis: of displacements, and of corners.
+    int ends[2], coefficients[2], panels[2];
+    int quarters;
+    /// Rows of the second sensor that can be near a row of the first, at most.
+    int box;
+    /// Columns of either sensor.
+    int across[2];
+};
+
+// Take parallel lenslets apart
+/// The displacement along an axis from the first's line of that axis to the second's line along it.
+__device__ double apart(const Places &places, const TableView &view, int axis, int from, int to) {
+    const double *there = places.there, *across = places.there + places.across_there;
+    const double second = view.turn[axis] * there[to] + view.turn[axis + 2] * across[to];
+    return second - places.here[axis * places.across_here + from];
+}
+
+// Find a coordinate on its panel
+/// A coordinate on its panel, from -1 to 1; bit 0 of `kind` says that it is negative, bit 1 that it is near.
+struct alignas(16) PlaceOnPanel {
+    double z;
+    int panel, kind;
+};
+
+/// Where a coordinate is among the panels of displacements (0) or of corners (1).
+__device__ PlaceOnPanel on_panel(
+    const double *tables, const TableView &view, int which, double x
+) {
+    const double *ends = tables + view.ends[which], size = fabs(x);
+    int low = 0, high = view.panels[which] - 1;
+    while (low < high) {
+        const int middle = (low + high + 1) / 2;
+        if (ends[middle] <= size) low = middle;
+        else high = middle - 1;
+    }
+    const double from = ends[low], to = ends[low + 1];
+    return {(2.0 * size - from - to) / (to - from), low, (x < 0.0) + 2 * (size < view.near)};
+}
+
+// Place columns on panels
+/// Where the displacements of columns are on panels, by layer, column of the first, and of the second.
+extern "C" __global__ void place_columns(
+    const TableView *views, const double *centres, const double *tables, PlaceOnPanel *along
+) {
+    const TableView &view = views[blockIdx.y];
+    const int first = view.across[0], second = view.across[1];
+    const int k = blockIdx.x * blockDim.x + threadIdx.x;
+    if (k >= first * second) return;
+    const Places places(centres, blockIdx.y, first, second);
+    const double x = apart(places, view, 0, k / second, k % second);
+    along[(size_t)blockIdx.y * first * second + k] = on_panel(tables, view, 0, x);
+}
+
+// Lay lines of polynomials
+/// A number of the line at a coordinate along y: the polynomial in y that is its coefficient.
+__device__ double on_table(
+    const double *tables, const TableView &view, int which, const PlaceOnPanel &place, int n
+) {
+    const int power = n / 3, component = n % 3, across = POWERS * view.panels[which];
+    const double *c = tables + view.coefficients[which] + 4 * power + component;
+    c += (size_t)4 * POWERS * across * place.panel;
+    double sum = 0.0;
+    for (int k = POWERS - 1; k >= 0; --k) sum = sum * place.z + c[(size_t)4 * across * k];
+    return component == 1 && (place.kind & 1) ? -sum : sum;
+}
+
+/// Lines of displacements, each `length` long, by layer, row of the first from `first_row` on, and
+/// row of the second; and those of corners by the number of that row modulo the box.
+extern "C" __global__ void __launch_bounds__(128) lay_lines(
+    const TableView *views, const double *centres, const double *tables, int first_row, real *lines,
+    int length, double *near_lines, int near_length
+) {
+    const int other = blockIdx.x, layer = blockIdx.z;
+    const TableView &view = views[layer];
+    const Places places(centres, layer, view.across[0], view.across[1]);
+    const double y = apart(places, view, 1, first_row + blockIdx.y, other);
+    const size_t row = (size_t)layer * gridDim.y + blockIdx.y;
+    real *line = lines + (row * view.across[1] + other) * length;
+    const PlaceOnPanel place = on_panel(tables, view, 0, y);
+    for (int n = threadIdx.x; n < PANEL_OF_LINE * view.panels[0]; n += blockDim.x) {
+        line[n] = (real)(view.strength * on_table(tables, view, 0, place, n));
+    }
+    // Lay the line of corners
+    if (!(place.kind & 2)) return;
+    double *near_line = near_lines + (row * view.box + other % view.box) * near_length;
+    const PlaceOnPanel edges[4] = {
+        on_panel(tables, view, 1, y - view.wide), on_panel(tables, view, 1, y - view.flat),
+        on_panel(tables, view, 1, y + view.flat), on_panel(tables, view, 1, y + view.wide)
+    };
+    for (int n = threadIdx.x; n < PANEL_OF_LINE * view.panels[1]; n += blockDim.x) {
+        const double outer =
+            on_table(tables, view, 1, edges[0], n) + on_table(tables, view, 1, edges[3], n);
+        const double inner =
+            on_table(tables, view, 1, edges[1], n) + on_table(tables, view, 1, edges[2], n);
+        near_line[n] = view.strength * (outer - inner);
+    }
+}
+
+// Polynomials of a panel at a place
+/// Adds xx, xy and yy of a panel at a place on it, times a sign.
+template <typename T>
+__device__ void add_panel(const T *panel, const PlaceOnPanel &place, double sign, double sum[3]) {
+    const T z = (T)place.z;
+    T c[3] = {0, 0, 0};
+    #pragma unroll 5
+    for (int power = POWERS - 1; power >= 0; --power) {
+        for (int n = 0; n < 3; ++n) c[n] = c[n] * z + panel[3 * power + n];
+    }
+    sum[0] += sign * c[0];
+    sum[1] += (place.kind & 1 ? -sign : sign) * c[1];
+    sum[2] += sign * c[2];
+}
+
+// Fill a block from its lines
+/// The same as `dense_block`, from lines that begin at `first_row` and are those of `line_rows` rows.
+extern "C" __global__ void __launch_bounds__(128, 6) tabled_block(
+    const TableView *views, int layers, const double *centres, const int *first, const int *second,
+    int columns, int pitch, int height, const double *tables, const PlaceOnPanel *along,
+    int first_row, int line_rows, const real *lines, int length, const double *near_lines,
+    int near_length, real *values
+) {
+    const int row = blockIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
+    if (column >= columns) return;
+    const int j = first[2 * row], i = first[2 * row + 1];
+    const int l = second[4 * column], k = second[4 * column + 1];
+    const bool odd = views[0].quarters & 1;
+    const int across = odd ? l : k, up = odd ? k : l;
+    double sum[3] = {0.0, 0.0, 0.0};
+    for (int layer = 0; layer < layers; ++layer) {
+        const TableView &view = views[layer];
+        const Places places(centres, layer, view.across[0], view.across[1]);
+        const size_t line_row = (size_t)layer * line_rows + j - first_row;
+        const size_t columns_before = (size_t)layer * view.across[0] + i;
+        const PlaceOnPanel place = along[columns_before * view.across[1] + across];
+        if ((place.kind & 2) && fabs(apart(places, view, 1, j, up)) < view.near) {
+            // Add the sum over corners
+            const double x = apart(places, view, 0, i, across);
+            const double *line = near_lines + (line_row * view.box + up % view.box) * near_length;
+            #pragma unroll 1
+            for (int corner = 0; corner < 4; ++corner) {
+                const bool outer = corner == 0 || corner == 3;
+                const double offset = outer ? view.wide : view.flat;
+                const PlaceOnPanel edge = on_panel(tables, view, 1, x + (corner < 2 ? -offset : offset));
+                add_panel(line + PANEL_OF_LINE * edge.panel, edge, outer ? 1.0 : -1.0, sum);
+            }
+        } else {
+            // Add the value of a line
+            const real *line = lines + (line_row * view.across[1] + up) * length;
+            add_panel(line + PANEL_OF_LINE * place.panel, place, 1.0, sum);
         }
     }
-    for (int b = 0; b < 2; ++b) {
-        const int place = second[4 * column + 2 + b];
-        if (place < 0) continue;
-        real *at = values + (size_t)row * pitch + place;
-        at[0] = (real)sum[b];
-        at[(size_t)height * pitch] = (real)sum[2 + b];
-    }
+    // Turn a pair and put it down
+    const double c[4] = {sum[0], sum[1], sum[1], sum[2]};
+    double turned[4] = {0.0, 0.0, 0.0, 0.0};
+    add_turned(views[0].quarters, 1.0, c, turned);
+    put(turned, second + 4 * column, row, pitch, height, values);
 }
 
 // Gather a block from its table
@@ -295,11 +477,7 @@ extern "C" __global__ void gather_block(
     const int y = second[4 * column] - first[2 * row] + last;
     const int x = second[4 * column + 1] - first[2 * row + 1] + last;
     const real *lag = table + y * lags + x;
-    for (int b = 0; b < 2; ++b) {
-        const int place = second[4 * column + 2 + b];
-        if (place < 0) continue;
-        real *at = values + (size_t)row * pitch + place;
-        at[0] = (real)(scale * lag[b * lags * lags]);
-        at[(size_t)height * pitch] = (real)(scale * lag[(1 + b) * lags * lags]);
-    }
+    const double xy = scale * lag[lags * lags];
+    const double c[4] = {scale * lag[0], xy, xy, scale * lag[2 * lags * lags]};
+    put(c, second + 4 * column, row, pitch, height, values);
 }

@@ -147,6 +147,16 @@ impl SeenLayer {
 }
 
 // See all layers from all stars
+/// The footprints of all stars on each layer.
+fn place_footprints(
+    atmosphere: &Atmosphere,
+    stars: &[Sensor],
+    gradient: ConeGradient,
+) -> Vec<Vec<Footprints>> {
+    let on = |altitude| stars.iter().map(move |star| Footprints::new(star, gradient, altitude));
+    atmosphere.layers().iter().map(|layer| on(layer.altitude).collect()).collect()
+}
+
 /// All layers as the stars see them; `extent` says how far other points of interest lie from the axis at an altitude.
 fn see_layers(
     atmosphere: &Atmosphere,
@@ -154,11 +164,7 @@ fn see_layers(
     gradient: ConeGradient,
     extent: impl Fn(f64) -> f64,
 ) -> Vec<SeenLayer> {
-    let footprints: Vec<Vec<Footprints>> = (atmosphere.layers().iter())
-        .map(|layer| {
-            stars.iter().map(|star| Footprints::new(star, gradient, layer.altitude)).collect()
-        })
-        .collect();
+    let footprints = place_footprints(atmosphere, stars, gradient);
     // Make a table for each outer scale
     let table = |outer_scale: f64| {
         let sharing = (atmosphere.layers().iter().zip(&footprints))
@@ -471,7 +477,8 @@ fn any_slopes(
     let both = |members: &[usize]| slopes.iter().all(|side| members.iter().any(|&k| side.holds(k)));
     let worthy = groups.members().filter(|members| both(members));
     let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0);
-    let wanted = wanted_averages(&groups, &layers, slopes);
+    let seen = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
+    let wanted = wanted_averages(&groups, seen, slopes);
     let tables = wanted.iter().flatten().map(WantedAverage::numbers).sum::<u64>();
     check_slope_memory(slopes, expanded(sensors, worthy).saturating_add(tables))?;
     // Compute the groups that share a lattice
@@ -493,33 +500,34 @@ fn any_slopes(
 // Averages that all pairs of sensors share
 /// An average over two sides, which so many pairs of lenslets displaced by up to `reach` want; metres.
 struct WantedAverage {
+    outer_scale: f64,
     sides: [f64; 2],
     reach: f64,
     pairs: usize,
 }
 
 /// What pairs of parallel sensors that share no lattice want of each layer.
-fn wanted_averages(
+fn wanted_averages<'a>(
     groups: &Groups,
-    layers: &[SeenLayer],
+    layers: impl Iterator<Item = (f64, &'a [Footprints])>,
     slopes: [Slopes; 2],
 ) -> Vec<Vec<WantedAverage>> {
     let [rows, columns] = slopes;
-    let apart = |&[p, q]: &[usize; 2]| {
-        groups.place(p).0 != groups.place(q).0 && layers[0].turn([p, q]).sin == 0.0
-    };
     let pairs: Vec<[usize; 2]> = (pairs_of(slopes).into_iter())
         .map(|[p, q]| [rows.first + p, columns.first + q])
-        .filter(apart)
+        .filter(|&[p, q]| groups.place(p).0 != groups.place(q).0)
         .collect();
-    let of_layer = |layer: &SeenLayer| {
+    let of_layer = |(outer_scale, stars): (f64, &[Footprints])| {
         let mut wanted: Vec<WantedAverage> = Vec::new();
         for &pair in &pairs {
             // Want an average for two sensors
-            let mut sides = layer.sides(pair);
+            let [one, two] = pair.map(|k| &stars[k]);
+            if Turn::by(two.rotation - one.rotation).sin != 0.0 {
+                continue;
+            }
+            let mut sides = [one.side, two.side];
             sides.sort_by(f64::total_cmp);
-            let reach =
-                pair.map(|k| layer.footprints[k].extent() - layer.footprints[k].side).iter().sum();
+            let reach = [one, two].map(|star| star.extent() - star.side).iter().sum();
             let lenslets =
                 rows.count(pair[0] - rows.first) * columns.count(pair[1] - columns.first);
             match wanted.iter_mut().find(|known| known.sides == sides) {
@@ -527,12 +535,12 @@ fn wanted_averages(
                     known.reach = f64::max(known.reach, reach);
                     known.pairs += lenslets;
                 }
-                None => wanted.push(WantedAverage { sides, reach, pairs: lenslets }),
+                None => wanted.push(WantedAverage { outer_scale, sides, reach, pairs: lenslets }),
             }
         }
         wanted
     };
-    layers.iter().map(of_layer).collect()
+    layers.map(of_layer).collect()
 }
 impl WantedAverage {
     fn grid(&self) -> Option<PanelGrid> {
@@ -541,7 +549,7 @@ impl WantedAverage {
 
     /// How many numbers its table takes.
     fn numbers(&self) -> u64 {
-        self.grid().map_or(0, |grid| grid.numbers())
+        self.grid().map_or(0, |grid| grid.numbers(self.sides, self.outer_scale))
     }
 }
 
@@ -563,6 +571,30 @@ fn prepare_averages(
         averages[k].push(average);
     }
     Ok(averages)
+}
+
+// Numbers of all tables for some sensors
+#[cfg(feature = "cuda")]
+impl WantedAverage {
+    /// Whether its corners are tabulated, too.
+    fn has_corners(&self) -> bool {
+        PanelGrid::of_corners(self.sides, self.outer_scale).is_some()
+    }
+}
+
+/// How many numbers all tables with corners for some sensors take, if all of their lenslets are valid.
+#[cfg(feature = "cuda")]
+fn numbers_of_tables(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
+    let all = |star: &Sensor| Array2::from_elem([star.array.lenslets(); 2], true);
+    let valid: Vec<Array2<bool>> = sensors.iter().map(all).collect();
+    let order = SlopeOrder::new(&valid);
+    let slopes = Slopes { order: &order, first: 0, sensors: sensors.len() };
+    let footprints = place_footprints(atmosphere, sensors, ConeGradient::Pupil);
+    let scales = atmosphere.layers().iter().map(|layer| layer.outer_scale);
+    let layers = scales.zip(footprints.iter().map(Vec::as_slice));
+    let wanted = wanted_averages(&Groups::new(sensors), layers, [slopes; 2]);
+    let whole = wanted.iter().flatten().filter(|average| average.has_corners());
+    whole.map(WantedAverage::numbers).sum()
 }
 
 impl Slopes<'_> {

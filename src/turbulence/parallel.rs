@@ -83,6 +83,8 @@ pub(crate) struct FootprintAverage {
     rules: [Rule; REACH.len()],
     /// What is tabulated of displacements that are not near.
     table: Option<Table>,
+    /// What is tabulated of corners, for those that are.
+    corners: Option<Table>,
 }
 
 impl FootprintAverage {
@@ -90,7 +92,7 @@ impl FootprintAverage {
     pub(crate) fn new(phase: &Arc<TabulatedPhase>, sides: [f64; 2]) -> Self {
         let [half_width, half_flat] = half_sum_and_difference(sides);
         let rules = REACH.map(|(nodes, _)| gauss_trapezium(nodes, half_flat / half_width));
-        Self { phase: Arc::clone(phase), half_width, half_flat, rules, table: None }
+        Self { phase: Arc::clone(phase), half_width, half_flat, rules, table: None, corners: None }
     }
 
     /// Whether this is the average over footprints of two sides, in either order.
@@ -136,11 +138,23 @@ impl FootprintAverage {
         self.rules.iter().map(product).collect()
     }
 
+    /// (D1 + D2) / 2 and |D2 − D1| / 2, metres.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn half_widths(&self) -> [f64; 2] {
+        [self.half_width, self.half_flat]
+    }
+
+    /// Where panels end, and the coefficients on them, of the table of displacements and of that of corners, if there are both.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn tables(&self) -> Option<[[&[f64]; 2]; 2]> {
+        let [table, corners] = [self.table.as_ref()?, self.corners.as_ref()?];
+        Some([table, corners].map(|table| [&table.grid.0[..], table.coefficients.as_flattened()]))
+    }
+
     // Average by four lines each way
     fn by_edges(&self, x: f64, y: f64) -> [f64; 3] {
-        let (wide, flat) = (self.half_width, self.half_flat);
-        let side = wide - flat;
-        let lines = |centre: f64| [-wide, -flat, flat, wide].map(|line| centre + line).to_vec();
+        let side = self.half_width - self.half_flat;
+        let lines = |centre: f64| self.lines(centre).to_vec();
         let panels = Panels::new(0.0, self.phase.outer_scale, side);
         let phase = |t| self.phase.fall_and_half_mean(t);
         let lattice = Lattice::new(&panels, phase, [lines(x), lines(y)]);
@@ -176,10 +190,19 @@ impl FootprintAverage {
     // Tabulate an average for many pairs
     /// The average with a table, if there are panels for it.
     pub(crate) fn tabulated(self, grid: Option<PanelGrid>) -> Self {
+        let corners = grid.as_ref().and_then(|_| Table::of_corners(&self));
         let table = grid.map(|grid| Table::new(&self, grid));
-        Self { table, ..self }
+        Self { table, corners, ..self }
     }
 }
+impl FootprintAverage {
+    /// Where four lines lie about a coordinate, metres.
+    fn lines(&self, x: f64) -> [f64; 4] {
+        let (wide, flat) = (self.half_width, self.half_flat);
+        [-wide, -flat, flat, wide].map(|line| x + line)
+    }
+}
+
 /// (D1 + D2) / 2 and |D2 − D1| / 2.
 fn half_sum_and_difference([one, two]: [f64; 2]) -> [f64; 2] {
     [0.5 * (one + two), 0.5 * (two - one).abs()]
@@ -238,6 +261,27 @@ impl PanelGrid {
         Place { panel, z: (2.0 * x.abs() - from - to) / (to - from), sign: x.signum() }
     }
 
+    /// The nodes of all panels, ascending.
+    fn nodes(&self) -> Vec<f64> {
+        let at = |ends: &[f64], z: f64| 0.5 * (ends[0] + ends[1] + z * (ends[1] - ends[0]));
+        let of_panel = |ends| (0..NODES).rev().map(move |k| at(ends, chebyshev(k)));
+        self.0.windows(2).flat_map(of_panel).collect()
+    }
+
+    // Place panels for corners
+    /// The panels for corners of two sides in a phase that bends within `outer_scale`, metres, unless the sides are too unlike.
+    pub(crate) fn of_corners(sides: [f64; 2], outer_scale: f64) -> Option<Self> {
+        let [wide, flat] = half_sum_and_difference(sides);
+        let (reach, unit) = ((NEAR + 1.0) * wide, outer_scale.min(wide - flat));
+        let (mut ends, mut end) = (vec![0.0], INNERMOST * unit);
+        while end < reach {
+            ends.push(end);
+            end *= if end < DOUBLING * unit { 2.0 } else { RATIO };
+        }
+        ends.push(reach);
+        (flat <= STOUT * wide).then_some(Self(ends))
+    }
+
     // Choose a table by the pairs it serves
     /// The panels for displacements of up to `reach` metres along either axis, if so many `pairs` are worth a table.
     pub(crate) fn worthy(sides: [f64; 2], reach: f64, pairs: usize) -> Option<Self> {
@@ -247,19 +291,17 @@ impl PanelGrid {
         (values > 0 && pairs > 2 * values).then_some(grid)
     }
 
-    /// How many numbers a table takes.
-    pub(crate) fn numbers(&self) -> u64 {
-        4 * (NODES * self.panels()).pow(2) as u64
+    /// How many numbers a table takes, with that of its corners if they have one, for two sides and an outer scale.
+    pub(crate) fn numbers(&self, sides: [f64; 2], outer_scale: f64) -> u64 {
+        let numbers = |grid: &Self| 4 * (NODES * grid.panels()).pow(2) as u64;
+        numbers(self) + Self::of_corners(sides, outer_scale).as_ref().map_or(0, numbers)
     }
 }
 
 impl Table {
     // Fill the table of displacements
     fn new(average: &FootprintAverage, grid: PanelGrid) -> Self {
-        let at = |place: f64, ends: &[f64]| 0.5 * (ends[0] + ends[1] + place * (ends[1] - ends[0]));
-        let nodes: Vec<f64> = (grid.0.windows(2))
-            .flat_map(|ends| (0..NODES).map(move |k| at(chebyshev(k), ends)))
-            .collect();
+        let nodes = grid.nodes();
         let (n, inner) = (nodes.len(), INNER * NODES);
         let mut values = vec![[0.0; 4]; n * n];
         values.chunks_mut(n).enumerate().for_each(|(j, row)| {
@@ -273,8 +315,11 @@ impl Table {
             let [xx, xy, yy, _] = values[i * n + j];
             values[j * n + i] = [yy, xy, xx, 0.0];
         }
-        // Turn values into coefficients
-        let fit = fit_matrix();
+        Self::through(grid, values)
+    }
+    /// The table whose polynomials go through values at the nodes, by y, then by x.
+    fn through(grid: PanelGrid, mut values: Vec<[f64; 4]>) -> Self {
+        let (fit, n) = (fit_matrix(), NODES * grid.panels());
         for start in (0..n * n).step_by(NODES) {
             fit_polynomial(&fit, &mut values[start..], 1);
         }
@@ -284,20 +329,36 @@ impl Table {
         Self { grid, coefficients: values }
     }
 
+    // Fill the table of corners
+    /// G over D1² D2², where it is tabulated.
+    fn of_corners(average: &FootprintAverage) -> Option<Self> {
+        let (wide, flat) = (average.half_width, average.half_flat);
+        let grid = PanelGrid::of_corners([wide - flat, wide + flat], average.phase.outer_scale)?;
+        let lines = [vec![0.0], grid.nodes()].concat();
+        let sums = Corners::integrate(average, [&lines, &lines]);
+        let values =
+            sums.chunks_exact(lines.len()).skip(1).flat_map(|row| row[1..].iter().copied());
+        Some(Self::through(grid, values.collect()))
+    }
+
     // Look a displacement up
-    /// The polynomials along x of all panels at a `y`, times `strength`.
-    fn along_x(&self, y: f64, strength: f64, line: &mut Vec<[f64; 4]>) {
-        let Place { panel, z, sign } = self.grid.place(y);
+    /// The polynomials along x of all panels, summed over some `y` and the strengths by which they are multiplied.
+    fn along_x(&self, lines: &[(f64, f64)], line: &mut Vec<[f64; 4]>) {
         let n = NODES * self.grid.panels();
-        let scale = [strength, sign * strength, strength, 0.0];
         line.clear();
         line.resize(n, [0.0; 4]);
-        for powers in self.coefficients[panel * NODES * n..][..NODES * n].chunks_exact(n).rev() {
-            for (sum, coefficient) in line.iter_mut().zip(powers) {
-                *sum = std::array::from_fn(|k| sum[k] * z + coefficient[k]);
+        for &(y, strength) in lines {
+            let Place { panel, z, sign } = self.grid.place(y);
+            let scale = [strength, sign * strength, strength, 0.0];
+            let powers = &self.coefficients[panel * NODES * n..][..NODES * n];
+            for (k, total) in line.iter_mut().enumerate() {
+                let mut sum = [0.0; 4];
+                for power in powers.chunks_exact(n).rev() {
+                    sum = std::array::from_fn(|c| sum[c] * z + power[k][c]);
+                }
+                *total = std::array::from_fn(|c| total[c] + scale[c] * sum[c]);
             }
         }
-        line.iter_mut().for_each(|sum| *sum = std::array::from_fn(|k| sum[k] * scale[k]));
     }
 
     /// xx, xy and yy at a place on such a line.
@@ -339,15 +400,24 @@ fn fit_matrix() -> [[f64; NODES]; NODES] {
     }
     fit
 }
-/// Replaces values at the nodes of a panel, which stand `step` apart, by coefficients.
+/// Replaces values at the nodes of a panel, ascending and `step` apart, by coefficients.
 fn fit_polynomial(fit: &[[f64; NODES]; NODES], values: &mut [[f64; 4]], step: usize) {
-    let nodes: [[f64; 4]; NODES] = std::array::from_fn(|k| values[k * step]);
+    let nodes: [[f64; 4]; NODES] = std::array::from_fn(|k| values[(NODES - 1 - k) * step]);
     for (power, row) in fit.iter().enumerate() {
         values[power * step] = row.iter().zip(&nodes).fold([0.0; 4], |sum, (weight, value)| {
             std::array::from_fn(|k| sum[k] + weight * value[k])
         });
     }
 }
+/// |D2 − D1| / (D1 + D2) up to which corners are tabulated.
+const STOUT: f64 = 0.86;
+
+/// Where the innermost panel of corners ends, and up to where the next ones double, in lesser sides or outer scales.
+const INNERMOST: f64 = 5e-4;
+const DOUBLING: f64 = 0.1;
+
+/// How many times as far as it begins each panel beyond ends.
+const RATIO: f64 = 1.3;
 
 // Corners of nearby footprints
 /// The corner functions of [corner functions](https://lenslet.github.io/lenslet/parallel-footprints.html#eq-corner-functions) where lines parallel to the axes cross.
@@ -359,35 +429,48 @@ struct Corners {
     sums: Vec<[f64; 4]>,
     /// How far from a crossing the four lines of a trapezium may lie, and still be there; metres.
     slack: f64,
-    /// Where these lines lie about a displacement, metres.
-    offsets: [f64; 4],
 }
 
 impl Corners {
     // Sort the lines of displacements
     /// The corners of footprints at all displacements of `x` and `y`, metres.
     fn new(average: &FootprintAverage, [x, y]: [&[f64]; 2]) -> Self {
-        let (wide, flat) = (average.half_width, average.half_flat);
-        let (slack, offsets) = (1e-13 * (wide - flat), [-wide, -flat, flat, wide]);
+        let slack = 1e-13 * (average.half_width - average.half_flat);
         let sorted = |centres: &[f64]| {
-            let lines = centres.iter().flat_map(|x| offsets.map(|offset| x + offset));
-            let mut lines: Vec<f64> = lines.collect();
+            let mut lines: Vec<f64> = centres.iter().flat_map(|&x| average.lines(x)).collect();
             lines.sort_unstable_by(f64::total_cmp);
             lines.dedup_by(|next, line| *next - *line < slack);
             lines
         };
-        let mut corners = Self { x: sorted(x), y: sorted(y), sums: Vec::new(), slack, offsets };
-        corners.integrate(average);
-        corners
+        let (x, y) = (sorted(x), sorted(y));
+        Self { sums: Self::integrate(average, [&x, &y]), x, y, slack }
     }
 
-    /// The numbers of the four lines about a coordinate.
-    fn lines(&self, lines: &[f64], x: f64) -> [usize; 4] {
-        self.offsets.map(|offset| lines.partition_point(|line| *line < x + offset - self.slack))
+    /// The numbers of some lines.
+    fn numbers(&self, lines: &[f64], wanted: [f64; 4]) -> [usize; 4] {
+        wanted.map(|x| lines.partition_point(|line| *line < x - self.slack))
     }
 
     // Integrate from crossing to crossing
-    fn integrate(&mut self, average: &FootprintAverage) {
+    /// G over D1² D2² where lines cross, by line of y, then of x.
+    fn integrate(average: &FootprintAverage, [x, y]: [&[f64]; 2]) -> Vec<[f64; 4]> {
+        let along_y = Self::along(average, x, y);
+        let along_x = (x != y).then(|| Self::along(average, y, x));
+        let along_x = along_x.as_ref().unwrap_or(&along_y);
+        let constant = average.phase.fall_alone(average.half_width.powi(2));
+        let corner = |k: usize| {
+            let (j, i) = (k / x.len(), k % x.len());
+            let [fall_y, half_mean_y] = along_y[i * y.len() + j];
+            let [fall_x, half_mean_x] = along_x[k];
+            let t = x[i].powi(2) + y[j].powi(2);
+            let disc = t * (average.phase.half_mean_alone(t) - 0.5 * constant);
+            let xy = x[i] * half_mean_y + y[j] * half_mean_x;
+            average.over_squares([y[j] * fall_y - disc, xy, x[i] * fall_x - disc, 0.0])
+        };
+        (0..x.len() * y.len()).map(corner).collect()
+    }
+    /// ∫ S and ∫ M, less their constants, along each of the lines `across` from the first of the lines that it crosses to each, in this order.
+    fn along(average: &FootprintAverage, across: &[f64], crossed: &[f64]) -> Vec<[f64; 2]> {
         let (wide, flat) = (average.half_width, average.half_flat);
         let panels = Panels::new(0.0, average.phase.outer_scale, wide - flat);
         let constant = average.phase.fall_alone(wide * wide);
@@ -395,34 +478,17 @@ impl Corners {
             let (fall, half_mean) = average.phase.fall_and_half_mean(t);
             [fall - constant, half_mean - 0.5 * constant]
         };
-        let (x, y, n) = (&self.x, &self.y, self.x.len());
-        let mut sums = vec![[0.0; 4]; n * y.len()];
-        // Add the integrals along x
-        for (j, row) in sums.chunks_exact_mut(n).enumerate() {
-            let [mut fall, mut half_mean] = [0.0; 2];
-            for i in 1..n {
-                let step = panels.integrate(y[j].abs(), [x[i - 1], x[i]], pair);
-                (fall, half_mean) = (fall + step[0], half_mean + step[1]);
-                row[i][1] += y[j] * half_mean;
-                row[i][2] += x[i] * fall;
+        let mut sums = Vec::with_capacity(across.len() * crossed.len());
+        for line in across {
+            let mut sum = [0.0; 2];
+            sums.push(sum);
+            for ends in crossed.windows(2) {
+                let step = panels.integrate(line.abs(), [ends[0], ends[1]], pair);
+                sum = [sum[0] + step[0], sum[1] + step[1]];
+                sums.push(sum);
             }
         }
-        // Add the integrals along y
-        for i in 0..n {
-            let [mut fall, mut half_mean] = [0.0; 2];
-            for j in 1..y.len() {
-                let step = panels.integrate(x[i].abs(), [y[j - 1], y[j]], pair);
-                (fall, half_mean) = (fall + step[0], half_mean + step[1]);
-                sums[j * n + i][0] += y[j] * fall;
-                sums[j * n + i][1] += x[i] * half_mean;
-            }
-        }
-        for (k, sum) in sums.iter_mut().enumerate() {
-            let t = x[k % n].powi(2) + y[k / n].powi(2);
-            let disc = t * pair(t)[1];
-            *sum = average.over_squares([sum[0] - disc, sum[1], sum[2] - disc, 0.0]);
-        }
-        self.sums = sums;
+        sums
     }
 
     // Sum over corners
@@ -434,9 +500,9 @@ impl Corners {
         average.half_flat < Self::SLENDER * average.half_width
     }
     /// The sums over four lines of y at all lines of x, times `strength`.
-    fn along_x(&self, y: f64, strength: f64, line: &mut Vec<[f64; 4]>) {
+    fn along_x(&self, y: [f64; 4], strength: f64, line: &mut Vec<[f64; 4]>) {
         let n = self.x.len();
-        let rows = self.lines(&self.y, y).map(|j| &self.sums[j * n..][..n]);
+        let rows = self.numbers(&self.y, y).map(|j| &self.sums[j * n..][..n]);
         let at = |i: usize| four(rows.map(|row| row[i])).map(|sum| strength * sum);
         line.clear();
         line.extend((0..n).map(at));
@@ -446,6 +512,49 @@ impl Corners {
 #[inline(always)]
 fn four([a, b, c, d]: [[f64; 4]; 4]) -> [f64; 4] {
     std::array::from_fn(|k| (a[k] - b[k]) - (c[k] - d[k]))
+}
+/// What sums over corners are taken from.
+enum Crossed<'a> {
+    Lines(Corners),
+    Table(&'a Table),
+}
+
+/// Where a corner is among the lines, or in the table.
+#[derive(Clone, Copy)]
+enum Corner {
+    Line(usize),
+    Place(Place),
+}
+
+impl Crossed<'_> {
+    // Sum over corners either way
+    /// The corners at four coordinates along x.
+    fn corners(&self, x: [f64; 4]) -> [Corner; 4] {
+        match self {
+            Self::Lines(corners) => corners.numbers(&corners.x, x).map(Corner::Line),
+            Self::Table(table) => x.map(|x| Corner::Place(table.grid.place(x))),
+        }
+    }
+
+    /// What four corners along y sum up to, along x, times `strength`.
+    fn along_x(&self, y: [f64; 4], strength: f64, line: &mut Vec<[f64; 4]>) {
+        match self {
+            Self::Lines(corners) => corners.along_x(y, strength, line),
+            Self::Table(table) => {
+                let signs = [strength, -strength, -strength, strength];
+                table.along_x(&std::array::from_fn::<_, 4, _>(|k| (y[k], signs[k])), line);
+            }
+        }
+    }
+
+    /// The value at a corner of such a line.
+    #[inline(always)]
+    fn on_line(line: &[[f64; 4]], corner: Corner) -> [f64; 4] {
+        match corner {
+            Corner::Line(number) => line[number],
+            Corner::Place(place) => Table::on_line(line, place),
+        }
+    }
 }
 
 // Layer of two parallel sensors
@@ -463,10 +572,10 @@ pub(crate) struct View<'a> {
 /// A view of a band of the first sensor's rows, and the row of pairs that is at work.
 struct Band<'a> {
     view: &'a View<'a>,
-    /// By number along x in the first and in the second sensor: the displacement, its place if there is a table, and its four lines
-    /// if it is near and there are corners.
-    x: Vec<(f64, Option<Place>, Option<[usize; 4]>)>,
-    corners: Option<Corners>,
+    /// By number along x in the first and in the second sensor: the displacement, its place if there is a table, and its four corners
+    /// if it is near and there are some.
+    x: Vec<(f64, Option<Place>, Option<[Corner; 4]>)>,
+    crossed: Option<Crossed<'a>>,
     /// Polynomials and sums over corners along the row.
     line: Vec<[f64; 4]>,
     corner_line: Vec<[f64; 4]>,
@@ -486,15 +595,18 @@ impl<'a> Band<'a> {
         let x = displacements(&first[0], &second[0]);
         let rows: Vec<f64> = rows.iter().map(|&j| first[1][j]).collect();
         let (near_x, near_y) = (nearby(&x), nearby(&displacements(&rows, &second[1])));
-        let crossed = Corners::serve(average) && !near_x.is_empty() && !near_y.is_empty();
-        let corners = crossed.then(|| Corners::new(average, [&near_x, &near_y]));
+        let wanted = Corners::serve(average) && !near_x.is_empty() && !near_y.is_empty();
+        let crossed = wanted.then(|| match &average.corners {
+            Some(table) => Crossed::Table(table),
+            None => Crossed::Lines(Corners::new(average, [&near_x, &near_y])),
+        });
         let of_pair = |x: f64| {
-            let near = corners.as_ref().filter(|_| x.abs() < near);
-            let lines = near.map(|corners| corners.lines(&corners.x, x));
-            (x, average.table.as_ref().map(|table| table.grid.place(x)), lines)
+            let near = crossed.as_ref().filter(|_| x.abs() < near);
+            let corners = near.map(|crossed| crossed.corners(average.lines(x)));
+            (x, average.table.as_ref().map(|table| table.grid.place(x)), corners)
         };
         let x = x.into_iter().map(of_pair).collect();
-        Self { view, x, corners, line: Vec::new(), corner_line: Vec::new() }
+        Self { view, x, crossed, line: Vec::new(), corner_line: Vec::new() }
     }
 
     // Add a row of pairs
@@ -504,19 +616,21 @@ impl<'a> Band<'a> {
         let y = self.view.second[1][second] - self.view.first[1][first];
         let near = NEAR * average.half_width;
         let is_near = y.abs() < near;
-        if let (true, Some(corners)) = (is_near, &self.corners) {
-            corners.along_x(y, *strength, &mut self.corner_line);
+        if let (true, Some(crossed)) = (is_near, &self.crossed) {
+            crossed.along_x(average.lines(y), *strength, &mut self.corner_line);
         }
         if let Some(table) = &average.table {
-            table.along_x(y, *strength, &mut self.line);
+            table.along_x(&[(y, *strength)], &mut self.line);
         }
         let across = self.view.second[0].len();
         let pairs = columns[0].iter().flat_map(|i| columns[1].iter().map(move |k| i * across + k));
         for (pair, sum) in pairs.zip(sums) {
-            let (x, place, lines) = self.x[pair];
+            let (x, place, corners) = self.x[pair];
             // Add a pair of lenslets
-            let value = match (place, lines) {
-                (_, Some(lines)) if is_near => four(lines.map(|line| self.corner_line[line])),
+            let value = match (place, corners) {
+                (_, Some(corners)) if is_near => {
+                    four(corners.map(|corner| Crossed::on_line(&self.corner_line, corner)))
+                }
                 (Some(place), _) if !is_near || x.abs() >= near => {
                     Table::on_line(&self.line, place)
                 }
@@ -727,6 +841,7 @@ pub(crate) mod tests {
             (f64::INFINITY, [[0.1, 1.0], [2.9, 0.1]]),
             (1.0, [[1.0, 0.8], [0.3, 0.5]]),
             (25.0, [[0.5, 0.5], [0.9, 1.0]]),
+            (25.0, [[0.085, 1.0], [0.1, 1.25]]),
             (0.02, [[0.9, 1.0], [0.5, 0.5]]),
             (1.3, [[0.02, 1.0], [1.0, 0.03]]),
         ] {

@@ -24,8 +24,8 @@ use ndarray::{Array2, Array3};
 impl ReconstructorPlan {
     /// Bytes that the plan takes on each device of an engine: the first one takes the matrices apart, or all of them do.
     pub(super) fn on_devices(&self, engine: &Engine) -> Vec<u64> {
-        let (layers, sensors) = (self.system.atmosphere().layers().len(), self.system.sensors());
-        let covariances = dense::gpu::bytes(engine.precision(), layers, &sensors);
+        let (air, sensors) = (self.system.atmosphere(), self.system.sensors());
+        let covariances = dense::gpu::bytes(engine.precision(), air, &sensors);
         if self.is_shared(engine) {
             return vec![self.on_rank(engine).max(covariances); engine.devices().len()];
         }

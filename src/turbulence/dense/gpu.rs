@@ -3,7 +3,8 @@
 
 // What the dense kernel stands on
 use super::{
-    RINGS, SeenLayer, Slopes, TurnedAverage, half_square, pairs_of, rectangle, see_layers, square,
+    RINGS, SeenLayer, Slopes, TurnedAverage, WantedAverage, half_square, numbers_of_tables,
+    pairs_of, prepare_averages, rectangle, see_layers, square, wanted_averages,
 };
 use crate::device::collective::Deal;
 use crate::device::gpu::{self, Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
@@ -94,6 +95,58 @@ impl View {
     }
 }
 
+// View of a layer by tables
+/// A layer as two sensors with parallel footprints see it, as the kernels read it; lengths in metres.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct TableView {
+    turn: [f64; 4],
+    half_widths: [f64; 2],
+    strength: f64,
+    near: f64,
+    ends: [i32; 2],
+    coefficients: [i32; 2],
+    panels: [i32; 2],
+    quarters: i32,
+    around: i32,
+    across: [i32; 2],
+}
+
+impl TableView {
+    // View a layer by its tables
+    /// The view of sensors `p` and `q` by their average, if it has both tables, which begin at so many numbers among all.
+    fn new(
+        layer: &SeenLayer,
+        [p, q]: [usize; 2],
+        average: &FootprintAverage,
+        start: usize,
+    ) -> Option<Self> {
+        let tables = average.tables()?;
+        let half_widths = average.half_widths();
+        let (turn, near) = (layer.turn([p, q]), NEAR * half_widths[0]);
+        let ([a, b], [c, d]) = (turn.apply([1.0, 0.0]), turn.apply([0.0, 1.0]));
+        let across = [p, q].map(|k| layer.footprints[k].centres[0].len());
+        let around = across[1].min((2.0 * near / layer.sides([p, q])[1]) as usize + 3);
+        let (mut ends, mut coefficients, mut at) = ([0; 2], [0; 2], start);
+        for (k, [of_ends, of_coefficients]) in tables.into_iter().enumerate() {
+            (ends[k], coefficients[k]) = (at as i32, (at + of_ends.len()) as i32);
+            at += of_ends.len() + of_coefficients.len();
+        }
+        Some(Self {
+            turn: [a, b, c, d],
+            half_widths,
+            strength: layer.strength_for([p, q]),
+            near,
+            ends,
+            coefficients,
+            panels: tables.map(|[ends, _]| ends.len() as i32 - 1),
+            quarters: turn.quarters as i32,
+            around: around as i32,
+            across: across.map(|n| n as i32),
+        })
+    }
+}
+
 // Two sensors as all layers see them
 /// Two sensors, by their numbers among rows and among columns, with their valid lenslets.
 struct Block<'a> {
@@ -106,8 +159,39 @@ struct Block<'a> {
 enum Way {
     /// From a table over displacements: that of a pair of a group.
     Gathered { group: usize, pair: usize, lenslets: usize },
+    /// From tables of parallel footprints.
+    Tabled(Tabled),
     /// As averages over two footprints.
     Averaged(Averaged),
+}
+
+/// Two sensors with parallel footprints as all layers see them by tables.
+struct Tabled {
+    views: Vec<TableView>,
+    centres: Vec<f64>,
+}
+
+impl Tabled {
+    // Find the tables of two sensors
+    /// What two sensors see, by their numbers among all, if all layers have tables for them.
+    fn new(
+        layers: &[SeenLayer],
+        averages: &[Vec<FootprintAverage>],
+        sensors: [usize; 2],
+    ) -> Option<Self> {
+        let (mut views, mut start) = (Vec::new(), 0);
+        for (layer, averages) in layers.iter().zip(averages) {
+            let mut found = None;
+            for average in averages {
+                if layer.turn(sensors).sin == 0.0 && average.is_of(layer.sides(sensors)) {
+                    found = TableView::new(layer, sensors, average, start);
+                }
+                start += parts(average).map(<[f64]>::len).sum::<usize>();
+            }
+            views.push(found?);
+        }
+        Some(Self { views, centres: centres(layers, sensors) })
+    }
 }
 
 /// Two sensors as all layers see them.
@@ -127,14 +211,21 @@ impl Averaged {
         let mut nodes = Vec::new();
         let views: Vec<View> =
             layers.iter().map(|layer| View::new(layer, sensors, &mut nodes)).collect();
-        let centres =
-            |layer: &SeenLayer| sensors.map(|k| layer.footprints[k].centres.concat()).concat();
         let across = sensors.map(|k| layers[0].footprints[k].centres[0].len());
         let lenslets = |view: &View| 2.0 * f64::max(view.near[0], view.near[1]) / view.sides[1];
         let most = views.iter().map(lenslets).fold(0.0, f64::max);
         let around = across[1].min(most as usize + 3);
-        Self { views, nodes, centres: layers.iter().flat_map(centres).collect(), across, around }
+        Self { views, nodes, centres: centres(layers, sensors), across, around }
     }
+}
+/// The centres of two sensors' columns and rows on all layers, as kernels read them; metres.
+fn centres(layers: &[SeenLayer], sensors: [usize; 2]) -> Vec<f64> {
+    let of = |layer: &SeenLayer| sensors.map(|k| layer.footprints[k].centres.concat()).concat();
+    layers.iter().flat_map(of).collect()
+}
+/// The tables of an average as they stand one after the other on a device, if it has both.
+fn parts(average: &FootprintAverage) -> impl Iterator<Item = &[f64]> {
+    average.tables().into_iter().flatten().flatten()
 }
 
 // What is posed to devices
@@ -143,6 +234,8 @@ struct Posed<'a> {
     slopes: [Slopes<'a>; 2],
     /// Groups of sensors that share a lattice, with the pairs that are wanted of each.
     shared: Vec<(SlopeProblem, Vec<(usize, usize)>)>,
+    /// What is tabulated on each layer of parallel footprints.
+    averages: Vec<Vec<FootprintAverage>>,
     /// All pairs of sensors.
     blocks: Vec<Block<'a>>,
 }
@@ -153,9 +246,14 @@ impl<'a> Posed<'a> {
         (atmosphere, gradient): (&Atmosphere, ConeGradient),
         sensors: &[Sensor],
         [rows, columns]: [Slopes<'a>; 2],
+        watch: &dyn Watch,
     ) -> Result<Self, Error> {
         let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0);
         let (mut shared, groups) = (Vec::new(), Groups::new(sensors));
+        let seen = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
+        let mut wanted = wanted_averages(&groups, seen, [rows, columns]);
+        wanted.iter_mut().for_each(|layer| layer.retain(WantedAverage::has_corners));
+        let averages = prepare_averages(&layers, wanted, watch)?;
         for members in groups.members() {
             let alike: Vec<Sensor> = members.iter().map(|&k| sensors[k]).collect();
             let problem = SlopeProblem::of_sensors(atmosphere, &alike, gradient)?;
@@ -171,12 +269,14 @@ impl<'a> Posed<'a> {
                 pairs.push((first, second));
                 Way::Gathered { group, pair: pairs.len() - 1, lenslets: shared[group].0.lenslets() }
             } else {
-                Way::Averaged(Averaged::new(&layers, [rows.first + p, columns.first + q]))
+                let pair = [rows.first + p, columns.first + q];
+                let tabled = Tabled::new(&layers, &averages, pair).map(Way::Tabled);
+                tabled.unwrap_or_else(|| Way::Averaged(Averaged::new(&layers, pair)))
             };
             let lenslets = [rows.order.lenslets(p), columns.order.lenslets(q)];
             blocks.push(Block { sensors: [p, q], lenslets, way });
         }
-        Ok(Self { slopes: [rows, columns], shared, blocks })
+        Ok(Self { slopes: [rows, columns], shared, averages, blocks })
     }
 }
 
@@ -187,8 +287,12 @@ struct Tools<T> {
     tables: Arc<PhaseTables<T>>,
     /// Ten nodes and weights of a panel, four of a strip.
     rule: Buffer<f64>,
+    /// Tables of parallel footprints.
+    averages: Buffer<f64>,
     /// Near pairs, a block of averages, and one that is gathered.
     kernels: [Kernel; 3],
+    /// Columns on their panels, lines, and a block of them.
+    table_kernels: [Kernel; 3],
     /// The covariances of each group of which pairs are wanted.
     shared: Vec<Option<SlopePlan<T>>>,
 }
@@ -201,6 +305,8 @@ impl<T: Real> Tools<T> {
         let program = gpu.program::<T>(&DENSE, &[])?;
         let kernel = |name| program.kernel(name);
         let kernels = [kernel("near_pairs")?, kernel("dense_block")?, kernel("gather_block")?];
+        let table_kernels =
+            [kernel("place_columns")?, kernel("lay_lines")?, kernel("tabled_block")?];
         let tables = Arc::new(PhaseTables::on(gpu)?);
         let plan = |(problem, pairs): &(SlopeProblem, Vec<_>)| {
             if pairs.is_empty() {
@@ -211,7 +317,8 @@ impl<T: Real> Tools<T> {
             Ok(Some(plan))
         };
         let shared = posed.shared.iter().map(plan).collect::<Result<_, Error>>()?;
-        Ok(Self { gpu: gpu.clone(), rule: gpu.upload(&numbers)?, kernels, shared, tables })
+        let (averages, rule) = (upload_tables(gpu, &posed.averages)?, gpu.upload(&numbers)?);
+        Ok(Self { gpu: gpu.clone(), rule, averages, kernels, table_kernels, shared, tables })
     }
 
     // Compute a piece of a block
@@ -241,6 +348,10 @@ impl<T: Real> Tools<T> {
         let columns = columns.len();
         let averaged = match &block.way {
             Way::Averaged(averaged) => averaged,
+            Way::Tabled(tabled) => {
+                let (lenslets, sizes) = ([&first, &second], [columns, pitch, height]);
+                return self.fill_by_tables(tabled, rows, lenslets, (values, unit), sizes);
+            }
             Way::Gathered { group, pair, lenslets } => {
                 // Launch the kernel that gathers
                 let plan = self.shared[*group].as_ref();
@@ -311,6 +422,94 @@ impl<T: Real> Tools<T> {
         }
         Ok(())
     }
+
+    // Fill a part by tables
+    /// The same of two sensors that are tabulated, with the lenslets of both on the device, and so many columns.
+    fn fill_by_tables(
+        &self,
+        tabled: &Tabled,
+        rows: &[[usize; 2]],
+        [first, second]: [&Buffer<i32>; 2],
+        (values, unit): (gpu::View<T>, f64),
+        [columns, pitch, height]: [usize; 3],
+    ) -> Result<(), Error> {
+        let (gpu, tables) = (&self.gpu, &self.averages);
+        // Hand the tables of two sensors over
+        let mut views = tabled.views.clone();
+        views.iter_mut().for_each(|view| view.strength /= unit);
+        let [across_first, across_second] = views[0].across.map(|n| n as usize);
+        let most = |numbers: &mut dyn Iterator<Item = i32>| numbers.max().unwrap_or(0) as usize;
+        let (layers, around) = (views.len(), most(&mut views.iter().map(|view| view.around)));
+        let [length, near_length] =
+            [0, 1].map(|k| PANEL_OF_LINE * most(&mut views.iter().map(|view| view.panels[k])));
+        views.iter_mut().for_each(|view| view.around = around as i32);
+        let (views, centres) = (gpu.upload(&views)?, gpu.upload(&tabled.centres)?);
+        let along = gpu.zeros::<[f64; 2]>(layers * across_first * across_second)?;
+        let arguments: [Argument; 4] =
+            [(&views).into(), (&centres).into(), tables.into(), (&along).into()];
+        let shape = Shape::over(across_first * across_second, 128, [layers, 1]);
+        gpu.launch(&self.table_kernels[0], shape, &arguments)?;
+        // Make room for lines
+        let of_row = [layers * across_second * length, layers * around * near_length];
+        let bytes = of_row[0] * size_of::<T>() + of_row[1] * size_of::<f64>();
+        let height_of_part = (LINES_BYTES / bytes).clamp(1, across_first);
+        let lines = gpu.zeros::<T>(height_of_part * of_row[0])?;
+        let near_lines = gpu.zeros::<f64>(height_of_part * of_row[1])?;
+        let mut start = 0;
+        while start < rows.len() {
+            let first_row = rows[start][0];
+            let count =
+                rows[start..].partition_point(|lenslet| lenslet[0] < first_row + height_of_part);
+            let line_rows = rows[start + count - 1][0] - first_row + 1;
+            // Launch the kernels of lines
+            let arguments: [Argument; 8] = [
+                (&views).into(),
+                (&centres).into(),
+                tables.into(),
+                first_row.into(),
+                (&lines).into(),
+                length.into(),
+                (&near_lines).into(),
+                near_length.into(),
+            ];
+            let shape = Shape { grid: [across_second, line_rows, layers], block: 128, shared: 0 };
+            gpu.launch(&self.table_kernels[1], shape, &arguments)?;
+            let arguments: [Argument; 17] = [
+                (&views).into(),
+                layers.into(),
+                (&centres).into(),
+                first.view(2 * start..).into(),
+                second.into(),
+                columns.into(),
+                pitch.into(),
+                height.into(),
+                tables.into(),
+                (&along).into(),
+                first_row.into(),
+                line_rows.into(),
+                (&lines).into(),
+                length.into(),
+                (&near_lines).into(),
+                near_length.into(),
+                values.from(start * pitch).into(),
+            ];
+            gpu.launch(&self.table_kernels[2], Shape::over(columns, 128, [count, 1]), &arguments)?;
+            start += count;
+        }
+        Ok(())
+    }
+}
+
+/// The tables of all averages on a device, one after the other.
+fn upload_tables(gpu: &Gpu, averages: &[Vec<FootprintAverage>]) -> Result<Buffer<f64>, Error> {
+    let parts = || averages.iter().flatten().flat_map(parts);
+    let tables = gpu.zeros(parts().map(<[f64]>::len).sum::<usize>().max(1))?;
+    let mut start = 0;
+    for part in parts() {
+        tables.view(start..start + part.len()).write(part)?;
+        start += part.len();
+    }
+    Ok(tables)
 }
 
 // Places of slopes in a row
@@ -328,6 +527,12 @@ fn places(lenslets: &[[usize; 2]], place: impl Fn(usize, usize) -> Option<usize>
 // Dense covariance on devices
 /// Bytes that the near pairs of some rows take at most.
 const NEAR_BYTES: usize = 64 << 20;
+
+/// Bytes that the lines of some rows take at most.
+const LINES_BYTES: usize = 64 << 20;
+
+/// Numbers of a panel of a line; it stands in the kernels, too.
+const PANEL_OF_LINE: usize = 30;
 
 /// Rows of a piece with so many columns.
 fn rows_of_piece<T: Real>(columns: usize) -> usize {
@@ -394,8 +599,8 @@ pub fn slope_covariance<T: Real>(
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
     square(atmosphere, (sensors, valid), |sensors, slopes| {
-        check_memory::<T>(slopes, (atmosphere.layers().len(), sensors), gpus)?;
-        any_slopes::<T>(&Posed::new((atmosphere, gradient), sensors, slopes)?, gpus, watch)
+        check_memory::<T>(slopes, (atmosphere, sensors), gpus)?;
+        any_slopes::<T>(&Posed::new((atmosphere, gradient), sensors, slopes, watch)?, gpus, watch)
     })
 }
 
@@ -413,8 +618,8 @@ pub fn between<T: Real>(
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
     rectangle(atmosphere, [first, second], |all, slopes| {
-        check_memory::<T>(slopes, (atmosphere.layers().len(), all), gpus)?;
-        any_slopes::<T>(&Posed::new((atmosphere, gradient), all, slopes)?, gpus, watch)
+        check_memory::<T>(slopes, (atmosphere, all), gpus)?;
+        any_slopes::<T>(&Posed::new((atmosphere, gradient), all, slopes, watch)?, gpus, watch)
     })
 }
 
@@ -432,7 +637,11 @@ pub(crate) fn slopes_there<T: Real>(
     watch: &dyn Watch,
 ) -> Result<Buffer<T>, Error> {
     half_square(atmosphere, (sensors, valid), |sensors, slopes| {
-        there(&Posed::new((atmosphere, gradient), sensors, slopes)?, (gpu, unit, deal), watch)
+        there(
+            &Posed::new((atmosphere, gradient), sensors, slopes, watch)?,
+            (gpu, unit, deal),
+            watch,
+        )
     })
 }
 
@@ -448,7 +657,7 @@ pub(crate) fn between_there<T: Real>(
     watch: &dyn Watch,
 ) -> Result<Buffer<T>, Error> {
     rectangle(atmosphere, sets, |all, slopes| {
-        there(&Posed::new((atmosphere, gradient), all, slopes)?, (gpu, unit, deal), watch)
+        there(&Posed::new((atmosphere, gradient), all, slopes, watch)?, (gpu, unit, deal), watch)
     })
 }
 
@@ -477,23 +686,25 @@ fn there<T: Real>(
 }
 
 // Check that dense pieces fit
-/// Bytes that a piece of a covariance and the tables take on a device, for some sensors under so many layers.
-pub(crate) fn bytes(precision: Precision, layers: usize, sensors: &[Sensor]) -> u64 {
+/// Bytes that a piece of a covariance and the tables take on a device, for some sensors under an atmosphere.
+pub(crate) fn bytes(precision: Precision, atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
     let (tables, shared): (u64, fn(usize, usize, usize) -> u64) = match precision {
         Precision::F64 => (PhaseTables::<f64>::bytes(), tables::bytes::<f64>),
         Precision::F32 => (PhaseTables::<f32>::bytes(), tables::bytes::<f32>),
     };
     let of_group = |members: &[usize]| {
         let lags = 2 * sensors[members[0]].array.lenslets() - 1;
-        shared(layers, lags, members.len() * (members.len() + 1) / 2)
+        shared(atmosphere.layers().len(), lags, members.len() * (members.len() + 1) / 2)
     };
     let shared: u64 = Groups::new(sensors).members().map(of_group).sum();
-    tables + shared + (66 << 20) + NEAR_BYTES as u64
+    let averages = 8 * numbers_of_tables(atmosphere, sensors);
+    let scratch = NEAR_BYTES.max(LINES_BYTES) as u64;
+    tables + averages + shared + (66 << 20) + scratch
 }
 
 fn check_memory<T: Real>(
     [rows, columns]: [Slopes; 2],
-    (layers, sensors): (usize, &[Sensor]),
+    (atmosphere, sensors): (&Atmosphere, &[Sensor]),
     gpus: &[Gpu],
 ) -> Result<(), Error> {
     let [m, n] = [rows, columns].map(|slopes| slopes.order.len() as u64);
@@ -502,7 +713,7 @@ fn check_memory<T: Real>(
         || format!("the covariance matrix of {m} slopes with {n}"),
         (m + most).saturating_mul(n),
     )?;
-    let needed = bytes(T::PRECISION, layers, sensors);
+    let needed = bytes(T::PRECISION, atmosphere, sensors);
     gpus.iter().try_for_each(|gpu| gpu.refuse_beyond_memory(needed, "a piece of a covariance"))
 }
 
@@ -569,6 +780,52 @@ mod tests {
                 let rows = all.nrows();
                 assert_eq!(all.slice(ndarray::s![..m, rows - n..]), double);
                 assert_eq!(all, all.t());
+            }
+        }
+    }
+
+    // Compare tabled blocks with the processor
+    /// Sensors of five lenslets across, lasers first, close enough for tables of few panels.
+    fn close_system() -> (Atmosphere, Vec<Sensor>, Vec<Array2<bool>>) {
+        let (air, sensors, _) = system([0.0; 4]);
+        let array = sensors[0].array;
+        let sensor = |k: usize| {
+            let (azimuth, height) = (2.1 * k as f64, if k < 3 { 90e3 } else { f64::INFINITY });
+            let source = source::Source::new(1e-5, azimuth, height).unwrap();
+            let rotation = if k == 5 { -0.5 * std::f64::consts::PI } else { 0.0 };
+            let shift = if k == 4 { [0.03, -0.07] } else { [0.0; 2] };
+            Sensor { rotation, shift, ..Sensor::at_rest(source, array) }
+        };
+        let mask = Array2::from_shape_fn((5, 5), |(j, i)| [j, i] != [0, 1] && [j, i] != [3, 4]);
+        (air, (0..6).map(sensor).collect(), vec![mask; 6])
+    }
+
+    #[test]
+    fn tabled_blocks_agree_with_the_processor() {
+        let largest = |m: &Array2<f64>| m.fold(0.0, |most: f64, v| most.max(v.abs()));
+        let ((air, sensors, valid), cone) = (close_system(), ConeGradient::Pupil);
+        let (lasers, stars) = ((&sensors[..3], &valid[..3]), (&sensors[3..], &valid[3..]));
+        let pair = |p: usize, q: usize| {
+            let [one, two] = [p, q].map(|k| (&sensors[k..][..1], &valid[k..][..1]));
+            dense::between(&air, one, two, cone, &silent).unwrap()
+        };
+        let blocks = [[0, 3], [1, 4], [2, 5]].map(|[p, q]| (p, q - 3, pair(p, q)));
+        for gpu in test_machines() {
+            let tabled = rectangle(&air, [lasers, stars], |all, slopes| {
+                let posed = Posed::new((&air, cone), all, slopes, &silent)?;
+                Ok(posed.blocks.iter().all(|block| matches!(block.way, Way::Tabled(_))))
+            });
+            assert!(tabled.unwrap());
+            let gpus = [gpu];
+            let double = between::<f64>(&air, lasers, stars, cone, &gpus, &silent).unwrap();
+            let single = between::<f32>(&air, lasers, stars, cone, &gpus, &silent).unwrap();
+            for (p, q, here) in &blocks {
+                let (m, n) = here.dim();
+                let block = ndarray::s![p * m..(p + 1) * m, q * n..(q + 1) * n];
+                let [double, single] = [&double, &single]
+                    .map(|all| largest(&(&all.slice(block) - here)) / largest(here));
+                assert!(double < 1e-11, "{p} {q}: {double:.1e}");
+                assert!(single < 2e-6 && single > 1e-9, "{p} {q}: {single:.1e}");
             }
         }
     }

@@ -102,8 +102,8 @@ impl CovariancePlan {
     // Dense slopes on devices
     /// Bytes that the dense form takes on each device of an engine.
     pub(super) fn dense_on_devices(system: &System, engine: &Engine) -> Vec<u64> {
-        let (layers, sensors) = (system.atmosphere().layers().len(), system.sensors());
-        vec![dense::gpu::bytes(engine.precision(), layers, &sensors); engine.devices().len()]
+        let bytes = dense::gpu::bytes(engine.precision(), system.atmosphere(), &system.sensors());
+        vec![bytes; engine.devices().len()]
     }
 
     /// The slope covariance matrix of a system on the devices of an engine, (n, n), rad².
