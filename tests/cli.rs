@@ -1285,6 +1285,38 @@ fn reconstructors_are_planned_and_refused() -> Checked {
     Ok(())
 }
 
+#[test]
+fn errors_at_points_are_written_and_refused() -> Checked {
+    let run = Run::new()?;
+    let text =
+        fs::read_to_string(book("small-moao"))? + "\n[phase]\npoints = 3\noversampling = 1\n";
+    fs::write(run.path("s.toml"), text)?;
+    let asked = "reconstruct s.toml -o e.npz --truth wavefront --tolerance 1e-2";
+    run.refuses(asked, &["errors_only = false", "true with truth = \"wavefront\""])?;
+    for (more, words) in [
+        ("--save c_mm", ["save = 1", "errors alone"]),
+        ("--plot p.svg --of spectrum", ["of = spectrum", "error or noise"]),
+        ("--method cholesky", ["method = \"cholesky\"", "auto or iterative"]),
+    ] {
+        run.refuses(&format!("{asked} --errors-only {more}"), &words)?;
+    }
+    let told = said(&run.lenslet(&format!("{asked} --errors-only --plot e.svg --json"))?);
+    let told: serde_json::Value = serde_json::from_str(&told)?;
+    assert_eq!((&told["truth"], &told["points"]), (&"wavefront".into(), &3.into()));
+    let mut arrays = archive(&run.path("e.npz"))?;
+    let map: ndarray::Array3<f64> = arrays.by_name("error_map")?;
+    let rms: Array2<f64> = arrays.by_name("error_rms")?;
+    assert_eq!((map.dim(), rms.dim()), ((2, 3, 3), (2, 2)));
+    for (t, map) in map.outer_iter().enumerate() {
+        let error = told["error_nm"][t].as_f64().unwrap_or(f64::NAN);
+        assert!((1e9 * rms[[t, 0]] / error - 1.0).abs() < 1e-12 && error < 1e3);
+        assert!(map.iter().all(|variance| *variance > 0.0 && *variance < 1e-12), "{map}");
+    }
+    assert!(fs::read_to_string(run.path("e.svg"))?.contains("nm rms"));
+    assert!(said(&run.lenslet(&format!("{asked} --errors-only --plan"))?).contains("3 × 3 points"));
+    Ok(())
+}
+
 /// Ranks that cannot be are refused by their key, and a process is none where nobody says so.
 #[test]
 fn ranks_that_make_no_sense_are_refused() -> Checked {

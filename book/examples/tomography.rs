@@ -2,13 +2,14 @@
 
 use lenslet::device::{Engine, silent};
 use lenslet::linear::Eigen;
-use lenslet::model::{GuideStar, LensletArray, Noise, Source, System};
+use lenslet::model::{GuideStar, LensletArray, Noise, PhaseGrid, Source, System};
 use lenslet::plot::{
     ColourScale, Figure, PictureFormat, WavefrontMap, plot_reconstructor, plot_spectrum,
     plot_wavefronts,
 };
 use lenslet::tomography::{
-    CovarianceMatrices, Inversion, ReconstructorOptions, ReconstructorPlan, WavefrontError,
+    CovarianceMatrices, Inversion, PointErrorsPlan, ReconstructorOptions, ReconstructorPlan, Truth,
+    WavefrontError,
 };
 use lenslet::units::{ARCSEC, DEGREE};
 use ndarray::{Array2, Axis};
@@ -22,7 +23,29 @@ fn main() -> Result<(), Box<dyn Error>> {
     beams(&folder.join("covariance-matrices.svg"))?;
     over_the_field(&small, &folder.join("reconstructor.svg"))?;
     maps(&small, &folder.join("tomographic-error.svg"))?;
+    points(&folder.join("point-errors.svg"))?;
     matrices(&small, &folder)
+}
+
+/// The error at every point of a wavefront that four laser stars and no truth sensor tell of, with tilt and without.
+fn points(path: &Path) -> Result<(), Box<dyn Error>> {
+    let keck = System::from_file("book/systems/keck-lgs.toml")?;
+    let (grid, target) = (PhaseGrid::new(21, 1, 0.0)?, keck.targets()[1]);
+    let keck = keck.to_builder().phase(Some(grid)).targets([target]).build()?;
+    let options = ReconstructorOptions::default().truth(Truth::Wavefront).errors_only(true);
+    let plan = PointErrorsPlan::new(&keck, options.tolerance(1e-2))?;
+    let error = &plan.run(&Engine::default(), &silent)?.errors[0];
+    let map = |name: &str, rms: f64, values: &Array2<f64>| WavefrontMap {
+        title: format!("{name}: {:.0} nm rms", 1e9 * rms),
+        values: values.mapv(f64::sqrt),
+    };
+    let maps = [
+        map("with tilt", error.rms, &error.variance),
+        map("without", error.rms_without_tilt, &error.variance_without_tilt),
+    ];
+    let title = "Error of the wavefront of keck-lgs.toml off the axis";
+    let drawn = plot_wavefronts(&maps, title, keck.wavefront_pitch(), PictureFormat::Svg)?;
+    Ok(std::fs::write(path, drawn)?)
 }
 
 /// The same system with slopes of all stars that have a noise of this variance, rad².

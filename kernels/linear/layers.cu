@@ -59,3 +59,26 @@ extern "C" __global__ void scatter_layers(
     }
     wavefronts[layers[blockIdx.y].start + k] = sum;
 }
+
+// Scatter points one by one
+/// What scatter_layers makes of a pupil that is 1 at one point and less by the mean elsewhere, for each of the points of
+/// all targets from one on: vectors of `length` one behind the other. `mean` is what it makes of the mean in all pupils.
+extern "C" __global__ void scatter_points(
+    const real *mean, real *wavefronts, const Layer *layers, const int *first, const real *weights,
+    int from, int points, int targets, int length
+) {
+    int k = blockIdx.x * blockDim.x + threadIdx.x, size = layers[blockIdx.y].size;
+    if (k >= targets * size * size) return;
+    int i = k % size, j = k / size % size, target = k / (size * size);
+    int point = min(from + (int)blockIdx.z, targets * points * points - 1);
+    int x = point % points, y = point / points % points, at = layers[blockIdx.y].start + k;
+    real sum = 0;
+    if (target == point / (points * points)) {
+        int a = i - first[blockIdx.y * points + x], b = j - first[blockIdx.y * points + y];
+        weights += (long long)blockIdx.y * points * WIDTH;
+        if (0 <= a && a < WIDTH && 0 <= b && b < WIDTH)
+            sum = weights[y * WIDTH + b] * weights[x * WIDTH + a];
+        sum -= mean[at];
+    }
+    wavefronts[(long long)blockIdx.z * length + at] = sum;
+}

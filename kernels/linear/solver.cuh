@@ -11,8 +11,13 @@ struct State {
     double target, limit, epsilon; // where the sweep ends: residual, iterations, precision
     double fresh, ended;           // whether the sweep has made no iteration, and can make no more
     double along, step;            // conjugate gradients
-    double alpha, beta, phi, size; // MINRES, and its last two rotations
+    // MINRES, and its last two rotations; or how much of a variance steps explain, and what bounds the rest.
+    union { double alpha, explained; };
+    union { double beta, gap; };
+    union { double phi, least; };
+    double size;
     double last_cosine, last_sine, before_cosine, before_sine;
+    double whole; // a variance, or 0
 };
 static_assert(sizeof(State) == 8 * SCALARS, "the host knows the size of the state");
 
@@ -80,8 +85,9 @@ __device__ int first_number() { return blockIdx.x * TEAM + threadIdx.x; }
 __device__ void judge(State *state, double squares, double *history) {
     double residual = state->residual = sqrt(squares) / state->norm;
     if (!is_finite(residual)) return break_off(state, RESIDUAL, residual);
-    if (history) history[(long long)state->iteration % HISTORY] = residual;
-    state->done = residual <= state->target || state->iteration >= state->limit || state->ended;
+    if (history && !(state->whole > 0)) history[(long long)state->iteration % HISTORY] = residual;
+    bool small = !(state->whole > 0) && residual <= state->target;
+    state->done = small || state->iteration >= state->limit || state->ended;
 }
 
 /// Records the residual whose squares are given.
@@ -92,6 +98,21 @@ __device__ void judge_parts(const State *now, State *next, const double *squares
     State state = *now;
     if (!state.done) judge(&state, square[0], (double *)(next + 1));
     *next = state;
+}
+
+// What a step explains
+/// Takes a step into what is explained.
+__device__ void explain(State *state, double share, double along, double step) {
+    double last = state->gap - state->step;
+    state->gap = state->fresh ? 1 / state->least : last / (state->least * last + share);
+    if (state->gap <= step) state->gap = 1 / state->least + step;
+    state->explained += step * along;
+}
+
+/// Whether a variance is explained.
+__device__ bool is_explained(State state) {
+    double rest = (state.gap - state.step) * state.along;
+    return state.whole > 0 && rest <= state.target * (state.whole - state.explained);
 }
 
 // Numbers of the next step
@@ -112,6 +133,7 @@ __device__ Move find_step(State *state, double along, double slope) {
     } else if (!(curvature > 0 && is_finite(curvature))) {
         break_off(state, CURVATURE, curvature);
     } else {
+        explain(state, share, along, step);
         state->along = along;
         state->step = step;
         state->fresh = 0;

@@ -10,10 +10,10 @@
 /// they should be.
 extern "C" __global__ __launch_bounds__(ROW_THREADS) void transform_rows(
     const real *x, const int2 *__restrict__ places, const Complex *__restrict__ roots,
-    Complex *__restrict__ lines
+    Complex *__restrict__ lines, int length
 ) {
     Complex *work = reinterpret_cast<Complex *>(memory), *whole = work + ROWS * WORK;
-    const int row = blockIdx.x * ROWS, pair = blockIdx.y;
+    const int row = blockIdx.x * ROWS, pair = blockIdx.y, own = blockIdx.z * length;
     places += (pair * FROM_ROWS + row) * FROM_POINTS;
     wait_for_earlier_work();
     // Gather two real rows as one
@@ -23,7 +23,7 @@ extern "C" __global__ __launch_bounds__(ROW_THREADS) void transform_rows(
         if constexpr (FIRST < FROM_POINTS) {
             const int n = FIRST + b;
             const int2 place = places[f * FROM_POINTS + min(n, FROM_POINTS - 1)];
-            const Complex found = {x[max(place.x, 0)], x[max(place.y, 0)]};
+            const Complex found = {x[own + max(place.x, 0)], x[own + max(place.y, 0)]};
             value.re = n < FROM_POINTS && place.x >= 0 ? found.re : 0;
             value.im = n < FROM_POINTS && place.y >= 0 ? found.im : 0;
         }
@@ -32,7 +32,7 @@ extern "C" __global__ __launch_bounds__(ROW_THREADS) void transform_rows(
     auto store = [&](int f, int k, Complex value) { whole[f * WHOLE + k] = value; };
     transform<-1, ROWS, ROW_THREADS, false>(work, roots, load, store);
     __syncthreads();
-    part_spectra(whole, lines, pair, row);
+    part_spectra(whole, of_vector(lines, LINES), pair, row);
 }
 
 // Second pass along the columns
@@ -125,10 +125,11 @@ __device__ __forceinline__ void mix_part(
     });
 }
 
-/// Columns of all outputs, (HALF, TO_PAIRS, 2, TO_ROWS), from those of the inputs.
+/// Columns of all outputs, (HALF, TO_PAIRS, 2, TO_ROWS), from those of the inputs; of vectors for which `done`, if it is given, is 0 at
+/// `every` times their number.
 extern "C" __global__ __launch_bounds__(COLUMN_THREADS, 1) void mix_columns(
     const Complex *lines, const Couple *__restrict__ spectra, const int *__restrict__ tiles,
-    const Complex *__restrict__ roots, Complex *__restrict__ columns
+    const Complex *__restrict__ roots, Complex *__restrict__ columns, const double *done, int every
 ) {
     // Divide the shared memory among columns
     constexpr int MOST = 2 * (FROM_GROUP > TO_GROUP ? FROM_GROUP : TO_GROUP);
@@ -138,7 +139,7 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS, 1) void mix_columns(
     Complex *work = reinterpret_cast<Complex *>(memory), *inputs = work + MOST * WORK;
     Complex *outputs = AT_ONCE ? work : inputs + MOST * WORK;
     const int kx = blockIdx.x, first_output = blockIdx.y * TO_GROUP;
-    lines += kx * (2 * FROM_PAIRS * FROM_ROWS);
+    lines = of_vector(lines, LINES) + kx * (2 * FROM_PAIRS * FROM_ROWS);
     spectra += kx * (2 * TILES * LENGTH);
     for (int group = 0; group < FROM_PAIRS; group += FROM_GROUP) {
         // Transform and mix some of the inputs
@@ -156,7 +157,10 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS, 1) void mix_columns(
         if (MIRRORED)
             unroll<0, PARTS>([&](auto part) { fetch_first<decltype(part)::value>(held, spectra, tiles); });
         else unroll<0, HELD>([&](auto q) { held[q.value] = fetch(threadIdx.x, q.value); });
-        if (group == 0) wait_for_earlier_work();
+        if (group == 0) {
+            wait_for_earlier_work();
+            if (done && done[blockIdx.z * every]) return;
+        }
         // Load the column of an input
         auto load = [&](int f, auto a, int b) {
             constexpr int FIRST = decltype(a)::value * REST;
@@ -213,7 +217,7 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS, 1) void mix_columns(
     }
     __syncthreads();
     // Transform the mixed columns back
-    columns += (kx * TO_PAIRS + first_output) * 2 * TO_ROWS;
+    columns = of_vector(columns, COLUMNS) + (kx * TO_PAIRS + first_output) * 2 * TO_ROWS;
     auto load = [&](int f, auto a, int b) { return outputs[f * LENGTH + a.value * REST + b]; };
     auto store = [&](int f, int n, Complex value) {
         if (n < TO_POINTS && first_output + f / 2 < TO_PAIRS) columns[f * TO_ROWS + n] = value;
@@ -225,7 +229,7 @@ extern "C" __global__ __launch_bounds__(COLUMN_THREADS, 1) void mix_columns(
 template <bool DIAGONAL>
 __device__ __forceinline__ void rows_back(
     const Complex *columns, const int2 *__restrict__ places, const Complex *__restrict__ roots,
-    real *y, const real *__restrict__ noise, const real *x
+    real *y, const real *__restrict__ noise, const real *x, int length
 ) {
     Complex *work = reinterpret_cast<Complex *>(memory), *added = work + ROWS * WORK;
     int2 *kept = reinterpret_cast<int2 *>(added + DIAGONAL * ROWS * TO_POINTS);
@@ -235,15 +239,16 @@ __device__ __forceinline__ void rows_back(
     if (DIAGONAL) wait_for_earlier_work();
     for (int task = threadIdx.x; task < ROWS * TO_POINTS; task += ROW_THREADS) {
         const int2 place = places[task];
-        kept[task] = place;
+        kept[task] = own_place(place, length);
         if (DIAGONAL) {
             const int first = max(place.x, 0), second = max(place.y, 0);
-            added[task] = {noise[first] * x[first], noise[second] * x[second]};
+            const int own = blockIdx.z * length;
+            added[task] = {noise[first] * x[own + first], noise[second] * x[own + second]};
         }
     }
     if (REST == 1) __syncthreads();
     if (!DIAGONAL) wait_for_earlier_work();
-    columns += 2 * pair * TO_ROWS + row;
+    columns = of_vector(columns, COLUMNS) + 2 * pair * TO_ROWS + row;
     auto load = join_spectra(columns);
     // Scatter two rows into the vector
     auto store = [&](int f, int n, Complex value) {
@@ -260,14 +265,14 @@ __device__ __forceinline__ void rows_back(
 // Entries of the third pass
 extern "C" __global__ __launch_bounds__(ROW_THREADS) void restore_rows(
     const Complex *columns, const int2 *__restrict__ places, const Complex *__restrict__ roots,
-    real *y
+    real *y, int length
 ) {
-    rows_back<false>(columns, places, roots, y, nullptr, nullptr);
+    rows_back<false>(columns, places, roots, y, nullptr, nullptr, length);
 }
 
 extern "C" __global__ __launch_bounds__(ROW_THREADS) void restore_rows_with_diagonal(
     const Complex *columns, const int2 *__restrict__ places, const Complex *__restrict__ roots,
-    real *y, const real *__restrict__ noise, const real *x
+    real *y, int length, const real *__restrict__ noise, const real *x
 ) {
-    rows_back<true>(columns, places, roots, y, noise, x);
+    rows_back<true>(columns, places, roots, y, noise, x, length);
 }

@@ -54,17 +54,17 @@ __device__ __forceinline__ void leave_lines(
 /// z from the columns of P, with the parts of r·z; then rows of z for A.
 extern "C" __global__ __launch_bounds__(TEAM, 2) void exchange_rows(
     const State *last, State *now, const Complex *columns, const int2 *places, const Complex *roots,
-    const real *r, real *z, double *parts, Complex *lines
+    const real *r, real *z, double *parts, Complex *lines, int n
 ) {
-    if (is_first()) *now = *last;
-    if (last->done) return;
+    if (is_first()) now[blockIdx.z] = last[blockIdx.z];
+    if (last[blockIdx.z].done) return;
     const Rows rows = rows_of_block();
     places = places_of_block(places, rows);
     for (int task = threadIdx.x; task < NUMBERS; task += TEAM) {
-        rows.kept[task] = places[task];
-        rows.given[task] = fetch_pair(r, places[task]);
+        const int2 place = rows.kept[task] = own_place(places[task], n);
+        rows.given[task] = fetch_pair(r, place);
     }
-    columns += 2 * rows.pair * TO_ROWS + rows.row;
+    columns = of_vector(columns, COLUMNS) + 2 * rows.pair * TO_ROWS + rows.row;
     double sums[1] = {0};
     auto load = join_spectra(columns);
     // Exchange the residual for its product
@@ -82,26 +82,26 @@ extern "C" __global__ __launch_bounds__(TEAM, 2) void exchange_rows(
     };
     if (REST == 1) __syncthreads();
     transform<1, ROWS, TEAM, true>(rows.work, roots, load, store);
-    leave_lines(rows, roots, lines);
-    leave_parts(sums, parts, rows.blocks);
+    leave_lines(rows, roots, of_vector(lines, LINES));
+    leave_parts(sums, of_vector(parts, 2 * rows.blocks), rows.blocks);
 }
 
 // Restore rows and add the noise
 /// w from the columns of A and from z with its noise, with the parts of w·z.
 extern "C" __global__ __launch_bounds__(TEAM) void finish_rows(
     const State *now, const Complex *columns, const int2 *places, const Complex *roots,
-    const real *noise, const real *z, real *w, double *parts
+    const real *noise, const real *z, real *w, double *parts, int n
 ) {
-    if (now->done) return;
+    if (now[blockIdx.z].done) return;
     const Rows rows = rows_of_block();
     places = places_of_block(places, rows);
     for (int task = threadIdx.x; task < NUMBERS; task += TEAM) {
-        const int2 place = rows.kept[task] = places[task];
-        const Complex z_k = rows.given[task] = fetch_pair(z, place);
+        const int2 place = places[task], own = rows.kept[task] = own_place(place, n);
+        const Complex z_k = rows.given[task] = fetch_pair(z, own);
         const Complex n_k = fetch_pair(noise, place);
         rows.whole[task] = {z_k.re * n_k.re, z_k.im * n_k.im};
     }
-    columns += 2 * rows.pair * TO_ROWS + rows.row;
+    columns = of_vector(columns, COLUMNS) + 2 * rows.pair * TO_ROWS + rows.row;
     double sums[1] = {0};
     auto load = join_spectra(columns);
     // Add the noise and leave the rows
@@ -122,7 +122,7 @@ extern "C" __global__ __launch_bounds__(TEAM) void finish_rows(
     };
     if (REST == 1) __syncthreads();
     transform<1, ROWS, TEAM, true>(rows.work, roots, load, store);
-    leave_parts(sums, parts + rows.blocks, rows.blocks);
+    leave_parts(sums, of_vector(parts, 2 * rows.blocks) + rows.blocks, rows.blocks);
 }
 
 // Squares of residuals by turns
@@ -135,8 +135,10 @@ __device__ double *squares_of(double *squares, double iteration, int blocks) {
 extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
     const State *now, State *next, const double *parts, double *squares, const int2 *places,
     const Complex *roots, const real *z, const real *w, real *p, real *s, real *x, real *r,
-    Complex *lines
+    Complex *lines, int n
 ) {
+    now += blockIdx.z;
+    next += blockIdx.z;
     if (is_over(now, next)) return;
     const Rows rows = rows_of_block();
     places = places_of_block(places, rows);
@@ -146,7 +148,7 @@ extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
     Numbers first = {}, second = {};
     auto fetch = [&]() {
         if (task >= NUMBERS) return;
-        place = places[task];
+        place = own_place(places[task], n);
         first = fetch_numbers(max(place.x, 0), z, w, p, s, x, r);
         second = fetch_numbers(max(place.y, 0), z, w, p, s, x, r);
     };
@@ -155,6 +157,8 @@ extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
     double sums[3];
     // Add up the parts of three sums
     sums[0] = sums[1] = sums[2] = 0;
+    parts = of_vector(parts, 2 * rows.blocks);
+    squares = of_vector(squares, 2 * rows.blocks);
     const double *last = squares_of(squares, state.iteration, rows.blocks);
     for (int block = threadIdx.x; block < rows.blocks; block += TEAM) {
         sums[0] += parts[block];
@@ -165,8 +169,10 @@ extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
     if (!state.fresh) judge(&state, sums[2], is_first() ? (double *)(next + 1) : nullptr);
     Move move = {};
     if (!state.done) move = find_step(&state, sums[0], sums[1]);
+    const bool is_over = state.done;
+    if (!is_over) state.done = is_explained(state);
     if (is_first()) *next = state;
-    if (state.done) return;
+    if (is_over) return;
     double square[1] = {0};
     // Move the numbers of two lattices
     while (task < NUMBERS) {
@@ -178,7 +184,7 @@ extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
         task += TEAM;
         fetch();
     }
-    leave_lines(rows, roots, lines);
+    leave_lines(rows, roots, of_vector(lines, LINES));
     leave_parts(square, squares_of(squares, state.iteration, rows.blocks), rows.blocks);
 }
 
@@ -186,7 +192,48 @@ extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
 /// Records the residual that the last step has left; one block.
 extern "C" __global__ void judge_rows(State *state, double *squares, int blocks) {
     double square[1];
+    state += blockIdx.z;
+    squares = of_vector(squares, 2 * blocks);
     sum_over_blocks(square, squares_of(squares, state->iteration, blocks), blocks);
     if (threadIdx.x == 0 && !state->done && !state->fresh)
         judge(state, square[0], (double *)(state + 1));
+}
+
+// Begin variances side by side
+/// Sets the states of vectors whose variances are to be explained, done where there is none, and makes r of b = r and of the
+/// product A x with the first guess; one block each.
+extern "C" __global__ void begin_variances(
+    State *now, State *next, const double *wholes, double least, double tolerance, double limit,
+    real *r, const real *x, const real *product, int n
+) {
+    r = of_vector(r, n);
+    x = of_vector(x, n);
+    product = of_vector(product, n);
+    double sums[1] = {0};
+    for (int k = threadIdx.x; k < n; k += TEAM) {
+        const real b_k = r[k], r_k = b_k - product[k];
+        sums[0] += ((double)b_k + r_k) * x[k];
+        r[k] = r_k;
+    }
+    sum_over_threads(sums, 1);
+    State state = State();
+    state.explained = sums[0];
+    state.whole = wholes[blockIdx.z];
+    state.least = least;
+    state.target = tolerance;
+    state.limit = limit;
+    state.norm = state.fresh = 1;
+    state.done = !(state.whole > 0);
+    if (threadIdx.x == 0) now[blockIdx.z] = next[blockIdx.z] = state;
+}
+
+// Multiply all vectors with a few
+/// The inner products of the block's vector with that of its row of blocks, (vectors, rows of blocks); one block each.
+extern "C" __global__ void multiply_few(const real *r, const real *few, double *products, int n) {
+    r = of_vector(r, n);
+    few += (long long)blockIdx.y * n;
+    double sums[1] = {0};
+    for (int k = threadIdx.x; k < n; k += TEAM) sums[0] += (double)r[k] * few[k];
+    sum_over_threads(sums, 1);
+    if (threadIdx.x == 0) products[blockIdx.z * gridDim.y + blockIdx.y] = sums[0];
 }

@@ -7,6 +7,7 @@ use crate::linear::interpolation::Interpolation;
 use crate::numerics::real::Precision;
 use crate::plot::{ColourScale, Component};
 use crate::tomography::inversion::Inversion;
+use crate::tomography::reconstructor::Truth;
 use crate::turbulence::plan::Form;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
@@ -54,6 +55,14 @@ pub fn forms() -> impl TypedValueParser<Value = Form> {
             Form::Blocks,
         ),
         ("dense", "Each pair of valid lenslets, exact also where the cones differ", Form::Dense),
+    ])
+}
+
+/// What targets are to be known by.
+pub fn truths() -> impl TypedValueParser<Value = Truth> {
+    one_of([
+        ("slopes", "Slopes of a truth sensor", Truth::Slopes),
+        ("wavefront", "The wavefront at the points of [phase]; errors only", Truth::Wavefront),
     ])
 }
 

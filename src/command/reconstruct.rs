@@ -19,12 +19,15 @@ use crate::plot::{ColourScale, PictureFormat, short_name};
 use crate::tomography::covariance_matrix::truth_valid;
 use crate::tomography::error::WavefrontError;
 use crate::tomography::inversion::Inversion;
-use crate::tomography::reconstructor::{Reconstruction, ReconstructorOptions, ReconstructorPlan};
+use crate::tomography::point_errors::{PointErrors, PointErrorsPlan};
+use crate::tomography::reconstructor::{
+    Reconstruction, ReconstructorOptions, ReconstructorPlan, Truth,
+};
 use crate::turbulence::arrays::{describe_system, slope_table};
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, Array3, Axis, arr1};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 // Arguments of reconstruct
@@ -42,9 +45,13 @@ pub struct ReconstructArgs {
     /// Eigenvalues below this share of the largest are dropped, in place of what the system file says.
     #[arg(long)]
     filter: Option<f64>,
-    /// Largest relative residual of a row by iterations, in place of what the system file says.
+    /// Largest relative residual of a row by iterations, or relative error of an error at a point, in place of what the system file says.
     #[arg(long)]
     tolerance: Option<f64>,
+    // Argument about the truth
+    /// What targets are to be known by, in place of what the system file says.
+    #[arg(long, value_parser = choice::truths())]
+    truth: Option<Truth>,
     /// Compute the errors alone: the reconstructor is neither kept nor written.
     #[arg(long)]
     errors_only: bool,
@@ -124,7 +131,11 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;
     let (system, text) = System::with_text(&args.system)?;
-    let plan = ReconstructorPlan::new(&system, args.options(&text)?)?;
+    let options = args.options(&text)?;
+    if options.truth == Truth::Wavefront {
+        return errors_at_points(args, (&system, &text), options, (format, picture));
+    }
+    let plan = ReconstructorPlan::new(&system, options)?;
     args.check_extras(&plan)?;
     args.check_picture(&system, &plan)?;
     let engine = with_speed(args.ranks.engine(args.device, args.precision)?, args.plan)?;
@@ -159,6 +170,16 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
         (false, false) => told.lines(),
     })
 }
+
+// Tell the plan of a reconstruction
+/// The plan with all that the command computes, in words or as JSON.
+fn told(plan: &ReconstructorPlan, engine: &Engine, json: bool) -> Result<String, Error> {
+    let mut told = plan.describe(engine);
+    told.stages.push(plan.stage_of_wavefront_errors(&with_speed(Engine::default(), true)?));
+    Ok(plan_text(&told, json))
+}
+
+// Options of a reconstruction
 impl ReconstructArgs {
     /// What the system file says, and the arguments overrule.
     fn options(&self, text: &str) -> Result<ReconstructorOptions, Error> {
@@ -177,6 +198,7 @@ impl ReconstructArgs {
             .filter(self.filter.unwrap_or(said.filter))
             .tolerance(self.tolerance.unwrap_or(said.tolerance))
             .errors_only(self.errors_only || said.errors_only)
+            .truth(self.truth.unwrap_or(said.truth))
             .keep(matrices.iter().any(|matrix| self.save.contains(matrix))))
     }
 
@@ -189,14 +211,6 @@ impl ReconstructArgs {
         }
         Ok(())
     }
-}
-
-// Tell the plan of a reconstruction
-/// The plan with all that the command computes, in words or as JSON.
-fn told(plan: &ReconstructorPlan, engine: &Engine, json: bool) -> Result<String, Error> {
-    let mut told = plan.describe(engine);
-    told.stages.push(plan.stage_of_wavefront_errors(&with_speed(Engine::default(), true)?));
-    Ok(plan_text(&told, json))
 }
 
 // Check the picture of a reconstruction
@@ -249,22 +263,8 @@ impl Told<'_> {
         let about = "covariance of the error of the truth sensor's slopes";
         let entry = arrays.add_result("error_covariance", self.found.error_covariance.view());
         entry.unit("rad2").axes("target, truth slope, truth slope").about(about);
-        // Add the maps of the error
-        let n = self.system.truth_sensor().lenslets() + 1;
-        let maps = |map: fn(&WavefrontError) -> &Array2<f64>| {
-            Array3::from_shape_fn((self.errors.len(), n, n), |(t, j, i)| {
-                map(&self.errors[t])[[j, i]]
-            })
-        };
         let about = "variance of the wavefront at the corners of the truth sensor's lenslets";
-        let entry = arrays.add("error_map", maps(|error| &error.variance));
-        entry.unit("m2").axes("target, y, x").about(about);
-        let entry =
-            arrays.add("error_map_without_tilt", maps(|error| &error.variance_without_tilt));
-        entry.unit("m2").axes("target, y, x").about(about);
-        let rms = |(t, k): (usize, usize)| [self.errors[t].rms, self.errors[t].rms_without_tilt][k];
-        let rms = Array2::from_shape_fn((self.errors.len(), 2), rms);
-        arrays.add("error_rms", rms).unit("m").axes("target, with tilt and without");
+        add_errors(&mut arrays, &self.errors, about);
         // Add what else was asked for
         if let Some(covariances) = &self.found.covariances {
             for (extra, name, matrix) in [
@@ -293,6 +293,22 @@ impl Told<'_> {
         arrays.add_table("slope_table", slope_table(&self.system));
         arrays
     }
+}
+
+// Add the maps of the error
+/// Adds the maps of the errors of some targets.
+fn add_errors(arrays: &mut Arrays, errors: &[WavefrontError], about: &str) {
+    let (rows, columns) = errors[0].variance.dim();
+    let maps = |map: fn(&WavefrontError) -> &Array2<f64>| {
+        Array3::from_shape_fn((errors.len(), rows, columns), |(t, j, i)| map(&errors[t])[[j, i]])
+    };
+    let entry = arrays.add("error_map", maps(|error| &error.variance));
+    entry.unit("m2").axes("target, y, x").about(about);
+    let entry = arrays.add("error_map_without_tilt", maps(|error| &error.variance_without_tilt));
+    entry.unit("m2").axes("target, y, x").about(about);
+    let rms = |(t, k): (usize, usize)| [errors[t].rms, errors[t].rms_without_tilt][k];
+    let rms = Array2::from_shape_fn((errors.len(), 2), rms);
+    arrays.add("error_rms", rms).unit("m").axes("target, with tilt and without");
 }
 
 // Tell what was reconstructed
@@ -391,17 +407,139 @@ impl Told<'_> {
             }
             (Of::Reconstructor | Of::Spectrum, ..) => unreachable!("refused before"),
             (Of::Noise, ..) => plot_noise_of_stars(&self.system, format),
-            (Of::Error, ..) => self.draw_maps(&name, format),
+            (Of::Error, ..) => {
+                let step = self.system.truth_sensor().pitch();
+                draw_errors(&self.errors, (&name, step), format)
+            }
         }
     }
+}
 
-    fn draw_maps(&self, name: &str, format: PictureFormat) -> Result<Vec<u8>, Error> {
-        let map = |(t, error): (usize, &WavefrontError)| WavefrontMap {
-            title: format!("target {t}: {:.0} nm rms", 1e9 * error.rms),
-            values: error.variance.mapv(|variance| variance.max(0.0).sqrt()),
+/// Draws the errors of some targets on grids of a step (m).
+fn draw_errors(
+    errors: &[WavefrontError],
+    (name, step): (&str, f64),
+    format: PictureFormat,
+) -> Result<Vec<u8>, Error> {
+    let map = |(t, error): (usize, &WavefrontError)| WavefrontMap {
+        title: format!("target {t}: {:.0} nm rms", 1e9 * error.rms),
+        values: error.variance.mapv(|variance| variance.max(0.0).sqrt()),
+    };
+    let maps: Vec<WavefrontMap> = errors.iter().enumerate().map(map).collect();
+    let title = format!("{name}: error of the wavefront");
+    plot_wavefronts(&maps, &title, step, format)
+}
+
+// Errors at points into a file
+/// Computes the errors of wavefronts for [`reconstruct`].
+fn errors_at_points(
+    args: &ReconstructArgs,
+    (system, text): (&System, &str),
+    options: ReconstructorOptions,
+    (format, picture): (Option<ArrayFormat>, Option<(&Path, PictureFormat)>),
+) -> Result<String, Error> {
+    args.check_points(system)?;
+    let plan = PointErrorsPlan::new(system, options)?;
+    let engine = with_speed(args.ranks.engine(args.device, args.precision)?, args.plan)?;
+    let description = plan.describe(&engine)?;
+    let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.plan) else {
+        return Ok(plan_text(&description, args.json));
+    };
+    let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
+    let found = plan.run(&engine, &terminal)?;
+    let seconds = start.elapsed().as_secs_f64();
+    // Write errors at points
+    let mut arrays = Arrays::default();
+    add_errors(&mut arrays, &found.errors, "variance of the wavefront's error at its points");
+    describe_system(&mut arrays, system);
+    Origin::new(&command_line(), &description.method, text).note(&mut arrays);
+    let mut draft = Draft::new(output)?;
+    draft.fill(|file| arrays.write(file, format, args.precision))?;
+    let draw = |(path, format): (&Path, PictureFormat)| {
+        let name = short_name(&args.system.display().to_string());
+        let step = system.wavefront_pitch() / system.wavefront_grid()?.oversampling as f64;
+        let drawn = match args.of {
+            Of::Noise => plot_noise_of_stars(system, format)?,
+            _ => draw_errors(&found.errors, (&name, step), format)?,
         };
-        let maps: Vec<WavefrontMap> = self.errors.iter().enumerate().map(map).collect();
-        let title = format!("{name}: error of the wavefront");
-        plot_wavefronts(&maps, &title, self.system.truth_sensor().pitch(), format)
+        Draft::holding(path, &drawn)
+    };
+    let drawing = picture.map(draw).transpose()?;
+    check(&terminal)?;
+    draft.publish()?;
+    drawing.map(Draft::publish).transpose()?;
+    let told = (args, plan.measurements(), &found, options.tolerance);
+    Ok(match (args.json, args.quiet) {
+        (true, _) => format!("{}\n", summary_of_points(told, seconds)),
+        (false, true) => String::new(),
+        (false, false) => lines_of_points(told, (system, seconds, &description.engine)),
+    })
+}
+
+// Check what errors at points are asked for
+impl ReconstructArgs {
+    /// Refuses arrays, pictures and ranks that errors at points have not.
+    fn check_points(&self, system: &System) -> Result<(), Error> {
+        let expected = "nothing with --truth wavefront, which has errors alone";
+        accept(self.save.is_empty(), "save", self.save.len(), expected)?;
+        let expected = "error or noise with --truth wavefront";
+        match self.of {
+            Of::Error => Ok(()),
+            Of::Noise => Ok(check_noise(system)?),
+            Of::Reconstructor => Err(Invalid::new("of", "reconstructor", expected).into()),
+            Of::Spectrum => Err(Invalid::new("of", "spectrum", expected).into()),
+        }
     }
+}
+
+// Tell of errors at points
+/// What was asked, of how many slopes, what was found, and to what tolerance.
+type Points<'a> = (&'a ReconstructArgs, usize, &'a PointErrors, f64);
+
+fn lines_of_points(
+    (args, n, found, _): Points,
+    (system, seconds, engine): (&System, f64, &str),
+) -> String {
+    let (stars, targets) = (system.guide_stars().len(), found.errors.len());
+    let m = found.errors[0].variance.nrows();
+    let names: Vec<String> = (0..targets).map(|t| format!("target {t}")).collect();
+    let [mean, most] = [found.iterations.0, found.iterations.1 as f64];
+    let mut lines = vec![
+        ("system", format!("{stars} guide stars, {n} slopes; {targets} targets, {m} × {m} points")),
+        ("method", format!("iterative: {mean:.1} iterations for a point, {most} at most")),
+    ];
+    for (name, error) in names.iter().zip(&found.errors) {
+        let [with, without] = [error.rms, error.rms_without_tilt].map(|rms| 1e9 * rms);
+        lines.push((name, format!("{with:.0} nm rms, {without:.0} nm without tilt")));
+    }
+    let output = args.output.as_deref().unwrap_or("".as_ref()).display();
+    lines.push(("time", format!("{seconds:.3} s on {engine}")));
+    lines.push(("output", format!("{output}: error_map {targets} × {m} × {m}")));
+    align(&lines)
+}
+
+// Tell of errors at points in json
+fn summary_of_points((args, n, found, tolerance): Points, seconds: f64) -> serde_json::Value {
+    let of = |rms: fn(&WavefrontError) -> f64| -> Vec<f64> {
+        found.errors.iter().map(|error| 1e9 * rms(error)).collect()
+    };
+    json!({
+        "system": args.system.display().to_string(),
+        "measurements": n,
+        "truth": "wavefront",
+        "points": found.errors[0].variance.nrows(),
+        "targets": found.errors.len(),
+        "method": Inversion::Iterative.name(),
+        "tolerance": tolerance,
+        "iterations": found.iterations.0,
+        "most_iterations": found.iterations.1,
+        "interpolation_error": found.interpolation_error,
+        "error_nm": of(|error| error.rms),
+        "error_nm_without_tilt": of(|error| error.rms_without_tilt),
+        "precision": args.precision.name(),
+        "seconds": seconds,
+        "threads": threads(),
+        "output": args.output.as_ref().map(|path| path.display().to_string()),
+        "plot": args.plot.as_ref().map(|path| path.display().to_string()),
+    })
 }

@@ -223,8 +223,41 @@ impl Corners {
 }
 
 // Piston and tilts over the pupil
+/// Piston and the given tilts, orthonormal over the area of the pupil; a tilt is left out where the pupil is too narrow for it.
+pub(crate) fn piston_and_tilts(area: &Array1<f64>, tilts: [Array1<f64>; 2]) -> Vec<Array1<f64>> {
+    let mut modes: Vec<Array1<f64>> = Vec::new();
+    for mut mode in [Array1::ones(area.len())].into_iter().chain(tilts) {
+        for known in &modes {
+            let share = (area * known).dot(&mode);
+            mode.scaled_add(-share, known);
+        }
+        let square = (area * &mode).dot(&mode);
+        if square > 1e-9 {
+            modes.push(mode / square.sqrt());
+        }
+    }
+    modes
+}
+
+/// Variances of Eq. [projected variance](https://lenslet.github.io/lenslet/tomographic-error.html#eq-projected-variance), of those with the modes, and of the covariances with each mode.
+pub(crate) fn without_modes(
+    area: &Array1<f64>,
+    modes: &[Array1<f64>],
+    seen: &[Array1<f64>],
+    mut variance: Array1<f64>,
+) -> Array1<f64> {
+    for (mode, common) in modes.iter().zip(seen) {
+        variance = variance - 2.0 * mode * common;
+        for (other, also) in modes.iter().zip(seen) {
+            variance = variance + (area * mode).dot(also) * mode * other;
+        }
+    }
+    variance
+}
+
+// Map the error of a wavefront
 impl Corners {
-    /// Piston and tilts at the corners, orthonormal over the pupil's area; a tilt is left out where the pupil is too narrow for it.
+    /// Piston and tilts at the corners.
     fn modes(&self) -> Vec<Array1<f64>> {
         let along = |axis: usize| -> Array1<f64> {
             self.places
@@ -232,41 +265,17 @@ impl Corners {
                 .map(|place| place[axis] as f64 - 0.5 * self.lenslets as f64)
                 .collect()
         };
-        let mut modes: Vec<Array1<f64>> = Vec::new();
-        for mut mode in [Array1::ones(self.places.len()), along(1), along(0)] {
-            for known in &modes {
-                let share = (&self.area * known).dot(&mode);
-                mode.scaled_add(-share, known);
-            }
-            let square = (&self.area * &mode).dot(&mode);
-            if square > 1e-9 {
-                modes.push(mode / square.sqrt());
-            }
-        }
-        modes
+        piston_and_tilts(&self.area, [along(1), along(0)])
     }
 
-    /// Variances of Eq. [projected variance](https://lenslet.github.io/lenslet/tomographic-error.html#eq-projected-variance).
-    fn without(&self, modes: &[Array1<f64>], wavefront: &Array2<f64>) -> Array1<f64> {
-        let seen: Vec<Array1<f64>> =
-            modes.iter().map(|mode| wavefront.dot(&(&self.area * mode))).collect();
-        let mut variance = wavefront.diag().to_owned();
-        for (mode, common) in modes.iter().zip(&seen) {
-            variance = variance - 2.0 * mode * common;
-            for (other, also) in modes.iter().zip(&seen) {
-                variance = variance + (&self.area * mode).dot(also) * mode * other;
-            }
-        }
-        variance
-    }
-}
-
-// Map the error of a wavefront
-impl Corners {
     fn map(&self, wavefront: &Array2<f64>) -> WavefrontError {
         let modes = self.modes();
-        let [with, without] =
-            [1, modes.len()].map(|count| self.without(&modes[..count], wavefront));
+        let see = |mode: &Array1<f64>| wavefront.dot(&(&self.area * mode));
+        let seen: Vec<Array1<f64>> = modes.iter().map(see).collect();
+        let [with, without] = [1, modes.len()].map(|count| {
+            let all = wavefront.diag().to_owned();
+            without_modes(&self.area, &modes[..count], &seen[..count], all)
+        });
         let rms = |variance: &Array1<f64>| self.area.dot(variance).max(0.0).sqrt();
         let over_the_pupil = |variance: &Array1<f64>| {
             let mut map = Array2::from_elem((self.lenslets + 1, self.lenslets + 1), f64::NAN);

@@ -316,6 +316,11 @@ impl Grouped {
         let Self { stars, covariance, noise, valid } = self;
         Group { stars, covariance, noise, valid }
     }
+
+    /// Has the preconditioner made as if there was so many times the noise.
+    pub(crate) fn regularise(&mut self, times: f64) {
+        self.noise.iter_mut().for_each(|noise| *noise *= times);
+    }
 }
 
 impl PosedGroup {
@@ -413,6 +418,11 @@ impl<T: Real> EstimatorCpu<T> {
     /// Ξ, (T M², n), m rad.
     pub(crate) fn wavefront(&self) -> &dyn Operator<T> {
         self.wavefront.as_ref()
+    }
+
+    /// The preconditioner, if there is one.
+    pub(crate) fn preconditioner(&self) -> Option<&dyn Operator<T>> {
+        self.preconditioner.as_deref()
     }
 
     /// Largest error of an entry of Ξ by interpolation, in units of the largest entry, measured on a sample; 0 if there is none.

@@ -25,9 +25,13 @@ pub use covariance_matrix::{CovarianceMatrices, add_noise};
 pub(crate) mod reconstructor;
 #[cfg(feature = "factorise")]
 pub use reconstructor::{
-    Reconstruction, ReconstructorOptions, ReconstructorPlan, error_covariance,
+    Reconstruction, ReconstructorOptions, ReconstructorPlan, Truth, error_covariance,
 };
 #[cfg(feature = "factorise")]
 pub(crate) mod error;
 #[cfg(feature = "factorise")]
 pub use error::WavefrontError;
+#[cfg(feature = "factorise")]
+pub(crate) mod point_errors;
+#[cfg(feature = "factorise")]
+pub use point_errors::{PointErrors, PointErrorsPlan};

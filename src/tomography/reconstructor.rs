@@ -50,6 +50,8 @@ pub struct ReconstructorOptions {
     pub tolerance: f64,
     /// Whether the errors are all that is wanted, and the reconstructor itself is not kept.
     pub errors_only: bool,
+    /// What is to be known.
+    pub truth: Truth,
 }
 
 impl Default for ReconstructorOptions {
@@ -62,6 +64,7 @@ impl Default for ReconstructorOptions {
             keep: false,
             errors_only: false,
             tolerance: 1e-6,
+            truth: Truth::Slopes,
         }
     }
 }
@@ -86,6 +89,11 @@ impl ReconstructorOptions {
     /// The same with the errors alone, or with the reconstructor, too.
     pub fn errors_only(self, errors_only: bool) -> Self {
         Self { errors_only, ..self }
+    }
+
+    /// The same for another truth.
+    pub fn truth(self, truth: Truth) -> Self {
+        Self { truth, ..self }
     }
 
     /// The same with another filter.
@@ -122,7 +130,7 @@ impl ReconstructorOptions {
     pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
         let document = Document::parse(name, text)?;
         let root = document.root(TABLES)?;
-        let keys = &["method", "filter", "delay", "predict", "errors_only", "tolerance"];
+        let keys = &["method", "filter", "delay", "predict", "errors_only", "tolerance", "truth"];
         let Some(table) = root.table("reconstructor", keys)? else {
             return Ok(Self::default());
         };
@@ -137,15 +145,35 @@ impl ReconstructorOptions {
         }
         let errors_only = table.optional("errors_only", "true or false")?.unwrap_or(false);
         let tolerance = table.optional("tolerance", "a relative residual")?.unwrap_or(1e-6);
-        let options = Self { method, filter, delay, predict, keep: false, errors_only, tolerance };
+        let truth = table.choice("truth", &Truth::NAMES)?.unwrap_or_default();
+        let keep = false;
+        let options = Self { method, filter, delay, predict, keep, errors_only, tolerance, truth };
         table.check(options.check())?;
         Ok(options)
     }
 }
 
+// What is to be known
+/// What a system's targets are to be known by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Truth {
+    /// The slopes of a truth sensor.
+    #[default]
+    Slopes,
+    /// The wavefront at the points of its grid: [`PointErrorsPlan`](crate::tomography::PointErrorsPlan) has its errors.
+    Wavefront,
+}
+
+impl Truth {
+    /// Both by the names that a system file has for them.
+    pub const NAMES: [(&'static str, Self); 2] =
+        [("slopes", Self::Slopes), ("wavefront", Self::Wavefront)];
+}
+
 // Check the options of a reconstructor
 impl ReconstructorOptions {
-    fn check(&self) -> Result<(), Invalid> {
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
         self.method.check_filter(self.filter)?;
         let good = self.tolerance > 0.0 && self.tolerance < 1.0;
         accept(good, "tolerance", self.tolerance, "between 0 and 1")?;
@@ -200,6 +228,8 @@ impl ReconstructorPlan {
     /// `Invalid` where the system has no target, or the options contradict each other.
     pub fn new(system: &System, options: ReconstructorOptions) -> Result<Self, Error> {
         options.check()?;
+        let expected = "slopes: errors of wavefronts are those of a PointErrorsPlan";
+        accept(options.truth == Truth::Slopes, "truth", "wavefront", expected)?;
         check_targets(system)?;
         let (method, reason) = match options.method {
             Inversion::Auto => Inversion::dense(options.filter, system.guide_stars()),

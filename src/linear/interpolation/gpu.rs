@@ -30,6 +30,7 @@ pub struct LayersGpu<T> {
     points: usize,
     sizes: Vec<usize>,
     kernels: [Kernel; 2],
+    one_by_one: Kernel,
 }
 
 // Place layers and stencils on a device
@@ -65,6 +66,7 @@ impl<T: Real> LayersGpu<T> {
             first: gpu.upload(&first)?,
             weights: gpu.upload(&weights)?,
             kernels: [program.kernel("gather_layers")?, program.kernel("scatter_layers")?],
+            one_by_one: program.kernel("scatter_points")?,
             sizes: layers.iter().map(|layer| layer.layer_points).collect(),
             gpu: gpu.clone(),
             targets,
@@ -87,6 +89,29 @@ impl<T: Real> LayersGpu<T> {
         let sizes = &sizes[usize::from(transposed)..];
         let arguments = [&[x.into(), y.into()], &tables[..], sizes].concat();
         self.gpu.launch(&self.kernels[usize::from(transposed)], shape, &arguments)
+    }
+}
+
+// Scatter points to the layers
+impl<T: Real> LayersGpu<T> {
+    /// What the transpose makes of pupils that are 1 at one point and less by the mean over the pupil elsewhere, for the points from
+    /// `first` on, one behind the other; `mean` is what it makes of the weights of that mean, and beyond the last point comes the last again.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub(crate) fn scatter_points(
+        &self,
+        mean: &Buffer<T>,
+        first: usize,
+        fields: &Buffer<T>,
+    ) -> Result<(), Error> {
+        let (length, tables) = (self.columns(), [&self.layers, &self.first].map(Argument::from));
+        let largest = self.sizes.iter().max().map_or(0, |size| self.targets * size * size);
+        let shape = Shape::over(largest, THREADS, [self.sizes.len(), fields.len() / length]);
+        let sizes = [first, self.points, self.targets, length].map(Argument::from);
+        let [layers, stencils] = tables;
+        let buffers = [mean.into(), fields.into(), layers, stencils, (&self.weights).into()];
+        self.gpu.launch(&self.one_by_one, shape, &[&buffers[..], &sizes].concat())
     }
 }
 

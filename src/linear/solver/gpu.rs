@@ -25,7 +25,10 @@ pub(crate) const HEADER: Header =
 pub(crate) const THREADS: usize = 512;
 
 /// Numbers of a state.
-const SCALARS: usize = 22;
+pub(crate) const SCALARS: usize = 23;
+
+/// Place of the one that says whether there is nothing to do any more.
+pub(crate) const DONE: usize = 1;
 
 /// Residuals that the device keeps until they are fetched.
 const HISTORY: usize = 512;
@@ -366,6 +369,15 @@ impl<T: Real> Work<T> {
     // Make room for a solution
     /// Room for a system, where there is enough for so many vectors of a method besides.
     pub(crate) fn new(a: Arc<dyn DeviceOperator<T>>, vectors: usize) -> Result<Self, Error> {
+        Self::of_systems(a, vectors, 1)
+    }
+
+    /// Room for as many systems side by side, each with a state of its own, as `a` has matrices on its diagonal.
+    pub(crate) fn of_systems(
+        a: Arc<dyn DeviceOperator<T>>,
+        vectors: usize,
+        systems: usize,
+    ) -> Result<Self, Error> {
         let (gpu, n) = (a.gpu().clone(), a.rows());
         let bytes = ((3 + vectors) * n * size_of::<T>() + (64 << 10)) as u64;
         gpu.refuse_beyond_memory(bytes, "the vectors of the solver")?;
@@ -375,7 +387,7 @@ impl<T: Real> Work<T> {
             x: gpu.zeros(n)?,
             r: gpu.zeros(n)?,
             product: gpu.zeros(n)?,
-            states: [gpu.zeros(SCALARS)?, gpu.zeros(SCALARS + HISTORY)?],
+            states: [gpu.zeros(systems * SCALARS)?, gpu.zeros(systems * SCALARS + HISTORY)?],
             squares: gpu.zeros(3 * blocks)?,
             parts: gpu.zeros(2 * blocks)?,
             look: program.kernel("look")?,

@@ -5,7 +5,7 @@
 use super::{Solver, Stop, combine, dot, norm_of};
 use crate::error::Error;
 use crate::linear::operator::Operator;
-use ndarray::Array2;
+use ndarray::{Array1, Array2, Axis};
 use rayon::prelude::*;
 
 // Solve right-hand sides together
@@ -67,29 +67,45 @@ impl Together<'_> {
                 return Ok(());
             }
             before = residuals;
-            self.sweep(open, &before)?;
-            // True residuals of all rows
-            let mut products = Array2::zeros(b.dim());
-            let mut scratch = vec![0.0; self.a.scratch(b.nrows())];
-            let [x, y] =
-                [&mut self.x, &mut products].map(|rows| rows.as_slice_mut().unwrap_or_default());
-            self.a.apply(x, y, &mut scratch);
-            self.left = b - &products;
+            // Aim of each row that is open
+            let target = |k: usize| {
+                let first = self.iterations[k] == 0;
+                let aim = if first { tolerance } else { tolerance.min(0.1 * before[k]) };
+                aim.max(f64::EPSILON * before[k]) * self.norms[k]
+            };
+            let targets: Vec<f64> = (0..b.nrows()).map(target).collect();
+            self.sweep(open, &mut |k, step| step.square.sqrt() <= targets[k])?;
+            self.find_residuals(b);
         }
+    }
+
+    // True residuals of all rows
+    fn find_residuals(&mut self, b: &Array2<f64>) {
+        let mut products = Array2::zeros(b.dim());
+        let mut scratch = vec![0.0; self.a.scratch(b.nrows())];
+        let [x, y] =
+            [&mut self.x, &mut products].map(|rows| rows.as_slice_mut().unwrap_or_default());
+        self.a.apply(x, y, &mut scratch);
+        self.left = b - &products;
     }
 }
 
 // Sweep over those that are open
+/// The numbers of a step: ρ and α of Eq. [conjugate steps](https://lenslet.github.io/lenslet/solvers.html#eq-conjugate-steps), and the square of the residual after it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Step {
+    pub(crate) along: f64,
+    pub(crate) length: f64,
+    pub(crate) square: f64,
+}
+
+/// Whether a row is done, by its number and its last step.
+type Rule<'r> = dyn FnMut(usize, Step) -> bool + 'r;
+
 impl Together<'_> {
-    /// Runs conjugate gradients for these rows from their residuals, relative ones of which are given.
-    fn sweep(&mut self, mut rows: Vec<usize>, residuals: &[f64]) -> Result<(), Error> {
-        let (n, many, tolerance) = (self.a.rows(), rows.len(), self.stop.tolerance);
-        let target = |&k: &usize| {
-            let first = self.iterations[k] == 0;
-            let aim = if first { tolerance } else { tolerance.min(0.1 * residuals[k]) };
-            aim.max(f64::EPSILON * residuals[k])
-        };
-        let mut targets: Vec<f64> = rows.iter().map(target).collect();
+    /// Runs conjugate gradients for these rows from their residuals, until the rule calls each of them done.
+    fn sweep(&mut self, mut rows: Vec<usize>, is_done: &mut Rule) -> Result<(), Error> {
+        let (n, many) = (self.a.rows(), rows.len());
         let mut r: Vec<f64> = rows.iter().flat_map(|&k| self.left.row(k).to_vec()).collect();
         let [mut x, mut z, mut product] = [(); 3].map(|()| vec![0.0; many * n]);
         let longest = self.a.scratch(many).max(self.preconditioner.scratch(many));
@@ -112,8 +128,8 @@ impl Together<'_> {
             // Let rows that are done leave
             for s in (0..rows.len()).rev() {
                 let (k, last) = (rows[s], rows.len() - 1);
-                let residual = squares[s].sqrt() / self.norms[k];
-                if residual > targets[s] && self.iterations[k] < self.stop.iterations {
+                let step = Step { along: along[s], length: steps[s], square: squares[s] };
+                if !is_done(k, step) && self.iterations[k] < self.stop.iterations {
                     continue;
                 }
                 let mut row = self.x.row_mut(k);
@@ -123,7 +139,6 @@ impl Together<'_> {
                 }
                 rows.swap_remove(s);
                 along.swap_remove(s);
-                targets.swap_remove(s);
             }
             // Turn to new directions
             let all = rows.len() * n;
@@ -153,6 +168,177 @@ impl Together<'_> {
         let check = |(&value, &k)| CG.positive(value, named, self.iterations[k] + 1);
         values.iter().zip(rows).map(check).collect()
     }
+}
+
+// Bound what is not explained
+/// What the steps of conjugate gradients tell of bᵗA⁻¹b, Eqs. [explained variance](https://lenslet.github.io/lenslet/solvers.html#eq-explained-variance) and [upper bound](https://lenslet.github.io/lenslet/solvers.html#eq-upper-bound).
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Explained {
+    /// Less than bᵗA⁻¹b.
+    pub(crate) variance: f64,
+    /// By no more than this.
+    pub(crate) rest: f64,
+    pub(crate) iterations: usize,
+    /// γ of the last step, its length and ρ.
+    bound: [f64; 3],
+}
+
+impl Explained {
+    /// What a device tells.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn told(variance: f64, rest: f64, iterations: usize) -> Self {
+        Self { variance, rest, iterations, ..Self::default() }
+    }
+
+    /// The middle of what it is at least and at most.
+    pub(crate) fn middle(&self) -> f64 {
+        self.variance + 0.5 * self.rest
+    }
+
+    /// Takes a step, where no eigenvalue of PA is below `least`.
+    pub(crate) fn add(&mut self, step: Step, least: f64) {
+        let [last, length, along] = self.bound;
+        let gap = match self.iterations {
+            0 => 1.0 / least,
+            _ => (last - length) / (least * (last - length) + step.along / along),
+        };
+        let gap = if gap > step.length { gap } else { 1.0 / least + step.length };
+        self.variance += step.length * step.along;
+        self.rest = (gap - step.length) * step.along;
+        self.iterations += 1;
+        self.bound = [gap, step.length, step.along];
+    }
+}
+
+// Explain variances together
+/// bᵗA⁻¹b for each row of `b`, where no eigenvalue of PA is below `least`, so far that what is not explained is less than the tolerance
+/// times what is left of the `wholes`. `watch` is asked in each step.
+///
+/// # Errors
+/// As for [`Solver::solve`], of the first row that is found to fail.
+pub(crate) fn explain_together(
+    [a, preconditioner]: [&dyn Operator<f64>; 2],
+    (b, x): (Array2<f64>, Array2<f64>),
+    (wholes, least): (&[f64], f64),
+    stop: Stop,
+    watch: &mut dyn FnMut() -> Result<(), Error>,
+) -> Result<(Vec<Explained>, Array2<f64>), Error> {
+    let (norms, iterations) = (vec![1.0; b.nrows()], vec![0; b.nrows()]);
+    let left = Array2::zeros(b.dim());
+    let mut run = Together { a, preconditioner, stop, x, left, norms, iterations, watch };
+    run.find_residuals(&b);
+    // Count what the first guess explains
+    let rows = b.outer_iter().zip(run.left.outer_iter()).zip(run.x.outer_iter());
+    let begin = |((b, left), x): ((Row, Row), Row)| {
+        let variance = b.iter().zip(&left).zip(&x).map(|((b, left), x)| (b + left) * x).sum();
+        Explained { variance, ..Explained::default() }
+    };
+    let mut found: Vec<Explained> = rows.map(begin).collect();
+    let open = run.left.outer_iter().enumerate();
+    let open = open.filter(|(_, left)| left.iter().any(|left| *left != 0.0));
+    let open = open.map(|(k, _)| k).collect();
+    run.sweep(open, &mut |k, step| {
+        found[k].add(step, least);
+        found[k].rest <= stop.tolerance * (wholes[k] - found[k].variance)
+    })?;
+    for (found, whole) in found.iter().zip(wholes) {
+        found.check(*whole, stop.tolerance)?;
+    }
+    Ok((found, run.x))
+}
+
+type Row<'a> = ndarray::ArrayView1<'a, f64>;
+
+// Refuse what is not explained
+impl Explained {
+    /// Refuses what is not explained to a tolerance of what is left of the whole.
+    pub(crate) fn check(&self, whole: f64, tolerance: f64) -> Result<(), Error> {
+        let share = self.rest / (whole - self.variance);
+        if self.iterations == 0 || (0.0..=tolerance).contains(&share) {
+            return Ok(());
+        }
+        Err(CG.not_converged(self.iterations, share, tolerance))
+    }
+}
+
+// Least eigenvalue from steps
+/// The steps of conjugate gradients as a tridiagonal matrix, whose least eigenvalue tends to that of PA, Eq. [steps as a matrix](https://lenslet.github.io/lenslet/solvers.html#eq-steps-as-a-matrix).
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ritz {
+    steps: Vec<Step>,
+    least: Vec<f64>,
+}
+
+impl Ritz {
+    /// Takes a step; whether the least eigenvalue has settled.
+    pub(crate) fn add(&mut self, step: Step) -> bool {
+        self.steps.push(step);
+        self.least.push(self.find());
+        let (now, before) = (self.least(), self.least.iter().rev().nth(SETTLED));
+        before.is_some_and(|before| now > 0.99 * before)
+    }
+
+    fn least(&self) -> f64 {
+        self.least.last().copied().unwrap_or(0.0)
+    }
+
+    /// A number below all eigenvalues of PA, once the least has settled.
+    pub(crate) fn below(&self) -> f64 {
+        BELOW * self.least()
+    }
+
+    /// By bisection: the pivots of T − λ are all positive where λ is below all eigenvalues.
+    fn find(&self) -> f64 {
+        let is_below = |value: f64| {
+            let (mut pivot, mut last) = (f64::INFINITY, None::<&Step>);
+            self.steps.iter().all(|step| {
+                let turn = last.map_or(0.0, |last| step.along / last.along / last.length);
+                let off = last.map_or(0.0, |last| turn / last.length);
+                pivot = 1.0 / step.length + turn - value - off / pivot;
+                last = Some(step);
+                pivot > 0.0
+            })
+        };
+        let (mut low, mut high) = (0.0, 1.0 / self.steps[0].length);
+        for _ in 0..60 {
+            let middle = 0.5 * (low + high);
+            if is_below(middle) { low = middle } else { high = middle }
+        }
+        low
+    }
+}
+
+/// Iterations over which the least eigenvalue has to settle.
+const SETTLED: usize = 10;
+
+/// How far below the least eigenvalue that was found none is taken to be.
+const BELOW: f64 = 0.8;
+
+// A number below all eigenvalues
+/// Numbers without a pattern, between −1 and 1.
+pub(crate) fn patternless(count: usize) -> Vec<f64> {
+    let mix = |k: usize| {
+        let mixed = (k as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 11
+    };
+    (0..count).map(|k| mix(k) as f64 / (1u64 << 52) as f64 - 1.0).collect()
+}
+
+/// A number below the eigenvalues of PA.
+///
+/// # Errors
+/// As for [`Solver::solve`].
+pub(crate) fn below_eigenvalues(
+    [a, preconditioner]: [&dyn Operator<f64>; 2],
+    stop: Stop,
+    watch: &mut dyn FnMut() -> Result<(), Error>,
+) -> Result<f64, Error> {
+    let mut ritz = Ritz::default();
+    let left = Array1::from(patternless(a.rows())).insert_axis(Axis(0));
+    let (x, norms, iterations) = (Array2::zeros((1, a.rows())), vec![1.0], vec![0]);
+    let mut run = Together { a, preconditioner, stop, x, left, norms, iterations, watch };
+    run.sweep(vec![0], &mut |_, step| ritz.add(step))?;
+    Ok(ritz.below())
 }
 
 // Products and sums side by side

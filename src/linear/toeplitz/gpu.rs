@@ -86,6 +86,8 @@ pub struct BlockToeplitzGpu<T> {
     diagonal: Option<Arc<Buffer<T>>>,
     rows: usize,
     columns: usize,
+    /// How often the matrix stands on the diagonal, for vectors one behind the other.
+    vectors: usize,
 }
 
 impl<T: Real> BlockToeplitzGpu<T> {
@@ -132,9 +134,10 @@ impl<T: Real> BlockToeplitzGpu<T> {
         tuning: Tuning,
     ) -> Result<Self, Error> {
         let left = |masks: &[Array2<bool>]| masks.iter().flatten().filter(|&&used| used).count();
-        let (rows, columns) = (left(&parts.outputs), left(&parts.inputs));
+        let vectors = tuning.transforms.vectors.unwrap_or(1);
+        let [rows, columns] = [left(&parts.outputs), left(&parts.inputs)].map(|n| vectors * n);
         let product = Product::new(&Matrix::new(gpu, parts, symmetric, None), tuning)?;
-        Ok(Self { gpu: gpu.clone(), product, diagonal: None, rows, columns })
+        Ok(Self { gpu: gpu.clone(), product, diagonal: None, rows, columns, vectors })
     }
 
     // Add a diagonal on a device
@@ -143,8 +146,8 @@ impl<T: Real> BlockToeplitzGpu<T> {
     /// # Errors
     /// `Invalid` where the matrix is not square, or the elements are not as many as its rows.
     pub fn with_diagonal(mut self, elements: &[f64]) -> Result<Self, Error> {
-        if (self.rows, self.columns) != (elements.len(), elements.len()) {
-            let expected = format!("{}, and a square matrix", self.rows);
+        if [self.rows, self.columns].map(|n| n / self.vectors) != [elements.len(); 2] {
+            let expected = format!("{}, and a square matrix", self.rows / self.vectors);
             return Err(Invalid::new("elements of a diagonal", elements.len(), expected).into());
         }
         let elements: Vec<T> = elements.iter().map(|&element| T::of(element)).collect();

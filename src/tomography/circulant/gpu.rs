@@ -52,6 +52,7 @@ impl<T: Real> CirculantGpu<T> {
             Product::new(&Matrix::new(gpu, &parts, true, Some(&at)), tuning)
         };
         let parts = groups.iter().map(part).collect::<Result<_, Error>>()?;
+        let length = length * tuning.transforms.vectors.unwrap_or(1);
         Ok(Self { gpu: gpu.clone(), parts, length })
     }
 

@@ -13,8 +13,8 @@ use crate::linear::operator::Pairs;
 use crate::linear::operator::gpu::{DeviceOperator, ProductGpu, WithPairsGpu};
 use crate::linear::solver::Solver;
 use crate::linear::solver::gpu::{SolverGpu, Start};
-use crate::linear::toeplitz::Block;
-use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
+use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, Tuning};
+use crate::linear::toeplitz::{Block, Parts};
 use crate::model::noise::SlopeNoise;
 use crate::numerics::real::Real;
 use crate::tomography::blocks::gpu::{SlopesInBlocksGpu, eliminated_on};
@@ -34,11 +34,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 // All layers in one product
 /// Ξ of all layers, layer by layer and target by target, Eq. [stacked layers](https://lenslet.github.io/lenslet/estimate-gpu.html#eq-stacked-layers).
-fn stacked<T: Real>(
+pub(crate) fn stacked<T: Real>(
     gpu: &Gpu,
     problem: &WavefrontProblem,
     covariance: &WavefrontSlope,
     valid: &[Array2<bool>],
+    tuning: Tuning,
 ) -> Result<BlockToeplitzGpu<T>, Error> {
     let (targets, inputs) = (problem.targets(), 2 * problem.stars());
     let layers: Vec<_> = problem.lattices().map(|layers| layers[0]).collect();
@@ -63,7 +64,8 @@ fn stacked<T: Real>(
     let kernel = |(output, input)| Block { kernel: output * inputs + input, turned: false };
     let blocks = Array2::from_shape_fn((outputs.len(), inputs), kernel);
     let masks: Vec<_> = valid.iter().flat_map(|mask| [mask.clone(), mask.clone()]).collect();
-    BlockToeplitzGpu::new(gpu, &kernels, &blocks, problem.grid().oversampling, &outputs, &masks)
+    let parts = Parts::new(kernels, blocks, problem.grid().oversampling, outputs, masks)?;
+    BlockToeplitzGpu::of(gpu, &parts, false, tuning)
 }
 
 // Estimator on a device
@@ -214,7 +216,7 @@ fn through_layers<T: Real>(
     (problem, covariance, interpolation): (&WavefrontProblem, &WavefrontSlope, Interpolation),
     valid: &[Array2<bool>],
 ) -> Result<Arc<dyn DeviceOperator<T>>, Error> {
-    let stacked = Arc::new(stacked(gpu, problem, covariance, valid)?);
+    let stacked = Arc::new(stacked(gpu, problem, covariance, valid, Tuning::default())?);
     if !problem.is_layered() {
         return Ok(stacked);
     }

@@ -2,7 +2,9 @@
 //! Products with block Toeplitz matrices by Fourier transforms, on a device, in three passes.
 
 // What passes on a device stand on
-use crate::device::gpu::{Argument, Buffer, Gpu, Header, Kernel, KernelSource, Shape as Launch};
+use crate::device::gpu::{
+    Argument, Buffer, Gpu, Header, Kernel, KernelSource, Shape as Launch, View,
+};
 use crate::device::headers::{GENERATION, REAL};
 use crate::error::{Error, Invalid};
 use crate::linear::toeplitz::gpu::lattices::{Matrix, SHARED_BY_CHOICE, Sides, Ways};
@@ -37,6 +39,8 @@ pub(crate) struct Choices {
     pub(crate) rows: Option<usize>,
     /// Pairs of lattices that a block holds at a time.
     pub(crate) groups: Option<Sides<usize>>,
+    /// Vectors that are multiplied side by side, one behind the other in the buffers.
+    pub(crate) vectors: Option<usize>,
 }
 
 // Plan of the transforms of a direction
@@ -62,6 +66,8 @@ struct Plan {
     number: usize,
     /// Bytes of shared memory that a block may have.
     most: usize,
+    /// Vectors side by side.
+    vectors: usize,
 }
 
 impl Plan {
@@ -83,6 +89,7 @@ impl Plan {
             column_threads: 0,
             number,
             most: matrix.gpu.shared_memory(),
+            vectors: choices.vectors.unwrap_or(1),
         };
         // Take fewer rows if they are long
         while plan.launch_rows().shared > plan.by_choice() && plan.rows > 1 {
@@ -97,21 +104,21 @@ impl Plan {
     }
 
     fn launch_rows(&self) -> Launch {
-        let grid = [self.points.from.div_ceil(self.rows), self.pairs.from, 1];
+        let grid = [self.points.from.div_ceil(self.rows), self.pairs.from, self.vectors];
         let Room { work, whole, .. } = self.room();
         Launch { grid, block: self.row_threads, shared: self.number * self.rows * (work + whole) }
     }
 
     fn launch_columns(&self) -> Launch {
         let Sides { from, to } = self.groups;
-        let grid = [self.radices.length() / 2 + 1, self.pairs.to.div_ceil(to), 1];
+        let grid = [self.radices.length() / 2 + 1, self.pairs.to.div_ceil(to), self.vectors];
         let sums = if from < self.pairs.from { to * self.radices.length() } else { 0 };
         let shared = self.number * 2 * (2 * from.max(to) * self.room().work + sums);
         Launch { grid, block: self.column_threads, shared }
     }
 
     fn launch_rows_back(&self, diagonal: bool) -> Launch {
-        let grid = [self.points.to.div_ceil(self.rows), self.pairs.to, 1];
+        let grid = [self.points.to.div_ceil(self.rows), self.pairs.to, self.vectors];
         let point = size_of::<[i32; 2]>() + if diagonal { self.number } else { 0 };
         let shared = self.rows * (self.number * self.room().work + point * self.points.to);
         Launch { grid, block: self.row_threads, shared }
@@ -293,7 +300,7 @@ impl<T: Real> Passes<T> {
         diagonal: Option<&Buffer<T>>,
     ) -> Result<(), Error> {
         self.transform_rows(transposed, x)?;
-        self.mix_columns(transposed)?;
+        self.mix_columns(transposed, [0usize.into(), 0usize.into()])?;
         self.restore_rows(transposed, y, diagonal.map(|diagonal| [diagonal, x]))
     }
 
@@ -304,16 +311,18 @@ impl<T: Real> Passes<T> {
     // Queue each of the passes
     fn transform_rows(&self, transposed: bool, x: &Buffer<T>) -> Result<(), Error> {
         let (way, places) = (self.ways.way(transposed), self.places(transposed));
-        let arguments = [x.into(), places.from.into(), (&self.roots).into(), (&way.lines).into()];
+        let [x, lines, length] =
+            [x.into(), (&way.lines).into(), (x.len() / way.plan.vectors).into()];
+        let arguments = [x, places.from.into(), (&self.roots).into(), lines, length];
         self.gpu.launch_early(&way.transform_rows, way.plan.launch_rows(), &arguments)
     }
 
-    fn mix_columns(&self, transposed: bool) -> Result<(), Error> {
+    fn mix_columns(&self, transposed: bool, [done, every]: [Argument; 2]) -> Result<(), Error> {
         let way = self.ways.way(transposed);
         let (tiles, [spectra, roots]) = ((&way.tiles).into(), [&self.spectra, &self.roots]);
         let [spectra, roots] = [spectra, roots].map(Argument::from);
         let [lines, columns] = [&way.lines, &way.columns].map(Argument::from);
-        let arguments = [lines, spectra, tiles, roots, columns];
+        let arguments = [lines, spectra, tiles, roots, columns, done, every];
         self.gpu.launch_early(&way.mix_columns, way.plan.launch_columns(), &arguments)
     }
 
@@ -326,7 +335,8 @@ impl<T: Real> Passes<T> {
     ) -> Result<(), Error> {
         let (way, places) = (self.ways.way(transposed), self.places(transposed));
         let [columns, roots] = [&way.columns, &self.roots].map(Argument::from);
-        let mut arguments = vec![columns, places.to.into(), roots, y.into()];
+        let length = (y.len() / way.plan.vectors).into();
+        let mut arguments = vec![columns, places.to.into(), roots, y.into(), length];
         arguments.extend(added.into_iter().flatten().map(Argument::from));
         let kernel = &way.restore_rows[usize::from(added.is_some())];
         self.gpu.launch_early(kernel, way.plan.launch_rows_back(added.is_some()), &arguments)
@@ -362,7 +372,7 @@ impl<T: Real> Way<T> {
         let program = gpu.program::<T>(&SOURCE, &plan.sizes())?;
         let half_spectra = |points: usize, pairs| {
             let rows = points.next_multiple_of(plan.rows);
-            gpu.zeros((plan.radices.length() / 2 + 1) * 2 * pairs * rows)
+            gpu.zeros(plan.vectors * (plan.radices.length() / 2 + 1) * 2 * pairs * rows)
         };
         let (with, without) = ("restore_rows_with_diagonal", "restore_rows");
         Ok(Self {
@@ -394,7 +404,7 @@ impl<T: Real> Around<T> {
     // Sizes for kernels around the columns
     /// Whether the kernels for the rows of one do for the other, and their numbers have the same places.
     pub(crate) fn is_like(&self, other: &Self) -> Result<bool, Error> {
-        let sizes = |plan: &Plan| (plan.points, plan.pairs, plan.radices, plan.rows);
+        let sizes = |plan: &Plan| (plan.points, plan.pairs, plan.radices, plan.rows, plan.vectors);
         let places = |around: &Self| around.0.places.from.read();
         Ok(sizes(self.plan()) == sizes(other.plan()) && places(self)? == places(other)?)
     }
@@ -432,9 +442,9 @@ impl<T: Real> Around<T> {
         self.0.transform_rows(false, x)
     }
 
-    /// Queues the second pass.
-    pub(crate) fn mix_columns(&self) -> Result<(), Error> {
-        self.0.mix_columns(false)
+    /// Queues the second pass, for vectors of which the number that stands `every` so many from the first of `done` is 0.
+    pub(crate) fn mix_columns(&self, done: View<f64>, every: usize) -> Result<(), Error> {
+        self.0.mix_columns(false, [done.into(), every.into()])
     }
 }
 

@@ -1,0 +1,689 @@
+// Tangled from book/src/point-errors.md: edit there, or here and run cargo tangle stitch.
+//! The error that an estimate leaves at every point of a wavefront.
+
+#[cfg(feature = "cuda")]
+mod gpu;
+#[cfg(not(feature = "cuda"))]
+#[path = "point_errors/no_gpu.rs"]
+mod gpu;
+
+// What errors at points stand on
+use crate::device::plan::{Description, Memory, Stage};
+use crate::device::{Watch, Work, check, engine::Engine};
+use crate::error::{Error, Invalid, accept};
+use crate::linear::operator::Operator;
+use crate::linear::solver::Stop;
+use crate::linear::solver::together::{
+    Explained, below_eigenvalues, explain_together, solve_together,
+};
+use crate::model::source::Source;
+use crate::model::system::System;
+use crate::model::wavefront_grid::PhaseGrid;
+use crate::tomography::error::{WavefrontError, piston_and_tilts, without_modes};
+use crate::tomography::estimate::{EstimateOptions, EstimatorCpu, Model, Posed};
+use crate::tomography::estimator::EstimatePlan;
+use crate::tomography::inversion::{Inversion, iterations, toeplitz_product};
+use crate::tomography::reconstructor::ReconstructorOptions;
+use crate::turbulence::phase::VonKarman;
+use ndarray::{Array1, Array2, s};
+use rayon::prelude::*;
+use std::f64::consts::PI;
+
+// Prior of a wavefront
+/// What is known of a target's wavefront before anything is measured.
+struct Prior {
+    /// S of Eq. [von karman functions](https://lenslet.github.io/lenslet/phase.html#eq-von-karman-functions) of all layers at displacements of whole steps, (M, M), m².
+    falls: Array2<f64>,
+    /// Points across.
+    points: usize,
+}
+
+impl Prior {
+    fn new(system: &System, grid: PhaseGrid, target: &Source) -> Self {
+        let (air, step) =
+            (system.atmosphere(), system.wavefront_pitch() / grid.oversampling as f64);
+        let metres = (air.wavelength() / (2.0 * PI)).powi(2);
+        let strength = metres * air.fried_parameter().powf(-5.0 / 3.0);
+        let mut falls = Array2::zeros((grid.points, grid.points));
+        for layer in air.layers().iter().filter(|layer| layer.fraction > 0.0) {
+            let phase = VonKarman::new(layer.outer_scale);
+            let step = step * target.cone_factor(layer.altitude);
+            let fall = |(j, i): (usize, usize)| {
+                phase.fall_and_half_mean(step * (i as f64).hypot(j as f64)).0
+            };
+            let layer = strength * layer.fraction * Array2::from_shape_fn(falls.dim(), fall);
+            falls += &layer;
+        }
+        Self { falls, points: grid.points }
+    }
+
+    // Sum falls over the pupil
+    /// Σ S(x − y) f(y) over all points y, for each point x.
+    fn sums(&self, field: &Array1<f64>) -> Array1<f64> {
+        let m = self.points;
+        // S along a row of the grid, mirrored, so that each sum is over neighbours.
+        let row = |j: usize| (0..2 * m - 1).map(move |k| self.falls[[j, k.abs_diff(m - 1)]]);
+        let rows: Vec<Vec<f64>> = (0..m).map(|j| row(j).collect()).collect();
+        let field: Vec<&[f64]> = field.as_slice().unwrap_or_default().chunks(m).collect();
+        let along = |x: usize| {
+            let (j, i) = (x / m, x % m);
+            let row = |(k, row): (usize, &&[f64])| {
+                let falls = &rows[j.abs_diff(k)][m - 1 - i..];
+                row.iter().zip(falls).map(|(f, s)| f * s).sum::<f64>()
+            };
+            field.iter().enumerate().map(row).sum()
+        };
+        (0..m * m).into_par_iter().map(along).collect::<Vec<f64>>().into()
+    }
+}
+
+// Pupil of a wavefront
+/// The points that count in means, and the modes over them.
+struct Lit {
+    /// Share of each point, (M²); they sum to 1.
+    area: Array1<f64>,
+    /// Piston and tilts, orthonormal over the area.
+    modes: Vec<Array1<f64>>,
+}
+
+impl Lit {
+    /// # Errors
+    /// `Invalid` where no point is in the pupil.
+    fn new(system: &System, grid: PhaseGrid) -> Result<Self, Invalid> {
+        let (m, pitch) = (grid.points, system.wavefront_pitch());
+        let at = |k: usize| grid.coordinate(k, pitch);
+        let inside = |x: [f64; 2]| system.pupil().is_none_or(|pupil| pupil.contains(x));
+        let lit = |k: usize| f64::from(u8::from(inside([at(k % m), at(k / m)])));
+        let area: Array1<f64> = (0..m * m).map(lit).collect();
+        let count = area.sum();
+        let expected = "a grid with a point in the pupil, for errors over the pupil";
+        accept(count > 0.0, "phase.points", m, expected)?;
+        let (area, along) = (area / count, |k: usize| k as f64 - 0.5 * (m - 1) as f64);
+        let tilts = [|k: usize, m: usize| k % m, |k: usize, m: usize| k / m];
+        let tilts = tilts.map(|place| (0..m * m).map(|k| along(place(k, m))).collect());
+        Ok(Self { modes: piston_and_tilts(&area, tilts), area })
+    }
+
+    /// A field without its mean over the pupil.
+    fn level(&self, field: Array1<f64>) -> Array1<f64> {
+        let mean = self.area.dot(&field);
+        field - mean
+    }
+}
+
+// Variances before measurements
+/// Variances of a wavefront without piston before anything is measured, m², and its covariance with each tilt.
+struct Before {
+    variance: Array1<f64>,
+    with_tilts: Vec<Array1<f64>>,
+}
+
+impl Before {
+    fn new(prior: &Prior, lit: &Lit) -> Self {
+        let sums = prior.sums(&lit.area);
+        let with_tilt = |tilt: &Array1<f64>| -lit.level(prior.sums(&(&lit.area * tilt)));
+        let with_tilts = lit.modes[1..].iter().map(with_tilt).collect();
+        Self { variance: 2.0 * &sums - lit.area.dot(&sums), with_tilts }
+    }
+}
+
+// Plan of errors at points
+/// How the errors at all points of the wavefronts of a system's targets will be computed.
+#[derive(Debug, Clone)]
+pub struct PointErrorsPlan {
+    posed: Posed,
+    tolerance: f64,
+    grid: PhaseGrid,
+    batch: Option<usize>,
+}
+
+/// The errors at all points.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct PointErrors {
+    /// Of each target.
+    pub errors: Vec<WavefrontError>,
+    /// Iterations, of a point on average and at most.
+    pub iterations: (f64, usize),
+    /// Largest error of a covariance by interpolation, in units of the largest covariance; 0 if there is none.
+    pub interpolation_error: f64,
+}
+
+impl PointErrorsPlan {
+    // Plan errors at points
+    /// Plans the errors of a system's wavefronts at the points of its grid. No error is wrong by more than the tolerance of the
+    /// options times itself.
+    ///
+    /// # Errors
+    /// `Invalid` where the system has no target or no grid, the grid's wavefronts are averages over a disc of directions, or it has
+    /// no point in the pupil; where the options ask for what only a truth sensor has, or make no sense.
+    pub fn new(system: &System, options: ReconstructorOptions) -> Result<Self, Error> {
+        options.check()?;
+        let tolerance = options.tolerance;
+        check_options(&options)?;
+        let options = EstimateOptions::default().method(Inversion::Iterative).tolerance(tolerance);
+        let (grid, posed) = (system.wavefront_grid()?, Posed::new(system, options)?);
+        let expected = "0, as errors are those of single directions";
+        accept(grid.disc_radius == 0.0, "phase.disc_radius", grid.disc_radius, expected)?;
+        Lit::new(system, grid)?;
+        Ok(Self { posed, tolerance, grid, batch: None })
+    }
+
+    // Run the plan of errors at points
+    /// Computes the errors.
+    ///
+    /// # Errors
+    /// `Memory` where they do not fit; `NotConverged`; `Invalid` where a device is asked for what only cores do; `Cancelled` where the
+    /// watcher wants to stop; what a device says.
+    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<PointErrors, Error> {
+        self.check(engine)?;
+        let (system, grid) = (self.posed.covariances.system(), self.grid);
+        watch.stage(PRIOR, "");
+        let lit = Lit::new(system, grid)?;
+        let before = |target: &Source| Before::new(&Prior::new(system, grid, target), &lit);
+        let before: Vec<Before> = system.targets().iter().map(before).collect();
+        check(watch)?;
+        let mut model = self.posed.compute(engine, watch)?;
+        model.groups.iter_mut().for_each(|group| group.regularise(REGULAR));
+        let interpolation_error = model.interpolation_error;
+        watch.stage(POINTS, POINTS);
+        let job = Job { posed: &self.posed, lit: &lit, before: &before, batch: self.batch };
+        let answers = match engine.devices() {
+            [] => job.explain_here(model, watch)?,
+            _ => job.explain_there(&model, engine, watch)?,
+        };
+        let errors = (0..before.len()).map(|t| job.error_of(t, &answers));
+        let counts = || answers.explained.iter().map(|found| found.iterations);
+        let mean = counts().sum::<usize>() as f64 / counts().count().max(1) as f64;
+        let iterations = (mean, counts().max().unwrap_or(0));
+        Ok(PointErrors { errors: errors.collect(), iterations, interpolation_error })
+    }
+}
+
+/// How many times the noise the preconditioner is made with.
+const REGULAR: f64 = 8.0;
+
+// What is to be explained
+/// What is to be explained.
+struct Job<'a> {
+    posed: &'a Posed,
+    lit: &'a Lit,
+    /// Of each target.
+    before: &'a [Before],
+    /// How many points a device explains side by side, where that is set.
+    batch: Option<usize>,
+}
+
+/// What measurements explain.
+struct Answers {
+    /// Of the variance at each point, target by target.
+    explained: Vec<Explained>,
+    /// Of the covariance of the wavefront there with the tilts of all targets, (T M², tilts).
+    with_tilts: Vec<f64>,
+}
+
+// Strips of points
+/// Points side by side in all rows of a target's grid.
+struct Strip {
+    target: usize,
+    start: usize,
+    width: usize,
+    rows: usize,
+}
+
+impl Strip {
+    /// The first point of a row, among those of all targets.
+    fn first(&self, row: usize) -> usize {
+        (self.target * self.rows + row) * self.rows + self.start
+    }
+
+    fn units(&self, row: usize, area: &Array1<f64>, all: usize) -> Array2<f64> {
+        let mut units = Array2::zeros((self.width, all));
+        let start = self.target * area.len();
+        for (k, mut unit) in units.outer_iter_mut().enumerate() {
+            unit.slice_mut(s![start..start + area.len()]).assign(&-area);
+            unit[self.first(row) + k] += 1.0;
+        }
+        units
+    }
+}
+
+impl Job<'_> {
+    /// Strips of points, at most so wide.
+    fn strips(&self, most: usize) -> Vec<Strip> {
+        let across = self.lit.area.len().isqrt();
+        let width = across.div_ceil(across.div_ceil(most));
+        let strip = |k: usize| {
+            let (target, start) = (k / across.div_ceil(width), k % across.div_ceil(width) * width);
+            Strip { target, start, width: width.min(across - start), rows: across }
+        };
+        (0..self.before.len() * across.div_ceil(width)).map(strip).collect()
+    }
+
+    /// Variances of the points of a strip in a row, before anything is measured.
+    fn wholes(&self, strip: &Strip, row: usize) -> &[f64] {
+        let variances = self.before[strip.target].variance.as_slice().unwrap_or_default();
+        let first = row * strip.rows + strip.start;
+        &variances[first..first + strip.width]
+    }
+}
+
+// Take answers together
+impl Job<'_> {
+    /// Room for the answers at all points.
+    fn answers(&self) -> Answers {
+        let (points, tilts) = (self.before.len() * self.lit.area.len(), self.tilts());
+        let (explained, with_tilts) =
+            (vec![Explained::default(); points], vec![0.0; points * tilts]);
+        Answers { explained, with_tilts }
+    }
+}
+
+impl Answers {
+    /// Takes what is known of points from the first on.
+    fn put(&mut self, first: usize, explained: &[Explained], with_tilts: &[f64]) {
+        let tilts = with_tilts.len() / explained.len();
+        self.explained[first..first + explained.len()].copy_from_slice(explained);
+        self.with_tilts[first * tilts..first * tilts + with_tilts.len()]
+            .copy_from_slice(with_tilts);
+    }
+}
+
+// When a point is done
+impl Job<'_> {
+    /// When points are explained, Eq. [when a point is done](https://lenslet.github.io/lenslet/point-errors.html#eq-when-a-point-is-done).
+    fn stop(&self) -> Stop {
+        let stop = self.posed.options.stop_at(self.posed.noise.variances.len());
+        let share = 1.0 - (1.0 - stop.tolerance).powi(2);
+        Stop { tolerance: 2.0 * share / (1.0 + 2.0 * share), ..stop }
+    }
+}
+
+// Tilts of all targets
+/// Relative residual of the solutions for tilts, as a share of the tolerance.
+const MORE: f64 = 1e-3;
+
+impl Job<'_> {
+    fn tilts(&self) -> usize {
+        self.before.len() * (self.lit.modes.len() - 1)
+    }
+
+    /// The weights by which a mean over the pupil tells tilt k, and where they stand among all points.
+    fn tilt(&self, k: usize) -> (usize, Array1<f64>) {
+        let own = self.lit.modes.len() - 1;
+        (k / own * self.lit.area.len(), &self.lit.area * &self.lit.modes[1 + k % own])
+    }
+
+    /// The variance of tilt k before anything is measured, m².
+    #[cfg(feature = "cuda")]
+    fn whole_of_tilt(&self, k: usize) -> f64 {
+        let own = self.lit.modes.len() - 1;
+        self.tilt(k).1.dot(&self.before[k / own].with_tilts[k % own])
+    }
+}
+
+// Explain variances on cores
+/// Points that are explained side by side.
+const BLOCK: usize = 32;
+
+impl Job<'_> {
+    fn explain_here(&self, model: Model, watch: &dyn Watch) -> Result<Answers, Error> {
+        let estimator = EstimatorCpu::<f64>::of(model, self.posed.options)?;
+        let (measured, wavefront) = (estimator.measured(), estimator.wavefront());
+        let operators = [measured, estimator.preconditioner().unwrap_or(measured)];
+        let (points, all) = (self.lit.area.len(), wavefront.rows());
+        let stop = self.stop();
+        let ask = &mut || check(watch);
+        // Solve for the tilts
+        let mut tilts = Array2::zeros((self.tilts(), all));
+        for (k, mut tilt) in tilts.outer_iter_mut().enumerate() {
+            let (start, weights) = self.tilt(k);
+            tilt.slice_mut(s![start..start + points]).assign(&weights);
+        }
+        let exact = Stop { tolerance: (MORE * stop.tolerance).max(1e-10), ..stop };
+        let rows = times_transposed(wavefront, &tilts);
+        let [tilts, _] = solve_together(measured, operators[1], &rows, exact, ask)?;
+        let below = below_eigenvalues(operators, stop, ask)?;
+        // Explain the variances strip by strip
+        let (mut answers, strips) = (self.answers(), self.strips(BLOCK));
+        for (done, strip) in strips.iter().enumerate() {
+            let mut x = Array2::zeros((strip.width, measured.rows()));
+            for row in 0..strip.rows {
+                let rows = times_transposed(wavefront, &strip.units(row, &self.lit.area, all));
+                let products = rows.dot(&tilts.t());
+                let wholes = (self.wholes(strip, row), below);
+                let (found, solved) = explain_together(operators, (rows, x), wholes, stop, ask)?;
+                answers.put(strip.first(row), &found, products.as_slice().unwrap_or_default());
+                x = solved;
+            }
+            watch.progress(done + 1, strips.len());
+        }
+        Ok(answers)
+    }
+}
+
+// Products with several transposed vectors
+/// Y = X A for the rows of X.
+fn times_transposed(operator: &dyn Operator<f64>, x: &Array2<f64>) -> Array2<f64> {
+    let mut y = Array2::zeros((x.nrows(), operator.columns()));
+    let mut scratch = vec![0.0; operator.scratch(x.nrows())];
+    let (from, to) = (x.as_slice().unwrap_or_default(), y.as_slice_mut().unwrap_or_default());
+    operator.apply_transpose(from, to, &mut scratch);
+    y
+}
+
+// Error of one target at all points
+impl Job<'_> {
+    /// The error of the wavefront of a target.
+    fn error_of(&self, t: usize, answers: &Answers) -> WavefrontError {
+        let (lit, before, points) = (self.lit, &self.before[t], self.lit.area.len());
+        let (all, own) = (self.tilts(), lit.modes.len() - 1);
+        let explained = &answers.explained[t * points..(t + 1) * points];
+        let explained: Array1<f64> = explained.iter().map(Explained::middle).collect();
+        let variance = &before.variance - &explained;
+        let with_tilts = &answers.with_tilts[t * points * all..(t + 1) * points * all];
+        let seen = |k: usize| -> Array1<f64> {
+            let explained = with_tilts[t * own + k..].iter().step_by(all);
+            before.with_tilts[k].iter().zip(explained).map(|(all, part)| all - part).collect()
+        };
+        let seen: Vec<Array1<f64>> = (0..own).map(seen).collect();
+        let without = without_modes(&lit.area, &lit.modes[1..], &seen, variance.clone());
+        let rms = |variance: &Array1<f64>| lit.area.dot(variance).max(0.0).sqrt();
+        let [rms, rms_without_tilt] = [&variance, &without].map(rms);
+        let across = points.isqrt();
+        let map = |values: Array1<f64>| {
+            let map = Array2::from_shape_vec((across, across), values.to_vec());
+            map.unwrap_or_else(|_| unreachable!("M² points"))
+        };
+        let [variance, variance_without_tilt] = [variance, without].map(map);
+        WavefrontError { variance, variance_without_tilt, rms, rms_without_tilt }
+    }
+}
+
+// Refuse options of other truths
+/// Refuses what the errors of wavefronts have no use for.
+fn check_options(options: &ReconstructorOptions) -> Result<(), Invalid> {
+    let good = matches!(options.method, Inversion::Auto | Inversion::Iterative);
+    let expected = "auto or iterative with truth = \"wavefront\"";
+    accept(good, "method", options.method.name(), expected)?;
+    Inversion::Iterative.check_filter(options.filter)?;
+    let expected = "true with truth = \"wavefront\", whose reconstructor is never kept";
+    accept(options.errors_only, "errors_only", false, expected)?;
+    let expected = "0 with truth = \"wavefront\", which is that of the measurements' time";
+    accept(options.delay == 0.0, "delay", options.delay, expected)?;
+    Ok(())
+}
+
+// What errors at points will take
+/// The stages, as a watcher is told.
+const PRIOR: &str = "variances before measurements";
+const POINTS: &str = "points";
+
+impl PointErrorsPlan {
+    /// Slopes of all guide stars, n.
+    pub fn measurements(&self) -> usize {
+        self.posed.noise.variances.len()
+    }
+
+    /// The most memory that the computation has in use at a time.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn memory(&self, engine: &Engine) -> Result<Memory, Error> {
+        let estimate = EstimatePlan::new(self.posed.covariances.system(), self.posed.options)?;
+        let (all, n) = (self.posed.targets * self.grid.points.pow(2), self.measurements());
+        let mut memory = estimate.memory(engine);
+        let block = if engine.devices().is_empty() { BLOCK * (7 * n + all) } else { 0 };
+        memory.host = memory.host.saturating_add(8 * (8 * all + block) as u64);
+        memory.devices = vec![self.bytes_there(engine); engine.devices().len()];
+        Ok(memory)
+    }
+
+    // Describe errors at points
+    /// What the plan will do.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn describe(&self, engine: &Engine) -> Result<Description, Error> {
+        let (system, n) = (self.posed.covariances.system(), self.measurements());
+        let [targets, m] = [self.posed.targets, self.grid.points];
+        let stars = system.guide_stars();
+        let lags = 2 * stars[0].sensor.array.lenslets() - 1;
+        let product = toeplitz_product(stars.len(), lags);
+        let most = 0.5 * iterations(system, self.posed.options.limit(n));
+        let work = 2.0 * most * product * (targets * m * m) as f64;
+        let told = self.posed.covariances.describe(engine);
+        let maps = ["error_map", "error_map_without_tilt"];
+        Ok(Description {
+            what: format!("the errors of {targets} wavefronts at {m} × {m} points from {n} slopes"),
+            arrays: maps.map(|name| (name.into(), vec![targets, m, m])).into(),
+            form: told.form,
+            reason: format!("{}; iterative as the matrix of slopes is never formed", told.reason),
+            method: format!("conjugate gradients to {:e} of each error", self.tolerance),
+            slope_model: told.slope_model,
+            engine: engine.name(),
+            memory: self.memory(engine)?,
+            stages: vec![Stage::new(POINTS, &[(Work::Transforms, work)], engine)],
+            rates: engine.speed().to_string(),
+        })
+    }
+
+    /// Refuses what does not fit.
+    fn check(&self, engine: &Engine) -> Result<(), Error> {
+        if !engine.devices().is_empty() {
+            check_there(&self.posed)?;
+        }
+        self.memory(engine)?.check(engine, "errors at all points")
+    }
+}
+
+/// Refuses what only cores do.
+fn check_there(posed: &Posed) -> Result<(), Invalid> {
+    let system = posed.covariances.system();
+    system.expect_measured("a graphics processor takes all that stars see; use cpu")?;
+    let alike = posed.covariances.slopes().is_some() && posed.groups.len() == 1;
+    let expected = "one for all guide stars, as a graphics processor has it; use cpu";
+    accept(alike, "lattices of guide stars", posed.groups.len(), expected)?;
+    let expected = "noise of each slope by itself, as a graphics processor has it; use cpu";
+    accept(!posed.noise.is_correlated(), "noise of guide stars", "correlated", expected)?;
+    Ok(())
+}
+
+// Tests of errors at points
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{gpu::test_machines, silent};
+    use crate::linear::operator::battery;
+    use crate::model::lenslet_array::SlopeOrder;
+    use crate::model::noise::SlopeNoise;
+    use crate::model::unmeasured::TipTilt;
+    use crate::numerics::real::Precision;
+    use crate::tomography::Truth;
+    use crate::tomography::estimate::tests::{mixed, streaked, system};
+    use crate::turbulence::plan::{Form, dense_slopes, dense_wavefront_slope};
+    use faer::prelude::Solve;
+
+    // Run small systems
+    fn few_points(system: &System) -> System {
+        let grid = PhaseGrid::new(5, 2, 0.0).unwrap();
+        system.to_builder().phase(Some(grid)).build().unwrap()
+    }
+
+    fn options(tolerance: f64) -> ReconstructorOptions {
+        let options = ReconstructorOptions::default().truth(Truth::Wavefront);
+        options.errors_only(true).tolerance(tolerance)
+    }
+
+    fn run(system: &System, tolerance: f64, engine: &Engine) -> PointErrors {
+        let plan = PointErrorsPlan::new(system, options(tolerance)).unwrap();
+        // Stars that share no lattice go in blocks, as they do where there are many slopes.
+        let alike = plan.posed.groups.len() == 1;
+        let form = plan.posed.options.form(if alike { Form::Auto } else { Form::Blocks });
+        let posed = Posed::new(system, form).unwrap();
+        PointErrorsPlan { batch: Some(2), posed, ..plan }.run(engine, &silent).unwrap()
+    }
+
+    /// Variances without piston and without tilts, of all points of all targets.
+    fn variances(found: &PointErrors) -> [Vec<f64>; 2] {
+        let all = |of: fn(&WavefrontError) -> &Array2<f64>| {
+            found.errors.iter().flat_map(|error| of(error).iter().copied()).collect()
+        };
+        [all(|error| &error.variance), all(|error| &error.variance_without_tilt)]
+    }
+
+    // Errors by dense algebra
+    /// The covariance of the wavefront at the points `at` of one target, before anything is measured, m².
+    fn dense_prior(system: &System, at: &[[f64; 2]]) -> faer::Mat<f64> {
+        let air = system.atmosphere();
+        let metres = air.wavelength() / (2.0 * PI);
+        let strength = metres.powi(2) * air.fried_parameter().powf(-5.0 / 3.0);
+        faer::Mat::from_fn(at.len(), at.len(), |a, b| {
+            let r = (at[a][0] - at[b][0]).hypot(at[a][1] - at[b][1]);
+            let layer = |layer: &crate::model::Layer| {
+                layer.fraction * VonKarman::new(layer.outer_scale).covariance(r)
+            };
+            strength * air.layers().iter().map(layer).sum::<f64>()
+        })
+    }
+
+    /// The errors' covariance for each target by Cholesky's factor, and the places of the points.
+    fn dense_errors(system: &System) -> (Vec<faer::Mat<f64>>, Vec<[f64; 2]>) {
+        let mut measured = dense_slopes(system, &Engine::default(), &silent).unwrap();
+        let order = SlopeOrder::new(&system.valid_lenslets());
+        SlopeNoise::new(system.guide_stars(), &order).add_to(&mut measured);
+        let (n, grid) = (measured.nrows(), system.wavefront_grid().unwrap());
+        let factor = faer::Mat::from_fn(n, n, |i, j| measured[[i, j]]).llt(faer::Side::Lower);
+        let (rows, m) = (dense_wavefront_slope(system, &silent).unwrap(), grid.points);
+        let place = |k: usize| grid.coordinate(k, system.wavefront_pitch());
+        let at: Vec<_> = (0..m * m).map(|k| [k % m, k / m].map(place)).collect();
+        let (factor, prior) = (factor.unwrap(), dense_prior(system, &at));
+        let error = |t: usize| {
+            let c = faer::Mat::from_fn(n, m * m, |k, x| rows[[t * m * m + x, k]]);
+            &prior - c.transpose() * factor.solve(&c)
+        };
+        ((0..system.targets().len()).map(error).collect(), at)
+    }
+
+    // Project modes out of dense errors
+    /// Variances of all points with the first modes of 1, x, y fitted to the pupil and taken out.
+    fn without(system: &System, modes: usize) -> Vec<f64> {
+        let (errors, at) = dense_errors(system);
+        let pupil = system.pupil().unwrap();
+        let lit: Vec<usize> = (0..at.len()).filter(|&k| pupil.contains(at[k])).collect();
+        assert!(!lit.is_empty() && lit.len() < at.len());
+        let mode = |x: usize, k: usize| [1.0, at[x][0], at[x][1]][k];
+        let basis = faer::Mat::from_fn(lit.len(), modes, |x, k| mode(lit[x], k));
+        let gram = (basis.transpose() * &basis).llt(faer::Side::Lower).unwrap();
+        let fit = faer::Mat::from_fn(at.len(), modes, mode) * gram.solve(basis.transpose());
+        let left = faer::Mat::from_fn(at.len(), at.len(), |x, y| {
+            let taken = lit.iter().position(|&k| k == y).map_or(0.0, |k| fit[(x, k)]);
+            f64::from(u8::from(x == y)) - taken
+        });
+        let diagonal = |error: &faer::Mat<f64>| {
+            let rest = &left * error * left.transpose();
+            (0..at.len()).map(|x| rest[(x, x)]).collect::<Vec<f64>>()
+        };
+        errors.iter().flat_map(diagonal).collect()
+    }
+
+    // Errors are those of dense algebra
+    #[test]
+    fn errors_are_those_of_dense_algebra() {
+        let (engine, natural) = (Engine::default(), system(["inf", "inf"], 0.0));
+        for system in [&natural, &mixed("inf"), &streaked(&natural)].map(few_points) {
+            let (exact, fine) = ([1, 3].map(|k| without(&system, k)), run(&system, 1e-9, &engine));
+            for (exact, found) in exact.iter().zip(variances(&fine)) {
+                for (exact, found) in exact.iter().zip(&found) {
+                    assert!((found / exact - 1.0).abs() < 1e-6, "{found:e} {exact:e}");
+                }
+            }
+            // What is left is bounded by the tolerance
+            let coarse = run(&system, 0.1, &engine);
+            let found = &variances(&coarse)[0];
+            let gaps = found.iter().zip(&exact[0]).map(|(a, b)| (a / b).sqrt() - 1.0);
+            let gaps: Vec<f64> = gaps.map(f64::abs).collect();
+            assert!(gaps.iter().all(|gap| *gap < 0.1), "{gaps:?}");
+            assert!(gaps.iter().any(|gap| *gap > 1e-4), "{gaps:?}");
+            assert!(coarse.iterations.0 < fine.iterations.0);
+        }
+    }
+
+    // Devices explain as cores do
+    #[test]
+    fn devices_explain_as_cores_do() {
+        let system = few_points(&system(["90e3", "90e3"], 0.0));
+        let here = variances(&run(&system, 1e-6, &Engine::default()));
+        for gpu in test_machines() {
+            let there = Engine::gpus(vec![gpu.clone(); 2], Precision::F64).unwrap();
+            let found = variances(&run(&system, 1e-6, &there));
+            for (here, found) in here.iter().flatten().zip(found.iter().flatten()) {
+                assert!((found / here - 1.0).abs() < 1e-5, "{found:e} {here:e}");
+            }
+        }
+    }
+
+    // What cannot be told is refused
+    #[test]
+    fn what_cannot_be_told_is_refused() {
+        let good = few_points(&system(["inf", "inf"], 0.0));
+        let plan = |system: &System, tolerance| PointErrorsPlan::new(system, options(tolerance));
+        let refused = |system: &System| plan(system, 0.1).unwrap_err().to_string();
+        let words = plan(&good, 0.0).unwrap_err().to_string();
+        assert!(words.starts_with("tolerance = 0.0: expected between 0 and 1"), "{words}");
+        let with = |grid| good.to_builder().phase(Some(grid)).build().unwrap();
+        let words = refused(&with(PhaseGrid::new(5, 2, 1e-5).unwrap()));
+        assert!(words.starts_with("phase.disc_radius = 1e-5: expected 0"), "{words}");
+        // A single point is in the shadow of the obstruction.
+        let words = refused(&with(PhaseGrid::new(1, 2, 0.0).unwrap()));
+        assert!(words.starts_with("phase.points = 1: expected a grid with a point"), "{words}");
+        for (bad, words) in [
+            (
+                options(0.1).method(Inversion::Cholesky),
+                "method = \"cholesky\": expected auto or iter",
+            ),
+            (options(0.1).errors_only(false), "errors_only = false: expected true"),
+            (options(0.1).delay(1e-3), "delay = 0.001: expected 0"),
+        ] {
+            let told = PointErrorsPlan::new(&good, bad).unwrap_err().to_string();
+            assert!(told.starts_with(words), "{told}");
+        }
+        let elsewhere = crate::tomography::ReconstructorPlan::new(&good, options(0.1));
+        assert!(
+            elsewhere
+                .unwrap_err()
+                .to_string()
+                .starts_with("truth = \"wavefront\": expected slopes")
+        );
+        let mut stars = good.guide_stars().to_vec();
+        stars[0].tip_tilt = TipTilt::Removed;
+        let blind = good.to_builder().guide_stars(stars).build().unwrap();
+        let [less, more] = [&blind, &good].map(|system| run(system, 0.1, &Engine::default()));
+        assert!(less.errors[0].rms > more.errors[0].rms);
+        // Devices refuse what only cores do
+        for gpu in test_machines() {
+            let engine = Engine::gpus(vec![gpu], Precision::F64).unwrap();
+            for (bad, words) in [
+                (&blind, "guide_star[0].tip_tilt = \"removed\""),
+                (&mixed("inf"), "lattices of guide stars = "),
+                (&streaked(&good), "noise of guide stars = \"correlated\""),
+            ] {
+                let told = plan(bad, 0.1).unwrap().run(&engine, &silent).unwrap_err().to_string();
+                assert!(told.starts_with(words) && told.contains("use cpu"), "{told}");
+            }
+        }
+    }
+
+    // Sums of falls are sums
+    #[test]
+    fn sums_of_falls_are_sums() {
+        let system = few_points(&system(["inf", "inf"], 0.0));
+        let prior = Prior::new(&system, system.wavefront_grid().unwrap(), &system.targets()[0]);
+        let field: Array1<f64> = battery::random(25, 3).into();
+        for (x, found) in prior.sums(&field).iter().enumerate() {
+            let fall = |y: usize| prior.falls[[(x / 5).abs_diff(y / 5), (x % 5).abs_diff(y % 5)]];
+            let sum: f64 = (0..25).map(|y| fall(y) * field[y]).sum();
+            assert!((found - sum).abs() < 1e-9 * prior.falls[[4, 4]]);
+        }
+    }
+}

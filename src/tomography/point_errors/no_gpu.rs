@@ -1,0 +1,24 @@
+// Tangled from book/src/point-errors-gpu.md: edit there, or here and run cargo tangle stitch.
+//! Errors at points in a build without graphics processors.
+
+use super::{Answers, Job, PointErrorsPlan};
+use crate::device::{Watch, engine::Engine, gpu::on_none};
+use crate::error::Error;
+use crate::tomography::estimate::Model;
+
+impl PointErrorsPlan {
+    pub(super) fn bytes_there(&self, _engine: &Engine) -> u64 {
+        0
+    }
+}
+
+impl Job<'_> {
+    pub(super) fn explain_there(
+        &self,
+        _model: &Model,
+        engine: &Engine,
+        _watch: &dyn Watch,
+    ) -> Result<Answers, Error> {
+        on_none(engine.devices())
+    }
+}
