@@ -2,6 +2,7 @@
 //! Interpolation of layers' wavefronts from their own grids to the pupil's.
 
 #[cfg(feature = "cuda")]
+#[cfg_attr(not(feature = "factorise"), allow(dead_code))]
 pub(crate) mod gpu;
 
 // What the interpolation stands on

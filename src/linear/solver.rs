@@ -3,7 +3,7 @@
 
 #[cfg(feature = "cuda")]
 pub(crate) mod gpu;
-#[cfg(feature = "factorise")]
+#[cfg_attr(not(feature = "factorise"), allow(dead_code))]
 pub(crate) mod together;
 
 use crate::error::{Error, Invalid, accept, positive};

@@ -2,6 +2,7 @@
 //! A preconditioner for the covariance of slopes with noise: the inverse of a covariance on a torus.
 
 #[cfg(feature = "cuda")]
+#[cfg_attr(not(feature = "factorise"), allow(dead_code))]
 pub(crate) mod between_transforms;
 #[cfg(feature = "cuda")]
 pub(crate) mod gpu;

@@ -318,6 +318,7 @@ impl Grouped {
     }
 
     /// Has the preconditioner made as if there was so many times the noise.
+    #[cfg(feature = "factorise")]
     pub(crate) fn regularise(&mut self, times: f64) {
         self.noise.iter_mut().for_each(|noise| *noise *= times);
     }
@@ -421,6 +422,7 @@ impl<T: Real> EstimatorCpu<T> {
     }
 
     /// The preconditioner, if there is one.
+    #[cfg(feature = "factorise")]
     pub(crate) fn preconditioner(&self) -> Option<&dyn Operator<T>> {
         self.preconditioner.as_deref()
     }

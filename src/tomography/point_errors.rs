@@ -211,6 +211,7 @@ struct Job<'a> {
     /// Of each target.
     before: &'a [Before],
     /// How many points a device explains side by side, where that is set.
+    #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     batch: Option<usize>,
 }
 
