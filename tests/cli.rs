@@ -1,6 +1,8 @@
 //! The command line from outside: what it writes, what it refuses, and that a refusal changes nothing.
 
 use fitsio::{FitsFile, hdu::HduInfo, images::ImageType};
+use lenslet::bench::calibration::Kept;
+use lenslet::device::{Engine, Speed};
 use ndarray::{Array1, Array2, Array4, Array5, Array6, array};
 use ndarray_npy::NpzReader;
 use std::fs::{self, File};
@@ -24,10 +26,15 @@ impl Run {
     }
 
     pub fn lenslet(&self, args: &str) -> std::io::Result<Output> {
-        Command::new(env!("CARGO_BIN_EXE_lenslet"))
-            .args(args.split_whitespace())
-            .current_dir(self.folder.path())
-            .output()
+        self.command(args).output()
+    }
+
+    /// The command, of a user who has no cache.
+    fn command(&self, args: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lenslet"));
+        command.args(args.split_whitespace()).current_dir(self.folder.path());
+        command.env_remove("HOME").env_remove("XDG_CACHE_HOME");
+        command
     }
 
     /// Runs `lenslet covariance` with a system of the book.
@@ -1062,6 +1069,28 @@ fn plans_are_told_and_nothing_is_written() -> Checked {
     }
     run.refuses("covariance absent.toml --plan", &["absent.toml"])?;
     run.refuses(&format!("covariance {keck}"), &["--output"])
+}
+
+/// A speed in the user's cache scales what a plan foretells; another machine's, and none, leave the built-in rates.
+#[test]
+fn plans_follow_the_speed_in_the_cache() -> Checked {
+    let run = Run::new()?;
+    let small = book("small-moao");
+    let plan = |cache: Option<&Path>| -> Result<serde_json::Value, Box<dyn std::error::Error>> {
+        let mut command = run.command(&format!("reconstruct {} --plan --json", small.display()));
+        let output = command.envs(cache.map(|folder| ("XDG_CACHE_HOME", folder))).output()?;
+        Ok(serde_json::from_str(&said(&output))?)
+    };
+    let built_in = plan(None)?;
+    assert_eq!(built_in["rates"], "built in");
+    let slow = Speed::measured("2026-11-23T04:00:00".into(), |_| 4.0)?;
+    Kept::within(&run.path("lenslet"), &Engine::default()).keep(&slow)?;
+    let kept = plan(Some(run.folder.path()))?;
+    assert_eq!(kept["rates"], "measured 2026-11-23T04:00:00");
+    let seconds = [&kept, &built_in].map(|plan| plan["seconds"].as_f64().unwrap_or(0.0));
+    assert!((seconds[0] / seconds[1] - 4.0).abs() < 1e-9, "{seconds:?}");
+    assert_eq!(kept["memory"], built_in["memory"]);
+    Ok(())
 }
 
 /// Waits until a process has something to interrupt: until it catches signals, where the system tells, and some time besides.

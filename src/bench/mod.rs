@@ -1,6 +1,7 @@
 // Tangled from book/src/benchmarks.md: edit there, or here and run cargo tangle stitch.
 //! Run times of both methods, beside the original algorithm's, and of products, beside the dense ones.
 
+pub mod calibration;
 pub mod gpu;
 #[cfg(test)]
 mod kernel_builds;

@@ -8,7 +8,7 @@ use crate::model::system::System;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
 use serde::Serialize;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The system that is timed unless others are given: name and text.
 pub const SYSTEM: (&str, &str) = ("small-moao", include_str!("../../book/systems/small-moao.toml"));
@@ -58,6 +58,25 @@ impl Watch for Clock<'_> {
     }
 }
 
+// Time the stages of a plan
+/// How long all of a plan's run takes, and each of its stages.
+///
+/// # Errors
+/// Those of [`ReconstructorPlan::run`].
+pub(super) fn time_stages(
+    plan: &ReconstructorPlan,
+    engine: &Engine,
+    watch: &dyn Watch,
+) -> Result<(Duration, Vec<(String, f64)>), Error> {
+    check(watch)?;
+    let clock = Clock { begun: Mutex::default(), beside: watch };
+    let start = Instant::now();
+    plan.run(engine, &clock)?;
+    let end = Instant::now();
+    let begun = clock.begun.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok((end - start, stages(&begun, end)))
+}
+
 // Time a reconstructor
 /// Computes the reconstructor of a system so many times after once for nothing, and gives the times of the run whose total is the median.
 ///
@@ -73,13 +92,7 @@ pub fn time_reconstructor(
     let planned = plan.describe(engine).stages.iter().map(|stage| stage.seconds).sum();
     let mut runs = Vec::new();
     for _ in 0..=repeat.max(1) {
-        check(watch)?;
-        let clock = Clock { begun: Mutex::default(), beside: watch };
-        let start = Instant::now();
-        plan.run(engine, &clock)?;
-        let end = Instant::now();
-        let begun = clock.begun.into_inner().unwrap_or_else(PoisonError::into_inner);
-        runs.push((end - start, stages(&begun, end)));
+        runs.push(time_stages(&plan, engine, watch)?);
     }
     // The first run compiles kernels and fills caches.
     runs.remove(0);

@@ -5,7 +5,8 @@
 use super::choice;
 use super::ranks::RankArgs;
 use super::summary::{plan_json, plan_text};
-use super::watch::Terminal;
+use super::watch::{Terminal, complain, with_speed};
+use crate::bench::calibration::{self, Kept};
 use crate::bench::{self, gpu::Sheet};
 use crate::device::{self, Device, check, engine::Engine};
 use crate::error::{Error, Invalid};
@@ -34,6 +35,8 @@ enum Bench {
     Covariance(BenchArgs),
     /// Time the stages of reconstructors.
     Reconstruct(ReconstructBenchArgs),
+    /// Measure how fast this machine is, for the times that --plan foretells, and keep it in the user's cache.
+    Calibrate(CalibrateArgs),
 }
 
 // Arguments for timing products
@@ -96,12 +99,27 @@ struct ReconstructBenchArgs {
     ranks: RankArgs,
 }
 
+// Arguments for measuring the machine
+#[derive(Debug, Args)]
+struct CalibrateArgs {
+    /// What to measure: cpu, cuda, or cuda:K.
+    #[arg(long, default_value = "cpu")]
+    device: Device,
+    /// Precision of the numbers on a graphics processor: f64 or f32.
+    #[arg(long, default_value = "f64", value_parser = choice::precisions())]
+    precision: Precision,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 // Measure and print a table
 /// Measures what the arguments ask for; returns what to print.
 pub fn bench(command: &BenchCommand) -> Result<String, Error> {
     match &command.what {
         Some(Bench::Covariance(args)) => bench_covariance(args),
         Some(Bench::Reconstruct(args)) => bench_reconstruct(args),
+        Some(Bench::Calibrate(args)) => bench_calibrate(args),
         None => bench_products(&command.products),
     }
 }
@@ -212,6 +230,7 @@ fn bench_reconstruct(args: &ReconstructBenchArgs) -> Result<String, Error> {
         ));
     }
     let engine = args.ranks.engine(args.device, args.precision)?;
+    let engine = with_speed(engine, false)?;
     let terminal = Terminal::new(true);
     let mut rows = Vec::new();
     for (name, system, options) in &systems {
@@ -233,13 +252,33 @@ fn bench_reconstruct(args: &ReconstructBenchArgs) -> Result<String, Error> {
     Ok(format!("{told}\n"))
 }
 
+// Measure the speed of the machine
+fn bench_calibrate(args: &CalibrateArgs) -> Result<String, Error> {
+    let engine = Engine::open(args.device, args.precision)?;
+    let measured = calibration::measure(&engine, &Terminal::new(true))?;
+    let (speed, kept) = (calibration::speed(&measured)?, Kept::of(&engine));
+    let unkept = |kept: &Kept, error| complain("warning", &kept.cannot_keep(error));
+    let written =
+        kept.filter(|kept| kept.keep(&speed).map_err(|error| unkept(kept, error)).is_ok());
+    let file = written.as_ref().map(|kept| kept.file().display().to_string());
+    if args.json {
+        let told = serde_json::json!({
+            "engine": engine.name(), "rates": speed.to_string(), "measured": measured, "file": file,
+        });
+        return Ok(format!("{told}\n"));
+    }
+    let place = file.map_or("kept nowhere".into(), |file| format!("kept in {file}"));
+    Ok(calibration::table(&measured, &engine.name()) + &place + "\n")
+}
+
 // Tell the plans of a bench
 /// The plans for some systems, in words or as one array in JSON.
 fn plans_of(systems: &[(String, System)], json: bool) -> Result<String, Error> {
     let (mut text, mut values) = (String::new(), Vec::new());
+    let engine = with_speed(Engine::default(), true)?;
     for (name, system) in systems {
         for plan in bench::covariance_plans(system, SpectralSampling::original())? {
-            let told = plan.describe(&Engine::default());
+            let told = plan.describe(&engine);
             text += &format!("{name}\n{}\n", plan_text(&told, false));
             values.push(plan_json(&told));
         }

@@ -3,7 +3,7 @@
 
 // What the command covariance stands on
 use super::summary::{Summary, command_line, method_and_error, plan_text};
-use super::watch::Terminal;
+use super::watch::{Terminal, with_speed};
 use crate::command::choice;
 use crate::device::{Device, check, engine::Engine};
 use crate::error::{Error, Invalid};
@@ -133,7 +133,7 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     let engine = Engine::open(args.device, args.precision)?;
     plan.check_model(&engine)?;
     let (Some(output), Some(format), false) = (&args.output, format, args.plan) else {
-        return Ok(plan_text(&plan.describe(&engine), args.json));
+        return Ok(plan_text(&plan.describe(&with_speed(engine, true)?), args.json));
     };
     // Compute and watch the clock
     let terminal = Terminal::new(args.quiet);

@@ -3,7 +3,7 @@
 
 // What the command estimate stands on
 use super::summary::{Said, align, command_line, plan_text};
-use super::watch::Terminal;
+use super::watch::{Terminal, with_speed};
 use crate::command::choice;
 use crate::device::engine::Engine;
 use crate::device::{self, Device, check};
@@ -141,6 +141,9 @@ impl EstimateArgs {
 }
 
 // Estimate wavefronts from a file
+/// Seconds of a plan beyond which it is worth while to measure the machine before a method is chosen.
+const LONG: f64 = 10.0;
+
 /// Estimates the wavefronts that the arguments ask for; returns what to print.
 pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     // Check the files of the estimate
@@ -170,7 +173,8 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     let (Some((output, format)), Some(slopes_file), false) =
         (args.output.as_ref().zip(format), &args.slopes, args.plan)
     else {
-        let engine = Engine::open(args.device, args.precision)?;
+        let engine = with_speed(Engine::open(args.device, args.precision)?, true)?;
+        let plan = plan.fitted(&engine)?;
         plan.check_modes(&engine)?;
         return Ok(plan_text(&plan.describe(&engine), args.json).into());
     };
@@ -187,6 +191,8 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     // Prepare the estimate and solve it
     let start = Instant::now();
     let engine = Engine::open(args.device, args.precision)?;
+    let long = plan.describe(&engine).seconds() > LONG;
+    let plan = plan.fitted(&with_speed(engine.clone(), long)?)?;
     let estimator = plan.run(&engine, &terminal)?;
     let built = start.elapsed().as_secs_f64();
     let start = Instant::now();

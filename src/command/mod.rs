@@ -22,6 +22,7 @@ use self::info::InfoArgs;
 use self::reconstruct::ReconstructArgs;
 use self::simulate::SimulateArgs;
 use self::summary::Said;
+use self::watch::complain;
 use crate::device::start_threads;
 use crate::error::Error;
 use clap::{Parser, Subcommand};
@@ -93,10 +94,4 @@ fn say(said: &Said) -> ExitCode {
         }
         _ => ExitCode::SUCCESS,
     }
-}
-
-// Complain on the standard error
-/// Says on the standard error what is wrong; where even that cannot be written, the exit code has to do.
-fn complain(how: &str, what: &dyn std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "{how}: {what}");
 }

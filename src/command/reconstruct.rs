@@ -5,7 +5,7 @@
 use super::choice;
 use super::ranks::RankArgs;
 use super::summary::{align, command_line, plan_text};
-use super::watch::Terminal;
+use super::watch::{Terminal, with_speed};
 use crate::device::{Device, check, engine::Engine, threads};
 use crate::error::{Error, Invalid, accept};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
@@ -138,11 +138,10 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let plan = ReconstructorPlan::new(&system, options)?;
     args.check_extras(&plan)?;
     args.check_picture(&system, &plan)?;
-    let engine = args.ranks.engine(args.device, args.precision)?;
+    let engine = with_speed(args.ranks.engine(args.device, args.precision)?, args.plan)?;
     let (plan, writes) = (plan.fitted(&engine), engine.place()[0] == 0);
     let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.plan) else {
-        let told = writes.then(|| plan_text(&plan.describe(&engine), args.json));
-        return Ok(told.unwrap_or_default());
+        return if writes { told(&plan, &engine, args.json) } else { Ok(String::new()) };
     };
     let (terminal, start) = (Terminal::new(args.quiet || !writes), Instant::now());
     let found = plan.run(&engine, &terminal)?;
@@ -204,6 +203,14 @@ impl ReconstructArgs {
         }
         Ok(())
     }
+}
+
+// Tell the plan of a reconstruction
+/// The plan with all that the command computes, in words or as JSON.
+fn told(plan: &ReconstructorPlan, engine: &Engine, json: bool) -> Result<String, Error> {
+    let mut told = plan.describe(engine);
+    told.stages.push(plan.stage_of_wavefront_errors(&with_speed(Engine::default(), true)?));
+    Ok(plan_text(&told, json))
 }
 
 // Check the picture of a reconstruction

@@ -4,7 +4,7 @@
 // What the command simulate stands on
 use super::choice;
 use super::summary::{align, command_line, plan_text};
-use super::watch::Terminal;
+use super::watch::{Terminal, with_speed};
 use crate::device::{check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
@@ -71,7 +71,7 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     let plan = SimulationPlan::new(&system, options)?;
     let engine = Engine::default();
     let Some(output) = args.output.as_ref().filter(|_| !args.plan) else {
-        return Ok(plan_text(&plan.describe(&engine), args.json));
+        return Ok(plan_text(&plan.describe(&with_speed(engine, true)?), args.json));
     };
     let terminal = Terminal::new(args.quiet);
     let start = Instant::now();

@@ -214,6 +214,7 @@ fn plan_lines(plan: &Description) -> Vec<(&'static str, String)> {
     for stage in &plan.stages {
         lines.push(("", format!("{}: {}", stage.name, roughly(stage.seconds))));
     }
+    lines.push(("rates", plan.rates.clone()));
     for (k, (name, shape)) in plan.arrays.iter().enumerate() {
         let shape: Vec<_> = shape.iter().map(ToString::to_string).collect();
         lines.push((if k == 0 { "arrays" } else { "" }, format!("{name} {}", shape.join(" × "))));
@@ -249,6 +250,7 @@ pub fn plan_json(plan: &Description) -> Value {
         "memory": { "host": plan.memory.host, "devices": plan.memory.devices },
         "seconds": plan.seconds(),
         "stages": plan.stages.iter().map(stage).collect::<Vec<_>>(),
+        "rates": plan.rates,
         "arrays": arrays,
     })
 }

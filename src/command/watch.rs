@@ -2,10 +2,12 @@
 //! What a person sees while the program computes, and how they stop it.
 
 use super::summary::roughly;
-use crate::device::Watch;
+use crate::bench::calibration::{self, Kept};
+use crate::device::{Engine, Watch};
+use crate::error::Error;
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::{consts, flag};
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -116,6 +118,40 @@ fn told(pieces: &str, [done, total]: [usize; 2], elapsed: Duration) -> String {
     format!("{counted}, {} left", roughly(left))
 }
 
+// Know the speed of the machine
+/// The engine with the speed of its machine, which is read from the user's cache, or else measured and kept there if it is `wanted`.
+/// Where a user has no cache, or nothing can be measured, it is the built-in one.
+///
+/// # Errors
+/// `Cancelled`.
+pub fn with_speed(engine: Engine, wanted: bool) -> Result<Engine, Error> {
+    let Some(kept) = Kept::of(&engine) else { return Ok(engine) };
+    if let Some(speed) = kept.speed() {
+        return Ok(engine.with_speed(speed));
+    }
+    if !wanted {
+        return Ok(engine);
+    }
+    let measured = calibration::measure(&engine, &Terminal::new(false));
+    match measured.and_then(|measured| Ok(calibration::speed(&measured)?)) {
+        Ok(speed) => {
+            let unkept = |error| complain("warning", &kept.cannot_keep(error));
+            kept.keep(&speed).unwrap_or_else(unkept);
+            Ok(engine.with_speed(speed))
+        }
+        Err(Error::Cancelled) => Err(Error::Cancelled),
+        Err(error) => {
+            complain("warning", &format_args!("the speed of this machine is not known: {error}"));
+            Ok(engine)
+        }
+    }
+}
+
+// Complain on the standard error
+/// Says on the standard error what is wrong; where even that cannot be written, the exit code has to do.
+pub fn complain(how: &str, what: &dyn std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{how}: {what}");
+}
 // Tests of what is watched
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@ use super::crew::Crew;
 use super::gpu::Gpu;
 #[cfg(feature = "cuda")]
 use super::meeting::Seat;
+use super::speed::Speed;
 use super::{Device, start_threads, threads};
 use crate::error::{Error, Invalid, accept};
 use crate::numerics::real::Precision;
@@ -28,6 +29,8 @@ pub struct Engine {
     cores: bool,
     devices: Vec<Gpu>,
     precision: Precision,
+    /// Of one of the devices, or of a thread where there is none.
+    speed: Speed,
     /// The devices as ranks of one computation.
     #[cfg(feature = "cuda")]
     crew: Arc<Crew>,
@@ -55,6 +58,7 @@ impl Engine {
             cores,
             devices,
             precision,
+            speed: Speed::default(),
             #[cfg(feature = "cuda")]
             crew: Arc::default(),
         }
@@ -63,6 +67,11 @@ impl Engine {
     /// The same devices, with the cores of this machine beside them.
     pub fn with_cores(self) -> Self {
         Self { cores: true, ..self }
+    }
+
+    /// The same, of which plans foretell the time by this speed: of a thread, or where there are devices of one of them.
+    pub fn with_speed(self, speed: Speed) -> Self {
+        Self { speed, ..self }
     }
 
     // Open the engine of a device
@@ -125,6 +134,11 @@ impl Engine {
     /// The precision of the numbers.
     pub fn precision(&self) -> Precision {
         self.precision
+    }
+
+    /// How fast one of its threads is, or where it has devices one of them.
+    pub fn speed(&self) -> &Speed {
+        &self.speed
     }
 
     // Name an engine for a person

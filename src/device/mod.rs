@@ -2,6 +2,8 @@
 //! The machine: its memory, its cores, its graphics processors.
 
 #[cfg(feature = "cuda")]
+pub(crate) mod cache;
+#[cfg(feature = "cuda")]
 pub(crate) mod collective;
 #[cfg(feature = "cuda")]
 pub(crate) mod crew;
@@ -24,6 +26,7 @@ pub(crate) mod machine;
 pub(crate) mod meeting;
 mod memory;
 pub(crate) mod plan;
+mod speed;
 
 pub(crate) use self::dispatch::{Part, Workers, check, dispatch, gather, start_threads};
 pub use self::dispatch::{Watch, silent, threads};
@@ -36,6 +39,7 @@ pub use self::meeting::Seat;
 pub(crate) use self::memory::refuse_beyond_memory;
 pub use self::memory::{available_memory, processor_name};
 pub use self::plan::{Description, Memory, Stage};
+pub use self::speed::{Speed, Work};
 use crate::error::Invalid;
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,7 @@
 // Tangled from book/src/plans.md: edit there, or here and run cargo tangle stitch.
 //! What a computation says of itself before it runs: its memory, its stages, its time.
 
-use super::{engine::Engine, refuse_beyond_memory, start_threads, threads};
+use super::{Work, engine::Engine, refuse_beyond_memory, start_threads, threads};
 use crate::error::Error;
 
 // Bytes that a plan states
@@ -61,21 +61,36 @@ const THREADS_OF_A_DEVICE: f64 = 500.0;
 /// Seconds until a device is ready for a stage.
 const START_OF_A_DEVICE: f64 = 0.05;
 
+/// Seconds until the libraries are ready that compute with matrices on a device.
+const START_OF_LIBRARIES: f64 = 0.12;
+
 // Time of a stage on an engine
 impl Stage {
-    /// A stage with the `work` that one thread would do in so many seconds, spread over an engine.
-    pub fn new(name: &'static str, work: f64, engine: &Engine) -> Self {
-        let of_device = if engine.devices().is_empty() { 1.0 } else { THREADS_OF_A_DEVICE };
-        Self::shared(name, work / of_device, engine)
+    /// A stage with the `work` that one thread would do in so many seconds by the built-in rates, spread over an engine.
+    pub fn new(name: &'static str, work: &[(Work, f64)], engine: &Engine) -> Self {
+        let stage = Self::shared(name, work, engine);
+        match engine.devices() {
+            [] => stage,
+            _ => Self { seconds: START_OF_A_DEVICE + stage.seconds / THREADS_OF_A_DEVICE, ..stage },
+        }
     }
 
-    /// A stage that one thread, or where the engine has devices one device, would finish alone in so many seconds.
-    pub fn shared(name: &'static str, alone: f64, engine: &Engine) -> Self {
-        let seconds = match engine.devices() {
-            [] => alone / threads() as f64,
-            _ => START_OF_A_DEVICE + alone / engine.place()[1] as f64,
-        };
-        Self { name, seconds }
+    /// A stage that one thread, or where the engine has devices one device, would finish alone in so many seconds by the built-in rates.
+    pub fn shared(name: &'static str, alone: &[(Work, f64)], engine: &Engine) -> Self {
+        let workers = if engine.devices().is_empty() { threads() } else { engine.place()[1] };
+        Self { name, seconds: engine.speed().seconds(alone) / workers as f64 }
+    }
+
+    /// The stage in which devices get ready, if there are any, of a plan that tells it by itself.
+    pub(crate) fn start(engine: &Engine) -> Option<Self> {
+        let there = !engine.devices().is_empty();
+        there.then_some(Self { name: "start", seconds: START_OF_LIBRARIES })
+    }
+
+    /// The same stage where one core has to do a piece alone, which takes so many seconds by the built-in rates.
+    pub fn with_piece(self, alone: &[(Work, f64)], engine: &Engine) -> Self {
+        let piece = if engine.devices().is_empty() { engine.speed().seconds(alone) } else { 0.0 };
+        Self { seconds: self.seconds.max(piece), ..self }
     }
 }
 
@@ -102,6 +117,8 @@ pub struct Description {
     pub memory: Memory,
     /// The stages that it goes through.
     pub stages: Vec<Stage>,
+    /// Where the rates of their times come from: `built in`, or when they were measured.
+    pub rates: String,
 }
 
 // Seconds of a whole plan
@@ -115,6 +132,7 @@ impl Description {
 // Tests of memory and time
 #[cfg(test)]
 mod tests {
+    use super::super::speed::Speed;
     use super::*;
 
     #[test]
@@ -127,5 +145,19 @@ mod tests {
         let error = working(u64::MAX, &[]).check(&Engine::default(), "everything").unwrap_err();
         assert!(error.to_string().starts_with("everything needs ") && error.exit_code() == 2);
         assert_eq!(Memory::of_stages(u64::MAX, &stages).host, u64::MAX);
+    }
+
+    #[test]
+    fn stages_follow_the_paces_and_the_largest_piece() {
+        let engine = Engine::default();
+        let slow = |kind| if kind == Work::Memory { 3.0 } else { 2.0 };
+        let slow = engine.clone().with_speed(Speed::measured("now".into(), slow).unwrap());
+        let work = [(Work::Memory, 1.0), (Work::Products, 5.0)];
+        let [stage, slower] = [&engine, &slow].map(|engine| Stage::new("a", &work, engine));
+        assert!((slower.seconds / stage.seconds - 13.0 / 6.0).abs() < 1e-12);
+        let whole = stage.clone().with_piece(&work, &engine);
+        assert!((whole.seconds / stage.seconds - threads() as f64).abs() < 1e-9);
+        let small = stage.clone().with_piece(&[(Work::Products, 1e-3 * stage.seconds)], &engine);
+        assert_eq!(small, stage);
     }
 }

@@ -48,7 +48,7 @@ impl Origin {
         arrays.note("program", Values::Text(program));
         arrays.note("version", Values::Text(version.into()));
         arrays.note("command", Values::Text(self.command));
-        arrays.note("date", Values::Text(date(now()))).about("Universal Time");
+        arrays.note("date", Values::Text(today())).about("Universal Time");
         arrays.note("method", Values::Text(self.method));
         if let Some(tolerance) = self.tolerance {
             arrays.note("tolerance", Values::F64(arr0(tolerance).into_dyn().into()));
@@ -67,6 +67,11 @@ fn now() -> SystemTime {
     let fixed = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse().ok());
     let fixed = fixed.and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
     fixed.unwrap_or_else(SystemTime::now)
+}
+
+/// The date and the time of day, as [`date`] tells them.
+pub(crate) fn today() -> String {
+    date(now())
 }
 
 // Date of a time

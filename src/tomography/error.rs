@@ -2,12 +2,14 @@
 //! The error of the wavefront that an error of slopes means: a map over the pupil, and its mean.
 
 // What the wavefront error stands on
+use crate::device::{Engine, Stage};
 use crate::error::{Error, Invalid};
 use crate::linear::{Cholesky, times_transpose};
 use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
 use crate::tomography::covariance_matrix::truth_valid;
-use crate::tomography::reconstructor::Reconstruction;
+use crate::tomography::inversion::MatrixRates;
+use crate::tomography::reconstructor::{Reconstruction, ReconstructorPlan};
 use ndarray::{Array1, Array2, Array3, ArrayView2};
 
 // Error of a wavefront
@@ -86,6 +88,17 @@ impl Reconstruction {
 fn errors_of(errors: &Array3<f64>, system: &System) -> Result<Vec<WavefrontError>, Error> {
     let (truth, valid) = (system.truth_sensor(), truth_valid(system));
     errors.outer_iter().map(|error| WavefrontError::of(&error, truth, &valid)).collect()
+}
+
+// Time of the errors of wavefronts
+impl ReconstructorPlan {
+    /// The stage in which the errors of the wavefronts follow from those of the slopes, which cores compute.
+    pub fn stage_of_wavefront_errors(&self, cores: &Engine) -> Stage {
+        let m = self.truth_slopes() as f64;
+        let maps = (self.targets() * if self.is_delayed() { 2 } else { 1 }) as f64;
+        let work = MatrixRates::of_threads().products(maps * m.powi(3), m);
+        Stage::shared("error of the wavefront", &[work], cores)
+    }
 }
 
 // Corners of the valid lenslets
@@ -282,13 +295,13 @@ impl Corners {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{engine::Engine, silent};
+    use crate::device::silent;
     use crate::model::atmosphere::Atmosphere;
     use crate::model::noise::GuideStar;
     use crate::model::source::Source;
     use crate::model::unmeasured::{Focus, Mode, RemovedModes, TipTilt};
     use crate::tomography::covariance_matrix::tests::system;
-    use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
+    use crate::tomography::reconstructor::ReconstructorOptions;
     use crate::tomography::simulation::Simulation;
     use ndarray::{Array3, Axis, s};
 

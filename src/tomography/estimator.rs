@@ -10,7 +10,7 @@ mod gpu;
 // What the planned estimate stands on
 use self::gpu::{estimators, on_devices};
 use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{Watch, check, engine::Engine};
+use crate::device::{Speed, Watch, Work, check, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::model::system::System;
 use crate::numerics::real::Precision;
@@ -50,11 +50,11 @@ impl EstimatePlan {
     /// `Invalid` where the system has no target, no grid of wavefront points, or no valid lenslet, or tolerance or method make no
     /// sense; `NotToeplitz` where that form is asked for and there is none.
     pub fn new(system: &System, options: EstimateOptions) -> Result<Self, Error> {
-        Self::of(Posed::new(system, options)?)
+        Self::of(Posed::new(system, options)?, &Speed::default())
     }
 
     // Choose how to solve a frame
-    fn of(posed: Posed) -> Result<Self, Error> {
+    fn of(posed: Posed, speed: &Speed) -> Result<Self, Error> {
         let (options, system) = (posed.options, posed.covariances.system());
         let usual = EstimateOptions::default();
         let iterate = options.solver != usual.solver
@@ -64,7 +64,7 @@ impl EstimatePlan {
             Inversion::Auto if iterate && options.filter == 0.0 => {
                 (Inversion::Iterative, "its solver was asked for".into())
             }
-            asked => cost(&posed).choose(asked, options.filter, system.guide_stars())?,
+            asked => cost(&posed).choose(asked, options.filter, system.guide_stars(), speed)?,
         };
         Ok(Self(posed, method, reason))
     }
@@ -74,7 +74,15 @@ impl EstimatePlan {
     /// # Errors
     /// As for [`new`](Self::new).
     pub fn frames(self, frames: usize) -> Result<Self, Error> {
-        Self::of(Posed { options: self.0.options.frames(frames), ..self.0 })
+        Self::of(Posed { options: self.0.options.frames(frames), ..self.0 }, &Speed::default())
+    }
+
+    /// The same plan for an engine: where the choice is left to it, the method that is faster there.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn fitted(self, engine: &Engine) -> Result<Self, Error> {
+        Self::of(self.0, engine.speed())
     }
 
     /// How frames are solved, once it is decided.
@@ -160,6 +168,7 @@ impl EstimatePlan {
             engine: engine.name(),
             memory: self.memory(engine),
             stages: self.stages(engine),
+            rates: engine.speed().to_string(),
         }
     }
 
@@ -170,12 +179,12 @@ impl EstimatePlan {
         let mut stages = posed.covariances.stages(engine);
         stages.retain(wanted);
         let cost = cost(posed);
-        stages.push(Stage::new(OPERATORS, 20.0 * cost.product, engine));
+        stages.push(Stage::new(OPERATORS, &[(Work::Transforms, 20.0 * cost.product)], engine));
         let [factor, frames] = cost.of(self.1);
         if self.1 != Inversion::Iterative {
-            stages.push(Stage::new(FACTOR, factor, engine));
+            stages.push(Stage::new(FACTOR, &factor, engine));
         }
-        stages.push(Stage::new(FRAMES, frames, engine));
+        stages.push(Stage::new(FRAMES, &frames, engine));
         stages
     }
 
@@ -402,7 +411,9 @@ mod tests {
         let told = plan.describe(&Engine::default());
         assert!(told.reason.contains("cholesky as all guide stars have noise"), "{}", told.reason);
         let cost = Cost { slopes: 2400, frames: 1, product: 2e-4, iterations: 100.0 };
-        let choose = |cost: Cost| cost.choose(Inversion::Auto, 0.0, system.guide_stars()).unwrap();
+        let choose = |cost: Cost| {
+            cost.choose(Inversion::Auto, 0.0, system.guide_stars(), &Speed::default()).unwrap()
+        };
         assert_eq!(choose(cost).0, Inversion::Iterative);
         assert_eq!(choose(Cost { frames: 20, ..cost }).0, Inversion::Cholesky);
         let (method, reason) = choose(Cost { slopes: 20_000, frames: 9000, ..cost });

@@ -2,6 +2,7 @@
 //! How systems with the covariance of measurements are solved: by a factor of the matrix, or by iterations.
 
 // What the choice stands on
+use crate::device::{Speed, Work, threads};
 #[cfg(feature = "factorise")]
 use crate::error::Error;
 use crate::error::Invalid;
@@ -103,34 +104,75 @@ pub(crate) fn toeplitz_product(stars: usize, lags: usize) -> f64 {
     4.0 * stars * lags.powi(2) * 2.0 * lags.log2() * 0.7e-9
 }
 
+// Rates of matrices
+/// Rates of matrices of any order: that of the largest, and the order at which it is half as fast.
+type Rate = [f64; 2];
+
+/// How fast one thread, or one device, computes with matrices.
+pub(crate) struct MatrixRates {
+    /// Multiplications with their additions in a second, in products and in Cholesky's factor.
+    products: Rate,
+    factors: Rate,
+    /// n³ in a second, for all eigenvectors.
+    eigenvectors: Rate,
+}
+// Time of products and factors
+impl MatrixRates {
+    pub(crate) const fn new(products: Rate, factors: Rate, eigenvectors: Rate) -> Self {
+        Self { products, factors, eigenvectors }
+    }
+
+    /// Those of a thread, one of all that share the work.
+    pub(crate) fn of_threads() -> Self {
+        let threads = threads() as f64;
+        Self::new([20e9, 200.0 * threads], [20e9, 1500.0], [2.5e9, 250.0 * threads])
+    }
+
+    /// Time of so much work with a matrix of some order.
+    fn time([rate, half]: Rate, work: f64, order: f64) -> f64 {
+        work / rate * (1.0 + half / order)
+    }
+
+    /// Time of so many multiplications, in products with a matrix of some order.
+    #[cfg_attr(not(feature = "factorise"), allow(dead_code))]
+    pub(crate) fn products(&self, multiplications: f64, order: f64) -> (Work, f64) {
+        (Work::Products, Self::time(self.products, multiplications, order))
+    }
+
+    /// Time to take a matrix of some order apart.
+    pub(crate) fn factor(&self, way: Inversion, n: f64) -> (Work, f64) {
+        match way {
+            Inversion::Eigen => (Work::Eigenvectors, Self::time(self.eigenvectors, n.powi(3), n)),
+            _ => (Work::Factors, Self::time(self.factors, n.powi(3) / 6.0, n)),
+        }
+    }
+}
+
 // Choose by the cost
 /// Bytes of the largest matrix that is factorised unasked.
 const LARGEST: u64 = 2 << 30;
 
-/// Multiplications and additions of one thread in a second, in products of large matrices.
-pub(crate) const SPEED: f64 = 12e9;
-
-/// Multiplications for eigenvectors, as a multiple of n³.
-pub(crate) const EIGENVECTORS: f64 = 8.0;
-
 /// Time of one number of a dense matrix: to gather it, and to use it for one frame.
-pub(crate) const GATHER: f64 = 6e-9;
+const GATHER: f64 = 6e-9;
 const USE: f64 = 1.6e-9;
 
 impl Cost {
-    /// Time to prepare a way, and to solve all frames by it.
-    pub(crate) fn of(&self, way: Inversion) -> [f64; 2] {
+    /// Work of one thread to prepare a way, and to solve all frames by it.
+    pub(crate) fn of(&self, way: Inversion) -> [Vec<(Work, f64)>; 2] {
         let (n, frames) = (self.slopes as f64, self.frames as f64);
-        let dense = |times: f64| [GATHER * n * n + times * n.powi(3) / SPEED, frames * USE * n * n];
-        match way {
-            Inversion::Cholesky => dense(1.0 / 6.0),
-            Inversion::Eigen => dense(EIGENVECTORS),
-            _ => [0.0, 2.0 * frames * self.iterations * self.product],
+        if way == Inversion::Iterative {
+            return [
+                Vec::new(),
+                vec![(Work::Transforms, 2.0 * frames * self.iterations * self.product)],
+            ];
         }
+        let prepare =
+            vec![(Work::Memory, GATHER * n * n), MatrixRates::of_threads().factor(way, n)];
+        [prepare, vec![(Work::Memory, frames * USE * n * n)]]
     }
 
     // Choose and say why
-    /// The way that is asked for, or else the faster one, and why.
+    /// The way that is asked for, or else the faster one on a machine of some speed, and why.
     ///
     /// # Errors
     /// `Invalid` where this build cannot go the way that is asked for, or a filter makes no sense.
@@ -139,6 +181,7 @@ impl Cost {
         asked: Inversion,
         filter: f64,
         stars: &[GuideStar],
+        speed: &Speed,
     ) -> Result<(Inversion, String), Invalid> {
         asked.check_filter(filter)?;
         if !cfg!(feature = "factorise") && !matches!(asked, Inversion::Auto | Inversion::Iterative)
@@ -152,7 +195,7 @@ impl Cost {
         let (dense, why) = Inversion::dense(filter, stars);
         // Choose between dense and iterative
         let bytes = 8 * (self.slopes as u64).saturating_pow(2);
-        let total = |way| self.of(way).iter().sum::<f64>();
+        let total = |way| self.of(way).iter().map(|work| speed.seconds(work)).sum::<f64>();
         let [direct, iterated] = [dense, Inversion::Iterative].map(total);
         let frames =
             if self.frames == 1 { "a frame".into() } else { format!("{} frames", self.frames) };

@@ -9,7 +9,7 @@ mod gpu;
 
 // What errors at points stand on
 use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{Watch, check, engine::Engine};
+use crate::device::{Watch, Work, check, engine::Engine};
 use crate::error::{Error, Invalid, accept};
 use crate::linear::operator::Operator;
 use crate::linear::solver::Stop;
@@ -464,7 +464,8 @@ impl PointErrorsPlan {
             slope_model: told.slope_model,
             engine: engine.name(),
             memory: self.memory(engine)?,
-            stages: vec![Stage::new(POINTS, work, engine)],
+            stages: vec![Stage::new(POINTS, &[(Work::Transforms, work)], engine)],
+            rates: engine.speed().to_string(),
         })
     }
 

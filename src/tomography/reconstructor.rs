@@ -12,13 +12,12 @@ mod ranks;
 
 // What the reconstructor stands on
 use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{Watch, check, engine::Engine};
+use crate::device::{Watch, Work, check, engine::Engine};
 use crate::error::{Error, Invalid, accept};
 #[cfg(feature = "files")]
 use crate::files::located::Document;
 use crate::linear::{Cholesky, Eigen, NotPositive, times_transpose};
 use crate::model::lenslet_array::SlopeOrder;
-use crate::model::sensor::Sensor;
 use crate::model::system::{SlopeModel, System};
 #[cfg(feature = "files")]
 use crate::model::system::{TABLES, require_winds};
@@ -27,7 +26,9 @@ use crate::tomography::covariance_matrix::{
     CovarianceMatrices, LATER, MEASUREMENTS, TRUTH, check_targets, truth_covariance, truth_sensors,
     truth_valid,
 };
-use crate::tomography::inversion::{EIGENVECTORS, GATHER, Inversion, SPEED, not_definite};
+use crate::tomography::inversion::{Inversion, MatrixRates, not_definite};
+use crate::turbulence::plan::sensors_of;
+use crate::turbulence::work::{Seen, among, between, time_of_slopes};
 use ndarray::{Array1, Array2, Array3, Axis, concatenate, s};
 
 // Options of a reconstructor
@@ -185,38 +186,12 @@ impl ReconstructorOptions {
     }
 }
 
-// Rates of a thread and a device
-/// What one thread, or one device, does how fast.
-struct Rates {
-    /// Multiplications with their additions in a second, in products of large matrices.
-    products: f64,
-    /// Multiplications for eigenvectors, as a multiple of n³.
-    eigenvectors: f64,
-    /// Seconds for the covariance of two slopes: gathered, and integrated in a layer.
-    gathered: f64,
-    integrated: f64,
-    /// Seconds until a layer is tabulated for sensors that share no lattice.
-    tabulated: f64,
-    /// Seconds in which a number of the reconstructor is read.
-    read: f64,
-}
+// Rates of a device
+const DEVICE: MatrixRates = MatrixRates::new([27e12, 20e3], [24e12, 6500.0], [1.9e12, 5500.0]);
 
-const THREAD: Rates = Rates {
-    products: SPEED,
-    eigenvectors: EIGENVECTORS,
-    gathered: GATHER,
-    integrated: 20e-9,
-    tabulated: 25e-3,
-    read: 0.0,
-};
-const DEVICE: Rates = Rates {
-    products: 20e12,
-    eigenvectors: 12.0,
-    gathered: 4e-12,
-    integrated: 0.17e-9,
-    tabulated: 0.0,
-    read: 1e-9,
-};
+/// Seconds in which a number of the reconstructor comes from a device, and those in which it gets ready to send them.
+const READ: f64 = 1e-9;
+const READY: f64 = 0.03;
 
 // Plan of a reconstructor
 /// How a reconstructor will be computed.
@@ -281,6 +256,11 @@ impl ReconstructorPlan {
         self.truth_slopes
     }
 
+    /// Targets, T.
+    pub(crate) fn targets(&self) -> usize {
+        self.system.targets().len()
+    }
+
     /// How many devices, or processes with one each, invert together on an engine; 1 where one does it alone.
     pub fn ranks(&self, engine: &Engine) -> usize {
         if self.is_shared(engine) { engine.place()[1] } else { 1 }
@@ -334,57 +314,54 @@ impl ReconstructorPlan {
         Memory::of_stages(results, [&working])
     }
 
-    // Time that the stages take
-    /// Seconds for the covariances of all slopes of sensors with those of others; each comes with its slopes.
-    fn pairs(&self, rates: &Rates, first: &[(Sensor, usize)], second: &[(Sensor, usize)]) -> f64 {
-        let layers = self.system.atmosphere().layers().len() as f64;
-        let block = |(a, m): &(Sensor, usize), (b, n): &(Sensor, usize)| {
-            let shared = a.shares_lattice_with(b);
-            (m * n) as f64 * if shared { rates.gathered } else { layers * rates.integrated }
-        };
-        let pairs = || first.iter().flat_map(|a| second.iter().map(move |b| (a, b)));
-        let apart = pairs().any(|((a, _), (b, _))| !a.shares_lattice_with(b));
-        let tables = if apart { layers * rates.tabulated } else { 0.0 };
-        tables + pairs().map(|(a, b)| block(a, b)).sum::<f64>()
-    }
-
     // Stages of a reconstructor
     fn stages(&self, engine: &Engine) -> Vec<Stage> {
+        let (stars, truths) = (sensors_of(&self.system), self.truths());
+        let (measurements, with_truth) = (among(&stars), between(&truths, &stars));
+        let slopes = [(MEASUREMENTS, &measurements), (TRUTH, &with_truth), (LATER, &with_truth)]
+            .map(|(name, pairs)| time_of_slopes(name, &self.system, pairs, engine));
+        let iterated = self.method == Inversion::Iterative;
+        let wanted = |stage: &Stage| match stage.name {
+            LATER => self.is_delayed(),
+            MEASUREMENTS | FACTOR => !iterated,
+            ERROR => stage.seconds > 0.0,
+            _ => true,
+        };
+        let times = slopes.into_iter().chain(self.stages_of_matrices(engine)).filter(wanted);
+        Stage::start(engine).into_iter().chain(times).collect()
+    }
+
+    /// The truth sensors of all targets, with their valid lenslets.
+    fn truths(&self) -> Vec<Seen> {
+        let sensors = truth_sensors(&self.system);
+        let valid = vec![truth_valid(&self.system); sensors.len()];
+        Seen::all(&sensors, &SlopeOrder::new(&valid))
+    }
+
+    // Stages of dense matrices
+    /// Factorisation, reconstructor and error, as one thread or one device takes them.
+    fn stages_of_matrices(&self, engine: &Engine) -> [Stage; 3] {
         let [n, m] = [self.measurements, self.truth_slopes].map(|k| k as f64);
         let rows = m * self.system.targets().len() as f64;
-        let order = SlopeOrder::new(&self.system.valid_lenslets());
-        let stars = self.system.sensors().into_iter().enumerate();
-        let stars: Vec<_> = stars.map(|(q, star)| (star, 2 * order.lenslets(q).len())).collect();
-        let truths = truth_sensors(&self.system).into_iter();
-        let truths: Vec<_> = truths.map(|truth| (truth, self.truth_slopes)).collect();
-        // Times of a thread or a device alone
-        let rates = if engine.devices().is_empty() { &THREAD } else { &DEVICE };
-        let factor = match self.method {
-            Inversion::Eigen => rates.eigenvectors * n.powi(3),
-            _ => n.powi(3) / 6.0,
+        let there = !engine.devices().is_empty();
+        let rates = if there { DEVICE } else { MatrixRates::of_threads() };
+        let passes = if self.options.errors_only { 0.5 } else { 1.0 };
+        let solved = match self.method {
+            Inversion::Iterative => {
+                Stage::new(RECONSTRUCTOR, &[(Work::Transforms, self.work_of_iterations())], engine)
+            }
+            _ => {
+                let products = passes * rows * n * n + rows * m * n;
+                Stage::shared(RECONSTRUCTOR, &[rates.products(products, n)], engine)
+            }
         };
-        let with_truth = self.pairs(rates, &truths, &stars);
-        let (passes, read) = if self.options.errors_only { (0.5, 0.0) } else { (1.0, rows * n) };
-        let products = |multiplications: f64| multiplications / rates.products;
-        let times = [
-            (MEASUREMENTS, 0.5 * self.pairs(rates, &stars, &stars)),
-            (TRUTH, with_truth),
-            (LATER, with_truth),
-            (FACTOR, products(factor)),
-            (RECONSTRUCTOR, products(passes * rows * n * n + rows * m * n)),
-            (ERROR, products(5.0 * rows * m * m) + rates.read * read),
-        ];
-        let iterated = self.method == Inversion::Iterative;
-        let stage = |(name, alone)| match (name, iterated) {
-            (RECONSTRUCTOR, true) => Stage::new(name, self.work_of_iterations(), engine),
-            _ => Stage::shared(name, alone, engine),
+        let error = match (self.method, there && !self.options.errors_only) {
+            (Inversion::Iterative, _) => rates.products(2.0 * rows * m * n, n),
+            (_, true) => (Work::Memory, READY + READ * rows * n),
+            _ => (Work::Memory, 0.0),
         };
-        times
-            .into_iter()
-            .filter(|(name, _)| *name != LATER || self.is_delayed())
-            .filter(|(name, _)| !iterated || ![MEASUREMENTS, FACTOR].contains(name))
-            .map(stage)
-            .collect()
+        let factor = Stage::shared(FACTOR, &[rates.factor(self.method, n)], engine);
+        [factor, solved, Stage::shared(ERROR, &[error], engine)]
     }
 
     // Describe a planned reconstructor
@@ -416,6 +393,7 @@ impl ReconstructorPlan {
             engine: engine.name(),
             memory: self.memory(engine),
             stages: self.stages(engine),
+            rates: engine.speed().to_string(),
         }
     }
 
@@ -630,7 +608,8 @@ impl ReconstructorPlan {
 
 // Reconstruct a later truth
 impl ReconstructorPlan {
-    fn is_delayed(&self) -> bool {
+    /// Whether the truth is later than the measurements.
+    pub(super) fn is_delayed(&self) -> bool {
         self.options.delay > 0.0
     }
 

@@ -4,7 +4,7 @@
 // What the simulation stands on
 use crate::device::engine::Engine;
 use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{Watch, Workers, check, gather, silent, threads};
+use crate::device::{Watch, Work, Workers, check, gather, silent, threads};
 use crate::error::{Error, Invalid, accept};
 use crate::model::atmosphere::Layer;
 use crate::model::lenslet_array::SlopeOrder;
@@ -688,6 +688,7 @@ impl SimulationPlan {
             engine: engine.name(),
             memory: self.memory(),
             stages: self.stages(engine),
+            rates: engine.speed().to_string(),
         }
     }
 
@@ -697,14 +698,17 @@ impl SimulationPlan {
             self.system.guide_stars().iter().map(|star| star.sensor.array.lenslets()).sum();
         let [targets, points, _] = self.shape();
         let places = (2 * lenslets + targets * points) as f64;
-        let (mut layers, mut frame) = (0.0, 0.0);
+        let (mut layers, mut drawn, mut summed) = (0.0, 0.0, 0.0);
         for &n in &self.frequencies {
             let n = n as f64;
             layers += 20e-9 * (n * n + 4.0 * n * places);
-            frame += 4.0 * n * n * 15e-9 + places * 4.0 * n * n / 1e9;
+            drawn += 0.2e-3 + 4.0 * n * n * 10e-9;
+            summed += places * 4.0 * n * n / 30e9;
         }
-        let frames = frame * self.options.frames as f64;
-        vec![Stage::new(LAYERS, layers, engine), Stage::new(FRAMES, frames, engine)]
+        let frames = self.options.frames as f64;
+        let frames = [(Work::Integrals, frames * drawn), (Work::Products, frames * summed)];
+        let layers = [(Work::Integrals, layers)];
+        vec![Stage::new(LAYERS, &layers, engine), Stage::new(FRAMES, &frames, engine)]
     }
 
     // Run the plan of a simulation

@@ -20,6 +20,7 @@ pub mod dense;
 pub mod midpoint;
 pub(crate) mod blocks;
 pub use blocks::{Rectangles, Sets};
+pub(crate) mod work;
 pub(crate) mod plan;
 pub use plan::{
     CovarianceOptions, CovariancePlan, Covariances, Form, Method, SlopeCovariancePlan, SlopeSlope,

@@ -10,7 +10,7 @@ mod gpu;
 
 // What computing a covariance stands on
 use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{Watch, check, engine::Engine, threads};
+use crate::device::{Watch, Work, check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
 use crate::model::system::{SlopeModel, System};
@@ -20,6 +20,7 @@ use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::spectral::error::Chosen;
 use crate::turbulence::spectral::slope::SpectralSampling;
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
+use crate::turbulence::work::{Seen, VIEW, VIEW_LAG, among, time_of_slopes};
 use crate::turbulence::{dense, direct, midpoint, spectral};
 use ndarray::{Array, Array2, Array4, Dimension};
 use rayon::prelude::*;
@@ -68,10 +69,8 @@ pub(crate) const PIECES: &str = "pieces";
 const NEAR_WAVEFRONT: f64 = 2.5e-3;
 const FAR_WAVEFRONT: f64 = 20e-9;
 
-/// Seconds of one thread for an entry of the dense slopes and a layer, of dense wavefront and slopes, of the wavefronts.
-const ENTRY_OF_SLOPES: f64 = 100e-9;
-const ENTRY_OF_MIDPOINTS: f64 = 10e-9;
-const ENTRY_OF_WAVEFRONT: f64 = 100e-9;
+/// Seconds of one thread for an entry of dense wavefront and slopes and a layer, and of the wavefronts.
+const ENTRY_OF_WAVEFRONT: f64 = 50e-9;
 const ENTRY_OF_WAVEFRONTS: f64 = 20e-9;
 
 // Methods of slope covariance
@@ -187,12 +186,15 @@ impl SlopeCovariancePlan {
     }
 
     // Work of the slope covariance
-    /// Seconds of one thread.
-    fn work(&self) -> f64 {
+    /// Seconds of one thread by the built-in rates.
+    fn work(&self) -> (Work, f64) {
         let views = (self.problem.pairs().len() * self.problem.layers().len()) as f64;
         match &self.chosen {
-            None => views * (0.4e-3 + 14e-9 * (self.problem.lags() as f64).powi(2)),
-            Some(chosen) => 4e-9 * chosen.sampling.work(&self.problem),
+            None => {
+                let lags = (self.problem.lags() as f64).powi(2);
+                (Work::Integrals, views * (VIEW + VIEW_LAG * lags))
+            }
+            Some(chosen) => (Work::Integrals, 4e-9 * chosen.sampling.work(&self.problem)),
         }
     }
 
@@ -315,16 +317,20 @@ impl WavefrontCovariancePlan {
     }
 
     /// Seconds of one thread.
-    fn work(&self) -> f64 {
+    fn work(&self) -> (Work, f64) {
         let pairs = (self.problem.targets() * self.problem.stars()) as f64;
         let lags = |layer| (self.problem.lags(layer) as f64).powi(2);
         match &self.chosen {
             None => {
                 let layers = self.problem.layers().iter();
-                pairs
-                    * layers.map(|layer| NEAR_WAVEFRONT + FAR_WAVEFRONT * lags(layer)).sum::<f64>()
+                let layers =
+                    layers.map(|layer| NEAR_WAVEFRONT + FAR_WAVEFRONT * lags(layer)).sum::<f64>();
+                (Work::Integrals, pairs * layers)
             }
-            Some(chosen) => 4e-9 * spectral::wavefront::work(&self.problem, &chosen.sampling),
+            Some(chosen) => {
+                let work = spectral::wavefront::work(&self.problem, &chosen.sampling);
+                (Work::Integrals, 4e-9 * work)
+            }
         }
     }
 
@@ -643,6 +649,7 @@ impl CovariancePlan {
             engine: engine.name(),
             memory: self.memory(engine),
             stages: self.stages(engine),
+            rates: engine.speed().to_string(),
         }
     }
 
@@ -731,30 +738,36 @@ impl CovariancePlan {
     // Stages of the plan of covariances
     /// The stages of a run.
     pub(crate) fn stages(&self, engine: &Engine) -> Vec<Stage> {
+        let alone = engine.devices().is_empty();
+        let cores = if alone { engine.clone() } else { Engine::default() };
         let mut stages = Vec::new();
         match &self.posed {
             Posed::Toeplitz(slopes, wavefront) => {
-                stages.push(Stage::new(SLOPES, slopes.work(), engine));
+                stages.push(Stage::new(SLOPES, &[slopes.work()], engine));
                 let wavefront = wavefront.iter();
-                stages.extend(wavefront.map(|plan| Stage::new(WAVEFRONT, plan.work(), engine)));
+                stages.extend(wavefront.map(|plan| Stage::new(WAVEFRONT, &[plan.work()], engine)));
             }
             Posed::Blocks(blocks) => {
                 let [slopes, wavefront] = blocks.work();
-                stages.push(Stage::new(SLOPES, slopes, engine));
-                stages.extend(self.grid.map(|_| Stage::new(WAVEFRONT, wavefront, engine)));
+                let stage = Stage::new(SLOPES, &slopes, engine);
+                let seconds = blocks.time_between(&self.system, engine);
+                stages.push(Stage { seconds: stage.seconds + seconds, ..stage });
+                stages.extend(self.grid.map(|_| Stage::new(WAVEFRONT, &wavefront, engine)));
             }
             Posed::Dense => {
-                let [slopes, wavefront] = dense_work(&self.system);
-                stages.push(Stage::new(SLOPES, slopes, engine));
-                stages.extend(
-                    self.grid.map(|_| Stage::new(WAVEFRONT, wavefront, &Engine::default())),
-                );
+                let sensors = sensors_of(&self.system);
+                let slopes = time_of_slopes(SLOPES, &self.system, &among(&sensors), engine);
+                stages.extend(Stage::start(engine));
+                stages.push(slopes);
+                let wavefront = [(Work::Integrals, wavefront_work(&self.system))];
+                stages.extend(self.grid.map(|_| Stage::new(WAVEFRONT, &wavefront, &cores)));
             }
         }
         if let Some(problem) = &self.wavefronts {
             let lags = (problem.targets() * 2 * problem.grid().points).pow(2) as f64;
             let work = ENTRY_OF_WAVEFRONTS * lags * problem.layers().len() as f64;
-            stages.push(Stage::new(WAVEFRONTS, work, &Engine::default()));
+            let work = [(Work::Integrals, work)];
+            stages.push(Stage::new(WAVEFRONTS, &work, &cores));
         }
         stages
     }
@@ -888,15 +901,16 @@ fn by_points(matrix: Array2<f64>, targets: usize, points: usize) -> Array4<f64> 
 }
 
 // Work of matrices in dense form
-/// Seconds of one thread for the dense matrices of slopes, and of wavefront and slopes.
-fn dense_work(system: &System) -> [f64; 2] {
+/// All guide stars' sensors, each with its valid lenslets.
+pub(crate) fn sensors_of(system: &System) -> Vec<Seen> {
+    Seen::all(&system.sensors(), &SlopeOrder::new(&system.valid_lenslets()))
+}
+
+/// Seconds of one thread for the dense matrix of wavefront and slopes.
+fn wavefront_work(system: &System) -> f64 {
     let layers = system.atmosphere().layers().len() as f64;
-    let [slopes, wavefront] = dense_bytes(system).map(|bytes| layers * bytes as f64 / 8.0);
-    let entry = match system.slope_model() {
-        SlopeModel::Average => ENTRY_OF_SLOPES,
-        SlopeModel::EdgeMidpoint => ENTRY_OF_MIDPOINTS,
-    };
-    [0.5 * slopes * entry, wavefront * ENTRY_OF_WAVEFRONT]
+    let [_, wavefront] = dense_bytes(system);
+    layers * wavefront as f64 / 8.0 * ENTRY_OF_WAVEFRONT
 }
 
 // Fill matrices in dense form

@@ -3,13 +3,14 @@
 #![allow(unsafe_code)]
 
 use super::probe::{Library, require};
+use crate::device::cache;
 use crate::device::gpu::{Header, KernelSource};
 use crate::error::Error;
 use cudarc::nvrtc::{result as nvrtc, sys};
 use std::ffi::CString;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
-use std::{env, fs, io::Write, ptr};
+use std::path::Path;
+use std::{fs, ptr};
 
 // Compile a source for a device
 /// The image of a source for a compute capability, newly compiled, and what the compiler had to say.
@@ -148,7 +149,7 @@ pub(crate) fn image(
     driver: (i32, i32),
 ) -> Result<Vec<u8>, Error> {
     let key = key_of(source, options, capability, driver);
-    let file = cache_folder().map(|folder| folder.join(file_name(source, &key)));
+    let file = cache::folder().map(|folder| folder.join(file_name(source, &key)));
     if let Some(image) = file.as_deref().and_then(|file| kept(file, &key)) {
         return Ok(image);
     }
@@ -171,14 +172,7 @@ pub(crate) fn key_of(
     format!("{made_by:?}{texts}")
 }
 
-// Name the folder and its files
-fn cache_folder() -> Option<PathBuf> {
-    let folder = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
-    let caches = folder("XDG_CACHE_HOME").map(PathBuf::from);
-    let at_home = || folder("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    caches.or_else(at_home).map(|folder| folder.join("lenslet"))
-}
-
+// Name the file of an image
 pub(crate) fn file_name(source: &KernelSource, key: &str) -> String {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
@@ -197,14 +191,8 @@ pub(crate) fn kept(file: &Path, key: &str) -> Option<Vec<u8>> {
 }
 
 pub(crate) fn keep(file: &Path, key: &str, image: &[u8]) -> std::io::Result<()> {
-    let folder = file.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    let mut draft = tempfile::NamedTempFile::new_in(folder)?;
-    draft.write_all(&(key.len() as u64).to_le_bytes())?;
-    draft.write_all(&(image.len() as u64).to_le_bytes())?;
-    draft.write_all(key.as_bytes())?;
-    draft.write_all(image)?;
-    draft.persist(file).map(drop).map_err(std::io::Error::from)
+    let lengths = [key.len(), image.len()].map(|length| (length as u64).to_le_bytes());
+    cache::keep(file, &[lengths.as_flattened(), key.as_bytes(), image])
 }
 
 // Tests of compiling and keeping

@@ -3,12 +3,11 @@
 
 // What plans in blocks stand on
 use super::{
-    BlocksPlan, CovariancePlan, ENTRY_OF_SLOPES, ENTRY_OF_WAVEFRONT, PIECES, SLOPES,
-    SlopeCovariancePlan, WAVEFRONT, WavefrontCovariancePlan, WavefrontSlopes, by_points,
-    check_finite, dense_between,
+    BlocksPlan, CovariancePlan, ENTRY_OF_WAVEFRONT, PIECES, SLOPES, SlopeCovariancePlan, WAVEFRONT,
+    WavefrontCovariancePlan, WavefrontSlopes, by_points, check_finite, dense_between, sensors_of,
 };
 use crate::device::plan::Memory;
-use crate::device::{Watch, engine::Engine};
+use crate::device::{Watch, Work, engine::Engine};
 use crate::error::Error;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::System;
@@ -18,6 +17,7 @@ use crate::turbulence::blocks::{
 use crate::turbulence::dense;
 use crate::turbulence::slope::SlopeProblem;
 use crate::turbulence::wavefront::WavefrontProblem;
+use crate::turbulence::work::{among, time_of_slopes};
 
 // Steps of a plan in blocks
 impl BlocksPlan {
@@ -75,14 +75,24 @@ impl BlocksPlan {
         stages
     }
 
-    /// Seconds of one thread for slopes, and for wavefronts and slopes.
-    pub(super) fn work(&self) -> [f64; 2] {
-        let slopes = self.slopes.iter().map(SlopeCovariancePlan::work).sum::<f64>();
-        let wavefront =
-            self.wavefront.iter().flatten().map(WavefrontCovariancePlan::work).sum::<f64>();
-        let [between, wavefronts] =
-            self.entries().map(|entries| entries as f64 * self.layers as f64);
-        [slopes + between * ENTRY_OF_SLOPES, wavefront + wavefronts * ENTRY_OF_WAVEFRONT]
+    /// Seconds of one thread for slopes of lattices, and for wavefronts and slopes.
+    pub(super) fn work(&self) -> [Vec<(Work, f64)>; 2] {
+        let slopes = self.slopes.iter().map(SlopeCovariancePlan::work).collect();
+        let wavefront = self.wavefront.iter().flatten().map(WavefrontCovariancePlan::work);
+        let [_, dense] = self.entries().map(|entries| entries as f64 * self.layers as f64);
+        let dense = (Work::Integrals, dense * ENTRY_OF_WAVEFRONT);
+        [slopes, wavefront.chain([dense]).collect()]
+    }
+
+    /// Seconds for the slopes of sensors of unlike sets, and of those without a lattice.
+    pub(super) fn time_between(&self, system: &System, engine: &Engine) -> f64 {
+        let (sensors, sets) = (sensors_of(system), self.sets.of_sensors());
+        let mut pairs = among(&sensors);
+        pairs.retain(|pair| {
+            let [p, q] = pair.map(|seen| sets[seen.number]);
+            p != q || Some(p) == self.sets.few()
+        });
+        time_of_slopes(SLOPES, system, &pairs, engine).seconds
     }
     // Names and shapes of arrays in blocks
     /// Names and shapes of the results.

@@ -1,0 +1,359 @@
+// Tangled from book/src/calibration.md: edit there, or here and run cargo tangle stitch.
+//! How fast this machine is, measured by small pieces of the work that plans foretell, and kept in the user's cache.
+
+// What a calibration stands on
+use super::reconstruct::time_stages;
+use crate::device::cuda::probe::probe;
+use crate::device::{Engine, Speed, Watch, Work, cache, processor_name, threads};
+use crate::error::{Error, Invalid};
+use crate::files::origin::today;
+use crate::model::atmosphere::{Atmosphere, Layer};
+use crate::model::lenslet_array::LensletArray;
+use crate::model::noise::GuideStar;
+use crate::model::source::Source;
+use crate::model::system::System;
+use crate::tomography::inversion::Inversion;
+use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+// Pieces of a calibration
+/// A small reconstructor whose stages show how fast a machine is.
+struct Piece {
+    method: Inversion,
+    /// Lenslets across the sensors of stars, and of the truth.
+    lenslets: [usize; 2],
+    /// Whether all stars share a lattice.
+    shared: bool,
+    /// Stages, by their names in the plan, that consist of a kind of work.
+    stages: &'static [(&'static str, Work)],
+}
+
+const INTEGRATED: (&str, Work) = ("covariance of measurements", Work::Integrals);
+const WRITTEN: (&str, Work) = ("covariance of measurements", Work::Memory);
+const FACTOR: (&str, Work) = ("factorisation", Work::Factors);
+const VECTORS: (&str, Work) = ("factorisation", Work::Eigenvectors);
+const SOLVED: (&str, Work) = ("reconstructor", Work::Products);
+const ITERATED: (&str, Work) = ("reconstructor", Work::Transforms);
+const READ: (&str, Work) = ("error", Work::Memory);
+
+impl Piece {
+    const fn new(
+        method: Inversion,
+        lenslets: [usize; 2],
+        shared: bool,
+        stages: &'static [(&'static str, Work)],
+    ) -> Self {
+        Self { method, lenslets, shared, stages }
+    }
+
+    /// The same piece, so many times as wide.
+    fn scaled(self, times: f64) -> Self {
+        let lenslets = self.lenslets.map(|lenslets| (times * lenslets as f64).round() as usize);
+        Self { lenslets, ..self }
+    }
+}
+
+// Pieces for cores and devices
+/// For two cores.
+const ON_CORES: [Piece; 4] = [
+    Piece::new(Inversion::Cholesky, [14, 14], false, &[INTEGRATED, SOLVED]),
+    Piece::new(Inversion::Cholesky, [26, 6], true, &[WRITTEN, FACTOR]),
+    Piece::new(Inversion::Eigen, [9, 4], false, &[VECTORS]),
+    Piece::new(Inversion::Iterative, [12, 4], true, &[ITERATED]),
+];
+
+const ON_DEVICES: [Piece; 3] = [
+    Piece::new(Inversion::Cholesky, [36, 36], false, &[INTEGRATED, FACTOR, SOLVED, READ]),
+    Piece::new(Inversion::Eigen, [24, 6], false, &[VECTORS]),
+    Piece::new(Inversion::Iterative, [24, 6], true, &[ITERATED]),
+];
+
+// Pose the system of a piece
+impl Piece {
+    fn system(&self) -> Result<System, Invalid> {
+        let [lenslets, truth] = self.lenslets;
+        let width = 0.5 * lenslets as f64;
+        let array = |lenslets: usize| LensletArray::new(lenslets, width / lenslets as f64);
+        let layers = [(0.0, 0.5), (2e3, 0.2), (5e3, 0.1), (9e3, 0.1), (14e3, 0.1)];
+        let layers = layers.map(|(altitude, share)| Layer::new(altitude, share, 25.0)).to_vec();
+        let star = |zenith: f64, azimuth: f64, height: f64, lenslets: usize| {
+            let source = Source::new(zenith, azimuth, height)?;
+            GuideStar::at_rest(source, array(lenslets)?, 2e-14)
+        };
+        let mut stars = vec![
+            star(1e-4, 0.3, f64::INFINITY, lenslets)?,
+            star(1e-4, 2.4, f64::INFINITY, lenslets)?,
+        ];
+        if !self.shared {
+            stars.extend([star(5e-5, 1.0, 90e3, lenslets)?, star(5e-5, 4.0, 90e3, lenslets)?]);
+            let mut turned = star(8e-5, 5.5, f64::INFINITY, (lenslets / 4).max(1))?;
+            turned.sensor.rotation = 0.2;
+            stars.push(turned);
+        }
+        let air = Atmosphere::new(0.15, 500e-9, layers)?;
+        System::builder(air, array(lenslets)?)
+            .guide_stars(stars)
+            .targets([Source::star(2e-5, 0.0)?])
+            .truth_sensor(Some(array(truth)?))
+            .build()
+    }
+}
+
+// What was measured of a kind
+/// The times of the stages of one kind of work.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Measured {
+    /// Name of the kind.
+    pub kind: &'static str,
+    /// Seconds that were found.
+    pub found: f64,
+    /// Seconds that are planned by the built-in rates.
+    pub planned: f64,
+}
+
+impl Measured {
+    /// The pace of the machine in this kind of work.
+    pub fn pace(&self) -> f64 {
+        self.found / self.planned
+    }
+}
+
+// Measure the kinds of work
+/// Measures the machine of an engine: how long a thread of it, or one of its devices, takes for each kind of work.
+///
+/// # Errors
+/// `Cancelled` where the watcher wants to stop; what a device says, and `Memory` where the pieces do not fit.
+pub fn measure(engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measured>, Error> {
+    match engine.devices() {
+        [] => {
+            let larger = (0.5 * threads() as f64).powf(0.15);
+            let pieces = ON_CORES.map(|piece| piece.scaled(larger));
+            run(&pieces, &Engine::cpu(engine.precision()), watch)
+        }
+        [first, ..] => {
+            let alone = Engine::gpus(vec![first.clone()], engine.precision())?;
+            run(&ON_DEVICES, &alone, watch)
+        }
+    }
+}
+
+/// The same by some pieces, each of which is run twice.
+fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measured>, Error> {
+    let mut measured = Vec::new();
+    for piece in pieces {
+        let options = ReconstructorOptions::default().method(piece.method).tolerance(1e-3);
+        let plan = ReconstructorPlan::new(&piece.system()?, options)?;
+        let planned = plan.describe(engine).stages;
+        let runs = (0..2).map(|_| Ok(time_stages(&plan, engine, watch)?.1));
+        let runs = runs.collect::<Result<Vec<_>, Error>>()?;
+        // Compare found and planned times
+        for &(name, kind) in piece.stages {
+            let of_run = |run: &Vec<(String, f64)>| -> f64 {
+                run.iter().filter(|(stage, _)| stage == name).map(|(_, seconds)| seconds).sum()
+            };
+            let found = runs.iter().map(of_run).fold(f64::INFINITY, f64::min);
+            let stages = planned.iter().filter(|stage| stage.name == name);
+            let planned = stages.map(|stage| stage.seconds).sum();
+            measured.push(Measured { kind: kind.name(), found, planned });
+        }
+    }
+    Ok(measured)
+}
+
+// Make a speed of a calibration
+/// The speed that was measured, dated now.
+///
+/// # Errors
+/// `Invalid` where a time is none.
+pub fn speed(measured: &[Measured]) -> Result<Speed, Invalid> {
+    let pace = |kind: Work| {
+        let found = measured.iter().find(|measured| measured.kind == kind.name());
+        found.map_or(1.0, Measured::pace)
+    };
+    Speed::measured(today(), pace)
+}
+
+/// What was measured on an engine of some name, as lines.
+pub fn table(measured: &[Measured], engine: &str) -> String {
+    let mut table = format!("Speed of {engine}, against the built-in rates.\n");
+    table += "kind               found      planned     pace\n";
+    for of_kind in measured {
+        let Measured { kind, found, planned } = of_kind;
+        table += &format!("{kind:12} {found:>9.4} s  {planned:>9.4} s  {:>7.2}\n", of_kind.pace());
+    }
+    table
+}
+
+// Where a speed is kept
+/// Where the speed of a machine is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    file: PathBuf,
+    key: String,
+}
+
+impl Kept {
+    /// Where that of an engine is kept, if the user has a cache.
+    pub fn of(engine: &Engine) -> Option<Self> {
+        cache::folder().map(|folder| Self::within(&folder, engine))
+    }
+
+    /// Where it is kept in a folder.
+    pub fn within(folder: &Path, engine: &Engine) -> Self {
+        Self::keyed(folder, key(engine))
+    }
+
+    fn keyed(folder: &Path, key: String) -> Self {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        Self { file: folder.join(format!("speed-{:016x}.json", hasher.finish())), key }
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+}
+
+/// All that a measured speed depends on.
+fn key(engine: &Engine) -> String {
+    let built = if cfg!(debug_assertions) { "debug" } else { "release" };
+    let version = env!("CARGO_PKG_VERSION");
+    let machine = match engine.devices() {
+        [] => format!("{}, {} threads", processor_name(), threads()),
+        [first, ..] => {
+            let driver = probe().driver.map_or((0, 0), |driver| driver.version);
+            format!("{}, {driver:?}, {}", first.name(), engine.precision().name())
+        }
+    };
+    format!("lenslet {version}, {built}, {machine}")
+}
+
+// Read a kept speed
+impl Kept {
+    /// The speed that was kept, if its file is whole and of this key.
+    pub fn speed(&self) -> Option<Speed> {
+        let content: Value = serde_json::from_slice(&fs::read(&self.file).ok()?).ok()?;
+        let paces = &content["paces"];
+        let whole = Work::ALL.iter().all(|(_, name)| paces[name].is_f64());
+        let date = content["date"].as_str().filter(|_| whole && content["key"] == self.key)?;
+        let pace = |kind: Work| paces[kind.name()].as_f64().unwrap_or(f64::NAN);
+        Speed::measured(date.into(), pace).ok()
+    }
+}
+
+// Keep a measured speed
+impl Kept {
+    /// Keeps a speed, whole or not at all.
+    ///
+    /// # Errors
+    /// Why the file cannot be written.
+    pub fn keep(&self, speed: &Speed) -> io::Result<()> {
+        let paces: serde_json::Map<String, Value> = Work::ALL
+            .map(|(kind, name)| (name.into(), json!(speed.pace(kind))))
+            .into_iter()
+            .collect();
+        let content = json!({ "key": self.key, "date": speed.date(), "paces": paces });
+        cache::keep(&self.file, &[format!("{content:#}\n").as_bytes()])
+    }
+
+    /// What to say where it could not be kept.
+    pub fn cannot_keep(&self, error: io::Error) -> String {
+        format!("the speed of this machine is not kept in {}: {error}", self.file.display())
+    }
+}
+
+// Tests of calibrations
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::silent;
+
+    fn some_speed() -> Speed {
+        let place = |kind: Work| Work::ALL.iter().position(|(other, _)| *other == kind);
+        let pace = |kind| 0.125 + 0.5 * place(kind).unwrap() as f64;
+        Speed::measured("2026-11-23T04:00:00".into(), pace).unwrap()
+    }
+
+    #[test]
+    fn kept_speeds_are_those_of_their_key() {
+        let (folder, speed) = (tempfile::tempdir().unwrap(), some_speed());
+        let kept = Kept::keyed(&folder.path().join("deeper"), "this machine".into());
+        assert_eq!(kept.speed(), None);
+        kept.keep(&speed).unwrap();
+        assert_eq!(kept.speed(), Some(speed.clone()));
+        let other = Kept { key: "another".into(), ..kept.clone() };
+        assert_eq!(other.speed(), None);
+        assert_ne!(Kept::keyed(folder.path(), "another".into()).file, kept.file);
+        // Damage the file in all ways
+        let content = fs::read_to_string(&kept.file).unwrap();
+        for length in 0..content.trim_end().len() {
+            fs::write(&kept.file, &content[..length]).unwrap();
+            assert_eq!(kept.speed(), None, "{length} bytes");
+        }
+        for (from, to) in [("0.125", "-0.125"), ("0.125", "\"fast\""), ("memory", "memories")] {
+            fs::write(&kept.file, content.replacen(from, to, 1)).unwrap();
+            assert_eq!(kept.speed(), None, "{to}");
+        }
+        kept.keep(&speed).unwrap();
+        assert_eq!(kept.speed(), Some(speed));
+    }
+
+    #[test]
+    fn a_cache_that_cannot_be_written_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let blocked = folder.path().join("taken");
+        fs::write(&blocked, "a file and no folder").unwrap();
+        let kept = Kept::keyed(&blocked, "this machine".into());
+        let error = kept.keep(&some_speed()).unwrap_err();
+        assert_eq!(kept.speed(), None);
+        let told = kept.cannot_keep(error);
+        assert!(told.contains("is not kept in") && told.contains("taken"), "{told}");
+    }
+
+    #[test]
+    fn keys_tell_machines_apart() {
+        let cores = key(&Engine::default());
+        assert!(cores.contains(&processor_name()) && cores.contains("threads"), "{cores}");
+        assert!(cores.starts_with(&format!("lenslet {}", env!("CARGO_PKG_VERSION"))), "{cores}");
+    }
+
+    // Tests of pieces
+    #[test]
+    fn pieces_measure_what_they_say() {
+        let tiny = [
+            Piece::new(Inversion::Cholesky, [3, 2], false, &[INTEGRATED, SOLVED]),
+            Piece::new(Inversion::Iterative, [3, 2], true, &[ITERATED]),
+        ];
+        let engine = Engine::default();
+        let measured = run(&tiny, &engine, &silent).unwrap();
+        let kinds: Vec<_> = measured.iter().map(|measured| measured.kind).collect();
+        assert_eq!(kinds, ["integrals", "products", "transforms"]);
+        assert!(measured.iter().all(|of_kind| of_kind.found > 0.0 && of_kind.planned > 0.0));
+        let found = speed(&measured).unwrap();
+        assert_eq!(found.pace(Work::Integrals), measured[0].pace());
+        assert_eq!((found.pace(Work::Factors), found.date().is_some()), (1.0, true));
+        // A plan by what was found foretells what was found.
+        let plan =
+            ReconstructorPlan::new(&tiny[0].system().unwrap(), ReconstructorOptions::default());
+        let plan = plan.unwrap();
+        let told = plan.describe(&engine.with_speed(found.clone()));
+        let integrals = told.stages.iter().find(|stage| stage.name == INTEGRATED.0).unwrap();
+        assert!((integrals.seconds / measured[0].found - 1.0).abs() < 0.2);
+        assert_eq!(told.rates, found.to_string());
+        let names = |pieces: &[Piece]| -> Vec<_> {
+            pieces.iter().flat_map(|piece| piece.stages).map(|(_, kind)| kind.name()).collect()
+        };
+        for (_, name) in Work::ALL {
+            assert!(
+                [&ON_CORES[..], &ON_DEVICES[..]].iter().all(|all| names(all).contains(&name)),
+                "{name}"
+            );
+        }
+        assert!(table(&measured, "2 threads").lines().count() == 5);
+    }
+}
