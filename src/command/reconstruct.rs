@@ -171,14 +171,6 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     })
 }
 
-// Tell the plan of a reconstruction
-/// The plan with all that the command computes, in words or as JSON.
-fn told(plan: &ReconstructorPlan, engine: &Engine, json: bool) -> Result<String, Error> {
-    let mut told = plan.describe(engine);
-    told.stages.push(plan.stage_of_wavefront_errors(&with_speed(Engine::default(), true)?));
-    Ok(plan_text(&told, json))
-}
-
 // Options of a reconstruction
 impl ReconstructArgs {
     /// What the system file says, and the arguments overrule.
@@ -211,6 +203,14 @@ impl ReconstructArgs {
         }
         Ok(())
     }
+}
+
+// Tell the plan of a reconstruction
+/// The plan with all that the command computes, in words or as JSON.
+fn told(plan: &ReconstructorPlan, engine: &Engine, json: bool) -> Result<String, Error> {
+    let mut told = plan.describe(engine);
+    told.stages.push(plan.stage_of_wavefront_errors(&with_speed(Engine::default(), true)?));
+    Ok(plan_text(&told, json))
 }
 
 // Check the picture of a reconstruction
