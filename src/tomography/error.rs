@@ -306,7 +306,7 @@ mod tests {
     use ndarray::{Array3, Axis, s};
 
     /// Simulated worlds.
-    const DRAWS: usize = 300;
+    const DRAWS: usize = 200;
 
     // A parabola comes back
     #[test]
