@@ -47,12 +47,7 @@ impl<T: Real> SolverGpu<T> {
         a: &Arc<BlockToeplitzGpu<T>>,
         p: &Arc<CirculantGpu<T>>,
     ) -> Result<Option<Self>, Error> {
-        let Some(((of_a, noise), of_p)) = a.around().zip(p.around()) else { return Ok(None) };
-        if !of_a.is_like(&of_p)? {
-            return Ok(None);
-        }
-        let work = Work::new(Arc::<BlockToeplitzGpu<T>>::clone(a), Between::<T>::VECTORS)?;
-        let between = Between::new(&work, of_a, of_p, noise)?;
+        let Some((work, between)) = Between::joined(a, p)? else { return Ok(None) };
         Self::of(work, Box::new(between)).map(Some)
     }
 }
@@ -81,6 +76,23 @@ struct Between<T> {
 
 impl<T: Real> Between<T> {
     const VECTORS: usize = 3;
+
+    // Room between the transforms
+    /// The kernels for two operators, and their room; none where these do not go together.
+    fn joined(
+        a: &Arc<BlockToeplitzGpu<T>>,
+        p: &Arc<CirculantGpu<T>>,
+    ) -> Result<Option<(Work<T>, Self)>, Error> {
+        let Some(((of_a, noise), of_p)) = a.around().zip(p.around()) else { return Ok(None) };
+        if !of_a.is_like(&of_p)? {
+            return Ok(None);
+        }
+        let systems = of_a.blocks().0[2];
+        let a = Arc::<BlockToeplitzGpu<T>>::clone(a);
+        let work = Work::of_systems(a, Self::VECTORS, systems)?;
+        let between = Self::new(&work, of_a, of_p, noise)?;
+        Ok(Some((work, between)))
+    }
 
     // Compile the kernels between the transforms
     fn new(
@@ -175,14 +187,7 @@ impl<T: Real> SideBySide<T> {
         a: &Arc<BlockToeplitzGpu<T>>,
         p: &Arc<CirculantGpu<T>>,
     ) -> Result<Option<Self>, Error> {
-        let Some(((of_a, noise), of_p)) = a.around().zip(p.around()) else { return Ok(None) };
-        if !of_a.is_like(&of_p)? {
-            return Ok(None);
-        }
-        let systems = of_a.blocks().0[2];
-        let a = Arc::<BlockToeplitzGpu<T>>::clone(a);
-        let work = Work::of_systems(a, Between::<T>::VECTORS, systems)?;
-        let between = Between::new(&work, of_a, of_p, noise)?;
+        let Some((work, between)) = Between::joined(a, p)? else { return Ok(None) };
         between.iterate(&work)?;
         let iteration = work.a.gpu().record(|| between.iterate(&work))?;
         // Compile what variances want besides
@@ -190,7 +195,7 @@ impl<T: Real> SideBySide<T> {
             iteration,
             begin: between.program.kernel("begin_variances")?,
             multiply: between.program.kernel("multiply_few")?,
-            wholes: work.a.gpu().zeros(systems)?,
+            wholes: work.a.gpu().zeros(work.states[0].len() / SCALARS)?,
             expected: 1,
             between,
             work,
