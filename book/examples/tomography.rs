@@ -34,7 +34,7 @@ fn points(path: &Path) -> Result<(), Box<dyn Error>> {
     let keck = keck.to_builder().phase(Some(grid)).targets([target]).build()?;
     let options = ReconstructorOptions::default().truth(Truth::Wavefront).errors_only(true);
     let plan = PointErrorsPlan::new(&keck, options.tolerance(1e-2))?;
-    let error = &plan.run(&Engine::default(), &silent)?.errors[0];
+    let error = &plan.run(&Engine::default(), &silent)?.in_pupil(&keck)?[0];
     let map = |name: &str, rms: f64, values: &Array2<f64>| WavefrontMap {
         title: format!("{name}: {:.0} nm rms", 1e9 * rms),
         values: values.mapv(f64::sqrt),

@@ -423,7 +423,7 @@ fn draw_errors(
 ) -> Result<Vec<u8>, Error> {
     let map = |(t, error): (usize, &WavefrontError)| WavefrontMap {
         title: format!("target {t}: {:.0} nm rms", 1e9 * error.rms),
-        values: error.variance.mapv(|variance| variance.max(0.0).sqrt()),
+        values: error.variance.mapv(|variance| variance.clamp(0.0, f64::INFINITY).sqrt()),
     };
     let maps: Vec<WavefrontMap> = errors.iter().enumerate().map(map).collect();
     let title = format!("{name}: error of the wavefront");
@@ -460,7 +460,7 @@ fn errors_at_points(
         let step = system.wavefront_pitch() / system.wavefront_grid()?.oversampling as f64;
         let drawn = match args.of {
             Of::Noise => plot_noise_of_stars(system, format)?,
-            _ => draw_errors(&found.errors, (&name, step), format)?,
+            _ => draw_errors(&found.in_pupil(system)?, (&name, step), format)?,
         };
         Draft::holding(path, &drawn)
     };

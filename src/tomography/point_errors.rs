@@ -90,10 +90,8 @@ impl Lit {
     /// # Errors
     /// `Invalid` where no point is in the pupil.
     fn new(system: &System, grid: PhaseGrid) -> Result<Self, Invalid> {
-        let (m, pitch) = (grid.points, system.wavefront_pitch());
-        let at = |k: usize| grid.coordinate(k, pitch);
-        let inside = |x: [f64; 2]| system.pupil().is_none_or(|pupil| pupil.contains(x));
-        let lit = |k: usize| f64::from(u8::from(inside([at(k % m), at(k / m)])));
+        let (m, inside) = (grid.points, in_pupil(system, grid));
+        let lit = |k: usize| f64::from(u8::from(inside((k / m, k % m))));
         let area: Array1<f64> = (0..m * m).map(lit).collect();
         let count = area.sum();
         let expected = "a grid with a point in the pupil, for errors over the pupil";
@@ -202,6 +200,33 @@ impl PointErrorsPlan {
 
 /// How many times the noise the preconditioner is made with.
 const REGULAR: f64 = 8.0;
+
+// Errors in the pupil alone
+impl PointErrors {
+    /// The errors with NaN at the points that are outside of the pupil of the system.
+    ///
+    /// # Errors
+    /// `Invalid` where the system has another grid of points.
+    pub fn in_pupil(&self, system: &System) -> Result<Vec<WavefrontError>, Error> {
+        let grid = system.wavefront_grid()?;
+        let (mut errors, inside) = (self.errors.clone(), in_pupil(system, grid));
+        for error in &mut errors {
+            for map in [&mut error.variance, &mut error.variance_without_tilt] {
+                let (m, points) = (map.nrows(), grid.points);
+                accept(m == points, "points of the errors", m, &format!("{points}"))?;
+                let outside = map.indexed_iter_mut().filter(|(place, _)| !inside(*place));
+                outside.for_each(|(_, variance)| *variance = f64::NAN);
+            }
+        }
+        Ok(errors)
+    }
+}
+
+/// Whether the point in a row and a column of a grid is in the pupil.
+fn in_pupil(system: &System, grid: PhaseGrid) -> impl Fn((usize, usize)) -> bool {
+    let at = move |k: usize| grid.coordinate(k, system.wavefront_pitch());
+    move |(j, i)| system.pupil().is_none_or(|pupil| pupil.contains([at(i), at(j)]))
+}
 
 // What is to be explained
 /// What is to be explained.
@@ -611,6 +636,10 @@ mod tests {
             assert!(gaps.iter().all(|gap| *gap < 0.1), "{gaps:?}");
             assert!(gaps.iter().any(|gap| *gap > 1e-4), "{gaps:?}");
             assert!(coarse.iterations.0 < fine.iterations.0);
+            // The grid is no wider than the shadow of the obstruction and a bit
+            let inside = &coarse.in_pupil(&system).unwrap()[0].variance;
+            assert!(inside[[2, 2]].is_nan() && inside[[0, 1]] == coarse.errors[0].variance[[0, 1]]);
+            assert!(coarse.in_pupil(&self::system(["inf", "inf"], 0.0)).is_err());
         }
     }
 
