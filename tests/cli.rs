@@ -963,6 +963,20 @@ fn info_tells_about_machine_and_system() -> Checked {
 }
 
 #[test]
+fn bench_compares_both_methods_with_the_original() -> Checked {
+    let run = Run::new()?;
+    let tiny = fs::read_to_string(book("small"))?.replace("lenslets = 20", "lenslets = 9");
+    fs::write(run.path("tiny.toml"), tiny)?;
+    let told = said(&run.lenslet("bench covariance tiny.toml --repeat 1 --json")?);
+    let told: serde_json::Value = serde_json::from_str(&told)?;
+    let seconds = &told["covariance"][0]["seconds"];
+    let time = |name: &str| seconds[name].as_f64().unwrap_or(f64::NAN);
+    assert!(time("direct") > 0.0 && time("spectral") > 0.0 && time("original") > time("direct"));
+    assert!((1e-4..3e-3).contains(&time("difference")), "{seconds}");
+    Ok(())
+}
+
+#[test]
 fn bench_prints_the_table_of_the_original() -> Checked {
     let run = Run::new()?;
     let told = said(&run.lenslet("bench --lenslets 5,8 --repeat 1")?);

@@ -15,7 +15,6 @@ use crate::model::system::System;
 use crate::numerics::real::Precision;
 use crate::tomography::inversion::Inversion;
 use crate::tomography::reconstructor::ReconstructorOptions;
-use crate::turbulence::spectral::slope::SpectralSampling;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -195,13 +194,9 @@ fn bench_covariance(args: &BenchArgs) -> Result<String, Error> {
     }
     let terminal = Terminal::new(true);
     let mut rows = Vec::new();
-    let original = SpectralSampling::original();
     for (name, system) in &systems {
         check(&terminal)?;
-        rows.push((
-            name.as_str(),
-            bench::time_covariance(system, original, args.repeat, &terminal)?,
-        ));
+        rows.push((name.as_str(), bench::time_covariance(system, args.repeat, &terminal)?));
     }
     let threads = device::threads();
     if !args.json {
@@ -277,7 +272,7 @@ fn plans_of(systems: &[(String, System)], json: bool) -> Result<String, Error> {
     let (mut text, mut values) = (String::new(), Vec::new());
     let engine = with_speed(Engine::default(), true)?;
     for (name, system) in systems {
-        for plan in bench::covariance_plans(system, SpectralSampling::original())? {
+        for plan in bench::covariance_plans(system)? {
             let told = plan.describe(&engine);
             text += &format!("{name}\n{}\n", plan_text(&told, false));
             values.push(plan_json(&told));

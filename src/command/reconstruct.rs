@@ -478,7 +478,7 @@ fn errors_at_points(
 
 // Check what errors at points are asked for
 impl ReconstructArgs {
-    /// Refuses arrays, pictures and ranks that errors at points have not.
+    /// Refuses arrays and pictures that errors at points have not.
     fn check_points(&self, system: &System) -> Result<(), Error> {
         let expected = "nothing with --truth wavefront, which has errors alone";
         accept(self.save.is_empty(), "save", self.save.len(), expected)?;

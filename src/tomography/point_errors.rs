@@ -496,7 +496,9 @@ impl PointErrorsPlan {
 
     /// Refuses what does not fit.
     fn check(&self, engine: &Engine) -> Result<(), Error> {
-        if !engine.devices().is_empty() {
+        let (ranks, own) = (engine.place()[1], engine.devices().len());
+        if own > 0 {
+            accept(ranks == own, "ranks", ranks, "1, as one process computes errors at points")?;
             check_there(&self.posed)?;
         }
         self.memory(engine)?.check(engine, "errors at all points")
@@ -519,7 +521,7 @@ fn check_there(posed: &Posed) -> Result<(), Invalid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{gpu::test_machines, silent};
+    use crate::device::{Seat, gpu::test_machines, silent};
     use crate::linear::operator::battery;
     use crate::model::lenslet_array::SlopeOrder;
     use crate::model::noise::SlopeNoise;
@@ -705,6 +707,10 @@ mod tests {
                 let told = plan(bad, 0.1).unwrap().run(&engine, &silent).unwrap_err().to_string();
                 assert!(told.starts_with(words) && told.contains("use cpu"), "{told}");
             }
+            let seat = Seat { rank: 1, ranks: 2, meet: "nowhere".into(), local: 0 };
+            let engine = engine.seated(seat).unwrap();
+            let told = plan(&good, 0.1).unwrap().run(&engine, &silent).unwrap_err().to_string();
+            assert!(told.starts_with("ranks = 2: expected 1"), "{told}");
         }
     }
 
