@@ -44,6 +44,10 @@ pub mod bench;
 #[cfg(feature = "command")]
 pub mod command;
 
+// What unit tests take from the library
+#[cfg(all(test, in_repository))]
+extern crate lenslet as _;
+
 pub use error::{Error, Invalid, Result};
 
 // Names that most programs use
