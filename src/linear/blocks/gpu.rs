@@ -273,6 +273,7 @@ impl<T: Real> DeviceOperator<T> for SideBySideGpu<T> {
 
 // Rows of a table at their places
 /// A table whose rows are put at places of longer vectors, one behind the other.
+#[cfg_attr(not(feature = "factorise"), allow(dead_code))]
 pub(crate) struct RowsAtPlaces<T> {
     gpu: Gpu,
     table: Buffer<T>,
@@ -280,6 +281,7 @@ pub(crate) struct RowsAtPlaces<T> {
     kernel: Kernel,
 }
 
+#[cfg_attr(not(feature = "factorise"), allow(dead_code))]
 impl<T: Real> RowsAtPlaces<T> {
     /// The rows of `table`, and zeros beyond the last for as many more as there are vectors.
     ///

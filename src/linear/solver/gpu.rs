@@ -528,12 +528,15 @@ impl<T: Real> Method<T> for Descent<T> {
     }
 }
 
+/// Room for systems, and the method that works there.
+pub(crate) type WithMethod<T> = (Work<T>, Box<dyn Method<T>>);
+
 /// Room for systems side by side with a preconditioner, and this method for them.
 pub(crate) fn descent<T: Real>(
     a: Arc<dyn DeviceOperator<T>>,
     preconditioner: Arc<dyn DeviceOperator<T>>,
     systems: usize,
-) -> Result<(Work<T>, Box<dyn Method<T>>), Error> {
+) -> Result<WithMethod<T>, Error> {
     check_shapes(a.as_ref(), Some(preconditioner.as_ref()))?;
     let work = Work::of_systems(a, Descent::<T>::VECTORS + 1, systems)?;
     let preconditioner = Preconditioner::new(&work, Some(preconditioner))?;

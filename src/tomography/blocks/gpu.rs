@@ -145,6 +145,7 @@ fn places_of_stars(sets: &Sets) -> Vec<Range<usize>> {
 ///
 /// # Errors
 /// As for its operators; `Memory` where the vectors do not fit.
+#[cfg_attr(not(feature = "factorise"), allow(dead_code))]
 pub(crate) fn systems_on<T: Real>(
     gpu: &Gpu,
     measured: &Measured,
