@@ -45,7 +45,7 @@ const DEVICE: Rates = Rates {
     layer: 2.5e-3,
     parallel: [0.015e-9, 1e-9],
     turned: [0.5e-9, 20e-9],
-    points: 0.03e-9,
+    points: 0.02e-9,
 };
 
 // Sensors and their lenslets
