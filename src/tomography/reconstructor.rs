@@ -318,8 +318,12 @@ impl ReconstructorPlan {
     fn stages(&self, engine: &Engine) -> Vec<Stage> {
         let (stars, truths) = (sensors_of(&self.system), self.truths());
         let (measurements, with_truth) = (among(&stars), between(&truths, &stars));
+        // Differences between points that are wanted on the host are made there.
+        let (by_points, cores) =
+            (self.system.slope_model() == SlopeModel::EdgeMidpoint, Engine::default());
+        let maker = if by_points && !self.stays_there(engine) { &cores } else { engine };
         let slopes = [(MEASUREMENTS, &measurements), (TRUTH, &with_truth), (LATER, &with_truth)]
-            .map(|(name, pairs)| time_of_slopes(name, &self.system, pairs, engine));
+            .map(|(name, pairs)| time_of_slopes(name, &self.system, pairs, maker));
         let iterated = self.method == Inversion::Iterative;
         let wanted = |stage: &Stage| match stage.name {
             LATER => self.is_delayed(),
@@ -434,14 +438,12 @@ impl ReconstructorPlan {
         !engine.devices().is_empty() && self.wanted_here().is_none()
     }
 
-    /// What makes the covariances of measurements wanted on the host, if something does: somebody wants to see them, the truth is of
-    /// another time, or their model is none of a device's.
+    /// What makes the covariances of measurements wanted on the host, if something does: somebody wants to see them, or the truth is of
+    /// another time.
     fn wanted_here(&self) -> Option<&'static str> {
-        match self.system.slope_model() {
-            _ if self.options.keep => Some("a covariance that is saved"),
-            _ if self.is_delayed() => Some("the truth after a delay"),
-            SlopeModel::EdgeMidpoint => Some("slope_model = \"edge-midpoint\""),
-            SlopeModel::Average => None,
+        match self.options.keep {
+            true => Some("a covariance that is saved"),
+            false => self.is_delayed().then_some("the truth after a delay"),
         }
     }
 

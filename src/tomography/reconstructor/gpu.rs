@@ -14,10 +14,11 @@ use crate::linear::factorisation::gpu::{
 use crate::linear::factorisation::unit;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
+use crate::model::system::SlopeModel;
 use crate::model::unmeasured::Mode;
 use crate::numerics::real::{Precision, Real};
 use crate::tomography::covariance_matrix::{MEASUREMENTS, TRUTH, truth_sensors, truth_valid};
-use crate::turbulence::dense;
+use crate::turbulence::{dense, midpoint};
 use ndarray::{Array2, Array3};
 
 // Memory and precision of a device
@@ -25,7 +26,10 @@ impl ReconstructorPlan {
     /// Bytes that the plan takes on each device of an engine: the first one takes the matrices apart, or all of them do.
     pub(super) fn on_devices(&self, engine: &Engine) -> Vec<u64> {
         let (air, sensors) = (self.system.atmosphere(), self.system.sensors());
-        let covariances = dense::gpu::bytes(engine.precision(), air, &sensors);
+        let covariances = match self.system.slope_model() {
+            SlopeModel::Average => dense::gpu::bytes(engine.precision(), air, &sensors),
+            SlopeModel::EdgeMidpoint => midpoint::gpu::bytes(air, &sensors),
+        };
         if self.is_shared(engine) {
             return vec![self.on_rank(engine).max(covariances); engine.devices().len()];
         }
@@ -85,13 +89,21 @@ impl ReconstructorPlan {
         let columns = (&sensors[..], &valid[..]);
         watch.stage(MEASUREMENTS, "");
         let to = (gpu, unit, deal);
-        let matrix = dense::gpu::slopes_there::<T>(air, columns, gradient, to, watch)?;
+        let matrix = match system.slope_model() {
+            SlopeModel::Average => {
+                dense::gpu::slopes_there::<T>(air, columns, gradient, to, watch)?
+            }
+            SlopeModel::EdgeMidpoint => midpoint::gpu::slopes_there(air, columns, to, watch)?,
+        };
         self.add_noise_there(to, &matrix)?;
         watch.stage(TRUTH, "");
         let truths = truth_sensors(system);
         let masks = vec![truth_valid(system); truths.len()];
         let sets = [(&truths[..], &masks[..]), columns];
-        let rows = dense::gpu::between_there::<T>(air, sets, gradient, to, watch)?;
+        let rows = match system.slope_model() {
+            SlopeModel::Average => dense::gpu::between_there::<T>(air, sets, gradient, to, watch)?,
+            SlopeModel::EdgeMidpoint => midpoint::gpu::between_there(air, sets, to, watch)?,
+        };
         gpu.synchronise()?;
         watch.stage(FACTOR, "");
         self.remove_there(gpu, &matrix, &rows)?;
@@ -301,6 +313,7 @@ impl ReconstructorPlan {
 mod tests {
     use crate::device::engine::Engine;
     use crate::device::{gpu::test_machines, silent};
+    use crate::model::system::SlopeModel;
     use crate::model::unmeasured::{Focus, TipTilt};
     use crate::numerics::real::Precision;
     use crate::tomography::covariance_matrix::tests::windy;
@@ -318,21 +331,23 @@ mod tests {
         stars[1].tip_tilt = TipTilt::unknown(1e-12).unwrap();
         let system = all.to_builder().guide_stars(stars).targets([target]).build().unwrap();
         let at = |delay: f64| ReconstructorOptions::default().delay(delay);
-        let here = [0.0, 0.01].map(|delay| {
-            let plan = ReconstructorPlan::new(&system, at(delay)).unwrap();
+        let by_points = system.to_builder().slope_model(SlopeModel::EdgeMidpoint).build().unwrap();
+        let here = [(&system, 0.0), (&system, 0.01), (&by_points, 0.0)].map(|(system, delay)| {
+            let plan = ReconstructorPlan::new(system, at(delay)).unwrap();
             plan.run(&Engine::default(), &silent).unwrap()
         });
         let scale = here[0].truth_covariance.diag().mean().unwrap();
         for gpu in test_machines() {
-            for (precision, method, (keep, delay), least) in [
-                (Precision::F64, Inversion::Cholesky, (false, 0.0), 1e-9),
-                (Precision::F64, Inversion::Cholesky, (true, 0.01), 1e-9),
-                (Precision::F32, Inversion::Cholesky, (false, 0.0), 2e-3),
-                (Precision::F64, Inversion::Eigen, (false, 0.01), 1e-8),
+            for (precision, method, (keep, delay), least, case) in [
+                (Precision::F64, Inversion::Cholesky, (false, 0.0), 1e-9, 0),
+                (Precision::F64, Inversion::Cholesky, (true, 0.01), 1e-9, 1),
+                (Precision::F32, Inversion::Cholesky, (false, 0.0), 2e-3, 0),
+                (Precision::F64, Inversion::Eigen, (false, 0.01), 1e-8, 1),
+                (Precision::F64, Inversion::Cholesky, (false, 0.0), 1e-9, 2),
             ] {
-                let here = &here[usize::from(delay > 0.0)];
+                let (here, system) = (&here[case], [&system, &system, &by_points][case]);
                 let options = at(delay).method(method).keep(keep);
-                let plan = ReconstructorPlan::new(&system, options).unwrap();
+                let plan = ReconstructorPlan::new(system, options).unwrap();
                 let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
                 let there = match plan.run(&engine, &silent) {
                     Ok(there) => there,
