@@ -245,7 +245,7 @@ __device__ void add_turned(int quarters, double strength, const double c[4], dou
     }
 }
 
-/// Writes xx, xy, yx and yy of a lenslet's row; `second` tells the places of the other one's slopes.
+/// Adds xx, xy, yx and yy to a lenslet's row; `second` tells the places of the other one's slopes.
 __device__ void put(
     const double c[4], const int *second, size_t row, int pitch, int height, real *values
 ) {
@@ -253,8 +253,8 @@ __device__ void put(
         const int place = second[2 + b];
         if (place < 0) continue;
         real *at = values + row * pitch + place;
-        at[0] = (real)c[b];
-        at[(size_t)height * pitch] = (real)c[2 + b];
+        at[0] += (real)c[b];
+        at[(size_t)height * pitch] += (real)c[2 + b];
     }
 }
 

@@ -295,20 +295,20 @@ impl ReconstructorPlan {
             [self.measurements, self.truth_slopes, self.system.targets().len()].map(|k| k as u64);
         let square = n.saturating_mul(n).saturating_mul(8);
         let rows = targets.saturating_mul(m).saturating_mul(8);
-        let of_reconstructor = match (self.stays_there(engine), self.options.errors_only) {
-            (true, true) => 0,
-            (true, false) => 1,
-            _ => 2,
+        let (sets, keep) = (self.sets() as u64, u64::from(self.options.keep));
+        let of_rows = match (self.stays_there(engine), self.options.errors_only) {
+            (true, true) => keep,
+            (true, false) => 1 + keep,
+            _ => 2 * sets + keep,
         };
-        let results = rows.saturating_mul(n).saturating_mul(of_reconstructor);
-        let results = results.saturating_add(rows.saturating_mul(3 * m));
-        let results = results.saturating_mul(if self.is_delayed() { 2 } else { 1 });
+        let results = rows.saturating_mul(n).saturating_mul(of_rows);
+        let results = results.saturating_add(rows.saturating_mul(3 * m * sets));
         let matrices = match (engine.devices(), self.method) {
             (_, Inversion::Iterative) => return self.memory_of_iterations(engine),
             ([], Inversion::Eigen) => 4,
             ([_, ..], _) if self.stays_there(engine) => 0,
             _ => 1,
-        } + u64::from(self.options.keep);
+        } + keep;
         let working =
             Memory { host: square.saturating_mul(matrices), devices: self.on_devices(engine) };
         Memory::of_stages(results, [&working])
@@ -412,14 +412,13 @@ impl ReconstructorPlan {
         if self.is_shared(engine) {
             let truth = truth_covariance(&self.system, watch)?;
             let inverted = self.invert_together(&truth, engine, watch)?;
-            return Ok(inverted.map_or_else(Reconstruction::elsewhere, |inverted| {
-                self.found(inverted, truth, None)
-            }));
+            return Ok(inverted
+                .map_or_else(Reconstruction::elsewhere, |inverted| self.found(inverted, truth)));
         }
         if self.stays_there(engine) {
             let truth = truth_covariance(&self.system, watch)?;
             let inverted = self.invert_there(&truth, None, engine, watch)?;
-            return Ok(self.found(inverted, truth, None));
+            return Ok(self.found(inverted, truth));
         }
         let mut covariances = CovarianceMatrices::on(&self.system, engine, watch)?;
         self.add_later_truth(&mut covariances, engine, watch)?;
@@ -431,12 +430,9 @@ impl ReconstructorPlan {
         !engine.devices().is_empty() && self.wanted_here().is_none()
     }
 
-    /// What makes the covariances of measurements wanted on the host, if something does: somebody wants to see them, the truth is of
-    /// another time, or their model is none of a device's.
+    /// What makes the covariances of measurements come from the host, if something does: a model of slopes that devices have not.
     fn wanted_here(&self) -> Option<&'static str> {
         match self.system.slope_model() {
-            _ if self.options.keep => Some("a covariance that is saved"),
-            _ if self.is_delayed() => Some("the truth after a delay"),
             SlopeModel::EdgeMidpoint => Some("slope_model = \"edge-midpoint\""),
             SlopeModel::Average => None,
         }
@@ -499,8 +495,9 @@ const ERROR: &str = "error";
 /// The covariances of the errors of all targets, (T, m, m), and with a delay those of the other choice about prediction.
 type Errors = (Array3<f64>, Option<Array3<f64>>);
 
-/// Rows of all targets, (T m, n), if they are wanted, their errors, and the spectrum with the number of values kept.
-type Inverted = (Option<Array2<f64>>, Errors, Option<(Vec<f64>, usize)>);
+/// Rows of all targets, (T m, n), if they are wanted, their errors, the spectrum with the number of values kept, and C_mm and C_tm where
+/// they are to be kept.
+type Inverted = (Option<Array2<f64>>, Errors, Option<(Vec<f64>, usize)>, Option<[Array2<f64>; 2]>);
 
 // Invert by cholesky or eigenvectors
 impl ReconstructorPlan {
@@ -519,31 +516,34 @@ impl ReconstructorPlan {
         check(watch)?;
         let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
         let given = [measurements, truth_measurements];
-        let inverted = match engine.devices() {
+        let (rows, errors, spectrum, _) = match engine.devices() {
             [] => self.invert_here(&truth, given, watch)?,
             _ => self.invert_there(&truth, Some(given), engine, watch)?,
         };
-        Ok(self.found(inverted, truth, kept))
+        Ok(self.found((rows, errors, spectrum, kept), truth))
     }
 
     /// A reconstruction from what the inversion gives.
     fn found(
         &self,
-        (rows, (error, other), spectrum): Inverted,
+        (rows, (error, other), spectrum, kept): Inverted,
         truth: Array2<f64>,
-        kept: Option<CovarianceMatrices>,
     ) -> Reconstruction {
         let shape = (self.system.targets().len(), self.truth_slopes, self.measurements);
         let reconstructor = rows.map(|rows| {
             let reconstructor = rows.into_shape_with_order(shape);
             reconstructor.unwrap_or_else(|_| unreachable!("rows of all targets"))
         });
+        let covariances = kept.map(|[measurements, truth_measurements]| {
+            let truth = truth.clone();
+            CovarianceMatrices { measurements, truth_measurements, truth }
+        });
         Reconstruction {
             reconstructor,
             error_covariance: error,
             other_error_covariance: other,
             truth_covariance: truth,
-            covariances: kept,
+            covariances,
             spectrum,
         }
     }
@@ -570,7 +570,7 @@ impl ReconstructorPlan {
             let errors = self.errors(truth, &half);
             check(watch)?;
             let rows = self.asked(half).map(|half| eigen.expand(&(half / &roots)));
-            (rows, errors, Some((values.to_vec(), kept)))
+            (rows, errors, Some((values.to_vec(), kept)), None)
         } else {
             // Reconstruct by the cholesky factor
             let factor = Cholesky::new(measurements).map_err(|error| self.blame(error))?;
@@ -581,7 +581,7 @@ impl ReconstructorPlan {
             check(watch)?;
             let mut rows = self.asked(half);
             rows.iter_mut().for_each(|rows| factor.finish(rows));
-            (rows, errors, None)
+            (rows, errors, None, None)
         })
     }
 
@@ -628,14 +628,16 @@ impl ReconstructorPlan {
         Ok(())
     }
 
-    /// Covariances that are to be kept: of the later truth, where there is one.
-    fn kept(&self, covariances: &CovarianceMatrices) -> CovarianceMatrices {
-        let mut kept = covariances.clone();
-        if self.is_delayed() {
-            let rows = kept.truth_measurements.nrows() / 2;
-            kept.truth_measurements = kept.truth_measurements.slice(s![..rows, ..]).to_owned();
-        }
-        kept
+    /// C_mm and C_tm that are to be kept: of the later truth, where there is one.
+    fn kept(&self, covariances: &CovarianceMatrices) -> [Array2<f64>; 2] {
+        let CovarianceMatrices { measurements, truth_measurements, .. } = covariances;
+        let rows = truth_measurements.nrows() / self.sets();
+        [measurements.clone(), truth_measurements.slice(s![..rows, ..]).to_owned()]
+    }
+
+    /// How many sets of rows C_tm has: those of the later truth and of the present one, or one.
+    pub(super) fn sets(&self) -> usize {
+        if self.is_delayed() { 2 } else { 1 }
     }
 
     // Tell errors with and without prediction
