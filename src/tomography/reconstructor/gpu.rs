@@ -131,7 +131,7 @@ impl ReconstructorPlan {
     pub(super) fn kept_there<T: Real>(
         &self,
         [matrix, rows]: [&Buffer<T>; 2],
-        read: &dyn Fn(View<T>) -> Result<Array2<f64>, Error>,
+        read: &ReadRows<T>,
     ) -> Result<Option<[Array2<f64>; 2]>, Error> {
         if !self.options.keep {
             return Ok(None);
@@ -277,6 +277,10 @@ impl Here {
     }
 }
 
+/// How rows come to the host from a device, and how errors of all targets do.
+type ReadRows<'r, T> = dyn Fn(View<T>) -> Result<Array2<f64>, Error> + 'r;
+type ReadErrors<'r, T> = dyn Fn(&Buffer<T>) -> Result<Array3<f64>, Error> + 'r;
+
 /// The kernel that adds noise.
 const NOISE: KernelSource = KernelSource {
     name: "noise.cu",
@@ -361,7 +365,7 @@ impl ReconstructorPlan {
         gpu: &Gpu,
         truth: Option<&Buffer<T>>,
         pairs: &[[&Buffer<T>; 2]],
-        read: &dyn Fn(&Buffer<T>) -> Result<Array3<f64>, Error>,
+        read: &ReadErrors<T>,
     ) -> Result<Errors, Error> {
         let [later, present] = [0, 1];
         let of = |products: &[(usize, usize, f64)]| {
