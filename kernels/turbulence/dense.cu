@@ -4,6 +4,7 @@
 #include "device/real.cuh"
 #include "turbulence/hessian.cuh"
 #include "turbulence/phase.cuh"
+#include "turbulence/places.cuh"
 
 // View by two sensors in a kernel
 constexpr int RULES = 6, PANEL = 10;
@@ -242,19 +243,6 @@ __device__ void add_turned(int quarters, double strength, const double c[4], dou
     for (int a = 0; a < 4; a += 2) {
         sum[a] += of_x * (odd ? c[a + 1] : c[a]);
         sum[a + 1] += of_y * (odd ? c[a] : c[a + 1]);
-    }
-}
-
-/// Adds xx, xy, yx and yy to a lenslet's row; `second` tells the places of the other one's slopes.
-__device__ void put(
-    const double c[4], const int *second, size_t row, int pitch, int height, real *values
-) {
-    for (int b = 0; b < 2; ++b) {
-        const int place = second[2 + b];
-        if (place < 0) continue;
-        real *at = values + row * pitch + place;
-        at[0] += (real)c[b];
-        at[(size_t)height * pitch] += (real)c[2 + b];
     }
 }
 

@@ -43,6 +43,40 @@ impl RadialTable {
         Self { first, segments: (first..=segment_number(high)).map(fit).collect() }
     }
 
+    // Tabulate by the slope
+    /// Tabulates the function that is `value` at the lower edge of the table and has the slope df/dt, from `low` to `high`: differences of
+    /// neighbouring values are as exact as the slope is, where those of [`new`](Self::new) have the errors of `value`.
+    pub fn by_slope(
+        [low, high]: [f64; 2],
+        value: impl Fn(f64) -> f64,
+        slope: impl Fn(f64) -> f64,
+    ) -> Self {
+        debug_assert!(low > 0.0 && low <= high);
+        let first = segment_number(low);
+        // What has been reached, and what its rounding has left out.
+        let (mut reached, mut rest) = (value(lower_edge(first)), 0.0);
+        let continued = |number| {
+            // Continue by an integrated slope
+            let (low, high) = (lower_edge(number), lower_edge(number + 1));
+            let fitted: [f64; COEFFICIENTS - 1] = fit_polynomial(low, high, &slope);
+            let (mut coefficients, half) = ([0.0; COEFFICIENTS], 0.5 * (high - low));
+            let (mut before, mut whole, mut power) = (0.0, 0.0, 1.0);
+            for (k, coefficient) in fitted.into_iter().enumerate() {
+                coefficients[k + 1] = coefficient / (k + 1) as f64;
+                power *= half;
+                let term = coefficients[k + 1] * power;
+                before += if k % 2 == 0 { term } else { -term };
+                whole += if k % 2 == 0 { 2.0 * term } else { 0.0 };
+            }
+            coefficients[0] = reached + (rest + before);
+            let next = reached + (rest + whole);
+            rest += whole - (next - reached);
+            reached = next;
+            Segment { centre: 0.5 * (low + high), coefficients }
+        };
+        Self { first, segments: (first..=segment_number(high)).map(continued).collect() }
+    }
+
     // Look up value and slope
     /// f(t) and df/dt; `t` must lie within the table.
     ///
@@ -72,6 +106,13 @@ impl RadialTable {
             row[1..].copy_from_slice(&segment.coefficients);
             row
         })
+    }
+
+    /// The numbers of the first and the last of these segments, as a device counts them.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn numbers(&self) -> [i32; 2] {
+        let first = self.first as i32;
+        [first, first + self.segments.len() as i32 - 1]
     }
 
     /// The cubics, 64 to the octave, that a device looks up in single precision; for whole octaves from `low` to `high`.

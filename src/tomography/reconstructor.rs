@@ -18,7 +18,7 @@ use crate::error::{Error, Invalid, accept};
 use crate::files::located::Document;
 use crate::linear::{Cholesky, Eigen, NotPositive, times_transpose};
 use crate::model::lenslet_array::SlopeOrder;
-use crate::model::system::{SlopeModel, System};
+use crate::model::system::System;
 #[cfg(feature = "files")]
 use crate::model::system::{TABLES, require_winds};
 use crate::numerics::real::Precision;
@@ -296,7 +296,7 @@ impl ReconstructorPlan {
         let square = n.saturating_mul(n).saturating_mul(8);
         let rows = targets.saturating_mul(m).saturating_mul(8);
         let (sets, keep) = (self.sets() as u64, u64::from(self.options.keep));
-        let of_rows = match (self.stays_there(engine), self.options.errors_only) {
+        let of_rows = match (!engine.devices().is_empty(), self.options.errors_only) {
             (true, true) => keep,
             (true, false) => 1 + keep,
             _ => 2 * sets + keep,
@@ -306,7 +306,7 @@ impl ReconstructorPlan {
         let matrices = match (engine.devices(), self.method) {
             (_, Inversion::Iterative) => return self.memory_of_iterations(engine),
             ([], Inversion::Eigen) => 4,
-            ([_, ..], _) if self.stays_there(engine) => 0,
+            ([_, ..], _) => 0,
             _ => 1,
         } + keep;
         let working =
@@ -415,27 +415,14 @@ impl ReconstructorPlan {
             return Ok(inverted
                 .map_or_else(Reconstruction::elsewhere, |inverted| self.found(inverted, truth)));
         }
-        if self.stays_there(engine) {
+        if !engine.devices().is_empty() {
             let truth = truth_covariance(&self.system, watch)?;
-            let inverted = self.invert_there(&truth, None, engine, watch)?;
+            let inverted = self.invert_there(&truth, engine, watch)?;
             return Ok(self.found(inverted, truth));
         }
         let mut covariances = CovarianceMatrices::on(&self.system, engine, watch)?;
         self.add_later_truth(&mut covariances, engine, watch)?;
-        self.invert(covariances, engine, watch)
-    }
-
-    /// Whether the covariances of measurements never leave the device.
-    fn stays_there(&self, engine: &Engine) -> bool {
-        !engine.devices().is_empty() && self.wanted_here().is_none()
-    }
-
-    /// What makes the covariances of measurements come from the host, if something does: a model of slopes that devices have not.
-    fn wanted_here(&self) -> Option<&'static str> {
-        match self.system.slope_model() {
-            SlopeModel::EdgeMidpoint => Some("slope_model = \"edge-midpoint\""),
-            SlopeModel::Average => None,
-        }
+        self.invert(covariances, watch)
     }
 
     /// Refuses what does not fit.
@@ -508,7 +495,6 @@ impl ReconstructorPlan {
     fn invert(
         &self,
         covariances: CovarianceMatrices,
-        engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Reconstruction, Error> {
         let kept = self.options.keep.then(|| self.kept(&covariances));
@@ -516,10 +502,7 @@ impl ReconstructorPlan {
         check(watch)?;
         let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
         let given = [measurements, truth_measurements];
-        let (rows, errors, spectrum, _) = match engine.devices() {
-            [] => self.invert_here(&truth, given, watch)?,
-            _ => self.invert_there(&truth, Some(given), engine, watch)?,
-        };
+        let (rows, errors, spectrum, _) = self.invert_here(&truth, given, watch)?;
         Ok(self.found((rows, errors, spectrum, kept), truth))
     }
 
@@ -806,7 +789,7 @@ mod tests {
         let filtered = |filter: f64| {
             let options = options.method(Inversion::Eigen).filter(filter);
             let plan = ReconstructorPlan::new(&noisy, options).unwrap();
-            plan.invert(covariances.clone(), &Engine::default(), &silent).unwrap()
+            plan.invert(covariances.clone(), &silent).unwrap()
         };
         let errors = [0.0, 1e-2, 3e-2, 1e-1].map(|filter| {
             let found = filtered(filter);
@@ -924,9 +907,7 @@ mod tests {
         let (plain, blind_system) = with(TipTilt::Removed);
         let modes = blind_system.removed_modes();
         let plan = ReconstructorPlan::new(&blind_system, ReconstructorOptions::default()).unwrap();
-        let invert = |covariances: CovarianceMatrices| {
-            plan.invert(covariances, &Engine::default(), &silent).unwrap()
-        };
+        let invert = |covariances: CovarianceMatrices| plan.invert(covariances, &silent).unwrap();
         let remove = |mut covariances: CovarianceMatrices| {
             covariances.remove(&modes);
             covariances
@@ -1006,7 +987,7 @@ mod tests {
             let plan = ReconstructorPlan::new(&windy, options).unwrap();
             let mut covariances = present.clone();
             plan.add_later_truth(&mut covariances, &engine, &silent).unwrap();
-            plan.invert(covariances, &engine, &silent).unwrap()
+            plan.invert(covariances, &silent).unwrap()
         };
         let options = ReconstructorOptions::default();
         let plain = invert(options);

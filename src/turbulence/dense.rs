@@ -665,7 +665,7 @@ pub(crate) fn fill_slopes<B: Send + Sync>(
 
 // Prepare the blocks of all pairs
 /// The sensors of rows with their partners among those of the columns, both counted from their first.
-fn pairs_of([rows, columns]: [Slopes; 2]) -> Vec<[usize; 2]> {
+pub(crate) fn pairs_of([rows, columns]: [Slopes; 2]) -> Vec<[usize; 2]> {
     let symmetric = rows.first == columns.first;
     let partners = |p: usize| (if symmetric { p } else { 0 })..columns.sensors;
     (0..rows.sensors).flat_map(|p| partners(p).map(move |q| [p, q])).collect()

@@ -1,6 +1,9 @@
 // Tangled from book/src/edge-midpoint.md: edit there, or here and run cargo tangle stitch.
 //! Covariances of slopes by the formula of four points, for comparison with codes that take slopes between midpoints of edges.
 
+#[cfg(feature = "cuda")]
+pub(crate) mod gpu;
+
 // What the formula of four points stands on
 use crate::device::Watch;
 use crate::error::Error;
@@ -11,7 +14,6 @@ use crate::turbulence::dense::{Slopes, check_slope_memory, fill_slopes, rectangl
 use crate::turbulence::phase::VonKarman;
 use ndarray::Array2;
 use std::f64::consts::PI;
-use std::ops::Range;
 use std::sync::Arc;
 
 // Fall of one outer scale
@@ -29,13 +31,16 @@ impl Fall {
         let phase = VonKarman::new(outer_scale);
         let least = (1e-10 * side.min(outer_scale)).powi(2);
         let fall = |t: f64| phase.fall_and_half_mean(t.sqrt()).0;
-        Self { outer_scale, least, table: RadialTable::new(least, reach.powi(2), fall) }
+        let slope = |t: f64| 0.5 * phase.slope_over_distance(t);
+        let table = RadialTable::by_slope([least, reach.powi(2)], fall, slope);
+        Self { outer_scale, least, table }
     }
 
     /// S in rad² at the displacement (x, y) in metres.
     #[inline(always)]
     fn at(&self, x: f64, y: f64) -> f64 {
-        self.table.value_and_slope((x * x + y * y).max(self.least)).0
+        let t = x * x + y * y;
+        self.table.value_and_slope(if t < self.least { self.least } else { t }).0
     }
 
     // See a difference from a point
@@ -185,69 +190,106 @@ impl<'a> Block<'a> {
     }
 
     // Gather and compute pairs of lenslets
-    /// Covariances of the lenslet `first` with others: xx, xy, yx and yy.
-    fn fill(&self, first: [usize; 2], others: &[[usize; 2]], rows: [&mut [f64]; 4]) {
-        let [xx, xy, yx, yy] = rows;
-        for (k, &other) in others.iter().enumerate() {
-            let [row, column] = [0, 1].map(|axis| self.lenslets - 1 + other[axis] - first[axis]);
-            let together = self.shared.as_ref().map_or([0.0; 4], |shared| shared[[row, column]]);
-            [xx[k], xy[k], yx[k], yy[k]] = together;
+    /// Covariances of some lenslets with others: for each of the first its xx, xy, yx and yy.
+    fn fill(&self, [firsts, others]: [&[[usize; 2]]; 2], rows: &mut [[&mut [f64]; 4]]) {
+        for (first, [xx, xy, yx, yy]) in firsts.iter().zip(&mut *rows) {
+            for (k, &other) in others.iter().enumerate() {
+                let [row, column] =
+                    [0, 1].map(|axis| self.lenslets - 1 + other[axis] - first[axis]);
+                let together =
+                    self.shared.as_ref().map_or([0.0; 4], |shared| shared[[row, column]]);
+                [xx[k], xy[k], yx[k], yy[k]] = together;
+            }
         }
-        let mut add = |k: usize, strength: f64, four: [f64; 4]| {
-            xx[k] += strength * four[0];
-            xy[k] += strength * four[1];
-            yx[k] += strength * four[2];
-            yy[k] += strength * four[3];
-        };
+        let mut seen = Vec::new();
         for (strength, fall, [one, two]) in &self.apart {
-            // Compute the pairs of a layer
-            let first = one.ends(first.map(|index| index as f64));
-            if two.is_straight() {
-                let (seen, n) = (seen_from_edges((fall, two), &first, others), two.lenslets + 1);
-                for (k, &[row, column]) in others.iter().enumerate() {
-                    let place = row * n + column;
-                    let [left, below] = seen[place];
-                    let (right, above) = (seen[place + 1][0], seen[place + n][1]);
-                    add(k, *strength, differences([[left, right], [below, above]]));
-                }
-            } else {
-                for (k, other) in others.iter().enumerate() {
-                    let ends = two.ends(other.map(|index| index as f64));
-                    let seen = ends.map(|ends| ends.map(|end| fall.seen_from(&first, end)));
-                    add(k, *strength, differences(seen));
+            let first = Edges::new(one, firsts);
+            for start in (0..others.len()).step_by(TILE) {
+                let tile = start..others.len().min(start + TILE);
+                let second = Edges::new(two, &others[tile.clone()]);
+                see_edges(fall, [&first, &second], &mut seen);
+                // Add what ends of edges see
+                let count = second.of.len();
+                for (&[left, right, below, above], rows) in first.of.iter().zip(&mut *rows) {
+                    for (axis, behind, ahead) in [(0, left, right), (1, below, above)] {
+                        let [behind, ahead] =
+                            [behind, ahead].map(|k| &seen[2 * count * k..][..2 * count]);
+                        for other in [0, 1] {
+                            let row = &mut rows[2 * axis + other][tile.clone()];
+                            let [behind, ahead] =
+                                [behind, ahead].map(|seen| &seen[other * count..]);
+                            for ((entry, ahead), behind) in row.iter_mut().zip(ahead).zip(behind) {
+                                *entry += strength * (ahead - behind);
+                            }
+                        }
+                    }
                 }
             }
         }
     }
 }
 
-// Look from all edges of a sensor
-/// How a lenslet with the ends `first` is seen from the left and the lower end of the others of an array, and of places next to them;
-/// (N + 1)² places by rows.
-fn seen_from_edges(
-    (fall, view): (&Fall, &View),
-    first: &Ends,
-    others: &[[usize; 2]],
-) -> Vec<[[f64; 2]; 2]> {
-    let n = view.lenslets + 1;
-    let mut seen = vec![[[0.0; 2]; 2]; n * n];
-    let mut look = |axis: usize, row: usize, columns: Range<usize>| {
-        for column in columns {
-            let end = view.ends([row as f64, column as f64])[axis][0];
-            seen[row * n + column][axis] = fall.seen_from(first, end);
+// Edges that lenslets have in common
+/// Midpoints of the edges of some lenslets on a layer.
+struct Edges {
+    /// Each midpoint once, metres.
+    points: Vec<[f64; 2]>,
+    /// The numbers of the midpoints of each lenslet: left, right, below and above.
+    of: Vec<[usize; 4]>,
+}
+
+impl Edges {
+    /// Those of some lenslets, which come row by row.
+    fn new(view: &View, lenslets: &[[usize; 2]]) -> Self {
+        let mut edges = Self { points: Vec::new(), of: Vec::with_capacity(lenslets.len()) };
+        let (is_straight, mut last) = (view.is_straight(), vec![None; view.lenslets]);
+        for (k, &[row, column]) in lenslets.iter().enumerate() {
+            let neighbour = |of: Option<usize>, at: [usize; 2]| {
+                of.filter(|&of| {
+                    is_straight
+                        && [lenslets[of][0] + at[0], lenslets[of][1] + at[1]] == [row, column]
+                })
+            };
+            let left = neighbour(k.checked_sub(1), [0, 1]).map(|of| edges.of[of][1]);
+            let below = neighbour(last[column], [1, 0]).map(|of| edges.of[of][3]);
+            let ends = view.ends([row, column].map(|index| index as f64));
+            let known = [left, None, below, None];
+            edges.add(known, [ends[0][0], ends[0][1], ends[1][0], ends[1][1]]);
+            last[column] = Some(k);
         }
-    };
-    let (mut next, mut before) = (0, 0..0);
-    for others in others.chunk_by(|one, other| one[0] == other[0]) {
-        let (row, start, end) = (others[0][0], others[0][1], others[others.len() - 1][1] + 1);
-        let known = if row == next { before } else { start..start };
-        look(0, row, start..end + 1);
-        look(1, row, start..known.start.clamp(start, end));
-        look(1, row, known.end.clamp(start, end)..end);
-        look(1, row + 1, start..end);
-        (next, before) = (row + 1, start..end);
+        edges
     }
-    seen
+
+    /// Adds a lenslet with the midpoints of its edges, of which some may be known.
+    fn add(&mut self, known: [Option<usize>; 4], points: [[f64; 2]; 4]) {
+        let mut of = [0; 4];
+        for ((of, known), point) in of.iter_mut().zip(known).zip(points) {
+            *of = known.unwrap_or(self.points.len());
+            self.points.extend(known.is_none().then_some(point));
+        }
+        self.of.push(of);
+    }
+}
+
+// Look from edges to edges
+/// Lenslets of the second sensor that are looked at together.
+const TILE: usize = 256;
+
+/// From each midpoint of the first lenslets, the differences of S between the left and the right ends of all others, then between their
+/// lower and upper ones, rad².
+fn see_edges(fall: &Fall, [first, second]: [&Edges; 2], seen: &mut Vec<f64>) {
+    let (count, mut falls) = (second.of.len(), vec![0.0; second.points.len()]);
+    seen.resize(2 * count * first.points.len(), 0.0);
+    for (&[x, y], seen) in first.points.iter().zip(seen.chunks_mut(2 * count)) {
+        for (seen, end) in falls.iter_mut().zip(&second.points) {
+            *seen = fall.at(end[0] - x, end[1] - y);
+        }
+        let (along, up) = seen.split_at_mut(count);
+        for ((along, up), ends) in along.iter_mut().zip(up).zip(&second.of) {
+            let [left, right, below, above] = ends.map(|k| falls[k]);
+            (*along, *up) = (left - right, below - above);
+        }
+    }
 }
 
 // Slope covariance between midpoints of edges
@@ -313,18 +355,12 @@ fn fill(
     check_slope_memory(slopes, lenslets(slopes[0]).flat_map(lags).sum())?;
     let layers = see_layers(atmosphere, sensors);
     let block = |pair| Block::new(sensors, &layers, pair);
-    let fill =
-        |block: &Block, [firsts, others]: [&[[usize; 2]]; 2], rows: &mut [[&mut [f64]; 4]]| {
-            for (&first, row) in firsts.iter().zip(rows) {
-                block.fill(first, others, row.each_mut().map(|part| &mut **part));
-            }
-        };
-    fill_slopes(slopes, block, fill, watch)
+    fill_slopes(slopes, block, Block::fill, watch)
 }
 
 // Tests of the formula of four points
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::device::silent;
     use crate::model::atmosphere::Layer;
@@ -333,7 +369,7 @@ mod tests {
     use crate::turbulence::dense;
 
     // Sensors of every kind between midpoints
-    fn lopsided() -> (Atmosphere, Vec<Sensor>, Vec<Array2<bool>>) {
+    pub(crate) fn lopsided() -> (Atmosphere, Vec<Sensor>, Vec<Array2<bool>>) {
         let layers = [
             (0.0, 0.5, 25.0),
             (4e3, 0.2, f64::INFINITY),
@@ -441,6 +477,40 @@ mod tests {
             for ((row, column), found) in matrix.indexed_iter() {
                 let error = (found - exact(&air, [rows[row], columns[column]])).abs() / variance;
                 assert!(error < 1e-12, "{side} {outer_scale}: {error:.1e}");
+            }
+        }
+    }
+
+    // Hold entries to forty digits
+    /// Side, outer scale and displacement in metres, and xx, xy and yy in units of the variance; by mpmath.
+    const EXACT: &str = "
+        0.1 25.0 0.25 -0.125 0.265926192292501263 0.100536673074143224 0.413186369004073654
+        0.1 25.0 2.75 1.5 -0.00401772303374108355 -0.03605494539009227 0.0424087437386834898
+        0.1 25.0 7.0 3.75 -0.0108920961027971332 -0.0114549701771166674 0.00435367813785504972
+        0.1 25.0 7.5 -2.5 -0.0143593778669054809 0.00832437285269717109 0.00783858594974040707
+        0.1 25.0 20.0 9.5 -0.000624511261141665496 -0.00036951936986407088 -0.0000220878352194640097
+        0.1 25.0 -31.0 24.0 -8.07853841706811121e-6 7.37703146519021462e-6 -4.26104243093007189e-6
+        0.5 25.0 7.0 3.75 -0.0237436589791372301 -0.0250107413289969294 0.00953079579032945025
+        2.0 25.0 -31.0 24.0 -0.0000447124797303431037 0.0000408891853137071441 -0.0000233771508311299368
+        0.1 100.0 7.0 3.75 0.0101517098666833805 -0.0273181257349299691 0.0465098668546592552
+        0.1 100.0 20.0 9.5 -0.00867025164955154325 -0.010574582655143315 0.00856904869588698914
+        0.1 100.0 -31.0 24.0 -0.00304706120066940014 0.00487902380345923076 -0.000522298282971992468";
+
+    #[test]
+    fn small_lenslets_keep_twelve_digits_of_the_variance() {
+        for line in EXACT.trim().lines() {
+            let numbers: Vec<f64> = line.split_whitespace().map(|n| n.parse().unwrap()).collect();
+            let [side, outer_scale, x, y, ..] = numbers[..] else { panic!("{line}") };
+            let layers = vec![Layer::new(0.0, 1.0, outer_scale)];
+            let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+            let array = LensletArray::new(1, side).unwrap();
+            let first = Sensor::at_rest(Source::star(0.0, 0.0).unwrap(), array);
+            let sensors = [first, Sensor { shift: [x, y], ..first }];
+            let all = [(); 2].map(|_| Array2::from_elem((1, 1), true));
+            let matrix = slope_covariance(&air, &sensors, &all, &silent).unwrap();
+            for ((a, b), exact) in [(0, 0), (0, 1), (1, 1)].into_iter().zip(&numbers[4..]) {
+                let error = matrix[[a, 2 + b]] / matrix[[0, 0]] - exact;
+                assert!(error.abs() < 2e-13, "{line}: {error:.1e}");
             }
         }
     }

@@ -20,6 +20,8 @@ struct Rates {
     /// For two lenslets and a layer, parallel and turned, and what is added where they are near.
     parallel: [f64; 2],
     turned: [f64; 2],
+    /// For an entry and a layer by the formula of four points.
+    points: f64,
 }
 
 /// Seconds of one thread for two sensors of a lattice and a layer, and for each of their lags.
@@ -33,6 +35,7 @@ const THREAD: Rates = Rates {
     layer: 4e-3,
     parallel: [55e-9, 0.45e-6],
     turned: [0.25e-6, 3e-6],
+    points: 6e-9,
 };
 
 const DEVICE: Rates = Rates {
@@ -42,10 +45,8 @@ const DEVICE: Rates = Rates {
     layer: 2.5e-3,
     parallel: [0.015e-9, 1e-9],
     turned: [0.5e-9, 20e-9],
+    points: 0.02e-9,
 };
-
-/// Seconds of one thread for an entry and a layer by the formula of four points.
-const MIDPOINTS: f64 = 10e-9;
 
 // Sensors and their lenslets
 /// A sensor as the covariance sees it.
@@ -119,14 +120,13 @@ pub(crate) fn time_of_slopes(
     engine: &Engine,
 ) -> Stage {
     let layers = system.atmosphere().layers().len() as f64;
-    let there = !engine.devices().is_empty();
     let by_points = system.slope_model() == SlopeModel::EdgeMidpoint;
-    let rates = if there { &DEVICE } else { &THREAD };
+    let rates = if engine.devices().is_empty() { &THREAD } else { &DEVICE };
     // Add up the work of pairs
     let of_pair = |pair: &[&Seen; 2]| match by_points {
         true => {
             let entries = (4 * pair[0].lenslets * pair[1].lenslets) as f64;
-            [(Work::Integrals, layers * MIDPOINTS * entries), (Work::Memory, 0.0)]
+            [(Work::Integrals, layers * rates.points * entries), (Work::Memory, 0.0)]
         }
         false => rates.of_pair(*pair, layers),
     };
@@ -149,10 +149,6 @@ pub(crate) fn time_of_slopes(
     let apart = |[first, second]: &[&Seen; 2]| !first.sensor.shares_lattice_with(&second.sensor);
     if !by_points && pairs.iter().any(apart) {
         total[0].1 += layers * rates.layer;
-    }
-    if by_points && there {
-        let cores = Engine::default();
-        return Stage::shared(name, &total, &cores).with_piece(&largest, &cores);
     }
     Stage::shared(name, &total, engine).with_piece(&largest, engine)
 }

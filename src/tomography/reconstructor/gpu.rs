@@ -16,12 +16,13 @@ use crate::model::atmosphere::Atmosphere;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
 use crate::model::sensor::Sensor;
+use crate::model::system::SlopeModel;
 use crate::model::unmeasured::Mode;
 use crate::numerics::real::{Precision, Real};
 use crate::tomography::covariance_matrix::{
     LATER, MEASUREMENTS, TRUTH, truth_sensors, truth_valid, upwind,
 };
-use crate::turbulence::dense;
+use crate::turbulence::{dense, midpoint};
 use ndarray::{Array2, Array3};
 use std::ops::Range;
 
@@ -30,7 +31,10 @@ impl ReconstructorPlan {
     /// Bytes that the plan takes on each device of an engine: the first one takes the matrices apart, or all of them do.
     pub(super) fn on_devices(&self, engine: &Engine) -> Vec<u64> {
         let (air, sensors) = (self.system.atmosphere(), self.system.sensors());
-        let covariances = dense::gpu::bytes(engine.precision(), air, &sensors);
+        let covariances = match self.system.slope_model() {
+            SlopeModel::Average => dense::gpu::bytes(engine.precision(), air, &sensors),
+            SlopeModel::EdgeMidpoint => midpoint::gpu::bytes(air, &sensors),
+        };
         if self.is_shared(engine) {
             return vec![self.on_rank(engine).max(covariances); engine.devices().len()];
         }
@@ -58,19 +62,18 @@ impl ReconstructorPlan {
     }
 
     // Choose the precision of a device
-    /// As on processors, by the first device of an engine, in its precision: from C_tt, and C_mm and C_tm where
-    /// they are given; else they are made there.
+    /// As on processors, by the first device of an engine, in its precision, from C_tt; C_mm and C_tm are made
+    /// there.
     pub(super) fn invert_there(
         &self,
         truth: &Array2<f64>,
-        given: Option<[Array2<f64>; 2]>,
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Inverted, Error> {
         let gpu = &engine.devices()[0];
         match engine.precision() {
-            Precision::F64 => self.inverted::<f64>(truth, given, gpu, watch),
-            Precision::F32 => self.inverted::<f32>(truth, given, gpu, watch),
+            Precision::F64 => self.inverted::<f64>(truth, gpu, watch),
+            Precision::F32 => self.inverted::<f32>(truth, gpu, watch),
         }
     }
 }
@@ -89,8 +92,13 @@ impl ReconstructorPlan {
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());
         watch.stage(MEASUREMENTS, "");
         let (to, here) = ((gpu, unit, deal), Here::of(gpu, deal)?);
-        let (air, gradient) = (system.atmosphere(), system.cone_gradient());
-        let matrix = dense::gpu::slopes_there::<T>(air, (&sensors, &valid), gradient, to, watch)?;
+        let (air, stars) = (system.atmosphere(), (&sensors[..], &valid[..]));
+        let matrix = match system.slope_model() {
+            SlopeModel::Average => {
+                dense::gpu::slopes_there::<T>(air, stars, system.cone_gradient(), to, watch)?
+            }
+            SlopeModel::EdgeMidpoint => midpoint::gpu::slopes_there(air, stars, to, watch)?,
+        };
         self.add_noise_there((gpu, unit), &here, &matrix)?;
         let rows = self.rows_there(to, watch)?;
         gpu.synchronise()?;
@@ -113,7 +121,14 @@ impl ReconstructorPlan {
         let rows = to.0.zeros::<T>(self.sets() * size)?;
         let add = |truths: &[Sensor], air: &Atmosphere, part: View<T>| {
             let sets = [(truths, &masks[..]), (&sensors[..], &valid[..])];
-            dense::gpu::add_between(air, sets, system.cone_gradient(), (to, part), watch)
+            match system.slope_model() {
+                SlopeModel::Average => {
+                    dense::gpu::add_between(air, sets, system.cone_gradient(), (to, part), watch)
+                }
+                SlopeModel::EdgeMidpoint => {
+                    midpoint::gpu::add_between(air, sets, (to, part), watch)
+                }
+            }
         };
         watch.stage(TRUTH, "");
         add(&truths, system.atmosphere(), rows.view((self.sets() - 1) * size..))?;
@@ -289,38 +304,18 @@ const NOISE: KernelSource = KernelSource {
 };
 
 // Invert on one device
-/// C_mm and C_tm of the host over `unit`, on a device.
-fn sent<T: Real>(
-    [measurements, truth_measurements]: [Array2<f64>; 2],
-    gpu: &Gpu,
-    unit: f64,
-) -> Result<[Buffer<T>; 2], Error> {
-    let matrix = upload_rows(gpu, &measurements, unit)?;
-    drop(measurements);
-    Ok([matrix, upload_rows(gpu, &truth_measurements, unit)?])
-}
-
 impl ReconstructorPlan {
     // Invert where the matrices are
     /// Inverts in the precision T, in a unit of the size of C_tt.
     fn inverted<T: Real>(
         &self,
         truth: &Array2<f64>,
-        given: Option<[Array2<f64>; 2]>,
         gpu: &Gpu,
         watch: &dyn Watch,
     ) -> Result<Inverted, Error> {
         let (n, unit) = (self.measurements, unit(truth));
-        // Have the matrices on a device
-        let ([matrix, rows], kept) = match given {
-            Some(given) => (sent::<T>(given, gpu, unit)?, None),
-            None => {
-                let made = self.made::<T>((gpu, &Deal::whole(n)), unit, &|_| Ok(()), watch)?;
-                let read = |rows: View<T>| read_rows(rows, n, unit);
-                let kept = self.kept_there(made.each_ref(), &read)?;
-                (made, kept)
-            }
-        };
+        let [matrix, rows] = self.made::<T>((gpu, &Deal::whole(n)), unit, &|_| Ok(()), watch)?;
+        let kept = self.kept_there([&matrix, &rows], &|rows| read_rows(rows, n, unit))?;
         let truth = upload_rows::<T>(gpu, truth, unit)?;
         let read = |errors: &Buffer<T>| self.read_errors(errors, unit);
         let (errors, spectrum) = if self.method == Inversion::Eigen {
@@ -434,6 +429,7 @@ impl ReconstructorPlan {
 mod tests {
     use crate::device::engine::Engine;
     use crate::device::{gpu::test_machines, silent};
+    use crate::model::system::SlopeModel;
     use crate::model::unmeasured::{Focus, TipTilt};
     use crate::numerics::real::Precision;
     use crate::tomography::covariance_matrix::CovarianceMatrices;
@@ -452,17 +448,19 @@ mod tests {
         stars[1].tip_tilt = TipTilt::unknown(1e-12).unwrap();
         let system = all.to_builder().guide_stars(stars).targets([target]).build().unwrap();
         let at = |delay: f64| ReconstructorOptions::default().delay(delay).predict(false);
-        let here = [0.0, 0.01].map(|delay| {
-            let plan = ReconstructorPlan::new(&system, at(delay).keep(true)).unwrap();
+        let by_points = system.to_builder().slope_model(SlopeModel::EdgeMidpoint).build().unwrap();
+        let here = [(&system, 0.0), (&system, 0.01), (&by_points, 0.01)].map(|(system, delay)| {
+            let plan = ReconstructorPlan::new(system, at(delay).keep(true)).unwrap();
             plan.run(&Engine::default(), &silent).unwrap()
         });
         let scale = here[0].truth_covariance.diag().mean().unwrap();
         for gpu in test_machines() {
-            for (precision, method, (keep, delay), least) in [
-                (Precision::F64, Inversion::Cholesky, (false, 0.0), 1e-9),
-                (Precision::F64, Inversion::Cholesky, (true, 0.01), 1e-9),
-                (Precision::F32, Inversion::Cholesky, (false, 0.0), 2e-3),
-                (Precision::F64, Inversion::Eigen, (false, 0.01), 1e-8),
+            for (precision, method, (keep, delay), least, case) in [
+                (Precision::F64, Inversion::Cholesky, (false, 0.0), 1e-9, 0),
+                (Precision::F64, Inversion::Cholesky, (true, 0.01), 1e-9, 1),
+                (Precision::F32, Inversion::Cholesky, (false, 0.0), 2e-3, 0),
+                (Precision::F64, Inversion::Eigen, (false, 0.01), 1e-8, 1),
+                (Precision::F64, Inversion::Cholesky, (true, 0.01), 1e-9, 2),
             ] {
                 if method == Inversion::Eigen
                     && let Err(reason) = gpu.require_factors(true)
@@ -470,9 +468,9 @@ mod tests {
                     eprintln!("skipped on {}: {reason}", gpu.name());
                     continue;
                 }
-                let here = &here[usize::from(delay > 0.0)];
+                let (here, system) = (&here[case], [&system, &system, &by_points][case]);
                 let options = at(delay).method(method).keep(keep);
-                let plan = ReconstructorPlan::new(&system, options).unwrap();
+                let plan = ReconstructorPlan::new(system, options).unwrap();
                 let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
                 let there = plan.run(&engine, &silent).unwrap();
                 // Compare reconstructors and errors

@@ -7,7 +7,7 @@ use super::{
     pairs_of, prepare_averages, rectangle, see_layers, square, wanted_averages,
 };
 use crate::device::collective::Deal;
-use crate::device::gpu::{self, Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
+use crate::device::gpu::{self, Argument, Buffer, Gpu, Header, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::device::{Watch, Workers, check, dispatch};
 use crate::error::Error;
@@ -28,7 +28,13 @@ use std::sync::Arc;
 pub(crate) const DENSE: KernelSource = KernelSource {
     name: "dense.cu",
     text: include_str!("../../../kernels/turbulence/dense.cu"),
-    headers: &[REAL, RADIAL_TABLE, PHASE, HESSIAN],
+    headers: &[REAL, RADIAL_TABLE, PHASE, HESSIAN, PLACES],
+};
+
+/// Where entries of two lenslets go.
+pub(crate) const PLACES: Header = Header {
+    name: "turbulence/places.cuh",
+    text: include_str!("../../../kernels/turbulence/places.cuh"),
 };
 
 // View of a layer by two sensors
@@ -671,16 +677,37 @@ fn add_there<T: Real>(
     matrix: gpu::View<T>,
     watch: &dyn Watch,
 ) -> Result<(), Error> {
-    let [rows, columns] = posed.slopes;
+    let tools = Tools::on(gpu, posed)?;
+    let fill = |k: usize, lenslets: Lenslets, values: gpu::View<T>, sizes: [usize; 2]| {
+        tools.fill(&posed.blocks[k], lenslets, (values, unit), sizes)
+    };
+    fill_there(posed.slopes, (deal, matrix), &fill, watch)
+}
+/// First lenslets of a block, by row and column, and the [`places`] of those second ones that are wanted.
+pub(crate) type Lenslets<'a> = (&'a [[usize; 2]], &'a [[i32; 4]]);
+
+/// Queues the block of a pair of sensors, by its number among [`pairs_of`], into a matrix that begins with a view of it; the last two are
+/// how long a row of the matrix is, and how many rows below x slopes y slopes stand.
+pub(crate) type FillBlock<'a, T> =
+    &'a dyn Fn(usize, Lenslets, gpu::View<T>, [usize; 2]) -> Result<(), Error>;
+
+/// Fills the columns of a deal of a matrix of rows and columns on a device, block by block; those of other pairs stay as they are.
+pub(crate) fn fill_there<T: Real>(
+    slopes: [Slopes; 2],
+    (deal, matrix): (&Deal, gpu::View<T>),
+    fill: FillBlock<T>,
+    watch: &dyn Watch,
+) -> Result<(), Error> {
+    let [rows, columns] = slopes;
     assert_eq!(deal.columns(), columns.order.len(), "all columns are dealt out");
-    let (tools, pitch) = (Tools::on(gpu, posed)?, deal.count());
+    let pitch = deal.count();
     assert_eq!(matrix.len(), rows.order.len() * pitch, "a matrix fits its deal");
-    for block in &posed.blocks {
-        let ([p, q], [first, second]) = (block.sensors, block.lenslets);
+    for (k, [p, q]) in pairs_of(slopes).into_iter().enumerate() {
+        let [first, second] = [rows.order.lenslets(p), columns.order.lenslets(q)];
         let kept = places(second, |axis, k| deal.place(columns.order.index(q, axis, k)));
         if !kept.is_empty() {
             let values = matrix.from(rows.order.index(p, 0, 0) * pitch);
-            tools.fill(block, (first, &kept), (values, unit), [pitch, first.len()])?;
+            fill(k, (first, &kept), values, [pitch, first.len()])?;
         }
         check(watch)?;
     }

@@ -1,0 +1,256 @@
+// Tangled from book/src/edge-midpoint-gpu.md: edit there, or here and run cargo tangle stitch.
+//! Covariances of slopes by the formula of four points on a graphics processor.
+
+// What four points on a device stand on
+use super::{Fall, SeenLayer, see_layers};
+use crate::device::Watch;
+use crate::device::collective::Deal;
+use crate::device::gpu::{self, Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
+use crate::device::headers::REAL;
+use crate::error::Error;
+use crate::model::atmosphere::Atmosphere;
+use crate::model::sensor::Sensor;
+use crate::numerics::real::Real;
+use crate::turbulence::dense::gpu::{Lenslets, PLACES, fill_there};
+use crate::turbulence::dense::{Slopes, half_square, pairs_of, rectangle};
+use crate::turbulence::phase::gpu::RADIAL_TABLE;
+use std::sync::Arc;
+
+/// The kernels of this chapter.
+pub(crate) const MIDPOINT: KernelSource = KernelSource {
+    name: "midpoint.cu",
+    text: include_str!("../../../kernels/turbulence/midpoint.cu"),
+    headers: &[REAL, RADIAL_TABLE, PLACES],
+};
+
+// Layer as two sensors see it on a device
+/// A layer as two sensors see it, as the kernels read it; lengths in metres.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct View {
+    corners: [[f64; 2]; 2],
+    steps: [[[f64; 2]; 2]; 2],
+    halves: [f64; 2],
+    strength: f64,
+    least: f64,
+    table: i32,
+    first: i32,
+    last: i32,
+    together: i32,
+}
+
+impl View {
+    /// The view of two sensors, with the place of the layer's table; strengths are over `sides` and `unit`.
+    fn new(layer: &SeenLayer, [p, q]: [usize; 2], table: i32, scale: f64) -> Self {
+        let seen = [&layer.views[p], &layer.views[q]];
+        let [first, last] = layer.fall.table.numbers();
+        Self {
+            corners: seen.map(|view| view.corner),
+            steps: seen.map(|view| view.steps),
+            halves: seen.map(|view| view.half),
+            strength: layer.strength * scale,
+            least: layer.fall.least,
+            table,
+            first,
+            last,
+            together: i32::from(seen[0].steps == seen[1].steps),
+        }
+    }
+}
+
+// Tables of falls on a device
+/// The tables of all layers, one after the other, and where that of each layer begins, in segments.
+fn tables(layers: &[SeenLayer]) -> (Vec<[f64; 8]>, Vec<i32>) {
+    let (mut segments, mut known) = (Vec::new(), Vec::<(&Arc<Fall>, i32)>::new());
+    let starts = layers.iter().map(|layer| {
+        let same = known.iter().find(|(fall, _)| Arc::ptr_eq(fall, &layer.fall));
+        same.map(|(_, start)| *start).unwrap_or_else(|| {
+            let start = segments.len() as i32;
+            segments.extend(layer.fall.table.segments());
+            known.push((&layer.fall, start));
+            start
+        })
+    });
+    let starts = starts.collect();
+    (segments, starts)
+}
+
+// Block of four points on a device
+/// What a device has for all blocks.
+struct Tools<'a> {
+    gpu: &'a Gpu,
+    sensors: &'a [Sensor],
+    layers: Vec<SeenLayer>,
+    /// The tables, and where that of each layer begins.
+    segments: Buffer<f64>,
+    starts: Vec<i32>,
+    /// By displacement, and a block.
+    kernels: [Kernel; 2],
+}
+
+impl<'a> Tools<'a> {
+    fn on<T: Real>(
+        gpu: &'a Gpu,
+        atmosphere: &Atmosphere,
+        sensors: &'a [Sensor],
+    ) -> Result<Self, Error> {
+        let layers = see_layers(atmosphere, sensors);
+        let (segments, starts) = tables(&layers);
+        let segments = gpu.upload(segments.as_flattened())?;
+        let program = gpu.program::<T>(&MIDPOINT, &[])?;
+        let kernels = [program.kernel("four_points_by_lag")?, program.kernel("four_points_block")?];
+        Ok(Self { gpu, sensors, layers, segments, starts, kernels })
+    }
+
+    /// Queues the block of two sensors, by their numbers among all, over `unit`; lenslets, view and sizes are those of [`fill_there`].
+    fn fill<T: Real>(
+        &self,
+        [p, q]: [usize; 2],
+        (rows, columns): Lenslets,
+        (values, unit): (gpu::View<T>, f64),
+        [pitch, height]: [usize; 2],
+    ) -> Result<(), Error> {
+        let gpu = self.gpu;
+        // Sum the lattices of a block
+        let scale = 1.0 / (self.sensors[p].side() * self.sensors[q].side() * unit);
+        let view = |(layer, &start)| View::new(layer, [p, q], start, scale);
+        let views: Vec<View> = self.layers.iter().zip(&self.starts).map(view).collect();
+        let (layers, views) = (views.len(), gpu.upload(&views)?);
+        let [lenslets, others] = [p, q].map(|k| self.sensors[k].array.lenslets());
+        let lags = lenslets + others - 1;
+        let sums = gpu.zeros::<f64>(4 * lags * lags)?;
+        let arguments: [Argument; 6] = [
+            (&views).into(),
+            layers.into(),
+            (&self.segments).into(),
+            lenslets.into(),
+            lags.into(),
+            (&sums).into(),
+        ];
+        gpu.launch(&self.kernels[0], Shape::over(lags * lags, 128, [1, 1]), &arguments)?;
+        // Launch the kernel of a block of points
+        let first: Vec<i32> = rows.as_flattened().iter().map(|&k| k as i32).collect();
+        let (first, second) = (gpu.upload(&first)?, gpu.upload(columns.as_flattened())?);
+        let columns = columns.len();
+        let arguments: [Argument; 12] = [
+            (&views).into(),
+            layers.into(),
+            (&self.segments).into(),
+            (&sums).into(),
+            lenslets.into(),
+            lags.into(),
+            (&first).into(),
+            (&second).into(),
+            columns.into(),
+            pitch.into(),
+            height.into(),
+            values.into(),
+        ];
+        gpu.launch(&self.kernels[1], Shape::over(columns, 128, [rows.len(), 1]), &arguments)
+    }
+}
+
+// Four points into their places
+/// The columns of a deal of the slope covariance matrix by the formula of four points, (n, n), rad² over `unit`, on a device; blocks of
+/// sensors below the diagonal are zero. In double precision it is within 1e-12 of the variance of a slope of what the processor computes,
+/// and in single precision an entry is rounded once.
+///
+/// # Errors
+/// Those of [`midpoint::slope_covariance`](super::slope_covariance), and what the device says.
+pub(crate) fn slopes_there<T: Real>(
+    atmosphere: &Atmosphere,
+    set: (&[Sensor], &[ndarray::Array2<bool>]),
+    to: (&Gpu, f64, &Deal),
+    watch: &dyn Watch,
+) -> Result<Buffer<T>, Error> {
+    half_square(atmosphere, set, |all, slopes| {
+        let matrix = to.0.zeros::<T>(slopes[0].order.len() * to.2.count())?;
+        add_there(atmosphere, (all, slopes), (to, matrix.view(..)), watch)?;
+        Ok(matrix)
+    })
+}
+
+/// Adds the columns of a deal of the covariances of the slopes of some sensors with those of others, (m, n), rad² over `unit`, to a matrix
+/// on a device.
+///
+/// # Errors
+/// Those of [`slopes_there`].
+pub(crate) fn add_between<T: Real>(
+    atmosphere: &Atmosphere,
+    sets: [(&[Sensor], &[ndarray::Array2<bool>]); 2],
+    to: ((&Gpu, f64, &Deal), gpu::View<T>),
+    watch: &dyn Watch,
+) -> Result<(), Error> {
+    rectangle(atmosphere, sets, |all, slopes| add_there(atmosphere, (all, slopes), to, watch))
+}
+
+fn add_there<T: Real>(
+    atmosphere: &Atmosphere,
+    (sensors, slopes): (&[Sensor], [Slopes; 2]),
+    ((gpu, unit, deal), matrix): ((&Gpu, f64, &Deal), gpu::View<T>),
+    watch: &dyn Watch,
+) -> Result<(), Error> {
+    let tools = Tools::on::<T>(gpu, atmosphere, sensors)?;
+    let pairs = pairs_of(slopes);
+    let fill = |k: usize, lenslets: Lenslets, values: gpu::View<T>, sizes: [usize; 2]| {
+        let pair = [slopes[0].first + pairs[k][0], slopes[1].first + pairs[k][1]];
+        tools.fill(pair, lenslets, (values, unit), sizes)
+    };
+    fill_there(slopes, (deal, matrix), &fill, watch)
+}
+
+// Memory of four points on a device
+/// Octaves of squared distance that a table has at most: from 1e-10 of a side to 1e4 of them.
+const OCTAVES: u64 = 96;
+
+/// Bytes that tables and a block's sums take on a device, for some sensors under an atmosphere.
+pub(crate) fn bytes(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
+    let most = sensors.iter().map(|sensor| sensor.array.lenslets() as u64).max().unwrap_or(0);
+    let tables = atmosphere.layers().len() as u64 * OCTAVES * 32 * size_of::<[f64; 8]>() as u64;
+    tables + 4 * 8 * (2 * most).pow(2) + (1 << 20)
+}
+
+// Tests of four points on devices
+#[cfg(test)]
+mod tests {
+    use super::super::tests::lopsided;
+    use super::super::{between, slope_covariance};
+    use super::*;
+    use crate::device::{gpu::test_machines, silent};
+    use ndarray::Array2;
+
+    fn read<T: Real>(values: &Buffer<T>, rows: usize) -> Array2<f64> {
+        let values: Vec<f64> =
+            values.read().unwrap().iter().map(|value| value.in_double()).collect();
+        Array2::from_shape_vec((rows, values.len() / rows), values).unwrap()
+    }
+
+    #[test]
+    fn four_points_on_a_device_are_those_of_the_processor() {
+        let (air, sensors, valid) = lopsided();
+        let all = (&sensors[..], &valid[..]);
+        let [one, two] = [(&sensors[..2], &valid[..2]), (&sensors[2..], &valid[2..])];
+        let square = slope_covariance(&air, &sensors, &valid, &silent).unwrap();
+        let across = between(&air, one, two, &silent).unwrap();
+        let (unit, most) = (1e-13, square[[0, 0]]);
+        for gpu in test_machines() {
+            let [m, n] = [across.nrows(), across.ncols()];
+            let to = |deal| (&gpu, unit, deal);
+            let (whole, part) = (Deal::whole(m + n), Deal::whole(n));
+            let double = slopes_there::<f64>(&air, all, to(&whole), &silent).unwrap();
+            let single = gpu.zeros::<f32>(m * n).unwrap();
+            add_between(&air, [one, two], (to(&part), single.view(..)), &silent).unwrap();
+            let (double, single) = (unit * read(&double, m + n), unit * read(&single, m));
+            for ((row, column), found) in double.indexed_iter() {
+                // Blocks below the diagonal are left to those above it.
+                let error = (found - square[[row, column]]).abs() / most;
+                assert!(error < 1e-12 || *found == 0.0 && column < row, "{row} {column} {error:e}");
+            }
+            for (found, here) in single.iter().zip(&across) {
+                let error = (found - here).abs();
+                assert!(error < 6e-8 * here.abs() + 1e-12 * most, "{found:e} {here:e}");
+            }
+            assert!(single != across);
+        }
+    }
+}
