@@ -14,53 +14,64 @@ extern "C" __global__ void add_noise(
     matrix[(size_t)partners[k] * count + k] += covariances[k];
 }
 
-/// Adds to the entries of `count` slopes from `first` on the variance that they have in common, a block of threads a row.
-extern "C" __global__ void add_common(real *matrix, int n, int first, int count, double variance) {
-    real *row = matrix + (size_t)(first + blockIdx.x) * n + first;
-    for (int k = threadIdx.x; k < count; k += blockDim.x) row[k] += (real)variance;
+/// Adds to entries of the rows from `row` on, in `count` of `width` columns from `first` on, the variance that their slopes have in
+/// common, a block of threads a row.
+extern "C" __global__ void add_common(
+    real *matrix, int width, int row, int first, int count, double variance
+) {
+    real *own = matrix + (size_t)(row + blockIdx.x) * width + first;
+    for (int k = threadIdx.x; k < count; k += blockDim.x) own[k] += (real)variance;
 }
 
 // Modes of a matrix that is half there
-/// C z for a mode z over `count` slopes from `first` on; blocks of sensors below the diagonal are not there.
-extern "C" __global__ void mode_products(
-    const real *matrix, const double *mode, int n, int first, int count, double *products
-) {
-    const int k = blockIdx.x * blockDim.x + threadIdx.x;
-    if (k >= n) return;
-    const bool above = k < first + count;
-    const real *start = above ? matrix + (size_t)k * n + first : matrix + (size_t)first * n + k;
-    const size_t step = above ? 1 : n;
-    double sum = 0.0;
-    for (int l = 0; l < count; ++l) sum += start[l * step] * mode[l];
-    products[k] = sum;
-}
-
-/// Takes z bᵗ + b zᵗ out of what is there of the rows that it touches, a block of threads a row.
-extern "C" __global__ void replace_mode(
-    real *matrix, const double *mode, const double *b, int n, int first, int count
-) {
-    const int i = blockIdx.x, end = first + count;
-    const double z = i < first ? 0.0 : mode[i - first];
-    real *row = matrix + (size_t)i * n;
-    for (int k = first + threadIdx.x; k < (i < first ? end : n); k += blockDim.x) {
-        row[k] -= (real)(z * b[k] + (k < end ? b[i] * mode[k - first] : 0.0));
-    }
-}
-
-// Take a mode out of rows
-/// Takes a mode out of rows of n slopes, a block of threads a row.
-extern "C" __global__ void __launch_bounds__(256) take_out_mode(
-    real *rows, const double *mode, int n, int first, int count
+/// Products of rows with the part of a mode that is over `count` of their `width` columns, from `first` on, a block of threads a row.
+extern "C" __global__ void __launch_bounds__(256) row_products(
+    const real *rows, const double *here, int width, int first, int count, double *products
 ) {
     __shared__ double parts[256];
-    real *own = rows + (size_t)blockIdx.x * n + first;
+    const real *own = rows + (size_t)blockIdx.x * width + first;
     double sum = 0.0;
-    for (int k = threadIdx.x; k < count; k += 256) sum += own[k] * mode[k];
+    for (int k = threadIdx.x; k < count; k += 256) sum += own[k] * here[k];
     parts[threadIdx.x] = sum;
     __syncthreads();
     for (int half = 128; half > 0; half /= 2) {
         if (threadIdx.x < half) parts[threadIdx.x] += parts[threadIdx.x + half];
         __syncthreads();
     }
-    for (int k = threadIdx.x; k < count; k += 256) own[k] -= (real)(parts[0] * mode[k]);
+    if (threadIdx.x == 0) products[blockIdx.x] = parts[0];
+}
+
+/// Products of a mode over `count` slopes from `first` on with the columns from `start` on, which lie behind it, at the places of their slopes.
+extern "C" __global__ void column_products(
+    const real *matrix, const double *mode, const int *slopes, int width, int start, int first, int count,
+    double *products
+) {
+    const int k = start + blockIdx.x * blockDim.x + threadIdx.x;
+    if (k >= width) return;
+    double sum = 0.0;
+    for (int l = 0; l < count; ++l) sum += matrix[(size_t)(first + l) * width + k] * mode[l];
+    products[slopes[k]] = sum;
+}
+
+// Take modes out of what is here
+/// Takes z bᵗ + b zᵗ out of what is here of the rows that it touches, a block of threads a row. The mode is over slopes from `first` on,
+/// and `here` over the columns from `start` to before `end`.
+extern "C" __global__ void replace_mode(
+    real *matrix, const double *mode, const double *here, const double *b, const int *slopes, int width, int first,
+    int start, int end
+) {
+    const int i = blockIdx.x;
+    const double z = i < first ? 0.0 : mode[i - first];
+    real *row = matrix + (size_t)i * width;
+    for (int k = start + threadIdx.x; k < (i < first ? end : width); k += blockDim.x) {
+        row[k] -= (real)(z * b[slopes[k]] + (k < end ? b[i] * here[k - start] : 0.0));
+    }
+}
+
+/// Takes the shares of a mode out of rows, over `count` of their `width` columns from `first` on, a block of threads a row.
+extern "C" __global__ void take_out_mode(
+    real *rows, const double *shares, const double *here, int width, int first, int count
+) {
+    real *own = rows + (size_t)blockIdx.x * width + first;
+    for (int k = threadIdx.x; k < count; k += blockDim.x) own[k] -= (real)(shares[blockIdx.x] * here[k]);
 }

@@ -4,7 +4,7 @@
 
 #include "device/real.cuh"
 
-/// Writes xx, xy, yx and yy of a lenslet's row; `second` tells the places of the other one's slopes.
+/// Adds xx, xy, yx and yy to a lenslet's row; `second` tells the places of the other one's slopes.
 __device__ inline void put(
     const double c[4], const int *second, size_t row, int pitch, int height, real *values
 ) {
@@ -12,7 +12,7 @@ __device__ inline void put(
         const int place = second[2 + b];
         if (place < 0) continue;
         real *at = values + row * pitch + place;
-        at[0] = (real)c[b];
-        at[(size_t)height * pitch] = (real)c[2 + b];
+        at[0] += (real)c[b];
+        at[(size_t)height * pitch] += (real)c[2 + b];
     }
 }

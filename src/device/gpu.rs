@@ -97,6 +97,14 @@ impl Gpu {
         self.machine().shared_memory()
     }
 
+    /// Refuses where what [`Gpu::cholesky`] needs, or [`Gpu::eigenvectors`], is missing.
+    ///
+    /// # Errors
+    /// Those of either where a library is missing.
+    pub(crate) fn require_factors(&self, eigenvectors: bool) -> Result<(), Error> {
+        self.machine().require_factors(eigenvectors)
+    }
+
     /// Refuses `what`, which needs so many bytes of the device's memory, where fewer are free.
     ///
     /// # Errors
@@ -323,6 +331,12 @@ impl<'a, T: Pod> View<'a, T> {
     pub fn from(self, start: usize) -> Self {
         assert!(start <= self.len, "from {start} on of {} values", self.len);
         Self { start: self.start + start, len: self.len - start, ..self }
+    }
+
+    /// Its first so many values.
+    pub fn first(self, len: usize) -> Self {
+        assert!(len <= self.len, "{len} of {} values", self.len);
+        Self { len, ..self }
     }
 
     // Part as another queue sees it
@@ -930,21 +944,22 @@ impl Gpu {
     ///
     /// # Errors
     /// As for [`Gpu::multiply_matrix`].
-    pub fn solve_triangular<T: Real>(
+    pub fn solve_triangular<'a, T: Real>(
         &self,
         factor: &Buffer<T>,
         order: usize,
-        rows: &Buffer<T>,
+        rows: impl Into<View<'a, T>>,
         transposed: bool,
     ) -> Result<(), Error> {
+        let rows = rows.into();
         let fits = factor.len == order * order && order > 0 && rows.len.is_multiple_of(order);
         assert!(fits, "rows fit their factor");
         let (double, count) = (T::PRECISION == Precision::F64, rows.len / order.max(1));
-        let (factor_at, rows_at) = (factor.address, rows.address);
+        let (factor_at, rows_at) = (factor.address, rows.address());
         let triangular =
             Triangular { double, order, factor: factor_at, count, rows: rows_at, transposed };
         let operation = Operation::SolveTriangular(triangular);
-        self.enqueue(&operation, &[&factor.memory, &rows.memory])
+        self.enqueue(&operation, &[&factor.memory, &rows.buffer.memory])
     }
 }
 

@@ -78,6 +78,10 @@ pub(crate) trait Machine: Send + Sync {
     fn require_clock(&self) -> Result<(), Error> {
         Ok(())
     }
+    /// Refuses where the device has nothing to find Cholesky's factor by, or `eigenvectors`.
+    fn require_factors(&self, _eigenvectors: bool) -> Result<(), Error> {
+        Ok(())
+    }
     /// Milliseconds on the device from one mark to another, both reached.
     fn milliseconds(&self, marks: [u64; 2]) -> Result<f64, Error>;
     // Programs of a machine

@@ -163,11 +163,9 @@ impl CovarianceMatrices {
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
         check_targets(system)?;
-        let (truths, mut sum) = (truth_sensors(system), None::<Array2<f64>>);
-        for (moved, air) in flows(system.atmosphere(), delay)? {
+        let mut sum = None::<Array2<f64>>;
+        for (truths, air) in upwind(system, delay)? {
             watch.stage(LATER, LENSLETS);
-            let upwind = |truth: &Sensor| Sensor { shift: moved.map(|way| -way), ..*truth };
-            let truths: Vec<Sensor> = truths.iter().map(upwind).collect();
             let part = with_measurements(system, &air, &truths, engine, watch)?;
             sum = Some(match sum {
                 Some(sum) => sum + &part,
@@ -180,6 +178,20 @@ impl CovarianceMatrices {
         Ok(sum)
     }
 }
+
+// Parts of the air that move alike
+/// The truth sensors of all targets a `delay` (s) upwind, and the air that they see from there; for all parts of the air that move alike.
+pub(crate) fn upwind(
+    system: &System,
+    delay: f64,
+) -> Result<Vec<(Vec<Sensor>, Atmosphere)>, Invalid> {
+    let seen = |(moved, air): ([f64; 2], Atmosphere)| {
+        let back = |truth: Sensor| Sensor { shift: moved.map(|way| -way), ..truth };
+        (truth_sensors(system).into_iter().map(back).collect(), air)
+    };
+    Ok(flows(system.atmosphere(), delay)?.into_iter().map(seen).collect())
+}
+
 /// How far layers move in a time, metres along x and y, and the air of those that move so.
 fn flows(air: &Atmosphere, delay: f64) -> Result<Vec<([f64; 2], Atmosphere)>, Invalid> {
     let mut flows: Vec<([f64; 2], Vec<Layer>)> = Vec::new();

@@ -8,7 +8,7 @@ mod gpu;
 mod gpu;
 
 // What the planned estimate stands on
-use self::gpu::{estimators, on_devices};
+use self::gpu::{estimators, on_devices, without_factors};
 use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{Speed, Watch, Work, check, engine::Engine};
 use crate::error::{Error, Invalid};
@@ -77,12 +77,24 @@ impl EstimatePlan {
         Self::of(Posed { options: self.0.options.frames(frames), ..self.0 }, &Speed::default())
     }
 
-    /// The same plan for an engine: where the choice is left to it, the method that is faster there.
+    /// The same plan for an engine: where the choice is left to it, the method that is faster there; iterations where a device lacks the
+    /// library that a factor needs.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
     pub fn fitted(self, engine: &Engine) -> Result<Self, Error> {
-        Self::of(self.0, engine.speed())
+        let Self(posed, method, reason) = Self::of(self.0, engine.speed())?;
+        let iterates =
+            posed.options.filter == 0.0 && posed.covariances.system().expect_measured("").is_ok();
+        let is_open = posed.options.method == Inversion::Auto && method != Inversion::Iterative;
+        let missing = if is_open && iterates { without_factors(engine, method) } else { None };
+        Ok(match missing {
+            None => Self(posed, method, reason),
+            Some(missing) => {
+                let reason = format!("{} cannot be: {missing}", method.name());
+                Self(posed, Inversion::Iterative, reason)
+            }
+        })
     }
 
     /// How frames are solved, once it is decided.
@@ -429,6 +441,31 @@ mod tests {
             words.starts_with("filter = 0.1: expected 0 with method = \"iterative\""),
             "{words}"
         );
+        // Iterate where a library is missing
+        let mut stars = system.guide_stars().to_vec();
+        stars[0].noise = crate::model::Noise::uniform(0.0).unwrap();
+        let quiet = system.to_builder().guide_stars(stars.clone()).build().unwrap();
+        stars[1].tip_tilt = TipTilt::Removed;
+        let blind = system.to_builder().guide_stars(stars).build().unwrap();
+        for gpu in crate::device::gpu::emulated(1) {
+            let engine = Engine::gpus(vec![gpu], Precision::F64).unwrap();
+            let fitted = |system: &System, options: EstimateOptions| {
+                EstimatePlan::new(system, options).unwrap().fitted(&engine).unwrap()
+            };
+            let options = EstimateOptions::default().frames(1000);
+            assert_eq!(fitted(&system, options).method(), Inversion::Cholesky);
+            let plan = fitted(&quiet, options);
+            let said = plan.describe(&engine).reason;
+            assert_eq!(plan.method(), Inversion::Iterative, "{said}");
+            assert!(
+                said.contains("eigen cannot be: ") && said.contains("only a library"),
+                "{said}"
+            );
+            // What is asked for stays, and so does what iterations on a device cannot do.
+            let asked = options.method(Inversion::Eigen);
+            assert_eq!(fitted(&quiet, asked).method(), Inversion::Eigen);
+            assert_eq!(fitted(&blind, options).method(), Inversion::Eigen);
+        }
     }
 
     // Estimate in single precision

@@ -18,7 +18,7 @@ use crate::error::{Error, Invalid, accept};
 use crate::files::located::Document;
 use crate::linear::{Cholesky, Eigen, NotPositive, times_transpose};
 use crate::model::lenslet_array::SlopeOrder;
-use crate::model::system::{SlopeModel, System};
+use crate::model::system::System;
 #[cfg(feature = "files")]
 use crate::model::system::{TABLES, require_winds};
 use crate::numerics::real::Precision;
@@ -295,20 +295,20 @@ impl ReconstructorPlan {
             [self.measurements, self.truth_slopes, self.system.targets().len()].map(|k| k as u64);
         let square = n.saturating_mul(n).saturating_mul(8);
         let rows = targets.saturating_mul(m).saturating_mul(8);
-        let of_reconstructor = match (self.stays_there(engine), self.options.errors_only) {
-            (true, true) => 0,
-            (true, false) => 1,
-            _ => 2,
+        let (sets, keep) = (self.sets() as u64, u64::from(self.options.keep));
+        let of_rows = match (!engine.devices().is_empty(), self.options.errors_only) {
+            (true, true) => keep,
+            (true, false) => 1 + keep,
+            _ => 2 * sets + keep,
         };
-        let results = rows.saturating_mul(n).saturating_mul(of_reconstructor);
-        let results = results.saturating_add(rows.saturating_mul(3 * m));
-        let results = results.saturating_mul(if self.is_delayed() { 2 } else { 1 });
+        let results = rows.saturating_mul(n).saturating_mul(of_rows);
+        let results = results.saturating_add(rows.saturating_mul(3 * m * sets));
         let matrices = match (engine.devices(), self.method) {
             (_, Inversion::Iterative) => return self.memory_of_iterations(engine),
             ([], Inversion::Eigen) => 4,
-            ([_, ..], _) if self.stays_there(engine) => 0,
+            ([_, ..], _) => 0,
             _ => 1,
-        } + u64::from(self.options.keep);
+        } + keep;
         let working =
             Memory { host: square.saturating_mul(matrices), devices: self.on_devices(engine) };
         Memory::of_stages(results, [&working])
@@ -318,12 +318,8 @@ impl ReconstructorPlan {
     fn stages(&self, engine: &Engine) -> Vec<Stage> {
         let (stars, truths) = (sensors_of(&self.system), self.truths());
         let (measurements, with_truth) = (among(&stars), between(&truths, &stars));
-        // Differences between points that are wanted on the host are made there.
-        let (by_points, cores) =
-            (self.system.slope_model() == SlopeModel::EdgeMidpoint, Engine::default());
-        let maker = if by_points && !self.stays_there(engine) { &cores } else { engine };
         let slopes = [(MEASUREMENTS, &measurements), (TRUTH, &with_truth), (LATER, &with_truth)]
-            .map(|(name, pairs)| time_of_slopes(name, &self.system, pairs, maker));
+            .map(|(name, pairs)| time_of_slopes(name, &self.system, pairs, engine));
         let iterated = self.method == Inversion::Iterative;
         let wanted = |stage: &Stage| match stage.name {
             LATER => self.is_delayed(),
@@ -419,32 +415,17 @@ impl ReconstructorPlan {
         if self.is_shared(engine) {
             let truth = truth_covariance(&self.system, watch)?;
             let inverted = self.invert_together(&truth, engine, watch)?;
-            return Ok(inverted.map_or_else(Reconstruction::elsewhere, |inverted| {
-                self.found(inverted, truth, None)
-            }));
+            return Ok(inverted
+                .map_or_else(Reconstruction::elsewhere, |inverted| self.found(inverted, truth)));
         }
-        if self.stays_there(engine) {
+        if !engine.devices().is_empty() {
             let truth = truth_covariance(&self.system, watch)?;
-            let inverted = self.invert_there(&truth, None, engine, watch)?;
-            return Ok(self.found(inverted, truth, None));
+            let inverted = self.invert_there(&truth, engine, watch)?;
+            return Ok(self.found(inverted, truth));
         }
         let mut covariances = CovarianceMatrices::on(&self.system, engine, watch)?;
         self.add_later_truth(&mut covariances, engine, watch)?;
-        self.invert(covariances, engine, watch)
-    }
-
-    /// Whether the covariances of measurements never leave the device.
-    fn stays_there(&self, engine: &Engine) -> bool {
-        !engine.devices().is_empty() && self.wanted_here().is_none()
-    }
-
-    /// What makes the covariances of measurements wanted on the host, if something does: somebody wants to see them, or the truth is of
-    /// another time.
-    fn wanted_here(&self) -> Option<&'static str> {
-        match self.options.keep {
-            true => Some("a covariance that is saved"),
-            false => self.is_delayed().then_some("the truth after a delay"),
-        }
+        self.invert(covariances, watch)
     }
 
     /// Refuses what does not fit.
@@ -504,8 +485,9 @@ const ERROR: &str = "error";
 /// The covariances of the errors of all targets, (T, m, m), and with a delay those of the other choice about prediction.
 type Errors = (Array3<f64>, Option<Array3<f64>>);
 
-/// Rows of all targets, (T m, n), if they are wanted, their errors, and the spectrum with the number of values kept.
-type Inverted = (Option<Array2<f64>>, Errors, Option<(Vec<f64>, usize)>);
+/// Rows of all targets, (T m, n), if they are wanted, their errors, the spectrum with the number of values kept, and C_mm and C_tm where
+/// they are to be kept.
+type Inverted = (Option<Array2<f64>>, Errors, Option<(Vec<f64>, usize)>, Option<[Array2<f64>; 2]>);
 
 // Invert by cholesky or eigenvectors
 impl ReconstructorPlan {
@@ -516,7 +498,6 @@ impl ReconstructorPlan {
     fn invert(
         &self,
         covariances: CovarianceMatrices,
-        engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Reconstruction, Error> {
         let kept = self.options.keep.then(|| self.kept(&covariances));
@@ -524,31 +505,31 @@ impl ReconstructorPlan {
         check(watch)?;
         let CovarianceMatrices { measurements, truth_measurements, truth } = covariances;
         let given = [measurements, truth_measurements];
-        let inverted = match engine.devices() {
-            [] => self.invert_here(&truth, given, watch)?,
-            _ => self.invert_there(&truth, Some(given), engine, watch)?,
-        };
-        Ok(self.found(inverted, truth, kept))
+        let (rows, errors, spectrum, _) = self.invert_here(&truth, given, watch)?;
+        Ok(self.found((rows, errors, spectrum, kept), truth))
     }
 
     /// A reconstruction from what the inversion gives.
     fn found(
         &self,
-        (rows, (error, other), spectrum): Inverted,
+        (rows, (error, other), spectrum, kept): Inverted,
         truth: Array2<f64>,
-        kept: Option<CovarianceMatrices>,
     ) -> Reconstruction {
         let shape = (self.system.targets().len(), self.truth_slopes, self.measurements);
         let reconstructor = rows.map(|rows| {
             let reconstructor = rows.into_shape_with_order(shape);
             reconstructor.unwrap_or_else(|_| unreachable!("rows of all targets"))
         });
+        let covariances = kept.map(|[measurements, truth_measurements]| {
+            let truth = truth.clone();
+            CovarianceMatrices { measurements, truth_measurements, truth }
+        });
         Reconstruction {
             reconstructor,
             error_covariance: error,
             other_error_covariance: other,
             truth_covariance: truth,
-            covariances: kept,
+            covariances,
             spectrum,
         }
     }
@@ -575,7 +556,7 @@ impl ReconstructorPlan {
             let errors = self.errors(truth, &half);
             check(watch)?;
             let rows = self.asked(half).map(|half| eigen.expand(&(half / &roots)));
-            (rows, errors, Some((values.to_vec(), kept)))
+            (rows, errors, Some((values.to_vec(), kept)), None)
         } else {
             // Reconstruct by the cholesky factor
             let factor = Cholesky::new(measurements).map_err(|error| self.blame(error))?;
@@ -586,7 +567,7 @@ impl ReconstructorPlan {
             check(watch)?;
             let mut rows = self.asked(half);
             rows.iter_mut().for_each(|rows| factor.finish(rows));
-            (rows, errors, None)
+            (rows, errors, None, None)
         })
     }
 
@@ -633,14 +614,16 @@ impl ReconstructorPlan {
         Ok(())
     }
 
-    /// Covariances that are to be kept: of the later truth, where there is one.
-    fn kept(&self, covariances: &CovarianceMatrices) -> CovarianceMatrices {
-        let mut kept = covariances.clone();
-        if self.is_delayed() {
-            let rows = kept.truth_measurements.nrows() / 2;
-            kept.truth_measurements = kept.truth_measurements.slice(s![..rows, ..]).to_owned();
-        }
-        kept
+    /// C_mm and C_tm that are to be kept: of the later truth, where there is one.
+    fn kept(&self, covariances: &CovarianceMatrices) -> [Array2<f64>; 2] {
+        let CovarianceMatrices { measurements, truth_measurements, .. } = covariances;
+        let rows = truth_measurements.nrows() / self.sets();
+        [measurements.clone(), truth_measurements.slice(s![..rows, ..]).to_owned()]
+    }
+
+    /// How many sets of rows C_tm has: those of the later truth and of the present one, or one.
+    pub(super) fn sets(&self) -> usize {
+        if self.is_delayed() { 2 } else { 1 }
     }
 
     // Tell errors with and without prediction
@@ -809,7 +792,7 @@ mod tests {
         let filtered = |filter: f64| {
             let options = options.method(Inversion::Eigen).filter(filter);
             let plan = ReconstructorPlan::new(&noisy, options).unwrap();
-            plan.invert(covariances.clone(), &Engine::default(), &silent).unwrap()
+            plan.invert(covariances.clone(), &silent).unwrap()
         };
         let errors = [0.0, 1e-2, 3e-2, 1e-1].map(|filter| {
             let found = filtered(filter);
@@ -927,9 +910,7 @@ mod tests {
         let (plain, blind_system) = with(TipTilt::Removed);
         let modes = blind_system.removed_modes();
         let plan = ReconstructorPlan::new(&blind_system, ReconstructorOptions::default()).unwrap();
-        let invert = |covariances: CovarianceMatrices| {
-            plan.invert(covariances, &Engine::default(), &silent).unwrap()
-        };
+        let invert = |covariances: CovarianceMatrices| plan.invert(covariances, &silent).unwrap();
         let remove = |mut covariances: CovarianceMatrices| {
             covariances.remove(&modes);
             covariances
@@ -1009,7 +990,7 @@ mod tests {
             let plan = ReconstructorPlan::new(&windy, options).unwrap();
             let mut covariances = present.clone();
             plan.add_later_truth(&mut covariances, &engine, &silent).unwrap();
-            plan.invert(covariances, &engine, &silent).unwrap()
+            plan.invert(covariances, &silent).unwrap()
         };
         let options = ReconstructorOptions::default();
         let plain = invert(options);

@@ -704,7 +704,7 @@ type Rows<'a> = (usize, &'a mut [f64], &'a mut [f64], &'a [[usize; 2]]);
 const BAND: usize = 128;
 
 /// Copies what is above the diagonal of a square matrix to below it.
-fn mirror(matrix: &mut Array2<f64>) {
+pub(crate) fn mirror(matrix: &mut Array2<f64>) {
     let n = matrix.nrows();
     let Some(values) = matrix.as_slice_mut() else { unreachable!("in C order") };
     for start in (0..n).step_by(BAND) {

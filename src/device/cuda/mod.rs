@@ -293,6 +293,12 @@ impl Machine for Cuda {
         Err(Error::Device { device: self.name.clone(), reason })
     }
 
+    fn require_factors(&self, _eigenvectors: bool) -> Result<(), Error> {
+        [Library::Cusolver, Library::Cublas]
+            .into_iter()
+            .try_for_each(|it| self.require(require(it)))
+    }
+
     fn milliseconds(&self, marks: [u64; 2]) -> Result<f64, Error> {
         self.require_clock()?;
         self.enter()?;

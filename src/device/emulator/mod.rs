@@ -72,6 +72,11 @@ fn failed(call: &'static str, reason: impl ToString) -> Error {
     Error::Cuda { call, device: NAME.into(), reason: reason.to_string() }
 }
 
+/// What it says where only a library of the maker's would do.
+fn no_eigenvectors() -> Error {
+    failed("eigenvectors", "only a library finds them")
+}
+
 const NAME: &str = "emulated device";
 
 // Memory with guards
@@ -249,7 +254,7 @@ impl State {
             Operation::SolveTriangular(ref rows) if rows.double => self.solve::<f64>(rows)?,
             Operation::SolveTriangular(ref rows) => self.solve::<f32>(rows)?,
             Operation::Eigenvectors { .. } => {
-                return Err(failed("eigenvectors", "only a library finds them"));
+                return Err(no_eigenvectors());
             }
         }
         Ok(())
@@ -499,6 +504,10 @@ impl Machine for Emulator {
 
     fn shared_memory(&self) -> usize {
         227 << 10
+    }
+
+    fn require_factors(&self, eigenvectors: bool) -> Result<(), Error> {
+        if eigenvectors { Err(no_eigenvectors()) } else { Ok(()) }
     }
 
     // Memory of the emulator

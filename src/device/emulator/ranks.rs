@@ -2,7 +2,7 @@
 //! Emulated devices of one process as ranks: each sees what all have, and does the whole work by itself.
 
 // What emulated ranks stand on
-use super::{State, failed, lock};
+use super::{State, failed, lock, no_eigenvectors};
 use crate::device::collective::Deal;
 use crate::device::machine::{Collective, Dealt, Operation, Symmetric, Triangular};
 use crate::error::Error;
@@ -179,7 +179,7 @@ impl Collective for Seated {
     }
 
     fn eigenvectors(&self, _: u64, _: &Dealt, _: [u64; 2], _: u64) -> Result<(), Error> {
-        Err(failed("eigenvectors", "only a library finds them"))
+        Err(no_eigenvectors())
     }
 
     // Sum among emulated ranks

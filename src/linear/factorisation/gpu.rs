@@ -3,7 +3,7 @@
 
 // What factorisations on a device stand on
 use super::{NotPositive, kept};
-use crate::device::gpu::{Buffer, Gpu, Kernel, KernelSource, Shape};
+use crate::device::gpu::{Buffer, Gpu, Kernel, KernelSource, Shape, View};
 use crate::device::headers::REAL;
 use crate::error::Error;
 use crate::numerics::real::Real;
@@ -49,23 +49,19 @@ pub(crate) const FETCHED: usize = 1 << 22;
 ///
 /// # Errors
 /// What the device says.
-pub(crate) fn read_rows<T: Real>(
-    rows: &Buffer<T>,
-    n: usize,
-    unit: f64,
-) -> Result<Array2<f64>, Error> {
+pub(crate) fn read_rows<T: Real>(rows: View<T>, n: usize, unit: f64) -> Result<Array2<f64>, Error> {
     read_pieces(rows, n, unit, FETCHED)
 }
 
 fn read_pieces<T: Real>(
-    rows: &Buffer<T>,
+    rows: View<T>,
     n: usize,
     unit: f64,
     piece: usize,
 ) -> Result<Array2<f64>, Error> {
     let mut all = Array2::zeros((rows.len() / n.max(1), n));
     let values = all.as_slice_mut().unwrap_or_else(|| unreachable!("arrays are row by row here"));
-    rows.view(..).read_pieces(piece, &mut |start, there| {
+    rows.read_pieces(piece, &mut |start, there| {
         let pairs = values[start..start + there.len()].par_iter_mut().zip(there);
         pairs.for_each(|(value, there)| *value = unit * there.in_double());
     })?;
@@ -110,7 +106,7 @@ impl<T: Real> CholeskyGpu<T> {
     }
 
     /// Queues: each row y becomes L⁻ᵗ y.
-    pub(crate) fn finish(&self, rows: &Buffer<T>) -> Result<(), Error> {
+    pub(crate) fn finish(&self, rows: View<T>) -> Result<(), Error> {
         self.gpu.solve_triangular(&self.factor, self.order, rows, true)
     }
 }
@@ -182,9 +178,9 @@ impl<T: Real> EigenGpu<T> {
     }
 
     /// Puts Y Λ^(−½) Uᵗ, (m, n), into `rows`, for rows Y of (m, kept).
-    pub(crate) fn expand(&self, along: &Buffer<T>, rows: &Buffer<T>) -> Result<(), Error> {
+    pub(crate) fn expand(&self, along: View<T>, rows: View<T>) -> Result<(), Error> {
         let (n, kept, width) = (self.values.len(), self.kept, self.width);
-        let factors = [(along.view(..), false), (self.vectors.view((n - kept) * width..), false)];
+        let factors = [(along, false), (self.vectors.view((n - kept) * width..), false)];
         let shape = [rows.len() / width, kept, width];
         self.gpu.multiply_matrices(factors, shape, rows, [T::one(), T::zero()])
     }
@@ -219,13 +215,13 @@ mod tests {
             let there = CholeskyGpu::new(&gpu, matrix, n).unwrap().unwrap();
             let x = upload_rows::<f64>(&gpu, &rows, unit).unwrap();
             // Five pieces and a rest come back as one.
-            assert_eq!(read_pieces(&x, n, unit, 36).unwrap(), rows);
+            assert_eq!(read_pieces(x.view(..), n, unit, 36).unwrap(), rows);
             // L⁻¹ b grows with the root of the unit, and A⁻¹ b does not depend on it.
             there.halve(&x).unwrap();
-            let found = read_rows(&x, n, unit.sqrt()).unwrap();
+            let found = read_rows(x.view(..), n, unit.sqrt()).unwrap();
             assert!(largest(&(&found - &halved)) < 1e-9 * largest(&halved), "{}", gpu.name());
-            there.finish(&x).unwrap();
-            let found = read_rows(&x, n, 1.0).unwrap();
+            there.finish(x.view(..)).unwrap();
+            let found = read_rows(x.view(..), n, 1.0).unwrap();
             assert!(largest(&(&found - &solved)) < 1e-9 * largest(&solved), "{}", gpu.name());
             let mut bad = a.clone();
             bad[[20, 20]] = -1.0;
@@ -259,8 +255,8 @@ mod tests {
             // Rows over the matrix, filtered
             let x = upload_rows::<f64>(&gpu, &rows, 1.0).unwrap();
             let along = there.project(&x).unwrap();
-            there.expand(&along, &x).unwrap();
-            let found = read_rows(&x, n, 1.0).unwrap();
+            there.expand(along.view(..), x.view(..)).unwrap();
+            let found = read_rows(x.view(..), n, 1.0).unwrap();
             let mut expected = here.project(&rows, kept);
             for mut row in expected.rows_mut() {
                 row.iter_mut().zip(&here.values()[n - kept..]).for_each(|(b, value)| *b /= value);

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::numerics::real::{Precision, Real};
 use crate::tomography::estimate::gpu::{EstimatorGpu, bytes_needed, estimate_on};
 use crate::tomography::estimate::{EstimateOptions, Estimates, Frames, Model, Posed};
+use crate::tomography::inversion::Inversion;
 use ndarray::ArrayView2;
 use rayon::prelude::*;
 
@@ -18,6 +19,12 @@ pub(super) fn on_devices(posed: &Posed, engine: &Engine) -> Vec<u64> {
         Precision::F32 => bytes_needed::<f32>(posed),
     };
     vec![bytes; engine.devices().len()]
+}
+
+/// Why the first device of an engine has no factor to solve by, if it has none.
+pub(super) fn without_factors(engine: &Engine, method: Inversion) -> Option<String> {
+    let found = engine.devices().first()?.require_factors(method == Inversion::Eigen);
+    found.err().map(|error| error.to_string())
 }
 
 // One estimator for each device

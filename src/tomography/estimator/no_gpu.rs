@@ -4,9 +4,14 @@
 use crate::device::{engine::Engine, gpu::on_none};
 use crate::error::Error;
 use crate::tomography::estimate::{EstimateOptions, Frames, Model, Posed};
+use crate::tomography::inversion::Inversion;
 
 pub(super) fn on_devices(_posed: &Posed, _engine: &Engine) -> Vec<u64> {
     Vec::new()
+}
+
+pub(super) fn without_factors(_engine: &Engine, _method: Inversion) -> Option<String> {
+    None
 }
 
 pub(super) fn estimators(

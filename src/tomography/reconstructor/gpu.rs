@@ -4,7 +4,7 @@
 // What the reconstructor on a device stands on
 use super::{ERROR, Errors, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
 use crate::device::collective::Deal;
-use crate::device::gpu::{Argument, Buffer, Gpu, KernelSource, Shape};
+use crate::device::gpu::{Argument, Buffer, Gpu, KernelSource, Shape, View};
 use crate::device::headers::REAL;
 use crate::device::{Watch, check, engine::Engine};
 use crate::error::Error;
@@ -12,14 +12,19 @@ use crate::linear::factorisation::gpu::{
     CholeskyGpu, EIGENVECTORS, EigenGpu, WORKING, read_rows, upload_rows,
 };
 use crate::linear::factorisation::unit;
+use crate::model::atmosphere::Atmosphere;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
+use crate::model::sensor::Sensor;
 use crate::model::system::SlopeModel;
 use crate::model::unmeasured::Mode;
 use crate::numerics::real::{Precision, Real};
-use crate::tomography::covariance_matrix::{MEASUREMENTS, TRUTH, truth_sensors, truth_valid};
+use crate::tomography::covariance_matrix::{
+    LATER, MEASUREMENTS, TRUTH, truth_sensors, truth_valid, upwind,
+};
 use crate::turbulence::{dense, midpoint};
 use ndarray::{Array2, Array3};
+use std::ops::Range;
 
 // Memory and precision of a device
 impl ReconstructorPlan {
@@ -43,12 +48,12 @@ impl ReconstructorPlan {
     pub(super) fn on_first(&self, precision: Precision) -> u64 {
         let [n, m, targets] =
             [self.measurements, self.truth_slopes, self.system.targets().len()].map(|k| k as u64);
-        let targets = if self.is_delayed() { 2 * targets } else { targets };
+        let (errors, targets) = ((targets + 1) * m * m, self.sets() as u64 * targets);
         let (rows, blocks) = match self.method {
             Inversion::Eigen => (2 * targets * m, EIGENVECTORS),
             _ => (targets * m, 1.0),
         };
-        let numbers = n.saturating_mul(rows).saturating_add(2 * m * m) as f64;
+        let numbers = n.saturating_mul(rows).saturating_add(errors) as f64;
         let bytes = match precision {
             Precision::F64 => 8.0,
             Precision::F32 => 4.0,
@@ -57,83 +62,121 @@ impl ReconstructorPlan {
     }
 
     // Choose the precision of a device
-    /// As on processors, by the first device of an engine, in its precision: from C_tt, and C_mm and C_tm where
-    /// they are given; else they are made there.
+    /// As on processors, by the first device of an engine, in its precision, from C_tt; C_mm and C_tm are made
+    /// there.
     pub(super) fn invert_there(
         &self,
         truth: &Array2<f64>,
-        given: Option<[Array2<f64>; 2]>,
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Inverted, Error> {
         let gpu = &engine.devices()[0];
         match engine.precision() {
-            Precision::F64 => self.inverted::<f64>(truth, given, gpu, watch),
-            Precision::F32 => self.inverted::<f32>(truth, given, gpu, watch),
+            Precision::F64 => self.inverted::<f64>(truth, gpu, watch),
+            Precision::F32 => self.inverted::<f32>(truth, gpu, watch),
         }
     }
 }
 
 // Covariances that never leave the device
 impl ReconstructorPlan {
-    /// The columns of a deal of C_mm with its noise, and of C_tm, over `unit`, made on a device.
+    /// The columns of a deal of C_mm with its noise, and of C_tm, over `unit`, made on a device; `sum` adds numbers of all ranks.
     pub(super) fn made<T: Real>(
         &self,
         (gpu, deal): (&Gpu, &Deal),
         unit: f64,
+        sum: &dyn Fn(&Buffer<f64>) -> Result<(), Error>,
         watch: &dyn Watch,
     ) -> Result<[Buffer<T>; 2], Error> {
         let system = &self.system;
-        let (air, gradient) = (system.atmosphere(), system.cone_gradient());
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());
-        let columns = (&sensors[..], &valid[..]);
         watch.stage(MEASUREMENTS, "");
-        let to = (gpu, unit, deal);
+        let (to, here) = ((gpu, unit, deal), Here::of(gpu, deal)?);
+        let (air, stars) = (system.atmosphere(), (&sensors[..], &valid[..]));
         let matrix = match system.slope_model() {
             SlopeModel::Average => {
-                dense::gpu::slopes_there::<T>(air, columns, gradient, to, watch)?
+                dense::gpu::slopes_there::<T>(air, stars, system.cone_gradient(), to, watch)?
             }
-            SlopeModel::EdgeMidpoint => midpoint::gpu::slopes_there(air, columns, to, watch)?,
+            SlopeModel::EdgeMidpoint => midpoint::gpu::slopes_there(air, stars, to, watch)?,
         };
-        self.add_noise_there(to, &matrix)?;
-        watch.stage(TRUTH, "");
-        let truths = truth_sensors(system);
-        let masks = vec![truth_valid(system); truths.len()];
-        let sets = [(&truths[..], &masks[..]), columns];
-        let rows = match system.slope_model() {
-            SlopeModel::Average => dense::gpu::between_there::<T>(air, sets, gradient, to, watch)?,
-            SlopeModel::EdgeMidpoint => midpoint::gpu::between_there(air, sets, to, watch)?,
-        };
+        self.add_noise_there((gpu, unit), &here, &matrix)?;
+        let rows = self.rows_there(to, watch)?;
         gpu.synchronise()?;
         watch.stage(FACTOR, "");
-        self.remove_there(gpu, &matrix, &rows)?;
+        self.remove_there(gpu, &here, [&matrix, &rows], sum)?;
         Ok([matrix, rows])
     }
 
+    // Make rows of the truth on a device
+    /// The columns of a deal of C_tm, over `unit`: with a delay of the later truth, and below it of the present one.
+    fn rows_there<T: Real>(
+        &self,
+        to: (&Gpu, f64, &Deal),
+        watch: &dyn Watch,
+    ) -> Result<Buffer<T>, Error> {
+        let (system, truths) = (&self.system, truth_sensors(&self.system));
+        let (sensors, valid) = (system.sensors(), system.valid_lenslets());
+        let masks = vec![truth_valid(system); truths.len()];
+        let size = truths.len() * self.truth_slopes * to.2.count();
+        let rows = to.0.zeros::<T>(self.sets() * size)?;
+        let add = |truths: &[Sensor], air: &Atmosphere, part: View<T>| {
+            let sets = [(truths, &masks[..]), (&sensors[..], &valid[..])];
+            match system.slope_model() {
+                SlopeModel::Average => {
+                    dense::gpu::add_between(air, sets, system.cone_gradient(), (to, part), watch)
+                }
+                SlopeModel::EdgeMidpoint => {
+                    midpoint::gpu::add_between(air, sets, (to, part), watch)
+                }
+            }
+        };
+        watch.stage(TRUTH, "");
+        add(&truths, system.atmosphere(), rows.view((self.sets() - 1) * size..))?;
+        if self.is_delayed() {
+            watch.stage(LATER, "");
+            for (truths, air) in upwind(system, self.options.delay)? {
+                add(&truths, &air, rows.view(..size))?;
+            }
+        }
+        Ok(rows)
+    }
+
+    // Keep what a device has made
+    /// C_mm and C_tm, where they are to be kept; `read` brings rows to the host.
+    pub(super) fn kept_there<T: Real>(
+        &self,
+        [matrix, rows]: [&Buffer<T>; 2],
+        read: &ReadRows<T>,
+    ) -> Result<Option<[Array2<f64>; 2]>, Error> {
+        if !self.options.keep {
+            return Ok(None);
+        }
+        let mut measurements = read(matrix.view(..))?;
+        dense::mirror(&mut measurements);
+        Ok(Some([measurements, read(rows.view(..rows.len() / self.sets()))?]))
+    }
+
     // Add noise on a device
-    /// Adds the noise of slopes to the columns of a covariance matrix that a device has.
+    /// Adds the noise of slopes to the columns of a covariance matrix that are here.
     fn add_noise_there<T: Real>(
         &self,
-        (gpu, unit, deal): (&Gpu, f64, &Deal),
+        (gpu, unit): (&Gpu, f64),
+        here: &Here,
         matrix: &Buffer<T>,
     ) -> Result<(), Error> {
         let order = SlopeOrder::new(&self.system.valid_lenslets());
         let noise = SlopeNoise::new(self.system.guide_stars(), &order);
-        let slopes: Vec<usize> = deal.tiles().flatten().collect();
+        let (slopes, count) = (&here.slopes, here.slopes.len());
         let [variances, covariances] = [&noise.variances, &noise.covariances].map(|values| {
             gpu.upload(&slopes.iter().map(|&k| T::of(values[k] / unit)).collect::<Vec<T>>())
         });
-        let numbers = |values: Vec<usize>| {
-            gpu.upload(&values.into_iter().map(|k| k as i32).collect::<Vec<i32>>())
-        };
-        let partners = numbers(slopes.iter().map(|&k| noise.partners[k]).collect())?;
-        let (variances, covariances, count) = (variances?, covariances?, slopes.len());
+        let partners: Vec<i32> = slopes.iter().map(|&k| noise.partners[k] as i32).collect();
+        let (variances, covariances, partners) = (variances?, covariances?, gpu.upload(&partners)?);
         let program = gpu.program::<T>(&NOISE, &[])?;
         let kernel = program.kernel("add_noise")?;
-        let slopes = numbers(slopes)?;
         let arguments: [Argument; 6] = [
             matrix.into(),
-            (&slopes).into(),
+            (&here.there).into(),
             (&variances).into(),
             (&partners).into(),
             (&covariances).into(),
@@ -143,51 +186,115 @@ impl ReconstructorPlan {
         // Add what slopes have in common
         let kernel = program.kernel("add_common")?;
         for (slopes, variance) in &noise.common {
-            let (count, variance) = (slopes.len(), variance / unit);
-            let arguments: [Argument; 5] = [
+            let (columns, variance) = (here.columns(slopes), variance / unit);
+            let arguments: [Argument; 6] = [
                 matrix.into(),
-                order.len().into(),
-                slopes.start.into(),
                 count.into(),
+                slopes.start.into(),
+                columns.start.into(),
+                columns.len().into(),
                 variance.into(),
             ];
-            gpu.launch(&kernel, Shape { grid: [count, 1, 1], block: 256, shared: 0 }, &arguments)?;
+            let shape = Shape { grid: [slopes.len(), 1, 1], block: 256, shared: 0 };
+            gpu.launch(&kernel, shape, &arguments)?;
         }
         Ok(())
     }
 
     // Take modes out on a device
-    /// Replaces the modes that stars do not measure by noise in C_mm, and takes them out of C_tm.
+    /// Replaces the modes that stars do not measure by noise in C_mm, and takes them out of C_tm; of the columns that are here.
     fn remove_there<T: Real>(
         &self,
         gpu: &Gpu,
-        matrix: &Buffer<T>,
-        rows: &Buffer<T>,
+        here: &Here,
+        [matrix, rows]: [&Buffer<T>; 2],
+        sum: &dyn Fn(&Buffer<f64>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (n, program) = (self.measurements, gpu.program::<T>(&NOISE, &[])?);
-        let [multiply, replace, take_out] =
-            ["mode_products", "replace_mode", "take_out_mode"].map(|name| program.kernel(name));
-        let (multiply, replace, take_out) = (multiply?, replace?, take_out?);
+        let (width, program) = (here.slopes.len(), gpu.program::<T>(&NOISE, &[])?);
+        let kernel = |name| program.kernel(name);
+        let (along, across) = (kernel("row_products")?, kernel("column_products")?);
+        let (replace, take_out) = (kernel("replace_mode")?, kernel("take_out_mode")?);
         let a_block_each = |rows| Shape { grid: [rows, 1, 1], block: 256, shared: 0 };
-        let products = gpu.zeros::<f64>(n)?;
         for Mode { first, shape } in self.system.removed_modes().iter() {
-            let (mode, own) = (gpu.upload(shape)?, *first..first + shape.len());
-            let place: [Argument; 3] = [n.into(), (*first).into(), shape.len().into()];
-            let arguments = [&[matrix.into(), (&mode).into()], &place[..], &[(&products).into()]];
-            gpu.launch(&multiply, Shape::over(n, 256, [1, 1]), &arguments.concat())?;
+            let own = *first..first + shape.len();
+            let columns = here.columns(&own);
+            let part: Vec<f64> =
+                here.slopes[columns.clone()].iter().map(|slope| shape[slope - first]).collect();
+            let (mode, part) = (gpu.upload(shape)?, gpu.upload(&part)?);
+            let behind = width - columns.end;
+            let place: [Argument; 3] = [width.into(), columns.start.into(), columns.len().into()];
+            // Multiply a matrix by a mode
+            let products = gpu.zeros::<f64>(self.measurements)?;
+            let arguments = [&[matrix.into(), (&part).into()], &place[..], &[(&products).into()]];
+            gpu.launch(&along, a_block_each(own.end), &arguments.concat())?;
+            if behind > 0 {
+                let arguments: [Argument; 8] = [
+                    matrix.into(),
+                    (&mode).into(),
+                    (&here.there).into(),
+                    width.into(),
+                    columns.end.into(),
+                    own.start.into(),
+                    own.len().into(),
+                    (&products).into(),
+                ];
+                gpu.launch(&across, Shape::over(behind, 256, [1, 1]), &arguments)?;
+            }
+            sum(&products)?;
             // Take the mode's own variance
             let mut b = products.read()?;
             let variance: f64 = b[own.clone()].iter().zip(shape).map(|(g, z)| g * z).sum();
             b[own.clone()].iter_mut().zip(shape).for_each(|(g, z)| *g -= variance * z);
+            // Replace a mode and take it out of rows
             let b = gpu.upload(&b)?;
-            let arguments = [&[matrix.into(), (&mode).into(), (&b).into()], &place[..]];
-            gpu.launch(&replace, a_block_each(own.end), &arguments.concat())?;
-            let arguments = [&[rows.into(), (&mode).into()], &place[..]];
-            gpu.launch(&take_out, a_block_each(rows.len() / n), &arguments.concat())?;
+            let arguments: [Argument; 9] = [
+                matrix.into(),
+                (&mode).into(),
+                (&part).into(),
+                (&b).into(),
+                (&here.there).into(),
+                width.into(),
+                own.start.into(),
+                columns.start.into(),
+                columns.end.into(),
+            ];
+            gpu.launch(&replace, a_block_each(own.end), &arguments)?;
+            let height = rows.len() / width;
+            let shares = gpu.zeros::<f64>(height)?;
+            let arguments = [&[rows.into(), (&part).into()], &place[..], &[(&shares).into()]];
+            gpu.launch(&along, a_block_each(height), &arguments.concat())?;
+            sum(&shares)?;
+            let arguments = [&[rows.into(), (&shares).into(), (&part).into()], &place[..]];
+            gpu.launch(&take_out, a_block_each(height), &arguments.concat())?;
         }
         Ok(())
     }
 }
+
+// Columns that are here
+/// The slopes whose columns a device has.
+struct Here {
+    slopes: Vec<usize>,
+    there: Buffer<i32>,
+}
+
+impl Here {
+    fn of(gpu: &Gpu, deal: &Deal) -> Result<Self, Error> {
+        let slopes: Vec<usize> = deal.tiles().flatten().collect();
+        let there = slopes.iter().map(|&k| k as i32).collect::<Vec<i32>>();
+        Ok(Self { slopes, there: gpu.upload(&there)? })
+    }
+
+    /// The columns here of some slopes that follow each other.
+    fn columns(&self, slopes: &Range<usize>) -> Range<usize> {
+        let before = |end: usize| self.slopes.partition_point(|&slope| slope < end);
+        before(slopes.start)..before(slopes.end)
+    }
+}
+
+/// How rows come to the host from a device, and how errors of all targets do.
+type ReadRows<'r, T> = dyn Fn(View<T>) -> Result<Array2<f64>, Error> + 'r;
+type ReadErrors<'r, T> = dyn Fn(&Buffer<T>) -> Result<Array3<f64>, Error> + 'r;
 
 /// The kernel that adds noise.
 const NOISE: KernelSource = KernelSource {
@@ -197,43 +304,30 @@ const NOISE: KernelSource = KernelSource {
 };
 
 // Invert on one device
-/// C_mm and C_tm of the host over `unit`, on a device.
-fn sent<T: Real>(
-    [measurements, truth_measurements]: [Array2<f64>; 2],
-    gpu: &Gpu,
-    unit: f64,
-) -> Result<[Buffer<T>; 2], Error> {
-    let matrix = upload_rows(gpu, &measurements, unit)?;
-    drop(measurements);
-    Ok([matrix, upload_rows(gpu, &truth_measurements, unit)?])
-}
-
 impl ReconstructorPlan {
     // Invert where the matrices are
     /// Inverts in the precision T, in a unit of the size of C_tt.
     fn inverted<T: Real>(
         &self,
         truth: &Array2<f64>,
-        given: Option<[Array2<f64>; 2]>,
         gpu: &Gpu,
         watch: &dyn Watch,
     ) -> Result<Inverted, Error> {
         let (n, unit) = (self.measurements, unit(truth));
-        let [matrix, rows] = match given {
-            Some(given) => sent::<T>(given, gpu, unit)?,
-            None => self.made((gpu, &Deal::whole(n)), unit, watch)?,
-        };
+        let [matrix, rows] = self.made::<T>((gpu, &Deal::whole(n)), unit, &|_| Ok(()), watch)?;
+        let kept = self.kept_there([&matrix, &rows], &|rows| read_rows(rows, n, unit))?;
         let truth = upload_rows::<T>(gpu, truth, unit)?;
+        let read = |errors: &Buffer<T>| self.read_errors(errors, unit);
         let (errors, spectrum) = if self.method == Inversion::Eigen {
             // Invert by eigenvectors on a device
             let eigen = EigenGpu::new(gpu, matrix, n, self.filter_above(T::epsilon().in_double()))?;
             watch.stage(RECONSTRUCTOR, "");
             check(watch)?;
             let half = eigen.project(&rows)?;
-            let errors = self.errors_there(gpu, &truth, &half, unit)?;
+            let errors = self.errors_there(gpu, Some(&truth), &[[&half; 2]], &read)?;
             check(watch)?;
             if !self.options.errors_only {
-                eigen.expand(&half, &rows)?;
+                eigen.expand(self.asked_there(&half), self.asked_there(&rows))?;
             }
             let (values, kept) = eigen.spectrum();
             (errors, Some((values.iter().map(|value| unit * value).collect(), kept)))
@@ -243,66 +337,88 @@ impl ReconstructorPlan {
             watch.stage(RECONSTRUCTOR, "");
             check(watch)?;
             factor.halve(&rows)?;
-            let errors = self.errors_there(gpu, &truth, &rows, unit)?;
+            let errors = self.errors_there(gpu, Some(&truth), &[[&rows; 2]], &read)?;
             check(watch)?;
             if !self.options.errors_only {
-                factor.finish(&rows)?;
+                factor.finish(self.asked_there(&rows))?;
             }
             (errors, None)
         };
         if self.options.errors_only {
-            return Ok((None, errors, spectrum));
+            return Ok((None, errors, spectrum, kept));
         }
         watch.stage(ERROR, "");
         check(watch)?;
-        Ok((self.asked(read_rows(&rows, n, 1.0)?), errors, spectrum))
+        Ok((Some(read_rows(self.asked_there(&rows), n, 1.0)?), errors, spectrum, kept))
     }
 
     // Take away on a device what is explained
-    /// The errors of all targets, from the rows of all, those of a later truth above those of the present one.
+    /// The errors of all targets, read by `read`: C_tt, if it is here, less products of rows, those of a later truth above those of the
+    /// present one; the mean over pairs of factors.
     pub(super) fn errors_there<T: Real>(
         &self,
         gpu: &Gpu,
-        truth: &Buffer<T>,
-        half: &Buffer<T>,
-        unit: f64,
+        truth: Option<&Buffer<T>>,
+        pairs: &[[&Buffer<T>; 2]],
+        read: &ReadErrors<T>,
     ) -> Result<Errors, Error> {
-        let (one, [later, present]) = (T::one(), [0, 1]);
-        let with = self.with_products(gpu, truth, half, unit, &[(later, later, -one)])?;
+        let [later, present] = [0, 1];
+        let of = |products: &[(usize, usize, f64)]| {
+            read(&self.with_products(gpu, truth, pairs, products)?)
+        };
+        let with = of(&[(later, later, -1.0)])?;
         if !self.is_delayed() {
             return Ok((with, None));
         }
-        let long = [(later, present, -one), (present, later, -one), (present, present, one)];
-        let without = self.with_products(gpu, truth, half, unit, &long)?;
+        let without =
+            of(&[(later, present, -1.0), (present, later, -1.0), (present, present, 1.0)])?;
         Ok(self.choose(with, without))
     }
 
+    // Rows that are asked for on a device
+    /// The part of all rows that belongs to the reconstructor that is asked for.
+    pub(super) fn asked_there<'a, T: Real>(&self, rows: &'a Buffer<T>) -> View<'a, T> {
+        let size = rows.len() / self.sets();
+        let is_below = self.is_delayed() && !self.options.predict;
+        rows.view(..).from(if is_below { size } else { 0 }).first(size)
+    }
+
+    /// Covariances of the errors of all targets over `unit`, from a device.
+    pub(super) fn read_errors<T: Real>(
+        &self,
+        errors: &Buffer<T>,
+        unit: f64,
+    ) -> Result<Array3<f64>, Error> {
+        let (targets, m) = (self.system.targets().len(), self.truth_slopes);
+        let errors = read_rows(errors.view(..), m, unit)?.into_shape_with_order((targets, m, m));
+        Ok(errors.unwrap_or_else(|_| unreachable!("rows of all targets")))
+    }
+
     // Add products of rows on a device
-    /// C_tt of each target with products of its rows and others, each by the number of the set of rows and a sign.
+    /// C_tt of each target, if it is here, with products of its rows and others, each by the number of the set of rows and a sign.
     fn with_products<T: Real>(
         &self,
         gpu: &Gpu,
-        truth: &Buffer<T>,
-        half: &Buffer<T>,
-        unit: f64,
-        products: &[(usize, usize, T)],
-    ) -> Result<Array3<f64>, Error> {
+        truth: Option<&Buffer<T>>,
+        pairs: &[[&Buffer<T>; 2]],
+        products: &[(usize, usize, f64)],
+    ) -> Result<Buffer<T>, Error> {
         let (targets, m) = (self.system.targets().len(), self.truth_slopes);
-        let sets = if self.is_delayed() { 2 } else { 1 };
-        let (inner, error) = (half.len() / (sets * targets * m), gpu.zeros::<T>(m * m)?);
-        let mut errors = Array3::zeros((targets, m, m));
-        for (t, mut found) in errors.outer_iter_mut().enumerate() {
-            gpu.copy_within(truth, &error)?;
-            let rows = |set: usize| {
-                let first = (set * targets + t) * m * inner;
-                half.view(first..first + m * inner)
-            };
-            for &(a, b, sign) in products {
-                let factors = [(rows(a), false), (rows(b), true)];
-                gpu.multiply_matrices(factors, [m, inner, m], &error, [sign, T::one()])?;
+        let inner = pairs[0][0].len() / (self.sets() * targets * m);
+        let errors = gpu.zeros::<T>(targets * m * m)?;
+        for t in 0..targets {
+            let error = errors.view(t * m * m..(t + 1) * m * m);
+            truth.map_or(Ok(()), |truth| gpu.copy_within(truth.view(..), error))?;
+            for (&(a, b, sign), pair) in
+                products.iter().flat_map(|it| pairs.iter().map(move |p| (it, p)))
+            {
+                let rows = |k: usize, set: usize| {
+                    pair[k].view(..).from((set * targets + t) * m * inner).first(m * inner)
+                };
+                let factors = [(rows(0, a), false), (rows(1, b), true)];
+                let scales = [T::of(sign / pairs.len() as f64), T::one()];
+                gpu.multiply_matrices(factors, [m, inner, m], error, scales)?;
             }
-            let there: Array2<f64> = read_rows(&error, m, unit)?;
-            found.assign(&there);
         }
         Ok(errors)
     }
@@ -316,6 +432,7 @@ mod tests {
     use crate::model::system::SlopeModel;
     use crate::model::unmeasured::{Focus, TipTilt};
     use crate::numerics::real::Precision;
+    use crate::tomography::covariance_matrix::CovarianceMatrices;
     use crate::tomography::covariance_matrix::tests::windy;
     use crate::tomography::inversion::Inversion;
     use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
@@ -330,10 +447,10 @@ mod tests {
         (stars[0].tip_tilt, stars[0].focus) = (TipTilt::Removed, Focus::Removed);
         stars[1].tip_tilt = TipTilt::unknown(1e-12).unwrap();
         let system = all.to_builder().guide_stars(stars).targets([target]).build().unwrap();
-        let at = |delay: f64| ReconstructorOptions::default().delay(delay);
+        let at = |delay: f64| ReconstructorOptions::default().delay(delay).predict(false);
         let by_points = system.to_builder().slope_model(SlopeModel::EdgeMidpoint).build().unwrap();
-        let here = [(&system, 0.0), (&system, 0.01), (&by_points, 0.0)].map(|(system, delay)| {
-            let plan = ReconstructorPlan::new(system, at(delay)).unwrap();
+        let here = [(&system, 0.0), (&system, 0.01), (&by_points, 0.01)].map(|(system, delay)| {
+            let plan = ReconstructorPlan::new(system, at(delay).keep(true)).unwrap();
             plan.run(&Engine::default(), &silent).unwrap()
         });
         let scale = here[0].truth_covariance.diag().mean().unwrap();
@@ -343,20 +460,19 @@ mod tests {
                 (Precision::F64, Inversion::Cholesky, (true, 0.01), 1e-9, 1),
                 (Precision::F32, Inversion::Cholesky, (false, 0.0), 2e-3, 0),
                 (Precision::F64, Inversion::Eigen, (false, 0.01), 1e-8, 1),
-                (Precision::F64, Inversion::Cholesky, (false, 0.0), 1e-9, 2),
+                (Precision::F64, Inversion::Cholesky, (true, 0.01), 1e-9, 2),
             ] {
+                if method == Inversion::Eigen
+                    && let Err(reason) = gpu.require_factors(true)
+                {
+                    eprintln!("skipped on {}: {reason}", gpu.name());
+                    continue;
+                }
                 let (here, system) = (&here[case], [&system, &system, &by_points][case]);
                 let options = at(delay).method(method).keep(keep);
                 let plan = ReconstructorPlan::new(system, options).unwrap();
                 let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
-                let there = match plan.run(&engine, &silent) {
-                    Ok(there) => there,
-                    Err(reason) if method == Inversion::Eigen => {
-                        eprintln!("skipped on {}: {reason}", gpu.name());
-                        continue;
-                    }
-                    Err(error) => panic!("{error}"),
-                };
+                let there = plan.run(&engine, &silent).unwrap();
                 // Compare reconstructors and errors
                 let [theirs, ours] = [&there, here].map(|r| r.reconstructor.as_ref().unwrap());
                 let gap = theirs - ours;
@@ -372,6 +488,17 @@ mod tests {
                 });
                 assert!(gap < least * scale, "{method:?} on {}: {gap:e}", gpu.name());
                 assert_eq!(there.spectrum.is_some(), method == Inversion::Eigen);
+                // Compare the covariances that are kept
+                assert_eq!(there.covariances.is_some(), keep);
+                for (there, here) in there.covariances.iter().zip(&here.covariances) {
+                    let of = |c: &CovarianceMatrices| {
+                        [c.measurements.clone(), c.truth_measurements.clone()]
+                    };
+                    for (there, here) in of(there).iter().zip(&of(here)) {
+                        let worst = (there - here).fold(0.0, |most: f64, gap| most.max(gap.abs()));
+                        assert!(worst < 1e-11 * scale, "{method:?} on {}: {worst:e}", gpu.name());
+                    }
+                }
             }
         }
     }

@@ -82,7 +82,7 @@ impl ReconstructorPlan {
         let errors = self.errors_of_iterations(&truth, &rows, &solved);
         drop(rows);
         let [x, _] = solved;
-        Ok(self.found((self.asked(x), errors, None), truth, None))
+        Ok(self.found((self.asked(x), errors, None, None), truth))
     }
 
     // Limit of the iterations

@@ -14,7 +14,6 @@ impl ReconstructorPlan {
     pub(super) fn invert_there(
         &self,
         _truth: &Array2<f64>,
-        _given: Option<[Array2<f64>; 2]>,
         engine: &Engine,
         _watch: &dyn Watch,
     ) -> Result<Inverted, Error> {

@@ -6,11 +6,11 @@ use super::{ERROR, Errors, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan
 use crate::device::collective::Deal;
 use crate::device::crew::Work;
 use crate::device::cuda::distributed::require_several;
-use crate::device::gpu::{Buffer, member::Member};
+use crate::device::gpu::{Buffer, View, member::Member};
 use crate::device::{Watch, check, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::linear::NotPositive;
-use crate::linear::factorisation::gpu::{EigenGpu, FETCHED, read_rows, upload_rows};
+use crate::linear::factorisation::gpu::{EigenGpu, FETCHED, upload_rows};
 use crate::linear::factorisation::unit;
 use crate::numerics::real::{Precision, Real};
 use ndarray::{Array2, Array3, parallel::prelude::*, s};
@@ -30,12 +30,6 @@ impl ReconstructorPlan {
         }
         if self.method == Inversion::Iterative {
             return Some("method = \"iterative\" has no matrix to share".into());
-        }
-        if let Some(wanted) = self.wanted_here() {
-            return Some(format!("{wanted} is computed on the host"));
-        }
-        if self.system.expect_measured("").is_err() {
-            return Some("what a star does not measure is taken out by one device".into());
         }
         if !Deal::serves_all(self.measurements, ranks) {
             return Some(format!("{} slopes are too few to be dealt out", self.measurements));
@@ -79,13 +73,14 @@ impl ReconstructorPlan {
     /// Bytes that each rank takes, at most.
     pub(super) fn on_rank(&self, engine: &Engine) -> u64 {
         let [n, m] = [self.measurements, self.truth_slopes].map(|k| k as f64);
-        let rows = m * self.system.targets().len() as f64;
+        let targets = self.system.targets().len() as f64;
+        let rows = self.sets() as f64 * targets * m;
         let count = Deal::new(self.measurements, [0, engine.place()[1]]).count() as f64;
         let (matrices, halves) = match self.method {
             Inversion::Eigen => (EIGENVECTORS, rows * n),
             _ => (1.0, rows * count),
         };
-        let numbers = n * count * matrices + rows * count + halves + (rows + m) * m;
+        let numbers = n * count * matrices + rows * count + halves + (targets + 1.0) * m * m;
         let bytes = match engine.precision() {
             Precision::F64 => 8.0,
             Precision::F32 => 4.0,
@@ -133,7 +128,10 @@ impl ReconstructorPlan {
     ) -> Result<Option<Inverted>, Error> {
         let (n, unit, gpu) = (self.measurements, unit(truth), member.gpu());
         let deal = Deal::new(n, member.place());
-        let [matrix, rows] = self.made::<T>((gpu, &deal), unit, watch)?;
+        let sum = |values: &Buffer<f64>| member.sum(values);
+        let [matrix, rows] = self.made::<T>((gpu, &deal), unit, &sum, watch)?;
+        let read = |rows: View<T>| collected(member, &deal, rows, unit);
+        let kept = self.kept_there([&matrix, &rows], &read)?;
         let (errors, spectrum) = if self.method == Inversion::Eigen {
             // Find eigenvectors by all ranks
             let filter = self.filter_above(T::epsilon().in_double());
@@ -144,9 +142,9 @@ impl ReconstructorPlan {
             check(watch)?;
             let half = eigen.project(&rows)?;
             member.sum(&half)?;
-            let errors = self.errors_by_first((member, truth), &half, unit)?;
+            let errors = self.errors_by_ranks((member, truth), &[[&half; 2]], unit)?;
             if !self.options.errors_only {
-                eigen.expand(&half, &rows)?;
+                eigen.expand(self.asked_there(&half), self.asked_there(&rows))?;
             }
             let (values, kept) = eigen.spectrum();
             (errors, Some((values.iter().map(|value| unit * value).collect(), kept)))
@@ -159,76 +157,41 @@ impl ReconstructorPlan {
             let given = gpu.zeros::<T>(rows.len())?;
             gpu.copy_within(&rows, &given)?;
             member.solve(&matrix, &deal, &rows)?;
-            let errors = self.errors_by_all((member, truth), [&given, &rows], unit)?;
-            (self.read_errors(member, &errors, unit)?, None)
+            let pairs = [[&given, &rows], [&rows, &given]];
+            (self.errors_by_ranks((member, truth), &pairs, unit)?, None)
         };
         let is_first = member.place()[0] == 0;
         let mut found = None;
         if !self.options.errors_only {
             watch.stage(ERROR, "");
             check(watch)?;
-            found = Some(collected(member, &deal, &rows)?);
+            found = Some(collected(member, &deal, self.asked_there(&rows), 1.0)?);
         }
-        Ok(is_first.then_some((found, (errors, None), spectrum)))
+        Ok(is_first.then_some((found, errors, spectrum, kept)))
     }
 
     // Sum the errors over ranks
-    /// C_tt − (C_tm X + (C_tm X)ᵗ)/2 of each target over `unit`, where each rank has some columns of C_tm, and of Xᵗ.
-    fn errors_by_all<T: Real>(
+    /// C_tt less products of rows, on rank 0; elsewhere nothing. Where each rank has some columns of the factors, all add up.
+    fn errors_by_ranks<T: Real>(
         &self,
         (member, truth): (&Member, &Array2<f64>),
-        [given, solved]: [&Buffer<T>; 2],
+        pairs: &[[&Buffer<T>; 2]],
         unit: f64,
-    ) -> Result<Buffer<T>, Error> {
-        let (targets, m, gpu) = (self.system.targets().len(), self.truth_slopes, member.gpu());
-        let is_first = member.place()[0] == 0;
+    ) -> Result<Errors, Error> {
+        let (gpu, is_first) = (member.gpu(), member.place()[0] == 0);
+        let by_all = self.method != Inversion::Eigen;
+        let nothing = || Array3::zeros((0, 0, 0));
+        if !by_all && !is_first {
+            return Ok((nothing(), None));
+        }
+        let read = |errors: &Buffer<T>| {
+            if by_all {
+                member.sum(errors)?;
+            }
+            if is_first { self.read_errors(errors, unit) } else { Ok(nothing()) }
+        };
         let truth = is_first.then(|| upload_rows::<T>(gpu, truth, unit)).transpose()?;
-        let inner = given.len() / (targets * m);
-        let (errors, half) = (gpu.zeros::<T>(targets * m * m)?, T::of(-0.5));
-        for t in 0..targets {
-            let own = t * m * inner..(t + 1) * m * inner;
-            let [given, solved] = [given.view(own.clone()), solved.view(own)];
-            let error = errors.view(t * m * m..(t + 1) * m * m);
-            if let Some(truth) = &truth {
-                gpu.copy_within(truth.view(..), error)?;
-            }
-            for factors in [[(given, false), (solved, true)], [(solved, false), (given, true)]] {
-                gpu.multiply_matrices(factors, [m, inner, m], error, [half, T::one()])?;
-            }
-        }
-        member.sum(&errors)?;
-        Ok(errors)
-    }
-
-    // Find the errors on the first rank
-    /// C_tt − W Wᵗ of each target, on rank 0; elsewhere nothing.
-    fn errors_by_first<T: Real>(
-        &self,
-        (member, truth): (&Member, &Array2<f64>),
-        half: &Buffer<T>,
-        unit: f64,
-    ) -> Result<Array3<f64>, Error> {
-        if member.place()[0] > 0 {
-            return Ok(Array3::zeros((0, 0, 0)));
-        }
-        let truth = upload_rows::<T>(member.gpu(), truth, unit)?;
-        let (with, _): Errors = self.errors_there(member.gpu(), &truth, half, unit)?;
-        Ok(with)
-    }
-
-    /// Errors on the host, on rank 0; elsewhere nothing.
-    fn read_errors<T: Real>(
-        &self,
-        member: &Member,
-        errors: &Buffer<T>,
-        unit: f64,
-    ) -> Result<Array3<f64>, Error> {
-        if member.place()[0] > 0 {
-            return Ok(Array3::zeros((0, 0, 0)));
-        }
-        let (targets, m) = (self.system.targets().len(), self.truth_slopes);
-        let errors = read_rows(errors, m, unit)?.into_shape_with_order((targets, m, m));
-        Ok(errors.unwrap_or_else(|_| unreachable!("rows of all targets")))
+        self.errors_there(gpu, truth.as_ref(), pairs, &read)
     }
 }
 
@@ -236,11 +199,12 @@ impl ReconstructorPlan {
 /// Numbers that rank 0 takes over at a time.
 const PIECE: usize = 1 << 26;
 
-/// All columns of some rows, of which each rank has those of its deal, on rank 0; elsewhere nothing.
+/// All columns of some rows, of which each rank has those of its deal, times `unit` on rank 0; elsewhere nothing.
 fn collected<T: Real>(
     member: &Member,
     deal: &Deal,
-    rows: &Buffer<T>,
+    rows: View<T>,
+    unit: f64,
 ) -> Result<Array2<f64>, Error> {
     let [rank, ranks] = member.place();
     let count = rows.len() / deal.count();
@@ -254,15 +218,15 @@ fn collected<T: Real>(
         let height = piece / width;
         for first in (0..count).step_by(height) {
             let height = height.min(count - first);
-            let own = first * width..(first + height) * width;
-            let part = if from == rank { rows.view(own) } else { room.view(..height * width) };
+            let part = if from == rank { rows.from(first * width) } else { room.view(..) };
+            let part = part.first(height * width);
             if from > 0 {
                 member.broadcast(part, from)?;
             }
             if rank == 0 {
                 let at_a_time = (FETCHED / width).max(1) * width;
                 part.read_pieces(at_a_time, &mut |start, piece| {
-                    put_columns(&mut all, first + start / width, &theirs, piece);
+                    put_columns((&mut all, first + start / width), &theirs, piece, unit);
                 })?;
             }
         }
@@ -271,8 +235,13 @@ fn collected<T: Real>(
 }
 
 // Put columns into their places
-/// Puts the columns of a deal into so many rows of a matrix, from a first one.
-fn put_columns<T: Real>(all: &mut Array2<f64>, first: usize, deal: &Deal, piece: &[T]) {
+/// Puts the columns of a deal, times `unit`, into so many rows of a matrix, from a first one.
+fn put_columns<T: Real>(
+    (all, first): (&mut Array2<f64>, usize),
+    deal: &Deal,
+    piece: &[T],
+    unit: f64,
+) {
     let width = deal.count();
     let mut rows = all.slice_mut(s![first..first + piece.len() / width, ..]);
     rows.outer_iter_mut().into_par_iter().zip(piece.par_chunks(width)).for_each(
@@ -281,7 +250,7 @@ fn put_columns<T: Real>(all: &mut Array2<f64>, first: usize, deal: &Deal, piece:
                 row.slice_mut(s![tile])
                     .iter_mut()
                     .zip(piece)
-                    .for_each(|(to, value)| *to = value.in_double());
+                    .for_each(|(to, value)| *to = unit * value.in_double());
             }
         },
     );
@@ -296,7 +265,8 @@ mod tests {
     use crate::device::gpu::{Gpu, emulated};
     use crate::device::silent;
     use crate::model::system::System;
-    use crate::tomography::covariance_matrix::tests::system;
+    use crate::model::unmeasured::{Focus, TipTilt};
+    use crate::tomography::covariance_matrix::tests::windy;
     use crate::tomography::covariance_matrix::truth_covariance;
     use crate::tomography::reconstructor::ReconstructorOptions;
 
@@ -315,7 +285,7 @@ mod tests {
     // Two small stars
     /// The smallest star of the tests of covariances twice, once turned by an angle.
     fn pair(noise: f64, turned: f64) -> System {
-        let all = system(noise);
+        let all = windy(noise);
         let mut stars = [2, 2].map(|q: usize| all.guide_stars()[q].clone());
         stars[1].sensor.rotation = turned;
         all.to_builder().guide_stars(stars).targets([all.targets()[0]]).build().unwrap()
@@ -324,25 +294,30 @@ mod tests {
     // Two ranks reconstruct as one
     #[test]
     fn two_ranks_reconstruct_as_one_does() {
-        let system = pair(2e-14, 0.2);
+        let mut system = pair(2e-14, 0.2);
+        let mut stars = system.guide_stars().to_vec();
+        // What one star does not measure is taken out, and what the other does not is uncertain.
+        (stars[0].tip_tilt, stars[0].focus) = (TipTilt::unknown(1e-12).unwrap(), Focus::Removed);
+        stars[1].tip_tilt = TipTilt::Removed;
+        system = system.to_builder().guide_stars(stars).build().unwrap();
         let truth = truth_covariance(&system, &silent).unwrap();
         let largest = |m: &Array2<f64>| m.fold(0.0, |most: f64, v| most.max(v.abs()));
         for gpus in pairs() {
             for method in [Inversion::Cholesky, Inversion::Eigen] {
-                let options = ReconstructorOptions::default().method(method);
+                let options = ReconstructorOptions::default().method(method).delay(0.01).keep(true);
                 let plan = ReconstructorPlan::new(&system, options).unwrap();
                 let name = gpus[0].name().to_string();
+                if method == Inversion::Eigen
+                    && let Err(reason) = gpus[0].require_factors(true)
+                {
+                    eprintln!("skipped on {name}: {reason}");
+                    continue;
+                }
                 let run = |count: usize| {
                     let engine = Engine::gpus(gpus[..count].to_vec(), Precision::F64).unwrap();
                     plan.invert_together(&truth, &engine, &silent).map(Option::unwrap)
                 };
-                let one = match run(1) {
-                    Err(reason) if method == Inversion::Eigen => {
-                        eprintln!("skipped on {name}: {reason}");
-                        continue;
-                    }
-                    one => one.unwrap(),
-                };
+                let one = run(1).unwrap();
                 let two = run(2).unwrap();
                 // Compare one rank with two
                 let [one, rows] = [&one, &two].map(|found| found.0.as_ref().unwrap());
@@ -351,12 +326,29 @@ mod tests {
                 assert!(gap < 1e-12, "{method:?} on {name}: {gap:e}");
                 // And as one device does without ranks
                 let engine = Engine::gpus(gpus[..1].to_vec(), Precision::F64).unwrap();
-                let alone = plan.invert_there(&truth, None, &engine, &silent).unwrap();
+                let alone = plan.invert_there(&truth, &engine, &silent).unwrap();
                 let all = alone.0.as_ref().unwrap();
                 let gap = largest(&(all - rows)) / largest(all);
                 assert!(gap < 1e-10, "{method:?} on {name}: {gap:e}");
-                let gap = (&alone.1.0 - &two.1.0).fold(0.0, |most: f64, v| most.max(v.abs()));
-                assert!(gap < 1e-11 * largest(&truth), "{method:?} on {name}: {gap:e}");
+                for (alone, two) in
+                    [(Some(&alone.1.0), Some(&two.1.0)), (alone.1.1.as_ref(), two.1.1.as_ref())]
+                {
+                    let gap = alone.unwrap() - two.unwrap();
+                    let gap = gap.fold(0.0, |most: f64, v| most.max(v.abs()));
+                    assert!(gap < 1e-11 * largest(&truth), "{method:?} on {name}: {gap:e}");
+                }
+                for (alone, two) in alone.3.iter().flatten().zip(two.3.as_ref().unwrap()) {
+                    assert!(
+                        largest(&(alone - two)) < 1e-13 * largest(alone),
+                        "{method:?} on {name}"
+                    );
+                }
+                // What is kept is what was inverted: R C_mm is C_tm of the later truth.
+                let [c_mm, c_tm] = two.3.as_ref().unwrap();
+                assert!(
+                    largest(&(rows.dot(c_mm) - c_tm)) < 1e-10 * largest(c_tm),
+                    "{method:?} on {name}"
+                );
                 assert_eq!(two.2.is_some(), method == Inversion::Eigen);
             }
         }
@@ -382,8 +374,8 @@ mod tests {
             assert!(!plan.is_shared(&engine) && plan.check_ranks(&engine).is_ok());
             let said = plan.describe(&engine);
             assert!(said.method.contains("worth sharing"), "{}", said.method);
-            let kept = ReconstructorPlan::new(&twins, options.delay(0.01)).unwrap();
-            assert!(kept.why_alone(&engine).is_some_and(|why| why.contains("delay")));
+            let later = ReconstructorPlan::new(&twins, options.delay(0.01).keep(true)).unwrap();
+            assert!(later.why_alone(&engine).is_some_and(|why| why.contains("worth sharing")));
         }
     }
 }

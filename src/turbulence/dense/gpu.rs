@@ -639,47 +639,49 @@ pub(crate) fn slopes_there<T: Real>(
     atmosphere: &Atmosphere,
     (sensors, valid): (&[Sensor], &[Array2<bool>]),
     gradient: ConeGradient,
-    (gpu, unit, deal): (&Gpu, f64, &Deal),
+    to: (&Gpu, f64, &Deal),
     watch: &dyn Watch,
 ) -> Result<Buffer<T>, Error> {
     half_square(atmosphere, (sensors, valid), |sensors, slopes| {
-        there(
-            &Posed::new((atmosphere, gradient), sensors, slopes, watch)?,
-            (gpu, unit, deal),
-            watch,
-        )
+        let matrix = to.0.zeros::<T>(slopes[0].order.len() * to.2.count())?;
+        let posed = Posed::new((atmosphere, gradient), sensors, slopes, watch)?;
+        add_there(&posed, to, matrix.view(..), watch)?;
+        Ok(matrix)
     })
 }
 
-/// The columns of a deal of the covariances of the slopes of some sensors with those of others, (m, n), rad² over `unit`, on a device.
+/// Adds the columns of a deal of the covariances of the slopes of some sensors with those of others, (m, n), rad² over `unit`, to a matrix
+/// on a device.
 ///
 /// # Errors
 /// Those of [`slope_covariance`].
-pub(crate) fn between_there<T: Real>(
+pub(crate) fn add_between<T: Real>(
     atmosphere: &Atmosphere,
     sets: [(&[Sensor], &[Array2<bool>]); 2],
     gradient: ConeGradient,
-    (gpu, unit, deal): (&Gpu, f64, &Deal),
+    (to, matrix): ((&Gpu, f64, &Deal), gpu::View<T>),
     watch: &dyn Watch,
-) -> Result<Buffer<T>, Error> {
+) -> Result<(), Error> {
     rectangle(atmosphere, sets, |all, slopes| {
-        there(&Posed::new((atmosphere, gradient), all, slopes, watch)?, (gpu, unit, deal), watch)
+        let posed = Posed::new((atmosphere, gradient), all, slopes, watch)?;
+        add_there(&posed, to, matrix, watch)
     })
 }
 
 // Fill a matrix block by block
-/// The columns of a deal of the covariances of rows with columns on a device. Where both are of the same sensors, blocks below the
-/// diagonal stay zero.
-fn there<T: Real>(
+/// Adds the columns of a deal of the covariances of rows with columns to a matrix on a device. Where both are of the same sensors,
+/// blocks below the diagonal stay as they are.
+fn add_there<T: Real>(
     posed: &Posed,
     (gpu, unit, deal): (&Gpu, f64, &Deal),
+    matrix: gpu::View<T>,
     watch: &dyn Watch,
-) -> Result<Buffer<T>, Error> {
+) -> Result<(), Error> {
     let tools = Tools::on(gpu, posed)?;
     let fill = |k: usize, lenslets: Lenslets, values: gpu::View<T>, sizes: [usize; 2]| {
         tools.fill(&posed.blocks[k], lenslets, (values, unit), sizes)
     };
-    fill_there(posed.slopes, (gpu, deal), &fill, watch)
+    fill_there(posed.slopes, (deal, matrix), &fill, watch)
 }
 /// First lenslets of a block, by row and column, and the [`places`] of those second ones that are wanted.
 pub(crate) type Lenslets<'a> = (&'a [[usize; 2]], &'a [[i32; 4]]);
@@ -689,27 +691,27 @@ pub(crate) type Lenslets<'a> = (&'a [[usize; 2]], &'a [[i32; 4]]);
 pub(crate) type FillBlock<'a, T> =
     &'a dyn Fn(usize, Lenslets, gpu::View<T>, [usize; 2]) -> Result<(), Error>;
 
-/// The columns of a deal of a matrix of rows and columns on a device, block by block; those of other pairs stay zero.
+/// Fills the columns of a deal of a matrix of rows and columns on a device, block by block; those of other pairs stay as they are.
 pub(crate) fn fill_there<T: Real>(
     slopes: [Slopes; 2],
-    (gpu, deal): (&Gpu, &Deal),
+    (deal, matrix): (&Deal, gpu::View<T>),
     fill: FillBlock<T>,
     watch: &dyn Watch,
-) -> Result<Buffer<T>, Error> {
+) -> Result<(), Error> {
     let [rows, columns] = slopes;
     assert_eq!(deal.columns(), columns.order.len(), "all columns are dealt out");
     let pitch = deal.count();
-    let matrix = gpu.zeros::<T>(rows.order.len() * pitch)?;
+    assert_eq!(matrix.len(), rows.order.len() * pitch, "a matrix fits its deal");
     for (k, [p, q]) in pairs_of(slopes).into_iter().enumerate() {
         let [first, second] = [rows.order.lenslets(p), columns.order.lenslets(q)];
         let kept = places(second, |axis, k| deal.place(columns.order.index(q, axis, k)));
         if !kept.is_empty() {
-            let values = matrix.view(rows.order.index(p, 0, 0) * pitch..);
+            let values = matrix.from(rows.order.index(p, 0, 0) * pitch);
             fill(k, (first, &kept), values, [pitch, first.len()])?;
         }
         check(watch)?;
     }
-    Ok(matrix)
+    Ok(())
 }
 
 // Check that dense pieces fit

@@ -163,36 +163,40 @@ pub(crate) fn slopes_there<T: Real>(
     to: (&Gpu, f64, &Deal),
     watch: &dyn Watch,
 ) -> Result<Buffer<T>, Error> {
-    half_square(atmosphere, set, |all, slopes| there(atmosphere, all, slopes, to, watch))
+    half_square(atmosphere, set, |all, slopes| {
+        let matrix = to.0.zeros::<T>(slopes[0].order.len() * to.2.count())?;
+        add_there(atmosphere, (all, slopes), (to, matrix.view(..)), watch)?;
+        Ok(matrix)
+    })
 }
 
-/// The columns of a deal of the covariances of the slopes of some sensors with those of others, (m, n), rad² over `unit`, on a device.
+/// Adds the columns of a deal of the covariances of the slopes of some sensors with those of others, (m, n), rad² over `unit`, to a matrix
+/// on a device.
 ///
 /// # Errors
 /// Those of [`slopes_there`].
-pub(crate) fn between_there<T: Real>(
+pub(crate) fn add_between<T: Real>(
     atmosphere: &Atmosphere,
     sets: [(&[Sensor], &[ndarray::Array2<bool>]); 2],
-    to: (&Gpu, f64, &Deal),
+    to: ((&Gpu, f64, &Deal), gpu::View<T>),
     watch: &dyn Watch,
-) -> Result<Buffer<T>, Error> {
-    rectangle(atmosphere, sets, |all, slopes| there(atmosphere, all, slopes, to, watch))
+) -> Result<(), Error> {
+    rectangle(atmosphere, sets, |all, slopes| add_there(atmosphere, (all, slopes), to, watch))
 }
 
-fn there<T: Real>(
+fn add_there<T: Real>(
     atmosphere: &Atmosphere,
-    sensors: &[Sensor],
-    slopes: [Slopes; 2],
-    (gpu, unit, deal): (&Gpu, f64, &Deal),
+    (sensors, slopes): (&[Sensor], [Slopes; 2]),
+    ((gpu, unit, deal), matrix): ((&Gpu, f64, &Deal), gpu::View<T>),
     watch: &dyn Watch,
-) -> Result<Buffer<T>, Error> {
+) -> Result<(), Error> {
     let tools = Tools::on::<T>(gpu, atmosphere, sensors)?;
     let pairs = pairs_of(slopes);
     let fill = |k: usize, lenslets: Lenslets, values: gpu::View<T>, sizes: [usize; 2]| {
         let pair = [slopes[0].first + pairs[k][0], slopes[1].first + pairs[k][1]];
         tools.fill(pair, lenslets, (values, unit), sizes)
     };
-    fill_there(slopes, (gpu, deal), &fill, watch)
+    fill_there(slopes, (deal, matrix), &fill, watch)
 }
 
 // Memory of four points on a device
@@ -234,7 +238,8 @@ mod tests {
             let to = |deal| (&gpu, unit, deal);
             let (whole, part) = (Deal::whole(m + n), Deal::whole(n));
             let double = slopes_there::<f64>(&air, all, to(&whole), &silent).unwrap();
-            let single = between_there::<f32>(&air, [one, two], to(&part), &silent).unwrap();
+            let single = gpu.zeros::<f32>(m * n).unwrap();
+            add_between(&air, [one, two], (to(&part), single.view(..)), &silent).unwrap();
             let (double, single) = (unit * read(&double, m + n), unit * read(&single, m));
             for ((row, column), found) in double.indexed_iter() {
                 // Blocks below the diagonal are left to those above it.

@@ -115,14 +115,14 @@ impl<T: Real> Factored for OnDevice<T> {
         match &self.factor {
             Factor::Cholesky(factor) => {
                 factor.halve(&x)?;
-                factor.finish(&x)?;
+                factor.finish(x.view(..))?;
             }
             Factor::Eigen(eigen) => {
                 let along = eigen.project(&x)?;
-                eigen.expand(&along, &x)?;
+                eigen.expand(along.view(..), x.view(..))?;
             }
         }
-        *rows = read_rows(&x, rows.ncols(), self.unit.recip())?;
+        *rows = read_rows(x.view(..), rows.ncols(), self.unit.recip())?;
         Ok(())
     }
 
