@@ -9,8 +9,10 @@
 // Partial sums along the rows
 /// sums[row, part] = the sum over a part of the columns of A x; a block for each.
 extern "C" __global__ void sum_parts(
-    const real *matrix, const real *x, const int *columns, real *sums, int width
+    const real *matrix, const real *x, const int *columns, real *sums, int width, int n
 ) {
+    x = of_vector(x, n);
+    sums = of_vector(sums, gridDim.x * gridDim.y);
     __shared__ real shares[ADDERS / 32];
     const real *elements = matrix + (long long)blockIdx.y * width;
     real sum = 0;
@@ -27,8 +29,10 @@ extern "C" __global__ void sum_parts(
 // Add the partial sums to their rows
 /// y[rows] = A x, or is increased by it; a thread for each row.
 extern "C" __global__ void add_rows(
-    const real *sums, real *y, const int *rows, int count, int parts, int begin
+    const real *sums, real *y, const int *rows, int count, int parts, int begin, int n
 ) {
+    sums = of_vector(sums, count * parts);
+    y = of_vector(y, n);
     int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= count) return;
     real sum = begin ? 0 : y[rows[row]];
@@ -40,8 +44,11 @@ extern "C" __global__ void add_rows(
 /// y = base + Aᵀ x at the columns, or base − Aᵀ x, or Aᵀ x alone to begin; a thread for each column.
 extern "C" __global__ void add_columns(
     const real *matrix, const real *x, const int *rows, const real *base, real *y,
-    const int *columns, int count, int width, int begin, int minus
+    const int *columns, int count, int width, int begin, int minus, int from, int to
 ) {
+    x = of_vector(x, from);
+    base = of_vector(base, to);
+    y = of_vector(y, to);
     int column = blockIdx.x * blockDim.x + threadIdx.x;
     if (column >= width) return;
     real sum = 0;
@@ -52,11 +59,15 @@ extern "C" __global__ void add_columns(
 }
 
 // Substitute the few unknowns
-/// y[rows] = D⁻¹ (x[rows] − the sums of each row); one block, `left` has room for a number of each row.
+/// y[rows] = D⁻¹ (x[rows] − the sums of each row); one block for a vector, `left` has room for a number of each row.
 extern "C" __global__ void solve_few(
     const real *inverse, const real *sums, const real *x, const int *rows, real *left, real *y,
-    int count, int parts
+    int count, int parts, int n
 ) {
+    sums = of_vector(sums, count * parts);
+    left = of_vector(left, count);
+    x = of_vector(x, n);
+    y = of_vector(y, n);
     for (int row = threadIdx.x; row < count; row += blockDim.x) {
         real rest = x[rows[row]];
         for (int part = 0; part < parts; part++) rest -= sums[row * parts + part];
@@ -79,8 +90,10 @@ extern "C" __global__ void take(const real *x, const int *places, real *to, int 
 
 /// y[places[k]] = from[k], or is increased by it.
 extern "C" __global__ void put(
-    const real *from, real *y, const int *places, int count, int begin
+    const real *from, real *y, const int *places, int count, int begin, int n
 ) {
+    from = of_vector(from, count);
+    y = of_vector(y, n);
     int k = blockIdx.x * blockDim.x + threadIdx.x;
     if (k < count) y[places[k]] = begin ? from[k] : y[places[k]] + from[k];
 }

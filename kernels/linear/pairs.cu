@@ -7,6 +7,8 @@
 extern "C" __global__ void add_pairs(
     const real *x, real *y, const int *partners, const real *elements, int rows
 ) {
+    x = of_vector(x, rows);
+    y = of_vector(y, rows);
     int k = blockIdx.x * blockDim.x + threadIdx.x;
     if (k < rows) y[k] += elements[k] * x[partners[k]];
 }

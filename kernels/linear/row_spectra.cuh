@@ -11,12 +11,6 @@ constexpr int TO_ROWS = up_to(TO_POINTS, 0, ROWS);
 /// Half spectra of the rows of one vector, and of its columns.
 constexpr int LINES = HALF * 2 * FROM_PAIRS * FROM_ROWS, COLUMNS = HALF * 2 * TO_PAIRS * TO_ROWS;
 
-/// What belongs to the block's vector, of several that stand one behind the other.
-template <class Element>
-__device__ __forceinline__ Element *of_vector(Element *first, int length) {
-    return first + blockIdx.z * length;
-}
-
 /// A place in the first vector as that in the block's own, of `n` numbers each.
 __device__ __forceinline__ int2 own_place(int2 place, int n) {
     const int own = blockIdx.z * n;

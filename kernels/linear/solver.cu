@@ -9,15 +9,21 @@ extern "C" __global__ void look(
     const State *now, State *next, const double *squares, const real *a, const real *z,
     const real *w, double *parts, int blocks, int n
 ) {
+    now += blockIdx.z;
+    next += blockIdx.z;
+    squares = of_vector(squares, 3 * blocks);
     if (blockIdx.x + 1 == gridDim.x) return judge_parts(now, next, squares, blocks);
     if (now->done) return;
+    a = of_vector(a, n);
+    z = of_vector(z, n);
+    w = of_vector(w, n);
     double sums[2] = {0, 0};
     for (int k = first_number(); k < n; k += blocks * TEAM) {
         double z_k = z[k];
         sums[0] += a[k] * z_k;
         sums[1] += w[k] * z_k;
     }
-    leave_parts(sums, parts, blocks);
+    leave_parts(sums, of_vector(parts, 2 * blocks), blocks);
 }
 
 // Multiply two vectors
@@ -91,22 +97,76 @@ extern "C" __global__ void step_along(
     const State *now, State *next, const double *parts, const real *z, const real *w, real *p,
     real *s, real *x, real *r, double *squares, int blocks, int n
 ) {
+    now += blockIdx.z;
+    next += blockIdx.z;
     if (is_over(now, next)) return;
+    // Vectors of the block's own system
+    z = of_vector(z, n);
+    w = of_vector(w, n);
+    p = of_vector(p, n);
+    s = of_vector(s, n);
+    x = of_vector(x, n);
+    r = of_vector(r, n);
     int k = first_number();
     Numbers old = fetch_numbers(min(k, n - 1), z, w, p, s, x, r);
     double sums[2], square[1] = {0};
-    sum_over_blocks(sums, parts, blocks);
+    sum_over_blocks(sums, of_vector(parts, 2 * blocks), blocks);
     State state = *now;
     Move move = find_step(&state, sums[0], sums[1]);
+    const bool is_over = state.done;
+    if (!is_over) state.done = is_explained(state);
     if (is_first()) *next = state;
-    if (state.done) return;
+    if (is_over) return;
     while (k < n) {
         double r_k = move_numbers(move, k, old, p, s, x, r);
         square[0] += r_k * r_k;
         k += blocks * TEAM;
         old = fetch_numbers(min(k, n - 1), z, w, p, s, x, r);
     }
-    leave_parts(square, squares, blocks);
+    leave_parts(square, of_vector(squares, 3 * blocks), blocks);
+}
+
+// Begin systems side by side
+/// Sets the states of systems from what each is asked, and makes r of b = r and of the product A x with the first guess; one block
+/// each.
+extern "C" __global__ void begin_systems(
+    State *now, State *next, double *squares, const double *asked, double least, double limit,
+    real *r, const real *x, const real *product, int blocks, int n
+) {
+    r = of_vector(r, n);
+    x = of_vector(x, n);
+    product = of_vector(product, n);
+    double sums[2] = {0, 0};
+    for (int k = threadIdx.x; k < n; k += TEAM) {
+        const real b_k = r[k], r_k = b_k - product[k];
+        sums[0] += ((double)b_k + r_k) * x[k];
+        sums[1] += (double)r_k * r_k;
+        r[k] = r_k;
+    }
+    sum_over_threads(sums, 2);
+    // Set the state of a system
+    squares = of_vector(squares, 3 * blocks);
+    for (int k = threadIdx.x; k < blocks; k += TEAM) squares[k] = k == 0 ? sums[1] : 0;
+    State state = State();
+    state.explained = sums[0];
+    state.target = asked[2 * blockIdx.z];
+    state.whole = asked[2 * blockIdx.z + 1];
+    state.least = least;
+    state.limit = limit;
+    state.norm = state.fresh = 1;
+    state.done = state.target < 0;
+    if (threadIdx.x == 0) now[blockIdx.z] = next[blockIdx.z] = state;
+}
+
+// Multiply all vectors with a few
+/// The inner products of the block's vector with that of its row of blocks, (vectors, rows of blocks); one block each.
+extern "C" __global__ void multiply_few(const real *r, const real *few, double *products, int n) {
+    r = of_vector(r, n);
+    few += (long long)blockIdx.y * n;
+    double sums[1] = {0};
+    for (int k = threadIdx.x; k < n; k += TEAM) sums[0] += (double)r[k] * few[k];
+    sum_over_threads(sums, 1);
+    if (threadIdx.x == 0) products[blockIdx.z * gridDim.y + blockIdx.y] = sums[0];
 }
 
 // Kernels of minimum residuals

@@ -90,13 +90,18 @@ __device__ void judge(State *state, double squares, double *history) {
     state->done = small || state->iteration >= state->limit || state->ended;
 }
 
+/// Where the residuals of a system that is alone are recorded.
+__device__ double *history_of(State *state) {
+    return gridDim.z == 1 ? (double *)(state + 1) : nullptr;
+}
+
 /// Records the residual whose squares are given.
 __device__ void judge_parts(const State *now, State *next, const double *squares, int blocks) {
     double square[1];
     sum_over_blocks(square, squares, blocks);
     if (threadIdx.x > 0) return;
     State state = *now;
-    if (!state.done) judge(&state, square[0], (double *)(next + 1));
+    if (!state.done) judge(&state, square[0], history_of(next));
     *next = state;
 }
 

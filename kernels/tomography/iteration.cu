@@ -166,7 +166,7 @@ extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
         sums[2] += last[block];
     }
     sum_over_threads(sums, 3);
-    if (!state.fresh) judge(&state, sums[2], is_first() ? (double *)(next + 1) : nullptr);
+    if (!state.fresh) judge(&state, sums[2], is_first() ? history_of(next) : nullptr);
     Move move = {};
     if (!state.done) move = find_step(&state, sums[0], sums[1]);
     const bool is_over = state.done;
@@ -196,44 +196,5 @@ extern "C" __global__ void judge_rows(State *state, double *squares, int blocks)
     squares = of_vector(squares, 2 * blocks);
     sum_over_blocks(square, squares_of(squares, state->iteration, blocks), blocks);
     if (threadIdx.x == 0 && !state->done && !state->fresh)
-        judge(state, square[0], (double *)(state + 1));
-}
-
-// Begin variances side by side
-/// Sets the states of vectors whose variances are to be explained, done where there is none, and makes r of b = r and of the
-/// product A x with the first guess; one block each.
-extern "C" __global__ void begin_variances(
-    State *now, State *next, const double *wholes, double least, double tolerance, double limit,
-    real *r, const real *x, const real *product, int n
-) {
-    r = of_vector(r, n);
-    x = of_vector(x, n);
-    product = of_vector(product, n);
-    double sums[1] = {0};
-    for (int k = threadIdx.x; k < n; k += TEAM) {
-        const real b_k = r[k], r_k = b_k - product[k];
-        sums[0] += ((double)b_k + r_k) * x[k];
-        r[k] = r_k;
-    }
-    sum_over_threads(sums, 1);
-    State state = State();
-    state.explained = sums[0];
-    state.whole = wholes[blockIdx.z];
-    state.least = least;
-    state.target = tolerance;
-    state.limit = limit;
-    state.norm = state.fresh = 1;
-    state.done = !(state.whole > 0);
-    if (threadIdx.x == 0) now[blockIdx.z] = next[blockIdx.z] = state;
-}
-
-// Multiply all vectors with a few
-/// The inner products of the block's vector with that of its row of blocks, (vectors, rows of blocks); one block each.
-extern "C" __global__ void multiply_few(const real *r, const real *few, double *products, int n) {
-    r = of_vector(r, n);
-    few += (long long)blockIdx.y * n;
-    double sums[1] = {0};
-    for (int k = threadIdx.x; k < n; k += TEAM) sums[0] += (double)r[k] * few[k];
-    sum_over_threads(sums, 1);
-    if (threadIdx.x == 0) products[blockIdx.z * gridDim.y + blockIdx.y] = sums[0];
+        judge(state, square[0], history_of(state));
 }

@@ -82,7 +82,7 @@ fn all_requests<T: Real>() -> Result<Vec<Request>, Error> {
         let matrix = Arc::new(MatrixGpu::<T>::new(gpu, Array2::zeros((2, 2)).view())?);
         WithPairsGpu::new(matrix, &Pairs::new(vec![1, 0], vec![0.5; 2])?)?;
         let few = Array2::zeros((2, 2));
-        FewRows::<T>::new(gpu, few.view(), [&[0..1, 1..2], &[0..1, 1..2]])?;
+        FewRows::<T>::new(gpu, few.view(), [&[0..1, 1..2], &[0..1, 1..2]], 1)?;
         ask_for_reconstructor::<T>(gpu)
     })
 }

@@ -22,7 +22,7 @@ use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
-type Shared<T> = Arc<dyn Operator<T>>;
+pub(crate) type Shared<T> = Arc<dyn Operator<T>>;
 
 // A rectangle that lies
 /// A matrix with no more rows than columns: the given one or its transpose; and whether it is that.
@@ -34,7 +34,7 @@ pub(crate) fn lying(rectangle: &Array2<f64>) -> (ArrayView2<'_, f64>, bool) {
 // Covariance of slopes in blocks
 /// The covariance of all slopes in blocks, rad², of the groups that share a lattice, the `strip` of the few and what else lies
 /// beside them.
-pub(crate) fn slopes_in_blocks<T: Real>(
+fn slopes_in_blocks<T: Real>(
     groups: &[Group],
     rectangles: &Rectangles,
     strip: Option<&Arc<Dense<T>>>,
@@ -190,7 +190,7 @@ pub(crate) fn few_with_noise(rectangles: &Rectangles, noise: &SlopeNoise) -> Arr
 
 // Precondition in blocks
 /// The preconditioner of all sets for the covariance of measured slopes: circulant for lattices, and the few eliminated.
-pub(crate) fn eliminated<T: Real>(
+fn eliminated<T: Real>(
     groups: &[Group],
     rectangles: &Rectangles,
     noise: &SlopeNoise,
@@ -203,4 +203,36 @@ pub(crate) fn eliminated<T: Real>(
     let Some(strip) = strip else { return Ok(circulant) };
     let (small, places) = (few_with_noise(rectangles, noise), many_and_few(&rectangles.sets));
     Ok(Arc::new(Elimination::new(circulant, Arc::clone(strip), small.view(), places)?))
+}
+
+// Either compressed form
+/// The covariance of measured slopes without its matrix: that of each lattice, what lies beside them, and the noise.
+#[derive(Clone, Copy)]
+pub(crate) struct Measured<'a> {
+    pub(crate) groups: &'a [Group<'a>],
+    /// None where all stars share a lattice.
+    pub(crate) rectangles: Option<&'a Rectangles>,
+    pub(crate) valid: &'a [Array2<bool>],
+    pub(crate) noise: &'a SlopeNoise,
+}
+
+impl Measured<'_> {
+    /// Θ, and the preconditioner of Θ + C_n if it is `wanted`.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no valid lenslet.
+    pub(crate) fn operators<T: Real>(
+        &self,
+        wanted: bool,
+    ) -> Result<(Shared<T>, Option<Shared<T>>), Error> {
+        let Some(rectangles) = self.rectangles else {
+            let slopes = BlockToeplitz::slopes(self.groups[0].covariance, self.valid)?;
+            let circulant = || Circulant::new(self.groups).map(|p| Arc::new(p) as Shared<T>);
+            return Ok((Arc::new(slopes), wanted.then(circulant).transpose()?));
+        };
+        let strip = strip(rectangles);
+        let few = || eliminated(self.groups, rectangles, self.noise, strip.as_ref());
+        let slopes = slopes_in_blocks(self.groups, rectangles, strip.as_ref())?;
+        Ok((slopes, wanted.then(few).transpose()?))
+    }
 }

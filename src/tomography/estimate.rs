@@ -21,7 +21,7 @@ use crate::model::noise::SlopeNoise;
 use crate::model::system::System;
 use crate::model::unmeasured::{Mode, RemovedModes};
 use crate::numerics::real::Real;
-use crate::tomography::blocks::{eliminated, side_by_side, slopes_in_blocks, strip};
+use crate::tomography::blocks::{Measured, Shared, side_by_side};
 use crate::tomography::circulant::{Circulant, Group};
 use crate::tomography::interpolation::interpolation_error;
 use crate::tomography::inversion::Inversion;
@@ -193,9 +193,9 @@ impl Posed {
     /// # Errors
     /// `Cancelled` where the watcher wants to stop; what a device says.
     pub(crate) fn compute(&self, engine: &Engine, watch: &dyn Watch) -> Result<Model, Error> {
-        let group = |group: &PosedGroup| group.compute(self, engine, watch);
-        let groups = self.groups.iter().map(group).collect::<Result<Vec<_>, _>>()?;
         let system = self.covariances.system();
+        let group = |group: &PosedGroup| group.compute((system, &self.valid), engine, watch);
+        let groups = self.groups.iter().map(group).collect::<Result<Vec<_>, _>>()?;
         let covariances = match (self.covariances.wavefront(), self.covariances.blocks()) {
             (Some(plan), _) => {
                 Matrices::Toeplitz(plan.problem().clone(), plan.compute(engine, watch)?)
@@ -225,7 +225,7 @@ impl Posed {
 
 // Group stars that share a lattice
 /// The groups of a system, in the order of their first stars; in blocks those whose lattices are used. What plans are known is theirs.
-fn groups(system: &System, known: &CovariancePlan) -> Result<Vec<PosedGroup>, Error> {
+pub(crate) fn groups(system: &System, known: &CovariancePlan) -> Result<Vec<PosedGroup>, Error> {
     if let Some(blocks) = known.blocks() {
         let group = |(set, plan): (usize, &SlopeCovariancePlan)| PosedGroup {
             stars: blocks.sets.members(set).to_vec(),
@@ -325,10 +325,16 @@ impl Grouped {
 }
 
 impl PosedGroup {
-    fn compute(&self, posed: &Posed, engine: &Engine, watch: &dyn Watch) -> Result<Grouped, Error> {
-        let (stars, all) = (self.stars.clone(), posed.covariances.system().guide_stars());
+    /// The group of a system with its covariance.
+    pub(crate) fn compute(
+        &self,
+        (system, valid): (&System, &[Array2<bool>]),
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Grouped, Error> {
+        let (stars, all) = (self.stars.clone(), system.guide_stars());
         let noise = stars.iter().map(|&q| all[q].noise.mean()).collect();
-        let valid = stars.iter().map(|&q| posed.valid[q].clone()).collect();
+        let valid = stars.iter().map(|&q| valid[q].clone()).collect();
         Ok(Grouped { stars, covariance: self.plan.compute(engine, watch)?, noise, valid })
     }
 }
@@ -358,13 +364,16 @@ impl<T: Real> EstimatorCpu<T> {
         let Model { targets, points, interpolation_error, .. } = model;
         let groups: Vec<_> = model.groups.iter().map(Grouped::group).collect();
         // Build the two operators
-        let (slopes, wavefront, beside): (Shared<T>, Shared<T>, Option<Beside<T>>) = match model
-            .covariances
-        {
+        let measured = |rectangles| {
+            let (groups, valid, noise) = (&groups[..], &model.valid[..], &model.noise);
+            Measured { groups, rectangles, valid, noise }.operators(options.preconditioned)
+        };
+        let ((slopes, preconditioner), wavefront): (_, Shared<T>) = match model.covariances {
             Matrices::Dense(matrices) => {
                 let [slopes, wavefront] =
-                    matrices.map(|matrix| Arc::new(Dense::new(matrix.mapv(T::of))));
-                (slopes, wavefront, None)
+                    matrices.map(|matrix| Arc::new(Dense::new(matrix.mapv(T::of))) as Shared<T>);
+                let circulant = || Circulant::new(&groups).map(|p| Arc::new(p) as Shared<T>);
+                ((slopes, options.preconditioned.then(circulant).transpose()?), wavefront)
             }
             Matrices::Blocks(rectangles, sets) => {
                 let of_set = |(k, set): (usize, &WavefrontSlopes)| {
@@ -373,23 +382,13 @@ impl<T: Real> EstimatorCpu<T> {
                 };
                 let wavefront = sets.iter().enumerate().map(of_set).collect::<Result<_, _>>()?;
                 let wavefront = side_by_side(&rectangles.sets, wavefront)?;
-                let strip = strip(&rectangles);
-                let slopes = slopes_in_blocks(&groups, &rectangles, strip.as_ref())?;
-                (slopes, wavefront, Some((rectangles, strip)))
+                (measured(Some(&rectangles))?, wavefront)
             }
             Matrices::Toeplitz(problem, covariance) => {
-                let slopes = BlockToeplitz::slopes(groups[0].covariance, &model.valid)?;
                 let given = (&problem, &covariance, options.interpolation);
-                (Arc::new(slopes), layered_operator(given, &model.valid)?, None)
+                (measured(None)?, layered_operator(given, &model.valid)?)
             }
         };
-        let make = || match &beside {
-            Some((rectangles, strip)) => {
-                eliminated(&groups, rectangles, &model.noise, strip.as_ref())
-            }
-            None => Ok(Arc::new(Circulant::new(&groups)?) as Arc<dyn Operator<T>>),
-        };
-        let preconditioner = options.preconditioned.then(make).transpose()?;
         // Put the estimator together
         let measured = with_noise(slopes, model.noise)?;
         let (measured, wavefront) = without(&model.removed, measured, wavefront)?;
@@ -481,8 +480,6 @@ fn layered_operator<T: Real>(
 }
 
 // Operators without removed modes
-pub(crate) type Shared<T> = Arc<dyn Operator<T>>;
-
 // Add noise to an operator
 /// Θ + C_n, of Θ and the noise.
 pub(crate) fn with_noise<T: Real>(
@@ -537,9 +534,6 @@ pub(crate) fn blind<T: Real>(
     let between = Product::new(vec![removal.clone(), measured, removal.clone()])?;
     Ok(Some([Arc::new(Sum::new(vec![Arc::new(between), replaced])?), removal]))
 }
-
-/// What lies beside lattices, and the strip of the few.
-type Beside<T> = (Rectangles, Option<Arc<Dense<T>>>);
 
 /// Both operators without modes, Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate.html#eq-blind-estimate).
 fn without<T: Real>(

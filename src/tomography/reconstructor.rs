@@ -240,7 +240,7 @@ impl ReconstructorPlan {
         let (system, measurements) = (system.clone(), order.len());
         let plan = Self { system, options, method, reason, measurements, truth_slopes };
         if method == Inversion::Iterative {
-            plan.table()?;
+            plan.compressed()?;
         }
         Ok(plan)
     }
@@ -378,7 +378,10 @@ impl ReconstructorPlan {
             what: format!("{what} of {m} slopes of {targets} targets from {n} slopes"),
             arrays,
             slope_model: self.system.slope_model().name(),
-            form: if self.method == Inversion::Iterative { "toeplitz" } else { "dense" },
+            form: match (self.method, self.compressed()) {
+                (Inversion::Iterative, Ok(plan)) => plan.form(),
+                _ => "dense",
+            },
             reason: format!("{} as {}", self.method.name(), self.reason),
             method: match self.method {
                 Inversion::Eigen => {

@@ -41,13 +41,16 @@ pub(crate) struct FewRows<T> {
     /// (rows, parts).
     pub(crate) sums: Buffer<T>,
     pub(crate) parts: usize,
+    /// How many vectors stand one behind the other.
+    pub(crate) vectors: usize,
     kernels: [Kernel; 3],
 }
 
 // Steps of a few rows
 impl<T: Real> FewRows<T> {
     // Put a few rows on a device
-    /// The matrix on a device, rounded to its precision, with the places of its rows and columns.
+    /// The matrix on a device, rounded to its precision, with the places of its rows and columns, for so many vectors one behind the
+    /// other.
     ///
     /// # Errors
     /// `Invalid` where there are not as many places; `Memory` where it does not fit, and what the device says.
@@ -55,6 +58,7 @@ impl<T: Real> FewRows<T> {
         gpu: &Gpu,
         matrix: ArrayView2<f64>,
         [rows, columns]: [&[Range<usize>]; 2],
+        vectors: usize,
     ) -> Result<Self, Error> {
         let (shape, places) = (matrix.dim(), (count(rows), count(columns)));
         accept(places == shape, "places of a matrix", places, &format!("{shape:?}, its shape"))?;
@@ -67,8 +71,9 @@ impl<T: Real> FewRows<T> {
             shape,
             rows: upload(gpu, rows)?,
             columns: upload(gpu, columns)?,
-            sums: gpu.zeros(shape.0 * parts)?,
+            sums: gpu.zeros(vectors * shape.0 * parts)?,
             parts,
+            vectors,
             kernels: [
                 program.kernel("sum_parts")?,
                 program.kernel("add_rows")?,
@@ -82,17 +87,19 @@ impl<T: Real> FewRows<T> {
     pub(crate) fn sum(&self, x: &Buffer<T>) -> Result<(), Error> {
         let (rows, width) = self.shape;
         let arguments = [&self.matrix, x].map(Argument::from);
-        let rest = [(&self.columns).into(), (&self.sums).into(), Argument::from(width)];
-        let shape = Shape::over(self.parts * THREADS, THREADS, [rows, 1]);
+        let sizes = [width, x.len() / self.vectors].map(Argument::from);
+        let rest = [(&self.columns).into(), (&self.sums).into(), sizes[0], sizes[1]];
+        let shape = Shape::over(self.parts * THREADS, THREADS, [rows, self.vectors]);
         self.gpu.launch(&self.kernels[0], shape, &[&arguments[..], &rest].concat())
     }
 
     /// Puts A x at the rows of y, or adds it unless it is to `begin`.
     pub(crate) fn add_rows(&self, begin: bool, [x, y]: [&Buffer<T>; 2]) -> Result<(), Error> {
         self.sum(x)?;
-        let numbers = [self.shape.0, self.parts, usize::from(begin)].map(Argument::from);
+        let numbers = [self.shape.0, self.parts, usize::from(begin), y.len() / self.vectors];
+        let numbers = numbers.map(Argument::from);
         let arguments = [(&self.sums).into(), y.into(), (&self.rows).into()];
-        let shape = Shape::over(self.shape.0, THREADS, [1, 1]);
+        let shape = Shape::over(self.shape.0, THREADS, [1, self.vectors]);
         self.gpu.launch(&self.kernels[1], shape, &[&arguments[..], &numbers].concat())
     }
     // Multiply the columns of a few rows
@@ -103,12 +110,13 @@ impl<T: Real> FewRows<T> {
         [x, base, y]: [&Buffer<T>; 3],
     ) -> Result<(), Error> {
         let (count, width) = self.shape;
+        let lengths = [x, y].map(|vectors| Argument::from(vectors.len() / self.vectors));
         let flags = [count, width, usize::from(begin), usize::from(minus)].map(Argument::from);
         let [matrix, rows, columns] =
             [(&self.matrix).into(), (&self.rows).into(), (&self.columns).into()];
         let arguments = [matrix, x.into(), rows, base.into(), y.into(), columns];
-        let shape = Shape::over(width, THREADS, [1, 1]);
-        self.gpu.launch(&self.kernels[2], shape, &[&arguments[..], &flags].concat())
+        let shape = Shape::over(width, THREADS, [1, self.vectors]);
+        self.gpu.launch(&self.kernels[2], shape, &[&arguments[..], &flags, &lengths].concat())
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -165,7 +173,7 @@ impl<T: Real> SideBySideGpu<T> {
         for (given, places) in given {
             terms.push(match given {
                 Given::Transposed(matrix) => {
-                    Term::Few(FewRows::new(gpu, matrix, [&places, from_ref(&(0..rows))])?)
+                    Term::Few(FewRows::new(gpu, matrix, [&places, from_ref(&(0..rows))], 1)?)
                 }
                 Given::Operator(operator) => {
                     let (own, expected) =
@@ -194,8 +202,8 @@ impl<T: Real> SideBySideGpu<T> {
         [from, y]: [&Buffer<T>; 2],
         places: &Buffer<i32>,
     ) -> Result<(), Error> {
-        let numbers = [places.len(), usize::from(begin)].map(Argument::from);
-        let arguments = [from.into(), y.into(), places.into(), numbers[0], numbers[1]];
+        let numbers = [places.len(), usize::from(begin), y.len()].map(Argument::from);
+        let arguments = [&[from.into(), y.into(), places.into()], &numbers[..]].concat();
         self.gpu.launch(&self.kernels[1], Shape::over(places.len(), THREADS, [1, 1]), &arguments)
     }
 
@@ -260,6 +268,49 @@ impl<T: Real> DeviceOperator<T> for SideBySideGpu<T> {
             }
         }
         Ok(())
+    }
+}
+
+// Rows of a table at their places
+/// A table whose rows are put at places of longer vectors, one behind the other.
+#[cfg_attr(not(feature = "factorise"), allow(dead_code))]
+pub(crate) struct RowsAtPlaces<T> {
+    gpu: Gpu,
+    table: Buffer<T>,
+    places: Buffer<i32>,
+    kernel: Kernel,
+}
+
+#[cfg_attr(not(feature = "factorise"), allow(dead_code))]
+impl<T: Real> RowsAtPlaces<T> {
+    /// The rows of `table`, and zeros beyond the last for as many more as there are vectors.
+    ///
+    /// # Errors
+    /// `Invalid` where there are not as many places as columns; `Memory` where it does not fit, and what the device says.
+    pub(crate) fn new(
+        gpu: &Gpu,
+        table: ArrayView2<f64>,
+        places: &[Range<usize>],
+        vectors: usize,
+    ) -> Result<Self, Error> {
+        let (columns, expected) = (table.ncols(), count(places));
+        accept(columns == expected, "columns of a table", columns, &format!("{expected} places"))?;
+        let length = table.len() + vectors * columns;
+        gpu.refuse_beyond_memory((length * size_of::<T>()) as u64, "a table of rows")?;
+        let mut values: Vec<T> = table.iter().map(|&value| T::of(value)).collect();
+        values.resize(length, T::zero());
+        let kernel = gpu.program::<T>(&SOURCE, &[])?.kernel("put")?;
+        let (table, places) = (gpu.upload(&values)?, upload(gpu, places)?);
+        Ok(Self { gpu: gpu.clone(), table, places, kernel })
+    }
+
+    /// Puts the rows from `first` on, one into each of so many vectors that stand one behind the other in y.
+    pub(crate) fn put(&self, first: usize, vectors: usize, y: &Buffer<T>) -> Result<(), Error> {
+        let count = self.places.len();
+        let from = self.table.view(first * count..);
+        let numbers = [count, 1, y.len() / vectors].map(Argument::from);
+        let arguments = [&[from.into(), y.into(), (&self.places).into()], &numbers[..]].concat();
+        self.gpu.launch(&self.kernel, Shape::over(count, THREADS, [1, vectors]), &arguments)
     }
 }
 

@@ -32,7 +32,7 @@ const MOST: usize = 1024;
 impl<T: Real> EliminationGpu<T> {
     // Make the elimination on a device
     /// The preconditioner of [`Elimination::new`](crate::linear::elimination::Elimination::new), on a device; `inverse` takes and
-    /// gives vectors of all, and leaves the few alone.
+    /// gives so many vectors of all, one behind the other, and leaves the few alone.
     ///
     /// # Errors
     /// As there; `Invalid` where more than 1024 are to be eliminated; what the device says.
@@ -40,15 +40,16 @@ impl<T: Real> EliminationGpu<T> {
         inverse: Arc<dyn DeviceOperator<T>>,
         (between, small): (Array2<f64>, ArrayView2<f64>),
         [many, few]: [Vec<Range<usize>>; 2],
+        vectors: usize,
     ) -> Result<Self, Error> {
         check(between.dim(), small.dim(), [&many, &few])?;
         accept(small.nrows() <= MOST, "few unknowns", small.nrows(), &format!("at most {MOST}"))?;
         let gpu = inverse.gpu();
         let inverted: Vec<T> = invert(small)?.iter().map(|&value| T::of(value)).collect();
         Ok(Self {
-            between: FewRows::new(gpu, between.view(), [&few, &many])?,
+            between: FewRows::new(gpu, between.view(), [&few, &many], vectors)?,
             small: gpu.upload(&inverted)?,
-            left: gpu.zeros(small.nrows())?,
+            left: gpu.zeros(vectors * small.nrows())?,
             known: gpu.zeros(inverse.rows())?,
             solve: gpu.program::<T>(&SOURCE, &[])?.kernel("solve_few")?,
             inverse,
@@ -57,12 +58,13 @@ impl<T: Real> EliminationGpu<T> {
     // Solve for the few on a device
     /// The few of y from those of x and so many sums of the many.
     fn substitute(&self, parts: usize, [x, y]: [&Buffer<T>; 2]) -> Result<(), Error> {
-        let (few, count) = (&self.between, self.left.len());
+        let few = &self.between;
+        let count = self.left.len() / few.vectors;
         let (sums, rows) = ((&few.sums).into(), (&few.rows).into());
         let arguments = [(&self.small).into(), sums, x.into(), rows, (&self.left).into(), y.into()];
-        let numbers = [count, parts].map(Argument::from);
+        let numbers = [count, parts, x.len() / few.vectors].map(Argument::from);
         let threads = count.next_multiple_of(32);
-        let shape = Shape::over(threads, threads, [1, 1]);
+        let shape = Shape::over(threads, threads, [1, few.vectors]);
         self.gpu().launch(&self.solve, shape, &[&arguments[..], &numbers].concat())
     }
 }

@@ -126,13 +126,14 @@ pub struct WithPairsGpu<T> {
 }
 
 impl<T: Real> WithPairsGpu<T> {
-    /// The sum of `operator` and `pairs`.
+    /// The sum of `operator` and `pairs`, as often as vectors of the operator stand one behind the other.
     ///
     /// # Errors
     /// `Invalid` where they do not fit; what the device says.
     pub fn new(operator: Arc<dyn DeviceOperator<T>>, pairs: &Pairs<f64>) -> Result<Self, Error> {
         let (shape, rows) = ((operator.rows(), operator.columns()), pairs.elements().len());
-        accept(shape == (rows, rows), "shape", shape, &format!("{rows} × {rows}, as the pairs"))?;
+        let fits = shape.0 == shape.1 && shape.0.is_multiple_of(rows);
+        accept(fits, "shape", shape, &format!("{rows} × {rows}, as the pairs"))?;
         let gpu = operator.gpu();
         let partners: Vec<i32> = pairs.partners().iter().map(|&partner| partner as i32).collect();
         let elements: Vec<T> = pairs.elements().iter().map(|&element| T::of(element)).collect();
@@ -151,7 +152,7 @@ impl<T: Real> WithPairsGpu<T> {
             (&self.elements).into(),
             Argument::from(rows),
         ];
-        self.gpu().launch(&self.kernel, Shape::over(rows, 256, [1, 1]), &arguments)
+        self.gpu().launch(&self.kernel, Shape::over(rows, 256, [1, x.len() / rows]), &arguments)
     }
 }
 impl<T: Real> DeviceOperator<T> for WithPairsGpu<T> {

@@ -91,7 +91,7 @@ impl<T: Real> SolverGpu<T> {
             Solver::ConjugateGradients => Descent::<T>::VECTORS,
             Solver::Minres => Lanczos::<T>::VECTORS,
         };
-        let work = Work::new(a, own + usize::from(preconditioner.is_some()))?;
+        let work = Work::of_systems(a, own + usize::from(preconditioner.is_some()), 1)?;
         let preconditioner = Preconditioner::new(&work, preconditioner)?;
         let method: Box<dyn Method<T>> = match solver {
             Solver::ConjugateGradients => Box::new(Descent::new(&work, preconditioner)?),
@@ -353,11 +353,12 @@ pub(crate) struct Work<T> {
     pub(crate) product: Buffer<T>,
     /// The state in two places, by turns; the history is behind the second.
     pub(crate) states: [Buffer<f64>; 2],
-    squares: Buffer<f64>,
+    pub(crate) squares: Buffer<f64>,
     parts: Buffer<f64>,
-    /// Blocks of a launch over all numbers.
-    blocks: usize,
-    program: Program,
+    /// Blocks of a launch over all numbers of a system, and how many systems there are.
+    pub(crate) blocks: usize,
+    pub(crate) systems: usize,
+    pub(crate) program: Program,
     look: Kernel,
     along: Kernel,
     open: Kernel,
@@ -367,12 +368,8 @@ pub(crate) struct Work<T> {
 // Work that all methods share
 impl<T: Real> Work<T> {
     // Make room for a solution
-    /// Room for a system, where there is enough for so many vectors of a method besides.
-    pub(crate) fn new(a: Arc<dyn DeviceOperator<T>>, vectors: usize) -> Result<Self, Error> {
-        Self::of_systems(a, vectors, 1)
-    }
-
-    /// Room for as many systems side by side, each with a state of its own, as `a` has matrices on its diagonal.
+    /// Room for as many systems side by side, each with a state of its own, as `a` has matrices on its diagonal, where there is enough
+    /// for so many vectors of a method besides.
     pub(crate) fn of_systems(
         a: Arc<dyn DeviceOperator<T>>,
         vectors: usize,
@@ -382,35 +379,41 @@ impl<T: Real> Work<T> {
         let bytes = ((3 + vectors) * n * size_of::<T>() + (64 << 10)) as u64;
         gpu.refuse_beyond_memory(bytes, "the vectors of the solver")?;
         let program = gpu.program::<T>(&SOURCE, &sizes(THREADS))?;
-        let blocks = n.div_ceil(THREADS).min(THREADS);
+        let blocks = (n / systems).div_ceil(THREADS).min(THREADS);
         Ok(Self {
             x: gpu.zeros(n)?,
             r: gpu.zeros(n)?,
             product: gpu.zeros(n)?,
             states: [gpu.zeros(systems * SCALARS)?, gpu.zeros(systems * SCALARS + HISTORY)?],
-            squares: gpu.zeros(3 * blocks)?,
-            parts: gpu.zeros(2 * blocks)?,
+            squares: gpu.zeros(3 * blocks * systems)?,
+            parts: gpu.zeros(2 * blocks * systems)?,
             look: program.kernel("look")?,
             along: program.kernel("along")?,
             open: program.kernel("open_sweep")?,
             begin: program.kernel("begin_sweep")?,
             a,
             blocks,
+            systems,
             program,
         })
     }
 
     // Make one more vector
-    /// One more vector of the size of the system.
+    /// One more vector of the size of the system, or of all systems.
     pub(crate) fn vector(&self) -> Result<Buffer<T>, Error> {
         self.a.gpu().zeros(self.x.len())
+    }
+
+    /// Numbers of a vector of one system.
+    pub(crate) fn length(&self) -> usize {
+        self.x.len() / self.systems
     }
 
     // Queue a launch over all numbers
     /// Queues a kernel with these buffers, and with the number of blocks and of elements after them.
     fn queue(&self, kernel: &Kernel, blocks: usize, buffers: &[Argument]) -> Result<(), Error> {
-        let shape = Shape { grid: [blocks, 1, 1], block: THREADS, shared: 0 };
-        let sizes = [self.blocks.into(), self.x.len().into()];
+        let shape = Shape { grid: [blocks, 1, self.systems], block: THREADS, shared: 0 };
+        let sizes = [self.blocks.into(), self.length().into()];
         self.a.gpu().launch(kernel, shape, &[buffers, &sizes].concat())
     }
 
@@ -441,7 +444,7 @@ impl<T: Real> Work<T> {
 
     // Begin a sweep on the device
     /// Queues the product A x with the solution so far, or with zero.
-    fn multiply_solution(&self, zero: bool) -> Result<(), Error> {
+    pub(crate) fn multiply_solution(&self, zero: bool) -> Result<(), Error> {
         if zero {
             self.x.clear()?;
             return self.product.clear();
@@ -523,6 +526,22 @@ impl<T: Real> Method<T> for Descent<T> {
     fn judge(&self, work: &Work<T>) -> Result<(), Error> {
         work.judge()
     }
+}
+
+/// Room for systems, and the method that works there.
+pub(crate) type WithMethod<T> = (Work<T>, Box<dyn Method<T>>);
+
+/// Room for systems side by side with a preconditioner, and this method for them.
+pub(crate) fn descent<T: Real>(
+    a: Arc<dyn DeviceOperator<T>>,
+    preconditioner: Arc<dyn DeviceOperator<T>>,
+    systems: usize,
+) -> Result<WithMethod<T>, Error> {
+    check_shapes(a.as_ref(), Some(preconditioner.as_ref()))?;
+    let work = Work::of_systems(a, Descent::<T>::VECTORS + 1, systems)?;
+    let preconditioner = Preconditioner::new(&work, Some(preconditioner))?;
+    let method = Box::new(Descent::new(&work, preconditioner)?);
+    Ok((work, method))
 }
 
 // Minimum residuals on a device

@@ -1,6 +1,9 @@
 // Tangled from book/src/solvers.md: edit there, or here and run cargo tangle stitch.
 //! Conjugate gradients for many right-hand sides at once.
 
+#[cfg(feature = "cuda")]
+pub(crate) mod gpu;
+
 // What solving together stands on
 use super::{Solver, Stop, combine, dot, norm_of};
 use crate::error::Error;
@@ -47,34 +50,15 @@ pub(crate) fn solve_together(
 // Sweep until all residuals are true
 impl Together<'_> {
     fn sweep_until_all_are_true(&mut self, b: &Array2<f64>) -> Result<(), Error> {
-        let tolerance = self.stop.tolerance;
         let mut before = vec![f64::INFINITY; b.nrows()];
         loop {
-            let residual = |k: usize| {
-                let row = self.left.row(k);
-                if self.norms[k] > 0.0 { row.dot(&row).sqrt() / self.norms[k] } else { 0.0 }
-            };
-            let residuals: Vec<f64> = (0..b.nrows()).map(residual).collect();
-            let open = |k: &usize| residuals[*k].is_nan() || residuals[*k] > tolerance;
-            let open: Vec<usize> = (0..b.nrows()).filter(open).collect();
-            for &k in &open {
-                let spent = self.iterations[k] >= self.stop.iterations;
-                if spent || residuals[k].is_nan() || residuals[k] > 0.9 * before[k] {
-                    return Err(CG.not_converged(self.iterations[k], residuals[k], tolerance));
-                }
-            }
+            let known = (&self.norms[..], &self.iterations[..]);
+            let aims = aims(&self.left, known, &mut before, (&self.stop, f64::EPSILON))?;
+            let open: Vec<usize> = (0..b.nrows()).filter(|&k| aims[k].is_some()).collect();
             if open.is_empty() {
                 return Ok(());
             }
-            before = residuals;
-            // Aim of each row that is open
-            let target = |k: usize| {
-                let first = self.iterations[k] == 0;
-                let aim = if first { tolerance } else { tolerance.min(0.1 * before[k]) };
-                aim.max(f64::EPSILON * before[k]) * self.norms[k]
-            };
-            let targets: Vec<f64> = (0..b.nrows()).map(target).collect();
-            self.sweep(open, &mut |k, step| step.square.sqrt() <= targets[k])?;
+            self.sweep(open, &mut |k, step| aims[k].is_some_and(|aim| step.square.sqrt() <= aim))?;
             self.find_residuals(b);
         }
     }
@@ -88,6 +72,39 @@ impl Together<'_> {
         self.a.apply(x, y, &mut scratch);
         self.left = b - &products;
     }
+}
+
+// Aim of each row that is open
+/// The residual at which each row ends its next sweep, from what is `left` of it, its norm and its iterations so far, where the residual
+/// of the sweep `before` is given and those of now are put; none where the tolerance is met. ε is the precision of the numbers.
+///
+/// # Errors
+/// `NotConverged` where a row has no iterations left, or its last sweep was in vain.
+fn aims(
+    left: &Array2<f64>,
+    (norms, iterations): (&[f64], &[usize]),
+    before: &mut Vec<f64>,
+    (stop, epsilon): (&Stop, f64),
+) -> Result<Vec<Option<f64>>, Error> {
+    let residual = |(row, norm): (Row, &f64)| {
+        if *norm > 0.0 { row.dot(&row).sqrt() / norm } else { 0.0 }
+    };
+    let residuals: Vec<f64> = left.outer_iter().zip(norms).map(residual).collect();
+    let aim = |k: usize| {
+        let (now, spent) = (residuals[k], iterations[k]);
+        if now <= stop.tolerance {
+            return Ok(None);
+        }
+        if spent >= stop.iterations || now.is_nan() || now > 0.9 * before[k] {
+            return Err(CG.not_converged(spent, now, stop.tolerance));
+        }
+        let first = stop.tolerance * (1.0 - 5e5 * epsilon);
+        let aim = if spent == 0 { first } else { stop.tolerance.min(0.1 * now) };
+        Ok(Some(aim.max(epsilon * now) * norms[k]))
+    };
+    let aims = (0..left.nrows()).map(aim).collect();
+    *before = residuals;
+    aims
 }
 
 // Sweep over those that are open

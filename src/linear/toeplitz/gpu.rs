@@ -133,10 +133,22 @@ impl<T: Real> BlockToeplitzGpu<T> {
         symmetric: bool,
         tuning: Tuning,
     ) -> Result<Self, Error> {
+        Self::placed(gpu, parts, symmetric, (tuning, None))
+    }
+
+    /// The same with inputs at given places of vectors of some length; the transpose leaves alone what is nowhere.
+    pub(crate) fn placed(
+        gpu: &Gpu,
+        parts: &Parts,
+        symmetric: bool,
+        (tuning, at): (Tuning, Option<(&[usize], usize)>),
+    ) -> Result<Self, Error> {
         let left = |masks: &[Array2<bool>]| masks.iter().flatten().filter(|&&used| used).count();
         let vectors = tuning.transforms.vectors.unwrap_or(1);
-        let [rows, columns] = [left(&parts.outputs), left(&parts.inputs)].map(|n| vectors * n);
-        let product = Product::new(&Matrix::new(gpu, parts, symmetric, None), tuning)?;
+        let inputs = at.map_or_else(|| left(&parts.inputs), |(_, length)| length);
+        let [rows, columns] = [left(&parts.outputs), inputs].map(|n| vectors * n);
+        let matrix = Matrix::new(gpu, parts, symmetric, at.map(|(places, _)| places));
+        let product = Product::new(&matrix, tuning)?;
         Ok(Self { gpu: gpu.clone(), product, diagonal: None, rows, columns, vectors })
     }
 

@@ -6,13 +6,16 @@ use crate::device::gpu::{Buffer, Gpu};
 use crate::error::Error;
 use crate::linear::blocks::gpu::FewRows;
 use crate::linear::elimination::gpu::EliminationGpu;
-use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
+use crate::linear::operator::Pairs;
+use crate::linear::operator::gpu::{DeviceOperator, WithPairsGpu, check_lengths};
+use crate::linear::solver::together::gpu::SideBySide;
 use crate::linear::toeplitz::Parts;
 use crate::linear::toeplitz::gpu::lattices::Matrix;
-use crate::linear::toeplitz::gpu::{Product, Tuning};
+use crate::linear::toeplitz::gpu::transforms::Choices;
+use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, Product, Tuning};
 use crate::model::noise::SlopeNoise;
 use crate::numerics::real::Real;
-use crate::tomography::blocks::{few_with_many, few_with_noise, lying, many_and_few};
+use crate::tomography::blocks::{Measured, few_with_many, few_with_noise, lying, many_and_few};
 use crate::tomography::circulant::Group;
 use crate::tomography::circulant::gpu::CirculantGpu;
 use crate::turbulence::blocks::{Rectangles, Sets};
@@ -27,6 +30,8 @@ pub(crate) struct SlopesInBlocksGpu<T> {
     variances: Buffer<T>,
     few: Option<FewRows<T>>,
     between: Vec<FewRows<T>>,
+    /// How many vectors stand one behind the other.
+    vectors: usize,
 }
 
 // Steps of slopes in blocks on a device
@@ -41,12 +46,13 @@ impl<T: Real> SlopesInBlocksGpu<T> {
         groups: &[Group],
         rectangles: &Rectangles,
         variances: &[f64],
+        tuning: Tuning,
     ) -> Result<Self, Error> {
-        let sets = &rectangles.sets;
+        let (sets, vectors) = (&rectangles.sets, tuning.transforms.vectors.unwrap_or(1));
         let lattice = |(set, group): (usize, &Group)| {
             let at: Vec<usize> = sets.places(set).into_iter().flatten().collect();
             let parts = Parts::slopes(group.covariance, group.valid)?;
-            Product::new(&Matrix::new(gpu, &parts, true, Some(&at)), Tuning::default())
+            Product::new(&Matrix::new(gpu, &parts, true, Some(&at)), tuning)
         };
         let lattices = groups.iter().enumerate().map(lattice).collect::<Result<_, Error>>()?;
         let few = sets.few().zip(rectangles.few.as_ref()).map(|(set, few)| {
@@ -54,19 +60,19 @@ impl<T: Real> SlopesInBlocksGpu<T> {
             let (places, mut few) = (sets.places(set), few.clone());
             let noise = places.iter().cloned().flatten().map(|place| variances[place]);
             few.diag_mut().iter_mut().zip(noise).for_each(|(value, noise)| *value += noise);
-            FewRows::new(gpu, few.view(), [&places, &places])
+            FewRows::new(gpu, few.view(), [&places, &places], vectors)
         });
         let between = |([first, second], rectangle): ([usize; 2], &_)| {
             let (matrix, turned) = lying(rectangle);
             let [one, other] = [sets.places(first), sets.places(second)];
             let places = if turned { [&*other, &*one] } else { [&*one, &*other] };
-            FewRows::new(gpu, matrix, places)
+            FewRows::new(gpu, matrix, places, vectors)
         };
         let between = sets.pairs().into_iter().zip(&rectangles.between).map(between);
         let between = between.collect::<Result<_, Error>>()?;
         let variances: Vec<T> = variances.iter().map(|&variance| T::of(variance)).collect();
-        let variances = gpu.upload(&variances)?;
-        Ok(Self { gpu: gpu.clone(), lattices, variances, few: few.transpose()?, between })
+        let (gpu, variances) = (gpu.clone(), gpu.upload(&variances)?);
+        Ok(Self { gpu, lattices, variances, few: few.transpose()?, between, vectors })
     }
 }
 
@@ -77,11 +83,11 @@ impl<T: Real> DeviceOperator<T> for SlopesInBlocksGpu<T> {
     }
 
     fn rows(&self) -> usize {
-        self.variances.len()
+        self.vectors * self.variances.len()
     }
 
     fn columns(&self) -> usize {
-        self.variances.len()
+        self.rows()
     }
 
     fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
@@ -113,17 +119,18 @@ pub(crate) fn eliminated_on<T: Real>(
     groups: &[Group],
     rectangles: &Rectangles,
     noise: &SlopeNoise,
+    tuning: Tuning,
 ) -> Result<Arc<dyn DeviceOperator<T>>, Error> {
-    let sets = &rectangles.sets;
+    let (sets, vectors) = (&rectangles.sets, tuning.transforms.vectors.unwrap_or(1));
     let places = (&*places_of_stars(sets), noise.variances.len());
-    let circulant = CirculantGpu::placed(gpu, groups, places, Tuning::default())?;
+    let circulant = CirculantGpu::placed(gpu, groups, places, tuning)?;
     let circulant: Arc<dyn DeviceOperator<T>> = Arc::new(circulant);
     if rectangles.few.is_none() {
         return Ok(circulant);
     }
     let small = few_with_noise(rectangles, noise);
     let blocks = (few_with_many(rectangles), small.view());
-    Ok(Arc::new(EliminationGpu::new(circulant, blocks, many_and_few(sets))?))
+    Ok(Arc::new(EliminationGpu::new(circulant, blocks, many_and_few(sets), vectors)?))
 }
 
 /// Where the slopes of each star stand in the vector of all.
@@ -131,4 +138,46 @@ fn places_of_stars(sets: &Sets) -> Vec<Range<usize>> {
     let mut places: Vec<_> = sets.all().flat_map(|set| sets.places(set)).collect();
     places.sort_unstable_by_key(|place| place.start);
     places
+}
+
+// Systems of a model side by side
+/// What solves for so many right-hand sides side by side with the covariance of measured slopes.
+///
+/// # Errors
+/// As for its operators; `Memory` where the vectors do not fit.
+#[cfg_attr(not(feature = "factorise"), allow(dead_code))]
+pub(crate) fn systems_on<T: Real>(
+    gpu: &Gpu,
+    measured: &Measured,
+    systems: usize,
+) -> Result<SideBySide<T>, Error> {
+    let transforms = Choices { vectors: Some(systems), ..Choices::default() };
+    let tuning = Tuning { direct: Some(false), transforms };
+    let Measured { groups, valid, noise, .. } = *measured;
+    if let Some(rectangles) = measured.rectangles {
+        let variances = &noise.variances;
+        let slopes = SlopesInBlocksGpu::new(gpu, groups, rectangles, variances, tuning)?;
+        let preconditioner = eliminated_on(gpu, groups, rectangles, noise, tuning)?;
+        return SideBySide::new(with_pairs(Arc::new(slopes), noise)?, preconditioner, systems);
+    }
+    let parts = Parts::slopes(groups[0].covariance, valid)?;
+    let slopes = BlockToeplitzGpu::of(gpu, &parts, true, tuning)?;
+    let slopes = Arc::new(slopes.with_diagonal(&noise.variances)?);
+    let circulant = Arc::new(CirculantGpu::tuned(gpu, groups, tuning)?);
+    match noise.is_correlated() {
+        true => SideBySide::new(with_pairs(slopes, noise)?, circulant, systems),
+        false => SideBySide::between_transforms(slopes, circulant, systems),
+    }
+}
+
+/// An operator with the covariances of the noise, where there are any.
+pub(crate) fn with_pairs<T: Real>(
+    operator: Arc<dyn DeviceOperator<T>>,
+    noise: &SlopeNoise,
+) -> Result<Arc<dyn DeviceOperator<T>>, Error> {
+    if !noise.is_correlated() {
+        return Ok(operator);
+    }
+    let pairs = Pairs::new(noise.partners.clone(), noise.covariances.clone())?;
+    Ok(Arc::new(WithPairsGpu::new(operator, &pairs)?))
 }

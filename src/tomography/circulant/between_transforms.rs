@@ -2,14 +2,14 @@
 //! Conjugate gradients with kernels between the transforms of two operators on the same lattices.
 
 // What kernels between transforms stand on
-use crate::device::gpu::{Argument, Buffer, Graph, Kernel, KernelSource, Program, Shape};
+use crate::device::gpu::{Argument, Buffer, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::Error;
+use crate::linear::solver::Solver;
 use crate::linear::solver::gpu::{
     self as solver, DONE, Method, SCALARS, SolverGpu, THREADS, Work, sizes,
 };
-use crate::linear::solver::together::{Explained, Ritz, Step, patternless};
-use crate::linear::solver::{Solver, Stop};
+use crate::linear::solver::together::gpu::SideBySide;
 use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
 use crate::linear::toeplitz::gpu::plain_sum::LOOPS;
 use crate::linear::toeplitz::gpu::short_transforms::SHORT_TRANSFORMS;
@@ -65,7 +65,6 @@ struct Between<T> {
     finish: Kernel,
     step: Kernel,
     judge: Kernel,
-    program: Program,
     shape: Shape,
     /// Numbers of a vector.
     length: usize,
@@ -116,7 +115,6 @@ impl<T: Real> Between<T> {
             shape: Shape { grid, block, shared: a.shared() },
             parts: gpu.zeros(2 * blocks)?,
             squares: gpu.zeros(2 * blocks)?,
-            program,
             a,
             p,
             noise,
@@ -164,197 +162,22 @@ impl<T: Real> Method<T> for Between<T> {
     }
 }
 
-// Variances side by side
-/// Explains variances bᵗA⁻¹b of several right-hand sides side by side, as
-/// [`explain_together`](crate::linear::solver::together::explain_together) does on cores.
-pub(crate) struct SideBySide<T> {
-    work: Work<T>,
-    between: Between<T>,
-    iteration: Graph,
-    begin: Kernel,
-    multiply: Kernel,
-    wholes: Buffer<f64>,
-    /// Iterations that the last right-hand sides took.
-    expected: usize,
-}
-
+// Join systems side by side
 impl<T: Real> SideBySide<T> {
-    /// For as many right-hand sides as both operators multiply vectors side by side; none where the operators do not go together.
+    /// For as many right-hand sides as both operators multiply vectors side by side; with kernels between the transforms where they
+    /// work by transforms of the same lattices.
     ///
     /// # Errors
-    /// `Memory` where the vectors do not fit; what the device says.
-    pub(crate) fn new(
-        a: &Arc<BlockToeplitzGpu<T>>,
-        p: &Arc<CirculantGpu<T>>,
-    ) -> Result<Option<Self>, Error> {
-        let Some((work, between)) = Between::joined(a, p)? else { return Ok(None) };
-        between.iterate(&work)?;
-        let iteration = work.a.gpu().record(|| between.iterate(&work))?;
-        // Compile what variances want besides
-        Ok(Some(Self {
-            iteration,
-            begin: between.program.kernel("begin_variances")?,
-            multiply: between.program.kernel("multiply_few")?,
-            wholes: work.a.gpu().zeros(work.states[0].len() / SCALARS)?,
-            expected: 1,
-            between,
-            work,
-        }))
-    }
-
-    // Places of systems side by side
-    /// How many right-hand sides there are at a time.
-    pub(crate) fn systems(&self) -> usize {
-        self.wholes.len()
-    }
-
-    /// Where right-hand sides are put, one behind the other, and are lost.
-    pub(crate) fn right_hand_sides(&self) -> &Buffer<T> {
-        &self.work.r
-    }
-
-    /// The solutions, one behind the other: those of the last right-hand sides, from which the next ones start.
-    pub(crate) fn solutions(&self) -> &Buffer<T> {
-        &self.work.x
-    }
-
-    // Explain right-hand sides to a tolerance
-    /// Explains the variances of the first right-hand sides, as many as there are `wholes`, from what is now in
-    /// [`solutions`](Self::solutions).
-    ///
-    /// # Errors
-    /// As for [`Solver::solve`], of the first that is found to fail; what the device says.
-    pub(crate) fn explain(
-        &mut self,
-        (wholes, least): (&[f64], f64),
-        stop: &Stop,
-        watch: &mut dyn FnMut() -> Result<(), Error>,
-    ) -> Result<Vec<Explained>, Error> {
-        self.start((wholes, least), stop)?;
-        let mut ahead = self.expected;
-        loop {
-            (0..ahead).try_for_each(|_| self.work.a.gpu().replay(&self.iteration))?;
-            watch()?;
-            let states = self.states()?;
-            let states = &states[..wholes.len()];
-            if states.iter().all(|state| state.is_done) {
-                let found = states.iter().zip(wholes);
-                let found = found.map(|(state, whole)| state.explained(*whole, stop.tolerance));
-                let found = found.collect::<Result<Vec<_>, Error>>()?;
-                let most = found.iter().map(|found| found.iterations).max();
-                self.expected = most.unwrap_or(1).max(1);
-                return Ok(found);
-            }
-            ahead = 2;
+    /// As for [`SideBySide::new`].
+    pub(crate) fn between_transforms(
+        a: Arc<BlockToeplitzGpu<T>>,
+        preconditioner: Arc<CirculantGpu<T>>,
+        systems: usize,
+    ) -> Result<Self, Error> {
+        match Between::joined(&a, &preconditioner)? {
+            Some((work, between)) => Self::of(work, Box::new(between)),
+            None => Self::new(a, preconditioner, systems),
         }
-    }
-
-    // Start the states of all right-hand sides
-    fn start(&self, (wholes, least): (&[f64], f64), stop: &Stop) -> Result<(), Error> {
-        let mut all = vec![0.0; self.systems()];
-        all[..wholes.len()].copy_from_slice(wholes);
-        self.wholes.write(&all)?;
-        let work = &self.work;
-        work.a.apply(&work.x, &work.product)?;
-        let buffers = [&work.states[0], &work.states[1], &self.wholes].map(Argument::from);
-        let limits = [least, stop.tolerance, stop.iterations as f64].map(Argument::from);
-        let vectors = [&work.r, &work.x, &work.product].map(Argument::from);
-        let shape = Shape { grid: [1, 1, all.len()], shared: 0, ..self.between.shape };
-        let length = [self.between.length.into()];
-        work.a.gpu().launch(
-            &self.begin,
-            shape,
-            &[&buffers[..], &limits, &vectors, &length].concat(),
-        )?;
-        self.between.begin(work)
-    }
-
-    /// What has become of all right-hand sides.
-    fn states(&self) -> Result<Vec<Told>, Error> {
-        let numbers = self.work.states[1].read()?;
-        Ok(numbers.chunks_exact(SCALARS).take(self.systems()).map(Told::new).collect())
-    }
-
-    // Find the least eigenvalue on a device
-    /// A number below the eigenvalues of PA.
-    ///
-    /// # Errors
-    /// What the device says.
-    pub(crate) fn below_eigenvalues(
-        &mut self,
-        stop: &Stop,
-        watch: &mut dyn FnMut() -> Result<(), Error>,
-    ) -> Result<f64, Error> {
-        let (mut ritz, n) = (Ritz::default(), self.between.length);
-        let first: Vec<T> = patternless(n).into_iter().map(T::of).collect();
-        self.work.r.view(..n).write(&first)?;
-        self.work.x.clear()?;
-        // Nothing is ever explained to a tolerance of nothing.
-        self.start((&[1.0], f64::MIN_POSITIVE.sqrt()), &Stop { tolerance: 0.0, ..*stop })?;
-        for _ in 0..stop.iterations {
-            watch()?;
-            self.work.a.gpu().replay(&self.iteration)?;
-            let state = self.states()?[0];
-            if state.is_done || ritz.add(state.step) {
-                break;
-            }
-        }
-        Ok(ritz.below())
-    }
-
-    // Multiply right-hand sides with a few vectors
-    /// The inner products of all right-hand sides with some vectors of their length, (right-hand sides, vectors).
-    ///
-    /// # Errors
-    /// What the device says.
-    pub(crate) fn times(&self, few: &Buffer<T>, products: &Buffer<f64>) -> Result<Vec<f64>, Error> {
-        let n = self.between.length;
-        let shape =
-            Shape { grid: [1, few.len() / n, self.systems()], shared: 0, ..self.between.shape };
-        let arguments = [(&self.work.r).into(), few.into(), products.into(), n.into()];
-        self.work.a.gpu().launch(&self.multiply, shape, &arguments)?;
-        products.read()
-    }
-}
-
-// What the device tells of a variance
-/// What has become of a right-hand side.
-#[derive(Debug, Clone, Copy)]
-struct Told {
-    is_done: bool,
-    fault: [f64; 2],
-    iterations: usize,
-    step: Step,
-    variance: f64,
-    rest: f64,
-}
-
-impl Told {
-    fn new(numbers: &[f64]) -> Self {
-        let [iterations, done, fault, value] = [0, 1, 2, 3].map(|k| numbers[k]);
-        let [along, length, variance, gap] = [12, 13, 14, 15].map(|k| numbers[k]);
-        Self {
-            is_done: done != 0.0,
-            fault: [fault, value],
-            iterations: iterations as usize,
-            step: Step { along, length, square: numbers[5].powi(2) },
-            variance,
-            rest: (gap - length) * along,
-        }
-    }
-
-    /// What is explained of a whole, if that is enough; nothing of a right-hand side that is zero.
-    fn explained(&self, whole: f64, tolerance: f64) -> Result<Explained, Error> {
-        let cg = Solver::ConjugateGradients;
-        let (found, at) =
-            (Explained::told(self.variance, self.rest, self.iterations), self.iterations + 1);
-        match self.fault {
-            [0.0, _] => found.check(whole, tolerance),
-            [_, 0.0] => Ok(()),
-            [4.0, value] => cg.positive(value, ("preconditioner", "r·Pr"), at).map(drop),
-            [_, value] => cg.positive(value, ("operator", "p·Ap"), at).map(drop),
-        }?;
-        Ok(found)
     }
 }
 

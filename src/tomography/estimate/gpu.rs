@@ -9,15 +9,13 @@ use crate::linear::blocks::gpu::{Given, SideBySideGpu};
 use crate::linear::interpolation::gpu::LayersGpu;
 use crate::linear::interpolation::{Interpolation, ToPupil};
 use crate::linear::matrix::gpu::MatrixGpu;
-use crate::linear::operator::Pairs;
-use crate::linear::operator::gpu::{DeviceOperator, ProductGpu, WithPairsGpu};
+use crate::linear::operator::gpu::{DeviceOperator, ProductGpu};
 use crate::linear::solver::Solver;
 use crate::linear::solver::gpu::{SolverGpu, Start};
 use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, Tuning};
 use crate::linear::toeplitz::{Block, Parts};
-use crate::model::noise::SlopeNoise;
 use crate::numerics::real::Real;
-use crate::tomography::blocks::gpu::{SlopesInBlocksGpu, eliminated_on};
+use crate::tomography::blocks::gpu::{SlopesInBlocksGpu, eliminated_on, with_pairs};
 use crate::tomography::circulant::Group;
 use crate::tomography::circulant::gpu::CirculantGpu;
 use crate::tomography::estimate::{
@@ -39,7 +37,7 @@ pub(crate) fn stacked<T: Real>(
     problem: &WavefrontProblem,
     covariance: &WavefrontSlope,
     valid: &[Array2<bool>],
-    tuning: Tuning,
+    (tuning, at): (Tuning, Option<(&[usize], usize)>),
 ) -> Result<BlockToeplitzGpu<T>, Error> {
     let (targets, inputs) = (problem.targets(), 2 * problem.stars());
     let layers: Vec<_> = problem.lattices().map(|layers| layers[0]).collect();
@@ -65,7 +63,7 @@ pub(crate) fn stacked<T: Real>(
     let blocks = Array2::from_shape_fn((outputs.len(), inputs), kernel);
     let masks: Vec<_> = valid.iter().flat_map(|mask| [mask.clone(), mask.clone()]).collect();
     let parts = Parts::new(kernels, blocks, problem.grid().oversampling, outputs, masks)?;
-    BlockToeplitzGpu::of(gpu, &parts, false, tuning)
+    BlockToeplitzGpu::placed(gpu, &parts, false, (tuning, at))
 }
 
 // Estimator on a device
@@ -102,7 +100,7 @@ impl<T: Real> EstimatorGpu<T> {
         let solver = match (options.solver, toeplitz, &model.covariances) {
             (solver, _, _) if !options.preconditioned => SolverGpu::new(solver, a, None)?,
             (solver, _, Matrices::Blocks(rectangles, _)) => {
-                let p = eliminated_on(gpu, &groups, rectangles, &model.noise)?;
+                let p = eliminated_on(gpu, &groups, rectangles, &model.noise, Tuning::default())?;
                 SolverGpu::new(solver, a, Some(p))?
             }
             (Solver::ConjugateGradients, Some(a), _) => {
@@ -196,19 +194,6 @@ pub(crate) fn operators<T: Real>(
     Ok(Operators { measured, toeplitz, wavefront: through_layers(gpu, given, &model.valid)? })
 }
 
-// Add noise that is correlated
-/// An operator with the covariances of the noise, where there are any.
-fn with_pairs<T: Real>(
-    operator: Arc<dyn DeviceOperator<T>>,
-    noise: &SlopeNoise,
-) -> Result<Arc<dyn DeviceOperator<T>>, Error> {
-    if !noise.is_correlated() {
-        return Ok(operator);
-    }
-    let pairs = Pairs::new(noise.partners.clone(), noise.covariances.clone())?;
-    Ok(Arc::new(WithPairsGpu::new(operator, &pairs)?))
-}
-
 // Go through layers to the pupil
 /// Ξ of stars that share a lattice with the wavefront.
 fn through_layers<T: Real>(
@@ -216,7 +201,8 @@ fn through_layers<T: Real>(
     (problem, covariance, interpolation): (&WavefrontProblem, &WavefrontSlope, Interpolation),
     valid: &[Array2<bool>],
 ) -> Result<Arc<dyn DeviceOperator<T>>, Error> {
-    let stacked = Arc::new(stacked(gpu, problem, covariance, valid, Tuning::default())?);
+    let stacked = stacked(gpu, problem, covariance, valid, (Tuning::default(), None))?;
+    let stacked = Arc::new(stacked);
     if !problem.is_layered() {
         return Ok(stacked);
     }
@@ -239,8 +225,9 @@ fn operators_in_blocks<T: Real>(
 ) -> Result<Operators<T>, Error> {
     let groups: Vec<Group> = model.groups.iter().map(Grouped::group).collect();
     let variances = &model.noise.variances;
-    let slopes = Arc::new(SlopesInBlocksGpu::new(gpu, &groups, rectangles, variances)?);
-    let measured = with_pairs(slopes, &model.noise)?;
+    let tuning = Tuning::default();
+    let slopes = SlopesInBlocksGpu::new(gpu, &groups, rectangles, variances, tuning)?;
+    let measured = with_pairs(Arc::new(slopes), &model.noise)?;
     let rows = model.targets * model.points.pow(2);
     let (sets, mut given) = (&rectangles.sets, Vec::new());
     for (k, wavefront) in wavefronts.iter().enumerate() {

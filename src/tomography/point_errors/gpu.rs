@@ -5,22 +5,26 @@
 use super::{Answers, Job, PointErrorsPlan, Strip};
 use crate::device::gpu::{Buffer, Gpu};
 use crate::device::{Watch, Workers, check, engine::Engine, gather};
-use crate::error::{Error, Invalid};
+use crate::error::Error;
+use crate::linear::blocks::gpu::RowsAtPlaces;
 use crate::linear::interpolation::ToPupil;
 use crate::linear::interpolation::gpu::LayersGpu;
 use crate::linear::operator::gpu::DeviceOperator;
 use crate::linear::solver::Stop;
 use crate::linear::solver::together::Explained;
-use crate::linear::toeplitz::Parts;
+use crate::linear::solver::together::gpu::SideBySide;
 use crate::linear::toeplitz::gpu::transforms::Choices;
 use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, Tuning};
 use crate::numerics::real::{Precision, Real};
-use crate::tomography::circulant::between_transforms::SideBySide;
-use crate::tomography::circulant::gpu::CirculantGpu;
+use crate::tomography::blocks::{Measured, gpu::systems_on};
+use crate::tomography::circulant::Group;
 use crate::tomography::estimate::gpu::{bytes_needed, stacked};
-use crate::tomography::estimate::{Matrices, Model};
-use crate::turbulence::wavefront::WavefrontLayer;
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::tomography::estimate::{Grouped, Matrices, Model, PosedGroup};
+use crate::turbulence::plan::{WavefrontCovariancePlan, WavefrontSlopes};
+use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
+use ndarray::{Array2, ArrayView2, ArrayView4, Axis, s};
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 // Points that a device explains side by side
 /// Points that are explained side by side.
@@ -34,17 +38,33 @@ impl PointErrorsPlan {
             Precision::F64 => (bytes_needed::<f64>(posed), 8),
             Precision::F32 => (bytes_needed::<f32>(posed), 4),
         };
-        let Some(plan) = posed.covariances.wavefront() else { return operators };
-        let (problem, stars) = (plan.problem(), plan.problem().stars());
-        let layers = || problem.lattices().map(|layers| layers[0].points);
-        let fields: usize = layers().map(|points| posed.targets * points * points).sum();
-        let largest = layers().max().unwrap_or(0).max(problem.lenslets());
-        // Half spectra of rows have as many numbers as a transform is long.
-        let length = (problem.lenslets() + largest).next_multiple_of(32);
-        let of_wavefronts = 2 * stars + problem.lattices().len() * posed.targets + 1;
-        let spectra = (8 * stars + 2 * of_wavefronts) * length * largest;
-        let of_point = 6 * self.measurements() + fields + spectra;
+        let wavefronts: Vec<_> = match posed.covariances.blocks() {
+            Some(blocks) => blocks.wavefront.iter().map(Option::as_ref).collect(),
+            None => vec![posed.covariances.wavefront()],
+        };
+        let of_set = |(group, wavefront)| self.numbers_of_set(group, wavefront);
+        let of_sets: usize = posed.groups.iter().zip(wavefronts).map(of_set).sum();
+        let of_point = 7 * self.measurements() + of_sets;
         operators.saturating_add(number * (BATCH * of_point) as u64)
+    }
+
+    /// Numbers of half spectra and fields of a point, for guide stars that share a lattice, perhaps with wavefronts.
+    fn numbers_of_set(
+        &self,
+        group: &PosedGroup,
+        wavefront: Option<&WavefrontCovariancePlan>,
+    ) -> usize {
+        let (stars, lenslets) = (group.plan.problem().sources(), group.plan.problem().lenslets());
+        // Half spectra of rows have as many numbers as a transform is long.
+        let length = |points: usize| (lenslets + points).next_multiple_of(32);
+        let slopes = 8 * stars * length(lenslets) * lenslets;
+        let Some(problem) = wavefront.map(WavefrontCovariancePlan::problem) else { return slopes };
+        let (layers, targets) =
+            (|| problem.lattices().map(|layers| layers[0].points), problem.targets());
+        let fields: usize = layers().map(|points| targets * points * points).sum();
+        let largest = layers().max().unwrap_or(0).max(lenslets);
+        let of_wavefronts = 2 * stars + problem.lattices().len() * targets + 1;
+        slopes + fields + 2 * of_wavefronts * length(largest) * largest
     }
 }
 
@@ -91,14 +111,8 @@ fn in_precision<T: Real>(
 // Explain points on a device
 /// What explains points on a device.
 struct Explainer<T> {
-    layers: LayersGpu<T>,
-    /// Ξ without the way from the layers to the pupil.
-    stacked: BlockToeplitzGpu<T>,
+    ways: Vec<Way<T>>,
     systems: SideBySide<T>,
-    /// Wavefronts at the layers, for each of the points.
-    fields: Buffer<T>,
-    /// What the weights of the mean over the pupil are there.
-    area: Buffer<T>,
     /// Solutions for the tilts, and the products of right-hand sides with them.
     tilts: Buffer<T>,
     products: Buffer<f64>,
@@ -118,8 +132,7 @@ impl<T: Real> Explainer<T> {
         watch: &dyn Watch,
     ) -> Result<(Vec<Explained>, Vec<f64>), Error> {
         let (first, systems) = (strip.first(row), &mut self.systems);
-        self.layers.scatter_points(&self.area, first, &self.fields)?;
-        self.stacked.apply_transpose(&self.fields, systems.right_hand_sides())?;
+        self.ways.iter().try_for_each(|way| way.points(first, systems))?;
         if row == 0 {
             systems.solutions().clear()?;
         }
@@ -139,46 +152,21 @@ impl<T: Real> Explainer<T> {
         batch: usize,
         watch: &dyn Watch,
     ) -> Result<Self, Error> {
-        let apart = || Invalid::new("guide stars", "lattices apart", "one lattice for all");
-        let Matrices::Toeplitz(problem, covariance) = &model.covariances else {
-            return Err(apart().into());
+        let groups: Vec<Group> = model.groups.iter().map(Grouped::group).collect();
+        let rectangles = match &model.covariances {
+            Matrices::Blocks(rectangles, _) => Some(rectangles),
+            _ => None,
         };
-        let transforms = Choices { vectors: Some(batch), ..Choices::default() };
-        let tuning = Tuning { direct: Some(false), transforms };
-        let group = model.groups[0].group();
-        let parts = Parts::slopes(group.covariance, &model.valid)?;
-        let slopes = BlockToeplitzGpu::of(gpu, &parts, true, tuning)?;
-        let slopes = Arc::new(slopes.with_diagonal(&model.noise.variances)?);
-        let circulant = Arc::new(CirculantGpu::tuned(gpu, &[group], tuning)?);
-        let systems = SideBySide::new(&slopes, &circulant)?.ok_or_else(apart)?;
-        // Put points and tilts on the device
-        let (targets, points) = (problem.targets(), problem.grid().points);
-        let way = |layer: &WavefrontLayer| {
-            ToPupil::new(
-                targets,
-                points,
-                (layer.points, layer.gamma),
-                job.posed.options.interpolation,
-            )
-        };
-        let ways = problem.lattices().map(|layers| way(&layers[0]));
-        let layers = LayersGpu::new(gpu, &ways.collect::<Result<Vec<_>, _>>()?)?;
-        let stacked = stacked(gpu, problem, covariance, &model.valid, tuning)?;
-        let (tilts, length) = (job.tilts(), layers.columns());
-        let (fields, there) = (gpu.zeros(batch * length)?, gpu.zeros(length)?);
-        let area = job.lit.area.iter().map(|&share| T::of(share));
-        let area: Vec<T> = area.cycle().take(targets * points * points).collect();
-        layers.apply_transpose(&gpu.upload(&area)?, &there)?;
+        let (valid, noise) = (&model.valid[..], &model.noise);
+        let measured = Measured { groups: &groups, rectangles, valid, noise };
+        let (tilts, n) = (job.tilts(), noise.variances.len());
         let mut explainer = Self {
-            tilts: gpu.zeros(tilts * model.noise.variances.len())?,
+            ways: ways(gpu, job, model, batch)?,
+            systems: systems_on(gpu, &measured, batch)?,
+            tilts: gpu.zeros(tilts * n)?,
             products: gpu.zeros(tilts * batch)?,
             stop: job.stop(),
             least: 0.0,
-            area: there,
-            layers,
-            stacked,
-            systems,
-            fields,
         };
         let ask = &mut || check(watch);
         explainer.least = explainer.systems.below_eigenvalues(&explainer.stop, ask)?;
@@ -192,31 +180,171 @@ impl<T: Real> Explainer<T> {
         job: &Job,
         watch: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (gpu, batch, length) = (self.stacked.gpu(), self.systems.systems(), self.area.len());
-        let (n, all) = (self.stacked.columns() / batch, job.before.len() * job.lit.area.len());
+        let (batch, n) = (self.systems.systems(), self.tilts.len() / job.tilts().max(1));
         let least = if T::PRECISION == Precision::F32 { 1e-8 } else { 1e-13 };
         let tolerance = (1e-3 * self.stop.tolerance.powi(2)).max(least);
         let stop = Stop { tolerance, ..self.stop };
         let numbers: Vec<usize> = (0..job.tilts()).collect();
         for some in numbers.chunks(batch) {
-            // Bring some tilts to the layers
-            for (slot, &k) in some.iter().enumerate() {
-                let (start, weights) = job.tilt(k);
-                let mut field = vec![T::zero(); all];
-                for (value, weight) in field[start..].iter_mut().zip(&weights) {
-                    *value = T::of(*weight);
-                }
-                let there = gpu.zeros(length)?;
-                self.layers.apply_transpose(&gpu.upload(&field)?, &there)?;
-                gpu.copy_within(&there, self.fields.view(slot * length..(slot + 1) * length))?;
-            }
-            self.stacked.apply_transpose(&self.fields, self.systems.right_hand_sides())?;
+            self.ways.iter().try_for_each(|way| way.tilts(job, some, &self.systems))?;
             self.systems.solutions().clear()?;
             let wholes: Vec<f64> = some.iter().map(|&k| job.whole_of_tilt(k)).collect();
             self.systems.explain((&wholes, self.least), &stop, watch)?;
-            let solved = self.systems.solutions().view(..some.len() * n);
-            gpu.copy_within(solved, self.tilts.view(some[0] * n..(some[0] + some.len()) * n))?;
+            let (solved, to) = (self.systems.solutions().view(..some.len() * n), some[0] * n);
+            let room = self.tilts.view(to..to + some.len() * n);
+            self.systems.gpu().copy_within(solved, room)?;
         }
         Ok(())
     }
+}
+
+// Ways from points to slopes
+/// How points and tilts become right-hand sides, for a set of guide stars.
+enum Way<T> {
+    Layered(Box<Layered<T>>),
+    /// By tables, of points and of tilts.
+    Known([RowsAtPlaces<T>; 2]),
+}
+
+impl<T: Real> Way<T> {
+    /// Makes the right-hand sides of points from the first on.
+    fn points(&self, first: usize, systems: &SideBySide<T>) -> Result<(), Error> {
+        match self {
+            Self::Layered(way) => {
+                way.layers.scatter_points(&way.area, first, &way.fields)?;
+                way.stacked.apply_transpose(&way.fields, systems.right_hand_sides())
+            }
+            Self::Known([points, _]) => {
+                points.put(first, systems.systems(), systems.right_hand_sides())
+            }
+        }
+    }
+
+    /// Makes the right-hand sides of some tilts, which follow each other.
+    fn tilts(&self, job: &Job, some: &[usize], systems: &SideBySide<T>) -> Result<(), Error> {
+        match self {
+            Self::Layered(way) => {
+                way.bring_tilts(job, some)?;
+                way.stacked.apply_transpose(&way.fields, systems.right_hand_sides())
+            }
+            Self::Known([_, tilts]) => {
+                tilts.put(some[0], systems.systems(), systems.right_hand_sides())
+            }
+        }
+    }
+}
+
+// A way through the layers
+/// Of stars that share a lattice with the wavefronts.
+struct Layered<T> {
+    layers: LayersGpu<T>,
+    /// Ξ without the way from the layers to the pupil.
+    stacked: BlockToeplitzGpu<T>,
+    /// Wavefronts at the layers, for each of the points.
+    fields: Buffer<T>,
+    /// What the weights of the mean over the pupil are there.
+    area: Buffer<T>,
+}
+
+impl<T: Real> Layered<T> {
+    // Make a way through the layers
+    fn new(
+        gpu: &Gpu,
+        job: &Job,
+        (problem, covariance): (&WavefrontProblem, &WavefrontSlope),
+        valid: &[Array2<bool>],
+        (batch, at): (usize, (&[usize], usize)),
+    ) -> Result<Self, Error> {
+        let transforms = Choices { vectors: Some(batch), ..Choices::default() };
+        let tuning = Tuning { direct: Some(false), transforms };
+        let (targets, points) = (problem.targets(), problem.grid().points);
+        let way = |layer: &WavefrontLayer| {
+            let grid = (layer.points, layer.gamma);
+            ToPupil::new(targets, points, grid, job.posed.options.interpolation)
+        };
+        let ways = problem.lattices().map(|layers| way(&layers[0]));
+        let layers = LayersGpu::new(gpu, &ways.collect::<Result<Vec<_>, _>>()?)?;
+        let stacked = stacked(gpu, problem, covariance, valid, (tuning, Some(at)))?;
+        let length = layers.columns();
+        let (fields, there) = (gpu.zeros(batch * length)?, gpu.zeros(length)?);
+        let area = job.lit.area.iter().map(|&share| T::of(share));
+        let area: Vec<T> = area.cycle().take(targets * points * points).collect();
+        layers.apply_transpose(&gpu.upload(&area)?, &there)?;
+        Ok(Self { layers, stacked, fields, area: there })
+    }
+
+    /// Brings some tilts to the layers.
+    fn bring_tilts(&self, job: &Job, some: &[usize]) -> Result<(), Error> {
+        let (gpu, length) = (self.stacked.gpu(), self.area.len());
+        for (slot, &k) in some.iter().enumerate() {
+            let (start, weights) = job.tilt(k);
+            let mut field = vec![T::zero(); self.layers.rows()];
+            for (value, weight) in field[start..].iter_mut().zip(&weights) {
+                *value = T::of(*weight);
+            }
+            let there = gpu.zeros(length)?;
+            self.layers.apply_transpose(&gpu.upload(&field)?, &there)?;
+            gpu.copy_within(&there, self.fields.view(slot * length..(slot + 1) * length))?;
+        }
+        Ok(())
+    }
+}
+
+// Ways of all sets
+/// The ways of all sets of guide stars, for so many points at a time.
+fn ways<T: Real>(gpu: &Gpu, job: &Job, model: &Model, batch: usize) -> Result<Vec<Way<T>>, Error> {
+    let n = model.noise.variances.len();
+    type Given<'a> = (&'a WavefrontProblem, &'a WavefrontSlope);
+    let layered = |given: Given, valid: &[Array2<bool>], at: &[usize]| {
+        let way = Layered::new(gpu, job, given, valid, (batch, (at, n)))?;
+        Ok::<_, Error>(Way::Layered(Box::new(way)))
+    };
+    match &model.covariances {
+        Matrices::Toeplitz(problem, covariance) => {
+            let all: Vec<usize> = (0..n).collect();
+            Ok(vec![layered((problem, covariance), &model.valid, &all)?])
+        }
+        Matrices::Blocks(rectangles, wavefronts) => {
+            let of_set = |(k, wavefront): (usize, &WavefrontSlopes)| {
+                let (sets, places) = (&rectangles.sets, rectangles.sets.places(k));
+                match wavefront {
+                    WavefrontSlopes::Toeplitz(problem, covariance) => {
+                        let at: Vec<usize> = places.into_iter().flatten().collect();
+                        layered((problem, covariance), &sets.pick(k, &model.valid), &at)
+                    }
+                    WavefrontSlopes::Dense(values) => {
+                        known(gpu, job, values.view(), (&places, batch))
+                    }
+                    WavefrontSlopes::Blocks(_) => unreachable!("a set has no sets"),
+                }
+            };
+            wavefronts.iter().enumerate().map(of_set).collect()
+        }
+        Matrices::Dense(_) => unreachable!("errors at points are posed in a compressed form"),
+    }
+}
+
+// Tables of points and tilts
+/// The way of slopes whose covariances with all points, (T, M, M, n), are known.
+fn known<T: Real>(
+    gpu: &Gpu,
+    job: &Job,
+    values: ArrayView4<f64>,
+    (places, batch): (&[Range<usize>], usize),
+) -> Result<Way<T>, Error> {
+    let (n, points) = (values.dim().3, job.lit.area.len());
+    let rows = values.into_shape_with_order((values.len() / n.max(1), n));
+    let rows = rows.unwrap_or_else(|_| unreachable!("same length"));
+    let mut level = rows.to_owned();
+    for mut target in level.axis_chunks_iter_mut(Axis(0), points) {
+        let mean = job.lit.area.dot(&target);
+        target -= &mean;
+    }
+    let mut tilts = Array2::zeros((job.tilts(), n));
+    for (k, mut tilt) in tilts.outer_iter_mut().enumerate() {
+        let (start, weights) = job.tilt(k);
+        tilt.assign(&weights.dot(&rows.slice(s![start..start + points, ..])));
+    }
+    let table = |rows: ArrayView2<f64>| RowsAtPlaces::new(gpu, rows, places, batch);
+    Ok(Way::Known([table(level.view())?, table(tilts.view())?]))
 }

@@ -14,30 +14,35 @@ use crate::device::{Watch, check, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::linear::operator::Operator;
 use crate::linear::solver::{Stop, together::solve_together};
-use crate::linear::{BlockToeplitz, times_transpose};
+use crate::linear::times_transpose;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
 use crate::numerics::real::Precision;
-use crate::tomography::circulant::{Circulant, Group};
+use crate::tomography::blocks::Measured;
+use crate::tomography::circulant::Group;
 use crate::tomography::covariance_matrix::{
     CovarianceMatrices, TRUTH, rows_with_measurements, truth_covariance,
 };
-use crate::tomography::estimate::{Shared, blind, with_noise};
+use crate::tomography::estimate::{Grouped, PosedGroup, blind, groups, with_noise};
 use crate::tomography::inversion::{Inversion, iterations, toeplitz_product};
-use crate::turbulence::plan::{CovarianceOptions, CovariancePlan, Form};
-use crate::turbulence::slope::SlopeCovariance;
+use crate::turbulence::plan::{CovarianceOptions, CovariancePlan, Form, SlopeCovariancePlan};
 use ndarray::{Array2, Array3, ArrayView2, Axis, concatenate, s};
-use std::sync::Arc;
 
 // Iterate a reconstructor
 impl ReconstructorPlan {
-    /// The plan of the table of the slopes' covariance, which all stars share.
+    /// The plan of the slopes' covariance without its matrix: of the table that all stars share, or in blocks.
     ///
     /// # Errors
-    /// `NotToeplitz` where they share no lattice.
-    pub(super) fn table(&self) -> Result<CovariancePlan, Error> {
-        let form = CovarianceOptions::default().form(Form::Toeplitz);
-        CovariancePlan::new(&self.system, form.slopes_only())
+    /// `Invalid` where slopes are differences between points.
+    pub(super) fn compressed(&self) -> Result<CovariancePlan, Error> {
+        let of_form = |form| {
+            let options = CovarianceOptions::default().form(form);
+            CovariancePlan::new(&self.system, options.slopes_only())
+        };
+        match of_form(Form::Toeplitz) {
+            Err(Error::NotToeplitz { .. }) => of_form(Form::Blocks),
+            plan => plan,
+        }
     }
 
     /// Reconstructor and error by iterations.
@@ -50,9 +55,16 @@ impl ReconstructorPlan {
         watch: &dyn Watch,
     ) -> Result<Reconstruction, Error> {
         let system = &self.system;
-        let plan = self.table()?;
-        let table = plan.slopes().unwrap_or_else(|| unreachable!("this form was asked for"));
-        let table = table.compute(engine, watch)?;
+        // Compute what iterations multiply by
+        let (plan, valid) = (self.compressed()?, system.valid_lenslets());
+        let compute = |group: &PosedGroup| group.compute((system, &valid), engine, watch);
+        let groups = groups(system, &plan)?.iter().map(compute).collect::<Result<Vec<_>, _>>()?;
+        let groups: Vec<Group> = groups.iter().map(Grouped::group).collect();
+        let rectangles = plan.blocks().map(|blocks| blocks.rectangles(system, engine, watch));
+        let rectangles = rectangles.transpose()?;
+        let noise = SlopeNoise::new(system.guide_stars(), &SlopeOrder::new(&valid));
+        let rectangles = rectangles.as_ref();
+        let measured = Measured { groups: &groups, rectangles, valid: &valid, noise: &noise };
         watch.stage(TRUTH, "");
         let mut rows = rows_with_measurements(system, engine, watch)?;
         if self.is_delayed() {
@@ -62,8 +74,8 @@ impl ReconstructorPlan {
         let truth = truth_covariance(system, watch)?;
         watch.stage(RECONSTRUCTOR, "rows");
         let solved = match engine.devices() {
-            [] => self.solve_rows(&table, &rows, watch)?,
-            _ => self.solve_rows_there(&table, &rows, engine, watch)?,
+            [] => self.solve_rows(&measured, &rows, watch)?,
+            _ => self.solve_rows_there(&measured, &rows, engine, watch)?,
         };
         watch.stage(ERROR, "");
         check(watch)?;
@@ -79,12 +91,6 @@ impl ReconstructorPlan {
         let iterations = (2 * self.measurements).max(Stop::default().iterations);
         Stop { tolerance: self.options.tolerance, iterations }
     }
-
-    /// The stars as one group for the preconditioner.
-    fn noise_of_stars(&self) -> (Vec<f64>, Vec<usize>) {
-        let stars = self.system.guide_stars();
-        (stars.iter().map(|star| star.noise.mean()).collect(), (0..stars.len()).collect())
-    }
 }
 
 // Solve for the rows on cores
@@ -95,23 +101,18 @@ impl ReconstructorPlan {
     /// The solutions for right-hand sides, and their residuals, as rows.
     fn solve_rows(
         &self,
-        table: &SlopeCovariance,
+        measured: &Measured,
         rows: &Array2<f64>,
         watch: &dyn Watch,
     ) -> Result<[Array2<f64>; 2], Error> {
-        let (system, valid) = (&self.system, self.system.valid_lenslets());
-        let slopes: Shared<f64> = Arc::new(BlockToeplitz::slopes(table, &valid)?);
-        let order = SlopeOrder::new(&valid);
-        let noise = SlopeNoise::new(system.guide_stars(), &order);
-        let measured = with_noise(slopes, noise)?;
-        let measured = match blind(&system.removed_modes(), measured.clone())? {
+        let (slopes, preconditioner) = measured.operators(true)?;
+        let measured = with_noise(slopes, measured.noise.clone())?;
+        let measured = match blind(&self.system.removed_modes(), measured.clone())? {
             Some([measured, _]) => measured,
             None => measured,
         };
-        let (noise, stars) = self.noise_of_stars();
-        let group = Group { covariance: table, noise: &noise, valid: &valid, stars: &stars };
-        let preconditioner = Circulant::new(&[group])?;
-        rayon::scope(|_| self.solve_blocks(measured.as_ref(), &preconditioner, rows, watch))
+        let preconditioner = preconditioner.as_deref().unwrap_or(measured.as_ref());
+        rayon::scope(|_| self.solve_blocks(measured.as_ref(), preconditioner, rows, watch))
     }
 
     fn solve_blocks(
@@ -170,11 +171,29 @@ fn explained_by([c, x, b]: [ArrayView2<f64>; 3]) -> Array2<f64> {
 }
 
 // What iterating will take
+/// Numbers, or a little more, of what iterations multiply by.
+#[derive(Debug, Clone, Copy, Default)]
+struct Numbers {
+    /// Of the spectra of lattices, in the operator and its preconditioner.
+    spectra: u64,
+    /// Between lattices.
+    dense: u64,
+    /// Of the half spectra of a row, for both.
+    of_row: u64,
+    /// Time of a product, seconds of one thread.
+    product: f64,
+}
+
+/// How many of so many rows each of some workers solves at a time.
+fn rows_at_a_time(rows: usize, workers: usize) -> usize {
+    rows.div_ceil(workers.max(1)).clamp(1, BLOCK)
+}
+
 impl ReconstructorPlan {
     /// The same plan for an engine: by iterations, where the choice is left to it, and the dense matrices do not fit.
     pub fn fitted(self, engine: &Engine) -> Self {
         let open = self.options.method == Inversion::Auto && self.method == Inversion::Cholesky;
-        let possible = open && !self.options.keep && self.table().is_ok();
+        let possible = open && !self.options.keep && self.compressed().is_ok();
         if possible && matches!(self.check(engine), Err(Error::Memory { .. })) {
             let reason = "the dense matrix of all slopes does not fit the memory";
             return Self { method: Inversion::Iterative, reason, ..self };
@@ -187,36 +206,50 @@ impl ReconstructorPlan {
         let [n, m, targets] =
             [self.measurements, self.truth_slopes, self.system.targets().len()].map(|k| k as u64);
         let rows = targets * m * if self.is_delayed() { 2 } else { 1 };
-        let working = 8 * (7 * BLOCK as u64 * n + 16 * self.spectra());
+        let Numbers { spectra, dense, .. } = self.numbers();
+        let working = 8 * (7 * BLOCK as u64 * n + 16 * spectra + 3 * dense);
         let results = 8 * (3 * rows).saturating_mul(n).saturating_add(5 * rows * m);
-        let devices = vec![self.bytes_of_iterations(engine); engine.devices().len()];
+        let devices = vec![self.bytes_of_iterations(rows, engine); engine.devices().len()];
         Memory::of_stages(results, [&Memory { host: working, devices }])
     }
 
     // Numbers of the operators
-    /// Numbers of the spectra of the operator and of its preconditioner, or a little more, which their kernels do not exceed.
-    fn spectra(&self) -> u64 {
-        let stars = self.system.guide_stars();
-        let lags = 2 * stars[0].sensor.array.lenslets() as u64;
-        8 * (stars.len() as u64).pow(2) * lags.next_multiple_of(32).pow(2)
+    /// What the operator and its preconditioner have.
+    fn numbers(&self) -> Numbers {
+        let plan = self.compressed().ok();
+        let slopes = plan.as_ref().and_then(CovariancePlan::slopes);
+        let blocks = plan.as_ref().and_then(CovariancePlan::blocks);
+        let lattices = slopes.into_iter().chain(blocks.into_iter().flat_map(|plan| &plan.slopes));
+        let mut all =
+            Numbers { dense: blocks.map_or(0, |plan| plan.entries()[0]), ..Numbers::default() };
+        for problem in lattices.map(SlopeCovariancePlan::problem) {
+            let (stars, lenslets) = (problem.sources() as u64, problem.lenslets() as u64);
+            let length = (2 * lenslets).next_multiple_of(32);
+            all.spectra += 8 * stars.pow(2) * length.pow(2);
+            all.of_row += 8 * stars * length * lenslets;
+            all.product += toeplitz_product(problem.sources(), 2 * problem.lenslets() - 1);
+        }
+        all
     }
 
-    /// Bytes of both on each device.
-    fn bytes_of_iterations(&self, engine: &Engine) -> u64 {
+    /// Bytes of both on each device, with the vectors of so many rows in all.
+    fn bytes_of_iterations(&self, rows: u64, engine: &Engine) -> u64 {
         let size = match engine.precision() {
             Precision::F64 => 8,
             Precision::F32 => 4,
         };
-        size * (self.spectra() + 12 * self.measurements as u64) + (32 << 20)
+        let (numbers, n) = (self.numbers(), self.measurements as u64);
+        let rows = rows_at_a_time(rows as usize, engine.devices().len()) as u64;
+        let of_rows = rows * (7 * n + numbers.of_row);
+        let operators = numbers.spectra + 2 * numbers.dense + 4 * n;
+        size * (operators + of_rows) + (32 << 20)
     }
 
     /// Seconds of one thread for the solutions.
     pub(super) fn work_of_iterations(&self) -> f64 {
         let rows = (self.truth_slopes * self.system.targets().len()) as f64;
         let rows = if self.is_delayed() { 2.0 * rows } else { rows };
-        let stars = self.system.guide_stars();
-        let lags = 2 * stars[0].sensor.array.lenslets() - 1;
-        let product = toeplitz_product(stars.len(), lags);
+        let product = self.numbers().product;
         2.0 * rows * product * iterations(&self.system, self.stop().iterations)
     }
 
@@ -234,9 +267,9 @@ mod tests {
     use super::*;
     use crate::device::{gpu::test_machines, silent};
     use crate::model::lenslet_array::LensletArray;
-    use crate::model::system::System;
+    use crate::model::system::{SlopeModel, System};
     use crate::model::unmeasured::TipTilt;
-    use crate::tomography::estimate::tests::{streaked, system};
+    use crate::tomography::estimate::tests::{mixed, streaked, system};
     use crate::tomography::reconstructor::ReconstructorOptions;
 
     fn run(system: &System, options: ReconstructorOptions, engine: &Engine) -> Reconstruction {
@@ -306,6 +339,12 @@ mod tests {
         system.to_builder().atmosphere(air).build().unwrap()
     }
 
+    /// The same with one target and a truth of a single row for each axis, as the emulated device is slow.
+    fn few(system: &System) -> System {
+        let (one, target) = (LensletArray::new(1, 3.5).unwrap(), system.targets()[..1].to_vec());
+        system.to_builder().targets(target).truth_sensor(Some(one)).build().unwrap()
+    }
+
     #[test]
     fn iterations_are_chosen_and_refused() {
         let shared = system(["inf", "inf"], 0.0);
@@ -319,8 +358,16 @@ mod tests {
         let told = vast.describe(&engine);
         assert!(told.reason.contains("does not fit") && told.form == "toeplitz", "{}", told.reason);
         let iterative = options.method(Inversion::Iterative);
-        let mixed = system(["90e3", "inf"], 0.0);
-        assert!(ReconstructorPlan::new(&mixed, iterative).is_err());
+        // Stars that share no lattice are taken in blocks, which differences between points do not have
+        let apart = few(&streaked(&mixed("90e3")));
+        let plan = ReconstructorPlan::new(&apart, iterative.tolerance(1e-10)).unwrap();
+        assert_eq!(plan.describe(&engine).form, "blocks");
+        let (found, exact) = (plan.run(&engine, &silent).unwrap(), run(&apart, options, &engine));
+        assert!(gap(r(&found), r(&exact)) < 1e-7);
+        assert!(gap(&found.error_covariance, &exact.error_covariance) < 1e-10);
+        let points = apart.to_builder().slope_model(SlopeModel::EdgeMidpoint).phase(None);
+        let refused = ReconstructorPlan::new(&points.build().unwrap(), iterative).unwrap_err();
+        assert!(refused.to_string().contains("no form of blocks"), "{refused}");
         for (bad, words) in [
             (iterative.keep(true), "keep = true: expected false"),
             (iterative.filter(0.1), "filter = 0.1: expected 0"),
@@ -329,22 +376,24 @@ mod tests {
             let error = ReconstructorPlan::new(&shared, bad).unwrap_err().to_string();
             assert!(error.starts_with(words), "{error}");
         }
-        let one = LensletArray::new(1, 3.5).unwrap(); // a single row for each axis, as the emulated device is slow
-        let target = shared.targets()[..1].to_vec();
-        let few = shared.to_builder().targets(target).truth_sensor(Some(one)).build().unwrap();
         for gpu in test_machines() {
             // Iterate on a device in either precision
-            let here = run(&few, options, &engine);
+            let few = [
+                (run(&few(&shared), options, &engine), few(&shared)),
+                (exact.clone(), apart.clone()),
+            ];
             for (precision, tolerance, bounds) in
                 [(Precision::F64, 1e-8, [1e-5, 1e-9]), (Precision::F32, 1e-4, [2e-2, 1e-4])]
             {
                 let there = Engine::gpus(vec![gpu.clone()], precision).unwrap();
-                let found = run(&few, iterative.tolerance(tolerance), &there);
-                let gaps = [
-                    gap(r(&found), r(&here)),
-                    gap(&found.error_covariance, &here.error_covariance),
-                ];
-                assert!(gaps[0] < bounds[0] && gaps[1] < bounds[1], "{precision:?}: {gaps:?}");
+                for (here, system) in &few {
+                    let found = run(system, iterative.tolerance(tolerance), &there);
+                    let gaps = [
+                        gap(r(&found), r(here)),
+                        gap(&found.error_covariance, &here.error_covariance),
+                    ];
+                    assert!(gaps[0] < bounds[0] && gaps[1] < bounds[1], "{precision:?}: {gaps:?}");
+                }
             }
             let mut stars = shared.guide_stars().to_vec();
             stars[0].tip_tilt = TipTilt::Removed;

@@ -63,7 +63,7 @@ pub(crate) struct Matrix<'a, 'k> {
     /// Points across the lattices.
     pub(crate) points: Sides<usize>,
     pub(crate) symmetric: bool,
-    /// Places of the numbers of both sides in longer vectors.
+    /// Places of the inputs in longer vectors, and of the outputs where the matrix is symmetric.
     at: Option<&'a [usize]>,
 }
 
@@ -99,12 +99,13 @@ impl<'a, 'k> Matrix<'a, 'k> {
     /// Places in the vectors of the points of all lattices, whose rows are filled up to a multiple of `rows`.
     pub(crate) fn places(&self, rows: usize) -> Result<Sides<Buffer<[i32; 2]>>, Error> {
         let Parts { inputs, outputs, shape, .. } = self.parts;
-        let on_device = |masks: &[Array2<bool>], step, points: usize| {
+        let on_device = |masks: &[Array2<bool>], step, points: usize, at| {
             let sizes = [points.next_multiple_of(rows), points];
-            self.gpu.upload(&table(masks, step, sizes, self.at))
+            self.gpu.upload(&table(masks, step, sizes, at))
         };
-        let from = on_device(inputs, 1, self.points.from)?;
-        Ok(Sides { from, to: on_device(outputs, shape.step, self.points.to)? })
+        let (at, of_outputs) = (self.at, self.at.filter(|_| self.symmetric));
+        let from = on_device(inputs, 1, self.points.from, at)?;
+        Ok(Sides { from, to: on_device(outputs, shape.step, self.points.to, of_outputs)? })
     }
 }
 

@@ -3,14 +3,14 @@
 
 use crate::device::{Watch, engine::Engine, gpu::on_none};
 use crate::error::Error;
+use crate::tomography::blocks::Measured;
 use crate::tomography::reconstructor::ReconstructorPlan;
-use crate::turbulence::slope::SlopeCovariance;
 use ndarray::Array2;
 
 impl ReconstructorPlan {
     pub(super) fn solve_rows_there(
         &self,
-        _table: &SlopeCovariance,
+        _measured: &Measured,
         _rows: &Array2<f64>,
         engine: &Engine,
         _watch: &dyn Watch,
