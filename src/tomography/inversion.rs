@@ -89,13 +89,16 @@ pub(crate) struct Cost {
 /// Iterations where noise has the variance of the slopes.
 const ITERATIONS: f64 = 15.0;
 
-/// Iterations for a right-hand side of a system, where `most` are allowed.
+/// Iterations for a right-hand side of a system, where `most` are allowed. Stars with few lenslets do not count: the preconditioner
+/// eliminates them.
 pub(crate) fn iterations(system: &System, most: usize) -> f64 {
-    let (air, pitch) = (system.atmosphere(), system.guide_stars()[0].sensor.array.pitch());
-    let r0 = air.fried_parameter();
-    let variance = 0.1622 * air.wavelength().powi(2) / pitch.cbrt() / r0.powf(5.0 / 3.0);
-    let noise = least_noise(system.guide_stars());
-    (ITERATIONS * (variance / noise).max(1.0).sqrt()).min(most as f64)
+    let air = system.atmosphere();
+    let strength = 0.1622 * air.wavelength().powi(2) / air.fried_parameter().powf(5.0 / 3.0);
+    let lenslets = |star: &&GuideStar| star.sensor.array.lenslets();
+    let widest = system.guide_stars().iter().map(|star| lenslets(&star)).max().unwrap_or(0);
+    let many = system.guide_stars().iter().filter(|star| 2 * lenslets(star) > widest);
+    let signal = many.map(|star| strength / star.sensor.array.pitch().cbrt() / star.noise.mean());
+    (ITERATIONS * signal.fold(1.0, f64::max).sqrt()).min(most as f64)
 }
 
 /// Time of a Toeplitz product for so many stars, of tables with so many lags along an axis.
@@ -105,8 +108,9 @@ pub(crate) fn toeplitz_product(stars: usize, lags: usize) -> f64 {
 }
 
 // Rates of matrices
-/// Rates of matrices of any order: that of the largest, and the order at which it is half as fast.
-type Rate = [f64; 2];
+/// Rates of matrices of any order: that of the largest, the order at which it is half as fast, and the power of the order by which it
+/// gets there.
+type Rate = [f64; 3];
 
 /// How fast one thread, or one device, computes with matrices.
 pub(crate) struct MatrixRates {
@@ -125,12 +129,13 @@ impl MatrixRates {
     /// Those of a thread, one of all that share the work.
     pub(crate) fn of_threads() -> Self {
         let threads = threads() as f64;
-        Self::new([20e9, 200.0 * threads], [20e9, 1500.0], [2.5e9, 250.0 * threads])
+        let [products, eigenvectors] = [200.0, 250.0].map(|half| half * threads);
+        Self::new([20e9, products, 1.0], [20e9, 1500.0, 1.0], [2.5e9, eigenvectors, 1.0])
     }
 
     /// Time of so much work with a matrix of some order.
-    fn time([rate, half]: Rate, work: f64, order: f64) -> f64 {
-        work / rate * (1.0 + half / order)
+    fn time([rate, half, power]: Rate, work: f64, order: f64) -> f64 {
+        work / rate * (1.0 + (half / order).powf(power))
     }
 
     /// Time of so many multiplications, in products with a matrix of some order.

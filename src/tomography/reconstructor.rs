@@ -187,7 +187,8 @@ impl ReconstructorOptions {
 }
 
 // Rates of a device
-const DEVICE: MatrixRates = MatrixRates::new([27e12, 20e3], [24e12, 6500.0], [1.9e12, 5500.0]);
+const DEVICE: MatrixRates =
+    MatrixRates::new([27e12, 20e3, 1.0], [25e12, 15.5e3, 2.0], [1.9e12, 8e3, 1.2]);
 
 /// Seconds in which a number of the reconstructor comes from a device, and those in which it gets ready to send them.
 const READ: f64 = 1e-9;
