@@ -20,6 +20,7 @@ use crate::tomography::blocks::{Measured, gpu::systems_on};
 use crate::tomography::circulant::Group;
 use crate::tomography::estimate::gpu::{bytes_needed, stacked};
 use crate::tomography::estimate::{Grouped, Matrices, Model, PosedGroup};
+use crate::tomography::inversion::half_spectra;
 use crate::turbulence::plan::{WavefrontCovariancePlan, WavefrontSlopes};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use ndarray::{Array2, ArrayView2, ArrayView4, Axis, s};
@@ -57,7 +58,7 @@ impl PointErrorsPlan {
         let (stars, lenslets) = (group.plan.problem().sources(), group.plan.problem().lenslets());
         // Half spectra of rows have as many numbers as a transform is long.
         let length = |points: usize| (lenslets + points).next_multiple_of(32);
-        let slopes = 8 * stars * length(lenslets) * lenslets;
+        let slopes = half_spectra(stars, lenslets);
         let Some(problem) = wavefront.map(WavefrontCovariancePlan::problem) else { return slopes };
         let (layers, targets) =
             (|| problem.lattices().map(|layers| layers[0].points), problem.targets());

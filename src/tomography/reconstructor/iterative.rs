@@ -24,7 +24,7 @@ use crate::tomography::covariance_matrix::{
     CovarianceMatrices, TRUTH, rows_with_measurements, truth_covariance,
 };
 use crate::tomography::estimate::{Grouped, PosedGroup, blind, groups, with_noise};
-use crate::tomography::inversion::{Inversion, iterations, toeplitz_product};
+use crate::tomography::inversion::{Inversion, half_spectra, iterations, toeplitz_product};
 use crate::turbulence::plan::{CovarianceOptions, CovariancePlan, Form, SlopeCovariancePlan};
 use ndarray::{Array2, Array3, ArrayView2, Axis, concatenate, s};
 
@@ -226,7 +226,7 @@ impl ReconstructorPlan {
             let (stars, lenslets) = (problem.sources() as u64, problem.lenslets() as u64);
             let length = (2 * lenslets).next_multiple_of(32);
             all.spectra += 8 * stars.pow(2) * length.pow(2);
-            all.of_row += 8 * stars * length * lenslets;
+            all.of_row += half_spectra(problem.sources(), problem.lenslets()) as u64;
             all.product += toeplitz_product(problem.sources(), 2 * problem.lenslets() - 1);
         }
         all
