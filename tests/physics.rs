@@ -105,7 +105,7 @@ fn spectral_converges_to_direct() {
         let problem = lopsided(9, gradient, [0.0, 0.0]);
         let exact = direct(&problem);
         let coarse = difference(&exact, &spectral(&problem, 2048, 4));
-        let fine = difference(&exact, &spectral(&problem, 5120, 16));
+        let fine = difference(&exact, &spectral(&problem, 3072, 16));
         assert!((5e-4..2e-3).contains(&coarse), "κ = 4: {coarse:e}");
         assert!(fine < 6e-5, "κ = 16: {fine:e}");
     }

@@ -3,9 +3,6 @@
 
 #include "device/real.cuh"
 
-/// Threads in a block that adds up a row.
-#define ADDERS 256
-
 // Partial sums along the rows
 /// sums[row, part] = the sum over a part of the columns of A x; a block for each.
 extern "C" __global__ void sum_parts(
@@ -13,16 +10,16 @@ extern "C" __global__ void sum_parts(
 ) {
     x = of_vector(x, n);
     sums = of_vector(sums, gridDim.x * gridDim.y);
-    __shared__ real shares[ADDERS / 32];
+    __shared__ real shares[32];
     const real *elements = matrix + (long long)blockIdx.y * width;
     real sum = 0;
-    for (int k = blockIdx.x * ADDERS + threadIdx.x; k < width; k += gridDim.x * ADDERS)
+    for (int k = blockIdx.x * blockDim.x + threadIdx.x; k < width; k += gridDim.x * blockDim.x)
         sum += elements[k] * x[columns[k]];
     for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
     if (threadIdx.x % 32 == 0) shares[threadIdx.x / 32] = sum;
     __syncthreads();
     if (threadIdx.x > 0) return;
-    for (int warp = 1; warp < ADDERS / 32; warp++) sum += shares[warp];
+    for (int warp = 1; warp < blockDim.x / 32; warp++) sum += shares[warp];
     sums[blockIdx.y * gridDim.x + blockIdx.x] = sum;
 }
 

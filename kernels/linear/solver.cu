@@ -18,7 +18,7 @@ extern "C" __global__ void look(
     z = of_vector(z, n);
     w = of_vector(w, n);
     double sums[2] = {0, 0};
-    for (int k = first_number(); k < n; k += blocks * TEAM) {
+    for (int k = first_number(); k < n; k += blocks * blockDim.x) {
         double z_k = z[k];
         sums[0] += a[k] * z_k;
         sums[1] += w[k] * z_k;
@@ -32,7 +32,7 @@ extern "C" __global__ void along(
     const real *a, const real *z, double *parts, int blocks, int n
 ) {
     double sums[1] = {0};
-    for (int k = first_number(); k < n; k += blocks * TEAM) sums[0] += (double)a[k] * z[k];
+    for (int k = first_number(); k < n; k += blocks * blockDim.x) sums[0] += (double)a[k] * z[k];
     leave_parts(sums, parts, blocks);
 }
 
@@ -42,7 +42,7 @@ extern "C" __global__ void open_sweep(
     const real *b, const real *product, real *r, double *squares, int blocks, int n
 ) {
     double sums[3] = {0, 0, 0};
-    for (int k = first_number(); k < n; k += blocks * TEAM) {
+    for (int k = first_number(); k < n; k += blocks * blockDim.x) {
         real r_k = b[k] - product[k];
         r[k] = r_k;
         sums[0] += (double)r_k * r_k;
@@ -120,7 +120,7 @@ extern "C" __global__ void step_along(
     while (k < n) {
         double r_k = move_numbers(move, k, old, p, s, x, r);
         square[0] += r_k * r_k;
-        k += blocks * TEAM;
+        k += blocks * blockDim.x;
         old = fetch_numbers(min(k, n - 1), z, w, p, s, x, r);
     }
     leave_parts(square, of_vector(squares, 3 * blocks), blocks);
@@ -137,7 +137,7 @@ extern "C" __global__ void begin_systems(
     x = of_vector(x, n);
     product = of_vector(product, n);
     double sums[2] = {0, 0};
-    for (int k = threadIdx.x; k < n; k += TEAM) {
+    for (int k = threadIdx.x; k < n; k += blockDim.x) {
         const real b_k = r[k], r_k = b_k - product[k];
         sums[0] += ((double)b_k + r_k) * x[k];
         sums[1] += (double)r_k * r_k;
@@ -146,7 +146,7 @@ extern "C" __global__ void begin_systems(
     sum_over_threads(sums, 2);
     // Set the state of a system
     squares = of_vector(squares, 3 * blocks);
-    for (int k = threadIdx.x; k < blocks; k += TEAM) squares[k] = k == 0 ? sums[1] : 0;
+    for (int k = threadIdx.x; k < blocks; k += blockDim.x) squares[k] = k == 0 ? sums[1] : 0;
     State state = State();
     state.explained = sums[0];
     state.target = asked[2 * blockIdx.z];
@@ -164,7 +164,7 @@ extern "C" __global__ void multiply_few(const real *r, const real *few, double *
     r = of_vector(r, n);
     few += (long long)blockIdx.y * n;
     double sums[1] = {0};
-    for (int k = threadIdx.x; k < n; k += TEAM) sums[0] += (double)r[k] * few[k];
+    for (int k = threadIdx.x; k < n; k += blockDim.x) sums[0] += (double)r[k] * few[k];
     sum_over_threads(sums, 1);
     if (threadIdx.x == 0) products[blockIdx.z * gridDim.y + blockIdx.y] = sums[0];
 }
@@ -177,7 +177,7 @@ extern "C" __global__ void measure(
 ) {
     if (now->done) return;
     double sums[1] = {0};
-    for (int k = first_number(); k < n; k += blocks * TEAM) sums[0] += (double)u[k] * z_next[k];
+    for (int k = first_number(); k < n; k += blocks * blockDim.x) sums[0] += (double)u[k] * z_next[k];
     leave_parts(sums, parts, blocks);
 }
 
@@ -199,7 +199,7 @@ extern "C" __global__ void start_lanczos(
     if (is_first()) *next = state;
     if (state.done) return;
     real scale = 1 / state.phi;
-    for (int k = first_number(); k < n; k += blocks * TEAM) {
+    for (int k = first_number(); k < n; k += blocks * blockDim.x) {
         v[k] = scale * r[k];
         z[k] = scale * z_next[k];
         v_last[k] = d[k] = d_last[k] = 0;
@@ -221,7 +221,7 @@ extern "C" __global__ void orthogonalise(
     if (is_first()) *next = state;
     if (state.done) return;
     real alpha = state.alpha, beta = state.beta;
-    for (int k = first_number(); k < n; k += blocks * TEAM) {
+    for (int k = first_number(); k < n; k += blocks * blockDim.x) {
         real u_k = u[k] - alpha * v[k] - beta * v_last[k];
         u[k] = u_k;
         square[0] += (double)u_k * u_k;
@@ -262,7 +262,7 @@ extern "C" __global__ void turn_column(
     double left = state.last_cosine * state.phi, scale = state.ended ? 1 : 1 / beta;
     if (is_first()) *next = state;
     if (state.done) return;
-    for (int k = first_number(); k < n; k += blocks * TEAM) {
+    for (int k = first_number(); k < n; k += blocks * blockDim.x) {
         // Move the vectors of Lanczos on
         real v_k = (real)scale * u[k];
         real z_k = (real)scale * z_next[k];

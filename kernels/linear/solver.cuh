@@ -45,7 +45,7 @@ __device__ bool is_over(const State *now, State *next) {
 // Sum over the threads of a block
 /// Makes of up to three numbers their sums over the threads of the block, in all of them.
 __device__ void sum_over_threads(double *sums, int count) {
-    __shared__ double warps[3][TEAM / 32];
+    __shared__ double warps[3][32];
     for (int k = 0; k < count; k++)
         for (int step = 16; step > 0; step /= 2)
             sums[k] += __shfl_xor_sync(0xffffffffu, sums[k], step);
@@ -55,7 +55,7 @@ __device__ void sum_over_threads(double *sums, int count) {
     __syncthreads();
     for (int k = 0; k < count; k++) {
         sums[k] = 0;
-        for (int warp = 0; warp < TEAM / 32; warp++) sums[k] += warps[k][warp];
+        for (int warp = 0; warp < blockDim.x / 32; warp++) sums[k] += warps[k][warp];
     }
 }
 
@@ -73,12 +73,12 @@ template <int COUNT>
 __device__ void sum_over_blocks(double (&sums)[COUNT], const double *parts, int blocks) {
     for (int k = 0; k < COUNT; k++) {
         sums[k] = 0;
-        for (int block = threadIdx.x; block < blocks; block += TEAM)
+        for (int block = threadIdx.x; block < blocks; block += blockDim.x)
             sums[k] += parts[k * blocks + block];
     }
     sum_over_threads(sums, COUNT);
 }
-__device__ int first_number() { return blockIdx.x * TEAM + threadIdx.x; }
+__device__ int first_number() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
 // Judge the residual of an iteration
 /// Takes the squares of the residual into the state, and ends the sweep where that is small enough.

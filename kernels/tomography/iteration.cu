@@ -1,5 +1,5 @@
 // Tangled from book/src/between-transforms.md: edit there, or here and run cargo tangle stitch.
-// Conjugate gradients between transforms; a block has TEAM = ROW_THREADS threads and ROWS rows of
+// Conjugate gradients between transforms; a block has ROW_THREADS threads and ROWS rows of
 // a pair of lattices.
 #include "linear/row_spectra.cuh"
 #include "linear/solver.cuh"
@@ -45,14 +45,14 @@ __device__ __forceinline__ void leave_lines(
     };
     auto store = [&](int f, int k, Complex value) { whole[f * WHOLE + k] = value; };
     __syncthreads();
-    transform<-1, ROWS, TEAM, false>(rows.work, roots, load, store);
+    transform<-1, ROWS, ROW_THREADS, false>(rows.work, roots, load, store);
     __syncthreads();
     part_spectra(whole, lines, pair, row);
 }
 
 // Restore rows and transform them again
 /// z from the columns of P, with the parts of r·z; then rows of z for A.
-extern "C" __global__ __launch_bounds__(TEAM, 2) void exchange_rows(
+extern "C" __global__ __launch_bounds__(ROW_THREADS, 2) void exchange_rows(
     const State *last, State *now, const Complex *columns, const int2 *places, const Complex *roots,
     const real *r, real *z, double *parts, Complex *lines, int n
 ) {
@@ -60,7 +60,7 @@ extern "C" __global__ __launch_bounds__(TEAM, 2) void exchange_rows(
     if (last[blockIdx.z].done) return;
     const Rows rows = rows_of_block();
     places = places_of_block(places, rows);
-    for (int task = threadIdx.x; task < NUMBERS; task += TEAM) {
+    for (int task = threadIdx.x; task < NUMBERS; task += ROW_THREADS) {
         const int2 place = rows.kept[task] = own_place(places[task], n);
         rows.given[task] = fetch_pair(r, place);
     }
@@ -81,21 +81,21 @@ extern "C" __global__ __launch_bounds__(TEAM, 2) void exchange_rows(
         rows.given[at] = value;
     };
     if (REST == 1) __syncthreads();
-    transform<1, ROWS, TEAM, true>(rows.work, roots, load, store);
+    transform<1, ROWS, ROW_THREADS, true>(rows.work, roots, load, store);
     leave_lines(rows, roots, of_vector(lines, LINES));
     leave_parts(sums, of_vector(parts, 2 * rows.blocks), rows.blocks);
 }
 
 // Restore rows and add the noise
 /// w from the columns of A and from z with its noise, with the parts of w·z.
-extern "C" __global__ __launch_bounds__(TEAM) void finish_rows(
+extern "C" __global__ __launch_bounds__(ROW_THREADS) void finish_rows(
     const State *now, const Complex *columns, const int2 *places, const Complex *roots,
     const real *noise, const real *z, real *w, double *parts, int n
 ) {
     if (now[blockIdx.z].done) return;
     const Rows rows = rows_of_block();
     places = places_of_block(places, rows);
-    for (int task = threadIdx.x; task < NUMBERS; task += TEAM) {
+    for (int task = threadIdx.x; task < NUMBERS; task += ROW_THREADS) {
         const int2 place = places[task], own = rows.kept[task] = own_place(place, n);
         const Complex z_k = rows.given[task] = fetch_pair(z, own);
         const Complex n_k = fetch_pair(noise, place);
@@ -121,7 +121,7 @@ extern "C" __global__ __launch_bounds__(TEAM) void finish_rows(
         }
     };
     if (REST == 1) __syncthreads();
-    transform<1, ROWS, TEAM, true>(rows.work, roots, load, store);
+    transform<1, ROWS, ROW_THREADS, true>(rows.work, roots, load, store);
     leave_parts(sums, of_vector(parts, 2 * rows.blocks) + rows.blocks, rows.blocks);
 }
 
@@ -132,7 +132,7 @@ __device__ double *squares_of(double *squares, double iteration, int blocks) {
 
 // Step and transform the rows
 /// Judges the residual, steps along the new direction, leaves the parts of r·r and rows of r for P.
-extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
+extern "C" __global__ __launch_bounds__(ROW_THREADS) void step_rows(
     const State *now, State *next, const double *parts, double *squares, const int2 *places,
     const Complex *roots, const real *z, const real *w, real *p, real *s, real *x, real *r,
     Complex *lines, int n
@@ -160,7 +160,7 @@ extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
     parts = of_vector(parts, 2 * rows.blocks);
     squares = of_vector(squares, 2 * rows.blocks);
     const double *last = squares_of(squares, state.iteration, rows.blocks);
-    for (int block = threadIdx.x; block < rows.blocks; block += TEAM) {
+    for (int block = threadIdx.x; block < rows.blocks; block += ROW_THREADS) {
         sums[0] += parts[block];
         sums[1] += parts[rows.blocks + block];
         sums[2] += last[block];
@@ -181,7 +181,7 @@ extern "C" __global__ __launch_bounds__(TEAM) void step_rows(
         if (place.y >= 0) r_k.im = move_numbers(move, place.y, second, p, s, x, r);
         rows.given[task] = r_k;
         square[0] += (double)r_k.re * r_k.re + (double)r_k.im * r_k.im;
-        task += TEAM;
+        task += ROW_THREADS;
         fetch();
     }
     leave_lines(rows, roots, of_vector(lines, LINES));

@@ -644,10 +644,15 @@ mod tests {
     // Devices explain as cores do
     #[test]
     fn devices_explain_as_cores_do() {
-        let alike = few_points(&system(["90e3", "90e3"], 0.0));
+        // Nine points are four batches of two and one of a single point.
+        let nine_points = |system: &System| {
+            let grid = PhaseGrid::new(3, 1, 0.0).unwrap();
+            system.to_builder().phase(Some(grid)).build().unwrap()
+        };
+        let alike = nine_points(&system(["90e3", "90e3"], 0.0));
         let (double, single) = ((Precision::F64, 1e-6, 1e-5), (Precision::F32, 0.03, 0.1));
         // Two devices share the points; each of them makes all that one needs, so that one is enough for stars of every kind.
-        let unlike = few_points(&streaked(&mixed("90e3")));
+        let unlike = nine_points(&streaked(&mixed("90e3")));
         for (system, devices, (precision, tolerance, bound)) in
             [(&alike, 2, double), (&unlike, 1, double), (&alike, 2, single)]
         {

@@ -196,14 +196,12 @@ impl Turned {
     fn differentiate(&self, axis: usize, coefficients: &Array2<f64>) -> Array2<f64> {
         let [sum, difference] = &self.factors[axis];
         let n = sum.nrows();
-        let quarter =
-            |y: usize, x: usize| coefficients.slice(s![y * n..(y + 1) * n, x * n..(x + 1) * n]);
-        let [cc, cs, sc, ss] = [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(y, x)| quarter(y, x));
-        let above =
-            concatenate![Axis(1), sum * &cs + difference * &sc, difference * &ss - sum * &cc];
-        let below =
-            concatenate![Axis(1), sum * &ss - difference * &cc, -(difference * &cs) - sum * &sc];
-        concatenate![Axis(0), above, below]
+        Array2::from_shape_fn((2 * n, 2 * n), |(row, column)| {
+            let ((y, j), (x, k)) = ((row / n, row % n), (column / n, column % n));
+            let sum = sum[[j, k]] * coefficients[[row, (1 - x) * n + k]];
+            let difference = difference[[j, k]] * coefficients[[(1 - y) * n + j, column]];
+            [sum, -sum][x] + [difference, -difference][y]
+        })
     }
 
     /// The slopes along an axis of the sensor at all lenslets, (N, N).

@@ -17,18 +17,19 @@ use crate::numerics::real::Real;
 use libloading::Library;
 use num_complex::Complex;
 use std::alloc::{Layout, alloc, dealloc};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::Instant;
 use std::{env, slice};
 
 // Programs of this process
-/// A library, or what failed and why; who launches one of its kernels holds the turn.
+/// The file of a library, or why there is none; and the library, loaded for each set.
 struct Program {
     key: (KernelSource, Vec<String>),
-    library: OnceLock<Result<Library, (&'static str, String)>>,
-    turn: Mutex<()>,
+    file: OnceLock<Result<PathBuf, String>>,
+    loaded: Mutex<BTreeMap<usize, &'static Library>>,
 }
 
 /// All programs of this process; a handle is a place in the list.
@@ -45,25 +46,63 @@ fn load(source: &KernelSource, options: &[String]) -> Result<usize, Error> {
     let key = (*source, options.to_vec());
     let known = programs.iter().position(|program| program.key == key);
     let place = known.unwrap_or_else(|| {
-        let (library, turn) = (OnceLock::new(), Mutex::new(()));
-        programs.push(Box::leak(Box::new(Program { key, library, turn })));
+        let (file, loaded) = (OnceLock::new(), Mutex::default());
+        programs.push(Box::leak(Box::new(Program { key, file, loaded })));
         programs.len() - 1
     });
     let program = programs[place];
     drop(programs);
-    program.library().map(|_| place)
+    program.file().map(|_| place)
 }
 
 impl Program {
-    /// Its library, made by who asks first.
-    fn library(&self) -> Result<&Library, Error> {
-        let make = || {
-            let file = library(&self.key.0, &self.key.1).map_err(|reason| ("compile", reason))?;
+    /// The file of its library, made by who asks first.
+    fn file(&self) -> Result<&Path, Error> {
+        let made = self.file.get_or_init(|| library(&self.key.0, &self.key.1));
+        made.as_deref().map_err(|reason| failed("compile", reason))
+    }
+
+    // Load a library for a set
+    /// Its library in a set.
+    fn library(&self, set: &LibrarySet) -> Result<&'static Library, Error> {
+        let mut loaded = lock(&self.loaded);
+        if let Some(library) = loaded.get(&set.0) {
+            return Ok(library);
+        }
+        let load = || -> Result<Library, Box<dyn std::error::Error>> {
+            let file = self.file()?;
+            let copy = tempfile::NamedTempFile::new_in(file.with_file_name(""))?;
+            std::fs::copy(file, copy.path())?;
             // SAFETY: the library was made from one of our kernels; it runs nothing when it is loaded.
-            unsafe { Library::new(file) }.map_err(|error| ("load", error.to_string()))
+            Ok(unsafe { Library::new(copy.path()) }?)
         };
-        let made = self.library.get_or_init(make);
-        made.as_ref().map_err(|(call, reason)| failed(call, reason))
+        let library = &*Box::leak(Box::new(load().map_err(|error| failed("load", error))?));
+        loaded.insert(set.0, library);
+        Ok(library)
+    }
+}
+
+// Libraries of one emulator
+/// The number of a set of libraries that belongs to one emulator, until that is dropped.
+struct LibrarySet(usize);
+
+/// Sets that belong to somebody.
+static TAKEN: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
+impl Default for LibrarySet {
+    fn default() -> Self {
+        let mut taken = lock(&TAKEN);
+        let mut free = 0;
+        while !taken.insert(free) {
+            free += 1;
+        }
+        Self(free)
+    }
+}
+
+impl Drop for LibrarySet {
+    fn drop(&mut self) {
+        lock(&TAKEN).remove(&self.0);
     }
 }
 
@@ -146,6 +185,7 @@ enum Work {
 #[derive(Default)]
 struct State {
     memory: BTreeMap<u64, Allocation>,
+    libraries: LibrarySet,
     /// Streams, each with what it records, if it does.
     streams: HashMap<u64, Option<Vec<Work>>>,
     marks: HashMap<u64, Instant>,
@@ -274,7 +314,6 @@ impl State {
             buffer: buffers.as_ptr(),
             arguments: pointers.as_mut_ptr(),
         };
-        let _turn = lock(&known.program.turn);
         // SAFETY: the entry point was made for this structure; who launches gives the kernel's own arguments.
         let message = unsafe { (known.entry)(&launch) };
         // Tell what a launch did wrong
@@ -305,7 +344,6 @@ struct Launch {
 /// A kernel with its entry point.
 struct Kernel {
     name: String,
-    program: &'static Program,
     entry: unsafe extern "C" fn(&Launch) -> *const std::ffi::c_char,
 }
 
@@ -590,11 +628,12 @@ impl Machine for Emulator {
         let known = lock(&PROGRAMS).get(program as usize).copied();
         let program = known.ok_or_else(|| failed("kernel", "no program"))?;
         let symbol = format!("{name}_on_processor");
-        // SAFETY: the macro that makes these entry points gives them this type.
-        let entry = unsafe { program.library()?.get(symbol.as_bytes()) };
-        let entry = *entry.map_err(|error| failed("kernel", error))?;
         let mut state = self.enter();
-        state.kernels.push(Kernel { name: name.into(), program, entry });
+        let library = program.library(&state.libraries)?;
+        // SAFETY: the macro that makes these entry points gives them this type.
+        let entry = unsafe { library.get(symbol.as_bytes()) };
+        let entry = *entry.map_err(|error| failed("kernel", error))?;
+        state.kernels.push(Kernel { name: name.into(), entry });
         Ok(state.kernels.len() as u64 - 1)
     }
 
@@ -748,6 +787,20 @@ mod tests {
         let expected = "launch failed on emulated device: turn: no barrier after another thread's \
                         read of shared memory (thread 32 of block 0, 0, 0)";
         assert_eq!(said, expected);
+    }
+
+    // Launch from two emulators at once
+    #[test]
+    fn emulators_launch_one_kernel_side_by_side() {
+        let numbers: Vec<f64> = (0..128).map(f64::from).collect();
+        let turned: Vec<f64> = numbers.chunks(64).flat_map(|x| x.iter().rev()).copied().collect();
+        let turn = || {
+            let Some(gpu) = gpu() else { return };
+            let x = gpu.upload(&numbers).unwrap();
+            (0..101).for_each(|_| launch(&gpu, TURN, "turn", &[(&x).into()]).unwrap());
+            assert_eq!(x.read().unwrap(), turned);
+        };
+        std::thread::scope(|scope| drop([0; 2].map(|_| scope.spawn(turn))));
     }
 
     // Check a sum over a block

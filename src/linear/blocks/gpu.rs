@@ -89,7 +89,8 @@ impl<T: Real> FewRows<T> {
         let arguments = [&self.matrix, x].map(Argument::from);
         let sizes = [width, x.len() / self.vectors].map(Argument::from);
         let rest = [(&self.columns).into(), (&self.sums).into(), sizes[0], sizes[1]];
-        let shape = Shape::over(self.parts * THREADS, THREADS, [rows, self.vectors]);
+        let block = width.next_multiple_of(32).min(THREADS);
+        let shape = Shape::over(self.parts * block, block, [rows, self.vectors]);
         self.gpu.launch(&self.kernels[0], shape, &[&arguments[..], &rest].concat())
     }
 

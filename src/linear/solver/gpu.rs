@@ -303,10 +303,8 @@ fn check<T: Real>(b: &Buffer<T>, n: usize, stop: &Stop) -> Result<(), Invalid> {
 }
 
 // Sizes of a solver's kernels
-/// Sizes that the kernels of a solver need, for so many threads in a block.
-pub(crate) fn sizes(threads: usize) -> [(&'static str, usize); 3] {
-    [("TEAM", threads), ("SCALARS", SCALARS), ("HISTORY", HISTORY)]
-}
+/// Sizes that the kernels of a solver need.
+pub(crate) const SIZES: [(&str, usize); 2] = [("SCALARS", SCALARS), ("HISTORY", HISTORY)];
 
 // Report of the device
 /// What the host wants to know of a state.
@@ -355,8 +353,9 @@ pub(crate) struct Work<T> {
     pub(crate) states: [Buffer<f64>; 2],
     pub(crate) squares: Buffer<f64>,
     parts: Buffer<f64>,
-    /// Blocks of a launch over all numbers of a system, and how many systems there are.
+    /// Blocks of a launch over all numbers of a system and threads of one, and how many systems there are.
     pub(crate) blocks: usize,
+    pub(crate) threads: usize,
     pub(crate) systems: usize,
     pub(crate) program: Program,
     look: Kernel,
@@ -378,7 +377,8 @@ impl<T: Real> Work<T> {
         let (gpu, n) = (a.gpu().clone(), a.rows());
         let bytes = ((3 + vectors) * n * size_of::<T>() + (64 << 10)) as u64;
         gpu.refuse_beyond_memory(bytes, "the vectors of the solver")?;
-        let program = gpu.program::<T>(&SOURCE, &sizes(THREADS))?;
+        let program = gpu.program::<T>(&SOURCE, &SIZES)?;
+        let threads = (n / systems).next_multiple_of(32).min(THREADS);
         let blocks = (n / systems).div_ceil(THREADS).min(THREADS);
         Ok(Self {
             x: gpu.zeros(n)?,
@@ -393,6 +393,7 @@ impl<T: Real> Work<T> {
             begin: program.kernel("begin_sweep")?,
             a,
             blocks,
+            threads,
             systems,
             program,
         })
@@ -412,7 +413,7 @@ impl<T: Real> Work<T> {
     // Queue a launch over all numbers
     /// Queues a kernel with these buffers, and with the number of blocks and of elements after them.
     fn queue(&self, kernel: &Kernel, blocks: usize, buffers: &[Argument]) -> Result<(), Error> {
-        let shape = Shape { grid: [blocks, 1, self.systems], block: THREADS, shared: 0 };
+        let shape = Shape { grid: [blocks, 1, self.systems], block: self.threads, shared: 0 };
         let sizes = [self.blocks.into(), self.length().into()];
         self.a.gpu().launch(kernel, shape, &[buffers, &sizes].concat())
     }
@@ -460,7 +461,7 @@ impl<T: Real> Work<T> {
         let counts = [self.blocks, usize::from(first)].map(Argument::from);
         let epsilon = if size_of::<T>() == 8 { f64::EPSILON } else { f64::from(f32::EPSILON) };
         let limits = [stop.tolerance, stop.iterations as f64, epsilon].map(Argument::from);
-        let shape = Shape { grid: [1; 3], block: THREADS, shared: 0 };
+        let shape = Shape { grid: [1; 3], block: self.threads, shared: 0 };
         self.a.gpu().launch(&self.begin, shape, &[&numbers[..], &counts, &limits].concat())
     }
 }

@@ -7,7 +7,7 @@ use crate::device::headers::REAL;
 use crate::error::Error;
 use crate::linear::solver::Solver;
 use crate::linear::solver::gpu::{
-    self as solver, DONE, Method, SCALARS, SolverGpu, THREADS, Work, sizes,
+    self as solver, DONE, Method, SCALARS, SIZES, SolverGpu, THREADS, Work,
 };
 use crate::linear::solver::together::gpu::SideBySide;
 use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
@@ -102,7 +102,7 @@ impl<T: Real> Between<T> {
     ) -> Result<Self, Error> {
         let (gpu, (grid, numbers)) = (work.a.gpu(), a.blocks());
         let block = numbers.next_multiple_of(32).min(THREADS);
-        let sizes = [&a.sizes(block)[..], &sizes(block)].concat();
+        let sizes = [&a.sizes(block)[..], &SIZES].concat();
         let program = gpu.program::<T>(&SOURCE, &sizes)?;
         let blocks: usize = grid.iter().product();
         Ok(Self {

@@ -350,10 +350,10 @@ mod tests {
     #[test]
     fn errors_are_of_the_known_size() {
         let problem = problem(3, 0.1, [3.0, 2.0], 2);
-        let fine = SpectralSampling::new(240 * 32, 32).unwrap();
+        let fine = SpectralSampling::new(160 * 32, 32).unwrap();
         let fine = pair_covariances(&problem, &fine, &silent).unwrap();
         for oversampling in [2, 4, 6, 8] {
-            let coarse = SpectralSampling::new(240 * oversampling, oversampling).unwrap();
+            let coarse = SpectralSampling::new(160 * oversampling, oversampling).unwrap();
             let estimate = coarse.error_estimate(&problem);
             let coarse = pair_covariances(&problem, &coarse, &silent).unwrap();
             let errors = coarse.iter().zip(&fine).flat_map(|(c, f)| (c - f).into_iter());

@@ -6,7 +6,7 @@ use super::{Explained, Ritz, Step, aims, patternless};
 use crate::device::gpu::{Argument, Buffer, Gpu, Graph, Kernel, Shape};
 use crate::error::Error;
 use crate::linear::operator::gpu::DeviceOperator;
-use crate::linear::solver::gpu::{Method, SCALARS, THREADS, Work, descent};
+use crate::linear::solver::gpu::{Method, SCALARS, Work, descent};
 use crate::linear::solver::{Solver, Stop, norm_of};
 use crate::numerics::real::Real;
 use ndarray::{Array2, s};
@@ -116,7 +116,7 @@ impl<T: Real> SideBySide<T> {
         let limits = [least, limit as f64].map(Argument::from);
         let vectors = [&work.r, &work.x, &work.product].map(Argument::from);
         let sizes = [work.blocks, work.length()].map(Argument::from);
-        let shape = Shape { grid: [1, 1, work.systems], block: THREADS, shared: 0 };
+        let shape = Shape { grid: [1, 1, work.systems], block: work.threads, shared: 0 };
         let arguments = [&numbers[..], &limits, &vectors, &sizes].concat();
         work.a.gpu().launch(&self.begin, shape, &arguments)?;
         self.method.begin(work)
@@ -231,7 +231,8 @@ impl<T: Real> SideBySide<T> {
     /// What the device says.
     pub(crate) fn times(&self, few: &Buffer<T>, products: &Buffer<f64>) -> Result<Vec<f64>, Error> {
         let (work, n) = (&self.work, self.work.length());
-        let shape = Shape { grid: [1, few.len() / n, work.systems], block: THREADS, shared: 0 };
+        let shape =
+            Shape { grid: [1, few.len() / n, work.systems], block: work.threads, shared: 0 };
         let arguments = [(&work.r).into(), few.into(), products.into(), n.into()];
         work.a.gpu().launch(&self.multiply, shape, &arguments)?;
         products.read()
