@@ -325,7 +325,7 @@ impl ReconstructorPlan {
         let wanted = |stage: &Stage| match stage.name {
             LATER => self.is_delayed(),
             MEASUREMENTS | FACTOR => !iterated,
-            ERROR => stage.seconds > 0.0,
+            ERROR | RECONSTRUCTOR => stage.seconds > 0.0,
             _ => true,
         };
         let times = slopes.into_iter().chain(self.stages_of_matrices(engine)).filter(wanted);
@@ -346,11 +346,14 @@ impl ReconstructorPlan {
         let rows = m * self.system.targets().len() as f64;
         let there = !engine.devices().is_empty();
         let rates = if there { DEVICE } else { MatrixRates::of_threads() };
+        let bordered = self.is_shared(engine) && self.is_bordered();
+        let order = if bordered { n + rows } else { n };
         let passes = if self.options.errors_only { 0.5 } else { 1.0 };
         let solved = match self.method {
             Inversion::Iterative => {
                 Stage::new(RECONSTRUCTOR, &[(Work::Transforms, self.work_of_iterations())], engine)
             }
+            _ if bordered => Stage::shared(RECONSTRUCTOR, &[], engine),
             _ => {
                 let products = passes * rows * n * n + rows * m * n;
                 Stage::shared(RECONSTRUCTOR, &[rates.products(products, n)], engine)
@@ -361,7 +364,7 @@ impl ReconstructorPlan {
             (_, true) => (Work::Memory, READY + READ * rows * n),
             _ => (Work::Memory, 0.0),
         };
-        let factor = Stage::shared(FACTOR, &[rates.factor(self.method, n)], engine);
+        let factor = Stage::shared(FACTOR, &[rates.factor(self.method, order)], engine);
         [factor, solved, Stage::shared(ERROR, &[error], engine)]
     }
 

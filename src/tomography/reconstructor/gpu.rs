@@ -88,23 +88,35 @@ impl ReconstructorPlan {
         sum: &dyn Fn(&Buffer<f64>) -> Result<(), Error>,
         watch: &dyn Watch,
     ) -> Result<[Buffer<T>; 2], Error> {
-        let system = &self.system;
-        let (sensors, valid) = (system.sensors(), system.valid_lenslets());
-        watch.stage(MEASUREMENTS, "");
         let (to, here) = ((gpu, unit, deal), Here::of(gpu, deal)?);
-        let (air, stars) = (system.atmosphere(), (&sensors[..], &valid[..]));
-        let matrix = match system.slope_model() {
-            SlopeModel::Average => {
-                dense::gpu::slopes_there::<T>(air, stars, system.cone_gradient(), to, watch)?
-            }
-            SlopeModel::EdgeMidpoint => midpoint::gpu::slopes_there(air, stars, to, watch)?,
-        };
-        self.add_noise_there((gpu, unit), &here, &matrix)?;
+        let stars = (&self.system.sensors()[..], &self.system.valid_lenslets()[..]);
+        let matrix = self.filled(to, &here, stars, watch)?;
         let rows = self.rows_there(to, watch)?;
         gpu.synchronise()?;
         watch.stage(FACTOR, "");
-        self.remove_there(gpu, &here, [&matrix, &rows], sum)?;
+        self.remove_there(gpu, &here, (&matrix, Some(&rows)), sum)?;
         Ok([matrix, rows])
+    }
+
+    // Fill a matrix with its noise
+    /// The columns of a deal of the covariances of sensors, which begin with those of all stars, with the noise of these, over `unit`.
+    pub(super) fn filled<T: Real>(
+        &self,
+        to: (&Gpu, f64, &Deal),
+        here: &Here,
+        sensors: (&[Sensor], &[Array2<bool>]),
+        watch: &dyn Watch,
+    ) -> Result<Buffer<T>, Error> {
+        watch.stage(MEASUREMENTS, "");
+        let (air, gradient) = (self.system.atmosphere(), self.system.cone_gradient());
+        let matrix = match self.system.slope_model() {
+            SlopeModel::Average => {
+                dense::gpu::slopes_there::<T>(air, sensors, gradient, to, watch)?
+            }
+            SlopeModel::EdgeMidpoint => midpoint::gpu::slopes_there(air, sensors, to, watch)?,
+        };
+        self.add_noise_there((to.0, to.1), here, &matrix)?;
+        Ok(matrix)
     }
 
     // Make rows of the truth on a device
@@ -157,7 +169,7 @@ impl ReconstructorPlan {
     }
 
     // Add noise on a device
-    /// Adds the noise of slopes to the columns of a covariance matrix that are here.
+    /// Adds the noise of slopes to the columns of a covariance matrix that are here, and the ridge to the truth's.
     fn add_noise_there<T: Real>(
         &self,
         (gpu, unit): (&Gpu, f64),
@@ -167,11 +179,14 @@ impl ReconstructorPlan {
         let order = SlopeOrder::new(&self.system.valid_lenslets());
         let noise = SlopeNoise::new(self.system.guide_stars(), &order);
         let (slopes, count) = (&here.slopes, here.slopes.len());
-        let [variances, covariances] = [&noise.variances, &noise.covariances].map(|values| {
-            gpu.upload(&slopes.iter().map(|&k| T::of(values[k] / unit)).collect::<Vec<T>>())
-        });
-        let partners: Vec<i32> = slopes.iter().map(|&k| noise.partners[k] as i32).collect();
-        let (variances, covariances, partners) = (variances?, covariances?, gpu.upload(&partners)?);
+        let upload = |values: &[f64], of_truth: f64| {
+            let value = |k: usize| T::of(values.get(k).map_or(of_truth, |value| value / unit));
+            gpu.upload(&slopes.iter().map(|&k| value(k)).collect::<Vec<T>>())
+        };
+        let variances = upload(&noise.variances, RIDGE)?;
+        let covariances = upload(&noise.covariances, 0.0)?;
+        let partner = |&k: &usize| noise.partners.get(k).copied().unwrap_or(k) as i32;
+        let partners = gpu.upload(&slopes.iter().map(partner).collect::<Vec<i32>>())?;
         let program = gpu.program::<T>(&NOISE, &[])?;
         let kernel = program.kernel("add_noise")?;
         let arguments: [Argument; 6] = [
@@ -203,11 +218,11 @@ impl ReconstructorPlan {
 
     // Take modes out on a device
     /// Replaces the modes that stars do not measure by noise in C_mm, and takes them out of C_tm; of the columns that are here.
-    fn remove_there<T: Real>(
+    pub(super) fn remove_there<T: Real>(
         &self,
         gpu: &Gpu,
         here: &Here,
-        [matrix, rows]: [&Buffer<T>; 2],
+        (matrix, rows): (&Buffer<T>, Option<&Buffer<T>>),
         sum: &dyn Fn(&Buffer<f64>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (width, program) = (here.slopes.len(), gpu.program::<T>(&NOISE, &[])?);
@@ -224,7 +239,7 @@ impl ReconstructorPlan {
             let behind = width - columns.end;
             let place: [Argument; 3] = [width.into(), columns.start.into(), columns.len().into()];
             // Multiply a matrix by a mode
-            let products = gpu.zeros::<f64>(self.measurements)?;
+            let products = gpu.zeros::<f64>(matrix.len() / width)?;
             let arguments = [&[matrix.into(), (&part).into()], &place[..], &[(&products).into()]];
             gpu.launch(&along, a_block_each(own.end), &arguments.concat())?;
             if behind > 0 {
@@ -259,6 +274,7 @@ impl ReconstructorPlan {
                 columns.end.into(),
             ];
             gpu.launch(&replace, a_block_each(own.end), &arguments)?;
+            let Some(rows) = rows else { continue };
             let height = rows.len() / width;
             let shares = gpu.zeros::<f64>(height)?;
             let arguments = [&[rows.into(), (&part).into()], &place[..], &[(&shares).into()]];
@@ -273,20 +289,20 @@ impl ReconstructorPlan {
 
 // Columns that are here
 /// The slopes whose columns a device has.
-struct Here {
-    slopes: Vec<usize>,
-    there: Buffer<i32>,
+pub(super) struct Here {
+    pub(super) slopes: Vec<usize>,
+    pub(super) there: Buffer<i32>,
 }
 
 impl Here {
-    fn of(gpu: &Gpu, deal: &Deal) -> Result<Self, Error> {
+    pub(super) fn of(gpu: &Gpu, deal: &Deal) -> Result<Self, Error> {
         let slopes: Vec<usize> = deal.tiles().flatten().collect();
         let there = slopes.iter().map(|&k| k as i32).collect::<Vec<i32>>();
         Ok(Self { slopes, there: gpu.upload(&there)? })
     }
 
     /// The columns here of some slopes that follow each other.
-    fn columns(&self, slopes: &Range<usize>) -> Range<usize> {
+    pub(super) fn columns(&self, slopes: &Range<usize>) -> Range<usize> {
         let before = |end: usize| self.slopes.partition_point(|&slope| slope < end);
         before(slopes.start)..before(slopes.end)
     }
@@ -296,7 +312,10 @@ impl Here {
 type ReadRows<'r, T> = dyn Fn(View<T>) -> Result<Array2<f64>, Error> + 'r;
 type ReadErrors<'r, T> = dyn Fn(&Buffer<T>) -> Result<Array3<f64>, Error> + 'r;
 
-/// The kernel that adds noise.
+/// What is added to the variances of the truth in a bordered matrix, over the unit.
+pub(super) const RIDGE: f64 = 1.0;
+
+/// The kernels for noise, and for modes.
 const NOISE: KernelSource = KernelSource {
     name: "noise.cu",
     text: include_str!("../../../kernels/tomography/noise.cu"),
@@ -396,7 +415,7 @@ impl ReconstructorPlan {
 
     // Add products of rows on a device
     /// C_tt of each target, if it is here, with products of its rows and others, each by the number of the set of rows and a sign.
-    fn with_products<T: Real>(
+    pub(super) fn with_products<T: Real>(
         &self,
         gpu: &Gpu,
         truth: Option<&Buffer<T>>,

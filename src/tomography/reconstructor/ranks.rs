@@ -2,17 +2,20 @@
 //! Reconstructors by several graphics processors, of one machine or of several.
 
 // What reconstructors of ranks stand on
-use super::{ERROR, Errors, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
+use super::gpu::{Here, RIDGE};
+use super::{ERROR, Errors, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
 use crate::device::collective::Deal;
 use crate::device::crew::Work;
 use crate::device::cuda::distributed::require_several;
-use crate::device::gpu::{Buffer, View, member::Member};
+use crate::device::gpu::{Argument, Buffer, Gpu, KernelSource, Shape, View, member::Member};
+use crate::device::headers::REAL;
 use crate::device::{Watch, check, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::linear::NotPositive;
 use crate::linear::factorisation::gpu::{EigenGpu, FETCHED, upload_rows};
 use crate::linear::factorisation::unit;
 use crate::numerics::real::{Precision, Real};
+use crate::tomography::covariance_matrix::{truth_sensors, truth_valid};
 use ndarray::{Array2, Array3, parallel::prelude::*, s};
 use rayon::slice::ParallelSlice;
 use std::sync::Arc;
@@ -75,12 +78,14 @@ impl ReconstructorPlan {
         let [n, m] = [self.measurements, self.truth_slopes].map(|k| k as f64);
         let targets = self.system.targets().len() as f64;
         let rows = self.sets() as f64 * targets * m;
-        let count = Deal::new(self.measurements, [0, engine.place()[1]]).count() as f64;
-        let (matrices, halves) = match self.method {
-            Inversion::Eigen => (EIGENVECTORS, rows * n),
-            _ => (1.0, rows * count),
+        let count = Deal::new(self.order(), [0, engine.place()[1]]).count() as f64;
+        let of_matrix = self.order() as f64 * count;
+        let of_work = match self.method {
+            _ if self.is_bordered() => of_matrix + rows * rows,
+            Inversion::Eigen => EIGENVECTORS * of_matrix + rows * (count + n),
+            _ => of_matrix + 2.0 * rows * count,
         };
-        let numbers = n * count * matrices + rows * count + halves + (targets + 1.0) * m * m;
+        let numbers = of_work + (targets + 1.0) * m * m;
         let bytes = match engine.precision() {
             Precision::F64 => 8.0,
             Precision::F32 => 4.0,
@@ -95,6 +100,14 @@ const EIGENVECTORS: f64 = 8.5;
 
 /// Bytes that the libraries of ranks take whatever the sizes.
 const WORKING: u64 = 2 << 30;
+
+// Kernel of the corner
+/// The kernel that takes the corner of a factor.
+const CORNER: KernelSource = KernelSource {
+    name: "corner.cu",
+    text: include_str!("../../../kernels/tomography/corner.cu"),
+    headers: &[REAL],
+};
 
 // Invert together
 impl ReconstructorPlan {
@@ -126,6 +139,9 @@ impl ReconstructorPlan {
         truth: &Array2<f64>,
         watch: &dyn Watch,
     ) -> Result<Option<Inverted>, Error> {
+        if self.is_bordered() {
+            return self.errors_of_border::<T>(member, unit(truth), watch);
+        }
         let (n, unit, gpu) = (self.measurements, unit(truth), member.gpu());
         let deal = Deal::new(n, member.place());
         let sum = |values: &Buffer<f64>| member.sum(values);
@@ -168,6 +184,97 @@ impl ReconstructorPlan {
             found = Some(collected(member, &deal, self.asked_there(&rows), 1.0)?);
         }
         Ok(is_first.then_some((found, errors, spectrum, kept)))
+    }
+
+    // Tell whether a border is enough
+    /// Whether ranks need no rows beside the matrix: the errors of one truth are all that is wanted.
+    pub(super) fn is_bordered(&self) -> bool {
+        let alone = self.options.errors_only && !self.options.keep && !self.is_delayed();
+        alone && self.method == Inversion::Cholesky
+    }
+
+    /// Columns of the matrix that ranks factorise.
+    fn order(&self) -> usize {
+        let truth = self.system.targets().len() * self.truth_slopes;
+        self.measurements + if self.is_bordered() { truth } else { 0 }
+    }
+
+    // Border the matrix with the truth
+    /// The columns of a deal of the bordered matrix, Eq. [bordered](https://lenslet.github.io/lenslet/reconstructor-ranks.html#eq-bordered), over `unit`; `sum` adds numbers of all ranks.
+    fn bordered<T: Real>(
+        &self,
+        (gpu, deal): (&Gpu, &Deal),
+        unit: f64,
+        sum: &dyn Fn(&Buffer<f64>) -> Result<(), Error>,
+        watch: &dyn Watch,
+    ) -> Result<Buffer<T>, Error> {
+        let (system, truths, here) =
+            (&self.system, truth_sensors(&self.system), Here::of(gpu, deal)?);
+        let masks = vec![truth_valid(system); truths.len()];
+        let sensors = [system.sensors(), truths].concat();
+        let valid = [system.valid_lenslets(), masks].concat();
+        let matrix = self.filled((gpu, unit, deal), &here, (&sensors, &valid), watch)?;
+        gpu.synchronise()?;
+        watch.stage(FACTOR, "");
+        self.remove_there(gpu, &here, (&matrix, None), sum)?;
+        Ok(matrix)
+    }
+
+    // Errors of a bordered matrix
+    /// The errors by the factor of the bordered matrix, where this is rank 0; nothing elsewhere.
+    fn errors_of_border<T: Real>(
+        &self,
+        member: &Member,
+        unit: f64,
+        watch: &dyn Watch,
+    ) -> Result<Option<Inverted>, Error> {
+        let (gpu, deal) = (member.gpu(), Deal::new(self.order(), member.place()));
+        let sum = |values: &Buffer<f64>| member.sum(values);
+        let matrix = self.bordered::<T>((gpu, &deal), unit, &sum, watch)?;
+        let pivot = member.cholesky(&matrix, &deal)?;
+        pivot.map_or(Ok(()), |pivot| Err(self.blame(NotPositive { pivot })))?;
+        watch.stage(ERROR, "");
+        check(watch)?;
+        let corner = self.corner(gpu, &matrix, &deal)?;
+        drop(matrix);
+        member.sum(&corner)?;
+        if member.place()[0] > 0 {
+            return Ok(None);
+        }
+        Ok(Some((None, (self.errors_of_corner(gpu, &corner, unit)?, None), None, None)))
+    }
+
+    // Take the corner of a factor
+    /// The corner of the factor of a bordered matrix, of which a rank has the columns of a deal, transposed: zero where they are not here.
+    fn corner<T: Real>(
+        &self,
+        gpu: &Gpu,
+        matrix: &Buffer<T>,
+        deal: &Deal,
+    ) -> Result<Buffer<T>, Error> {
+        let (n, here) = (self.measurements, Here::of(gpu, deal)?);
+        let columns = here.columns(&(n..deal.columns()));
+        let order = deal.columns() - n;
+        let corner = gpu.zeros::<T>(order * order)?;
+        let numbers = [here.slopes.len(), columns.start, n, order].map(Argument::from);
+        let arguments = [matrix.into(), (&here.there).into(), (&corner).into()];
+        let kernel = gpu.program::<T>(&CORNER, &[])?.kernel("take_corner")?;
+        let shape = Shape::over(columns.len(), 256, [order, 1]);
+        gpu.launch(&kernel, shape, &[&arguments[..], &numbers].concat())?;
+        Ok(corner)
+    }
+
+    /// The errors of all targets by the corner of the factor.
+    fn errors_of_corner<T: Real>(
+        &self,
+        gpu: &Gpu,
+        corner: &Buffer<T>,
+        unit: f64,
+    ) -> Result<Array3<f64>, Error> {
+        let ridge = upload_rows(gpu, &(-RIDGE * Array2::eye(self.truth_slopes)), 1.0)?;
+        let products = [(0, 0, 1.0)];
+        let errors = self.with_products(gpu, Some(&ridge), &[[corner; 2]], &products)?;
+        self.read_errors(&errors, unit)
     }
 
     // Sum the errors over ranks
@@ -264,7 +371,7 @@ mod tests {
     use crate::device::cuda::open;
     use crate::device::gpu::{Gpu, emulated};
     use crate::device::silent;
-    use crate::model::system::System;
+    use crate::model::system::{SlopeModel, System};
     use crate::model::unmeasured::{Focus, TipTilt};
     use crate::tomography::covariance_matrix::tests::windy;
     use crate::tomography::covariance_matrix::truth_covariance;
@@ -350,6 +457,40 @@ mod tests {
                     "{method:?} on {name}"
                 );
                 assert_eq!(two.2.is_some(), method == Inversion::Eigen);
+            }
+        }
+    }
+
+    // A bordered matrix has the errors of one device
+    #[test]
+    fn ranks_know_the_errors_by_a_bordered_matrix() {
+        let mut system = pair(2e-14, 0.2);
+        let mut stars = system.guide_stars().to_vec();
+        (stars[0].tip_tilt, stars[1].focus) = (TipTilt::unknown(1e-12).unwrap(), Focus::Removed);
+        let targets = windy(0.0).targets()[..2].to_vec();
+        system = system.to_builder().guide_stars(stars).targets(targets).build().unwrap();
+        let truth = truth_covariance(&system, &silent).unwrap();
+        let largest = truth.fold(0.0, |most: f64, v| most.max(v.abs()));
+        for slope_model in [SlopeModel::Average, SlopeModel::EdgeMidpoint] {
+            let system = system.to_builder().slope_model(slope_model).build().unwrap();
+            let truth = truth_covariance(&system, &silent).unwrap();
+            let options = ReconstructorOptions::default().method(Inversion::Cholesky);
+            let plan =
+                |errors_only| ReconstructorPlan::new(&system, options.errors_only(errors_only));
+            let [whole, bordered] = [plan(false), plan(true)].map(Result::unwrap);
+            assert!(bordered.is_bordered() && !whole.is_bordered());
+            for gpus in pairs() {
+                for (precision, bound) in [(Precision::F64, 1e-11), (Precision::F32, 1e-4)] {
+                    let name = gpus[0].name().to_string();
+                    let alone = Engine::gpus(gpus[..1].to_vec(), Precision::F64).unwrap();
+                    let alone = whole.invert_there(&truth, &alone, &silent).unwrap();
+                    let two = Engine::gpus(gpus.clone(), precision).unwrap();
+                    let two = bordered.invert_together(&truth, &two, &silent).unwrap().unwrap();
+                    assert!(two.0.is_none() && two.1.0.dim() == alone.1.0.dim());
+                    let gap = (&two.1.0 - &alone.1.0).fold(0.0, |most: f64, v| most.max(v.abs()));
+                    eprintln!("bordered {precision:?} on {name}: {:.1e}", gap / largest);
+                    assert!(gap < bound * largest, "{precision:?} on {name}: {gap:e}");
+                }
             }
         }
     }
