@@ -67,7 +67,7 @@ const ON_CORES: [Piece; 4] = [
 ];
 
 const ON_DEVICES: [Piece; 3] = [
-    Piece::new(Inversion::Cholesky, [36, 36], false, &[INTEGRATED, FACTOR, SOLVED, READ]),
+    Piece::new(Inversion::Cholesky, [60, 36], false, &[INTEGRATED, FACTOR, SOLVED, READ]),
     Piece::new(Inversion::Eigen, [24, 6], false, &[VECTORS]),
     Piece::new(Inversion::Iterative, [64, 6], true, &[ITERATED]),
 ];

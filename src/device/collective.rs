@@ -15,7 +15,7 @@ pub(crate) struct Deal {
 }
 
 /// Columns of the largest block: large enough for products of matrices, small enough to be dealt out evenly.
-const BLOCK: usize = 1024;
+const BLOCK: usize = 2048;
 
 // Deal columns out to ranks
 impl Deal {
@@ -105,7 +105,7 @@ mod tests {
             assert!(owners.iter().all(|&owner| (1..=ranks).contains(&owner)));
         }
         assert!(Deal::whole(7).tiles().eq(std::iter::once(0..7)));
-        assert_eq!((Deal::whole(0).count(), Deal::new(41_040, [0, 2]).block()), (0, 1024));
+        assert_eq!((Deal::whole(0).count(), Deal::new(41_040, [0, 2]).block()), (0, 2048));
         assert!(Deal::serves_all(17, 2) && !Deal::serves_all(16, 2));
     }
 }

@@ -81,6 +81,11 @@ impl Stage {
         Self { name, seconds: engine.speed().seconds(alone) / workers as f64 }
     }
 
+    /// A stage of one device, whatever others do: it would take so many seconds by the built-in rates.
+    pub fn alone(name: &'static str, alone: &[(Work, f64)], engine: &Engine) -> Self {
+        Self { name, seconds: engine.speed().seconds(alone) }
+    }
+
     /// The stage in which devices get ready, if there are any, of a plan that tells it by itself.
     pub(crate) fn start(engine: &Engine) -> Option<Self> {
         let there = !engine.devices().is_empty();

@@ -101,6 +101,7 @@ pub(crate) fn iterations(system: &System, most: usize) -> f64 {
     (ITERATIONS * signal.fold(1.0, f64::max).sqrt()).min(most as f64)
 }
 
+#[cfg(feature = "factorise")]
 /// Numbers of the half spectra of a right-hand side on a device, of stars that share a lattice: in the operator and its preconditioner.
 pub(crate) fn half_spectra(stars: usize, lenslets: usize) -> usize {
     8 * stars * (2 * lenslets).next_multiple_of(32) * lenslets

@@ -190,7 +190,10 @@ impl ReconstructorOptions {
 const DEVICE: MatrixRates =
     MatrixRates::new([27e12, 20e3, 1.0], [25e12, 15.5e3, 2.0], [1.9e12, 8e3, 1.2]);
 
-/// Seconds in which a number of the reconstructor comes from a device, and those in which it gets ready to send them.
+/// What the libraries take for the whole solution by ranks, in such solutions by one device.
+const SOLUTION_OF_RANKS: f64 = 2.0;
+
+/// Seconds in which a number comes from a device, and those in which it gets ready to send them.
 const READ: f64 = 1e-9;
 const READY: f64 = 0.03;
 
@@ -322,7 +325,9 @@ impl ReconstructorPlan {
         let slopes = [(MEASUREMENTS, &measurements), (TRUTH, &with_truth), (LATER, &with_truth)]
             .map(|(name, pairs)| time_of_slopes(name, &self.system, pairs, engine));
         let iterated = self.method == Inversion::Iterative;
+        let bordered = self.has_border(engine);
         let wanted = |stage: &Stage| match stage.name {
+            TRUTH => !bordered,
             LATER => self.is_delayed(),
             MEASUREMENTS | FACTOR => !iterated,
             ERROR | RECONSTRUCTOR => stage.seconds > 0.0,
@@ -346,26 +351,37 @@ impl ReconstructorPlan {
         let rows = m * self.system.targets().len() as f64;
         let there = !engine.devices().is_empty();
         let rates = if there { DEVICE } else { MatrixRates::of_threads() };
-        let bordered = self.is_shared(engine) && self.is_bordered();
+        let (shared, bordered) = (self.is_shared(engine), self.has_border(engine));
         let order = if bordered { n + rows } else { n };
-        let passes = if self.options.errors_only { 0.5 } else { 1.0 };
+        let passes = match (self.method, self.options.errors_only) {
+            (Inversion::Cholesky, _) if shared => SOLUTION_OF_RANKS,
+            (_, true) => 0.5,
+            (_, false) => 1.0,
+        };
         let solved = match self.method {
             Inversion::Iterative => {
                 Stage::new(RECONSTRUCTOR, &[(Work::Transforms, self.work_of_iterations())], engine)
             }
-            _ if bordered => Stage::shared(RECONSTRUCTOR, &[], engine),
+            _ if bordered => Stage::alone(RECONSTRUCTOR, &[], engine),
             _ => {
                 let products = passes * rows * n * n + rows * m * n;
                 Stage::shared(RECONSTRUCTOR, &[rates.products(products, n)], engine)
             }
         };
-        let error = match (self.method, there && !self.options.errors_only) {
-            (Inversion::Iterative, _) => rates.products(2.0 * rows * m * n, n),
-            (_, true) => (Work::Memory, READY + READ * rows * n),
-            _ => (Work::Memory, 0.0),
+        let read = rows * if self.options.errors_only { m } else { m + n };
+        let error = match self.method {
+            Inversion::Iterative => {
+                Stage::shared(ERROR, &[rates.products(2.0 * rows * m * n, n)], engine)
+            }
+            _ if there => Stage::alone(ERROR, &[(Work::Memory, READY + READ * read)], engine),
+            _ => Stage::alone(ERROR, &[], engine),
         };
-        let factor = Stage::shared(FACTOR, &[rates.factor(self.method, order)], engine);
-        [factor, solved, Stage::shared(ERROR, &[error], engine)]
+        let factor = [rates.factor(self.method, order)];
+        let factor = match self.method {
+            Inversion::Eigen if there => Stage::alone(FACTOR, &factor, engine),
+            _ => Stage::shared(FACTOR, &factor, engine),
+        };
+        [factor, solved, error]
     }
 
     // Describe a planned reconstructor

@@ -8,9 +8,7 @@ use crate::device::gpu::{Argument, Buffer, Gpu, KernelSource, Shape, View};
 use crate::device::headers::REAL;
 use crate::device::{Watch, check, engine::Engine};
 use crate::error::Error;
-use crate::linear::factorisation::gpu::{
-    CholeskyGpu, EIGENVECTORS, EigenGpu, WORKING, read_rows, upload_rows,
-};
+use crate::linear::factorisation::gpu::{CholeskyGpu, EIGENVECTORS, EigenGpu, WORKING, read_rows};
 use crate::linear::factorisation::unit;
 use crate::model::atmosphere::Atmosphere;
 use crate::model::lenslet_array::SlopeOrder;
@@ -23,7 +21,7 @@ use crate::tomography::covariance_matrix::{
     LATER, MEASUREMENTS, TRUTH, truth_sensors, truth_valid, upwind,
 };
 use crate::turbulence::{dense, midpoint};
-use ndarray::{Array2, Array3};
+use ndarray::{Array2, Array3, Zip};
 use std::ops::Range;
 
 // Memory and precision of a device
@@ -48,7 +46,7 @@ impl ReconstructorPlan {
     pub(super) fn on_first(&self, precision: Precision) -> u64 {
         let [n, m, targets] =
             [self.measurements, self.truth_slopes, self.system.targets().len()].map(|k| k as u64);
-        let (errors, targets) = ((targets + 1) * m * m, self.sets() as u64 * targets);
+        let (errors, targets) = (targets * m * m, self.sets() as u64 * targets);
         let (rows, blocks) = match self.method {
             Inversion::Eigen => (2 * targets * m, EIGENVECTORS),
             _ => (targets * m, 1.0),
@@ -335,15 +333,14 @@ impl ReconstructorPlan {
         let (n, unit) = (self.measurements, unit(truth));
         let [matrix, rows] = self.made::<T>((gpu, &Deal::whole(n)), unit, &|_| Ok(()), watch)?;
         let kept = self.kept_there([&matrix, &rows], &|rows| read_rows(rows, n, unit))?;
-        let truth = upload_rows::<T>(gpu, truth, unit)?;
-        let read = |errors: &Buffer<T>| self.read_errors(errors, unit);
+        let read = |products: &Buffer<T>| self.read_errors(products, unit);
         let (errors, spectrum) = if self.method == Inversion::Eigen {
             // Invert by eigenvectors on a device
             let eigen = EigenGpu::new(gpu, matrix, n, self.filter_above(T::epsilon().in_double()))?;
             watch.stage(RECONSTRUCTOR, "");
             check(watch)?;
             let half = eigen.project(&rows)?;
-            let errors = self.errors_there(gpu, Some(&truth), &[[&half; 2]], &read)?;
+            let errors = self.errors_there((gpu, truth), &[[&half; 2]], &read, watch)?;
             check(watch)?;
             if !self.options.errors_only {
                 eigen.expand(self.asked_there(&half), self.asked_there(&rows))?;
@@ -356,7 +353,7 @@ impl ReconstructorPlan {
             watch.stage(RECONSTRUCTOR, "");
             check(watch)?;
             factor.halve(&rows)?;
-            let errors = self.errors_there(gpu, Some(&truth), &[[&rows; 2]], &read)?;
+            let errors = self.errors_there((gpu, truth), &[[&rows; 2]], &read, watch)?;
             check(watch)?;
             if !self.options.errors_only {
                 factor.finish(self.asked_there(&rows))?;
@@ -372,18 +369,27 @@ impl ReconstructorPlan {
     }
 
     // Take away on a device what is explained
-    /// The errors of all targets, read by `read`: C_tt, if it is here, less products of rows, those of a later truth above those of the
-    /// present one; the mean over pairs of factors.
+    /// The errors of all targets: C_tt less products of rows, those of a later truth above those of the present one, which `read` brings
+    /// to the host; the mean over pairs of factors.
     pub(super) fn errors_there<T: Real>(
         &self,
-        gpu: &Gpu,
-        truth: Option<&Buffer<T>>,
+        (gpu, truth): (&Gpu, &Array2<f64>),
         pairs: &[[&Buffer<T>; 2]],
         read: &ReadErrors<T>,
+        watch: &dyn Watch,
     ) -> Result<Errors, Error> {
+        if self.options.errors_only {
+            gpu.synchronise()?;
+            watch.stage(ERROR, "");
+        }
+        check(watch)?;
         let [later, present] = [0, 1];
         let of = |products: &[(usize, usize, f64)]| {
-            read(&self.with_products(gpu, truth, pairs, products)?)
+            let mut errors = read(&self.products_there(gpu, pairs, products)?)?;
+            for error in errors.outer_iter_mut() {
+                Zip::from(error).and(truth).par_for_each(|error, &truth| *error += truth);
+            }
+            Ok::<_, Error>(errors)
         };
         let with = of(&[(later, later, -1.0)])?;
         if !self.is_delayed() {
@@ -402,32 +408,30 @@ impl ReconstructorPlan {
         rows.view(..).from(if is_below { size } else { 0 }).first(size)
     }
 
-    /// Covariances of the errors of all targets over `unit`, from a device.
+    /// Sums of products for the errors of all targets, over `unit`, from a device.
     pub(super) fn read_errors<T: Real>(
         &self,
-        errors: &Buffer<T>,
+        products: &Buffer<T>,
         unit: f64,
     ) -> Result<Array3<f64>, Error> {
         let (targets, m) = (self.system.targets().len(), self.truth_slopes);
-        let errors = read_rows(errors.view(..), m, unit)?.into_shape_with_order((targets, m, m));
-        Ok(errors.unwrap_or_else(|_| unreachable!("rows of all targets")))
+        let all = read_rows(products.view(..), m, unit)?.into_shape_with_order((targets, m, m));
+        Ok(all.unwrap_or_else(|_| unreachable!("rows of all targets")))
     }
 
     // Add products of rows on a device
-    /// C_tt of each target, if it is here, with products of its rows and others, each by the number of the set of rows and a sign.
-    pub(super) fn with_products<T: Real>(
+    /// Products of the rows of each target and others, each by the number of the set of rows and a sign.
+    pub(super) fn products_there<T: Real>(
         &self,
         gpu: &Gpu,
-        truth: Option<&Buffer<T>>,
         pairs: &[[&Buffer<T>; 2]],
         products: &[(usize, usize, f64)],
     ) -> Result<Buffer<T>, Error> {
         let (targets, m) = (self.system.targets().len(), self.truth_slopes);
         let inner = pairs[0][0].len() / (self.sets() * targets * m);
-        let errors = gpu.zeros::<T>(targets * m * m)?;
+        let sums = gpu.zeros::<T>(targets * m * m)?;
         for t in 0..targets {
-            let error = errors.view(t * m * m..(t + 1) * m * m);
-            truth.map_or(Ok(()), |truth| gpu.copy_within(truth.view(..), error))?;
+            let sum = sums.view(t * m * m..(t + 1) * m * m);
             for (&(a, b, sign), pair) in
                 products.iter().flat_map(|it| pairs.iter().map(move |p| (it, p)))
             {
@@ -436,10 +440,10 @@ impl ReconstructorPlan {
                 };
                 let factors = [(rows(0, a), false), (rows(1, b), true)];
                 let scales = [T::of(sign / pairs.len() as f64), T::one()];
-                gpu.multiply_matrices(factors, [m, inner, m], error, scales)?;
+                gpu.multiply_matrices(factors, [m, inner, m], sum, scales)?;
             }
         }
-        Ok(errors)
+        Ok(sums)
     }
 }
 

@@ -28,6 +28,10 @@ impl ReconstructorPlan {
         false
     }
 
+    pub(super) fn has_border(&self, _engine: &Engine) -> bool {
+        false
+    }
+
     pub(super) fn check_ranks(&self, _engine: &Engine) -> Result<(), Invalid> {
         Ok(())
     }

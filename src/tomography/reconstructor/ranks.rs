@@ -12,7 +12,7 @@ use crate::device::headers::REAL;
 use crate::device::{Watch, check, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::linear::NotPositive;
-use crate::linear::factorisation::gpu::{EigenGpu, FETCHED, upload_rows};
+use crate::linear::factorisation::gpu::{EigenGpu, FETCHED};
 use crate::linear::factorisation::unit;
 use crate::numerics::real::{Precision, Real};
 use crate::tomography::covariance_matrix::{truth_sensors, truth_valid};
@@ -85,7 +85,7 @@ impl ReconstructorPlan {
             Inversion::Eigen => EIGENVECTORS * of_matrix + rows * (count + n),
             _ => of_matrix + 2.0 * rows * count,
         };
-        let numbers = of_work + (targets + 1.0) * m * m;
+        let numbers = of_work + targets * m * m;
         let bytes = match engine.precision() {
             Precision::F64 => 8.0,
             Precision::F32 => 4.0,
@@ -158,7 +158,7 @@ impl ReconstructorPlan {
             check(watch)?;
             let half = eigen.project(&rows)?;
             member.sum(&half)?;
-            let errors = self.errors_by_ranks((member, truth), &[[&half; 2]], unit)?;
+            let errors = self.errors_by_ranks((member, truth), &[[&half; 2]], unit, watch)?;
             if !self.options.errors_only {
                 eigen.expand(self.asked_there(&half), self.asked_there(&rows))?;
             }
@@ -174,7 +174,7 @@ impl ReconstructorPlan {
             gpu.copy_within(&rows, &given)?;
             member.solve(&matrix, &deal, &rows)?;
             let pairs = [[&given, &rows], [&rows, &given]];
-            (self.errors_by_ranks((member, truth), &pairs, unit)?, None)
+            (self.errors_by_ranks((member, truth), &pairs, unit, watch)?, None)
         };
         let is_first = member.place()[0] == 0;
         let mut found = None;
@@ -188,9 +188,14 @@ impl ReconstructorPlan {
 
     // Tell whether a border is enough
     /// Whether ranks need no rows beside the matrix: the errors of one truth are all that is wanted.
-    pub(super) fn is_bordered(&self) -> bool {
+    fn is_bordered(&self) -> bool {
         let alone = self.options.errors_only && !self.options.keep && !self.is_delayed();
         alone && self.method == Inversion::Cholesky
+    }
+
+    /// The same, where several ranks share the work.
+    pub(super) fn has_border(&self, engine: &Engine) -> bool {
+        self.is_bordered() && self.is_shared(engine)
     }
 
     /// Columns of the matrix that ranks factorise.
@@ -271,10 +276,12 @@ impl ReconstructorPlan {
         corner: &Buffer<T>,
         unit: f64,
     ) -> Result<Array3<f64>, Error> {
-        let ridge = upload_rows(gpu, &(-RIDGE * Array2::eye(self.truth_slopes)), 1.0)?;
-        let products = [(0, 0, 1.0)];
-        let errors = self.with_products(gpu, Some(&ridge), &[[corner; 2]], &products)?;
-        self.read_errors(&errors, unit)
+        let products = self.products_there(gpu, &[[corner; 2]], &[(0, 0, 1.0)])?;
+        let mut errors = self.read_errors(&products, unit)?;
+        for mut errors in errors.outer_iter_mut() {
+            errors.diag_mut().mapv_inplace(|variance| variance - RIDGE * unit);
+        }
+        Ok(errors)
     }
 
     // Sum the errors over ranks
@@ -284,6 +291,7 @@ impl ReconstructorPlan {
         (member, truth): (&Member, &Array2<f64>),
         pairs: &[[&Buffer<T>; 2]],
         unit: f64,
+        watch: &dyn Watch,
     ) -> Result<Errors, Error> {
         let (gpu, is_first) = (member.gpu(), member.place()[0] == 0);
         let by_all = self.method != Inversion::Eigen;
@@ -291,14 +299,13 @@ impl ReconstructorPlan {
         if !by_all && !is_first {
             return Ok((nothing(), None));
         }
-        let read = |errors: &Buffer<T>| {
+        let read = |products: &Buffer<T>| {
             if by_all {
-                member.sum(errors)?;
+                member.sum(products)?;
             }
-            if is_first { self.read_errors(errors, unit) } else { Ok(nothing()) }
+            if is_first { self.read_errors(products, unit) } else { Ok(nothing()) }
         };
-        let truth = is_first.then(|| upload_rows::<T>(gpu, truth, unit)).transpose()?;
-        self.errors_there(gpu, truth.as_ref(), pairs, &read)
+        self.errors_there((gpu, truth), pairs, &read, watch)
     }
 }
 
