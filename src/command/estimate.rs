@@ -175,7 +175,6 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     else {
         let engine = with_speed(Engine::open(args.device, args.precision)?, true)?;
         let plan = plan.fitted(&engine)?;
-        plan.check_modes(&engine)?;
         return Ok(plan_text(&plan.describe(&engine), args.json).into());
     };
     let slopes = read_array2(slopes_file, Unit::Radian)?;

@@ -821,6 +821,15 @@ pub(crate) mod tests {
         system.to_builder().guide_stars(stars).build().unwrap()
     }
 
+    // Make a system with stars that are blind to modes
+    /// The same system, with a star that tells neither tilt nor focus and one whose tilt has errors.
+    pub(crate) fn blinded(system: &System) -> System {
+        let mut stars = system.guide_stars().to_vec();
+        (stars[0].tip_tilt, stars[0].focus) = (TipTilt::Removed, Focus::Removed);
+        stars[1].tip_tilt = TipTilt::unknown(1e-11).unwrap();
+        system.to_builder().guide_stars(stars).build().unwrap()
+    }
+
     /// Slopes without a pattern, one frame in a row.
     pub(crate) fn slopes(frames: usize, n: usize) -> Array2<f64> {
         Array2::from_shape_fn((frames, n), |(f, k)| 1e-6 * ((k * k + 17 * f) as f64 * 0.37).sin())
@@ -957,10 +966,7 @@ pub(crate) mod tests {
     #[test]
     fn estimates_without_modes_agree_with_dense_algebra() {
         let plain = system(["90e3", "90e3"], 0.0);
-        let mut stars = plain.guide_stars().to_vec();
-        (stars[0].tip_tilt, stars[0].focus) = (TipTilt::Removed, Focus::Removed);
-        stars[1].tip_tilt = TipTilt::unknown(1e-11).unwrap();
-        let blind = plain.to_builder().guide_stars(stars).build().unwrap();
+        let blind = blinded(&plain);
         let options = EstimateOptions::default().stop(Stop { tolerance: 1e-12, iterations: 2000 });
         let [plain, blind_estimator] =
             [&plain, &blind].map(|system| built(system, options).unwrap());

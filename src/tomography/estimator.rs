@@ -204,19 +204,11 @@ impl EstimatePlan {
     /// Refuses what does not fit. [`run`](Self::run) does so, too, before it begins.
     ///
     /// # Errors
-    /// `Memory`, and what a device says; `Invalid` where there is a device and a guide star's tilt or focus is not measured.
+    /// `Memory`, and what a device says.
     pub fn check(&self, engine: &Engine) -> Result<(), Error> {
-        self.check_modes(engine)?;
         let what =
             format!("the estimate of {} targets from {} slopes", self.0.targets, self.slopes());
         self.memory(engine).check(engine, &what)
-    }
-
-    /// Refuses to iterate on a device where the tilt or focus of a guide star is not measured.
-    pub(crate) fn check_modes(&self, engine: &Engine) -> Result<(), Invalid> {
-        let reason = "a graphics processor iterates with all that stars see; use cpu, or method = \"cholesky\"";
-        let blind = !engine.devices().is_empty() && self.1 == Inversion::Iterative;
-        if blind { self.0.covariances.system().expect_measured(reason) } else { Ok(()) }
     }
 
     /// Computes the covariances and builds the operators.
@@ -375,13 +367,6 @@ mod tests {
             let estimates = short.estimate(frames.view(), false, &silent).unwrap();
             assert!(estimates.iterations == [3, 3] && estimates.converged() == [false; 2]);
             assert!(Engine::gpus(Vec::new(), Precision::F32).is_err());
-            let mut stars = system.guide_stars().to_vec();
-            stars[1].focus = Focus::Removed;
-            let blind = system.to_builder().guide_stars(stars).build().unwrap();
-            let refused = planned(&blind, options, &engine).err().unwrap().to_string();
-            let words =
-                "guide_star[1].focus = \"removed\": expected measured, as a graphics processor";
-            assert!(refused.starts_with(words), "{refused}");
         }
     }
 

@@ -507,8 +507,6 @@ impl PointErrorsPlan {
         let (ranks, own) = (engine.place()[1], engine.devices().len());
         if own > 0 {
             accept(ranks == own, "ranks", ranks, "1, as one process computes errors at points")?;
-            let reason = "a graphics processor takes all that stars see; use cpu";
-            self.posed.covariances.system().expect_measured(reason)?;
         }
         self.memory(engine)?.check(engine, "errors at all points")
     }
@@ -525,7 +523,7 @@ mod tests {
     use crate::model::unmeasured::TipTilt;
     use crate::numerics::real::Precision;
     use crate::tomography::Truth;
-    use crate::tomography::estimate::tests::{mixed, streaked, system};
+    use crate::tomography::estimate::tests::{blinded, mixed, streaked, system};
     use crate::turbulence::plan::{dense_slopes, dense_wavefront_slope};
     use faer::prelude::Solve;
 
@@ -652,7 +650,7 @@ mod tests {
         let alike = nine_points(&system(["90e3", "90e3"], 0.0));
         let (double, single) = ((Precision::F64, 1e-6, 1e-5), (Precision::F32, 0.03, 0.1));
         // Two devices share the points; each of them makes all that one needs, so that one is enough for stars of every kind.
-        let unlike = nine_points(&streaked(&mixed("90e3")));
+        let unlike = nine_points(&blinded(&streaked(&mixed("90e3"))));
         for (system, devices, (precision, tolerance, bound)) in
             [(&alike, 2, double), (&unlike, 1, double), (&alike, 2, single)]
         {
@@ -710,9 +708,6 @@ mod tests {
         // Devices refuse what only cores do
         for gpu in test_machines() {
             let engine = Engine::gpus(vec![gpu], Precision::F64).unwrap();
-            let told = plan(&blind, 0.1).unwrap().run(&engine, &silent).unwrap_err().to_string();
-            let words = "guide_star[0].tip_tilt = \"removed\"";
-            assert!(told.starts_with(words) && told.contains("use cpu"), "{told}");
             let seat = Seat { rank: 1, ranks: 2, meet: "nowhere".into(), local: 0 };
             let engine = engine.seated(seat).unwrap();
             let told = plan(&good, 0.1).unwrap().run(&engine, &silent).unwrap_err().to_string();

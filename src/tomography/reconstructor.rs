@@ -457,7 +457,6 @@ impl ReconstructorPlan {
             "the reconstructor of {} slopes of each target from {} slopes",
             self.truth_slopes, self.measurements
         );
-        self.check_modes(engine)?;
         self.check_ranks(engine)?;
         self.memory(engine).check(engine, &what)
     }

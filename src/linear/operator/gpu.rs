@@ -1,6 +1,8 @@
 // Tangled from book/src/device-operators.md: edit there, or here and run cargo tangle stitch.
 //! Linear operators between vectors in the memory of a device.
 
+pub(crate) mod modes;
+
 // What operators on a device stand on
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;

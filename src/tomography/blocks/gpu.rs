@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::linear::blocks::gpu::FewRows;
 use crate::linear::elimination::gpu::EliminationGpu;
 use crate::linear::operator::Pairs;
+use crate::linear::operator::gpu::modes::{BlindGpu, CommonGpu, Mode};
 use crate::linear::operator::gpu::{DeviceOperator, WithPairsGpu, check_lengths};
 use crate::linear::solver::together::gpu::SideBySide;
 use crate::linear::toeplitz::Parts;
@@ -14,6 +15,7 @@ use crate::linear::toeplitz::gpu::lattices::Matrix;
 use crate::linear::toeplitz::gpu::transforms::Choices;
 use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, Product, Tuning};
 use crate::model::noise::SlopeNoise;
+use crate::model::unmeasured::RemovedModes;
 use crate::numerics::real::Real;
 use crate::tomography::blocks::{Measured, few_with_many, few_with_noise, lying, many_and_few};
 use crate::tomography::circulant::Group;
@@ -141,7 +143,7 @@ fn places_of_stars(sets: &Sets) -> Vec<Range<usize>> {
 }
 
 // Systems of a model side by side
-/// What solves for so many right-hand sides side by side with the covariance of measured slopes.
+/// What solves for so many right-hand sides side by side with the covariance of measured slopes, without the modes that are removed.
 ///
 /// # Errors
 /// As for its operators; `Memory` where the vectors do not fit.
@@ -149,6 +151,7 @@ fn places_of_stars(sets: &Sets) -> Vec<Range<usize>> {
 pub(crate) fn systems_on<T: Real>(
     gpu: &Gpu,
     measured: &Measured,
+    removed: &RemovedModes,
     systems: usize,
 ) -> Result<SideBySide<T>, Error> {
     let transforms = Choices { vectors: Some(systems), ..Choices::default() };
@@ -158,26 +161,58 @@ pub(crate) fn systems_on<T: Real>(
         let variances = &noise.variances;
         let slopes = SlopesInBlocksGpu::new(gpu, groups, rectangles, variances, tuning)?;
         let preconditioner = eliminated_on(gpu, groups, rectangles, noise, tuning)?;
-        return SideBySide::new(with_pairs(Arc::new(slopes), noise)?, preconditioner, systems);
+        let measured = without(with_noise(Arc::new(slopes), noise)?, variances.len(), removed)?;
+        return SideBySide::new(measured, preconditioner, systems);
     }
     let parts = Parts::slopes(groups[0].covariance, valid)?;
     let slopes = BlockToeplitzGpu::of(gpu, &parts, true, tuning)?;
     let slopes = Arc::new(slopes.with_diagonal(&noise.variances)?);
     let circulant = Arc::new(CirculantGpu::tuned(gpu, groups, tuning)?);
-    match noise.is_correlated() {
-        true => SideBySide::new(with_pairs(slopes, noise)?, circulant, systems),
-        false => SideBySide::between_transforms(slopes, circulant, systems),
+    if is_diagonal(noise) && removed.is_empty() {
+        return SideBySide::between_transforms(slopes, circulant, systems);
     }
+    let measured = without(with_noise(slopes, noise)?, noise.variances.len(), removed)?;
+    SideBySide::new(measured, circulant, systems)
 }
 
-/// An operator with the covariances of the noise, where there are any.
-pub(crate) fn with_pairs<T: Real>(
+// Covariance as it is measured
+/// Whether the noise is on the diagonal alone.
+pub(crate) fn is_diagonal(noise: &SlopeNoise) -> bool {
+    !noise.is_correlated() && noise.common.is_empty()
+}
+
+/// An operator with the noise that is not on its diagonal, if there is any.
+pub(crate) fn with_noise<T: Real>(
     operator: Arc<dyn DeviceOperator<T>>,
     noise: &SlopeNoise,
 ) -> Result<Arc<dyn DeviceOperator<T>>, Error> {
-    if !noise.is_correlated() {
-        return Ok(operator);
+    let (mut operator, rows) = (operator, noise.variances.len());
+    if noise.is_correlated() {
+        let pairs = Pairs::new(noise.partners.clone(), noise.covariances.clone())?;
+        operator = Arc::new(WithPairsGpu::new(operator, &pairs)?);
     }
-    let pairs = Pairs::new(noise.partners.clone(), noise.covariances.clone())?;
-    Ok(Arc::new(WithPairsGpu::new(operator, &pairs)?))
+    if !noise.common.is_empty() {
+        let ones = |slopes: &Range<usize>| (slopes.start, vec![1.0; slopes.len()]);
+        let (modes, weights): (Vec<Mode>, Vec<f64>) =
+            noise.common.iter().map(|(slopes, variance)| (ones(slopes), *variance)).unzip();
+        operator = Arc::new(CommonGpu::new(operator, rows, &modes, &weights)?);
+    }
+    Ok(operator)
+}
+
+/// An operator of so many rows without the modes that are removed, if there are any.
+pub(crate) fn without<T: Real>(
+    operator: Arc<dyn DeviceOperator<T>>,
+    rows: usize,
+    removed: &RemovedModes,
+) -> Result<Arc<dyn DeviceOperator<T>>, Error> {
+    match removed.is_empty() {
+        true => Ok(operator),
+        false => Ok(Arc::new(BlindGpu::new(operator, rows, &modes_of(removed))?)),
+    }
+}
+
+/// Modes as vectors over some rows.
+pub(crate) fn modes_of(removed: &RemovedModes) -> Vec<Mode> {
+    removed.iter().map(|mode| (mode.first, mode.shape.clone())).collect()
 }

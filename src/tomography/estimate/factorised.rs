@@ -283,17 +283,8 @@ mod tests {
     use crate::device::silent;
     use crate::linear::solver::Stop;
     use crate::model::noise::Noise;
-    use crate::model::unmeasured::{Focus, TipTilt};
     use crate::tomography::estimate::Posed;
-    use crate::tomography::estimate::tests::{built, slopes, streaked, system};
-
-    /// The same system, with a star that tells neither tilt nor focus and one whose tilt has errors.
-    fn blind(system: &System) -> System {
-        let mut stars = system.guide_stars().to_vec();
-        (stars[0].tip_tilt, stars[0].focus) = (TipTilt::Removed, Focus::Removed);
-        stars[1].tip_tilt = TipTilt::unknown(1e-11).unwrap();
-        system.to_builder().guide_stars(stars).build().unwrap()
-    }
+    use crate::tomography::estimate::tests::{blinded, built, slopes, streaked, system};
 
     fn factorised(system: &System, options: EstimateOptions, method: Inversion) -> Factorised {
         let engine = Engine::default();
@@ -308,8 +299,8 @@ mod tests {
         let mut natural = system(["inf", "inf"], 0.0).guide_stars().to_vec();
         natural[1].noise = Noise::uniform(0.0).unwrap();
         for (system, method, bound) in [
-            (blind(&system(["90e3", "inf"], 0.0)), Inversion::Cholesky, 1e-8),
-            (blind(&streaked(&system(["90e3", "90e3"], 0.0))), Inversion::Cholesky, 1e-8),
+            (blinded(&system(["90e3", "inf"], 0.0)), Inversion::Cholesky, 1e-8),
+            (blinded(&streaked(&system(["90e3", "90e3"], 0.0))), Inversion::Cholesky, 1e-8),
             (quiet.guide_stars(natural).build().unwrap(), Inversion::Eigen, 1e-6),
         ] {
             let stop = Stop { tolerance: 1e-11, iterations: 4000 };

@@ -10,13 +10,15 @@ use crate::linear::blocks::gpu::RowsAtPlaces;
 use crate::linear::interpolation::ToPupil;
 use crate::linear::interpolation::gpu::LayersGpu;
 use crate::linear::operator::gpu::DeviceOperator;
+use crate::linear::operator::gpu::modes::ModesGpu;
 use crate::linear::solver::Stop;
 use crate::linear::solver::together::Explained;
 use crate::linear::solver::together::gpu::SideBySide;
 use crate::linear::toeplitz::gpu::transforms::Choices;
 use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, Tuning};
 use crate::numerics::real::{Precision, Real};
-use crate::tomography::blocks::{Measured, gpu::systems_on};
+use crate::tomography::blocks::Measured;
+use crate::tomography::blocks::gpu::{modes_of, systems_on};
 use crate::tomography::circulant::Group;
 use crate::tomography::estimate::gpu::{bytes_needed, stacked};
 use crate::tomography::estimate::{Grouped, Matrices, Model, PosedGroup};
@@ -114,6 +116,8 @@ fn in_precision<T: Real>(
 struct Explainer<T> {
     ways: Vec<Way<T>>,
     systems: SideBySide<T>,
+    /// Modes that are taken out of right-hand sides.
+    unseen: Option<ModesGpu<T>>,
     /// Solutions for the tilts, and the products of right-hand sides with them.
     tilts: Buffer<T>,
     products: Buffer<f64>,
@@ -132,8 +136,10 @@ impl<T: Real> Explainer<T> {
         row: usize,
         watch: &dyn Watch,
     ) -> Result<(Vec<Explained>, Vec<f64>), Error> {
-        let (first, systems) = (strip.first(row), &mut self.systems);
-        self.ways.iter().try_for_each(|way| way.points(first, systems))?;
+        let first = strip.first(row);
+        self.ways.iter().try_for_each(|way| way.points(first, &self.systems))?;
+        self.remove_unseen()?;
+        let systems = &mut self.systems;
         if row == 0 {
             systems.solutions().clear()?;
         }
@@ -161,9 +167,12 @@ impl<T: Real> Explainer<T> {
         let (valid, noise) = (&model.valid[..], &model.noise);
         let measured = Measured { groups: &groups, rectangles, valid, noise };
         let (tilts, n) = (job.tilts(), noise.variances.len());
+        let unseen = (!model.removed.is_empty())
+            .then(|| ModesGpu::new(gpu, [n, batch], &modes_of(&model.removed)));
         let mut explainer = Self {
             ways: ways(gpu, job, model, batch)?,
-            systems: systems_on(gpu, &measured, batch)?,
+            systems: systems_on(gpu, &measured, &model.removed, batch)?,
+            unseen: unseen.transpose()?,
             tilts: gpu.zeros(tilts * n)?,
             products: gpu.zeros(tilts * batch)?,
             stop: job.stop(),
@@ -173,6 +182,12 @@ impl<T: Real> Explainer<T> {
         explainer.least = explainer.systems.below_eigenvalues(&explainer.stop, ask)?;
         explainer.solve_for_tilts(job, ask)?;
         Ok(explainer)
+    }
+
+    /// Takes out of right-hand sides what stars do not see.
+    fn remove_unseen(&self) -> Result<(), Error> {
+        let rows = self.systems.right_hand_sides();
+        self.unseen.iter().try_for_each(|modes| modes.remove(rows))
     }
 
     // Solve for tilts on a device
@@ -188,6 +203,7 @@ impl<T: Real> Explainer<T> {
         let numbers: Vec<usize> = (0..job.tilts()).collect();
         for some in numbers.chunks(batch) {
             self.ways.iter().try_for_each(|way| way.tilts(job, some, &self.systems))?;
+            self.remove_unseen()?;
             self.systems.solutions().clear()?;
             let wholes: Vec<f64> = some.iter().map(|&k| job.whole_of_tilt(k)).collect();
             self.systems.explain((&wholes, self.least), &stop, watch)?;

@@ -13,9 +13,8 @@ use crate::linear::factorisation::unit;
 use crate::linear::operator::gpu::DeviceOperator;
 use crate::numerics::real::{Precision, Real};
 use crate::tomography::estimate::gpu::{Operators, operators};
-use crate::tomography::estimate::{EstimateOptions, Matrices, Model};
+use crate::tomography::estimate::{EstimateOptions, Model};
 use ndarray::Array2;
-use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 // A factor for estimates on a device
@@ -25,8 +24,6 @@ struct OnDevice<T> {
     factor: Factor<T>,
     /// One user at a time, as operators share their scratch.
     operators: Mutex<Operators<T>>,
-    /// What slopes have in common that the operator does not know, and its variance in rad².
-    common: Vec<(Range<usize>, f64)>,
     /// Unit of the matrix, rad².
     unit: f64,
 }
@@ -81,12 +78,8 @@ impl<T: Real> OnDevice<T> {
             let factor = CholeskyGpu::new(gpu, there, n)?;
             Factor::Cholesky(factor.map_err(|error| blame(error.pivot))?)
         };
-        let common = match &model.covariances {
-            Matrices::Dense(_) => Vec::new(), // it has them
-            _ => model.noise.common.clone(),
-        };
         let operators = Mutex::new(operators(gpu, model, options)?);
-        Ok(Self { gpu: gpu.clone(), factor, operators, common, unit })
+        Ok(Self { gpu: gpu.clone(), factor, operators, unit })
     }
 
     // Multiply rows one by one
@@ -128,14 +121,7 @@ impl<T: Real> Factored for OnDevice<T> {
 
     fn multiply(&self, rows: &Array2<f64>) -> Result<Array2<f64>, Error> {
         let operators = self.operators.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut products = self.times(operators.measured.as_ref(), rows)?;
-        for (row, mut product) in rows.outer_iter().zip(products.outer_iter_mut()) {
-            for (slopes, variance) in &self.common {
-                let share = variance * slopes.clone().map(|k| row[k]).sum::<f64>();
-                slopes.clone().for_each(|k| product[k] += share);
-            }
-        }
-        Ok(products)
+        self.times(operators.measured.as_ref(), rows)
     }
 
     // Wavefronts and bytes of a factor on a device

@@ -1,0 +1,350 @@
+// Tangled from book/src/device-operators.md: edit there, or here and run cargo tangle stitch.
+//! Modes on a device: what numbers of a vector have in common, and what is taken out of them.
+
+// What modes on a device stand on
+use super::{DeviceOperator, check_lengths};
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
+use crate::device::headers::REAL;
+use crate::error::{Error, accept};
+use crate::numerics::real::Real;
+use std::sync::Arc;
+
+// Modes in the memory of a device
+const MODES: KernelSource = KernelSource {
+    name: "modes.cu",
+    text: include_str!("../../../../kernels/linear/modes.cu"),
+    headers: &[REAL],
+};
+
+/// Threads of a block.
+const THREADS: usize = 256;
+
+/// A mode: the row at which it begins, and its numbers.
+pub(crate) type Mode = (usize, Vec<f64>);
+
+/// Modes over the rows of vectors that stand one behind the other.
+pub(crate) struct ModesGpu<T> {
+    gpu: Gpu,
+    /// Rows of a vector, vectors, and modes.
+    sizes: [usize; 3],
+    /// Where the modes are, and their numbers.
+    places: Buffer<i32>,
+    shapes: Buffer<T>,
+    /// Products of the modes with vectors, and the weights by which modes are taken out.
+    shares: Buffer<T>,
+    minus: Buffer<T>,
+    kernels: [Kernel; 2],
+}
+
+// Put modes on a device
+impl<T: Real> ModesGpu<T> {
+    /// Modes over so many `rows`, for so many vectors.
+    ///
+    /// # Errors
+    /// `Invalid` where a mode ends beyond the rows; what the device says.
+    pub(crate) fn new(
+        gpu: &Gpu,
+        [rows, vectors]: [usize; 2],
+        modes: &[Mode],
+    ) -> Result<Self, Error> {
+        let (mut places, mut shapes) = (Vec::new(), Vec::new());
+        for (k, (first, shape)) in modes.iter().enumerate() {
+            let (end, expected) = (first + shape.len(), format!("at most {rows}, the rows"));
+            accept(end <= rows, &format!("end of mode {k}"), end, &expected)?;
+            places.extend([*first, shape.len(), shapes.len()].map(|place| place as i32));
+            shapes.extend(shape.iter().map(|&part| T::of(part)));
+        }
+        let program = gpu.program::<T>(&MODES, &[])?;
+        Ok(Self {
+            sizes: [rows, vectors, modes.len()],
+            places: gpu.upload(&places)?,
+            shapes: gpu.upload(&shapes)?,
+            shares: gpu.zeros(vectors * modes.len())?,
+            minus: gpu.upload(&vec![-T::one(); modes.len()])?,
+            kernels: [program.kernel("mode_shares")?, program.kernel("add_modes")?],
+            gpu: gpu.clone(),
+        })
+    }
+
+    // Multiply modes with vectors
+    /// Puts the products of the modes with vectors into `shares`.
+    fn share(&self, x: &Buffer<T>, shares: &Buffer<T>) -> Result<(), Error> {
+        let [rows, vectors, count] = self.sizes;
+        let arguments = [x.into(), (&self.places).into(), (&self.shapes).into(), shares.into()];
+        let shape = Shape {
+            grid: [count, 1, vectors],
+            block: THREADS.min(rows.next_multiple_of(32)),
+            shared: 0,
+        };
+        self.gpu.launch(&self.kernels[0], shape, &[&arguments[..], &[rows.into()]].concat())
+    }
+
+    // Add modes by their shares
+    /// y = x and the modes by their shares and weights; y may be x.
+    fn add(
+        &self,
+        [x, y]: [&Buffer<T>; 2],
+        [shares, weights]: [&Buffer<T>; 2],
+    ) -> Result<(), Error> {
+        let [rows, vectors, count] = self.sizes;
+        let arguments: [Argument; 8] = [
+            x.into(),
+            y.into(),
+            (&self.places).into(),
+            (&self.shapes).into(),
+            shares.into(),
+            weights.into(),
+            count.into(),
+            rows.into(),
+        ];
+        self.gpu.launch(&self.kernels[1], Shape::over(rows, THREADS, [1, vectors]), &arguments)
+    }
+
+    // Take modes out in place
+    /// Takes the modes out of vectors.
+    ///
+    /// # Errors
+    /// `Invalid` where they are not as many; what the device says.
+    #[cfg(feature = "factorise")]
+    pub(crate) fn remove(&self, x: &Buffer<T>) -> Result<(), Error> {
+        check_lengths(x, x, (self.rows(), self.rows()))?;
+        self.share(x, &self.shares)?;
+        self.add([x, x], [&self.shares, &self.minus])
+    }
+}
+
+// Take modes out of vectors
+/// 1 − Σ z zᵗ, for modes of length 1 that are orthogonal to each other.
+impl<T: Real> DeviceOperator<T> for ModesGpu<T> {
+    fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    fn rows(&self) -> usize {
+        self.sizes[0] * self.sizes[1]
+    }
+
+    fn columns(&self) -> usize {
+        self.rows()
+    }
+
+    fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        check_lengths(x, y, (self.rows(), self.rows()))?;
+        self.share(x, &self.shares)?;
+        self.add([x, y], [&self.shares, &self.minus])
+    }
+
+    fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        self.apply(x, y)
+    }
+
+    fn bytes(&self) -> u64 {
+        let numbers = [&self.shapes, &self.shares, &self.minus].map(Buffer::bytes);
+        self.places.bytes() + numbers.iter().sum::<u64>()
+    }
+}
+
+// Operator with modes in common
+/// A + Σ w z zᵗ: a square operator, and modes z with their weights.
+pub(crate) struct CommonGpu<T> {
+    operator: Arc<dyn DeviceOperator<T>>,
+    modes: ModesGpu<T>,
+    weights: Buffer<T>,
+}
+
+impl<T: Real> CommonGpu<T> {
+    /// The sum of an `operator` and of modes by their weights, as often as vectors of so many `rows` stand one behind the other.
+    ///
+    /// # Errors
+    /// As for [`ModesGpu::new`], and `Invalid` where the rows do not fit.
+    pub(crate) fn new(
+        operator: Arc<dyn DeviceOperator<T>>,
+        rows: usize,
+        modes: &[Mode],
+        weights: &[f64],
+    ) -> Result<Self, Error> {
+        let vectors = vectors_of(operator.as_ref(), rows)?;
+        let modes = ModesGpu::new(operator.gpu(), [rows, vectors], modes)?;
+        let weights: Vec<T> = weights.iter().map(|&weight| T::of(weight)).collect();
+        let weights = operator.gpu().upload(&weights)?;
+        Ok(Self { operator, modes, weights })
+    }
+}
+
+/// How many vectors of so many rows a square operator takes.
+fn vectors_of<T>(operator: &dyn DeviceOperator<T>, rows: usize) -> Result<usize, Error> {
+    let shape = (operator.rows(), operator.columns());
+    let fits = shape.0 == shape.1 && shape.0.is_multiple_of(rows);
+    accept(fits, "shape", shape, &format!("{rows} × {rows}, as the modes"))?;
+    Ok(shape.0 / rows)
+}
+
+// Multiply with modes in common
+impl<T: Real> DeviceOperator<T> for CommonGpu<T> {
+    fn gpu(&self) -> &Gpu {
+        self.operator.gpu()
+    }
+
+    fn rows(&self) -> usize {
+        self.operator.rows()
+    }
+
+    fn columns(&self) -> usize {
+        self.operator.columns()
+    }
+
+    fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        self.operator.apply(x, y)?;
+        self.modes.share(x, &self.modes.shares)?;
+        self.modes.add([y, y], [&self.modes.shares, &self.weights])
+    }
+
+    fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        self.operator.apply_transpose(x, y)?;
+        self.modes.share(x, &self.modes.shares)?;
+        self.modes.add([y, y], [&self.modes.shares, &self.weights])
+    }
+
+    fn bytes(&self) -> u64 {
+        self.operator.bytes() + self.modes.bytes() + self.weights.bytes()
+    }
+}
+
+// Operator without modes
+/// Q A Q + Σ v z zᵗ, with Q = 1 − Σ z zᵗ: a symmetric operator without modes z, which have their variances v of it instead.
+pub(crate) struct BlindGpu<T> {
+    operator: Arc<dyn DeviceOperator<T>>,
+    modes: ModesGpu<T>,
+    variances: Buffer<T>,
+    /// Vectors without modes, and the shares of these in what comes out.
+    left: Buffer<T>,
+    after: Buffer<T>,
+}
+
+impl<T: Real> BlindGpu<T> {
+    // Take modes out of an operator
+    /// An `operator` without modes, as often as vectors of so many `rows` stand one behind the other.
+    ///
+    /// # Errors
+    /// As for [`CommonGpu::new`].
+    pub(crate) fn new(
+        operator: Arc<dyn DeviceOperator<T>>,
+        rows: usize,
+        modes: &[Mode],
+    ) -> Result<Self, Error> {
+        let (gpu, vectors) = (operator.gpu().clone(), vectors_of(operator.as_ref(), rows)?);
+        let (left, there) = (gpu.zeros::<T>(vectors * rows)?, gpu.zeros::<T>(vectors * rows)?);
+        let mut variances = Vec::new();
+        for some in modes.chunks(vectors) {
+            let mut x = vec![T::zero(); vectors * rows];
+            for ((first, shape), x) in some.iter().zip(x.chunks_exact_mut(rows)) {
+                let own = x[*first..].iter_mut().zip(shape);
+                own.for_each(|(x, &part)| *x = T::of(part));
+            }
+            left.write(&x)?;
+            operator.apply(&left, &there)?;
+            let products = x
+                .chunks_exact(rows)
+                .zip(there.read()?.chunks_exact(rows))
+                .map(|(x, y)| {
+                    x.iter().zip(y).map(|(&x, &y)| x.in_double() * y.in_double()).sum::<f64>()
+                })
+                .map(T::of)
+                .collect::<Vec<T>>();
+            variances.extend_from_slice(&products[..some.len()]);
+        }
+        let modes = ModesGpu::new(&gpu, [rows, vectors], modes)?;
+        let (variances, after) = (gpu.upload(&variances)?, gpu.zeros(modes.shares.len())?);
+        Ok(Self { operator, modes, variances, left, after })
+    }
+}
+
+// Multiply without modes
+impl<T: Real> DeviceOperator<T> for BlindGpu<T> {
+    fn gpu(&self) -> &Gpu {
+        self.operator.gpu()
+    }
+
+    fn rows(&self) -> usize {
+        self.operator.rows()
+    }
+
+    fn columns(&self) -> usize {
+        self.operator.columns()
+    }
+
+    fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        let Self { modes, left, after, .. } = self;
+        modes.share(x, &modes.shares)?;
+        modes.add([x, left], [&modes.shares, &modes.minus])?;
+        self.operator.apply(left, y)?;
+        modes.share(y, after)?;
+        modes.add([y, y], [after, &modes.minus])?;
+        modes.add([y, y], [&modes.shares, &self.variances])
+    }
+
+    fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
+        self.apply(x, y)
+    }
+
+    fn bytes(&self) -> u64 {
+        let own = [&self.variances, &self.left, &self.after].map(Buffer::bytes);
+        self.operator.bytes() + self.modes.bytes() + own.iter().sum::<u64>()
+    }
+}
+
+// Tests of modes on a device
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::gpu::test_machines;
+    use crate::linear::matrix::gpu::MatrixGpu;
+    use crate::linear::operator::{battery, gpu::OnHost};
+    use ndarray::Array2;
+
+    #[test]
+    fn modes_are_added_and_taken_out() {
+        // Two modes over the same rows, orthogonal to each other, and one over others.
+        let (n, long) = (70, 40);
+        let wave = |k: usize| {
+            move |i: usize| {
+                (0.05f64).sqrt() * (2.0 * std::f64::consts::PI * (k * i) as f64 / 40.0).cos()
+            }
+        };
+        let modes: Vec<Mode> = vec![
+            (3, (0..long).map(wave(1)).collect()),
+            (3, (0..long).map(wave(2)).collect()),
+            (50, vec![0.5; 4]),
+        ];
+        let (weights, mut z) = ([2.0, 3.0, 0.7], Array2::<f64>::zeros((n, 3)));
+        for (k, (first, shape)) in modes.iter().enumerate() {
+            shape.iter().enumerate().for_each(|(i, part)| z[[first + i, k]] = *part);
+        }
+        let values = battery::random::<f64>(n * n, 1);
+        let a = Array2::from_shape_vec((n, n), values).unwrap();
+        let a = &a + &a.t();
+        let q = Array2::eye(n) - z.dot(&z.t());
+        let with = |weights: &[f64]| (&z * &ndarray::arr1(weights)).dot(&z.t());
+        let variances: Vec<f64> = z.t().dot(&a).dot(&z).diag().to_vec();
+        for gpu in test_machines() {
+            let there = Arc::new(MatrixGpu::<f64>::new(&gpu, a.view()).unwrap());
+            let common = CommonGpu::new(there.clone(), n, &modes, &weights).unwrap();
+            let blind = BlindGpu::new(there.clone(), n, &modes).unwrap();
+            let out = ModesGpu::new(&gpu, [n, 1], &modes).unwrap();
+            let expected = [&a + &with(&weights), q.dot(&a).dot(&q) + with(&variances), q.clone()];
+            let all: [Arc<dyn DeviceOperator<f64>>; 3] =
+                [Arc::new(common), Arc::new(blind), Arc::new(out)];
+            for (operator, expected) in all.into_iter().zip(expected) {
+                let operator = OnHost(operator);
+                battery::check(&operator, 1e-12);
+                let x = battery::random(n, 3);
+                let found = battery::product(&operator, false, &x, 1);
+                let exact = expected.dot(&ndarray::arr1(&x)).to_vec();
+                assert!(battery::distance(&found, &exact) < 1e-13);
+            }
+            // What does not fit is refused
+            assert!(ModesGpu::<f64>::new(&gpu, [n, 1], &[(69, vec![1.0; 2])]).is_err());
+            assert!(BlindGpu::new(there, n - 1, &modes).is_err());
+        }
+    }
+}
