@@ -131,7 +131,6 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     }
     let view = args.plot.as_ref().map(|_| view(args, &plan)).transpose()?;
     let engine = Engine::open(args.device, args.precision)?;
-    plan.check_model(&engine)?;
     let (Some(output), Some(format), false) = (&args.output, format, args.plan) else {
         return Ok(plan_text(&plan.describe(&with_speed(engine, true)?), args.json));
     };

@@ -2,6 +2,8 @@
 //! Columns of a matrix that are dealt out to several ranks, block after block.
 
 // What a deal stands on
+use crate::numerics::real::Real;
+use ndarray::{ArrayViewMut1, s};
 use std::ops::Range;
 
 // Columns that a rank keeps
@@ -69,6 +71,14 @@ impl Deal {
         let Self { block, rank, ranks, .. } = *self;
         let (turn, within) = (column / block, column % block);
         (turn % ranks == rank).then_some(turn / ranks * block + within)
+    }
+
+    /// Puts what the rank keeps of a row, times `unit`, into its places of the row.
+    pub(crate) fn put<T: Real>(&self, mut row: ArrayViewMut1<f64>, kept: &[T], unit: f64) {
+        for (tile, kept) in self.tiles().zip(kept.chunks(self.block)) {
+            let places = row.slice_mut(s![tile]);
+            places.into_iter().zip(kept).for_each(|(to, value)| *to = unit * value.in_double());
+        }
     }
 
     /// Whether each rank keeps something.

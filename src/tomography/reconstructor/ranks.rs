@@ -358,16 +358,10 @@ fn put_columns<T: Real>(
 ) {
     let width = deal.count();
     let mut rows = all.slice_mut(s![first..first + piece.len() / width, ..]);
-    rows.outer_iter_mut().into_par_iter().zip(piece.par_chunks(width)).for_each(
-        |(mut row, piece)| {
-            for (tile, piece) in deal.tiles().zip(piece.chunks(deal.block())) {
-                row.slice_mut(s![tile])
-                    .iter_mut()
-                    .zip(piece)
-                    .for_each(|(to, value)| *to = unit * value.in_double());
-            }
-        },
-    );
+    rows.outer_iter_mut()
+        .into_par_iter()
+        .zip(piece.par_chunks(width))
+        .for_each(|(row, piece)| deal.put(row, piece, unit));
 }
 
 // Tests of reconstructors by ranks

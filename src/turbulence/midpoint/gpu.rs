@@ -3,17 +3,19 @@
 
 // What four points on a device stand on
 use super::{Fall, SeenLayer, see_layers};
-use crate::device::Watch;
 use crate::device::collective::Deal;
 use crate::device::gpu::{self, Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
+use crate::device::{Watch, Workers, dispatch};
 use crate::error::Error;
 use crate::model::atmosphere::Atmosphere;
+use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::Sensor;
 use crate::numerics::real::Real;
 use crate::turbulence::dense::gpu::{Lenslets, PLACES, fill_there};
-use crate::turbulence::dense::{Slopes, half_square, pairs_of, rectangle};
+use crate::turbulence::dense::{Slopes, half_square, mirror, pairs_of, rectangle};
 use crate::turbulence::phase::gpu::RADIAL_TABLE;
+use ndarray::Array2;
 use std::sync::Arc;
 
 /// The kernels of this chapter.
@@ -159,7 +161,7 @@ impl<'a> Tools<'a> {
 /// Those of [`midpoint::slope_covariance`](super::slope_covariance), and what the device says.
 pub(crate) fn slopes_there<T: Real>(
     atmosphere: &Atmosphere,
-    set: (&[Sensor], &[ndarray::Array2<bool>]),
+    set: (&[Sensor], &[Array2<bool>]),
     to: (&Gpu, f64, &Deal),
     watch: &dyn Watch,
 ) -> Result<Buffer<T>, Error> {
@@ -177,7 +179,7 @@ pub(crate) fn slopes_there<T: Real>(
 /// Those of [`slopes_there`].
 pub(crate) fn add_between<T: Real>(
     atmosphere: &Atmosphere,
-    sets: [(&[Sensor], &[ndarray::Array2<bool>]); 2],
+    sets: [(&[Sensor], &[Array2<bool>]); 2],
     to: ((&Gpu, f64, &Deal), gpu::View<T>),
     watch: &dyn Watch,
 ) -> Result<(), Error> {
@@ -199,6 +201,39 @@ fn add_there<T: Real>(
     fill_there(slopes, (deal, matrix), &fill, watch)
 }
 
+// Four points from devices to the host
+/// Numbers of a piece of the matrix that a device makes at a time.
+const PIECE: usize = 1 << 26;
+
+/// The slope covariance matrix by the formula of four points, (n, n), rad², some columns at a time on any of the devices.
+///
+/// # Errors
+/// Those of [`slopes_there`].
+pub(crate) fn slope_covariance<T: Real>(
+    atmosphere: &Atmosphere,
+    (sensors, valid): (&[Sensor], &[Array2<bool>]),
+    gpus: &[Gpu],
+    watch: &dyn Watch,
+) -> Result<Array2<f64>, Error> {
+    let n = SlopeOrder::new(valid).len();
+    let pieces = (n * n).div_ceil(PIECE).max(gpus.len());
+    let deals = (0..pieces).map(|k| Deal::new(n, [k, pieces])).filter(|deal| deal.count() > 0);
+    let deals: Vec<Deal> = deals.collect();
+    let mut matrix = Array2::zeros((n, n));
+    let make = |gpu: &Gpu, deal: &Deal| {
+        slopes_there::<T>(atmosphere, (sensors, valid), (gpu, 1.0, deal), watch)?.read()
+    };
+    let put = |k: usize, values: Vec<T>| {
+        let deal = &deals[k];
+        let rows = matrix.outer_iter_mut().zip(values.chunks_exact(deal.count()));
+        rows.for_each(|(row, values)| deal.put(row, values, 1.0));
+        Ok(())
+    };
+    dispatch(Workers::devices(gpus), &deals, watch, make, put)?;
+    mirror(&mut matrix);
+    Ok(matrix)
+}
+
 // Memory of four points on a device
 /// Octaves of squared distance that a table has at most: from 1e-10 of a side to 1e4 of them.
 const OCTAVES: u64 = 96;
@@ -210,14 +245,18 @@ pub(crate) fn bytes(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
     tables + 4 * 8 * (2 * most).pow(2) + (1 << 20)
 }
 
+/// The same with a piece of the matrix.
+pub(crate) fn bytes_with_piece(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
+    bytes(atmosphere, sensors) + 2 * 8 * PIECE as u64
+}
+
 // Tests of four points on devices
 #[cfg(test)]
 mod tests {
+    use super::super::between;
     use super::super::tests::lopsided;
-    use super::super::{between, slope_covariance};
     use super::*;
     use crate::device::{gpu::test_machines, silent};
-    use ndarray::Array2;
 
     fn read<T: Real>(values: &Buffer<T>, rows: usize) -> Array2<f64> {
         let values: Vec<f64> =
@@ -230,7 +269,7 @@ mod tests {
         let (air, sensors, valid) = lopsided();
         let all = (&sensors[..], &valid[..]);
         let [one, two] = [(&sensors[..2], &valid[..2]), (&sensors[2..], &valid[2..])];
-        let square = slope_covariance(&air, &sensors, &valid, &silent).unwrap();
+        let square = super::super::slope_covariance(&air, &sensors, &valid, &silent).unwrap();
         let across = between(&air, one, two, &silent).unwrap();
         let (unit, most) = (1e-13, square[[0, 0]]);
         for gpu in test_machines() {
@@ -251,6 +290,13 @@ mod tests {
                 assert!(error < 6e-8 * here.abs() + 1e-12 * most, "{found:e} {here:e}");
             }
             assert!(single != across);
+            // All of it comes to the host, from two devices as from one
+            let gpus = [gpu.clone(), gpu.clone(), gpu.clone()];
+            for count in [1, 3] {
+                let all = slope_covariance::<f64>(&air, all, &gpus[..count], &silent).unwrap();
+                let gap = (&all - &square).fold(0.0, |most: f64, gap| most.max(gap.abs()));
+                assert!(gap < 1e-12 * most && all == all.t(), "{gap:e}");
+            }
         }
     }
 }

@@ -5,12 +5,12 @@
 use super::{CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan};
 use crate::device::{Watch, engine::Engine};
 use crate::error::Error;
-use crate::model::system::System;
+use crate::model::system::{SlopeModel, System};
 use crate::numerics::real::{Precision, Real};
 use crate::turbulence::direct::slope::gpu::{pair_covariances_on, pieces};
 use crate::turbulence::slope::PairCovariance;
 use crate::turbulence::wavefront::WavefrontSlope;
-use crate::turbulence::{dense, direct, spectral};
+use crate::turbulence::{dense, direct, midpoint, spectral};
 use ndarray::Array2;
 
 impl SlopeCovariancePlan {
@@ -102,7 +102,11 @@ impl CovariancePlan {
     // Dense slopes on devices
     /// Bytes that the dense form takes on each device of an engine.
     pub(super) fn dense_on_devices(system: &System, engine: &Engine) -> Vec<u64> {
-        let bytes = dense::gpu::bytes(engine.precision(), system.atmosphere(), &system.sensors());
+        let (air, sensors) = (system.atmosphere(), system.sensors());
+        let bytes = match system.slope_model() {
+            SlopeModel::Average => dense::gpu::bytes(engine.precision(), air, &sensors),
+            SlopeModel::EdgeMidpoint => midpoint::gpu::bytes_with_piece(air, &sensors),
+        };
         vec![bytes; engine.devices().len()]
     }
 
@@ -115,12 +119,18 @@ impl CovariancePlan {
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());
         let (air, gradient) = (system.atmosphere(), system.cone_gradient());
         let (sensors, gpus) = ((sensors.as_slice(), valid.as_slice()), engine.devices());
-        match engine.precision() {
-            Precision::F64 => {
+        match (system.slope_model(), engine.precision()) {
+            (SlopeModel::Average, Precision::F64) => {
                 dense::gpu::slope_covariance::<f64>(air, sensors, gradient, gpus, watch)
             }
-            Precision::F32 => {
+            (SlopeModel::Average, Precision::F32) => {
                 dense::gpu::slope_covariance::<f32>(air, sensors, gradient, gpus, watch)
+            }
+            (SlopeModel::EdgeMidpoint, Precision::F64) => {
+                midpoint::gpu::slope_covariance::<f64>(air, sensors, gpus, watch)
+            }
+            (SlopeModel::EdgeMidpoint, Precision::F32) => {
+                midpoint::gpu::slope_covariance::<f32>(air, sensors, gpus, watch)
             }
         }
     }
