@@ -101,10 +101,20 @@ pub(crate) fn iterations(system: &System, most: usize) -> f64 {
     (ITERATIONS * signal.fold(1.0, f64::max).sqrt()).min(most as f64)
 }
 
-#[cfg(feature = "factorise")]
 /// Numbers of the half spectra of a right-hand side on a device, of stars that share a lattice: in the operator and its preconditioner.
+#[cfg(feature = "factorise")]
 pub(crate) fn half_spectra(stars: usize, lenslets: usize) -> usize {
     8 * stars * (2 * lenslets).next_multiple_of(32) * lenslets
+}
+
+/// How many right-hand sides go side by side, of so many at most: half of them, and half of these, until they fit.
+#[cfg(feature = "factorise")]
+pub(crate) fn side_by_side(most: usize, fits: impl Fn(usize) -> bool) -> usize {
+    let mut count = most.max(1);
+    while count > 1 && !fits(count) {
+        count = count.div_ceil(2);
+    }
+    count
 }
 
 /// Time of a Toeplitz product for so many stars, of tables with so many lags along an axis.

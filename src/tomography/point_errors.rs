@@ -193,7 +193,8 @@ impl PointErrorsPlan {
         model.groups.iter_mut().for_each(|group| group.regularise(REGULAR));
         let interpolation_error = model.interpolation_error;
         watch.stage(POINTS, POINTS);
-        let job = Job { posed: &self.posed, lit: &lit, before: &before, batch: self.batch };
+        let batch = self.batch.unwrap_or_else(|| self.batch_on(engine));
+        let job = Job { posed: &self.posed, lit: &lit, before: &before, batch };
         let answers = match engine.devices() {
             [] => job.explain_here(model, watch)?,
             _ => job.explain_there(&model, engine, watch)?,
@@ -243,9 +244,9 @@ struct Job<'a> {
     lit: &'a Lit,
     /// Of each target.
     before: &'a [Before],
-    /// How many points a device explains side by side, where that is set.
+    /// How many points a device explains side by side, at most.
     #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
-    batch: Option<usize>,
+    batch: usize,
 }
 
 /// What measurements explain.
@@ -469,7 +470,8 @@ impl PointErrorsPlan {
         let mut memory = estimate.memory(engine);
         let block = if engine.devices().is_empty() { BLOCK * (7 * n + all) } else { 0 };
         memory.host = memory.host.saturating_add(8 * (8 * all + block) as u64);
-        memory.devices = vec![self.bytes_there(engine); engine.devices().len()];
+        let there = self.bytes_there(self.batch_on(engine), engine);
+        memory.devices = vec![there; engine.devices().len()];
         Ok(memory)
     }
 

@@ -22,7 +22,7 @@ use crate::tomography::blocks::gpu::{modes_of, systems_on};
 use crate::tomography::circulant::Group;
 use crate::tomography::estimate::gpu::{bytes_needed, stacked};
 use crate::tomography::estimate::{Grouped, Matrices, Model, PosedGroup};
-use crate::tomography::inversion::half_spectra;
+use crate::tomography::inversion::{half_spectra, side_by_side};
 use crate::turbulence::plan::{WavefrontCovariancePlan, WavefrontSlopes};
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
 use ndarray::{Array2, ArrayView2, ArrayView4, Axis, s};
@@ -35,7 +35,7 @@ const BATCH: usize = 32;
 
 impl PointErrorsPlan {
     /// Bytes of the operators and of all vectors on each device.
-    pub(super) fn bytes_there(&self, engine: &Engine) -> u64 {
+    pub(super) fn bytes_there(&self, batch: usize, engine: &Engine) -> u64 {
         let posed = &self.posed;
         let (operators, number) = match engine.precision() {
             Precision::F64 => (bytes_needed::<f64>(posed), 8),
@@ -47,8 +47,16 @@ impl PointErrorsPlan {
         };
         let of_set = |(group, wavefront)| self.numbers_of_set(group, wavefront);
         let of_sets: usize = posed.groups.iter().zip(wavefronts).map(of_set).sum();
-        let of_point = 7 * self.measurements() + of_sets;
-        operators.saturating_add(number * (BATCH * of_point) as u64)
+        let of_point = 8 * self.measurements() + of_sets;
+        operators.saturating_add(number * (batch * of_point) as u64)
+    }
+
+    /// Points that each device of an engine explains at a time, where a row has as many: as many as fit.
+    pub(super) fn batch_on(&self, engine: &Engine) -> usize {
+        side_by_side(BATCH, |batch| {
+            let bytes = self.bytes_there(batch, engine);
+            engine.devices().iter().all(|gpu| gpu.refuse_beyond_memory(bytes, "").is_ok())
+        })
     }
 
     /// Numbers of half spectra and fields of a point, for guide stars that share a lattice, perhaps with wavefronts.
@@ -93,7 +101,7 @@ fn in_precision<T: Real>(
     gpus: &[Gpu],
     watch: &dyn Watch,
 ) -> Result<Answers, Error> {
-    let strips = job.strips(job.batch.unwrap_or(BATCH));
+    let strips = job.strips(job.batch);
     let batch = strips.iter().map(|strip| strip.width).max().unwrap_or(1);
     let explainer = |gpu: &Gpu| Explainer::<T>::new(gpu, job, model, batch, watch).map(Mutex::new);
     let explainers = gpus.iter().map(explainer).collect::<Result<Vec<_>, Error>>()?;

@@ -7,8 +7,12 @@ use crate::error::Error;
 use crate::tomography::estimate::Model;
 
 impl PointErrorsPlan {
-    pub(super) fn bytes_there(&self, _engine: &Engine) -> u64 {
+    pub(super) fn bytes_there(&self, _batch: usize, _engine: &Engine) -> u64 {
         0
+    }
+
+    pub(super) fn batch_on(&self, _engine: &Engine) -> usize {
+        1
     }
 }
 

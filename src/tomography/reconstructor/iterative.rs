@@ -24,7 +24,9 @@ use crate::tomography::covariance_matrix::{
     CovarianceMatrices, TRUTH, rows_with_measurements, truth_covariance,
 };
 use crate::tomography::estimate::{Grouped, PosedGroup, blind, groups, with_noise};
-use crate::tomography::inversion::{Inversion, half_spectra, iterations, toeplitz_product};
+use crate::tomography::inversion::{
+    Inversion, half_spectra, iterations, side_by_side, toeplitz_product,
+};
 use crate::turbulence::plan::{CovarianceOptions, CovariancePlan, Form, SlopeCovariancePlan};
 use ndarray::{Array2, Array3, ArrayView2, Axis, concatenate, s};
 
@@ -184,11 +186,6 @@ struct Numbers {
     product: f64,
 }
 
-/// How many of so many rows each of some workers solves at a time.
-fn rows_at_a_time(rows: usize, workers: usize) -> usize {
-    rows.div_ceil(workers.max(1)).clamp(1, BLOCK)
-}
-
 impl ReconstructorPlan {
     /// The same plan for an engine: by iterations, where the choice is left to it, and the dense matrices do not fit.
     pub fn fitted(self, engine: &Engine) -> Self {
@@ -209,7 +206,8 @@ impl ReconstructorPlan {
         let Numbers { spectra, dense, .. } = self.numbers();
         let working = 8 * (7 * BLOCK as u64 * n + 16 * spectra + 3 * dense);
         let results = 8 * (3 * rows).saturating_mul(n).saturating_add(5 * rows * m);
-        let devices = vec![self.bytes_of_iterations(rows, engine); engine.devices().len()];
+        let there = self.bytes_of_iterations(self.rows_at_a_time(rows as usize, engine), engine);
+        let devices = vec![there; engine.devices().len()];
         Memory::of_stages(results, [&Memory { host: working, devices }])
     }
 
@@ -232,15 +230,24 @@ impl ReconstructorPlan {
         all
     }
 
-    /// Bytes of both on each device, with the vectors of so many rows in all.
-    fn bytes_of_iterations(&self, rows: u64, engine: &Engine) -> u64 {
+    /// How many of so many rows each device of an engine solves at a time: a block of them, or as many as fit.
+    fn rows_at_a_time(&self, rows: usize, engine: &Engine) -> usize {
+        let devices = engine.devices();
+        let fits = |rows| {
+            let bytes = self.bytes_of_iterations(rows, engine);
+            devices.iter().all(|gpu| gpu.refuse_beyond_memory(bytes, "").is_ok())
+        };
+        side_by_side(rows.div_ceil(devices.len().max(1)).min(BLOCK), fits)
+    }
+
+    /// Bytes of both on each device, with the vectors of so many rows at a time.
+    fn bytes_of_iterations(&self, rows: usize, engine: &Engine) -> u64 {
         let size = match engine.precision() {
             Precision::F64 => 8,
             Precision::F32 => 4,
         };
         let (numbers, n) = (self.numbers(), self.measurements as u64);
-        let rows = rows_at_a_time(rows as usize, engine.devices().len()) as u64;
-        let of_rows = rows * (7 * n + numbers.of_row);
+        let of_rows = rows as u64 * (8 * n + numbers.of_row);
         let operators = numbers.spectra + 2 * numbers.dense + 4 * n;
         size * (operators + of_rows) + (32 << 20)
     }
@@ -351,6 +358,11 @@ mod tests {
         let told = vast.describe(&engine);
         assert!(told.reason.contains("does not fit") && told.form == "toeplitz", "{}", told.reason);
         let iterative = options.method(Inversion::Iterative);
+        // Rows go side by side as they fit, and one does in any case
+        assert_eq!(
+            [64, 33, 32, 3, 0].map(|fits| side_by_side(32, |rows| rows <= fits)),
+            [32, 32, 32, 2, 1]
+        );
         // Stars that share no lattice are taken in blocks, which differences between points do not have
         let apart = few(&blinded(&streaked(&mixed("90e3"))));
         let plan = ReconstructorPlan::new(&apart, iterative.tolerance(1e-10)).unwrap();

@@ -368,10 +368,10 @@ fn put_columns<T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Device;
     use crate::device::cuda::open;
     use crate::device::gpu::{Gpu, emulated};
     use crate::device::silent;
+    use crate::device::{Device, Seat};
     use crate::model::system::{SlopeModel, System};
     use crate::model::unmeasured::{Focus, TipTilt};
     use crate::tomography::covariance_matrix::tests::windy;
@@ -516,6 +516,14 @@ mod tests {
             assert!(!plan.is_shared(&engine) && plan.check_ranks(&engine).is_ok());
             let said = plan.describe(&engine);
             assert!(said.method.contains("worth sharing"), "{}", said.method);
+            // Rows of an iteration are no matrix for several processes to share.
+            let seat = Seat { rank: 1, ranks: 2, meet: "nowhere".into(), local: 0 };
+            let seated = Engine::gpus(engine.devices()[..1].to_vec(), Precision::F64).unwrap();
+            let alone =
+                ReconstructorPlan::new(&pair(2e-14, 0.0), options.method(Inversion::Iterative));
+            let told = alone.unwrap().run(&seated.seated(seat).unwrap(), &silent).unwrap_err();
+            let words = "ranks = 2: expected 1, as method = \"iterative\"";
+            assert!(told.to_string().starts_with(words), "{told}");
             let later = ReconstructorPlan::new(&twins, options.delay(0.01).keep(true)).unwrap();
             assert!(later.why_alone(&engine).is_some_and(|why| why.contains("worth sharing")));
         }

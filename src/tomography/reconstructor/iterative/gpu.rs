@@ -2,7 +2,6 @@
 //! The reconstructor by iterations on devices.
 
 // What iterating on devices stands on
-use super::rows_at_a_time;
 use crate::device::gpu::Gpu;
 use crate::device::{Watch, Workers, check, engine::Engine, gather};
 use crate::error::Error;
@@ -24,10 +23,9 @@ impl ReconstructorPlan {
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<[Array2<f64>; 2], Error> {
-        let gpus = engine.devices();
         match engine.precision() {
-            Precision::F64 => self.rows_in_precision::<f64>(measured, rows, gpus, watch),
-            Precision::F32 => self.rows_in_precision::<f32>(measured, rows, gpus, watch),
+            Precision::F64 => self.rows_in_precision::<f64>(measured, rows, engine, watch),
+            Precision::F32 => self.rows_in_precision::<f32>(measured, rows, engine, watch),
         }
     }
 
@@ -35,10 +33,10 @@ impl ReconstructorPlan {
         &self,
         measured: &Measured,
         rows: &Array2<f64>,
-        gpus: &[Gpu],
+        engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<[Array2<f64>; 2], Error> {
-        let systems = rows_at_a_time(rows.nrows(), gpus.len());
+        let (systems, gpus) = (self.rows_at_a_time(rows.nrows(), engine), engine.devices());
         let removed = self.system.removed_modes();
         let solver = |gpu: &Gpu| systems_on::<T>(gpu, measured, &removed, systems).map(Mutex::new);
         let solvers = gpus.iter().map(solver).collect::<Result<Vec<_>, Error>>()?;
