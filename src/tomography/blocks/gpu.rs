@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::linear::blocks::gpu::FewRows;
 use crate::linear::elimination::gpu::EliminationGpu;
 use crate::linear::operator::Pairs;
-use crate::linear::operator::gpu::modes::{BlindGpu, CommonGpu, Mode};
+use crate::linear::operator::gpu::modes::{Mode, WithModesGpu};
 use crate::linear::operator::gpu::{DeviceOperator, WithPairsGpu, check_lengths};
 use crate::linear::solver::together::gpu::SideBySide;
 use crate::linear::toeplitz::Parts;
@@ -195,7 +195,7 @@ pub(crate) fn with_noise<T: Real>(
         let ones = |slopes: &Range<usize>| (slopes.start, vec![1.0; slopes.len()]);
         let (modes, weights): (Vec<Mode>, Vec<f64>) =
             noise.common.iter().map(|(slopes, variance)| (ones(slopes), *variance)).unzip();
-        operator = Arc::new(CommonGpu::new(operator, rows, &modes, &weights)?);
+        operator = Arc::new(WithModesGpu::in_common(operator, rows, &modes, &weights)?);
     }
     Ok(operator)
 }
@@ -208,7 +208,7 @@ pub(crate) fn without<T: Real>(
 ) -> Result<Arc<dyn DeviceOperator<T>>, Error> {
     match removed.is_empty() {
         true => Ok(operator),
-        false => Ok(Arc::new(BlindGpu::new(operator, rows, &modes_of(removed))?)),
+        false => Ok(Arc::new(WithModesGpu::taken_out(operator, rows, &modes_of(removed))?)),
     }
 }
 

@@ -145,19 +145,21 @@ impl<T: Real> DeviceOperator<T> for ModesGpu<T> {
 }
 
 // Operator with modes in common
-/// A + Σ w z zᵗ: a square operator, and modes z with their weights.
-pub(crate) struct CommonGpu<T> {
+/// A symmetric operator A with modes z: A + Σ w z zᵗ by their weights, or without them, Eq. [blind on device](https://lenslet.github.io/lenslet/device-operators.html#eq-blind-on-device).
+pub(crate) struct WithModesGpu<T> {
     operator: Arc<dyn DeviceOperator<T>>,
     modes: ModesGpu<T>,
     weights: Buffer<T>,
+    /// Where modes are taken out: vectors without them, and their shares in what comes out.
+    without: Option<[Buffer<T>; 2]>,
 }
 
-impl<T: Real> CommonGpu<T> {
+impl<T: Real> WithModesGpu<T> {
     /// The sum of an `operator` and of modes by their weights, as often as vectors of so many `rows` stand one behind the other.
     ///
     /// # Errors
     /// As for [`ModesGpu::new`], and `Invalid` where the rows do not fit.
-    pub(crate) fn new(
+    pub(crate) fn in_common(
         operator: Arc<dyn DeviceOperator<T>>,
         rows: usize,
         modes: &[Mode],
@@ -167,7 +169,40 @@ impl<T: Real> CommonGpu<T> {
         let modes = ModesGpu::new(operator.gpu(), [rows, vectors], modes)?;
         let weights: Vec<T> = weights.iter().map(|&weight| T::of(weight)).collect();
         let weights = operator.gpu().upload(&weights)?;
-        Ok(Self { operator, modes, weights })
+        Ok(Self { operator, modes, weights, without: None })
+    }
+
+    // Take modes out of an operator
+    /// An `operator` without modes, as often as vectors of so many `rows` stand one behind the other.
+    ///
+    /// # Errors
+    /// As for [`WithModesGpu::in_common`].
+    pub(crate) fn taken_out(
+        operator: Arc<dyn DeviceOperator<T>>,
+        rows: usize,
+        modes: &[Mode],
+    ) -> Result<Self, Error> {
+        let (gpu, vectors) = (operator.gpu().clone(), vectors_of(operator.as_ref(), rows)?);
+        let [left, there] = [gpu.zeros::<T>(vectors * rows)?, gpu.zeros::<T>(vectors * rows)?];
+        let mut variances = Vec::new();
+        for some in modes.chunks(vectors) {
+            let mut x = vec![T::zero(); vectors * rows];
+            for ((first, shape), x) in some.iter().zip(x.chunks_exact_mut(rows)) {
+                let own = x[*first..].iter_mut().zip(shape);
+                own.for_each(|(x, &part)| *x = T::of(part));
+            }
+            left.write(&x)?;
+            operator.apply(&left, &there)?;
+            let along = |(x, y): (&[T], &[T])| {
+                x.iter().zip(y).map(|(&x, &y)| x.in_double() * y.in_double()).sum::<f64>()
+            };
+            let there = there.read()?;
+            let products = x.chunks_exact(rows).zip(there.chunks_exact(rows)).map(along);
+            variances.extend(products.take(some.len()));
+        }
+        let with = Self::in_common(operator, rows, modes, &variances)?;
+        let after = gpu.zeros(with.modes.shares.len())?;
+        Ok(Self { without: Some([left, after]), ..with })
     }
 }
 
@@ -179,8 +214,8 @@ fn vectors_of<T>(operator: &dyn DeviceOperator<T>, rows: usize) -> Result<usize,
     Ok(shape.0 / rows)
 }
 
-// Multiply with modes in common
-impl<T: Real> DeviceOperator<T> for CommonGpu<T> {
+// Multiply with modes or without
+impl<T: Real> DeviceOperator<T> for WithModesGpu<T> {
     fn gpu(&self) -> &Gpu {
         self.operator.gpu()
     }
@@ -194,93 +229,18 @@ impl<T: Real> DeviceOperator<T> for CommonGpu<T> {
     }
 
     fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
-        self.operator.apply(x, y)?;
-        self.modes.share(x, &self.modes.shares)?;
-        self.modes.add([y, y], [&self.modes.shares, &self.weights])
-    }
-
-    fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
-        self.operator.apply_transpose(x, y)?;
-        self.modes.share(x, &self.modes.shares)?;
-        self.modes.add([y, y], [&self.modes.shares, &self.weights])
-    }
-
-    fn bytes(&self) -> u64 {
-        self.operator.bytes() + self.modes.bytes() + self.weights.bytes()
-    }
-}
-
-// Operator without modes
-/// Q A Q + Σ v z zᵗ, with Q = 1 − Σ z zᵗ: a symmetric operator without modes z, which have their variances v of it instead.
-pub(crate) struct BlindGpu<T> {
-    operator: Arc<dyn DeviceOperator<T>>,
-    modes: ModesGpu<T>,
-    variances: Buffer<T>,
-    /// Vectors without modes, and the shares of these in what comes out.
-    left: Buffer<T>,
-    after: Buffer<T>,
-}
-
-impl<T: Real> BlindGpu<T> {
-    // Take modes out of an operator
-    /// An `operator` without modes, as often as vectors of so many `rows` stand one behind the other.
-    ///
-    /// # Errors
-    /// As for [`CommonGpu::new`].
-    pub(crate) fn new(
-        operator: Arc<dyn DeviceOperator<T>>,
-        rows: usize,
-        modes: &[Mode],
-    ) -> Result<Self, Error> {
-        let (gpu, vectors) = (operator.gpu().clone(), vectors_of(operator.as_ref(), rows)?);
-        let (left, there) = (gpu.zeros::<T>(vectors * rows)?, gpu.zeros::<T>(vectors * rows)?);
-        let mut variances = Vec::new();
-        for some in modes.chunks(vectors) {
-            let mut x = vec![T::zero(); vectors * rows];
-            for ((first, shape), x) in some.iter().zip(x.chunks_exact_mut(rows)) {
-                let own = x[*first..].iter_mut().zip(shape);
-                own.for_each(|(x, &part)| *x = T::of(part));
-            }
-            left.write(&x)?;
-            operator.apply(&left, &there)?;
-            let products = x
-                .chunks_exact(rows)
-                .zip(there.read()?.chunks_exact(rows))
-                .map(|(x, y)| {
-                    x.iter().zip(y).map(|(&x, &y)| x.in_double() * y.in_double()).sum::<f64>()
-                })
-                .map(T::of)
-                .collect::<Vec<T>>();
-            variances.extend_from_slice(&products[..some.len()]);
-        }
-        let modes = ModesGpu::new(&gpu, [rows, vectors], modes)?;
-        let (variances, after) = (gpu.upload(&variances)?, gpu.zeros(modes.shares.len())?);
-        Ok(Self { operator, modes, variances, left, after })
-    }
-}
-
-// Multiply without modes
-impl<T: Real> DeviceOperator<T> for BlindGpu<T> {
-    fn gpu(&self) -> &Gpu {
-        self.operator.gpu()
-    }
-
-    fn rows(&self) -> usize {
-        self.operator.rows()
-    }
-
-    fn columns(&self) -> usize {
-        self.operator.columns()
-    }
-
-    fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
-        let Self { modes, left, after, .. } = self;
+        let modes = &self.modes;
         modes.share(x, &modes.shares)?;
-        modes.add([x, left], [&modes.shares, &modes.minus])?;
-        self.operator.apply(left, y)?;
-        modes.share(y, after)?;
-        modes.add([y, y], [after, &modes.minus])?;
-        modes.add([y, y], [&modes.shares, &self.variances])
+        match &self.without {
+            None => self.operator.apply(x, y)?,
+            Some([left, after]) => {
+                modes.add([x, left], [&modes.shares, &modes.minus])?;
+                self.operator.apply(left, y)?;
+                modes.share(y, after)?;
+                modes.add([y, y], [after, &modes.minus])?;
+            }
+        }
+        modes.add([y, y], [&modes.shares, &self.weights])
     }
 
     fn apply_transpose(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
@@ -288,8 +248,8 @@ impl<T: Real> DeviceOperator<T> for BlindGpu<T> {
     }
 
     fn bytes(&self) -> u64 {
-        let own = [&self.variances, &self.left, &self.after].map(Buffer::bytes);
-        self.operator.bytes() + self.modes.bytes() + own.iter().sum::<u64>()
+        let own = self.without.iter().flatten().chain([&self.weights]).map(Buffer::bytes);
+        self.operator.bytes() + self.modes.bytes() + own.sum::<u64>()
     }
 }
 
@@ -328,8 +288,8 @@ mod tests {
         let variances: Vec<f64> = z.t().dot(&a).dot(&z).diag().to_vec();
         for gpu in test_machines() {
             let there = Arc::new(MatrixGpu::<f64>::new(&gpu, a.view()).unwrap());
-            let common = CommonGpu::new(there.clone(), n, &modes, &weights).unwrap();
-            let blind = BlindGpu::new(there.clone(), n, &modes).unwrap();
+            let common = WithModesGpu::in_common(there.clone(), n, &modes, &weights).unwrap();
+            let blind = WithModesGpu::taken_out(there.clone(), n, &modes).unwrap();
             let out = ModesGpu::new(&gpu, [n, 1], &modes).unwrap();
             let expected = [&a + &with(&weights), q.dot(&a).dot(&q) + with(&variances), q.clone()];
             let all: [Arc<dyn DeviceOperator<f64>>; 3] =
@@ -344,7 +304,7 @@ mod tests {
             }
             // What does not fit is refused
             assert!(ModesGpu::<f64>::new(&gpu, [n, 1], &[(69, vec![1.0; 2])]).is_err());
-            assert!(BlindGpu::new(there, n - 1, &modes).is_err());
+            assert!(WithModesGpu::taken_out(there, n - 1, &modes).is_err());
         }
     }
 }
