@@ -131,6 +131,11 @@ impl Engine {
         &self.devices
     }
 
+    /// Whether each graphics processor that takes part has so many bytes free.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.devices.iter().all(|gpu| gpu.refuse_beyond_memory(bytes, "").is_ok())
+    }
+
     /// The precision of the numbers.
     pub fn precision(&self) -> Precision {
         self.precision

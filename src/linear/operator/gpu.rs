@@ -58,6 +58,17 @@ pub(crate) fn check_lengths<T: Pod>(
     Err(Invalid::new("buffers of a product", value, format!("{columns} → {rows}")))
 }
 
+/// How many vectors of so many rows, which others have as well, a square operator takes.
+fn vectors_of<T>(
+    operator: &dyn DeviceOperator<T>,
+    (rows, others): (usize, &str),
+) -> Result<usize, Invalid> {
+    let shape = (operator.rows(), operator.columns());
+    let fits = shape.0 == shape.1 && shape.0.is_multiple_of(rows);
+    accept(fits, "shape", shape, &format!("{rows} × {rows}, as the {others}"))?;
+    Ok(shape.0 / rows)
+}
+
 // Product of two operators on a device
 /// The product of two operators, the second of which is applied first.
 pub struct ProductGpu<T> {
@@ -133,9 +144,7 @@ impl<T: Real> WithPairsGpu<T> {
     /// # Errors
     /// `Invalid` where they do not fit; what the device says.
     pub fn new(operator: Arc<dyn DeviceOperator<T>>, pairs: &Pairs<f64>) -> Result<Self, Error> {
-        let (shape, rows) = ((operator.rows(), operator.columns()), pairs.elements().len());
-        let fits = shape.0 == shape.1 && shape.0.is_multiple_of(rows);
-        accept(fits, "shape", shape, &format!("{rows} × {rows}, as the pairs"))?;
+        vectors_of(operator.as_ref(), (pairs.elements().len(), "pairs"))?;
         let gpu = operator.gpu();
         let partners: Vec<i32> = pairs.partners().iter().map(|&partner| partner as i32).collect();
         let elements: Vec<T> = pairs.elements().iter().map(|&element| T::of(element)).collect();

@@ -53,10 +53,7 @@ impl PointErrorsPlan {
 
     /// Points that each device of an engine explains at a time, where a row has as many: as many as fit.
     pub(super) fn batch_on(&self, engine: &Engine) -> usize {
-        side_by_side(BATCH, |batch| {
-            let bytes = self.bytes_there(batch, engine);
-            engine.devices().iter().all(|gpu| gpu.refuse_beyond_memory(bytes, "").is_ok())
-        })
+        side_by_side(BATCH, |batch| engine.has_room(self.bytes_there(batch, engine)))
     }
 
     /// Numbers of half spectra and fields of a point, for guide stars that share a lattice, perhaps with wavefronts.
@@ -195,7 +192,7 @@ impl<T: Real> Explainer<T> {
     /// Takes out of right-hand sides what stars do not see.
     fn remove_unseen(&self) -> Result<(), Error> {
         let rows = self.systems.right_hand_sides();
-        self.unseen.iter().try_for_each(|modes| modes.remove(rows))
+        self.unseen.iter().try_for_each(|modes| modes.apply(rows, rows))
     }
 
     // Solve for tilts on a device

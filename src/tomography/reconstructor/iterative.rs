@@ -232,12 +232,8 @@ impl ReconstructorPlan {
 
     /// How many of so many rows each device of an engine solves at a time: a block of them, or as many as fit.
     fn rows_at_a_time(&self, rows: usize, engine: &Engine) -> usize {
-        let devices = engine.devices();
-        let fits = |rows| {
-            let bytes = self.bytes_of_iterations(rows, engine);
-            devices.iter().all(|gpu| gpu.refuse_beyond_memory(bytes, "").is_ok())
-        };
-        side_by_side(rows.div_ceil(devices.len().max(1)).min(BLOCK), fits)
+        let most = rows.div_ceil(engine.devices().len().max(1)).min(BLOCK);
+        side_by_side(most, |rows| engine.has_room(self.bytes_of_iterations(rows, engine)))
     }
 
     /// Bytes of both on each device, with the vectors of so many rows at a time.

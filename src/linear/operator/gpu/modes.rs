@@ -2,7 +2,7 @@
 //! Modes on a device: what numbers of a vector have in common, and what is taken out of them.
 
 // What modes on a device stand on
-use super::{DeviceOperator, check_lengths};
+use super::{DeviceOperator, check_lengths, vectors_of};
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape};
 use crate::device::headers::REAL;
 use crate::error::{Error, accept};
@@ -99,22 +99,10 @@ impl<T: Real> ModesGpu<T> {
         ];
         self.gpu.launch(&self.kernels[1], Shape::over(rows, THREADS, [1, vectors]), &arguments)
     }
-
-    // Take modes out in place
-    /// Takes the modes out of vectors.
-    ///
-    /// # Errors
-    /// `Invalid` where they are not as many; what the device says.
-    #[cfg(feature = "factorise")]
-    pub(crate) fn remove(&self, x: &Buffer<T>) -> Result<(), Error> {
-        check_lengths(x, x, (self.rows(), self.rows()))?;
-        self.share(x, &self.shares)?;
-        self.add([x, x], [&self.shares, &self.minus])
-    }
 }
 
 // Take modes out of vectors
-/// 1 − Σ z zᵗ, for modes of length 1 that are orthogonal to each other.
+/// 1 − Σ z zᵗ, for modes of length 1 that are orthogonal to each other; what comes out may stand where it went in.
 impl<T: Real> DeviceOperator<T> for ModesGpu<T> {
     fn gpu(&self) -> &Gpu {
         &self.gpu
@@ -165,7 +153,7 @@ impl<T: Real> WithModesGpu<T> {
         modes: &[Mode],
         weights: &[f64],
     ) -> Result<Self, Error> {
-        let vectors = vectors_of(operator.as_ref(), rows)?;
+        let vectors = vectors_of(operator.as_ref(), (rows, "modes"))?;
         let modes = ModesGpu::new(operator.gpu(), [rows, vectors], modes)?;
         let weights: Vec<T> = weights.iter().map(|&weight| T::of(weight)).collect();
         let weights = operator.gpu().upload(&weights)?;
@@ -182,7 +170,8 @@ impl<T: Real> WithModesGpu<T> {
         rows: usize,
         modes: &[Mode],
     ) -> Result<Self, Error> {
-        let (gpu, vectors) = (operator.gpu().clone(), vectors_of(operator.as_ref(), rows)?);
+        let (gpu, vectors) =
+            (operator.gpu().clone(), vectors_of(operator.as_ref(), (rows, "modes"))?);
         let [left, there] = [gpu.zeros::<T>(vectors * rows)?, gpu.zeros::<T>(vectors * rows)?];
         let mut variances = Vec::new();
         for some in modes.chunks(vectors) {
@@ -206,14 +195,6 @@ impl<T: Real> WithModesGpu<T> {
     }
 }
 
-/// How many vectors of so many rows a square operator takes.
-fn vectors_of<T>(operator: &dyn DeviceOperator<T>, rows: usize) -> Result<usize, Error> {
-    let shape = (operator.rows(), operator.columns());
-    let fits = shape.0 == shape.1 && shape.0.is_multiple_of(rows);
-    accept(fits, "shape", shape, &format!("{rows} × {rows}, as the modes"))?;
-    Ok(shape.0 / rows)
-}
-
 // Multiply with modes or without
 impl<T: Real> DeviceOperator<T> for WithModesGpu<T> {
     fn gpu(&self) -> &Gpu {
@@ -230,11 +211,13 @@ impl<T: Real> DeviceOperator<T> for WithModesGpu<T> {
 
     fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
         let modes = &self.modes;
-        modes.share(x, &modes.shares)?;
         match &self.without {
-            None => self.operator.apply(x, y)?,
+            None => {
+                modes.share(x, &modes.shares)?;
+                self.operator.apply(x, y)?;
+            }
             Some([left, after]) => {
-                modes.add([x, left], [&modes.shares, &modes.minus])?;
+                modes.apply(x, left)?;
                 self.operator.apply(left, y)?;
                 modes.share(y, after)?;
                 modes.add([y, y], [after, &modes.minus])?;
