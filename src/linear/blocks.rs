@@ -6,6 +6,7 @@ pub(crate) mod gpu;
 
 // What operators in blocks stand on
 use crate::error::{Invalid, accept};
+use crate::linear::matrix::Dense;
 use crate::linear::operator::{Operator, count, gather, places_of, shape, starts, vectors};
 use crate::numerics::real::Real;
 use std::ops::Range;
@@ -118,11 +119,54 @@ impl<T: Real> Operator<T> for Blocks<T> {
     }
 }
 
+// A thin strip and its transpose
+/// The few beside the many, Eq. [border](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-border), in vectors of the many and then the few.
+pub(crate) struct Border<T> {
+    /// Bᵀ, (few, many), and D.
+    pub(crate) between: Arc<Dense<T>>,
+    pub(crate) few: Dense<T>,
+}
+
+impl<T: Real> Operator<T> for Border<T> {
+    // Answers of a border
+    fn rows(&self) -> usize {
+        self.between.columns() + self.between.rows()
+    }
+
+    fn columns(&self) -> usize {
+        self.rows()
+    }
+
+    fn scratch(&self, _vectors: usize) -> usize {
+        self.between.rows() + self.between.scratch_of_pass().max(self.few.scratch(1))
+    }
+
+    fn apply_transpose(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
+        self.apply(x, y, scratch);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.between.bytes() + self.few.bytes()
+    }
+
+    fn apply(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
+        let (all, m) = (self.rows(), self.between.columns());
+        vectors(x, y, (all, all));
+        let (sums, scratch) = scratch.split_at_mut(self.between.rows());
+        for (x, y) in x.chunks_exact(all).zip(y.chunks_exact_mut(all)) {
+            let ((x_many, x_few), (many, few)) = (x.split_at(m), y.split_at_mut(m));
+            many.fill(T::zero());
+            self.between.pass(x_few, many, Some(x_many), [sums, scratch]);
+            self.few.apply(x_few, few, scratch);
+            few.iter_mut().zip(&*sums).for_each(|(few, &sum)| *few += sum);
+        }
+    }
+}
+
 // Tests of operators in blocks
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linear::matrix::Dense;
     use crate::linear::operator::battery;
     use ndarray::Array2;
 
@@ -180,5 +224,28 @@ mod tests {
         let wrong = vec![block(&other, false, &vec![0..0, 0..1], &vec![0..2, 2..5])];
         let error = Blocks::new((8, 7), wrong).err().unwrap().to_string();
         assert_eq!(error, "rows of block 0 = 2: expected 1, its places");
+    }
+
+    // Compare a border with its matrix
+    #[test]
+    fn a_border_is_the_matrix_around_an_empty_square() {
+        for (few, many) in [(3, 700), (2, 256), (1, 5)] {
+            let (between, small) = (random((few, many), 1), random((few, few), 2));
+            let small = &small + &small.t();
+            let all = Array2::from_shape_fn((many + few, many + few), |(i, j)| {
+                match (i < many, j < many) {
+                    (true, true) => 0.0,
+                    (true, false) => between[[j - many, i]],
+                    (false, true) => between[[i - many, j]],
+                    (false, false) => small[[i - many, j - many]],
+                }
+            });
+            let border = Border { between: Arc::new(Dense::new(between)), few: Dense::new(small) };
+            battery::check(&border, 1e-13);
+            let x = battery::random(2 * (many + few), 3);
+            let [ours, theirs] = [&border as &dyn Operator<f64>, &Dense::new(all)]
+                .map(|operator| battery::product(operator, false, &x, 2));
+            assert!(battery::distance(&ours, &theirs) < 1e-14, "{few} {many}");
+        }
     }
 }

@@ -9,13 +9,14 @@ use crate::error::{Error, accept};
 use crate::linear::matrix::Dense;
 use crate::linear::operator::{Operator, count, gather, scatter, vectors};
 use crate::numerics::real::Real;
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array2, ArrayView2, Axis};
 use std::ops::Range;
 use std::sync::Arc;
 
 // Elimination of a few unknowns
 /// A preconditioner for a symmetric matrix of many unknowns and a few others, symmetric and positive definite where that of the
-/// many is: the few are eliminated, Eq. [eliminated](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-eliminated).
+/// many is: the few are eliminated, Eq. [eliminated](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-eliminated), and what they know of the many is taken into account,
+/// Eq. [waves of the few](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-waves-of-the-few).
 pub struct Elimination<T> {
     /// Where the many stand in a vector, and where the few.
     many: Vec<Range<usize>>,
@@ -25,22 +26,29 @@ pub struct Elimination<T> {
     /// Bᵀ, (few, many), and D⁻¹.
     between: Arc<Dense<T>>,
     small: Dense<T>,
+    /// R of σ E⁻¹ = RᵀR.
+    root: Dense<T>,
 }
+
+/// σ of Eq. [waves of the few](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-waves-of-the-few).
+const WEIGHT: f64 = 8.0;
 
 impl<T: Real> Elimination<T> {
     // Make the elimination
     /// The preconditioner of `inverse`, which approximates the inverse of the many, of the block `between`, (few, many), and the
-    /// block `small` of the few, which is positive definite; both stand at their places, \[many, few\].
+    /// block `small` of the few, which is positive definite; both stand at their places, \[many, few\]. `seen` is what the columns of
+    /// the block see of the many given the few, (few, few), E of Eq. [waves of the few](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-waves-of-the-few).
     ///
     /// # Errors
-    /// `Invalid` where shapes do not fit; `Failed` where the small block is not finite.
+    /// `Invalid` where shapes do not fit; `Failed` where the small block or what is seen is not finite.
     pub fn new(
         inverse: Arc<dyn Operator<T>>,
         between: Arc<Dense<T>>,
-        small: ArrayView2<f64>,
+        [small, seen]: [ArrayView2<f64>; 2],
         [many, few]: [Vec<Range<usize>>; 2],
     ) -> Result<Self, Error> {
-        check((between.rows(), between.columns()), small.dim(), [&many, &few])?;
+        let shape = (between.rows(), between.columns());
+        check(shape, [small.dim(), seen.dim()], [&many, &few])?;
         let m = between.columns();
         accept(
             inverse.rows() == m,
@@ -48,19 +56,23 @@ impl<T: Real> Elimination<T> {
             inverse.rows(),
             &format!("{m}, the many"),
         )?;
-        let small = Dense::new(invert(small)?.mapv(T::of));
-        Ok(Self { many, few, inverse, between, small })
+        let [small, root] = [invert(small)?, weighed(seen)?].map(|m| Dense::new(m.mapv(T::of)));
+        Ok(Self { many, few, inverse, between, small, root })
     }
 }
 
 /// Refuses blocks that do not fit their places.
 fn check(
     between: (usize, usize),
-    small: (usize, usize),
+    [small, seen]: [(usize, usize); 2],
     [many, few]: [&[Range<usize>]; 2],
 ) -> Result<(), Error> {
     let (m, n) = (count(many), count(few));
-    let named = [("shape between", between, (n, m)), ("shape of the small block", small, (n, n))];
+    let named = [
+        ("shape between", between, (n, m)),
+        ("shape of the small block", small, (n, n)),
+        ("shape of what the few see", seen, (n, n)),
+    ];
     for (name, shape, expected) in named {
         accept(shape == expected, name, format!("{shape:?}"), &format!("{expected:?}, as places"))?;
     }
@@ -68,47 +80,55 @@ fn check(
 }
 
 // Invert a small positive matrix
-/// The inverse of a symmetric matrix that is positive definite, or is not by rounding alone: then its diagonal grows until it is.
-fn invert(matrix: ArrayView2<f64>) -> Result<Array2<f64>, Error> {
-    let n = matrix.nrows();
-    let even: Vec<f64> =
-        matrix.indexed_iter().map(|((i, j), value)| 0.5 * (value + matrix[[j, i]])).collect();
-    let most = (0..n).fold(0.0, |most, k| f64::max(most, even[k * n + k].abs()));
-    if !even.iter().all(|value| value.is_finite()) || most == 0.0 {
+/// R of M⁻¹ = RᵀR, lower triangular, for a symmetric matrix M that is positive definite, or is not by rounding alone: then its
+/// diagonal grows until it is.
+pub(crate) fn root_of_inverse(matrix: ArrayView2<f64>) -> Result<Array2<f64>, Error> {
+    let mut even = 0.5 * (&matrix + &matrix.t());
+    let most = even.diag().fold(0.0, |most, value| f64::max(most, value.abs()));
+    if !even.iter().all(|value| value.is_finite()) || (most == 0.0 && !matrix.is_empty()) {
         let reason = "the matrix of the few unknowns is not finite or zero";
         return Err(Error::Failed { what: "elimination".into(), reason: reason.into() });
     }
     let mut share = f64::EPSILON;
     loop {
-        let mut inverse = even.clone();
-        (0..n).for_each(|k| inverse[k * n + k] += share * most);
-        if sweep(&mut inverse, n) {
-            let inverse = Array2::from_shape_vec((n, n), inverse);
-            return Ok(inverse.unwrap_or_else(|_| unreachable!("same length")));
+        even.diag_mut().iter_mut().for_each(|value| *value += share * most);
+        if let Some(root) = orthonormal(&even) {
+            return Ok(root);
         }
         share *= 10.0;
     }
 }
 
-// Sweep a matrix pivot by pivot
-/// Replaces a symmetric matrix by its inverse; false, and some numbers, where a pivot is not positive.
-fn sweep(matrix: &mut [f64], n: usize) -> bool {
-    for k in 0..n {
-        let pivot = matrix[k * n + k];
-        if pivot.is_nan() || pivot <= 0.0 {
-            return false;
-        }
-        matrix[k * n + k] = 1.0;
-        let row: Vec<f64> = matrix[k * n..][..n].iter().map(|value| value / pivot).collect();
-        for (i, values) in matrix.chunks_exact_mut(n).enumerate() {
-            let factor = std::mem::take(&mut values[k]);
-            if i != k {
-                values.iter_mut().zip(&row).for_each(|(value, share)| *value -= factor * share);
-            }
-        }
-        matrix[k * n..][..n].copy_from_slice(&row);
+/// The inverse of such a matrix.
+pub(crate) fn invert(matrix: ArrayView2<f64>) -> Result<Array2<f64>, Error> {
+    let root = root_of_inverse(matrix)?;
+    Ok(root.t().dot(&root))
+}
+
+/// R of σ E⁻¹ = RᵀR, of E; zero where nothing is seen.
+pub(crate) fn weighed(seen: ArrayView2<f64>) -> Result<Array2<f64>, Error> {
+    match seen.iter().all(|&value| value == 0.0) {
+        true => Ok(seen.to_owned()),
+        false => Ok(WEIGHT.sqrt() * root_of_inverse(seen)?),
     }
-    true
+}
+
+// Orthonormal rows of a small matrix
+/// The lower triangular R with R M Rᵀ = 1, if the symmetric matrix M is positive definite.
+fn orthonormal(matrix: &Array2<f64>) -> Option<Array2<f64>> {
+    let mut root = Array2::<f64>::zeros(matrix.dim());
+    for (i, line) in matrix.rows().into_iter().enumerate() {
+        let (known, mut rest) = root.view_mut().split_at(Axis(0), i);
+        let (shares, mut row) = (known.dot(&line), rest.row_mut(0));
+        let pivot = line[i] - shares.dot(&shares);
+        if pivot.is_nan() || pivot <= 0.0 {
+            return None;
+        }
+        row.assign(&-shares.dot(&known));
+        row[i] = 1.0;
+        row /= pivot.sqrt();
+    }
+    Some(root)
 }
 
 impl<T: Real> Operator<T> for Elimination<T> {
@@ -123,7 +143,7 @@ impl<T: Real> Operator<T> for Elimination<T> {
 
     fn scratch(&self, _vectors: usize) -> usize {
         let (m, n) = (self.between.columns(), self.between.rows());
-        2 * m + 2 * n + self.inverse.scratch(1).max(m)
+        2 * m + 3 * n + self.inverse.scratch(1).max(self.between.scratch_of_pass()).max(2 * n)
     }
 
     fn apply_transpose(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
@@ -131,7 +151,8 @@ impl<T: Real> Operator<T> for Elimination<T> {
     }
 
     fn bytes(&self) -> u64 {
-        self.inverse.bytes() + self.between.bytes() + self.small.bytes()
+        let small = self.small.bytes() + self.root.bytes();
+        self.inverse.bytes() + self.between.bytes() + small
     }
     // Eliminate and substitute
     fn apply(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
@@ -142,16 +163,20 @@ impl<T: Real> Operator<T> for Elimination<T> {
         let (product, rest) = rest.split_at_mut(m);
         let (given, rest) = rest.split_at_mut(n);
         let (few, rest) = rest.split_at_mut(n);
+        let (sums, rest) = rest.split_at_mut(n);
         for (x, y) in x.chunks_exact(all).zip(y.chunks_exact_mut(all)) {
             gather(x, all, &self.few, given);
-            self.small.apply(given, few, rest);
-            self.between.apply_transpose(few, product, rest);
             gather(x, all, &self.many, many);
-            many.iter_mut().zip(&*product).for_each(|(many, &known)| *many -= known);
+            self.small.apply(given, few, rest);
+            few.iter_mut().for_each(|few| *few = -*few);
+            self.between.pass(few, many, None, [sums, rest]);
             self.inverse.apply(many, product, rest);
+            // Add the waves of the few
+            self.root.apply(sums, few, rest);
+            self.root.apply_transpose(few, sums, rest);
+            self.between.pass(sums, product, None, [few, rest]);
             scatter(product, all, &self.many, y);
             // Substitute the many for the few
-            self.between.apply(product, few, rest);
             given.iter_mut().zip(&*few).for_each(|(given, &known)| *given -= known);
             self.small.apply(given, few, rest);
             scatter(few, all, &self.few, y);
@@ -187,12 +212,16 @@ mod tests {
             Array2::from_shape_fn((rows.len(), columns.len()), |(i, j)| a[[rows[i], columns[j]]])
         };
         let (between, small) = (part(&few, &many), part(&few, &few));
+        let seen = positive(3, 5);
         let make = |inverse: Array2<f64>| {
             let [inverse, between] = [&inverse, &between].map(|m| Arc::new(Dense::new(m.clone())));
-            Elimination::new(inverse, between, small.view(), places()).unwrap()
+            Elimination::new(inverse, between, [small.view(), seen.view()], places()).unwrap()
         };
-        let known = between.t().dot(&invert(small.view()).unwrap()).dot(&between);
-        let exact = make(invert((part(&many, &many) - known).view()).unwrap());
+        let through =
+            |matrix: &Array2<f64>| between.t().dot(&invert(matrix.view()).unwrap()).dot(&between);
+        let left = part(&many, &many) - through(&small);
+        let waves = WEIGHT * through(&seen);
+        let exact = make(invert(left.view()).unwrap() - &waves);
         battery::check(&exact, 1e-12);
         let error = matrix_of(&exact).dot(&a) - Array2::<f64>::eye(12);
         let error = error.fold(0.0, |most: f64, e| most.max(e.abs()));
@@ -200,23 +229,30 @@ mod tests {
         // Stay positive with a poor inverse
         let poor = matrix_of(&make(40.0 * positive(9, 7)));
         assert!((&poor - &poor.t()).iter().all(|difference| difference.abs() < 1e-9));
-        assert!(sweep(&mut poor.into_raw_vec_and_offset().0, 12));
+        assert!(orthonormal(&poor).is_some());
     }
     // Lift and refuse small matrices
     #[test]
     fn what_is_not_positive_is_lifted_and_what_does_not_fit_refused() {
         let lifted = invert(ndarray::arr2(&[[1.0, 1.0], [1.0, 1.0]]).view()).unwrap();
         assert!(lifted.iter().all(|value| value.is_finite()) && lifted[[0, 0]] > 0.0);
-        assert!(!sweep(&mut [1.0, 2.0, 2.0, 1.0], 2));
+        assert!(orthonormal(&ndarray::arr2(&[[1.0, 2.0], [2.0, 1.0]])).is_none());
+        let known = positive(5, 4);
+        let error =
+            root_of_inverse(known.view()).map(|root| root.dot(&known).dot(&root.t())).unwrap();
+        assert!((error - Array2::<f64>::eye(5)).iter().all(|e| e.abs() < 1e-12));
+        assert!(weighed(Array2::zeros((2, 2)).view()).unwrap().iter().all(|&value| value == 0.0));
         let refused = |value: f64| invert(ndarray::arr2(&[[value]]).view()).is_err();
         assert!(refused(f64::NAN) && refused(0.0) && !refused(2.0));
-        let make = |shape, n| {
+        let make = |shape, n, seen| {
             let inverse = Arc::new(Dense::new(positive(3, 3)));
-            let small = positive(n, 2);
+            let [small, seen] = [positive(n, 2), positive(seen, 2)];
             let between = Arc::new(Dense::new(Array2::zeros(shape)));
-            Elimination::new(inverse, between, small.view(), [vec![0..1, 1..3], vec![3..3, 3..4]])
+            let places = [vec![0..1, 1..3], vec![3..3, 3..4]];
+            Elimination::new(inverse, between, [small.view(), seen.view()], places)
         };
-        assert!(make((1, 3), 1).is_ok());
-        assert!(make((1, 2), 1).is_err() && make((1, 3), 2).is_err() && make((2, 3), 1).is_err());
+        assert!(make((1, 3), 1, 1).is_ok());
+        assert!(make((1, 2), 1, 1).is_err() && make((2, 3), 1, 1).is_err());
+        assert!(make((1, 3), 2, 1).is_err() && make((1, 3), 1, 2).is_err());
     }
 }

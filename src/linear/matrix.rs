@@ -109,6 +109,41 @@ impl<T: Real> Dense<T> {
             }
         }
     }
+
+    // Go through a matrix once for both
+    /// Numbers of `scratch` for [`pass`](Self::pass).
+    pub(crate) fn scratch_of_pass(&self) -> usize {
+        self.rows() * self.columns().div_ceil(Self::STRIP)
+    }
+
+    /// Adds Aᵀ `few` to `many`, and gives as `sums` A x in the same pass, of the given `x` or else of what `many` becomes.
+    pub(crate) fn pass(
+        &self,
+        few: &[T],
+        many: &mut [T],
+        x: Option<&[T]>,
+        [sums, scratch]: [&mut [T]; 2],
+    ) {
+        let (rows, columns) = self.0.dim();
+        sums.fill(T::zero());
+        if self.0.is_empty() {
+            return;
+        }
+        let parts = &mut scratch[..self.scratch_of_pass()];
+        let strips = many.par_chunks_mut(Self::STRIP).zip(parts.par_chunks_mut(rows)).enumerate();
+        strips.for_each(|(strip, (many, parts))| {
+            let place = strip * Self::STRIP..strip * Self::STRIP + many.len();
+            let rows = || self.values().chunks_exact(columns).map(|row| &row[place.clone()]);
+            for (row, &factor) in rows().zip(few) {
+                many.iter_mut().zip(row).for_each(|(many, &value)| *many += factor * value);
+            }
+            let x = x.map_or(&*many, |x| &x[place.clone()]);
+            parts.iter_mut().zip(rows()).for_each(|(part, row)| *part = dot(row, x));
+        });
+        for parts in parts.chunks_exact(rows) {
+            sums.iter_mut().zip(parts).for_each(|(sum, &part)| *sum += part);
+        }
+    }
 }
 
 impl<T: Real> Operator<T> for Dense<T> {

@@ -5,15 +5,16 @@
 pub(crate) mod gpu;
 
 // What operators in blocks of covariances stand on
-use crate::error::Error;
-use crate::linear::blocks::{Block, Blocks};
-use crate::linear::elimination::Elimination;
+use crate::error::{Error, Invalid};
+use crate::linear::blocks::{Block, Blocks, Border};
+use crate::linear::elimination::{Elimination, root_of_inverse};
 use crate::linear::matrix::Dense;
-use crate::linear::operator::Operator;
+use crate::linear::operator::{Diagonal, LowRank, Operator, Pairs, Sum, scatter};
 use crate::linear::toeplitz::BlockToeplitz;
 #[cfg(feature = "factorise")]
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
+use crate::model::unmeasured::RemovedModes;
 use crate::numerics::real::Real;
 use crate::tomography::circulant::{Circulant, Group};
 use crate::turbulence::blocks::{Rectangles, Sets};
@@ -53,11 +54,10 @@ fn slopes_in_blocks<T: Real>(
         put(Arc::new(toeplitz), false, &places, &places);
     }
     // Put the few and all rectangles
-    let [many, places] = many_and_few(sets);
+    let all = many_and_few(sets).concat();
     for (few, strip) in rectangles.few.iter().zip(strip) {
-        put(Arc::new(Dense::new(few.mapv(T::of))), false, &places, &places);
-        put(Arc::clone(strip) as Shared<T>, false, &places, &many);
-        put(Arc::clone(strip) as Shared<T>, true, &many, &places);
+        let border = Border { between: Arc::clone(strip), few: Dense::new(few.mapv(T::of)) };
+        put(Arc::new(border), false, &all, &all);
     }
     for ([first, second], rectangle) in sets.pairs().into_iter().zip(&rectangles.between) {
         if Some(second) == sets.few() {
@@ -106,13 +106,8 @@ pub(crate) fn many_and_few(sets: &Sets) -> [Vec<Range<usize>>; 2] {
 }
 
 // Covariances of the few with all lattices
-/// The covariances of the few slopes with those of all lattices as an operator, if there are few slopes.
-pub(crate) fn strip<T: Real>(rectangles: &Rectangles) -> Option<Arc<Dense<T>>> {
-    rectangles.sets.few().map(|_| Arc::new(Dense::new(few_with_many(rectangles))))
-}
-
 /// The covariances of the few slopes, as rows, with those of all lattices, star by star, rad².
-pub(crate) fn few_with_many<T: Real>(rectangles: &Rectangles) -> Array2<T> {
+pub(crate) fn few_with_many(rectangles: &Rectangles) -> Array2<f64> {
     let sets = &rectangles.sets;
     let [many, few] = many_and_few(sets).map(|places| places.iter().map(Range::len).sum::<usize>());
     let mut matrix = Array2::zeros((few, many));
@@ -134,11 +129,7 @@ pub(crate) fn few_with_many<T: Real>(rectangles: &Rectangles) -> Array2<T> {
             let (_, to) = known[known.partition_point(|(start, _)| *start < place.start)];
             for k in 0..place.len() {
                 let column = rectangle.row(from + k);
-                matrix
-                    .column_mut(to + k)
-                    .iter_mut()
-                    .zip(column)
-                    .for_each(|(value, &known)| *value = T::of(known));
+                matrix.column_mut(to + k).assign(&column);
             }
         }
     }
@@ -168,6 +159,30 @@ pub(crate) fn expanded(groups: &[Group], rectangles: &Rectangles) -> Array2<f64>
     all
 }
 
+// Add noise to an operator
+/// Θ + C_n, of Θ and the noise.
+pub(crate) fn with_noise<T: Real>(
+    slopes: Shared<T>,
+    noise: SlopeNoise,
+) -> Result<Shared<T>, Invalid> {
+    let correlated = noise.is_correlated();
+    let SlopeNoise { variances, partners, covariances, common } = noise;
+    let rows = variances.len();
+    let [variances, covariances] =
+        [variances, covariances].map(|values| values.into_iter().map(T::of).collect());
+    let mut terms: Vec<Shared<T>> = vec![slopes, Arc::new(Diagonal::new(variances))];
+    if correlated {
+        terms.push(Arc::new(Pairs::new(partners, covariances)?));
+    }
+    if !common.is_empty() {
+        let ones = |slopes: Range<usize>| vec![T::one(); slopes.len()];
+        let term =
+            |(slopes, variance): (Range<usize>, f64)| (T::of(variance), slopes.start, ones(slopes));
+        terms.push(Arc::new(LowRank::new(rows, common.into_iter().map(term).collect())?));
+    }
+    Ok(Arc::new(Sum::new(terms)?))
+}
+
 // Few slopes with their noise
 /// The covariance of the few slopes with their noise, rad².
 pub(crate) fn few_with_noise(rectangles: &Rectangles, noise: &SlopeNoise) -> Array2<f64> {
@@ -188,21 +203,48 @@ pub(crate) fn few_with_noise(rectangles: &Rectangles, noise: &SlopeNoise) -> Arr
     matrix
 }
 
+// What the few see of the many
+/// E of Eq. [seen by the few](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-seen-by-the-few), (few, few), rad⁶, of the strip `between` and the matrix `small` of the few with noise.
+pub(crate) fn seen_by_few(
+    measured: &Measured,
+    rectangles: &Rectangles,
+    [between, small]: [&Array2<f64>; 2],
+) -> Result<Array2<f64>, Error> {
+    let Measured { groups, noise, removed, .. } = *measured;
+    let operator = with_noise(slopes_in_blocks(groups, rectangles, None)?, noise.clone())?;
+    let (count, n) = (between.nrows(), operator.rows());
+    let [many, _] = many_and_few(&rectangles.sets);
+    let [mut columns, mut products] = [(); 2].map(|()| vec![0.0; count * n]);
+    scatter(between.as_slice().unwrap_or_default(), n, &many, &mut columns);
+    columns.chunks_exact_mut(n).for_each(|column| removed.remove(column));
+    operator.apply(&columns, &mut products, &mut vec![0.0; operator.scratch(count)]);
+    let matrix = |values| ArrayView2::from_shape((count, n), values);
+    let [columns, products] = [matrix(&columns), matrix(&products)]
+        .map(|matrix| matrix.unwrap_or_else(|_| unreachable!("same length")));
+    let shares = root_of_inverse(small.view())?.dot(&columns.dot(&columns.t()));
+    Ok(columns.dot(&products.t()) - shares.t().dot(&shares))
+}
+
 // Precondition in blocks
 /// The preconditioner of all sets for the covariance of measured slopes: circulant for lattices, and the few eliminated.
 fn eliminated<T: Real>(
-    groups: &[Group],
+    measured: &Measured,
     rectangles: &Rectangles,
-    noise: &SlopeNoise,
-    strip: Option<&Arc<Dense<T>>>,
+    strip: Option<&(Arc<Dense<T>>, Array2<f64>)>,
 ) -> Result<Shared<T>, Error> {
     let stars = renumbered(&rectangles.sets);
-    let groups: Vec<Group> =
-        groups.iter().zip(&stars).map(|(group, stars)| Group { stars, ..*group }).collect();
+    let groups: Vec<Group> = measured
+        .groups
+        .iter()
+        .zip(&stars)
+        .map(|(group, stars)| Group { stars, ..*group })
+        .collect();
     let circulant: Shared<T> = Arc::new(Circulant::new(&groups)?);
-    let Some(strip) = strip else { return Ok(circulant) };
-    let (small, places) = (few_with_noise(rectangles, noise), many_and_few(&rectangles.sets));
-    Ok(Arc::new(Elimination::new(circulant, Arc::clone(strip), small.view(), places)?))
+    let Some((strip, between)) = strip else { return Ok(circulant) };
+    let small = few_with_noise(rectangles, measured.noise);
+    let seen = seen_by_few(measured, rectangles, [between, &small])?;
+    let (small, places) = ([small.view(), seen.view()], many_and_few(&rectangles.sets));
+    Ok(Arc::new(Elimination::new(circulant, Arc::clone(strip), small, places)?))
 }
 
 // Either compressed form
@@ -214,6 +256,7 @@ pub(crate) struct Measured<'a> {
     pub(crate) rectangles: Option<&'a Rectangles>,
     pub(crate) valid: &'a [Array2<bool>],
     pub(crate) noise: &'a SlopeNoise,
+    pub(crate) removed: &'a RemovedModes,
 }
 
 impl Measured<'_> {
@@ -230,9 +273,13 @@ impl Measured<'_> {
             let circulant = || Circulant::new(self.groups).map(|p| Arc::new(p) as Shared<T>);
             return Ok((Arc::new(slopes), wanted.then(circulant).transpose()?));
         };
-        let strip = strip(rectangles);
-        let few = || eliminated(self.groups, rectangles, self.noise, strip.as_ref());
-        let slopes = slopes_in_blocks(self.groups, rectangles, strip.as_ref())?;
+        let strip = rectangles.sets.few().map(|_| {
+            let between = few_with_many(rectangles);
+            (Arc::new(Dense::new(between.mapv(T::of))), between)
+        });
+        let slopes =
+            slopes_in_blocks(self.groups, rectangles, strip.as_ref().map(|(strip, _)| strip))?;
+        let few = || eliminated(self, rectangles, strip.as_ref());
         Ok((slopes, wanted.then(few).transpose()?))
     }
 }

@@ -13,7 +13,7 @@ use crate::device::{Watch, check};
 use crate::error::{Error, Invalid, accept};
 use crate::linear::interpolation::{Interpolation, ToPupil};
 use crate::linear::matrix::Dense;
-use crate::linear::operator::{Diagonal, LowRank, Operator, Pairs, Product, Sum};
+use crate::linear::operator::{Diagonal, LowRank, Operator, Product, Sum};
 use crate::linear::solver::{Attempt, Solver, Stop};
 use crate::linear::toeplitz::BlockToeplitz;
 use crate::model::lenslet_array::SlopeOrder;
@@ -21,7 +21,7 @@ use crate::model::noise::SlopeNoise;
 use crate::model::system::System;
 use crate::model::unmeasured::{Mode, RemovedModes};
 use crate::numerics::real::Real;
-use crate::tomography::blocks::{Measured, Shared, side_by_side};
+use crate::tomography::blocks::{Measured, Shared, side_by_side, with_noise};
 use crate::tomography::circulant::{Circulant, Group};
 use crate::tomography::interpolation::interpolation_error;
 use crate::tomography::inversion::Inversion;
@@ -33,7 +33,7 @@ use crate::turbulence::plan::{
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
 use ndarray::{Array2, Array4, ArrayView2, Axis};
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 // Options of an estimate
 // Settings of an estimate
@@ -366,7 +366,8 @@ impl<T: Real> EstimatorCpu<T> {
         // Build the two operators
         let measured = |rectangles| {
             let (groups, valid, noise) = (&groups[..], &model.valid[..], &model.noise);
-            Measured { groups, rectangles, valid, noise }.operators(options.preconditioned)
+            Measured { groups, rectangles, valid, noise, removed: &model.removed }
+                .operators(options.preconditioned)
         };
         let ((slopes, preconditioner), wavefront): (_, Shared<T>) = match model.covariances {
             Matrices::Dense(matrices) => {
@@ -480,30 +481,6 @@ fn layered_operator<T: Real>(
 }
 
 // Operators without removed modes
-// Add noise to an operator
-/// Θ + C_n, of Θ and the noise.
-pub(crate) fn with_noise<T: Real>(
-    slopes: Shared<T>,
-    noise: SlopeNoise,
-) -> Result<Shared<T>, Invalid> {
-    let correlated = noise.is_correlated();
-    let SlopeNoise { variances, partners, covariances, common } = noise;
-    let rows = variances.len();
-    let [variances, covariances] =
-        [variances, covariances].map(|values| values.into_iter().map(T::of).collect());
-    let mut terms: Vec<Shared<T>> = vec![slopes, Arc::new(Diagonal::new(variances))];
-    if correlated {
-        terms.push(Arc::new(Pairs::new(partners, covariances)?));
-    }
-    if !common.is_empty() {
-        let ones = |slopes: Range<usize>| vec![T::one(); slopes.len()];
-        let term =
-            |(slopes, variance): (Range<usize>, f64)| (T::of(variance), slopes.start, ones(slopes));
-        terms.push(Arc::new(LowRank::new(rows, common.into_iter().map(term).collect())?));
-    }
-    Ok(Arc::new(Sum::new(terms)?))
-}
-
 // Remove modes from an operator
 /// Θ + C_n without modes, and P of Eq. [blind estimate](https://lenslet.github.io/lenslet/estimate.html#eq-blind-estimate), where there are modes to remove.
 pub(crate) fn blind<T: Real>(

@@ -5,7 +5,7 @@
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, Shape};
 use crate::error::{Error, accept};
 use crate::linear::blocks::gpu::{FewRows, SOURCE};
-use crate::linear::elimination::{check, invert};
+use crate::linear::elimination::{check, invert, weighed};
 use crate::linear::operator::gpu::{DeviceOperator, check_lengths};
 use crate::numerics::real::Real;
 use ndarray::{Array2, ArrayView2};
@@ -20,6 +20,9 @@ pub(crate) struct EliminationGpu<T> {
     /// Bᵀ, and D⁻¹.
     between: FewRows<T>,
     small: Buffer<T>,
+    /// Rᵀ and R of σ E⁻¹ = RᵀR, and a matrix of zeros.
+    roots: [Buffer<T>; 2],
+    zeros: Buffer<T>,
     /// Room for the few, and for a vector of all.
     left: Buffer<T>,
     known: Buffer<T>,
@@ -38,17 +41,22 @@ impl<T: Real> EliminationGpu<T> {
     /// As there; `Invalid` where more than 1024 are to be eliminated; what the device says.
     pub(crate) fn new(
         inverse: Arc<dyn DeviceOperator<T>>,
-        (between, small): (Array2<f64>, ArrayView2<f64>),
+        (between, [small, seen]): (Array2<f64>, [ArrayView2<f64>; 2]),
         [many, few]: [Vec<Range<usize>>; 2],
         vectors: usize,
     ) -> Result<Self, Error> {
-        check(between.dim(), small.dim(), [&many, &few])?;
+        check(between.dim(), [small.dim(), seen.dim()], [&many, &few])?;
         accept(small.nrows() <= MOST, "few unknowns", small.nrows(), &format!("at most {MOST}"))?;
         let gpu = inverse.gpu();
-        let inverted: Vec<T> = invert(small)?.iter().map(|&value| T::of(value)).collect();
+        let upload = |matrix: ArrayView2<f64>| {
+            gpu.upload(&matrix.iter().map(|&value| T::of(value)).collect::<Vec<_>>())
+        };
+        let root = weighed(seen)?;
         Ok(Self {
             between: FewRows::new(gpu, between.view(), [&few, &many], vectors)?,
-            small: gpu.upload(&inverted)?,
+            small: upload(invert(small)?.view())?,
+            roots: [upload(root.t())?, upload(root.view())?],
+            zeros: gpu.zeros(small.len())?,
             left: gpu.zeros(vectors * small.nrows())?,
             known: gpu.zeros(inverse.rows())?,
             solve: gpu.program::<T>(&SOURCE, &[])?.kernel("solve_few")?,
@@ -56,12 +64,17 @@ impl<T: Real> EliminationGpu<T> {
         })
     }
     // Solve for the few on a device
-    /// The few of y from those of x and so many sums of the many.
-    fn substitute(&self, parts: usize, [x, y]: [&Buffer<T>; 2]) -> Result<(), Error> {
+    /// The few of y from those of x, less so many sums of the many, times the transpose of a matrix.
+    fn substitute(
+        &self,
+        matrix: &Buffer<T>,
+        parts: usize,
+        [x, y]: [&Buffer<T>; 2],
+    ) -> Result<(), Error> {
         let few = &self.between;
         let count = self.left.len() / few.vectors;
         let (sums, rows) = ((&few.sums).into(), (&few.rows).into());
-        let arguments = [(&self.small).into(), sums, x.into(), rows, (&self.left).into(), y.into()];
+        let arguments = [matrix.into(), sums, x.into(), rows, (&self.left).into(), y.into()];
         let numbers = [count, parts, x.len() / few.vectors].map(Argument::from);
         let threads = count.next_multiple_of(32);
         let shape = Shape::over(threads, threads, [1, few.vectors]);
@@ -88,17 +101,25 @@ impl<T: Real> DeviceOperator<T> for EliminationGpu<T> {
     }
 
     fn bytes(&self) -> u64 {
-        let few = self.between.bytes() + self.small.bytes() + self.left.bytes();
-        self.inverse.bytes() + few + self.known.bytes()
+        let [root, transposed] = self.roots.each_ref().map(Buffer::bytes);
+        let small = self.small.bytes() + root + transposed + self.zeros.bytes() + self.left.bytes();
+        self.inverse.bytes() + self.between.bytes() + small + self.known.bytes()
     }
     // Eliminate on a device
     fn apply(&self, x: &Buffer<T>, y: &Buffer<T>) -> Result<(), Error> {
         check_lengths(x, y, (self.rows(), self.rows()))?;
-        let known = &self.known;
-        self.substitute(0, [x, known])?;
+        let (known, parts) = (&self.known, self.between.parts);
+        self.substitute(&self.small, 0, [x, known])?;
         self.between.add_columns([false, true], [known, x, known])?;
         self.inverse.apply(known, y)?;
+        // Add the waves of the few on a device
+        let [transposed, root] = &self.roots;
+        self.substitute(&self.zeros, 0, [known, known])?;
+        self.between.sum(known)?;
+        self.substitute(transposed, parts, [known, known])?;
+        self.substitute(root, 0, [known, known])?;
+        self.between.add_columns([false, true], [known, y, y])?;
         self.between.sum(y)?;
-        self.substitute(self.between.parts, [x, y])
+        self.substitute(&self.small, parts, [x, y])
     }
 }

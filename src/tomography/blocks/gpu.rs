@@ -17,7 +17,9 @@ use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, Product, Tuning};
 use crate::model::noise::SlopeNoise;
 use crate::model::unmeasured::RemovedModes;
 use crate::numerics::real::Real;
-use crate::tomography::blocks::{Measured, few_with_many, few_with_noise, lying, many_and_few};
+use crate::tomography::blocks::{
+    Measured, few_with_many, few_with_noise, lying, many_and_few, seen_by_few,
+};
 use crate::tomography::circulant::Group;
 use crate::tomography::circulant::gpu::CirculantGpu;
 use crate::turbulence::blocks::{Rectangles, Sets};
@@ -118,20 +120,20 @@ impl<T: Real> DeviceOperator<T> for SlopesInBlocksGpu<T> {
 /// The preconditioner of [`eliminated`](crate::tomography::blocks::eliminated), on a device.
 pub(crate) fn eliminated_on<T: Real>(
     gpu: &Gpu,
-    groups: &[Group],
+    measured: &Measured,
     rectangles: &Rectangles,
-    noise: &SlopeNoise,
     tuning: Tuning,
 ) -> Result<Arc<dyn DeviceOperator<T>>, Error> {
     let (sets, vectors) = (&rectangles.sets, tuning.transforms.vectors.unwrap_or(1));
-    let places = (&*places_of_stars(sets), noise.variances.len());
-    let circulant = CirculantGpu::placed(gpu, groups, places, tuning)?;
+    let places = (&*places_of_stars(sets), measured.noise.variances.len());
+    let circulant = CirculantGpu::placed(gpu, measured.groups, places, tuning)?;
     let circulant: Arc<dyn DeviceOperator<T>> = Arc::new(circulant);
     if rectangles.few.is_none() {
         return Ok(circulant);
     }
-    let small = few_with_noise(rectangles, noise);
-    let blocks = (few_with_many(rectangles), small.view());
+    let (between, small) = (few_with_many(rectangles), few_with_noise(rectangles, measured.noise));
+    let seen = seen_by_few(measured, rectangles, [&between, &small])?;
+    let blocks = (between, [small.view(), seen.view()]);
     Ok(Arc::new(EliminationGpu::new(circulant, blocks, many_and_few(sets), vectors)?))
 }
 
@@ -151,16 +153,15 @@ fn places_of_stars(sets: &Sets) -> Vec<Range<usize>> {
 pub(crate) fn systems_on<T: Real>(
     gpu: &Gpu,
     measured: &Measured,
-    removed: &RemovedModes,
     systems: usize,
 ) -> Result<SideBySide<T>, Error> {
     let transforms = Choices { vectors: Some(systems), ..Choices::default() };
     let tuning = Tuning { direct: Some(false), transforms };
-    let Measured { groups, valid, noise, .. } = *measured;
+    let Measured { groups, valid, noise, removed, .. } = *measured;
     if let Some(rectangles) = measured.rectangles {
         let variances = &noise.variances;
         let slopes = SlopesInBlocksGpu::new(gpu, groups, rectangles, variances, tuning)?;
-        let preconditioner = eliminated_on(gpu, groups, rectangles, noise, tuning)?;
+        let preconditioner = eliminated_on(gpu, measured, rectangles, tuning)?;
         let measured = without(with_noise(Arc::new(slopes), noise)?, variances.len(), removed)?;
         return SideBySide::new(measured, preconditioner, systems);
     }

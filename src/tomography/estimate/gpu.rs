@@ -17,6 +17,7 @@ use crate::linear::toeplitz::gpu::{BlockToeplitzGpu, Tuning};
 use crate::linear::toeplitz::{Block, Parts};
 use crate::model::unmeasured::RemovedModes;
 use crate::numerics::real::Real;
+use crate::tomography::blocks::Measured;
 use crate::tomography::blocks::gpu::{
     SlopesInBlocksGpu, eliminated_on, is_diagonal, modes_of, with_noise, without,
 };
@@ -115,7 +116,15 @@ impl<T: Real> EstimatorGpu<T> {
         let solver = match (options.solver, toeplitz, &model.covariances) {
             (solver, _, _) if !options.preconditioned => SolverGpu::new(solver, a, None)?,
             (solver, _, Matrices::Blocks(rectangles, _)) => {
-                let p = eliminated_on(gpu, &groups, rectangles, &model.noise, Tuning::default())?;
+                let (valid, noise) = (&model.valid[..], &model.noise);
+                let known = Measured {
+                    groups: &groups,
+                    rectangles: Some(rectangles),
+                    valid,
+                    noise,
+                    removed: &removed,
+                };
+                let p = eliminated_on(gpu, &known, rectangles, Tuning::default())?;
                 SolverGpu::new(solver, a, Some(p))?
             }
             (Solver::ConjugateGradients, Some(a), _) => {

@@ -170,13 +170,14 @@ impl<T: Real> Explainer<T> {
             _ => None,
         };
         let (valid, noise) = (&model.valid[..], &model.noise);
-        let measured = Measured { groups: &groups, rectangles, valid, noise };
+        let removed = &model.removed;
+        let measured = Measured { groups: &groups, rectangles, valid, noise, removed };
         let (tilts, n) = (job.tilts(), noise.variances.len());
         let unseen = (!model.removed.is_empty())
             .then(|| ModesGpu::new(gpu, [n, batch], &modes_of(&model.removed)));
         let mut explainer = Self {
             ways: ways(gpu, job, model, batch)?,
-            systems: systems_on(gpu, &measured, &model.removed, batch)?,
+            systems: systems_on(gpu, &measured, batch)?,
             unseen: unseen.transpose()?,
             tilts: gpu.zeros(tilts * n)?,
             products: gpu.zeros(tilts * batch)?,

@@ -18,12 +18,12 @@ use crate::linear::times_transpose;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::SlopeNoise;
 use crate::numerics::real::Precision;
-use crate::tomography::blocks::Measured;
+use crate::tomography::blocks::{Measured, with_noise};
 use crate::tomography::circulant::Group;
 use crate::tomography::covariance_matrix::{
     CovarianceMatrices, TRUTH, rows_with_measurements, truth_covariance,
 };
-use crate::tomography::estimate::{Grouped, PosedGroup, blind, groups, with_noise};
+use crate::tomography::estimate::{Grouped, PosedGroup, blind, groups};
 use crate::tomography::inversion::{
     Inversion, half_spectra, iterations, side_by_side, toeplitz_product,
 };
@@ -66,7 +66,9 @@ impl ReconstructorPlan {
         let rectangles = rectangles.transpose()?;
         let noise = SlopeNoise::new(system.guide_stars(), &SlopeOrder::new(&valid));
         let rectangles = rectangles.as_ref();
-        let measured = Measured { groups: &groups, rectangles, valid: &valid, noise: &noise };
+        let removed = &system.removed_modes();
+        let measured =
+            Measured { groups: &groups, rectangles, valid: &valid, noise: &noise, removed };
         watch.stage(TRUTH, "");
         let mut rows = rows_with_measurements(system, engine, watch)?;
         if self.is_delayed() {

@@ -37,8 +37,7 @@ impl ReconstructorPlan {
         watch: &dyn Watch,
     ) -> Result<[Array2<f64>; 2], Error> {
         let (systems, gpus) = (self.rows_at_a_time(rows.nrows(), engine), engine.devices());
-        let removed = self.system.removed_modes();
-        let solver = |gpu: &Gpu| systems_on::<T>(gpu, measured, &removed, systems).map(Mutex::new);
+        let solver = |gpu: &Gpu| systems_on::<T>(gpu, measured, systems).map(Mutex::new);
         let solvers = gpus.iter().map(solver).collect::<Result<Vec<_>, Error>>()?;
         let firsts: Vec<usize> = (0..rows.nrows()).step_by(systems).collect();
         let found = gather(Workers::devices(&solvers), &firsts, watch, |solver, &first| {
