@@ -122,7 +122,7 @@ impl<T: Real> Operator<T> for Blocks<T> {
 // A thin strip and its transpose
 /// The few beside the many, Eq. [border](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-border), in vectors of the many and then the few.
 pub(crate) struct Border<T> {
-    /// Bᵀ, (few, many), and D.
+    /// B, (many, few), and D.
     pub(crate) between: Arc<Dense<T>>,
     pub(crate) few: Dense<T>,
 }
@@ -138,7 +138,7 @@ impl<T: Real> Operator<T> for Border<T> {
     }
 
     fn scratch(&self, _vectors: usize) -> usize {
-        self.between.rows() + self.between.scratch_of_pass().max(self.few.scratch(1))
+        self.between.columns() + self.between.scratch_of_pass().max(self.few.scratch(1))
     }
 
     fn apply_transpose(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
@@ -150,9 +150,9 @@ impl<T: Real> Operator<T> for Border<T> {
     }
 
     fn apply(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
-        let (all, m) = (self.rows(), self.between.columns());
+        let (all, m) = (self.rows(), self.between.rows());
         vectors(x, y, (all, all));
-        let (sums, scratch) = scratch.split_at_mut(self.between.rows());
+        let (sums, scratch) = scratch.split_at_mut(self.between.columns());
         for (x, y) in x.chunks_exact(all).zip(y.chunks_exact_mut(all)) {
             let ((x_many, x_few), (many, few)) = (x.split_at(m), y.split_at_mut(m));
             many.fill(T::zero());
@@ -229,14 +229,14 @@ mod tests {
     // Compare a border with its matrix
     #[test]
     fn a_border_is_the_matrix_around_an_empty_square() {
-        for (few, many) in [(3, 700), (2, 256), (1, 5)] {
-            let (between, small) = (random((few, many), 1), random((few, few), 2));
+        for (few, many) in [(3, 1300), (2, 512), (9, 5)] {
+            let (between, small) = (random((many, few), 1), random((few, few), 2));
             let small = &small + &small.t();
             let all = Array2::from_shape_fn((many + few, many + few), |(i, j)| {
                 match (i < many, j < many) {
                     (true, true) => 0.0,
-                    (true, false) => between[[j - many, i]],
-                    (false, true) => between[[i - many, j]],
+                    (true, false) => between[[i, j - many]],
+                    (false, true) => between[[j, i - many]],
                     (false, false) => small[[i - many, j - many]],
                 }
             });

@@ -23,7 +23,7 @@ pub struct Elimination<T> {
     few: Vec<Range<usize>>,
     /// P, of the many.
     inverse: Arc<dyn Operator<T>>,
-    /// Bᵀ, (few, many), and D⁻¹.
+    /// B, (many, few), and D⁻¹.
     between: Arc<Dense<T>>,
     small: Dense<T>,
     /// R of σ E⁻¹ = RᵀR.
@@ -35,7 +35,7 @@ const WEIGHT: f64 = 8.0;
 
 impl<T: Real> Elimination<T> {
     // Make the elimination
-    /// The preconditioner of `inverse`, which approximates the inverse of the many, of the block `between`, (few, many), and the
+    /// The preconditioner of `inverse`, which approximates the inverse of the many, of the block `between`, (many, few), and the
     /// block `small` of the few, which is positive definite; both stand at their places, \[many, few\]. `seen` is what the columns of
     /// the block see of the many given the few, (few, few), E of Eq. [waves of the few](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-waves-of-the-few).
     ///
@@ -49,7 +49,7 @@ impl<T: Real> Elimination<T> {
     ) -> Result<Self, Error> {
         let shape = (between.rows(), between.columns());
         check(shape, [small.dim(), seen.dim()], [&many, &few])?;
-        let m = between.columns();
+        let m = between.rows();
         accept(
             inverse.rows() == m,
             "rows of the inverse",
@@ -69,7 +69,7 @@ fn check(
 ) -> Result<(), Error> {
     let (m, n) = (count(many), count(few));
     let named = [
-        ("shape between", between, (n, m)),
+        ("shape between", between, (m, n)),
         ("shape of the small block", small, (n, n)),
         ("shape of what the few see", seen, (n, n)),
     ];
@@ -142,7 +142,7 @@ impl<T: Real> Operator<T> for Elimination<T> {
     }
 
     fn scratch(&self, _vectors: usize) -> usize {
-        let (m, n) = (self.between.columns(), self.between.rows());
+        let (m, n) = (self.between.rows(), self.between.columns());
         2 * m + 3 * n + self.inverse.scratch(1).max(self.between.scratch_of_pass()).max(2 * n)
     }
 
@@ -158,7 +158,7 @@ impl<T: Real> Operator<T> for Elimination<T> {
     fn apply(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
         let all = self.rows();
         vectors(x, y, (all, all));
-        let (m, n) = (self.between.columns(), self.between.rows());
+        let (m, n) = (self.between.rows(), self.between.columns());
         let (many, rest) = scratch.split_at_mut(m);
         let (product, rest) = rest.split_at_mut(m);
         let (given, rest) = rest.split_at_mut(n);
@@ -211,14 +211,14 @@ mod tests {
         let part = |rows: &[usize], columns: &[usize]| {
             Array2::from_shape_fn((rows.len(), columns.len()), |(i, j)| a[[rows[i], columns[j]]])
         };
-        let (between, small) = (part(&few, &many), part(&few, &few));
+        let (between, small) = (part(&many, &few), part(&few, &few));
         let seen = positive(3, 5);
         let make = |inverse: Array2<f64>| {
             let [inverse, between] = [&inverse, &between].map(|m| Arc::new(Dense::new(m.clone())));
             Elimination::new(inverse, between, [small.view(), seen.view()], places()).unwrap()
         };
         let through =
-            |matrix: &Array2<f64>| between.t().dot(&invert(matrix.view()).unwrap()).dot(&between);
+            |matrix: &Array2<f64>| between.dot(&invert(matrix.view()).unwrap()).dot(&between.t());
         let left = part(&many, &many) - through(&small);
         let waves = WEIGHT * through(&seen);
         let exact = make(invert(left.view()).unwrap() - &waves);
@@ -251,8 +251,8 @@ mod tests {
             let places = [vec![0..1, 1..3], vec![3..3, 3..4]];
             Elimination::new(inverse, between, [small.view(), seen.view()], places)
         };
-        assert!(make((1, 3), 1, 1).is_ok());
-        assert!(make((1, 2), 1, 1).is_err() && make((2, 3), 1, 1).is_err());
-        assert!(make((1, 3), 2, 1).is_err() && make((1, 3), 1, 2).is_err());
+        assert!(make((3, 1), 1, 1).is_ok());
+        assert!(make((2, 1), 1, 1).is_err() && make((3, 2), 1, 1).is_err());
+        assert!(make((3, 1), 2, 1).is_err() && make((3, 1), 1, 2).is_err());
     }
 }

@@ -111,12 +111,15 @@ impl<T: Real> Dense<T> {
     }
 
     // Go through a matrix once for both
+    /// Rows of a band.
+    const BAND: usize = 512;
+
     /// Numbers of `scratch` for [`pass`](Self::pass).
     pub(crate) fn scratch_of_pass(&self) -> usize {
-        self.rows() * self.columns().div_ceil(Self::STRIP)
+        self.columns() * self.rows().div_ceil(Self::BAND)
     }
 
-    /// Adds Aᵀ `few` to `many`, and gives as `sums` A x in the same pass, of the given `x` or else of what `many` becomes.
+    /// Adds A `few` to `many`, and gives as `sums` Aᵀ x in the same pass, of the given `x` or else of what `many` becomes.
     pub(crate) fn pass(
         &self,
         few: &[T],
@@ -124,23 +127,25 @@ impl<T: Real> Dense<T> {
         x: Option<&[T]>,
         [sums, scratch]: [&mut [T]; 2],
     ) {
-        let (rows, columns) = self.0.dim();
-        sums.fill(T::zero());
+        let columns = self.columns();
         if self.0.is_empty() {
-            return;
+            return sums.fill(T::zero());
         }
         let parts = &mut scratch[..self.scratch_of_pass()];
-        let strips = many.par_chunks_mut(Self::STRIP).zip(parts.par_chunks_mut(rows)).enumerate();
-        strips.for_each(|(strip, (many, parts))| {
-            let place = strip * Self::STRIP..strip * Self::STRIP + many.len();
-            let rows = || self.values().chunks_exact(columns).map(|row| &row[place.clone()]);
-            for (row, &factor) in rows().zip(few) {
-                many.iter_mut().zip(row).for_each(|(many, &value)| *many += factor * value);
+        let bands = many.par_chunks_mut(Self::BAND).zip(parts.par_chunks_mut(columns)).enumerate();
+        bands.for_each(|(band, (many, parts))| {
+            let place = band * Self::BAND..band * Self::BAND + many.len();
+            let x = x.map(|x| &x[place.clone()]);
+            let rows = self.values()[place.start * columns..].chunks_exact(columns);
+            parts.fill(T::zero());
+            for (k, (many, row)) in many.iter_mut().zip(rows).enumerate() {
+                *many += dot(row, few);
+                let factor = x.map_or(*many, |x| x[k]);
+                parts.iter_mut().zip(row).for_each(|(part, &value)| *part += factor * value);
             }
-            let x = x.map_or(&*many, |x| &x[place.clone()]);
-            parts.iter_mut().zip(rows()).for_each(|(part, row)| *part = dot(row, x));
         });
-        for parts in parts.chunks_exact(rows) {
+        sums.fill(T::zero());
+        for parts in parts.chunks_exact(columns) {
             sums.iter_mut().zip(parts).for_each(|(sum, &part)| *sum += part);
         }
     }

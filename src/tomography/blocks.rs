@@ -216,8 +216,11 @@ pub(crate) fn seen_by_few(
     let [many, _] = many_and_few(&rectangles.sets);
     let [mut columns, mut products] = [(); 2].map(|()| vec![0.0; count * n]);
     scatter(between.as_slice().unwrap_or_default(), n, &many, &mut columns);
-    columns.chunks_exact_mut(n).for_each(|column| removed.remove(column));
-    operator.apply(&columns, &mut products, &mut vec![0.0; operator.scratch(count)]);
+    let mut scratch = vec![0.0; operator.scratch(1)];
+    for (column, product) in columns.chunks_exact_mut(n).zip(products.chunks_exact_mut(n)) {
+        removed.remove(column);
+        operator.apply(column, product, &mut scratch);
+    }
     let matrix = |values| ArrayView2::from_shape((count, n), values);
     let [columns, products] = [matrix(&columns), matrix(&products)]
         .map(|matrix| matrix.unwrap_or_else(|_| unreachable!("same length")));
@@ -275,7 +278,7 @@ impl Measured<'_> {
         };
         let strip = rectangles.sets.few().map(|_| {
             let between = few_with_many(rectangles);
-            (Arc::new(Dense::new(between.mapv(T::of))), between)
+            (Arc::new(Dense::new(between.t().mapv(T::of))), between)
         });
         let slopes =
             slopes_in_blocks(self.groups, rectangles, strip.as_ref().map(|(strip, _)| strip))?;

@@ -16,7 +16,7 @@ use crate::turbulence::direct::slope::pair_covariances;
 use crate::turbulence::disc::DiscAverage;
 use crate::turbulence::edges::Panels;
 use crate::turbulence::parallel::{
-    FootprintAverage, PanelGrid, TabulatedPhase, View, band_covariances,
+    FootprintAverage, PanelGrid, Table, TabulatedPhase, View, band_covariances, corners_serve,
 };
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem, check_outer_scales};
@@ -94,6 +94,11 @@ impl Footprints {
     }
 
     // Lines and extent of the footprints
+    /// Whether their axes are those of the pupil.
+    fn is_upright(&self) -> bool {
+        self.axes == [[1.0, 0.0], [0.0, 1.0]]
+    }
+
     /// How far from the axis the footprints extend along either of their axes; metres.
     fn extent(&self) -> f64 {
         let centres = self.centres.iter().flatten();
@@ -559,12 +564,16 @@ fn prepare_averages(
     wanted: Vec<Vec<WantedAverage>>,
     watch: &dyn Watch,
 ) -> Result<Vec<Vec<FootprintAverage>>, Error> {
+    let corners = tables_of_corners(layers, &wanted, watch)?;
     let all: Vec<(usize, WantedAverage)> = (wanted.into_iter().enumerate())
         .flat_map(|(k, wanted)| wanted.into_iter().map(move |wanted| (k, wanted)))
         .collect();
     let prepare = |_: &(), (k, wanted): (usize, WantedAverage)| {
         let average = FootprintAverage::new(&layers[k].phase, wanted.sides);
-        Ok((k, average.tabulated(wanted.grid())))
+        let share = corners.iter().find(|(sharing, _)| sharing.serve(&wanted));
+        let grid = wanted.grid();
+        let table = share.filter(|_| grid.is_some()).and_then(|(_, table)| table.as_ref());
+        Ok((k, average.tabulated(grid, table)))
     };
     let mut averages: Vec<Vec<_>> = layers.iter().map(|_| Vec::new()).collect();
     for (k, average) in gather(Workers::cores(&()), all, &Unseen(watch), prepare)? {
@@ -572,13 +581,53 @@ fn prepare_averages(
     }
     Ok(averages)
 }
+/// Averages that share a table of corners: those of an outer scale whose sum of sides is up to this, metres, and half of it or more.
+struct Sharing {
+    outer_scale: f64,
+    most: f64,
+    sides: Vec<[f64; 2]>,
+}
+
+impl Sharing {
+    fn serve(&self, wanted: &WantedAverage) -> bool {
+        let sum = wanted.sides[0] + wanted.sides[1];
+        wanted.outer_scale == self.outer_scale && sum <= self.most && sum >= 0.5 * self.most
+    }
+}
+
+/// The tables of corners of all averages that want a table.
+fn tables_of_corners(
+    layers: &[SeenLayer],
+    wanted: &[Vec<WantedAverage>],
+    watch: &dyn Watch,
+) -> Result<Vec<(Sharing, Option<Table>)>, Error> {
+    let sum = |wanted: &WantedAverage| wanted.sides[0] + wanted.sides[1];
+    let mut all: Vec<&WantedAverage> =
+        wanted.iter().flatten().filter(|wanted| wanted.grid().is_some()).collect();
+    all.sort_by(|one, other| sum(other).total_cmp(&sum(one)));
+    let mut shared: Vec<Sharing> = Vec::new();
+    for &wanted in &all {
+        let WantedAverage { outer_scale, sides, .. } = *wanted;
+        match shared.iter_mut().find(|sharing| sharing.serve(wanted)) {
+            Some(sharing) => sharing.sides.push(sides),
+            None => shared.push(Sharing { outer_scale, most: sum(wanted), sides: vec![sides] }),
+        }
+    }
+    let prepare = |_: &(), sharing: Sharing| {
+        let phases = layers.iter().map(|layer| &layer.phase);
+        let phase = { phases }.find(|phase| phase.outer_scale == sharing.outer_scale);
+        let table = phase.and_then(|phase| Table::of_corners(phase, &sharing.sides));
+        Ok((sharing, table))
+    };
+    gather(Workers::cores(&()), shared, &Unseen(watch), prepare)
+}
 
 // Numbers of all tables for some sensors
 #[cfg(feature = "cuda")]
 impl WantedAverage {
     /// Whether its corners are tabulated, too.
     fn has_corners(&self) -> bool {
-        PanelGrid::of_corners(self.sides, self.outer_scale).is_some()
+        corners_serve(self.sides)
     }
 }
 
@@ -809,6 +858,63 @@ fn add_star(
         along_y[k] += scale * (edge(1, j, i) - edge(1, j + 1, i));
     }
 }
+/// Adds the covariances of the phase at the `points` of a row, times `strength`, to the slopes of the lenslets against each of
+/// them, from the table of edges.
+fn add_row(
+    (table, strength): (&Table, f64),
+    (star, lenslets): (&Footprints, &[[usize; 2]]),
+    points: &[[f64; 2]],
+    slopes: &mut [&mut [f64]],
+) {
+    let lines: Vec<[Vec<f64>; 2]> = points.iter().map(|&point| star.lines(point)).collect();
+    let Some([_, y]) = lines.first() else { return };
+    let (n, scale) = (y.len(), strength / (star.side * star.side));
+    let across: Vec<f64> = lines.iter().flat_map(|[x, _]| x.iter().copied()).collect();
+    let sums = table.crossings([&across, y]);
+    for (p, (slopes, [x, _])) in slopes.iter_mut().zip(&lines).enumerate() {
+        let at = |j: usize, i: usize| sums[j * across.len() + p * n + i];
+        let along_y = |j: usize, i: usize| y[j + 1] * at(j + 1, i)[0] - y[j] * at(j, i)[0];
+        let along_x = |j: usize, i: usize| x[i + 1] * at(j, i + 1)[2] - x[i] * at(j, i)[2];
+        let (x_slopes, y_slopes) = slopes.split_at_mut(lenslets.len());
+        for (k, &[j, i]) in lenslets.iter().enumerate() {
+            x_slopes[k] += scale * (along_y(j, i) - along_y(j, i + 1));
+            y_slopes[k] += scale * (along_x(j, i) - along_x(j + 1, i));
+        }
+    }
+}
+
+// Choose tables of edges
+/// For each layer the table of edges that it shares with others of its outer scale, where so many `points` need enough of them.
+fn tables_of_edges(
+    layers: &[SeenLayer],
+    phases: &[RadialPhase],
+    points: usize,
+) -> Vec<Option<Arc<Table>>> {
+    let mut tables: Vec<(f64, Option<Arc<Table>>)> = Vec::new();
+    let table = |outer_scale: f64| {
+        let sharing = || layers.iter().filter(|layer| layer.phase.outer_scale == outer_scale);
+        let stars =
+            || sharing().flat_map(|layer| &layer.footprints).filter(|star| star.is_upright());
+        let crossings =
+            stars().map(|star| points * (star.centres[0].len() + 1).pow(2)).sum::<usize>();
+        let side = stars().map(|star| star.side).fold(f64::INFINITY, f64::min);
+        let phase = &sharing().next()?.phase;
+        let enough = crossings > 2 * Table::values_of_edges(phase, side);
+        enough.then(|| Arc::new(Table::of_edges(phase, side)))
+    };
+    for (layer, phase) in layers.iter().zip(phases) {
+        let outer_scale = layer.phase.outer_scale;
+        let known = tables.iter().any(|(known, _)| *known == outer_scale);
+        if !known && matches!(phase, RadialPhase::Point(_)) {
+            tables.push((outer_scale, table(outer_scale)));
+        }
+    }
+    let find = |(layer, phase): (&SeenLayer, &RadialPhase)| {
+        let own = tables.iter().find(|(known, _)| *known == layer.phase.outer_scale);
+        own.filter(|_| matches!(phase, RadialPhase::Point(_))).and_then(|(_, table)| table.clone())
+    };
+    layers.iter().zip(phases).map(find).collect()
+}
 
 // Wavefront slope covariance of any stars
 // The documentation of the wavefront covariance
@@ -872,23 +978,34 @@ pub fn wavefront_slope(
         RadialPhase::Disc(DiscAverage::new(&point, radius, phase.reach), phase.outer_scale)
     };
     let phases: Vec<RadialPhase> = layers.iter().map(see).collect();
+    let edges = tables_of_edges(&layers, &phases, rows);
     let mut values = vec![0.0; rows * order.len()];
-    let points = values.chunks_mut(order.len()).enumerate();
-    let fill = |phases: &Vec<RadialPhase>, (row, slopes): (usize, &mut [f64])| {
-        // Fill the row of a wavefront point
-        let m = grid.points;
-        let point = [row % m, row / m % m].map(|k| grid.coordinate(k, pitch));
-        for (layer, phase) in layers.iter().zip(phases) {
-            let at = targets[row / (m * m)].project(point, layer.altitude);
+    let m = grid.points;
+    let lines = values.chunks_mut(m * order.len()).enumerate();
+    let fill = |phases: &Vec<RadialPhase>, (line, slopes): (usize, &mut [f64])| {
+        // Fill the rows of a line of points
+        let points = (0..m).map(|k| [k, line % m].map(|k| grid.coordinate(k, pitch)));
+        let points: Vec<[f64; 2]> = points.collect();
+        let mut rows: Vec<&mut [f64]> = slopes.chunks_mut(order.len()).collect();
+        for ((layer, phase), edges) in layers.iter().zip(phases).zip(&edges) {
+            let see = |&point: &[f64; 2]| targets[line / m].project(point, layer.altitude);
+            let seen: Vec<[f64; 2]> = points.iter().map(see).collect();
             for (q, star) in layer.footprints.iter().enumerate() {
-                let lenslets = order.lenslets(q);
-                let slopes = &mut slopes[order.index(q, 0, 0)..][..2 * lenslets.len()];
-                add_star((phase, layer.strength * star.factor), (star, lenslets), at, slopes);
+                let (lenslets, strength) = (order.lenslets(q), layer.strength * star.factor);
+                let place = order.index(q, 0, 0)..order.index(q, 0, 0) + 2 * lenslets.len();
+                let mut slopes: Vec<&mut [f64]> =
+                    rows.iter_mut().map(|row| &mut row[place.clone()]).collect();
+                match edges.as_deref().filter(|_| star.is_upright()) {
+                    Some(table) => add_row((table, strength), (star, lenslets), &seen, &mut slopes),
+                    None => slopes.iter_mut().zip(&seen).for_each(|(slopes, &at)| {
+                        add_star((phase, strength), (star, lenslets), at, slopes);
+                    }),
+                }
             }
         }
         Ok(())
     };
-    dispatch(Workers::cores(&phases), points, watch, fill, |_, ()| Ok(()))?;
+    dispatch(Workers::cores(&phases), lines, watch, fill, |_, ()| Ok(()))?;
     let shape = (rows, order.len());
     Ok(Array2::from_shape_vec(shape, values).unwrap_or_else(|_| unreachable!("same length")))
 }

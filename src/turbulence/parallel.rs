@@ -6,7 +6,8 @@ use crate::numerics::quadrature::{Rule, gauss_trapezium};
 use crate::numerics::radial_table::RadialTable;
 use crate::turbulence::edges::{Edge, Lattice, Panels};
 use crate::turbulence::phase::{VonKarman, hessian};
-use std::f64::consts::PI;
+use rayon::prelude::*;
+use std::f64::consts::{FRAC_1_SQRT_2, PI};
 use std::sync::Arc;
 
 // Phase tabulated for one outer scale
@@ -188,14 +189,20 @@ impl FootprintAverage {
     }
 
     // Tabulate an average for many pairs
-    /// The average with a table, if there are panels for it.
-    pub(crate) fn tabulated(self, grid: Option<PanelGrid>) -> Self {
-        let corners = grid.as_ref().and_then(|_| Table::of_corners(&self));
+    /// The average with a table, if there are panels for it, and with the table of its `corners`, if there is one.
+    pub(crate) fn tabulated(self, grid: Option<PanelGrid>, corners: Option<&Table>) -> Self {
+        let [share] = self.over_squares([1.0]);
+        let corners = corners.map(|table| table.times(share));
         let table = grid.map(|grid| Table::new(&self, grid));
         Self { table, corners, ..self }
     }
 }
 impl FootprintAverage {
+    /// The lesser side, and the other; metres.
+    fn sides(&self) -> [f64; 2] {
+        [self.half_width - self.half_flat, self.half_width + self.half_flat]
+    }
+
     /// Where four lines lie about a coordinate, metres.
     fn lines(&self, x: f64) -> [f64; 4] {
         let (wide, flat) = (self.half_width, self.half_flat);
@@ -222,7 +229,7 @@ const GROWTH: f64 = 0.4;
 pub(crate) struct PanelGrid(Vec<f64>);
 
 /// c over displacements that are not near, by polynomials on panels.
-struct Table {
+pub(crate) struct Table {
     grid: PanelGrid,
     /// By panel of |y| and power of its place, then by panel of |x| and power of its place: xx, xy, yy, and 0; rad² m⁻².
     coefficients: Vec<[f64; 4]>,
@@ -269,17 +276,15 @@ impl PanelGrid {
     }
 
     // Place panels for corners
-    /// The panels for corners of two sides in a phase that bends within `outer_scale`, metres, unless the sides are too unlike.
-    pub(crate) fn of_corners(sides: [f64; 2], outer_scale: f64) -> Option<Self> {
-        let [wide, flat] = half_sum_and_difference(sides);
-        let (reach, unit) = ((NEAR + 1.0) * wide, outer_scale.min(wide - flat));
+    /// The panels for corners that reach so far in a phase that bends within a `unit`, the lesser of side and outer scale; metres.
+    fn of_corners(unit: f64, reach: f64) -> Self {
         let (mut ends, mut end) = (vec![0.0], INNERMOST * unit);
         while end < reach {
             ends.push(end);
             end *= if end < DOUBLING * unit { 2.0 } else { RATIO };
         }
         ends.push(reach);
-        (flat <= STOUT * wide).then_some(Self(ends))
+        Self(ends)
     }
 
     // Choose a table by the pairs it serves
@@ -294,7 +299,9 @@ impl PanelGrid {
     /// How many numbers a table takes, with that of its corners if they have one, for two sides and an outer scale.
     pub(crate) fn numbers(&self, sides: [f64; 2], outer_scale: f64) -> u64 {
         let numbers = |grid: &Self| 4 * (NODES * grid.panels()).pow(2) as u64;
-        numbers(self) + Self::of_corners(sides, outer_scale).as_ref().map_or(0, numbers)
+        let corners = extremes(&[sides])
+            .map(|(side, wide)| Self::of_corners(side.min(outer_scale), (NEAR + 1.0) * wide));
+        numbers(self) + corners.as_ref().map_or(0, numbers)
     }
 }
 
@@ -319,45 +326,89 @@ impl Table {
     }
     /// The table whose polynomials go through values at the nodes, by y, then by x.
     fn through(grid: PanelGrid, mut values: Vec<[f64; 4]>) -> Self {
-        let (fit, n) = (fit_matrix(), NODES * grid.panels());
-        for start in (0..n * n).step_by(NODES) {
-            fit_polynomial(&fit, &mut values[start..], 1);
-        }
-        for start in (0..n * n).step_by(NODES * n).flat_map(|start| start..start + n) {
-            fit_polynomial(&fit, &mut values[start..], n);
-        }
+        let (fit, n) = (fit_matrices(), NODES * grid.panels());
+        values.par_chunks_mut(NODES * n).for_each(|band| {
+            band.chunks_exact_mut(NODES).for_each(|panel| fit_polynomial(&fit, panel, 1));
+            (0..n).for_each(|start| fit_polynomial(&fit, &mut band[start..], n));
+        });
         Self { grid, coefficients: values }
     }
 
     // Fill the table of corners
-    /// G over D1² D2², where it is tabulated.
-    fn of_corners(average: &FootprintAverage) -> Option<Self> {
-        let (wide, flat) = (average.half_width, average.half_flat);
-        let grid = PanelGrid::of_corners([wide - flat, wide + flat], average.phase.outer_scale)?;
+    /// G, for footprints of some pairs of sides that share a table, metres; nothing where their corners do not serve.
+    pub(crate) fn of_corners(phase: &TabulatedPhase, sides: &[[f64; 2]]) -> Option<Self> {
+        let (side, wide) = extremes(sides)?;
+        let grid = PanelGrid::of_corners(side.min(phase.outer_scale), (NEAR + 1.0) * wide);
         let lines = [vec![0.0], grid.nodes()].concat();
-        let sums = Corners::integrate(average, [&lines, &lines]);
+        let sums = Corners::integrate(phase, [side, wide], [&lines, &lines]);
         let values =
             sums.chunks_exact(lines.len()).skip(1).flat_map(|row| row[1..].iter().copied());
         Some(Self::through(grid, values.collect()))
     }
 
+    /// The same function times `share`.
+    fn times(&self, share: f64) -> Self {
+        let scaled = self.coefficients.iter().map(|powers| powers.map(|value| share * value));
+        Self { grid: PanelGrid(self.grid.0.clone()), coefficients: scaled.collect() }
+    }
+
+    /// The function where lines cross, by line of y, then of x.
+    pub(crate) fn crossings(&self, [x, y]: [&[f64]; 2]) -> Vec<[f64; 4]> {
+        let places: Vec<Place> = x.iter().map(|&x| self.grid.place(x)).collect();
+        let mut panels: Vec<usize> = places.iter().map(|place| place.panel).collect();
+        panels.sort_unstable();
+        panels.dedup();
+        let (mut line, mut sums) = (Vec::new(), Vec::with_capacity(x.len() * y.len()));
+        for &y in y {
+            self.along_x(panels.iter().copied(), (y, 1.0), &mut line);
+            sums.extend(places.iter().map(|&place| Self::on_line(&line, place)));
+        }
+        sums
+    }
+
+    // Fill the table of edges
+    /// ∫ S dv from 0 to y at x, over y, and with the axes exchanged, as first and third component, less a constant; for edges of a
+    /// `side`, metres.
+    pub(crate) fn of_edges(phase: &TabulatedPhase, side: f64) -> Self {
+        let grid = Self::grid_of_edges(phase, side);
+        let lines = [vec![0.0], grid.nodes()].concat();
+        let (n, constant) = (lines.len(), phase.fall_alone((0.5 * phase.reach).powi(2)));
+        let along = Corners::along((phase, constant), side, [&lines, &lines]);
+        let value = |k: usize| {
+            let (j, i) = (1 + k / (n - 1), 1 + k % (n - 1));
+            [along[i * n + j][0] / lines[j], 0.0, along[j * n + i][0] / lines[i], 0.0]
+        };
+        Self::through(grid, (0..(n - 1).pow(2)).map(value).collect())
+    }
+
+    fn grid_of_edges(phase: &TabulatedPhase, side: f64) -> PanelGrid {
+        PanelGrid::of_corners(side.min(phase.outer_scale), phase.reach * FRAC_1_SQRT_2)
+    }
+
+    /// Values that such a table goes through.
+    pub(crate) fn values_of_edges(phase: &TabulatedPhase, side: f64) -> usize {
+        (NODES * Self::grid_of_edges(phase, side).panels()).pow(2)
+    }
+
     // Look a displacement up
-    /// The polynomials along x of all panels, summed over some `y` and the strengths by which they are multiplied.
-    fn along_x(&self, lines: &[(f64, f64)], line: &mut Vec<[f64; 4]>) {
+    /// The polynomials along x of some `panels`, at some `y`, times `strength`; what `line` holds of others is not asked for.
+    fn along_x(
+        &self,
+        panels: impl Iterator<Item = usize>,
+        (y, strength): (f64, f64),
+        line: &mut Vec<[f64; 4]>,
+    ) {
         let n = NODES * self.grid.panels();
-        line.clear();
+        let Place { panel, z, sign } = self.grid.place(y);
+        let scale = [strength, sign * strength, strength, 0.0];
+        let powers = &self.coefficients[panel * NODES * n..][..NODES * n];
         line.resize(n, [0.0; 4]);
-        for &(y, strength) in lines {
-            let Place { panel, z, sign } = self.grid.place(y);
-            let scale = [strength, sign * strength, strength, 0.0];
-            let powers = &self.coefficients[panel * NODES * n..][..NODES * n];
-            for (k, total) in line.iter_mut().enumerate() {
-                let mut sum = [0.0; 4];
-                for power in powers.chunks_exact(n).rev() {
-                    sum = std::array::from_fn(|c| sum[c] * z + power[k][c]);
-                }
-                *total = std::array::from_fn(|c| total[c] + scale[c] * sum[c]);
+        for k in panels.flat_map(|panel| panel * NODES..(panel + 1) * NODES) {
+            let mut sum = [0.0; 4];
+            for power in powers.chunks_exact(n).rev() {
+                sum = std::array::from_fn(|c| sum[c] * z + power[k][c]);
             }
+            line[k] = std::array::from_fn(|c| scale[c] * sum[c]);
         }
     }
 
@@ -380,15 +431,16 @@ fn chebyshev(k: usize) -> f64 {
     f64::cos((2 * k + 1) as f64 * PI / (2 * NODES) as f64)
 }
 
-/// The coefficients, by power, of the polynomials that are 1 at one node, by its number, and 0 at the others.
-fn fit_matrix() -> [[f64; NODES]; NODES] {
-    let (mut fit, mut last, mut polynomial) = ([[0.0; NODES]; NODES], [0.0; NODES], [0.0; NODES]);
+/// What takes values at the nodes to shares of Chebyshev's polynomials, and what takes these to coefficients by power.
+fn fit_matrices() -> [[[f64; NODES]; NODES]; 2] {
+    let [mut shares, mut powers] = [[[0.0; NODES]; NODES]; 2];
+    let (mut last, mut polynomial) = ([0.0; NODES], [0.0; NODES]);
     polynomial[0] = 1.0;
     for m in 0..NODES {
         let share = if m == 0 { 1.0 } else { 2.0 } / NODES as f64;
-        for (power, node) in (0..NODES * NODES).map(|k| (k / NODES, k % NODES)) {
-            let cosine = f64::cos((m * (2 * node + 1)) as f64 * PI / (2 * NODES) as f64);
-            fit[power][node] += share * polynomial[power] * cosine;
+        for k in 0..NODES {
+            let cosine = f64::cos((m * (2 * k + 1)) as f64 * PI / (2 * NODES) as f64);
+            (shares[m][k], powers[k][m]) = (share * cosine, polynomial[k]);
         }
         // Go on to the next polynomial
         let twice = if m == 0 { 1.0 } else { 2.0 };
@@ -398,26 +450,32 @@ fn fit_matrix() -> [[f64; NODES]; NODES] {
         });
         (last, polynomial) = (polynomial, next);
     }
-    fit
+    [shares, powers]
 }
 /// Replaces values at the nodes of a panel, ascending and `step` apart, by coefficients.
-fn fit_polynomial(fit: &[[f64; NODES]; NODES], values: &mut [[f64; 4]], step: usize) {
-    let nodes: [[f64; 4]; NODES] = std::array::from_fn(|k| values[(NODES - 1 - k) * step]);
-    for (power, row) in fit.iter().enumerate() {
-        values[power * step] = row.iter().zip(&nodes).fold([0.0; 4], |sum, (weight, value)| {
-            std::array::from_fn(|k| sum[k] + weight * value[k])
+fn fit_polynomial(fit: &[[[f64; NODES]; NODES]; 2], values: &mut [[f64; 4]], step: usize) {
+    let mut numbers: [[f64; 4]; NODES] = std::array::from_fn(|k| values[(NODES - 1 - k) * step]);
+    for matrix in fit {
+        numbers = matrix.map(|row| {
+            row.iter().zip(&numbers).fold([0.0; 4], |sum, (weight, number)| {
+                std::array::from_fn(|k| sum[k] + weight * number[k])
+            })
         });
     }
+    numbers.iter().enumerate().for_each(|(power, number)| values[power * step] = *number);
 }
-/// |D2 − D1| / (D1 + D2) up to which corners are tabulated.
-const STOUT: f64 = 0.86;
-
 /// Where the innermost panel of corners ends, and up to where the next ones double, in lesser sides or outer scales.
 const INNERMOST: f64 = 5e-4;
 const DOUBLING: f64 = 0.1;
 
 /// How many times as far as it begins each panel beyond ends.
 const RATIO: f64 = 1.3;
+/// The least side and the largest half width of pairs of sides whose corners serve, if there are any.
+fn extremes(sides: &[[f64; 2]]) -> Option<(f64, f64)> {
+    let serving = sides.iter().filter(|&&sides| corners_serve(sides));
+    let both = serving.map(|&sides| (sides[0].min(sides[1]), half_sum_and_difference(sides)[0]));
+    both.reduce(|(side, wide), (one, other)| (side.min(one), wide.max(other)))
+}
 
 // Corners of nearby footprints
 /// The corner functions of [corner functions](https://lenslet.github.io/lenslet/parallel-footprints.html#eq-corner-functions) where lines parallel to the axes cross.
@@ -443,7 +501,16 @@ impl Corners {
             lines
         };
         let (x, y) = (sorted(x), sorted(y));
-        Self { sums: Self::integrate(average, [&x, &y]), x, y, slack }
+        let sums = match &average.corners {
+            Some(table) => table.crossings([&x, &y]),
+            None => {
+                let ([one, _], share) = (average.sides(), average.over_squares([1.0; 4]));
+                let sums = Self::integrate(&average.phase, [one, average.half_width], [&x, &y]);
+                let scaled = sums.into_iter().map(|sum| [0, 1, 2, 3].map(|k| share[k] * sum[k]));
+                scaled.collect()
+            }
+        };
+        Self { sums, x, y, slack }
     }
 
     /// The numbers of some lines.
@@ -452,53 +519,51 @@ impl Corners {
     }
 
     // Integrate from crossing to crossing
-    /// G over D1² D2² where lines cross, by line of y, then of x.
-    fn integrate(average: &FootprintAverage, [x, y]: [&[f64]; 2]) -> Vec<[f64; 4]> {
-        let along_y = Self::along(average, x, y);
-        let along_x = (x != y).then(|| Self::along(average, y, x));
+    /// G where lines cross, by line of y, then of x, for footprints of a `side` or longer, and a constant that makes S vanish at a
+    /// distance `wide`; metres.
+    fn integrate(
+        phase: &TabulatedPhase,
+        [side, wide]: [f64; 2],
+        [x, y]: [&[f64]; 2],
+    ) -> Vec<[f64; 4]> {
+        let constant = phase.fall_alone(wide.powi(2));
+        let along_y = Self::along((phase, constant), side, [x, y]);
+        let along_x = (x != y).then(|| Self::along((phase, constant), side, [y, x]));
         let along_x = along_x.as_ref().unwrap_or(&along_y);
-        let constant = average.phase.fall_alone(average.half_width.powi(2));
         let corner = |k: usize| {
             let (j, i) = (k / x.len(), k % x.len());
             let [fall_y, half_mean_y] = along_y[i * y.len() + j];
             let [fall_x, half_mean_x] = along_x[k];
             let t = x[i].powi(2) + y[j].powi(2);
-            let disc = t * (average.phase.half_mean_alone(t) - 0.5 * constant);
+            let disc = t * (phase.half_mean_alone(t) - 0.5 * constant);
             let xy = x[i] * half_mean_y + y[j] * half_mean_x;
-            average.over_squares([y[j] * fall_y - disc, xy, x[i] * fall_x - disc, 0.0])
+            [y[j] * fall_y - disc, xy, x[i] * fall_x - disc, 0.0]
         };
         (0..x.len() * y.len()).map(corner).collect()
     }
     /// ∫ S and ∫ M, less their constants, along each of the lines `across` from the first of the lines that it crosses to each, in this order.
-    fn along(average: &FootprintAverage, across: &[f64], crossed: &[f64]) -> Vec<[f64; 2]> {
-        let (wide, flat) = (average.half_width, average.half_flat);
-        let panels = Panels::new(0.0, average.phase.outer_scale, wide - flat);
-        let constant = average.phase.fall_alone(wide * wide);
+    fn along(
+        (phase, constant): (&TabulatedPhase, f64),
+        side: f64,
+        [across, crossed]: [&[f64]; 2],
+    ) -> Vec<[f64; 2]> {
+        let panels = Panels::new(0.0, phase.outer_scale, side);
         let pair = |t| {
-            let (fall, half_mean) = average.phase.fall_and_half_mean(t);
+            let (fall, half_mean) = phase.fall_and_half_mean(t);
             [fall - constant, half_mean - 0.5 * constant]
         };
-        let mut sums = Vec::with_capacity(across.len() * crossed.len());
-        for line in across {
-            let mut sum = [0.0; 2];
-            sums.push(sum);
-            for ends in crossed.windows(2) {
+        let along = |line: &f64| {
+            let steps = crossed.windows(2).scan([0.0; 2], |sum, ends| {
                 let step = panels.integrate(line.abs(), [ends[0], ends[1]], pair);
-                sum = [sum[0] + step[0], sum[1] + step[1]];
-                sums.push(sum);
-            }
-        }
-        sums
+                *sum = [sum[0] + step[0], sum[1] + step[1]];
+                Some(*sum)
+            });
+            std::iter::once([0.0; 2]).chain(steps).collect::<Vec<_>>()
+        };
+        across.par_iter().with_min_len(LINES).flat_map_iter(along).collect()
     }
 
     // Sum over corners
-    /// |D2 − D1| / (D1 + D2) from which corners lose digits.
-    const SLENDER: f64 = 0.97;
-
-    /// Whether displacements that are near may be summed over corners.
-    fn serve(average: &FootprintAverage) -> bool {
-        average.half_flat < Self::SLENDER * average.half_width
-    }
     /// The sums over four lines of y at all lines of x, times `strength`.
     fn along_x(&self, y: [f64; 4], strength: f64, line: &mut Vec<[f64; 4]>) {
         let n = self.x.len();
@@ -508,53 +573,21 @@ impl Corners {
         line.extend((0..n).map(at));
     }
 }
+/// Lines that a thread integrates along at least.
+const LINES: usize = 32;
+
+/// |D2 − D1| / (D1 + D2) from which corners lose digits.
+const SLENDER: f64 = 0.97;
+
+/// Whether displacements of two sides that are near may be summed over corners.
+pub(crate) fn corners_serve(sides: [f64; 2]) -> bool {
+    let [wide, flat] = half_sum_and_difference(sides);
+    flat < SLENDER * wide
+}
 /// The sum of [sixteen corners](https://lenslet.github.io/lenslet/parallel-footprints.html#eq-sixteen-corners) along one axis.
 #[inline(always)]
 fn four([a, b, c, d]: [[f64; 4]; 4]) -> [f64; 4] {
     std::array::from_fn(|k| (a[k] - b[k]) - (c[k] - d[k]))
-}
-/// What sums over corners are taken from.
-enum Crossed<'a> {
-    Lines(Corners),
-    Table(&'a Table),
-}
-
-/// Where a corner is among the lines, or in the table.
-#[derive(Clone, Copy)]
-enum Corner {
-    Line(usize),
-    Place(Place),
-}
-
-impl Crossed<'_> {
-    // Sum over corners either way
-    /// The corners at four coordinates along x.
-    fn corners(&self, x: [f64; 4]) -> [Corner; 4] {
-        match self {
-            Self::Lines(corners) => corners.numbers(&corners.x, x).map(Corner::Line),
-            Self::Table(table) => x.map(|x| Corner::Place(table.grid.place(x))),
-        }
-    }
-
-    /// What four corners along y sum up to, along x, times `strength`.
-    fn along_x(&self, y: [f64; 4], strength: f64, line: &mut Vec<[f64; 4]>) {
-        match self {
-            Self::Lines(corners) => corners.along_x(y, strength, line),
-            Self::Table(table) => {
-                let signs = [strength, -strength, -strength, strength];
-                table.along_x(&std::array::from_fn::<_, 4, _>(|k| (y[k], signs[k])), line);
-            }
-        }
-    }
-
-    /// The value at a corner of such a line.
-    #[inline(always)]
-    fn on_line(line: &[[f64; 4]], corner: Corner) -> [f64; 4] {
-        match corner {
-            Corner::Line(number) => line[number],
-            Corner::Place(place) => Table::on_line(line, place),
-        }
-    }
 }
 
 // Layer of two parallel sensors
@@ -574,8 +607,8 @@ struct Band<'a> {
     view: &'a View<'a>,
     /// By number along x in the first and in the second sensor: the displacement, its place if there is a table, and its four corners
     /// if it is near and there are some.
-    x: Vec<(f64, Option<Place>, Option<[Corner; 4]>)>,
-    crossed: Option<Crossed<'a>>,
+    x: Vec<(f64, Option<Place>, Option<[usize; 4]>)>,
+    corners: Option<Corners>,
     /// Polynomials and sums over corners along the row.
     line: Vec<[f64; 4]>,
     corner_line: Vec<[f64; 4]>,
@@ -595,18 +628,15 @@ impl<'a> Band<'a> {
         let x = displacements(&first[0], &second[0]);
         let rows: Vec<f64> = rows.iter().map(|&j| first[1][j]).collect();
         let (near_x, near_y) = (nearby(&x), nearby(&displacements(&rows, &second[1])));
-        let wanted = Corners::serve(average) && !near_x.is_empty() && !near_y.is_empty();
-        let crossed = wanted.then(|| match &average.corners {
-            Some(table) => Crossed::Table(table),
-            None => Crossed::Lines(Corners::new(average, [&near_x, &near_y])),
-        });
+        let wanted = corners_serve(average.sides()) && !near_x.is_empty() && !near_y.is_empty();
+        let corners = wanted.then(|| Corners::new(average, [&near_x, &near_y]));
         let of_pair = |x: f64| {
-            let near = crossed.as_ref().filter(|_| x.abs() < near);
-            let corners = near.map(|crossed| crossed.corners(average.lines(x)));
-            (x, average.table.as_ref().map(|table| table.grid.place(x)), corners)
+            let near = corners.as_ref().filter(|_| x.abs() < near);
+            let numbers = near.map(|corners| corners.numbers(&corners.x, average.lines(x)));
+            (x, average.table.as_ref().map(|table| table.grid.place(x)), numbers)
         };
         let x = x.into_iter().map(of_pair).collect();
-        Self { view, x, crossed, line: Vec::new(), corner_line: Vec::new() }
+        Self { view, x, corners, line: Vec::new(), corner_line: Vec::new() }
     }
 
     // Add a row of pairs
@@ -616,11 +646,11 @@ impl<'a> Band<'a> {
         let y = self.view.second[1][second] - self.view.first[1][first];
         let near = NEAR * average.half_width;
         let is_near = y.abs() < near;
-        if let (true, Some(crossed)) = (is_near, &self.crossed) {
-            crossed.along_x(average.lines(y), *strength, &mut self.corner_line);
+        if let (true, Some(corners)) = (is_near, &self.corners) {
+            corners.along_x(average.lines(y), *strength, &mut self.corner_line);
         }
         if let Some(table) = &average.table {
-            table.along_x(&[(y, *strength)], &mut self.line);
+            table.along_x(0..table.grid.panels(), (y, *strength), &mut self.line);
         }
         let across = self.view.second[0].len();
         let pairs = columns[0].iter().flat_map(|i| columns[1].iter().map(move |k| i * across + k));
@@ -629,7 +659,7 @@ impl<'a> Band<'a> {
             // Add a pair of lenslets
             let value = match (place, corners) {
                 (_, Some(corners)) if is_near => {
-                    four(corners.map(|corner| Crossed::on_line(&self.corner_line, corner)))
+                    four(corners.map(|corner| self.corner_line[corner]))
                 }
                 (Some(place), _) if !is_near || x.abs() >= near => {
                     Table::on_line(&self.line, place)
@@ -844,6 +874,7 @@ pub(crate) mod tests {
             (25.0, [[0.085, 1.0], [0.1, 1.25]]),
             (0.02, [[0.9, 1.0], [0.5, 0.5]]),
             (1.3, [[0.02, 1.0], [1.0, 0.03]]),
+            (1.25, [[0.025, 1.0], [0.05, 1.0]]),
         ] {
             let phase = Arc::new(TabulatedPhase::new(outer_scale, 0.1, 40.0));
             pairs.into_iter().for_each(|sides| hold_table_and_corners(&phase, sides));
@@ -867,7 +898,8 @@ pub(crate) mod tests {
                 places.push([-within, other * within]);
             }
         }
-        let average = average.tabulated(Some(grid));
+        let corners = Table::of_corners(phase, &[sides]);
+        let average = average.tabulated(Some(grid), corners.as_ref());
         let rule = gauss_trapezium(14, average.half_flat / wide);
         for (computed, &[x, y]) in at(&average, &places).into_iter().zip(&places) {
             let exact = if x.hypot(y) < 6.0 * wide {
@@ -891,8 +923,8 @@ pub(crate) mod tests {
         assert_eq!((worthy(2.4, usize::MAX), worthy(2.6, usize::MAX)), (None, Some(5)));
         let phase = Arc::new(TabulatedPhase::new(20.0, 0.8, 40.0));
         let bare = FootprintAverage::new(&phase, sides);
-        let tabulated =
-            FootprintAverage::new(&phase, sides).tabulated(PanelGrid::worthy(sides, 10.0, 9999));
+        let tabulated = FootprintAverage::new(&phase, sides)
+            .tabulated(PanelGrid::worthy(sides, 10.0, 9999), None);
         let (place, variance) = ([[3.0, -4.0]], bare.by_edges(0.0, 0.0)[0]);
         let [bare, tabulated] = [bare, tabulated].map(|average| at(&average, &place)[0]);
         let difference = largest_difference(bare, tabulated) / variance;
