@@ -15,8 +15,10 @@ use crate::model::wavefront_grid::PhaseGrid;
 use crate::turbulence::direct::slope::pair_covariances;
 use crate::turbulence::disc::DiscAverage;
 use crate::turbulence::edges::Panels;
+#[cfg(feature = "cuda")]
+use crate::turbulence::parallel::corners_serve;
 use crate::turbulence::parallel::{
-    FootprintAverage, PanelGrid, Table, TabulatedPhase, View, band_covariances, corners_serve,
+    FootprintAverage, PanelGrid, Table, TabulatedPhase, View, band_covariances,
 };
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem, check_outer_scales};
@@ -557,7 +559,7 @@ impl WantedAverage {
         self.grid().map_or(0, |grid| grid.numbers(self.sides, self.outer_scale))
     }
 }
-
+// Prepare averages with their tables
 /// The averages of each layer that are wanted of it.
 fn prepare_averages(
     layers: &[SeenLayer],
@@ -581,6 +583,8 @@ fn prepare_averages(
     }
     Ok(averages)
 }
+
+// Tables of corners for many averages
 /// Averages that share a table of corners: those of an outer scale whose sum of sides is up to this, metres, and half of it or more.
 struct Sharing {
     outer_scale: f64,
