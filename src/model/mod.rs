@@ -20,3 +20,5 @@ pub(crate) mod system;
 pub use system::{SlopeModel, System, SystemBuilder};
 pub(crate) mod wavefront_grid;
 pub use wavefront_grid::PhaseGrid;
+pub(crate) mod mirror;
+pub use mirror::{ActuatorLayout, MirrorDesign, Spacing};

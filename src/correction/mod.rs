@@ -1,0 +1,10 @@
+// Tangled from book/src/correction-and-image.md: edit there, or here and run cargo tangle stitch.
+//! Correction: deformable mirrors, what they cannot follow, and what comes too late.
+
+// Modules of correction
+pub(crate) mod mirror;
+pub use mirror::Mirror;
+#[cfg(feature = "factorise")]
+pub(crate) mod projector;
+#[cfg(feature = "factorise")]
+pub use projector::Projector;
