@@ -22,6 +22,7 @@ use std::f64::consts::PI;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mirror {
     pitch: f64,
+    layout: ActuatorLayout,
     altitude: f64,
     filter: f64,
     positions: Vec<[f64; 2]>,
@@ -83,7 +84,8 @@ impl Mirror {
             format!("radii between which there is an actuator, with a pitch of {pitch} m");
         accept(!positions.is_empty(), "kept", [inner / radius, outer / radius], &expected)?;
         let gaussian = Gaussian { decay: -design.coupling.ln() / (pitch * pitch) };
-        Ok(Self { pitch, altitude: design.altitude, filter: design.filter, positions, gaussian })
+        let (layout, altitude, filter) = (design.layout, design.altitude, design.filter);
+        Ok(Self { pitch, layout, altitude, filter, positions, gaussian })
     }
 
     // Tell the parts of a mirror
@@ -95,6 +97,11 @@ impl Mirror {
     /// Distance of neighbours \[m\].
     pub fn pitch(&self) -> f64 {
         self.pitch
+    }
+
+    /// Pitch \[m\] of squares with as many actuators on the same area, by which the [fitting error](crate::correction::Fitting) is told.
+    pub fn fitting_pitch(&self) -> f64 {
+        self.pitch * self.layout.points_per_square().powf(-0.5)
     }
 
     /// Altitude that the mirror is conjugate to \[m\].
@@ -115,6 +122,11 @@ impl Mirror {
 
 // Place actuators in their order
 impl ActuatorLayout {
+    /// Actuators on the square of the pitch.
+    fn points_per_square(self) -> f64 {
+        if self == Self::Hexagonal { 2.0 / 3f64.sqrt() } else { 1.0 }
+    }
+
     /// The points of a lattice of unit pitch in the square around a disc, row by row. Rows and columns of squares begin `offset` from the axis.
     fn points(self, offset: f64, radius: f64) -> Vec<[f64; 2]> {
         let (row, shift, offset) = match self {
@@ -351,7 +363,8 @@ pub(crate) mod tests {
         let inside = |a: &&[f64; 2]| (1.2..1.9).contains(&f64::hypot(a[0], a[1]));
         assert!(places.iter().filter(inside).count() > 10);
         assert!(places.iter().filter(inside).all(|a| near(a) == 6));
-        let area = 0.6 * 0.6 * 0.75f64.sqrt();
+        let area = mirror.fitting_pitch().powi(2);
+        assert!((area - 0.6 * 0.6 * 0.75f64.sqrt()).abs() < 1e-15);
         let share = area * places.len() as f64 / (PI * (2.5f64 + 0.42).powi(2) - PI * 0.2 * 0.2);
         assert!((share - 1.0).abs() < 0.05, "{share}");
     }

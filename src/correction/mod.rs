@@ -8,3 +8,8 @@ pub use mirror::Mirror;
 pub(crate) mod projector;
 #[cfg(feature = "factorise")]
 pub use projector::Projector;
+pub(crate) mod band;
+pub mod fitting;
+pub use fitting::Fitting;
+pub mod bandwidth;
+pub use bandwidth::Bandwidth;

@@ -22,3 +22,5 @@ pub(crate) mod wavefront_grid;
 pub use wavefront_grid::PhaseGrid;
 pub(crate) mod mirror;
 pub use mirror::{ActuatorLayout, MirrorDesign, Spacing};
+pub(crate) mod control;
+pub use control::{ControlLoop, LoopKind};

@@ -103,6 +103,7 @@ pub(crate) const TABLES: Keys = &[
     "reconstructor",
     "covariance",
     "mirror",
+    "loop",
 ];
 
 // Read the tables of a system
@@ -148,7 +149,6 @@ fn read_layers(air: &Table, outer_scale: Option<f64>) -> Result<Vec<Layer>, BadL
     tables.iter().map(read).collect()
 }
 /// Refuses a layer that does not say its wind, for an `expected` value of it.
-#[cfg(feature = "factorise")]
 pub(crate) fn require_winds(root: &Table, expected: &str) -> Result<(), BadLine> {
     let air = root.required_table("atmosphere", ATMOSPHERE_KEYS)?;
     let layers = air.tables("layers", LAYER_KEYS)?;
