@@ -160,7 +160,7 @@ mod tests {
         let found = fitting.structure_function(9, 0.17).unwrap() * SQUARE;
         // Midpoints of squares of frequencies in a half plane, outside of |f| = 1.
         let (step, far) = (0.04, 400i32);
-        for (i, j) in [(7usize, 4usize), (5, 8), (2, 6)] {
+        for (i, j) in [(7usize, 4usize), (2, 6)] {
             let [x, y] = [i, j].map(|k| 0.17 * (k as f64 - 4.0));
             let mut sum = 0.0;
             for k in 0..far {
@@ -196,14 +196,21 @@ mod tests {
             let whole = VonKarman::new(outer_scale).structure_function(1e-5) / SQUARE;
             assert!(near[[1, 2]] < whole && near[[1, 2]] > 0.9 * whole);
             assert!((near[[1, 2]] / near[[0, 1]] - 1.0).abs() < 1e-12);
-            // A finer grid has the same values.
-            let [coarse, fine] =
-                [(4, 0.6), (8, 0.3)].map(|(n, s)| fitting.structure_function(n, s).unwrap());
-            let gap = |(j, i): (usize, usize)| (coarse[[j, i]] / fine[[2 * j, 2 * i]] - 1.0).abs();
-            assert!(gap((0, 3)) < 1e-7 && gap((1, 0)) < 1e-7, "{} {}", gap((0, 3)), gap((1, 0)));
-            assert_eq!(fitting.structure_function(0, 1.0).unwrap_err().quantity, "displacements");
-            assert_eq!(fitting.structure_function(8, 1e4).unwrap_err().quantity, "step");
-            assert_eq!(fitting.structure_function(8, f64::NAN).unwrap_err().quantity, "step");
         }
+    }
+
+    // Finer grids have the same values
+    #[test]
+    fn finer_grids_have_the_same_values() {
+        let air = air(vec![Layer::new(0.0, 1.0, 25.0)]);
+        let fitting = Fitting::new(&air, 0.5).unwrap();
+        // A finer grid has the same values.
+        let [coarse, fine] =
+            [(4, 0.6), (8, 0.3)].map(|(n, s)| fitting.structure_function(n, s).unwrap());
+        let gap = |(j, i): (usize, usize)| (coarse[[j, i]] / fine[[2 * j, 2 * i]] - 1.0).abs();
+        assert!(gap((0, 3)) < 1e-7 && gap((1, 0)) < 1e-7, "{} {}", gap((0, 3)), gap((1, 0)));
+        assert_eq!(fitting.structure_function(0, 1.0).unwrap_err().quantity, "displacements");
+        assert_eq!(fitting.structure_function(8, 1e4).unwrap_err().quantity, "step");
+        assert_eq!(fitting.structure_function(8, f64::NAN).unwrap_err().quantity, "step");
     }
 }

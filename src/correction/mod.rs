@@ -8,6 +8,10 @@ pub use mirror::Mirror;
 pub(crate) mod projector;
 #[cfg(feature = "factorise")]
 pub use projector::Projector;
+#[cfg(feature = "factorise")]
+pub(crate) mod modes;
+#[cfg(feature = "factorise")]
+pub use modes::{Corrected, Correction, CorrectionMode, CorrectionOptions};
 pub(crate) mod band;
 pub mod fitting;
 pub use fitting::Fitting;

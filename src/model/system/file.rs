@@ -103,6 +103,7 @@ pub(crate) const TABLES: Keys = &[
     "reconstructor",
     "covariance",
     "mirror",
+    "correction",
     "loop",
 ];
 
@@ -383,8 +384,11 @@ fn read_spot(table: &Table, sensor: &Sensor) -> Result<Option<LaserSpot>, BadLin
 }
 
 // Read targets and the wavefront grid
+/// The keys of a target; its weight is for those who correct it.
+pub(crate) const TARGET_KEYS: Keys = &["zenith", "azimuth", "height", "weight"];
+
 fn read_targets(root: &Table) -> Result<Vec<Source>, BadLine> {
-    let tables = root.tables("target", &["zenith", "azimuth", "height"])?;
+    let tables = root.tables("target", TARGET_KEYS)?;
     let height = |table: &Table| table.optional("height", "inf, as a target is a direction");
     let read = |table| read_source(table, height(table)?.unwrap_or(f64::INFINITY));
     tables.iter().map(read).collect()
