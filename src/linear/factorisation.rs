@@ -1,5 +1,5 @@
 // Tangled from book/src/factorisations.md: edit there, or here and run cargo tangle stitch.
-//! Dense symmetric matrices taken apart: by Cholesky's method, and into eigenvectors.
+//! Dense matrices taken apart: by Cholesky's method, into eigenvectors, and by their singular values.
 
 #[cfg(feature = "cuda")]
 pub(crate) mod gpu;
@@ -9,7 +9,7 @@ use crate::error::{Error, Invalid, accept};
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{LltError, cholesky_in_place, cholesky_in_place_scratch};
 use faer::linalg::matmul::matmul;
-use faer::linalg::solvers::SelfAdjointEigen;
+use faer::linalg::solvers::{SelfAdjointEigen, Svd};
 use faer::linalg::triangular_solve::{
     solve_lower_triangular_in_place, solve_upper_triangular_in_place,
 };
@@ -228,6 +228,82 @@ impl Eigen {
     }
 }
 
+// Singular values of a matrix
+/// A matrix in the form of Eq. [singular values](https://lenslet.github.io/lenslet/factorisations.html#eq-singular-values).
+///
+/// ```
+/// use lenslet::linear::SingularValues;
+/// use ndarray::arr2;
+/// let parts = SingularValues::new(&arr2(&[[3.0, 0.0], [0.0, 0.0], [4.0, 0.0]]))?;
+/// assert!((parts.values()[0] - 5.0).abs() < 1e-14 && parts.kept(1e-9) == 1);
+/// let inverse = parts.inverse(1);
+/// assert!((&inverse - &arr2(&[[0.12, 0.0, 0.16], [0.0, 0.0, 0.0]])).iter().all(|gap| gap.abs() < 1e-15));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct SingularValues {
+    /// Of the transposed matrix in its unit.
+    parts: Svd<f64>,
+    unit: f64,
+    values: Vec<f64>,
+}
+
+impl SingularValues {
+    // Take a matrix to its singular values
+    /// Decomposes a matrix.
+    ///
+    /// # Errors
+    /// `Failed` where it has a number that is not finite, or the iterations of the decomposition do not converge.
+    pub fn new(matrix: &Array2<f64>) -> Result<Self, Error> {
+        let (m, n) = matrix.dim();
+        let failed = |reason: String| Error::Failed {
+            what: format!("the decomposition of {m} × {n} numbers"),
+            reason,
+        };
+        if matrix.iter().any(|x| !x.is_finite()) {
+            return Err(failed("a number is not finite".to_string()));
+        }
+        let largest = matrix.fold(0.0, |most: f64, x| most.max(x.abs()));
+        let unit = if largest.is_normal() { largest.log2().floor().exp2() } else { 1.0 };
+        let matrix = row_by_row(matrix / unit);
+        let parts =
+            Svd::new_thin(columns(&matrix)).map_err(|error| failed(format!("{error:?}")))?;
+        let values = parts.S().column_vector().iter().map(|value| unit * value).collect();
+        Ok(Self { parts, unit, values })
+    }
+
+    /// The singular values, descending.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    /// How many singular values, of the largest ones, are positive and at least `filter` times the largest; those that are nothing but rounding never are.
+    pub fn kept(&self, filter: f64) -> usize {
+        let rounding = f64::EPSILON * self.parts.U().nrows().max(self.parts.V().nrows()) as f64;
+        let least = filter.max(rounding) * self.values.first().copied().unwrap_or(0.0);
+        self.values.iter().filter(|&&value| value > 0.0 && value >= least).count()
+    }
+
+    // Invert what is kept of a matrix
+    /// M⁺, (n, m), of the `kept` largest singular values.
+    pub fn inverse(&self, kept: usize) -> Array2<f64> {
+        let (right, left) = (self.parts.U(), self.parts.V());
+        let shrunk = |i: usize, k: usize| right[(i, k)] / (self.values[k] / self.unit) / self.unit;
+        // Row by row, V diag(s)⁻¹ is its transpose by columns.
+        let right = Array2::from_shape_fn((right.nrows(), kept), |(i, k)| shrunk(i, k));
+        product((right.nrows(), left.nrows()), left.subcols(0, kept), columns(&right))
+    }
+
+    /// Refuses a filter that is not a ratio.
+    ///
+    /// # Errors
+    /// `Invalid` where it is not at least 0 and less than 1.
+    pub fn check_filter(filter: f64) -> Result<f64, Invalid> {
+        let expected = "a ratio of singular values, at least 0 and less than 1";
+        accept((0.0..1.0).contains(&filter), "filter", filter, expected)
+    }
+}
+
 // Tests of the factorisations
 #[cfg(test)]
 mod tests {
@@ -300,5 +376,34 @@ mod tests {
         }
         a[[30, 30]] = f64::NAN;
         assert_eq!(Cholesky::new(a).unwrap_err().pivot, 21);
+    }
+
+    // Pseudo inverses obey the four conditions
+    #[test]
+    fn pseudo_inverses_obey_the_four_conditions() {
+        for (m, n) in [(23, 9), (9, 23), (12, 12)] {
+            // Of rank 7, and tiny.
+            let of = |rows, columns, seed| {
+                Array2::from_shape_vec((rows, columns), random(rows * columns, seed)).unwrap()
+            };
+            let matrix = of(m, 7, 3).dot(&of(7, n, 4)) * 1e-9;
+            let parts = SingularValues::new(&matrix).unwrap();
+            assert!(parts.values().len() == m.min(n) && parts.values().is_sorted_by(|a, b| a >= b));
+            assert_eq!(parts.kept(0.0), 7);
+            let inverse = parts.inverse(7);
+            let (there, back) = (matrix.dot(&inverse), inverse.dot(&matrix));
+            assert!(largest(&(there.dot(&matrix) - &matrix)) < 1e-12 * largest(&matrix));
+            assert!(largest(&(back.dot(&inverse) - &inverse)) < 1e-12 * largest(&inverse));
+            assert!(
+                largest(&(&there - &there.t())) < 1e-12 && largest(&(&back - &back.t())) < 1e-12
+            );
+            // The sum of the squares of all elements is that of the singular values.
+            let squares: f64 = parts.values().iter().map(|s| s * s).sum();
+            assert!((matrix.fold(0.0, |sum, x| sum + x * x) / squares - 1.0).abs() < 1e-12);
+            assert_eq!(parts.inverse(2).dim(), (n, m));
+        }
+        assert!(SingularValues::new(&Array2::from_elem((2, 3), f64::NAN)).is_err());
+        assert_eq!(SingularValues::new(&Array2::zeros((2, 3))).unwrap().kept(0.0), 0);
+        assert_eq!(SingularValues::check_filter(1.0).unwrap_err().quantity, "filter");
     }
 }

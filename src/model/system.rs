@@ -4,6 +4,8 @@
 #[cfg(feature = "files")]
 mod file;
 #[cfg(all(feature = "files", feature = "factorise"))]
+pub(crate) use file::TARGET_KEYS;
+#[cfg(feature = "files")]
 pub(crate) use file::{TABLES, require_winds};
 
 use crate::{

@@ -4,6 +4,10 @@
 /// Γ(x), the gamma function (from the `libm` crate).
 pub use libm::tgamma as gamma;
 
+// Error function of a library
+/// erf(x), the error function (from the `libm` crate).
+pub use libm::erf;
+
 // Accuracy of the trapezoidal sum
 /// Step of the trapezoidal rule; its error is e^(−π²/STEP).
 const STEP: f64 = 0.125;

@@ -102,6 +102,9 @@ pub(crate) const TABLES: Keys = &[
     "phase",
     "reconstructor",
     "covariance",
+    "mirror",
+    "correction",
+    "loop",
 ];
 
 // Read the tables of a system
@@ -147,7 +150,6 @@ fn read_layers(air: &Table, outer_scale: Option<f64>) -> Result<Vec<Layer>, BadL
     tables.iter().map(read).collect()
 }
 /// Refuses a layer that does not say its wind, for an `expected` value of it.
-#[cfg(feature = "factorise")]
 pub(crate) fn require_winds(root: &Table, expected: &str) -> Result<(), BadLine> {
     let air = root.required_table("atmosphere", ATMOSPHERE_KEYS)?;
     let layers = air.tables("layers", LAYER_KEYS)?;
@@ -382,8 +384,11 @@ fn read_spot(table: &Table, sensor: &Sensor) -> Result<Option<LaserSpot>, BadLin
 }
 
 // Read targets and the wavefront grid
+/// The keys of a target; its weight is for those who correct it.
+pub(crate) const TARGET_KEYS: Keys = &["zenith", "azimuth", "height", "weight"];
+
 fn read_targets(root: &Table) -> Result<Vec<Source>, BadLine> {
-    let tables = root.tables("target", &["zenith", "azimuth", "height"])?;
+    let tables = root.tables("target", TARGET_KEYS)?;
     let height = |table: &Table| table.optional("height", "inf, as a target is a direction");
     let read = |table| read_source(table, height(table)?.unwrap_or(f64::INFINITY));
     tables.iter().map(read).collect()

@@ -1,0 +1,118 @@
+// Tangled from book/src/fitting.md: edit there, or here and run cargo tangle stitch.
+//! The square of spatial frequencies that a mirror corrects, and structure functions of what is inside.
+
+use crate::error::{Invalid, accept, length};
+use crate::numerics::quadrature::gauss_legendre;
+use ndarray::parallel::prelude::*;
+use ndarray::{Array1, Array2, Axis};
+use std::f64::consts::PI;
+
+// Nodes between zero and the limit
+/// Spatial frequencies up to the limit of a mirror, along one axis.
+#[derive(Debug, Clone)]
+pub(crate) struct Band {
+    /// 1/m, and their weights in an integral.
+    nodes: Vec<f64>,
+    weights: Vec<f64>,
+}
+
+/// Half the phase that a wave may have on a panel, rad, and nodes that there are.
+const HALF_PHASE: f64 = 8.0;
+const NODES: usize = 20;
+
+/// By how much panels shrink, and how far they do without an outer scale.
+const SHRINK: f64 = 8.0;
+const LEAST: f64 = 1e-27;
+
+impl Band {
+    /// Frequencies below 1/2p of a `pitch` p \[m\], for spectra of outer scales up to `outer_scale` \[m\], and waves of displacements up to the sum of `reaches` \[m\].
+    ///
+    /// # Errors
+    /// `Invalid` where displacements are so many pitches that the nodes would be too many.
+    pub(crate) fn new(pitch: f64, outer_scale: f64, reaches: [f64; 2]) -> Result<Self, Invalid> {
+        let (limit, reach) = (0.5 / pitch, reaches[0] + reaches[1]);
+        let expected = "displacements of at most 2000 pitches";
+        accept(reach <= 2000.0 * pitch, "step", reach, expected)?;
+        let least = if outer_scale.is_finite() { 1.0 / outer_scale } else { LEAST * limit };
+        let (rule, mut band) = (gauss_legendre(NODES), Self { nodes: vec![], weights: vec![] });
+        let mut end = limit;
+        while end > 0.0 {
+            let begin = if end > least { end / SHRINK } else { 0.0 };
+            let panels = (PI * (end - begin) * reach / HALF_PHASE).ceil().max(1.0);
+            let half = 0.5 * (end - begin) / panels;
+            for panel in 0..panels as usize {
+                let middle = begin + half * (2 * panel + 1) as f64;
+                band.nodes.extend(rule.nodes.iter().map(|node| middle + half * node));
+                band.weights.extend(rule.weights.iter().map(|weight| half * weight));
+            }
+            end = begin;
+        }
+        Ok(band)
+    }
+}
+
+// Integrate over the square
+impl Band {
+    /// The integral of an even spectrum over the square, which is a variance.
+    pub(crate) fn integral(&self, spectrum: impl Fn([f64; 2]) -> f64 + Sync) -> f64 {
+        2.0 * self.fold(spectrum)[0].sum()
+    }
+}
+
+// Displacements and their mirror images
+/// A function of the displacement in steps on an n × n grid, which is the same for displacements of other signs.
+pub(crate) fn mirrored(n: usize, of: impl Fn([f64; 2]) -> f64 + Sync) -> Array2<f64> {
+    let far = n / 2 + 1;
+    let mut quadrant = Array2::zeros((far, far));
+    quadrant.outer_iter_mut().into_par_iter().enumerate().for_each(|(j, mut row)| {
+        row.iter_mut().enumerate().for_each(|(i, value)| *value = of([i as f64, j as f64]));
+    });
+    let steps = |k: usize| k.abs_diff(n / 2);
+    Array2::from_shape_fn((n, n), |(j, i)| quadrant[[steps(j), steps(i)]])
+}
+
+// Fold a spectrum onto a quadrant
+impl Band {
+    /// S and A of Eq. [structure in square](https://lenslet.github.io/lenslet/fitting.html#eq-structure-in-square) with the weights of both axes; axis 0 is y.
+    fn fold(&self, spectrum: impl Fn([f64; 2]) -> f64 + Sync) -> [Array2<f64>; 2] {
+        let k = self.nodes.len();
+        let (mut even, mut odd) = (Array2::zeros((k, k)), Array2::zeros((k, k)));
+        let rows = even.outer_iter_mut().into_par_iter().zip(odd.outer_iter_mut());
+        rows.zip(self.nodes.par_iter().zip(&self.weights)).for_each(
+            |((mut even, mut odd), (&y, wy))| {
+                for (place, (&x, wx)) in self.nodes.iter().zip(&self.weights).enumerate() {
+                    let (up, down) = (spectrum([x, y]), spectrum([x, -y]));
+                    [even[place], odd[place]] = [wx * wy * (up + down), wx * wy * (up - down)];
+                }
+            },
+        );
+        [even, odd]
+    }
+}
+
+// Structure function inside of the square
+impl Band {
+    /// The structure function of an even spectrum inside of the square on n × n displacements, Eq. [structure in square](https://lenslet.github.io/lenslet/fitting.html#eq-structure-in-square); zero is at [n/2, n/2].
+    pub(crate) fn structure_function(
+        &self,
+        n: usize,
+        step: f64,
+        spectrum: impl Fn([f64; 2]) -> f64 + Sync,
+    ) -> Result<Array2<f64>, Invalid> {
+        accept((1..=20_000).contains(&n), "displacements", n, "a whole number from 1 to 20000")?;
+        length("step", step)?;
+        let [even, odd] = self.fold(spectrum);
+        let phase =
+            |(j, k): (usize, usize)| 2.0 * PI * self.nodes[k] * step * (j as f64 - (n / 2) as f64);
+        let shape = (n, self.nodes.len());
+        let cosines = Array2::from_shape_fn(shape, |at| phase(at).cos());
+        let rises = Array2::from_shape_fn(shape, |at| 2.0 * (0.5 * phase(at)).sin().powi(2));
+        let along_x: Array1<f64> = rises.dot(&even.sum_axis(Axis(0)));
+        let mut sum = rises.dot(&even).dot(&cosines.t()) + &along_x;
+        if odd.iter().any(|odd| *odd != 0.0) {
+            let sines = Array2::from_shape_fn(shape, |at| phase(at).sin());
+            sum += &sines.dot(&odd).dot(&sines.t());
+        }
+        Ok(4.0 * sum)
+    }
+}

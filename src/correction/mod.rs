@@ -1,0 +1,19 @@
+// Tangled from book/src/correction-and-image.md: edit there, or here and run cargo tangle stitch.
+//! Correction: deformable mirrors, what they cannot follow, and what comes too late.
+
+// Modules of correction
+pub(crate) mod mirror;
+pub use mirror::Mirror;
+#[cfg(feature = "factorise")]
+pub(crate) mod projector;
+#[cfg(feature = "factorise")]
+pub use projector::Projector;
+#[cfg(feature = "factorise")]
+pub(crate) mod modes;
+#[cfg(feature = "factorise")]
+pub use modes::{Corrected, Correction, CorrectionMode, CorrectionOptions};
+pub(crate) mod band;
+pub mod fitting;
+pub use fitting::Fitting;
+pub mod bandwidth;
+pub use bandwidth::Bandwidth;

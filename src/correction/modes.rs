@@ -1,0 +1,487 @@
+// Tangled from book/src/correction-modes.md: edit there, or here and run cargo tangle stitch.
+//! Which mirrors correct which targets, and what each target finds.
+
+// What modes of correction stand on
+use crate::correction::mirror::Mirror;
+#[cfg(feature = "files")]
+use crate::correction::mirror::read_mirrors;
+use crate::correction::projector::Projector;
+use crate::error::{Error, Invalid, accept, not_negative};
+#[cfg(feature = "files")]
+use crate::files::located::Document;
+use crate::linear::times_transpose;
+use crate::model::mirror::MirrorDesign;
+use crate::model::source::Source;
+use crate::model::system::System;
+#[cfg(feature = "files")]
+use crate::model::system::{TABLES, TARGET_KEYS};
+use crate::tomography::reconstructor::{Reconstruction, error_covariance};
+use ndarray::{Array2, Array3, ArrayView2, Axis, concatenate, s};
+
+// Choices of mirrors and targets
+/// Which mirrors correct which targets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CorrectionMode {
+    /// A mirror for each target.
+    #[default]
+    Moao,
+    /// One mirror, for the first target.
+    Ltao,
+    /// All mirrors in series, for all targets.
+    Mcao,
+    /// One mirror, for all targets.
+    Glao,
+    /// One mirror, for the first guide star.
+    Scao,
+}
+
+impl CorrectionMode {
+    /// All of them by the names that a system file has for them.
+    pub const NAMES: [(&'static str, Self); 5] = [
+        ("moao", Self::Moao),
+        ("ltao", Self::Ltao),
+        ("mcao", Self::Mcao),
+        ("glao", Self::Glao),
+        ("scao", Self::Scao),
+    ];
+}
+
+/// Mirrors and what they are for: the tables `[correction]` and `[[mirror]]` of a system file, and the weights of its targets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CorrectionOptions {
+    /// Which mirrors correct which targets.
+    pub mode: CorrectionMode,
+    /// All mirrors: exactly one, unless the mode is `Mcao`.
+    pub mirrors: Vec<MirrorDesign>,
+    /// Weights of the targets in a compromise; if there are none, all are equal.
+    pub weights: Vec<f64>,
+}
+
+// Correction of a system
+/// The mirrors of a system, and how slopes become strokes.
+#[derive(Debug, Clone)]
+pub struct Correction {
+    system: System,
+    mode: CorrectionMode,
+    mirrors: Vec<Mirror>,
+    /// Targets that find something, before those that were added.
+    targets: usize,
+    weights: Vec<f64>,
+    /// Onto a mirror in the pupil of the first design.
+    pupil: Projector,
+}
+
+impl Correction {
+    /// The correction of a system's targets.
+    ///
+    /// # Errors
+    /// `Invalid`, by the name of the key, for a system without targets, mirrors that cannot be, more or fewer of them than the mode has, weights that are
+    /// negative, none greater than 0, or not one for each target; `Failed` where singular values do not converge.
+    pub fn new(system: &System, options: &CorrectionOptions) -> Result<Self, Error> {
+        let CorrectionOptions { mode, mirrors: designs, .. } = options;
+        let good =
+            if *mode == CorrectionMode::Mcao { !designs.is_empty() } else { designs.len() == 1 };
+        let expected = "one [[mirror]], or with mode = \"mcao\" at least one";
+        accept(good, "mirror", designs.len(), expected)?;
+        let weights = options.checked_weights(system)?;
+        let targets = system.targets().len();
+        let system = match mode {
+            CorrectionMode::Scao => with_the_guide_star(system)?,
+            _ => system.clone(),
+        };
+        let mirrors = designs.iter().map(|design| Mirror::new(design, &system));
+        let mirrors = mirrors.collect::<Result<Vec<_>, Invalid>>()?;
+        let design = MirrorDesign { altitude: 0.0, ..designs[0].clone() };
+        let pupil = Projector::new(&Mirror::new(&design, &system)?, &system, &system.targets()[0])?;
+        Ok(Self { system, mode: *mode, mirrors, targets, weights, pupil })
+    }
+
+    /// The system that is to be reconstructed: all targets, and behind them a guide star that a mirror is for.
+    pub fn system(&self) -> &System {
+        &self.system
+    }
+
+    /// The mirrors.
+    pub fn mirrors(&self) -> &[Mirror] {
+        &self.mirrors
+    }
+
+    /// The projector onto a mirror of the first design in the pupil, by which errors of strokes are told.
+    pub fn pupil(&self) -> &Projector {
+        &self.pupil
+    }
+}
+
+// Weights of the compromise
+fn with_the_guide_star(system: &System) -> Result<System, Invalid> {
+    let [x, y] = system.guide_stars()[0].sensor.source.direction();
+    let star = Source::star(f64::hypot(x, y), f64::atan2(y, x))?;
+    let targets = system.targets().iter().copied().chain([star]);
+    system.to_builder().targets(targets).build()
+}
+
+impl CorrectionOptions {
+    /// The weights of all directions that strokes may be for.
+    fn checked_weights(&self, system: &System) -> Result<Vec<f64>, Invalid> {
+        let targets = system.targets().len();
+        accept(targets > 0, "target", 0, "at least one [[target]], which is to be corrected")?;
+        for (t, &weight) in self.weights.iter().enumerate() {
+            not_negative(&format!("target[{t}].weight"), weight)?;
+        }
+        let good = self.weights.is_empty() || self.weights.len() == targets;
+        let expected = format!("{targets} weights, one for each target");
+        accept(good, "weights", self.weights.len(), &expected)?;
+        let alone = |chosen: usize, of: usize| {
+            (0..of).map(|t| if t == chosen { 1.0 } else { 0.0 }).collect::<Vec<f64>>()
+        };
+        Ok(match self.mode {
+            CorrectionMode::Ltao => alone(0, targets),
+            CorrectionMode::Scao => alone(targets, targets + 1),
+            _ if self.weights.is_empty() => vec![1.0; targets],
+            _ => {
+                let expected = "at least one weight greater than 0";
+                let most = self.weights.iter().copied().fold(0.0, f64::max);
+                accept(most > 0.0, "target[0].weight", self.weights[0], expected)?;
+                self.weights.clone()
+            }
+        })
+    }
+}
+
+// Stack what targets see
+impl Correction {
+    /// J_t of all mirrors, (m, a), 1/m, as a target sees them.
+    fn seen(&self, target: &Source) -> Array2<f64> {
+        let blocks: Vec<_> =
+            self.mirrors.iter().map(|mirror| mirror.interaction(&self.system, target)).collect();
+        let views: Vec<_> = blocks.iter().map(|block| block.view()).collect();
+        concatenate(Axis(1), &views).unwrap_or_else(|_| unreachable!("all are of one truth sensor"))
+    }
+
+    /// P_t of Eq. [commands](https://lenslet.github.io/lenslet/correction-modes.html#eq-commands) for some directions with their weights, (a, m) each, m.
+    fn projectors(&self, chosen: &[(Source, f64)]) -> Result<Vec<Array2<f64>>, Error> {
+        let blocks: Vec<_> =
+            chosen.iter().map(|(target, weight)| self.seen(target) * weight.sqrt()).collect();
+        let views: Vec<_> = blocks.iter().map(|block| block.view()).collect();
+        let stack = concatenate(Axis(0), &views);
+        let stack = stack.unwrap_or_else(|_| unreachable!("all see the same actuators"));
+        let filter = self.mirrors.iter().map(Mirror::filter).fold(0.0, f64::max);
+        let inverse = Projector::of(stack, filter)?;
+        let m = inverse.inverse().ncols() / chosen.len();
+        let part = |(t, (_, weight)): (usize, &(Source, f64))| {
+            inverse.inverse().slice(s![.., t * m..(t + 1) * m]).to_owned() * weight.sqrt()
+        };
+        Ok(chosen.iter().enumerate().map(part).collect())
+    }
+}
+
+// Command mirrors and tell what is left
+/// What mirrors do, and what they leave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Corrected {
+    /// K, (a, n), m a rad: strokes for measurements. With a mirror for each target, one matrix for each, else one for all; the strokes of all mirrors one after the other.
+    pub commands: Vec<Array2<f64>>,
+    /// Covariance of the slopes that are left towards each target, (T, m, m), rad², Eq. [left by mirrors](https://lenslet.github.io/lenslet/correction-modes.html#eq-left-by-mirrors).
+    pub slope_errors: Array3<f64>,
+    /// C_vv: the same as strokes of a mirror in the pupil, (T, a, a), m².
+    pub stroke_errors: Array3<f64>,
+}
+
+impl Correction {
+    /// What the mirrors do with a reconstruction of [`system`](Self::system) that has kept its covariances.
+    ///
+    /// # Errors
+    /// `Invalid` where the reconstruction has no reconstructor or no covariances, or is that of another system; `Failed` where singular values do not converge.
+    pub fn of(&self, found: &Reconstruction) -> Result<Corrected, Error> {
+        let (Some(reconstructor), Some(covariances)) = (&found.reconstructor, &found.covariances)
+        else {
+            let expected = "a reconstruction with its reconstructor and its covariances: keep(true), errors_only(false)";
+            return Err(Invalid::new("reconstruction", "without a matrix", expected).into());
+        };
+        let (slopes, all) = (self.pupil.interaction().nrows(), self.system.targets());
+        let good = reconstructor.dim().0 == all.len() && reconstructor.dim().1 == slopes;
+        let expected =
+            format!("that of ({}, {slopes}) slopes, of the system of this correction", all.len());
+        accept(good, "reconstruction", reconstructor.dim(), &expected)?;
+        let commands = self.commands(reconstructor)?;
+        // Tell what is left towards each target
+        let actuators = self.pupil.inverse().nrows();
+        let mut slope_errors = Array3::zeros((self.targets, slopes, slopes));
+        let mut stroke_errors = Array3::zeros((self.targets, actuators, actuators));
+        for (t, target) in all.iter().take(self.targets).enumerate() {
+            let command = commands.get(t).unwrap_or(&commands[0]);
+            let made = times_transpose(&self.seen(target), &command.t());
+            let rows = s![t * slopes..(t + 1) * slopes, ..];
+            let with_truth = covariances.truth_measurements.slice(rows).to_owned();
+            let left =
+                error_covariance(&made, &covariances.truth, &with_truth, &covariances.measurements);
+            stroke_errors
+                .index_axis_mut(Axis(0), t)
+                .assign(&self.pupil.stroke_errors(&left.view())?);
+            slope_errors.index_axis_mut(Axis(0), t).assign(&left);
+        }
+        Ok(Corrected { commands, slope_errors, stroke_errors })
+    }
+
+    // Strokes for measurements
+    /// K of Eq. [commands](https://lenslet.github.io/lenslet/correction-modes.html#eq-commands), one for each target or one for all.
+    fn commands(&self, reconstructor: &Array3<f64>) -> Result<Vec<Array2<f64>>, Error> {
+        let all = self.system.targets().iter().zip(reconstructor.outer_iter());
+        if self.mode == CorrectionMode::Moao {
+            let own = |(target, rows): (&Source, ArrayView2<f64>)| {
+                Ok(times_transpose(&self.projectors(&[(*target, 1.0)])?[0], &rows.t()))
+            };
+            return all.map(own).collect();
+        }
+        let wanted = all.zip(&self.weights).filter(|(_, weight)| **weight > 0.0);
+        let (chosen, rows): (Vec<_>, Vec<_>) =
+            wanted.map(|((target, rows), weight)| ((*target, *weight), rows)).unzip();
+        let projectors = self.projectors(&chosen)?;
+        let parts =
+            projectors.iter().zip(&rows).map(|(part, rows)| times_transpose(part, &rows.t()));
+        let sum = parts.reduce(|sum, part| sum + part);
+        Ok(sum.into_iter().collect())
+    }
+}
+
+// Read a correction from a file
+impl CorrectionOptions {
+    /// Reads the tables `[correction]`, `[[mirror]]` and the weights of `[[target]]`s of the text of a system file, if there is a mirror or a correction; `name` stands for the file in errors.
+    ///
+    /// # Errors
+    /// The first line of the tables that makes no sense.
+    ///
+    /// ```
+    /// use lenslet::correction::{CorrectionMode, CorrectionOptions};
+    /// let text = "[correction]\nmode = 'glao'\n[[mirror]]\nactuators = 9\n[[target]]\nweight = 2\n[[target]]\n";
+    /// let options = CorrectionOptions::from_toml(text, "s.toml")?.unwrap();
+    /// assert_eq!((options.mode, options.weights), (CorrectionMode::Glao, vec![2.0, 1.0]));
+    /// let wrong = CorrectionOptions::from_toml(&text.replace("= 2", "= -2"), "s.toml").unwrap_err();
+    /// assert_eq!(wrong.to_string(), "s.toml:6: target[0].weight = -2: expected a finite number not less than 0");
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
+    #[cfg(feature = "files")]
+    pub fn from_toml(text: &str, name: &str) -> Result<Option<Self>, Error> {
+        let document = Document::parse(name, text)?;
+        let root = document.root(TABLES)?;
+        let (table, mirrors) = (root.table("correction", &["mode"])?, read_mirrors(&root)?);
+        if table.is_none() && mirrors.is_empty() {
+            return Ok(None);
+        }
+        let mode = match &table {
+            Some(table) => table.choice("mode", &CorrectionMode::NAMES)?.unwrap_or_default(),
+            None => CorrectionMode::default(),
+        };
+        // Check the mirrors of a mode
+        if mirrors.is_empty() {
+            return Err(root
+                .missing("mirror", "a table [[mirror]], as there is a [correction]")
+                .into());
+        }
+        if mirrors.len() > 1 && mode != CorrectionMode::Mcao {
+            let expected = "no second mirror, unless correction.mode = \"mcao\"";
+            return Err(root.refuse(Invalid::new("mirror[1]", "", expected)).into());
+        }
+        let mut weights = Vec::new();
+        for target in root.tables("target", TARGET_KEYS)? {
+            let weight = target.optional("weight", "a number not less than 0")?.unwrap_or(1.0);
+            weights.push(target.check(not_negative("weight", weight))?);
+        }
+        Ok(Some(Self { mode, mirrors, weights }))
+    }
+}
+
+// Tests of modes of correction
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Engine, silent};
+    use crate::model::mirror::Spacing;
+    use crate::model::noise::GuideStar;
+    use crate::tomography::covariance_matrix::tests::system;
+    use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
+    use crate::tomography::simulation::Simulation;
+    use CorrectionMode::{Glao, Ltao, Mcao, Moao, Scao};
+    use ndarray::Array1;
+
+    // Correct a system in a test
+    fn mirror(altitude: f64) -> MirrorDesign {
+        MirrorDesign { altitude, ..MirrorDesign::new(Spacing::Actuators(6)) }
+    }
+
+    fn options(mode: CorrectionMode, altitudes: &[f64], weights: &[f64]) -> CorrectionOptions {
+        let mirrors = altitudes.iter().map(|altitude| mirror(*altitude)).collect();
+        CorrectionOptions { mode, mirrors, weights: weights.to_vec() }
+    }
+
+    fn reconstruct(system: &System) -> Reconstruction {
+        let options = ReconstructorOptions::default().keep(true);
+        let plan = ReconstructorPlan::new(system, options).unwrap();
+        plan.run(&Engine::default(), &silent).unwrap()
+    }
+
+    /// The mean variance of strokes of each target.
+    fn variances(corrected: &Corrected) -> Vec<f64> {
+        let mean = |errors: ArrayView2<f64>| errors.diag().mean().unwrap();
+        corrected.stroke_errors.outer_iter().map(mean).collect()
+    }
+
+    // One target makes all modes one
+    #[test]
+    fn one_target_makes_all_modes_one() {
+        let system = system(2e-14);
+        let alone = system.to_builder().targets([system.targets()[1]]).build().unwrap();
+        let found = reconstruct(&alone);
+        let correct = |mode| {
+            Correction::new(&alone, &options(mode, &[0.0], &[])).unwrap().of(&found).unwrap()
+        };
+        let moao = correct(Moao);
+        for mode in [Ltao, Glao, Mcao] {
+            let other = correct(mode);
+            assert!((&other.commands[0] - &moao.commands[0]).iter().all(|gap| gap.abs() < 1e-12));
+            assert!(
+                (&other.stroke_errors - &moao.stroke_errors).iter().all(|gap| gap.abs() < 1e-22)
+            );
+        }
+        // Strokes of the guess have the errors of the guess; slopes have those of the mirror as well.
+        let pupil = Correction::new(&alone, &options(Moao, &[0.0], &[])).unwrap().pupil().clone();
+        let guess = found.error_covariance.index_axis(Axis(0), 0);
+        let strokes = pupil.stroke_errors(&guess).unwrap();
+        let gap = &moao.stroke_errors.index_axis(Axis(0), 0) - &strokes;
+        assert!(gap.iter().all(|gap| gap.abs() < 1e-9 * strokes[[0, 0]]), "{gap:?}");
+        let left = moao.slope_errors.index_axis(Axis(0), 0);
+        assert!(left.diag().sum() > guess.diag().sum());
+    }
+
+    // Mirrors in series beat a single one
+    #[test]
+    fn mirrors_in_series_beat_a_single_one() {
+        let system = system(2e-14);
+        let found = reconstruct(&system);
+        let correct = |options: &CorrectionOptions| {
+            variances(&Correction::new(&system, options).unwrap().of(&found).unwrap())
+        };
+        let own = correct(&options(Moao, &[0.0], &[]));
+        let ground = correct(&options(Glao, &[0.0], &[]));
+        let series = correct(&options(Mcao, &[0.0, 4500.0, 11e3], &[]));
+        for t in 0..2 {
+            assert!(
+                own[t] < series[t] && series[t] < 0.95 * ground[t],
+                "{own:?} {series:?} {ground:?}"
+            );
+            assert!(series[t] < 1.05 * own[t], "{own:?} {series:?}");
+        }
+        // A compromise leans to where the weight is, and ends with one target alone.
+        let first = correct(&options(Ltao, &[0.0], &[]));
+        let leaning = correct(&options(Glao, &[0.0], &[5.0, 1.0]));
+        assert!(
+            first[0] <= leaning[0] && leaning[0] < ground[0],
+            "{first:?} {leaning:?} {ground:?}"
+        );
+        assert!(
+            first[1] > leaning[1] && leaning[1] > ground[1],
+            "{first:?} {leaning:?} {ground:?}"
+        );
+        assert!((first[0] / own[0] - 1.0).abs() < 1e-6);
+        let all = correct(&options(Glao, &[0.0], &[1.0, 0.0]));
+        assert!((all[0] / first[0] - 1.0).abs() < 1e-9 && (all[1] / first[1] - 1.0).abs() < 1e-9);
+        // A mirror for the first guide star, which is far from both targets, is for none of them.
+        let scao = Correction::new(&system, &options(Scao, &[0.0], &[])).unwrap();
+        assert_eq!(scao.system().targets().len(), 3);
+        let corrected = scao.of(&reconstruct(scao.system())).unwrap();
+        assert_eq!(corrected.stroke_errors.dim().0, 2);
+        let apart = variances(&corrected);
+        assert!((0..2).all(|t| apart[t] > 1.2 * ground[t]), "{apart:?} {ground:?}");
+    }
+
+    // Simulated worlds confirm a correction
+    #[test]
+    fn simulated_worlds_confirm_a_correction() {
+        const DRAWS: usize = 60;
+        let system = system(4e-14);
+        let correction =
+            Correction::new(&system, &options(Mcao, &[0.0, 9e3], &[1.0, 2.5])).unwrap();
+        let corrected = correction.of(&reconstruct(&system)).unwrap();
+        let truth =
+            |target: &Source| GuideStar::at_rest(*target, *system.truth_sensor(), 0.0).unwrap();
+        let mut stars = system.guide_stars().to_vec();
+        stars.extend(system.targets().iter().map(truth));
+        let world =
+            Simulation::new(&system.to_builder().guide_stars(stars).build().unwrap()).unwrap();
+        let (command, (_, m, _)) = (&corrected.commands[0], corrected.slope_errors.dim());
+        let n = command.ncols();
+        let mut squares = [Array1::<f64>::zeros(m), Array1::<f64>::zeros(m)];
+        for draw in 0..DRAWS {
+            let slopes = Array1::from(world.draw(draw as u64 + 1).slopes.to_vec());
+            let strokes = command.dot(&slopes.slice(s![..n]));
+            for (t, target) in system.targets().iter().enumerate() {
+                let own = slopes.slice(s![n + t * m..n + (t + 1) * m]);
+                let left = &own - &correction.seen(target).dot(&strokes);
+                squares[t] += &(&left * &left / DRAWS as f64);
+            }
+        }
+        for (t, measured) in squares.iter().enumerate() {
+            let expected = corrected.slope_errors.index_axis(Axis(0), t).diag().to_owned();
+            assert!((measured.sum() / expected.sum() - 1.0).abs() < 0.06, "{t}");
+            let bar = (2.0 / DRAWS as f64).sqrt();
+            let far = |(a, b): (&f64, &f64)| (a / b - 1.0).abs() > 5.0 * bar;
+            assert!(!measured.iter().zip(&expected).any(far));
+        }
+    }
+
+    // Corrections that cannot be are refused
+    #[test]
+    fn corrections_that_cannot_be_are_refused() {
+        let system = system(2e-14);
+        let named = |options: CorrectionOptions| {
+            Correction::new(&system, &options).unwrap_err().to_string()
+        };
+        assert!(named(options(Moao, &[], &[])).starts_with("mirror = 0: expected one"));
+        assert!(named(options(Glao, &[0.0, 5e3], &[])).starts_with("mirror = 2: expected one"));
+        assert!(
+            named(options(Mcao, &[0.0], &[1.0])).starts_with("weights = 1: expected 2 weights")
+        );
+        assert!(named(options(Mcao, &[0.0], &[0.0, 0.0])).starts_with("target[0].weight = 0.0"));
+        assert!(
+            named(options(Mcao, &[0.0], &[1.0, f64::NAN])).starts_with("target[1].weight = NaN")
+        );
+        let aimless = system.to_builder().targets([]).build().unwrap();
+        let error = Correction::new(&aimless, &options(Glao, &[0.0], &[])).unwrap_err();
+        assert!(error.to_string().starts_with("target = 0: expected at least one"));
+        // A reconstruction without its covariances, and one of another system.
+        let correction = Correction::new(&system, &options(Moao, &[0.0], &[])).unwrap();
+        let mut found =
+            reconstruct(&system.to_builder().targets([system.targets()[0]]).build().unwrap());
+        let error = correction.of(&found).unwrap_err().to_string();
+        assert!(error.starts_with("reconstruction = "), "{error}");
+        found.covariances = None;
+        assert!(correction.of(&found).unwrap_err().to_string().contains("keep(true)"));
+    }
+
+    #[cfg(feature = "files")]
+    #[test]
+    fn corrections_of_files_are_checked() {
+        let read = |text: &str| CorrectionOptions::from_toml(text, "s.toml");
+        assert_eq!(read("").unwrap(), None);
+        let refused = |text: &str| read(text).unwrap_err().to_string();
+        assert_eq!(
+            refused("[correction]\nmode = 'ltao'"),
+            "s.toml:1: mirror is missing: expected a table [[mirror]], as there is a [correction]"
+        );
+        let two = "[[mirror]]\nactuators = 9\n[[mirror]]\npitch = 0.5\n";
+        assert!(
+            refused(two).starts_with("s.toml:3: mirror[1]: expected no second mirror"),
+            "{}",
+            refused(two)
+        );
+        let series = format!("{two}[correction]\nmode = 'mcao'\n");
+        assert_eq!(read(&series).unwrap().unwrap().mirrors[1].spacing, Spacing::Pitch(0.5));
+        assert!(refused("[[mirror]]\n").starts_with("s.toml:1: mirror[0].actuators is missing"));
+        let both = "[[mirror]]\nactuators = 9\npitch = 0.5";
+        assert!(refused(both).starts_with("s.toml:3: mirror[0].pitch = 0.5: expected either"));
+        let wrong = "[[mirror]]\nactuators = 9\nkept = [0.9, 0.2]";
+        assert!(refused(wrong).starts_with("s.toml:3: mirror[0].kept"), "{}", refused(wrong));
+        assert!(refused("[[mirror]]\nactuator = 9").contains("did you mean actuators?"));
+        assert!(refused("[correction]\nmode = 'lgao'").contains("\"moao\" or \"ltao\""));
+    }
+}

@@ -1,0 +1,148 @@
+// Tangled from book/src/mirrors.md: edit there, or here and run cargo tangle stitch.
+//! From slopes to the strokes of a mirror.
+
+// What projectors stand on
+use crate::correction::mirror::Mirror;
+use crate::error::{Error, Invalid, accept};
+use crate::linear::{SingularValues, times_transpose};
+use crate::model::source::Source;
+use crate::model::system::System;
+use ndarray::{Array2, ArrayView2};
+
+// Projector onto a mirror
+/// What takes slopes to the strokes of a mirror that make them best.
+#[derive(Debug, Clone)]
+pub struct Projector {
+    interaction: Array2<f64>,
+    inverse: Array2<f64>,
+    values: Vec<f64>,
+    kept: usize,
+}
+
+impl Projector {
+    /// The projector onto a mirror, by the slopes of the system's truth sensor when it looks at a star; the mirror's filter is used.
+    ///
+    /// # Errors
+    /// `Failed` where the singular values do not converge; `Invalid` where the truth sensor sees nothing of the mirror.
+    pub fn new(mirror: &Mirror, system: &System, star: &Source) -> Result<Self, Error> {
+        Self::of(mirror.interaction(system, star), mirror.filter())
+    }
+
+    /// The projector of an interaction matrix, (m, a), without the singular values that are below `filter` times the largest, Eq. [filtered inverse](https://lenslet.github.io/lenslet/mirrors.html#eq-filtered-inverse).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of(interaction: Array2<f64>, filter: f64) -> Result<Self, Error> {
+        SingularValues::check_filter(filter)?;
+        let parts = SingularValues::new(&interaction)?;
+        let kept = parts.kept(filter);
+        let expected = "a mirror of which the truth sensor sees something";
+        accept(kept > 0, "mirror", "no slopes", expected)?;
+        let inverse = parts.inverse(kept);
+        Ok(Self { interaction, inverse, values: parts.values().to_vec(), kept })
+    }
+
+    // Tell the parts of a projector
+    /// J, (m, a), 1/m.
+    pub fn interaction(&self) -> &Array2<f64> {
+        &self.interaction
+    }
+
+    /// J⁺, (a, m), m.
+    pub fn inverse(&self) -> &Array2<f64> {
+        &self.inverse
+    }
+
+    /// The singular values of J, descending, 1/m, and how many of them are kept.
+    pub fn spectrum(&self) -> (&[f64], usize) {
+        (&self.values, self.kept)
+    }
+}
+
+// Strokes and their errors
+impl Projector {
+    /// C_vv, (a, a), m², of the errors of strokes, for C_ee, (m, m), rad², of errors of slopes, Eq. [stroke errors](https://lenslet.github.io/lenslet/mirrors.html#eq-stroke-errors). With influence functions of unit height, it is
+    /// that of the wavefront at the actuators.
+    ///
+    /// # Errors
+    /// `Invalid` where the matrix is not of the slopes of the truth sensor.
+    pub fn stroke_errors(&self, slope_errors: &ArrayView2<f64>) -> Result<Array2<f64>, Invalid> {
+        let m = self.interaction.nrows();
+        let expected = format!("({m}, {m}), the slopes of the truth sensor");
+        accept(slope_errors.dim() == (m, m), "error covariance", slope_errors.dim(), &expected)?;
+        let once = times_transpose(&self.inverse, slope_errors); // C_ee is symmetric
+        let mut errors = times_transpose(&once, &self.inverse);
+        let mirrored = errors.t().to_owned();
+        errors.zip_mut_with(&mirrored, |a, b| *a = 0.5 * (*a + b));
+        Ok(errors)
+    }
+}
+
+// Tests of projectors
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::correction::mirror::tests::{star, ten_across};
+    use crate::model::mirror::{MirrorDesign, Spacing};
+    use crate::model::system::SlopeModel;
+    use ndarray::{Array1, s};
+
+    // Strokes come back from their slopes
+    #[test]
+    fn strokes_come_back_from_their_slopes() {
+        for model in [SlopeModel::Average, SlopeModel::EdgeMidpoint] {
+            let system = ten_across(model, &[]);
+            let design = MirrorDesign { filter: 1e-4, ..MirrorDesign::new(Spacing::Actuators(11)) };
+            let mirror = Mirror::new(&design, &system).unwrap();
+            let projector = Projector::new(&mirror, &system, &star(0.0, 0.0)).unwrap();
+            let (values, kept) = projector.spectrum();
+            assert_eq!((values.len(), projector.interaction().dim()), (100, (152, 100)));
+            assert_eq!(kept, 100);
+            // What is made of slopes is made of them again: J J⁺ J = J, but for what is filtered.
+            let (j, inverse) = (projector.interaction(), projector.inverse());
+            let strokes = Array1::from_shape_fn(100, |a| ((7 * a + 3) as f64).sin());
+            let slopes = j.dot(&strokes);
+            let again = j.dot(&inverse.dot(&slopes));
+            let largest = slopes.fold(0.0, |most: f64, s| most.max(s.abs()));
+            assert!((&again - &slopes).iter().all(|gap| gap.abs() < 1e-4 * largest));
+            // Equal slopes along x are a tilt: strokes rise by the pitch from one actuator to the next.
+            let mut tilt = Array1::zeros(152);
+            tilt.slice_mut(s![..76]).fill(1.0);
+            let strokes = inverse.dot(&tilt);
+            let height = |[x, y]: [f64; 2]| -> f64 {
+                let actuators = mirror.positions().iter().zip(&strokes);
+                actuators.map(|([u, w], stroke)| stroke * mirror.influence([x - u, y - w])).sum()
+            };
+            let rise = height([1.5, 0.9]) - height([-0.9, -0.6]);
+            assert!((rise / 2.4 - 1.0).abs() < 0.02, "{rise}");
+        }
+    }
+
+    // Covariances of strokes are projected
+    #[test]
+    fn covariances_of_strokes_are_projected() {
+        let system = ten_across(SlopeModel::Average, &[]);
+        let mirror = Mirror::new(&MirrorDesign::new(Spacing::Actuators(11)), &system).unwrap();
+        let projector = Projector::new(&mirror, &system, &star(0.0, 0.0)).unwrap();
+        // One error of slopes, of variance 1e-14: that of its strokes is their product.
+        let slopes = Array1::from_shape_fn(152, |k| ((3 * k + 1) as f64).cos());
+        let errors = Array2::from_shape_fn((152, 152), |(k, l)| 1e-14 * slopes[k] * slopes[l]);
+        let found = projector.stroke_errors(&errors.view()).unwrap();
+        let strokes = projector.inverse().dot(&slopes);
+        for ((k, l), found) in found.indexed_iter() {
+            assert!((found - 1e-14 * strokes[k] * strokes[l]).abs() < 1e-24);
+        }
+        assert_eq!(found, found.t());
+        // Of the strokes that are kept, all are: J⁺ J J⁺ = J⁺.
+        let (j, inverse) = (projector.interaction(), projector.inverse());
+        let gap = inverse.dot(j).dot(inverse) - inverse;
+        assert!(gap.iter().all(|gap| gap.abs() < 1e-12));
+        let coarse = Projector::of(j.clone(), 1.0 / 30f64.sqrt()).unwrap();
+        let ((values, kept), few) = (projector.spectrum(), coarse.spectrum().1);
+        assert!(few < kept && values[few] < values[0] / 30f64.sqrt() && few > 50, "{few} {kept}");
+        let wrong = projector.stroke_errors(&errors.slice(s![1.., ..])).unwrap_err();
+        assert_eq!(wrong.quantity, "error covariance");
+        let blind = Projector::of(Array2::zeros((4, 3)), 0.1).unwrap_err();
+        assert!(blind.to_string().starts_with("mirror = \"no slopes\""), "{blind}");
+    }
+}
