@@ -14,6 +14,7 @@
 //! | solve a symmetric system | [`linear::conjugate_gradients`], [`linear::minres`] |
 //! | estimate wavefronts from slopes | [`tomography::EstimatePlan`] |
 //! | reconstruct slopes of targets, and tell the error that is left | `tomography::ReconstructorPlan`, `tomography::WavefrontError` |
+//! | make an image of a telescope and a structure function | [`image::Aperture`], [`image::OpticalTransfer`] |
 //! | draw slopes of a simulated sky | [`tomography::SimulationPlan`] |
 //! | choose who computes, watch and stop them | [`device::Engine`], [`device::Watch`] |
 //! | write and read arrays | `files::Arrays`, `files::read_array` |
@@ -37,6 +38,7 @@ pub mod model;
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))] // ranks share factorisations alone
 pub mod turbulence;
 pub mod tomography;
+pub mod image;
 #[cfg(feature = "plot")]
 pub mod plot;
 #[cfg(feature = "command")]

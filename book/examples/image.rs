@@ -1,0 +1,97 @@
+//! Draws the figures of the chapters on the image into the folder that is given.
+
+use lenslet::image::{Aperture, OpticalTransfer, TelescopeTransfer};
+use lenslet::model::Pupil;
+use lenslet::plot::{Figure, PictureFormat, plot_stars};
+use lenslet::turbulence::VonKarman;
+use lenslet::units::ARCSEC;
+use ndarray::Array2;
+use std::{error::Error, f64::consts::PI, path::Path, path::PathBuf};
+
+const WAVELENGTH: f64 = 1.65e-6;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
+    let telescope = Aperture::across(&Pupil::new(8.0, 0.14)?, &[], 160)?.transfer(320)?;
+    let [whole, beyond] = wavefronts(&telescope);
+    let perfect = telescope.alone(WAVELENGTH)?;
+    let corrected = telescope.through(&beyond, &[WAVELENGTH])?.remove(0);
+    let seen = telescope.through(&whole, &[WAVELENGTH])?.remove(0);
+    let all = [
+        ("perfect", &perfect),
+        ("with a mirror of 17 × 17 actuators", &corrected),
+        ("without correction", &seen),
+    ];
+    cuts(&all, &folder.join("optical-transfer.svg"))?;
+    stars(&all, &folder.join("point-spread.svg"))?;
+    boxes(&all, &folder.join("ensquared.svg"))
+}
+
+/// Structure functions \[m²\] of the whole turbulence, and of what a mirror with actuators every 0.5 m leaves: the
+/// waves that are shorter than two of them along either axis.
+fn wavefronts(telescope: &TelescopeTransfer) -> [Array2<f64>; 2] {
+    let air = VonKarman::new(25.0);
+    let scale = (0.5e-6 / (2.0 * PI)).powi(2) * 0.15f64.powf(-5.0 / 3.0);
+    let whole = telescope.on_grid(|[x, y]| scale * air.structure_function(x.hypot(y)));
+    // Waves that the mirror takes away, in a sum over the square of their frequencies.
+    let (half, step) = (100, 0.01);
+    let middle = telescope.points() / 2;
+    let mut waves = Vec::new();
+    for k in -half..half {
+        for l in -half..half {
+            let f = [k, l].map(|k| (f64::from(k) + 0.5) * step);
+            waves.push((f, scale * step * step * air.power_spectrum(f[0] * f[0] + f[1] * f[1])));
+        }
+    }
+    let powers = Array2::from_shape_fn((2 * half as usize, 2 * half as usize), |(k, l)| {
+        waves[k * 2 * half as usize + l].1
+    });
+    let phase = |k: usize, j: usize| 2.0 * PI * waves[k].0[1] * (j as f64) * telescope.step();
+    let cosines =
+        Array2::from_shape_fn((middle + 1, 2 * half as usize), |(j, k)| phase(k, j).cos());
+    let sums = cosines.dot(&powers).dot(&cosines.t());
+    let beyond = Array2::from_shape_fn(whole.dim(), |(j, i)| {
+        let taken = 2.0 * (sums[[0, 0]] - sums[[j.abs_diff(middle), i.abs_diff(middle)]]);
+        (whole[[j, i]] - taken).max(0.0)
+    });
+    [whole, beyond]
+}
+
+type Seen<'a> = [(&'a str, &'a OpticalTransfer); 3];
+
+fn cuts(all: &Seen, path: &Path) -> Result<(), Box<dyn Error>> {
+    let mut figure = Figure::new().x_label("displacement [m]").y_label("optical transfer function");
+    for (name, transfer) in all {
+        let middle = transfer.values().nrows() / 2;
+        let at = |k: usize| (k as f64 * transfer.step(), transfer.values()[[middle, middle + k]]);
+        figure = figure.line(name, (0..middle).map(at));
+    }
+    Ok(figure.save(path)?)
+}
+
+fn stars(all: &Seen, path: &Path) -> Result<(), Box<dyn Error>> {
+    let mut images = Vec::new();
+    for (name, transfer) in all {
+        let image = transfer.point_spread(0.008 * ARCSEC, 241)?;
+        println!(
+            "{name}: Strehl {:.4}, {:.1} mas",
+            image.strehl,
+            1e3 * transfer.width()?.mean() / ARCSEC
+        );
+        images.push((*name, image));
+    }
+    let images: Vec<_> = images.iter().map(|(name, image)| (*name, image)).collect();
+    let title = "A star at 1.65 µm in a telescope of 8 m, in units of the perfect maximum";
+    Ok(std::fs::write(path, plot_stars(&images, title, 5, PictureFormat::Svg)?)?)
+}
+
+fn boxes(all: &Seen, path: &Path) -> Result<(), Box<dyn Error>> {
+    let sides: Vec<f64> = (0..=150).map(|k| 0.01 * f64::from(k)).collect();
+    let mut figure = Figure::new().x_label("side of the box [arcsec]").y_label("ensquared energy");
+    for (name, transfer) in all {
+        let light =
+            transfer.ensquared(&sides.iter().map(|side| side * ARCSEC).collect::<Vec<_>>())?;
+        figure = figure.line(name, sides.iter().copied().zip(light));
+    }
+    Ok(figure.save(path)?)
+}

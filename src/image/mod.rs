@@ -1,0 +1,9 @@
+// Tangled from book/src/optical-transfer.md: edit there, or here and run cargo tangle stitch.
+//! The image that is left: optical transfer functions and point-spread functions.
+
+// Modules of image
+pub(crate) mod transforms;
+pub(crate) mod optical_transfer;
+pub use optical_transfer::{Aperture, Edges, OpticalTransfer, TelescopeTransfer, Vane};
+pub(crate) mod point_spread;
+pub use point_spread::{PointSpread, Ring, Width};
