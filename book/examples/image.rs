@@ -1,6 +1,6 @@
 //! Draws the figures of the chapters on the image into the folder that is given.
 
-use lenslet::image::{Aperture, OpticalTransfer, TelescopeTransfer};
+use lenslet::image::{Actuators, Aperture, OpticalTransfer, TelescopeTransfer};
 use lenslet::model::Pupil;
 use lenslet::plot::{Figure, PictureFormat, plot_stars};
 use lenslet::turbulence::VonKarman;
@@ -24,7 +24,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     ];
     cuts(&all, &folder.join("optical-transfer.svg"))?;
     stars(&all, &folder.join("point-spread.svg"))?;
-    boxes(&all, &folder.join("ensquared.svg"))
+    boxes(&all, &folder.join("ensquared.svg"))?;
+    structures(&folder.join("structure-function.svg"))
 }
 
 /// Structure functions \[m²\] of the whole turbulence, and of what a mirror with actuators every 0.5 m leaves: the
@@ -93,5 +94,37 @@ fn boxes(all: &Seen, path: &Path) -> Result<(), Box<dyn Error>> {
             transfer.ensquared(&sides.iter().map(|side| side * ARCSEC).collect::<Vec<_>>())?;
         figure = figure.line(name, sides.iter().copied().zip(light));
     }
+    Ok(figure.save(path)?)
+}
+
+/// The structure functions of strokes whose error grows to one side.
+fn structures(path: &Path) -> Result<(), Box<dyn Error>> {
+    let pitch = 0.5;
+    let place = |k: usize| [k % 17, k / 17].map(|k| (k as f64 - 8.0) * pitch);
+    let positions: Vec<[f64; 2]> =
+        (0..17 * 17).map(place).filter(|[x, y]| x.hypot(*y) < 4.3).collect();
+    let influence = |[x, y]: [f64; 2]| (-(x * x + y * y) / 0.155).exp();
+    let actuators = Actuators { positions: &positions, pitch, influence: &influence };
+    let count = positions.len();
+    let strokes = Array2::from_shape_fn((count, count), |(k, l)| {
+        let [x, y] = [0, 1].map(|m| positions[k][m] - positions[l][m]);
+        let rms = |k: usize| 8e-8 * (1.0 + 0.5 * positions[k][0] / 4.0);
+        rms(k) * rms(l) * (-x.hypot(y) / 1.5).exp()
+    });
+    let aperture = Aperture::across(&Pupil::new(8.0, 0.14)?, &[], 80)?;
+    let telescope = aperture.transfer(160)?;
+    let cut = |structure: &Array2<f64>| -> Vec<(f64, f64)> {
+        (0..76).map(|k| (0.1 * k as f64, 1e18 * structure[[80, 80 + k]])).collect()
+    };
+    // What a structure function would have to be for the exact transfer function.
+    let exact = actuators.by_pairs(&strokes, &aperture, 160, &[WAVELENGTH])?.remove(0);
+    let scale = -2.0 * (WAVELENGTH / (2.0 * PI)).powi(2);
+    let ratio = exact.values() / telescope.values();
+    let figure = Figure::new()
+        .x_label("displacement [m]")
+        .y_label("structure function [nm²]")
+        .line("as if stationary", cut(&actuators.stationary(&strokes, &telescope)?))
+        .line("mean over the pupil", cut(&actuators.mean(&strokes, &aperture, 160)?))
+        .dashes("of the transfer pair by pair", cut(&ratio.mapv(|ratio| scale * ratio.ln())));
     Ok(figure.save(path)?)
 }

@@ -7,3 +7,5 @@ pub(crate) mod optical_transfer;
 pub use optical_transfer::{Aperture, Edges, OpticalTransfer, TelescopeTransfer, Vane};
 pub(crate) mod point_spread;
 pub use point_spread::{PointSpread, Ring, Width};
+pub(crate) mod structure_function;
+pub use structure_function::Actuators;

@@ -5,7 +5,7 @@
 use crate::error::{Invalid, accept, finite, length, positive};
 use crate::image::transforms::Plane;
 use crate::model::lenslet_array::Pupil;
-use ndarray::{Array2, Zip, s};
+use ndarray::{Array2, Zip};
 use std::f64::consts::PI;
 
 // Pupil on a grid
@@ -238,7 +238,7 @@ pub struct TelescopeTransfer {
     step: f64,
     area: f64,
     /// The last displacement along an axis where it is not 0, in steps.
-    reach: usize,
+    pub(crate) reach: usize,
 }
 
 impl TelescopeTransfer {
@@ -285,6 +285,16 @@ impl TelescopeTransfer {
     pub fn on_grid(&self, f: impl Fn([f64; 2]) -> f64) -> Array2<f64> {
         Array2::from_shape_fn(self.values.dim(), |(j, i)| f(self.displacement([j, i])))
     }
+    /// What it passes on where the whole transfer is known, (n, n), at a `wavelength` \[m\].
+    #[cfg(feature = "factorise")]
+    pub(crate) fn with_values(
+        &self,
+        values: Array2<f64>,
+        wavelength: f64,
+    ) -> Result<OpticalTransfer, Invalid> {
+        OpticalTransfer::of(self, values, length("wavelength", wavelength)?)
+    }
+
     /// What it passes on by itself at a `wavelength` \[m\].
     ///
     /// # Errors
@@ -306,17 +316,11 @@ impl Aperture {
         let (least, most) = (2 * samples - 1, 2 * MOST);
         let expected = format!("from {least}, for {samples} squares across the pupil, to {most}");
         accept((least..=most).contains(&points), "points", points, &expected)?;
-        let plane = Plane::new(points);
+        let plane = Plane::around(least);
         let power = plane.spectrum(&self.light.view()).mapv(|amplitude| amplitude.norm_sqr());
-        let mut values = plane.correlation(&power) / self.light.sum();
-        // Mend the peak and the rim
-        let middle = points / 2;
-        let within =
-            s![middle + 1 - samples..middle + samples, middle + 1 - samples..middle + samples];
-        let inner = values.slice(within).mapv(|value| value.clamp(0.0, 1.0));
-        values.fill(0.0);
-        values.slice_mut(within).assign(&inner);
-        values[[middle, middle]] = 1.0;
+        let mut values = plane.correlation(&power, samples - 1, points) / self.light.sum();
+        values.par_mapv_inplace(|value| value.clamp(0.0, 1.0));
+        values[[points / 2, points / 2]] = 1.0;
         Ok(TelescopeTransfer { values, step: self.step, area: self.area(), reach: samples - 1 })
     }
 }

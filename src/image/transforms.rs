@@ -2,7 +2,7 @@
 //! Transforms of real maps on a plane, on all threads.
 
 // What transforms of a plane stand on
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array2, ArrayView2, s};
 use num_complex::Complex;
 use rayon::prelude::*;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
@@ -23,7 +23,20 @@ pub(crate) struct Plane {
 const STRIP: usize = 8;
 
 impl Plane {
-    pub(crate) fn new(n: usize) -> Self {
+    /// One with at least so many points across, whose number has no prime factor above 5.
+    pub(crate) fn around(least: usize) -> Self {
+        let smooth = |n: &usize| {
+            [2, 3, 5].iter().fold(*n, |mut rest, prime| {
+                while rest % prime == 0 {
+                    rest /= prime;
+                }
+                rest
+            }) == 1
+        };
+        Self::new((least.max(1)..).find(smooth).unwrap_or(least))
+    }
+
+    fn new(n: usize) -> Self {
         let (mut real, mut complex) = (RealFftPlanner::new(), FftPlanner::new());
         Self {
             n,
@@ -32,6 +45,11 @@ impl Plane {
             along_y: complex.plan_fft_forward(n),
             back_along_y: complex.plan_fft_inverse(n),
         }
+    }
+
+    /// Points across.
+    pub(crate) fn points(&self) -> usize {
+        self.n
     }
 
     /// Frequencies along x, of a half of the plane.
@@ -73,8 +91,24 @@ impl Plane {
 
 // Correlation of a spectrum
 impl Plane {
-    /// The map of a real spectrum, (n/2 + 1, n), that is the same at opposite frequencies; its point 0 stands at \[n/2, n/2\].
-    pub(crate) fn correlation(&self, power: &Array2<f64>) -> Array2<f64> {
+    /// The map of a real spectrum, (n/2 + 1, n), that is the same at opposite frequencies: up to `reach` from its point 0, which
+    /// stands at \[points/2, points/2\], and 0 beyond.
+    pub(crate) fn correlation(
+        &self,
+        power: &Array2<f64>,
+        reach: usize,
+        points: usize,
+    ) -> Array2<f64> {
+        let whole = self.whole(power);
+        let near =
+            |middle: usize| s![middle - reach..=middle + reach, middle - reach..=middle + reach];
+        let mut map = Array2::zeros((points, points));
+        map.slice_mut(near(points / 2)).assign(&whole.slice(near(self.n / 2)));
+        map
+    }
+
+    /// The same on the whole plane, its point 0 at \[n/2, n/2\].
+    fn whole(&self, power: &Array2<f64>) -> Array2<f64> {
         let (n, half) = (self.n, self.half());
         let scale = 1.0 / (n * n) as f64;
         let mut columns: Vec<Complex<f64>> =
@@ -128,6 +162,12 @@ mod tests {
     use std::f64::consts::PI;
 
     #[test]
+    fn lengths_have_small_factors() {
+        assert_eq!([1, 7, 61, 359, 487].map(|least| Plane::around(least).n), [1, 8, 64, 360, 500]);
+        assert_eq!(Plane::around(486).half(), 244);
+    }
+
+    #[test]
     fn spectra_are_sums_and_come_back() {
         for n in [6, 9] {
             let plane = Plane::new(n);
@@ -143,8 +183,11 @@ mod tests {
                 let wanted: Complex<f64> = map.indexed_iter().map(wave).sum();
                 assert!((found - wanted).norm() < 1e-12, "{n} [{fx}, {fy}]");
             }
-            let back = plane.correlation(&spectrum.mapv(|value| value.norm_sqr()));
-            assert!((back[[n / 2, n / 2]] - map.mapv(|value| value * value).sum()).abs() < 1e-10);
+            let power = spectrum.mapv(|value| value.norm_sqr());
+            let squares = map.mapv(|value| value * value).sum();
+            assert!((plane.whole(&power)[[n / 2, n / 2]] - squares).abs() < 1e-10);
+            let near = plane.correlation(&power, 1, 5);
+            assert!((near[[2, 2]] - squares).abs() < 1e-10 && near[[2, 4]] == 0.0);
         }
     }
 }
