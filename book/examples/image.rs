@@ -1,6 +1,8 @@
 //! Draws the figures of the chapters on the image into the folder that is given.
 
-use lenslet::image::{Actuators, Aperture, OpticalTransfer, TelescopeTransfer};
+use lenslet::image::{
+    Actuators, Aperture, Budget, ImageOptions, OpticalTransfer, TelescopeTransfer,
+};
 use lenslet::model::Pupil;
 use lenslet::plot::{Figure, PictureFormat, plot_stars};
 use lenslet::turbulence::VonKarman;
@@ -25,7 +27,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     cuts(&all, &folder.join("optical-transfer.svg"))?;
     stars(&all, &folder.join("point-spread.svg"))?;
     boxes(&all, &folder.join("ensquared.svg"))?;
-    structures(&folder.join("structure-function.svg"))
+    structures(&folder.join("structure-function.svg"))?;
+    budget(&telescope, &beyond, &folder.join("error-budget.svg"))?;
+    exposures(&telescope, &beyond, &folder.join("image-options.svg"))
 }
 
 /// Structure functions \[m²\] of the whole turbulence, and of what a mirror with actuators every 0.5 m leaves: the
@@ -127,4 +131,48 @@ fn structures(path: &Path) -> Result<(), Box<dyn Error>> {
         .line("mean over the pupil", cut(&actuators.mean(&strokes, &aperture, 160)?))
         .dashes("of the transfer pair by pair", cut(&ratio.mapv(|ratio| scale * ratio.ln())));
     Ok(figure.save(path)?)
+}
+
+/// Structure functions of the terms of a budget, with their numbers.
+fn budget(
+    telescope: &TelescopeTransfer,
+    beyond: &Array2<f64>,
+    path: &Path,
+) -> Result<(), Box<dyn Error>> {
+    let (extra, jitter) = (telescope.extra(50e-9, -2.0)?, telescope.jitter(3e-3 * ARCSEC)?);
+    let whole = beyond + &extra + &jitter;
+    let terms = [("beyond the mirror", beyond), ("extra", &extra), ("jitter", &jitter)];
+    let budget = Budget::of(telescope, &terms)?;
+    println!("{budget}; Maréchal {:.4}", budget.marechal(WAVELENGTH));
+    println!("Strehl {:.4}", telescope.through(&whole, &[WAVELENGTH])?[0].strehl());
+    let mut figure = Figure::new().x_label("displacement [m]").y_label("structure function [nm²]");
+    let middle = telescope.points() / 2;
+    let cut = |structure: &Array2<f64>| -> Vec<(f64, f64)> {
+        let at = |k: usize| (telescope.step() * k as f64, 1e18 * structure[[middle, middle + k]]);
+        (0..middle).map(at).collect()
+    };
+    for (term, (name, structure)) in budget.terms().iter().zip(&terms) {
+        figure = figure.line(&format!("{name}, {:.0} nm", 1e9 * term.rms()), cut(structure));
+    }
+    let total = format!("all, {:.0} nm", 1e9 * budget.total());
+    Ok(figure.dashes(&total, cut(&whole)).save(path)?)
+}
+
+/// One wavefront at three wavelengths.
+fn exposures(
+    telescope: &TelescopeTransfer,
+    beyond: &Array2<f64>,
+    path: &Path,
+) -> Result<(), Box<dyn Error>> {
+    let text = "image = { wavelengths = [0.64e-6, 1.25e-6, 2.2e-6], pixel = 6.0, pixels = 241, jitter = 3.0 }";
+    let options = ImageOptions::from_toml(text, "image.rs")?;
+    let seen = options.expose(telescope, beyond, 8.0)?;
+    let title =
+        |wavelength: f64, strehl: f64| format!("{:.2} µm, Strehl {strehl:.2}", 1e6 * wavelength);
+    let titles: Vec<String> =
+        seen.iter().map(|seen| title(seen.image.wavelength, seen.image.strehl)).collect();
+    let images: Vec<_> =
+        titles.iter().zip(&seen).map(|(title, seen)| (title.as_str(), &seen.image)).collect();
+    let title = "One wavefront, in units of the perfect maximum at each wavelength";
+    Ok(std::fs::write(path, plot_stars(&images, title, 5, PictureFormat::Svg)?)?)
 }

@@ -9,3 +9,7 @@ pub(crate) mod point_spread;
 pub use point_spread::{PointSpread, Ring, Width};
 pub(crate) mod structure_function;
 pub use structure_function::Actuators;
+pub(crate) mod budget;
+pub use budget::{Budget, BudgetTerm};
+pub(crate) mod options;
+pub use options::{ErrorTerm, Exposure, ImageOptions, Structure};

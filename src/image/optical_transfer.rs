@@ -376,7 +376,7 @@ impl TelescopeTransfer {
     }
 
     // Refuse a structure function of another grid
-    fn check_structure(&self, structure: &Array2<f64>) -> Result<(), Invalid> {
+    pub(crate) fn check_structure(&self, structure: &Array2<f64>) -> Result<(), Invalid> {
         let refuse = |value, expected| Err(Invalid::new("structure function", value, expected));
         if structure.dim() != self.values.dim() {
             let expected = format!("{:?}, as the transfer of the telescope", self.values.dim());

@@ -102,6 +102,7 @@ pub(crate) const TABLES: Keys = &[
     "phase",
     "reconstructor",
     "covariance",
+    "image",
 ];
 
 // Read the tables of a system
