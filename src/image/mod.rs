@@ -13,3 +13,7 @@ pub(crate) mod budget;
 pub use budget::{Budget, BudgetTerm};
 pub(crate) mod options;
 pub use options::{ErrorTerm, Exposure, ImageOptions, Structure};
+#[cfg(feature = "files")]
+pub(crate) mod files;
+#[cfg(feature = "files")]
+pub use files::Images;

@@ -7,10 +7,15 @@ use crate::error::{Error, Invalid, accept, length, not_negative, positive};
 use crate::files::located::{Document, Table};
 use crate::image::optical_transfer::TelescopeTransfer;
 use crate::image::point_spread::{PointSpread, Width};
+use crate::model::atmosphere::Atmosphere;
 #[cfg(feature = "files")]
 use crate::model::system::TABLES;
+use crate::turbulence::phase::VonKarman;
+#[cfg(feature = "files")]
 use crate::units::ARCSEC;
 use ndarray::Array2;
+use rayon::prelude::*;
+use std::f64::consts::PI;
 
 // Terms and structures by name
 /// A term of the error that is computed.
@@ -169,7 +174,7 @@ impl ImageOptions {
     /// # Errors
     /// `Invalid` with the key of the first such option.
     pub fn check(&self) -> Result<(), Invalid> {
-        accept(!self.wavelengths.is_empty(), "wavelengths", "[]", "at least one")?;
+        accept(!self.wavelengths.is_empty(), "wavelengths", &self.wavelengths, "at least one")?;
         for (k, &wavelength) in self.wavelengths.iter().enumerate() {
             length(&format!("wavelengths[{k}]"), wavelength)?;
         }
@@ -251,11 +256,69 @@ impl ImageOptions {
 /// The exponent of the spectrum of the extra error.
 pub(crate) const EXPONENT: f64 = -2.0;
 
+// Turbulence without correction
+impl TelescopeTransfer {
+    /// The structure function \[m²\] of the wavefront behind an atmosphere without correction. It is 0 where the telescope's
+    /// transfer is.
+    pub fn turbulence(&self, atmosphere: &Atmosphere) -> Array2<f64> {
+        let mut scales: Vec<(f64, f64)> = Vec::new();
+        for layer in atmosphere.layers() {
+            match scales.iter_mut().find(|(outer, _)| *outer == layer.outer_scale) {
+                Some((_, share)) => *share += layer.fraction,
+                None => scales.push((layer.outer_scale, layer.fraction)),
+            }
+        }
+        let strength = (atmosphere.wavelength() / (2.0 * PI)).powi(2)
+            * atmosphere.fried_parameter().powf(-5.0 / 3.0);
+        let phases: Vec<_> = scales
+            .iter()
+            .map(|(outer, share)| (VonKarman::new(*outer), share * strength))
+            .collect();
+        let at = |r: f64| -> f64 {
+            phases.iter().map(|(phase, strength)| strength * phase.structure_function(r)).sum()
+        };
+        let row = |j: usize| -> Vec<f64> {
+            (0..=j).map(|i| at(self.step() * (j as f64).hypot(i as f64))).collect()
+        };
+        let eighth: Vec<Vec<f64>> = (0..=self.reach).into_par_iter().map(row).collect();
+        let middle = self.points() / 2;
+        Array2::from_shape_fn(self.values().dim(), |(j, i)| {
+            let (j, i) = (j.abs_diff(middle), i.abs_diff(middle));
+            eighth.get(j.max(i)).map_or(0.0, |row| row[j.min(i)])
+        })
+    }
+}
+
 // Tests of image options
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{image::Aperture, image::Budget, model::Pupil};
+    use crate::model::{Layer, Pupil};
+    use crate::units::ARCSEC;
+    use crate::{image::Aperture, image::Budget};
+
+    // Turbulence of all layers
+    #[test]
+    fn turbulence_is_that_of_all_layers() {
+        let telescope = Aperture::across(&Pupil::new(4.0, 0.0).unwrap(), &[], 20).unwrap();
+        let telescope = telescope.transfer(50).unwrap();
+        let layers = vec![
+            Layer::new(0.0, 0.5, 20.0),
+            Layer::new(4e3, 0.2, 50.0),
+            Layer::new(9e3, 0.3, 20.0),
+        ];
+        let air = Atmosphere::new(0.12, 0.6e-6, layers).unwrap();
+        let found = telescope.turbulence(&air);
+        let scale = (0.6e-6 / (2.0 * PI)).powi(2) * 0.12f64.powf(-5.0 / 3.0);
+        for (u, v) in [(0, 0), (3, -7), (-11, 2), (19, 19)] {
+            let r = 0.2 * f64::from(u).hypot(f64::from(v));
+            let of = |outer: f64| VonKarman::new(outer).structure_function(r);
+            let wanted = scale * (0.8 * of(20.0) + 0.2 * of(50.0));
+            let place = [v, u].map(|k: i32| (25 + k) as usize);
+            assert!((found[place] - wanted).abs() <= 1e-12 * wanted, "[{u}, {v}]");
+        }
+        assert_eq!(found[[25, 49]], 0.0);
+    }
 
     #[test]
     fn given_errors_reach_the_image() {
