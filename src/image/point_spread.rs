@@ -81,7 +81,7 @@ impl OpticalTransfer {
     /// The image of a star on `pixels` × `pixels` pixels of side `pixel` \[rad\], Eq. [point spread](https://lenslet.github.io/lenslet/point-spread.html#eq-point-spread).
     ///
     /// # Errors
-    /// `Invalid` where there are no or too many pixels, their side is not positive, or they reach beyond the field λ/s
+    /// `Invalid` where there are no or too many pixels, their side is not positive, or they reach beyond the field λ/ℓ
     /// in which the transfer function is sampled.
     ///
     /// ```
@@ -106,7 +106,7 @@ impl OpticalTransfer {
         Ok(PointSpread { values, pixel, wavelength, strehl, share })
     }
 
-    /// The field \[rad\] after which images repeat, λ/s.
+    /// The field \[rad\] after which images repeat, λ/ℓ.
     pub fn field(&self) -> f64 {
         self.wavelength / self.step
     }
@@ -259,7 +259,7 @@ impl OpticalTransfer {
             }
             reach *= 2.0;
         }
-        let reason = "it is wider than half the field λ/s, so the pupil wants a finer step".into();
+        let reason = "it is wider than half the field λ/ℓ, so the pupil wants a finer step".into();
         Err(Error::Failed { what: "the width of the image".into(), reason })
     }
 }
