@@ -15,6 +15,7 @@
 //! | estimate wavefronts from slopes | [`tomography::EstimatePlan`] |
 //! | reconstruct slopes of targets, and tell the error that is left | `tomography::ReconstructorPlan`, `tomography::WavefrontError` |
 //! | take errors of slopes to a mirror | [`correction::Mirror`], `correction::Projector` |
+//! | make an image of a telescope and a structure function | [`image::Aperture`], [`image::OpticalTransfer`] |
 //! | draw slopes of a simulated sky | [`tomography::SimulationPlan`] |
 //! | choose who computes, watch and stop them | [`device::Engine`], [`device::Watch`] |
 //! | write and read arrays | `files::Arrays`, `files::read_array` |
@@ -39,6 +40,7 @@ pub mod model;
 pub mod turbulence;
 pub mod tomography;
 pub mod correction;
+pub mod image;
 #[cfg(feature = "plot")]
 pub mod plot;
 #[cfg(feature = "command")]

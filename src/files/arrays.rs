@@ -115,6 +115,8 @@ pub struct Entry<'a> {
     pub(super) unit: String,
     pub(super) axes: String,
     pub(super) about: String,
+    /// Cards of its own in FITS.
+    pub(super) cards: Vec<(String, Card)>,
 }
 
 // Elements of the arrays
@@ -194,7 +196,8 @@ impl<'a> Arrays<'a> {
     fn push(&mut self, name: &str, values: Values<'a>) -> &mut Entry<'a> {
         let [unit, axes, about] = [const { String::new() }; 3];
         let (name, last) = (name.into(), self.0.len());
-        self.0.push(Entry { name, values, result: false, note: false, unit, axes, about });
+        let cards = Vec::new();
+        self.0.push(Entry { name, values, result: false, note: false, unit, axes, about, cards });
         &mut self.0[last]
     }
 
@@ -241,6 +244,28 @@ impl Entry<'_> {
             Values::Table(table) => &table.rows,
         }
     }
+}
+
+// Cards of an entry's own
+impl Entry<'_> {
+    /// Adds a card with a text to the header of the array; only files in FITS have it.
+    pub fn card(&mut self, key: &str, text: &str) -> &mut Self {
+        self.cards.push((key.into(), Card::Text(text.into())));
+        self
+    }
+
+    /// Adds a card with a number to the header of the array; only files in FITS have it.
+    pub fn number_card(&mut self, key: &str, number: f64) -> &mut Self {
+        self.cards.push((key.into(), Card::Number(number)));
+        self
+    }
+}
+
+/// What stands in a card of an entry.
+#[derive(Debug)]
+pub(super) enum Card {
+    Text(String),
+    Number(f64),
 }
 
 // Texts, notes and tables

@@ -1,7 +1,7 @@
 // Tangled from book/src/reading.md: edit there, or here and run cargo tangle stitch.
 //! The astronomers' format FITS: images with headers of cards, written and read.
 
-use super::arrays::{Arrays, Entry, Kind, Number, Values};
+use super::arrays::{Arrays, Card, Entry, Kind, Number, Values};
 use super::reading::{Found, Wanted, cut_short, unknown_format};
 use crate::error::Error;
 use crate::numerics::real::Precision;
@@ -102,6 +102,20 @@ impl Cards {
         }
     }
 
+    // Write the cards of an entry
+    /// The cards that an entry has of its own.
+    fn own(&mut self, entry: &Entry) {
+        for (key, card) in &entry.cards {
+            let long = key.len() > 8;
+            let key = if long { format!("HIERARCH {key}") } else { format!("{key:<8}") };
+            match card {
+                Card::Text(text) if !long => self.long_text(&key, text),
+                Card::Text(text) => self.push(&format!("{key} = '{}'", text.replace('\'', "''"))),
+                Card::Number(x) => self.push(&format!("{key}= {:>20}", format!("{x:E}"))),
+            }
+        }
+    }
+
     // Remarks and the last card
     fn remark(&mut self, text: &str) {
         let characters: Vec<char> = text.chars().collect();
@@ -139,6 +153,7 @@ fn image_header(entry: &Entry, number: Number, shape: &[usize]) -> Vec<u8> {
     if number.kind == Kind::Bool {
         cards.remark("1 is true, 0 is false");
     }
+    cards.own(entry);
     cards.finish()
 }
 

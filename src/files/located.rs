@@ -280,6 +280,11 @@ impl<'d> Decode<'d> for [f64; 2] {
         Some([f64::decode(x.get_ref())?, f64::decode(y.get_ref())?])
     }
 }
+impl<'d, T: Decode<'d>> Decode<'d> for Vec<T> {
+    fn decode(value: &'d DeValue<'d>) -> Option<Self> {
+        value.as_array()?.iter().map(|item| T::decode(item.get_ref())).collect()
+    }
+}
 
 // Suggest the nearest known key
 fn nearest(word: &str, keys: Keys) -> Option<&'static str> {

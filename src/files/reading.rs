@@ -117,6 +117,7 @@ impl Wanted<'_> {
                 "rad2, arcsec2, mas2 or the square of another angle, or no unit for rad2"
             }
             Unit::Metre => "m, mm, um or nm, or no unit for m",
+            Unit::None => "no unit",
         };
         let factor = self.unit.factor(unit);
         factor.ok_or_else(|| self.refuse("BUNIT", format!("'{unit}'"), expected))
@@ -292,6 +293,8 @@ pub enum Unit {
     SquareRadian,
     /// Lengths in metres; from mm, um and nm.
     Metre,
+    /// Plain numbers, as of light that is let through.
+    None,
 }
 
 // Spellings of units
@@ -321,6 +324,7 @@ impl Unit {
             Self::Radian => "slopes",
             Self::SquareRadian => "noise",
             Self::Metre => "wavefront",
+            Self::None => "pupil",
         }
     }
 
@@ -335,6 +339,7 @@ impl Unit {
             _ if name.is_empty() => Some(1.0),
             Self::Radian => of(&ANGLES, &name),
             Self::Metre => of(&LENGTHS, &name),
+            Self::None => None,
             Self::SquareRadian => {
                 let powers = ["**2", "^2", "2"];
                 let root = powers.iter().find_map(|power| name.strip_suffix(power))?;

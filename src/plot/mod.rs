@@ -1,9 +1,10 @@
 // Tangled from book/src/plots.md: edit there, or here and run cargo tangle stitch.
-//! Pictures of results, as SVG or PNG: curves, maps of covariances, of wavefronts and of noise, reconstructors.
+//! Pictures of results, as SVG or PNG: curves, maps of covariances, of wavefronts, of noise and of stars, reconstructors.
 
 pub(crate) mod covariance;
 pub(crate) mod map;
 pub(crate) mod noise;
+pub(crate) mod point_spread;
 pub(crate) mod reconstructor;
 
 pub use covariance::{
@@ -11,6 +12,7 @@ pub use covariance::{
 };
 pub use map::{WavefrontMap, plot_wavefronts, without_piston};
 pub use noise::{plot_noise, plot_noise_of_stars};
+pub use point_spread::plot_stars;
 pub use reconstructor::{plot_reconstructor, plot_spectrum};
 
 // What the plots stand on
@@ -429,13 +431,21 @@ pub(crate) fn paint_levels<DB: DrawingBackend>(
     area: &Area<DB>,
     level: impl Fn(f64, f64) -> f64,
 ) -> Drawn<DB> {
-    let (colours, (width, height)) =
-        (DerivedColorMap::new(&STATIONS.map(colour)), area.dim_in_pixel());
+    paint(area, &STATIONS, |x, y| 0.5 + 0.5 * level(x, y))
+}
+
+/// The same with other colours, for levels from 0 to 1.
+pub(crate) fn paint<DB: DrawingBackend>(
+    area: &Area<DB>,
+    stations: &[u32],
+    level: impl Fn(f64, f64) -> f64,
+) -> Drawn<DB> {
+    let stations: Vec<RGBColor> = stations.iter().map(|&station| colour(station)).collect();
+    let (colours, (width, height)) = (DerivedColorMap::new(&stations), area.dim_in_pixel());
     let share = |pixel: u32, pixels: u32| (f64::from(pixel) + 0.5) / f64::from(pixels);
     let places = (0..height).rev().flat_map(|y| (0..width).map(move |x| (x, y)));
     let levels = places.map(|(x, y)| level(share(x, width), share(y, height)));
-    let colour =
-        |level: f64| if level.is_nan() { DARK } else { colours.get_color(0.5 + 0.5 * level) };
+    let colour = |level: f64| if level.is_nan() { DARK } else { colours.get_color(level) };
     let pixels = levels.map(colour).flat_map(|RGBColor(red, green, blue)| [red, green, blue]);
     let element = BitMapElement::with_owned_buffer((0, 0), (width, height), pixels.collect());
     element.map_or(Ok(()), |element: BitMapElement<_>| area.draw(&element))
@@ -446,12 +456,21 @@ pub(crate) fn paint_bar<DB: DrawingBackend>(
     ticks: Vec<(f64, String)>,
     letters: u32,
 ) -> Drawn<DB> {
-    let levels = Scale { ends: -1.0..1.0, ticks };
+    paint_bar_of(area, &STATIONS, Scale { ends: -1.0..1.0, ticks }, letters)
+}
+
+/// The same with other colours, over the ends of a scale.
+pub(crate) fn paint_bar_of<DB: DrawingBackend>(
+    area: &Area<DB>,
+    stations: &[u32],
+    levels: Scale,
+    letters: u32,
+) -> Drawn<DB> {
     let mut builder = ChartBuilder::on(area);
     let mut chart = builder.right_y_label_area_size(96).build_cartesian_2d(0.0..1.0, levels)?;
     let mut mesh = chart.configure_mesh();
     mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, letters)).draw()?;
-    paint_levels(&chart.plotting_area().strip_coord_spec(), |_, y| 2.0 * y - 1.0)
+    paint(&chart.plotting_area().strip_coord_spec(), stations, |_, y| y)
 }
 
 // Scales of colour

@@ -105,6 +105,7 @@ pub(crate) const TABLES: Keys = &[
     "mirror",
     "correction",
     "loop",
+    "image",
 ];
 
 // Read the tables of a system

@@ -1,0 +1,19 @@
+// Tangled from book/src/optical-transfer.md: edit there, or here and run cargo tangle stitch.
+//! The image that is left: optical transfer functions and point-spread functions.
+
+// Modules of image
+pub(crate) mod transforms;
+pub(crate) mod optical_transfer;
+pub use optical_transfer::{Aperture, Edges, OpticalTransfer, TelescopeTransfer, Vane};
+pub(crate) mod point_spread;
+pub use point_spread::{PointSpread, Ring, Width};
+pub(crate) mod structure_function;
+pub use structure_function::Actuators;
+pub(crate) mod budget;
+pub use budget::{Budget, BudgetTerm};
+pub(crate) mod options;
+pub use options::{ErrorTerm, Exposure, ImageOptions, Structure};
+#[cfg(feature = "files")]
+pub(crate) mod files;
+#[cfg(feature = "files")]
+pub use files::Images;

@@ -1,0 +1,412 @@
+// Tangled from book/src/image-options.md: edit there, or here and run cargo tangle stitch.
+//! What is asked of an image, and the way from structure functions to images.
+
+// What image options stand on
+use crate::error::{Error, Invalid, accept, length, not_negative, positive};
+#[cfg(feature = "files")]
+use crate::files::located::{Document, Table};
+use crate::image::optical_transfer::TelescopeTransfer;
+use crate::image::point_spread::{PointSpread, Width};
+use crate::model::atmosphere::Atmosphere;
+#[cfg(feature = "files")]
+use crate::model::system::TABLES;
+use crate::turbulence::phase::VonKarman;
+#[cfg(feature = "files")]
+use crate::units::ARCSEC;
+use ndarray::Array2;
+use rayon::prelude::*;
+use std::f64::consts::PI;
+
+// Terms and structures by name
+/// A term of the error that is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorTerm {
+    /// What the reconstructor gets wrong of what the mirror could correct, noise and aliasing included.
+    Tomography,
+    /// What the mirror cannot form.
+    Fitting,
+    /// What comes too late.
+    Bandwidth,
+}
+
+impl ErrorTerm {
+    /// All by the names that a system file has for them.
+    pub const NAMES: [(&'static str, Self); 3] = [
+        ("tomography", Self::Tomography),
+        ("fitting", Self::Fitting),
+        ("bandwidth", Self::Bandwidth),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, term)| *term == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// How the structure function of a mirror's error is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Structure {
+    /// The mean over the pupil, by modes.
+    #[default]
+    Exact,
+    /// As if errors depended on the separation of actuators alone, as other codes do.
+    Stationary,
+}
+
+impl Structure {
+    /// Both by the names that a system file has for them.
+    pub const NAMES: [(&'static str, Self); 2] =
+        [("exact", Self::Exact), ("stationary", Self::Stationary)];
+}
+
+// Options of an image
+/// What is asked of an image.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ImageOptions {
+    /// Wavelengths of the images \[m\].
+    pub wavelengths: Vec<f64>,
+    /// Side of a pixel \[rad\]; `None` for λ/2D at each wavelength.
+    pub pixel: Option<f64>,
+    /// Pixels across.
+    pub pixels: usize,
+    /// The errors that enter.
+    pub terms: Vec<ErrorTerm>,
+    /// How the structure function of the tomographic error is computed.
+    pub structure: Structure,
+    /// Rms of an extra error \[m\].
+    pub extra: f64,
+    /// Rms of the image's place along each axis \[rad\].
+    pub jitter: f64,
+    /// Sides of the boxes that ensquared energy is told for \[rad\].
+    pub ensquared: Vec<f64>,
+}
+
+impl Default for ImageOptions {
+    fn default() -> Self {
+        Self {
+            wavelengths: vec![1.65e-6],
+            pixel: None,
+            pixels: 256,
+            terms: ErrorTerm::NAMES.map(|(_, term)| term).to_vec(),
+            structure: Structure::Exact,
+            extra: 0.0,
+            jitter: 0.0,
+            ensquared: Vec::new(),
+        }
+    }
+}
+
+// Read the table of the image
+#[cfg(feature = "files")]
+impl ImageOptions {
+    /// Reads the table `[image]` of the text of a system file; `name` stands for the file in errors.
+    ///
+    /// # Errors
+    /// The first line of the table that makes no sense.
+    ///
+    /// ```
+    /// use lenslet::{image::ImageOptions, units::ARCSEC};
+    /// let options = ImageOptions::from_toml("image = { pixel = 4.0, wavelengths = [1.25e-6, 2.2e-6] }", "s.toml")?;
+    /// assert_eq!((options.pixel, options.wavelengths.len()), (Some(4e-3 * ARCSEC), 2));
+    /// let wrong = ImageOptions::from_toml("[image]\nwavelengths = [1e-6, -2e-6]", "s.toml").unwrap_err();
+    /// assert!(wrong.to_string().starts_with("s.toml:2: image.wavelengths[1] = -2e-6: expected a length"));
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
+    pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
+        const KEYS: &[&str] = &[
+            "wavelengths",
+            "pixel",
+            "pixels",
+            "terms",
+            "structure",
+            "extra",
+            "jitter",
+            "ensquared",
+        ];
+        let document = Document::parse(name, text)?;
+        let root = document.root(TABLES)?;
+        let mut options = Self::default();
+        let Some(table) = root.table("image", KEYS)? else { return Ok(options) };
+        let mas = |x: f64| 1e-3 * ARCSEC * x;
+        if let Some(wavelengths) = table.optional("wavelengths", "a list of lengths in metres")? {
+            options.wavelengths = wavelengths;
+        }
+        options.pixel = table.optional("pixel", "an angle in mas")?.map(mas);
+        options.pixels = table.optional("pixels", "a whole number")?.unwrap_or(options.pixels);
+        options.terms = terms(&table)?.unwrap_or(options.terms);
+        options.structure = table.choice("structure", &Structure::NAMES)?.unwrap_or_default();
+        options.extra = 1e-9 * table.optional("extra", "nanometres rms")?.unwrap_or(0.0);
+        options.jitter = mas(table.optional("jitter", "an angle in mas rms")?.unwrap_or(0.0));
+        let sides: Option<Vec<f64>> = table.optional("ensquared", "a list of angles in mas")?;
+        options.ensquared = sides.unwrap_or_default().into_iter().map(mas).collect();
+        table.check(options.check())?;
+        Ok(options)
+    }
+}
+
+// Read the terms of an image
+/// The terms that a table names, if it does.
+#[cfg(feature = "files")]
+fn terms(table: &Table) -> Result<Option<Vec<ErrorTerm>>, Error> {
+    let Some(names) = table.optional::<Vec<&str>>("terms", "a list of names")? else {
+        return Ok(None);
+    };
+    let mut terms = Vec::new();
+    for (k, name) in names.into_iter().enumerate() {
+        let known = ErrorTerm::NAMES.iter().find(|(known, _)| *known == name);
+        let Some(&(_, term)) = known.filter(|(_, term)| !terms.contains(term)) else {
+            let all = ErrorTerm::NAMES.map(|(name, _)| format!("{name:?}")).join(" or ");
+            let refused = Invalid::new(format!("terms[{k}]"), name, format!("{all}, each once"));
+            return Err(table.refuse(refused).into());
+        };
+        terms.push(term);
+    }
+    Ok(Some(terms))
+}
+
+// Check options of an image
+impl ImageOptions {
+    /// Refuses options that make no sense.
+    ///
+    /// # Errors
+    /// `Invalid` with the key of the first such option.
+    pub fn check(&self) -> Result<(), Invalid> {
+        accept(!self.wavelengths.is_empty(), "wavelengths", &self.wavelengths, "at least one")?;
+        for (k, &wavelength) in self.wavelengths.iter().enumerate() {
+            length(&format!("wavelengths[{k}]"), wavelength)?;
+        }
+        self.pixel.map_or(Ok(0.0), |pixel| positive("pixel", pixel))?;
+        let expected = "a whole number from 1 to 16384";
+        accept((1..=16384).contains(&self.pixels), "pixels", self.pixels, expected)?;
+        not_negative("extra", self.extra)?;
+        not_negative("jitter", self.jitter)?;
+        for (k, &side) in self.ensquared.iter().enumerate() {
+            positive(&format!("ensquared[{k}]"), side)?;
+        }
+        Ok(())
+    }
+
+    /// Side of a pixel \[rad\] at a `wavelength` \[m\] in a telescope of this `diameter` \[m\].
+    pub fn pixel_at(&self, wavelength: f64, diameter: f64) -> f64 {
+        self.pixel.unwrap_or(0.5 * wavelength / diameter)
+    }
+}
+
+// Expose for all wavelengths
+/// An image and what is read from it.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Exposure {
+    /// The image of a star.
+    pub image: PointSpread,
+    /// The same of a perfect wavefront.
+    pub perfect: PointSpread,
+    /// Its full widths at half maximum; `None` where it is wider than half the field.
+    pub width: Option<Width>,
+    /// The share of the light in each of the boxes that were asked for.
+    pub ensquared: Vec<f64>,
+}
+
+impl ImageOptions {
+    /// The images of a star through a telescope of this `diameter` \[m\] and a wavefront with this structure function \[m²\], to which jitter and
+    /// the extra error are added; one for each wavelength.
+    ///
+    /// # Errors
+    /// `Invalid` where the structure function is of another grid, or pixels or boxes do not fit into the field in which the
+    /// pupil is sampled.
+    ///
+    /// ```
+    /// use lenslet::{image::{Aperture, ImageOptions}, model::Pupil, units::ARCSEC};
+    /// let telescope = Aperture::across(&Pupil::new(8.0, 0.14)?, &[], 128)?.transfer(256)?;
+    /// let mut options = ImageOptions::default();
+    /// (options.pixels, options.ensquared) = (33, vec![0.08 * ARCSEC]);
+    /// let seen = options.expose(&telescope, &telescope.extra(150e-9, -2.0)?, 8.0)?.remove(0);
+    /// assert!(seen.image.strehl < 0.8 && seen.perfect.strehl == 1.0);
+    /// assert!(seen.ensquared[0] < 0.8 && seen.width.is_some());
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
+    pub fn expose(
+        &self,
+        telescope: &TelescopeTransfer,
+        structure: &Array2<f64>,
+        diameter: f64,
+    ) -> Result<Vec<Exposure>, Error> {
+        self.check()?;
+        telescope.check_structure(structure)?;
+        let mut whole = structure + &telescope.jitter(self.jitter)?;
+        if self.extra > 0.0 {
+            whole += &telescope.extra(self.extra, EXPONENT)?;
+        }
+        let each = |seen: crate::image::OpticalTransfer| {
+            let pixel = self.pixel_at(seen.wavelength(), length("diameter", diameter)?);
+            Ok(Exposure {
+                image: seen.point_spread(pixel, self.pixels)?,
+                perfect: telescope.alone(seen.wavelength())?.point_spread(pixel, self.pixels)?,
+                width: seen.width().ok(),
+                ensquared: seen.ensquared(&self.ensquared)?,
+            })
+        };
+        telescope.through(&whole, &self.wavelengths)?.into_iter().map(each).collect()
+    }
+}
+
+/// The exponent of the spectrum of the extra error.
+pub(crate) const EXPONENT: f64 = -2.0;
+
+// Turbulence without correction
+impl TelescopeTransfer {
+    /// The structure function \[m²\] of the wavefront behind an atmosphere without correction. It is 0 where the telescope's
+    /// transfer is.
+    pub fn turbulence(&self, atmosphere: &Atmosphere) -> Array2<f64> {
+        let mut scales: Vec<(f64, f64)> = Vec::new();
+        for layer in atmosphere.layers() {
+            match scales.iter_mut().find(|(outer, _)| *outer == layer.outer_scale) {
+                Some((_, share)) => *share += layer.fraction,
+                None => scales.push((layer.outer_scale, layer.fraction)),
+            }
+        }
+        let strength = (atmosphere.wavelength() / (2.0 * PI)).powi(2)
+            * atmosphere.fried_parameter().powf(-5.0 / 3.0);
+        let phases: Vec<_> = scales
+            .iter()
+            .map(|(outer, share)| (VonKarman::new(*outer), share * strength))
+            .collect();
+        let at = |r: f64| -> f64 {
+            phases.iter().map(|(phase, strength)| strength * phase.structure_function(r)).sum()
+        };
+        let row = |j: usize| -> Vec<f64> {
+            (0..=j).map(|i| at(self.step() * (j as f64).hypot(i as f64))).collect()
+        };
+        let eighth: Vec<Vec<f64>> = (0..=self.reach).into_par_iter().map(row).collect();
+        let middle = self.points() / 2;
+        Array2::from_shape_fn(self.values().dim(), |(j, i)| {
+            let (j, i) = (j.abs_diff(middle), i.abs_diff(middle));
+            eighth.get(j.max(i)).map_or(0.0, |row| row[j.min(i)])
+        })
+    }
+}
+
+// Tests of image options
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Layer, Pupil};
+    use crate::units::ARCSEC;
+    use crate::{image::Aperture, image::Budget};
+
+    // Turbulence of all layers
+    #[test]
+    fn turbulence_is_that_of_all_layers() {
+        let telescope = Aperture::across(&Pupil::new(4.0, 0.0).unwrap(), &[], 20).unwrap();
+        let telescope = telescope.transfer(50).unwrap();
+        let layers = vec![
+            Layer::new(0.0, 0.5, 20.0),
+            Layer::new(4e3, 0.2, 50.0),
+            Layer::new(9e3, 0.3, 20.0),
+        ];
+        let air = Atmosphere::new(0.12, 0.6e-6, layers).unwrap();
+        let found = telescope.turbulence(&air);
+        let scale = (0.6e-6 / (2.0 * PI)).powi(2) * 0.12f64.powf(-5.0 / 3.0);
+        for (u, v) in [(0, 0), (3, -7), (-11, 2), (19, 19)] {
+            let r = 0.2 * f64::from(u).hypot(f64::from(v));
+            let of = |outer: f64| VonKarman::new(outer).structure_function(r);
+            let wanted = scale * (0.8 * of(20.0) + 0.2 * of(50.0));
+            let place = [v, u].map(|k: i32| (25 + k) as usize);
+            assert!((found[place] - wanted).abs() <= 1e-12 * wanted, "[{u}, {v}]");
+        }
+        assert_eq!(found[[25, 49]], 0.0);
+    }
+
+    #[test]
+    fn given_errors_reach_the_image() {
+        let telescope = Aperture::across(&Pupil::new(8.0, 0.2).unwrap(), &[], 48).unwrap();
+        let telescope = telescope.transfer(96).unwrap();
+        let mas = 1e-3 * ARCSEC;
+        let options = ImageOptions {
+            wavelengths: vec![1.2e-6, 2.2e-6],
+            pixels: 24,
+            extra: 60e-9,
+            jitter: 4.0 * mas,
+            ensquared: vec![50.0 * mas, 200.0 * mas],
+            ..ImageOptions::default()
+        };
+        let nothing = Array2::zeros((96, 96));
+        let seen = options.expose(&telescope, &nothing, 8.0).unwrap();
+        let (jitter, extra) =
+            (telescope.jitter(4.0 * mas).unwrap(), telescope.extra(60e-9, -2.0).unwrap());
+        let budget = Budget::of(&telescope, &[("jitter", &jitter), ("extra", &extra)]).unwrap();
+        assert_eq!(seen.len(), 2);
+        for (exposure, &wavelength) in seen.iter().zip(&options.wavelengths) {
+            let marechal = budget.marechal(wavelength);
+            assert!((exposure.image.strehl / marechal - 1.0).abs() < 0.03, "{wavelength}");
+            assert_eq!(exposure.image.pixel, wavelength / 16.0);
+            assert_eq!(exposure.image.values.dim(), (24, 24));
+            assert!((exposure.perfect.values[[12, 12]] - 1.0).abs() < 1e-12);
+            assert!(exposure.ensquared[0] < exposure.ensquared[1]);
+            let width = exposure.width.unwrap().mean() * 8.0 / wavelength;
+            assert!((0.9..1.2).contains(&width), "{width}");
+        }
+        assert!(options.expose(&telescope, &Array2::zeros((95, 95)), 8.0).is_err());
+        let wide = ImageOptions { pixels: 16384, ..options };
+        assert!(wide.expose(&telescope, &nothing, 8.0).is_err());
+    }
+
+    // Read good and bad tables of images
+    #[test]
+    #[cfg(feature = "files")]
+    fn tables_of_images_are_read_or_refused() {
+        let read = |lines: &str| ImageOptions::from_toml(&format!("[image]\n{lines}"), "s.toml");
+        assert_eq!(ImageOptions::from_toml("", "s.toml").unwrap(), ImageOptions::default());
+        assert_eq!(read("").unwrap(), ImageOptions::default());
+        let mas = 1e-3 * ARCSEC;
+        let all = "wavelengths = [1.65e-6, 0.64e-6]\npixel = 4.0\npixels = 128\nterms = ['fitting']\n\
+                   structure = 'stationary'\nextra = 30\njitter = 2.5\nensquared = [80.0, 160]";
+        let wanted = ImageOptions {
+            wavelengths: vec![1.65e-6, 0.64e-6],
+            pixel: Some(mas * 4.0),
+            pixels: 128,
+            terms: vec![ErrorTerm::Fitting],
+            structure: Structure::Stationary,
+            extra: 1e-9 * 30.0,
+            jitter: mas * 2.5,
+            ensquared: vec![mas * 80.0, mas * 160.0],
+        };
+        assert_eq!(read(all).unwrap(), wanted);
+        assert_eq!(ErrorTerm::Bandwidth.name(), "bandwidth");
+        for (line, message) in [
+            ("wavelengths = []", "s.toml:2: image.wavelengths = []: expected at least one"),
+            (
+                "pixels = 8\nwavelengths = [0]",
+                "s.toml:3: image.wavelengths[0] = 0: expected a length",
+            ),
+            (
+                "wavelengths = 1e-6",
+                "s.toml:2: image.wavelengths = 1e-6: expected a list of lengths",
+            ),
+            ("wavelengths = [nan]", "s.toml:2: image.wavelengths[0] = nan: expected a length"),
+            (
+                "pixel = -4.0",
+                "s.toml:2: image.pixel = -4.0: expected a finite number greater than 0",
+            ),
+            ("pixel = 'λ/2D'", "s.toml:2: image.pixel = 'λ/2D': expected an angle in mas"),
+            ("pixels = 0", "s.toml:2: image.pixels = 0: expected a whole number from 1 to 16384"),
+            ("pixels = 2.5", "s.toml:2: image.pixels = 2.5: expected a whole number"),
+            (
+                "terms = ['fitting', 'tomografy']",
+                "s.toml:2: image.terms[1] = 'tomografy': expected",
+            ),
+            ("terms = ['fitting', 'fitting']", "s.toml:2: image.terms[1] = 'fitting': expected"),
+            ("structure = 'best'", "s.toml:2: image.structure = 'best': expected \"exact\" or"),
+            ("extra = -1", "s.toml:2: image.extra = -1: expected a finite number not less than 0"),
+            ("jitter = inf", "s.toml:2: image.jitter = inf: expected a finite number"),
+            ("ensquared = [80.0, 0]", "s.toml:2: image.ensquared[1] = 0: expected a finite number"),
+            ("colour = 3", "s.toml:2: image.colour = 3: expected one of the keys wavelengths, "),
+        ] {
+            let refused = read(line).unwrap_err().to_string();
+            assert!(refused.starts_with(message), "{refused}");
+        }
+    }
+}

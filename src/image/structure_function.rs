@@ -1,0 +1,647 @@
+// Tangled from book/src/structure-function.md: edit there, or here and run cargo tangle stitch.
+//! Structure functions of the wavefront that a mirror makes with errors of its strokes.
+
+// What structure functions stand on
+use crate::error::Invalid;
+#[cfg(feature = "factorise")]
+use crate::error::{Error, length};
+use crate::image::optical_transfer::TelescopeTransfer;
+#[cfg(feature = "factorise")]
+use crate::image::optical_transfer::{Aperture, OpticalTransfer};
+use crate::image::transforms::Plane;
+#[cfg(feature = "factorise")]
+use crate::linear::{Eigen, times_transpose};
+use ndarray::{Array2, Zip};
+#[cfg(feature = "factorise")]
+use ndarray::{ArrayView1, Axis};
+#[cfg(feature = "factorise")]
+use rayon::prelude::*;
+use std::f64::consts::PI;
+
+// Actuators of a mirror
+/// The actuators of a mirror, as the wavefront knows them.
+#[derive(Clone, Copy)]
+pub struct Actuators<'a> {
+    /// Their places on the pupil \[m\].
+    pub positions: &'a [[f64; 2]],
+    /// Their pitch \[m\].
+    pub pitch: f64,
+    /// The influence function at an offset \[m\] from an actuator, 1 in its middle.
+    pub influence: &'a (dyn Fn([f64; 2]) -> f64 + Sync),
+}
+
+impl Actuators<'_> {
+    fn check(&self, strokes: &Array2<f64>) -> Result<(), Invalid> {
+        let count = self.positions.len();
+        let refuse = |value: String, expected: String| {
+            Err(Invalid::new("covariance of strokes", value, expected))
+        };
+        if strokes.dim() != (count, count) || count == 0 {
+            let expected = format!("({count}, {count}), and at least one actuator");
+            return refuse(format!("{:?}", strokes.dim()), expected);
+        }
+        crate::error::length("pitch", self.pitch)?;
+        if let Some(place) = self.positions.iter().position(|x| !x.iter().all(|x| x.is_finite())) {
+            return Err(Invalid::new(format!("positions[{place}]"), "not finite", "metres"));
+        }
+        match strokes.indexed_iter().find(|(_, value)| !value.is_finite()) {
+            Some((place, value)) => {
+                refuse(format!("{value} at {place:?}"), "finite numbers".into())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+// Separations of actuators
+/// Distinct numbers, ascending, and the place of each of the `values` among them.
+fn distinct(values: &[f64], tolerance: f64) -> (Vec<f64>, Vec<usize>) {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
+    let (mut found, mut places) = (Vec::<f64>::new(), vec![0; values.len()]);
+    for k in order {
+        if found.last().is_none_or(|last| values[k] - last > tolerance) {
+            found.push(values[k]);
+        }
+        places[k] = found.len() - 1;
+    }
+    (found, places)
+}
+
+/// Along one axis: the coordinates of the separations, and for each pair of actuators' coordinates which one is theirs.
+struct Along {
+    separations: Vec<f64>,
+    between: Array2<usize>,
+    place: Vec<usize>,
+}
+
+impl Along {
+    fn of(coordinates: &[f64], pitch: f64) -> Self {
+        let (known, place) = distinct(coordinates, 1e-4 * pitch);
+        let count = known.len();
+        let differences: Vec<f64> =
+            (0..count * count).map(|k| known[k % count] - known[k / count]).collect();
+        let (separations, between) = distinct(&differences, 1e-3 * pitch);
+        let between = Array2::from_shape_fn((count, count), |(k, l)| between[k * count + l]);
+        Self { separations, between, place }
+    }
+}
+
+// Structure function of stationary strokes
+impl Actuators<'_> {
+    /// The structure function \[m²\] of the wavefront on the displacements of a telescope, (n, n), as if the `strokes` (C_vv, m²) depended on the
+    /// separation of two actuators alone; Eq. [stationary structure](https://lenslet.github.io/lenslet/structure-function.html#eq-stationary-structure). It is 0 where the telescope's transfer is.
+    ///
+    /// # Errors
+    /// `Invalid` where the covariance is not that of these actuators or not finite, or they stand without any regularity.
+    ///
+    /// ```
+    /// use lenslet::{image::{Actuators, Aperture}, model::Pupil};
+    /// let telescope = Aperture::across(&Pupil::new(4.0, 0.0)?, &[], 40)?.transfer(80)?;
+    /// let positions: Vec<_> = (0..81).map(|k| [(k % 9) as f64 - 4.0, (k / 9) as f64 - 4.0].map(|x| 0.5 * x)).collect();
+    /// let gauss = |[x, y]: [f64; 2]| (-(x * x + y * y) / 0.16).exp();
+    /// let actuators = Actuators { positions: &positions, pitch: 0.5, influence: &gauss };
+    /// // Independent strokes of 10 nm rms: far apart, the wavefront is, too.
+    /// let found = actuators.stationary(&(ndarray::Array2::eye(81) * 1e-16), &telescope)?;
+    /// let variance = 1e-16 / 0.25 * std::f64::consts::PI * 0.08;
+    /// assert!((found[[40, 40 + 35]] / (2.0 * variance) - 1.0).abs() < 1e-9);
+    /// # Ok::<(), lenslet::Invalid>(())
+    /// ```
+    pub fn stationary(
+        &self,
+        strokes: &Array2<f64>,
+        telescope: &TelescopeTransfer,
+    ) -> Result<Array2<f64>, Invalid> {
+        self.check(strokes)?;
+        let separations = Separations::of(self, strokes)?;
+        let (step, reach) = (telescope.step(), telescope.reach);
+        let farthest =
+            separations.axes.iter().flatten().fold(0.0, |most: f64, x| most.max(x.abs()));
+        let room = (farthest + 6.0 * self.pitch) / step;
+        let plane = Plane::around(2 * (reach + 1).max(room as usize / 2) + room as usize / 2);
+        let mut power = separations.transform(plane.points(), step);
+        Zip::from(&mut power).and(&plane.spectrum(&self.on_plane(step).view())).par_for_each(
+            |power, influence| *power *= influence.norm_sqr() * step * step / separations.cell,
+        );
+        let covariance = plane.correlation(&power, reach, telescope.points());
+        let (middle, zero) = (telescope.points() / 2, 0.0);
+        let variance = covariance[[middle, middle]];
+        let near = |k: usize| k.abs_diff(middle) <= reach;
+        Ok(Array2::from_shape_fn(covariance.dim(), |(j, i)| {
+            if near(j) && near(i) { 2.0 * (variance - covariance[[j, i]]).max(zero) } else { zero }
+        }))
+    }
+}
+
+// Spectrum of the separations
+/// Mean covariances of strokes by separation: c(Δ), (y, x), 0 where there is no pair, and the coordinates.
+struct Separations {
+    means: Array2<f64>,
+    axes: [Vec<f64>; 2],
+    /// Area of a cell of the grid of actuators, m².
+    cell: f64,
+}
+
+impl Separations {
+    fn of(actuators: &Actuators, strokes: &Array2<f64>) -> Result<Self, Invalid> {
+        let [x, y] = [0, 1].map(|axis| {
+            let along: Vec<f64> = actuators.positions.iter().map(|place| place[axis]).collect();
+            Along::of(&along, actuators.pitch)
+        });
+        let shape = (y.separations.len(), x.separations.len());
+        if shape.0 * shape.1 > 64 * actuators.positions.len() + 1024 {
+            let expected = "a regular grid of actuators, where pairs have separations in common";
+            return Err(Invalid::new("positions", "irregular", expected));
+        }
+        let (mut means, mut counts) = (Array2::zeros(shape), Array2::<f64>::zeros(shape));
+        for ((k, l), covariance) in strokes.indexed_iter() {
+            let place = [&y, &x].map(|along| along.between[[along.place[k], along.place[l]]]);
+            means[place] += covariance;
+            counts[place] += 1.0;
+        }
+        let cell = cell(&counts, [&y.separations, &x.separations], actuators.pitch);
+        Zip::from(&mut means).and(&counts).for_each(|mean, count| *mean /= count.max(1.0));
+        Ok(Self { means, axes: [y.separations, x.separations], cell })
+    }
+
+    // Transform the separations
+    /// Σ c(Δ) cos(2π f·Δ) for the frequencies of a plane of n × n points with this step, (n/2 + 1, n), at \[f_x, f_y\].
+    fn transform(&self, n: usize, step: f64) -> Array2<f64> {
+        let angle = |k: usize, separation: f64| {
+            let signed = if 2 * k > n { k as f64 - n as f64 } else { k as f64 };
+            2.0 * PI * signed * separation / (n as f64 * step)
+        };
+        let waves = |wave: fn(f64) -> f64| {
+            let of = |axis: usize, count: usize| {
+                let separations = &self.axes[axis];
+                Array2::from_shape_fn((count, separations.len()), |(k, l)| {
+                    wave(angle(k, separations[l]))
+                })
+            };
+            of(1, n / 2 + 1).dot(&self.means.t()).dot(&of(0, n).t())
+        };
+        waves(f64::cos) - waves(f64::sin)
+    }
+}
+
+// Area of a cell of actuators
+fn cell(counts: &Array2<f64>, [y, x]: [&[f64]; 2], pitch: f64) -> f64 {
+    let found = counts.indexed_iter().filter(|(_, count)| **count > 0.0);
+    let mut steps: Vec<[f64; 2]> = found.map(|((j, i), _)| [x[i], y[j]]).collect();
+    steps.sort_by(|a, b| a[0].hypot(a[1]).total_cmp(&b[0].hypot(b[1])));
+    steps.retain(|step| step[0].hypot(step[1]) > 1e-3 * pitch);
+    let area = |a: [f64; 2], b: [f64; 2]| (a[0] * b[1] - a[1] * b[0]).abs();
+    let first = steps.first().copied().unwrap_or([pitch, 0.0]);
+    let length = first[0].hypot(first[1]);
+    let spanned =
+        steps.iter().map(|&step| area(first, step)).find(|area| *area > 0.3 * length * length);
+    spanned.unwrap_or(pitch * pitch)
+}
+
+// Influence function on a plane
+impl Actuators<'_> {
+    /// The influence function on squares of side `step` \[m\], six pitches wide.
+    fn on_plane(&self, step: f64) -> Array2<f64> {
+        let half = (3.0 * self.pitch / step).ceil();
+        let count = 2 * half as usize + 1;
+        let mut values = Array2::zeros((count, count));
+        Zip::indexed(&mut values).par_for_each(|(j, i), value| {
+            *value = (self.influence)([i, j].map(|k| (k as f64 - half) * step));
+        });
+        values
+    }
+}
+
+// Mean structure function by modes
+#[cfg(feature = "factorise")]
+impl Actuators<'_> {
+    /// The mean over the pupil of the structure function \[m²\] of the wavefront on `points` × `points` displacements, for the covariance C_vv of
+    /// the `strokes` \[m²\]; Eq. [modal structure](https://lenslet.github.io/lenslet/structure-function.html#eq-modal-structure). It is 0 where the telescope's transfer is.
+    ///
+    /// # Errors
+    /// `Invalid` where the covariance is not that of these actuators, not finite or not symmetric, or for a grid that does not hold the
+    /// displacements of the pupil; `Failed` where its eigenvectors are not found.
+    pub fn mean(
+        &self,
+        strokes: &Array2<f64>,
+        aperture: &Aperture,
+        points: usize,
+    ) -> Result<Array2<f64>, Error> {
+        self.check(strokes)?;
+        let telescope = aperture.transfer(points)?;
+        let plane = Plane::around(2 * aperture.light().nrows() - 1);
+        let modes = Modes::of(self, strokes, aperture)?;
+        let mut variance = Array2::zeros(aperture.light().dim());
+        let mut products = Array2::<f64>::zeros((plane.points() / 2 + 1, plane.points()));
+        for first in (0..modes.count()).step_by(BATCH) {
+            let batch = modes.batch(first);
+            let (squares, powers) = sums_of_modes(&plane, &modes, &batch);
+            variance += &squares;
+            products += &powers;
+        }
+        let light = plane.spectrum(&aperture.light().view());
+        let variance = plane.spectrum(&(variance * aperture.light()).view());
+        Zip::from(&mut products).and(&light).and(&variance).par_for_each(|sum, light, variance| {
+            *sum = 2.0 * ((light.conj() * variance).re - *sum);
+        });
+        let mut structure = plane.correlation(&products, telescope.reach, points);
+        // Divide by the overlap of the pupil
+        let squares = aperture.light().sum();
+        Zip::from(&mut structure).and(telescope.values()).par_for_each(|value, &overlap| {
+            *value = if overlap > 1e-9 { (*value / (overlap * squares)).max(0.0) } else { 0.0 };
+        });
+        structure[[points / 2, points / 2]] = 0.0;
+        Ok(structure)
+    }
+}
+
+// Modes of a mirror on the pupil
+/// Modes that are on the pupil at a time.
+#[cfg(feature = "factorise")]
+const BATCH: usize = 128;
+
+/// Wavefronts of the eigenvectors of a covariance of strokes, on the lit squares of a pupil.
+#[cfg(feature = "factorise")]
+struct Modes {
+    /// Eigenvectors times the roots of their eigenvalues, (modes, actuators), m.
+    vectors: Array2<f64>,
+    /// The influence functions of all actuators on the lit squares, (squares, actuators).
+    influences: Array2<f64>,
+    /// Row and column of each lit square, and its light.
+    squares: Vec<([usize; 2], f64)>,
+    side: usize,
+}
+
+#[cfg(feature = "factorise")]
+impl Modes {
+    fn of(
+        actuators: &Actuators,
+        strokes: &Array2<f64>,
+        aperture: &Aperture,
+    ) -> Result<Self, Error> {
+        let eigen = Eigen::new(strokes)?;
+        let kept = eigen.kept(1e-14).max(1);
+        let roots =
+            eigen.values()[eigen.values().len() - kept..].iter().map(|mu| mu.max(0.0).sqrt());
+        let roots = ndarray::Array1::from_iter(roots);
+        let vectors = (eigen.project(&Array2::eye(strokes.nrows()), kept) * &roots).reversed_axes();
+        let squares: Vec<_> = lit_squares(aperture);
+        let influences = actuators.at(&squares, aperture);
+        Ok(Self { vectors, influences, squares, side: aperture.light().nrows() })
+    }
+
+    fn count(&self) -> usize {
+        self.vectors.nrows()
+    }
+
+    /// The modes from `first` on, (modes, squares), m.
+    fn batch(&self, first: usize) -> Array2<f64> {
+        let last = (first + BATCH).min(self.count());
+        times_transpose(&self.vectors.slice(ndarray::s![first..last, ..]), &self.influences)
+    }
+
+    // Put a mode onto the pupil
+    /// A mode times the light of the pupil, (p, p).
+    fn on_pupil(&self, mode: ArrayView1<f64>) -> Array2<f64> {
+        let mut map = Array2::zeros((self.side, self.side));
+        self.squares
+            .iter()
+            .zip(mode)
+            .for_each(|((place, light), value)| map[*place] = light * value);
+        map
+    }
+}
+
+// Sums over a batch of modes
+/// Sums over modes of their squares on the pupil, (p, p), and of the squared magnitudes of their transforms with the light.
+#[cfg(feature = "factorise")]
+fn sums_of_modes(plane: &Plane, modes: &Modes, batch: &Array2<f64>) -> (Array2<f64>, Array2<f64>) {
+    let squares = batch.map_axis(Axis(0), |values| values.iter().map(|value| value * value).sum());
+    let mut variance = Array2::zeros((modes.side, modes.side));
+    modes.squares.iter().zip(&squares).for_each(|((place, _), sum)| variance[*place] = *sum);
+    let nothing = || Array2::<f64>::zeros((plane.points() / 2 + 1, plane.points()));
+    let add = |mut sum: Array2<f64>, mode: ArrayView1<f64>| {
+        let spectrum = plane.spectrum(&modes.on_pupil(mode).view());
+        Zip::from(&mut sum).and(&spectrum).for_each(|sum, value| *sum += value.norm_sqr());
+        sum
+    };
+    let all = batch.axis_iter(Axis(0)).into_par_iter().fold(nothing, add);
+    (variance, all.reduce(nothing, |a, b| a + b))
+}
+
+// Influence functions on lit squares
+/// Row and column of all squares that are lit, and their light.
+#[cfg(feature = "factorise")]
+fn lit_squares(aperture: &Aperture) -> Vec<([usize; 2], f64)> {
+    let lit = aperture.light().indexed_iter().filter(|(_, light)| **light > 0.0);
+    lit.map(|((j, i), light)| ([j, i], *light)).collect()
+}
+
+#[cfg(feature = "factorise")]
+impl Actuators<'_> {
+    /// The influence functions of all actuators at squares of the pupil, (squares, actuators).
+    fn at(&self, squares: &[([usize; 2], f64)], aperture: &Aperture) -> Array2<f64> {
+        let middle = 0.5 * (aperture.light().nrows() as f64 - 1.0);
+        let mut values = Array2::zeros((squares.len(), self.positions.len()));
+        let rows = values.axis_iter_mut(Axis(0)).into_par_iter().zip(squares);
+        rows.for_each(|(mut row, ([j, i], _))| {
+            let [x, y] = [*i, *j].map(|k| (k as f64 - middle) * aperture.step());
+            row.iter_mut().zip(self.positions).for_each(|(value, [u, v])| {
+                *value = (self.influence)([x - u, y - v]);
+            });
+        });
+        values
+    }
+}
+
+// Transfer function pair by pair
+#[cfg(feature = "factorise")]
+impl Actuators<'_> {
+    /// The optical transfer functions at the `wavelengths` \[m\] for the covariance C_vv of the `strokes` \[m²\], pair of points by pair of points;
+    /// Eq. [transfer by pairs](https://lenslet.github.io/lenslet/structure-function.html#eq-transfer-by-pairs). The time grows with the square of the number of lit squares.
+    ///
+    /// # Errors
+    /// `Invalid` as for [`mean`](Self::mean), or for more than 50 000 lit squares.
+    pub fn by_pairs(
+        &self,
+        strokes: &Array2<f64>,
+        aperture: &Aperture,
+        points: usize,
+        wavelengths: &[f64],
+    ) -> Result<Vec<OpticalTransfer>, Error> {
+        self.check(strokes)?;
+        let telescope = aperture.transfer(points)?;
+        let squares = lit_squares(aperture);
+        let expected = "at most 50000 lit squares for a sum over their pairs";
+        crate::error::accept(squares.len() <= 50_000, "samples", squares.len(), expected)?;
+        let influences = self.at(&squares, aperture);
+        let with_strokes = times_transpose(&influences, strokes);
+        let each = |(strokes, values): (ArrayView1<f64>, ArrayView1<f64>)| strokes.dot(&values);
+        let rows = with_strokes.outer_iter().zip(influences.outer_iter());
+        let pairs = Pairs {
+            variances: rows.map(each).collect(),
+            squares,
+            influences,
+            with_strokes,
+            points,
+        };
+        let mut found = Vec::with_capacity(wavelengths.len());
+        for &wavelength in wavelengths {
+            let phase = 2.0 * PI / length("wavelength", wavelength)?;
+            let mut values = pairs.transfer(phase * phase) / aperture.light().sum();
+            values[[points / 2, points / 2]] = 1.0;
+            found.push(telescope.with_values(values, wavelength)?);
+        }
+        Ok(found)
+    }
+}
+
+// Sum over pairs of squares
+/// What a sum over pairs of lit squares stands on.
+#[cfg(feature = "factorise")]
+struct Pairs {
+    squares: Vec<([usize; 2], f64)>,
+    influences: Array2<f64>,
+    with_strokes: Array2<f64>,
+    variances: Vec<f64>,
+    points: usize,
+}
+
+#[cfg(feature = "factorise")]
+impl Pairs {
+    /// Sums of P P' exp(−½ `scale` D) by displacement, (n, n).
+    fn transfer(&self, scale: f64) -> Array2<f64> {
+        let nothing = || Array2::<f64>::zeros((self.points, self.points));
+        let strips: Vec<_> = (0..self.squares.len()).step_by(64).collect();
+        let add = |mut sum: Array2<f64>, first: usize| {
+            let last = (first + 64).min(self.squares.len());
+            let strip = self.with_strokes.slice(ndarray::s![first..last, ..]);
+            let covariances = strip.dot(&self.influences.t());
+            for (k, row) in (first..last).zip(covariances.outer_iter()) {
+                self.add_row(&mut sum, k, row, scale);
+            }
+            sum
+        };
+        strips.into_par_iter().fold(nothing, add).reduce(nothing, |a, b| a + b)
+    }
+
+    /// Adds the pairs of square `k` with all others, given the covariances of both.
+    fn add_row(&self, sum: &mut Array2<f64>, k: usize, row: ArrayView1<f64>, scale: f64) {
+        let ([j, i], light) = self.squares[k];
+        let middle = self.points / 2;
+        for (l, ([v, u], other)) in self.squares.iter().enumerate() {
+            let difference = self.variances[k] + self.variances[l] - 2.0 * row[l];
+            let place = [middle + v - j, middle + u - i];
+            sum[place] += light * other * (-0.5 * scale * difference).exp();
+        }
+    }
+}
+
+// Tests of structure functions
+#[cfg(all(test, feature = "factorise"))]
+mod tests {
+    use super::*;
+    use crate::image::Edges;
+    use crate::model::Pupil;
+
+    /// Places on a square grid, `across` × `across`, around a centre.
+    fn grid(across: usize, pitch: f64, centre: [f64; 2]) -> Vec<[f64; 2]> {
+        let middle = 0.5 * (across as f64 - 1.0);
+        let place = |k: usize| [k % across, k / across].map(|k| (k as f64 - middle) * pitch);
+        (0..across * across).map(place).map(|[x, y]| [x + centre[0], y + centre[1]]).collect()
+    }
+
+    fn gauss(width: f64) -> impl Fn([f64; 2]) -> f64 + Sync {
+        move |[x, y]| (-(x * x + y * y) / (2.0 * width * width)).exp()
+    }
+
+    /// A covariance that falls with the distance, and is larger to one side.
+    fn lopsided(positions: &[[f64; 2]], size: f64, tilt: f64) -> Array2<f64> {
+        let rms = |k: usize| size * (1.0 + tilt * (positions[k][0] + 0.5 * positions[k][1]));
+        Array2::from_shape_fn((positions.len(), positions.len()), |(k, l)| {
+            let apart = [0, 1].map(|m| positions[k][m] - positions[l][m]);
+            rms(k) * rms(l) * (-(apart[0].powi(2) + 2.0 * apart[1].powi(2))).exp()
+        })
+    }
+
+    // One actuator in closed form
+    #[test]
+    fn one_actuator_is_known() {
+        let (half, width, centre) = (1.0, 0.3, [0.2, -0.35]);
+        let samples = 64;
+        let step = 2.0 * half / samples as f64;
+        let aperture = Aperture::from_light(Array2::ones((samples, samples)), step).unwrap();
+        let influence = gauss(width);
+        let actuators = Actuators { positions: &[centre], pitch: 0.5, influence: &influence };
+        let found = actuators.mean(&ndarray::arr2(&[[4e-16]]), &aperture, 2 * samples).unwrap();
+        // ∫ exp(−(x − a)²/2w² − (x + r − b)²/2w²) over x from −half to half − r, with r ≥ 0.
+        let product = |a: f64, b: f64, r: f64| {
+            let apart = b - r - a;
+            let at = |x: f64| libm::erf((x - 0.5 * (a + b - r)) / width);
+            let scale = 0.5 * width * PI.sqrt() * (-apart * apart / (4.0 * width * width)).exp();
+            scale * (at(half - r) - at(-half))
+        };
+        for (u, v) in [(0usize, 5usize), (7, 0), (20, 11), (40, 50)] {
+            let rho = [u, v].map(|k| k as f64 * step);
+            // The squares of both ends, and their product; the second end is at x + ρ.
+            let over = |f: &dyn Fn(usize) -> f64| f(0) * f(1);
+            let here = over(&|m| product(centre[m], centre[m] + rho[m], rho[m]));
+            let there = over(&|m| product(centre[m] - rho[m], centre[m], rho[m]));
+            let both = over(&|m| product(centre[m], centre[m], rho[m]));
+            let overlap = over(&|m| 2.0 * half - rho[m]);
+            let wanted = 4e-16 * (here + there - 2.0 * both) / overlap;
+            let value = found[[samples + v, samples + u]];
+            let gap = (value - wanted).abs();
+            assert!(gap < 2e-3 * wanted + 1e-20, "[{u}, {v}]: {value:e} {wanted:e}");
+            assert!((found[[samples - v, samples - u]] / value - 1.0).abs() < 1e-9);
+        }
+    }
+
+    // Stationary strokes by two ways
+    #[test]
+    fn stationary_strokes_have_one_structure_function() {
+        let pupil = Pupil::new(4.0, 0.2).unwrap();
+        let aperture = Aperture::new(&pupil, &[], 40, 0.1, Edges::Area).unwrap();
+        let telescope = aperture.transfer(80).unwrap();
+        let pitch = 0.55;
+        let square = grid(15, pitch, [0.1, 0.0]);
+        let row = |k: usize| 0.5 * (k / 15 % 2) as f64 - 7.0;
+        let hexagonal: Vec<[f64; 2]> = (0..15 * 17)
+            .map(|k| {
+                [
+                    ((k % 15) as f64 + row(k)) * pitch,
+                    ((k / 15) as f64 - 8.0) * pitch * 0.75f64.sqrt(),
+                ]
+            })
+            .collect();
+        let influence = gauss(0.6 * pitch);
+        for positions in [square, hexagonal] {
+            let actuators = Actuators { positions: &positions, pitch, influence: &influence };
+            let strokes = lopsided(&positions, 1e-7, 0.0);
+            let fast = actuators.stationary(&strokes, &telescope).unwrap();
+            let mean = actuators.mean(&strokes, &aperture, 80).unwrap();
+            let largest = mean.fold(0.0, |most: f64, value| most.max(*value));
+            for place in [[40, 44], [43, 40], [47, 30], [40, 65], [25, 48]] {
+                let gap = (fast[place] - mean[place]).abs();
+                assert!(gap < 0.01 * largest, "{place:?}: {} {}", fast[place], mean[place]);
+            }
+            assert_eq!((fast[[40, 40]], fast[[0, 40]], mean[[40, 40]]), (0.0, 0.0, 0.0));
+        }
+    }
+
+    // Mean structure functions by their sums
+    #[test]
+    fn mean_structure_functions_are_summed() {
+        let vane = crate::image::Vane { width: 0.2, angle: 0.5 };
+        let pupil = Pupil::new(2.0, 0.2).unwrap();
+        let aperture = Aperture::across(&pupil, &[vane], 13).unwrap();
+        let positions = grid(4, 0.6, [0.1, -0.05]);
+        let influence = gauss(0.35);
+        let actuators = Actuators { positions: &positions, pitch: 0.6, influence: &influence };
+        let strokes = lopsided(&positions, 1e-7, 0.6);
+        let found = actuators.mean(&strokes, &aperture, 27).unwrap();
+        let squares = lit_squares(&aperture);
+        let influences = actuators.at(&squares, &aperture);
+        let covariance = influences.dot(&strokes).dot(&influences.t());
+        for (u, v) in [(1, 0), (3, -4), (-6, 2), (0, 9)] {
+            let (mut sum, mut weight) = (0.0, 0.0);
+            for (k, ([j, i], light)) in squares.iter().enumerate() {
+                let there =
+                    [j.checked_add_signed(v), i.checked_add_signed(u)].map(|x| x.unwrap_or(99));
+                let Some(l) = squares.iter().position(|(place, _)| *place == there) else {
+                    continue;
+                };
+                let both = light * squares[l].1;
+                sum += both * (covariance[[k, k]] + covariance[[l, l]] - 2.0 * covariance[[k, l]]);
+                weight += both;
+            }
+            let value = found[[13usize.strict_add_signed(v), 13usize.strict_add_signed(u)]];
+            assert!((value / (sum / weight) - 1.0).abs() < 1e-9, "[{u}, {v}]: {value:e}");
+        }
+    }
+
+    // Average images of random strokes
+    #[test]
+    fn random_strokes_make_the_mean_image() {
+        use rand::{SeedableRng, rngs::StdRng};
+        use rand_distr::{Distribution, StandardNormal};
+        let (wave, points) = (1e-6, 25);
+        let aperture = Aperture::across(&Pupil::new(2.0, 0.25).unwrap(), &[], 13).unwrap();
+        let positions = grid(5, 0.5, [0.0, 0.0]);
+        let influence = gauss(0.3);
+        let actuators = Actuators { positions: &positions, pitch: 0.5, influence: &influence };
+        let strokes = lopsided(&positions, 8e-8, 0.5);
+        let exact = actuators.by_pairs(&strokes, &aperture, points, &[wave]).unwrap().remove(0);
+        // Image after image of random strokes
+        let squares = lit_squares(&aperture);
+        let modes = Modes::of(&actuators, &strokes, &aperture).unwrap().batch(0);
+        let mut random = StdRng::seed_from_u64(7);
+        let perfect = aperture.transfer(points).unwrap().values().sum();
+        let draws: Vec<Array2<f64>> = (0..400)
+            .map(|_| {
+                let size: f64 = StandardNormal.sample(&mut random);
+                let mut wavefront = modes.row(0).to_owned() * size;
+                for mode in modes.outer_iter().skip(1) {
+                    let size: f64 = StandardNormal.sample(&mut random);
+                    wavefront.scaled_add(size, &mode);
+                }
+                let mut transfer = Array2::zeros((points, points));
+                for (k, ([j, i], light)) in squares.iter().enumerate() {
+                    for (([v, u], other), there) in squares.iter().zip(&wavefront).take(k) {
+                        let phase = 2.0 * PI / wave * (wavefront[k] - there);
+                        let product = light * other * phase.cos();
+                        transfer[[12 + v - j, 12 + u - i]] += product;
+                        transfer[[12 + j - v, 12 + i - u]] += product;
+                    }
+                }
+                transfer /= aperture.light().sum();
+                transfer[[12, 12]] = 1.0;
+                transfer
+            })
+            .collect();
+        let places = [[12, 12 + 3], [12 + 4, 12 - 2], [12 + 7, 12]];
+        let check = |wanted: f64, of: &dyn Fn(&Array2<f64>) -> f64| {
+            let values: Vec<f64> = draws.iter().map(of).collect();
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            let square = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+            let error = square.sqrt() / values.len() as f64;
+            assert!((mean - wanted).abs() < 4.0 * error, "{mean} ± {error}, {wanted}");
+            assert!(error < 0.01, "{error}");
+            mean
+        };
+        for place in places {
+            check(exact.values()[place], &|draw| draw[place]);
+        }
+        let strehl = check(exact.strehl(), &|draw| draw.sum() / perfect);
+        assert!((strehl / exact.strehl() - 1.0).abs() < 0.06, "{strehl}");
+        let mean = actuators.mean(&strokes, &aperture, points).unwrap();
+        let telescope = aperture.transfer(points).unwrap();
+        let lower = telescope.through(&mean, &[wave]).unwrap()[0].strehl();
+        assert!(lower < 0.997 * exact.strehl() && lower > 0.95 * exact.strehl(), "{lower}");
+    }
+
+    // Refuse strokes of other actuators
+    #[test]
+    fn strokes_of_other_actuators_are_refused() {
+        let aperture = Aperture::across(&Pupil::new(2.0, 0.2).unwrap(), &[], 8).unwrap();
+        let telescope = aperture.transfer(16).unwrap();
+        let influence = gauss(0.3);
+        let positions = grid(3, 0.5, [0.0, 0.0]);
+        let actuators = Actuators { positions: &positions, pitch: 0.5, influence: &influence };
+        let name = |strokes: &Array2<f64>| actuators.stationary(strokes, &telescope).unwrap_err();
+        assert_eq!(name(&Array2::eye(8)).value, "(8, 8)");
+        let mut bad = Array2::eye(9);
+        bad[[3, 4]] = f64::NAN;
+        assert_eq!(name(&bad).value, "NaN at (3, 4)");
+        assert!(actuators.mean(&bad, &aperture, 16).is_err());
+        assert!(actuators.mean(&Array2::eye(9), &aperture, 14).is_err());
+        assert!(actuators.by_pairs(&Array2::eye(9), &aperture, 16, &[-1.0]).is_err());
+        let flat = Actuators { pitch: f64::NAN, ..actuators };
+        assert_eq!(flat.stationary(&Array2::eye(9), &telescope).unwrap_err().quantity, "pitch");
+        let scattered: Vec<[f64; 2]> =
+            (0..150).map(|k| [(k * k) as f64 % 7.3, (k * k * k) as f64 % 5.9]).collect();
+        let scattered = Actuators { positions: &scattered, ..actuators };
+        let refused = scattered.stationary(&Array2::eye(150), &telescope).unwrap_err();
+        assert_eq!(refused.quantity, "positions");
+    }
+}

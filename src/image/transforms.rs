@@ -1,0 +1,193 @@
+// Tangled from book/src/optical-transfer.md: edit there, or here and run cargo tangle stitch.
+//! Transforms of real maps on a plane, on all threads.
+
+// What transforms of a plane stand on
+use ndarray::{Array2, ArrayView2, s};
+use num_complex::Complex;
+use rayon::prelude::*;
+use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
+use rustfft::{Fft, FftPlanner};
+use std::sync::Arc;
+
+// Plans for a plane
+/// How n × n points are transformed.
+pub(crate) struct Plane {
+    n: usize,
+    along_x: Arc<dyn RealToComplex<f64>>,
+    back_along_x: Arc<dyn ComplexToReal<f64>>,
+    along_y: Arc<dyn Fft<f64>>,
+    back_along_y: Arc<dyn Fft<f64>>,
+}
+
+/// Lines that are taken together between rows and columns: two lines of a cache.
+const STRIP: usize = 8;
+
+impl Plane {
+    /// One with at least so many points across, whose number has no prime factor above 5.
+    pub(crate) fn around(least: usize) -> Self {
+        let smooth = |n: &usize| {
+            [2, 3, 5].iter().fold(*n, |mut rest, prime| {
+                while rest % prime == 0 {
+                    rest /= prime;
+                }
+                rest
+            }) == 1
+        };
+        Self::new((least.max(1)..).find(smooth).unwrap_or(least))
+    }
+
+    fn new(n: usize) -> Self {
+        let (mut real, mut complex) = (RealFftPlanner::new(), FftPlanner::new());
+        Self {
+            n,
+            along_x: real.plan_fft_forward(n),
+            back_along_x: real.plan_fft_inverse(n),
+            along_y: complex.plan_fft_forward(n),
+            back_along_y: complex.plan_fft_inverse(n),
+        }
+    }
+
+    /// Points across.
+    pub(crate) fn points(&self) -> usize {
+        self.n
+    }
+
+    /// Frequencies along x, of a half of the plane.
+    fn half(&self) -> usize {
+        self.n / 2 + 1
+    }
+}
+
+// Spectrum of a map
+impl Plane {
+    /// The transform of a map of at most n × n points, (n/2 + 1, n), at \[f_x, f_y\]; the map starts at 0.
+    pub(crate) fn spectrum(&self, map: &ArrayView2<f64>) -> Array2<Complex<f64>> {
+        let (n, half) = (self.n, self.half());
+        let mut rows = vec![Complex::default(); map.nrows() * half];
+        rows.par_chunks_mut(half).enumerate().for_each_init(
+            || (vec![0.0; n], self.along_x.make_scratch_vec()),
+            |(line, scratch), (y, row)| {
+                line.fill(0.0);
+                line.iter_mut().zip(map.row(y)).for_each(|(to, from)| *to = *from);
+                let done = self.along_x.process_with_scratch(line, row, scratch);
+                debug_assert!(done.is_ok());
+            },
+        );
+        let mut columns = vec![Complex::default(); half * n];
+        columns.par_chunks_mut(STRIP * n).enumerate().for_each_init(
+            || vec![Complex::default(); self.along_y.get_inplace_scratch_len()],
+            |scratch, (k, strip)| {
+                for (y, row) in rows.chunks(half).enumerate() {
+                    let wide = strip[y..].iter_mut().step_by(n);
+                    wide.zip(&row[k * STRIP..]).for_each(|(to, from)| *to = *from);
+                }
+                self.along_y.process_with_scratch(strip, scratch);
+            },
+        );
+        Array2::from_shape_vec((half, n), columns)
+            .unwrap_or_else(|_| unreachable!("as many as were made"))
+    }
+}
+
+// Correlation of a spectrum
+impl Plane {
+    /// The map of a real spectrum, (n/2 + 1, n), that is the same at opposite frequencies: up to `reach` from its point 0, which
+    /// stands at \[points/2, points/2\], and 0 beyond.
+    pub(crate) fn correlation(
+        &self,
+        power: &Array2<f64>,
+        reach: usize,
+        points: usize,
+    ) -> Array2<f64> {
+        let whole = self.whole(power);
+        let near =
+            |middle: usize| s![middle - reach..=middle + reach, middle - reach..=middle + reach];
+        let mut map = Array2::zeros((points, points));
+        map.slice_mut(near(points / 2)).assign(&whole.slice(near(self.n / 2)));
+        map
+    }
+
+    /// The same on the whole plane, its point 0 at \[n/2, n/2\].
+    fn whole(&self, power: &Array2<f64>) -> Array2<f64> {
+        let (n, half) = (self.n, self.half());
+        let scale = 1.0 / (n * n) as f64;
+        let mut columns: Vec<Complex<f64>> =
+            power.iter().map(|&value| Complex::new(scale * value, 0.0)).collect();
+        columns.par_chunks_mut(STRIP * n).for_each_init(
+            || vec![Complex::default(); self.back_along_y.get_inplace_scratch_len()],
+            |scratch, strip| self.back_along_y.process_with_scratch(strip, scratch),
+        );
+        let mut map = vec![0.0; n * n];
+        map.par_chunks_mut(STRIP * n).enumerate().for_each_init(
+            || (vec![Complex::default(); STRIP * half], self.back_along_x.make_scratch_vec()),
+            |(rows, scratch), (k, strip)| {
+                self.finish_rows(&columns, k * STRIP, strip, rows, scratch)
+            },
+        );
+        Array2::from_shape_vec((n, n), map).unwrap_or_else(|_| unreachable!("as many as were made"))
+    }
+
+    // Transform rows back to their places
+    /// Fills the rows of the map from `first` on, which are a `strip` of it.
+    fn finish_rows(
+        &self,
+        columns: &[Complex<f64>],
+        first: usize,
+        strip: &mut [f64],
+        rows: &mut [Complex<f64>],
+        scratch: &mut [Complex<f64>],
+    ) {
+        let (n, half, wide) = (self.n, self.half(), strip.len() / self.n);
+        for (x, column) in columns.chunks(n).enumerate() {
+            for r in 0..wide {
+                rows[r * half + x] = column[(first + r + n - n / 2) % n];
+            }
+        }
+        for (row, line) in rows.chunks_mut(half).zip(strip.chunks_mut(n)) {
+            row[0].im = 0.0;
+            if n % 2 == 0 {
+                row[n / 2].im = 0.0;
+            }
+            let done = self.back_along_x.process_with_scratch(row, line, scratch);
+            debug_assert!(done.is_ok());
+            line.rotate_right(n / 2);
+        }
+    }
+}
+
+// Tests of transforms of a plane
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::f64::consts::PI;
+
+    #[test]
+    fn lengths_have_small_factors() {
+        assert_eq!([1, 7, 61, 359, 487].map(|least| Plane::around(least).n), [1, 8, 64, 360, 500]);
+        assert_eq!(Plane::around(486).half(), 244);
+    }
+
+    #[test]
+    fn spectra_are_sums_and_come_back() {
+        for n in [6, 9] {
+            let plane = Plane::new(n);
+            let map = Array2::from_shape_fn((4, 5), |(y, x)| ((7 * y + 3 * x * x) % 11) as f64);
+            let spectrum = plane.spectrum(&map.view());
+            for ((fx, fy), found) in spectrum.indexed_iter() {
+                let wave = |((y, x), &value): ((usize, usize), &f64)| {
+                    Complex::from_polar(
+                        value,
+                        -2.0 * PI * ((fy * y + fx * x) % n) as f64 / n as f64,
+                    )
+                };
+                let wanted: Complex<f64> = map.indexed_iter().map(wave).sum();
+                assert!((found - wanted).norm() < 1e-12, "{n} [{fx}, {fy}]");
+            }
+            let power = spectrum.mapv(|value| value.norm_sqr());
+            let squares = map.mapv(|value| value * value).sum();
+            assert!((plane.whole(&power)[[n / 2, n / 2]] - squares).abs() < 1e-10);
+            let near = plane.correlation(&power, 1, 5);
+            assert!((near[[2, 2]] - squares).abs() < 1e-10 && near[[2, 4]] == 0.0);
+        }
+    }
+}
