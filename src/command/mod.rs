@@ -1,5 +1,5 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
-//! The commands: `covariance`, `estimate`, `reconstruct`, `simulate`, `info`, `bench`.
+//! The commands: `covariance`, `estimate`, `reconstruct`, `psf`, `simulate`, `info`, `bench`.
 
 mod choice;
 mod ranks;
@@ -11,6 +11,7 @@ mod estimate;
 mod bench;
 mod covariance;
 mod info;
+mod psf;
 mod reconstruct;
 mod simulate;
 
@@ -19,6 +20,7 @@ use self::bench::BenchCommand;
 use self::covariance::CovarianceArgs;
 use self::estimate::EstimateArgs;
 use self::info::InfoArgs;
+use self::psf::PsfArgs;
 use self::reconstruct::ReconstructArgs;
 use self::simulate::SimulateArgs;
 use self::summary::Said;
@@ -47,6 +49,8 @@ enum Command {
     Estimate(EstimateArgs),
     /// Compute the reconstructor of a system's targets, and the error that it leaves.
     Reconstruct(ReconstructArgs),
+    /// Make the images of a system's targets behind its mirrors, and tell the errors that they show.
+    Psf(PsfArgs),
     /// Simulate the slopes that a system's sensors would measure, and the true wavefronts.
     Simulate(SimulateArgs),
     /// Say what this machine offers, and what a system asks for.
@@ -64,6 +68,7 @@ pub fn run() -> ExitCode {
         Command::Covariance(args) => covariance::covariance(&args).map(Said::from),
         Command::Estimate(args) => estimate::estimate(&args),
         Command::Reconstruct(args) => reconstruct::reconstruct(&args).map(Said::from),
+        Command::Psf(args) => psf::psf(&args).map(Said::from),
         Command::Simulate(args) => simulate::simulate(&args).map(Said::from),
         Command::Info(args) => info::info(&args).map(Said::from),
         Command::Bench(command) => bench::bench(&command).map(Said::from),

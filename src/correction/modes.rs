@@ -101,6 +101,11 @@ impl Correction {
         &self.system
     }
 
+    /// How many targets find something.
+    pub fn targets(&self) -> usize {
+        self.targets
+    }
+
     /// The mirrors.
     pub fn mirrors(&self) -> &[Mirror] {
         &self.mirrors

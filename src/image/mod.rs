@@ -17,3 +17,7 @@ pub use options::{ErrorTerm, Exposure, ImageOptions, Structure};
 pub(crate) mod files;
 #[cfg(feature = "files")]
 pub use files::Images;
+#[cfg(feature = "factorise")]
+pub(crate) mod plan;
+#[cfg(feature = "factorise")]
+pub use plan::{Imaged, ImagingOptions, ImagingPlan, TargetImage};

@@ -1,0 +1,447 @@
+// Tangled from book/src/system-images.md: edit there, or here and run cargo tangle stitch.
+//! Images of a system's targets, from its description to what a camera sees.
+
+// What images of a system stand on
+use crate::correction::{
+    Bandwidth, Correction, CorrectionMode, CorrectionOptions, Fitting, Mirror,
+};
+use crate::device::{Description, Engine, Stage, Watch, Work, check};
+use crate::error::{Error, Invalid, accept};
+#[cfg(feature = "files")]
+use crate::files::located::Document;
+use crate::image::budget::Budget;
+use crate::image::optical_transfer::{Aperture, TelescopeTransfer};
+use crate::image::options::{EXPONENT, ErrorTerm, Exposure, ImageOptions, Structure};
+use crate::image::point_spread::PointSpread;
+use crate::image::structure_function::Actuators;
+use crate::model::control::ControlLoop;
+use crate::model::mirror::MirrorDesign;
+use crate::model::system::System;
+#[cfg(feature = "files")]
+use crate::model::system::TABLES;
+use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
+use ndarray::{Array2, Array3, Axis};
+
+// What a system file says of images
+/// What is asked of the images of a system: how slopes are reconstructed, which mirrors correct, how fast, and what a camera shows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImagingOptions {
+    /// The table `[reconstructor]`.
+    pub reconstructor: ReconstructorOptions,
+    /// The tables `[correction]` and `[[mirror]]`.
+    pub correction: CorrectionOptions,
+    /// The table `[loop]`; without it nothing comes too late.
+    pub control: Option<ControlLoop>,
+    /// The table `[image]`.
+    pub image: ImageOptions,
+}
+
+#[cfg(feature = "files")]
+impl ImagingOptions {
+    /// Reads the tables of the text of a system file; `name` stands for the file in errors.
+    ///
+    /// # Errors
+    /// The first line of the tables that makes no sense, or that there is no `[[mirror]]`.
+    pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
+        let document = Document::parse(name, text)?;
+        let expected = "at least one [[mirror]], by which light is corrected";
+        let missing = || Ok::<_, Error>(document.root(TABLES)?.missing("mirror", expected));
+        let Some(correction) = CorrectionOptions::from_toml(text, name)? else {
+            return Err(missing()?.into());
+        };
+        Ok(Self {
+            reconstructor: ReconstructorOptions::from_toml(text, name)?,
+            correction,
+            control: ControlLoop::from_toml(text, name)?,
+            image: ImageOptions::from_toml(text, name)?,
+        })
+    }
+}
+
+// Images of a system as planned
+/// The images of a system's targets, as they will be computed.
+#[derive(Debug, Clone)]
+pub struct ImagingPlan {
+    options: ImagingOptions,
+    correction: Correction,
+    reconstruction: ReconstructorPlan,
+    /// The mirror in the pupil, by whose strokes errors are told.
+    mirror: Mirror,
+    aperture: Aperture,
+    diameter: f64,
+}
+
+// Choose the grid of the pupil
+/// Squares of the pupil between two actuators, and across the pupil, at least.
+const PER_PITCH: f64 = 6.0;
+const ACROSS: f64 = 128.0;
+
+/// How many squares the pupil is wide.
+fn samples(diameter: f64, pitch: f64, image: &ImageOptions) -> usize {
+    let shortest = image.wavelengths.iter().copied().fold(f64::INFINITY, f64::min);
+    let field = image.pixels as f64 * image.pixel_at(shortest, diameter);
+    let boxes = image.ensquared.iter().copied().fold(field, f64::max);
+    let most = (diameter / ACROSS).min(pitch / PER_PITCH).min(shortest / boxes);
+    (diameter / most * (1.0 - 1e-12)).ceil() as usize
+}
+
+impl ImagingPlan {
+    // Pose the images of a system
+    /// The plan for the images of all targets of a `system`.
+    ///
+    /// # Errors
+    /// `Invalid`, by the name of the key, where there is no telescope or no target, mirrors cannot be or do not suit the mode, the loop or the
+    /// image make no sense, or the reconstructor has a delay of its own or no truth sensor. As for the plan of the reconstructor.
+    pub fn new(system: &System, options: ImagingOptions) -> Result<Self, Error> {
+        let mut options = options;
+        let expected = "a [telescope], whose images are wanted";
+        let pupil = system.pupil().ok_or_else(|| Invalid::new("telescope", "none", expected))?;
+        // Refuse what has no image
+        options.image.check()?;
+        options.control.as_ref().map_or(Ok(()), ControlLoop::check)?;
+        let expected = "slopes, as strokes are made from slopes";
+        accept(options.reconstructor.truth == Truth::Slopes, "truth", "wavefront", expected)?;
+        let expected = "0, as [loop] says what comes too late";
+        accept(options.reconstructor.delay == 0.0, "delay", options.reconstructor.delay, expected)?;
+        let diameter = pupil.diameter();
+        if options.image.wavelengths.len() > 1 {
+            let shortest = options.image.wavelengths.iter().copied().fold(f64::INFINITY, f64::min);
+            options.image.pixel = Some(options.image.pixel_at(shortest, diameter));
+        }
+        let correction = Correction::new(system, &options.correction)?;
+        let alone = Self::is_plain(&options.correction);
+        let reconstructor = options.reconstructor.errors_only(alone).keep(!alone);
+        let reconstruction = ReconstructorPlan::new(correction.system(), reconstructor)?;
+        let design = MirrorDesign { altitude: 0.0, ..options.correction.mirrors[0].clone() };
+        let mirror = Mirror::new(&design, correction.system())?;
+        let across = samples(diameter, mirror.fitting_pitch(), &options.image);
+        let aperture = Aperture::across(pupil, &[], across)?;
+        Ok(Self { options, correction, reconstruction, mirror, aperture, diameter })
+    }
+
+    /// Whether errors of slopes are all that is needed of the reconstruction.
+    fn is_plain(options: &CorrectionOptions) -> bool {
+        options.mode == CorrectionMode::Moao && options.mirrors.iter().all(|m| m.altitude == 0.0)
+    }
+
+    /// Whether this term enters.
+    fn has(&self, term: ErrorTerm) -> bool {
+        self.options.image.terms.contains(&term)
+    }
+
+    // Getters of planned images
+    /// The correction.
+    pub fn correction(&self) -> &Correction {
+        &self.correction
+    }
+
+    /// How slopes are reconstructed.
+    pub fn reconstruction(&self) -> &ReconstructorPlan {
+        &self.reconstruction
+    }
+
+    /// What is asked of the images.
+    pub fn options(&self) -> &ImagingOptions {
+        &self.options
+    }
+
+    /// The diameter of the telescope, m.
+    pub fn diameter(&self) -> f64 {
+        self.diameter
+    }
+}
+
+// Describe planned images
+/// The stage in which images are made of errors.
+const IMAGES: &str = "images";
+
+/// Seconds that a thread takes for a point of a transform of one mode, on a grid whose side is one, by the built-in rates.
+const MODE: f64 = 3.5e-9;
+
+impl ImagingPlan {
+    /// What the plan will do.
+    pub fn describe(&self, engine: &Engine) -> Description {
+        let mut told = self.reconstruction.describe(engine);
+        let (targets, image) = (self.correction.targets(), &self.options.image);
+        told.what = format!("images of {targets} targets, and {}", told.what);
+        let shape = vec![image.wavelengths.len(), targets, image.pixels, image.pixels];
+        told.arrays = vec![("psf".into(), shape)];
+        told.memory.host = told.memory.host.saturating_add(self.bytes());
+        told.stages.push(self.stage());
+        told
+    }
+
+    /// The stage of the images, which cores make.
+    fn stage(&self) -> Stage {
+        let points = self.points() as f64;
+        let modes = match (self.has(ErrorTerm::Tomography), self.options.image.structure) {
+            (true, Structure::Exact) => self.mirror.positions().len() as f64,
+            _ => 8.0,
+        };
+        let targets = self.correction.targets() as f64;
+        let work = targets * (modes + 20.0) * points * points * points.log2() * MODE;
+        Stage::shared(IMAGES, &[(Work::Transforms, work)], &Engine::default())
+    }
+
+    /// Bytes of the grids of displacements and of modes on the pupil.
+    fn bytes(&self) -> u64 {
+        let (points, actuators) = (self.points() as u64, self.mirror.positions().len() as u64);
+        8 * (40 * points * points + 3 * actuators * actuators)
+    }
+
+    /// Displacements along an axis.
+    fn points(&self) -> usize {
+        2 * self.aperture.light().nrows()
+    }
+}
+
+// What a system's images are
+/// What a camera sees of a target.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TargetImage {
+    /// The image at each wavelength, with what is read from it.
+    pub exposures: Vec<Exposure>,
+    /// The errors of the wavefront by their causes.
+    pub budget: Budget,
+}
+
+/// The images of a system.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Imaged {
+    /// Those of all targets.
+    pub targets: Vec<TargetImage>,
+    /// The image without correction at the first wavelength.
+    pub uncorrected: PointSpread,
+}
+
+// Expose all targets
+impl ImagingPlan {
+    /// Computes the images.
+    ///
+    /// # Errors
+    /// As for the plan of the reconstructor; `Invalid` where pixels or the wind do not fit the grid; `Failed` where eigenvectors or singular
+    /// values are not found; `Cancelled` where the watcher wants to stop.
+    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Imaged, Error> {
+        self.describe(engine).memory.check(engine, "the images of the targets")?;
+        let strokes = match self.has(ErrorTerm::Tomography) {
+            true => Some(self.strokes(engine, watch)?),
+            false => None,
+        };
+        watch.stage(IMAGES, "targets");
+        let telescope = self.aperture.transfer(self.points())?;
+        let common = self.common_structures(&telescope)?;
+        let (mut targets, count) = (Vec::new(), self.correction.targets());
+        for t in 0..count {
+            check(watch)?;
+            let mut structures = common.clone();
+            if let Some(strokes) = &strokes {
+                let strokes = strokes.index_axis(Axis(0), t).to_owned();
+                structures.insert(0, ("tomography", self.structure(&strokes, &telescope)?));
+            }
+            targets.push(self.expose(&structures, &telescope)?);
+            watch.progress(t + 1, count);
+        }
+        let uncorrected = self.without_correction(&telescope)?;
+        Ok(Imaged { targets, uncorrected })
+    }
+
+    // Errors of strokes of all targets
+    /// C_vv of each target, (T, a, a), m².
+    fn strokes(&self, engine: &Engine, watch: &dyn Watch) -> Result<Array3<f64>, Error> {
+        let found = self.reconstruction.run(engine, watch)?;
+        if !Self::is_plain(&self.options.correction) {
+            return Ok(self.correction.of(&found)?.stroke_errors);
+        }
+        let actuators = self.mirror.positions().len();
+        let mut strokes = Array3::zeros((self.correction.targets(), actuators, actuators));
+        for (mut strokes, errors) in
+            strokes.outer_iter_mut().zip(found.error_covariance.outer_iter())
+        {
+            strokes.assign(&self.correction.pupil().stroke_errors(&errors)?);
+        }
+        Ok(strokes)
+    }
+
+    // Structure functions of all terms
+    /// Structure functions [m²] that are the same for all targets, with their names.
+    fn common_structures(
+        &self,
+        telescope: &TelescopeTransfer,
+    ) -> Result<Vec<(&'static str, Array2<f64>)>, Error> {
+        let (air, pitch) = (self.correction.system().atmosphere(), self.mirror.fitting_pitch());
+        let (points, step, image) = (self.points(), telescope.step(), &self.options.image);
+        let mut structures = Vec::new();
+        if self.has(ErrorTerm::Fitting) {
+            structures
+                .push(("fitting", Fitting::new(air, pitch)?.structure_function(points, step)?));
+        }
+        if let (true, Some(control)) = (self.has(ErrorTerm::Bandwidth), &self.options.control) {
+            let late = Bandwidth::new(air, control, pitch)?;
+            structures.push(("bandwidth", late.structure_function(points, step)?));
+        }
+        if image.extra > 0.0 {
+            structures.push(("extra", telescope.extra(image.extra, EXPONENT)?));
+        }
+        if image.jitter > 0.0 {
+            structures.push(("jitter", telescope.jitter(image.jitter)?));
+        }
+        Ok(structures)
+    }
+
+    /// D_tomo [m²] of the covariance of strokes.
+    fn structure(
+        &self,
+        strokes: &Array2<f64>,
+        telescope: &TelescopeTransfer,
+    ) -> Result<Array2<f64>, Error> {
+        let influence = |offset: [f64; 2]| self.mirror.influence(offset);
+        let actuators = Actuators {
+            positions: self.mirror.positions(),
+            pitch: self.mirror.pitch(),
+            influence: &influence,
+        };
+        match self.options.image.structure {
+            Structure::Stationary => Ok(actuators.stationary(strokes, telescope)?),
+            Structure::Exact => actuators.mean(strokes, &self.aperture, self.points()),
+        }
+    }
+
+    // Expose a target
+    fn expose(
+        &self,
+        structures: &[(&str, Array2<f64>)],
+        telescope: &TelescopeTransfer,
+    ) -> Result<TargetImage, Error> {
+        let named: Vec<(&str, &Array2<f64>)> =
+            structures.iter().map(|(name, structure)| (*name, structure)).collect();
+        let mut whole = Array2::zeros(telescope.values().dim());
+        structures.iter().for_each(|(_, structure)| whole += structure);
+        let image = ImageOptions { extra: 0.0, jitter: 0.0, ..self.options.image.clone() };
+        let exposures = image.expose(telescope, &whole, self.diameter)?;
+        Ok(TargetImage { exposures, budget: Budget::of(telescope, &named)? })
+    }
+
+    /// The image of a star behind the air alone, at the first wavelength.
+    fn without_correction(&self, telescope: &TelescopeTransfer) -> Result<PointSpread, Error> {
+        let image = &self.options.image;
+        let whole = telescope.turbulence(self.correction.system().atmosphere());
+        let pixel = image.pixel_at(image.wavelengths[0], self.diameter);
+        let seen = telescope.through(&whole, &image.wavelengths[..1])?.remove(0);
+        Ok(seen.point_spread(pixel, image.pixels)?)
+    }
+}
+
+// Tests of images of a system
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::silent;
+    use crate::model::mirror::Spacing;
+    use crate::model::system::SystemBuilder;
+    use crate::model::{Atmosphere, LoopKind};
+    use crate::units::ARCSEC;
+
+    // Pose images in a test
+    fn small() -> System {
+        System::from_file("book/systems/small-moao.toml").unwrap()
+    }
+
+    fn options(structure: Structure) -> ImagingOptions {
+        let mut image = ImageOptions::default();
+        (image.wavelengths, image.pixels) = (vec![2.2e-6, 4.8e-6], 64);
+        (image.structure, image.ensquared) = (structure, vec![0.2 * ARCSEC]);
+        ImagingOptions {
+            reconstructor: ReconstructorOptions::default(),
+            correction: CorrectionOptions {
+                mode: CorrectionMode::Moao,
+                mirrors: vec![MirrorDesign {
+                    filter: 0.05,
+                    ..MirrorDesign::new(Spacing::Actuators(9))
+                }],
+                weights: Vec::new(),
+            },
+            control: Some(ControlLoop { kind: LoopKind::Open, rate: 500.0, gain: 0.5, delay: 2.0 }),
+            image,
+        }
+    }
+
+    fn run(system: &System, options: ImagingOptions) -> Imaged {
+        ImagingPlan::new(system, options).unwrap().run(&Engine::default(), &silent).unwrap()
+    }
+
+    // Add up the budget of a small system
+    #[test]
+    fn budgets_of_a_small_system_add_up_and_tell_its_images() {
+        let system = small();
+        let plan = ReconstructorPlan::new(&system, ReconstructorOptions::default()).unwrap();
+        let errors =
+            plan.run(&Engine::default(), &silent).unwrap().wavefront_errors(&system).unwrap();
+        let [exact, stationary] = [Structure::Exact, Structure::Stationary]
+            .map(|structure| run(&system, options(structure)));
+        for (t, error) in errors.iter().enumerate() {
+            let (budget, exposures) = (&exact.targets[t].budget, &exact.targets[t].exposures);
+            let names: Vec<&str> = budget.terms().iter().map(|term| term.name.as_str()).collect();
+            assert_eq!(names, ["tomography", "fitting", "bandwidth"]);
+            // The error at corners of lenslets is larger than that between them, where a mirror is smooth.
+            let share = budget.terms()[0].rms() / error.rms;
+            assert!((0.65..0.95).contains(&share), "target {t}: {share}");
+            let fitting = Fitting::new(system.atmosphere(), 0.5).unwrap().variance();
+            assert!((budget.terms()[1].variance / fitting - 1.0).abs() < 0.03, "target {t}");
+            let sum: f64 = budget.terms().iter().map(|term| term.variance).sum();
+            assert!((budget.total().powi(2) / sum - 1.0).abs() < 1e-12);
+            let [short, long] = [0, 1].map(|k| &exposures[k]);
+            assert!((long.image.strehl / budget.marechal(4.8e-6) - 1.0).abs() < 0.03, "target {t}");
+            assert!(short.image.strehl < long.image.strehl && short.ensquared[0] > 0.1);
+            assert!(short.image.values.iter().all(|&value| value > -1e-9));
+            let other = &stationary.targets[t];
+            assert!((other.exposures[0].image.strehl / short.image.strehl - 1.0).abs() < 0.1);
+        }
+        let strehl = |target: &TargetImage| target.exposures[0].image.strehl;
+        assert!(strehl(&exact.targets[0]) > strehl(&exact.targets[1]));
+        assert!(exact.uncorrected.strehl < 0.2 * strehl(&exact.targets[1]));
+    }
+
+    // Leave nothing without turbulence
+    #[test]
+    fn without_turbulence_an_image_is_perfect() {
+        let air = small().atmosphere().clone();
+        let still = Atmosphere::new(1e4, air.wavelength(), air.layers().to_vec()).unwrap();
+        let quiet = |builder: SystemBuilder| builder.atmosphere(still.clone()).build().unwrap();
+        let mut wanted = options(Structure::Exact);
+        wanted.image.terms = vec![ErrorTerm::Fitting, ErrorTerm::Bandwidth];
+        let seen = run(&quiet(small().to_builder()), wanted.clone());
+        assert!(
+            seen.targets.iter().all(|target| (target.exposures[0].image.strehl - 1.0).abs() < 1e-4)
+        );
+        // A mirror at a layer, for both targets, goes another way to strokes; it cannot be better than one for each.
+        let each = run(&small(), options(Structure::Stationary));
+        let mut shared = options(Structure::Stationary);
+        shared.correction.mode = CorrectionMode::Glao;
+        let shared = run(&small(), shared);
+        let rms = |imaged: &Imaged, t: usize| imaged.targets[t].budget.terms()[0].rms();
+        assert!((0..2).all(|t| rms(&shared, t) > rms(&each, t)));
+    }
+
+    // Refuse images that no system has
+    #[test]
+    fn images_that_cannot_be_are_refused() {
+        let refused = |change: &dyn Fn(&mut ImagingOptions)| {
+            let mut options = options(Structure::Exact);
+            change(&mut options);
+            ImagingPlan::new(&small(), options).unwrap_err().to_string()
+        };
+        let late = refused(&|options| options.reconstructor.delay = 2e-3);
+        assert!(late.starts_with("delay = 0.002: expected 0, as [loop]"), "{late}");
+        let truth = refused(&|options| options.reconstructor.truth = Truth::Wavefront);
+        assert!(truth.contains("truth"), "{truth}");
+        assert!(refused(&|options| options.image.pixels = 0).contains("pixels"));
+        assert!(refused(&|options| options.correction.mirrors.clear()).contains("mirror"));
+        let wide = refused(&|options| options.image.pixel = Some(30.0 * ARCSEC));
+        assert!(wide.contains("samples"), "{wide}");
+        let open = small().to_builder().pupil(None).build().unwrap();
+        let error = ImagingPlan::new(&open, options(Structure::Exact)).unwrap_err().to_string();
+        assert!(error.starts_with("telescope = none"), "{error}");
+    }
+}
