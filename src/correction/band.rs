@@ -25,6 +25,7 @@ const SHRINK: f64 = 8.0;
 const LEAST: f64 = 1e-27;
 
 impl Band {
+    // Place panels from the limit down
     /// Frequencies below 1/2p of a `pitch` p \[m\], for spectra of outer scales up to `outer_scale` \[m\], and waves of displacements up to the sum of `reaches` \[m\].
     ///
     /// # Errors

@@ -55,6 +55,7 @@ impl ControlLoop {
     }
 }
 
+// Differences without cancellation
 /// exp(iφ) − 1.
 fn rise(phase: f64) -> Complex64 {
     Complex64::cis(0.5 * phase) * Complex64::new(0.0, 2.0 * (0.5 * phase).sin())
@@ -94,6 +95,7 @@ pub struct Bandwidth {
 }
 
 impl Bandwidth {
+    // Put layers under a loop
     /// The temporal error of a loop that steers a mirror whose actuators stand in squares of this `pitch` \[m\].
     ///
     /// # Errors

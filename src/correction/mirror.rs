@@ -35,6 +35,7 @@ pub struct Mirror {
 const MOST_ACTUATORS: f64 = 1e6;
 
 impl Mirror {
+    // Make a mirror of a design
     /// The mirror that a design is in a system. Where it does not say which actuators are kept, those of a mirror in the
     /// pupil are by Eq. [kept actuators](https://lenslet.github.io/lenslet/mirrors.html#eq-kept-actuators), and those of other mirrors up to its outer radius. Without a telescope, the pupil is as wide as the lenslet array.
     ///

@@ -25,6 +25,7 @@ pub enum ActuatorLayout {
     Hexagonal,
 }
 
+// Description of a mirror
 /// A deformable mirror as it is described: a table `[[mirror]]` of a system file.
 ///
 /// ```
@@ -79,6 +80,7 @@ pub struct MeasuredInfluence {
 }
 
 impl MeasuredInfluence {
+    // Take images of influence functions
     /// Images (k, n, n) of k actuators, or of one for all, with pixels of `step` \[m\] on the pupil, in any unit of height: divided by the mean of their heights in the middle. Axis 1 is y.
     ///
     /// # Errors
