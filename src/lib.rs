@@ -15,7 +15,10 @@
 //! | estimate wavefronts from slopes | [`tomography::EstimatePlan`] |
 //! | reconstruct slopes of targets, and tell the error that is left | `tomography::ReconstructorPlan`, `tomography::WavefrontError` |
 //! | take errors of slopes to a mirror | [`correction::Mirror`], `correction::Projector` |
+//! | correct targets by one mirror or several, and tell what is left | `correction::Correction` |
+//! | tell what a mirror is too coarse for, and what comes too late | [`correction::Fitting`], [`correction::Bandwidth`] |
 //! | make an image of a telescope and a structure function | [`image::Aperture`], [`image::OpticalTransfer`] |
+//! | make the images of a system's targets, with budgets of their errors | `image::ImagingPlan` |
 //! | draw slopes of a simulated sky | [`tomography::SimulationPlan`] |
 //! | choose who computes, watch and stop them | [`device::Engine`], [`device::Watch`] |
 //! | write and read arrays | `files::Arrays`, `files::read_array` |

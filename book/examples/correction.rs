@@ -61,7 +61,7 @@ fn actuators(mirror: &Mirror, path: &Path) -> Result<(), Box<dyn Error>> {
     // Profiles of two neighbours, beside the pupil.
     let (left, base, height) = (3.4, -1.6, 2.6);
     let profile = |middle: f64| {
-        (0..=200).map(move |k| (f64::from(k) * 0.01 * 2.0, middle)).map(|(x, middle)| {
+        (0..=200).map(move |k| (f64::from(k) * 0.01, middle)).map(|(x, middle)| {
             (left + 2.2 * x, base + height * mirror.influence([x - middle, 0.0]))
         })
     };

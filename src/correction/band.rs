@@ -25,6 +25,7 @@ const SHRINK: f64 = 8.0;
 const LEAST: f64 = 1e-27;
 
 impl Band {
+    // Place panels from the limit down
     /// Frequencies below 1/2p of a `pitch` p \[m\], for spectra of outer scales up to `outer_scale` \[m\], and waves of displacements up to the sum of `reaches` \[m\].
     ///
     /// # Errors
@@ -53,8 +54,8 @@ impl Band {
 
 // Integrate over the square
 impl Band {
-    /// The integral of an even spectrum over the square, which is a variance.
-    pub(crate) fn integral(&self, spectrum: impl Fn([f64; 2]) -> f64 + Sync) -> f64 {
+    /// The integral of an even spectrum over the square, which is a variance; given at (x, y) and (x, −y).
+    pub(crate) fn integral(&self, spectrum: impl Fn([f64; 2]) -> [f64; 2] + Sync) -> f64 {
         2.0 * self.fold(spectrum)[0].sum()
     }
 }
@@ -73,46 +74,64 @@ pub(crate) fn mirrored(n: usize, of: impl Fn([f64; 2]) -> f64 + Sync) -> Array2<
 
 // Fold a spectrum onto a quadrant
 impl Band {
-    /// S and A of Eq. [structure in square](https://lenslet.github.io/lenslet/fitting.html#eq-structure-in-square) with the weights of both axes; axis 0 is y.
-    fn fold(&self, spectrum: impl Fn([f64; 2]) -> f64 + Sync) -> [Array2<f64>; 2] {
+    /// S and A of Eq. [structure in square](https://lenslet.github.io/lenslet/fitting.html#eq-structure-in-square) with the weights of both axes; axis 0 is y. The spectrum is given at (x, y) and (x, −y).
+    fn fold(&self, spectrum: impl Fn([f64; 2]) -> [f64; 2] + Sync) -> [Array2<f64>; 2] {
         let k = self.nodes.len();
         let (mut even, mut odd) = (Array2::zeros((k, k)), Array2::zeros((k, k)));
         let rows = even.outer_iter_mut().into_par_iter().zip(odd.outer_iter_mut());
-        rows.zip(self.nodes.par_iter().zip(&self.weights)).for_each(
-            |((mut even, mut odd), (&y, wy))| {
-                for (place, (&x, wx)) in self.nodes.iter().zip(&self.weights).enumerate() {
-                    let (up, down) = (spectrum([x, y]), spectrum([x, -y]));
-                    [even[place], odd[place]] = [wx * wy * (up + down), wx * wy * (up - down)];
-                }
-            },
-        );
+        let along_y = self.nodes.par_iter().zip(&self.weights);
+        rows.zip(along_y).for_each(|((mut even, mut odd), (&y, wy))| {
+            for (place, (&x, wx)) in self.nodes.iter().zip(&self.weights).enumerate() {
+                let [up, down] = spectrum([x, y]);
+                [even[place], odd[place]] = [wx * wy * (up + down), wx * wy * (up - down)];
+            }
+        });
         [even, odd]
     }
 }
 
 // Structure function inside of the square
 impl Band {
-    /// The structure function of an even spectrum inside of the square on n × n displacements, Eq. [structure in square](https://lenslet.github.io/lenslet/fitting.html#eq-structure-in-square); zero is at [n/2, n/2].
+    /// The structure function of an even spectrum, given at (x, y) and (x, −y), inside of the square on n × n displacements, Eq. [structure in square](https://lenslet.github.io/lenslet/fitting.html#eq-structure-in-square); zero is at [n/2, n/2].
     pub(crate) fn structure_function(
         &self,
         n: usize,
         step: f64,
-        spectrum: impl Fn([f64; 2]) -> f64 + Sync,
+        spectrum: impl Fn([f64; 2]) -> [f64; 2] + Sync,
     ) -> Result<Array2<f64>, Invalid> {
         accept((1..=20_000).contains(&n), "displacements", n, "a whole number from 1 to 20000")?;
         length("step", step)?;
         let [even, odd] = self.fold(spectrum);
-        let phase =
-            |(j, k): (usize, usize)| 2.0 * PI * self.nodes[k] * step * (j as f64 - (n / 2) as f64);
-        let shape = (n, self.nodes.len());
-        let cosines = Array2::from_shape_fn(shape, |at| phase(at).cos());
-        let rises = Array2::from_shape_fn(shape, |at| 2.0 * (0.5 * phase(at)).sin().powi(2));
-        let along_x: Array1<f64> = rises.dot(&even.sum_axis(Axis(0)));
-        let mut sum = rises.dot(&even).dot(&cosines.t()) + &along_x;
+        let waves = [n / 2 + 1, 2 * (n / 2) + 1].map(|rows| Waves::new(self, rows, n / 2, step));
+        let [y, x] = &waves;
+        let along_x: Array1<f64> = x.rises.dot(&even.sum_axis(Axis(0)));
+        let mut half = y.rises.dot(&even).dot(&x.cosines.t()) + &along_x;
         if odd.iter().any(|odd| *odd != 0.0) {
-            let sines = Array2::from_shape_fn(shape, |at| phase(at).sin());
-            sum += &sines.dot(&odd).dot(&sines.t());
+            half += &y.sines.dot(&odd).dot(&x.sines.t());
         }
-        Ok(4.0 * sum)
+        // The other half is the same at the opposite displacements.
+        let place = |j: usize, i: usize| {
+            if j > n / 2 { [2 * (n / 2) - j, 2 * (n / 2) - i] } else { [j, i] }
+        };
+        Ok(Array2::from_shape_fn((n, n), |(j, i)| 4.0 * half[place(j, i)]))
+    }
+}
+
+// Waves of displacements along an axis
+/// 2 sin² of half the phase, cosine and sine of the phase, for displacements of one axis (rows) and frequencies (columns).
+struct Waves {
+    rises: Array2<f64>,
+    cosines: Array2<f64>,
+    sines: Array2<f64>,
+}
+
+impl Waves {
+    fn new(band: &Band, rows: usize, middle: usize, step: f64) -> Self {
+        let shape = (rows, band.nodes.len());
+        let phases = Array2::from_shape_fn(shape, |(j, k)| {
+            2.0 * PI * band.nodes[k] * step * (j as f64 - middle as f64)
+        });
+        let rises = phases.mapv(|phase| 2.0 * (0.5 * phase).sin().powi(2));
+        Self { rises, cosines: phases.mapv(f64::cos), sines: phases.mapv(f64::sin) }
     }
 }

@@ -74,7 +74,8 @@ impl Fitting {
     pub fn structure_function(&self, n: usize, step: f64) -> Result<Array2<f64>, Invalid> {
         let scales = self.air.layers.iter().map(|(_, phase)| phase.outer_scale());
         let band = Band::new(self.pitch, scales.fold(0.0, f64::max), [n as f64 * 0.5 * step, 0.0])?;
-        let mut inside = band.structure_function(n, step, |[x, y]| self.air.at(x * x + y * y))?;
+        let mut inside =
+            band.structure_function(n, step, |[x, y]| [self.air.at(x * x + y * y); 2])?;
         let whole = mirrored(n, |[x, y]| self.air.structure_function(step * f64::hypot(x, y)));
         inside.zip_mut_with(&whole, |inside, whole| *inside = (whole - *inside).max(0.0));
         Ok(inside)

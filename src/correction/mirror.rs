@@ -2,17 +2,19 @@
 //! A deformable mirror: where its actuators are, what they do to a wavefront, and what a sensor sees of it.
 
 // What mirrors stand on
+use crate::correction::influence::Influence;
 #[cfg(feature = "files")]
 use crate::error::{BadLine, Error};
 use crate::error::{Invalid, accept};
 #[cfg(feature = "files")]
 use crate::files::located::{Document, Table};
+#[cfg(feature = "files")]
+use crate::model::mirror::MeasuredInfluence;
 use crate::model::mirror::{ActuatorLayout, MirrorDesign, Spacing};
 use crate::model::source::Source;
+use crate::model::system::System;
 #[cfg(feature = "files")]
 use crate::model::system::TABLES;
-use crate::model::system::{SlopeModel, System};
-use crate::numerics::special::erf;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, Axis};
 use std::f64::consts::PI;
@@ -26,13 +28,14 @@ pub struct Mirror {
     altitude: f64,
     filter: f64,
     positions: Vec<[f64; 2]>,
-    gaussian: Gaussian,
+    influence: Influence,
 }
 
 /// More actuators than this are refused: a matrix of them would not fit anywhere.
 const MOST_ACTUATORS: f64 = 1e6;
 
 impl Mirror {
+    // Make a mirror of a design
     /// The mirror that a design is in a system. Where it does not say which actuators are kept, those of a mirror in the
     /// pupil are by Eq. [kept actuators](https://lenslet.github.io/lenslet/mirrors.html#eq-kept-actuators), and those of other mirrors up to its outer radius. Without a telescope, the pupil is as wide as the lenslet array.
     ///
@@ -49,21 +52,14 @@ impl Mirror {
     /// ```
     pub fn new(design: &MirrorDesign, system: &System) -> Result<Self, Invalid> {
         design.check()?;
-        let array = system.lenslet_array();
-        let width = array.lenslets() as f64 * array.pitch();
-        let (diameter, hole) =
-            system.pupil().map_or((width, 0.0), |pupil| (pupil.diameter(), pupil.obstruction()));
+        let (diameter, hole) = width_and_hole(system);
         let (pitch, offset) = match design.spacing {
             Spacing::Actuators(n) => {
                 (diameter / (n - 1) as f64, if n % 2 == 0 { 0.5 } else { 0.0 })
             }
             Spacing::Pitch(pitch) => (pitch, 0.0),
         };
-        let field = system
-            .targets()
-            .iter()
-            .map(|target| f64::hypot(target.direction()[0], target.direction()[1]));
-        let radius = 0.5 * diameter + design.altitude * field.fold(0.0, f64::max);
+        let radius = 0.5 * diameter + design.altitude * field_radius(system);
         // Keep the actuators between two radii
         let per_pitch = 0.5 * pitch / radius; // 1/N
         let hole = if radius > 0.5 * diameter { f64::NEG_INFINITY } else { hole - per_pitch };
@@ -83,9 +79,9 @@ impl Mirror {
         let expected =
             format!("radii between which there is an actuator, with a pitch of {pitch} m");
         accept(!positions.is_empty(), "kept", [inner / radius, outer / radius], &expected)?;
-        let gaussian = Gaussian { decay: -design.coupling.ln() / (pitch * pitch) };
+        let influence = Influence::new(design, pitch, positions.len())?;
         let (layout, altitude, filter) = (design.layout, design.altitude, design.filter);
-        Ok(Self { pitch, layout, altitude, filter, positions, gaussian })
+        Ok(Self { pitch, layout, altitude, filter, positions, influence })
     }
 
     // Tell the parts of a mirror
@@ -114,10 +110,33 @@ impl Mirror {
         self.filter
     }
 
-    /// Height of the influence function at an `offset` \[m\] from its actuator, where it is 1, Eq. [influence](https://lenslet.github.io/lenslet/mirrors.html#eq-influence).
+    /// Height of the influence function at an `offset` \[m\] from its actuator, where it is 1, Eq. [influence](https://lenslet.github.io/lenslet/mirrors.html#eq-influence); the mean of all, where they were measured.
     pub fn influence(&self, offset: [f64; 2]) -> f64 {
-        self.gaussian.at(offset)
+        self.influence.at(None, offset)
     }
+
+    /// The same of one actuator, the number of a position.
+    ///
+    /// # Panics
+    /// If there is no such actuator.
+    pub fn influence_of(&self, actuator: usize, offset: [f64; 2]) -> f64 {
+        assert!(actuator < self.positions.len(), "actuator {actuator} of {}", self.positions.len());
+        self.influence.at(Some(actuator), offset)
+    }
+}
+
+// Width of the pupil and of the field
+/// The diameter of the pupil, m, and the ratio of its hole to it.
+fn width_and_hole(system: &System) -> (f64, f64) {
+    let array = system.lenslet_array();
+    let width = array.lenslets() as f64 * array.pitch();
+    system.pupil().map_or((width, 0.0), |pupil| (pupil.diameter(), pupil.obstruction()))
+}
+
+/// How far from the axis the targets are, rad.
+fn field_radius(system: &System) -> f64 {
+    let away = |target: &Source| f64::hypot(target.direction()[0], target.direction()[1]);
+    system.targets().iter().map(away).fold(0.0, f64::max)
 }
 
 // Place actuators in their order
@@ -143,47 +162,6 @@ impl ActuatorLayout {
     }
 }
 
-// Gaussian influence function
-/// An influence function, Eq. [influence](https://lenslet.github.io/lenslet/mirrors.html#eq-influence).
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Gaussian {
-    /// κ, m⁻².
-    decay: f64,
-}
-
-impl Gaussian {
-    fn at(&self, [x, y]: [f64; 2]) -> f64 {
-        (-self.decay * (x * x + y * y)).exp()
-    }
-
-    /// ∫ exp(−κ x²) dx from `from` to `to`, m.
-    fn integral(&self, from: f64, to: f64) -> f64 {
-        let root = self.decay.sqrt();
-        0.5 * (PI / self.decay).sqrt() * (erf(root * to) - erf(root * from))
-    }
-}
-
-// Slopes of a gaussian
-/// Where κ x² is larger, an influence function is nothing.
-const FAR: f64 = 45.0;
-
-impl Gaussian {
-    /// Slopes along x and y, rad a metre of stroke, of a lenslet of this `side` \[m\] that is at an `offset` \[m\] from the actuator.
-    fn slopes(&self, [x, y]: [f64; 2], side: f64, model: SlopeModel) -> [f64; 2] {
-        let near = |x: f64| (x.abs() - 0.5 * side).max(0.0);
-        if self.decay * (near(x).powi(2) + near(y).powi(2)) > FAR {
-            return [0.0; 2];
-        }
-        let half = 0.5 * side;
-        let rise = |x: f64| self.at([x + half, 0.0]) - self.at([x - half, 0.0]);
-        let across = |y: f64| match model {
-            SlopeModel::Average => self.integral(y - half, y + half) / side,
-            SlopeModel::EdgeMidpoint => self.at([y, 0.0]),
-        };
-        [rise(x) * across(y) / side, rise(y) * across(x) / side]
-    }
-}
-
 // Interaction matrix of a mirror
 impl Mirror {
     /// J, (m, a), 1/m: the slopes, in rad for a stroke of a metre, that the truth sensor of a system sees of each actuator when it looks at a star. All x slopes, then all y
@@ -201,7 +179,7 @@ impl Mirror {
         rows.zip(&centres).for_each(|((mut x, mut y), centre)| {
             for (place, actuator) in self.positions.iter().enumerate() {
                 let offset = [centre[0] - actuator[0], centre[1] - actuator[1]];
-                [x[place], y[place]] = self.gaussian.slopes(offset, side, model);
+                [x[place], y[place]] = self.influence.slopes(place, offset, side, model);
             }
         });
         matrix
@@ -231,8 +209,17 @@ impl MirrorDesign {
 }
 
 #[cfg(feature = "files")]
-const MIRROR_KEYS: &[&str] =
-    &["actuators", "pitch", "layout", "altitude", "coupling", "kept", "filter"];
+const MIRROR_KEYS: &[&str] = &[
+    "actuators",
+    "pitch",
+    "layout",
+    "altitude",
+    "coupling",
+    "influence",
+    "influence_step",
+    "kept",
+    "filter",
+];
 
 /// The mirrors of a system file.
 #[cfg(feature = "files")]
@@ -262,12 +249,43 @@ fn read_mirror(table: &Table) -> Result<MirrorDesign, BadLine> {
         layout: table.choice("layout", &layouts)?.unwrap_or_default(),
         altitude: table.optional("altitude", "an altitude in metres")?.unwrap_or(new.altitude),
         coupling: table.optional("coupling", "a share of the height")?.unwrap_or(new.coupling),
+        influence: read_influence(table)?,
         kept: table.optional("kept", "two radii, [inner, outer]")?,
         filter: table.optional("filter", "a share")?.unwrap_or(new.filter),
         ..new
     };
     table.check(design.check())?;
     Ok(design)
+}
+
+// Read influence functions of a file
+#[cfg(feature = "files")]
+fn read_influence(table: &Table) -> Result<Option<MeasuredInfluence>, BadLine> {
+    let (name, step) = ("the name of a file of influence functions", "a length in metres");
+    let given = table.optional("influence_step", step)?;
+    let Some(file) = table.optional::<&str>("influence", name)? else {
+        let without = "no step, unless there is an influence";
+        return given.map_or(Ok(None), |step: f64| {
+            Err(table.refuse(Invalid::new("influence_step", step, without)))
+        });
+    };
+    if table.has("coupling") {
+        let expected = "either coupling or influence, not both";
+        return Err(table.refuse(Invalid::new("coupling", "", expected)));
+    }
+    let step =
+        given.ok_or_else(|| table.missing("influence_step", "the side of a pixel in metres"))?;
+    let read =
+        MeasuredInfluence::read(&table.folder().join(file), step).map_err(|error| match error {
+            Error::Invalid(invalid) if invalid.quantity == "influence_step" => {
+                table.refuse(invalid)
+            }
+            error => {
+                let expected = format!("the name of a file of influence functions, and {error}");
+                table.refuse(Invalid::new("influence", file, expected))
+            }
+        });
+    read.map(Some)
 }
 
 // Tests of mirrors
@@ -277,7 +295,7 @@ pub(crate) mod tests {
     use crate::model::atmosphere::{Atmosphere, Layer};
     use crate::model::lenslet_array::{LensletArray, Pupil, Validity};
     use crate::model::noise::GuideStar;
-    use crate::numerics::gauss_legendre;
+    use crate::model::system::SlopeModel;
 
     // System of a test with mirrors
     /// A telescope of 5 m with an obstruction of a fifth, ten lenslets across, and targets.
@@ -297,36 +315,6 @@ pub(crate) mod tests {
 
     pub(crate) fn star(x: f64, y: f64) -> Source {
         Source::star(f64::hypot(x, y), f64::atan2(y, x)).unwrap()
-    }
-
-    // Slopes are averages of the gradient
-    #[test]
-    fn slopes_are_averages_of_the_gradient() {
-        let gaussian = Gaussian { decay: 2.3 };
-        let rule = gauss_legendre(24);
-        for side in [0.07, 0.9] {
-            for [x, y] in [[0.3, -0.8], [-1.1, 0.2], [0.0, 0.4]] {
-                let mut average = [0.0; 2];
-                for (u, wu) in rule.nodes.iter().zip(&rule.weights) {
-                    for (w, ww) in rule.nodes.iter().zip(&rule.weights) {
-                        let at = [x + 0.5 * side * u, y + 0.5 * side * w];
-                        let gradient = at.map(|at| -2.0 * 2.3 * at);
-                        let share = 0.25 * wu * ww * gaussian.at(at);
-                        average = [0, 1].map(|k| average[k] + share * gradient[k]);
-                    }
-                }
-                let found = gaussian.slopes([x, y], side, SlopeModel::Average);
-                assert!(
-                    (0..2).all(|k| (found[k] - average[k]).abs() < 2e-14),
-                    "{found:?} {average:?}"
-                );
-                let [right, left] = [0.5, -0.5].map(|half| gaussian.at([x + half * side, y]));
-                let [above, below] = [0.5, -0.5].map(|half| gaussian.at([x, y + half * side]));
-                let midpoint = gaussian.slopes([x, y], side, SlopeModel::EdgeMidpoint);
-                assert!((midpoint[0] - (right - left) / side).abs() < 1e-14);
-                assert!((midpoint[1] - (above - below) / side).abs() < 1e-14);
-            }
-        }
     }
 
     // The public rule keeps a hundred
@@ -411,5 +399,43 @@ pub(crate) mod tests {
         assert_eq!(named(MirrorDesign::new(Spacing::Actuators(1))), "actuators");
         assert_eq!(named(MirrorDesign::new(Spacing::Pitch(0.0))), "pitch");
         assert_eq!(named(MirrorDesign::new(Spacing::Pitch(1e-4))), "pitch");
+    }
+
+    // Influence functions come from files
+    #[cfg(feature = "files")]
+    #[test]
+    fn influence_functions_come_from_files() {
+        use crate::files::arrays::{ArrayFormat, Arrays};
+        use crate::numerics::Precision;
+        let image = Array2::from_shape_fn((9, 9), |(j, i)| {
+            let square = (i as f64 - 4.0).powi(2) + (j as f64 - 4.0).powi(2);
+            (-0.1 * square).exp()
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("shape.fits");
+        let mut arrays = Arrays::default();
+        arrays.add_result("shape", image.view()).unit("m").axes("y, x");
+        let mut written = std::fs::File::create(&file).unwrap();
+        arrays.write(&mut written, ArrayFormat::Fits, Precision::F64).unwrap();
+        let name = folder.path().join("s.toml").display().to_string();
+        let read = |keys: &str| {
+            let text = format!("[[mirror]]\nactuators = 11\n{keys}");
+            MirrorDesign::from_toml(&text, &name)
+        };
+        let design = read("influence = 'shape.fits'\ninfluence_step = 0.1").unwrap().remove(0);
+        let mirror = Mirror::new(&design, &ten_across(SlopeModel::Average, &[])).unwrap();
+        assert!((mirror.influence_of(7, [0.1, -0.2]) - (-0.5f64).exp()).abs() < 1e-12);
+        assert_eq!(mirror.influence([0.1, -0.2]), mirror.influence_of(7, [0.1, -0.2]));
+        // Bad influence functions are refused
+        for (keys, words) in [
+            ("influence = 'shape.fits'", "mirror[0].influence_step is missing"),
+            ("influence_step = 0.1", "mirror[0].influence_step = 0.1: expected no step"),
+            ("influence = 'none.fits'\ninfluence_step = 0.1", "mirror[0].influence = 'none.fits'"),
+            ("influence = 'shape.fits'\ninfluence_step = 0", "mirror[0].influence_step = 0"),
+            ("coupling = 0.3\ninfluence = 'shape.fits'\ninfluence_step = 0.1", "either coupling"),
+        ] {
+            let error = read(keys).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
     }
 }

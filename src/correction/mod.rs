@@ -2,6 +2,7 @@
 //! Correction: deformable mirrors, what they cannot follow, and what comes too late.
 
 // Modules of correction
+pub(crate) mod influence;
 pub(crate) mod mirror;
 pub use mirror::Mirror;
 #[cfg(feature = "factorise")]

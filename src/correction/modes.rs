@@ -46,6 +46,7 @@ impl CorrectionMode {
     ];
 }
 
+// Options of a correction
 /// Mirrors and what they are for: the tables `[correction]` and `[[mirror]]` of a system file, and the weights of its targets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CorrectionOptions {
@@ -72,6 +73,7 @@ pub struct Correction {
 }
 
 impl Correction {
+    // Pose a correction
     /// The correction of a system's targets.
     ///
     /// # Errors

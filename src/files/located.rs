@@ -2,6 +2,7 @@
 //! TOML whose values remember their lines, so that every error can name one.
 
 use crate::error::{BadLine, Invalid};
+use std::path::Path;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -170,6 +171,11 @@ impl<'d> Table<'d> {
     fn entry(&self, key: &str) -> Option<&'d Spanned<DeValue<'d>>> {
         debug_assert!(self.keys.contains(&key), "{key} is missing from the keys of {}", self.path);
         self.entries.get(key)
+    }
+
+    /// The folder of the file, to which names of other files are relative.
+    pub fn folder(&self) -> &'d Path {
+        Path::new(self.document.name).parent().unwrap_or(Path::new(""))
     }
 
     /// Whether there is a value of `key`, of whatever type.

@@ -14,6 +14,7 @@ pub enum LoopKind {
     Closed,
 }
 
+// Numbers of a loop
 /// The loop that steers a mirror: the table `[loop]` of a system file.
 ///
 /// ```
@@ -78,6 +79,7 @@ impl ControlLoop {
         true
     }
 
+    // Find the largest gain
     /// The gain below which the loop, closed, is stable.
     pub fn largest_gain(&self) -> f64 {
         let (mut low, mut high) = (0.0, 4.0);

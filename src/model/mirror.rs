@@ -2,6 +2,8 @@
 //! What is said of a deformable mirror: its actuators, where it is, and what of it is used.
 
 use crate::error::{Invalid, accept, length};
+use ndarray::{Array3, ArrayView2, ArrayView3};
+use std::sync::Arc;
 
 // Design of a mirror
 /// How far apart the actuators of a mirror are.
@@ -23,6 +25,7 @@ pub enum ActuatorLayout {
     Hexagonal,
 }
 
+// Description of a mirror
 /// A deformable mirror as it is described: a table `[[mirror]]` of a system file.
 ///
 /// ```
@@ -42,6 +45,8 @@ pub struct MirrorDesign {
     pub altitude: f64,
     /// The share of its height that an influence function, a Gaussian, has at the next actuator.
     pub coupling: f64,
+    /// Influence functions that were measured, in place of Gaussians; then the coupling is not used.
+    pub influence: Option<MeasuredInfluence>,
     /// Radii between which actuators are kept, in units of that of the mirror's beam; or those of [`Mirror::new`](crate::correction::Mirror::new).
     pub kept: Option<[f64; 2]>,
     /// Singular values of the interaction matrix below this share of the largest are dropped.
@@ -52,8 +57,85 @@ impl MirrorDesign {
     /// A mirror in the pupil, its actuators in squares, with a coupling of 0.2 and a filter of 0.03.
     pub fn new(spacing: Spacing) -> Self {
         let layout = ActuatorLayout::Square;
-        Self { spacing, layout, altitude: 0.0, coupling: 0.2, kept: None, filter: 0.03 }
+        let (influence, kept) = (None, None);
+        Self { spacing, layout, altitude: 0.0, coupling: 0.2, influence, kept, filter: 0.03 }
     }
+}
+
+// Influence functions that were measured
+/// Images of the influence functions of a mirror, each with its actuator in the middle.
+///
+/// ```
+/// use lenslet::model::MeasuredInfluence;
+/// let pyramid = ndarray::Array3::from_shape_fn((1, 5, 5), |(_, j, i)| {
+///     (1.0 - 0.5 * (i as f64 - 2.0).abs()) * (1.0 - 0.5 * (j as f64 - 2.0).abs())
+/// });
+/// assert!(MeasuredInfluence::new(pyramid.clone(), 0.1).is_ok());
+/// assert_eq!(MeasuredInfluence::new(-pyramid, 0.1).unwrap_err().quantity, "influence");
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct MeasuredInfluence {
+    heights: Arc<Array3<f64>>,
+    step: f64,
+}
+
+impl MeasuredInfluence {
+    // Take images of influence functions
+    /// Images (k, n, n) of k actuators, or of one for all, with pixels of `step` \[m\] on the pupil, in any unit of height: divided by the mean of their heights in the middle. Axis 1 is y.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no image, one of less than 4 × 4 pixels or that is not square, a number that is not finite, a step that is no length, or no height in the middle.
+    pub fn new(heights: Array3<f64>, step: f64) -> Result<Self, Invalid> {
+        length("influence_step", step)?;
+        let (count, n, across) = heights.dim();
+        let expected = "square images of at least 4 × 4 pixels, (k, n, n)";
+        accept(count > 0 && n >= 4 && n == across, "influence", heights.dim(), expected)?;
+        let good = heights.iter().all(|height| height.is_finite());
+        accept(good, "influence", "a number that is not finite", "finite heights")?;
+        let mean = heights.outer_iter().map(middle).sum::<f64>() / count as f64;
+        accept(mean > 0.0, "influence", mean, "a height in the middle that is greater than 0")?;
+        Ok(Self { heights: Arc::new(heights / mean), step })
+    }
+
+    // Read measured influence functions
+    /// Reads images (k, n, n), or a single one (n, n), from a file of FITS or NumPy's.
+    ///
+    /// # Errors
+    /// Those of [`read_array`](crate::files::read_array) and of [`new`](Self::new).
+    #[cfg(feature = "files")]
+    pub fn read(path: &std::path::Path, step: f64) -> Result<Self, crate::error::Error> {
+        use crate::files::reading::{Unit, read_array};
+        let array = read_array(path, [2, 3], Unit::Metre)?;
+        let shape = match *array.shape() {
+            [n, across] => (1, n, across),
+            [count, n, across] => (count, n, across),
+            _ => (0, 0, 0),
+        };
+        let heights = array.into_shape_with_order(shape);
+        let heights = heights.map_err(|_| Invalid::new("influence", "no images", "(k, n, n)"))?;
+        Ok(Self::new(heights, step)?)
+    }
+
+    /// The images, (k, n, n); 1 in the middle on average.
+    pub fn heights(&self) -> ArrayView3<'_, f64> {
+        self.heights.view()
+    }
+
+    /// Side of a pixel \[m\].
+    pub fn step(&self) -> f64 {
+        self.step
+    }
+}
+
+/// The height in the middle of an image: that of a pixel, or between pixels by the cubic through the next four along each axis.
+fn middle(image: ArrayView2<f64>) -> f64 {
+    let n = image.nrows();
+    let weights: &[f64] = if n % 2 == 1 { &[1.0] } else { &[-0.0625, 0.5625, 0.5625, -0.0625] };
+    let first = (n - weights.len()) / 2;
+    let row = |j: usize| {
+        weights.iter().enumerate().map(|(i, weight)| weight * image[[j, first + i]]).sum::<f64>()
+    };
+    weights.iter().enumerate().map(|(j, weight)| weight * row(first + j)).sum()
 }
 
 // Check the design of a mirror

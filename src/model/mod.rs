@@ -21,6 +21,6 @@ pub use system::{SlopeModel, System, SystemBuilder};
 pub(crate) mod wavefront_grid;
 pub use wavefront_grid::PhaseGrid;
 pub(crate) mod mirror;
-pub use mirror::{ActuatorLayout, MirrorDesign, Spacing};
+pub use mirror::{ActuatorLayout, MeasuredInfluence, MirrorDesign, Spacing};
 pub(crate) mod control;
 pub use control::{ControlLoop, LoopKind};
