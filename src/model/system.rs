@@ -3,8 +3,10 @@
 
 #[cfg(feature = "files")]
 mod file;
+#[cfg(feature = "files")]
+pub(crate) use file::TABLES;
 #[cfg(all(feature = "files", feature = "factorise"))]
-pub(crate) use file::{TABLES, require_winds};
+pub(crate) use file::require_winds;
 
 use crate::{
     error::{Invalid, accept},
