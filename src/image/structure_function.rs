@@ -2,18 +2,20 @@
 //! Structure functions of the wavefront that a mirror makes with errors of its strokes.
 
 // What structure functions stand on
-use crate::error::Invalid;
 #[cfg(feature = "factorise")]
-use crate::error::{Error, length};
+use crate::error::{Error, accept};
+use crate::error::{Invalid, length};
 use crate::image::optical_transfer::TelescopeTransfer;
 #[cfg(feature = "factorise")]
 use crate::image::optical_transfer::{Aperture, OpticalTransfer};
 use crate::image::transforms::Plane;
 #[cfg(feature = "factorise")]
-use crate::linear::{Eigen, times_transpose};
-use ndarray::{Array2, Zip};
+use crate::image::transforms::Powers;
 #[cfg(feature = "factorise")]
-use ndarray::{ArrayView1, Axis};
+use crate::linear::{Cholesky, Eigen};
+#[cfg(feature = "factorise")]
+use ndarray::{Array1, ArrayView1, ArrayView2, ArrayViewMut1, Axis, s};
+use ndarray::{Array2, Zip};
 #[cfg(feature = "factorise")]
 use rayon::prelude::*;
 use std::f64::consts::PI;
@@ -40,7 +42,7 @@ impl Actuators<'_> {
             let expected = format!("({count}, {count}), and at least one actuator");
             return refuse(format!("{:?}", strokes.dim()), expected);
         }
-        crate::error::length("pitch", self.pitch)?;
+        length("pitch", self.pitch)?;
         if let Some(place) = self.positions.iter().position(|x| !x.iter().all(|x| x.is_finite())) {
             return Err(Invalid::new(format!("positions[{place}]"), "not finite", "metres"));
         }
@@ -255,21 +257,71 @@ impl Actuators<'_> {
     }
 }
 
+// Actuators that squares feel
+/// Influence functions below this share of their height are not felt.
+#[cfg(feature = "factorise")]
+const FELT: f64 = 1e-12;
+
+/// The lit squares of a pupil, and which actuators they feel.
+#[cfg(feature = "factorise")]
+struct Felt {
+    /// Row and column of each square, and its light.
+    squares: Vec<([usize; 2], f64)>,
+    /// For each square the actuators that are felt there, and how much.
+    near: Vec<Vec<(usize, f64)>>,
+    side: usize,
+}
+
+#[cfg(feature = "factorise")]
+impl Felt {
+    fn of(actuators: &Actuators, aperture: &Aperture) -> Self {
+        let lit = aperture.light().indexed_iter().filter(|(_, light)| **light > 0.0);
+        let squares: Vec<_> = lit.map(|((j, i), light)| ([j, i], *light)).collect();
+        let middle = 0.5 * (aperture.light().nrows() as f64 - 1.0);
+        let felt_at = |([j, i], _): &([usize; 2], f64)| {
+            let [x, y] = [*i, *j].map(|k| (k as f64 - middle) * aperture.step());
+            let height = |[u, v]: &[f64; 2]| (actuators.influence)([x - u, y - v]);
+            let all = actuators.positions.iter().map(height).enumerate();
+            all.filter(|(_, height)| height.abs() > FELT).collect()
+        };
+        let near = squares.par_iter().map(felt_at).collect();
+        Self { squares, near, side: aperture.light().nrows() }
+    }
+
+    /// Adds to `sum` the parts of the rows of all actuators, each as much as square `k` feels it.
+    fn add(&self, k: usize, rows: &ArrayView2<f64>, mut sum: ArrayViewMut1<f64>) {
+        self.near[k].iter().for_each(|(l, height)| sum.scaled_add(*height, &rows.row(*l)));
+    }
+}
+
+// Root of a covariance of strokes
+/// A matrix R with R Rᵗ = C_vv, (actuators, modes).
+#[cfg(feature = "factorise")]
+fn root(strokes: &Array2<f64>) -> Result<Array2<f64>, Error> {
+    let largest = strokes.diag().fold(0.0, |most: f64, value| most.max(*value));
+    let mut lifted = strokes.clone();
+    lifted.diag_mut().mapv_inplace(|value| value + 1e-12 * largest);
+    if let Ok(factor) = Cholesky::new(lifted) {
+        return Ok(factor.lower());
+    }
+    let eigen = Eigen::new(strokes)?;
+    let kept = eigen.kept(1e-14);
+    let values = &eigen.values()[eigen.values().len() - kept..];
+    let roots = Array1::from_iter(values.iter().map(|value| value.sqrt()));
+    Ok(eigen.project(&Array2::eye(strokes.nrows()), kept) * &roots)
+}
+
 // Modes of a mirror on the pupil
 /// Modes that are on the pupil at a time.
 #[cfg(feature = "factorise")]
 const BATCH: usize = 128;
 
-/// Wavefronts of the eigenvectors of a covariance of strokes, on the lit squares of a pupil.
+/// Wavefronts of the columns of a root of a covariance of strokes, on the lit squares of a pupil.
 #[cfg(feature = "factorise")]
 struct Modes {
-    /// Eigenvectors times the roots of their eigenvalues, (modes, actuators), m.
-    vectors: Array2<f64>,
-    /// The influence functions of all actuators on the lit squares, (squares, actuators).
-    influences: Array2<f64>,
-    /// Row and column of each lit square, and its light.
-    squares: Vec<([usize; 2], f64)>,
-    side: usize,
+    /// The root, (actuators, modes), m.
+    roots: Array2<f64>,
+    felt: Felt,
 }
 
 #[cfg(feature = "factorise")]
@@ -279,79 +331,48 @@ impl Modes {
         strokes: &Array2<f64>,
         aperture: &Aperture,
     ) -> Result<Self, Error> {
-        let eigen = Eigen::new(strokes)?;
-        let kept = eigen.kept(1e-14).max(1);
-        let roots =
-            eigen.values()[eigen.values().len() - kept..].iter().map(|mu| mu.max(0.0).sqrt());
-        let roots = ndarray::Array1::from_iter(roots);
-        let vectors = (eigen.project(&Array2::eye(strokes.nrows()), kept) * &roots).reversed_axes();
-        let squares: Vec<_> = lit_squares(aperture);
-        let influences = actuators.at(&squares, aperture);
-        Ok(Self { vectors, influences, squares, side: aperture.light().nrows() })
+        Ok(Self { roots: root(strokes)?, felt: Felt::of(actuators, aperture) })
     }
 
     fn count(&self) -> usize {
-        self.vectors.nrows()
+        self.roots.ncols()
     }
 
-    /// The modes from `first` on, (modes, squares), m.
+    /// The modes from `first` on, (squares, modes), m.
     fn batch(&self, first: usize) -> Array2<f64> {
         let last = (first + BATCH).min(self.count());
-        times_transpose(&self.vectors.slice(ndarray::s![first..last, ..]), &self.influences)
-    }
-
-    // Put a mode onto the pupil
-    /// A mode times the light of the pupil, (p, p).
-    fn on_pupil(&self, mode: ArrayView1<f64>) -> Array2<f64> {
-        let mut map = Array2::zeros((self.side, self.side));
-        self.squares
-            .iter()
-            .zip(mode)
-            .for_each(|((place, light), value)| map[*place] = light * value);
-        map
+        let roots = self.roots.slice(s![.., first..last]);
+        let mut modes = Array2::zeros((self.felt.squares.len(), last - first));
+        let rows = modes.outer_iter_mut().into_par_iter().enumerate();
+        rows.for_each(|(k, row)| self.felt.add(k, &roots, row));
+        modes
     }
 }
 
 // Sums over a batch of modes
 /// Sums over modes of their squares on the pupil, (p, p), and of the squared magnitudes of their transforms with the light.
 #[cfg(feature = "factorise")]
-fn sums_of_modes(plane: &Plane, modes: &Modes, batch: &Array2<f64>) -> (Array2<f64>, Array2<f64>) {
-    let squares = batch.map_axis(Axis(0), |values| values.iter().map(|value| value * value).sum());
-    let mut variance = Array2::zeros((modes.side, modes.side));
-    modes.squares.iter().zip(&squares).for_each(|((place, _), sum)| variance[*place] = *sum);
-    let nothing = || Array2::<f64>::zeros((plane.points() / 2 + 1, plane.points()));
-    let add = |mut sum: Array2<f64>, mode: ArrayView1<f64>| {
-        let spectrum = plane.spectrum(&modes.on_pupil(mode).view());
-        Zip::from(&mut sum).and(&spectrum).for_each(|sum, value| *sum += value.norm_sqr());
-        sum
+fn sums_of_modes<'p>(
+    plane: &'p Plane,
+    modes: &Modes,
+    batch: &Array2<f64>,
+) -> (Array2<f64>, Array2<f64>) {
+    let Felt { squares, side, .. } = &modes.felt;
+    let mut variance = Array2::zeros((*side, *side));
+    let rows = squares.iter().zip(batch.outer_iter());
+    rows.for_each(|((place, _), row)| variance[*place] = row.dot(&row));
+    let nothing = || (Powers::on(plane), Array2::zeros((*side, *side)));
+    let add = |(mut powers, mut map): (Powers<'p>, Array2<f64>), mode: ArrayView1<f64>| {
+        // Squares without light stay 0 in the map of each mode.
+        let lit = squares.iter().zip(mode);
+        lit.for_each(|((place, light), value)| map[*place] = light * value);
+        powers.add(&map.view());
+        (powers, map)
     };
-    let all = batch.axis_iter(Axis(0)).into_par_iter().fold(nothing, add);
-    (variance, all.reduce(nothing, |a, b| a + b))
-}
-
-// Influence functions on lit squares
-/// Row and column of all squares that are lit, and their light.
-#[cfg(feature = "factorise")]
-fn lit_squares(aperture: &Aperture) -> Vec<([usize; 2], f64)> {
-    let lit = aperture.light().indexed_iter().filter(|(_, light)| **light > 0.0);
-    lit.map(|((j, i), light)| ([j, i], *light)).collect()
-}
-
-#[cfg(feature = "factorise")]
-impl Actuators<'_> {
-    /// The influence functions of all actuators at squares of the pupil, (squares, actuators).
-    fn at(&self, squares: &[([usize; 2], f64)], aperture: &Aperture) -> Array2<f64> {
-        let middle = 0.5 * (aperture.light().nrows() as f64 - 1.0);
-        let mut values = Array2::zeros((squares.len(), self.positions.len()));
-        let rows = values.axis_iter_mut(Axis(0)).into_par_iter().zip(squares);
-        rows.for_each(|(mut row, ([j, i], _))| {
-            let [x, y] = [*i, *j].map(|k| (k as f64 - middle) * aperture.step());
-            row.iter_mut().zip(self.positions).for_each(|(value, [u, v])| {
-                *value = (self.influence)([x - u, y - v]);
-            });
-        });
-        values
-    }
+    let parts = batch.axis_iter(Axis(1)).into_par_iter().fold(nothing, add);
+    let sums = parts.map(|(powers, _)| powers.sum);
+    let none = || Array2::zeros((plane.points() / 2 + 1, plane.points()));
+    (variance, sums.reduce(none, |a, b| a + b))
 }
 
 // Transfer function pair by pair
@@ -371,20 +392,10 @@ impl Actuators<'_> {
     ) -> Result<Vec<OpticalTransfer>, Error> {
         self.check(strokes)?;
         let telescope = aperture.transfer(points)?;
-        let squares = lit_squares(aperture);
+        let felt = Felt::of(self, aperture);
         let expected = "at most 50000 lit squares for a sum over their pairs";
-        crate::error::accept(squares.len() <= 50_000, "samples", squares.len(), expected)?;
-        let influences = self.at(&squares, aperture);
-        let with_strokes = times_transpose(&influences, strokes);
-        let each = |(strokes, values): (ArrayView1<f64>, ArrayView1<f64>)| strokes.dot(&values);
-        let rows = with_strokes.outer_iter().zip(influences.outer_iter());
-        let pairs = Pairs {
-            variances: rows.map(each).collect(),
-            squares,
-            influences,
-            with_strokes,
-            points,
-        };
+        accept(felt.squares.len() <= 50_000, "samples", felt.squares.len(), expected)?;
+        let pairs = Pairs::of(felt, strokes, points);
         let mut found = Vec::with_capacity(wavelengths.len());
         for &wavelength in wavelengths {
             let phase = 2.0 * PI / length("wavelength", wavelength)?;
@@ -399,38 +410,55 @@ impl Actuators<'_> {
 // Sum over pairs of squares
 /// What a sum over pairs of lit squares stands on.
 #[cfg(feature = "factorise")]
-struct Pairs {
-    squares: Vec<([usize; 2], f64)>,
-    influences: Array2<f64>,
-    with_strokes: Array2<f64>,
+struct Pairs<'a> {
+    felt: Felt,
+    strokes: &'a Array2<f64>,
+    /// Variance of each square, m².
     variances: Vec<f64>,
     points: usize,
 }
 
 #[cfg(feature = "factorise")]
-impl Pairs {
+impl<'a> Pairs<'a> {
+    fn of(felt: Felt, strokes: &'a Array2<f64>, points: usize) -> Self {
+        let mut pairs = Self { felt, strokes, variances: Vec::new(), points };
+        let squares = (0..pairs.felt.squares.len()).into_par_iter();
+        let variance = |k| pairs.covariance(&pairs.with_strokes(k), k);
+        pairs.variances = squares.map(variance).collect();
+        pairs
+    }
+
+    /// Covariances of square `k` with all strokes.
+    fn with_strokes(&self, k: usize) -> Array1<f64> {
+        let mut sum = Array1::zeros(self.strokes.nrows());
+        self.felt.add(k, &self.strokes.view(), sum.view_mut());
+        sum
+    }
+
+    /// The covariance with square `l` of what has these covariances with strokes.
+    fn covariance(&self, with_strokes: &Array1<f64>, l: usize) -> f64 {
+        self.felt.near[l].iter().map(|(k, height)| height * with_strokes[*k]).sum()
+    }
+
+    // Sum the exponentials of pairs
     /// Sums of P P' exp(−½ `scale` D) by displacement, (n, n).
     fn transfer(&self, scale: f64) -> Array2<f64> {
         let nothing = || Array2::<f64>::zeros((self.points, self.points));
-        let strips: Vec<_> = (0..self.squares.len()).step_by(64).collect();
-        let add = |mut sum: Array2<f64>, first: usize| {
-            let last = (first + 64).min(self.squares.len());
-            let strip = self.with_strokes.slice(ndarray::s![first..last, ..]);
-            let covariances = strip.dot(&self.influences.t());
-            for (k, row) in (first..last).zip(covariances.outer_iter()) {
-                self.add_row(&mut sum, k, row, scale);
-            }
+        let squares = (0..self.felt.squares.len()).into_par_iter().with_min_len(32);
+        let all = squares.fold(nothing, |mut sum, k| {
+            self.add_square(&mut sum, k, scale);
             sum
-        };
-        strips.into_par_iter().fold(nothing, add).reduce(nothing, |a, b| a + b)
+        });
+        all.reduce(nothing, |a, b| a + b)
     }
 
-    /// Adds the pairs of square `k` with all others, given the covariances of both.
-    fn add_row(&self, sum: &mut Array2<f64>, k: usize, row: ArrayView1<f64>, scale: f64) {
-        let ([j, i], light) = self.squares[k];
+    /// Adds the pairs of square `k` with all squares.
+    fn add_square(&self, sum: &mut Array2<f64>, k: usize, scale: f64) {
+        let (with_strokes, ([j, i], light)) = (self.with_strokes(k), self.felt.squares[k]);
         let middle = self.points / 2;
-        for (l, ([v, u], other)) in self.squares.iter().enumerate() {
-            let difference = self.variances[k] + self.variances[l] - 2.0 * row[l];
+        for (l, ([v, u], other)) in self.felt.squares.iter().enumerate() {
+            let both = self.covariance(&with_strokes, l);
+            let difference = self.variances[k] + self.variances[l] - 2.0 * both;
             let place = [middle + v - j, middle + u - i];
             sum[place] += light * other * (-0.5 * scale * difference).exp();
         }
@@ -540,8 +568,12 @@ mod tests {
         let actuators = Actuators { positions: &positions, pitch: 0.6, influence: &influence };
         let strokes = lopsided(&positions, 1e-7, 0.6);
         let found = actuators.mean(&strokes, &aperture, 27).unwrap();
-        let squares = lit_squares(&aperture);
-        let influences = actuators.at(&squares, &aperture);
+        let felt = Felt::of(&actuators, &aperture);
+        let squares = &felt.squares;
+        let influences = Array2::from_shape_fn((squares.len(), 16), |(k, l)| {
+            let [x, y] = [1, 0].map(|m| (squares[k].0[m] as f64 - 6.0) * aperture.step());
+            influence([x - positions[l][0], y - positions[l][1]])
+        });
         let covariance = influences.dot(&strokes).dot(&influences.t());
         for (u, v) in [(1, 0), (3, -4), (-6, 2), (0, 9)] {
             let (mut sum, mut weight) = (0.0, 0.0);
@@ -560,6 +592,26 @@ mod tests {
         }
     }
 
+    // Roots of covariances
+    #[test]
+    fn roots_are_those_of_their_covariances() {
+        let positions = grid(4, 0.6, [0.1, -0.05]);
+        let definite = lopsided(&positions, 1e-7, 0.6);
+        let few = Array2::from_shape_fn((16, 3), |(k, l)| 1e-7 * ((k * (l + 2)) as f64).sin());
+        let low = few.dot(&few.t());
+        let mut negative = definite.clone();
+        negative[[3, 3]] -= 0.9 * definite[[3, 3]];
+        let gap = |wanted: &Array2<f64>| {
+            let root = root(wanted).unwrap();
+            (root.dot(&root.t()) - wanted).fold(0.0, |most: f64, gap| most.max(gap.abs()))
+                / wanted[[1, 1]]
+        };
+        assert!(gap(&definite) < 1e-11 && gap(&low) < 1e-10, "{} {}", gap(&definite), gap(&low));
+        // Without its negative part, a matrix is not the same, and not far.
+        assert!(gap(&negative) > 1e-3 && gap(&negative) < 2.0, "{}", gap(&negative));
+        assert_eq!(root(&Array2::zeros((2, 2))).unwrap().ncols(), 0);
+    }
+
     // Average images of random strokes
     #[test]
     fn random_strokes_make_the_mean_image() {
@@ -573,18 +625,17 @@ mod tests {
         let strokes = lopsided(&positions, 8e-8, 0.5);
         let exact = actuators.by_pairs(&strokes, &aperture, points, &[wave]).unwrap().remove(0);
         // Image after image of random strokes
-        let squares = lit_squares(&aperture);
-        let modes = Modes::of(&actuators, &strokes, &aperture).unwrap().batch(0);
+        let modes = Modes::of(&actuators, &strokes, &aperture).unwrap();
+        let (squares, modes) = (&modes.felt.squares, modes.batch(0));
         let mut random = StdRng::seed_from_u64(7);
         let perfect = aperture.transfer(points).unwrap().values().sum();
         let draws: Vec<Array2<f64>> = (0..400)
             .map(|_| {
-                let size: f64 = StandardNormal.sample(&mut random);
-                let mut wavefront = modes.row(0).to_owned() * size;
-                for mode in modes.outer_iter().skip(1) {
+                let sizes = Array1::from_shape_simple_fn(modes.ncols(), || {
                     let size: f64 = StandardNormal.sample(&mut random);
-                    wavefront.scaled_add(size, &mode);
-                }
+                    size
+                });
+                let wavefront = modes.dot(&sizes);
                 let mut transfer = Array2::zeros((points, points));
                 for (k, ([j, i], light)) in squares.iter().enumerate() {
                     for (([v, u], other), there) in squares.iter().zip(&wavefront).take(k) {

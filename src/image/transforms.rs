@@ -155,6 +155,59 @@ impl Plane {
     }
 }
 
+// Sum of many powers
+/// A sum of the squared magnitudes of spectra, with what it takes to make them on one thread.
+#[cfg_attr(not(feature = "factorise"), allow(dead_code))] // modes want a root of their covariance
+pub(crate) struct Powers<'p> {
+    plane: &'p Plane,
+    /// (n/2 + 1, n), at \[f_x, f_y\].
+    pub(crate) sum: Array2<f64>,
+    rows: Vec<Complex<f64>>,
+    strip: Vec<Complex<f64>>,
+    line: Vec<f64>,
+    scratch: [Vec<Complex<f64>>; 2],
+}
+
+#[cfg_attr(not(feature = "factorise"), allow(dead_code))]
+impl<'p> Powers<'p> {
+    /// Nothing yet.
+    pub(crate) fn on(plane: &'p Plane) -> Self {
+        let along_y = vec![Complex::default(); plane.along_y.get_inplace_scratch_len()];
+        Self {
+            plane,
+            sum: Array2::zeros((plane.half(), plane.n)),
+            rows: Vec::new(),
+            strip: vec![Complex::default(); STRIP * plane.n],
+            line: vec![0.0; plane.n],
+            scratch: [plane.along_x.make_scratch_vec(), along_y],
+        }
+    }
+
+    /// Adds the squared magnitude of the spectrum of a map of at most n × n points.
+    pub(crate) fn add(&mut self, map: &ArrayView2<f64>) {
+        let (n, half) = (self.plane.n, self.plane.half());
+        let [scratch_x, scratch_y] = &mut self.scratch;
+        self.rows.resize(map.nrows() * half, Complex::default());
+        for (values, row) in map.outer_iter().zip(self.rows.chunks_mut(half)) {
+            self.line.fill(0.0);
+            self.line.iter_mut().zip(values).for_each(|(to, from)| *to = *from);
+            let done = self.plane.along_x.process_with_scratch(&mut self.line, row, scratch_x);
+            debug_assert!(done.is_ok());
+        }
+        let sums = self.sum.as_slice_mut().unwrap_or_default().chunks_mut(STRIP * n);
+        for (k, sums) in sums.enumerate() {
+            let strip = &mut self.strip[..sums.len()];
+            strip.fill(Complex::default());
+            for (y, row) in self.rows.chunks(half).enumerate() {
+                let wide = strip[y..].iter_mut().step_by(n);
+                wide.zip(&row[k * STRIP..]).for_each(|(to, from)| *to = *from);
+            }
+            self.plane.along_y.process_with_scratch(strip, scratch_y);
+            sums.iter_mut().zip(strip).for_each(|(sum, value)| *sum += value.norm_sqr());
+        }
+    }
+}
+
 // Tests of transforms of a plane
 #[cfg(test)]
 mod tests {
@@ -186,6 +239,12 @@ mod tests {
             let power = spectrum.mapv(|value| value.norm_sqr());
             let squares = map.mapv(|value| value * value).sum();
             assert!((plane.whole(&power)[[n / 2, n / 2]] - squares).abs() < 1e-10);
+            let mut powers = Powers::on(&plane);
+            powers.add(&map.view());
+            powers.add(&map.slice(s![..2, ..]));
+            let upper = plane.spectrum(&map.slice(s![..2, ..])).mapv(|value| value.norm_sqr());
+            let gap = powers.sum - &power - upper;
+            assert!(gap.iter().all(|gap| gap.abs() < 1e-10));
             let near = plane.correlation(&power, 1, 5);
             assert!((near[[2, 2]] - squares).abs() < 1e-10 && near[[2, 4]] == 0.0);
         }

@@ -133,6 +133,11 @@ impl Cholesky {
             Par::rayon(0),
         );
     }
+
+    /// The factor L itself, (n, n), 0 above the diagonal.
+    pub fn lower(&self) -> Array2<f64> {
+        Array2::from_shape_fn(self.0.dim(), |(i, j)| if j <= i { self.0[[j, i]] } else { 0.0 })
+    }
 }
 
 // Unit of a matrix
