@@ -1085,6 +1085,59 @@ fn plans_are_told_and_nothing_is_written() -> Checked {
     run.refuses(&format!("covariance {keck}"), &["--output"])
 }
 
+/// Images come with a budget that adds up, in a file with the layout of TIPTOP's; what cannot be is refused by file, line and key.
+#[test]
+fn images_are_made_told_and_refused() -> Checked {
+    let run = Run::new()?;
+    let (moao, small) = (book("small-moao"), book("small"));
+    let args = format!("psf {} -o p.fits --plot p.svg --json", moao.display());
+    let told: serde_json::Value = serde_json::from_str(&said(&run.lenslet(&args)?))?;
+    assert_eq!((told["actuators"].as_u64(), told["mode"].as_str()), (Some(68), Some("moao")));
+    for target in told["targets"].as_array().ok_or("no targets")? {
+        let number = |value: &serde_json::Value| value.as_f64().unwrap_or(f64::NAN);
+        let budget = target["budget_nm"].as_object().ok_or("no budget")?;
+        assert_eq!(budget.len(), 4);
+        let terms = budget.iter().filter(|(name, _)| *name != "total");
+        let sum: f64 = terms.map(|(_, rms)| number(rms).powi(2)).sum();
+        assert!((number(&budget["total"]).powi(2) / sum - 1.0).abs() < 1e-12);
+        let marechal = (-(2.0 * std::f64::consts::PI * sum.sqrt() / 1650.0).powi(2)).exp();
+        assert!((number(&target["strehl"][0]) / marechal - 1.0).abs() < 0.05, "{target}");
+        // At least the diffraction limit, at most the seeing.
+        assert!((80.0..600.0).contains(&number(&target["fwhm_mas"][0])), "{target}");
+        assert!((0.3..0.7).contains(&number(&target["ensquared"][0][0])), "{target}");
+    }
+    let card = |name: &str| {
+        fs::read(run.path("p.fits")).map(|bytes| String::from_utf8_lossy(&bytes).contains(name))
+    };
+    assert!(card("PSF CUBE")? && card("CCX0001")? && card("PIX_MAS")? && card("SR0001")?);
+    assert!(fs::read_to_string(run.path("p.svg"))?.contains("without correction"));
+    // A plan writes nothing.
+    fs::remove_file(run.path("p.fits"))?;
+    fs::remove_file(run.path("p.svg"))?;
+    let plan = said(&run.lenslet(&format!("psf {} --plan", moao.display()))?);
+    assert!(plan.contains("images") && plan.contains("psf"), "{plan}");
+    assert!(run.names()?.is_empty());
+    let text = fs::read_to_string(&moao)?;
+    run.refuses(&format!("psf {} -o p.fits", small.display()), &["small.toml", "mirror"])?;
+    for (from, to, words) in [
+        ("[1.65e-6]", "[1.65e-6, 0.0]", ["bad.toml:", "image.wavelengths[1]"]),
+        ("coupling = 0.2", "coupling = 1.2", ["bad.toml:", "mirror[0].coupling"]),
+        ("rate = 500.0", "rate = 0.0", ["bad.toml:", "loop.rate"]),
+        ("\"moao\"", "\"magic\"", ["bad.toml:", "correction.mode"]),
+        ("delay = 0.0 ", "delay = 0.01", ["reconstructor.delay", "[loop]"]),
+        (
+            "[telescope]\ndiameter = 4.0            # m\nobstruction = 0.25",
+            "",
+            ["bad.toml", "pitch"],
+        ),
+    ] {
+        assert!(text.contains(from), "{from}");
+        fs::write(run.path("bad.toml"), text.replace(from, to))?;
+        run.refuses("psf bad.toml -o p.fits", &words)?;
+    }
+    Ok(())
+}
+
 /// A speed in the user's cache scales what a plan foretells; another machine's, and none, leave the built-in rates.
 #[test]
 fn plans_follow_the_speed_in_the_cache() -> Checked {

@@ -100,9 +100,19 @@ impl ImagingPlan {
         options.image.check()?;
         options.control.as_ref().map_or(Ok(()), ControlLoop::check)?;
         let expected = "slopes, as strokes are made from slopes";
-        accept(options.reconstructor.truth == Truth::Slopes, "truth", "wavefront", expected)?;
+        accept(
+            options.reconstructor.truth == Truth::Slopes,
+            "reconstructor.truth",
+            "wavefront",
+            expected,
+        )?;
         let expected = "0, as [loop] says what comes too late";
-        accept(options.reconstructor.delay == 0.0, "delay", options.reconstructor.delay, expected)?;
+        accept(
+            options.reconstructor.delay == 0.0,
+            "reconstructor.delay",
+            options.reconstructor.delay,
+            expected,
+        )?;
         let diameter = pupil.diameter();
         if options.image.wavelengths.len() > 1 {
             let shortest = options.image.wavelengths.iter().copied().fold(f64::INFINITY, f64::min);
@@ -433,7 +443,7 @@ mod tests {
             ImagingPlan::new(&small(), options).unwrap_err().to_string()
         };
         let late = refused(&|options| options.reconstructor.delay = 2e-3);
-        assert!(late.starts_with("delay = 0.002: expected 0, as [loop]"), "{late}");
+        assert!(late.starts_with("reconstructor.delay = 0.002: expected 0, as [loop]"), "{late}");
         let truth = refused(&|options| options.reconstructor.truth = Truth::Wavefront);
         assert!(truth.contains("truth"), "{truth}");
         assert!(refused(&|options| options.image.pixels = 0).contains("pixels"));
