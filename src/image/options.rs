@@ -2,6 +2,7 @@
 //! What is asked of an image, and the way from structure functions to images.
 
 // What image options stand on
+use crate::correction::fitting::square_metres;
 use crate::error::{Error, Invalid, accept, length, not_negative, positive};
 #[cfg(feature = "files")]
 use crate::files::located::{Document, Table};
@@ -15,7 +16,6 @@ use crate::turbulence::phase::VonKarman;
 use crate::units::ARCSEC;
 use ndarray::Array2;
 use rayon::prelude::*;
-use std::f64::consts::PI;
 
 // Terms and structures by name
 /// A term of the error that is computed.
@@ -268,8 +268,7 @@ impl TelescopeTransfer {
                 None => scales.push((layer.outer_scale, layer.fraction)),
             }
         }
-        let strength = (atmosphere.wavelength() / (2.0 * PI)).powi(2)
-            * atmosphere.fried_parameter().powf(-5.0 / 3.0);
+        let strength = square_metres(atmosphere);
         let phases: Vec<_> = scales
             .iter()
             .map(|(outer, share)| (VonKarman::new(*outer), share * strength))
@@ -296,6 +295,7 @@ mod tests {
     use crate::model::{Layer, Pupil};
     use crate::units::ARCSEC;
     use crate::{image::Aperture, image::Budget};
+    use std::f64::consts::PI;
 
     // Turbulence of all layers
     #[test]
