@@ -7,6 +7,7 @@ mod cli;
 mod gpu;
 mod licences;
 mod memory;
+mod moao_reference;
 mod monte_carlo;
 mod monte_carlo_estimate;
 mod oracle_quadrature;
