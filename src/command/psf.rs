@@ -3,7 +3,7 @@
 
 // What the command psf stands on
 use super::choice;
-use super::summary::{align, command_line, plan_text};
+use super::summary::{align, command_line, count, plan_text};
 use super::watch::{Terminal, with_speed};
 use crate::correction::CorrectionMode;
 use crate::device::{Device, check, engine::Engine, threads};
@@ -149,12 +149,14 @@ impl Told<'_> {
     fn lines(&self) -> String {
         let (stars, n) =
             (self.system.guide_stars().len(), self.plan.reconstruction().measurements());
-        let (targets, actuators) = (self.found.targets.len(), self.actuators());
+        let targets = self.found.targets.len();
         let description = self.plan.describe(self.engine);
-        let system = format!(
-            "{stars} guide stars, {n} slopes; {actuators} actuators, {}; {targets} targets",
-            self.mode()
-        );
+        let system = [
+            [count(stars, "guide star"), count(n, "slope")].join(", "),
+            [count(self.actuators(), "actuator"), self.mode().into()].join(", "),
+            count(targets, "target"),
+        ]
+        .join("; ");
         let names: Vec<String> = (0..targets).map(|t| format!("target {t}")).collect();
         let mut lines = vec![("system", system), ("method", description.reason.clone())];
         for (name, target) in names.iter().zip(&self.found.targets) {

@@ -502,7 +502,8 @@ pub fn align(lines: &[(&str, String)]) -> String {
     lines.iter().map(|(key, text)| format!("{key:<12}{text}\n")).collect()
 }
 
-fn count(number: usize, noun: &str) -> String {
+/// `3 targets`, or `1 target`.
+pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 /// The command line of this process.
