@@ -7,16 +7,18 @@ use super::summary::{align, command_line, count, plan_text};
 use super::watch::{Terminal, with_speed};
 use crate::correction::CorrectionMode;
 use crate::device::{Device, check, engine::Engine, threads};
-use crate::error::Error;
+use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
 use crate::files::origin::Origin;
-use crate::image::{Imaged, Images, ImagingOptions, ImagingPlan, TargetImage};
+use crate::image::{Exposure, Field, Imaged, Images, ImagingOptions, ImagingPlan, TargetImage};
+use crate::model::source::Source;
 use crate::model::system::System;
-use crate::plot::{PictureFormat, plot_stars, short_name};
+use crate::plot::{FieldPicture, PictureFormat, plot_field, plot_stars, short_name};
 use crate::tomography::inversion::Inversion;
 use crate::units::ARCSEC;
-use clap::Args;
+use clap::{Args, ValueEnum};
+use ndarray::{Array2, ArrayD, Axis, stack};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -32,9 +34,12 @@ pub struct PsfArgs {
     /// How the covariance of the measurements is inverted, in place of what the system file says.
     #[arg(long, value_parser = choice::inversions())]
     method: Option<Inversion>,
-    /// Draw the images at the first wavelength into this file, .svg or .png.
+    /// Draw what was found at the first wavelength into this file, .svg or .png.
     #[arg(long)]
     plot: Option<PathBuf>,
+    /// What to draw.
+    #[arg(long, value_enum, requires = "plot", default_value = "psf")]
+    of: Of,
     /// Decades of light that the picture shows.
     #[arg(long, requires = "plot", default_value_t = 4)]
     decades: u32,
@@ -56,6 +61,15 @@ pub struct PsfArgs {
     quiet: bool,
 }
 
+/// What a picture shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Of {
+    /// The images of the targets.
+    Psf,
+    /// The maps of the field, with the guide stars.
+    Field,
+}
+
 // Images into a file
 /// Computes what the arguments ask for; returns what to print.
 pub fn psf(args: &PsfArgs) -> Result<String, Error> {
@@ -74,6 +88,24 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     let mut options = ImagingOptions::from_toml(&text, &name)?;
     options.reconstructor =
         options.reconstructor.method(args.method.unwrap_or(options.reconstructor.method));
+    // Refuse pictures that there are not
+    let given = [
+        (
+            "of",
+            args.of == Of::Field && options.field.is_none(),
+            "field",
+            "psf, as the file has no [field]",
+        ),
+        (
+            "of",
+            args.of == Of::Psf && picture.is_some() && system.targets().is_empty(),
+            "psf",
+            "field, as there is no [[target]]",
+        ),
+    ];
+    if let Some((key, _, value, expected)) = given.into_iter().find(|(_, wrong, ..)| *wrong) {
+        return Err(Invalid::new(key, value, expected).into());
+    }
     let plan = ImagingPlan::new(&system, options)?;
     let engine = with_speed(Engine::open(args.device, args.precision)?, args.plan)?;
     let description = plan.describe(&engine);
@@ -95,7 +127,10 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
         uncorrected: &found.uncorrected,
         ensquared: &plan.options().image.ensquared,
     };
-    images.add_to(&mut arrays)?;
+    if !system.targets().is_empty() {
+        images.add_to(&mut arrays)?;
+    }
+    told.add_field(&mut arrays);
     Origin::new(&command_line(), &description.method, &text).note(&mut arrays);
     let mut draft = Draft::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
@@ -144,6 +179,47 @@ fn mas(angle: f64) -> f64 {
     1e3 * angle / ARCSEC
 }
 
+// Maps of a field as arrays
+impl Told<'_> {
+    /// A map of the field for each wavelength.
+    fn by_wavelength(&self, field: &Field, value: &dyn Fn(&Exposure) -> f64) -> Vec<Array2<f64>> {
+        let waves = self.plan.options().image.wavelengths.len();
+        (0..waves).map(|w| self.found.map(field, |seen| value(&seen.exposures[w]))).collect()
+    }
+
+    fn add_field(&self, arrays: &mut Arrays) {
+        let Some(field) = &self.plan.options().field else { return };
+        let widths = |seen: &Exposure| seen.width.map_or(f64::NAN, |width| mas(width.mean()));
+        let strehl = stacked(&self.by_wavelength(field, &|seen| seen.image.strehl));
+        arrays.add("field_strehl", strehl).axes("wavelength, y, x");
+        let entry = arrays.add("field_fwhm", stacked(&self.by_wavelength(field, &widths)));
+        entry.axes("wavelength, y, x").about("mas");
+        for (k, side) in self.boxes().into_iter().enumerate() {
+            let shares = stacked(&self.by_wavelength(field, &|seen| seen.ensquared[k]));
+            let entry = arrays.add(&format!("field_ensquared_{k}"), shares);
+            entry.axes("wavelength, y, x").about(&format!("share of the light in {side} mas"));
+        }
+        let terms = self.found.field[0].budget.terms();
+        let mut errors: Vec<Array2<f64>> = (0..terms.len())
+            .map(|k| self.found.map(field, |seen| seen.budget.terms()[k].rms()))
+            .collect();
+        errors.push(self.found.map(field, |seen| seen.budget.total()));
+        let names: Vec<&str> = terms.iter().map(|term| term.name.as_str()).collect();
+        let entry = arrays.add("field_error", stacked(&errors));
+        entry.unit("m").axes("term, y, x").about(&format!("{}, total", names.join(", ")));
+        let offsets: Vec<f64> = field.offsets().iter().map(|x| x / ARCSEC).collect();
+        arrays
+            .add("field_offsets", ndarray::Array1::from(offsets))
+            .about("arcsec along either axis");
+    }
+}
+
+/// Maps behind each other.
+fn stacked(maps: &[Array2<f64>]) -> ArrayD<f64> {
+    let views: Vec<_> = maps.iter().map(|map| map.view()).collect();
+    stack(Axis(0), &views).unwrap_or_else(|_| unreachable!("of one field")).into_dyn()
+}
+
 // Tell of images in lines
 impl Told<'_> {
     fn lines(&self) -> String {
@@ -165,11 +241,29 @@ impl Told<'_> {
                 lines.push((std::mem::take(&mut name), line));
             }
         }
+        if let Some(field) = &self.plan.options().field {
+            lines.push(("field", self.line_of(field)));
+        }
         let output = self.args.output.as_deref().unwrap_or("".as_ref()).display();
         let shape: Vec<String> = description.arrays[0].1.iter().map(usize::to_string).collect();
         lines.push(("time", format!("{:.3} s on {}", self.seconds, self.engine.name())));
         lines.push(("output", format!("{output}: psf {}", shape.join(" × "))));
         align(&lines)
+    }
+
+    /// From where to where the numbers of a field go at the first wavelength.
+    fn line_of(&self, field: &Field) -> String {
+        let range = |value: &dyn Fn(&TargetImage) -> f64| {
+            let values = self.found.field.iter().map(value);
+            let start = [f64::INFINITY, f64::NEG_INFINITY];
+            values.fold(start, |[low, high], value| [low.min(value), high.max(value)])
+        };
+        let [worst, best] = range(&|seen| seen.exposures[0].image.strehl);
+        let [least, most] = range(&|seen| 1e9 * seen.budget.total());
+        let (n, size) = (field.across(), field.size / ARCSEC);
+        format!(
+            "{n} × {n} over {size:.1} arcsec: Strehl {worst:.3} to {best:.3}, {least:.0} to {most:.0} nm rms"
+        )
     }
 
     /// A line for each wavelength, and one for the budget.
@@ -199,30 +293,17 @@ impl Told<'_> {
 // Tell of images in json
 impl Told<'_> {
     fn summary(&self) -> Value {
-        let image = &self.plan.options().image;
+        let (image, image_field) = (&self.plan.options().image, &self.plan.options().field);
         let description = self.plan.describe(self.engine);
         let targets = self.system.targets().iter().zip(&self.found.targets);
-        let targets: Vec<Value> = targets
-            .map(|(source, target)| {
-                let [x, y] = source.direction();
-                let exposures = &target.exposures;
-                let terms = target.budget.terms().iter();
-                let mut budget: Map<String, Value> =
-                    terms.map(|term| (term.name.clone(), json!(1e9 * term.rms()))).collect();
-                budget.insert("total".into(), json!(1e9 * target.budget.total()));
-                let of = |value: &dyn Fn(&crate::image::Exposure) -> Value| -> Vec<Value> {
-                    exposures.iter().map(value).collect()
-                };
-                json!({
-                    "zenith_arcsec": f64::hypot(x, y) / ARCSEC,
-                    "azimuth_degrees": y.atan2(x).to_degrees(),
-                    "strehl": of(&|seen| json!(seen.image.strehl)),
-                    "fwhm_mas": of(&|seen| json!(seen.width.map(|width| mas(width.mean())))),
-                    "ensquared": of(&|seen| json!(seen.ensquared)),
-                    "budget_nm": budget,
-                })
-            })
-            .collect();
+        let targets: Vec<Value> = targets.map(|(source, seen)| told_of(source, seen)).collect();
+        let field = image_field.as_ref().and_then(|field| {
+            let directions = field.directions().ok()?;
+            let points = directions.iter().zip(&self.found.field);
+            let points: Vec<Value> = points.map(|(source, seen)| told_of(source, seen)).collect();
+            let [size, step] = [field.size, field.step].map(|angle| angle / ARCSEC);
+            Some(json!({ "size_arcsec": size, "step_arcsec": step, "across": field.across(), "points": points }))
+        });
         json!({
             "system": self.args.system.display().to_string(),
             "measurements": self.plan.reconstruction().measurements(),
@@ -234,6 +315,7 @@ impl Told<'_> {
             "pixels": image.pixels,
             "ensquared_mas": self.boxes(),
             "targets": targets,
+            "field": field,
             "computed_on": description.engine,
             "precision": self.args.precision.name(),
             "seconds": self.seconds,
@@ -244,9 +326,33 @@ impl Told<'_> {
     }
 }
 
+/// What there is to tell of one direction.
+fn told_of(source: &Source, seen: &TargetImage) -> Value {
+    let [x, y] = source.direction();
+    let exposures = &seen.exposures;
+    let terms = seen.budget.terms().iter();
+    let mut budget: Map<String, Value> =
+        terms.map(|term| (term.name.clone(), json!(1e9 * term.rms()))).collect();
+    budget.insert("total".into(), json!(1e9 * seen.budget.total()));
+    let of = |value: &dyn Fn(&Exposure) -> Value| -> Vec<Value> {
+        exposures.iter().map(value).collect()
+    };
+    json!({
+        "zenith_arcsec": f64::hypot(x, y) / ARCSEC,
+        "azimuth_degrees": y.atan2(x).to_degrees(),
+        "strehl": of(&|seen| json!(seen.image.strehl)),
+        "fwhm_mas": of(&|seen| json!(seen.width.map(|width| mas(width.mean())))),
+        "ensquared": of(&|seen| json!(seen.ensquared)),
+        "budget_nm": budget,
+    })
+}
+
 // Draw the images of a system
 impl Told<'_> {
     fn draw(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
+        if let (Of::Field, Some(field)) = (self.args.of, &self.plan.options().field) {
+            return plot_field(&self.picture_of(field), format);
+        }
         let mut images = vec![("perfect".to_string(), &self.found.targets[0].exposures[0].perfect)];
         for (t, target) in self.found.targets.iter().enumerate().take(6) {
             let seen = &target.exposures[0].image;
@@ -257,5 +363,26 @@ impl Told<'_> {
         let name = short_name(&self.args.system.display().to_string());
         let wavelength = 1e6 * self.found.uncorrected.wavelength;
         plot_stars(&images, &format!("{name} at {wavelength:.4} µm"), self.args.decades, format)
+    }
+
+    /// The maps of a field at the first wavelength.
+    fn picture_of(&self, field: &Field) -> FieldPicture {
+        let first = |value: &dyn Fn(&Exposure) -> f64| self.by_wavelength(field, value).remove(0);
+        let width = |seen: &Exposure| seen.width.map_or(f64::NAN, |width| mas(width.mean()));
+        let mut maps = vec![
+            ("Strehl ratio".to_string(), first(&|seen| seen.image.strehl)),
+            ("width [mas]".to_string(), first(&width)),
+        ];
+        if let Some(side) = self.boxes().first() {
+            maps.push((format!("light in {side} mas"), first(&|seen| seen.ensquared[0])));
+        }
+        let error = self.found.map(field, |seen| 1e9 * seen.budget.total());
+        maps.push(("error of the wavefront [nm]".to_string(), error));
+        let stars = self.system.guide_stars().iter();
+        let stars = stars.map(|star| star.sensor.source.direction().map(|x| x / ARCSEC)).collect();
+        let name = short_name(&self.args.system.display().to_string());
+        let wavelength = 1e6 * self.found.uncorrected.wavelength;
+        let title = format!("{name} at {wavelength:.4} µm");
+        FieldPicture { title, maps, step: field.step / ARCSEC, stars }
     }
 }

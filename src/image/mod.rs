@@ -21,3 +21,5 @@ pub use files::Images;
 pub(crate) mod plan;
 #[cfg(feature = "factorise")]
 pub use plan::{Imaged, ImagingOptions, ImagingPlan, TargetImage};
+pub(crate) mod field;
+pub use field::Field;

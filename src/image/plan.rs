@@ -10,6 +10,7 @@ use crate::error::{Error, Invalid, accept};
 #[cfg(feature = "files")]
 use crate::files::located::Document;
 use crate::image::budget::Budget;
+use crate::image::field::Field;
 use crate::image::optical_transfer::{Aperture, TelescopeTransfer};
 use crate::image::options::{EXPONENT, ErrorTerm, Exposure, ImageOptions, Structure};
 use crate::image::point_spread::PointSpread;
@@ -34,6 +35,8 @@ pub struct ImagingOptions {
     pub control: Option<ControlLoop>,
     /// The table `[image]`.
     pub image: ImageOptions,
+    /// The table `[field]`, if a field is to be mapped.
+    pub field: Option<Field>,
 }
 
 #[cfg(feature = "files")]
@@ -54,6 +57,7 @@ impl ImagingOptions {
             correction,
             control: ControlLoop::from_toml(text, name)?,
             image: ImageOptions::from_toml(text, name)?,
+            field: Field::from_toml(text, name)?,
         })
     }
 }
@@ -69,6 +73,8 @@ pub struct ImagingPlan {
     mirror: Mirror,
     aperture: Aperture,
     diameter: f64,
+    /// Targets of the system itself, before the directions of the field.
+    targets: usize,
 }
 
 // Choose the grid of the pupil
@@ -83,6 +89,21 @@ fn samples(diameter: f64, pitch: f64, image: &ImageOptions) -> usize {
     let boxes = image.ensquared.iter().copied().fold(field, f64::max);
     let most = (diameter / ACROSS).min(pitch / PER_PITCH).min(shortest / boxes);
     (diameter / most * (1.0 - 1e-12)).ceil() as usize
+}
+
+// Append the directions of a field
+/// The system with the directions of a field behind its targets.
+fn with_field(system: &System, options: &mut ImagingOptions) -> Result<System, Invalid> {
+    let Some(field) = options.field else { return Ok(system.clone()) };
+    field.check()?;
+    let (targets, directions) = (system.targets(), field.directions()?);
+    let weights = &mut options.correction.weights;
+    if weights.is_empty() {
+        weights.resize(targets.len(), 1.0);
+    }
+    let own = if targets.is_empty() { 1.0 } else { 0.0 };
+    weights.resize(targets.len() + directions.len(), own);
+    system.to_builder().targets(targets.iter().copied().chain(directions)).build()
 }
 
 impl ImagingPlan {
@@ -118,6 +139,7 @@ impl ImagingPlan {
             let shortest = options.image.wavelengths.iter().copied().fold(f64::INFINITY, f64::min);
             options.image.pixel = Some(options.image.pixel_at(shortest, diameter));
         }
+        let (system, targets) = (&with_field(system, &mut options)?, system.targets().len());
         let correction = Correction::new(system, &options.correction)?;
         let alone = Self::is_plain(&options.correction);
         let reconstructor = options.reconstructor.errors_only(alone).keep(!alone);
@@ -126,7 +148,7 @@ impl ImagingPlan {
         let mirror = Mirror::new(&design, correction.system())?;
         let across = samples(diameter, mirror.fitting_pitch(), &options.image);
         let aperture = Aperture::across(pupil, &[], across)?;
-        Ok(Self { options, correction, reconstruction, mirror, aperture, diameter })
+        Ok(Self { options, correction, reconstruction, mirror, aperture, diameter, targets })
     }
 
     /// Whether errors of slopes are all that is needed of the reconstruction.
@@ -174,8 +196,11 @@ impl ImagingPlan {
         let mut told = self.reconstruction.describe(engine);
         let (targets, image) = (self.correction.targets(), &self.options.image);
         told.what = format!("images of {targets} targets, and {}", told.what);
-        let shape = vec![image.wavelengths.len(), targets, image.pixels, image.pixels];
-        told.arrays = vec![("psf".into(), shape)];
+        let waves = image.wavelengths.len();
+        told.arrays = vec![("psf".into(), vec![waves, self.targets, image.pixels, image.pixels])];
+        if let Some(across) = self.options.field.as_ref().map(Field::across) {
+            told.arrays.push(("field_strehl".into(), vec![waves, across, across]));
+        }
         told.memory.host = told.memory.host.saturating_add(self.bytes());
         told.stages.push(self.stage());
         told
@@ -216,12 +241,26 @@ pub struct TargetImage {
     pub budget: Budget,
 }
 
+impl Imaged {
+    /// What is read from each direction of a field, (n, n), axis 0 along y.
+    ///
+    /// # Panics
+    /// If it is another field.
+    pub fn map(&self, field: &Field, value: impl Fn(&TargetImage) -> f64) -> Array2<f64> {
+        let n = field.across();
+        assert_eq!(self.field.len(), n * n, "directions of the field");
+        Array2::from_shape_fn((n, n), |(j, i)| value(&self.field[j * n + i]))
+    }
+}
+
 /// The images of a system.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Imaged {
     /// Those of all targets.
     pub targets: Vec<TargetImage>,
+    /// Those of the directions of a field, by rows; of the images themselves only the middle.
+    pub field: Vec<TargetImage>,
     /// The image without correction at the first wavelength.
     pub uncorrected: PointSpread,
 }
@@ -250,11 +289,13 @@ impl ImagingPlan {
                 let strokes = strokes.index_axis(Axis(0), t).to_owned();
                 structures.insert(0, ("tomography", self.structure(&strokes, &telescope)?));
             }
-            targets.push(self.expose(&structures, &telescope)?);
+            let pixels = if t < self.targets { self.options.image.pixels } else { 1 };
+            targets.push(self.expose(&structures, &telescope, pixels)?);
             watch.progress(t + 1, count);
         }
         let uncorrected = self.without_correction(&telescope)?;
-        Ok(Imaged { targets, uncorrected })
+        let field = targets.split_off(self.targets);
+        Ok(Imaged { targets, field, uncorrected })
     }
 
     // Errors of strokes of all targets
@@ -323,12 +364,13 @@ impl ImagingPlan {
         &self,
         structures: &[(&str, Array2<f64>)],
         telescope: &TelescopeTransfer,
+        pixels: usize,
     ) -> Result<TargetImage, Error> {
         let named: Vec<(&str, &Array2<f64>)> =
             structures.iter().map(|(name, structure)| (*name, structure)).collect();
         let mut whole = Array2::zeros(telescope.values().dim());
         structures.iter().for_each(|(_, structure)| whole += structure);
-        let image = ImageOptions { extra: 0.0, jitter: 0.0, ..self.options.image.clone() };
+        let image = ImageOptions { extra: 0.0, jitter: 0.0, pixels, ..self.options.image.clone() };
         let exposures = image.expose(telescope, &whole, self.diameter)?;
         Ok(TargetImage { exposures, budget: Budget::of(telescope, &named)? })
     }
@@ -374,6 +416,7 @@ mod tests {
             },
             control: Some(ControlLoop { kind: LoopKind::Open, rate: 500.0, gain: 0.5, delay: 2.0 }),
             image,
+            field: None,
         }
     }
 
@@ -432,6 +475,34 @@ mod tests {
         let shared = run(&small(), shared);
         let rms = |imaged: &Imaged, t: usize| imaged.targets[t].budget.terms()[0].rms();
         assert!((0..2).all(|t| rms(&shared, t) > rms(&each, t)));
+    }
+
+    // Map a field around a target
+    #[test]
+    fn a_field_has_what_its_directions_have_as_targets() {
+        let mut wanted = options(Structure::Stationary);
+        wanted.field = Some(Field { size: 60.0 * ARCSEC, step: 30.0 * ARCSEC });
+        let found = run(&small(), wanted.clone());
+        let field = wanted.field.unwrap();
+        let strehl = found.map(&field, |target| target.exposures[0].image.strehl);
+        assert_eq!((strehl.dim(), found.targets.len()), ((3, 3), 2));
+        // The targets of the file are on the axis and to the left of it.
+        for (t, place) in [[1, 1], [1, 0]].into_iter().enumerate() {
+            let target = &found.targets[t].exposures[0];
+            assert!((strehl[place] / target.image.strehl - 1.0).abs() < 1e-9, "target {t}");
+            let seen = &found.field[3 * place[0] + place[1]];
+            assert_eq!(seen.exposures[0].image.pixels(), 1);
+            assert!((seen.budget.total() / found.targets[t].budget.total() - 1.0).abs() < 1e-9);
+        }
+        assert!(strehl[[0, 2]] != strehl[[2, 0]] && strehl[[1, 1]] > strehl[[2, 2]]);
+        // A mirror for the targets of the file is none for the field.
+        wanted.correction.mode = CorrectionMode::Glao;
+        let shared = run(&small(), wanted.clone());
+        wanted.field = None;
+        let alone = run(&small(), wanted);
+        let rms = |imaged: &Imaged| imaged.targets[1].budget.total();
+        assert!((rms(&shared) / rms(&alone) - 1.0).abs() < 1e-9);
+        assert!(shared.field[4].budget.total() > found.field[4].budget.total());
     }
 
     // Refuse images that no system has

@@ -4,12 +4,14 @@
 pub(crate) mod covariance;
 pub(crate) mod map;
 pub(crate) mod noise;
+pub(crate) mod field;
 pub(crate) mod point_spread;
 pub(crate) mod reconstructor;
 
 pub use covariance::{
     Component, CovarianceView, Pairs, plot_covariance, plot_wavefront_covariance,
 };
+pub use field::{FieldPicture, plot_field};
 pub use map::{WavefrontMap, plot_wavefronts, without_piston};
 pub use noise::{plot_noise, plot_noise_of_stars};
 pub use point_spread::plot_stars;

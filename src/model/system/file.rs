@@ -106,6 +106,7 @@ pub(crate) const TABLES: Keys = &[
     "correction",
     "loop",
     "image",
+    "field",
 ];
 
 // Read the tables of a system
