@@ -1,10 +1,11 @@
 //! Draws the images of a system's targets into the folder that is given.
 
 use lenslet::device::{Engine, silent};
-use lenslet::image::{ImagingOptions, ImagingPlan};
+use lenslet::image::{Exposure, Field, ImagingOptions, ImagingPlan, Structure};
 use lenslet::model::System;
-use lenslet::plot::{PictureFormat, plot_stars};
-use std::{error::Error, path::PathBuf};
+use lenslet::plot::{FieldPicture, PictureFormat, plot_field, plot_stars};
+use lenslet::units::ARCSEC;
+use std::{error::Error, path::Path, path::PathBuf};
 
 const SYSTEM: &str = "book/systems/small-moao.toml";
 
@@ -26,5 +27,32 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     images.push(("without correction", &found.uncorrected));
     let picture = plot_stars(&images, "small-moao.toml at 1.65 µm", 4, PictureFormat::Svg)?;
-    Ok(std::fs::write(folder.join("system-images.svg"), picture)?)
+    std::fs::write(folder.join("system-images.svg"), picture)?;
+    field(&system, &text, &folder)
+}
+
+/// Maps of a field of 100 arcseconds, of images as if errors were stationary.
+fn field(system: &System, text: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
+    let field = Field { size: 100.0 * ARCSEC, step: 5.0 * ARCSEC };
+    let mut options = ImagingOptions::from_toml(text, SYSTEM)?;
+    options.field = Some(field);
+    options.image.structure = Structure::Stationary;
+    let found = ImagingPlan::new(system, options)?.run(&Engine::default(), &silent)?;
+    let seen =
+        |value: &dyn Fn(&Exposure) -> f64| found.map(&field, |seen| value(&seen.exposures[0]));
+    let width = |seen: &Exposure| seen.width.map_or(f64::NAN, |width| 1e3 * width.mean() / ARCSEC);
+    let maps = vec![
+        ("Strehl ratio".to_string(), seen(&|seen| seen.image.strehl)),
+        ("width [mas]".to_string(), seen(&width)),
+        ("light in 150 mas".to_string(), seen(&|seen| seen.ensquared[0])),
+        (
+            "error of the wavefront [nm]".to_string(),
+            found.map(&field, |seen| 1e9 * seen.budget.total()),
+        ),
+    ];
+    let stars = system.guide_stars().iter();
+    let stars = stars.map(|star| star.sensor.source.direction().map(|x| x / ARCSEC)).collect();
+    let title = "small-moao.toml at 1.65 µm".to_string();
+    let picture = FieldPicture { title, maps, step: field.step / ARCSEC, stars };
+    Ok(std::fs::write(folder.join("field-maps.svg"), plot_field(&picture, PictureFormat::Svg)?)?)
 }

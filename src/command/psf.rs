@@ -250,7 +250,10 @@ impl Told<'_> {
         lines.push(("output", format!("{output}: psf {}", shape.join(" × "))));
         align(&lines)
     }
+}
 
+// Tell of fields and of targets
+impl Told<'_> {
     /// From where to where the numbers of a field go at the first wavelength.
     fn line_of(&self, field: &Field) -> String {
         let range = |value: &dyn Fn(&TargetImage) -> f64| {

@@ -17,9 +17,9 @@ pub use options::{ErrorTerm, Exposure, ImageOptions, Structure};
 pub(crate) mod files;
 #[cfg(feature = "files")]
 pub use files::Images;
+pub(crate) mod field;
+pub use field::Field;
 #[cfg(feature = "factorise")]
 pub(crate) mod plan;
 #[cfg(feature = "factorise")]
 pub use plan::{Imaged, ImagingOptions, ImagingPlan, TargetImage};
-pub(crate) mod field;
-pub use field::Field;
