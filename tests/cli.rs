@@ -1111,18 +1111,41 @@ fn images_are_made_told_and_refused() -> Checked {
     };
     assert!(card("PSF CUBE")? && card("CCX0001")? && card("PIX_MAS")? && card("SR0001")?);
     assert!(fs::read_to_string(run.path("p.svg"))?.contains("without correction"));
+    // A field is mapped around the targets, and drawn.
+    let text = fs::read_to_string(&moao)?;
+    let wide =
+        text.replace("ensquared = [150.0]", "structure = \"stationary\"\nensquared = [150.0]");
+    fs::write(run.path("f.toml"), wide + "\n[field]\nsize = 60.0\nstep = 30.0\n")?;
+    let args = "psf f.toml -o f.npz --plot f.svg --of field --json";
+    let field: serde_json::Value = serde_json::from_str(&said(&run.lenslet(args)?))?;
+    let strehl: ndarray::Array3<f64> = archive(&run.path("f.npz"))?.by_name("field_strehl")?;
+    assert_eq!(strehl.dim(), (1, 3, 3));
+    for (k, point) in field["field"]["points"].as_array().ok_or("no points")?.iter().enumerate() {
+        assert_eq!(point["strehl"][0].as_f64(), Some(strehl[[0, k / 3, k % 3]]));
+    }
+    assert_eq!(field["targets"][0]["strehl"][0].as_f64(), Some(strehl[[0, 1, 1]]));
+    assert!(fs::read_to_string(run.path("f.svg"))?.contains("Strehl ratio"));
+    ["f.toml", "f.npz", "f.svg"].iter().try_for_each(|name| fs::remove_file(run.path(name)))?;
+    run.refuses(
+        &format!("psf {} -o p.fits --plot g.svg --of field", moao.display()),
+        &["of = field", "[field]"],
+    )?;
     // A plan writes nothing.
     fs::remove_file(run.path("p.fits"))?;
     fs::remove_file(run.path("p.svg"))?;
     let plan = said(&run.lenslet(&format!("psf {} --plan", moao.display()))?);
     assert!(plan.contains("images") && plan.contains("psf"), "{plan}");
     assert!(run.names()?.is_empty());
-    let text = fs::read_to_string(&moao)?;
     run.refuses(&format!("psf {} -o p.fits", small.display()), &["small.toml", "mirror"])?;
     for (from, to, words) in [
         ("[1.65e-6]", "[1.65e-6, 0.0]", ["bad.toml:", "image.wavelengths[1]"]),
         ("coupling = 0.2", "coupling = 1.2", ["bad.toml:", "mirror[0].coupling"]),
         ("rate = 500.0", "rate = 0.0", ["bad.toml:", "loop.rate"]),
+        (
+            "[correction]",
+            "[field]\nsize = 60\nstep = 90\n[correction]",
+            ["bad.toml:", "field.step"],
+        ),
         ("\"moao\"", "\"magic\"", ["bad.toml:", "correction.mode"]),
         ("delay = 0.0 ", "delay = 0.01", ["reconstructor.delay", "[loop]"]),
         (

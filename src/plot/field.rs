@@ -4,7 +4,7 @@
 // What pictures of fields stand on
 use crate::error::{Error, Invalid, accept, positive};
 use crate::plot::{
-    Area, Axis, Drawn, Picture, PictureFormat, Scale, TYPEFACE, number, paint, paint_bar_of,
+    Area, Axis, Drawn, Picture, PictureFormat, Scale, TYPEFACE, paint, paint_bar_of,
 };
 use ndarray::Array2;
 use plotters::prelude::*;
@@ -104,16 +104,10 @@ impl FieldPicture {
         chart.draw_series(self.stars.iter().map(star))?;
         // Draw the scale of a map
         let bar = area.clone().shrink((x + SIDE + 20, y), (130, SIDE));
+        let digits = (1.0 - (most - least).log10().floor()).clamp(0.0, 12.0) as usize;
         let tick = |k: i32| {
             let value = least + (most - least) * f64::from(k) / 4.0;
-            (
-                value,
-                number(
-                    (value * 1e4 / most.abs().max(least.abs())).round()
-                        * most.abs().max(least.abs())
-                        / 1e4,
-                ),
-            )
+            (value, format!("{value:.digits$}").replace('-', "−"))
         };
         let ticks = (0..=4).map(tick).collect();
         paint_bar_of(&bar, &STATIONS, Scale { ends: least..most, ticks }, 24)
