@@ -7,7 +7,7 @@ use super::summary::{align, command_line, count, plan_text};
 use super::watch::{Terminal, with_speed};
 use crate::correction::CorrectionMode;
 use crate::device::{Device, check, engine::Engine, threads};
-use crate::error::{Error, Invalid};
+use crate::error::{Error, accept};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
 use crate::files::origin::Origin;
@@ -89,23 +89,10 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     options.reconstructor =
         options.reconstructor.method(args.method.unwrap_or(options.reconstructor.method));
     // Refuse pictures that there are not
-    let given = [
-        (
-            "of",
-            args.of == Of::Field && options.field.is_none(),
-            "field",
-            "psf, as the file has no [field]",
-        ),
-        (
-            "of",
-            args.of == Of::Psf && picture.is_some() && system.targets().is_empty(),
-            "psf",
-            "field, as there is no [[target]]",
-        ),
-    ];
-    if let Some((key, _, value, expected)) = given.into_iter().find(|(_, wrong, ..)| *wrong) {
-        return Err(Invalid::new(key, value, expected).into());
-    }
+    let mapless = args.of == Of::Field && options.field.is_none();
+    accept(!mapless, "of", "field", "psf, as the file has no [field]")?;
+    let starless = args.of == Of::Psf && picture.is_some() && system.targets().is_empty();
+    accept(!starless, "of", "psf", "field, as there is no [[target]]")?;
     let plan = ImagingPlan::new(&system, options)?;
     let engine = with_speed(Engine::open(args.device, args.precision)?, args.plan)?;
     let description = plan.describe(&engine);

@@ -202,12 +202,12 @@ impl ImagingPlan {
             told.arrays.push(("field_strehl".into(), vec![waves, across, across]));
         }
         told.memory.host = told.memory.host.saturating_add(self.bytes());
-        told.stages.push(self.stage());
+        told.stages.push(self.stage(engine));
         told
     }
 
     /// The stage of the images, which cores make.
-    fn stage(&self) -> Stage {
+    fn stage(&self, engine: &Engine) -> Stage {
         let points = self.points() as f64;
         let modes = match (self.has(ErrorTerm::Tomography), self.options.image.structure) {
             (true, Structure::Exact) => self.mirror.positions().len() as f64,
@@ -215,7 +215,8 @@ impl ImagingPlan {
         };
         let targets = self.correction.targets() as f64;
         let work = targets * (modes + 20.0) * points * points * points.log2() * MODE;
-        Stage::shared(IMAGES, &[(Work::Transforms, work)], &Engine::default())
+        let (cores, work) = (Engine::default(), [(Work::Transforms, work)]);
+        Stage::shared(IMAGES, &work, if engine.devices().is_empty() { engine } else { &cores })
     }
 
     /// Bytes of the grids of displacements and of modes on the pupil.

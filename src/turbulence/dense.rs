@@ -618,8 +618,8 @@ fn tables_of_corners(
         }
     }
     let prepare = |_: &(), sharing: Sharing| {
-        let phases = layers.iter().map(|layer| &layer.phase);
-        let phase = { phases }.find(|phase| phase.outer_scale == sharing.outer_scale);
+        let mut phases = layers.iter().map(|layer| &layer.phase);
+        let phase = phases.find(|phase| phase.outer_scale == sharing.outer_scale);
         let table = phase.and_then(|phase| Table::of_corners(phase, &sharing.sides));
         Ok((sharing, table))
     };
