@@ -862,6 +862,9 @@ fn add_star(
         along_y[k] += scale * (edge(1, j, i) - edge(1, j + 1, i));
     }
 }
+/// Crossings that are made at a time.
+const CROSSINGS: usize = 1 << 16;
+
 /// Adds the covariances of the phase at the `points` of a row, times `strength`, to the slopes of the lenslets against each of
 /// them, from the table of edges.
 fn add_row(
@@ -1000,7 +1003,12 @@ pub fn wavefront_slope(
                 let mut slopes: Vec<&mut [f64]> =
                     rows.iter_mut().map(|row| &mut row[place.clone()]).collect();
                 match edges.as_deref().filter(|_| star.is_upright()) {
-                    Some(table) => add_row((table, strength), (star, lenslets), &seen, &mut slopes),
+                    Some(table) => {
+                        let few = (CROSSINGS / (star.centres[0].len() + 1).pow(2)).max(1);
+                        for (seen, slopes) in seen.chunks(few).zip(slopes.chunks_mut(few)) {
+                            add_row((table, strength), (star, lenslets), seen, slopes);
+                        }
+                    }
                     None => slopes.iter_mut().zip(&seen).for_each(|(slopes, &at)| {
                         add_star((phase, strength), (star, lenslets), at, slopes);
                     }),
