@@ -7,7 +7,7 @@ use super::summary::{align, command_line, count, plan_text};
 use super::watch::{Terminal, with_speed};
 use crate::correction::CorrectionMode;
 use crate::device::{Device, check, engine::Engine, threads};
-use crate::error::{Error, accept};
+use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
 use crate::files::origin::Origin;
@@ -89,10 +89,14 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     options.reconstructor =
         options.reconstructor.method(args.method.unwrap_or(options.reconstructor.method));
     // Refuse pictures that there are not
-    let mapless = args.of == Of::Field && options.field.is_none();
-    accept(!mapless, "of", "field", "psf, as the file has no [field]")?;
-    let starless = args.of == Of::Psf && picture.is_some() && system.targets().is_empty();
-    accept(!starless, "of", "psf", "field, as there is no [[target]]")?;
+    let refuse = |wrong: bool, value: &str, expected: &str| match wrong {
+        true => Err(Invalid::new("of", value, expected)),
+        false => Ok(()),
+    };
+    let (mapless, starless) = (options.field.is_none(), system.targets().is_empty());
+    refuse(args.of == Of::Field && mapless, "field", "psf, as the file has no [field]")?;
+    let starless = picture.is_some() && starless;
+    refuse(args.of == Of::Psf && starless, "psf", "field, as there is no [[target]]")?;
     let plan = ImagingPlan::new(&system, options)?;
     let engine = with_speed(Engine::open(args.device, args.precision)?, args.plan)?;
     let description = plan.describe(&engine);
