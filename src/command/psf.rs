@@ -170,6 +170,11 @@ fn mas(angle: f64) -> f64 {
     1e3 * angle / ARCSEC
 }
 
+/// The mean width of an image in milliarcseconds, if it has one.
+fn width(seen: &Exposure) -> Option<f64> {
+    seen.width.map(|width| mas(width.mean()))
+}
+
 // Maps of a field as arrays
 impl Told<'_> {
     /// A map of the field for each wavelength.
@@ -180,10 +185,12 @@ impl Told<'_> {
 
     fn add_field(&self, arrays: &mut Arrays) {
         let Some(field) = &self.plan.options().field else { return };
-        let widths = |seen: &Exposure| seen.width.map_or(f64::NAN, |width| mas(width.mean()));
         let strehl = stacked(&self.by_wavelength(field, &|seen| seen.image.strehl));
         arrays.add("field_strehl", strehl).axes("wavelength, y, x");
-        let entry = arrays.add("field_fwhm", stacked(&self.by_wavelength(field, &widths)));
+        let entry = arrays.add(
+            "field_fwhm",
+            stacked(&self.by_wavelength(field, &|seen| width(seen).unwrap_or(f64::NAN))),
+        );
         entry.axes("wavelength, y, x").about("mas");
         for (k, side) in self.boxes().into_iter().enumerate() {
             let shares = stacked(&self.by_wavelength(field, &|seen| seen.ensquared[k]));
@@ -264,15 +271,14 @@ impl Told<'_> {
     fn lines_of(&self, target: &TargetImage) -> Vec<String> {
         let boxes = self.boxes();
         let exposures = target.exposures.iter().map(|seen| {
-            let width = seen.width.map_or("wider than half the field".into(), |width| {
-                format!("{:.0} mas", mas(width.mean()))
-            });
+            let across = width(seen).map(|width| format!("{width:.0} mas"));
+            let across = across.unwrap_or("wider than half the field".into());
             let energy = seen.ensquared.iter().zip(&boxes);
             let energy = energy.map(|(share, side)| format!(", {share:.3} in {side} mas"));
             let wavelength = 1e6 * seen.image.wavelength;
             let strehl = seen.image.strehl;
             format!(
-                "{wavelength:.4} µm: Strehl {strehl:.3}, FWHM {width}{}",
+                "{wavelength:.4} µm: Strehl {strehl:.3}, FWHM {across}{}",
                 energy.collect::<String>()
             )
         });
@@ -291,12 +297,12 @@ impl Told<'_> {
         let description = self.plan.describe(self.engine);
         let targets = self.system.targets().iter().zip(&self.found.targets);
         let targets: Vec<Value> = targets.map(|(source, seen)| told_of(source, seen)).collect();
-        let field = image_field.as_ref().and_then(|field| {
-            let directions = field.directions().ok()?;
-            let points = directions.iter().zip(&self.found.field);
-            let points: Vec<Value> = points.map(|(source, seen)| told_of(source, seen)).collect();
+        let directions = &self.plan.correction().system().targets()[targets.len()..];
+        let points = directions.iter().zip(&self.found.field);
+        let points: Vec<Value> = points.map(|(source, seen)| told_of(source, seen)).collect();
+        let field = image_field.as_ref().map(|field| {
             let [size, step] = [field.size, field.step].map(|angle| angle / ARCSEC);
-            Some(json!({ "size_arcsec": size, "step_arcsec": step, "across": field.across(), "points": points }))
+            json!({ "size_arcsec": size, "step_arcsec": step, "across": field.across(), "points": points })
         });
         json!({
             "system": self.args.system.display().to_string(),
@@ -335,7 +341,7 @@ fn told_of(source: &Source, seen: &TargetImage) -> Value {
         "zenith_arcsec": f64::hypot(x, y) / ARCSEC,
         "azimuth_degrees": y.atan2(x).to_degrees(),
         "strehl": of(&|seen| json!(seen.image.strehl)),
-        "fwhm_mas": of(&|seen| json!(seen.width.map(|width| mas(width.mean())))),
+        "fwhm_mas": of(&|seen| json!(width(seen))),
         "ensquared": of(&|seen| json!(seen.ensquared)),
         "budget_nm": budget,
     })
@@ -354,18 +360,21 @@ impl Told<'_> {
         }
         images.push(("without correction".into(), &self.found.uncorrected));
         let images: Vec<_> = images.iter().map(|(title, image)| (title.as_str(), *image)).collect();
+        plot_stars(&images, &self.title(), self.args.decades, format)
+    }
+
+    /// The system, and the first wavelength.
+    fn title(&self) -> String {
         let name = short_name(&self.args.system.display().to_string());
-        let wavelength = 1e6 * self.found.uncorrected.wavelength;
-        plot_stars(&images, &format!("{name} at {wavelength:.4} µm"), self.args.decades, format)
+        format!("{name} at {:.4} µm", 1e6 * self.found.uncorrected.wavelength)
     }
 
     /// The maps of a field at the first wavelength.
     fn picture_of(&self, field: &Field) -> FieldPicture {
         let first = |value: &dyn Fn(&Exposure) -> f64| self.by_wavelength(field, value).remove(0);
-        let width = |seen: &Exposure| seen.width.map_or(f64::NAN, |width| mas(width.mean()));
         let mut maps = vec![
             ("Strehl ratio".to_string(), first(&|seen| seen.image.strehl)),
-            ("width [mas]".to_string(), first(&width)),
+            ("width [mas]".to_string(), first(&|seen| width(seen).unwrap_or(f64::NAN))),
         ];
         if let Some(side) = self.boxes().first() {
             maps.push((format!("light in {side} mas"), first(&|seen| seen.ensquared[0])));
@@ -374,9 +383,6 @@ impl Told<'_> {
         maps.push(("error of the wavefront [nm]".to_string(), error));
         let stars = self.system.guide_stars().iter();
         let stars = stars.map(|star| star.sensor.source.direction().map(|x| x / ARCSEC)).collect();
-        let name = short_name(&self.args.system.display().to_string());
-        let wavelength = 1e6 * self.found.uncorrected.wavelength;
-        let title = format!("{name} at {wavelength:.4} µm");
-        FieldPicture { title, maps, step: field.step / ARCSEC, stars }
+        FieldPicture { title: self.title(), maps, step: field.step / ARCSEC, stars }
     }
 }

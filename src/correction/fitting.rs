@@ -96,7 +96,7 @@ pub(crate) fn square_metres(air: &Atmosphere) -> f64 {
 }
 
 impl WavefrontSpectrum {
-    fn of(air: &Atmosphere) -> Self {
+    pub(crate) fn of(air: &Atmosphere) -> Self {
         let mut layers: Vec<(f64, VonKarman)> = Vec::new();
         for layer in air.layers().iter().filter(|layer| layer.fraction > 0.0) {
             let strength = square_metres(air) * layer.fraction;
@@ -112,7 +112,8 @@ impl WavefrontSpectrum {
         self.layers.iter().map(|(share, phase)| share * phase.power_spectrum(f_squared)).sum()
     }
 
-    fn structure_function(&self, distance: f64) -> f64 {
+    /// The structure function \[m²\] at a distance \[m\].
+    pub(crate) fn structure_function(&self, distance: f64) -> f64 {
         self.layers.iter().map(|(share, phase)| share * phase.structure_function(distance)).sum()
     }
 }

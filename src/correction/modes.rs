@@ -68,7 +68,8 @@ pub struct Correction {
     /// Targets that find something, before those that were added.
     targets: usize,
     weights: Vec<f64>,
-    /// Onto a mirror in the pupil of the first design.
+    /// A mirror in the pupil of the first design, and onto it.
+    pupil_mirror: Mirror,
     pupil: Projector,
 }
 
@@ -94,8 +95,9 @@ impl Correction {
         let mirrors = designs.iter().map(|design| Mirror::new(design, &system));
         let mirrors = mirrors.collect::<Result<Vec<_>, Invalid>>()?;
         let design = MirrorDesign { altitude: 0.0, ..designs[0].clone() };
-        let pupil = Projector::new(&Mirror::new(&design, &system)?, &system, &system.targets()[0])?;
-        Ok(Self { system, mode: *mode, mirrors, targets, weights, pupil })
+        let pupil_mirror = Mirror::new(&design, &system)?;
+        let pupil = Projector::new(&pupil_mirror, &system, &system.targets()[0])?;
+        Ok(Self { system, mode: *mode, mirrors, targets, weights, pupil_mirror, pupil })
     }
 
     /// The system that is to be reconstructed: all targets, and behind them a guide star that a mirror is for.
@@ -113,7 +115,12 @@ impl Correction {
         &self.mirrors
     }
 
-    /// The projector onto a mirror of the first design in the pupil, by which errors of strokes are told.
+    /// A mirror of the first design in the pupil, by whose strokes errors are told.
+    pub fn pupil_mirror(&self) -> &Mirror {
+        &self.pupil_mirror
+    }
+
+    /// The projector onto that mirror.
     pub fn pupil(&self) -> &Projector {
         &self.pupil
     }

@@ -2,7 +2,7 @@
 //! What is asked of an image, and the way from structure functions to images.
 
 // What image options stand on
-use crate::correction::fitting::square_metres;
+use crate::correction::fitting::WavefrontSpectrum;
 use crate::error::{Error, Invalid, accept, length, not_negative, positive};
 #[cfg(feature = "files")]
 use crate::files::located::{Document, Table};
@@ -11,7 +11,6 @@ use crate::image::point_spread::{PointSpread, Width};
 use crate::model::atmosphere::Atmosphere;
 #[cfg(feature = "files")]
 use crate::model::system::TABLES;
-use crate::turbulence::phase::VonKarman;
 #[cfg(feature = "files")]
 use crate::units::ARCSEC;
 use ndarray::Array2;
@@ -261,23 +260,10 @@ impl TelescopeTransfer {
     /// The structure function \[m²\] of the wavefront behind an atmosphere without correction. It is 0 where the telescope's
     /// transfer is.
     pub fn turbulence(&self, atmosphere: &Atmosphere) -> Array2<f64> {
-        let mut scales: Vec<(f64, f64)> = Vec::new();
-        for layer in atmosphere.layers() {
-            match scales.iter_mut().find(|(outer, _)| *outer == layer.outer_scale) {
-                Some((_, share)) => *share += layer.fraction,
-                None => scales.push((layer.outer_scale, layer.fraction)),
-            }
-        }
-        let strength = square_metres(atmosphere);
-        let phases: Vec<_> = scales
-            .iter()
-            .map(|(outer, share)| (VonKarman::new(*outer), share * strength))
-            .collect();
-        let at = |r: f64| -> f64 {
-            phases.iter().map(|(phase, strength)| strength * phase.structure_function(r)).sum()
-        };
+        let air = WavefrontSpectrum::of(atmosphere);
         let row = |j: usize| -> Vec<f64> {
-            (0..=j).map(|i| at(self.step() * (j as f64).hypot(i as f64))).collect()
+            let at = |i: usize| air.structure_function(self.step() * (j as f64).hypot(i as f64));
+            (0..=j).map(at).collect()
         };
         let eighth: Vec<Vec<f64>> = (0..=self.reach).into_par_iter().map(row).collect();
         let middle = self.points() / 2;
@@ -293,6 +279,7 @@ impl TelescopeTransfer {
 mod tests {
     use super::*;
     use crate::model::{Layer, Pupil};
+    use crate::turbulence::phase::VonKarman;
     use crate::units::ARCSEC;
     use crate::{image::Aperture, image::Budget};
     use std::f64::consts::PI;

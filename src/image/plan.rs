@@ -2,9 +2,7 @@
 //! Images of a system's targets, from its description to what a camera sees.
 
 // What images of a system stand on
-use crate::correction::{
-    Bandwidth, Correction, CorrectionMode, CorrectionOptions, Fitting, Mirror,
-};
+use crate::correction::{Bandwidth, Correction, CorrectionMode, CorrectionOptions, Fitting};
 use crate::device::{Description, Engine, Stage, Watch, Work, check};
 use crate::error::{Error, Invalid, accept};
 #[cfg(feature = "files")]
@@ -16,7 +14,6 @@ use crate::image::options::{EXPONENT, ErrorTerm, Exposure, ImageOptions, Structu
 use crate::image::point_spread::PointSpread;
 use crate::image::structure_function::Actuators;
 use crate::model::control::ControlLoop;
-use crate::model::mirror::MirrorDesign;
 use crate::model::system::System;
 #[cfg(feature = "files")]
 use crate::model::system::TABLES;
@@ -48,9 +45,8 @@ impl ImagingOptions {
     pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
         let document = Document::parse(name, text)?;
         let expected = "at least one [[mirror]], by which light is corrected";
-        let missing = || Ok::<_, Error>(document.root(TABLES)?.missing("mirror", expected));
         let Some(correction) = CorrectionOptions::from_toml(text, name)? else {
-            return Err(missing()?.into());
+            return Err(document.root(TABLES)?.missing("mirror", expected).into());
         };
         Ok(Self {
             reconstructor: ReconstructorOptions::from_toml(text, name)?,
@@ -69,8 +65,6 @@ pub struct ImagingPlan {
     options: ImagingOptions,
     correction: Correction,
     reconstruction: ReconstructorPlan,
-    /// The mirror in the pupil, by whose strokes errors are told.
-    mirror: Mirror,
     aperture: Aperture,
     diameter: f64,
     /// Targets of the system itself, before the directions of the field.
@@ -144,11 +138,10 @@ impl ImagingPlan {
         let alone = Self::is_plain(&options.correction);
         let reconstructor = options.reconstructor.errors_only(alone).keep(!alone);
         let reconstruction = ReconstructorPlan::new(correction.system(), reconstructor)?;
-        let design = MirrorDesign { altitude: 0.0, ..options.correction.mirrors[0].clone() };
-        let mirror = Mirror::new(&design, correction.system())?;
-        let across = samples(diameter, mirror.fitting_pitch(), &options.image);
+        let pitch = correction.pupil_mirror().fitting_pitch();
+        let across = samples(diameter, pitch, &options.image);
         let aperture = Aperture::across(pupil, &[], across)?;
-        Ok(Self { options, correction, reconstruction, mirror, aperture, diameter, targets })
+        Ok(Self { options, correction, reconstruction, aperture, diameter, targets })
     }
 
     /// Whether errors of slopes are all that is needed of the reconstruction.
@@ -210,7 +203,7 @@ impl ImagingPlan {
     fn stage(&self, engine: &Engine) -> Stage {
         let points = self.points() as f64;
         let modes = match (self.has(ErrorTerm::Tomography), self.options.image.structure) {
-            (true, Structure::Exact) => self.mirror.positions().len() as f64,
+            (true, Structure::Exact) => self.correction.pupil_mirror().positions().len() as f64,
             _ => 8.0,
         };
         let targets = self.correction.targets() as f64;
@@ -221,7 +214,8 @@ impl ImagingPlan {
 
     /// Bytes of the grids of displacements and of modes on the pupil.
     fn bytes(&self) -> u64 {
-        let (points, actuators) = (self.points() as u64, self.mirror.positions().len() as u64);
+        let (points, actuators) =
+            (self.points() as u64, self.correction.pupil_mirror().positions().len() as u64);
         8 * (40 * points * points + 3 * actuators * actuators)
     }
 
@@ -281,17 +275,14 @@ impl ImagingPlan {
         };
         watch.stage(IMAGES, "targets");
         let telescope = self.aperture.transfer(self.points())?;
-        let common = self.common_structures(&telescope)?;
+        let common = self.common(&telescope)?;
         let (mut targets, count) = (Vec::new(), self.correction.targets());
         for t in 0..count {
             check(watch)?;
-            let mut structures = common.clone();
-            if let Some(strokes) = &strokes {
-                let strokes = strokes.index_axis(Axis(0), t).to_owned();
-                structures.insert(0, ("tomography", self.structure(&strokes, &telescope)?));
-            }
+            let strokes = strokes.as_ref().map(|all| all.index_axis(Axis(0), t).to_owned());
+            let own = strokes.map(|strokes| self.structure(&strokes, &telescope)).transpose()?;
             let pixels = if t < self.targets { self.options.image.pixels } else { 1 };
-            targets.push(self.expose(&structures, &telescope, pixels)?);
+            targets.push(self.expose(own, &common, &telescope, pixels)?);
             watch.progress(t + 1, count);
         }
         let uncorrected = self.without_correction(&telescope)?;
@@ -306,7 +297,7 @@ impl ImagingPlan {
         if !Self::is_plain(&self.options.correction) {
             return Ok(self.correction.of(&found)?.stroke_errors);
         }
-        let actuators = self.mirror.positions().len();
+        let actuators = self.correction.pupil_mirror().positions().len();
         let mut strokes = Array3::zeros((self.correction.targets(), actuators, actuators));
         for (mut strokes, errors) in
             strokes.outer_iter_mut().zip(found.error_covariance.outer_iter())
@@ -317,12 +308,10 @@ impl ImagingPlan {
     }
 
     // Structure functions of all terms
-    /// Structure functions [m²] that are the same for all targets, with their names.
-    fn common_structures(
-        &self,
-        telescope: &TelescopeTransfer,
-    ) -> Result<Vec<(&'static str, Array2<f64>)>, Error> {
-        let (air, pitch) = (self.correction.system().atmosphere(), self.mirror.fitting_pitch());
+    /// What is the same for all targets: the sum of structure functions, m², and its parts in a budget.
+    fn common(&self, telescope: &TelescopeTransfer) -> Result<(Array2<f64>, Budget), Error> {
+        let (air, pitch) =
+            (self.correction.system().atmosphere(), self.correction.pupil_mirror().fitting_pitch());
         let (points, step, image) = (self.points(), telescope.step(), &self.options.image);
         let mut structures = Vec::new();
         if self.has(ErrorTerm::Fitting) {
@@ -339,7 +328,10 @@ impl ImagingPlan {
         if image.jitter > 0.0 {
             structures.push(("jitter", telescope.jitter(image.jitter)?));
         }
-        Ok(structures)
+        let named: Vec<_> = structures.iter().map(|(name, structure)| (*name, structure)).collect();
+        let budget = Budget::of(telescope, &named)?;
+        let nothing = Array2::zeros(telescope.values().dim());
+        Ok((structures.iter().fold(nothing, |sum, (_, structure)| sum + structure), budget))
     }
 
     /// D_tomo [m²] of the covariance of strokes.
@@ -348,12 +340,10 @@ impl ImagingPlan {
         strokes: &Array2<f64>,
         telescope: &TelescopeTransfer,
     ) -> Result<Array2<f64>, Error> {
-        let influence = |offset: [f64; 2]| self.mirror.influence(offset);
-        let actuators = Actuators {
-            positions: self.mirror.positions(),
-            pitch: self.mirror.pitch(),
-            influence: &influence,
-        };
+        let mirror = self.correction.pupil_mirror();
+        let influence = |offset: [f64; 2]| mirror.influence(offset);
+        let (positions, pitch) = (mirror.positions(), mirror.pitch());
+        let actuators = Actuators { positions, pitch, influence: &influence };
         match self.options.image.structure {
             Structure::Stationary => Ok(actuators.stationary(strokes, telescope)?),
             Structure::Exact => actuators.mean(strokes, &self.aperture, self.points()),
@@ -361,19 +351,22 @@ impl ImagingPlan {
     }
 
     // Expose a target
+    /// The image of a target with a tomographic error of its own, if that enters, and the errors that all have in common.
     fn expose(
         &self,
-        structures: &[(&str, Array2<f64>)],
+        own: Option<Array2<f64>>,
+        (common, known): &(Array2<f64>, Budget),
         telescope: &TelescopeTransfer,
         pixels: usize,
     ) -> Result<TargetImage, Error> {
-        let named: Vec<(&str, &Array2<f64>)> =
-            structures.iter().map(|(name, structure)| (*name, structure)).collect();
-        let mut whole = Array2::zeros(telescope.values().dim());
-        structures.iter().for_each(|(_, structure)| whole += structure);
+        let own_terms: Vec<_> = own.iter().map(|structure| ("tomography", structure)).collect();
+        let mut budget = Budget::of(telescope, &own_terms)?;
+        for term in known.terms() {
+            budget = budget.with(&term.name, term.variance)?;
+        }
+        let whole = own.map_or_else(|| common.clone(), |own| own + common);
         let image = ImageOptions { extra: 0.0, jitter: 0.0, pixels, ..self.options.image.clone() };
-        let exposures = image.expose(telescope, &whole, self.diameter)?;
-        Ok(TargetImage { exposures, budget: Budget::of(telescope, &named)? })
+        Ok(TargetImage { exposures: image.expose(telescope, &whole, self.diameter)?, budget })
     }
 
     /// The image of a star behind the air alone, at the first wavelength.
@@ -391,7 +384,7 @@ impl ImagingPlan {
 mod tests {
     use super::*;
     use crate::device::silent;
-    use crate::model::mirror::Spacing;
+    use crate::model::mirror::{MirrorDesign, Spacing};
     use crate::model::system::SystemBuilder;
     use crate::model::{Atmosphere, LoopKind};
     use crate::units::ARCSEC;
