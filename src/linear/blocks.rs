@@ -6,9 +6,11 @@ pub(crate) mod gpu;
 
 // What operators in blocks stand on
 use crate::error::{Invalid, accept};
-use crate::linear::matrix::Dense;
+use crate::linear::matrix::{Dense, dot};
 use crate::linear::operator::{Operator, count, gather, places_of, shape, starts, vectors};
 use crate::numerics::real::Real;
+use ndarray::{ArrayView2, Axis};
+use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -119,18 +121,92 @@ impl<T: Real> Operator<T> for Blocks<T> {
     }
 }
 
+// A strip in bands
+/// A matrix B of many rows and few columns, in bands of rows, column by column in each.
+pub(crate) struct Strip<T> {
+    many: usize,
+    few: usize,
+    values: Vec<T>,
+}
+
+impl<T: Real> Strip<T> {
+    /// Rows of a band.
+    const BAND: usize = 128;
+
+    /// The strip that has this transpose, (few, many).
+    pub(crate) fn new(transpose: ArrayView2<f64>) -> Self {
+        let (few, many) = transpose.dim();
+        let mut values = Vec::with_capacity(few * many);
+        for band in transpose.axis_chunks_iter(Axis(1), Self::BAND) {
+            values.extend(band.iter().map(|&value| T::of(value)));
+        }
+        Self { many, few, values }
+    }
+
+    // What is known of a strip
+    /// (many, few).
+    pub(crate) fn dim(&self) -> (usize, usize) {
+        (self.many, self.few)
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        size_of_val(&self.values[..]) as u64
+    }
+
+    /// Numbers of `scratch` for [`pass`](Self::pass).
+    pub(crate) fn scratch(&self) -> usize {
+        self.few * self.many.div_ceil(Self::BAND)
+    }
+
+    // Go through a strip once for both products
+    /// Adds B `few` to `many`, and gives as `sums` Bᵀ x in the same pass, of the given `x` or else of what `many` becomes.
+    pub(crate) fn pass<V: Real>(
+        &self,
+        few: &[V],
+        many: &mut [V],
+        x: Option<&[V]>,
+        [sums, scratch]: [&mut [V]; 2],
+    ) {
+        sums.fill(V::zero());
+        if self.values.is_empty() {
+            return;
+        }
+        let parts = &mut scratch[..self.scratch()];
+        let wide = |value: T| V::of(value.in_double());
+        let bands =
+            self.values.par_chunks(Self::BAND * self.few).zip(many.par_chunks_mut(Self::BAND));
+        bands.zip(parts.par_chunks_mut(self.few)).enumerate().for_each(
+            |(band, ((values, many), parts))| {
+                let length = many.len();
+                let columns = || values.chunks_exact(length);
+                for (column, &factor) in columns().zip(few) {
+                    let terms = many.iter_mut().zip(column);
+                    terms.for_each(|(many, &value)| *many += factor * wide(value));
+                }
+                let rows = band * Self::BAND..band * Self::BAND + many.len();
+                let x = x.map_or(&*many, |x| &x[rows]);
+                parts.iter_mut().zip(columns()).for_each(|(part, column)| *part = dot(column, x));
+            },
+        );
+        for parts in parts.chunks_exact(self.few) {
+            sums.iter_mut().zip(parts).for_each(|(sum, &part)| *sum += part);
+        }
+    }
+}
+
 // A thin strip and its transpose
 /// The few beside the many, Eq. [border](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-border), in vectors of the many and then the few.
 pub(crate) struct Border<T> {
     /// B, (many, few), and D.
-    pub(crate) between: Arc<Dense<T>>,
+    pub(crate) between: Strip<T>,
     pub(crate) few: Dense<T>,
 }
 
 impl<T: Real> Operator<T> for Border<T> {
     // Answers of a border
     fn rows(&self) -> usize {
-        self.between.columns() + self.between.rows()
+        let (many, few) = self.between.dim();
+        many + few
     }
 
     fn columns(&self) -> usize {
@@ -138,7 +214,7 @@ impl<T: Real> Operator<T> for Border<T> {
     }
 
     fn scratch(&self, _vectors: usize) -> usize {
-        self.between.columns() + self.between.scratch_of_pass().max(self.few.scratch(1))
+        self.between.dim().1 + self.between.scratch().max(self.few.scratch(1))
     }
 
     fn apply_transpose(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
@@ -150,9 +226,10 @@ impl<T: Real> Operator<T> for Border<T> {
     }
 
     fn apply(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
-        let (all, m) = (self.rows(), self.between.rows());
+        let (m, few) = self.between.dim();
+        let all = m + few;
         vectors(x, y, (all, all));
-        let (sums, scratch) = scratch.split_at_mut(self.between.columns());
+        let (sums, scratch) = scratch.split_at_mut(few);
         for (x, y) in x.chunks_exact(all).zip(y.chunks_exact_mut(all)) {
             let ((x_many, x_few), (many, few)) = (x.split_at(m), y.split_at_mut(m));
             many.fill(T::zero());
@@ -240,7 +317,7 @@ mod tests {
                     (false, false) => small[[i - many, j - many]],
                 }
             });
-            let border = Border { between: Arc::new(Dense::new(between)), few: Dense::new(small) };
+            let border = Border { between: Strip::new(between.t()), few: Dense::new(small) };
             battery::check(&border, 1e-13);
             let x = battery::random(2 * (many + few), 3);
             let [ours, theirs] = [&border as &dyn Operator<f64>, &Dense::new(all)]

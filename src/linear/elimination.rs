@@ -6,6 +6,7 @@ pub(crate) mod gpu;
 
 // What the elimination stands on
 use crate::error::{Error, accept};
+use crate::linear::blocks::Strip;
 use crate::linear::matrix::Dense;
 use crate::linear::operator::{Operator, count, gather, scatter, vectors};
 use crate::numerics::real::Real;
@@ -24,7 +25,7 @@ pub struct Elimination<T> {
     /// P, of the many.
     inverse: Arc<dyn Operator<T>>,
     /// B, (many, few), and D⁻¹.
-    between: Arc<Dense<T>>,
+    between: Strip<f32>,
     small: Dense<T>,
     /// R of σ E⁻¹ = RᵀR.
     root: Dense<T>,
@@ -35,21 +36,20 @@ const WEIGHT: f64 = 8.0;
 
 impl<T: Real> Elimination<T> {
     // Make the elimination
-    /// The preconditioner of `inverse`, which approximates the inverse of the many, of the block `between`, (many, few), and the
-    /// block `small` of the few, which is positive definite; both stand at their places, \[many, few\]. `seen` is what the columns of
-    /// the block see of the many given the few, (few, few), E of Eq. [waves of the few](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-waves-of-the-few).
+    /// The preconditioner of `inverse`, which approximates the inverse of the many, of the block `between` of the few with the many,
+    /// (few, many), of which six digits are kept, and the block `small` of the few, which is positive definite; all stand at their
+    /// places, \[many, few\]. `seen` is what the rows of that block see of the many given the few, (few, few), E of Eq. [waves of the few](https://lenslet.github.io/lenslet/operators-in-blocks.html#eq-waves-of-the-few).
     ///
     /// # Errors
     /// `Invalid` where shapes do not fit; `Failed` where the small block or what is seen is not finite.
     pub fn new(
         inverse: Arc<dyn Operator<T>>,
-        between: Arc<Dense<T>>,
+        between: ArrayView2<f64>,
         [small, seen]: [ArrayView2<f64>; 2],
         [many, few]: [Vec<Range<usize>>; 2],
     ) -> Result<Self, Error> {
-        let shape = (between.rows(), between.columns());
-        check(shape, [small.dim(), seen.dim()], [&many, &few])?;
-        let m = between.rows();
+        check(between.dim(), [small.dim(), seen.dim()], [&many, &few])?;
+        let (m, between) = (between.ncols(), Strip::new(between));
         accept(
             inverse.rows() == m,
             "rows of the inverse",
@@ -69,7 +69,7 @@ fn check(
 ) -> Result<(), Error> {
     let (m, n) = (count(many), count(few));
     let named = [
-        ("shape between", between, (m, n)),
+        ("shape between", between, (n, m)),
         ("shape of the small block", small, (n, n)),
         ("shape of what the few see", seen, (n, n)),
     ];
@@ -134,7 +134,8 @@ fn orthonormal(matrix: &Array2<f64>) -> Option<Array2<f64>> {
 impl<T: Real> Operator<T> for Elimination<T> {
     // Answers of an elimination
     fn rows(&self) -> usize {
-        self.between.columns() + self.between.rows()
+        let (many, few) = self.between.dim();
+        many + few
     }
 
     fn columns(&self) -> usize {
@@ -142,8 +143,8 @@ impl<T: Real> Operator<T> for Elimination<T> {
     }
 
     fn scratch(&self, _vectors: usize) -> usize {
-        let (m, n) = (self.between.rows(), self.between.columns());
-        2 * m + 3 * n + self.inverse.scratch(1).max(self.between.scratch_of_pass()).max(2 * n)
+        let (m, n) = self.between.dim();
+        2 * m + 3 * n + self.inverse.scratch(1).max(self.between.scratch()).max(2 * n)
     }
 
     fn apply_transpose(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
@@ -158,7 +159,7 @@ impl<T: Real> Operator<T> for Elimination<T> {
     fn apply(&self, x: &[T], y: &mut [T], scratch: &mut [T]) {
         let all = self.rows();
         vectors(x, y, (all, all));
-        let (m, n) = (self.between.rows(), self.between.columns());
+        let (m, n) = self.between.dim();
         let (many, rest) = scratch.split_at_mut(m);
         let (product, rest) = rest.split_at_mut(m);
         let (given, rest) = rest.split_at_mut(n);
@@ -205,7 +206,7 @@ mod tests {
     // Invert exactly what is known exactly
     #[test]
     fn an_exact_inverse_of_what_is_left_gives_that_of_all() {
-        let a = positive(12, 1);
+        let a = positive(12, 1).mapv(|value| f64::from(value as f32));
         let (many, few) = (vec![1, 2, 3, 6, 7, 8, 9, 10, 11], vec![0, 4, 5]);
         let places = || [vec![1..4, 6..12], vec![0..1, 4..6]];
         let part = |rows: &[usize], columns: &[usize]| {
@@ -214,8 +215,8 @@ mod tests {
         let (between, small) = (part(&many, &few), part(&few, &few));
         let seen = positive(3, 5);
         let make = |inverse: Array2<f64>| {
-            let [inverse, between] = [&inverse, &between].map(|m| Arc::new(Dense::new(m.clone())));
-            Elimination::new(inverse, between, [small.view(), seen.view()], places()).unwrap()
+            let (inverse, blocks) = (Arc::new(Dense::new(inverse)), [small.view(), seen.view()]);
+            Elimination::new(inverse, between.t(), blocks, places()).unwrap()
         };
         let through =
             |matrix: &Array2<f64>| between.dot(&invert(matrix.view()).unwrap()).dot(&between.t());
@@ -247,9 +248,8 @@ mod tests {
         let make = |shape, n, seen| {
             let inverse = Arc::new(Dense::new(positive(3, 3)));
             let [small, seen] = [positive(n, 2), positive(seen, 2)];
-            let between = Arc::new(Dense::new(Array2::zeros(shape)));
-            let places = [vec![0..1, 1..3], vec![3..3, 3..4]];
-            Elimination::new(inverse, between, [small.view(), seen.view()], places)
+            let (between, places) = (Array2::zeros(shape), [vec![0..1, 1..3], vec![3..3, 3..4]]);
+            Elimination::new(inverse, between.t(), [small.view(), seen.view()], places)
         };
         assert!(make((3, 1), 1, 1).is_ok());
         assert!(make((2, 1), 1, 1).is_err() && make((3, 2), 1, 1).is_err());

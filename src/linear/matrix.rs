@@ -25,14 +25,15 @@ use rayon::prelude::*;
 pub struct Dense<T>(Array2<T>);
 
 // Scalar product in eight strands
-/// Σ a b, summed in eight independent strands.
-pub(crate) fn dot<T: Real>(a: &[T], b: &[T]) -> T {
+/// Σ a b, summed in eight independent strands, with the digits of b.
+pub(crate) fn dot<A: Real, T: Real>(a: &[A], b: &[T]) -> T {
+    let term = |a: A, b: T| T::of(a.in_double()) * b;
     let mut sums = [T::zero(); 8];
     let (a, b) = (a.chunks_exact(8), b.chunks_exact(8));
-    let rest: T = (a.remainder().iter().zip(b.remainder())).map(|(&a, &b)| a * b).sum();
+    let rest: T = (a.remainder().iter().zip(b.remainder())).map(|(&a, &b)| term(a, b)).sum();
     for (a, b) in a.zip(b) {
         for k in 0..8 {
-            sums[k] += a[k] * b[k];
+            sums[k] += term(a[k], b[k]);
         }
     }
     sums.into_iter().sum::<T>() + rest
@@ -107,46 +108,6 @@ impl<T: Real> Dense<T> {
                 let start = strip * Self::STRIP * vectors + vector * y.len();
                 y.copy_from_slice(&products[start..start + y.len()]);
             }
-        }
-    }
-
-    // Go through a matrix once for both
-    /// Rows of a band.
-    const BAND: usize = 512;
-
-    /// Numbers of `scratch` for [`pass`](Self::pass).
-    pub(crate) fn scratch_of_pass(&self) -> usize {
-        self.columns() * self.rows().div_ceil(Self::BAND)
-    }
-
-    /// Adds A `few` to `many`, and gives as `sums` Aᵀ x in the same pass, of the given `x` or else of what `many` becomes.
-    pub(crate) fn pass(
-        &self,
-        few: &[T],
-        many: &mut [T],
-        x: Option<&[T]>,
-        [sums, scratch]: [&mut [T]; 2],
-    ) {
-        let columns = self.columns();
-        if self.0.is_empty() {
-            return sums.fill(T::zero());
-        }
-        let parts = &mut scratch[..self.scratch_of_pass()];
-        let bands = many.par_chunks_mut(Self::BAND).zip(parts.par_chunks_mut(columns)).enumerate();
-        bands.for_each(|(band, (many, parts))| {
-            let place = band * Self::BAND..band * Self::BAND + many.len();
-            let x = x.map(|x| &x[place.clone()]);
-            let rows = self.values()[place.start * columns..].chunks_exact(columns);
-            parts.fill(T::zero());
-            for (k, (many, row)) in many.iter_mut().zip(rows).enumerate() {
-                *many += dot(row, few);
-                let factor = x.map_or(*many, |x| x[k]);
-                parts.iter_mut().zip(row).for_each(|(part, &value)| *part += factor * value);
-            }
-        });
-        sums.fill(T::zero());
-        for parts in parts.chunks_exact(columns) {
-            sums.iter_mut().zip(parts).for_each(|(sum, &part)| *sum += part);
         }
     }
 }

@@ -6,7 +6,7 @@ pub(crate) mod gpu;
 
 // What operators in blocks of covariances stand on
 use crate::error::{Error, Invalid};
-use crate::linear::blocks::{Block, Blocks, Border};
+use crate::linear::blocks::{Block, Blocks, Border, Strip};
 use crate::linear::elimination::{Elimination, root_of_inverse};
 use crate::linear::matrix::Dense;
 use crate::linear::operator::{Diagonal, LowRank, Operator, Pairs, Sum, scatter};
@@ -38,7 +38,7 @@ pub(crate) fn lying(rectangle: &Array2<f64>) -> (ArrayView2<'_, f64>, bool) {
 fn slopes_in_blocks<T: Real>(
     groups: &[Group],
     rectangles: &Rectangles,
-    strip: Option<&Arc<Dense<T>>>,
+    strip: Option<&Array2<f64>>,
 ) -> Result<Shared<T>, Error> {
     let sets = &rectangles.sets;
     let n = sets.all().map(|set| sets.slopes(set)).sum();
@@ -56,7 +56,7 @@ fn slopes_in_blocks<T: Real>(
     // Put the few and all rectangles
     let all = many_and_few(sets).concat();
     for (few, strip) in rectangles.few.iter().zip(strip) {
-        let border = Border { between: Arc::clone(strip), few: Dense::new(few.mapv(T::of)) };
+        let border = Border { between: Strip::new(strip.view()), few: Dense::new(few.mapv(T::of)) };
         put(Arc::new(border), false, &all, &all);
     }
     for ([first, second], rectangle) in sets.pairs().into_iter().zip(&rectangles.between) {
@@ -233,7 +233,7 @@ pub(crate) fn seen_by_few(
 fn eliminated<T: Real>(
     measured: &Measured,
     rectangles: &Rectangles,
-    strip: Option<&(Arc<Dense<T>>, Array2<f64>)>,
+    strip: Option<&Array2<f64>>,
 ) -> Result<Shared<T>, Error> {
     let stars = renumbered(&rectangles.sets);
     let groups: Vec<Group> = measured
@@ -243,11 +243,11 @@ fn eliminated<T: Real>(
         .map(|(group, stars)| Group { stars, ..*group })
         .collect();
     let circulant: Shared<T> = Arc::new(Circulant::new(&groups)?);
-    let Some((strip, between)) = strip else { return Ok(circulant) };
+    let Some(between) = strip else { return Ok(circulant) };
     let small = few_with_noise(rectangles, measured.noise);
     let seen = seen_by_few(measured, rectangles, [between, &small])?;
     let (small, places) = ([small.view(), seen.view()], many_and_few(&rectangles.sets));
-    Ok(Arc::new(Elimination::new(circulant, Arc::clone(strip), small, places)?))
+    Ok(Arc::new(Elimination::new(circulant, between.view(), small, places)?))
 }
 
 // Either compressed form
@@ -276,12 +276,8 @@ impl Measured<'_> {
             let circulant = || Circulant::new(self.groups).map(|p| Arc::new(p) as Shared<T>);
             return Ok((Arc::new(slopes), wanted.then(circulant).transpose()?));
         };
-        let strip = rectangles.sets.few().map(|_| {
-            let between = few_with_many(rectangles);
-            (Arc::new(Dense::new(between.t().mapv(T::of))), between)
-        });
-        let slopes =
-            slopes_in_blocks(self.groups, rectangles, strip.as_ref().map(|(strip, _)| strip))?;
+        let strip = rectangles.sets.few().map(|_| few_with_many(rectangles));
+        let slopes = slopes_in_blocks(self.groups, rectangles, strip.as_ref())?;
         let few = || eliminated(self, rectangles, strip.as_ref());
         Ok((slopes, wanted.then(few).transpose()?))
     }

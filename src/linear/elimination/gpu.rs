@@ -45,7 +45,7 @@ impl<T: Real> EliminationGpu<T> {
         [many, few]: [Vec<Range<usize>>; 2],
         vectors: usize,
     ) -> Result<Self, Error> {
-        check((between.ncols(), between.nrows()), [small.dim(), seen.dim()], [&many, &few])?;
+        check(between.dim(), [small.dim(), seen.dim()], [&many, &few])?;
         accept(small.nrows() <= MOST, "few unknowns", small.nrows(), &format!("at most {MOST}"))?;
         let gpu = inverse.gpu();
         let upload = |matrix: ArrayView2<f64>| {
