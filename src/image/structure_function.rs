@@ -1,7 +1,12 @@
 // Tangled from book/src/structure-function.md: edit there, or here and run cargo tangle stitch.
 //! Structure functions of the wavefront that a mirror makes with errors of its strokes.
 
+#[cfg(all(feature = "factorise", feature = "cuda"))]
+mod gpu;
+
 // What structure functions stand on
+#[cfg(feature = "factorise")]
+use crate::device::Engine;
 #[cfg(feature = "factorise")]
 use crate::error::{Error, accept};
 use crate::error::{Invalid, length};
@@ -214,7 +219,89 @@ impl Actuators<'_> {
     }
 }
 
+// Sums of modes on a device
+/// Sums over modes of covariances of strokes, on a device.
+#[cfg(feature = "factorise")]
+pub(super) trait ModesThere {
+    /// The variance on the squares of the pupil, (p, p), and the sum of the squared magnitudes of the modes' transforms, (n/2 + 1, n),
+    /// at \[f_x, f_y\].
+    fn sums(&self, strokes: &Array2<f64>) -> Result<[Array2<f64>; 2], Error>;
+}
+
 // Mean structure function by modes
+/// The mean structure functions of one mirror on one pupil, for any covariance of its strokes.
+#[cfg(feature = "factorise")]
+pub(crate) struct MeanStructure<'a> {
+    actuators: Actuators<'a>,
+    aperture: &'a Aperture,
+    telescope: TelescopeTransfer,
+    plane: Plane,
+    felt: Felt,
+    /// A device that sums modes, if cores do not.
+    there: Option<Box<dyn ModesThere>>,
+}
+
+#[cfg(feature = "factorise")]
+impl<'a> MeanStructure<'a> {
+    // Prepare mean structure functions
+    /// Those on `points` × `points` displacements, with the modes summed on the first device of an engine, if it has one.
+    pub(crate) fn new(
+        actuators: Actuators<'a>,
+        aperture: &'a Aperture,
+        points: usize,
+        engine: &Engine,
+    ) -> Result<Self, Error> {
+        let telescope = aperture.transfer(points)?;
+        let plane = Plane::around(2 * aperture.light().nrows() - 1);
+        let felt = Felt::of(&actuators, aperture);
+        #[cfg(feature = "cuda")]
+        let there = felt.there(engine, &plane, actuators.positions.len())?;
+        #[cfg(not(feature = "cuda"))]
+        let there = engine.devices().first().map(|gpu| match *gpu {});
+        Ok(Self { actuators, aperture, telescope, plane, felt, there })
+    }
+
+    /// The structure function \[m²\] for the covariance C_vv of the `strokes` \[m²\]; as [`Actuators::mean`].
+    pub(crate) fn of(&self, strokes: &Array2<f64>) -> Result<Array2<f64>, Error> {
+        self.actuators.check(strokes)?;
+        let (plane, light) = (&self.plane, self.aperture.light());
+        let [variance, mut products] = self.sums(strokes)?;
+        let variance = plane.spectrum(&(variance * light).view());
+        let light = plane.spectrum(&light.view());
+        Zip::from(&mut products).and(&light).and(&variance).par_for_each(|sum, light, variance| {
+            *sum = 2.0 * ((light.conj() * variance).re - *sum);
+        });
+        let points = self.telescope.points();
+        let mut structure = plane.correlation(&products, self.telescope.reach, points);
+        // Divide by the overlap of the pupil
+        let squares = self.aperture.light().sum();
+        Zip::from(&mut structure).and(self.telescope.values()).par_for_each(|value, &overlap| {
+            *value = if overlap > 1e-9 { (*value / (overlap * squares)).max(0.0) } else { 0.0 };
+        });
+        structure[[points / 2, points / 2]] = 0.0;
+        Ok(structure)
+    }
+
+    // Sum modes on cores or on a device
+    /// The variance on the squares of the pupil, (p, p), m², and the sum of the squared magnitudes of all modes' transforms.
+    fn sums(&self, strokes: &Array2<f64>) -> Result<[Array2<f64>; 2], Error> {
+        if let Some(there) = &self.there {
+            return there.sums(strokes);
+        }
+        let modes = Modes { roots: root(strokes)?, felt: &self.felt };
+        let side = self.felt.side;
+        let half = (self.plane.points() / 2 + 1, self.plane.points());
+        let mut sums = [(side, side), half].map(Array2::zeros);
+        for first in (0..modes.count()).step_by(BATCH) {
+            let batch = modes.batch(first);
+            let found = sums_of_modes(&self.plane, &modes, &batch);
+            sums.iter_mut().zip(found).for_each(|(sum, found)| *sum += &found);
+        }
+        Ok(sums)
+    }
+}
+
+// Mean for one covariance
 #[cfg(feature = "factorise")]
 impl Actuators<'_> {
     /// The mean over the pupil of the structure function \[m²\] of the wavefront on `points` × `points` displacements, for the covariance C_vv of
@@ -229,31 +316,7 @@ impl Actuators<'_> {
         aperture: &Aperture,
         points: usize,
     ) -> Result<Array2<f64>, Error> {
-        self.check(strokes)?;
-        let telescope = aperture.transfer(points)?;
-        let plane = Plane::around(2 * aperture.light().nrows() - 1);
-        let modes = Modes::of(self, strokes, aperture)?;
-        let mut variance = Array2::zeros(aperture.light().dim());
-        let mut products = Array2::<f64>::zeros((plane.points() / 2 + 1, plane.points()));
-        for first in (0..modes.count()).step_by(BATCH) {
-            let batch = modes.batch(first);
-            let (squares, powers) = sums_of_modes(&plane, &modes, &batch);
-            variance += &squares;
-            products += &powers;
-        }
-        let light = plane.spectrum(&aperture.light().view());
-        let variance = plane.spectrum(&(variance * aperture.light()).view());
-        Zip::from(&mut products).and(&light).and(&variance).par_for_each(|sum, light, variance| {
-            *sum = 2.0 * ((light.conj() * variance).re - *sum);
-        });
-        let mut structure = plane.correlation(&products, telescope.reach, points);
-        // Divide by the overlap of the pupil
-        let squares = aperture.light().sum();
-        Zip::from(&mut structure).and(telescope.values()).par_for_each(|value, &overlap| {
-            *value = if overlap > 1e-9 { (*value / (overlap * squares)).max(0.0) } else { 0.0 };
-        });
-        structure[[points / 2, points / 2]] = 0.0;
-        Ok(structure)
+        MeanStructure::new(*self, aperture, points, &Engine::default())?.of(strokes)
     }
 }
 
@@ -278,11 +341,13 @@ impl Felt {
         let lit = aperture.light().indexed_iter().filter(|(_, light)| **light > 0.0);
         let squares: Vec<_> = lit.map(|((j, i), light)| ([j, i], *light)).collect();
         let middle = 0.5 * (aperture.light().nrows() as f64 - 1.0);
+        let reach = actuators.reach();
         let felt_at = |([j, i], _): &([usize; 2], f64)| {
             let [x, y] = [*i, *j].map(|k| (k as f64 - middle) * aperture.step());
-            let height = |[u, v]: &[f64; 2]| (actuators.influence)([x - u, y - v]);
-            let all = actuators.positions.iter().map(height).enumerate();
-            all.filter(|(_, height)| height.abs() > FELT).collect()
+            let offsets = actuators.positions.iter().map(|[u, v]| [x - u, y - v]).enumerate();
+            let near = offsets.filter(|(_, [u, v])| u.hypot(*v) <= reach);
+            let heights = near.map(|(l, offset)| (l, (actuators.influence)(offset)));
+            heights.filter(|(_, height)| height.abs() > FELT).collect()
         };
         let near = squares.par_iter().map(felt_at).collect();
         Self { squares, near, side: aperture.light().nrows() }
@@ -291,6 +356,21 @@ impl Felt {
     /// Adds to `sum` the parts of the rows of all actuators, each as much as square `k` feels it.
     fn add(&self, k: usize, rows: &ArrayView2<f64>, mut sum: ArrayViewMut1<f64>) {
         self.near[k].iter().for_each(|(l, height)| sum.scaled_add(*height, &rows.row(*l)));
+    }
+}
+
+// Reach of an influence function
+#[cfg(feature = "factorise")]
+impl Actuators<'_> {
+    /// How far from its actuator an influence function is felt, m; looked for up to forty pitches, every half of one, and anywhere
+    /// if it is felt there.
+    fn reach(&self) -> f64 {
+        let step = 0.5 * self.pitch;
+        let offsets = (-80..=80).flat_map(|j| (-80..=80).map(move |i| [i, j]));
+        let offsets = offsets.map(|place| place.map(|k| f64::from(k) * step));
+        let felt = offsets.filter(|&offset| (self.influence)(offset).abs() > FELT);
+        let most = felt.fold(0.0, |most: f64, [x, y]| most.max(x.hypot(y))) + 2.0 * step;
+        if most > 80.0 * step { f64::INFINITY } else { most }
     }
 }
 
@@ -318,22 +398,14 @@ const BATCH: usize = 128;
 
 /// Wavefronts of the columns of a root of a covariance of strokes, on the lit squares of a pupil.
 #[cfg(feature = "factorise")]
-struct Modes {
+struct Modes<'a> {
     /// The root, (actuators, modes), m.
     roots: Array2<f64>,
-    felt: Felt,
+    felt: &'a Felt,
 }
 
 #[cfg(feature = "factorise")]
-impl Modes {
-    fn of(
-        actuators: &Actuators,
-        strokes: &Array2<f64>,
-        aperture: &Aperture,
-    ) -> Result<Self, Error> {
-        Ok(Self { roots: root(strokes)?, felt: Felt::of(actuators, aperture) })
-    }
-
+impl Modes<'_> {
     fn count(&self) -> usize {
         self.roots.ncols()
     }
@@ -352,12 +424,8 @@ impl Modes {
 // Sums over a batch of modes
 /// Sums over modes of their squares on the pupil, (p, p), and of the squared magnitudes of their transforms with the light.
 #[cfg(feature = "factorise")]
-fn sums_of_modes<'p>(
-    plane: &'p Plane,
-    modes: &Modes,
-    batch: &Array2<f64>,
-) -> (Array2<f64>, Array2<f64>) {
-    let Felt { squares, side, .. } = &modes.felt;
+fn sums_of_modes<'p>(plane: &'p Plane, modes: &Modes, batch: &Array2<f64>) -> [Array2<f64>; 2] {
+    let Felt { squares, side, .. } = modes.felt;
     let mut variance = Array2::zeros((*side, *side));
     let rows = squares.iter().zip(batch.outer_iter());
     rows.for_each(|((place, _), row)| variance[*place] = row.dot(&row));
@@ -372,7 +440,7 @@ fn sums_of_modes<'p>(
     let parts = batch.axis_iter(Axis(1)).into_par_iter().fold(nothing, add);
     let sums = parts.map(|(powers, _)| powers.sum);
     let none = || Array2::zeros((plane.points() / 2 + 1, plane.points()));
-    (variance, sums.reduce(none, |a, b| a + b))
+    [variance, sums.reduce(none, |a, b| a + b)]
 }
 
 // Transfer function pair by pair
@@ -627,7 +695,8 @@ mod tests {
         let strokes = lopsided(&positions, 8e-8, 0.5);
         let exact = actuators.by_pairs(&strokes, &aperture, points, &[wave]).unwrap().remove(0);
         // Image after image of random strokes
-        let modes = Modes::of(&actuators, &strokes, &aperture).unwrap();
+        let felt = Felt::of(&actuators, &aperture);
+        let modes = Modes { roots: root(&strokes).unwrap(), felt: &felt };
         let (squares, modes) = (&modes.felt.squares, modes.batch(0));
         let mut random = StdRng::seed_from_u64(7);
         let perfect = aperture.transfer(points).unwrap().values().sum();

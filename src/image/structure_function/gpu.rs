@@ -1,0 +1,228 @@
+// Tangled from book/src/structure-function-gpu.md: edit there, or here and run cargo tangle stitch.
+//! Modes of a mirror on a device: their squares on the pupil, and their power in its frequencies.
+
+// What sums of modes on a device stand on
+use super::{Felt, ModesThere, root};
+use crate::device::Engine;
+use crate::device::gpu::{Argument, Buffer, Fft, Gpu, Kernel, KernelSource, Shape};
+use crate::device::headers::REAL;
+use crate::error::Error;
+use crate::image::transforms::Plane;
+use crate::linear::factorisation::gpu::upload_rows;
+use crate::numerics::real::{Precision, Real};
+use ndarray::Array2;
+use num_complex::Complex;
+
+const SOURCE: KernelSource = KernelSource {
+    name: "modes.cu",
+    text: include_str!("../../../kernels/image/modes.cu"),
+    headers: &[REAL],
+};
+
+// Modes for either precision
+impl Felt {
+    /// Sums on the first device of an engine, if it has one, for so many actuators that the squares feel.
+    pub(super) fn there(
+        &self,
+        engine: &Engine,
+        plane: &Plane,
+        actuators: usize,
+    ) -> Result<Option<Box<dyn ModesThere>>, Error> {
+        let Some(gpu) = engine.devices().first() else { return Ok(None) };
+        Ok(Some(match engine.precision() {
+            Precision::F64 => Box::new(ModesGpu::<f64>::new(gpu, self, plane, actuators)?),
+            Precision::F32 => Box::new(ModesGpu::<f32>::new(gpu, self, plane, actuators)?),
+        }))
+    }
+}
+
+// Modes of a mirror on a device
+/// Bytes that the maps of a batch and their transforms take, about, and the most modes of one.
+const ROOM: usize = 1 << 31;
+const MOST: usize = 256;
+
+/// What a device needs to sum modes of one mirror on one pupil.
+struct ModesGpu<T> {
+    gpu: Gpu,
+    kernels: [Kernel; 3],
+    /// Row and column of each lit square in the pupil, and its place in a map of the plane.
+    squares: Vec<[usize; 2]>,
+    places: Buffer<i32>,
+    light: Buffer<T>,
+    /// Which actuators each square feels, and how much: (width, squares).
+    near: Buffer<i32>,
+    heights: Buffer<T>,
+    width: usize,
+    fft: Fft<T, Complex<T>>,
+    maps: Buffer<T>,
+    spectra: Buffer<Complex<T>>,
+    /// Modes of a batch, actuators, points and squares across plane and pupil.
+    batch: usize,
+    actuators: usize,
+    points: usize,
+    side: usize,
+}
+
+impl<T: Real> ModesGpu<T> {
+    // Prepare modes on a device
+    fn new(gpu: &Gpu, felt: &Felt, plane: &Plane, actuators: usize) -> Result<Self, Error> {
+        let (points, count) = (plane.points(), felt.squares.len());
+        let width = felt.near.iter().map(Vec::len).max().unwrap_or(0);
+        let of_mode = points * (points + 2) * 2 * size_of::<T>();
+        let batch = (ROOM / of_mode).clamp(1, MOST).min(actuators.max(1));
+        let lists = width * count * (size_of::<T>() + 4);
+        gpu.refuse_beyond_memory((batch * of_mode + lists) as u64, "the modes of a mirror")?;
+        // Lay out what squares feel
+        let squares: Vec<[usize; 2]> = felt.squares.iter().map(|(square, _)| *square).collect();
+        let places: Vec<i32> = squares.iter().map(|[j, i]| (j * points + i) as i32).collect();
+        let light: Vec<T> = felt.squares.iter().map(|(_, light)| T::of(*light)).collect();
+        let (mut near, mut heights) = (vec![0; width * count], vec![T::zero(); width * count]);
+        for (square, list) in felt.near.iter().enumerate() {
+            for (k, (actuator, height)) in list.iter().enumerate() {
+                near[k * count + square] = *actuator as i32;
+                heights[k * count + square] = T::of(*height);
+            }
+        }
+        let program = gpu.program::<T>(&SOURCE, &[])?;
+        let [one, two, three] =
+            ["keep_upper", "lay_modes", "add_powers"].map(|k| program.kernel(k));
+        Ok(Self {
+            gpu: gpu.clone(),
+            kernels: [one?, two?, three?],
+            squares,
+            places: gpu.upload(&places)?,
+            light: gpu.upload(&light)?,
+            near: gpu.upload(&near)?,
+            heights: gpu.upload(&heights)?,
+            width,
+            fft: gpu.real_fft(&[points, points], batch)?,
+            maps: gpu.zeros(batch * points * points)?,
+            spectra: gpu.zeros(batch * points * (points / 2 + 1))?,
+            batch,
+            actuators,
+            points,
+            side: felt.side,
+        })
+    }
+
+    // Add batch after batch of modes
+    /// Adds what all modes of the `roots` have on squares and in frequencies.
+    fn add_batches(
+        &self,
+        roots: &Buffer<T>,
+        variances: &Buffer<f64>,
+        powers: &Buffer<f64>,
+    ) -> Result<(), Error> {
+        let [_, lay_modes, add_powers] = &self.kernels;
+        let (n, modes) = (self.points, roots.len() / self.actuators);
+        for first in (0..modes).step_by(self.batch) {
+            let here = (modes - first).min(self.batch);
+            let arguments: [Argument; 13] = [
+                (&self.maps).into(),
+                variances.into(),
+                roots.into(),
+                (&self.near).into(),
+                (&self.heights).into(),
+                (&self.light).into(),
+                (&self.places).into(),
+                self.squares.len().into(),
+                self.width.into(),
+                self.actuators.into(),
+                first.into(),
+                here.into(),
+                (n * n).into(),
+            ];
+            self.gpu.launch(lay_modes, Shape::over(self.squares.len(), 128, [1, 1]), &arguments)?;
+            self.gpu.transform(&self.fft, &self.maps, &self.spectra)?;
+            let frequencies = n * (n / 2 + 1);
+            let arguments: [Argument; 4] =
+                [(&self.spectra).into(), powers.into(), frequencies.into(), here.into()];
+            self.gpu.launch(add_powers, Shape::over(frequencies, 256, [1, 1]), &arguments)?;
+        }
+        Ok(())
+    }
+}
+
+impl<T: Real> ModesThere for ModesGpu<T> {
+    // Sum modes on a device
+    fn sums(&self, strokes: &Array2<f64>) -> Result<[Array2<f64>; 2], Error> {
+        let (n, half) = (self.points, self.points / 2 + 1);
+        let (roots, unit) = roots_there::<T>(&self.gpu, &self.kernels[0], strokes)?;
+        let variances = self.gpu.zeros::<f64>(self.squares.len())?;
+        let powers = self.gpu.zeros::<f64>(n * half)?;
+        self.add_batches(&roots, &variances, &powers)?;
+        let mut variance = Array2::zeros((self.side, self.side));
+        let found = variances.read()?;
+        self.squares.iter().zip(found).for_each(|(place, value)| variance[*place] = unit * value);
+        let powers = Array2::from_shape_vec((n, half), powers.read()?)
+            .unwrap_or_else(|_| unreachable!("as many as were made"));
+        Ok([variance, powers.t().mapv(|power| unit * power).as_standard_layout().into_owned()])
+    }
+}
+
+// Root of a covariance on a device
+/// Rows of modes by their strokes, (modes, actuators), whose squares add up to the covariance of `strokes` over its largest variance; and
+/// that.
+fn roots_there<T: Real>(
+    gpu: &Gpu,
+    keep_upper: &Kernel,
+    strokes: &Array2<f64>,
+) -> Result<(Buffer<T>, f64), Error> {
+    let (n, largest) = (strokes.nrows(), strokes.diag().fold(0.0, |m: f64, v| m.max(*v)));
+    let unit = if largest > 0.0 { largest } else { 1.0 };
+    let least = 1e-12f64.max(T::epsilon().in_double());
+    let mut lifted = strokes.clone();
+    lifted.diag_mut().mapv_inplace(|value| value + least * largest);
+    let matrix = upload_rows::<T>(gpu, &lifted, unit)?;
+    if gpu.cholesky(&matrix, n)?.is_none() {
+        gpu.launch(keep_upper, Shape::over(n, 256, [n, 1]), &[(&matrix).into(), n.into()])?;
+        return Ok((matrix, unit));
+    }
+    let rows = root(strokes)?.t().as_standard_layout().into_owned();
+    Ok((upload_rows(gpu, &rows, unit.sqrt())?, unit))
+}
+
+// Tests of summed modes on a device
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::gpu::test_machines;
+    use crate::image::structure_function::{Actuators, MeanStructure};
+    use crate::image::{Aperture, Vane};
+    use crate::model::Pupil;
+
+    #[test]
+    fn means_on_a_device_are_those_of_cores() {
+        let vane = Vane { width: 0.2, angle: 0.5 };
+        let aperture = Aperture::across(&Pupil::new(2.0, 0.2).unwrap(), &[vane], 13).unwrap();
+        let place = |k: usize| [0.6 * (k % 4) as f64 - 0.8, 0.6 * (k / 4) as f64 - 0.95];
+        let positions: Vec<[f64; 2]> = (0..17).map(place).collect();
+        let influence = |[x, y]: [f64; 2]| (-(x * x + 1.2 * y * y) / 0.2).exp();
+        let actuators = Actuators { positions: &positions, pitch: 0.6, influence: &influence };
+        let entry = |(k, l): (usize, usize)| {
+            let [a, b] = [k, l].map(|k| 1e-7 * (1.0 + 0.1 * k as f64));
+            a * b * (-0.3 * (k as f64 - l as f64).powi(2)).exp()
+        };
+        let regular = Array2::from_shape_fn((17, 17), entry);
+        let mut singular = Array2::zeros((17, 17));
+        singular[[3, 3]] = 1e-14;
+        singular[[3, 4]] = 2e-20;
+        singular[[4, 3]] = 2e-20;
+        for strokes in [regular, singular] {
+            let here = actuators.mean(&strokes, &aperture, 27).unwrap();
+            let largest = here.fold(0.0, |most: f64, value| most.max(*value));
+            // Hold devices to cores in either precision
+            for gpu in test_machines() {
+                for (precision, bound) in [(Precision::F64, 1e-10), (Precision::F32, 3e-6)] {
+                    let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
+                    let means = MeanStructure::new(actuators, &aperture, 27, &engine).unwrap();
+                    for _ in 0..2 {
+                        let there = means.of(&strokes).unwrap();
+                        let gap = (&there - &here).fold(0.0, |most: f64, gap| most.max(gap.abs()));
+                        assert!(gap < bound * largest, "{}: {:e}", gpu.name(), gap / largest);
+                    }
+                }
+            }
+        }
+    }
+}
