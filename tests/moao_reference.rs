@@ -226,10 +226,11 @@ fn images(case: &Case) -> [[f64; 2]; 2] {
     };
     let mirror = Mirror::new(&design, &system).unwrap();
     assert_eq!(mirror.positions().len(), 100);
-    let projector = Projector::new(&mirror, &system, &system.targets()[0]).unwrap();
+    let projector =
+        Projector::new(&mirror, &system, &system.targets()[0], &Engine::default()).unwrap();
     assert_eq!(projector.spectrum().1, 95);
     let errors = found.error_covariance.index_axis(Axis(0), 0);
-    let strokes = projector.stroke_errors(&errors).unwrap();
+    let strokes = projector.stroke_errors(&errors, &Engine::default()).unwrap();
 
     let influence = |offset: [f64; 2]| mirror.influence(offset);
     let (positions, pitch) = (mirror.positions(), mirror.pitch());

@@ -1,6 +1,7 @@
 //! Draws the figures of the chapters on mirrors and what they cannot follow into the folder that is given.
 
 use lenslet::correction::{Fitting, Mirror, Projector};
+use lenslet::device::Engine;
 use lenslet::model::{
     Atmosphere, ControlLoop, GuideStar, Layer, LensletArray, LoopKind, MirrorDesign, Pupil, Source,
     Spacing, System, Validity,
@@ -89,7 +90,7 @@ fn actuators(mirror: &Mirror, path: &Path) -> Result<(), Box<dyn Error>> {
 
 /// Singular values of the interaction matrix, and where two filters cut them.
 fn spectrum(mirror: &Mirror, system: &System, path: &Path) -> Result<(), Box<dyn Error>> {
-    let projector = Projector::new(mirror, system, &Source::star(0.0, 0.0)?)?;
+    let projector = Projector::new(mirror, system, &Source::star(0.0, 0.0)?, &Engine::default())?;
     let (values, kept) = projector.spectrum();
     println!("{kept} of {} kept, least {:.3}", values.len(), values[values.len() - 1] / values[0]);
     let all = values.iter().enumerate().map(|(k, s)| (k as f64, s / values[0]));

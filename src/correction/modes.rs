@@ -6,6 +6,7 @@ use crate::correction::mirror::Mirror;
 #[cfg(feature = "files")]
 use crate::correction::mirror::read_mirrors;
 use crate::correction::projector::Projector;
+use crate::device::Engine;
 use crate::error::{Error, Invalid, accept, not_negative};
 #[cfg(feature = "files")]
 use crate::files::located::Document;
@@ -17,6 +18,7 @@ use crate::model::system::System;
 use crate::model::system::{TABLES, TARGET_KEYS};
 use crate::tomography::reconstructor::{Reconstruction, error_covariance};
 use ndarray::{Array2, Array3, ArrayView2, Axis, concatenate, s};
+use std::sync::OnceLock;
 
 // Choices of mirrors and targets
 /// Which mirrors correct which targets.
@@ -70,7 +72,7 @@ pub struct Correction {
     weights: Vec<f64>,
     /// A mirror in the pupil of the first design, and onto it.
     pupil_mirror: Mirror,
-    pupil: Projector,
+    pupil: OnceLock<Projector>,
 }
 
 impl Correction {
@@ -96,7 +98,7 @@ impl Correction {
         let mirrors = mirrors.collect::<Result<Vec<_>, Invalid>>()?;
         let design = MirrorDesign { altitude: 0.0, ..designs[0].clone() };
         let pupil_mirror = Mirror::new(&design, &system)?;
-        let pupil = Projector::new(&pupil_mirror, &system, &system.targets()[0])?;
+        let pupil = OnceLock::new();
         Ok(Self { system, mode: *mode, mirrors, targets, weights, pupil_mirror, pupil })
     }
 
@@ -120,9 +122,17 @@ impl Correction {
         &self.pupil_mirror
     }
 
-    /// The projector onto that mirror.
-    pub fn pupil(&self) -> &Projector {
-        &self.pupil
+    /// The projector onto that mirror, which the engine makes when it is first asked for.
+    ///
+    /// # Errors
+    /// As for [`Projector::new`].
+    pub fn pupil(&self, engine: &Engine) -> Result<&Projector, Error> {
+        if let Some(known) = self.pupil.get() {
+            return Ok(known);
+        }
+        let star = &self.system.targets()[0];
+        let made = Projector::new(&self.pupil_mirror, &self.system, star, engine)?;
+        Ok(self.pupil.get_or_init(|| made))
     }
 }
 
@@ -173,14 +183,18 @@ impl Correction {
     }
 
     /// P_t of Eq. [commands](https://lenslet.github.io/lenslet/correction-modes.html#eq-commands) for some directions with their weights, (a, m) each, m.
-    fn projectors(&self, chosen: &[(Source, f64)]) -> Result<Vec<Array2<f64>>, Error> {
+    fn projectors(
+        &self,
+        chosen: &[(Source, f64)],
+        engine: &Engine,
+    ) -> Result<Vec<Array2<f64>>, Error> {
         let blocks: Vec<_> =
             chosen.iter().map(|(target, weight)| self.seen(target) * weight.sqrt()).collect();
         let views: Vec<_> = blocks.iter().map(|block| block.view()).collect();
         let stack = concatenate(Axis(0), &views);
         let stack = stack.unwrap_or_else(|_| unreachable!("all see the same actuators"));
         let filter = self.mirrors.iter().map(Mirror::filter).fold(0.0, f64::max);
-        let inverse = Projector::of(stack, filter)?;
+        let inverse = Projector::of(stack, filter, engine)?;
         let m = inverse.inverse().ncols() / chosen.len();
         let part = |(t, (_, weight)): (usize, &(Source, f64))| {
             inverse.inverse().slice(s![.., t * m..(t + 1) * m]).to_owned() * weight.sqrt()
@@ -206,20 +220,21 @@ impl Correction {
     ///
     /// # Errors
     /// `Invalid` where the reconstruction has no reconstructor or no covariances, or is that of another system; `Failed` where singular values do not converge.
-    pub fn of(&self, found: &Reconstruction) -> Result<Corrected, Error> {
+    pub fn of(&self, found: &Reconstruction, engine: &Engine) -> Result<Corrected, Error> {
         let (Some(reconstructor), Some(covariances)) = (&found.reconstructor, &found.covariances)
         else {
             let expected = "a reconstruction with its reconstructor and its covariances: keep(true), errors_only(false)";
             return Err(Invalid::new("reconstruction", "without a matrix", expected).into());
         };
-        let (slopes, all) = (self.pupil.interaction().nrows(), self.system.targets());
+        let pupil = self.pupil(engine)?;
+        let (slopes, all) = (pupil.interaction().nrows(), self.system.targets());
         let good = reconstructor.dim().0 == all.len() && reconstructor.dim().1 == slopes;
         let expected =
             format!("that of ({}, {slopes}) slopes, of the system of this correction", all.len());
         accept(good, "reconstruction", reconstructor.dim(), &expected)?;
-        let commands = self.commands(reconstructor)?;
+        let commands = self.commands(reconstructor, engine)?;
         // Tell what is left towards each target
-        let actuators = self.pupil.inverse().nrows();
+        let actuators = pupil.inverse().nrows();
         let mut slope_errors = Array3::zeros((self.targets, slopes, slopes));
         let mut stroke_errors = Array3::zeros((self.targets, actuators, actuators));
         for (t, target) in all.iter().take(self.targets).enumerate() {
@@ -231,7 +246,7 @@ impl Correction {
                 error_covariance(&made, &covariances.truth, &with_truth, &covariances.measurements);
             stroke_errors
                 .index_axis_mut(Axis(0), t)
-                .assign(&self.pupil.stroke_errors(&left.view())?);
+                .assign(&pupil.stroke_errors(&left.view(), engine)?);
             slope_errors.index_axis_mut(Axis(0), t).assign(&left);
         }
         Ok(Corrected { commands, slope_errors, stroke_errors })
@@ -239,18 +254,22 @@ impl Correction {
 
     // Strokes for measurements
     /// K of Eq. [commands](https://lenslet.github.io/lenslet/correction-modes.html#eq-commands), one for each target or one for all.
-    fn commands(&self, reconstructor: &Array3<f64>) -> Result<Vec<Array2<f64>>, Error> {
+    fn commands(
+        &self,
+        reconstructor: &Array3<f64>,
+        engine: &Engine,
+    ) -> Result<Vec<Array2<f64>>, Error> {
         let all = self.system.targets().iter().zip(reconstructor.outer_iter());
         if self.mode == CorrectionMode::Moao {
             let own = |(target, rows): (&Source, ArrayView2<f64>)| {
-                Ok(times_transpose(&self.projectors(&[(*target, 1.0)])?[0], &rows.t()))
+                Ok(times_transpose(&self.projectors(&[(*target, 1.0)], engine)?[0], &rows.t()))
             };
             return all.map(own).collect();
         }
         let wanted = all.zip(&self.weights).filter(|(_, weight)| **weight > 0.0);
         let (chosen, rows): (Vec<_>, Vec<_>) =
             wanted.map(|((target, rows), weight)| ((*target, *weight), rows)).unzip();
-        let projectors = self.projectors(&chosen)?;
+        let projectors = self.projectors(&chosen, engine)?;
         let parts =
             projectors.iter().zip(&rows).map(|(part, rows)| times_transpose(part, &rows.t()));
         let sum = parts.reduce(|sum, part| sum + part);
@@ -347,7 +366,10 @@ mod tests {
         let alone = system.to_builder().targets([system.targets()[1]]).build().unwrap();
         let found = reconstruct(&alone);
         let correct = |mode| {
-            Correction::new(&alone, &options(mode, &[0.0], &[])).unwrap().of(&found).unwrap()
+            Correction::new(&alone, &options(mode, &[0.0], &[]))
+                .unwrap()
+                .of(&found, &Engine::default())
+                .unwrap()
         };
         let moao = correct(Moao);
         for mode in [Ltao, Glao, Mcao] {
@@ -358,9 +380,13 @@ mod tests {
             );
         }
         // Strokes of the guess have the errors of the guess; slopes have those of the mirror as well.
-        let pupil = Correction::new(&alone, &options(Moao, &[0.0], &[])).unwrap().pupil().clone();
+        let pupil = Correction::new(&alone, &options(Moao, &[0.0], &[]))
+            .unwrap()
+            .pupil(&Engine::default())
+            .unwrap()
+            .clone();
         let guess = found.error_covariance.index_axis(Axis(0), 0);
-        let strokes = pupil.stroke_errors(&guess).unwrap();
+        let strokes = pupil.stroke_errors(&guess, &Engine::default()).unwrap();
         let gap = &moao.stroke_errors.index_axis(Axis(0), 0) - &strokes;
         assert!(gap.iter().all(|gap| gap.abs() < 1e-9 * strokes[[0, 0]]), "{gap:?}");
         let left = moao.slope_errors.index_axis(Axis(0), 0);
@@ -373,7 +399,9 @@ mod tests {
         let system = system(2e-14);
         let found = reconstruct(&system);
         let correct = |options: &CorrectionOptions| {
-            variances(&Correction::new(&system, options).unwrap().of(&found).unwrap())
+            variances(
+                &Correction::new(&system, options).unwrap().of(&found, &Engine::default()).unwrap(),
+            )
         };
         let own = correct(&options(Moao, &[0.0], &[]));
         let ground = correct(&options(Glao, &[0.0], &[]));
@@ -402,7 +430,7 @@ mod tests {
         // A mirror for the first guide star, which is far from both targets, is for none of them.
         let scao = Correction::new(&system, &options(Scao, &[0.0], &[])).unwrap();
         assert_eq!(scao.system().targets().len(), 3);
-        let corrected = scao.of(&reconstruct(scao.system())).unwrap();
+        let corrected = scao.of(&reconstruct(scao.system()), &Engine::default()).unwrap();
         assert_eq!(corrected.stroke_errors.dim().0, 2);
         let apart = variances(&corrected);
         assert!((0..2).all(|t| apart[t] > 1.2 * ground[t]), "{apart:?} {ground:?}");
@@ -415,7 +443,7 @@ mod tests {
         let system = system(4e-14);
         let correction =
             Correction::new(&system, &options(Mcao, &[0.0, 9e3], &[1.0, 2.5])).unwrap();
-        let corrected = correction.of(&reconstruct(&system)).unwrap();
+        let corrected = correction.of(&reconstruct(&system), &Engine::default()).unwrap();
         let truth =
             |target: &Source| GuideStar::at_rest(*target, *system.truth_sensor(), 0.0).unwrap();
         let mut stars = system.guide_stars().to_vec();
@@ -466,10 +494,16 @@ mod tests {
         let correction = Correction::new(&system, &options(Moao, &[0.0], &[])).unwrap();
         let mut found =
             reconstruct(&system.to_builder().targets([system.targets()[0]]).build().unwrap());
-        let error = correction.of(&found).unwrap_err().to_string();
+        let error = correction.of(&found, &Engine::default()).unwrap_err().to_string();
         assert!(error.starts_with("reconstruction = "), "{error}");
         found.covariances = None;
-        assert!(correction.of(&found).unwrap_err().to_string().contains("keep(true)"));
+        assert!(
+            correction
+                .of(&found, &Engine::default())
+                .unwrap_err()
+                .to_string()
+                .contains("keep(true)")
+        );
     }
 
     #[cfg(feature = "files")]

@@ -1,9 +1,13 @@
 // Tangled from book/src/mirrors.md: edit there, or here and run cargo tangle stitch.
 //! From slopes to the strokes of a mirror.
 
+#[cfg(feature = "cuda")]
+mod gpu;
+
 // What projectors stand on
 use crate::correction::mirror::Mirror;
-use crate::error::{Error, Invalid, accept};
+use crate::device::Engine;
+use crate::error::{Error, accept};
 use crate::linear::{SingularValues, times_transpose};
 use crate::model::source::Source;
 use crate::model::system::System;
@@ -21,23 +25,35 @@ pub struct Projector {
 
 impl Projector {
     /// The projector onto a mirror, by the slopes of the system's truth sensor when it looks at a star; the mirror's filter is used.
+    /// Singular values are found by the engine.
     ///
     /// # Errors
-    /// `Failed` where the singular values do not converge; `Invalid` where the truth sensor sees nothing of the mirror.
-    pub fn new(mirror: &Mirror, system: &System, star: &Source) -> Result<Self, Error> {
-        Self::of(mirror.interaction(system, star), mirror.filter())
+    /// `Failed` where the singular values do not converge; `Invalid` where the truth sensor sees nothing of the mirror; what a device says.
+    pub fn new(
+        mirror: &Mirror,
+        system: &System,
+        star: &Source,
+        engine: &Engine,
+    ) -> Result<Self, Error> {
+        Self::of(mirror.interaction(system, star), mirror.filter(), engine)
     }
 
     /// The projector of an interaction matrix, (m, a), without the singular values that are below `filter` times the largest, Eq. [filtered inverse](https://lenslet.github.io/lenslet/mirrors.html#eq-filtered-inverse).
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn of(interaction: Array2<f64>, filter: f64) -> Result<Self, Error> {
+    pub fn of(interaction: Array2<f64>, filter: f64, engine: &Engine) -> Result<Self, Error> {
         SingularValues::check_filter(filter)?;
+        let expected = "a mirror of which the truth sensor sees something";
+        accept(interaction.iter().any(|&slope| slope != 0.0), "mirror", "no slopes", expected)?;
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = Self::device(engine, filter) {
+            return Self::there(gpu, interaction, filter);
+        }
+        #[cfg(not(feature = "cuda"))]
+        engine.devices().iter().for_each(|gpu| match *gpu {});
         let parts = SingularValues::new(&interaction)?;
         let kept = parts.kept(filter);
-        let expected = "a mirror of which the truth sensor sees something";
-        accept(kept > 0, "mirror", "no slopes", expected)?;
         let inverse = parts.inverse(kept);
         Ok(Self { interaction, inverse, values: parts.values().to_vec(), kept })
     }
@@ -65,17 +81,32 @@ impl Projector {
     /// that of the wavefront at the actuators.
     ///
     /// # Errors
-    /// `Invalid` where the matrix is not of the slopes of the truth sensor.
-    pub fn stroke_errors(&self, slope_errors: &ArrayView2<f64>) -> Result<Array2<f64>, Invalid> {
+    /// `Invalid` where the matrix is not of the slopes of the truth sensor; what a device says.
+    pub fn stroke_errors(
+        &self,
+        slope_errors: &ArrayView2<f64>,
+        engine: &Engine,
+    ) -> Result<Array2<f64>, Error> {
         let m = self.interaction.nrows();
         let expected = format!("({m}, {m}), the slopes of the truth sensor");
         accept(slope_errors.dim() == (m, m), "error covariance", slope_errors.dim(), &expected)?;
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = engine.devices().first() {
+            return self.errors_there(gpu, slope_errors);
+        }
+        #[cfg(not(feature = "cuda"))]
+        engine.devices().iter().for_each(|gpu| match *gpu {});
         let once = times_transpose(&self.inverse, slope_errors); // C_ee is symmetric
         let mut errors = times_transpose(&once, &self.inverse);
-        let mirrored = errors.t().to_owned();
-        errors.zip_mut_with(&mirrored, |a, b| *a = 0.5 * (*a + b));
+        make_even(&mut errors);
         Ok(errors)
     }
+}
+
+/// Takes away what rounding made uneven in a symmetric matrix.
+fn make_even(matrix: &mut Array2<f64>) {
+    let mirrored = matrix.t().to_owned();
+    matrix.zip_mut_with(&mirrored, |a, b| *a = 0.5 * (*a + b));
 }
 
 // Tests of projectors
@@ -94,7 +125,8 @@ mod tests {
             let system = ten_across(model, &[]);
             let design = MirrorDesign { filter: 1e-4, ..MirrorDesign::new(Spacing::Actuators(11)) };
             let mirror = Mirror::new(&design, &system).unwrap();
-            let projector = Projector::new(&mirror, &system, &star(0.0, 0.0)).unwrap();
+            let projector =
+                Projector::new(&mirror, &system, &star(0.0, 0.0), &Engine::default()).unwrap();
             let (values, kept) = projector.spectrum();
             assert_eq!((values.len(), projector.interaction().dim()), (100, (152, 100)));
             assert_eq!(kept, 100);
@@ -123,11 +155,12 @@ mod tests {
     fn covariances_of_strokes_are_projected() {
         let system = ten_across(SlopeModel::Average, &[]);
         let mirror = Mirror::new(&MirrorDesign::new(Spacing::Actuators(11)), &system).unwrap();
-        let projector = Projector::new(&mirror, &system, &star(0.0, 0.0)).unwrap();
+        let projector =
+            Projector::new(&mirror, &system, &star(0.0, 0.0), &Engine::default()).unwrap();
         // One error of slopes, of variance 1e-14: that of its strokes is their product.
         let slopes = Array1::from_shape_fn(152, |k| ((3 * k + 1) as f64).cos());
         let errors = Array2::from_shape_fn((152, 152), |(k, l)| 1e-14 * slopes[k] * slopes[l]);
-        let found = projector.stroke_errors(&errors.view()).unwrap();
+        let found = projector.stroke_errors(&errors.view(), &Engine::default()).unwrap();
         let strokes = projector.inverse().dot(&slopes);
         for ((k, l), found) in found.indexed_iter() {
             assert!((found - 1e-14 * strokes[k] * strokes[l]).abs() < 1e-24);
@@ -137,12 +170,13 @@ mod tests {
         let (j, inverse) = (projector.interaction(), projector.inverse());
         let gap = inverse.dot(j).dot(inverse) - inverse;
         assert!(gap.iter().all(|gap| gap.abs() < 1e-12));
-        let coarse = Projector::of(j.clone(), 1.0 / 30f64.sqrt()).unwrap();
+        let coarse = Projector::of(j.clone(), 1.0 / 30f64.sqrt(), &Engine::default()).unwrap();
         let ((values, kept), few) = (projector.spectrum(), coarse.spectrum().1);
         assert!(few < kept && values[few] < values[0] / 30f64.sqrt() && few > 50, "{few} {kept}");
-        let wrong = projector.stroke_errors(&errors.slice(s![1.., ..])).unwrap_err();
-        assert_eq!(wrong.quantity, "error covariance");
-        let blind = Projector::of(Array2::zeros((4, 3)), 0.1).unwrap_err();
+        let wrong = projector.stroke_errors(&errors.slice(s![1.., ..]), &Engine::default());
+        let wrong = wrong.unwrap_err().to_string();
+        assert!(wrong.starts_with("error covariance"), "{wrong}");
+        let blind = Projector::of(Array2::zeros((4, 3)), 0.1, &Engine::default()).unwrap_err();
         assert!(blind.to_string().starts_with("mirror = \"no slopes\""), "{blind}");
     }
 }

@@ -12,13 +12,13 @@ use crate::image::field::Field;
 use crate::image::optical_transfer::{Aperture, TelescopeTransfer};
 use crate::image::options::{EXPONENT, ErrorTerm, Exposure, ImageOptions, Structure};
 use crate::image::point_spread::PointSpread;
-use crate::image::structure_function::Actuators;
+use crate::image::structure_function::{Actuators, MeanStructure};
 use crate::model::control::ControlLoop;
 use crate::model::system::System;
 #[cfg(feature = "files")]
 use crate::model::system::TABLES;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
-use ndarray::{Array2, Array3, Axis};
+use ndarray::{Array2, ArrayView2};
 
 // What a system file says of images
 /// What is asked of the images of a system: how slopes are reconstructed, which mirrors correct, how fast, and what a camera shows.
@@ -194,6 +194,9 @@ impl ImagingPlan {
         if let Some(across) = self.options.field.as_ref().map(Field::across) {
             told.arrays.push(("field_strehl".into(), vec![waves, across, across]));
         }
+        if Self::is_plain(&self.options.correction) {
+            told.memory = self.reconstruction.memory_of_each(engine);
+        }
         told.memory.host = told.memory.host.saturating_add(self.bytes());
         told.stages.push(self.stage(engine));
         told
@@ -269,21 +272,35 @@ impl ImagingPlan {
     /// values are not found; `Cancelled` where the watcher wants to stop.
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Imaged, Error> {
         self.describe(engine).memory.check(engine, "the images of the targets")?;
-        let strokes = match self.has(ErrorTerm::Tomography) {
-            true => Some(self.strokes(engine, watch)?),
-            false => None,
-        };
-        watch.stage(IMAGES, "targets");
         let telescope = self.aperture.transfer(self.points())?;
         let common = self.common(&telescope)?;
         let (mut targets, count) = (Vec::new(), self.correction.targets());
-        for t in 0..count {
+        // Prepare structure functions of the mirror
+        let mirror = self.correction.pupil_mirror();
+        let influence = |offset: [f64; 2]| mirror.influence(offset);
+        let (positions, pitch) = (mirror.positions(), mirror.pitch());
+        let actuators = Actuators { positions, pitch, influence: &influence };
+        let exact =
+            (self.options.image.structure == Structure::Exact) && self.has(ErrorTerm::Tomography);
+        let means =
+            exact.then(|| MeanStructure::new(actuators, &self.aperture, self.points(), engine));
+        let means = means.transpose()?;
+        let structure = |strokes: &Array2<f64>| match &means {
+            Some(means) => means.of(strokes),
+            None => Ok(actuators.stationary(strokes, &telescope)?),
+        };
+        let mut expose = |strokes: Option<Array2<f64>>| {
             check(watch)?;
-            let strokes = strokes.as_ref().map(|all| all.index_axis(Axis(0), t).to_owned());
-            let own = strokes.map(|strokes| self.structure(&strokes, &telescope)).transpose()?;
-            let pixels = if t < self.targets { self.options.image.pixels } else { 1 };
+            watch.stage(IMAGES, "targets");
+            let own = strokes.map(|strokes| structure(&strokes)).transpose()?;
+            let pixels = if targets.len() < self.targets { self.options.image.pixels } else { 1 };
             targets.push(self.expose(own, &common, &telescope, pixels)?);
-            watch.progress(t + 1, count);
+            watch.progress(targets.len(), count);
+            Ok(())
+        };
+        match self.has(ErrorTerm::Tomography) {
+            true => self.each_stroke_error(engine, watch, &mut |strokes| expose(Some(strokes)))?,
+            false => (0..count).try_for_each(|_| expose(None))?,
         }
         let uncorrected = self.without_correction(&telescope)?;
         let field = targets.split_off(self.targets);
@@ -291,20 +308,22 @@ impl ImagingPlan {
     }
 
     // Errors of strokes of all targets
-    /// C_vv of each target, (T, a, a), m².
-    fn strokes(&self, engine: &Engine, watch: &dyn Watch) -> Result<Array3<f64>, Error> {
+    /// Hands C_vv of one target after the other, (a, a), m², to `sink`.
+    fn each_stroke_error(
+        &self,
+        engine: &Engine,
+        watch: &dyn Watch,
+        sink: &mut dyn FnMut(Array2<f64>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if Self::is_plain(&self.options.correction) {
+            let projector = self.correction.pupil(engine)?;
+            let mut projected =
+                |_: usize, errors: ArrayView2<f64>| sink(projector.stroke_errors(&errors, engine)?);
+            return self.reconstruction.each_error(engine, watch, &mut projected);
+        }
         let found = self.reconstruction.run(engine, watch)?;
-        if !Self::is_plain(&self.options.correction) {
-            return Ok(self.correction.of(&found)?.stroke_errors);
-        }
-        let actuators = self.correction.pupil_mirror().positions().len();
-        let mut strokes = Array3::zeros((self.correction.targets(), actuators, actuators));
-        for (mut strokes, errors) in
-            strokes.outer_iter_mut().zip(found.error_covariance.outer_iter())
-        {
-            strokes.assign(&self.correction.pupil().stroke_errors(&errors)?);
-        }
-        Ok(strokes)
+        let corrected = self.correction.of(&found, engine)?;
+        corrected.stroke_errors.outer_iter().try_for_each(|strokes| sink(strokes.to_owned()))
     }
 
     // Structure functions of all terms
@@ -332,22 +351,6 @@ impl ImagingPlan {
         let budget = Budget::of(telescope, &named)?;
         let nothing = Array2::zeros(telescope.values().dim());
         Ok((structures.iter().fold(nothing, |sum, (_, structure)| sum + structure), budget))
-    }
-
-    /// D_tomo [m²] of the covariance of strokes.
-    fn structure(
-        &self,
-        strokes: &Array2<f64>,
-        telescope: &TelescopeTransfer,
-    ) -> Result<Array2<f64>, Error> {
-        let mirror = self.correction.pupil_mirror();
-        let influence = |offset: [f64; 2]| mirror.influence(offset);
-        let (positions, pitch) = (mirror.positions(), mirror.pitch());
-        let actuators = Actuators { positions, pitch, influence: &influence };
-        match self.options.image.structure {
-            Structure::Stationary => Ok(actuators.stationary(strokes, telescope)?),
-            Structure::Exact => actuators.mean(strokes, &self.aperture, self.points()),
-        }
     }
 
     // Expose a target

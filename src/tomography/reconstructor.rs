@@ -29,7 +29,7 @@ use crate::tomography::covariance_matrix::{
 use crate::tomography::inversion::{Inversion, MatrixRates, not_definite};
 use crate::turbulence::plan::sensors_of;
 use crate::turbulence::work::{Seen, among, between, time_of_slopes};
-use ndarray::{Array1, Array2, Array3, Axis, concatenate, s};
+use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, concatenate, s};
 
 // Options of a reconstructor
 /// What may be chosen about a reconstructor: the table `[reconstructor]` of a system file.
@@ -453,12 +453,57 @@ impl ReconstructorPlan {
     /// # Errors
     /// As [`run`](Self::run).
     pub fn check(&self, engine: &Engine) -> Result<(), Error> {
+        self.check_ranks(engine)?;
+        self.check_memory(&self.memory(engine), engine)
+    }
+
+    fn check_memory(&self, memory: &Memory, engine: &Engine) -> Result<(), Error> {
         let what = format!(
             "the reconstructor of {} slopes of each target from {} slopes",
             self.truth_slopes, self.measurements
         );
-        self.check_ranks(engine)?;
-        self.memory(engine).check(engine, &what)
+        memory.check(engine, &what)
+    }
+
+    // Errors of each target
+    /// Whether an engine has rows of one target at a time, where errors alone are wanted.
+    fn is_one_by_one(&self, engine: &Engine) -> bool {
+        let alone = !engine.devices().is_empty() && !self.is_shared(engine);
+        alone && self.method != Inversion::Iterative && !self.is_delayed() && !self.options.keep
+    }
+
+    /// Hands the covariance C_ee of each target's error, (m, m), rad², to `sink` with the target's number, one after the other. C_mm is taken
+    /// apart once, and a device has rows of one target at a time.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), and what `sink` says.
+    pub fn each_error(
+        &self,
+        engine: &Engine,
+        watch: &dyn Watch,
+        sink: &mut dyn FnMut(usize, ArrayView2<f64>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if !self.is_one_by_one(engine) {
+            let found = self.run(engine, watch)?.error_covariance;
+            return found.outer_iter().enumerate().try_for_each(|(t, error)| sink(t, error));
+        }
+        self.check_memory(&self.memory_of_each(engine), engine)?;
+        self.each_error_there(engine, watch, sink)
+    }
+
+    /// The most memory that [`each_error`](Self::each_error) has in use at a time.
+    pub fn memory_of_each(&self, engine: &Engine) -> Memory {
+        match self.for_target(0) {
+            Ok(one) if self.is_one_by_one(engine) => one.memory(engine),
+            _ => self.memory(engine),
+        }
+    }
+
+    /// The plan for the errors of one of the targets.
+    fn for_target(&self, t: usize) -> Result<Self, Error> {
+        let system = self.system.to_builder().targets([self.system.targets()[t]]).build()?;
+        let options = ReconstructorOptions { errors_only: true, ..self.options };
+        Ok(Self { system, options, ..self.clone() })
     }
 }
 

@@ -7,7 +7,7 @@ use crate::device::gpu::{Buffer, Gpu, Kernel, KernelSource, Shape, View};
 use crate::device::headers::REAL;
 use crate::error::Error;
 use crate::numerics::real::Real;
-use ndarray::Array2;
+use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
 
 const SOURCE: KernelSource = KernelSource {
@@ -24,11 +24,12 @@ const PIECE: usize = 1 << 24;
 ///
 /// # Errors
 /// `Memory` where they do not fit, and what the device says.
-pub(crate) fn upload_rows<T: Real>(
+pub(crate) fn upload_rows<'a, T: Real>(
     gpu: &Gpu,
-    rows: &Array2<f64>,
+    rows: impl Into<ArrayView2<'a, f64>>,
     unit: f64,
 ) -> Result<Buffer<T>, Error> {
+    let rows = rows.into();
     let (count, n) = rows.dim();
     gpu.refuse_beyond_memory((count * n * size_of::<T>()) as u64, "a dense matrix")?;
     let (there, rows) = (gpu.zeros::<T>(count * n)?, rows.as_standard_layout());

@@ -18,10 +18,10 @@ use crate::model::system::SlopeModel;
 use crate::model::unmeasured::Mode;
 use crate::numerics::real::{Precision, Real};
 use crate::tomography::covariance_matrix::{
-    LATER, MEASUREMENTS, TRUTH, truth_sensors, truth_valid, upwind,
+    LATER, MEASUREMENTS, TRUTH, truth_covariance, truth_sensors, truth_valid, upwind,
 };
 use crate::turbulence::{dense, midpoint};
-use ndarray::{Array2, Array3, Zip};
+use ndarray::{Array2, Array3, ArrayView2, Axis, Zip};
 use std::ops::Range;
 
 // Memory and precision of a device
@@ -92,7 +92,8 @@ impl ReconstructorPlan {
         let rows = self.rows_there(to, watch)?;
         gpu.synchronise()?;
         watch.stage(FACTOR, "");
-        self.remove_there(gpu, &here, (&matrix, Some(&rows)), sum)?;
+        self.replace_modes_there(gpu, &here, &matrix, sum)?;
+        self.take_modes_out_there(gpu, &here, &rows, sum)?;
         Ok([matrix, rows])
     }
 
@@ -215,31 +216,28 @@ impl ReconstructorPlan {
     }
 
     // Take modes out on a device
-    /// Replaces the modes that stars do not measure by noise in C_mm, and takes them out of C_tm; of the columns that are here.
-    pub(super) fn remove_there<T: Real>(
+    /// Replaces the modes that stars do not measure by noise in C_mm; of the columns that are here.
+    pub(super) fn replace_modes_there<T: Real>(
         &self,
         gpu: &Gpu,
         here: &Here,
-        (matrix, rows): (&Buffer<T>, Option<&Buffer<T>>),
+        matrix: &Buffer<T>,
         sum: &dyn Fn(&Buffer<f64>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (width, program) = (here.slopes.len(), gpu.program::<T>(&NOISE, &[])?);
-        let kernel = |name| program.kernel(name);
-        let (along, across) = (kernel("row_products")?, kernel("column_products")?);
-        let (replace, take_out) = (kernel("replace_mode")?, kernel("take_out_mode")?);
-        let a_block_each = |rows| Shape { grid: [rows, 1, 1], block: 256, shared: 0 };
+        let [along, across, replace] = ["row_products", "column_products", "replace_mode"];
+        let [along, across] = [program.kernel(along)?, program.kernel(across)?];
+        let replace = program.kernel(replace)?;
         for Mode { first, shape } in self.system.removed_modes().iter() {
+            let (columns, part) = here.part((*first, shape));
             let own = *first..first + shape.len();
-            let columns = here.columns(&own);
-            let part: Vec<f64> =
-                here.slopes[columns.clone()].iter().map(|slope| shape[slope - first]).collect();
             let (mode, part) = (gpu.upload(shape)?, gpu.upload(&part)?);
             let behind = width - columns.end;
             let place: [Argument; 3] = [width.into(), columns.start.into(), columns.len().into()];
             // Multiply a matrix by a mode
             let products = gpu.zeros::<f64>(matrix.len() / width)?;
             let arguments = [&[matrix.into(), (&part).into()], &place[..], &[(&products).into()]];
-            gpu.launch(&along, a_block_each(own.end), &arguments.concat())?;
+            gpu.launch(&along, Self::a_block_each(own.end), &arguments.concat())?;
             if behind > 0 {
                 let arguments: [Argument; 8] = [
                     matrix.into(),
@@ -258,7 +256,7 @@ impl ReconstructorPlan {
             let mut b = products.read()?;
             let variance: f64 = b[own.clone()].iter().zip(shape).map(|(g, z)| g * z).sum();
             b[own.clone()].iter_mut().zip(shape).for_each(|(g, z)| *g -= variance * z);
-            // Replace a mode and take it out of rows
+            // Replace a mode in a matrix
             let b = gpu.upload(&b)?;
             let arguments: [Argument; 9] = [
                 matrix.into(),
@@ -271,15 +269,38 @@ impl ReconstructorPlan {
                 columns.start.into(),
                 columns.end.into(),
             ];
-            gpu.launch(&replace, a_block_each(own.end), &arguments)?;
-            let Some(rows) = rows else { continue };
-            let height = rows.len() / width;
-            let shares = gpu.zeros::<f64>(height)?;
+            gpu.launch(&replace, Self::a_block_each(own.end), &arguments)?;
+        }
+        Ok(())
+    }
+
+    /// A block of threads for each of some rows.
+    fn a_block_each(rows: usize) -> Shape {
+        Shape { grid: [rows, 1, 1], block: 256, shared: 0 }
+    }
+
+    // Take modes out of rows on a device
+    /// Takes the modes that stars do not measure out of rows of C_tm; of the columns that are here.
+    fn take_modes_out_there<T: Real>(
+        &self,
+        gpu: &Gpu,
+        here: &Here,
+        rows: &Buffer<T>,
+        sum: &dyn Fn(&Buffer<f64>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (width, program) = (here.slopes.len(), gpu.program::<T>(&NOISE, &[])?);
+        let [along, take_out] = ["row_products", "take_out_mode"];
+        let [along, take_out] = [program.kernel(along)?, program.kernel(take_out)?];
+        let height = rows.len() / width;
+        for Mode { first, shape } in self.system.removed_modes().iter() {
+            let (columns, part) = here.part((*first, shape));
+            let (part, shares) = (gpu.upload(&part)?, gpu.zeros::<f64>(height)?);
+            let place: [Argument; 3] = [width.into(), columns.start.into(), columns.len().into()];
             let arguments = [&[rows.into(), (&part).into()], &place[..], &[(&shares).into()]];
-            gpu.launch(&along, a_block_each(height), &arguments.concat())?;
+            gpu.launch(&along, Self::a_block_each(height), &arguments.concat())?;
             sum(&shares)?;
             let arguments = [&[rows.into(), (&shares).into(), (&part).into()], &place[..]];
-            gpu.launch(&take_out, a_block_each(height), &arguments.concat())?;
+            gpu.launch(&take_out, Self::a_block_each(height), &arguments.concat())?;
         }
         Ok(())
     }
@@ -304,6 +325,13 @@ impl Here {
         let before = |end: usize| self.slopes.partition_point(|&slope| slope < end);
         before(slopes.start)..before(slopes.end)
     }
+
+    /// The columns here of a mode's slopes, and what the mode is there.
+    fn part(&self, (first, shape): (usize, &[f64])) -> (Range<usize>, Vec<f64>) {
+        let columns = self.columns(&(first..first + shape.len()));
+        let part = self.slopes[columns.clone()].iter().map(|slope| shape[slope - first]).collect();
+        (columns, part)
+    }
 }
 
 /// How rows come to the host from a device, and how errors of all targets do.
@@ -319,6 +347,47 @@ const NOISE: KernelSource = KernelSource {
     text: include_str!("../../../kernels/tomography/noise.cu"),
     headers: &[REAL],
 };
+
+// A matrix taken apart on a device
+/// C_mm taken apart by either method.
+enum Apart<T> {
+    Cholesky(CholeskyGpu<T>),
+    Eigen(EigenGpu<T>),
+}
+
+impl<T: Real> Apart<T> {
+    /// Rows of C_tm divided by half of the matrix.
+    fn halve(&self, rows: Buffer<T>) -> Result<Buffer<T>, Error> {
+        match self {
+            Self::Cholesky(factor) => factor.halve(&rows).map(|()| rows),
+            Self::Eigen(eigen) => eigen.project(&rows),
+        }
+    }
+}
+
+impl ReconstructorPlan {
+    /// C_mm with its noise, over the unit, made and taken apart.
+    fn taken_apart<T: Real>(
+        &self,
+        to: (&Gpu, f64, &Deal),
+        here: &Here,
+        watch: &dyn Watch,
+    ) -> Result<Apart<T>, Error> {
+        let (gpu, n) = (to.0, self.measurements);
+        let stars = (&self.system.sensors()[..], &self.system.valid_lenslets()[..]);
+        let matrix = self.filled::<T>(to, here, stars, watch)?;
+        gpu.synchronise()?;
+        watch.stage(FACTOR, "");
+        self.replace_modes_there(gpu, here, &matrix, &|_| Ok(()))?;
+        Ok(if self.method == Inversion::Eigen {
+            let filter = self.filter_above(T::epsilon().in_double());
+            Apart::Eigen(EigenGpu::new(gpu, matrix, n, filter)?)
+        } else {
+            let factor = CholeskyGpu::new(gpu, matrix, n)?;
+            Apart::Cholesky(factor.map_err(|error| self.blame(error))?)
+        })
+    }
+}
 
 // Invert on one device
 impl ReconstructorPlan {
@@ -445,6 +514,45 @@ impl ReconstructorPlan {
         }
         Ok(sums)
     }
+
+    // Errors of one target after the other
+    /// Hands C_ee of one target after the other, (m, m), rad², to `sink` with the target's number; the first device of an engine has rows
+    /// of one of them at a time.
+    pub(super) fn each_error_there(
+        &self,
+        engine: &Engine,
+        watch: &dyn Watch,
+        sink: &mut dyn FnMut(usize, ArrayView2<f64>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let gpu = &engine.devices()[0];
+        match engine.precision() {
+            Precision::F64 => self.each_error_of::<f64>(gpu, watch, sink),
+            Precision::F32 => self.each_error_of::<f32>(gpu, watch, sink),
+        }
+    }
+
+    fn each_error_of<T: Real>(
+        &self,
+        gpu: &Gpu,
+        watch: &dyn Watch,
+        sink: &mut dyn FnMut(usize, ArrayView2<f64>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let truth = truth_covariance(&self.system, watch)?;
+        let (unit, deal) = (unit(&truth), Deal::whole(self.measurements));
+        let (to, here) = ((gpu, unit, &deal), Here::of(gpu, &deal)?);
+        let apart = self.taken_apart::<T>(to, &here, watch)?;
+        for t in 0..self.targets() {
+            check(watch)?;
+            let one = self.for_target(t)?;
+            let rows = one.rows_there::<T>(to, watch)?;
+            one.take_modes_out_there(gpu, &here, &rows, &|_| Ok(()))?;
+            let half = apart.halve(rows)?;
+            let read = |products: &Buffer<T>| one.read_errors(products, unit);
+            let (errors, _) = one.errors_there((gpu, &truth), &[[&half; 2]], &read, watch)?;
+            sink(t, errors.index_axis(Axis(0), 0))?;
+        }
+        Ok(())
+    }
 }
 
 // Tests of the reconstructor on a device
@@ -459,6 +567,7 @@ mod tests {
     use crate::tomography::covariance_matrix::tests::windy;
     use crate::tomography::inversion::Inversion;
     use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
+    use ndarray::Axis;
 
     // Reconstruct as on the processor
     #[test]
@@ -522,6 +631,22 @@ mod tests {
                         assert!(worst < 1e-11 * scale, "{method:?} on {}: {worst:e}", gpu.name());
                     }
                 }
+                // Compare errors that come one by one
+                let errors_only = plan.options.errors_only(true).keep(false);
+                let plan = ReconstructorPlan::new(system, errors_only).unwrap();
+                assert_eq!(plan.is_one_by_one(&engine), delay == 0.0);
+                let mut told = Vec::new();
+                plan.each_error(&engine, &silent, &mut |t, error| {
+                    let gap = &error - &here.error_covariance.index_axis(Axis(0), t);
+                    told.push(gap.fold(0.0, |most: f64, gap| most.max(gap.abs())) / scale);
+                    Ok(())
+                })
+                .unwrap();
+                assert!(
+                    told.len() == 1 && told[0] < least,
+                    "{precision:?} on {}: {told:?}",
+                    gpu.name()
+                );
             }
         }
     }

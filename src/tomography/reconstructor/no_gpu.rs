@@ -4,7 +4,7 @@
 use super::{Inverted, ReconstructorPlan};
 use crate::device::{Watch, engine::Engine, gpu::on_none};
 use crate::error::{Error, Invalid};
-use ndarray::Array2;
+use ndarray::{Array2, ArrayView2};
 
 impl ReconstructorPlan {
     pub(super) fn on_devices(&self, _engine: &Engine) -> Vec<u64> {
@@ -17,6 +17,15 @@ impl ReconstructorPlan {
         engine: &Engine,
         _watch: &dyn Watch,
     ) -> Result<Inverted, Error> {
+        on_none(engine.devices())
+    }
+
+    pub(super) fn each_error_there(
+        &self,
+        engine: &Engine,
+        _watch: &dyn Watch,
+        _sink: &mut dyn FnMut(usize, ArrayView2<f64>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         on_none(engine.devices())
     }
 

@@ -221,7 +221,7 @@ impl ReconstructorPlan {
         let matrix = self.filled((gpu, unit, deal), &here, (&sensors, &valid), watch)?;
         gpu.synchronise()?;
         watch.stage(FACTOR, "");
-        self.remove_there(gpu, &here, (&matrix, None), sum)?;
+        self.replace_modes_there(gpu, &here, &matrix, sum)?;
         Ok(matrix)
     }
 

@@ -104,7 +104,7 @@ impl<T: Real> OnDevice<T> {
 // Products of a factor on a device
 impl<T: Real> Factored for OnDevice<T> {
     fn solve(&self, rows: &mut Array2<f64>) -> Result<(), Error> {
-        let x = upload_rows::<T>(&self.gpu, rows, 1.0)?;
+        let x = upload_rows::<T>(&self.gpu, &*rows, 1.0)?;
         match &self.factor {
             Factor::Cholesky(factor) => {
                 factor.halve(&x)?;
