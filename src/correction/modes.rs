@@ -44,6 +44,11 @@ impl CorrectionMode {
         ("glao", Self::Glao),
         ("scao", Self::Scao),
     ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, mode)| *mode == self).map_or("", |(name, _)| name)
+    }
 }
 
 // Options of a correction
