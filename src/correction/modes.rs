@@ -17,6 +17,7 @@ use crate::model::system::System;
 use crate::model::system::{TABLES, TARGET_KEYS};
 use crate::tomography::reconstructor::{Reconstruction, error_covariance};
 use ndarray::{Array2, Array3, ArrayView2, Axis, concatenate, s};
+use std::sync::OnceLock;
 
 // Choices of mirrors and targets
 /// Which mirrors correct which targets.
@@ -73,9 +74,9 @@ pub struct Correction {
     /// Targets that find something, before those that were added.
     targets: usize,
     weights: Vec<f64>,
-    /// A mirror in the pupil of the first design, and onto it.
+    /// A mirror in the pupil of the first design, and onto it, once that is wanted.
     pupil_mirror: Mirror,
-    pupil: Projector,
+    pupil: OnceLock<Projector>,
 }
 
 impl Correction {
@@ -84,7 +85,7 @@ impl Correction {
     ///
     /// # Errors
     /// `Invalid`, by the name of the key, for a system without targets, mirrors that cannot be, more or fewer of them than the mode has, weights that are
-    /// negative, none greater than 0, or not one for each target; `Failed` where singular values do not converge.
+    /// negative, none greater than 0, or not one for each target.
     pub fn new(system: &System, options: &CorrectionOptions) -> Result<Self, Error> {
         let CorrectionOptions { mode, mirrors: designs, .. } = options;
         let good =
@@ -101,7 +102,7 @@ impl Correction {
         let mirrors = mirrors.collect::<Result<Vec<_>, Invalid>>()?;
         let design = MirrorDesign { altitude: 0.0, ..designs[0].clone() };
         let pupil_mirror = Mirror::new(&design, &system)?;
-        let pupil = Projector::new(&pupil_mirror, &system, &system.targets()[0])?;
+        let pupil = OnceLock::new();
         Ok(Self { system, mode: *mode, mirrors, targets, weights, pupil_mirror, pupil })
     }
 
@@ -125,9 +126,17 @@ impl Correction {
         &self.pupil_mirror
     }
 
-    /// The projector onto that mirror.
-    pub fn pupil(&self) -> &Projector {
-        &self.pupil
+    // Project onto the mirror in the pupil
+    /// The projector onto that mirror, made when it is first asked for.
+    ///
+    /// # Errors
+    /// As [`Projector::new`].
+    pub fn pupil(&self) -> Result<&Projector, Error> {
+        if let Some(known) = self.pupil.get() {
+            return Ok(known);
+        }
+        let made = Projector::new(&self.pupil_mirror, &self.system, &self.system.targets()[0])?;
+        Ok(self.pupil.get_or_init(|| made))
     }
 }
 
@@ -217,14 +226,15 @@ impl Correction {
             let expected = "a reconstruction with its reconstructor and its covariances: keep(true), errors_only(false)";
             return Err(Invalid::new("reconstruction", "without a matrix", expected).into());
         };
-        let (slopes, all) = (self.pupil.interaction().nrows(), self.system.targets());
+        let (pupil, all) = (self.pupil()?, self.system.targets());
+        let slopes = pupil.interaction().nrows();
         let good = reconstructor.dim().0 == all.len() && reconstructor.dim().1 == slopes;
         let expected =
             format!("that of ({}, {slopes}) slopes, of the system of this correction", all.len());
         accept(good, "reconstruction", reconstructor.dim(), &expected)?;
         let commands = self.commands(reconstructor)?;
         // Tell what is left towards each target
-        let actuators = self.pupil.inverse().nrows();
+        let actuators = pupil.inverse().nrows();
         let mut slope_errors = Array3::zeros((self.targets, slopes, slopes));
         let mut stroke_errors = Array3::zeros((self.targets, actuators, actuators));
         for (t, target) in all.iter().take(self.targets).enumerate() {
@@ -234,9 +244,7 @@ impl Correction {
             let with_truth = covariances.truth_measurements.slice(rows).to_owned();
             let left =
                 error_covariance(&made, &covariances.truth, &with_truth, &covariances.measurements);
-            stroke_errors
-                .index_axis_mut(Axis(0), t)
-                .assign(&self.pupil.stroke_errors(&left.view())?);
+            stroke_errors.index_axis_mut(Axis(0), t).assign(&pupil.stroke_errors(&left.view())?);
             slope_errors.index_axis_mut(Axis(0), t).assign(&left);
         }
         Ok(Corrected { commands, slope_errors, stroke_errors })
@@ -363,7 +371,8 @@ mod tests {
             );
         }
         // Strokes of the guess have the errors of the guess; slopes have those of the mirror as well.
-        let pupil = Correction::new(&alone, &options(Moao, &[0.0], &[])).unwrap().pupil().clone();
+        let correction = Correction::new(&alone, &options(Moao, &[0.0], &[])).unwrap();
+        let pupil = correction.pupil().unwrap();
         let guess = found.error_covariance.index_axis(Axis(0), 0);
         let strokes = pupil.stroke_errors(&guess).unwrap();
         let gap = &moao.stroke_errors.index_axis(Axis(0), 0) - &strokes;

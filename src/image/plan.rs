@@ -135,7 +135,7 @@ impl ImagingPlan {
         }
         let (system, targets) = (&with_field(system, &mut options)?, system.targets().len());
         let correction = Correction::new(system, &options.correction)?;
-        let alone = Self::is_plain(&options.correction);
+        let alone = Self::is_plain(&options.correction, system.targets().len());
         let reconstructor = options.reconstructor.errors_only(alone).keep(!alone);
         let reconstruction = ReconstructorPlan::new(correction.system(), reconstructor)?;
         let pitch = correction.pupil_mirror().fitting_pitch();
@@ -144,9 +144,11 @@ impl ImagingPlan {
         Ok(Self { options, correction, reconstruction, aperture, diameter, targets })
     }
 
-    /// Whether errors of slopes are all that is needed of the reconstruction.
-    fn is_plain(options: &CorrectionOptions) -> bool {
-        options.mode == CorrectionMode::Moao && options.mirrors.iter().all(|m| m.altitude == 0.0)
+    /// Whether errors of slopes are all that is needed of the reconstruction, of so many targets.
+    fn is_plain(options: &CorrectionOptions, targets: usize) -> bool {
+        let alone = options.mode == CorrectionMode::Ltao && targets == 1;
+        let own = options.mode == CorrectionMode::Moao || alone;
+        own && options.mirrors.iter().all(|m| m.altitude == 0.0)
     }
 
     /// Whether this term enters.
@@ -294,7 +296,7 @@ impl ImagingPlan {
     /// C_vv of each target, (T, a, a), m².
     fn strokes(&self, engine: &Engine, watch: &dyn Watch) -> Result<Array3<f64>, Error> {
         let found = self.reconstruction.run(engine, watch)?;
-        if !Self::is_plain(&self.options.correction) {
+        if !Self::is_plain(&self.options.correction, self.correction.targets()) {
             return Ok(self.correction.of(&found)?.stroke_errors);
         }
         let actuators = self.correction.pupil_mirror().positions().len();
@@ -302,7 +304,7 @@ impl ImagingPlan {
         for (mut strokes, errors) in
             strokes.outer_iter_mut().zip(found.error_covariance.outer_iter())
         {
-            strokes.assign(&self.correction.pupil().stroke_errors(&errors)?);
+            strokes.assign(&self.correction.pupil()?.stroke_errors(&errors)?);
         }
         Ok(strokes)
     }

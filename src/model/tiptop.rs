@@ -63,7 +63,7 @@ impl Imported {
     /// let system = System::from_toml(&imported.toml, "MUSE_LTAO.toml")?;
     /// assert_eq!((system.guide_stars().len(), system.lenslet_array().lenslets()), (5, 40));
     /// let wrong = Imported::from_tiptop(&text.replace("Seeing = 0.67", "Seeing = -1"), "x.ini").unwrap_err();
-    /// assert_eq!(wrong.to_string(), "x.ini:20: atmosphere.Seeing = -1: expected a finite number greater than 0");
+    /// assert_eq!(wrong.to_string(), "x.ini:19: atmosphere.Seeing = -1: expected a finite number greater than 0");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn from_tiptop(text: &str, name: &str) -> Result<Self, Error> {
@@ -211,6 +211,8 @@ struct Star {
     azimuth: f64,
     height: Option<f64>,
     lenslets: usize,
+    /// Side of its lenslets, where they are not as wide as the telescope together, m.
+    pitch: Option<f64>,
     about: String,
     blind_to: [bool; 2],
     light: Light,
@@ -252,6 +254,12 @@ impl Stars {
             sources.optional("Height", METRES)?.filter(|height| *height != 0.0);
         height.map_or(Ok(0.0), |height| sources.check("Height", length("", height)))?;
         let lasers = height.map(|height| height * airmass(view.zenith_angle));
+        // Refuse lasers below a layer
+        let highest = view.air.layers().iter().map(|layer| layer.altitude).fold(0.0, f64::max);
+        let good = lasers.is_none_or(|laser| laser > highest);
+        let limit = highest / airmass(view.zenith_angle);
+        let expected = format!("a height above the highest layer, which is at {limit:.1} m");
+        sources.check("Height", accept(good, "", height, &expected))?;
         let low = file.section("sensor_LO").is_some();
         let focus = file.required("telescope")?.optional("glFocusOnNGS", "True or False")?;
         let blind_to = [low, low && focus.unwrap_or(false)];
@@ -317,8 +325,10 @@ impl Order<'_> {
         for (k, (light, [zenith, azimuth])) in lights.into_iter().zip(directions).enumerate() {
             let kind = if height.is_some() { "laser" } else { "star" };
             let about = format!("{kind} {k} of [{}], [{}]", section.name, sensor.name);
-            let lenslets = lenslets[k];
-            stars.push(Star { zenith, azimuth, height, lenslets, about, blind_to, light });
+            let (lenslets, side) = (lenslets[k], self.side(lenslets[k]));
+            let whole = side * lenslets as f64 == self.view.pupil.diameter();
+            let pitch = (!whole).then_some(side);
+            stars.push(Star { zenith, azimuth, height, lenslets, pitch, about, blind_to, light });
         }
         Ok(stars)
     }
@@ -360,7 +370,7 @@ impl Order<'_> {
         }
         let mut lights = Vec::new();
         for (k, &across) in lenslets.iter().enumerate() {
-            let side = self.view.pupil.diameter() / across as f64;
+            let side = self.side(across);
             lights.push(match (&photons, given[k]) {
                 (_, Some(variance)) if self.order == "HO" => {
                     sensor.check("NoiseVariance", not_negative("", variance))?;
@@ -419,11 +429,14 @@ impl Order<'_> {
         let dark = number("Dark", "electrons in a second")?.unwrap_or(0.0);
         let sky = number("SkyBackground", "electrons in a second")?.unwrap_or(0.0);
         let background = if dark + sky > 0.0 { (dark + sky) / self.rate(notes)? } else { 0.0 };
+        if background == 0.0 {
+            notes.unused(sensor, &["Dark", "SkyBackground"], "they are zero");
+        }
         Ok(Detected {
             photons: 0.0,
             wavelength,
             pixel: 1e-3 * pixel,
-            fwhm: self.width(sensor, wavelength, side)?,
+            fwhm: self.width(sensor, (wavelength, side), notes)?,
             window: window(sensor, notes)?,
             read_noise: number("SigmaRON", "electrons rms")?.unwrap_or(0.0),
             excess_noise: excess.sqrt(),
@@ -450,12 +463,20 @@ impl Order<'_> {
 // Width of a spot and its window
 impl Order<'_> {
     /// The width of the spots, arcsec, where it is not the default.
-    fn width(self, sensor: &Section, wavelength: f64, side: f64) -> Result<Option<f64>, BadLine> {
+    fn width(
+        self,
+        sensor: &Section,
+        (wavelength, side): (f64, f64),
+        notes: &mut Notes,
+    ) -> Result<Option<f64>, BadLine> {
         let expected = "a list of widths in mas, such as [[0.0, 0.0, 0.0]]";
         let given: Option<Vec<Vec<f64>>> = sensor.optional("SpotFWHM", expected)?;
         let widths = given.into_iter().flatten().flat_map(|widths| widths.into_iter().take(2));
         let widest = 1e-3 * widths.fold(0.0, f64::max);
         sensor.check("SpotFWHM", not_negative("", widest))?;
+        if widest == 0.0 {
+            notes.unused(sensor, &["SpotFWHM"], "it is zero");
+        }
         let diffraction = 0.886 * wavelength / side / ARCSEC;
         let seeing = self.view.air.seeing_at(wavelength) / ARCSEC;
         Ok(match self.order {
@@ -485,10 +506,17 @@ fn window(sensor: &Section, notes: &mut Notes) -> Result<Option<usize>, BadLine>
 
 // Light of the best lenslet
 impl Order<'_> {
+    /// The side of lenslets of which so many are across \[m\], Eq. [inscribed lenslets](https://lenslet.github.io/lenslet/tiptop-files.html#eq-inscribed-lenslets).
+    fn side(self, across: usize) -> f64 {
+        let coarse = self.order != "HO" && across <= 2;
+        let width = self.view.pupil.diameter() * if coarse { 0.5f64.sqrt() } else { 1.0 };
+        width / across as f64
+    }
+
     /// The lit share of that lenslet of an array over the pupil that has most light.
     fn most_lit(self, across: usize) -> f64 {
         let pupil = &self.view.pupil;
-        let Ok(array) = LensletArray::new(across, pupil.diameter() / across as f64) else {
+        let Ok(array) = LensletArray::new(across, self.side(across)) else {
             return 1.0;
         };
         let lit = |j: usize, i: usize| {
@@ -791,8 +819,11 @@ impl Page {
         if let Some(height) = star.height {
             self.key("height", rounded(height), with("m"));
         }
-        if star.lenslets != lenslets {
-            self.key("lenslets", star.lenslets, with("across the diameter"));
+        if star.lenslets != lenslets || star.pitch.is_some() {
+            self.key("lenslets", star.lenslets, with("across"));
+        }
+        if let Some(pitch) = star.pitch {
+            self.key("pitch", rounded(pitch), with("m: all within the pupil"));
         }
         for (key, _) in ["tip_tilt", "focus"].iter().zip(star.blind_to).filter(|(_, blind)| *blind)
         {
@@ -1155,6 +1186,300 @@ fn note(file: &ParameterFile, notes: &mut Notes) {
     for (name, missing, reason) in without {
         if let Some(section) = file.section(name).filter(|_| missing) {
             notes.unused_section(section, reason);
+        }
+    }
+}
+
+// Tests of systems of TIPTOP
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MUSE: &str = include_str!("../../book/systems/tiptop/MUSE_LTAO.ini");
+
+    fn imported(text: &str) -> (Imported, System) {
+        let imported = Imported::from_tiptop(text, "x.ini").unwrap();
+        let system = System::from_toml(&imported.toml, "x.toml").unwrap();
+        (imported, system)
+    }
+
+    fn near(found: f64, wanted: f64) {
+        assert!((found / wanted - 1.0).abs() < 1e-6, "{found} and {wanted}");
+    }
+
+    // Numbers that follow by hand
+    #[test]
+    fn the_air_is_seen_obliquely() {
+        let (_, system) = imported(MUSE);
+        let (air, airmass) = (system.atmosphere(), 1.094_636_28);
+        near(air.fried_parameter(), 0.142_301_1);
+        near(air.layers()[9].altitude, 14e3 * airmass);
+        near(system.guide_stars()[2].sensor.source.height(), 90e3 * airmass);
+        assert_eq!(air.layers()[7].wind_speed, 30.2);
+        near(air.layers()[7].wind_direction, 0.5 * PI);
+        assert_eq!(system.guide_stars()[4].sensor.source.height(), f64::INFINITY);
+        // A Fried parameter in place of the seeing, and shares that do not quite sum to 1.
+        let text = MUSE.replace("Seeing = 0.67", "r0_value = 0.16").replace("[0.59,", "[0.5895,");
+        let (_, system) = imported(&text);
+        near(system.atmosphere().fried_parameter(), 0.16 * airmass.powf(-0.6));
+        near(system.atmosphere().layers()[0].fraction, 0.5895 / 0.9995);
+        // Defaults: one layer on the ground, at the zenith.
+        let profile = ["Cn2Weights", "Cn2Heights", "WindSpeed", "WindDirection", "ZenithAngle"];
+        let keeps = |line: &&str| !profile.iter().any(|key| line.starts_with(key));
+        let text: Vec<&str> = MUSE.lines().filter(keeps).collect();
+        let (_, system) = imported(&text.join("\n"));
+        let layers = system.atmosphere().layers();
+        assert_eq!((layers.len(), layers[0].altitude, layers[0].wind_speed), (1, 0.0, 10.0));
+        near(system.atmosphere().fried_parameter(), 0.150_234_7);
+    }
+
+    // Light of sensors by hand
+    #[test]
+    fn light_is_that_of_the_file() {
+        let number = |toml: &str, star: usize, key: &str| -> f64 {
+            let table = toml.split("[[guide_star]]").nth(star + 1).unwrap();
+            let line = table.lines().find(|line| line.starts_with(&format!("{key} ="))).unwrap();
+            line.split(['=', '#']).nth(1).unwrap().trim().parse().unwrap()
+        };
+        let (first, system) = imported(MUSE);
+        near(number(&first.toml, 4, "photons"), 200.0 / (1.0 - 0.246_301 / 8.0));
+        near(system.guide_stars()[4].sensor.array.pitch(), 2.828_427);
+        near(number(&first.toml, 0, "excess_noise"), 2f64.sqrt());
+        assert_eq!(
+            [number(&first.toml, 0, "photons"), number(&first.toml, 0, "window")],
+            [200.0, 6.0]
+        );
+        // 1.5″ of the file, the seeing at 589 nm and 0.886 λ/d.
+        let seeing: f64 = 0.975_863 * 589e-9 / (0.142_301_1 * 1.178f64.powf(1.2)) / ARCSEC;
+        let diffraction: f64 = 0.886 * 589e-9 / 0.2 / ARCSEC;
+        let width = (1.5f64.powi(2) + seeing * seeing + diffraction * diffraction).sqrt();
+        near(number(&first.toml, 0, "fwhm"), width);
+        let text = MUSE.replace("NumberLenslets = [2]", "NumberLenslets = [1]");
+        let sky = "NumberPhotons = [200]\nSkyBackground = 35.0\nDark = 30";
+        let dull = text.replace("NumberPhotons = [200]", sky).replacen("\nDark = 0.0", "", 2);
+        let dull = dull.replace("\nSkyBackground = 0.0", "");
+        let (single, _) = imported(&dull);
+        near(number(&single.toml, 4, "photons"), 200.0 / (1.0 - 4.0 * 0.246_301 / 32.0));
+        near(number(&single.toml, 4, "background"), 65.0 / 200.0);
+        // A variance that is given, in rad² at 500 nm and across 0.2 m.
+        let given = MUSE.replace("addMcaoWFsensConeError = True", "NoiseVariance = [0.3]");
+        let (given, _) = imported(&given);
+        near(number(&given.toml, 1, "noise"), 0.3 * (500e-9 / (2.0 * PI * 0.2)).powi(2));
+        near(number(&first.toml, 4, "pixel"), 0.078);
+        assert!(first.toml.contains("jitter = 10.61652") && first.toml.contains("extra = 120.0"));
+    }
+
+    // Modes and their targets
+    #[test]
+    fn mirrors_are_aimed_where_the_file_says() {
+        let aimed = |text: &str| {
+            let (imported, system) = imported(text);
+            let mode = imported.toml.split("mode = \"").nth(1).unwrap()[..4].to_string();
+            let weights: Vec<String> = imported
+                .toml
+                .lines()
+                .filter_map(|line| line.strip_prefix("weight = "))
+                .map(|weight| weight.split('#').next().unwrap().trim().into())
+                .collect();
+            (mode, system.targets().len(), weights.join(" "))
+        };
+        assert_eq!(aimed(MUSE), ("ltao".into(), 1, String::new()));
+        // A target of science away from what the mirror is for, which comes first.
+        let aside = MUSE.replacen(
+            "Zenith  = [0]\nAzimuth = [0]",
+            "Zenith = [5.0, 0]\nAzimuth = [30, 70]",
+            1,
+        );
+        assert_eq!(aimed(&aside), ("ltao".into(), 2, String::new()));
+        let (_, system) = imported(&aside);
+        assert_eq!(system.targets()[0].direction(), [0.0, 0.0]);
+        near(system.targets()[1].direction()[1], 2.5 * ARCSEC);
+        let several = aside
+            .replace("OptimizationZenith = [0]", "OptimizationZenith = [0, 9]")
+            .replace("OptimizationAzimuth = [0]", "OptimizationAzimuth = [0, 10]")
+            .replace("OptimizationWeight = [1]", "OptimizationWeight = [1, 2]");
+        assert_eq!(aimed(&several), ("glao".into(), 3, "0.0 1.0 2.0".into()));
+        let series = several
+            .replace("DmPitchs = [0.222]", "DmPitchs = [0.222, 0.3]")
+            .replace("DmHeights = [0.0]", "DmHeights = [0.0, 6000]");
+        assert_eq!(aimed(&series), ("mcao".into(), 3, "0.0 1.0 2.0".into()));
+        let ground =
+            MUSE.replace("NumberReconstructedLayers = 10", "NumberReconstructedLayers = 1");
+        assert_eq!(aimed(&ground), ("glao".into(), 1, "1.0".into()));
+        let eris = include_str!("../../book/systems/tiptop/ERIS_LGS.ini");
+        assert_eq!(aimed(eris), ("scao".into(), 1, String::new()));
+    }
+
+    // Each key has its fate
+    #[test]
+    fn each_key_is_converted_or_named() {
+        for text in [
+            MUSE,
+            include_str!("../../book/systems/tiptop/ERIS_LGS.ini"),
+            include_str!("../../book/systems/tiptop/HarmoniLTAO_1.ini"),
+            include_str!("../../book/systems/tiptop/MAVIS.ini"),
+            include_str!("../../book/systems/tiptop/MORFEO.ini"),
+        ] {
+            let (imported, _) = imported(text);
+            let lines: Vec<&str> = text.lines().collect();
+            for key in &imported.keys {
+                assert_ne!(key.fate, Fate::Unknown, "{key:?}");
+                let name = key.key.split('.').nth(1).unwrap();
+                assert!(lines[key.line - 1].starts_with(name), "{key:?}");
+                let named = imported.toml.contains(&format!("# {} = {}: ", key.key, key.value));
+                assert_eq!(named, matches!(key.fate, Fate::NotUsed(_)), "{key:?}");
+                // What a key becomes is in the file that is written.
+                if let Fate::Converted(to) = &key.fate {
+                    let last = to.split([',', ' ']).next().unwrap().rsplit('.').next().unwrap();
+                    assert!(imported.toml.contains(last), "{key:?}");
+                }
+            }
+            let keys =
+                lines.iter().filter(|line| line.contains('=') && !line.starts_with([';', '#']));
+            assert_eq!(imported.keys.len(), keys.count());
+        }
+        let (strange, _) = imported(
+            &MUSE.replace("PupilAngle", "PupilAngel").replace("[DM]", "[Spare]\nx = 1\n[DM]"),
+        );
+        let unknown: Vec<&str> = (strange.keys.iter())
+            .filter(|key| key.fate == Fate::Unknown)
+            .map(|key| key.key.as_str())
+            .collect();
+        assert_eq!(unknown, ["telescope.PupilAngel", "Spare.x"]);
+    }
+
+    // Refuse systems one by one
+    #[test]
+    fn mistakes_are_told_by_line_section_and_key() {
+        for (from, to, wanted) in [
+            (
+                "TelescopeDiameter = 8.0",
+                "",
+                "x.ini:1: telescope.TelescopeDiameter is missing: expected a length",
+            ),
+            (
+                "TelescopeDiameter = 8.0",
+                "TelescopeDiameter = '8 m'",
+                "x.ini:2: telescope.TelescopeDiameter = '8 m': expected a length in metres",
+            ),
+            (
+                "TelescopeDiameter = 8.0",
+                "TelescopeDiameter = -8",
+                "x.ini:2: telescope.TelescopeDiameter = -8: expected a length",
+            ),
+            (
+                "ZenithAngle = 24",
+                "ZenithAngle = 90",
+                "x.ini:3: telescope.ZenithAngle = 90: expected an angle in degrees",
+            ),
+            (
+                "ObscurationRatio = 0.14",
+                "ObscurationRatio = 1.4",
+                "x.ini:4: telescope.ObscurationRatio = 1.4: expected a ratio",
+            ),
+            (
+                "Seeing = 0.67",
+                "Seeing 0.67",
+                "x.ini:19: expected a key and its value, with = between them, in `Seeing 0.67`",
+            ),
+            (
+                "Seeing = 0.67",
+                "Seeing = [0.67",
+                "x.ini:19: atmosphere.Seeing = [0.67: expected a literal",
+            ),
+            (
+                "Seeing = 0.67",
+                "",
+                "x.ini:17: atmosphere.Seeing is missing: expected an angle in arcsec, or r0_value",
+            ),
+            ("L0 = 27.44", "L0 = 0", "x.ini:20: atmosphere.L0 = 0: expected a length"),
+            (
+                "[0.59,",
+                "[0.69,",
+                "x.ini:21: atmosphere.Cn2Weights = [0.69, 0.02, 0.04, 0.06, 0.01, 0.05, 0.09, 0.04, 0.05, 0.05]: expected shares",
+            ),
+            (
+                "[30, 140,",
+                "[140,",
+                "x.ini:22: atmosphere.Cn2Heights = [140, 281, 562, 1125, 2250, 4500, 7750, 11000, 14000]: expected altitudes in metres, as many as in Cn2Weights, 10",
+            ),
+            (
+                "[6.6, 5.9,",
+                "[6.6,",
+                "x.ini:23: atmosphere.WindSpeed = [6.6, 5.1, 4.5, 5.1, 8.3, 16.3, 30.2, 34.3, 17.5]: expected speeds",
+            ),
+            ("[0., 0., 0., 0., 90.", "[0., 0., 0., 90.", "x.ini:24: atmosphere.WindDirection = "),
+            (
+                "[sources_HO]",
+                "[sources_NGS]",
+                "x.ini:1: sources_HO is missing: expected a section [sources_HO]",
+            ),
+            (
+                "Azimuth = [0 , 90, 180, 270]",
+                "Azimuth = [0 , 90]",
+                "x.ini:34: sources_HO.Azimuth = [0 , 90]: expected angles in degrees, as many as in Zenith, 4",
+            ),
+            (
+                "Height = 90e3",
+                "Height = 9e3",
+                "x.ini:35: sources_HO.Height = 9e3: expected a height above the highest layer, which is at 14000.0 m",
+            ),
+            (
+                "'Shack-Hartmann'",
+                "'Pyramid'",
+                "x.ini:51: sensor_HO.WfsType = 'Pyramid': expected 'Shack-Hartmann'",
+            ),
+            (
+                "[200, 200, 200, 200]",
+                "[200, 200, 200]",
+                "x.ini:55: sensor_HO.NumberPhotons = [200, 200, 200]: expected photons in a frame, or a list of 4, one for each star",
+            ),
+            (
+                "[40,40,40,40]",
+                "[40,40,40,4.5]",
+                "x.ini:62: sensor_HO.NumberLenslets = [40,40,40,4.5]: expected a whole number",
+            ),
+            ("DmPitchs = [0.222]", "DmPitch = [0.222]", "x.ini:89: DM.DmPitchs is missing"),
+            (
+                "DmHeights = [0.0]",
+                "DmHeights = [0.0, 1]",
+                "x.ini:94: DM.DmHeights = [0.0, 1]: expected altitudes in metres, as many as in DmPitchs, 1",
+            ),
+            (
+                "InfCoupling = [0.4]",
+                "InfCoupling = [1.4]",
+                "x.ini:93: DM.InfCoupling = [1.4]: expected a share",
+            ),
+            (
+                "LoopGain_HO = 0.5",
+                "LoopGain_HO = 1.5",
+                "x.ini:103: RTC.LoopGain_HO = 1.5: expected a gain for which the loop is stable",
+            ),
+            (
+                "LoopDelaySteps_HO = 2",
+                "LoopDelaySteps_HO = 0",
+                "x.ini:105: RTC.LoopDelaySteps_HO = 0: expected a number of frames",
+            ),
+            (
+                "FieldOfView = 450",
+                "FieldOfView = 450.5",
+                "x.ini:46: sensor_science.FieldOfView = 450.5: expected a whole number",
+            ),
+            (
+                "jitter_FWHM = 25.0",
+                "jitter_FWHM = [25.0, 1]",
+                "x.ini:13: telescope.jitter_FWHM = [25.0, 1]: expected a width in mas",
+            ),
+            (
+                "Wavelength = 589e-9",
+                "Wavelength = 589",
+                "x.ini:32: sources_HO.Wavelength = 589: expected one wavelength",
+            ),
+        ] {
+            assert!(MUSE.contains(from), "{from}");
+            let refused = Imported::from_tiptop(&MUSE.replacen(from, to, 1), "x.ini");
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.starts_with(wanted), "{from} to {to}:\n{refused}\n{wanted}");
         }
     }
 }
