@@ -51,6 +51,7 @@ struct Draft {
     text: String,
 }
 
+// Read a parameter file
 impl ParameterFile {
     /// Reads the text of a file of this `name`.
     pub fn parse(name: &str, text: &str) -> Result<Self, BadLine> {
@@ -184,6 +185,7 @@ impl Literal {
     }
 }
 
+// Rest of a text
 /// What is still to be read.
 struct Rest<'t>(&'t str);
 
@@ -208,7 +210,7 @@ impl<'t> Rest<'t> {
         }
     }
 
-    // Read one item
+    // Read an item of a list
     /// One item, if there is one.
     fn item(&mut self, depth: usize) -> Option<Literal> {
         let first = self.0.chars().next().filter(|_| depth < DEEPEST)?;
@@ -315,6 +317,7 @@ impl<T: FromLiteral> FromLiteral for Option<T> {
     }
 }
 
+// Values of a section
 impl Section {
     // Ask a section for values
     /// The value of a key, or `None` where it is not given; `expected` says what it should be.

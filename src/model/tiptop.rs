@@ -38,6 +38,7 @@ pub struct ImportedKey {
     pub fate: Fate,
 }
 
+// What becomes of a key
 /// What becomes of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
@@ -110,6 +111,7 @@ impl View {
     }
 }
 
+// Airmass and layers
 /// How much longer the way through the air is than at the zenith.
 fn airmass(zenith_angle: f64) -> f64 {
     1.0 / (zenith_angle * DEGREE).cos()
@@ -236,6 +238,7 @@ struct Detected {
     background: f64,
 }
 
+// All stars of TIPTOP
 /// All stars.
 struct Stars {
     all: Vec<Star>,
@@ -325,9 +328,8 @@ impl Order<'_> {
         for (k, (light, [zenith, azimuth])) in lights.into_iter().zip(directions).enumerate() {
             let kind = if height.is_some() { "laser" } else { "star" };
             let about = format!("{kind} {k} of [{}], [{}]", section.name, sensor.name);
-            let (lenslets, side) = (lenslets[k], self.side(lenslets[k]));
-            let whole = side * lenslets as f64 == self.view.pupil.diameter();
-            let pitch = (!whole).then_some(side);
+            let lenslets = lenslets[k];
+            let pitch = self.is_coarse(lenslets).then(|| self.side(lenslets));
             stars.push(Star { zenith, azimuth, height, lenslets, pitch, about, blind_to, light });
         }
         Ok(stars)
@@ -487,6 +489,7 @@ impl Order<'_> {
     }
 }
 
+// Window under a spot
 /// Pixels across the window of a centre of gravity, if the file says so.
 fn window(sensor: &Section, notes: &mut Notes) -> Result<Option<usize>, BadLine> {
     let algorithm = sensor.optional::<String>("Algorithm", "a name in quotes")?;
@@ -506,10 +509,15 @@ fn window(sensor: &Section, notes: &mut Notes) -> Result<Option<usize>, BadLine>
 
 // Light of the best lenslet
 impl Order<'_> {
+    /// Whether lenslets would reach far beyond the rim if they were as wide as the telescope.
+    fn is_coarse(self, across: usize) -> bool {
+        self.order != "HO" && across <= 2
+    }
+
     /// The side of lenslets of which so many are across \[m\], Eq. [inscribed lenslets](https://lenslet.github.io/lenslet/tiptop-files.html#eq-inscribed-lenslets).
     fn side(self, across: usize) -> f64 {
-        let coarse = self.order != "HO" && across <= 2;
-        let width = self.view.pupil.diameter() * if coarse { 0.5f64.sqrt() } else { 1.0 };
+        let share = if self.is_coarse(across) { 0.5f64.sqrt() } else { 1.0 };
+        let width = self.view.pupil.diameter() * share;
         width / across as f64
     }
 
@@ -574,7 +582,7 @@ impl Aims {
     }
 }
 
-// Read mirrors
+// Read the mirrors of TIPTOP
 /// Pitch, altitude and coupling of each mirror.
 fn read_mirrors(section: &Section) -> Result<Vec<[f64; 3]>, BadLine> {
     let pitches: Vec<f64> = section.required("DmPitchs", "a length in metres for each mirror")?;
@@ -603,7 +611,7 @@ fn read_mirrors(section: &Section) -> Result<Vec<[f64; 3]>, BadLine> {
     Ok(mirrors)
 }
 
-// Read directions
+// Read directions of a section
 /// Zenith distances \[arcsec\] and azimuths \[degrees\]; one direction on the axis where there are none.
 fn directions(section: &Section, keys: [&str; 2]) -> Result<Vec<[f64; 2]>, BadLine> {
     let expected = "angles in arcsec";
@@ -634,6 +642,7 @@ fn same([zenith, azimuth]: [f64; 2], other: [f64; 2]) -> bool {
     f64::hypot(a[0] - b[0], a[1] - b[1]) < 1e-6
 }
 
+// Targets in their order
 type Targets = Vec<([f64; 2], Option<f64>)>;
 
 /// What the mirror is for, then all other directions.
@@ -714,6 +723,7 @@ fn read_control(file: &ParameterFile) -> Result<[f64; 3], BadLine> {
     Ok(values)
 }
 
+// Read the jitter of images
 /// Jitter along each axis, mas rms.
 fn read_jitter(telescope: &Section) -> Result<f64, BadLine> {
     let expected = "a width in mas, or two widths and an angle";
@@ -746,6 +756,7 @@ impl Page {
     }
 }
 
+// Tables in their order
 type Parts<'a> = (&'a View, &'a Stars, &'a Aims, &'a Rest);
 
 /// The system file of what was read from the parameter file of this name.
@@ -990,6 +1001,7 @@ const ATMOSPHERE: Fates = &[
     (&["testWindspeed", "oneWindSpeed"], "-each layer has a wind of its own"),
 ];
 
+// Fates of keys about sources
 const SOURCES_SCIENCE: Fates = &[
     (&["Wavelength"], "image.wavelengths"),
     (&["Zenith"], "target.zenith"),
@@ -1034,6 +1046,7 @@ const SENSOR: Fates = &[
     (&["addAliasError"], "-what a sensor takes for tilt is in the covariances"),
 ];
 
+// Fates of keys about cameras
 const CAMERA: Fates = &[
     (&["PixelScale"], "image.pixel"),
     (&["FieldOfView"], "image.pixels"),
@@ -1058,6 +1071,7 @@ const MIRRORS: Fates = &[
     (&["AoArea"], "-a mirror corrects a square of frequencies"),
 ];
 
+// Fates of keys about loops
 const LOOPS: Fates = &[
     (&["LoopGain_HO"], "loop.gain"),
     (&["SensorFrameRate_HO"], "loop.rate"),
@@ -1094,6 +1108,7 @@ const LIGHT: [&str; 8] = [
 /// Keys about directions that a mirror is for.
 const AIMS: [&str; 3] = ["OptimizationZenith", "OptimizationAzimuth", "OptimizationWeight"];
 
+// Sections and their keys
 /// What is known of the keys of a section.
 fn fates_of(section: &str) -> Fates {
     match section {
@@ -1349,137 +1364,60 @@ mod tests {
     }
 
     // Refuse systems one by one
-    #[test]
-    fn mistakes_are_told_by_line_section_and_key() {
-        for (from, to, wanted) in [
-            (
-                "TelescopeDiameter = 8.0",
-                "",
-                "x.ini:1: telescope.TelescopeDiameter is missing: expected a length",
-            ),
-            (
-                "TelescopeDiameter = 8.0",
-                "TelescopeDiameter = '8 m'",
-                "x.ini:2: telescope.TelescopeDiameter = '8 m': expected a length in metres",
-            ),
-            (
-                "TelescopeDiameter = 8.0",
-                "TelescopeDiameter = -8",
-                "x.ini:2: telescope.TelescopeDiameter = -8: expected a length",
-            ),
-            (
-                "ZenithAngle = 24",
-                "ZenithAngle = 90",
-                "x.ini:3: telescope.ZenithAngle = 90: expected an angle in degrees",
-            ),
-            (
-                "ObscurationRatio = 0.14",
-                "ObscurationRatio = 1.4",
-                "x.ini:4: telescope.ObscurationRatio = 1.4: expected a ratio",
-            ),
-            (
-                "Seeing = 0.67",
-                "Seeing 0.67",
-                "x.ini:19: expected a key and its value, with = between them, in `Seeing 0.67`",
-            ),
-            (
-                "Seeing = 0.67",
-                "Seeing = [0.67",
-                "x.ini:19: atmosphere.Seeing = [0.67: expected a literal",
-            ),
-            (
-                "Seeing = 0.67",
-                "",
-                "x.ini:17: atmosphere.Seeing is missing: expected an angle in arcsec, or r0_value",
-            ),
-            ("L0 = 27.44", "L0 = 0", "x.ini:20: atmosphere.L0 = 0: expected a length"),
-            (
-                "[0.59,",
-                "[0.69,",
-                "x.ini:21: atmosphere.Cn2Weights = [0.69, 0.02, 0.04, 0.06, 0.01, 0.05, 0.09, 0.04, 0.05, 0.05]: expected shares",
-            ),
-            (
-                "[30, 140,",
-                "[140,",
-                "x.ini:22: atmosphere.Cn2Heights = [140, 281, 562, 1125, 2250, 4500, 7750, 11000, 14000]: expected altitudes in metres, as many as in Cn2Weights, 10",
-            ),
-            (
-                "[6.6, 5.9,",
-                "[6.6,",
-                "x.ini:23: atmosphere.WindSpeed = [6.6, 5.1, 4.5, 5.1, 8.3, 16.3, 30.2, 34.3, 17.5]: expected speeds",
-            ),
-            ("[0., 0., 0., 0., 90.", "[0., 0., 0., 90.", "x.ini:24: atmosphere.WindDirection = "),
-            (
-                "[sources_HO]",
-                "[sources_NGS]",
-                "x.ini:1: sources_HO is missing: expected a section [sources_HO]",
-            ),
-            (
-                "Azimuth = [0 , 90, 180, 270]",
-                "Azimuth = [0 , 90]",
-                "x.ini:34: sources_HO.Azimuth = [0 , 90]: expected angles in degrees, as many as in Zenith, 4",
-            ),
-            (
-                "Height = 90e3",
-                "Height = 9e3",
-                "x.ini:35: sources_HO.Height = 9e3: expected a height above the highest layer, which is at 14000.0 m",
-            ),
-            (
-                "'Shack-Hartmann'",
-                "'Pyramid'",
-                "x.ini:51: sensor_HO.WfsType = 'Pyramid': expected 'Shack-Hartmann'",
-            ),
-            (
-                "[200, 200, 200, 200]",
-                "[200, 200, 200]",
-                "x.ini:55: sensor_HO.NumberPhotons = [200, 200, 200]: expected photons in a frame, or a list of 4, one for each star",
-            ),
-            (
-                "[40,40,40,40]",
-                "[40,40,40,4.5]",
-                "x.ini:62: sensor_HO.NumberLenslets = [40,40,40,4.5]: expected a whole number",
-            ),
-            ("DmPitchs = [0.222]", "DmPitch = [0.222]", "x.ini:89: DM.DmPitchs is missing"),
-            (
-                "DmHeights = [0.0]",
-                "DmHeights = [0.0, 1]",
-                "x.ini:94: DM.DmHeights = [0.0, 1]: expected altitudes in metres, as many as in DmPitchs, 1",
-            ),
-            (
-                "InfCoupling = [0.4]",
-                "InfCoupling = [1.4]",
-                "x.ini:93: DM.InfCoupling = [1.4]: expected a share",
-            ),
-            (
-                "LoopGain_HO = 0.5",
-                "LoopGain_HO = 1.5",
-                "x.ini:103: RTC.LoopGain_HO = 1.5: expected a gain for which the loop is stable",
-            ),
-            (
-                "LoopDelaySteps_HO = 2",
-                "LoopDelaySteps_HO = 0",
-                "x.ini:105: RTC.LoopDelaySteps_HO = 0: expected a number of frames",
-            ),
-            (
-                "FieldOfView = 450",
-                "FieldOfView = 450.5",
-                "x.ini:46: sensor_science.FieldOfView = 450.5: expected a whole number",
-            ),
-            (
-                "jitter_FWHM = 25.0",
-                "jitter_FWHM = [25.0, 1]",
-                "x.ini:13: telescope.jitter_FWHM = [25.0, 1]: expected a width in mas",
-            ),
-            (
-                "Wavelength = 589e-9",
-                "Wavelength = 589",
-                "x.ini:32: sources_HO.Wavelength = 589: expected one wavelength",
-            ),
-        ] {
+    /// Makes one mistake after the other, a line each: what is written, what in its place, and how the complaint begins.
+    fn refuse(mistakes: &str) {
+        for mistake in mistakes.trim().lines() {
+            let parts: Vec<&str> = mistake.split(" | ").map(str::trim).collect();
+            let [from, to, wanted] = parts[..] else { panic!("{mistake}") };
             assert!(MUSE.contains(from), "{from}");
             let refused = Imported::from_tiptop(&MUSE.replacen(from, to, 1), "x.ini");
             let refused = refused.unwrap_err().to_string();
-            assert!(refused.starts_with(wanted), "{from} to {to}:\n{refused}\n{wanted}");
+            assert!(refused.starts_with(&format!("x.ini:{wanted}")), "{mistake}:\n{refused}");
         }
+    }
+
+    // Mistakes about telescope and air
+    #[test]
+    fn mistakes_about_the_air_are_told_by_line_section_and_key() {
+        refuse(
+            "
+    TelescopeDiameter = 8.0 |  | 1: telescope.TelescopeDiameter is missing: expected a length
+    TelescopeDiameter = 8.0 | TelescopeDiameter = '8 m' | 2: telescope.TelescopeDiameter = '8 m': expected a length in metres
+    TelescopeDiameter = 8.0 | TelescopeDiameter = -8 | 2: telescope.TelescopeDiameter = -8: expected a length
+    ZenithAngle = 24 | ZenithAngle = 90 | 3: telescope.ZenithAngle = 90: expected an angle in degrees
+    ObscurationRatio = 0.14 | ObscurationRatio = 1.4 | 4: telescope.ObscurationRatio = 1.4: expected a ratio
+    Seeing = 0.67 | Seeing 0.67 | 19: expected a key and its value, with = between them, in `Seeing 0.67`
+    Seeing = 0.67 | Seeing = [0.67 | 19: atmosphere.Seeing = [0.67: expected a literal
+    Seeing = 0.67 |  | 17: atmosphere.Seeing is missing: expected an angle in arcsec, or r0_value
+    L0 = 27.44 | L0 = 0 | 20: atmosphere.L0 = 0: expected a length
+    [0.59, | [0.69, | 21: atmosphere.Cn2Weights = [0.69, 0.02, 0.04, 0.06, 0.01, 0.05, 0.09, 0.04, 0.05, 0.05]: expected shares
+    [30, 140, | [140, | 22: atmosphere.Cn2Heights = [140, 281, 562, 1125, 2250, 4500, 7750, 11000, 14000]: expected altitudes in metres, as many as in Cn2Weights, 10
+    [6.6, 5.9, | [6.6, | 23: atmosphere.WindSpeed = [6.6, 5.1, 4.5, 5.1, 8.3, 16.3, 30.2, 34.3, 17.5]: expected speeds
+    [0., 0., 0., 0., 90. | [0., 0., 0., 90. | 24: atmosphere.WindDirection =
+    ",
+        );
+    }
+
+    // Mistakes about stars and mirrors
+    #[test]
+    fn mistakes_about_stars_and_mirrors_are_told_likewise() {
+        refuse(
+            "
+    [sources_HO] | [sources_NGS] | 1: sources_HO is missing: expected a section [sources_HO]
+    Azimuth = [0 , 90, 180, 270] | Azimuth = [0 , 90] | 34: sources_HO.Azimuth = [0 , 90]: expected angles in degrees, as many as in Zenith, 4
+    Height = 90e3 | Height = 9e3 | 35: sources_HO.Height = 9e3: expected a height above the highest layer, which is at 14000.0 m
+    'Shack-Hartmann' | 'Pyramid' | 51: sensor_HO.WfsType = 'Pyramid': expected 'Shack-Hartmann'
+    [200, 200, 200, 200] | [200, 200, 200] | 55: sensor_HO.NumberPhotons = [200, 200, 200]: expected photons in a frame, or a list of 4, one for each star
+    [40,40,40,40] | [40,40,40,4.5] | 62: sensor_HO.NumberLenslets = [40,40,40,4.5]: expected a whole number
+    DmPitchs = [0.222] | DmPitch = [0.222] | 89: DM.DmPitchs is missing
+    DmHeights = [0.0] | DmHeights = [0.0, 1] | 94: DM.DmHeights = [0.0, 1]: expected altitudes in metres, as many as in DmPitchs, 1
+    InfCoupling = [0.4] | InfCoupling = [1.4] | 93: DM.InfCoupling = [1.4]: expected a share
+    LoopGain_HO = 0.5 | LoopGain_HO = 1.5 | 103: RTC.LoopGain_HO = 1.5: expected a gain for which the loop is stable
+    LoopDelaySteps_HO = 2 | LoopDelaySteps_HO = 0 | 105: RTC.LoopDelaySteps_HO = 0: expected a number of frames
+    FieldOfView = 450 | FieldOfView = 450.5 | 46: sensor_science.FieldOfView = 450.5: expected a whole number
+    jitter_FWHM = 25.0 | jitter_FWHM = [25.0, 1] | 13: telescope.jitter_FWHM = [25.0, 1]: expected a width in mas
+    Wavelength = 589e-9 | Wavelength = 589 | 32: sources_HO.Wavelength = 589: expected one wavelength
+    ",
+        );
     }
 }
