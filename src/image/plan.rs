@@ -473,6 +473,24 @@ mod tests {
         assert!((0..2).all(|t| rms(&shared, t) > rms(&each, t)));
     }
 
+    // One target of one mirror
+    #[test]
+    fn one_target_has_the_same_budget_either_way() {
+        let system = small();
+        let alone = system.to_builder().targets([system.targets()[1]]).build().unwrap();
+        let budget = |mode| {
+            let mut wanted = options(Structure::Stationary);
+            (wanted.correction.mode, wanted.image.wavelengths) = (mode, vec![4.8e-6]);
+            let plan = ImagingPlan::new(&alone, wanted).unwrap();
+            let errors_only = plan.reconstruction().errors_only();
+            let seen = plan.run(&Engine::default(), &silent).unwrap();
+            (errors_only, seen.targets[0].budget.terms()[0].rms())
+        };
+        let [(plain, ltao), (matrices, glao)] =
+            [CorrectionMode::Ltao, CorrectionMode::Glao].map(budget);
+        assert!(plain && !matrices && (ltao / glao - 1.0).abs() < 1e-6, "{ltao:e} {glao:e}");
+    }
+
     // Map a field around a target
     #[test]
     fn a_field_has_what_its_directions_have_as_targets() {
