@@ -1,5 +1,5 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
-//! The commands: `covariance`, `estimate`, `reconstruct`, `psf`, `simulate`, `info`, `bench`.
+//! The commands: `covariance`, `estimate`, `reconstruct`, `psf`, `import`, `simulate`, `info`, `bench`.
 
 mod choice;
 mod ranks;
@@ -10,6 +10,7 @@ mod estimate;
 
 mod bench;
 mod covariance;
+mod import;
 mod info;
 mod psf;
 mod reconstruct;
@@ -19,6 +20,7 @@ mod simulate;
 use self::bench::BenchCommand;
 use self::covariance::CovarianceArgs;
 use self::estimate::EstimateArgs;
+use self::import::ImportArgs;
 use self::info::InfoArgs;
 use self::psf::PsfArgs;
 use self::reconstruct::ReconstructArgs;
@@ -51,6 +53,8 @@ enum Command {
     Reconstruct(ReconstructArgs),
     /// Make the images of a system's targets behind its mirrors, and tell the errors that they show.
     Psf(PsfArgs),
+    /// Make a system file of a parameter file of TIPTOP, and tell what became of each of its keys.
+    Import(ImportArgs),
     /// Simulate the slopes that a system's sensors would measure, and the true wavefronts.
     Simulate(SimulateArgs),
     /// Say what this machine offers, and what a system asks for.
@@ -69,6 +73,7 @@ pub fn run() -> ExitCode {
         Command::Estimate(args) => estimate::estimate(&args),
         Command::Reconstruct(args) => reconstruct::reconstruct(&args).map(Said::from),
         Command::Psf(args) => psf::psf(&args).map(Said::from),
+        Command::Import(args) => import::import(&args),
         Command::Simulate(args) => simulate::simulate(&args).map(Said::from),
         Command::Info(args) => info::info(&args).map(Said::from),
         Command::Bench(command) => bench::bench(&command).map(Said::from),

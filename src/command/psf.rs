@@ -5,7 +5,6 @@
 use super::choice;
 use super::summary::{align, command_line, count, plan_text};
 use super::watch::{Terminal, with_speed};
-use crate::correction::CorrectionMode;
 use crate::device::{Device, check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
@@ -150,8 +149,7 @@ struct Told<'a> {
 
 impl Told<'_> {
     fn mode(&self) -> &'static str {
-        let mode = self.plan.options().correction.mode;
-        CorrectionMode::NAMES.iter().find(|(_, known)| *known == mode).map_or("", |(name, _)| name)
+        self.plan.options().correction.mode.name()
     }
 
     fn actuators(&self) -> usize {

@@ -46,6 +46,11 @@ impl CorrectionMode {
         ("glao", Self::Glao),
         ("scao", Self::Scao),
     ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, mode)| *mode == self).map_or("", |(name, _)| name)
+    }
 }
 
 // Options of a correction
@@ -70,7 +75,7 @@ pub struct Correction {
     /// Targets that find something, before those that were added.
     targets: usize,
     weights: Vec<f64>,
-    /// A mirror in the pupil of the first design, and onto it.
+    /// A mirror in the pupil of the first design, and onto it, once that is wanted.
     pupil_mirror: Mirror,
     pupil: OnceLock<Projector>,
 }
@@ -81,7 +86,7 @@ impl Correction {
     ///
     /// # Errors
     /// `Invalid`, by the name of the key, for a system without targets, mirrors that cannot be, more or fewer of them than the mode has, weights that are
-    /// negative, none greater than 0, or not one for each target; `Failed` where singular values do not converge.
+    /// negative, none greater than 0, or not one for each target.
     pub fn new(system: &System, options: &CorrectionOptions) -> Result<Self, Error> {
         let CorrectionOptions { mode, mirrors: designs, .. } = options;
         let good =
@@ -122,6 +127,7 @@ impl Correction {
         &self.pupil_mirror
     }
 
+    // Project onto the mirror in the pupil
     /// The projector onto that mirror, which the engine makes when it is first asked for.
     ///
     /// # Errors
@@ -380,11 +386,8 @@ mod tests {
             );
         }
         // Strokes of the guess have the errors of the guess; slopes have those of the mirror as well.
-        let pupil = Correction::new(&alone, &options(Moao, &[0.0], &[]))
-            .unwrap()
-            .pupil(&Engine::default())
-            .unwrap()
-            .clone();
+        let correction = Correction::new(&alone, &options(Moao, &[0.0], &[])).unwrap();
+        let pupil = correction.pupil(&Engine::default()).unwrap();
         let guess = found.error_covariance.index_axis(Axis(0), 0);
         let strokes = pupil.stroke_errors(&guess, &Engine::default()).unwrap();
         let gap = &moao.stroke_errors.index_axis(Axis(0), 0) - &strokes;

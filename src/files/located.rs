@@ -68,7 +68,7 @@ fn line_of(bytes: &[u8], at: usize) -> usize {
 }
 
 // Quote a text on one line
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let clean: String = line.chars().filter(|c| !c.is_control()).collect();
     match clean.char_indices().nth(60) {

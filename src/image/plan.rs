@@ -135,7 +135,7 @@ impl ImagingPlan {
         }
         let (system, targets) = (&with_field(system, &mut options)?, system.targets().len());
         let correction = Correction::new(system, &options.correction)?;
-        let alone = Self::is_plain(&options.correction);
+        let alone = Self::is_plain(&options.correction, system.targets().len());
         let reconstructor = options.reconstructor.errors_only(alone).keep(!alone);
         let reconstruction = ReconstructorPlan::new(correction.system(), reconstructor)?;
         let pitch = correction.pupil_mirror().fitting_pitch();
@@ -144,9 +144,11 @@ impl ImagingPlan {
         Ok(Self { options, correction, reconstruction, aperture, diameter, targets })
     }
 
-    /// Whether errors of slopes are all that is needed of the reconstruction.
-    fn is_plain(options: &CorrectionOptions) -> bool {
-        options.mode == CorrectionMode::Moao && options.mirrors.iter().all(|m| m.altitude == 0.0)
+    /// Whether errors of slopes are all that is needed of the reconstruction, of so many targets.
+    fn is_plain(options: &CorrectionOptions, targets: usize) -> bool {
+        let alone = options.mode == CorrectionMode::Ltao && targets == 1;
+        let own = options.mode == CorrectionMode::Moao || alone;
+        own && options.mirrors.iter().all(|m| m.altitude == 0.0)
     }
 
     /// Whether this term enters.
@@ -194,7 +196,7 @@ impl ImagingPlan {
         if let Some(across) = self.options.field.as_ref().map(Field::across) {
             told.arrays.push(("field_strehl".into(), vec![waves, across, across]));
         }
-        if Self::is_plain(&self.options.correction) {
+        if Self::is_plain(&self.options.correction, self.correction.targets()) {
             told.memory = self.reconstruction.memory_of_each(engine);
         }
         told.memory.host = told.memory.host.saturating_add(self.bytes());
@@ -315,7 +317,7 @@ impl ImagingPlan {
         watch: &dyn Watch,
         sink: &mut dyn FnMut(Array2<f64>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        if Self::is_plain(&self.options.correction) {
+        if Self::is_plain(&self.options.correction, self.correction.targets()) {
             let projector = self.correction.pupil(engine)?;
             let mut projected =
                 |_: usize, errors: ArrayView2<f64>| sink(projector.stroke_errors(&errors, engine)?);
@@ -472,6 +474,24 @@ mod tests {
         let shared = run(&small(), shared);
         let rms = |imaged: &Imaged, t: usize| imaged.targets[t].budget.terms()[0].rms();
         assert!((0..2).all(|t| rms(&shared, t) > rms(&each, t)));
+    }
+
+    // One target of one mirror
+    #[test]
+    fn one_target_has_the_same_budget_either_way() {
+        let system = small();
+        let alone = system.to_builder().targets([system.targets()[1]]).build().unwrap();
+        let budget = |mode| {
+            let mut wanted = options(Structure::Stationary);
+            (wanted.correction.mode, wanted.image.wavelengths) = (mode, vec![4.8e-6]);
+            let plan = ImagingPlan::new(&alone, wanted).unwrap();
+            let errors_only = plan.reconstruction().errors_only();
+            let seen = plan.run(&Engine::default(), &silent).unwrap();
+            (errors_only, seen.targets[0].budget.terms()[0].rms())
+        };
+        let [(plain, ltao), (matrices, glao)] =
+            [CorrectionMode::Ltao, CorrectionMode::Glao].map(budget);
+        assert!(plain && !matrices && (ltao / glao - 1.0).abs() < 1e-6, "{ltao:e} {glao:e}");
     }
 
     // Map a field around a target

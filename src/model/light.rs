@@ -11,7 +11,7 @@ use crate::{
 
 // Width of a gaussian
 /// The full width at half maximum of a Gaussian in units of its standard deviation, √(8 ln 2).
-const FWHM: f64 = 2.354_820_045_030_949_3;
+pub(crate) const FWHM: f64 = 2.354_820_045_030_949_3;
 
 // Limits of a window
 const MOST_PIXELS: usize = 10_000;

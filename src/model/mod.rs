@@ -24,3 +24,7 @@ pub(crate) mod mirror;
 pub use mirror::{ActuatorLayout, MeasuredInfluence, MirrorDesign, Spacing};
 pub(crate) mod control;
 pub use control::{ControlLoop, LoopKind};
+#[cfg(feature = "files")]
+pub(crate) mod tiptop;
+#[cfg(feature = "files")]
+pub use tiptop::{Fate, Imported, ImportedKey};

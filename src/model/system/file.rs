@@ -75,6 +75,12 @@ impl System {
 
     /// Reads a system file, and keeps its text.
     pub(crate) fn with_text(path: &Path) -> Result<(Self, String), Error> {
+        let text = Self::text(path)?;
+        Ok((Self::from_toml(&text, &path.display().to_string())?, text))
+    }
+
+    /// The text of a file that describes a system, in whatever form.
+    pub(crate) fn text(path: &Path) -> Result<String, Error> {
         const LIMIT: u64 = 16 << 20;
         let failed = |source| Error::Read { path: path.into(), source };
         let mut bytes = Vec::new();
@@ -85,9 +91,7 @@ impl System {
                 "it is larger than 16 MiB, too large for a system file",
             )));
         }
-        let name = path.display().to_string();
-        let text = Document::text(&name, &bytes)?;
-        Ok((Self::from_toml(text, &name)?, text.to_string()))
+        Ok(Document::text(&path.display().to_string(), &bytes)?.to_string())
     }
 }
 /// The names of all tables that a system file may have, whichever room reads them.

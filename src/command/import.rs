@@ -1,0 +1,109 @@
+// Tangled from book/src/import-command.md: edit there, or here and run cargo tangle stitch.
+//! The command `import`: from a parameter file of TIPTOP to a system file.
+
+// What the command import stands on
+use super::summary::{Said, align, count};
+use crate::error::Error;
+use crate::files::draft::{Draft, check_files};
+use crate::image::ImagingOptions;
+use crate::model::system::System;
+use crate::model::tiptop::{Fate, Imported, ImportedKey};
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+
+// Arguments of import
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// Parameter file of TIPTOP (.ini).
+    file: PathBuf,
+    /// System file (TOML) to write; without it, it is printed.
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+    /// Print what became of each key as JSON.
+    #[arg(long, requires = "output")]
+    json: bool,
+    /// Print no summary.
+    #[arg(long, short, requires = "output")]
+    quiet: bool,
+}
+
+// Import a file into another
+/// Imports the file that the arguments name; returns what to print.
+pub fn import(args: &ImportArgs) -> Result<Said, Error> {
+    let outputs: Vec<_> = args.output.iter().map(|path| ("output", path.as_path())).collect();
+    check_files(&[("parameter file", &args.file)], &outputs)?;
+    let name = args.file.display().to_string();
+    let imported = Imported::from_tiptop(&System::text(&args.file)?, &name)?;
+    let options = ImagingOptions::from_toml(&imported.toml, &name)?;
+    let Some(output) = &args.output else {
+        return Ok(Said { text: imported.toml.clone(), ..warned(&imported) });
+    };
+    Draft::holding(output, imported.toml.as_bytes())?.publish()?;
+    let text = match (args.json, args.quiet) {
+        (true, _) => json_of(args, &imported),
+        (false, true) => String::new(),
+        (false, false) => lines_of(args, &imported, &options)?,
+    };
+    Ok(Said { text, ..warned(&imported) })
+}
+
+/// Warnings of keys that nobody knows.
+fn warned(imported: &Imported) -> Said {
+    let unknown = imported.keys.iter().filter(|key| key.fate == Fate::Unknown);
+    let warning = |key: &ImportedKey| {
+        format!("line {}: {} = {}: TIPTOP documents no such key", key.line, key.key, key.value)
+    };
+    Said { warnings: unknown.map(warning).collect(), ..Said::default() }
+}
+
+// Tell what was imported
+fn lines_of(
+    args: &ImportArgs,
+    imported: &Imported,
+    options: &ImagingOptions,
+) -> Result<String, Error> {
+    let system = System::from_toml(&imported.toml, "imported")?;
+    let (stars, mirrors) = (system.guide_stars(), options.correction.mirrors.len());
+    let mode = options.correction.mode.name();
+    let system = [
+        count(stars.len(), "guide star"),
+        count(system.atmosphere().layers().len(), "layer"),
+        format!("{mode} with {}", count(mirrors, "mirror")),
+        count(system.targets().len(), "target"),
+    ];
+    let converted = |key: &&ImportedKey| matches!(key.fate, Fate::Converted(_));
+    let used = imported.keys.iter().filter(converted).count();
+    let file = args.file.file_name().unwrap_or_default().to_string_lossy();
+    let all = imported.keys.len();
+    let mut lines = vec![
+        ("system", system.join(", ")),
+        ("converted", format!("{used} of {all} keys of {file}")),
+    ];
+    let mut name = "not used";
+    for key in &imported.keys {
+        let Fate::NotUsed(reason) = &key.fate else { continue };
+        lines.push((std::mem::take(&mut name), format!("{}: {reason}", key.key)));
+    }
+    let output = args.output.as_ref().map(|path| path.display().to_string());
+    lines.push(("output", output.unwrap_or_default()));
+    Ok(align(&lines))
+}
+
+fn json_of(args: &ImportArgs, imported: &Imported) -> String {
+    let keys: Vec<_> = imported
+        .keys
+        .iter()
+        .map(|key| {
+            let (fate, told) = match &key.fate {
+                Fate::Converted(to) => ("converted", Some(to)),
+                Fate::NotUsed(reason) => ("not used", Some(reason)),
+                Fate::Unknown => ("unknown", None),
+            };
+            json!({ "key": key.key, "line": key.line, "value": key.value, "fate": fate, "told": told })
+        })
+        .collect();
+    let (file, output) = (args.file.display().to_string(), args.output.as_ref());
+    let output = output.map(|path| path.display().to_string());
+    format!("{}\n", json!({ "file": file, "keys": keys, "output": output }))
+}
