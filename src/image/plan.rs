@@ -100,6 +100,12 @@ fn with_field(system: &System, options: &mut ImagingOptions) -> Result<System, I
     system.to_builder().targets(targets.iter().copied().chain(directions)).build()
 }
 
+// Gain of a system's loop for noise
+/// What the variance of noise is multiplied by in the loop, if there is one and it counts.
+fn noise_gain(options: &ImagingOptions) -> f64 {
+    options.control.as_ref().map_or(1.0, ControlLoop::noise_gain)
+}
+
 impl ImagingPlan {
     // Pose the images of a system
     /// The plan for the images of all targets of a `system`.
@@ -135,8 +141,8 @@ impl ImagingPlan {
         }
         let (system, targets) = (&with_field(system, &mut options)?, system.targets().len());
         let correction = Correction::new(system, &options.correction)?;
-        let alone = Self::is_plain(&options.correction);
-        let reconstructor = options.reconstructor.errors_only(alone).keep(!alone);
+        let (alone, same) = (Self::is_plain(&options.correction), noise_gain(&options) == 1.0);
+        let reconstructor = options.reconstructor.errors_only(alone && same).keep(!alone);
         let reconstruction = ReconstructorPlan::new(correction.system(), reconstructor)?;
         let pitch = correction.pupil_mirror().fitting_pitch();
         let across = samples(diameter, pitch, &options.image);
@@ -293,16 +299,20 @@ impl ImagingPlan {
     // Errors of strokes of all targets
     /// C_vv of each target, (T, a, a), m².
     fn strokes(&self, engine: &Engine, watch: &dyn Watch) -> Result<Array3<f64>, Error> {
-        let found = self.reconstruction.run(engine, watch)?;
+        let (found, gain) = (self.reconstruction.run(engine, watch)?, noise_gain(&self.options));
         if !Self::is_plain(&self.options.correction) {
-            return Ok(self.correction.of(&found)?.stroke_errors);
+            let corrected = self.correction.of(&found)?;
+            return Ok(corrected.stroke_errors + (gain - 1.0) * corrected.noise_errors);
         }
         let actuators = self.correction.pupil_mirror().positions().len();
         let mut strokes = Array3::zeros((self.correction.targets(), actuators, actuators));
-        for (mut strokes, errors) in
-            strokes.outer_iter_mut().zip(found.error_covariance.outer_iter())
-        {
+        for (t, mut strokes) in strokes.outer_iter_mut().enumerate() {
+            let errors = found.error_covariance.index_axis(Axis(0), t);
             strokes.assign(&self.correction.pupil().stroke_errors(&errors)?);
+            if let Some(rows) = found.reconstructor.as_ref().filter(|_| gain != 1.0) {
+                let rows = rows.index_axis(Axis(0), t).to_owned();
+                strokes.scaled_add(gain - 1.0, &self.correction.noise(&rows));
+            }
         }
         Ok(strokes)
     }
