@@ -2,10 +2,10 @@
 //! A loop that runs in simulated worlds: screens, sensors, reconstructor, mirrors, and the images of what they leave.
 
 // What a loop in worlds stands on
-use crate::correction::{Correction, Mirror};
+use crate::correction::{Correction, Mirror, Projector};
 use crate::device::{Engine, silent};
 use crate::error::{Error, Invalid, accept};
-use crate::image::optical_transfer::{Aperture, Edges, OpticalTransfer, TelescopeTransfer};
+use crate::image::optical_transfer::{Aperture, OpticalTransfer, TelescopeTransfer};
 use crate::image::plan::ImagingOptions;
 use crate::image::transforms::Plane;
 use crate::model::control::{ControlLoop, LoopKind};
@@ -15,7 +15,7 @@ use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::tomography::reconstructor::ReconstructorPlan;
 use crate::tomography::simulation::{Simulation, SimulationOptions, World};
-use ndarray::{Array1, Array2, ArrayView1, Zip, s};
+use ndarray::{Array1, Array2, ArrayView2, Axis, Zip, s};
 use num_complex::Complex64;
 use std::f64::consts::PI;
 
@@ -27,7 +27,9 @@ pub struct LoopSimulation {
     /// K, (a, n): one for all targets, or one for each.
     commands: Vec<Array2<f64>>,
     /// J⁺ of a mirror in the pupil, (a, m).
-    known: Array2<f64>,
+    by_slopes: Array2<f64>,
+    /// Eq. [best fit](https://lenslet.github.io/lenslet/loop-monte-carlo.html#eq-best-fit) for wavefronts at the lit points, (a, points).
+    by_eye: Array2<f64>,
     /// Wavefronts of the strokes of all mirrors at the lit points of the pupil, towards each target, (points, a).
     shapes: Vec<Array2<f64>>,
     /// The same of a mirror in the pupil.
@@ -36,8 +38,9 @@ pub struct LoopSimulation {
     aperture: Aperture,
     telescope: TelescopeTransfer,
     plane: Plane,
-    /// The light of the pupil on the plane.
-    light: Array2<Complex64>,
+    /// The light of the lit points, and its spectrum on the plane.
+    light: Array1<f64>,
+    spectrum: Array2<Complex64>,
     wavelengths: Vec<f64>,
     targets: usize,
 }
@@ -68,11 +71,12 @@ impl LoopSimulation {
         accept(per_lenslet > 0, "per_lenslet", per_lenslet, "at least one square to a lenslet")?;
         let step = system.wavefront_pitch() / per_lenslet as f64;
         let samples = (pupil.diameter() / step * (1.0 - 1e-9)).ceil() as usize;
-        let aperture = Aperture::new(pupil, &[], samples, step, Edges::Area)?;
+        let aperture = options.image.aperture(pupil, samples, step)?;
         let (telescope, plane) = (aperture.transfer(2 * samples)?, Plane::around(2 * samples - 1));
-        let light = plane.spectrum(&aperture.light().view());
+        let spectrum = plane.spectrum(&aperture.light().view());
         let squares = aperture.light().indexed_iter().filter(|(_, light)| **light > 0.0);
         let lit: Vec<[usize; 2]> = squares.map(|((j, i), _)| [j, i]).collect();
+        let light: Array1<f64> = lit.iter().map(|place| aperture.light()[*place]).collect();
         // Simulate with truth sensors
         let truth = |target: &Source| GuideStar::at_rest(*target, *system.truth_sensor(), 0.0);
         let truths = system.targets().iter().map(truth).collect::<Result<Vec<_>, Invalid>>()?;
@@ -102,11 +106,20 @@ impl LoopSimulation {
             system.targets().iter().map(|target| towards(correction.mirrors(), target)).collect();
         let mirror = std::slice::from_ref(correction.pupil_mirror());
         let pupil_shapes = towards(mirror, &system.targets()[0]);
+        // Fit strokes to wavefronts by eye
+        let share = &light / light.sum();
+        let pistons = share.dot(&pupil_shapes);
+        let roots = light.mapv(f64::sqrt).insert_axis(Axis(1));
+        let flat = (&pupil_shapes - &pistons) * &roots;
+        let best = Projector::of(flat, 1e-3)?.inverse() * &roots.t();
+        let sums = best.sum_axis(Axis(1)).insert_axis(Axis(1));
+        let by_eye = &best - &(sums * &share);
         Ok(Self {
             simulation,
             control,
             commands,
-            known: correction.pupil().inverse().clone(),
+            by_slopes: correction.pupil().inverse().clone(),
+            by_eye,
             shapes,
             pupil_shapes,
             lit,
@@ -114,6 +127,7 @@ impl LoopSimulation {
             telescope,
             plane,
             light,
+            spectrum,
             wavelengths: options.image.wavelengths.clone(),
             targets,
         })
@@ -140,14 +154,14 @@ impl LoopSimulation {
         let mut world = self.simulation.world(seed);
         let (frames, sets) = (self.control.settling(), self.commands.len());
         let mut loops: Vec<Strokes> =
-            (0..sets + self.targets).map(|_| Strokes::new(&self.control)).collect();
+            (0..sets + 2 * self.targets).map(|_| Strokes::new(&self.control)).collect();
         for k in 0..frames {
-            let slopes = self.exposure(&mut world, k as f64);
-            for (c, strokes) in loops.iter_mut().enumerate() {
-                let wanted = match c.checked_sub(sets) {
-                    None => self.commands[c].dot(&slopes.slice(s![..self.commands[c].ncols()])),
-                    Some(t) => self.known.dot(&self.truth(&slopes, t)),
-                };
+            let noise = Array1::from(world.noise());
+            let seen = self.exposure(&world, k as f64);
+            let slopes = &seen.slopes + &noise;
+            let own = self.commands.iter().map(|k| k.dot(&slopes.slice(s![..k.ncols()])));
+            let best = (0..self.targets).flat_map(|t| self.best(&seen, t));
+            for (strokes, wanted) in loops.iter_mut().zip(own.chain(best)) {
                 strokes.follow(&wanted, false);
             }
         }
@@ -155,22 +169,34 @@ impl LoopSimulation {
         self.look(&world, (frames - 1) as f64 + self.control.delay, &held)
     }
 
-    // Average slopes over an exposure
-    /// The slopes of an exposure that starts at a frame, with their noise, rad.
-    fn exposure(&self, world: &mut World, start: f64) -> Array1<f64> {
-        let mut sum = Array1::from(world.noise());
-        for node in NODES {
-            let slopes = world.slopes((start + node) / self.control.rate);
-            sum.scaled_add(1.0 / NODES.len() as f64, &Array1::from(slopes));
-        }
-        sum
+    // Average what is seen in a frame
+    /// What is seen on average over a frame that starts at a frame, without noise.
+    fn exposure(&self, world: &World, start: f64) -> Seen {
+        let looks = NODES.map(|node| self.at(world, start + node));
+        let share = 1.0 / NODES.len() as f64;
+        let front = |t: usize| looks.iter().map(|look| &look.fronts[t] * share).fold(None, added);
+        let slopes = looks.iter().map(|look| &look.slopes * share).fold(None, added);
+        let fronts = (0..self.targets).filter_map(front).collect();
+        Seen { slopes: slopes.unwrap_or_default(), fronts }
     }
 
-    /// Those of them that the truth sensor of a target sees.
-    fn truth<'a>(&self, slopes: &'a Array1<f64>, t: usize) -> ArrayView1<'a, f64> {
-        let m = self.known.ncols();
-        let first = slopes.len() - (self.targets - t) * m;
-        slopes.slice(s![first..first + m])
+    /// What is seen at a time, in frames.
+    fn at(&self, world: &World, frames: f64) -> Seen {
+        let time = frames / self.control.rate;
+        let fronts = world.wavefronts(time);
+        let lit = |front: ArrayView2<f64>| self.lit.iter().map(|place| front[*place]).collect();
+        Seen {
+            slopes: Array1::from(world.slopes(time)),
+            fronts: fronts.outer_iter().map(lit).collect(),
+        }
+    }
+
+    /// The best strokes for a target, to its truth sensor and to an eye.
+    fn best(&self, seen: &Seen, t: usize) -> [Array1<f64>; 2] {
+        let m = self.by_slopes.ncols();
+        let first = seen.slopes.len() - (self.targets - t) * m;
+        let slopes = seen.slopes.slice(s![first..first + m]);
+        [self.by_slopes.dot(&slopes), self.by_eye.dot(&seen.fronts[t])]
     }
 }
 
@@ -243,84 +269,106 @@ impl<'a> Strokes<'a> {
 /// Times in units of a frame at which exposures and holds are looked at: the nodes of Gauss's rule.
 const NODES: [f64; 2] = [0.211_324_865_405_187_1, 0.788_675_134_594_812_9];
 
+/// What is seen of a world: all slopes, rad, and the wavefronts of the targets at the lit points, m.
+struct Seen {
+    slopes: Array1<f64>,
+    fronts: Vec<Array1<f64>>,
+}
+
+fn added(sum: Option<Array1<f64>>, next: Array1<f64>) -> Option<Array1<f64>> {
+    Some(sum.map_or_else(|| next.clone(), |sum| sum + &next))
+}
+
 /// What a loop left of a wavefront in one world, on average over a hold.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WorldSeen {
-    /// Structure functions \[m²\] of the parts in the order of [`PARTS`](Self::PARTS), and of their sum, on the displacements of the telescope.
-    pub structures: [Array2<f64>; 4],
+    /// Mean products over the pupil, without pistons, of the parts of Eq. [parts of what is left](https://lenslet.github.io/lenslet/loop-monte-carlo.html#eq-parts-of-what-is-left) in the order of [`PARTS`](Self::PARTS), m²: by
+    /// what a truth sensor holds for best.
+    pub by_slopes: [[f64; 3]; 3],
+    /// The same by what is best at every point of the pupil.
+    pub by_eye: [[f64; 3]; 3],
+    /// The structure function \[m²\] of what is left, on the displacements of the telescope.
+    pub structure: Array2<f64>,
     /// What passes at each wavelength; its odd part is left out.
     pub transfers: Vec<OpticalTransfer>,
 }
 
 impl WorldSeen {
-    /// What the parts are due to, and all of them.
-    pub const PARTS: [&'static str; 4] = ["tomography", "fitting", "bandwidth", "whole"];
+    /// What the parts are due to.
+    pub const PARTS: [&'static str; 3] = ["tomography", "fitting", "bandwidth"];
+
+    /// The variance of what is left \[m²\]: the sum of all products.
+    pub fn variance(&self) -> f64 {
+        self.by_eye.iter().flatten().sum()
+    }
 }
 
 impl LoopSimulation {
     // Look at the hold of strokes
-    /// Looks at a hold from a frame on, with the strokes of the sensors and behind them those that the truth would have.
+    /// Looks at a hold from a frame on, with the strokes of the sensors and behind them those that are best.
     fn look(
         &self,
         world: &World,
         start: f64,
         held: &[&Array1<f64>],
     ) -> Result<Vec<WorldSeen>, Error> {
-        let (sets, half) =
-            (self.commands.len(), (self.plane.points() / 2 + 1, self.plane.points()));
-        let mut sums =
-            vec![vec![Array2::<f64>::zeros(half); 4 + self.wavelengths.len()]; self.targets];
-        for node in NODES {
-            let time = (start + node) / self.control.rate;
-            let (fronts, slopes) = (world.wavefronts(time), Array1::from(world.slopes(time)));
-            for (t, (sums, front)) in sums.iter_mut().zip(fronts.outer_iter()).enumerate() {
-                let front: Array1<f64> = self.lit.iter().map(|place| front[*place]).collect();
-                let at_once = self.pupil_shapes.dot(&self.known.dot(&self.truth(&slopes, t)));
-                let in_time = self.pupil_shapes.dot(held[sets + t]);
-                let made = self.shapes[t].dot(held[t.min(sets - 1)]);
-                let parts =
-                    [&in_time - &made, &front - &at_once, &at_once - &in_time, &front - &made];
-                for (sum, part) in sums.iter_mut().zip(&parts) {
-                    *sum += &self.pairs(part);
+        let half = (self.plane.points() / 2 + 1, self.plane.points());
+        let spectra = vec![Array2::<f64>::zeros(half); 1 + self.wavelengths.len()];
+        let mut sums = vec![([[[0.0; 3]; 3]; 2], spectra); self.targets];
+        let (own, best) = held.split_at(self.commands.len());
+        for seen in NODES.map(|node| self.at(world, start + node)) {
+            for (t, (products, spectra)) in sums.iter_mut().enumerate() {
+                let front = &seen.fronts[t];
+                let made = self.shapes[t].dot(own[t.min(own.len() - 1)]);
+                for (k, at_once) in self.best(&seen, t).iter().enumerate() {
+                    let [at_once, in_time] =
+                        [at_once, best[2 * t + k]].map(|v| self.pupil_shapes.dot(v));
+                    let parts = [&in_time - &made, front - &at_once, at_once - &in_time];
+                    self.add_products(&parts, &mut products[k]);
                 }
-                for (sum, wavelength) in sums[4..].iter_mut().zip(&self.wavelengths) {
-                    *sum += &self.power(&parts[3], *wavelength);
+                let left = front - &made;
+                spectra[0] += &self.pairs(&left);
+                for (sum, wavelength) in spectra[1..].iter_mut().zip(&self.wavelengths) {
+                    *sum += &self.power(&left, *wavelength);
                 }
             }
         }
-        sums.iter().map(|sums| self.seen(sums)).collect()
+        sums.iter().map(|(products, spectra)| self.seen(*products, spectra)).collect()
+    }
+
+    // Mean products of the parts
+    /// Adds the mean products of three parts over the pupil, without pistons, by their share in the average over the hold.
+    fn add_products(&self, parts: &[Array1<f64>; 3], sums: &mut [[f64; 3]; 3]) {
+        let whole = self.light.sum();
+        let mean = |part: &Array1<f64>| self.light.dot(part) / whole;
+        let share = 1.0 / NODES.len() as f64;
+        for (row, one) in sums.iter_mut().zip(parts) {
+            for (sum, other) in row.iter_mut().zip(parts) {
+                let product = self.light.dot(&(one * other)) / whole;
+                *sum += share * (product - mean(one) * mean(other));
+            }
+        }
     }
 
     // Structure function of a wavefront
     /// The spectrum of the sum over pairs of points of their squared differences, of a wavefront at the lit points, m².
     fn pairs(&self, wavefront: &Array1<f64>) -> Array2<f64> {
-        let light = self.aperture.light();
-        let weights = self.lit.iter().map(|place| light[*place]);
-        let piston =
-            wavefront.iter().zip(weights).map(|(value, weight)| value * weight).sum::<f64>()
-                / light.sum();
-        let once = self.on_plane(wavefront, |value, light| light * (value - piston));
-        let twice = self.on_plane(wavefront, |value, light| light * (value - piston).powi(2));
+        let flat = wavefront - self.light.dot(wavefront) / self.light.sum();
+        let once = self.on_plane(&(&flat * &self.light));
+        let twice = self.on_plane(&(&flat * &flat * &self.light));
         let mut sum = Array2::zeros(once.dim());
-        Zip::from(&mut sum).and(&once).and(&twice).and(&self.light).for_each(
-            |sum, once, twice, light| {
-                *sum = 2.0 * ((light.conj() * twice).re - once.norm_sqr());
-            },
+        Zip::from(&mut sum).and(&once).and(&twice).and(&self.spectrum).for_each(
+            |sum, once, twice, light| *sum = 2.0 * ((light.conj() * twice).re - once.norm_sqr()),
         );
         sum
     }
 
-    /// The transform of a function of the wavefront and the light at the lit points.
-    fn on_plane(
-        &self,
-        wavefront: &Array1<f64>,
-        value: impl Fn(f64, f64) -> f64,
-    ) -> Array2<Complex64> {
-        let light = self.aperture.light();
-        let mut map = Array2::zeros(light.dim());
-        for (place, wavefront) in self.lit.iter().zip(wavefront) {
-            map[*place] = value(*wavefront, light[*place]);
+    /// The transform of values at the lit points.
+    fn on_plane(&self, values: &Array1<f64>) -> Array2<Complex64> {
+        let mut map = Array2::zeros(self.aperture.light().dim());
+        for (place, value) in self.lit.iter().zip(values) {
+            map[*place] = *value;
         }
         self.plane.spectrum(&map.view())
     }
@@ -328,40 +376,35 @@ impl LoopSimulation {
     // Transfer function of a wavefront
     /// The spectrum of the autocorrelation of the field at a wavelength, its even part.
     fn power(&self, wavefront: &Array1<f64>, wavelength: f64) -> Array2<f64> {
-        let turn = 2.0 * PI / wavelength;
-        let even = self.on_plane(wavefront, |value, light| light * (turn * value).cos());
-        let odd = self.on_plane(wavefront, |value, light| light * (turn * value).sin());
-        let mut power = Array2::zeros(even.dim());
-        Zip::from(&mut power).and(&even).and(&odd).for_each(|power, even, odd| {
-            *power = even.norm_sqr() + odd.norm_sqr();
-        });
-        power
+        let phase = wavefront * (2.0 * PI / wavelength);
+        let [even, odd] = [f64::cos as fn(f64) -> f64, f64::sin]
+            .map(|wave| self.on_plane(&(phase.mapv(wave) * &self.light)));
+        Zip::from(&even).and(&odd).map_collect(|even, odd| even.norm_sqr() + odd.norm_sqr())
     }
 
     /// What the sums over all looks of a world come to.
-    fn seen(&self, sums: &[Array2<f64>]) -> Result<WorldSeen, Error> {
-        let (points, squares) = (self.telescope.points(), self.aperture.light().sum());
-        let scale = 1.0 / (NODES.len() as f64 * squares);
+    fn seen(
+        &self,
+        products: [[[f64; 3]; 3]; 2],
+        spectra: &[Array2<f64>],
+    ) -> Result<WorldSeen, Error> {
+        let (points, squares) = (self.telescope.points(), self.light.sum());
+        let share = 1.0 / (NODES.len() as f64 * squares);
         let correlate =
-            |sum: &Array2<f64>| self.plane.correlation(sum, self.telescope.reach, points) * scale;
-        let structure = |k: usize| {
-            let mut pairs = correlate(&sums[k]);
-            Zip::from(&mut pairs).and(self.telescope.values()).for_each(|value, &overlap| {
-                *value = if overlap > 1e-9 { (*value / overlap).max(0.0) } else { 0.0 };
-            });
-            pairs[[points / 2, points / 2]] = 0.0;
-            pairs
-        };
+            |sum: &Array2<f64>| self.plane.correlation(sum, self.telescope.reach, points) * share;
+        let mut structure = correlate(&spectra[0]);
+        Zip::from(&mut structure).and(self.telescope.values()).for_each(|value, &overlap| {
+            *value = if overlap > 1e-9 { (*value / overlap).max(0.0) } else { 0.0 };
+        });
+        structure[[points / 2, points / 2]] = 0.0;
         let transfer = |(sum, wavelength): (&Array2<f64>, &f64)| {
             let mut values = correlate(sum);
             values[[points / 2, points / 2]] = 1.0;
             self.telescope.with_values(values, *wavelength)
         };
-        let transfers = sums[4..].iter().zip(&self.wavelengths).map(transfer);
-        Ok(WorldSeen {
-            structures: [0, 1, 2, 3].map(structure),
-            transfers: transfers.collect::<Result<_, _>>()?,
-        })
+        let transfers = spectra[1..].iter().zip(&self.wavelengths).map(transfer);
+        let transfers = transfers.collect::<Result<_, Invalid>>()?;
+        Ok(WorldSeen { by_slopes: products[0], by_eye: products[1], structure, transfers })
     }
 }
 
@@ -372,8 +415,9 @@ mod tests {
     use crate::correction::{CorrectionMode, CorrectionOptions};
     use crate::image::{ImageOptions, ImagingPlan};
     use crate::model::mirror::{MirrorDesign, Spacing};
-    use crate::model::{Atmosphere, Layer, LensletArray, Pupil, Sensor};
+    use crate::model::{Atmosphere, Layer, LensletArray, Noise, Pupil, Sensor};
     use crate::tomography::reconstructor::ReconstructorOptions;
+    use rayon::prelude::*;
 
     // Pose lopsided loops in worlds
     /// Three stars of unlike noise around two targets, the second turned and the third coarser; two layers and a wind in each.
@@ -415,46 +459,125 @@ mod tests {
         ImagingOptions { reconstructor, correction, control: Some(control), image, field: None }
     }
 
+    // Means over worlds
+    /// The first worlds of a simulation.
+    fn run(simulation: &LoopSimulation, count: u64) -> Vec<Vec<WorldSeen>> {
+        (1..=count).into_par_iter().map(|seed| simulation.world(seed).unwrap()).collect()
+    }
+
+    /// The mean over worlds, and its standard error.
+    fn mean<T>(worlds: &[T], value: impl Fn(&T) -> f64) -> [f64; 2] {
+        let values: Vec<f64> = worlds.iter().map(value).collect();
+        let count = worlds.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let square = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
+        [mean, square.sqrt() / count]
+    }
+
     // Run an open loop in worlds
     #[test]
     fn an_open_loop_in_worlds_leaves_what_is_foretold() {
         let control = ControlLoop { kind: LoopKind::Open, rate: 150.0, gain: 0.5, delay: 2.0 };
         let (system, options) = (lopsided(), options(CorrectionMode::Moao, control));
-        let start = std::time::Instant::now();
         let plan = ImagingPlan::new(&system, options.clone()).unwrap();
         let foretold = plan.run(&Engine::default(), &silent).unwrap();
-        println!("{:?}", start.elapsed());
-        let simulation = LoopSimulation::new(&system, &options, 4).unwrap();
-        println!("{:?}", start.elapsed());
-        const WORLDS: u64 = 100;
-        let worlds: Vec<Vec<WorldSeen>> =
-            (0..WORLDS).map(|seed| simulation.world(seed + 1).unwrap()).collect();
-        println!("{:?}", start.elapsed());
-        for t in 0..2 {
-            let mean = |value: &dyn Fn(&WorldSeen) -> f64| {
-                let values: Vec<f64> = worlds.iter().map(|world| value(&world[t])).collect();
-                let mean = values.iter().sum::<f64>() / WORLDS as f64;
-                let square = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
-                [mean, square.sqrt() / WORLDS as f64]
-            };
-            for (k, name) in WorldSeen::PARTS.iter().enumerate() {
-                let [mean, error] = mean(&|seen| {
-                    1e18 * simulation.telescope().variance(&seen.structures[k]).unwrap()
-                });
-                let budget = &foretold.targets[t].budget;
-                let told = if k < 3 { budget.terms()[k].rms() } else { budget.total() };
-                println!(
-                    "{t} {name} {:.1} ± {:.1}: {:.1}",
-                    mean.sqrt(),
-                    0.5 * error / mean.sqrt(),
-                    1e9 * told
-                );
-            }
-            let [strehl, error] = mean(&|seen| seen.transfers[0].strehl());
-            println!(
-                "{t} {strehl:.4} ± {error:.4}: {:.4}",
-                foretold.targets[t].exposures[0].image.strehl
+        let simulation = LoopSimulation::new(&system, &options, 3).unwrap();
+        let worlds = run(&simulation, 64);
+        for (t, told) in foretold.targets.iter().enumerate() {
+            let terms = told.budget.terms();
+            let of = |value: &dyn Fn(&WorldSeen) -> f64| mean(&worlds, |seen| value(&seen[t]));
+            // The tomographic error is that of a truth sensor, noise included.
+            let [tomography, error] = of(&|seen| seen.by_slopes[0][0]);
+            let gap = tomography - terms[0].variance;
+            assert!(gap.abs() < 4.0 * error && error < 0.05 * tomography, "{t}: {gap:e} {error:e}");
+            // Hold fitting and bandwidth against worlds
+            let [fitting, error] = of(&|seen| seen.by_eye[1][1]);
+            let share = fitting / terms[1].variance;
+            assert!((0.8..1.0).contains(&share) && error < 0.02 * fitting, "{t}: fitting {share}");
+            let [bandwidth, error] = of(&|seen| seen.by_eye[2][2]);
+            let share = bandwidth / terms[2].variance;
+            assert!(
+                (0.95..1.2).contains(&share) && error < 0.05 * bandwidth,
+                "{t}: bandwidth {share}"
+            );
+            // What an eye holds for best leaves nothing that a mirror could make.
+            assert!(worlds.iter().all(|seen| seen[t].by_eye[1][0].abs() < 1e-6 * fitting));
+            assert!(worlds.iter().all(|seen| seen[t].by_eye[1][2].abs() < 1e-6 * fitting));
+            // What is not guessed cannot be late.
+            let [both, error] = of(&|seen| seen.by_eye[0][2]);
+            assert!(both < -4.0 * error && both > -0.2 * bandwidth, "{t}: {both:e} ± {error:e}");
+            // Hold the image against worlds
+            let [whole, error] = of(&WorldSeen::variance);
+            let share = told.budget.total().powi(2) / whole;
+            assert!((0.95..1.2).contains(&share) && error < 0.05 * whole, "{t}: whole {share}");
+            let telescope = simulation.telescope();
+            let by_pairs = of(&|seen| telescope.variance(&seen.structure).unwrap())[0];
+            assert!((by_pairs / whole - 1.0).abs() < 1e-9, "{t}");
+            let other: f64 = worlds[0][t].by_slopes.iter().flatten().sum();
+            assert!((other / worlds[0][t].variance() - 1.0).abs() < 1e-9, "{t}");
+            // The mean image is that of the mean structure function, and a little better.
+            let sum =
+                worlds.iter().fold(Array2::zeros((36, 36)), |sum, seen| sum + &seen[t].structure);
+            let mean_structure = sum / worlds.len() as f64;
+            let gauss = telescope.through(&mean_structure, &[1.65e-6]).unwrap().remove(0).strehl();
+            let [strehl, error] = of(&|seen| seen.transfers[0].strehl());
+            assert!(
+                strehl > gauss - error && strehl < 1.05 * gauss,
+                "{t}: {strehl} ± {error}, {gauss}"
+            );
+            let foretold = told.exposures[0].image.strehl;
+            let ratio = foretold / strehl;
+            assert!(
+                (0.88..1.05).contains(&ratio) && error < 0.03 * strehl,
+                "{t}: {strehl} {foretold}"
             );
         }
+    }
+
+    // Run a closed loop in worlds
+    #[test]
+    fn a_closed_loop_in_worlds_has_the_gain_of_its_noise() {
+        let control = ControlLoop { kind: LoopKind::Closed, rate: 600.0, gain: 0.3, delay: 1.5 };
+        let mut star = lopsided().guide_stars()[0].clone();
+        star.noise = Noise::uniform(6e-13).unwrap();
+        star.sensor.source = Source::star(5e-5, 0.0).unwrap();
+        let builder = lopsided().to_builder().targets([star.sensor.source]);
+        let system = builder.guide_stars([star]).build().unwrap();
+        let closed = options(CorrectionMode::Scao, control);
+        let simulation = LoopSimulation::new(&system, &closed, 2).unwrap();
+        let [tomography, error] = mean(&run(&simulation, 48), |seen| seen[0].by_slopes[0][0]);
+        let foretold = |options: &ImagingOptions| {
+            let plan = ImagingPlan::new(&system, options.clone()).unwrap();
+            let found = plan.run(&Engine::default(), &silent).unwrap();
+            found.targets[0].budget.terms()[0].variance
+        };
+        let open = ImagingOptions { control: None, ..closed.clone() };
+        // Two ways to strokes: with a mirror for each target, and with one for a guide star.
+        let correction =
+            CorrectionOptions { mode: CorrectionMode::Moao, ..closed.correction.clone() };
+        let own = ImagingOptions { correction, ..closed.clone() };
+        assert!((foretold(&own) / foretold(&closed) - 1.0).abs() < 1e-6);
+        let gap = tomography - foretold(&closed);
+        assert!(gap.abs() < 3.0 * error && error < 0.08 * tomography, "{gap:e} ± {error:e}");
+        assert!(foretold(&open) > 2.2 * tomography, "{tomography:e}");
+    }
+
+    // Loops without time or sense
+    #[test]
+    fn loops_without_time_have_no_bandwidth() {
+        let still = ControlLoop { kind: LoopKind::Open, rate: 500.0, gain: 0.5, delay: 2.0 };
+        let mut at_once = options(CorrectionMode::Glao, still);
+        at_once.control = None;
+        let simulation = LoopSimulation::new(&lopsided(), &at_once, 2).unwrap();
+        for seen in simulation.world(3).unwrap() {
+            assert!(seen.by_eye[2][2] < 1e-12 * seen.variance(), "{:?}", seen.by_eye);
+            assert!(seen.by_eye[0][0] > 0.1 * seen.variance());
+        }
+        assert!(LoopSimulation::new(&lopsided(), &at_once, 0).is_err());
+        let blind = lopsided().to_builder().pupil(None).build().unwrap();
+        let refused = LoopSimulation::new(&blind, &at_once, 2).err().map(|error| error.to_string());
+        assert!(refused.is_some_and(|refused| refused.starts_with("telescope = none")));
+        let wild = ControlLoop { kind: LoopKind::Closed, gain: 1.2, ..still };
+        assert!(LoopSimulation::new(&lopsided(), &options(CorrectionMode::Scao, wild), 2).is_err());
     }
 }

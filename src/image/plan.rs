@@ -146,7 +146,7 @@ impl ImagingPlan {
         let reconstruction = ReconstructorPlan::new(correction.system(), reconstructor)?;
         let pitch = correction.pupil_mirror().fitting_pitch();
         let across = samples(diameter, pitch, &options.image);
-        let aperture = Aperture::across(pupil, &[], across)?;
+        let aperture = options.image.aperture(pupil, across, diameter / across as f64)?;
         Ok(Self { options, correction, reconstruction, aperture, diameter, targets })
     }
 
