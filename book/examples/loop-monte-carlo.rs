@@ -11,7 +11,7 @@ use std::{error::Error, path::Path, path::PathBuf};
 const SYSTEM: &str = "book/systems/small-moao.toml";
 
 /// Worlds, unless the second argument says how many.
-const WORLDS: u64 = 300;
+const WORLDS: u64 = 150;
 
 /// The target that is looked at: the one off the axis.
 const TARGET: usize = 1;

@@ -78,7 +78,11 @@ fn galaxies(folder: &Path) -> Result<(), Box<dyn Error>> {
     let plan = ImagingPlan::new(&system, options)?;
     let found = plan.run(&Engine::default(), &silent)?;
     let energy = found.map(&field, |seen| seen.exposures[0].ensquared[0]);
-    let none = found.uncorrected.ensquared(&[160e-3 * ARCSEC])?[0];
+    let (seen, middle) = (&found.uncorrected, (found.uncorrected.pixels() / 2) as f64);
+    let near = |k: usize| (k as f64 - middle).abs() * seen.pixel <= 80e-3 * ARCSEC;
+    let shares = seen.shares();
+    let inside = shares.indexed_iter().filter(|((j, i), _)| near(*j) && near(*i));
+    let none: f64 = inside.map(|(_, share)| share).sum();
     println!("in the box without correction: {none:.3}; in the field: {energy:.3}");
     let maps = vec![("light in a box of 160 mas".to_string(), energy)];
     let stars = system.guide_stars().iter();
