@@ -43,7 +43,7 @@ pub fn plot_profiles(
     for (k, (name, image)) in images.iter().enumerate() {
         let rings = image.rings();
         let at = |radius: f64, value: f64| (1e3 * radius / ARCSEC, value * image.strehl);
-        let shown = |(_, value): &(f64, f64)| !(*value <= 0.0);
+        let shown = |(_, value): &(f64, f64)| *value > 0.0 || value.is_nan();
         let means = rings.iter().map(|ring| at(ring.radius, ring.mean)).filter(shown);
         figure = figure.line(name, means.collect::<Vec<_>>());
         if k == 0 {
