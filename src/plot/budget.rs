@@ -150,7 +150,10 @@ impl Picture for Bars<'_> {
             }
         }
         let mut legend = chart.configure_series_labels();
-        legend.position(SeriesLabelPosition::UpperLeft).label_font((TYPEFACE, 28));
+        legend
+            .position(SeriesLabelPosition::UpperLeft)
+            .label_font((TYPEFACE, 28))
+            .legend_area_size(44);
         legend.background_style(WHITE.mix(0.8)).draw()
     }
 }
