@@ -59,7 +59,7 @@ impl ControlLoop {
 
 // Decide whether a loop is stable
 impl ControlLoop {
-    /// The product of 1 − κ² of all degrees, Eq. [noise gain](https://lenslet.github.io/lenslet/bandwidth.html#eq-noise-gain), if the zeros of Eq. [characteristic](https://lenslet.github.io/lenslet/bandwidth.html#eq-characteristic) are inside of the unit circle.
+    /// The product of 1 − ζ² of all degrees, Eq. [noise gain](https://lenslet.github.io/lenslet/bandwidth.html#eq-noise-gain), if the zeros of Eq. [characteristic](https://lenslet.github.io/lenslet/bandwidth.html#eq-characteristic) are inside of the unit circle.
     fn damping(&self, gain: f64) -> Option<f64> {
         let (whole, rest) = (self.delay.floor() as usize, self.delay.fract());
         let mut polynomial = vec![0.0; whole + 2]; // highest power first
