@@ -744,7 +744,7 @@ impl SimulationPlan {
             lenslets + 2 * self.system.targets().len() * wavefront_points(&self.system).len();
         let numbers = |&n: &usize| {
             let wanted = if n < MOST { n as u64 } else { 1 << 28 };
-            [2 * wanted * (wanted + rows as u64 + 2 * turned * wanted), 12 * wanted * wanted]
+            [2 * wanted * (3 * wanted + rows as u64 + 2 * turned * wanted), 12 * wanted * wanted]
         };
         let layers = || self.frequencies.iter().map(numbers);
         let kept = layers().map(|[kept, _]| kept).sum::<u64>();
