@@ -1090,7 +1090,7 @@ fn plans_are_told_and_nothing_is_written() -> Checked {
 fn images_are_made_told_and_refused() -> Checked {
     let run = Run::new()?;
     let (moao, small) = (book("small-moao"), book("small"));
-    let args = format!("psf {} -o p.fits --plot p.svg --json", moao.display());
+    let args = format!("psf {} -o p.fits --plot p.svg --csv p.csv --json", moao.display());
     let told: serde_json::Value = serde_json::from_str(&said(&run.lenslet(&args)?))?;
     assert_eq!((told["actuators"].as_u64(), told["mode"].as_str()), (Some(68), Some("moao")));
     for target in told["targets"].as_array().ok_or("no targets")? {
@@ -1105,6 +1105,30 @@ fn images_are_made_told_and_refused() -> Checked {
         // At least the diffraction limit, at most the seeing.
         assert!((80.0..600.0).contains(&number(&target["fwhm_mas"][0])), "{target}");
         assert!((0.3..0.7).contains(&number(&target["ensquared"][0][0])), "{target}");
+        // In the middle there is all of the star, and no ring; far away nearly nothing.
+        let contrast = |name: &str| target["contrast"][0][name].as_array().cloned();
+        let [radius, mean, rms] = ["radius_mas", "mean", "rms"].map(contrast);
+        let (radius, mean, rms) =
+            (radius.ok_or("no radius")?, mean.ok_or("no mean")?, rms.ok_or("no rms")?);
+        assert_eq!((radius.len(), number(&radius[0])), (64, 0.0));
+        assert!((number(&mean[0]) - 1.0).abs() < 1e-12);
+        assert!((number(&radius[40]) / 600.0 - 1.0).abs() < 0.01 && number(&rms[0]) < 1e-6);
+        assert!(number(&mean[40]) < 0.01 && number(&rms[5]) < number(&mean[5]), "{target}");
+    }
+    let table = fs::read_to_string(run.path("p.csv"))?;
+    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split(',').collect()).collect();
+    let column = |name: &str| lines[0].iter().position(|title| *title == name).ok_or("no column");
+    assert_eq!(
+        (lines.len(), lines[2][column("kind")?], lines[2][column("number")?]),
+        (3, "target", "1")
+    );
+    for (name, value) in [
+        ("strehl_1.6500", &told["targets"][1]["strehl"][0]),
+        ("ensquared_150mas_1.6500", &told["targets"][1]["ensquared"][0][0]),
+        ("total_nm", &told["targets"][1]["budget_nm"]["total"]),
+    ] {
+        let (read, value) = (lines[2][column(name)?].parse::<f64>()?, value.as_f64());
+        assert!((read / value.unwrap_or(f64::NAN) - 1.0).abs() < 1e-12, "{name}");
     }
     let card = |name: &str| {
         fs::read(run.path("p.fits")).map(|bytes| String::from_utf8_lossy(&bytes).contains(name))
@@ -1116,7 +1140,7 @@ fn images_are_made_told_and_refused() -> Checked {
     let wide =
         text.replace("ensquared = [150.0]", "structure = \"stationary\"\nensquared = [150.0]");
     fs::write(run.path("f.toml"), wide + "\n[field]\nsize = 60.0\nstep = 30.0\n")?;
-    let args = "psf f.toml -o f.npz --plot f.svg --of field --json";
+    let args = "psf f.toml -o f.npz --plot f.svg --of field --csv f.csv --json";
     let field: serde_json::Value = serde_json::from_str(&said(&run.lenslet(args)?))?;
     let strehl: ndarray::Array3<f64> = archive(&run.path("f.npz"))?.by_name("field_strehl")?;
     assert_eq!(strehl.dim(), (1, 3, 3));
@@ -1125,13 +1149,28 @@ fn images_are_made_told_and_refused() -> Checked {
     }
     assert_eq!(field["targets"][0]["strehl"][0].as_f64(), Some(strehl[[0, 1, 1]]));
     assert!(fs::read_to_string(run.path("f.svg"))?.contains("Strehl ratio"));
-    ["f.toml", "f.npz", "f.svg"].iter().try_for_each(|name| fs::remove_file(run.path(name)))?;
+    let table = fs::read_to_string(run.path("f.csv"))?;
+    assert_eq!(table.lines().filter(|line| line.starts_with("field,")).count(), 9);
+    let corner: Vec<&str> = table
+        .lines()
+        .find(|line| line.starts_with("field,2,"))
+        .ok_or("no corner")?
+        .split(',')
+        .collect();
+    let place = [corner[2].parse::<f64>()?, corner[3].parse::<f64>()?];
+    assert!((place[0] - 30.0).abs() < 1e-9 && (place[1] + 30.0).abs() < 1e-9, "{table}");
+    ["f.toml", "f.npz", "f.svg", "f.csv"]
+        .iter()
+        .try_for_each(|name| fs::remove_file(run.path(name)))?;
     run.refuses(
         &format!("psf {} -o p.fits --plot g.svg --of field", moao.display()),
         &["of = field", "[field]"],
     )?;
+    let table = format!("psf {} -o p.fits --csv p.txt", moao.display());
+    run.refuses(&table, &["csv = p.txt", ".csv"])?;
     // A plan writes nothing.
     fs::remove_file(run.path("p.fits"))?;
+    fs::remove_file(run.path("p.csv"))?;
     fs::remove_file(run.path("p.svg"))?;
     let plan = said(&run.lenslet(&format!("psf {} --plan", moao.display()))?);
     assert!(plan.contains("images") && plan.contains("psf"), "{plan}");
@@ -1140,6 +1179,11 @@ fn images_are_made_told_and_refused() -> Checked {
     for (from, to, words) in [
         ("[1.65e-6]", "[1.65e-6, 0.0]", ["bad.toml:", "image.wavelengths[1]"]),
         ("coupling = 0.2", "coupling = 1.2", ["bad.toml:", "mirror[0].coupling"]),
+        (
+            "obstruction = 0.25",
+            "spiders = { width = 0, angles = [0] }",
+            ["bad.toml:", "telescope.spiders.width"],
+        ),
         ("rate = 500.0", "rate = 0.0", ["bad.toml:", "loop.rate"]),
         (
             "[correction]",

@@ -22,6 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     structure(&folder.join("fitting.svg"))?;
     times(&folder.join("bandwidth-times.svg"))?;
     rejection(&folder.join("bandwidth.svg"))?;
+    noise(&folder.join("bandwidth-noise.svg"))?;
     modes(&folder.join("correction-modes.svg"))
 }
 
@@ -250,6 +251,26 @@ fn rejection(path: &Path) -> Result<(), Box<dyn Error>> {
         .line("closed, gain 0.2", curve(LoopKind::Closed, 0.2))
         .line("closed, gain 0.5", curve(LoopKind::Closed, 0.5))
         .line("closed, gain 0.8", curve(LoopKind::Closed, 0.8));
+    Ok(figure.save(path)?)
+}
+
+/// Noise gain of closed loops over their gain, for some delays.
+fn noise(path: &Path) -> Result<(), Box<dyn Error>> {
+    let mut figure = Figure::new()
+        .x_label("gain")
+        .y_label("noise gain")
+        .x_range(0.0, 1.0)
+        .y_range(0.0, 2.0)
+        .dashes("open", [(0.0, 1.0), (1.0, 1.0)]);
+    for delay in [1.0, 1.5, 2.0, 3.0] {
+        let gain = |gain: f64| {
+            let control = ControlLoop { kind: LoopKind::Closed, rate: 500.0, gain, delay };
+            (gain, control.noise_gain())
+        };
+        let curve =
+            (1..200).map(|k| gain(0.005 * f64::from(k))).take_while(|(_, beta)| *beta < 2.2);
+        figure = figure.line(&format!("closed, delay {delay}"), curve.collect::<Vec<_>>());
+    }
     Ok(figure.save(path)?)
 }
 

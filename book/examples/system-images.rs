@@ -3,7 +3,9 @@
 use lenslet::device::{Engine, silent};
 use lenslet::image::{Exposure, Field, ImagingOptions, ImagingPlan, Structure};
 use lenslet::model::System;
-use lenslet::plot::{FieldPicture, PictureFormat, plot_field, plot_stars};
+use lenslet::plot::{
+    FieldPicture, PictureFormat, plot_budgets, plot_field, plot_profiles, plot_stars,
+};
 use lenslet::units::ARCSEC;
 use std::{error::Error, path::Path, path::PathBuf};
 
@@ -28,7 +30,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     images.push(("without correction", &found.uncorrected));
     let picture = plot_stars(&images, "small-moao.toml at 1.65 µm", 4, PictureFormat::Svg)?;
     std::fs::write(folder.join("system-images.svg"), picture)?;
-    field(&system, &text, &folder)
+    images.rotate_left(1);
+    let title = "small-moao.toml at 1.65 µm";
+    let picture = plot_profiles(&images, title, 4, PictureFormat::Svg)?;
+    std::fs::write(folder.join("star-profiles.svg"), picture)?;
+    let [first, second] = &found.targets[..] else { return Err("two targets".into()) };
+    let budgets = [("target 0", &first.budget), ("target 1", &second.budget)];
+    let picture = plot_budgets(&budgets, "small-moao.toml", PictureFormat::Svg)?;
+    std::fs::write(folder.join("budget-bars.svg"), picture)?;
+    field(&system, &text, &folder)?;
+    galaxies(&folder)
 }
 
 /// Maps of a field of 100 arcseconds, of images as if errors were stationary.
@@ -55,4 +66,28 @@ fn field(system: &System, text: &str, folder: &Path) -> Result<(), Box<dyn Error
     let title = "small-moao.toml at 1.65 µm".to_string();
     let picture = FieldPicture { title, maps, step: field.step / ARCSEC, stars };
     Ok(std::fs::write(folder.join("field-maps.svg"), plot_field(&picture, PictureFormat::Svg)?)?)
+}
+
+/// The energy in a box over a field like that of MOSAIC.
+fn galaxies(folder: &Path) -> Result<(), Box<dyn Error>> {
+    const GALAXIES: &str = "book/systems/mosaic-field.toml";
+    let text = std::fs::read_to_string(GALAXIES)?;
+    let system = System::from_toml(&text, GALAXIES)?;
+    let options = ImagingOptions::from_toml(&text, GALAXIES)?;
+    let Some(field) = options.field else { return Err("no field".into()) };
+    let plan = ImagingPlan::new(&system, options)?;
+    let found = plan.run(&Engine::default(), &silent)?;
+    let energy = found.map(&field, |seen| seen.exposures[0].ensquared[0]);
+    let (seen, middle) = (&found.uncorrected, (found.uncorrected.pixels() / 2) as f64);
+    let near = |k: usize| (k as f64 - middle).abs() * seen.pixel <= 80e-3 * ARCSEC;
+    let shares = seen.shares();
+    let inside = shares.indexed_iter().filter(|((j, i), _)| near(*j) && near(*i));
+    let none: f64 = inside.map(|(_, share)| share).sum();
+    println!("in the box without correction: {none:.3}; in the field: {energy:.3}");
+    let maps = vec![("light in a box of 160 mas".to_string(), energy)];
+    let stars = system.guide_stars().iter();
+    let stars = stars.map(|star| star.sensor.source.direction().map(|x| x / ARCSEC)).collect();
+    let title = "mosaic-field.toml at 1.65 µm".to_string();
+    let picture = FieldPicture { title, maps, step: field.step / ARCSEC, stars };
+    Ok(std::fs::write(folder.join("mosaic-field.svg"), plot_field(&picture, PictureFormat::Svg)?)?)
 }

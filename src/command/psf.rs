@@ -10,16 +10,20 @@ use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
 use crate::files::origin::Origin;
-use crate::image::{Exposure, Field, Imaged, Images, ImagingOptions, ImagingPlan, TargetImage};
+use crate::image::{
+    Exposure, Field, Imaged, Images, ImagingOptions, ImagingPlan, Ring, TargetImage,
+};
 use crate::model::source::Source;
 use crate::model::system::System;
-use crate::plot::{FieldPicture, PictureFormat, plot_field, plot_stars, short_name};
+use crate::plot::{
+    FieldPicture, PictureFormat, plot_budgets, plot_field, plot_profiles, plot_stars, short_name,
+};
 use crate::tomography::inversion::Inversion;
 use crate::units::ARCSEC;
 use clap::{Args, ValueEnum};
 use ndarray::{Array2, ArrayD, Axis, stack};
 use serde_json::{Map, Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 // Arguments of psf
@@ -39,6 +43,9 @@ pub struct PsfArgs {
     /// What to draw.
     #[arg(long, value_enum, requires = "plot", default_value = "psf")]
     of: Of,
+    /// Write a line for each target and each direction of the field into this file, .csv.
+    #[arg(long)]
+    csv: Option<PathBuf>,
     /// Decades of light that the picture shows.
     #[arg(long, requires = "plot", default_value_t = 4)]
     decades: u32,
@@ -65,6 +72,10 @@ pub struct PsfArgs {
 enum Of {
     /// The images of the targets.
     Psf,
+    /// Profiles of the targets, of a perfect star and of one without correction.
+    Profile,
+    /// The error budgets of the targets as bars.
+    Budget,
     /// The maps of the field, with the guide stars.
     Field,
 }
@@ -79,7 +90,13 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     let named = args.output.as_deref().map(|path| ("output", path));
     let format =
         named.map(|name| ArrayFormat::of(name, &ArrayFormat::OF_MANY, None)).transpose()?;
-    let outputs = [named, picture.map(|(path, _)| ("plot", path))];
+    let table = args.csv.as_deref().map(|path| ("csv", path));
+    let is_table =
+        |path: &Path| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv"));
+    if let Some((_, path)) = table.filter(|(_, path)| !is_table(path)) {
+        return Err(Invalid::new("csv", path.display(), "a file name that ends in .csv").into());
+    }
+    let outputs = [named, picture.map(|(path, _)| ("plot", path)), table];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;
     let (system, text) = System::with_text(&args.system)?;
@@ -94,8 +111,11 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     };
     let (mapless, starless) = (options.field.is_none(), system.targets().is_empty());
     refuse(args.of == Of::Field && mapless, "field", "psf, as the file has no [field]")?;
-    let starless = picture.is_some() && starless;
-    refuse(args.of == Of::Psf && starless, "psf", "field, as there is no [[target]]")?;
+    let starless = picture.is_some() && starless && args.of != Of::Field;
+    let name = args.of.to_possible_value().map_or_else(String::new, |of| of.get_name().into());
+    refuse(starless, &name, "field, as there is no [[target]]")?;
+    let terms = !options.image.terms.is_empty() || options.image.extra + options.image.jitter > 0.0;
+    refuse(args.of == Of::Budget && !terms, "budget", "psf, as there is no error")?;
     let plan = ImagingPlan::new(&system, options)?;
     let engine = with_speed(Engine::open(args.device, args.precision)?, args.plan)?;
     let description = plan.describe(&engine);
@@ -126,9 +146,12 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     let drawing = picture.map(|(path, format)| Draft::holding(path, &told.draw(format)?));
     let drawing = drawing.transpose()?;
+    let table = args.csv.as_deref().map(|path| Draft::holding(path, told.table().as_bytes()));
+    let table = table.transpose()?;
     check(&terminal)?;
     draft.publish()?;
     drawing.map(Draft::publish).transpose()?;
+    table.map(Draft::publish).transpose()?;
     Ok(match (args.json, args.quiet) {
         (true, _) => format!("{}\n", told.summary()),
         (false, true) => String::new(),
@@ -294,7 +317,8 @@ impl Told<'_> {
         let (image, image_field) = (&self.plan.options().image, &self.plan.options().field);
         let description = self.plan.describe(self.engine);
         let targets = self.system.targets().iter().zip(&self.found.targets);
-        let targets: Vec<Value> = targets.map(|(source, seen)| told_of(source, seen)).collect();
+        let targets: Vec<Value> =
+            targets.map(|(source, seen)| with_contrast(source, seen)).collect();
         let directions = &self.plan.correction().system().targets()[targets.len()..];
         let points = directions.iter().zip(&self.found.field);
         let points: Vec<Value> = points.map(|(source, seen)| told_of(source, seen)).collect();
@@ -320,8 +344,26 @@ impl Told<'_> {
             "threads": threads(),
             "output": self.args.output.as_ref().map(|path| path.display().to_string()),
             "plot": self.args.plot.as_ref().map(|path| path.display().to_string()),
+            "csv": self.args.csv.as_ref().map(|path| path.display().to_string()),
         })
     }
+}
+
+// Tell of the contrast around targets
+/// What there is to tell of a target: that of its direction, and the contrast around it at each wavelength.
+fn with_contrast(source: &Source, seen: &TargetImage) -> Value {
+    let contrast = |exposure: &Exposure| {
+        let rings = exposure.image.rings();
+        let of = |value: &dyn Fn(&Ring) -> f64| rings.iter().map(value).collect::<Vec<f64>>();
+        json!({
+            "radius_mas": of(&|ring| mas(ring.radius)),
+            "mean": of(&|ring| ring.mean),
+            "rms": of(&|ring| ring.deviation),
+        })
+    };
+    let mut told = told_of(source, seen);
+    told["contrast"] = seen.exposures.iter().map(contrast).collect();
+    told
 }
 
 /// What there is to tell of one direction.
@@ -345,11 +387,56 @@ fn told_of(source: &Source, seen: &TargetImage) -> Value {
     })
 }
 
+// Tell of images in a table
+impl Told<'_> {
+    /// All directions as comma-separated values.
+    fn table(&self) -> String {
+        let image = &self.plan.options().image;
+        let waves: Vec<String> =
+            image.wavelengths.iter().map(|wave| format!("{:.4}", 1e6 * wave)).collect();
+        let mut titles = ["kind", "number", "x_arcsec", "y_arcsec"].map(String::from).to_vec();
+        for wave in &waves {
+            titles.extend([format!("strehl_{wave}"), format!("fwhm_mas_{wave}")]);
+            titles.extend(self.boxes().iter().map(|side| format!("ensquared_{side}mas_{wave}")));
+        }
+        let all = || self.found.targets.iter().chain(&self.found.field);
+        let terms = all().next().map_or_else(Vec::new, |seen| seen.budget.terms().to_vec());
+        titles.extend(terms.iter().map(|term| format!("{}_nm", term.name)));
+        titles.push("total_nm".into());
+        let mut lines = vec![titles.join(",")];
+        let targets = self.found.targets.len();
+        for (k, (source, seen)) in
+            self.plan.correction().system().targets().iter().zip(all()).enumerate()
+        {
+            let (kind, number) = if k < targets { ("target", k) } else { ("field", k - targets) };
+            let [x, y] = source.direction().map(|x| x / ARCSEC);
+            lines.push(format!("{kind},{number},{x},{y},{}", self.numbers(seen).join(",")));
+        }
+        lines.join("\n") + "\n"
+    }
+
+    /// The numbers of one direction; where an image is too wide to have a width, there is none.
+    fn numbers(&self, seen: &TargetImage) -> Vec<String> {
+        let mut numbers = Vec::new();
+        for exposure in &seen.exposures {
+            numbers.push(exposure.image.strehl.to_string());
+            numbers.push(width(exposure).map_or_else(String::new, |width| width.to_string()));
+            numbers.extend(exposure.ensquared.iter().map(f64::to_string));
+        }
+        let errors = seen.budget.terms().iter().map(|term| 1e9 * term.rms());
+        numbers.extend(errors.chain([1e9 * seen.budget.total()]).map(|error| error.to_string()));
+        numbers
+    }
+}
+
 // Draw the images of a system
 impl Told<'_> {
     fn draw(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
         if let (Of::Field, Some(field)) = (self.args.of, &self.plan.options().field) {
             return plot_field(&self.picture_of(field), format);
+        }
+        if self.args.of == Of::Budget {
+            return self.draw_budgets(format);
         }
         let mut images = vec![("perfect".to_string(), &self.found.targets[0].exposures[0].perfect)];
         for (t, target) in self.found.targets.iter().enumerate().take(6) {
@@ -357,8 +444,23 @@ impl Told<'_> {
             images.push((format!("target {t}: Strehl {:.2}", seen.strehl), seen));
         }
         images.push(("without correction".into(), &self.found.uncorrected));
-        let images: Vec<_> = images.iter().map(|(title, image)| (title.as_str(), *image)).collect();
+        let mut images: Vec<_> =
+            images.iter().map(|(title, image)| (title.as_str(), *image)).collect();
+        if self.args.of == Of::Profile {
+            images.rotate_left(1); // the first target is the one whose rings are told
+            return plot_profiles(&images, &self.title(), self.args.decades, format);
+        }
         plot_stars(&images, &self.title(), self.args.decades, format)
+    }
+
+    /// Bars for the targets, at most six of them.
+    fn draw_budgets(&self, format: PictureFormat) -> Result<Vec<u8>, Error> {
+        let names: Vec<String> =
+            (0..self.found.targets.len().min(6)).map(|t| format!("target {t}")).collect();
+        let budgets = names.iter().zip(&self.found.targets);
+        let budgets: Vec<_> = budgets.map(|(name, seen)| (name.as_str(), &seen.budget)).collect();
+        let name = short_name(&self.args.system.display().to_string());
+        plot_budgets(&budgets, &name, format)
     }
 
     /// The system, and the first wavelength.

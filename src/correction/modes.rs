@@ -11,7 +11,9 @@ use crate::error::{Error, Invalid, accept, not_negative};
 #[cfg(feature = "files")]
 use crate::files::located::Document;
 use crate::linear::times_transpose;
+use crate::model::lenslet_array::SlopeOrder;
 use crate::model::mirror::MirrorDesign;
+use crate::model::noise::SlopeNoise;
 use crate::model::source::Source;
 use crate::model::system::System;
 #[cfg(feature = "files")]
@@ -219,6 +221,8 @@ pub struct Corrected {
     pub slope_errors: Array3<f64>,
     /// C_vv: the same as strokes of a mirror in the pupil, (T, a, a), m².
     pub stroke_errors: Array3<f64>,
+    /// The part of that which is noise, (T, a, a), m².
+    pub noise_errors: Array3<f64>,
 }
 
 impl Correction {
@@ -243,6 +247,7 @@ impl Correction {
         let actuators = pupil.inverse().nrows();
         let mut slope_errors = Array3::zeros((self.targets, slopes, slopes));
         let mut stroke_errors = Array3::zeros((self.targets, actuators, actuators));
+        let mut noise_errors = stroke_errors.clone();
         for (t, target) in all.iter().take(self.targets).enumerate() {
             let command = commands.get(t).unwrap_or(&commands[0]);
             let made = times_transpose(&self.seen(target), &command.t());
@@ -254,8 +259,9 @@ impl Correction {
                 .index_axis_mut(Axis(0), t)
                 .assign(&pupil.stroke_errors(&left.view(), engine)?);
             slope_errors.index_axis_mut(Axis(0), t).assign(&left);
+            noise_errors.index_axis_mut(Axis(0), t).assign(&self.noise(&made, engine)?);
         }
-        Ok(Corrected { commands, slope_errors, stroke_errors })
+        Ok(Corrected { commands, slope_errors, stroke_errors, noise_errors })
     }
 
     // Strokes for measurements
@@ -280,6 +286,21 @@ impl Correction {
             projectors.iter().zip(&rows).map(|(part, rows)| times_transpose(part, &rows.t()));
         let sum = parts.reduce(|sum, part| sum + part);
         Ok(sum.into_iter().collect())
+    }
+
+    // Noise of strokes in the pupil
+    /// What noise makes of the strokes of the mirror in the pupil, (a, a), m², where slopes (m, n) are made of measurements.
+    pub(crate) fn noise(&self, made: &Array2<f64>, engine: &Engine) -> Result<Array2<f64>, Error> {
+        let system = &self.system;
+        let noise =
+            SlopeNoise::new(system.guide_stars(), &SlopeOrder::new(&system.valid_lenslets()));
+        let strokes = times_transpose(self.pupil(engine)?.inverse(), &made.t());
+        let mut weighed = Array2::zeros(strokes.dim());
+        for (k, mut column) in weighed.columns_mut().into_iter().enumerate() {
+            column.scaled_add(noise.variances[k], &strokes.column(k));
+            column.scaled_add(noise.covariances[k], &strokes.column(noise.partners[k]));
+        }
+        Ok(times_transpose(&weighed, &strokes))
     }
 }
 

@@ -193,7 +193,7 @@ mod tests {
     // Pairs of a lopsided pupil
     #[test]
     fn variances_are_means_over_pairs() {
-        let vane = Vane { width: 0.4, angle: 0.7 };
+        let vane = Vane { width: 0.4, angle: 0.7, offset: 0.0 };
         let aperture = Aperture::across(&Pupil::new(2.0, 0.3).unwrap(), &[vane], 9).unwrap();
         let telescope = aperture.transfer(18).unwrap();
         let of = |[x, y]: [f64; 2]| 1e-15 * (x * x + 0.3 * x * y + 2.0 * y * y).sqrt();

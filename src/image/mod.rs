@@ -23,3 +23,7 @@ pub use field::Field;
 pub(crate) mod plan;
 #[cfg(feature = "factorise")]
 pub use plan::{Imaged, ImagingOptions, ImagingPlan, TargetImage};
+#[cfg(feature = "factorise")]
+pub(crate) mod loop_simulation;
+#[cfg(feature = "factorise")]
+pub use loop_simulation::{LoopSimulation, WorldSeen};

@@ -111,18 +111,21 @@ pub struct Vane {
     pub width: f64,
     /// Its direction from x to y \[rad\].
     pub angle: f64,
+    /// How far its middle passes to the left of the axis, seen outwards \[m\].
+    pub offset: f64,
 }
 
 impl Vane {
-    fn check(&self) -> Result<(), Invalid> {
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
         positive("width", self.width)?;
-        finite("angle", self.angle).map(drop)
+        finite("angle", self.angle)?;
+        finite("offset", self.offset).map(drop)
     }
 
     /// A point as it lies along the vane and across.
     fn seen_along(&self, [x, y]: [f64; 2]) -> [f64; 2] {
         let (sin, cos) = self.angle.sin_cos();
-        [x * cos + y * sin, y * cos - x * sin]
+        [x * cos + y * sin, y * cos - x * sin - self.offset]
     }
 
     /// Whether a point \[m\] lies behind the vane.
@@ -151,7 +154,7 @@ impl Vane {
         ] {
             polygon = cut(&polygon, depth);
         }
-        area(&polygon) / (side * side)
+        (area(&polygon) / (side * side)).min(1.0)
     }
 }
 
@@ -225,6 +228,26 @@ impl Aperture {
             ..error
         };
         Ok(Self::from_light(light, length("diameter", diameter)? / samples).map_err(name)?)
+    }
+}
+
+// Lay a pupil on other squares
+impl Aperture {
+    /// The same pupil on `samples` × `samples` squares of side `step` \[m\] around its axis, each with the mean of the light that it covers.
+    ///
+    /// # Errors
+    /// `Invalid` where there are none or too many squares, their side is no length, or they are all dark.
+    pub fn resampled(&self, samples: usize, step: f64) -> Result<Self, Invalid> {
+        check_samples(samples)?;
+        let (step, old) = (length("step", step)?, self.light.nrows());
+        let start = |k: usize, count: usize, side: f64| (k as f64 - 0.5 * count as f64) * side;
+        let shares = Array2::from_shape_fn((samples, old), |(j, k)| {
+            let (new, old) = (start(j, samples, step), start(k, old, self.step));
+            let common = (new + step).min(old + self.step) - new.max(old);
+            common.max(0.0) / step
+        });
+        let light = shares.dot(&self.light).dot(&shares.t());
+        Self::from_light(light.mapv(|light| light.clamp(0.0, 1.0)), step)
     }
 }
 
@@ -520,7 +543,7 @@ mod tests {
     #[test]
     fn vanes_cover_their_area() {
         let pupil = Pupil::new(8.0, 0.25).unwrap();
-        let vane = Vane { width: 0.3, angle: 0.4 };
+        let vane = Vane { width: 0.3, angle: 0.4, offset: 0.0 };
         let clear = Aperture::across(&pupil, &[], 100).unwrap();
         let held = Aperture::across(&pupil, &[vane], 100).unwrap();
         let lost = clear.area() - held.area();
@@ -534,9 +557,35 @@ mod tests {
             let counted = points.count() as f64 / 90e3;
             assert!((vane.covers(centre, side) - counted).abs() < 2e-3, "{centre:?}");
         }
+        // One along x that passes above the axis.
+        let beside = Vane { width: 0.2, angle: 0.0, offset: 0.5 };
+        let found = Aperture::new(&pupil, &[beside], 80, 0.1, Edges::Area).unwrap();
+        for (place, light) in [([45, 70], 0.0), ([35, 70], 1.0), ([45, 10], 1.0), ([40, 70], 1.0)] {
+            assert!((found.light()[place] - light).abs() < 1e-12, "{place:?}");
+        }
         let by_centre = Aperture::new(&pupil, &[vane], 81, 0.1, Edges::Centre).unwrap();
         let dark = by_centre.light()[[40 + 8, 40 + 19]];
         assert_eq!((dark, by_centre.light()[[40 - 8, 40 - 19]]), (0.0, 1.0));
+    }
+
+    // Keep the light of other squares
+    #[test]
+    fn pupils_keep_their_light_on_other_squares() {
+        let vane = Vane { width: 0.4, angle: 0.9, offset: 0.3 };
+        let pupil = Pupil::new(8.0, 0.25).unwrap();
+        let fine = Aperture::across(&pupil, &[vane], 240).unwrap();
+        for samples in [60, 77, 240, 311] {
+            let again = fine.resampled(samples, 8.0 / samples as f64).unwrap();
+            assert!((again.area() / fine.area() - 1.0).abs() < 1e-12, "{samples}");
+            let direct = Aperture::across(&pupil, &[vane], samples).unwrap();
+            let gap = (again.light() - direct.light()).mapv(f64::abs);
+            assert!(gap.mean().unwrap() < 0.012, "{samples}: {}", gap.mean().unwrap());
+        }
+        // A wider grid has a dark rim; one that misses the light is refused.
+        let wide = fine.resampled(100, 0.1).unwrap();
+        assert!((wide.area() / fine.area() - 1.0).abs() < 1e-12 && wide.light()[[50, 5]] == 0.0);
+        assert_eq!(fine.resampled(3, 0.01).unwrap_err().quantity, "pupil");
+        assert!(fine.resampled(0, 0.1).is_err() && fine.resampled(9, f64::NAN).is_err());
     }
 
     // Pass through known wavefronts
@@ -572,8 +621,11 @@ mod tests {
         let name = |refused: Result<Aperture, Invalid>| refused.unwrap_err().quantity;
         assert_eq!(name(Aperture::across(&pupil, &[], 0)), "samples");
         assert_eq!(name(Aperture::new(&pupil, &[], 32, 0.1, Edges::Area)), "step");
-        assert_eq!(name(Aperture::across(&pupil, &[Vane { width: -0.1, angle: 0.0 }], 8)), "width");
-        let no_angle = Vane { width: 0.1, angle: f64::NAN };
+        assert_eq!(
+            name(Aperture::across(&pupil, &[Vane { width: -0.1, angle: 0.0, offset: 0.0 }], 8)),
+            "width"
+        );
+        let no_angle = Vane { width: 0.1, angle: f64::NAN, offset: 0.0 };
         assert_eq!(name(Aperture::across(&pupil, &[no_angle], 8)), "angle");
         assert_eq!(name(Aperture::from_light(Array2::ones((3, 4)), 0.1)), "pupil");
         assert_eq!(name(Aperture::from_light(Array2::zeros((3, 3)), 0.1)), "pupil");

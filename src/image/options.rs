@@ -3,14 +3,17 @@
 
 // What image options stand on
 use crate::correction::fitting::WavefrontSpectrum;
+#[cfg(feature = "files")]
+use crate::error::finite;
 use crate::error::{Error, Invalid, accept, length, not_negative, positive};
 #[cfg(feature = "files")]
 use crate::files::located::{Document, Table};
-use crate::image::optical_transfer::TelescopeTransfer;
+use crate::image::optical_transfer::{Aperture, Edges, TelescopeTransfer, Vane};
 use crate::image::point_spread::{PointSpread, Width};
 use crate::model::atmosphere::Atmosphere;
+use crate::model::lenslet_array::Pupil;
 #[cfg(feature = "files")]
-use crate::model::system::TABLES;
+use crate::model::system::{TABLES, TELESCOPE_KEYS};
 #[cfg(feature = "files")]
 use crate::units::ARCSEC;
 use ndarray::Array2;
@@ -81,6 +84,10 @@ pub struct ImageOptions {
     pub jitter: f64,
     /// Sides of the boxes that ensquared energy is told for \[rad\].
     pub ensquared: Vec<f64>,
+    /// Vanes of the telescope's spider.
+    pub vanes: Vec<Vane>,
+    /// What the telescope lets through, in place of its disc, hole and vanes.
+    pub mask: Option<Aperture>,
 }
 
 impl Default for ImageOptions {
@@ -94,6 +101,8 @@ impl Default for ImageOptions {
             extra: 0.0,
             jitter: 0.0,
             ensquared: Vec::new(),
+            vanes: Vec::new(),
+            mask: None,
         }
     }
 }
@@ -101,10 +110,10 @@ impl Default for ImageOptions {
 // Read the table of the image
 #[cfg(feature = "files")]
 impl ImageOptions {
-    /// Reads the table `[image]` of the text of a system file; `name` stands for the file in errors.
+    /// Reads the table `[image]` of the text of a system file, and spiders and the image of the pupil of its `[telescope]`; `name` stands for the file in errors.
     ///
     /// # Errors
-    /// The first line of the table that makes no sense.
+    /// The first line of the tables that makes no sense.
     ///
     /// ```
     /// use lenslet::{image::ImageOptions, units::ARCSEC};
@@ -128,6 +137,9 @@ impl ImageOptions {
         let document = Document::parse(name, text)?;
         let root = document.root(TABLES)?;
         let mut options = Self::default();
+        if let Some(telescope) = root.table("telescope", TELESCOPE_KEYS)? {
+            (options.vanes, options.mask) = (spiders(&telescope)?, mask(&telescope)?);
+        }
         let Some(table) = root.table("image", KEYS)? else { return Ok(options) };
         let mas = |x: f64| 1e-3 * ARCSEC * x;
         if let Some(wavelengths) = table.optional("wavelengths", "a list of lengths in metres")? {
@@ -185,7 +197,7 @@ impl ImageOptions {
         for (k, &side) in self.ensquared.iter().enumerate() {
             positive(&format!("ensquared[{k}]"), side)?;
         }
-        Ok(())
+        self.vanes.iter().try_for_each(Vane::check)
     }
 
     /// Side of a pixel \[rad\] at a `wavelength` \[m\] in a telescope of this `diameter` \[m\].
@@ -254,6 +266,54 @@ impl ImageOptions {
 
 /// The exponent of the spectrum of the extra error.
 pub(crate) const EXPONENT: f64 = -2.0;
+
+// Read what the light passes
+/// The vanes of a telescope's spider.
+#[cfg(feature = "files")]
+fn spiders(telescope: &Table) -> Result<Vec<Vane>, Error> {
+    let Some(table) = telescope.table("spiders", &["width", "angles", "offset"])? else {
+        return Ok(Vec::new());
+    };
+    let width = table.required("width", "a width in metres")?;
+    let angles: Vec<f64> = table.required("angles", "a list of directions in degrees")?;
+    let offset = table.optional("offset", "a length in metres")?.unwrap_or(0.0);
+    table.check(accept(!angles.is_empty(), "angles", &angles, "at least one direction"))?;
+    let vane = |(k, angle): (usize, &f64)| {
+        let angle = finite(&format!("angles[{k}]"), *angle)?.to_radians();
+        let vane = Vane { width, angle, offset };
+        vane.check().map(|()| vane)
+    };
+    let vanes = angles.iter().enumerate().map(vane).collect::<Result<_, Invalid>>();
+    Ok(table.check(vanes)?)
+}
+
+/// The image of a telescope's pupil.
+#[cfg(feature = "files")]
+fn mask(telescope: &Table) -> Result<Option<Aperture>, Error> {
+    let expected = "the name of a file with an image of the pupil";
+    let Some(file) = telescope.optional::<&str>("pupil", expected)? else { return Ok(None) };
+    let refuse = |expected: String| telescope.refuse(Invalid::new("pupil", file, expected));
+    if telescope.has("spiders") {
+        return Err(refuse("no image, where there are spiders".into()).into());
+    }
+    let diameter = telescope.required("diameter", "a length in metres")?;
+    let read = Aperture::read(&telescope.folder().join(file), diameter);
+    Ok(Some(read.map_err(|error| refuse(format!("{expected}, and {error}")))?))
+}
+
+// Lay the camera's pupil on a grid
+impl ImageOptions {
+    /// The pupil as the camera sees it, on a grid of its own.
+    ///
+    /// # Errors
+    /// As [`Aperture::new`] and [`Aperture::resampled`].
+    pub fn aperture(&self, pupil: &Pupil, samples: usize, step: f64) -> Result<Aperture, Invalid> {
+        match &self.mask {
+            Some(mask) => mask.resampled(samples, step),
+            None => Aperture::new(pupil, &self.vanes, samples, step, Edges::Area),
+        }
+    }
+}
 
 // Turbulence without correction
 impl TelescopeTransfer {
@@ -360,6 +420,7 @@ mod tests {
             extra: 1e-9 * 30.0,
             jitter: mas * 2.5,
             ensquared: vec![mas * 80.0, mas * 160.0],
+            ..ImageOptions::default()
         };
         assert_eq!(read(all).unwrap(), wanted);
         assert_eq!(ErrorTerm::Bandwidth.name(), "bandwidth");
@@ -391,6 +452,89 @@ mod tests {
             ("jitter = inf", "s.toml:2: image.jitter = inf: expected a finite number"),
             ("ensquared = [80.0, 0]", "s.toml:2: image.ensquared[1] = 0: expected a finite number"),
             ("colour = 3", "s.toml:2: image.colour = 3: expected one of the keys wavelengths, "),
+        ] {
+            let refused = read(line).unwrap_err().to_string();
+            assert!(refused.starts_with(message), "{refused}");
+        }
+    }
+
+    // Read spiders and pupils of telescopes
+    #[test]
+    #[cfg(feature = "files")]
+    fn spiders_and_pupils_are_read_or_refused() {
+        let read = |lines: &str| {
+            let telescope = format!("[telescope]\ndiameter = 4.0\nobstruction = 0.25\n{lines}");
+            ImageOptions::from_toml(&telescope, "s.toml")
+        };
+        let cross =
+            read("spiders = { width = 0.05, angles = [0, 90, 180, 270], offset = 0.2 }").unwrap();
+        assert_eq!(cross.vanes.len(), 4);
+        let quarter = Vane { width: 0.05, angle: 90f64.to_radians(), offset: 0.2 };
+        assert_eq!(cross.vanes[1], quarter);
+        let pupil = Pupil::new(4.0, 0.25).unwrap();
+        let open = ImageOptions::default().aperture(&pupil, 200, 0.02).unwrap();
+        let held = cross.aperture(&pupil, 200, 0.02).unwrap();
+        // Each vane from the hub to the rim, beside the axis.
+        let length = (4.0f64 - 0.04).sqrt() - (0.25f64 - 0.04).sqrt();
+        let lost = (open.area() - held.area()) / (4.0 * 0.05 * length);
+        assert!((lost - 1.0).abs() < 0.01, "{lost}");
+        assert!(
+            held.light()[[100 + 80, 100 - 10]] < 0.6 && held.light()[[100 + 80, 100 + 10]] == 1.0
+        );
+        // An image of the pupil, beside the file.
+        let folder = tempfile::tempdir().unwrap();
+        let image = Array2::from_shape_fn((8, 8), |(j, i)| if i < 4 || j > 5 { 1.0 } else { 0.25 });
+        ndarray_npy::write_npy(folder.path().join("mask.npy"), &image).unwrap();
+        let name = folder.path().join("s.toml").display().to_string();
+        let of = |line: &str| {
+            ImageOptions::from_toml(&format!("telescope.diameter = 4.0\n{line}"), &name)
+        };
+        let mask = of("telescope.pupil = 'mask.npy'").unwrap().aperture(&pupil, 16, 0.25).unwrap();
+        assert_eq!(
+            (mask.light()[[0, 7]], mask.light()[[0, 8]], mask.light()[[12, 8]]),
+            (1.0, 0.25, 1.0)
+        );
+        let refused = of("telescope.pupil = 'nothing.npy'").unwrap_err().to_string();
+        assert!(
+            refused.contains(":2: telescope.pupil = 'nothing.npy': expected the name"),
+            "{refused}"
+        );
+        // Refuse spiders and pupils without sense
+        for (line, message) in [
+            (
+                "spiders = { angles = [0] }",
+                "s.toml:4: telescope.spiders.width is missing: expected",
+            ),
+            (
+                "spiders = { width = 0.05 }",
+                "s.toml:4: telescope.spiders.angles is missing: expected",
+            ),
+            (
+                "spiders = { width = -1, angles = [0] }",
+                "s.toml:4: telescope.spiders.width = -1: expected",
+            ),
+            (
+                "spiders = { width = 0.1, angles = [] }",
+                "s.toml:4: telescope.spiders.angles = []: expected at least",
+            ),
+            (
+                "spiders = { width = 0.1, angles = [nan] }",
+                "s.toml:4: telescope.spiders.angles[0] = nan: expected",
+            ),
+            (
+                "spiders = { width = 0.1, angles = 0 }",
+                "s.toml:4: telescope.spiders.angles = 0: expected a list",
+            ),
+            (
+                "spiders = { width = 0.1, angles = [0], offset = inf }",
+                "s.toml:4: telescope.spiders.offset = inf",
+            ),
+            ("spiders = { wide = 0.1 }", "s.toml:4: telescope.spiders.wide = 0.1: expected"),
+            ("spiders = 4", "s.toml:4: telescope.spiders = 4: expected"),
+            (
+                "spiders = { width = 0.1, angles = [0] }\npupil = 'm.npy'",
+                "s.toml:5: telescope.pupil = 'm.npy': expected no image",
+            ),
         ] {
             let refused = read(line).unwrap_err().to_string();
             assert!(refused.starts_with(message), "{refused}");

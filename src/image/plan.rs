@@ -100,6 +100,12 @@ fn with_field(system: &System, options: &mut ImagingOptions) -> Result<System, I
     system.to_builder().targets(targets.iter().copied().chain(directions)).build()
 }
 
+// Gain of a system's loop for noise
+/// What the variance of noise is multiplied by in the loop, if there is one and it counts.
+fn noise_gain(options: &ImagingOptions) -> f64 {
+    options.control.as_ref().map_or(1.0, ControlLoop::noise_gain)
+}
+
 impl ImagingPlan {
     // Pose the images of a system
     /// The plan for the images of all targets of a `system`.
@@ -136,11 +142,12 @@ impl ImagingPlan {
         let (system, targets) = (&with_field(system, &mut options)?, system.targets().len());
         let correction = Correction::new(system, &options.correction)?;
         let alone = Self::is_plain(&options.correction, system.targets().len());
-        let reconstructor = options.reconstructor.errors_only(alone).keep(!alone);
+        let same = noise_gain(&options) == 1.0;
+        let reconstructor = options.reconstructor.errors_only(alone && same).keep(!alone);
         let reconstruction = ReconstructorPlan::new(correction.system(), reconstructor)?;
         let pitch = correction.pupil_mirror().fitting_pitch();
         let across = samples(diameter, pitch, &options.image);
-        let aperture = Aperture::across(pupil, &[], across)?;
+        let aperture = options.image.aperture(pupil, across, diameter / across as f64)?;
         Ok(Self { options, correction, reconstruction, aperture, diameter, targets })
     }
 
@@ -196,7 +203,7 @@ impl ImagingPlan {
         if let Some(across) = self.options.field.as_ref().map(Field::across) {
             told.arrays.push(("field_strehl".into(), vec![waves, across, across]));
         }
-        if Self::is_plain(&self.options.correction, self.correction.targets()) {
+        if self.reconstruction.errors_only() {
             told.memory = self.reconstruction.memory_of_each(engine);
         }
         told.memory.host = told.memory.host.saturating_add(self.bytes());
@@ -317,15 +324,28 @@ impl ImagingPlan {
         watch: &dyn Watch,
         sink: &mut dyn FnMut(Array2<f64>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        if Self::is_plain(&self.options.correction, self.correction.targets()) {
-            let projector = self.correction.pupil(engine)?;
+        let (correction, gain) = (&self.correction, noise_gain(&self.options));
+        let plain = Self::is_plain(&self.options.correction, correction.targets());
+        if plain && gain == 1.0 {
+            let projector = correction.pupil(engine)?;
             let mut projected =
                 |_: usize, errors: ArrayView2<f64>| sink(projector.stroke_errors(&errors, engine)?);
             return self.reconstruction.each_error(engine, watch, &mut projected);
         }
         let found = self.reconstruction.run(engine, watch)?;
-        let corrected = self.correction.of(&found, engine)?;
-        corrected.stroke_errors.outer_iter().try_for_each(|strokes| sink(strokes.to_owned()))
+        if !plain {
+            let left = correction.of(&found, engine)?;
+            let parts = left.stroke_errors.outer_iter().zip(left.noise_errors.outer_iter());
+            return parts.map(|(all, noise)| &all + (gain - 1.0) * &noise).try_for_each(sink);
+        }
+        // Change the noise of one target after the other
+        let rows = found.reconstructor.iter().flat_map(|rows| rows.outer_iter());
+        for (errors, rows) in found.error_covariance.outer_iter().zip(rows) {
+            let mut strokes = correction.pupil(engine)?.stroke_errors(&errors, engine)?;
+            strokes.scaled_add(gain - 1.0, &correction.noise(&rows.to_owned(), engine)?);
+            sink(strokes)?;
+        }
+        Ok(())
     }
 
     // Structure functions of all terms

@@ -386,7 +386,7 @@ mod tests {
     // Sum the image of a lopsided pupil
     #[test]
     fn lopsided_images_are_summed() {
-        let vane = Vane { width: 1.2, angle: 0.6 };
+        let vane = Vane { width: 1.2, angle: 0.6, offset: 0.0 };
         let pupil = Pupil::new(8.0, 0.2).unwrap();
         let aperture = Aperture::new(&pupil, &[vane], 40, 0.2, Default::default()).unwrap();
         let (transfer, wave) = (aperture.transfer(81).unwrap().alone(1e-6).unwrap(), 1e-6);
@@ -454,7 +454,7 @@ mod tests {
     fn no_light_is_lost_and_none_is_negative() {
         for (samples, points) in [(30, 60), (31, 61)] {
             let pupil = Pupil::new(8.0, 0.2).unwrap();
-            let vane = Vane { width: 0.5, angle: 1.1 };
+            let vane = Vane { width: 0.5, angle: 1.1, offset: 0.0 };
             let aperture = Aperture::across(&pupil, &[vane], samples).unwrap();
             let telescope = aperture.transfer(points).unwrap();
             let phase = VonKarman::new(25.0);

@@ -630,7 +630,7 @@ mod tests {
     // Mean structure functions by their sums
     #[test]
     fn mean_structure_functions_are_summed() {
-        let vane = crate::image::Vane { width: 0.2, angle: 0.5 };
+        let vane = crate::image::Vane { width: 0.2, angle: 0.5, offset: 0.0 };
         let pupil = Pupil::new(2.0, 0.2).unwrap();
         let aperture = Aperture::across(&pupil, &[vane], 13).unwrap();
         let positions = grid(4, 0.6, [0.1, -0.05]);

@@ -59,8 +59,8 @@ impl ControlLoop {
 
 // Decide whether a loop is stable
 impl ControlLoop {
-    /// Whether the zeros of Eq. [characteristic](https://lenslet.github.io/lenslet/bandwidth.html#eq-characteristic) are inside of the unit circle, for some gain.
-    fn is_stable(&self, gain: f64) -> bool {
+    /// The product of 1 − ζ² of all degrees, Eq. [noise gain](https://lenslet.github.io/lenslet/bandwidth.html#eq-noise-gain), if the zeros of Eq. [characteristic](https://lenslet.github.io/lenslet/bandwidth.html#eq-characteristic) are inside of the unit circle.
+    fn damping(&self, gain: f64) -> Option<f64> {
         let (whole, rest) = (self.delay.floor() as usize, self.delay.fract());
         let mut polynomial = vec![0.0; whole + 2]; // highest power first
         polynomial[0] = 1.0;
@@ -70,13 +70,13 @@ impl ControlLoop {
         while polynomial.len() > 1 {
             let share = polynomial[polynomial.len() - 1] / polynomial[0];
             if share.abs() >= 1.0 {
-                return false;
+                return None;
             }
             let backwards: Vec<f64> = polynomial.iter().rev().copied().collect();
             polynomial.iter_mut().zip(backwards).for_each(|(a, b)| *a -= share * b);
             polynomial.pop();
         }
-        true
+        Some(polynomial[0])
     }
 
     // Find the largest gain
@@ -85,9 +85,27 @@ impl ControlLoop {
         let (mut low, mut high) = (0.0, 4.0);
         for _ in 0..60 {
             let middle = 0.5 * (low + high);
-            if self.is_stable(middle) { low = middle } else { high = middle }
+            if self.damping(middle).is_some() { low = middle } else { high = middle }
         }
         low
+    }
+
+    // Gain of a loop for noise
+    /// What the variance of a noise that is new in each frame is multiplied by on its way to the strokes, Eq. [noise gain](https://lenslet.github.io/lenslet/bandwidth.html#eq-noise-gain): 1 in an open loop, and
+    /// infinite in a closed one that is not stable.
+    ///
+    /// ```
+    /// use lenslet::model::{ControlLoop, LoopKind};
+    /// let control = ControlLoop { kind: LoopKind::Closed, rate: 500.0, gain: 0.5, delay: 2.0 };
+    /// assert!((control.noise_gain() - 0.6).abs() < 1e-15);
+    /// assert_eq!(ControlLoop { kind: LoopKind::Open, ..control }.noise_gain(), 1.0);
+    /// ```
+    pub fn noise_gain(&self) -> f64 {
+        match (self.kind, self.damping(self.gain)) {
+            (LoopKind::Open, _) => 1.0,
+            (LoopKind::Closed, Some(damping)) => self.gain * self.gain / damping,
+            (LoopKind::Closed, None) => f64::INFINITY,
+        }
     }
 }
 
@@ -98,6 +116,38 @@ mod tests {
 
     fn closed(gain: f64, delay: f64) -> ControlLoop {
         ControlLoop { kind: LoopKind::Closed, rate: 500.0, gain, delay }
+    }
+
+    // Loops that make strokes of noise
+    #[test]
+    fn noise_runs_through_loops() {
+        // Strokes after a frame of noise: the sum of their squares is the noise gain.
+        let in_time = |control: &ControlLoop| {
+            let (n, rest) = (control.delay.floor() as usize, control.delay.fract());
+            let mut strokes = vec![0.0; 4000];
+            for k in n + 2..4000 {
+                let seen = (1.0 - rest) * strokes[k - n] + rest * strokes[k - n - 1];
+                let noise = if k == n + 2 { 1.0 } else { 0.0 };
+                strokes[k] = strokes[k - 1] + control.gain * (noise - seen);
+            }
+            strokes.iter().map(|stroke| stroke * stroke).sum::<f64>()
+        };
+        for (gain, delay) in
+            [(0.5, 1.0), (0.2, 1.4), (0.6, 2.0), (0.45, 2.75), (0.3, 3.0), (0.1, 7.5)]
+        {
+            let control = closed(gain, delay);
+            let (told, found) = (control.noise_gain(), in_time(&control));
+            assert!((told / found - 1.0).abs() < 1e-10, "{gain} {delay}: {told} {found}");
+        }
+        for gain in [0.01, 0.3, 0.9] {
+            assert!((closed(gain, 1.0).noise_gain() / (gain / (2.0 - gain)) - 1.0).abs() < 1e-12);
+            let two = gain * (1.0 + gain) / ((1.0 - gain) * (2.0 + gain));
+            assert!((closed(gain, 2.0).noise_gain() / two - 1.0).abs() < 1e-12);
+        }
+        // Close to the limit there is no end to it, and beyond it none at all.
+        let limit = closed(0.1, 2.5).largest_gain();
+        assert!(closed(limit * (1.0 - 1e-9), 2.5).noise_gain() > 1e6);
+        assert_eq!(closed(limit * 1.01, 2.5).noise_gain(), f64::INFINITY);
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod file;
 #[cfg(all(feature = "files", feature = "factorise"))]
 pub(crate) use file::TARGET_KEYS;
 #[cfg(feature = "files")]
-pub(crate) use file::{TABLES, require_winds};
+pub(crate) use file::{TABLES, TELESCOPE_KEYS, require_winds};
 
 use crate::{
     error::{Invalid, accept},

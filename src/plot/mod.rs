@@ -5,9 +5,11 @@ pub(crate) mod covariance;
 pub(crate) mod map;
 pub(crate) mod noise;
 pub(crate) mod field;
+pub(crate) mod budget;
 pub(crate) mod point_spread;
 pub(crate) mod reconstructor;
 
+pub use budget::{plot_budgets, plot_profiles};
 pub use covariance::{
     Component, CovarianceView, Pairs, plot_covariance, plot_wavefront_covariance,
 };

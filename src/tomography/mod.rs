@@ -15,7 +15,7 @@ pub(crate) mod estimator;
 pub use estimator::{EstimatePlan, Estimator};
 pub(crate) mod simulation;
 pub use simulation::{
-    Draw, Look, Sampling, Simulated, Simulation, SimulationOptions, SimulationPlan,
+    Draw, Look, Sampling, Simulated, Simulation, SimulationOptions, SimulationPlan, World,
 };
 #[cfg(feature = "factorise")]
 pub(crate) mod covariance_matrix;

@@ -118,6 +118,9 @@ fn derivatives(at: &Array1<f64>, x: &[f64], factor: impl Fn(f64) -> f64) -> Arra
 // Simulated layer of turbulence
 /// A layer: the deviations of its coefficients, and all that looks at it.
 struct Screen {
+    /// The frequencies along an axis, m⁻¹, and the velocity of the layer, m/s.
+    at: Array1<f64>,
+    velocity: [f64; 2],
     /// Rows are frequencies along y, metres.
     deviations: Array2<f64>,
     /// The same for wavefronts that are averaged over a disc.
@@ -228,10 +231,10 @@ impl Turned {
 
 impl Screen {
     // Prepare the layer for its system
-    fn new(system: &System, sampling: &Sampling, layer: &Layer) -> Self {
-        let [reach, side] = extent(system, layer);
+    fn new(system: &System, options: &SimulationOptions, layer: &Layer) -> Self {
+        let [reach, side] = extent(system, layer, options.lasting);
         let outer_scale = layer.outer_scale.min(1e10 * reach);
-        let frequencies = Frequencies::new(sampling, outer_scale, reach, side);
+        let frequencies = Frequencies::new(&options.sampling, outer_scale, reach, side);
         let (at, n) = (&frequencies.at, frequencies.at.len());
         // Give each frequency its deviation
         let (air, phase) = (system.atmosphere(), VonKarman::new(outer_scale));
@@ -261,17 +264,21 @@ impl Screen {
                 waves(at, &points, |_| 1.0)
             })
         });
-        Self { deviations, averaged, stars: stars.collect(), targets: targets.collect() }
+        let (stars, targets) = (stars.collect(), targets.collect());
+        Self { at: at.clone(), velocity: layer.velocity(), deviations, averaged, stars, targets }
     }
 
     // Draw the layer once
-    /// Slopes along x and y of all lenslets of each star, rad, and the wavefronts of all targets, m.
-    fn draw(&self, seed: u64) -> (Vec<[Array2<f64>; 2]>, Vec<Array2<f64>>) {
+    /// The normal numbers of the layer's coefficients, (2n, 2n).
+    fn normal(&self, seed: u64) -> Array2<f64> {
         let mut random = StdRng::seed_from_u64(seed);
         let n = self.deviations.nrows();
-        let normal: Array2<f64> =
-            Array2::from_shape_simple_fn((2 * n, 2 * n), || StandardNormal.sample(&mut random));
-        let coefficients = spread(&normal, &self.deviations);
+        Array2::from_shape_simple_fn((2 * n, 2 * n), || StandardNormal.sample(&mut random))
+    }
+
+    /// Slopes along x and y of all lenslets of each star, rad.
+    fn slopes(&self, normal: &Array2<f64>) -> Vec<[Array2<f64>; 2]> {
+        let coefficients = spread(normal, &self.deviations);
         let slopes = self.stars.iter().map(|star| {
             [0, 1].map(|axis| match star {
                 Footprints::Straight { mean, slope } => {
@@ -282,10 +289,35 @@ impl Screen {
                 Footprints::Turned(turned) => turned.slopes(axis, &coefficients),
             })
         });
-        let averaged = self.averaged.as_ref().map(|deviations| spread(&normal, deviations));
-        let coefficients = averaged.as_ref().unwrap_or(&coefficients);
-        let wavefronts = self.targets.iter().map(|[x, y]| y.dot(coefficients).dot(&x.t()));
-        (slopes.collect(), wavefronts.collect())
+        slopes.collect()
+    }
+
+    /// The wavefronts of all targets, m.
+    fn wavefronts(&self, normal: &Array2<f64>) -> Vec<Array2<f64>> {
+        let coefficients = spread(normal, self.averaged.as_ref().unwrap_or(&self.deviations));
+        self.targets.iter().map(|[x, y]| y.dot(&coefficients).dot(&x.t())).collect()
+    }
+
+    // Carry the layer with the wind
+    /// The normal numbers a time later, s; Eq. [turned waves](https://lenslet.github.io/lenslet/simulation.html#eq-turned-waves).
+    fn blown(&self, normal: &Array2<f64>, time: f64) -> Array2<f64> {
+        let (n, mut turned) = (self.at.len(), normal.clone());
+        for (along, speed) in [Axis(1), Axis(0)].into_iter().zip(self.velocity) {
+            if speed * time == 0.0 {
+                continue;
+            }
+            let (cosines, sines) = turned.view_mut().split_at(along, n);
+            let turns = self.at.mapv(|f| (2.0 * PI * f * speed * time).sin_cos());
+            let turns = if along == Axis(1) {
+                turns.insert_axis(Axis(0))
+            } else {
+                turns.insert_axis(Axis(1))
+            };
+            Zip::from(cosines).and(sines).and_broadcast(&turns).for_each(|c, s, &(sin, cos)| {
+                (*c, *s) = (*c * cos - *s * sin, *c * sin + *s * cos);
+            });
+        }
+        turned
     }
 
     // Covariance that the layer simulates
@@ -343,8 +375,8 @@ fn wavefront_points(system: &System) -> Vec<f64> {
     system.phase().map_or_else(Vec::new, points)
 }
 
-/// The widest distance along an axis between points of a layer that are looked at, and the smallest footprint's side, metres.
-fn extent(system: &System, layer: &Layer) -> [f64; 2] {
+/// The widest distance along an axis between points of a layer that are looked at in so many seconds, and the smallest footprint's side, metres.
+fn extent(system: &System, layer: &Layer, lasting: f64) -> [f64; 2] {
     let stars = system.guide_stars().iter();
     let sides = stars.clone().map(|star| star.sensor.footprint([0, 0], layer.altitude).side);
     // Collect the edges of all that is seen
@@ -361,7 +393,9 @@ fn extent(system: &System, layer: &Layer) -> [f64; 2] {
     }
     let widest = [0, 1].map(|axis| {
         let along = edges.iter().map(|edge| edge[axis]);
-        along.clone().fold(f64::NEG_INFINITY, f64::max) - along.fold(f64::INFINITY, f64::min)
+        let still =
+            along.clone().fold(f64::NEG_INFINITY, f64::max) - along.fold(f64::INFINITY, f64::min);
+        still + lasting * layer.velocity()[axis].abs()
     });
     [widest[0].max(widest[1]), sides.fold(f64::INFINITY, f64::min)]
 }
@@ -456,7 +490,12 @@ impl Simulation {
     /// A simulation with the given sampling of the spectrum; errors as for [`new`](Self::new), and `Invalid` for a sampling that
     /// makes no sense.
     pub fn with_sampling(system: &System, sampling: &Sampling) -> Result<Self, Error> {
-        let plan = SimulationPlan::new(system, SimulationOptions::default().sampling(*sampling))?;
+        Self::with_options(system, SimulationOptions::default().sampling(*sampling))
+    }
+
+    /// A simulation with the sampling of its options, whose worlds last as long as they say; errors as before.
+    pub fn with_options(system: &System, options: SimulationOptions) -> Result<Self, Error> {
+        let plan = SimulationPlan::new(system, options)?;
         plan.check(&Engine::default())?;
         plan.prepare(&silent)
     }
@@ -475,40 +514,30 @@ impl Simulation {
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn draw(&self, seed: u64) -> Draw {
+        let mut world = self.world(seed);
+        let (mut slopes, wavefronts) = (world.slopes(0.0), world.wavefronts(0.0));
+        slopes.iter_mut().zip(world.noise()).for_each(|(slope, noise)| *slope += noise);
+        Draw { slopes, wavefronts }
+    }
+
+    /// The world of a seed, to be looked at as time passes: at the time 0 what [`draw`](Self::draw) gives.
+    ///
+    /// ```
+    /// use lenslet::model::System;
+    /// use lenslet::tomography::{Simulation, SimulationOptions};
+    /// let system = System::from_file("book/systems/small-moao.toml")?;
+    /// let simulation = Simulation::with_options(&system, SimulationOptions::default().lasting(4e-3))?;
+    /// let world = simulation.world(7);
+    /// assert_ne!(world.slopes(0.0), world.slopes(4e-3));
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
+    pub fn world(&self, seed: u64) -> World<'_> {
         let mut random = StdRng::seed_from_u64(seed);
         let seeded: Vec<_> =
             self.screens.iter().map(|screen| (screen, random.next_u64())).collect();
-        let drawn: Vec<_> =
-            seeded.par_iter().with_max_len(1).map(|(screen, seed)| screen.draw(*seed)).collect();
-        let targets = self.screens.first().map_or(0, |screen| screen.targets.len());
-        let mut slopes = vec![0.0; self.order.len()];
-        let mut wavefronts = Array3::zeros((targets, self.points, self.points));
-        for (fields, fronts) in &drawn {
-            // Add a layer to the world
-            for (q, fields) in fields.iter().enumerate() {
-                for (axis, field) in fields.iter().enumerate() {
-                    for (k, lenslet) in self.order.lenslets(q).iter().enumerate() {
-                        slopes[self.order.index(q, axis, k)] += field[*lenslet];
-                    }
-                }
-            }
-            Zip::from(wavefronts.outer_iter_mut())
-                .and(fronts)
-                .for_each(|mut sum, front| sum += front);
-        }
-        // Add noise to the slopes
-        for (q, noise) in self.noise.iter().enumerate() {
-            let lenslets = self.order.lenslets(q).len();
-            let normal: Vec<f64> =
-                (0..2 * lenslets).map(|_| StandardNormal.sample(&mut random)).collect();
-            for k in 0..lenslets {
-                let ([a, b, c], [along_x, along_y]) =
-                    (noise.factor(k), [normal[k], normal[lenslets + k]]);
-                slopes[self.order.index(q, 0, k)] += a * along_x;
-                slopes[self.order.index(q, 1, k)] += b * along_x + c * along_y;
-            }
-        }
-        Draw { slopes, wavefronts }
+        let normal = |(screen, seed): &(&Screen, u64)| screen.normal(*seed);
+        let normals = seeded.par_iter().with_max_len(1).map(normal).collect();
+        World { simulation: self, normals, random }
     }
 
     // Covariance that the simulation has
@@ -527,6 +556,72 @@ impl Simulation {
     /// The order of the slopes.
     pub fn order(&self) -> &SlopeOrder {
         &self.order
+    }
+}
+
+// World under the wind
+/// A world: turbulence that the wind carries along.
+pub struct World<'a> {
+    simulation: &'a Simulation,
+    /// Normal numbers of each layer.
+    normals: Vec<Array2<f64>>,
+    random: StdRng,
+}
+
+impl World<'_> {
+    /// The slopes at a time \[s\] in the order of [`SlopeOrder`], without noise, rad. Times should be apart by no more than the simulation
+    /// [lasts](SimulationOptions::lasting).
+    pub fn slopes(&self, time: f64) -> Vec<f64> {
+        let order = &self.simulation.order;
+        let mut slopes = vec![0.0; order.len()];
+        for fields in self.layers(|screen, normal| screen.slopes(&screen.blown(normal, time))) {
+            // Add a layer to the slopes
+            for (q, fields) in fields.iter().enumerate() {
+                for (axis, field) in fields.iter().enumerate() {
+                    for (k, lenslet) in order.lenslets(q).iter().enumerate() {
+                        slopes[order.index(q, axis, k)] += field[*lenslet];
+                    }
+                }
+            }
+        }
+        slopes
+    }
+
+    /// The true wavefronts of the targets at a time \[s\], (T, M, M), m; axis 1 is y.
+    pub fn wavefronts(&self, time: f64) -> Array3<f64> {
+        let Simulation { screens, points, .. } = self.simulation;
+        let targets = screens.first().map_or(0, |screen| screen.targets.len());
+        let mut sum = Array3::zeros((targets, *points, *points));
+        for fronts in self.layers(|screen, normal| screen.wavefronts(&screen.blown(normal, time))) {
+            Zip::from(sum.outer_iter_mut()).and(&fronts).for_each(|mut sum, front| sum += front);
+        }
+        sum
+    }
+
+    // Look at all layers at once
+    /// What there is of each layer, in their order.
+    fn layers<T: Send>(&self, look: impl Fn(&Screen, &Array2<f64>) -> T + Sync) -> Vec<T> {
+        let layers = self.simulation.screens.par_iter().zip(&self.normals).with_max_len(1);
+        layers.map(|(screen, normal)| look(screen, normal)).collect()
+    }
+
+    // Draw noise for an exposure
+    /// The noise of another exposure, in the order of the slopes, rad.
+    pub fn noise(&mut self) -> Vec<f64> {
+        let Simulation { order, noise, .. } = self.simulation;
+        let mut slopes = vec![0.0; order.len()];
+        for (q, noise) in noise.iter().enumerate() {
+            let lenslets = order.lenslets(q).len();
+            let normal: Vec<f64> =
+                (0..2 * lenslets).map(|_| StandardNormal.sample(&mut self.random)).collect();
+            for k in 0..lenslets {
+                let ([a, b, c], [along_x, along_y]) =
+                    (noise.factor(k), [normal[k], normal[lenslets + k]]);
+                slopes[order.index(q, 0, k)] = a * along_x;
+                slopes[order.index(q, 1, k)] = b * along_x + c * along_y;
+            }
+        }
+        slopes
     }
 }
 
@@ -565,13 +660,15 @@ pub struct SimulationOptions {
     pub frames: usize,
     /// Seed of the first frame; the others follow it.
     pub seed: u64,
+    /// For how long a [world](World) is looked at, s.
+    pub lasting: f64,
 }
 
 // Choices of a simulation
 impl Default for SimulationOptions {
     /// One frame from the seed 1, with the default sampling.
     fn default() -> Self {
-        Self { sampling: Sampling::default(), frames: 1, seed: 1 }
+        Self { sampling: Sampling::default(), frames: 1, seed: 1, lasting: 0.0 }
     }
 }
 
@@ -590,6 +687,11 @@ impl SimulationOptions {
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
+
+    /// Lets worlds last so many seconds.
+    pub fn lasting(self, lasting: f64) -> Self {
+        Self { lasting, ..self }
+    }
 }
 
 /// Worlds, measured.
@@ -607,12 +709,14 @@ impl SimulationPlan {
     /// Plans a simulation.
     ///
     /// # Errors
-    /// `Invalid` where the sampling makes no sense, or the system has another model of slopes than the average.
+    /// `Invalid` where the sampling or the time for which worlds last makes no sense, or the system has another model of slopes than the average.
     pub fn new(system: &System, options: SimulationOptions) -> Result<Self, Error> {
         system.expect_average("sensors that are simulated average the gradient")?;
         options.sampling.check()?;
+        let good = (0.0..=1e3).contains(&options.lasting);
+        accept(good, "lasting", options.lasting, "a time in seconds, from 0 to 1000")?;
         let count = |layer: &Layer| {
-            let [reach, side] = extent(system, layer);
+            let [reach, side] = extent(system, layer, options.lasting);
             let outer_scale = layer.outer_scale.min(1e10 * reach);
             Frequencies::new(&options.sampling, outer_scale, reach, side).at.len()
         };
@@ -640,7 +744,7 @@ impl SimulationPlan {
             lenslets + 2 * self.system.targets().len() * wavefront_points(&self.system).len();
         let numbers = |&n: &usize| {
             let wanted = if n < MOST { n as u64 } else { 1 << 28 };
-            [2 * wanted * (wanted + rows as u64 + 2 * turned * wanted), 12 * wanted * wanted]
+            [2 * wanted * (3 * wanted + rows as u64 + 2 * turned * wanted), 12 * wanted * wanted]
         };
         let layers = || self.frequencies.iter().map(numbers);
         let kept = layers().map(|[kept, _]| kept).sum::<u64>();
@@ -724,9 +828,9 @@ impl SimulationPlan {
     /// Prepares all layers.
     fn prepare(&self, watch: &dyn Watch) -> Result<Simulation, Error> {
         watch.stage(LAYERS, LAYERS);
-        let (system, sampling) = (&self.system, &self.options.sampling);
+        let system = &self.system;
         let layers = system.atmosphere().layers();
-        let screen = |_: &(), layer: &Layer| Ok(Screen::new(system, sampling, layer));
+        let screen = |_: &(), layer: &Layer| Ok(Screen::new(system, &self.options, layer));
         Ok(Simulation {
             screens: gather(Workers::cores(&()), layers, watch, screen)?,
             order: self.order.clone(),
@@ -1114,5 +1218,61 @@ mod tests {
                 sum / count
             );
         }
+    }
+
+    // Look at worlds under the wind
+    #[test]
+    fn the_wind_carries_worlds_along() {
+        let rest = system(f64::INFINITY, 25.0, 0.0);
+        let layer = |altitude, direction| Layer {
+            wind_speed: 25.0,
+            wind_direction: direction,
+            ..Layer::new(altitude, 0.5, 20.0)
+        };
+        let moving = |direction: f64| {
+            let layers = vec![layer(0.0, direction), layer(6e3, direction)];
+            let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+            let mut stars = rest.guide_stars().to_vec();
+            // One of the sensors is turned by a right angle: its x is the y of the pupil.
+            stars[1].sensor.rotation = 0.5 * PI;
+            let system = rest.to_builder().atmosphere(air).guide_stars(stars).pupil(None).build();
+            let options = SimulationOptions::default().lasting(0.04);
+            Simulation::with_options(&system.unwrap(), options).unwrap()
+        };
+        // 20 ms are a lenslet, and two points of the wavefront, to one side or the other.
+        for (direction, [v, u]) in [(0.0, [0, 1]), (0.5 * PI, [1, 0]), (-0.5 * PI, [-1, 0])] {
+            let simulation = moving(direction);
+            let world = simulation.world(5);
+            let (before, after) = (world.slopes(0.01), world.slopes(0.03));
+            let at = |slopes: &[f64], star: usize, axis: usize, j: i32, i: i32| -> f64 {
+                slopes[128 * star + 64 * axis + (8 * j + i) as usize]
+            };
+            for (j, i, axis) in [(3, 4, 0), (2, 5, 1), (5, 2, 0)] {
+                let [was, is] = [at(&before, 0, axis, j, i), at(&after, 0, axis, j + v, i + u)];
+                assert!((was / is - 1.0).abs() < 1e-9, "{direction} {axis}: {was:e} {is:e}");
+                // Seen by the turned sensor, whose axes are (0, 1) and (−1, 0).
+                let [was, is] = [at(&before, 1, axis, j, i), at(&after, 1, axis, j - u, i + v)];
+                assert!(
+                    (was / is - 1.0).abs() < 1e-9,
+                    "turned, {direction} {axis}: {was:e} {is:e}"
+                );
+            }
+            let (before, after) = (world.wavefronts(0.01), world.wavefronts(0.03));
+            let moved = [3 + 2 * v, 3 + 2 * u].map(|k| k as usize);
+            for t in 0..2 {
+                let (was, is) = (before[[t, 3, 3]], after[[t, moved[0], moved[1]]]);
+                assert!(
+                    (was / is - 1.0).abs() < 1e-9,
+                    "wavefront {t}, {direction}: {was:e} {is:e}"
+                );
+            }
+            assert_eq!(simulation.draw(5).wavefronts, world.wavefronts(0.0));
+        }
+        let forever = SimulationOptions::default().lasting(f64::INFINITY);
+        assert!(Simulation::with_options(&rest, forever).is_err());
+        // Noise is new in each exposure.
+        let simulation = moving(0.0);
+        let mut world = simulation.world(5);
+        assert_ne!(world.noise(), world.noise());
     }
 }

@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn means_on_a_device_are_those_of_cores() {
-        let vane = Vane { width: 0.2, angle: 0.5 };
+        let vane = Vane { width: 0.2, angle: 0.5, offset: 0.0 };
         let aperture = Aperture::across(&Pupil::new(2.0, 0.2).unwrap(), &[vane], 13).unwrap();
         let place = |k: usize| [0.6 * (k % 4) as f64 - 0.8, 0.6 * (k / 4) as f64 - 0.95];
         let positions: Vec<[f64; 2]> = (0..17).map(place).collect();

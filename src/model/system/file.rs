@@ -166,8 +166,11 @@ pub(crate) fn require_winds(root: &Table, expected: &str) -> Result<(), BadLine>
 }
 
 // Read the pupil and the lenslets
+/// The keys of the telescope; spiders and an image of the pupil are for those who make images.
+pub(crate) const TELESCOPE_KEYS: Keys = &["diameter", "obstruction", "spiders", "pupil"];
+
 fn read_pupil(root: &Table) -> Result<Option<Pupil>, BadLine> {
-    let Some(telescope) = root.table("telescope", &["diameter", "obstruction"])? else {
+    let Some(telescope) = root.table("telescope", TELESCOPE_KEYS)? else {
         return Ok(None);
     };
     let diameter = telescope.required("diameter", "a length in metres")?;

@@ -1,0 +1,107 @@
+//! Runs the loop of a small system in simulated worlds and draws what a camera sees beside what is foretold, into the folder that is given.
+
+use lenslet::device::{Engine, silent};
+use lenslet::image::{Budget, ImagingOptions, ImagingPlan, LoopSimulation, PointSpread, WorldSeen};
+use lenslet::model::System;
+use lenslet::plot::{Figure, PictureFormat, plot_budgets};
+use lenslet::units::ARCSEC;
+use rayon::prelude::*;
+use std::{error::Error, path::Path, path::PathBuf};
+
+const SYSTEM: &str = "book/systems/small-moao.toml";
+
+/// Worlds, unless the second argument says how many.
+const WORLDS: u64 = 150;
+
+/// The target that is looked at: the one off the axis.
+const TARGET: usize = 1;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let folder = PathBuf::from(args.next().ok_or("the output folder is missing")?);
+    let count = args.next().map_or(Ok(WORLDS), |count| count.parse())?;
+    let text = std::fs::read_to_string(SYSTEM)?;
+    let system = System::from_toml(&text, SYSTEM)?;
+    let options = ImagingOptions::from_toml(&text, SYSTEM)?;
+    let foretold = ImagingPlan::new(&system, options.clone())?.run(&Engine::default(), &silent)?;
+    let simulation = LoopSimulation::new(&system, &options, 6)?;
+    let worlds = (1..=count).into_par_iter().map(|seed| simulation.world(seed));
+    let worlds: Vec<WorldSeen> = worlds
+        .map(|seen| seen.map(|mut seen| seen.swap_remove(TARGET)))
+        .collect::<Result<_, _>>()?;
+    let foretold = &foretold.targets[TARGET];
+    let (image, budget) = (&foretold.exposures[0].image, &foretold.budget);
+    tell(&worlds, budget, image);
+    profile(&worlds, image, &folder.join("loop-monte-carlo.svg"))?;
+    bars(&worlds, budget, &folder.join("loop-monte-carlo-budget.svg"))
+}
+
+/// A mean over worlds and its standard error.
+fn mean(values: impl Iterator<Item = f64>) -> [f64; 2] {
+    let values: Vec<f64> = values.collect();
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let square = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
+    [mean, (square / (count - 1.0) / count).sqrt()]
+}
+
+/// Prints variances and covariances of the parts, in nm².
+fn tell(worlds: &[WorldSeen], budget: &Budget, image: &PointSpread) {
+    let of = |value: &dyn Fn(&WorldSeen) -> f64| mean(worlds.iter().map(value));
+    for (j, part) in WorldSeen::PARTS.iter().enumerate() {
+        let told = budget.terms()[j].variance * 1e18;
+        for k in j..3 {
+            let by = |seen: fn(&WorldSeen) -> &[[f64; 3]; 3]| of(&|world| 1e18 * seen(world)[j][k]);
+            let ([slopes, e], [eye, f]) = (by(|seen| &seen.by_slopes), by(|seen| &seen.by_eye));
+            let other = WorldSeen::PARTS[k];
+            println!(
+                "{part} {other}: truth sensor {slopes:.0} ± {e:.0}, eye {eye:.0} ± {f:.0}, budget {told:.0}"
+            );
+        }
+    }
+    let [whole, error] = of(&|world| 1e18 * world.variance());
+    println!("whole {whole:.0} ± {error:.0}, budget {:.0}", 1e18 * budget.total().powi(2));
+    let [strehl, error] = of(&|world| world.transfers[0].strehl());
+    println!("Strehl {strehl:.4} ± {error:.4}, foretold {:.4}", image.strehl);
+}
+
+/// The profile of the star: foretold, and seen.
+fn profile(worlds: &[WorldSeen], image: &PointSpread, path: &Path) -> Result<(), Box<dyn Error>> {
+    let seen = |world: &WorldSeen| world.transfers[0].point_spread(image.pixel, 97);
+    let images = worlds.iter().map(seen).collect::<Result<Vec<_>, _>>()?;
+    let rings: Vec<_> = images.iter().map(PointSpread::rings).collect();
+    let mas = |radius: f64| 1e3 * radius / ARCSEC;
+    let points = (0..rings[0].len()).map(|k| {
+        let light = rings.iter().zip(&images).map(|(rings, image)| rings[k].mean * image.strehl);
+        let [light, error] = mean(light);
+        (mas(rings[0][k].radius), light, error)
+    });
+    let curve = image.rings().into_iter().map(|ring| (mas(ring.radius), ring.mean * image.strehl));
+    let figure = Figure::new()
+        .x_label("distance from the star [mas]")
+        .y_label("light, of a perfect star's middle")
+        .log_y()
+        .x_range(-10.0, 720.0)
+        .y_range(3e-4, 1.0)
+        .line("foretold", curve)
+        .points_with_errors(&format!("mean of {} worlds", worlds.len()), points);
+    Ok(figure.save(path)?)
+}
+
+/// The terms of the budget, and the parts in the worlds as a truth sensor and an eye tell them.
+fn bars(worlds: &[WorldSeen], budget: &Budget, path: &Path) -> Result<(), Box<dyn Error>> {
+    let parts = |of: fn(&WorldSeen) -> &[[f64; 3]; 3]| {
+        let part = |k: usize| mean(worlds.iter().map(|world| of(world)[k][k]))[0];
+        let mut found = Budget::default();
+        for (k, term) in budget.terms().iter().enumerate() {
+            found = found.with(&term.name, part(k))?;
+        }
+        Ok::<_, Box<dyn Error>>(found)
+    };
+    let [sensor, eye] = [parts(|seen| &seen.by_slopes)?, parts(|seen| &seen.by_eye)?];
+    let whole = mean(worlds.iter().map(WorldSeen::variance))[0].sqrt();
+    let bars =
+        [("foretold", budget), ("worlds, by a truth sensor", &sensor), ("worlds, by eye", &eye)];
+    let title = format!("all that is left in the worlds: {:.0} nm", 1e9 * whole);
+    Ok(std::fs::write(path, plot_budgets(&bars, &title, PictureFormat::Svg)?)?)
+}

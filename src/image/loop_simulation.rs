@@ -1,0 +1,584 @@
+// Tangled from book/src/loop-monte-carlo.md: edit there, or here and run cargo tangle stitch.
+//! A loop that runs in simulated worlds: screens, sensors, reconstructor, mirrors, and the images of what they leave.
+
+// What a loop in worlds stands on
+use crate::correction::{Correction, Mirror, Projector};
+use crate::device::{Engine, silent};
+use crate::error::{Error, Invalid, accept};
+use crate::image::optical_transfer::{Aperture, OpticalTransfer, TelescopeTransfer};
+use crate::image::plan::ImagingOptions;
+use crate::image::transforms::Plane;
+use crate::model::control::{ControlLoop, LoopKind};
+use crate::model::noise::GuideStar;
+use crate::model::source::Source;
+use crate::model::system::System;
+use crate::model::wavefront_grid::PhaseGrid;
+use crate::tomography::reconstructor::ReconstructorPlan;
+use crate::tomography::simulation::{Simulation, SimulationOptions, World};
+use ndarray::{Array1, Array2, ArrayView2, Axis, Zip, s};
+use num_complex::Complex64;
+use std::f64::consts::PI;
+
+// Loop in simulated worlds
+/// A loop that runs in simulated worlds.
+pub struct LoopSimulation {
+    simulation: Simulation,
+    control: ControlLoop,
+    /// K, (a, n): one for all targets, or one for each.
+    commands: Vec<Array2<f64>>,
+    /// J⁺ of a mirror in the pupil, (a, m).
+    by_slopes: Array2<f64>,
+    /// Eq. [best fit](https://lenslet.github.io/lenslet/loop-monte-carlo.html#eq-best-fit) for wavefronts at the lit points, (a, points).
+    by_eye: Array2<f64>,
+    /// Wavefronts of the strokes of all mirrors at the lit points of the pupil, towards each target, (points, a).
+    shapes: Vec<Array2<f64>>,
+    /// The same of a mirror in the pupil.
+    pupil_shapes: Array2<f64>,
+    lit: Vec<[usize; 2]>,
+    aperture: Aperture,
+    telescope: TelescopeTransfer,
+    plane: Plane,
+    /// The light of the lit points, and its spectrum on the plane.
+    light: Array1<f64>,
+    spectrum: Array2<Complex64>,
+    wavelengths: Vec<f64>,
+    targets: usize,
+}
+
+// Prepare a loop for its worlds
+impl LoopSimulation {
+    /// The loop of a system with the mirrors, the delay and the wavelengths of `options`, with so many squares of the pupil's grid to each
+    /// lenslet. Other options of an image are not used, nor is a field.
+    ///
+    /// # Errors
+    /// As for the [plan of images](crate::image::ImagingPlan::new) and for [`Simulation::with_options`].
+    pub fn new(
+        system: &System,
+        options: &ImagingOptions,
+        per_lenslet: usize,
+    ) -> Result<Self, Error> {
+        options.image.check()?;
+        options.control.as_ref().map_or(Ok(()), ControlLoop::check)?;
+        let correction = Correction::new(system, &options.correction)?;
+        let reconstructor = options.reconstructor.errors_only(false).keep(true);
+        let plan = ReconstructorPlan::new(correction.system(), reconstructor)?;
+        let engine = Engine::default();
+        let found = plan.run(&engine, &silent)?;
+        let commands = correction.of(&found, &engine)?.commands;
+        let (control, targets) = (options.control.unwrap_or(AT_ONCE), system.targets().len());
+        // Lay a grid over the pupil
+        let expected = "a [telescope], whose images are wanted";
+        let pupil = system.pupil().ok_or_else(|| Invalid::new("telescope", "none", expected))?;
+        accept(per_lenslet > 0, "per_lenslet", per_lenslet, "at least one square to a lenslet")?;
+        let step = system.wavefront_pitch() / per_lenslet as f64;
+        let samples = (pupil.diameter() / step * (1.0 - 1e-9)).ceil() as usize;
+        let aperture = options.image.aperture(pupil, samples, step)?;
+        let (telescope, plane) = (aperture.transfer(2 * samples)?, Plane::around(2 * samples - 1));
+        let spectrum = plane.spectrum(&aperture.light().view());
+        let squares = aperture.light().indexed_iter().filter(|(_, light)| **light > 0.0);
+        let lit: Vec<[usize; 2]> = squares.map(|((j, i), _)| [j, i]).collect();
+        let light: Array1<f64> = lit.iter().map(|place| aperture.light()[*place]).collect();
+        // Simulate with truth sensors
+        let truth = |target: &Source| GuideStar::at_rest(*target, *system.truth_sensor(), 0.0);
+        let truths = system.targets().iter().map(truth).collect::<Result<Vec<_>, Invalid>>()?;
+        let stars = system.guide_stars().iter().cloned().chain(truths);
+        let grid = PhaseGrid::new(samples, per_lenslet, 0.0)?;
+        let seen = system.to_builder().guide_stars(stars).phase(Some(grid)).build()?;
+        let lasting = SimulationOptions::default().lasting(control.lasting());
+        let simulation = Simulation::with_options(&seen, lasting)?;
+        // Wavefronts of all actuators
+        let middle = 0.5 * (samples as f64 - 1.0);
+        let towards = |mirrors: &[Mirror], target: &Source| {
+            let count = mirrors.iter().map(|mirror| mirror.positions().len()).sum();
+            let mut shapes = Array2::zeros((lit.len(), count));
+            for (mut row, [j, i]) in shapes.outer_iter_mut().zip(&lit) {
+                let point = [i, j].map(|k| (*k as f64 - middle) * step);
+                let actuators = mirrors.iter().flat_map(|mirror| {
+                    let [x, y] = target.project(point, mirror.altitude());
+                    let places = mirror.positions().iter().enumerate();
+                    places
+                        .map(move |(k, place)| mirror.influence_of(k, [x - place[0], y - place[1]]))
+                });
+                row.iter_mut().zip(actuators).for_each(|(to, height)| *to = height);
+            }
+            shapes
+        };
+        let shapes =
+            system.targets().iter().map(|target| towards(correction.mirrors(), target)).collect();
+        let mirror = std::slice::from_ref(correction.pupil_mirror());
+        let pupil_shapes = towards(mirror, &system.targets()[0]);
+        // Fit strokes to wavefronts by eye
+        let share = &light / light.sum();
+        let pistons = share.dot(&pupil_shapes);
+        let roots = light.mapv(f64::sqrt).insert_axis(Axis(1));
+        let flat = (&pupil_shapes - &pistons) * &roots;
+        let best = Projector::of(flat, 1e-3, &engine)?.inverse() * &roots.t();
+        let sums = best.sum_axis(Axis(1)).insert_axis(Axis(1));
+        let by_eye = &best - &(sums * &share);
+        Ok(Self {
+            simulation,
+            control,
+            commands,
+            by_slopes: correction.pupil(&engine)?.inverse().clone(),
+            by_eye,
+            shapes,
+            pupil_shapes,
+            lit,
+            aperture,
+            telescope,
+            plane,
+            light,
+            spectrum,
+            wavelengths: options.image.wavelengths.clone(),
+            targets,
+        })
+    }
+
+    /// The pupil on its grid.
+    pub fn aperture(&self) -> &Aperture {
+        &self.aperture
+    }
+
+    /// The transfer function of the telescope on that grid.
+    pub fn telescope(&self) -> &TelescopeTransfer {
+        &self.telescope
+    }
+}
+
+// Run the loop in a world
+impl LoopSimulation {
+    /// What is left towards each target in the world of a seed.
+    ///
+    /// # Errors
+    /// `Invalid` where a wavefront is not finite.
+    pub fn world(&self, seed: u64) -> Result<Vec<WorldSeen>, Error> {
+        let mut world = self.simulation.world(seed);
+        let (frames, sets) = (self.control.settling(), self.commands.len());
+        let mut loops: Vec<Strokes> =
+            (0..sets + 2 * self.targets).map(|_| Strokes::new(&self.control)).collect();
+        for k in 0..frames {
+            let noise = Array1::from(world.noise());
+            let seen = self.exposure(&world, k as f64);
+            let slopes = &seen.slopes + &noise;
+            let own = self.commands.iter().map(|k| k.dot(&slopes.slice(s![..k.ncols()])));
+            let best = (0..self.targets).flat_map(|t| self.best(&seen, t));
+            for (strokes, wanted) in loops.iter_mut().zip(own.chain(best)) {
+                strokes.follow(&wanted, false);
+            }
+        }
+        let held: Vec<&Array1<f64>> = loops.iter().map(Strokes::held).collect();
+        self.look(&world, (frames - 1) as f64 + self.control.delay, &held)
+    }
+
+    // Average what is seen in a frame
+    /// What is seen on average over a frame that starts at a frame, without noise.
+    fn exposure(&self, world: &World, start: f64) -> Seen {
+        let looks = NODES.map(|node| self.at(world, start + node));
+        let share = 1.0 / NODES.len() as f64;
+        let front = |t: usize| looks.iter().map(|look| &look.fronts[t] * share).fold(None, added);
+        let slopes = looks.iter().map(|look| &look.slopes * share).fold(None, added);
+        let fronts = (0..self.targets).filter_map(front).collect();
+        Seen { slopes: slopes.unwrap_or_default(), fronts }
+    }
+
+    /// What is seen at a time, in frames.
+    fn at(&self, world: &World, frames: f64) -> Seen {
+        let time = frames / self.control.rate;
+        let fronts = world.wavefronts(time);
+        let lit = |front: ArrayView2<f64>| self.lit.iter().map(|place| front[*place]).collect();
+        Seen {
+            slopes: Array1::from(world.slopes(time)),
+            fronts: fronts.outer_iter().map(lit).collect(),
+        }
+    }
+
+    /// The best strokes for a target, to its truth sensor and to an eye.
+    fn best(&self, seen: &Seen, t: usize) -> [Array1<f64>; 2] {
+        let m = self.by_slopes.ncols();
+        let first = seen.slopes.len() - (self.targets - t) * m;
+        let slopes = seen.slopes.slice(s![first..first + m]);
+        [self.by_slopes.dot(&slopes), self.by_eye.dot(&seen.fronts[t])]
+    }
+}
+
+// Strokes of a loop in time
+impl ControlLoop {
+    /// Exposures after which a closed loop has forgotten how it began, to a hundredth.
+    fn settling(&self) -> usize {
+        if self.kind == LoopKind::Open {
+            return 1;
+        }
+        let (mut pushed, mut last) = (Strokes::new(self), 0);
+        for k in 0..MOST_FRAMES {
+            let push = if k == 0 { 1.0 } else { 0.0 };
+            pushed.follow(&Array1::from_elem(1, push), k == 0);
+            last = if pushed.held()[0].abs() > 0.01 { k } else { last };
+        }
+        last + 1
+    }
+
+    /// From the start of the first exposure to the end of the last hold, s.
+    fn lasting(&self) -> f64 {
+        (self.settling() as f64 + self.delay) / self.rate
+    }
+}
+
+/// What is done where there is no loop: an exposure takes no time, and nothing is late.
+const AT_ONCE: ControlLoop =
+    ControlLoop { kind: LoopKind::Open, rate: f64::INFINITY, gain: 1.0, delay: 0.0 };
+
+/// No loop is given more frames to settle.
+const MOST_FRAMES: usize = 400;
+
+/// The strokes of a loop, the newest last.
+struct Strokes<'a> {
+    control: &'a ControlLoop,
+    rows: Vec<Array1<f64>>,
+}
+
+// Follow what is wanted of strokes
+impl<'a> Strokes<'a> {
+    fn new(control: &'a ControlLoop) -> Self {
+        Self { control, rows: Vec::new() }
+    }
+
+    /// Takes what is wanted after an exposure. A loop that is at rest had nothing before, another one the same.
+    fn follow(&mut self, wanted: &Array1<f64>, at_rest: bool) {
+        let ControlLoop { kind, gain, delay, .. } = *self.control;
+        if kind == LoopKind::Open {
+            self.rows = vec![wanted.clone()];
+            return;
+        }
+        let (whole, rest) = (delay.floor() as usize, delay.fract());
+        if self.rows.is_empty() {
+            let before = if at_rest { Array1::zeros(wanted.len()) } else { wanted.clone() };
+            self.rows = vec![before; whole + 1];
+        }
+        let ago = |frames: usize| &self.rows[self.rows.len() - frames];
+        let seen = ago(whole) * (1.0 - rest) + ago(whole + 1) * rest;
+        let next = ago(1) + &((wanted - &seen) * gain);
+        self.rows.push(next);
+    }
+
+    /// The strokes that are held in the end.
+    fn held(&self) -> &Array1<f64> {
+        &self.rows[self.rows.len() - 1]
+    }
+}
+
+// See what the loop leaves
+/// Times in units of a frame at which exposures and holds are looked at: the nodes of Gauss's rule.
+const NODES: [f64; 2] = [0.211_324_865_405_187_1, 0.788_675_134_594_812_9];
+
+/// What is seen of a world: all slopes, rad, and the wavefronts of the targets at the lit points, m.
+struct Seen {
+    slopes: Array1<f64>,
+    fronts: Vec<Array1<f64>>,
+}
+
+fn added(sum: Option<Array1<f64>>, next: Array1<f64>) -> Option<Array1<f64>> {
+    Some(sum.map_or_else(|| next.clone(), |sum| sum + &next))
+}
+
+/// What a loop left of a wavefront in one world, on average over a hold.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct WorldSeen {
+    /// Mean products over the pupil, without pistons, of the parts of Eq. [parts of what is left](https://lenslet.github.io/lenslet/loop-monte-carlo.html#eq-parts-of-what-is-left) in the order of [`PARTS`](Self::PARTS), m²: by
+    /// what a truth sensor holds for best.
+    pub by_slopes: [[f64; 3]; 3],
+    /// The same by what is best at every point of the pupil.
+    pub by_eye: [[f64; 3]; 3],
+    /// The structure function \[m²\] of what is left, on the displacements of the telescope.
+    pub structure: Array2<f64>,
+    /// What passes at each wavelength; its odd part is left out.
+    pub transfers: Vec<OpticalTransfer>,
+}
+
+impl WorldSeen {
+    /// What the parts are due to.
+    pub const PARTS: [&'static str; 3] = ["tomography", "fitting", "bandwidth"];
+
+    /// The variance of what is left \[m²\]: the sum of all products.
+    pub fn variance(&self) -> f64 {
+        self.by_eye.iter().flatten().sum()
+    }
+}
+
+impl LoopSimulation {
+    // Look at the hold of strokes
+    /// Looks at a hold from a frame on, with the strokes of the sensors and behind them those that are best.
+    fn look(
+        &self,
+        world: &World,
+        start: f64,
+        held: &[&Array1<f64>],
+    ) -> Result<Vec<WorldSeen>, Error> {
+        let half = (self.plane.points() / 2 + 1, self.plane.points());
+        let spectra = vec![Array2::<f64>::zeros(half); 1 + self.wavelengths.len()];
+        let mut sums = vec![([[[0.0; 3]; 3]; 2], spectra); self.targets];
+        let (own, best) = held.split_at(self.commands.len());
+        for seen in NODES.map(|node| self.at(world, start + node)) {
+            for (t, (products, spectra)) in sums.iter_mut().enumerate() {
+                let front = &seen.fronts[t];
+                let made = self.shapes[t].dot(own[t.min(own.len() - 1)]);
+                for (k, at_once) in self.best(&seen, t).iter().enumerate() {
+                    let [at_once, in_time] =
+                        [at_once, best[2 * t + k]].map(|v| self.pupil_shapes.dot(v));
+                    let parts = [&in_time - &made, front - &at_once, at_once - &in_time];
+                    self.add_products(&parts, &mut products[k]);
+                }
+                let left = front - &made;
+                spectra[0] += &self.pairs(&left);
+                for (sum, wavelength) in spectra[1..].iter_mut().zip(&self.wavelengths) {
+                    *sum += &self.power(&left, *wavelength);
+                }
+            }
+        }
+        sums.iter().map(|(products, spectra)| self.seen(*products, spectra)).collect()
+    }
+
+    // Mean products of the parts
+    /// Adds the mean products of three parts over the pupil, without pistons, by their share in the average over the hold.
+    fn add_products(&self, parts: &[Array1<f64>; 3], sums: &mut [[f64; 3]; 3]) {
+        let whole = self.light.sum();
+        let mean = |part: &Array1<f64>| self.light.dot(part) / whole;
+        let share = 1.0 / NODES.len() as f64;
+        for (row, one) in sums.iter_mut().zip(parts) {
+            for (sum, other) in row.iter_mut().zip(parts) {
+                let product = self.light.dot(&(one * other)) / whole;
+                *sum += share * (product - mean(one) * mean(other));
+            }
+        }
+    }
+
+    // Structure function of a wavefront
+    /// The spectrum of the sum over pairs of points of their squared differences, of a wavefront at the lit points, m².
+    fn pairs(&self, wavefront: &Array1<f64>) -> Array2<f64> {
+        let flat = wavefront - self.light.dot(wavefront) / self.light.sum();
+        let once = self.on_plane(&(&flat * &self.light));
+        let twice = self.on_plane(&(&flat * &flat * &self.light));
+        let mut sum = Array2::zeros(once.dim());
+        Zip::from(&mut sum).and(&once).and(&twice).and(&self.spectrum).for_each(
+            |sum, once, twice, light| *sum = 2.0 * ((light.conj() * twice).re - once.norm_sqr()),
+        );
+        sum
+    }
+
+    /// The transform of values at the lit points.
+    fn on_plane(&self, values: &Array1<f64>) -> Array2<Complex64> {
+        let mut map = Array2::zeros(self.aperture.light().dim());
+        for (place, value) in self.lit.iter().zip(values) {
+            map[*place] = *value;
+        }
+        self.plane.spectrum(&map.view())
+    }
+
+    // Transfer function of a wavefront
+    /// The spectrum of the autocorrelation of the field at a wavelength, its even part.
+    fn power(&self, wavefront: &Array1<f64>, wavelength: f64) -> Array2<f64> {
+        let phase = wavefront * (2.0 * PI / wavelength);
+        let [even, odd] = [f64::cos as fn(f64) -> f64, f64::sin]
+            .map(|wave| self.on_plane(&(phase.mapv(wave) * &self.light)));
+        Zip::from(&even).and(&odd).map_collect(|even, odd| even.norm_sqr() + odd.norm_sqr())
+    }
+
+    /// What the sums over all looks of a world come to.
+    fn seen(
+        &self,
+        products: [[[f64; 3]; 3]; 2],
+        spectra: &[Array2<f64>],
+    ) -> Result<WorldSeen, Error> {
+        let (points, squares) = (self.telescope.points(), self.light.sum());
+        let share = 1.0 / (NODES.len() as f64 * squares);
+        let correlate =
+            |sum: &Array2<f64>| self.plane.correlation(sum, self.telescope.reach, points) * share;
+        let mut structure = correlate(&spectra[0]);
+        Zip::from(&mut structure).and(self.telescope.values()).for_each(|value, &overlap| {
+            *value = if overlap > 1e-9 { (*value / overlap).max(0.0) } else { 0.0 };
+        });
+        structure[[points / 2, points / 2]] = 0.0;
+        let transfer = |(sum, wavelength): (&Array2<f64>, &f64)| {
+            let mut values = correlate(sum);
+            values[[points / 2, points / 2]] = 1.0;
+            self.telescope.with_values(values, *wavelength)
+        };
+        let transfers = spectra[1..].iter().zip(&self.wavelengths).map(transfer);
+        let transfers = transfers.collect::<Result<_, Invalid>>()?;
+        Ok(WorldSeen { by_slopes: products[0], by_eye: products[1], structure, transfers })
+    }
+}
+
+// Tests of loops in worlds
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::correction::{CorrectionMode, CorrectionOptions};
+    use crate::image::{ImageOptions, ImagingPlan};
+    use crate::model::mirror::{MirrorDesign, Spacing};
+    use crate::model::{Atmosphere, Layer, LensletArray, Noise, Pupil, Sensor};
+    use crate::tomography::reconstructor::ReconstructorOptions;
+    use rayon::prelude::*;
+
+    // Pose lopsided loops in worlds
+    /// Three stars of unlike noise around two targets, the second turned and the third coarser; two layers and a wind in each.
+    fn lopsided() -> System {
+        let layer = |altitude, fraction, speed, direction| Layer {
+            wind_speed: speed,
+            wind_direction: direction,
+            ..Layer::new(altitude, fraction, 20.0)
+        };
+        let layers = vec![layer(0.0, 0.6, 9.0, 0.4), layer(7e3, 0.4, 22.0, 1.3)];
+        let fine = LensletArray::new(6, 0.5).unwrap();
+        let star = |zenith, azimuth, height, array, noise| {
+            GuideStar::at_rest(Source::new(zenith, azimuth, height).unwrap(), array, noise).unwrap()
+        };
+        let mut turned = star(1.5e-4, 2.0, f64::INFINITY, fine, 6e-14);
+        turned.sensor = Sensor { rotation: 0.2, shift: [0.05, 0.0], ..turned.sensor };
+        let infinity = f64::INFINITY;
+        let coarse = LensletArray::new(4, 0.75).unwrap();
+        System::builder(Atmosphere::new(0.16, 500e-9, layers).unwrap(), fine)
+            .pupil(Some(Pupil::new(3.0, 0.2).unwrap()))
+            .guide_stars([
+                star(5e-5, 0.0, 90e3, fine, 3e-14),
+                turned,
+                star(1.2e-4, 4.1, infinity, coarse, 2e-14),
+            ])
+            .targets([Source::star(0.0, 0.0).unwrap(), Source::star(1e-4, 3.3).unwrap()])
+            .truth_sensor(Some(fine))
+            .build()
+            .unwrap()
+    }
+
+    fn options(mode: CorrectionMode, control: ControlLoop) -> ImagingOptions {
+        let mirrors =
+            vec![MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(7)) }];
+        let image =
+            ImageOptions { wavelengths: vec![1.65e-6], pixels: 32, ..ImageOptions::default() };
+        let correction = CorrectionOptions { mode, mirrors, weights: Vec::new() };
+        let reconstructor = ReconstructorOptions::default();
+        ImagingOptions { reconstructor, correction, control: Some(control), image, field: None }
+    }
+
+    // Means over worlds
+    /// The first worlds of a simulation.
+    fn run(simulation: &LoopSimulation, count: u64) -> Vec<Vec<WorldSeen>> {
+        (1..=count).into_par_iter().map(|seed| simulation.world(seed).unwrap()).collect()
+    }
+
+    /// The mean over worlds, and its standard error.
+    fn mean<T>(worlds: &[T], value: impl Fn(&T) -> f64) -> [f64; 2] {
+        let values: Vec<f64> = worlds.iter().map(value).collect();
+        let count = worlds.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let square = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
+        [mean, square.sqrt() / count]
+    }
+
+    // Run an open loop in worlds
+    #[test]
+    fn an_open_loop_in_worlds_leaves_what_is_foretold() {
+        let control = ControlLoop { kind: LoopKind::Open, rate: 150.0, gain: 0.5, delay: 2.0 };
+        let (system, options) = (lopsided(), options(CorrectionMode::Moao, control));
+        let plan = ImagingPlan::new(&system, options.clone()).unwrap();
+        let foretold = plan.run(&Engine::default(), &silent).unwrap();
+        let simulation = LoopSimulation::new(&system, &options, 3).unwrap();
+        let worlds = run(&simulation, 64);
+        for (t, told) in foretold.targets.iter().enumerate() {
+            let terms = told.budget.terms();
+            let of = |value: &dyn Fn(&WorldSeen) -> f64| mean(&worlds, |seen| value(&seen[t]));
+            // The tomographic error is that of a truth sensor, noise included.
+            let [tomography, error] = of(&|seen| seen.by_slopes[0][0]);
+            let gap = tomography - terms[0].variance;
+            assert!(gap.abs() < 4.0 * error && error < 0.05 * tomography, "{t}: {gap:e} {error:e}");
+            // Hold fitting and bandwidth against worlds
+            let [fitting, error] = of(&|seen| seen.by_eye[1][1]);
+            let share = fitting / terms[1].variance;
+            assert!((0.8..1.0).contains(&share) && error < 0.02 * fitting, "{t}: fitting {share}");
+            let [bandwidth, error] = of(&|seen| seen.by_eye[2][2]);
+            let share = bandwidth / terms[2].variance;
+            assert!(
+                (0.95..1.2).contains(&share) && error < 0.05 * bandwidth,
+                "{t}: bandwidth {share}"
+            );
+            // What an eye holds for best leaves nothing that a mirror could make.
+            assert!(worlds.iter().all(|seen| seen[t].by_eye[1][0].abs() < 1e-6 * fitting));
+            assert!(worlds.iter().all(|seen| seen[t].by_eye[1][2].abs() < 1e-6 * fitting));
+            // What is not guessed cannot be late.
+            let [both, error] = of(&|seen| seen.by_eye[0][2]);
+            assert!(both < -4.0 * error && both > -0.2 * bandwidth, "{t}: {both:e} ± {error:e}");
+            // Hold the image against worlds
+            let [whole, error] = of(&WorldSeen::variance);
+            let share = told.budget.total().powi(2) / whole;
+            assert!((0.95..1.2).contains(&share) && error < 0.05 * whole, "{t}: whole {share}");
+            let telescope = simulation.telescope();
+            let by_pairs = of(&|seen| telescope.variance(&seen.structure).unwrap())[0];
+            assert!((by_pairs / whole - 1.0).abs() < 1e-9, "{t}");
+            let other: f64 = worlds[0][t].by_slopes.iter().flatten().sum();
+            assert!((other / worlds[0][t].variance() - 1.0).abs() < 1e-9, "{t}");
+            // The mean image is that of the mean structure function, and a little better.
+            let sum =
+                worlds.iter().fold(Array2::zeros((36, 36)), |sum, seen| sum + &seen[t].structure);
+            let mean_structure = sum / worlds.len() as f64;
+            let gauss = telescope.through(&mean_structure, &[1.65e-6]).unwrap().remove(0).strehl();
+            let [strehl, error] = of(&|seen| seen.transfers[0].strehl());
+            assert!(
+                strehl > gauss - error && strehl < 1.05 * gauss,
+                "{t}: {strehl} ± {error}, {gauss}"
+            );
+            let foretold = told.exposures[0].image.strehl;
+            let ratio = foretold / strehl;
+            assert!(
+                (0.88..1.05).contains(&ratio) && error < 0.03 * strehl,
+                "{t}: {strehl} {foretold}"
+            );
+        }
+    }
+
+    // Run a closed loop in worlds
+    #[test]
+    fn a_closed_loop_in_worlds_has_the_gain_of_its_noise() {
+        let control = ControlLoop { kind: LoopKind::Closed, rate: 600.0, gain: 0.3, delay: 1.5 };
+        let mut star = lopsided().guide_stars()[0].clone();
+        star.noise = Noise::uniform(6e-13).unwrap();
+        star.sensor.source = Source::star(5e-5, 0.0).unwrap();
+        let builder = lopsided().to_builder().targets([star.sensor.source]);
+        let system = builder.guide_stars([star]).build().unwrap();
+        let closed = options(CorrectionMode::Scao, control);
+        let simulation = LoopSimulation::new(&system, &closed, 2).unwrap();
+        let [tomography, error] = mean(&run(&simulation, 48), |seen| seen[0].by_slopes[0][0]);
+        let foretold = |options: &ImagingOptions| {
+            let plan = ImagingPlan::new(&system, options.clone()).unwrap();
+            let found = plan.run(&Engine::default(), &silent).unwrap();
+            found.targets[0].budget.terms()[0].variance
+        };
+        let open = ImagingOptions { control: None, ..closed.clone() };
+        // Two ways to strokes: with a mirror for each target, and with one for a guide star.
+        let correction =
+            CorrectionOptions { mode: CorrectionMode::Moao, ..closed.correction.clone() };
+        let own = ImagingOptions { correction, ..closed.clone() };
+        assert!((foretold(&own) / foretold(&closed) - 1.0).abs() < 1e-6);
+        let gap = tomography - foretold(&closed);
+        assert!(gap.abs() < 3.0 * error && error < 0.08 * tomography, "{gap:e} ± {error:e}");
+        assert!(foretold(&open) > 2.2 * tomography, "{tomography:e}");
+    }
+
+    // Loops without time or sense
+    #[test]
+    fn loops_without_time_have_no_bandwidth() {
+        let still = ControlLoop { kind: LoopKind::Open, rate: 500.0, gain: 0.5, delay: 2.0 };
+        let mut at_once = options(CorrectionMode::Glao, still);
+        at_once.control = None;
+        let simulation = LoopSimulation::new(&lopsided(), &at_once, 2).unwrap();
+        for seen in simulation.world(3).unwrap() {
+            assert!(seen.by_eye[2][2] < 1e-12 * seen.variance(), "{:?}", seen.by_eye);
+            assert!(seen.by_eye[0][0] > 0.1 * seen.variance());
+        }
+        assert!(LoopSimulation::new(&lopsided(), &at_once, 0).is_err());
+        let blind = lopsided().to_builder().pupil(None).build().unwrap();
+        let refused = LoopSimulation::new(&blind, &at_once, 2).err().map(|error| error.to_string());
+        assert!(refused.is_some_and(|refused| refused.starts_with("telescope = none")));
+        let wild = ControlLoop { kind: LoopKind::Closed, gain: 1.2, ..still };
+        assert!(LoopSimulation::new(&lopsided(), &options(CorrectionMode::Scao, wild), 2).is_err());
+    }
+}
