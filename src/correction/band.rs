@@ -135,3 +135,23 @@ impl Waves {
         Self { rises, cosines: phases.mapv(f64::cos), sines: phases.mapv(f64::sin) }
     }
 }
+impl Band {
+    /// The covariance of an even spectrum, given at (x, y) and (x, −y), inside of the square on 2n + 1 displacements along each axis,
+    /// Eq. [covariance in square](https://lenslet.github.io/lenslet/aliasing.html#eq-covariance-in-square); zero is at [n, n].
+    #[cfg(feature = "factorise")]
+    pub(crate) fn covariance(
+        &self,
+        n: usize,
+        step: f64,
+        spectrum: impl Fn([f64; 2]) -> [f64; 2] + Sync,
+    ) -> Array2<f64> {
+        let ([even, odd], waves) = (self.fold(spectrum), Waves::new(self, 2 * n + 1, n, step));
+        let product = |part: &Array2<f64>, wave: &Array2<f64>| wave.dot(part).dot(&wave.t());
+        let is_zero = |part: &Array2<f64>| part.iter().all(|value| *value == 0.0);
+        match (is_zero(&even), is_zero(&odd)) {
+            (_, true) => 2.0 * product(&even, &waves.cosines),
+            (true, _) => -2.0 * product(&odd, &waves.sines),
+            _ => 2.0 * (product(&even, &waves.cosines) - product(&odd, &waves.sines)),
+        }
+    }
+}

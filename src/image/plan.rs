@@ -2,6 +2,7 @@
 //! Images of a system's targets, from its description to what a camera sees.
 
 // What images of a system stand on
+use crate::correction::low::{LOW, low_bytes, low_covariances, low_seconds};
 use crate::correction::{Bandwidth, Correction, CorrectionMode, CorrectionOptions, Fitting};
 use crate::device::{Description, Engine, Stage, Watch, Work, check};
 use crate::error::{Error, Invalid, accept};
@@ -17,7 +18,10 @@ use crate::model::control::ControlLoop;
 use crate::model::system::System;
 #[cfg(feature = "files")]
 use crate::model::system::TABLES;
-use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
+use crate::tomography::reconstructor::{
+    Reconstruction, ReconstructorOptions, ReconstructorPlan, Truth,
+};
+use crate::tomography::{ErrorSplit, Inversion};
 use ndarray::{Array2, Array3, Axis};
 
 // What a system file says of images
@@ -128,6 +132,11 @@ impl ImagingPlan {
             options.reconstructor.delay,
             expected,
         )?;
+        let split = options.image.terms.contains(&ErrorTerm::Aliasing);
+        let good = !split || options.reconstructor.method != Inversion::Iterative;
+        let expected =
+            "another method with \"aliasing\" among image.terms, which is told from matrices";
+        accept(good, "reconstructor.method", options.reconstructor.method.name(), expected)?;
         let diameter = pupil.diameter();
         if options.image.wavelengths.len() > 1 {
             let shortest = options.image.wavelengths.iter().copied().fold(f64::INFINITY, f64::min);
@@ -136,6 +145,7 @@ impl ImagingPlan {
         let (system, targets) = (&with_field(system, &mut options)?, system.targets().len());
         let correction = Correction::new(system, &options.correction)?;
         let alone = Self::is_plain(&options.correction);
+        let alone = alone && !options.image.terms.contains(&ErrorTerm::Aliasing);
         let reconstructor = options.reconstructor.errors_only(alone).keep(!alone);
         let reconstruction = ReconstructorPlan::new(correction.system(), reconstructor)?;
         let pitch = correction.pupil_mirror().fitting_pitch();
@@ -195,6 +205,12 @@ impl ImagingPlan {
             told.arrays.push(("field_strehl".into(), vec![waves, across, across]));
         }
         told.memory.host = told.memory.host.saturating_add(self.bytes());
+        if self.has(ErrorTerm::Aliasing) {
+            let (system, pitch) = self.square();
+            let work = [(Work::Integrals, low_seconds(system, pitch))];
+            told.memory.host = told.memory.host.saturating_add(low_bytes(system, pitch));
+            told.stages.push(Stage::shared(LOW, &work, &Engine::default()));
+        }
         told.stages.push(self.stage(engine));
         told
     }
@@ -206,7 +222,8 @@ impl ImagingPlan {
             (true, Structure::Exact) => self.correction.pupil_mirror().positions().len() as f64,
             _ => 8.0,
         };
-        let targets = self.correction.targets() as f64;
+        let causes = if self.has(ErrorTerm::Aliasing) { 3 } else { 1 };
+        let targets = (causes * self.correction.targets()) as f64;
         let work = targets * (modes + 20.0) * points * points * points.log2() * MODE;
         let (cores, work) = (Engine::default(), [(Work::Transforms, work)]);
         Stage::shared(IMAGES, &work, if engine.devices().is_empty() { engine } else { &cores })
@@ -261,6 +278,12 @@ pub struct Imaged {
 }
 
 // Expose all targets
+/// What targets have of their own, by its name in a budget.
+type OwnErrors<T> = Vec<(&'static str, T)>;
+
+/// The causes of a tomographic error.
+const CAUSES: [&str; 3] = ["tomography", "noise", "aliasing"];
+
 impl ImagingPlan {
     /// Computes the images.
     ///
@@ -269,20 +292,20 @@ impl ImagingPlan {
     /// values are not found; `Cancelled` where the watcher wants to stop.
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Imaged, Error> {
         self.describe(engine).memory.check(engine, "the images of the targets")?;
-        let strokes = match self.has(ErrorTerm::Tomography) {
-            true => Some(self.strokes(engine, watch)?),
-            false => None,
-        };
+        let strokes = self.strokes(engine, watch)?;
         watch.stage(IMAGES, "targets");
         let telescope = self.aperture.transfer(self.points())?;
         let common = self.common(&telescope)?;
         let (mut targets, count) = (Vec::new(), self.correction.targets());
         for t in 0..count {
             check(watch)?;
-            let strokes = strokes.as_ref().map(|all| all.index_axis(Axis(0), t).to_owned());
-            let own = strokes.map(|strokes| self.structure(&strokes, &telescope)).transpose()?;
+            let structure = |(name, all): &(&'static str, Array3<f64>)| {
+                let strokes = all.index_axis(Axis(0), t).to_owned();
+                Ok((*name, self.structure(&strokes, &telescope)?))
+            };
+            let own = strokes.iter().map(structure).collect::<Result<OwnErrors<_>, Error>>()?;
             let pixels = if t < self.targets { self.options.image.pixels } else { 1 };
-            targets.push(self.expose(own, &common, &telescope, pixels)?);
+            targets.push(self.expose(&own, &common, &telescope, pixels)?);
             watch.progress(t + 1, count);
         }
         let uncorrected = self.without_correction(&telescope)?;
@@ -291,11 +314,17 @@ impl ImagingPlan {
     }
 
     // Errors of strokes of all targets
-    /// C_vv of each target, (T, a, a), m².
-    fn strokes(&self, engine: &Engine, watch: &dyn Watch) -> Result<Array3<f64>, Error> {
+    /// C_vv of each target, (T, a, a), m²: of the tomographic error if that enters, or of its causes.
+    fn strokes(&self, engine: &Engine, watch: &dyn Watch) -> Result<OwnErrors<Array3<f64>>, Error> {
+        if !self.has(ErrorTerm::Tomography) {
+            return Ok(Vec::new());
+        }
         let found = self.reconstruction.run(engine, watch)?;
+        if self.has(ErrorTerm::Aliasing) {
+            return self.strokes_by_cause(found, watch);
+        }
         if !Self::is_plain(&self.options.correction) {
-            return Ok(self.correction.of(&found)?.stroke_errors);
+            return Ok(vec![("tomography", self.correction.of(&found)?.stroke_errors)]);
         }
         let actuators = self.correction.pupil_mirror().positions().len();
         let mut strokes = Array3::zeros((self.correction.targets(), actuators, actuators));
@@ -304,7 +333,49 @@ impl ImagingPlan {
         {
             strokes.assign(&self.correction.pupil().stroke_errors(&errors)?);
         }
-        Ok(strokes)
+        Ok(vec![("tomography", strokes)])
+    }
+
+    // Errors of strokes by their causes
+    /// The same by their causes, Eq. [three causes](https://lenslet.github.io/lenslet/aliasing.html#eq-three-causes).
+    fn strokes_by_cause(
+        &self,
+        found: Reconstruction,
+        watch: &dyn Watch,
+    ) -> Result<OwnErrors<Array3<f64>>, Error> {
+        let (Some(rows), Some(kept)) = (found.reconstructor, found.covariances) else {
+            let expected = "a reconstruction with its matrices";
+            return Err(Invalid::new("reconstruction", "without a matrix", expected).into());
+        };
+        let commands = match Self::is_plain(&self.options.correction) {
+            true => Vec::new(),
+            false => self.correction.commands(&rows)?,
+        };
+        let ((system, pitch), projector) = (self.square(), self.correction.pupil());
+        let low = low_covariances(system, pitch, watch)?;
+        let split = ErrorSplit::new(system, kept.measurements, low)?;
+        let actuators = self.correction.pupil_mirror().positions().len();
+        let shape = (self.correction.targets(), actuators, actuators);
+        let mut strokes = CAUSES.map(|cause| (cause, Array3::zeros(shape)));
+        for t in 0..self.correction.targets() {
+            check(watch)?;
+            let made = match commands.is_empty() {
+                true => rows.index_axis(Axis(0), t).to_owned(),
+                false => self.correction.made(&commands, t),
+            };
+            let parts = split.of(&made, t)?;
+            let parts = [parts.tomography, parts.noise, parts.aliasing];
+            for ((_, strokes), part) in strokes.iter_mut().zip(parts) {
+                let errors = projector.stroke_errors(&part.view())?;
+                strokes.index_axis_mut(Axis(0), t).assign(&errors);
+            }
+        }
+        Ok(strokes.into())
+    }
+
+    /// The system that is reconstructed, and the pitch of the square of frequencies that its mirrors correct, m.
+    fn square(&self) -> (&System, f64) {
+        (self.correction.system(), self.correction.pupil_mirror().fitting_pitch())
     }
 
     // Structure functions of all terms
@@ -351,20 +422,20 @@ impl ImagingPlan {
     }
 
     // Expose a target
-    /// The image of a target with a tomographic error of its own, if that enters, and the errors that all have in common.
+    /// The image of a target with errors of its own, if they enter, and the errors that all have in common.
     fn expose(
         &self,
-        own: Option<Array2<f64>>,
+        own: &OwnErrors<Array2<f64>>,
         (common, known): &(Array2<f64>, Budget),
         telescope: &TelescopeTransfer,
         pixels: usize,
     ) -> Result<TargetImage, Error> {
-        let own_terms: Vec<_> = own.iter().map(|structure| ("tomography", structure)).collect();
+        let own_terms: Vec<_> = own.iter().map(|(name, structure)| (*name, structure)).collect();
         let mut budget = Budget::of(telescope, &own_terms)?;
         for term in known.terms() {
             budget = budget.with(&term.name, term.variance)?;
         }
-        let whole = own.map_or_else(|| common.clone(), |own| own + common);
+        let whole = own.iter().fold(common.clone(), |sum, (_, structure)| sum + structure);
         let image = ImageOptions { extra: 0.0, jitter: 0.0, pixels, ..self.options.image.clone() };
         Ok(TargetImage { exposures: image.expose(telescope, &whole, self.diameter)?, budget })
     }
@@ -386,7 +457,7 @@ mod tests {
     use crate::device::silent;
     use crate::model::mirror::{MirrorDesign, Spacing};
     use crate::model::system::SystemBuilder;
-    use crate::model::{Atmosphere, LoopKind};
+    use crate::model::{Atmosphere, GuideStar, Layer, LensletArray, LoopKind, Pupil, Source};
     use crate::units::ARCSEC;
 
     // Pose images in a test
@@ -448,6 +519,80 @@ mod tests {
         let strehl = |target: &TargetImage| target.exposures[0].image.strehl;
         assert!(strehl(&exact.targets[0]) > strehl(&exact.targets[1]));
         assert!(exact.uncorrected.strehl < 0.2 * strehl(&exact.targets[1]));
+    }
+
+    // Tell a budget by its causes
+    /// What a budget says of a cause, m².
+    fn of(budget: &Budget, name: &str) -> f64 {
+        budget.terms().iter().find(|term| term.name == name).map_or(f64::NAN, |term| term.variance)
+    }
+
+    fn by_cause(actuators: usize, mode: CorrectionMode) -> ImagingOptions {
+        let mut wanted = options(Structure::Exact);
+        wanted.image.terms = vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Aliasing];
+        (wanted.image.wavelengths, wanted.image.pixels) = (vec![4.8e-6], 16);
+        wanted.correction.mirrors[0].spacing = Spacing::Actuators(actuators);
+        wanted.correction.mode = mode;
+        wanted
+    }
+
+    #[test]
+    fn a_budget_by_its_causes_adds_up() {
+        for mode in [CorrectionMode::Moao, CorrectionMode::Glao] {
+            let wanted = by_cause(9, mode);
+            let mut whole = wanted.clone();
+            whole.image.terms.pop();
+            let [parts, whole] = [wanted, whole].map(|wanted| run(&small(), wanted).targets);
+            for (parts, whole) in parts.iter().zip(&whole) {
+                let names: Vec<_> =
+                    parts.budget.terms().iter().map(|term| &term.name[..]).collect();
+                assert_eq!(names, ["tomography", "noise", "aliasing", "fitting"]);
+                let tomography = of(&whole.budget, "tomography");
+                let [own, noise, folded] =
+                    ["tomography", "noise", "aliasing"].map(|name| of(&parts.budget, name));
+                // The truth sensor has ripples of its own, of which there are few.
+                let sum = (own + noise + folded) / tomography;
+                assert!((0.8..1.2).contains(&sum) && sum != 1.0, "{sum}");
+                assert!(own > noise && noise > 0.0 && folded > 0.01 * own, "{}", parts.budget);
+                let strehl = parts.exposures[0].image.strehl;
+                assert!((strehl / parts.budget.marechal(4.8e-6) - 1.0).abs() < 0.03);
+            }
+        }
+        let mut wanted = by_cause(9, CorrectionMode::Moao);
+        wanted.reconstructor.method = Inversion::Iterative;
+        let refused = ImagingPlan::new(&small(), wanted).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("reconstructor.method = \"iterative\": expected another"),
+            "{refused}"
+        );
+    }
+
+    // Fold ripples of a star at the target
+    #[test]
+    fn a_star_at_the_target_leaves_noise_and_what_it_folds() {
+        let axis = Source::star(0.0, 0.0).unwrap();
+        let budget = |lenslets: usize, noise: f64| {
+            let layers = vec![Layer::new(0.0, 0.6, 25.0), Layer::new(8e3, 0.4, 25.0)];
+            let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+            let array = LensletArray::new(lenslets, 4.0 / lenslets as f64).unwrap();
+            let star = GuideStar::at_rest(axis, array, noise).unwrap();
+            let builder = System::builder(air, array).guide_stars([star]).targets([axis]);
+            let system = builder.pupil(Some(Pupil::new(4.0, 0.0).unwrap())).build().unwrap();
+            run(&system, by_cause(lenslets + 1, CorrectionMode::Moao)).targets.remove(0).budget
+        };
+        let radian = 500e-9 / (2.0 * std::f64::consts::PI);
+        for lenslets in [6, 10] {
+            let (silent, noisy) = (budget(lenslets, 0.0), budget(lenslets, 1e-15));
+            let pitches = 4.0 / lenslets as f64 / 0.15;
+            let share = of(&silent, "aliasing") / (radian.powi(2) * pitches.powf(5.0 / 3.0));
+            assert!((0.06..0.11).contains(&share), "{lenslets}: {share}");
+            assert_eq!(of(&silent, "noise"), 0.0);
+            assert!(of(&silent, "tomography") < 1e-6 * of(&silent, "aliasing"));
+            assert!(
+                of(&noisy, "noise") > 0.0 && of(&noisy, "noise") < 0.5 * of(&noisy, "aliasing")
+            );
+            assert!((of(&noisy, "aliasing") / of(&silent, "aliasing") - 1.0).abs() < 0.2);
+        }
     }
 
     // Leave nothing without turbulence
