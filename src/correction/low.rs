@@ -4,17 +4,16 @@
 // What low turbulence stands on
 use crate::correction::band::Band;
 use crate::correction::fitting::square_metres;
-use crate::device::Watch;
+use crate::device::{Watch, refuse_beyond_memory};
 use crate::error::{Error, Invalid, length};
 use crate::model::atmosphere::Layer;
+use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::Sensor;
 use crate::model::system::{SlopeModel, System};
 use crate::tomography::covariance_matrix::{
     CovarianceMatrices, check_targets, truth_sensors, truth_valid,
 };
-use crate::turbulence::dense::{
-    Slopes, check_slope_memory, fill_slopes, half_square, pairs_of, rectangle, square,
-};
+use crate::turbulence::dense::{Slopes, fill_slopes, rectangle, square};
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::spectral::slope::sinc;
 use ndarray::{Array2, s};
@@ -129,17 +128,13 @@ impl Table {
         let Kind { outer_scale, responses } = kind;
         let band = Band::new(pitch, outer_scale, [(middle as f64) * step, 0.0])?;
         let phase = VonKarman::new(outer_scale);
-        let part = |k: usize| {
-            band.covariance(middle, step, |[x, y]| {
-                let of = |f: [f64; 2]| {
-                    let [one, two] = responses.map(|response| response.at(f));
-                    one[k / 2] * two[k % 2]
-                };
-                let power = phase.power_spectrum(x * x + y * y);
-                [power * of([x, y]), power * of([x, -y])]
+        let parts = band.covariances(middle, step, |[x, y]| {
+            let power = phase.power_spectrum(x * x + y * y);
+            [[x, y], [x, -y]].map(|f| {
+                let [one, two] = responses.map(|response| response.at(f));
+                [0, 1, 2, 3].map(|k| power * one[k / 2] * two[k % 2])
             })
-        };
-        let parts: Vec<Array2<f64>> = (0..4).into_par_iter().map(part).collect();
+        });
         let values = Array2::from_shape_fn(parts[0].dim(), |at| [0, 1, 2, 3].map(|k| parts[k][at]));
         Ok(Self { kind, step, middle, values })
     }
@@ -182,46 +177,38 @@ impl Lattice {
 }
 
 // Tables that pairs of sensors want
-/// What is computed: the slopes of some sensors in low turbulence.
-struct Low<'a> {
-    system: &'a System,
-    sensors: &'a [Sensor],
+/// What two sensors see of a layer.
+fn seen(system: &System, layer: &Layer, pair: [&Sensor; 2]) -> (Kind, [Lattice; 2]) {
+    let responses = pair.map(|sensor| Response::new(system, sensor, layer.altitude));
+    let lattices = pair.map(|sensor| Lattice::new(sensor, layer.altitude));
+    (Kind { outer_scale: layer.outer_scale, responses }, lattices)
 }
 
-impl Low<'_> {
-    /// What two sensors see of a layer.
-    fn seen(&self, layer: &Layer, pair: [usize; 2]) -> (Kind, [Lattice; 2]) {
-        let responses = pair.map(|k| Response::new(self.system, &self.sensors[k], layer.altitude));
-        let lattices = pair.map(|k| Lattice::new(&self.sensors[k], layer.altitude));
-        (Kind { outer_scale: layer.outer_scale, responses }, lattices)
-    }
+/// All layers with turbulence.
+fn layers(system: &System) -> impl Iterator<Item = &Layer> {
+    system.atmosphere().layers().iter().filter(|layer| layer.fraction > 0.0)
+}
 
-    fn layers(&self) -> impl Iterator<Item = &Layer> {
-        self.system.atmosphere().layers().iter().filter(|layer| layer.fraction > 0.0)
-    }
-
-    /// The tables for all pairs of the sensors of rows and columns, each with its farthest displacement, metres.
-    fn wanted(&self, slopes: [Slopes; 2]) -> Vec<(Kind, f64)> {
-        let mut wanted: Vec<(Kind, f64)> = Vec::new();
-        for [p, q] in pairs_of(slopes) {
-            for layer in self.layers() {
-                let (kind, [one, two]) =
-                    self.seen(layer, [slopes[0].first + p, slopes[1].first + q]);
-                let reach = one.reach(&two);
-                match wanted.iter_mut().find(|(known, _)| *known == kind) {
-                    Some((_, most)) => *most = f64::max(*most, reach),
-                    None => wanted.push((kind, reach)),
-                }
+/// The tables for the covariances of all stars, and of truth sensors with stars and with themselves, each with its farthest
+/// displacement, metres.
+fn wanted(system: &System) -> Vec<(Kind, f64)> {
+    let (stars, truths) = (system.sensors(), truth_sensors(system));
+    let among =
+        stars.iter().enumerate().flat_map(|(p, one)| stars[p..].iter().map(move |q| (one, q)));
+    let with_truth = truths.iter().flat_map(|truth| stars.iter().map(move |star| (truth, star)));
+    let own = truths.iter().take(1).map(|truth| (truth, truth));
+    let mut wanted: Vec<(Kind, f64)> = Vec::new();
+    for (one, other) in among.chain(with_truth).chain(own) {
+        for layer in layers(system) {
+            let (kind, [first, second]) = seen(system, layer, [one, other]);
+            let reach = first.reach(&second);
+            match wanted.iter_mut().find(|(known, _)| *known == kind) {
+                Some((_, most)) => *most = f64::max(*most, reach),
+                None => wanted.push((kind, reach)),
             }
         }
-        wanted
     }
-}
-
-/// How many numbers tables are.
-fn numbers(wanted: &[(Kind, f64)], pitch: f64) -> u64 {
-    let of = |(_, reach): &(Kind, f64)| 4 * (2 * half_table(*reach, pitch) as u64 + 1).pow(2);
-    wanted.iter().map(of).sum()
+    wanted
 }
 
 // Block of low covariances
@@ -236,16 +223,16 @@ struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    fn new(low: &Low, tables: &'a [Table], pair: [usize; 2]) -> Self {
-        let metres = square_metres(low.system.atmosphere());
-        let views = low.layers().filter_map(|layer| {
-            let (kind, lattices) = low.seen(layer, pair);
+    fn new(system: &System, tables: &'a [Table], pair: [&Sensor; 2]) -> Self {
+        let metres = square_metres(system.atmosphere());
+        let views = layers(system).filter_map(|layer| {
+            let (kind, lattices) = seen(system, layer, pair);
             let table = tables.iter().find(|table| table.kind == kind)?;
             Some((metres * layer.fraction, table, lattices))
         });
         let (together, apart): (Vec<_>, Vec<_>) =
             views.partition(|(.., [one, two])| one.steps == two.steps);
-        let [lenslets, others] = pair.map(|k| low.sensors[k].array.lenslets());
+        let [lenslets, others] = pair.map(|sensor| sensor.array.lenslets());
         let displacement = |(row, column): (usize, usize)| {
             let lag = [row, column].map(|k| k as f64 - (lenslets as f64 - 1.0));
             let mut sum = [0.0; 4];
@@ -305,17 +292,17 @@ pub fn low_covariances(
 ) -> Result<CovarianceMatrices, Error> {
     length("pitch", pitch)?;
     check_targets(system)?;
+    let what = || "covariances of the slopes of low turbulence".to_string();
+    refuse_beyond_memory(low_bytes(system, pitch), what)?;
     let (stars, valid, truths) = (system.sensors(), system.valid_lenslets(), truth_sensors(system));
     let (air, masks) = (system.atmosphere(), vec![truth_valid(system); truths.len()]);
-    let compute = |sensors: &[Sensor], slopes: [Slopes; 2]| {
-        let low = Low { system, sensors };
-        let wanted = low.wanted(slopes);
-        check_slope_memory(slopes, numbers(&wanted, pitch))?;
-        let tables = wanted.into_par_iter().map(|(kind, reach)| Table::new(kind, reach, pitch));
-        let tables = tables.collect::<Result<Vec<Table>, Invalid>>()?;
-        fill_slopes(slopes, |pair| Block::new(&low, &tables, pair), Block::fill, watch)
-    };
     watch.stage(LOW, "lenslets");
+    let tables = wanted(system).into_par_iter().map(|(kind, reach)| Table::new(kind, reach, pitch));
+    let tables = tables.collect::<Result<Vec<Table>, Invalid>>()?;
+    let compute = |sensors: &[Sensor], slopes: [Slopes; 2]| {
+        let block = |pair: [usize; 2]| Block::new(system, &tables, pair.map(|k| &sensors[k]));
+        fill_slopes(slopes, block, Block::fill, watch)
+    };
     Ok(CovarianceMatrices {
         measurements: square(air, (&stars, &valid), compute)?,
         truth_measurements: rectangle(air, [(&truths, &masks), (&stars, &valid)], compute)?,
@@ -331,34 +318,26 @@ pub(crate) const LOW: &str = "turbulence that mirrors follow";
 const LOOK_UP: f64 = 5e-8;
 const NUMBER: f64 = 3e-8;
 
-/// Elements of the measurements' matrix and of that with the truth, each with the numbers of its tables.
-fn sizes(system: &System, pitch: f64) -> [[u64; 2]; 2] {
-    let (stars, valid, truths) = (system.sensors(), system.valid_lenslets(), truth_sensors(system));
-    let (air, masks) = (system.atmosphere(), vec![truth_valid(system); truths.len()]);
-    let size = |sensors: &[Sensor], slopes: [Slopes; 2]| {
-        let wanted = Low { system, sensors }.wanted(slopes);
-        let elements = slopes.map(|side| side.order.len() as u64).iter().product();
-        Ok([elements, numbers(&wanted, pitch)])
-    };
-    let found = [
-        half_square(air, (&stars, &valid), size),
-        rectangle(air, [(&truths, &masks), (&stars, &valid)], size),
-    ];
-    found.map(|size| size.unwrap_or_default())
+/// Numbers of all matrices, and of all tables.
+fn sizes(system: &System, pitch: f64) -> [u64; 2] {
+    let n = SlopeOrder::new(&system.valid_lenslets()).len() as u64;
+    let m = 2 * truth_valid(system).iter().filter(|valid| **valid).count() as u64;
+    let matrices = n * n + system.targets().len() as u64 * m * n + m * m;
+    let across = |reach: f64| 2 * half_table(reach, pitch) as u64 + 1;
+    let of = |(_, reach): &(Kind, f64)| across(*reach).saturating_pow(2).saturating_mul(4);
+    [matrices, wanted(system).iter().map(of).fold(0, u64::saturating_add)]
 }
 
-/// Memory of the low covariances of a system, bytes.
+/// Memory of the low covariances of a system, bytes; tables are made of as many numbers again.
 pub(crate) fn low_bytes(system: &System, pitch: f64) -> u64 {
-    let [[square, some], [rows, others]] = sizes(system, pitch);
-    8 * (square + rows + 2 * some.max(others))
+    let [matrices, tables] = sizes(system, pitch);
+    matrices.saturating_add(tables.saturating_mul(2)).saturating_mul(8)
 }
 
 /// Seconds that a thread takes for them by the built-in rates.
 pub(crate) fn low_seconds(system: &System, pitch: f64) -> f64 {
-    let [[square, some], [rows, others]] = sizes(system, pitch);
-    let layers = system.atmosphere().layers().len() as f64;
-    let pairs = 0.25 * (0.5 * square as f64 + rows as f64);
-    LOOK_UP * layers * pairs + NUMBER * (some + others) as f64
+    let [matrices, tables] = sizes(system, pitch).map(|numbers| numbers as f64);
+    0.25 * LOOK_UP * layers(system).count() as f64 * matrices + NUMBER * tables
 }
 
 // Tests of low turbulence
@@ -368,7 +347,7 @@ mod tests {
     use crate::device::{Engine, silent};
     use crate::linear::Eigen;
     use crate::model::atmosphere::Atmosphere;
-    use crate::model::lenslet_array::{LensletArray, SlopeOrder};
+    use crate::model::lenslet_array::LensletArray;
     use crate::model::noise::{GuideStar, Noise};
     use crate::model::source::Source;
     use crate::model::unmeasured::TipTilt;
@@ -467,28 +446,25 @@ mod tests {
     // Follow more turbulence with a finer mirror
     #[test]
     fn finer_mirrors_follow_more_turbulence() {
-        for model in [SlopeModel::Average, SlopeModel::EdgeMidpoint] {
-            let system = lopsided(model);
-            let whole = CovarianceMatrices::of(&system, &silent).unwrap();
-            let variance = whole.truth[[0, 0]];
-            let largest = |pitch: f64| {
-                let low = low_covariances(&system, pitch, &silent).unwrap();
-                let gaps = [
-                    &whole.measurements - &low.measurements,
-                    &whole.truth_measurements - &low.truth_measurements,
-                    &whole.truth - &low.truth,
-                ];
-                // What is outside of the square is a covariance, too.
-                let least = Eigen::new(&gaps[0]).unwrap().values()[0];
-                assert!(least > -1e-5 * variance, "{least:e} of {variance:e}");
-                let most = |gap: &Array2<f64>| gap.fold(0.0, |most: f64, gap| most.max(gap.abs()));
-                gaps.map(|gap| most(&gap) / variance)
-            };
-            let [coarse, fine] = [largest(0.6), largest(0.3)];
-            let shrinks =
-                |k: usize| fine[k] < 0.5 * coarse[k] && fine[k] > 1e-3 && coarse[k] > 0.05;
-            assert!((0..3).all(shrinks), "{coarse:?} {fine:?}");
-        }
+        let system = lopsided(SlopeModel::EdgeMidpoint);
+        let whole = CovarianceMatrices::of(&system, &silent).unwrap();
+        let variance = whole.truth[[0, 0]];
+        let largest = |pitch: f64| {
+            let low = low_covariances(&system, pitch, &silent).unwrap();
+            let gaps = [
+                &whole.measurements - &low.measurements,
+                &whole.truth_measurements - &low.truth_measurements,
+                &whole.truth - &low.truth,
+            ];
+            // What is outside of the square is a covariance, too.
+            let least = Eigen::new(&gaps[0]).unwrap().values()[0];
+            assert!(least > -1e-5 * variance, "{least:e} of {variance:e}");
+            let most = |gap: &Array2<f64>| gap.fold(0.0, |most: f64, gap| most.max(gap.abs()));
+            gaps.map(|gap| most(&gap) / variance)
+        };
+        let [coarse, fine] = [largest(0.6), largest(0.3)];
+        let shrinks = |k: usize| fine[k] < 0.5 * coarse[k] && fine[k] > 1e-3 && coarse[k] > 0.05;
+        assert!((0..3).all(shrinks), "{coarse:?} {fine:?}");
     }
 
     #[test]
