@@ -43,7 +43,10 @@ impl Response {
         };
         Self { model, side: footprint.side, factor, axes: footprint.axes }
     }
+}
 
+// Answer of both slopes to a wave
+impl Response {
     /// τ of both slopes, 1/m.
     fn at(&self, f: [f64; 2]) -> [f64; 2] {
         match self.model {
@@ -75,6 +78,7 @@ struct Kind {
     responses: [Response; 2],
 }
 
+// Look up a displacement in a table
 impl Table {
     /// At the displacement of the second footprint against the first, metres.
     #[inline(always)]
@@ -96,7 +100,7 @@ impl Table {
     }
 }
 
-// Compute the values of a table
+// Weigh six points of a table
 /// Weights of six points from −2 to 3 in the polynomial through them, at a place from 0 to 1.
 #[inline(always)]
 fn through_six(t: f64) -> [f64; 6] {
@@ -112,6 +116,7 @@ fn through_six(t: f64) -> [f64; 6] {
     ]
 }
 
+// Compute the values of a table
 /// Points of a table for each pitch of the mirror, and how many more than needed there are at each end.
 const PER_PITCH: f64 = 10.0;
 const MARGIN: usize = 3;
@@ -233,6 +238,7 @@ impl<'a> Block<'a> {
         let (together, apart): (Vec<_>, Vec<_>) =
             views.partition(|(.., [one, two])| one.steps == two.steps);
         let [lenslets, others] = pair.map(|sensor| sensor.array.lenslets());
+        // Look up all displacements of a lattice
         let displacement = |(row, column): (usize, usize)| {
             let lag = [row, column].map(|k| k as f64 - (lenslets as f64 - 1.0));
             let mut sum = [0.0; 4];

@@ -538,11 +538,14 @@ mod tests {
 
     #[test]
     fn a_budget_by_its_causes_adds_up() {
+        let stars = small().guide_stars().to_vec();
+        let two = small().to_builder().guide_stars([stars[0].clone(), stars[2].clone()]);
+        let system = two.build().unwrap();
         let mut whole = by_cause(9, CorrectionMode::Moao);
         whole.image.terms.pop();
-        let whole = run(&small(), whole).targets;
+        let whole = run(&system, whole).targets;
         let [own, shared] = [CorrectionMode::Moao, CorrectionMode::Glao]
-            .map(|mode| run(&small(), by_cause(9, mode)).targets);
+            .map(|mode| run(&system, by_cause(9, mode)).targets);
         for ((own, shared), whole) in own.iter().zip(&shared).zip(&whole) {
             for seen in [own, shared] {
                 let names: Vec<_> = seen.budget.terms().iter().map(|term| &term.name[..]).collect();

@@ -90,6 +90,7 @@ impl ErrorSplit {
         Ok(Self { low, folded, noise })
     }
 
+    // Take a reconstructor through three causes
     /// The parts of the error of target `t` by a reconstructor R of its slopes, (m, n), which gives nothing for modes that were removed.
     ///
     /// # Errors
