@@ -135,3 +135,37 @@ impl Waves {
         Self { rises, cosines: phases.mapv(f64::cos), sines: phases.mapv(f64::sin) }
     }
 }
+
+// Covariances inside of the square
+#[cfg(feature = "factorise")]
+impl Band {
+    /// The covariances of some even spectra, given at (x, y) and (x, −y), inside of the square on 2n + 1 displacements along each axis,
+    /// Eq. [covariance in square](https://lenslet.github.io/lenslet/aliasing.html#eq-covariance-in-square); zero is at [n, n].
+    pub(crate) fn covariances<const N: usize>(
+        &self,
+        n: usize,
+        step: f64,
+        spectra: impl Fn([f64; 2]) -> [[f64; N]; 2] + Sync,
+    ) -> [Array2<f64>; N] {
+        let waves = Waves::new(self, 2 * n + 1, n, step);
+        let row = |y: &f64| self.nodes.iter().map(|x| spectra([*x, *y])).collect::<Vec<_>>();
+        let all: Vec<Vec<[[f64; N]; 2]>> = self.nodes.par_iter().map(row).collect();
+        let product = |part: &Array2<f64>, wave: &Array2<f64>| wave.dot(part).dot(&wave.t());
+        let is_zero = |part: &Array2<f64>| part.iter().all(|value| *value == 0.0);
+        std::array::from_fn(|k| {
+            let shape = (self.nodes.len(), self.nodes.len());
+            let part = |sign: f64| {
+                Array2::from_shape_fn(shape, |(j, i)| {
+                    let [up, down] = all[j][i];
+                    2.0 * self.weights[j] * self.weights[i] * (up[k] + sign * down[k])
+                })
+            };
+            let (even, odd) = (part(1.0), part(-1.0));
+            match (is_zero(&even), is_zero(&odd)) {
+                (_, true) => product(&even, &waves.cosines),
+                (true, _) => -product(&odd, &waves.sines),
+                _ => product(&even, &waves.cosines) - product(&odd, &waves.sines),
+            }
+        })
+    }
+}

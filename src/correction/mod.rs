@@ -16,5 +16,9 @@ pub use modes::{Corrected, Correction, CorrectionMode, CorrectionOptions};
 pub(crate) mod band;
 pub mod fitting;
 pub use fitting::Fitting;
+#[cfg(feature = "factorise")]
+pub(crate) mod low;
+#[cfg(feature = "factorise")]
+pub use low::low_covariances;
 pub mod bandwidth;
 pub use bandwidth::Bandwidth;

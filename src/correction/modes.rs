@@ -248,9 +248,8 @@ impl Correction {
         let mut slope_errors = Array3::zeros((self.targets, slopes, slopes));
         let mut stroke_errors = Array3::zeros((self.targets, actuators, actuators));
         let mut noise_errors = stroke_errors.clone();
-        for (t, target) in all.iter().take(self.targets).enumerate() {
-            let command = commands.get(t).unwrap_or(&commands[0]);
-            let made = times_transpose(&self.seen(target), &command.t());
+        for t in 0..self.targets {
+            let made = self.made(&commands, t);
             let rows = s![t * slopes..(t + 1) * slopes, ..];
             let with_truth = covariances.truth_measurements.slice(rows).to_owned();
             let left =
@@ -266,7 +265,7 @@ impl Correction {
 
     // Strokes for measurements
     /// K of Eq. [commands](https://lenslet.github.io/lenslet/correction-modes.html#eq-commands), one for each target or one for all.
-    fn commands(
+    pub(crate) fn commands(
         &self,
         reconstructor: &Array3<f64>,
         engine: &Engine,
@@ -286,6 +285,12 @@ impl Correction {
             projectors.iter().zip(&rows).map(|(part, rows)| times_transpose(part, &rows.t()));
         let sum = parts.reduce(|sum, part| sum + part);
         Ok(sum.into_iter().collect())
+    }
+
+    /// Q_t, (m, n): the slopes of all mirrors towards target `t` for measurements, by these commands.
+    pub(crate) fn made(&self, commands: &[Array2<f64>], t: usize) -> Array2<f64> {
+        let command = commands.get(t).unwrap_or(&commands[0]);
+        times_transpose(&self.seen(&self.system.targets()[t]), &command.t())
     }
 
     // Noise of strokes in the pupil

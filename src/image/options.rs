@@ -26,6 +26,8 @@ use rayon::prelude::*;
 pub enum ErrorTerm {
     /// What the reconstructor gets wrong of what the mirror could correct, noise and aliasing included.
     Tomography,
+    /// What sensors fold, and with it the noise: both apart from the rest of the tomographic error.
+    Aliasing,
     /// What the mirror cannot form.
     Fitting,
     /// What comes too late.
@@ -34,10 +36,11 @@ pub enum ErrorTerm {
 
 impl ErrorTerm {
     /// All by the names that a system file has for them.
-    pub const NAMES: [(&'static str, Self); 3] = [
+    pub const NAMES: [(&'static str, Self); 4] = [
         ("tomography", Self::Tomography),
         ("fitting", Self::Fitting),
         ("bandwidth", Self::Bandwidth),
+        ("aliasing", Self::Aliasing),
     ];
 
     /// Its name.
@@ -96,7 +99,7 @@ impl Default for ImageOptions {
             wavelengths: vec![1.65e-6],
             pixel: None,
             pixels: 256,
-            terms: ErrorTerm::NAMES.map(|(_, term)| term).to_vec(),
+            terms: vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Bandwidth],
             structure: Structure::Exact,
             extra: 0.0,
             jitter: 0.0,
@@ -188,6 +191,11 @@ impl ImageOptions {
         accept(!self.wavelengths.is_empty(), "wavelengths", &self.wavelengths, "at least one")?;
         for (k, &wavelength) in self.wavelengths.iter().enumerate() {
             length(&format!("wavelengths[{k}]"), wavelength)?;
+        }
+        if let Some(k) = self.terms.iter().position(|term| *term == ErrorTerm::Aliasing) {
+            let expected = "\"tomography\" beside it, which it is a part of";
+            let whole = self.terms.contains(&ErrorTerm::Tomography);
+            accept(whole, &format!("terms[{k}]"), ErrorTerm::Aliasing.name(), expected)?;
         }
         self.pixel.map_or(Ok(0.0), |pixel| positive("pixel", pixel))?;
         let expected = "a whole number from 1 to 16384";
@@ -424,7 +432,10 @@ mod tests {
         };
         assert_eq!(read(all).unwrap(), wanted);
         assert_eq!(ErrorTerm::Bandwidth.name(), "bandwidth");
+        let split = read("terms = ['aliasing', 'tomography']").unwrap().terms;
+        assert_eq!(split, [ErrorTerm::Aliasing, ErrorTerm::Tomography]);
         for (line, message) in [
+            // Bad tables of images
             ("wavelengths = []", "s.toml:2: image.wavelengths = []: expected at least one"),
             (
                 "pixels = 8\nwavelengths = [0]",
@@ -447,6 +458,10 @@ mod tests {
                 "s.toml:2: image.terms[1] = 'tomografy': expected",
             ),
             ("terms = ['fitting', 'fitting']", "s.toml:2: image.terms[1] = 'fitting': expected"),
+            (
+                "terms = ['fitting', 'aliasing']",
+                "s.toml:2: image.terms[1] = 'aliasing': expected \"tomography\" beside it",
+            ),
             ("structure = 'best'", "s.toml:2: image.structure = 'best': expected \"exact\" or"),
             ("extra = -1", "s.toml:2: image.extra = -1: expected a finite number not less than 0"),
             ("jitter = inf", "s.toml:2: image.jitter = inf: expected a finite number"),

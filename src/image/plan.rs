@@ -2,6 +2,7 @@
 //! Images of a system's targets, from its description to what a camera sees.
 
 // What images of a system stand on
+use crate::correction::low::{LOW, low_bytes, low_covariances, low_seconds};
 use crate::correction::{Bandwidth, Correction, CorrectionMode, CorrectionOptions, Fitting};
 use crate::device::{Description, Engine, Stage, Watch, Work, check};
 use crate::error::{Error, Invalid, accept};
@@ -17,8 +18,11 @@ use crate::model::control::ControlLoop;
 use crate::model::system::System;
 #[cfg(feature = "files")]
 use crate::model::system::TABLES;
-use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
-use ndarray::{Array2, ArrayView2};
+use crate::tomography::reconstructor::{
+    Reconstruction, ReconstructorOptions, ReconstructorPlan, Truth,
+};
+use crate::tomography::{ErrorSplit, Inversion};
+use ndarray::{Array2, ArrayView2, Axis};
 
 // What a system file says of images
 /// What is asked of the images of a system: how slopes are reconstructed, which mirrors correct, how fast, and what a camera shows.
@@ -134,6 +138,11 @@ impl ImagingPlan {
             options.reconstructor.delay,
             expected,
         )?;
+        let split = options.image.terms.contains(&ErrorTerm::Aliasing);
+        let good = !split || options.reconstructor.method != Inversion::Iterative;
+        let expected =
+            "another method with \"aliasing\" among image.terms, which is told from matrices";
+        accept(good, "reconstructor.method", options.reconstructor.method.name(), expected)?;
         let diameter = pupil.diameter();
         if options.image.wavelengths.len() > 1 {
             let shortest = options.image.wavelengths.iter().copied().fold(f64::INFINITY, f64::min);
@@ -142,8 +151,10 @@ impl ImagingPlan {
         let (system, targets) = (&with_field(system, &mut options)?, system.targets().len());
         let correction = Correction::new(system, &options.correction)?;
         let alone = Self::is_plain(&options.correction, system.targets().len());
-        let same = noise_gain(&options) == 1.0;
-        let reconstructor = options.reconstructor.errors_only(alone && same).keep(!alone);
+        let split = options.image.terms.contains(&ErrorTerm::Aliasing);
+        let whole = split || noise_gain(&options) != 1.0;
+        let reconstructor =
+            options.reconstructor.errors_only(alone && !whole).keep(!alone || split);
         let reconstruction = ReconstructorPlan::new(correction.system(), reconstructor)?;
         let pitch = correction.pupil_mirror().fitting_pitch();
         let across = samples(diameter, pitch, &options.image);
@@ -207,6 +218,12 @@ impl ImagingPlan {
             told.memory = self.reconstruction.memory_of_each(engine);
         }
         told.memory.host = told.memory.host.saturating_add(self.bytes());
+        if self.has(ErrorTerm::Aliasing) {
+            let (system, pitch) = self.square();
+            let work = [(Work::Integrals, low_seconds(system, pitch))];
+            told.memory.host = told.memory.host.saturating_add(low_bytes(system, pitch));
+            told.stages.push(Stage::shared(LOW, &work, &Engine::default()));
+        }
         told.stages.push(self.stage(engine));
         told
     }
@@ -218,7 +235,8 @@ impl ImagingPlan {
             (true, Structure::Exact) => self.correction.pupil_mirror().positions().len() as f64,
             _ => 8.0,
         };
-        let targets = self.correction.targets() as f64;
+        let causes = if self.has(ErrorTerm::Aliasing) { 3 } else { 1 };
+        let targets = (causes * self.correction.targets()) as f64;
         let work = targets * (modes + 20.0) * points * points * points.log2() * MODE;
         let (cores, work) = (Engine::default(), [(Work::Transforms, work)]);
         Stage::shared(IMAGES, &work, if engine.devices().is_empty() { engine } else { &cores })
@@ -273,6 +291,12 @@ pub struct Imaged {
 }
 
 // Expose all targets
+/// What targets have of their own, by its name in a budget.
+type OwnErrors = Vec<(&'static str, Array2<f64>)>;
+
+/// The causes of a tomographic error.
+const CAUSES: [&str; 3] = ["tomography", "noise", "aliasing"];
+
 impl ImagingPlan {
     /// Computes the images.
     ///
@@ -298,18 +322,20 @@ impl ImagingPlan {
             Some(means) => means.of(strokes),
             None => Ok(actuators.stationary(strokes, &telescope)?),
         };
-        let mut expose = |strokes: Option<Array2<f64>>| {
+        let mut expose = |strokes: OwnErrors| {
             check(watch)?;
             watch.stage(IMAGES, "targets");
-            let own = strokes.map(|strokes| structure(&strokes)).transpose()?;
+            let structures =
+                |(name, strokes): &(&'static str, Array2<f64>)| Ok((*name, structure(strokes)?));
+            let own = strokes.iter().map(structures).collect::<Result<OwnErrors, Error>>()?;
             let pixels = if targets.len() < self.targets { self.options.image.pixels } else { 1 };
-            targets.push(self.expose(own, &common, &telescope, pixels)?);
+            targets.push(self.expose(&own, &common, &telescope, pixels)?);
             watch.progress(targets.len(), count);
             Ok(())
         };
         match self.has(ErrorTerm::Tomography) {
-            true => self.each_stroke_error(engine, watch, &mut |strokes| expose(Some(strokes)))?,
-            false => (0..count).try_for_each(|_| expose(None))?,
+            true => self.each_stroke_error(engine, watch, &mut expose)?,
+            false => (0..count).try_for_each(|_| expose(Vec::new()))?,
         }
         let uncorrected = self.without_correction(&telescope)?;
         let field = targets.split_off(self.targets);
@@ -317,35 +343,80 @@ impl ImagingPlan {
     }
 
     // Errors of strokes of all targets
-    /// Hands C_vv of one target after the other, (a, a), m², to `sink`.
+    /// Hands C_vv of one target after the other, (a, a), m², to `sink`: of the tomographic error, or of its causes.
     fn each_stroke_error(
         &self,
         engine: &Engine,
         watch: &dyn Watch,
-        sink: &mut dyn FnMut(Array2<f64>) -> Result<(), Error>,
+        sink: &mut dyn FnMut(OwnErrors) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (correction, gain) = (&self.correction, noise_gain(&self.options));
-        let plain = Self::is_plain(&self.options.correction, correction.targets());
-        if plain && gain == 1.0 {
+        let mut whole = |strokes: Array2<f64>| sink(vec![("tomography", strokes)]);
+        if self.reconstruction.errors_only() {
             let projector = correction.pupil(engine)?;
-            let mut projected =
-                |_: usize, errors: ArrayView2<f64>| sink(projector.stroke_errors(&errors, engine)?);
+            let mut projected = |_: usize, errors: ArrayView2<f64>| {
+                whole(projector.stroke_errors(&errors, engine)?)
+            };
             return self.reconstruction.each_error(engine, watch, &mut projected);
         }
         let found = self.reconstruction.run(engine, watch)?;
-        if !plain {
+        if self.has(ErrorTerm::Aliasing) {
+            return self.each_by_cause(found, (engine, watch), sink);
+        }
+        if !Self::is_plain(&self.options.correction, correction.targets()) {
             let left = correction.of(&found, engine)?;
             let parts = left.stroke_errors.outer_iter().zip(left.noise_errors.outer_iter());
-            return parts.map(|(all, noise)| &all + (gain - 1.0) * &noise).try_for_each(sink);
+            return parts.map(|(all, noise)| &all + (gain - 1.0) * &noise).try_for_each(whole);
         }
         // Change the noise of one target after the other
         let rows = found.reconstructor.iter().flat_map(|rows| rows.outer_iter());
         for (errors, rows) in found.error_covariance.outer_iter().zip(rows) {
             let mut strokes = correction.pupil(engine)?.stroke_errors(&errors, engine)?;
             strokes.scaled_add(gain - 1.0, &correction.noise(&rows.to_owned(), engine)?);
-            sink(strokes)?;
+            whole(strokes)?;
         }
         Ok(())
+    }
+
+    // Errors of strokes by their causes
+    /// The same by their causes, Eq. [three causes](https://lenslet.github.io/lenslet/aliasing.html#eq-three-causes).
+    fn each_by_cause(
+        &self,
+        found: Reconstruction,
+        (engine, watch): (&Engine, &dyn Watch),
+        sink: &mut dyn FnMut(OwnErrors) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (Some(rows), Some(kept)) = (found.reconstructor, found.covariances) else {
+            let expected = "a reconstruction with its matrices";
+            return Err(Invalid::new("reconstruction", "without a matrix", expected).into());
+        };
+        let correction = &self.correction;
+        let commands = match Self::is_plain(&self.options.correction, correction.targets()) {
+            true => Vec::new(),
+            false => correction.commands(&rows, engine)?,
+        };
+        let ((system, pitch), projector) = (self.square(), correction.pupil(engine)?);
+        let low = low_covariances(system, pitch, watch)?;
+        let split = ErrorSplit::new(system, kept.measurements, low)?;
+        let scales = [1.0, noise_gain(&self.options), 1.0];
+        for t in 0..correction.targets() {
+            let made = match commands.is_empty() {
+                true => rows.index_axis(Axis(0), t).to_owned(),
+                false => correction.made(&commands, t),
+            };
+            let parts = split.of(&made, t)?;
+            let parts = [parts.tomography, parts.noise, parts.aliasing].into_iter().zip(scales);
+            let strokes = CAUSES.into_iter().zip(parts).map(|(cause, (part, scale))| {
+                Ok((cause, scale * projector.stroke_errors(&part.view(), engine)?))
+            });
+            sink(strokes.collect::<Result<_, Error>>()?)?;
+        }
+        Ok(())
+    }
+
+    /// The system that is reconstructed, and the pitch of the square of frequencies that its mirrors correct, m.
+    fn square(&self) -> (&System, f64) {
+        (self.correction.system(), self.correction.pupil_mirror().fitting_pitch())
     }
 
     // Structure functions of all terms
@@ -376,20 +447,20 @@ impl ImagingPlan {
     }
 
     // Expose a target
-    /// The image of a target with a tomographic error of its own, if that enters, and the errors that all have in common.
+    /// The image of a target with errors of its own, if they enter, and the errors that all have in common.
     fn expose(
         &self,
-        own: Option<Array2<f64>>,
+        own: &OwnErrors,
         (common, known): &(Array2<f64>, Budget),
         telescope: &TelescopeTransfer,
         pixels: usize,
     ) -> Result<TargetImage, Error> {
-        let own_terms: Vec<_> = own.iter().map(|structure| ("tomography", structure)).collect();
+        let own_terms: Vec<_> = own.iter().map(|(name, structure)| (*name, structure)).collect();
         let mut budget = Budget::of(telescope, &own_terms)?;
         for term in known.terms() {
             budget = budget.with(&term.name, term.variance)?;
         }
-        let whole = own.map_or_else(|| common.clone(), |own| own + common);
+        let whole = own.iter().fold(common.clone(), |sum, (_, structure)| sum + structure);
         let image = ImageOptions { extra: 0.0, jitter: 0.0, pixels, ..self.options.image.clone() };
         Ok(TargetImage { exposures: image.expose(telescope, &whole, self.diameter)?, budget })
     }
@@ -411,7 +482,7 @@ mod tests {
     use crate::device::silent;
     use crate::model::mirror::{MirrorDesign, Spacing};
     use crate::model::system::SystemBuilder;
-    use crate::model::{Atmosphere, LoopKind};
+    use crate::model::{Atmosphere, GuideStar, Layer, LensletArray, LoopKind, Pupil, Source};
     use crate::units::ARCSEC;
 
     // Pose images in a test
@@ -473,6 +544,86 @@ mod tests {
         let strehl = |target: &TargetImage| target.exposures[0].image.strehl;
         assert!(strehl(&exact.targets[0]) > strehl(&exact.targets[1]));
         assert!(exact.uncorrected.strehl < 0.2 * strehl(&exact.targets[1]));
+    }
+
+    // Tell a budget by its causes
+    /// What a budget says of a cause, m².
+    fn of(budget: &Budget, name: &str) -> f64 {
+        budget.terms().iter().find(|term| term.name == name).map_or(f64::NAN, |term| term.variance)
+    }
+
+    fn by_cause(actuators: usize, mode: CorrectionMode) -> ImagingOptions {
+        let mut wanted = options(Structure::Stationary);
+        wanted.image.terms = vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Aliasing];
+        (wanted.image.wavelengths, wanted.image.pixels) = (vec![4.8e-6], 16);
+        wanted.correction.mirrors[0].spacing = Spacing::Actuators(actuators);
+        wanted.correction.mode = mode;
+        wanted
+    }
+
+    #[test]
+    fn a_budget_by_its_causes_adds_up() {
+        let stars = small().guide_stars().to_vec();
+        let two = small().to_builder().guide_stars([stars[0].clone(), stars[2].clone()]);
+        let system = two.build().unwrap();
+        let mut whole = by_cause(9, CorrectionMode::Moao);
+        whole.image.terms.pop();
+        let whole = run(&system, whole).targets;
+        let [own, shared] = [CorrectionMode::Moao, CorrectionMode::Glao]
+            .map(|mode| run(&system, by_cause(9, mode)).targets);
+        for ((own, shared), whole) in own.iter().zip(&shared).zip(&whole) {
+            for seen in [own, shared] {
+                let names: Vec<_> = seen.budget.terms().iter().map(|term| &term.name[..]).collect();
+                assert_eq!(names, ["tomography", "noise", "aliasing", "fitting"]);
+                let strehl = seen.exposures[0].image.strehl;
+                assert!((strehl / seen.budget.marechal(4.8e-6) - 1.0).abs() < 0.05);
+            }
+            let [own, noise, folded] = CAUSES.map(|cause| of(&own.budget, cause));
+            // The truth sensor has ripples of its own, of which there are few.
+            let sum = (own + noise + folded) / of(&whole.budget, "tomography");
+            assert!((0.8..1.2).contains(&sum) && sum != 1.0, "{sum}");
+            assert!(
+                own > noise && noise > 0.0 && folded > 0.01 * own,
+                "{own:e} {noise:e} {folded:e}"
+            );
+            // One mirror for both is no better for either.
+            assert!(of(&shared.budget, "tomography") > own);
+        }
+        let mut wanted = by_cause(9, CorrectionMode::Moao);
+        wanted.reconstructor.method = Inversion::Iterative;
+        let refused = ImagingPlan::new(&small(), wanted).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("reconstructor.method = \"iterative\": expected another"),
+            "{refused}"
+        );
+    }
+
+    // Fold ripples of a star at the target
+    #[test]
+    fn a_star_at_the_target_leaves_noise_and_what_it_folds() {
+        let axis = Source::star(0.0, 0.0).unwrap();
+        let budget = |lenslets: usize, noise: f64| {
+            let layers = vec![Layer::new(0.0, 0.6, 25.0), Layer::new(8e3, 0.4, 25.0)];
+            let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+            let array = LensletArray::new(lenslets, 4.0 / lenslets as f64).unwrap();
+            let star = GuideStar::at_rest(axis, array, noise).unwrap();
+            let builder = System::builder(air, array).guide_stars([star]).targets([axis]);
+            let system = builder.pupil(Some(Pupil::new(4.0, 0.0).unwrap())).build().unwrap();
+            run(&system, by_cause(lenslets + 1, CorrectionMode::Moao)).targets.remove(0).budget
+        };
+        let radian = 500e-9 / (2.0 * std::f64::consts::PI);
+        for lenslets in [6, 10] {
+            let (silent, noisy) = (budget(lenslets, 0.0), budget(lenslets, 1e-15));
+            let pitches = 4.0 / lenslets as f64 / 0.15;
+            let share = of(&silent, "aliasing") / (radian.powi(2) * pitches.powf(5.0 / 3.0));
+            assert!((0.06..0.11).contains(&share), "{lenslets}: {share}");
+            assert_eq!(of(&silent, "noise"), 0.0);
+            assert!(of(&silent, "tomography") < 1e-6 * of(&silent, "aliasing"));
+            assert!(
+                of(&noisy, "noise") > 0.0 && of(&noisy, "noise") < 0.5 * of(&noisy, "aliasing")
+            );
+            assert!((of(&noisy, "aliasing") / of(&silent, "aliasing") - 1.0).abs() < 0.2);
+        }
     }
 
     // Leave nothing without turbulence

@@ -35,3 +35,7 @@ pub use error::WavefrontError;
 pub(crate) mod point_errors;
 #[cfg(feature = "factorise")]
 pub use point_errors::{PointErrors, PointErrorsPlan};
+#[cfg(feature = "factorise")]
+pub(crate) mod split;
+#[cfg(feature = "factorise")]
+pub use split::{ErrorParts, ErrorSplit, noise_error};

@@ -1,0 +1,142 @@
+// Tangled from book/src/aliasing.md: edit there, or here and run cargo tangle stitch.
+//! The error of a reconstructor by its causes: tomography, noise and aliasing.
+
+// What the split of an error stands on
+use crate::error::{Invalid, accept};
+use crate::linear::times_transpose;
+use crate::model::lenslet_array::SlopeOrder;
+use crate::model::noise::SlopeNoise;
+use crate::model::system::System;
+use crate::tomography::covariance_matrix::CovarianceMatrices;
+use crate::tomography::reconstructor::error_covariance;
+use ndarray::{Array2, s};
+
+// Error that noise makes
+/// R C_n Rᵗ, (m, m), rad²: the noise part of Eq. [three causes](https://lenslet.github.io/lenslet/aliasing.html#eq-three-causes) for a reconstructor R, (m, n), of slopes with this noise.
+///
+/// # Panics
+/// If the noise is of another number of slopes.
+///
+/// ```
+/// use lenslet::{model::*, tomography::noise_error};
+/// let array = LensletArray::new(2, 0.5)?;
+/// let star = GuideStar::at_rest(Source::star(0.0, 0.0)?, array, 1e-14)?;
+/// let noise = SlopeNoise::new(&[star], &SlopeOrder::new(&[array.valid(None, Validity::default())]));
+/// // A reconstructor that takes the mean of four slopes along each axis.
+/// let mean = ndarray::Array2::from_shape_fn((2, 8), |(axis, k)| if k / 4 == axis { 0.25 } else { 0.0 });
+/// let error = noise_error(&mean, &noise);
+/// assert!((error[[1, 1]] / 0.25e-14 - 1.0).abs() < 1e-12 && error[[0, 1]] == 0.0);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+pub fn noise_error(reconstructor: &Array2<f64>, noise: &SlopeNoise) -> Array2<f64> {
+    assert_eq!(reconstructor.ncols(), noise.variances.len(), "slopes");
+    let mut by_noise = Array2::zeros(reconstructor.dim());
+    for (row, mut found) in reconstructor.outer_iter().zip(by_noise.outer_iter_mut()) {
+        for (k, found) in found.iter_mut().enumerate() {
+            *found = noise.variances[k] * row[k] + noise.covariances[k] * row[noise.partners[k]];
+        }
+        for (slopes, variance) in &noise.common {
+            let sum = row.slice(s![slopes.clone()]).sum();
+            found.slice_mut(s![slopes.clone()]).mapv_inplace(|value| value + variance * sum);
+        }
+    }
+    times_transpose(&by_noise, reconstructor)
+}
+
+// Parts of an error
+/// The covariances of the error of a target's slopes by their causes, Eq. [three causes](https://lenslet.github.io/lenslet/aliasing.html#eq-three-causes); (m, m) each, rad².
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ErrorParts {
+    /// What measurements do not tell of the turbulence that a mirror can follow.
+    pub tomography: Array2<f64>,
+    /// Noise of the measurements.
+    pub noise: Array2<f64>,
+    /// Finer turbulence that sensors fold into the measurements.
+    pub aliasing: Array2<f64>,
+}
+
+/// What tells the causes of an error apart.
+#[derive(Debug, Clone)]
+pub struct ErrorSplit {
+    low: CovarianceMatrices,
+    /// C_mm of what is outside of the square, (n, n), rad².
+    folded: Array2<f64>,
+    noise: SlopeNoise,
+}
+
+// Split the error of a reconstructor
+impl ErrorSplit {
+    /// The split for a system whose `measurements` have the covariance C_mm with noise, (n, n), rad², and those of low turbulence alone, without noise, are `low`.
+    ///
+    /// # Errors
+    /// `Invalid` where both are not of the slopes of the system.
+    pub fn new(
+        system: &System,
+        measurements: Array2<f64>,
+        low: CovarianceMatrices,
+    ) -> Result<Self, Invalid> {
+        let order = SlopeOrder::new(&system.valid_lenslets());
+        let (shape, name) = ((order.len(), order.len()), "covariance of measurements");
+        let expected = format!("{shape:?}, the slopes of all guide stars");
+        for given in [&measurements, &low.measurements] {
+            accept(given.dim() == shape, name, given.dim(), &expected)?;
+        }
+        let noise = SlopeNoise::new(system.guide_stars(), &order);
+        let mut folded = measurements;
+        folded.zip_mut_with(&low.measurements, |whole, low| *whole = low - *whole);
+        noise.add_to(&mut folded);
+        folded.mapv_inplace(|minus| -minus);
+        Ok(Self { low, folded, noise })
+    }
+
+    // Take a reconstructor through three causes
+    /// The parts of the error of target `t` by a reconstructor R of its slopes, (m, n), which gives nothing for modes that were removed.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no such target, or the reconstructor is of other slopes.
+    pub fn of(&self, reconstructor: &Array2<f64>, t: usize) -> Result<ErrorParts, Invalid> {
+        let CovarianceMatrices { measurements, truth_measurements, truth } = &self.low;
+        let shape = (truth.nrows(), measurements.nrows());
+        let expected = format!("{shape:?}, slopes of the truth sensor and of all guide stars");
+        accept(reconstructor.dim() == shape, "reconstructor", reconstructor.dim(), &expected)?;
+        let (m, rows) = (shape.0, truth_measurements.nrows());
+        accept((t + 1) * m <= rows, "target", t, "the number of a target")?;
+        let with_truth = truth_measurements.slice(s![t * m..(t + 1) * m, ..]).to_owned();
+        Ok(ErrorParts {
+            tomography: error_covariance(reconstructor, truth, &with_truth, measurements),
+            noise: noise_error(reconstructor, &self.noise),
+            aliasing: times_transpose(&times_transpose(reconstructor, &self.folded), reconstructor),
+        })
+    }
+}
+
+// Tests of the split of an error
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::noise::Noise;
+    use crate::model::unmeasured::TipTilt;
+    use crate::tomography::covariance_matrix::tests::system;
+
+    #[test]
+    fn noise_of_any_kind_is_that_of_its_matrix() {
+        let bare = system(1e-14);
+        let mut stars = bare.guide_stars().to_vec();
+        let order = SlopeOrder::new(&bare.valid_lenslets());
+        let block = |k: usize| [[4e-14 + 1e-15 * k as f64, -1e-14], [-1e-14, 2e-14]];
+        let blocks: Vec<_> = (0..order.lenslets(2).len()).map(block).collect();
+        stars[2].noise = Noise::blocks(&blocks).unwrap();
+        stars[0].tip_tilt = TipTilt::unknown(3e-13).unwrap();
+        let noise = SlopeNoise::new(&stars, &order);
+        let mut matrix = Array2::zeros((order.len(), order.len()));
+        noise.add_to(&mut matrix);
+        let r = Array2::from_shape_fn((5, order.len()), |(j, k)| ((7 * j + 3 * k) as f64).sin());
+        let (found, expected) = (noise_error(&r, &noise), r.dot(&matrix).dot(&r.t()));
+        let largest = expected.fold(0.0, |most: f64, value| most.max(value.abs()));
+        assert!((&found - &expected).iter().all(|gap| gap.abs() < 1e-12 * largest));
+        // Without noise there is none.
+        let silent = SlopeNoise::new(system(0.0).guide_stars(), &order);
+        assert!(noise_error(&r, &silent).iter().all(|value| *value == 0.0));
+    }
+}
