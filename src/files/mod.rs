@@ -9,6 +9,8 @@ pub use arrays::{ArrayFormat, Arrays, Element, Entry, Table, Values};
 pub(crate) mod reading;
 pub use reading::{Unit, read_array, read_array2};
 pub(crate) mod fits;
+pub(crate) mod aot;
+pub use aot::{Telemetry, TelemetryFile, is_telemetry};
 pub(crate) mod origin;
 pub use origin::Origin;
 pub(crate) mod located;
