@@ -1,5 +1,5 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
-//! The commands: `covariance`, `estimate`, `reconstruct`, `psf`, `simulate`, `info`, `bench`.
+//! The commands: `covariance`, `estimate`, `reconstruct`, `psf`, `simulate`, `import`, `info`, `bench`.
 
 mod choice;
 mod ranks;
@@ -14,6 +14,7 @@ mod info;
 mod psf;
 mod reconstruct;
 mod simulate;
+mod telemetry;
 
 // What the commands stand on
 use self::bench::BenchCommand;
@@ -24,6 +25,7 @@ use self::psf::PsfArgs;
 use self::reconstruct::ReconstructArgs;
 use self::simulate::SimulateArgs;
 use self::summary::Said;
+use self::telemetry::ImportArgs;
 use self::watch::complain;
 use crate::device::start_threads;
 use crate::error::Error;
@@ -53,6 +55,8 @@ enum Command {
     Psf(PsfArgs),
     /// Simulate the slopes that a system's sensors would measure, and the true wavefronts.
     Simulate(SimulateArgs),
+    /// Make a system file of telemetry (AOT 2.0).
+    Import(ImportArgs),
     /// Say what this machine offers, and what a system asks for.
     Info(InfoArgs),
     /// Measure run times: of products with compressed and dense matrices, unless something else is named.
@@ -70,6 +74,7 @@ pub fn run() -> ExitCode {
         Command::Reconstruct(args) => reconstruct::reconstruct(&args).map(Said::from),
         Command::Psf(args) => psf::psf(&args).map(Said::from),
         Command::Simulate(args) => simulate::simulate(&args).map(Said::from),
+        Command::Import(args) => telemetry::import(&args),
         Command::Info(args) => info::info(&args).map(Said::from),
         Command::Bench(command) => bench::bench(&command).map(Said::from),
     });

@@ -13,6 +13,8 @@ pub use projector::Projector;
 pub(crate) mod modes;
 #[cfg(feature = "factorise")]
 pub use modes::{Corrected, Correction, CorrectionMode, CorrectionOptions};
+#[cfg(all(feature = "files", feature = "factorise"))]
+mod telemetry;
 pub(crate) mod band;
 pub mod fitting;
 pub use fitting::Fitting;

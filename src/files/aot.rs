@@ -2,8 +2,9 @@
 //! Telemetry of adaptive optics in the format AOT 2.0: tables whose rows point at each other and at images.
 
 // What telemetry files stand on
-use super::arrays::{Arrays, Kind, Number, Precision};
+use super::arrays::{Arrays, Entry, Kind, Number, Precision, Values};
 use super::fits::{BLOCK, Cards, Keys, read_keys};
+use super::origin::Origin;
 use super::reading::{Found, Unit, Wanted, cut_short};
 use crate::error::{Error, Invalid};
 use ndarray::ArrayD;
@@ -201,6 +202,12 @@ impl<'a> Telemetry<'a> {
         &mut self.tables[number.unwrap_or_else(|| unreachable!("a table {table}"))][row]
     }
 
+    /// How many rows a table has.
+    pub(crate) fn rows(&self, table: &str) -> usize {
+        let number = TABLES.iter().position(|(name, ..)| *name == table);
+        number.map_or(0, |number| self.tables[number].len())
+    }
+
     /// The mode of correction, in place of the first.
     pub(crate) fn set_mode(&mut self, mode: &str) {
         self.mode = mode.to_ascii_uppercase();
@@ -217,6 +224,14 @@ impl<'a> Telemetry<'a> {
             _ => format!("\\U{:08x}", u32::from(c)),
         };
         self.config = Some(text.chars().map(escaped).collect());
+    }
+
+    /// Notes where the file comes from; the text of the system is its [`config`](Self::config).
+    pub fn origin(&mut self, origin: Origin) {
+        origin.note(&mut self.images);
+        if let Some(Entry { values: Values::Text(text), .. }) = self.images.0.pop() {
+            self.config(&text);
+        }
     }
 
     // Write telemetry into a file
@@ -793,7 +808,7 @@ mod tests {
             (Some(5.0), None)
         );
         let slopes = sensor.array("MEASUREMENTS", [3; 2], Some(Unit::Radian))?.unwrap();
-        assert!(slopes.shape() == [2, 2, 5] && (slopes[[1, 0, 3]] - 13e-3).abs() < 1e-18);
+        assert!(slopes.shape() == [2, 2, 5] && (slopes[[1, 0, 3]] - 13e-3).abs() < 1e-15);
         assert_eq!(sensor.array("MEASUREMENTS", [3; 2], None)?.unwrap()[[1, 0, 3]], 13.0);
         assert_eq!(sensor.card("MEASUREMENTS", "NOISE")?.as_deref(), Some("plenty"));
         assert!(sensor.array("SUBAPERTURE_MASK", [2; 2], None)?.is_none());
