@@ -69,6 +69,8 @@ pub struct ImagingPlan {
     diameter: f64,
     /// Targets of the system itself, before the directions of the field.
     targets: usize,
+    /// Whether images of the field are kept.
+    whole_field: bool,
 }
 
 // Choose the grid of the pupil
@@ -141,7 +143,8 @@ impl ImagingPlan {
         let pitch = correction.pupil_mirror().fitting_pitch();
         let across = samples(diameter, pitch, &options.image);
         let aperture = Aperture::across(pupil, &[], across)?;
-        Ok(Self { options, correction, reconstruction, aperture, diameter, targets })
+        let whole_field = false;
+        Ok(Self { options, correction, reconstruction, aperture, diameter, targets, whole_field })
     }
 
     /// Whether errors of slopes are all that is needed of the reconstruction.
@@ -168,6 +171,11 @@ impl ImagingPlan {
     /// What is asked of the images.
     pub fn options(&self) -> &ImagingOptions {
         &self.options
+    }
+
+    /// The same plan, which keeps the images of a field's directions, and not only what is read from them.
+    pub fn whole_field(self, whole_field: bool) -> Self {
+        Self { whole_field, ..self }
     }
 
     /// The diameter of the telescope, m.
@@ -216,7 +224,10 @@ impl ImagingPlan {
     fn bytes(&self) -> u64 {
         let (points, actuators) =
             (self.points() as u64, self.correction.pupil_mirror().positions().len() as u64);
-        8 * (40 * points * points + 3 * actuators * actuators)
+        let directions = if self.whole_field { self.correction.targets() } else { 0 };
+        let images =
+            self.options.image.pixels.pow(2) * self.options.image.wavelengths.len() * directions;
+        8 * (40 * points * points + 3 * actuators * actuators + 2 * images as u64)
     }
 
     /// Displacements along an axis.
@@ -254,7 +265,7 @@ impl Imaged {
 pub struct Imaged {
     /// Those of all targets.
     pub targets: Vec<TargetImage>,
-    /// Those of the directions of a field, by rows; of the images themselves only the middle.
+    /// Those of the directions of a field, by rows; of the images themselves only the middle, unless the plan keeps [all](ImagingPlan::whole_field).
     pub field: Vec<TargetImage>,
     /// The image without correction at the first wavelength.
     pub uncorrected: PointSpread,
@@ -281,8 +292,13 @@ impl ImagingPlan {
             check(watch)?;
             let strokes = strokes.as_ref().map(|all| all.index_axis(Axis(0), t).to_owned());
             let own = strokes.map(|strokes| self.structure(&strokes, &telescope)).transpose()?;
-            let pixels = if t < self.targets { self.options.image.pixels } else { 1 };
+            let whole = t < self.targets || self.whole_field;
+            let pixels = if whole { self.options.image.pixels } else { 1 };
             targets.push(self.expose(own, &common, &telescope, pixels)?);
+            if t >= self.targets {
+                let last = targets.last_mut().into_iter().flat_map(|seen| &mut seen.exposures);
+                last.for_each(|seen| seen.perfect.values = Array2::ones((1, 1)));
+            }
             watch.progress(t + 1, count);
         }
         let uncorrected = self.without_correction(&telescope)?;
