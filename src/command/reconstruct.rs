@@ -92,6 +92,7 @@ pub struct ReconstructArgs {
     ranks: RankArgs,
 }
 
+// Arrays that may be asked for
 /// Arrays that are written if they are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]

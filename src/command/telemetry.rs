@@ -89,7 +89,7 @@ pub fn draft_of_slopes(
     Ok(draft)
 }
 
-// Import telemetry
+// Import telemetry as a system
 #[derive(Debug, Args)]
 pub struct ImportArgs {
     /// Telemetry (AOT 2.0, .fits).

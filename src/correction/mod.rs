@@ -13,10 +13,10 @@ pub use projector::Projector;
 pub(crate) mod modes;
 #[cfg(feature = "factorise")]
 pub use modes::{Corrected, Correction, CorrectionMode, CorrectionOptions};
-#[cfg(all(feature = "files", feature = "factorise"))]
-mod telemetry;
 pub(crate) mod band;
 pub mod fitting;
 pub use fitting::Fitting;
 pub mod bandwidth;
 pub use bandwidth::Bandwidth;
+#[cfg(all(feature = "files", feature = "factorise"))]
+mod telemetry;

@@ -186,7 +186,7 @@ impl TelemetrySystem {
 }
 
 // Places of actuators
-/// Where the actuators of a corrector are [m]; nowhere if it is not told.
+/// Where the actuators of a corrector are \[m\]; nowhere if it is not told.
 fn places_of(row: &RowOf) -> Result<Vec<[f64; 2]>, Error> {
     let Some(more) = row.more("AOT_WAVEFRONT_CORRECTORS_DM") else { return Ok(Vec::new()) };
     let [x, y] = [more.list("ACTUATORS_X")?, more.list("ACTUATORS_Y")?];

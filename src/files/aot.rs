@@ -213,6 +213,7 @@ impl<'a> Telemetry<'a> {
         self.mode = mode.to_ascii_uppercase();
     }
 
+    // Say where telemetry comes from
     /// The text that describes the system, which `CONFIG` is for. Line ends and letters that FITS does not have are written as Python escapes
     /// them: `config.encode().decode("unicode_escape")` is the text again.
     pub fn config(&mut self, text: &str) {
@@ -308,7 +309,7 @@ fn write_table(table: usize, rows: &[Row], file: &mut impl Write) -> io::Result<
             }
         }
     }
-    // Write the header of a table
+    // Describe a table and its columns
     let mut header = Cards::default();
     header.text("XTENSION", "BINTABLE");
     header.value("BITPIX", 8, "");
@@ -369,7 +370,7 @@ struct Placed {
 }
 
 impl TelemetryFile {
-    // Open telemetry
+    // Open a telemetry file
     /// Opens a file, reads its tables and finds its images.
     ///
     /// # Errors
@@ -579,6 +580,7 @@ fn descriptor(cell: &[u8]) -> [usize; 2] {
     [word(&cell[..half]), word(&cell[half..])]
 }
 
+// Numbers of a cell or a list
 /// Numbers of a letter in some bytes, scaled as the keys of the column say; NaN where they are unknown, and nothing for another letter.
 fn numbers(
     keys: &Keys,
@@ -653,6 +655,7 @@ impl<'f> RowOf<'f> {
         }
     }
 
+    // Follow references to rows
     /// The row of another table with the name that stands behind `ROWREF`.
     pub(crate) fn row(
         &self,

@@ -17,12 +17,12 @@ pub use options::{ErrorTerm, Exposure, ImageOptions, Structure};
 pub(crate) mod files;
 #[cfg(feature = "files")]
 pub use files::Images;
+pub(crate) mod field;
+pub use field::Field;
 #[cfg(feature = "files")]
 pub(crate) mod scopesim;
 #[cfg(feature = "files")]
 pub use scopesim::FieldImages;
-pub(crate) mod field;
-pub use field::Field;
 #[cfg(feature = "factorise")]
 pub(crate) mod plan;
 #[cfg(feature = "factorise")]

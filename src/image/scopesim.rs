@@ -22,8 +22,8 @@ pub struct FieldImages<'a> {
     pub field: Option<Field>,
 }
 
-/// Pixels across the map of directions that are not on a grid.
-const ACROSS: usize = 101;
+/// Pixels across a map, at least.
+const ACROSS: usize = 201;
 
 // Lay the images of a field out
 impl FieldImages<'_> {
@@ -79,7 +79,7 @@ impl FieldImages<'_> {
     }
 }
 
-/// Cards of a square frame whose middle, a pixel counted from 1, is at 0, with pixels of a side [rad].
+/// Cards of a square frame whose middle, a pixel counted from 1, is at 0, with pixels of a side \[rad\].
 fn add_frame(entry: &mut Entry, middle: f64, side: f64) {
     for axis in [1, 2] {
         let key = |word: &str| format!("{word}{axis}");
@@ -91,11 +91,13 @@ fn add_frame(entry: &mut Entry, middle: f64, side: f64) {
 
 // Map places to images
 impl FieldImages<'_> {
-    /// The number of the image for each pixel around the axis, axis 0 along y, and the side of a pixel [rad].
+    /// The number of the image for each pixel around the axis, axis 0 along y, and the side of a pixel \[rad\].
     fn map(&self) -> (Array2<i64>, f64) {
         if let Some(field) = &self.field {
             let n = field.across();
-            return (Array2::from_shape_fn((n, n), |(j, i)| (j * n + i) as i64), field.step);
+            let each = ACROSS.div_ceil(n);
+            let number = |(j, i): (usize, usize)| (j / each * n + i / each) as i64;
+            return (Array2::from_shape_fn((n * each, n * each), number), field.step / each as f64);
         }
         let places = || self.directions.iter().map(Source::direction);
         let reach = places().flatten().fold(ARCSEC, |reach: f64, along| reach.max(along.abs()));
@@ -143,9 +145,14 @@ mod tests {
         let mut fits = FitsFile::open(file.path())?;
         assert_eq!(fits.hdu(0)?.read_key::<i64>(&mut fits, "EDATA")?, 2);
         let map = fits.hdu(1)?;
-        assert_eq!(map.read_image::<Vec<i64>>(&mut fits)?, (0..9).collect::<Vec<i64>>());
-        assert_eq!(map.read_key::<f64>(&mut fits, "CDELT2")?, 20.0);
-        assert_eq!(map.read_key::<f64>(&mut fits, "CRPIX1")?, 2.0);
+        let numbers: Vec<i64> = map.read_image(&mut fits)?;
+        assert_eq!(numbers.len(), 201 * 201);
+        assert_eq!(
+            [[66, 100], [67, 133], [133, 134], [134, 0]].map(|[j, i]| numbers[201 * j + i]),
+            [1, 4, 5, 6]
+        );
+        assert!((map.read_key::<f64>(&mut fits, "CDELT2")? - 20.0 / 67.0).abs() < 1e-12);
+        assert_eq!(map.read_key::<f64>(&mut fits, "CRPIX1")?, 101.0);
         let cube = fits.hdu(3)?;
         assert!((cube.read_key::<f64>(&mut fits, "WAVE0")? - 2.2).abs() < 1e-12);
         assert!((cube.read_key::<f64>(&mut fits, "CDELT1")? - 7.5e-3).abs() < 1e-12);
@@ -171,7 +178,7 @@ mod tests {
             FieldImages { directions: &directions, exposures: vec![&one, &other], field: None };
         let (map, step) = images.map();
         assert_eq!(map.dim(), (ACROSS, ACROSS));
-        let place = |x: f64| (x * ARCSEC / step + 50.0).round() as usize;
+        let place = |x: f64| (x * ARCSEC / step + 100.0).round() as usize;
         assert_eq!((map[[place(0.0), place(10.0)]], map[[place(30.0), place(0.0)]]), (0, 1));
         assert_eq!((map[[place(-40.0), place(-40.0)]], map[[place(40.0), place(-40.0)]]), (0, 1));
         let small = exposures(7, 1e-7);

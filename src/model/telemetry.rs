@@ -284,7 +284,7 @@ fn remark(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// The keys of a direction [rad].
+/// The keys of a direction \[rad\].
 fn towards([x, y]: [f64; 2]) -> String {
     let (zenith, azimuth) = (f64::hypot(x, y) / ARCSEC, f64::atan2(y, x) / DEGREE);
     format!("zenith = {zenith:?}\nazimuth = {azimuth:?}\n")
@@ -415,7 +415,7 @@ fn air(file: &TelemetryFile, sky: &Sky, notes: &mut Vec<String>) -> Result<Strin
 }
 
 // Means over instants
-/// r0 over all instants [m], from R0 or else from the seeing.
+/// r0 over all instants \[m\], from R0 or else from the seeing.
 fn fried_parameter(row: &RowOf, wavelength: f64) -> Result<f64, Error> {
     let told = row.list("R0")?;
     let by_seeing = || -> Result<Vec<f64>, Error> {
@@ -445,7 +445,7 @@ fn mean(values: &Array2<f64>) -> Vec<f64> {
     values.columns().into_iter().map(|layer| layer.sum() / layer.len() as f64).collect()
 }
 
-/// Speed [m/s] and direction [degrees, from x to y] of the mean velocity of each layer.
+/// Speed \[m/s\] and direction \[degrees, from x to y\] of the mean velocity of each layer.
 fn mean_winds(speeds: &Array2<f64>, bearings: &Array2<f64>) -> Vec<[f64; 2]> {
     let of_layer = |l: usize| {
         let all = speeds.column(l).into_iter().zip(bearings.column(l));
@@ -464,7 +464,7 @@ fn mean_winds(speeds: &Array2<f64>, bearings: &Array2<f64>) -> Vec<[f64; 2]> {
 
 // Read directions of sources
 impl Sky {
-    /// The direction of a source [rad], if it is told.
+    /// The direction of a source \[rad\], if it is told.
     fn direction(&self, file: &TelemetryFile, star: &RowOf) -> Result<Option<[f64; 2]>, Error> {
         let offsets = [star.number("AZIMUTH_OFFSET")?, star.number("ELEVATION_OFFSET")?];
         let direction = match (offsets, equatorial(star)?) {
@@ -488,7 +488,7 @@ impl Sky {
     }
 }
 
-/// Right ascension and declination of a source [degrees], if both are told.
+/// Right ascension and declination of a source \[degrees\], if both are told.
 fn equatorial(star: &RowOf) -> Result<Option<[f64; 2]>, Error> {
     let both = star.number("RIGHT_ASCENSION")?.zip(star.number("DECLINATION")?);
     Ok(both.map(|(ra, dec)| [ra, dec]))
@@ -589,7 +589,8 @@ fn mask_of(row: &RowOf) -> Result<Array2<Option<usize>>, Error> {
     }
 }
 
-/// The pitch of a sensor's lenslets [m]: that of its card, or else the diameter over their number.
+// Pitch and pupil of telemetry
+/// The pitch of a sensor's lenslets \[m\]: that of its card, or else the diameter over their number.
 fn pitch(
     row: &RowOf,
     mask: &Array2<Option<usize>>,
@@ -865,6 +866,7 @@ mod tests {
         TelemetryFile::open(&path)
     }
 
+    // Lopsided system of the tests
     const SYSTEM: &str = "
         [atmosphere]
         r0 = 0.13
