@@ -55,7 +55,12 @@ class Field(Folder):
         super().setUp()
         if self is not self.first:
             self.folder = self.first.folder
-            self.psf = FieldVaryingPSF(filename=self.path("s.fits"))
+            self.psf = self.opened("s.fits")
+
+    def opened(self, name):
+        psf = FieldVaryingPSF(filename=self.path(name))
+        self.addCleanup(psf._file.close)
+        return psf
 
     def runTest(self):
         """The one that has the folder of all."""
@@ -98,7 +103,7 @@ class Field(Folder):
         np.testing.assert_allclose(kernel, wanted / wanted.sum(), rtol=1e-6, atol=1e-12)
 
     def test_the_images_are_those_of_targets(self):
-        targets = FieldVaryingPSF(filename=self.path("u.fits"))
+        targets = self.opened("u.fits")
         with fits.open(self.path("t.fits")) as file:
             cube = file[1].data.astype(float)
         self.assertEqual(cube.shape, (2, TARGETS, 32, 32))
