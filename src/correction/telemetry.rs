@@ -32,24 +32,25 @@ impl<'a> Telemetry<'a> {
         let order = SlopeOrder::new(&correction.system().valid_lenslets());
         let mut first = 0; // actuator of a matrix for all mirrors
         let designs = correction.mirrors();
-        let count = if mode == CorrectionMode::Moao { commands.len() } else { designs.len() };
+        let each = mode == CorrectionMode::Moao;
+        let count = if each { correction.targets() } else { designs.len() };
         for k in 0..count {
             let mirror = &designs[k.min(designs.len() - 1)];
             let name = format!("MIRROR {k}");
             self.add_mirror(&name, mirror);
-            let of = if mode == CorrectionMode::Moao { k } else { 0 };
+            // Take the strokes of a mirror
+            let all = commands.get(if each { k } else { 0 });
             let rows = first..first + mirror.positions().len();
-            let matrix = commands.get(of).map(|all| all.view()).filter(|all| {
+            let whole = all.map(Array2::view).filter(|all| {
                 rows.end <= all.nrows() && all.ncols() == order.len() && all.is_standard_layout()
             });
             let expected =
                 format!("strokes of {} actuators for {} slopes, row by row", rows.end, order.len());
-            let given = commands.get(of).map_or((0, 0), Array2::dim);
-            let matrix =
-                matrix.ok_or_else(|| Invalid::new("commands", format!("{given:?}"), expected))?;
-            let part = matrix.slice_move(ndarray::s![rows.clone(), ..]);
+            let given = all.map_or((0, 0), Array2::dim);
+            let refuse = || Invalid::new("commands", format!("{given:?}"), expected);
+            let part = whole.ok_or_else(refuse)?.slice_move(ndarray::s![rows.clone(), ..]);
             self.add_loops((k, &name), &part, (&order, "CONTROL_MATRIX", "m rad^-1"), control);
-            if mode != CorrectionMode::Moao {
+            if !each {
                 first = rows.end;
             }
         }

@@ -439,8 +439,11 @@ impl TelemetryFile {
 }
 
 // Tell telemetry from other files
-/// Whether a file is telemetry of whatever version; a file that cannot be read is not.
+/// Whether a file is telemetry of whatever version; a pipe, or a file that cannot be read, is not.
 pub fn is_telemetry(path: &Path) -> bool {
+    if !path.is_file() {
+        return false;
+    }
     let keys = File::open(path).and_then(|file| read_keys(&mut BufReader::new(file), 0));
     keys.is_ok_and(|keys| keys.is_some_and(|keys| keys.contains_key("AOT-VERS")))
 }
@@ -505,7 +508,7 @@ fn read_table(keys: &Keys, bytes: &[u8]) -> Result<Vec<BTreeMap<String, Cell>>, 
             )
         };
         let (count, letter) = split_form(&form).ok_or_else(refuse)?;
-        let length = count.saturating_mul(bytes_of(letter).ok_or_else(refuse)?);
+        let length = bytes_of_cell(count, letter).ok_or_else(refuse)?;
         let place = start..start.saturating_add(length);
         if place.end > width {
             return Err(refuse());
@@ -559,7 +562,7 @@ fn split_form(form: &str) -> Option<(usize, char)> {
     Some((count?, form[letter..].chars().next()?))
 }
 
-/// Bytes of one of a letter; of bits, as many as there would be if they were bytes.
+/// Bytes of one of a letter; nothing for a letter that FITS does not have, and for bits.
 fn bytes_of(letter: char) -> Option<usize> {
     let bytes = match letter {
         'L' | 'A' | 'B' => 1,
@@ -570,6 +573,14 @@ fn bytes_of(letter: char) -> Option<usize> {
         _ => return None,
     };
     Some(bytes)
+}
+
+/// Bytes of a cell with so many of a letter.
+fn bytes_of_cell(count: usize, letter: char) -> Option<usize> {
+    match letter {
+        'X' => Some(count.div_ceil(8)),
+        _ => bytes_of(letter).map(|bytes| bytes.saturating_mul(count)),
+    }
 }
 
 /// Length and place of a list on the heap.

@@ -267,6 +267,7 @@ impl TelemetrySystem {
         Ok(Self { text, notes })
     }
 
+    // Put notes before the text
     /// The text with the notes before it, as remarks.
     pub fn with_notes(&self, file: &Path) -> String {
         let head = format!(
@@ -279,6 +280,7 @@ impl TelemetrySystem {
     }
 }
 
+// Keys and remarks of a text
 /// A text that can stand behind a `#`.
 fn remark(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
@@ -344,6 +346,7 @@ fn air(file: &TelemetryFile, sky: &Sky, notes: &mut Vec<String>) -> Result<Strin
     let r0 = fried_parameter(&row, wavelength)? * sky.airmass.powf(-0.6);
     let mut text =
         format!("\n[atmosphere]\nr0 = {r0:?}\nwavelength = {wavelength:?}\nlayers = [\n");
+    // Heights and weights of layers
     let heights = instants(&row, "LAYERS_HEIGHT", Some(Unit::Metre))?;
     let weights = instants(&row, "LAYERS_REL_WEIGHT", None)?;
     let (heights, weights) = match (heights, weights) {
@@ -371,9 +374,10 @@ fn air(file: &TelemetryFile, sky: &Sky, notes: &mut Vec<String>) -> Result<Strin
             &format!("as many layers as heights, {}", heights.len()),
         )),
     };
-    let scales = match instants(&row, "LAYERS_LO", Some(Unit::Metre))? {
+    let named = if row.text("LAYERS_LO")?.is_some() { "LAYERS_LO" } else { "LAYERS_L0" };
+    let scales = match instants(&row, named, Some(Unit::Metre))? {
         Some(scales) => {
-            lengths("LAYERS_LO", &scales)?;
+            lengths(named, &scales)?;
             mean(&scales)
                 .into_iter()
                 .map(|l0| if l0 >= INFINITE { f64::INFINITY } else { l0 })
