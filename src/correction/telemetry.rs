@@ -41,7 +41,7 @@ impl<'a> Telemetry<'a> {
             // Take the strokes of a mirror
             let all = commands.get(if each { k } else { 0 });
             let rows = first..first + mirror.positions().len();
-            let whole = all.map(Array2::view).filter(|all| {
+            let whole = all.map(|all| all.view()).filter(|all| {
                 rows.end <= all.nrows() && all.ncols() == order.len() && all.is_standard_layout()
             });
             let expected =

@@ -494,8 +494,7 @@ fn read_table(keys: &Keys, bytes: &[u8]) -> Result<Vec<BTreeMap<String, Cell>>, 
     let fields: usize = keys.number("TFIELDS", None)?;
     let heap = keys.number("THEAP", Some(width.saturating_mul(rows)))?;
     let heap = bytes.get(heap..).unwrap_or_default();
-    let mut table =
-        vec![BTreeMap::new(); if width > 0 { bytes.len() / width } else { 0 }.min(rows)];
+    let mut table = vec![BTreeMap::new(); bytes.len().checked_div(width).unwrap_or(0).min(rows)];
     let mut start = 0_usize;
     for field in 1..=fields {
         let key = |word: &str| format!("{word}{field}");

@@ -747,7 +747,9 @@ fn rule(
     let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
     let mut odd = None; // the darkest valid lenslet
     for (k, (mask, (n, pitch))) in masks.iter().zip(arrays).enumerate() {
-        let array = LensletArray::new(*n, *pitch)?;
+        let array = LensletArray::new(*n, *pitch);
+        let array =
+            array.map_err(|bad| rows[k].refuse("SUBAPERTURE_MASK", bad.value, &bad.expected))?;
         for ((j, i), number) in mask.indexed_iter() {
             let centre = [array.centre(i), array.centre(j)];
             let lit = pupil.map_or(1.0, |pupil| pupil.lit_fraction(centre, *pitch));
@@ -767,14 +769,13 @@ fn rule(
             format!("valid_threshold = {:?}\n", 0.5 * (most + least))
         });
     }
-    let by_centre = |((mask, (n, pitch)), _): ((&Array2<Option<usize>>, &(usize, f64)), &RowOf)| {
-        let array = LensletArray::new(*n, *pitch);
+    let by_centre = |k: usize| {
+        let array = LensletArray::new(arrays[k].0, arrays[k].1);
         let valid = array.map(|array| array.valid(pupil, Validity::Centre));
-        valid.is_ok_and(|valid| {
-            valid.iter().zip(mask).all(|(valid, number)| *valid == number.is_some())
-        })
+        let same = |(valid, number): (&bool, &Option<usize>)| *valid == number.is_some();
+        valid.is_ok_and(|valid| valid.iter().zip(&masks[k]).all(same))
     };
-    if masks.iter().zip(arrays).zip(rows).all(by_centre) {
+    if (0..masks.len()).all(by_centre) {
         return Ok("valid = \"centre\"\n".into());
     }
     let (k, j, i) = odd.unwrap_or_default();
