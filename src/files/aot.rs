@@ -202,13 +202,14 @@ impl<'a> Telemetry<'a> {
         &mut self.tables[number.unwrap_or_else(|| unreachable!("a table {table}"))][row]
     }
 
-    /// How many rows a table has.
-    pub(crate) fn rows(&self, table: &str) -> usize {
+    /// How many rows a table has; none, if the format has no such table.
+    pub fn rows(&self, table: &str) -> usize {
         let number = TABLES.iter().position(|(name, ..)| *name == table);
         number.map_or(0, |number| self.tables[number].len())
     }
 
     /// The mode of correction, in place of the first.
+    #[cfg(feature = "factorise")]
     pub(crate) fn set_mode(&mut self, mode: &str) {
         self.mode = mode.to_ascii_uppercase();
     }
