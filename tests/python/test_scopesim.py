@@ -97,10 +97,12 @@ class Field(Folder):
             self.assertGreater(np.abs(map_ - other).max(), 1e-3)
 
     def test_a_direction_off_the_middle_of_its_cell(self):
-        kernel = self.kernel(STEP * 0.7, -STEP * 1.3, [2.0, 2.3])
-        with fits.open(self.path("s.fits")) as file:
-            wanted = file[3].data[2].astype(float)
-        np.testing.assert_allclose(kernel, wanted / wanted.sum(), rtol=1e-6, atol=1e-12)
+        # The last one is outside of the field, where the first image is for everything.
+        for x, y, number in [(0.7, -1.3, 2), (0.45, 0.6, 7), (0.55, 0.6, 8), (-0.55, -0.45, 3), (9.0, 0.0, 0)]:
+            kernel = self.kernel(STEP * x, STEP * y, [2.0, 2.3])
+            with fits.open(self.path("s.fits")) as file:
+                wanted = file[3].data[number].astype(float)
+            np.testing.assert_allclose(kernel, wanted / wanted.sum(), rtol=1e-6, atol=1e-12)
 
     def test_the_images_are_those_of_targets(self):
         targets = self.opened("u.fits")
