@@ -57,14 +57,14 @@ fn references(path: &Path) -> Result<(), Box<dyn Error>> {
         (
             (20, 20),
             (220, 84),
-            &["AOT_SOURCES", "STAR 0   Sodium …", "STAR 1   Natural …", "TARGET 0   Science …"],
+            &["AOT_SOURCES", "STAR 0: Sodium …", "STAR 1: Natural …", "TARGET 0: Science …"],
             BLUE_INK,
         ),
-        ((20, 150), (220, 48), &["AOT_SOURCES_SODIUM_LGS", "STAR 0   90 km"], BLUE_INK),
+        ((20, 150), (220, 48), &["AOT_SOURCES_SODIUM_LGS", "STAR 0: 90 km"], BLUE_INK),
         (
             (290, 20),
             (250, 66),
-            &["AOT_WAVEFRONT_SENSORS", "WFS 0   ROWREF<STAR 0>   …", "WFS 1   ROWREF<STAR 1>   …"],
+            &["AOT_WAVEFRONT_SENSORS", "WFS 0: ROWREF<STAR 0>, …", "WFS 1: ROWREF<STAR 1>, …"],
             BLUE_INK,
         ),
         (
@@ -72,8 +72,8 @@ fn references(path: &Path) -> Result<(), Box<dyn Error>> {
             (250, 66),
             &[
                 "AOT_LOOPS, AOT_LOOPS_CONTROL",
-                "LOOP 0 0   WFS 0   MIRROR 0",
-                "LOOP 0 1   WFS 1   MIRROR 0",
+                "LOOP 0 0: WFS 0, MIRROR 0",
+                "LOOP 0 1: WFS 1, MIRROR 0",
             ],
             BLUE_INK,
         ),
@@ -121,12 +121,12 @@ fn loops(path: &Path) -> Result<(), Box<dyn Error>> {
     let sensors: [&'static [&'static str]; 3] = [&["WFS 0"], &["WFS 1"], &["WFS 2"]];
     let (mut parts, mut arrows): (Vec<Part>, Vec<_>) = (Vec::new(), Vec::new());
     let loops: [&'static [&'static str]; 6] = [
-        &["LOOP 0 0   68 × 2 × 48"],
-        &["LOOP 1 0   68 × 2 × 48"],
-        &["LOOP 0 1   68 × 2 × 48"],
-        &["LOOP 1 1   68 × 2 × 48"],
-        &["LOOP 0 2   68 × 2 × 20"],
-        &["LOOP 1 2   68 × 2 × 20"],
+        &["LOOP 0 0: 68 × 2 × 48"],
+        &["LOOP 1 0: 68 × 2 × 48"],
+        &["LOOP 0 1: 68 × 2 × 48"],
+        &["LOOP 1 1: 68 × 2 × 48"],
+        &["LOOP 0 2: 68 × 2 × 20"],
+        &["LOOP 1 2: 68 × 2 × 20"],
     ];
     for (q, sensor) in sensors.into_iter().enumerate() {
         let y = 38 + 90 * q as i32;
@@ -158,7 +158,7 @@ fn field(path: &Path) -> Result<(), Box<dyn Error>> {
         area.draw(&Rectangle::new(cell, BLUE_INK.stroke_width(1)))?;
         area.draw(&write(&k.to_string(), (x + 25, y + 22), BLACK))?;
     }
-    area.draw(&write("y ↑   x →   (0, 0) in the middle", (40, 240), BLACK))?;
+    area.draw(&write("y upwards, x to the right, (0, 0) in the middle", (40, 240), BLACK))?;
     area.draw(&write("index map", (115, 18), BLUE_INK))?;
     for k in (0..9).rev() {
         let (x, y) = (380 + 24 * k, 150 - 12 * k);
@@ -170,7 +170,7 @@ fn field(path: &Path) -> Result<(), Box<dyn Error>> {
         area.draw(&Circle::new((x + 40, y + 40), 8 + k, BLACK.mix(0.35).filled()))?;
     }
     area.draw(&write("images 0 to 8 at one wavelength", (380, 240), BLUE_INK))?;
-    let arrow = vec![(245, 135), (495, 130), (486, 125), (495, 130), (486, 135)];
+    let arrow = vec![(245, 135), (560, 133), (551, 128), (560, 133), (551, 138)];
     area.draw(&PathElement::new(arrow, BLACK.stroke_width(2)))?;
     area.present()?;
     Ok(())
