@@ -147,7 +147,7 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let plan = ReconstructorPlan::new(&system, options)?;
     args.check_extras(&plan)?;
     // Prepare the telemetry of the reconstruction
-    let telemetry = match args.telemetry_file() {
+    let telemetry = match args.telemetry_file().filter(|_| !args.plan) {
         Some(path) => Some((path, Loops::of(&system, &text, &args.system.display().to_string())?)),
         None => None,
     };

@@ -286,9 +286,14 @@ fn remark(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
+/// An angle, in arcseconds or degrees, without what rounding has left behind its tenth digit.
+fn tidy(angle: f64) -> f64 {
+    (angle * 1e10).round() / 1e10
+}
+
 /// The keys of a direction \[rad\].
 fn towards([x, y]: [f64; 2]) -> String {
-    let (zenith, azimuth) = (f64::hypot(x, y) / ARCSEC, f64::atan2(y, x) / DEGREE);
+    let (zenith, azimuth) = (tidy(f64::hypot(x, y) / ARCSEC), tidy(f64::atan2(y, x) / DEGREE));
     format!("zenith = {zenith:?}\nazimuth = {azimuth:?}\n")
 }
 
@@ -459,9 +464,9 @@ fn mean_winds(speeds: &Array2<f64>, bearings: &Array2<f64>) -> Vec<[f64; 2]> {
         });
         let [x, y] = velocity.map(|part| part / speeds.nrows() as f64);
         if speeds.nrows() == 1 {
-            return [speeds[[0, l]], bearing(bearings[[0, l]])];
+            return [speeds[[0, l]], tidy(bearing(bearings[[0, l]]))];
         }
-        [f64::hypot(x, y), f64::atan2(y, x) / DEGREE]
+        [f64::hypot(x, y), tidy(f64::atan2(y, x) / DEGREE)]
     };
     (0..speeds.ncols()).map(of_layer).collect()
 }
@@ -693,7 +698,7 @@ fn turned(row: &RowOf) -> Result<String, Error> {
     if gaps.iter().any(|gap| gap.abs() > 1e-6 * magnification) || magnification == 0.0 {
         return Err(row.refuse(column, matrix.to_string().replace('\n', ""), expected));
     }
-    let rotation = f64::atan2(at(1, 0), at(0, 0)) / DEGREE;
+    let rotation = tidy(f64::atan2(at(1, 0), at(0, 0)) / DEGREE);
     let (x, y) = (at(0, 2), at(1, 2));
     Ok(format!(
         "rotation = {rotation:?}\nshift = [{x:?}, {y:?}]\nmagnification = {magnification:?}\n"
@@ -916,7 +921,7 @@ mod tests {
 
     /// Whether two numbers are equal but for rounding.
     fn close(a: f64, b: f64) -> bool {
-        a == b || (a - b).abs() <= 1e-12 * a.abs().max(1e-6)
+        a == b || (a - b).abs() <= 1e-11 * a.abs().max(1e-6)
     }
 
     // Bring a system back from telemetry
@@ -954,7 +959,7 @@ mod tests {
         for (a, b) in sources(&system).iter().zip(&sources(&again)) {
             assert!(
                 a.height() == b.height()
-                    && (0..2).all(|k| (a.direction()[k] - b.direction()[k]).abs() < 1e-18)
+                    && (0..2).all(|k| (a.direction()[k] - b.direction()[k]).abs() < 1e-15)
             );
         }
         for (a, b) in system.guide_stars().iter().zip(again.guide_stars()) {
@@ -997,12 +1002,12 @@ mod tests {
         assert!((layers[1].altitude - 14e3).abs() < 1e-9 && layers[1].wind_speed < 1e-12);
         // Two winds of 5 m/s to both sides of the north, which is along y.
         let [x, y] = layers[0].velocity();
-        assert!(x.abs() < 1e-12 && (y - 5.0 * (10.0 * DEGREE).cos()).abs() < 1e-12);
+        assert!(x.abs() < 1e-10 && (y - 5.0 * (10.0 * DEGREE).cos()).abs() < 1e-10);
         let [before, after] =
             [&system(), &again].map(|system| system.guide_stars()[0].sensor.source);
         assert!((after.height() - 160e3).abs() < 1e-6);
         let [x, y] = [0, 1].map(|k| after.direction()[k] / before.direction()[k]);
-        assert!((x - 0.75f64.sqrt()).abs() < 1e-12 && (y - 1.0).abs() < 1e-12);
+        assert!((x - 0.75f64.sqrt()).abs() < 1e-10 && (y - 1.0).abs() < 1e-10);
         assert_eq!(
             again.guide_stars()[2].sensor.source.height(),
             20e3,
