@@ -18,6 +18,7 @@ mod range;
 mod snapshots;
 mod spectral;
 mod system_file;
+mod telemetry;
 mod tiptop;
 mod wavefront_spectral;
 

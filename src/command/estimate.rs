@@ -11,10 +11,11 @@ use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
 use crate::files::origin::Origin;
-use crate::files::reading::{Unit, read_array2, split_choice};
+use crate::files::reading::split_choice;
 use crate::linear::interpolation::Interpolation;
 use crate::linear::solver::Solver;
 use crate::model::system::System;
+use crate::model::telemetry::read_slopes;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
 use crate::plot::{self, short_name};
@@ -36,7 +37,7 @@ use std::time::Instant;
 pub struct EstimateArgs {
     /// System file (TOML), with targets and a grid of wavefront points.
     pub system: PathBuf,
-    /// Slopes (.npy, .npz or FITS), one vector or a row for each frame: in rad, unless FITS tells a BUNIT; x.fits[2] chooses.
+    /// Slopes (.npy, .npz, FITS or telemetry), one vector or a row for each frame: in rad, unless FITS tells a BUNIT; x.fits[2] chooses.
     #[arg(long, required_unless_present = "plan")]
     pub slopes: Option<PathBuf>,
     /// File to write: NumPy's .npz, or FITS if it ends in .fits, .fit or .fts.
@@ -177,7 +178,7 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
         let plan = plan.fitted(&engine)?;
         return Ok(plan_text(&plan.describe(&engine), args.json).into());
     };
-    let slopes = read_array2(slopes_file, Unit::Radian)?;
+    let slopes = read_slopes(slopes_file, &system)?;
     plan.check_slopes(slopes.view()).map_err(|error| of_file(error.into(), slopes_file))?;
     let plan = plan.frames(slopes.nrows())?;
     // Refuse a frame that is not there

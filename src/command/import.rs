@@ -1,9 +1,11 @@
 // Tangled from book/src/import-command.md: edit there, or here and run cargo tangle stitch.
-//! The command `import`: from a parameter file of TIPTOP to a system file.
+//! The command `import`: from a parameter file of TIPTOP, or from telemetry, to a system file.
 
 // What the command import stands on
 use super::summary::{Said, align, count};
+use super::telemetry::import_telemetry;
 use crate::error::Error;
+use crate::files::aot::is_telemetry;
 use crate::files::draft::{Draft, check_files};
 use crate::image::ImagingOptions;
 use crate::model::system::System;
@@ -15,7 +17,7 @@ use std::path::PathBuf;
 // Arguments of import
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// Parameter file of TIPTOP (.ini).
+    /// Parameter file of TIPTOP (.ini), or telemetry (AOT 2.0, .fits).
     file: PathBuf,
     /// System file (TOML) to write; without it, it is printed.
     #[arg(short, long)]
@@ -31,6 +33,10 @@ pub struct ImportArgs {
 // Import a file into another
 /// Imports the file that the arguments name; returns what to print.
 pub fn import(args: &ImportArgs) -> Result<Said, Error> {
+    if is_telemetry(&args.file) {
+        let (output, told) = (args.output.as_deref(), (args.json, args.quiet));
+        return import_telemetry(&args.file, output, told);
+    }
     let outputs: Vec<_> = args.output.iter().map(|path| ("output", path.as_path())).collect();
     check_files(&[("parameter file", &args.file)], &outputs)?;
     let name = args.file.display().to_string();

@@ -15,6 +15,7 @@ mod info;
 mod psf;
 mod reconstruct;
 mod simulate;
+mod telemetry;
 
 // What the commands stand on
 use self::bench::BenchCommand;
@@ -53,7 +54,7 @@ enum Command {
     Reconstruct(ReconstructArgs),
     /// Make the images of a system's targets behind its mirrors, and tell the errors that they show.
     Psf(PsfArgs),
-    /// Make a system file of a parameter file of TIPTOP, and tell what became of each of its keys.
+    /// Make a system file of a parameter file of TIPTOP, and tell what became of each of its keys, or of telemetry (AOT 2.0).
     Import(ImportArgs),
     /// Simulate the slopes that a system's sensors would measure, and the true wavefronts.
     Simulate(SimulateArgs),

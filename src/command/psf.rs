@@ -11,7 +11,7 @@ use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
 use crate::files::origin::Origin;
 use crate::image::{
-    Exposure, Field, Imaged, Images, ImagingOptions, ImagingPlan, Ring, TargetImage,
+    Exposure, Field, FieldImages, Imaged, Images, ImagingOptions, ImagingPlan, Ring, TargetImage,
 };
 use crate::model::source::Source;
 use crate::model::system::System;
@@ -37,6 +37,9 @@ pub struct PsfArgs {
     /// How the covariance of the measurements is inverted, in place of what the system file says.
     #[arg(long, value_parser = choice::inversions())]
     method: Option<Inversion>,
+    /// Write the images of the field, or else of the targets, into this file that ScopeSim reads (.fits), too.
+    #[arg(long)]
+    scopesim: Option<PathBuf>,
     /// Draw what was found at the first wavelength into this file, .svg or .png.
     #[arg(long)]
     plot: Option<PathBuf>,
@@ -96,7 +99,11 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     if let Some((_, path)) = table.filter(|(_, path)| !is_table(path)) {
         return Err(Invalid::new("csv", path.display(), "a file name that ends in .csv").into());
     }
-    let outputs = [named, picture.map(|(path, _)| ("plot", path)), table];
+    let scopesim = args.scopesim.as_deref().map(|path| ("scopesim", path));
+    if let Some(name) = scopesim {
+        ArrayFormat::of(name, &[ArrayFormat::Fits], None)?;
+    }
+    let outputs = [named, picture.map(|(path, _)| ("plot", path)), table, scopesim];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;
     let (system, text) = System::with_text(&args.system)?;
@@ -116,7 +123,7 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     refuse(starless, &name, "field, as there is no [[target]]")?;
     let terms = !options.image.terms.is_empty() || options.image.extra + options.image.jitter > 0.0;
     refuse(args.of == Of::Budget && !terms, "budget", "psf, as there is no error")?;
-    let plan = ImagingPlan::new(&system, options)?;
+    let plan = ImagingPlan::new(&system, options)?.whole_field(args.scopesim.is_some());
     let engine = with_speed(Engine::open(args.device, args.precision)?, args.plan)?;
     let description = plan.describe(&engine);
     let Some((output, format)) = args.output.as_ref().zip(format).filter(|_| !args.plan) else {
@@ -141,15 +148,20 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
         images.add_to(&mut arrays)?;
     }
     told.add_field(&mut arrays);
-    Origin::new(&command_line(), &description.method, &text).note(&mut arrays);
+    let origin = Origin::new(&command_line(), &description.method, &text);
+    origin.clone().note(&mut arrays);
     let mut draft = Draft::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
+    drop(arrays);
+    let scopesim = args.scopesim.as_deref().map(|path| told.draft_of_field(path, origin));
+    let scopesim = scopesim.transpose()?;
     let drawing = picture.map(|(path, format)| Draft::holding(path, &told.draw(format)?));
     let drawing = drawing.transpose()?;
     let table = args.csv.as_deref().map(|path| Draft::holding(path, told.table().as_bytes()));
     let table = table.transpose()?;
     check(&terminal)?;
     draft.publish()?;
+    scopesim.map(Draft::publish).transpose()?;
     drawing.map(Draft::publish).transpose()?;
     table.map(Draft::publish).transpose()?;
     Ok(match (args.json, args.quiet) {
@@ -194,6 +206,26 @@ fn mas(angle: f64) -> f64 {
 /// The mean width of an image in milliarcseconds, if it has one.
 fn width(seen: &Exposure) -> Option<f64> {
     seen.width.map(|width| mas(width.mean()))
+}
+
+// Draft of images for ScopeSim
+impl Told<'_> {
+    /// A draft of the file for ScopeSim.
+    fn draft_of_field(&self, path: &Path, origin: Origin) -> Result<Draft, Error> {
+        let (all, targets) = (self.plan.correction().system().targets(), self.found.targets.len());
+        let field = self.plan.options().field;
+        let (directions, seen) = match field {
+            Some(_) => (&all[targets..targets + self.found.field.len()], &self.found.field),
+            None => (&all[..targets], &self.found.targets),
+        };
+        let exposures = seen.iter().map(|seen| seen.exposures.as_slice()).collect();
+        let mut arrays = Arrays::default();
+        FieldImages { directions, exposures, field }.add_to(&mut arrays)?;
+        origin.note(&mut arrays);
+        let mut draft = Draft::new(path)?;
+        draft.fill(|file| arrays.write(file, ArrayFormat::Fits, self.args.precision))?;
+        Ok(draft)
+    }
 }
 
 // Maps of a field as arrays
@@ -267,6 +299,9 @@ impl Told<'_> {
         let shape: Vec<String> = description.arrays[0].1.iter().map(usize::to_string).collect();
         lines.push(("time", format!("{:.3} s on {}", self.seconds, self.engine.name())));
         lines.push(("output", format!("{output}: psf {}", shape.join(" × "))));
+        if let Some(path) = &self.args.scopesim {
+            lines.push(("scopesim", path.display().to_string()));
+        }
         align(&lines)
     }
 }
@@ -343,6 +378,7 @@ impl Told<'_> {
             "seconds": self.seconds,
             "threads": threads(),
             "output": self.args.output.as_ref().map(|path| path.display().to_string()),
+            "scopesim": self.args.scopesim.as_ref().map(|path| path.display().to_string()),
             "plot": self.args.plot.as_ref().map(|path| path.display().to_string()),
             "csv": self.args.csv.as_ref().map(|path| path.display().to_string()),
         })

@@ -5,6 +5,7 @@
 use super::choice;
 use super::ranks::RankArgs;
 use super::summary::{align, command_line, plan_text};
+use super::telemetry::{Loops, TELEMETRY};
 use super::watch::{Terminal, with_speed};
 use crate::device::{Device, check, engine::Engine, threads};
 use crate::error::{Error, Invalid, accept};
@@ -91,6 +92,7 @@ pub struct ReconstructArgs {
     ranks: RankArgs,
 }
 
+// Arrays that may be asked for
 /// Arrays that are written if they are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
@@ -103,6 +105,8 @@ enum Extra {
     CTt,
     /// Eigenvalues of the covariance of the measurements.
     Eigenvalues,
+    /// Telemetry with the control matrices of loops, in a file of its own: x.aot.fits beside x.npz.
+    Aot,
 }
 /// What a picture shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -127,7 +131,12 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let named = args.output.as_deref().map(|path| ("output", path));
     let format =
         named.map(|name| ArrayFormat::of(name, &ArrayFormat::OF_MANY, None)).transpose()?;
-    let outputs = [named, picture.map(|(path, _)| ("plot", path))];
+    let telemetry = args.telemetry_file();
+    let outputs = [
+        named,
+        picture.map(|(path, _)| ("plot", path)),
+        telemetry.as_deref().map(|path| ("telemetry", path)),
+    ];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;
     let (system, text) = System::with_text(&args.system)?;
@@ -137,6 +146,11 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     }
     let plan = ReconstructorPlan::new(&system, options)?;
     args.check_extras(&plan)?;
+    // Prepare the telemetry of the reconstruction
+    let telemetry = match args.telemetry_file().filter(|_| !args.plan) {
+        Some(path) => Some((path, Loops::of(&system, &text, &args.system.display().to_string())?)),
+        None => None,
+    };
     args.check_picture(&system, &plan)?;
     let engine = with_speed(args.ranks.engine(args.device, args.precision)?, args.plan)?;
     let (plan, writes) = (plan.fitted(&engine), engine.place()[0] == 0);
@@ -155,14 +169,21 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     // Write the reconstruction and its picture
     let mut arrays = told.arrays();
     let origin = Origin::new(&command_line(), &told.plan.describe(&told.engine).method, &text);
-    origin.note(&mut arrays);
+    origin.clone().note(&mut arrays);
     let mut draft = Draft::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     drop(arrays);
+    let telemetry = match (telemetry, &told.found.reconstructor) {
+        (Some((path, loops)), Some(matrix)) => {
+            Some(loops.draft(&path, (&told.system, matrix), origin, args.precision)?)
+        }
+        _ => None,
+    };
     let drawing = picture.map(|(path, format)| Draft::holding(path, &told.draw(format)?));
     let drawing = drawing.transpose()?;
     check(&terminal)?;
     draft.publish()?;
+    telemetry.map(Draft::publish).transpose()?;
     drawing.map(Draft::publish).transpose()?;
     Ok(match (args.json, args.quiet) {
         (true, _) => format!("{}\n", told.summary()),
@@ -201,7 +222,15 @@ impl ReconstructArgs {
                 "no such array, as only eigenvectors have them: --method eigen computes them";
             return Err(Invalid::new("save", "eigenvalues", expected).into());
         }
+        let expected = "no telemetry, as only errors are asked for";
+        accept(!(self.save.contains(&Extra::Aot) && plan.errors_only()), "save", "aot", expected)?;
         Ok(())
+    }
+
+    /// The file of the telemetry, beside the output, if it is asked for.
+    fn telemetry_file(&self) -> Option<PathBuf> {
+        let output = self.output.as_ref().filter(|_| self.save.contains(&Extra::Aot));
+        output.map(|output| output.with_extension(TELEMETRY.trim_start_matches('.')))
     }
 }
 
@@ -349,6 +378,9 @@ impl Told<'_> {
             ("time", format!("{:.3} s on {}", self.seconds, plan.engine)),
             ("output", format!("{output}: {written}")),
         ]);
+        if let Some(path) = self.args.telemetry_file() {
+            lines.push(("telemetry", path.display().to_string()));
+        }
         align(&lines)
     }
 
@@ -384,6 +416,7 @@ impl Told<'_> {
             "seconds": self.seconds,
             "threads": threads(),
             "output": self.args.output.as_ref().map(|path| path.display().to_string()),
+            "telemetry": self.args.telemetry_file().map(|path| path.display().to_string()),
             "plot": self.args.plot.as_ref().map(|path| path.display().to_string()),
         })
     }

@@ -4,6 +4,7 @@
 // What the command simulate stands on
 use super::choice;
 use super::summary::{align, command_line, plan_text};
+use super::telemetry::{draft_of_slopes, is_named_telemetry};
 use super::watch::{Terminal, with_speed};
 use crate::device::{check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
@@ -81,7 +82,10 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     let method = "phase screens by fast Fourier transforms";
     let origin = Origin::new(&command_line(), method, &text).seed(Some(args.seed));
     let about = (&origin, &system);
-    let mut drafts = vec![draft_of(("slopes", "rad", output), simulated.slopes.view(), about)?];
+    let mut drafts = vec![match is_named_telemetry(output) {
+        true => draft_of_slopes(output, &system, simulated.slopes.view(), origin.clone())?,
+        false => draft_of(("slopes", "rad", output), simulated.slopes.view(), about)?,
+    }];
     if let (Some(path), Some(wavefronts)) = (&args.wavefront, &simulated.wavefronts) {
         drafts.push(draft_of(("wavefront", "m", path), wavefronts.view(), about)?);
     }

@@ -22,3 +22,5 @@ pub(crate) mod low;
 pub use low::low_covariances;
 pub mod bandwidth;
 pub use bandwidth::Bandwidth;
+#[cfg(all(feature = "files", feature = "factorise"))]
+mod telemetry;

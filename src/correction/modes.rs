@@ -264,13 +264,18 @@ impl Correction {
     }
 
     // Strokes for measurements
-    /// K of Eq. [commands](https://lenslet.github.io/lenslet/correction-modes.html#eq-commands), one for each target or one for all.
-    pub(crate) fn commands(
+    /// K of Eq. [commands](https://lenslet.github.io/lenslet/correction-modes.html#eq-commands), (a, n), m a rad, one for each target or one for all, of a reconstructor (T, m, n) of [`system`](Self::system). With
+    /// `Scao`, that of the original system will do if it has a target towards the first guide star.
+    ///
+    /// # Errors
+    /// `Invalid` where the reconstructor is that of another system; `Failed` where singular values do not converge; what a device says.
+    pub fn commands(
         &self,
         reconstructor: &Array3<f64>,
         engine: &Engine,
     ) -> Result<Vec<Array2<f64>>, Error> {
-        let all = self.system.targets().iter().zip(reconstructor.outer_iter());
+        let rows = self.rows_of(reconstructor, engine)?;
+        let all = self.system.targets().iter().zip(rows);
         if self.mode == CorrectionMode::Moao {
             let own = |(target, rows): (&Source, ArrayView2<f64>)| {
                 Ok(times_transpose(&self.projectors(&[(*target, 1.0)], engine)?[0], &rows.t()))
@@ -291,6 +296,36 @@ impl Correction {
     pub(crate) fn made(&self, commands: &[Array2<f64>], t: usize) -> Array2<f64> {
         let command = commands.get(t).unwrap_or(&commands[0]);
         times_transpose(&self.seen(&self.system.targets()[t]), &command.t())
+    }
+
+    // Find the rows of each direction
+    /// Which rows of a reconstructor for the `given` first targets are those of each direction of the system.
+    pub(crate) fn rows_for(&self, given: usize) -> Result<Vec<usize>, Invalid> {
+        let all = self.system.targets();
+        let near = |k: usize, t: usize| {
+            let gap = [0, 1].map(|axis| all[k].direction()[axis] - all[t].direction()[axis]);
+            f64::hypot(gap[0], gap[1]) < 1e-12
+        };
+        let expected =
+            "a [[target]] towards the first guide star, which the mirror of mode \"scao\" is for";
+        let place = |k: usize| if k < given { Some(k) } else { (0..given).find(|t| near(k, *t)) };
+        let row = |k: usize| place(k).ok_or_else(|| Invalid::new("target", given, expected));
+        (0..all.len()).map(row).collect()
+    }
+
+    /// The rows of a reconstructor for each direction of the system.
+    fn rows_of<'r>(
+        &self,
+        reconstructor: &'r Array3<f64>,
+        engine: &Engine,
+    ) -> Result<Vec<ArrayView2<'r, f64>>, Error> {
+        let slopes = self.pupil(engine)?.interaction().nrows();
+        let (all, (given, m, _)) = (self.system.targets().len(), reconstructor.dim());
+        let good = m == slopes && (given == all || given == self.targets);
+        let expected = format!("one for ({}, {slopes}) slopes", self.targets);
+        accept(good, "reconstructor", reconstructor.dim(), &expected)?;
+        let rows = self.rows_for(given)?;
+        Ok(rows.into_iter().map(|t| reconstructor.index_axis(Axis(0), t)).collect())
     }
 
     // Noise of strokes in the pupil

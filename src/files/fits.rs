@@ -15,16 +15,24 @@ pub(super) const BLOCK: usize = 2880;
 
 impl Arrays<'_> {
     pub(super) fn write_fits(&self, mut file: impl Write, precision: Precision) -> io::Result<()> {
-        let mut cards = Cards::default();
-        cards.value("SIMPLE", 'T', "this is a FITS file");
-        cards.value("BITPIX", 8, "");
-        cards.value("NAXIS", 0, "all arrays are in the extensions");
-        cards.value("EXTEND", 'T', "");
-        cards.text("CREATOR", concat!("lenslet ", env!("CARGO_PKG_VERSION")));
-        for entry in self.0.iter().filter(|entry| entry.note) {
-            cards.note(entry);
-        }
+        let mut cards = Cards::first();
+        self.note_on(&mut cards);
         file.write_all(&cards.finish())?;
+        self.write_extensions(&mut file, precision)?;
+        file.flush()
+    }
+
+    /// Adds the notes to the cards of the first header.
+    pub(super) fn note_on(&self, cards: &mut Cards) {
+        self.0.iter().filter(|entry| entry.note).for_each(|entry| cards.note(entry));
+    }
+
+    /// Writes all that is no note, each as an extension.
+    pub(super) fn write_extensions(
+        &self,
+        file: &mut impl Write,
+        precision: Precision,
+    ) -> io::Result<()> {
         for entry in self.0.iter().filter(|entry| !entry.note) {
             // Write one extension
             let number = entry.number(precision, true);
@@ -41,31 +49,42 @@ impl Arrays<'_> {
                 _ => image_header(entry, number, shape),
             };
             file.write_all(&header)?;
-            number.write(&entry.values, &mut file)?;
+            number.write(&entry.values, file)?;
             let partial = shape.iter().fold(number.bytes, |rest, n| rest * (n % BLOCK) % BLOCK);
             file.write_all(&vec![0; (BLOCK - partial) % BLOCK])?;
         }
-        file.flush()
+        Ok(())
     }
 }
 
 // Cards of a FITS file
 /// The cards of a FITS file, one after the other.
 #[derive(Default)]
-struct Cards(Vec<u8>);
+pub(super) struct Cards(Vec<u8>);
 
 impl Cards {
+    /// Those that begin a file.
+    pub(super) fn first() -> Self {
+        let mut cards = Self::default();
+        cards.value("SIMPLE", 'T', "this is a FITS file");
+        cards.value("BITPIX", 8, "");
+        cards.value("NAXIS", 0, "all arrays are in the extensions");
+        cards.value("EXTEND", 'T', "");
+        cards.text("CREATOR", concat!("lenslet ", env!("CARGO_PKG_VERSION")));
+        cards
+    }
+
     fn push(&mut self, card: &str) {
         let ascii = card.chars().map(|c| if (' '..='~').contains(&c) { c as u8 } else { b'?' });
         self.0.extend(ascii.chain(std::iter::repeat(b' ')).take(80));
     }
 
-    fn value(&mut self, key: &str, value: impl Display, comment: &str) {
+    pub(super) fn value(&mut self, key: &str, value: impl Display, comment: &str) {
         let separator = if comment.is_empty() { "" } else { " / " };
         self.push(&format!("{key:<8}= {value:>20}{separator}{comment}"));
     }
 
-    fn text(&mut self, key: &str, text: &str) {
+    pub(super) fn text(&mut self, key: &str, text: &str) {
         let short: String = text.chars().take(32).collect();
         self.push(&format!("{key:<8}= '{:<8}'", short.replace('\'', "''")));
     }
@@ -83,7 +102,7 @@ impl Cards {
         }
     }
 
-    fn long_text(&mut self, key: &str, text: &str) {
+    pub(super) fn long_text(&mut self, key: &str, text: &str) {
         let (mut parts, mut length) = (vec![String::new()], 0);
         for c in text.chars() {
             let doubled = if c == '\'' { "''".to_string() } else { c.to_string() };
@@ -124,7 +143,7 @@ impl Cards {
         }
     }
 
-    fn finish(mut self) -> Vec<u8> {
+    pub(super) fn finish(mut self) -> Vec<u8> {
         self.push("END");
         self.0.resize(self.0.len().next_multiple_of(BLOCK), b' ');
         self.0
@@ -144,7 +163,7 @@ fn image_header(entry: &Entry, number: Number, shape: &[usize]) -> Vec<u8> {
     }
     cards.value("PCOUNT", 0, "");
     cards.value("GCOUNT", 1, "");
-    cards.text("EXTNAME", &entry.name.to_ascii_uppercase());
+    cards.long_text("EXTNAME", &entry.name.to_ascii_uppercase());
     // Cards for people to read
     if !entry.unit.is_empty() {
         cards.text("BUNIT", &entry.unit);
@@ -221,7 +240,7 @@ impl Wanted<'_> {
 
 // Image in a file and its names
 /// An image as its header introduces it.
-struct Image {
+pub(super) struct Image {
     /// Its place in the file, from 0.
     number: usize,
     /// Its `EXTNAME`, or nothing.
@@ -232,7 +251,7 @@ struct Image {
 }
 
 impl Image {
-    fn is_called(&self, choice: &str) -> bool {
+    pub(super) fn is_called(&self, choice: &str) -> bool {
         choice.parse() == Ok(self.number) || choice.eq_ignore_ascii_case(&self.name)
     }
 
@@ -249,7 +268,10 @@ impl Image {
 
 // Read the keys from cards
 /// The keys of the header of a unit and their values; nothing at the end of the file.
-fn read_keys(file: &mut impl Read, unit: usize) -> io::Result<Option<BTreeMap<String, String>>> {
+pub(super) fn read_keys(
+    file: &mut impl Read,
+    unit: usize,
+) -> io::Result<Option<BTreeMap<String, String>>> {
     let mut keys = BTreeMap::new();
     let mut block = Vec::with_capacity(BLOCK);
     loop {
@@ -283,25 +305,25 @@ fn read_keys(file: &mut impl Read, unit: usize) -> io::Result<Option<BTreeMap<St
 
 // Understand the keys of cards
 /// The keys of a header, and what is wanted of the file that it is from.
-struct Keys<'a> {
-    keys: BTreeMap<String, String>,
-    wanted: &'a Wanted<'a>,
+pub(super) struct Keys<'a> {
+    pub(super) keys: BTreeMap<String, String>,
+    pub(super) wanted: &'a Wanted<'a>,
 }
 
 impl Keys<'_> {
-    fn number<T: FromStr>(&self, key: &str, default: Option<T>) -> Result<T, Error> {
+    pub(super) fn number<T: FromStr>(&self, key: &str, default: Option<T>) -> Result<T, Error> {
         let text = self.keys.get(key).map(|text| text.replace('D', "E"));
         let number = text.as_ref().map_or(default, |text| text.parse().ok());
         number.ok_or_else(|| self.refuse(key, text.as_deref().unwrap_or("nothing"), "a number"))
     }
 
-    fn refuse(&self, key: &str, value: impl Display, expected: &str) -> Error {
+    pub(super) fn refuse(&self, key: &str, value: impl Display, expected: &str) -> Error {
         self.wanted.refuse(key, value, expected)
     }
 
     // Image that some keys introduce
     /// The image that follows, if one does.
-    fn about(&self, number: usize) -> Result<Option<Image>, Error> {
+    pub(super) fn about(&self, number: usize) -> Result<Option<Image>, Error> {
         let text = |key: &str| self.keys.get(key).cloned().unwrap_or_default();
         let compression = (text("ZIMAGE") == "T").then(|| text("ZCMPTYPE"));
         let shape = self.shape(if compression.is_some() { "ZNAXIS" } else { "NAXIS" })?;
@@ -312,13 +334,13 @@ impl Keys<'_> {
 
     // Shape and length of the data
     /// The lengths of the axes that these keys number, the fastest last.
-    fn shape(&self, keys: &str) -> Result<Vec<usize>, Error> {
+    pub(super) fn shape(&self, keys: &str) -> Result<Vec<usize>, Error> {
         let axes: usize = self.number(keys, None)?;
         (1..=axes).rev().map(|k| self.number(&format!("{keys}{k}"), None)).collect()
     }
 
     /// Bytes of the data after this header, without what fills up the last block.
-    fn data_bytes(&self, shape: &[usize]) -> Result<u64, Error> {
+    pub(super) fn data_bytes(&self, shape: &[usize]) -> Result<u64, Error> {
         if shape.is_empty() {
             return Ok(0);
         }
@@ -330,7 +352,7 @@ impl Keys<'_> {
     }
 
     // Read an image that is found
-    fn read(&self, image: &Image, data: &mut impl Read) -> Result<ArrayD<f64>, Error> {
+    pub(super) fn read(&self, image: &Image, data: &mut impl Read) -> Result<ArrayD<f64>, Error> {
         if let Some(compression) = &image.compression {
             let reason = format!(
                 "the image {} is compressed by tiles ({compression}): unpack the file with funpack",

@@ -11,5 +11,7 @@ pub use reading::{Unit, read_array, read_array2};
 pub(crate) mod fits;
 pub(crate) mod origin;
 pub use origin::Origin;
+pub(crate) mod aot;
+pub use aot::{Telemetry, TelemetryFile, is_telemetry};
 pub(crate) mod located;
 pub(crate) mod tiptop;

@@ -75,8 +75,8 @@ pub(super) struct Wanted<'a> {
     pub(super) path: &'a Path,
     /// Which of several arrays.
     pub(super) choice: Option<&'a str>,
-    axes: [usize; 2],
-    unit: Unit,
+    pub(super) axes: [usize; 2],
+    pub(super) unit: Unit,
 }
 
 impl Wanted<'_> {
@@ -171,7 +171,7 @@ pub(super) struct Found {
 
 impl Found {
     // Read all numbers
-    fn read_numbers(&self, file: &mut impl Read, factor: f64) -> io::Result<Vec<f64>> {
+    pub(super) fn read_numbers(&self, file: &mut impl Read, factor: f64) -> io::Result<Vec<f64>> {
         let scale = [self.scale.0, self.scale.1].map(|part| factor * part);
         let count = self.shape.iter().fold(1, |count: usize, n| count.saturating_mul(*n));
         let mut numbers = Vec::new();

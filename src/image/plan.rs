@@ -73,6 +73,8 @@ pub struct ImagingPlan {
     diameter: f64,
     /// Targets of the system itself, before the directions of the field.
     targets: usize,
+    /// Whether images of the field are kept.
+    whole_field: bool,
 }
 
 // Choose the grid of the pupil
@@ -159,7 +161,8 @@ impl ImagingPlan {
         let pitch = correction.pupil_mirror().fitting_pitch();
         let across = samples(diameter, pitch, &options.image);
         let aperture = options.image.aperture(pupil, across, diameter / across as f64)?;
-        Ok(Self { options, correction, reconstruction, aperture, diameter, targets })
+        let whole_field = false;
+        Ok(Self { options, correction, reconstruction, aperture, diameter, targets, whole_field })
     }
 
     /// Whether errors of slopes are all that is needed of the reconstruction, of so many targets.
@@ -188,6 +191,11 @@ impl ImagingPlan {
     /// What is asked of the images.
     pub fn options(&self) -> &ImagingOptions {
         &self.options
+    }
+
+    /// The same plan, which keeps the images of a field's directions, and not only what is read from them.
+    pub fn whole_field(self, whole_field: bool) -> Self {
+        Self { whole_field, ..self }
     }
 
     /// The diameter of the telescope, m.
@@ -246,7 +254,10 @@ impl ImagingPlan {
     fn bytes(&self) -> u64 {
         let (points, actuators) =
             (self.points() as u64, self.correction.pupil_mirror().positions().len() as u64);
-        8 * (40 * points * points + 3 * actuators * actuators)
+        let directions = if self.whole_field { self.correction.targets() } else { 0 };
+        let images =
+            self.options.image.pixels.pow(2) * self.options.image.wavelengths.len() * directions;
+        8 * (40 * points * points + 3 * actuators * actuators + 2 * images as u64)
     }
 
     /// Displacements along an axis.
@@ -284,7 +295,7 @@ impl Imaged {
 pub struct Imaged {
     /// Those of all targets.
     pub targets: Vec<TargetImage>,
-    /// Those of the directions of a field, by rows; of the images themselves only the middle.
+    /// Those of the directions of a field, by rows; of the images themselves only the middle, unless the plan keeps [all](ImagingPlan::whole_field).
     pub field: Vec<TargetImage>,
     /// The image without correction at the first wavelength.
     pub uncorrected: PointSpread,
@@ -328,8 +339,15 @@ impl ImagingPlan {
             let structures =
                 |(name, strokes): &(&'static str, Array2<f64>)| Ok((*name, structure(strokes)?));
             let own = strokes.iter().map(structures).collect::<Result<OwnErrors, Error>>()?;
-            let pixels = if targets.len() < self.targets { self.options.image.pixels } else { 1 };
-            targets.push(self.expose(&own, &common, &telescope, pixels)?);
+            let of_field = targets.len() >= self.targets;
+            let whole = !of_field || self.whole_field;
+            let pixels = if whole { self.options.image.pixels } else { 1 };
+            let mut seen = self.expose(&own, &common, &telescope, pixels)?;
+            if of_field {
+                let perfect = seen.exposures.iter_mut().map(|seen| &mut seen.perfect);
+                perfect.for_each(|perfect| perfect.values = Array2::ones((1, 1)));
+            }
+            targets.push(seen);
             watch.progress(targets.len(), count);
             Ok(())
         };

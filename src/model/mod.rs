@@ -20,6 +20,10 @@ pub(crate) mod system;
 pub use system::{SlopeModel, System, SystemBuilder};
 pub(crate) mod wavefront_grid;
 pub use wavefront_grid::PhaseGrid;
+#[cfg(feature = "files")]
+pub(crate) mod telemetry;
+#[cfg(feature = "files")]
+pub use telemetry::{TelemetrySystem, read_slopes};
 pub(crate) mod mirror;
 pub use mirror::{ActuatorLayout, MeasuredInfluence, MirrorDesign, Spacing};
 pub(crate) mod control;

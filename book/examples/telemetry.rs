@@ -1,0 +1,177 @@
+//! Draws the figures of the chapters on files for other tools into the folder that is given.
+
+use plotters::prelude::*;
+use std::{error::Error, path::Path, path::PathBuf};
+
+const BLUE_INK: RGBColor = RGBColor(0, 114, 178);
+const RED_INK: RGBColor = RGBColor(213, 94, 0);
+const GREEN_INK: RGBColor = RGBColor(0, 130, 90);
+
+/// A box: its upper left corner, width and height, its lines, and the colour of its kind.
+type Part = ((i32, i32), (i32, i32), &'static [&'static str], RGBColor);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    lenslet::plot::load_font("DejaVu Sans")?;
+    let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
+    references(&folder.join("telemetry-files.svg"))?;
+    correspondence(&folder.join("telemetry.svg"))?;
+    loops(&folder.join("telemetry-loops.svg"))?;
+    field(&folder.join("scopesim-files.svg"))
+}
+
+/// Boxes with lines of text, and arrows between points.
+fn draw(
+    (path, size): (&Path, (u32, u32)),
+    parts: &[Part],
+    arrows: &[[(i32, i32); 2]],
+) -> Result<(), Box<dyn Error>> {
+    let area = SVGBackend::new(path, size).into_drawing_area();
+    area.fill(&WHITE)?;
+    for ((x, y), (width, height), lines, colour) in parts {
+        let corners = [(*x, *y), (x + width, y + height)];
+        area.draw(&Rectangle::new(corners, colour.mix(0.15).filled()))?;
+        area.draw(&Rectangle::new(corners, colour.stroke_width(1)))?;
+        for (k, line) in lines.iter().enumerate() {
+            let style = ("DejaVu Sans", 13).into_font().color(if k == 0 { colour } else { &BLACK });
+            area.draw(&Text::new((*line).to_string(), (x + 7, y + 6 + 18 * k as i32), style))?;
+        }
+    }
+    for [(x, y), (u, v)] in arrows {
+        let (dx, dy) = (f64::from(u - x), f64::from(v - y));
+        let length = f64::hypot(dx, dy);
+        let (along, across) = ([dx / length, dy / length], [-dy / length, dx / length]);
+        let wing = |side: f64| {
+            let at = |k: usize, end: i32| f64::from(end) - 9.0 * along[k] + side * across[k];
+            (at(0, *u).round() as i32, at(1, *v).round() as i32)
+        };
+        let points = vec![(*x, *y), (*u, *v), wing(4.0), (*u, *v), wing(-4.0)];
+        area.draw(&PathElement::new(points, BLACK.mix(0.7).stroke_width(1)))?;
+    }
+    area.present()?;
+    Ok(())
+}
+
+/// Rows that point at rows of other tables and at images.
+fn references(path: &Path) -> Result<(), Box<dyn Error>> {
+    let parts: [Part; 6] = [
+        (
+            (20, 20),
+            (220, 84),
+            &["AOT_SOURCES", "STAR 0: Sodium …", "STAR 1: Natural …", "TARGET 0: Science …"],
+            BLUE_INK,
+        ),
+        ((20, 150), (220, 48), &["AOT_SOURCES_SODIUM_LGS", "STAR 0: 90 km"], BLUE_INK),
+        (
+            (290, 20),
+            (250, 66),
+            &["AOT_WAVEFRONT_SENSORS", "WFS 0: ROWREF<STAR 0>, …", "WFS 1: ROWREF<STAR 1>, …"],
+            BLUE_INK,
+        ),
+        (
+            (290, 150),
+            (250, 66),
+            &[
+                "AOT_LOOPS, AOT_LOOPS_CONTROL",
+                "LOOP 0 0: WFS 0, MIRROR 0",
+                "LOOP 0 1: WFS 1, MIRROR 0",
+            ],
+            BLUE_INK,
+        ),
+        ((590, 20), (160, 66), &["image", "WFS 0 MASK", "8 × 8"], RED_INK),
+        ((590, 150), (160, 66), &["image", "LOOP 0 0 CONTROL…", "68 × 2 × 48"], RED_INK),
+    ];
+    let arrows = [
+        [(290, 50), (240, 50)],
+        [(130, 150), (130, 104)],
+        [(540, 50), (590, 50)],
+        [(540, 183), (590, 183)],
+        [(415, 150), (415, 86)],
+    ];
+    draw((path, (770, 240)), &parts, &arrows)
+}
+
+/// Which table of a system file is in which of telemetry.
+fn correspondence(path: &Path) -> Result<(), Box<dyn Error>> {
+    let names: [(&'static [&'static str], &'static [&'static str]); 5] = [
+        (&["[atmosphere]"], &["AOT_ATMOSPHERIC_PARAMETERS", "and images of the layers"]),
+        (&["[telescope]"], &["AOT_TELESCOPES", "and an image of the pupil"]),
+        (&["[[target]], [[guide_star]]"], &["AOT_SOURCES, …_SODIUM_LGS", "…_RAYLEIGH_LGS"]),
+        (
+            &["[lenslet_array]", "rotation, shift, noise"],
+            &["AOT_WAVEFRONT_SENSORS", "masks, matrices and their cards"],
+        ),
+        (
+            &["[[mirror]], [correction], [loop]"],
+            &["AOT_WAVEFRONT_CORRECTORS", "AOT_LOOPS, AO-MODE"],
+        ),
+    ];
+    let (mut parts, mut arrows): (Vec<Part>, Vec<_>) = (Vec::new(), Vec::new());
+    for (k, (ours, theirs)) in names.into_iter().enumerate() {
+        let y = 15 + 58 * k as i32;
+        parts.push(((30, y), (250, 46), ours, GREEN_INK));
+        parts.push(((430, y), (290, 46), theirs, BLUE_INK));
+        arrows.push([(285, y + 17), (425, y + 17)]);
+        arrows.push([(425, y + 29), (285, y + 29)]);
+    }
+    draw((path, (750, 310)), &parts, &arrows)
+}
+
+/// Sensors, the loops that lead from each of them to each mirror, and the mirrors.
+fn loops(path: &Path) -> Result<(), Box<dyn Error>> {
+    let sensors: [&'static [&'static str]; 3] = [&["WFS 0"], &["WFS 1"], &["WFS 2"]];
+    let (mut parts, mut arrows): (Vec<Part>, Vec<_>) = (Vec::new(), Vec::new());
+    let loops: [&'static [&'static str]; 6] = [
+        &["LOOP 0 0: 68 × 2 × 48"],
+        &["LOOP 1 0: 68 × 2 × 48"],
+        &["LOOP 0 1: 68 × 2 × 48"],
+        &["LOOP 1 1: 68 × 2 × 48"],
+        &["LOOP 0 2: 68 × 2 × 20"],
+        &["LOOP 1 2: 68 × 2 × 20"],
+    ];
+    for (q, sensor) in sensors.into_iter().enumerate() {
+        let y = 38 + 90 * q as i32;
+        parts.push(((30, y), (90, 30), sensor, BLUE_INK));
+        for k in 0..2 {
+            let at = y - 20 + 40 * k as i32;
+            parts.push(((230, at), (200, 30), loops[2 * q + k], RED_INK));
+            arrows.push([(120, y + 15), (228, at + 15)]);
+            arrows.push([(430, at + 15), (568, 90 + 100 * k as i32)]);
+        }
+    }
+    parts.push(((570, 65), (160, 48), &["MIRROR 0", "68 strokes: a sum"], GREEN_INK));
+    parts.push(((570, 165), (160, 48), &["MIRROR 1", "68 strokes: a sum"], GREEN_INK));
+    draw((path, (760, 290)), &parts, &arrows)
+}
+
+/// The map of a field and the cube that it counts.
+fn field(path: &Path) -> Result<(), Box<dyn Error>> {
+    let area = SVGBackend::new(path, (720, 270)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let write = |text: &str, at: (i32, i32), colour: RGBColor| {
+        Text::new(text.to_string(), at, ("DejaVu Sans", 14).into_font().color(&colour))
+    };
+    for k in 0..9 {
+        let (x, y) = (60 + 60 * (k % 3), 165 - 60 * (k / 3));
+        let cell = [(x, y), (x + 60, y + 60)];
+        let chosen = k == 5;
+        area.draw(&Rectangle::new(cell, RED_INK.mix(if chosen { 0.4 } else { 0.08 }).filled()))?;
+        area.draw(&Rectangle::new(cell, BLUE_INK.stroke_width(1)))?;
+        area.draw(&write(&k.to_string(), (x + 25, y + 22), BLACK))?;
+    }
+    area.draw(&write("y upwards, x to the right, (0, 0) in the middle", (40, 240), BLACK))?;
+    area.draw(&write("index map", (115, 18), BLUE_INK))?;
+    for k in (0..9).rev() {
+        let (x, y) = (380 + 24 * k, 150 - 12 * k);
+        let sheet = [(x, y), (x + 80, y + 80)];
+        let depth = if k == 5 { 0.4 } else { 0.08 };
+        area.draw(&Rectangle::new(sheet, WHITE.filled()))?;
+        area.draw(&Rectangle::new(sheet, RED_INK.mix(depth).filled()))?;
+        area.draw(&Rectangle::new(sheet, BLUE_INK.stroke_width(1)))?;
+        area.draw(&Circle::new((x + 40, y + 40), 8 + k, BLACK.mix(0.35).filled()))?;
+    }
+    area.draw(&write("images 0 to 8 at one wavelength", (380, 240), BLUE_INK))?;
+    let arrow = vec![(245, 135), (560, 133), (551, 128), (560, 133), (551, 138)];
+    area.draw(&PathElement::new(arrow, BLACK.stroke_width(2)))?;
+    area.present()?;
+    Ok(())
+}
