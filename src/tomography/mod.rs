@@ -35,3 +35,7 @@ pub use error::WavefrontError;
 pub(crate) mod point_errors;
 #[cfg(feature = "factorise")]
 pub use point_errors::{PointErrors, PointErrorsPlan};
+#[cfg(feature = "factorise")]
+pub(crate) mod measured_maps;
+#[cfg(feature = "factorise")]
+pub use measured_maps::{MapLayout, MapPair, SlopeMaps};
