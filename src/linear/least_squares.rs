@@ -99,7 +99,9 @@ impl LeastSquares {
             settled |= norm(&residuals) <= self.floor;
             let next = match settled || steps == self.steps {
                 true => None,
-                false => self.descend(model, (&at, &residuals), (&jacobian, &held), &mut damping)?,
+                false => {
+                    self.descend(model, (&at, &residuals), (&jacobian, &held), &mut damping)?
+                }
             };
             let Some((lower, left)) = next else {
                 let converged = settled || steps < self.steps;
@@ -189,8 +191,7 @@ impl Normal {
     pub fn new(jacobian: &Array2<f64>, held: &[bool]) -> Result<Self, Error> {
         let lengths: Vec<f64> =
             jacobian.columns().into_iter().map(|column| column.dot(&column).sqrt()).collect();
-        let free: Vec<usize> =
-            (0..held.len()).filter(|&k| !held[k] && lengths[k] > 0.0).collect();
+        let free: Vec<usize> = (0..held.len()).filter(|&k| !held[k] && lengths[k] > 0.0).collect();
         let scales: Vec<f64> = free.iter().map(|&k| lengths[k]).collect();
         let columns = jacobian.select(Axis(1), &free) / &Array1::from(scales.clone());
         let eigen = match free.is_empty() {
@@ -299,7 +300,8 @@ mod tests {
         let mut line = Line(Array2::from_shape_fn((5, 3), |(k, u)| [1.0, k as f64, 2.0][u]));
         let fit = LeastSquares { bounds: vec![[-9.0, 9.0]; 3], floor: 0.0, steps: 20 };
         let found = fit.run(&mut line, &[0.0; 3], &silent).unwrap();
-        let [height, slope] = [found.parameters[0] + 2.0 * found.parameters[2], found.parameters[1]];
+        let [height, slope] =
+            [found.parameters[0] + 2.0 * found.parameters[2], found.parameters[1]];
         assert!((slope - 0.7).abs() < 1e-5 && (height - 0.6).abs() < 1e-5, "{found:?}");
         let normal = Normal::new(&found.jacobian, &found.held).unwrap();
         let blind = normal.blind(1e-9);

@@ -39,3 +39,7 @@ pub use point_errors::{PointErrors, PointErrorsPlan};
 pub(crate) mod measured_maps;
 #[cfg(feature = "factorise")]
 pub use measured_maps::{MapLayout, MapPair, SlopeMaps};
+#[cfg(feature = "factorise")]
+pub(crate) mod learning;
+#[cfg(feature = "factorise")]
+pub use learning::{Doubt, LearnOptions, LearnPlan, Learned, LearnedValue, Parameter, Unknown};
