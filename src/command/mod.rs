@@ -1,5 +1,5 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
-//! The commands: `covariance`, `estimate`, `reconstruct`, `psf`, `simulate`, `info`, `bench`.
+//! The commands: `covariance`, `estimate`, `reconstruct`, `psf`, `learn`, `simulate`, `info`, `bench`.
 
 mod choice;
 mod ranks;
@@ -11,6 +11,7 @@ mod estimate;
 mod bench;
 mod covariance;
 mod info;
+mod learn;
 mod psf;
 mod reconstruct;
 mod simulate;
@@ -20,6 +21,7 @@ use self::bench::BenchCommand;
 use self::covariance::CovarianceArgs;
 use self::estimate::EstimateArgs;
 use self::info::InfoArgs;
+use self::learn::LearnArgs;
 use self::psf::PsfArgs;
 use self::reconstruct::ReconstructArgs;
 use self::simulate::SimulateArgs;
@@ -51,6 +53,8 @@ enum Command {
     Reconstruct(ReconstructArgs),
     /// Make the images of a system's targets behind its mirrors, and tell the errors that they show.
     Psf(PsfArgs),
+    /// Learn the turbulence profile, and where sensors look, from measured slopes.
+    Learn(LearnArgs),
     /// Simulate the slopes that a system's sensors would measure, and the true wavefronts.
     Simulate(SimulateArgs),
     /// Say what this machine offers, and what a system asks for.
@@ -69,6 +73,7 @@ pub fn run() -> ExitCode {
         Command::Estimate(args) => estimate::estimate(&args),
         Command::Reconstruct(args) => reconstruct::reconstruct(&args).map(Said::from),
         Command::Psf(args) => psf::psf(&args).map(Said::from),
+        Command::Learn(args) => learn::learn(&args),
         Command::Simulate(args) => simulate::simulate(&args).map(Said::from),
         Command::Info(args) => info::info(&args).map(Said::from),
         Command::Bench(command) => bench::bench(&command).map(Said::from),

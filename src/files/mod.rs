@@ -12,3 +12,4 @@ pub(crate) mod fits;
 pub(crate) mod origin;
 pub use origin::Origin;
 pub(crate) mod located;
+pub(crate) mod rewriting;
