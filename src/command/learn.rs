@@ -113,7 +113,7 @@ pub fn learn(args: &LearnArgs) -> Result<Said, Error> {
     Ok(Said { text, warnings: told.warnings(), shortfall: told.shortfall() })
 }
 
-// What there is to tell of learning
+// Refuse folders and name files
 /// Refuses an output from whose folder the files are not found that the system file names.
 fn check_folder(text: &str, output: &Path, args: &LearnArgs) -> Result<(), Error> {
     System::from_toml(text, &output.display().to_string()).map(drop).map_err(|_| {
@@ -133,6 +133,7 @@ fn of_file(error: Error, path: &Path) -> Error {
     }
 }
 
+// What there is to tell of learning
 /// All that there is to tell.
 struct Told<'a> {
     args: &'a LearnArgs,
@@ -305,6 +306,8 @@ impl Told<'_> {
         values
     }
 }
+
+// Write numbers with their errors
 /// The first and the last line of what a file of learning tells at its top.
 const HEADER: &str = "Learned by lenslet";
 const END: &str = "End of what was learned.";

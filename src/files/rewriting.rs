@@ -40,8 +40,8 @@ impl<'t> Rewriting<'t> {
             return;
         };
         let rest = &self.text[start..];
-        if rest.starts_with('{') {
-            let alone = rest[1..].trim_start().starts_with('}');
+        if let Some(inside) = rest.strip_prefix('{') {
+            let alone = inside.trim_start().starts_with('}');
             let comma = if alone { " " } else { "," };
             self.changes.push((start + 1..start + 1, format!(" {key} = {value}{comma}")));
         } else if rest.starts_with('[') {

@@ -121,7 +121,7 @@ impl LeastSquares {
         (at, residuals): (&[f64], &Array1<f64>),
         (jacobian, held): (&Array2<f64>, &[bool]),
         damping: &mut f64,
-    ) -> Result<Option<(Vec<f64>, Array1<f64>)>, Error> {
+    ) -> Result<Option<Place>, Error> {
         let normal = Normal::new(jacobian, held)?;
         let gradient = jacobian.t().dot(residuals).insert_axis(Axis(0));
         let now = norm(residuals).powi(2);
@@ -165,6 +165,9 @@ impl LeastSquares {
         at.iter().zip(&self.bounds).zip(gradient).map(beyond).collect()
     }
 }
+
+/// Parameters, and their residuals.
+type Place = (Vec<f64>, Array1<f64>);
 
 /// The root of the sum of squares.
 fn norm(residuals: &Array1<f64>) -> f64 {

@@ -327,6 +327,8 @@ fn independent_frames(power: &[f64], blocks: &[Range<usize>]) -> f64 {
     let of_blocks = variance(&means_of(power, blocks)) / blocks.len() as f64;
     (variance(power) / of_blocks).clamp(1.0, power.len() as f64)
 }
+
+// How frames and blocks scatter
 /// The mean square of the slopes of each frame, each star's in units of its own.
 fn power_of_frames(layout: &MapLayout, slopes: &Array2<f64>) -> Result<Vec<f64>, Invalid> {
     let mut power = Array1::zeros(slopes.nrows());
@@ -427,6 +429,7 @@ mod tests {
         assert!((maps.blocks[[3, middle]] - rest.dot(&rest) / 9.0).abs() < 1e-12);
     }
 
+    // Tilt that is removed leaves the maps
     #[test]
     fn tilt_that_is_removed_or_unknown_leaves_the_maps() {
         for tip_tilt in [TipTilt::Removed, TipTilt::unknown(1e-9).unwrap()] {
