@@ -12,6 +12,7 @@ use crate::model::system::System;
 use crate::model::unmeasured::{RemovedModes, TipTilt};
 use crate::tomography::estimate::check_slopes;
 use ndarray::{Array1, Array2, ArrayView2, Axis, s};
+use rayon::prelude::*;
 use std::ops::Range;
 
 // Maps of all pairs of stars
@@ -276,10 +277,13 @@ impl SlopeMaps {
             check(watch)?;
             let own = slopes.slice(s![.., block.clone()]).as_standard_layout().into_owned();
             means.column_mut(b).assign(&(own.sum_axis(Axis(1)) / block.len() as f64));
-            for pair in &layout.pairs {
+            let map = |pair: &MapPair| {
                 let [p, q] = pair.stars.map(|star| own.slice(s![layout.slopes(star), ..]));
                 let product = times_transpose(&p, &q) / block.len() as f64;
-                let map = layout.average_projected(pair, product.view());
+                layout.average_projected(pair, product.view())
+            };
+            let maps: Vec<Array1<f64>> = layout.pairs.par_iter().map(map).collect();
+            for (pair, map) in layout.pairs.iter().zip(maps) {
                 all.slice_mut(s![b, pair.range()]).assign(&map);
             }
             watch.progress(b + 1, blocks.len());
