@@ -43,7 +43,7 @@ impl Run {
     }
 
     /// Expects a refusal with exit code 2 that says all of `words`, in a folder that stays as it is.
-    fn refuses(&self, args: &str, words: &[&str]) -> Checked {
+    pub fn refuses(&self, args: &str, words: &[&str]) -> Checked {
         let before = self.names()?;
         let output = self.lenslet(args)?;
         let message = String::from_utf8_lossy(&output.stderr).into_owned();

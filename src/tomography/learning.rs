@@ -240,18 +240,28 @@ impl Geometry {
         sensors: [Sensor; 2],
         pair: &MapPair,
     ) -> Result<Array1<f64>, Error> {
-        let (air, gradient) = (self.system.atmosphere(), self.system.cone_gradient());
-        let (r0, wavelength) = (air.fried_parameter(), air.wavelength());
-        let air = Atmosphere::new(r0, wavelength, vec![Layer { fraction: 1.0, ..*layer }])?;
         if sensors[0].shares_lattice_with(&sensors[1]) {
-            let problem = SlopeProblem::of_sensors(&air, &sensors, gradient)?;
-            let own = usize::from(!pair.is_own());
-            return Ok(self.spread(pair, &pair_alone(&problem, (0, own))));
+            return Ok(self.spread(pair, &self.lags(layer, sensors)?));
         }
+        let (air, gradient) = (self.air(layer)?, self.system.cone_gradient());
         let valid = pair.stars.map(|star| self.valid[star].clone());
         let [first, second] = [0, 1].map(|k| (&sensors[k..=k], &valid[k..=k]));
         let covariance = dense::between(&air, first, second, gradient, &silent)?;
         Ok(self.layout.average(pair, covariance))
+    }
+
+    /// The covariance of two sensors that share a lattice through one layer of strength 1, at all lags.
+    fn lags(&self, layer: &Layer, sensors: [Sensor; 2]) -> Result<PairCovariance, Error> {
+        let gradient = self.system.cone_gradient();
+        let problem = SlopeProblem::of_sensors(&self.air(layer)?, &sensors, gradient)?;
+        Ok(pair_alone(&problem, (0, 1)))
+    }
+
+    /// The air with a layer alone.
+    fn air(&self, layer: &Layer) -> Result<Atmosphere, Invalid> {
+        let air = self.system.atmosphere();
+        let alone = vec![Layer { fraction: 1.0, ..*layer }];
+        Atmosphere::new(air.fried_parameter(), air.wavelength(), alone)
     }
 
     // Spread lags to pairs of lenslets
@@ -288,6 +298,65 @@ impl Geometry {
     }
 }
 
+// How a map changes with a turn
+impl Geometry {
+    /// How a map changes with the rotation of its first (0) or its second sensor (1), per radian, Eq. [turning](https://lenslet.github.io/lenslet/learning.html#eq-turning).
+    fn turning_map(
+        &self,
+        layer: &Layer,
+        [first, second]: [Sensor; 2],
+        pair: &MapPair,
+        turned: usize,
+    ) -> Result<Array1<f64>, Error> {
+        let (axes, step) = (first.axes(), 0.01 * first.side());
+        let shifted = |axis: usize, by: f64| {
+            let shift = [0, 1].map(|k| second.shift[k] + by * axes[axis][k]);
+            let second = Sensor { rotation: first.rotation, shift, ..second };
+            self.lags(layer, [first, second])
+        };
+        let still = shifted(0, 0.0)?;
+        let mut slopes = [still.clone(), still.clone()];
+        for (axis, slope) in slopes.iter_mut().enumerate() {
+            *slope = (shifted(axis, step)? - shifted(axis, -step)?) / (2.0 * step);
+        }
+        Ok(self.join_turning(pair, [&first, &second], turned, (&still, &slopes)))
+    }
+
+    // Join derivatives of a turn
+    fn join_turning(
+        &self,
+        pair: &MapPair,
+        sensors: [&Sensor; 2],
+        turned: usize,
+        (still, slopes): (&PairCovariance, &[PairCovariance; 2]),
+    ) -> Array1<f64> {
+        let stars = pair.stars.map(|star| self.layout.order().lenslets(star));
+        let (m, n) = (stars[0].len(), stars[1].len());
+        let sign = [-1.0, 1.0][turned];
+        let of_pair = |(row, column): (usize, usize)| {
+            let (lenslets, axes) =
+                ([stars[0][row % m], stars[1][column % n]], [row / m, column / n]);
+            let [j, i] = pair.lag_of(lenslets[0], lenslets[1]);
+            let sensor = sensors[turned];
+            let along = |k: usize| sensor.magnification * sensor.array.centre(lenslets[turned][k]);
+            let (x, y, component) = (along(1), along(0), axes[0] + axes[1]);
+            let moved = x * slopes[1][[component, j, i]] - y * slopes[0][[component, j, i]];
+            // The other axis of the sensor that is turned, with the axis of the other one.
+            let mixed =
+                [1.0, -1.0][axes[turned]] * still[[axes[1 - turned] + 1 - axes[turned], j, i]];
+            sign * moved + mixed
+        };
+        self.layout.average(pair, Array2::from_shape_fn((2 * m, 2 * n), of_pair))
+    }
+}
+
+/// Whether a derivative by rotation follows from a lattice: two sensors share one but for three degrees.
+fn nearly_parallel([first, second]: [Sensor; 2]) -> bool {
+    let (sin, cos) = (second.rotation - first.rotation).sin_cos();
+    let parallel = Sensor { rotation: first.rotation, ..second };
+    sin.abs() < 0.053 && cos > 0.0 && first.shares_lattice_with(&parallel)
+}
+
 // Derivatives of the maps
 /// The maps of a guess against those that were measured.
 struct Model<'a> {
@@ -310,13 +379,20 @@ struct Wanted {
     layer: Layer,
     sensors: [Sensor; 2],
     pair: usize,
+    /// The sensor by whose rotation the map is differentiated, if it is.
+    turned: Option<usize>,
 }
 
 impl Model<'_> {
     // Compute many maps at once
     fn compute(&self, wanted: Vec<Wanted>) -> Result<Vec<Array1<f64>>, Error> {
         let map = |geometry: &&Geometry, wanted: Wanted| {
-            geometry.unit_map(&wanted.layer, wanted.sensors, &geometry.layout.pairs()[wanted.pair])
+            let Wanted { layer, sensors, pair, turned } = wanted;
+            let pair = &geometry.layout.pairs()[pair];
+            match turned {
+                Some(turned) => geometry.turning_map(&layer, sensors, pair, turned),
+                None => geometry.unit_map(&layer, sensors, pair),
+            }
         };
         gather(Workers::cores(&self.geometry), wanted, &Unseen(self.watch), map)
     }
@@ -340,6 +416,7 @@ impl Model<'_> {
                     layer: *layer,
                     sensors: stars.stars.map(|star| guess.sensors[star]),
                     pair,
+                    turned: None,
                 };
                 pairs.map(wanted).collect::<Vec<_>>()
             };
@@ -388,12 +465,17 @@ impl Model<'_> {
                     }
                     Parameter::Strength(_) | Parameter::Noise(..) => false,
                 };
+                let now = at.stars.map(|star| self.guess.sensors[star]);
+                let turned = match key {
+                    Parameter::Rotation(star) if nearly_parallel(now) => {
+                        Some(usize::from(at.stars[1] == star))
+                    }
+                    _ => None,
+                };
+                let (sensors, step) = if turned.is_some() { (now, 1.0) } else { (sensors, step) };
                 if matters {
-                    changed.push((
-                        l,
-                        layer.fraction / step,
-                        Wanted { layer: *layer, sensors, pair },
-                    ));
+                    let wanted = Wanted { layer: *layer, sensors, pair, turned };
+                    changed.push((l, layer.fraction / step, wanted));
                 }
             }
         }
@@ -429,13 +511,15 @@ impl Residuals for Model<'_> {
             }
             let step = self.guess.step(*key, self.bounds[k]);
             for (l, factor, map) in self.changed(*key, step) {
-                places.push((k, l, factor, map.pair));
+                places.push((k, l, factor, map.pair, map.turned.is_some()));
                 wanted.push(map);
             }
         }
-        for ((k, l, factor, pair), moved) in places.into_iter().zip(self.compute(wanted)?) {
+        let maps = self.compute(wanted)?;
+        for ((k, l, factor, pair, is_slope), map) in places.into_iter().zip(maps) {
             let mut column = jacobian.slice_mut(s![pairs[pair].range(), k]);
-            column.scaled_add(factor, &(moved - &self.units[l][pair]));
+            let change = if is_slope { map } else { map - &self.units[l][pair] };
+            column.scaled_add(factor, &change);
         }
         jacobian *= &self.weights.view().insert_axis(Axis(1));
         Ok(jacobian)
@@ -1157,6 +1241,40 @@ mod tests {
             close(sensor.magnification, known.magnification, 1e-6);
         }
         assert_eq!(learned.fried_parameter, (0.15, None));
+    }
+
+    // A turn changes maps as differences do
+    #[test]
+    fn a_turn_changes_maps_as_differences_do() {
+        let rest = system(0.15, [0.6, 0.3, 0.1], [3000.0, 6500.0], 20.0);
+        let rest = with(&rest, |stars| {
+            stars[0].tip_tilt = TipTilt::Removed;
+            for star in stars {
+                star.sensor.array = LensletArray::new(3, 0.8).unwrap();
+                star.sensor.rotation = 0.3;
+            }
+        });
+        let plan = plan(&rest, &[Unknown::Rotations]);
+        let (geometry, pairs) = (&plan.geometry, plan.geometry.layout.pairs());
+        let layer = Layer::new(3000.0, 1.0, 20.0);
+        for (pair, turned) in [(1, 0), (4, 1)] {
+            let pair = &pairs[pair];
+            let sensors = pair.stars.map(|star| plan.start.sensors[star]);
+            let at = |angle: f64| {
+                let mut sensors = sensors;
+                sensors[turned].rotation += angle;
+                geometry.unit_map(&layer, sensors, pair).unwrap()
+            };
+            let differences = (at(2e-3) - at(-2e-3)) / 4e-3;
+            let slope = geometry.turning_map(&layer, sensors, pair, turned).unwrap();
+            let largest = differences.fold(0.0, |most: f64, x| most.max(x.abs()));
+            let error = (slope - differences).fold(0.0, |most: f64, x| most.max(x.abs()));
+            assert!(error < 3e-3 * largest, "{turned}: {error:e} of {largest:e}");
+            assert!(nearly_parallel(sensors));
+        }
+        let [first, second] = [0, 1].map(|star| plan.start.sensors[star]);
+        let far = |rotation| Sensor { rotation, ..second };
+        assert!(!nearly_parallel([first, far(0.4)]) && nearly_parallel([first, far(0.34)]));
     }
 
     // Simulated slopes tell the truth within errors
