@@ -3,7 +3,7 @@
 
 // What learning stands on
 use crate::device::plan::{Description, Memory, Stage};
-use crate::device::{Engine, Watch, Work, Workers, gather, silent};
+use crate::device::{Engine, Watch, Work, Workers, gather};
 use crate::error::{Error, Invalid, accept};
 use crate::linear::least_squares::{Fitted, LeastSquares, Normal, Residuals};
 use crate::model::atmosphere::{Atmosphere, Layer};
@@ -12,7 +12,7 @@ use crate::model::sensor::Sensor;
 use crate::model::system::System;
 use crate::tomography::estimate::check_slopes;
 use crate::tomography::measured_maps::{MapLayout, MapPair, SlopeMaps};
-use crate::turbulence::dense;
+use crate::turbulence::dense::{self, PhaseTables};
 use crate::turbulence::direct::slope::pair_alone;
 use crate::turbulence::slope::{PairCovariance, SlopeProblem};
 use crate::units::DEGREE;
@@ -241,6 +241,7 @@ impl Geometry {
         layer: &Layer,
         sensors: [Sensor; 2],
         pair: &MapPair,
+        tables: &PhaseTables,
     ) -> Result<Array1<f64>, Error> {
         if sensors[0].shares_lattice_with(&sensors[1]) {
             return Ok(self.spread(pair, &self.lags(layer, sensors)?));
@@ -248,7 +249,7 @@ impl Geometry {
         let (air, gradient) = (self.air(layer)?, self.system.cone_gradient());
         let valid = pair.stars.map(|star| self.valid[star].clone());
         let [first, second] = [0, 1].map(|k| (&sensors[k..=k], &valid[k..=k]));
-        let covariance = dense::between(&air, first, second, gradient, &silent)?;
+        let covariance = dense::between_with_tables(&air, [first, second], gradient, tables)?;
         Ok(self.layout.average(pair, covariance))
     }
 
@@ -375,6 +376,7 @@ struct Model<'a> {
     units: Vec<Vec<Array1<f64>>>,
     /// The maps of each star's noise, xx, xy and yy, with the star's own pair.
     noise: Vec<(usize, [Array1<f64>; 3])>,
+    tables: PhaseTables,
     watch: &'a dyn Watch,
 }
 
@@ -396,7 +398,7 @@ impl Model<'_> {
             let pair = &geometry.layout.pairs()[pair];
             match turned {
                 Some(turned) => geometry.turning_map(&layer, sensors, pair, turned),
-                None => geometry.unit_map(&layer, sensors, pair),
+                None => geometry.unit_map(&layer, sensors, pair, &self.tables),
             }
         };
         gather(Workers::cores(&self.geometry), wanted, &Unseen(self.watch), map)
@@ -769,6 +771,7 @@ impl LearnPlan {
             guess,
             units: Vec::new(),
             noise,
+            tables: PhaseTables::default(),
             watch,
         }
     }
@@ -1154,6 +1157,7 @@ fn profile(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::silent;
     use crate::model::{LensletArray, Pupil, Source, TipTilt};
     use crate::tomography::simulation::{Sampling, Simulation};
     use crate::units::ARCSEC;
@@ -1269,7 +1273,7 @@ mod tests {
             let at = |angle: f64| {
                 let mut sensors = sensors;
                 sensors[turned].rotation += angle;
-                geometry.unit_map(&layer, sensors, pair).unwrap()
+                geometry.unit_map(&layer, sensors, pair, &PhaseTables::default()).unwrap()
             };
             let differences = (at(2e-3) - at(-2e-3)) / 4e-3;
             let slope = geometry.turning_map(&layer, sensors, pair, turned).unwrap();
