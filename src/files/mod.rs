@@ -12,4 +12,5 @@ pub(crate) mod fits;
 pub(crate) mod origin;
 pub use origin::Origin;
 pub(crate) mod located;
+#[cfg(feature = "command")]
 pub(crate) mod rewriting;
