@@ -5,6 +5,7 @@
 mod allocation;
 mod cli;
 mod gpu;
+mod learn;
 mod licences;
 mod memory;
 mod moao_reference;

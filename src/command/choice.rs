@@ -7,6 +7,7 @@ use crate::linear::interpolation::Interpolation;
 use crate::numerics::real::Precision;
 use crate::plot::{ColourScale, Component};
 use crate::tomography::inversion::Inversion;
+use crate::tomography::learning::Unknown;
 use crate::tomography::reconstructor::Truth;
 use crate::turbulence::plan::Form;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -72,6 +73,18 @@ pub fn interpolations() -> impl TypedValueParser<Value = Interpolation> {
         ("linear", "Two points along each axis", Interpolation::Linear),
         ("cubic", "Four points along each axis", Interpolation::Cubic),
         ("quintic", "Six points along each axis", Interpolation::Quintic),
+    ])
+}
+
+/// What can be learned from slopes.
+pub fn unknowns() -> impl TypedValueParser<Value = Unknown> {
+    one_of([
+        ("strengths", "r0 and the fractions of layers", Unknown::Strengths),
+        ("altitudes", "Altitudes of layers, but of those at the ground", Unknown::Altitudes),
+        ("outer-scale", "One outer scale of all layers", Unknown::OuterScale),
+        ("shifts", "Shifts of sensors against the first one", Unknown::Shifts),
+        ("rotations", "Rotations of all sensors", Unknown::Rotations),
+        ("magnifications", "Magnifications of all sensors", Unknown::Magnifications),
     ])
 }
 

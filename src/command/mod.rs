@@ -1,5 +1,5 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
-//! The commands: `covariance`, `estimate`, `reconstruct`, `psf`, `import`, `simulate`, `info`, `bench`.
+//! The commands: `covariance`, `estimate`, `reconstruct`, `psf`, `learn`, `import`, `simulate`, `info`, `bench`.
 
 mod choice;
 mod ranks;
@@ -12,6 +12,7 @@ mod bench;
 mod covariance;
 mod import;
 mod info;
+mod learn;
 mod psf;
 mod reconstruct;
 mod simulate;
@@ -23,6 +24,7 @@ use self::covariance::CovarianceArgs;
 use self::estimate::EstimateArgs;
 use self::import::ImportArgs;
 use self::info::InfoArgs;
+use self::learn::LearnArgs;
 use self::psf::PsfArgs;
 use self::reconstruct::ReconstructArgs;
 use self::simulate::SimulateArgs;
@@ -56,6 +58,8 @@ enum Command {
     Psf(PsfArgs),
     /// Make a system file of a parameter file of TIPTOP, and tell what became of each of its keys, or of telemetry (AOT 2.0).
     Import(ImportArgs),
+    /// Learn the turbulence profile, and where sensors look, from measured slopes.
+    Learn(LearnArgs),
     /// Simulate the slopes that a system's sensors would measure, and the true wavefronts.
     Simulate(SimulateArgs),
     /// Say what this machine offers, and what a system asks for.
@@ -75,6 +79,7 @@ pub fn run() -> ExitCode {
         Command::Reconstruct(args) => reconstruct::reconstruct(&args).map(Said::from),
         Command::Psf(args) => psf::psf(&args).map(Said::from),
         Command::Import(args) => import::import(&args),
+        Command::Learn(args) => learn::learn(&args),
         Command::Simulate(args) => simulate::simulate(&args).map(Said::from),
         Command::Info(args) => info::info(&args).map(Said::from),
         Command::Bench(command) => bench::bench(&command).map(Said::from),

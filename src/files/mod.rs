@@ -15,3 +15,5 @@ pub(crate) mod aot;
 pub use aot::{Telemetry, TelemetryFile, is_telemetry};
 pub(crate) mod located;
 pub(crate) mod tiptop;
+#[cfg(feature = "command")]
+pub(crate) mod rewriting;

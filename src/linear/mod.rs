@@ -18,6 +18,10 @@ pub use solver::{Attempt, Solved, Solver, Stop, conjugate_gradients, minres};
 pub(crate) mod factorisation;
 #[cfg(feature = "factorise")]
 pub use factorisation::{Cholesky, Eigen, NotPositive, SingularValues, times_transpose};
+#[cfg(feature = "factorise")]
+pub(crate) mod least_squares;
+#[cfg(feature = "factorise")]
+pub use least_squares::{Fitted, LeastSquares, Normal, Residuals};
 pub(crate) mod toeplitz;
 #[cfg(feature = "cuda")]
 pub use toeplitz::gpu::BlockToeplitzGpu;

@@ -137,6 +137,11 @@ impl Noise {
     }
 
     // Mean and factors of noise
+    /// Whether it is given as one variance for all slopes.
+    pub fn is_uniform(&self) -> bool {
+        matches!(&self.0, Form::Uniform(_))
+    }
+
     /// Mean variance of a slope \[rad²\], [mean noise](https://lenslet.github.io/lenslet/noise.html#eq-mean-noise).
     pub fn mean(&self) -> f64 {
         let mean = |sum: f64, lenslets: usize| sum / lenslets.max(1) as f64;

@@ -6,6 +6,8 @@ pub(crate) mod map;
 pub(crate) mod noise;
 pub(crate) mod field;
 pub(crate) mod budget;
+#[cfg(feature = "factorise")]
+pub(crate) mod learned;
 pub(crate) mod point_spread;
 pub(crate) mod reconstructor;
 
@@ -14,6 +16,8 @@ pub use covariance::{
     Component, CovarianceView, Pairs, plot_covariance, plot_wavefront_covariance,
 };
 pub use field::{FieldPicture, plot_field};
+#[cfg(feature = "factorise")]
+pub use learned::plot_learned;
 pub use map::{WavefrontMap, plot_wavefronts, without_piston};
 pub use noise::{plot_noise, plot_noise_of_stars};
 pub use point_spread::plot_stars;
@@ -125,7 +129,7 @@ pub struct Figure {
     title: String,
     x: Axis,
     y: Axis,
-    curves: Vec<(String, Style, Vec<[f64; 3]>)>,
+    curves: Vec<(String, Style, Vec<[f64; 4]>)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -182,12 +186,12 @@ impl Figure {
     // Add curves and points
     /// Adds a line through points (x, y).
     pub fn line(self, name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        self.add(name, Style::Line, points.into_iter().map(|(x, y)| [x, y, 0.0]).collect())
+        self.add(name, Style::Line, points.into_iter().map(|(x, y)| [x, y, 0.0, 0.0]).collect())
     }
 
     /// Adds a dashed line through points (x, y).
     pub fn dashes(self, name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        self.add(name, Style::Dashes, points.into_iter().map(|(x, y)| [x, y, 0.0]).collect())
+        self.add(name, Style::Dashes, points.into_iter().map(|(x, y)| [x, y, 0.0, 0.0]).collect())
     }
 
     /// Adds unconnected points (x, y).
@@ -201,10 +205,19 @@ impl Figure {
     where
         I: IntoIterator<Item = (f64, f64, f64)>,
     {
-        self.add(name, Style::Points, points.into_iter().map(|(x, y, e)| [x, y, e]).collect())
+        self.add(name, Style::Points, points.into_iter().map(|(x, y, e)| [x, y, e, 0.0]).collect())
     }
 
-    fn add(mut self, name: &str, style: Style, points: Vec<[f64; 3]>) -> Self {
+    /// Adds points with bars across, too: [x, y, error of x, error of y].
+    pub fn points_with_both_errors<I>(self, name: &str, points: I) -> Self
+    where
+        I: IntoIterator<Item = [f64; 4]>,
+    {
+        let ordered = |[x, y, of_x, of_y]: [f64; 4]| [x, y, of_y, of_x];
+        self.add(name, Style::Points, points.into_iter().map(ordered).collect())
+    }
+
+    fn add(mut self, name: &str, style: Style, points: Vec<[f64; 4]>) -> Self {
         self.curves.push((name.into(), style, points));
         self
     }
@@ -351,9 +364,10 @@ impl Picture for Figure {
     fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
         let all = self.curves.iter().flat_map(|(_, _, points)| points);
         let reach = all.clone().flat_map(|p| [p[1] - p[2], p[1], p[1] + p[2]]);
-        let x_ends = self.x.ends(all.clone().map(|p| self.x.place(p[0])));
+        let across = all.clone().flat_map(|p| [p[0] - p[3], p[0], p[0] + p[3]]);
+        let x_ends = self.x.ends(across.map(|x| self.x.place(x)));
         let y_ends = self.y.ends(reach.map(|y| self.y.place(y)));
-        let place = |p: &[f64; 3]| (self.x.place(p[0]), self.y.place(p[1]));
+        let place = |p: &[f64; 4]| (self.x.place(p[0]), self.y.place(p[1]));
         // Set up the panel
         let mut builder = ChartBuilder::on(area);
         builder.margin(28).x_label_area_size(96).y_label_area_size(150);
@@ -368,24 +382,33 @@ impl Picture for Figure {
         mesh.x_desc(&self.x.label).y_desc(&self.y.label).draw()?;
         for ((name, style, points), hex) in self.curves.iter().zip(CURVE_COLOURS.iter().cycle()) {
             // Draw one curve
-            let inside = |p: &[f64; 3]| within(place(p).0, &x_ends) && within(place(p).1, &y_ends);
+            let inside = |p: &[f64; 4]| within(place(p).0, &x_ends) && within(place(p).1, &y_ends);
             let runs = points.split(|p| !inside(p)).filter(|run| run.len() > 1);
             let runs = runs.map(|run| run.iter().map(place).collect::<Vec<_>>());
             let shown = points.iter().filter(|p| inside(p));
             let (line, disc) =
                 (colour(*hex).stroke_width(4), colour(*hex).filled().stroke_width(2));
-            let bar = |p: &[f64; 3]| {
+            let bar = |p: &[f64; 4]| {
                 let end = |y| Some(self.y.place(y)).filter(|y| within(*y, &y_ends));
                 let (low, high) = (end(p[1] - p[2]), end(p[1] + p[2]));
                 let (low, high) = (low.unwrap_or(y_ends.start), high.unwrap_or(y_ends.end));
                 ErrorBar::new_vertical(place(p).0, low, place(p).1, high, disc, 12)
+            };
+            let across = |p: &[f64; 4]| {
+                let end = |x| Some(self.x.place(x)).filter(|x| within(*x, &x_ends));
+                let (low, high) = (end(p[0] - p[3]), end(p[0] + p[3]));
+                let (low, high) = (low.unwrap_or(x_ends.start), high.unwrap_or(x_ends.end));
+                PathElement::new([(low, place(p).1), (high, place(p).1)], disc)
             };
             let series = match style {
                 Style::Line => chart.draw_series(runs.map(|run| PathElement::new(run, line)))?,
                 Style::Dashes => {
                     chart.draw_series(runs.map(|run| DashedPathElement::new(run, 14, 8, line)))?
                 }
-                Style::Points => chart.draw_series(shown.map(bar))?,
+                Style::Points => {
+                    chart.draw_series(shown.clone().filter(|p| p[3] > 0.0).map(across))?;
+                    chart.draw_series(shown.map(bar))?
+                }
             };
             // Name the curve in the legend
             if !name.is_empty() {
@@ -402,7 +425,7 @@ impl Picture for Figure {
         // Put the legend into a free corner
         let rows = self.curves.iter().filter(|(name, ..)| !name.is_empty()).count() as f64;
         let share = |x: f64, ends: &Range<f64>| (x - ends.start) / (ends.end - ends.start);
-        let is_near = |p: &[f64; 3], [right, top]: [f64; 2]| {
+        let is_near = |p: &[f64; 4], [right, top]: [f64; 2]| {
             let (x, y) = (share(place(p).0, &x_ends), share(place(p).1, &y_ends));
             (x - right).abs() < 0.4 && (y - top).abs() < 0.07 + 0.05 * rows
         };

@@ -36,6 +36,14 @@ pub(crate) mod point_errors;
 #[cfg(feature = "factorise")]
 pub use point_errors::{PointErrors, PointErrorsPlan};
 #[cfg(feature = "factorise")]
+pub(crate) mod measured_maps;
+#[cfg(feature = "factorise")]
+pub use measured_maps::{MapLayout, MapPair, SlopeMaps};
+#[cfg(feature = "factorise")]
+pub(crate) mod learning;
+#[cfg(feature = "factorise")]
+pub use learning::{Doubt, LearnOptions, LearnPlan, Learned, LearnedValue, Parameter, Unknown};
+#[cfg(feature = "factorise")]
 pub(crate) mod split;
 #[cfg(feature = "factorise")]
 pub use split::{ErrorParts, ErrorSplit, noise_error};

@@ -26,7 +26,7 @@ use crate::turbulence::turned::{Turn, TurnedSquares};
 use ndarray::Array2;
 use rayon::prelude::*;
 use std::f64::consts::PI;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 // Average over two turned footprints
 /// Rings, with the distance in half widths from which they suffice, the farthest first; nearer than all, edges serve.
@@ -153,6 +153,27 @@ impl SeenLayer {
     }
 }
 
+// Tables of the phase that are kept
+/// Tables of the phase that many computations share.
+#[derive(Default)]
+pub(crate) struct PhaseTables(Mutex<Vec<Arc<TabulatedPhase>>>);
+
+impl PhaseTables {
+    /// A table for footprints of at least `side`, out to the distance `reach`; metres.
+    fn get(&self, outer_scale: f64, side: f64, reach: f64) -> Arc<TabulatedPhase> {
+        let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = tables.iter().find(|known| known.serves(outer_scale, side, reach)) {
+            return Arc::clone(known);
+        }
+        let new = Arc::new(TabulatedPhase::new(outer_scale, 0.5 * side, 2.0 * reach));
+        tables.push(Arc::clone(&new));
+        if tables.len() > 8 {
+            tables.remove(0);
+        }
+        new
+    }
+}
+
 // See all layers from all stars
 /// The footprints of all stars on each layer.
 fn place_footprints(
@@ -170,6 +191,7 @@ fn see_layers(
     stars: &[Sensor],
     gradient: ConeGradient,
     extent: impl Fn(f64) -> f64,
+    kept: Option<&PhaseTables>,
 ) -> Vec<SeenLayer> {
     let footprints = place_footprints(atmosphere, stars, gradient);
     // Make a table for each outer scale
@@ -183,7 +205,8 @@ fn see_layers(
             reach = f64::max(reach, 1.01 * 8f64.sqrt() * farthest);
             side = stars.iter().map(|star| star.side).fold(side, f64::min);
         }
-        Arc::new(TabulatedPhase::new(outer_scale, side, reach))
+        let new = || Arc::new(TabulatedPhase::new(outer_scale, side, reach));
+        kept.map_or_else(new, |tables| tables.get(outer_scale, side, reach))
     };
     // Join layers footprints and tables
     let mut phases: Vec<Arc<TabulatedPhase>> = Vec::new();
@@ -379,7 +402,7 @@ pub fn slope_covariance(
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
     let compute = |sensors: &[Sensor], slopes: [Slopes; 2]| {
-        any_slopes((atmosphere, gradient), sensors, slopes, watch)
+        any_slopes((atmosphere, gradient), sensors, slopes, (None, watch))
     };
     square(atmosphere, (stars, valid), compute)
 }
@@ -417,7 +440,7 @@ pub fn between(
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
     let compute = |sensors: &[Sensor], slopes: [Slopes; 2]| {
-        any_slopes((atmosphere, gradient), sensors, slopes, watch)
+        any_slopes((atmosphere, gradient), sensors, slopes, (None, watch))
     };
     rectangle(atmosphere, [first, second], compute)
 }
@@ -478,12 +501,12 @@ fn any_slopes(
     (atmosphere, gradient): (&Atmosphere, ConeGradient),
     sensors: &[Sensor],
     slopes: [Slopes; 2],
-    watch: &dyn Watch,
+    (kept, watch): (Option<&PhaseTables>, &dyn Watch),
 ) -> Result<Array2<f64>, Error> {
     let groups = Groups::new(sensors);
     let both = |members: &[usize]| slopes.iter().all(|side| members.iter().any(|&k| side.holds(k)));
     let worthy = groups.members().filter(|members| both(members));
-    let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0);
+    let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0, kept);
     let seen = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
     let wanted = wanted_averages(&groups, seen, slopes);
     let tables = wanted.iter().flatten().map(WantedAverage::numbers).sum::<u64>();
@@ -806,6 +829,20 @@ fn check_memory(what: impl Fn() -> String, numbers: u64) -> Result<(), Error> {
     refuse_beyond_memory(numbers.saturating_mul(8).saturating_add(64 << 20), what)
 }
 
+/// The same, with tables of the phase that are kept for other covariances.
+#[cfg(feature = "factorise")]
+pub(crate) fn between_with_tables(
+    atmosphere: &Atmosphere,
+    sets: [(&[Sensor], &[Array2<bool>]); 2],
+    gradient: ConeGradient,
+    tables: &PhaseTables,
+) -> Result<Array2<f64>, Error> {
+    let compute = |sensors: &[Sensor], slopes: [Slopes; 2]| {
+        any_slopes((atmosphere, gradient), sensors, slopes, (Some(tables), &silent))
+    };
+    rectangle(atmosphere, sets, compute)
+}
+
 // Wavefront against the slopes of any stars
 /// The fall of the covariance of a wavefront with the phase at a distance on a layer.
 enum RadialPhase {
@@ -974,7 +1011,7 @@ pub fn wavefront_slope(
             targets.iter().flat_map(|t| [-corner, corner].map(|c| t.project([c, c], altitude)));
         corners.flatten().fold(0.0, |most, c| f64::max(most, c.abs()))
     };
-    let layers = see_layers(atmosphere, stars, gradient, extent);
+    let layers = see_layers(atmosphere, stars, gradient, extent, None);
     let see = |layer: &SeenLayer| {
         let phase = &layer.phase;
         let radius = grid.disc_at(layer.altitude, phase.outer_scale, pitch);

@@ -41,6 +41,12 @@ impl TabulatedPhase {
     }
 
     // Look up the tabulated phase
+    /// Whether the tables serve footprints of at least `side`, out to the distance `reach`; metres.
+    pub(crate) fn serves(&self, outer_scale: f64, side: f64, reach: f64) -> bool {
+        let least = (1e-7 * side.min(outer_scale)).powi(2);
+        self.outer_scale == outer_scale && self.reach >= reach && self.least <= least
+    }
+
     /// S and M in rad² at the squared distance `t` in m².
     pub(crate) fn fall_and_half_mean(&self, t: f64) -> (f64, f64) {
         let t = t.max(self.least);

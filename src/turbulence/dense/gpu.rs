@@ -254,7 +254,7 @@ impl<'a> Posed<'a> {
         [rows, columns]: [Slopes<'a>; 2],
         watch: &dyn Watch,
     ) -> Result<Self, Error> {
-        let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0);
+        let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0, None);
         let (mut shared, groups) = (Vec::new(), Groups::new(sensors));
         let seen = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
         let mut wanted = wanted_averages(&groups, seen, [rows, columns]);

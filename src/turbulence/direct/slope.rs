@@ -63,6 +63,12 @@ pub fn pair_covariances(
     })
 }
 
+/// Slope covariance of one pair of sources, whichever, rad².
+#[cfg(feature = "factorise")]
+pub(crate) fn pair_alone(problem: &SlopeProblem, pair: (usize, usize)) -> PairCovariance {
+    covariance_of(problem, &tabulate(problem), pair)
+}
+
 /// Slope covariance of one pair of sources.
 fn covariance_of(
     problem: &SlopeProblem,

@@ -1,0 +1,432 @@
+// Tangled from book/src/learn-command.md: edit there, or here and run cargo tangle stitch.
+//! The command `learn`: from a file of slopes to a system file.
+
+// What the command learn stands on
+use super::choice;
+use super::summary::{Said, align, command_line, count, plan_text};
+use super::watch::{Terminal, with_speed};
+use crate::device::{check, engine::Engine, threads};
+use crate::error::{Error, Invalid};
+use crate::files::draft::{Draft, check_files};
+use crate::files::reading::{Unit, read_array2, split_choice};
+use crate::files::rewriting::Rewriting;
+use crate::model::system::System;
+use crate::plot::{PictureFormat, plot_learned, short_name};
+use crate::tomography::learning::{LearnOptions, LearnPlan, Learned, Parameter, Unknown};
+use crate::units::DEGREE;
+use clap::Args;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+// Arguments of learn
+#[derive(Debug, Args)]
+#[command(after_help = choice::SLOPES)]
+pub struct LearnArgs {
+    /// System file (TOML) to start from.
+    system: PathBuf,
+    /// Slopes (.npy, .npz or FITS), a row for each frame: in rad, unless FITS tells a BUNIT; x.fits[2] chooses.
+    #[arg(long, required_unless_present = "plan")]
+    slopes: Option<PathBuf>,
+    /// System file (.toml) to write.
+    #[arg(short, long, required_unless_present = "plan")]
+    output: Option<PathBuf>,
+    /// What is learned, separated by commas.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_parser = choice::unknowns(),
+        default_values = ["strengths", "altitudes"]
+    )]
+    fit: Vec<Unknown>,
+    /// Draw the profile and the maps into this file, .svg or .png.
+    #[arg(long)]
+    plot: Option<PathBuf>,
+    // Arguments about what learn says
+    /// Say what would be computed, how, in what memory and time, and stop.
+    #[arg(long)]
+    plan: bool,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Print neither summary nor progress.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+// Learn a system from a file
+/// Learns what the arguments ask for; returns what to print.
+pub fn learn(args: &LearnArgs) -> Result<Said, Error> {
+    // Check the files of learning
+    let plot = args.plot.as_deref();
+    let picture =
+        plot.map(|path| PictureFormat::of(path).map(|format| (path, format))).transpose()?;
+    let slopes = args.slopes.as_deref().map(|path| ("slopes", split_choice(path).0));
+    let inputs: Vec<_> =
+        [Some(("system file", args.system.as_path())), slopes].into_iter().flatten().collect();
+    if let Some(output) = &args.output {
+        let toml = output.extension().is_some_and(|end| end.eq_ignore_ascii_case("toml"));
+        let expected = "a file name that ends in .toml";
+        let refused = || Invalid::new("output", output.display(), expected);
+        toml.then_some(()).ok_or_else(refused)?;
+    }
+    let outputs =
+        [args.output.as_deref().map(|path| ("output", path)), plot.map(|path| ("plot", path))];
+    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
+    check_files(&inputs, &outputs)?;
+    let (system, text) = System::with_text(&args.system)?;
+    let plan = LearnPlan::new(&system, LearnOptions::default().fit(args.fit.iter().copied()))?;
+    let slopes = args.slopes.as_deref().map(|path| read_array2(path, Unit::Radian)).transpose()?;
+    let plan = plan.frames(slopes.as_ref().map_or(1000, ndarray::Array2::nrows));
+    let (Some(slopes), Some(slopes_file), Some(output), false) =
+        (&slopes, &args.slopes, &args.output, args.plan)
+    else {
+        let engine = with_speed(Engine::default(), true)?;
+        return Ok(plan_text(&plan.describe(&engine), args.json).into());
+    };
+    plan.check_slopes(slopes.view()).map_err(|error| of_file(error.into(), slopes_file))?;
+    check_folder(&text, output, args)?;
+    plan.memory().check(&Engine::default(), "learning")?;
+    let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
+    let learned = plan.run(slopes.view(), &terminal);
+    let learned = learned.map_err(|error| of_file(error, slopes_file))?;
+    let seconds = start.elapsed().as_secs_f64();
+    let told = Told { args, files: [slopes_file, output], start: &system, learned, seconds };
+    // Write what was learned
+    let written = told.file(&text)?;
+    let mut draft = Draft::new(output)?;
+    draft.fill(|file| file.write_all(written.as_bytes()))?;
+    let drawing = picture.map(|(path, format)| {
+        let title = format!("learned from {}", short_name(&slopes_file.display().to_string()));
+        Draft::holding(path, &plot_learned(&told.learned, &system, &title, format)?)
+    });
+    let drawing = drawing.transpose()?;
+    check(&terminal)?;
+    draft.publish()?;
+    drawing.map(Draft::publish).transpose()?;
+    let text = match (args.json, args.quiet) {
+        (true, _) => format!("{}\n", told.summary()),
+        (false, true) => String::new(),
+        (false, false) => told.lines(),
+    };
+    Ok(Said { text, warnings: told.warnings(), shortfall: told.shortfall() })
+}
+
+// Refuse folders and name files
+/// Refuses an output from whose folder the files are not found that the system file names.
+fn check_folder(text: &str, output: &Path, args: &LearnArgs) -> Result<(), Error> {
+    System::from_toml(text, &output.display().to_string()).map(drop).map_err(|_| {
+        let system = args.system.display();
+        let expected = format!("a folder in which the files are found that {system} names");
+        Invalid::new("output", output.display(), expected).into()
+    })
+}
+
+/// An error about slopes, with the name of their file.
+fn of_file(error: Error, path: &Path) -> Error {
+    match error {
+        Error::Invalid(Invalid { quantity, value, expected }) => {
+            Invalid::new(format!("{}: {quantity}", path.display()), value, expected).into()
+        }
+        other => other,
+    }
+}
+
+// What there is to tell of learning
+/// All that there is to tell.
+struct Told<'a> {
+    args: &'a LearnArgs,
+    /// Of the slopes, and of the system.
+    files: [&'a Path; 2],
+    start: &'a System,
+    learned: Learned,
+    seconds: f64,
+}
+
+impl Told<'_> {
+    fn fits(&self, unknown: Unknown) -> bool {
+        self.args.fit.contains(&unknown)
+    }
+
+    /// What looks odd.
+    fn warnings(&self) -> Vec<String> {
+        let (learned, maps) = (&self.learned, &self.learned.maps);
+        let mut warnings = Vec::new();
+        if let Some(misfit) = learned.misfit.filter(|misfit| *misfit > 2.0) {
+            warnings.push(format!(
+                "the model does not explain the slopes: misfit {misfit:.1}, where 1 is expected. Layers may be missing, or sensors elsewhere"
+            ));
+        }
+        if maps.echo > 2.5 / (maps.blocks() as f64).sqrt() {
+            warnings.push(format!(
+                "errors are too small: even the longest blocks of frames, a {}th of all, are correlated by {:.2} with the next",
+                maps.blocks(),
+                maps.echo
+            ));
+        }
+        if maps.blocks() < 16 {
+            let blocks = maps.blocks();
+            warnings.push(format!(
+                "errors are from {blocks} blocks of frames, and hardly known themselves"
+            ));
+        }
+        warnings
+    }
+
+    fn shortfall(&self) -> Option<String> {
+        let steps = self.learned.steps;
+        (!self.learned.converged).then(|| format!("the fit has not ended after {steps} steps"))
+    }
+}
+
+// Write the learned system file
+impl Told<'_> {
+    /// The text of the system that was learned, from that which learning started from.
+    fn file(&self, text: &str) -> Result<String, Error> {
+        let mut file = Rewriting::new(without_header(text));
+        let (air, old) = (self.learned.system.atmosphere(), self.start.atmosphere());
+        if self.fits(Unknown::Strengths) {
+            file.set("atmosphere.r0", digits(air.fried_parameter()));
+        }
+        for (l, layer) in air.layers().iter().enumerate() {
+            let key = |name: &str| format!("atmosphere.layers[{l}].{name}");
+            if self.fits(Unknown::Strengths) {
+                file.set(&key("fraction"), digits(layer.fraction));
+            }
+            if self.fits(Unknown::Altitudes) && layer.altitude != old.layers()[l].altitude {
+                file.set(&key("altitude"), digits(layer.altitude));
+            }
+            if self.fits(Unknown::OuterScale) && file.has(&key("outer_scale")) {
+                file.set(&key("outer_scale"), digits(layer.outer_scale));
+            }
+        }
+        if self.fits(Unknown::OuterScale) {
+            file.set("atmosphere.outer_scale", digits(air.layers()[0].outer_scale));
+        }
+        self.set_stars(&mut file);
+        let text = self.header() + &file.text();
+        self.check_file(text)
+    }
+
+    // Set the sensors of stars
+    fn set_stars(&self, file: &mut Rewriting) {
+        for (q, star) in self.learned.system.guide_stars().iter().enumerate() {
+            let (key, sensor) = (|name: &str| format!("guide_star[{q}].{name}"), &star.sensor);
+            if self.fits(Unknown::Shifts) && q > 0 {
+                let [x, y] = sensor.shift.map(digits);
+                file.set(&key("shift"), format!("[{x}, {y}]"));
+            }
+            if self.fits(Unknown::Rotations) {
+                file.set(&key("rotation"), digits(sensor.rotation / DEGREE));
+            }
+            if self.fits(Unknown::Magnifications) {
+                file.set(&key("magnification"), digits(sensor.magnification));
+            }
+            if star.noise.is_uniform() && !file.has(&key("sensor")) {
+                file.set(&key("noise"), digits(star.noise.mean()));
+            }
+        }
+    }
+
+    // Read the learned file once more
+    fn check_file(&self, text: String) -> Result<String, Error> {
+        let failed =
+            |reason: String| Error::Failed { what: "writing what was learned".into(), reason };
+        let read = System::from_toml(&text, &self.files[1].display().to_string());
+        let read = read.map_err(|error| failed(error.to_string()))?;
+        let (air, known) = (read.atmosphere(), self.learned.system.atmosphere());
+        let near = |one: f64, other: f64| one == other || (one - other).abs() <= 1e-7 * other.abs();
+        let layers = air.layers().iter().zip(known.layers()).all(|(one, other)| {
+            near(one.altitude, other.altitude)
+                && (one.fraction - other.fraction).abs() < 1e-7
+                && near(one.outer_scale, other.outer_scale)
+        });
+        let stars = read.guide_stars().iter().zip(self.learned.system.guide_stars());
+        let sensors = stars.map(|(one, other)| (one.sensor, other.sensor)).all(|(one, other)| {
+            [0, 1].into_iter().all(|k| (one.shift[k] - other.shift[k]).abs() < 1e-6)
+                && (one.rotation - other.rotation).abs() < 1e-7
+                && near(one.magnification, other.magnification)
+        });
+        if layers && sensors && near(air.fried_parameter(), known.fried_parameter()) {
+            return Ok(text);
+        }
+        Err(failed("the tables of the file are written in a way that cannot be changed".into()))
+    }
+
+    // Tell values and doubts at the top
+    fn header(&self) -> String {
+        let maps = &self.learned.maps;
+        let mut lines = vec![
+            format!("{HEADER} from {} with {}", self.files[0].display(), env!("CARGO_PKG_VERSION")),
+            format!("  {}", command_line()),
+            format!(
+                "{}, as good as {:.0} independent ones",
+                count(maps.frames, "frame"),
+                maps.independent
+            ),
+        ];
+        lines.extend(self.values().into_iter().map(|(name, value)| format!("  {name}: {value}")));
+        if let Some(misfit) = self.learned.misfit {
+            lines.push(format!("misfit {misfit:.2}, where 1 is expected"));
+        }
+        let doubts = &self.learned.doubts;
+        if !doubts.is_empty() {
+            lines.push("not told:".into());
+            lines.extend(doubts.iter().map(|doubt| format!("  {doubt}")));
+        }
+        lines.push(END.into());
+        lines.iter().map(|line| format!("# {}\n", line.replace(['\n', '\r'], " "))).collect()
+    }
+
+    /// All values with their errors.
+    fn values(&self) -> Vec<(String, String)> {
+        let (learned, mut values) = (&self.learned, Vec::new());
+        if self.fits(Unknown::Strengths) {
+            let (r0, error) = learned.fried_parameter;
+            values.push(("r0".into(), with_error(r0, error, "m")));
+            for (l, (fraction, error)) in learned.fractions.iter().enumerate() {
+                values.push((format!("fraction of layer {l}"), with_error(*fraction, *error, "")));
+            }
+        }
+        for value in &learned.values {
+            let (scale, unit) = match value.parameter {
+                Parameter::Strength(_) | Parameter::Noise(..) => continue,
+                Parameter::Rotation(_) => (DEGREE, "degrees"),
+                Parameter::Magnification(_) => (1.0, ""),
+                _ => (1.0, "m"),
+            };
+            let error = value.error.map(|error| error / scale);
+            values
+                .push((value.parameter.to_string(), with_error(value.value / scale, error, unit)));
+        }
+        for (q, (noise, error)) in learned.noise.iter().enumerate() {
+            values.push((format!("noise of star {q}"), with_error(*noise, *error, "rad²")));
+        }
+        values
+    }
+}
+
+// Write numbers with their errors
+/// The first and the last line of what a file of learning tells at its top.
+const HEADER: &str = "Learned by lenslet";
+const END: &str = "End of what was learned.";
+
+/// A text without what an earlier learning told at its top.
+fn without_header(text: &str) -> &str {
+    let (begin, end) = (format!("# {HEADER}"), format!("# {END}\n"));
+    match text.find(&end) {
+        Some(at) if text.starts_with(&begin) => &text[at + end.len()..],
+        _ => text,
+    }
+}
+
+/// A number with nine digits.
+fn digits(number: f64) -> String {
+    let rounded = format!("{number:.8e}").parse::<f64>().unwrap_or(number);
+    format!("{rounded:?}")
+}
+
+/// A value with its error, both as far as the error's second digit; without one with four digits.
+fn with_error(value: f64, error: Option<f64>, unit: &str) -> String {
+    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+    let Some(error) = error.filter(|error| *error > 0.0) else {
+        return format!("{}{unit}", format!("{value:.3e}").parse::<f64>().unwrap_or(value));
+    };
+    let place = error.log10().floor() as i32 - 1;
+    if (-9..3).contains(&place) {
+        let places = (-place).max(0) as usize;
+        return format!("{value:.places$} ± {error:.places$}{unit}");
+    }
+    let power = value.abs().max(error).log10().floor() as i32;
+    let (scale, places) = (10f64.powi(power), (power - place).clamp(1, 9) as usize);
+    format!("({:.places$} ± {:.places$})e{power}{unit}", value / scale, error / scale)
+}
+
+// Tell of learning in lines
+impl Told<'_> {
+    fn lines(&self) -> String {
+        let (learned, maps) = (&self.learned, &self.learned.maps);
+        let [slopes, output] = self.files.map(Path::display);
+        let (frames, n) = (maps.frames, maps.layout.order().len());
+        let fits: Vec<&str> = self.args.fit.iter().map(|unknown| unknown.name()).collect();
+        let misfit = learned
+            .misfit
+            .map_or(String::new(), |misfit| format!(", misfit {misfit:.2} where 1 is expected"));
+        let independent = maps.independent;
+        let mut lines = vec![
+            (
+                "slopes",
+                format!(
+                    "{frames} × {n} from {slopes}, as good as {independent:.0} independent frames"
+                ),
+            ),
+            ("fit", format!("{}: {}{misfit}", fits.join(", "), count(learned.steps, "step"))),
+        ];
+        let mut name = "learned";
+        for (what, value) in self.values() {
+            lines.push((std::mem::take(&mut name), format!("{what}: {value}")));
+        }
+        let mut name = "not told";
+        for doubt in &learned.doubts {
+            lines.push((std::mem::take(&mut name), doubt.to_string()));
+        }
+        lines.push(("time", format!("{:.3} s on {}", self.seconds, count(threads(), "thread"))));
+        lines.push(("output", output.to_string()));
+        align(&lines)
+    }
+}
+
+// Tell of learning in json
+impl Told<'_> {
+    fn summary(&self) -> Value {
+        let (learned, maps) = (&self.learned, &self.learned.maps);
+        let pair = |(value, error): &(f64, Option<f64>)| json!({ "value": value, "error": error });
+        let values = learned.values.iter().map(|value| {
+            json!({ "name": value.parameter.to_string(), "value": value.value, "error": value.error })
+        });
+        let altitudes = learned.system.atmosphere().layers().iter().map(|layer| layer.altitude);
+        json!({
+            "system": self.args.system.display().to_string(),
+            "slopes": self.files[0].display().to_string(),
+            "output": self.files[1].display().to_string(),
+            "plot": self.args.plot.as_ref().map(|path| path.display().to_string()),
+            "fit": self.args.fit.iter().map(|unknown| unknown.name()).collect::<Vec<_>>(),
+            "shape": [maps.frames, maps.layout.order().len()],
+            "independent_frames": maps.independent,
+            "blocks": maps.blocks(),
+            "correlation_of_blocks": maps.echo,
+            "r0": pair(&learned.fried_parameter),
+            "fractions": learned.fractions.iter().map(pair).collect::<Vec<_>>(),
+            "altitudes": altitudes.collect::<Vec<_>>(),
+            "noise": learned.noise.iter().map(pair).collect::<Vec<_>>(),
+            "values": values.collect::<Vec<_>>(),
+            "not_told": learned.doubts.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "misfit": learned.misfit,
+            "steps": learned.steps,
+            "converged": learned.converged,
+            "seconds": self.seconds,
+            "threads": threads(),
+        })
+    }
+}
+
+// Tests of the command learn
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_told_as_far_as_their_errors() {
+        let told = |value, error| with_error(value, error, "m");
+        assert_eq!(told(0.151_234, Some(0.001_23)), "0.1512 ± 0.0012 m");
+        assert_eq!(told(4512.3, Some(31.2)), "4512 ± 31 m");
+        assert_eq!(told(1.0123e-14, Some(2.2e-16)), "(1.012 ± 0.022)e-14 m");
+        assert_eq!(told(25.0, None), "25 m");
+        assert_eq!(with_error(0.5, Some(0.0), ""), "0.5");
+        assert_eq!([digits(0.1 + 0.2), digits(1e-14), digits(4500.0)], ["0.3", "1e-14", "4500.0"]);
+        let header = format!("# {HEADER} x\n# more\n# {END}\n");
+        assert_eq!(without_header(&(header + "r0 = 1\n")), "r0 = 1\n");
+        assert_eq!(without_header("# mine\nr0 = 1\n"), "# mine\nr0 = 1\n");
+    }
+}

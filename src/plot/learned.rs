@@ -1,0 +1,200 @@
+// Tangled from book/src/learned-pictures.md: edit there, or here and run cargo tangle stitch.
+//! Pictures of what was learned from slopes: the profile, and maps as measured and as fitted.
+
+// What pictures of learning stand on
+use crate::error::Error;
+use crate::model::system::System;
+use crate::plot::{
+    Area, ColourScale, Drawn, Figure, Picture, PictureFormat, TYPEFACE, paint_bar, paint_levels,
+    power_of_ten, ticks,
+};
+use crate::tomography::learning::{Learned, Parameter};
+use crate::tomography::measured_maps::MapPair;
+use ndarray::{Array2, ArrayView1, Axis};
+use plotters::prelude::*;
+
+// Draw what was learned
+/// Draws what was learned, beginning from the system `start`, under a title.
+///
+/// # Errors
+/// `Failed` where a picture cannot be drawn.
+///
+/// ```
+/// use lenslet::{device::silent, model::System, plot::{PictureFormat, plot_learned}, tomography::*};
+/// let system = System::from_file("book/systems/small-moao.toml")?;
+/// let plan = LearnPlan::new(&system, LearnOptions::default())?;
+/// let learned = plan.fit(plan.expected(&silent)?, &silent)?;
+/// let picture = plot_learned(&learned, &system, "by hand", PictureFormat::Svg)?;
+/// assert!(String::from_utf8_lossy(&picture).contains("stars 0 and 1, measured"));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+pub fn plot_learned(
+    learned: &Learned,
+    start: &System,
+    title: &str,
+    format: PictureFormat,
+) -> Result<Vec<u8>, Error> {
+    let pairs = learned.maps.layout.pairs();
+    let pair = pairs.iter().find(|pair| !pair.is_own()).unwrap_or(&pairs[0]);
+    let measured = trace(pair, learned.maps.values.view());
+    let fitted = trace(pair, learned.fitted.view());
+    let difference = &measured - &fitted;
+    let figures = [profile(learned, start), cut(learned, start, pair)];
+    let maps = [("measured", measured), ("fitted", fitted), ("difference", difference)];
+    Panels { title, figures, maps }.encode(format)
+}
+
+// A profile with its errors
+fn profile(learned: &Learned, start: &System) -> Figure {
+    let error_of = |l: usize| {
+        let own = |value: &&crate::tomography::learning::LearnedValue| {
+            value.parameter == Parameter::Altitude(l)
+        };
+        learned.values.iter().find(own).and_then(|value| value.error).unwrap_or(0.0)
+    };
+    let layers = learned.system.atmosphere().layers().iter().zip(&learned.fractions).enumerate();
+    let point =
+        |(l, (layer, (fraction, error))): (usize, (&crate::model::Layer, &(f64, Option<f64>)))| {
+            [1e-3 * layer.altitude, *fraction, 1e-3 * error_of(l), error.unwrap_or(0.0)]
+        };
+    let begun = start.atmosphere().layers().iter();
+    Figure::new()
+        .x_label("altitude [km]")
+        .y_label("fraction")
+        .points_with_both_errors("learned", layers.map(point))
+        .points("start", begun.map(|layer| (1e-3 * layer.altitude, layer.fraction)))
+}
+
+// A cut through a map
+/// Elements of a map of this pair near to the line in the direction from its first star to its second: places on the line in metres, and lags.
+fn near_the_line(start: &System, pair: &MapPair) -> Vec<(f64, [usize; 2])> {
+    let [one, two] = pair.stars.map(|star| start.guide_stars()[star].sensor.source.direction());
+    let [x, y] = [two[0] - one[0], two[1] - one[1]];
+    let length = x.hypot(y);
+    let [x, y] = if length > 0.0 { [x / length, y / length] } else { [1.0, 0.0] };
+    let middle = (pair.lags() / 2) as f64;
+    let place = |[j, i]: [usize; 2]| {
+        let [u, v] = [i, j].map(|k| (k as f64 - middle) * pair.pitch);
+        (u * x + v * y, (u * y - v * x).abs())
+    };
+    let all = pair.counts.indexed_iter().filter(|(_, count)| **count > 0.0);
+    let own = |lag: [usize; 2]| pair.is_own() && lag == [pair.lags() / 2; 2];
+    let near = all.map(|((j, i), _)| [j, i]).filter(|&lag| !own(lag));
+    let mut near: Vec<_> = near.map(|lag| (place(lag), lag)).collect();
+    near.retain(|((_, off), _)| *off <= 0.5001 * pair.pitch);
+    near.sort_by(|((one, _), _), ((other, _), _)| one.total_cmp(other));
+    near.into_iter().map(|((along, _), lag)| (along, lag)).collect()
+}
+
+/// What the maps say along that line.
+fn cut(learned: &Learned, start: &System, pair: &MapPair) -> Figure {
+    let maps = &learned.maps;
+    let [measured, fitted] =
+        [maps.values.view(), learned.fitted.view()].map(|all| trace(pair, all));
+    let of_blocks: Vec<_> =
+        maps.blocks.axis_iter(Axis(0)).map(|block| trace(pair, block)).collect();
+    let error = |lag: [usize; 2]| {
+        let number = of_blocks.len() as f64;
+        let mean = of_blocks.iter().map(|block| block[lag]).sum::<f64>() / number;
+        let squares = of_blocks.iter().map(|block| (block[lag] - mean).powi(2)).sum::<f64>();
+        if number > 1.0 { (squares / (number * (number - 1.0))).sqrt() } else { 0.0 }
+    };
+    let line = near_the_line(start, pair);
+    let name = match pair.stars {
+        [one, two] if one == two => format!("star {one}"),
+        [one, two] => format!("stars {one} and {two}"),
+    };
+    Figure::new()
+        .x_label("displacement [m]")
+        .y_label("xx + yy [rad²]")
+        .points_with_errors(
+            &format!("{name}, measured"),
+            line.iter().map(|&(along, lag)| (along, measured[lag], error(lag))),
+        )
+        .line("fitted", line.iter().map(|&(along, lag)| (along, fitted[lag])))
+}
+
+/// The map of a pair, xx + yy; NaN where no lenslets have the lag.
+fn trace(pair: &MapPair, all: ArrayView1<f64>) -> Array2<f64> {
+    let element = |(j, i): (usize, usize)| {
+        let at = |axes| all[pair.range().start + pair.place(axes, [j, i])];
+        if pair.counts[[j, i]] > 0.0 { at(0) + at(3) } else { f64::NAN }
+    };
+    Array2::from_shape_fn((pair.lags(), pair.lags()), element)
+}
+
+// Lay out what was learned
+struct Panels<'a> {
+    title: &'a str,
+    figures: [Figure; 2],
+    maps: [(&'static str, Array2<f64>); 3],
+}
+
+/// Pixels along the side of a map, and from one map to the next.
+const SIDE: i32 = 760;
+const STEP: i32 = 870;
+
+impl Picture for Panels<'_> {
+    fn size(&self) -> (u32, u32) {
+        (2880, 1960)
+    }
+
+    fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
+        area.draw_text(self.title, &(TYPEFACE, 40).into_text_style(area), (30, 24))?;
+        for (k, figure) in self.figures.iter().enumerate() {
+            figure.draw(&area.clone().shrink((1440 * k as i32, 90), (1440, 920)))?;
+        }
+        let values = || self.maps[..2].iter().flat_map(|(_, map)| map.iter());
+        let largest =
+            values().filter(|x| x.is_finite()).fold(0.0, |most: f64, x| most.max(x.abs()));
+        let largest = if largest > 0.0 { largest } else { 1.0 };
+        for (k, (name, map)) in self.maps.iter().enumerate() {
+            let (left, n) = (110 + STEP * k as i32, map.nrows());
+            area.draw_text(name, &(TYPEFACE, 32).into_text_style(area), (left, 1060))?;
+            let image = area.clone().shrink((left, 1110), (SIDE, SIDE));
+            let entry = |share: f64| ((share * n as f64) as usize).min(n - 1);
+            paint_levels(&image, |x, y| {
+                ColourScale::Root.level(map[[entry(y), entry(x)]] / largest)
+            })?;
+        }
+        let power = largest.log10().floor();
+        let name = format!("{} rad²", power_of_ten(power as i32));
+        let left = 110 + STEP * 2 + SIDE + 30;
+        area.draw_text(&name, &(TYPEFACE, 28).into_text_style(area), (left, 1060))?;
+        let bar = area.clone().shrink((left, 1110), (130, SIDE));
+        let ticks = ticks(ColourScale::Root, largest / 10f64.powf(power), 0.09);
+        paint_bar(&bar, ticks, 26)
+    }
+}
+
+// Tests of pictures of learning
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::silent;
+    use crate::tomography::learning::{LearnOptions, LearnPlan};
+
+    #[test]
+    fn spots_lie_along_the_line_between_two_stars() {
+        let system = System::from_file("book/systems/small-moao.toml").unwrap();
+        let stars = system.guide_stars()[..2].to_vec();
+        let mut stars = [stars[0].clone(), stars[0].clone()];
+        stars[1].sensor.source = crate::model::Source::new(5e-5, 1.2, 90e3).unwrap();
+        let system = system.to_builder().guide_stars(stars).build().unwrap();
+        let plan = LearnPlan::new(&system, LearnOptions::default()).unwrap();
+        let learned = plan.fit(plan.expected(&silent).unwrap(), &silent).unwrap();
+        let [own, pair, _] = learned.maps.layout.pairs() else { panic!("three pairs") };
+        let line = near_the_line(&system, pair);
+        assert!(line.windows(2).all(|pair| pair[0].0 <= pair[1].0) && line.len() > 10);
+        let map = trace(pair, learned.fitted.view());
+        let at = |(_, lag): &(f64, [usize; 2])| map[*lag];
+        // What the upper layers have in common lies on one side of the middle.
+        let half =
+            |side: f64| line.iter().filter(|(along, _)| side * along > 0.7).map(at).sum::<f64>();
+        assert!((half(1.0) - half(-1.0)).abs() > 0.05 * map[[7, 7]]);
+        let middle = near_the_line(&system, own).iter().any(|(_, lag)| *lag == [7, 7]);
+        assert!(!middle && map[[0, 0]].is_nan() == (pair.counts[[0, 0]] == 0.0));
+        let png = plot_learned(&learned, &system, "exact", PictureFormat::Png).unwrap();
+        assert!(png.starts_with(b"\x89PNG"));
+    }
+}

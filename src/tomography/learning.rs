@@ -1,0 +1,1440 @@
+// Tangled from book/src/learning.md: edit there, or here and run cargo tangle stitch.
+//! Turbulence profiles, and where sensors look, learned from measured slopes.
+
+// What learning stands on
+use crate::device::plan::{Description, Memory, Stage};
+use crate::device::{Engine, Watch, Work, Workers, gather};
+use crate::error::{Error, Invalid, accept};
+use crate::linear::least_squares::{Fitted, LeastSquares, Normal, Residuals};
+use crate::model::atmosphere::{Atmosphere, Layer};
+use crate::model::noise::{GuideStar, Noise};
+use crate::model::sensor::Sensor;
+use crate::model::system::System;
+use crate::tomography::estimate::check_slopes;
+use crate::tomography::measured_maps::{MapLayout, MapPair, SlopeMaps};
+use crate::turbulence::dense::{self, PhaseTables};
+use crate::turbulence::direct::slope::pair_alone;
+use crate::turbulence::slope::{PairCovariance, SlopeProblem};
+use crate::units::DEGREE;
+use ndarray::{Array1, Array2, ArrayView2, Axis, s};
+use std::fmt::{self, Display};
+
+// Numbers that can be learned
+/// A group of numbers that are learned or kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unknown {
+    /// The strength of each layer: Fried parameter and fractions.
+    Strengths,
+    /// The altitude of each layer that does not start at the ground.
+    Altitudes,
+    /// One outer scale of all layers.
+    OuterScale,
+    /// The shift of each sensor but the first.
+    Shifts,
+    /// The rotation of each sensor.
+    Rotations,
+    /// The magnification of each sensor.
+    Magnifications,
+}
+
+// Numbers that a fit moves
+/// A number that is learned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parameter {
+    /// The strength of a layer, in units of r0^(−5/3) of the system that learning starts from.
+    Strength(usize),
+    /// The altitude of a layer, m.
+    Altitude(usize),
+    /// The outer scale, m.
+    OuterScale,
+    /// The shift of a star's sensor along x (0) or y (1), m.
+    Shift(usize, usize),
+    /// The rotation of a star's sensor, rad.
+    Rotation(usize),
+    /// The magnification of a star's sensor.
+    Magnification(usize),
+    /// The covariance of a star's noise: xx (0), xy (1) or yy (2), rad².
+    Noise(usize, usize),
+}
+
+// Names of what is learned
+impl Unknown {
+    /// All of them, by their names.
+    pub const NAMES: [(&'static str, Self); 6] = [
+        ("strengths", Self::Strengths),
+        ("altitudes", Self::Altitudes),
+        ("outer-scale", Self::OuterScale),
+        ("shifts", Self::Shifts),
+        ("rotations", Self::Rotations),
+        ("magnifications", Self::Magnifications),
+    ];
+
+    /// The name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+    }
+
+    /// The numbers of the group in a system.
+    fn parameters(self, system: &System) -> Vec<Parameter> {
+        let layers = system.atmosphere().layers();
+        let stars = system.guide_stars().len();
+        let aloft = (0..layers.len()).filter(|&l| layers[l].altitude > 0.0);
+        match self {
+            Self::Strengths => (0..layers.len()).map(Parameter::Strength).collect(),
+            Self::Altitudes => aloft.map(Parameter::Altitude).collect(),
+            Self::OuterScale => vec![Parameter::OuterScale],
+            Self::Shifts => {
+                (1..stars).flat_map(|q| [0, 1].map(|axis| Parameter::Shift(q, axis))).collect()
+            }
+            Self::Rotations => (0..stars).map(Parameter::Rotation).collect(),
+            Self::Magnifications => (0..stars).map(Parameter::Magnification).collect(),
+        }
+    }
+}
+
+impl Display for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Strength(l) => write!(f, "strength of layer {l}"),
+            Self::Altitude(l) => write!(f, "altitude of layer {l}"),
+            Self::OuterScale => write!(f, "outer scale"),
+            Self::Shift(q, axis) => write!(f, "shift of star {q} along {}", ["x", "y"][*axis]),
+            Self::Rotation(q) => write!(f, "rotation of star {q}"),
+            Self::Magnification(q) => write!(f, "magnification of star {q}"),
+            Self::Noise(q, k) => write!(f, "noise of star {q}, {}", ["xx", "xy", "yy"][*k]),
+        }
+    }
+}
+
+// A system as a set of numbers
+/// A guess at what is to be learned.
+#[derive(Debug, Clone)]
+struct Guess {
+    /// Their fractions are strengths.
+    layers: Vec<Layer>,
+    sensors: Vec<Sensor>,
+    /// xx, xy and yy of each star, rad².
+    noise: Vec<[f64; 3]>,
+}
+
+impl Guess {
+    // A guess from a system
+    fn of(system: &System) -> Self {
+        let mean = |star: &GuideStar, q: usize| {
+            let lenslets = system.valid_lenslets()[q].iter().filter(|valid| **valid).count();
+            let blocks = (0..lenslets).map(|k| star.noise.block(k));
+            let sum = blocks.fold([0.0; 3], |sum, block| [0, 1, 2].map(|i| sum[i] + block[i]));
+            sum.map(|sum| sum / lenslets.max(1) as f64)
+        };
+        let stars = system.guide_stars().iter().enumerate();
+        Self {
+            layers: system.atmosphere().layers().to_vec(),
+            sensors: system.sensors(),
+            noise: stars.map(|(q, star)| mean(star, q)).collect(),
+        }
+    }
+
+    /// The guess with one outer scale of all layers: their geometric mean, weighted by strength.
+    fn with_one_outer_scale(mut self) -> Self {
+        let sum: f64 = self.layers.iter().map(|layer| layer.fraction).sum();
+        let logs = self.layers.iter().map(|layer| layer.fraction / sum * layer.outer_scale.ln());
+        let mean = logs.sum();
+        let alike = self.layers.iter().all(|layer| layer.outer_scale == self.layers[0].outer_scale);
+        if !alike {
+            self.set(Parameter::OuterScale, mean);
+        }
+        self
+    }
+
+    // Get and set one number
+    /// The number that a fit changes.
+    fn get(&self, parameter: Parameter) -> f64 {
+        match parameter {
+            Parameter::Strength(l) => self.layers[l].fraction,
+            Parameter::Altitude(l) => self.layers[l].altitude,
+            Parameter::OuterScale => self.layers[0].outer_scale.ln(),
+            Parameter::Shift(q, axis) => self.sensors[q].shift[axis],
+            Parameter::Rotation(q) => self.sensors[q].rotation,
+            Parameter::Magnification(q) => self.sensors[q].magnification,
+            Parameter::Noise(q, k) => self.noise[q][k],
+        }
+    }
+
+    fn set(&mut self, parameter: Parameter, value: f64) {
+        match parameter {
+            Parameter::Strength(l) => self.layers[l].fraction = value,
+            Parameter::Altitude(l) => self.layers[l].altitude = value,
+            Parameter::OuterScale => {
+                self.layers.iter_mut().for_each(|layer| layer.outer_scale = value.exp());
+            }
+            Parameter::Shift(q, axis) => self.sensors[q].shift[axis] = value,
+            Parameter::Rotation(q) => self.sensors[q].rotation = value,
+            Parameter::Magnification(q) => self.sensors[q].magnification = value,
+            Parameter::Noise(q, k) => self.noise[q][k] = value,
+        }
+    }
+
+    // Bounds and steps of a number
+    /// The half width of the widest array, m.
+    fn half_width(&self) -> f64 {
+        let half = |sensor: &Sensor| 0.5 * sensor.array.lenslets() as f64 * sensor.side();
+        self.sensors.iter().map(half).fold(0.0, f64::max)
+    }
+
+    fn bounds(&self, parameter: Parameter) -> [f64; 2] {
+        let (now, half) = (self.get(parameter), self.half_width());
+        let height = |sensor: &Sensor| sensor.source.height();
+        let lowest = self.sensors.iter().map(height).fold(f64::INFINITY, f64::min);
+        match parameter {
+            Parameter::Strength(_) => [0.0, 1e6],
+            Parameter::Altitude(_) => [0.0, now.max((0.95 * lowest).min(1e5))],
+            Parameter::OuterScale => {
+                let side = self.sensors.iter().map(Sensor::side).fold(0.0, f64::max);
+                [side.ln().min(now), (1e4 * half).ln().max(now)]
+            }
+            Parameter::Shift(..) => [(now - half).max(-1e3), (now + half).min(1e3)],
+            Parameter::Rotation(_) => {
+                [(now - 0.5).max(-360.0 * DEGREE), (now + 0.5).min(360.0 * DEGREE)]
+            }
+            Parameter::Magnification(_) => [(0.8 * now).max(0.1), (1.25 * now).min(10.0)],
+            Parameter::Noise(..) => [f64::NEG_INFINITY, f64::INFINITY],
+        }
+    }
+
+    /// The step of a difference; it leads away from the upper bound.
+    fn step(&self, parameter: Parameter, [_, high]: [f64; 2]) -> f64 {
+        let step = match parameter {
+            Parameter::Altitude(_) => 1.0,
+            Parameter::Shift(..) => 2e-4 * self.half_width(),
+            _ => 1e-4,
+        };
+        if self.get(parameter) + step > high { -step } else { step }
+    }
+
+    /// What counts as a large error of a number.
+    fn size(&self, parameter: Parameter) -> f64 {
+        let sensor = |q: usize| &self.sensors[q];
+        let edge = |q: usize| 2.0 / sensor(q).array.lenslets() as f64;
+        match parameter {
+            Parameter::OuterScale => 1.0,
+            Parameter::Shift(q, _) => sensor(q).side(),
+            Parameter::Rotation(q) | Parameter::Magnification(q) => edge(q),
+            Parameter::Noise(_, 1) => f64::INFINITY,
+            other => self.get(other).abs(),
+        }
+    }
+}
+
+// Maps that a system would measure
+/// What all guesses have in common.
+#[derive(Debug, Clone)]
+struct Geometry {
+    system: System,
+    layout: MapLayout,
+    valid: Vec<Array2<bool>>,
+}
+
+impl Geometry {
+    /// The map of two sensors through one layer of strength 1, Λ_l of Eq. [learned maps](https://lenslet.github.io/lenslet/learning.html#eq-learned-maps).
+    fn unit_map(
+        &self,
+        layer: &Layer,
+        sensors: [Sensor; 2],
+        pair: &MapPair,
+        tables: &PhaseTables,
+    ) -> Result<Array1<f64>, Error> {
+        if sensors[0].shares_lattice_with(&sensors[1]) {
+            return Ok(self.spread(pair, &self.lags(layer, sensors)?));
+        }
+        let (air, gradient) = (self.air(layer)?, self.system.cone_gradient());
+        let valid = pair.stars.map(|star| self.valid[star].clone());
+        let [first, second] = [0, 1].map(|k| (&sensors[k..=k], &valid[k..=k]));
+        let covariance = dense::between_with_tables(&air, [first, second], gradient, tables)?;
+        Ok(self.layout.average(pair, covariance))
+    }
+
+    // Lags of a layer alone
+    /// The covariance of two sensors that share a lattice through one layer of strength 1, at all lags.
+    fn lags(&self, layer: &Layer, sensors: [Sensor; 2]) -> Result<PairCovariance, Error> {
+        let gradient = self.system.cone_gradient();
+        let problem = SlopeProblem::of_sensors(&self.air(layer)?, &sensors, gradient)?;
+        Ok(pair_alone(&problem, (0, 1)))
+    }
+
+    /// The air with a layer alone.
+    fn air(&self, layer: &Layer) -> Result<Atmosphere, Invalid> {
+        let air = self.system.atmosphere();
+        let alone = vec![Layer { fraction: 1.0, ..*layer }];
+        Atmosphere::new(air.fried_parameter(), air.wavelength(), alone)
+    }
+
+    // Spread lags to pairs of lenslets
+    /// The map of two stars that share a lattice, given their covariance at all lags.
+    fn spread(&self, pair: &MapPair, lags: &PairCovariance) -> Array1<f64> {
+        let modes = self.layout.has_modes(pair.stars[0]) || self.layout.has_modes(pair.stars[1]);
+        if !modes {
+            let mut map = Array1::zeros(pair.len());
+            for ((j, i), _) in pair.counts.indexed_iter().filter(|(_, count)| **count > 0.0) {
+                for (axes, component) in [0, 1, 1, 2].into_iter().enumerate() {
+                    map[pair.place(axes, [j, i])] = lags[[component, j, i]];
+                }
+            }
+            return map;
+        }
+        let [firsts, others] = pair.stars.map(|star| self.layout.order().lenslets(star));
+        let (m, n) = (firsts.len(), others.len());
+        let of_pair = |(row, column): (usize, usize)| {
+            let [j, i] = pair.lag_of(firsts[row % m], others[column % n]);
+            lags[[row / m + column / n, j, i]]
+        };
+        self.layout.average(pair, Array2::from_shape_fn((2 * m, 2 * n), of_pair))
+    }
+
+    // The map of noise
+    /// The map of the noise of a star, of the variance 1: xx (0), xy (1) or yy (2).
+    fn noise_map(&self, pair: &MapPair, element: usize) -> Array1<f64> {
+        let n = self.layout.order().lenslets(pair.stars[0]).len();
+        let of_pair = |(row, column): (usize, usize)| {
+            let same = row % n == column % n && row / n + column / n == element;
+            f64::from(u8::from(same))
+        };
+        self.layout.average(pair, Array2::from_shape_fn((2 * n, 2 * n), of_pair))
+    }
+}
+
+// How a map changes with a turn
+impl Geometry {
+    /// How a map changes with the rotation of its first (0) or its second sensor (1), per radian, Eq. [turning](https://lenslet.github.io/lenslet/learning.html#eq-turning).
+    fn turning_map(
+        &self,
+        layer: &Layer,
+        [first, second]: [Sensor; 2],
+        pair: &MapPair,
+        turned: usize,
+    ) -> Result<Array1<f64>, Error> {
+        let (axes, step) = (first.axes(), 0.01 * first.side());
+        let shifted = |axis: usize, by: f64| {
+            let shift = [0, 1].map(|k| second.shift[k] + by * axes[axis][k]);
+            let second = Sensor { rotation: first.rotation, shift, ..second };
+            self.lags(layer, [first, second])
+        };
+        let still = shifted(0, 0.0)?;
+        let mut slopes = [still.clone(), still.clone()];
+        for (axis, slope) in slopes.iter_mut().enumerate() {
+            *slope = (shifted(axis, step)? - shifted(axis, -step)?) / (2.0 * step);
+        }
+        Ok(self.join_turning(pair, [&first, &second], turned, (&still, &slopes)))
+    }
+
+    // Join derivatives of a turn
+    fn join_turning(
+        &self,
+        pair: &MapPair,
+        sensors: [&Sensor; 2],
+        turned: usize,
+        (still, slopes): (&PairCovariance, &[PairCovariance; 2]),
+    ) -> Array1<f64> {
+        let stars = pair.stars.map(|star| self.layout.order().lenslets(star));
+        let (m, n) = (stars[0].len(), stars[1].len());
+        let sign = [-1.0, 1.0][turned];
+        let of_pair = |(row, column): (usize, usize)| {
+            let (lenslets, axes) =
+                ([stars[0][row % m], stars[1][column % n]], [row / m, column / n]);
+            let [j, i] = pair.lag_of(lenslets[0], lenslets[1]);
+            let sensor = sensors[turned];
+            let along = |k: usize| sensor.magnification * sensor.array.centre(lenslets[turned][k]);
+            let (x, y, component) = (along(1), along(0), axes[0] + axes[1]);
+            let moved = x * slopes[1][[component, j, i]] - y * slopes[0][[component, j, i]];
+            // The other axis of the sensor that is turned, with the axis of the other one.
+            let mixed =
+                [1.0, -1.0][axes[turned]] * still[[axes[1 - turned] + 1 - axes[turned], j, i]];
+            sign * moved + mixed
+        };
+        self.layout.average(pair, Array2::from_shape_fn((2 * m, 2 * n), of_pair))
+    }
+}
+
+// Sensors that are nearly parallel
+/// Whether a derivative by rotation follows from a lattice: two sensors share one but for three degrees.
+fn nearly_parallel([first, second]: [Sensor; 2]) -> bool {
+    let (sin, cos) = (second.rotation - first.rotation).sin_cos();
+    let parallel = Sensor { rotation: first.rotation, ..second };
+    sin.abs() < 0.053 && cos > 0.0 && first.shares_lattice_with(&parallel)
+}
+
+// Derivatives of the maps
+/// The maps of a guess against those that were measured.
+struct Model<'a> {
+    geometry: &'a Geometry,
+    parameters: &'a [Parameter],
+    bounds: &'a [[f64; 2]],
+    measured: &'a Array1<f64>,
+    /// √ω
+    weights: Array1<f64>,
+    /// The guess last looked at, with the maps of its layers, by pairs: all for strength 1.
+    guess: Guess,
+    units: Vec<Vec<Array1<f64>>>,
+    /// The maps of each star's noise, xx, xy and yy, with the star's own pair.
+    noise: Vec<(usize, [Array1<f64>; 3])>,
+    tables: PhaseTables,
+    watch: &'a dyn Watch,
+}
+
+// A map that is wanted
+/// A map that is to be computed: of a layer and sensors, for a pair.
+struct Wanted {
+    layer: Layer,
+    sensors: [Sensor; 2],
+    pair: usize,
+    /// The sensor by whose rotation the map is differentiated, if it is.
+    turned: Option<usize>,
+}
+
+impl Model<'_> {
+    // Compute many maps at once
+    fn compute(&self, wanted: Vec<Wanted>) -> Result<Vec<Array1<f64>>, Error> {
+        let map = |geometry: &&Geometry, wanted: Wanted| {
+            let Wanted { layer, sensors, pair, turned } = wanted;
+            let pair = &geometry.layout.pairs()[pair];
+            match turned {
+                Some(turned) => geometry.turning_map(&layer, sensors, pair, turned),
+                None => geometry.unit_map(&layer, sensors, pair, &self.tables),
+            }
+        };
+        gather(Workers::cores(&self.geometry), wanted, &Unseen(self.watch), map)
+    }
+
+    /// Looks at other parameters.
+    fn look_at(&mut self, parameters: &[f64]) -> Result<(), Error> {
+        let known = !self.units.is_empty()
+            && self.parameters.iter().zip(parameters).all(|(key, u)| self.guess.get(*key) == *u);
+        if known {
+            return Ok(());
+        }
+        let mut guess = self.guess.clone();
+        self.parameters.iter().zip(parameters).for_each(|(key, u)| guess.set(*key, *u));
+        let linear = |key: &Parameter| matches!(key, Parameter::Strength(_) | Parameter::Noise(..));
+        let same = |key: &Parameter| linear(key) || self.guess.get(*key) == guess.get(*key);
+        if self.units.is_empty() || !self.parameters.iter().all(same) {
+            let pairs = self.geometry.layout.pairs();
+            let of_layer = |layer: &Layer| {
+                let pairs = pairs.iter().enumerate();
+                let wanted = |(pair, stars): (usize, &MapPair)| Wanted {
+                    layer: *layer,
+                    sensors: stars.stars.map(|star| guess.sensors[star]),
+                    pair,
+                    turned: None,
+                };
+                pairs.map(wanted).collect::<Vec<_>>()
+            };
+            let maps = self.compute(guess.layers.iter().flat_map(of_layer).collect())?;
+            self.units = maps.chunks(pairs.len()).map(<[_]>::to_vec).collect();
+        }
+        self.guess = guess;
+        Ok(())
+    }
+
+    // Join the maps of a guess
+    /// Γ(β), Eq. [learned maps](https://lenslet.github.io/lenslet/learning.html#eq-learned-maps).
+    fn maps(&self) -> Array1<f64> {
+        let mut sum = Array1::zeros(self.geometry.layout.len());
+        for (pair, at) in self.geometry.layout.pairs().iter().enumerate() {
+            let mut sum = sum.slice_mut(s![at.range()]);
+            for (layer, units) in self.guess.layers.iter().zip(&self.units) {
+                sum.scaled_add(layer.fraction, &units[pair]);
+            }
+            for ((own, maps), noise) in self.noise.iter().zip(&self.guess.noise) {
+                if *own == pair {
+                    maps.iter().zip(noise).for_each(|(map, noise)| sum.scaled_add(*noise, map));
+                }
+            }
+        }
+        sum
+    }
+
+    // Want maps for a derivative
+    /// The maps that a step of a number changes, each with its layer and with the derivative's factor.
+    fn changed(&self, key: Parameter, step: f64) -> Vec<(usize, f64, Wanted)> {
+        let mut moved = self.guess.clone();
+        moved.set(key, self.guess.get(key) + step);
+        let mut changed = Vec::new();
+        for (l, layer) in moved.layers.iter().enumerate().filter(|(_, layer)| layer.fraction > 0.0)
+        {
+            for (pair, at) in self.geometry.layout.pairs().iter().enumerate() {
+                let sensors = at.stars.map(|star| moved.sensors[star]);
+                let cone = sensors[0].source.height().is_finite();
+                let matters = match key {
+                    Parameter::Altitude(of) => of == l && (cone || !at.is_own()),
+                    Parameter::OuterScale => true,
+                    Parameter::Magnification(star) => at.stars.contains(&star),
+                    Parameter::Shift(star, _) | Parameter::Rotation(star) => {
+                        at.stars.contains(&star) && !at.is_own()
+                    }
+                    Parameter::Strength(_) | Parameter::Noise(..) => false,
+                };
+                let now = at.stars.map(|star| self.guess.sensors[star]);
+                let turned = match key {
+                    Parameter::Rotation(star) if nearly_parallel(now) => {
+                        Some(usize::from(at.stars[1] == star))
+                    }
+                    _ => None,
+                };
+                let (sensors, step) = if turned.is_some() { (now, 1.0) } else { (sensors, step) };
+                if matters {
+                    let wanted = Wanted { layer: *layer, sensors, pair, turned };
+                    changed.push((l, layer.fraction / step, wanted));
+                }
+            }
+        }
+        changed
+    }
+}
+
+// A guess as residuals
+impl Residuals for Model<'_> {
+    fn residuals(&mut self, parameters: &[f64]) -> Result<Array1<f64>, Error> {
+        self.look_at(parameters)?;
+        Ok((self.maps() - self.measured) * &self.weights)
+    }
+
+    fn jacobian(&mut self, parameters: &[f64]) -> Result<Array2<f64>, Error> {
+        self.look_at(parameters)?;
+        let pairs = self.geometry.layout.pairs();
+        let mut jacobian = Array2::zeros((self.geometry.layout.len(), parameters.len()));
+        let (mut places, mut wanted) = (Vec::new(), Vec::new());
+        for (k, key) in self.parameters.iter().enumerate() {
+            // Fill the columns of linear numbers
+            match *key {
+                Parameter::Strength(l) => {
+                    for (unit, pair) in self.units[l].iter().zip(pairs) {
+                        jacobian.slice_mut(s![pair.range(), k]).assign(unit);
+                    }
+                }
+                Parameter::Noise(q, element) => {
+                    let (own, maps) = &self.noise[q];
+                    jacobian.slice_mut(s![pairs[*own].range(), k]).assign(&maps[element]);
+                }
+                _ => {}
+            }
+            let step = self.guess.step(*key, self.bounds[k]);
+            for (l, factor, map) in self.changed(*key, step) {
+                places.push((k, l, factor, map.pair, map.turned.is_some()));
+                wanted.push(map);
+            }
+        }
+        let maps = self.compute(wanted)?;
+        for ((k, l, factor, pair, is_slope), map) in places.into_iter().zip(maps) {
+            let mut column = jacobian.slice_mut(s![pairs[pair].range(), k]);
+            let change = if is_slope { map } else { map - &self.units[l][pair] };
+            column.scaled_add(factor, &change);
+        }
+        jacobian *= &self.weights.view().insert_axis(Axis(1));
+        Ok(jacobian)
+    }
+}
+/// Work that is not counted and may be stopped.
+struct Unseen<'a>(&'a dyn Watch);
+
+impl Watch for Unseen<'_> {
+    fn cancelled(&self) -> bool {
+        self.0.cancelled()
+    }
+}
+
+// The plan of learning
+/// What is to be learned.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct LearnOptions {
+    /// Which numbers are learned; noise always is.
+    pub fit: Vec<Unknown>,
+    /// The most steps of the fit.
+    pub steps: usize,
+}
+
+/// How a system will be learned from slopes.
+///
+/// ```
+/// use lenslet::{device::silent, model::System, tomography::{LearnOptions, LearnPlan}};
+/// let truth = System::from_file("book/systems/small-moao.toml")?;
+/// let maps = LearnPlan::new(&truth, LearnOptions::default())?.expected(&silent)?;
+/// let wrong = std::fs::read_to_string("book/systems/small-moao.toml")?;
+/// let wrong = wrong.replace("altitude = 4500.0", "altitude = 4200.0").replace("r0 = 0.15", "r0 = 0.2");
+/// let start = System::from_toml(&wrong, "wrong.toml")?;
+/// let learned = LearnPlan::new(&start, LearnOptions::default())?.fit(maps, &silent)?;
+/// assert!((learned.system.atmosphere().fried_parameter() - 0.15).abs() < 1e-7);
+/// assert!((learned.system.atmosphere().layers()[1].altitude - 4500.0).abs() < 1e-2);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct LearnPlan {
+    geometry: Geometry,
+    options: LearnOptions,
+    parameters: Vec<Parameter>,
+    start: Guess,
+    frames: usize,
+}
+
+impl LearnPlan {
+    // Plan what is learned
+    /// Plans to learn a system, starting from one.
+    ///
+    /// # Errors
+    /// `Invalid` where nothing is to be learned: no group at all, altitudes without a layer above the ground, shifts of a single star;
+    /// where an infinite outer scale is to be fitted, or slopes are differences between points.
+    pub fn new(system: &System, options: LearnOptions) -> Result<Self, Error> {
+        system.expect_average("measured slopes are averages of the gradient")?;
+        let names = Unknown::NAMES.map(|(name, _)| name).join(", ");
+        let expected = format!("at least one of {names}");
+        accept(!options.fit.is_empty(), "fit", "nothing", &expected)?;
+        let mut parameters: Vec<Parameter> = Vec::new();
+        for (name, unknown) in Unknown::NAMES.iter().filter(|(_, one)| options.fit.contains(one)) {
+            let own = unknown.parameters(system);
+            let expected = match unknown {
+                Unknown::Altitudes => {
+                    "no altitudes, as all layers of the system are at the ground, where they stay"
+                }
+                _ => {
+                    "no shifts, as the system has a single guide star, and only shifts against others are seen"
+                }
+            };
+            accept(!own.is_empty(), "fit", name, expected)?;
+            parameters.extend(own);
+        }
+        let mut start = Guess::of(system);
+        if options.fit.contains(&Unknown::OuterScale) {
+            let finite =
+                system.atmosphere().layers().iter().all(|layer| layer.outer_scale.is_finite());
+            let expected = "finite outer scales of all layers, to begin from where one is learned";
+            accept(finite, "outer_scale", f64::INFINITY, expected)?;
+            start = start.with_one_outer_scale();
+        }
+        let stars = 0..system.guide_stars().len();
+        parameters.extend(stars.flat_map(|q| [0, 1, 2].map(|k| Parameter::Noise(q, k))));
+        let (layout, valid) = (MapLayout::new(system), system.valid_lenslets());
+        let geometry = Geometry { system: system.clone(), layout, valid };
+        Ok(Self { geometry, options, parameters, start, frames: 1000 })
+    }
+
+    // Ask the plan of learning
+    /// The same for so many frames.
+    pub fn frames(self, frames: usize) -> Self {
+        Self { frames, ..self }
+    }
+
+    /// Slopes of a frame.
+    pub fn slopes(&self) -> usize {
+        self.geometry.layout.order().len()
+    }
+
+    /// The numbers that are learned, those of the noise behind the others.
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    /// Refuses slopes that are not (frames, n), or not finite, or a single frame.
+    ///
+    /// # Errors
+    /// `Invalid`, with the frame and the slope.
+    pub fn check_slopes(&self, slopes: ArrayView2<f64>) -> Result<(), Invalid> {
+        check_slopes(slopes, self.slopes())?;
+        let expected = "at least 2, as covariances are means over frames";
+        accept(slopes.nrows() >= 2, "frames", slopes.nrows(), expected).map(drop)
+    }
+
+    // Describe the plan of learning
+    /// What the plan will do.
+    pub fn describe(&self, engine: &Engine) -> Description {
+        let [stars, layers] = [
+            self.geometry.system.guide_stars().len(),
+            self.geometry.system.atmosphere().layers().len(),
+        ];
+        let names: Vec<&str> = self.options.fit.iter().map(|unknown| unknown.name()).collect();
+        let noise = 3 * stars;
+        Description {
+            what: format!(
+                "{} of {layers} layers and {stars} guide stars, from {} frames of {} slopes",
+                names.join(", "),
+                self.frames,
+                self.slopes()
+            ),
+            arrays: vec![("maps".into(), vec![self.geometry.layout.len()])],
+            form: "",
+            reason: String::new(),
+            method: format!(
+                "{} numbers and {noise} of noise, by damped least squares on maps of {} pairs of stars",
+                self.parameters.len() - noise,
+                self.geometry.layout.pairs().len()
+            ),
+            slope_model: self.geometry.system.slope_model().name(),
+            engine: engine.name(),
+            memory: self.memory(),
+            stages: self.stages(engine),
+            rates: engine.speed().to_string(),
+        }
+    }
+
+    // Memory and time of learning
+    /// The most memory that learning has in use at a time, the slopes included.
+    pub fn memory(&self) -> Memory {
+        let layers = self.geometry.system.atmosphere().layers().len();
+        let (maps, slopes) = (self.geometry.layout.len() as u64, self.slopes() as u64);
+        let columns = (64 + 2 * layers + 4 * self.parameters.len()) as u64;
+        let pairs = self.geometry.layout.pairs().iter();
+        let largest = pairs.map(|pair| pair.counts.sum() as u64).max().unwrap_or(0);
+        let working = maps.saturating_mul(columns).saturating_add(largest.saturating_mul(16));
+        let frames = (self.frames as u64).saturating_mul(3 * slopes);
+        let working =
+            Memory { host: working.saturating_add(frames).saturating_mul(8), devices: Vec::new() };
+        Memory::of_stages(0, [&working])
+    }
+
+    /// How long each part takes: products of slopes, and some ten looks at all layers with their derivatives.
+    fn stages(&self, engine: &Engine) -> Vec<Stage> {
+        let (n, frames) = (self.slopes() as f64, self.frames as f64);
+        let blocks = frames.min(64.0);
+        let products = (Work::Products, 0.5 * frames * n * n * 1.5e-10);
+        let averages = (Work::Memory, 0.5 * blocks * n * n * 3e-9);
+        let layers = self.geometry.system.atmosphere().layers().len() as f64;
+        let looks = |pair: &MapPair| {
+            let sensors = pair.stars.map(|star| self.start.sensors[star]);
+            let turned = self.options.fit.contains(&Unknown::Rotations) && !pair.is_own();
+            let each = match sensors[0].shares_lattice_with(&sensors[1]) {
+                _ if turned || sensors[0].rotation != sensors[1].rotation => 1.6e-6,
+                true => 2e-8,
+                false => 2e-7,
+            };
+            each * pair.counts.sum()
+        };
+        let of_layer: f64 = self.geometry.layout.pairs().iter().map(looks).sum();
+        let columns = self.parameters.iter().map(|key| match key {
+            Parameter::Strength(_) | Parameter::Noise(..) => 0.0,
+            Parameter::Altitude(_) => 1.0 / layers,
+            Parameter::OuterScale => 1.0,
+            _ => 2.0 / self.geometry.system.guide_stars().len() as f64,
+        });
+        let looks = 8.0 * (1.0 + columns.sum::<f64>());
+        vec![
+            Stage::new(MAPS, &[products, averages], engine),
+            Stage::new(FIT, &[(Work::Integrals, looks * layers * of_layer)], engine),
+        ]
+    }
+
+    // Learn from slopes or from maps
+    /// Learns from slopes (frames, n), rad.
+    ///
+    /// # Errors
+    /// `Invalid` for slopes that cannot be, `Memory` where the maps do not fit, `Failed` where there is no turbulence in the slopes, `Cancelled`.
+    pub fn run(&self, slopes: ArrayView2<f64>, watch: &dyn Watch) -> Result<Learned, Error> {
+        self.check_slopes(slopes)?;
+        watch.stage(MAPS, "blocks");
+        let maps = SlopeMaps::measure(&self.geometry.system, slopes, watch)?;
+        self.fit(maps, watch)
+    }
+
+    /// The maps that the system of the plan would measure in endless frames, its noise included.
+    ///
+    /// # Errors
+    /// Those of the covariances, and `Cancelled`.
+    pub fn expected(&self, watch: &dyn Watch) -> Result<SlopeMaps, Error> {
+        let (layout, start) = (self.geometry.layout.clone(), &self.start);
+        let bounds = self.bounds();
+        let none = Array1::zeros(layout.len());
+        let mut model = self.model(&none, none.clone(), &bounds, watch);
+        let parameters: Vec<f64> = self.parameters.iter().map(|key| start.get(*key)).collect();
+        model.look_at(&parameters)?;
+        let (values, blocks) = (model.maps(), Array2::zeros((0, layout.len())));
+        Ok(SlopeMaps { layout, values, blocks, frames: 0, independent: 0.0, echo: 0.0 })
+    }
+    fn bounds(&self) -> Vec<[f64; 2]> {
+        self.parameters.iter().map(|key| self.start.bounds(*key)).collect()
+    }
+
+    fn model<'a>(
+        &'a self,
+        measured: &'a Array1<f64>,
+        weights: Array1<f64>,
+        bounds: &'a [[f64; 2]],
+        watch: &'a dyn Watch,
+    ) -> Model<'a> {
+        let geometry = &self.geometry;
+        let own = geometry.layout.pairs().iter().enumerate().filter(|(_, pair)| pair.is_own());
+        let maps = |pair: &MapPair| [0, 1, 2].map(|k| geometry.noise_map(pair, k));
+        let noise = own.map(|(k, pair)| (k, maps(pair))).collect();
+        let (parameters, guess) = (&self.parameters[..], self.start.clone());
+        Model {
+            geometry,
+            parameters,
+            bounds,
+            measured,
+            weights,
+            guess,
+            units: Vec::new(),
+            noise,
+            tables: PhaseTables::default(),
+            watch,
+        }
+    }
+}
+impl Default for LearnOptions {
+    /// Strengths and altitudes, in at most fifty steps.
+    fn default() -> Self {
+        Self { fit: vec![Unknown::Strengths, Unknown::Altitudes], steps: 50 }
+    }
+}
+
+impl LearnOptions {
+    /// Asks for other numbers.
+    pub fn fit(self, fit: impl IntoIterator<Item = Unknown>) -> Self {
+        Self { fit: fit.into_iter().collect(), ..self }
+    }
+}
+/// Stages of learning, as a watcher is told.
+const MAPS: &str = "maps of the slopes";
+const FIT: &str = "fit";
+
+// Fit the measured maps
+impl LearnPlan {
+    /// Learns from maps, measured or [expected](Self::expected).
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), and `Invalid` for maps of another system.
+    pub fn fit(&self, maps: SlopeMaps, watch: &dyn Watch) -> Result<Learned, Error> {
+        let expected =
+            format!("{} elements, as this system's maps have", self.geometry.layout.len());
+        let fits = maps.values.len() == self.geometry.layout.len();
+        accept(fits, "maps", maps.values.len(), &expected)?;
+        watch.stage(FIT, "steps");
+        let (weights, bounds) = (weights_of(&maps)?, self.bounds());
+        let weighted = &maps.values * &weights;
+        let mut model = self.model(&maps.values, weights.clone(), &bounds, watch);
+        let start: Vec<f64> = self.parameters.iter().map(|key| self.start.get(*key)).collect();
+        let floor = 1e-10 * weighted.dot(&weighted).sqrt();
+        let least = LeastSquares { bounds: bounds.clone(), floor, steps: self.options.steps };
+        let fitted = least.run(&mut model, &start, watch)?;
+        model.look_at(&fitted.parameters)?;
+        let (found, guess) = (model.maps(), model.guess.clone());
+        let spread = Spread::of(&fitted, &maps, &weights)?;
+        Learned::new(self, guess, &fitted, (maps, found), spread)
+    }
+}
+
+// Weights of all elements
+/// √ω of Eq. [learning sum](https://lenslet.github.io/lenslet/learning.html#eq-learning-sum).
+fn weights_of(maps: &SlopeMaps) -> Result<Array1<f64>, Invalid> {
+    let pairs = maps.layout.pairs();
+    let middle = |pair: &MapPair| [pair.lags() / 2; 2];
+    let zero_lag = |pair: &MapPair| {
+        let at = |axes| maps.values[pair.range().start + pair.place(axes, middle(pair))];
+        0.5 * (at(0) + at(3))
+    };
+    let variances: Vec<f64> = pairs.iter().filter(|pair| pair.is_own()).map(zero_lag).collect();
+    for (star, &variance) in variances.iter().enumerate() {
+        let good = variance > 1e-36 && variance.is_finite();
+        let expected = "a variance in rad², greater than 0";
+        accept(good, &format!("zero lag of guide_star[{star}]"), variance, expected)?;
+    }
+    let mut weights = Array1::zeros(maps.layout.len());
+    for pair in pairs {
+        let [one, two] = pair.stars.map(|star| variances[star]);
+        let twice = if pair.is_own() { 1.0 } else { 2.0 };
+        for ((j, i), count) in pair.counts.indexed_iter() {
+            for axes in 0..4 {
+                let weight = (twice * count).sqrt() / (one.sqrt() * two.sqrt());
+                weights[pair.range().start + pair.place(axes, [j, i])] = weight;
+            }
+        }
+    }
+    Ok(weights)
+}
+
+// Errors from blocks of frames
+/// How the blocks of frames would move what was fitted.
+struct Spread {
+    /// Covariance of the numbers; none where the maps are not measured.
+    covariance: Option<Array2<f64>>,
+    /// The sum of squares over its expectation.
+    misfit: Option<f64>,
+    /// Combinations of numbers that the maps do not tell, and such that they hardly tell.
+    blind: [Vec<Vec<f64>>; 2],
+    /// The numbers that take part in the fit.
+    free: Vec<usize>,
+}
+
+impl Spread {
+    fn of(fitted: &Fitted, maps: &SlopeMaps, weights: &Array1<f64>) -> Result<Self, Error> {
+        let normal = Normal::new(&fitted.jacobian, &fitted.held)?;
+        let [none, few] = [Normal::ROUNDING, HARDLY].map(|share| normal.blind(share));
+        let blind = [none.clone(), few[none.len()..].to_vec()];
+        let free = normal.free().to_vec();
+        let number = maps.blocks() as f64;
+        let Some(mean) = maps.blocks.mean_axis(Axis(0)) else {
+            return Ok(Self { covariance: None, misfit: None, blind, free });
+        };
+        let apart = (&maps.blocks - &mean) * weights;
+        let scores = apart.dot(&fitted.jacobian);
+        let moves = normal.solve(&scores, 0.0);
+        let mean_of = number * (number - 1.0);
+        let covariance = moves.t().dot(&moves) / mean_of;
+        let expected =
+            (apart.iter().map(|x| x * x).sum::<f64>() - (&scores * &moves).sum()) / mean_of;
+        let misfit = fitted.residuals.dot(&fitted.residuals) / expected.max(f64::MIN_POSITIVE);
+        Ok(Self { covariance: Some(covariance), misfit: Some(misfit), blind, free })
+    }
+}
+
+/// Eigenvalues of the normal matrix below this share of the largest are hardly told.
+const HARDLY: f64 = 1e-3;
+
+// What cannot be told
+/// Something that the slopes do not tell.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Doubt {
+    /// The best value is at a bound.
+    Bound(Parameter, f64),
+    /// It has no effect on the slopes.
+    Idle(Parameter),
+    /// Its error is as large as itself, or as a lenslet for the placement of a sensor.
+    Vague(Parameter),
+    /// A combination, with its parts, that has no effect at all.
+    Blind(Vec<(Parameter, f64)>),
+    /// A combination that has hardly any effect.
+    Hardly(Vec<(Parameter, f64)>),
+    /// Two numbers whose errors have this correlation.
+    Tied([Parameter; 2], f64),
+}
+
+/// Correlations of errors that are told.
+const TIED: f64 = 0.95;
+
+// Gather all doubts
+impl Doubt {
+    /// All that is in doubt about a fit.
+    fn all(plan: &LearnPlan, guess: &Guess, fitted: &Fitted, spread: &Spread) -> Vec<Self> {
+        let keys = &plan.parameters;
+        let told = |key: &Parameter| !matches!(key, Parameter::Noise(..));
+        let mut doubts = Vec::new();
+        for (k, &key) in keys.iter().enumerate().filter(|(_, key)| told(key)) {
+            let error = spread.covariance.as_ref().map(|all| all[[k, k]].max(0.0).sqrt());
+            if fitted.held[k] {
+                doubts.push(Self::Bound(key, shown(key, guess.get(key), 0.0)[0]));
+            } else if !spread.free.contains(&k) {
+                doubts.push(Self::Idle(key));
+            } else if error.is_some_and(|error| error > guess.size(key)) {
+                doubts.push(Self::Vague(key));
+            }
+        }
+        let parts = |direction: &Vec<f64>| {
+            let all = keys.iter().copied().zip(direction.iter().copied());
+            all.filter(|(_, part)| part.abs() > 0.2).collect::<Vec<_>>()
+        };
+        let [none, few] = &spread.blind;
+        doubts.extend(none.iter().map(parts).map(Self::Blind));
+        doubts.extend(few.iter().map(parts).map(Self::Hardly));
+        doubts.extend(spread.ties(keys));
+        doubts
+    }
+}
+
+impl Spread {
+    /// Numbers whose errors are tied, the noise left out.
+    fn ties(&self, keys: &[Parameter]) -> Vec<Doubt> {
+        let Some(all) = &self.covariance else { return Vec::new() };
+        let mut ties = Vec::new();
+        let told = |k: &usize| !matches!(keys[*k], Parameter::Noise(..));
+        for (at, &k) in self.free.iter().enumerate().filter(|(_, k)| told(k)) {
+            for &l in self.free[at + 1..].iter().filter(|l| told(l)) {
+                let correlation = all[[k, l]] / (all[[k, k]] * all[[l, l]]).sqrt();
+                if correlation.abs() > TIED {
+                    ties.push(Doubt::Tied([keys[k], keys[l]], correlation));
+                }
+            }
+        }
+        ties
+    }
+}
+
+// Say a doubt
+impl Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let names = |parts: &[(Parameter, f64)]| {
+            let part = |(key, part): &(Parameter, f64)| {
+                format!("{} {key}", if *part < 0.0 { "less" } else { "more" })
+            };
+            parts.iter().map(part).collect::<Vec<_>>().join(" with ")
+        };
+        match self {
+            Self::Bound(key, value) => write!(f, "{key}: at the bound of {value}"),
+            Self::Idle(key) => write!(f, "{key}: the slopes do not depend on it"),
+            Self::Vague(
+                key @ (Parameter::Shift(..) | Parameter::Rotation(_) | Parameter::Magnification(_)),
+            ) => {
+                write!(f, "{key}: its error is more than a lenslet at the edge of the array")
+            }
+            Self::Vague(key) => write!(f, "{key}: its error is as large as itself"),
+            Self::Blind(parts) => write!(f, "{}: no effect at all", names(parts)),
+            Self::Hardly(parts) => write!(f, "{}: hardly any effect", names(parts)),
+            Self::Tied([one, other], correlation) => {
+                write!(f, "{one} and {other}: errors correlated by {correlation:.2}")
+            }
+        }
+    }
+}
+
+// What was learned
+// A value with its error
+/// A value with its standard error, if that could be told.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LearnedValue {
+    /// What it is.
+    pub parameter: Parameter,
+    /// The value, in SI units.
+    pub value: f64,
+    /// Its standard error.
+    pub error: Option<f64>,
+}
+
+/// What was learned from slopes.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Learned {
+    /// The system with what was learned in it.
+    pub system: System,
+    /// All numbers of the fit; the errors of what was not told are missing.
+    pub values: Vec<LearnedValue>,
+    /// The Fried parameter \[m\] and its error.
+    pub fried_parameter: (f64, Option<f64>),
+    /// The fraction of each layer and its error.
+    pub fractions: Vec<(f64, Option<f64>)>,
+    /// The mean noise of each star's slopes, rad², and its error; negative where there is less in the zero lag than turbulence explains.
+    pub noise: Vec<(f64, Option<f64>)>,
+    /// What could not be told.
+    pub doubts: Vec<Doubt>,
+    /// The maps that it was learned from.
+    pub maps: SlopeMaps,
+    /// The maps of what was learned, rad².
+    pub fitted: Array1<f64>,
+    /// The sum of squares over its expectation: 1 if the model is right.
+    pub misfit: Option<f64>,
+    /// Steps of the fit, and whether it ended by itself.
+    pub steps: usize,
+    /// Whether the fit has ended by itself.
+    pub converged: bool,
+}
+
+impl Learned {
+    // Gather what was learned
+    fn new(
+        plan: &LearnPlan,
+        guess: Guess,
+        fit: &Fitted,
+        (maps, fitted): (SlopeMaps, Array1<f64>),
+        spread: Spread,
+    ) -> Result<Self, Error> {
+        let keys = &plan.parameters;
+        let doubts = Doubt::all(plan, &guess, fit, &spread);
+        let blind = |k: usize| spread.blind[0].iter().any(|direction| direction[k].abs() > 0.1);
+        let told = |k: usize| spread.free.contains(&k) && !blind(k);
+        let error = |k: usize| {
+            let all = spread.covariance.as_ref().filter(|_| told(k))?;
+            Some(all[[k, k]].max(0.0).sqrt())
+        };
+        let value = |(k, &parameter): (usize, &Parameter)| {
+            let at_most = error(k).unwrap_or(f64::NAN);
+            let [value, at_most] = shown(parameter, guess.get(parameter), at_most);
+            LearnedValue {
+                parameter,
+                value,
+                error: Some(at_most).filter(|error| error.is_finite()),
+            }
+        };
+        let values = keys.iter().enumerate().map(value).collect();
+        let of = |key: Parameter| keys.iter().position(|known| *known == key);
+        let strengths: Option<Vec<usize>> =
+            (0..guess.layers.len()).map(|l| of(Parameter::Strength(l))).collect();
+        let (fried_parameter, fractions) =
+            profile(plan, &guess, strengths, spread.covariance.as_ref())?;
+        let noise = (0..guess.noise.len()).map(|q| {
+            let ends = [0, 2].map(|k| of(Parameter::Noise(q, k)));
+            let mean = 0.5 * (guess.noise[q][0] + guess.noise[q][2]);
+            let error =
+                spread.covariance.as_ref().zip(ends[0].zip(ends[1])).map(|(all, (k, l))| {
+                    0.5 * (all[[k, k]] + all[[l, l]] + 2.0 * all[[k, l]]).max(0.0).sqrt()
+                });
+            (mean, error)
+        });
+        let noise: Vec<_> = noise.collect();
+        let system = Self::system(plan, &guess, fried_parameter.0, &fractions, &noise)?;
+        let (misfit, steps, converged) = (spread.misfit, fit.steps, fit.converged);
+        Ok(Self {
+            system,
+            values,
+            fried_parameter,
+            fractions,
+            noise,
+            doubts,
+            maps,
+            fitted,
+            misfit,
+            steps,
+            converged,
+        })
+    }
+
+    // Put what was learned into a system
+    /// The system that learning started from, with what was learned.
+    fn system(
+        plan: &LearnPlan,
+        guess: &Guess,
+        r0: f64,
+        fractions: &[(f64, Option<f64>)],
+        noise: &[(f64, Option<f64>)],
+    ) -> Result<System, Error> {
+        let old = &plan.geometry.system;
+        let layer = |(layer, (fraction, _)): (&Layer, &(f64, Option<f64>))| Layer {
+            fraction: *fraction,
+            ..*layer
+        };
+        let layers = guess.layers.iter().zip(fractions).map(layer).collect();
+        let air = Atmosphere::new(r0, old.atmosphere().wavelength(), layers)?;
+        let star = |((star, sensor), (noise, _)): ((&GuideStar, &Sensor), &(f64, Option<f64>))| {
+            let noise = match star.noise.is_uniform() {
+                true => Noise::uniform(noise.max(0.0))?,
+                false => star.noise.clone(),
+            };
+            Ok(GuideStar { sensor: *sensor, noise, ..star.clone() })
+        };
+        let stars = old.guide_stars().iter().zip(&guess.sensors).zip(noise).map(star);
+        let stars = stars.collect::<Result<Vec<_>, Invalid>>()?;
+        Ok(old.to_builder().atmosphere(air).guide_stars(stars).build()?)
+    }
+}
+
+// Combine errors of strengths
+/// A value of a fit and its error, as they are told: an outer scale in metres.
+fn shown(key: Parameter, value: f64, error: f64) -> [f64; 2] {
+    match key {
+        Parameter::OuterScale => [value.exp(), value.exp() * error],
+        _ => [value, error],
+    }
+}
+
+/// A number, and its standard error if there is one.
+type WithError = (f64, Option<f64>);
+
+/// The Fried parameter and the fractions of layers, with errors where strengths, of these numbers, were learned.
+fn profile(
+    plan: &LearnPlan,
+    guess: &Guess,
+    strengths: Option<Vec<usize>>,
+    covariance: Option<&Array2<f64>>,
+) -> Result<(WithError, Vec<WithError>), Error> {
+    let sum: f64 = guess.layers.iter().map(|layer| layer.fraction).sum();
+    if sum <= 1e-9 {
+        let (what, reason) = ("learning", "the slopes have no turbulence in common");
+        return Err(Error::Failed { what: what.into(), reason: reason.into() });
+    }
+    let r0 = plan.geometry.system.atmosphere().fried_parameter() * sum.powf(-0.6);
+    let errors = covariance.zip(strengths);
+    // The error of a combination of strengths.
+    let error = |weight: &dyn Fn(usize) -> f64| {
+        let (all, places) = errors.as_ref()?;
+        let pairs = places.iter().enumerate().flat_map(|(l, k)| {
+            places.iter().enumerate().map(move |(m, n)| weight(l) * weight(m) * all[[*k, *n]])
+        });
+        Some(pairs.sum::<f64>().max(0.0).sqrt())
+    };
+    let fraction = |l: usize| guess.layers[l].fraction / sum;
+    let of_layer = |l: usize| {
+        let weight = |m: usize| (f64::from(u8::from(l == m)) - fraction(l)) / sum;
+        (fraction(l), error(&weight))
+    };
+    let of_r0 = error(&|_| 0.6 * r0 / sum);
+    Ok(((r0, of_r0), (0..guess.layers.len()).map(of_layer).collect()))
+}
+
+// Tests of learning
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::silent;
+    use crate::model::{LensletArray, Pupil, Source, TipTilt};
+    use crate::tomography::simulation::{Sampling, Simulation};
+    use crate::units::ARCSEC;
+
+    // A lopsided system to learn
+    /// Three stars on arrays of 5 × 5 lenslets of half a metre, of which 4 are dark, and layers of this r0, these strengths and altitudes.
+    fn system(r0: f64, fractions: [f64; 3], altitudes: [f64; 2], outer_scale: f64) -> System {
+        let [low, high] = altitudes;
+        let layers = [0.0, low, high].into_iter().zip(fractions);
+        let layers = layers.map(|(h, fraction)| Layer::new(h, fraction, outer_scale)).collect();
+        let array = LensletArray::new(5, 0.5).unwrap();
+        let star = |zenith: f64, azimuth: f64| {
+            let source = Source::star(zenith * ARCSEC, azimuth * DEGREE).unwrap();
+            GuideStar::at_rest(source, array, 3e-14).unwrap()
+        };
+        System::builder(Atmosphere::new(r0, 500e-9, layers).unwrap(), array)
+            .pupil(Some(Pupil::new(2.5, 0.2).unwrap()))
+            .guide_stars([star(30.0, 10.0), star(40.0, 130.0), star(25.0, 250.0)])
+            .build()
+            .unwrap()
+    }
+
+    /// The system with something done to its stars.
+    fn with(system: &System, change: impl Fn(&mut [GuideStar])) -> System {
+        let mut stars = system.guide_stars().to_vec();
+        change(&mut stars);
+        system.to_builder().guide_stars(stars).build().unwrap()
+    }
+
+    fn plan(system: &System, fit: &[Unknown]) -> LearnPlan {
+        LearnPlan::new(system, LearnOptions::default().fit(fit.iter().copied())).unwrap()
+    }
+
+    /// What is learned from the exact maps of a truth, from some start.
+    fn learn(truth: &System, start: &System, fit: &[Unknown]) -> Learned {
+        let maps = plan(truth, fit).expected(&silent).unwrap();
+        plan(start, fit).fit(maps, &silent).unwrap()
+    }
+
+    fn close(found: f64, wanted: f64, tolerance: f64) {
+        assert!((found - wanted).abs() <= tolerance, "{found} and not {wanted}");
+    }
+
+    // Exact maps give the truth back
+    #[test]
+    fn exact_maps_give_profile_and_noise_back() {
+        for removed in [TipTilt::Measured, TipTilt::Removed] {
+            let tilt = |stars: &mut [GuideStar]| stars[1].tip_tilt = removed;
+            let truth = with(&system(0.15, [0.5, 0.3, 0.2], [3000.0, 6500.0], 20.0), tilt);
+            let start = with(&system(0.2, [0.2, 0.2, 0.6], [2500.0, 7100.0], 45.0), |stars| {
+                tilt(stars);
+                stars.iter_mut().for_each(|star| star.noise = Noise::uniform(0.0).unwrap());
+            });
+            let fit = [Unknown::Strengths, Unknown::Altitudes, Unknown::OuterScale];
+            let learned = learn(&truth, &start, &fit);
+            let (air, known) = (learned.system.atmosphere(), truth.atmosphere());
+            assert!(learned.converged && learned.misfit.is_none() && learned.doubts.is_empty());
+            close(air.fried_parameter(), known.fried_parameter(), 1e-6 * 0.15);
+            for (layer, known) in air.layers().iter().zip(known.layers()) {
+                close(layer.fraction, known.fraction, 1e-6);
+                close(layer.altitude, known.altitude, 1e-6 * known.altitude);
+                close(layer.outer_scale, known.outer_scale, 1e-6 * known.outer_scale);
+            }
+            learned.noise.iter().for_each(|(noise, _)| close(*noise, 3e-14, 1e-6 * 3e-14));
+        }
+    }
+
+    #[test]
+    fn exact_maps_tell_where_sensors_look() {
+        let rest = system(0.15, [0.6, 0.3, 0.1], [3000.0, 6500.0], 20.0);
+        let mut stars = rest.guide_stars()[..2].to_vec();
+        stars[1].sensor.source = Source::new(40.0 * ARCSEC, 130.0 * DEGREE, 90e3).unwrap();
+        stars.iter_mut().for_each(|star| star.sensor.array = LensletArray::new(3, 0.7).unwrap());
+        let layers = [Layer::new(0.0, 0.6, 20.0), Layer::new(3000.0, 0.4, 20.0)].to_vec();
+        let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+        let start = rest.to_builder().atmosphere(air).guide_stars(stars).build().unwrap();
+        let truth = with(&start, |stars| {
+            stars[1].sensor.shift = [0.12, -0.07];
+            stars[1].sensor.rotation = 2.5 * DEGREE;
+            stars[1].sensor.magnification = 1.02;
+        });
+        let fit = [Unknown::Shifts, Unknown::Rotations, Unknown::Magnifications];
+        let learned = learn(&truth, &start, &fit);
+        assert!(learned.converged, "{:?}", learned.doubts);
+        for (star, known) in learned.system.guide_stars().iter().zip(truth.guide_stars()) {
+            let (sensor, known) = (star.sensor, known.sensor);
+            for axis in [0, 1] {
+                close(sensor.shift[axis], known.shift[axis], 1e-6);
+            }
+            close(sensor.rotation, known.rotation, 1e-6);
+            close(sensor.magnification, known.magnification, 1e-6);
+        }
+        assert_eq!(learned.fried_parameter, (0.15, None));
+    }
+
+    // A turn changes maps as differences do
+    #[test]
+    fn a_turn_changes_maps_as_differences_do() {
+        let rest = system(0.15, [0.6, 0.3, 0.1], [3000.0, 6500.0], 20.0);
+        let rest = with(&rest, |stars| {
+            stars[0].tip_tilt = TipTilt::Removed;
+            for star in stars {
+                star.sensor.array = LensletArray::new(3, 0.8).unwrap();
+                star.sensor.rotation = 0.3;
+            }
+        });
+        let plan = plan(&rest, &[Unknown::Rotations]);
+        let (geometry, pairs) = (&plan.geometry, plan.geometry.layout.pairs());
+        let layer = Layer::new(3000.0, 1.0, 20.0);
+        for (pair, turned) in [(1, 0), (4, 1)] {
+            let pair = &pairs[pair];
+            let sensors = pair.stars.map(|star| plan.start.sensors[star]);
+            let at = |angle: f64| {
+                let mut sensors = sensors;
+                sensors[turned].rotation += angle;
+                geometry.unit_map(&layer, sensors, pair, &PhaseTables::default()).unwrap()
+            };
+            let differences = (at(2e-3) - at(-2e-3)) / 4e-3;
+            let slope = geometry.turning_map(&layer, sensors, pair, turned).unwrap();
+            let largest = differences.fold(0.0, |most: f64, x| most.max(x.abs()));
+            let error = (slope - differences).fold(0.0, |most: f64, x| most.max(x.abs()));
+            assert!(error < 2e-2 * largest, "{turned}: {error:e} of {largest:e}");
+            assert!(nearly_parallel(sensors));
+        }
+        let [first, second] = [0, 1].map(|star| plan.start.sensors[star]);
+        let far = |rotation| Sensor { rotation, ..second };
+        assert!(!nearly_parallel([first, far(0.4)]) && nearly_parallel([first, far(0.34)]));
+    }
+
+    // Simulated slopes tell the truth within errors
+    /// So many simulated frames, from a seed on.
+    fn simulated(system: &System, frames: usize, seed: u64) -> Array2<f64> {
+        let sampling = Sampling { period: 1.2, growth: 0.6, highest: 15.0 };
+        let simulation = Simulation::with_sampling(system, &sampling).unwrap();
+        let mut slopes = Array2::zeros((frames, simulation.order().len()));
+        for (t, mut frame) in slopes.rows_mut().into_iter().enumerate() {
+            frame.assign(&Array1::from(simulation.draw(seed + t as u64).slopes));
+        }
+        slopes
+    }
+
+    #[test]
+    fn simulated_slopes_tell_the_truth_within_errors() {
+        let truth = with(&system(0.15, [0.5, 0.3, 0.2], [3000.0, 6500.0], 20.0), |stars| {
+            stars[2].sensor.shift = [0.1, -0.05];
+            stars[0].tip_tilt = TipTilt::Removed;
+        });
+        let start = with(&system(0.17, [0.4, 0.3, 0.3], [2700.0, 6900.0], 20.0), |stars| {
+            stars[0].tip_tilt = TipTilt::Removed;
+        });
+        let slopes = simulated(&truth, 800, 11);
+        let learning = plan(&start, &[Unknown::Strengths, Unknown::Altitudes, Unknown::Shifts]);
+        let (mut squares, mut count) = (0.0, 0.0);
+        for part in 0..4 {
+            let own = slopes.slice(s![200 * part..200 * (part + 1), ..]);
+            let learned = learning.run(own, &silent).unwrap();
+            let layers = learned.system.atmosphere().layers();
+            let misfit = learned.misfit.unwrap();
+            assert!(learned.converged && (0.4..2.5).contains(&misfit), "{misfit}");
+            let mut deviations =
+                vec![(learned.fried_parameter.0 - 0.15, learned.fried_parameter.1)];
+            for (l, fraction) in [0.5, 0.3, 0.2].into_iter().enumerate() {
+                deviations.push((learned.fractions[l].0 - fraction, learned.fractions[l].1));
+            }
+            for value in &learned.values {
+                match value.parameter {
+                    Parameter::Altitude(l) => {
+                        assert_eq!(value.value, layers[l].altitude);
+                        deviations.push((value.value - [0.0, 3000.0, 6500.0][l], value.error));
+                    }
+                    Parameter::Shift(q, axis) => {
+                        let known = truth.guide_stars()[q].sensor.shift[axis];
+                        deviations.push((value.value - known, value.error));
+                    }
+                    _ => {}
+                }
+            }
+            deviations.extend(learned.noise.iter().map(|(noise, error)| (noise - 3e-14, *error)));
+            for (deviation, error) in deviations {
+                let pull = deviation / error.unwrap();
+                assert!(pull.abs() < 5.0, "{pull} of {error:?}");
+                (squares, count) = (squares + pull * pull, count + 1.0);
+            }
+        }
+        let mean = squares / count;
+        assert!((0.5..1.9).contains(&mean), "{mean} over {count}");
+    }
+
+    // What cannot be told is said
+    #[test]
+    fn layers_that_look_alike_are_named() {
+        let truth = system(0.15, [0.5, 0.3, 0.2], [3000.0, 6500.0], 20.0);
+        let start = system(0.15, [0.5, 0.3, 0.2], [3000.0, 3000.0], 20.0);
+        let learned = learn(&truth, &start, &[Unknown::Strengths]);
+        let [Doubt::Blind(parts)] = &learned.doubts[..] else { panic!("{:?}", learned.doubts) };
+        let keys: Vec<Parameter> = parts.iter().map(|(key, _)| *key).collect();
+        assert_eq!(keys, [Parameter::Strength(1), Parameter::Strength(2)]);
+        assert!(parts[0].1 * parts[1].1 < 0.0);
+        let told = learned.doubts[0].to_string();
+        assert!(
+            told.contains("more strength of layer") && told.ends_with("no effect at all"),
+            "{told}"
+        );
+        // Layers a fifth of a lenslet apart are hardly told apart.
+        let near = system(0.15, [0.5, 0.3, 0.2], [3000.0, 3300.0], 20.0);
+        let learned = learn(&near, &near, &[Unknown::Strengths]);
+        assert!(matches!(&learned.doubts[..], [Doubt::Hardly(parts)] if parts.len() == 2));
+    }
+
+    #[test]
+    fn layers_that_are_not_there_and_stars_that_stand_together_tell_nothing() {
+        let truth = system(0.15, [0.7, 0.3, 0.0], [3000.0, 6500.0], 20.0);
+        let start = system(0.2, [0.4, 0.3, 0.3], [3000.0, 6500.0], 20.0);
+        let learned = learn(&truth, &start, &[Unknown::Strengths]);
+        close(learned.fractions[2].0, 0.0, 1e-6);
+        let learned = learn(&truth, &truth, &[Unknown::Strengths, Unknown::Altitudes]);
+        let idle = Doubt::Idle(Parameter::Altitude(2));
+        assert!(learned.doubts.contains(&idle), "{:?}", learned.doubts);
+        assert_eq!(idle.to_string(), "altitude of layer 2: the slopes do not depend on it");
+        let together = |stars: &mut [GuideStar]| {
+            for star in stars {
+                star.sensor.source = Source::star(0.0, 0.0).unwrap();
+            }
+        };
+        let blind = with(&truth, together);
+        let learned = learn(&blind, &blind, &[Unknown::Altitudes]);
+        assert!(learned.doubts.contains(&Doubt::Idle(Parameter::Altitude(1))));
+        // A bound says that it is one, and noise alone has no profile.
+        let bound = Doubt::Bound(Parameter::Strength(1), 0.0).to_string();
+        assert_eq!(bound, "strength of layer 1: at the bound of 0");
+        let refused = |maps| plan(&truth, &[Unknown::Strengths]).fit(maps, &silent).unwrap_err();
+        let mut silence = learned.maps;
+        silence.values.fill(0.0);
+        let mut noise = silence.clone();
+        let message = refused(silence).to_string();
+        assert!(
+            message.starts_with("zero lag of guide_star[0] = 0.0: expected a variance"),
+            "{message}"
+        );
+        for pair in noise.layout.pairs().iter().filter(|pair| pair.is_own()) {
+            for axes in [0, 3] {
+                noise.values[pair.range().start + pair.place(axes, [4, 4])] = 1e-14;
+            }
+        }
+        let message = refused(noise).to_string();
+        assert!(message.contains("no turbulence in common"), "{message}");
+    }
+
+    // Refusals of learning
+    #[test]
+    fn what_cannot_be_learned_is_refused_by_name() {
+        let whole = system(0.15, [0.5, 0.3, 0.2], [3000.0, 6500.0], 20.0);
+        let refused = |system: &System, fit: &[Unknown]| {
+            let options = LearnOptions::default().fit(fit.iter().copied());
+            LearnPlan::new(system, options).unwrap_err().to_string()
+        };
+        let nothing = refused(&whole, &[]);
+        assert!(
+            nothing.starts_with("fit = \"nothing\": expected at least one of strengths"),
+            "{nothing}"
+        );
+        let ground = system(0.15, [0.5, 0.3, 0.2], [0.0, 0.0], 20.0);
+        assert!(
+            refused(&ground, &[Unknown::Altitudes])
+                .contains("all layers of the system are at the ground")
+        );
+        let alone =
+            whole.to_builder().guide_stars(whole.guide_stars()[..1].to_vec()).build().unwrap();
+        assert!(refused(&alone, &[Unknown::Shifts]).contains("a single guide star"));
+        let endless = system(0.15, [0.5, 0.3, 0.2], [3000.0, 6500.0], f64::INFINITY);
+        assert!(refused(&endless, &[Unknown::OuterScale]).starts_with("outer_scale = inf"));
+        let plan = plan(&whole, &[Unknown::Strengths]);
+        let bad = plan.run(Array2::zeros((1, plan.slopes())).view(), &silent).unwrap_err();
+        assert!(bad.to_string().starts_with("frames = 1: expected at least 2"), "{bad}");
+        let other = learn(&alone, &alone, &[Unknown::Strengths]).maps;
+        assert!(plan.fit(other, &silent).unwrap_err().to_string().starts_with("maps = "));
+        let told = plan.describe(&Engine::default());
+        assert!(told.method.starts_with("3 numbers and 9 of noise") && told.memory.host > 1 << 20);
+    }
+}
