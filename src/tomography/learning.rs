@@ -564,7 +564,7 @@ pub struct LearnOptions {
 /// let learned = LearnPlan::new(&start, LearnOptions::default())?.fit(maps, &silent)?;
 /// assert!((learned.system.atmosphere().fried_parameter() - 0.15).abs() < 1e-7);
 /// assert!((learned.system.atmosphere().layers()[1].altitude - 4500.0).abs() < 1e-2);
-/// # Ok::<(), lenslet::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct LearnPlan {
