@@ -75,7 +75,7 @@ fn what_is_reconstructed_is_imported() -> Checked {
     let said = refused(&run, "reconstruct system.toml -o r.npz --save aot --errors-only")?;
     assert!(said.contains("save = \"aot\": expected no telemetry"), "{said}");
     let said = refused(&run, "import system.toml -o x.toml")?;
-    assert!(said.contains("system.toml: AOT-VERS = nothing: expected 2.0.0"), "{said}");
+    assert!(said.contains("system.toml:2: ") && said.contains("expected a section"), "{said}");
     let whole = fs::read(run.path("r.aot.fits"))?;
     fs::write(run.path("short.aot.fits"), &whole[..whole.len() - 2880])?;
     let said = refused(&run, "import short.aot.fits")?;

@@ -51,7 +51,7 @@ impl Projector {
             return Self::there(gpu, interaction, filter);
         }
         #[cfg(not(feature = "cuda"))]
-        engine.devices().iter().for_each(|gpu| match *gpu {});
+        let _ = engine; // there are no devices
         let parts = SingularValues::new(&interaction)?;
         let kept = parts.kept(filter);
         let inverse = parts.inverse(kept);
@@ -95,7 +95,7 @@ impl Projector {
             return self.errors_there(gpu, slope_errors);
         }
         #[cfg(not(feature = "cuda"))]
-        engine.devices().iter().for_each(|gpu| match *gpu {});
+        let _ = engine; // there are no devices
         let once = times_transpose(&self.inverse, slope_errors); // C_ee is symmetric
         let mut errors = times_transpose(&once, &self.inverse);
         make_even(&mut errors);

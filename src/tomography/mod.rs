@@ -25,7 +25,7 @@ pub use covariance_matrix::{CovarianceMatrices, add_noise};
 pub(crate) mod reconstructor;
 #[cfg(feature = "factorise")]
 pub use reconstructor::{
-    Reconstruction, ReconstructorOptions, ReconstructorPlan, Truth, error_covariance,
+    Reconstruction, ReconstructorOptions, ReconstructorPlan, TakeError, Truth, error_covariance,
 };
 #[cfg(feature = "factorise")]
 pub(crate) mod error;

@@ -481,7 +481,7 @@ impl ReconstructorPlan {
         &self,
         engine: &Engine,
         watch: &dyn Watch,
-        sink: &mut dyn FnMut(usize, ArrayView2<f64>) -> Result<(), Error>,
+        sink: &mut TakeError,
     ) -> Result<(), Error> {
         if !self.is_one_by_one(engine) {
             let found = self.run(engine, watch)?.error_covariance;
@@ -545,6 +545,9 @@ impl Reconstruction {
 const FACTOR: &str = "factorisation";
 const RECONSTRUCTOR: &str = "reconstructor";
 const ERROR: &str = "error";
+
+/// Who takes the covariance C_ee of a target's error, (m, m), rad², with the target's number.
+pub type TakeError<'s> = dyn FnMut(usize, ArrayView2<f64>) -> Result<(), Error> + 's;
 
 /// The covariances of the errors of all targets, (T, m, m), and with a delay those of the other choice about prediction.
 type Errors = (Array3<f64>, Option<Array3<f64>>);

@@ -2,7 +2,9 @@
 //! Reconstructors on a graphics processor.
 
 // What the reconstructor on a device stands on
-use super::{ERROR, Errors, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan};
+use super::{
+    ERROR, Errors, FACTOR, Inversion, Inverted, RECONSTRUCTOR, ReconstructorPlan, TakeError,
+};
 use crate::device::collective::Deal;
 use crate::device::gpu::{Argument, Buffer, Gpu, KernelSource, Shape, View};
 use crate::device::headers::REAL;
@@ -21,7 +23,7 @@ use crate::tomography::covariance_matrix::{
     LATER, MEASUREMENTS, TRUTH, truth_covariance, truth_sensors, truth_valid, upwind,
 };
 use crate::turbulence::{dense, midpoint};
-use ndarray::{Array2, Array3, ArrayView2, Axis, Zip};
+use ndarray::{Array2, Array3, Axis, Zip};
 use std::ops::Range;
 
 // Memory and precision of a device
@@ -522,7 +524,7 @@ impl ReconstructorPlan {
         &self,
         engine: &Engine,
         watch: &dyn Watch,
-        sink: &mut dyn FnMut(usize, ArrayView2<f64>) -> Result<(), Error>,
+        sink: &mut TakeError,
     ) -> Result<(), Error> {
         let gpu = &engine.devices()[0];
         match engine.precision() {
@@ -535,7 +537,7 @@ impl ReconstructorPlan {
         &self,
         gpu: &Gpu,
         watch: &dyn Watch,
-        sink: &mut dyn FnMut(usize, ArrayView2<f64>) -> Result<(), Error>,
+        sink: &mut TakeError,
     ) -> Result<(), Error> {
         let truth = truth_covariance(&self.system, watch)?;
         let (unit, deal) = (unit(&truth), Deal::whole(self.measurements));

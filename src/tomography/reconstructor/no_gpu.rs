@@ -1,10 +1,10 @@
 // Tangled from book/src/reconstructor-gpu.md: edit there, or here and run cargo tangle stitch.
 //! Reconstructors in a build without graphics processors.
 
-use super::{Inverted, ReconstructorPlan};
+use super::{Inverted, ReconstructorPlan, TakeError};
 use crate::device::{Watch, engine::Engine, gpu::on_none};
 use crate::error::{Error, Invalid};
-use ndarray::{Array2, ArrayView2};
+use ndarray::Array2;
 
 impl ReconstructorPlan {
     pub(super) fn on_devices(&self, _engine: &Engine) -> Vec<u64> {
@@ -24,7 +24,7 @@ impl ReconstructorPlan {
         &self,
         engine: &Engine,
         _watch: &dyn Watch,
-        _sink: &mut dyn FnMut(usize, ArrayView2<f64>) -> Result<(), Error>,
+        _sink: &mut TakeError,
     ) -> Result<(), Error> {
         on_none(engine.devices())
     }
