@@ -148,7 +148,8 @@ fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measu
         let options = ReconstructorOptions::default().method(piece.method).tolerance(1e-3);
         let plan = ReconstructorPlan::new(&piece.system()?, options)?;
         let planned = plan.describe(engine).stages;
-        let runs = (0..2).map(|_| Ok(time_stages(&plan, engine, watch)?.1));
+        let runs =
+            (0..2).map(|_| Ok(time_stages(|watch| plan.run(engine, watch).map(drop), watch)?.1));
         let runs = runs.collect::<Result<Vec<_>, Error>>()?;
         // Compare found and planned times
         for &(name, kind) in piece.stages {

@@ -3,6 +3,7 @@
 
 pub mod calibration;
 pub mod gpu;
+pub mod image;
 #[cfg(test)]
 mod kernel_builds;
 pub mod reconstruct;

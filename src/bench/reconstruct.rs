@@ -59,22 +59,34 @@ impl Watch for Clock<'_> {
 }
 
 // Time the stages of a plan
-/// How long all of a plan's run takes, and each of its stages.
+/// How long all of a run takes, and each of its stages.
 ///
 /// # Errors
-/// Those of [`ReconstructorPlan::run`].
+/// Those of the run.
 pub(super) fn time_stages(
-    plan: &ReconstructorPlan,
-    engine: &Engine,
+    run: impl FnOnce(&dyn Watch) -> Result<(), Error>,
     watch: &dyn Watch,
 ) -> Result<(Duration, Vec<(String, f64)>), Error> {
     check(watch)?;
     let clock = Clock { begun: Mutex::default(), beside: watch };
     let start = Instant::now();
-    plan.run(engine, &clock)?;
+    run(&clock)?;
     let end = Instant::now();
     let begun = clock.begun.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok((end - start, stages(&begun, end)))
+}
+
+/// The time of all and of the stages of so many runs, of which the first one, which compiles kernels and fills caches, does not count: those
+/// of the run whose total is the median.
+pub(super) fn time_median(
+    repeat: u32,
+    mut run: impl FnMut(&dyn Watch) -> Result<(), Error>,
+    watch: &dyn Watch,
+) -> Result<(Duration, Vec<(String, f64)>), Error> {
+    let runs = (0..=repeat.max(1)).map(|_| time_stages(&mut run, watch));
+    let mut runs = runs.collect::<Result<Vec<_>, _>>()?.split_off(1);
+    runs.sort_by_key(|(total, _)| *total);
+    Ok(runs.swap_remove(runs.len() / 2))
 }
 
 // Time a reconstructor
@@ -90,14 +102,7 @@ pub fn time_reconstructor(
 ) -> Result<ReconstructorTimes, Error> {
     let plan = ReconstructorPlan::new(system, options)?;
     let planned = plan.describe(engine).stages.iter().map(|stage| stage.seconds).sum();
-    let mut runs = Vec::new();
-    for _ in 0..=repeat.max(1) {
-        runs.push(time_stages(&plan, engine, watch)?);
-    }
-    // The first run compiles kernels and fills caches.
-    runs.remove(0);
-    runs.sort_by_key(|(total, _)| *total);
-    let (total, stages) = runs.swap_remove(runs.len() / 2);
+    let (total, stages) = time_median(repeat, |watch| plan.run(engine, watch).map(drop), watch)?;
     Ok(ReconstructorTimes {
         measurements: plan.measurements(),
         truth_slopes: plan.truth_slopes(),

@@ -10,6 +10,7 @@ use crate::bench::calibration::{self, Kept};
 use crate::bench::{self, gpu::Sheet};
 use crate::device::{self, Device, check, engine::Engine};
 use crate::error::{Error, Invalid};
+use crate::image::ImagingOptions;
 use crate::model::lenslet_array::LensletArray;
 use crate::model::system::System;
 use crate::numerics::real::Precision;
@@ -34,6 +35,8 @@ enum Bench {
     Covariance(BenchArgs),
     /// Time the stages of reconstructors.
     Reconstruct(ReconstructBenchArgs),
+    /// Time the stages of images, by the exact structure function and the stationary one.
+    Image(ImageBenchArgs),
     /// Measure how fast this machine is, for the times that --plan foretells, and keep it in the user's cache.
     Calibrate(CalibrateArgs),
 }
@@ -98,6 +101,25 @@ struct ReconstructBenchArgs {
     ranks: RankArgs,
 }
 
+// Arguments for timing images
+#[derive(Debug, Args)]
+struct ImageBenchArgs {
+    /// System files; a small one of the book unless given.
+    systems: Vec<PathBuf>,
+    /// Where to measure.
+    #[arg(long, default_value = "cpu")]
+    device: Device,
+    /// Precision of the numbers on a graphics processor: f64 or f32.
+    #[arg(long, default_value = "f64", value_parser = choice::precisions())]
+    precision: Precision,
+    /// Repetitions, of which the median is taken, after one that does not count.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 // Arguments for measuring the machine
 #[derive(Debug, Args)]
 struct CalibrateArgs {
@@ -118,6 +140,7 @@ pub fn bench(command: &BenchCommand) -> Result<String, Error> {
     match &command.what {
         Some(Bench::Covariance(args)) => bench_covariance(args),
         Some(Bench::Reconstruct(args)) => bench_reconstruct(args),
+        Some(Bench::Image(args)) => bench_image(args),
         Some(Bench::Calibrate(args)) => bench_calibrate(args),
         None => bench_products(&command.products),
     }
@@ -244,6 +267,37 @@ fn bench_reconstruct(args: &ReconstructBenchArgs) -> Result<String, Error> {
     let entry = |(name, times)| serde_json::json!({ "system": name, "seconds": times });
     let entries: Vec<_> = rows.into_iter().map(entry).collect();
     let told = serde_json::json!({ "engine": engine.name(), "reconstruct": entries });
+    Ok(format!("{told}\n"))
+}
+
+// Measure the images of systems
+fn bench_image(args: &ImageBenchArgs) -> Result<String, Error> {
+    let posed = |(text, name): (&str, &str), system: System| {
+        Ok::<_, Error>((name.to_string(), system, ImagingOptions::from_toml(text, name)?))
+    };
+    let read = |path: &PathBuf| {
+        let (system, text) = System::with_text(path)?;
+        posed((&text, &path.display().to_string()), system)
+    };
+    let mut systems = args.systems.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
+    if systems.is_empty() {
+        let (name, text) = bench::reconstruct::SYSTEM;
+        systems.push(posed((text, name), System::from_toml(text, name)?)?);
+    }
+    let engine = with_speed(Engine::open(args.device, args.precision)?, false)?;
+    let terminal = Terminal::new(true);
+    let mut rows = Vec::new();
+    for (name, system, options) in &systems {
+        let how = (&engine, args.repeat);
+        let times = bench::image::time_images(system, options, how, &terminal)?;
+        rows.push((name.as_str(), times));
+    }
+    if !args.json {
+        return Ok(bench::image::image_table(&rows, &engine.name()));
+    }
+    let entry = |(name, times)| serde_json::json!({ "system": name, "seconds": times });
+    let entries: Vec<_> = rows.into_iter().map(entry).collect();
+    let told = serde_json::json!({ "engine": engine.name(), "image": entries });
     Ok(format!("{told}\n"))
 }
 

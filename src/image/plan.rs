@@ -205,8 +205,14 @@ impl ImagingPlan {
 }
 
 // Describe planned images
-/// The stage in which images are made of errors.
+/// The stages in which a mirror's shapes are made ready, and in which images are made of errors.
+const MIRROR: &str = "mirror";
 const IMAGES: &str = "images";
+
+/// Seconds that a thread takes for the singular values of a mirror, over the slopes and the square of its actuators, and a device for its
+/// eigenvectors, over the cube of the actuators; by the built-in rates.
+const ON_CORES: f64 = 1.6e-9;
+const THERE: f64 = 1e-11;
 
 /// Seconds that a thread takes for a point of a transform of one mode, on a grid whose side is one, by the built-in rates.
 const MODE: f64 = 3.5e-9;
@@ -232,10 +238,31 @@ impl ImagingPlan {
             told.memory.host = told.memory.host.saturating_add(low_bytes(system, pitch));
             told.stages.push(Stage::shared(LOW, &work, &Engine::default()));
         }
+        let at = told.stages.iter().take_while(|stage| stage.name == "start").count();
+        told.stages.insert(at, self.stage_of_mirror(engine));
         told.stages.push(self.stage(engine));
         told
     }
 
+    // Stage of a mirror's shapes
+    /// The stage of the mirror: singular values on cores, or eigenvectors on a device.
+    fn stage_of_mirror(&self, engine: &Engine) -> Stage {
+        let a = self.correction.pupil_mirror().positions().len() as f64;
+        let m = self.reconstruction.truth_slopes() as f64;
+        let wanted = if self.has(ErrorTerm::Tomography) { 1.0 } else { 0.0 };
+        match engine.devices().is_empty() {
+            true => Stage::shared(
+                MIRROR,
+                &[(Work::Eigenvectors, wanted * ON_CORES * m * a * a)],
+                engine,
+            ),
+            false => {
+                Stage::alone(MIRROR, &[(Work::Eigenvectors, wanted * THERE * a.powi(3))], engine)
+            }
+        }
+    }
+
+    // Stage of the images
     /// The stage of the images, which cores make.
     fn stage(&self, engine: &Engine) -> Stage {
         let points = self.points() as f64;
@@ -316,8 +343,12 @@ impl ImagingPlan {
     /// values are not found; `Cancelled` where the watcher wants to stop.
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Imaged, Error> {
         self.describe(engine).memory.check(engine, "the images of the targets")?;
+        watch.stage(MIRROR, "");
         let telescope = self.aperture.transfer(self.points())?;
         let common = self.common(&telescope)?;
+        if self.has(ErrorTerm::Tomography) {
+            self.correction.pupil(engine)?;
+        }
         let (mut targets, count) = (Vec::new(), self.correction.targets());
         // Prepare structure functions of the mirror
         let mirror = self.correction.pupil_mirror();
