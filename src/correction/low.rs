@@ -324,7 +324,7 @@ pub(crate) const LOW: &str = "turbulence that mirrors follow";
 
 // Price of low covariances
 /// Seconds that a thread takes to look up a pair of lenslets on a layer, and for a number of a table, by the built-in rates.
-const LOOK_UP: f64 = 5e-8;
+const LOOK_UP: f64 = 1e-7;
 const NUMBER: f64 = 3e-8;
 
 /// Numbers of all matrices, and of all tables.
