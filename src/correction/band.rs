@@ -147,11 +147,10 @@ impl Band {
         step: f64,
         spectra: impl Fn([f64; 2]) -> [[f64; N]; 2] + Sync,
     ) -> [Array2<f64>; N] {
-        let waves = Waves::new(self, 2 * n + 1, n, step);
+        let waves = Waves::new(self, n + 1, 0, step);
         let row = |y: &f64| self.nodes.iter().map(|x| spectra([*x, *y])).collect::<Vec<_>>();
         let all: Vec<Vec<[[f64; N]; 2]>> = self.nodes.par_iter().map(row).collect();
         let product = |part: &Array2<f64>, wave: &Array2<f64>| wave.dot(part).dot(&wave.t());
-        let is_zero = |part: &Array2<f64>| part.iter().all(|value| *value == 0.0);
         std::array::from_fn(|k| {
             let shape = (self.nodes.len(), self.nodes.len());
             let part = |sign: f64| {
@@ -160,12 +159,13 @@ impl Band {
                     2.0 * self.weights[j] * self.weights[i] * (up[k] + sign * down[k])
                 })
             };
-            let (even, odd) = (part(1.0), part(-1.0));
-            match (is_zero(&even), is_zero(&odd)) {
-                (_, true) => product(&even, &waves.cosines),
-                (true, _) => -product(&odd, &waves.sines),
-                _ => product(&even, &waves.cosines) - product(&odd, &waves.sines),
-            }
+            let (even, odd) =
+                (product(&part(1.0), &waves.cosines), product(&part(-1.0), &waves.sines));
+            Array2::from_shape_fn((2 * n + 1, 2 * n + 1), |(j, i)| {
+                let place = [j.abs_diff(n), i.abs_diff(n)];
+                let sign = if (j < n) == (i < n) { 1.0 } else { -1.0 };
+                even[place] - sign * odd[place]
+            })
         })
     }
 }

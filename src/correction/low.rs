@@ -16,7 +16,7 @@ use crate::tomography::covariance_matrix::{
 use crate::turbulence::dense::{Slopes, fill_slopes, rectangle, square};
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::spectral::slope::sinc;
-use ndarray::{Array2, s};
+use ndarray::Array2;
 use rayon::prelude::*;
 use std::f64::consts::PI;
 
@@ -67,8 +67,8 @@ struct Table {
     /// Distance of displacements, and the place of zero.
     step: f64,
     middle: usize,
-    /// xx, xy, yx and yy, the first letter being the first sensor's slope; rad² m⁻² for a Fried parameter of a metre.
-    values: Array2<[f64; 4]>,
+    /// xx, xy, yx and yy, the first letter being the first sensor's slope; rad² m⁻² for a Fried parameter of a metre; row by row.
+    values: Vec<[f64; 4]>,
 }
 
 /// What a covariance depends on beside the displacement.
@@ -88,12 +88,14 @@ impl Table {
             let before = place.floor();
             (before as usize - 2, through_six(place - before))
         });
-        let mut sum = [0.0; 4];
+        let (mut sum, across) = ([0.0; 4], 2 * self.middle + 1);
         for (row, weight) in y.iter().enumerate() {
-            let near = self.values.slice(s![below + row, left..left + 6]);
+            let near = &self.values[(below + row) * across + left..][..6];
             for (value, along) in near.iter().zip(&x) {
                 let weight = weight * along;
-                sum.iter_mut().zip(value).for_each(|(sum, value)| *sum += weight * value);
+                for k in 0..4 {
+                    sum[k] += weight * value[k];
+                }
             }
         }
         sum
@@ -140,7 +142,8 @@ impl Table {
                 [0, 1, 2, 3].map(|k| power * one[k / 2] * two[k % 2])
             })
         });
-        let values = Array2::from_shape_fn(parts[0].dim(), |at| [0, 1, 2, 3].map(|k| parts[k][at]));
+        let places = parts[0].indexed_iter().map(|(at, _)| at);
+        let values = places.map(|at| [0, 1, 2, 3].map(|k| parts[k][at])).collect();
         Ok(Self { kind, step, middle, values })
     }
 }
@@ -321,7 +324,7 @@ pub(crate) const LOW: &str = "turbulence that mirrors follow";
 
 // Price of low covariances
 /// Seconds that a thread takes to look up a pair of lenslets on a layer, and for a number of a table, by the built-in rates.
-const LOOK_UP: f64 = 5e-8;
+const LOOK_UP: f64 = 1e-7;
 const NUMBER: f64 = 3e-8;
 
 /// Numbers of all matrices, and of all tables.
@@ -361,7 +364,7 @@ mod tests {
     use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
     use crate::tomography::split::ErrorSplit;
-    use ndarray::Axis;
+    use ndarray::{Axis, s};
 
     // Hold low covariances against another rule
     /// Everything unequal: a laser star, a turned natural one and a coarse one, and short outer scales, for which few nodes are enough.
