@@ -232,6 +232,7 @@ impl ImagingPlan {
             told.memory = self.reconstruction.memory_of_each(engine);
         }
         told.memory.host = told.memory.host.saturating_add(self.bytes());
+        told.memory.devices.iter_mut().take(1).for_each(|bytes| *bytes += self.bytes_there());
         if self.has(ErrorTerm::Aliasing) {
             let (system, pitch) = self.square();
             let work = [(Work::Integrals, low_seconds(system, pitch))];
@@ -277,6 +278,7 @@ impl ImagingPlan {
         Stage::shared(IMAGES, &work, if engine.devices().is_empty() { engine } else { &cores })
     }
 
+    // Memory of the images
     /// Bytes of the grids of displacements and of modes on the pupil.
     fn bytes(&self) -> u64 {
         let (points, actuators) =
@@ -285,6 +287,12 @@ impl ImagingPlan {
         let images =
             self.options.image.pixels.pow(2) * self.options.image.wavelengths.len() * directions;
         8 * (40 * points * points + 3 * actuators * actuators + 2 * images as u64)
+    }
+
+    /// Bytes of a batch of modes on a device, as many as it takes.
+    fn bytes_there(&self) -> u64 {
+        let actuators = self.correction.pupil_mirror().positions().len() as u64;
+        (16 * actuators * (self.points() as u64).pow(2)).min(2 << 30)
     }
 
     /// Displacements along an axis.
