@@ -870,6 +870,26 @@ slope_model = "average"
 }
 
 #[test]
+fn shipped_systems_with_mirrors_can_be_imaged()
+-> std::result::Result<(), Box<dyn std::error::Error>> {
+    let (mut posed, folder) = (0, PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("book/systems"));
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if !name.ends_with(".toml") || !shipped(&name).contains("[[mirror]]") {
+            continue;
+        }
+        let text = shipped(&name);
+        let options = lenslet::image::ImagingOptions::from_toml(&text, &name)?;
+        let plan = lenslet::image::ImagingPlan::new(&System::from_toml(&text, &name)?, options)?;
+        let planned = plan.describe(&lenslet::device::Engine::default());
+        assert!(planned.stages.iter().any(|stage| stage.seconds > 0.0), "{name}");
+        posed += 1;
+    }
+    assert!(posed >= 3, "{posed} systems have mirrors");
+    Ok(())
+}
+
+#[test]
 fn slopes_between_midpoints_are_refused_where_they_cannot_serve() -> Result<()> {
     let text = format!("{GOOD}[covariance]\nslope_model = \"edge-midpoint\"\n");
     let system = System::from_toml(&text, "x.toml")?;
