@@ -9,13 +9,15 @@ use crate::device::engine::Engine;
 use crate::device::gpu::{self, Gpu};
 use crate::device::silent;
 use crate::error::Error;
+use crate::image::Aperture;
+use crate::image::structure_function::{Actuators, MeanStructure};
 use crate::linear::blocks::gpu::FewRows;
 use crate::linear::matrix::gpu::MatrixGpu;
 use crate::linear::operator::Pairs;
 use crate::linear::operator::gpu::WithPairsGpu;
 use crate::linear::toeplitz::gpu::BlockToeplitzGpu;
 use crate::model::atmosphere::{Atmosphere, Layer};
-use crate::model::lenslet_array::LensletArray;
+use crate::model::lenslet_array::{LensletArray, Pupil};
 use crate::model::source::{ConeGradient, Source};
 use crate::model::system::System;
 use crate::numerics::real::Real;
@@ -83,7 +85,8 @@ fn all_requests<T: Real>() -> Result<Vec<Request>, Error> {
         WithPairsGpu::new(matrix, &Pairs::new(vec![1, 0], vec![0.5; 2])?)?;
         let few = Array2::zeros((2, 2));
         FewRows::<T>::new(gpu, few.view(), [&[0..1, 1..2], &[0..1, 1..2]], 1)?;
-        ask_for_reconstructor::<T>(gpu)
+        ask_for_reconstructor::<T>(gpu)?;
+        ask_for_modes::<T>(gpu)
     })
 }
 
@@ -94,6 +97,16 @@ fn ask_for_reconstructor<T: Real>(gpu: &Gpu) -> Result<(), Error> {
     let options = ReconstructorOptions::default().method(Inversion::Eigen);
     let plan = ReconstructorPlan::new(&System::from_toml(text, name)?, options)?;
     plan.run(&Engine::gpus(vec![gpu.clone()], T::PRECISION)?, &silent)?;
+    Ok(())
+}
+
+/// Asks for the kernels of a mirror's modes.
+fn ask_for_modes<T: Real>(gpu: &Gpu) -> Result<(), Error> {
+    let aperture = Aperture::across(&Pupil::new(2.0, 0.0)?, &[], 8)?;
+    let influence = |[x, y]: [f64; 2]| (-x * x - y * y).exp();
+    let actuators = Actuators { positions: &[[0.0; 2]], pitch: 1.0, influence: &influence };
+    let engine = Engine::gpus(vec![gpu.clone()], T::PRECISION)?;
+    MeanStructure::new(actuators, &aperture, 16, &engine)?;
     Ok(())
 }
 

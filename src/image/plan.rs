@@ -752,6 +752,38 @@ mod tests {
         assert!(shared.field[4].budget.total() > found.field[4].budget.total());
     }
 
+    // Make images on devices
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn devices_make_the_images_of_cores() {
+        // The emulated device is slow: few lenslets, one target and its neighbour.
+        let all = small();
+        let array = crate::model::LensletArray::new(4, 1.0).unwrap();
+        let star = |k: usize| {
+            let mut star = all.guide_stars()[k].clone();
+            star.sensor.array = array;
+            star
+        };
+        let few = all.to_builder().lenslet_array(array).guide_stars([star(0), star(2)]);
+        let system = few.build().unwrap();
+        let mut wanted = options(Structure::Exact);
+        (wanted.correction.mirrors[0].spacing, wanted.image.pixels) = (Spacing::Actuators(5), 16);
+        wanted.image.wavelengths.truncate(1);
+        let here = run(&system, wanted.clone());
+        for gpu in crate::device::gpu::test_machines() {
+            let name = gpu.name().to_string();
+            let engine = Engine::gpus(vec![gpu], crate::numerics::Precision::F64).unwrap();
+            let plan = ImagingPlan::new(&system, wanted.clone()).unwrap();
+            assert!(plan.describe(&engine).memory.devices[0] > 0, "{name}");
+            let there = plan.run(&engine, &silent).unwrap();
+            for (there, here) in there.targets.iter().zip(&here.targets) {
+                let [there, here] = [there, here].map(|target| &target.exposures[0].image);
+                let gap = (&there.values - &here.values).fold(0.0, |m: f64, gap| m.max(gap.abs()));
+                assert!(gap < 1e-9 && here.strehl > 0.01, "{name}: {gap:e}");
+            }
+        }
+    }
+
     // Refuse images that no system has
     #[test]
     fn images_that_cannot_be_are_refused() {

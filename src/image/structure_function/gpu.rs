@@ -14,8 +14,8 @@ use ndarray::Array2;
 use num_complex::Complex;
 
 const SOURCE: KernelSource = KernelSource {
-    name: "modes.cu",
-    text: include_str!("../../../kernels/image/modes.cu"),
+    name: "mirror_modes.cu",
+    text: include_str!("../../../kernels/image/mirror_modes.cu"),
     headers: &[REAL],
 };
 
