@@ -8,9 +8,10 @@ use super::watch::{Terminal, with_speed};
 use crate::device::{check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::files::draft::{Draft, check_files};
-use crate::files::reading::{Unit, read_array2, split_choice};
+use crate::files::reading::split_choice;
 use crate::files::rewriting::Rewriting;
 use crate::model::system::System;
+use crate::model::telemetry::read_slopes;
 use crate::plot::{PictureFormat, plot_learned, short_name};
 use crate::tomography::learning::{LearnOptions, LearnPlan, Learned, Parameter, Unknown};
 use crate::units::DEGREE;
@@ -26,7 +27,7 @@ use std::time::Instant;
 pub struct LearnArgs {
     /// System file (TOML) to start from.
     system: PathBuf,
-    /// Slopes (.npy, .npz or FITS), a row for each frame: in rad, unless FITS tells a BUNIT; x.fits[2] chooses.
+    /// Slopes (.npy, .npz, FITS or telemetry), a row for each frame: in rad, unless FITS tells a BUNIT; x.fits[2] chooses.
     #[arg(long, required_unless_present = "plan")]
     slopes: Option<PathBuf>,
     /// System file (.toml) to write.
@@ -77,7 +78,7 @@ pub fn learn(args: &LearnArgs) -> Result<Said, Error> {
     check_files(&inputs, &outputs)?;
     let (system, text) = System::with_text(&args.system)?;
     let plan = LearnPlan::new(&system, LearnOptions::default().fit(args.fit.iter().copied()))?;
-    let slopes = args.slopes.as_deref().map(|path| read_array2(path, Unit::Radian)).transpose()?;
+    let slopes = args.slopes.as_deref().map(|path| read_slopes(path, &system)).transpose()?;
     let plan = plan.frames(slopes.as_ref().map_or(1000, ndarray::Array2::nrows));
     let (Some(slopes), Some(slopes_file), Some(output), false) =
         (&slopes, &args.slopes, &args.output, args.plan)

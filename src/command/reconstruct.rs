@@ -174,9 +174,12 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     drop(arrays);
     let telemetry = match (telemetry, &told.found.reconstructor) {
-        (Some((path, loops)), Some(matrix)) => {
-            Some(loops.draft(&path, (&told.system, matrix), origin, args.precision)?)
-        }
+        (Some((path, loops)), Some(matrix)) => Some(loops.draft(
+            &path,
+            (&told.system, matrix),
+            (&told.engine, args.precision),
+            origin,
+        )?),
         _ => None,
     };
     let drawing = picture.map(|(path, format)| Draft::holding(path, &told.draw(format)?));

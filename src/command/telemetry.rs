@@ -47,16 +47,16 @@ impl Loops {
         Ok(Self { correction, control: ControlLoop::from_toml(text, name)? })
     }
 
-    /// A draft of telemetry with the loops of a reconstructor, (T, m, n).
+    /// A draft of telemetry with the loops of a reconstructor, (T, m, n), whose command matrices are made by an engine.
     pub fn draft(
         &self,
         path: &Path,
         (system, reconstructor): (&System, &Array3<f64>),
+        (engine, precision): (&Engine, Precision),
         origin: Origin,
-        precision: Precision,
     ) -> Result<Draft, Error> {
         let commands = match &self.correction {
-            Some((correction, _)) => correction.commands(reconstructor, &Engine::default())?,
+            Some((correction, _)) => correction.commands(reconstructor, engine)?,
             None => Vec::new(),
         };
         let mut telemetry = Telemetry::of(system);

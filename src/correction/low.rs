@@ -14,9 +14,9 @@ use crate::tomography::covariance_matrix::{
     CovarianceMatrices, check_targets, truth_sensors, truth_valid,
 };
 use crate::turbulence::dense::{Slopes, fill_slopes, rectangle, square};
+use crate::turbulence::midpoint::Displacements;
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::spectral::slope::sinc;
-use ndarray::Array2;
 use rayon::prelude::*;
 use std::f64::consts::PI;
 
@@ -222,12 +222,10 @@ fn wanted(system: &System) -> Vec<(Kind, f64)> {
 // Block of low covariances
 /// The covariances of the slopes of two sensors.
 struct Block<'a> {
-    /// Of layers where both share a lattice, xx, xy, yx and yy by displacement in rows and columns, rad².
-    shared: Option<Array2<[f64; 4]>>,
+    /// Of layers where both share a lattice, rad².
+    shared: Displacements,
     /// Of the other layers: strength (m²), table, and the footprints of both.
     apart: Vec<(f64, &'a Table, [Lattice; 2])>,
-    /// Lenslets across the first sensor.
-    lenslets: usize,
 }
 
 impl<'a> Block<'a> {
@@ -240,10 +238,8 @@ impl<'a> Block<'a> {
         });
         let (together, apart): (Vec<_>, Vec<_>) =
             views.partition(|(.., [one, two])| one.steps == two.steps);
-        let [lenslets, others] = pair.map(|sensor| sensor.array.lenslets());
         // Look up all displacements of a lattice
-        let displacement = |(row, column): (usize, usize)| {
-            let lag = [row, column].map(|k| k as f64 - (lenslets as f64 - 1.0));
+        let displacement = |lag: [f64; 2]| {
             let mut sum = [0.0; 4];
             for (strength, table, [one, two]) in &together {
                 let end = two.centre(lag);
@@ -252,10 +248,9 @@ impl<'a> Block<'a> {
             }
             sum
         };
-        let lags = lenslets + others - 1;
-        let shared =
-            (!together.is_empty()).then(|| Array2::from_shape_fn((lags, lags), displacement));
-        Self { shared, apart, lenslets }
+        let lenslets = pair.map(|sensor| sensor.array.lenslets());
+        let shared = Displacements::new(lenslets, !together.is_empty(), displacement);
+        Self { shared, apart }
     }
 
     // Fill rows of low covariances
@@ -264,8 +259,7 @@ impl<'a> Block<'a> {
         let place = |lenslet: [usize; 2]| lenslet.map(|k| k as f64);
         for (first, rows) in firsts.iter().zip(&mut *rows) {
             for (k, &other) in others.iter().enumerate() {
-                let lag = [0, 1].map(|axis| self.lenslets - 1 + other[axis] - first[axis]);
-                let mut sum = self.shared.as_ref().map_or([0.0; 4], |shared| shared[lag]);
+                let mut sum = self.shared.between(*first, other);
                 for (strength, table, [one, two]) in &self.apart {
                     let [from, to] = [one.centre(place(*first)), two.centre(place(other))];
                     let seen = table.at([0, 1].map(|axis| to[axis] - from[axis]));
@@ -364,6 +358,7 @@ mod tests {
     use crate::tomography::covariance_matrix::tests::system;
     use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
     use crate::tomography::split::ErrorSplit;
+    use ndarray::Array2;
     use ndarray::{Axis, s};
 
     // Hold low covariances against another rule

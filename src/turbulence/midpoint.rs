@@ -149,15 +149,43 @@ fn see_layers(atmosphere: &Atmosphere, sensors: &[Sensor]) -> Vec<SeenLayer> {
     seen
 }
 
+// What a displacement decides
+/// Covariances of the lenslets of two sensors on one lattice, xx, xy, yx and yy by their displacement in rows and columns.
+pub(crate) struct Displacements {
+    /// None where no layer has such a lattice.
+    values: Option<Array2<[f64; 4]>>,
+    /// Lenslets across the first sensor.
+    lenslets: usize,
+}
+
+impl Displacements {
+    /// Those of sensors with so many lenslets across, if they are `wanted`.
+    pub(crate) fn new(
+        [lenslets, others]: [usize; 2],
+        wanted: bool,
+        of: impl Fn([f64; 2]) -> [f64; 4],
+    ) -> Self {
+        let lag = |k: usize| k as f64 - (lenslets as f64 - 1.0);
+        let lags = lenslets + others - 1;
+        let displacement = |(row, column)| of([row, column].map(lag));
+        let values = wanted.then(|| Array2::from_shape_fn((lags, lags), displacement));
+        Self { values, lenslets }
+    }
+
+    /// Those of two lenslets, by row and column.
+    pub(crate) fn between(&self, first: [usize; 2], other: [usize; 2]) -> [f64; 4] {
+        let lag = [0, 1].map(|axis| self.lenslets - 1 + other[axis] - first[axis]);
+        self.values.as_ref().map_or([0.0; 4], |values| values[lag])
+    }
+}
+
 // Block by the formula of four points
 /// The covariances of the slopes of two sensors.
 struct Block<'a> {
-    /// Of layers where both share a lattice, xx, xy, yx and yy by displacement in rows and columns, if there is such a layer; rad².
-    shared: Option<Array2<[f64; 4]>>,
+    /// Of layers where both share a lattice, rad².
+    shared: Displacements,
     /// Of the other layers: the strength, rad² per rad², the fall, and what both sensors see.
     apart: Vec<(f64, &'a Fall, [&'a View; 2])>,
-    /// Lenslets across the first sensor.
-    lenslets: usize,
 }
 
 impl<'a> Block<'a> {
@@ -169,9 +197,7 @@ impl<'a> Block<'a> {
         });
         let (together, apart): (Vec<_>, Vec<_>) =
             terms.partition(|(.., [one, two])| one.steps == two.steps);
-        let [lenslets, others] = [p, q].map(|k| sensors[k].array.lenslets());
-        let displacement = |(row, column): (usize, usize)| {
-            let lag = [row, column].map(|k| k as f64 - (lenslets as f64 - 1.0));
+        let displacement = |lag: [f64; 2]| {
             // Sum the layers of a displacement
             let mut sum = [0.0; 4];
             for (strength, fall, [one, two]) in &together {
@@ -183,10 +209,9 @@ impl<'a> Block<'a> {
             }
             sum
         };
-        let lags = lenslets + others - 1;
-        let shared =
-            (!together.is_empty()).then(|| Array2::from_shape_fn((lags, lags), displacement));
-        Self { shared, apart, lenslets }
+        let lenslets = [p, q].map(|k| sensors[k].array.lenslets());
+        let shared = Displacements::new(lenslets, !together.is_empty(), displacement);
+        Self { shared, apart }
     }
 
     // Gather and compute pairs of lenslets
@@ -194,11 +219,7 @@ impl<'a> Block<'a> {
     fn fill(&self, [firsts, others]: [&[[usize; 2]]; 2], rows: &mut [[&mut [f64]; 4]]) {
         for (first, [xx, xy, yx, yy]) in firsts.iter().zip(&mut *rows) {
             for (k, &other) in others.iter().enumerate() {
-                let [row, column] =
-                    [0, 1].map(|axis| self.lenslets - 1 + other[axis] - first[axis]);
-                let together =
-                    self.shared.as_ref().map_or([0.0; 4], |shared| shared[[row, column]]);
-                [xx[k], xy[k], yx[k], yy[k]] = together;
+                [xx[k], xy[k], yx[k], yy[k]] = self.shared.between(*first, other);
             }
         }
         let mut seen = Vec::new();
