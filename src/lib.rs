@@ -44,6 +44,8 @@ pub mod turbulence;
 pub mod tomography;
 pub mod correction;
 pub mod image;
+pub mod specimen;
+pub mod electrons;
 #[cfg(feature = "plot")]
 pub mod plot;
 #[cfg(feature = "command")]

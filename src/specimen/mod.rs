@@ -1,0 +1,6 @@
+// Tangled from book/src/electrons.md: edit there, or here and run cargo tangle stitch.
+//! Specimens: atoms in a cell, what an electron sees of each, and how they tremble.
+
+// Modules of specimen
+pub(crate) mod atoms;
+pub use atoms::{Atom, Element, Specimen};
