@@ -2,7 +2,7 @@
 //! Exposures of one covariance of strokes after the other.
 
 #[cfg(feature = "cuda")]
-pub(crate) mod gpu;
+mod gpu;
 
 // What exposures stand on
 use crate::device::Engine;
@@ -55,7 +55,7 @@ impl Strokes<'_> {
     }
 }
 
-// Exposures of a mirror
+// Camera on any device
 /// How images are made on a device.
 trait CameraThere {
     /// Begins with what all wavefronts have in common.
@@ -72,12 +72,26 @@ trait CameraThere {
     fn quarters(&mut self) -> Result<Vec<(Quarter, Frame)>, Error>;
 }
 
+/// What a device must know of them.
+#[cfg(feature = "cuda")]
+struct Posed<'p> {
+    telescope: &'p TelescopeTransfer,
+    /// The structure function that all wavefronts have in common, m².
+    common: &'p Array2<f64>,
+    found: Option<&'p Found<'p>>,
+    /// Wavelengths \[m\] with the sides of their pixels \[rad\].
+    exposures: &'p [(f64, f64)],
+    /// Pixels across.
+    pixels: usize,
+}
+
 /// How the structure function of a mirror's errors is found.
 enum Found<'a> {
     Exact(Box<MeanStructure<'a>>),
     Stationary(Box<Stationary>),
 }
 
+// Exposures of a mirror
 /// What a camera sees of a star through a mirror with errors of its strokes, for one covariance of them after the other.
 ///
 /// On an engine with devices, the first of them computes.
@@ -110,7 +124,7 @@ pub struct Exposures<'a> {
     there: Option<Box<dyn CameraThere + 'a>>,
 }
 
-// Prepare exposures
+// Make ready to expose strokes
 impl<'a> Exposures<'a> {
     /// Exposures of a mirror's errors through an `aperture` of this `diameter` \[m\], on twice as many displacements as it has squares.
     ///
@@ -167,7 +181,12 @@ impl<'a> Exposures<'a> {
         });
         let perfect = perfect.collect::<Result<Vec<_>, Invalid>>()?;
         #[cfg(feature = "cuda")]
-        let there = gpu::camera(engine, &telescope, &common, &pixels, (&image, found.as_ref()))?;
+        let there = {
+            let (telescope, common, found) = (&telescope, &common, found.as_ref());
+            let posed =
+                Posed { telescope, common, found, exposures: &pixels, pixels: image.pixels };
+            posed.there(engine)?
+        };
         #[cfg(not(feature = "cuda"))]
         let there = None;
         Ok(Self { image, telescope, diameter, actuators, found, common, perfect, there })
@@ -212,7 +231,9 @@ impl Exposures<'_> {
     /// The structure function of errors of strokes, in the memory of the host.
     fn structure(&self, strokes: &Strokes) -> Result<Array2<f64>, Error> {
         let (Some(actuators), Some(found)) = (&self.actuators, &self.found) else {
-            return Err(Invalid::new("covariance of strokes", "some", "none, without a mirror").into());
+            return Err(
+                Invalid::new("covariance of strokes", "some", "none, without a mirror").into()
+            );
         };
         strokes.check(actuators)?;
         let strokes = strokes.here(actuators.positions.len())?;
@@ -356,10 +377,14 @@ mod tests {
             let (seen, images) = (made.of(&strokes).unwrap(), made.images(&strokes).unwrap());
             // Hold exposures to their steps
             for k in 0..2 {
-                let gap = (&seen[k].image.values - &wanted[k].image.values).fold(0.0, |m: f64, g| m.max(g.abs()));
+                let gap = (&seen[k].image.values - &wanted[k].image.values)
+                    .fold(0.0, |m: f64, g| m.max(g.abs()));
                 assert!(gap < 1e-13, "{gap:e}");
                 assert_eq!(seen[k].image.values, images[k].values);
-                assert_eq!((seen[k].width, &seen[k].perfect), (wanted[k].width, &wanted[k].perfect));
+                assert_eq!(
+                    (seen[k].width, &seen[k].perfect),
+                    (wanted[k].width, &wanted[k].perfect)
+                );
                 assert_eq!(seen[k].ensquared.len(), 1);
             }
             let causes = [("one", Strokes::Here(Cow::Borrowed(&strokes)))];

@@ -277,7 +277,9 @@ impl ImagingPlan {
     fn stage(&self, engine: &Engine) -> Stage {
         let points = self.points() as f64;
         let modes = match (self.has(ErrorTerm::Tomography), self.options.image.structure) {
-            (true, Structure::Exact) => self.correction.pupil_mirror().positions().len() as f64 + 20.0,
+            (true, Structure::Exact) => {
+                self.correction.pupil_mirror().positions().len() as f64 + 20.0
+            }
             _ if engine.devices().is_empty() => 28.0,
             _ => 4.0,
         };
@@ -301,7 +303,8 @@ impl ImagingPlan {
 
     /// Bytes on a device: of a camera, and of a batch of modes, as many as it takes, or of strokes with a list of their pairs.
     fn bytes_there(&self) -> u64 {
-        let (actuators, image) = (self.correction.pupil_mirror().positions().len(), &self.options.image);
+        let (actuators, image) =
+            (self.correction.pupil_mirror().positions().len(), &self.options.image);
         let (side, count) = (self.points() as u64 / 2, image.pixels as u64 / 2 + 1);
         let each = 2 * (side * side + side * count + count * count);
         let camera = 8 * (8 * side * side + side * count + image.wavelengths.len() as u64 * each);
@@ -793,7 +796,8 @@ mod tests {
                 // Hold images of a device to those of cores
                 for (there, here) in there.targets.iter().zip(&here.targets) {
                     let [a, b] = [there, here].map(|target| &target.exposures[0]);
-                    let gap = (&a.image.values - &b.image.values).fold(0.0, |m: f64, gap| m.max(gap.abs()));
+                    let gap = (&a.image.values - &b.image.values)
+                        .fold(0.0, |m: f64, gap| m.max(gap.abs()));
                     assert!(gap < 1e-9 && b.image.strehl > 0.01, "{}: {gap:e}", engine.name());
                     assert!((a.width.unwrap().major / b.width.unwrap().major - 1.0).abs() < 1e-7);
                     assert!((a.ensquared[0] - b.ensquared[0]).abs() < 1e-9);

@@ -135,6 +135,8 @@ impl Actuators<'_> {
         Ok(Stationary::new(*self, telescope)?.of(strokes))
     }
 }
+
+// Stationary structure functions of a mirror
 /// Structure functions of one mirror behind one telescope, as if strokes were stationary.
 pub(crate) struct Stationary {
     separations: Separations,
@@ -173,7 +175,8 @@ impl Stationary {
     /// The structure function, as [`Actuators::stationary`], for a covariance that was checked.
     pub(crate) fn of(&self, strokes: &Array2<f64>) -> Array2<f64> {
         let means = self.separations.means(strokes);
-        let power = self.separations.transform(&means, self.plane.points(), self.step) * &self.weights;
+        let power =
+            self.separations.transform(&means, self.plane.points(), self.step) * &self.weights;
         let covariance = self.plane.correlation(&power, self.reach, self.points);
         let middle = self.points / 2;
         let variance = covariance[[middle, middle]];

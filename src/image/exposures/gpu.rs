@@ -2,12 +2,10 @@
 //! Exposures of covariances of strokes on a device.
 
 // What exposures on a device stand on
-use super::{CameraThere, Found, Strokes};
+use super::{CameraThere, Found, Posed, Strokes};
 use crate::device::Engine;
 use crate::device::gpu::{Buffer, Gpu, Pinned};
 use crate::error::Error;
-use crate::image::optical_transfer::TelescopeTransfer;
-use crate::image::options::ImageOptions;
 use crate::image::point_spread::gpu::{CameraGpu, quarter_of};
 use crate::image::point_spread::{Frame, PointSpread, Quarter};
 use crate::image::structure_function::gpu::StationaryGpu;
@@ -102,36 +100,30 @@ impl Brought {
 }
 
 // Camera of an engine
-/// The camera of an engine's first device, if it has one, for exposures at these wavelengths \[m\] with these sides of pixels \[rad\].
-pub(super) fn camera<'a>(
-    engine: &Engine,
-    telescope: &TelescopeTransfer,
-    common: &Array2<f64>,
-    exposures: &[(f64, f64)],
-    (image, found): (&ImageOptions, Option<&Found>),
-) -> Result<Option<Box<dyn CameraThere + 'a>>, Error> {
-    let Some(gpu) = engine.devices().first() else { return Ok(None) };
-    let posed = (telescope, common);
-    Ok(Some(match engine.precision() {
-        Precision::F64 => Box::new(made::<f64>(gpu, posed, exposures, (image.pixels, found))?),
-        Precision::F32 => Box::new(made::<f32>(gpu, posed, exposures, (image.pixels, found))?),
-    }))
-}
+impl Posed<'_> {
+    /// The camera of an engine's first device, if it has one.
+    pub(super) fn there<'a>(
+        &self,
+        engine: &Engine,
+    ) -> Result<Option<Box<dyn CameraThere + 'a>>, Error> {
+        let Some(gpu) = engine.devices().first() else { return Ok(None) };
+        Ok(Some(match engine.precision() {
+            Precision::F64 => Box::new(self.on::<f64>(gpu)?),
+            Precision::F32 => Box::new(self.on::<f32>(gpu)?),
+        }))
+    }
 
-/// The same for numbers of one precision.
-fn made<T: Real>(
-    gpu: &Gpu,
-    posed: (&TelescopeTransfer, &Array2<f64>),
-    exposures: &[(f64, f64)],
-    (pixels, found): (usize, Option<&Found>),
-) -> Result<ExposuresGpu<T>, Error> {
-    let stationary = match found {
-        Some(Found::Stationary(here)) => Some(StationaryGpu::new(gpu, here)?),
-        _ => None,
-    };
-    let camera = CameraGpu::new(gpu, posed, exposures, pixels)?;
-    let structure = gpu.zeros(2 * camera.side().pow(2))?;
-    Ok(ExposuresGpu { gpu: gpu.clone(), stationary, camera, structure, brought: None })
+    /// The same for numbers of one precision.
+    fn on<T: Real>(&self, gpu: &Gpu) -> Result<ExposuresGpu<T>, Error> {
+        let stationary = match self.found {
+            Some(Found::Stationary(here)) => Some(StationaryGpu::new(gpu, here)?),
+            _ => None,
+        };
+        let posed = (self.telescope, self.common);
+        let camera = CameraGpu::new(gpu, posed, self.exposures, self.pixels)?;
+        let structure = gpu.zeros(2 * camera.side().pow(2))?;
+        Ok(ExposuresGpu { gpu: gpu.clone(), stationary, camera, structure, brought: None })
+    }
 }
 
 // Tests of exposures on a device
@@ -139,7 +131,7 @@ fn made<T: Real>(
 mod tests {
     use super::*;
     use crate::device::gpu::test_machines;
-    use crate::image::{Actuators, Aperture, Exposures, Structure, Vane};
+    use crate::image::{Actuators, Aperture, Exposures, ImageOptions, Structure, Vane};
     use crate::model::Pupil;
     use std::borrow::Cow;
 
@@ -165,7 +157,8 @@ mod tests {
     }
 
     fn image_of(pixels: usize) -> ImageOptions {
-        let mut image = ImageOptions { structure: Structure::Stationary, ..ImageOptions::default() };
+        let mut image =
+            ImageOptions { structure: Structure::Stationary, ..ImageOptions::default() };
         (image.wavelengths, image.pixels) = (vec![1.1e-6, 2.2e-6], pixels);
         (image.pixel, image.ensquared) = (Some(2e-7), vec![6e-7, 1.5e-6]);
         (image.jitter, image.extra) = (3e-8, 20e-9);
@@ -187,38 +180,71 @@ mod tests {
             };
             for structure in [Structure::Stationary, Structure::Exact] {
                 image.structure = structure;
-                let made = |engine| Exposures::new(actuators, &aperture, &image, 2.0, engine).unwrap();
+                let made = |engine: &Engine| {
+                    Exposures::new(actuators, &aperture, &image, 2.0, engine).unwrap()
+                };
                 let mut cores = made(&Engine::default());
                 let (budget, wanted) = cores.by_cause(&causes(), true).unwrap();
                 for gpu in test_machines() {
                     // Hold one device to cores in either precision
                     for (precision, bound) in [(Precision::F64, 1e-12), (Precision::F32, 1e-5)] {
                         // Modes are summed less closely than pairs.
-                        let bound = if structure == Structure::Exact { 100.0 * bound } else { bound };
+                        let bound =
+                            if structure == Structure::Exact { 100.0 * bound } else { bound };
                         let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
                         let mut made = made(&engine);
-                        let there = Strokes::There(gpu.upload(strokes.as_slice().unwrap()).unwrap());
+                        let there =
+                            Strokes::There(gpu.upload(strokes.as_slice().unwrap()).unwrap());
                         let alone = made.images_of(&there).unwrap();
                         assert_eq!(alone, made.images(&strokes).unwrap(), "from the host or not");
                         let near = |a: f64, b: f64| (a / b - 1.0).abs() < 10.0 * bound;
-                        let close = |a: &Array2<f64>, b: &Array2<f64>| (a - b).iter().all(|gap| gap.abs() < bound);
+                        let close = |a: &Array2<f64>, b: &Array2<f64>| {
+                            (a - b).iter().all(|gap| gap.abs() < bound)
+                        };
                         let of_cores = cores.images(&strokes).unwrap();
                         for whole in [true, false] {
                             let (told, seen) = made.by_cause(&causes(), whole).unwrap();
                             for (a, b) in told.terms().iter().zip(budget.terms()) {
-                                assert!(near(a.variance, b.variance) && a.name == b.name, "{}: {told}", gpu.name());
+                                assert!(
+                                    near(a.variance, b.variance) && a.name == b.name,
+                                    "{}: {told}",
+                                    gpu.name()
+                                );
                             }
-                            for ((seen, wanted), (a, b)) in seen.iter().zip(&wanted).zip(alone.iter().zip(&of_cores)) {
-                                assert!(close(&a.values, &b.values) && near(a.strehl, b.strehl), "{}", gpu.name());
-                                assert!(near(seen.image.strehl, wanted.image.strehl), "{}", gpu.name());
-                                assert!(near(seen.width.unwrap().major, wanted.width.unwrap().major));
+                            for ((seen, wanted), (a, b)) in
+                                seen.iter().zip(&wanted).zip(alone.iter().zip(&of_cores))
+                            {
+                                assert!(
+                                    close(&a.values, &b.values) && near(a.strehl, b.strehl),
+                                    "{}",
+                                    gpu.name()
+                                );
+                                assert!(
+                                    near(seen.image.strehl, wanted.image.strehl),
+                                    "{}",
+                                    gpu.name()
+                                );
+                                assert!(near(
+                                    seen.width.unwrap().major,
+                                    wanted.width.unwrap().major
+                                ));
                                 assert!(near(seen.ensquared[1], wanted.ensquared[1]));
-                                assert_eq!((seen.image.pixel, seen.image.share), (wanted.image.pixel, wanted.image.share));
+                                assert_eq!(
+                                    (seen.image.pixel, seen.image.share),
+                                    (wanted.image.pixel, wanted.image.share)
+                                );
                                 if whole {
-                                    assert!(close(&seen.image.values, &wanted.image.values), "{}", gpu.name());
+                                    assert!(
+                                        close(&seen.image.values, &wanted.image.values),
+                                        "{}",
+                                        gpu.name()
+                                    );
                                     assert_eq!(seen.perfect, wanted.perfect);
                                 } else {
-                                    assert_eq!((seen.image.pixels(), seen.perfect.pixels()), (1, 1));
+                                    assert_eq!(
+                                        (seen.image.pixels(), seen.perfect.pixels()),
+                                        (1, 1)
+                                    );
                                 }
                             }
                         }
@@ -236,7 +262,8 @@ mod tests {
         let [positions, _] = grids(0.4);
         let actuators = Actuators { positions: &positions, pitch: 0.4, influence: &influence };
         let (image, good) = (image_of(4), lopsided(&positions));
-        let made = |engine| Exposures::new(actuators, &aperture, &image, 2.0, engine).unwrap();
+        let made =
+            |engine: &Engine| Exposures::new(actuators, &aperture, &image, 2.0, engine).unwrap();
         let mut cores = made(&Engine::default());
         let mut bad = vec![good.clone(); 2];
         (bad[0][[7, 3]], bad[1][[34, 34]]) = (f64::NAN, f64::INFINITY);

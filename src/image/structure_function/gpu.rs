@@ -262,7 +262,11 @@ impl<T: Real> StationaryGpu<T> {
         let ([y, x], n, half) = (self.separations, self.points, self.points / 2 + 1);
         let arguments: [Argument; 4] =
             [(&self.means).into(), strokes.into(), (&self.pairs).into(), (&self.starts).into()];
-        self.gpu.launch(average_pairs, Shape { grid: [y * x, 1, 1], block: 128, shared: 0 }, &arguments)?;
+        self.gpu.launch(
+            average_pairs,
+            Shape { grid: [y * x, 1, 1], block: 128, shared: 0 },
+            &arguments,
+        )?;
         let factors = [(self.means.view(..), false), (self.waves[0].view(..), false)];
         self.gpu.multiply_matrices(factors, [y, x, 2 * half], &self.once, [T::one(), T::zero()])?;
         let factors = [(self.waves[1].view(..), false), (self.once.view(..), false)];
