@@ -172,20 +172,24 @@ mod tests {
         let aperture = Aperture::across(&Pupil::new(2.0, 0.2).unwrap(), &[vane], 19).unwrap();
         let influence = |[x, y]: [f64; 2]| (-(x * x + 1.2 * y * y + 0.5 * x * y) / 0.1).exp();
         let [square, hexagonal] = grids(0.4);
+        // A separation of so many actuators has more pairs than a block has threads.
+        let dense = |k: usize| [(k % 12) as f64 - 5.0, (k / 12) as f64 - 5.5].map(|x| 0.2 * x);
+        let dense: Vec<[f64; 2]> = (0..143).map(dense).collect();
         let (stationary, exact) = (Structure::Stationary, Structure::Exact);
         // Modes are summed less closely than pairs.
-        for (positions, structure, pixels, precision, bound) in [
-            (&square, stationary, 15, Precision::F64, 1e-12),
-            (&hexagonal, stationary, 18, Precision::F64, 1e-12),
-            (&hexagonal, stationary, 7, Precision::F32, 1e-5),
-            (&square, exact, 8, Precision::F64, 1e-10),
+        for (positions, pitch, structure, pixels, precision, bound) in [
+            (&dense, 0.2, stationary, 15, Precision::F64, 1e-12),
+            (&hexagonal, 0.4, stationary, 18, Precision::F64, 1e-12),
+            (&hexagonal, 0.4, stationary, 7, Precision::F32, 1e-5),
+            (&square, 0.4, exact, 8, Precision::F64, 1e-10),
         ] {
-            let actuators = Actuators { positions, pitch: 0.4, influence: &influence };
+            let actuators = Actuators { positions, pitch, influence: &influence };
             let image = ImageOptions { structure, ..image_of(pixels) };
             let made = |engine: &Engine| {
                 Exposures::new(actuators, &aperture, &image, 2.0, engine).unwrap()
             };
-            let (strokes, mut cores) = (lopsided(positions), made(&Engine::default()));
+            let strokes = lopsided(positions) * if positions.len() > 100 { 0.03 } else { 1.0 };
+            let mut cores = made(&Engine::default());
             for gpu in test_machines() {
                 let engine = Engine::gpus(vec![gpu.clone()], precision).unwrap();
                 // Hold exposures of one device to cores
