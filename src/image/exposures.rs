@@ -32,6 +32,8 @@ pub(crate) enum Strokes<'s> {
 impl Strokes<'_> {
     /// The same in the memory of the host; of so many actuators.
     fn here(&self, actuators: usize) -> Result<Cow<'_, Array2<f64>>, Error> {
+        #[cfg(not(feature = "cuda"))]
+        let _ = actuators; // there are no devices
         match self {
             Self::Here(strokes) => Ok(Cow::Borrowed(strokes)),
             #[cfg(feature = "cuda")]
