@@ -18,6 +18,7 @@
 //! | correct targets by one mirror or several, and tell what is left | `correction::Correction` |
 //! | tell what a mirror is too coarse for, and what comes too late | [`correction::Fitting`], [`correction::Bandwidth`] |
 //! | make an image of a telescope and a structure function | [`image::Aperture`], [`image::OpticalTransfer`] |
+//! | make images of one covariance of strokes after another | `image::Exposures` |
 //! | make the images of a system's targets, with budgets of their errors | `image::ImagingPlan` |
 //! | draw slopes of a simulated sky | [`tomography::SimulationPlan`] |
 //! | choose who computes, watch and stop them | [`device::Engine`], [`device::Watch`] |

@@ -3,11 +3,17 @@
 
 // What timing images stands on
 use super::reconstruct::time_median;
-use crate::device::{Watch, engine::Engine};
+use crate::device::{Watch, check, engine::Engine};
 use crate::error::Error;
-use crate::image::{ImagingOptions, ImagingPlan, Structure};
+#[cfg(feature = "cuda")]
+use crate::image::exposures::Strokes;
+use crate::image::{Actuators, Exposures, ImageOptions, ImagingOptions, ImagingPlan, Structure};
+#[cfg(feature = "cuda")]
+use crate::linear::factorisation::gpu::upload_rows;
 use crate::model::system::System;
+use ndarray::Array2;
 use serde::Serialize;
+use std::time::Instant;
 
 // Times of images
 /// How long the stages of a system's images take, in seconds.
@@ -92,6 +98,107 @@ pub fn image_table(rows: &[(&str, ImageTimes)], engine: &str) -> String {
     table
 }
 
+// Times of exposures
+/// The system of the paper, whose mirror is exposed.
+pub(crate) const EXPOSED: (&str, &str) =
+    ("moao-2014.toml", include_str!("../../book/systems/moao-2014.toml"));
+
+/// How long an image takes from the covariance of the strokes of a mirror, in seconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ExposureTimes {
+    /// Actuators of the mirror.
+    pub actuators: usize,
+    /// Pixels across the image.
+    pub pixels: usize,
+    /// The median on the processor.
+    pub processor: f64,
+    /// Medians on a device, from a covariance that lies there, and from one in the memory of the host.
+    pub device: Option<[f64; 2]>,
+}
+
+// Time exposures of given strokes
+/// Exposes the mirror of a system, as if its errors were stationary, on the processor and on the first device of an engine, if it has one.
+///
+/// # Errors
+/// Those of [`Exposures`]; `Cancelled` where the watcher wants to stop.
+pub fn time_exposures(
+    system: &System,
+    options: &ImagingOptions,
+    engine: &Engine,
+    watch: &dyn Watch,
+) -> Result<ExposureTimes, Error> {
+    let plan = ImagingPlan::new(system, options.clone())?;
+    let mirror = plan.correction().pupil_mirror();
+    let influence = |offset: [f64; 2]| mirror.influence(offset);
+    let (positions, pitch) = (mirror.positions(), mirror.pitch());
+    let actuators = Actuators { positions, pitch, influence: &influence };
+    let image = ImageOptions { structure: Structure::Stationary, ..options.image.clone() };
+    let made = |engine| Exposures::new(actuators, plan.aperture(), &image, plan.diameter(), engine);
+    let (strokes, cores) = (strokes(positions, pitch), Engine::default());
+    let mut here = made(&cores)?;
+    let processor = median(5, watch, || here.images(&strokes).map(drop))?;
+    #[cfg(feature = "cuda")]
+    let device = match engine.devices().first() {
+        Some(gpu) => {
+            let mut exposures = made(engine)?;
+            let there = Strokes::There(upload_rows(gpu, &strokes, 1.0)?);
+            let kept = median(101, watch, || exposures.images_of(&there).map(drop))?;
+            Some([kept, median(101, watch, || exposures.images(&strokes).map(drop))?])
+        }
+        None => None,
+    };
+    #[cfg(not(feature = "cuda"))]
+    let device = engine.devices().first().map(|gpu| match *gpu {});
+    let (actuators, pixels) = (positions.len(), image.pixels);
+    Ok(ExposureTimes { actuators, pixels, processor, device })
+}
+
+// Median of many exposures
+/// A covariance of strokes that falls with the distance, m².
+fn strokes(positions: &[[f64; 2]], pitch: f64) -> Array2<f64> {
+    Array2::from_shape_fn((positions.len(), positions.len()), |(k, l)| {
+        let apart = [0, 1].map(|m| positions[k][m] - positions[l][m]);
+        1e-14 * (-apart[0].hypot(apart[1]) / (4.0 * pitch)).exp()
+    })
+}
+
+/// The median time of so many runs, in seconds, after three that do not count.
+fn median(
+    runs: usize,
+    watch: &dyn Watch,
+    mut run: impl FnMut() -> Result<(), Error>,
+) -> Result<f64, Error> {
+    let mut times = Vec::new();
+    for k in 0..runs + 3 {
+        check(watch)?;
+        let start = Instant::now();
+        run()?;
+        if k >= 3 {
+            times.push(start.elapsed().as_secs_f64());
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[runs / 2])
+}
+
+// Line of exposures
+/// What [`time_exposures`] found, in words.
+pub fn exposure_table(times: &ExposureTimes, engine: &str) -> String {
+    let ExposureTimes { actuators, pixels, processor, device } = times;
+    let mut table = format!(
+        "One image of {pixels}² pixels from the covariance of {actuators} strokes; median times.\n\
+         \x20   {:28} {:>10.3} ms\n",
+        "processor",
+        1e3 * processor
+    );
+    for (place, seconds) in ["device", "host"].iter().zip(device.iter().flatten()) {
+        let ratio = processor / seconds;
+        let name = format!("{engine}, strokes on the {place}");
+        table += &format!("    {name:28} {:>10.3} ms, {ratio:.0} times as fast\n", 1e3 * seconds);
+    }
+    table
+}
+
 // Tests of timed images
 #[cfg(test)]
 mod tests {
@@ -112,5 +219,10 @@ mod tests {
         assert_eq!((times.targets, times.actuators), (2, 68));
         let text = image_table(&[("a.toml", times)], "2 threads");
         assert!(text.contains("2 targets, 68 actuators") && text.contains("times as fast"));
+        let times = time_exposures(&system, &options, &Engine::default(), &silent).unwrap();
+        assert!(times.processor > 0.0 && (times.actuators, times.pixels) == (68, 16));
+        let times = ExposureTimes { device: Some([1e-4, 2e-4]), ..times };
+        let text = exposure_table(&times, "cuda:0");
+        assert!(text.contains("16² pixels") && text.contains("cuda:0, strokes on the host"));
     }
 }

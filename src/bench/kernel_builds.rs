@@ -9,8 +9,8 @@ use crate::device::engine::Engine;
 use crate::device::gpu::{self, Gpu};
 use crate::device::silent;
 use crate::error::Error;
-use crate::image::Aperture;
 use crate::image::structure_function::{Actuators, MeanStructure};
+use crate::image::{Aperture, Exposures, ImageOptions, Structure};
 use crate::linear::blocks::gpu::FewRows;
 use crate::linear::matrix::gpu::MatrixGpu;
 use crate::linear::operator::Pairs;
@@ -100,13 +100,15 @@ fn ask_for_reconstructor<T: Real>(gpu: &Gpu) -> Result<(), Error> {
     Ok(())
 }
 
-/// Asks for the kernels of a mirror's modes.
+/// Asks for the kernels of a mirror's modes, and of exposures as if its strokes were stationary.
 fn ask_for_modes<T: Real>(gpu: &Gpu) -> Result<(), Error> {
     let aperture = Aperture::across(&Pupil::new(2.0, 0.0)?, &[], 8)?;
     let influence = |[x, y]: [f64; 2]| (-x * x - y * y).exp();
     let actuators = Actuators { positions: &[[0.0; 2]], pitch: 1.0, influence: &influence };
     let engine = Engine::gpus(vec![gpu.clone()], T::PRECISION)?;
     MeanStructure::new(actuators, &aperture, 16, &engine)?;
+    let image = ImageOptions { structure: Structure::Stationary, pixels: 8, ..Default::default() };
+    Exposures::new(actuators, &aperture, &image, 2.0, &engine)?;
     Ok(())
 }
 

@@ -292,13 +292,24 @@ fn bench_image(args: &ImageBenchArgs) -> Result<String, Error> {
         let times = bench::image::time_images(system, options, how, &terminal)?;
         rows.push((name.as_str(), times));
     }
+    let exposed = exposed(&engine, &terminal)?;
     if !args.json {
-        return Ok(bench::image::image_table(&rows, &engine.name()));
+        let table = bench::image::image_table(&rows, &engine.name());
+        return Ok(table + &bench::image::exposure_table(&exposed, &engine.name()));
     }
     let entry = |(name, times)| serde_json::json!({ "system": name, "seconds": times });
     let entries: Vec<_> = rows.into_iter().map(entry).collect();
-    let told = serde_json::json!({ "engine": engine.name(), "image": entries });
+    let told =
+        serde_json::json!({ "engine": engine.name(), "image": entries, "exposure": exposed });
     Ok(format!("{told}\n"))
+}
+
+/// The times of exposures of the mirror of the paper.
+fn exposed(engine: &Engine, terminal: &Terminal) -> Result<bench::image::ExposureTimes, Error> {
+    let (name, text) = bench::image::EXPOSED;
+    let (system, options) =
+        (System::from_toml(text, name)?, ImagingOptions::from_toml(text, name)?);
+    bench::image::time_exposures(&system, &options, engine, terminal)
 }
 
 // Measure the speed of the machine

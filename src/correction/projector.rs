@@ -87,9 +87,7 @@ impl Projector {
         slope_errors: &ArrayView2<f64>,
         engine: &Engine,
     ) -> Result<Array2<f64>, Error> {
-        let m = self.interaction.nrows();
-        let expected = format!("({m}, {m}), the slopes of the truth sensor");
-        accept(slope_errors.dim() == (m, m), "error covariance", slope_errors.dim(), &expected)?;
+        self.check_errors(slope_errors)?;
         #[cfg(feature = "cuda")]
         if let Some(gpu) = engine.devices().first() {
             return self.errors_there(gpu, slope_errors);
@@ -100,6 +98,14 @@ impl Projector {
         let mut errors = times_transpose(&once, &self.inverse);
         make_even(&mut errors);
         Ok(errors)
+    }
+
+    /// Refuses a covariance of other slopes.
+    fn check_errors(&self, slope_errors: &ArrayView2<f64>) -> Result<(), Error> {
+        let m = self.interaction.nrows();
+        let expected = format!("({m}, {m}), the slopes of the truth sensor");
+        accept(slope_errors.dim() == (m, m), "error covariance", slope_errors.dim(), &expected)?;
+        Ok(())
     }
 }
 

@@ -24,6 +24,10 @@ pub(crate) mod scopesim;
 #[cfg(feature = "files")]
 pub use scopesim::FieldImages;
 #[cfg(feature = "factorise")]
+pub(crate) mod exposures;
+#[cfg(feature = "factorise")]
+pub use exposures::Exposures;
+#[cfg(feature = "factorise")]
 pub(crate) mod plan;
 #[cfg(feature = "factorise")]
 pub use plan::{Imaged, ImagingOptions, ImagingPlan, TargetImage};

@@ -3,17 +3,20 @@
 
 // What images of a system stand on
 use crate::correction::low::{LOW, low_bytes, low_covariances, low_seconds};
-use crate::correction::{Bandwidth, Correction, CorrectionMode, CorrectionOptions, Fitting};
+use crate::correction::{
+    Bandwidth, Correction, CorrectionMode, CorrectionOptions, Fitting, Projector,
+};
 use crate::device::{Description, Engine, Stage, Watch, Work, check};
 use crate::error::{Error, Invalid, accept};
 #[cfg(feature = "files")]
 use crate::files::located::Document;
 use crate::image::budget::Budget;
+use crate::image::exposures::{Exposures, Strokes};
 use crate::image::field::Field;
 use crate::image::optical_transfer::{Aperture, TelescopeTransfer};
 use crate::image::options::{EXPONENT, ErrorTerm, Exposure, ImageOptions, Structure};
 use crate::image::point_spread::PointSpread;
-use crate::image::structure_function::{Actuators, MeanStructure};
+use crate::image::structure_function::Actuators;
 use crate::model::control::ControlLoop;
 use crate::model::system::System;
 #[cfg(feature = "files")]
@@ -23,6 +26,7 @@ use crate::tomography::reconstructor::{
 };
 use crate::tomography::{ErrorSplit, Inversion};
 use ndarray::{Array2, ArrayView2, Axis};
+use std::borrow::Cow;
 
 // What a system file says of images
 /// What is asked of the images of a system: how slopes are reconstructed, which mirrors correct, how fast, and what a camera shows.
@@ -198,6 +202,11 @@ impl ImagingPlan {
         Self { whole_field, ..self }
     }
 
+    /// The pupil, as images are made through it.
+    pub fn aperture(&self) -> &Aperture {
+        &self.aperture
+    }
+
     /// The diameter of the telescope, m.
     pub fn diameter(&self) -> f64 {
         self.diameter
@@ -264,16 +273,19 @@ impl ImagingPlan {
     }
 
     // Stage of the images
-    /// The stage of the images, which cores make.
+    /// The stage of the images: cores make them, or what they finish where devices do.
     fn stage(&self, engine: &Engine) -> Stage {
         let points = self.points() as f64;
         let modes = match (self.has(ErrorTerm::Tomography), self.options.image.structure) {
-            (true, Structure::Exact) => self.correction.pupil_mirror().positions().len() as f64,
-            _ => 8.0,
+            (true, Structure::Exact) => {
+                self.correction.pupil_mirror().positions().len() as f64 + 20.0
+            }
+            _ if engine.devices().is_empty() => 28.0,
+            _ => 4.0,
         };
         let causes = if self.has(ErrorTerm::Aliasing) { 3 } else { 1 };
         let targets = (causes * self.correction.targets()) as f64;
-        let work = targets * (modes + 20.0) * points * points * points.log2() * MODE;
+        let work = targets * modes * points * points * points.log2() * MODE;
         let (cores, work) = (Engine::default(), [(Work::Transforms, work)]);
         Stage::shared(IMAGES, &work, if engine.devices().is_empty() { engine } else { &cores })
     }
@@ -289,10 +301,19 @@ impl ImagingPlan {
         8 * (40 * points * points + 3 * actuators * actuators + 2 * images as u64)
     }
 
-    /// Bytes of a batch of modes on a device, as many as it takes.
+    /// Bytes on a device: of a camera, and of a batch of modes, as many as it takes, or of strokes with a list of their pairs.
     fn bytes_there(&self) -> u64 {
-        let actuators = self.correction.pupil_mirror().positions().len() as u64;
-        (16 * actuators * (self.points() as u64).pow(2)).min(2 << 30)
+        let (actuators, image) =
+            (self.correction.pupil_mirror().positions().len(), &self.options.image);
+        let (side, count) = (self.points() as u64 / 2, image.pixels as u64 / 2 + 1);
+        let each = 2 * (side * side + side * count + count * count);
+        let camera = 8 * (8 * side * side + side * count + image.wavelengths.len() as u64 * each);
+        let (pairs, area) = ((actuators as u64).pow(2), (self.points() as u64).pow(2));
+        let strokes = match image.structure {
+            Structure::Exact => (16 * actuators as u64 * area).min(2 << 30),
+            Structure::Stationary => 20 * pairs + 80 * area,
+        };
+        camera + if self.has(ErrorTerm::Tomography) { strokes } else { 0 }
     }
 
     /// Displacements along an axis.
@@ -338,7 +359,7 @@ pub struct Imaged {
 
 // Expose all targets
 /// What targets have of their own, by its name in a budget.
-type OwnErrors = Vec<(&'static str, Array2<f64>)>;
+type OwnErrors = Vec<(&'static str, Strokes<'static>)>;
 
 /// The causes of a tomographic error.
 const CAUSES: [&str; 3] = ["tomography", "noise", "aliasing"];
@@ -353,40 +374,34 @@ impl ImagingPlan {
         self.describe(engine).memory.check(engine, "the images of the targets")?;
         watch.stage(MIRROR, "");
         let telescope = self.aperture.transfer(self.points())?;
-        let common = self.common(&telescope)?;
+        let (common, known) = self.common(&telescope)?;
         if self.has(ErrorTerm::Tomography) {
             self.correction.pupil(engine)?;
         }
         let (mut targets, count) = (Vec::new(), self.correction.targets());
-        // Prepare structure functions of the mirror
+        // Prepare exposures of the mirror
         let mirror = self.correction.pupil_mirror();
         let influence = |offset: [f64; 2]| mirror.influence(offset);
         let (positions, pitch) = (mirror.positions(), mirror.pitch());
         let actuators = Actuators { positions, pitch, influence: &influence };
-        let exact =
-            (self.options.image.structure == Structure::Exact) && self.has(ErrorTerm::Tomography);
-        let means =
-            exact.then(|| MeanStructure::new(actuators, &self.aperture, self.points(), engine));
-        let means = means.transpose()?;
-        let structure = |strokes: &Array2<f64>| match &means {
-            Some(means) => means.of(strokes),
-            None => Ok(actuators.stationary(strokes, &telescope)?),
-        };
+        let actuators = self.has(ErrorTerm::Tomography).then_some(actuators);
+        let posed = (&self.aperture, telescope.clone());
+        let image = ImageOptions { extra: 0.0, jitter: 0.0, ..self.options.image.clone() };
+        let mut made = Exposures::with(actuators, posed, &common, (&image, self.diameter), engine)?;
         let mut expose = |strokes: OwnErrors| {
             check(watch)?;
             watch.stage(IMAGES, "targets");
-            let structures =
-                |(name, strokes): &(&'static str, Array2<f64>)| Ok((*name, structure(strokes)?));
-            let own = strokes.iter().map(structures).collect::<Result<OwnErrors, Error>>()?;
             let of_field = targets.len() >= self.targets;
             let whole = !of_field || self.whole_field;
-            let pixels = if whole { self.options.image.pixels } else { 1 };
-            let mut seen = self.expose(&own, &common, &telescope, pixels)?;
+            let (mut budget, mut exposures) = made.by_cause(&strokes, whole)?;
+            for term in known.terms() {
+                budget = budget.with(&term.name, term.variance)?;
+            }
             if of_field {
-                let perfect = seen.exposures.iter_mut().map(|seen| &mut seen.perfect);
+                let perfect = exposures.iter_mut().map(|seen| &mut seen.perfect);
                 perfect.for_each(|perfect| perfect.values = Array2::ones((1, 1)));
             }
-            targets.push(seen);
+            targets.push(TargetImage { exposures, budget });
             watch.progress(targets.len(), count);
             Ok(())
         };
@@ -408,11 +423,10 @@ impl ImagingPlan {
         sink: &mut dyn FnMut(OwnErrors) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (correction, gain) = (&self.correction, noise_gain(&self.options));
-        let mut whole = |strokes: Array2<f64>| sink(vec![("tomography", strokes)]);
         if self.reconstruction.errors_only() {
             let projector = correction.pupil(engine)?;
             let mut projected = |_: usize, errors: ArrayView2<f64>| {
-                whole(projector.stroke_errors(&errors, engine)?)
+                sink(vec![("tomography", self.strokes_of(projector, &errors, engine)?)])
             };
             return self.reconstruction.each_error(engine, watch, &mut projected);
         }
@@ -420,6 +434,8 @@ impl ImagingPlan {
         if self.has(ErrorTerm::Aliasing) {
             return self.each_by_cause(found, (engine, watch), sink);
         }
+        let mut whole =
+            |strokes: Array2<f64>| sink(vec![("tomography", Strokes::Here(Cow::Owned(strokes)))]);
         if !Self::is_plain(&self.options.correction, correction.targets()) {
             let left = correction.of(&found, engine)?;
             let parts = left.stroke_errors.outer_iter().zip(left.noise_errors.outer_iter());
@@ -464,7 +480,8 @@ impl ImagingPlan {
             let parts = split.of(&made, t)?;
             let parts = [parts.tomography, parts.noise, parts.aliasing].into_iter().zip(scales);
             let strokes = CAUSES.into_iter().zip(parts).map(|(cause, (part, scale))| {
-                Ok((cause, scale * projector.stroke_errors(&part.view(), engine)?))
+                let strokes = scale * projector.stroke_errors(&part.view(), engine)?;
+                Ok((cause, Strokes::Here(Cow::Owned(strokes))))
             });
             sink(strokes.collect::<Result<_, Error>>()?)?;
         }
@@ -474,6 +491,23 @@ impl ImagingPlan {
     /// The system that is reconstructed, and the pitch of the square of frequencies that its mirrors correct, m.
     fn square(&self) -> (&System, f64) {
         (self.correction.system(), self.correction.pupil_mirror().fitting_pitch())
+    }
+
+    // Strokes of the errors of slopes
+    /// C_vv for C_ee, where it is needed next.
+    fn strokes_of(
+        &self,
+        projector: &Projector,
+        errors: &ArrayView2<f64>,
+        engine: &Engine,
+    ) -> Result<Strokes<'static>, Error> {
+        #[cfg(feature = "cuda")]
+        if let (Structure::Stationary, Some(gpu)) =
+            (self.options.image.structure, engine.devices().first())
+        {
+            return Ok(Strokes::There(projector.errors_kept(gpu, errors)?));
+        }
+        Ok(Strokes::Here(Cow::Owned(projector.stroke_errors(errors, engine)?)))
     }
 
     // Structure functions of all terms
@@ -503,25 +537,7 @@ impl ImagingPlan {
         Ok((structures.iter().fold(nothing, |sum, (_, structure)| sum + structure), budget))
     }
 
-    // Expose a target
-    /// The image of a target with errors of its own, if they enter, and the errors that all have in common.
-    fn expose(
-        &self,
-        own: &OwnErrors,
-        (common, known): &(Array2<f64>, Budget),
-        telescope: &TelescopeTransfer,
-        pixels: usize,
-    ) -> Result<TargetImage, Error> {
-        let own_terms: Vec<_> = own.iter().map(|(name, structure)| (*name, structure)).collect();
-        let mut budget = Budget::of(telescope, &own_terms)?;
-        for term in known.terms() {
-            budget = budget.with(&term.name, term.variance)?;
-        }
-        let whole = own.iter().fold(common.clone(), |sum, (_, structure)| sum + structure);
-        let image = ImageOptions { extra: 0.0, jitter: 0.0, pixels, ..self.options.image.clone() };
-        Ok(TargetImage { exposures: image.expose(telescope, &whole, self.diameter)?, budget })
-    }
-
+    // See a star without correction
     /// The image of a star behind the air alone, at the first wavelength.
     fn without_correction(&self, telescope: &TelescopeTransfer) -> Result<PointSpread, Error> {
         let image = &self.options.image;
@@ -769,17 +785,26 @@ mod tests {
         let mut wanted = options(Structure::Exact);
         (wanted.correction.mirrors[0].spacing, wanted.image.pixels) = (Spacing::Actuators(5), 16);
         wanted.image.wavelengths.truncate(1);
-        let here = run(&system, wanted.clone());
-        for gpu in crate::device::gpu::test_machines() {
-            let name = gpu.name().to_string();
-            let engine = Engine::gpus(vec![gpu], crate::numerics::Precision::F64).unwrap();
-            let plan = ImagingPlan::new(&system, wanted.clone()).unwrap();
-            assert!(plan.describe(&engine).memory.devices[0] > 0, "{name}");
-            let there = plan.run(&engine, &silent).unwrap();
-            for (there, here) in there.targets.iter().zip(&here.targets) {
-                let [there, here] = [there, here].map(|target| &target.exposures[0].image);
-                let gap = (&there.values - &here.values).fold(0.0, |m: f64, gap| m.max(gap.abs()));
-                assert!(gap < 1e-9 && here.strehl > 0.01, "{name}: {gap:e}");
+        for structure in [Structure::Exact, Structure::Stationary] {
+            wanted.image.structure = structure;
+            let here = run(&system, wanted.clone());
+            for gpu in crate::device::gpu::test_machines() {
+                let engine = Engine::gpus(vec![gpu], crate::numerics::Precision::F64).unwrap();
+                let plan = ImagingPlan::new(&system, wanted.clone()).unwrap();
+                assert!(plan.describe(&engine).memory.devices[0] > 0);
+                let there = plan.run(&engine, &silent).unwrap();
+                // Hold images of a device to those of cores
+                for (there, here) in there.targets.iter().zip(&here.targets) {
+                    let [a, b] = [there, here].map(|target| &target.exposures[0]);
+                    let gap = (&a.image.values - &b.image.values)
+                        .fold(0.0, |m: f64, gap| m.max(gap.abs()));
+                    assert!(gap < 1e-9 && b.image.strehl > 0.01, "{}: {gap:e}", engine.name());
+                    assert!((a.width.unwrap().major / b.width.unwrap().major - 1.0).abs() < 1e-7);
+                    assert!((a.ensquared[0] - b.ensquared[0]).abs() < 1e-9);
+                    for (a, b) in there.budget.terms().iter().zip(here.budget.terms()) {
+                        assert!((a.variance / b.variance - 1.0).abs() < 1e-6 && a.name == b.name);
+                    }
+                }
             }
         }
     }

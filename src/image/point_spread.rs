@@ -1,6 +1,9 @@
 // Tangled from book/src/point-spread.md: edit there, or here and run cargo tangle stitch.
 //! Point-spread functions on any pixels, and what is read from them.
 
+#[cfg(all(feature = "factorise", feature = "cuda"))]
+pub(crate) mod gpu;
+
 // What point spread stands on
 use crate::error::{Error, Invalid, accept, positive};
 use crate::image::optical_transfer::OpticalTransfer;
@@ -10,11 +13,11 @@ use std::f64::consts::PI;
 
 // Quarter of a transfer function
 /// The quarter of a transfer function where no coordinate is negative, Eq. [quarter sums](https://lenslet.github.io/lenslet/point-spread.html#eq-quarter-sums).
-struct Quarter {
-    even: Array2<f64>,
-    odd: Array2<f64>,
-    /// What a direction \[rad\] is multiplied by to get the phase from one displacement to the next.
-    phase: f64,
+pub(crate) struct Quarter {
+    pub(super) even: Array2<f64>,
+    pub(super) odd: Array2<f64>,
+    /// The field \[rad\] after which images repeat, λ/ℓ.
+    pub(super) field: f64,
 }
 
 impl Quarter {
@@ -29,22 +32,24 @@ impl Quarter {
         Self {
             even: Array2::from_shape_fn((side, side), |place| at(place, 1.0)),
             odd: Array2::from_shape_fn((side, side), |place| at(place, -1.0)),
-            phase: 2.0 * PI * transfer.step / transfer.wavelength,
+            field: transfer.field(),
         }
     }
 
     /// Both sums for `count` directions from 0 in steps of `pixel` \[rad\] along either axis.
     fn sums(&self, count: usize, pixel: f64) -> [Array2<f64>; 2] {
-        let side = self.even.nrows();
-        let angle = |k: usize, j: usize| self.phase * pixel * (k * j) as f64;
-        let cosines = Array2::from_shape_fn((count, side), |(k, j)| angle(k, j).cos());
-        let even = both_sides(&cosines, &self.even);
+        let waves = |wave| waves([count, self.even.nrows()], pixel / self.field, wave);
+        let even = both_sides(&waves(f64::cos), &self.even);
         if self.odd.iter().all(|value| value.abs() < 1e-15) {
             return [even, Array2::zeros((count, count))];
         }
-        let sines = Array2::from_shape_fn((count, side), |(k, j)| angle(k, j).sin());
-        [even, both_sides(&sines, &self.odd)]
+        [even, both_sides(&waves(f64::sin), &self.odd)]
     }
+}
+
+/// A wave of the displacements of a quarter in so many directions, whose pixel is this share of the field; (directions, displacements).
+pub(super) fn waves(shape: [usize; 2], pixel: f64, wave: fn(f64) -> f64) -> Array2<f64> {
+    Array2::from_shape_fn(shape, |(k, j)| wave(2.0 * PI * pixel * (k * j) as f64))
 }
 
 // Waves on both sides
@@ -94,16 +99,11 @@ impl OpticalTransfer {
     /// # Ok::<(), lenslet::Invalid>(())
     /// ```
     pub fn point_spread(&self, pixel: f64, pixels: usize) -> Result<PointSpread, Invalid> {
-        let pixel = positive("pixel", pixel)?;
-        accept((1..=16384).contains(&pixels), "pixels", pixels, "a whole number from 1 to 16384")?;
-        let field = self.field() / pixel;
-        let expected = format!("at most {field:.0} of this size, for the sampling of the pupil");
-        accept(pixels as f64 <= field * (1.0 + 1e-9), "pixels", pixels, &expected)?;
+        let Self { step, wavelength, perfect, .. } = *self;
+        let frame = Frame { step, wavelength, perfect, pixel, pixels };
+        frame.check()?;
         let sums = Quarter::of(self).sums(pixels / 2 + 1, pixel);
-        let values = unfold(&sums, pixels) / self.perfect;
-        let (wavelength, strehl) = (self.wavelength, self.strehl());
-        let share = self.perfect * (self.step * pixel / wavelength).powi(2);
-        Ok(PointSpread { values, pixel, wavelength, strehl, share })
+        Ok(frame.image(&sums, self.strehl()))
     }
 
     /// The field \[rad\] after which images repeat, λ/ℓ.
@@ -113,6 +113,37 @@ impl OpticalTransfer {
 }
 
 // Image from a quarter
+/// What an image is told in, and on which pixels.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Frame {
+    /// Step of the displacements, and the wavelength, m.
+    pub(super) step: f64,
+    pub(super) wavelength: f64,
+    /// The sum over the displacements that a perfect wavefront has, in steps².
+    pub(super) perfect: f64,
+    /// Side of a pixel \[rad\], and pixels across.
+    pub(super) pixel: f64,
+    pub(super) pixels: usize,
+}
+
+impl Frame {
+    // Refuse pixels beyond the field
+    pub(super) fn check(&self) -> Result<(), Invalid> {
+        let (pixel, pixels) = (positive("pixel", self.pixel)?, self.pixels);
+        accept((1..=16384).contains(&pixels), "pixels", pixels, "a whole number from 1 to 16384")?;
+        let field = self.wavelength / self.step / pixel;
+        let expected = format!("at most {field:.0} of this size, for the sampling of the pupil");
+        accept(pixels as f64 <= field * (1.0 + 1e-9), "pixels", pixels, &expected).map(drop)
+    }
+
+    /// The image of which these are the sums for the directions of a quarter.
+    pub(super) fn image(&self, sums: &[Array2<f64>; 2], strehl: f64) -> PointSpread {
+        let Self { step, wavelength, perfect, pixel, pixels } = *self;
+        let values = unfold(sums, pixels) / perfect;
+        let share = perfect * (step * pixel / wavelength).powi(2);
+        PointSpread { values, pixel, wavelength, strehl, share }
+    }
+}
 /// All quarters of an image from the sums of one.
 fn unfold([even, odd]: &[Array2<f64>; 2], pixels: usize) -> Array2<f64> {
     let middle = pixels / 2;
@@ -143,12 +174,18 @@ impl OpticalTransfer {
     /// # Errors
     /// `Invalid` for a side that is negative or larger than the [`field`](Self::field).
     pub fn ensquared(&self, sides: &[f64]) -> Result<Vec<f64>, Invalid> {
-        let quarter = Quarter::of(self);
+        Quarter::of(self).ensquared(sides)
+    }
+}
+
+impl Quarter {
+    /// As [`OpticalTransfer::ensquared`].
+    pub(super) fn ensquared(&self, sides: &[f64]) -> Result<Vec<f64>, Invalid> {
         let each = |&side: &f64| {
             let width = self.in_fields("ensquared", side, 1.0)?;
             let kernel = |k: usize| width * sinc(width * k as f64);
-            let kernel = Array1::from_shape_fn(quarter.even.nrows(), kernel);
-            Ok(kernel.dot(&quarter.even.dot(&kernel)))
+            let kernel = Array1::from_shape_fn(self.even.nrows(), kernel);
+            Ok(kernel.dot(&self.even.dot(&kernel)))
         };
         sides.iter().map(each).collect()
     }
@@ -168,7 +205,7 @@ impl OpticalTransfer {
     pub fn encircled(&self, radii: &[f64]) -> Result<Vec<f64>, Invalid> {
         let quarter = Quarter::of(self);
         let each = |&radius: &f64| {
-            let radius = self.in_fields("encircled", radius, 0.5)?;
+            let radius = quarter.in_fields("encircled", radius, 0.5)?;
             let kernel = |j: usize, i: usize| match (j as f64).hypot(i as f64) {
                 0.0 => PI * radius * radius,
                 rho => radius / rho * libm::j1(2.0 * PI * radius * rho),
@@ -182,12 +219,14 @@ impl OpticalTransfer {
         };
         radii.iter().map(each).collect()
     }
+}
 
+impl Quarter {
     /// A length on the sky in units of the field, not more than `most` of it.
     fn in_fields(&self, name: &str, length: f64, most: f64) -> Result<f64, Invalid> {
-        let good = length >= 0.0 && length <= most * self.field();
-        let expected = format!("an angle in radians from 0 to {:.3e}", most * self.field());
-        accept(good, name, length, &expected).map(|length| length / self.field())
+        let good = length >= 0.0 && length <= most * self.field;
+        let expected = format!("an angle in radians from 0 to {:.3e}", most * self.field);
+        accept(good, name, length, &expected).map(|length| length / self.field)
     }
 }
 
@@ -246,10 +285,16 @@ impl OpticalTransfer {
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn width(&self) -> Result<Width, Error> {
-        let quarter = Quarter::of(self);
-        let mut reach = 1.2 * self.field() / (self.reach + 1) as f64;
-        while reach < 0.5 * self.field() {
-            let patch = Patch(quarter.sums(STEPS + 1, reach / STEPS as f64));
+        Quarter::of(self).width()
+    }
+}
+
+impl Quarter {
+    /// As [`OpticalTransfer::width`].
+    pub(super) fn width(&self) -> Result<Width, Error> {
+        let mut reach = 1.2 * self.field / self.even.nrows() as f64;
+        while reach < 0.5 * self.field {
+            let patch = Patch(self.sums(STEPS + 1, reach / STEPS as f64));
             let angle = |k: usize| PI * k as f64 / DIRECTIONS as f64;
             let radii: Option<Vec<f64>> =
                 (0..DIRECTIONS).map(|k| patch.half_maximum(angle(k))).collect();

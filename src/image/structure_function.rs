@@ -2,14 +2,14 @@
 //! Structure functions of the wavefront that a mirror makes with errors of its strokes.
 
 #[cfg(all(feature = "factorise", feature = "cuda"))]
-mod gpu;
+pub(super) mod gpu;
 
 // What structure functions stand on
 #[cfg(feature = "factorise")]
 use crate::device::Engine;
 #[cfg(feature = "factorise")]
-use crate::error::{Error, accept};
-use crate::error::{Invalid, length};
+use crate::error::Error;
+use crate::error::{Invalid, accept, length};
 use crate::image::optical_transfer::TelescopeTransfer;
 #[cfg(feature = "factorise")]
 use crate::image::optical_transfer::{Aperture, OpticalTransfer};
@@ -38,23 +38,33 @@ pub struct Actuators<'a> {
 }
 
 impl Actuators<'_> {
-    fn check(&self, strokes: &Array2<f64>) -> Result<(), Invalid> {
-        let count = self.positions.len();
-        let refuse = |value: String, expected: String| {
-            Err(Invalid::new("covariance of strokes", value, expected))
-        };
-        if strokes.dim() != (count, count) || count == 0 {
-            let expected = format!("({count}, {count}), and at least one actuator");
-            return refuse(format!("{:?}", strokes.dim()), expected);
-        }
-        length("pitch", self.pitch)?;
-        if let Some(place) = self.positions.iter().position(|x| !x.iter().all(|x| x.is_finite())) {
-            return Err(Invalid::new(format!("positions[{place}]"), "not finite", "metres"));
-        }
+    // Refuse strokes of other actuators at once
+    /// Refuses a covariance that is not that of these actuators, and actuators that stand nowhere.
+    pub(super) fn check(&self, strokes: &Array2<f64>) -> Result<(), Invalid> {
+        self.check_shape(strokes.dim())?;
+        self.check_places()?;
         match strokes.indexed_iter().find(|(_, value)| !value.is_finite()) {
             Some((place, value)) => {
-                refuse(format!("{value} at {place:?}"), "finite numbers".into())
+                let value = format!("{value} at {place:?}");
+                Err(Invalid::new("covariance of strokes", value, "finite numbers"))
             }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses the shape of a covariance of other actuators.
+    pub(super) fn check_shape(&self, shape: (usize, usize)) -> Result<(), Invalid> {
+        let count = self.positions.len();
+        let expected = format!("({count}, {count}), and at least one actuator");
+        let good = shape == (count, count) && count > 0;
+        accept(good, "covariance of strokes", shape, &expected).map(drop)
+    }
+
+    /// Refuses actuators without a pitch or a place.
+    fn check_places(&self) -> Result<(), Invalid> {
+        length("pitch", self.pitch)?;
+        match self.positions.iter().position(|x| !x.iter().all(|x| x.is_finite())) {
+            Some(place) => Err(Invalid::new(format!("positions[{place}]"), "not finite", "metres")),
             None => Ok(()),
         }
     }
@@ -93,6 +103,8 @@ impl Along {
         Self { separations, between, place }
     }
 }
+/// The cosine or the sine.
+type Wave = fn(f64) -> f64;
 
 // Structure function of stationary strokes
 impl Actuators<'_> {
@@ -120,74 +132,124 @@ impl Actuators<'_> {
         telescope: &TelescopeTransfer,
     ) -> Result<Array2<f64>, Invalid> {
         self.check(strokes)?;
-        let separations = Separations::of(self, strokes)?;
+        Ok(Stationary::new(*self, telescope)?.of(strokes))
+    }
+}
+
+// Stationary structure functions of a mirror
+/// Structure functions of one mirror behind one telescope, as if strokes were stationary.
+pub(crate) struct Stationary {
+    separations: Separations,
+    plane: Plane,
+    /// The squared magnitude of the transform of the influence function over the area of a cell, (n/2 + 1, n), at \[f_x, f_y\], m².
+    weights: Array2<f64>,
+    step: f64,
+    /// The last displacement that is wanted, in steps, and displacements across the grid.
+    reach: usize,
+    points: usize,
+}
+
+impl Stationary {
+    /// What actuators and a telescope give.
+    ///
+    /// # Errors
+    /// `Invalid` where actuators have no place, or stand without any regularity.
+    pub(crate) fn new(
+        actuators: Actuators,
+        telescope: &TelescopeTransfer,
+    ) -> Result<Self, Invalid> {
+        actuators.check_places()?;
+        let separations = Separations::of(&actuators)?;
         let (step, reach) = (telescope.step(), telescope.reach);
-        let farthest =
-            separations.axes.iter().flatten().fold(0.0, |most: f64, x| most.max(x.abs()));
-        let room = (farthest + 6.0 * self.pitch) / step;
+        let all = separations.axes.iter().flat_map(|along| &along.separations);
+        let farthest = all.fold(0.0, |most: f64, x| most.max(x.abs()));
+        let room = (farthest + 6.0 * actuators.pitch) / step;
         let plane = Plane::around(2 * (reach + 1).max(room as usize / 2) + room as usize / 2);
-        let mut power = separations.transform(plane.points(), step);
-        Zip::from(&mut power).and(&plane.spectrum(&self.on_plane(step).view())).par_for_each(
-            |power, influence| *power *= influence.norm_sqr() * step * step / separations.cell,
-        );
-        let covariance = plane.correlation(&power, reach, telescope.points());
-        let (middle, zero) = (telescope.points() / 2, 0.0);
+        let area = step * step / separations.cell;
+        let influence = plane.spectrum(&actuators.on_plane(step).view());
+        let weights = influence.mapv(|influence| influence.norm_sqr() * area);
+        Ok(Self { separations, plane, weights, step, reach, points: telescope.points() })
+    }
+
+    // Structure function of one covariance
+    /// The structure function, as [`Actuators::stationary`], for a covariance that was checked.
+    pub(crate) fn of(&self, strokes: &Array2<f64>) -> Array2<f64> {
+        let means = self.separations.means(strokes);
+        let power =
+            self.separations.transform(&means, self.plane.points(), self.step) * &self.weights;
+        let covariance = self.plane.correlation(&power, self.reach, self.points);
+        let middle = self.points / 2;
         let variance = covariance[[middle, middle]];
-        let near = |k: usize| k.abs_diff(middle) <= reach;
-        Ok(Array2::from_shape_fn(covariance.dim(), |(j, i)| {
-            if near(j) && near(i) { 2.0 * (variance - covariance[[j, i]]).max(zero) } else { zero }
-        }))
+        let near = |k: usize| k.abs_diff(middle) <= self.reach;
+        Array2::from_shape_fn(covariance.dim(), |(j, i)| {
+            let wanted = near(j) && near(i);
+            if wanted { 2.0 * (variance - covariance[[j, i]]).max(0.0) } else { 0.0 }
+        })
     }
 }
 
 // Spectrum of the separations
-/// Mean covariances of strokes by separation: c(Δ), (y, x), 0 where there is no pair, and the coordinates.
+/// The separations of actuators along y and along x, and how many pairs have each two of them.
 struct Separations {
-    means: Array2<f64>,
-    axes: [Vec<f64>; 2],
+    axes: [Along; 2],
+    counts: Array2<f64>,
     /// Area of a cell of the grid of actuators, m².
     cell: f64,
 }
 
 impl Separations {
-    fn of(actuators: &Actuators, strokes: &Array2<f64>) -> Result<Self, Invalid> {
-        let [x, y] = [0, 1].map(|axis| {
+    fn of(actuators: &Actuators) -> Result<Self, Invalid> {
+        let axes = [1, 0].map(|axis| {
             let along: Vec<f64> = actuators.positions.iter().map(|place| place[axis]).collect();
             Along::of(&along, actuators.pitch)
         });
-        let shape = (y.separations.len(), x.separations.len());
-        if shape.0 * shape.1 > 64 * actuators.positions.len() + 1024 {
-            let expected = "a regular grid of actuators, where pairs have separations in common";
-            return Err(Invalid::new("positions", "irregular", expected));
+        let [y, x] = axes.each_ref().map(|along| along.separations.len());
+        let expected = "a regular grid of actuators, where pairs have separations in common";
+        let count = actuators.positions.len();
+        accept(y * x <= 64 * count + 1024, "positions", "irregular", expected)?;
+        let mut separations = Self { axes, counts: Array2::zeros((y, x)), cell: 0.0 };
+        for (k, l) in (0..count * count).map(|pair| (pair / count, pair % count)) {
+            let place = separations.between(k, l);
+            separations.counts[place] += 1.0;
         }
-        let (mut means, mut counts) = (Array2::zeros(shape), Array2::<f64>::zeros(shape));
+        let along = separations.axes.each_ref().map(|along| along.separations.as_slice());
+        separations.cell = cell(&separations.counts, along, actuators.pitch);
+        Ok(separations)
+    }
+
+    // Average over pairs of a separation
+    /// Where the separation of actuator `l` from actuator `k` stands, \[y, x\].
+    fn between(&self, k: usize, l: usize) -> [usize; 2] {
+        self.axes.each_ref().map(|along| along.between[[along.place[k], along.place[l]]])
+    }
+
+    /// Mean covariances of strokes by separation: Γ(Δ), (y, x).
+    fn means(&self, strokes: &Array2<f64>) -> Array2<f64> {
+        let mut means = Array2::zeros(self.counts.dim());
         for ((k, l), covariance) in strokes.indexed_iter() {
-            let place = [&y, &x].map(|along| along.between[[along.place[k], along.place[l]]]);
-            means[place] += covariance;
-            counts[place] += 1.0;
+            means[self.between(k, l)] += covariance;
         }
-        let cell = cell(&counts, [&y.separations, &x.separations], actuators.pitch);
-        Zip::from(&mut means).and(&counts).for_each(|mean, count| *mean /= count.max(1.0));
-        Ok(Self { means, axes: [y.separations, x.separations], cell })
+        Zip::from(&mut means).and(&self.counts).for_each(|mean, count| *mean /= count.max(1.0));
+        means
     }
 
     // Transform the separations
-    /// Σ c(Δ) cos(2π f·Δ) for the frequencies of a plane of n × n points with this step, (n/2 + 1, n), at \[f_x, f_y\].
-    fn transform(&self, n: usize, step: f64) -> Array2<f64> {
-        let angle = |k: usize, separation: f64| {
+    /// A wave of the frequencies of a plane of n points with this step, along the separations of an axis, (`count`, separations).
+    fn waves(&self, axis: usize, [n, count]: [usize; 2], step: f64, wave: Wave) -> Array2<f64> {
+        let separations = &self.axes[axis].separations;
+        Array2::from_shape_fn((count, separations.len()), |(k, l)| {
             let signed = if 2 * k > n { k as f64 - n as f64 } else { k as f64 };
-            2.0 * PI * signed * separation / (n as f64 * step)
+            wave(2.0 * PI * signed * separations[l] / (n as f64 * step))
+        })
+    }
+
+    /// Σ Γ(Δ) cos(2π f·Δ) for the frequencies of a plane of n × n points with this step, (n/2 + 1, n), at \[f_x, f_y\].
+    fn transform(&self, means: &Array2<f64>, n: usize, step: f64) -> Array2<f64> {
+        let both = |wave: Wave| {
+            let along_x = self.waves(1, [n, n / 2 + 1], step, wave);
+            along_x.dot(&means.t()).dot(&self.waves(0, [n, n], step, wave).t())
         };
-        let waves = |wave: fn(f64) -> f64| {
-            let of = |axis: usize, count: usize| {
-                let separations = &self.axes[axis];
-                Array2::from_shape_fn((count, separations.len()), |(k, l)| {
-                    wave(angle(k, separations[l]))
-                })
-            };
-            of(1, n / 2 + 1).dot(&self.means.t()).dot(&of(0, n).t())
-        };
-        waves(f64::cos) - waves(f64::sin)
+        both(f64::cos) - both(f64::sin)
     }
 }
 

@@ -4,7 +4,7 @@
 // What projectors on a device stand on
 use super::{Projector, make_even};
 use crate::device::Engine;
-use crate::device::gpu::Gpu;
+use crate::device::gpu::{Buffer, Gpu};
 use crate::error::Error;
 use crate::linear::factorisation::gpu::{EigenGpu, read_rows, upload_rows};
 use ndarray::{Array2, ArrayView2};
@@ -52,6 +52,22 @@ impl Projector {
         gpu: &Gpu,
         slope_errors: &ArrayView2<f64>,
     ) -> Result<Array2<f64>, Error> {
+        let strokes = self.errors_kept(gpu, slope_errors)?;
+        let mut strokes = read_rows(strokes.view(..), self.inverse.nrows(), 1.0)?;
+        make_even(&mut strokes);
+        Ok(strokes)
+    }
+
+    /// The same in the memory of the device, by rows, as uneven as rounding made it.
+    ///
+    /// # Errors
+    /// `Invalid` where the matrix is not of the slopes of the truth sensor; what the device says.
+    pub(crate) fn errors_kept(
+        &self,
+        gpu: &Gpu,
+        slope_errors: &ArrayView2<f64>,
+    ) -> Result<Buffer<f64>, Error> {
+        self.check_errors(slope_errors)?;
         let (a, m) = self.inverse.dim();
         let inverse = upload_rows::<f64>(gpu, &self.inverse, 1.0)?;
         let errors = upload_rows::<f64>(gpu, slope_errors, 1.0)?;
@@ -60,8 +76,6 @@ impl Projector {
         gpu.multiply_matrices(first, [a, m, m], &once, [1.0, 0.0])?;
         let second = [(once.view(..), false), (inverse.view(..), true)];
         gpu.multiply_matrices(second, [a, m, a], &strokes, [1.0, 0.0])?;
-        let mut strokes = read_rows(strokes.view(..), a, 1.0)?;
-        make_even(&mut strokes);
         Ok(strokes)
     }
 }

@@ -2,16 +2,18 @@
 //! Modes of a mirror on a device: their squares on the pupil, and their power in its frequencies.
 
 // What sums of modes on a device stand on
-use super::{Felt, ModesThere, root};
+use super::{Felt, ModesThere, Separations, Stationary, Wave, root};
 use crate::device::Engine;
-use crate::device::gpu::{Argument, Buffer, Fft, Gpu, Kernel, KernelSource, Shape};
+use crate::device::gpu::{Argument, Buffer, Fft, Gpu, Kernel, KernelSource, Shape, View};
 use crate::device::headers::REAL;
-use crate::error::Error;
+use crate::error::{Error, accept};
+use crate::image::point_spread::gpu::BLOCK_SUM;
 use crate::image::transforms::Plane;
 use crate::linear::factorisation::gpu::upload_rows;
 use crate::numerics::real::{Precision, Real};
 use ndarray::Array2;
 use num_complex::Complex;
+use std::iter::zip;
 
 const SOURCE: KernelSource = KernelSource {
     name: "mirror_modes.cu",
@@ -180,6 +182,149 @@ fn roots_there<T: Real>(
     }
     let rows = root(strokes)?.t().as_standard_layout().into_owned();
     Ok((upload_rows(gpu, &rows, unit.sqrt())?, unit))
+}
+
+// Stationary strokes on a device
+const STATIONARY: KernelSource = KernelSource {
+    name: "stationary.cu",
+    text: include_str!("../../../kernels/image/stationary.cu"),
+    headers: &[REAL, BLOCK_SUM],
+};
+
+/// Structure functions of one mirror as if strokes were stationary, on a device.
+pub(crate) struct StationaryGpu<T> {
+    gpu: Gpu,
+    kernels: [Kernel; 3],
+    /// Where pairs lie in a covariance, separation after separation, and where those of each begin.
+    pairs: Buffer<i32>,
+    starts: Buffer<i32>,
+    means: Buffer<T>,
+    /// Waves along x, (separations, 2 frequencies), and along y, (frequencies, 2 separations).
+    waves: [Buffer<T>; 2],
+    /// What the first product gives, and both.
+    once: Buffer<T>,
+    sums: Buffer<T>,
+    weights: Buffer<T>,
+    spectrum: Buffer<Complex<T>>,
+    covariance: Buffer<T>,
+    fft: Fft<Complex<T>, T>,
+    /// Separations along y and x, points across the plane and displacements across a quarter.
+    separations: [usize; 2],
+    points: usize,
+    side: usize,
+}
+
+impl<T: Real> StationaryGpu<T> {
+    // Prepare stationary strokes on a device
+    /// Room and waves for the covariances of a mirror, as cores would take them.
+    ///
+    /// # Errors
+    /// `Invalid` for more actuators than a list of their pairs can number, `Memory` where there is no room, and what the device says.
+    pub(crate) fn new(gpu: &Gpu, here: &Stationary) -> Result<Self, Error> {
+        let (n, half) = (here.plane.points(), here.plane.points() / 2 + 1);
+        let [y, x] = [0, 1].map(|axis| here.separations.axes[axis].separations.len());
+        let (pairs, starts) = by_separation(&here.separations)?;
+        let numbers = y * x + 2 * (x * half + n * y + y * half) + n * (4 * half + n);
+        let bytes = numbers * size_of::<T>() + 4 * (pairs.len() + starts.len());
+        gpu.refuse_beyond_memory(bytes as u64, "the structure function of a mirror")?;
+        let program = gpu.program::<T>(&STATIONARY, &[])?;
+        let [one, two, three] =
+            ["average_pairs", "weigh_frequencies", "lay_structure"].map(|k| program.kernel(k));
+        let scale = 1.0 / (n * n) as f64;
+        let weights: Vec<T> = here.weights.t().iter().map(|weight| T::of(scale * weight)).collect();
+        let [along_y, along_x] = waves_there(here);
+        Ok(Self {
+            gpu: gpu.clone(),
+            kernels: [one?, two?, three?],
+            pairs: gpu.upload(&pairs)?,
+            starts: gpu.upload(&starts)?,
+            means: gpu.zeros(y * x)?,
+            waves: [gpu.upload(&along_x)?, gpu.upload(&along_y)?],
+            once: gpu.zeros(y * 2 * half)?,
+            sums: gpu.zeros(n * half)?,
+            weights: gpu.upload(&weights)?,
+            spectrum: gpu.zeros(n * half)?,
+            covariance: gpu.zeros(n * n)?,
+            fft: gpu.inverse_real_fft(&[n, n], 1)?,
+            separations: [y, x],
+            points: n,
+            side: here.reach + 1,
+        })
+    }
+
+    // Queue a structure function of stationary strokes
+    /// Queues the structure function, (2, side, side), of a covariance of strokes, m², whose first numbers these are.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub(crate) fn queue(&self, strokes: View<f64>, structure: &Buffer<T>) -> Result<(), Error> {
+        let [average_pairs, weigh_frequencies, lay_structure] = &self.kernels;
+        let ([y, x], n, half) = (self.separations, self.points, self.points / 2 + 1);
+        let arguments: [Argument; 4] =
+            [(&self.means).into(), strokes.into(), (&self.pairs).into(), (&self.starts).into()];
+        self.gpu.launch(
+            average_pairs,
+            Shape { grid: [y * x, 1, 1], block: 128, shared: 0 },
+            &arguments,
+        )?;
+        let factors = [(self.means.view(..), false), (self.waves[0].view(..), false)];
+        self.gpu.multiply_matrices(factors, [y, x, 2 * half], &self.once, [T::one(), T::zero()])?;
+        let factors = [(self.waves[1].view(..), false), (self.once.view(..), false)];
+        self.gpu.multiply_matrices(factors, [n, 2 * y, half], &self.sums, [T::one(), T::zero()])?;
+        let arguments: [Argument; 4] = [
+            (&self.spectrum).into(),
+            (&self.sums).into(),
+            (&self.weights).into(),
+            (n * half).into(),
+        ];
+        self.gpu.launch(weigh_frequencies, Shape::over(n * half, 256, [1, 1]), &arguments)?;
+        self.gpu.transform(&self.fft, &self.spectrum, &self.covariance)?;
+        let arguments: [Argument; 4] =
+            [structure.into(), (&self.covariance).into(), self.side.into(), n.into()];
+        self.gpu.launch(lay_structure, Shape::over(self.side, 128, [self.side, 1]), &arguments)
+    }
+}
+
+// Pairs by their separations
+/// Where the pairs of each separation lie in a covariance of strokes, and where its part of the list begins.
+fn by_separation(separations: &Separations) -> Result<(Vec<i32>, Vec<i32>), Error> {
+    let count = separations.axes[0].place.len();
+    let most = 46_340; // squared, it is an int
+    accept(count <= most, "actuators", count, "at most 46340 for a device")?;
+    let mut starts = vec![0];
+    starts.extend(separations.counts.iter().scan(0, |sum, &pairs| {
+        *sum += pairs as i32;
+        Some(*sum)
+    }));
+    let (mut next, mut pairs) = (starts.clone(), vec![0; count * count]);
+    let across = separations.counts.ncols();
+    for pair in 0..count * count {
+        let [y, x] = separations.between(pair / count, pair % count);
+        let next = &mut next[y * across + x];
+        pairs[*next as usize] = pair as i32;
+        *next += 1;
+    }
+    Ok((pairs, starts))
+}
+
+// Waves along separations for a device
+/// Waves along y, (frequencies, 2 separations), cosine and sine of each separation in turn, and along x, (separations, 2 frequencies), all cosines
+/// and then all sines.
+fn waves_there<T: Real>(here: &Stationary) -> [Vec<T>; 2] {
+    let (n, half) = (here.plane.points(), here.plane.points() / 2 + 1);
+    let both = |axis: usize, count: usize| {
+        let of = |wave: Wave| here.separations.waves(axis, [n, count], here.step, wave);
+        [of(f64::cos), of(f64::sin)]
+    };
+    let [cosines, sines] = both(0, n);
+    let in_turn = |(cosine, sine): (&f64, &f64)| [T::of(*cosine), T::of(-sine)];
+    let along_y = zip(&cosines, &sines).flat_map(in_turn).collect();
+    let [cosines, sines] = both(1, half);
+    let side_by_side = |(cosines, sines): (ndarray::ArrayView1<f64>, ndarray::ArrayView1<f64>)| {
+        cosines.iter().chain(&sines).map(|value| T::of(*value)).collect::<Vec<T>>()
+    };
+    let along_x = zip(cosines.columns(), sines.columns()).flat_map(side_by_side).collect();
+    [along_y, along_x]
 }
 
 // Tests of summed modes on a device

@@ -1,0 +1,425 @@
+// Tangled from book/src/exposures.md: edit there, or here and run cargo tangle stitch.
+//! Exposures of one covariance of strokes after the other.
+
+#[cfg(feature = "cuda")]
+mod gpu;
+
+// What exposures stand on
+use crate::device::Engine;
+#[cfg(feature = "cuda")]
+use crate::device::gpu::Buffer;
+use crate::error::{Error, Invalid, accept};
+use crate::image::budget::Budget;
+use crate::image::optical_transfer::{Aperture, TelescopeTransfer};
+use crate::image::options::{EXPONENT, Exposure, ImageOptions, Structure};
+use crate::image::point_spread::{Frame, PointSpread, Quarter};
+use crate::image::structure_function::{Actuators, MeanStructure, Stationary};
+#[cfg(feature = "cuda")]
+use crate::linear::factorisation::gpu::read_rows;
+use ndarray::{Array2, arr2};
+use std::borrow::Cow;
+
+// Strokes here or there
+/// A covariance of strokes, m², (a, a).
+pub(crate) enum Strokes<'s> {
+    /// In the memory of the host.
+    Here(Cow<'s, Array2<f64>>),
+    /// By rows in that of the engine's first device.
+    #[cfg(feature = "cuda")]
+    There(Buffer<f64>),
+}
+
+impl Strokes<'_> {
+    /// The same in the memory of the host; of so many actuators.
+    fn here(&self, actuators: usize) -> Result<Cow<'_, Array2<f64>>, Error> {
+        #[cfg(not(feature = "cuda"))]
+        let _ = actuators; // there are no devices
+        match self {
+            Self::Here(strokes) => Ok(Cow::Borrowed(strokes)),
+            #[cfg(feature = "cuda")]
+            Self::There(strokes) => Ok(Cow::Owned(read_rows(strokes.view(..), actuators, 1.0)?)),
+        }
+    }
+
+    // Refuse the shape of strokes
+    /// Refuses a covariance of other actuators, as far as its shape tells.
+    fn check(&self, actuators: &Actuators) -> Result<(), Invalid> {
+        match self {
+            Self::Here(strokes) => actuators.check_shape(strokes.dim()),
+            #[cfg(feature = "cuda")]
+            Self::There(strokes) => {
+                let count = actuators.positions.len();
+                let good = count > 0 && strokes.len() == count * count;
+                let expected = format!("the square of {count} actuators");
+                accept(good, "covariance of strokes", strokes.len(), &expected).map(drop)
+            }
+        }
+    }
+}
+
+// Camera on any device
+/// How images are made on a device.
+trait CameraThere {
+    /// Begins with what all wavefronts have in common.
+    fn begin(&mut self) -> Result<(), Error>;
+    /// Adds errors of strokes, as if they were stationary.
+    fn add_strokes(&mut self, strokes: &Strokes) -> Result<(), Error>;
+    /// Adds an error by its structure function, (n, n), m².
+    fn add_structure(&mut self, structure: &Array2<f64>) -> Result<(), Error>;
+    /// The variance over the pupil of what was added last, m².
+    fn variance(&self) -> Result<f64, Error>;
+    /// The images of what was added.
+    fn images(&mut self) -> Result<Vec<PointSpread>, Error>;
+    /// The quarters of their transfer functions.
+    fn quarters(&mut self) -> Result<Vec<(Quarter, Frame)>, Error>;
+}
+
+/// What a device must know of them.
+#[cfg(feature = "cuda")]
+struct Posed<'p> {
+    telescope: &'p TelescopeTransfer,
+    /// The structure function that all wavefronts have in common, m².
+    common: &'p Array2<f64>,
+    found: Option<&'p Found<'p>>,
+    /// Wavelengths \[m\] with the sides of their pixels \[rad\].
+    exposures: &'p [(f64, f64)],
+    /// Pixels across.
+    pixels: usize,
+}
+
+/// How the structure function of a mirror's errors is found.
+enum Found<'a> {
+    Exact(Box<MeanStructure<'a>>),
+    Stationary(Box<Stationary>),
+}
+
+// Exposures of a mirror
+/// What a camera sees of a star through a mirror with errors of its strokes, for one covariance of them after the other.
+///
+/// On an engine with devices, the first of them computes.
+///
+/// ```
+/// use lenslet::{device::Engine, model::Pupil};
+/// use lenslet::image::{Actuators, Aperture, Exposures, ImageOptions, Structure};
+/// let aperture = Aperture::across(&Pupil::new(4.0, 0.0)?, &[], 64)?;
+/// let positions: Vec<_> = (0..121).map(|k| [(k % 11) as f64 - 5.0, (k / 11) as f64 - 5.0].map(|x| 0.4 * x)).collect();
+/// let gauss = |[x, y]: [f64; 2]| (-(x * x + y * y) / 0.1).exp();
+/// let actuators = Actuators { positions: &positions, pitch: 0.4, influence: &gauss };
+/// let mut image = ImageOptions::default();
+/// (image.pixels, image.structure) = (32, Structure::Stationary);
+/// let mut exposures = Exposures::new(actuators, &aperture, &image, 4.0, &Engine::default())?;
+/// // Strokes without errors, and with 80 nm rms: the more, the less light is in the middle.
+/// let quiet = exposures.images(&ndarray::Array2::zeros((121, 121)))?;
+/// let noisy = exposures.images(&(ndarray::Array2::eye(121) * 6.4e-15))?;
+/// assert!((quiet[0].strehl - 1.0).abs() < 1e-12 && noisy[0].strehl < 0.97);
+/// assert_eq!(noisy[0].values.dim(), (32, 32));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+pub struct Exposures<'a> {
+    image: ImageOptions,
+    telescope: TelescopeTransfer,
+    diameter: f64,
+    actuators: Option<Actuators<'a>>,
+    found: Option<Found<'a>>,
+    common: Array2<f64>,
+    perfect: Vec<PointSpread>,
+    there: Option<Box<dyn CameraThere + 'a>>,
+}
+
+// Make ready to expose strokes
+impl<'a> Exposures<'a> {
+    /// Exposures of a mirror's errors through an `aperture` of this `diameter` \[m\], on twice as many displacements as it has squares.
+    ///
+    /// # Errors
+    /// `Invalid` where options make no sense, pixels do not fit into the field in which the pupil is sampled, or actuators have no place or,
+    /// for a stationary structure function, no regularity; what a device says.
+    pub fn new(
+        actuators: Actuators<'a>,
+        aperture: &'a Aperture,
+        image: &ImageOptions,
+        diameter: f64,
+        engine: &Engine,
+    ) -> Result<Self, Error> {
+        let telescope = aperture.transfer(2 * aperture.light().nrows())?;
+        let none = Array2::zeros(telescope.values().dim());
+        Self::with(Some(actuators), (aperture, telescope), &none, (image, diameter), engine)
+    }
+
+    /// The same, with a structure function \[m²\] that all wavefronts have in common, and perhaps without a mirror.
+    pub(crate) fn with(
+        actuators: Option<Actuators<'a>>,
+        (aperture, telescope): (&'a Aperture, TelescopeTransfer),
+        common: &Array2<f64>,
+        (image, diameter): (&ImageOptions, f64),
+        engine: &Engine,
+    ) -> Result<Self, Error> {
+        image.check()?;
+        let mut common = common + &telescope.jitter(image.jitter)?;
+        if image.extra > 0.0 {
+            common += &telescope.extra(image.extra, EXPONENT)?;
+        }
+        let image = ImageOptions { extra: 0.0, jitter: 0.0, ..image.clone() };
+        // Choose how structure functions are found
+        let found = |actuators: Actuators<'a>| {
+            let count = actuators.positions.len();
+            accept(count > 0, "positions", count, "at least one actuator")?;
+            Ok::<_, Error>(match image.structure {
+                Structure::Exact => {
+                    let points = telescope.points();
+                    Found::Exact(Box::new(MeanStructure::new(actuators, aperture, points, engine)?))
+                }
+                Structure::Stationary => {
+                    Found::Stationary(Box::new(Stationary::new(actuators, &telescope)?))
+                }
+            })
+        };
+        let found = actuators.map(found).transpose()?;
+        // Expose a perfect wavefront
+        let waves = image.wavelengths.iter();
+        let pixels: Vec<(f64, f64)> =
+            waves.map(|&wavelength| (wavelength, image.pixel_at(wavelength, diameter))).collect();
+        let perfect = pixels.iter().map(|&(wavelength, pixel)| {
+            telescope.alone(wavelength)?.point_spread(pixel, image.pixels)
+        });
+        let perfect = perfect.collect::<Result<Vec<_>, Invalid>>()?;
+        #[cfg(feature = "cuda")]
+        let there = {
+            let (telescope, common, found) = (&telescope, &common, found.as_ref());
+            let posed =
+                Posed { telescope, common, found, exposures: &pixels, pixels: image.pixels };
+            posed.there(engine)?
+        };
+        #[cfg(not(feature = "cuda"))]
+        let there = None;
+        Ok(Self { image, telescope, diameter, actuators, found, common, perfect, there })
+    }
+}
+
+// Expose errors of strokes
+impl Exposures<'_> {
+    /// The exposures of a covariance C_vv of `strokes` \[m²\], (a, a), one for each wavelength.
+    ///
+    /// # Errors
+    /// `Invalid` where the covariance is not that of the actuators or not finite, or boxes do not fit into the field in which the pupil is
+    /// sampled; what a device says.
+    pub fn of(&mut self, strokes: &Array2<f64>) -> Result<Vec<Exposure>, Error> {
+        let strokes = Strokes::Here(Cow::Borrowed(strokes));
+        Ok(self.by_cause(&[("strokes", strokes)], true)?.1)
+    }
+
+    /// The budget and the exposures of errors by their causes; where not `whole`, images have their middle alone.
+    pub(crate) fn by_cause(
+        &mut self,
+        own: &[(&str, Strokes)],
+        whole: bool,
+    ) -> Result<(Budget, Vec<Exposure>), Error> {
+        if self.there.is_some() {
+            return self.expose_there(own, whole);
+        }
+        let structures = own.iter().map(|(name, strokes)| Ok((*name, self.structure(strokes)?)));
+        let structures = structures.collect::<Result<Vec<_>, Error>>()?;
+        let named: Vec<_> = structures.iter().map(|(name, structure)| (*name, structure)).collect();
+        let budget = Budget::of(&self.telescope, &named)?;
+        let sum = named.iter().fold(self.common.clone(), |sum, (_, structure)| sum + *structure);
+        let pixels = if whole { self.image.pixels } else { 1 };
+        let image = ImageOptions { pixels, ..self.image.clone() };
+        let mut seen = image.expose(&self.telescope, &sum, self.diameter)?;
+        let pairs = seen.iter_mut().zip(&self.perfect);
+        pairs.for_each(|(seen, perfect)| seen.perfect = of_perfect(perfect, whole));
+        Ok((budget, seen))
+    }
+
+    // Find a structure function on cores
+    /// The structure function of errors of strokes, in the memory of the host.
+    fn structure(&self, strokes: &Strokes) -> Result<Array2<f64>, Error> {
+        let (Some(actuators), Some(found)) = (&self.actuators, &self.found) else {
+            return Err(
+                Invalid::new("covariance of strokes", "some", "none, without a mirror").into()
+            );
+        };
+        strokes.check(actuators)?;
+        let strokes = strokes.here(actuators.positions.len())?;
+        match found {
+            Found::Exact(means) => means.of(&strokes),
+            Found::Stationary(stationary) => {
+                actuators.check(&strokes)?;
+                Ok(stationary.of(&strokes))
+            }
+        }
+    }
+
+    // Expose by a device
+    /// Adds errors of strokes to what the device exposes.
+    fn add_there(&mut self, strokes: &Strokes) -> Result<(), Error> {
+        if let Some(Found::Stationary(_)) = self.found {
+            self.actuators.as_ref().map_or(Ok(()), |actuators| strokes.check(actuators))?;
+            return self.there.as_mut().map_or(Ok(()), |there| there.add_strokes(strokes));
+        }
+        let structure = self.structure(strokes)?;
+        self.there.as_mut().map_or(Ok(()), |there| there.add_structure(&structure))
+    }
+
+    /// As on cores, by the device.
+    fn expose_there(
+        &mut self,
+        own: &[(&str, Strokes)],
+        whole: bool,
+    ) -> Result<(Budget, Vec<Exposure>), Error> {
+        let (mut budget, mut seen) = (Budget::default(), Vec::new());
+        self.there.as_mut().map_or(Ok(()), |there| there.begin())?;
+        for (name, strokes) in own {
+            self.add_there(strokes)?;
+            let variance = self.there.as_ref().map_or(Ok(0.0), |there| there.variance())?;
+            self.refuse_none(variance, strokes)?;
+            budget = budget.with(name, variance)?;
+        }
+        // Read exposures from quarters
+        let Some(there) = self.there.as_mut() else { return Ok((budget, seen)) };
+        let quarters = there.quarters()?;
+        let images = if whole { there.images()? } else { Vec::new() };
+        let mut images = images.into_iter();
+        for ((quarter, frame), perfect) in quarters.iter().zip(&self.perfect) {
+            let middle = || {
+                let sum = quarter.even.sum();
+                let sums = [arr2(&[[sum]]), arr2(&[[0.0]])];
+                Frame { pixels: 1, ..*frame }.image(&sums, sum / frame.perfect)
+            };
+            seen.push(Exposure {
+                image: images.next().unwrap_or_else(middle),
+                perfect: of_perfect(perfect, whole),
+                width: quarter.width().ok(),
+                ensquared: quarter.ensquared(&self.image.ensquared)?,
+            });
+        }
+        Ok((budget, seen))
+    }
+
+    // Look for a number that is none
+    /// Refuses strokes of which something became no number, with the place in their covariance.
+    fn refuse_none(&self, number: f64, strokes: &Strokes) -> Result<(), Error> {
+        if number.is_finite() {
+            return Ok(());
+        }
+        if let Some(actuators) = &self.actuators {
+            actuators.check(strokes.here(actuators.positions.len())?.as_ref())?;
+        }
+        let reason = "it is beyond the numbers of this precision".into();
+        Err(Error::Failed { what: "the image of the strokes".into(), reason })
+    }
+}
+
+/// The image of a perfect wavefront, or its middle.
+fn of_perfect(perfect: &PointSpread, whole: bool) -> PointSpread {
+    match whole {
+        true => perfect.clone(),
+        false => PointSpread { values: arr2(&[[1.0]]), ..*perfect },
+    }
+}
+
+// Images of strokes and nothing else
+impl Exposures<'_> {
+    /// The images of a covariance C_vv of `strokes` \[m²\], (a, a), one for each wavelength, and nothing that is read from them.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn images(&mut self, strokes: &Array2<f64>) -> Result<Vec<PointSpread>, Error> {
+        self.images_of(&Strokes::Here(Cow::Borrowed(strokes)))
+    }
+
+    /// The same of strokes that are anywhere.
+    pub(crate) fn images_of(&mut self, strokes: &Strokes) -> Result<Vec<PointSpread>, Error> {
+        if self.there.is_none() {
+            let whole = &self.common + &self.structure(strokes)?;
+            let transfers = self.telescope.through(&whole, &self.image.wavelengths)?;
+            let each = |seen: &crate::image::OpticalTransfer| {
+                let pixel = self.image.pixel_at(seen.wavelength(), self.diameter);
+                Ok(seen.point_spread(pixel, self.image.pixels)?)
+            };
+            return transfers.iter().map(each).collect();
+        }
+        self.there.as_mut().map_or(Ok(()), |there| there.begin())?;
+        self.add_there(strokes)?;
+        let images = self.there.as_mut().map_or(Ok(Vec::new()), |there| there.images())?;
+        images.iter().try_for_each(|image| self.refuse_none(image.strehl, strokes))?;
+        Ok(images)
+    }
+}
+
+// Tests of exposures
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Pupil;
+
+    #[test]
+    fn exposures_are_made_of_their_steps() {
+        let aperture = Aperture::across(&Pupil::new(2.0, 0.2).unwrap(), &[], 20).unwrap();
+        let telescope = aperture.transfer(40).unwrap();
+        let place = |k: usize| [0.5 * (k % 5) as f64 - 0.9, 0.5 * (k / 5) as f64 - 1.0];
+        let positions: Vec<[f64; 2]> = (0..25).map(place).collect();
+        let influence = |[x, y]: [f64; 2]| (-(x * x + 1.2 * y * y) / 0.15).exp();
+        let actuators = Actuators { positions: &positions, pitch: 0.5, influence: &influence };
+        let strokes = Array2::from_shape_fn((25, 25), |(k, l)| {
+            let rms = |k: usize| 8e-8 * (1.0 + 0.4 * positions[k][0]);
+            rms(k) * rms(l) * (-0.3 * (k as f64 - l as f64).powi(2)).exp()
+        });
+        let mut image = ImageOptions::default();
+        (image.wavelengths, image.pixels) = (vec![1.2e-6, 2.2e-6], 15);
+        (image.pixel, image.ensquared) = (Some(2e-7), vec![5e-7]);
+        image.jitter = 3e-8;
+        for structure in [Structure::Exact, Structure::Stationary] {
+            image.structure = structure;
+            let found = match structure {
+                Structure::Exact => actuators.mean(&strokes, &aperture, 40).unwrap(),
+                Structure::Stationary => actuators.stationary(&strokes, &telescope).unwrap(),
+            };
+            let wanted = image.expose(&telescope, &found, 2.0).unwrap();
+            let engine = Engine::default();
+            let mut made = Exposures::new(actuators, &aperture, &image, 2.0, &engine).unwrap();
+            let (seen, images) = (made.of(&strokes).unwrap(), made.images(&strokes).unwrap());
+            // Hold exposures to their steps
+            for k in 0..2 {
+                let gap = (&seen[k].image.values - &wanted[k].image.values)
+                    .fold(0.0, |m: f64, g| m.max(g.abs()));
+                assert!(gap < 1e-13, "{gap:e}");
+                assert_eq!(seen[k].image.values, images[k].values);
+                assert_eq!(
+                    (seen[k].width, &seen[k].perfect),
+                    (wanted[k].width, &wanted[k].perfect)
+                );
+                assert_eq!(seen[k].ensquared.len(), 1);
+            }
+            let causes = [("one", Strokes::Here(Cow::Borrowed(&strokes)))];
+            let (budget, middles) = made.by_cause(&causes, false).unwrap();
+            let variance = telescope.variance(&found).unwrap();
+            assert!((budget.terms()[0].variance / variance - 1.0).abs() < 1e-12);
+            assert_eq!(middles[1].image.values.dim(), (1, 1));
+            assert!((middles[1].image.values[[0, 0]] - images[1].strehl).abs() < 1e-12);
+        }
+    }
+
+    // Refuse exposures of other mirrors
+    #[test]
+    fn exposures_of_other_mirrors_are_refused() {
+        let aperture = Aperture::across(&Pupil::new(2.0, 0.2).unwrap(), &[], 12).unwrap();
+        let influence = |[x, y]: [f64; 2]| (-(x * x + y * y) / 0.2).exp();
+        let positions = [[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]];
+        let actuators = Actuators { positions: &positions, pitch: 0.5, influence: &influence };
+        let mut image = ImageOptions::default();
+        (image.pixels, image.structure) = (8, Structure::Stationary);
+        let engine = Engine::default();
+        let made = |image: &ImageOptions| Exposures::new(actuators, &aperture, image, 2.0, &engine);
+        let mut good = made(&image).unwrap();
+        let refused = good.of(&Array2::eye(4)).unwrap_err().to_string();
+        assert!(refused.contains("(3, 3)"), "{refused}");
+        let mut none = Array2::eye(3);
+        none[[1, 2]] = f64::NAN;
+        let refused = good.images(&none).unwrap_err().to_string();
+        assert!(refused.contains("NaN at (1, 2)"), "{refused}");
+        image.pixels = 4000;
+        assert!(made(&image).err().unwrap().to_string().starts_with("pixels"));
+        let nobody = Actuators { positions: &[], ..actuators };
+        image.pixels = 8;
+        assert!(Exposures::new(nobody, &aperture, &image, 2.0, &engine).is_err());
+    }
+}
