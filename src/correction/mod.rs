@@ -13,6 +13,10 @@ pub use projector::Projector;
 pub(crate) mod modes;
 #[cfg(feature = "factorise")]
 pub use modes::{Corrected, Correction, CorrectionMode, CorrectionOptions};
+#[cfg(feature = "factorise")]
+pub(crate) mod shared;
+#[cfg(feature = "factorise")]
+pub use shared::{LeftStrokes, SharedMirrors, SharedOptions};
 pub(crate) mod band;
 pub mod fitting;
 pub use fitting::Fitting;
