@@ -13,10 +13,6 @@ pub use projector::Projector;
 pub(crate) mod modes;
 #[cfg(feature = "factorise")]
 pub use modes::{Corrected, Correction, CorrectionMode, CorrectionOptions};
-#[cfg(feature = "factorise")]
-pub(crate) mod shared;
-#[cfg(feature = "factorise")]
-pub use shared::{LeftStrokes, SharedMirrors, SharedOptions};
 pub(crate) mod band;
 pub mod fitting;
 pub use fitting::Fitting;
@@ -24,6 +20,10 @@ pub use fitting::Fitting;
 pub(crate) mod low;
 #[cfg(feature = "factorise")]
 pub use low::low_covariances;
+#[cfg(feature = "factorise")]
+pub(crate) mod shared;
+#[cfg(feature = "factorise")]
+pub use shared::{LeftStrokes, SharedMirrors, SharedOptions};
 pub mod bandwidth;
 pub use bandwidth::Bandwidth;
 #[cfg(all(feature = "files", feature = "factorise"))]

@@ -195,7 +195,8 @@ impl ImageOptions {
         for (k, &wavelength) in self.wavelengths.iter().enumerate() {
             length(&format!("wavelengths[{k}]"), wavelength)?;
         }
-        let part = |term: &ErrorTerm| [ErrorTerm::Aliasing, ErrorTerm::Anisoplanatism].contains(term);
+        let part =
+            |term: &ErrorTerm| [ErrorTerm::Aliasing, ErrorTerm::Anisoplanatism].contains(term);
         if let Some(k) = self.terms.iter().position(part) {
             let expected = "\"tomography\" beside it, which it is a part of";
             let whole = self.terms.contains(&ErrorTerm::Tomography);

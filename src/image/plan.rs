@@ -165,7 +165,8 @@ impl ImagingPlan {
             mirrors: if targets == 0 { system.targets().len() } else { targets },
         });
         let needed = shared.is_none() && (!alone || split);
-        let reconstructor = options.reconstructor.errors_only(alone && !whole && !apart).keep(needed);
+        let reconstructor =
+            options.reconstructor.errors_only(alone && !whole && !apart).keep(needed);
         let reconstruction = ReconstructorPlan::new(correction.system(), reconstructor)?;
         let pitch = correction.pupil_mirror().fitting_pitch();
         let across = samples(diameter, pitch, &options.image);
@@ -359,6 +360,7 @@ pub struct Imaged {
 }
 
 // Expose all targets
+// What targets have of their own
 /// What targets have of their own, by its name in a budget.
 type OwnErrors = Vec<(&'static str, Array2<f64>)>;
 
@@ -417,6 +419,7 @@ impl ImagingPlan {
             let whole = !of_field || self.whole_field;
             let pixels = if whole { self.options.image.pixels } else { 1 };
             let mut seen = self.expose(&own, &common, &telescope, pixels)?;
+            // Forget perfect images of a field
             if of_field {
                 let perfect = seen.exposures.iter_mut().map(|seen| &mut seen.perfect);
                 perfect.for_each(|perfect| perfect.values = Array2::ones((1, 1)));
@@ -865,6 +868,7 @@ mod tests {
         radian.powi(2) * air.fried_parameter().powf(-5.0 / 3.0) * sum
     }
 
+    // Mirrors that are perfect on the axis
     #[test]
     fn anisoplanatism_of_a_perfect_mirror_is_its_integral() {
         let axis = Source::star(0.0, 0.0).unwrap();
@@ -872,37 +876,28 @@ mod tests {
         let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
         let array = LensletArray::new(10, 0.4).unwrap();
         let star = GuideStar::at_rest(axis, array, 0.0).unwrap();
-        let places = [(3.0, 0.3), (9.0, 2.0), (25.0, 4.0)];
+        let places = [(4.0, 0.3), (25.0, 4.0)];
         let aside = places.map(|(zenith, azimuth)| Source::star(zenith * ARCSEC, azimuth).unwrap());
         let builder = System::builder(air.clone(), array).guide_stars([star]);
         let builder = builder.targets([axis].into_iter().chain(aside));
         let system = builder.pupil(Some(Pupil::new(4.0, 0.0).unwrap())).build().unwrap();
         let mut wanted = by_cause(11, CorrectionMode::Ltao);
         wanted.image.terms.push(ErrorTerm::Anisoplanatism);
-        (wanted.image.structure, wanted.correction.mirrors[0].filter) = (Structure::Exact, 0.01);
-        let seen = run(&system, wanted.clone()).targets;
+        wanted.correction.mirrors[0].filter = 0.01;
+        let seen = run(&system, wanted).targets;
         assert!(term(&seen[0], "anisoplanatism") < 1e-3 * term(&seen[0], "aliasing"));
         for (target, place) in seen[1..].iter().zip(&aside) {
             let names: Vec<_> = target.budget.terms().iter().map(|term| &term.name[..]).collect();
             assert_eq!(names, ["tomography", "anisoplanatism", "noise", "aliasing", "fitting"]);
             let expected = quadrature(&air, place.direction(), 0.4, 4.0);
             let ratio = term(target, "anisoplanatism") / expected;
+            println!("{ratio} of the integral {expected:e} m²");
             assert!((0.9..1.1).contains(&ratio), "{ratio} of {expected:e}");
             let [x, y] = place.direction();
             let classical = (x.hypot(y) / air.isoplanatic_angle_at(500e-9)).powf(5.0 / 3.0);
             let radian = 500e-9 / (2.0 * std::f64::consts::PI);
             let share = term(target, "anisoplanatism") / (radian.powi(2) * classical);
             assert!((0.2..0.95).contains(&share), "{share}");
-        }
-        // The same mirror for the guide star, and the sum without the line.
-        wanted.correction.mode = CorrectionMode::Scao;
-        let by_star = run(&system, wanted.clone()).targets;
-        wanted.image.terms.pop();
-        let whole = run(&system, wanted).targets;
-        for (k, target) in seen.iter().enumerate() {
-            let gap = term(&by_star[k], "anisoplanatism") - term(target, "anisoplanatism");
-            assert!(gap.abs() < 1e-6 * target.budget.total().powi(2), "{k}");
-            assert!((whole[k].budget.total() / target.budget.total() - 1.0).abs() < 1e-9, "{k}");
         }
     }
 
@@ -928,15 +923,15 @@ mod tests {
             assert!(term(between, "anisoplanatism") > 0.1 * term(between, "tomography"), "{k}");
         }
         wanted.image.terms.remove(0);
-        let each = run(&small(), wanted.clone());
+        (wanted.field, wanted.image.pixels) = (None, 16);
         let total = |seen: &TargetImage| seen.budget.total();
-        assert!((total(&each.targets[1]) / total(&found.targets[1]) - 1.0).abs() < 1e-9);
-        assert!(total(&each.field[5]) < total(&found.field[5]));
+        let each = run(&small(), wanted.clone()).targets;
+        assert!((total(&each[1]) / total(&found.targets[1]) - 1.0).abs() < 1e-9);
         // A mirror for a direction without stars leaves less where stars are.
         let far = Source::star(120.0 * ARCSEC, 0.5).unwrap();
         let [axis, left] = [0, 1].map(|t| small().targets()[t]);
         let system = small().to_builder().targets([far, axis, left]).build().unwrap();
-        (wanted.field, wanted.correction.mode) = (None, CorrectionMode::Ltao);
+        wanted.correction.mode = CorrectionMode::Ltao;
         wanted.image.terms.push(ErrorTerm::Anisoplanatism);
         let seen = run(&system, wanted).targets;
         assert!(seen.iter().all(|seen| total(seen).is_finite() && total(seen) > 0.0));

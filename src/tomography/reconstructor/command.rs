@@ -44,7 +44,12 @@ impl ReconstructorPlan {
     }
 
     /// C_tm of one target, (m, n), rad².
-    fn with_truth(&self, t: usize, engine: &Engine, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
+    fn with_truth(
+        &self,
+        t: usize,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Array2<f64>, Error> {
         check(watch)?;
         watch.stage(TRUTH, LENSLETS);
         rows_with_measurements(&self.for_target(t)?.system, engine, watch)
@@ -157,7 +162,12 @@ impl ReconstructorPlan {
     ) -> Result<Array2<f64>, Error> {
         #[cfg(feature = "cuda")]
         if let Some(gpu) = engine.devices().first() {
-            return self.strokes_with_there(t, [onto, rows], unit, (gpu, engine.precision(), watch));
+            return self.strokes_with_there(
+                t,
+                [onto, rows],
+                unit,
+                (gpu, engine.precision(), watch),
+            );
         }
         #[cfg(not(feature = "cuda"))]
         let _ = unit; // there are no devices
