@@ -157,7 +157,7 @@ impl ImagingPlan {
         let split = options.image.terms.contains(&ErrorTerm::Aliasing);
         let whole = split || noise_gain(&options) != 1.0;
         let apart = options.image.terms.contains(&ErrorTerm::Anisoplanatism);
-        let together = options.correction.mode != CorrectionMode::Moao && !(alone && !whole);
+        let together = options.correction.mode != CorrectionMode::Moao && (whole || !alone);
         let shared = (apart || together).then(|| SharedOptions {
             noise_gain: noise_gain(&options),
             by_cause: split,
