@@ -467,6 +467,10 @@ mod tests {
                 "terms = ['fitting', 'aliasing']",
                 "s.toml:2: image.terms[1] = 'aliasing': expected \"tomography\" beside it",
             ),
+            (
+                "terms = ['anisoplanatism']",
+                "s.toml:2: image.terms[0] = 'anisoplanatism': expected \"tomography\" beside it",
+            ),
             ("structure = 'best'", "s.toml:2: image.structure = 'best': expected \"exact\" or"),
             ("extra = -1", "s.toml:2: image.extra = -1: expected a finite number not less than 0"),
             ("jitter = inf", "s.toml:2: image.jitter = inf: expected a finite number"),

@@ -156,14 +156,20 @@ impl ImagingPlan {
         let alone = Self::is_plain(&options.correction, system.targets().len());
         let split = options.image.terms.contains(&ErrorTerm::Aliasing);
         let whole = split || noise_gain(&options) != 1.0;
+        // Ask for mirrors that targets share
         let apart = options.image.terms.contains(&ErrorTerm::Anisoplanatism);
-        let together = options.correction.mode != CorrectionMode::Moao && (whole || !alone);
+        let iterated = options.reconstructor.method == Inversion::Iterative;
+        let together =
+            options.correction.mode != CorrectionMode::Moao && (!alone || (whole && !iterated));
         let shared = (apart || together).then(|| SharedOptions {
             noise_gain: noise_gain(&options),
             by_cause: split,
             own: apart,
             mirrors: if targets == 0 { system.targets().len() } else { targets },
         });
+        let expected =
+            "another method where targets share mirrors, as strokes are made of matrices";
+        accept(shared.is_none() || !iterated, "reconstructor.method", "iterative", expected)?;
         let needed = shared.is_none() && (!alone || split);
         let reconstructor =
             options.reconstructor.errors_only(alone && !whole && !apart).keep(needed);
@@ -733,6 +739,11 @@ mod tests {
             refused.starts_with("reconstructor.method = \"iterative\": expected another"),
             "{refused}"
         );
+        let mut wanted = by_cause(9, CorrectionMode::Glao);
+        (wanted.reconstructor.method, wanted.image.terms) =
+            (Inversion::Iterative, vec![ErrorTerm::Tomography]);
+        let refused = ImagingPlan::new(&small(), wanted).unwrap_err().to_string();
+        assert!(refused.contains("targets share mirrors"), "{refused}");
     }
 
     // Fold ripples of a star at the target
