@@ -59,7 +59,7 @@ fn cut(path: &Path) -> Result<(), Box<dyn Error>> {
         .title("small-moao.toml with one mirror, for the axis")
         .x_label("direction along x [arcsec]")
         .y_label("error of the wavefront [nm]")
-        .y_range(0.0, 400.0)
+        .y_range(0.0, 600.0)
         .line("tomography", of("tomography"))
         .line("anisoplanatism", of("anisoplanatism"))
         .line("both", at(&total))
