@@ -24,9 +24,9 @@ use ndarray::{Array2, CowArray, Ix2};
 pub struct SharedOptions {
     /// What a loop multiplies the variance of noise by; 1 without a loop.
     pub noise_gain: f64,
-    /// Whether errors are told [by their causes](https://lenslet.github.io/lenslet/aliasing.html).
+    /// Whether errors are told [by their causes](crate::tomography::ErrorSplit).
     pub by_cause: bool,
-    /// Whether it is told what a shape leaves where it is for, by which [anisoplanatism](https://lenslet.github.io/lenslet/anisoplanatism.html) is measured.
+    /// Whether it is told what a shape leaves where it is for, by which anisoplanatism is measured, Eq. [own and elsewhere](https://lenslet.github.io/lenslet/anisoplanatism.html#eq-own-and-elsewhere).
     pub own: bool,
     /// How many targets the mirrors are for, from the first on, if each has its own; the others look at the nearest one's.
     pub mirrors: usize,
@@ -76,6 +76,25 @@ impl Correction {
     /// # Errors
     /// `Invalid` where the plan is that of another system or inverts by iterations, or there are no targets to have mirrors; `Memory` where something does not fit; as for
     /// [`ReconstructorPlan::run`] and [`low_covariances`](crate::correction::low_covariances).
+    ///
+    /// ```
+    /// use lenslet::correction::{Correction, CorrectionMode, CorrectionOptions, SharedOptions};
+    /// use lenslet::device::{Engine, silent};
+    /// use lenslet::model::{MirrorDesign, Spacing, System};
+    /// use lenslet::tomography::{ReconstructorOptions, ReconstructorPlan};
+    /// let system = System::from_file("book/systems/small-moao.toml")?;
+    /// let mirrors = vec![MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(9)) }];
+    /// let options = CorrectionOptions { mode: CorrectionMode::Ltao, mirrors, weights: Vec::new() };
+    /// let (correction, cores) = (Correction::new(&system, &options)?, Engine::default());
+    /// let plan = ReconstructorPlan::new(correction.system(), ReconstructorOptions::default())?;
+    /// let asked = SharedOptions { noise_gain: 1.0, by_cause: false, own: true, mirrors: 1 };
+    /// let mirror = correction.shared(&plan, asked, (&cores, &silent))?;
+    /// // The mirror is for the first target; the other one, half a minute of arc away, has several times the error.
+    /// let [own, aside] = [0, 1].map(|t| mirror.left(t, (&cores, &silent)).unwrap().parts.remove(0).1.diag().sum());
+    /// assert!((own / mirror.own_error(0).unwrap().diag().sum() - 1.0).abs() < 1e-12);
+    /// assert!(aside > 5.0 * own);
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
     pub fn shared<'a>(
         &'a self,
         plan: &'a ReconstructorPlan,
@@ -118,6 +137,7 @@ impl Correction {
     }
 }
 
+// Sums that are looked at
 /// A sum as it is looked at.
 fn viewed<'s>(sum: &'s OwnedSum) -> Sum<'s> {
     sum.iter().map(|(t, part)| (*t, part.view())).collect()
