@@ -1,7 +1,9 @@
 //! The memory that a plan states bounds what the process really uses: the allocator of this program keeps the score.
 
 use crate::allocation::peak;
+use lenslet::correction::CorrectionMode;
 use lenslet::device::{Engine, Memory, silent};
+use lenslet::image::{ErrorTerm, Field, ImagingOptions, ImagingPlan, Structure};
 use lenslet::model::{Atmosphere, Layer, System};
 use lenslet::tomography::{EstimateOptions, EstimatePlan, SimulationOptions, SimulationPlan};
 use lenslet::turbulence::{CovarianceOptions, CovariancePlan, Form, Method};
@@ -47,4 +49,16 @@ fn plans_state_the_memory_that_they_take() {
     let plan = SimulationPlan::new(&keck, SimulationOptions::default().frames(5)).unwrap();
     let ((stated, _), used) = peak(|| (plan.memory(), plan.run(&cpu, &silent).unwrap()));
     holds("simulation", &stated, used, 4);
+    // A field behind one mirror: what many directions take is what one takes.
+    let small = "book/systems/small-moao.toml";
+    let text = std::fs::read_to_string(small).unwrap();
+    let mut options = ImagingOptions::from_toml(&text, small).unwrap();
+    options.correction.mode = CorrectionMode::Ltao;
+    options.image.structure = Structure::Stationary;
+    options.image.terms = vec![ErrorTerm::Tomography, ErrorTerm::Anisoplanatism];
+    options.field = Some(Field { size: 1e-4, step: 2e-5 });
+    let plan = ImagingPlan::new(&system("small-moao"), options).unwrap();
+    let ((stated, _), used) =
+        peak(|| (plan.describe(&cpu).memory, plan.run(&cpu, &silent).unwrap()));
+    holds("shared mirrors", &stated, used, 4);
 }

@@ -17,8 +17,10 @@ use crate::turbulence::dense::{Slopes, fill_slopes, rectangle, square};
 use crate::turbulence::midpoint::Displacements;
 use crate::turbulence::phase::VonKarman;
 use crate::turbulence::spectral::slope::sinc;
+use ndarray::Array2;
 use rayon::prelude::*;
 use std::f64::consts::PI;
+use std::ops::Range;
 
 // Response of slopes to waves
 /// How both slopes of a lenslet answer a wave on a layer, Eq. [slope response](https://lenslet.github.io/lenslet/aliasing.html#eq-slope-response).
@@ -297,20 +299,68 @@ pub fn low_covariances(
     check_targets(system)?;
     let what = || "covariances of the slopes of low turbulence".to_string();
     refuse_beyond_memory(low_bytes(system, pitch), what)?;
-    let (stars, valid, truths) = (system.sensors(), system.valid_lenslets(), truth_sensors(system));
-    let (air, masks) = (system.atmosphere(), vec![truth_valid(system); truths.len()]);
-    watch.stage(LOW, "lenslets");
-    let tables = wanted(system).into_par_iter().map(|(kind, reach)| Table::new(kind, reach, pitch));
-    let tables = tables.collect::<Result<Vec<Table>, Invalid>>()?;
-    let compute = |sensors: &[Sensor], slopes: [Slopes; 2]| {
-        let block = |pair: [usize; 2]| Block::new(system, &tables, pair.map(|k| &sensors[k]));
-        fill_slopes(slopes, block, Block::fill, watch)
-    };
+    let low = LowTurbulence::new(system, pitch, watch)?;
     Ok(CovarianceMatrices {
-        measurements: square(air, (&stars, &valid), compute)?,
-        truth_measurements: rectangle(air, [(&truths, &masks), (&stars, &valid)], compute)?,
-        truth: square(air, (&truths[..1], &masks[..1]), compute)?,
+        measurements: low.measurements(watch)?,
+        truth_measurements: low.with_truth(0..system.targets().len(), watch)?,
+        truth: low.truth(watch)?,
     })
+}
+
+// One low covariance at a time
+/// The tables of low turbulence, from which each of its covariances is looked up when it is wanted.
+pub(crate) struct LowTurbulence<'s> {
+    system: &'s System,
+    tables: Vec<Table>,
+}
+
+impl<'s> LowTurbulence<'s> {
+    pub(crate) fn new(system: &'s System, pitch: f64, watch: &dyn Watch) -> Result<Self, Error> {
+        watch.stage(LOW, "lenslets");
+        let wanted = wanted(system).into_par_iter();
+        let tables = wanted.map(|(kind, reach)| Table::new(kind, reach, pitch));
+        Ok(Self { system, tables: tables.collect::<Result<_, Invalid>>()? })
+    }
+
+    fn fill(
+        &self,
+        (sensors, slopes): (&[Sensor], [Slopes; 2]),
+        watch: &dyn Watch,
+    ) -> Result<Array2<f64>, Error> {
+        let pair = |pair: [usize; 2]| pair.map(|k| &sensors[k]);
+        let block = |sensors| Block::new(self.system, &self.tables, pair(sensors));
+        fill_slopes(slopes, block, Block::fill, watch)
+    }
+
+    // Low covariances of stars and targets
+    /// C_mm of low turbulence, (n, n), rad².
+    pub(crate) fn measurements(&self, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
+        let (stars, valid) = (self.system.sensors(), self.system.valid_lenslets());
+        square(self.system.atmosphere(), (&stars, &valid), |all, slopes| {
+            self.fill((all, slopes), watch)
+        })
+    }
+
+    /// C_tm of some targets, target by target, (T m, n), rad².
+    pub(crate) fn with_truth(
+        &self,
+        targets: Range<usize>,
+        watch: &dyn Watch,
+    ) -> Result<Array2<f64>, Error> {
+        let truths = &truth_sensors(self.system)[targets];
+        let (stars, valid) = (self.system.sensors(), self.system.valid_lenslets());
+        let masks = vec![truth_valid(self.system); truths.len()];
+        let sets = [(truths, &masks[..]), (&stars[..], &valid[..])];
+        rectangle(self.system.atmosphere(), sets, |all, slopes| self.fill((all, slopes), watch))
+    }
+
+    /// C_tt of one target, (m, m), rad².
+    pub(crate) fn truth(&self, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
+        let (truths, mask) = (truth_sensors(self.system), [truth_valid(self.system)]);
+        square(self.system.atmosphere(), (&truths[..1], &mask), |all, slopes| {
+            self.fill((all, slopes), watch)
+        })
+    }
 }
 
 /// The stage of the low covariances, as a watcher is told.
@@ -334,6 +384,14 @@ fn sizes(system: &System, pitch: f64) -> [u64; 2] {
 /// Memory of the low covariances of a system, bytes; tables are made of as many numbers again.
 pub(crate) fn low_bytes(system: &System, pitch: f64) -> u64 {
     let [matrices, tables] = sizes(system, pitch);
+    matrices.saturating_add(tables.saturating_mul(2)).saturating_mul(8)
+}
+
+/// The same where the matrices are there one at a time: that of the stars, or that of a target with them.
+pub(crate) fn low_bytes_of_each(system: &System, pitch: f64) -> u64 {
+    let [matrices, tables] = sizes(system, pitch);
+    let one = system.to_builder().targets(system.targets().first().copied()).build();
+    let matrices = one.map_or(matrices, |one| sizes(&one, pitch)[0]);
     matrices.saturating_add(tables.saturating_mul(2)).saturating_mul(8)
 }
 

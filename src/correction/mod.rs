@@ -20,6 +20,10 @@ pub use fitting::Fitting;
 pub(crate) mod low;
 #[cfg(feature = "factorise")]
 pub use low::low_covariances;
+#[cfg(feature = "factorise")]
+pub(crate) mod shared;
+#[cfg(feature = "factorise")]
+pub use shared::{LeftStrokes, SharedMirrors, SharedOptions};
 pub mod bandwidth;
 pub use bandwidth::Bandwidth;
 #[cfg(all(feature = "files", feature = "factorise"))]

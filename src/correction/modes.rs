@@ -119,6 +119,16 @@ impl Correction {
         self.targets
     }
 
+    /// Which mirrors correct which targets.
+    pub fn mode(&self) -> CorrectionMode {
+        self.mode
+    }
+
+    /// Weights of all directions of the system that is reconstructed, in a compromise.
+    pub(crate) fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+
     /// The mirrors.
     pub fn mirrors(&self) -> &[Mirror] {
         &self.mirrors
@@ -183,7 +193,7 @@ impl CorrectionOptions {
 // Stack what targets see
 impl Correction {
     /// J_t of all mirrors, (m, a), 1/m, as a target sees them.
-    fn seen(&self, target: &Source) -> Array2<f64> {
+    pub(crate) fn seen(&self, target: &Source) -> Array2<f64> {
         let blocks: Vec<_> =
             self.mirrors.iter().map(|mirror| mirror.interaction(&self.system, target)).collect();
         let views: Vec<_> = blocks.iter().map(|block| block.view()).collect();
@@ -191,7 +201,7 @@ impl Correction {
     }
 
     /// P_t of Eq. [commands](https://lenslet.github.io/lenslet/correction-modes.html#eq-commands) for some directions with their weights, (a, m) each, m.
-    fn projectors(
+    pub(crate) fn projectors(
         &self,
         chosen: &[(Source, f64)],
         engine: &Engine,

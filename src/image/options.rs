@@ -28,6 +28,8 @@ pub enum ErrorTerm {
     Tomography,
     /// What sensors fold, and with it the noise: both apart from the rest of the tomographic error.
     Aliasing,
+    /// What a mirror leaves elsewhere beyond what it leaves where it is for: apart from the rest of the tomographic error.
+    Anisoplanatism,
     /// What the mirror cannot form.
     Fitting,
     /// What comes too late.
@@ -36,11 +38,12 @@ pub enum ErrorTerm {
 
 impl ErrorTerm {
     /// All by the names that a system file has for them.
-    pub const NAMES: [(&'static str, Self); 4] = [
+    pub const NAMES: [(&'static str, Self); 5] = [
         ("tomography", Self::Tomography),
         ("fitting", Self::Fitting),
         ("bandwidth", Self::Bandwidth),
         ("aliasing", Self::Aliasing),
+        ("anisoplanatism", Self::Anisoplanatism),
     ];
 
     /// Its name.
@@ -192,10 +195,12 @@ impl ImageOptions {
         for (k, &wavelength) in self.wavelengths.iter().enumerate() {
             length(&format!("wavelengths[{k}]"), wavelength)?;
         }
-        if let Some(k) = self.terms.iter().position(|term| *term == ErrorTerm::Aliasing) {
+        let part =
+            |term: &ErrorTerm| [ErrorTerm::Aliasing, ErrorTerm::Anisoplanatism].contains(term);
+        if let Some(k) = self.terms.iter().position(part) {
             let expected = "\"tomography\" beside it, which it is a part of";
             let whole = self.terms.contains(&ErrorTerm::Tomography);
-            accept(whole, &format!("terms[{k}]"), ErrorTerm::Aliasing.name(), expected)?;
+            accept(whole, &format!("terms[{k}]"), self.terms[k].name(), expected)?;
         }
         self.pixel.map_or(Ok(0.0), |pixel| positive("pixel", pixel))?;
         let expected = "a whole number from 1 to 16384";
@@ -461,6 +466,10 @@ mod tests {
             (
                 "terms = ['fitting', 'aliasing']",
                 "s.toml:2: image.terms[1] = 'aliasing': expected \"tomography\" beside it",
+            ),
+            (
+                "terms = ['anisoplanatism']",
+                "s.toml:2: image.terms[0] = 'anisoplanatism': expected \"tomography\" beside it",
             ),
             ("structure = 'best'", "s.toml:2: image.structure = 'best': expected \"exact\" or"),
             ("extra = -1", "s.toml:2: image.extra = -1: expected a finite number not less than 0"),

@@ -3,6 +3,7 @@
 
 // What images of a system stand on
 use crate::correction::low::{LOW, low_bytes, low_covariances, low_seconds};
+use crate::correction::shared::{CAUSES, SharedOptions};
 use crate::correction::{
     Bandwidth, Correction, CorrectionMode, CorrectionOptions, Fitting, Projector,
 };
@@ -21,9 +22,7 @@ use crate::model::control::ControlLoop;
 use crate::model::system::System;
 #[cfg(feature = "files")]
 use crate::model::system::TABLES;
-use crate::tomography::reconstructor::{
-    Reconstruction, ReconstructorOptions, ReconstructorPlan, Truth,
-};
+use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
 use crate::tomography::{ErrorSplit, Inversion};
 use ndarray::{Array2, ArrayView2, Axis};
 use std::borrow::Cow;
@@ -79,6 +78,8 @@ pub struct ImagingPlan {
     targets: usize,
     /// Whether images of the field are kept.
     whole_field: bool,
+    /// What is asked of mirrors, if targets share them.
+    shared: Option<SharedOptions>,
 }
 
 // Choose the grid of the pupil
@@ -159,14 +160,38 @@ impl ImagingPlan {
         let alone = Self::is_plain(&options.correction, system.targets().len());
         let split = options.image.terms.contains(&ErrorTerm::Aliasing);
         let whole = split || noise_gain(&options) != 1.0;
+        // Ask for mirrors that targets share
+        let apart = options.image.terms.contains(&ErrorTerm::Anisoplanatism);
+        let iterated = options.reconstructor.method == Inversion::Iterative;
+        let together =
+            options.correction.mode != CorrectionMode::Moao && (!alone || (whole && !iterated));
+        let shared = (apart || together).then(|| SharedOptions {
+            noise_gain: noise_gain(&options),
+            by_cause: split,
+            own: apart,
+            mirrors: if targets == 0 { system.targets().len() } else { targets },
+        });
+        let expected =
+            "another method where targets share mirrors, as strokes are made of matrices";
+        accept(shared.is_none() || !iterated, "reconstructor.method", "iterative", expected)?;
+        let needed = shared.is_none() && (!alone || split);
         let reconstructor =
-            options.reconstructor.errors_only(alone && !whole).keep(!alone || split);
+            options.reconstructor.errors_only(alone && !whole && !apart).keep(needed);
         let reconstruction = ReconstructorPlan::new(correction.system(), reconstructor)?;
         let pitch = correction.pupil_mirror().fitting_pitch();
         let across = samples(diameter, pitch, &options.image);
         let aperture = options.image.aperture(pupil, across, diameter / across as f64)?;
         let whole_field = false;
-        Ok(Self { options, correction, reconstruction, aperture, diameter, targets, whole_field })
+        Ok(Self {
+            options,
+            correction,
+            reconstruction,
+            aperture,
+            diameter,
+            targets,
+            whole_field,
+            shared,
+        })
     }
 
     /// Whether errors of slopes are all that is needed of the reconstruction, of so many targets.
@@ -240,12 +265,16 @@ impl ImagingPlan {
         if self.reconstruction.errors_only() {
             told.memory = self.reconstruction.memory_of_each(engine);
         }
+        if let Some(options) = self.shared {
+            self.correction.describe_shared(&self.reconstruction, (options, engine), &mut told);
+        }
         told.memory.host = told.memory.host.saturating_add(self.bytes());
         told.memory.devices.iter_mut().take(1).for_each(|bytes| *bytes += self.bytes_there());
         if self.has(ErrorTerm::Aliasing) {
             let (system, pitch) = self.square();
             let work = [(Work::Integrals, low_seconds(system, pitch))];
-            told.memory.host = told.memory.host.saturating_add(low_bytes(system, pitch));
+            let low = if self.shared.is_some() { 0 } else { low_bytes(system, pitch) };
+            told.memory.host = told.memory.host.saturating_add(low);
             told.stages.push(Stage::shared(LOW, &work, &Engine::default()));
         }
         let at = told.stages.iter().take_while(|stage| stage.name == "start").count();
@@ -358,11 +387,15 @@ pub struct Imaged {
 }
 
 // Expose all targets
+// What targets have of their own
 /// What targets have of their own, by its name in a budget.
 type OwnErrors = Vec<(&'static str, Strokes<'static>)>;
 
-/// The causes of a tomographic error.
-const CAUSES: [&str; 3] = ["tomography", "noise", "aliasing"];
+/// The same with the number of the mirrors' shape, and C_vv of the tomographic error where that is for, if anisoplanatism is told apart.
+struct Seen<'a> {
+    own: OwnErrors,
+    reference: Option<(usize, &'a Array2<f64>)>,
+}
 
 impl ImagingPlan {
     /// Computes the images.
@@ -388,15 +421,28 @@ impl ImagingPlan {
         let posed = (&self.aperture, telescope.clone());
         let image = ImageOptions { extra: 0.0, jitter: 0.0, ..self.options.image.clone() };
         let mut made = Exposures::with(actuators, posed, &common, (&image, self.diameter), engine)?;
-        let mut expose = |strokes: OwnErrors| {
+        let mut there = None;
+        let mut expose = |seen: Seen| {
             check(watch)?;
             watch.stage(IMAGES, "targets");
             let of_field = targets.len() >= self.targets;
             let whole = !of_field || self.whole_field;
-            let (mut budget, mut exposures) = made.by_cause(&strokes, whole)?;
+            // Find the error where the mirrors are for
+            if let Some((shape, strokes)) = seen.reference
+                && there.is_none_or(|(known, _)| known != shape)
+            {
+                let strokes = Strokes::Here(Cow::Borrowed(strokes));
+                let (own, _) = made.by_cause(&[("tomography", strokes)], false)?;
+                there = Some((shape, own.total().powi(2)));
+            }
+            let (mut budget, mut exposures) = made.by_cause(&seen.own, whole)?;
+            if let Some((_, reference)) = there.filter(|_| seen.reference.is_some()) {
+                budget = tell_apart(&budget, reference)?;
+            }
             for term in known.terms() {
                 budget = budget.with(&term.name, term.variance)?;
             }
+            // Forget perfect images of a field
             if of_field {
                 let perfect = exposures.iter_mut().map(|seen| &mut seen.perfect);
                 perfect.for_each(|perfect| perfect.values = Array2::ones((1, 1)));
@@ -407,7 +453,10 @@ impl ImagingPlan {
         };
         match self.has(ErrorTerm::Tomography) {
             true => self.each_stroke_error(engine, watch, &mut expose)?,
-            false => (0..count).try_for_each(|_| expose(Vec::new()))?,
+            false => {
+                let nothing = || Seen { own: Vec::new(), reference: None };
+                (0..count).try_for_each(|_| expose(nothing()))?
+            }
         }
         let uncorrected = self.without_correction(&telescope)?;
         let field = targets.split_off(self.targets);
@@ -420,22 +469,26 @@ impl ImagingPlan {
         &self,
         engine: &Engine,
         watch: &dyn Watch,
-        sink: &mut dyn FnMut(OwnErrors) -> Result<(), Error>,
+        sink: &mut dyn FnMut(Seen) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (correction, gain) = (&self.correction, noise_gain(&self.options));
+        if let Some(options) = self.shared {
+            return self.each_behind_shared(options, (engine, watch), sink);
+        }
+        let mut alone = |own: OwnErrors| sink(Seen { own, reference: None });
+        if self.has(ErrorTerm::Aliasing) {
+            return self.each_by_cause((engine, watch), &mut alone);
+        }
         if self.reconstruction.errors_only() {
             let projector = correction.pupil(engine)?;
             let mut projected = |_: usize, errors: ArrayView2<f64>| {
-                sink(vec![("tomography", self.strokes_of(projector, &errors, engine)?)])
+                alone(vec![("tomography", self.strokes_of(projector, &errors, engine)?)])
             };
             return self.reconstruction.each_error(engine, watch, &mut projected);
         }
         let found = self.reconstruction.run(engine, watch)?;
-        if self.has(ErrorTerm::Aliasing) {
-            return self.each_by_cause(found, (engine, watch), sink);
-        }
         let mut whole =
-            |strokes: Array2<f64>| sink(vec![("tomography", Strokes::Here(Cow::Owned(strokes)))]);
+            |strokes: Array2<f64>| alone(vec![("tomography", Strokes::Here(Cow::Owned(strokes)))]);
         if !Self::is_plain(&self.options.correction, correction.targets()) {
             let left = correction.of(&found, engine)?;
             let parts = left.stroke_errors.outer_iter().zip(left.noise_errors.outer_iter());
@@ -451,14 +504,32 @@ impl ImagingPlan {
         Ok(())
     }
 
+    // Errors of strokes behind shared mirrors
+    /// The same behind mirrors that targets share.
+    fn each_behind_shared(
+        &self,
+        options: SharedOptions,
+        to: (&Engine, &dyn Watch),
+        sink: &mut dyn FnMut(Seen) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mirrors = self.correction.shared(&self.reconstruction, options, to)?;
+        for t in 0..self.correction.targets() {
+            let left = mirrors.left(t, to)?;
+            let reference = mirrors.own_error(left.shape).map(|own| (left.shape, own));
+            let here = |(name, part)| (name, Strokes::Here(Cow::Owned(part)));
+            sink(Seen { own: left.parts.into_iter().map(here).collect(), reference })?;
+        }
+        Ok(())
+    }
+
     // Errors of strokes by their causes
     /// The same by their causes, Eq. [three causes](https://lenslet.github.io/lenslet/aliasing.html#eq-three-causes).
     fn each_by_cause(
         &self,
-        found: Reconstruction,
         (engine, watch): (&Engine, &dyn Watch),
         sink: &mut dyn FnMut(OwnErrors) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        let found = self.reconstruction.run(engine, watch)?;
         let (Some(rows), Some(kept)) = (found.reconstructor, found.covariances) else {
             let expected = "a reconstruction with its matrices";
             return Err(Invalid::new("reconstruction", "without a matrix", expected).into());
@@ -546,6 +617,20 @@ impl ImagingPlan {
         let seen = telescope.through(&whole, &image.wavelengths[..1])?.remove(0);
         Ok(seen.point_spread(pixel, image.pixels)?)
     }
+}
+
+// Tell the error of elsewhere apart
+/// Splits the tomographic error of a budget by Eq. [own and elsewhere](https://lenslet.github.io/lenslet/anisoplanatism.html#eq-own-and-elsewhere), with the variance \[m²\] of the same error where the mirrors are for.
+fn tell_apart(budget: &Budget, reference: f64) -> Result<Budget, Invalid> {
+    let mut told = Budget::default();
+    for term in budget.terms() {
+        let own = if term.name == CAUSES[0] { term.variance.min(reference) } else { term.variance };
+        told = told.with(&term.name, own)?;
+        if term.name == CAUSES[0] {
+            told = told.with(ErrorTerm::Anisoplanatism.name(), term.variance - own)?;
+        }
+    }
+    Ok(told)
 }
 
 // Tests of images of a system
@@ -669,6 +754,11 @@ mod tests {
             refused.starts_with("reconstructor.method = \"iterative\": expected another"),
             "{refused}"
         );
+        let mut wanted = by_cause(9, CorrectionMode::Glao);
+        (wanted.reconstructor.method, wanted.image.terms) =
+            (Inversion::Iterative, vec![ErrorTerm::Tomography]);
+        let refused = ImagingPlan::new(&small(), wanted).unwrap_err().to_string();
+        assert!(refused.contains("targets share mirrors"), "{refused}");
     }
 
     // Fold ripples of a star at the target
@@ -766,6 +856,133 @@ mod tests {
         let rms = |imaged: &Imaged| imaged.targets[1].budget.total();
         assert!((rms(&shared) / rms(&alone) - 1.0).abs() < 1e-9);
         assert!(shared.field[4].budget.total() > found.field[4].budget.total());
+    }
+
+    // Anisoplanatism by an independent quadrature
+    /// What a budget says of a term, m².
+    fn term(target: &TargetImage, name: &str) -> f64 {
+        of(&target.budget, name)
+    }
+
+    /// Eq. [anisoplanatic spectrum](https://lenslet.github.io/lenslet/anisoplanatism.html#eq-anisoplanatic-spectrum) over the square of a mirror's pitch, without the piston of a disc, m².
+    fn quadrature(air: &Atmosphere, [x, y]: [f64; 2], pitch: f64, diameter: f64) -> f64 {
+        let (edge, count) = (0.5 / pitch, 240);
+        let step = 2.0 * edge / count as f64;
+        let at = |k: usize| (k as f64 + 0.5) * step - edge;
+        let layer = |layer: &Layer| {
+            let mut sum = 0.0;
+            for (u, v) in (0..count * count).map(|k| (at(k % count), at(k / count))) {
+                let (f, shift) = (u.hypot(v), layer.altitude * (u * x + v * y));
+                let low = layer.outer_scale.powi(-2);
+                let power = 0.022_895_6 * (f * f + low).powf(-11.0 / 6.0);
+                // The transform of a disc, by its series.
+                let disc = std::f64::consts::PI * diameter * f;
+                let mut term = 1.0;
+                let mut airy = 1.0;
+                for k in 1..60 {
+                    term *= -0.25 * disc * disc / (k as f64 * (k as f64 + 1.0));
+                    airy += term;
+                }
+                let piston = if disc < 20.0 { airy * airy } else { 0.0 };
+                let swing = 2.0 - 2.0 * (2.0 * std::f64::consts::PI * shift).cos();
+                sum += power * swing * (1.0 - piston) * step * step;
+            }
+            layer.fraction * sum
+        };
+        let radian = air.wavelength() / (2.0 * std::f64::consts::PI);
+        let sum: f64 = air.layers().iter().map(layer).sum();
+        radian.powi(2) * air.fried_parameter().powf(-5.0 / 3.0) * sum
+    }
+
+    // Mirrors that are perfect on the axis
+    #[test]
+    fn anisoplanatism_of_a_perfect_mirror_is_its_integral() {
+        let axis = Source::star(0.0, 0.0).unwrap();
+        let layers = vec![Layer::new(3e3, 0.7, 30.0), Layer::new(9e3, 0.3, 20.0)];
+        let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+        let array = LensletArray::new(10, 0.4).unwrap();
+        let star = GuideStar::at_rest(axis, array, 0.0).unwrap();
+        let places = [(4.0, 0.3), (25.0, 4.0)];
+        let aside = places.map(|(zenith, azimuth)| Source::star(zenith * ARCSEC, azimuth).unwrap());
+        let builder = System::builder(air.clone(), array).guide_stars([star]);
+        let builder = builder.targets([axis].into_iter().chain(aside));
+        let system = builder.pupil(Some(Pupil::new(4.0, 0.0).unwrap())).build().unwrap();
+        let mut wanted = by_cause(11, CorrectionMode::Ltao);
+        wanted.image.terms.push(ErrorTerm::Anisoplanatism);
+        wanted.correction.mirrors[0].filter = 0.01;
+        let seen = run(&system, wanted).targets;
+        assert!(term(&seen[0], "anisoplanatism") < 1e-3 * term(&seen[0], "aliasing"));
+        for (target, place) in seen[1..].iter().zip(&aside) {
+            let names: Vec<_> = target.budget.terms().iter().map(|term| &term.name[..]).collect();
+            assert_eq!(names, ["tomography", "anisoplanatism", "noise", "aliasing", "fitting"]);
+            let expected = quadrature(&air, place.direction(), 0.4, 4.0);
+            let ratio = term(target, "anisoplanatism") / expected;
+            println!("{ratio} of the integral {expected:e} m²");
+            assert!((0.9..1.1).contains(&ratio), "{ratio} of {expected:e}");
+            let [x, y] = place.direction();
+            let classical = (x.hypot(y) / air.isoplanatic_angle_at(500e-9)).powf(5.0 / 3.0);
+            let radian = 500e-9 / (2.0 * std::f64::consts::PI);
+            let share = term(target, "anisoplanatism") / (radian.powi(2) * classical);
+            assert!((0.2..0.95).contains(&share), "{share}");
+        }
+    }
+
+    // Anisoplanatism between arms and of bad directions
+    #[test]
+    fn points_between_arms_look_at_the_nearest_mirror() {
+        let mut wanted = options(Structure::Stationary);
+        wanted.field = Some(Field { size: 60.0 * ARCSEC, step: 30.0 * ARCSEC });
+        wanted.image.terms = vec![ErrorTerm::Anisoplanatism, ErrorTerm::Tomography];
+        (wanted.image.pixels, wanted.image.wavelengths) = (32, vec![2.2e-6]);
+        let found = run(&small(), wanted.clone());
+        // The targets of the file are on the axis and to the left of it.
+        let (own, arm) = (&found.field[4], &found.field[3]);
+        for (seen, target) in [(own, 0), (arm, 1)] {
+            let same = of(&found.targets[target].budget, "tomography");
+            assert!((term(seen, "tomography") / same - 1.0).abs() < 1e-9);
+            assert!(term(seen, "anisoplanatism") < 1e-6 * same);
+        }
+        for (k, nearest) in [(5, 0), (0, 1)] {
+            let between = &found.field[k];
+            let same = term(&found.targets[nearest], "tomography");
+            assert!((term(between, "tomography") / same - 1.0).abs() < 1e-9);
+            assert!(term(between, "anisoplanatism") > 0.1 * term(between, "tomography"), "{k}");
+        }
+        wanted.image.terms.remove(0);
+        (wanted.field, wanted.image.pixels) = (None, 16);
+        let total = |seen: &TargetImage| seen.budget.total();
+        let each = run(&small(), wanted.clone()).targets;
+        assert!((total(&each[1]) / total(&found.targets[1]) - 1.0).abs() < 1e-9);
+        // A mirror for a direction without stars leaves less where stars are.
+        let far = Source::star(120.0 * ARCSEC, 0.5).unwrap();
+        let [axis, left] = [0, 1].map(|t| small().targets()[t]);
+        let system = small().to_builder().targets([far, axis, left]).build().unwrap();
+        wanted.correction.mode = CorrectionMode::Ltao;
+        wanted.image.terms.push(ErrorTerm::Anisoplanatism);
+        let seen = run(&system, wanted).targets;
+        assert!(seen.iter().all(|seen| total(seen).is_finite() && total(seen) > 0.0));
+        assert_eq!(term(&seen[1], "anisoplanatism"), 0.0);
+        assert!(term(&seen[1], "tomography") < 0.9 * term(&seen[0], "tomography"));
+    }
+
+    // Plan a field of a large telescope
+    #[test]
+    fn fields_of_large_telescopes_take_the_memory_of_one_direction() {
+        let system = System::from_file("book/systems/harmoni-ltao.toml").unwrap();
+        let host = |step: f64, terms: Vec<ErrorTerm>| {
+            let mut wanted = options(Structure::Stationary);
+            wanted.correction.mode = CorrectionMode::Ltao;
+            wanted.correction.mirrors[0].spacing = Spacing::Actuators(75);
+            wanted.image.terms = terms;
+            wanted.field = Some(Field { size: 30.0 * ARCSEC, step: step * ARCSEC });
+            let plan = ImagingPlan::new(&system, wanted).unwrap();
+            plan.describe(&Engine::default()).memory.host as f64 / f64::from(1 << 30)
+        };
+        let terms = || vec![ErrorTerm::Tomography, ErrorTerm::Fitting];
+        let [few, many] = [15.0, 3.0].map(|step| host(step, terms()));
+        assert!(few < 32.0 && many / few < 1.02, "{few} and {many} GiB");
+        let split = terms().into_iter().chain([ErrorTerm::Anisoplanatism]).collect();
+        assert!(host(3.0, split) < 1.2 * many);
     }
 
     // Make images on devices

@@ -63,6 +63,26 @@ pub fn times_transpose<A: Data<Elem = f64>, B: Data<Elem = f64>>(
     product((a.nrows(), b.nrows()), columns(&b).transpose(), columns(&a))
 }
 
+// Multiply rows by columns
+/// A B, (m, k), for A of (m, n) and B of (n, k), on all threads.
+///
+/// # Panics
+/// If the rows of A are not as long as the columns of B.
+///
+/// ```
+/// use ndarray::arr2;
+/// let product = lenslet::linear::times(&arr2(&[[1.0, 2.0]]), &arr2(&[[3.0, 4.0], [5.0, 6.0]]));
+/// assert_eq!(product, arr2(&[[13.0, 16.0]]));
+/// ```
+pub fn times<A: Data<Elem = f64>, B: Data<Elem = f64>>(
+    a: &ArrayBase<A, Ix2>,
+    b: &ArrayBase<B, Ix2>,
+) -> Array2<f64> {
+    assert_eq!(a.ncols(), b.nrows(), "rows and columns of unequal length");
+    let (a, b) = (a.as_standard_layout(), b.as_standard_layout());
+    product((a.nrows(), b.ncols()), columns(&b), columns(&a))
+}
+
 // Cholesky factor of a matrix
 /// A symmetric positive definite matrix in the form of Eq. [cholesky](https://lenslet.github.io/lenslet/factorisations.html#eq-cholesky).
 ///

@@ -17,7 +17,7 @@ pub use solver::{Attempt, Solved, Solver, Stop, conjugate_gradients, minres};
 #[cfg(feature = "factorise")]
 pub(crate) mod factorisation;
 #[cfg(feature = "factorise")]
-pub use factorisation::{Cholesky, Eigen, NotPositive, SingularValues, times_transpose};
+pub use factorisation::{Cholesky, Eigen, NotPositive, SingularValues, times, times_transpose};
 #[cfg(feature = "factorise")]
 pub(crate) mod least_squares;
 #[cfg(feature = "factorise")]

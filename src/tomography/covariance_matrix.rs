@@ -98,7 +98,7 @@ fn with_measurements(
 /// The stages of the covariance matrices, as a watcher is told, and what it counts.
 pub(crate) const MEASUREMENTS: &str = "covariance of measurements";
 pub(crate) const TRUTH: &str = "covariance with the truth";
-const LENSLETS: &str = "lenslets";
+pub(crate) const LENSLETS: &str = "lenslets";
 
 /// A truth sensor for each target.
 pub(crate) fn truth_sensors(system: &System) -> Vec<Sensor> {
@@ -130,6 +130,21 @@ pub(crate) fn truth_valid(system: &System) -> Array2<bool> {
 }
 
 // Covariance with the truth alone
+/// C_mm with its noise, (n, n), rad², and with noise in place of the modes that are removed.
+///
+/// # Errors
+/// As for [`CovarianceMatrices::on`].
+pub(crate) fn measurements_with_noise(
+    system: &System,
+    engine: &Engine,
+    watch: &dyn Watch,
+) -> Result<Array2<f64>, Error> {
+    let mut measurements = dense_slopes(system, engine, watch)?;
+    add_noise(&mut measurements, system);
+    system.removed_modes().replace_in(&mut measurements);
+    Ok(measurements)
+}
+
 /// C_tm, (T m, n), rad², without the modes that are removed.
 ///
 /// # Errors

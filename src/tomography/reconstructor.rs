@@ -1,6 +1,7 @@
 // Tangled from book/src/reconstructor.md: edit there, or here and run cargo tangle stitch.
 //! The reconstructor of least mean square error, and the covariance of the error that it leaves.
 
+pub(crate) mod command;
 #[cfg(feature = "cuda")]
 mod gpu;
 #[cfg(not(feature = "cuda"))]

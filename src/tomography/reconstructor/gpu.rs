@@ -122,7 +122,7 @@ impl ReconstructorPlan {
 
     // Make rows of the truth on a device
     /// The columns of a deal of C_tm, over `unit`: with a delay of the later truth, and below it of the present one.
-    fn rows_there<T: Real>(
+    pub(super) fn rows_there<T: Real>(
         &self,
         to: (&Gpu, f64, &Deal),
         watch: &dyn Watch,
@@ -283,7 +283,7 @@ impl ReconstructorPlan {
 
     // Take modes out of rows on a device
     /// Takes the modes that stars do not measure out of rows of C_tm; of the columns that are here.
-    fn take_modes_out_there<T: Real>(
+    pub(super) fn take_modes_out_there<T: Real>(
         &self,
         gpu: &Gpu,
         here: &Here,
@@ -352,7 +352,7 @@ const NOISE: KernelSource = KernelSource {
 
 // A matrix taken apart on a device
 /// C_mm taken apart by either method.
-enum Apart<T> {
+pub(super) enum Apart<T> {
     Cholesky(CholeskyGpu<T>),
     Eigen(EigenGpu<T>),
 }
@@ -369,7 +369,7 @@ impl<T: Real> Apart<T> {
 
 impl ReconstructorPlan {
     /// C_mm with its noise, over the unit, made and taken apart.
-    fn taken_apart<T: Real>(
+    pub(super) fn taken_apart<T: Real>(
         &self,
         to: (&Gpu, f64, &Deal),
         here: &Here,

@@ -1,0 +1,223 @@
+// Tangled from book/src/many-targets.md: edit there, or here and run cargo tangle stitch.
+//! Strokes for measurements, where they are sums over slopes of targets.
+
+#[cfg(feature = "cuda")]
+mod gpu;
+
+// What commands stand on
+use super::{DEVICE, ERROR, FACTOR, Inversion, RECONSTRUCTOR, ReconstructorPlan};
+use crate::device::plan::{Memory, Stage};
+use crate::device::{Watch, check, engine::Engine};
+use crate::error::{Error, Invalid, accept};
+use crate::linear::{Cholesky, Eigen, times, times_transpose};
+use crate::tomography::covariance_matrix::{
+    LENSLETS, MEASUREMENTS, TRUTH, measurements_with_noise, rows_with_measurements,
+};
+use crate::tomography::inversion::MatrixRates;
+use ndarray::{Array1, Array2, ArrayView2};
+
+// Command of some strokes
+/// What strokes are for measurements.
+#[derive(Debug, Clone)]
+pub(crate) struct Command {
+    /// K of Eq. [weights first](https://lenslet.github.io/lenslet/many-targets.html#eq-weights-first), (a, n).
+    pub(crate) rows: Array2<f64>,
+    /// S of Eq. [variance of strokes](https://lenslet.github.io/lenslet/many-targets.html#eq-variance-of-strokes), (a, a).
+    pub(crate) variance: Array2<f64>,
+}
+
+/// Strokes as a sum over slopes of targets: numbers of targets with P, (a, m), each.
+pub(crate) type Sum<'s> = Vec<(usize, ArrayView2<'s, f64>)>;
+
+impl ReconstructorPlan {
+    /// The sum of P C_tm over targets, (a, n), of which the covariances of one are there at a time.
+    fn weighed(&self, sum: &Sum, engine: &Engine, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
+        let mut all = None::<Array2<f64>>;
+        for (t, part) in sum {
+            let part = times(part, &self.with_truth(*t, engine, watch)?);
+            all = Some(match all {
+                Some(all) => all + part,
+                None => part,
+            });
+        }
+        Ok(all.unwrap_or_else(|| Array2::zeros((0, self.measurements))))
+    }
+
+    /// C_tm of one target, (m, n), rad².
+    fn with_truth(
+        &self,
+        t: usize,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Array2<f64>, Error> {
+        check(watch)?;
+        watch.stage(TRUTH, LENSLETS);
+        rows_with_measurements(&self.for_target(t)?.system, engine, watch)
+    }
+}
+
+// Solve for commands one after the other
+impl ReconstructorPlan {
+    /// The commands of some sums, by numbers in a `unit` of the size of C_tt, rad², where a device computes.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run); `Invalid` where the method is by iterations, the truth is later, or sums are of other targets or slopes.
+    pub(crate) fn commands(
+        &self,
+        sums: &[Sum],
+        unit: f64,
+        (engine, watch): (&Engine, &dyn Watch),
+    ) -> Result<Vec<Command>, Error> {
+        self.check_sums(sums)?;
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = engine.devices().first() {
+            return self.commands_there(sums, unit, (gpu, engine.precision()), watch);
+        }
+        #[cfg(not(feature = "cuda"))]
+        let _ = unit; // there are no devices
+        let apart = self.taken_apart_here(engine, watch)?;
+        let command = |sum| {
+            let rows = self.weighed(sum, engine, watch)?;
+            watch.stage(RECONSTRUCTOR, "");
+            Ok(apart.command(rows))
+        };
+        sums.iter().map(command).collect()
+    }
+
+    // Refuse sums that cannot be
+    fn check_sums(&self, sums: &[Sum]) -> Result<(), Invalid> {
+        let expected = "\"auto\", \"cholesky\" or \"eigen\" where targets share mirrors, as strokes are made of matrices";
+        let good = self.method != Inversion::Iterative;
+        accept(good, "reconstructor.method", self.method.name(), expected)?;
+        let expected = "0 where targets share mirrors";
+        accept(!self.is_delayed(), "reconstructor.delay", self.options.delay, expected)?;
+        for (t, part) in sums.iter().flatten() {
+            accept(*t < self.targets(), "target", t, "the number of a target")?;
+            let expected = format!("strokes of {} slopes of a target", self.truth_slopes);
+            accept(part.ncols() == self.truth_slopes, "strokes", part.dim(), &expected)?;
+        }
+        Ok(())
+    }
+}
+
+// Matrix of measurements taken apart
+/// C_mm taken apart by either method.
+enum Apart {
+    Cholesky(Cholesky),
+    /// With how many eigenvectors are kept, and the roots of their eigenvalues.
+    Eigen(Eigen, usize, Array1<f64>),
+}
+
+impl Apart {
+    /// The command of the sum of P C_tm, (a, n).
+    fn command(&self, mut rows: Array2<f64>) -> Command {
+        match self {
+            Self::Cholesky(factor) => {
+                factor.halve(&mut rows);
+                let variance = times_transpose(&rows, &rows);
+                factor.finish(&mut rows);
+                Command { rows, variance }
+            }
+            Self::Eigen(eigen, kept, roots) => {
+                let half = eigen.project(&rows, *kept) / roots;
+                let variance = times_transpose(&half, &half);
+                Command { rows: eigen.expand(&(half / roots)), variance }
+            }
+        }
+    }
+}
+
+// Take measurements apart on cores
+impl ReconstructorPlan {
+    /// C_mm with its noise, made and taken apart by processors.
+    fn taken_apart_here(&self, engine: &Engine, watch: &dyn Watch) -> Result<Apart, Error> {
+        watch.stage(MEASUREMENTS, LENSLETS);
+        let matrix = measurements_with_noise(&self.system, engine, watch)?;
+        watch.stage(FACTOR, "");
+        check(watch)?;
+        Ok(if self.method == Inversion::Eigen {
+            let eigen = Eigen::new(&matrix)?;
+            let kept = eigen.kept(self.filter_above(f64::EPSILON));
+            let values = eigen.values();
+            let roots = values[values.len() - kept..].iter().map(|value| value.sqrt()).collect();
+            Apart::Eigen(eigen, kept, roots)
+        } else {
+            Apart::Cholesky(Cholesky::new(matrix).map_err(|error| self.blame(error))?)
+        })
+    }
+}
+
+// Strokes of a target with a command
+impl ReconstructorPlan {
+    /// X of Eq. [left in strokes](https://lenslet.github.io/lenslet/many-targets.html#eq-left-in-strokes), (b, a): P C_tm Kᵗ of target `t` for P, (b, m), and K, (a, n); in a `unit` of the size of C_tt, where a device computes.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run).
+    pub(crate) fn strokes_with(
+        &self,
+        t: usize,
+        [onto, rows]: [&Array2<f64>; 2],
+        unit: f64,
+        (engine, watch): (&Engine, &dyn Watch),
+    ) -> Result<Array2<f64>, Error> {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = engine.devices().first() {
+            return self.strokes_with_there(
+                t,
+                [onto, rows],
+                unit,
+                (gpu, engine.precision(), watch),
+            );
+        }
+        #[cfg(not(feature = "cuda"))]
+        let _ = unit; // there are no devices
+        let between = self.with_truth(t, engine, watch)?;
+        Ok(times(onto, &times_transpose(&between, rows)))
+    }
+}
+
+// Memory of commands
+impl ReconstructorPlan {
+    /// The most memory that commands of `actuators` strokes take while they are made, beside those that are `held`, and then while targets are told with them.
+    pub(crate) fn memory_of_commands(
+        &self,
+        actuators: usize,
+        held: usize,
+        engine: &Engine,
+    ) -> Memory {
+        let [n, m, a] = [self.measurements, self.truth_slopes, actuators].map(|k| k as u64);
+        let (rows, command) = (m.saturating_mul(n), a.saturating_mul(n));
+        let matrices = match (engine.devices(), self.method) {
+            ([_, ..], _) => 0,
+            (_, Inversion::Eigen) => 4,
+            _ => 1,
+        };
+        let making = (n * n).saturating_mul(matrices).saturating_add(rows + 3 * command);
+        let host = 8 * making.max(rows + m * a).saturating_add(held as u64 * command);
+        let devices = self.on_devices_for_commands(actuators, engine);
+        Memory { host, devices }
+    }
+
+    /// The stage of so many commands, and of the products of all targets with them.
+    pub(crate) fn stage_of_commands(
+        &self,
+        [actuators, commands]: [usize; 2],
+        engine: &Engine,
+    ) -> Stage {
+        let [n, m, a] = [self.measurements, self.truth_slopes, actuators].map(|k| k as f64);
+        let there = !engine.devices().is_empty();
+        let rates = if there { DEVICE } else { MatrixRates::of_threads() };
+        let products = commands as f64 * a * n * (n + a + m) + self.targets() as f64 * m * n * a;
+        Stage::shared(RECONSTRUCTOR, &[rates.products(products, n)], engine)
+    }
+
+    /// Whether a stage of the plan is not there where commands are all that is made.
+    pub(crate) fn is_replaced(&self, stage: &Stage) -> bool {
+        [RECONSTRUCTOR, ERROR].contains(&stage.name)
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    fn on_devices_for_commands(&self, _: usize, _: &Engine) -> Vec<u64> {
+        Vec::new()
+    }
+}
