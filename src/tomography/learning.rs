@@ -1419,13 +1419,15 @@ mod tests {
     fn simulated_slopes_tell_the_truth_within_errors() {
         let truth = with(&system(0.15, [0.5, 0.3, 0.2], [3000.0, 6500.0], 20.0), |stars| {
             stars[2].sensor.shift = [0.1, -0.05];
+            (stars[0].sensor.rotation, stars[1].sensor.rotation) = (-0.03, 0.05);
             stars[0].tip_tilt = TipTilt::Removed;
         });
         let start = with(&system(0.17, [0.4, 0.3, 0.3], [2700.0, 6900.0], 20.0), |stars| {
             stars[0].tip_tilt = TipTilt::Removed;
         });
         let slopes = simulated(&truth, 800, 11);
-        let learning = plan(&start, &[Unknown::Strengths, Unknown::Altitudes, Unknown::Shifts]);
+        let fit = [Unknown::Strengths, Unknown::Altitudes, Unknown::Shifts, Unknown::Rotations];
+        let learning = plan(&start, &fit);
         let (mut squares, mut count) = (0.0, 0.0);
         for part in 0..4 {
             let own = slopes.slice(s![200 * part..200 * (part + 1), ..]);
@@ -1446,6 +1448,10 @@ mod tests {
                     }
                     Parameter::Shift(q, axis) => {
                         let known = truth.guide_stars()[q].sensor.shift[axis];
+                        deviations.push((value.value - known, value.error));
+                    }
+                    Parameter::Rotation(q) => {
+                        let known = truth.guide_stars()[q].sensor.rotation;
                         deviations.push((value.value - known, value.error));
                     }
                     _ => {}
@@ -1520,6 +1526,28 @@ mod tests {
         }
         let message = refused(noise).to_string();
         assert!(message.contains("no turbulence in common"), "{message}");
+    }
+
+    // A common turn is told only aloft
+    #[test]
+    fn a_common_turn_is_told_only_aloft() {
+        for (altitudes, blind) in [([0.0, 0.0], true), ([3000.0, 6500.0], false)] {
+            let rest = system(0.15, [0.5, 0.3, 0.2], altitudes, 20.0);
+            let turned = with(&rest, |stars| {
+                for (star, turn) in stars.iter_mut().zip([0.02, 0.0, -0.01]) {
+                    star.sensor.array = LensletArray::new(4, 0.6).unwrap();
+                    star.sensor.rotation = turn;
+                }
+            });
+            let doubts = learn(&turned, &turned, &[Unknown::Rotations]).doubts;
+            let together = |doubt: &Doubt| match doubt {
+                Doubt::Blind(parts) | Doubt::Hardly(parts) => {
+                    parts.len() == 3 && parts.iter().all(|(_, part)| part * parts[0].1 > 0.0)
+                }
+                _ => false,
+            };
+            assert_eq!(doubts.iter().any(together), blind, "{doubts:?}");
+        }
     }
 
     // Refusals of learning
