@@ -811,11 +811,12 @@ impl LearnPlan {
         let products = (Work::Products, 0.5 * frames * n * n * 1.5e-10);
         let averages = (Work::Memory, 0.5 * blocks * n * n * 3e-9);
         let layers = self.geometry.system.atmosphere().layers().len() as f64;
+        let turning = self.options.fit.contains(&Unknown::Rotations);
         let looks = |pair: &MapPair| {
             let sensors = pair.stars.map(|star| self.start.sensors[star]);
-            let turned = self.options.fit.contains(&Unknown::Rotations) && !pair.is_own();
+            let turned = turning && !pair.is_own();
             let each = match sensors[0].shares_lattice_with(&sensors[1]) {
-                _ if turned || sensors[0].rotation != sensors[1].rotation => 1.6e-6,
+                _ if turned || sensors[0].rotation != sensors[1].rotation => 8e-7,
                 true => 2e-8,
                 false => 2e-7,
             };
@@ -824,6 +825,7 @@ impl LearnPlan {
         let of_layer: f64 = self.geometry.layout.pairs().iter().map(looks).sum();
         let columns = self.parameters.iter().map(|key| match key {
             Parameter::Strength(_) | Parameter::Noise(..) => 0.0,
+            Parameter::Shift(..) | Parameter::Rotation(_) if turning => 0.0,
             Parameter::Altitude(_) => 1.0 / layers,
             Parameter::OuterScale => 1.0,
             _ => 2.0 / self.geometry.system.guide_stars().len() as f64,
@@ -1441,21 +1443,16 @@ mod tests {
                 deviations.push((learned.fractions[l].0 - fraction, learned.fractions[l].1));
             }
             for value in &learned.values {
-                match value.parameter {
+                let known = match value.parameter {
                     Parameter::Altitude(l) => {
                         assert_eq!(value.value, layers[l].altitude);
-                        deviations.push((value.value - [0.0, 3000.0, 6500.0][l], value.error));
+                        [0.0, 3000.0, 6500.0][l]
                     }
-                    Parameter::Shift(q, axis) => {
-                        let known = truth.guide_stars()[q].sensor.shift[axis];
-                        deviations.push((value.value - known, value.error));
-                    }
-                    Parameter::Rotation(q) => {
-                        let known = truth.guide_stars()[q].sensor.rotation;
-                        deviations.push((value.value - known, value.error));
-                    }
-                    _ => {}
-                }
+                    Parameter::Shift(q, axis) => truth.guide_stars()[q].sensor.shift[axis],
+                    Parameter::Rotation(q) => truth.guide_stars()[q].sensor.rotation,
+                    _ => continue,
+                };
+                deviations.push((value.value - known, value.error));
             }
             deviations.extend(learned.noise.iter().map(|(noise, error)| (noise - 3e-14, *error)));
             for (deviation, error) in deviations {
