@@ -423,6 +423,13 @@ impl Geometry {
     }
 }
 
+/// Whether a turn moves no lenslet by more than about one against those of the other sensor, so that patches tell slopes.
+fn are_turned_little([first, second]: [Sensor; 2]) -> bool {
+    let (sin, cos) = (second.rotation - first.rotation).sin_cos();
+    let lenslets = first.array.lenslets().max(second.array.lenslets());
+    cos > 0.0 && 0.5 * lenslets as f64 * sin.abs() < 1.0
+}
+
 /// Whether one sensor is turned against the other by more than quarter turns.
 fn are_turned([first, second]: [Sensor; 2]) -> bool {
     Turn::by(second.rotation - first.rotation).sin != 0.0
@@ -473,7 +480,7 @@ impl Model<'_> {
             let Wanted { layer, sensors, pair, what } = wanted;
             let pair = &geometry.layout.pairs()[pair];
             let map = match what {
-                What::Slopes if are_turned(sensors) => {
+                What::Slopes if are_turned(sensors) && are_turned_little(sensors) => {
                     return geometry.turned_unit(&layer, sensors, pair, &self.tables);
                 }
                 What::Turning(turned) => geometry.turning_map(&layer, sensors, pair, turned)?,

@@ -286,6 +286,9 @@ mod tests {
             let error = (&found.covariance - &exact).fold(0.0, |most: f64, x| most.max(x.abs()));
             let bound = if degrees < 0.5 { 5e-9 } else { 1e-9 };
             assert!(error < bound * most, "{degrees}: {:.1e}", error / most);
+            if degrees > 10.0 {
+                continue; // patches are as wide as the array, and tell no slopes
+            }
             // Along the pupil's x axis, which the first sensor sees at −0.2 rad.
             let step = 1e-4;
             let moved = Sensor { shift: [0.1 + step, -0.03], ..second };
