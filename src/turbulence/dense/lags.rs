@@ -126,9 +126,8 @@ struct Patch {
     exact: bool,
 }
 
-/// The most nodes along an axis, and those that tell slopes where more would be needed than there are pairs.
+/// The most nodes along an axis.
 const MOST: usize = 12;
-const FOR_SLOPES: usize = 6;
 
 impl Patch {
     // Put a patch around pairs
@@ -146,7 +145,16 @@ impl Patch {
         }
         let needed = Self::needed(&kernel.average.squares, middle, half);
         let worthy = needed.filter(|[nx, ny]| nx * ny <= pairs.len().max(9));
-        let for_slopes = needed.unwrap_or([MOST; 2]).map(|nodes| nodes.min(FOR_SLOPES));
+        let wide = half.map(|half| half / sides[0].min(sides[1]));
+        let for_slopes = wide.map(|wide| {
+            if wide < 0.05 {
+                3
+            } else if wide < 0.2 {
+                4
+            } else {
+                6
+            }
+        });
         let (nodes, exact) = (worthy.unwrap_or(for_slopes), worthy.is_some());
         Self { middle, half, nodes, shares: Self::fill(kernel, (middle, half), nodes), exact }
     }
