@@ -108,7 +108,7 @@ impl LeastSquares {
                 return Ok(Fitted { parameters: at, residuals, jacobian, held, steps, converged });
             };
             let gain = (norm(&residuals) - norm(&left)) * (norm(&residuals) + norm(&left));
-            settled = gain <= 1e-10 * norm(&left).powi(2);
+            settled = gain <= LITTLE * norm(&left).powi(2);
             (at, residuals, steps) = (lower, left, steps + 1);
         }
     }
@@ -128,12 +128,12 @@ impl LeastSquares {
         for _ in 0..30 {
             let step = normal.solve(&gradient, *damping);
             let trial = self.within(at.iter().zip(&step).map(|(at, step)| at - step).collect());
-            if trial == at {
+            let moved: Array1<f64> = trial.iter().zip(at).map(|(trial, at)| trial - at).collect();
+            let predicted = now - norm(&(residuals + &jacobian.dot(&moved))).powi(2);
+            if trial == at || (*damping < 1e-2 && predicted <= LITTLE * now) {
                 return Ok(None);
             }
             let left = model.residuals(&trial)?;
-            let moved: Array1<f64> = trial.iter().zip(at).map(|(trial, at)| trial - at).collect();
-            let predicted = now - norm(&(residuals + &jacobian.dot(&moved))).powi(2);
             let gained = now - norm(&left).powi(2);
             if gained > 0.0 {
                 let trust = (gained / predicted.max(gained)).min(1.0);
@@ -165,6 +165,9 @@ impl LeastSquares {
         at.iter().zip(&self.bounds).zip(gradient).map(beyond).collect()
     }
 }
+
+/// The share of the sum of squares that is not worth a step.
+const LITTLE: f64 = 1e-10;
 
 /// Parameters, and their residuals.
 type Place = (Vec<f64>, Array1<f64>);

@@ -12,9 +12,11 @@ use crate::model::sensor::Sensor;
 use crate::model::system::System;
 use crate::tomography::estimate::check_slopes;
 use crate::tomography::measured_maps::{MapLayout, MapPair, SlopeMaps};
+use crate::turbulence::dense::lags::{Displaced, turned_covariance};
 use crate::turbulence::dense::{self, PhaseTables};
 use crate::turbulence::direct::slope::pair_alone;
 use crate::turbulence::slope::{PairCovariance, SlopeProblem};
+use crate::turbulence::turned::Turn;
 use crate::units::DEGREE;
 use ndarray::{Array1, Array2, ArrayView2, Axis, s};
 use std::fmt::{self, Display};
@@ -246,11 +248,33 @@ impl Geometry {
         if sensors[0].shares_lattice_with(&sensors[1]) {
             return Ok(self.spread(pair, &self.lags(layer, sensors)?));
         }
+        if are_turned(sensors) {
+            let turned = self.turned(layer, sensors, pair, tables)?;
+            return Ok(self.layout.average(pair, turned.covariance));
+        }
         let (air, gradient) = (self.air(layer)?, self.system.cone_gradient());
         let valid = pair.stars.map(|star| self.valid[star].clone());
         let [first, second] = [0, 1].map(|k| (&sensors[k..=k], &valid[k..=k]));
         let covariance = dense::between_with_tables(&air, [first, second], gradient, tables)?;
         Ok(self.layout.average(pair, covariance))
+    }
+
+    // Covariance of two turned sensors
+    /// The covariance of two sensors that are turned against each other, lag by lag.
+    fn turned(
+        &self,
+        layer: &Layer,
+        sensors: [Sensor; 2],
+        pair: &MapPair,
+        tables: &PhaseTables,
+    ) -> Result<Displaced, Error> {
+        let posed = (&self.air(layer)?, self.system.cone_gradient());
+        let lenslets = pair.stars.map(|star| self.layout.order().lenslets(star));
+        let number = |first, other| {
+            let [j, i] = pair.lag_of(first, other);
+            j * pair.lags() + i
+        };
+        turned_covariance(posed, &sensors, lenslets, tables, number)
     }
 
     // Lags of a layer alone
@@ -303,8 +327,48 @@ impl Geometry {
 }
 
 // How a map changes with a turn
+/// The map of a layer of strength 1, and how it changes if that was told with it.
+struct Unit {
+    map: Array1<f64>,
+    slopes: Option<Slopes>,
+}
+
+/// How the map of two turned sensors changes.
+struct Slopes {
+    /// With a displacement of the second on the layer, along x and along y of the pupil; per metre.
+    moved: [Array1<f64>; 2],
+    /// With the rotation of either; per radian.
+    turned: [Array1<f64>; 2],
+}
+
 impl Geometry {
-    /// How a map changes with the rotation of its first (0) or its second sensor (1), per radian, Eq. [turning](https://lenslet.github.io/lenslet/learning.html#eq-turning).
+    // Slopes of two turned sensors
+    /// The map of two turned sensors, and how it changes.
+    fn turned_unit(
+        &self,
+        layer: &Layer,
+        sensors: [Sensor; 2],
+        pair: &MapPair,
+        tables: &PhaseTables,
+    ) -> Result<Unit, Error> {
+        let Displaced { covariance, slopes } = self.turned(layer, sensors, pair, tables)?;
+        let gamma = sensors.map(|sensor| sensor.source.cone_factor(layer.altitude));
+        let turned = [0, 1].map(|turned| {
+            let entry = |row, column| {
+                let slopes = [0, 1].map(|k| gamma[turned] * slopes[k][[row, column]]);
+                (covariance[[row, column]], slopes)
+            };
+            self.join_turning(pair, &sensors, turned, entry)
+        });
+        let along = slopes.map(|slope| self.layout.average(pair, slope));
+        let axes = sensors[0].axes();
+        let moved = [0, 1].map(|k| &along[0] * axes[0][k] + &along[1] * axes[1][k]);
+        let map = self.layout.average(pair, covariance);
+        Ok(Unit { map, slopes: Some(Slopes { moved, turned }) })
+    }
+
+    // Derivative by a turn on a lattice
+    /// How a map of two sensors that share a lattice changes with the rotation of one of them, per radian, Eq. [turning](https://lenslet.github.io/lenslet/learning.html#eq-turning).
     fn turning_map(
         &self,
         layer: &Layer,
@@ -315,51 +379,60 @@ impl Geometry {
         let (axes, step) = (first.axes(), 0.01 * first.side());
         let shifted = |axis: usize, by: f64| {
             let shift = [0, 1].map(|k| second.shift[k] + by * axes[axis][k]);
-            let second = Sensor { rotation: first.rotation, shift, ..second };
-            self.lags(layer, [first, second])
+            self.lags(layer, [first, Sensor { shift, ..second }])
         };
-        let still = shifted(0, 0.0)?;
-        let mut slopes = [still.clone(), still.clone()];
-        for (axis, slope) in slopes.iter_mut().enumerate() {
-            *slope = (shifted(axis, step)? - shifted(axis, -step)?) / (2.0 * step);
-        }
-        Ok(self.join_turning(pair, [&first, &second], turned, (&still, &slopes)))
+        let slope =
+            |axis| Ok::<_, Error>((shifted(axis, step)? - shifted(axis, -step)?) / (2.0 * step));
+        let (still, slopes) = (shifted(0, 0.0)?, [slope(0)?, slope(1)?]);
+        let stars = pair.stars.map(|star| self.layout.order().lenslets(star));
+        let (m, n) = (stars[0].len(), stars[1].len());
+        let entry = |row: usize, column: usize| {
+            let [j, i] = pair.lag_of(stars[0][row % m], stars[1][column % n]);
+            let at = [row / m + column / n, j, i];
+            (still[at], [slopes[0][at], slopes[1][at]])
+        };
+        Ok(self.join_turning(pair, &[first, second], turned, entry))
     }
 
     // Join derivatives of a turn
+    /// Eq. [turning](https://lenslet.github.io/lenslet/learning.html#eq-turning) for one of two sensors, given covariances and their derivatives by row and column; these by displacements of the
+    /// second along the axes of the first, in metres on the pupil.
     fn join_turning(
         &self,
         pair: &MapPair,
-        sensors: [&Sensor; 2],
+        sensors: &[Sensor; 2],
         turned: usize,
-        (still, slopes): (&PairCovariance, &[PairCovariance; 2]),
+        entry: impl Fn(usize, usize) -> (f64, [f64; 2]),
     ) -> Array1<f64> {
         let stars = pair.stars.map(|star| self.layout.order().lenslets(star));
         let (m, n) = (stars[0].len(), stars[1].len());
-        let sign = [-1.0, 1.0][turned];
+        let (sign, sensor) = ([-1.0, 1.0][turned], &sensors[turned]);
+        let (sin, cos) = (sensor.rotation - sensors[0].rotation).sin_cos();
         let of_pair = |(row, column): (usize, usize)| {
-            let (lenslets, axes) =
-                ([stars[0][row % m], stars[1][column % n]], [row / m, column / n]);
-            let [j, i] = pair.lag_of(lenslets[0], lenslets[1]);
-            let sensor = sensors[turned];
-            let along = |k: usize| sensor.magnification * sensor.array.centre(lenslets[turned][k]);
-            let (x, y, component) = (along(1), along(0), axes[0] + axes[1]);
-            let moved = x * slopes[1][[component, j, i]] - y * slopes[0][[component, j, i]];
+            let lenslet = [stars[0][row % m], stars[1][column % n]][turned];
+            let along = |k: usize| sensor.magnification * sensor.array.centre(lenslet[k]);
+            let (x, y) = (cos * along(1) - sin * along(0), sin * along(1) + cos * along(0));
+            let (_, slopes) = entry(row, column);
             // The other axis of the sensor that is turned, with the axis of the other one.
-            let mixed =
-                [1.0, -1.0][axes[turned]] * still[[axes[1 - turned] + 1 - axes[turned], j, i]];
-            sign * moved + mixed
+            let axis = [row / m, column / n][turned];
+            let other = [(row + m) % (2 * m), (column + n) % (2 * n)];
+            let (mixed, _) = entry([other[0], row][turned], [column, other[1]][turned]);
+            sign * (x * slopes[1] - y * slopes[0]) + [1.0, -1.0][axis] * mixed
         };
         self.layout.average(pair, Array2::from_shape_fn((2 * m, 2 * n), of_pair))
     }
 }
 
-// Sensors that are nearly parallel
-/// Whether a derivative by rotation follows from a lattice: two sensors share one but for three degrees.
-fn nearly_parallel([first, second]: [Sensor; 2]) -> bool {
+/// Whether a turn moves no lenslet by more than about one against those of the other sensor, so that patches tell slopes.
+fn are_turned_little([first, second]: [Sensor; 2]) -> bool {
     let (sin, cos) = (second.rotation - first.rotation).sin_cos();
-    let parallel = Sensor { rotation: first.rotation, ..second };
-    sin.abs() < 0.053 && cos > 0.0 && first.shares_lattice_with(&parallel)
+    let lenslets = first.array.lenslets().max(second.array.lenslets());
+    cos > 0.0 && 0.5 * lenslets as f64 * sin.abs() < 1.0
+}
+
+/// Whether one sensor is turned against the other by more than quarter turns.
+fn are_turned([first, second]: [Sensor; 2]) -> bool {
+    Turn::by(second.rotation - first.rotation).sin != 0.0
 }
 
 // Derivatives of the maps
@@ -373,7 +446,7 @@ struct Model<'a> {
     weights: Array1<f64>,
     /// The guess last looked at, with the maps of its layers, by pairs: all for strength 1.
     guess: Guess,
-    units: Vec<Vec<Array1<f64>>>,
+    units: Vec<Vec<Unit>>,
     /// The maps of each star's noise, xx, xy and yy, with the star's own pair.
     noise: Vec<(usize, [Array1<f64>; 3])>,
     tables: PhaseTables,
@@ -386,20 +459,34 @@ struct Wanted {
     layer: Layer,
     sensors: [Sensor; 2],
     pair: usize,
-    /// The sensor by whose rotation the map is differentiated, if it is.
-    turned: Option<usize>,
+    what: What,
+}
+
+/// What is wanted of a map.
+#[derive(Clone, Copy, PartialEq)]
+enum What {
+    /// The map alone.
+    Map,
+    /// How it changes as well, if the sensors are turned.
+    Slopes,
+    /// Its derivative by the rotation of one of two sensors that share a lattice.
+    Turning(usize),
 }
 
 impl Model<'_> {
     // Compute many maps at once
-    fn compute(&self, wanted: Vec<Wanted>) -> Result<Vec<Array1<f64>>, Error> {
+    fn compute(&self, wanted: Vec<Wanted>) -> Result<Vec<Unit>, Error> {
         let map = |geometry: &&Geometry, wanted: Wanted| {
-            let Wanted { layer, sensors, pair, turned } = wanted;
+            let Wanted { layer, sensors, pair, what } = wanted;
             let pair = &geometry.layout.pairs()[pair];
-            match turned {
-                Some(turned) => geometry.turning_map(&layer, sensors, pair, turned),
-                None => geometry.unit_map(&layer, sensors, pair, &self.tables),
-            }
+            let map = match what {
+                What::Slopes if are_turned(sensors) && are_turned_little(sensors) => {
+                    return geometry.turned_unit(&layer, sensors, pair, &self.tables);
+                }
+                What::Turning(turned) => geometry.turning_map(&layer, sensors, pair, turned)?,
+                _ => geometry.unit_map(&layer, sensors, pair, &self.tables)?,
+            };
+            Ok(Unit { map, slopes: None })
         };
         gather(Workers::cores(&self.geometry), wanted, &Unseen(self.watch), map)
     }
@@ -423,12 +510,14 @@ impl Model<'_> {
                     layer: *layer,
                     sensors: stars.stars.map(|star| guess.sensors[star]),
                     pair,
-                    turned: None,
+                    what: What::Slopes,
                 };
                 pairs.map(wanted).collect::<Vec<_>>()
             };
             let maps = self.compute(guess.layers.iter().flat_map(of_layer).collect())?;
-            self.units = maps.chunks(pairs.len()).map(<[_]>::to_vec).collect();
+            let mut maps = maps.into_iter();
+            let layers = 0..guess.layers.len();
+            self.units = layers.map(|_| maps.by_ref().take(pairs.len()).collect()).collect();
         }
         self.guess = guess;
         Ok(())
@@ -441,7 +530,7 @@ impl Model<'_> {
         for (pair, at) in self.geometry.layout.pairs().iter().enumerate() {
             let mut sum = sum.slice_mut(s![at.range()]);
             for (layer, units) in self.guess.layers.iter().zip(&self.units) {
-                sum.scaled_add(layer.fraction, &units[pair]);
+                sum.scaled_add(layer.fraction, &units[pair].map);
             }
             for ((own, maps), noise) in self.noise.iter().zip(&self.guess.noise) {
                 if *own == pair {
@@ -473,20 +562,42 @@ impl Model<'_> {
                     Parameter::Strength(_) | Parameter::Noise(..) => false,
                 };
                 let now = at.stars.map(|star| self.guess.sensors[star]);
-                let turned = match key {
-                    Parameter::Rotation(star) if nearly_parallel(now) => {
-                        Some(usize::from(at.stars[1] == star))
+                let (sensors, step, what) = match key {
+                    Parameter::Rotation(star) if now[0].shares_lattice_with(&now[1]) => {
+                        (now, 1.0, What::Turning(usize::from(at.stars[1] == star)))
                     }
-                    _ => None,
+                    _ => (sensors, step, What::Map),
                 };
-                let (sensors, step) = if turned.is_some() { (now, 1.0) } else { (sensors, step) };
                 if matters {
-                    let wanted = Wanted { layer: *layer, sensors, pair, turned };
+                    let wanted = Wanted { layer: *layer, sensors, pair, what };
                     changed.push((l, layer.fraction / step, wanted));
                 }
             }
         }
         changed
+    }
+
+    // Slopes that are known
+    /// How the map of a layer and a pair changes with a number, where the map has told it.
+    fn slope(&self, key: Parameter, l: usize, pair: usize) -> Option<Array1<f64>> {
+        let Slopes { moved, turned } = self.units[l][pair].slopes.as_ref()?;
+        let stars = self.geometry.layout.pairs()[pair].stars;
+        let sources = stars.map(|star| &self.guess.sensors[star].source);
+        let along = |[x, y]: [f64; 2]| &moved[0] * x + &moved[1] * y;
+        match key {
+            Parameter::Rotation(star) => Some(turned[usize::from(stars[1] == star)].clone()),
+            Parameter::Shift(star, axis) => {
+                let gamma = |k: usize| sources[k].cone_factor(self.guess.layers[l].altitude);
+                let by = if stars[1] == star { gamma(1) } else { -gamma(0) };
+                Some(&moved[axis] * by)
+            }
+            Parameter::Altitude(_)
+                if sources.iter().all(|source| source.height().is_infinite()) =>
+            {
+                Some(along(sources[0].shift_to(sources[1], 1.0)))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -507,7 +618,7 @@ impl Residuals for Model<'_> {
             match *key {
                 Parameter::Strength(l) => {
                     for (unit, pair) in self.units[l].iter().zip(pairs) {
-                        jacobian.slice_mut(s![pair.range(), k]).assign(unit);
+                        jacobian.slice_mut(s![pair.range(), k]).assign(&unit.map);
                     }
                 }
                 Parameter::Noise(q, element) => {
@@ -518,14 +629,25 @@ impl Residuals for Model<'_> {
             }
             let step = self.guess.step(*key, self.bounds[k]);
             for (l, factor, map) in self.changed(*key, step) {
-                places.push((k, l, factor, map.pair, map.turned.is_some()));
-                wanted.push(map);
+                let mut column = jacobian.slice_mut(s![pairs[map.pair].range(), k]);
+                match self.slope(*key, l, map.pair) {
+                    Some(slope) => column.scaled_add(self.guess.layers[l].fraction, &slope),
+                    None => {
+                        places.push((k, l, factor));
+                        wanted.push(map);
+                    }
+                }
             }
         }
+        let kinds: Vec<(usize, What)> = wanted.iter().map(|map| (map.pair, map.what)).collect();
         let maps = self.compute(wanted)?;
-        for ((k, l, factor, pair, is_slope), map) in places.into_iter().zip(maps) {
+        // Fill the columns of other numbers
+        for ((k, l, factor), ((pair, what), unit)) in
+            places.into_iter().zip(kinds.into_iter().zip(maps))
+        {
             let mut column = jacobian.slice_mut(s![pairs[pair].range(), k]);
-            let change = if is_slope { map } else { map - &self.units[l][pair] };
+            let is_slope = matches!(what, What::Turning(_));
+            let change = if is_slope { unit.map } else { unit.map - &self.units[l][pair].map };
             column.scaled_add(factor, &change);
         }
         jacobian *= &self.weights.view().insert_axis(Axis(1));
@@ -696,11 +818,12 @@ impl LearnPlan {
         let products = (Work::Products, 0.5 * frames * n * n * 1.5e-10);
         let averages = (Work::Memory, 0.5 * blocks * n * n * 3e-9);
         let layers = self.geometry.system.atmosphere().layers().len() as f64;
+        let turning = self.options.fit.contains(&Unknown::Rotations);
         let looks = |pair: &MapPair| {
             let sensors = pair.stars.map(|star| self.start.sensors[star]);
-            let turned = self.options.fit.contains(&Unknown::Rotations) && !pair.is_own();
+            let turned = turning && !pair.is_own();
             let each = match sensors[0].shares_lattice_with(&sensors[1]) {
-                _ if turned || sensors[0].rotation != sensors[1].rotation => 1.6e-6,
+                _ if turned || sensors[0].rotation != sensors[1].rotation => 8e-7,
                 true => 2e-8,
                 false => 2e-7,
             };
@@ -709,6 +832,7 @@ impl LearnPlan {
         let of_layer: f64 = self.geometry.layout.pairs().iter().map(looks).sum();
         let columns = self.parameters.iter().map(|key| match key {
             Parameter::Strength(_) | Parameter::Noise(..) => 0.0,
+            Parameter::Shift(..) | Parameter::Rotation(_) if turning => 0.0,
             Parameter::Altitude(_) => 1.0 / layers,
             Parameter::OuterScale => 1.0,
             _ => 2.0 / self.geometry.system.guide_stars().len() as f64,
@@ -1257,34 +1381,35 @@ mod tests {
     #[test]
     fn a_turn_changes_maps_as_differences_do() {
         let rest = system(0.15, [0.6, 0.3, 0.1], [3000.0, 6500.0], 20.0);
-        let rest = with(&rest, |stars| {
-            stars[0].tip_tilt = TipTilt::Removed;
-            for star in stars {
-                star.sensor.array = LensletArray::new(3, 0.8).unwrap();
-                star.sensor.rotation = 0.3;
+        for turn in [0.0, 0.03] {
+            let rest = with(&rest, |stars| {
+                stars[0].tip_tilt = TipTilt::Removed;
+                stars[1].sensor.shift = [0.2, -0.1];
+                for (star, turn) in stars.iter_mut().zip([0.0, turn, 0.7 * turn]) {
+                    star.sensor.array = LensletArray::new(3, 0.8).unwrap();
+                    star.sensor.rotation = 0.3 + turn;
+                }
+            });
+            let fit = [Unknown::Altitudes, Unknown::Shifts, Unknown::Rotations];
+            let plan = plan(&rest, &fit);
+            let (bounds, none) = (plan.bounds(), Array1::zeros(plan.geometry.layout.len()));
+            let mut model = plan.model(&none, none.clone() + 1.0, &bounds, &silent);
+            let at: Vec<f64> = plan.parameters.iter().map(|key| plan.start.get(*key)).collect();
+            let jacobian = model.jacobian(&at).unwrap();
+            for (k, key) in plan.parameters.iter().enumerate().take(9) {
+                let step = if matches!(key, Parameter::Altitude(_)) { 5.0 } else { 2e-3 };
+                let mut ends = [step, -step].into_iter().map(|step| {
+                    let mut moved = at.clone();
+                    moved[k] += step;
+                    model.residuals(&moved).unwrap()
+                });
+                let differences = (ends.next().unwrap() - ends.next().unwrap()) / (2.0 * step);
+                let largest = differences.fold(0.0, |most: f64, x| most.max(x.abs()));
+                let gaps = &jacobian.column(k) - &differences;
+                let error = gaps.fold(0.0, |most: f64, x| most.max(x.abs()));
+                assert!(error < 2e-2 * largest, "{turn} {key}: {error:e} of {largest:e}");
             }
-        });
-        let plan = plan(&rest, &[Unknown::Rotations]);
-        let (geometry, pairs) = (&plan.geometry, plan.geometry.layout.pairs());
-        let layer = Layer::new(3000.0, 1.0, 20.0);
-        for (pair, turned) in [(1, 0), (4, 1)] {
-            let pair = &pairs[pair];
-            let sensors = pair.stars.map(|star| plan.start.sensors[star]);
-            let at = |angle: f64| {
-                let mut sensors = sensors;
-                sensors[turned].rotation += angle;
-                geometry.unit_map(&layer, sensors, pair, &PhaseTables::default()).unwrap()
-            };
-            let differences = (at(2e-3) - at(-2e-3)) / 4e-3;
-            let slope = geometry.turning_map(&layer, sensors, pair, turned).unwrap();
-            let largest = differences.fold(0.0, |most: f64, x| most.max(x.abs()));
-            let error = (slope - differences).fold(0.0, |most: f64, x| most.max(x.abs()));
-            assert!(error < 2e-2 * largest, "{turned}: {error:e} of {largest:e}");
-            assert!(nearly_parallel(sensors));
         }
-        let [first, second] = [0, 1].map(|star| plan.start.sensors[star]);
-        let far = |rotation| Sensor { rotation, ..second };
-        assert!(!nearly_parallel([first, far(0.4)]) && nearly_parallel([first, far(0.34)]));
     }
 
     // Simulated slopes tell the truth within errors
@@ -1323,17 +1448,15 @@ mod tests {
                 deviations.push((learned.fractions[l].0 - fraction, learned.fractions[l].1));
             }
             for value in &learned.values {
-                match value.parameter {
+                let known = match value.parameter {
                     Parameter::Altitude(l) => {
                         assert_eq!(value.value, layers[l].altitude);
-                        deviations.push((value.value - [0.0, 3000.0, 6500.0][l], value.error));
+                        [0.0, 3000.0, 6500.0][l]
                     }
-                    Parameter::Shift(q, axis) => {
-                        let known = truth.guide_stars()[q].sensor.shift[axis];
-                        deviations.push((value.value - known, value.error));
-                    }
-                    _ => {}
-                }
+                    Parameter::Shift(q, axis) => truth.guide_stars()[q].sensor.shift[axis],
+                    _ => continue,
+                };
+                deviations.push((value.value - known, value.error));
             }
             deviations.extend(learned.noise.iter().map(|(noise, error)| (noise - 3e-14, *error)));
             for (deviation, error) in deviations {
@@ -1344,6 +1467,42 @@ mod tests {
         }
         let mean = squares / count;
         assert!((0.5..1.9).contains(&mean), "{mean} over {count}");
+    }
+
+    // Turned sensors are told within errors
+    #[test]
+    fn turned_sensors_are_told_within_errors() {
+        let rest = system(0.15, [0.6, 0.4, 0.0], [3000.0, 6500.0], 20.0);
+        let layers = rest.atmosphere().layers()[..2].to_vec();
+        let mut stars = rest.guide_stars()[..2].to_vec();
+        stars.iter_mut().for_each(|star| star.sensor.array = LensletArray::new(4, 0.6).unwrap());
+        let air = Atmosphere::new(0.15, 500e-9, layers).unwrap();
+        let start = rest.to_builder().atmosphere(air).guide_stars(stars).build().unwrap();
+        let truth = with(&start, |stars| {
+            (stars[0].sensor.rotation, stars[1].sensor.rotation) = (-0.03, 0.05);
+            stars[1].sensor.shift = [0.1, -0.05];
+        });
+        let slopes = simulated(&truth, 800, 5);
+        let learning = plan(&start, &[Unknown::Shifts, Unknown::Rotations]);
+        let (mut squares, known) = (0.0, [0.1, -0.05, -0.03, 0.05]);
+        for part in 0..4 {
+            let own = slopes.slice(s![200 * part..200 * (part + 1), ..]);
+            let learned = learning.run(own, &silent).unwrap();
+            // Stars this near to each other hardly tell a turn of both.
+            let both = [Parameter::Rotation(0), Parameter::Rotation(1)];
+            let is_that = |doubt: &Doubt| matches!(doubt, Doubt::Tied(keys, _) if *keys == both);
+            assert!(
+                learned.converged && learned.doubts.iter().all(is_that),
+                "{:?}",
+                learned.doubts
+            );
+            for (value, known) in learned.values.iter().zip(known) {
+                let pull = (value.value - known) / value.error.unwrap();
+                assert!(pull.abs() < 5.0, "{}: {pull}", value.parameter);
+                squares += pull * pull / 16.0;
+            }
+        }
+        assert!((0.3..2.2).contains(&squares), "{squares}");
     }
 
     // What cannot be told is said
@@ -1404,6 +1563,28 @@ mod tests {
         }
         let message = refused(noise).to_string();
         assert!(message.contains("no turbulence in common"), "{message}");
+    }
+
+    // A common turn is told only aloft
+    #[test]
+    fn a_common_turn_is_told_only_aloft() {
+        for (altitudes, blind) in [([0.0, 0.0], true), ([3000.0, 6500.0], false)] {
+            let rest = system(0.15, [0.5, 0.3, 0.2], altitudes, 20.0);
+            let turned = with(&rest, |stars| {
+                for (star, turn) in stars.iter_mut().zip([0.02, 0.0, -0.01]) {
+                    star.sensor.array = LensletArray::new(4, 0.6).unwrap();
+                    star.sensor.rotation = turn;
+                }
+            });
+            let doubts = learn(&turned, &turned, &[Unknown::Rotations]).doubts;
+            let together = |doubt: &Doubt| match doubt {
+                Doubt::Blind(parts) | Doubt::Hardly(parts) => {
+                    parts.len() == 3 && parts.iter().all(|(_, part)| part * parts[0].1 > 0.0)
+                }
+                _ => false,
+            };
+            assert_eq!(doubts.iter().any(together), blind, "{doubts:?}");
+        }
     }
 
     // Refusals of learning

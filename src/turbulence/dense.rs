@@ -3,6 +3,8 @@
 
 #[cfg(feature = "cuda")]
 pub mod gpu;
+#[cfg(feature = "factorise")]
+pub(crate) mod lags;
 
 // What pairs without a lattice stand on
 use crate::device::{Watch, Workers, dispatch, gather, refuse_beyond_memory, silent, threads};
