@@ -4,3 +4,9 @@
 // Modules of electrons
 pub(crate) mod wave_grid;
 pub use wave_grid::WaveGrid;
+pub(crate) mod beam;
+pub use beam::{Aberration, Aberrations, Beam, Probe, ProbeWave};
+pub(crate) mod multislice;
+pub use multislice::{Multislice, Transmission};
+pub(crate) mod prism;
+pub use prism::{Prism, SMatrix};

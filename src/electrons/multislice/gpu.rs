@@ -111,13 +111,8 @@ impl<T: Real> PassesGpu<T> {
         places: View<'a, [f64; 2]>,
     ) -> Result<(), Error> {
         let nx = self.points[0] / 2;
-        let arguments: [Argument; 5] = [
-            waves.into(),
-            spectrum.into(),
-            places.into(),
-            (&self.columns.roots).into(),
-            nx.into(),
-        ];
+        let arguments: [Argument; 5] =
+            [waves.into(), spectrum.into(), places.into(), (&self.columns.roots).into(), nx.into()];
         self.gpu.launch(&self.begin, self.columns.shape(nx, places.len()), &arguments)
     }
     /// Takes `count` waves through a slice with the transmission t/N_x, (N_y, N_x), and the free space behind it.
