@@ -4,3 +4,5 @@
 // Modules of specimen
 pub(crate) mod atoms;
 pub use atoms::{Atom, Element, Specimen};
+pub(crate) mod slices;
+pub use slices::Slicing;
