@@ -6,3 +6,5 @@ pub(crate) mod atoms;
 pub use atoms::{Atom, Element, Specimen};
 pub(crate) mod slices;
 pub use slices::Slicing;
+pub(crate) mod phonons;
+pub use phonons::Phonons;
