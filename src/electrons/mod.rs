@@ -4,3 +4,5 @@
 // Modules of electrons
 pub(crate) mod wave_grid;
 pub use wave_grid::WaveGrid;
+pub(crate) mod potential;
+pub use potential::{Potential, PotentialModel};

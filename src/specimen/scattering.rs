@@ -251,6 +251,22 @@ impl Pole {
 /// Gauss's rule for a piece of a line.
 static RULE: LazyLock<Rule> = LazyLock::new(|| gauss_legendre(16));
 
+// Highest frequency beyond a height
+impl ScatteringFactor {
+    /// The highest frequency \[1/Å\] at which anything of the factor comes from higher than `z` \[Å\] above the nucleus, to 3e-17 of its terms; `None` where there is none.
+    pub(crate) fn highest_beyond(&self, z: f64) -> Option<f64> {
+        const NEGLIGIBLE: f64 = 38.0;
+        let pole = |pole: &Pole| (NEGLIGIBLE / (2.0 * PI * z)).powi(2) - pole.beta;
+        let gaussian = |term: &Gaussian| {
+            let d = term.steepness;
+            (NEGLIGIBLE - (PI * z).powi(2) / d) / d
+        };
+        let squares = self.poles.iter().map(pole).chain(self.gaussians.iter().map(gaussian));
+        let highest = squares.fold(f64::NEG_INFINITY, f64::max);
+        (highest >= 0.0).then(|| highest.sqrt())
+    }
+}
+
 // Tests of scattering factors
 #[cfg(test)]
 mod tests {
