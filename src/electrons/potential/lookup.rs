@@ -2,7 +2,7 @@
 //! Potentials of slices from a patch of pixels for each element.
 
 // What patches stand on
-use super::Site;
+use super::sites::Site;
 use crate::electrons::wave_grid::WaveGrid;
 use crate::error::{Invalid, accept};
 use crate::numerics::RadialTable;

@@ -1,17 +1,19 @@
-// Tangled from book/src/potentials.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/potential-slices.md: edit there, or here and run cargo tangle stitch.
 //! Potentials of slices on the samples of a wave.
 
 // What potentials stand on
 use self::lookup::Lookup;
+use self::sites::{by_slice, sites};
 use self::waves::{Projected, Sliced};
 use crate::electrons::wave_grid::WaveGrid;
 use crate::error::{Invalid, accept, positive};
-use crate::specimen::{Atom, Element, Factors, Slicing, Specimen};
+use crate::specimen::{Element, Factors, Slicing, Specimen};
 use ndarray::{Array2, Array3, Axis};
 use rayon::prelude::*;
 use std::collections::BTreeSet;
 
 mod lookup;
+mod sites;
 mod waves;
 
 // Models of a slice's potential
@@ -40,14 +42,6 @@ enum Form {
     Lookup(Lookup),
     Projected(Projected),
     Sliced(Sliced),
-}
-
-/// An atom as potentials need it: which of the specimen's elements it is, where \[Å\], and how much of it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Site {
-    kind: usize,
-    place: [f64; 3],
-    weight: f64,
 }
 
 // Prepare the potential of a specimen
@@ -111,28 +105,6 @@ fn check_sides(specimen: &Specimen, grid: &WaveGrid, slicing: &Slicing) -> Resul
     Ok(())
 }
 
-// Atoms as potentials need them
-/// The atoms that are there at all; `elements` are in order.
-fn sites(specimen: &Specimen, elements: &[Element]) -> Vec<Site> {
-    let there = specimen.atoms().iter().filter(|atom| atom.occupancy > 0.0);
-    let kind = |element: Element| elements.partition_point(|&known| known < element);
-    let site = |atom: &Atom| Site {
-        kind: kind(atom.element),
-        place: atom.position,
-        weight: atom.occupancy,
-    };
-    there.map(site).collect()
-}
-
-/// Each slice's atoms.
-fn by_slice(slicing: &Slicing, sites: Vec<Site>) -> Vec<Vec<Site>> {
-    let mut slices = vec![Vec::new(); slicing.count()];
-    for site in sites {
-        slices[slicing.slice_of(site.place[2])].push(site);
-    }
-    slices
-}
-
 // Slices of a potential
 impl Potential {
     /// The number of slices.
@@ -176,7 +148,7 @@ impl Potential {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::specimen::VOLTS;
+    use crate::specimen::{Atom, VOLTS};
     use rand::{RngExt, SeedableRng, rngs::StdRng};
 
     const MODELS: [PotentialModel; 3] =

@@ -2,7 +2,7 @@
 //! Potentials of slices as sums of waves.
 
 // What potentials by waves stand on
-use super::Site;
+use super::sites::Site;
 use crate::electrons::wave_grid::WaveGrid;
 use crate::specimen::{ScatteringFactor, Slicing, VOLTS};
 use ndarray::{Array2, ArrayViewMut1};
