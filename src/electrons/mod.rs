@@ -4,6 +4,8 @@
 // Modules of electrons
 pub(crate) mod wave_grid;
 pub use wave_grid::WaveGrid;
+pub(crate) mod potential;
+pub use potential::{Potential, PotentialModel};
 pub(crate) mod beam;
 pub use beam::{Aberration, Aberrations, Beam, Probe, ProbeWave};
 pub(crate) mod multislice;
