@@ -8,6 +8,8 @@ pub(crate) mod crystal;
 pub use crystal::{Beam, Column, Crystal, sides};
 #[cfg(feature = "files")]
 pub(crate) mod crystal_files;
+#[cfg(feature = "files")]
+pub(crate) mod cif;
 pub(crate) mod slices;
 pub use slices::Slicing;
 pub(crate) mod phonons;
