@@ -241,10 +241,10 @@ fn draw_symmetry(folder: &Path) -> Result<(), Box<dyn Error>> {
         let mut panel = Panel {
             title,
             axes: ["from a [Å]", "along c [Å]"],
-            size: [3.9, 6.9],
+            size: [3.2, 7.4],
             ..Panel::default()
         };
-        let flat = |place: [f64; 3]| [place[0] + 0.45 * place[1] + 1.3, place[2] + 0.16 * place[1]];
+        let flat = |place: [f64; 3]| [place[0] + 0.9 * place[1], place[2] + 0.3 * place[1]];
         let corner = |k: usize| {
             let on = |bit: usize| (k >> bit & 1) as f64;
             flat([0, 1, 2].map(|axis| on(0) * a[axis] + on(1) * b[axis] + on(2) * c[axis]))

@@ -605,100 +605,69 @@ mod tests {
 
     // Bad CIF are refused
     #[test]
-    fn bad_files_are_refused_by_line() {
-        let refused =
-            |from: &str, to: &str| read(&RUTILE.replacen(from, to, 1)).unwrap_err().to_string();
-        assert_eq!(
-            refused("_symmetry_equiv_pos", "_symmetry_ops"),
-            "c.cif:9: space group = P 42/m n m: expected its operations in a loop_ with _space_group_symop_operation_xyz beside the name of the space group"
-        );
-        assert_eq!(
-            refused("_cell_length_c", "_cell_length_d"),
-            "c.cif:2: _cell_length_c is missing: expected a length in Å"
-        );
-        assert_eq!(
-            refused("4.5941(2)", "4.5941(2"),
-            "c.cif:3: _cell_length_a = 4.5941(2: expected a length in Å"
-        );
-        assert_eq!(
-            refused("90.0", "?"),
-            "c.cif:2: _cell_angle_beta is missing: expected an angle in degrees"
-        );
-        assert_eq!(
-            refused("-x,-y,z", "-x,-y"),
-            "c.cif:17: _symmetry_equiv_pos_as_xyz = -x,-y: expected an operation of symmetry such as -y, x-y, z+1/3"
-        );
-        assert_eq!(
-            refused("0.3053(1)", "?"),
-            "c.cif:33: _atom_site_fract_x = ?: expected a place in units of the side"
-        );
-        assert_eq!(
-            refused("0.97(1)", "1.2"),
-            "c.cif:33: _atom_site_occupancy = 1.2: expected a number from 0 to 1"
-        );
-        assert_eq!(
-            refused("Ti4+", "Tx4+"),
-            "c.cif:32: _atom_site_type_symbol = Tx4+: expected the symbol of an element, with a charge or without"
-        );
-        assert!(
-            refused("1 0.5 #", "1 #")
-                .starts_with("c.cif:24: CIF = loop_: expected a name and its value")
-        );
-        assert!(
-            refused("'y+1/2, -x", "'y+1/2 -x").starts_with(
-                "c.cif:19: _symmetry_equiv_pos_as_xyz = y+1/2 -x+1/2, 1/2+z: expected"
-            )
-        );
-        assert!(
-            refused("1/2+z'", "1/2+z").starts_with(
-                "c.cif:19: quotation = 'y+1/2, -x+1/2, 1/2+z: expected a closing mark"
-            )
-        );
-        assert!(
-            refused("things\n;", "things\n")
-                .starts_with("c.cif:11: text = ;: expected a line with ;")
-        );
-        let twice = format!("{RUTILE}{RUTILE}");
-        assert!(
-            read(&twice)
-                .unwrap_err()
-                .to_string()
-                .starts_with("c.cif:35: data_ = a second structure: expected one")
-        );
-        let all =
-            RUTILE.replace("O1 O2- 0.3053(1) 0.3053(1) 0.0 0.97(1) .", "Ti2 Ti 0.5 0.5 0.5 1 .");
-        assert!(
-            read(&all)
-                .unwrap_err()
-                .to_string()
-                .starts_with("c.cif:2: atoms = occupancies that sum to 2")
-        );
-        let labels = RUTILE.replace("_atom_site_type_symbol", "_atom_site_note");
-        assert_eq!(read(&labels).unwrap().atoms().len(), 6);
-        assert!(
-            read(&labels.replace("O1", "CO1"))
-                .unwrap_err()
-                .to_string()
-                .contains("_atom_site_label = CO1: expected a label")
-        );
-        assert!(read(&RUTILE.replace("O2-", "D")).unwrap().atoms()[2].element.number() == 1);
-        let none =
-            RUTILE.replace("_symmetry_equiv_pos", "_symmetry_ops").replace("'P 42/m n m'", "'P 1'");
-        assert_eq!(read(&none).unwrap().atoms().len(), 2);
-        for text in [
-            "",
-            "data_",
-            "loop_",
-            "_a",
-            "data_x\nloop_\n_a\n_b\n1",
-            "'",
-            ";",
-            "loop_ 1 2",
-            "_a _b",
-            "\u{e9}'x'\u{e9}",
-            "_a '\u{e9}'\u{e9}",
-        ] {
+    fn bad_lines_are_refused() {
+        let cases = [
+            (
+                "_cell_length_c",
+                "_cell_length_d",
+                "2: _cell_length_c is missing: expected a length in Å",
+            ),
+            ("4.5941(2)", "4.5941(2", "3: _cell_length_a = 4.5941(2: expected a length in Å"),
+            ("90.0", "?", "2: _cell_angle_beta is missing: expected an angle in degrees"),
+            ("-x,-y,z", "-x,-y", "17: _symmetry_equiv_pos_as_xyz = -x,-y: expected an operation"),
+            ("0.3053(1)", "?", "33: _atom_site_fract_x = ?: expected a place in units of the side"),
+            ("0.97(1)", "1.2", "33: _atom_site_occupancy = 1.2: expected a number from 0 to 1"),
+            (
+                "Ti4+",
+                "Tx4+",
+                "32: _atom_site_type_symbol = Tx4+: expected the symbol of an element",
+            ),
+            ("1 0.5 #", "1 #", "24: CIF = loop_: expected a name and its value"),
+            (
+                "'y+1/2, -x",
+                "'y+1/2 -x",
+                "19: _symmetry_equiv_pos_as_xyz = y+1/2 -x+1/2, 1/2+z: exp",
+            ),
+            ("1/2+z'", "1/2+z", "19: quotation = 'y+1/2, -x+1/2, 1/2+z: expected a closing mark"),
+            ("things\n;", "things\n", "11: text = ;: expected a line with ;"),
+            (
+                "_symmetry_equiv_pos",
+                "_symmetry_ops",
+                "9: space group = P 42/m n m: expected its op",
+            ),
+        ];
+        for (from, to, expected) in cases {
+            let refused = read(&RUTILE.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("c.cif:{expected}")), "{refused}");
+        }
+    }
+    #[test]
+    fn bad_files_are_refused() {
+        let refused = |text: &str| read(text).unwrap_err().to_string();
+        let twice = refused(&format!("{RUTILE}{RUTILE}"));
+        assert!(twice.starts_with("c.cif:35: data_ = a second structure: expected one"), "{twice}");
+        let oxygen = "O1 O2- 0.3053(1) 0.3053(1) 0.0 0.97(1) .";
+        let listed = refused(&RUTILE.replace(oxygen, "Ti2 Ti 0.5 0.5 0.5 1 ."));
+        assert!(listed.starts_with("c.cif:2: atoms = occupancies that sum to 2"), "{listed}");
+        for text in ["", "data_", "loop_", "_a", "data_x\nloop_\n_a\n_b\n1", "'", ";", "loop_ 1 2"]
+        {
             assert!(read(text).is_err(), "{text:?}");
         }
+        for text in ["_a _b", "\u{e9}'x'\u{e9}", "_a '\u{e9}'\u{e9}", "_\u{e9} \u{e9}"] {
+            assert!(read(text).is_err(), "{text:?}");
+        }
+    }
+
+    // Labels and groups of a CIF
+    #[test]
+    fn labels_and_groups_may_do() {
+        let labels = RUTILE.replace("_atom_site_type_symbol", "_atom_site_note");
+        assert_eq!(read(&labels).unwrap().atoms().len(), 6);
+        let refused = read(&labels.replace("O1", "CO1")).unwrap_err().to_string();
+        assert!(refused.contains("_atom_site_label = CO1: expected a label"), "{refused}");
+        assert_eq!(read(&RUTILE.replace("O2-", "D")).unwrap().atoms()[2].element.number(), 1);
+        let none = RUTILE.replace("_symmetry_equiv_pos", "_symmetry_ops");
+        assert_eq!(read(&none.replace("'P 42/m n m'", "'P 1'")).unwrap().atoms().len(), 2);
+        assert_eq!(read(&none.replace("'P 42/m n m'", "?")).unwrap().atoms().len(), 2);
     }
 }
