@@ -48,7 +48,9 @@ impl Crystal {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let file = CrystalText { name, lines: text.lines().collect() };
         let count = file.lines.first().and_then(|line| line.trim().parse::<usize>().ok());
+        let is_cif = Path::new(name).extension().is_some_and(|end| end.eq_ignore_ascii_case("cif"));
         let crystal = match count {
+            _ if is_cif => file.cif()?,
             Some(count) if !file.lines.iter().any(|line| line.trim() == "-1") => {
                 file.extended_xyz(count, cell)?
             }
@@ -377,7 +379,7 @@ mod tests {
         Crystal::from_text(text, name, None).unwrap_err().to_string()
     }
 
-    // The silicon cell is read and refused
+    // The silicon cell is read
     #[test]
     fn the_silicon_cell_is_read() {
         let silicon = Crystal::from_text(SILICON, "SI100.XYZ", None).unwrap();
@@ -395,51 +397,39 @@ mod tests {
         assert_eq!(Crystal::from_text(&numbered, "SI100.XYZ", None).unwrap(), silicon);
     }
 
+    // Spoiled cells are refused
     #[test]
     fn spoiled_cells_are_refused_by_line() {
-        let spoil = |from: &str, to: &str| complaint(&SILICON.replacen(from, to, 1), "SI.xyz");
-        assert_eq!(
-            spoil("14", "104"),
-            "SI.xyz:3: element = 104: expected an atomic number from 1 to 103 or the symbol of an element"
-        );
-        assert_eq!(
-            spoil("4.0725  1.3575  1.0", "4.0725  1.3575  -1.0"),
-            "SI.xyz:5: occupancy = -1.0: expected a number from 0 to 1"
-        );
-        assert_eq!(
-            spoil("4.0725  4.0725  4.0725", "4.0725 4.0725 5.44"),
-            "SI.xyz:10: z = 5.44: expected a height in the cell, 0 to 5.43 Å"
-        );
-        assert_eq!(
-            spoil("2.7150  2.7150  0.0", "2.7150  2.7l50  0.0"),
-            "SI.xyz:4: y = 2.7l50: expected a place in Å"
-        );
-        assert_eq!(
-            spoil("0.076", "nan"),
-            "SI.xyz:3: displacement = nan: expected a length in Å, not negative"
-        );
-        assert_eq!(
-            spoil("  -1", ""),
-            "SI.xyz:11: end is missing: expected a line with -1 after the last atom"
-        );
-        assert_eq!(
-            spoil("5.43    5.43    5.43", "5.43 5.43"),
-            "SI.xyz:2: cell = 5.43 5.43: expected the three sides of the cell in Å"
-        );
-        assert_eq!(
-            spoil("5.43    5.43", "5.43 -5.43"),
-            "SI.xyz:2: cell = -5.43: expected the three sides of the cell in Å"
-        );
-        assert!(
-            spoil("14  0.0000  0.0000", "14")
-                .starts_with("SI.xyz:3: atom = 14 0.0000 1.0 0.076: expected"),
-            "{}",
-            spoil("14  0.0000  0.0000", "14")
-        );
-        assert_eq!(
-            complaint("silicon\n1 1 1\n-1\n", "f"),
-            "f:2: atoms = 0: expected at least one atom"
-        );
+        let sides = "expected the three sides of the cell in Å";
+        let cases = [
+            ("14", "104", "3: element = 104: expected an atomic number from 1 to 103"),
+            (
+                "4.0725  1.3575  1.0",
+                "4.0725 1.3575 -1",
+                "5: occupancy = -1: expected a number from 0 to 1",
+            ),
+            (
+                "4.0725  4.0725  4.0725",
+                "4 4 5.44",
+                "10: z = 5.44: expected a height in the cell, 0 to 5.43 Å",
+            ),
+            ("2.7150  2.7150  0.0", "2.7150 2.7l50 0.0", "4: y = 2.7l50: expected a place in Å"),
+            ("0.076", "nan", "3: displacement = nan: expected a length in Å, not negative"),
+            ("  -1", "", "11: end is missing: expected a line with -1 after the last atom"),
+            ("5.43    5.43    5.43", "5.43 5.43", &format!("2: cell = 5.43 5.43: {sides}")),
+            ("5.43    5.43", "5.43 -5.43", &format!("2: cell = -5.43: {sides}")),
+            (
+                "14  0.0000  0.0000  0.0000",
+                "14",
+                "3: atom = 14 1.0 0.076: expected an atomic number",
+            ),
+        ];
+        for (from, to, expected) in cases {
+            let refused = complaint(&SILICON.replacen(from, to, 1), "SI.xyz");
+            assert!(refused.starts_with(&format!("SI.xyz:{expected}")), "{refused}");
+        }
+        let none = "f:2: atoms = 0: expected at least one atom";
+        assert_eq!(complaint("silicon\n1 1 1\n-1\n", "f"), none);
         for empty in ["", "\n", "1", "a\nb\nc", "-1", "\0\0"] {
             assert!(Crystal::from_text(empty, "f.xyz", None).is_err(), "{empty:?}");
         }
