@@ -12,3 +12,7 @@ pub(crate) mod multislice;
 pub use multislice::{Multislice, Transmission};
 pub(crate) mod prism;
 pub use prism::{Prism, SMatrix};
+pub(crate) mod detector;
+pub use detector::{Annulus, DetectorOptions, Detectors, PatternOptions, Reading, Segmented};
+pub(crate) mod scan;
+pub use scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings};

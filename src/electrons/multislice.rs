@@ -365,7 +365,7 @@ const HELD: usize = 1 << 30;
 const CACHE: usize = 512 << 10;
 
 /// Lets a watcher stop a computation without telling him of its pieces.
-struct Unseen<'a>(&'a dyn Watch);
+pub(crate) struct Unseen<'a>(pub &'a dyn Watch);
 
 impl Watch for Unseen<'_> {
     fn cancelled(&self) -> bool {
