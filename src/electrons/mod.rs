@@ -8,3 +8,5 @@ pub(crate) mod beam;
 pub use beam::{Aberration, Aberrations, Beam, Probe, ProbeWave};
 pub(crate) mod multislice;
 pub use multislice::{Multislice, Transmission};
+pub(crate) mod detector;
+pub use detector::{Annulus, DetectorOptions, Detectors, PatternOptions, Reading, Segmented};
