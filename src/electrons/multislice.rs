@@ -14,45 +14,32 @@ use num_complex::Complex;
 use rustfft::Fft;
 use std::{f64::consts::PI, sync::Arc};
 
-// Transforms of the kept frequencies
-/// Transforms along one axis between the kept frequencies and the samples, those at even places first.
+// Transforms along one axis
+/// Transforms along one axis, neither divided by the number of samples.
 struct Transforms<T> {
-    half: usize,
+    points: usize,
     forward: Arc<dyn Fft<T>>,
     inverse: Arc<dyn Fft<T>>,
-    /// Moves a wave by one sample.
-    twist: Vec<Complex<T>>,
 }
 
 impl<T: Real> Transforms<T> {
-    fn new(grid: &WaveGrid, axis: usize) -> Self {
-        let (half, pixel) = (grid.points()[axis] / 2, grid.pixel()[axis]);
-        let (forward, inverse) = T::plan_complex(half);
-        let turn = |k| cis(2.0 * PI * grid.frequency(axis, k) * pixel);
-        Self { half, forward, inverse, twist: grid.kept(axis).map(turn).collect() }
+    fn new(points: usize) -> Self {
+        let (forward, inverse) = T::plan_complex(points);
+        Self { points, forward, inverse }
     }
 
-    // From frequencies to samples and back
-    /// From the frequencies in the first half of each line to samples, Eq. [even samples](https://lenslet.github.io/lenslet/multislice.html#eq-even-samples) and [odd samples](https://lenslet.github.io/lenslet/multislice.html#eq-odd-samples).
+    /// Samples of lines of frequencies, of which those that are not kept are set to zero.
     fn to_samples(&self, lines: &mut [Complex<T>], scratch: &mut [Complex<T>]) {
-        for line in lines.chunks_exact_mut(2 * self.half) {
-            let (even, odd) = line.split_at_mut(self.half);
-            for ((odd, even), twist) in odd.iter_mut().zip(even).zip(&self.twist) {
-                *odd = *even * twist;
-            }
+        let quarter = self.points / 4;
+        for line in lines.chunks_exact_mut(self.points) {
+            line[quarter..self.points - quarter].fill(Complex::default());
         }
         self.inverse.process_with_scratch(lines, scratch);
     }
 
-    /// From samples to the frequencies in the first half of each line, N times Eq. [frequencies again](https://lenslet.github.io/lenslet/multislice.html#eq-frequencies-again).
+    /// Frequencies of lines of samples, as many times too large as there are samples.
     fn to_frequencies(&self, lines: &mut [Complex<T>], scratch: &mut [Complex<T>]) {
         self.forward.process_with_scratch(lines, scratch);
-        for line in lines.chunks_exact_mut(2 * self.half) {
-            let (even, odd) = line.split_at_mut(self.half);
-            for ((even, odd), twist) in even.iter_mut().zip(odd).zip(&self.twist) {
-                *even += *odd * twist.conj();
-            }
-        }
     }
 
     fn scratch(&self) -> usize {
@@ -60,15 +47,15 @@ impl<T: Real> Transforms<T> {
     }
 }
 
+// A transmission made ready
+/// The transmission of a slice, ready for waves on one grid: (y, x), over the samples along x.
+pub struct Transmission<T>(Vec<Complex<T>>);
+
 /// A number of absolute value 1 and its phase.
 fn cis<T: Real>(phase: f64) -> Complex<T> {
     let (sin, cos) = phase.sin_cos();
     Complex::new(T::of(cos), T::of(sin))
 }
-
-// A transmission made ready
-/// The transmission of a slice, made ready for waves on one grid: even places before odd ones along both axes, and over the samples along x.
-pub struct Transmission<T>(Vec<Complex<T>>);
 
 // Multislice on a grid
 /// Multislice on one grid, with slices of one thickness.
@@ -106,7 +93,7 @@ impl<T: Real> Multislice<T> {
     /// `Invalid` where the thickness is not a length.
     pub fn new(grid: WaveGrid, beam: &Beam, thickness: f64) -> Result<Self, Invalid> {
         positive("slice_thickness", thickness)?;
-        let along = [0, 1].map(|axis| Transforms::new(&grid, axis));
+        let along = grid.points().map(Transforms::new);
         let (wavelength, interaction) = (beam.wavelength(), beam.interaction());
         let straight =
             Self { grid, wavelength, interaction, thickness, along, propagator: Vec::new() };
@@ -150,14 +137,11 @@ impl<T: Real> Multislice<T> {
         let (shape, expected) = (potential.dim(), format!("{ny} lines of {nx} points"));
         accept(shape == (ny, nx), "potential", shape, &expected)?;
         let scale = T::of(1.0 / nx as f64);
-        let mut values = Vec::with_capacity(nx * ny);
-        for j in (0..ny).step_by(2).chain((1..ny).step_by(2)) {
-            for i in (0..nx).step_by(2).chain((1..nx).step_by(2)) {
-                let phase = self.interaction * finite("potential", potential[[j, i]])?;
-                values.push(cis::<T>(phase) * scale);
-            }
-        }
-        Ok(Transmission(values))
+        let value = |v: &f64| {
+            let phase = self.interaction * finite("potential", *v)?;
+            Ok(cis::<T>(phase) * scale)
+        };
+        Ok(Transmission(potential.iter().map(value).collect::<Result<_, Invalid>>()?))
     }
 
     // Follow waves through slices
@@ -201,7 +185,7 @@ impl<T: Real> Multislice<T> {
     fn follow(&self, mut batch: ArrayViewMut3<'_, Complex<T>>, slices: &[Transmission<T>]) {
         let ny = self.grid.points()[1];
         let mut room = Room::new(self, batch.len_of(Axis(0)));
-        let of_wave = self.along[0].half * ny;
+        let of_wave = self.grid.points()[0] / 2 * ny;
         for (own, wave) in room.waves.chunks_exact_mut(of_wave).zip(batch.outer_iter()) {
             turn_in(own, wave, ny);
             self.along[1].to_samples(own, &mut room.scratch);
@@ -222,14 +206,17 @@ impl<T: Real> Multislice<T> {
         let Room { waves, lines, scratch } = room;
         for (block, through) in slice.0.chunks(LINES * nx).enumerate() {
             let (lines, first) = (&mut lines[..through.len()], block * LINES);
-            for wave in waves.chunks_exact_mut(along.half * ny) {
-                fetch(wave, first, lines, [nx, ny]);
+            for wave in waves.chunks_exact_mut(nx / 2 * ny) {
+                let (low, high) = wave.split_at_mut(nx / 4 * ny);
+                fetch(low, [first, 0], lines, [nx, ny]);
+                fetch(high, [first, nx - nx / 4], lines, [nx, ny]);
                 along.to_samples(lines, scratch);
                 for (a, through) in lines.iter_mut().zip(through) {
                     *a *= through;
                 }
                 along.to_frequencies(lines, scratch);
-                bring_back(wave, first, lines, [nx, ny]);
+                bring_back(low, [first, 0], lines, [nx, ny]);
+                bring_back(high, [first, nx - nx / 4], lines, [nx, ny]);
             }
         }
     }
@@ -237,14 +224,14 @@ impl<T: Real> Multislice<T> {
     // Spread columns of a batch
     /// The second pass: to frequencies along y, the propagator, and, where the wave goes `on`, back to samples.
     fn spread(&self, room: &mut Room<T>, on: bool) {
-        let (ny, along) = (self.grid.points()[1], &self.along[1]);
-        for wave in room.waves.chunks_exact_mut(self.along[0].half * ny) {
-            let factors = self.propagator.chunks_exact(along.half);
+        let ([nx, ny], along) = (self.grid.points(), &self.along[1]);
+        for wave in room.waves.chunks_exact_mut(nx / 2 * ny) {
+            let factors = self.propagator.chunks_exact(ny / 2);
             for (column, factors) in wave.chunks_exact_mut(ny).zip(factors) {
                 along.to_frequencies(column, &mut room.scratch);
-                for (a, factor) in column.iter_mut().zip(factors) {
-                    *a *= factor;
-                }
+                let (low, high) = (&factors[..ny / 4], &factors[ny / 4..]);
+                column[..ny / 4].iter_mut().zip(low).for_each(|(a, factor)| *a *= factor);
+                column[ny - ny / 4..].iter_mut().zip(high).for_each(|(a, factor)| *a *= factor);
                 if on {
                     along.to_samples(column, &mut room.scratch);
                 }
@@ -290,7 +277,7 @@ const LINES: usize = 8;
 
 /// Memory that a thread works in.
 struct Room<T> {
-    /// A batch of waves: (wave, k_x, y), even y before odd ones.
+    /// A batch of waves: (wave, k_x, y).
     waves: Vec<Complex<T>>,
     lines: Vec<Complex<T>>,
     scratch: Vec<Complex<T>>,
@@ -309,52 +296,74 @@ impl<T: Real> Room<T> {
     }
 }
 
-// Lines out of columns and back
-/// Fetches lines of a wave out of its columns.
+// Fetch lines out of columns
+/// How many columns are turned at a time.
+const TILE: usize = 4;
+
+/// Fetches lines from `first` on out of a run of columns, to the places from `start` on.
 fn fetch<T: Real>(
-    wave: &[Complex<T>],
-    first: usize,
+    columns: &[Complex<T>],
+    [first, start]: [usize; 2],
     lines: &mut [Complex<T>],
     [nx, ny]: [usize; 2],
 ) {
     let count = lines.len() / nx;
-    for (k, column) in wave.chunks_exact(ny).enumerate() {
-        for (r, a) in column[first..first + count].iter().enumerate() {
-            lines[r * nx + k] = *a;
+    for (tile, columns) in columns.chunks(TILE * ny).enumerate() {
+        let (wide, start) = (columns.len() / ny, start + tile * TILE);
+        let own = |i: usize| &columns[i.min(wide - 1) * ny + first..][..count];
+        let own: [&[Complex<T>]; TILE] = std::array::from_fn(own);
+        for (r, line) in lines.chunks_exact_mut(nx).enumerate() {
+            let places = &mut line[start..start + wide];
+            match <&mut [Complex<T>; TILE]>::try_from(&mut *places) {
+                Ok(places) => *places = own.map(|own| own[r]),
+                Err(_) => places.iter_mut().zip(own).for_each(|(a, own)| *a = own[r]),
+            }
         }
     }
 }
 
-/// Brings lines back into the columns of a wave.
+// Bring lines back into columns
+/// Brings lines back into a run of columns: the reverse of [`fetch`].
 fn bring_back<T: Real>(
-    wave: &mut [Complex<T>],
-    first: usize,
+    columns: &mut [Complex<T>],
+    [first, start]: [usize; 2],
     lines: &[Complex<T>],
     [nx, ny]: [usize; 2],
 ) {
     let count = lines.len() / nx;
-    for (k, column) in wave.chunks_exact_mut(ny).enumerate() {
-        for (r, a) in column[first..first + count].iter_mut().enumerate() {
-            *a = lines[r * nx + k];
+    for (tile, columns) in columns.chunks_mut(TILE * ny).enumerate() {
+        let (wide, start) = (columns.len() / ny, start + tile * TILE);
+        let mut each = columns.chunks_exact_mut(ny);
+        let own = |_| each.next().map_or(&mut [][..], |own| &mut own[first..first + count]);
+        let mut own: [&mut [Complex<T>]; TILE] = std::array::from_fn(own);
+        for (r, line) in lines.chunks_exact(nx).enumerate() {
+            for (a, own) in line[start..start + wide].iter().zip(&mut own) {
+                own[r] = *a;
+            }
         }
     }
 }
 
 // A wave turned in and out
-/// Puts the frequencies of a wave (k_y, k_x) into the first halves of its columns.
+/// The place in a column of `ny` of the kept frequency number `j`.
+fn place(j: usize, ny: usize) -> usize {
+    if j < ny / 4 { j } else { j + ny / 2 }
+}
+
+/// Puts the frequencies of a wave (k_y, k_x) into its columns.
 fn turn_in<T: Real>(columns: &mut [Complex<T>], wave: ArrayView2<'_, Complex<T>>, ny: usize) {
     for (j, line) in wave.outer_iter().enumerate() {
         for (column, a) in columns.chunks_exact_mut(ny).zip(line) {
-            column[j] = *a;
+            column[place(j, ny)] = *a;
         }
     }
 }
 
-/// Takes the frequencies of a wave out of the first halves of its columns.
+/// Takes the frequencies of a wave out of its columns.
 fn turn_out<T: Real>(columns: &[Complex<T>], mut wave: ArrayViewMut2<'_, Complex<T>>, ny: usize) {
     for (j, mut line) in wave.outer_iter_mut().enumerate() {
         for (column, a) in columns.chunks_exact(ny).zip(&mut line) {
-            *a = column[j];
+            *a = column[place(j, ny)];
         }
     }
 }
