@@ -19,7 +19,7 @@ pub struct ScatteringFactor {
     pub(crate) gaussians: Vec<Gaussian>,
 }
 
-/// A/(q² + β) + B/(q² + β)².
+/// A/(q² + β) + D/(q² + β)².
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Pole {
     pub(crate) simple: f64,
@@ -27,7 +27,7 @@ pub(crate) struct Pole {
     pub(crate) beta: f64,
 }
 
-/// c exp(−d q²).
+/// G exp(−d q²).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Gaussian {
     pub(crate) height: f64,
@@ -122,7 +122,7 @@ impl Pole {
 }
 
 impl Gaussian {
-    /// c exp(−π² r²/d).
+    /// G exp(−π² r²/d).
     fn at_distance(&self, r: f64) -> f64 {
         self.height * f64::exp(-PI * PI * r * r / self.steepness)
     }
@@ -225,7 +225,7 @@ impl ScatteringFactor {
 
 // Integrate a pole along a line
 impl Pole {
-    /// ∫ (A/R + π B/√β) exp(−2π √β R) dz with R² = r² + z², for z from `near` to `far`, not negative.
+    /// ∫ (A/R + π D/√β) exp(−2π √β R) dz with R² = r² + z², for z from `near` to `far`, not negative.
     fn along_line(&self, r: f64, near: f64, far: f64) -> f64 {
         let (root, scale) = (self.beta.sqrt(), r.max(near));
         // Beyond this, nothing: the exponential has fallen to e^(−45) of what it is at the nearer end.

@@ -97,13 +97,20 @@ impl Waves {
 
     // Add atoms to a spectrum
     /// Adds atoms by their sums of cosines and sines. `form` fills a row with what each frequency is multiplied by: for an index along x, from index 0 along y; none is negative.
-    fn add(&self, spectrum: &mut Spectrum, sums: &Array2<f64>, mut form: impl FnMut(usize, &mut [f64])) {
+    fn add(
+        &self,
+        spectrum: &mut Spectrum,
+        sums: &Array2<f64>,
+        mut form: impl FnMut(usize, &mut [f64]),
+    ) {
         let (x, y) = (sums.nrows() / 2, sums.ncols() / 2);
         let points = self.grid.points()[1];
         // Frequencies along y that have a negative one beside them.
         let both = y.min(points / 2) - 1;
         let mut forms = vec![0.0; y];
-        for (kx, row) in spectrum.as_slice_mut().unwrap_or_default().chunks_mut(points).take(x).enumerate() {
+        for (kx, row) in
+            spectrum.as_slice_mut().unwrap_or_default().chunks_mut(points).take(x).enumerate()
+        {
             form(kx, &mut forms);
             let [cos, sin] = [kx, x + kx].map(|row| sums.row(row));
             let [cos, sin] = [&cos, &sin].map(|row| row.to_slice().unwrap_or_default().split_at(y));
@@ -129,7 +136,8 @@ impl Waves {
         let mut potential = vec![0.0; x * y];
         let columns = spectrum.as_slice_mut().unwrap_or_default();
         self.along_y.process(columns);
-        let (mut lines, mut scratch) = (vec![Complex::default(); 8 * half], self.along_x.make_scratch_vec());
+        let (mut lines, mut scratch) =
+            (vec![Complex::default(); 8 * half], self.along_x.make_scratch_vec());
         for (block, rows) in potential.chunks_mut(8 * x).enumerate() {
             // Turn eight rows of a spectrum
             for (kx, column) in columns.chunks(y).enumerate() {
@@ -201,11 +209,11 @@ impl Projected {
 /// What of a factor does not depend on the height, at the frequencies that are not negative, (k_x, k_y).
 struct Depths {
     poles: Vec<PoleDepths>,
-    /// The steepness d, and c exp(−d q²)/2 times C/(L_x L_y).
+    /// The steepness d, and G exp(−d q²)/2 times C/(L_x L_y).
     gaussians: Vec<(f64, Array2<f64>)>,
 }
 
-/// Of a pole: β; 2π s; and, times C/(2 L_x L_y), A/s² + B/s⁴ and, where B is not zero, π B/s³.
+/// Of a pole: β; 2π s; and, times C/(2 L_x L_y), A/s² + D/s⁴ and, where D is not zero, π D/s³.
 struct PoleDepths {
     beta: f64,
     fall: Array2<f64>,
@@ -243,7 +251,7 @@ impl Depths {
 
 // Factors of deep atoms beyond a height
 impl Depths {
-    /// Fills a row with `sign` times C f(q; z)/(L_x L_y), for an index along x and all along y from 0: Eq. [scattering beyond](https://lenslet.github.io/lenslet/scattering.html#eq-scattering-beyond).
+    /// Fills a row with `sign` times C U(q, z)/(L_x L_y), for an index along x and all along y from 0: Eq. [scattering beyond](https://lenslet.github.io/lenslet/scattering.html#eq-scattering-beyond).
     fn beyond(&self, z: f64) -> impl Fn(f64, usize, &mut [f64]) {
         let reaches = move |pole: &&PoleDepths| 2.0 * PI * pole.beta.sqrt() * z < NEGLIGIBLE;
         let share = move |d: f64| erfc(PI * z / d.sqrt());
