@@ -15,23 +15,23 @@ pub const VOLTS: f64 = 2.0 * PI * 14.4 * 0.5292;
 /// The scattering factor of an element for electrons: a sum of poles and Gaussians in the square of the frequency, Eq. [scattering terms](https://lenslet.github.io/lenslet/scattering.html#eq-scattering-terms).
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScatteringFactor {
-    poles: Vec<Pole>,
-    gaussians: Vec<Gaussian>,
+    pub(crate) poles: Vec<Pole>,
+    pub(crate) gaussians: Vec<Gaussian>,
 }
 
-/// A/(q² + β) + B/(q² + β)².
+/// A/(q² + β) + D/(q² + β)².
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Pole {
-    simple: f64,
-    double: f64,
-    beta: f64,
+pub(crate) struct Pole {
+    pub(crate) simple: f64,
+    pub(crate) double: f64,
+    pub(crate) beta: f64,
 }
 
-/// c exp(−d q²).
+/// G exp(−d q²).
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Gaussian {
-    height: f64,
-    steepness: f64,
+pub(crate) struct Gaussian {
+    pub(crate) height: f64,
+    pub(crate) steepness: f64,
 }
 
 // Tables of scattering factors
@@ -122,7 +122,7 @@ impl Pole {
 }
 
 impl Gaussian {
-    /// c exp(−π² r²/d).
+    /// G exp(−π² r²/d).
     fn at_distance(&self, r: f64) -> f64 {
         self.height * f64::exp(-PI * PI * r * r / self.steepness)
     }
@@ -225,7 +225,7 @@ impl ScatteringFactor {
 
 // Integrate a pole along a line
 impl Pole {
-    /// ∫ (A/R + π B/√β) exp(−2π √β R) dz with R² = r² + z², for z from `near` to `far`, not negative.
+    /// ∫ (A/R + π D/√β) exp(−2π √β R) dz with R² = r² + z², for z from `near` to `far`, not negative.
     fn along_line(&self, r: f64, near: f64, far: f64) -> f64 {
         let (root, scale) = (self.beta.sqrt(), r.max(near));
         // Beyond this, nothing: the exponential has fallen to e^(−45) of what it is at the nearer end.
@@ -252,10 +252,12 @@ impl Pole {
 static RULE: LazyLock<Rule> = LazyLock::new(|| gauss_legendre(16));
 
 // Highest frequency beyond a height
+/// What has fallen to exp(−NEGLIGIBLE) of its height is left out.
+pub(crate) const NEGLIGIBLE: f64 = 38.0;
+
 impl ScatteringFactor {
     /// The highest frequency \[1/Å\] at which anything of the factor comes from higher than `z` \[Å\] above the nucleus, to 3e-17 of its terms; `None` where there is none.
     pub(crate) fn highest_beyond(&self, z: f64) -> Option<f64> {
-        const NEGLIGIBLE: f64 = 38.0;
         let pole = |pole: &Pole| (NEGLIGIBLE / (2.0 * PI * z)).powi(2) - pole.beta;
         let gaussian = |term: &Gaussian| {
             let d = term.steepness;
