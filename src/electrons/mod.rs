@@ -4,3 +4,5 @@
 // Modules of electrons
 pub(crate) mod wave_grid;
 pub use wave_grid::WaveGrid;
+#[cfg(feature = "files")]
+pub mod sample_file;
