@@ -711,81 +711,62 @@ precision = "f32"
     }
 
     // Bad sample files are refused
+    /// Replaces each first text by the second and expects a complaint that begins with the third.
+    fn refused(cases: &[(&str, &str, &str)]) {
+        for (from, to, expected) in cases {
+            let bad = FULL.replacen(from, to, 1);
+            let refused = SampleFile::from_toml(&bad, "s.toml").unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("s.toml:{expected}")), "{refused}");
+        }
+    }
+
     #[test]
-    fn bad_sample_files_are_refused_by_line() {
-        let cases = [
+    fn bad_samples_are_refused_by_line() {
+        let tile = "3: sample.tile = [4, 0, 10]: expected three whole numbers";
+        let beam = "beam = \"-z\"";
+        refused(&[
             (
                 "file =",
                 "files =",
                 "2: sample.files = \"SI100.XYZ\": expected a known key; did you mean file?",
             ),
+            ("[4, 4, 10]", "[4, 0, 10]", tile),
+            ("[4, 4, 10]", "[4, 4]", "3: sample.tile = [4, 4]: expected three"),
+            ("[4, 4, 10]", "[4, 4, 1.5]", "3: sample.tile = [4, 4, 1.5]: expected three"),
+            ("5.43, 5.43, 5.43", "5.43, 5.43, -1", "4: sample.cell = [5.43, 5.43, -1.0]: expected"),
+            (beam, "beam = \"z\"", "5: sample.beam = \"z\": expected \"+x\" or"),
             (
-                "[4, 4, 10]",
-                "[4, 0, 10]",
-                "3: sample.tile = [4, 0, 10]: expected three whole numbers",
-            ),
-            ("[4, 4, 10]", "[4, 4]", "3: sample.tile = [4, 4]: expected three whole numbers"),
-            (
-                "[4, 4, 10]",
-                "[4, 4, 1.5]",
-                "3: sample.tile = [4, 4, 1.5]: expected three whole numbers",
-            ),
-            (
-                "5.43, 5.43, 5.43",
-                "5.43, 5.43, -1",
-                "4: sample.cell = [5.43, 5.43, -1.0]: expected three lengths",
-            ),
-            ("\"-z\"", "\"z\"", "5: sample.beam = \"z\": expected \"+x\" or"),
-            (
-                "beam = \"-z\"",
+                beam,
                 "zone_axis = [0, 0, 0]",
                 "5: sample.zone_axis = [0.0, 0.0, 0.0]: expected three",
             ),
-            (
-                "beam = \"-z\"",
-                "zone_axis = [1, 1, 1, 0]",
-                "5: sample.zone_axis = [1, 1, 1, 0]: expected four",
-            ),
+            (beam, "zone_axis = [1, 1, 1, 0]", "5: sample.zone_axis = [1, 1, 1, 0]: expected four"),
+            (beam, "strain = 0.2", "5: sample.strain = 0.2: expected a cosine"),
+        ]);
+    }
+
+    // Bad tables beside the sample are refused
+    #[test]
+    fn bad_tables_are_refused_by_line() {
+        refused(&[
             ("\"projected\"", "\"3d\"", "7: potential.model = \"3d\": expected \"lookup\" or"),
-            (
-                "[256, 256]",
-                "[256, 255]",
-                "9: potential.grid = [256, 255]: expected two multiples of 4",
-            ),
+            ("[256, 256]", "[256, 255]", "9: potential.grid = [256, 255]: expected two multiples"),
             ("bound = 3.0", "pixel = 0.1", "11: potential.pixel"),
-            (
-                "1.3575",
-                "0",
-                "10: potential.slice_thickness = 0: expected a finite number greater than 0",
-            ),
+            ("1.3575", "0", "10: potential.slice_thickness = 0: expected a finite number greater"),
             ("seed = 1", "seed = -1", "14: phonons.seed = -1: expected a whole number"),
             ("100.0\n", "nan\n", "16: beam.energy_kev = nan: expected an energy between"),
-            (
-                "energy_kev = 100.0\n",
-                "",
-                "15: beam.energy_kev is missing: expected an energy in keV",
-            ),
+            ("energy_kev = 100.0\n", "", "15: beam.energy_kev is missing: expected an energy"),
             ("n = 2", "n = 3", "19: beam.aberrations[0].n = 3: expected a number of maxima"),
             (
                 "[0.0, 5.43], [",
                 "[6.0, 5.43], [",
-                "22: scan.window = [[6.0, 5.43], [0.0, 5.43]]: expected",
+                "22: scan.window = [[6.0, 5.43], [0.0, 5.43]]: ex",
             ),
             ("step = 0.34", "step = 0", "23: scan.step = 0: expected a length in Å greater than 0"),
-            ("[4, 4]\n", "[4, 0]\n", "26: method.interpolation = [4, 0]: expected a whole number"),
-            (
-                "[60.0, 100.0]",
-                "[100.0, 60.0]",
-                "29: detector.annuli[0] = [100.0, 60.0]: expected an inner",
-            ),
+            ("[4, 4]\n", "[4, 0]\n", "26: method.interpolation = [4, 0]: expected a whole"),
+            ("[60.0, 100.0]", "[100.0, 60.0]", "29: detector.annuli[0] = [100.0, 60.0]: expected"),
             ("bin = 1 }", "bin = 0 }", "31: detector.four_d.bin = 0: expected a whole number"),
             ("\"f32\"", "\"f16\"", "33: run.precision = \"f16\": expected \"f32\" or \"f64\""),
-        ];
-        for (from, to, expected) in cases {
-            let refused = SampleFile::from_toml(&FULL.replacen(from, to, 1), "s.toml")
-                .unwrap_err()
-                .to_string();
-            assert!(refused.starts_with(&format!("s.toml:{expected}")), "{refused}");
-        }
+        ]);
     }
 }
