@@ -16,3 +16,5 @@ pub(crate) mod detector;
 pub use detector::{Annulus, DetectorOptions, Detectors, PatternOptions, Reading, Segmented};
 pub(crate) mod scan;
 pub use scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings};
+#[cfg(feature = "files")]
+pub mod sample_file;

@@ -151,9 +151,9 @@ fn brought_home(cell: [f64; 3], k: usize, mut atom: Atom) -> Result<Atom, Invali
 // An atom wrapped across the beam
 /// Brings an atom into the cell along x and y.
 fn wrap(cell: [f64; 3], atom: &mut Atom) {
-    for axis in 0..2 {
-        let home = atom.position[axis].rem_euclid(cell[axis]);
-        atom.position[axis] = if home < cell[axis] { home } else { 0.0 };
+    for (place, side) in atom.position.iter_mut().zip(cell).take(2) {
+        let home = place.rem_euclid(side);
+        *place = if home < side { home } else { 0.0 };
     }
 }
 

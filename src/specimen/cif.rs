@@ -30,7 +30,7 @@ impl<'t> CrystalText<'t> {
         while number < self.lines.len() {
             let line = self.lines[number];
             number += 1;
-            if line.starts_with(';') {
+            if let Some(first) = line.strip_prefix(';') {
                 let end = self.lines[number..].iter().position(|line| line.starts_with(';'));
                 let end = end.ok_or_else(|| {
                     self.bad(
@@ -40,7 +40,7 @@ impl<'t> CrystalText<'t> {
                         "a line with ; after a text that begins with ;",
                     )
                 })?;
-                words.push(Word { text: line[1..].trim(), line: number, quoted: true });
+                words.push(Word { text: first.trim(), line: number, quoted: true });
                 number += end + 1;
                 continue;
             }

@@ -36,8 +36,8 @@ impl Phonons {
             }
             let normal = draws(k).normal();
             let mut displaced = Atom { occupancy: 1.0, displacement: 0.0, ..*atom };
-            for axis in 0..3 {
-                displaced.position[axis] += atom.displacement * normal[axis];
+            for (place, normal) in displaced.position.iter_mut().zip(normal) {
+                *place += atom.displacement * normal;
             }
             Some(displaced)
         };

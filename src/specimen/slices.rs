@@ -160,6 +160,13 @@ mod tests {
     }
 
     #[test]
+    fn the_lowest_plane_belongs_to_the_last_slice() {
+        let planes = [0.0, 0.0, 1.3575, 1.3575, 2.715, 2.715, 4.0725, 4.0725];
+        let found = Slicing::new(5.43, 1.3575).unwrap().atoms(&specimen([5.43; 3], &planes));
+        assert_eq!(found, [vec![], vec![6, 7], vec![4, 5], vec![0, 1, 2, 3]]);
+    }
+
+    #[test]
     fn away_from_cuts_the_formula_holds() {
         let slices = Slicing::new(54.3, 2.0).unwrap();
         let mut random = StdRng::seed_from_u64(5);
