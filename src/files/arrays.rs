@@ -617,9 +617,9 @@ impl Entry<'_> {
                 of_text(format!("'{ORDER}U{}'", text.chars().count().max(1)))?
             }
             (Values::Table(table), ..) => of_text(table.descriptor())?,
+            (Values::C64(_) | Values::C32(_), _, bytes) => of_text(format!("'{ORDER}c{bytes}'"))?,
             (_, Kind::Float, 4) => f32::type_descriptor(),
             (_, Kind::Float, _) => f64::type_descriptor(),
-            (Values::C64(_) | Values::C32(_), _, bytes) => of_text(format!("'{ORDER}c{bytes}'"))?,
             (_, Kind::Bool, _) => bool::type_descriptor(),
             _ => i64::type_descriptor(),
         };

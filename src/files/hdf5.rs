@@ -255,7 +255,7 @@ impl<W: Write + Seek> Hdf5<W> {
         Ok(())
     }
 
-    // Write the numbers and the header of an array
+    // Write the numbers of an array and what they are
     fn dataset(
         &mut self,
         kind: Type,

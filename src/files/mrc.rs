@@ -60,7 +60,7 @@ fn range_of(signal: &Signal) -> Result<[f32; 4], Invalid> {
     Ok([least, largest, mean, (squares / count).sqrt()].map(|x| x as f32))
 }
 
-// Header of a file in MRC
+// First 1024 bytes of a file in MRC
 /// Bytes of the header, and letters of each of its labels.
 const HEADER: usize = 1024;
 const LABEL: usize = 80;
@@ -80,7 +80,7 @@ fn header(signal: &Signal, sections: &Sections, range: [f32; 4]) -> Vec<u8> {
     whole(17, &[1, 2, 3]);
     whole(23, &[space_group]);
     whole(28, &[20141]);
-    // Steps and range in the header of MRC
+    // Steps and range of the sections
     let mut real = |word: usize, values: &[f32]| {
         values.iter().zip(word..).for_each(|(x, word)| words[word - 1] = x.to_le_bytes());
     };
@@ -91,7 +91,7 @@ fn header(signal: &Signal, sections: &Sections, range: [f32; 4]) -> Vec<u8> {
     real(20, &range[..3]);
     real(50, &[0, 1, 2].map(offset));
     real(55, &range[3..]);
-    // Marks and labels in the header of MRC
+    // Marks and labels in words and letters
     let mut labels = vec![format!("lenslet {}: {}", env!("CARGO_PKG_VERSION"), signal.title())];
     for (name, (count, axis)) in
         ["columns", "rows", "sections", "volumes"].iter().zip(sections.sides)

@@ -20,7 +20,7 @@ pub enum SignalFormat {
     Hdf5,
     /// Zarr in an archive, as HyperSpy saves it: `.zspy`.
     Zspy,
-    /// Zarr in an archive, a group for each signal: `.zarr`.
+    /// Zarr in an archive, a group for each signal: `.zarr`, `.zarr.zip`.
     Zarr,
     /// One signal as a stack of images: `.mrc`.
     Mrc,
@@ -43,11 +43,15 @@ impl SignalFormat {
     /// let of = |name: &str| SignalFormat::of(("output", name.as_ref()));
     /// assert_eq!(of("Si.H5"), Ok(SignalFormat::Hdf5));
     /// let said = of("Si.tif").unwrap_err().to_string();
-    /// assert!(said.ends_with("expected a file name that ends in .h5, .hdf5, .emd, .zspy, .zarr, .mrc or .npz"));
+    /// assert!(said.ends_with("expected a file name that ends in .h5, .hdf5, .emd, .zspy, .zarr, .zarr.zip, .mrc or .npz"));
     /// ```
     pub fn of((role, path): (&str, &Path)) -> Result<Self, Invalid> {
-        let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
-        let fits = |format: &Self| format.endings().iter().any(|ending| extension == *ending);
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        let ends = |ending: &&str| {
+            let rest = name.strip_suffix(*ending).and_then(|rest| rest.strip_suffix('.'));
+            rest.is_some_and(|stem| !stem.is_empty())
+        };
+        let fits = |format: &Self| format.endings().iter().any(ends);
         let refused = || {
             let all: Vec<_> = Self::ALL.iter().flat_map(|format| format.endings()).collect();
             let all = all.iter().map(|ending| format!(".{ending}")).collect::<Vec<_>>().join(", ");
@@ -62,7 +66,7 @@ impl SignalFormat {
         match self {
             Self::Hdf5 => &["h5", "hdf5", "emd"],
             Self::Zspy => &["zspy"],
-            Self::Zarr => &["zarr"],
+            Self::Zarr => &["zarr", "zarr.zip"],
             Self::Mrc => &["mrc"],
             Self::Npz => &["npz"],
         }
@@ -305,15 +309,18 @@ mod tests {
             ("b.emd", SignalFormat::Hdf5),
             ("c.d.zspy", SignalFormat::Zspy),
             ("d.zarr", SignalFormat::Zarr),
+            ("d.zarr.ZIP", SignalFormat::Zarr),
             ("e.mrc", SignalFormat::Mrc),
             ("f.npz", SignalFormat::Npz),
         ] {
             assert_eq!(SignalFormat::of(("output", name.as_ref())), Ok(format));
         }
-        for name in ["a", "h5", ".h5", "a.h5.part", "a.tiff", ""] {
+        for name in ["a", "h5", ".h5", "a.h5.part", "a.tiff", "a.zip", ""] {
             let refused = SignalFormat::of(("output", name.as_ref())).unwrap_err();
             assert!(
-                refused.expected.ends_with("in .h5, .hdf5, .emd, .zspy, .zarr, .mrc or .npz"),
+                refused
+                    .expected
+                    .ends_with("in .h5, .hdf5, .emd, .zspy, .zarr, .zarr.zip, .mrc or .npz"),
                 "{name}"
             );
         }
@@ -335,7 +342,9 @@ mod tests {
         assert_eq!((cube.dim(), cube[[3, 2, 6, 4]]), ((x, y, qx, qy), 3264.25));
         let deeper: Array3<f32> = npz.by_name("annular_depth0001").unwrap();
         assert_eq!((deeper.dim(), deeper[[0, 0, 1]]), ((x, y, bins), 1001.0 / 7.0));
-        let mut places = |name: &str| npz.by_name::<ndarray::OwnedRepr<f64>, ndarray::Ix1>(name).unwrap().to_vec();
+        let mut places = |name: &str| {
+            npz.by_name::<ndarray::OwnedRepr<f64>, ndarray::Ix1>(name).unwrap().to_vec()
+        };
         assert_eq!(places("x"), [1.25, 1.75, 2.25, 2.75]);
         assert_eq!(places("probe_y")[2], 2.0 * 0.3);
         assert_eq!((places("thickness"), places("qy")[0]), (vec![20.0, 40.0], -0.25));

@@ -170,9 +170,11 @@ impl Signal<'_> {
     fn write_zspy<W: Write + Seek>(&self, folder: &str, store: &mut Store<W>) -> io::Result<()> {
         let order = self.picture_order();
         let samples = self.samples.permuted(&order);
+        let integrated = self.axes.iter().all(|axis| axis.navigation);
         store.array(&format!("{folder}/data"), &samples, CHUNK, json!({}))?;
         for (place, (&k, &count)) in order.iter().zip(samples.shape()).enumerate() {
             let Axis { name, unit, offset, scale, navigation, .. } = &self.axes[k];
+            let navigation = *navigation && !integrated;
             let attributes = json!({
                 "_type": "UniformDataAxis", "name": name, "units": unit, "navigate": navigation,
                 "is_binned": false, "size": count, "offset": offset, "scale": scale,
@@ -330,6 +332,8 @@ mod tests {
             (&axis["name"], &axis["offset"], &axis["navigate"]),
             (&json!("qy"), &json!(-0.25), &json!(false))
         );
+        let image = description(&mut archive, "Experiments/annulus_0/axis-0/.zattrs");
+        assert_eq!((&image["name"], &image["navigate"]), (&json!("y"), &json!(false)));
         let mut archive = ZipArchive::new(zarr).unwrap();
         let data = description(&mut archive, "annular_depth0001/annular/.zarray");
         assert_eq!(data["shape"], json!([4, 3, 6]));
