@@ -18,3 +18,7 @@ pub(crate) mod scan;
 pub use scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings};
 #[cfg(feature = "files")]
 pub mod sample_file;
+#[cfg(feature = "files")]
+mod posed;
+#[cfg(feature = "files")]
+mod checkpoint;

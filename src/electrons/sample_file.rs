@@ -2,10 +2,11 @@
 //! The file that describes a simulation of electrons.
 
 // What the sample file stands on
+use crate::electrons::potential::PotentialModel;
 use crate::error::{BadLine, Error, Invalid, accept, finite, positive};
 use crate::files::located::{Decode, Document, Keys, Table};
 use crate::numerics::Precision;
-use crate::specimen::{self, Crystal, Cut, Phonons, Specimen, zone_of_four};
+use crate::specimen::{self, Crystal, Cut, Factors, Phonons, Specimen, zone_of_four};
 use std::{fmt::Debug, fs::File, io::Read, path::Path, path::PathBuf};
 
 // What a sample file says
@@ -192,28 +193,6 @@ impl SampleFile {
 }
 
 // The table of the potential
-/// How the potential of a slice is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PotentialKind {
-    /// Projected, from a table, with atoms on the nearest pixel.
-    Lookup,
-    /// Projected, with atoms where they are.
-    #[default]
-    Projected,
-    /// In three dimensions, integrated over each slice.
-    Sliced,
-}
-
-/// Whose scattering factors are used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Factors {
-    /// Kirkland's.
-    #[default]
-    Kirkland,
-    /// Lobato's and Van Dyck's.
-    Lobato,
-}
-
 /// How finely waves are sampled.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Sampling {
@@ -226,7 +205,7 @@ pub enum Sampling {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PotentialTable {
     /// How the potential of a slice is computed.
-    pub model: PotentialKind,
+    pub model: PotentialModel,
     /// Whose scattering factors are used.
     pub factors: Factors,
     /// How finely waves are sampled; pixels of 0.1 Å unless said.
@@ -243,9 +222,9 @@ impl PotentialTable {
         const KEYS: Keys = &["model", "factors", "grid", "pixel", "slice_thickness", "bound"];
         let Some(table) = root.table("potential", KEYS)? else { return Ok(Self::default()) };
         let models = [
-            ("lookup", PotentialKind::Lookup),
-            ("projected", PotentialKind::Projected),
-            ("sliced", PotentialKind::Sliced),
+            ("lookup", PotentialModel::Lookup),
+            ("projected", PotentialModel::Projected),
+            ("sliced", PotentialModel::Sliced),
         ];
         let factors = [("kirkland", Factors::Kirkland), ("lobato", Factors::Lobato)];
         let points = "two multiples of 4 from 4 to 32768, [x, y]";
@@ -276,7 +255,7 @@ impl PotentialTable {
 impl Default for PotentialTable {
     fn default() -> Self {
         Self {
-            model: PotentialKind::default(),
+            model: PotentialModel::default(),
             factors: Factors::default(),
             sampling: Sampling::Pixel([0.1; 2]),
             slice_thickness: 2.0,
@@ -434,8 +413,6 @@ pub enum Algorithm {
     Multislice,
     /// Plane waves through all slices, and probes from those.
     Prism,
-    /// One plane wave, and a lens behind the specimen.
-    Hrtem,
 }
 
 /// The table `[method]`.
@@ -460,11 +437,7 @@ impl MethodTable {
         let Some(table) = root.table("method", &["algorithm", "interpolation"])? else {
             return Ok(Self { algorithm: Algorithm::default(), interpolation: [4; 2] });
         };
-        let names = [
-            ("multislice", Algorithm::Multislice),
-            ("prism", Algorithm::Prism),
-            ("hrtem", Algorithm::Hrtem),
-        ];
+        let names = [("multislice", Algorithm::Multislice), ("prism", Algorithm::Prism)];
         let expected = "a whole number from 1 to 1000, or two, [x, y]";
         let interpolation =
             one_or_two(&table, "interpolation", expected, |f: usize| (1..=1000).contains(&f))?;

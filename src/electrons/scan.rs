@@ -8,7 +8,7 @@ use super::multislice::{Multislice, Transmission, Unseen};
 use super::potential::{Potential, PotentialModel};
 use super::prism::{Prism, SMatrix};
 use super::wave_grid::WaveGrid;
-use crate::device::{Engine, Watch, Workers, gather, threads};
+use crate::device::{Description, Engine, Memory, Stage, Watch, Work, Workers, gather, threads};
 use crate::error::{Error, Invalid, accept, positive};
 use crate::numerics::real::{Precision, Real};
 use crate::specimen::{Factors, Phonons, Slicing, Specimen};
@@ -20,6 +20,9 @@ use std::ops::Range;
 /// Bytes of waves in a block, and of slices that are kept, at most.
 const BLOCK: usize = 1 << 29;
 const KEPT: usize = 1 << 30;
+
+/// Seconds of one thread for a slice, by sample and bit of the number of samples.
+const SECONDS: f64 = 1.5e-9;
 
 // Places of a scan
 /// Where the probe of a scan stands: a lattice of places in a window.
@@ -501,9 +504,61 @@ impl StemPlan {
     }
 }
 
+// Describe a scan
+impl StemPlan {
+    /// What will be done, in words, memory and time, without doing it.
+    pub fn describe(&self, engine: &Engine) -> Description {
+        let options = &self.options;
+        let number = 2 * if engine.precision() == Precision::F64 { 8 } else { 4 };
+        let ([nx, ny], places) = (options.grid.points(), self.places());
+        let slices = options.ends.last().copied().unwrap_or(0);
+        let plane = (nx * ny * number) as u64;
+        let (waves, method) = match options.method {
+            StemMethod::Multislice => (places * self.probes.len(), "multislice".into()),
+            StemMethod::Prism { factor: [x, y], .. } => {
+                let beams = Prism::new(options.grid, [x, y], &options.probe);
+                let beams = beams.map_or(0, |prism| prism.beams());
+                (beams, format!("PRISM with {beams} beams, interpolation {x} × {y}"))
+            }
+        };
+        // Memory and time of a scan
+        let kept = (slices as u64 * plane).min(KEPT as u64);
+        let [wx, wy] = self.waves.points();
+        let block = self.block::<f64>(places) * wx * wy * number;
+        let beams = match options.method {
+            StemMethod::Multislice => 0,
+            StemMethod::Prism { .. } => waves as u64 * plane / 2,
+        };
+        let readings =
+            (places * self.readings() * 8) as u64 * if self.configurations() > 1 { 2 } else { 1 };
+        let host = kept + block as u64 + beams + 2 * readings;
+        let passes = (waves * slices * self.configurations()) as f64;
+        let seconds = passes * (nx * ny) as f64 * ((nx * ny) as f64).log2() * SECONDS;
+        let stages = vec![Stage::shared("probes", &[(Work::Transforms, seconds)], engine)];
+        let what =
+            format!("a scan of {} × {} probes", options.scan.counts()[0], options.scan.counts()[1]);
+        let grid = format!(
+            "{nx} × {ny} samples, {slices} slices, {} configurations",
+            self.configurations()
+        );
+        Description {
+            what,
+            arrays: vec![("readings".into(), vec![places, self.readings()])],
+            form: "",
+            reason: String::new(),
+            method: format!("{method}, {grid}"),
+            slope_model: "",
+            engine: engine.name(),
+            memory: Memory { host, devices: vec![0; engine.devices().len()] },
+            stages,
+            rates: engine.speed().to_string(),
+        }
+    }
+}
+
 // Tests of scans
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::device::silent;
     use crate::electrons::{Aberrations, Annulus, Beam, PatternOptions};
@@ -545,7 +600,7 @@ mod tests {
         }
     }
 
-    fn plan(configurations: usize) -> StemPlan {
+    pub(in crate::electrons) fn plan(configurations: usize) -> StemPlan {
         StemPlan::new(specimen(), options(configurations)).unwrap()
     }
 

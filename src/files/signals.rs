@@ -390,6 +390,11 @@ pub struct Signals<'a> {
 
 impl<'a> Signals<'a> {
     // Add signals and facts
+    /// The signals, in the order in which they were added.
+    pub fn items(&self) -> impl Iterator<Item = &Signal<'a>> {
+        self.items.iter()
+    }
+
     /// Adds a signal.
     ///
     /// # Errors
