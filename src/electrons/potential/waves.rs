@@ -442,7 +442,7 @@ mod tests {
                     let mut sum = 0.0;
                     for site in &sites {
                         let z = bounds.map(|bound| bound - site.place[2]);
-                        for (a, b) in (-9..=9).flat_map(|a| (-12..=12).map(move |b| (a, b))) {
+                        for (a, b) in (-7..=7).flat_map(|a| (-9..=9).map(move |b| (a, b))) {
                             let (dx, dy) = (
                                 f64::from(a) * 4.0 - site.place[0],
                                 f64::from(b) * 3.0 - site.place[1],
