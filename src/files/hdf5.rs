@@ -94,6 +94,8 @@ impl Header {
         Ok(bytes)
     }
 }
+
+// Say where the numbers of an array lie
 /// The message of kind 1: a shape.
 fn dataspace(shape: &[usize]) -> Vec<u8> {
     let rank = shape.len() as u8; // ndarray has far fewer than 256 axes
@@ -207,6 +209,8 @@ impl Heap {
         bytes
     }
 }
+
+// Put texts where they are found
 impl<W: Write + Seek> Hdf5<W> {
     /// Puts a text into a heap; returns the reference to it.
     fn text(&mut self, text: &str) -> io::Result<Vec<u8>> {
@@ -255,7 +259,7 @@ impl<W: Write + Seek> Hdf5<W> {
         Ok(())
     }
 
-    // Write the numbers of an array and what they are
+    // Numbers of an array and what they are
     fn dataset(
         &mut self,
         kind: Type,
