@@ -94,6 +94,8 @@ impl Header {
         Ok(bytes)
     }
 }
+
+// Say where the numbers of an array lie
 /// The message of kind 1: a shape.
 fn dataspace(shape: &[usize]) -> Vec<u8> {
     let rank = shape.len() as u8; // ndarray has far fewer than 256 axes
@@ -207,6 +209,8 @@ impl Heap {
         bytes
     }
 }
+
+// Put texts where they are found
 impl<W: Write + Seek> Hdf5<W> {
     /// Puts a text into a heap; returns the reference to it.
     fn text(&mut self, text: &str) -> io::Result<Vec<u8>> {
@@ -255,7 +259,7 @@ impl<W: Write + Seek> Hdf5<W> {
         Ok(())
     }
 
-    // Write the numbers of an array and what they are
+    // Numbers of an array and what they are
     fn dataset(
         &mut self,
         kind: Type,
@@ -481,5 +485,44 @@ pub(super) mod tests {
         assert_eq!(number(&heap[8..16]), (2 * HEAD + Heap::room(&long)) as u64);
         assert_eq!(&heap[32..32 + long.len()], long.as_bytes());
         Ok(())
+    }
+
+    // Fill heaps to the last byte
+    #[test]
+    fn heaps_hold_all_texts() -> io::Result<()> {
+        for length in 3900..4100 {
+            let mut bytes = io::Cursor::new(Vec::new());
+            let mut file = Hdf5::begin(&mut bytes)?;
+            let texts = ["x".repeat(length), String::new(), "y".repeat(30), "z".repeat(8)];
+            let all = file.texts(&texts, &[])?;
+            let root = file.group(&[("all", Link::Hard(all))], &[])?;
+            file.finish(root)?;
+            let file = bytes.into_inner();
+            let (shape, _, references) = dataset(&file, "all");
+            assert_eq!(shape, [4]);
+            for (text, reference) in texts.iter().zip(references.chunks(16)) {
+                assert_eq!(number(&reference[..4]) as usize, text.len());
+                let found = heaped(&file, number(&reference[4..12]), number(&reference[12..]));
+                assert_eq!(found, text.as_bytes(), "{length}");
+            }
+        }
+        Ok(())
+    }
+
+    /// The text of this number in the heap at an address; none is at 0.
+    fn heaped(file: &[u8], address: u64, wanted: u64) -> &[u8] {
+        if address == 0 {
+            return &[];
+        }
+        let heap = &file[address as usize..];
+        let mut rest = &heap[HEAD..number(&heap[8..16]) as usize];
+        loop {
+            let length = number(&rest[8..16]) as usize;
+            if number(&rest[..2]) == wanted {
+                return &rest[HEAD..HEAD + length];
+            }
+            assert!(number(&rest[..2]) > 0, "the end of the heap");
+            rest = &rest[HEAD + length.next_multiple_of(8)..];
+        }
     }
 }

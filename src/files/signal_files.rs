@@ -61,6 +61,7 @@ impl SignalFormat {
         Self::ALL.into_iter().find(fits).ok_or_else(refused)
     }
 
+    // Endings of files of signals
     /// What names of such files end in, behind a point.
     fn endings(self) -> &'static [&'static str] {
         match self {
@@ -140,11 +141,12 @@ impl<'a> Signals<'a> {
     }
 }
 
-// Signals as an archive of arrays
-/// Adds an array under a name, or the name with as many lines behind it as make it the only one.
+// Names of arrays in an archive
+/// Names that are taken.
 struct Names(Vec<String>);
 
 impl Names {
+    /// The name, with as many lines behind it as make it the only one.
     fn free(&mut self, name: &str) -> String {
         let mut name = name.to_string();
         while self.0.contains(&name) {
@@ -155,6 +157,7 @@ impl Names {
     }
 }
 
+// Signals as an archive of arrays
 impl Signals<'_> {
     /// All signals, axes, thicknesses and facts as arrays.
     fn as_arrays(&self) -> Arrays<'_> {
@@ -175,7 +178,7 @@ impl Signals<'_> {
         arrays
     }
 
-    // Axes and facts as arrays
+    // Axes as arrays
     fn add_axes(&self, arrays: &mut Arrays, names: &mut Names) {
         let mut known: Vec<(&Axis, usize)> = Vec::new();
         for signal in &self.items {
@@ -196,6 +199,7 @@ impl Signals<'_> {
         }
     }
 
+    // Facts as arrays
     fn add_facts(&self, arrays: &mut Arrays, names: &mut Names) {
         let mut depths: Vec<_> = self.items.iter().filter_map(|signal| signal.depth).collect();
         depths.sort_by_key(|(number, _)| *number);

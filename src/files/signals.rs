@@ -486,6 +486,8 @@ fn printable(quantity: &str, text: &str) -> Result<(), Invalid> {
     let good = !text.chars().any(char::is_control);
     accept(good, quantity, text, "a text without control characters").map(drop)
 }
+
+// Gather bytes for a file
 /// Bytes that are gathered before they are handed to the file.
 const BUFFER: usize = 1 << 16;
 
