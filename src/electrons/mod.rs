@@ -10,3 +10,7 @@ pub(crate) mod multislice;
 pub use multislice::{Multislice, Transmission};
 pub(crate) mod detector;
 pub use detector::{Annulus, DetectorOptions, Detectors, PatternOptions, Reading, Segmented};
+pub(crate) mod scan_images;
+pub use scan_images::{Edge, RunningMean, blurred, counted, integrated};
+pub(crate) mod hrtem;
+pub use hrtem::{Imaging, plane_wave};

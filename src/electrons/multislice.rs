@@ -311,10 +311,10 @@ fn fetch<T: Real>(
         let own = |i: usize| &columns[i.min(wide - 1) * ny + first..][..count];
         let own: [&[Complex<T>]; TILE] = std::array::from_fn(own);
         for (r, line) in lines.chunks_exact_mut(nx).enumerate() {
-            if let Some(places) = line[start..start + wide].as_mut_array::<TILE>() {
-                *places = own.map(|own| own[r]);
-            } else {
-                line[start..start + wide].iter_mut().zip(own).for_each(|(a, own)| *a = own[r]);
+            let places = &mut line[start..start + wide];
+            match <&mut [Complex<T>; TILE]>::try_from(&mut *places) {
+                Ok(places) => *places = own.map(|own| own[r]),
+                Err(_) => places.iter_mut().zip(own).for_each(|(a, own)| *a = own[r]),
             }
         }
     }
