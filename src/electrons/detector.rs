@@ -294,7 +294,7 @@ impl Pattern {
             positive("four_d.crop", crop)?;
         }
         let (size, before) =
-            (asked.bin as i64, if asked.bin % 2 == 0 { 0 } else { asked.bin as i64 / 2 });
+            (asked.bin as i64, if asked.bin.is_multiple_of(2) { 0 } else { asked.bin as i64 / 2 });
         let (mut bins, mut axes) = ([vec![], vec![]], [vec![], vec![]]);
         for axis in 0..2 {
             let (half, length) = (grid.points()[axis] as i64 / 2, grid.lengths()[axis]);

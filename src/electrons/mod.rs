@@ -16,6 +16,10 @@ pub(crate) mod detector;
 pub use detector::{Annulus, DetectorOptions, Detectors, PatternOptions, Reading, Segmented};
 pub(crate) mod scan;
 pub use scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings};
+pub(crate) mod scan_images;
+pub use scan_images::{Edge, RunningMean, blurred, counted, integrated};
+pub(crate) mod hrtem;
+pub use hrtem::{Imaging, plane_wave};
 #[cfg(feature = "files")]
 pub mod sample_file;
 #[cfg(feature = "files")]

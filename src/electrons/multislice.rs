@@ -452,7 +452,7 @@ mod tests {
         let ([nx, ny], thickness, beam) = (grid.points(), 2.5, beam());
         let signed = |k: usize, n: usize| k as f64 - if 2 * k >= n { n as f64 } else { 0.0 };
         let q = |j: usize, i: usize| [signed(i, nx) / 7.0, signed(j, ny) / 5.5];
-        let kept = |j: usize, i: usize| (i < 6 || i >= 18) && (j < 4 || j >= 12);
+        let kept = |j: usize, i: usize| !(6..18).contains(&i) && !(4..12).contains(&j);
         let wave = probe([6.0, -3.0]).wave(&grid).unwrap();
         let mut waves: Array3<Complex64> = wave.at(&[place]);
         let mut whole = Array2::zeros((ny, nx));
