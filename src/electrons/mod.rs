@@ -17,7 +17,7 @@ pub use detector::{Annulus, DetectorOptions, Detectors, PatternOptions, Reading,
 pub(crate) mod scan;
 pub use scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings};
 pub(crate) mod scan_images;
-pub use scan_images::{Edge, RunningMean, blurred, counted, integrated};
+pub use scan_images::{Edge, blurred, counted, integrated};
 pub(crate) mod hrtem;
 pub use hrtem::{Imaging, plane_wave};
 #[cfg(feature = "files")]

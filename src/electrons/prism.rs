@@ -135,7 +135,7 @@ impl<T: Real> SMatrix<T> {
         planes.axis_iter_mut(Axis(0)).into_par_iter().for_each(|mut plane| {
             Zip::from(&mut plane).and(&back).for_each(|a, back| *a *= back);
             let values = plane.as_slice_mut().unwrap_or_else(|| unreachable!("planes are whole"));
-            transform_plane(values, &inverse, &mut Vec::new());
+            transform_along(values, &inverse, &mut Vec::new());
         });
         let along = prism.window.points().map(|points| T::plan_complex(points / 2).0);
         Ok(Self { prism, planes, along })
@@ -202,7 +202,7 @@ impl<T: Real> SMatrix<T> {
                         self.add_beam(b, amplitude, first, sum);
                     }
                 }
-                transform_plane(sum, &self.along, &mut scratch);
+                transform_along(sum, &self.along, &mut scratch);
             }
             Ok(())
         };
@@ -224,7 +224,7 @@ fn back_in_space<T: Real>(grid: &WaveGrid, wavelength: f64, way: f64) -> Array2<
 
 // Transform a plane by lines and columns
 /// Transforms a plane (y, x) along both axes, x before y in `along`.
-fn transform_plane<T: Real>(
+pub(crate) fn transform_along<T: Real>(
     plane: &mut [Complex<T>],
     along: &[Arc<dyn Fft<T>>; 2],
     turned: &mut Vec<Complex<T>>,

@@ -1,14 +1,16 @@
 // Tangled from book/src/scan-images.md: edit there, or here and run cargo tangle stitch.
-//! What is made of the readings of a scan: integrals of deflections, sizes of sources, counts, means.
+//! What is made of the readings of a scan: integrals of deflections, sizes of sources, counts.
 
 // What images of scans stand on
+use super::prism::transform_along;
 use crate::error::{Invalid, accept, finite, not_negative, positive};
 use crate::numerics::real::Real;
-use ndarray::{Array2, ArrayView1, ArrayView2, ArrayView3, Axis, s};
+use ndarray::{Array2, ArrayView2, ArrayView3, s};
 use num_complex::{Complex, Complex64};
 use rand::{SeedableRng, rngs::StdRng};
 use rand_distr::{Distribution, Poisson};
 use std::f64::consts::PI;
+use std::mem;
 
 // What lies beyond a scan
 /// What is assumed beyond the edges of a scan.
@@ -42,15 +44,16 @@ impl Edge {
 // A transform of a plane
 /// Transforms a plane in place: to frequencies, or without any factor back to samples.
 pub(crate) fn transform_plane<T: Real>(plane: &mut Array2<Complex<T>>, back: bool) {
-    for axis in [Axis(1), Axis(0)] {
-        let (forward, inverse) = T::plan_complex(plane.len_of(axis));
-        let plan = if back { inverse } else { forward };
-        for mut lane in plane.lanes_mut(axis) {
-            let mut line = lane.to_vec();
-            plan.process(&mut line);
-            lane.assign(&ArrayView1::from(&line));
-        }
+    let (ny, nx) = plane.dim();
+    let along = [nx, ny].map(|n| {
+        let (forward, inverse) = T::plan_complex(n);
+        if back { inverse } else { forward }
+    });
+    let mut whole = mem::take(plane).as_standard_layout().into_owned();
+    if let Some(values) = whole.as_slice_mut() {
+        transform_along(values, &along, &mut Vec::new());
     }
+    *plane = whole;
 }
 
 /// The frequency \[1/Å\] of index `k` of `n` samples a `step` \[Å\] apart.
@@ -169,85 +172,6 @@ pub fn counted(
     Ok(counts)
 }
 
-// A running mean of arrays
-/// The mean of arrays so far, and its standard error, Eq. [running mean](https://lenslet.github.io/lenslet/scan.html#eq-running-mean).
-///
-/// ```
-/// use lenslet::electrons::RunningMean;
-/// let mut mean = RunningMean::new(2);
-/// for values in [[1.0, 5.0], [2.0, 5.0], [6.0, 5.0]] {
-///     mean.push(&values)?;
-/// }
-/// assert_eq!(mean.mean(), [3.0, 5.0]);
-/// assert_eq!(mean.standard_error().unwrap(), [(14.0f64 / 6.0).sqrt(), 0.0]);
-/// # Ok::<(), lenslet::Invalid>(())
-/// ```
-#[derive(Debug, Clone, PartialEq)]
-pub struct RunningMean {
-    count: u64,
-    mean: Vec<f64>,
-    squares: Vec<f64>,
-}
-
-impl RunningMean {
-    /// No values yet, of arrays of so many numbers.
-    pub fn new(numbers: usize) -> Self {
-        Self { count: 0, mean: vec![0.0; numbers], squares: vec![0.0; numbers] }
-    }
-
-    /// Adds an array.
-    ///
-    /// # Errors
-    /// `Invalid` where it has another number of numbers.
-    pub fn push(&mut self, values: &[f64]) -> Result<(), Invalid> {
-        let expected = format!("arrays of {} numbers", self.mean.len());
-        accept(values.len() == self.mean.len(), "array", values.len(), &expected)?;
-        self.count += 1;
-        let share = 1.0 / self.count as f64;
-        for ((mean, squares), x) in self.mean.iter_mut().zip(&mut self.squares).zip(values) {
-            let before = x - *mean;
-            *mean += before * share;
-            *squares += before * (x - *mean);
-        }
-        Ok(())
-    }
-
-    // What a running mean tells
-    /// How many arrays there were.
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// Their mean; zeros before the first.
-    pub fn mean(&self) -> &[f64] {
-        &self.mean
-    }
-
-    /// The standard error of the mean, from two arrays on.
-    pub fn standard_error(&self) -> Option<Vec<f64>> {
-        let pairs = (self.count > 1).then(|| self.count as f64 * (self.count - 1) as f64)?;
-        Some(self.squares.iter().map(|s| (s.max(0.0) / pairs).sqrt()).collect())
-    }
-
-    /// All there is to be saved: how many arrays there were, their mean, and the sum of the squares of their differences from it.
-    pub fn parts(&self) -> (u64, &[f64], &[f64]) {
-        (self.count, &self.mean, &self.squares)
-    }
-
-    /// A mean that was saved as its [`parts`](Self::parts).
-    ///
-    /// # Errors
-    /// `Invalid` where both arrays have not the same number of numbers, or one of them is not finite.
-    pub fn from_parts(count: u64, mean: Vec<f64>, squares: Vec<f64>) -> Result<Self, Invalid> {
-        let expected = format!("as many numbers as the mean has, {}", mean.len());
-        accept(squares.len() == mean.len(), "squares", squares.len(), &expected)?;
-        for &x in mean.iter().chain(&squares) {
-            finite("running mean", x)?;
-        }
-        Ok(Self { count, mean, squares })
-    }
-}
-
 // Tests of images of scans
 #[cfg(test)]
 mod tests {
@@ -356,35 +280,5 @@ mod tests {
             [refused(-1.0, 1.0), refused(f64::NAN, 1.0), refused(0.1, 0.0)],
             ["image", "image", "dose"]
         );
-    }
-
-    // Check running means
-    #[test]
-    fn running_means_are_means_and_go_on_after_a_stop() {
-        let value = |n: usize, k: usize| 1e8 * k as f64 + ((n * n + 3 * k) as f64).sin();
-        let arrays: Vec<Vec<f64>> = (0..9).map(|n| (0..4).map(|k| value(n, k)).collect()).collect();
-        let mut mean = RunningMean::new(4);
-        assert!(mean.standard_error().is_none() && mean.mean() == [0.0; 4]);
-        for array in &arrays {
-            mean.push(array).unwrap();
-        }
-        assert_eq!(mean.count(), 9);
-        let errors = mean.standard_error().unwrap();
-        for k in 0..4 {
-            let plain = arrays.iter().map(|a| a[k]).sum::<f64>() / 9.0;
-            let squares: f64 = arrays.iter().map(|a| (a[k] - plain).powi(2)).sum();
-            assert!((mean.mean()[k] - plain).abs() < 1e-14 * (1.0 + plain.abs()));
-            let expected = (squares / 72.0).sqrt();
-            assert!((errors[k] / expected - 1.0).abs() < 1e-6, "{} {expected}", errors[k]);
-        }
-        let mut first = RunningMean::new(4);
-        arrays[..5].iter().for_each(|array| first.push(array).unwrap());
-        let (count, means, squares) = first.parts();
-        let mut resumed = RunningMean::from_parts(count, means.to_vec(), squares.to_vec()).unwrap();
-        arrays[5..].iter().for_each(|array| resumed.push(array).unwrap());
-        assert_eq!(resumed, mean);
-        assert!(mean.push(&[1.0]).is_err());
-        assert!(RunningMean::from_parts(1, vec![0.0], vec![]).is_err());
-        assert!(RunningMean::from_parts(1, vec![f64::NAN], vec![0.0]).is_err());
     }
 }
