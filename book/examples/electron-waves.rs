@@ -26,9 +26,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     transfers(&folder.join("hrtem.svg"))
 }
 
-/// Lines in a panel with axes.
+/// Lines in a panel with axes; a green one as dots.
 fn panel(
     area: &Area<'_>,
+    legend: SeriesLabelPosition,
     labels: [&str; 2],
     ranges: [Range<f64>; 2],
     lines: Vec<(&str, RGBColor, Points)>,
@@ -41,12 +42,15 @@ fn panel(
         .build_cartesian_2d(x, y)?;
     chart.configure_mesh().disable_mesh().x_desc(labels[0]).y_desc(labels[1]).draw()?;
     for (name, colour, points) in lines {
-        chart
-            .draw_series(LineSeries::new(points, colour.stroke_width(2)))?
+        let drawn = match colour == GREEN {
+            true => chart.draw_series(points.into_iter().map(|at| Circle::new(at, 3, colour)))?,
+            false => chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?,
+        };
+        drawn
             .label(name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
     }
-    chart.configure_series_labels().background_style(WHITE.mix(0.8)).draw()?;
+    chart.configure_series_labels().position(legend).background_style(WHITE.mix(0.8)).draw()?;
     Ok(())
 }
 
@@ -76,8 +80,20 @@ fn probes(path: &Path) -> Result<(), Box<dyn Error>> {
         spots.push((name, colour, places.map(|x| (x, at(x) / 1600.0)).collect()));
     }
     let panels = area.split_evenly((1, 2));
-    panel(&panels[0], ["angle [mrad]", "χ [rad]"], [0.0..12.0, -6.0..12.0], phases)?;
-    panel(&panels[1], ["x [Å]", "intensity [1/Å²]"], [-8.0..8.0, 0.0..0.16], spots)?;
+    panel(
+        &panels[0],
+        SeriesLabelPosition::UpperLeft,
+        ["angle [mrad]", "χ [rad]"],
+        [0.0..12.0, -6.0..12.0],
+        phases,
+    )?;
+    panel(
+        &panels[1],
+        SeriesLabelPosition::UpperRight,
+        ["x [Å]", "intensity [1/Å²]"],
+        [-8.0..8.0, 0.0..0.4],
+        spots,
+    )?;
     Ok(area.present()?)
 }
 
@@ -119,7 +135,7 @@ fn passes(path: &Path) -> Result<(), Box<dyn Error>> {
 
 /// Rings, an annulus and four segments on the kept square.
 fn detectors(path: &Path) -> Result<(), Box<dyn Error>> {
-    let area = SVGBackend::new(path, (760, 300)).into_drawing_area();
+    let area = SVGBackend::new(path, (760, 282)).into_drawing_area();
     area.fill(&WHITE)?;
     let circle = |radius: f64| -> Points {
         let turn = |k: i32| 2.0 * PI * f64::from(k) / 180.0;
@@ -186,9 +202,9 @@ fn deflections(path: &Path) -> Result<(), Box<dyn Error>> {
     let lines = vec![
         ("phase", BLACK, line(&|i| phase[[row, i]])),
         ("centre of mass along x", RED, line(&|i| centres[[row, i, 0]])),
-        ("integrated", BLUE, line(&|i| found[[row, i]] + shift - 0.02)),
+        ("integrated", GREEN, line(&|i| found[[row, i]] + shift)),
     ];
-    panel(&area, labels, [0.0..9.5, -0.3..1.1], lines)?;
+    panel(&area, SeriesLabelPosition::UpperRight, labels, [0.0..9.5, -0.3..1.1], lines)?;
     Ok(area.present()?)
 }
 
@@ -208,6 +224,12 @@ fn transfers(path: &Path) -> Result<(), Box<dyn Error>> {
     };
     let lines =
         vec![("coherent", RED, curve(&coherent)?), ("partially coherent", BLUE, curve(&partial)?)];
-    panel(&area, ["q [1/Å]", "sin χ with envelopes"], [0.0..0.8, -1.1..1.1], lines)?;
+    panel(
+        &area,
+        SeriesLabelPosition::UpperLeft,
+        ["q [1/Å]", "sin χ with envelopes"],
+        [0.0..0.8, -1.1..1.1],
+        lines,
+    )?;
     Ok(area.present()?)
 }
