@@ -256,7 +256,7 @@ mod tests {
 
     const SMALL: &str = "sample = { file = 'SI100.XYZ' }\nphonons = { configurations = 2, seed = 3 }\n[potential]\ngrid = [48, 32]\nslice_thickness = 1.3575\n\
          [beam]\nenergy_kev = 100.0\nsemi_angle = 20.0\ndefocus = [0.0, 40.0]\n[scan]\nwindow = [[0.0, 5.43], [0.0, 2.0]]\nstep = [1.0, 0.7]\n\
-         [detector]\nbin = 4.0\nannuli = [[20.0, 60.0]]\ncentre_of_mass = true\nfour_d = { crop = 30.0 }\n";
+         [detector]\nbin = 4.0\nannuli = [[20.0, 40.0]]\ncentre_of_mass = true\nfour_d = { crop = 30.0 }\n";
 
     // Sample files become scans and signals
     #[test]
@@ -306,7 +306,7 @@ mod tests {
         assert!(thick.contains("potential.slice_thickness"), "{thick}");
         let odd = said("[scan]", "[method]\nalgorithm = \"prism\"\ninterpolation = 5\n[scan]");
         assert!(odd.contains("method.interpolation"), "{odd}");
-        let beyond = said("[[20.0, 60.0]]", "[[20.0, 600.0]]");
+        let beyond = said("[[20.0, 40.0]]", "[[20.0, 600.0]]");
         assert!(beyond.contains("detector."), "{beyond}");
     }
 }

@@ -8,7 +8,7 @@ use crate::device::{Watch, Workers, dispatch, threads};
 use crate::error::{Error, Invalid, accept, finite};
 use crate::numerics::real::Real;
 use ndarray::parallel::prelude::*;
-use ndarray::{Array2, Array3, ArrayView3, ArrayViewMut3, Axis, Zip};
+use ndarray::{Array2, Array3, ArrayView2, ArrayView3, ArrayViewMut3, Axis, Zip};
 use num_complex::Complex;
 use rustfft::Fft;
 use std::{f64::consts::PI, sync::Arc};
@@ -25,15 +25,11 @@ pub struct Prism {
 }
 
 // Choose the beams of a probe
-/// Angle \[mrad\] by which beams may lie outside of the semi-angle.
-const MARGIN: f64 = 2.5;
-
 impl Prism {
     /// The beams of a `probe` on a `grid` with interpolation by `factor`, x before y.
     ///
     /// # Errors
-    /// `Invalid` where a factor does not divide a quarter of the grid's points, where no beam lies in the cone, and as
-    /// [`Probe::wave`] for the grid of the window.
+    /// `Invalid` where a factor does not divide a quarter of the grid's points, and as [`Probe::wave`] for the grid of the window.
     ///
     /// ```
     /// use lenslet::electrons::{Aberrations, Beam, Prism, Probe, WaveGrid};
@@ -41,23 +37,16 @@ impl Prism {
     /// let probe = Probe { beam, semi_angle: 20.0, aberrations, tilt: [0.0; 2] };
     /// let grid = WaveGrid::new([256, 256], [21.72, 21.72])?;
     /// let prism = Prism::new(grid, [4, 4], &probe)?;
-    /// assert_eq!(prism.beams(), 37); // of 585 with [1, 1]
+    /// assert_eq!(prism.beams(), 37);
     /// assert_eq!(prism.window().points(), [64, 64]);
     /// # Ok::<(), lenslet::Invalid>(())
     /// ```
     pub fn new(grid: WaveGrid, factor: [usize; 2], probe: &Probe) -> Result<Self, Invalid> {
         let window = window_of(&grid, factor)?;
-        probe.wave(&window)?;
-        let [x, y] = kept_frequencies(&window);
-        let tilt = probe.tilt.map(|tilt| probe.beam.frequency(tilt));
-        let most = probe.beam.frequency(probe.semi_angle + MARGIN);
-        let mut beams = Vec::new();
-        for (j, y) in y.iter().enumerate() {
-            let inside = |x: f64| (x - tilt[0]).hypot(y - tilt[1]) < most;
-            beams.extend((0..x.len()).filter(|&i| inside(x[i])).map(|i| [i, j]));
-        }
-        let expected = "a cone with at least one beam in it";
-        accept(!beams.is_empty(), "semi_angle", probe.semi_angle, expected)?;
+        let wave = probe.wave(&window)?;
+        let amplitudes = wave.on_axis();
+        let lit = amplitudes.indexed_iter().filter(|(_, a)| **a != Complex::default());
+        let beams = lit.map(|((j, i), _)| [i, j]).collect();
         Ok(Self { grid, window, factor, beams })
     }
 
@@ -114,6 +103,14 @@ pub struct SMatrix<T> {
 }
 
 impl<T: Real> SMatrix<T> {
+    /// What beam `b` has become, (y, x), on pixels of twice the size of the grid's.
+    ///
+    /// # Panics
+    /// Where there is no such beam.
+    pub fn plane(&self, b: usize) -> ArrayView2<'_, Complex<T>> {
+        self.planes.index_axis(Axis(0), b)
+    }
+
     /// The matrix from the spectra of the beams behind the specimen, (beam, k_y, k_x), refocused by `refocus` \[Å\].
     ///
     /// # Errors
@@ -366,8 +363,7 @@ mod tests {
     #[test]
     fn errors_of_few_beams_grow_with_their_distance() {
         let light = |spectra: &Array3<Complex<f64>>| -> Vec<f64> {
-            let light =
-                |one: ndarray::ArrayView2<Complex<f64>>| one.iter().map(|a| a.norm_sqr()).sum();
+            let light = |one: ArrayView2<Complex<f64>>| one.iter().map(|a| a.norm_sqr()).sum();
             spectra.outer_iter().map(light).collect()
         };
         let all = light(&spectra([1, 1], 0.0));

@@ -5,7 +5,7 @@
 use super::prism::transform_along;
 use crate::error::{Invalid, accept, finite, not_negative, positive};
 use crate::numerics::real::Real;
-use ndarray::{Array2, ArrayView2, ArrayView3, s};
+use ndarray::{Array2, ArrayView2, ArrayView3, Axis, s};
 use num_complex::{Complex, Complex64};
 use rand::{SeedableRng, rngs::StdRng};
 use rand_distr::{Distribution, Poisson};
