@@ -16,7 +16,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     references(&folder.join("telemetry-files.svg"))?;
     correspondence(&folder.join("telemetry.svg"))?;
     loops(&folder.join("telemetry-loops.svg"))?;
-    field(&folder.join("scopesim-files.svg"))
+    field(&folder.join("scopesim-files.svg"))?;
+    signals(&folder.join("signals.svg"))?;
+    hierarchy(&folder.join("hdf5.svg"))?;
+    prismatic(&folder.join("emd-files.svg"))?;
+    chunks(&folder.join("zarr.svg"))?;
+    sections(&folder.join("mrc.svg"))
 }
 
 /// Boxes with lines of text, and arrows between points.
@@ -174,4 +179,150 @@ fn field(path: &Path) -> Result<(), Box<dyn Error>> {
     area.draw(&PathElement::new(arrow, BLACK.stroke_width(2)))?;
     area.present()?;
     Ok(())
+}
+
+/// A signal of four axes, and the files that it can go into.
+fn signals(path: &Path) -> Result<(), Box<dyn Error>> {
+    let parts: [Part; 8] = [
+        (
+            (20, 30),
+            (190, 66),
+            &["axes of navigation", "x: 80 from 0 Å by 0.25 Å", "y: 60 from 0 Å by 0.25 Å"],
+            BLUE_INK,
+        ),
+        (
+            (20, 120),
+            (190, 66),
+            &["axes of signal", "qx: 128 by 0.02 1/Å", "qy: 96 by 0.02 1/Å"],
+            RED_INK,
+        ),
+        ((270, 66), (150, 84), &["signal", "four_d", "80 × 60 × 128 × 96", "f32"], GREEN_INK),
+        ((500, 10), (220, 30), &[".h5: a tree in HDF5"], BLUE_INK),
+        ((500, 54), (220, 30), &[".zspy: a store as HyperSpy's"], BLUE_INK),
+        ((500, 98), (220, 30), &[".zarr: a store for xarray"], BLUE_INK),
+        ((500, 142), (220, 30), &[".mrc: a stack of images"], BLUE_INK),
+        ((500, 186), (220, 30), &[".npz: arrays for NumPy"], BLUE_INK),
+    ];
+    let mut arrows = vec![[(210, 63), (268, 90)], [(210, 153), (268, 126)]];
+    arrows.extend((0..5).map(|k| [(420, 108), (498, 25 + 44 * k)]));
+    draw((path, (740, 230)), &parts, &arrows)
+}
+
+/// What points to what in a file in HDF5.
+fn hierarchy(path: &Path) -> Result<(), Box<dyn Error>> {
+    let parts: [Part; 6] = [
+        ((20, 20), (160, 66), &["superblock", "\\x89 H D F …", "end, root"], RED_INK),
+        ((230, 20), (170, 66), &["OHDR: the root", "link \"data\"", "link \"log\""], BLUE_INK),
+        (
+            (450, 20),
+            (190, 66),
+            &["OHDR: a group", "link \"image\"", "soft link \"same\""],
+            BLUE_INK,
+        ),
+        (
+            (450, 130),
+            (190, 84),
+            &["OHDR: an array", "shape 4 × 3, f32", "attribute \"name\"", "checksum"],
+            GREEN_INK,
+        ),
+        ((230, 130), (170, 48), &["numbers", "48 bytes in one piece"], GREEN_INK),
+        ((230, 196), (170, 48), &["GCOL: texts", "1: \"x\", 2: \"Å\" …"], RED_INK),
+    ];
+    let arrows = [
+        [(180, 60), (228, 50)],
+        [(400, 50), (448, 50)],
+        [(545, 86), (545, 128)],
+        [(450, 158), (402, 152)],
+        [(450, 192), (402, 212)],
+    ];
+    draw((path, (660, 262)), &parts, &arrows)
+}
+
+/// The tree of groups that Prismatic made.
+fn prismatic(path: &Path) -> Result<(), Box<dyn Error>> {
+    let parts: [Part; 6] = [
+        (
+            (15, 90),
+            (165, 66),
+            &["4DSTEM_simulation", "emd_group_type = 2", "version 0.9"],
+            BLUE_INK,
+        ),
+        (
+            (220, 30),
+            (120, 102),
+            &["data", "datacubes", "diffractionslices", "realslices", "…"],
+            BLUE_INK,
+        ),
+        ((220, 160), (120, 48), &["metadata", "metadata_0"], BLUE_INK),
+        (
+            (390, 10),
+            (200, 84),
+            &[
+                "CBED_array_depth0000",
+                "datacube, data → datacube",
+                "dim1 … dim4",
+                "emd_group_type = 1",
+            ],
+            GREEN_INK,
+        ),
+        (
+            (390, 106),
+            (200, 66),
+            &["annular_detector_depth0000", "realslice, data → realslice", "dim1, dim2"],
+            GREEN_INK,
+        ),
+        ((390, 184), (200, 48), &["simulation_parameters", "E = 100, s = 2, …"], RED_INK),
+    ];
+    let arrows = [
+        [(180, 110), (218, 80)],
+        [(180, 140), (218, 180)],
+        [(340, 58), (388, 50)],
+        [(340, 94), (388, 130)],
+        [(340, 190), (388, 205)],
+    ];
+    draw((path, (605, 245)), &parts, &arrows)
+}
+
+/// An array in chunks, and the members of the archive.
+fn chunks(path: &Path) -> Result<(), Box<dyn Error>> {
+    let mut parts: Vec<Part> = vec![
+        ((330, 10), (190, 30), &["four_d/.zarray"], RED_INK),
+        ((330, 50), (190, 30), &["four_d/.zattrs"], RED_INK),
+        ((560, 50), (150, 66), &["Si.zarr", "one archive", ".zmetadata at its end"], BLUE_INK),
+    ];
+    let labels: [&'static [&'static str]; 3] =
+        [&["four_d/0.0.0.0"], &["four_d/1.0.0.0"], &["four_d/2.0.0.0"]];
+    let mut arrows = vec![[(520, 25), (558, 65)], [(520, 65), (558, 75)]];
+    for (k, label) in labels.into_iter().enumerate() {
+        let y = 90 + 40 * k as i32;
+        parts.push(((40, y - 30), (200, 36), &["a few megabytes"], GREEN_INK));
+        parts.push(((330, y), (190, 30), label, GREEN_INK));
+        arrows.push([(240, y - 12), (328, y + 15)]);
+        arrows.push([(520, y + 15), (558, 90 + 8 * k as i32)]);
+    }
+    draw((path, (725, 215)), &parts, &arrows)
+}
+
+/// What is in a file in MRC.
+fn sections(path: &Path) -> Result<(), Box<dyn Error>> {
+    let parts: [Part; 5] = [
+        (
+            (20, 20),
+            (170, 102),
+            &[
+                "1024 bytes",
+                "7 columns, 5 rows",
+                "12 sections, 4 a volume",
+                "steps, range",
+                "ten labels",
+            ],
+            RED_INK,
+        ),
+        ((220, 20), (120, 48), &["section 0", "x = 0, y = 0"], GREEN_INK),
+        ((350, 20), (120, 48), &["… section 3", "x = 3, y = 0"], GREEN_INK),
+        ((480, 20), (120, 48), &["section 4", "x = 0, y = 1"], BLUE_INK),
+        ((610, 20), (120, 48), &["… section 11", "x = 3, y = 2"], BLUE_INK),
+    ];
+    let arrows = [[(220, 95), (468, 95)], [(480, 95), (728, 95)]];
+    draw((path, (750, 140)), &parts, &arrows)
 }

@@ -1,5 +1,5 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
-//! The commands: `covariance`, `estimate`, `reconstruct`, `psf`, `learn`, `import`, `simulate`, `info`, `bench`.
+//! The commands: `covariance`, `estimate`, `reconstruct`, `psf`, `learn`, `import`, `simulate`, `stem`, `info`, `bench`.
 
 mod choice;
 mod ranks;
@@ -16,6 +16,7 @@ mod learn;
 mod psf;
 mod reconstruct;
 mod simulate;
+mod stem;
 mod telemetry;
 
 // What the commands stand on
@@ -28,6 +29,7 @@ use self::learn::LearnArgs;
 use self::psf::PsfArgs;
 use self::reconstruct::ReconstructArgs;
 use self::simulate::SimulateArgs;
+use self::stem::StemArgs;
 use self::summary::Said;
 use self::watch::complain;
 use crate::device::start_threads;
@@ -62,6 +64,8 @@ enum Command {
     Learn(LearnArgs),
     /// Simulate the slopes that a system's sensors would measure, and the true wavefronts.
     Simulate(SimulateArgs),
+    /// Simulate the images of a scanning transmission electron microscope.
+    Stem(StemArgs),
     /// Say what this machine offers, and what a system asks for.
     Info(InfoArgs),
     /// Measure run times: of products with compressed and dense matrices, unless something else is named.
@@ -81,6 +85,7 @@ pub fn run() -> ExitCode {
         Command::Import(args) => import::import(&args),
         Command::Learn(args) => learn::learn(&args),
         Command::Simulate(args) => simulate::simulate(&args).map(Said::from),
+        Command::Stem(args) => stem::stem(&args).map(Said::from),
         Command::Info(args) => info::info(&args).map(Said::from),
         Command::Bench(command) => bench::bench(&command).map(Said::from),
     });

@@ -4,3 +4,25 @@
 // Modules of electrons
 pub(crate) mod wave_grid;
 pub use wave_grid::WaveGrid;
+pub(crate) mod potential;
+pub use potential::{Potential, PotentialModel};
+pub(crate) mod beam;
+pub use beam::{Aberration, Aberrations, Beam, Probe, ProbeWave};
+pub(crate) mod multislice;
+pub use multislice::{Multislice, Transmission};
+pub(crate) mod prism;
+pub use prism::{Prism, SMatrix};
+pub(crate) mod detector;
+pub use detector::{Annulus, DetectorOptions, Detectors, PatternOptions, Reading, Segmented};
+pub(crate) mod scan;
+pub use scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings};
+pub(crate) mod scan_images;
+pub use scan_images::{Edge, blurred, counted, integrated};
+pub(crate) mod hrtem;
+pub use hrtem::{Imaging, plane_wave};
+#[cfg(feature = "files")]
+pub mod sample_file;
+#[cfg(feature = "files")]
+mod posed;
+#[cfg(feature = "files")]
+mod checkpoint;

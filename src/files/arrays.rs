@@ -5,6 +5,7 @@ use crate::error::Invalid;
 use ndarray::{CowArray, Dimension, IxDyn};
 use ndarray_npy::WritableElement;
 use ndarray_npy::npy::header::{Header, Layout};
+use num_complex::{Complex32, Complex64};
 use std::io::{self, ErrorKind, Seek, Write};
 use std::path::Path;
 use zip::{CompressionMethod, ZipWriter, result::ZipError, write::SimpleFileOptions};
@@ -128,6 +129,10 @@ pub enum Values<'a> {
     F64(CowArray<'a, f64, IxDyn>),
     /// Single precision.
     F32(CowArray<'a, f32, IxDyn>),
+    /// Complex, in double precision; not in FITS.
+    C64(CowArray<'a, Complex64, IxDyn>),
+    /// Complex, in single precision; not in FITS.
+    C32(CowArray<'a, Complex32, IxDyn>),
     /// Integers, counts among them.
     I64(CowArray<'a, i64, IxDyn>),
     /// Yes or no.
@@ -164,6 +169,18 @@ impl Element for i64 {
 }
 
 // Types of the other elements
+impl Element for Complex64 {
+    fn values(array: CowArray<'_, Self, IxDyn>) -> Values<'_> {
+        Values::C64(array)
+    }
+}
+
+impl Element for Complex32 {
+    fn values(array: CowArray<'_, Self, IxDyn>) -> Values<'_> {
+        Values::C32(array)
+    }
+}
+
 impl Element for bool {
     fn values(array: CowArray<'_, Self, IxDyn>) -> Values<'_> {
         Values::Bool(array)
@@ -238,6 +255,8 @@ impl Entry<'_> {
         match &self.values {
             Values::F64(array) => array.shape(),
             Values::F32(array) => array.shape(),
+            Values::C64(array) => array.shape(),
+            Values::C32(array) => array.shape(),
             Values::I64(array) => array.shape(),
             Values::Bool(array) => array.shape(),
             Values::Text(_) => &[],
@@ -451,6 +470,8 @@ impl Entry<'_> {
         let (kind, bytes) = match self.values {
             Values::F64(_) => (Kind::Float, float(8)),
             Values::F32(_) => (Kind::Float, float(4)),
+            Values::C64(_) => (Kind::Float, 16),
+            Values::C32(_) => (Kind::Float, 8),
             Values::I64(_) => (Kind::Signed, 8),
             Values::Bool(_) => (Kind::Bool, 1),
             Values::Text(ref text) => (Kind::Unsigned, text.len()),
@@ -465,14 +486,14 @@ impl Entry<'_> {
 const BUFFER: usize = 1 << 16;
 
 /// Writes an array in the order of its indices, the last the fastest.
-fn write_each<T: Copy, const BYTES: usize>(
+fn write_each<T: Copy, const PARTS: usize, const BYTES: usize>(
     array: &CowArray<T, IxDyn>,
-    to_bytes: impl Fn(T) -> [u8; BYTES],
+    to_bytes: impl Fn(T) -> [[u8; BYTES]; PARTS],
     file: &mut impl Write,
 ) -> io::Result<()> {
-    let mut buffer = Vec::with_capacity(BUFFER + BYTES);
+    let mut buffer = Vec::with_capacity(BUFFER + PARTS * BYTES);
     for value in array {
-        buffer.extend_from_slice(&to_bytes(*value));
+        buffer.extend_from_slice(to_bytes(*value).as_flattened());
         if buffer.len() >= BUFFER {
             file.write_all(&buffer)?;
             buffer.clear();
@@ -497,13 +518,17 @@ impl Number {
         match values {
             Values::F64(x) if single => {
                 refuse_range(x)?;
-                write_each(x, |x| self.four((x as f32).to_bits()), file)
+                write_each(x, |x| [self.four((x as f32).to_bits())], file)
             }
-            Values::F64(x) => write_each(x, |x| self.eight(x.to_bits()), file),
-            Values::F32(x) if single => write_each(x, |x| self.four(x.to_bits()), file),
-            Values::F32(x) => write_each(x, |x| self.eight(f64::from(x).to_bits()), file),
-            Values::I64(x) => write_each(x, |x| self.eight(x.cast_unsigned()), file),
-            Values::Bool(x) => write_each(x, |x| [u8::from(x)], file),
+            Values::F64(x) => write_each(x, |x| [self.eight(x.to_bits())], file),
+            Values::F32(x) if single => write_each(x, |x| [self.four(x.to_bits())], file),
+            Values::F32(x) => write_each(x, |x| [self.eight(f64::from(x).to_bits())], file),
+            Values::C64(x) => {
+                write_each(x, |x| [x.re, x.im].map(|x| self.eight(x.to_bits())), file)
+            }
+            Values::C32(x) => write_each(x, |x| [x.re, x.im].map(|x| self.four(x.to_bits())), file),
+            Values::I64(x) => write_each(x, |x| [self.eight(x.cast_unsigned())], file),
+            Values::Bool(x) => write_each(x, |x| [[u8::from(x)]], file),
             Values::Text(text) => file.write_all(text.as_bytes()),
             Values::Table(table) => table.write(self, file),
         }
@@ -592,6 +617,7 @@ impl Entry<'_> {
                 of_text(format!("'{ORDER}U{}'", text.chars().count().max(1)))?
             }
             (Values::Table(table), ..) => of_text(table.descriptor())?,
+            (Values::C64(_) | Values::C32(_), _, bytes) => of_text(format!("'{ORDER}c{bytes}'"))?,
             (_, Kind::Float, 4) => f32::type_descriptor(),
             (_, Kind::Float, _) => f64::type_descriptor(),
             (_, Kind::Bool, _) => bool::type_descriptor(),
@@ -604,7 +630,7 @@ impl Entry<'_> {
 }
 
 /// What the operating system said, without the archive's own words around it.
-fn zip_error(error: ZipError) -> io::Error {
+pub(super) fn zip_error(error: ZipError) -> io::Error {
     match error {
         ZipError::Io(error) => error,
         other => io::Error::other(other),
@@ -613,9 +639,9 @@ fn zip_error(error: ZipError) -> io::Error {
 
 // Swallow what follows an error
 #[derive(Debug)]
-struct Swallow<W> {
-    writer: W,
-    failed: bool,
+pub(super) struct Swallow<W> {
+    pub(super) writer: W,
+    pub(super) failed: bool,
 }
 
 impl<W: Write> Write for Swallow<W> {

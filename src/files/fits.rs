@@ -34,6 +34,7 @@ impl Arrays<'_> {
         precision: Precision,
     ) -> io::Result<()> {
         for entry in self.0.iter().filter(|entry| !entry.note) {
+            entry.refuse_complex()?;
             // Write one extension
             let number = entry.number(precision, true);
             let shape = if entry.shape().is_empty() { &[1] } else { entry.shape() };
@@ -54,6 +55,17 @@ impl Arrays<'_> {
             file.write_all(&vec![0; (BLOCK - partial) % BLOCK])?;
         }
         Ok(())
+    }
+}
+
+// Refuse complex numbers in FITS
+impl Entry<'_> {
+    fn refuse_complex(&self) -> io::Result<()> {
+        if !matches!(self.values, Values::C64(_) | Values::C32(_)) {
+            return Ok(());
+        }
+        let reason = format!("{} is complex, and an image in FITS is not", self.name);
+        Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
     }
 }
 

@@ -13,6 +13,14 @@ pub(crate) mod origin;
 pub use origin::Origin;
 pub(crate) mod aot;
 pub use aot::{Telemetry, TelemetryFile, is_telemetry};
+pub(crate) mod signals;
+pub use signals::{Axis, Fact, Sample, Samples, Signal, Signals};
+pub(crate) mod hdf5;
+pub(crate) mod emd;
+pub(crate) mod zarr;
+pub(crate) mod mrc;
+pub(crate) mod signal_files;
+pub use signal_files::SignalFormat;
 pub(crate) mod located;
 pub(crate) mod tiptop;
 #[cfg(feature = "command")]

@@ -3,7 +3,7 @@
 
 // Modules of numerics
 pub(crate) mod special;
-pub use special::bessel_k;
+pub use special::{bessel_k, erfc};
 pub(crate) mod quadrature;
 pub use quadrature::{Rule, gauss_legendre, gauss_trapezium, gauss_triangle};
 pub(crate) mod radial_table;

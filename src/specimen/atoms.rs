@@ -105,9 +105,21 @@ impl Specimen {
         self.cell
     }
 
-    /// The atoms, in the order in which they were given; all lie in the cell, 0 ≤ x < L_x, 0 ≤ y < L_y, 0 ≤ z ≤ L_z.
+    /// The atoms, in the order in which they were given; all lie in the cell, 0 ≤ x < L_x, 0 ≤ y < L_y, 0 ≤ z ≤ L_z, but for
+    /// those that [tremble](crate::specimen::Phonons) out of it above or below.
     pub fn atoms(&self) -> &[Atom] {
         &self.atoms
+    }
+}
+
+// A specimen with other atoms
+impl Specimen {
+    /// This cell with other atoms, which are brought home across the beam and may stand above or below the cell.
+    pub(crate) fn with(&self, mut atoms: Vec<Atom>) -> Self {
+        for atom in &mut atoms {
+            wrap(self.cell, atom);
+        }
+        Self { cell: self.cell, atoms }
     }
 }
 
@@ -127,16 +139,22 @@ fn brought_home(cell: [f64; 3], k: usize, mut atom: Atom) -> Result<Atom, Invali
         return refuse("displacement", atom.displacement, "a length in Å, not negative");
     }
     // Wrap the atom across the beam and refuse it along
-    for axis in 0..2 {
-        let home = atom.position[axis].rem_euclid(cell[axis]);
-        atom.position[axis] = if home < cell[axis] { home } else { 0.0 };
-    }
+    wrap(cell, &mut atom);
     let (height, slack) = (atom.position[2], 1e-6 * cell[2]);
     if !(-slack..=cell[2] + slack).contains(&height) {
         return refuse("z", height, &format!("a height in the cell, 0 to {} Å", cell[2]));
     }
     atom.position[2] = height.clamp(0.0, cell[2]);
     Ok(atom)
+}
+
+// An atom wrapped across the beam
+/// Brings an atom into the cell along x and y.
+fn wrap(cell: [f64; 3], atom: &mut Atom) {
+    for (place, side) in atom.position.iter_mut().zip(cell).take(2) {
+        let home = place.rem_euclid(side);
+        *place = if home < side { home } else { 0.0 };
+    }
 }
 
 // Tests of atoms

@@ -4,3 +4,17 @@
 // Modules of specimen
 pub(crate) mod atoms;
 pub use atoms::{Atom, Element, Specimen};
+pub(crate) mod crystal;
+pub use crystal::{Beam, Column, Crystal, sides};
+pub(crate) mod zone_axis;
+pub use zone_axis::{Cut, zone_of_four};
+#[cfg(feature = "files")]
+pub(crate) mod crystal_files;
+#[cfg(feature = "files")]
+pub(crate) mod cif;
+pub(crate) mod slices;
+pub use slices::Slicing;
+pub(crate) mod phonons;
+pub use phonons::Phonons;
+pub(crate) mod scattering;
+pub use scattering::{Factors, ScatteringFactor, VOLTS};

@@ -36,13 +36,25 @@ impl Radices {
     }
 
     // Find the cheapest radices
-    /// The cheapest radices of a length from `least`; none beyond 4096.
-    pub(crate) fn cheapest(least: usize) -> Option<Self> {
+    /// All radices that the kernels know.
+    fn all() -> impl Iterator<Item = Self> {
         let all = SMALL.into_iter().flat_map(|first| {
             SMALL.into_iter().flat_map(move |second| SMALL.map(|third| [first, second, third]))
         });
-        let long_enough = all.filter_map(Self::new).filter(|radices| radices.length() >= least);
+        all.filter_map(Self::new)
+    }
+
+    /// The cheapest radices of a length from `least`; none beyond 4096.
+    pub(crate) fn cheapest(least: usize) -> Option<Self> {
+        let long_enough = Self::all().filter(|radices| radices.length() >= least);
         long_enough.min_by(|a, b| a.cost().total_cmp(&b.cost()))
+    }
+    /// Radices of just this length, the fewest and the most even; none where there are none.
+    pub(crate) fn exactly(length: usize) -> Option<Self> {
+        let exact = Self::all().filter(|radices| radices.length() == length);
+        exact.min_by_key(|Self([first, second, third])| {
+            (*third > 1, first * first + second * second + third * third)
+        })
     }
 
     // Numbers that follow from radices
@@ -55,10 +67,15 @@ impl Radices {
         [("R1", self.0[0]), ("R2", self.0[1]), ("R3", self.0[2])]
     }
 
-    /// Threads that some transforms keep busy, each with one small transform.
-    pub(crate) fn threads(self, transforms: usize) -> usize {
+    /// Threads that one transform keeps busy, each with one small transform.
+    pub(crate) fn threads_alone(self) -> usize {
         let least = self.0.into_iter().filter(|&radix| radix > 1).min().unwrap_or(1);
-        (transforms * self.length() / least).next_multiple_of(32).min(512)
+        self.length() / least
+    }
+
+    /// Threads that some transforms keep busy.
+    pub(crate) fn threads(self, transforms: usize) -> usize {
+        (transforms * self.threads_alone()).next_multiple_of(32).min(512)
     }
 
     /// The roots of unity exp(−2πi k/L).
@@ -167,6 +184,10 @@ mod tests {
             let length = Radices::cheapest(least).unwrap().length();
             assert!(length >= least && length <= least + least / 4 + 2, "{least}: {length}");
         }
+        for (length, radices) in [(512, [8, 8, 8]), (256, [16, 16, 1]), (2, [2, 1, 1])] {
+            assert_eq!(Radices::exactly(length), Radices::new(radices));
+        }
+        assert!([44, 4098, 3].map(Radices::exactly).iter().all(Option::is_none));
         for unknown in [[1, 2, 1], [2, 1, 3], [3, 5, 1], [22, 1, 1], [13, 2, 1]] {
             assert_eq!(Radices::new(unknown), None);
         }

@@ -1,0 +1,424 @@
+// Tangled from book/src/electron-beam.md: edit there, or here and run cargo tangle stitch.
+//! Electrons of one energy, lenses with aberrations, and the probe that they make.
+
+// What the beam stands on
+use super::wave_grid::WaveGrid;
+use crate::error::{Invalid, accept, finite, positive};
+use crate::numerics::real::Real;
+use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut2};
+use num_complex::{Complex, Complex64};
+use std::f64::consts::PI;
+
+// Constants of an electron
+/// Mass of an electron \[kg\], its charge \[C\], the speed of light \[m/s\] and Planck's constant \[J s\].
+const MASS: f64 = 9.109_383e-31;
+const CHARGE: f64 = 1.602_177e-19;
+const LIGHT: f64 = 299_792_458.0;
+const PLANCK: f64 = 6.626_07e-34;
+
+// Electrons of one energy
+/// Electrons of one energy.
+///
+/// ```
+/// use lenslet::electrons::Beam;
+/// let beam = Beam::new(100.0)?;
+/// assert!((beam.wavelength() - 0.0370143620).abs() < 1e-10); // Å
+/// assert!((beam.interaction() - 9.243959e-4).abs() < 1e-10); // rad/(V Å)
+/// assert_eq!(beam.frequency(37.0143620).round(), 1.0);       // mrad to 1/Å
+/// # Ok::<(), lenslet::Invalid>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Beam {
+    energy_kev: f64,
+}
+
+impl Beam {
+    /// Electrons of `energy_kev` kiloelectronvolts.
+    ///
+    /// # Errors
+    /// `Invalid` outside of 1 to 10 000 keV.
+    pub fn new(energy_kev: f64) -> Result<Self, Invalid> {
+        let good = (1.0..=1e4).contains(&energy_kev);
+        accept(good, "energy_kev", energy_kev, "an energy between 1 and 10000 keV")?;
+        Ok(Self { energy_kev })
+    }
+
+    // Wavelength and interaction of a beam
+    /// Its energy \[keV\].
+    pub fn energy_kev(&self) -> f64 {
+        self.energy_kev
+    }
+
+    /// The wavelength \[Å\], Eq. [electron wavelength](https://lenslet.github.io/lenslet/electron-beam.html#eq-electron-wavelength).
+    pub fn wavelength(&self) -> f64 {
+        let (energy, rest) = (1e3 * self.energy_kev * CHARGE, MASS * LIGHT * LIGHT);
+        1e10 * PLANCK / (2.0 * MASS * energy).sqrt() / (1.0 + energy / (2.0 * rest)).sqrt()
+    }
+
+    /// The phase that a volt over an ångström adds \[rad/(V Å)\], Eq. [interaction constant](https://lenslet.github.io/lenslet/electron-beam.html#eq-interaction-constant).
+    pub fn interaction(&self) -> f64 {
+        let (energy, rest) = (1e3 * self.energy_kev * CHARGE, MASS * LIGHT * LIGHT);
+        let share = (rest + energy) / (2.0 * rest + energy);
+        2.0 * PI / (self.wavelength() * 1e3 * self.energy_kev) * share
+    }
+
+    /// The frequency \[1/Å\] of a wave at an angle \[mrad\] to the axis: the angle over the wavelength.
+    pub fn frequency(&self, angle: f64) -> f64 {
+        1e-3 * angle / self.wavelength()
+    }
+
+    /// The angle \[mrad\] to the axis of a wave of a frequency \[1/Å\].
+    pub fn angle(&self, frequency: f64) -> f64 {
+        1e3 * frequency * self.wavelength()
+    }
+}
+
+// A term of the aberrations
+/// A term of the phase of lenses, Eq. [aberration phase](https://lenslet.github.io/lenslet/electron-beam.html#eq-aberration-phase).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Aberration {
+    /// Power m of the angle.
+    pub order: u32,
+    /// How often it repeats around the axis, n.
+    pub fold: u32,
+    /// Its size \[rad\], at an angle of 1 rad.
+    pub magnitude: f64,
+    /// The direction of its crest \[rad\].
+    pub angle: f64,
+}
+
+// Aberrations of a lens
+/// The aberrations of lenses; those of a perfect one by default.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Aberrations {
+    /// Defocus C1 \[Å\]; a positive one acts as free space behind the lens.
+    pub defocus: f64,
+    /// Spherical aberration C3 \[Å\].
+    pub c3: f64,
+    /// Spherical aberration of fifth order, C5 \[Å\].
+    pub c5: f64,
+    /// Further terms, which add to these.
+    pub terms: Vec<Aberration>,
+}
+
+impl Aberrations {
+    // All terms of the aberrations
+    /// The terms at a `wavelength` \[Å\], Eq. [round aberrations](https://lenslet.github.io/lenslet/electron-beam.html#eq-round-aberrations).
+    fn terms(&self, wavelength: f64) -> impl Iterator<Item = Aberration> {
+        let unit = PI / wavelength;
+        let round = [(2, self.defocus), (4, self.c3 / 2.0), (6, self.c5 / 3.0)];
+        let round = round.map(|(order, length)| Aberration {
+            order,
+            fold: 0,
+            magnitude: unit * length,
+            angle: 0.0,
+        });
+        round.into_iter().chain(self.terms.iter().copied())
+    }
+
+    // Phase and slope of the aberrations
+    /// The phase χ \[rad\] at a frequency \[1/Å\] x, y of electrons of a `wavelength` \[Å\], Eq. [aberration phase](https://lenslet.github.io/lenslet/electron-beam.html#eq-aberration-phase).
+    ///
+    /// ```
+    /// use lenslet::electrons::{Aberrations, Beam};
+    /// let (beam, lens) = (Beam::new(200.0)?, Aberrations { defocus: 100.0, ..Default::default() });
+    /// let phase = lens.phase(beam.wavelength(), [0.3, 0.4]);
+    /// assert!((phase - std::f64::consts::PI * beam.wavelength() * 100.0 * 0.25).abs() < 1e-12);
+    /// # Ok::<(), lenslet::Invalid>(())
+    /// ```
+    pub fn phase(&self, wavelength: f64, [x, y]: [f64; 2]) -> f64 {
+        let (sine, theta) = (wavelength * x.hypot(y), y.atan2(x));
+        let term = |term: Aberration| {
+            let turned = f64::from(term.fold) * (theta - term.angle);
+            term.magnitude * sine.powi(term.order as i32) * turned.cos()
+        };
+        self.terms(wavelength).map(term).sum()
+    }
+
+    /// The gradient of the phase by the frequency \[rad Å\], x and y.
+    pub fn slope(&self, wavelength: f64, [x, y]: [f64; 2]) -> [f64; 2] {
+        let (q, theta) = (x.hypot(y), y.atan2(x));
+        let mut slope = [0.0; 2];
+        for term in self.terms(wavelength).filter(|term| term.order > 0) {
+            let (order, fold) = (f64::from(term.order), f64::from(term.fold));
+            let size = term.magnitude * wavelength * (wavelength * q).powi(term.order as i32 - 1);
+            let (sin, cos) = (fold * (theta - term.angle)).sin_cos();
+            let (outwards, around) = (order * size * cos, -fold * size * sin);
+            slope[0] += outwards * theta.cos() - around * theta.sin();
+            slope[1] += outwards * theta.sin() + around * theta.cos();
+        }
+        slope
+    }
+
+    // Refuse aberrations that are none
+    /// Refuses lengths, sizes and angles that are no finite numbers, and powers beyond 20.
+    pub(crate) fn check(&self) -> Result<(), Invalid> {
+        let lengths = [("defocus", self.defocus), ("c3", self.c3), ("c5", self.c5)];
+        for (name, length) in lengths {
+            finite(name, length)?;
+        }
+        for (k, term) in self.terms.iter().enumerate() {
+            let key = |name: &str| format!("aberrations[{k}].{name}");
+            accept(term.order <= 20, &key("m"), term.order, "a power from 0 to 20")?;
+            accept(term.fold <= 20, &key("n"), term.fold, "a number from 0 to 20")?;
+            finite(&key("magnitude"), term.magnitude)?;
+            finite(&key("angle"), term.angle)?;
+        }
+        Ok(())
+    }
+}
+
+// A soft aperture
+/// What an aperture of radius `radius` \[1/Å\] lets through of the frequency `q` \[1/Å\] on a grid of cells `step` \[1/Å\],
+/// Eq. [soft aperture](https://lenslet.github.io/lenslet/electron-beam.html#eq-soft-aperture).
+pub(crate) fn aperture(radius: f64, q: [f64; 2], step: [f64; 2]) -> f64 {
+    let length = q[0].hypot(q[1]);
+    let cells = (step[0] * q[0]).hypot(step[1] * q[1]);
+    if length == 0.0 {
+        return 1.0;
+    }
+    ((radius * length - length * length) / cells + 0.5).clamp(0.0, 1.0)
+}
+
+// A probe as it is asked for
+/// A convergent probe.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Probe {
+    /// Its electrons.
+    pub beam: Beam,
+    /// Semi-angle of its cone \[mrad\].
+    pub semi_angle: f64,
+    /// Aberrations of the lenses.
+    pub aberrations: Aberrations,
+    /// Tilt of the beam \[mrad\], x and y: its cone is around this direction.
+    pub tilt: [f64; 2],
+}
+
+// The wave of a probe
+impl Probe {
+    /// Its wave on a grid, on the axis.
+    ///
+    /// # Errors
+    /// `Invalid` where the semi-angle is not positive or the cone leaves the frequencies that the grid keeps, where an aberration or the tilt is not finite,
+    /// or where the cone is so narrow that no frequency of the grid lies in it.
+    pub fn wave(&self, grid: &WaveGrid) -> Result<ProbeWave, Invalid> {
+        self.check(grid)?;
+        let (wavelength, radius) = (self.beam.wavelength(), self.beam.frequency(self.semi_angle));
+        let tilt = self.tilt.map(|tilt| self.beam.frequency(tilt));
+        let step = grid.lengths().map(|length| 1.0 / length);
+        let [x, y] = kept_frequencies(grid);
+        let mut wave = Array2::from_shape_fn((y.len(), x.len()), |(j, i)| {
+            let q = [x[i] - tilt[0], y[j] - tilt[1]];
+            let through = aperture(radius, q, step);
+            Complex64::from_polar(through, -self.aberrations.phase(wavelength, q))
+        });
+        let norm = wave.iter().map(Complex64::norm_sqr).sum::<f64>().sqrt();
+        let expected = "a cone with at least one frequency of the grid in it";
+        accept(norm > 0.0, "semi_angle", self.semi_angle, expected)?;
+        wave.mapv_inplace(|a| a / norm);
+        Ok(ProbeWave { x, y, wave })
+    }
+
+    // Refuse a cone that is not kept
+    fn check(&self, grid: &WaveGrid) -> Result<(), Invalid> {
+        positive("semi_angle", self.semi_angle)?;
+        self.aberrations.check()?;
+        for axis in 0..2 {
+            let tilt = finite("tilt", self.tilt[axis])?.abs();
+            let last = (grid.points()[axis] / 4) as f64 - 0.5;
+            let most = self.beam.angle(last / grid.lengths()[axis]) - tilt;
+            let expected = format!(
+                "at most {most:.3} mrad: the grid keeps no larger angles beside a tilt of {tilt} mrad"
+            );
+            accept(self.semi_angle <= most, "semi_angle", self.semi_angle, &expected)?;
+        }
+        Ok(())
+    }
+}
+
+/// The frequencies \[1/Å\] that waves keep along x and y, in their order.
+pub(crate) fn kept_frequencies(grid: &WaveGrid) -> [Vec<f64>; 2] {
+    [0, 1].map(|axis| grid.kept(axis).map(|k| grid.frequency(axis, k)).collect())
+}
+
+// A probe at its places
+/// The wave of a probe on a grid, which can be put anywhere.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProbeWave {
+    x: Vec<f64>,
+    y: Vec<f64>,
+    wave: Array2<Complex64>,
+}
+
+impl ProbeWave {
+    /// The wave of the probe on the axis: (k_y, k_x), the kept frequencies in their order, of norm 1.
+    pub fn on_axis(&self) -> ArrayView2<'_, Complex64> {
+        self.wave.view()
+    }
+
+    /// The waves of probes at `places` \[Å\], x before y: (place, k_y, k_x), Eq. [probe](https://lenslet.github.io/lenslet/electron-beam.html#eq-probe).
+    pub fn at<T: Real>(&self, places: &[[f64; 2]]) -> Array3<Complex<T>> {
+        let (ny, nx) = self.wave.dim();
+        let mut waves = Array3::zeros((places.len(), ny, nx));
+        for (wave, &place) in waves.outer_iter_mut().zip(places) {
+            self.put(place, wave);
+        }
+        waves
+    }
+
+    /// Writes the wave of the probe at one place \[Å\].
+    pub fn put<T: Real>(&self, place: [f64; 2], mut wave: ArrayViewMut2<'_, Complex<T>>) {
+        let ramp = |q: &Vec<f64>, r: f64| -> Vec<Complex64> {
+            q.iter().map(|q| Complex64::cis(-2.0 * PI * q * r)).collect()
+        };
+        let (x, y) = (ramp(&self.x, place[0]), ramp(&self.y, place[1]));
+        for ((mut row, own), y) in wave.outer_iter_mut().zip(self.wave.outer_iter()).zip(y) {
+            for ((a, own), x) in row.iter_mut().zip(own).zip(&x) {
+                let moved = own * (x * y);
+                *a = Complex::new(T::of(moved.re), T::of(moved.im));
+            }
+        }
+    }
+}
+
+// Tests of the beam
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Check wavelengths and interactions
+    #[test]
+    fn wavelength_and_interaction_are_the_tabulated_ones() {
+        // Å, and 1e-4 rad/(V Å), computed from the constants with 50 digits.
+        let known = [
+            (60.0, 0.048660599831646174, 0.00113569067066885),
+            (100.0, 0.037014361993505496, 0.0009243959416073288),
+            (200.0, 0.025079337357037372, 0.000728840220184184),
+            (300.0, 0.01968748638820192, 0.000652616257479744),
+        ];
+        for (energy, wavelength, interaction) in known {
+            let beam = Beam::new(energy).unwrap();
+            assert!((beam.wavelength() / wavelength - 1.0).abs() < 1e-13, "{energy}");
+            assert!((beam.interaction() / interaction - 1.0).abs() < 1e-13, "{energy}");
+            let gamma = 1.0 + 1e3 * energy * CHARGE / (MASS * LIGHT * LIGHT);
+            let metres = 1e-10 * beam.wavelength();
+            let other = 2.0 * PI * gamma * MASS * CHARGE * metres / (PLANCK * PLANCK) * 1e-10;
+            assert!((beam.interaction() / other - 1.0).abs() < 1e-13);
+            assert!((beam.frequency(beam.angle(0.7)) - 0.7).abs() < 1e-14);
+        }
+        assert!(Beam::new(0.0).is_err() && Beam::new(f64::NAN).is_err() && Beam::new(1e5).is_err());
+    }
+
+    // Check phases of lenses
+    fn lopsided() -> Aberrations {
+        let term = |order, fold, magnitude, angle| Aberration { order, fold, magnitude, angle };
+        let terms = vec![term(2, 2, 300.0, 0.4), term(3, 1, 4e3, -1.1), term(1, 1, 5.0, 2.0)];
+        Aberrations { defocus: -70.0, c3: 1.2e4, c5: -3e6, terms }
+    }
+
+    #[test]
+    fn the_gradient_is_that_of_the_phase() {
+        let (lens, wavelength, step) = (lopsided(), 0.025, 1e-5);
+        for q in [[0.31, -0.12], [-0.2, 0.4], [0.0, 0.5], [-0.6, 0.0]] {
+            for axis in 0..2 {
+                let shifted = |by: f64| {
+                    let mut q = q;
+                    q[axis] += by;
+                    lens.phase(wavelength, q)
+                };
+                let numeric = (shifted(step) - shifted(-step)) / (2.0 * step);
+                let slope = lens.slope(wavelength, q)[axis];
+                assert!((slope - numeric).abs() < 1e-7 * (1.0 + slope.abs()), "{q:?} {axis}");
+            }
+        }
+        assert_eq!(Aberrations::default().slope(wavelength, [0.0; 2]), [0.0; 2]);
+    }
+
+    #[test]
+    fn lengths_and_terms_add() {
+        let (wavelength, q) = (0.0370, [0.2, 0.3]);
+        let by_length = Aberrations { defocus: 250.0, ..Default::default() };
+        let magnitude = PI * 150.0 / wavelength;
+        let terms = vec![Aberration { order: 2, fold: 0, magnitude, angle: 1.0 }];
+        let both = Aberrations { defocus: 100.0, terms, ..Default::default() };
+        let (one, other) = (by_length.phase(wavelength, q), both.phase(wavelength, q));
+        assert!((one - other).abs() < 1e-12 && one > 0.0);
+        // The definition, term by term, of the lopsided lens.
+        let (sine, theta) = (wavelength * 0.13f64.sqrt(), 0.3f64.atan2(0.2));
+        let round =
+            PI / wavelength * (-70.0 * sine.powi(2) + 6e3 * sine.powi(4) - 1e6 * sine.powi(6));
+        let others = 300.0 * sine.powi(2) * (2.0 * (theta - 0.4)).cos()
+            + 4e3 * sine.powi(3) * (theta + 1.1).cos()
+            + 5.0 * sine * (theta - 2.0).cos();
+        assert!((lopsided().phase(wavelength, q) - round - others).abs() < 1e-12);
+    }
+
+    // Check probes
+    fn probe(tilt: [f64; 2]) -> Probe {
+        Probe { beam: Beam::new(80.0).unwrap(), semi_angle: 15.0, aberrations: lopsided(), tilt }
+    }
+
+    #[test]
+    fn probes_are_soft_discs_of_norm_one() {
+        let grid = WaveGrid::new([64, 48], [11.0, 9.0]).unwrap();
+        let wave =
+            Probe { aberrations: Aberrations::default(), ..probe([0.0; 2]) }.wave(&grid).unwrap();
+        let (middle, radius) = (wave.on_axis()[[0, 0]].re, probe([0.0; 2]).beam.frequency(15.0));
+        let sum: f64 = wave.on_axis().iter().map(Complex64::norm_sqr).sum();
+        assert!((sum - 1.0).abs() < 1e-14);
+        // Along an axis the ratio is the distance from the rim in cells.
+        for (i, a) in wave.on_axis().row(0).iter().enumerate().take(16) {
+            let soft = (radius * 11.0 - i as f64 + 0.5).clamp(0.0, 1.0);
+            assert!((a.re / middle - soft).abs() < 1e-12 && a.im == 0.0, "{i}");
+        }
+        assert_eq!(aperture(0.5, [3.0, 4.0], [0.1, 0.1]), 0.0);
+        assert_eq!(aperture(0.5, [0.3, 0.4], [0.1, 0.1]), 0.5);
+    }
+
+    #[test]
+    fn tilts_and_places_move_probes() {
+        let grid = WaveGrid::new([64, 48], [11.0, 9.0]).unwrap();
+        let straight = probe([0.0; 2]).wave(&grid).unwrap();
+        let cell = probe([0.0; 2]).beam.angle(1.0);
+        let tilted = probe([3.0 * cell / 11.0, -2.0 * cell / 9.0]).wave(&grid).unwrap();
+        for ((j, i), a) in straight.on_axis().indexed_iter() {
+            let moved = tilted.on_axis()[[(j + 22) % 24, (i + 3) % 32]];
+            assert!((a - moved).norm() < 1e-12);
+        }
+        let placed = tilted.at::<f64>(&[[1.3, -0.4], [0.0, 2.0]]);
+        for (wave, r) in placed.outer_iter().zip([[1.3, -0.4], [0.0, 2.0]]) {
+            for ((j, i), a) in wave.indexed_iter() {
+                let q = [straight.x[i], straight.y[j]];
+                let ramp = Complex64::cis(-2.0 * PI * (q[0] * r[0] + q[1] * r[1]));
+                assert!((a - tilted.on_axis()[[j, i]] * ramp).norm() < 1e-14);
+            }
+        }
+        let single = tilted.at::<f32>(&[[1.3, -0.4]]);
+        assert!((f64::from(single[[0, 22, 3]].re) - placed[[0, 22, 3]].re).abs() < 1e-7);
+    }
+
+    // Check refusals of probes
+    #[test]
+    fn probes_beyond_the_grid_are_refused() {
+        let grid = WaveGrid::new([64, 48], [11.0, 9.0]).unwrap();
+        let refused = |change: &dyn Fn(&mut Probe)| {
+            let mut bad = probe([0.0; 2]);
+            change(&mut bad);
+            bad.wave(&grid).unwrap_err()
+        };
+        let most = probe([0.0; 2]).beam.angle(11.5 / 9.0);
+        let wide = refused(&|probe| probe.semi_angle = most + 1e-3);
+        assert!(
+            wide.quantity == "semi_angle" && wide.expected.contains(&format!("{most:.3} mrad"))
+        );
+        assert!(Probe { semi_angle: most, ..probe([0.0; 2]) }.wave(&grid).is_ok());
+        assert_eq!(refused(&|probe| probe.tilt = [0.0, most - 14.0]).quantity, "semi_angle");
+        assert_eq!(refused(&|probe| probe.tilt = [f64::NAN, 0.0]).quantity, "tilt");
+        assert_eq!(refused(&|probe| probe.semi_angle = -1.0).quantity, "semi_angle");
+        assert_eq!(refused(&|probe| probe.aberrations.c3 = f64::INFINITY).quantity, "c3");
+        let second = refused(&|probe| probe.aberrations.terms[1].order = 21);
+        assert_eq!(second.quantity, "aberrations[1].m");
+        let lost = refused(&|probe| (probe.semi_angle, probe.tilt) = (1e-3, [1.9, 2.3]));
+        assert!(lost.expected.contains("at least one frequency"));
+    }
+}

@@ -1,0 +1,695 @@
+// Tangled from book/src/multislice.md: edit there, or here and run cargo tangle stitch.
+//! Waves of electrons through slices of a specimen.
+#[cfg(feature = "cuda")]
+pub(crate) mod gpu;
+
+// What multislice stands on
+use super::beam::{Beam, kept_frequencies};
+use super::wave_grid::WaveGrid;
+use crate::device::{Watch, Workers, dispatch, gather, threads};
+use crate::error::{Error, Invalid, accept, finite, positive};
+use crate::numerics::real::Real;
+use ndarray::{Array2, ArrayView2, ArrayView3, ArrayViewMut2, ArrayViewMut3, Axis};
+use num_complex::Complex;
+use rustfft::Fft;
+use std::{f64::consts::PI, sync::Arc};
+
+// Transforms along one axis
+/// Transforms along one axis, neither divided by the number of samples.
+struct Transforms<T> {
+    points: usize,
+    forward: Arc<dyn Fft<T>>,
+    inverse: Arc<dyn Fft<T>>,
+}
+
+impl<T: Real> Transforms<T> {
+    fn new(points: usize) -> Self {
+        let (forward, inverse) = T::plan_complex(points);
+        Self { points, forward, inverse }
+    }
+
+    /// Samples of lines of frequencies, of which those that are not kept are set to zero.
+    fn to_samples(&self, lines: &mut [Complex<T>], scratch: &mut [Complex<T>]) {
+        let quarter = self.points / 4;
+        for line in lines.chunks_exact_mut(self.points) {
+            line[quarter..self.points - quarter].fill(Complex::default());
+        }
+        self.inverse.process_with_scratch(lines, scratch);
+    }
+
+    /// Frequencies of lines of samples, as many times too large as there are samples.
+    fn to_frequencies(&self, lines: &mut [Complex<T>], scratch: &mut [Complex<T>]) {
+        self.forward.process_with_scratch(lines, scratch);
+    }
+
+    fn scratch(&self) -> usize {
+        self.forward.get_inplace_scratch_len().max(self.inverse.get_inplace_scratch_len())
+    }
+}
+
+// A transmission made ready
+/// The transmission of a slice, ready for waves on one grid: (y, x), over the samples along x.
+pub struct Transmission<T>(Vec<Complex<T>>);
+
+/// A number of absolute value 1 and its phase.
+fn cis<T: Real>(phase: f64) -> Complex<T> {
+    let (sin, cos) = phase.sin_cos();
+    Complex::new(T::of(cos), T::of(sin))
+}
+
+// Multislice on a grid
+/// Multislice on one grid, with slices of one thickness.
+///
+/// ```
+/// use lenslet::device::silent;
+/// use lenslet::electrons::{Beam, Multislice, WaveGrid};
+/// use ndarray::{Array2, Array3};
+/// use num_complex::Complex64;
+/// let grid = WaveGrid::new([16, 8], [4.0, 2.0])?;
+/// let multislice = Multislice::<f64>::new(grid, &Beam::new(100.0)?, 2.0)?;
+/// let mut wave = Array3::zeros((1, 4, 8)); // one wave, (k_y, k_x)
+/// wave[[0, 0, 1]] = Complex64::ONE;
+/// let empty = multislice.transmission(Array2::zeros((8, 16)).view())?;
+/// multislice.propagate(wave.view_mut(), &[empty], &silent)?;
+/// let phase = -std::f64::consts::PI * 0.037014362 * 2.0 / 16.0; // q = 1/4 per Å
+/// assert!((wave[[0, 0, 1]] - Complex64::cis(phase)).norm() < 1e-9);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+pub struct Multislice<T> {
+    grid: WaveGrid,
+    wavelength: f64,
+    interaction: f64,
+    thickness: f64,
+    along: [Transforms<T>; 2],
+    /// (k_x, k_y), over the samples along y.
+    propagator: Vec<Complex<T>>,
+}
+
+impl<T: Real> Multislice<T> {
+    // Multislice for a beam and a thickness
+    /// Multislice on a `grid` through slices of `thickness` \[Å\].
+    ///
+    /// # Errors
+    /// `Invalid` where the thickness is not a length.
+    pub fn new(grid: WaveGrid, beam: &Beam, thickness: f64) -> Result<Self, Invalid> {
+        positive("slice_thickness", thickness)?;
+        let along = grid.points().map(Transforms::new);
+        let (wavelength, interaction) = (beam.wavelength(), beam.interaction());
+        let straight =
+            Self { grid, wavelength, interaction, thickness, along, propagator: Vec::new() };
+        straight.tilted([0.0; 2])
+    }
+
+    /// The same in the frame of a beam tilted by `tilt` \[mrad\], x and y, Eq. [tilted propagator](https://lenslet.github.io/lenslet/multislice.html#eq-tilted-propagator).
+    ///
+    /// # Errors
+    /// `Invalid` where the tilt is not finite.
+    pub fn tilted(mut self, tilt: [f64; 2]) -> Result<Self, Invalid> {
+        for tilt in tilt {
+            finite("tilt", tilt)?;
+        }
+        self.propagator = self.propagator(tilt.map(|tilt| 1e-3 * tilt));
+        Ok(self)
+    }
+
+    // The propagator over a slice
+    /// The propagator for a tilt \[rad\], over the samples along y.
+    fn propagator(&self, tilt: [f64; 2]) -> Vec<Complex<T>> {
+        let [x, y] = kept_frequencies(&self.grid);
+        let (turn, scale) = (PI * self.thickness, 1.0 / self.grid.points()[1] as f64);
+        let mut propagator = Vec::with_capacity(x.len() * y.len());
+        for x in x {
+            propagator.extend(y.iter().map(|y| {
+                let way = self.wavelength * (x * x + y * y) + 2.0 * (x * tilt[0] + y * tilt[1]);
+                cis::<T>(-turn * way) * T::of(scale)
+            }));
+        }
+        propagator
+    }
+
+    // The transmission of a slice
+    /// The transmission of a slice with a `potential` \[V Å\], (y, x), Eq. [transmission](https://lenslet.github.io/lenslet/multislice.html#eq-transmission).
+    ///
+    /// # Errors
+    /// `Invalid` where it is not of the grid's shape, or not finite everywhere.
+    pub fn transmission(&self, potential: ArrayView2<'_, f64>) -> Result<Transmission<T>, Invalid> {
+        let [nx, ny] = self.grid.points();
+        let (shape, expected) = (potential.dim(), format!("{ny} lines of {nx} points"));
+        accept(shape == (ny, nx), "potential", shape, &expected)?;
+        let scale = T::of(1.0 / nx as f64);
+        let value = |v: &f64| {
+            let phase = self.interaction * finite("potential", *v)?;
+            Ok(cis::<T>(phase) * scale)
+        };
+        Ok(Transmission(potential.iter().map(value).collect::<Result<_, Invalid>>()?))
+    }
+
+    // Follow waves through slices
+    /// Takes waves (wave, k_y, k_x), kept frequencies in their order, through slices, one after the other; all cores share the waves.
+    ///
+    /// # Errors
+    /// `Invalid` where waves or slices are of another grid; `Cancelled`.
+    pub fn propagate(
+        &self,
+        mut waves: ArrayViewMut3<'_, Complex<T>>,
+        slices: &[Transmission<T>],
+        watch: &dyn Watch,
+    ) -> Result<(), Error> {
+        let [nx, ny] = self.grid.points();
+        let (shape, expected) = (waves.dim(), format!("waves of {} by {}", ny / 2, nx / 2));
+        accept((shape.1, shape.2) == (ny / 2, nx / 2), "waves", shape, &expected)?;
+        for slice in slices {
+            accept(slice.0.len() == nx * ny, "slice", slice.0.len(), "a slice on the same grid")?;
+        }
+        if slices.is_empty() {
+            return Ok(());
+        }
+        let batches = waves.axis_chunks_iter_mut(Axis(0), self.batch(shape.0));
+        let work = |_: &(), batch| {
+            self.follow(batch, slices);
+            Ok(())
+        };
+        dispatch(Workers::cores(&()), batches, watch, work, |_, ()| Ok(()))
+    }
+
+    /// How many of so many waves make a batch.
+    fn batch(&self, waves: usize) -> usize {
+        let [nx, ny] = self.grid.points();
+        let bytes = nx / 2 * ny * size_of::<Complex<T>>();
+        let share = waves.div_ceil(threads()).max(1);
+        (CACHE / bytes).clamp(1, share)
+    }
+
+    // A batch goes through the slices
+    /// Takes a batch of waves (wave, k_y, k_x) through slices.
+    fn follow(&self, mut batch: ArrayViewMut3<'_, Complex<T>>, slices: &[Transmission<T>]) {
+        let ny = self.grid.points()[1];
+        let mut room = Room::new(self, batch.len_of(Axis(0)));
+        let of_wave = self.grid.points()[0] / 2 * ny;
+        for (own, wave) in room.waves.chunks_exact_mut(of_wave).zip(batch.outer_iter()) {
+            turn_in(own, wave, ny);
+            self.along[1].to_samples(own, &mut room.scratch);
+        }
+        for (n, slice) in slices.iter().enumerate() {
+            self.transmit(&mut room, slice);
+            self.spread(&mut room, n + 1 < slices.len());
+        }
+        for (own, wave) in room.waves.chunks_exact(of_wave).zip(batch.outer_iter_mut()) {
+            turn_out(own, wave, ny);
+        }
+    }
+
+    // Transmit lines of a batch
+    /// The first pass: to real space along x, the transmission, and back.
+    fn transmit(&self, room: &mut Room<T>, slice: &Transmission<T>) {
+        let ([nx, ny], along) = (self.grid.points(), &self.along[0]);
+        let Room { waves, lines, scratch } = room;
+        for (block, through) in slice.0.chunks(LINES * nx).enumerate() {
+            let (lines, first) = (&mut lines[..through.len()], block * LINES);
+            for wave in waves.chunks_exact_mut(nx / 2 * ny) {
+                let (low, high) = wave.split_at_mut(nx / 4 * ny);
+                fetch(low, [first, 0], lines, [nx, ny]);
+                fetch(high, [first, nx - nx / 4], lines, [nx, ny]);
+                along.to_samples(lines, scratch);
+                for (a, through) in lines.iter_mut().zip(through) {
+                    *a *= through;
+                }
+                along.to_frequencies(lines, scratch);
+                bring_back(low, [first, 0], lines, [nx, ny]);
+                bring_back(high, [first, nx - nx / 4], lines, [nx, ny]);
+            }
+        }
+    }
+
+    // Spread columns of a batch
+    /// The second pass: to frequencies along y, the propagator, and, where the wave goes `on`, back to samples.
+    fn spread(&self, room: &mut Room<T>, on: bool) {
+        let ([nx, ny], along) = (self.grid.points(), &self.along[1]);
+        for wave in room.waves.chunks_exact_mut(nx / 2 * ny) {
+            let factors = self.propagator.chunks_exact(ny / 2);
+            for (column, factors) in wave.chunks_exact_mut(ny).zip(factors) {
+                along.to_frequencies(column, &mut room.scratch);
+                let (low, high) = (&factors[..ny / 4], &factors[ny / 4..]);
+                column[..ny / 4].iter_mut().zip(low).for_each(|(a, factor)| *a *= factor);
+                column[ny - ny / 4..].iter_mut().zip(high).for_each(|(a, factor)| *a *= factor);
+                if on {
+                    along.to_samples(column, &mut room.scratch);
+                }
+            }
+        }
+    }
+
+    // Follow waves through a whole specimen
+    /// Takes waves through slices whose potentials \[V Å\] are made as they are needed, slice 0 first; after as many slices as each of `ends` says, in rising order,
+    /// `sink` is shown the waves. Nothing follows the last of them.
+    ///
+    /// # Errors
+    /// Those of `potential`, of [`transmission`](Self::transmission) and of [`propagate`](Self::propagate), and of `sink`; `Invalid` where `ends` do not rise.
+    pub fn run(
+        &self,
+        mut waves: ArrayViewMut3<'_, Complex<T>>,
+        potential: impl Fn(usize) -> Result<Array2<f64>, Error> + Sync,
+        ends: &[usize],
+        watch: &dyn Watch,
+        mut sink: impl FnMut(usize, ArrayView3<'_, Complex<T>>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        accept(ends.is_sorted_by(|a, b| a < b), "ends", ends, "numbers of slices that rise")?;
+        let [nx, ny] = self.grid.points();
+        let group = (HELD / (nx * ny * size_of::<Complex<T>>())).max(1);
+        let mut done = 0;
+        for &end in ends {
+            while done < end {
+                let next = end.min(done + group);
+                let ready = |_: &(), n: usize| Ok(self.transmission(potential(n)?.view())?);
+                let slices = gather(Workers::cores(&()), done..next, &Unseen(watch), ready)?;
+                self.propagate(waves.view_mut(), &slices, watch)?;
+                done = next;
+            }
+            sink(end, waves.view())?;
+        }
+        Ok(())
+    }
+}
+
+// Room for a batch
+/// How many lines the first pass turns at a time.
+const LINES: usize = 8;
+
+/// Memory that a thread works in.
+struct Room<T> {
+    /// A batch of waves: (wave, k_x, y).
+    waves: Vec<Complex<T>>,
+    lines: Vec<Complex<T>>,
+    scratch: Vec<Complex<T>>,
+}
+
+impl<T: Real> Room<T> {
+    fn new(multislice: &Multislice<T>, waves: usize) -> Self {
+        let [nx, ny] = multislice.grid.points();
+        let scratch = multislice.along.iter().map(Transforms::scratch).max().unwrap_or(0);
+        let zeros = |length| vec![Complex::default(); length];
+        Self {
+            waves: zeros(waves * nx / 2 * ny),
+            lines: zeros(LINES * nx),
+            scratch: zeros(scratch),
+        }
+    }
+}
+
+// Fetch lines out of columns
+/// How many columns are turned at a time.
+const TILE: usize = 4;
+
+/// Fetches lines from `first` on out of a run of columns, to the places from `start` on.
+fn fetch<T: Real>(
+    columns: &[Complex<T>],
+    [first, start]: [usize; 2],
+    lines: &mut [Complex<T>],
+    [nx, ny]: [usize; 2],
+) {
+    let count = lines.len() / nx;
+    for (tile, columns) in columns.chunks(TILE * ny).enumerate() {
+        let (wide, start) = (columns.len() / ny, start + tile * TILE);
+        let own = |i: usize| &columns[i.min(wide - 1) * ny + first..][..count];
+        let own: [&[Complex<T>]; TILE] = std::array::from_fn(own);
+        for (r, line) in lines.chunks_exact_mut(nx).enumerate() {
+            let places = &mut line[start..start + wide];
+            match <&mut [Complex<T>; TILE]>::try_from(&mut *places) {
+                Ok(places) => *places = own.map(|own| own[r]),
+                Err(_) => places.iter_mut().zip(own).for_each(|(a, own)| *a = own[r]),
+            }
+        }
+    }
+}
+
+// Bring lines back into columns
+/// Brings lines back into a run of columns: the reverse of [`fetch`].
+fn bring_back<T: Real>(
+    columns: &mut [Complex<T>],
+    [first, start]: [usize; 2],
+    lines: &[Complex<T>],
+    [nx, ny]: [usize; 2],
+) {
+    let count = lines.len() / nx;
+    for (tile, columns) in columns.chunks_mut(TILE * ny).enumerate() {
+        let (wide, start) = (columns.len() / ny, start + tile * TILE);
+        let mut each = columns.chunks_exact_mut(ny);
+        let own = |_| each.next().map_or(&mut [][..], |own| &mut own[first..first + count]);
+        let mut own: [&mut [Complex<T>]; TILE] = std::array::from_fn(own);
+        for (r, line) in lines.chunks_exact(nx).enumerate() {
+            for (a, own) in line[start..start + wide].iter().zip(&mut own) {
+                own[r] = *a;
+            }
+        }
+    }
+}
+
+// A wave turned in and out
+/// The place in a column of `ny` of the kept frequency number `j`.
+fn place(j: usize, ny: usize) -> usize {
+    if j < ny / 4 { j } else { j + ny / 2 }
+}
+
+/// Puts the frequencies of a wave (k_y, k_x) into its columns.
+fn turn_in<T: Real>(columns: &mut [Complex<T>], wave: ArrayView2<'_, Complex<T>>, ny: usize) {
+    for (j, line) in wave.outer_iter().enumerate() {
+        for (column, a) in columns.chunks_exact_mut(ny).zip(line) {
+            column[place(j, ny)] = *a;
+        }
+    }
+}
+
+/// Takes the frequencies of a wave out of its columns.
+fn turn_out<T: Real>(columns: &[Complex<T>], mut wave: ArrayViewMut2<'_, Complex<T>>, ny: usize) {
+    for (j, mut line) in wave.outer_iter_mut().enumerate() {
+        for (column, a) in columns.chunks_exact(ny).zip(&mut line) {
+            *a = column[place(j, ny)];
+        }
+    }
+}
+
+// Sizes of groups and batches
+/// Bytes of the transmissions that are held at a time, and of the waves of a batch.
+const HELD: usize = 1 << 30;
+const CACHE: usize = 512 << 10;
+
+/// Lets a watcher stop a computation without telling him of its pieces.
+pub(crate) struct Unseen<'a>(pub &'a dyn Watch);
+
+impl Watch for Unseen<'_> {
+    fn cancelled(&self) -> bool {
+        self.0.cancelled()
+    }
+}
+
+// Tests of multislice
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::silent;
+    use crate::electrons::{Aberration, Aberrations, Probe};
+    use ndarray::{Array3, ArrayView1};
+    use num_complex::Complex64;
+
+    // Specimens for tests of multislice
+    fn grid() -> WaveGrid {
+        WaveGrid::new([24, 16], [7.0, 5.5]).unwrap()
+    }
+
+    fn beam() -> Beam {
+        Beam::new(100.0).unwrap()
+    }
+
+    /// A potential without any symmetry, of which slice `n` differs from the others.
+    fn potential(grid: &WaveGrid, n: usize, strength: f64) -> Array2<f64> {
+        let ([nx, ny], n) = (grid.points(), n as f64);
+        Array2::from_shape_fn((ny, nx), |(j, i)| {
+            let (x, y) = (i as f64 / nx as f64, j as f64 / ny as f64);
+            let bumps = (2.0 * PI * (x + 0.3 * n)).cos() + (4.0 * PI * (y - 0.1 * n)).sin();
+            strength * (bumps + (2.0 * PI * (3.0 * x + 2.0 * y)).cos() + 2.0).powi(3)
+        })
+    }
+
+    fn probe(tilt: [f64; 2]) -> Probe {
+        let terms = vec![Aberration { order: 3, fold: 1, magnitude: 900.0, angle: 0.7 }];
+        let aberrations = Aberrations { defocus: -90.0, c3: 2e5, terms, ..Default::default() };
+        Probe { beam: beam(), semi_angle: 14.0, aberrations, tilt }
+    }
+
+    /// The largest difference of two sets of waves.
+    fn apart<T: Real>(a: ArrayView3<'_, Complex<T>>, b: ArrayView3<'_, Complex<T>>) -> f64 {
+        let pairs = a.iter().zip(b).map(|(a, b)| (a - b).norm().in_double());
+        pairs.fold(0.0, f64::max)
+    }
+
+    fn power(wave: ArrayView1<'_, Complex64>) -> f64 {
+        wave.iter().map(Complex64::norm_sqr).sum()
+    }
+
+    fn total(waves: &Array3<Complex64>) -> f64 {
+        waves.rows().into_iter().map(power).sum()
+    }
+
+    // Check multislice against its definition
+    /// A transform of all samples by its definition; `sign` −1 goes to frequencies and divides by their number.
+    fn transform(a: &Array2<Complex64>, sign: f64) -> Array2<Complex64> {
+        let (ny, nx) = a.dim();
+        let turn = |k: usize, n: usize| sign * 2.0 * PI * (k % n) as f64 / n as f64;
+        let of_row = |j: usize, k: usize| -> Complex64 {
+            (0..nx).map(|i| a[[j, i]] * Complex64::cis(turn(k * i, nx))).sum()
+        };
+        let rows = Array2::from_shape_fn((ny, nx), |(j, k)| of_row(j, k));
+        let of_column = |l: usize, k: usize| -> Complex64 {
+            (0..ny).map(|j| rows[[j, k]] * Complex64::cis(turn(l * j, ny))).sum()
+        };
+        let scale = if sign < 0.0 { 1.0 / (nx * ny) as f64 } else { 1.0 };
+        Array2::from_shape_fn((ny, nx), |(l, k)| scale * of_column(l, k))
+    }
+
+    #[test]
+    fn multislice_is_what_the_conventions_say() {
+        let (grid, tilt, place) = (grid(), [4.0, -7.0], [2.3, 1.1]);
+        let ([nx, ny], thickness, beam) = (grid.points(), 2.5, beam());
+        let signed = |k: usize, n: usize| k as f64 - if 2 * k >= n { n as f64 } else { 0.0 };
+        let q = |j: usize, i: usize| [signed(i, nx) / 7.0, signed(j, ny) / 5.5];
+        let kept = |j: usize, i: usize| !(6..18).contains(&i) && !(4..12).contains(&j);
+        let wave = probe([6.0, -3.0]).wave(&grid).unwrap();
+        let mut waves: Array3<Complex64> = wave.at(&[place]);
+        let mut whole = Array2::zeros((ny, nx));
+        for (j, k) in grid.kept(1).enumerate() {
+            for (i, l) in grid.kept(0).enumerate() {
+                whole[[k, l]] = waves[[0, j, i]];
+            }
+        }
+        let (lambda, sigma) = (0.037_014_361_993_5, 9.243_959_416_073_3e-4);
+        let tilted = tilt.map(|tilt| 1e-3 * tilt);
+        for n in 0..3 {
+            let v = potential(&grid, n, 25.0);
+            let mut through = transform(&whole, 1.0);
+            through.zip_mut_with(&v, |a, v| *a *= Complex64::cis(sigma * v));
+            whole = transform(&through, -1.0);
+            for ((j, i), a) in whole.indexed_iter_mut() {
+                let [x, y] = q(j, i);
+                let way = lambda * (x * x + y * y) + 2.0 * (x * tilted[0] + y * tilted[1]);
+                let factor = Complex64::cis(-PI * thickness * way);
+                *a *= if kept(j, i) { factor } else { Complex64::ZERO };
+            }
+        }
+        let multislice = Multislice::new(grid, &beam, thickness).unwrap().tilted(tilt).unwrap();
+        let slices = [0, 1, 2].map(|n| multislice.transmission(potential(&grid, n, 25.0).view()));
+        let slices = slices.map(Result::unwrap);
+        multislice.propagate(waves.view_mut(), &slices, &silent).unwrap();
+        let expected = Array3::from_shape_fn((1, ny / 2, nx / 2), |(_, j, i)| {
+            let (j, i) = (grid.kept(1).nth(j).unwrap(), grid.kept(0).nth(i).unwrap());
+            whole[[j, i]]
+        });
+        let lost = 1.0 - total(&waves);
+        assert!((0.01..0.5).contains(&lost), "a specimen that scatters beyond the mask: {lost}");
+        assert!(apart(waves.view(), expected.view()) < 1e-13);
+    }
+
+    // Check waves in free space and without loss
+    #[test]
+    fn free_space_turns_phases_and_weak_matter_loses_nothing() {
+        let grid = WaveGrid::new([64, 48], [11.0, 9.0]).unwrap();
+        let multislice = Multislice::<f64>::new(grid, &beam(), 1.7).unwrap();
+        let start: Array3<Complex64> = probe([0.0; 2]).wave(&grid).unwrap().at(&[[1.0, 2.0]]);
+        let flat = multislice.transmission(Array2::from_elem((48, 64), 30.0).view()).unwrap();
+        let mut waves = start.clone();
+        multislice.propagate(waves.view_mut(), &[flat], &silent).unwrap();
+        let [x, y] = kept_frequencies(&grid);
+        for ((_, j, i), a) in waves.indexed_iter() {
+            let q2 = x[i] * x[i] + y[j] * y[j];
+            let phase = 30.0 * beam().interaction() - PI * beam().wavelength() * 1.7 * q2;
+            assert!((a - start[[0, j, i]] * Complex64::cis(phase)).norm() < 1e-14);
+        }
+        let smooth = |_| Ok(potential(&grid, 0, 0.3));
+        let mut waves = start;
+        multislice.run(waves.view_mut(), smooth, &[5], &silent, |_, _| Ok(())).unwrap();
+        assert!((total(&waves) - 1.0).abs() < 1e-11, "{}", total(&waves));
+    }
+
+    // Check thickness fringes of two beams
+    #[test]
+    fn two_beams_exchange_their_electrons() {
+        let (a, v0, thickness) = (1.2, 0.4, 1.0);
+        let grid = WaveGrid::new([16, 4], [a, 1.0]).unwrap();
+        let bragg = 1e3 * 0.5 * beam().wavelength() / a;
+        let multislice = Multislice::<f64>::new(grid, &beam(), thickness).unwrap();
+        let multislice = multislice.tilted([bragg, 0.0]).unwrap();
+        let wave_of_x =
+            |(_, i): (usize, usize)| v0 * thickness * (2.0 * PI * i as f64 / 16.0).cos();
+        let v = Array2::from_shape_fn((4, 16), wave_of_x);
+        let mut waves = Array3::zeros((1, 2, 8));
+        waves[[0, 0, 0]] = Complex64::ONE;
+        let rate = 0.5 * beam().interaction() * v0;
+        let leak = (2.0 * rate * a * a / (2.0 * PI * beam().wavelength())).powi(2);
+        let ends: Vec<usize> = (1..=40).map(|k| 400 * k).collect();
+        let mut most: f64 = 0.0;
+        let check = |end: usize, waves: ArrayView3<'_, Complex64>| {
+            let z = end as f64 * thickness;
+            let found = waves[[0, 0, 7]].norm_sqr();
+            most = most.max(found);
+            let phase = rate * z;
+            assert!((found - phase.sin().powi(2)).abs() < 0.05, "{z} {found}");
+            assert!((found + waves[[0, 0, 0]].norm_sqr() - 1.0).abs() < 4.0 * leak, "{z}");
+            Ok(())
+        };
+        multislice.run(waves.view_mut(), |_| Ok(v.clone()), &ends, &silent, check).unwrap();
+        assert!(most > 0.99 && leak < 1e-4, "{most} {leak}");
+    }
+
+    // Check that slices have an order
+    #[test]
+    fn slices_have_an_order() {
+        let (grid, beam) = (grid(), beam());
+        let multislice = Multislice::<f64>::new(grid, &beam, 2.0).unwrap();
+        let start: Array3<Complex64> = probe([0.0; 2]).wave(&grid).unwrap().at(&[[1.0, 2.0]]);
+        let through = |order: [usize; 2]| {
+            let mut waves = start.clone();
+            let ready = |n| multislice.transmission(potential(&grid, n, 15.0).view()).unwrap();
+            multislice.propagate(waves.view_mut(), &order.map(ready), &silent).unwrap();
+            waves
+        };
+        let (forward, backward) = (through([0, 1]), through([1, 0]));
+        assert!(apart(forward.view(), backward.view()) > 1e-3);
+        // One after the other is both at once.
+        let mut steps = start.clone();
+        for n in [0, 1] {
+            let slice = [multislice.transmission(potential(&grid, n, 15.0).view()).unwrap()];
+            multislice.propagate(steps.view_mut(), &slice, &silent).unwrap();
+        }
+        assert!(apart(forward.view(), steps.view()) < 1e-14);
+        multislice.propagate(steps.view_mut(), &[], &silent).unwrap();
+        assert!(apart(forward.view(), steps.view()) < 1e-14);
+    }
+
+    // Check both frames of a tilt
+    #[test]
+    fn a_tilt_is_the_same_in_both_frames() {
+        let grid = WaveGrid::new([64, 48], [9.0, 8.0]).unwrap();
+        let tilt = [2.0 / 9.0, -3.0 / 8.0].map(|q| beam().angle(q));
+        let run = |multislice: Multislice<f64>, probe: Probe| {
+            let mut waves = probe.wave(&grid).unwrap().at(&[[4.0, 3.0]]);
+            let smooth = |n| Ok(potential(&grid, n, 0.1));
+            multislice.run(waves.view_mut(), smooth, &[6], &silent, |_, _| Ok(())).unwrap();
+            waves
+        };
+        let straight = || Multislice::<f64>::new(grid, &beam(), 2.0).unwrap();
+        let fixed = run(straight(), probe(tilt));
+        let following = run(straight().tilted(tilt).unwrap(), probe([0.0; 2]));
+        let mut worst: f64 = 0.0;
+        for ((_, j, i), a) in following.indexed_iter() {
+            let b = fixed[[0, (j + 21) % 24, (i + 2) % 32]];
+            worst = worst.max((a.norm() - b.norm()).abs());
+        }
+        let other = run(straight().tilted(tilt.map(|tilt| -tilt)).unwrap(), probe([0.0; 2]));
+        assert!(worst < 1e-6, "{worst}");
+        assert!(apart(other.view(), following.view()) > 1e-2);
+    }
+
+    // Check that the image moves with the specimen
+    #[test]
+    fn a_probe_and_a_specimen_that_move_together_see_the_same() {
+        let (grid, [px, py]) = (grid(), grid().pixel());
+        let multislice = Multislice::<f64>::new(grid, &beam(), 2.0).unwrap();
+        let pattern = |moved: [usize; 2]| {
+            let place = [1.3 + moved[0] as f64 * px, 0.4 + moved[1] as f64 * py];
+            let mut waves: Array3<Complex64> = probe([0.0; 2]).wave(&grid).unwrap().at(&[place]);
+            let slice = |n| {
+                let v = potential(&grid, n, 5.0);
+                Ok(Array2::from_shape_fn((16, 24), |(j, i)| {
+                    v[[(j + 16 - moved[1]) % 16, (i + 24 - moved[0]) % 24]]
+                }))
+            };
+            multislice.run(waves.view_mut(), slice, &[3], &silent, |_, _| Ok(())).unwrap();
+            waves.mapv(|a| Complex64::from(a.norm_sqr()))
+        };
+        let (here, there) = (pattern([0, 0]), pattern([5, 3]));
+        assert!(apart(here.view(), there.view()) < 1e-14);
+        assert!(apart(here.view(), pattern([5, 0]).view()) < 1e-14);
+    }
+
+    // Check single precision and batches
+    #[test]
+    fn precisions_and_batches_agree() {
+        let grid = WaveGrid::new([40, 24], [7.0, 5.5]).unwrap();
+        let wave = probe([0.0; 2]).wave(&grid).unwrap();
+        let places: Vec<[f64; 2]> = (0..7).map(|k| [0.7 * k as f64, 0.3 * k as f64]).collect();
+        fn run<T: Real>(grid: WaveGrid, mut waves: Array3<Complex<T>>) -> Array3<Complex<T>> {
+            let multislice = Multislice::<T>::new(grid, &beam(), 2.0).unwrap();
+            let slices = |n| Ok(potential(&grid, n % 3, 3.0));
+            multislice.run(waves.view_mut(), slices, &[10], &silent, |_, _| Ok(())).unwrap();
+            waves
+        }
+        let double: Array3<Complex64> = run(grid, wave.at(&places));
+        let single =
+            run(grid, wave.at::<f32>(&places)).mapv(|a| Complex64::new(a.re.into(), a.im.into()));
+        assert!(apart(double.view(), single.view()) < 1e-5);
+        assert!(apart(double.view(), single.view()) > 1e-9);
+        for (k, &place) in places.iter().enumerate() {
+            let alone = run(grid, wave.at::<f64>(&[place]));
+            assert_eq!(alone.index_axis(Axis(0), 0), double.index_axis(Axis(0), k));
+        }
+    }
+
+    // Check waves on their way
+    #[test]
+    fn waves_are_shown_on_their_way() {
+        let grid = grid();
+        let multislice = Multislice::<f64>::new(grid, &beam(), 2.0).unwrap();
+        let start: Array3<Complex64> = probe([0.0; 2]).wave(&grid).unwrap().at(&[[1.0, 2.0]]);
+        let slices = |n| Ok(potential(&grid, n, 3.0));
+        let mut seen = Vec::new();
+        let keep = |end, waves: ArrayView3<'_, Complex64>| {
+            seen.push((end, waves.to_owned()));
+            Ok(())
+        };
+        let mut waves = start.clone();
+        multislice.run(waves.view_mut(), slices, &[0, 2, 5], &silent, keep).unwrap();
+        let (ends, shown): (Vec<usize>, Vec<_>) = seen.into_iter().unzip();
+        assert_eq!((ends, &shown[0], &shown[2]), (vec![0, 2, 5], &start, &waves));
+        let mut two = start;
+        multislice.run(two.view_mut(), slices, &[2], &silent, |_, _| Ok(())).unwrap();
+        assert!(apart(two.view(), shown[1].view()) < 1e-15);
+    }
+
+    // Check refusals of multislice
+    #[test]
+    fn slices_and_waves_that_do_not_fit_are_refused() {
+        let grid = grid();
+        let new = |thickness| Multislice::<f64>::new(grid, &beam(), thickness);
+        assert_eq!(new(0.0).err().unwrap().quantity, "slice_thickness");
+        assert_eq!(new(1.0).unwrap().tilted([0.0, f64::NAN]).err().unwrap().quantity, "tilt");
+        let multislice = new(1.0).unwrap();
+        let refused = |v: Array2<f64>| multislice.transmission(v.view()).err().unwrap().quantity;
+        assert_eq!(refused(Array2::zeros((24, 16))), "potential");
+        assert_eq!(refused(Array2::from_elem((16, 24), f64::NAN)), "potential");
+        let other = WaveGrid::new([16, 16], [7.0, 5.5]).unwrap();
+        let foreign = Multislice::<f64>::new(other, &beam(), 1.0).unwrap();
+        let foreign = foreign.transmission(Array2::zeros((16, 16)).view()).unwrap();
+        let mut waves = Array3::zeros((1, 8, 12));
+        let named = |result: Result<(), Error>| match result {
+            Err(Error::Invalid(invalid)) => invalid.quantity,
+            other => format!("{other:?}"),
+        };
+        assert_eq!(named(multislice.propagate(waves.view_mut(), &[foreign], &silent)), "slice");
+        let mut turned = Array3::zeros((1, 12, 8));
+        assert_eq!(named(multislice.propagate(turned.view_mut(), &[], &silent)), "waves");
+        let zero = |_| Ok(Array2::zeros((16, 24)));
+        let falling = multislice.run(waves.view_mut(), zero, &[2, 1], &silent, |_, _| Ok(()));
+        assert_eq!(named(falling), "ends");
+        let impatient = Unseen(&Stopped);
+        let stopped = multislice.run(waves.view_mut(), zero, &[1], &impatient, |_, _| Ok(()));
+        assert!(matches!(stopped, Err(Error::Cancelled)));
+    }
+
+    /// Wants no computation.
+    struct Stopped;
+
+    impl Watch for Stopped {
+        fn cancelled(&self) -> bool {
+            true
+        }
+    }
+}

@@ -1,0 +1,276 @@
+// Tangled from book/src/multislice-gpu.md: edit there, or here and run cargo tangle stitch.
+//! Waves through slices on a device.
+
+// What slices on a device stand on
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Program, Shape, View};
+use crate::device::headers::REAL;
+use crate::electrons::WaveGrid;
+use crate::error::Error;
+use crate::linear::toeplitz::gpu::plain_sum::LOOPS;
+use crate::linear::toeplitz::gpu::short_transforms::{Radices, SHORT_TRANSFORMS};
+use crate::numerics::real::Real;
+use num_complex::Complex;
+
+const SOURCE: KernelSource = KernelSource {
+    name: "multislice.cu",
+    text: include_str!("../../../kernels/electrons/multislice.cu"),
+    headers: &[REAL, LOOPS, SHORT_TRANSFORMS],
+};
+
+// The passes of a slice
+/// What takes waves through slices on a device.
+pub(crate) struct PassesGpu<T> {
+    gpu: Gpu,
+    points: [usize; 2],
+    rows: Side<T>,
+    columns: Side<T>,
+    transmit: Kernel,
+    propagate: Kernel,
+    begin: Kernel,
+    look: Kernel,
+    propagator: [Buffer<Complex<T>>; 2],
+}
+
+/// Transforms along one side of the grid, of which a block makes some at a time.
+struct Side<T> {
+    together: usize,
+    threads: usize,
+    shared: usize,
+    roots: Buffer<Complex<T>>,
+}
+
+// Shape of the blocks of a side
+impl<T: Real> Side<T> {
+    /// Transforms of so many points, some of them in a block, and the program that makes them; none where there are no radices for the length.
+    fn new(gpu: &Gpu, points: usize, columns: bool) -> Result<Option<(Self, Program)>, Error> {
+        let Some(radices) = Radices::exactly(points) else { return Ok(None) };
+        let number = size_of::<Complex<T>>();
+        let alone = radices.threads_alone();
+        let wanted = if columns { 64 / number } else { (256 / alone).clamp(1, 16) };
+        let fits = |rows: &usize| {
+            rows * radices.room(*rows, number).work * number <= gpu.shared_memory()
+                && rows * alone <= 1024
+        };
+        let Some(together) = (1..=wanted).rev().find(fits) else { return Ok(None) };
+        let threads = (together * alone).next_multiple_of(32);
+        let sizes = [("ROWS", together), ("TEAM", threads)];
+        let program = gpu.program::<T>(&SOURCE, &[&radices.sizes()[..], &sizes].concat())?;
+        let shared = together * radices.room(together, number).work * number;
+        let roots = gpu.upload(&radices.roots::<T>())?;
+        Ok(Some((Self { together, threads, shared, roots }, program)))
+    }
+
+    /// Blocks for so many transforms of each of so many waves.
+    fn shape(&self, transforms: usize, waves: usize) -> Shape {
+        let grid = [transforms.div_ceil(self.together), waves, 1];
+        Shape { grid, block: self.threads, shared: self.shared }
+    }
+}
+
+// Make the passes of a grid
+impl<T: Real> PassesGpu<T> {
+    /// Passes on a grid, with the propagator's factors over kept k_x and over all k_y, the latter zero where nothing is kept; none
+    /// where no kernels have the lengths of the grid.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn new(
+        gpu: &Gpu,
+        grid: &WaveGrid,
+        [along_x, along_y]: [&[Complex<f64>]; 2],
+    ) -> Result<Option<Self>, Error> {
+        let points = grid.points();
+        let Some((rows, across)) = Side::new(gpu, points[0], false)? else { return Ok(None) };
+        let Some((columns, down)) = Side::new(gpu, points[1], true)? else { return Ok(None) };
+        let scaled = |factor: &[Complex<f64>], scale: f64| {
+            let cast = |z: &Complex<f64>| Complex::new(T::of(z.re * scale), T::of(z.im * scale));
+            gpu.upload(&factor.iter().map(cast).collect::<Vec<_>>())
+        };
+        Ok(Some(Self {
+            gpu: gpu.clone(),
+            points,
+            rows,
+            columns,
+            transmit: across.kernel("transmit")?,
+            propagate: down.kernel("propagate")?,
+            begin: down.kernel("begin_probes")?,
+            look: down.kernel("look")?,
+            propagator: [scaled(along_x, 1.0)?, scaled(along_y, 1.0 / points[1] as f64)?],
+        }))
+    }
+
+    // Waves through slices on a device
+    /// Begins `waves` (w, N_y, N_x/2) with the spectrum (N_y/2, N_x/2) of a probe at places x, y \[cells\], (w, 2).
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn begin<'a>(
+        &self,
+        waves: View<'a, Complex<T>>,
+        spectrum: &Buffer<Complex<T>>,
+        places: View<'a, [f64; 2]>,
+    ) -> Result<(), Error> {
+        let nx = self.points[0] / 2;
+        let arguments: [Argument; 5] =
+            [waves.into(), spectrum.into(), places.into(), (&self.columns.roots).into(), nx.into()];
+        self.gpu.launch(&self.begin, self.columns.shape(nx, places.len()), &arguments)
+    }
+    /// Takes `count` waves through a slice with the transmission t/N_x, (N_y, N_x), and the free space behind it.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn pass<'a>(
+        &self,
+        waves: View<'a, Complex<T>>,
+        count: usize,
+        transmission: View<'a, Complex<T>>,
+    ) -> Result<(), Error> {
+        let [nx, ny] = self.points;
+        let arguments: [Argument; 4] =
+            [waves.into(), transmission.into(), (&self.rows.roots).into(), ny.into()];
+        self.gpu.launch(&self.transmit, self.rows.shape(ny, count), &arguments)?;
+        let [along_x, along_y] = &self.propagator;
+        let roots = &self.columns.roots;
+        let arguments: [Argument; 5] =
+            [waves.into(), along_x.into(), along_y.into(), roots.into(), (nx / 2).into()];
+        self.gpu.launch(&self.propagate, self.columns.shape(nx / 2, count), &arguments)
+    }
+
+    /// Spectra (w, N_y/2, N_x/2) of `count` waves.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn look<'a>(
+        &self,
+        waves: View<'a, Complex<T>>,
+        count: usize,
+        spectra: View<'a, Complex<T>>,
+    ) -> Result<(), Error> {
+        let nx = self.points[0] / 2;
+        let arguments: [Argument; 4] =
+            [waves.into(), spectra.into(), (&self.columns.roots).into(), nx.into()];
+        self.gpu.launch(&self.look, self.columns.shape(nx, count), &arguments)
+    }
+}
+
+// Tests of slices on a device
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::gpu::test_machines;
+    use ndarray::Array2;
+    use std::f64::consts::TAU;
+
+    type Plane = Array2<Complex<f64>>;
+
+    /// The transform of a plane (y, x) by its definition, not divided.
+    fn transformed(plane: &Plane, sign: f64) -> Plane {
+        let waves = |n: usize| {
+            Array2::from_shape_fn((n, n), |(k, j)| {
+                Complex::cis(sign * TAU * (j * k % n) as f64 / n as f64)
+            })
+        };
+        let (ny, nx) = plane.dim();
+        waves(ny).dot(plane).dot(&waves(nx))
+    }
+
+    fn noise(shape: (usize, usize), seed: f64) -> Plane {
+        let turn = |(j, i): (usize, usize)| seed + (j * j + 3 * i * i + j * i) as f64 * 0.37;
+        Array2::from_shape_fn(shape, |place| Complex::new(turn(place).sin(), turn(place).cos()))
+    }
+
+    // Waves through two slices by plain transforms
+    /// Spectra (w, N_y/2, N_x/2) of probes behind two slices.
+    fn by_definition(
+        grid: &WaveGrid,
+        spectrum: &Plane,
+        places: &[[f64; 2]],
+        transmissions: &[Plane],
+        propagator: &Plane,
+    ) -> Vec<Plane> {
+        let [nx, ny] = grid.points();
+        let kept: [Vec<usize>; 2] = [0, 1].map(|axis| grid.kept(axis).collect());
+        let count = (nx * ny) as f64;
+        let through = |place: &[f64; 2]| {
+            let mut psi = Plane::zeros((ny, nx));
+            for ((j, i), value) in spectrum.indexed_iter() {
+                let [k, l] = [kept[0][i], kept[1][j]];
+                let turns = grid.frequency(0, k) * grid.lengths()[0] * place[0]
+                    + grid.frequency(1, l) * grid.lengths()[1] * place[1];
+                psi[[l, k]] = value * Complex::cis(-TAU * turns);
+            }
+            for transmission in transmissions {
+                let there = transformed(&psi, 1.0) * transmission;
+                psi = transformed(&there, -1.0).mapv(|z| z / count) * propagator;
+            }
+            Plane::from_shape_fn((ny / 2, nx / 2), |(j, i)| psi[[kept[1][j], kept[0][i]]])
+        };
+        places.iter().map(through).collect()
+    }
+
+    // Hold slices to plain transforms
+    fn gap<T: Real>(gpu: &Gpu, points: [usize; 2]) -> f64 {
+        let grid = WaveGrid::new(points, [7.0, 5.0]).unwrap();
+        let [nx, ny] = points;
+        let spectrum = noise((ny / 2, nx / 2), 0.3);
+        let places = [[0.0, 0.0], [0.27, 0.9], [0.51, -0.13]];
+        let transmissions = [noise((ny, nx), 1.1), noise((ny, nx), 2.3)];
+        let factors = [0, 1].map(|axis| -> Vec<Complex<f64>> {
+            let factor = |k: usize| {
+                let q = grid.frequency(axis, k);
+                let turn = Complex::cis(-0.8 * q * q + 0.3 * (axis + 1) as f64 * q);
+                if grid.keeps(axis, k) { turn } else { 0.0.into() }
+            };
+            (0..points[axis]).map(factor).collect()
+        });
+        let propagator = Plane::from_shape_fn((ny, nx), |(j, i)| factors[0][i] * factors[1][j]);
+        let kept: Vec<Complex<f64>> = grid.kept(0).map(|k| factors[0][k]).collect();
+        let wanted = by_definition(&grid, &spectrum, &places, &transmissions, &propagator);
+        // The same on the device
+        let cast = |plane: &Plane, scale: f64| -> Vec<Complex<T>> {
+            let number = |z: &Complex<f64>| Complex::new(T::of(z.re * scale), T::of(z.im * scale));
+            plane.iter().map(number).collect()
+        };
+        let passes = PassesGpu::<T>::new(gpu, &grid, [&kept, &factors[1]]).unwrap().unwrap();
+        let waves = gpu.zeros(3 * ny * nx / 2).unwrap();
+        let (there, places) = (gpu.upload(&cast(&spectrum, 1.0)), gpu.upload(&places).unwrap());
+        passes.begin(waves.view(..), &there.unwrap(), places.view(..)).unwrap();
+        for transmission in &transmissions {
+            let there = gpu.upload(&cast(transmission, 1.0 / nx as f64)).unwrap();
+            passes.pass(waves.view(..), 3, there.view(..)).unwrap();
+        }
+        let spectra = gpu.zeros(3 * ny * nx / 4).unwrap();
+        passes.look(waves.view(..), 3, spectra.view(..)).unwrap();
+        let found: Vec<Complex<T>> = spectra.read().unwrap();
+        let wanted = wanted.iter().flat_map(|plane| plane.iter());
+        let gaps = wanted.zip(&found).map(|(wanted, found)| {
+            (wanted - Complex::new(found.re.in_double(), found.im.in_double())).norm()
+        });
+        gaps.fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn passes_are_plain_transforms_and_products() {
+        for gpu in test_machines() {
+            // Two radices and three, sides of either parity of their quarters
+            for points in [[60, 32], [280, 4]] {
+                let double = gap::<f64>(&gpu, points);
+                assert!(double < 2e-13 * (points[0] * points[1]) as f64, "{points:?}: {double:e}");
+            }
+            let single = gap::<f32>(&gpu, [12, 280]);
+            assert!(single < 0.1 && single > 1e-9, "{single:e}");
+        }
+    }
+
+    #[test]
+    fn grids_without_radices_are_left_to_processors() {
+        for gpu in test_machines() {
+            for points in [[44, 16], [16, 68], [4 * 1025, 16]] {
+                let grid = WaveGrid::new(points, [1.0, 1.0]).unwrap();
+                let one = vec![Complex::ONE; points[1]];
+                let passes = PassesGpu::<f32>::new(&gpu, &grid, [&one, &one]).unwrap();
+                assert!(passes.is_none());
+            }
+        }
+    }
+}

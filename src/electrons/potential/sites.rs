@@ -1,0 +1,35 @@
+// Tangled from book/src/potentials.md: edit there, or here and run cargo tangle stitch.
+//! Atoms as potentials need them.
+
+// What sites stand on
+use crate::specimen::{Atom, Element, Slicing, Specimen};
+
+// Atoms as potentials need them
+/// An atom as potentials need it: which of the specimen's elements it is, where \[Å\], and how much of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Site {
+    pub(super) kind: usize,
+    pub(super) place: [f64; 3],
+    pub(super) weight: f64,
+}
+
+/// The atoms that are there at all; `elements` are in order.
+pub(super) fn sites(specimen: &Specimen, elements: &[Element]) -> Vec<Site> {
+    let there = specimen.atoms().iter().filter(|atom| atom.occupancy > 0.0);
+    let kind = |element: Element| elements.partition_point(|&known| known < element);
+    let site = |atom: &Atom| Site {
+        kind: kind(atom.element),
+        place: atom.position,
+        weight: atom.occupancy,
+    };
+    there.map(site).collect()
+}
+
+/// Each slice's atoms.
+pub(super) fn by_slice(slicing: &Slicing, sites: Vec<Site>) -> Vec<Vec<Site>> {
+    let mut slices = vec![Vec::new(); slicing.count()];
+    for site in sites {
+        slices[slicing.slice_of(site.place[2])].push(site);
+    }
+    slices
+}

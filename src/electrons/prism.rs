@@ -1,0 +1,400 @@
+// Tangled from book/src/prism.md: edit there, or here and run cargo tangle stitch.
+//! PRISM: plane waves through the specimen once, probes as their sums.
+
+// What the beams of a probe stand on
+use super::beam::{Beam, Probe, ProbeWave, kept_frequencies};
+use super::wave_grid::WaveGrid;
+use crate::device::{Watch, Workers, dispatch, threads};
+use crate::error::{Error, Invalid, accept, finite};
+use crate::numerics::real::Real;
+use ndarray::parallel::prelude::*;
+use ndarray::{Array2, Array3, ArrayView2, ArrayView3, ArrayViewMut3, Axis, Zip};
+use num_complex::Complex;
+use rustfft::Fft;
+use std::{f64::consts::PI, sync::Arc};
+
+// The beams of a probe
+/// The plane waves of which the probes of a scan are made, every f-th of a grid, and the window in which they are summed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prism {
+    grid: WaveGrid,
+    window: WaveGrid,
+    factor: [usize; 2],
+    /// Places x, y of the beams among the kept frequencies of the window.
+    beams: Vec<[usize; 2]>,
+}
+
+// Choose the beams of a probe
+impl Prism {
+    /// The beams of a `probe` on a `grid` with interpolation by `factor`, x before y.
+    ///
+    /// # Errors
+    /// `Invalid` where a factor does not divide a quarter of the grid's points, and as [`Probe::wave`] for the grid of the window.
+    ///
+    /// ```
+    /// use lenslet::electrons::{Aberrations, Beam, Prism, Probe, WaveGrid};
+    /// let (beam, aberrations) = (Beam::new(100.0)?, Aberrations::default());
+    /// let probe = Probe { beam, semi_angle: 20.0, aberrations, tilt: [0.0; 2] };
+    /// let grid = WaveGrid::new([256, 256], [21.72, 21.72])?;
+    /// let prism = Prism::new(grid, [4, 4], &probe)?;
+    /// assert_eq!(prism.beams(), 37);
+    /// assert_eq!(prism.window().points(), [64, 64]);
+    /// # Ok::<(), lenslet::Invalid>(())
+    /// ```
+    pub fn new(grid: WaveGrid, factor: [usize; 2], probe: &Probe) -> Result<Self, Invalid> {
+        let window = window_of(&grid, factor)?;
+        let wave = probe.wave(&window)?;
+        let amplitudes = wave.on_axis();
+        let lit = amplitudes.indexed_iter().filter(|(_, a)| **a != Complex::default());
+        let beams = lit.map(|((j, i), _)| [i, j]).collect();
+        Ok(Self { grid, window, factor, beams })
+    }
+
+    // Numbers of beams and windows
+    /// How many beams there are.
+    pub fn beams(&self) -> usize {
+        self.beams.len()
+    }
+
+    /// The grid on which probes and detectors are.
+    pub fn window(&self) -> &WaveGrid {
+        &self.window
+    }
+
+    /// Plane waves to be sent through the specimen: (beam, k_y, k_x), kept frequencies of the large grid in their order.
+    pub fn waves<T: Real>(&self) -> Array3<Complex<T>> {
+        let [nx, ny] = self.grid.points();
+        let mut waves = Array3::zeros((self.beams.len(), ny / 2, nx / 2));
+        for (b, beam) in self.beams.iter().enumerate() {
+            let [i, j] = [0, 1].map(|axis| {
+                let [own, all] =
+                    [&self.window, &self.grid].map(|grid| grid.points()[axis] as isize / 2);
+                let place = beam[axis] as isize;
+                let signed = if place < own / 2 { place } else { place - own };
+                (self.factor[axis] as isize * signed).rem_euclid(all) as usize
+            });
+            waves[[b, j, i]] = Complex::new(T::one(), T::zero());
+        }
+        waves
+    }
+}
+
+// Grid of a window
+/// The grid of the window: a share 1/f of the cell along either side.
+fn window_of(grid: &WaveGrid, factor: [usize; 2]) -> Result<WaveGrid, Invalid> {
+    let (mut points, mut lengths) = (grid.points(), grid.lengths());
+    for axis in 0..2 {
+        let (f, quarter) = (factor[axis], points[axis] / 4);
+        let expected = format!("a whole number that divides a quarter of {} points", points[axis]);
+        accept(f > 0 && quarter.is_multiple_of(f), "interpolation", f, &expected)?;
+        points[axis] /= f;
+        lengths[axis] /= f as f64;
+    }
+    WaveGrid::new(points, lengths)
+}
+
+// The compact matrix of a specimen
+/// What the beams have become behind a specimen: the compact S-matrix.
+pub struct SMatrix<T> {
+    prism: Prism,
+    /// (beam, y, x), on pixels of twice the size of the grid's.
+    planes: Array3<Complex<T>>,
+    along: [Arc<dyn Fft<T>>; 2],
+}
+
+impl<T: Real> SMatrix<T> {
+    /// What beam `b` has become, (y, x), on pixels of twice the size of the grid's.
+    ///
+    /// # Panics
+    /// Where there is no such beam.
+    pub fn plane(&self, b: usize) -> ArrayView2<'_, Complex<T>> {
+        self.planes.index_axis(Axis(0), b)
+    }
+
+    /// The matrix from the spectra of the beams behind the specimen, (beam, k_y, k_x), refocused by `refocus` \[Å\].
+    ///
+    /// # Errors
+    /// `Invalid` where there are not as many spectra as beams, or not of the grid's kept frequencies, or where the refocus is not finite.
+    pub fn new(
+        prism: Prism,
+        beam: &Beam,
+        spectra: ArrayView3<'_, Complex<T>>,
+        refocus: f64,
+    ) -> Result<Self, Invalid> {
+        finite("refocus", refocus)?;
+        let [nx, ny] = prism.grid.points().map(|points| points / 2);
+        let (shape, expected) = (spectra.dim(), format!("{} of {ny} by {nx}", prism.beams()));
+        accept(shape == (prism.beams(), ny, nx), "spectra", shape, &expected)?;
+        let back = back_in_space(&prism.grid, beam.wavelength(), refocus);
+        let inverse = [nx, ny].map(|points| T::plan_complex(points).1);
+        let mut planes = spectra.to_owned();
+        // Transform the spectra of all beams
+        planes.axis_iter_mut(Axis(0)).into_par_iter().for_each(|mut plane| {
+            Zip::from(&mut plane).and(&back).for_each(|a, back| *a *= back);
+            let values = plane.as_slice_mut().unwrap_or_else(|| unreachable!("planes are whole"));
+            transform_along(values, &inverse, &mut Vec::new());
+        });
+        let along = prism.window.points().map(|points| T::plan_complex(points / 2).0);
+        Ok(Self { prism, planes, along })
+    }
+
+    // Sum the beams in a window
+    /// The first pixels x, y of the window of a probe at `place` \[Å\] among those of the planes.
+    fn first_pixel(&self, place: [f64; 2]) -> [usize; 2] {
+        [0, 1].map(|axis| {
+            let pixel = 2.0 * self.prism.grid.pixel()[axis];
+            let [all, own] =
+                [&self.prism.grid, &self.prism.window].map(|grid| grid.points()[axis] as i64 / 2);
+            ((place[axis] / pixel).round() as i64 - own / 2).rem_euclid(all) as usize
+        })
+    }
+
+    /// Adds a beam with its amplitude to the window that begins at pixel `first`.
+    fn add_beam(&self, b: usize, amplitude: Complex<T>, first: [usize; 2], sum: &mut [Complex<T>]) {
+        let (_, ny, nx) = self.planes.dim();
+        let [wx, wy] = self.prism.window.points().map(|points| points / 2);
+        let plane = self.planes.index_axis(Axis(0), b);
+        let plane = plane.as_slice().unwrap_or_else(|| unreachable!("planes are whole"));
+        for n in 0..wy {
+            let y = (first[1] + n) % ny;
+            let (from, to) = (&plane[y * nx..][..nx], &mut sum[y % wy * wx..][..wx]);
+            // Add a line of a beam
+            let (mut x, mut left) = (first[0], wx);
+            while left > 0 {
+                let run = left.min(nx - x).min(wx - x % wx);
+                let pieces = to[x % wx..][..run].iter_mut().zip(&from[x..][..run]);
+                pieces.for_each(|(to, from)| *to += amplitude * from);
+                (x, left) = ((x + run) % nx, left - run);
+            }
+        }
+    }
+
+    // Spectra of probes from the matrix
+    /// Spectra of `probe`s at `places` \[Å\], x before y: (place, k_y, k_x), kept frequencies of the [window](Prism::window), Eq. [prism wave](https://lenslet.github.io/lenslet/prism.html#eq-prism-wave).
+    ///
+    /// # Errors
+    /// `Invalid` where the probe is of another grid; `Cancelled`.
+    pub fn spectra(
+        &self,
+        probe: &ProbeWave,
+        places: &[[f64; 2]],
+        watch: &dyn Watch,
+    ) -> Result<Array3<Complex<T>>, Error> {
+        let [wx, wy] = self.prism.window.points().map(|points| points / 2);
+        let (shape, expected) = (probe.on_axis().dim(), format!("{wy} by {wx} frequencies"));
+        accept(shape == (wy, wx), "probe", shape, &expected)?;
+        let mut spectra = Array3::zeros((places.len(), wy, wx));
+        let each = places.len().div_ceil(4 * threads()).clamp(1, 64);
+        let some = spectra.axis_chunks_iter_mut(Axis(0), each).zip(places.chunks(each));
+        let work = |_: &(), (mut spectra, places): (ArrayViewMut3<'_, Complex<T>>, &[[f64; 2]])| {
+            let (mut amplitudes, mut scratch) = (Array2::zeros((wy, wx)), Vec::new());
+            // Sum and transform the windows of some probes
+            for (mut sum, &place) in spectra.outer_iter_mut().zip(places) {
+                probe.put::<T>(place, amplitudes.view_mut());
+                let (first, [fx, fy]) = (self.first_pixel(place), self.prism.factor);
+                let sum = sum.as_slice_mut().unwrap_or_else(|| unreachable!("spectra are whole"));
+                for (b, [i, j]) in self.prism.beams.iter().enumerate() {
+                    let amplitude = amplitudes[[*j, *i]] * T::of((fx * fy) as f64);
+                    if amplitude != Complex::default() {
+                        self.add_beam(b, amplitude, first, sum);
+                    }
+                }
+                transform_along(sum, &self.along, &mut scratch);
+            }
+            Ok(())
+        };
+        dispatch(Workers::cores(&()), some, watch, work, |_, ()| Ok(()))?;
+        Ok(spectra)
+    }
+}
+
+// Back through free space
+/// Factors of kept frequencies, (k_y, k_x), that take a wave back by `way` \[Å\], over the pixels of its transform, Eq. [refocus](https://lenslet.github.io/lenslet/prism.html#eq-refocus).
+fn back_in_space<T: Real>(grid: &WaveGrid, wavelength: f64, way: f64) -> Array2<Complex<T>> {
+    let [x, y] = kept_frequencies(grid);
+    let share = 1.0 / (x.len() * y.len()) as f64;
+    Array2::from_shape_fn((y.len(), x.len()), |(j, i)| {
+        let turn = Complex::cis(PI * wavelength * way * (x[i] * x[i] + y[j] * y[j]));
+        Complex::new(T::of(share * turn.re), T::of(share * turn.im))
+    })
+}
+
+// Transform a plane by lines and columns
+/// Transforms a plane (y, x) along both axes, x before y in `along`.
+pub(crate) fn transform_along<T: Real>(
+    plane: &mut [Complex<T>],
+    along: &[Arc<dyn Fft<T>>; 2],
+    turned: &mut Vec<Complex<T>>,
+) {
+    let [nx, ny] = [along[0].len(), along[1].len()];
+    along[0].process(plane);
+    turned.clear();
+    turned
+        .extend((0..nx).flat_map(|i| (0..ny).map(move |j| (i, j))).map(|(i, j)| plane[j * nx + i]));
+    along[1].process(turned);
+    for (i, column) in turned.chunks_exact(ny).enumerate() {
+        column.iter().enumerate().for_each(|(j, a)| plane[j * nx + i] = *a);
+    }
+}
+
+// Tests of shared beams
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::silent;
+    use crate::electrons::{Aberration, Aberrations, Multislice};
+    use std::f64::consts::TAU;
+
+    // A lopsided probe in a lopsided cell
+    fn probe() -> Probe {
+        let astigmatism = Aberration { order: 2, fold: 2, magnitude: 900.0, angle: 0.4 };
+        let aberrations =
+            Aberrations { defocus: 60.0, terms: vec![astigmatism], ..Default::default() };
+        Probe { beam: Beam::new(100.0).unwrap(), semi_angle: 18.0, aberrations, tilt: [6.0, -3.0] }
+    }
+
+    fn grid() -> WaveGrid {
+        WaveGrid::new([48, 64], [14.0, 17.0]).unwrap()
+    }
+
+    /// Three slices with a few bumps each \[V Å\], no two alike.
+    fn potential(n: usize) -> Array2<f64> {
+        Array2::from_shape_fn((64, 48), |(j, i)| {
+            let bump = |x: f64, y: f64, width: f64| {
+                let apart = [i as f64 / 48.0 - x, j as f64 / 64.0 - y];
+                let [u, v] = apart.map(|apart| apart - apart.round());
+                (-(14.0 * u / width).powi(2) - (17.0 * v / width).powi(2)).exp()
+            };
+            let n = n as f64;
+            90.0 * bump(0.2 + 0.1 * n, 0.31, 0.9) + 40.0 * bump(0.7, 0.6 - 0.15 * n, 1.3)
+        })
+    }
+
+    /// Spectra of waves behind the three slices.
+    fn behind<T: Real>(mut waves: Array3<Complex<T>>) -> Array3<Complex<T>> {
+        let multislice = Multislice::<T>::new(grid(), &probe().beam, 2.3).unwrap();
+        let potential = |n| Ok(potential(n));
+        multislice.run(waves.view_mut(), potential, &[3], &silent, |_, _| Ok(())).unwrap();
+        waves
+    }
+
+    const PLACES: [[f64; 2]; 3] = [[0.0, 0.0], [3.1, 11.4], [13.9, 16.8]];
+
+    fn matrix<T: Real>(factor: [usize; 2], refocus: f64) -> SMatrix<T> {
+        let prism = Prism::new(grid(), factor, &probe()).unwrap();
+        let spectra = behind(prism.waves::<T>());
+        SMatrix::new(prism, &probe().beam, spectra.view(), refocus).unwrap()
+    }
+
+    fn spectra<T: Real>(factor: [usize; 2], refocus: f64) -> Array3<Complex<T>> {
+        let (matrix, probe) = (matrix::<T>(factor, refocus), probe());
+        let wave = probe.wave(matrix.prism.window()).unwrap();
+        matrix.spectra(&wave, &PLACES, &silent).unwrap()
+    }
+
+    // All beams make the waves of multislice
+    /// The largest difference of two numbers of the same place.
+    fn gap<T: Real>(a: &Array3<Complex<T>>, b: &Array3<Complex<T>>) -> f64 {
+        a.iter().zip(b).fold(0.0, |most: f64, (a, b)| most.max((a - b).norm().in_double()))
+    }
+
+    #[test]
+    fn all_beams_make_the_waves_of_multislice() {
+        let wanted = behind(probe().wave(&grid()).unwrap().at::<f64>(&PLACES));
+        let found = spectra::<f64>([1, 1], 0.0);
+        assert!(gap(&found, &wanted) < 1e-14, "{:e}", gap(&found, &wanted));
+        // Its single precision, and its intensities through free space
+        let single = spectra::<f32>([1, 1], 0.0);
+        let close = |(a, b): (&Complex<f32>, &Complex<f64>)| {
+            (Complex::new(f64::from(a.re), f64::from(a.im)) - b).norm() < 1e-6
+        };
+        assert!(single.iter().zip(&wanted).all(close));
+        let refocused = spectra::<f64>([1, 1], 40.0);
+        assert!(gap(&refocused, &wanted) > 1e-3);
+        for (a, b) in refocused.iter().zip(&wanted) {
+            assert!((a.norm_sqr() - b.norm_sqr()).abs() < 1e-14);
+        }
+    }
+
+    // Few beams make what is written
+    #[test]
+    fn few_beams_make_what_is_written() {
+        let (found, matrix) = (spectra::<f64>([3, 2], 0.0), matrix::<f64>([3, 2], 0.0));
+        let window = *matrix.prism.window();
+        let wave = probe().wave(&window).unwrap();
+        let (x, y) = ([0, 1].map(|axis| 2.0 * grid().pixel()[axis]), kept_frequencies(&window));
+        assert!((9..40).contains(&matrix.prism.beams()), "{}", matrix.prism.beams());
+        for (place, found) in PLACES.iter().zip(found.outer_iter()) {
+            // Pixels of the window, and the sum of the beams there
+            let [columns, rows] = [0, 1].map(|axis| {
+                let count = window.points()[axis] as i64 / 2;
+                let first = (place[axis] / x[axis]).round() as i64 - count / 2;
+                (first..first + count).collect::<Vec<_>>()
+            });
+            let sum = |row: i64, column: i64| -> Complex<f64> {
+                let (_, ny, nx) = matrix.planes.dim();
+                let at =
+                    [row.rem_euclid(ny as i64) as usize, column.rem_euclid(nx as i64) as usize];
+                let beam = |(b, [i, j]): (usize, &[usize; 2])| {
+                    let turns = y[0][*i] * place[0] + y[1][*j] * place[1];
+                    let amplitude = wave.on_axis()[[*j, *i]] * Complex::cis(-TAU * turns);
+                    amplitude * matrix.planes[[b, at[0], at[1]]]
+                };
+                matrix.prism.beams.iter().enumerate().map(beam).sum()
+            };
+            for (j, i) in [(0, 0), (1, 0), (0, 2), (14, 6), (9, 5)] {
+                let mut wanted = Complex::default();
+                for &row in &rows {
+                    for &column in &columns {
+                        let turns = y[0][i] * column as f64 * x[0] + y[1][j] * row as f64 * x[1];
+                        wanted += sum(row, column) * Complex::cis(-TAU * turns) * 6.0;
+                    }
+                }
+                assert!(
+                    (found[[j, i]] - wanted).norm() < 1e-13,
+                    "{j} {i}: {} {wanted}",
+                    found[[j, i]]
+                );
+            }
+        }
+    }
+
+    // Errors of few beams grow with their distance
+    #[test]
+    fn errors_of_few_beams_grow_with_their_distance() {
+        let light = |spectra: &Array3<Complex<f64>>| -> Vec<f64> {
+            let light = |one: ArrayView2<Complex<f64>>| one.iter().map(|a| a.norm_sqr()).sum();
+            spectra.outer_iter().map(light).collect()
+        };
+        let all = light(&spectra([1, 1], 0.0));
+        let error = |factor| {
+            let gaps = light(&spectra(factor, 0.0));
+            gaps.iter().zip(&all).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+        };
+        let [two, four] = [error([2, 2]), error([4, 4])];
+        assert!(two < 0.1 && four > two && four < 0.6, "{two} {four}");
+    }
+
+    // Refuse beams that make no sense
+    #[test]
+    fn beams_that_make_no_sense_are_refused() {
+        let refused = |factor| Prism::new(grid(), factor, &probe()).unwrap_err();
+        let error = refused([5, 1]);
+        assert_eq!((&*error.quantity, &*error.value), ("interpolation", "5"));
+        assert_eq!(refused([1, 0]).quantity, "interpolation");
+        let narrow = Probe { semi_angle: 200.0, ..probe() };
+        assert_eq!(Prism::new(grid(), [1, 1], &narrow).unwrap_err().quantity, "semi_angle");
+        let prism = Prism::new(grid(), [2, 2], &probe()).unwrap();
+        let (waves, beam) = (prism.waves::<f64>(), probe().beam);
+        let some = waves.slice(ndarray::s![1.., .., ..]);
+        assert_eq!(
+            SMatrix::new(prism.clone(), &beam, some, 0.0).err().unwrap().quantity,
+            "spectra"
+        );
+        let bad = SMatrix::new(prism.clone(), &beam, waves.view(), f64::NAN);
+        assert_eq!(bad.err().unwrap().quantity, "refocus");
+        let matrix = SMatrix::new(prism, &beam, waves.view(), 0.0).unwrap();
+        let other = probe().wave(&grid()).unwrap();
+        assert!(matrix.spectra(&other, &PLACES, &silent).is_err());
+    }
+}

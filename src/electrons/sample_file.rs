@@ -1,0 +1,745 @@
+// Tangled from book/src/sample-file.md: edit there, or here and run cargo tangle stitch.
+//! The file that describes a simulation of electrons.
+
+// What the sample file stands on
+use crate::electrons::potential::PotentialModel;
+use crate::error::{BadLine, Error, Invalid, accept, finite, positive};
+use crate::files::located::{Decode, Document, Keys, Table};
+use crate::numerics::Precision;
+use crate::specimen::{self, Crystal, Cut, Factors, Phonons, Specimen, zone_of_four};
+use std::{fmt::Debug, fs::File, io::Read, path::Path, path::PathBuf};
+
+// What a sample file says
+/// What a sample file says, table by table, and its text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SampleFile {
+    /// `[sample]`: the specimen.
+    pub sample: SampleTable,
+    /// `[potential]`: how its potential is computed.
+    pub potential: PotentialTable,
+    /// `[phonons]`: frozen phonons.
+    pub phonons: Phonons,
+    /// `[beam]`: the electrons.
+    pub beam: BeamTable,
+    /// `[scan]`: where the probe goes.
+    pub scan: ScanTable,
+    /// `[method]`: how the wave is computed.
+    pub method: MethodTable,
+    /// `[detector]`: what is recorded.
+    pub detector: DetectorTable,
+    /// `[run]`: how it is run.
+    pub run: RunTable,
+    name: String,
+    text: String,
+}
+
+// Read a sample file
+impl SampleFile {
+    /// Reads the text of a sample file; `name` stands for the file in errors, and its folder is where crystals are looked for.
+    ///
+    /// # Errors
+    /// [`Error::SystemFile`] with the first line that makes no sense.
+    ///
+    /// ```
+    /// use lenslet::electrons::sample_file::SampleFile;
+    /// let text = "sample = { file = 'SI100.XYZ' }\nbeam.energy_kev = 100.0\n[potential]\nslice_thickness = -2.0\n";
+    /// let refused = SampleFile::from_toml(text, "si.toml").unwrap_err().to_string();
+    /// assert_eq!(refused, "si.toml:4: potential.slice_thickness = -2.0: expected a finite number greater than 0");
+    /// let file = SampleFile::from_toml(&text.replace("-2.0", "1.3575"), "book/systems/si.toml")?;
+    /// assert_eq!((file.potential.bound, file.specimen()?.atoms().len()), (3.0, 8));
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
+    pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
+        let document = Document::parse(name, text)?;
+        let root = document.root(TABLES)?;
+        Ok(Self {
+            sample: SampleTable::read(&root)?,
+            potential: PotentialTable::read(&root)?,
+            phonons: read_phonons(&root)?,
+            beam: BeamTable::read(&root)?,
+            scan: ScanTable::read(&root)?,
+            method: MethodTable::read(&root)?,
+            detector: DetectorTable::read(&root)?,
+            run: RunTable::read(&root)?,
+            name: name.into(),
+            text: text.into(),
+        })
+    }
+
+    // A sample file by its path
+    /// Reads a sample file.
+    ///
+    /// # Errors
+    /// [`Error::Read`] for a file that cannot be read, and as [`from_toml`](Self::from_toml).
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
+        const LIMIT: u64 = 16 << 20;
+        let path = path.as_ref();
+        let failed = |source| Error::Read { path: path.into(), source };
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(failed)?;
+        file.take(LIMIT + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > LIMIT {
+            return Err(failed(std::io::Error::other(
+                "it is larger than 16 MiB, too large for a sample file",
+            )));
+        }
+        let name = path.display().to_string();
+        Self::from_toml(Document::text(&name, &bytes)?, &name)
+    }
+
+    /// The text of the file.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The name of the file.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A complaint about a key of `table`, at the line of the value.
+    pub fn refuse(&self, table: &'static str, invalid: Invalid) -> Error {
+        let located = || {
+            let document = Document::parse(&self.name, &self.text)?;
+            let root = document.root(TABLES)?;
+            let quantity = format!("{table}.{}", invalid.quantity);
+            Ok::<_, BadLine>(root.refuse(Invalid { quantity, ..invalid.clone() }))
+        };
+        located().map_or_else(Error::from, Error::from)
+    }
+}
+
+/// The tables of a sample file.
+const TABLES: Keys =
+    &["sample", "potential", "phonons", "beam", "scan", "method", "detector", "run"];
+
+// The table of the sample
+/// The table `[sample]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SampleTable {
+    /// The file of the crystal.
+    pub file: PathBuf,
+    /// Cells along the specimen's x, y and z.
+    pub tile: [usize; 3],
+    /// Lengths of the sides of the file's cell \[Å\], in place of its own.
+    pub cell: Option<[f64; 3]>,
+    /// The lattice vector along which a cell is cut.
+    pub zone_axis: Option<[i64; 3]>,
+    /// The largest cosine between two sides of the cut.
+    pub strain: f64,
+    /// The way the electrons fly through the cell.
+    pub beam: specimen::Beam,
+}
+
+// Read the table of the sample
+impl SampleTable {
+    fn read(root: &Table) -> Result<Self, BadLine> {
+        const KEYS: Keys = &["file", "tile", "cell", "zone_axis", "strain", "beam"];
+        let table = root.required_table("sample", KEYS)?;
+        let file: &str = table.required("file", "the name of a CIF or XYZ file")?;
+        let tile = numbers(&table, "tile", "three whole numbers, [x, y, z]", |n: usize| n > 0)?;
+        let sides = "three lengths in Å, [a, b, c]";
+        let cell = numbers(&table, "cell", sides, |side: f64| (1e-3..=1e7).contains(&side))?;
+        let strain = table.optional("strain", "a cosine from 0 to 0.1")?.unwrap_or(Cut::EXACT);
+        table.check(accept(
+            (0.0..=0.1).contains(&strain),
+            "strain",
+            strain,
+            "a cosine from 0 to 0.1",
+        ))?;
+        Ok(Self {
+            file: table.folder().join(file),
+            tile: tile.unwrap_or([1; 3]),
+            cell,
+            zone_axis: zone_axis(&table)?,
+            strain,
+            beam: table.choice("beam", &specimen::Beam::NAMES)?.unwrap_or_default(),
+        })
+    }
+}
+
+// Read a zone axis
+/// The zone axis of a table, of three indices or four.
+fn zone_axis(table: &Table) -> Result<Option<[i64; 3]>, BadLine> {
+    let expected = "three whole numbers up to 1000, or four for a hexagonal crystal, not all zero";
+    let Some(list) = table.optional::<Vec<f64>>("zone_axis", expected)? else { return Ok(None) };
+    let refused = || table.refuse(Invalid::new("zone_axis", format!("{list:?}"), expected));
+    let whole = |x: &f64| x.fract() == 0.0 && x.abs() <= 1000.0;
+    let indices: Vec<i64> = list.iter().filter(|x| whole(x)).map(|x| *x as i64).collect();
+    let zone = match (indices[..].len() == list.len(), &indices[..]) {
+        (true, &[u, v, w]) => [u, v, w],
+        (true, &[u, v, t, w]) => table.check(zone_of_four([u, v, t, w]))?,
+        _ => return Err(refused()),
+    };
+    if zone == [0; 3] { Err(refused()) } else { Ok(Some(zone)) }
+}
+
+// The specimen of a sample file
+impl SampleFile {
+    /// The specimen that the file describes, at rest.
+    ///
+    /// # Errors
+    /// [`Error::Read`] where the crystal's file cannot be read, and [`Error::SystemFile`] with the line, of the one file or the other, that makes no sense.
+    pub fn specimen(&self) -> Result<Specimen, Error> {
+        let table = &self.sample;
+        let refuse = |invalid| self.refuse("sample", invalid);
+        let crystal = Crystal::from_file(&table.file, table.cell)?;
+        let crystal = match table.zone_axis {
+            Some(zone) => crystal.cut(zone, table.strain).map_err(refuse)?.crystal,
+            None => crystal,
+        };
+        crystal.specimen(table.beam, table.tile).map_err(refuse)
+    }
+}
+
+// The table of the potential
+/// How finely waves are sampled.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Sampling {
+    /// By so many points along x and y.
+    Points([usize; 2]),
+    /// By pixels with sides near these, along x and y \[Å\].
+    Pixel([f64; 2]),
+}
+/// The table `[potential]`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PotentialTable {
+    /// How the potential of a slice is computed.
+    pub model: PotentialModel,
+    /// Whose scattering factors are used.
+    pub factors: Factors,
+    /// How finely waves are sampled; pixels of 0.1 Å unless said.
+    pub sampling: Sampling,
+    /// Thickness of a slice \[Å\]; 2 unless said.
+    pub slice_thickness: f64,
+    /// How far an atom's potential reaches where it is cut off \[Å\]; 3 unless said.
+    pub bound: f64,
+}
+
+// Read the table of the potential
+impl PotentialTable {
+    fn read(root: &Table) -> Result<Self, BadLine> {
+        const KEYS: Keys = &["model", "factors", "grid", "pixel", "slice_thickness", "bound"];
+        let Some(table) = root.table("potential", KEYS)? else { return Ok(Self::default()) };
+        let models = [
+            ("lookup", PotentialModel::Lookup),
+            ("projected", PotentialModel::Projected),
+            ("sliced", PotentialModel::Sliced),
+        ];
+        let factors = [("kirkland", Factors::Kirkland), ("lobato", Factors::Lobato)];
+        let points = "two multiples of 4 from 4 to 32768, [x, y]";
+        let fit = |n: usize| (4..=32_768).contains(&n) && n.is_multiple_of(4);
+        let grid = numbers(&table, "grid", points, fit)?.map(Sampling::Points);
+        let pixel = one_or_two(&table, "pixel", "a length in Å, or two, [x, y]", |x: f64| {
+            (1e-4..=1e3).contains(&x)
+        })?;
+        if let (Some(_), Some(pixel)) = (grid, pixel) {
+            return Err(table.refuse(Invalid::new(
+                "pixel",
+                format!("{pixel:?}"),
+                "either grid or pixel, not both",
+            )));
+        }
+        let default = Self::default();
+        Ok(Self {
+            model: table.choice("model", &models)?.unwrap_or_default(),
+            factors: table.choice("factors", &factors)?.unwrap_or_default(),
+            sampling: grid.or(pixel.map(Sampling::Pixel)).unwrap_or(default.sampling),
+            slice_thickness: length(&table, "slice_thickness")?.unwrap_or(default.slice_thickness),
+            bound: length(&table, "bound")?.unwrap_or(default.bound),
+        })
+    }
+}
+
+// Defaults of the potential
+impl Default for PotentialTable {
+    fn default() -> Self {
+        Self {
+            model: PotentialModel::default(),
+            factors: Factors::default(),
+            sampling: Sampling::Pixel([0.1; 2]),
+            slice_thickness: 2.0,
+            bound: 3.0,
+        }
+    }
+}
+
+/// The table `[phonons]`: none unless said.
+fn read_phonons(root: &Table) -> Result<Phonons, BadLine> {
+    let Some(table) = root.table("phonons", &["configurations", "seed"])? else {
+        return Ok(Phonons::default());
+    };
+    let configurations =
+        table.optional("configurations", "a whole number, 0 for atoms at rest")?.unwrap_or(0);
+    table.check(accept(
+        configurations <= 1_000_000,
+        "configurations",
+        configurations,
+        "at most a million",
+    ))?;
+    let seed: Option<usize> = table.optional("seed", "a whole number, not negative")?;
+    Ok(Phonons { configurations, seed: seed.unwrap_or(0) as u64 })
+}
+
+// The table of the beam
+/// The table `[beam]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BeamTable {
+    /// Kinetic energy of an electron \[keV\].
+    pub energy_kev: f64,
+    /// Half of the angle of the probe's cone \[mrad\]; 20 unless said.
+    pub semi_angle: f64,
+    /// Defocus \[Å\], one for each run of a series; one of 0 unless said.
+    pub defocus: Vec<f64>,
+    /// Spherical aberration of third order \[Å\].
+    pub c3: f64,
+    /// Spherical aberration of fifth order \[Å\].
+    pub c5: f64,
+    /// Other aberrations.
+    pub aberrations: Vec<AberrationTable>,
+    /// Tilt of the beam along x and y \[mrad\].
+    pub tilt: [f64; 2],
+}
+
+/// One of `beam.aberrations`: magnitude (λq)^m cos n(θ − angle).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AberrationTable {
+    /// Power of the angle of scattering.
+    pub m: usize,
+    /// Number of its maxima around the axis.
+    pub n: usize,
+    /// Magnitude \[rad\].
+    pub magnitude: f64,
+    /// Direction of a maximum \[degrees\].
+    pub angle_deg: f64,
+}
+
+// Read the table of the beam
+impl BeamTable {
+    fn read(root: &Table) -> Result<Self, BadLine> {
+        const KEYS: Keys =
+            &["energy_kev", "semi_angle", "defocus", "c3", "c5", "aberrations", "tilt"];
+        let table = root.required_table("beam", KEYS)?;
+        let energy_kev = table.required("energy_kev", "an energy in keV")?;
+        let good = (0.1..=1e5).contains(&energy_kev);
+        table.check(accept(good, "energy_kev", energy_kev, "an energy between 0.1 and 1e5 keV"))?;
+        let semi_angle = table.optional("semi_angle", "an angle in mrad")?.unwrap_or(20.0);
+        table.check(accept(
+            (0.0..=500.0).contains(&semi_angle),
+            "semi_angle",
+            semi_angle,
+            "an angle from 0 to 500 mrad",
+        ))?;
+        let number = |key: &str| plain(&table, key, "a length in Å");
+        Ok(Self {
+            energy_kev,
+            semi_angle,
+            defocus: defocus(&table)?,
+            c3: number("c3")?,
+            c5: number("c5")?,
+            aberrations: aberrations(&table)?,
+            tilt: numbers(&table, "tilt", "two angles in mrad, [x, y]", |x: f64| x.abs() <= 500.0)?
+                .unwrap_or([0.0; 2]),
+        })
+    }
+}
+
+// Read defocus and aberrations
+/// One defocus or a list.
+fn defocus(table: &Table) -> Result<Vec<f64>, BadLine> {
+    let expected = "a length in Å, or a list of lengths";
+    let list = match table.optional::<f64>("defocus", expected) {
+        Ok(one) => vec![one.unwrap_or(0.0)],
+        Err(_) => table.required("defocus", expected)?,
+    };
+    let good = !list.is_empty() && list.iter().all(|x: &f64| x.abs() <= 1e7);
+    table.check(accept(good, "defocus", list, "lengths up to 1e7 Å, at least one"))
+}
+
+/// The list of aberrations.
+fn aberrations(table: &Table) -> Result<Vec<AberrationTable>, BadLine> {
+    let read = |table: &Table| {
+        let m = table.required("m", "a power of the angle, from 1 to 20")?;
+        let n = table.required("n", "a number of maxima, from 0 to m")?;
+        table.check(accept((1..=20).contains(&m), "m", m, "a power of the angle, from 1 to 20"))?;
+        table.check(accept(n <= m, "n", n, "a number of maxima, from 0 to m"))?;
+        let magnitude = table.required("magnitude", "a phase in radians")?;
+        table.check(finite("magnitude", magnitude))?;
+        Ok(AberrationTable {
+            m,
+            n,
+            magnitude,
+            angle_deg: plain(table, "angle_deg", "an angle in degrees")?,
+        })
+    };
+    table.tables("aberrations", &["m", "n", "magnitude", "angle_deg"])?.iter().map(read).collect()
+}
+
+// The table of the scan
+/// The table `[scan]`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ScanTable {
+    /// First and last place along x and y \[Å\]; `None` for the whole cell.
+    pub window: Option<[[f64; 2]; 2]>,
+    /// Step along x and y \[Å\]; 0.25 unless said.
+    pub step: [f64; 2],
+}
+
+impl ScanTable {
+    fn read(root: &Table) -> Result<Self, BadLine> {
+        let Some(table) = root.table("scan", &["window", "step"])? else {
+            return Ok(Self { window: None, step: [0.25; 2] });
+        };
+        let expected = "[[from, to], [from, to]] in Å, x before y, and each from below its to";
+        let window = numbers(&table, "window", expected, |[from, to]: [f64; 2]| {
+            from < to && from.is_finite() && to.is_finite()
+        })?;
+        let step = one_or_two(
+            &table,
+            "step",
+            "a length in Å greater than 0, or two, [x, y]",
+            |x: f64| x > 0.0 && x.is_finite(),
+        )?;
+        Ok(Self { window, step: step.unwrap_or([0.25; 2]) })
+    }
+}
+
+// The tables of method and run
+/// How the wave is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Algorithm {
+    /// Each probe through all slices.
+    #[default]
+    Multislice,
+    /// Plane waves through all slices, and probes from those.
+    Prism,
+}
+
+/// The table `[method]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MethodTable {
+    /// How the wave is computed.
+    pub algorithm: Algorithm,
+    /// Interpolation of PRISM along x and y; 4 unless said.
+    pub interpolation: [usize; 2],
+}
+
+/// The table `[run]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunTable {
+    /// The precision of waves; single unless said.
+    pub precision: Precision,
+}
+
+// Read the tables of method and run
+impl MethodTable {
+    fn read(root: &Table) -> Result<Self, BadLine> {
+        let Some(table) = root.table("method", &["algorithm", "interpolation"])? else {
+            return Ok(Self { algorithm: Algorithm::default(), interpolation: [4; 2] });
+        };
+        let names = [("multislice", Algorithm::Multislice), ("prism", Algorithm::Prism)];
+        let expected = "a whole number from 1 to 1000, or two, [x, y]";
+        let interpolation =
+            one_or_two(&table, "interpolation", expected, |f: usize| (1..=1000).contains(&f))?;
+        let algorithm = table.choice("algorithm", &names)?.unwrap_or_default();
+        Ok(Self { algorithm, interpolation: interpolation.unwrap_or([4; 2]) })
+    }
+}
+
+impl RunTable {
+    fn read(root: &Table) -> Result<Self, BadLine> {
+        let Some(table) = root.table("run", &["precision"])? else {
+            return Ok(Self { precision: Precision::F32 });
+        };
+        let names = [Precision::F32, Precision::F64].map(|precision| (precision.name(), precision));
+        Ok(Self { precision: table.choice("precision", &names)?.unwrap_or(Precision::F32) })
+    }
+}
+
+// The table of the detectors
+/// The table `[detector]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DetectorTable {
+    /// Width of an annular bin \[mrad\]; 1 unless said.
+    pub bin: f64,
+    /// Inner and outer angles of annuli \[mrad\].
+    pub annuli: Vec<[f64; 2]>,
+    /// Detectors in sectors.
+    pub segmented: Vec<SegmentedTable>,
+    /// Whether the centre of mass is recorded.
+    pub centre_of_mass: bool,
+    /// Whole patterns.
+    pub four_d: Option<PatternTable>,
+}
+
+/// One of `detector.segmented`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SegmentedTable {
+    /// Inner angle \[mrad\].
+    pub inner: f64,
+    /// Outer angle \[mrad\].
+    pub outer: f64,
+    /// Number of sectors; 4 unless said.
+    pub sectors: usize,
+    /// Direction where the first begins \[degrees\].
+    pub rotation_deg: f64,
+}
+
+/// `detector.four_d`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PatternTable {
+    /// Patterns are cut to this angle \[mrad\]; `None` for all that the grid keeps.
+    pub crop: Option<f64>,
+    /// Pixels that are summed along either side; 1 unless said.
+    pub bin: usize,
+}
+
+// Read the table of the detectors
+impl DetectorTable {
+    fn read(root: &Table) -> Result<Self, BadLine> {
+        const KEYS: Keys = &["bin", "annuli", "segmented", "centre_of_mass", "four_d"];
+        let none = Self {
+            bin: 1.0,
+            annuli: vec![],
+            segmented: vec![],
+            centre_of_mass: false,
+            four_d: None,
+        };
+        let Some(table) = root.table("detector", KEYS)? else { return Ok(none) };
+        let annuli: Vec<[f64; 2]> =
+            table.optional("annuli", "a list of [inner, outer] in mrad")?.unwrap_or_default();
+        for (k, &[inner, outer]) in annuli.iter().enumerate() {
+            check_annulus(&table, &format!("annuli[{k}]"), inner, outer)?;
+        }
+        let segmented =
+            table.tables("segmented", &["inner", "outer", "sectors", "rotation_deg"])?;
+        Ok(Self {
+            bin: length(&table, "bin")?.unwrap_or(1.0),
+            annuli,
+            segmented: segmented.iter().map(read_segmented).collect::<Result<_, _>>()?,
+            centre_of_mass: table.optional("centre_of_mass", "true or false")?.unwrap_or(false),
+            four_d: read_pattern(&table)?,
+        })
+    }
+}
+
+/// Refuses an annulus whose inner angle is not below its outer.
+fn check_annulus(table: &Table, key: &str, inner: f64, outer: f64) -> Result<(), BadLine> {
+    let good = 0.0 <= inner && inner < outer && outer <= 2000.0;
+    let expected = "an inner angle from 0 and a larger outer one up to 2000 mrad";
+    table.check(accept(good, key, [inner, outer], expected)).map(|_| ())
+}
+
+// Read segments and patterns
+/// One of `detector.segmented`.
+fn read_segmented(table: &Table) -> Result<SegmentedTable, BadLine> {
+    let [inner, outer] = [
+        table.required("inner", "an angle in mrad")?,
+        table.required("outer", "an angle in mrad")?,
+    ];
+    check_annulus(table, "outer", inner, outer)?;
+    let sectors = table.optional("sectors", "a whole number from 1 to 1000")?.unwrap_or(4);
+    table.check(accept(
+        (1..=1000).contains(&sectors),
+        "sectors",
+        sectors,
+        "a whole number from 1 to 1000",
+    ))?;
+    Ok(SegmentedTable {
+        inner,
+        outer,
+        sectors,
+        rotation_deg: plain(table, "rotation_deg", "an angle in degrees")?,
+    })
+}
+
+/// `detector.four_d`, if it is there.
+fn read_pattern(table: &Table) -> Result<Option<PatternTable>, BadLine> {
+    let Some(table) = table.table("four_d", &["crop", "bin"])? else { return Ok(None) };
+    let bin = table.optional("bin", "a whole number from 1 to 4096")?.unwrap_or(1);
+    table.check(accept((1..=4096).contains(&bin), "bin", bin, "a whole number from 1 to 4096"))?;
+    Ok(Some(PatternTable { crop: length(&table, "crop")?, bin }))
+}
+
+// Numbers of a table
+/// The list of `N` numbers that `key` has, if it does, each of them `good`.
+fn numbers<'d, T: Decode<'d> + Copy + Debug, const N: usize>(
+    table: &Table<'d>,
+    key: &str,
+    expected: &str,
+    good: impl Fn(T) -> bool,
+) -> Result<Option<[T; N]>, BadLine> {
+    let Some(list) = table.optional::<Vec<T>>(key, expected)? else { return Ok(None) };
+    let refused = || table.refuse(Invalid::new(key, format!("{list:?}"), expected));
+    let fits = list.iter().all(|x| good(*x));
+    <[T; N]>::try_from(list.clone()).ok().filter(|_| fits).ok_or_else(refused).map(Some)
+}
+
+/// The number of `key` twice, or its list of two, each of them `good`.
+fn one_or_two<'d, T: Decode<'d> + Copy + Debug>(
+    table: &Table<'d>,
+    key: &str,
+    expected: &str,
+    good: impl Fn(T) -> bool,
+) -> Result<Option<[T; 2]>, BadLine> {
+    match table.optional::<T>(key, expected) {
+        Ok(None) => Ok(None),
+        Ok(Some(one)) if good(one) => Ok(Some([one; 2])),
+        Ok(Some(one)) => Err(table.refuse(Invalid::new(key, format!("{one:?}"), expected))),
+        Err(_) => numbers(table, key, expected, good),
+    }
+}
+
+/// The number of `key`, positive, if it is given.
+fn length(table: &Table, key: &str) -> Result<Option<f64>, BadLine> {
+    let number = table.optional(key, "a number greater than 0")?;
+    number.map(|x| table.check(positive(key, x))).transpose()
+}
+
+/// The number of `key`, finite, or 0.
+fn plain(table: &Table, key: &str, expected: &str) -> Result<f64, BadLine> {
+    table.check(finite(key, table.optional(key, expected)?.unwrap_or(0.0)))
+}
+
+// Tests of the sample file
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: &str = r#"[sample]
+file = "SI100.XYZ"
+tile = [4, 4, 10]
+cell = [5.43, 5.43, 5.43]
+beam = "-z"
+[potential]
+model = "projected"
+factors = "kirkland"
+grid = [256, 256]
+slice_thickness = 1.3575
+bound = 3.0
+[phonons]
+configurations = 8
+seed = 1
+[beam]
+energy_kev = 100.0
+semi_angle = 20.0
+defocus = 0.0
+aberrations = [{ m = 2, n = 2, magnitude = 1.0, angle_deg = 30.0 }]
+tilt = [0.0, 0.0]
+[scan]
+window = [[0.0, 5.43], [0.0, 5.43]]
+step = 0.34
+[method]
+algorithm = "multislice"
+interpolation = [4, 4]
+[detector]
+bin = 1.0
+annuli = [[60.0, 100.0]]
+centre_of_mass = true
+four_d = { crop = 60.0, bin = 1 }
+[run]
+precision = "f32"
+"#;
+
+    // A full and an empty sample file
+    #[test]
+    fn a_full_file_and_an_empty_one_are_read() {
+        let file = SampleFile::from_toml(FULL, "book/systems/si.toml").unwrap();
+        assert_eq!(file.sample.file, PathBuf::from("book/systems/SI100.XYZ"));
+        assert_eq!((file.sample.tile, file.sample.beam), ([4, 4, 10], specimen::Beam::MinusZ));
+        assert_eq!(file.potential.sampling, Sampling::Points([256, 256]));
+        assert_eq!(file.phonons, Phonons { configurations: 8, seed: 1 });
+        assert_eq!(
+            file.beam.aberrations[0],
+            AberrationTable { m: 2, n: 2, magnitude: 1.0, angle_deg: 30.0 }
+        );
+        assert_eq!((file.scan.window, file.scan.step), (Some([[0.0, 5.43]; 2]), [0.34; 2]));
+        assert_eq!(file.detector.four_d, Some(PatternTable { crop: Some(60.0), bin: 1 }));
+        let least =
+            SampleFile::from_toml("sample.file = 'a.cif'\nbeam.energy_kev = 80", "s.toml").unwrap();
+        assert_eq!(
+            (least.sample.tile, least.beam.defocus, least.phonons.configurations),
+            ([1; 3], vec![0.0], 0)
+        );
+        assert_eq!(
+            (least.potential, least.run.precision),
+            (PotentialTable::default(), Precision::F32)
+        );
+        let more = FULL
+            .replace("grid = [256, 256]", "pixel = [0.1, 0.2]")
+            .replace("defocus = 0.0", "defocus = [0, 50]");
+        let more = SampleFile::from_toml(
+            &more.replace("beam = \"-z\"", "zone_axis = [0, 1, -1, 2]"),
+            "s.toml",
+        )
+        .unwrap();
+        assert_eq!(
+            (more.potential.sampling, &more.beam.defocus),
+            (Sampling::Pixel([0.1, 0.2]), &vec![0.0, 50.0])
+        );
+        assert_eq!(more.sample.zone_axis, Some([1, 2, 2]));
+        let refused = more.refuse("beam", Invalid::new("semi_angle", 20.0, "less")).to_string();
+        assert_eq!(refused, "s.toml:17: beam.semi_angle = 20.0: expected less");
+        assert!(matches!(more.specimen(), Err(Error::Read { .. })));
+    }
+
+    // Bad sample files are refused
+    /// Replaces each first text by the second and expects a complaint that begins with the third.
+    fn refused(cases: &[(&str, &str, &str)]) {
+        for (from, to, expected) in cases {
+            let bad = FULL.replacen(from, to, 1);
+            let refused = SampleFile::from_toml(&bad, "s.toml").unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("s.toml:{expected}")), "{refused}");
+        }
+    }
+
+    #[test]
+    fn bad_samples_are_refused_by_line() {
+        let tile = "3: sample.tile = [4, 0, 10]: expected three whole numbers";
+        let beam = "beam = \"-z\"";
+        refused(&[
+            (
+                "file =",
+                "files =",
+                "2: sample.files = \"SI100.XYZ\": expected a known key; did you mean file?",
+            ),
+            ("[4, 4, 10]", "[4, 0, 10]", tile),
+            ("[4, 4, 10]", "[4, 4]", "3: sample.tile = [4, 4]: expected three"),
+            ("[4, 4, 10]", "[4, 4, 1.5]", "3: sample.tile = [4, 4, 1.5]: expected three"),
+            ("5.43, 5.43, 5.43", "5.43, 5.43, -1", "4: sample.cell = [5.43, 5.43, -1.0]: expected"),
+            (beam, "beam = \"z\"", "5: sample.beam = \"z\": expected \"+x\" or"),
+            (
+                beam,
+                "zone_axis = [0, 0, 0]",
+                "5: sample.zone_axis = [0.0, 0.0, 0.0]: expected three",
+            ),
+            (beam, "zone_axis = [1, 1, 1, 0]", "5: sample.zone_axis = [1, 1, 1, 0]: expected four"),
+            (beam, "strain = 0.2", "5: sample.strain = 0.2: expected a cosine"),
+        ]);
+    }
+
+    // Bad tables beside the sample are refused
+    #[test]
+    fn bad_tables_are_refused_by_line() {
+        refused(&[
+            ("\"projected\"", "\"3d\"", "7: potential.model = \"3d\": expected \"lookup\" or"),
+            ("[256, 256]", "[256, 255]", "9: potential.grid = [256, 255]: expected two multiples"),
+            ("bound = 3.0", "pixel = 0.1", "11: potential.pixel"),
+            ("1.3575", "0", "10: potential.slice_thickness = 0: expected a finite number greater"),
+            ("seed = 1", "seed = -1", "14: phonons.seed = -1: expected a whole number"),
+            ("100.0\n", "nan\n", "16: beam.energy_kev = nan: expected an energy between"),
+            ("energy_kev = 100.0\n", "", "15: beam.energy_kev is missing: expected an energy"),
+            ("n = 2", "n = 3", "19: beam.aberrations[0].n = 3: expected a number of maxima"),
+            (
+                "[0.0, 5.43], [",
+                "[6.0, 5.43], [",
+                "22: scan.window = [[6.0, 5.43], [0.0, 5.43]]: ex",
+            ),
+            ("step = 0.34", "step = 0", "23: scan.step = 0: expected a length in Å greater than 0"),
+            ("[4, 4]\n", "[4, 0]\n", "26: method.interpolation = [4, 0]: expected a whole"),
+            ("[60.0, 100.0]", "[100.0, 60.0]", "29: detector.annuli[0] = [100.0, 60.0]: expected"),
+            ("bin = 1 }", "bin = 0 }", "31: detector.four_d.bin = 0: expected a whole number"),
+            ("\"f32\"", "\"f16\"", "33: run.precision = \"f16\": expected \"f32\" or \"f64\""),
+        ]);
+    }
+}

@@ -1,0 +1,208 @@
+// Tangled from book/src/mrc.md: edit there, or here and run cargo tangle stitch.
+//! The format MRC: images in a stack behind a header of 1024 bytes.
+
+// What files in MRC stand on
+use super::signals::{Axis, Signal};
+use crate::error::{Invalid, accept};
+use std::io::{self, Write};
+
+// Lay a signal out in sections
+/// How the axes of a signal are laid out.
+struct Sections<'s> {
+    /// The axes in the order in which they are written, columns last.
+    order: Vec<usize>,
+    /// Columns, rows, sections of a volume, volumes: samples, and the axis if there is one.
+    sides: [(usize, Option<&'s Axis>); 4],
+}
+
+impl<'s> Sections<'s> {
+    /// # Errors
+    /// `Invalid` for a signal of more than four axes, or more samples along one than the format counts.
+    fn of(signal: &'s Signal) -> Result<Self, Invalid> {
+        let (axes, shape) = (&signal.axes, signal.samples.shape());
+        let quantity = format!("axes of {}", signal.name);
+        accept(axes.len() <= 4, &quantity, axes.len(), "at most 4, which is what MRC can hold")?;
+        let mut order = signal.picture_order();
+        let navigation = axes.iter().filter(|axis| axis.navigation).count();
+        if navigation == 2 && axes.len() == 3 {
+            order.rotate_right(1);
+        }
+        let mut sides = [(1, None); 4];
+        for (side, &k) in sides.iter_mut().zip(order.iter().rev()) {
+            let quantity = format!("samples of {} along {}", signal.name, axes[k].name);
+            accept(shape[k] < 1 << 31, &quantity, shape[k], "fewer than 2147483648")?;
+            *side = (shape[k], Some(&axes[k]));
+        }
+        let quantity = format!("sections of {}", signal.name);
+        let sections = sides[2].0.saturating_mul(sides[3].0);
+        accept(sections < 1 << 31, &quantity, sections, "fewer than 2147483648")?;
+        Ok(Self { order, sides })
+    }
+}
+
+// Range of the numbers of a signal
+/// Least and largest number, mean and standard deviation.
+fn range_of(signal: &Signal) -> Result<[f32; 4], Invalid> {
+    let (mut least, mut largest, mut sum, mut count) = (f64::INFINITY, 0.0_f64, 0.0, 0.0);
+    let complex = signal.samples.is_complex();
+    let value = |[x, y]: [f64; 2]| if complex { x.hypot(y) } else { x };
+    let mut extreme = 0.0_f64;
+    signal.samples.for_each(|parts| {
+        let x = value(parts);
+        (least, largest) = (least.min(x), if count == 0.0 { x } else { largest.max(x) });
+        extreme = extreme.max(parts[0].abs()).max(parts[1].abs());
+        (sum, count) = (sum + x, count + 1.0);
+    });
+    let expected = "numbers within single precision, in which MRC holds them";
+    accept(extreme <= f64::from(f32::MAX), &signal.name, extreme, expected)?;
+    let (mean, mut squares) = (sum / count, 0.0);
+    signal.samples.for_each(|parts| squares += (value(parts) - mean).powi(2));
+    Ok([least, largest, mean, (squares / count).sqrt()].map(|x| x as f32))
+}
+
+// First 1024 bytes of a file in MRC
+/// Bytes of the header, and letters of each of its labels.
+const HEADER: usize = 1024;
+const LABEL: usize = 80;
+
+fn header(signal: &Signal, sections: &Sections, range: [f32; 4]) -> Vec<u8> {
+    let mut words = [[0_u8; 4]; HEADER / 4];
+    let [columns, rows, deep, volumes] = sections.sides.map(|(count, _)| count as i32);
+    let volume = volumes > 1;
+    let mode = if signal.samples.is_complex() { 4 } else { 2 };
+    let space_group = if volume { 401 } else { 0 };
+    let mut whole = |word: usize, values: &[i32]| {
+        values.iter().zip(word..).for_each(|(x, word)| words[word - 1] = x.to_le_bytes());
+    };
+    whole(1, &[columns, rows, deep * volumes, mode]);
+    let depth = if volume { deep } else { 1 };
+    whole(8, &[columns, rows, depth]);
+    whole(17, &[1, 2, 3]);
+    whole(23, &[space_group]);
+    whole(28, &[20141]);
+    // Steps and range of the sections
+    let mut real = |word: usize, values: &[f32]| {
+        values.iter().zip(word..).for_each(|(x, word)| words[word - 1] = x.to_le_bytes());
+    };
+    let scale = |k: usize| sections.sides[k].1.map_or(1.0, |axis| axis.scale);
+    let offset = |k: usize| sections.sides[k].1.map_or(0.0, |axis| axis.offset) as f32;
+    let side = |k: usize, count: i32| (scale(k) * f64::from(count)) as f32;
+    real(11, &[side(0, columns), side(1, rows), side(2, depth), 90.0, 90.0, 90.0]);
+    real(20, &range[..3]);
+    real(50, &[0, 1, 2].map(offset));
+    real(55, &range[3..]);
+    // Marks and labels in words and letters
+    let mut labels = vec![format!("lenslet {}: {}", env!("CARGO_PKG_VERSION"), signal.title())];
+    for (name, (count, axis)) in
+        ["columns", "rows", "sections", "volumes"].iter().zip(sections.sides)
+    {
+        let Some(Axis { name: of, unit, offset, scale, .. }) = axis else { continue };
+        labels.push(format!("{name}: {count} of {of} [{unit}] from {offset} by {scale}"));
+    }
+    words[52] = *b"MAP ";
+    words[53] = [0x44, 0x44, 0, 0];
+    words[55] = (labels.len() as i32).to_le_bytes();
+    let mut bytes = words.concat();
+    for (label, k) in labels.iter().zip(0..) {
+        let ascii = label.replace('Å', "A").into_bytes().into_iter();
+        let plain = ascii.map(|c| if (b' '..=b'~').contains(&c) { c } else { b'?' });
+        let at = 224 + LABEL * k;
+        bytes.splice(at..at + LABEL, plain.chain(std::iter::repeat(b' ')).take(LABEL));
+    }
+    bytes
+}
+
+// Write a signal in MRC
+impl Signal<'_> {
+    /// Whether the signal fits into this format.
+    ///
+    /// # Errors
+    /// `Invalid` for more than four axes, or numbers beyond single precision.
+    pub(super) fn check_mrc(&self) -> Result<(), Invalid> {
+        Sections::of(self).and_then(|_| range_of(self)).map(drop)
+    }
+
+    /// Writes the signal behind its header.
+    pub(super) fn write_mrc(&self, file: &mut impl Write) -> io::Result<()> {
+        let sections = Sections::of(self).map_err(io::Error::other)?;
+        let range = range_of(self).map_err(io::Error::other)?;
+        file.write_all(&header(self, &sections, range))?;
+        self.samples.permuted(&sections.order).write_single(file)?;
+        file.flush()
+    }
+}
+
+// Tests of files in MRC
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::signals::tests::lopsided;
+    use crate::files::signals::{Samples, Signals};
+    use ndarray::{Array1, ArrayD, IxDyn};
+
+    fn written(signals: &Signals, title: &str) -> Vec<u8> {
+        let signal = signals.items.iter().find(|signal| signal.title() == title).unwrap();
+        let mut file = Vec::new();
+        signal.write_mrc(&mut file).unwrap();
+        file
+    }
+
+    fn whole(file: &[u8], word: usize) -> i32 {
+        i32::from_le_bytes(file[4 * word - 4..4 * word].try_into().unwrap())
+    }
+
+    fn real(file: &[u8], word: usize) -> f32 {
+        f32::from_bits(whole(file, word).cast_unsigned())
+    }
+
+    // Find a stack of patterns in MRC
+    #[test]
+    fn patterns_are_volumes_of_sections() {
+        let file = written(&lopsided(), "four_d");
+        assert_eq!(file.len(), 1024 + 4 * 4 * 3 * 7 * 5);
+        assert_eq!([1, 2, 3, 4].map(|word| whole(&file, word)), [7, 5, 12, 2]);
+        assert_eq!([8, 9, 10, 23, 28].map(|word| whole(&file, word)), [7, 5, 4, 401, 20141]);
+        assert_eq!([11, 12, 13, 14].map(|word| real(&file, word)), [1.75, 0.625, 2.0, 90.0]);
+        assert_eq!(
+            [20, 21, 50, 51, 52].map(|word| real(&file, word)),
+            [0.25, 3264.25, -0.75, -0.25, 1.25]
+        );
+        assert_eq!((&file[208..216], whole(&file, 56)), (&b"MAP \x44\x44\0\0"[..], 5));
+        // The pattern of the scan's third place along x and second along y: section 1 · 4 + 2, row q_y = 3, column q_x = 6.
+        let at = 1024 + 4 * (((4 + 2) * 5 + 3) * 7 + 6);
+        assert_eq!(real(&file, at / 4 + 1), 2163.25);
+        let label = String::from_utf8(file[304..384].to_vec()).unwrap();
+        assert_eq!(label.trim_end(), "columns: 7 of qx [1/A] from -0.75 by 0.25");
+    }
+
+    // Find other shapes in MRC
+    #[test]
+    fn bins_are_images_of_the_scan() {
+        let signals = lopsided();
+        let file = written(&signals, "annular_depth0001");
+        assert_eq!([1, 2, 3, 10, 23].map(|word| whole(&file, word)), [4, 3, 6, 1, 0]);
+        assert_eq!([11, 12, 13].map(|word| (10.0 * real(&file, word)).round()), [20.0, 6.0, 15.0]);
+        let at = 1024 + 4 * ((5 * 3 + 2) * 4 + 1);
+        assert_eq!(real(&file, at / 4 + 1), (1000.0 + 125.0) / 7.0);
+        let file = written(&signals, "probe");
+        assert_eq!([1, 2, 3, 4].map(|word| whole(&file, word)), [4, 3, 1, 4]);
+        let at = 1024 + 8 * (2 * 4 + 1);
+        assert_eq!([1, 2].map(|k| real(&file, at / 4 + k)), [1.5, -2.0]);
+        assert_eq!([20, 21].map(|word| real(&file, word)), [0.5, 3.5_f32.hypot(2.0)]);
+    }
+
+    // Refuse what MRC cannot hold
+    #[test]
+    fn too_many_axes_and_too_large_numbers_are_refused() {
+        let axis = |k: usize| Axis::signal(&format!("a{k}"), "", 0.0, 1.0).unwrap();
+        let five = ArrayD::<f32>::zeros(IxDyn(&[1; 5]));
+        let five = Signal::new("five", five, (0..5).map(axis).collect()).unwrap();
+        let said = five.check_mrc().unwrap_err().to_string();
+        assert_eq!(said, "axes of five = 5: expected at most 4, which is what MRC can hold");
+        let large = Signal::new("large", Array1::from(vec![1.0, -1e39]), vec![axis(0)]).unwrap();
+        assert!(large.check_mrc().unwrap_err().to_string().starts_with("large = 1e39: expected"));
+        assert!(matches!(large.samples, Samples::F64(_)));
+        let low = Signal::new("low", Array1::from(vec![-3.0, -1.0]), vec![axis(0)]).unwrap();
+        assert_eq!(range_of(&low), Ok([-3.0, -1.0, -2.0, 1.0]));
+    }
+}

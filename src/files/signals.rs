@@ -1,0 +1,641 @@
+// Tangled from book/src/signals.md: edit there, or here and run cargo tangle stitch.
+//! Signals: arrays whose axes are calibrated, as electron microscopists exchange them.
+
+// What signals stand on
+use crate::error::{Error, Invalid, accept, finite};
+use crate::files::arrays::{Arrays, Values};
+use crate::files::origin::Origin;
+use ndarray::{CowArray, Dimension, IxDyn};
+use num_complex::{Complex32, Complex64};
+use std::io::{self, Write};
+use std::ops::Range;
+
+// One axis of a signal
+/// One axis of a signal: what it is called, and where its samples lie.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Axis {
+    pub(super) name: String,
+    pub(super) unit: String,
+    pub(super) offset: f64,
+    pub(super) scale: f64,
+    /// Names of the samples, where they are no places on a line.
+    pub(super) labels: Vec<String>,
+    pub(super) navigation: bool,
+}
+
+impl Axis {
+    // Kinds of axes
+    /// An axis along which the beam or the sample was moved, with the place of its first sample and the step to the next.
+    ///
+    /// # Errors
+    /// `Invalid` for a name that is none (a letter, then letters, digits and underscores), an offset that is not finite, or a step that is
+    /// not greater than 0.
+    pub fn navigation(name: &str, unit: &str, offset: f64, scale: f64) -> Result<Self, Invalid> {
+        Self::new(name, unit, [offset, scale], true)
+    }
+
+    /// An axis along which something was recorded each time.
+    ///
+    /// # Errors
+    /// As [`navigation`](Self::navigation).
+    pub fn signal(name: &str, unit: &str, offset: f64, scale: f64) -> Result<Self, Invalid> {
+        Self::new(name, unit, [offset, scale], false)
+    }
+
+    /// An axis of signal whose samples are parts of one thing, such as components of a vector.
+    ///
+    /// # Errors
+    /// As [`navigation`](Self::navigation), and for a label that is empty or has characters that cannot be printed.
+    pub fn labelled(name: &str, labels: &[&str]) -> Result<Self, Invalid> {
+        for label in labels {
+            printable("label", label)?;
+            accept(!label.is_empty(), "label", label, "a text that is not empty")?;
+        }
+        let axis = Self::new(name, "", [0.0, 1.0], false)?;
+        Ok(Self { labels: labels.iter().map(ToString::to_string).collect(), ..axis })
+    }
+
+    // Check an axis
+    fn new(
+        name: &str,
+        unit: &str,
+        [offset, scale]: [f64; 2],
+        navigation: bool,
+    ) -> Result<Self, Invalid> {
+        identifier("axis", name)?;
+        printable("unit", unit)?;
+        let quantity = |word: &str| format!("{word} of axis {name}");
+        finite(&quantity("offset"), offset)?;
+        let expected = "a finite step greater than 0";
+        accept(scale > 0.0 && scale.is_finite(), &quantity("scale"), scale, expected)?;
+        let (name, unit, labels) = (name.to_string(), unit.to_string(), Vec::new());
+        Ok(Self { name, unit, offset, scale, labels, navigation })
+    }
+
+    /// Where each of `count` samples lies.
+    pub(super) fn places(&self, count: usize) -> Vec<f64> {
+        (0..count).map(|k| self.offset + self.scale * k as f64).collect()
+    }
+}
+
+// Samples of four types
+/// What a signal may consist of: real or complex numbers in single or double precision.
+pub trait Sample: Copy + 'static {
+    /// The array with its type told.
+    fn samples(array: CowArray<'_, Self, IxDyn>) -> Samples<'_>;
+
+    /// Appends the number, real part first, each part with its least significant byte first.
+    fn push(self, bytes: &mut Vec<u8>);
+
+    /// Real and imaginary part.
+    fn parts(self) -> [f64; 2];
+}
+
+/// The numbers of a signal, borrowed or owned.
+#[derive(Debug)]
+pub enum Samples<'a> {
+    /// Real, in single precision.
+    F32(CowArray<'a, f32, IxDyn>),
+    /// Real, in double precision.
+    F64(CowArray<'a, f64, IxDyn>),
+    /// Complex, in single precision.
+    C32(CowArray<'a, Complex32, IxDyn>),
+    /// Complex, in double precision.
+    C64(CowArray<'a, Complex64, IxDyn>),
+}
+
+// What each type of sample does
+macro_rules! sample {
+    ($type:ty, $kind:ident, $x:ident => $real:expr, $imaginary:expr, $push:expr) => {
+        impl Sample for $type {
+            fn samples(array: CowArray<'_, Self, IxDyn>) -> Samples<'_> {
+                Samples::$kind(array)
+            }
+
+            fn push(self, bytes: &mut Vec<u8>) {
+                let $x = self;
+                $push.into_iter().for_each(|part| bytes.extend(part.to_le_bytes()));
+            }
+
+            fn parts(self) -> [f64; 2] {
+                let $x = self;
+                [f64::from($real), f64::from($imaginary)]
+            }
+        }
+    };
+}
+
+sample!(f32, F32, x => x, 0.0_f32, [x]);
+sample!(f64, F64, x => x, 0.0, [x]);
+sample!(Complex32, C32, z => z.re, z.im, [z.re, z.im]);
+sample!(Complex64, C64, z => z.re, z.im, [z.re, z.im]);
+
+// The same for all types of samples
+macro_rules! each_type {
+    ($samples:expr, $array:ident => $done:expr) => {
+        match $samples {
+            Samples::F32($array) => $done,
+            Samples::F64($array) => $done,
+            Samples::C32($array) => $done,
+            Samples::C64($array) => $done,
+        }
+    };
+}
+
+impl Samples<'_> {
+    // Form and shape of samples
+    /// Lengths along the axes.
+    pub fn shape(&self) -> &[usize] {
+        each_type!(self, array => array.shape())
+    }
+
+    /// Whether the numbers are complex.
+    pub fn is_complex(&self) -> bool {
+        matches!(self, Self::C32(_) | Self::C64(_))
+    }
+
+    /// Bytes of a real number, or of one part of a complex one.
+    pub(super) fn part_bytes(&self) -> usize {
+        if matches!(self, Self::F32(_) | Self::C32(_)) { 4 } else { 8 }
+    }
+
+    /// Bytes of a number.
+    pub(super) fn bytes(&self) -> usize {
+        self.part_bytes() * (1 + usize::from(self.is_complex()))
+    }
+
+    /// What NumPy calls the type, least significant byte first.
+    pub(super) fn descriptor(&self) -> String {
+        format!("<{}{}", if self.is_complex() { 'c' } else { 'f' }, self.bytes())
+    }
+
+    // Look at samples in another order
+    /// The same numbers with their axes in another order.
+    pub(super) fn permuted(&self, order: &[usize]) -> Samples<'_> {
+        each_type!(self, array => Sample::samples(array.view().permuted_axes(order).into()))
+    }
+
+    /// The numbers at the indices `fixed` of the first axes, and in a range of the axis after these.
+    pub(super) fn part(&self, fixed: &[usize], range: Range<usize>) -> Samples<'_> {
+        each_type!(self, array => {
+            let mut view = array.view();
+            for &index in fixed {
+                view = view.index_axis_move(ndarray::Axis(0), index);
+            }
+            view.slice_axis_inplace(ndarray::Axis(0), range.into());
+            Sample::samples(view.into())
+        })
+    }
+
+    // Write samples one after the other
+    /// Writes all numbers, the last axis the fastest.
+    pub(super) fn write(&self, file: &mut impl Write) -> io::Result<()> {
+        each_type!(self, array => gather(array.iter(), |x, bytes| x.push(bytes), file))
+    }
+
+    /// Writes all numbers in single precision.
+    pub(super) fn write_single(&self, file: &mut impl Write) -> io::Result<()> {
+        let complex = self.is_complex();
+        each_type!(self, array => gather(array.iter(), |x, bytes| {
+            let parts = x.parts().into_iter().take(1 + usize::from(complex));
+            parts.for_each(|part| bytes.extend((part as f32).to_le_bytes()));
+        }, file))
+    }
+
+    // Walk over the parts of samples
+    /// Calls with the parts of each number, the last axis the fastest.
+    pub(super) fn for_each(&self, mut call: impl FnMut([f64; 2])) {
+        each_type!(self, array => array.iter().for_each(|x| call(x.parts())));
+    }
+
+    /// The first number that is NaN or infinite, with its place.
+    fn first_bad(&self) -> Option<(Vec<usize>, f64)> {
+        each_type!(self, array => {
+            let bad = |x: f64| !x.is_finite();
+            let found = array.indexed_iter().find(|(_, x)| x.parts().into_iter().any(bad));
+            found.map(|(place, x)| {
+                let [real, imaginary] = x.parts();
+                (ndarray::Dimension::slice(&place).to_vec(), if bad(real) { real } else { imaginary })
+            })
+        })
+    }
+}
+
+// A signal with its axes
+/// An array with an axis for each of its dimensions, navigation before signal.
+///
+/// ```
+/// use lenslet::files::{Axis, Signal};
+/// let image = ndarray::array![[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]];
+/// let axes = vec![Axis::navigation("x", "Å", 0.0, 0.25)?, Axis::navigation("y", "Å", 0.0, 0.25)?];
+/// let signal = Signal::new("annulus_0", image.view(), axes)?.at_depth(1, 21.72)?;
+/// assert_eq!((signal.name(), signal.title().as_str()), ("annulus_0", "annulus_0_depth0001"));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Signal<'a> {
+    pub(super) name: String,
+    pub(super) samples: Samples<'a>,
+    pub(super) axes: Vec<Axis>,
+    /// Number of the depth and thickness above it \[Å\], where there are several depths.
+    pub(super) depth: Option<(usize, f64)>,
+}
+
+impl<'a> Signal<'a> {
+    // Make and check a signal
+    /// A signal of this name; the array may be borrowed or owned.
+    ///
+    /// # Errors
+    /// `Invalid` where there is not an axis for each dimension, an axis of navigation follows one of signal, two axes have one name, labels
+    /// are more or fewer than samples, or a dimension has no samples; `NotFinite` where a number is NaN or infinite.
+    pub fn new<T: Sample, D: Dimension>(
+        name: &str,
+        array: impl Into<CowArray<'a, T, D>>,
+        axes: Vec<Axis>,
+    ) -> Result<Self, Error> {
+        identifier("signal", name)?;
+        let samples = T::samples(array.into().into_dyn());
+        check_axes(name, samples.shape(), &axes)?;
+        match samples.first_bad() {
+            Some((place, value)) => Err(Error::NotFinite { result: name.into(), place, value }),
+            None => Ok(Self { name: name.into(), samples, axes, depth: None }),
+        }
+    }
+
+    // Tell the depth of a signal
+    /// The same, recorded at the depth of this number, behind a thickness \[Å\].
+    ///
+    /// # Errors
+    /// `Invalid` for a number beyond 9999, or a thickness that is not finite or less than 0.
+    pub fn at_depth(self, number: usize, thickness: f64) -> Result<Self, Invalid> {
+        accept(number <= 9999, "number of a depth", number, "a number from 0 to 9999")?;
+        crate::error::not_negative("thickness", thickness)?;
+        Ok(Self { depth: Some((number, thickness)), ..self })
+    }
+
+    // Names and orders of a signal
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its name with the number of the depth, if it has one.
+    pub fn title(&self) -> String {
+        let depth = self.depth.map(|(number, _)| format!("_depth{number:04}"));
+        self.name.clone() + depth.as_deref().unwrap_or_default()
+    }
+
+    /// What no two signals of a run have in common: the name in a file of Prismatic, and the number of the depth.
+    fn key(&self) -> (&str, usize) {
+        (known_as(&self.name), self.depth.map_or(0, |(number, _)| number))
+    }
+
+    /// The numbers.
+    pub fn samples(&self) -> &Samples<'a> {
+        &self.samples
+    }
+
+    /// The axes in an order in which a picture is indexed by y, x: pairs of one kind are exchanged.
+    pub(super) fn picture_order(&self) -> Vec<usize> {
+        let navigation = self.axes.iter().filter(|axis| axis.navigation).count();
+        let mut order: Vec<usize> = (0..self.axes.len()).collect();
+        if navigation == 2 {
+            order.swap(0, 1);
+        }
+        if order.len() - navigation == 2 {
+            order.swap(navigation, navigation + 1);
+        }
+        order
+    }
+}
+
+// Facts about a run
+/// Something that is known of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fact {
+    /// A text.
+    Text(String),
+    /// A number.
+    Number(f64),
+    /// A count or a choice.
+    Integer(i64),
+    /// A few numbers, such as the sides of a cell.
+    Numbers(Vec<f64>),
+}
+
+// Make facts of what they hold
+impl From<&str> for Fact {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<f64> for Fact {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<i64> for Fact {
+    fn from(number: i64) -> Self {
+        Self::Integer(number)
+    }
+}
+
+impl From<&[f64]> for Fact {
+    fn from(numbers: &[f64]) -> Self {
+        Self::Numbers(numbers.to_vec())
+    }
+}
+
+// Check a fact
+impl Fact {
+    /// Refuses a fact that cannot stand in all of the formats.
+    fn check(&self, key: &str) -> Result<(), Invalid> {
+        match self {
+            Self::Text(text) => {
+                let good = !text.contains('\0');
+                accept(good, key, text, "a text without the character of number 0").map(drop)
+            }
+            Self::Number(x) => finite(key, *x).map(drop),
+            Self::Integer(_) => Ok(()),
+            Self::Numbers(all) => {
+                let good = (1..=1000).contains(&all.len());
+                accept(good, key, all.len(), "1 to 1000 numbers")?;
+                all.iter().try_for_each(|x| finite(key, *x).map(drop))
+            }
+        }
+    }
+}
+
+// Signals of one run
+/// What goes into one file: the signals of a run, in their order, and its facts.
+///
+/// ```
+/// use lenslet::files::{Axis, Signal, SignalFormat, Signals};
+/// let probe = ndarray::Array1::linspace(0.0_f32, 1.0, 5);
+/// let mut signals = Signals::default();
+/// signals.add(Signal::new("probe", &probe, vec![Axis::signal("x", "Å", 0.0, 0.1)?])?)?;
+/// signals.fact("E", 100.0)?;
+/// let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("probe.h5");
+/// assert!(signals.write(&path, SignalFormat::of(("output", &path))?, None)? > 1000);
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Signals<'a> {
+    pub(super) items: Vec<Signal<'a>>,
+    pub(super) facts: Vec<(String, Fact)>,
+}
+
+impl<'a> Signals<'a> {
+    // Add signals and facts
+    /// The signals, in the order in which they were added.
+    pub fn items(&self) -> impl Iterator<Item = &Signal<'a>> {
+        self.items.iter()
+    }
+
+    /// Adds a signal.
+    ///
+    /// # Errors
+    /// `Invalid` where there is one of this name at this depth already; one without a depth counts as one at depth 0.
+    pub fn add(&mut self, signal: Signal<'a>) -> Result<(), Invalid> {
+        let twice = self.items.iter().any(|other| other.key() == signal.key());
+        accept(!twice, "signal", signal.title(), "another name for each signal of a depth")?;
+        self.items.push(signal);
+        Ok(())
+    }
+
+    /// Adds a fact; the key consists of letters, digits and underscores.
+    ///
+    /// # Errors
+    /// `Invalid` for another key or one that is there already, a number that is not finite, or no numbers or more than a thousand.
+    pub fn fact(&mut self, key: &str, fact: impl Into<Fact>) -> Result<(), Invalid> {
+        identifier("key of a fact", &format!("k{key}"))?;
+        let twice = self.facts.iter().any(|(other, _)| other == key);
+        accept(!twice && !key.is_empty(), "key of a fact", key, "another key for each fact")?;
+        let fact = fact.into();
+        fact.check(key)?;
+        self.facts.push((key.into(), fact));
+        Ok(())
+    }
+
+    // Tell where signals come from
+    /// Adds the notes of an origin as facts.
+    ///
+    /// # Errors
+    /// As [`fact`](Self::fact).
+    pub fn origin(&mut self, origin: Origin) -> Result<(), Invalid> {
+        let mut notes = Arrays::default();
+        origin.note(&mut notes);
+        for entry in notes.0 {
+            match entry.values {
+                Values::Text(text) => self.fact(&entry.name, text.replace('\0', " ").as_str())?,
+                Values::F64(x) => x.iter().try_for_each(|x| self.fact(&entry.name, *x))?,
+                Values::I64(n) => n.iter().try_for_each(|n| self.fact(&entry.name, *n))?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+// Names by which others know signals
+/// The name of a signal in a file of Prismatic.
+pub(super) fn known_as(name: &str) -> &str {
+    match name {
+        "annular" => "virtual_detector",
+        "annulus" | "annulus_0" => "annular_detector",
+        "centre_of_mass" => "DPC_CoM",
+        "four_d" => "CBED_array",
+        "potential" => "ppotential",
+        _ => name,
+    }
+}
+
+// Names that may stand in any file
+/// Refuses axes that do not fit the array of the signal `name`.
+fn check_axes(name: &str, shape: &[usize], axes: &[Axis]) -> Result<(), Invalid> {
+    let quantity = format!("axes of {name}");
+    let expected = format!("an axis for each of the {} dimensions, and at least one", shape.len());
+    let fits = axes.len() == shape.len() && !axes.is_empty();
+    accept(fits, &quantity, axes.len(), &expected)?;
+    for (k, (axis, &count)) in axes.iter().zip(shape).enumerate() {
+        let late = axis.navigation && axes[..k].iter().any(|before| !before.navigation);
+        accept(!late, &quantity, &axis.name, "axes of navigation before those of signal")?;
+        let twice = axes[..k].iter().any(|before| before.name == axis.name);
+        accept(!twice, &quantity, &axis.name, "another name for each axis")?;
+        let quantity = format!("samples of {name} along {}", axis.name);
+        accept(count > 0, &quantity, count, "at least one")?;
+        let expected = format!("{}, as there are labels", axis.labels.len());
+        let labelled = axis.labels.is_empty() || axis.labels.len() == count;
+        accept(labelled, &quantity, count, &expected)?;
+    }
+    Ok(())
+}
+
+/// Refuses a name that cannot stand in all of the formats.
+fn identifier(quantity: &str, name: &str) -> Result<(), Invalid> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let good = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(plain);
+    let expected = "a letter, then letters, digits and underscores, 60 at most";
+    accept(good && name.len() <= 60, quantity, name, expected).map(drop)
+}
+
+fn printable(quantity: &str, text: &str) -> Result<(), Invalid> {
+    let good = !text.chars().any(char::is_control);
+    accept(good, quantity, text, "a text without control characters").map(drop)
+}
+
+// Gather bytes for a file
+/// Bytes that are gathered before they are handed to the file.
+const BUFFER: usize = 1 << 16;
+
+fn gather<'n, T: Copy + 'n>(
+    numbers: impl Iterator<Item = &'n T>,
+    push: impl Fn(T, &mut Vec<u8>),
+    file: &mut impl Write,
+) -> io::Result<()> {
+    let mut bytes = Vec::with_capacity(BUFFER + 16);
+    for &x in numbers {
+        push(x, &mut bytes);
+        if bytes.len() >= BUFFER {
+            file.write_all(&bytes)?;
+            bytes.clear();
+        }
+    }
+    file.write_all(&bytes)
+}
+
+// Tests of signals
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use ndarray::{Array1, Array2, Array3, Array4, ArrayD};
+
+    // Lopsided signals for all formats
+    /// Lengths along x, y, bins, q_x and q_y.
+    pub const LENGTHS: [usize; 5] = [4, 3, 6, 7, 5];
+
+    pub fn scan(step: f64) -> Vec<Axis> {
+        let axis = |name, offset, scale| Axis::navigation(name, "Å", offset, scale).unwrap();
+        vec![axis("x", 1.25, step), axis("y", -0.5, 0.2)]
+    }
+
+    pub fn lopsided() -> Signals<'static> {
+        let [x, y, bins, qx, qy] = LENGTHS;
+        let axes = |more: Vec<Axis>| scan(0.5).into_iter().chain(more).collect::<Vec<_>>();
+        let mut signals = Signals::default();
+        for (number, thickness) in [(0, 20.0), (1, 40.0)] {
+            let value = |(i, j, b)| (100 * i + 10 * j + b + 1000 * number) as f32 / 7.0;
+            let cube = Array3::from_shape_fn((x, y, bins), value);
+            let bin = Axis::signal("bin", "mrad", 0.5, 1.5).unwrap();
+            let signal = Signal::new("annular", cube, axes(vec![bin])).unwrap();
+            signals.add(signal.at_depth(number, thickness).unwrap()).unwrap();
+        }
+        // Lopsided signals of other kinds
+        let value = |(i, j, k, l)| (1000 * i + 100 * j + 10 * k + l) as f32 + 0.25;
+        let cube = Array4::from_shape_fn((x, y, qx, qy), value);
+        let q = |name, offset, scale| Axis::signal(name, "1/Å", offset, scale).unwrap();
+        let patterns = axes(vec![q("qx", -0.75, 0.25), q("qy", -0.25, 0.125)]);
+        signals.add(Signal::new("four_d", cube, patterns).unwrap()).unwrap();
+        let image = Array2::from_shape_fn((x, y), |(i, j)| (10 * i + j) as f64 / 3.0);
+        signals.add(Signal::new("annulus_0", image, axes(vec![])).unwrap()).unwrap();
+        let field =
+            Array3::from_shape_fn((x, y, 2), |(i, j, c)| (i + 10 * j + 100 * c) as f64 - 31.5);
+        let component = Axis::labelled("component", &["x", "y"]).unwrap();
+        signals.add(Signal::new("centre_of_mass", field, axes(vec![component])).unwrap()).unwrap();
+        let wave =
+            Array2::from_shape_fn((x, y), |(i, j)| Complex64::new(i as f64 + 0.5, -(j as f64)));
+        let plane = |name, scale| Axis::signal(name, "Å", 0.0, scale).unwrap();
+        let axes = vec![plane("x", 0.1), plane("y", 0.3)];
+        signals.add(Signal::new("probe", wave, axes).unwrap()).unwrap();
+        signals.fact("E", 100.0).unwrap();
+        signals.fact("t", [4.0, 4.0, 10.0].as_slice()).unwrap();
+        signals.fact("c", [4.0, 5.43, 5.43].as_slice()).unwrap();
+        signals.fact("s", 2.0).unwrap();
+        signals.fact("ns", 10_i64).unwrap();
+        signals.fact("zs", 0.0).unwrap();
+        signals.fact("sample", "file = \"Si, naïvely.xyz\"\n").unwrap();
+        signals
+    }
+
+    // Refuse signals that do not fit
+    #[test]
+    fn signals_that_do_not_fit_are_refused() {
+        let image = Array2::<f32>::zeros((4, 3));
+        let said = |name: &str, array: &Array2<f32>, axes: Vec<Axis>| {
+            Signal::new(name, array, axes).map(drop).unwrap_err().to_string()
+        };
+        let two = || scan(0.5);
+        assert!(
+            said("i", &image, two()[..1].to_vec())
+                .contains("axes of i = 1: expected an axis for each of the 2")
+        );
+        assert!(
+            said("no name", &image, two()).starts_with("signal = \"no name\": expected a letter")
+        );
+        let empty = said("i", &Array2::zeros((4, 0)), two());
+        assert!(empty.starts_with("samples of i along y = 0: expected at least one"), "{empty}");
+        let same = vec![two()[0].clone(), two()[0].clone()];
+        assert!(said("i", &image, same).contains("another name for each axis"));
+        let turned = vec![Axis::signal("q", "1/Å", 0.0, 1.0).unwrap(), two()[0].clone()];
+        assert!(said("i", &image, turned).contains("navigation before those of signal"));
+        let labels = vec![two()[0].clone(), Axis::labelled("c", &["x", "y"]).unwrap()];
+        assert!(said("i", &image, labels).contains("along c = 3: expected 2, as there are labels"));
+        // Refuse numbers and names that are none
+        let mut broken = image.clone();
+        broken[[2, 1]] = f32::NAN;
+        assert_eq!(
+            said("i", &broken, two()),
+            "i is NaN at [2, 1], which is no number to go on with"
+        );
+        let wave = Array1::from(vec![Complex32::new(0.0, 1.0), Complex32::new(0.0, f32::INFINITY)]);
+        let found = Signal::new("wave", &wave, two()[..1].to_vec()).map(drop).unwrap_err();
+        assert!(found.to_string().starts_with("wave is inf at [1]"));
+        for (offset, scale) in [(f64::NAN, 1.0), (0.0, 0.0), (0.0, -1.0), (0.0, f64::INFINITY)] {
+            assert!(Axis::signal("q", "", offset, scale).is_err());
+        }
+        assert!(
+            Axis::labelled("c", &[""]).is_err() && Axis::navigation("x", "Å\n", 0.0, 1.0).is_err()
+        );
+        let mut signals = lopsided();
+        let again = |name| Signal::new(name, image.clone(), two()).unwrap();
+        assert!(signals.add(again("four_d")).is_err() && signals.add(again("annular")).is_err());
+        let prismatic = signals.add(again("virtual_detector")).unwrap_err().to_string();
+        assert!(prismatic.contains("another name for each signal of a depth"), "{prismatic}");
+        assert!(signals.add(again("annular").at_depth(2, 60.0).unwrap()).is_ok());
+        assert!(again("b").at_depth(10_000, 1.0).is_err() && again("b").at_depth(0, -1.0).is_err());
+        for (key, fact) in [("E", 1.0), ("", 1.0), ("a/b", 1.0), ("f", f64::NAN)] {
+            assert!(signals.fact(key, fact).is_err(), "{key}");
+        }
+        assert!(signals.fact("none", [].as_slice()).is_err() && signals.fact("nul", "\0").is_err());
+    }
+
+    // Look at samples from another side
+    #[test]
+    fn samples_are_permuted_and_cut() {
+        let cube: ArrayD<f32> =
+            Array3::from_shape_fn((2, 3, 4), |(i, j, k)| (100 * i + 10 * j + k) as f32).into_dyn();
+        let samples = f32::samples(cube.into());
+        let bytes = |samples: &Samples| {
+            let mut bytes = Vec::new();
+            samples.write(&mut bytes).unwrap();
+            let numbers = bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));
+            numbers.collect::<Vec<_>>()
+        };
+        let turned = samples.permuted(&[1, 0, 2]);
+        assert_eq!(
+            (turned.shape(), &bytes(&turned)[4..8]),
+            (&[3, 2, 4][..], &[100.0, 101.0, 102.0, 103.0][..])
+        );
+        assert_eq!(bytes(&samples.part(&[1, 2], 1..3)), [121.0, 122.0]);
+        assert_eq!(bytes(&turned.part(&[2], 1..2)), [120.0, 121.0, 122.0, 123.0]);
+        let signals = lopsided();
+        let orders: Vec<_> = signals.items.iter().map(Signal::picture_order).collect();
+        let expected: [&[usize]; 6] =
+            [&[1, 0, 2], &[1, 0, 2], &[1, 0, 3, 2], &[1, 0], &[1, 0, 2], &[1, 0]];
+        assert_eq!(orders, expected);
+        assert_eq!(samples.descriptor(), "<f4");
+    }
+}

@@ -1,0 +1,417 @@
+// Tangled from book/src/crystals.md: edit there, or here and run cargo tangle stitch.
+//! Crystals: cells with any angles, turned, repeated and stretched.
+
+// What crystals stand on
+use crate::error::{Invalid, accept};
+use crate::specimen::atoms::{Atom, Element, Specimen};
+use crate::units::DEGREE;
+use std::collections::BTreeMap;
+use std::f64::consts::{FRAC_PI_2, PI};
+
+// A crystal with its lattice
+/// A crystal: a cell with any angles that repeats in all directions, and the atoms in it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Crystal {
+    lattice: Matrix,
+    inverse: Matrix,
+    atoms: Vec<Atom>,
+}
+
+impl Crystal {
+    // The constructor of crystals
+    /// The crystal of these atoms, at Cartesian positions \[Å\], in a cell whose sides are the rows of `lattice` \[Å\].
+    ///
+    /// # Errors
+    /// `Invalid` where a side is not a length, where the three lie almost in a plane, or where there is no atom.
+    pub fn new(lattice: [[f64; 3]; 3], atoms: Vec<Atom>) -> Result<Self, Invalid> {
+        let lengths = lattice.map(norm);
+        for side in lengths {
+            accept((1e-3..=1e7).contains(&side), "cell", side, "a length between 1e-3 and 1e7 Å")?;
+        }
+        let flatness = determinant(&lattice).abs() / lengths.iter().product::<f64>();
+        accept(flatness > 1e-4, "cell", lattice, "three sides that do not lie in a plane")?;
+        accept(!atoms.is_empty(), "atoms", 0, "at least one atom")?;
+        Ok(Self { lattice, inverse: inverse(&lattice), atoms })
+    }
+
+    // Read what a crystal is made of
+    /// The sides of the cell \[Å\], one a row.
+    pub fn lattice(&self) -> [[f64; 3]; 3] {
+        self.lattice
+    }
+
+    /// The atoms, in the order in which they were given.
+    pub fn atoms(&self) -> &[Atom] {
+        &self.atoms
+    }
+
+    /// The volume of the cell \[Å³\].
+    pub fn volume(&self) -> f64 {
+        determinant(&self.lattice).abs()
+    }
+
+    /// A place \[Å\] in units of the sides.
+    pub fn fractional(&self, position: [f64; 3]) -> [f64; 3] {
+        times(position, &self.inverse)
+    }
+
+    /// The place \[Å\] that is `fractional` in units of the sides.
+    pub fn position(&self, fractional: [f64; 3]) -> [f64; 3] {
+        times(fractional, &self.lattice)
+    }
+}
+
+// Sides with given lengths and angles
+/// The rows of a cell with sides of `lengths` \[Å\] and `angles` α, β, γ \[rad\] between them, [triclinic](https://lenslet.github.io/lenslet/crystals.html#eq-triclinic).
+///
+/// # Errors
+/// `Invalid` where no three sides have such angles.
+///
+/// ```
+/// use lenslet::{specimen::sides, units::DEGREE};
+/// let graphite = sides([2.46, 2.46, 6.71], [90.0, 90.0, 120.0].map(|angle: f64| angle * DEGREE))?;
+/// assert!((graphite[1][0] + 1.23).abs() < 1e-14);
+/// # Ok::<(), lenslet::Invalid>(())
+/// ```
+pub fn sides(lengths: [f64; 3], angles: [f64; 3]) -> Result<[[f64; 3]; 3], Invalid> {
+    let right = |angle: f64| (angle - FRAC_PI_2).abs() < 1e-12;
+    let [alpha, beta, gamma] = angles.map(|angle| if right(angle) { 0.0 } else { angle.cos() });
+    let squares = alpha * alpha + beta * beta + gamma * gamma;
+    let volume = 1.0 - squares + 2.0 * alpha * beta * gamma;
+    let good = volume > 1e-8 && angles.iter().all(|angle| (0.0..PI).contains(angle));
+    let degrees = angles.map(|angle| angle / DEGREE);
+    accept(good, "angles", degrees, "three angles in degrees that sides in space can have")?;
+    let [a, b, c] = lengths;
+    let sine = (1.0 - gamma * gamma).sqrt();
+    let last = [beta, (alpha - beta * gamma) / sine, volume.sqrt() / sine];
+    Ok([[a, 0.0, 0.0], [b * gamma, b * sine, 0.0], last.map(|x| c * x)])
+}
+
+// A crystal with other lengths
+impl Crystal {
+    /// The crystal stretched until its sides have these lengths \[Å\]; angles are kept, and so are atoms' places in units of the sides.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_lengths(&self, lengths: [f64; 3]) -> Result<Self, Invalid> {
+        let mut lattice = self.lattice;
+        for (side, length) in lattice.iter_mut().zip(lengths) {
+            let factor = length / norm(*side);
+            *side = side.map(|x| factor * x);
+        }
+        let moved = |atom: &Atom| Atom {
+            position: times(self.fractional(atom.position), &lattice),
+            ..*atom
+        };
+        Self::new(lattice, self.atoms.iter().map(moved).collect())
+    }
+}
+
+// Ways that electrons fly
+/// The axis of a cell along which electrons fly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Beam {
+    /// Along +x.
+    PlusX,
+    /// Along −x.
+    MinusX,
+    /// Along +y.
+    PlusY,
+    /// Along −y.
+    MinusY,
+    /// Along +z.
+    PlusZ,
+    /// Along −z: the beam enters at high z.
+    #[default]
+    MinusZ,
+}
+
+impl Beam {
+    /// All by the names that a sample file has for them.
+    pub const NAMES: [(&'static str, Self); 6] = [
+        ("+x", Self::PlusX),
+        ("-x", Self::MinusX),
+        ("+y", Self::PlusY),
+        ("-y", Self::MinusY),
+        ("+z", Self::PlusZ),
+        ("-z", Self::MinusZ),
+    ];
+
+    /// The axis that becomes the third, and whether electrons fly towards its positive end.
+    fn axis(self) -> (usize, bool) {
+        match self {
+            Self::PlusX => (0, true),
+            Self::MinusX => (0, false),
+            Self::PlusY => (1, true),
+            Self::MinusY => (1, false),
+            Self::PlusZ => (2, true),
+            Self::MinusZ => (2, false),
+        }
+    }
+}
+
+// A specimen from a crystal
+impl Crystal {
+    /// The specimen of `tile` cells along its x, y and z, through which electrons fly along `beam` of the crystal's cell.
+    ///
+    /// # Errors
+    /// `Invalid` where the cell has no right angles (then [`cut`](Self::cut) finds one that has), for a tile of 0, for more than 2³¹ atoms, and as [`Specimen::new`].
+    pub fn specimen(&self, beam: Beam, tile: [usize; 3]) -> Result<Specimen, Invalid> {
+        let expected =
+            "sides at right angles to each other, or a zone_axis to cut such a cell along";
+        accept(skewness(&self.lattice) < 1e-6, "cell", self.lattice, expected)?;
+        for copies in tile {
+            accept(
+                (1..=1_000_000).contains(&copies),
+                "tile",
+                copies,
+                "a number from 1 to a million",
+            )?;
+        }
+        let count =
+            tile.iter().fold(self.atoms.len() as f64, |count, &copies| count * copies as f64);
+        accept(count < 2f64.powi(31), "tile", tile, "at most 2³¹ atoms in all")?;
+        let (cell, atoms) = self.turned(beam);
+        // Repeat the turned cell
+        let mut copies = Vec::with_capacity(count as usize);
+        for z in 0..tile[2] {
+            for y in 0..tile[1] {
+                for x in 0..tile[0] {
+                    let shift = [x as f64 * cell[0], y as f64 * cell[1], z as f64 * cell[2]];
+                    copies.extend(
+                        atoms
+                            .iter()
+                            .map(|atom| Atom { position: plus(atom.position, shift), ..*atom }),
+                    );
+                }
+            }
+        }
+        Specimen::new([0, 1, 2].map(|axis| cell[axis] * tile[axis] as f64), copies)
+    }
+
+    // Turn the cell until electrons fly down
+    /// The sides of the turned cell \[Å\], and its atoms.
+    fn turned(&self, beam: Beam) -> ([f64; 3], Vec<Atom>) {
+        let lengths = self.lattice.map(norm);
+        let (third, towards_positive) = beam.axis();
+        let order = [third + 1, third + 2, third].map(|axis| axis % 3);
+        let upright = (0..3).all(|k| self.lattice[k][k] == lengths[k]);
+        let left = determinant(&self.lattice) < 0.0;
+        let turn = |atom: &Atom| {
+            let fractional = self.fractional(atom.position);
+            let mut place = [0, 1, 2].map(|k| fractional[k] * lengths[k]);
+            place = if upright { atom.position } else { place };
+            place[2] = if left { lengths[2] - place[2] } else { place[2] };
+            let flip = |k: usize| towards_positive && k > 0;
+            let turned = |k: usize| {
+                if flip(k) { lengths[order[k]] - place[order[k]] } else { place[order[k]] }
+            };
+            Atom { position: [0, 1, 2].map(turned), ..*atom }
+        };
+        (order.map(|axis| lengths[axis]), self.atoms.iter().map(turn).collect())
+    }
+}
+
+// Columns of atoms along the beam
+/// Atoms of one element behind each other along the beam.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Column {
+    /// Their element.
+    pub element: Element,
+    /// Where they stand across the beam \[Å\].
+    pub place: [f64; 2],
+    /// How many they are, each counted by its occupancy.
+    pub atoms: f64,
+}
+
+impl Specimen {
+    /// The columns of atoms along the beam, sorted by element and place; atoms within 1e-3 Å of each other across the beam make a column.
+    pub fn columns(&self) -> Vec<Column> {
+        let mut columns: BTreeMap<(Element, [i64; 2]), Column> = BTreeMap::new();
+        for atom in self.atoms() {
+            let [x, y, _] = atom.position;
+            let cell = [0, 1].map(|axis| (self.cell()[axis] * 1e3).round().max(1.0) as i64);
+            let key = [(x, cell[0]), (y, cell[1])]
+                .map(|(at, side)| ((at * 1e3).round() as i64).rem_euclid(side));
+            let new = Column { element: atom.element, place: [x, y], atoms: 0.0 };
+            columns.entry((atom.element, key)).or_insert(new).atoms += atom.occupancy;
+        }
+        columns.into_values().collect()
+    }
+}
+
+// Rows and their products
+/// Three rows.
+pub(crate) type Matrix = [[f64; 3]; 3];
+
+/// The sum of two rows.
+pub(crate) fn plus(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
+    [a[0] + b[0], a[1] + b[1], a[2] + b[2]]
+}
+
+/// The difference of two rows.
+pub(crate) fn minus(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
+    [a[0] - b[0], a[1] - b[1], a[2] - b[2]]
+}
+
+/// The inner product of two rows.
+pub(crate) fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
+    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+}
+
+/// The length of a row.
+pub(crate) fn norm(a: [f64; 3]) -> f64 {
+    dot(a, a).sqrt()
+}
+
+/// The row at right angles to two others, with the area between them as its length.
+pub(crate) fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
+    [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+}
+
+/// A row times a matrix.
+pub(crate) fn times(row: [f64; 3], matrix: &Matrix) -> [f64; 3] {
+    [0, 1, 2].map(|k| row[0] * matrix[0][k] + row[1] * matrix[1][k] + row[2] * matrix[2][k])
+}
+
+/// The volume between three rows, negative where they are left-handed.
+pub(crate) fn determinant(rows: &Matrix) -> f64 {
+    dot(rows[0], cross(rows[1], rows[2]))
+}
+
+/// The matrix that undoes another.
+pub(crate) fn inverse(rows: &Matrix) -> Matrix {
+    let volume = determinant(rows);
+    let columns = [cross(rows[1], rows[2]), cross(rows[2], rows[0]), cross(rows[0], rows[1])];
+    [0, 1, 2].map(|k| [columns[0][k] / volume, columns[1][k] / volume, columns[2][k] / volume])
+}
+
+/// The largest cosine between two of three rows: 0 where all angles are right.
+pub(crate) fn skewness(rows: &Matrix) -> f64 {
+    let cosine = |j: usize, k: usize| (dot(rows[j], rows[k]) / norm(rows[j]) / norm(rows[k])).abs();
+    cosine(0, 1).max(cosine(1, 2)).max(cosine(2, 0))
+}
+
+// Tests of crystals
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn atom(number: usize, position: [f64; 3]) -> Atom {
+        Atom { element: Element::new(number).unwrap(), position, occupancy: 1.0, displacement: 0.0 }
+    }
+
+    /// A carbon with a hydrogen, a lithium and a beryllium on the three axes about it.
+    fn lopsided() -> Vec<Atom> {
+        let places = [[1.0, 2.0, 3.0], [1.5, 2.0, 3.0], [1.0, 2.7, 3.0], [1.0, 2.0, 3.9]];
+        [6, 1, 3, 4].into_iter().zip(places).map(|(number, place)| atom(number, place)).collect()
+    }
+
+    fn hand(atoms: &[Atom]) -> f64 {
+        let [a, b, c] = [1, 2, 3].map(|k| minus(atoms[k].position, atoms[0].position));
+        determinant(&[a, b, c])
+    }
+
+    // Turned cells keep their hand
+    #[test]
+    fn turned_cells_keep_their_hand() {
+        let lattice = [[4.0, 0.0, 0.0], [0.0, 5.0, 0.0], [0.0, 0.0, 6.0]];
+        let right = Crystal::new(lattice, lopsided()).unwrap();
+        let left_sides = [lattice[0], lattice[1], [0.0, 0.0, -6.0]];
+        let below: Vec<Atom> = lopsided()
+            .iter()
+            .map(|atom| Atom { position: minus(atom.position, [0.0, 0.0, 6.0]), ..*atom })
+            .collect();
+        let left = Crystal::new(left_sides, below).unwrap();
+        for crystal in [right, left] {
+            for (name, beam) in Beam::NAMES {
+                let specimen = crystal.specimen(beam, [1, 1, 1]).unwrap();
+                let found = hand(specimen.atoms());
+                assert!((found - 0.5 * 0.7 * 0.9).abs() < 1e-12, "{name}: {found}");
+                let length = |k: usize| {
+                    norm(minus(specimen.atoms()[k].position, specimen.atoms()[0].position))
+                };
+                let lengths = [1, 2, 3].map(length);
+                assert!((0..3).all(|k| (lengths[k] - [0.5, 0.7, 0.9][k]).abs() < 1e-12));
+            }
+        }
+    }
+
+    // The axes of turned cells
+    #[test]
+    fn electrons_meet_first_what_they_should() {
+        let lattice = [[4.0, 0.0, 0.0], [0.0, 5.0, 0.0], [0.0, 0.0, 6.0]];
+        let crystal = Crystal::new(lattice, lopsided()).unwrap();
+        // Along the beam: the outlying atom of this axis is met before (+) or after (−) the carbon by so much.
+        let cases = [(1, 0.5, Beam::MinusX), (2, 0.7, Beam::MinusY), (3, 0.9, Beam::MinusZ)];
+        for (k, lead, beam) in cases {
+            let atoms = crystal.specimen(beam, [1; 3]).unwrap().atoms().to_vec();
+            assert!((atoms[k].position[2] - atoms[0].position[2] - lead).abs() < 1e-12);
+        }
+        for (k, lead, beam) in [(1, 0.5, Beam::PlusX), (2, 0.7, Beam::PlusY), (3, 0.9, Beam::PlusZ)]
+        {
+            let atoms = crystal.specimen(beam, [1; 3]).unwrap().atoms().to_vec();
+            assert!((atoms[k].position[2] - atoms[0].position[2] + lead).abs() < 1e-12);
+        }
+        let turned = crystal.specimen(Beam::PlusX, [1; 3]).unwrap();
+        assert_eq!(turned.cell(), [5.0, 6.0, 4.0]);
+        assert_eq!(turned.atoms()[0].position, [2.0, 3.0, 3.0]);
+    }
+
+    // Cells with any angles
+    #[test]
+    fn sides_have_the_angles_that_were_asked_for() {
+        let (lengths, angles) =
+            ([3.0, 4.0, 5.0], [80.0, 95.0, 110.0].map(|angle: f64| angle * DEGREE));
+        let cell = sides(lengths, angles).unwrap();
+        let found = [(1, 2), (2, 0), (0, 1)]
+            .map(|(j, k)| (dot(cell[j], cell[k]) / lengths[j] / lengths[k]).acos());
+        for k in 0..3 {
+            assert!(
+                (found[k] - angles[k]).abs() < 1e-14 && (norm(cell[k]) - lengths[k]).abs() < 1e-14
+            );
+        }
+        assert!(determinant(&cell) > 0.0);
+        for bad in
+            [[10.0, 10.0, 100.0], [0.0, 90.0, 90.0], [90.0, 90.0, 180.0], [f64::NAN, 90.0, 90.0]]
+        {
+            assert!(sides(lengths, bad.map(|angle| angle * DEGREE)).is_err(), "{bad:?}");
+        }
+        let crystal = Crystal::new(cell, lopsided()).unwrap();
+        let back = crystal.position(crystal.fractional([0.3, -2.0, 7.0]));
+        assert!(norm(minus(back, [0.3, -2.0, 7.0])) < 1e-14);
+        let refused = crystal.specimen(Beam::MinusZ, [1; 3]).unwrap_err();
+        assert!(refused.expected.contains("zone_axis"), "{refused}");
+        let flat = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 1e-6]];
+        assert!(Crystal::new(flat, lopsided()).is_err());
+        assert!(Crystal::new([[f64::NAN; 3]; 3], lopsided()).is_err());
+    }
+
+    // Cells that repeat and stretch
+    #[test]
+    fn cells_repeat_and_stretch() {
+        let lattice = [[4.0, 0.0, 0.0], [0.0, 5.0, 0.0], [0.0, 0.0, 6.0]];
+        let crystal = Crystal::new(lattice, lopsided()).unwrap();
+        let specimen = crystal.specimen(Beam::MinusZ, [2, 3, 4]).unwrap();
+        assert_eq!(specimen.cell(), [8.0, 15.0, 24.0]);
+        assert_eq!(specimen.atoms().len(), 4 * 24);
+        assert_eq!(specimen.atoms()[4 * (1 + 2 * (2 + 3 * 3))].position, [5.0, 12.0, 21.0]);
+        let columns = specimen.columns();
+        assert_eq!(
+            (columns.len(), columns.iter().map(|column| column.atoms).sum::<f64>()),
+            (24, 96.0)
+        );
+        let stretched = crystal.with_lengths([8.0, 5.0, 3.0]).unwrap();
+        assert_eq!(stretched.atoms()[0].position, [2.0, 2.0, 1.5]);
+        assert!(crystal.with_lengths([0.0, 5.0, 3.0]).is_err());
+        assert!(
+            crystal
+                .specimen(Beam::MinusZ, [1, 0, 1])
+                .unwrap_err()
+                .to_string()
+                .starts_with("tile = 0")
+        );
+        assert!(crystal.specimen(Beam::MinusZ, [1_000_000; 3]).is_err());
+        assert!(Crystal::new(lattice, vec![]).is_err());
+    }
+}

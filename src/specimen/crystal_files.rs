@@ -1,0 +1,485 @@
+// Tangled from book/src/crystal-files.md: edit there, or here and run cargo tangle stitch.
+//! Crystals in XYZ files, and what their readers share.
+
+// What readers of crystals stand on
+use crate::error::{BadLine, Error, Invalid};
+use crate::files::located::{Document, one_line};
+use crate::specimen::atoms::{Atom, Element};
+use crate::specimen::crystal::{Crystal, Matrix, plus};
+use std::{fs::File, io::Read, ops::RangeInclusive, path::Path};
+
+// A crystal from a file
+impl Crystal {
+    /// Reads a crystal from a CIF or XYZ file, of Kirkland's or the extended kind; `cell` gives other lengths to its sides \[Å\], or
+    /// lengths at all where an XYZ file has none.
+    ///
+    /// # Errors
+    /// [`Error::Read`] for a file that cannot be read, [`Error::SystemFile`] for a line that makes no sense.
+    ///
+    /// ```
+    /// use lenslet::specimen::{Beam, Crystal};
+    /// let silicon = Crystal::from_file("book/systems/SI100.XYZ", None)?;
+    /// let specimen = silicon.specimen(Beam::MinusZ, [4, 4, 10])?;
+    /// assert_eq!((specimen.atoms().len(), specimen.cell()[0]), (1280, 21.72));
+    /// # Ok::<(), lenslet::Error>(())
+    /// ```
+    pub fn from_file(path: impl AsRef<Path>, cell: Option<[f64; 3]>) -> Result<Self, Error> {
+        const LIMIT: u64 = 1 << 30;
+        let path = path.as_ref();
+        let failed = |source| Error::Read { path: path.into(), source };
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(failed)?;
+        file.take(LIMIT + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > LIMIT {
+            return Err(failed(std::io::Error::other(
+                "it is larger than 1 GiB, too large for a crystal",
+            )));
+        }
+        let name = path.display().to_string();
+        Self::from_text(Document::text(&name, &bytes)?, &name, cell)
+    }
+
+    // A crystal from a text
+    /// Reads a crystal from the text of the file `name`, whose ending tells CIF from XYZ; see [`from_file`](Self::from_file).
+    ///
+    /// # Errors
+    /// [`Error::SystemFile`] with the first line that makes no sense.
+    pub fn from_text(text: &str, name: &str, cell: Option<[f64; 3]>) -> Result<Self, Error> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let file = CrystalText { name, lines: text.lines().collect() };
+        let count = file.lines.first().and_then(|line| line.trim().parse::<usize>().ok());
+        let is_cif = Path::new(name).extension().is_some_and(|end| end.eq_ignore_ascii_case("cif"));
+        let crystal = match count {
+            _ if is_cif => file.cif()?,
+            Some(count) if !file.lines.iter().any(|line| line.trim() == "-1") => {
+                file.extended_xyz(count, cell)?
+            }
+            _ => file.kirkland_xyz()?,
+        };
+        match cell {
+            Some(lengths) => Ok(crystal.with_lengths(lengths)?),
+            None => Ok(crystal),
+        }
+    }
+}
+
+// Lines of a crystal's file
+/// The lines of a file that describes a crystal.
+pub(crate) struct CrystalText<'t> {
+    pub(crate) name: &'t str,
+    pub(crate) lines: Vec<&'t str>,
+}
+
+impl CrystalText<'_> {
+    /// The complaint about `value` for `key` on line `line`, counted from 1.
+    pub(crate) fn bad(
+        &self,
+        line: usize,
+        key: &str,
+        value: Option<&str>,
+        expected: &str,
+    ) -> BadLine {
+        let value = value.map(one_line);
+        BadLine { file: self.name.into(), line, key: key.into(), value, expected: expected.into() }
+    }
+
+    /// What a constructor returns, its complaint put on line `line`.
+    pub(crate) fn check<T>(&self, line: usize, result: Result<T, Invalid>) -> Result<T, BadLine> {
+        result.map_err(|invalid| {
+            self.bad(line, &invalid.quantity, Some(&invalid.value), &invalid.expected)
+        })
+    }
+
+    // Numbers on a line of a crystal's file
+    /// The number that `field` of line `line` holds, if it lies in `range`.
+    pub(crate) fn number(
+        &self,
+        line: usize,
+        key: &str,
+        field: Option<&str>,
+        range: RangeInclusive<f64>,
+        expected: &str,
+    ) -> Result<f64, BadLine> {
+        let number = field.and_then(|field| field.parse::<f64>().ok());
+        let good = number.filter(|number| range.contains(number));
+        good.ok_or_else(|| self.bad(line, key, field, expected))
+    }
+
+    /// The place, occupancy and displacement that `fields` of line `line` hold.
+    fn atom(
+        &self,
+        line: usize,
+        element: Element,
+        fields: [Option<&str>; 5],
+    ) -> Result<Atom, BadLine> {
+        let mut position = [0.0; 3];
+        for (axis, key) in ["x", "y", "z"].into_iter().enumerate() {
+            position[axis] = self.number(line, key, fields[axis], -1e9..=1e9, "a place in Å")?;
+        }
+        let share = fields[3].or(Some("1"));
+        let occupancy = self.number(line, "occupancy", share, 0.0..=1.0, "a number from 0 to 1")?;
+        let (length, expected) = (fields[4].or(Some("0")), "a length in Å, not negative");
+        let displacement = self.number(line, "displacement", length, 0.0..=1e3, expected)?;
+        Ok(Atom { element, position, occupancy, displacement })
+    }
+}
+
+// Read the XYZ of Kirkland
+impl CrystalText<'_> {
+    /// Reads Kirkland's XYZ: a comment, the sides of the cell, atoms, −1.
+    fn kirkland_xyz(&self) -> Result<Crystal, BadLine> {
+        let sides: Vec<&str> = fields(self.lines.get(1).copied().unwrap_or_default()).collect();
+        let expected = "the three sides of the cell in Å";
+        if sides.len() != 3 {
+            return Err(self.bad(2, "cell", Some(&sides.join(" ")), expected));
+        }
+        let mut lattice = [[0.0; 3]; 3];
+        for axis in 0..3 {
+            lattice[axis][axis] =
+                self.number(2, "cell", Some(sides[axis]), 1e-3..=1e7, expected)?;
+        }
+        let mut atoms = Vec::new();
+        for (k, line) in
+            self.lines.iter().enumerate().skip(2).filter(|(_, line)| !line.trim().is_empty())
+        {
+            if line.trim() == "-1" {
+                return self.check(2, Crystal::new(lattice, atoms));
+            }
+            atoms.push(self.kirkland_atom(k + 1, line, lattice[2][2])?);
+        }
+        Err(self.bad(self.lines.len(), "end", None, "a line with -1 after the last atom"))
+    }
+
+    // An atom on a line of Kirkland's
+    /// The atom on line `number`, in a cell of this height \[Å\].
+    fn kirkland_atom(&self, number: usize, line: &str, height: f64) -> Result<Atom, BadLine> {
+        let found: Vec<&str> = fields(line).collect();
+        if !(4..=6).contains(&found.len()) {
+            return Err(self.bad(
+                number,
+                "atom",
+                Some(line),
+                "an atomic number, x, y and z in Å, occupancy and displacement",
+            ));
+        }
+        let element = self.element(number, found[0])?;
+        let field = |k: usize| found.get(k).copied();
+        let atom =
+            self.atom(number, element, [field(1), field(2), field(3), field(4), field(5)])?;
+        let slack = 1e-6 * height;
+        if !(-slack..=height + slack).contains(&atom.position[2]) {
+            return Err(self.bad(
+                number,
+                "z",
+                field(3),
+                &format!("a height in the cell, 0 to {height} Å"),
+            ));
+        }
+        Ok(atom)
+    }
+}
+
+// Fields of a line and its element
+/// The fields of a line, parted by blanks or commas.
+fn fields(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| c.is_whitespace() || c == ',').filter(|field| !field.is_empty())
+}
+
+impl CrystalText<'_> {
+    /// The element that `field` of line `line` names by its number or symbol.
+    fn element(&self, line: usize, field: &str) -> Result<Element, BadLine> {
+        let by_number = field.parse().ok().and_then(|number| Element::new(number).ok());
+        let element = by_number.or_else(|| Element::of_symbol(field).ok());
+        element.ok_or_else(|| {
+            self.bad(
+                line,
+                "element",
+                Some(field),
+                "an atomic number from 1 to 103 or the symbol of an element",
+            )
+        })
+    }
+}
+
+// Read an extended XYZ
+impl CrystalText<'_> {
+    /// Reads an extended or plain XYZ of `count` atoms; `cell` stands for a lattice that is missing.
+    fn extended_xyz(&self, count: usize, cell: Option<[f64; 3]>) -> Result<Crystal, BadLine> {
+        let comment = self.lines.get(1).copied().unwrap_or_default();
+        let pairs = pairs(comment);
+        let value = |key: &str| {
+            pairs.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, value)| *value)
+        };
+        let lattice = self.lattice(value("Lattice"), cell)?;
+        let columns = self.columns(value("Properties").unwrap_or("species:S:1:pos:R:3"))?;
+        let mut atoms = Vec::new();
+        for number in 3..=count.saturating_add(2) {
+            let expected = format!("{count} atoms, as the first line says");
+            let line = self.lines.get(number - 1).filter(|line| !line.trim().is_empty());
+            let line = line.ok_or_else(|| {
+                self.bad(
+                    number.min(self.lines.len()),
+                    "atom",
+                    Some(&format!("number {}", number - 2)),
+                    &expected,
+                )
+            })?;
+            atoms.push(self.extended_atom(number, line, &columns)?);
+        }
+        // Refuse lines after the last atom
+        let after =
+            self.lines.iter().enumerate().skip(count + 2).find(|(_, line)| !line.trim().is_empty());
+        if let Some((k, line)) = after {
+            let expected = format!(
+                "nothing after the {count} atoms that the first line announces (a trajectory must be split)"
+            );
+            return Err(self.bad(k + 1, "line", Some(line), &expected));
+        }
+        let crystal = self.check(2, Crystal::new(lattice, atoms))?;
+        // Bring atoms home along periodic sides
+        let periodic = value("pbc").map_or([true; 3], |text| {
+            let mut words = text.split_whitespace().map(|word| word.starts_with(['T', 't', '1']));
+            [(); 3].map(|()| words.next().unwrap_or(true))
+        });
+        if value("Lattice").is_none() {
+            return Ok(crystal);
+        }
+        let home = |atom: &Atom| {
+            let place = crystal.fractional(atom.position);
+            let outside = |k: usize| periodic[k] && !(-1e-6..=1.0 + 1e-6).contains(&place[k]);
+            let steps = [0, 1, 2].map(|k| if outside(k) { -place[k].floor() } else { 0.0 });
+            Atom { position: plus(atom.position, crystal.position(steps)), ..*atom }
+        };
+        let atoms = crystal.atoms().iter().map(home).collect();
+        self.check(2, Crystal::new(lattice, atoms))
+    }
+
+    // The lattice of an extended XYZ
+    /// The lattice that the comment gives, or else a cell of the sides `cell`.
+    fn lattice(&self, text: Option<&str>, cell: Option<[f64; 3]>) -> Result<Matrix, BadLine> {
+        let expected = "Lattice=\"…\" with nine numbers, the sides of the cell in Å one after the other, or a cell given beside the file";
+        let text = match (text, cell) {
+            (Some(text), _) => text,
+            (None, Some([x, y, z])) => return Ok([[x, 0.0, 0.0], [0.0, y, 0.0], [0.0, 0.0, z]]),
+            (None, None) => return Err(self.bad(2, "Lattice", None, expected)),
+        };
+        let found: Vec<&str> = fields(text).collect();
+        if found.len() != 9 {
+            return Err(self.bad(2, "Lattice", Some(text), expected));
+        }
+        let mut lattice = [[0.0; 3]; 3];
+        for (k, field) in found.into_iter().enumerate() {
+            lattice[k / 3][k % 3] = self.number(2, "Lattice", Some(field), -1e7..=1e7, expected)?;
+        }
+        Ok(lattice)
+    }
+
+    // The columns of an extended XYZ
+    /// Where element, x, occupancy and displacement stand on a line, counted from 0.
+    fn columns(&self, properties: &str) -> Result<[Option<usize>; 4], BadLine> {
+        const NAMES: [&[&str]; 4] = [
+            &["species", "z"],
+            &["pos"],
+            &["occupancy", "occupancies", "occ"],
+            &["displacement", "displacements", "sigma"],
+        ];
+        let bad = |expected: &str| self.bad(2, "Properties", Some(properties), expected);
+        let parts: Vec<&str> = properties.split(':').collect();
+        let mut columns = [None; 4];
+        let mut next = 0usize;
+        for part in parts.chunks(3) {
+            let width = part
+                .get(2)
+                .and_then(|width| width.parse::<usize>().ok())
+                .filter(|width| (1..=1000).contains(width));
+            let width = width.ok_or_else(|| bad("name:type:columns, repeated"))?;
+            if let Some(k) =
+                NAMES.iter().position(|names| names.contains(&&*part[0].to_ascii_lowercase()))
+            {
+                if width != [1, 3, 1, 1][k] {
+                    return Err(bad(
+                        "one column for each of species, occupancy and displacement, and three for pos",
+                    ));
+                }
+                columns[k] = columns[k].or(Some(next));
+            }
+            next += width;
+        }
+        if columns[0].is_none() || columns[1].is_none() {
+            return Err(bad("species:S:1 and pos:R:3 among the columns"));
+        }
+        Ok(columns)
+    }
+
+    /// The atom on line `number`, whose element, place, occupancy and displacement stand in `columns`.
+    fn extended_atom(
+        &self,
+        number: usize,
+        line: &str,
+        columns: &[Option<usize>; 4],
+    ) -> Result<Atom, BadLine> {
+        let found: Vec<&str> = fields(line).collect();
+        let field =
+            |column: Option<usize>, k: usize| column.map(|column| found.get(column + k).copied());
+        let missing = |key: &str| {
+            self.bad(number, key, None, "a column for it, as Properties in line 2 says")
+        };
+        let element = field(columns[0], 0).flatten().ok_or_else(|| missing("element"))?;
+        let element = self.element(number, element)?;
+        let place = [0, 1, 2].map(|k| field(columns[1], k).flatten());
+        let [occupancy, displacement] = [2, 3].map(|k| field(columns[k], 0));
+        let occupancy =
+            occupancy.map(|found| found.ok_or_else(|| missing("occupancy"))).transpose()?;
+        let displacement =
+            displacement.map(|found| found.ok_or_else(|| missing("displacement"))).transpose()?;
+        self.atom(number, element, [place[0], place[1], place[2], occupancy, displacement])
+    }
+}
+
+// Pairs of a comment
+/// The pairs of keys and values in a comment; a key without a value has an empty one.
+fn pairs(comment: &str) -> Vec<(&str, &str)> {
+    let mut pairs = Vec::new();
+    let mut rest = comment.trim_start();
+    while let Some(end) = rest
+        .find(|c: char| c.is_whitespace() || c == '=')
+        .or((!rest.is_empty()).then_some(rest.len()))
+    {
+        let (key, after) = rest.split_at(end);
+        let Some(value) = after.strip_prefix('=') else {
+            pairs.push((key, ""));
+            rest = after.trim_start();
+            continue;
+        };
+        let closing = match value.chars().next() {
+            Some(quote @ ('"' | '\'')) => Some(quote),
+            Some('{') => Some('}'),
+            Some('[') => Some(']'),
+            _ => None,
+        };
+        let inner = if closing.is_some() { &value[1..] } else { value };
+        let end = inner
+            .find(|c: char| closing.map_or(c.is_whitespace(), |closing| c == closing))
+            .unwrap_or(inner.len());
+        pairs.push((key, &inner[..end]));
+        rest = inner[end..].trim_start_matches(|c| Some(c) == closing).trim_start();
+    }
+    pairs
+}
+
+// Tests of crystals in files
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::specimen::crystal::Beam;
+
+    const SILICON: &str = include_str!("../../book/systems/SI100.XYZ");
+
+    fn complaint(text: &str, name: &str) -> String {
+        Crystal::from_text(text, name, None).unwrap_err().to_string()
+    }
+
+    // The silicon cell is read
+    #[test]
+    fn the_silicon_cell_is_read() {
+        let silicon = Crystal::from_text(SILICON, "SI100.XYZ", None).unwrap();
+        assert_eq!(silicon.lattice(), [[5.43, 0.0, 0.0], [0.0, 5.43, 0.0], [0.0, 0.0, 5.43]]);
+        assert_eq!(silicon.atoms().len(), 8);
+        let third = silicon.atoms()[2];
+        assert_eq!((third.element.symbol(), third.position), ("Si", [1.3575, 4.0725, 1.3575]));
+        assert!(
+            silicon.atoms().iter().all(|atom| atom.occupancy == 1.0 && atom.displacement == 0.076)
+        );
+        let strained = Crystal::from_text(SILICON, "SI100.XYZ", Some([5.43, 5.43, 10.86])).unwrap();
+        assert_eq!(strained.specimen(Beam::MinusZ, [1; 3]).unwrap().atoms()[2].position[2], 2.715);
+        let numbered =
+            SILICON.replace("one unit cell of 100 silicon", "100").replace("-1", "-1\nend");
+        assert_eq!(Crystal::from_text(&numbered, "SI100.XYZ", None).unwrap(), silicon);
+    }
+
+    // Spoiled cells are refused
+    #[test]
+    fn spoiled_cells_are_refused_by_line() {
+        let sides = "expected the three sides of the cell in Å";
+        let cases = [
+            ("14", "104", "3: element = 104: expected an atomic number from 1 to 103"),
+            (
+                "4.0725  1.3575  1.0",
+                "4.0725 1.3575 -1",
+                "5: occupancy = -1: expected a number from 0 to 1",
+            ),
+            (
+                "4.0725  4.0725  4.0725",
+                "4 4 5.44",
+                "10: z = 5.44: expected a height in the cell, 0 to 5.43 Å",
+            ),
+            ("2.7150  2.7150  0.0", "2.7150 2.7l50 0.0", "4: y = 2.7l50: expected a place in Å"),
+            ("0.076", "nan", "3: displacement = nan: expected a length in Å, not negative"),
+            ("  -1", "", "11: end is missing: expected a line with -1 after the last atom"),
+            ("5.43    5.43    5.43", "5.43 5.43", &format!("2: cell = 5.43 5.43: {sides}")),
+            ("5.43    5.43", "5.43 -5.43", &format!("2: cell = -5.43: {sides}")),
+            (
+                "14  0.0000  0.0000  0.0000",
+                "14",
+                "3: atom = 14 1.0 0.076: expected an atomic number",
+            ),
+        ];
+        for (from, to, expected) in cases {
+            let refused = complaint(&SILICON.replacen(from, to, 1), "SI.xyz");
+            assert!(refused.starts_with(&format!("SI.xyz:{expected}")), "{refused}");
+        }
+        let none = "f:2: atoms = 0: expected at least one atom";
+        assert_eq!(complaint("silicon\n1 1 1\n-1\n", "f"), none);
+        for empty in ["", "\n", "1", "a\nb\nc", "-1", "\0\0"] {
+            assert!(Crystal::from_text(empty, "f.xyz", None).is_err(), "{empty:?}");
+        }
+    }
+
+    // Extended files are read and refused
+    #[test]
+    fn extended_files_are_read_and_refused() {
+        let text = "2\nLattice=\"4 0 0 0 5 0 1 0 6\" Properties=id:I:1:species:S:1:pos:R:3:occ:R:1:sigma:R:1 note='x y' pbc=\"T T F\"\n\
+                    1 Ga 0.5 1 2 0.5 0.08\n2 as 5.5 -1 3 1 0.07\n";
+        let crystal = Crystal::from_text(text, "a.xyz", None).unwrap();
+        assert_eq!(crystal.lattice()[2], [1.0, 0.0, 6.0]);
+        let [gallium, arsenic] = [0, 1].map(|k| crystal.atoms()[k]);
+        assert_eq!(
+            (gallium.element.number(), gallium.occupancy, gallium.displacement),
+            (31, 0.5, 0.08)
+        );
+        assert_eq!((arsenic.element.number(), arsenic.position), (33, [1.5, 4.0, 3.0]));
+        let refused = |from: &str, to: &str| complaint(&text.replacen(from, to, 1), "a.xyz");
+        assert_eq!(
+            refused("Ga", "Gx"),
+            "a.xyz:3: element = Gx: expected an atomic number from 1 to 103 or the symbol of an element"
+        );
+        assert!(refused("2\n", "3\n").starts_with("a.xyz:4: atom = number 3: expected 3 atoms"));
+        assert!(refused("2\n", "1\n").starts_with("a.xyz:4: line = 2 as"));
+        assert!(refused("Lattice", "Lettuce").starts_with("a.xyz:2: Lattice is missing"));
+        assert!(
+            refused("1 0 6", "1 0").starts_with("a.xyz:2: Lattice = 4 0 0 0 5 0 1 0: expected")
+        );
+        assert!(refused("pos:R:3", "pos:R:2").starts_with("a.xyz:2: Properties = "));
+        assert!(refused("pos:R:3", "pos:R:three").starts_with("a.xyz:2: Properties = "));
+        assert!(refused("1 0.07", "1").starts_with("a.xyz:4: displacement is missing"));
+        assert!(refused("2\n", "99999999999\n").contains("99999999999 atoms"));
+
+        let plain = "1\nan atom, or so\nAu 0 1 2 0.1 0.1\n";
+        let gold = Crystal::from_text(plain, "au.xyz", Some([4.0, 5.0, 6.0])).unwrap();
+        assert_eq!((gold.atoms()[0].position, gold.volume()), ([0.0, 1.0, 2.0], 120.0));
+        assert!(complaint(plain, "au.xyz").starts_with("au.xyz:2: Lattice is missing"));
+        assert_eq!(
+            pairs("a=1 b c='x y' d={1 2}e = f \"g"),
+            [
+                ("a", "1"),
+                ("b", ""),
+                ("c", "x y"),
+                ("d", "1 2"),
+                ("e", ""),
+                ("", ""),
+                ("f", ""),
+                ("\"g", "")
+            ]
+        );
+    }
+}
