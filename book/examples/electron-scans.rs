@@ -25,6 +25,7 @@ fn main() -> Drawn {
     lenslet::plot::load_font("DejaVu Sans")?;
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
     passes(&folder.join("two-passes.svg"))?;
+    devices(&folder.join("scan-gpu.svg"))?;
     order(&folder.join("scan-order.svg"))?;
     posed(&folder.join("posed-scans.svg"))?;
     checkpoint(&folder.join("checkpoint.svg"))?;
@@ -86,6 +87,29 @@ fn passes(path: &Path) -> Drawn {
         [(175, 150), (135, 165)],
     ];
     draw((path, (545, 205)), &parts, &arrows)
+}
+
+/// What lies on a device, and what goes to it and comes back.
+fn devices(path: &Path) -> Drawn {
+    let parts: [Part; 5] = [
+        ((15, 15), (150, 60), &["host", "potential of", "a configuration"], BLUE_INK),
+        ((15, 110), (150, 60), &["host", "places of a block;", "detectors"], BLUE_INK),
+        (
+            (250, 15),
+            (290, 42),
+            &["on each device, once a configuration", "all slices; the spectrum of the probe"],
+            GREEN_INK,
+        ),
+        ((250, 75), (290, 42), &["waves of a batch", "begin, all slices, look"], RED_INK),
+        ((250, 135), (290, 42), &["spectra of the batch", ""], RED_INK),
+    ];
+    let arrows = [
+        [(165, 40), (250, 35)],
+        [(165, 125), (250, 95)],
+        [(395, 117), (395, 135)],
+        [(250, 156), (165, 150)],
+    ];
+    draw((path, (560, 195)), &parts, &arrows)
 }
 
 /// Loops of a scan, one in the other.

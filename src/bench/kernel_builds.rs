@@ -8,6 +8,8 @@ use crate::device::emulator::collector::{Request, requests};
 use crate::device::engine::Engine;
 use crate::device::gpu::{self, Gpu};
 use crate::device::silent;
+use crate::electrons::WaveGrid;
+use crate::electrons::multislice::gpu::PassesGpu;
 use crate::error::Error;
 use crate::image::structure_function::{Actuators, MeanStructure};
 use crate::image::{Aperture, Exposures, ImageOptions, Structure};
@@ -86,7 +88,8 @@ fn all_requests<T: Real>() -> Result<Vec<Request>, Error> {
         let few = Array2::zeros((2, 2));
         FewRows::<T>::new(gpu, few.view(), [&[0..1, 1..2], &[0..1, 1..2]], 1)?;
         ask_for_reconstructor::<T>(gpu)?;
-        ask_for_modes::<T>(gpu)
+        ask_for_modes::<T>(gpu)?;
+        ask_for_slices::<T>(gpu)
     })
 }
 
@@ -97,6 +100,16 @@ fn ask_for_reconstructor<T: Real>(gpu: &Gpu) -> Result<(), Error> {
     let options = ReconstructorOptions::default().method(Inversion::Eigen);
     let plan = ReconstructorPlan::new(&System::from_toml(text, name)?, options)?;
     plan.run(&Engine::gpus(vec![gpu.clone()], T::PRECISION)?, &silent)?;
+    Ok(())
+}
+
+/// Asks for the kernels of multislice, with two radices and with three.
+fn ask_for_slices<T: Real>(gpu: &Gpu) -> Result<(), Error> {
+    for points in [[256, 512], [512, 256]] {
+        let grid = WaveGrid::new(points, [20.0, 20.0])?;
+        let one = vec![num_complex::Complex::ONE; 512];
+        PassesGpu::<T>::new(gpu, &grid, [&one[..points[0] / 2], &one])?;
+    }
     Ok(())
 }
 

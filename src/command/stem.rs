@@ -5,7 +5,7 @@
 use super::choice;
 use super::summary::{align, command_line, count, plan_text};
 use super::watch::{Terminal, with_speed};
-use crate::device::{Engine, Watch, check};
+use crate::device::{Device, Engine, Watch, check};
 use crate::electrons::sample_file::SampleFile;
 use crate::electrons::{StemPlan, StemReadings};
 use crate::error::{Error, accept, positive};
@@ -42,6 +42,9 @@ pub struct StemArgs {
     /// Precision of waves, in place of what the sample file says.
     #[arg(long, value_parser = choice::precisions())]
     precision: Option<Precision>,
+    /// Where waves are computed: cpu, cuda, or cuda:K.
+    #[arg(long, default_value = "cpu")]
+    device: Device,
     // Arguments about what stem says
     /// Say what would be computed, how, in what memory and time, and stop.
     #[arg(long)]
@@ -68,7 +71,7 @@ fn read_share(text: &str) -> Result<[usize; 2], String> {
 /// Computes what the arguments ask for; returns what to print.
 pub fn stem(args: &StemArgs) -> Result<String, Error> {
     let file = SampleFile::from_file(&args.sample)?;
-    let engine = Engine::cpu(args.precision.unwrap_or(file.run.precision));
+    let engine = Engine::open(args.device, args.precision.unwrap_or(file.run.precision))?;
     // Check the files of a scan
     let named = args.output.as_deref().map(|path| ("output", path));
     let whole = named.filter(|_| args.share.is_none());

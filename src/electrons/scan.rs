@@ -1,5 +1,7 @@
 // Tangled from book/src/scan.md: edit there, or here and run cargo tangle stitch.
 //! Scans: where probes stand, in which order they are followed, and their readings.
+#[cfg(feature = "cuda")]
+mod gpu;
 
 // What scans stand on
 use super::beam::{Probe, ProbeWave};
@@ -440,16 +442,26 @@ impl StemPlan {
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Box<dyn Waves + 'a>, Error> {
-        engine.require_cpu("a scan")?;
         let (potential, options) = (self.potential(c)?, &self.options);
         let (grid, beam) = (options.grid, &options.probe.beam);
         let multislice = Multislice::<T>::new(grid, beam, potential.thickness())?;
         match options.method {
             StemMethod::Multislice => {
+                // Leave the slices to devices
+                #[cfg(feature = "cuda")]
+                if !engine.devices().is_empty() {
+                    if let Some(there) = self.there::<T>(engine, &potential, watch)? {
+                        return Ok(there);
+                    }
+                    engine.require_cpu(
+                        "a scan on a grid whose sides have other factors than 2, 3, 5 and 7",
+                    )?;
+                }
                 let ready = self.made_ready(&multislice, &potential, watch)?;
                 Ok(Box::new(Slices { plan: self, multislice, potential, ready }))
             }
             StemMethod::Prism { factor, refocus } => {
+                engine.require_cpu("a scan with PRISM")?;
                 let prism = Prism::new(grid, factor, &options.probe)?;
                 // Send the beams through the slices
                 let (mut waves, mut matrices) = (prism.waves::<T>(), Vec::new());

@@ -388,7 +388,7 @@ fn finish_stirring(words: &mut [u32; 3]) {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::files::signals::{Sample, Signal};
+    use crate::files::signals::Sample;
     use ndarray::Array2;
     use num_complex::Complex32;
 
