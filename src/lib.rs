@@ -20,6 +20,9 @@
 //! | make an image of a telescope and a structure function | [`image::Aperture`], [`image::OpticalTransfer`] |
 //! | make images of one covariance of strokes after another | `image::Exposures` |
 //! | make the images of a system's targets, with budgets of their errors | `image::ImagingPlan` |
+//! | read a crystal and cut a specimen from it | [`specimen::Crystal`] |
+//! | scan a probe over a specimen | [`electrons::StemPlan`] |
+//! | send waves through slices, all or some of a probe's beams | [`electrons::Multislice`], [`electrons::Prism`] |
 //! | draw slopes of a simulated sky | [`tomography::SimulationPlan`] |
 //! | choose who computes, watch and stop them | [`device::Engine`], [`device::Watch`] |
 //! | write and read arrays | `files::Arrays`, `files::read_array` |

@@ -252,11 +252,12 @@ impl Columns<'_> {
 mod tests {
     use super::*;
     use crate::device::{Engine, silent};
+    use crate::files::signals::Samples;
     use crate::numerics::Precision;
 
     const SMALL: &str = "sample = { file = 'SI100.XYZ' }\nphonons = { configurations = 2, seed = 3 }\n[potential]\ngrid = [48, 32]\nslice_thickness = 1.3575\n\
          [beam]\nenergy_kev = 100.0\nsemi_angle = 20.0\ndefocus = [0.0, 40.0]\n[scan]\nwindow = [[0.0, 5.43], [0.0, 2.0]]\nstep = [1.0, 0.7]\n\
-         [detector]\nbin = 4.0\nannuli = [[20.0, 40.0]]\ncentre_of_mass = true\nfour_d = { crop = 30.0 }\n";
+         [detector]\nbin = 4.0\nannuli = [[20.0, 40.0]]\ncentre_of_mass = true\nfour_d = { bin = 1 }\n";
 
     // Sample files become scans and signals
     #[test]
@@ -281,7 +282,29 @@ mod tests {
             assert_eq!(*shape, [&[6, 3], &shapes[k % 5][..]].concat());
         }
         assert_eq!(found.len(), 10);
-        // The first moment of a pattern that holds nearly all electrons is the centre of mass
+        // The first moments of a whole pattern, q_x before q_y, are the centre of mass
+        let values = |name: &str| {
+            let signal = signals.items().find(|signal| signal.name() == name).unwrap();
+            let Samples::F64(values) = signal.samples() else {
+                unreachable!("of double precision")
+            };
+            values.clone()
+        };
+        let (centres, patterns) = (values("centre_of_mass"), values("four_d"));
+        for place in [[0, 0], [1, 0], [4, 2]] {
+            let mut sums = [0.0; 3];
+            for (i, qx) in x.iter().enumerate() {
+                for (j, qy) in y.iter().enumerate() {
+                    let light = patterns[[place[0], place[1], i, j]];
+                    [1.0, *qx, *qy].iter().zip(&mut sums).for_each(|(q, sum)| *sum += q * light);
+                }
+            }
+            for axis in 0..2 {
+                let centre = centres[[place[0], place[1], axis]];
+                assert!((sums[axis + 1] / sums[0] - centre).abs() < 1e-12, "{place:?}: {centre}");
+            }
+        }
+        assert!(centres[[1, 0, 0]].abs() > 1e-6 && centres[[1, 0, 0]] != centres[[1, 0, 1]]);
         let part = plan.begin(0..3).unwrap();
         assert!(plan.signals::<f64>(&part).is_err());
     }
