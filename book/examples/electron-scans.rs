@@ -173,7 +173,7 @@ fn checkpoint(path: &Path) -> Drawn {
 fn silicon() -> Result<StemPlan, Box<dyn Error>> {
     let text = std::fs::read_to_string("book/systems/silicon-stem.toml")?;
     let text =
-        text.replace("tile = [4, 4, 10]", "tile = [4, 4, 4]").replace("[256, 256]", "[192, 192]");
+        text.replace("tile = [4, 4, 10]", "tile = [4, 4, 4]").replace("[256, 256]", "[224, 224]");
     Ok(SampleFile::from_toml(&text, "book/systems/silicon-stem.toml")?.plan()?)
 }
 
@@ -236,7 +236,7 @@ fn scans(folder: &Path) -> Drawn {
     let detectors =
         [(0.0, 20.0, "0–20 mrad"), (22.0, 40.0, "22–40 mrad"), (60.0, 90.0, "60–90 mrad")];
     let mut lines: Vec<Vec<(f64, f64)>> = vec![Vec::new(); 3];
-    for f in [1, 2, 4, 6, 8] {
+    for f in [1, 2, 4, 7, 8] {
         let method = StemMethod::Prism { factor: [f, f], refocus: 0.0 };
         let options = lenslet::electrons::StemOptions { method, ..plan.options().clone() };
         let shared = read(&StemPlan::new(plan.specimen().clone(), options)?)?;

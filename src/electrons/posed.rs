@@ -61,7 +61,7 @@ impl SampleFile {
             model: self.potential.model,
             factors: self.potential.factors,
             bound: self.potential.bound,
-            phonons: self.phonons.clone(),
+            phonons: self.phonons,
             probe,
             defoci: self.beam.defocus.clone(),
             scan,

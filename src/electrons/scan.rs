@@ -216,7 +216,7 @@ impl StemPlan {
             _ => Some(options.phonons.displaced(&self.specimen, c)),
         };
         let specimen = displaced.as_ref().unwrap_or(&self.specimen);
-        let slicing = options.slicing.clone();
+        let slicing = options.slicing;
         Potential::new(
             specimen,
             options.grid,
@@ -339,7 +339,7 @@ pub struct StemReadings {
     pub places: Range<usize>,
     /// Configurations that all places of the part have gone through, and places that have gone through the next one.
     pub done: [usize; 2],
-    /// Means: (place, reading), for each place its defoci, for each of those the ends, for each of those the [values](Reading::values).
+    /// Means: (place, reading), for each place its defoci, for each of those the ends, for each of those the [values](Reading::into_values).
     pub mean: Array2<f64>,
     /// Sums of squared deviations from the mean, of the same shape; empty without phonons.
     pub squares: Array2<f64>,
