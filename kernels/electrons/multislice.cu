@@ -170,7 +170,7 @@ extern "C" __global__ __launch_bounds__(TEAM) void propagate(
 
 // Begin with probes at places
 /// Waves (w, LENGTH, nx) of probes with the spectrum (KEPT, nx) at places x, y \[cells\].
-extern "C" __global__ __launch_bounds__(TEAM) void begin_probes(
+extern "C" __global__ __launch_bounds__(TEAM, 1) void begin_probes(
     Complex *waves, const Complex *__restrict__ spectrum, const double2 *__restrict__ places,
     const Complex *__restrict__ roots, int nx
 ) {
