@@ -4,10 +4,10 @@
 // What the sample file stands on
 use crate::electrons::potential::PotentialModel;
 use crate::error::{BadLine, Error, Invalid, accept, finite, positive};
-use crate::files::located::{Decode, Document, Keys, Table};
+use crate::files::located::{Decode, Document, Keys, Table, read_text};
 use crate::numerics::Precision;
 use crate::specimen::{self, Crystal, Cut, Factors, Phonons, Specimen, zone_of_four};
-use std::{fmt::Debug, fs::File, io::Read, path::Path, path::PathBuf};
+use std::{fmt::Debug, path::Path, path::PathBuf};
 
 // What a sample file says
 /// What a sample file says, table by table, and its text.
@@ -72,19 +72,8 @@ impl SampleFile {
     /// # Errors
     /// [`Error::Read`] for a file that cannot be read, and as [`from_toml`](Self::from_toml).
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
-        const LIMIT: u64 = 16 << 20;
         let path = path.as_ref();
-        let failed = |source| Error::Read { path: path.into(), source };
-        let mut bytes = Vec::new();
-        let file = File::open(path).map_err(failed)?;
-        file.take(LIMIT + 1).read_to_end(&mut bytes).map_err(failed)?;
-        if bytes.len() as u64 > LIMIT {
-            return Err(failed(std::io::Error::other(
-                "it is larger than 16 MiB, too large for a sample file",
-            )));
-        }
-        let name = path.display().to_string();
-        Self::from_toml(Document::text(&name, &bytes)?, &name)
+        Self::from_toml(&read_text(path, 16 << 20, "a sample file")?, &path.display().to_string())
     }
 
     /// The text of the file.

@@ -1,8 +1,8 @@
 // Tangled from book/src/system-file.md: edit there, or here and run cargo tangle stitch.
 //! TOML whose values remember their lines, so that every error can name one.
 
-use crate::error::{BadLine, Invalid};
-use std::path::Path;
+use crate::error::{BadLine, Error, Invalid};
+use std::{fs::File, io, io::Read, path::Path};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -18,16 +18,6 @@ pub struct Document<'d> {
 }
 
 impl<'d> Document<'d> {
-    /// The bytes of the file `name` as text, or an error at the first byte that is not UTF-8.
-    pub fn text<'t>(name: &str, bytes: &'t [u8]) -> Result<&'t str, BadLine> {
-        std::str::from_utf8(bytes).map_err(|error| {
-            let at = error.valid_up_to();
-            let (line, byte) = (line_of(bytes, at), bytes[at]);
-            let expected = format!("text in UTF-8, and the byte 0x{byte:02x} is none");
-            BadLine { file: name.into(), line, key: String::new(), value: None, expected }
-        })
-    }
-
     // Parse and point at lines
     /// Parses the text of the file `name`.
     pub fn parse(name: &'d str, text: &'d str) -> Result<Self, BadLine> {
@@ -65,6 +55,32 @@ impl<'d> Document<'d> {
 
 fn line_of(bytes: &[u8], at: usize) -> usize {
     1 + bytes[..at.min(bytes.len())].iter().filter(|&&byte| byte == b'\n').count()
+}
+
+// Read a file as text
+/// The text of the file at `path`, which is to be `what`, such as `a system file`, and not longer than `limit` bytes.
+///
+/// # Errors
+/// `Read` where it cannot be read or is longer; `SystemFile` at the first byte that is not UTF-8.
+pub(crate) fn read_text(path: &Path, limit: u64, what: &str) -> Result<String, Error> {
+    let failed = |source| Error::Read { path: path.into(), source };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > limit {
+        let size = match limit >> 30 {
+            0 => format!("{} MiB", limit >> 20),
+            gibibytes => format!("{gibibytes} GiB"),
+        };
+        let reason = format!("it is larger than {size}, too large for {what}");
+        return Err(failed(io::Error::other(reason)));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let (at, bytes) = (error.utf8_error().valid_up_to(), error.as_bytes());
+        let expected = format!("text in UTF-8, and the byte 0x{:02x} is none", bytes[at]);
+        let (file, line) = (path.display().to_string(), line_of(bytes, at));
+        BadLine { file, line, key: String::new(), value: None, expected }.into()
+    })
 }
 
 // Quote a text on one line

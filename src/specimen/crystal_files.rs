@@ -3,10 +3,10 @@
 
 // What readers of crystals stand on
 use crate::error::{BadLine, Error, Invalid};
-use crate::files::located::{Document, one_line};
+use crate::files::located::{one_line, read_text};
 use crate::specimen::atoms::{Atom, Element};
 use crate::specimen::crystal::{Crystal, Matrix, plus};
-use std::{fs::File, io::Read, ops::RangeInclusive, path::Path};
+use std::{ops::RangeInclusive, path::Path};
 
 // A crystal from a file
 impl Crystal {
@@ -24,19 +24,9 @@ impl Crystal {
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn from_file(path: impl AsRef<Path>, cell: Option<[f64; 3]>) -> Result<Self, Error> {
-        const LIMIT: u64 = 1 << 30;
         let path = path.as_ref();
-        let failed = |source| Error::Read { path: path.into(), source };
-        let mut bytes = Vec::new();
-        let file = File::open(path).map_err(failed)?;
-        file.take(LIMIT + 1).read_to_end(&mut bytes).map_err(failed)?;
-        if bytes.len() as u64 > LIMIT {
-            return Err(failed(std::io::Error::other(
-                "it is larger than 1 GiB, too large for a crystal",
-            )));
-        }
-        let name = path.display().to_string();
-        Self::from_text(Document::text(&name, &bytes)?, &name, cell)
+        let text = read_text(path, 1 << 30, "a crystal")?;
+        Self::from_text(&text, &path.display().to_string(), cell)
     }
 
     // A crystal from a text

@@ -4,7 +4,7 @@
 // What reading a system stands on
 use crate::{
     error::{BadLine, Error, Invalid, length_or_infinity},
-    files::located::{Document, Keys, Table},
+    files::located::{Document, Keys, Table, read_text},
     model::atmosphere::{Atmosphere, Layer},
     model::lenslet_array::{LensletArray, Pupil, Validity},
     model::light::{Brightness, LaserSpot, Light, WINDOW},
@@ -16,7 +16,7 @@ use crate::{
     model::wavefront_grid::PhaseGrid,
     units::{ARCSEC, DEGREE},
 };
-use std::{fs::File, io::Read, path::Path};
+use std::path::Path;
 
 // Read a system from a file
 impl System {
@@ -81,17 +81,7 @@ impl System {
 
     /// The text of a file that describes a system, in whatever form.
     pub(crate) fn text(path: &Path) -> Result<String, Error> {
-        const LIMIT: u64 = 16 << 20;
-        let failed = |source| Error::Read { path: path.into(), source };
-        let mut bytes = Vec::new();
-        let file = File::open(path).map_err(failed)?;
-        file.take(LIMIT + 1).read_to_end(&mut bytes).map_err(failed)?;
-        if bytes.len() as u64 > LIMIT {
-            return Err(failed(std::io::Error::other(
-                "it is larger than 16 MiB, too large for a system file",
-            )));
-        }
-        Ok(Document::text(&path.display().to_string(), &bytes)?.to_string())
+        read_text(path, 16 << 20, "a system file")
     }
 }
 /// The names of all tables that a system file may have, whichever room reads them.
