@@ -191,12 +191,12 @@ fn window(path: &Path) -> Drawn {
     let model = PotentialModel::Projected;
     let potential = Potential::new(specimen, options.grid, slicing, model, Factors::Kirkland, 3.0)?;
     let prism = Prism::new(options.grid, [2, 2], &options.probe)?;
-    let mut waves = prism.waves::<f64>();
+    let mut waves = prism.waves::<f64>(0..prism.beams());
     let multislice =
         Multislice::<f64>::new(options.grid, &options.probe.beam, potential.thickness())?;
     let slice = |k: usize| Ok(potential.slice(k));
     multislice.run(waves.view_mut(), slice, &[potential.count()], &silent, |_, _| Ok(()))?;
-    let matrix = SMatrix::new(prism, &options.probe.beam, waves.view(), 0.0)?;
+    let matrix = SMatrix::new(prism, &options.probe.beam, waves, 0.0)?;
     let beam = matrix.plane(5);
     let (ny, nx) = beam.dim();
     let area = SVGBackend::new(path, (420, 320)).into_drawing_area();

@@ -192,6 +192,19 @@ extern "C" __global__ __launch_bounds__(TEAM, 1) void begin_probes(
     transform<1, ROWS, TEAM, true>(work, roots, load, store);
 }
 
+// Begin with plane waves
+/// Waves (w, LENGTH, nx) that are plane, at places x, y among the frequencies that are kept.
+extern "C" __global__ void begin_beams(
+    Complex *waves, const int *__restrict__ beams, const Complex *__restrict__ roots, int nx
+) {
+    const int k = blockIdx.x * blockDim.x + threadIdx.x, y = k / nx;
+    if (y >= LENGTH) return;
+    const int *beam = beams + 2 * blockIdx.y;
+    const int frequency = beam[1] < HALF_KEPT ? beam[1] : beam[1] + LENGTH - KEPT;
+    const Complex root = roots[(long long)frequency * y % LENGTH];
+    waves[(size_t)blockIdx.y * LENGTH * nx + k] = k % nx == beam[0] ? Complex{root.re, -root.im} : Complex{0, 0};
+}
+
 // Look at the spectra of waves
 /// Spectra (w, KEPT, nx) of waves (w, LENGTH, nx).
 extern "C" __global__ __launch_bounds__(TEAM) void look(

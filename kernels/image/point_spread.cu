@@ -2,7 +2,7 @@
 // Light that telescope and wavefront let through, on a quarter of the displacements.
 
 #include "device/real.cuh"
-#include "image/block_sum.cuh"
+#include "device/block_sum.cuh"
 
 // Add a structure function on a quarter
 /// Adds a structure function to the total, both (2, side, side), a block of 128 threads a row; the sums of its rows with the transfer of

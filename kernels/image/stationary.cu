@@ -2,7 +2,7 @@
 // The structure function of strokes whose covariance depends on their separation alone.
 
 #include "device/real.cuh"
-#include "image/block_sum.cuh"
+#include "device/block_sum.cuh"
 
 // Average pairs of a separation by a block
 /// The mean of the strokes' covariances at the places of a separation's pairs, 0 without any; a block of 128 threads a separation.

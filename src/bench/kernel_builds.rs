@@ -8,8 +8,10 @@ use crate::device::emulator::collector::{Request, requests};
 use crate::device::engine::Engine;
 use crate::device::gpu::{self, Gpu};
 use crate::device::silent;
-use crate::electrons::WaveGrid;
+use crate::electrons::detector::gpu::DetectorsGpu;
 use crate::electrons::multislice::gpu::PassesGpu;
+use crate::electrons::prism::gpu::WindowsGpu;
+use crate::electrons::{Beam, DetectorOptions, Detectors, WaveGrid};
 use crate::error::Error;
 use crate::image::structure_function::{Actuators, MeanStructure};
 use crate::image::{Aperture, Exposures, ImageOptions, Structure};
@@ -103,12 +105,16 @@ fn ask_for_reconstructor<T: Real>(gpu: &Gpu) -> Result<(), Error> {
     Ok(())
 }
 
-/// Asks for the kernels of multislice, with two radices and with three.
+/// Asks for the kernels of multislice, of PRISM and of detectors, with two radices and with three.
 fn ask_for_slices<T: Real>(gpu: &Gpu) -> Result<(), Error> {
     for points in [[256, 512], [512, 256]] {
         let grid = WaveGrid::new(points, [20.0, 20.0])?;
         let one = vec![num_complex::Complex::ONE; 512];
         PassesGpu::<T>::new(gpu, &grid, [&one[..points[0] / 2], &one])?;
+        let twice = WaveGrid::new(points.map(|points| 2 * points), [20.0, 20.0])?;
+        WindowsGpu::<T>::new(gpu, &twice)?;
+        let (beam, options) = (Beam::new(100.0)?, DetectorOptions::default());
+        DetectorsGpu::new::<T>(gpu, &Detectors::new(grid, &beam, options)?)?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 
 // What the dispatcher stands on
 use crate::error::Error;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -303,6 +304,40 @@ pub fn gather<W: Sync, I: Send, R: Send>(
     Ok(results.into_iter().flatten().collect())
 }
 
+// Share a list in runs
+/// Does `work` on runs of the pieces `0..count`, of which each worker takes as many at a time as `suits` it. Each result goes into `sink` with
+/// its run, as it comes.
+///
+/// # Errors
+/// One that `work` or `sink` returned, or `Cancelled`; runs that were not begun then are left. `Failed` where no thread can be started.
+pub fn dispatch_in_runs<W: Sync, R: Send>(
+    workers: &[W],
+    count: usize,
+    watch: &dyn Watch,
+    suits: impl Fn(&W) -> usize + Sync,
+    work: impl Fn(&W, Range<usize>) -> Result<R, Error> + Sync,
+    sink: impl FnMut(Range<usize>, R) -> Result<(), Error> + Send,
+) -> Result<(), Error> {
+    let (next, sink) = (AtomicUsize::new(0), Mutex::new(sink));
+    let take = |worker: &W| {
+        let size = suits(worker).clamp(1, count.max(1));
+        let first = next.fetch_add(size, Ordering::Relaxed);
+        (first < count).then(|| first..count.min(first + size))
+    };
+    let serve = |worker: &W, _| {
+        while let Some(run) = take(worker) {
+            let done = check(watch).and_then(|()| work(worker, run.clone()));
+            if let Err(error) = done.and_then(|result| lock(&sink)(run, result)) {
+                next.store(count, Ordering::Relaxed);
+                return Err(error);
+            }
+        }
+        Ok(())
+    };
+    let all = Workers { cores: None, devices: workers };
+    dispatch(all, 0..workers.len(), &silent, serve, |_, ()| Ok(()))
+}
+
 // Tests of the dispatcher
 #[cfg(test)]
 mod tests {
@@ -444,5 +479,47 @@ mod tests {
             assert_eq!(squares(workers).unwrap()[8], 64);
         }
         assert_eq!(threads(), 1);
+    }
+
+    // Runs cover a list once
+    #[test]
+    fn runs_cover_a_list_once() {
+        let mut seen = [0; 23];
+        let long = |worker: &usize, run: Range<usize>| Ok((*worker, run.len()));
+        dispatch_in_runs(
+            &[2, 5],
+            23,
+            &silent,
+            |&size| size,
+            long,
+            |run, (size, long)| {
+                assert!(long <= size && (long == size || run.end == 23));
+                run.for_each(|k| seen[k] += 1);
+                Ok(())
+            },
+        )
+        .unwrap();
+        assert_eq!(seen, [1; 23]);
+        let fails = |_: &usize, run: Range<usize>| match run.contains(&7) {
+            true => Err(Error::Cancelled),
+            false => Ok(()),
+        };
+        let failed = dispatch_in_runs(
+            &[3],
+            23,
+            &silent,
+            |&size| size,
+            fails,
+            |run, ()| {
+                assert!(run.end <= 6);
+                Ok(())
+            },
+        );
+        assert!(matches!(failed, Err(Error::Cancelled)));
+        let none =
+            |_: &usize, _: Range<usize>| -> Result<(), Error> { unreachable!("cancelled before") };
+        let stopped = Impatient(AtomicUsize::new(0), 0);
+        let cancelled = dispatch_in_runs(&[3], 23, &stopped, |&size| size, none, |_, ()| Ok(()));
+        assert!(matches!(cancelled, Err(Error::Cancelled)));
     }
 }

@@ -12,3 +12,9 @@ pub(crate) const GENERATION: Header = Header {
     name: "device/generation.cuh",
     text: include_str!("../../kernels/device/generation.cuh"),
 };
+
+/// Sums over the threads of a block.
+pub(crate) const BLOCK_SUM: Header = Header {
+    name: "device/block_sum.cuh",
+    text: include_str!("../../kernels/device/block_sum.cuh"),
+};

@@ -28,7 +28,9 @@ mod memory;
 pub(crate) mod plan;
 mod speed;
 
-pub(crate) use self::dispatch::{Part, Workers, check, dispatch, gather, start_threads};
+pub(crate) use self::dispatch::{
+    Part, Workers, check, dispatch, dispatch_in_runs, gather, start_threads,
+};
 pub use self::dispatch::{Watch, silent, threads};
 pub use self::engine::Engine;
 #[cfg(feature = "cuda")]

@@ -51,6 +51,13 @@ impl<T: Real> Transforms<T> {
 /// The transmission of a slice, ready for waves on one grid: (y, x), over the samples along x.
 pub struct Transmission<T>(Vec<Complex<T>>);
 
+impl<T> Transmission<T> {
+    /// Its values, exp(iσV)/N_x: (y, x), line by line.
+    pub fn values(&self) -> &[Complex<T>] {
+        &self.0
+    }
+}
+
 /// A number of absolute value 1 and its phase.
 fn cis<T: Real>(phase: f64) -> Complex<T> {
     let (sin, cos) = phase.sin_cos();

@@ -1,5 +1,7 @@
 // Tangled from book/src/prism.md: edit there, or here and run cargo tangle stitch.
 //! PRISM: plane waves through the specimen once, probes as their sums.
+#[cfg(feature = "cuda")]
+pub(crate) mod gpu;
 
 // What the beams of a probe stand on
 use super::beam::{Beam, Probe, ProbeWave, kept_frequencies};
@@ -8,10 +10,10 @@ use crate::device::{Watch, Workers, dispatch, threads};
 use crate::error::{Error, Invalid, accept, finite};
 use crate::numerics::real::Real;
 use ndarray::parallel::prelude::*;
-use ndarray::{Array2, Array3, ArrayView2, ArrayView3, ArrayViewMut3, Axis, Zip};
+use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut3, Axis, Zip};
 use num_complex::Complex;
 use rustfft::Fft;
-use std::{f64::consts::PI, sync::Arc};
+use std::{f64::consts::PI, ops::Range, sync::Arc};
 
 // The beams of a probe
 /// The plane waves of which the probes of a scan are made, every f-th of a grid, and the window in which they are summed.
@@ -61,21 +63,29 @@ impl Prism {
         &self.window
     }
 
-    /// Plane waves to be sent through the specimen: (beam, k_y, k_x), kept frequencies of the large grid in their order.
-    pub fn waves<T: Real>(&self) -> Array3<Complex<T>> {
+    /// Plane waves to be sent through the specimen, those of `which` beams: (beam, k_y, k_x), kept frequencies of the large grid in their order.
+    ///
+    /// # Panics
+    /// Where there are no such beams.
+    pub fn waves<T: Real>(&self, which: Range<usize>) -> Array3<Complex<T>> {
         let [nx, ny] = self.grid.points();
-        let mut waves = Array3::zeros((self.beams.len(), ny / 2, nx / 2));
-        for (b, beam) in self.beams.iter().enumerate() {
-            let [i, j] = [0, 1].map(|axis| {
-                let [own, all] =
-                    [&self.window, &self.grid].map(|grid| grid.points()[axis] as isize / 2);
-                let place = beam[axis] as isize;
-                let signed = if place < own / 2 { place } else { place - own };
-                (self.factor[axis] as isize * signed).rem_euclid(all) as usize
-            });
-            waves[[b, j, i]] = Complex::new(T::one(), T::zero());
+        let mut waves = Array3::zeros((which.len(), ny / 2, nx / 2));
+        for (mut wave, b) in waves.outer_iter_mut().zip(which) {
+            let [i, j] = self.place(b);
+            wave[[j, i]] = Complex::new(T::one(), T::zero());
         }
         waves
+    }
+
+    /// The place x, y of beam `b` among the kept frequencies of the large grid.
+    pub(crate) fn place(&self, b: usize) -> [usize; 2] {
+        [0, 1].map(|axis| {
+            let [own, all] =
+                [&self.window, &self.grid].map(|grid| grid.points()[axis] as isize / 2);
+            let place = self.beams[b][axis] as isize;
+            let signed = if place < own / 2 { place } else { place - own };
+            (self.factor[axis] as isize * signed).rem_euclid(all) as usize
+        })
     }
 }
 
@@ -103,6 +113,11 @@ pub struct SMatrix<T> {
 }
 
 impl<T: Real> SMatrix<T> {
+    /// How many beams there are.
+    pub fn beams(&self) -> usize {
+        self.prism.beams()
+    }
+
     /// What beam `b` has become, (y, x), on pixels of twice the size of the grid's.
     ///
     /// # Panics
@@ -118,7 +133,7 @@ impl<T: Real> SMatrix<T> {
     pub fn new(
         prism: Prism,
         beam: &Beam,
-        spectra: ArrayView3<'_, Complex<T>>,
+        spectra: Array3<Complex<T>>,
         refocus: f64,
     ) -> Result<Self, Invalid> {
         finite("refocus", refocus)?;
@@ -127,7 +142,7 @@ impl<T: Real> SMatrix<T> {
         accept(shape == (prism.beams(), ny, nx), "spectra", shape, &expected)?;
         let back = back_in_space(&prism.grid, beam.wavelength(), refocus);
         let inverse = [nx, ny].map(|points| T::plan_complex(points).1);
-        let mut planes = spectra.to_owned();
+        let mut planes = spectra.as_standard_layout().into_owned();
         // Transform the spectra of all beams
         planes.axis_iter_mut(Axis(0)).into_par_iter().for_each(|mut plane| {
             Zip::from(&mut plane).and(&back).for_each(|a, back| *a *= back);
@@ -140,7 +155,7 @@ impl<T: Real> SMatrix<T> {
 
     // Sum the beams in a window
     /// The first pixels x, y of the window of a probe at `place` \[Å\] among those of the planes.
-    fn first_pixel(&self, place: [f64; 2]) -> [usize; 2] {
+    pub(crate) fn first_pixel(&self, place: [f64; 2]) -> [usize; 2] {
         [0, 1].map(|axis| {
             let pixel = 2.0 * self.prism.grid.pixel()[axis];
             let [all, own] =
@@ -239,14 +254,14 @@ pub(crate) fn transform_along<T: Real>(
 
 // Tests of shared beams
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::device::silent;
     use crate::electrons::{Aberration, Aberrations, Multislice};
     use std::f64::consts::TAU;
 
     // A lopsided probe in a lopsided cell
-    fn probe() -> Probe {
+    pub(super) fn probe() -> Probe {
         let astigmatism = Aberration { order: 2, fold: 2, magnitude: 900.0, angle: 0.4 };
         let aberrations =
             Aberrations { defocus: 60.0, terms: vec![astigmatism], ..Default::default() };
@@ -278,12 +293,12 @@ mod tests {
         waves
     }
 
-    const PLACES: [[f64; 2]; 3] = [[0.0, 0.0], [3.1, 11.4], [13.9, 16.8]];
+    pub(super) const PLACES: [[f64; 2]; 3] = [[0.0, 0.0], [3.1, 11.4], [13.9, 16.8]];
 
-    fn matrix<T: Real>(factor: [usize; 2], refocus: f64) -> SMatrix<T> {
+    pub(super) fn matrix<T: Real>(factor: [usize; 2], refocus: f64) -> SMatrix<T> {
         let prism = Prism::new(grid(), factor, &probe()).unwrap();
-        let spectra = behind(prism.waves::<T>());
-        SMatrix::new(prism, &probe().beam, spectra.view(), refocus).unwrap()
+        let spectra = behind(prism.waves::<T>(0..prism.beams()));
+        SMatrix::new(prism, &probe().beam, spectra, refocus).unwrap()
     }
 
     fn spectra<T: Real>(factor: [usize; 2], refocus: f64) -> Array3<Complex<T>> {
@@ -385,15 +400,15 @@ mod tests {
         let narrow = Probe { semi_angle: 200.0, ..probe() };
         assert_eq!(Prism::new(grid(), [1, 1], &narrow).unwrap_err().quantity, "semi_angle");
         let prism = Prism::new(grid(), [2, 2], &probe()).unwrap();
-        let (waves, beam) = (prism.waves::<f64>(), probe().beam);
-        let some = waves.slice(ndarray::s![1.., .., ..]);
+        let (waves, beam) = (prism.waves::<f64>(0..prism.beams()), probe().beam);
+        let some = waves.slice(ndarray::s![1.., .., ..]).to_owned();
         assert_eq!(
             SMatrix::new(prism.clone(), &beam, some, 0.0).err().unwrap().quantity,
             "spectra"
         );
-        let bad = SMatrix::new(prism.clone(), &beam, waves.view(), f64::NAN);
+        let bad = SMatrix::new(prism.clone(), &beam, waves.clone(), f64::NAN);
         assert_eq!(bad.err().unwrap().quantity, "refocus");
-        let matrix = SMatrix::new(prism, &beam, waves.view(), 0.0).unwrap();
+        let matrix = SMatrix::new(prism, &beam, waves, 0.0).unwrap();
         let other = probe().wave(&grid()).unwrap();
         assert!(matrix.spectra(&other, &PLACES, &silent).is_err());
     }

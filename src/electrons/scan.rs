@@ -10,21 +10,24 @@ use super::multislice::{Multislice, Transmission, Unseen};
 use super::potential::{Potential, PotentialModel};
 use super::prism::{Prism, SMatrix};
 use super::wave_grid::WaveGrid;
-use crate::device::{Description, Engine, Memory, Stage, Watch, Work, Workers, gather, threads};
+use crate::device::{
+    Description, Engine, Memory, Stage, Watch, Work, Workers, dispatch, dispatch_in_runs, threads,
+};
 use crate::error::{Error, Invalid, accept, positive};
 use crate::numerics::real::{Precision, Real};
 use crate::specimen::{Factors, Phonons, Slicing, Specimen};
 use ndarray::parallel::prelude::*;
-use ndarray::{Array2, ArrayView3, Axis, s};
+use ndarray::{Array2, Array3, ArrayView1, ArrayView3, Axis, s};
 use num_complex::Complex;
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 /// Bytes of waves in a block, and of slices that are kept, at most.
 const BLOCK: usize = 1 << 29;
 const KEPT: usize = 1 << 30;
 
-/// Seconds of one thread for a slice, by sample and bit of the number of samples.
+/// Seconds of one thread for a slice, by sample and bit of the number of samples, and of one device.
 const SECONDS: f64 = 1.5e-9;
+const SECONDS_THERE: f64 = 5e-13;
 
 // Places of a scan
 /// Where the probe of a scan stands: a lattice of places in a window.
@@ -200,13 +203,6 @@ impl StemPlan {
         &self.waves
     }
 
-    /// How many of so many places are followed together.
-    fn block<T: Real>(&self, places: usize) -> usize {
-        let [nx, ny] = self.waves.points();
-        let most = (BLOCK / (nx / 2 * ny / 2 * size_of::<Complex<T>>())).max(1);
-        places.div_ceil(20).max(16 * threads()).min(most)
-    }
-
     // Potential of a configuration
     /// The potential of configuration `c`.
     fn potential(&self, c: usize) -> Result<Potential, Invalid> {
@@ -259,43 +255,75 @@ impl StemPlan {
         let shape = readings.mean.dim();
         let expected = format!("{:?} of this plan", (readings.places.len(), self.readings()));
         accept(shape == (readings.places.len(), self.readings()), "readings", shape, &expected)?;
+        match engine.precision() {
+            Precision::F32 => self.run_all::<f32>(engine, readings, watch, keep),
+            Precision::F64 => self.run_all::<f64>(engine, readings, watch, keep),
+        }
+    }
+
+    /// Takes a part through all configurations that are left.
+    fn run_all<T: Real>(
+        &self,
+        engine: &Engine,
+        readings: &mut StemReadings,
+        watch: &dyn Watch,
+        keep: &mut dyn FnMut(&StemReadings) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let crew = self.crew::<T>(engine, readings.places.len())?;
         for c in readings.done[0]..self.configurations() {
             watch.stage("probes", "probes");
-            match engine.precision() {
-                Precision::F32 => self.configuration::<f32>(c, engine, readings, watch, keep)?,
-                Precision::F64 => self.configuration::<f64>(c, engine, readings, watch, keep)?,
-            }
+            let slices = self.slices(c, &crew, watch)?;
+            let workers = self.waves(&crew, &slices, engine, watch)?;
+            self.configuration(&workers, readings, watch, keep)?;
             readings.done = [c + 1, 0];
         }
         Ok(())
     }
 
     // Follow a block of probes
-    /// Takes all places of a part through configuration `c`, from where they are.
-    fn configuration<T: Real>(
+    /// Takes all places of a part through one configuration, from where they are.
+    fn configuration(
         &self,
-        c: usize,
-        engine: &Engine,
+        workers: &[Box<dyn Waves + '_>],
         readings: &mut StemReadings,
         watch: &dyn Watch,
         keep: &mut dyn FnMut(&StemReadings) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let waves = self.waves::<T>(c, engine, watch)?;
         let (count, first) = (readings.places.len(), readings.places.start);
-        let block = self.block::<T>(count);
+        let together: usize = workers.iter().map(|waves| waves.batch(count)).sum();
+        let block = count.div_ceil(20).next_multiple_of(together);
         while readings.done[1] < count {
             let next = (readings.done[1] + block).min(count);
             let places: Vec<_> =
                 (readings.done[1]..next).map(|k| self.options.scan.place(first + k)).collect();
-            let found = waves.read(&places, &Unseen(watch))?;
+            let found = self.shared(workers, &places, watch)?;
             for (k, values) in (readings.done[1]..next).zip(found.outer_iter()) {
-                readings.add(k, &values.to_vec());
+                readings.add(k, values);
             }
             readings.done[1] = next;
             watch.progress(next, count);
             keep(readings)?;
         }
         Ok(())
+    }
+
+    /// Readings of probes at `places` \[Å\], (place, reading), which the workers share.
+    fn shared(
+        &self,
+        workers: &[Box<dyn Waves + '_>],
+        places: &[[f64; 2]],
+        watch: &dyn Watch,
+    ) -> Result<Array2<f64>, Error> {
+        let mut found = Array2::zeros((places.len(), self.readings()));
+        let suits = |waves: &Box<dyn Waves + '_>| waves.batch(places.len());
+        let read = |waves: &Box<dyn Waves + '_>, run: Range<usize>| {
+            waves.read(&places[run], &Unseen(watch))
+        };
+        dispatch_in_runs(workers, places.len(), watch, suits, read, |run, values| {
+            found.slice_mut(s![run, ..]).assign(&values);
+            Ok(())
+        })?;
+        Ok(found)
     }
 }
 
@@ -347,7 +375,7 @@ pub struct StemReadings {
 
 impl StemReadings {
     /// Adds the readings of a configuration at place `k` of the part, Eq. [running mean](https://lenslet.github.io/lenslet/scan.html#eq-running-mean).
-    fn add(&mut self, k: usize, values: &[f64]) {
+    fn add(&mut self, k: usize, values: ArrayView1<'_, f64>) {
         let count = (self.done[0] + 1) as f64;
         let mut mean = self.mean.row_mut(k);
         let means = mean.iter_mut().zip(values);
@@ -370,8 +398,11 @@ impl StemReadings {
 }
 
 // Waves of one configuration
-/// The waves of all probes in one configuration.
+/// The waves of all probes in one configuration, as one worker has them.
 pub(crate) trait Waves: Sync {
+    /// How many of so many probes it best reads at a time.
+    fn batch(&self, probes: usize) -> usize;
+
     /// Readings of probes at `places` \[Å\]: (place, reading), in the order of [`StemReadings::mean`].
     ///
     /// # Errors
@@ -379,48 +410,314 @@ pub(crate) trait Waves: Sync {
     fn read(&self, places: &[[f64; 2]], watch: &dyn Watch) -> Result<Array2<f64>, Error>;
 }
 
-// Waves slice after slice on processors
-/// Probes slice after slice, by all cores.
-struct Slices<'a, T> {
-    plan: &'a StemPlan,
+// Who follows waves
+/// What takes waves through slices: the cores of this machine, or a queue of a device.
+pub(crate) trait Follower<T>: Sync {
+    /// How many of so many waves it best follows at a time.
+    fn batch(&self, waves: usize) -> usize;
+
+    /// Whether it has room of its own for the slices of a configuration: then it is given each once.
+    fn holds(&self) -> bool;
+
+    /// Takes slice `k`.
+    ///
+    /// # Errors
+    /// Those of devices.
+    fn take(&self, k: usize, slice: &Transmission<T>) -> Result<(), Error>;
+
+    /// Readings of probes at `places` \[Å\]: (place, reading), in the order of [`StemReadings::mean`].
+    ///
+    /// # Errors
+    /// `Cancelled`, and those of devices, as for beams.
+    fn probes(
+        &self,
+        slices: &Slices<T>,
+        places: &[[f64; 2]],
+        watch: &dyn Watch,
+    ) -> Result<Array2<f64>, Error>;
+
+    /// Spectra of some beams behind each end: (beam, k_y, k_x).
+    fn beams(
+        &self,
+        slices: &Slices<T>,
+        prism: &Prism,
+        which: Range<usize>,
+        watch: &dyn Watch,
+    ) -> Result<Vec<Array3<Complex<T>>>, Error>;
+}
+
+// The slices of a configuration
+/// The slices of a configuration.
+pub(crate) struct Slices<T> {
     multislice: Multislice<T>,
     potential: Potential,
     /// All slices up to the last that is asked for, if they are kept.
     ready: Vec<Transmission<T>>,
 }
 
-impl<T: Real> Waves for Slices<'_, T> {
-    fn read(&self, places: &[[f64; 2]], watch: &dyn Watch) -> Result<Array2<f64>, Error> {
-        let plan = self.plan;
-        let mut found = Array2::zeros((places.len(), plan.readings()));
-        for (d, probe) in plan.probes.iter().enumerate() {
-            let (mut waves, mut done) = (probe.at::<T>(places), 0);
-            for (e, &end) in plan.options.ends.iter().enumerate() {
-                if self.ready.is_empty() {
-                    // Make slices as they are needed
-                    let slice = |k: usize| Ok(self.potential.slice(done + k));
-                    let here = [end - done];
-                    self.multislice.run(waves.view_mut(), slice, &here, watch, |_, _| Ok(()))?;
-                } else {
-                    self.multislice.propagate(waves.view_mut(), &self.ready[done..end], watch)?;
-                }
-                done = end;
-                plan.read_waves(waves.view(), d, e, &mut found);
-            }
+impl<T: Real> Slices<T> {
+    /// The transmission of slice `k`, shown to `see`.
+    fn with<R>(&self, k: usize, see: impl FnOnce(&Transmission<T>) -> R) -> Result<R, Error> {
+        match self.ready.get(k) {
+            Some(slice) => Ok(see(slice)),
+            None => Ok(see(&self.multislice.transmission(self.potential.slice(k).view())?)),
         }
-        Ok(found)
+    }
+
+    // Waves through all slices on cores
+    /// Takes waves (wave, k_y, k_x) through the slices, by all cores; `see` is shown them behind each of `ends`, and its number.
+    fn follow(
+        &self,
+        mut waves: Array3<Complex<T>>,
+        ends: &[usize],
+        watch: &dyn Watch,
+        mut see: impl FnMut(usize, ArrayView3<'_, Complex<T>>),
+    ) -> Result<(), Error> {
+        let mut done = 0;
+        for (e, &end) in ends.iter().enumerate() {
+            if self.ready.is_empty() {
+                let slice = |k: usize| Ok(self.potential.slice(done + k));
+                let here = [end - done];
+                self.multislice.run(waves.view_mut(), slice, &here, watch, |_, _| Ok(()))?;
+            } else {
+                self.multislice.propagate(waves.view_mut(), &self.ready[done..end], watch)?;
+            }
+            done = end;
+            see(e, waves.view());
+        }
+        Ok(())
     }
 }
 
-// Waves of shared beams on processors
+// The cores follow waves
+/// How many of so many waves on a grid the cores follow together.
+fn block<T: Real>(grid: &WaveGrid, waves: usize) -> usize {
+    let [nx, ny] = grid.points();
+    let most = (BLOCK / (nx / 2 * ny / 2 * size_of::<Complex<T>>())).max(1);
+    waves.div_ceil(20).max(16 * threads()).min(most)
+}
+
+/// All cores of this machine.
+struct Cores<'a> {
+    plan: &'a StemPlan,
+    /// Whether nobody else follows waves.
+    alone: bool,
+}
+
+impl<T: Real> Follower<T> for Cores<'_> {
+    fn batch(&self, waves: usize) -> usize {
+        if self.alone { block::<T>(&self.plan.options.grid, waves) } else { threads() }
+    }
+
+    fn holds(&self) -> bool {
+        false
+    }
+
+    fn take(&self, _k: usize, _slice: &Transmission<T>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    // Probes and beams by the cores
+    fn probes(
+        &self,
+        slices: &Slices<T>,
+        places: &[[f64; 2]],
+        watch: &dyn Watch,
+    ) -> Result<Array2<f64>, Error> {
+        let (plan, ends) = (self.plan, &self.plan.options.ends);
+        let mut found = Array2::zeros((places.len(), plan.readings()));
+        for (d, probe) in plan.probes.iter().enumerate() {
+            slices.follow(probe.at::<T>(places), ends, watch, |e, waves| {
+                plan.read_waves(waves, d, e, &mut found);
+            })?;
+        }
+        Ok(found)
+    }
+
+    fn beams(
+        &self,
+        slices: &Slices<T>,
+        prism: &Prism,
+        which: Range<usize>,
+        watch: &dyn Watch,
+    ) -> Result<Vec<Array3<Complex<T>>>, Error> {
+        let mut all = Vec::new();
+        let see = |_, spectra: ArrayView3<'_, Complex<T>>| all.push(spectra.to_owned());
+        slices.follow(prism.waves(which), &self.plan.options.ends, watch, see)?;
+        Ok(all)
+    }
+}
+
+// The crew of a scan
+impl StemPlan {
+    /// Who follows the waves of so many probes.
+    fn crew<'a, T: Real>(
+        &'a self,
+        engine: &Engine,
+        probes: usize,
+    ) -> Result<Vec<Box<dyn Follower<T> + 'a>>, Error> {
+        #[cfg(feature = "cuda")]
+        let mut crew = self.crew_there(engine, probes)?;
+        #[cfg(not(feature = "cuda"))]
+        let (mut crew, _) = (Vec::<Box<dyn Follower<T> + 'a>>::new(), probes);
+        let alone = crew.is_empty();
+        if alone {
+            let what = "a scan on a grid whose sides have other factors than 2, 3, 5 and 7";
+            engine.require_cpu(what)?;
+        }
+        if alone || engine.has_cores() {
+            crew.push(Box::new(Cores { plan: self, alone }));
+        }
+        Ok(crew)
+    }
+
+    // Make slices and hand them out
+    /// The slices of configuration `c`, given to all who have room for them.
+    fn slices<T: Real>(
+        &self,
+        c: usize,
+        crew: &[Box<dyn Follower<T> + '_>],
+        watch: &dyn Watch,
+    ) -> Result<Slices<T>, Error> {
+        let (potential, grid) = (self.potential(c)?, self.options.grid);
+        let beam = &self.options.probe.beam;
+        let multislice = Multislice::<T>::new(grid, beam, potential.thickness())?;
+        let ([nx, ny], last) = (grid.points(), self.options.ends.last());
+        let count = last.copied().unwrap_or(0);
+        let fit = count * nx * ny * size_of::<Complex<T>>() <= KEPT;
+        let keep = fit && !crew.iter().all(|follower| follower.holds());
+        let mut ready: Vec<_> = (0..count).map(|_| None).collect();
+        let wanted = if keep || crew.iter().any(|follower| follower.holds()) { count } else { 0 };
+        let make = |_: &(), k: usize| Ok(multislice.transmission(potential.slice(k).view())?);
+        dispatch(Workers::cores(&()), 0..wanted, &Unseen(watch), make, |k, slice| {
+            let holders = crew.iter().filter(|follower| follower.holds());
+            holders.into_iter().try_for_each(|follower| follower.take(k, &slice))?;
+            ready[k] = keep.then_some(slice);
+            Ok(())
+        })?;
+        Ok(Slices { multislice, potential, ready: ready.into_iter().flatten().collect() })
+    }
+
+    // Waves of a scan
+    /// The waves of a configuration with these slices.
+    fn waves<'s, T: Real>(
+        &'s self,
+        crew: &'s [Box<dyn Follower<T> + 's>],
+        slices: &'s Slices<T>,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Vec<Box<dyn Waves + 's>>, Error> {
+        match self.options.method {
+            StemMethod::Multislice => {
+                let through = |follower: &'s Box<dyn Follower<T> + 's>| {
+                    Box::new(Through { follower: &**follower, slices }) as Box<dyn Waves + 's>
+                };
+                Ok(crew.iter().map(through).collect())
+            }
+            StemMethod::Prism { .. } => {
+                let matrices = Arc::new(self.matrices(crew, slices, watch)?);
+                // Who sums the beams
+                #[cfg(feature = "cuda")]
+                let mut workers = self.windows_there(engine, &matrices)?;
+                #[cfg(not(feature = "cuda"))]
+                let mut workers: Vec<Box<dyn Waves + 's>> = Vec::new();
+                let alone = workers.is_empty();
+                if alone {
+                    let what = "PRISM in windows whose sides have other factors than 2, 3, 5 and 7";
+                    engine.require_cpu(what)?;
+                }
+                if alone || engine.has_cores() {
+                    workers.push(Box::new(Beams { plan: self, matrices, alone }));
+                }
+                Ok(workers)
+            }
+        }
+    }
+
+    // Waves of shared beams
+    /// The S-matrix behind each end, of beams that all followers have shared.
+    fn matrices<T: Real>(
+        &self,
+        crew: &[Box<dyn Follower<T> + '_>],
+        slices: &Slices<T>,
+        watch: &dyn Watch,
+    ) -> Result<Vec<SMatrix<T>>, Error> {
+        let StemMethod::Prism { factor, refocus } = self.options.method else { return Ok(vec![]) };
+        let options = &self.options;
+        let prism = Prism::new(options.grid, factor, &options.probe)?;
+        let [nx, ny] = options.grid.points().map(|points| points / 2);
+        let empty = |_: &usize| Array3::zeros((prism.beams(), ny, nx));
+        let mut spectra: Vec<Array3<Complex<T>>> = options.ends.iter().map(empty).collect();
+        let suits = |follower: &Box<dyn Follower<T> + '_>| follower.batch(prism.beams());
+        let follow = |follower: &Box<dyn Follower<T> + '_>, which: Range<usize>| {
+            follower.beams(slices, &prism, which, &Unseen(watch))
+        };
+        dispatch_in_runs(crew, prism.beams(), watch, suits, follow, |which, found| {
+            for (all, some) in spectra.iter_mut().zip(found) {
+                all.slice_mut(s![which.clone(), .., ..]).assign(&some);
+            }
+            Ok(())
+        })?;
+        let matrix = |spectra| SMatrix::new(prism.clone(), &options.probe.beam, spectra, refocus);
+        Ok(spectra.into_iter().map(matrix).collect::<Result<_, _>>()?)
+    }
+
+    // Put down what waves read
+    /// Reads waves behind end `e` of the probes of defocus `d`, and puts down what they read.
+    fn read_waves<T: Real>(
+        &self,
+        waves: ArrayView3<'_, Complex<T>>,
+        d: usize,
+        e: usize,
+        found: &mut Array2<f64>,
+    ) {
+        let mut here = found.slice_mut(s![.., self.columns(d, e)]);
+        let pairs = here.axis_iter_mut(Axis(0)).into_par_iter().zip(waves.axis_iter(Axis(0)));
+        pairs.for_each(|(mut to, wave)| {
+            let read = self.detectors.read(wave).into_values();
+            to.iter_mut().zip(read).for_each(|(to, value)| *to = value);
+        });
+    }
+
+    /// The columns of readings that belong to defocus `d` and end `e`.
+    fn columns(&self, d: usize, e: usize) -> Range<usize> {
+        let (wave, values) = (d * self.options.ends.len() + e, self.detectors.values());
+        wave * values..(wave + 1) * values
+    }
+}
+
+// Probes through the slices
+/// Probes that somebody takes through slices.
+struct Through<'s, T> {
+    follower: &'s dyn Follower<T>,
+    slices: &'s Slices<T>,
+}
+
+impl<T: Real> Waves for Through<'_, T> {
+    fn batch(&self, probes: usize) -> usize {
+        self.follower.batch(probes)
+    }
+
+    fn read(&self, places: &[[f64; 2]], watch: &dyn Watch) -> Result<Array2<f64>, Error> {
+        self.follower.probes(self.slices, places, watch)
+    }
+}
+
+// Sums of beams by the cores
 /// Probes as sums of beams, by all cores.
 struct Beams<'a, T> {
     plan: &'a StemPlan,
     /// The matrix behind each end.
-    matrices: Vec<SMatrix<T>>,
+    matrices: Arc<Vec<SMatrix<T>>>,
+    /// Whether nobody else reads probes.
+    alone: bool,
 }
 
 impl<T: Real> Waves for Beams<'_, T> {
+    fn batch(&self, probes: usize) -> usize {
+        if self.alone { block::<T>(&self.plan.waves, probes) } else { threads() }
+    }
+
     fn read(&self, places: &[[f64; 2]], watch: &dyn Watch) -> Result<Array2<f64>, Error> {
         let mut found = Array2::zeros((places.len(), self.plan.readings()));
         for (d, probe) in self.plan.probes.iter().enumerate() {
@@ -430,89 +727,6 @@ impl<T: Real> Waves for Beams<'_, T> {
             }
         }
         Ok(found)
-    }
-}
-
-// Waves of a scan
-impl StemPlan {
-    /// The waves of configuration `c`.
-    fn waves<'a, T: Real>(
-        &'a self,
-        c: usize,
-        engine: &Engine,
-        watch: &dyn Watch,
-    ) -> Result<Box<dyn Waves + 'a>, Error> {
-        let (potential, options) = (self.potential(c)?, &self.options);
-        let (grid, beam) = (options.grid, &options.probe.beam);
-        let multislice = Multislice::<T>::new(grid, beam, potential.thickness())?;
-        match options.method {
-            StemMethod::Multislice => {
-                // Leave the slices to devices
-                #[cfg(feature = "cuda")]
-                if !engine.devices().is_empty() {
-                    if let Some(there) = self.there::<T>(engine, &potential, watch)? {
-                        return Ok(there);
-                    }
-                    engine.require_cpu(
-                        "a scan on a grid whose sides have other factors than 2, 3, 5 and 7",
-                    )?;
-                }
-                let ready = self.made_ready(&multislice, &potential, watch)?;
-                Ok(Box::new(Slices { plan: self, multislice, potential, ready }))
-            }
-            StemMethod::Prism { factor, refocus } => {
-                engine.require_cpu("a scan with PRISM")?;
-                let prism = Prism::new(grid, factor, &options.probe)?;
-                // Send the beams through the slices
-                let (mut waves, mut matrices) = (prism.waves::<T>(), Vec::new());
-                let slice = |k: usize| Ok(potential.slice(k));
-                multislice.run(
-                    waves.view_mut(),
-                    slice,
-                    &options.ends,
-                    &Unseen(watch),
-                    |_, spectra| {
-                        matrices.push(SMatrix::new(prism.clone(), beam, spectra, refocus)?);
-                        Ok(())
-                    },
-                )?;
-                Ok(Box::new(Beams { plan: self, matrices }))
-            }
-        }
-    }
-
-    /// The slices of a potential made ready, if they may be kept.
-    fn made_ready<T: Real>(
-        &self,
-        multislice: &Multislice<T>,
-        potential: &Potential,
-        watch: &dyn Watch,
-    ) -> Result<Vec<Transmission<T>>, Error> {
-        let ([nx, ny], last) = (self.options.grid.points(), self.options.ends.last());
-        let count = last.copied().unwrap_or(0);
-        if count * nx * ny * size_of::<Complex<T>>() > KEPT {
-            return Ok(Vec::new());
-        }
-        let ready = |_: &(), k: usize| Ok(multislice.transmission(potential.slice(k).view())?);
-        gather(Workers::cores(&()), 0..count, &Unseen(watch), ready)
-    }
-
-    /// Reads waves behind end `e` of the probes of defocus `d`, and puts down what they read.
-    fn read_waves<T: Real>(
-        &self,
-        waves: ArrayView3<'_, Complex<T>>,
-        d: usize,
-        e: usize,
-        found: &mut Array2<f64>,
-    ) {
-        let values = self.detectors.values();
-        let first = (d * self.options.ends.len() + e) * values;
-        let mut here = found.slice_mut(s![.., first..first + values]);
-        let pairs = here.axis_iter_mut(Axis(0)).into_par_iter().zip(waves.axis_iter(Axis(0)));
-        pairs.for_each(|(mut to, wave)| {
-            let read = self.detectors.read(wave).into_values();
-            to.iter_mut().zip(read).for_each(|(to, value)| *to = value);
-        });
     }
 }
 
@@ -536,7 +750,7 @@ impl StemPlan {
         // Memory and time of a scan
         let kept = (slices as u64 * plane).min(KEPT as u64);
         let [wx, wy] = self.waves.points();
-        let block = self.block::<f64>(places) * wx * wy * number;
+        let block = block::<f64>(&self.waves, places) * wx * wy * number;
         let beams = match options.method {
             StemMethod::Multislice => 0,
             StemMethod::Prism { .. } => waves as u64 * plane / 2,
@@ -544,8 +758,14 @@ impl StemPlan {
         let readings =
             (places * self.readings() * 8) as u64 * if self.configurations() > 1 { 2 } else { 1 };
         let host = kept + block as u64 + beams + 2 * readings;
+        #[cfg(feature = "cuda")]
+        let devices: Vec<u64> =
+            engine.devices().iter().map(|gpu| self.memory_there(gpu, number, beams)).collect();
+        #[cfg(not(feature = "cuda"))]
+        let devices = Vec::new();
         let passes = (waves * slices * self.configurations()) as f64;
-        let seconds = passes * (nx * ny) as f64 * ((nx * ny) as f64).log2() * SECONDS;
+        let rate = if devices.is_empty() { SECONDS } else { SECONDS_THERE };
+        let seconds = passes * (nx * ny) as f64 * ((nx * ny) as f64).log2() * rate;
         let stages = vec![Stage::shared("probes", &[(Work::Transforms, seconds)], engine)];
         let what =
             format!("a scan of {} × {} probes", options.scan.counts()[0], options.scan.counts()[1]);
@@ -561,7 +781,7 @@ impl StemPlan {
             method: format!("{method}, {grid}"),
             slope_model: "",
             engine: engine.name(),
-            memory: Memory { host, devices: vec![0; engine.devices().len()] },
+            memory: Memory { host, devices },
             stages,
             rates: engine.speed().to_string(),
         }
@@ -587,7 +807,7 @@ pub(super) mod tests {
             .unwrap()
     }
 
-    fn options(configurations: usize) -> StemOptions {
+    pub(in crate::electrons) fn options(configurations: usize) -> StemOptions {
         let (beam, aberrations) = (Beam::new(80.0).unwrap(), Aberrations::default());
         let annulus = Annulus { inner: 20.0, outer: 60.0, exact: false };
         StemOptions {
@@ -614,6 +834,11 @@ pub(super) mod tests {
 
     pub(in crate::electrons) fn plan(configurations: usize) -> StemPlan {
         StemPlan::new(specimen(), options(configurations)).unwrap()
+    }
+
+    pub(in crate::electrons) fn prism_plan() -> StemPlan {
+        let method = StemMethod::Prism { factor: [2, 1], refocus: 12.0 };
+        StemPlan::new(specimen(), StemOptions { method, ..options(0) }).unwrap()
     }
 
     fn whole(plan: &StemPlan, precision: Precision) -> StemReadings {
@@ -688,7 +913,12 @@ pub(super) mod tests {
         let engine = Engine::cpu(Precision::F64);
         let place = [plan.options.scan.place(4)];
         let each: Vec<Array2<f64>> = (0..3)
-            .map(|c| plan.waves::<f64>(c, &engine, &silent).unwrap().read(&place, &silent).unwrap())
+            .map(|c| {
+                let crew = plan.crew::<f64>(&engine, 1).unwrap();
+                let slices = plan.slices(c, &crew, &silent).unwrap();
+                let workers = plan.waves(&crew, &slices, &engine, &silent).unwrap();
+                plan.shared(&workers, &place, &silent).unwrap()
+            })
             .collect();
         let errors = found.standard_error().unwrap();
         for k in [0, 3, plan.readings() - 1] {

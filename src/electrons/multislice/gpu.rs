@@ -20,29 +20,37 @@ const SOURCE: KernelSource = KernelSource {
 // The passes of a slice
 /// What takes waves through slices on a device.
 pub(crate) struct PassesGpu<T> {
-    gpu: Gpu,
     points: [usize; 2],
     rows: Side<T>,
     columns: Side<T>,
     transmit: Kernel,
     propagate: Kernel,
     begin: Kernel,
+    begin_beams: Kernel,
     look: Kernel,
     propagator: [Buffer<Complex<T>>; 2],
 }
 
-/// Transforms along one side of the grid, of which a block makes some at a time.
-struct Side<T> {
+/// Transforms along one side of a plane, of which a block makes some at a time.
+pub(crate) struct Side<T> {
     together: usize,
     threads: usize,
     shared: usize,
-    roots: Buffer<Complex<T>>,
+    pub(crate) roots: Buffer<Complex<T>>,
 }
 
 // Shape of the blocks of a side
 impl<T: Real> Side<T> {
-    /// Transforms of so many points, some of them in a block, and the program that makes them; none where there are no radices for the length.
-    fn new(gpu: &Gpu, points: usize, columns: bool) -> Result<Option<(Self, Program)>, Error> {
+    /// Transforms of so many points, some of them in a block, and the program of a `source` that makes them; none where there are no radices for the length.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn new(
+        gpu: &Gpu,
+        source: &KernelSource,
+        points: usize,
+        columns: bool,
+    ) -> Result<Option<(Self, Program)>, Error> {
         let Some(radices) = Radices::exactly(points) else { return Ok(None) };
         let number = size_of::<Complex<T>>();
         let alone = radices.threads_alone();
@@ -54,14 +62,14 @@ impl<T: Real> Side<T> {
         let Some(together) = (1..=wanted).rev().find(fits) else { return Ok(None) };
         let threads = (together * alone).next_multiple_of(32);
         let sizes = [("ROWS", together), ("TEAM", threads)];
-        let program = gpu.program::<T>(&SOURCE, &[&radices.sizes()[..], &sizes].concat())?;
+        let program = gpu.program::<T>(source, &[&radices.sizes()[..], &sizes].concat())?;
         let shared = together * radices.room(together, number).work * number;
         let roots = gpu.upload(&radices.roots::<T>())?;
         Ok(Some((Self { together, threads, shared, roots }, program)))
     }
 
     /// Blocks for so many transforms of each of so many waves.
-    fn shape(&self, transforms: usize, waves: usize) -> Shape {
+    pub(crate) fn shape(&self, transforms: usize, waves: usize) -> Shape {
         let grid = [transforms.div_ceil(self.together), waves, 1];
         Shape { grid, block: self.threads, shared: self.shared }
     }
@@ -80,32 +88,37 @@ impl<T: Real> PassesGpu<T> {
         [along_x, along_y]: [&[Complex<f64>]; 2],
     ) -> Result<Option<Self>, Error> {
         let points = grid.points();
-        let Some((rows, across)) = Side::new(gpu, points[0], false)? else { return Ok(None) };
-        let Some((columns, down)) = Side::new(gpu, points[1], true)? else { return Ok(None) };
+        let Some((rows, across)) = Side::new(gpu, &SOURCE, points[0], false)? else {
+            return Ok(None);
+        };
+        let Some((columns, down)) = Side::new(gpu, &SOURCE, points[1], true)? else {
+            return Ok(None);
+        };
         let scaled = |factor: &[Complex<f64>], scale: f64| {
             let cast = |z: &Complex<f64>| Complex::new(T::of(z.re * scale), T::of(z.im * scale));
             gpu.upload(&factor.iter().map(cast).collect::<Vec<_>>())
         };
         Ok(Some(Self {
-            gpu: gpu.clone(),
             points,
             rows,
             columns,
             transmit: across.kernel("transmit")?,
             propagate: down.kernel("propagate")?,
             begin: down.kernel("begin_probes")?,
+            begin_beams: down.kernel("begin_beams")?,
             look: down.kernel("look")?,
             propagator: [scaled(along_x, 1.0)?, scaled(along_y, 1.0 / points[1] as f64)?],
         }))
     }
 
-    // Waves through slices on a device
+    // Begin waves on a device
     /// Begins `waves` (w, N_y, N_x/2) with the spectrum (N_y/2, N_x/2) of a probe at places x, y \[cells\], (w, 2).
     ///
     /// # Errors
     /// Those of the device.
     pub(crate) fn begin<'a>(
         &self,
+        queue: &Gpu,
         waves: View<'a, Complex<T>>,
         spectrum: &Buffer<Complex<T>>,
         places: View<'a, [f64; 2]>,
@@ -113,14 +126,34 @@ impl<T: Real> PassesGpu<T> {
         let nx = self.points[0] / 2;
         let arguments: [Argument; 5] =
             [waves.into(), spectrum.into(), places.into(), (&self.columns.roots).into(), nx.into()];
-        self.gpu.launch(&self.begin, self.columns.shape(nx, places.len()), &arguments)
+        queue.launch(&self.begin, self.columns.shape(nx, places.len()), &arguments)
     }
+
+    /// Begins `waves` (w, N_y, N_x/2) with plane waves of places x, y among the kept frequencies, (w, 2).
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn begin_beams<'a>(
+        &self,
+        queue: &Gpu,
+        waves: View<'a, Complex<T>>,
+        beams: View<'a, [i32; 2]>,
+    ) -> Result<(), Error> {
+        let [nx, ny] = self.points;
+        let arguments: [Argument; 4] =
+            [waves.into(), beams.into(), (&self.columns.roots).into(), (nx / 2).into()];
+        let shape = Shape::over(nx / 2 * ny, 256, [beams.len(), 1]);
+        queue.launch(&self.begin_beams, shape, &arguments)
+    }
+
+    // Waves through slices on a device
     /// Takes `count` waves through a slice with the transmission t/N_x, (N_y, N_x), and the free space behind it.
     ///
     /// # Errors
     /// Those of the device.
     pub(crate) fn pass<'a>(
         &self,
+        queue: &Gpu,
         waves: View<'a, Complex<T>>,
         count: usize,
         transmission: View<'a, Complex<T>>,
@@ -128,12 +161,12 @@ impl<T: Real> PassesGpu<T> {
         let [nx, ny] = self.points;
         let arguments: [Argument; 4] =
             [waves.into(), transmission.into(), (&self.rows.roots).into(), ny.into()];
-        self.gpu.launch(&self.transmit, self.rows.shape(ny, count), &arguments)?;
+        queue.launch(&self.transmit, self.rows.shape(ny, count), &arguments)?;
         let [along_x, along_y] = &self.propagator;
         let roots = &self.columns.roots;
         let arguments: [Argument; 5] =
             [waves.into(), along_x.into(), along_y.into(), roots.into(), (nx / 2).into()];
-        self.gpu.launch(&self.propagate, self.columns.shape(nx / 2, count), &arguments)
+        queue.launch(&self.propagate, self.columns.shape(nx / 2, count), &arguments)
     }
 
     /// Spectra (w, N_y/2, N_x/2) of `count` waves.
@@ -142,6 +175,7 @@ impl<T: Real> PassesGpu<T> {
     /// Those of the device.
     pub(crate) fn look<'a>(
         &self,
+        queue: &Gpu,
         waves: View<'a, Complex<T>>,
         count: usize,
         spectra: View<'a, Complex<T>>,
@@ -149,7 +183,7 @@ impl<T: Real> PassesGpu<T> {
         let nx = self.points[0] / 2;
         let arguments: [Argument; 4] =
             [waves.into(), spectra.into(), (&self.columns.roots).into(), nx.into()];
-        self.gpu.launch(&self.look, self.columns.shape(nx, count), &arguments)
+        queue.launch(&self.look, self.columns.shape(nx, count), &arguments)
     }
 }
 
@@ -234,13 +268,13 @@ mod tests {
         let passes = PassesGpu::<T>::new(gpu, &grid, [&kept, &factors[1]]).unwrap().unwrap();
         let waves = gpu.zeros(3 * ny * nx / 2).unwrap();
         let (there, places) = (gpu.upload(&cast(&spectrum, 1.0)), gpu.upload(&places).unwrap());
-        passes.begin(waves.view(..), &there.unwrap(), places.view(..)).unwrap();
+        passes.begin(gpu, waves.view(..), &there.unwrap(), places.view(..)).unwrap();
         for transmission in &transmissions {
             let there = gpu.upload(&cast(transmission, 1.0 / nx as f64)).unwrap();
-            passes.pass(waves.view(..), 3, there.view(..)).unwrap();
+            passes.pass(gpu, waves.view(..), 3, there.view(..)).unwrap();
         }
         let spectra = gpu.zeros(3 * ny * nx / 4).unwrap();
-        passes.look(waves.view(..), 3, spectra.view(..)).unwrap();
+        passes.look(gpu, waves.view(..), 3, spectra.view(..)).unwrap();
         let found: Vec<Complex<T>> = spectra.read().unwrap();
         let wanted = wanted.iter().flat_map(|plane| plane.iter());
         let gaps = wanted.zip(&found).map(|(wanted, found)| {

@@ -2,111 +2,221 @@
 //! Scans on devices.
 
 // What scans on devices stand on
-use super::{StemPlan, Unseen, Waves};
-use crate::device::gpu::{Buffer, Gpu};
-use crate::device::{Engine, Watch, Workers, dispatch, gather};
+use super::{Follower, Slices, StemPlan, Waves};
+use crate::device::gpu::{Argument, Buffer, Gpu, Pinned, View};
+use crate::device::{Engine, Watch, check};
+use crate::electrons::detector::gpu::DetectorsGpu;
 use crate::electrons::multislice::gpu::PassesGpu;
-use crate::electrons::{Potential, ProbeWave};
+use crate::electrons::prism::gpu::{BeamsGpu, WindowsGpu};
+use crate::electrons::{Prism, ProbeWave, SMatrix, Transmission};
 use crate::error::Error;
 use crate::numerics::real::Real;
-use ndarray::{Array2, ArrayView3, s};
+use ndarray::{Array2, Array3};
 use num_complex::Complex;
 use std::f64::consts::PI;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
-// A device that follows probes
-/// What a device needs to follow probes.
-struct Follower<T> {
-    gpu: Gpu,
-    passes: PassesGpu<T>,
-    /// Transmissions of all slices, over the samples along x.
-    slices: Buffer<Complex<T>>,
-    /// The spectrum of the probe of each defocus.
-    probes: Vec<Buffer<Complex<T>>>,
-    waves: Buffer<Complex<T>>,
-    spectra: Buffer<Complex<T>>,
-}
+// Room for waves on a device
+/// Queues of a device.
+const QUEUES: usize = 2;
+/// Bytes of the waves of a batch, about, and of its readings, at most.
+const BATCH: usize = 1 << 26;
+const READ: usize = 1 << 28;
 
-/// Probes slice after slice, by devices.
-struct SlicesThere<'a, T> {
-    plan: &'a StemPlan,
-    followers: Vec<Follower<T>>,
+/// What a device has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Layout {
+    /// Whether all slices.
+    resident: bool,
+    /// How many waves a queue follows at a time.
     batch: usize,
+    /// Bytes of it all.
+    bytes: u64,
 }
 
 impl StemPlan {
-    /// The waves of a configuration with this potential on the devices of an engine; none where there are no kernels for the grid.
-    pub(super) fn there<'a, T: Real>(
-        &'a self,
-        engine: &Engine,
-        potential: &Potential,
-        watch: &dyn Watch,
-    ) -> Result<Option<Box<dyn Waves + 'a>>, Error> {
-        let there = SlicesThere::<T>::new(self, engine, potential, watch)?;
-        Ok(there.map(|there| Box::new(there) as Box<dyn Waves>))
+    /// What a device with so many bytes free has room for, with complex numbers of so many bytes.
+    fn layout(&self, number: usize, free: u64) -> Layout {
+        let [nx, ny] = self.options.grid.points();
+        let count = self.options.ends.last().copied().unwrap_or(0);
+        let read = 8 * self.readings();
+        let wave = number * (nx / 2 * ny + nx / 2 * ny / 2) + read;
+        let most = (READ / read).max(1);
+        let few = (BATCH / (nx / 2 * ny * number)).clamp(1, 256.min(most));
+        let whole = |batch: usize, slices: usize| {
+            (QUEUES * batch * wave + slices * nx * ny * number) as u64
+        };
+        if whole(few, count) <= free {
+            return Layout { resident: true, batch: few, bytes: whole(few, count) };
+        }
+        let left = (free / 2).saturating_sub(whole(0, 2 * QUEUES)) as usize;
+        let batch = (left / (QUEUES * wave)).clamp(1, most);
+        Layout { resident: false, batch, bytes: whole(batch, 2 * QUEUES) }
+    }
+
+    /// Bytes that a device takes for a scan with complex numbers of so many bytes and so many bytes of beams, or less where others share these.
+    pub(super) fn memory_there(&self, gpu: &Gpu, number: usize, beams: u64) -> u64 {
+        self.layout(number, gpu.available_memory().unwrap_or(u64::MAX)).bytes + beams
     }
 }
 
-// Prepare devices for a configuration
-/// Bytes of the waves of a batch, about.
-const BATCH: usize = 1 << 26;
+// Readings that come back
+/// What is read of the waves of a batch.
+struct Readings {
+    detectors: Arc<DetectorsGpu>,
+    /// (wave of a probe, probe, value), of as many probes as a batch has.
+    there: Buffer<f64>,
+    here: Pinned<f64>,
+}
 
-impl<'a, T: Real> SlicesThere<'a, T> {
-    /// The slices of a potential on all devices of an engine; none where there are no kernels for the grid.
+impl Readings {
+    /// Room for so many waves of each of `batch` probes.
+    fn new(
+        queue: &Gpu,
+        detectors: &Arc<DetectorsGpu>,
+        waves: usize,
+        batch: usize,
+    ) -> Result<Self, Error> {
+        let length = waves * batch * detectors.values();
+        let detectors = Arc::clone(detectors);
+        Ok(Self { detectors, there: queue.zeros(length)?, here: queue.pinned(length)? })
+    }
+
+    /// Reads spectra of `count` probes, wave `wave` of each.
+    fn read<T: Real>(
+        &self,
+        queue: &Gpu,
+        spectra: &Buffer<Complex<T>>,
+        count: usize,
+        wave: usize,
+    ) -> Result<(), Error> {
+        let length = count * self.detectors.values();
+        let to = self.there.view(wave * length..(wave + 1) * length);
+        self.detectors.read(queue, spectra.view(..), count, to)
+    }
+
+    /// All readings of `count` probes: (probe, reading).
+    fn fetch(&mut self, queue: &Gpu, count: usize, readings: usize) -> Result<Array2<f64>, Error> {
+        queue.fetch(&self.there, &mut self.here)?;
+        let (values, here) = (self.detectors.values(), self.here.values()?);
+        let at = |(w, k)| here[(k / values * count + w) * values + k % values];
+        Ok(Array2::from_shape_fn((count, readings), at))
+    }
+}
+
+// A queue that follows waves
+/// A queue of a device that follows waves.
+struct There<'a, T> {
+    plan: &'a StemPlan,
+    queue: Gpu,
+    passes: Arc<PassesGpu<T>>,
+    /// Transmissions of all slices, over the samples along x, for all queues of the device, if there is room for them.
+    slices: Option<Arc<Buffer<Complex<T>>>>,
+    /// Whether it takes them for the others.
+    takes: bool,
+    /// The spectrum of the probe of each defocus.
+    probes: Arc<Vec<Buffer<Complex<T>>>>,
+    batch: usize,
+    /// Queues that share the waves.
+    queues: usize,
+    room: Mutex<Room<T>>,
+}
+
+/// What a batch works in.
+struct Room<T> {
+    places: Buffer<[f64; 2]>,
+    beams: Buffer<[i32; 2]>,
+    waves: Buffer<Complex<T>>,
+    spectra: Buffer<Complex<T>>,
+    readings: Readings,
+    /// A slice that comes, and one that is used.
+    passing: Vec<Passing<T>>,
+}
+
+/// Room for a slice on the host and on the device.
+type Passing<T> = (Pinned<Complex<T>>, Buffer<Complex<T>>);
+
+// The queues of all devices
+impl StemPlan {
+    /// The queues of all devices of an engine, for so many probes; none where there are no kernels for the grid.
     ///
     /// # Errors
-    /// `Memory` where the slices do not fit on a device, and those of devices.
-    fn new(
-        plan: &'a StemPlan,
+    /// `Memory` where not even a wave fits on a device, and those of devices.
+    pub(super) fn crew_there<'a, T: Real>(
+        &'a self,
         engine: &Engine,
-        potential: &Potential,
-        watch: &dyn Watch,
-    ) -> Result<Option<Self>, Error> {
-        let [nx, ny] = plan.options.grid.points();
-        let number = size_of::<Complex<T>>();
-        let batch = (BATCH / (nx / 2 * ny * number)).clamp(1, 256);
-        let count = plan.options.ends.last().copied().unwrap_or(0);
-        let needed = number * (count * nx * ny + batch * nx / 2 * (ny + ny / 2));
-        let sigma = plan.options.probe.beam.interaction();
-        let ready = |_: &(), k: usize| Ok(transmission::<T>(&potential.slice(k), sigma));
-        let slices = gather(Workers::cores(&()), 0..count, &Unseen(watch), ready)?.concat();
-        let mut followers = Vec::new();
+        probes: usize,
+    ) -> Result<Vec<Box<dyn Follower<T> + 'a>>, Error> {
+        self.crew_within(engine, probes, u64::MAX)
+    }
+
+    /// The same where each device may take so many bytes, or what is free.
+    fn crew_within<'a, T: Real>(
+        &'a self,
+        engine: &Engine,
+        probes: usize,
+        most: u64,
+    ) -> Result<Vec<Box<dyn Follower<T> + 'a>>, Error> {
+        let mut crew: Vec<Box<dyn Follower<T> + 'a>> = Vec::new();
+        let queues = QUEUES * engine.devices().len();
         for gpu in engine.devices() {
-            gpu.refuse_beyond_memory(needed as u64, "the slices of a scan")?;
-            let factors = propagator(plan, potential.thickness());
-            let [x, y] = &factors;
-            let Some(passes) = PassesGpu::new(gpu, &plan.options.grid, [x, y])? else {
-                return Ok(None);
+            let [x, y] = propagator(self);
+            let Some(passes) = PassesGpu::new(gpu, &self.options.grid, [&x, &y])? else {
+                return Ok(Vec::new());
             };
-            // Make a follower of a device
+            let layout = self.layout(size_of::<Complex<T>>(), gpu.available_memory()?.min(most));
+            gpu.refuse_beyond_memory(layout.bytes, "a scan")?;
+            let batch = layout.batch.min(probes.div_ceil(queues).max(16));
+            // The queues of a device
+            let [nx, ny] = self.options.grid.points();
+            let count = self.options.ends.last().copied().unwrap_or(0);
+            let slices =
+                layout.resident.then(|| gpu.zeros(count * nx * ny)).transpose()?.map(Arc::new);
             let spectrum = |probe: &ProbeWave| {
                 let wave = probe.on_axis().mapv(|a| Complex::new(T::of(a.re), T::of(a.im)));
                 gpu.upload(&wave.into_iter().collect::<Vec<_>>())
             };
-            followers.push(Follower {
-                gpu: gpu.clone(),
-                passes,
-                slices: gpu.upload(&slices)?,
-                probes: plan.probes.iter().map(spectrum).collect::<Result<_, _>>()?,
-                waves: gpu.zeros(batch * nx / 2 * ny)?,
-                spectra: gpu.zeros(batch * nx / 2 * ny / 2)?,
-            });
+            let detectors = Arc::new(DetectorsGpu::new::<T>(gpu, &self.detectors)?);
+            let spectra = self.probes.iter().map(spectrum).collect::<Result<Vec<_>, _>>()?;
+            let (passes, spectra) = (Arc::new(passes), Arc::new(spectra));
+            for k in 0..QUEUES {
+                let queue = if k == 0 { gpu.clone() } else { gpu.stream()? };
+                let passing = || Ok((queue.pinned(nx * ny)?, queue.zeros(nx * ny)?));
+                let passing = (0..if layout.resident { 0 } else { 2 }).map(|_| passing());
+                let waves = self.probes.len() * self.options.ends.len();
+                let room = Room {
+                    places: queue.zeros(batch)?,
+                    beams: queue.zeros(batch)?,
+                    waves: queue.zeros(batch * nx / 2 * ny)?,
+                    spectra: queue.zeros(batch * nx / 2 * ny / 2)?,
+                    readings: Readings::new(&queue, &detectors, waves, batch)?,
+                    passing: passing.collect::<Result<_, Error>>()?,
+                };
+                let (passes, probes) = (Arc::clone(&passes), Arc::clone(&spectra));
+                let (slices, takes, room) = (slices.clone(), k == 0, Mutex::new(room));
+                crew.push(Box::new(There {
+                    plan: self,
+                    queue,
+                    passes,
+                    slices,
+                    takes,
+                    probes,
+                    batch,
+                    queues,
+                    room,
+                }));
+            }
         }
-        Ok(Some(Self { plan, followers, batch }))
+        Ok(crew)
     }
 }
 
-// Transmissions and propagators for a device
-/// exp(iσV)/N_x of a slice \[V Å\].
-fn transmission<T: Real>(potential: &Array2<f64>, sigma: f64) -> Vec<Complex<T>> {
-    let share = 1.0 / potential.ncols() as f64;
-    let turned =
-        |v: &f64| Complex::new(T::of(share * (sigma * v).cos()), T::of(share * (sigma * v).sin()));
-    potential.iter().map(turned).collect()
-}
-
+// Propagators for a device
 /// Factors of the propagator over kept k_x and over all k_y, zero where nothing is kept.
-fn propagator(plan: &StemPlan, thickness: f64) -> [Vec<Complex<f64>>; 2] {
+fn propagator(plan: &StemPlan) -> [Vec<Complex<f64>>; 2] {
     let (grid, wavelength) = (&plan.options.grid, plan.options.probe.beam.wavelength());
+    let thickness = plan.options.slicing.thickness();
     let turn = |axis: usize, k: usize| {
         let q = grid.frequency(axis, k);
         Complex::cis(-PI * wavelength * thickness * q * q)
@@ -116,75 +226,365 @@ fn propagator(plan: &StemPlan, thickness: f64) -> [Vec<Complex<f64>>; 2] {
 }
 
 // Follow a batch on a device
-impl<T: Real> Follower<T> {
-    /// Readings of probes at some places.
-    fn follow(&self, plan: &StemPlan, places: &[[f64; 2]]) -> Result<Array2<f64>, Error> {
-        let ([nx, ny], count) = (plan.options.grid.points(), places.len());
-        let lengths = plan.options.grid.lengths();
-        let in_cells = places.iter().map(|[x, y]| [x / lengths[0], y / lengths[1]]);
-        let there = self.gpu.upload(&in_cells.collect::<Vec<_>>())?;
-        let mut found = Array2::zeros((count, plan.readings()));
-        for (d, probe) in self.probes.iter().enumerate() {
-            self.passes.begin(self.waves.view(..), probe, there.view(..))?;
-            let mut done = 0;
-            for (e, &end) in plan.options.ends.iter().enumerate() {
-                for k in done..end {
-                    let slice = self.slices.view(k * nx * ny..(k + 1) * nx * ny);
-                    self.passes.pass(self.waves.view(..), count, slice)?;
-                }
-                done = end;
-                self.passes.look(self.waves.view(..), count, self.spectra.view(..))?;
-                let spectra = self.spectra.view(..count * nx / 2 * ny / 2).read()?;
-                let shape = (count, ny / 2, nx / 2);
-                let waves = ArrayView3::from_shape(shape, &spectra);
-                let waves = waves.unwrap_or_else(|_| unreachable!("as many as were made"));
-                plan.read_waves(waves, d, e, &mut found);
+impl<T: Real> There<'_, T> {
+    /// Takes `count` waves that have begun through the slices; `see` is told when their spectra behind an end are there.
+    fn follow(
+        &self,
+        slices: &Slices<T>,
+        room: &mut Room<T>,
+        count: usize,
+        watch: &dyn Watch,
+        mut see: impl FnMut(usize, &Room<T>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let plane = self.plan.options.grid.points().iter().product::<usize>();
+        let mut done = 0;
+        for (e, &end) in self.plan.options.ends.iter().enumerate() {
+            for k in done..end {
+                let slice = match &self.slices {
+                    Some(all) => all.view(k * plane..(k + 1) * plane),
+                    None => self.fetch_slice(slices, k, &mut room.passing, watch)?,
+                };
+                self.passes.pass(&self.queue, room.waves.view(..), count, slice)?;
             }
+            done = end;
+            self.passes.look(&self.queue, room.waves.view(..), count, room.spectra.view(..))?;
+            see(e, room)?;
         }
-        Ok(found)
+        Ok(())
+    }
+
+    /// Queues the copy of slice `k`, when the slice before the last has been copied.
+    fn fetch_slice<'r>(
+        &self,
+        slices: &Slices<T>,
+        k: usize,
+        passing: &'r mut [Passing<T>],
+        watch: &dyn Watch,
+    ) -> Result<View<'r, Complex<T>>, Error> {
+        check(watch)?;
+        let (here, there) = &mut passing[k % 2];
+        let to = here.values_mut()?;
+        slices.with(k, |slice| to.copy_from_slice(slice.values()))?;
+        self.queue.send(here, &*there)?;
+        Ok(there.view(..))
     }
 }
 
-impl<T: Real> Waves for SlicesThere<'_, T> {
-    fn read(&self, places: &[[f64; 2]], watch: &dyn Watch) -> Result<Array2<f64>, Error> {
-        let mut found = Array2::zeros((places.len(), self.plan.readings()));
-        let each = self.batch.min(places.len().div_ceil(self.followers.len())).max(1);
-        let follow =
-            |follower: &Follower<T>, places: &[[f64; 2]]| follower.follow(self.plan, places);
-        let devices = Workers::devices(&self.followers);
-        dispatch(devices, places.chunks(each), watch, follow, |k, values: Array2<f64>| {
-            let first = k * each;
-            found.slice_mut(s![first..first + values.nrows(), ..]).assign(&values);
+// A queue as a follower
+impl<T: Real> Follower<T> for There<'_, T> {
+    fn batch(&self, waves: usize) -> usize {
+        self.batch.min(waves.div_ceil(self.queues)).max(1)
+    }
+
+    fn holds(&self) -> bool {
+        self.slices.is_some()
+    }
+
+    fn take(&self, k: usize, slice: &Transmission<T>) -> Result<(), Error> {
+        let Some(all) = self.slices.as_ref().filter(|_| self.takes) else { return Ok(()) };
+        let plane = slice.values().len();
+        all.view(k * plane..(k + 1) * plane).write(slice.values())?;
+        self.queue.synchronise()
+    }
+
+    // Probes and beams by a queue
+    fn probes(
+        &self,
+        slices: &Slices<T>,
+        places: &[[f64; 2]],
+        watch: &dyn Watch,
+    ) -> Result<Array2<f64>, Error> {
+        let (mut room, count) =
+            (self.room.lock().unwrap_or_else(PoisonError::into_inner), places.len());
+        let [width, height] = self.plan.options.grid.lengths();
+        let in_cells: Vec<_> = places.iter().map(|[x, y]| [x / width, y / height]).collect();
+        room.places.view(..count).on(&self.queue)?.write(&in_cells)?;
+        for (d, probe) in self.probes.iter().enumerate() {
+            let (waves, there) = (room.waves.view(..), room.places.view(..count));
+            self.passes.begin(&self.queue, waves, probe, there)?;
+            let first = d * self.plan.options.ends.len();
+            self.follow(slices, &mut room, count, watch, |e, room| {
+                room.readings.read(&self.queue, &room.spectra, count, first + e)
+            })?;
+        }
+        room.readings.fetch(&self.queue, count, self.plan.readings())
+    }
+
+    fn beams(
+        &self,
+        slices: &Slices<T>,
+        prism: &Prism,
+        which: Range<usize>,
+        watch: &dyn Watch,
+    ) -> Result<Vec<Array3<Complex<T>>>, Error> {
+        let (mut room, count) =
+            (self.room.lock().unwrap_or_else(PoisonError::into_inner), which.len());
+        let places: Vec<_> = which.map(|b| prism.place(b).map(|k| k as i32)).collect();
+        room.beams.view(..count).on(&self.queue)?.write(&places)?;
+        let (waves, beams) = (room.waves.view(..), room.beams.view(..count));
+        self.passes.begin_beams(&self.queue, waves, beams)?;
+        let ([nx, ny], mut all) = (self.plan.options.grid.points().map(|n| n / 2), Vec::new());
+        self.follow(slices, &mut room, count, watch, |_, room| {
+            let spectra = room.spectra.view(..count * nx * ny).on(&self.queue)?.read()?;
+            let spectra = Array3::from_shape_vec((count, ny, nx), spectra);
+            all.push(spectra.unwrap_or_else(|_| unreachable!("as many as were made")));
             Ok(())
         })?;
-        Ok(found)
+        Ok(all)
+    }
+}
+
+// Windows that devices sum
+/// Some beams of all ends on a device, and room for a batch of probes.
+struct Share<T> {
+    queue: Gpu,
+    windows: Arc<WindowsGpu<T>>,
+    beams: Arc<Vec<BeamsGpu<T>>>,
+    places: Buffer<[f64; 2]>,
+    firsts: Buffer<[i32; 2]>,
+    weights: Buffer<Complex<T>>,
+    sums: Buffer<Complex<T>>,
+}
+
+/// Probes as sums of beams, by a queue of a device or by devices together.
+struct WindowsThere<'a, T> {
+    plan: &'a StemPlan,
+    matrices: Arc<Vec<SMatrix<T>>>,
+    shares: Vec<Share<T>>,
+    readings: Mutex<Readings>,
+    batch: usize,
+    queues: usize,
+}
+
+// Share the beams of a matrix
+impl StemPlan {
+    /// Who sums the beams of these matrices on the devices of an engine; nobody where there are no kernels for the window.
+    ///
+    /// # Errors
+    /// `Memory` where the beams do not fit on all devices together, and those of devices.
+    pub(super) fn windows_there<'a, T: Real>(
+        &'a self,
+        engine: &Engine,
+        matrices: &Arc<Vec<SMatrix<T>>>,
+    ) -> Result<Vec<Box<dyn Waves + 'a>>, Error> {
+        let planes: usize =
+            matrices.iter().map(|matrix| matrix.beams() * matrix.plane(0).len()).sum();
+        let whole = engine.has_room((size_of::<Complex<T>>() * planes / 8 * 9) as u64);
+        self.windows_shared(engine.devices(), matrices, whole)
+    }
+
+    /// The same, with all beams on each device, or with some of them on each.
+    fn windows_shared<'a, T: Real>(
+        &'a self,
+        devices: &[Gpu],
+        matrices: &Arc<Vec<SMatrix<T>>>,
+        whole: bool,
+    ) -> Result<Vec<Box<dyn Waves + 'a>>, Error> {
+        let count = matrices.first().map_or(0, |matrix| matrix.beams());
+        let each = if whole { count } else { count.div_ceil(devices.len().max(1)).max(1) };
+        let mut workers: Vec<Box<dyn Waves + 'a>> = Vec::new();
+        let mut shares = Vec::new();
+        for (k, gpu) in devices.iter().enumerate() {
+            let Some(windows) = WindowsGpu::new(gpu, &self.waves)? else { return Ok(Vec::new()) };
+            let first = if whole { 0 } else { (k * each).min(count) };
+            let which = first..count.min(first + each);
+            // Beams of all ends on a device
+            let beams = matrices
+                .iter()
+                .map(|matrix| BeamsGpu::new(gpu, matrix, which.clone(), &self.probes));
+            let (beams, windows) =
+                (Arc::new(beams.collect::<Result<Vec<_>, _>>()?), Arc::new(windows));
+            let share = |queue: Gpu| self.sums(queue, &windows, &beams, which.len());
+            if whole {
+                for queue in [gpu.clone(), gpu.stream()?] {
+                    let queues = QUEUES * devices.len();
+                    workers.push(Box::new(self.windows_of(
+                        vec![share(queue)?],
+                        matrices,
+                        queues,
+                    )?));
+                }
+            } else {
+                shares.push(share(gpu.clone())?);
+            }
+        }
+        if !shares.is_empty() {
+            workers.push(Box::new(self.windows_of(shares, matrices, 1)?));
+        }
+        Ok(workers)
+    }
+
+    // Room for sums on a device
+    /// How many probes are summed at a time.
+    fn summed<T>(&self) -> usize {
+        let window: usize = self.waves.points().iter().map(|points| points / 2).product();
+        (BATCH / (window * size_of::<Complex<T>>()))
+            .min(READ / (8 * self.readings()))
+            .clamp(1, 4096)
+    }
+
+    /// Room for the sums of so many beams.
+    fn sums<T: Real>(
+        &self,
+        queue: Gpu,
+        windows: &Arc<WindowsGpu<T>>,
+        beams: &Arc<Vec<BeamsGpu<T>>>,
+        count: usize,
+    ) -> Result<Share<T>, Error> {
+        let window: usize = self.waves.points().iter().map(|points| points / 2).product();
+        let batch = self.summed::<T>();
+        Ok(Share {
+            windows: Arc::clone(windows),
+            beams: Arc::clone(beams),
+            places: queue.zeros(batch)?,
+            firsts: queue.zeros(batch)?,
+            weights: queue.zeros(batch * count.max(1))?,
+            sums: queue.zeros(batch * window)?,
+            queue,
+        })
+    }
+
+    /// What sums the shares of beams, one of so many `queues`.
+    fn windows_of<'a, T: Real>(
+        &'a self,
+        shares: Vec<Share<T>>,
+        matrices: &Arc<Vec<SMatrix<T>>>,
+        queues: usize,
+    ) -> Result<WindowsThere<'a, T>, Error> {
+        let (batch, queue) = (self.summed::<T>(), &shares[0].queue);
+        let detectors = Arc::new(DetectorsGpu::new::<T>(queue, &self.detectors)?);
+        let waves = self.probes.len() * self.options.ends.len();
+        let readings = Mutex::new(Readings::new(queue, &detectors, waves, batch)?);
+        Ok(WindowsThere {
+            plan: self,
+            matrices: Arc::clone(matrices),
+            shares,
+            readings,
+            batch,
+            queues,
+        })
+    }
+}
+
+// Read sums of beams
+impl<T: Real> Waves for WindowsThere<'_, T> {
+    fn batch(&self, probes: usize) -> usize {
+        self.batch.min(probes.div_ceil(self.queues)).max(1)
+    }
+
+    fn read(&self, places: &[[f64; 2]], watch: &dyn Watch) -> Result<Array2<f64>, Error> {
+        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, [width, height]) = (places.len(), self.plan.waves.lengths());
+        let in_cells: Vec<_> = places.iter().map(|[x, y]| [x / width, y / height]).collect();
+        let first = |place: &[f64; 2]| self.matrices[0].first_pixel(*place).map(|k| k as i32);
+        let firsts: Vec<_> = places.iter().map(first).collect();
+        for share in &self.shares {
+            share.places.view(..count).on(&share.queue)?.write(&in_cells)?;
+            share.firsts.view(..count).on(&share.queue)?.write(&firsts)?;
+        }
+        let (first, ends) = (&self.shares[0], self.matrices.len());
+        for d in 0..self.plan.probes.len() {
+            for e in 0..ends {
+                check(watch)?;
+                self.sum(d, e, count)?;
+                first.windows.transform(&first.queue, first.sums.view(..), count)?;
+                readings.read(&first.queue, &first.sums, count, d * ends + e)?;
+            }
+        }
+        readings.fetch(&first.queue, count, self.plan.readings())
+    }
+}
+
+// Add the sums of all devices
+impl<T: Real> WindowsThere<'_, T> {
+    /// Sums the beams behind end `e` of `count` probes of defocus `d`, on the first device.
+    fn sum(&self, d: usize, e: usize, count: usize) -> Result<(), Error> {
+        for share in &self.shares {
+            let at = [Argument::from(&share.places), Argument::from(&share.firsts)];
+            let room = [share.weights.view(..), share.sums.view(..)];
+            share.windows.sum(&share.queue, &share.beams[e], d, at, room, count)?;
+        }
+        let [first, others @ ..] = &self.shares[..] else { return Ok(()) };
+        if others.is_empty() {
+            return Ok(());
+        }
+        let mut whole: Vec<Complex<T>> = first.sums.read()?;
+        for other in others {
+            let some: Vec<Complex<T>> = other.sums.read()?;
+            whole.iter_mut().zip(some).for_each(|(all, some)| *all += some);
+        }
+        first.sums.write(&whole)
     }
 }
 
 // Tests of scans on devices
 #[cfg(test)]
 mod tests {
-    use super::super::tests::plan;
+    use super::super::tests::{options, plan, prism_plan};
     use super::*;
-    use crate::device::gpu::test_machines;
+    use crate::device::gpu::{emulated, test_machines};
     use crate::device::silent;
     use crate::numerics::Precision;
 
+    /// Readings of some places.
+    fn read(plan: &StemPlan, engine: &Engine) -> Array2<f64> {
+        let mut readings = plan.begin(5..9).unwrap();
+        plan.run(engine, &mut readings, &silent, &mut |_| Ok(())).unwrap();
+        readings.mean
+    }
+
+    fn gap(a: &Array2<f64>, b: &Array2<f64>) -> f64 {
+        (a - b).fold(0.0, |most: f64, gap| most.max(gap.abs()))
+    }
+
     #[test]
     fn scans_on_devices_are_those_of_cores() {
-        for gpu in test_machines() {
-            for (precision, bound) in [(Precision::F64, 1e-12), (Precision::F32, 1e-5)] {
-                let plan = plan(0);
-                let read = |engine: &Engine| {
-                    let mut readings = plan.begin(5..9).unwrap();
-                    plan.run(engine, &mut readings, &silent, &mut |_| Ok(())).unwrap();
-                    readings.mean
-                };
-                let here = read(&Engine::cpu(precision));
-                let there = read(&Engine::gpus(vec![gpu.clone()], precision).unwrap());
-                let gap = (&there - &here).fold(0.0, |most: f64, gap| most.max(gap.abs()));
+        for (plan, precision, bound) in [
+            (plan(0), Precision::F64, 1e-12),
+            (plan(2), Precision::F32, 1e-5),
+            (prism_plan(), Precision::F64, 1e-12),
+            (prism_plan(), Precision::F32, 1e-5),
+        ] {
+            let here = read(&plan, &Engine::cpu(precision));
+            for gpu in test_machines() {
+                let there = read(&plan, &Engine::gpus(vec![gpu.clone()], precision).unwrap());
+                let gap = gap(&there, &here);
                 assert!(gap < bound && gap > 0.0, "{}: {gap:e}", gpu.name());
             }
         }
+    }
+
+    // Devices and cores share a scan
+    #[test]
+    fn devices_and_cores_share_a_scan() {
+        for plan in [plan(0), prism_plan()] {
+            let alone = read(&plan, &Engine::cpu(Precision::F64));
+            let devices = emulated(2);
+            let engine = Engine::gpus(devices, Precision::F64).unwrap();
+            let [two, mixed] =
+                [engine.clone(), engine.with_cores()].map(|engine| read(&plan, &engine));
+            assert!(gap(&two, &alone) < 1e-12 && gap(&mixed, &alone) < 1e-12);
+        }
+    }
+
+    // Slices pass through a device without room
+    #[test]
+    fn slices_pass_through_a_device_without_room() {
+        let plan = StemPlan { options: options(0), ..plan(0) };
+        let ample = plan.layout(16, u64::MAX);
+        let least = plan.layout(16, ample.bytes - 1);
+        assert!(ample.resident && !least.resident && least.bytes < ample.bytes);
+        assert_eq!(plan.layout(16, ample.bytes), ample);
+        let engine = Engine::gpus(emulated(1), Precision::F64).unwrap();
+        let crew = plan.crew_there::<f64>(&engine, 4).unwrap();
+        assert!(crew.iter().all(|follower| follower.holds()));
+        let places: Vec<_> = (5..9).map(|k| plan.options.scan.place(k)).collect();
+        let slices = plan.slices(0, &[], &silent).unwrap();
+        let passing = plan.crew_within::<f64>(&engine, 4, 0).unwrap();
+        assert!(!passing.iter().any(|follower| follower.holds()));
+        let workers = plan.waves(&passing, &slices, &engine, &silent).unwrap();
+        let found = plan.shared(&workers, &places, &silent).unwrap();
+        let wanted = read(&plan, &Engine::cpu(Precision::F64));
+        assert!(gap(&found, &wanted) < 1e-12);
     }
 }

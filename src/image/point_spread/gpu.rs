@@ -3,8 +3,8 @@
 
 // What images on a device stand on
 use super::{Frame, PointSpread, Quarter, waves};
-use crate::device::gpu::{Argument, Buffer, Gpu, Header, Kernel, KernelSource, Pinned, Shape};
-use crate::device::headers::REAL;
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Pinned, Shape};
+use crate::device::headers::{BLOCK_SUM, REAL};
 use crate::error::{Error, Invalid, accept, length};
 use crate::image::optical_transfer::TelescopeTransfer;
 use crate::numerics::real::Real;
@@ -15,12 +15,6 @@ const SOURCE: KernelSource = KernelSource {
     name: "point_spread.cu",
     text: include_str!("../../../kernels/image/point_spread.cu"),
     headers: &[REAL, BLOCK_SUM],
-};
-
-/// Sums over the threads of a block.
-pub(in crate::image) const BLOCK_SUM: Header = Header {
-    name: "image/block_sum.cuh",
-    text: include_str!("../../../kernels/image/block_sum.cuh"),
 };
 
 // Camera on a device

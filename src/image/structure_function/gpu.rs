@@ -5,9 +5,8 @@
 use super::{Felt, ModesThere, Separations, Stationary, Wave, root};
 use crate::device::Engine;
 use crate::device::gpu::{Argument, Buffer, Fft, Gpu, Kernel, KernelSource, Shape, View};
-use crate::device::headers::REAL;
+use crate::device::headers::{BLOCK_SUM, REAL};
 use crate::error::{Error, accept};
-use crate::image::point_spread::gpu::BLOCK_SUM;
 use crate::image::transforms::Plane;
 use crate::linear::factorisation::gpu::upload_rows;
 use crate::numerics::real::{Precision, Real};

@@ -1,4 +1,4 @@
-// Tangled from book/src/point-spread-gpu.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/compiling-kernels.md: edit there, or here and run cargo tangle stitch.
 // Sums over the threads of a block.
 #pragma once
 

@@ -1,0 +1,209 @@
+// Tangled from book/src/prism-gpu.md: edit there, or here and run cargo tangle stitch.
+//! Probes as sums of beams on a device.
+
+// What windows on a device stand on
+use super::SMatrix;
+use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape, View};
+use crate::device::headers::REAL;
+use crate::electrons::multislice::gpu::Side;
+use crate::electrons::{ProbeWave, WaveGrid};
+use crate::error::Error;
+use crate::linear::toeplitz::gpu::plain_sum::LOOPS;
+use crate::linear::toeplitz::gpu::short_transforms::SHORT_TRANSFORMS;
+use crate::numerics::real::Real;
+use ndarray::s;
+use num_complex::Complex;
+use std::ops::Range;
+
+const SOURCE: KernelSource = KernelSource {
+    name: "prism.cu",
+    text: include_str!("../../../kernels/electrons/prism.cu"),
+    headers: &[REAL, LOOPS, SHORT_TRANSFORMS],
+};
+
+// The windows of a device
+/// What makes spectra of probes out of beams on a device.
+pub(crate) struct WindowsGpu<T> {
+    weigh: Kernel,
+    sum: Kernel,
+    rows: (Side<T>, Kernel),
+    columns: (Side<T>, Kernel),
+    /// Pixels of a window, x and y.
+    wide: [usize; 2],
+}
+
+impl<T: Real> WindowsGpu<T> {
+    /// For windows on this grid; none where no kernels have its lengths.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn new(gpu: &Gpu, window: &WaveGrid) -> Result<Option<Self>, Error> {
+        let wide = window.points().map(|points| points / 2);
+        let Some((rows, across)) = Side::new(gpu, &SOURCE, wide[0], false)? else {
+            return Ok(None);
+        };
+        let Some((columns, down)) = Side::new(gpu, &SOURCE, wide[1], true)? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            weigh: across.kernel("weigh_beams")?,
+            sum: across.kernel("sum_beams")?,
+            rows: (rows, across.kernel("transform_rows")?),
+            columns: (columns, down.kernel("transform_columns")?),
+            wide,
+        }))
+    }
+
+    // Sum and transform on a device
+    /// Sums beams in the windows of the probes of defocus `d`, into `sums` (w, y, x).
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn sum<'a>(
+        &self,
+        queue: &Gpu,
+        beams: &BeamsGpu<T>,
+        d: usize,
+        [places, firsts]: [Argument<'a>; 2],
+        [weights, sums]: [View<'a, Complex<T>>; 2],
+        count: usize,
+    ) -> Result<(), Error> {
+        let ([wx, wy], [nx, ny]) = (self.wide, beams.pixels);
+        let (probe, indices) = (&beams.probes[d], &beams.indices);
+        let arguments: [Argument; 5] =
+            [weights.into(), probe.into(), indices.into(), places, beams.count.into()];
+        queue.launch(&self.weigh, Shape::over(beams.count, 64, [count, 1]), &arguments)?;
+        let sizes = [beams.count, nx, ny, wx, wy].map(Argument::from);
+        let arrays: [Argument; 4] = [sums.into(), (&beams.planes).into(), weights.into(), firsts];
+        let arguments = [&arrays[..], &sizes].concat();
+        queue.launch(&self.sum, Shape::over(wx * wy, 128, [count, 1]), &arguments)
+    }
+
+    /// Transforms the sums of `count` probes, in place.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn transform<'a>(
+        &self,
+        queue: &Gpu,
+        sums: View<'a, Complex<T>>,
+        count: usize,
+    ) -> Result<(), Error> {
+        let ([wx, wy], (rows, along_x), (columns, along_y)) =
+            (self.wide, &self.rows, &self.columns);
+        let arguments: [Argument; 3] = [sums.into(), (&rows.roots).into(), (count * wy).into()];
+        queue.launch(along_x, rows.shape(count * wy, 1), &arguments)?;
+        let arguments: [Argument; 3] = [sums.into(), (&columns.roots).into(), wx.into()];
+        queue.launch(along_y, columns.shape(wx, count), &arguments)
+    }
+}
+
+// Beams on a device
+/// Some beams of a matrix on a device.
+pub(crate) struct BeamsGpu<T> {
+    planes: Buffer<Complex<T>>,
+    /// Signed indices of the beams in the window.
+    indices: Buffer<i32>,
+    /// Amplitudes of the beams in the probe of each defocus, times f_x f_y.
+    probes: Vec<Buffer<Complex<T>>>,
+    count: usize,
+    /// Pixels of a plane, x and y.
+    pixels: [usize; 2],
+}
+
+impl<T: Real> BeamsGpu<T> {
+    /// The beams `which` of a matrix, for these probes on the grid of its window.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn new(
+        gpu: &Gpu,
+        matrix: &SMatrix<T>,
+        which: Range<usize>,
+        probes: &[ProbeWave],
+    ) -> Result<Self, Error> {
+        let (_, ny, nx) = matrix.planes.dim();
+        let planes = matrix.planes.slice(s![which.clone(), .., ..]);
+        let planes = planes.as_slice().unwrap_or_else(|| unreachable!("planes are whole"));
+        let beams = &matrix.prism.beams[which];
+        // Indices and amplitudes for a device
+        let wide = matrix.prism.window.points().map(|points| points as i32 / 2);
+        let signed = |beam: &[usize; 2]| {
+            [0, 1].map(|axis| {
+                let k = beam[axis] as i32;
+                if k < wide[axis] / 2 { k } else { k - wide[axis] }
+            })
+        };
+        let indices: Vec<i32> = beams.iter().flat_map(signed).collect();
+        let [fx, fy] = matrix.prism.factor;
+        let amplitudes = |probe: &ProbeWave| {
+            let amplitude = |[i, j]: &[usize; 2]| {
+                let a = probe.on_axis()[[*j, *i]] * (fx * fy) as f64;
+                Complex::new(T::of(a.re), T::of(a.im))
+            };
+            gpu.upload(&beams.iter().map(amplitude).collect::<Vec<_>>())
+        };
+        Ok(Self {
+            planes: gpu.upload(planes)?,
+            indices: gpu.upload(&indices)?,
+            probes: probes.iter().map(amplitudes).collect::<Result<_, _>>()?,
+            count: beams.len(),
+            pixels: [nx, ny],
+        })
+    }
+}
+
+// Tests of windows on a device
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{PLACES, matrix, probe};
+    use super::*;
+    use crate::device::gpu::test_machines;
+    use crate::device::silent;
+
+    #[test]
+    fn windows_on_devices_are_those_of_processors() {
+        let matrix = matrix::<f64>([3, 2], 40.0);
+        let window = *matrix.prism.window();
+        let wave = probe().wave(&window).unwrap();
+        let wanted = matrix.spectra(&wave, &PLACES, &silent).unwrap();
+        let [wx, wy] = window.points().map(|points| points / 2);
+        for gpu in test_machines() {
+            let windows = WindowsGpu::<f64>::new(&gpu, &window).unwrap().unwrap();
+            let lengths = window.lengths();
+            let places = PLACES.map(|[x, y]| [x / lengths[0], y / lengths[1]]);
+            let firsts: Vec<i32> = PLACES
+                .iter()
+                .flat_map(|place| matrix.first_pixel(*place).map(|k| k as i32))
+                .collect();
+            let (places, firsts) = (gpu.upload(&places).unwrap(), gpu.upload(&firsts).unwrap());
+            let half = matrix.prism.beams() / 2;
+            let mut whole = vec![Complex::default(); 3 * wx * wy];
+            for which in [0..half, half..matrix.prism.beams()] {
+                let probes = std::slice::from_ref(&wave);
+                let beams = BeamsGpu::new(&gpu, &matrix, which.clone(), probes).unwrap();
+                let weights = gpu.zeros(3 * which.len()).unwrap();
+                let sums = gpu.zeros(3 * wx * wy).unwrap();
+                let at = [Argument::from(&places), Argument::from(&firsts)];
+                let room = [weights.view(..), sums.view(..)];
+                windows.sum(&gpu, &beams, 0, at, room, 3).unwrap();
+                let some: Vec<Complex<f64>> = sums.read().unwrap();
+                whole.iter_mut().zip(some).for_each(|(all, some)| *all += some);
+            }
+            let sums = gpu.upload(&whole).unwrap();
+            windows.transform(&gpu, sums.view(..), 3).unwrap();
+            let found: Vec<Complex<f64>> = sums.read().unwrap();
+            let gaps = wanted.iter().zip(&found).map(|(a, b)| (a - b).norm());
+            let gap = gaps.fold(0.0, f64::max);
+            assert!(gap < 1e-14 && gap > 0.0, "{gap:e}");
+        }
+    }
+
+    #[test]
+    fn windows_without_radices_are_left_to_processors() {
+        for gpu in test_machines() {
+            let grid = WaveGrid::new([8, 44], [1.0, 1.0]).unwrap();
+            assert!(WindowsGpu::<f32>::new(&gpu, &grid).unwrap().is_none());
+        }
+    }
+}
