@@ -315,14 +315,17 @@ impl StemPlan {
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
         let mut found = Array2::zeros((places.len(), self.readings()));
-        let suits = |waves: &Box<dyn Waves + '_>| waves.batch(places.len());
-        let read = |waves: &Box<dyn Waves + '_>, run: Range<usize>| {
-            waves.read(&places[run], &Unseen(watch))
-        };
-        dispatch_in_runs(workers, places.len(), watch, suits, read, |run, values| {
-            found.slice_mut(s![run, ..]).assign(&values);
-            Ok(())
-        })?;
+        dispatch_in_runs(
+            workers,
+            places.len(),
+            watch,
+            |waves| waves.batch(places.len()),
+            |waves, run| waves.read(&places[run], &Unseen(watch)),
+            |run, values| {
+                found.slice_mut(s![run, ..]).assign(&values);
+                Ok(())
+            },
+        )?;
         Ok(found)
     }
 }
@@ -456,14 +459,6 @@ pub(crate) struct Slices<T> {
 }
 
 impl<T: Real> Slices<T> {
-    /// The transmission of slice `k`, shown to `see`.
-    fn with<R>(&self, k: usize, see: impl FnOnce(&Transmission<T>) -> R) -> Result<R, Error> {
-        match self.ready.get(k) {
-            Some(slice) => Ok(see(slice)),
-            None => Ok(see(&self.multislice.transmission(self.potential.slice(k).view())?)),
-        }
-    }
-
     // Waves through all slices on cores
     /// Takes waves (wave, k_y, k_x) through the slices, by all cores; `see` is shown them behind each of `ends`, and its number.
     fn follow(
@@ -609,10 +604,9 @@ impl StemPlan {
     ) -> Result<Vec<Box<dyn Waves + 's>>, Error> {
         match self.options.method {
             StemMethod::Multislice => {
-                let through = |follower: &'s Box<dyn Follower<T> + 's>| {
-                    Box::new(Through { follower: &**follower, slices }) as Box<dyn Waves + 's>
-                };
-                Ok(crew.iter().map(through).collect())
+                let through =
+                    |follower| Box::new(Through { follower, slices }) as Box<dyn Waves + 's>;
+                Ok(crew.iter().map(|follower| through(&**follower)).collect())
             }
             StemMethod::Prism { .. } => {
                 let matrices = Arc::new(self.matrices(crew, slices, watch)?);
@@ -648,16 +642,19 @@ impl StemPlan {
         let [nx, ny] = options.grid.points().map(|points| points / 2);
         let empty = |_: &usize| Array3::zeros((prism.beams(), ny, nx));
         let mut spectra: Vec<Array3<Complex<T>>> = options.ends.iter().map(empty).collect();
-        let suits = |follower: &Box<dyn Follower<T> + '_>| follower.batch(prism.beams());
-        let follow = |follower: &Box<dyn Follower<T> + '_>, which: Range<usize>| {
-            follower.beams(slices, &prism, which, &Unseen(watch))
-        };
-        dispatch_in_runs(crew, prism.beams(), watch, suits, follow, |which, found| {
-            for (all, some) in spectra.iter_mut().zip(found) {
-                all.slice_mut(s![which.clone(), .., ..]).assign(&some);
-            }
-            Ok(())
-        })?;
+        dispatch_in_runs(
+            crew,
+            prism.beams(),
+            watch,
+            |follower| follower.batch(prism.beams()),
+            |follower, which| follower.beams(slices, &prism, which, &Unseen(watch)),
+            |which, found| {
+                for (all, some) in spectra.iter_mut().zip(found) {
+                    all.slice_mut(s![which.clone(), .., ..]).assign(&some);
+                }
+                Ok(())
+            },
+        )?;
         let matrix = |spectra| SMatrix::new(prism.clone(), &options.probe.beam, spectra, refocus);
         Ok(spectra.into_iter().map(matrix).collect::<Result<_, _>>()?)
     }

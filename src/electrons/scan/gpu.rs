@@ -270,6 +270,17 @@ impl<T: Real> There<'_, T> {
     }
 }
 
+// Slices for a queue
+impl<T: Real> Slices<T> {
+    /// The transmission of slice `k`, shown to `see`.
+    fn with<R>(&self, k: usize, see: impl FnOnce(&Transmission<T>) -> R) -> Result<R, Error> {
+        match self.ready.get(k) {
+            Some(slice) => Ok(see(slice)),
+            None => Ok(see(&self.multislice.transmission(self.potential.slice(k).view())?)),
+        }
+    }
+}
+
 // A queue as a follower
 impl<T: Real> Follower<T> for There<'_, T> {
     fn batch(&self, waves: usize) -> usize {
