@@ -321,9 +321,11 @@ impl Scans<'_, '_> {
         let [a, b, _] = specimen.cell();
         area.draw(&Rectangle::new([place([0.0, b]), place([a, 0.0])], BLACK.mix(0.4)))?;
         if let Some([[left, right], [low, high]]) = window {
-            let corners = [place([left, high]), place([right, low])];
-            area.draw(&Rectangle::new(corners, WHITE.stroke_width(7)))?;
-            area.draw(&Rectangle::new(corners, FRAME.stroke_width(3)))?;
+            let corners =
+                [[left, low], [right, low], [right, high], [left, high], [left, low]].map(place);
+            for (colour, width) in [(WHITE, 9), (FRAME, 5)] {
+                area.draw(&PathElement::new(corners, colour.stroke_width(width)))?;
+            }
         }
         // Tell elements and directions
         let mut elements: Vec<Element> = specimen.atoms().iter().map(|atom| atom.element).collect();
