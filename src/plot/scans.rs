@@ -31,6 +31,7 @@ pub struct ScanPicture<'a, 's> {
     pub notes: Vec<(String, String)>,
 }
 
+// Draw a scan
 /// Draws the crystal with the scanned window, and each real signal that is an image, a field of deflections or a set of patterns.
 ///
 /// # Errors
@@ -144,6 +145,7 @@ impl ScanPicture<'_, '_> {
     }
 }
 
+// Planes of numbers
 /// The numbers in double precision, with four axes their mean over the first two.
 fn seen<T: Real>(array: ArrayViewD<'_, T>) -> ArrayD<f64> {
     let mean = || array.mean_axis(Along(0))?.mean_axis(Along(0));
@@ -221,6 +223,8 @@ impl ScanPicture<'_, '_> {
         Panel { title, shown: Shown::Crystal(from, window), lengths, unit }
     }
 }
+
+// Sides of a panel
 /// Pixels along the longer side of a panel.
 const SIDE: i32 = 400;
 
@@ -279,6 +283,7 @@ impl Scans<'_, '_> {
                 paint_colours(&inside, |x, y| colour_of(deflection(x, y)))?;
                 panel.draw_wheel(area, (right + 20, y), largest)?;
             }
+            // Paint a diffraction pattern
             Shown::Pattern(values) => {
                 let most = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max).log10();
                 let light = |x, y| at(values, [x, y]).max(f64::MIN_POSITIVE).log10();
@@ -347,6 +352,8 @@ impl Scans<'_, '_> {
         Ok(())
     }
 }
+
+// Colours and numbers of a panel
 /// Colours from the least value of an image to the largest.
 const GREY: [u32; 2] = [0x000000, 0xffffff];
 
@@ -377,6 +384,7 @@ fn colour_of([x, y]: [f64; 2]) -> RGBColor {
     RGBColor(brightness(0.0), brightness(1.0), brightness(2.0))
 }
 
+// Wheel of directions
 impl Panel {
     /// Draws the wheel of directions, and how long the longest deflection is.
     fn draw_wheel<DB: DrawingBackend>(
@@ -429,6 +437,8 @@ fn discs(
     }
     picture
 }
+
+// Sizes and colours of elements
 /// Half of the width of an element's disc \[Å\].
 fn radius_of(element: Element) -> f64 {
     0.25 + 0.04 * (element.number() as f64).sqrt()
