@@ -57,7 +57,7 @@ impl Run {
         Ok(())
     }
 
-    fn names(&self) -> std::io::Result<Vec<PathBuf>> {
+    pub fn names(&self) -> std::io::Result<Vec<PathBuf>> {
         let entries =
             fs::read_dir(self.folder.path())?.map(|entry| entry.map(|entry| entry.path()));
         let mut names: Vec<_> = entries.collect::<Result<_, _>>()?;
@@ -1229,7 +1229,7 @@ fn plans_follow_the_speed_in_the_cache() -> Checked {
 
 /// Waits until a process has something to interrupt: until it catches signals, where the system tells, and some time besides.
 #[cfg(unix)]
-fn await_work(process: u32) {
+pub fn await_work(process: u32) {
     use std::{thread::sleep, time::Duration};
     const TERMINATE: u64 = 1 << 14;
     let caught = || {
@@ -1247,7 +1247,7 @@ fn await_work(process: u32) {
 
 /// The program, as somebody starts it who lets it have all signals: the tests may run in the background, where some are ignored.
 #[cfg(unix)]
-fn with_all_signals() -> Command {
+pub fn with_all_signals() -> Command {
     let program = env!("CARGO_BIN_EXE_lenslet");
     if !cfg!(target_os = "linux") {
         return Command::new(program);

@@ -1,25 +1,21 @@
 //! Draws the figures of the chapters on PRISM, scans and their files into the folder that is given.
 
+mod boxes;
+mod images;
+
+use boxes::{BLUE_INK, Drawn, GREEN_INK, Part, RED_INK, draw};
+use images::{TYPEFACE, grey, paint, picture, write};
 use lenslet::device::silent;
 use lenslet::electrons::sample_file::SampleFile;
 use lenslet::electrons::{Multislice, Potential, PotentialModel, Prism, SMatrix, StemMethod};
-use lenslet::electrons::{StemPlan, StemReadings};
+use lenslet::electrons::{Scan, StemOptions, StemPlan, StemReadings};
 use lenslet::numerics::Precision;
 use lenslet::prelude::Engine;
-use lenslet::specimen::{Factors, Slicing};
+use lenslet::specimen::{Atom, Factors, Slicing, Specimen};
 use ndarray::Array2;
 use num_complex::Complex64;
 use plotters::prelude::*;
 use std::{error::Error, path::Path, path::PathBuf};
-
-type Drawn = Result<(), Box<dyn Error>>;
-
-const BLUE_INK: RGBColor = RGBColor(0, 114, 178);
-const RED_INK: RGBColor = RGBColor(213, 94, 0);
-const GREEN_INK: RGBColor = RGBColor(0, 130, 90);
-
-/// A box: its upper left corner, width and height, its lines, and the colour of its kind.
-type Part = ((i32, i32), (i32, i32), &'static [&'static str], RGBColor);
 
 fn main() -> Drawn {
     lenslet::plot::load_font("DejaVu Sans")?;
@@ -31,34 +27,6 @@ fn main() -> Drawn {
     checkpoint(&folder.join("checkpoint.svg"))?;
     window(&folder.join("prism-window.svg"))?;
     scans(&folder)
-}
-
-/// Boxes with lines of text, and arrows between points.
-fn draw((path, size): (&Path, (u32, u32)), parts: &[Part], arrows: &[[(i32, i32); 2]]) -> Drawn {
-    let area = SVGBackend::new(path, size).into_drawing_area();
-    area.fill(&WHITE)?;
-    for ((x, y), (width, height), lines, colour) in parts {
-        let corners = [(*x, *y), (x + width, y + height)];
-        area.draw(&Rectangle::new(corners, colour.mix(0.15).filled()))?;
-        area.draw(&Rectangle::new(corners, colour.stroke_width(1)))?;
-        for (k, line) in lines.iter().enumerate() {
-            let style = ("DejaVu Sans", 13).into_font().color(if k == 0 { colour } else { &BLACK });
-            area.draw(&Text::new((*line).to_string(), (x + 7, y + 6 + 18 * k as i32), style))?;
-        }
-    }
-    for [(x, y), (u, v)] in arrows {
-        let (dx, dy) = (f64::from(u - x), f64::from(v - y));
-        let length = f64::hypot(dx, dy);
-        let (along, across) = ([dx / length, dy / length], [-dy / length, dx / length]);
-        let wing = |side: f64| {
-            let at = |k: usize, end: i32| f64::from(end) - 9.0 * along[k] + side * across[k];
-            (at(0, *u).round() as i32, at(1, *v).round() as i32)
-        };
-        let points = vec![(*x, *y), (*u, *v), wing(4.0), (*u, *v), wing(-4.0)];
-        area.draw(&PathElement::new(points, BLACK.mix(0.7).stroke_width(1)))?;
-    }
-    area.present()?;
-    Ok(())
 }
 
 /// A slice in two passes over memory.
@@ -170,11 +138,19 @@ fn checkpoint(path: &Path) -> Drawn {
     draw((path, (575, 100)), &parts, &[])
 }
 
+/// Silicon, 22 Å of it. Its atoms lie half a slice above the cuts, so that none is at the exit face, where the last slice would hold two planes.
 fn silicon() -> Result<StemPlan, Box<dyn Error>> {
     let text = std::fs::read_to_string("book/systems/silicon-stem.toml")?;
     let text =
-        text.replace("tile = [4, 4, 10]", "tile = [4, 4, 4]").replace("[256, 256]", "[224, 224]");
-    Ok(SampleFile::from_toml(&text, "book/systems/silicon-stem.toml")?.plan()?)
+        text.replace("tile = [4, 4, 10]", "tile = [3, 3, 4]").replace("[256, 256]", "[168, 168]");
+    let plan = SampleFile::from_toml(&text, "book/systems/silicon-stem.toml")?.plan()?;
+    let (specimen, half) = (plan.specimen(), plan.options().slicing.thickness() / 2.0);
+    let lifted = |atom: &Atom| {
+        let [x, y, z] = atom.position;
+        Atom { position: [x, y, z + half], ..*atom }
+    };
+    let atoms = specimen.atoms().iter().map(lifted).collect();
+    Ok(StemPlan::new(Specimen::new(specimen.cell(), atoms)?, plan.options().clone())?)
 }
 
 fn read(plan: &StemPlan) -> Result<StemReadings, Box<dyn Error>> {
@@ -199,25 +175,25 @@ fn window(path: &Path) -> Drawn {
     let matrix = SMatrix::new(prism, &options.probe.beam, waves, 0.0)?;
     let beam = matrix.plane(5);
     let (ny, nx) = beam.dim();
-    let area = SVGBackend::new(path, (420, 320)).into_drawing_area();
-    area.fill(&WHITE)?;
     let least = beam.iter().map(|a: &Complex64| a.norm()).fold(f64::INFINITY, f64::min);
     let most = beam.iter().map(|a: &Complex64| a.norm()).fold(0.0, f64::max);
-    for ((j, i), a) in beam.indexed_iter() {
-        let grey = (255.0 * (a.norm() - least) / (most - least)) as u8;
-        let corner = |k: usize, n: usize| 20 + (280 * k / n) as i32;
-        let corners = [(corner(i, nx), corner(j, ny)), (corner(i + 1, nx), corner(j + 1, ny))];
-        area.draw(&Rectangle::new(corners, RGBColor(grey, grey, grey).filled()))?;
-    }
-    area.draw(&Rectangle::new([(90, 90), (230, 230)], RED_INK.stroke_width(2)))?;
-    area.draw(&Circle::new((160, 160), 4, RED_INK.filled()))?;
-    let ink = |colour| ("DejaVu Sans", 13).into_font().color(colour);
-    area.draw(&Text::new("a beam behind", (310, 30), ink(&BLACK)))?;
-    area.draw(&Text::new("the crystal, |S_b|", (310, 48), ink(&BLACK)))?;
-    area.draw(&Text::new("the window of", (310, 140), ink(&RED_INK)))?;
-    area.draw(&Text::new("a probe, f = 2", (310, 158), ink(&RED_INK)))?;
-    area.present()?;
-    Ok(())
+    let place = |share: f64, n: usize| (share * n as f64) as usize;
+    picture(path, (860, 620), |area| {
+        paint(&area.clone().shrink((30, 30), (560, 560)), |x, y| {
+            grey((beam[[place(y, ny), place(x, nx)]].norm() - least) / (most - least))
+        })?;
+        let corners = vec![(170, 170), (450, 170), (450, 450), (170, 450), (170, 170)];
+        area.draw(&PathElement::new(corners, RED_INK.stroke_width(4)))?;
+        area.draw(&Circle::new((310, 310), 8, RED_INK.filled()))?;
+        for (k, line) in ["a beam behind", "the crystal, |S_b|"].into_iter().enumerate() {
+            write(area, line, (610, 40 + 36 * k as i32))?;
+        }
+        for (k, line) in ["the window of", "a probe, f = 2"].into_iter().enumerate() {
+            let ink = (TYPEFACE, 26).into_font().color(&RED_INK);
+            area.draw(&Text::new(line, (610, 260 + 36 * k as i32), ink))?;
+        }
+        Ok(())
+    })
 }
 
 /// Silicon in a dark field, and what PRISM's interpolation changes of it.
@@ -232,13 +208,16 @@ fn scans(folder: &Path) -> Drawn {
     };
     let image = Array2::from_shape_vec((nx, ny), column(60.0, 90.0, &readings))?;
     dark_field(&folder.join("silicon-haadf.svg"), &image, plan.options().scan.step()[0])?;
-    // Errors of PRISM by detector
+    // Errors of PRISM by detector, at every other place along both axes
+    let scan = Scan::new([[0.0, 5.43]; 2], plan.options().scan.step().map(|step| 2.0 * step))?;
+    let coarse = StemOptions { scan, ..plan.options().clone() };
+    let readings = read(&StemPlan::new(plan.specimen().clone(), coarse.clone())?)?;
     let detectors =
         [(0.0, 20.0, "0–20 mrad"), (22.0, 40.0, "22–40 mrad"), (60.0, 90.0, "60–90 mrad")];
     let mut lines: Vec<Vec<(f64, f64)>> = vec![Vec::new(); 3];
-    for f in [1, 2, 4, 7, 8] {
+    for f in [1, 2, 3, 6, 7] {
         let method = StemMethod::Prism { factor: [f, f], refocus: 0.0 };
-        let options = lenslet::electrons::StemOptions { method, ..plan.options().clone() };
+        let options = StemOptions { method, ..coarse.clone() };
         let shared = read(&StemPlan::new(plan.specimen().clone(), options)?)?;
         for (line, (first, last, _)) in lines.iter_mut().zip(detectors) {
             let (a, b) = (column(first, last, &shared), column(first, last, &readings));
@@ -253,25 +232,20 @@ fn scans(folder: &Path) -> Drawn {
 
 fn dark_field(path: &Path, image: &Array2<f64>, step: f64) -> Drawn {
     let (nx, ny) = image.dim();
-    let area = SVGBackend::new(path, (380, 330)).into_drawing_area();
-    area.fill(&WHITE)?;
     let [least, most] =
         [image.fold(f64::INFINITY, |a: f64, b| a.min(*b)), image.fold(0.0, |a: f64, b| a.max(*b))];
-    let side = 280 / nx.max(ny) as i32;
-    for ((i, j), value) in image.indexed_iter() {
-        let grey = (255.0 * (value - least) / (most - least)) as u8;
-        let corner = [i, j].map(|k| 20 + side * k as i32);
-        let corners = [(corner[0], corner[1]), (corner[0] + side, corner[1] + side)];
-        area.draw(&Rectangle::new(corners, RGBColor(grey, grey, grey).filled()))?;
-    }
-    let bar = (2.0 / step * f64::from(side)) as i32;
-    area.draw(&Rectangle::new([(30, 300), (30 + bar, 305)], BLACK.filled()))?;
-    let ink = ("DejaVu Sans", 13).into_font().color(&BLACK);
-    area.draw(&Text::new("2 Å", (40 + bar, 296), ink.clone()))?;
-    area.draw(&Text::new(format!("{:.1} %", 100.0 * most), (310, 25), ink.clone()))?;
-    area.draw(&Text::new(format!("to {:.1} %", 100.0 * least), (310, 45), ink))?;
-    area.present()?;
-    Ok(())
+    let place = |share: f64, n: usize| (share * n as f64) as usize;
+    picture(path, (800, 680), |area| {
+        paint(&area.clone().shrink((30, 30), (560, 560)), |x, y| {
+            grey((image[[place(x, nx), place(y, ny)]] - least) / (most - least))
+        })?;
+        let length = (2.0 / step * 560.0 / nx as f64) as i32;
+        area.draw(&Rectangle::new([(30, 612), (30 + length, 622)], BLACK.filled()))?;
+        write(area, "2 Å", (44 + length, 602))?;
+        paint(&area.clone().shrink((620, 30), (40, 560)), |_, y| grey(y))?;
+        write(area, &format!("{:.2} %", 100.0 * most), (670, 30))?;
+        write(area, &format!("{:.2} %", 100.0 * least), (670, 562))
+    })
 }
 
 fn errors(path: &Path, lines: &[Vec<(f64, f64)>], names: &[&str; 3]) -> Drawn {
@@ -281,10 +255,11 @@ fn errors(path: &Path, lines: &[Vec<(f64, f64)>], names: &[&str; 3]) -> Drawn {
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(64)
-        .build_cartesian_2d((0.9..9.0f64).log_scale(), (1e-4..100.0f64).log_scale())?;
+        .build_cartesian_2d((0.9..8.0f64).log_scale(), (1e-4..200.0f64).log_scale())?;
     let style = ("DejaVu Sans", 13).into_font();
     let mesh = &mut chart.configure_mesh();
     mesh.label_style(style.clone())
+        .light_line_style(TRANSPARENT)
         .x_desc("interpolation f")
         .y_desc("rms error [% of the mean]")
         .draw()?;

@@ -1,16 +1,12 @@
 //! Draws the figures of the chapters on files for other tools into the folder that is given.
 
+mod boxes;
+
+use boxes::{BLUE_INK, Drawn, GREEN_INK, Part, RED_INK, draw};
 use plotters::prelude::*;
-use std::{error::Error, path::Path, path::PathBuf};
+use std::path::{Path, PathBuf};
 
-const BLUE_INK: RGBColor = RGBColor(0, 114, 178);
-const RED_INK: RGBColor = RGBColor(213, 94, 0);
-const GREEN_INK: RGBColor = RGBColor(0, 130, 90);
-
-/// A box: its upper left corner, width and height, its lines, and the colour of its kind.
-type Part = ((i32, i32), (i32, i32), &'static [&'static str], RGBColor);
-
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Drawn {
     lenslet::plot::load_font("DejaVu Sans")?;
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
     references(&folder.join("telemetry-files.svg"))?;
@@ -24,40 +20,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     sections(&folder.join("mrc.svg"))
 }
 
-/// Boxes with lines of text, and arrows between points.
-fn draw(
-    (path, size): (&Path, (u32, u32)),
-    parts: &[Part],
-    arrows: &[[(i32, i32); 2]],
-) -> Result<(), Box<dyn Error>> {
-    let area = SVGBackend::new(path, size).into_drawing_area();
-    area.fill(&WHITE)?;
-    for ((x, y), (width, height), lines, colour) in parts {
-        let corners = [(*x, *y), (x + width, y + height)];
-        area.draw(&Rectangle::new(corners, colour.mix(0.15).filled()))?;
-        area.draw(&Rectangle::new(corners, colour.stroke_width(1)))?;
-        for (k, line) in lines.iter().enumerate() {
-            let style = ("DejaVu Sans", 13).into_font().color(if k == 0 { colour } else { &BLACK });
-            area.draw(&Text::new((*line).to_string(), (x + 7, y + 6 + 18 * k as i32), style))?;
-        }
-    }
-    for [(x, y), (u, v)] in arrows {
-        let (dx, dy) = (f64::from(u - x), f64::from(v - y));
-        let length = f64::hypot(dx, dy);
-        let (along, across) = ([dx / length, dy / length], [-dy / length, dx / length]);
-        let wing = |side: f64| {
-            let at = |k: usize, end: i32| f64::from(end) - 9.0 * along[k] + side * across[k];
-            (at(0, *u).round() as i32, at(1, *v).round() as i32)
-        };
-        let points = vec![(*x, *y), (*u, *v), wing(4.0), (*u, *v), wing(-4.0)];
-        area.draw(&PathElement::new(points, BLACK.mix(0.7).stroke_width(1)))?;
-    }
-    area.present()?;
-    Ok(())
-}
-
 /// Rows that point at rows of other tables and at images.
-fn references(path: &Path) -> Result<(), Box<dyn Error>> {
+fn references(path: &Path) -> Drawn {
     let parts: [Part; 6] = [
         (
             (20, 20),
@@ -96,7 +60,7 @@ fn references(path: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// Which table of a system file is in which of telemetry.
-fn correspondence(path: &Path) -> Result<(), Box<dyn Error>> {
+fn correspondence(path: &Path) -> Drawn {
     let names: [(&'static [&'static str], &'static [&'static str]); 5] = [
         (&["[atmosphere]"], &["AOT_ATMOSPHERIC_PARAMETERS", "and images of the layers"]),
         (&["[telescope]"], &["AOT_TELESCOPES", "and an image of the pupil"]),
@@ -122,7 +86,7 @@ fn correspondence(path: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// Sensors, the loops that lead from each of them to each mirror, and the mirrors.
-fn loops(path: &Path) -> Result<(), Box<dyn Error>> {
+fn loops(path: &Path) -> Drawn {
     let sensors: [&'static [&'static str]; 3] = [&["WFS 0"], &["WFS 1"], &["WFS 2"]];
     let (mut parts, mut arrows): (Vec<Part>, Vec<_>) = (Vec::new(), Vec::new());
     let loops: [&'static [&'static str]; 6] = [
@@ -149,7 +113,7 @@ fn loops(path: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// The map of a field and the cube that it counts.
-fn field(path: &Path) -> Result<(), Box<dyn Error>> {
+fn field(path: &Path) -> Drawn {
     let area = SVGBackend::new(path, (720, 270)).into_drawing_area();
     area.fill(&WHITE)?;
     let write = |text: &str, at: (i32, i32), colour: RGBColor| {
@@ -182,7 +146,7 @@ fn field(path: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// A signal of four axes, and the files that it can go into.
-fn signals(path: &Path) -> Result<(), Box<dyn Error>> {
+fn signals(path: &Path) -> Drawn {
     let parts: [Part; 8] = [
         (
             (20, 30),
@@ -209,7 +173,7 @@ fn signals(path: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// What points to what in a file in HDF5.
-fn hierarchy(path: &Path) -> Result<(), Box<dyn Error>> {
+fn hierarchy(path: &Path) -> Drawn {
     let parts: [Part; 6] = [
         ((20, 20), (160, 66), &["superblock", "\\x89 H D F …", "end, root"], RED_INK),
         ((230, 20), (170, 66), &["OHDR: the root", "link \"data\"", "link \"log\""], BLUE_INK),
@@ -239,7 +203,7 @@ fn hierarchy(path: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// The tree of groups that Prismatic made.
-fn prismatic(path: &Path) -> Result<(), Box<dyn Error>> {
+fn prismatic(path: &Path) -> Drawn {
     let parts: [Part; 6] = [
         (
             (15, 90),
@@ -284,7 +248,7 @@ fn prismatic(path: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// An array in chunks, and the members of the archive.
-fn chunks(path: &Path) -> Result<(), Box<dyn Error>> {
+fn chunks(path: &Path) -> Drawn {
     let mut parts: Vec<Part> = vec![
         ((330, 10), (190, 30), &["four_d/.zarray"], RED_INK),
         ((330, 50), (190, 30), &["four_d/.zattrs"], RED_INK),
@@ -304,7 +268,7 @@ fn chunks(path: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// What is in a file in MRC.
-fn sections(path: &Path) -> Result<(), Box<dyn Error>> {
+fn sections(path: &Path) -> Drawn {
     let parts: [Part; 5] = [
         (
             (20, 20),

@@ -9,10 +9,12 @@ use crate::device::{Device, Engine, Watch, check};
 use crate::electrons::sample_file::SampleFile;
 use crate::electrons::{StemPlan, StemReadings};
 use crate::error::{Error, accept, positive};
-use crate::files::draft::check_files;
+use crate::files::draft::{Draft, check_files};
 use crate::files::origin::Origin;
 use crate::files::signal_files::SignalFormat;
+use crate::files::signals::Signals;
 use crate::numerics::Precision;
+use crate::plot::{PictureFormat, ScanPicture, plot_scan, short_name};
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -36,6 +38,9 @@ pub struct StemArgs {
     /// The signal that a file in MRC holds, such as annulus_0.
     #[arg(long)]
     signal: Option<String>,
+    /// Draw the crystal and what was read of it into this file, .svg or .png.
+    #[arg(long, conflicts_with = "share")]
+    plot: Option<PathBuf>,
     /// Seconds between two checkpoints, which stand beside the output as OUTPUT.checkpoint until it is written.
     #[arg(long, default_value_t = 60.0)]
     checkpoint: f64,
@@ -80,7 +85,11 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     let crystal = ("crystal", file.sample.file.as_path());
     let mut inputs = vec![("sample file", args.sample.as_path()), crystal];
     inputs.extend(args.collect.iter().map(|path| ("share", path.as_path())));
-    let outputs: Vec<_> = named.into_iter().filter(|_| !args.plan).collect();
+    let picture = args.plot.as_deref();
+    let picture =
+        picture.map(|path| PictureFormat::of(path).map(|format| (path, format))).transpose()?;
+    let outputs = [named, picture.map(|(path, _)| ("plot", path))];
+    let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&inputs, &outputs)?;
     let plan = file.plan()?;
     let engine = with_speed(engine, args.plan)?;
@@ -100,7 +109,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         None => readings.write(output, run.fingerprint)?,
         Some(format) => {
             let origin = Origin::new(&command_line(), &description.method, file.text());
-            run.write(&readings, output, format, origin)?;
+            run.write(&readings, (output, format), picture, origin)?;
         }
     }
     run.forget(output)?;
@@ -144,8 +153,11 @@ impl Run<'_> {
             kept = Instant::now();
             now.write(&path, self.fingerprint)
         };
-        self.plan.run(self.engine, &mut readings, watch, &mut keep)?;
-        Ok(readings)
+        let ran = self.plan.run(self.engine, &mut readings, watch, &mut keep);
+        if matches!(ran, Err(Error::Cancelled)) && readings.done != [0, 0] {
+            readings.write(&path, self.fingerprint)?;
+        }
+        ran.map(|()| readings)
     }
 
     /// Joins the shares.
@@ -156,12 +168,12 @@ impl Run<'_> {
     }
 
     // Write and tell a run
-    /// Writes the readings as signals, in the precision of the waves.
+    /// Writes the readings as signals, in the precision of the waves, and their picture, which appears only when they are in place.
     fn write(
         &self,
         readings: &StemReadings,
-        output: &Path,
-        format: SignalFormat,
+        (output, format): (&Path, SignalFormat),
+        picture: Option<(&Path, PictureFormat)>,
         origin: Origin,
     ) -> Result<(), Error> {
         let mut signals = match self.engine.precision() {
@@ -169,7 +181,27 @@ impl Run<'_> {
             Precision::F64 => self.plan.signals::<f64>(readings)?,
         };
         signals.origin(origin)?;
-        signals.write(output, format, self.args.signal.as_deref()).map(|_| ())
+        let drawn = |(path, format)| Draft::holding(path, &self.draw(&signals, format)?);
+        let drawing = picture.map(drawn).transpose()?;
+        signals.write(output, format, self.args.signal.as_deref())?;
+        drawing.map(Draft::publish).transpose().map(|_| ())
+    }
+
+    // Draw the signals of a run
+    /// The picture of the signals.
+    fn draw(&self, signals: &Signals<'_>, format: PictureFormat) -> Result<Vec<u8>, Error> {
+        let (options, probe) = (self.plan.detectors().options(), &self.plan.options().probe);
+        let note = |name: String, inner: f64, outer: f64| (name, format!("{inner}–{outer} mrad"));
+        let annuli = options.annuli.iter().enumerate();
+        let annuli = annuli.map(|(k, a)| note(format!("annulus_{k}"), a.inner, a.outer));
+        let segmented = options.segmented.iter().enumerate();
+        let segmented =
+            segmented.map(|(k, s)| note(format!("segmented_{}", k + 1), s.inner, s.outer));
+        let name = short_name(&self.args.sample.display().to_string());
+        let title = format!("{name}, {} keV, {} mrad", probe.beam.energy_kev(), probe.semi_angle);
+        let (specimen, semi_angle) = (self.plan.specimen(), probe.semi_angle);
+        let notes = annuli.chain(segmented).collect();
+        plot_scan(&ScanPicture { title, specimen, signals, semi_angle, notes }, format)
     }
 
     /// Removes the checkpoint, which is not needed any more.
@@ -182,6 +214,7 @@ impl Run<'_> {
         }
     }
 
+    // Tell of a run
     /// What is said of the run.
     fn told(&self, readings: &StemReadings, output: &Path, seconds: f64) -> String {
         let (detectors, mean) = (self.plan.detectors(), &readings.mean);
@@ -190,6 +223,7 @@ impl Run<'_> {
             let summary = json!({
                 "sample": self.args.sample.display().to_string(),
                 "output": output.display().to_string(),
+                "plot": self.args.plot.as_ref().map(|path| path.display().to_string()),
                 "places": [readings.places.start, readings.places.end],
                 "configurations": self.plan.configurations(),
                 "kept": total,
@@ -207,11 +241,13 @@ impl Run<'_> {
         let scan =
             format!("{} of {}", count(readings.places.len(), "probe"), self.args.sample.display());
         let time = format!("{seconds:.2} s on {}", self.engine.name());
-        align(&[
+        let mut lines = vec![
             ("scan", scan),
             ("lost", lost),
             ("time", time),
             ("written", output.display().to_string()),
-        ])
+        ];
+        lines.extend(self.args.plot.as_ref().map(|path| ("plot", path.display().to_string())));
+        align(&lines)
     }
 }

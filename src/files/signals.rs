@@ -76,6 +76,27 @@ impl Axis {
     pub(super) fn places(&self, count: usize) -> Vec<f64> {
         (0..count).map(|k| self.offset + self.scale * k as f64).collect()
     }
+
+    // Read an axis
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The unit of its samples' places.
+    pub fn unit(&self) -> &str {
+        &self.unit
+    }
+
+    /// The place of its first sample.
+    pub fn offset(&self) -> f64 {
+        self.offset
+    }
+
+    /// From one sample to the next.
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
 }
 
 // Samples of four types
@@ -288,6 +309,11 @@ impl<'a> Signal<'a> {
     /// What no two signals of a run have in common: the name in a file of Prismatic, and the number of the depth.
     fn key(&self) -> (&str, usize) {
         (known_as(&self.name), self.depth.map_or(0, |(number, _)| number))
+    }
+
+    /// Its axes, one for each dimension.
+    pub fn axes(&self) -> &[Axis] {
+        &self.axes
     }
 
     /// The numbers.

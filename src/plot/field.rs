@@ -115,7 +115,7 @@ impl FieldPicture {
 }
 
 /// The least and the largest value, a little apart.
-fn ends(values: &Array2<f64>) -> [f64; 2] {
+pub(super) fn ends(values: &Array2<f64>) -> [f64; 2] {
     let good = || values.iter().copied().filter(|value| value.is_finite());
     let [least, most] =
         [good().fold(f64::INFINITY, f64::min), good().fold(f64::NEG_INFINITY, f64::max)];

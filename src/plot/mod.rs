@@ -10,6 +10,8 @@ pub(crate) mod budget;
 pub(crate) mod learned;
 pub(crate) mod point_spread;
 pub(crate) mod reconstructor;
+#[cfg(feature = "files")]
+pub(crate) mod scans;
 
 pub use budget::{plot_budgets, plot_profiles};
 pub use covariance::{
@@ -22,6 +24,8 @@ pub use map::{WavefrontMap, plot_wavefronts, without_piston};
 pub use noise::{plot_noise, plot_noise_of_stars};
 pub use point_spread::plot_stars;
 pub use reconstructor::{plot_reconstructor, plot_spectrum};
+#[cfg(feature = "files")]
+pub use scans::{ScanPicture, plot_scan};
 
 // What the plots stand on
 use crate::error::{Error, Invalid, finite};
@@ -468,15 +472,26 @@ pub(crate) fn paint<DB: DrawingBackend>(
     level: impl Fn(f64, f64) -> f64,
 ) -> Drawn<DB> {
     let stations: Vec<RGBColor> = stations.iter().map(|&station| colour(station)).collect();
-    let (colours, (width, height)) = (DerivedColorMap::new(&stations), area.dim_in_pixel());
+    let colours = DerivedColorMap::new(&stations);
+    let colour = |level: f64| if level.is_nan() { DARK } else { colours.get_color(level) };
+    paint_colours(area, |x, y| colour(level(x, y)))
+}
+
+/// The same with any colours.
+pub(crate) fn paint_colours<DB: DrawingBackend>(
+    area: &Area<DB>,
+    colour: impl Fn(f64, f64) -> RGBColor,
+) -> Drawn<DB> {
+    let (width, height) = area.dim_in_pixel();
     let share = |pixel: u32, pixels: u32| (f64::from(pixel) + 0.5) / f64::from(pixels);
     let places = (0..height).rev().flat_map(|y| (0..width).map(move |x| (x, y)));
-    let levels = places.map(|(x, y)| level(share(x, width), share(y, height)));
-    let colour = |level: f64| if level.is_nan() { DARK } else { colours.get_color(level) };
-    let pixels = levels.map(colour).flat_map(|RGBColor(red, green, blue)| [red, green, blue]);
+    let colours = places.map(|(x, y)| colour(share(x, width), share(y, height)));
+    let pixels = colours.flat_map(|RGBColor(red, green, blue)| [red, green, blue]);
     let element = BitMapElement::with_owned_buffer((0, 0), (width, height), pixels.collect());
     element.map_or(Ok(()), |element: BitMapElement<_>| area.draw(&element))
 }
+
+// Bars of all colours
 /// Paints a bar of all levels, with ticks and their labels in letters of a size.
 pub(crate) fn paint_bar<DB: DrawingBackend>(
     area: &Area<DB>,

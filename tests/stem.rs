@@ -1,0 +1,343 @@
+//! `lenslet stem` from the command line: pictures, what it refuses, and runs that are interrupted, shared, or find no room.
+
+use crate::cli::{Checked, Run, said};
+use ndarray::ArrayD;
+use ndarray_npy::NpzReader;
+use std::fs::{self, File};
+
+/// A few probes over a thin crystal, lopsided in all that can be.
+const SAMPLE: &str = "[sample]
+file = \"crystal.xyz\"
+[potential]
+grid = [48, 32]
+slice_thickness = 1.3575
+[phonons]
+configurations = 2
+[beam]
+energy_kev = 100.0
+semi_angle = 15.0
+[scan]
+window = [[0.0, 5.43], [1.0, 4.0]]
+step = [0.7, 0.5]
+[detector]
+bin = 4.0
+annuli = [[20.0, 40.0]]
+centre_of_mass = true
+four_d = { crop = 30.0, bin = 1 }
+";
+
+const CRYSTAL: &str = include_str!("../book/systems/SI100.XYZ");
+
+type Failed = Box<dyn std::error::Error>;
+
+fn run() -> Result<Run, Failed> {
+    let run = Run::new()?;
+    fs::write(run.path("crystal.xyz"), CRYSTAL)?;
+    fs::write(run.path("sample.toml"), SAMPLE)?;
+    Ok(run)
+}
+
+/// A file of the run with one thing changed.
+fn change(run: &Run, name: &str, text: &str, from: &str, to: &str) -> Checked {
+    assert_eq!(text.matches(from).count(), 1, "{from}");
+    Ok(fs::write(run.path(name), text.replace(from, to))?)
+}
+
+fn array(run: &Run, file: &str, name: &str) -> Result<ArrayD<f32>, Failed> {
+    Ok(NpzReader::new(File::open(run.path(file))?)?.by_name(name)?)
+}
+
+/// Whether two files hold the same signals, to the bit.
+fn same_signals(run: &Run, one: &str, other: &str) -> Checked {
+    for name in ["annular", "annulus_0", "centre_of_mass", "four_d", "standard_error"] {
+        let (one, other) = (array(run, one, name)?, array(run, other, name)?);
+        assert!(one.iter().any(|x| *x != 0.0), "{name}");
+        assert_eq!(one, other, "{name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn pictures_have_what_was_read() -> Checked {
+    let run = run()?;
+    let told = said(&run.lenslet("stem sample.toml -o a.npz --plot a.svg")?);
+    assert!(told.ends_with("plot        a.svg\n"), "{told}");
+    let drawn = fs::read_to_string(run.path("a.svg"))?;
+    for word in [
+        "sample.toml, 100 keV, 15 mrad",
+        "columns of atoms",
+        "Si",
+        "annulus_0: 20–40 mrad",
+        "centre_of_mass",
+        "four_d (mean)",
+        "2 Å",
+    ] {
+        assert!(drawn.contains(&format!(">\n{word}\n<")), "{word}");
+    }
+    assert!(!drawn.contains("standard_error") && !drawn.contains("annular"));
+    // The shares of a run have no picture; what is joined has the same one.
+    for k in 1..=2 {
+        said(&run.lenslet(&format!("stem sample.toml -o part{k} --share {k}/2"))?);
+    }
+    said(&run.lenslet("stem sample.toml -o b.npz --collect part2 part1 --plot b.svg")?);
+    assert_eq!(fs::read_to_string(run.path("b.svg"))?, drawn);
+    same_signals(&run, "a.npz", "b.npz")?;
+    let told = said(&run.lenslet("stem sample.toml -o a.npz --plot a.png --json")?);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&told)?["plot"], "a.png");
+    assert!(fs::read(run.path("a.png"))?.starts_with(b"\x89PNG"));
+    said(&run.lenslet("stem sample.toml --plan --plot c.svg")?);
+    assert!(!run.path("c.svg").exists(), "a plan draws nothing");
+    run.refuses("stem sample.toml -o a.npz --plot a.npz", &["plot", ".svg or .png"])?;
+    run.refuses("stem sample.toml -o a.npz --plot a.pdf", &["plot", ".svg or .png"])?;
+    run.refuses("stem sample.toml -o x.npz --plot no/a.svg", &["no/a.svg", "no folder"])?;
+    run.refuses("stem sample.toml -o x --share 1/2 --plot a.svg", &["--plot", "--share"])?;
+    Ok(())
+}
+
+#[test]
+fn bad_crystals_are_refused_with_their_line() -> Checked {
+    let run = run()?;
+    fs::write(run.path("out.npz"), "old")?;
+    for (from, to, words) in [
+        ("14  0.0000  0.0000  0.0000", "104  0.0000  0.0000  0.0000", ["3: element = 104", "103"]),
+        ("14  0.0000  0.0000  0.0000", "Sx  0.0000  0.0000  0.0000", ["3: element = Sx", "symbol"]),
+        ("4.0725  1.3575  1.3575", "4.0725  1.3575  -0.2", ["6: z = -0.2", "0 to 5.43 Å"]),
+        ("1.3575  1.3575  4.0725", "1.3575  1.3575  5.5", ["9: z = 5.5", "0 to 5.43 Å"]),
+        (
+            "2.7150  2.7150  0.0000  1.0",
+            "2.7150  2.7150  0.0000  -0.5",
+            ["4: occupancy = -0.5", ""],
+        ),
+        ("2.7150  2.7150  0.0000  1.0", "2.7150  2.7150  0.0000  1.5", ["4: occupancy = 1.5", ""]),
+        ("5.43    5.43    5.43", "5.43    0.0    5.43", ["2: cell = 0.0", "three sides"]),
+        ("1.3575  4.0725  1.3575", "1.3575  nan  1.3575", ["5: y = nan", "a place in Å"]),
+    ] {
+        change(&run, "crystal.xyz", CRYSTAL, from, to)?;
+        run.refuses("stem sample.toml -o out.npz", &words)?;
+    }
+    fs::remove_file(run.path("crystal.xyz"))?;
+    run.refuses("stem sample.toml -o out.npz", &["cannot read", "crystal.xyz"])?;
+    assert_eq!(fs::read_to_string(run.path("out.npz"))?, "old");
+    Ok(())
+}
+
+#[test]
+fn bad_samples_are_refused_with_their_line() -> Checked {
+    let run = run()?;
+    fs::write(run.path("out.npz"), "old")?;
+    let prism = "[method]\nalgorithm = \"prism\"\ninterpolation = [3, 5]\n[scan]";
+    for (from, to, words) in [
+        ("thickness = 1.3575", "thickness = 9.0", ["5: potential.slice_thickness = 9.0", "5.43"]),
+        (
+            "thickness = 1.3575",
+            "thickness = 0",
+            ["5: potential.slice_thickness = 0", "greater than"],
+        ),
+        ("semi_angle = 15.0", "semi_angle = 90.0", ["10: beam.semi_angle = 90.0", "at most 78.3"]),
+        ("semi_angle = 15.0", "semi_angle = -1.0", ["10: beam.semi_angle = -1.0", "0 to 500"]),
+        ("step = [0.7, 0.5]", "step = 0.0", ["13: scan.step = 0.0", "greater than 0"]),
+        ("step = [0.7, 0.5]", "step = [0.7, 0]", ["13: scan.step = [0.7, 0]", "greater than 0"]),
+        ("[1.0, 4.0]", "[4.0, 1.0]", ["12: scan.window", "from below its to"]),
+        ("[scan]", prism, ["interpolation = 5", "divides a quarter of 32 points"]),
+        ("energy_kev = 100.0", "energy_kev = \"fast\"", ["9: beam.energy_kev = \"fast\"", "keV"]),
+        ("energy_kev = 100.0", "", ["beam.energy_kev", "keV"]),
+        ("grid = [48, 32]", "grid = 48", ["4: potential.grid = 48", "two multiples of 4"]),
+        (
+            "grid = [48, 32]",
+            "grid = [48.5, 32]",
+            ["4: potential.grid = [48.5, 32]", "two multiples"],
+        ),
+        ("configurations = 2", "configurations = -2", ["7: phonons.configurations = -2", "whole"]),
+        ("bin = 4.0", "bin = [4.0]", ["15: detector.bin = [4.0]", "a number"]),
+        ("[[20.0, 40.0]]", "[20.0, 40.0]", ["16: detector.annuli", "[inner, outer]"]),
+        ("[[20.0, 40.0]]", "[[40.0, 20.0]]", ["16: detector.annuli[0]", "larger outer one"]),
+        ("[[20.0, 40.0]]", "[[20.0, 300.0]]", ["16: detector.annuli[0]", "which the grid keeps"]),
+        (
+            "centre_of_mass = true",
+            "centre_of_mass = 1",
+            ["17: detector.centre_of_mass = 1", "true"],
+        ),
+        ("centre_of_mass", "center_of_mass", ["17: detector.center_of_mass", "centre_of_mass?"]),
+    ] {
+        change(&run, "bad.toml", SAMPLE, from, to)?;
+        run.refuses("stem bad.toml -o out.npz", &["bad.toml:", words[0], words[1]])?;
+    }
+    run.refuses("stem crystal.xyz -o out.npz", &["crystal.xyz:1"])?;
+    run.refuses("stem sample.toml -o out.npz --checkpoint 0", &["checkpoint = 0.0"])?;
+    run.refuses("stem sample.toml -o sample.npz.txt", &["output", ".h5"])?;
+    run.refuses("stem sample.toml -o crystal.xyz --share 1/2", &["another file than the crystal"])?;
+    run.refuses("stem sample.toml -o sample.toml --share 1/2", &["another file than the sample"])?;
+    assert_eq!(fs::read_to_string(run.path("out.npz"))?, "old");
+    Ok(())
+}
+
+#[test]
+fn checkpoints_of_others_are_refused() -> Checked {
+    let run = run()?;
+    fs::write(run.path("out.npz"), "old")?;
+    let checkpoint = run.path("out.npz.checkpoint");
+    said(&run.lenslet("stem sample.toml -o whole --share 1/1")?);
+    said(&run.lenslet("stem sample.toml -o part --share 1/2")?);
+    change(&run, "other.toml", SAMPLE, "semi_angle = 15.0", "semi_angle = 14.0")?;
+    let (whole, part) = (fs::read(run.path("whole"))?, fs::read(run.path("part"))?);
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 4;
+    for (bytes, sample, words) in [
+        (&flipped, "sample.toml", "its sum is wrong"),
+        (&whole[..whole.len() - 5].to_vec(), "sample.toml", "its sum is wrong"),
+        (&whole[..9].to_vec(), "sample.toml", "a file of readings"),
+        (&Vec::new(), "sample.toml", "a file of readings"),
+        (&CRYSTAL.into(), "sample.toml", "a file of readings"),
+        (&whole, "other.toml", "readings of the same sample"),
+        (&part, "sample.toml", "remove it to begin anew"),
+    ] {
+        fs::write(&checkpoint, bytes)?;
+        run.refuses(&format!("stem {sample} -o out.npz"), &["checkpoint", words])?;
+        assert_eq!(&fs::read(&checkpoint)?, bytes, "{words}");
+    }
+    let other = "stem sample.toml -o out.npz --precision f64";
+    fs::write(&checkpoint, &whole)?;
+    run.refuses(other, &["readings of the same sample, options, precision"])?;
+    assert_eq!(fs::read_to_string(run.path("out.npz"))?, "old");
+    // A whole one needs only be written, and is not needed any more.
+    said(&run.lenslet("stem sample.toml -o out.npz")?);
+    assert!(!checkpoint.exists());
+    said(&run.lenslet("stem sample.toml -o again.npz")?);
+    same_signals(&run, "out.npz", "again.npz")
+}
+
+#[test]
+fn shares_that_do_not_fit_are_refused() -> Checked {
+    let run = run()?;
+    fs::write(run.path("out.npz"), "old")?;
+    for part in ["1/3", "2/3", "3/3", "2/2"] {
+        let name = part.replace('/', "of");
+        said(&run.lenslet(&format!("stem sample.toml -o {name} --share {part}"))?);
+    }
+    change(&run, "other.toml", SAMPLE, "configurations = 2", "configurations = 3")?;
+    said(&run.lenslet("stem other.toml -o foreign --share 2/3")?);
+    for (parts, words) in [
+        ("1of3 3of3", "shares leave places out"),
+        ("1of3 2of3", "shares of all 48 places"),
+        ("1of3 2of3 2of2", "shares overlap"),
+        ("1of3 2of3 2of3 3of3", "shares overlap"),
+        ("1of3 foreign 3of3", "readings of the same sample"),
+        ("1of3 2of3 sample.toml", "a file of readings"),
+        ("1of3 2of3 none", "cannot read none"),
+    ] {
+        run.refuses(&format!("stem sample.toml -o out.npz --collect {parts}"), &[words])?;
+    }
+    for (share, words) in
+        [("4/3", "K from 1 to N"), ("0/3", "K from 1 to N"), ("1/49", "48 places"), ("3", "3/8")]
+    {
+        run.refuses(&format!("stem sample.toml -o out.npz --share {share}"), &[words])?;
+    }
+    let both = "stem sample.toml -o out.npz --share 1/3 --collect 1of3 2of3 3of3";
+    run.refuses(both, &["cannot be used with"])?;
+    run.refuses("stem sample.toml -o 1of3 --share 1/3 --collect 1of3", &["cannot be used with"])?;
+    assert_eq!(fs::read_to_string(run.path("out.npz"))?, "old");
+    said(&run.lenslet("stem sample.toml -o out.npz --collect 3of3 1of3 2of3")?);
+    assert_eq!(array(&run, "out.npz", "annulus_0")?.shape(), [8, 6]);
+    Ok(())
+}
+
+/// An interrupt between two checkpoints loses nothing of what was done, and the run that goes on ends as if there had been none.
+#[cfg(unix)]
+#[test]
+fn interrupted_runs_go_on_to_the_same_end() -> Checked {
+    use crate::cli::{await_work, with_all_signals};
+    use std::process::{Command, Stdio};
+    let run = run()?;
+    change(&run, "sample.toml", SAMPLE, "configurations = 2", "configurations = 250")?;
+    fs::write(run.path("out.npz"), "old")?;
+    let mut process = with_all_signals()
+        .args(["stem", "sample.toml", "-o", "out.npz"])
+        .current_dir(run.path("."))
+        .env("RAYON_NUM_THREADS", "1")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    await_work(process.id());
+    assert_eq!(process.try_wait()?, None, "the run is long enough to be interrupted");
+    Command::new("kill").args(["-INT", &process.id().to_string()]).status()?;
+    let output = process.wait_with_output()?;
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+    assert_eq!(fs::read_to_string(run.path("out.npz"))?, "old");
+    assert!(run.path("out.npz.checkpoint").exists());
+    assert_eq!(run.names()?.len(), 4, "no draft is left");
+    said(&run.lenslet("stem sample.toml -o out.npz --plot out.svg")?);
+    assert!(!run.path("out.npz.checkpoint").exists());
+    said(&run.lenslet("stem sample.toml -o whole.npz")?);
+    same_signals(&run, "out.npz", "whole.npz")
+}
+
+/// A run that is killed goes on from its last checkpoint; the readings of both are the same file, to the byte.
+#[cfg(unix)]
+#[test]
+fn killed_runs_go_on_to_the_same_end() -> Checked {
+    use std::process::{Command, Stdio};
+    use std::{thread::sleep, time::Duration};
+    let run = run()?;
+    change(&run, "sample.toml", SAMPLE, "configurations = 2", "configurations = 120")?;
+    let arguments = ["stem", "sample.toml", "-o", "part", "--share", "1/2", "--checkpoint", "0.02"];
+    let mut process = Command::new(env!("CARGO_BIN_EXE_lenslet"))
+        .args(arguments)
+        .current_dir(run.path("."))
+        .stderr(Stdio::null())
+        .spawn()?;
+    while !run.path("part.checkpoint").exists() && process.try_wait()?.is_none() {
+        sleep(Duration::from_millis(2));
+    }
+    process.kill()?;
+    assert_eq!(process.wait()?.code(), None, "the run is long enough to be killed");
+    assert!(!run.path("part").exists());
+    let kept = fs::read(run.path("part.checkpoint"))?;
+    said(&run.lenslet(&arguments.join(" "))?);
+    assert!(!run.path("part.checkpoint").exists());
+    said(&run.lenslet("stem sample.toml -o whole --share 1/2")?);
+    let whole = fs::read(run.path("whole"))?;
+    assert_eq!(fs::read(run.path("part"))?, whole);
+    assert!(kept.len() == whole.len() && kept != whole);
+    Ok(())
+}
+
+/// Where no file may grow beyond a kilobyte, nothing is half written, whatever the format.
+#[cfg(target_os = "linux")]
+#[test]
+fn files_without_room_leave_the_old_ones() -> Checked {
+    let run = run()?;
+    let program = env!("CARGO_BIN_EXE_lenslet");
+    for (name, more) in [
+        ("out.h5", ""),
+        ("out.zspy", ""),
+        ("out.zarr", ""),
+        ("out.npz", ""),
+        ("out.mrc", "--signal annulus_0"),
+        ("out", "--share 1/2"),
+        ("new.npz", "--plot out.svg"),
+    ] {
+        let old = run.path(name);
+        if !name.starts_with("new") {
+            fs::write(&old, "old")?;
+        }
+        fs::write(run.path("out.svg"), "old")?;
+        let before = run.names()?;
+        let script =
+            format!("trap '' XFSZ; ulimit -f 1; exec {program} stem sample.toml -o {name} {more}");
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .current_dir(run.path("."))
+            .output()?;
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{name}: {output:?}");
+        assert!(message.starts_with("error: cannot write out"), "{name}: {message}");
+        assert!(message.contains("too large") && message.lines().count() == 1, "{name}: {message}");
+        assert_eq!(run.names()?, before, "{name}");
+        assert_eq!(fs::read_to_string(run.path("out.svg"))?, "old", "{name}");
+        if old.exists() {
+            assert_eq!(fs::read_to_string(&old)?, "old", "{name}");
+        }
+    }
+    Ok(())
+}
