@@ -22,6 +22,8 @@ fn main() -> Drawn {
     let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("the output folder is missing")?);
     passes(&folder.join("two-passes.svg"))?;
     devices(&folder.join("scan-gpu.svg"))?;
+    lists(&folder.join("detector-lists.svg"))?;
+    windows_there(&folder.join("windows-there.svg"))?;
     order(&folder.join("scan-order.svg"))?;
     posed(&folder.join("posed-scans.svg"))?;
     checkpoint(&folder.join("checkpoint.svg"))?;
@@ -59,25 +61,103 @@ fn passes(path: &Path) -> Drawn {
 
 /// What lies on a device, and what goes to it and comes back.
 fn devices(path: &Path) -> Drawn {
-    let parts: [Part; 5] = [
-        ((15, 15), (150, 60), &["host", "potential of", "a configuration"], BLUE_INK),
-        ((15, 110), (150, 60), &["host", "places of a block;", "detectors"], BLUE_INK),
+    let parts: [Part; 6] = [
+        ((15, 15), (150, 60), &["host", "slices of", "a configuration"], BLUE_INK),
+        ((15, 95), (150, 42), &["host", "places of a batch"], BLUE_INK),
+        ((15, 195), (150, 42), &["host", "means of readings"], BLUE_INK),
         (
             (250, 15),
-            (290, 42),
-            &["on each device, once a configuration", "all slices; the spectrum of the probe"],
+            (300, 60),
+            &["on each device", "all slices; the spectrum of the probe;", "lists of the detectors"],
             GREEN_INK,
         ),
-        ((250, 75), (290, 42), &["waves of a batch", "begin, all slices, look"], RED_INK),
-        ((250, 135), (290, 42), &["spectra of the batch", ""], RED_INK),
+        (
+            (250, 95),
+            (300, 42),
+            &["waves of a batch, in each queue", "begin, all slices, look"],
+            RED_INK,
+        ),
+        ((250, 195), (300, 42), &["readings of the batch", "sums over the lists"], RED_INK),
     ];
     let arrows = [
-        [(165, 40), (250, 35)],
-        [(165, 125), (250, 95)],
-        [(395, 117), (395, 135)],
-        [(250, 156), (165, 150)],
+        [(165, 45), (250, 45)],
+        [(165, 116), (250, 116)],
+        [(400, 75), (400, 95)],
+        [(400, 137), (400, 195)],
+        [(250, 216), (165, 216)],
     ];
-    draw((path, (560, 195)), &parts, &arrows)
+    draw((path, (570, 255)), &parts, &arrows)
+}
+
+/// Frequencies, and lists of those that a detector adds up.
+fn lists(path: &Path) -> Drawn {
+    let area = SVGBackend::new(path, (560, 250)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let (cell, count) = (14, 15);
+    let colour = |radius: f64| match radius {
+        r if r < 2.5 => BLUE_INK.mix(0.55),
+        r if r < 4.5 => GREEN_INK.mix(0.5),
+        r if r < 7.0 => RED_INK.mix(0.5),
+        _ => BLACK.mix(0.12),
+    };
+    let square = |(x, y): (i32, i32), colour: RGBAColor| {
+        Rectangle::new([(x, y), (x + cell - 2, y + cell - 2)], colour.filled())
+    };
+    for k in 0..count * count {
+        let [i, j] = [k % count, k / count];
+        let radius = f64::hypot(f64::from(i - count / 2), f64::from(j - count / 2));
+        area.draw(&square((20 + i * cell, 20 + j * cell), colour(radius)))?;
+    }
+    let text = |words: &str, (x, y): (i32, i32)| {
+        let style = ("DejaVu Sans", 13).into_font().color(&BLACK);
+        area.draw(&Text::new(words.to_string(), (x, y), style))
+    };
+    let rows = [("a ring", 1.0, 13), ("the next ring", 3.0, 18), ("an annulus", 5.0, 18)];
+    for (k, (words, radius, long)) in rows.into_iter().enumerate() {
+        let y = 34 + 52 * k as i32;
+        text(words, (270, y - 18))?;
+        for i in 0..long {
+            area.draw(&square((270 + i * cell, y), colour(radius)))?;
+        }
+        text("Σ", (270 + 18 * cell + 8, y - 2))?;
+    }
+    text("bins of the pattern, one by one", (270, 172))?;
+    for (i, radius) in [9.0, 5.0, 5.0, 3.0, 1.0, 1.0].into_iter().enumerate() {
+        area.draw(&square((270 + i as i32 * 2 * cell, 190), colour(radius)))?;
+    }
+    area.present()?;
+    Ok(())
+}
+
+/// Planes of beams on a device, and a probe that looks through a window of each.
+fn windows_there(path: &Path) -> Drawn {
+    let area = SVGBackend::new(path, (600, 220)).into_drawing_area();
+    area.fill(&WHITE)?;
+    for k in (0..4).rev() {
+        let (x, y) = (20 + 22 * k, 60 - 14 * k);
+        area.draw(&Rectangle::new([(x, y), (x + 130, y + 130)], WHITE.filled()))?;
+        area.draw(&Rectangle::new([(x, y), (x + 130, y + 130)], BLUE_INK.stroke_width(1)))?;
+        let corners = [(x + 62, y + 30), (x + 102, y + 70)];
+        area.draw(&Rectangle::new(corners, RED_INK.mix(0.25).filled()))?;
+        area.draw(&Rectangle::new(corners, RED_INK.stroke_width(1)))?;
+    }
+    let text = |words: &str, place: (i32, i32)| {
+        let style = ("DejaVu Sans", 13).into_font().color(&BLACK);
+        area.draw(&Text::new(words.to_string(), place, style))
+    };
+    text("what each beam has become", (20, 198))?;
+    let steps =
+        ["times its amplitude", "in this probe, added", "rows, then columns", "lists of detectors"];
+    for (k, (words, colour)) in
+        steps.into_iter().zip([RED_INK, RED_INK, GREEN_INK, BLUE_INK]).enumerate()
+    {
+        let (x, y) = (300 + 20 * k as i32, 25 + 42 * k as i32);
+        area.draw(&Rectangle::new([(x, y), (x + 200, y + 28)], colour.mix(0.15).filled()))?;
+        area.draw(&Rectangle::new([(x, y), (x + 200, y + 28)], colour.stroke_width(1)))?;
+        text(words, (x + 10, y + 8))?;
+    }
+    area.present()?;
+    Ok(())
 }
 
 /// Loops of a scan, one in the other.
