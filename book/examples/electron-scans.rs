@@ -190,7 +190,7 @@ fn window(path: &Path) -> Drawn {
     let slicing = Slicing::new(specimen.cell()[2], options.slicing.thickness())?;
     let model = PotentialModel::Projected;
     let potential = Potential::new(specimen, options.grid, slicing, model, Factors::Kirkland, 3.0)?;
-    let prism = Prism::new(options.grid, [2, 2], &options.probe)?;
+    let prism = Prism::new(options.grid, [2, 2], &options.probe, None)?;
     let mut waves = prism.waves::<f64>();
     let multislice =
         Multislice::<f64>::new(options.grid, &options.probe.beam, potential.thickness())?;
@@ -237,7 +237,7 @@ fn scans(folder: &Path) -> Drawn {
         [(0.0, 20.0, "0–20 mrad"), (22.0, 40.0, "22–40 mrad"), (60.0, 90.0, "60–90 mrad")];
     let mut lines: Vec<Vec<(f64, f64)>> = vec![Vec::new(); 3];
     for f in [1, 2, 4, 7, 8] {
-        let method = StemMethod::Prism { factor: [f, f], refocus: 0.0 };
+        let method = StemMethod::Prism { factor: [f, f], refocus: 0.0, margin: None };
         let options = lenslet::electrons::StemOptions { method, ..plan.options().clone() };
         let shared = read(&StemPlan::new(plan.specimen().clone(), options)?)?;
         for (line, (first, last, _)) in lines.iter_mut().zip(detectors) {
