@@ -28,6 +28,7 @@ fn main() -> Drawn {
     devices(&folder.join("scan-gpu.svg"))?;
     order(&folder.join("scan-order.svg"))?;
     posed(&folder.join("posed-scans.svg"))?;
+    options(&folder.join("prismatic-options.svg"))?;
     checkpoint(&folder.join("checkpoint.svg"))?;
     window(&folder.join("prism-window.svg"))?;
     scans(&folder)
@@ -110,6 +111,40 @@ fn devices(path: &Path) -> Drawn {
         [(250, 156), (165, 150)],
     ];
     draw((path, (560, 195)), &parts, &arrows)
+}
+
+/// Options of Prismatic and the tables that they go into.
+fn options(path: &Path) -> Drawn {
+    let parts: [Part; 9] = [
+        ((15, 15), (110, 60), &["crystal", "-i  -c  -t", "-oc"], BLUE_INK),
+        ((140, 15), (130, 60), &["potential", "-p  -s  -P  -f", "-3DP  -te  -F"], BLUE_INK),
+        ((285, 15), (130, 60), &["beam and scan", "-E  -sa  -df  -tx", "-r  -wx  -nqs"], BLUE_INK),
+        ((430, 15), (110, 60), &["method", "-a  -f  -mrf", "-ns  -zs"], BLUE_INK),
+        ((555, 15), (110, 60), &["readings", "-d  -2D  -4D", "-DPC"], BLUE_INK),
+        ((15, 110), (110, 42), &["file of atoms", "its cell, its atoms"], GREEN_INK),
+        (
+            (140, 110),
+            (525, 42),
+            &[
+                "text of a sample file",
+                "[sample] [potential] [phonons] [beam] [scan] [method] [detector] [run]",
+            ],
+            RED_INK,
+        ),
+        ((140, 185), (255, 42), &["notes", "what is not as in Prismatic"], GREEN_INK),
+        ((410, 185), (255, 42), &["plan, run, origin", "as of any sample file"], RED_INK),
+    ];
+    let arrows = [
+        [(70, 75), (70, 110)],
+        [(125, 131), (140, 131)],
+        [(205, 75), (205, 110)],
+        [(350, 75), (350, 110)],
+        [(485, 75), (485, 110)],
+        [(610, 75), (610, 110)],
+        [(265, 152), (265, 185)],
+        [(535, 152), (535, 185)],
+    ];
+    draw((path, (680, 242)), &parts, &arrows)
 }
 
 /// Loops of a scan, one in the other.

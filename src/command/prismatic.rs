@@ -259,6 +259,8 @@ pub struct FromPrismatic {
     pub device: Option<Device>,
     /// What is not as in Prismatic.
     pub notes: Vec<String>,
+    /// The list of aberrations, if there is one.
+    pub aberrations: Option<PathBuf>,
     /// The crystal's file, as it was named.
     crystal: String,
 }
@@ -283,7 +285,8 @@ impl FromPrismatic {
         let detector = own.detector(&given, &setting)?;
         own.outputs(&given, &setting)?;
         own.machine(&given)?;
-        let head = format!("# Of the command line of Prismatic: {}", one_line(line));
+        let clean = line.replace(char::is_control, " ");
+        let head = format!("# Of the command line of Prismatic: {}", clean.trim());
         let all = [head, sample, potential, phonons, beam, scan, method, detector];
         own.text = all.join("\n") + "\n[run]\nprecision = \"f32\"\n";
         Ok(own)
@@ -362,10 +365,10 @@ impl FromPrismatic {
         };
         let lost = specimen.atoms().iter().filter(beyond).count();
         if lost > 0 {
-            let text = format!(
-                "{lost} atoms at the exit face are kept in the last slice; Prismatic would lose them"
-            );
-            self.note("-s", text);
+            let atoms = if lost == 1 { "atom" } else { "atoms" };
+            let kept =
+                "at the exit face kept in the last slice; Prismatic would lose what lies there";
+            self.note("-s", format_args!("{lost} {atoms} {kept}"));
         }
     }
 
@@ -413,6 +416,7 @@ impl FromPrismatic {
         );
         if let Some(values) = given.values("-aber") {
             text += &format!("\naberrations = [{}]", aberrations(Path::new(&values[0]))?);
+            self.aberrations = Some(PathBuf::from(&values[0]));
         }
         Ok((text, defocus))
     }
@@ -851,8 +855,8 @@ mod tests {
         let cases = [
             ("--Df 3", " = --Df: expected an option of Prismatic; did you mean -df?"),
             (
-                "--probe-stepx 3",
-                " = --probe-stepx: expected an option of Prismatic; did you mean --probe-step-x?",
+                "--probestep-x 3",
+                " = --probestep-x: expected an option of Prismatic; did you mean --probe-step-x?",
             ),
             ("-p 0.1 0.2", " = 0.2: expected an option"),
             ("-df -p 0.1", " -df = nothing: expected a length in Å"),

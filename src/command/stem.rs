@@ -110,6 +110,17 @@ impl Asked {
         let device = args.device.or(device).unwrap_or(Device::Cpu);
         Ok(Self { file, line, output, device })
     }
+
+    /// Files that are read, and so must not be written.
+    fn inputs<'a>(&'a self, args: &'a StemArgs) -> Vec<(&'static str, &'a Path)> {
+        let aberrations = self.line.as_ref().and_then(|line| line.aberrations.as_deref());
+        let sample = args.sample.as_deref().map(|path| ("sample file", path));
+        let list = aberrations.map(|path| ("list of aberrations", path));
+        [sample, Some(("crystal", self.file.sample.file.as_path())), list]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
 }
 
 // Scan a sample
@@ -121,9 +132,11 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     if let Some(line) = &asked.line {
         let notes = line.notes.iter().filter(|_| !args.quiet);
         notes.for_each(|note| complain("note", note));
+        if !line.save.is_empty() && !args.quiet {
+            complain("note", &format_args!("{}: not saved", line.save.join(", ")));
+        }
         if let Some(path) = &args.write_sample {
-            let crystal = ("crystal", file.sample.file.as_path());
-            check_files(&[crystal], &[("sample file", path)])?;
+            check_files(&asked.inputs(args), &[("sample file", path)])?;
             Draft::holding(path, line.text_beside(path)?.as_bytes())?.publish()?;
             return Ok(if args.quiet {
                 String::new()
@@ -138,9 +151,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     let whole = named.filter(|_| args.share.is_none());
     let format = whole.map(SignalFormat::of).transpose()?;
     positive("checkpoint", args.checkpoint)?;
-    let crystal = ("crystal", file.sample.file.as_path());
-    let mut inputs = vec![crystal];
-    inputs.extend(args.sample.as_deref().map(|path| ("sample file", path)));
+    let mut inputs = asked.inputs(args);
     inputs.extend(args.collect.iter().map(|path| ("share", path.as_path())));
     let outputs: Vec<_> = named.into_iter().filter(|_| !args.plan).collect();
     check_files(&inputs, &outputs)?;
