@@ -1466,3 +1466,48 @@ fn ranks_that_make_no_sense_are_refused() -> Checked {
         ["ranks = 2: expected 1, or one graphics processor for each rank", "--device cuda"];
     run.refuses(&with("--rank 0 --ranks 2 --meet m"), &expected)
 }
+
+/// A command line of Prismatic is run as the sample file that it amounts to, which can be had by itself.
+#[test]
+fn lines_of_prismatic_are_run_as_sample_files() -> Checked {
+    let run = Run::new()?;
+    let atoms = "14 1 1 2.5 1.0 0.08\n79 3 2 0.5 1.0 0.08\n";
+    fs::write(run.path("a b.xyz"), format!("two atoms\n4.1 3.2 3.0\n{atoms}-1\n"))?;
+    let line = "-i 'a b.xyz' -a p -f 1 -p 0.2 -sa 25 -te 0 -3DP 0 -s 1.1 -d 10 -2D 20 40 -r 1.5";
+    let stem = |line: &str, more: &str| {
+        let mut command = run.command("stem --precision f64 --prismatic");
+        command.arg(line).args(more.split_whitespace()).output()
+    };
+    assert!(said(&stem(line, "--write-sample s.toml")?).contains("s.toml"));
+    assert_eq!(said(&stem(&format!("{line} -o line.npz"), "-q")?), "");
+    said(&run.lenslet("stem s.toml -o file.npz --precision f64")?);
+    let read = |name: &str| -> Result<ndarray::Array3<f64>, Box<dyn std::error::Error>> {
+        Ok(archive(&run.path(name))?.by_name("annular")?)
+    };
+    let of_line = read("line.npz")?;
+    assert_eq!((of_line.dim(), &of_line), ((3, 3, 5), &read("file.npz")?));
+    assert!(of_line.sum() > 8.0 && of_line.sum() < 9.0, "{}", of_line.sum());
+    // What is not as in Prismatic is told, unless nobody wants to hear it
+    let noted = stem(&format!("{line} -A 24"), "--plan")?;
+    assert_eq!(noted.stderr, b"note: -A: ignored, as by Prismatic itself\n");
+    assert!(String::from_utf8_lossy(&noted.stdout).contains("PRISM with"));
+    assert!(said(&stem(&format!("{line} -A 24"), "--plan -q")?).contains("3 × 3 probes"));
+    // Refusals leave nothing behind
+    let before = run.names()?;
+    for (more, words) in [
+        ("", "output = \"nothing\": expected -o FILE here or in the line of Prismatic"),
+        (" -o out.tif", "output = out.tif: expected a file name that ends in .h5"),
+        (
+            " -o out.h5 -dff 3",
+            "--prismatic = -dff: expected an option of Prismatic; did you mean -df?",
+        ),
+        (" -o out.h5 -r2 3", "--prismatic = -r2"),
+        (" -o out.h5 -E", "--prismatic -E = nothing: expected an energy between 0.1 and 1e5 keV"),
+    ] {
+        let output = stem(&format!("{line}{more}"), "-q")?;
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && message.contains(words), "{more}: {message}");
+    }
+    assert_eq!(run.names()?, before);
+    Ok(())
+}

@@ -26,6 +26,7 @@ fn main() -> Drawn {
     windows_there(&folder.join("windows-there.svg"))?;
     order(&folder.join("scan-order.svg"))?;
     posed(&folder.join("posed-scans.svg"))?;
+    options(&folder.join("prismatic-options.svg"))?;
     checkpoint(&folder.join("checkpoint.svg"))?;
     window(&folder.join("prism-window.svg"))?;
     scans(&folder)
@@ -160,6 +161,40 @@ fn windows_there(path: &Path) -> Drawn {
     Ok(())
 }
 
+/// Options of Prismatic and the tables that they go into.
+fn options(path: &Path) -> Drawn {
+    let parts: [Part; 9] = [
+        ((15, 15), (110, 60), &["crystal", "-i  -c  -t", "-oc"], BLUE_INK),
+        ((140, 15), (130, 60), &["potential", "-p  -s  -P  -f", "-3DP  -te  -F"], BLUE_INK),
+        ((285, 15), (130, 60), &["beam and scan", "-E  -sa  -df  -tx", "-r  -wx  -nqs"], BLUE_INK),
+        ((430, 15), (110, 60), &["method", "-a  -f  -mrf", "-ns  -zs"], BLUE_INK),
+        ((555, 15), (110, 60), &["readings", "-d  -2D  -4D", "-DPC"], BLUE_INK),
+        ((15, 110), (110, 42), &["file of atoms", "its cell, its atoms"], GREEN_INK),
+        (
+            (140, 110),
+            (525, 42),
+            &[
+                "text of a sample file",
+                "[sample] [potential] [phonons] [beam] [scan] [method] [detector] [run]",
+            ],
+            RED_INK,
+        ),
+        ((140, 185), (255, 42), &["notes", "what is not as in Prismatic"], GREEN_INK),
+        ((410, 185), (255, 42), &["plan, run, origin", "as of any sample file"], RED_INK),
+    ];
+    let arrows = [
+        [(70, 75), (70, 110)],
+        [(125, 131), (140, 131)],
+        [(205, 75), (205, 110)],
+        [(350, 75), (350, 110)],
+        [(485, 75), (485, 110)],
+        [(610, 75), (610, 110)],
+        [(265, 152), (265, 185)],
+        [(535, 152), (535, 185)],
+    ];
+    draw((path, (680, 242)), &parts, &arrows)
+}
+
 /// Loops of a scan, one in the other.
 fn order(path: &Path) -> Drawn {
     let parts: [Part; 5] = [
@@ -246,7 +281,7 @@ fn window(path: &Path) -> Drawn {
     let slicing = Slicing::new(specimen.cell()[2], options.slicing.thickness())?;
     let model = PotentialModel::Projected;
     let potential = Potential::new(specimen, options.grid, slicing, model, Factors::Kirkland, 3.0)?;
-    let prism = Prism::new(options.grid, [2, 2], &options.probe)?;
+    let prism = Prism::new(options.grid, [2, 2], &options.probe, None)?;
     let mut waves = prism.waves::<f64>(0..prism.beams());
     let multislice =
         Multislice::<f64>::new(options.grid, &options.probe.beam, potential.thickness())?;
@@ -296,7 +331,7 @@ fn scans(folder: &Path) -> Drawn {
         [(0.0, 20.0, "0–20 mrad"), (22.0, 40.0, "22–40 mrad"), (60.0, 90.0, "60–90 mrad")];
     let mut lines: Vec<Vec<(f64, f64)>> = vec![Vec::new(); 3];
     for f in [1, 2, 3, 6, 7] {
-        let method = StemMethod::Prism { factor: [f, f], refocus: 0.0 };
+        let method = StemMethod::Prism { factor: [f, f], refocus: 0.0, margin: None };
         let options = StemOptions { method, ..coarse.clone() };
         let shared = read(&StemPlan::new(plan.specimen().clone(), options)?)?;
         for (line, (first, last, _)) in lines.iter_mut().zip(detectors) {

@@ -16,6 +16,7 @@ mod learn;
 mod psf;
 mod reconstruct;
 mod simulate;
+mod prismatic;
 mod stem;
 mod telemetry;
 

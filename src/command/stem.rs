@@ -3,8 +3,9 @@
 
 // What the command stem stands on
 use super::choice;
+use super::prismatic::FromPrismatic;
 use super::summary::{align, command_line, count, plan_text};
-use super::watch::{Terminal, with_speed};
+use super::watch::{Terminal, complain, with_speed};
 use crate::device::{Device, Engine, Watch, check};
 use crate::electrons::sample_file::SampleFile;
 use crate::electrons::{StemPlan, StemReadings};
@@ -25,9 +26,17 @@ use std::{fs, io};
 #[derive(Debug, Args)]
 pub struct StemArgs {
     /// Sample file (TOML), with a crystal, a beam and what detectors shall read.
-    sample: PathBuf,
+    #[arg(required_unless_present = "prismatic")]
+    sample: Option<PathBuf>,
+    // Arguments in place of a sample file
+    /// A command line of Prismatic in place of a sample file, such as "-i SI100.XYZ -a m -te 0".
+    #[arg(long, value_name = "LINE", allow_hyphen_values = true, conflicts_with = "sample")]
+    prismatic: Option<String>,
+    /// Write the sample file that a command line of Prismatic amounts to, and stop.
+    #[arg(long, value_name = "FILE", requires = "prismatic")]
+    write_sample: Option<PathBuf>,
     /// File to write: HDF5 (.h5, .hdf5, .emd), HyperSpy's .zspy, .zarr, .mrc, or NumPy's .npz; a share's readings may have any name.
-    #[arg(short, long, required_unless_present = "plan")]
+    #[arg(short, long, required_unless_present_any = ["plan", "prismatic"])]
     output: Option<PathBuf>,
     /// Compute the K-th of N parts of the scan, K/N, and write its readings for --collect.
     #[arg(long, value_parser = read_share, conflicts_with = "collect")]
@@ -47,9 +56,9 @@ pub struct StemArgs {
     /// Precision of waves, in place of what the sample file says.
     #[arg(long, value_parser = choice::precisions())]
     precision: Option<Precision>,
-    /// Where waves are computed: cpu, cuda, or cuda:K.
-    #[arg(long, default_value = "cpu")]
-    device: Device,
+    /// Where waves are computed: cpu, which is the default, cuda, or cuda:K.
+    #[arg(long)]
+    device: Option<Device>,
     // Arguments about what stem says
     /// Say what would be computed, how, in what memory and time, and stop.
     #[arg(long)]
@@ -72,18 +81,82 @@ fn read_share(text: &str) -> Result<[usize; 2], String> {
     }
 }
 
+// What is asked of stem
+impl StemArgs {
+    /// The sample file, or what stands in its place.
+    fn name(&self) -> String {
+        self.sample.as_ref().map_or("--prismatic".into(), |path| path.display().to_string())
+    }
+}
+
+/// What arguments and a line of Prismatic ask for together.
+struct Asked {
+    file: SampleFile,
+    line: Option<FromPrismatic>,
+    output: Option<PathBuf>,
+    device: Device,
+}
+
+impl Asked {
+    fn read(args: &StemArgs) -> Result<Self, Error> {
+        let line = args.prismatic.as_deref().map(FromPrismatic::read).transpose()?;
+        let file = match (&args.sample, &line) {
+            (Some(path), _) => SampleFile::from_file(path)?,
+            (None, line) => {
+                let text = line.as_ref().map_or("", |line| &line.text);
+                SampleFile::from_toml(text, &args.name())?
+            }
+        };
+        let named = line.as_ref().and_then(|line| line.output.clone());
+        let output = args.output.clone().or(named);
+        let done = output.is_some() || args.plan || args.write_sample.is_some();
+        accept(done, "output", "nothing", "-o FILE here or in the line of Prismatic, or --plan")?;
+        let device = line.as_ref().and_then(|line| line.device);
+        let device = args.device.or(device).unwrap_or(Device::Cpu);
+        Ok(Self { file, line, output, device })
+    }
+
+    /// Files that are read, and so must not be written.
+    fn inputs<'a>(&'a self, args: &'a StemArgs) -> Vec<(&'static str, &'a Path)> {
+        let aberrations = self.line.as_ref().and_then(|line| line.aberrations.as_deref());
+        let sample = args.sample.as_deref().map(|path| ("sample file", path));
+        let list = aberrations.map(|path| ("list of aberrations", path));
+        [sample, Some(("crystal", self.file.sample.file.as_path())), list]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+}
+
 // Scan a sample
 /// Computes what the arguments ask for; returns what to print.
 pub fn stem(args: &StemArgs) -> Result<String, Error> {
-    let file = SampleFile::from_file(&args.sample)?;
-    let engine = Engine::open(args.device, args.precision.unwrap_or(file.run.precision))?;
+    let asked = Asked::read(args)?;
+    let file = &asked.file;
+    // Say what becomes of a line of Prismatic
+    if let Some(line) = &asked.line {
+        let notes = line.notes.iter().filter(|_| !args.quiet);
+        notes.for_each(|note| complain("note", note));
+        if !line.save.is_empty() && !args.quiet {
+            complain("note", &format_args!("{}: not saved", line.save.join(", ")));
+        }
+        if let Some(path) = &args.write_sample {
+            check_files(&asked.inputs(args), &[("sample file", path)])?;
+            Draft::holding(path, line.text_beside(path)?.as_bytes())?.publish()?;
+            return Ok(if args.quiet {
+                String::new()
+            } else {
+                format!("written     {}\n", path.display())
+            });
+        }
+    }
+    let engine = Engine::open(asked.device, args.precision.unwrap_or(file.run.precision))?;
     // Check the files of a scan
-    let named = args.output.as_deref().map(|path| ("output", path));
+    let named = asked.output.as_deref().map(|path| ("output", path));
     let whole = named.filter(|_| args.share.is_none());
     let format = whole.map(SignalFormat::of).transpose()?;
     positive("checkpoint", args.checkpoint)?;
-    let crystal = ("crystal", file.sample.file.as_path());
-    let mut inputs = vec![("sample file", args.sample.as_path()), crystal];
+    let mut inputs = asked.inputs(args);
     inputs.extend(args.collect.iter().map(|path| ("share", path.as_path())));
     let picture = args.plot.as_deref();
     let picture =
@@ -94,7 +167,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     let plan = file.plan()?;
     let engine = with_speed(engine, args.plan)?;
     let description = plan.describe(&engine);
-    let Some(output) = args.output.as_ref().filter(|_| !args.plan) else {
+    let Some(output) = asked.output.as_ref().filter(|_| !args.plan) else {
         return Ok(plan_text(&description, args.json));
     };
     description.memory.check(&engine, "the scan")?;
@@ -197,7 +270,7 @@ impl Run<'_> {
         let segmented = options.segmented.iter().enumerate();
         let segmented =
             segmented.map(|(k, s)| note(format!("segmented_{}", k + 1), s.inner, s.outer));
-        let name = short_name(&self.args.sample.display().to_string());
+        let name = short_name(&self.args.name());
         let title = format!("{name}, {} keV, {} mrad", probe.beam.energy_kev(), probe.semi_angle);
         let (specimen, semi_angle) = (self.plan.specimen(), probe.semi_angle);
         let notes = annuli.chain(segmented).collect();
@@ -221,7 +294,7 @@ impl Run<'_> {
         let total = mean.column(detectors.rings() + 1).mean().unwrap_or(0.0);
         if self.args.json {
             let summary = json!({
-                "sample": self.args.sample.display().to_string(),
+                "sample": self.args.name(),
                 "output": output.display().to_string(),
                 "plot": self.args.plot.as_ref().map(|path| path.display().to_string()),
                 "places": [readings.places.start, readings.places.end],
@@ -238,8 +311,7 @@ impl Run<'_> {
         }
         let lost =
             format!("{:.3} % of the electrons left what the grid keeps", 100.0 * (1.0 - total));
-        let scan =
-            format!("{} of {}", count(readings.places.len(), "probe"), self.args.sample.display());
+        let scan = format!("{} of {}", count(readings.places.len(), "probe"), self.args.name());
         let time = format!("{seconds:.2} s on {}", self.engine.name());
         let mut lines = vec![
             ("scan", scan),

@@ -46,11 +46,13 @@ impl SampleFile {
         // Check the probe on its grid
         let method = match self.method.algorithm {
             Algorithm::Multislice => StemMethod::Multislice,
-            Algorithm::Prism => StemMethod::Prism { factor, refocus: 0.0 },
+            Algorithm::Prism => {
+                StemMethod::Prism { factor, refocus: 0.0, margin: self.method.margin }
+            }
         };
         probe.wave(&grid).map_err(refuse("beam"))?;
-        if let StemMethod::Prism { factor, .. } = method {
-            Prism::new(grid, factor, &probe).map_err(refuse("method"))?;
+        if let StemMethod::Prism { factor, margin, .. } = method {
+            Prism::new(grid, factor, &probe, margin).map_err(refuse("method"))?;
         }
         let window = self.scan.window.unwrap_or([[0.0, x], [0.0, y]]);
         let scan = Scan::new(window, self.scan.step).map_err(refuse("scan"))?;

@@ -28,27 +28,39 @@ pub struct Prism {
 
 // Choose the beams of a probe
 impl Prism {
-    /// The beams of a `probe` on a `grid` with interpolation by `factor`, x before y.
+    /// The beams of a `probe` on a `grid` with interpolation by `factor`, x before y; those only that lie within a `margin` \[mrad\] of the semi-angle if one is given,
+    /// Eq. [beams within](https://lenslet.github.io/lenslet/prism.html#eq-beams-within).
     ///
     /// # Errors
-    /// `Invalid` where a factor does not divide a quarter of the grid's points, and as [`Probe::wave`] for the grid of the window.
+    /// `Invalid` where a factor does not divide a quarter of the grid's points, where no beam lies within the margin, and as [`Probe::wave`] for the grid of the window.
     ///
     /// ```
     /// use lenslet::electrons::{Aberrations, Beam, Prism, Probe, WaveGrid};
     /// let (beam, aberrations) = (Beam::new(100.0)?, Aberrations::default());
     /// let probe = Probe { beam, semi_angle: 20.0, aberrations, tilt: [0.0; 2] };
     /// let grid = WaveGrid::new([256, 256], [21.72, 21.72])?;
-    /// let prism = Prism::new(grid, [4, 4], &probe)?;
+    /// let prism = Prism::new(grid, [4, 4], &probe, None)?;
     /// assert_eq!(prism.beams(), 37);
+    /// assert_eq!(Prism::new(grid, [4, 4], &probe, Some(2.5))?.beams(), 37);
     /// assert_eq!(prism.window().points(), [64, 64]);
     /// # Ok::<(), lenslet::Invalid>(())
     /// ```
-    pub fn new(grid: WaveGrid, factor: [usize; 2], probe: &Probe) -> Result<Self, Invalid> {
+    pub fn new(
+        grid: WaveGrid,
+        factor: [usize; 2],
+        probe: &Probe,
+        margin: Option<f64>,
+    ) -> Result<Self, Invalid> {
         let window = window_of(&grid, factor)?;
         let wave = probe.wave(&window)?;
         let amplitudes = wave.on_axis();
         let lit = amplitudes.indexed_iter().filter(|(_, a)| **a != Complex::default());
-        let beams = lit.map(|((j, i), _)| [i, j]).collect();
+        let mut beams: Vec<_> = lit.map(|((j, i), _)| [i, j]).collect();
+        if let Some(margin) = margin {
+            beams.retain(|beam| within(&window, probe, margin, *beam));
+            let expected = "an angle that keeps at least one beam";
+            accept(!beams.is_empty(), "margin", margin, expected)?;
+        }
         Ok(Self { grid, window, factor, beams })
     }
 
@@ -87,6 +99,15 @@ impl Prism {
             (self.factor[axis] as isize * signed).rem_euclid(all) as usize
         })
     }
+}
+
+// Beams within a margin
+/// Whether a beam lies within the semi-angle of the probe and a `margin` \[mrad\], Eq. [beams within](https://lenslet.github.io/lenslet/prism.html#eq-beams-within).
+fn within(window: &WaveGrid, probe: &Probe, margin: f64, place: [usize; 2]) -> bool {
+    let [x, y] = kept_frequencies(window);
+    let [qx, qy] = [x[place[0]], y[place[1]]];
+    let [tx, ty] = probe.tilt.map(|tilt| probe.beam.frequency(tilt));
+    (qx - tx).hypot(qy - ty) < probe.beam.frequency(probe.semi_angle + margin)
 }
 
 // Grid of a window
@@ -296,7 +317,7 @@ pub(super) mod tests {
     pub(super) const PLACES: [[f64; 2]; 3] = [[0.0, 0.0], [3.1, 11.4], [13.9, 16.8]];
 
     pub(super) fn matrix<T: Real>(factor: [usize; 2], refocus: f64) -> SMatrix<T> {
-        let prism = Prism::new(grid(), factor, &probe()).unwrap();
+        let prism = Prism::new(grid(), factor, &probe(), None).unwrap();
         let spectra = behind(prism.waves::<T>(0..prism.beams()));
         SMatrix::new(prism, &probe().beam, spectra, refocus).unwrap()
     }
@@ -374,6 +395,33 @@ pub(super) mod tests {
         }
     }
 
+    // A margin takes the outermost beams away
+    #[test]
+    fn a_margin_takes_the_outermost_beams_away() {
+        let all = Prism::new(grid(), [3, 2], &probe(), None).unwrap();
+        let wide = Prism::new(grid(), [3, 2], &probe(), Some(40.0)).unwrap();
+        let narrow = Prism::new(grid(), [3, 2], &probe(), Some(2.5)).unwrap();
+        assert_eq!(all, wide);
+        // Angles from the tilted axis, beam by beam: a window of 14/3 by 17/2 Å, 18 + 2.5 mrad
+        let beam = probe().beam;
+        let [x, y] = kept_frequencies(all.window());
+        let angle = |[i, j]: [usize; 2]| {
+            let [a, b] = [beam.angle(x[i]) - 6.0, beam.angle(y[j]) + 3.0];
+            (a * a + b * b).sqrt()
+        };
+        let expected: Vec<_> = all.beams.iter().copied().filter(|b| angle(*b) < 20.5).collect();
+        assert!(
+            expected.len() > 3 && expected.len() < all.beams(),
+            "{} of {}",
+            expected.len(),
+            all.beams()
+        );
+        assert_eq!(narrow.beams, expected);
+        assert!(narrow.beams.iter().any(|b| beam.angle(x[b[0]].hypot(y[b[1]])) > 20.5));
+        let none = Prism::new(grid(), [3, 2], &Probe { semi_angle: 0.9, ..probe() }, Some(0.0));
+        assert!(none.is_err_and(|e| e.quantity == "margin"));
+    }
+
     // Errors of few beams grow with their distance
     #[test]
     fn errors_of_few_beams_grow_with_their_distance() {
@@ -393,13 +441,13 @@ pub(super) mod tests {
     // Refuse beams that make no sense
     #[test]
     fn beams_that_make_no_sense_are_refused() {
-        let refused = |factor| Prism::new(grid(), factor, &probe()).unwrap_err();
+        let refused = |factor| Prism::new(grid(), factor, &probe(), None).unwrap_err();
         let error = refused([5, 1]);
         assert_eq!((&*error.quantity, &*error.value), ("interpolation", "5"));
         assert_eq!(refused([1, 0]).quantity, "interpolation");
         let narrow = Probe { semi_angle: 200.0, ..probe() };
-        assert_eq!(Prism::new(grid(), [1, 1], &narrow).unwrap_err().quantity, "semi_angle");
-        let prism = Prism::new(grid(), [2, 2], &probe()).unwrap();
+        assert_eq!(Prism::new(grid(), [1, 1], &narrow, None).unwrap_err().quantity, "semi_angle");
+        let prism = Prism::new(grid(), [2, 2], &probe(), None).unwrap();
         let (waves, beam) = (prism.waves::<f64>(0..prism.beams()), probe().beam);
         let some = waves.slice(ndarray::s![1.., .., ..]).to_owned();
         assert_eq!(

@@ -6,7 +6,7 @@ use crate::electrons::potential::PotentialModel;
 use crate::error::{BadLine, Error, Invalid, accept, finite, positive};
 use crate::files::located::{Decode, Document, Keys, Table, read_text};
 use crate::numerics::Precision;
-use crate::specimen::{self, Crystal, Cut, Factors, Phonons, Specimen, zone_of_four};
+use crate::specimen::{self, Atom, Crystal, Cut, Factors, Phonons, Specimen, zone_of_four};
 use std::{fmt::Debug, path::Path, path::PathBuf};
 
 // What a sample file says
@@ -118,12 +118,14 @@ pub struct SampleTable {
     pub strain: f64,
     /// The way the electrons fly through the cell.
     pub beam: specimen::Beam,
+    /// Whether occupancies of the file are heeded; else every atom is there. True unless said.
+    pub occupancy: bool,
 }
 
 // Read the table of the sample
 impl SampleTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
-        const KEYS: Keys = &["file", "tile", "cell", "zone_axis", "strain", "beam"];
+        const KEYS: Keys = &["file", "tile", "cell", "zone_axis", "strain", "beam", "occupancy"];
         let table = root.required_table("sample", KEYS)?;
         let file: &str = table.required("file", "the name of a CIF or XYZ file")?;
         let tile = numbers(&table, "tile", "three whole numbers, [x, y, z]", |n: usize| n > 0)?;
@@ -143,6 +145,7 @@ impl SampleTable {
             zone_axis: zone_axis(&table)?,
             strain,
             beam: table.choice("beam", &specimen::Beam::NAMES)?.unwrap_or_default(),
+            occupancy: table.optional("occupancy", "true or false")?.unwrap_or(true),
         })
     }
 }
@@ -172,7 +175,11 @@ impl SampleFile {
     pub fn specimen(&self) -> Result<Specimen, Error> {
         let table = &self.sample;
         let refuse = |invalid| self.refuse("sample", invalid);
-        let crystal = Crystal::from_file(&table.file, table.cell)?;
+        let mut crystal = Crystal::from_file(&table.file, table.cell)?;
+        if !table.occupancy {
+            let whole = crystal.atoms().iter().map(|atom| Atom { occupancy: 1.0, ..*atom });
+            crystal = Crystal::new(crystal.lattice(), whole.collect())?;
+        }
         let crystal = match table.zone_axis {
             Some(zone) => crystal.cut(zone, table.strain).map_err(refuse)?.crystal,
             None => crystal,
@@ -405,12 +412,14 @@ pub enum Algorithm {
 }
 
 /// The table `[method]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MethodTable {
     /// How the wave is computed.
     pub algorithm: Algorithm,
     /// Interpolation of PRISM along x and y; 4 unless said.
     pub interpolation: [usize; 2],
+    /// How far PRISM's beams reach beyond the semi-angle \[mrad\]; as far as the probe's soft edge unless said.
+    pub margin: Option<f64>,
 }
 
 /// The table `[run]`.
@@ -423,16 +432,25 @@ pub struct RunTable {
 // Read the tables of method and run
 impl MethodTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
-        let Some(table) = root.table("method", &["algorithm", "interpolation"])? else {
-            return Ok(Self { algorithm: Algorithm::default(), interpolation: [4; 2] });
-        };
+        const KEYS: Keys = &["algorithm", "interpolation", "margin"];
+        let none = Self { algorithm: Algorithm::default(), interpolation: [4; 2], margin: None };
+        let Some(table) = root.table("method", KEYS)? else { return Ok(none) };
         let names = [("multislice", Algorithm::Multislice), ("prism", Algorithm::Prism)];
         let expected = "a whole number from 1 to 1000, or two, [x, y]";
         let interpolation =
             one_or_two(&table, "interpolation", expected, |f: usize| (1..=1000).contains(&f))?;
         let algorithm = table.choice("algorithm", &names)?.unwrap_or_default();
-        Ok(Self { algorithm, interpolation: interpolation.unwrap_or([4; 2]) })
+        let (interpolation, margin) = (interpolation.unwrap_or([4; 2]), margin(&table)?);
+        Ok(Self { algorithm, interpolation, margin })
     }
+}
+
+/// How far PRISM's beams reach beyond the semi-angle, if it is said.
+fn margin(table: &Table) -> Result<Option<f64>, BadLine> {
+    let expected = "an angle from 0 to 500 mrad";
+    let margin: Option<f64> = table.optional("margin", expected)?;
+    let good = margin.is_none_or(|margin| (0.0..=500.0).contains(&margin));
+    table.check(accept(good, "margin", margin.unwrap_or(0.0), expected)).map(|_| margin)
 }
 
 impl RunTable {
@@ -667,9 +685,27 @@ precision = "f32"
             (Sampling::Pixel([0.1, 0.2]), &vec![0.0, 50.0])
         );
         assert_eq!(more.sample.zone_axis, Some([1, 2, 2]));
+        assert!(file.sample.occupancy && least.sample.occupancy);
         let refused = more.refuse("beam", Invalid::new("semi_angle", 20.0, "less")).to_string();
         assert_eq!(refused, "s.toml:17: beam.semi_angle = 20.0: expected less");
         assert!(matches!(more.specimen(), Err(Error::Read { .. })));
+    }
+
+    // Occupancies that are not heeded
+    #[test]
+    fn occupancies_need_not_be_heeded() {
+        let folder = tempfile::tempdir().unwrap();
+        let cell = "half of an atom\n4 5 6\n14 1 1 1 0.5 0.1\n79 2 3 5 1.0 0.1\n-1\n";
+        std::fs::write(folder.path().join("half.xyz"), cell).unwrap();
+        let name = folder.path().join("s.toml");
+        let of = |more: &str| {
+            let text = format!("beam.energy_kev = 80\n[sample]\nfile = 'half.xyz'\n{more}");
+            let file = SampleFile::from_toml(&text, &name.display().to_string()).unwrap();
+            let atoms = file.specimen().unwrap().atoms().to_vec();
+            (atoms.iter().map(|atom| atom.occupancy).collect::<Vec<_>>(), atoms[1].position)
+        };
+        assert_eq!(of(""), (vec![0.5, 1.0], [2.0, 3.0, 5.0]));
+        assert_eq!(of("occupancy = false"), (vec![1.0, 1.0], [2.0, 3.0, 5.0]));
     }
 
     // Bad sample files are refused
@@ -703,6 +739,7 @@ precision = "f32"
                 "5: sample.zone_axis = [0.0, 0.0, 0.0]: expected three",
             ),
             (beam, "zone_axis = [1, 1, 1, 0]", "5: sample.zone_axis = [1, 1, 1, 0]: expected four"),
+            (beam, "occupancy = 1", "5: sample.occupancy = 1: expected true or false"),
             (beam, "strain = 0.2", "5: sample.strain = 0.2: expected a cosine"),
         ]);
     }
@@ -726,6 +763,7 @@ precision = "f32"
             ),
             ("step = 0.34", "step = 0", "23: scan.step = 0: expected a length in Å greater than 0"),
             ("[4, 4]\n", "[4, 0]\n", "26: method.interpolation = [4, 0]: expected a whole"),
+            ("[4, 4]\n", "4\nmargin = -1\n", "27: method.margin = -1: expected an angle"),
             ("[60.0, 100.0]", "[100.0, 60.0]", "29: detector.annuli[0] = [100.0, 60.0]: expected"),
             ("bin = 1 }", "bin = 0 }", "31: detector.four_d.bin = 0: expected a whole number"),
             ("\"f32\"", "\"f16\"", "33: run.precision = \"f16\": expected \"f32\" or \"f64\""),

@@ -124,6 +124,8 @@ pub enum StemMethod {
         factor: [usize; 2],
         /// Refocus \[Å\].
         refocus: f64,
+        /// How far the beams reach beyond the semi-angle \[mrad\]; as far as the probe's soft edge if not said.
+        margin: Option<f64>,
     },
 }
 
@@ -148,8 +150,8 @@ impl StemPlan {
     pub fn new(specimen: Specimen, options: StemOptions) -> Result<Self, Invalid> {
         let waves = match options.method {
             StemMethod::Multislice => options.grid,
-            StemMethod::Prism { factor, .. } => {
-                *Prism::new(options.grid, factor, &options.probe)?.window()
+            StemMethod::Prism { factor, margin, .. } => {
+                *Prism::new(options.grid, factor, &options.probe, margin)?.window()
             }
         };
         let (count, ends) = (options.slicing.count(), &options.ends);
@@ -636,9 +638,9 @@ impl StemPlan {
         slices: &Slices<T>,
         watch: &dyn Watch,
     ) -> Result<Vec<SMatrix<T>>, Error> {
-        let StemMethod::Prism { factor, refocus } = self.options.method else { return Ok(vec![]) };
+        let StemMethod::Prism { factor, refocus, margin } = self.options.method else { return Ok(vec![]) };
         let options = &self.options;
-        let prism = Prism::new(options.grid, factor, &options.probe)?;
+        let prism = Prism::new(options.grid, factor, &options.probe, margin)?;
         let [nx, ny] = options.grid.points().map(|points| points / 2);
         let empty = |_: &usize| Array3::zeros((prism.beams(), ny, nx));
         let mut spectra: Vec<Array3<Complex<T>>> = options.ends.iter().map(empty).collect();
@@ -738,8 +740,8 @@ impl StemPlan {
         let plane = (nx * ny * number) as u64;
         let (waves, method) = match options.method {
             StemMethod::Multislice => (places * self.probes.len(), "multislice".into()),
-            StemMethod::Prism { factor: [x, y], .. } => {
-                let beams = Prism::new(options.grid, [x, y], &options.probe);
+            StemMethod::Prism { factor: [x, y], margin, .. } => {
+                let beams = Prism::new(options.grid, [x, y], &options.probe, margin);
                 let beams = beams.map_or(0, |prism| prism.beams());
                 (beams, format!("PRISM with {beams} beams, interpolation {x} × {y}"))
             }
@@ -834,7 +836,7 @@ pub(super) mod tests {
     }
 
     pub(in crate::electrons) fn prism_plan() -> StemPlan {
-        let method = StemMethod::Prism { factor: [2, 1], refocus: 12.0 };
+        let method = StemMethod::Prism { factor: [2, 1], refocus: 12.0, margin: None };
         StemPlan::new(specimen(), StemOptions { method, ..options(0) }).unwrap()
     }
 
@@ -865,7 +867,7 @@ pub(super) mod tests {
             assert!((value - wanted).abs() < 1e-13, "{value} {wanted}");
         }
         // All beams of PRISM read the same, single precision nearly so
-        let method = StemMethod::Prism { factor: [1, 1], refocus: 0.0 };
+        let method = StemMethod::Prism { factor: [1, 1], refocus: 0.0, margin: None };
         let shared = StemPlan::new(specimen(), StemOptions { method, ..options }).unwrap();
         let [beams, single] =
             [whole(&shared, Precision::F64), whole(&plan, Precision::F32)].map(|found| found.mean);
@@ -945,7 +947,7 @@ pub(super) mod tests {
         assert_eq!(refused(&|o| o.slicing = Slicing::new(7.0, 2.0).unwrap()), "slices");
         assert_eq!(refused(&|o| o.grid = WaveGrid::new([48, 40], [6.4, 5.3]).unwrap()), "grid");
         assert_eq!(refused(&|o| o.probe.semi_angle = 90.0), "semi_angle");
-        let prism = |factor| StemMethod::Prism { factor, refocus: 0.0 };
+        let prism = |factor| StemMethod::Prism { factor, refocus: 0.0, margin: None };
         assert_eq!(refused(&|o| o.method = prism([5, 1])), "interpolation");
         let scan = |window, step| Scan::new(window, step).unwrap_err().quantity;
         assert_eq!(scan([[0.0, 1.0], [1.0, 1.0]], [0.1, 0.1]), "window");
