@@ -616,7 +616,7 @@ pub(super) mod tests {
         StemPlan::new(specimen(), options(configurations)).unwrap()
     }
 
-    fn whole(plan: &StemPlan, precision: Precision) -> StemReadings {
+    pub(in crate::electrons) fn whole(plan: &StemPlan, precision: Precision) -> StemReadings {
         let mut readings = plan.begin(0..plan.places()).unwrap();
         let engine = Engine::cpu(precision);
         plan.run(&engine, &mut readings, &silent, &mut |_| Ok(())).unwrap();
