@@ -28,6 +28,7 @@ fn main() -> Drawn {
     posed(&folder.join("posed-scans.svg"))?;
     options(&folder.join("prismatic-options.svg"))?;
     checkpoint(&folder.join("checkpoint.svg"))?;
+    micrographs(&folder.join("micrographs.svg"))?;
     window(&folder.join("prism-window.svg"))?;
     scans(&folder)
 }
@@ -251,6 +252,29 @@ fn checkpoint(path: &Path) -> Drawn {
         ((480, 20), (80, 60), &["sum", "over all", "bytes"], RED_INK),
     ];
     draw((path, (575, 100)), &parts, &[])
+}
+
+/// Which images a plane wave makes on its way.
+fn micrographs(path: &Path) -> Drawn {
+    let parts: [Part; 7] = [
+        ((15, 50), (105, 58), &["configuration c", "atoms displaced,", "one plane wave"], BLUE_INK),
+        ((150, 15), (100, 130), &["slices", "transmit and", "propagate"], BLUE_INK),
+        ((290, 15), (110, 40), &["plane inside", "after 20 slices"], GREEN_INK),
+        ((290, 105), (110, 40), &["exit face", "after all slices"], GREEN_INK),
+        ((440, 15), (110, 40), &["lens", "one image a focus"], GREEN_INK),
+        ((440, 105), (110, 40), &["lens", "one image a focus"], GREEN_INK),
+        ((590, 50), (110, 58), &["mean over c", "and the standard", "error of it"], RED_INK),
+    ];
+    let arrows = [
+        [(120, 79), (150, 79)],
+        [(250, 35), (290, 35)],
+        [(250, 125), (290, 125)],
+        [(400, 35), (440, 35)],
+        [(400, 125), (440, 125)],
+        [(550, 35), (590, 70)],
+        [(550, 125), (590, 90)],
+    ];
+    draw((path, (715, 160)), &parts, &arrows)
 }
 
 /// Silicon, 22 Å of it. Its atoms lie half a slice above the cuts, so that none is at the exit face, where the last slice would hold two planes.

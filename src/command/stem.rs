@@ -8,7 +8,7 @@ use super::summary::{align, command_line, count, plan_text};
 use super::watch::{Terminal, complain, with_speed};
 use crate::device::{Device, Engine, Watch, check};
 use crate::electrons::sample_file::SampleFile;
-use crate::electrons::{StemPlan, StemReadings};
+use crate::electrons::{Finishing, StemPlan, StemReadings};
 use crate::error::{Error, accept, positive};
 use crate::files::draft::{Draft, check_files};
 use crate::files::origin::Origin;
@@ -172,7 +172,8 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     };
     description.memory.check(&engine, "the scan")?;
     let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
-    let run = Run { args, plan: &plan, engine: &engine, fingerprint: plan.fingerprint(&engine) };
+    let (fingerprint, finishing) = (plan.fingerprint(&engine), file.finishing(&plan));
+    let run = Run { args, plan: &plan, engine: &engine, fingerprint, finishing };
     let readings = match args.collect.is_empty() {
         true => run.compute(output, &terminal)?,
         false => run.join()?,
@@ -196,6 +197,7 @@ struct Run<'a> {
     plan: &'a StemPlan,
     engine: &'a Engine,
     fingerprint: u64,
+    finishing: Finishing,
 }
 
 /// The file beside the output in which a run is kept.
@@ -250,8 +252,8 @@ impl Run<'_> {
         origin: Origin,
     ) -> Result<(), Error> {
         let mut signals = match self.engine.precision() {
-            Precision::F32 => self.plan.signals::<f32>(readings)?,
-            Precision::F64 => self.plan.signals::<f64>(readings)?,
+            Precision::F32 => self.plan.signals::<f32>(readings, &self.finishing)?,
+            Precision::F64 => self.plan.signals::<f64>(readings, &self.finishing)?,
         };
         signals.origin(origin)?;
         let drawn = |(path, format)| Draft::holding(path, &self.draw(&signals, format)?);

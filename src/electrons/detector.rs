@@ -166,6 +166,14 @@ impl Detectors {
         (0..self.rings).map(|k| (k as f64 + 0.5) * self.options.bin).collect()
     }
 
+    /// Which rings annulus `k` consists of, unless it is an exact one.
+    pub(super) fn rings_of(&self, k: usize) -> Option<std::ops::Range<usize>> {
+        match &self.annuli[k] {
+            Area::Rings(range) => Some(range.clone()),
+            Area::Frequencies(_) => None,
+        }
+    }
+
     /// Frequencies \[1/Å\] of a pattern along x and y, if patterns are kept.
     pub fn pattern_axes(&self) -> Option<[&[f64]; 2]> {
         self.pattern.as_ref().map(|pattern| [&pattern.axes[0][..], &pattern.axes[1][..]])

@@ -18,6 +18,8 @@ pub(crate) mod scan;
 pub use scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings};
 pub(crate) mod scan_images;
 pub use scan_images::{Edge, blurred, counted, integrated};
+pub(crate) mod finishing;
+pub use finishing::Finishing;
 pub(crate) mod hrtem;
 pub use hrtem::{Imaging, plane_wave};
 #[cfg(feature = "files")]
@@ -26,3 +28,5 @@ pub mod sample_file;
 mod posed;
 #[cfg(feature = "files")]
 mod checkpoint;
+pub(crate) mod micrograph;
+pub use micrograph::{MicrographOptions, MicrographPlan, Micrographs};

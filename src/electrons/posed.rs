@@ -4,15 +4,18 @@
 // What posed scans stand on
 use super::beam::{Aberration, Aberrations, Beam, Probe};
 use super::detector::{Annulus, DetectorOptions, PatternOptions, Segmented};
+use super::finishing::{Finishing, Row};
 use super::prism::Prism;
 use super::sample_file::{Algorithm, SampleFile, Sampling};
 use super::scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings};
+use super::scan_images::{Edge, integrated};
 use super::wave_grid::WaveGrid;
 use crate::error::{Error, Invalid, accept};
 use crate::files::signals::{Axis, Sample, Signal, Signals};
 use crate::numerics::real::Real;
-use crate::specimen::Slicing;
-use ndarray::{Array2, ArrayD, ArrayView2, s};
+use crate::specimen::{Slicing, Specimen};
+use ndarray::{Array2, Array3, ArrayD, ArrayView1, ArrayView2, s};
+use std::ops::Range;
 
 // Pose a sample file
 impl SampleFile {
@@ -28,26 +31,18 @@ impl SampleFile {
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn plan(&self) -> Result<StemPlan, Error> {
-        let specimen = self.specimen()?;
-        let [x, y, z] = specimen.cell();
         let refuse = |table: &'static str| move |invalid| self.refuse(table, invalid);
-        let factor = match self.method.algorithm {
-            Algorithm::Prism => self.method.interpolation,
-            Algorithm::Multislice => [1; 2],
-        };
-        let grid = match self.potential.sampling {
-            Sampling::Points(points) => WaveGrid::new(points, [x, y]),
-            Sampling::Pixel(pixel) => WaveGrid::with_pixel(pixel, [x, y], factor),
-        };
-        let grid = grid.map_err(refuse("potential"))?;
-        let slicing =
-            Slicing::new(z, self.potential.slice_thickness).map_err(refuse("potential"))?;
+        let Ground { specimen, grid, slicing, ends } = self.ground()?;
+        let [x, y, _] = specimen.cell();
         let probe = self.probe().map_err(refuse("beam"))?;
         // Check the probe on its grid
+        let (factor, refocus) = (self.method.interpolation, self.method.refocus);
         let method = match self.method.algorithm {
             Algorithm::Multislice => StemMethod::Multislice,
-            Algorithm::Prism => {
-                StemMethod::Prism { factor, refocus: 0.0, margin: self.method.margin }
+            Algorithm::Prism => StemMethod::Prism { factor, refocus, margin: self.method.margin },
+            Algorithm::Hrtem => {
+                let expected = "\"multislice\" or \"prism\", which have probes that scan";
+                return Err(refuse("method")(Invalid::new("algorithm", "\"hrtem\"", expected)));
             }
         };
         probe.wave(&grid).map_err(refuse("beam"))?;
@@ -58,7 +53,7 @@ impl SampleFile {
         let scan = Scan::new(window, self.scan.step).map_err(refuse("scan"))?;
         let options = StemOptions {
             grid,
-            ends: vec![slicing.count()],
+            ends,
             slicing,
             model: self.potential.model,
             factors: self.potential.factors,
@@ -73,9 +68,52 @@ impl SampleFile {
         StemPlan::new(specimen, options).map_err(refuse("detector"))
     }
 
+    // What any run stands on
+    /// The specimen, its grid and its slices, and the planes behind which waves are read.
+    pub(super) fn ground(&self) -> Result<Ground, Error> {
+        let specimen = self.specimen()?;
+        let [x, y, z] = specimen.cell();
+        let refuse = |table: &'static str| move |invalid| self.refuse(table, invalid);
+        let factor = match self.method.algorithm {
+            Algorithm::Prism => self.method.interpolation,
+            Algorithm::Multislice | Algorithm::Hrtem => [1; 2],
+        };
+        let grid = match self.potential.sampling {
+            Sampling::Points(points) => WaveGrid::new(points, [x, y]),
+            Sampling::Pixel(pixel) => WaveGrid::with_pixel(pixel, [x, y], factor),
+        };
+        let grid = grid.map_err(refuse("potential"))?;
+        let slicing =
+            Slicing::new(z, self.potential.slice_thickness).map_err(refuse("potential"))?;
+        let ends = self.ends(&slicing).map_err(refuse("method"))?;
+        Ok(Ground { specimen, grid, slicing, ends })
+    }
+
+    // Planes behind which waves are read
+    /// Numbers of slices in front of the planes that are asked for, in rising order, that of all slices the last.
+    fn ends(&self, slicing: &Slicing) -> Result<Vec<usize>, Invalid> {
+        let (count, slice, height) = (slicing.count(), slicing.thickness(), slicing.height());
+        let mut ends = vec![count];
+        for (k, &thickness) in self.method.thicknesses.iter().enumerate() {
+            let slices = (thickness / slice).round();
+            let good = slices >= 1.0 && thickness <= height * (1.0 + 1e-9);
+            let expected = format!(
+                "a length in Å from half a slice, {}, to the height of the specimen, {height}",
+                0.5 * slice
+            );
+            accept(good, &format!("thicknesses[{k}]"), thickness, &expected)?;
+            ends.push((slices as usize).min(count));
+        }
+        ends.sort_unstable();
+        ends.dedup();
+        let expected = "at most 999 planes between the slices";
+        accept(ends.len() <= 1000, "thicknesses", ends.len(), expected)?;
+        Ok(ends)
+    }
+
     // The probe and detectors of a sample file
     /// The probe, without a defocus: those of a series are kept apart.
-    fn probe(&self) -> Result<Probe, Invalid> {
+    pub(super) fn probe(&self) -> Result<Probe, Invalid> {
         let beam = Beam::new(self.beam.energy_kev)?;
         let terms = self.beam.aberrations.iter().map(|term| Aberration {
             order: term.m as u32,
@@ -103,150 +141,264 @@ impl SampleFile {
             bin: table.bin,
             annuli: annuli.collect(),
             segmented: segmented.collect(),
-            centre_of_mass: table.centre_of_mass,
+            centre_of_mass: table.centre_of_mass || table.integrated_centre,
             pattern: table
                 .four_d
                 .map(|four_d| PatternOptions { crop: four_d.crop, bin: four_d.bin }),
         }
     }
+
+    // What is done to readings of a sample file
+    /// What is done to the readings of a scan that the file describes.
+    pub fn finishing(&self, plan: &StemPlan) -> Finishing {
+        let (scan, cell) = (&plan.options().scan, plan.specimen().cell());
+        let whole = |axis: usize| {
+            let period = cell[axis] / self.sample.tile[axis] as f64;
+            let (step, count) = (scan.step()[axis], scan.counts()[axis] as f64);
+            let periods = (count * step / period).round();
+            periods >= 1.0 && (count * step - periods * period).abs() <= 0.05 * step
+        };
+        let edge = if whole(0) && whole(1) { Edge::Periodic } else { Edge::Mirrored };
+        Finishing {
+            source_size: self.scan.source_size,
+            dose: self.detector.dose,
+            seed: self.detector.dose_seed,
+            edge,
+            integrated_centre: self.detector.integrated_centre,
+        }
+    }
+}
+
+// What waves of a sample file pass
+/// What any kind of run stands on.
+pub(super) struct Ground {
+    pub specimen: Specimen,
+    pub grid: WaveGrid,
+    pub slicing: Slicing,
+    /// Numbers of slices behind which waves are read.
+    pub ends: Vec<usize>,
 }
 
 // Signals of a scan
 impl StemPlan {
-    /// The readings as calibrated signals: `annular` (x, y, ring), `annulus_0`, … (x, y), `segmented_1`, … (x, y, sector), `centre_of_mass` (x, y, axis) \[1/Å\] and `four_d` (x, y, q_x, q_y), and where phonons have been averaged
-    /// `standard_error` of the rings; each once for each defocus, the second with `_2` behind its name. Numbers are in the precision `T`.
+    /// The readings as calibrated signals, [finished](Finishing): `annular` (x, y, ring), `annulus_0`, … (x, y), `segmented_1`, … (x, y, sector), `centre_of_mass` (x, y, axis) \[1/Å\], `idpc` (x, y) \[rad\] and `four_d` (x, y, q_x, q_y), and where phonons have been averaged
+    /// `standard_error` of the rings, `standard_error_annulus_0` and so on of the others but `idpc`; each once for each defocus, the second with `_2` behind its name, and for each plane inside the specimen, with `_after_20`
+    /// behind 20 slices. Numbers are in the precision `T`.
     ///
     /// # Errors
-    /// `Invalid` where readings are not of this whole plan; `NotFinite` where one is no number.
+    /// `Invalid` where readings are not of this whole plan, or a centre of mass is to be integrated that was not read; `NotFinite` where one is no number.
     pub fn signals<T: Real + Sample>(
         &self,
         readings: &StemReadings,
+        finishing: &Finishing,
     ) -> Result<Signals<'static>, Error> {
-        let whole = readings.places == (0..self.places());
-        accept(whole, "readings", &readings.places, "readings of all places")?;
-        let (mut signals, values) = (Signals::default(), self.detectors().values());
-        let errors = readings.standard_error();
-        for d in 0..self.options().defoci.len() {
-            let here = s![.., d * values..(d + 1) * values];
-            let name = |name: &str| if d == 0 { name.into() } else { format!("{name}_{}", d + 1) };
-            let all = Columns { plan: self, values: readings.mean.slice(here) };
-            all.add_to::<T>(&mut signals, &name)?;
+        let finished = finishing.finish(self, readings)?;
+        let options = self.options();
+        let (values, errors) = (self.detectors().values(), finished.standard_error());
+        let mut signals = Signals::default();
+        let series =
+            (0..options.defoci.len()).flat_map(|d| options.ends.iter().map(move |&e| (d, e)));
+        for (n, (defocus, end)) in series.enumerate() {
+            let here = s![.., n * values..(n + 1) * values];
+            let mean = finished.mean.slice(here);
+            let all = Columns { plan: self, mean, suffix: self.suffix(defocus, end) };
+            all.add_to::<T>(&mut signals, finishing)?;
             if let Some(errors) = &errors {
-                let errors = Columns { plan: self, values: errors.slice(here) };
-                signals.add(errors.rings::<T>(&name("standard_error"))?)?;
+                all.add_errors_to::<T>(&mut signals, errors.slice(here))?;
             }
         }
+        self.note_series(&mut signals)?;
         Ok(signals)
     }
+
+    // Names and notes of a series
+    /// What stands behind the names of signals of a defocus and of a plane.
+    fn suffix(&self, defocus: usize, end: usize) -> String {
+        suffix(defocus, (end < self.options().slicing.count()).then_some(end))
+    }
+
+    /// Tells defoci and thicknesses \[Å\], where there are several.
+    fn note_series(&self, signals: &mut Signals) -> Result<(), Invalid> {
+        let options = self.options();
+        note_series(signals, &options.defoci, &options.ends, &options.slicing)
+    }
+}
+
+// Names of a series
+/// `_2` for the second defocus, `_after_20` for a plane behind 20 slices.
+pub(super) fn suffix(defocus: usize, inside: Option<usize>) -> String {
+    let defocus = if defocus == 0 { String::new() } else { format!("_{}", defocus + 1) };
+    inside.map_or(defocus.clone(), |slices| format!("{defocus}_after_{slices}"))
+}
+
+/// Tells defoci and thicknesses \[Å\], where there are several.
+pub(super) fn note_series(
+    signals: &mut Signals,
+    defoci: &[f64],
+    ends: &[usize],
+    slicing: &Slicing,
+) -> Result<(), Invalid> {
+    let thickness = |&end: &usize| (end as f64 * slicing.thickness()).min(slicing.height());
+    let thicknesses: Vec<f64> = ends.iter().map(thickness).collect();
+    for (key, all) in [("defoci", defoci), ("thicknesses", &thicknesses[..])] {
+        if (2..=1000).contains(&all.len()) {
+            signals.fact(key, all)?;
+        }
+    }
+    Ok(())
 }
 
 // Columns of readings
-/// Columns of readings of one defocus, (place, value).
+/// Mean readings of one defocus and one plane, (place, value).
 struct Columns<'a> {
     plan: &'a StemPlan,
-    values: ArrayView2<'a, f64>,
+    mean: ArrayView2<'a, f64>,
+    /// What stands behind the names.
+    suffix: String,
+}
+
+/// A signal's name, its columns in their order, and what they are.
+struct Part {
+    name: String,
+    columns: Vec<usize>,
+    axes: Vec<(Axis, usize)>,
 }
 
 impl Columns<'_> {
-    /// Columns from `first`, with the places along x and y and what else `shape` says.
+    /// A signal of some columns of `values` for each place, under a name before the suffix.
     fn signal<T: Real + Sample>(
         &self,
         name: &str,
-        first: usize,
-        shape: &[usize],
-        axes: Vec<Axis>,
+        part: &Part,
+        values: ArrayView2<'_, f64>,
     ) -> Result<Signal<'static>, Error> {
         let scan = &self.plan.options().scan;
-        let width = shape.iter().product::<usize>();
-        let values = self.values.slice(s![.., first..first + width]).mapv(T::of);
-        let [nx, ny] = scan.counts();
-        let shape = [&[nx, ny], shape].concat();
-        let expected = || Invalid::new(name, values.len(), format!("{shape:?} numbers"));
-        let array = ArrayD::from_shape_vec(shape.clone(), values.iter().copied().collect());
-        let [from, step] = [scan.place(0), scan.step()];
-        let places = ["x", "y"].into_iter().zip(from.into_iter().zip(step));
-        let places = places.map(|(name, (from, step))| Axis::navigation(name, "Å", from, step));
-        let all = places.chain(axes.into_iter().map(Ok)).collect::<Result<_, _>>()?;
-        Signal::new(name, array.map_err(|_| expected())?, all)
+        let (mut shape, mut axes) = (scan.counts().to_vec(), Vec::new());
+        for (axis, name) in ["x", "y"].into_iter().enumerate() {
+            axes.push(Axis::navigation(name, "Å", scan.place(0)[axis], scan.step()[axis])?);
+        }
+        for (axis, count) in &part.axes {
+            shape.push(*count);
+            axes.push(axis.clone());
+        }
+        let row = |row: ArrayView1<'_, f64>| {
+            part.columns.iter().map(|k| T::of(row[*k])).collect::<Vec<_>>()
+        };
+        let numbers: Vec<T> = values.outer_iter().flat_map(row).collect();
+        let expected = || Invalid::new(name, values.nrows(), format!("readings for {shape:?}"));
+        let array = ArrayD::from_shape_vec(&shape[..], numbers).map_err(|_| expected())?;
+        Signal::new(&format!("{name}{}", self.suffix), array, axes)
     }
 
-    /// The rings.
-    fn rings<T: Real + Sample>(&self, name: &str) -> Result<Signal<'static>, Error> {
+    // All parts of a row
+    /// What a row has, but for the centre of mass.
+    fn parts(&self) -> Result<Vec<Part>, Invalid> {
         let detectors = self.plan.detectors();
-        let bin = detectors.options().bin;
-        let axis = Axis::signal("angle", "mrad", bin / 2.0, bin)?;
-        self.signal::<T>(name, 0, &[detectors.rings()], vec![axis])
+        let (row, options) = (Row::of(detectors), detectors.options());
+        let per_mrad = self.plan.options().probe.beam.frequency(1.0);
+        let angle = Axis::signal("angle", "mrad", options.bin / 2.0, options.bin)?;
+        let rings = vec![(angle.also("q", "1/Å", per_mrad)?, row.rings.len())];
+        let part = |name: &str, columns: Range<usize>, axes| Part {
+            name: name.into(),
+            columns: columns.collect(),
+            axes,
+        };
+        let mut parts = vec![part("annular", row.rings.clone(), rings)];
+        for (k, column) in row.annuli.clone().enumerate() {
+            parts.push(part(&format!("annulus_{k}"), column..column + 1, vec![]));
+        }
+        for (k, sectors) in row.segmented.iter().enumerate() {
+            let axes = vec![(Axis::signal("sector", "", 0.0, 1.0)?, sectors.len())];
+            parts.push(part(&format!("segmented_{}", k + 1), sectors.clone(), axes));
+        }
+        if let Some([x, y]) = detectors.pattern_axes() {
+            let columns = (0..row.pattern.len())
+                .map(|k| row.pattern.start + k % y.len() * x.len() + k / y.len());
+            let axes = vec![(frequencies("qx", x)?, x.len()), (frequencies("qy", y)?, y.len())];
+            parts.push(Part { name: "four_d".into(), columns: columns.collect(), axes });
+        }
+        Ok(parts)
     }
 
-    // Add all columns to signals
-    /// Adds everything that was read, under names made by `name`.
+    // Centres of mass and their errors
+    /// Centres of mass \[1/Å\], (place, axis), if moments were read; or their errors, if those of the readings are given.
+    fn centres(&self, errors: Option<ArrayView2<'_, f64>>) -> Option<Array2<f64>> {
+        let row = Row::of(self.plan.detectors());
+        let first = (!row.moments.is_empty()).then_some(row.moments.start)?;
+        let centres = Array2::from_shape_fn((self.mean.nrows(), 2), |(k, axis)| {
+            let (mean, total) = (self.mean.row(k), self.mean[[k, row.total]]);
+            if total <= 0.0 {
+                return 0.0;
+            }
+            let centre = mean[first + axis] / total;
+            errors.map_or(centre, |errors| {
+                (errors[[k, first + axis]] + centre.abs() * errors[[k, row.total]]) / total
+            })
+        });
+        Some(centres)
+    }
+
+    // Add all parts to signals
+    /// Adds everything that was read.
     fn add_to<T: Real + Sample>(
         &self,
         signals: &mut Signals<'static>,
-        name: &dyn Fn(&str) -> String,
+        finishing: &Finishing,
     ) -> Result<(), Error> {
-        let (detectors, options) = (self.plan.detectors(), self.plan.detectors().options());
-        signals.add(self.rings::<T>(&name("annular"))?)?;
-        let mut next = detectors.rings() + 2;
-        for k in 0..options.annuli.len() {
-            let annulus = name(&format!("annulus_{k}"));
-            signals.add(self.signal::<T>(&annulus, next + k, &[], vec![])?)?;
+        for part in self.parts()? {
+            signals.add(self.signal::<T>(&part.name, &part, self.mean)?)?;
         }
-        next += options.annuli.len();
-        for (k, segmented) in options.segmented.iter().enumerate() {
-            let axis = Axis::signal("sector", "", 0.0, 1.0)?;
-            let title = name(&format!("segmented_{}", k + 1));
-            signals.add(self.signal::<T>(&title, next, &[segmented.sectors], vec![axis])?)?;
-            next += segmented.sectors;
-        }
-        if options.centre_of_mass {
-            signals.add(self.centre_of_mass::<T>(&name("centre_of_mass"), next)?)?;
-            next += 2;
-        }
-        if let Some([x, y]) = detectors.pattern_axes() {
-            signals.add(self.patterns::<T>(&name("four_d"), next, [x, y])?)?;
+        let centres = self.centres(None);
+        let lacking = finishing.integrated_centre && centres.is_none();
+        accept(!lacking, "integrated_centre", true, "a centre of mass that was read")?;
+        let Some(centres) = centres else { return Ok(()) };
+        let part = centre_part()?;
+        signals.add(self.signal::<T>(&part.name, &part, centres.view())?)?;
+        if finishing.integrated_centre {
+            let phase = self.integral(centres.view(), finishing.edge)?;
+            let part = Part { name: "idpc".into(), columns: vec![0], axes: vec![] };
+            signals.add(self.signal::<T>(&part.name, &part, phase.view())?)?;
         }
         Ok(())
     }
 
-    // Centres of mass and patterns as signals
-    /// Centres of mass from the moments in columns `first` and `first` + 1.
-    fn centre_of_mass<T: Real + Sample>(
+    /// Adds the standard errors of everything that was read.
+    fn add_errors_to<T: Real + Sample>(
         &self,
-        name: &str,
-        first: usize,
-    ) -> Result<Signal<'static>, Error> {
-        let total = self.values.column(self.plan.detectors().rings() + 1);
-        let mut centres = self.values.slice(s![.., first..first + 2]).to_owned();
-        for (mut centre, total) in centres.outer_iter_mut().zip(total) {
-            centre.mapv_inplace(|moment| if *total > 0.0 { moment / total } else { 0.0 });
+        signals: &mut Signals<'static>,
+        errors: ArrayView2<'_, f64>,
+    ) -> Result<(), Error> {
+        for part in self.parts()? {
+            let name = match &part.name[..] {
+                "annular" => "standard_error".into(),
+                other => format!("standard_error_{other}"),
+            };
+            signals.add(self.signal::<T>(&name, &part, errors)?)?;
         }
-        let axis = Axis::labelled("axis", &["x", "y"])?;
-        let own = Columns { plan: self.plan, values: centres.view() };
-        own.signal::<T>(name, 0, &[2], vec![axis])
+        let Some(centres) = self.centres(Some(errors)) else { return Ok(()) };
+        let name = "standard_error_centre_of_mass";
+        Ok(signals.add(self.signal::<T>(name, &centre_part()?, centres.view())?)?)
     }
+    /// The [integral](integrated) of centres of mass (place, axis), as one column.
+    fn integral(&self, centres: ArrayView2<'_, f64>, edge: Edge) -> Result<Array2<f64>, Invalid> {
+        let scan = &self.plan.options().scan;
+        let [nx, ny] = scan.counts();
+        let field = Array3::from_shape_fn((ny, nx, 2), |(j, i, axis)| centres[[i * ny + j, axis]]);
+        let phase = integrated(field.view(), scan.step(), edge)?;
+        Ok(Array2::from_shape_fn((nx * ny, 1), |(k, _)| phase[[k % ny, k / ny]]))
+    }
+}
 
-    /// Patterns from column `first`.
-    fn patterns<T: Real + Sample>(
-        &self,
-        name: &str,
-        first: usize,
-        [x, y]: [&[f64]; 2],
-    ) -> Result<Signal<'static>, Error> {
-        let mut turned = Array2::zeros((self.values.nrows(), x.len() * y.len()));
-        for (mut to, from) in turned.outer_iter_mut().zip(self.values.outer_iter()) {
-            for (k, value) in from.iter().skip(first).take(x.len() * y.len()).enumerate() {
-                to[k % x.len() * y.len() + k / x.len()] = *value;
-            }
-        }
-        let axis = |name: &str, q: &[f64]| {
-            let step = if q.len() > 1 { q[1] - q[0] } else { 1.0 };
-            Axis::signal(name, "1/Å", q[0], step)
-        };
-        let axes = vec![axis("q_x", x)?, axis("q_y", y)?];
-        let own = Columns { plan: self.plan, values: turned.view() };
-        own.signal::<T>(name, 0, &[x.len(), y.len()], axes)
-    }
+// Axes of parts
+/// An axis of these frequencies \[1/Å\].
+fn frequencies(name: &str, q: &[f64]) -> Result<Axis, Invalid> {
+    Axis::signal(name, "1/Å", q[0], if q.len() > 1 { q[1] - q[0] } else { 1.0 })
+}
+
+/// Centres of mass, in columns of their own.
+fn centre_part() -> Result<Part, Invalid> {
+    let axes = vec![(Axis::labelled("axis", &["x", "y"])?, 2)];
+    Ok(Part { name: "centre_of_mass".into(), columns: vec![0, 1], axes })
 }
 
 // Tests of posed scans
@@ -262,37 +414,48 @@ mod tests {
          [detector]\nbin = 4.0\nannuli = [[20.0, 40.0]]\ncentre_of_mass = true\nfour_d = { bin = 1 }\n";
 
     // Sample files become scans and signals
-    #[test]
-    fn sample_files_become_scans_and_signals() {
-        let plan = SampleFile::from_toml(SMALL, "book/systems/small.toml").unwrap().plan().unwrap();
-        assert_eq!((plan.options().scan.counts(), plan.configurations()), ([6, 3], 2));
+    /// A sample file of that text, its plan and its readings.
+    fn scanned(text: &str) -> (SampleFile, StemPlan, StemReadings) {
+        let file = SampleFile::from_toml(text, "book/systems/small.toml").unwrap();
+        let plan = file.plan().unwrap();
         let mut readings = plan.begin(0..plan.places()).unwrap();
         let engine = Engine::cpu(Precision::F64);
         plan.run(&engine, &mut readings, &silent, &mut |_| Ok(())).unwrap();
-        let signals = plan.signals::<f64>(&readings).unwrap();
+        (file, plan, readings)
+    }
+
+    fn values(signals: &Signals, name: &str) -> ArrayD<f64> {
+        let signal = signals.items().find(|signal| signal.name() == name);
+        match signal.unwrap_or_else(|| panic!("no {name}")).samples() {
+            Samples::F64(values) => values.to_owned(),
+            _ => unreachable!("of double precision"),
+        }
+    }
+
+    #[test]
+    fn sample_files_become_scans_and_signals() {
+        let (_, plan, readings) = scanned(SMALL);
+        assert_eq!((plan.options().scan.counts(), plan.configurations()), ([6, 3], 2));
+        let signals = plan.signals::<f64>(&readings, &Finishing::default()).unwrap();
         let found: Vec<_> = signals
             .items()
             .map(|signal| (signal.name(), signal.samples().shape().to_vec()))
             .collect();
         let (rings, [x, y]) = (plan.detectors().rings(), plan.detectors().pattern_axes().unwrap());
-        let names = ["annular", "annulus_0", "centre_of_mass", "four_d", "standard_error"];
-        let shapes = [vec![rings], vec![], vec![2], vec![x.len(), y.len()], vec![rings]];
+        let parts = ["annular", "annulus_0", "four_d", "centre_of_mass"];
+        let shapes = [vec![rings], vec![], vec![x.len(), y.len()], vec![2]];
         assert!(x.len() != y.len());
         for (k, (name, shape)) in found.iter().enumerate() {
-            let suffix = if k < 5 { "" } else { "_2" };
-            assert_eq!(*name, format!("{}{suffix}", names[k % 5]));
-            assert_eq!(*shape, [&[6, 3], &shapes[k % 5][..]].concat());
+            let part = parts[k % 4];
+            let kind = if k / 4 % 2 == 0 { part.into() } else { format!("standard_error_{part}") };
+            let suffix = if k < 8 { "" } else { "_2" };
+            let kind = kind.replace("_annular", "");
+            assert_eq!(*name, format!("{kind}{suffix}"));
+            assert_eq!(*shape, [&[6, 3], &shapes[k % 4][..]].concat());
         }
-        assert_eq!(found.len(), 10);
-        // The first moments of a whole pattern, q_x before q_y, are the centre of mass
-        let values = |name: &str| {
-            let signal = signals.items().find(|signal| signal.name() == name).unwrap();
-            let Samples::F64(values) = signal.samples() else {
-                unreachable!("of double precision")
-            };
-            values.clone()
-        };
-        let (centres, patterns) = (values("centre_of_mass"), values("four_d"));
+        assert_eq!(found.len(), 16);
+        // Centres and errors of the signals of a scan
+        let (centres, patterns) = (values(&signals, "centre_of_mass"), values(&signals, "four_d"));
         for place in [[0, 0], [1, 0], [4, 2]] {
             let mut sums = [0.0; 3];
             for (i, qx) in x.iter().enumerate() {
@@ -307,8 +470,70 @@ mod tests {
             }
         }
         assert!(centres[[1, 0, 0]].abs() > 1e-6 && centres[[1, 0, 0]] != centres[[1, 0, 1]]);
+        let (_, once, first) = scanned(&SMALL.replace("configurations = 2", "configurations = 1"));
+        let alone = once.signals::<f64>(&first, &Finishing::default()).unwrap();
+        assert!(alone.items().all(|signal| !signal.name().starts_with("standard")));
+        for (name, slack) in [("annulus_0", 1e-12), ("four_d", 1e-12), ("centre_of_mass", 0.03)] {
+            let [mean, one] = [&signals, &alone].map(|signals| values(signals, name));
+            let (error, apart) =
+                (values(&signals, &format!("standard_error_{name}")), (one - mean).mapv(f64::abs));
+            let most = error.iter().fold(0.0f64, |most, error| most.max(*error));
+            assert!((&apart - &error).iter().all(|x| x.abs() < slack * most), "{name}");
+            assert!(most > 1e-5, "{name}");
+        }
         let part = plan.begin(0..3).unwrap();
-        assert!(plan.signals::<f64>(&part).is_err());
+        assert!(plan.signals::<f64>(&part, &Finishing::default()).is_err());
+        let integrated = Finishing { integrated_centre: true, ..Finishing::default() };
+        let phase = values(&plan.signals::<f64>(&readings, &integrated).unwrap(), "idpc_2");
+        assert!(phase.shape() == [6, 3] && phase.sum().abs() < 1e-12 && phase[[1, 0]] != 0.0);
+    }
+
+    // Planes and edges of a sample file
+    #[test]
+    fn planes_inside_the_specimen_have_signals_of_their_own() {
+        let still = SMALL.replace("phonons = { configurations = 2, seed = 3 }", "");
+        let thick = still.replace("[scan]", "[method]\nthicknesses = [4.1, 1.9, 2.0]\n[scan]");
+        let (file, plan, readings) = scanned(&thick);
+        // Of 5.43 Å in slices of 1.3575 Å, and two of the planes are one
+        assert_eq!(plan.options().ends, [1, 3, 4]);
+        let finishing = file.finishing(&plan);
+        let signals = plan.signals::<f64>(&readings, &finishing).unwrap();
+        assert_eq!(signals.items().count(), 4 * 2 * 3);
+        let (_, whole, all) = scanned(&still);
+        let alone = whole.signals::<f64>(&all, &finishing).unwrap();
+        for name in ["annular", "annular_2", "four_d_2"] {
+            let [long, short] = [&signals, &alone].map(|signals| values(signals, name));
+            assert!((&long - &short).iter().all(|x| x.abs() < 1e-13));
+            let inside = values(&signals, &format!("{name}_after_3"));
+            assert!(inside.shape() == long.shape() && inside != long);
+        }
+        values(&signals, "centre_of_mass_after_1");
+    }
+
+    #[test]
+    fn scans_of_whole_cells_repeat() {
+        let edge = |from: &str, to: &str| {
+            assert!(SMALL.contains(from));
+            let text = SMALL.replace(from, to);
+            let file = SampleFile::from_toml(&text, "book/systems/small.toml").unwrap();
+            file.finishing(&file.plan().unwrap())
+        };
+        assert_eq!(edge("seed = 3", "seed = 4").edge, Edge::Mirrored);
+        let whole = "step = [1.0, 0.7]\nsource_size = 0.3";
+        assert_eq!(edge("step = [1.0, 0.7]", whole).source_size, 0.3);
+        // 16 steps of 0.34 Å go a hundredth of an ångström too far
+        let cell = edge("window = [[0.0, 5.43], [0.0, 2.0]]\nstep = [1.0, 0.7]", "step = 0.34");
+        assert_eq!(cell.edge, Edge::Periodic);
+        let half = "window = [[0.0, 5.43], [0.0, 2.72]]\nstep = 0.34";
+        let half = edge("window = [[0.0, 5.43], [0.0, 2.0]]\nstep = [1.0, 0.7]", half);
+        assert_eq!(half.edge, Edge::Mirrored);
+        let tiled = SMALL.replace("'SI100.XYZ'", "'SI100.XYZ', tile = [2, 1, 1]");
+        let tiled = tiled.replace("[[0.0, 5.43], [0.0, 2.0]]", "[[1.0, 6.43], [0.0, 5.43]]");
+        let tiled = tiled.replace("[1.0, 0.7]", "[0.543, 0.905]").replace("[48, 32]", "[96, 32]");
+        let file = SampleFile::from_toml(&tiled, "book/systems/small.toml").unwrap();
+        assert_eq!(file.finishing(&file.plan().unwrap()).edge, Edge::Periodic);
+        let dose = edge("bin = 4.0", "bin = 4.0\ndose = 50\ndose_seed = 7");
+        assert_eq!((dose.dose, dose.seed, dose.integrated_centre), (Some(50.0), 7, false));
     }
 
     // Complaints name their table
@@ -331,6 +556,20 @@ mod tests {
         assert!(thick.contains("potential.slice_thickness"), "{thick}");
         let odd = said("[scan]", "[method]\nalgorithm = \"prism\"\ninterpolation = 5\n[scan]");
         assert!(odd.contains("method.interpolation"), "{odd}");
+        for (list, line) in
+            [("[2.0, 5.5]", "thicknesses[1] = 5.5"), ("[0.6]", "thicknesses[0] = 0.6")]
+        {
+            let thick = said("[scan]", &format!("[method]\nthicknesses = {list}\n[scan]"));
+            let start = format!(
+                "book/systems/small.toml:11: method.{line}: expected a length in Å from half"
+            );
+            assert!(thick.starts_with(&start), "{thick}");
+        }
+        let wave = said("[scan]", "[method]\nalgorithm = \"hrtem\"\n[scan]");
+        assert!(
+            wave.contains(":11: method.algorithm = \"hrtem\": expected \"multislice\""),
+            "{wave}"
+        );
         let beyond = said("[[20.0, 40.0]]", "[[20.0, 600.0]]");
         assert!(beyond.contains("detector."), "{beyond}");
     }

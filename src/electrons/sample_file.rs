@@ -7,7 +7,7 @@ use crate::error::{BadLine, Error, Invalid, accept, finite, positive};
 use crate::files::located::{Decode, Document, Keys, Table, read_text};
 use crate::numerics::Precision;
 use crate::specimen::{self, Atom, Crystal, Cut, Factors, Phonons, Specimen, zone_of_four};
-use std::{fmt::Debug, path::Path, path::PathBuf};
+use std::{fmt::Debug, ops::RangeInclusive, path::Path, path::PathBuf};
 
 // What a sample file says
 /// What a sample file says, table by table, and its text.
@@ -27,6 +27,8 @@ pub struct SampleFile {
     pub method: MethodTable,
     /// `[detector]`: what is recorded.
     pub detector: DetectorTable,
+    /// `[imaging]`: the lens behind the specimen, for a plane wave.
+    pub imaging: ImagingTable,
     /// `[run]`: how it is run.
     pub run: RunTable,
     name: String,
@@ -60,6 +62,7 @@ impl SampleFile {
             scan: ScanTable::read(&root)?,
             method: MethodTable::read(&root)?,
             detector: DetectorTable::read(&root)?,
+            imaging: ImagingTable::read(&root)?,
             run: RunTable::read(&root)?,
             name: name.into(),
             text: text.into(),
@@ -100,7 +103,7 @@ impl SampleFile {
 
 /// The tables of a sample file.
 const TABLES: Keys =
-    &["sample", "potential", "phonons", "beam", "scan", "method", "detector", "run"];
+    &["sample", "potential", "phonons", "beam", "scan", "method", "detector", "imaging", "run"];
 
 // The table of the sample
 /// The table `[sample]`.
@@ -379,12 +382,14 @@ pub struct ScanTable {
     pub window: Option<[[f64; 2]; 2]>,
     /// Step along x and y \[Å\]; 0.25 unless said.
     pub step: [f64; 2],
+    /// Radius of the source's image along each axis, rms \[Å\]; 0 unless said.
+    pub source_size: f64,
 }
 
 impl ScanTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
-        let Some(table) = root.table("scan", &["window", "step"])? else {
-            return Ok(Self { window: None, step: [0.25; 2] });
+        let Some(table) = root.table("scan", &["window", "step", "source_size"])? else {
+            return Ok(Self { window: None, step: [0.25; 2], source_size: 0.0 });
         };
         let expected = "[[from, to], [from, to]] in Å, x before y, and each from below its to";
         let window = numbers(&table, "window", expected, |[from, to]: [f64; 2]| {
@@ -396,7 +401,12 @@ impl ScanTable {
             "a length in Å greater than 0, or two, [x, y]",
             |x: f64| x > 0.0 && x.is_finite(),
         )?;
-        Ok(Self { window, step: step.unwrap_or([0.25; 2]) })
+        let source_size = within(&table, "source_size", 0.0..=1e3, "a length in Å, 0 to 1000")?;
+        Ok(Self {
+            window,
+            step: step.unwrap_or([0.25; 2]),
+            source_size: source_size.unwrap_or(0.0),
+        })
     }
 }
 
@@ -409,10 +419,12 @@ pub enum Algorithm {
     Multislice,
     /// Plane waves through all slices, and probes from those.
     Prism,
+    /// One plane wave, which is imaged by a lens.
+    Hrtem,
 }
 
 /// The table `[method]`.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct MethodTable {
     /// How the wave is computed.
     pub algorithm: Algorithm,
@@ -420,6 +432,10 @@ pub struct MethodTable {
     pub interpolation: [usize; 2],
     /// How far PRISM's beams reach beyond the semi-angle \[mrad\]; as far as the probe's soft edge unless said.
     pub margin: Option<f64>,
+    /// How far PRISM's waves are taken back behind the specimen \[Å\]; 0 unless said.
+    pub refocus: f64,
+    /// Thicknesses \[Å\] behind which waves are read, too, besides that of the whole specimen.
+    pub thicknesses: Vec<f64>,
 }
 
 /// The table `[run]`.
@@ -429,19 +445,41 @@ pub struct RunTable {
     pub precision: Precision,
 }
 
-// Read the tables of method and run
+// Read the table of the method
 impl MethodTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
-        const KEYS: Keys = &["algorithm", "interpolation", "margin"];
-        let none = Self { algorithm: Algorithm::default(), interpolation: [4; 2], margin: None };
-        let Some(table) = root.table("method", KEYS)? else { return Ok(none) };
-        let names = [("multislice", Algorithm::Multislice), ("prism", Algorithm::Prism)];
+        const KEYS: Keys = &["algorithm", "interpolation", "margin", "refocus", "thicknesses"];
+        let Some(table) = root.table("method", KEYS)? else { return Ok(Self::default()) };
+        let names = [
+            ("multislice", Algorithm::Multislice),
+            ("prism", Algorithm::Prism),
+            ("hrtem", Algorithm::Hrtem),
+        ];
         let expected = "a whole number from 1 to 1000, or two, [x, y]";
         let interpolation =
             one_or_two(&table, "interpolation", expected, |f: usize| (1..=1000).contains(&f))?;
-        let algorithm = table.choice("algorithm", &names)?.unwrap_or_default();
-        let (interpolation, margin) = (interpolation.unwrap_or([4; 2]), margin(&table)?);
-        Ok(Self { algorithm, interpolation, margin })
+        let refocus = within(&table, "refocus", -1e7..=1e7, "a length in Å, up to 1e7 either way")?;
+        let thicknesses: Vec<f64> =
+            table.optional("thicknesses", "a list of lengths in Å")?.unwrap_or_default();
+        for (k, thickness) in thicknesses.iter().enumerate() {
+            table.check(positive(&format!("thicknesses[{k}]"), *thickness))?;
+        }
+        let default = Self::default();
+        Ok(Self {
+            algorithm: table.choice("algorithm", &names)?.unwrap_or_default(),
+            interpolation: interpolation.unwrap_or(default.interpolation),
+            margin: margin(&table)?,
+            refocus: refocus.unwrap_or(default.refocus),
+            thicknesses,
+        })
+    }
+}
+
+// Read the table of the run
+impl Default for MethodTable {
+    fn default() -> Self {
+        let (algorithm, interpolation) = (Algorithm::default(), [4; 2]);
+        Self { algorithm, interpolation, margin: None, refocus: 0.0, thicknesses: vec![] }
     }
 }
 
@@ -475,8 +513,14 @@ pub struct DetectorTable {
     pub segmented: Vec<SegmentedTable>,
     /// Whether the centre of mass is recorded.
     pub centre_of_mass: bool,
+    /// Whether it is integrated over the scan; then it is recorded, too.
+    pub integrated_centre: bool,
     /// Whole patterns.
     pub four_d: Option<PatternTable>,
+    /// Electrons for each place of the probe; `None` for shares of the beam without noise.
+    pub dose: Option<f64>,
+    /// What the noise of the dose is drawn from.
+    pub dose_seed: u64,
 }
 
 /// One of `detector.segmented`.
@@ -504,15 +548,17 @@ pub struct PatternTable {
 // Read the table of the detectors
 impl DetectorTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
-        const KEYS: Keys = &["bin", "annuli", "segmented", "centre_of_mass", "four_d"];
-        let none = Self {
-            bin: 1.0,
-            annuli: vec![],
-            segmented: vec![],
-            centre_of_mass: false,
-            four_d: None,
-        };
-        let Some(table) = root.table("detector", KEYS)? else { return Ok(none) };
+        const KEYS: Keys = &[
+            "bin",
+            "annuli",
+            "segmented",
+            "centre_of_mass",
+            "integrated_centre",
+            "four_d",
+            "dose",
+            "dose_seed",
+        ];
+        let Some(table) = root.table("detector", KEYS)? else { return Ok(Self::default()) };
         let annuli: Vec<[f64; 2]> =
             table.optional("annuli", "a list of [inner, outer] in mrad")?.unwrap_or_default();
         for (k, &[inner, outer]) in annuli.iter().enumerate() {
@@ -520,13 +566,34 @@ impl DetectorTable {
         }
         let segmented =
             table.tables("segmented", &["inner", "outer", "sectors", "rotation_deg"])?;
+        let electrons = "a number of electrons above 0 and up to 1e15";
+        let seed: Option<usize> = table.optional("dose_seed", "a whole number, not negative")?;
+        let yes = |key: &str| Ok(table.optional(key, "true or false")?.unwrap_or(false));
         Ok(Self {
             bin: length(&table, "bin")?.unwrap_or(1.0),
             annuli,
             segmented: segmented.iter().map(read_segmented).collect::<Result<_, _>>()?,
-            centre_of_mass: table.optional("centre_of_mass", "true or false")?.unwrap_or(false),
+            centre_of_mass: yes("centre_of_mass")?,
+            integrated_centre: yes("integrated_centre")?,
             four_d: read_pattern(&table)?,
+            dose: within(&table, "dose", f64::MIN_POSITIVE..=1e15, electrons)?,
+            dose_seed: seed.unwrap_or(0) as u64,
         })
+    }
+}
+
+impl Default for DetectorTable {
+    fn default() -> Self {
+        Self {
+            bin: 1.0,
+            annuli: vec![],
+            segmented: vec![],
+            centre_of_mass: false,
+            integrated_centre: false,
+            four_d: None,
+            dose: None,
+            dose_seed: 0,
+        }
     }
 }
 
@@ -568,7 +635,48 @@ fn read_pattern(table: &Table) -> Result<Option<PatternTable>, BadLine> {
     Ok(Some(PatternTable { crop: length(&table, "crop")?, bin }))
 }
 
+// The table of the imaging lens
+/// The table `[imaging]`: a lens behind the specimen.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ImagingTable {
+    /// Semi-angle of the objective aperture \[mrad\]; `None` for none.
+    pub aperture: Option<f64>,
+    /// Tilt of the beam against the axis of the lens, x and y \[mrad\].
+    pub tilt: [f64; 2],
+    /// Spread of the focus, rms \[Å\].
+    pub focal_spread: f64,
+    /// Angle of the illumination along each axis, rms \[mrad\].
+    pub convergence: f64,
+}
+impl ImagingTable {
+    fn read(root: &Table) -> Result<Self, BadLine> {
+        const KEYS: Keys = &["aperture", "tilt", "focal_spread", "convergence"];
+        let Some(table) = root.table("imaging", KEYS)? else { return Ok(Self::default()) };
+        let angles = "two angles in mrad, [x, y]";
+        let tilt = numbers(&table, "tilt", angles, |x: f64| x.abs() <= 500.0)?;
+        let spread = within(&table, "focal_spread", 0.0..=1e6, "a length in Å, 0 to 1e6")?;
+        let angle = within(&table, "convergence", 0.0..=500.0, "an angle from 0 to 500 mrad")?;
+        Ok(Self {
+            aperture: length(&table, "aperture")?,
+            tilt: tilt.unwrap_or_default(),
+            focal_spread: spread.unwrap_or(0.0),
+            convergence: angle.unwrap_or(0.0),
+        })
+    }
+}
+
 // Numbers of a table
+/// The number of `key`, if it is given, in a range.
+fn within(
+    table: &Table,
+    key: &str,
+    range: RangeInclusive<f64>,
+    expected: &str,
+) -> Result<Option<f64>, BadLine> {
+    let number = table.optional(key, expected)?;
+    number.map(|x| table.check(accept(range.contains(&x), key, x, expected))).transpose()
+}
+
 /// The list of `N` numbers that `key` has, if it does, each of them `good`.
 fn numbers<'d, T: Decode<'d> + Copy + Debug, const N: usize>(
     table: &Table<'d>,
@@ -647,6 +755,27 @@ four_d = { crop = 60.0, bin = 1 }
 [run]
 precision = "f32"
 "#;
+
+    // Keys that few sample files have
+    /// Keys that few files have, beside those.
+    const MORE: &str = r#"sample.file = "a.cif"
+    beam.energy_kev = 80
+    [scan]
+    source_size = 0.4
+    [method]
+    algorithm = "hrtem"
+    refocus = -20.0
+    thicknesses = [50.0, 100]
+    [detector]
+    integrated_centre = true
+    dose = 1e4
+    dose_seed = 9
+    [imaging]
+    aperture = 12.5
+    tilt = [1.0, -2.0]
+    focal_spread = 30.0
+    convergence = 0.2
+    "#;
 
     // A full and an empty sample file
     #[test]
@@ -768,5 +897,52 @@ precision = "f32"
             ("bin = 1 }", "bin = 0 }", "31: detector.four_d.bin = 0: expected a whole number"),
             ("\"f32\"", "\"f16\"", "33: run.precision = \"f16\": expected \"f32\" or \"f64\""),
         ]);
+    }
+
+    // A file with keys that few have
+    #[test]
+    fn keys_that_few_files_have_are_read_or_refused() {
+        let file = SampleFile::from_toml(MORE, "s.toml").unwrap();
+        let method = MethodTable {
+            algorithm: Algorithm::Hrtem,
+            interpolation: [4; 2],
+            refocus: -20.0,
+            thicknesses: vec![50.0, 100.0],
+        };
+        assert_eq!((file.scan.source_size, &file.method), (0.4, &method));
+        let detector = &file.detector;
+        assert_eq!(
+            (
+                detector.integrated_centre,
+                detector.centre_of_mass,
+                detector.dose,
+                detector.dose_seed
+            ),
+            (true, false, Some(1e4), 9)
+        );
+        let tilt = [1.0, -2.0];
+        let lens =
+            ImagingTable { aperture: Some(12.5), tilt, focal_spread: 30.0, convergence: 0.2 };
+        assert_eq!(file.imaging, lens);
+        for (from, to, expected) in [
+            ("0.4", "-0.4", "4: scan.source_size = -0.4: expected a length in Å, 0 to 1000"),
+            ("\"hrtem\"", "\"tem\"", "6: method.algorithm = \"tem\": expected \"multislice\" or"),
+            ("-20.0", "nan", "7: method.refocus = nan: expected a length in Å"),
+            ("100]", "-1]", "8: method.thicknesses[1] = -1: expected a finite number greater"),
+            ("[50.0, 100]", "50.0", "8: method.thicknesses = 50.0: expected a list of lengths"),
+            ("integrated_centre = true", "integrated_centre = 1", "10: detector.integrated_centre"),
+            ("1e4", "0", "11: detector.dose = 0: expected a number of electrons above 0"),
+            ("= 9", "= -9", "12: detector.dose_seed = -9: expected a whole number"),
+            ("12.5", "0", "14: imaging.aperture = 0: expected a finite number greater"),
+            ("[1.0, -2.0]", "[1.0]", "15: imaging.tilt = [1.0]: expected two angles"),
+            ("30.0", "-1", "16: imaging.focal_spread = -1: expected a length in Å"),
+            ("0.2", "inf", "17: imaging.convergence = inf: expected an angle"),
+            ("aperture", "apperture", "14: imaging.apperture = 12.5: expected a known key; did"),
+        ] {
+            assert!(MORE.contains(from));
+            let bad = MORE.replacen(from, to, 1);
+            let refused = SampleFile::from_toml(&bad, "s.toml").unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("s.toml:{expected}")), "{refused}");
+        }
     }
 }

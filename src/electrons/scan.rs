@@ -638,7 +638,9 @@ impl StemPlan {
         slices: &Slices<T>,
         watch: &dyn Watch,
     ) -> Result<Vec<SMatrix<T>>, Error> {
-        let StemMethod::Prism { factor, refocus, margin } = self.options.method else { return Ok(vec![]) };
+        let StemMethod::Prism { factor, refocus, margin } = self.options.method else {
+            return Ok(vec![]);
+        };
         let options = &self.options;
         let prism = Prism::new(options.grid, factor, &options.probe, margin)?;
         let [nx, ny] = options.grid.points().map(|points| points / 2);
@@ -840,7 +842,7 @@ pub(super) mod tests {
         StemPlan::new(specimen(), StemOptions { method, ..options(0) }).unwrap()
     }
 
-    fn whole(plan: &StemPlan, precision: Precision) -> StemReadings {
+    pub(in crate::electrons) fn whole(plan: &StemPlan, precision: Precision) -> StemReadings {
         let mut readings = plan.begin(0..plan.places()).unwrap();
         let engine = Engine::cpu(precision);
         plan.run(&engine, &mut readings, &silent, &mut |_| Ok(())).unwrap();

@@ -195,6 +195,10 @@ impl Signals<'_> {
                 } else {
                     arrays.add_text(&name, axis.labels.join(", "));
                 }
+                if let Some((also, unit, factor)) = &axis.also {
+                    let places = Array1::from(axis.places(count)) * *factor;
+                    arrays.add(&names.free(also), places).unit(unit);
+                }
             }
         }
     }
@@ -361,6 +365,24 @@ mod tests {
         assert!(
             ["component", "sample", "t", "ns"].iter().all(|name| names.iter().any(|it| it == name))
         );
+    }
+    #[test]
+    fn an_axis_of_two_measures_makes_two_arrays() {
+        let angle = Axis::signal("angle", "mrad", 2.0, 4.0).unwrap();
+        assert!(angle.clone().also("q q", "1/Å", 0.1).is_err());
+        assert!(angle.clone().also("q", "1/Å", 0.0).is_err());
+        let axes = vec![angle.also("q", "1/Å", 0.25).unwrap()];
+        let rings = || ndarray::array![1.0, 2.0, 3.0];
+        let mut signals = Signals::default();
+        signals.add(Signal::new("annular", rings(), axes.clone()).unwrap()).unwrap();
+        signals.add(Signal::new("standard_error", rings(), axes).unwrap()).unwrap();
+        let mut file = Cursor::new(Vec::new());
+        signals.write_into(&mut file, SignalFormat::Npz, None).unwrap();
+        let mut npz = NpzReader::new(file).unwrap();
+        let mut values = |name: &str| npz.by_name::<ndarray::OwnedRepr<f64>, ndarray::Ix1>(name);
+        assert_eq!(values("angle").unwrap().to_vec(), [2.0, 6.0, 10.0]);
+        assert_eq!(values("q").unwrap().to_vec(), [0.5, 1.5, 2.5]);
+        assert!(values("q_").is_err());
     }
 
     // Write files for other readers

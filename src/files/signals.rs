@@ -21,6 +21,8 @@ pub struct Axis {
     /// Names of the samples, where they are no places on a line.
     pub(super) labels: Vec<String>,
     pub(super) navigation: bool,
+    /// Name, unit and factor of another measure of the same places.
+    pub(super) also: Option<(String, String, f64)>,
 }
 
 impl Axis {
@@ -54,6 +56,14 @@ impl Axis {
         let axis = Self::new(name, "", [0.0, 1.0], false)?;
         Ok(Self { labels: labels.iter().map(ToString::to_string).collect(), ..axis })
     }
+    /// The same axis, whose places are known by another `name` and `unit`, too, as so many times the first measure.
+    ///
+    /// # Errors
+    /// `Invalid` for a name that is none, or a factor that is not greater than 0.
+    pub fn also(self, name: &str, unit: &str, factor: f64) -> Result<Self, Invalid> {
+        let other = Self::signal(name, unit, 0.0, factor)?;
+        Ok(Self { also: Some((other.name, other.unit, factor)), ..self })
+    }
 
     // Check an axis
     fn new(
@@ -69,7 +79,7 @@ impl Axis {
         let expected = "a finite step greater than 0";
         accept(scale > 0.0 && scale.is_finite(), &quantity("scale"), scale, expected)?;
         let (name, unit, labels) = (name.to_string(), unit.to_string(), Vec::new());
-        Ok(Self { name, unit, offset, scale, labels, navigation })
+        Ok(Self { name, unit, offset, scale, labels, navigation, also: None })
     }
 
     /// Where each of `count` samples lies.

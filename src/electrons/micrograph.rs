@@ -1,0 +1,372 @@
+// Tangled from book/src/micrographs.md: edit there, or here and run cargo tangle stitch.
+//! Images of a plane wave through a specimen that trembles: planned and run.
+
+// What micrographs stand on
+#[cfg(feature = "files")]
+mod posed;
+
+use super::hrtem::{Imaging, plane_wave};
+use super::multislice::{Multislice, Unseen};
+use super::potential::{Potential, PotentialModel};
+use super::scan_images::transform_plane;
+use super::wave_grid::WaveGrid;
+use crate::device::{Description, Engine, Memory, Stage, Watch, Work};
+use crate::error::{Error, Invalid, accept, finite};
+use crate::numerics::real::{Precision, Real};
+use crate::specimen::{Factors, Phonons, Slicing, Specimen};
+use ndarray::{Array2, Array3, Array4, ArrayView2, Axis, Zip};
+use num_complex::{Complex, Complex64};
+
+/// Bytes of transmissions that are held at a time, at most.
+const HELD: u64 = 1 << 30;
+
+/// Seconds of one thread for a slice and its potential, by sample and bit of the number of samples.
+const SECONDS: f64 = 6e-9;
+
+// What is asked of micrographs
+/// What is asked of images of a plane wave, besides the specimen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MicrographOptions {
+    /// Samples of a wave.
+    pub grid: WaveGrid,
+    /// Slices of the specimen.
+    pub slicing: Slicing,
+    /// How the potential of a slice is made.
+    pub model: PotentialModel,
+    /// Whose scattering factors are taken.
+    pub factors: Factors,
+    /// How far an atom reaches in the lookup model \[Å\].
+    pub bound: f64,
+    /// Frozen phonons.
+    pub phonons: Phonons,
+    /// The lens, and the electrons.
+    pub lens: Imaging,
+    /// Tilt of the beam against the specimen \[mrad\], x and y.
+    pub tilt: [f64; 2],
+    /// Defoci \[Å\] of a series, added to that of the lens; one of 0 if there is none.
+    pub defoci: Vec<f64>,
+    /// Numbers of slices behind which waves are imaged, in rising order.
+    pub ends: Vec<usize>,
+}
+
+// The plan of micrographs
+/// Images of a plane wave that have been posed.
+pub struct MicrographPlan {
+    specimen: Specimen,
+    options: MicrographOptions,
+}
+
+impl MicrographPlan {
+    /// Poses the images of a specimen.
+    ///
+    /// # Errors
+    /// `Invalid` for whatever does not fit together: a grid or slices that are not the specimen's, an element without scattering factors, a lens that is none, ends that do not rise or lie behind the last slice, no
+    /// defocus.
+    pub fn new(specimen: Specimen, options: MicrographOptions) -> Result<Self, Invalid> {
+        let (count, ends) = (options.slicing.count(), &options.ends);
+        let rising = !ends.is_empty() && ends.is_sorted_by(|a, b| a < b);
+        let inside = ends.iter().all(|&end| (1..=count).contains(&end));
+        let expected = format!("numbers of slices from 1 to {count} that rise");
+        accept(rising && inside, "ends", ends, &expected)?;
+        accept(!options.defoci.is_empty(), "defocus", &options.defoci, "at least one defocus")?;
+        for &defocus in &options.defoci {
+            finite("defocus", defocus)?;
+        }
+        options.lens.transfer(&options.grid)?;
+        let plan = Self { specimen, options };
+        plan.multislice::<f32>()?;
+        plan.potential(0)?;
+        Ok(plan)
+    }
+
+    // What micrographs are made with
+    /// What was asked.
+    pub fn options(&self) -> &MicrographOptions {
+        &self.options
+    }
+
+    /// The specimen.
+    pub fn specimen(&self) -> &Specimen {
+        &self.specimen
+    }
+
+    /// Configurations of the specimen: one of atoms at rest if there are no phonons.
+    pub fn configurations(&self) -> usize {
+        self.options.phonons.configurations.max(1)
+    }
+
+    /// The potential of configuration `c`.
+    fn potential(&self, c: usize) -> Result<Potential, Invalid> {
+        let o = &self.options;
+        let specimen = o.phonons.displaced(&self.specimen, c);
+        Potential::new(&specimen, o.grid, o.slicing, o.model, o.factors, o.bound)
+    }
+
+    fn multislice<T: Real>(&self) -> Result<Multislice<T>, Invalid> {
+        let (options, thickness) = (&self.options, self.options.slicing.thickness());
+        Multislice::new(options.grid, &options.lens.beam, thickness)?.tilted(options.tilt)
+    }
+
+    // Take all micrographs
+    /// Takes all images.
+    ///
+    /// # Errors
+    /// `Invalid` where the engine has devices, which have no kernels for this; `Cancelled`.
+    pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Micrographs, Error> {
+        engine.require_cpu("images of a plane wave")?;
+        match engine.precision() {
+            Precision::F32 => self.take::<f32>(watch),
+            Precision::F64 => self.take::<f64>(watch),
+        }
+    }
+
+    fn take<T: Real>(&self, watch: &dyn Watch) -> Result<Micrographs, Error> {
+        let (options, count) = (&self.options, self.configurations());
+        let multislice = self.multislice::<T>()?;
+        let mut taken = Micrographs::none(self);
+        watch.stage("configurations", "configurations");
+        for c in 0..count {
+            let (potential, mut plane) = (self.potential(c)?, 0);
+            let mut waves = plane_wave::<T>(&options.grid);
+            let slice = |k: usize| Ok(potential.slice(k));
+            multislice.run(waves.view_mut(), slice, &options.ends, &Unseen(watch), |_, exit| {
+                let exit = exit.index_axis(Axis(0), 0);
+                taken.add(self, [c, plane], exit)?;
+                plane += 1;
+                Ok(())
+            })?;
+            taken.configurations = c + 1;
+            watch.progress(c + 1, count);
+        }
+        Ok(taken)
+    }
+
+    // Describe images of a plane wave
+    /// What will be done, in words, memory and time, without doing it.
+    pub fn describe(&self, engine: &Engine) -> Description {
+        let (options, configurations) = (&self.options, self.configurations());
+        let ([nx, ny], ends) = (options.grid.points(), options.ends.len());
+        let (defoci, slices) = (options.defoci.len(), options.ends[ends - 1]);
+        // Memory and time of micrographs
+        let plane = (nx * ny) as u64;
+        let number = if engine.precision() == Precision::F64 { 16 } else { 8 };
+        let group = (slices as u64 * plane * number).min(HELD);
+        let images = (defoci * ends) as u64 * plane * 8;
+        let kept = images * if configurations > 1 { 3 } else { 1 };
+        let host = group + kept + images + (ends as u64 + 4) * plane * 16;
+        let passes = (configurations * slices) as f64;
+        let each = (plane as f64) * (plane as f64).log2() * SECONDS;
+        let foci = (configurations * defoci * ends) as f64;
+        let stages = vec![Stage::shared(
+            "configurations",
+            &[(Work::Transforms, (passes + foci) * each)],
+            engine,
+        )];
+        Description {
+            what: format!("{defoci} images of a plane wave behind {ends} planes"),
+            arrays: vec![("image".into(), vec![defoci, ends, ny, nx])],
+            form: "",
+            reason: String::new(),
+            method: format!(
+                "multislice of a plane wave, {nx} × {ny} samples, {slices} slices, {configurations} configurations"
+            ),
+            slope_model: "",
+            engine: engine.name(),
+            memory: Memory { host, devices: vec![0; engine.devices().len()] },
+            stages,
+            rates: engine.speed().to_string(),
+        }
+    }
+}
+
+// All micrographs of a specimen
+/// Images of a plane wave, and exit waves.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Micrographs {
+    /// Configurations that the images are averaged over.
+    pub configurations: usize,
+    /// Mean images: (defocus, end, y, x), 1 without a specimen.
+    pub mean: Array4<f64>,
+    /// Sums of squared deviations from the mean, of the same shape; empty without phonons.
+    pub squares: Array4<f64>,
+    /// Exit waves of the first configuration, (end, y, x), in the frame of the beam.
+    pub exits: Array3<Complex64>,
+}
+
+impl Micrographs {
+    /// No images yet.
+    fn none(plan: &MicrographPlan) -> Self {
+        let (options, [nx, ny]) = (&plan.options, plan.options.grid.points());
+        let shape = (options.defoci.len(), options.ends.len(), ny, nx);
+        let spread = if plan.configurations() > 1 { shape } else { (0, 0, 0, 0) };
+        let exits = Array3::zeros((options.ends.len(), ny, nx));
+        let (mean, squares) = (Array4::zeros(shape), Array4::zeros(spread));
+        Self { configurations: 0, mean, squares, exits }
+    }
+
+    // Add the images of an exit wave
+    /// Adds the images of an exit wave (k_y, k_x) of a configuration, behind a plane.
+    fn add<T: Real>(
+        &mut self,
+        plan: &MicrographPlan,
+        [c, plane]: [usize; 2],
+        exit: ArrayView2<'_, Complex<T>>,
+    ) -> Result<(), Invalid> {
+        let options = &plan.options;
+        if c == 0 {
+            self.exits.index_axis_mut(Axis(0), plane).assign(&samples(&options.grid, exit));
+        }
+        let middle = options.lens.aberrations.defocus;
+        let defoci: Vec<f64> = options.defoci.iter().map(|defocus| middle + defocus).collect();
+        let images = options.lens.series(&options.grid, exit, &defoci)?;
+        let mut means = self.mean.index_axis_mut(Axis(1), plane);
+        if self.squares.is_empty() {
+            means.assign(&images);
+            return Ok(());
+        }
+        let squares = self.squares.index_axis_mut(Axis(1), plane);
+        Zip::from(&mut means).and(squares).and(&images).for_each(|mean, square, x| {
+            let before = x - *mean;
+            *mean += before / (c + 1) as f64;
+            *square += before * (x - *mean);
+        });
+        Ok(())
+    }
+
+    /// Standard errors of the means, Eq. [running mean](https://lenslet.github.io/lenslet/scan.html#eq-running-mean); none with fewer than two configurations.
+    pub fn standard_error(&self) -> Option<Array4<f64>> {
+        let count = self.configurations as f64;
+        (count > 1.0).then(|| self.squares.mapv(|square| (square / (count * (count - 1.0))).sqrt()))
+    }
+}
+
+// Samples of an exit wave
+/// Samples (y, x), on the whole grid, of a wave (k_y, k_x), kept frequencies in their order.
+pub(super) fn samples<T: Real>(
+    grid: &WaveGrid,
+    wave: ArrayView2<'_, Complex<T>>,
+) -> Array2<Complex64> {
+    let [nx, ny] = grid.points();
+    let mut plane = Array2::zeros((ny, nx));
+    for (j, line) in grid.kept(1).zip(wave.outer_iter()) {
+        for (i, a) in grid.kept(0).zip(line) {
+            plane[[j, i]] = Complex64::new(a.re.in_double(), a.im.in_double());
+        }
+    }
+    transform_plane(&mut plane, true);
+    plane
+}
+
+// Tests of micrographs
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::silent;
+    use crate::electrons::{Aberrations, Beam};
+    use crate::specimen::{Atom, Element};
+
+    // Micrographs of a lopsided specimen
+    fn specimen() -> Specimen {
+        let atom = |number, position| {
+            let element = Element::new(number).unwrap();
+            Atom { element, position, occupancy: 1.0, displacement: 0.1 }
+        };
+        let atoms = [(14, [1.0, 0.7, 0.4]), (79, [3.1, 4.2, 3.0]), (8, [5.5, 2.0, 5.1])];
+        Specimen::new([6.4, 5.2, 6.0], atoms.map(|(number, place)| atom(number, place)).to_vec())
+            .unwrap()
+    }
+
+    fn options(configurations: usize) -> MicrographOptions {
+        let aberrations = Aberrations { defocus: 20.0, c3: 6e6, ..Aberrations::default() };
+        let lens = Imaging { aberrations, ..Imaging::perfect(Beam::new(200.0).unwrap()) };
+        MicrographOptions {
+            grid: WaveGrid::new([48, 40], [6.4, 5.2]).unwrap(),
+            slicing: Slicing::new(6.0, 2.0).unwrap(),
+            model: PotentialModel::Projected,
+            factors: Factors::Kirkland,
+            bound: 3.0,
+            phonons: Phonons { configurations, seed: 5 },
+            lens: Imaging { aperture: Some(25.0), focal_spread: 30.0, tilt: [1.0, 0.0], ..lens },
+            tilt: [0.0, 4.0],
+            defoci: vec![0.0, -300.0],
+            ends: vec![1, 3],
+        }
+    }
+
+    fn taken(options: MicrographOptions, precision: Precision) -> Micrographs {
+        let plan = MicrographPlan::new(specimen(), options).unwrap();
+        plan.run(&Engine::cpu(precision), &silent).unwrap()
+    }
+
+    // Micrographs are images of single waves
+    #[test]
+    fn micrographs_are_images_of_single_waves() {
+        let (still, asked) = (taken(options(0), Precision::F64), options(0));
+        let potential = MicrographPlan::new(specimen(), options(0)).unwrap().potential(0).unwrap();
+        let multislice = Multislice::<f64>::new(asked.grid, &asked.lens.beam, 2.0).unwrap();
+        let mut wave = plane_wave::<f64>(&asked.grid);
+        let slice = |k: usize| Ok(potential.slice(k));
+        let multislice = multislice.tilted([0.0, 4.0]).unwrap();
+        multislice.run(wave.view_mut(), slice, &[3], &silent, |_, _| Ok(())).unwrap();
+        let wave = wave.index_axis(Axis(0), 0);
+        let aberrations = Aberrations { defocus: -280.0, ..asked.lens.aberrations.clone() };
+        let lens = Imaging { aberrations, ..asked.lens.clone() };
+        let image = lens.image(&asked.grid, wave).unwrap();
+        let found = still.mean.slice(ndarray::s![1, 1, .., ..]);
+        assert!((&found - &image).iter().all(|x| x.abs() < 1e-12));
+        assert!(still.squares.is_empty() && still.standard_error().is_none());
+        // An exit wave is what a perfect lens images
+        let perfect = Imaging::perfect(asked.lens.beam).image(&asked.grid, wave).unwrap();
+        let exit = still.exits.index_axis(Axis(0), 1).mapv(|a| a.norm_sqr());
+        assert!((exit - perfect).iter().all(|x| x.abs() < 1e-12));
+        let single = taken(options(0), Precision::F32);
+        let gap = (&single.mean - &still.mean).iter().fold(0.0f64, |m, x| m.max(x.abs()));
+        assert!((1e-12..1e-4).contains(&gap), "{gap:e}");
+    }
+
+    #[test]
+    fn trembling_atoms_average_images() {
+        let (two, one) = (taken(options(2), Precision::F64), taken(options(1), Precision::F64));
+        let error = two.standard_error().unwrap();
+        // Half of the distance of two images is the error of their mean, which is half-way between
+        assert!(((&one.mean - &two.mean).mapv(f64::abs) - &error).iter().all(|x| x.abs() < 1e-12));
+        assert!(error.iter().any(|x| *x > 1e-3) && two.exits == one.exits);
+        assert!(two.configurations == 2 && one.standard_error().is_none());
+        let empty =
+            MicrographOptions { lens: Imaging { tilt: [0.0; 2], ..options(0).lens }, ..options(0) };
+        let nothing = Specimen::new([6.4, 5.2, 6.0], vec![specimen().atoms()[2]]).unwrap();
+        let plan = MicrographPlan::new(nothing, empty).unwrap();
+        let images = plan.run(&Engine::cpu(Precision::F64), &silent).unwrap();
+        let above = images.mean.slice(ndarray::s![.., 0, .., ..]).mean().unwrap();
+        assert!((0.99..1.0 + 1e-9).contains(&above), "{above}");
+    }
+
+    // Refuse micrographs that make no sense
+    #[test]
+    fn micrographs_that_make_no_sense_are_refused() {
+        let refused = |change: &dyn Fn(&mut MicrographOptions)| {
+            let mut bad = options(0);
+            change(&mut bad);
+            MicrographPlan::new(specimen(), bad).err().unwrap().quantity
+        };
+        assert_eq!(refused(&|o| o.ends = vec![2, 2]), "ends");
+        assert_eq!(refused(&|o| o.ends = vec![4]), "ends");
+        assert_eq!(refused(&|o| o.ends.clear()), "ends");
+        assert_eq!(refused(&|o| o.defoci.clear()), "defocus");
+        assert_eq!(refused(&|o| o.defoci = vec![f64::NAN]), "defocus");
+        assert_eq!(refused(&|o| o.lens.aperture = Some(-1.0)), "aperture");
+        assert_eq!(refused(&|o| o.tilt = [f64::INFINITY, 0.0]), "tilt");
+        assert_eq!(refused(&|o| o.slicing = Slicing::new(7.0, 2.0).unwrap()), "slices");
+        struct Impatient;
+        impl Watch for Impatient {
+            fn cancelled(&self) -> bool {
+                true
+            }
+        }
+        let plan = MicrographPlan::new(specimen(), options(0)).unwrap();
+        let cancelled = plan.run(&Engine::cpu(Precision::F64), &Impatient);
+        assert!(matches!(cancelled, Err(Error::Cancelled)));
+        let said = plan.describe(&Engine::cpu(Precision::F32));
+        assert!(said.memory.host > 48 * 40 * 8 * 4 && said.seconds() > 0.0);
+    }
+}
