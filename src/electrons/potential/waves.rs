@@ -239,7 +239,7 @@ impl Projected {
 // Places of frequencies on an axis
 /// Coefficients of a polynomial on a piece of the axis of Eq. [radial places](https://lenslet.github.io/lenslet/potential-waves.html#eq-radial-places), and the width of a piece.
 const COEFFICIENTS: usize = 8;
-const PIECE: f64 = 0.15;
+const PIECE: f64 = 0.12;
 
 /// The frequencies of a grid on that axis.
 struct Radii {
@@ -259,7 +259,8 @@ impl Radii {
     // Tabulate and look up a radial function
     /// Polynomials of a function of q, piece by piece, up to the frequency `highest`.
     fn table(&self, highest: f64, f: impl Fn(f64) -> f64) -> Vec<[f64; COEFFICIENTS]> {
-        let pieces = ((highest / self.unit).asinh() / PIECE) as usize + 1;
+        let last = self.places.last().copied().unwrap_or_default();
+        let pieces = ((highest / self.unit).asinh() / PIECE).min(last) as usize + 1;
         let at = |u: f64| f(self.unit * (PIECE * u).sinh());
         let piece = |k: usize| fit_polynomial(k as f64, (k + 1) as f64, at);
         (0..pieces).map(piece).collect()
