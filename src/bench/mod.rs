@@ -2,6 +2,7 @@
 //! Run times of both methods, beside the original algorithm's, and of products, beside the dense ones.
 
 pub mod calibration;
+pub mod electrons;
 pub mod gpu;
 pub mod image;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use super::ranks::RankArgs;
 use super::summary::{plan_json, plan_text};
 use super::watch::{Terminal, complain, with_speed};
 use crate::bench::calibration::{self, Kept};
+use crate::bench::electrons::{CASES, StemSheet, chosen};
 use crate::bench::{self, gpu::Sheet};
 use crate::device::{self, Device, check, engine::Engine};
 use crate::error::{Error, Invalid};
@@ -16,7 +17,7 @@ use crate::model::system::System;
 use crate::numerics::real::Precision;
 use crate::tomography::inversion::Inversion;
 use crate::tomography::reconstructor::ReconstructorOptions;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use std::path::PathBuf;
 
 // Arguments of bench
@@ -37,6 +38,8 @@ enum Bench {
     Reconstruct(ReconstructBenchArgs),
     /// Time the stages of images, by the exact structure function and the stationary one.
     Image(ImageBenchArgs),
+    /// Time scans of silicon by an electron probe, beside transforms alone.
+    Stem(StemBenchArgs),
     /// Measure how fast this machine is, for the times that --plan foretells, and keep it in the user's cache.
     Calibrate(CalibrateArgs),
 }
@@ -120,6 +123,26 @@ struct ImageBenchArgs {
     json: bool,
 }
 
+// Arguments for timing scans
+#[derive(Debug, Args)]
+struct StemBenchArgs {
+    /// Cases to measure, with commas between; those of the book's table for the device unless given.
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(CASES.map(|case| case.name)))]
+    case: Vec<String>,
+    /// Where to measure; several devices are also held against the first of them alone.
+    #[arg(long, default_value = "cpu")]
+    device: Device,
+    /// Precision of waves: f64 or f32.
+    #[arg(long, default_value = "f32", value_parser = choice::precisions())]
+    precision: Precision,
+    /// Runs of which the least time is taken, after one that does not count.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 // Arguments for measuring the machine
 #[derive(Debug, Args)]
 struct CalibrateArgs {
@@ -141,6 +164,7 @@ pub fn bench(command: &BenchCommand) -> Result<String, Error> {
         Some(Bench::Covariance(args)) => bench_covariance(args),
         Some(Bench::Reconstruct(args)) => bench_reconstruct(args),
         Some(Bench::Image(args)) => bench_image(args),
+        Some(Bench::Stem(args)) => bench_stem(args),
         Some(Bench::Calibrate(args)) => bench_calibrate(args),
         None => bench_products(&command.products),
     }
@@ -310,6 +334,18 @@ fn exposed(engine: &Engine, terminal: &Terminal) -> Result<bench::image::Exposur
     let (system, options) =
         (System::from_toml(text, name)?, ImagingOptions::from_toml(text, name)?);
     bench::image::time_exposures(&system, &options, engine, terminal)
+}
+
+// Measure scans of silicon
+/// Measures scans; returns what to print.
+fn bench_stem(args: &StemBenchArgs) -> Result<String, Error> {
+    let engine = Engine::open(args.device, args.precision)?;
+    let cases = chosen(&args.case, engine.devices().len())?;
+    let sheet = StemSheet::measure(&cases, &engine, args.repeat, &Terminal::new(true))?;
+    if !args.json {
+        return Ok(sheet.table());
+    }
+    Ok(format!("{:#}\n", serde_json::json!(sheet)))
 }
 
 // Measure the speed of the machine

@@ -263,13 +263,20 @@ pub(crate) fn transform_along<T: Real>(
     turned: &mut Vec<Complex<T>>,
 ) {
     let [nx, ny] = [along[0].len(), along[1].len()];
+    turned.resize(nx * ny, Complex::default());
     along[0].process(plane);
-    turned.clear();
-    turned
-        .extend((0..nx).flat_map(|i| (0..ny).map(move |j| (i, j))).map(|(i, j)| plane[j * nx + i]));
+    turn(plane, turned, [nx, ny]);
     along[1].process(turned);
-    for (i, column) in turned.chunks_exact(ny).enumerate() {
-        column.iter().enumerate().for_each(|(j, a)| plane[j * nx + i] = *a);
+    turn(turned, plane, [ny, nx]);
+}
+
+/// Turns lines of `length`, so many, into columns.
+fn turn<N: Copy>(from: &[N], to: &mut [N], [length, count]: [usize; 2]) {
+    for (tile, lines) in from.chunks(8 * length).enumerate() {
+        for (i, column) in to.chunks_exact_mut(count).enumerate() {
+            let places = column[8 * tile..].iter_mut().zip(lines.chunks_exact(length));
+            places.for_each(|(a, line)| *a = line[i]);
+        }
     }
 }
 

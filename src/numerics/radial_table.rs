@@ -140,7 +140,11 @@ fn fit_segment(low: f64, high: f64, f: impl Fn(f64) -> f64) -> Segment {
 }
 
 /// The `N` coefficients of a polynomial in t − centre on a segment.
-fn fit_polynomial<const N: usize>(low: f64, high: f64, f: impl Fn(f64) -> f64) -> [f64; N] {
+pub(crate) fn fit_polynomial<const N: usize>(
+    low: f64,
+    high: f64,
+    f: impl Fn(f64) -> f64,
+) -> [f64; N] {
     let (centre, half) = (0.5 * (low + high), 0.5 * (high - low));
     let angle = |k| (2 * k + 1) as f64 * std::f64::consts::PI / (2 * N) as f64;
     let nodes: [f64; N] = std::array::from_fn(|k| half * f64::cos(angle(k)));

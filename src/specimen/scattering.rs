@@ -253,10 +253,10 @@ static RULE: LazyLock<Rule> = LazyLock::new(|| gauss_legendre(16));
 
 // Highest frequency beyond a height
 /// What has fallen to exp(−NEGLIGIBLE) of its height is left out.
-pub(crate) const NEGLIGIBLE: f64 = 38.0;
+pub(crate) const NEGLIGIBLE: f64 = 32.0;
 
 impl ScatteringFactor {
-    /// The highest frequency \[1/Å\] at which anything of the factor comes from higher than `z` \[Å\] above the nucleus, to 3e-17 of its terms; `None` where there is none.
+    /// The highest frequency \[1/Å\] at which anything of the factor comes from higher than `z` \[Å\] above the nucleus, to 1e-14 of its terms; `None` where there is none.
     pub(crate) fn highest_beyond(&self, z: f64) -> Option<f64> {
         let pole = |pole: &Pole| (NEGLIGIBLE / (2.0 * PI * z)).powi(2) - pole.beta;
         let gaussian = |term: &Gaussian| {

@@ -4,8 +4,7 @@
 // What potentials by waves stand on
 use super::sites::Site;
 use crate::electrons::wave_grid::WaveGrid;
-use crate::numerics::erfc;
-use crate::specimen::scattering::{Gaussian, NEGLIGIBLE, Pole};
+use crate::numerics::radial_table::fit_polynomial;
 use crate::specimen::{ScatteringFactor, Slicing, VOLTS};
 use ndarray::{Array2, ArrayViewMut1, Axis, linalg::general_mat_mul};
 use num_complex::Complex;
@@ -42,22 +41,51 @@ fn add_waves(grid: &WaveGrid, axis: usize, place: f64, weight: f64, mut row: Arr
 }
 
 // Structure factor of atoms
-/// Sums over atoms of products of cosines and sines, x by y, Eq. [structure products](https://lenslet.github.io/lenslet/potential-waves.html#eq-structure-products): cosines of k from 0 to `highest` and then sines, (2 (`highest_x` + 1), 2 (`highest_y` + 1)).
-fn structure(grid: &WaveGrid, sites: &[Site], highest: [usize; 2]) -> Array2<f64> {
-    let [by_x, by_y] = [0, 1].map(|axis| lines(sites, axis));
-    let (axis, lines) = if by_x.len() <= by_y.len() { (0, by_x) } else { (1, by_y) };
-    let waves = |axis: usize| Array2::zeros((lines.len(), 2 * (highest[axis] + 1)));
-    let (mut along, mut across) = (waves(axis), waves(1 - axis));
-    for (row, (place, atoms)) in lines.into_iter().enumerate() {
-        add_waves(grid, axis, f64::from_bits(place), 1.0, along.row_mut(row));
-        for (place, weight) in atoms {
-            add_waves(grid, 1 - axis, place, weight, across.row_mut(row));
+/// Sums over atoms of products of cosines and sines, x by y, Eq. [structure products](https://lenslet.github.io/lenslet/potential-waves.html#eq-structure-products): cosines of k from 0 to `highest` and then sines, 2 (`highest_x` + 1) by 2 (`highest_y` + 1).
+struct Structure {
+    x: Array2<f64>,
+    y: Array2<f64>,
+    /// The products, summed, where there is more than one.
+    sums: Array2<f64>,
+}
+
+impl Structure {
+    fn new(grid: &WaveGrid, sites: &[Site], highest: [usize; 2]) -> Self {
+        let [by_x, by_y] = [0, 1].map(|axis| lines(sites, axis));
+        let (axis, lines) = if by_x.len() <= by_y.len() { (0, by_x) } else { (1, by_y) };
+        let waves = |axis: usize| Array2::zeros((lines.len(), 2 * (highest[axis] + 1)));
+        let (mut along, mut across) = (waves(axis), waves(1 - axis));
+        for (row, (place, atoms)) in lines.into_iter().enumerate() {
+            add_waves(grid, axis, f64::from_bits(place), 1.0, along.row_mut(row));
+            for (place, weight) in atoms {
+                add_waves(grid, 1 - axis, place, weight, across.row_mut(row));
+            }
         }
+        let (x, y) = if axis == 0 { (along, across) } else { (across, along) };
+        let mut sums = Array2::default((0, 0));
+        if x.nrows() > 1 {
+            sums = Array2::zeros((x.ncols(), y.ncols()));
+            general_mat_mul(1.0, &x.t(), &y, 0.0, &mut sums);
+        }
+        Self { x, y, sums }
     }
-    let (x, y) = if axis == 0 { (along, across) } else { (across, along) };
-    let mut sums = Array2::zeros((x.ncols(), y.ncols()));
-    general_mat_mul(1.0, &x.t(), &y, 0.0, &mut sums);
-    sums
+
+    // A row of products
+    /// How many frequencies there are along x and y.
+    fn frequencies(&self) -> [usize; 2] {
+        [&self.x, &self.y].map(|waves| waves.ncols() / 2)
+    }
+
+    /// The products of column `k` along x, in place or in `room`.
+    fn row<'a>(&'a self, k: usize, room: &'a mut Vec<f64>) -> &'a [f64] {
+        let sums = self.sums.as_slice().unwrap_or_default();
+        sums.chunks_exact(self.y.ncols()).nth(k).unwrap_or_else(|| {
+            let (x, y) = (self.x[[0, k]], self.y.as_slice().unwrap_or_default());
+            room.clear();
+            room.extend(y.iter().map(|y| x * y));
+            room
+        })
+    }
 }
 
 /// Atoms with the same place along `axis`: that place, as bits, and the other place and the weight of each.
@@ -96,34 +124,31 @@ impl Waves {
     }
 
     // Add atoms to a spectrum
-    /// Adds atoms by their sums of cosines and sines. `form` fills a row with what each frequency is multiplied by: for an index along x, from index 0 along y; none is negative.
+    /// Adds atoms by their structure. `form` fills a row with what each frequency is multiplied by, for an index along x, from index 0 along y, and says how much of it: the rest is zero. None is negative.
     fn add(
         &self,
         spectrum: &mut Spectrum,
-        sums: &Array2<f64>,
-        mut form: impl FnMut(usize, &mut [f64]),
+        atoms: &Structure,
+        mut form: impl FnMut(usize, &mut [f64]) -> usize,
     ) {
-        let (x, y) = (sums.nrows() / 2, sums.ncols() / 2);
-        let points = self.grid.points()[1];
-        // Frequencies along y that have a negative one beside them.
-        let both = y.min(points / 2) - 1;
-        let mut forms = vec![0.0; y];
-        for (kx, row) in
-            spectrum.as_slice_mut().unwrap_or_default().chunks_mut(points).take(x).enumerate()
-        {
-            form(kx, &mut forms);
-            let [cos, sin] = [kx, x + kx].map(|row| sums.row(row));
-            let [cos, sin] = [&cos, &sin].map(|row| row.to_slice().unwrap_or_default().split_at(y));
-            let quarter = |ky: usize| (forms[ky], cos.0[ky], cos.1[ky], sin.0[ky], sin.1[ky]);
+        let ([x, y], points) = (atoms.frequencies(), self.grid.points()[1]);
+        let (mut forms, mut rooms) = (vec![0.0; y], [Vec::new(), Vec::new()]);
+        let rows = spectrum.as_slice_mut().unwrap_or_default().chunks_mut(points);
+        for (kx, row) in rows.take(x).enumerate() {
+            let filled = form(kx, &mut forms);
+            // Frequencies along y that have a negative one beside them.
+            let both = filled.min(points / 2).saturating_sub(1);
+            let [cos_room, sin_room] = &mut rooms;
+            let (cos, sin) = (atoms.row(kx, cos_room), atoms.row(x + kx, sin_room));
+            let (cos, sin) = (cos.split_at(y), sin.split_at(y));
             // Add waves of both signs along y
-            let positive = |(form, cc, cs, sc, ss): (f64, f64, f64, f64, f64)| {
-                Complex::new(form * (cc - ss), -form * (cs + sc))
-            };
-            for (ky, wave) in row[..y].iter_mut().enumerate() {
-                *wave += positive(quarter(ky));
+            let products = cos.0.iter().zip(cos.1).zip(sin.0.iter().zip(sin.1));
+            let quarter = forms[..filled].iter().zip(products);
+            for (wave, (form, ((cc, cs), (sc, ss)))) in row.iter_mut().zip(quarter.clone()) {
+                *wave += Complex::new(form * (cc - ss), -form * (cs + sc));
             }
-            for (ky, wave) in (1..=both).zip(row.iter_mut().rev()) {
-                let (form, cc, cs, sc, ss) = quarter(ky);
+            let negative = row.iter_mut().rev().zip(quarter.skip(1).take(both));
+            for (wave, (form, ((cc, cs), (sc, ss)))) in negative {
                 *wave += Complex::new(form * (cc + ss), form * (cs - sc));
             }
         }
@@ -156,9 +181,14 @@ impl Waves {
 }
 
 // Factors of frequencies and flat atoms
+/// C/(L_x L_y).
+fn volts(grid: &WaveGrid) -> f64 {
+    VOLTS / grid.lengths().iter().product::<f64>()
+}
+
 /// C f/(L_x L_y) of a factor f(q) at the frequencies that are not negative, (k_x, k_y).
 fn form(grid: &WaveGrid, factor: impl Fn(f64) -> f64) -> Array2<f64> {
-    let scale = VOLTS / grid.lengths().iter().product::<f64>();
+    let scale = volts(grid);
     on_quarter(grid, |q| scale * factor(q))
 }
 
@@ -175,9 +205,10 @@ fn add_flat(waves: &Waves, forms: &[Array2<f64>], sites: &[Site], spectrum: &mut
     for (kind, form) in forms.iter().enumerate() {
         let alike: Vec<Site> = sites.iter().filter(|site| site.kind == kind).copied().collect();
         if !alike.is_empty() {
-            let sums = structure(&waves.grid, &alike, highest);
-            waves.add(spectrum, &sums, |kx, row| {
+            let atoms = Structure::new(&waves.grid, &alike, highest);
+            waves.add(spectrum, &atoms, |kx, row| {
                 row.iter_mut().zip(form.row(kx)).for_each(|(row, form)| *row = *form);
+                row.len()
             });
         }
     }
@@ -205,82 +236,47 @@ impl Projected {
     }
 }
 
-// Factors of deep atoms by frequency
-/// What of a factor does not depend on the height, at the frequencies that are not negative, (k_x, k_y).
-struct Depths {
-    poles: Vec<PoleDepths>,
-    /// The steepness d, and G exp(−d q²)/2 times C/(L_x L_y).
-    gaussians: Vec<(f64, Array2<f64>)>,
+// Places of frequencies on an axis
+/// Coefficients of a polynomial on a piece of the axis of Eq. [radial places](https://lenslet.github.io/lenslet/potential-waves.html#eq-radial-places), and the width of a piece.
+const COEFFICIENTS: usize = 8;
+const PIECE: f64 = 0.12;
+
+/// The frequencies of a grid on that axis.
+struct Radii {
+    /// q₀ \[1/Å\].
+    unit: f64,
+    /// u in pieces, of the frequencies that are not negative, (k_x, k_y).
+    places: Array2<f64>,
 }
 
-/// Of a pole: β; 2π s; and, times C/(2 L_x L_y), A/s² + D/s⁴ and, where D is not zero, π D/s³.
-struct PoleDepths {
-    beta: f64,
-    fall: Array2<f64>,
-    constant: Array2<f64>,
-    linear: Option<Array2<f64>>,
-}
-
-// Factors of deep atoms from their terms
-impl Depths {
-    fn new(grid: &WaveGrid, factor: &ScatteringFactor) -> Self {
-        let pole = |pole: &Pole| {
-            let (simple, double, beta) = (pole.simple, pole.double, pole.beta);
-            let linear = |q: f64| 0.5 * PI * double * (q * q + beta).powf(-1.5);
-            let constant = |q: f64| {
-                let square = q * q + beta;
-                0.5 * (simple + double / square) / square
-            };
-            PoleDepths {
-                beta,
-                fall: on_quarter(grid, |q| 2.0 * PI * (q * q + beta).sqrt()),
-                constant: form(grid, constant),
-                linear: (double != 0.0).then(|| form(grid, linear)),
-            }
-        };
-        let gaussian = |term: &Gaussian| {
-            let (height, d) = (term.height, term.steepness);
-            (d, form(grid, |q| 0.5 * height * f64::exp(-d * q * q)))
-        };
-        Self {
-            poles: factor.poles.iter().map(pole).collect(),
-            gaussians: factor.gaussians.iter().map(gaussian).collect(),
-        }
+impl Radii {
+    fn new(grid: &WaveGrid, kinds: &[&ScatteringFactor]) -> Self {
+        let betas = kinds.iter().flat_map(|factor| &factor.poles).map(|pole| pole.beta);
+        let unit = 0.7 * betas.fold(1.0, f64::min).sqrt();
+        Self { unit, places: on_quarter(grid, |q| (q / unit).asinh() / PIECE) }
     }
-}
 
-// Factors of deep atoms beyond a height
-impl Depths {
-    /// Fills a row with `sign` times C U(q, z)/(L_x L_y), for an index along x and all along y from 0: Eq. [scattering beyond](https://lenslet.github.io/lenslet/scattering.html#eq-scattering-beyond).
-    fn beyond(&self, z: f64) -> impl Fn(f64, usize, &mut [f64]) {
-        let reaches = move |pole: &&PoleDepths| 2.0 * PI * pole.beta.sqrt() * z < NEGLIGIBLE;
-        let share = move |d: f64| erfc(PI * z / d.sqrt());
-        let gaussians = self.gaussians.iter().map(move |(d, height)| (share(*d), height));
-        let gaussians: Vec<_> = gaussians.filter(|(share, _)| *share > 1e-18).collect();
-        move |sign, kx, row| {
-            row.fill(0.0);
-            for pole in self.poles.iter().filter(reaches) {
-                add_pole(pole, sign, z, kx, row);
-            }
-            for (share, height) in &gaussians {
-                let heights = row.iter_mut().zip(height.row(kx));
-                heights.for_each(|(row, height)| *row += sign * share * height);
-            }
-        }
+    // Tabulate and look up a radial function
+    /// Polynomials of a function of q, piece by piece, up to the frequency `highest`.
+    fn table(&self, highest: f64, f: impl Fn(f64) -> f64) -> Vec<[f64; COEFFICIENTS]> {
+        let last = self.places.last().copied().unwrap_or_default();
+        let pieces = ((highest / self.unit).asinh() / PIECE).min(last) as usize + 1;
+        let at = |u: f64| f(self.unit * (PIECE * u).sinh());
+        let piece = |k: usize| fit_polynomial(k as f64, (k + 1) as f64, at);
+        (0..pieces).map(piece).collect()
     }
-}
 
-/// Adds the part of a pole to a row.
-fn add_pole(pole: &PoleDepths, sign: f64, z: f64, kx: usize, row: &mut [f64]) {
-    let (falls, constants) = (pole.fall.row(kx), pole.constant.row(kx));
-    let terms = falls.iter().zip(&constants);
-    if let Some(linear) = &pole.linear {
-        for ((row, (fall, constant)), linear) in row.iter_mut().zip(terms).zip(linear.row(kx)) {
-            *row += sign * (constant + linear * z) * f64::exp(-fall * z);
+    /// Fills a row for an index along x, from index 0 along y, and says how much of it; the rest is beyond the table.
+    fn fill(&self, table: &[[f64; COEFFICIENTS]], kx: usize, row: &mut [f64]) -> usize {
+        let mut filled = 0;
+        for (value, place) in row.iter_mut().zip(self.places.row(kx)) {
+            let k = *place as usize;
+            let Some(piece) = table.get(k) else { break };
+            let u = place - k as f64 - 0.5;
+            *value = piece.iter().rev().fold(0.0, |sum, c| sum * u + c);
+            filled += 1;
         }
-    } else {
-        let rows = row.iter_mut().zip(terms);
-        rows.for_each(|(row, (fall, constant))| *row += sign * constant * f64::exp(-fall * z));
+        filled
     }
 }
 
@@ -290,7 +286,7 @@ pub(super) struct Sliced {
     waves: Waves,
     kinds: Vec<&'static ScatteringFactor>,
     forms: Vec<Array2<f64>>,
-    depths: Vec<Depths>,
+    radii: Radii,
     /// From high to low; those of the same height stand together by their elements.
     sites: Vec<Site>,
     /// Heights of the cuts between slices \[Å\], and how many atoms lie above each.
@@ -308,13 +304,13 @@ impl Sliced {
         mut sites: Vec<Site>,
     ) -> Self {
         let forms = kinds.par_iter().map(|factor| form(&grid, |q| factor.at(q))).collect();
-        let depths = kinds.par_iter().map(|factor| Depths::new(&grid, factor)).collect();
+        let radii = Radii::new(&grid, &kinds);
         sites.sort_by(|a, b| b.place[2].total_cmp(&a.place[2]).then(a.kind.cmp(&b.kind)));
         let upper_face = |k: usize| slicing.bounds(k)[1];
         let above = |cut: f64| sites.partition_point(|site| site.place[2] > cut);
         let cuts = (1..slicing.count()).map(upper_face).map(|cut| (cut, above(cut))).collect();
         let (waves, known) = (Waves::new(grid), Mutex::default());
-        Self { waves, kinds, forms, depths, sites, cuts, known }
+        Self { waves, kinds, forms, radii, sites, cuts, known }
     }
 }
 
@@ -365,8 +361,10 @@ impl Sliced {
                     let highest = (reach * grid.lengths()[axis]) as usize;
                     highest.min(grid.points()[axis] / 2)
                 });
-                let (sums, beyond) = (structure(grid, plane, highest), self.depths[kind].beyond(z));
-                self.waves.add(&mut flow, &sums, |kx, row| beyond(sign, kx, row));
+                let (beyond, scale) = (self.kinds[kind].beyond(z), sign * volts(grid));
+                let table = self.radii.table(reach, |q| scale * beyond(q));
+                let atoms = Structure::new(grid, plane, highest);
+                self.waves.add(&mut flow, &atoms, |kx, row| self.radii.fill(&table, kx, row));
             }
         }
         flow
