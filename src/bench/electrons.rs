@@ -103,7 +103,7 @@ impl Case {
         let step = [x, y].map(|side| side / self.probes as f64);
         let method = match self.interpolation {
             0 => StemMethod::Multislice,
-            f => StemMethod::Prism { factor: [f; 2], refocus: 0.0 },
+            f => StemMethod::Prism { factor: [f; 2], refocus: 0.0, margin: None },
         };
         let aberrations = Aberrations::default();
         let options = StemOptions {
@@ -129,7 +129,7 @@ impl Case {
             StemMethod::Multislice => Ok(plan.places()),
             StemMethod::Prism { factor, .. } => {
                 let options = plan.options();
-                Ok(Prism::new(options.grid, factor, &options.probe)?.beams())
+                Ok(Prism::new(options.grid, factor, &options.probe, None)?.beams())
             }
         }
     }

@@ -49,7 +49,10 @@ impl<T: Real> Transforms<T> {
 
 // A transmission made ready
 /// The transmission of a slice, ready for waves on one grid: (y, x), over the samples along x.
-pub struct Transmission<T>(Vec<Complex<T>>);
+///
+/// A copy shares the numbers.
+#[derive(Clone)]
+pub struct Transmission<T>(Arc<[Complex<T>]>);
 
 impl<T> Transmission<T> {
     /// Its values, exp(iσV)/N_x: (y, x), line by line.

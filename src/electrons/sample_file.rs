@@ -904,6 +904,7 @@ precision = "f32"
     fn keys_that_few_files_have_are_read_or_refused() {
         let file = SampleFile::from_toml(MORE, "s.toml").unwrap();
         let method = MethodTable {
+            margin: None,
             algorithm: Algorithm::Hrtem,
             interpolation: [4; 2],
             refocus: -20.0,

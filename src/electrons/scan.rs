@@ -139,6 +139,8 @@ pub struct StemPlan {
     /// A probe for each defocus.
     probes: Vec<ProbeWave>,
     detectors: Detectors,
+    /// How many slices of a configuration may differ, up to the last that is asked for.
+    distinct: usize,
 }
 
 impl StemPlan {
@@ -164,8 +166,12 @@ impl StemPlan {
             options.defoci.iter().map(|defocus| focused(&options.probe, *defocus).wave(&waves));
         let probes = probes.collect::<Result<_, _>>()?;
         let detectors = Detectors::new(waves, &options.probe.beam, options.detectors.clone())?;
-        let plan = Self { specimen, options, waves, probes, detectors };
-        plan.potential(0)?;
+        let last = options.ends.last().copied().unwrap_or(0);
+        let mut plan = Self { specimen, options, waves, probes, detectors, distinct: last };
+        let potential = plan.potential(0)?;
+        if plan.options.phonons.configurations == 0 {
+            plan.distinct = (0..last).filter(|&k| potential.first_alike(k) == k).count();
+        }
         Ok(plan)
     }
 
@@ -424,11 +430,11 @@ pub(crate) trait Follower<T>: Sync {
     /// Whether it has room of its own for the slices of a configuration: then it is given each once.
     fn holds(&self) -> bool;
 
-    /// Takes slice `k`.
+    /// Takes a slice of kind `kind`.
     ///
     /// # Errors
     /// Those of devices.
-    fn take(&self, k: usize, slice: &Transmission<T>) -> Result<(), Error>;
+    fn take(&self, kind: usize, slice: &Transmission<T>) -> Result<(), Error>;
 
     /// Readings of probes at `places` \[Å\]: (place, reading), in the order of [`StemReadings::mean`].
     ///
@@ -456,7 +462,9 @@ pub(crate) trait Follower<T>: Sync {
 pub(crate) struct Slices<T> {
     multislice: Multislice<T>,
     potential: Potential,
-    /// All slices up to the last that is asked for, if they are kept.
+    /// The kind of each slice up to the last that is asked for.
+    kinds: Vec<usize>,
+    /// A slice of each kind, if they are kept.
     ready: Vec<Transmission<T>>,
 }
 
@@ -477,7 +485,9 @@ impl<T: Real> Slices<T> {
                 let here = [end - done];
                 self.multislice.run(waves.view_mut(), slice, &here, watch, |_, _| Ok(()))?;
             } else {
-                self.multislice.propagate(waves.view_mut(), &self.ready[done..end], watch)?;
+                let kinds = self.kinds[done..end].iter();
+                let slices: Vec<_> = kinds.map(|&kind| self.ready[kind].clone()).collect();
+                self.multislice.propagate(waves.view_mut(), &slices, watch)?;
             }
             done = end;
             see(e, waves.view());
@@ -510,7 +520,7 @@ impl<T: Real> Follower<T> for Cores<'_> {
         false
     }
 
-    fn take(&self, _k: usize, _slice: &Transmission<T>) -> Result<(), Error> {
+    fn take(&self, _kind: usize, _slice: &Transmission<T>) -> Result<(), Error> {
         Ok(())
     }
 
@@ -580,19 +590,29 @@ impl StemPlan {
         let beam = &self.options.probe.beam;
         let multislice = Multislice::<T>::new(grid, beam, potential.thickness())?;
         let ([nx, ny], last) = (grid.points(), self.options.ends.last());
-        let count = last.copied().unwrap_or(0);
-        let fit = count * nx * ny * size_of::<Complex<T>>() <= KEPT;
+        let (mut kinds, mut firsts) = (Vec::new(), Vec::new());
+        for k in 0..last.copied().unwrap_or(0) {
+            match potential.first_alike(k) {
+                first if first < k => kinds.push(kinds[first]),
+                _ => {
+                    kinds.push(firsts.len());
+                    firsts.push(k);
+                }
+            }
+        }
+        let fit = firsts.len() * nx * ny * size_of::<Complex<T>>() <= KEPT;
         let keep = fit && !crew.iter().all(|follower| follower.holds());
-        let mut ready: Vec<_> = (0..count).map(|_| None).collect();
-        let wanted = if keep || crew.iter().any(|follower| follower.holds()) { count } else { 0 };
-        let make = |_: &(), k: usize| Ok(multislice.transmission(potential.slice(k).view())?);
-        dispatch(Workers::cores(&()), 0..wanted, &Unseen(watch), make, |k, slice| {
-            let holders = crew.iter().filter(|follower| follower.holds());
-            holders.into_iter().try_for_each(|follower| follower.take(k, &slice))?;
-            ready[k] = keep.then_some(slice);
+        let mut ready: Vec<_> = firsts.iter().map(|_| None).collect();
+        let wanted = keep || crew.iter().any(|follower| follower.holds());
+        let made = &firsts[..if wanted { firsts.len() } else { 0 }];
+        let make = |_: &(), k: &usize| Ok(multislice.transmission(potential.slice(*k).view())?);
+        dispatch(Workers::cores(&()), made, &Unseen(watch), make, |kind, slice| {
+            let mut holders = crew.iter().filter(|follower| follower.holds());
+            holders.try_for_each(|follower| follower.take(kind, &slice))?;
+            ready[kind] = keep.then_some(slice);
             Ok(())
         })?;
-        Ok(Slices { multislice, potential, ready: ready.into_iter().flatten().collect() })
+        Ok(Slices { multislice, potential, kinds, ready: ready.into_iter().flatten().collect() })
     }
 
     // Waves of a scan
@@ -749,7 +769,7 @@ impl StemPlan {
             }
         };
         // Memory and time of a scan
-        let kept = (slices as u64 * plane).min(KEPT as u64);
+        let kept = (self.distinct as u64 * plane).min(KEPT as u64);
         let [wx, wy] = self.waves.points();
         let block = block::<f64>(&self.waves, places) * wx * wy * number;
         let beams = match options.method {
@@ -803,8 +823,11 @@ pub(super) mod tests {
             let element = Element::new(number).unwrap();
             Atom { element, position, occupancy: 1.0, displacement: 0.1 }
         };
+        // Three slices that differ, twice
         let atoms = [(14, [1.0, 0.7, 0.4]), (79, [3.1, 4.2, 3.0]), (8, [5.5, 2.0, 5.1])];
-        Specimen::new([6.4, 5.2, 6.0], atoms.map(|(number, place)| atom(number, place)).to_vec())
+        let above = atoms.map(|(number, [x, y, z])| (number, [x, y, z + 6.0]));
+        let atoms = [atoms, above].concat().into_iter();
+        Specimen::new([6.4, 5.2, 12.0], atoms.map(|(number, place)| atom(number, place)).collect())
             .unwrap()
     }
 
@@ -813,7 +836,7 @@ pub(super) mod tests {
         let annulus = Annulus { inner: 20.0, outer: 60.0, exact: false };
         StemOptions {
             grid: WaveGrid::new([48, 40], [6.4, 5.2]).unwrap(),
-            slicing: Slicing::new(6.0, 2.0).unwrap(),
+            slicing: Slicing::new(12.0, 2.0).unwrap(),
             model: PotentialModel::Projected,
             factors: Factors::Kirkland,
             bound: 3.0,
@@ -829,7 +852,7 @@ pub(super) mod tests {
                 pattern: Some(PatternOptions { crop: Some(30.0), bin: 1 }),
                 ..Default::default()
             },
-            ends: vec![1, 3],
+            ends: vec![1, 5],
         }
     }
 
@@ -855,6 +878,7 @@ pub(super) mod tests {
         let (plan, options) = (plan(0), options(0));
         let found = whole(&plan, Precision::F64);
         assert_eq!((plan.places(), found.done), (8 * 5, [1, 0]));
+        assert_eq!((plan.distinct, super::tests::plan(2).distinct), (3, 5));
         let multislice = Multislice::<f64>::new(options.grid, &options.probe.beam, 2.0).unwrap();
         let potential = plan.potential(0).unwrap();
         let place = options.scan.place(17);
@@ -862,7 +886,7 @@ pub(super) mod tests {
         let probe = focused(&options.probe, 30.0).wave(&options.grid).unwrap();
         let mut wave = probe.at::<f64>(&[place]);
         let slice = |k| Ok(potential.slice(k));
-        multislice.run(wave.view_mut(), slice, &[3], &silent, |_, _| Ok(())).unwrap();
+        multislice.run(wave.view_mut(), slice, &[5], &silent, |_, _| Ok(())).unwrap();
         let wanted = plan.detectors.read(wave.index_axis(Axis(0), 0)).into_values();
         let last = plan.readings() - wanted.len();
         for (value, wanted) in found.mean.row(17).iter().skip(last).zip(&wanted) {
@@ -944,9 +968,9 @@ pub(super) mod tests {
             StemPlan::new(specimen(), bad).err().unwrap().quantity
         };
         assert_eq!(refused(&|o| o.ends = vec![2, 2]), "ends");
-        assert_eq!(refused(&|o| o.ends = vec![4]), "ends");
+        assert_eq!(refused(&|o| o.ends = vec![7]), "ends");
         assert_eq!(refused(&|o| o.defoci.clear()), "defocus");
-        assert_eq!(refused(&|o| o.slicing = Slicing::new(7.0, 2.0).unwrap()), "slices");
+        assert_eq!(refused(&|o| o.slicing = Slicing::new(13.0, 2.0).unwrap()), "slices");
         assert_eq!(refused(&|o| o.grid = WaveGrid::new([48, 40], [6.4, 5.3]).unwrap()), "grid");
         assert_eq!(refused(&|o| o.probe.semi_angle = 90.0), "semi_angle");
         let prism = |factor| StemMethod::Prism { factor, refocus: 0.0, margin: None };

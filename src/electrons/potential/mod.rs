@@ -3,14 +3,14 @@
 
 // What potentials stand on
 use self::lookup::Lookup;
-use self::sites::{by_slice, sites};
+use self::sites::{Site, by_slice, sites};
 use self::waves::{Projected, Sliced};
 use crate::electrons::wave_grid::WaveGrid;
 use crate::error::{Invalid, accept, positive};
 use crate::specimen::{Element, Factors, Slicing, Specimen};
 use ndarray::{Array2, Array3, Axis};
 use rayon::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 mod lookup;
 mod sites;
@@ -35,6 +35,8 @@ pub struct Potential {
     grid: WaveGrid,
     slicing: Slicing,
     form: Form,
+    /// For each slice, the first that is like it.
+    alike: Vec<usize>,
 }
 
 /// What each model prepares.
@@ -79,16 +81,17 @@ impl Potential {
         let elements: Vec<Element> = elements.into_iter().collect();
         let kinds = elements.iter().map(|&e| factors.of(e)).collect::<Result<Vec<_>, _>>()?;
         let sites = sites(specimen, &elements);
+        if model == PotentialModel::Sliced {
+            let form = Form::Sliced(Sliced::new(grid, kinds, &slicing, sites));
+            return Ok(Self { grid, slicing, form, alike: (0..slicing.count()).collect() });
+        }
+        let slices = by_slice(&slicing, sites);
+        let alike = first_alike(&slices);
         let form = match model {
-            PotentialModel::Lookup => {
-                Form::Lookup(Lookup::new(&grid, &kinds, by_slice(&slicing, sites), bound)?)
-            }
-            PotentialModel::Projected => {
-                Form::Projected(Projected::new(grid, &kinds, by_slice(&slicing, sites)))
-            }
-            PotentialModel::Sliced => Form::Sliced(Sliced::new(grid, kinds, &slicing, sites)),
+            PotentialModel::Lookup => Form::Lookup(Lookup::new(&grid, &kinds, slices, bound)?),
+            _ => Form::Projected(Projected::new(grid, &kinds, slices)),
         };
-        Ok(Self { grid, slicing, form })
+        Ok(Self { grid, slicing, form, alike })
     }
 }
 
@@ -103,6 +106,21 @@ fn check_sides(specimen: &Specimen, grid: &WaveGrid, slicing: &Slicing) -> Resul
         accept(good, quantity, side, &format!("the side of the specimen's cell, {cell} Å"))?;
     }
     Ok(())
+}
+
+// Slices that are alike
+/// For each slice, the first that has the same atoms at the same places.
+fn first_alike(slices: &[Vec<Site>]) -> Vec<usize> {
+    let mut seen = HashMap::new();
+    let atoms = |slice: &Vec<Site>| -> Vec<_> {
+        let bits = |site: &Site| {
+            let [x, y, _] = site.place.map(f64::to_bits);
+            (site.kind, x, y, site.weight.to_bits())
+        };
+        slice.iter().map(bits).collect()
+    };
+    let first = |(k, slice)| *seen.entry(atoms(slice)).or_insert(k);
+    slices.iter().enumerate().map(first).collect()
 }
 
 // Slices of a potential
@@ -132,6 +150,14 @@ impl Potential {
             Form::Projected(form) => form.slice(k),
             Form::Sliced(form) => form.slice(k),
         }
+    }
+
+    /// The first slice that has the same potential as slice `k` because it has the same atoms.
+    ///
+    /// # Panics
+    /// Where there is no slice `k`.
+    pub fn first_alike(&self, k: usize) -> usize {
+        self.alike[k]
     }
 
     /// The potential of all slices \[V Å\], (slice, y, x), made by all threads.
@@ -284,6 +310,27 @@ mod tests {
                 turned.iter().fold(0.0, |most: f64, off| most.max(off.abs()))
             };
             assert!(model == PotentialModel::Sliced || (0..3).all(|k| off(k) < 1e-9), "{model:?}");
+        }
+    }
+
+    // Alike slices have one potential
+    #[test]
+    fn alike_slices_have_one_potential() {
+        let layer = |z: f64| vec![atom(14, [1.0, 2.0, z], 1.0), atom(79, [4.0, 0.5, z], 0.5)];
+        let moved = vec![atom(14, [1.0, 2.0, 4.5], 1.0), atom(79, [4.0, 0.6, 4.5], 0.5)];
+        let fuller = vec![atom(14, [1.0, 2.0, 3.5], 1.0), atom(79, [4.0, 0.5, 3.5], 1.0)];
+        let atoms = [layer(5.5), moved, fuller, layer(2.5), vec![], layer(0.5)].concat();
+        let specimen = Specimen::new([6.0, 5.0, 6.0], atoms).unwrap();
+        let grid = WaveGrid::new([24, 28], [6.0, 5.0]).unwrap();
+        let cut = Slicing::new(6.0, 1.0).unwrap();
+        for (model, expected) in
+            MODELS.into_iter().zip([[0, 1, 2, 0, 4, 0], [0, 1, 2, 0, 4, 0], [0, 1, 2, 3, 4, 5]])
+        {
+            let potential =
+                Potential::new(&specimen, grid, cut, model, Factors::Lobato, 2.0).unwrap();
+            let first: Vec<usize> = (0..6).map(|k| potential.first_alike(k)).collect();
+            assert_eq!(first, expected, "{model:?}");
+            assert_eq!(potential.slice(3), potential.slice(first[3]));
         }
     }
 

@@ -39,7 +39,7 @@ impl StemPlan {
     /// What a device with so many bytes free has room for, with complex numbers of so many bytes.
     fn layout(&self, number: usize, free: u64) -> Layout {
         let [nx, ny] = self.options.grid.points();
-        let count = self.options.ends.last().copied().unwrap_or(0);
+        let count = self.distinct;
         let read = 8 * self.readings();
         let wave = number * (nx / 2 * ny + nx / 2 * ny / 2) + read;
         let most = (READ / read).max(1);
@@ -111,7 +111,7 @@ struct There<'a, T> {
     plan: &'a StemPlan,
     queue: Gpu,
     passes: Arc<PassesGpu<T>>,
-    /// Transmissions of all slices, over the samples along x, for all queues of the device, if there is room for them.
+    /// Transmissions of each kind of slice, over the samples along x, for all queues of the device, if there is room for them.
     slices: Option<Arc<Buffer<Complex<T>>>>,
     /// Whether it takes them for the others.
     takes: bool,
@@ -170,9 +170,11 @@ impl StemPlan {
             let batch = layout.batch.min(probes.div_ceil(queues).max(16));
             // The queues of a device
             let [nx, ny] = self.options.grid.points();
-            let count = self.options.ends.last().copied().unwrap_or(0);
-            let slices =
-                layout.resident.then(|| gpu.zeros(count * nx * ny)).transpose()?.map(Arc::new);
+            let slices = layout
+                .resident
+                .then(|| gpu.zeros(self.distinct * nx * ny))
+                .transpose()?
+                .map(Arc::new);
             let spectrum = |probe: &ProbeWave| {
                 let wave = probe.on_axis().mapv(|a| Complex::new(T::of(a.re), T::of(a.im)));
                 gpu.upload(&wave.into_iter().collect::<Vec<_>>())
@@ -241,7 +243,7 @@ impl<T: Real> There<'_, T> {
         for (e, &end) in self.plan.options.ends.iter().enumerate() {
             for k in done..end {
                 let slice = match &self.slices {
-                    Some(all) => all.view(k * plane..(k + 1) * plane),
+                    Some(all) => all.view(slices.kinds[k] * plane..(slices.kinds[k] + 1) * plane),
                     None => self.fetch_slice(slices, k, &mut room.passing, watch)?,
                 };
                 self.passes.pass(&self.queue, room.waves.view(..), count, slice)?;
@@ -274,7 +276,7 @@ impl<T: Real> There<'_, T> {
 impl<T: Real> Slices<T> {
     /// The transmission of slice `k`, shown to `see`.
     fn with<R>(&self, k: usize, see: impl FnOnce(&Transmission<T>) -> R) -> Result<R, Error> {
-        match self.ready.get(k) {
+        match self.ready.get(self.kinds[k]) {
             Some(slice) => Ok(see(slice)),
             None => Ok(see(&self.multislice.transmission(self.potential.slice(k).view())?)),
         }
@@ -291,10 +293,10 @@ impl<T: Real> Follower<T> for There<'_, T> {
         self.slices.is_some()
     }
 
-    fn take(&self, k: usize, slice: &Transmission<T>) -> Result<(), Error> {
+    fn take(&self, kind: usize, slice: &Transmission<T>) -> Result<(), Error> {
         let Some(all) = self.slices.as_ref().filter(|_| self.takes) else { return Ok(()) };
         let plane = slice.values().len();
-        all.view(k * plane..(k + 1) * plane).write(slice.values())?;
+        all.view(kind * plane..(kind + 1) * plane).write(slice.values())?;
         self.queue.synchronise()
     }
 
