@@ -11,7 +11,8 @@ use super::potential::{Potential, PotentialModel};
 use super::prism::{Prism, SMatrix};
 use super::wave_grid::WaveGrid;
 use crate::device::{
-    Description, Engine, Memory, Stage, Watch, Work, Workers, dispatch, dispatch_in_runs, threads,
+    Description, Engine, Memory, Stage, Watch, Work, Workers, dispatch, dispatch_in_runs, gather,
+    threads,
 };
 use crate::error::{Error, Invalid, accept, positive};
 use crate::numerics::real::{Precision, Real};
@@ -19,7 +20,7 @@ use crate::specimen::{Factors, Phonons, Slicing, Specimen};
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, Array3, ArrayView1, ArrayView3, Axis, s};
 use num_complex::Complex;
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, thread::ScopedJoinHandle};
 
 /// Bytes of waves in a block, and of slices that are kept, at most.
 const BLOCK: usize = 1 << 29;
@@ -278,14 +279,26 @@ impl StemPlan {
         keep: &mut dyn FnMut(&StemReadings) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let crew = self.crew::<T>(engine, readings.places.len())?;
-        for c in readings.done[0]..self.configurations() {
-            watch.stage("probes", "probes");
-            let slices = self.slices(c, &crew, watch)?;
-            let workers = self.waves(&crew, &slices, engine, watch)?;
-            self.configuration(&workers, readings, watch, keep)?;
-            readings.done = [c + 1, 0];
-        }
-        Ok(())
+        // Cores that follow no waves make the slices of the next configuration meanwhile.
+        let ahead = crew.iter().all(|follower| follower.holds()) && self.keeps::<T>();
+        std::thread::scope(|scope| {
+            let mut next = None;
+            for c in readings.done[0]..self.configurations() {
+                watch.stage("probes", "probes");
+                let slices = match next.take() {
+                    Some(made) => join(made)?,
+                    None => self.slices(c, watch)?,
+                };
+                let slices = self.handed_out(slices, &crew, watch)?;
+                if ahead && c + 1 < self.configurations() {
+                    next = Some(scope.spawn(move || self.slices::<T>(c + 1, watch)));
+                }
+                let workers = self.waves(&crew, &slices, engine, watch)?;
+                self.configuration(&workers, readings, watch, keep)?;
+                readings.done = [c + 1, 0];
+            }
+            Ok(())
+        })
     }
 
     // Follow a block of probes
@@ -336,6 +349,11 @@ impl StemPlan {
         )?;
         Ok(found)
     }
+}
+
+/// What another thread has computed.
+fn join<R>(thread: ScopedJoinHandle<'_, R>) -> R {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// The probe with another defocus.
@@ -462,13 +480,19 @@ pub(crate) trait Follower<T>: Sync {
 pub(crate) struct Slices<T> {
     multislice: Multislice<T>,
     potential: Potential,
-    /// The kind of each slice up to the last that is asked for.
+    /// The kind of each slice up to the last that is asked for, and the first slice of each kind.
     kinds: Vec<usize>,
+    firsts: Vec<usize>,
     /// A slice of each kind, if they are kept.
     ready: Vec<Transmission<T>>,
 }
 
 impl<T: Real> Slices<T> {
+    /// The transmission of slice `k`, made anew.
+    fn made(&self, k: usize) -> Result<Transmission<T>, Error> {
+        Ok(self.multislice.transmission(self.potential.slice(k).view())?)
+    }
+
     // Waves through all slices on cores
     /// Takes waves (wave, k_y, k_x) through the slices, by all cores; `see` is shown them behind each of `ends`, and its number.
     fn follow(
@@ -579,19 +603,19 @@ impl StemPlan {
     }
 
     // Make slices and hand them out
-    /// The slices of configuration `c`, given to all who have room for them.
-    fn slices<T: Real>(
-        &self,
-        c: usize,
-        crew: &[Box<dyn Follower<T> + '_>],
-        watch: &dyn Watch,
-    ) -> Result<Slices<T>, Error> {
-        let (potential, grid) = (self.potential(c)?, self.options.grid);
+    /// Whether the slices of a configuration are kept on the host.
+    fn keeps<T: Real>(&self) -> bool {
+        let plane: usize = self.options.grid.points().iter().product();
+        self.distinct * plane * size_of::<Complex<T>>() <= KEPT
+    }
+
+    /// The slices of configuration `c`, made ready if they are kept.
+    fn slices<T: Real>(&self, c: usize, watch: &dyn Watch) -> Result<Slices<T>, Error> {
+        let potential = self.potential(c)?;
         let beam = &self.options.probe.beam;
-        let multislice = Multislice::<T>::new(grid, beam, potential.thickness())?;
-        let ([nx, ny], last) = (grid.points(), self.options.ends.last());
+        let multislice = Multislice::<T>::new(self.options.grid, beam, potential.thickness())?;
         let (mut kinds, mut firsts) = (Vec::new(), Vec::new());
-        for k in 0..last.copied().unwrap_or(0) {
+        for k in 0..self.options.ends.last().copied().unwrap_or(0) {
             match potential.first_alike(k) {
                 first if first < k => kinds.push(kinds[first]),
                 _ => {
@@ -600,19 +624,36 @@ impl StemPlan {
                 }
             }
         }
-        let fit = firsts.len() * nx * ny * size_of::<Complex<T>>() <= KEPT;
-        let keep = fit && !crew.iter().all(|follower| follower.holds());
-        let mut ready: Vec<_> = firsts.iter().map(|_| None).collect();
-        let wanted = keep || crew.iter().any(|follower| follower.holds());
-        let made = &firsts[..if wanted { firsts.len() } else { 0 }];
-        let make = |_: &(), k: &usize| Ok(multislice.transmission(potential.slice(*k).view())?);
-        dispatch(Workers::cores(&()), made, &Unseen(watch), make, |kind, slice| {
-            let mut holders = crew.iter().filter(|follower| follower.holds());
-            holders.try_for_each(|follower| follower.take(kind, &slice))?;
-            ready[kind] = keep.then_some(slice);
-            Ok(())
-        })?;
-        Ok(Slices { multislice, potential, kinds, ready: ready.into_iter().flatten().collect() })
+        let slices = Slices { multislice, potential, kinds, firsts, ready: Vec::new() };
+        let wanted = if self.keeps::<T>() { &slices.firsts[..] } else { &[] };
+        let make = |_: &(), k: &usize| slices.made(*k);
+        let ready = gather(Workers::cores(&()), wanted, &Unseen(watch), make)?;
+        Ok(Slices { ready, ..slices })
+    }
+
+    /// The same, given to all who have room for them, and no longer kept if these are all.
+    fn handed_out<T: Real>(
+        &self,
+        mut slices: Slices<T>,
+        crew: &[Box<dyn Follower<T> + '_>],
+        watch: &dyn Watch,
+    ) -> Result<Slices<T>, Error> {
+        let holders = || crew.iter().filter(|follower| follower.holds());
+        let give = |kind: usize, slice: &Transmission<T>| {
+            holders().try_for_each(|follower| follower.take(kind, slice))
+        };
+        if !slices.ready.is_empty() {
+            slices.ready.iter().enumerate().try_for_each(|(kind, slice)| give(kind, slice))?;
+        } else if holders().next().is_some() {
+            let make = |_: &(), k: &usize| slices.made(*k);
+            dispatch(Workers::cores(&()), &slices.firsts, &Unseen(watch), make, |kind, slice| {
+                give(kind, &slice)
+            })?;
+        }
+        if holders().count() == crew.len() {
+            slices.ready.clear();
+        }
+        Ok(slices)
     }
 
     // Waves of a scan
@@ -940,7 +981,8 @@ pub(super) mod tests {
         let each: Vec<Array2<f64>> = (0..3)
             .map(|c| {
                 let crew = plan.crew::<f64>(&engine, 1).unwrap();
-                let slices = plan.slices(c, &crew, &silent).unwrap();
+                let slices = plan.slices(c, &silent).unwrap();
+                let slices = plan.handed_out(slices, &crew, &silent).unwrap();
                 let workers = plan.waves(&crew, &slices, &engine, &silent).unwrap();
                 plan.shared(&workers, &place, &silent).unwrap()
             })

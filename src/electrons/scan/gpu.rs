@@ -278,7 +278,7 @@ impl<T: Real> Slices<T> {
     fn with<R>(&self, k: usize, see: impl FnOnce(&Transmission<T>) -> R) -> Result<R, Error> {
         match self.ready.get(self.kinds[k]) {
             Some(slice) => Ok(see(slice)),
-            None => Ok(see(&self.multislice.transmission(self.potential.slice(k).view())?)),
+            None => Ok(see(&self.made(k)?)),
         }
     }
 }
@@ -592,12 +592,30 @@ mod tests {
         let crew = plan.crew_there::<f64>(&engine, 4).unwrap();
         assert!(crew.iter().all(|follower| follower.holds()));
         let places: Vec<_> = (5..9).map(|k| plan.options.scan.place(k)).collect();
-        let slices = plan.slices(0, &[], &silent).unwrap();
+        let slices = plan.slices(0, &silent).unwrap();
         let passing = plan.crew_within::<f64>(&engine, 4, 0).unwrap();
         assert!(!passing.iter().any(|follower| follower.holds()));
         let workers = plan.waves(&passing, &slices, &engine, &silent).unwrap();
         let found = plan.shared(&workers, &places, &silent).unwrap();
         let wanted = read(&plan, &Engine::cpu(Precision::F64));
         assert!(gap(&found, &wanted) < 1e-12);
+    }
+
+    // Beams are spread over devices without room
+    #[test]
+    fn beams_are_spread_over_devices_without_room() {
+        let plan = prism_plan();
+        let engine = Engine::cpu(Precision::F64);
+        let crew = plan.crew::<f64>(&engine, 4).unwrap();
+        let slices = plan.slices(0, &silent).unwrap();
+        let matrices = Arc::new(plan.matrices(&crew, &slices, &silent).unwrap());
+        let places: Vec<_> = (5..9).map(|k| plan.options.scan.place(k)).collect();
+        let wanted = read(&plan, &engine);
+        for (devices, whole, workers) in [(3, false, 1), (2, true, 4)] {
+            let there = plan.windows_shared(&emulated(devices), &matrices, whole).unwrap();
+            assert_eq!(there.len(), workers);
+            let found = plan.shared(&there, &places, &silent).unwrap();
+            assert!(gap(&found, &wanted) < 1e-12 && gap(&found, &wanted) > 0.0);
+        }
     }
 }
