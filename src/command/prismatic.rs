@@ -687,7 +687,9 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::{Engine, silent};
     use crate::electrons::sample_file::SampleFile;
+    use crate::numerics::Precision;
 
     const CRYSTAL: &str = "-i book/systems/SI100.XYZ";
 
@@ -899,5 +901,77 @@ mod tests {
             words(r#" a 'b "c"' "d\" e\f"  \ g'h'i ''"#).unwrap(),
             ["a", "b \"c\"", "d\" e\\f", " ghi", ""]
         );
+    }
+
+    // A lopsided crystal and its readings
+    /// A line for a lopsided crystal, without its algorithm, and the folder of its files.
+    fn lopsided() -> (String, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let [atoms, list] = ["atoms.xyz", "aber"].map(|name| folder.path().join(name));
+        let lines = "14 0.3 0.9 5.2 1 0.076\n14 4.1 5.6 4.9 1 0.076\n79 2.2 3.35 3.1 1 0.05\n8 6.55 1.95 2.4 0.5 0.08\n\
+            14 7.9 4.4 1.9 1 0.076\n31 5.0 0.1 0.7 1 0.06\n14 1.0 6.6 0.0 1 0.06\n-1\n";
+        std::fs::write(&atoms, format!("a lopsided cell\n8.1 6.7 5.43\n{lines}")).unwrap();
+        std::fs::write(&list, "2,2,900,20\n3,1,-20000,70\n").unwrap();
+        let line = format!(
+            "-i '{}' -aber '{}' -te 0 -3DP 0 -E 100 -sa 15 -df 25 -C3 8000 -C5 2e6 -s 1.3575 -P 2.4 -d 3 -2D 10 40 -DPC 1 -4D 1 \
+             -rx 1.7 -ry 1.3 -wx 0.37 0.37 -wyr 4.9 4.95",
+            atoms.display(),
+            list.display()
+        );
+        (line, folder)
+    }
+
+    /// Some readings of the one probe of a line.
+    fn readings(line: &str) -> [f64; 7] {
+        let text = FromPrismatic::read(line).unwrap().text;
+        let plan = SampleFile::from_toml(&text, "--prismatic").unwrap().plan().unwrap();
+        let mut readings = plan.begin(0..plan.places()).unwrap();
+        let engine = Engine::cpu(Precision::F64);
+        plan.run(&engine, &mut readings, &silent, &mut |_| Ok(())).unwrap();
+        let (row, rings) = (readings.mean.row(0).to_vec(), plan.detectors().rings());
+        assert_eq!(readings.mean.nrows(), 1);
+        // Rings, corners, total, the annulus, both moments, and the pattern by lines of q_y
+        let [x, y] = plan.detectors().pattern_axes().unwrap().map(<[f64]>::len);
+        let (total, moments) = (row[rings + 1], &row[rings + 3..rings + 5]);
+        let pixel = row[rings + 5 + (y / 2 - 2) * x + x / 2 + 1];
+        [row[1], row[12], row[rings + 2], moments[0] / total, moments[1] / total, pixel, total]
+    }
+
+    // Numbers of a literal transcription
+    #[test]
+    fn readings_are_those_of_a_literal_transcription() {
+        let (line, _folder) = lopsided();
+        let cases = [
+            (
+                "-a m -px 0.12 -py 0.13",
+                [
+                    0.1569271009799003,
+                    8.007191133051583e-5,
+                    0.6455270316816267,
+                    0.0035966596157850942,
+                    0.002140113137189538,
+                    0.038449000568520526,
+                    0.9997521071090785,
+                ],
+            ),
+            (
+                "-a p -fx 2 -fy 1 -p 0.12",
+                [
+                    0.15805627796155727,
+                    5.2653025389830374e-5,
+                    0.7596570790185788,
+                    0.003144004754486269,
+                    0.0020755985035054267,
+                    0.026801933847491268,
+                    0.9962886897211043,
+                ],
+            ),
+        ];
+        for (more, expected) in cases {
+            let found = readings(&format!("{line} {more}"));
+            for (found, expected) in found.iter().zip(expected) {
+                assert!((found - expected).abs() < 1e-14, "{more}: {found} is not {expected}");
+            }
+        }
     }
 }
