@@ -1,20 +1,25 @@
 // Tangled from book/src/stem-command.md: edit there, or here and run cargo tangle stitch.
 //! The command `stem`: from a sample file to what detectors read at each place of a scan.
+mod plane_wave;
 
 // What the command stem stands on
 use super::choice;
 use super::summary::{align, command_line, count, plan_text};
 use super::watch::{Terminal, with_speed};
 use crate::device::{Device, Engine, Watch, check};
-use crate::electrons::sample_file::SampleFile;
-use crate::electrons::{Finishing, StemPlan, StemReadings};
-use crate::error::{Error, accept, positive};
+use crate::electrons::sample_file::{Algorithm, SampleFile};
+use crate::electrons::{Beside, Comparison, DetectorError, Finishing};
+use crate::electrons::{StemMethod, StemPlan, StemReadings};
+use crate::error::{Error, Invalid, accept, positive};
 use crate::files::draft::check_files;
 use crate::files::origin::Origin;
 use crate::files::signal_files::SignalFormat;
+use crate::files::signals::{Sample, Signals};
 use crate::numerics::Precision;
-use clap::Args;
-use serde_json::json;
+use crate::numerics::real::Real;
+use clap::{Args, ValueEnum};
+use num_complex::Complex;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use std::{fs, io};
@@ -36,6 +41,19 @@ pub struct StemArgs {
     /// The signal that a file in MRC holds, such as annulus_0.
     #[arg(long)]
     signal: Option<String>,
+    // Arguments about what stem adds
+    /// Further things to write: of a scan its potential, smatrix and probe, of images of a plane wave the potential and the exit wave.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "THINGS",
+        conflicts_with = "share"
+    )]
+    save: Vec<Extra>,
+    /// Compare PRISM with multislice at so many places of the scan, drawn at random, and tell its error by detector.
+    #[arg(long, value_name = "N", conflicts_with = "share")]
+    compare: Option<usize>,
     /// Seconds between two checkpoints, which stand beside the output as OUTPUT.checkpoint until it is written.
     #[arg(long, default_value_t = 60.0)]
     checkpoint: f64,
@@ -55,6 +73,20 @@ pub struct StemArgs {
     /// Print neither summary nor progress.
     #[arg(long, short)]
     quiet: bool,
+}
+
+// Things that may be asked for
+/// What is written if it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Extra {
+    /// The potential of all slices.
+    Potential,
+    /// What PRISM's beams have become behind the specimen.
+    Smatrix,
+    /// The probe at the first place of the scan.
+    Probe,
+    /// The exit wave of a plane wave.
+    Wave,
 }
 
 // Read a share
@@ -82,9 +114,21 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     inputs.extend(args.collect.iter().map(|path| ("share", path.as_path())));
     let outputs: Vec<_> = named.into_iter().filter(|_| !args.plan).collect();
     check_files(&inputs, &outputs)?;
+    if file.method.algorithm == Algorithm::Hrtem {
+        return plane_wave::image(args, &file, engine, format);
+    }
     let plan = file.plan()?;
     let engine = with_speed(engine, args.plan)?;
-    let description = plan.describe(&engine);
+    let mut description = plan.describe(&engine);
+    // Plan what is added to a scan
+    for extra in &args.save {
+        let beside = extra.of_scan(&plan)?;
+        description.memory.host += plan.bytes_beside(beside, engine.precision());
+    }
+    if let Some(count) = args.compare {
+        plan.by_multislice(count)?;
+        description.stages.push(plan.comparing(count, &engine));
+    }
     let Some(output) = args.output.as_ref().filter(|_| !args.plan) else {
         return Ok(plan_text(&description, args.json));
     };
@@ -97,15 +141,35 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         false => run.join()?,
     };
     check(&terminal)?;
+    let comparison = run.compare(&readings, file.phonons.seed, &terminal)?;
     match format {
         None => readings.write(output, run.fingerprint)?,
         Some(format) => {
             let origin = Origin::new(&command_line(), &description.method, file.text());
-            run.write(&readings, output, format, origin)?;
+            run.write(&readings, output, format, origin, &terminal)?;
         }
     }
     run.forget(output)?;
-    Ok(run.told(&readings, output, start.elapsed().as_secs_f64()))
+    Ok(run.told(&readings, comparison.as_ref(), output, start.elapsed().as_secs_f64()))
+}
+
+// Things kept of a scan
+impl Extra {
+    /// What it is of a scan.
+    fn of_scan(self, plan: &StemPlan) -> Result<Beside, Invalid> {
+        let prism = matches!(plan.options().method, StemMethod::Prism { .. });
+        let refused = |name, algorithm| {
+            let expected = format!("a sample file whose algorithm is \"{algorithm}\"");
+            Err(Invalid::new("save", name, expected))
+        };
+        match self {
+            Self::Potential => Ok(Beside::Potential),
+            Self::Probe => Ok(Beside::Probe),
+            Self::Smatrix if prism => Ok(Beside::SMatrix),
+            Self::Smatrix => refused("smatrix", "prism"),
+            Self::Wave => refused("wave", "hrtem"),
+        }
+    }
 }
 
 // Compute the readings of a run
@@ -158,6 +222,18 @@ impl Run<'_> {
     }
 
     // Write and tell a run
+    /// The errors of PRISM, if they are asked for.
+    fn compare(
+        &self,
+        readings: &StemReadings,
+        seed: u64,
+        watch: &dyn Watch,
+    ) -> Result<Option<Comparison>, Error> {
+        let precision = self.engine.precision();
+        let compare = |count| self.plan.compare(readings, count, seed, precision, watch);
+        self.args.compare.map(compare).transpose()
+    }
+
     /// Writes the readings as signals, in the precision of the waves.
     fn write(
         &self,
@@ -165,13 +241,30 @@ impl Run<'_> {
         output: &Path,
         format: SignalFormat,
         origin: Origin,
+        watch: &dyn Watch,
     ) -> Result<(), Error> {
         let mut signals = match self.engine.precision() {
-            Precision::F32 => self.plan.signals::<f32>(readings, &self.finishing)?,
-            Precision::F64 => self.plan.signals::<f64>(readings, &self.finishing)?,
+            Precision::F32 => self.signals::<f32>(readings, watch)?,
+            Precision::F64 => self.signals::<f64>(readings, watch)?,
         };
         signals.origin(origin)?;
         signals.write(output, format, self.args.signal.as_deref()).map(|_| ())
+    }
+
+    /// The readings and what was asked for besides, in the precision `T`.
+    fn signals<T: Real + Sample>(
+        &self,
+        readings: &StemReadings,
+        watch: &dyn Watch,
+    ) -> Result<Signals<'static>, Error>
+    where
+        Complex<T>: Sample,
+    {
+        let mut signals = self.plan.signals::<T>(readings, &self.finishing)?;
+        for extra in &self.args.save {
+            self.plan.keep::<T>(extra.of_scan(self.plan)?, &mut signals, watch)?;
+        }
+        Ok(signals)
     }
 
     /// Removes the checkpoint, which is not needed any more.
@@ -185,11 +278,17 @@ impl Run<'_> {
     }
 
     /// What is said of the run.
-    fn told(&self, readings: &StemReadings, output: &Path, seconds: f64) -> String {
+    fn told(
+        &self,
+        readings: &StemReadings,
+        comparison: Option<&Comparison>,
+        output: &Path,
+        seconds: f64,
+    ) -> String {
         let (detectors, mean) = (self.plan.detectors(), &readings.mean);
         let total = mean.column(detectors.rings() + 1).mean().unwrap_or(0.0);
         if self.args.json {
-            let summary = json!({
+            let mut summary = json!({
                 "sample": self.args.sample.display().to_string(),
                 "output": output.display().to_string(),
                 "places": [readings.places.start, readings.places.end],
@@ -199,6 +298,9 @@ impl Run<'_> {
                 "precision": self.engine.precision().name(),
                 "seconds": seconds,
             });
+            if let Some(comparison) = comparison {
+                summary["compare"] = compared_json(comparison);
+            }
             return format!("{summary}\n");
         }
         if self.args.quiet {
@@ -209,11 +311,41 @@ impl Run<'_> {
         let scan =
             format!("{} of {}", count(readings.places.len(), "probe"), self.args.sample.display());
         let time = format!("{seconds:.2} s on {}", self.engine.name());
-        align(&[
-            ("scan", scan),
-            ("lost", lost),
-            ("time", time),
-            ("written", output.display().to_string()),
-        ])
+        let mut lines = vec![("scan", scan), ("lost", lost), ("time", time)];
+        lines.extend(comparison.map(compared_line));
+        lines.push(("written", output.display().to_string()));
+        let errors = comparison.map(compared_errors).unwrap_or_default();
+        align(&lines) + &errors
     }
+}
+
+// Tell how far PRISM is off
+/// How many probes were compared.
+fn compared_line(comparison: &Comparison) -> (&'static str, String) {
+    let probes = count(comparison.places.len(), "probe");
+    ("compared", format!("{probes} with multislice; errors of PRISM in shares of the mean:"))
+}
+
+/// A line for each detector.
+fn compared_errors(comparison: &Comparison) -> String {
+    let mut lines = Vec::new();
+    for error in &comparison.detectors {
+        let [rms, largest] = [error.rms, error.largest].map(|share| 100.0 * share);
+        lines.push((&error.name[..], format!("rms {rms:.3} %, largest {largest:.3} %")));
+    }
+    align(&lines)
+}
+
+/// The same as JSON.
+fn compared_json(comparison: &Comparison) -> Value {
+    let error = |error: &DetectorError| {
+        json!({
+            "name": error.name,
+            "scale": error.scale,
+            "rms": error.rms,
+            "largest": error.largest,
+        })
+    };
+    let detectors: Vec<_> = comparison.detectors.iter().map(error).collect();
+    json!({ "places": comparison.places, "detectors": detectors })
 }

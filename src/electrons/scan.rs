@@ -209,7 +209,7 @@ impl StemPlan {
 
     // Potential of a configuration
     /// The potential of configuration `c`.
-    fn potential(&self, c: usize) -> Result<Potential, Invalid> {
+    pub(super) fn potential(&self, c: usize) -> Result<Potential, Invalid> {
         let options = &self.options;
         let displaced = match options.phonons.configurations {
             0 => None,
@@ -300,7 +300,7 @@ impl StemPlan {
 }
 
 /// The probe with another defocus.
-fn focused(probe: &Probe, defocus: f64) -> Probe {
+pub(super) fn focused(probe: &Probe, defocus: f64) -> Probe {
     let mut probe = probe.clone();
     probe.aberrations.defocus += defocus;
     probe
