@@ -115,7 +115,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     let outputs: Vec<_> = named.into_iter().filter(|_| !args.plan).collect();
     check_files(&inputs, &outputs)?;
     if file.method.algorithm == Algorithm::Hrtem {
-        return plane_wave::image(args, &file, engine, format);
+        return plane_wave::image(&args.images()?, &file, engine, format);
     }
     let plan = file.plan()?;
     let engine = with_speed(engine, args.plan)?;
@@ -168,6 +168,34 @@ impl Extra {
             Self::Smatrix if prism => Ok(Beside::SMatrix),
             Self::Smatrix => refused("smatrix", "prism"),
             Self::Wave => refused("wave", "hrtem"),
+        }
+    }
+}
+
+// Refuse what images do not have
+impl StemArgs {
+    /// What they ask of images of a plane wave.
+    fn images(&self) -> Result<plane_wave::Asked<'_>, Invalid> {
+        let expected = "a sample file whose algorithm is \"multislice\" or \"prism\"";
+        let refuse = |quantity: &str, value: String| Err(Invalid::new(quantity, value, expected));
+        for (extra, name) in [(Extra::Smatrix, "smatrix"), (Extra::Probe, "probe")] {
+            if self.save.contains(&extra) {
+                return refuse("save", name.into());
+            }
+        }
+        match (self.share, &self.collect[..], self.compare) {
+            (Some([k, n]), ..) => refuse("share", format!("{k}/{n}")),
+            (_, [first, ..], _) => refuse("collect", first.display().to_string()),
+            (.., Some(count)) => refuse("compare", count.to_string()),
+            _ => Ok(plane_wave::Asked {
+                sample: &self.sample,
+                output: self.output.as_deref().filter(|_| !self.plan),
+                signal: self.signal.as_deref(),
+                waves: self.save.contains(&Extra::Wave),
+                potential: self.save.contains(&Extra::Potential),
+                json: self.json,
+                quiet: self.quiet,
+            }),
         }
     }
 }
@@ -267,6 +295,7 @@ impl Run<'_> {
         Ok(signals)
     }
 
+    // Forget and tell a run
     /// Removes the checkpoint, which is not needed any more.
     fn forget(&self, output: &Path) -> Result<(), Error> {
         match fs::remove_file(checkpoint(output)) {
@@ -333,7 +362,8 @@ fn compared_errors(comparison: &Comparison) -> String {
         let [rms, largest] = [error.rms, error.largest].map(|share| 100.0 * share);
         lines.push((&error.name[..], format!("rms {rms:.3} %, largest {largest:.3} %")));
     }
-    align(&lines)
+    let width = comparison.detectors.iter().map(|error| error.name.len()).max().unwrap_or(0);
+    lines.iter().map(|(name, errors)| format!("  {name:width$}  {errors}\n")).collect()
 }
 
 /// The same as JSON.

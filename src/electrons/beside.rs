@@ -140,6 +140,13 @@ pub(super) fn potential_signal<T: Real + Sample>(
 }
 
 impl MicrographPlan {
+    /// Bytes that keeping the potential takes at most.
+    pub fn bytes_of_potential(&self, precision: Precision) -> u64 {
+        let (options, number) = (self.options(), if precision == Precision::F64 { 8 } else { 4 });
+        let [nx, ny] = options.grid.points();
+        (nx * ny * options.slicing.count()) as u64 * (8 + number)
+    }
+
     /// Adds the potential of the first configuration to `signals`: `potential` (x, y, slice) \[V Å\].
     ///
     /// # Errors
