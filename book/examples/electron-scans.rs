@@ -29,6 +29,7 @@ fn main() -> Drawn {
     options(&folder.join("prismatic-options.svg"))?;
     checkpoint(&folder.join("checkpoint.svg"))?;
     micrographs(&folder.join("micrographs.svg"))?;
+    beside(&folder.join("beside-readings.svg"))?;
     window(&folder.join("prism-window.svg"))?;
     scans(&folder)
 }
@@ -275,6 +276,31 @@ fn micrographs(path: &Path) -> Drawn {
         [(550, 125), (590, 90)],
     ];
     draw((path, (715, 160)), &parts, &arrows)
+}
+
+/// What is kept of a run besides its readings, and what PRISM is held against.
+fn beside(path: &Path) -> Drawn {
+    let parts: [Part; 8] = [
+        ((15, 15), (120, 40), &["potential", "first configuration"], BLUE_INK),
+        ((15, 70), (120, 40), &["probe", "on its grid"], BLUE_INK),
+        ((185, 15), (120, 40), &["S-matrix", "a wave a beam"], GREEN_INK),
+        ((185, 70), (120, 40), &["PRISM", "all probes"], GREEN_INK),
+        ((185, 150), (120, 40), &["multislice", "n probes, all beams"], RED_INK),
+        ((355, 70), (120, 40), &["readings", "of all places"], GREEN_INK),
+        ((355, 150), (120, 40), &["readings", "of n places"], RED_INK),
+        ((525, 110), (120, 40), &["errors", "by detector"], RED_INK),
+    ];
+    let arrows = [
+        [(135, 35), (185, 35)],
+        [(135, 90), (185, 90)],
+        [(245, 55), (245, 70)],
+        [(75, 110), (185, 165)],
+        [(305, 90), (355, 90)],
+        [(305, 170), (355, 170)],
+        [(475, 90), (525, 122)],
+        [(475, 170), (525, 138)],
+    ];
+    draw((path, (660, 205)), &parts, &arrows)
 }
 
 /// Silicon, 22 Å of it. Its atoms lie half a slice above the cuts, so that none is at the exit face, where the last slice would hold two planes.

@@ -1,5 +1,6 @@
 // Tangled from book/src/stem-command.md: edit there, or here and run cargo tangle stitch.
 //! The command `stem`: from a sample file to what detectors read at each place of a scan.
+mod plane_wave;
 
 // What the command stem stands on
 use super::choice;
@@ -7,17 +8,20 @@ use super::prismatic::FromPrismatic;
 use super::summary::{align, command_line, count, plan_text};
 use super::watch::{Terminal, complain, with_speed};
 use crate::device::{Device, Engine, Watch, check};
-use crate::electrons::sample_file::SampleFile;
-use crate::electrons::{Finishing, StemPlan, StemReadings};
-use crate::error::{Error, accept, positive};
+use crate::electrons::sample_file::{Algorithm, SampleFile};
+use crate::electrons::{Beside, Comparison, DetectorError, Finishing};
+use crate::electrons::{StemMethod, StemPlan, StemReadings};
+use crate::error::{Error, Invalid, accept, positive};
 use crate::files::draft::{Draft, check_files};
 use crate::files::origin::Origin;
 use crate::files::signal_files::SignalFormat;
-use crate::files::signals::Signals;
+use crate::files::signals::{Sample, Signals};
 use crate::numerics::Precision;
+use crate::numerics::real::Real;
 use crate::plot::{PictureFormat, ScanPicture, plot_scan, short_name};
-use clap::Args;
-use serde_json::json;
+use clap::{Args, ValueEnum};
+use num_complex::Complex;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use std::{fs, io};
@@ -50,6 +54,19 @@ pub struct StemArgs {
     /// Draw the crystal and what was read of it into this file, .svg or .png.
     #[arg(long, conflicts_with = "share")]
     plot: Option<PathBuf>,
+    // Arguments about what stem adds
+    /// Further things to write: of a scan its potential, smatrix and probe, of images of a plane wave the potential and the exit wave.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "THINGS",
+        conflicts_with = "share"
+    )]
+    save: Vec<Extra>,
+    /// Compare PRISM with multislice at so many places of the scan, drawn at random, and tell its error by detector.
+    #[arg(long, value_name = "N", conflicts_with = "share")]
+    compare: Option<usize>,
     /// Seconds between two checkpoints, which stand beside the output as OUTPUT.checkpoint until it is written.
     #[arg(long, default_value_t = 60.0)]
     checkpoint: f64,
@@ -69,6 +86,20 @@ pub struct StemArgs {
     /// Print neither summary nor progress.
     #[arg(long, short)]
     quiet: bool,
+}
+
+// Things that may be asked for
+/// What is written if it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Extra {
+    /// The potential of all slices.
+    Potential,
+    /// What PRISM's beams have become behind the specimen.
+    Smatrix,
+    /// The probe at the first place of the scan.
+    Probe,
+    /// The exit wave of a plane wave.
+    Wave,
 }
 
 // Read a share
@@ -94,6 +125,7 @@ struct Asked {
     file: SampleFile,
     line: Option<FromPrismatic>,
     output: Option<PathBuf>,
+    save: Vec<Extra>,
     device: Device,
 }
 
@@ -111,9 +143,17 @@ impl Asked {
         let output = args.output.clone().or(named);
         let done = output.is_some() || args.plan || args.write_sample.is_some();
         accept(done, "output", "nothing", "-o FILE here or in the line of Prismatic, or --plan")?;
+        let besides = line.as_ref().map_or(&[][..], |line| &line.save);
+        let besides = besides.iter().filter_map(|name| Extra::from_str(name, true).ok());
+        let mut save = args.save.clone();
+        besides.for_each(|extra| {
+            if !save.contains(&extra) {
+                save.push(extra)
+            }
+        });
         let device = line.as_ref().and_then(|line| line.device);
         let device = args.device.or(device).unwrap_or(Device::Cpu);
-        Ok(Self { file, line, output, device })
+        Ok(Self { file, line, output, save, device })
     }
 
     /// Files that are read, and so must not be written.
@@ -137,9 +177,6 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     if let Some(line) = &asked.line {
         let notes = line.notes.iter().filter(|_| !args.quiet);
         notes.for_each(|note| complain("note", note));
-        if !line.save.is_empty() && !args.quiet {
-            complain("note", &format_args!("{}: not saved", line.save.join(", ")));
-        }
         if let Some(path) = &args.write_sample {
             check_files(&asked.inputs(args), &[("sample file", path)])?;
             Draft::holding(path, line.text_beside(path)?.as_bytes())?.publish()?;
@@ -164,30 +201,96 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     let outputs = [named, picture.map(|(path, _)| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&inputs, &outputs)?;
+    if file.method.algorithm == Algorithm::Hrtem {
+        return plane_wave::image(&asked.images(args, picture)?, file, engine, format);
+    }
     let plan = file.plan()?;
     let engine = with_speed(engine, args.plan)?;
-    let description = plan.describe(&engine);
+    let mut description = plan.describe(&engine);
+    // Plan what is added to a scan
+    for extra in &asked.save {
+        let beside = extra.of_scan(&plan)?;
+        description.memory.host += plan.bytes_beside(beside, engine.precision());
+    }
+    if let Some(count) = args.compare {
+        plan.by_multislice(count)?;
+        description.stages.push(plan.comparing(count, &engine));
+    }
     let Some(output) = asked.output.as_ref().filter(|_| !args.plan) else {
         return Ok(plan_text(&description, args.json));
     };
     description.memory.check(&engine, "the scan")?;
     let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
     let (fingerprint, finishing) = (plan.fingerprint(&engine), file.finishing(&plan));
-    let run = Run { args, plan: &plan, engine: &engine, fingerprint, finishing };
+    let save = &asked.save[..];
+    let run = Run { args, plan: &plan, engine: &engine, fingerprint, finishing, save };
     let readings = match args.collect.is_empty() {
         true => run.compute(output, &terminal)?,
         false => run.join()?,
     };
     check(&terminal)?;
+    let comparison = run.compare(&readings, file.phonons.seed, &terminal)?;
     match format {
         None => readings.write(output, run.fingerprint)?,
         Some(format) => {
             let origin = Origin::new(&command_line(), &description.method, file.text());
-            run.write(&readings, (output, format), picture, origin)?;
+            run.write(&readings, (output, format), picture, origin, &terminal)?;
         }
     }
     run.forget(output)?;
-    Ok(run.told(&readings, output, start.elapsed().as_secs_f64()))
+    Ok(run.told(&readings, comparison.as_ref(), output, start.elapsed().as_secs_f64()))
+}
+
+// Things kept of a scan
+impl Extra {
+    /// What it is of a scan.
+    fn of_scan(self, plan: &StemPlan) -> Result<Beside, Invalid> {
+        let prism = matches!(plan.options().method, StemMethod::Prism { .. });
+        let refused = |name, algorithm| {
+            let expected = format!("a sample file whose algorithm is \"{algorithm}\"");
+            Err(Invalid::new("save", name, expected))
+        };
+        match self {
+            Self::Potential => Ok(Beside::Potential),
+            Self::Probe => Ok(Beside::Probe),
+            Self::Smatrix if prism => Ok(Beside::SMatrix),
+            Self::Smatrix => refused("smatrix", "prism"),
+            Self::Wave => refused("wave", "hrtem"),
+        }
+    }
+}
+
+// Refuse what images do not have
+impl Asked {
+    /// What is asked of images of a plane wave.
+    fn images<'a>(
+        &'a self,
+        args: &'a StemArgs,
+        picture: Option<(&'a Path, PictureFormat)>,
+    ) -> Result<plane_wave::Asked<'a>, Invalid> {
+        let expected = "a sample file whose algorithm is \"multislice\" or \"prism\"";
+        let refuse = |quantity: &str, value: String| Err(Invalid::new(quantity, value, expected));
+        for (extra, name) in [(Extra::Smatrix, "smatrix"), (Extra::Probe, "probe")] {
+            if self.save.contains(&extra) {
+                return refuse("save", name.into());
+            }
+        }
+        match (args.share, &args.collect[..], args.compare) {
+            (Some([k, n]), ..) => refuse("share", format!("{k}/{n}")),
+            (_, [first, ..], _) => refuse("collect", first.display().to_string()),
+            (.., Some(count)) => refuse("compare", count.to_string()),
+            _ => Ok(plane_wave::Asked {
+                sample: args.name(),
+                output: self.output.as_deref().filter(|_| !args.plan),
+                picture,
+                signal: args.signal.as_deref(),
+                waves: self.save.contains(&Extra::Wave),
+                potential: self.save.contains(&Extra::Potential),
+                json: args.json,
+                quiet: args.quiet,
+            }),
+        }
+    }
 }
 
 // Compute the readings of a run
@@ -198,6 +301,7 @@ struct Run<'a> {
     engine: &'a Engine,
     fingerprint: u64,
     finishing: Finishing,
+    save: &'a [Extra],
 }
 
 /// The file beside the output in which a run is kept.
@@ -243,6 +347,18 @@ impl Run<'_> {
     }
 
     // Write and tell a run
+    /// The errors of PRISM, if they are asked for.
+    fn compare(
+        &self,
+        readings: &StemReadings,
+        seed: u64,
+        watch: &dyn Watch,
+    ) -> Result<Option<Comparison>, Error> {
+        let precision = self.engine.precision();
+        let compare = |count| self.plan.compare(readings, count, seed, precision, watch);
+        self.args.compare.map(compare).transpose()
+    }
+
     /// Writes the readings as signals, in the precision of the waves, and their picture, which appears only when they are in place.
     fn write(
         &self,
@@ -250,16 +366,33 @@ impl Run<'_> {
         (output, format): (&Path, SignalFormat),
         picture: Option<(&Path, PictureFormat)>,
         origin: Origin,
+        watch: &dyn Watch,
     ) -> Result<(), Error> {
         let mut signals = match self.engine.precision() {
-            Precision::F32 => self.plan.signals::<f32>(readings, &self.finishing)?,
-            Precision::F64 => self.plan.signals::<f64>(readings, &self.finishing)?,
+            Precision::F32 => self.signals::<f32>(readings, watch)?,
+            Precision::F64 => self.signals::<f64>(readings, watch)?,
         };
         signals.origin(origin)?;
         let drawn = |(path, format)| Draft::holding(path, &self.draw(&signals, format)?);
         let drawing = picture.map(drawn).transpose()?;
         signals.write(output, format, self.args.signal.as_deref())?;
         drawing.map(Draft::publish).transpose().map(|_| ())
+    }
+
+    /// The readings and what was asked for besides, in the precision `T`.
+    fn signals<T: Real + Sample>(
+        &self,
+        readings: &StemReadings,
+        watch: &dyn Watch,
+    ) -> Result<Signals<'static>, Error>
+    where
+        Complex<T>: Sample,
+    {
+        let mut signals = self.plan.signals::<T>(readings, &self.finishing)?;
+        for extra in self.save {
+            self.plan.keep::<T>(extra.of_scan(self.plan)?, &mut signals, watch)?;
+        }
+        Ok(signals)
     }
 
     // Draw the signals of a run
@@ -279,6 +412,7 @@ impl Run<'_> {
         plot_scan(&ScanPicture { title, specimen, signals, semi_angle, notes }, format)
     }
 
+    // Forget and tell a run
     /// Removes the checkpoint, which is not needed any more.
     fn forget(&self, output: &Path) -> Result<(), Error> {
         match fs::remove_file(checkpoint(output)) {
@@ -291,11 +425,17 @@ impl Run<'_> {
 
     // Tell of a run
     /// What is said of the run.
-    fn told(&self, readings: &StemReadings, output: &Path, seconds: f64) -> String {
+    fn told(
+        &self,
+        readings: &StemReadings,
+        comparison: Option<&Comparison>,
+        output: &Path,
+        seconds: f64,
+    ) -> String {
         let (detectors, mean) = (self.plan.detectors(), &readings.mean);
         let total = mean.column(detectors.rings() + 1).mean().unwrap_or(0.0);
         if self.args.json {
-            let summary = json!({
+            let mut summary = json!({
                 "sample": self.args.name(),
                 "output": output.display().to_string(),
                 "plot": self.args.plot.as_ref().map(|path| path.display().to_string()),
@@ -306,6 +446,9 @@ impl Run<'_> {
                 "precision": self.engine.precision().name(),
                 "seconds": seconds,
             });
+            if let Some(comparison) = comparison {
+                summary["compare"] = compared_json(comparison);
+            }
             return format!("{summary}\n");
         }
         if self.args.quiet {
@@ -315,13 +458,43 @@ impl Run<'_> {
             format!("{:.3} % of the electrons left what the grid keeps", 100.0 * (1.0 - total));
         let scan = format!("{} of {}", count(readings.places.len(), "probe"), self.args.name());
         let time = format!("{seconds:.2} s on {}", self.engine.name());
-        let mut lines = vec![
-            ("scan", scan),
-            ("lost", lost),
-            ("time", time),
-            ("written", output.display().to_string()),
-        ];
+        let mut lines = vec![("scan", scan), ("lost", lost), ("time", time)];
+        lines.extend(comparison.map(compared_line));
+        lines.push(("written", output.display().to_string()));
         lines.extend(self.args.plot.as_ref().map(|path| ("plot", path.display().to_string())));
-        align(&lines)
+        let errors = comparison.map(compared_errors).unwrap_or_default();
+        align(&lines) + &errors
     }
+}
+
+// Tell how far PRISM is off
+/// How many probes were compared.
+fn compared_line(comparison: &Comparison) -> (&'static str, String) {
+    let probes = count(comparison.places.len(), "probe");
+    ("compared", format!("{probes} with multislice; errors of PRISM in shares of the mean:"))
+}
+
+/// A line for each detector.
+fn compared_errors(comparison: &Comparison) -> String {
+    let mut lines = Vec::new();
+    for error in &comparison.detectors {
+        let [rms, largest] = [error.rms, error.largest].map(|share| 100.0 * share);
+        lines.push((&error.name[..], format!("rms {rms:.3} %, largest {largest:.3} %")));
+    }
+    let width = comparison.detectors.iter().map(|error| error.name.len()).max().unwrap_or(0);
+    lines.iter().map(|(name, errors)| format!("  {name:width$}  {errors}\n")).collect()
+}
+
+/// The same as JSON.
+fn compared_json(comparison: &Comparison) -> Value {
+    let error = |error: &DetectorError| {
+        json!({
+            "name": error.name,
+            "scale": error.scale,
+            "rms": error.rms,
+            "largest": error.largest,
+        })
+    };
+    let detectors: Vec<_> = comparison.detectors.iter().map(error).collect();
+    json!({ "places": comparison.places, "detectors": detectors })
 }

@@ -70,6 +70,13 @@ impl Row {
     }
 }
 
+// Names of a series
+/// `_2` for the second defocus, `_after_20` for a plane behind 20 slices.
+pub(super) fn suffix(defocus: usize, inside: Option<usize>) -> String {
+    let defocus = if defocus == 0 { String::new() } else { format!("_{}", defocus + 1) };
+    inside.map_or(defocus.clone(), |slices| format!("{defocus}_after_{slices}"))
+}
+
 // Finish the readings of a scan
 impl Finishing {
     /// The readings of a whole scan as this source and this dose give them; with a dose they are numbers of electrons.

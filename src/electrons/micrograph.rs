@@ -96,7 +96,7 @@ impl MicrographPlan {
     }
 
     /// The potential of configuration `c`.
-    fn potential(&self, c: usize) -> Result<Potential, Invalid> {
+    pub(super) fn potential(&self, c: usize) -> Result<Potential, Invalid> {
         let o = &self.options;
         let specimen = o.phonons.displaced(&self.specimen, c);
         Potential::new(&specimen, o.grid, o.slicing, o.model, o.factors, o.bound)

@@ -30,3 +30,9 @@ mod posed;
 mod checkpoint;
 pub(crate) mod micrograph;
 pub use micrograph::{MicrographOptions, MicrographPlan, Micrographs};
+#[cfg(feature = "files")]
+pub(crate) mod beside;
+#[cfg(feature = "files")]
+pub use beside::Beside;
+pub(crate) mod comparison;
+pub use comparison::{Comparison, DetectorError};

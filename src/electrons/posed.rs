@@ -4,7 +4,7 @@
 // What posed scans stand on
 use super::beam::{Aberration, Aberrations, Beam, Probe};
 use super::detector::{Annulus, DetectorOptions, PatternOptions, Segmented};
-use super::finishing::{Finishing, Row};
+use super::finishing::{Finishing, Row, suffix};
 use super::prism::Prism;
 use super::sample_file::{Algorithm, SampleFile, Sampling};
 use super::scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings};
@@ -224,13 +224,7 @@ impl StemPlan {
     }
 }
 
-// Names of a series
-/// `_2` for the second defocus, `_after_20` for a plane behind 20 slices.
-pub(super) fn suffix(defocus: usize, inside: Option<usize>) -> String {
-    let defocus = if defocus == 0 { String::new() } else { format!("_{}", defocus + 1) };
-    inside.map_or(defocus.clone(), |slices| format!("{defocus}_after_{slices}"))
-}
-
+// Notes of a series
 /// Tells defoci and thicknesses \[Å\], where there are several.
 pub(super) fn note_series(
     signals: &mut Signals,

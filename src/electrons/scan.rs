@@ -214,7 +214,7 @@ impl StemPlan {
 
     // Potential of a configuration
     /// The potential of configuration `c`.
-    fn potential(&self, c: usize) -> Result<Potential, Invalid> {
+    pub(super) fn potential(&self, c: usize) -> Result<Potential, Invalid> {
         let options = &self.options;
         let displaced = match options.phonons.configurations {
             0 => None,
@@ -270,6 +270,7 @@ impl StemPlan {
         }
     }
 
+    // Run the configurations that are left
     /// Takes a part through all configurations that are left.
     fn run_all<T: Real>(
         &self,
@@ -351,16 +352,17 @@ impl StemPlan {
     }
 }
 
-/// What another thread has computed.
-fn join<R>(thread: ScopedJoinHandle<'_, R>) -> R {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
+// Another focus, another thread
 /// The probe with another defocus.
-fn focused(probe: &Probe, defocus: f64) -> Probe {
+pub(super) fn focused(probe: &Probe, defocus: f64) -> Probe {
     let mut probe = probe.clone();
     probe.aberrations.defocus += defocus;
     probe
+}
+
+/// What another thread has computed.
+fn join<R>(thread: ScopedJoinHandle<'_, R>) -> R {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 // Readings in a row

@@ -3,8 +3,9 @@
 
 // What posed micrographs stand on
 use super::{MicrographOptions, MicrographPlan, Micrographs};
+use crate::electrons::finishing::suffix;
 use crate::electrons::hrtem::Imaging;
-use crate::electrons::posed::{Ground, note_series, suffix};
+use crate::electrons::posed::{Ground, note_series};
 use crate::electrons::sample_file::SampleFile;
 use crate::error::{Error, accept};
 use crate::files::signals::{Axis as SignalAxis, Sample, Signal, Signals};

@@ -1,0 +1,114 @@
+// Tangled from book/src/stem-command.md: edit there, or here and run cargo tangle stitch.
+//! Images of a plane wave, by the command `stem`.
+
+// What images by command stand on
+use crate::command::summary::{align, command_line, count, plan_text};
+use crate::command::watch::{Terminal, with_speed};
+use crate::device::{Engine, check};
+use crate::electrons::Micrographs;
+use crate::electrons::sample_file::SampleFile;
+use crate::error::Error;
+use crate::files::draft::Draft;
+use crate::files::origin::Origin;
+use crate::files::signal_files::SignalFormat;
+use crate::plot::{PictureFormat, ScanPicture, plot_scan, short_name};
+use serde_json::json;
+use std::path::Path;
+use std::time::Instant;
+
+// What is asked of images by command
+/// What is asked of images of a plane wave.
+pub struct Asked<'a> {
+    /// The sample file, or what stands in its place.
+    pub sample: String,
+    /// The file to write; none for a plan alone.
+    pub output: Option<&'a Path>,
+    /// The picture to draw.
+    pub picture: Option<(&'a Path, PictureFormat)>,
+    /// The signal that a file in MRC holds.
+    pub signal: Option<&'a str>,
+    /// Whether exit waves are written, too.
+    pub waves: bool,
+    /// Whether the potential is.
+    pub potential: bool,
+    /// Whether the summary is JSON.
+    pub json: bool,
+    /// Whether nothing is said.
+    pub quiet: bool,
+}
+
+// Image a plane wave
+/// Takes the images that the arguments ask for; returns what to print.
+pub fn image(
+    asked: &Asked,
+    file: &SampleFile,
+    engine: Engine,
+    format: Option<SignalFormat>,
+) -> Result<String, Error> {
+    let plan = file.micrographs()?;
+    let engine = with_speed(engine, asked.output.is_none())?;
+    let mut description = plan.describe(&engine);
+    if asked.potential {
+        description.memory.host += plan.bytes_of_potential(engine.precision());
+    }
+    let (Some(output), Some(format)) = (asked.output, format) else {
+        return Ok(plan_text(&description, asked.json));
+    };
+    description.memory.check(&engine, "the images")?;
+    let (terminal, start) = (Terminal::new(asked.quiet), Instant::now());
+    let taken = plan.run(&engine, &terminal)?;
+    let mut signals = plan.signals(&taken, asked.waves, engine.precision())?;
+    if asked.potential {
+        plan.keep_potential(&mut signals, engine.precision())?;
+    }
+    check(&terminal)?;
+    signals.origin(Origin::new(&command_line(), &description.method, file.text()))?;
+    let drawn = |(path, format)| {
+        let title = format!("{}, {} keV", short_name(&asked.sample), file.beam.energy_kev);
+        let (specimen, notes) = (plan.specimen(), Vec::new());
+        let picture = ScanPicture { title, specimen, signals: &signals, semi_angle: 0.0, notes };
+        Draft::holding(path, &plot_scan(&picture, format)?)
+    };
+    let drawing = asked.picture.map(drawn).transpose()?;
+    signals.write(output, format, asked.signal)?;
+    drawing.map(Draft::publish).transpose()?;
+    let seconds = start.elapsed().as_secs_f64();
+    Ok(told(asked, output, &taken, &engine, seconds))
+}
+
+// Tell of images of a plane wave
+/// What is said of the images.
+fn told(
+    asked: &Asked,
+    output: &Path,
+    taken: &Micrographs,
+    engine: &Engine,
+    seconds: f64,
+) -> String {
+    let kept = taken.mean.mean().unwrap_or(0.0);
+    let output = output.display().to_string();
+    let (defoci, planes, ..) = taken.mean.dim();
+    if asked.json {
+        let summary = json!({
+            "sample": asked.sample,
+            "output": output,
+            "images": defoci * planes,
+            "configurations": taken.configurations,
+            "kept": kept,
+            "computed_on": engine.name(),
+            "precision": engine.precision().name(),
+            "seconds": seconds,
+        });
+        return format!("{summary}\n");
+    }
+    if asked.quiet {
+        return String::new();
+    }
+    let images = count(defoci * planes, "image");
+    align(&[
+        ("images", format!("{images} of {}", asked.sample)),
+        ("mean", format!("{kept:.4}, where 1 is without a specimen and an aperture")),
+        ("time", format!("{seconds:.2} s on {}", engine.name())),
+        ("written", output),
+    ])
+}

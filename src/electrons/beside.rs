@@ -1,0 +1,294 @@
+// Tangled from book/src/beside-readings.md: edit there, or here and run cargo tangle stitch.
+//! What may be kept of a scan besides its readings.
+
+// What kept things stand on
+use super::beam::kept_frequencies;
+use super::finishing::suffix;
+use super::micrograph::{MicrographPlan, samples};
+use super::multislice::{Multislice, Unseen};
+use super::potential::Potential;
+use super::prism::{Prism, SMatrix};
+use super::scan::{StemMethod, StemPlan, focused};
+use super::wave_grid::WaveGrid;
+use crate::device::{Watch, check};
+use crate::error::{Error, Invalid};
+use crate::files::signals::{Axis, Sample, Signal, Signals};
+use crate::numerics::real::{Precision, Real};
+use ndarray::{Array2, Array3, ArrayView3, Axis as NdAxis, aview1};
+use num_complex::{Complex, Complex64};
+
+// Things kept beside readings
+/// What may be kept of a scan besides its readings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beside {
+    /// The potential of all slices: `potential` (x, y, slice) \[V Å\].
+    Potential,
+    /// The compact S-matrix of PRISM: `smatrix` (beam, x, y), complex, and `smatrix_beams` (beam, axis) \[1/Å\].
+    SMatrix,
+    /// The wave of the probe at the first place of the scan, `probe` (x, y), complex, for each defocus.
+    Probe,
+}
+
+// Keep things beside readings
+impl StemPlan {
+    /// Adds to `signals` what is to be kept, in the precision `T`.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no S-matrix, or a signal of that name already; `Cancelled`.
+    pub fn keep<T>(
+        &self,
+        beside: Beside,
+        signals: &mut Signals<'static>,
+        watch: &dyn Watch,
+    ) -> Result<(), Error>
+    where
+        T: Real + Sample,
+        Complex<T>: Sample,
+    {
+        match beside {
+            Beside::Potential => {
+                check(watch)?;
+                Ok(signals.add(potential_signal::<T>(&self.potential(0)?)?)?)
+            }
+            Beside::Probe => self.keep_probes::<T>(signals),
+            Beside::SMatrix => self.keep_matrix::<T>(signals, watch),
+        }
+    }
+
+    // Keep the probes of a scan
+    fn keep_probes<T>(&self, signals: &mut Signals<'static>) -> Result<(), Error>
+    where
+        T: Real + Sample,
+        Complex<T>: Sample,
+    {
+        let (options, grid) = (self.options(), self.grid());
+        let [nx, ny] = grid.points();
+        let share = Complex64::from(1.0 / ((nx * ny) as f64).sqrt());
+        for (d, defocus) in options.defoci.iter().enumerate() {
+            let probe = focused(&options.probe, *defocus).wave(grid)?;
+            let wave = probe.at::<f64>(&[options.scan.place(0)]);
+            let wave =
+                samples(grid, wave.index_axis(NdAxis(0), 0)).mapv(|a| complex::<T>(a * share));
+            let axes = plane_axes(grid, 1.0)?.to_vec();
+            signals.add(Signal::new(
+                &format!("probe{}", suffix(d, None)),
+                wave.reversed_axes(),
+                axes,
+            )?)?;
+        }
+        Ok(())
+    }
+
+    // Keep the matrix of a scan
+    fn keep_matrix<T>(&self, signals: &mut Signals<'static>, watch: &dyn Watch) -> Result<(), Error>
+    where
+        T: Real + Sample,
+        Complex<T>: Sample,
+    {
+        let (options, potential) = (self.options(), self.potential(0)?);
+        let StemMethod::Prism { factor, refocus, margin } = options.method else {
+            let expected = "a scan whose algorithm is \"prism\"";
+            return Err(Invalid::new("save", "smatrix", expected).into());
+        };
+        let (grid, beam) = (options.grid, &options.probe.beam);
+        let prism = Prism::new(grid, factor, &options.probe, margin)?;
+        let mut waves = prism.waves::<T>(0..prism.beams());
+        let frequencies = frequencies_of(&grid, waves.view());
+        let multislice = Multislice::<T>::new(grid, beam, potential.thickness())?;
+        let slice = |k: usize| Ok(potential.slice(k));
+        let end = [potential.count()];
+        multislice.run(waves.view_mut(), slice, &end, &Unseen(watch), |_, _| Ok(()))?;
+        let (beams, ny, nx) = waves.dim();
+        let matrix = SMatrix::new(prism, beam, waves, refocus)?;
+        let planes = Array3::from_shape_fn((beams, nx, ny), |(b, i, j)| matrix.plane(b)[[j, i]]);
+        let number = Axis::signal("beam", "", 0.0, 1.0)?;
+        let [x, y] = plane_axes(&grid, 2.0)?;
+        signals.add(Signal::new("smatrix", planes, vec![number.clone(), x, y])?)?;
+        let axes = vec![number, Axis::labelled("axis", &["x", "y"])?];
+        Ok(signals.add(Signal::new("smatrix_beams", frequencies, axes)?)?)
+    }
+
+    // Memory of things beside readings
+    /// Bytes that keeping something takes at most.
+    pub fn bytes_beside(&self, beside: Beside, precision: Precision) -> u64 {
+        let number = if precision == Precision::F64 { 8 } else { 4 };
+        let points = |grid: &WaveGrid| grid.points().iter().product::<usize>() as u64;
+        let (options, all) = (self.options(), points(&self.options().grid));
+        match beside {
+            Beside::Potential => all * options.slicing.count() as u64 * (8 + number),
+            Beside::Probe => points(self.grid()) * options.defoci.len() as u64 * (32 + 2 * number),
+            Beside::SMatrix => {
+                let StemMethod::Prism { factor, margin, .. } = options.method else { return 0 };
+                let beams = Prism::new(options.grid, factor, &options.probe, margin);
+                let beams = beams.map_or(0, |prism| prism.beams()) as u64;
+                let slices = options.slicing.count() as u64 * all * 2 * number;
+                beams * all / 4 * 2 * number * 3 + slices.min(1 << 30)
+            }
+        }
+    }
+}
+
+// A potential as a signal
+/// The potential of all slices \[V Å\], (x, y, slice); the last axis tells the depth of a slice's upper face \[Å\].
+pub(super) fn potential_signal<T: Real + Sample>(
+    potential: &Potential,
+) -> Result<Signal<'static>, Error> {
+    let slices = potential.slices().mapv(T::of);
+    let [x, y] = plane_axes(&potential.grid(), 1.0)?;
+    let depth = Axis::signal("slice", "Å", 0.0, potential.thickness())?;
+    Signal::new("potential", slices.permuted_axes([2, 1, 0]), vec![x, y, depth])
+}
+
+impl MicrographPlan {
+    /// Bytes that keeping the potential takes at most.
+    pub fn bytes_of_potential(&self, precision: Precision) -> u64 {
+        let (options, number) = (self.options(), if precision == Precision::F64 { 8 } else { 4 });
+        let [nx, ny] = options.grid.points();
+        (nx * ny * options.slicing.count()) as u64 * (8 + number)
+    }
+
+    /// Adds the potential of the first configuration to `signals`: `potential` (x, y, slice) \[V Å\].
+    ///
+    /// # Errors
+    /// `Invalid` where there is a signal of that name already.
+    pub fn keep_potential(
+        &self,
+        signals: &mut Signals<'static>,
+        precision: Precision,
+    ) -> Result<(), Error> {
+        let potential = self.potential(0)?;
+        Ok(signals.add(match precision {
+            Precision::F32 => potential_signal::<f32>(&potential)?,
+            Precision::F64 => potential_signal::<f64>(&potential)?,
+        })?)
+    }
+}
+
+/// Axes x and y of samples on a grid, or on pixels so many times as large.
+fn plane_axes(grid: &WaveGrid, times: f64) -> Result<[Axis; 2], Invalid> {
+    let [x, y] = grid.pixel();
+    Ok([Axis::signal("x", "Å", 0.0, times * x)?, Axis::signal("y", "Å", 0.0, times * y)?])
+}
+
+/// A complex number in another precision.
+fn complex<T: Real>(a: Complex64) -> Complex<T> {
+    Complex::new(T::of(a.re), T::of(a.im))
+}
+
+// Frequencies of single beams
+/// The frequencies \[1/Å\] of waves (wave, k_y, k_x) of a single one each: (wave, axis).
+fn frequencies_of<T: Real>(grid: &WaveGrid, waves: ArrayView3<'_, Complex<T>>) -> Array2<f64> {
+    let [x, y] = kept_frequencies(grid);
+    let mut found = Array2::zeros((waves.len_of(NdAxis(0)), 2));
+    for (mut to, wave) in found.outer_iter_mut().zip(waves.outer_iter()) {
+        let lit = wave.indexed_iter().find(|(_, a)| **a != Complex::default());
+        if let Some(((j, i), _)) = lit {
+            to.assign(&aview1(&[x[i], y[j]]));
+        }
+    }
+    found
+}
+
+// Tests of kept things
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::silent;
+    use crate::electrons::sample_file::SampleFile;
+    use crate::files::signals::Samples;
+    use ndarray::{ArrayD, s};
+    use std::f64::consts::TAU;
+
+    const SMALL: &str = "sample = { file = 'SI100.XYZ' }\n[potential]\ngrid = [48, 32]\nslice_thickness = 1.3575\n\
+         [beam]\nenergy_kev = 100.0\nsemi_angle = 24.0\ndefocus = [0.0, 40.0]\n[scan]\nwindow = [[0.5, 5.43], [0.2, 2.0]]\nstep = [1.0, 0.7]\n\
+         [method]\nalgorithm = 'prism'\ninterpolation = [2, 1]\n[detector]\nbin = 4.0\n";
+
+    fn kept(text: &str, beside: Beside) -> (StemPlan, Result<Signals<'static>, Error>) {
+        let file = SampleFile::from_toml(text, "book/systems/small.toml").unwrap();
+        let (plan, mut signals) = (file.plan().unwrap(), Signals::default());
+        let done = plan.keep::<f64>(beside, &mut signals, &silent);
+        (plan, done.map(|()| signals))
+    }
+
+    fn complex(signals: &Signals, name: &str) -> ArrayD<Complex64> {
+        let signal = signals.items().find(|signal| signal.name() == name).unwrap();
+        let Samples::C64(values) = signal.samples() else { unreachable!("complex numbers") };
+        values.to_owned()
+    }
+
+    // Kept potentials and probes
+    #[test]
+    fn potentials_and_probes_are_kept() {
+        let (plan, signals) = kept(SMALL, Beside::Potential);
+        let signals = signals.unwrap();
+        let kept = signals.items().next().unwrap();
+        let Samples::F64(values) = kept.samples() else { unreachable!("real numbers") };
+        assert_eq!((kept.name(), values.shape()), ("potential", &[48, 32, 4][..]));
+        let slice = plan.potential(0).unwrap().slice(2);
+        assert!(slice[[9, 13]] != slice[[13, 9]] && values[[13, 9, 2]] == slice[[9, 13]]);
+        assert!(plan.bytes_beside(Beside::Potential, Precision::F32) >= 48 * 32 * 4 * 12);
+        let (plan, signals) = kept_probes();
+        for (name, defocus) in [("probe", 0.0), ("probe_2", 40.0)] {
+            let probe = complex(&signals, name);
+            assert_eq!(probe.shape(), [24, 32]);
+            assert!((probe.iter().map(|a| a.norm_sqr()).sum::<f64>() - 1.0).abs() < 1e-12);
+            // The sum of its waves at one sample, the probe at the first place of the scan
+            let wave = focused(&plan.options().probe, defocus).wave(plan.grid()).unwrap();
+            let [x, y] = kept_frequencies(plan.grid());
+            let [i, j] = [3, 17];
+            let [u, v] = [i as f64 * 5.43 / 48.0 - 0.5, j as f64 * 5.43 / 32.0 - 0.2];
+            let term = |((l, k), a): ((usize, usize), &Complex64)| {
+                a * Complex64::cis(TAU * (x[k] * u + y[l] * v))
+            };
+            let sum: Complex64 = wave.on_axis().indexed_iter().map(term).sum();
+            assert!((sum / (24.0f64 * 32.0).sqrt() - probe[[i, j]]).norm() < 1e-12);
+        }
+    }
+
+    fn kept_probes() -> (StemPlan, Signals<'static>) {
+        let (plan, signals) = kept(SMALL, Beside::Probe);
+        (plan, signals.unwrap())
+    }
+
+    // A kept matrix is made of waves
+    #[test]
+    fn a_kept_matrix_makes_the_waves_of_probes() {
+        let (plan, signals) = kept(SMALL, Beside::SMatrix);
+        let signals = signals.unwrap();
+        let matrix = complex(&signals, "smatrix");
+        let list = signals.items().find(|signal| signal.name() == "smatrix_beams").unwrap();
+        let Samples::F64(list) = list.samples() else { unreachable!("real numbers") };
+        let beams = list.shape()[0];
+        assert_eq!((matrix.shape(), list.shape()), (&[beams, 24, 16][..], &[beams, 2][..]));
+        assert!(beams > 4 && plan.bytes_beside(Beside::SMatrix, Precision::F64) > 0);
+        // A beam behind the specimen, sample by sample
+        let options = plan.options();
+        let b = beams - 1;
+        let q = [list[[b, 0]], list[[b, 1]]];
+        let [x, y] = kept_frequencies(&options.grid);
+        let place = |all: &[f64], q: f64| all.iter().position(|x| (x - q).abs() < 1e-9).unwrap();
+        let mut wave = Array3::zeros((1, 16, 24));
+        wave[[0, place(&y, q[1]), place(&x, q[0])]] = Complex64::ONE;
+        let multislice = Multislice::<f64>::new(options.grid, &options.probe.beam, 1.3575).unwrap();
+        let potential = plan.potential(0).unwrap();
+        let slice = |k: usize| Ok(potential.slice(k));
+        multislice.run(wave.view_mut(), slice, &[4], &silent, |_, _| Ok(())).unwrap();
+        for [i, j] in [[0, 0], [5, 11]] {
+            let [u, v] = [i as f64 * 5.43 / 24.0, j as f64 * 5.43 / 16.0];
+            let term = |((l, k), a): ((usize, usize), &Complex64)| {
+                a * Complex64::cis(TAU * (x[k] * u + y[l] * v))
+            };
+            let sum: Complex64 = wave.slice(s![0, .., ..]).indexed_iter().map(term).sum();
+            assert!((sum / (24.0 * 16.0) - matrix[[b, i, j]]).norm() < 1e-12);
+        }
+        let multislice = SMALL.replace("'prism'", "'multislice'");
+        let refused = kept(&multislice, Beside::SMatrix).1.unwrap_err().to_string();
+        assert!(
+            refused.starts_with("save = smatrix: expected a scan whose algorithm"),
+            "{refused}"
+        );
+        let (plan, mut signals) = kept_probes();
+        let again = plan.keep::<f32>(Beside::Probe, &mut signals, &silent);
+        assert!(again.is_err());
+    }
+}

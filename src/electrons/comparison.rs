@@ -1,0 +1,317 @@
+// Tangled from book/src/beside-readings.md: edit there, or here and run cargo tangle stitch.
+//! PRISM held against multislice at a few probes.
+
+// What comparisons stand on
+use super::detector::DetectorOptions;
+use super::finishing::{Row, suffix};
+use super::multislice::{Multislice, Unseen};
+use super::scan::{StemMethod, StemOptions, StemPlan, StemReadings, focused};
+use crate::device::{Engine, Stage, Watch, Work};
+use crate::error::{Error, Invalid, accept};
+use crate::numerics::real::{Precision, Real};
+use ndarray::{Array2, Array3, ArrayView1, ArrayView2, Axis, s};
+use rand::{SeedableRng, rngs::StdRng, seq::index::sample};
+use std::ops::Range;
+
+/// Seconds of one thread for a slice, by sample and bit of the number of samples.
+const SECONDS: f64 = 1.5e-9;
+
+// How far PRISM is off
+/// How far PRISM is from multislice for one detector, Eq. [prism error](https://lenslet.github.io/lenslet/beside-readings.html#eq-prism-error).
+#[derive(Debug, Clone, PartialEq)]
+pub struct DetectorError {
+    /// The detector, as its signal is called; or `rings_20_40` for rings between two angles \[mrad\].
+    pub name: String,
+    /// Mean reading by multislice; for a centre of mass the rms of its components \[1/Å\].
+    pub scale: f64,
+    /// Root mean square of the errors, in shares of the scale.
+    pub rms: f64,
+    /// The largest error, in shares of the scale.
+    pub largest: f64,
+}
+
+/// PRISM compared with multislice at some places of a scan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    /// The places, by their numbers.
+    pub places: Vec<usize>,
+    /// Errors by detector: for each defocus, and for each plane in the specimen.
+    pub detectors: Vec<DetectorError>,
+}
+
+// Compare shared beams with multislice
+impl StemPlan {
+    /// Compares readings by PRISM of the whole scan with multislice at so many places, drawn from a `seed`; or at all places where there are not as many.
+    ///
+    /// # Errors
+    /// `Invalid` where the scan is not made by PRISM, its readings are not complete, or no place is asked for; `Cancelled`.
+    pub fn compare(
+        &self,
+        readings: &StemReadings,
+        count: usize,
+        seed: u64,
+        precision: Precision,
+        watch: &dyn Watch,
+    ) -> Result<Comparison, Error> {
+        let exact = self.by_multislice(count)?;
+        let all = self.places();
+        let whole = readings.places == (0..all) && readings.done == [self.configurations(), 0];
+        accept(whole, "readings", &readings.places, "readings of all places")?;
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut places = sample(&mut random, all, count.min(all)).into_vec();
+        places.sort_unstable();
+        let found = match precision {
+            Precision::F32 => exact.read_exactly::<f32>(&places, watch)?,
+            Precision::F64 => exact.read_exactly::<f64>(&places, watch)?,
+        };
+        let mine = readings.mean.select(Axis(0), &places);
+        Ok(Comparison { places, detectors: self.errors(&exact, mine.view(), found.view()) })
+    }
+
+    // The same scan by multislice
+    /// The same scan by multislice, without patterns, if it is one by PRISM and `count` places shall be compared.
+    ///
+    /// # Errors
+    /// `Invalid` for another method, or no places.
+    pub fn by_multislice(&self, count: usize) -> Result<Self, Invalid> {
+        let options = self.options();
+        let shared = matches!(options.method, StemMethod::Prism { .. });
+        let expected = "algorithm = \"prism\", which is what multislice is compared with";
+        accept(shared, "compare", count, expected)?;
+        accept(count > 0, "compare", count, "at least one probe")?;
+        let detectors = DetectorOptions { pattern: None, ..options.detectors.clone() };
+        let options = StemOptions { method: StemMethod::Multislice, detectors, ..options.clone() };
+        Self::new(self.specimen().clone(), options)
+    }
+
+    // Time of a comparison
+    /// How long comparing so many places will take.
+    pub fn comparing(&self, count: usize, engine: &Engine) -> Stage {
+        let (options, count) = (self.options(), count.min(self.places()));
+        let points = options.grid.points().iter().product::<usize>() as f64;
+        let slices = options.ends.last().copied().unwrap_or(0) * self.configurations();
+        // A slice's potential takes about as long as four waves through it
+        let passes = (slices * (count * options.defoci.len() + 4)) as f64;
+        let seconds = passes * points * points.log2() * SECONDS;
+        Stage::shared("multislice", &[(Work::Transforms, seconds)], engine)
+    }
+
+    // Read some places exactly
+    /// Mean readings at places, by multislice on all cores: (place, reading).
+    fn read_exactly<T: Real>(
+        &self,
+        places: &[usize],
+        watch: &dyn Watch,
+    ) -> Result<Array2<f64>, Error> {
+        let (options, values) = (self.options(), self.detectors().values());
+        let at: Vec<_> = places.iter().map(|k| options.scan.place(*k)).collect();
+        let [nx, ny] = options.grid.points();
+        let mut start = Array3::zeros((options.defoci.len() * places.len(), ny / 2, nx / 2));
+        let each = start.axis_chunks_iter_mut(Axis(0), places.len()).zip(&options.defoci);
+        for (mut waves, defocus) in each {
+            let probe = focused(&options.probe, *defocus).wave(&options.grid)?;
+            waves.assign(&probe.at::<T>(&at));
+        }
+        let thickness = options.slicing.thickness();
+        let multislice = Multislice::<T>::new(options.grid, &options.probe.beam, thickness)?;
+        let mut mean = Array2::zeros((places.len(), self.readings()));
+        watch.stage("multislice", "configurations");
+        for c in 0..self.configurations() {
+            let (mut waves, potential, mut e) = (start.clone(), self.potential(c)?, 0);
+            let slice = |k: usize| Ok(potential.slice(k));
+            multislice.run(
+                waves.view_mut(),
+                slice,
+                &options.ends,
+                &Unseen(watch),
+                |_, exits| {
+                    for (n, exit) in exits.outer_iter().enumerate() {
+                        let (d, place) = (n / places.len(), n % places.len());
+                        let first = (d * options.ends.len() + e) * values;
+                        let read = self.detectors().read(exit).into_values();
+                        let mut row = mean.row_mut(place);
+                        let means = row.iter_mut().skip(first).zip(read);
+                        means.for_each(|(mean, x)| *mean += (x - *mean) / (c + 1) as f64);
+                    }
+                    e += 1;
+                    Ok(())
+                },
+            )?;
+            watch.progress(c + 1, self.configurations());
+        }
+        Ok(mean)
+    }
+
+    // Errors of all detectors
+    /// Errors of readings (place, reading) of this plan against those of [the same by multislice](Self::by_multislice).
+    fn errors(
+        &self,
+        exact: &Self,
+        mine: ArrayView2<'_, f64>,
+        found: ArrayView2<'_, f64>,
+    ) -> Vec<DetectorError> {
+        let options = self.options();
+        let rows = [self, exact].map(|plan| Row::of(plan.detectors()));
+        let rings = rows[0].rings.len().min(rows[1].rings.len());
+        let [groups, exact_groups] = [0, 1].map(|k| self.groups(&rows[k], rings));
+        let mut errors = Vec::new();
+        let series =
+            (0..options.defoci.len()).flat_map(|d| options.ends.iter().map(move |e| (d, *e)));
+        for (n, (defocus, end)) in series.enumerate() {
+            let inside = (end < options.slicing.count()).then_some(end);
+            let own = |all: ArrayView2<'_, f64>, plan: &Self, row: &Row, columns: &Compared| {
+                let values = plan.detectors().values();
+                columns.of(all.slice(s![.., n * values..(n + 1) * values]), row.total)
+            };
+            for ((name, columns), (_, exact_columns)) in groups.iter().zip(&exact_groups) {
+                let x = own(found, exact, &rows[1], exact_columns);
+                let hat = own(mine, self, &rows[0], columns);
+                let name = format!("{name}{}", suffix(defocus, inside));
+                errors.push(DetectorError::of(name, columns, &hat, &x));
+            }
+        }
+        errors
+    }
+
+    // Groups of columns that are compared
+    /// The detectors that are compared, by their names; the rows have so many rings in common.
+    fn groups(&self, row: &Row, rings: usize) -> Vec<(String, Compared)> {
+        let (probe, bin) = (&self.options().probe, self.detectors().options().bin);
+        let mut groups = Vec::new();
+        let cones = [[0.0, 1.0], [1.0, 2.0], [2.0, 4.0], [3.0, 5.0]];
+        for cone in cones.iter().filter(|_| row.annuli.is_empty()) {
+            let [first, end] = cone.map(|times| (times * probe.semi_angle / bin).round() as usize);
+            let end = end.min(rings);
+            if first < end {
+                let [inner, outer] = [first, end].map(|ring| ring as f64 * bin);
+                groups.push((format!("rings_{inner}_{outer}"), Compared::Sum(first..end)));
+            }
+        }
+        for (k, column) in row.annuli.clone().enumerate() {
+            groups.push((format!("annulus_{k}"), Compared::Sum(column..column + 1)));
+        }
+        for (k, sectors) in row.segmented.iter().enumerate() {
+            groups.push((format!("segmented_{}", k + 1), Compared::Each(sectors.clone())));
+        }
+        if !row.moments.is_empty() {
+            groups.push(("centre_of_mass".into(), Compared::Ratio(row.moments.clone())));
+        }
+        groups
+    }
+}
+
+// Columns that are compared
+/// Columns of a row that are compared.
+enum Compared {
+    /// Their sum.
+    Sum(Range<usize>),
+    /// Each of them.
+    Each(Range<usize>),
+    /// Each of them over all electrons.
+    Ratio(Range<usize>),
+}
+
+impl Compared {
+    /// What is compared of rows (place, reading).
+    fn of(&self, rows: ArrayView2<'_, f64>, total: usize) -> Vec<f64> {
+        let of_row = |row: ArrayView1<'_, f64>| match self {
+            Self::Sum(range) => vec![row.slice(s![range.clone()]).sum()],
+            Self::Each(range) => row.slice(s![range.clone()]).to_vec(),
+            Self::Ratio(range) => {
+                let total = row[total].max(f64::MIN_POSITIVE);
+                range.clone().map(|k| row[k] / total).collect()
+            }
+        };
+        rows.outer_iter().flat_map(of_row).collect()
+    }
+}
+
+// The error of one detector
+impl DetectorError {
+    /// The error of what PRISM says against what multislice says.
+    fn of(name: String, columns: &Compared, hat: &[f64], x: &[f64]) -> Self {
+        let mean_square = |x: &mut dyn Iterator<Item = f64>| {
+            let (sum, count) = x.fold((0.0, 0.0), |(sum, n), x| (sum + x * x, n + 1.0));
+            (sum / f64::max(count, 1.0)).sqrt()
+        };
+        let scale = match columns {
+            Compared::Ratio(_) => mean_square(&mut x.iter().copied()),
+            _ => x.iter().sum::<f64>() / x.len().max(1) as f64,
+        };
+        let gaps = || hat.iter().zip(x).map(|(hat, x)| hat - x);
+        let largest = gaps().fold(0.0, |most: f64, gap| most.max(gap.abs()));
+        let share =
+            |error: f64| if error == 0.0 { 0.0 } else { error / scale.max(f64::MIN_POSITIVE) };
+        let rms = share(mean_square(&mut gaps()));
+        Self { name, scale, rms, largest: share(largest) }
+    }
+}
+
+// Tests of comparisons
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::silent;
+    use crate::electrons::scan::tests::{plan, whole};
+
+    fn shared(factor: [usize; 2], annuli: bool) -> StemPlan {
+        let plan = plan(2);
+        let method = StemMethod::Prism { factor, refocus: 0.0, margin: None };
+        let mut options = StemOptions { method, ..plan.options().clone() };
+        options.detectors.bin = 4.0;
+        if !annuli {
+            options.detectors.annuli.clear();
+        }
+        StemPlan::new(plan.specimen().clone(), options).unwrap()
+    }
+
+    // Errors of few and of all beams
+    #[test]
+    fn errors_are_those_of_the_two_ways() {
+        let all = shared([1, 1], false);
+        let readings = whole(&all, Precision::F64);
+        let found = all.compare(&readings, 3, 1, Precision::F64, &silent).unwrap();
+        assert_eq!(found.places.len(), 3);
+        let names: Vec<_> = found.detectors.iter().map(|one| &one.name[..]).collect();
+        assert_eq!(
+            names[..3],
+            ["rings_0_20_after_1", "rings_20_44_after_1", "rings_44_76_after_1"]
+        );
+        assert!(names.contains(&"centre_of_mass") && names.contains(&"rings_0_20_2"));
+        assert!(found.detectors.iter().all(|one| one.largest < 1e-11 && one.scale > 0.0));
+        let same = all.compare(&readings, 3, 1, Precision::F64, &silent).unwrap();
+        assert!(same == found);
+        assert_ne!(
+            all.compare(&readings, 3, 2, Precision::F64, &silent).unwrap().places,
+            found.places
+        );
+        // Every other beam along x, all places: the errors by hand
+        let few = shared([2, 1], true);
+        let mine = whole(&few, Precision::F64);
+        let found = few.compare(&mine, 1000, 1, Precision::F64, &silent).unwrap();
+        assert_eq!(found.places, (0..40).collect::<Vec<_>>());
+        let exact = few.by_multislice(1).unwrap();
+        let truth = whole(&exact, Precision::F64);
+        let column = Row::of(few.detectors()).annuli.start;
+        let (hat, x) = (mine.mean.column(column), truth.mean.column(column));
+        let scale = x.mean().unwrap();
+        let gaps = (&hat - &x) / scale;
+        let rms = (gaps.mapv(|gap| gap * gap).mean().unwrap()).sqrt();
+        let error = &found.detectors[0];
+        assert_eq!(error.name, "annulus_0_after_1");
+        assert!((error.rms / rms - 1.0).abs() < 1e-9 && (error.scale / scale - 1.0).abs() < 1e-9);
+        let largest = gaps.iter().fold(0.0f64, |most, gap| most.max(gap.abs()));
+        assert!((error.largest / largest - 1.0).abs() < 1e-9 && rms > 1e-4);
+        let refused = |found: Result<Comparison, Error>| match found {
+            Err(Error::Invalid(invalid)) => invalid.quantity,
+            _ => unreachable!("refused"),
+        };
+        assert_eq!(refused(few.compare(&mine, 0, 1, Precision::F32, &silent)), "compare");
+        assert_eq!(refused(exact.compare(&truth, 4, 1, Precision::F32, &silent)), "compare");
+        let part = few.begin(0..3).unwrap();
+        assert_eq!(refused(few.compare(&part, 4, 1, Precision::F32, &silent)), "readings");
+        let engine = Engine::cpu(Precision::F64);
+        let [some, more] = [4, 400].map(|count| few.comparing(count, &engine).seconds);
+        assert!(0.0 < some && some < more && more < 11.0 * some);
+    }
+}
