@@ -163,7 +163,10 @@ impl<T: Real> SMatrix<T> {
         accept(shape == (prism.beams(), ny, nx), "spectra", shape, &expected)?;
         let back = back_in_space(&prism.grid, beam.wavelength(), refocus);
         let inverse = [nx, ny].map(|points| T::plan_complex(points).1);
-        let mut planes = spectra.as_standard_layout().into_owned();
+        let mut planes = match spectra.is_standard_layout() {
+            true => spectra,
+            false => spectra.as_standard_layout().into_owned(),
+        };
         // Transform the spectra of all beams
         planes.axis_iter_mut(Axis(0)).into_par_iter().for_each(|mut plane| {
             Zip::from(&mut plane).and(&back).for_each(|a, back| *a *= back);

@@ -18,7 +18,7 @@ use crate::error::{Error, Invalid, accept, positive};
 use crate::numerics::real::{Precision, Real};
 use crate::specimen::{Factors, Phonons, Slicing, Specimen};
 use ndarray::parallel::prelude::*;
-use ndarray::{Array2, Array3, ArrayView1, ArrayView3, Axis, s};
+use ndarray::{Array2, Array3, ArrayView1, ArrayView3, Axis, Zip, s};
 use num_complex::Complex;
 use std::{ops::Range, sync::Arc, thread::ScopedJoinHandle};
 
@@ -717,7 +717,8 @@ impl StemPlan {
             |follower, which| follower.beams(slices, &prism, which, &Unseen(watch)),
             |which, found| {
                 for (all, some) in spectra.iter_mut().zip(found) {
-                    all.slice_mut(s![which.clone(), .., ..]).assign(&some);
+                    let all = all.slice_mut(s![which.clone(), .., ..]);
+                    Zip::from(all).and(&some).par_for_each(|all, some| *all = *some);
                 }
                 Ok(())
             },
