@@ -136,7 +136,11 @@ fn bad_samples_are_refused_with_their_line() -> Checked {
         ("semi_angle = 15.0", "semi_angle = 90.0", ["10: beam.semi_angle = 90.0", "at most 78.3"]),
         ("semi_angle = 15.0", "semi_angle = -1.0", ["10: beam.semi_angle = -1.0", "0 to 500"]),
         ("step = [0.7, 0.5]", "step = 0.0", ["13: scan.step = 0.0", "greater than 0"]),
-        ("step = [0.7, 0.5]", "step = [0.7, 0]", ["13: scan.step = [0.7, 0]", "greater than 0"]),
+        (
+            "step = [0.7, 0.5]",
+            "step = [0.7, 0.0]",
+            ["13: scan.step = [0.7, 0.0]", "greater than 0"],
+        ),
         ("[1.0, 4.0]", "[4.0, 1.0]", ["12: scan.window", "from below its to"]),
         ("[scan]", prism, ["interpolation = 5", "divides a quarter of 32 points"]),
         ("energy_kev = 100.0", "energy_kev = \"fast\"", ["9: beam.energy_kev = \"fast\"", "keV"]),
