@@ -1229,7 +1229,7 @@ fn plans_follow_the_speed_in_the_cache() -> Checked {
 
 /// Waits until a process has something to interrupt: until it catches signals, where the system tells, and some time besides.
 #[cfg(unix)]
-pub fn await_work(process: u32) {
+fn await_work(process: u32) {
     use std::{thread::sleep, time::Duration};
     const TERMINATE: u64 = 1 << 14;
     let caught = || {

@@ -220,6 +220,12 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         return Ok(plan_text(&description, args.json));
     };
     description.memory.check(&engine, "the scan")?;
+    // Check the signal of an image file
+    if format == Some(SignalFormat::Mrc) {
+        let mut none = plan.begin(0..plan.places())?;
+        none.done = [plan.configurations(), 0];
+        plan.signals::<f32>(&none)?.check(SignalFormat::Mrc, args.signal.as_deref())?;
+    }
     let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
     let (fingerprint, finishing) = (plan.fingerprint(&engine), file.finishing(&plan));
     let save = &asked.save[..];

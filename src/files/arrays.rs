@@ -569,7 +569,7 @@ impl Arrays<'_> {
 
     // Write an archive of npy files
     fn write_npz<W: Write + Seek>(&self, writer: W, precision: Precision) -> io::Result<()> {
-        let mut archive = ZipWriter::new(Swallow { writer, failed: false });
+        let mut archive = ZipWriter::new(Swallow::new(writer));
         for entry in &self.0 {
             let widest = entry.number(precision, false).bytes.max(8);
             let length = entry.shape().iter().fold(widest, |size, n| size.saturating_mul(*n));
@@ -638,34 +638,53 @@ pub(super) fn zip_error(error: ZipError) -> io::Error {
 }
 
 // Swallow what follows an error
+/// A writer that does nothing any more after its first error, and says that all is well.
 #[derive(Debug)]
 pub(super) struct Swallow<W> {
-    pub(super) writer: W,
-    pub(super) failed: bool,
+    writer: W,
+    failed: bool,
+    /// Where it writes, or would.
+    place: u64,
+}
+
+impl<W> Swallow<W> {
+    pub(super) fn new(writer: W) -> Self {
+        Self { writer, failed: false, place: 0 }
+    }
 }
 
 impl<W: Write> Write for Swallow<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.failed {
-            return Ok(bytes.len());
+        let written = if self.failed { Ok(bytes.len()) } else { self.writer.write(bytes) };
+        match &written {
+            Ok(length) => {
+                self.place += *length as u64;
+                self.failed |= *length == 0 && !bytes.is_empty();
+            }
+            Err(error) => self.failed |= error.kind() != ErrorKind::Interrupted,
         }
-        let written = self.writer.write(bytes);
-        self.failed = match &written {
-            Ok(length) => *length == 0 && !bytes.is_empty(),
-            Err(error) => error.kind() != ErrorKind::Interrupted,
-        };
         written
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.failed { Ok(()) } else { self.writer.flush() }
+        if self.failed {
+            return Ok(());
+        }
+        self.writer.flush().inspect_err(|_| self.failed = true)
     }
 }
 
 // Seek in what is swallowed
 impl<W: Seek> Seek for Swallow<W> {
     fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
-        self.writer.seek(to)
+        self.place = match to {
+            to if !self.failed => self.writer.seek(to).inspect_err(|_| self.failed = true)?,
+            io::SeekFrom::Start(place) => place,
+            io::SeekFrom::Current(by) | io::SeekFrom::End(by) => {
+                self.place.saturating_add_signed(by)
+            }
+        };
+        Ok(self.place)
     }
 }
 

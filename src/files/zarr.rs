@@ -19,7 +19,7 @@ struct Store<W: Write + Seek> {
 
 impl<W: Write + Seek> Store<W> {
     fn begin(file: W) -> Self {
-        let archive = ZipWriter::new(Swallow { writer: file, failed: false });
+        let archive = ZipWriter::new(Swallow::new(file));
         Self { archive, descriptions: Map::new() }
     }
 

@@ -1,5 +1,5 @@
 // Tangled from book/src/plots.md: edit there, or here and run cargo tangle stitch.
-//! Pictures of results, as SVG or PNG: curves, maps of covariances, of wavefronts, of noise and of stars, reconstructors.
+//! Pictures of results, as SVG or PNG: curves, maps of covariances, of wavefronts, of noise and of stars, reconstructors, scans.
 
 pub(crate) mod covariance;
 pub(crate) mod map;

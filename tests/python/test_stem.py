@@ -1,0 +1,159 @@
+"""A scan of `lenslet stem` in all formats, opened by h5py, HyperSpy, py4DSTEM, Zarr and mrcfile."""
+
+import contextlib
+import io
+import pathlib
+import unittest
+import warnings
+
+import h5py
+import mrcfile
+import numpy as np
+import zarr
+
+from systems import Folder
+
+CRYSTAL = pathlib.Path(__file__).parents[2] / "book/systems/SI100.XYZ"
+
+# Lopsided: 8 × 6 places, and patterns that are longer along one axis.
+SAMPLE = """
+sample = { file = "crystal.xyz" }
+potential = { grid = [64, 32], slice_thickness = 1.3575 }
+phonons = { configurations = 2, seed = 5 }
+beam = { energy_kev = 100.0, semi_angle = 15.0 }
+scan = { window = [[0.0, 5.43], [1.0, 4.0]], step = [0.7, 0.5] }
+detector = { bin = 4.0, annuli = [[20.0, 40.0]], centre_of_mass = true, four_d = { bin = 1 } }
+"""
+
+X, Y = 0.7 * np.arange(8), 1.0 + 0.5 * np.arange(6)
+PLACES = {"x": (0.0, 0.7, "Å"), "y": (1.0, 0.5, "Å")}
+FILES = ["stem.h5", "stem.zspy", "stem.zarr", "stem.npz", "stem.mrc"]
+
+
+def quietly(call, *arguments, **options):
+    """What a reader returns that has much to say."""
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call(*arguments, **options)
+
+
+def hyperspy(path, **options):
+    import hyperspy.api as hs
+
+    loaded = quietly(hs.load, path, **options)
+    loaded = loaded if isinstance(loaded, list) else [loaded]
+    return {signal.metadata.General.title: signal for signal in loaded}
+
+
+class Scan(Folder):
+    """One run, its shares joined once for each format."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.first = cls()
+        cls.first.setUp()
+        cls.first.write("stem.toml", SAMPLE)
+        cls.first.write("crystal.xyz", CRYSTAL.read_text(encoding="utf-8"))
+        cls.first.lenslet("stem stem.toml -o readings --share 1/1 --quiet")
+        for name in FILES:
+            signal = "--signal annulus_0" if name.endswith(".mrc") else ""
+            cls.first.lenslet(f"stem stem.toml -o {name} --collect readings {signal} --quiet")
+        with np.load(cls.first.path("stem.npz")) as file:
+            cls.arrays = dict(file)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.first.doCleanups()
+
+    def path(self, name):
+        return str(self.first.folder / name)
+
+    def same(self, found, wanted):
+        self.assertEqual(found.dtype, wanted.dtype)
+        np.testing.assert_array_equal(found, wanted)
+
+    def calibrated(self, signal, wanted):
+        axes = {axis.name: axis for axis in signal.axes_manager._axes}
+        for name, (offset, scale, unit) in wanted.items():
+            self.assertAlmostEqual(axes[name].offset, offset, places=6)
+            self.assertAlmostEqual(axes[name].scale, scale, places=6)
+            self.assertEqual(axes[name].units.replace(" ", ""), unit)
+
+    def test_numpy_finds_what_detectors_read(self):
+        arrays = self.arrays
+        annular, patterns = arrays["annular"], arrays["four_d"].astype(float)
+        self.assertEqual(arrays["annulus_0"].shape, (8, 6))
+        np.testing.assert_allclose(arrays["x"], X, rtol=1e-12)
+        np.testing.assert_allclose(arrays["y"], Y, rtol=1e-12)
+        np.testing.assert_allclose(arrays["angle"], 2.0 + 4.0 * np.arange(annular.shape[2]), rtol=1e-12)
+        # An annulus is the sum of its rings, and most of a pattern is in rings.
+        np.testing.assert_allclose(arrays["annulus_0"], annular[..., 5:10].sum(-1), rtol=1e-5)
+        total = patterns.sum((2, 3))
+        self.assertTrue((total <= 1 + 1e-6).all() and (total > 0.99).all())
+        self.assertTrue((annular.sum(-1) <= total + 1e-6).all())
+        # The first moments of the patterns are the centres of mass.
+        for axis, (name, others) in enumerate([("q_x", 3), ("q_y", 2)]):
+            moment = (patterns.sum(others) * arrays[name]).sum(-1) / total
+            np.testing.assert_allclose(moment, arrays["centre_of_mass"][..., axis], atol=2e-6)
+        self.assertGreater(np.abs(arrays["centre_of_mass"]).max(), 1e-3)
+        self.assertEqual(str(arrays["system"]), SAMPLE)
+
+    def test_h5py_and_py4dstem(self):
+        import py4DSTEM
+
+        path, arrays = self.path("stem.h5"), self.arrays
+        with h5py.File(path) as file:
+            data = file["4DSTEM_simulation/data"]
+            self.same(data["datacubes/CBED_array_depth0000/datacube"][:], arrays["four_d"])
+            self.same(data["realslices/virtual_detector_depth0000/realslice"][:], arrays["annular"])
+        quietly(py4DSTEM.read, path)
+        cube = quietly(py4DSTEM.read, path, data_id="CBED_array_depth0000")
+        self.assertIsInstance(cube, py4DSTEM.DataCube)
+        self.same(cube.data, arrays["four_d"])
+        image = quietly(py4DSTEM.read, path, data_id="annular_detector_depth0000")
+        self.same(image.data, arrays["annulus_0"])
+
+    def test_hyperspy_reads_both_of_its_formats(self):
+        names = {"four_d": "CBED_array", "annulus_0": "annular_detector", "annular": "virtual_detector"}
+        tree = hyperspy(self.path("stem.h5"), file_format="EMD")
+        store = hyperspy(self.path("stem.zspy"))
+        steps = [self.arrays[name][1] - self.arrays[name][0] for name in ("q_x", "q_y")]
+        starts = [self.arrays[name][0] for name in ("q_x", "q_y")]
+        pattern = {name: (start, step, "1/Å") for name, start, step in zip(("q_x", "q_y"), starts, steps)}
+        self.same(tree[names["four_d"]].data, self.arrays["four_d"])
+        self.same(store["four_d"].data, self.arrays["four_d"].transpose(1, 0, 3, 2))
+        for cube in tree[names["four_d"]], store["four_d"]:
+            self.calibrated(cube, PLACES | pattern)
+            self.assertEqual((cube.axes_manager.navigation_dimension, cube.axes_manager.signal_dimension), (2, 2))
+        for image in tree[names["annulus_0"]], store["annulus_0"]:
+            self.same(image.data, self.arrays["annulus_0"].T)
+            self.calibrated(image, PLACES)
+        self.same(store["annular"].data, self.arrays["annular"].transpose(1, 0, 2))
+        self.calibrated(tree[names["annular"]], PLACES | {"angle": (2.0, 4.0, "mrad")})
+
+    def test_zarr_and_mrcfile(self):
+        with zarr.storage.ZipStore(self.path("stem.zarr"), mode="r") as store:
+            root = zarr.open_group(store, mode="r")
+            for name in "annular", "annulus_0", "centre_of_mass", "four_d", "standard_error":
+                self.same(root[f"{name}/{name}"][:], self.arrays[name])
+            self.assertEqual(root.attrs["system"], SAMPLE)
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            self.assertTrue(mrcfile.validate(self.path("stem.mrc")), said.getvalue())
+        with mrcfile.open(self.path("stem.mrc")) as file:
+            self.same(file.data, self.arrays["annulus_0"].T)
+            np.testing.assert_allclose(file.voxel_size.tolist()[:2], (0.7, 0.5), rtol=1e-6)
+
+    def test_pictures_and_what_is_refused(self):
+        self.first.lenslet("stem stem.toml -o joined.npz --collect readings --plot scan.png --quiet")
+        from PIL import Image
+
+        with Image.open(self.path("scan.png")) as picture:
+            self.assertEqual(picture.format, "PNG")
+            self.assertGreater(min(picture.size), 400)
+        said = self.first.lenslet("stem stem.toml -o other.mrc --collect readings", code=2)
+        self.assertIn("a file in MRC holds one signal", said)
+        self.assertFalse(pathlib.Path(self.path("other.mrc")).exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
