@@ -334,7 +334,7 @@ impl StemSheet {
         let rows = cases.iter().map(|case| time_stem(case, (engine, repeat), watch));
         Ok(Self {
             rows: rows.collect::<Result<_, _>>()?,
-            date: date(SystemTime::now()),
+            date: date(SystemTime::now())[..10].to_string(),
             version: env!("CARGO_PKG_VERSION").into(),
             processor: processor_name(),
             engine: engine.name(),
@@ -453,6 +453,14 @@ mod tests {
             let copy: StemSheet =
                 serde_json::from_str(&serde_json::to_string(&sheet).unwrap()).unwrap();
             assert_eq!(copy.rows[0].waves, times.waves);
+        }
+    }
+
+    #[test]
+    fn transforms_are_timed_on_devices_as_well() {
+        for gpu in crate::device::gpu::test_machines() {
+            let work = Work { points: 16, slices: 3, waves: 5 };
+            assert!(transforms_there::<f32>(&gpu, work, 2).unwrap() > 0.0, "{}", gpu.name());
         }
     }
 }
