@@ -345,6 +345,8 @@ fn bad_requests_are_refused() -> Checked {
         ("info absent.toml".into(), &["absent.toml"]),
         ("bench covariance absent.toml".into(), &["absent.toml"]),
         ("bench covariance --repeat 0".into(), &["--repeat"]),
+        ("bench stem --case 129-multislice".into(), &["--case", "128-multislice"]),
+        ("bench stem --repeat 0".into(), &["--repeat"]),
         ("reconstruct".into(), &["reconstruct"]),
     ];
     for (args, words) in cases {

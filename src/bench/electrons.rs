@@ -334,7 +334,7 @@ impl StemSheet {
         let rows = cases.iter().map(|case| time_stem(case, (engine, repeat), watch));
         Ok(Self {
             rows: rows.collect::<Result<_, _>>()?,
-            date: date(SystemTime::now()),
+            date: date(SystemTime::now())[..10].to_string(),
             version: env!("CARGO_PKG_VERSION").into(),
             processor: processor_name(),
             engine: engine.name(),
@@ -414,7 +414,7 @@ mod tests {
     const TINY: Case = Case {
         name: "tiny",
         cells: [1, 1, 1],
-        points: 64,
+        points: 32,
         thickness: 5.43 / 2.0,
         probes: 3,
         interpolation: 0,
@@ -445,7 +445,7 @@ mod tests {
             let sheet = StemSheet::measure(&[case], &engine, 2, &silent).unwrap();
             let times = &sheet.rows[0];
             assert_eq!((times.slices, times.probes, times.alone), (2, 9, None));
-            assert_eq!(times.waves, if interpolation == 0 { 9 } else { 21 }, "{times:?}");
+            assert_eq!(times.waves, if interpolation == 0 { 9 } else { 37 }, "{times:?}");
             assert!(times.prepared > 0.0 && times.total > 0.0 && times.transforms > 0.0);
             let table = sheet.table();
             let widths: Vec<_> = table.lines().map(|line| line.chars().count()).collect();
@@ -453,6 +453,14 @@ mod tests {
             let copy: StemSheet =
                 serde_json::from_str(&serde_json::to_string(&sheet).unwrap()).unwrap();
             assert_eq!(copy.rows[0].waves, times.waves);
+        }
+    }
+
+    #[test]
+    fn transforms_are_timed_on_devices_as_well() {
+        for gpu in crate::device::gpu::test_machines() {
+            let work = Work { points: 16, slices: 3, waves: 5 };
+            assert!(transforms_there::<f32>(&gpu, work, 2).unwrap() > 0.0, "{}", gpu.name());
         }
     }
 }

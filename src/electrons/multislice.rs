@@ -237,11 +237,11 @@ impl<T: Real> Multislice<T> {
             let (low, high) = wave.split_at_mut(nx / 4 * ny);
             fetch::<T, N>(low, [first, 0], lines, sides);
             fetch::<T, N>(high, [first, nx - nx / 4], lines, sides);
-            along.to_samples(lines, scratch);
-            for (a, through) in lines.iter_mut().zip(through) {
-                *a *= through;
+            for (line, through) in lines.chunks_exact_mut(nx).zip(through.chunks_exact(nx)) {
+                along.to_samples(line, scratch);
+                line.iter_mut().zip(through).for_each(|(a, through)| *a *= through);
+                along.to_frequencies(line, scratch);
             }
-            along.to_frequencies(lines, scratch);
             bring_back::<T, N>(low, [first, 0], lines, sides);
             bring_back::<T, N>(high, [first, nx - nx / 4], lines, sides);
         }

@@ -155,7 +155,7 @@ impl ScatteringFactor {
     }
 
     // Potential of an atom at a point
-    /// V(r) \[V\], the potential at the distance `r` \[Å\] from the nucleus, Eq. [potential at point](https://lenslet.github.io/lenslet/scattering.html#eq-potential-at-point); infinite at r = 0.
+    /// Φ(r) \[V\], the potential at the distance `r` \[Å\] from the nucleus, Eq. [potential at point](https://lenslet.github.io/lenslet/scattering.html#eq-potential-at-point); infinite at r = 0.
     pub fn potential(&self, r: f64) -> f64 {
         let r = r.abs();
         if r == 0.0 {

@@ -271,9 +271,10 @@ impl Radii {
         let mut filled = 0;
         for (value, place) in row.iter_mut().zip(self.places.row(kx)) {
             let k = *place as usize;
-            let Some(piece) = table.get(k) else { break };
+            let Some([a, b, c, d, e, f, g, h]) = table.get(k) else { break };
             let u = place - k as f64 - 0.5;
-            *value = piece.iter().rev().fold(0.0, |sum, c| sum * u + c);
+            let u2 = u * u;
+            *value = (a + b * u) + u2 * (c + d * u) + u2 * u2 * ((e + f * u) + u2 * (g + h * u));
             filled += 1;
         }
         filled
