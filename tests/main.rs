@@ -18,6 +18,7 @@ mod python;
 mod range;
 mod snapshots;
 mod spectral;
+mod stem;
 mod system_file;
 mod telemetry;
 mod tiptop;
