@@ -19,6 +19,7 @@ mod range;
 mod snapshots;
 mod spectral;
 mod stem;
+mod stem_signals;
 mod system_file;
 mod telemetry;
 mod tiptop;

@@ -53,7 +53,7 @@ fn fire(level: f64) -> RGBColor {
 fn convergent_beam(path: &Path) -> Drawn {
     const ANGLES: [f64; 2] = [7.0, 14.0];
     let crystal = Crystal::from_text(include_str!("../systems/SI100.XYZ"), "SI100.XYZ", None)?;
-    let cell = crystal.specimen(specimen::Beam::MinusZ, [8, 8, 10])?;
+    let cell = crystal.specimen(specimen::Flight::MinusZ, [8, 8, 10])?;
     let [x, y, z] = cell.cell();
     let (grid, slicing) = (WaveGrid::new([288, 288], [x, y])?, Slicing::new(z, 1.3575)?);
     let beam = Beam::new(100.0)?;
@@ -130,7 +130,7 @@ fn titanate() -> Result<StemPlan, Box<dyn Error>> {
     ];
     let atoms = places.into_iter().map(atom).collect::<Result<_, lenslet::Invalid>>()?;
     let crystal = Crystal::new([[SIDE, 0.0, 0.0], [0.0, SIDE, 0.0], [0.0, 0.0, SIDE]], atoms)?;
-    let specimen = crystal.specimen(specimen::Beam::MinusZ, [4, 4, 1])?;
+    let specimen = crystal.specimen(specimen::Flight::MinusZ, [4, 4, 1])?;
     let slicing = Slicing::new(SIDE, SIDE / 2.0)?;
     let (tilt, aberrations) = ([0.0; 2], Aberrations::default());
     let probe = Probe { beam: Beam::new(200.0)?, semi_angle: 22.0, aberrations, tilt };

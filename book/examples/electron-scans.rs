@@ -285,9 +285,9 @@ fn beside(path: &Path) -> Drawn {
         ((15, 70), (120, 40), &["probe", "on its grid"], BLUE_INK),
         ((185, 15), (120, 40), &["S-matrix", "a wave a beam"], GREEN_INK),
         ((185, 70), (120, 40), &["PRISM", "all probes"], GREEN_INK),
-        ((185, 150), (120, 40), &["multislice", "n probes, all beams"], RED_INK),
+        ((185, 150), (120, 40), &["multislice", "K probes, all beams"], RED_INK),
         ((355, 70), (120, 40), &["readings", "of all places"], GREEN_INK),
-        ((355, 150), (120, 40), &["readings", "of n places"], RED_INK),
+        ((355, 150), (120, 40), &["readings", "of K places"], RED_INK),
         ((525, 110), (120, 40), &["errors", "by detector"], RED_INK),
     ];
     let arrows = [

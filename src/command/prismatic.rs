@@ -320,7 +320,7 @@ impl FromPrismatic {
         let tile = given.numbers::<3>("-t", whole)?.unwrap_or([1.0; 3]).map(|x| x as usize);
         let cell = given.numbers::<3>("-c", |x| (1e-3..=1e7).contains(&x))?;
         let crystal = Crystal::from_file(file, cell)?;
-        let specimen = crystal.specimen(specimen::Beam::MinusZ, tile)?;
+        let specimen = crystal.specimen(specimen::Flight::MinusZ, tile)?;
         self.crystal.clone_from(file);
         let mut text = format!("[sample]\nfile = {}\ntile = {tile:?}", quoted(file));
         if let Some(cell) = cell {

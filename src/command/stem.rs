@@ -221,10 +221,14 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     };
     description.memory.check(&engine, "the scan")?;
     // Check the signal of an image file
-    if format == Some(SignalFormat::Mrc) {
+    let wanted = args.signal.as_deref();
+    let besides = |extra: &Extra| {
+        extra.to_possible_value().is_some_and(|value| Some(value.get_name()) == wanted)
+    };
+    if format == Some(SignalFormat::Mrc) && !asked.save.iter().any(besides) {
         let mut none = plan.begin(0..plan.places())?;
         none.done = [plan.configurations(), 0];
-        plan.signals::<f32>(&none)?.check(SignalFormat::Mrc, args.signal.as_deref())?;
+        plan.signals::<f32>(&none, &file.finishing(&plan))?.check(SignalFormat::Mrc, wanted)?;
     }
     let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
     let (fingerprint, finishing) = (plan.fingerprint(&engine), file.finishing(&plan));

@@ -21,7 +21,7 @@ use num_complex::{Complex, Complex64};
 const HELD: u64 = 1 << 30;
 
 /// Seconds of one thread for a slice and its potential, by sample and bit of the number of samples.
-const SECONDS: f64 = 6e-9;
+const SECONDS: f64 = 1.5e-8;
 
 // What is asked of micrographs
 /// What is asked of images of a plane wave, besides the specimen.
@@ -163,7 +163,10 @@ impl MicrographPlan {
             engine,
         )];
         Description {
-            what: format!("{defoci} images of a plane wave behind {ends} planes"),
+            what: match ends {
+                1 => format!("images of a plane wave, foci: {defoci}"),
+                _ => format!("images of a plane wave, foci: {defoci}, planes: {ends}"),
+            },
             arrays: vec![("image".into(), vec![defoci, ends, ny, nx])],
             form: "",
             reason: String::new(),

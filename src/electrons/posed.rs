@@ -490,6 +490,12 @@ mod tests {
         let (file, plan, readings) = scanned(&thick);
         // Of 5.43 Å in slices of 1.3575 Å, and two of the planes are one
         assert_eq!(plan.options().ends, [1, 3, 4]);
+        let shared =
+            "[method]\nalgorithm = 'prism'\ninterpolation = [2, 1]\nrefocus = -7.5\n[scan]";
+        let shared =
+            SampleFile::from_toml(&still.replace("[scan]", shared), "book/systems/small.toml");
+        let method = StemMethod::Prism { factor: [2, 1], refocus: -7.5, margin: None };
+        assert_eq!(shared.unwrap().plan().unwrap().options().method, method);
         let finishing = file.finishing(&plan);
         let signals = plan.signals::<f64>(&readings, &finishing).unwrap();
         assert_eq!(signals.items().count(), 4 * 2 * 3);

@@ -120,7 +120,7 @@ pub struct SampleTable {
     /// The largest cosine between two sides of the cut.
     pub strain: f64,
     /// The way the electrons fly through the cell.
-    pub beam: specimen::Beam,
+    pub beam: specimen::Flight,
     /// Whether occupancies of the file are heeded; else every atom is there. True unless said.
     pub occupancy: bool,
 }
@@ -147,7 +147,7 @@ impl SampleTable {
             cell,
             zone_axis: zone_axis(&table)?,
             strain,
-            beam: table.choice("beam", &specimen::Beam::NAMES)?.unwrap_or_default(),
+            beam: table.choice("beam", &specimen::Flight::NAMES)?.unwrap_or_default(),
             occupancy: table.optional("occupancy", "true or false")?.unwrap_or(true),
         })
     }
@@ -782,7 +782,7 @@ precision = "f32"
     fn a_full_file_and_an_empty_one_are_read() {
         let file = SampleFile::from_toml(FULL, "book/systems/si.toml").unwrap();
         assert_eq!(file.sample.file, PathBuf::from("book/systems/SI100.XYZ"));
-        assert_eq!((file.sample.tile, file.sample.beam), ([4, 4, 10], specimen::Beam::MinusZ));
+        assert_eq!((file.sample.tile, file.sample.beam), ([4, 4, 10], specimen::Flight::MinusZ));
         assert_eq!(file.potential.sampling, Sampling::Points([256, 256]));
         assert_eq!(file.phonons, Phonons { configurations: 8, seed: 1 });
         assert_eq!(

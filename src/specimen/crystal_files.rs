@@ -17,9 +17,9 @@ impl Crystal {
     /// [`Error::Read`] for a file that cannot be read, [`Error::SystemFile`] for a line that makes no sense.
     ///
     /// ```
-    /// use lenslet::specimen::{Beam, Crystal};
+    /// use lenslet::specimen::{Flight, Crystal};
     /// let silicon = Crystal::from_file("book/systems/SI100.XYZ", None)?;
-    /// let specimen = silicon.specimen(Beam::MinusZ, [4, 4, 10])?;
+    /// let specimen = silicon.specimen(Flight::MinusZ, [4, 4, 10])?;
     /// assert_eq!((specimen.atoms().len(), specimen.cell()[0]), (1280, 21.72));
     /// # Ok::<(), lenslet::Error>(())
     /// ```
@@ -361,7 +361,7 @@ fn pairs(comment: &str) -> Vec<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::specimen::crystal::Beam;
+    use crate::specimen::crystal::Flight;
 
     const SILICON: &str = include_str!("../../book/systems/SI100.XYZ");
 
@@ -381,7 +381,10 @@ mod tests {
             silicon.atoms().iter().all(|atom| atom.occupancy == 1.0 && atom.displacement == 0.076)
         );
         let strained = Crystal::from_text(SILICON, "SI100.XYZ", Some([5.43, 5.43, 10.86])).unwrap();
-        assert_eq!(strained.specimen(Beam::MinusZ, [1; 3]).unwrap().atoms()[2].position[2], 2.715);
+        assert_eq!(
+            strained.specimen(Flight::MinusZ, [1; 3]).unwrap().atoms()[2].position[2],
+            2.715
+        );
         let numbered =
             SILICON.replace("one unit cell of 100 silicon", "100").replace("-1", "-1\nend");
         assert_eq!(Crystal::from_text(&numbered, "SI100.XYZ", None).unwrap(), silicon);

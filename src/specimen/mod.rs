@@ -5,7 +5,7 @@
 pub(crate) mod atoms;
 pub use atoms::{Atom, Element, Specimen};
 pub(crate) mod crystal;
-pub use crystal::{Beam, Column, Crystal, sides};
+pub use crystal::{Column, Crystal, Flight, sides};
 pub(crate) mod zone_axis;
 pub use zone_axis::{Cut, zone_of_four};
 #[cfg(feature = "files")]

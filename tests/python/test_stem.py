@@ -92,7 +92,7 @@ class Scan(Folder):
         self.assertTrue((total <= 1 + 1e-6).all() and (total > 0.99).all())
         self.assertTrue((annular.sum(-1) <= total + 1e-6).all())
         # The first moments of the patterns are the centres of mass.
-        for axis, (name, others) in enumerate([("q_x", 3), ("q_y", 2)]):
+        for axis, (name, others) in enumerate([("qx", 3), ("qy", 2)]):
             moment = (patterns.sum(others) * arrays[name]).sum(-1) / total
             np.testing.assert_allclose(moment, arrays["centre_of_mass"][..., axis], atol=2e-6)
         self.assertGreater(np.abs(arrays["centre_of_mass"]).max(), 1e-3)
@@ -117,9 +117,9 @@ class Scan(Folder):
         names = {"four_d": "CBED_array", "annulus_0": "annular_detector", "annular": "virtual_detector"}
         tree = hyperspy(self.path("stem.h5"), file_format="EMD")
         store = hyperspy(self.path("stem.zspy"))
-        steps = [self.arrays[name][1] - self.arrays[name][0] for name in ("q_x", "q_y")]
-        starts = [self.arrays[name][0] for name in ("q_x", "q_y")]
-        pattern = {name: (start, step, "1/Å") for name, start, step in zip(("q_x", "q_y"), starts, steps)}
+        steps = [self.arrays[name][1] - self.arrays[name][0] for name in ("qx", "qy")]
+        starts = [self.arrays[name][0] for name in ("qx", "qy")]
+        pattern = {name: (start, step, "1/Å") for name, start, step in zip(("qx", "qy"), starts, steps)}
         self.same(tree[names["four_d"]].data, self.arrays["four_d"])
         self.same(store["four_d"].data, self.arrays["four_d"].transpose(1, 0, 3, 2))
         for cube in tree[names["four_d"]], store["four_d"]:
