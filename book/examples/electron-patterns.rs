@@ -4,7 +4,7 @@ mod images;
 
 use images::{Drawn, TYPEFACE, grey, paint, picture, write};
 use lenslet::device::silent;
-use lenslet::electrons::{Aberrations, Beam, DetectorOptions, Edge, Multislice, Probe};
+use lenslet::electrons::{Aberrations, Beam, DetectorOptions, Edge, Finishing, Multislice, Probe};
 use lenslet::electrons::{Annulus, PatternOptions, Potential, PotentialModel, Scan, StemMethod};
 use lenslet::electrons::{StemOptions, StemPlan, WaveGrid, integrated};
 use lenslet::files::{Samples, Signals};
@@ -24,7 +24,7 @@ fn main() -> Drawn {
     let plan = titanate()?;
     let mut readings = plan.begin(0..plan.places())?;
     plan.run(&Engine::cpu(Precision::F32), &mut readings, &silent, &mut |_| Ok(()))?;
-    let signals = plan.signals::<f32>(&readings)?;
+    let signals = plan.signals::<f32>(&readings, &Finishing::default())?;
     deflections(&folder.join("deflections.svg"), &plan, &signals)?;
     let title = "strontium titanate, 200 keV, 22 mrad".into();
     let notes = vec![("annulus_0".into(), "50–75 mrad".into())];
