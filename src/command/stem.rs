@@ -76,6 +76,9 @@ pub struct StemArgs {
     /// Where waves are computed: cpu, which is the default, cuda, or cuda:K.
     #[arg(long)]
     device: Option<Device>,
+    /// Let the cores of this machine compute beside its graphics processors.
+    #[arg(long)]
+    cores: bool,
     // Arguments about what stem says
     /// Say what would be computed, how, in what memory and time, and stop.
     #[arg(long)]
@@ -188,6 +191,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         }
     }
     let engine = Engine::open(asked.device, args.precision.unwrap_or(file.run.precision))?;
+    let engine = if args.cores { engine.with_cores() } else { engine };
     // Check the files of a scan
     let named = asked.output.as_deref().map(|path| ("output", path));
     let whole = named.filter(|_| args.share.is_none());

@@ -22,7 +22,11 @@ const EMPTY: u64 = 0xcbf2_9ce4_8422_2325;
 impl StemPlan {
     /// A number that tells this plan, computed by such an engine, from any other.
     pub fn fingerprint(&self, engine: &Engine) -> u64 {
-        let kind = if engine.devices().is_empty() { "cores" } else { "devices" };
+        let kind = match (engine.has_cores(), engine.devices().is_empty()) {
+            (_, true) => "cores",
+            (false, _) => "devices",
+            (true, _) => "cores and devices",
+        };
         let asked = format!("{kind} {:?} {:?}", engine.precision(), self.options());
         let atoms = format!("{:?}", self.specimen());
         sum_over(atoms.as_bytes(), sum_over(asked.as_bytes(), EMPTY))

@@ -896,7 +896,7 @@ pub(super) mod tests {
                 pattern: Some(PatternOptions { crop: Some(30.0), bin: 1 }),
                 ..Default::default()
             },
-            ends: vec![1, 5],
+            ends: vec![1, 6],
         }
     }
 
@@ -922,7 +922,7 @@ pub(super) mod tests {
         let (plan, options) = (plan(0), options(0));
         let found = whole(&plan, Precision::F64);
         assert_eq!((plan.places(), found.done), (8 * 5, [1, 0]));
-        assert_eq!((plan.distinct, super::tests::plan(2).distinct), (3, 5));
+        assert_eq!((plan.distinct, super::tests::plan(2).distinct), (3, 6));
         let multislice = Multislice::<f64>::new(options.grid, &options.probe.beam, 2.0).unwrap();
         let potential = plan.potential(0).unwrap();
         let place = options.scan.place(17);
@@ -930,7 +930,7 @@ pub(super) mod tests {
         let probe = focused(&options.probe, 30.0).wave(&options.grid).unwrap();
         let mut wave = probe.at::<f64>(&[place]);
         let slice = |k| Ok(potential.slice(k));
-        multislice.run(wave.view_mut(), slice, &[5], &silent, |_, _| Ok(())).unwrap();
+        multislice.run(wave.view_mut(), slice, &[6], &silent, |_, _| Ok(())).unwrap();
         let wanted = plan.detectors.read(wave.index_axis(Axis(0), 0)).into_values();
         let last = plan.readings() - wanted.len();
         for (value, wanted) in found.mean.row(17).iter().skip(last).zip(&wanted) {
