@@ -824,8 +824,7 @@ impl StemPlan {
             (places * self.readings() * 8) as u64 * if self.configurations() > 1 { 2 } else { 1 };
         let host = kept + block as u64 + beams + 2 * readings;
         #[cfg(feature = "cuda")]
-        let devices: Vec<u64> =
-            engine.devices().iter().map(|gpu| self.memory_there(gpu, number, beams)).collect();
+        let devices = self.memory_there(engine, number, beams);
         #[cfg(not(feature = "cuda"))]
         let devices = Vec::new();
         let passes = (waves * slices * self.configurations()) as f64;

@@ -55,9 +55,16 @@ impl StemPlan {
         Layout { resident: false, batch, bytes: whole(batch, 2 * QUEUES) }
     }
 
-    /// Bytes that a device takes for a scan with complex numbers of so many bytes and so many bytes of beams, or less where others share these.
-    pub(super) fn memory_there(&self, gpu: &Gpu, number: usize, beams: u64) -> u64 {
-        self.layout(number, gpu.available_memory().unwrap_or(u64::MAX)).bytes + beams
+    /// Bytes that each device of an engine takes for a scan with complex numbers of so many bytes and so many bytes of beams, which they share where one has no room for all.
+    pub(super) fn memory_there(&self, engine: &Engine, number: usize, beams: u64) -> Vec<u64> {
+        let (devices, mut all) = (engine.devices(), Vec::new());
+        for gpu in devices {
+            let free = gpu.available_memory().unwrap_or(u64::MAX);
+            let waves = self.layout(number, free).bytes;
+            let whole = waves.saturating_add(beams) <= free;
+            all.push(waves + if whole { beams } else { beams.div_ceil(devices.len() as u64) });
+        }
+        all
     }
 }
 
