@@ -292,7 +292,8 @@ impl StemPlan {
                 };
                 let slices = self.handed_out(slices, &crew, watch)?;
                 if ahead && c + 1 < self.configurations() {
-                    next = Some(scope.spawn(move || self.slices::<T>(c + 1, watch)));
+                    let make = move || self.slices::<T>(c + 1, watch);
+                    next = std::thread::Builder::new().spawn_scoped(scope, make).ok();
                 }
                 let workers = self.waves(&crew, &slices, engine, watch)?;
                 self.configuration(&workers, readings, watch, keep)?;
