@@ -170,7 +170,7 @@ fn bad_samples_are_refused_with_their_line() -> Checked {
     run.refuses("stem sample.toml -o out.npz --checkpoint 0", &["checkpoint = 0.0"])?;
     // Which signal goes into a file of one is asked for before days are spent.
     change(&run, "long.toml", SAMPLE, "configurations = 2", "configurations = 1000000")?;
-    let which = "expected one of annular, annulus_0, centre_of_mass, four_d, standard_error";
+    let which = "expected one of annular, annulus_0, four_d, centre_of_mass, standard_error";
     run.refuses("stem long.toml -o out.mrc", &[which])?;
     run.refuses("stem long.toml -o out.mrc --signal q", &["signal = q", which])?;
     run.refuses("stem sample.toml -o sample.npz.txt", &["output", ".h5"])?;

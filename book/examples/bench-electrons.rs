@@ -5,7 +5,8 @@ use lenslet::plot::Figure;
 use std::{error::Error, fs, path::PathBuf};
 
 /// Printed by `lenslet bench stem --json`, and by `lenslet bench stem --device cuda --json` where there are devices.
-const MEASURED: &[&str] = &[include_str!("../measured/stem-cores.json")];
+const MEASURED: [&str; 2] =
+    [include_str!("../measured/stem-cores.json"), include_str!("../measured/stem-h200.json")];
 
 /// Seconds of other programs for the rows of the first sheet, from the table of the chapter.
 const PRISMATIC: [(f64, f64); 4] = [(1.0, 6.1), (1.0, 9.8), (2.0, 1.2), (2.0, 1.9)];
