@@ -17,6 +17,9 @@ use crate::specimen::{Slicing, Specimen};
 use ndarray::{Array2, Array3, ArrayD, ArrayView1, ArrayView2, s};
 use std::ops::Range;
 
+/// How far the [beams](Prism) of a sample file that interpolates reach beyond the semi-angle, unless it says otherwise \[mrad\].
+const MARGIN: f64 = 2.5;
+
 // Pose a sample file
 impl SampleFile {
     /// The scan that the file describes.
@@ -39,7 +42,10 @@ impl SampleFile {
         let (factor, refocus) = (self.method.interpolation, self.method.refocus);
         let method = match self.method.algorithm {
             Algorithm::Multislice => StemMethod::Multislice,
-            Algorithm::Prism => StemMethod::Prism { factor, refocus, margin: self.method.margin },
+            Algorithm::Prism => {
+                let usual = (factor != [1, 1]).then_some(MARGIN);
+                StemMethod::Prism { factor, refocus, margin: self.method.margin.or(usual) }
+            }
             Algorithm::Hrtem => {
                 let expected = "\"multislice\" or \"prism\", which have probes that scan";
                 return Err(refuse("method")(Invalid::new("algorithm", "\"hrtem\"", expected)));
@@ -494,7 +500,7 @@ mod tests {
             "[method]\nalgorithm = 'prism'\ninterpolation = [2, 1]\nrefocus = -7.5\n[scan]";
         let shared =
             SampleFile::from_toml(&still.replace("[scan]", shared), "book/systems/small.toml");
-        let method = StemMethod::Prism { factor: [2, 1], refocus: -7.5, margin: None };
+        let method = StemMethod::Prism { factor: [2, 1], refocus: -7.5, margin: Some(2.5) };
         assert_eq!(shared.unwrap().plan().unwrap().options().method, method);
         let finishing = file.finishing(&plan);
         let signals = plan.signals::<f64>(&readings, &finishing).unwrap();
@@ -534,6 +540,24 @@ mod tests {
         assert_eq!(file.finishing(&file.plan().unwrap()).edge, Edge::Periodic);
         let dose = edge("bin = 4.0", "bin = 4.0\ndose = 50\ndose_seed = 7");
         assert_eq!((dose.dose, dose.seed, dose.integrated_centre), (Some(50.0), 7, false));
+    }
+
+    // Beams of a sample file
+    #[test]
+    fn sample_files_that_interpolate_mean_beams_within_a_margin() {
+        let margin = |method: &str| {
+            let text = format!("{SMALL}[method]\nalgorithm = 'prism'\n{method}");
+            let file = SampleFile::from_toml(&text, "book/systems/small.toml").unwrap();
+            let plan = file.plan().unwrap();
+            let StemMethod::Prism { margin, .. } = plan.options().method else {
+                unreachable!("PRISM")
+            };
+            margin
+        };
+        assert_eq!(margin("interpolation = [1, 1]"), None);
+        assert_eq!(margin("interpolation = [2, 1]"), Some(2.5));
+        assert_eq!(margin("interpolation = [1, 2]\nmargin = 10.0"), Some(10.0));
+        assert_eq!(margin("interpolation = 1\nmargin = 1.0"), Some(1.0));
     }
 
     // Complaints name their table

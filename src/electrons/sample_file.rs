@@ -430,7 +430,7 @@ pub struct MethodTable {
     pub algorithm: Algorithm,
     /// Interpolation of PRISM along x and y; 4 unless said.
     pub interpolation: [usize; 2],
-    /// How far PRISM's beams reach beyond the semi-angle \[mrad\]; as far as the probe's soft edge unless said.
+    /// How far PRISM's beams reach beyond the semi-angle \[mrad\]; 2.5 unless said, and without interpolation as far as the probe's soft edge.
     pub margin: Option<f64>,
     /// How far PRISM's waves are taken back behind the specimen \[Å\]; 0 unless said.
     pub refocus: f64,
