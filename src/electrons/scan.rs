@@ -271,6 +271,16 @@ impl StemPlan {
     }
 
     // Run the configurations that are left
+    /// Waves that go through all slices for so many probes: as many, or the beams of PRISM.
+    fn followed(&self, probes: usize) -> Result<usize, Invalid> {
+        match self.options.method {
+            StemMethod::Multislice => Ok(probes),
+            StemMethod::Prism { factor, margin, .. } => {
+                Ok(Prism::new(self.options.grid, factor, &self.options.probe, margin)?.beams())
+            }
+        }
+    }
+
     /// Takes a part through all configurations that are left.
     fn run_all<T: Real>(
         &self,
@@ -279,7 +289,7 @@ impl StemPlan {
         watch: &dyn Watch,
         keep: &mut dyn FnMut(&StemReadings) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let crew = self.crew::<T>(engine, readings.places.len())?;
+        let crew = self.crew::<T>(engine, self.followed(readings.places.len())?)?;
         // Cores that follow no waves make the slices of the next configuration meanwhile.
         let ahead = crew.iter().all(|follower| follower.holds()) && self.keeps::<T>();
         std::thread::scope(|scope| {
@@ -584,16 +594,16 @@ impl<T: Real> Follower<T> for Cores<'_> {
 
 // The crew of a scan
 impl StemPlan {
-    /// Who follows the waves of so many probes.
+    /// Who follows so many waves.
     fn crew<'a, T: Real>(
         &'a self,
         engine: &Engine,
-        probes: usize,
+        waves: usize,
     ) -> Result<Vec<Box<dyn Follower<T> + 'a>>, Error> {
         #[cfg(feature = "cuda")]
-        let mut crew = self.crew_there(engine, probes)?;
+        let mut crew = self.crew_there(engine, waves)?;
         #[cfg(not(feature = "cuda"))]
-        let (mut crew, _) = (Vec::<Box<dyn Follower<T> + 'a>>::new(), probes);
+        let (mut crew, _) = (Vec::<Box<dyn Follower<T> + 'a>>::new(), waves);
         let alone = crew.is_empty();
         if alone {
             let what = "a scan on a grid whose sides have other factors than 2, 3, 5 and 7";

@@ -68,6 +68,13 @@ impl StemPlan {
     }
 }
 
+// Even batches
+/// How many of so many waves a queue takes at a time, of several with room for `most`.
+fn even(waves: usize, queues: usize, most: usize) -> usize {
+    let rounds = waves.div_ceil(queues * most).max(1);
+    waves.div_ceil(queues * rounds).max(1)
+}
+
 // Readings that come back
 /// What is read of the waves of a batch.
 struct Readings {
@@ -146,23 +153,23 @@ type Passing<T> = (Pinned<Complex<T>>, Buffer<Complex<T>>);
 
 // The queues of all devices
 impl StemPlan {
-    /// The queues of all devices of an engine, for so many probes; none where there are no kernels for the grid.
+    /// The queues of all devices of an engine, for so many waves; none where there are no kernels for the grid.
     ///
     /// # Errors
     /// `Memory` where not even a wave fits on a device, and those of devices.
     pub(super) fn crew_there<'a, T: Real>(
         &'a self,
         engine: &Engine,
-        probes: usize,
+        waves: usize,
     ) -> Result<Vec<Box<dyn Follower<T> + 'a>>, Error> {
-        self.crew_within(engine, probes, u64::MAX)
+        self.crew_within(engine, waves, u64::MAX)
     }
 
     /// The same where each device may take so many bytes, or what is free.
     fn crew_within<'a, T: Real>(
         &'a self,
         engine: &Engine,
-        probes: usize,
+        waves: usize,
         most: u64,
     ) -> Result<Vec<Box<dyn Follower<T> + 'a>>, Error> {
         let mut crew: Vec<Box<dyn Follower<T> + 'a>> = Vec::new();
@@ -174,7 +181,7 @@ impl StemPlan {
             };
             let layout = self.layout(size_of::<Complex<T>>(), gpu.available_memory()?.min(most));
             gpu.refuse_beyond_memory(layout.bytes, "a scan")?;
-            let batch = layout.batch.min(probes.div_ceil(queues).max(16));
+            let batch = even(waves, queues, layout.batch);
             // The queues of a device
             let [nx, ny] = self.options.grid.points();
             let slices = layout
@@ -293,7 +300,7 @@ impl<T: Real> Slices<T> {
 // A queue as a follower
 impl<T: Real> Follower<T> for There<'_, T> {
     fn batch(&self, waves: usize) -> usize {
-        self.batch.min(waves.div_ceil(self.queues)).max(1)
+        even(waves, self.queues, self.batch)
     }
 
     fn holds(&self) -> bool {
@@ -438,9 +445,7 @@ impl StemPlan {
     /// How many probes are summed at a time.
     fn summed<T>(&self) -> usize {
         let window: usize = self.waves.points().iter().map(|points| points / 2).product();
-        (BATCH / (window * size_of::<Complex<T>>()))
-            .min(READ / (8 * self.readings()))
-            .clamp(1, 4096)
+        (BATCH / (window * size_of::<Complex<T>>())).min(READ / (8 * self.readings())).clamp(1, 512)
     }
 
     /// Room for the sums of so many beams.
@@ -489,7 +494,7 @@ impl StemPlan {
 // Read sums of beams
 impl<T: Real> Waves for WindowsThere<'_, T> {
     fn batch(&self, probes: usize) -> usize {
-        self.batch.min(probes.div_ceil(self.queues)).max(1)
+        even(probes, self.queues, self.batch)
     }
 
     fn read(&self, places: &[[f64; 2]], watch: &dyn Watch) -> Result<Array2<f64>, Error> {
@@ -591,6 +596,8 @@ mod tests {
     #[test]
     fn slices_pass_through_a_device_without_room() {
         let plan = StemPlan { options: options(0), ..plan(0) };
+        let batches = [(129, 2, 64), (4, 2, 64), (1, 2, 9), (0, 2, 3)];
+        assert_eq!(batches.map(|(waves, queues, most)| even(waves, queues, most)), [33, 2, 1, 1]);
         let ample = plan.layout(16, u64::MAX);
         let least = plan.layout(16, ample.bytes - 1);
         assert!(ample.resident && !least.resident && least.bytes < ample.bytes);
