@@ -149,14 +149,18 @@ fn windows_there(path: &Path) -> Drawn {
         area.draw(&Text::new(words.to_string(), place, style))
     };
     text("what each beam has become", (20, 198))?;
-    let steps =
-        ["times its amplitude", "in this probe, added", "rows, then columns", "lists of detectors"];
+    let steps = [
+        "times the amplitude in the probe",
+        "added over all beams",
+        "rows, then columns",
+        "lists of detectors",
+    ];
     for (k, (words, colour)) in
         steps.into_iter().zip([RED_INK, RED_INK, GREEN_INK, BLUE_INK]).enumerate()
     {
         let (x, y) = (300 + 20 * k as i32, 25 + 42 * k as i32);
-        area.draw(&Rectangle::new([(x, y), (x + 200, y + 28)], colour.mix(0.15).filled()))?;
-        area.draw(&Rectangle::new([(x, y), (x + 200, y + 28)], colour.stroke_width(1)))?;
+        area.draw(&Rectangle::new([(x, y), (x + 230, y + 28)], colour.mix(0.15).filled()))?;
+        area.draw(&Rectangle::new([(x, y), (x + 230, y + 28)], colour.stroke_width(1)))?;
         text(words, (x + 10, y + 8))?;
     }
     area.present()?;
