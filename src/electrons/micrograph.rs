@@ -63,11 +63,7 @@ impl MicrographPlan {
     /// `Invalid` for whatever does not fit together: a grid or slices that are not the specimen's, an element without scattering factors, a lens that is none, ends that do not rise or lie behind the last slice, no
     /// defocus.
     pub fn new(specimen: Specimen, options: MicrographOptions) -> Result<Self, Invalid> {
-        let (count, ends) = (options.slicing.count(), &options.ends);
-        let rising = !ends.is_empty() && ends.is_sorted_by(|a, b| a < b);
-        let inside = ends.iter().all(|&end| (1..=count).contains(&end));
-        let expected = format!("numbers of slices from 1 to {count} that rise");
-        accept(rising && inside, "ends", ends, &expected)?;
+        options.slicing.accept_ends(&options.ends)?;
         accept(!options.defoci.is_empty(), "defocus", &options.defoci, "at least one defocus")?;
         for &defocus in &options.defoci {
             finite("defocus", defocus)?;

@@ -157,11 +157,7 @@ impl StemPlan {
                 *Prism::new(options.grid, factor, &options.probe, margin)?.window()
             }
         };
-        let (count, ends) = (options.slicing.count(), &options.ends);
-        let rising = !ends.is_empty() && ends.is_sorted_by(|a, b| a < b);
-        let inside = ends.iter().all(|&end| (1..=count).contains(&end));
-        let expected = format!("numbers of slices from 1 to {count} that rise");
-        accept(rising && inside, "ends", ends, &expected)?;
+        options.slicing.accept_ends(&options.ends)?;
         accept(!options.defoci.is_empty(), "defocus", &options.defoci, "at least one defocus")?;
         let probes =
             options.defoci.iter().map(|defocus| focused(&options.probe, *defocus).wave(&waves));
@@ -215,21 +211,9 @@ impl StemPlan {
     // Potential of a configuration
     /// The potential of configuration `c`.
     pub(super) fn potential(&self, c: usize) -> Result<Potential, Invalid> {
-        let options = &self.options;
-        let displaced = match options.phonons.configurations {
-            0 => None,
-            _ => Some(options.phonons.displaced(&self.specimen, c)),
-        };
-        let specimen = displaced.as_ref().unwrap_or(&self.specimen);
-        let slicing = options.slicing;
-        Potential::new(
-            specimen,
-            options.grid,
-            slicing,
-            options.model,
-            options.factors,
-            options.bound,
-        )
+        let o = &self.options;
+        let specimen = o.phonons.displaced(&self.specimen, c);
+        Potential::new(&specimen, o.grid, o.slicing, o.model, o.factors, o.bound)
     }
 
     // Run a part of a scan

@@ -74,6 +74,17 @@ impl Slicing {
         [(k + 1) as f64, k as f64].map(|depth| self.height - depth * self.thickness)
     }
 
+    /// Accepts numbers of slices behind which a wave is looked at.
+    ///
+    /// # Errors
+    /// `Invalid` where there are none, they do not rise, or lie behind the last slice.
+    pub fn accept_ends(&self, ends: &[usize]) -> Result<(), Invalid> {
+        let rising = !ends.is_empty() && ends.is_sorted_by(|a, b| a < b);
+        let inside = ends.iter().all(|end| (1..=self.count).contains(end));
+        let expected = format!("numbers of slices from 1 to {} that rise", self.count);
+        accept(rising && inside, "ends", ends, &expected).map(|_| ())
+    }
+
     /// The atoms of each slice, by their places in the specimen's list and in its order; each atom stands in exactly one slice.
     pub fn atoms(&self, specimen: &Specimen) -> Vec<Vec<usize>> {
         let mut slices = vec![Vec::new(); self.count];
