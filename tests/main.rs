@@ -12,6 +12,7 @@ mod moao_reference;
 mod monte_carlo;
 mod monte_carlo_estimate;
 mod oracle_quadrature;
+mod oracle_scan;
 mod oracle_wavefront;
 mod physics;
 mod python;

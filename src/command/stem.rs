@@ -368,8 +368,7 @@ impl Run<'_> {
         seed: u64,
         watch: &dyn Watch,
     ) -> Result<Option<Comparison>, Error> {
-        let precision = self.engine.precision();
-        let compare = |count| self.plan.compare(readings, count, seed, precision, watch);
+        let compare = |count| self.plan.compare(readings, count, seed, self.engine, watch);
         self.args.compare.map(compare).transpose()
     }
 

@@ -4,17 +4,12 @@
 // What comparisons stand on
 use super::detector::DetectorOptions;
 use super::finishing::{Row, suffix};
-use super::multislice::{Multislice, Unseen};
-use super::scan::{StemMethod, StemOptions, StemPlan, StemReadings, focused};
-use crate::device::{Engine, Stage, Watch, Work};
+use super::scan::{StemMethod, StemOptions, StemPlan, StemReadings};
+use crate::device::{Engine, Stage, Watch};
 use crate::error::{Error, Invalid, accept};
-use crate::numerics::real::{Precision, Real};
-use ndarray::{Array2, Array3, ArrayView1, ArrayView2, Axis, s};
+use ndarray::{ArrayView1, ArrayView2, Axis, s};
 use rand::{SeedableRng, rngs::StdRng, seq::index::sample};
 use std::ops::Range;
-
-/// Seconds of one thread for a slice, by sample and bit of the number of samples.
-const SECONDS: f64 = 1.5e-9;
 
 // How far PRISM is off
 /// How far PRISM is from multislice for one detector, Eq. [prism error](https://lenslet.github.io/lenslet/beside-readings.html#eq-prism-error).
@@ -50,7 +45,7 @@ impl StemPlan {
         readings: &StemReadings,
         count: usize,
         seed: u64,
-        precision: Precision,
+        engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Comparison, Error> {
         let exact = self.by_multislice(count)?;
@@ -60,10 +55,9 @@ impl StemPlan {
         let mut random = StdRng::seed_from_u64(seed);
         let mut places = sample(&mut random, all, count.min(all)).into_vec();
         places.sort_unstable();
-        let found = match precision {
-            Precision::F32 => exact.read_exactly::<f32>(&places, watch)?,
-            Precision::F64 => exact.read_exactly::<f64>(&places, watch)?,
-        };
+        let at: Vec<_> = places.iter().map(|k| exact.options().scan.place(*k)).collect();
+        watch.stage("multislice", "configurations");
+        let found = exact.mean_at(engine, &at, watch)?;
         let mine = readings.mean.select(Axis(0), &places);
         Ok(Comparison { places, detectors: self.errors(&exact, mine.view(), found.view()) })
     }
@@ -87,59 +81,12 @@ impl StemPlan {
     // Time of a comparison
     /// How long comparing so many places will take.
     pub fn comparing(&self, count: usize, engine: &Engine) -> Stage {
-        let (options, count) = (self.options(), count.min(self.places()));
-        let points = options.grid.points().iter().product::<usize>() as f64;
-        let slices = options.ends.last().copied().unwrap_or(0) * self.configurations();
-        // A slice's potential takes about as long as four waves through it
-        let passes = (slices * (count * options.defoci.len() + 4)) as f64;
-        let seconds = passes * points * points.log2() * SECONDS;
-        Stage::shared("multislice", &[(Work::Transforms, seconds)], engine)
-    }
-
-    // Read some places exactly
-    /// Mean readings at places, by multislice on all cores: (place, reading).
-    fn read_exactly<T: Real>(
-        &self,
-        places: &[usize],
-        watch: &dyn Watch,
-    ) -> Result<Array2<f64>, Error> {
-        let (options, values) = (self.options(), self.detectors().values());
-        let at: Vec<_> = places.iter().map(|k| options.scan.place(*k)).collect();
-        let [nx, ny] = options.grid.points();
-        let mut start = Array3::zeros((options.defoci.len() * places.len(), ny / 2, nx / 2));
-        let each = start.axis_chunks_iter_mut(Axis(0), places.len()).zip(&options.defoci);
-        for (mut waves, defocus) in each {
-            let probe = focused(&options.probe, *defocus).wave(&options.grid)?;
-            waves.assign(&probe.at::<T>(&at));
-        }
-        let thickness = options.slicing.thickness();
-        let multislice = Multislice::<T>::new(options.grid, &options.probe.beam, thickness)?;
-        let mut mean = Array2::zeros((places.len(), self.readings()));
-        watch.stage("multislice", "configurations");
-        for c in 0..self.configurations() {
-            let (mut waves, potential, mut e) = (start.clone(), self.potential(c)?, 0);
-            let slice = |k: usize| Ok(potential.slice(k));
-            multislice.run(
-                waves.view_mut(),
-                slice,
-                &options.ends,
-                &Unseen(watch),
-                |_, exits| {
-                    for (n, exit) in exits.outer_iter().enumerate() {
-                        let (d, place) = (n / places.len(), n % places.len());
-                        let first = (d * options.ends.len() + e) * values;
-                        let read = self.detectors().read(exit).into_values();
-                        let mut row = mean.row_mut(place);
-                        let means = row.iter_mut().skip(first).zip(read);
-                        means.for_each(|(mean, x)| *mean += (x - *mean) / (c + 1) as f64);
-                    }
-                    e += 1;
-                    Ok(())
-                },
-            )?;
-            watch.progress(c + 1, self.configurations());
-        }
-        Ok(mean)
+        // The potential of a slice takes about as long as four waves through it
+        self.following(
+            "multislice",
+            count.min(self.places()) * self.options().defoci.len() + 4,
+            engine,
+        )
     }
 
     // Errors of all detectors
@@ -253,6 +200,7 @@ mod tests {
     use super::*;
     use crate::device::silent;
     use crate::electrons::scan::tests::{plan, whole};
+    use crate::numerics::Precision;
 
     fn shared(factor: [usize; 2], annuli: bool) -> StemPlan {
         let plan = plan(2);
@@ -268,9 +216,10 @@ mod tests {
     // Errors of few and of all beams
     #[test]
     fn errors_are_those_of_the_two_ways() {
+        let engine = Engine::cpu(Precision::F64);
         let all = shared([1, 1], false);
         let readings = whole(&all, Precision::F64);
-        let found = all.compare(&readings, 3, 1, Precision::F64, &silent).unwrap();
+        let found = all.compare(&readings, 3, 1, &engine, &silent).unwrap();
         assert_eq!(found.places.len(), 3);
         let names: Vec<_> = found.detectors.iter().map(|one| &one.name[..]).collect();
         assert_eq!(
@@ -279,16 +228,22 @@ mod tests {
         );
         assert!(names.contains(&"centre_of_mass") && names.contains(&"rings_0_20_2"));
         assert!(found.detectors.iter().all(|one| one.largest < 1e-11 && one.scale > 0.0));
-        let same = all.compare(&readings, 3, 1, Precision::F64, &silent).unwrap();
+        let same = all.compare(&readings, 3, 1, &engine, &silent).unwrap();
         assert!(same == found);
-        assert_ne!(
-            all.compare(&readings, 3, 2, Precision::F64, &silent).unwrap().places,
-            found.places
-        );
+        #[cfg(feature = "cuda")]
+        for gpu in crate::device::gpu::test_machines() {
+            let engine = Engine::gpus(vec![gpu], Precision::F64).unwrap();
+            let there = all.compare(&readings, 3, 1, &engine, &silent).unwrap();
+            assert!(there.places == found.places && there != found);
+            for (there, here) in there.detectors.iter().zip(&found.detectors) {
+                assert!(there.largest < 1e-11 && (there.scale / here.scale - 1.0).abs() < 1e-11);
+            }
+        }
+        assert_ne!(all.compare(&readings, 3, 2, &engine, &silent).unwrap().places, found.places);
         // Every other beam along x, all places: the errors by hand
         let few = shared([2, 1], true);
         let mine = whole(&few, Precision::F64);
-        let found = few.compare(&mine, 1000, 1, Precision::F64, &silent).unwrap();
+        let found = few.compare(&mine, 1000, 1, &engine, &silent).unwrap();
         assert_eq!(found.places, (0..40).collect::<Vec<_>>());
         let exact = few.by_multislice(1).unwrap();
         let truth = whole(&exact, Precision::F64);
@@ -306,11 +261,10 @@ mod tests {
             Err(Error::Invalid(invalid)) => invalid.quantity,
             _ => unreachable!("refused"),
         };
-        assert_eq!(refused(few.compare(&mine, 0, 1, Precision::F32, &silent)), "compare");
-        assert_eq!(refused(exact.compare(&truth, 4, 1, Precision::F32, &silent)), "compare");
+        assert_eq!(refused(few.compare(&mine, 0, 1, &engine, &silent)), "compare");
+        assert_eq!(refused(exact.compare(&truth, 4, 1, &engine, &silent)), "compare");
         let part = few.begin(0..3).unwrap();
-        assert_eq!(refused(few.compare(&part, 4, 1, Precision::F32, &silent)), "readings");
-        let engine = Engine::cpu(Precision::F64);
+        assert_eq!(refused(few.compare(&part, 4, 1, &engine, &silent)), "readings");
         let [some, more] = [4, 400].map(|count| few.comparing(count, &engine).seconds);
         assert!(0.0 < some && some < more && more < 11.0 * some);
     }

@@ -345,6 +345,41 @@ impl StemPlan {
         )?;
         Ok(found)
     }
+
+    // Read any places
+    /// Mean readings of all configurations at any places \[Å\]: (place, reading).
+    ///
+    /// # Errors
+    /// As for [running](Self::run).
+    pub(super) fn mean_at(
+        &self,
+        engine: &Engine,
+        places: &[[f64; 2]],
+        watch: &dyn Watch,
+    ) -> Result<Array2<f64>, Error> {
+        match engine.precision() {
+            Precision::F32 => self.mean_of::<f32>(engine, places, watch),
+            Precision::F64 => self.mean_of::<f64>(engine, places, watch),
+        }
+    }
+
+    fn mean_of<T: Real>(
+        &self,
+        engine: &Engine,
+        places: &[[f64; 2]],
+        watch: &dyn Watch,
+    ) -> Result<Array2<f64>, Error> {
+        let (count, seen) = (self.configurations(), Unseen(watch));
+        let crew = self.crew::<T>(engine, self.followed(places.len())?)?;
+        let mut mean = Array2::zeros((places.len(), self.readings()));
+        for c in 0..count {
+            let slices = self.handed_out(self.slices(c, &seen)?, &crew, &seen)?;
+            let found = self.shared(&self.waves(&crew, &slices, engine, &seen)?, places, &seen)?;
+            mean.zip_mut_with(&found, |mean, x| *mean += (x - *mean) / (c + 1) as f64);
+            watch.progress(c + 1, count);
+        }
+        Ok(mean)
+    }
 }
 
 // Another focus, another thread
@@ -807,7 +842,7 @@ impl StemPlan {
                 (beams, format!("PRISM with {beams} beams, interpolation {x} × {y}"))
             }
         };
-        // Memory and time of a scan
+        // Memory of a scan
         let kept = (self.distinct as u64 * plane).min(KEPT as u64);
         let [wx, wy] = self.waves.points();
         let block = block::<f64>(&self.waves, places) * wx * wy * number;
@@ -822,10 +857,6 @@ impl StemPlan {
         let devices = self.memory_there(engine, number, beams);
         #[cfg(not(feature = "cuda"))]
         let devices = Vec::new();
-        let passes = (waves * slices * self.configurations()) as f64;
-        let rate = if devices.is_empty() { SECONDS } else { SECONDS_THERE };
-        let seconds = passes * (nx * ny) as f64 * ((nx * ny) as f64).log2() * rate;
-        let stages = vec![Stage::shared("probes", &[(Work::Transforms, seconds)], engine)];
         let what =
             format!("a scan of {} × {} probes", options.scan.counts()[0], options.scan.counts()[1]);
         let grid = format!(
@@ -841,9 +872,18 @@ impl StemPlan {
             slope_model: "",
             engine: engine.name(),
             memory: Memory { host, devices },
-            stages,
+            stages: vec![self.following("probes", waves, engine)],
             rates: engine.speed().to_string(),
         }
+    }
+
+    /// How long so many waves take through all slices of all configurations.
+    pub(super) fn following(&self, stage: &'static str, waves: usize, engine: &Engine) -> Stage {
+        let slices = self.options.ends.last().copied().unwrap_or(0) * self.configurations();
+        let points = self.options.grid.points().iter().product::<usize>() as f64;
+        let rate = if engine.devices().is_empty() { SECONDS } else { SECONDS_THERE };
+        let seconds = (waves * slices) as f64 * points * points.log2() * rate;
+        Stage::shared(stage, &[(Work::Transforms, seconds)], engine)
     }
 }
 

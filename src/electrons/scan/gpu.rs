@@ -310,8 +310,7 @@ impl<T: Real> Follower<T> for There<'_, T> {
     fn take(&self, kind: usize, slice: &Transmission<T>) -> Result<(), Error> {
         let Some(all) = self.slices.as_ref().filter(|_| self.takes) else { return Ok(()) };
         let plane = slice.values().len();
-        all.view(kind * plane..(kind + 1) * plane).write(slice.values())?;
-        self.queue.synchronise()
+        all.view(kind * plane..(kind + 1) * plane).write(slice.values())
     }
 
     // Probes and beams by a queue
