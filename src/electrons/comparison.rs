@@ -81,12 +81,9 @@ impl StemPlan {
     // Time of a comparison
     /// How long comparing so many places will take.
     pub fn comparing(&self, count: usize, engine: &Engine) -> Stage {
-        // The potential of a slice takes about as long as four waves through it
-        self.following(
-            "multislice",
-            count.min(self.places()) * self.options().defoci.len() + 4,
-            engine,
-        )
+        let waves = count.min(self.places()) * self.options().defoci.len();
+        let [slices, probes] = self.following("probes", waves, engine);
+        Stage { name: "multislice", seconds: slices.seconds + probes.seconds }
     }
 
     // Errors of all detectors

@@ -27,7 +27,7 @@ const BLOCK: usize = 1 << 29;
 const KEPT: usize = 1 << 30;
 
 /// Seconds of one thread for a slice, by sample and bit of the number of samples, and of one device.
-const SECONDS: f64 = 1.5e-9;
+const SECONDS: f64 = 1e-9;
 const SECONDS_THERE: f64 = 5e-13;
 
 // Places of a scan
@@ -872,18 +872,60 @@ impl StemPlan {
             slope_model: "",
             engine: engine.name(),
             memory: Memory { host, devices },
-            stages: vec![self.following("probes", waves, engine)],
+            stages: self.stages(waves, engine),
             rates: engine.speed().to_string(),
         }
     }
 
-    /// How long so many waves take through all slices of all configurations.
-    pub(super) fn following(&self, stage: &'static str, waves: usize, engine: &Engine) -> Stage {
-        let slices = self.options.ends.last().copied().unwrap_or(0) * self.configurations();
+    // Time of a scan
+    /// Seconds of one thread, or of one device, for a wave through a slice, by the built-in rates.
+    fn pass(&self, engine: &Engine, on_cores: bool) -> f64 {
         let points = self.options.grid.points().iter().product::<usize>() as f64;
-        let rate = if engine.devices().is_empty() { SECONDS } else { SECONDS_THERE };
-        let seconds = (waves * slices) as f64 * points * points.log2() * rate;
-        Stage::shared(stage, &[(Work::Transforms, seconds)], engine)
+        let rate = if on_cores { SECONDS } else { SECONDS_THERE };
+        let numbers = if engine.precision() == Precision::F64 { 2.0 } else { 1.0 };
+        points * points.log2() * rate * numbers
+    }
+
+    /// How long slices take, and so many waves through all of them, in all configurations.
+    pub(super) fn following(
+        &self,
+        name: &'static str,
+        waves: usize,
+        engine: &Engine,
+    ) -> [Stage; 2] {
+        let options = &self.options;
+        let deep = match (options.model, options.phonons.configurations) {
+            (PotentialModel::Sliced, 0) => 16.0,
+            (PotentialModel::Sliced, _) => {
+                3.0 * self.specimen.atoms().len() as f64 / options.slicing.count() as f64
+            }
+            _ => 0.0,
+        };
+        let (cores, configurations) = (engine.devices().is_empty(), self.configurations() as f64);
+        let slices =
+            self.distinct as f64 * (4.0 + deep) * self.pass(engine, true) / threads() as f64;
+        let passes = (waves * options.ends.last().copied().unwrap_or(0)) as f64;
+        let seconds = configurations * passes * self.pass(engine, cores);
+        let work = |seconds: f64| [(Work::Transforms, seconds)];
+        [
+            Stage::alone("slices", &work(configurations * slices), engine),
+            Stage::shared(name, &work(seconds), engine),
+        ]
+    }
+
+    /// How long all of it takes, with so many waves through the slices.
+    fn stages(&self, waves: usize, engine: &Engine) -> Vec<Stage> {
+        let shared = matches!(self.options.method, StemMethod::Prism { .. });
+        let mut stages =
+            self.following(if shared { "beams" } else { "probes" }, waves, engine).to_vec();
+        if shared {
+            let window: usize = self.waves.points().iter().map(|points| points / 2).product();
+            let sums = self.places() * self.probes.len() * self.options.ends.len();
+            let terms = (sums * waves * window * self.configurations()) as f64;
+            let rate = if engine.devices().is_empty() { SECONDS } else { SECONDS_THERE };
+            stages.push(Stage::shared("probes", &[(Work::Transforms, 6.0 * terms * rate)], engine));
+        }
+        stages
     }
 }
 
