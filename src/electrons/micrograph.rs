@@ -6,11 +6,11 @@
 mod posed;
 
 use super::hrtem::{Imaging, plane_wave};
-use super::multislice::{Multislice, Unseen};
+use super::multislice::{Multislice, Unseen, seconds_of_a_pass};
 use super::potential::{Potential, PotentialModel};
 use super::scan_images::transform_plane;
 use super::wave_grid::WaveGrid;
-use crate::device::{Description, Engine, Memory, Stage, Watch, Work};
+use crate::device::{Description, Engine, Memory, Stage, Watch, Work, threads};
 use crate::error::{Error, Invalid, accept, finite};
 use crate::numerics::real::{Precision, Real};
 use crate::specimen::{Factors, Phonons, Slicing, Specimen};
@@ -19,9 +19,6 @@ use num_complex::{Complex, Complex64};
 
 /// Bytes of transmissions that are held at a time, at most.
 const HELD: u64 = 1 << 30;
-
-/// Seconds of one thread for a slice and its potential, by sample and bit of the number of samples.
-const SECONDS: f64 = 1.5e-8;
 
 // What is asked of micrographs
 /// What is asked of images of a plane wave, besides the specimen.
@@ -150,14 +147,13 @@ impl MicrographPlan {
         let images = (defoci * ends) as u64 * plane * 8;
         let kept = images * if configurations > 1 { 3 } else { 1 };
         let host = group + kept + images + (ends as u64 + 4) * plane * 16;
-        let passes = (configurations * slices) as f64;
-        let each = (plane as f64) * (plane as f64).log2() * SECONDS;
-        let foci = (configurations * defoci * ends) as f64;
-        let stages = vec![Stage::shared(
-            "configurations",
-            &[(Work::Transforms, (passes + foci) * each)],
-            engine,
-        )];
+        let atoms = self.specimen.atoms().len() as f64 / options.slicing.count() as f64;
+        let making = options.model.passes(atoms, options.phonons.configurations > 0);
+        let pass = |precision| configurations as f64 * seconds_of_a_pass(&options.grid, precision);
+        let made = slices as f64 * making * pass(Precision::F32) / threads() as f64;
+        let followed = (slices + 2 * defoci * ends) as f64 * pass(engine.precision());
+        let stages =
+            vec![Stage::alone("configurations", &[(Work::Transforms, made + followed)], engine)];
         Description {
             what: match ends {
                 1 => format!("images of a plane wave, foci: {defoci}"),

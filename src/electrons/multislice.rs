@@ -8,7 +8,7 @@ use super::beam::{Beam, kept_frequencies};
 use super::wave_grid::WaveGrid;
 use crate::device::{Watch, Workers, dispatch, gather, threads};
 use crate::error::{Error, Invalid, accept, finite, positive};
-use crate::numerics::real::Real;
+use crate::numerics::real::{Precision, Real};
 use ndarray::{Array2, ArrayView2, ArrayView3, ArrayViewMut2, ArrayViewMut3, Axis};
 use num_complex::Complex;
 use rustfft::Fft;
@@ -403,6 +403,14 @@ fn turn_out<T: Real>(columns: &[Complex<T>], mut wave: ArrayViewMut2<'_, Complex
             *a = column[place(j, ny)];
         }
     }
+}
+
+// Time of a pass
+/// Seconds of one thread for a wave through a slice, by the built-in rates.
+pub(crate) fn seconds_of_a_pass(grid: &WaveGrid, precision: Precision) -> f64 {
+    let points = grid.points().iter().product::<usize>() as f64;
+    let numbers = if precision == Precision::F64 { 2.0 } else { 1.0 };
+    1e-9 * points * points.log2() * numbers
 }
 
 // Sizes of groups and batches

@@ -6,7 +6,7 @@ mod gpu;
 // What scans stand on
 use super::beam::{Probe, ProbeWave};
 use super::detector::{DetectorOptions, Detectors, Reading};
-use super::multislice::{Multislice, Transmission, Unseen};
+use super::multislice::{Multislice, Transmission, Unseen, seconds_of_a_pass};
 use super::potential::{Potential, PotentialModel};
 use super::prism::{Prism, SMatrix};
 use super::wave_grid::WaveGrid;
@@ -26,9 +26,13 @@ use std::{ops::Range, sync::Arc, thread::ScopedJoinHandle};
 const BLOCK: usize = 1 << 29;
 const KEPT: usize = 1 << 30;
 
-/// Seconds of one thread for a slice, by sample and bit of the number of samples, and of one device.
-const SECONDS: f64 = 1e-9;
-const SECONDS_THERE: f64 = 5e-13;
+/// Seconds of one thread for a beam in a sample of a window.
+const TERM: f64 = 6e-9;
+
+/// How much of the time of a thread whoever takes waves through slices needs: a thread, or a device.
+fn share(engine: &Engine) -> f64 {
+    if engine.devices().is_empty() { 1.0 } else { 5e-4 }
+}
 
 // Places of a scan
 /// Where the probe of a scan stands: a lattice of places in a window.
@@ -878,14 +882,6 @@ impl StemPlan {
     }
 
     // Time of a scan
-    /// Seconds of one thread, or of one device, for a wave through a slice, by the built-in rates.
-    fn pass(&self, engine: &Engine, on_cores: bool) -> f64 {
-        let points = self.options.grid.points().iter().product::<usize>() as f64;
-        let rate = if on_cores { SECONDS } else { SECONDS_THERE };
-        let numbers = if engine.precision() == Precision::F64 { 2.0 } else { 1.0 };
-        points * points.log2() * rate * numbers
-    }
-
     /// How long slices take, and so many waves through all of them, in all configurations.
     pub(super) fn following(
         &self,
@@ -893,23 +889,16 @@ impl StemPlan {
         waves: usize,
         engine: &Engine,
     ) -> [Stage; 2] {
-        let options = &self.options;
-        let deep = match (options.model, options.phonons.configurations) {
-            (PotentialModel::Sliced, 0) => 16.0,
-            (PotentialModel::Sliced, _) => {
-                3.0 * self.specimen.atoms().len() as f64 / options.slicing.count() as f64
-            }
-            _ => 0.0,
-        };
-        let (cores, configurations) = (engine.devices().is_empty(), self.configurations() as f64);
-        let slices =
-            self.distinct as f64 * (4.0 + deep) * self.pass(engine, true) / threads() as f64;
+        let (options, configurations) = (&self.options, self.configurations() as f64);
+        let atoms = self.specimen.atoms().len() as f64 / options.slicing.count() as f64;
+        let making = options.model.passes(atoms, options.phonons.configurations > 0);
+        let pass = |precision| configurations * seconds_of_a_pass(&options.grid, precision);
+        let slices = self.distinct as f64 * making * pass(Precision::F32) / threads() as f64;
         let passes = (waves * options.ends.last().copied().unwrap_or(0)) as f64;
-        let seconds = configurations * passes * self.pass(engine, cores);
-        let work = |seconds: f64| [(Work::Transforms, seconds)];
+        let seconds = passes * pass(engine.precision()) * share(engine);
         [
-            Stage::alone("slices", &work(configurations * slices), engine),
-            Stage::shared(name, &work(seconds), engine),
+            Stage::alone("slices", &[(Work::Transforms, slices)], engine),
+            Stage::shared(name, &[(Work::Transforms, seconds)], engine),
         ]
     }
 
@@ -922,8 +911,8 @@ impl StemPlan {
             let window: usize = self.waves.points().iter().map(|points| points / 2).product();
             let sums = self.places() * self.probes.len() * self.options.ends.len();
             let terms = (sums * waves * window * self.configurations()) as f64;
-            let rate = if engine.devices().is_empty() { SECONDS } else { SECONDS_THERE };
-            stages.push(Stage::shared("probes", &[(Work::Transforms, 6.0 * terms * rate)], engine));
+            let seconds = TERM * terms * share(engine);
+            stages.push(Stage::shared("probes", &[(Work::Transforms, seconds)], engine));
         }
         stages
     }

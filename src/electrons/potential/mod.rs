@@ -123,6 +123,19 @@ fn first_alike(slices: &[Vec<Site>]) -> Vec<usize> {
     slices.iter().enumerate().map(first).collect()
 }
 
+// How long slices take
+impl PotentialModel {
+    /// How many waves pass a slice with so many atoms while it is made, about, if all is done by one thread in single precision.
+    pub(super) fn passes(self, atoms: f64, trembling: bool) -> f64 {
+        let deep = match self {
+            Self::Sliced if trembling => 3.0 * atoms,
+            Self::Sliced => 16.0,
+            _ => 0.0,
+        };
+        4.0 + deep
+    }
+}
+
 // Slices of a potential
 impl Potential {
     /// The number of slices.
