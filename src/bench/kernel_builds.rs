@@ -109,8 +109,8 @@ fn ask_for_reconstructor<T: Real>(gpu: &Gpu) -> Result<(), Error> {
 fn ask_for_slices<T: Real>(gpu: &Gpu) -> Result<(), Error> {
     for points in [[256, 512], [512, 256]] {
         let grid = WaveGrid::new(points, [20.0, 20.0])?;
-        let one = vec![num_complex::Complex::ONE; 512];
-        PassesGpu::<T>::new(gpu, &grid, [&one[..points[0] / 2], &one])?;
+        let one = points.map(|points| vec![num_complex::Complex::ONE; points / 2]);
+        PassesGpu::<T>::new(gpu, &grid, &one)?;
         let twice = WaveGrid::new(points.map(|points| 2 * points), [20.0, 20.0])?;
         WindowsGpu::<T>::new(gpu, &twice)?;
         let (beam, options) = (Beam::new(100.0)?, DetectorOptions::default());

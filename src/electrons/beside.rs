@@ -5,7 +5,7 @@
 use super::beam::kept_frequencies;
 use super::finishing::suffix;
 use super::micrograph::{MicrographPlan, samples};
-use super::multislice::{Multislice, Unseen};
+use super::multislice::Unseen;
 use super::potential::Potential;
 use super::prism::{Prism, SMatrix};
 use super::scan::{StemMethod, StemPlan, focused};
@@ -94,7 +94,7 @@ impl StemPlan {
         let prism = Prism::new(grid, factor, &options.probe, margin)?;
         let mut waves = prism.waves::<T>(0..prism.beams());
         let frequencies = frequencies_of(&grid, waves.view());
-        let multislice = Multislice::<T>::new(grid, beam, potential.thickness())?;
+        let multislice = self.multislice::<T>()?;
         let slice = |k: usize| Ok(potential.slice(k));
         let end = [potential.count()];
         multislice.run(waves.view_mut(), slice, &end, &Unseen(watch), |_, _| Ok(()))?;
@@ -269,7 +269,7 @@ mod tests {
         let place = |all: &[f64], q: f64| all.iter().position(|x| (x - q).abs() < 1e-9).unwrap();
         let mut wave = Array3::zeros((1, 16, 24));
         wave[[0, place(&y, q[1]), place(&x, q[0])]] = Complex64::ONE;
-        let multislice = Multislice::<f64>::new(options.grid, &options.probe.beam, 1.3575).unwrap();
+        let multislice = plan.multislice::<f64>().unwrap();
         let potential = plan.potential(0).unwrap();
         let slice = |k: usize| Ok(potential.slice(k));
         multislice.run(wave.view_mut(), slice, &[4], &silent, |_, _| Ok(())).unwrap();

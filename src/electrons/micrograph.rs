@@ -2,11 +2,13 @@
 //! Images of a plane wave through a specimen that trembles: planned and run.
 
 // What micrographs stand on
+#[cfg(feature = "cuda")]
+mod gpu;
 #[cfg(feature = "files")]
 mod posed;
 
 use super::hrtem::{Imaging, plane_wave};
-use super::multislice::{Multislice, Unseen, seconds_of_a_pass};
+use super::multislice::{Multislice, Transmission, Unseen, seconds_of_a_pass};
 use super::potential::{Potential, PotentialModel};
 use super::scan_images::transform_plane;
 use super::wave_grid::WaveGrid;
@@ -104,34 +106,50 @@ impl MicrographPlan {
     /// Takes all images.
     ///
     /// # Errors
-    /// `Invalid` where the engine has devices, which have no kernels for this; `Cancelled`.
+    /// `Device` where the engine has devices and the grid sides for which there are no kernels; `Cancelled`, and those of devices.
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<Micrographs, Error> {
-        engine.require_cpu("images of a plane wave")?;
         match engine.precision() {
-            Precision::F32 => self.take::<f32>(watch),
-            Precision::F64 => self.take::<f64>(watch),
+            Precision::F32 => self.take::<f32>(engine, watch),
+            Precision::F64 => self.take::<f64>(engine, watch),
         }
     }
 
-    fn take<T: Real>(&self, watch: &dyn Watch) -> Result<Micrographs, Error> {
-        let (options, count) = (&self.options, self.configurations());
-        let multislice = self.multislice::<T>()?;
+    fn take<T: Real>(&self, engine: &Engine, watch: &dyn Watch) -> Result<Micrographs, Error> {
+        let (ends, count, multislice) =
+            (&self.options.ends, self.configurations(), self.multislice::<T>()?);
+        let mut wave = self.wave(engine, &multislice)?;
         let mut taken = Micrographs::none(self);
         watch.stage("configurations", "configurations");
         for c in 0..count {
-            let (potential, mut plane) = (self.potential(c)?, 0);
-            let mut waves = plane_wave::<T>(&options.grid);
-            let slice = |k: usize| Ok(potential.slice(k));
-            multislice.run(waves.view_mut(), slice, &options.ends, &Unseen(watch), |_, exit| {
-                let exit = exit.index_axis(Axis(0), 0);
-                taken.add(self, [c, plane], exit)?;
-                plane += 1;
-                Ok(())
-            })?;
+            let (potential, mut done) = (self.potential(c)?, 0);
+            wave.begin()?;
+            for (plane, &end) in ends.iter().enumerate() {
+                let slice = |k: usize| Ok(potential.slice(k));
+                multislice.in_groups(done..end, slice, watch, |slices| wave.pass(slices, watch))?;
+                taken.add(self, [c, plane], wave.look()?.view())?;
+                done = end;
+            }
             taken.configurations = c + 1;
             watch.progress(c + 1, count);
         }
         Ok(taken)
+    }
+
+    // Who takes the wave
+    /// Who takes the wave: the first device of an engine, or the cores if it has none.
+    fn wave<'a, T: Real>(
+        &self,
+        engine: &Engine,
+        multislice: &'a Multislice<T>,
+    ) -> Result<Box<dyn PlaneWave<T> + 'a>, Error> {
+        let grid = self.options.grid;
+        #[cfg(feature = "cuda")]
+        if let Some(there) = self.wave_there(engine, multislice)? {
+            return Ok(there);
+        }
+        let what = "an image on a grid whose sides have other factors than 2, 3, 5 and 7";
+        engine.require_cpu(what)?;
+        Ok(Box::new(Here { multislice, grid, wave: Array3::default((0, 0, 0)) }))
     }
 
     // Describe images of a plane wave
@@ -147,6 +165,12 @@ impl MicrographPlan {
         let images = (defoci * ends) as u64 * plane * 8;
         let kept = images * if configurations > 1 { 3 } else { 1 };
         let host = group + kept + images + (ends as u64 + 4) * plane * 16;
+        #[cfg(feature = "cuda")]
+        let there = self.bytes_there(number as usize);
+        #[cfg(not(feature = "cuda"))]
+        let there = 0;
+        let first = |k| if k == 0 { there } else { 0 };
+        let devices = (0..engine.devices().len()).map(first).collect();
         let atoms = self.specimen.atoms().len() as f64 / options.slicing.count() as f64;
         let making = options.model.passes(atoms, options.phonons.configurations > 0);
         let pass = |precision| configurations as f64 * seconds_of_a_pass(&options.grid, precision);
@@ -167,10 +191,45 @@ impl MicrographPlan {
             ),
             slope_model: "",
             engine: engine.name(),
-            memory: Memory { host, devices: vec![0; engine.devices().len()] },
+            memory: Memory { host, devices },
             stages,
             rates: engine.speed().to_string(),
         }
+    }
+}
+
+// A plane wave on its way
+/// Who takes a plane wave through slices.
+trait PlaneWave<T> {
+    /// Begins above the specimen.
+    fn begin(&mut self) -> Result<(), Error>;
+
+    /// Goes through slices.
+    fn pass(&mut self, slices: &[Transmission<T>], watch: &dyn Watch) -> Result<(), Error>;
+
+    /// What the wave has become, (k_y, k_x).
+    fn look(&self) -> Result<Array2<Complex<T>>, Error>;
+}
+
+/// The cores of this machine.
+struct Here<'a, T> {
+    multislice: &'a Multislice<T>,
+    grid: WaveGrid,
+    wave: Array3<Complex<T>>,
+}
+
+impl<T: Real> PlaneWave<T> for Here<'_, T> {
+    fn begin(&mut self) -> Result<(), Error> {
+        self.wave = plane_wave(&self.grid);
+        Ok(())
+    }
+
+    fn pass(&mut self, slices: &[Transmission<T>], watch: &dyn Watch) -> Result<(), Error> {
+        self.multislice.propagate(self.wave.view_mut(), slices, &Unseen(watch))
+    }
+
+    fn look(&self) -> Result<Array2<Complex<T>>, Error> {
+        Ok(self.wave.index_axis(Axis(0), 0).to_owned())
     }
 }
 
@@ -334,6 +393,34 @@ mod tests {
         let images = plan.run(&Engine::cpu(Precision::F64), &silent).unwrap();
         let above = images.mean.slice(ndarray::s![.., 0, .., ..]).mean().unwrap();
         assert!((0.99..1.0 + 1e-9).contains(&above), "{above}");
+    }
+
+    // Waves on devices make the same images
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn waves_on_devices_make_the_same_images() {
+        use crate::device::gpu::test_machines;
+        for (precision, bound) in [(Precision::F64, 1e-12), (Precision::F32, 1e-5)] {
+            let plan = MicrographPlan::new(specimen(), options(2)).unwrap();
+            let here = plan.run(&Engine::cpu(precision), &silent).unwrap();
+            for gpu in test_machines() {
+                let engine = Engine::gpus(vec![gpu], precision).unwrap();
+                let there = plan.run(&engine, &silent).unwrap();
+                let gap = (&there.mean - &here.mean).fold(0.0f64, |most, gap| most.max(gap.abs()));
+                let waves =
+                    (&there.exits - &here.exits).fold(0.0f64, |most, gap| most.max(gap.norm()));
+                assert!(gap < bound && waves < bound && gap > 0.0, "{gap:e} {waves:e}");
+                assert!(plan.describe(&engine).memory.devices[0] > 0);
+            }
+        }
+        let lengths =
+            MicrographOptions { grid: WaveGrid::new([44, 40], [6.4, 5.2]).unwrap(), ..options(0) };
+        let plan = MicrographPlan::new(specimen(), lengths).unwrap();
+        for gpu in test_machines() {
+            let engine = Engine::gpus(vec![gpu], Precision::F64).unwrap();
+            let refused = plan.run(&engine, &silent).unwrap_err().to_string();
+            assert!(refused.contains("other factors than 2, 3, 5 and 7"), "{refused}");
+        }
     }
 
     // Refuse micrographs that make no sense

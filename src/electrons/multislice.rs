@@ -12,7 +12,7 @@ use crate::numerics::real::{Precision, Real};
 use ndarray::{Array2, ArrayView2, ArrayView3, ArrayViewMut2, ArrayViewMut3, Axis};
 use num_complex::Complex;
 use rustfft::Fft;
-use std::{f64::consts::PI, sync::Arc};
+use std::{f64::consts::PI, ops::Range, sync::Arc};
 
 // Transforms along one axis
 /// Transforms along one axis, neither divided by the number of samples.
@@ -90,6 +90,8 @@ pub struct Multislice<T> {
     wavelength: f64,
     interaction: f64,
     thickness: f64,
+    /// Of the beam \[rad\].
+    tilt: [f64; 2],
     along: [Transforms<T>; 2],
     /// (k_x, k_y), over the samples along y.
     propagator: Vec<Complex<T>>,
@@ -105,9 +107,8 @@ impl<T: Real> Multislice<T> {
         positive("slice_thickness", thickness)?;
         let along = grid.points().map(Transforms::new);
         let (wavelength, interaction) = (beam.wavelength(), beam.interaction());
-        let straight =
-            Self { grid, wavelength, interaction, thickness, along, propagator: Vec::new() };
-        straight.tilted([0.0; 2])
+        let (tilt, propagator) = ([0.0; 2], Vec::new());
+        Self { grid, wavelength, interaction, thickness, tilt, along, propagator }.tilted(tilt)
     }
 
     /// The same in the frame of a beam tilted by `tilt` \[mrad\], x and y, Eq. [tilted propagator](https://lenslet.github.io/lenslet/multislice.html#eq-tilted-propagator).
@@ -118,23 +119,26 @@ impl<T: Real> Multislice<T> {
         for tilt in tilt {
             finite("tilt", tilt)?;
         }
-        self.propagator = self.propagator(tilt.map(|tilt| 1e-3 * tilt));
+        self.tilt = tilt.map(|tilt| 1e-3 * tilt);
+        self.propagator = self.propagator();
         Ok(self)
     }
 
     // The propagator over a slice
-    /// The propagator for a tilt \[rad\], over the samples along y.
-    fn propagator(&self, tilt: [f64; 2]) -> Vec<Complex<T>> {
-        let [x, y] = kept_frequencies(&self.grid);
-        let (turn, scale) = (PI * self.thickness, 1.0 / self.grid.points()[1] as f64);
-        let mut propagator = Vec::with_capacity(x.len() * y.len());
-        for x in x {
-            propagator.extend(y.iter().map(|y| {
-                let way = self.wavelength * (x * x + y * y) + 2.0 * (x * tilt[0] + y * tilt[1]);
-                cis::<T>(-turn * way) * T::of(scale)
-            }));
-        }
-        propagator
+    /// The propagator's factors over the kept k_x and the kept k_y, Eq. [tilted propagator](https://lenslet.github.io/lenslet/multislice.html#eq-tilted-propagator).
+    pub(crate) fn factors(&self) -> [Vec<Complex<f64>>; 2] {
+        let kept = kept_frequencies(&self.grid);
+        [0, 1].map(|axis| {
+            let way = |q: &f64| self.wavelength * q * q + 2.0 * q * self.tilt[axis];
+            kept[axis].iter().map(|q| Complex::cis(-PI * self.thickness * way(q))).collect()
+        })
+    }
+
+    /// The propagator, over the samples along y.
+    fn propagator(&self) -> Vec<Complex<T>> {
+        let ([x, y], scale) = (self.factors(), 1.0 / self.grid.points()[1] as f64);
+        let number = |z: Complex<f64>| Complex::new(T::of(z.re), T::of(z.im));
+        x.iter().flat_map(|x| y.iter().map(move |y| number(x * y * scale))).collect()
     }
 
     // The transmission of a slice
@@ -280,18 +284,34 @@ impl<T: Real> Multislice<T> {
         mut sink: impl FnMut(usize, ArrayView3<'_, Complex<T>>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         accept(ends.is_sorted_by(|a, b| a < b), "ends", ends, "numbers of slices that rise")?;
-        let [nx, ny] = self.grid.points();
-        let group = (HELD / (nx * ny * size_of::<Complex<T>>())).max(1);
         let mut done = 0;
         for &end in ends {
-            while done < end {
-                let next = end.min(done + group);
-                let ready = |_: &(), n: usize| Ok(self.transmission(potential(n)?.view())?);
-                let slices = gather(Workers::cores(&()), done..next, &Unseen(watch), ready)?;
-                self.propagate(waves.view_mut(), &slices, watch)?;
-                done = next;
-            }
+            self.in_groups(done..end, &potential, watch, |slices| {
+                self.propagate(waves.view_mut(), slices, watch)
+            })?;
             sink(end, waves.view())?;
+            done = end;
+        }
+        Ok(())
+    }
+
+    /// Makes slices in groups that fit into memory, by all cores, and shows each group to `pass`.
+    ///
+    /// # Errors
+    /// Those of `potential`, of [`transmission`](Self::transmission) and of `pass`; `Cancelled`.
+    pub(crate) fn in_groups(
+        &self,
+        slices: Range<usize>,
+        potential: impl Fn(usize) -> Result<Array2<f64>, Error> + Sync,
+        watch: &dyn Watch,
+        mut pass: impl FnMut(&[Transmission<T>]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let [nx, ny] = self.grid.points();
+        let group = (HELD / (nx * ny * size_of::<Complex<T>>())).max(1);
+        let ready = |_: &(), n: usize| Ok(self.transmission(potential(n)?.view())?);
+        for first in slices.clone().step_by(group) {
+            let some = first..slices.end.min(first + group);
+            pass(&gather(Workers::cores(&()), some, &Unseen(watch), ready)?)?;
         }
         Ok(())
     }

@@ -220,6 +220,12 @@ impl StemPlan {
         Potential::new(&specimen, o.grid, o.slicing, o.model, o.factors, o.bound)
     }
 
+    /// Multislice through its slices.
+    pub(super) fn multislice<T: Real>(&self) -> Result<Multislice<T>, Invalid> {
+        let options = &self.options;
+        Multislice::new(options.grid, &options.probe.beam, options.slicing.thickness())
+    }
+
     // Run a part of a scan
     /// No readings yet, for some of all places.
     ///
@@ -647,9 +653,7 @@ impl StemPlan {
 
     /// The slices of configuration `c`, made ready if they are kept.
     fn slices<T: Real>(&self, c: usize, watch: &dyn Watch) -> Result<Slices<T>, Error> {
-        let potential = self.potential(c)?;
-        let beam = &self.options.probe.beam;
-        let multislice = Multislice::<T>::new(self.options.grid, beam, potential.thickness())?;
+        let (potential, multislice) = (self.potential(c)?, self.multislice::<T>()?);
         let (mut kinds, mut firsts) = (Vec::new(), Vec::new());
         for k in 0..self.options.ends.last().copied().unwrap_or(0) {
             match potential.first_alike(k) {

@@ -2,9 +2,11 @@
 //! Waves through slices on a device.
 
 // What slices on a device stand on
-use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Program, Shape, View};
+use crate::device::gpu::{
+    Argument, Buffer, Gpu, Kernel, KernelSource, Pinned, Program, Shape, View,
+};
 use crate::device::headers::REAL;
-use crate::electrons::WaveGrid;
+use crate::electrons::{Transmission, WaveGrid};
 use crate::error::Error;
 use crate::linear::toeplitz::gpu::plain_sum::LOOPS;
 use crate::linear::toeplitz::gpu::short_transforms::{Radices, SHORT_TRANSFORMS};
@@ -77,15 +79,14 @@ impl<T: Real> Side<T> {
 
 // Make the passes of a grid
 impl<T: Real> PassesGpu<T> {
-    /// Passes on a grid, with the propagator's factors over kept k_x and over all k_y, the latter zero where nothing is kept; none
-    /// where no kernels have the lengths of the grid.
+    /// Passes on a grid, with the propagator's factors over the kept k_x and the kept k_y; none where no kernels have the lengths of the grid.
     ///
     /// # Errors
     /// Those of the device.
     pub(crate) fn new(
         gpu: &Gpu,
         grid: &WaveGrid,
-        [along_x, along_y]: [&[Complex<f64>]; 2],
+        [along_x, along_y]: &[Vec<Complex<f64>>; 2],
     ) -> Result<Option<Self>, Error> {
         let points = grid.points();
         let Some((rows, across)) = Side::new(gpu, &SOURCE, points[0], false)? else {
@@ -94,10 +95,12 @@ impl<T: Real> PassesGpu<T> {
         let Some((columns, down)) = Side::new(gpu, &SOURCE, points[1], true)? else {
             return Ok(None);
         };
-        let scaled = |factor: &[Complex<f64>], scale: f64| {
-            let cast = |z: &Complex<f64>| Complex::new(T::of(z.re * scale), T::of(z.im * scale));
-            gpu.upload(&factor.iter().map(cast).collect::<Vec<_>>())
-        };
+        let number = |z: Complex<f64>| Complex::new(T::of(z.re), T::of(z.im));
+        let along_x: Vec<_> = along_x.iter().map(|x| number(*x)).collect();
+        let mut all_y = vec![Complex::default(); points[1]];
+        for (k, y) in grid.kept(1).zip(along_y) {
+            all_y[k] = number(y / points[1] as f64);
+        }
         Ok(Some(Self {
             points,
             rows,
@@ -107,7 +110,7 @@ impl<T: Real> PassesGpu<T> {
             begin: down.kernel("begin_probes")?,
             begin_beams: down.kernel("begin_beams")?,
             look: down.kernel("look")?,
-            propagator: [scaled(along_x, 1.0)?, scaled(along_y, 1.0 / points[1] as f64)?],
+            propagator: [gpu.upload(&along_x)?, gpu.upload(&all_y)?],
         }))
     }
 
@@ -187,6 +190,37 @@ impl<T: Real> PassesGpu<T> {
     }
 }
 
+// Slices that come to a device
+/// Room for a slice on the host and on a device.
+pub(crate) struct Passing<T> {
+    here: Pinned<Complex<T>>,
+    there: Buffer<Complex<T>>,
+}
+
+impl<T: Real> Passing<T> {
+    /// Room for a slice of so many samples.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn new(queue: &Gpu, samples: usize) -> Result<Self, Error> {
+        Ok(Self { here: queue.pinned(samples)?, there: queue.zeros(samples)? })
+    }
+
+    /// Queues the copy of a slice, when the last one has left; this is where it will be.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn send(
+        &mut self,
+        queue: &Gpu,
+        slice: &Transmission<T>,
+    ) -> Result<View<'_, Complex<T>>, Error> {
+        self.here.values_mut()?.copy_from_slice(slice.values());
+        queue.send(&self.here, &self.there)?;
+        Ok(self.there.view(..))
+    }
+}
+
 // Tests of slices on a device
 #[cfg(test)]
 mod tests {
@@ -258,14 +292,14 @@ mod tests {
             (0..points[axis]).map(factor).collect()
         });
         let propagator = Plane::from_shape_fn((ny, nx), |(j, i)| factors[0][i] * factors[1][j]);
-        let kept: Vec<Complex<f64>> = grid.kept(0).map(|k| factors[0][k]).collect();
+        let kept = [0, 1].map(|axis| grid.kept(axis).map(|k| factors[axis][k]).collect());
         let wanted = by_definition(&grid, &spectrum, &places, &transmissions, &propagator);
         // The same on the device
         let cast = |plane: &Plane, scale: f64| -> Vec<Complex<T>> {
             let number = |z: &Complex<f64>| Complex::new(T::of(z.re * scale), T::of(z.im * scale));
             plane.iter().map(number).collect()
         };
-        let passes = PassesGpu::<T>::new(gpu, &grid, [&kept, &factors[1]]).unwrap().unwrap();
+        let passes = PassesGpu::<T>::new(gpu, &grid, &kept).unwrap().unwrap();
         let waves = gpu.zeros(3 * ny * nx / 2).unwrap();
         let (there, places) = (gpu.upload(&cast(&spectrum, 1.0)), gpu.upload(&places).unwrap());
         passes.begin(gpu, waves.view(..), &there.unwrap(), places.view(..)).unwrap();
@@ -301,8 +335,8 @@ mod tests {
         for gpu in test_machines() {
             for points in [[44, 16], [16, 68], [4 * 1025, 16]] {
                 let grid = WaveGrid::new(points, [1.0, 1.0]).unwrap();
-                let one = vec![Complex::ONE; points[1]];
-                let passes = PassesGpu::<f32>::new(&gpu, &grid, [&one, &one]).unwrap();
+                let one = points.map(|points| vec![Complex::ONE; points / 2]);
+                let passes = PassesGpu::<f32>::new(&gpu, &grid, &one).unwrap();
                 assert!(passes.is_none());
             }
         }

@@ -6,14 +6,13 @@ use super::{Follower, Slices, StemPlan, Waves};
 use crate::device::gpu::{Argument, Buffer, Gpu, Pinned, View};
 use crate::device::{Engine, Watch, check};
 use crate::electrons::detector::gpu::DetectorsGpu;
-use crate::electrons::multislice::gpu::PassesGpu;
+use crate::electrons::multislice::gpu::{PassesGpu, Passing};
 use crate::electrons::prism::gpu::{BeamsGpu, WindowsGpu};
 use crate::electrons::{Prism, ProbeWave, SMatrix, Transmission};
 use crate::error::Error;
 use crate::numerics::real::Real;
 use ndarray::{Array2, Array3};
 use num_complex::Complex;
-use std::f64::consts::PI;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -148,9 +147,6 @@ struct Room<T> {
     passing: Vec<Passing<T>>,
 }
 
-/// Room for a slice on the host and on the device.
-type Passing<T> = (Pinned<Complex<T>>, Buffer<Complex<T>>);
-
 // The queues of all devices
 impl StemPlan {
     /// The queues of all devices of an engine, for so many waves; none where there are no kernels for the grid.
@@ -174,9 +170,9 @@ impl StemPlan {
     ) -> Result<Vec<Box<dyn Follower<T> + 'a>>, Error> {
         let mut crew: Vec<Box<dyn Follower<T> + 'a>> = Vec::new();
         let queues = QUEUES * engine.devices().len();
+        let factors = self.multislice::<T>()?.factors();
         for gpu in engine.devices() {
-            let [x, y] = propagator(self);
-            let Some(passes) = PassesGpu::new(gpu, &self.options.grid, [&x, &y])? else {
+            let Some(passes) = PassesGpu::new(gpu, &self.options.grid, &factors)? else {
                 return Ok(Vec::new());
             };
             let layout = self.layout(size_of::<Complex<T>>(), gpu.available_memory()?.min(most));
@@ -198,8 +194,8 @@ impl StemPlan {
             let (passes, spectra) = (Arc::new(passes), Arc::new(spectra));
             for k in 0..QUEUES {
                 let queue = if k == 0 { gpu.clone() } else { gpu.stream()? };
-                let passing = || Ok((queue.pinned(nx * ny)?, queue.zeros(nx * ny)?));
-                let passing = (0..if layout.resident { 0 } else { 2 }).map(|_| passing());
+                let passing =
+                    (0..if layout.resident { 0 } else { 2 }).map(|_| Passing::new(&queue, nx * ny));
                 let waves = self.probes.len() * self.options.ends.len();
                 let room = Room {
                     places: queue.zeros(batch)?,
@@ -226,19 +222,6 @@ impl StemPlan {
         }
         Ok(crew)
     }
-}
-
-// Propagators for a device
-/// Factors of the propagator over kept k_x and over all k_y, zero where nothing is kept.
-fn propagator(plan: &StemPlan) -> [Vec<Complex<f64>>; 2] {
-    let (grid, wavelength) = (&plan.options.grid, plan.options.probe.beam.wavelength());
-    let thickness = plan.options.slicing.thickness();
-    let turn = |axis: usize, k: usize| {
-        let q = grid.frequency(axis, k);
-        Complex::cis(-PI * wavelength * thickness * q * q)
-    };
-    let along_y = |k: usize| if grid.keeps(1, k) { turn(1, k) } else { Complex::default() };
-    [grid.kept(0).map(|k| turn(0, k)).collect(), (0..grid.points()[1]).map(along_y).collect()]
 }
 
 // Follow a batch on a device
@@ -278,11 +261,7 @@ impl<T: Real> There<'_, T> {
         watch: &dyn Watch,
     ) -> Result<View<'r, Complex<T>>, Error> {
         check(watch)?;
-        let (here, there) = &mut passing[k % 2];
-        let to = here.values_mut()?;
-        slices.with(k, |slice| to.copy_from_slice(slice.values()))?;
-        self.queue.send(here, &*there)?;
-        Ok(there.view(..))
+        slices.with(k, |slice| passing[k % 2].send(&self.queue, slice))?
     }
 }
 
