@@ -5,13 +5,13 @@ mod images;
 use images::{Drawn, TYPEFACE, grey, paint, picture, write};
 use lenslet::device::silent;
 use lenslet::electrons::{Aberrations, Beam, DetectorOptions, Edge, Finishing, Multislice, Probe};
-use lenslet::electrons::{Annulus, PatternOptions, Potential, PotentialModel, Scan, StemMethod};
+use lenslet::electrons::{Annulus, PatternOptions, Potential, PotentialOptions, Scan, StemMethod};
 use lenslet::electrons::{StemOptions, StemPlan, WaveGrid, integrated};
 use lenslet::files::{Samples, Signals};
 use lenslet::numerics::Precision;
 use lenslet::plot::{PictureFormat, ScanPicture, plot_scan};
 use lenslet::prelude::Engine;
-use lenslet::specimen::{self, Atom, Crystal, Element, Factors, Slicing};
+use lenslet::specimen::{self, Atom, Crystal, Element, Slicing};
 use ndarray::{Array3, s};
 use plotters::prelude::*;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -63,9 +63,8 @@ fn convergent_beam(path: &Path) -> Drawn {
     let phonons = specimen::Phonons { configurations: 4, seed: 1 };
     let mut random = StdRng::seed_from_u64(1);
     for c in 0..phonons.configurations {
-        let model = PotentialModel::Projected;
         let moved = phonons.displaced(&cell, c);
-        let potential = Potential::new(&moved, grid, slicing, model, Factors::Kirkland, 3.0)?;
+        let potential = Potential::new(&moved, grid, slicing, PotentialOptions::default())?;
         let slices: Vec<_> = (0..potential.count()).map(|k| potential.slice(k)).collect();
         // Four times as thick, in an order that does not repeat.
         let cells: Vec<usize> = (0..40).map(|_| random.random_range(0..10)).collect();
@@ -145,9 +144,7 @@ fn titanate() -> Result<StemPlan, Box<dyn Error>> {
         grid: WaveGrid::new([192, 192], [4.0 * SIDE; 2])?,
         ends: vec![slicing.count()],
         slicing,
-        model: PotentialModel::Projected,
-        factors: Factors::Kirkland,
-        bound: 3.0,
+        potential: PotentialOptions::default(),
         phonons: specimen::Phonons::default(),
         probe,
         defoci: vec![0.0],

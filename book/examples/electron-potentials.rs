@@ -1,6 +1,6 @@
 //! Draws potentials of atoms and of silicon into the folder that is given.
 
-use lenslet::electrons::{Potential, PotentialModel, WaveGrid};
+use lenslet::electrons::{Potential, PotentialModel, PotentialOptions, WaveGrid};
 use lenslet::plot::Figure;
 use lenslet::specimen::{Atom, Element, Factors, Slicing, Specimen};
 use ndarray::{Array2, Axis};
@@ -48,7 +48,8 @@ fn silicon() -> Result<Specimen, Box<dyn Error>> {
 
 fn of_silicon(model: PotentialModel, points: usize) -> Result<Potential, Box<dyn Error>> {
     let (grid, slices) = (WaveGrid::new([points; 2], [SIDE; 2])?, Slicing::new(SIDE, SIDE / 4.0)?);
-    Ok(Potential::new(&silicon()?, grid, slices, model, Factors::Kirkland, 2.0)?)
+    let options = PotentialOptions { model, bound: 2.0, ..Default::default() };
+    Ok(Potential::new(&silicon()?, grid, slices, options)?)
 }
 
 fn models(path: &Path) -> Result<(), Box<dyn Error>> {

@@ -7,11 +7,11 @@ use boxes::{BLUE_INK, Drawn, GREEN_INK, Part, RED_INK, draw};
 use images::{TYPEFACE, grey, paint, picture, write};
 use lenslet::device::silent;
 use lenslet::electrons::sample_file::SampleFile;
-use lenslet::electrons::{Multislice, Potential, PotentialModel, Prism, SMatrix, StemMethod};
+use lenslet::electrons::{Multislice, Potential, Prism, SMatrix, StemMethod};
 use lenslet::electrons::{Scan, StemOptions, StemPlan, StemReadings};
 use lenslet::numerics::Precision;
 use lenslet::prelude::Engine;
-use lenslet::specimen::{Atom, Factors, Slicing, Specimen};
+use lenslet::specimen::{Atom, Slicing, Specimen};
 use ndarray::Array2;
 use num_complex::Complex64;
 use plotters::prelude::*;
@@ -335,8 +335,7 @@ fn window(path: &Path) -> Drawn {
     let plan = silicon()?;
     let (options, specimen) = (plan.options(), plan.specimen());
     let slicing = Slicing::new(specimen.cell()[2], options.slicing.thickness())?;
-    let model = PotentialModel::Projected;
-    let potential = Potential::new(specimen, options.grid, slicing, model, Factors::Kirkland, 3.0)?;
+    let potential = Potential::new(specimen, options.grid, slicing, options.potential)?;
     let prism = Prism::new(options.grid, [2, 2], &options.probe, None)?;
     let mut waves = prism.waves::<f64>(0..prism.beams());
     let multislice =

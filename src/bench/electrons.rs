@@ -6,13 +6,13 @@ use crate::device::gpu::Gpu;
 use crate::device::{Engine, Watch, check, processor_name, threads};
 use crate::electrons::prism::transform_along;
 use crate::electrons::{
-    Aberrations, Beam, DetectorOptions, PotentialModel, Prism, Probe, Scan, StemMethod,
+    Aberrations, Beam, DetectorOptions, PotentialOptions, Prism, Probe, Scan, StemMethod,
     StemOptions, StemPlan, WaveGrid,
 };
 use crate::error::{Error, Invalid};
 use crate::files::origin::date;
 use crate::numerics::real::{Precision, Real};
-use crate::specimen::{Atom, Element, Factors, Phonons, Slicing, Specimen};
+use crate::specimen::{Atom, Element, Phonons, Slicing, Specimen};
 use ndarray::Array2;
 use num_complex::Complex;
 use rayon::prelude::*;
@@ -110,9 +110,7 @@ impl Case {
             grid: WaveGrid::new([self.points; 2], [x, y])?,
             ends: vec![slicing.count()],
             slicing,
-            model: PotentialModel::Projected,
-            factors: Factors::Kirkland,
-            bound: 3.0,
+            potential: PotentialOptions::default(),
             phonons: Phonons::default(),
             probe: Probe { beam: Beam::new(100.0)?, semi_angle: 20.0, aberrations, tilt: [0.0; 2] },
             defoci: vec![0.0],

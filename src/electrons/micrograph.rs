@@ -9,13 +9,13 @@ mod posed;
 
 use super::hrtem::{Imaging, plane_wave};
 use super::multislice::{Multislice, Transmission, Unseen, seconds_of_a_pass};
-use super::potential::{Potential, PotentialModel};
+use super::potential::{Potential, PotentialOptions};
 use super::scan_images::transform_plane;
 use super::wave_grid::WaveGrid;
 use crate::device::{Description, Engine, Memory, Stage, Watch, Work, threads};
 use crate::error::{Error, Invalid, accept, finite};
 use crate::numerics::real::{Precision, Real};
-use crate::specimen::{Factors, Phonons, Slicing, Specimen};
+use crate::specimen::{Phonons, Slicing, Specimen};
 use ndarray::{Array2, Array3, Array4, ArrayView2, Axis, Zip};
 use num_complex::{Complex, Complex64};
 
@@ -31,11 +31,7 @@ pub struct MicrographOptions {
     /// Slices of the specimen.
     pub slicing: Slicing,
     /// How the potential of a slice is made.
-    pub model: PotentialModel,
-    /// Whose scattering factors are taken.
-    pub factors: Factors,
-    /// How far an atom reaches in the lookup model \[Å\].
-    pub bound: f64,
+    pub potential: PotentialOptions,
     /// Frozen phonons.
     pub phonons: Phonons,
     /// The lens, and the electrons.
@@ -94,7 +90,7 @@ impl MicrographPlan {
     pub(super) fn potential(&self, c: usize) -> Result<Potential, Invalid> {
         let o = &self.options;
         let specimen = o.phonons.displaced(&self.specimen, c);
-        Potential::new(&specimen, o.grid, o.slicing, o.model, o.factors, o.bound)
+        Potential::new(&specimen, o.grid, o.slicing, o.potential)
     }
 
     fn multislice<T: Real>(&self) -> Result<Multislice<T>, Invalid> {
@@ -172,7 +168,7 @@ impl MicrographPlan {
         let first = |k| if k == 0 { there } else { 0 };
         let devices = (0..engine.devices().len()).map(first).collect();
         let atoms = self.specimen.atoms().len() as f64 / options.slicing.count() as f64;
-        let making = options.model.passes(atoms, options.phonons.configurations > 0);
+        let making = options.potential.model.passes(atoms, options.phonons.configurations > 0);
         let pass = |precision| configurations as f64 * seconds_of_a_pass(&options.grid, precision);
         let made = slices as f64 * making * pass(Precision::F32) / threads() as f64;
         let followed = (slices + 2 * defoci * ends) as f64 * pass(engine.precision());
@@ -336,9 +332,7 @@ mod tests {
         MicrographOptions {
             grid: WaveGrid::new([48, 40], [6.4, 5.2]).unwrap(),
             slicing: Slicing::new(6.0, 2.0).unwrap(),
-            model: PotentialModel::Projected,
-            factors: Factors::Kirkland,
-            bound: 3.0,
+            potential: PotentialOptions::default(),
             phonons: Phonons { configurations, seed: 5 },
             lens: Imaging { aperture: Some(25.0), focal_spread: 30.0, tilt: [1.0, 0.0], ..lens },
             tilt: [0.0, 4.0],

@@ -5,7 +5,7 @@
 pub(crate) mod wave_grid;
 pub use wave_grid::WaveGrid;
 pub(crate) mod potential;
-pub use potential::{Potential, PotentialModel};
+pub use potential::{Potential, PotentialModel, PotentialOptions};
 pub(crate) mod beam;
 pub use beam::{Aberration, Aberrations, Beam, Probe, ProbeWave};
 pub(crate) mod multislice;

@@ -2,7 +2,7 @@
 //! The file that describes a simulation of electrons.
 
 // What the sample file stands on
-use crate::electrons::potential::PotentialModel;
+use crate::electrons::potential::{PotentialModel, PotentialOptions};
 use crate::error::{BadLine, Error, Invalid, accept, finite, positive};
 use crate::files::located::{Decode, Document, Keys, Table, read_text};
 use crate::numerics::Precision;
@@ -48,7 +48,7 @@ impl SampleFile {
     /// let refused = SampleFile::from_toml(text, "si.toml").unwrap_err().to_string();
     /// assert_eq!(refused, "si.toml:4: potential.slice_thickness = -2.0: expected a finite number greater than 0");
     /// let file = SampleFile::from_toml(&text.replace("-2.0", "1.3575"), "book/systems/si.toml")?;
-    /// assert_eq!((file.potential.bound, file.specimen()?.atoms().len()), (3.0, 8));
+    /// assert_eq!((file.potential.options.bound, file.specimen()?.atoms().len()), (3.0, 8));
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
@@ -203,16 +203,12 @@ pub enum Sampling {
 /// The table `[potential]`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PotentialTable {
-    /// How the potential of a slice is computed.
-    pub model: PotentialModel,
-    /// Whose scattering factors are used.
-    pub factors: Factors,
+    /// The model, whose scattering factors, and how far an atom's potential reaches where it is cut off.
+    pub options: PotentialOptions,
     /// How finely waves are sampled; pixels of 0.1 Å unless said.
     pub sampling: Sampling,
     /// Thickness of a slice \[Å\]; 2 unless said.
     pub slice_thickness: f64,
-    /// How far an atom's potential reaches where it is cut off \[Å\]; 3 unless said.
-    pub bound: f64,
 }
 
 // Read the table of the potential
@@ -240,12 +236,15 @@ impl PotentialTable {
             )));
         }
         let default = Self::default();
-        Ok(Self {
+        let options = PotentialOptions {
             model: table.choice("model", &models)?.unwrap_or_default(),
             factors: table.choice("factors", &factors)?.unwrap_or_default(),
+            bound: length(&table, "bound")?.unwrap_or(default.options.bound),
+        };
+        Ok(Self {
+            options,
             sampling: grid.or(pixel.map(Sampling::Pixel)).unwrap_or(default.sampling),
             slice_thickness: length(&table, "slice_thickness")?.unwrap_or(default.slice_thickness),
-            bound: length(&table, "bound")?.unwrap_or(default.bound),
         })
     }
 }
@@ -254,11 +253,9 @@ impl PotentialTable {
 impl Default for PotentialTable {
     fn default() -> Self {
         Self {
-            model: PotentialModel::default(),
-            factors: Factors::default(),
+            options: PotentialOptions::default(),
             sampling: Sampling::Pixel([0.1; 2]),
             slice_thickness: 2.0,
-            bound: 3.0,
         }
     }
 }

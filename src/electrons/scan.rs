@@ -7,7 +7,7 @@ mod gpu;
 use super::beam::{Probe, ProbeWave};
 use super::detector::{DetectorOptions, Detectors, Reading};
 use super::multislice::{Multislice, Transmission, Unseen, seconds_of_a_pass};
-use super::potential::{Potential, PotentialModel};
+use super::potential::{Potential, PotentialOptions};
 use super::prism::{Prism, SMatrix};
 use super::wave_grid::WaveGrid;
 use crate::device::{
@@ -16,7 +16,7 @@ use crate::device::{
 };
 use crate::error::{Error, Invalid, accept, positive};
 use crate::numerics::real::{Precision, Real};
-use crate::specimen::{Factors, Phonons, Slicing, Specimen};
+use crate::specimen::{Phonons, Slicing, Specimen};
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, Array3, ArrayView1, ArrayView3, Axis, Zip, s};
 use num_complex::Complex;
@@ -97,11 +97,7 @@ pub struct StemOptions {
     /// Slices of the specimen.
     pub slicing: Slicing,
     /// How the potential of a slice is made.
-    pub model: PotentialModel,
-    /// Whose scattering factors are taken.
-    pub factors: Factors,
-    /// How far an atom reaches in the lookup model \[Å\].
-    pub bound: f64,
+    pub potential: PotentialOptions,
     /// Frozen phonons.
     pub phonons: Phonons,
     /// The probe.
@@ -217,7 +213,7 @@ impl StemPlan {
     pub(super) fn potential(&self, c: usize) -> Result<Potential, Invalid> {
         let o = &self.options;
         let specimen = o.phonons.displaced(&self.specimen, c);
-        Potential::new(&specimen, o.grid, o.slicing, o.model, o.factors, o.bound)
+        Potential::new(&specimen, o.grid, o.slicing, o.potential)
     }
 
     /// Multislice through its slices.
@@ -895,7 +891,7 @@ impl StemPlan {
     ) -> [Stage; 2] {
         let (options, configurations) = (&self.options, self.configurations() as f64);
         let atoms = self.specimen.atoms().len() as f64 / options.slicing.count() as f64;
-        let making = options.model.passes(atoms, options.phonons.configurations > 0);
+        let making = options.potential.model.passes(atoms, options.phonons.configurations > 0);
         let pass = |precision| configurations * seconds_of_a_pass(&options.grid, precision);
         let slices = self.distinct as f64 * making * pass(Precision::F32) / threads() as f64;
         let passes = (waves * options.ends.last().copied().unwrap_or(0)) as f64;
@@ -950,9 +946,7 @@ pub(super) mod tests {
         StemOptions {
             grid: WaveGrid::new([48, 40], [6.4, 5.2]).unwrap(),
             slicing: Slicing::new(12.0, 2.0).unwrap(),
-            model: PotentialModel::Projected,
-            factors: Factors::Kirkland,
-            bound: 3.0,
+            potential: PotentialOptions::default(),
             phonons: Phonons { configurations, seed: 5 },
             probe: Probe { beam, semi_angle: 21.0, aberrations, tilt: [0.0; 2] },
             defoci: vec![0.0, 30.0],

@@ -43,9 +43,7 @@ impl SampleFile {
         let options = MicrographOptions {
             grid,
             slicing,
-            model: self.potential.model,
-            factors: self.potential.factors,
-            bound: self.potential.bound,
+            potential: self.potential.options,
             phonons: self.phonons,
             lens,
             tilt: self.beam.tilt,

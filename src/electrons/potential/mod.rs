@@ -46,22 +46,41 @@ enum Form {
     Sliced(Sliced),
 }
 
+// How potentials are made
+/// How potentials are made.
+///
+/// Unless told otherwise each atom is where it is and all of it in its slice, with Kirkland's scattering factors.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PotentialOptions {
+    /// How the potential of a slice is made out of atoms.
+    pub model: PotentialModel,
+    /// Whose scattering factors are taken.
+    pub factors: Factors,
+    /// How far an atom reaches in the lookup model \[Å\]; the others have no such end.
+    pub bound: f64,
+}
+
+impl Default for PotentialOptions {
+    fn default() -> Self {
+        Self { model: PotentialModel::default(), factors: Factors::default(), bound: 3.0 }
+    }
+}
+
 // Prepare the potential of a specimen
 impl Potential {
-    /// The potential of `specimen` on `grid`, cut by `slicing`, with the scattering factors of a table. `bound` \[Å\] is how far an atom reaches
-    /// in the lookup model; the others have no such end.
+    /// The potential of `specimen` on `grid`, cut by `slicing`.
     ///
     /// # Errors
     /// `Invalid` where the grid's sides are not those of the specimen's cell or the slices not as high as it, where the table lacks an element, and for a bound that is not positive or, for
     /// lookup, not more than a pixel and at most 4096 of them.
     ///
     /// ```
-    /// use lenslet::electrons::{Potential, PotentialModel, WaveGrid};
+    /// use lenslet::electrons::{Potential, PotentialOptions, WaveGrid};
     /// use lenslet::specimen::{Atom, Element, Factors, Slicing, Specimen, VOLTS};
     /// let gold = Atom { element: Element::new(79)?, position: [1.0, 2.0, 3.0], occupancy: 1.0, displacement: 0.0 };
     /// let specimen = Specimen::new([4.0, 5.0, 6.0], vec![gold])?;
     /// let (grid, slices) = (WaveGrid::new([32, 40], [4.0, 5.0])?, Slicing::new(6.0, 2.0)?);
-    /// let potential = Potential::new(&specimen, grid, slices, PotentialModel::Projected, Factors::Kirkland, 3.0)?;
+    /// let potential = Potential::new(&specimen, grid, slices, PotentialOptions::default())?;
     /// let mean = potential.slice(1).sum() / (32.0 * 40.0); // V Å
     /// assert!((mean * 4.0 * 5.0 / VOLTS - Factors::Kirkland.of(gold.element)?.at(0.0)).abs() < 1e-9);
     /// assert_eq!(potential.slice(0).sum(), 0.0);
@@ -71,10 +90,9 @@ impl Potential {
         specimen: &Specimen,
         grid: WaveGrid,
         slicing: Slicing,
-        model: PotentialModel,
-        factors: Factors,
-        bound: f64,
+        options: PotentialOptions,
     ) -> Result<Self, Invalid> {
+        let PotentialOptions { model, factors, bound } = options;
         let bound = positive("bound", bound)?;
         check_sides(specimen, &grid, &slicing)?;
         let elements: BTreeSet<Element> = specimen.atoms().iter().map(|a| a.element).collect();
@@ -210,7 +228,8 @@ mod tests {
         let specimen = Specimen::new(cell, atoms).unwrap();
         let grid = WaveGrid::new([24 * x, 28 * y], [cell[0], cell[1]]).unwrap();
         let cut = Slicing::new(7.0, 1.5).unwrap();
-        Potential::new(&specimen, grid, cut, model, Factors::Lobato, 2.0).unwrap().slices()
+        let options = PotentialOptions { model, factors: Factors::Lobato, bound: 2.0 };
+        Potential::new(&specimen, grid, cut, options).unwrap().slices()
     }
 
     fn assert_close(a: &Array3<f64>, b: &Array3<f64>, tolerance: f64) {
@@ -301,8 +320,8 @@ mod tests {
         let grid = WaveGrid::new([40, 40], [side, side]).unwrap();
         for model in MODELS {
             let cut = Slicing::new(side, side / 4.0).unwrap();
-            let potential =
-                Potential::new(&specimen, grid, cut, model, Factors::Kirkland, 3.0).unwrap();
+            let options = PotentialOptions { model, ..Default::default() };
+            let potential = Potential::new(&specimen, grid, cut, options).unwrap();
             assert_eq!((potential.count(), potential.thickness()), (4, side / 4.0));
             let slices = potential.slices();
             let total = slices.sum_axis(Axis(0)).insert_axis(Axis(0));
@@ -339,8 +358,8 @@ mod tests {
         for (model, expected) in
             MODELS.into_iter().zip([[0, 1, 2, 0, 4, 0], [0, 1, 2, 0, 4, 0], [0, 1, 2, 3, 4, 5]])
         {
-            let potential =
-                Potential::new(&specimen, grid, cut, model, Factors::Lobato, 2.0).unwrap();
+            let options = PotentialOptions { model, factors: Factors::Lobato, bound: 2.0 };
+            let potential = Potential::new(&specimen, grid, cut, options).unwrap();
             let first: Vec<usize> = (0..6).map(|k| potential.first_alike(k)).collect();
             assert_eq!(first, expected, "{model:?}");
             assert_eq!(potential.slice(3), potential.slice(first[3]));
@@ -355,14 +374,9 @@ mod tests {
         let grid = |x, y| WaveGrid::new([24, 28], [x, y]).unwrap();
         let refused = |number, grid, height, bound| {
             let cut = Slicing::new(height, 1.0).unwrap();
-            let made = Potential::new(
-                &specimen(number),
-                grid,
-                cut,
-                PotentialModel::Lookup,
-                Factors::Kirkland,
-                bound,
-            );
+            let model = PotentialModel::Lookup;
+            let options = PotentialOptions { model, bound, ..Default::default() };
+            let made = Potential::new(&specimen(number), grid, cut, options);
             made.err().map(|error| error.quantity)
         };
         assert_eq!(refused(14, grid(6.0, 5.0), 7.0, 3.0), None);
