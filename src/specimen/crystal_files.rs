@@ -114,6 +114,10 @@ impl CrystalText<'_> {
     }
 }
 
+// How far an atom may be beside its cell
+/// How far an atom may be beside its cell \[Å\].
+const BESIDE: f64 = 0.5;
+
 // Read the XYZ of Kirkland
 impl CrystalText<'_> {
     /// Reads Kirkland's XYZ: a comment, the sides of the cell, atoms, −1.
@@ -135,14 +139,18 @@ impl CrystalText<'_> {
             if line.trim() == "-1" {
                 return self.check(2, Crystal::new(lattice, atoms));
             }
-            atoms.push(self.kirkland_atom(k + 1, line, lattice[2][2])?);
+            atoms.push(self.kirkland_atom(
+                k + 1,
+                line,
+                [0, 1, 2].map(|axis| lattice[axis][axis]),
+            )?);
         }
         Err(self.bad(self.lines.len(), "end", None, "a line with -1 after the last atom"))
     }
 
     // An atom on a line of Kirkland's
-    /// The atom on line `number`, in a cell of this height \[Å\].
-    fn kirkland_atom(&self, number: usize, line: &str, height: f64) -> Result<Atom, BadLine> {
+    /// The atom on line `number`, in a cell of these sides \[Å\].
+    fn kirkland_atom(&self, number: usize, line: &str, sides: [f64; 3]) -> Result<Atom, BadLine> {
         let found: Vec<&str> = fields(line).collect();
         if !(4..=6).contains(&found.len()) {
             return Err(self.bad(
@@ -156,14 +164,24 @@ impl CrystalText<'_> {
         let field = |k: usize| found.get(k).copied();
         let atom =
             self.atom(number, element, [field(1), field(2), field(3), field(4), field(5)])?;
-        let slack = 1e-6 * height;
-        if !(-slack..=height + slack).contains(&atom.position[2]) {
-            return Err(self.bad(
-                number,
-                "z",
-                field(3),
-                &format!("a height in the cell, 0 to {height} Å"),
-            ));
+        let height = sides[2];
+        let cases = [
+            (
+                "x",
+                BESIDE,
+                format!("a place in the cell, 0 to {} Å, or {BESIDE} Å beside it", sides[0]),
+            ),
+            (
+                "y",
+                BESIDE,
+                format!("a place in the cell, 0 to {} Å, or {BESIDE} Å beside it", sides[1]),
+            ),
+            ("z", 1e-6 * height, format!("a height in the cell, 0 to {height} Å")),
+        ];
+        for (axis, (name, slack, expected)) in cases.into_iter().enumerate() {
+            if !(-slack..=sides[axis] + slack).contains(&atom.position[axis]) {
+                return Err(self.bad(number, name, field(axis + 1), &expected));
+            }
         }
         Ok(atom)
     }
@@ -406,6 +424,16 @@ mod tests {
                 "4 4 5.44",
                 "10: z = 5.44: expected a height in the cell, 0 to 5.43 Å",
             ),
+            (
+                "2.7150  2.7150  0.0",
+                "2.7150 5.94 0.0",
+                "4: y = 5.94: expected a place in the cell, 0 to 5.43 Å, or 0.5 Å beside it",
+            ),
+            (
+                "2.7150  2.7150  0.0",
+                "-0.51 2.7150 0.0",
+                "4: x = -0.51: expected a place in the cell",
+            ),
             ("2.7150  2.7150  0.0", "2.7150 2.7l50 0.0", "4: y = 2.7l50: expected a place in Å"),
             ("0.076", "nan", "3: displacement = nan: expected a length in Å, not negative"),
             ("  -1", "", "11: end is missing: expected a line with -1 after the last atom"),
@@ -421,6 +449,10 @@ mod tests {
             let refused = complaint(&SILICON.replacen(from, to, 1), "SI.xyz");
             assert!(refused.starts_with(&format!("SI.xyz:{expected}")), "{refused}");
         }
+        let beside = SILICON.replacen("2.7150  2.7150  0.0", "5.92 -0.48 0.0", 1);
+        let crystal = Crystal::from_text(&beside, "SI.xyz", None).unwrap();
+        let [x, y, _] = crystal.specimen(Flight::MinusZ, [1; 3]).unwrap().atoms()[1].position;
+        assert!((x - 0.49).abs() < 1e-12 && (y - 4.95).abs() < 1e-12);
         let none = "f:2: atoms = 0: expected at least one atom";
         assert_eq!(complaint("silicon\n1 1 1\n-1\n", "f"), none);
         for empty in ["", "\n", "1", "a\nb\nc", "-1", "\0\0"] {
