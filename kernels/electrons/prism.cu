@@ -69,3 +69,38 @@ extern "C" __global__ __launch_bounds__(TEAM) void transform_columns(
     Complex *work = reinterpret_cast<Complex *>(memory);
     transform<-1, ROWS, TEAM, true>(work, roots, load, store);
 }
+
+// Turn spectra of beams into planes
+/// Turns `count` rows of LENGTH frequencies, each times a factor, into samples, in place.
+extern "C" __global__ __launch_bounds__(TEAM) void back_along_rows(
+    Complex *planes, const Complex *__restrict__ factors, const Complex *__restrict__ roots, int count
+) {
+    const int first = blockIdx.x * ROWS;
+    Complex *rows = planes + (size_t)first * LENGTH;
+    auto load = [&](int f, auto a, int b) {
+        const int k = a.value * REST + b;
+        return first + f < count ? times<1>(factors[k], rows[f * LENGTH + k]) : Complex{0, 0};
+    };
+    auto store = [&](int f, int x, Complex value) {
+        if (first + f < count) rows[f * LENGTH + x] = value;
+    };
+    Complex *work = reinterpret_cast<Complex *>(memory);
+    transform<1, ROWS, TEAM, false>(work, roots, load, store);
+}
+
+/// The same along the columns of planes (w, LENGTH, nx).
+extern "C" __global__ __launch_bounds__(TEAM) void back_along_columns(
+    Complex *planes, const Complex *__restrict__ factors, const Complex *__restrict__ roots, int nx
+) {
+    const int first = blockIdx.x * ROWS;
+    Complex *plane = planes + (size_t)blockIdx.y * LENGTH * nx + first;
+    auto load = [&](int f, auto a, int b) {
+        const int k = a.value * REST + b;
+        return first + f < nx ? times<1>(factors[k], plane[(size_t)k * nx + f]) : Complex{0, 0};
+    };
+    auto store = [&](int f, int y, Complex value) {
+        if (first + f < nx) plane[(size_t)y * nx + f] = value;
+    };
+    Complex *work = reinterpret_cast<Complex *>(memory);
+    transform<1, ROWS, TEAM, true>(work, roots, load, store);
+}

@@ -10,7 +10,7 @@ use crate::device::gpu::{self, Gpu};
 use crate::device::silent;
 use crate::electrons::detector::gpu::DetectorsGpu;
 use crate::electrons::multislice::gpu::PassesGpu;
-use crate::electrons::prism::gpu::WindowsGpu;
+use crate::electrons::prism::gpu::{PlanesGpu, WindowsGpu};
 use crate::electrons::{Beam, DetectorOptions, Detectors, WaveGrid};
 use crate::error::Error;
 use crate::image::structure_function::{Actuators, MeanStructure};
@@ -111,6 +111,7 @@ fn ask_for_slices<T: Real>(gpu: &Gpu) -> Result<(), Error> {
         let grid = WaveGrid::new(points, [20.0, 20.0])?;
         let one = points.map(|points| vec![num_complex::Complex::ONE; points / 2]);
         PassesGpu::<T>::new(gpu, &grid, &one)?;
+        PlanesGpu::<T>::new(gpu, &grid, &one)?;
         let twice = WaveGrid::new(points.map(|points| 2 * points), [20.0, 20.0])?;
         WindowsGpu::<T>::new(gpu, &twice)?;
         let (beam, options) = (Beam::new(100.0)?, DetectorOptions::default());

@@ -99,6 +99,26 @@ impl Prism {
             (self.factor[axis] as isize * signed).rem_euclid(all) as usize
         })
     }
+
+    // Back through free space
+    /// Factors of kept k_x and of kept k_y that take a wave back by `way` \[Å\], over the pixels of its transform, Eq. [refocus](https://lenslet.github.io/lenslet/prism.html#eq-refocus).
+    pub(crate) fn back(&self, beam: &Beam, way: f64) -> [Vec<Complex<f64>>; 2] {
+        kept_frequencies(&self.grid).map(|kept| {
+            let share = 1.0 / kept.len() as f64;
+            let turn = |q: &f64| Complex::cis(PI * beam.wavelength() * way * q * q) * share;
+            kept.iter().map(turn).collect()
+        })
+    }
+
+    // Where a window begins
+    /// The first pixels x, y of the window of a probe at `place` \[Å\] among those of the planes.
+    pub(crate) fn first_pixel(&self, place: [f64; 2]) -> [usize; 2] {
+        [0, 1].map(|axis| {
+            let pixel = 2.0 * self.grid.pixel()[axis];
+            let [all, own] = [&self.grid, &self.window].map(|grid| grid.points()[axis] as i64 / 2);
+            ((place[axis] / pixel).round() as i64 - own / 2).rem_euclid(all) as usize
+        })
+    }
 }
 
 // Beams within a margin
@@ -139,6 +159,11 @@ impl<T: Real> SMatrix<T> {
         self.prism.beams()
     }
 
+    /// The beams.
+    pub fn prism(&self) -> &Prism {
+        &self.prism
+    }
+
     /// What beam `b` has become, (y, x), on pixels of twice the size of the grid's.
     ///
     /// # Panics
@@ -161,7 +186,9 @@ impl<T: Real> SMatrix<T> {
         let [nx, ny] = prism.grid.points().map(|points| points / 2);
         let (shape, expected) = (spectra.dim(), format!("{} of {ny} by {nx}", prism.beams()));
         accept(shape == (prism.beams(), ny, nx), "spectra", shape, &expected)?;
-        let back = back_in_space(&prism.grid, beam.wavelength(), refocus);
+        let [x, y] = prism.back(beam, refocus);
+        let number = |z: Complex<f64>| Complex::new(T::of(z.re), T::of(z.im));
+        let back = Array2::from_shape_fn((ny, nx), |(j, i)| number(x[i] * y[j]));
         let inverse = [nx, ny].map(|points| T::plan_complex(points).1);
         let mut planes = match spectra.is_standard_layout() {
             true => spectra,
@@ -178,16 +205,6 @@ impl<T: Real> SMatrix<T> {
     }
 
     // Sum the beams in a window
-    /// The first pixels x, y of the window of a probe at `place` \[Å\] among those of the planes.
-    pub(crate) fn first_pixel(&self, place: [f64; 2]) -> [usize; 2] {
-        [0, 1].map(|axis| {
-            let pixel = 2.0 * self.prism.grid.pixel()[axis];
-            let [all, own] =
-                [&self.prism.grid, &self.prism.window].map(|grid| grid.points()[axis] as i64 / 2);
-            ((place[axis] / pixel).round() as i64 - own / 2).rem_euclid(all) as usize
-        })
-    }
-
     /// Adds a beam with its amplitude to the window that begins at pixel `first`.
     fn add_beam(&self, b: usize, amplitude: Complex<T>, first: [usize; 2], sum: &mut [Complex<T>]) {
         let (_, ny, nx) = self.planes.dim();
@@ -230,7 +247,7 @@ impl<T: Real> SMatrix<T> {
             // Sum and transform the windows of some probes
             for (mut sum, &place) in spectra.outer_iter_mut().zip(places) {
                 probe.put::<T>(place, amplitudes.view_mut());
-                let (first, [fx, fy]) = (self.first_pixel(place), self.prism.factor);
+                let (first, [fx, fy]) = (self.prism.first_pixel(place), self.prism.factor);
                 let sum = sum.as_slice_mut().unwrap_or_else(|| unreachable!("spectra are whole"));
                 for (b, [i, j]) in self.prism.beams.iter().enumerate() {
                     let amplitude = amplitudes[[*j, *i]] * T::of((fx * fy) as f64);
@@ -245,17 +262,6 @@ impl<T: Real> SMatrix<T> {
         dispatch(Workers::cores(&()), some, watch, work, |_, ()| Ok(()))?;
         Ok(spectra)
     }
-}
-
-// Back through free space
-/// Factors of kept frequencies, (k_y, k_x), that take a wave back by `way` \[Å\], over the pixels of its transform, Eq. [refocus](https://lenslet.github.io/lenslet/prism.html#eq-refocus).
-fn back_in_space<T: Real>(grid: &WaveGrid, wavelength: f64, way: f64) -> Array2<Complex<T>> {
-    let [x, y] = kept_frequencies(grid);
-    let share = 1.0 / (x.len() * y.len()) as f64;
-    Array2::from_shape_fn((y.len(), x.len()), |(j, i)| {
-        let turn = Complex::cis(PI * wavelength * way * (x[i] * x[i] + y[j] * y[j]));
-        Complex::new(T::of(share * turn.re), T::of(share * turn.im))
-    })
 }
 
 // Transform a plane by lines and columns

@@ -10,11 +10,13 @@ use super::multislice::{Multislice, Transmission, Unseen, seconds_of_a_pass};
 use super::potential::{Potential, PotentialOptions};
 use super::prism::{Prism, SMatrix};
 use super::wave_grid::WaveGrid;
+#[cfg(feature = "cuda")]
+use crate::device::gpu::Buffer;
 use crate::device::{
     Description, Engine, Memory, Stage, Watch, Work, Workers, dispatch, dispatch_in_runs, gather,
     threads,
 };
-use crate::error::{Error, Invalid, accept, positive};
+use crate::error::{Error, Invalid, accept, finite, positive};
 use crate::numerics::real::{Precision, Real};
 use crate::specimen::{Phonons, Slicing, Specimen};
 use ndarray::parallel::prelude::*;
@@ -153,7 +155,8 @@ impl StemPlan {
     pub fn new(specimen: Specimen, options: StemOptions) -> Result<Self, Invalid> {
         let waves = match options.method {
             StemMethod::Multislice => options.grid,
-            StemMethod::Prism { factor, margin, .. } => {
+            StemMethod::Prism { factor, refocus, margin } => {
+                finite("refocus", refocus)?;
                 *Prism::new(options.grid, factor, &options.probe, margin)?.window()
             }
         };
@@ -261,14 +264,18 @@ impl StemPlan {
     }
 
     // Run the configurations that are left
+    /// The beams of PRISM and how far they are refocused \[Å\], if that is the method.
+    pub(super) fn prism(&self) -> Result<Option<(Prism, f64)>, Invalid> {
+        let StemMethod::Prism { factor, refocus, margin } = self.options.method else {
+            return Ok(None);
+        };
+        let prism = Prism::new(self.options.grid, factor, &self.options.probe, margin)?;
+        Ok(Some((prism, refocus)))
+    }
+
     /// Waves that go through all slices for so many probes: as many, or the beams of PRISM.
     fn followed(&self, probes: usize) -> Result<usize, Invalid> {
-        match self.options.method {
-            StemMethod::Multislice => Ok(probes),
-            StemMethod::Prism { factor, margin, .. } => {
-                Ok(Prism::new(self.options.grid, factor, &self.options.probe, margin)?.beams())
-            }
-        }
+        Ok(self.prism()?.map_or(probes, |(prism, _)| prism.beams()))
     }
 
     /// Takes a part through all configurations that are left.
@@ -511,6 +518,19 @@ pub(crate) trait Follower<T>: Sync {
         which: Range<usize>,
         watch: &dyn Watch,
     ) -> Result<Vec<Array3<Complex<T>>>, Error>;
+
+    /// Leaves the spectra of some beams on its device, behind each end among those of all beams, if it has one; whether it did.
+    #[cfg(feature = "cuda")]
+    fn leave_beams(
+        &self,
+        _slices: &Slices<T>,
+        _prism: &Prism,
+        _which: Range<usize>,
+        _spectra: &[Buffer<Complex<T>>],
+        _watch: &dyn Watch,
+    ) -> Result<bool, Error> {
+        Ok(false)
+    }
 }
 
 // The slices of a configuration
@@ -701,30 +721,32 @@ impl StemPlan {
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Vec<Box<dyn Waves + 's>>, Error> {
-        match self.options.method {
-            StemMethod::Multislice => {
-                let through =
-                    |follower| Box::new(Through { follower, slices }) as Box<dyn Waves + 's>;
-                Ok(crew.iter().map(|follower| through(&**follower)).collect())
-            }
-            StemMethod::Prism { .. } => {
-                let matrices = Arc::new(self.matrices(crew, slices, watch)?);
-                // Who sums the beams
-                #[cfg(feature = "cuda")]
-                let mut workers = self.windows_there(engine, &matrices)?;
-                #[cfg(not(feature = "cuda"))]
-                let mut workers: Vec<Box<dyn Waves + 's>> = Vec::new();
-                let alone = workers.is_empty();
-                if alone {
-                    let what = "PRISM in windows whose sides have other factors than 2, 3, 5 and 7";
-                    engine.require_cpu(what)?;
-                }
-                if alone || engine.has_cores() {
-                    workers.push(Box::new(Beams { plan: self, matrices, alone }));
-                }
-                Ok(workers)
-            }
+        let Some((prism, refocus)) = self.prism()? else {
+            let through = |follower| Box::new(Through { follower, slices }) as Box<dyn Waves + 's>;
+            return Ok(crew.iter().map(|follower| through(&**follower)).collect());
+        };
+        // Who sums the beams
+        let beams = (&prism, refocus);
+        #[cfg(feature = "cuda")]
+        let workers = self.windows_in_place(crew, slices, beams, engine, watch)?;
+        #[cfg(feature = "cuda")]
+        if !workers.is_empty() {
+            return Ok(workers);
         }
+        let matrices = Arc::new(self.matrices(crew, slices, beams, watch)?);
+        #[cfg(feature = "cuda")]
+        let mut workers = self.windows_there(engine, &matrices)?;
+        #[cfg(not(feature = "cuda"))]
+        let mut workers: Vec<Box<dyn Waves + 's>> = Vec::new();
+        let alone = workers.is_empty();
+        if alone {
+            let what = "PRISM in windows whose sides have other factors than 2, 3, 5 and 7";
+            engine.require_cpu(what)?;
+        }
+        if alone || engine.has_cores() {
+            workers.push(Box::new(Beams { plan: self, matrices, alone }));
+        }
+        Ok(workers)
     }
 
     // Waves of shared beams
@@ -733,13 +755,10 @@ impl StemPlan {
         &self,
         crew: &[Box<dyn Follower<T> + '_>],
         slices: &Slices<T>,
+        (prism, refocus): (&Prism, f64),
         watch: &dyn Watch,
     ) -> Result<Vec<SMatrix<T>>, Error> {
-        let StemMethod::Prism { factor, refocus, margin } = self.options.method else {
-            return Ok(vec![]);
-        };
         let options = &self.options;
-        let prism = Prism::new(options.grid, factor, &options.probe, margin)?;
         let [nx, ny] = options.grid.points().map(|points| points / 2);
         let empty = |_: &usize| Array3::zeros((prism.beams(), ny, nx));
         let mut spectra: Vec<Array3<Complex<T>>> = options.ends.iter().map(empty).collect();
@@ -748,7 +767,7 @@ impl StemPlan {
             prism.beams(),
             watch,
             |follower| follower.batch(prism.beams()),
-            |follower, which| follower.beams(slices, &prism, which, &Unseen(watch)),
+            |follower, which| follower.beams(slices, prism, which, &Unseen(watch)),
             |which, found| {
                 for (all, some) in spectra.iter_mut().zip(found) {
                     let all = all.slice_mut(s![which.clone(), .., ..]);
@@ -838,12 +857,11 @@ impl StemPlan {
         let ([nx, ny], places) = (options.grid.points(), self.places());
         let slices = options.ends.last().copied().unwrap_or(0);
         let plane = (nx * ny * number) as u64;
-        let (waves, method) = match options.method {
-            StemMethod::Multislice => (places * self.probes.len(), "multislice".into()),
-            StemMethod::Prism { factor: [x, y], margin, .. } => {
-                let beams = Prism::new(options.grid, [x, y], &options.probe, margin);
-                let beams = beams.map_or(0, |prism| prism.beams());
-                (beams, format!("PRISM with {beams} beams, interpolation {x} × {y}"))
+        let waves = self.followed(places * self.probes.len()).unwrap_or(0);
+        let method = match options.method {
+            StemMethod::Multislice => "multislice".into(),
+            StemMethod::Prism { factor: [x, y], .. } => {
+                format!("PRISM with {waves} beams, interpolation {x} × {y}")
             }
         };
         // Memory of a scan
@@ -1083,6 +1101,8 @@ pub(super) mod tests {
         assert_eq!(refused(&|o| o.probe.semi_angle = 90.0), "semi_angle");
         let prism = |factor| StemMethod::Prism { factor, refocus: 0.0, margin: None };
         assert_eq!(refused(&|o| o.method = prism([5, 1])), "interpolation");
+        let astray = StemMethod::Prism { factor: [1, 1], refocus: f64::NAN, margin: None };
+        assert_eq!(refused(&|o| o.method = astray), "refocus");
         let scan = |window, step| Scan::new(window, step).unwrap_err().quantity;
         assert_eq!(scan([[0.0, 1.0], [1.0, 1.0]], [0.1, 0.1]), "window");
         assert_eq!(scan([[0.0, 1.0], [0.0, 1.0]], [0.0, 0.1]), "step");

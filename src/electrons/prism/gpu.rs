@@ -2,7 +2,7 @@
 //! Probes as sums of beams on a device.
 
 // What windows on a device stand on
-use super::SMatrix;
+use super::{Prism, SMatrix};
 use crate::device::gpu::{Argument, Buffer, Gpu, Kernel, KernelSource, Shape, View};
 use crate::device::headers::REAL;
 use crate::electrons::multislice::gpu::Side;
@@ -122,12 +122,25 @@ impl<T: Real> BeamsGpu<T> {
         which: Range<usize>,
         probes: &[ProbeWave],
     ) -> Result<Self, Error> {
-        let (_, ny, nx) = matrix.planes.dim();
         let planes = matrix.planes.slice(s![which.clone(), .., ..]);
         let planes = planes.as_slice().unwrap_or_else(|| unreachable!("planes are whole"));
-        let beams = &matrix.prism.beams[which];
+        Self::of_planes(gpu, &matrix.prism, gpu.upload(planes)?, which, probes)
+    }
+
+    /// The beams `which`, whose planes are there already.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn of_planes(
+        gpu: &Gpu,
+        prism: &Prism,
+        planes: Buffer<Complex<T>>,
+        which: Range<usize>,
+        probes: &[ProbeWave],
+    ) -> Result<Self, Error> {
+        let beams = &prism.beams[which];
         // Indices and amplitudes for a device
-        let wide = matrix.prism.window.points().map(|points| points as i32 / 2);
+        let wide = prism.window.points().map(|points| points as i32 / 2);
         let signed = |beam: &[usize; 2]| {
             [0, 1].map(|axis| {
                 let k = beam[axis] as i32;
@@ -135,7 +148,7 @@ impl<T: Real> BeamsGpu<T> {
             })
         };
         let indices: Vec<i32> = beams.iter().flat_map(signed).collect();
-        let [fx, fy] = matrix.prism.factor;
+        let [fx, fy] = prism.factor;
         let amplitudes = |probe: &ProbeWave| {
             let amplitude = |[i, j]: &[usize; 2]| {
                 let a = probe.on_axis()[[*j, *i]] * (fx * fy) as f64;
@@ -144,12 +157,63 @@ impl<T: Real> BeamsGpu<T> {
             gpu.upload(&beams.iter().map(amplitude).collect::<Vec<_>>())
         };
         Ok(Self {
-            planes: gpu.upload(planes)?,
+            planes,
             indices: gpu.upload(&indices)?,
             probes: probes.iter().map(amplitudes).collect::<Result<_, _>>()?,
             count: beams.len(),
-            pixels: [nx, ny],
+            pixels: prism.grid.points().map(|points| points / 2),
         })
+    }
+}
+
+// Planes of beams on a device
+/// What turns spectra of beams into planes on a device.
+pub(crate) struct PlanesGpu<T> {
+    rows: (Side<T>, Kernel, Buffer<Complex<T>>),
+    columns: (Side<T>, Kernel, Buffer<Complex<T>>),
+}
+
+impl<T: Real> PlanesGpu<T> {
+    /// For beams on a grid, with a factor for each kept k_x and each kept k_y; none where no kernels have its lengths.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn new(
+        gpu: &Gpu,
+        grid: &WaveGrid,
+        [along_x, along_y]: &[Vec<Complex<f64>>; 2],
+    ) -> Result<Option<Self>, Error> {
+        let [nx, ny] = grid.points().map(|points| points / 2);
+        let Some((rows, across)) = Side::new(gpu, &SOURCE, nx, false)? else { return Ok(None) };
+        let Some((columns, down)) = Side::new(gpu, &SOURCE, ny, true)? else { return Ok(None) };
+        let upload = |factors: &[Complex<f64>]| {
+            let number = |z: &Complex<f64>| Complex::new(T::of(z.re), T::of(z.im));
+            gpu.upload(&factors.iter().map(number).collect::<Vec<_>>())
+        };
+        Ok(Some(Self {
+            rows: (rows, across.kernel("back_along_rows")?, upload(along_x)?),
+            columns: (columns, down.kernel("back_along_columns")?, upload(along_y)?),
+        }))
+    }
+
+    /// Turns `count` spectra (beam, k_y, k_x) of kept frequencies into planes (beam, y, x), in place.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn back(
+        &self,
+        queue: &Gpu,
+        planes: &Buffer<Complex<T>>,
+        count: usize,
+    ) -> Result<(), Error> {
+        let ((rows, along_x, x), (columns, along_y, y)) = (&self.rows, &self.columns);
+        let (lines, wide) = (count * y.len(), x.len());
+        let arguments: [Argument; 4] =
+            [planes.into(), x.into(), (&rows.roots).into(), lines.into()];
+        queue.launch(along_x, rows.shape(lines, 1), &arguments)?;
+        let arguments: [Argument; 4] =
+            [planes.into(), y.into(), (&columns.roots).into(), wide.into()];
+        queue.launch(along_y, columns.shape(wide, count), &arguments)
     }
 }
 
@@ -174,7 +238,7 @@ mod tests {
             let places = PLACES.map(|[x, y]| [x / lengths[0], y / lengths[1]]);
             let firsts: Vec<i32> = PLACES
                 .iter()
-                .flat_map(|place| matrix.first_pixel(*place).map(|k| k as i32))
+                .flat_map(|place| matrix.prism.first_pixel(*place).map(|k| k as i32))
                 .collect();
             let (places, firsts) = (gpu.upload(&places).unwrap(), gpu.upload(&firsts).unwrap());
             let half = matrix.prism.beams() / 2;

@@ -4,10 +4,11 @@
 // What scans on devices stand on
 use super::{Follower, Slices, StemPlan, Waves};
 use crate::device::gpu::{Argument, Buffer, Gpu, Pinned, View};
-use crate::device::{Engine, Watch, check};
+use crate::device::{Engine, Watch, check, dispatch_in_runs};
 use crate::electrons::detector::gpu::DetectorsGpu;
+use crate::electrons::multislice::Unseen;
 use crate::electrons::multislice::gpu::{PassesGpu, Passing};
-use crate::electrons::prism::gpu::{BeamsGpu, WindowsGpu};
+use crate::electrons::prism::gpu::{BeamsGpu, PlanesGpu, WindowsGpu};
 use crate::electrons::{Prism, ProbeWave, SMatrix, Transmission};
 use crate::error::Error;
 use crate::numerics::real::Real;
@@ -226,7 +227,7 @@ impl StemPlan {
 
 // Follow a batch on a device
 impl<T: Real> There<'_, T> {
-    /// Takes `count` waves that have begun through the slices; `see` is told when their spectra behind an end are there.
+    /// Takes `count` waves that have begun through the slices; `see` is told when they are behind an end.
     fn follow(
         &self,
         slices: &Slices<T>,
@@ -246,10 +247,27 @@ impl<T: Real> There<'_, T> {
                 self.passes.pass(&self.queue, room.waves.view(..), count, slice)?;
             }
             done = end;
-            self.passes.look(&self.queue, room.waves.view(..), count, room.spectra.view(..))?;
             see(e, room)?;
         }
         Ok(())
+    }
+
+    /// Begins with some beams.
+    fn begin_beams(&self, room: &Room<T>, prism: &Prism, which: Range<usize>) -> Result<(), Error> {
+        let places: Vec<_> = which.map(|b| prism.place(b).map(|k| k as i32)).collect();
+        let beams = room.beams.view(..places.len());
+        beams.on(&self.queue)?.write(&places)?;
+        self.passes.begin_beams(&self.queue, room.waves.view(..), beams)
+    }
+
+    /// Spectra of `count` waves.
+    fn look<'v>(
+        &self,
+        room: &Room<T>,
+        count: usize,
+        spectra: View<'v, Complex<T>>,
+    ) -> Result<(), Error> {
+        self.passes.look(&self.queue, room.waves.view(..), count, spectra)
     }
 
     /// Queues the copy of slice `k`, when the slice before the last has been copied.
@@ -309,6 +327,7 @@ impl<T: Real> Follower<T> for There<'_, T> {
             self.passes.begin(&self.queue, waves, probe, there)?;
             let first = d * self.plan.options.ends.len();
             self.follow(slices, &mut room, count, watch, |e, room| {
+                self.look(room, count, room.spectra.view(..))?;
                 room.readings.read(&self.queue, &room.spectra, count, first + e)
             })?;
         }
@@ -324,18 +343,34 @@ impl<T: Real> Follower<T> for There<'_, T> {
     ) -> Result<Vec<Array3<Complex<T>>>, Error> {
         let (mut room, count) =
             (self.room.lock().unwrap_or_else(PoisonError::into_inner), which.len());
-        let places: Vec<_> = which.map(|b| prism.place(b).map(|k| k as i32)).collect();
-        room.beams.view(..count).on(&self.queue)?.write(&places)?;
-        let (waves, beams) = (room.waves.view(..), room.beams.view(..count));
-        self.passes.begin_beams(&self.queue, waves, beams)?;
+        self.begin_beams(&room, prism, which)?;
         let ([nx, ny], mut all) = (self.plan.options.grid.points().map(|n| n / 2), Vec::new());
         self.follow(slices, &mut room, count, watch, |_, room| {
+            self.look(room, count, room.spectra.view(..))?;
             let spectra = room.spectra.view(..count * nx * ny).on(&self.queue)?.read()?;
             let spectra = Array3::from_shape_vec((count, ny, nx), spectra);
             all.push(spectra.unwrap_or_else(|_| unreachable!("as many as were made")));
             Ok(())
         })?;
         Ok(all)
+    }
+
+    fn leave_beams(
+        &self,
+        slices: &Slices<T>,
+        prism: &Prism,
+        which: Range<usize>,
+        planes: &[Buffer<Complex<T>>],
+        watch: &dyn Watch,
+    ) -> Result<bool, Error> {
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let plane = self.plan.options.grid.points().iter().map(|n| n / 2).product::<usize>();
+        self.begin_beams(&room, prism, which.clone())?;
+        self.follow(slices, &mut room, which.len(), watch, |e, room| {
+            self.look(room, which.len(), planes[e].view(which.start * plane..which.end * plane))
+        })?;
+        self.queue.synchronise()?;
+        Ok(true)
     }
 }
 
@@ -354,7 +389,7 @@ struct Share<T> {
 /// Probes as sums of beams, by a queue of a device or by devices together.
 struct WindowsThere<'a, T> {
     plan: &'a StemPlan,
-    matrices: Arc<Vec<SMatrix<T>>>,
+    prism: Prism,
     shares: Vec<Share<T>>,
     readings: Mutex<Readings>,
     batch: usize,
@@ -370,24 +405,29 @@ impl StemPlan {
     pub(super) fn windows_there<'a, T: Real>(
         &'a self,
         engine: &Engine,
-        matrices: &Arc<Vec<SMatrix<T>>>,
+        matrices: &[SMatrix<T>],
     ) -> Result<Vec<Box<dyn Waves + 'a>>, Error> {
-        let planes: usize =
-            matrices.iter().map(|matrix| matrix.beams() * matrix.plane(0).len()).sum();
-        let whole = engine.has_room((size_of::<Complex<T>>() * planes / 8 * 9) as u64);
+        let whole = engine.has_room(self.bytes_of_planes::<T>(matrices[0].prism()));
         self.windows_shared(engine.devices(), matrices, whole)
+    }
+
+    /// Bytes that planes of all beams take, with something left beside them.
+    fn bytes_of_planes<T>(&self, prism: &Prism) -> u64 {
+        let plane: usize = self.options.grid.points().iter().map(|points| points / 2).product();
+        let planes = self.options.ends.len() * prism.beams() * plane;
+        (size_of::<Complex<T>>() * planes / 8 * 9) as u64
     }
 
     /// The same, with all beams on each device, or with some of them on each.
     fn windows_shared<'a, T: Real>(
         &'a self,
         devices: &[Gpu],
-        matrices: &Arc<Vec<SMatrix<T>>>,
+        matrices: &[SMatrix<T>],
         whole: bool,
     ) -> Result<Vec<Box<dyn Waves + 'a>>, Error> {
-        let count = matrices.first().map_or(0, |matrix| matrix.beams());
+        let (prism, mut workers) = (matrices[0].prism(), Vec::<Box<dyn Waves + 'a>>::new());
+        let count = prism.beams();
         let each = if whole { count } else { count.div_ceil(devices.len().max(1)).max(1) };
-        let mut workers: Vec<Box<dyn Waves + 'a>> = Vec::new();
         let mut shares = Vec::new();
         for (k, gpu) in devices.iter().enumerate() {
             let Some(windows) = WindowsGpu::new(gpu, &self.waves)? else { return Ok(Vec::new()) };
@@ -403,18 +443,71 @@ impl StemPlan {
             if whole {
                 for queue in [gpu.clone(), gpu.stream()?] {
                     let queues = QUEUES * devices.len();
-                    workers.push(Box::new(self.windows_of(
-                        vec![share(queue)?],
-                        matrices,
-                        queues,
-                    )?));
+                    workers.push(Box::new(self.windows_of(vec![share(queue)?], prism, queues)?));
                 }
             } else {
                 shares.push(share(gpu.clone())?);
             }
         }
         if !shares.is_empty() {
-            workers.push(Box::new(self.windows_of(shares, matrices, 1)?));
+            workers.push(Box::new(self.windows_of(shares, prism, 1)?));
+        }
+        Ok(workers)
+    }
+
+    // Beams that stay where they are
+    /// Who sums the beams of a scan that its one device has followed and kept; nobody where it has no room for them, where others follow beams, too, or where there are no kernels for the grid.
+    ///
+    /// # Errors
+    /// `Cancelled`, and those of devices.
+    pub(super) fn windows_in_place<'a, T: Real>(
+        &'a self,
+        crew: &[Box<dyn Follower<T> + '_>],
+        slices: &Slices<T>,
+        (prism, refocus): (&Prism, f64),
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Vec<Box<dyn Waves + 'a>>, Error> {
+        let ([gpu], false) = (engine.devices(), engine.has_cores()) else { return Ok(Vec::new()) };
+        let (options, count) = (&self.options, prism.beams());
+        let back = PlanesGpu::new(gpu, &options.grid, &prism.back(&options.probe.beam, refocus))?;
+        let (Some(back), Some(windows)) = (back, WindowsGpu::new(gpu, &self.waves)?) else {
+            return Ok(Vec::new());
+        };
+        if !engine.has_room(self.bytes_of_planes::<T>(prism)) {
+            return Ok(Vec::new());
+        }
+        let plane: usize = options.grid.points().iter().map(|points| points / 2).product();
+        let planes = options.ends.iter().map(|_| gpu.zeros(count * plane));
+        let planes: Vec<Buffer<Complex<T>>> = planes.collect::<Result<_, _>>()?;
+        gpu.synchronise()?;
+        let mut all = true;
+        dispatch_in_runs(
+            crew,
+            count,
+            watch,
+            |follower| follower.batch(count),
+            |follower, which| follower.leave_beams(slices, prism, which, &planes, &Unseen(watch)),
+            |_, left| {
+                all &= left;
+                Ok(())
+            },
+        )?;
+        if !all {
+            return Ok(Vec::new());
+        }
+        // Windows over beams that stayed
+        let mut beams = Vec::new();
+        for planes in planes {
+            back.back(gpu, &planes, count)?;
+            beams.push(BeamsGpu::of_planes(gpu, prism, planes, 0..count, &self.probes)?);
+        }
+        gpu.synchronise()?;
+        let (beams, windows) = (Arc::new(beams), Arc::new(windows));
+        let mut workers: Vec<Box<dyn Waves + 'a>> = Vec::new();
+        for queue in [gpu.clone(), gpu.stream()?] {
+            let share = self.sums(queue, &windows, &beams, count)?;
+            workers.push(Box::new(self.windows_of(vec![share], prism, QUEUES)?));
         }
         Ok(workers)
     }
@@ -451,21 +544,14 @@ impl StemPlan {
     fn windows_of<'a, T: Real>(
         &'a self,
         shares: Vec<Share<T>>,
-        matrices: &Arc<Vec<SMatrix<T>>>,
+        prism: &Prism,
         queues: usize,
     ) -> Result<WindowsThere<'a, T>, Error> {
         let (batch, queue) = (self.summed::<T>(), &shares[0].queue);
         let detectors = Arc::new(DetectorsGpu::new::<T>(queue, &self.detectors)?);
         let waves = self.probes.len() * self.options.ends.len();
         let readings = Mutex::new(Readings::new(queue, &detectors, waves, batch)?);
-        Ok(WindowsThere {
-            plan: self,
-            matrices: Arc::clone(matrices),
-            shares,
-            readings,
-            batch,
-            queues,
-        })
+        Ok(WindowsThere { plan: self, prism: prism.clone(), shares, readings, batch, queues })
     }
 }
 
@@ -479,13 +565,13 @@ impl<T: Real> Waves for WindowsThere<'_, T> {
         let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
         let (count, [width, height]) = (places.len(), self.plan.waves.lengths());
         let in_cells: Vec<_> = places.iter().map(|[x, y]| [x / width, y / height]).collect();
-        let first = |place: &[f64; 2]| self.matrices[0].first_pixel(*place).map(|k| k as i32);
+        let first = |place: &[f64; 2]| self.prism.first_pixel(*place).map(|k| k as i32);
         let firsts: Vec<_> = places.iter().map(first).collect();
         for share in &self.shares {
             share.places.view(..count).on(&share.queue)?.write(&in_cells)?;
             share.firsts.view(..count).on(&share.queue)?.write(&firsts)?;
         }
-        let (first, ends) = (&self.shares[0], self.matrices.len());
+        let (first, ends) = (&self.shares[0], self.plan.options.ends.len());
         for d in 0..self.plan.probes.len() {
             for e in 0..ends {
                 check(watch)?;
@@ -600,7 +686,8 @@ mod tests {
         let engine = Engine::cpu(Precision::F64);
         let crew = plan.crew::<f64>(&engine, 4).unwrap();
         let slices = plan.slices(0, &silent).unwrap();
-        let matrices = Arc::new(plan.matrices(&crew, &slices, &silent).unwrap());
+        let (prism, refocus) = plan.prism().unwrap().unwrap();
+        let matrices = plan.matrices(&crew, &slices, (&prism, refocus), &silent).unwrap();
         let places: Vec<_> = (5..9).map(|k| plan.options.scan.place(k)).collect();
         let wanted = read(&plan, &engine);
         for (devices, whole, workers) in [(3, false, 1), (2, true, 4)] {
