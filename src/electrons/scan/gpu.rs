@@ -355,6 +355,7 @@ impl<T: Real> Follower<T> for There<'_, T> {
         Ok(all)
     }
 
+    // Beams left on a device
     fn leave_beams(
         &self,
         slices: &Slices<T>,
