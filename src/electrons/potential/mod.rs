@@ -146,7 +146,7 @@ impl PotentialModel {
     /// How many waves pass a slice with so many atoms while it is made, about, if all is done by one thread in single precision.
     pub(super) fn passes(self, atoms: f64, trembling: bool) -> f64 {
         let deep = match self {
-            Self::Sliced if trembling => 3.0 * atoms,
+            Self::Sliced if trembling => 16.0 + 0.5 * atoms,
             Self::Sliced => 16.0,
             _ => 0.0,
         };

@@ -13,7 +13,7 @@ use realfft::{ComplexToReal, RealFftPlanner};
 use rustfft::{Fft, FftPlanner};
 use std::collections::BTreeMap;
 use std::f64::consts::PI;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 // Cosines and sines of a place
 /// Adds the cosines of 2π k x/L and then the sines, for k from 0 up, `weight` times; x is `place` \[Å\] along `axis`.
@@ -43,9 +43,8 @@ fn add_waves(grid: &WaveGrid, axis: usize, place: f64, weight: f64, mut row: Arr
 // Structure factor of atoms
 /// Sums over atoms of products of cosines and sines, x by y, Eq. [structure products](https://lenslet.github.io/lenslet/potential-waves.html#eq-structure-products): cosines of k from 0 to `highest` and then sines, 2 (`highest_x` + 1) by 2 (`highest_y` + 1).
 struct Structure {
-    x: Array2<f64>,
-    y: Array2<f64>,
-    /// The products, summed, where there is more than one.
+    /// How many frequencies there are along x and y.
+    frequencies: [usize; 2],
     sums: Array2<f64>,
 }
 
@@ -62,29 +61,7 @@ impl Structure {
             }
         }
         let (x, y) = if axis == 0 { (along, across) } else { (across, along) };
-        let mut sums = Array2::default((0, 0));
-        if x.nrows() > 1 {
-            sums = Array2::zeros((x.ncols(), y.ncols()));
-            general_mat_mul(1.0, &x.t(), &y, 0.0, &mut sums);
-        }
-        Self { x, y, sums }
-    }
-
-    // A row of products
-    /// How many frequencies there are along x and y.
-    fn frequencies(&self) -> [usize; 2] {
-        [&self.x, &self.y].map(|waves| waves.ncols() / 2)
-    }
-
-    /// The products of column `k` along x, in place or in `room`.
-    fn row<'a>(&'a self, k: usize, room: &'a mut Vec<f64>) -> &'a [f64] {
-        let sums = self.sums.as_slice().unwrap_or_default();
-        sums.chunks_exact(self.y.ncols()).nth(k).unwrap_or_else(|| {
-            let (x, y) = (self.x[[0, k]], self.y.as_slice().unwrap_or_default());
-            room.clear();
-            room.extend(y.iter().map(|y| x * y));
-            room
-        })
+        Self { frequencies: highest.map(|highest| highest + 1), sums: x.t().dot(&y) }
     }
 }
 
@@ -131,26 +108,15 @@ impl Waves {
         atoms: &Structure,
         mut form: impl FnMut(usize, &mut [f64]) -> usize,
     ) {
-        let ([x, y], points) = (atoms.frequencies(), self.grid.points()[1]);
-        let (mut forms, mut rooms) = (vec![0.0; y], [Vec::new(), Vec::new()]);
-        let rows = spectrum.as_slice_mut().unwrap_or_default().chunks_mut(points);
+        let [x, y] = atoms.frequencies;
+        let mut forms = vec![0.0; y];
+        let rows = spectrum.as_slice_mut().unwrap_or_default().chunks_mut(self.grid.points()[1]);
+        let sums = atoms.sums.as_slice().unwrap_or_default();
+        let (cosines, sines) = sums.split_at(sums.len() / 2);
         for (kx, row) in rows.take(x).enumerate() {
             let filled = form(kx, &mut forms);
-            // Frequencies along y that have a negative one beside them.
-            let both = filled.min(points / 2).saturating_sub(1);
-            let [cos_room, sin_room] = &mut rooms;
-            let (cos, sin) = (atoms.row(kx, cos_room), atoms.row(x + kx, sin_room));
-            let (cos, sin) = (cos.split_at(y), sin.split_at(y));
-            // Add waves of both signs along y
-            let products = cos.0.iter().zip(cos.1).zip(sin.0.iter().zip(sin.1));
-            let quarter = forms[..filled].iter().zip(products);
-            for (wave, (form, ((cc, cs), (sc, ss)))) in row.iter_mut().zip(quarter.clone()) {
-                *wave += Complex::new(form * (cc - ss), -form * (cs + sc));
-            }
-            let negative = row.iter_mut().rev().zip(quarter.skip(1).take(both));
-            for (wave, (form, ((cc, cs), (sc, ss)))) in negative {
-                *wave += Complex::new(form * (cc + ss), form * (cs - sc));
-            }
+            let both = [cosines, sines].map(|sums| &sums[2 * y * kx..2 * y * (kx + 1)]);
+            add_row(row, both, &forms[..filled]);
         }
     }
 
@@ -180,6 +146,22 @@ impl Waves {
     }
 }
 
+// Add a row of waves
+/// Adds waves of both signs along y to a row of a spectrum, from products with the cosine and with the sine along x, cosines along y and then sines, times `forms`.
+fn add_row(row: &mut [Complex<f64>], products: [&[f64]; 2], forms: &[f64]) {
+    let [(cc, cs), (sc, ss)] = products.map(|products| products.split_at(products.len() / 2));
+    // Frequencies along y that have a negative one beside them.
+    let both = forms.len().min(row.len() / 2).saturating_sub(1);
+    let quarter = forms.iter().zip(cc.iter().zip(cs).zip(sc.iter().zip(ss)));
+    for (wave, (form, ((cc, cs), (sc, ss)))) in row.iter_mut().zip(quarter.clone()) {
+        *wave += Complex::new(form * (cc - ss), -form * (cs + sc));
+    }
+    let negative = row.iter_mut().rev().zip(quarter.skip(1).take(both));
+    for (wave, (form, ((cc, cs), (sc, ss)))) in negative {
+        *wave += Complex::new(form * (cc + ss), form * (cs - sc));
+    }
+}
+
 // Factors of frequencies and flat atoms
 /// C/(L_x L_y).
 fn volts(grid: &WaveGrid) -> f64 {
@@ -193,7 +175,7 @@ fn form(grid: &WaveGrid, factor: impl Fn(f64) -> f64) -> Array2<f64> {
 }
 
 /// A function of q at the frequencies that are not negative, (k_x, k_y).
-fn on_quarter(grid: &WaveGrid, f: impl Fn(f64) -> f64) -> Array2<f64> {
+fn on_quarter<T>(grid: &WaveGrid, f: impl Fn(f64) -> T) -> Array2<T> {
     let ([x, y], [width, height]) = (grid.points(), grid.lengths());
     let at = |(kx, ky)| f(f64::hypot(kx as f64 / width, ky as f64 / height));
     Array2::from_shape_fn((x / 2 + 1, y / 2 + 1), at)
@@ -241,26 +223,33 @@ impl Projected {
 const COEFFICIENTS: usize = 8;
 const PIECE: f64 = 0.12;
 
+/// Polynomials of a function of q, piece by piece.
+type Table = Vec<[f64; COEFFICIENTS]>;
+
 /// The frequencies of a grid on that axis.
 struct Radii {
     /// q₀ \[1/Å\].
     unit: f64,
-    /// u in pieces, of the frequencies that are not negative, (k_x, k_y).
-    places: Array2<f64>,
+    /// The piece of each frequency that is not negative, and how far from its middle it is, in pieces: (k_x, k_y).
+    places: Array2<(usize, f64)>,
 }
 
 impl Radii {
     fn new(grid: &WaveGrid, kinds: &[&ScatteringFactor]) -> Self {
         let betas = kinds.iter().flat_map(|factor| &factor.poles).map(|pole| pole.beta);
         let unit = 0.7 * betas.fold(1.0, f64::min).sqrt();
-        Self { unit, places: on_quarter(grid, |q| (q / unit).asinh() / PIECE) }
+        let place = |q: f64| {
+            let u = (q / unit).asinh() / PIECE;
+            (u as usize, u.fract() - 0.5)
+        };
+        Self { unit, places: on_quarter(grid, place) }
     }
 
     // Tabulate and look up a radial function
     /// Polynomials of a function of q, piece by piece, up to the frequency `highest`.
-    fn table(&self, highest: f64, f: impl Fn(f64) -> f64) -> Vec<[f64; COEFFICIENTS]> {
-        let last = self.places.last().copied().unwrap_or_default();
-        let pieces = ((highest / self.unit).asinh() / PIECE).min(last) as usize + 1;
+    fn table(&self, highest: f64, f: impl Fn(f64) -> f64) -> Table {
+        let (last, _) = self.places.last().copied().unwrap_or_default();
+        let pieces = last.min(((highest / self.unit).asinh() / PIECE) as usize) + 1;
         let at = |u: f64| f(self.unit * (PIECE * u).sinh());
         let piece = |k: usize| fit_polynomial(k as f64, (k + 1) as f64, at);
         (0..pieces).map(piece).collect()
@@ -269,10 +258,8 @@ impl Radii {
     /// Fills a row for an index along x, from index 0 along y, and says how much of it; the rest is beyond the table.
     fn fill(&self, table: &[[f64; COEFFICIENTS]], kx: usize, row: &mut [f64]) -> usize {
         let mut filled = 0;
-        for (value, place) in row.iter_mut().zip(self.places.row(kx)) {
-            let k = *place as usize;
-            let Some([a, b, c, d, e, f, g, h]) = table.get(k) else { break };
-            let u = place - k as f64 - 0.5;
+        for (value, (piece, u)) in row.iter_mut().zip(self.places.row(kx)) {
+            let Some([a, b, c, d, e, f, g, h]) = table.get(*piece) else { break };
             let u2 = u * u;
             *value = (a + b * u) + u2 * (c + d * u) + u2 * u2 * ((e + f * u) + u2 * (g + h * u));
             filled += 1;
@@ -293,7 +280,7 @@ pub(super) struct Sliced {
     /// Heights of the cuts between slices \[Å\], and how many atoms lie above each.
     cuts: Vec<(f64, usize)>,
     /// Flows through cuts that one of their two slices has asked for.
-    known: Mutex<BTreeMap<usize, Spectrum>>,
+    known: Mutex<BTreeMap<usize, Arc<OnceLock<Spectrum>>>>,
 }
 
 // Prepare deep atoms
@@ -324,25 +311,23 @@ impl Sliced {
         let (upper, lower) = (k.checked_sub(1), (k < self.cuts.len()).then_some(k));
         let own = above(upper, 0)..above(lower, self.sites.len());
         add_flat(&self.waves, &self.forms, &self.sites[own], &mut spectrum);
-        if let Some(cut) = upper {
-            spectrum += &self.flow(cut);
-        }
         if let Some(cut) = lower {
-            spectrum -= &self.flow(cut);
+            spectrum -= self.shared(cut).get_or_init(|| self.flow(cut));
+        }
+        if let Some(cut) = upper {
+            spectrum += self.shared(cut).get_or_init(|| self.flow(cut));
         }
         self.waves.potential(spectrum)
     }
 
-    // Flow through a cut, made once
-    /// The flow down through a cut: the one that the slice on its other side has made, or a new one.
-    fn flow(&self, cut: usize) -> Spectrum {
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = known().remove(&cut);
-        found.unwrap_or_else(|| {
-            let flow = self.new_flow(self.cuts[cut]);
-            let mut known = known();
+    // Places of flows
+    /// The place of the flow through a cut: the one that the slice on its other side has left, or a new one.
+    fn shared(&self, cut: usize) -> Arc<OnceLock<Spectrum>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.remove(&cut).unwrap_or_else(|| {
+            let flow = Arc::new(OnceLock::new());
             if known.len() < 4 * rayon::current_num_threads() {
-                known.insert(cut, flow.clone());
+                known.insert(cut, Arc::clone(&flow));
             }
             flow
         })
@@ -350,26 +335,163 @@ impl Sliced {
 
     // Flow through a cut
     /// The flow down through a cut, Eq. [flow through cut](https://lenslet.github.io/lenslet/potential-waves.html#eq-flow-through-cut).
-    fn new_flow(&self, (cut, above): (f64, usize)) -> Spectrum {
-        let (grid, mut flow) = (&self.waves.grid, self.waves.nothing());
+    fn flow(&self, cut: usize) -> Spectrum {
+        let (cut, above) = self.cuts[cut];
+        let mut flow = self.waves.nothing();
         let (upper, lower) = self.sites.split_at(above);
         for (sites, sign) in [(upper, 1.0), (lower, -1.0)] {
+            let mut scattered = Vec::new();
             let alike = |a: &Site, b: &Site| (a.place[2], a.kind) == (b.place[2], b.kind);
             for plane in sites.chunk_by(alike) {
                 let (kind, z) = (plane[0].kind, (plane[0].place[2] - cut).abs());
-                let Some(reach) = self.kinds[kind].highest_beyond(z) else { continue };
-                let highest = [0, 1].map(|axis| {
-                    let highest = (reach * grid.lengths()[axis]) as usize;
-                    highest.min(grid.points()[axis] / 2)
-                });
-                let (beyond, scale) = (self.kinds[kind].beyond(z), sign * volts(grid));
-                let table = self.radii.table(reach, |q| scale * beyond(q));
-                let atoms = Structure::new(grid, plane, highest);
+                let Some(highest) = self.highest(kind, z) else { continue };
+                if plane.len() < PLANE {
+                    scattered.extend(plane.iter().map(|site| (z, *site)));
+                    continue;
+                }
+                let (atoms, table) =
+                    (Structure::new(&self.waves.grid, plane, highest), self.table(kind, z, sign));
                 self.waves.add(&mut flow, &atoms, |kx, row| self.radii.fill(&table, kx, row));
+            }
+            for octave in octaves(scattered) {
+                self.add_octave(&mut flow, &octave, sign);
             }
         }
         flow
     }
+
+    // What arrives from a distance
+    /// The highest frequencies along x and y at which anything of an element arrives `z` \[Å\] away from it; `None` if nothing does.
+    fn highest(&self, kind: usize, z: f64) -> Option<[usize; 2]> {
+        let (reach, grid) = (self.kinds[kind].highest_beyond(z)?, &self.waves.grid);
+        let highest =
+            |axis: usize| ((reach * grid.lengths()[axis]) as usize).min(grid.points()[axis] / 2);
+        Some([0, 1].map(highest))
+    }
+
+    /// C U(q, z)/(L_x L_y) of an element, with a sign.
+    fn table(&self, kind: usize, z: f64, sign: f64) -> Table {
+        let (factor, scale) = (self.kinds[kind], sign * volts(&self.waves.grid));
+        let beyond = factor.beyond(z);
+        let table = |reach| self.radii.table(reach, |q| scale * beyond(q));
+        factor.highest_beyond(z).map_or_else(Table::new, table)
+    }
+
+    // Flow from an octave
+    /// Adds the flow from an octave of atoms.
+    fn add_octave(&self, flow: &mut Spectrum, octave: &Octave, sign: f64) {
+        let kind = octave[0].1.kind;
+        let (distances, shares) = stand_ins(octave);
+        let Some(highest) = self.highest(kind, distances[0]) else { return };
+        let tables: Vec<Table> = distances.iter().map(|z| self.table(kind, *z, sign)).collect();
+        // Waves of scattered atoms
+        let [x, y] = [highest[0] + 1, (highest[1] + 1).next_multiple_of(LANES)];
+        let waves = |axis: usize, frequencies: usize| {
+            let mut waves = Array2::zeros((octave.len(), 2 * frequencies));
+            for ((_, site), row) in octave.iter().zip(waves.rows_mut()) {
+                add_waves(&self.waves.grid, axis, site.place[axis], [1.0, site.weight][axis], row);
+            }
+            waves
+        };
+        let (along, across, blocks) = (waves(0, x), waves(1, y), y / LANES);
+        let mut forms = Array2::zeros((distances.len(), y));
+        let mut mixed = Array2::zeros((octave.len(), y));
+        let (mut products, ones) = (vec![[0.0; LANES]; 4 * blocks], vec![1.0; y]);
+        for (kx, mut row) in flow.rows_mut().into_iter().take(x).enumerate() {
+            forms.fill(0.0);
+            let mut filled = 0;
+            for (table, mut form) in tables.iter().zip(forms.rows_mut()) {
+                let form = form.as_slice_mut().unwrap_or_default();
+                filled = filled.max(self.radii.fill(table, kx, form));
+            }
+            general_mat_mul(1.0, &shares, &forms, 0.0, &mut mixed);
+            // Sum the products of scattered atoms
+            let turned = along.rows().into_iter().map(|along| [along[kx], along[x + kx]]);
+            let turned: Vec<[f64; 2]> = turned.collect();
+            for block in 0..blocks {
+                let mut sums = [[0.0; LANES]; 4];
+                let rows = in_blocks(&across).chunks_exact(2 * blocks);
+                let rows = rows.zip(in_blocks(&mixed).chunks_exact(blocks));
+                for ([cos_x, sin_x], (across, mixed)) in turned.iter().zip(rows) {
+                    let [form, cos, sin] = [mixed[block], across[block], across[blocks + block]];
+                    for lane in 0..LANES {
+                        let [cos, sin] =
+                            [cos, sin].map(|wave: [f64; LANES]| form[lane] * wave[lane]);
+                        sums[0][lane] += cos_x * cos;
+                        sums[1][lane] += cos_x * sin;
+                        sums[2][lane] += sin_x * cos;
+                        sums[3][lane] += sin_x * sin;
+                    }
+                }
+                (0..4).for_each(|part| products[part * blocks + block] = sums[part]);
+            }
+            let (cosines, sines) = products.as_flattened().split_at(2 * y);
+            add_row(row.as_slice_mut().unwrap_or_default(), [cosines, sines], &ones[..filled]);
+        }
+    }
+}
+
+// Octaves of scattered atoms
+/// Planes of fewer atoms are not summed as planes.
+const PLANE: usize = 4;
+
+/// Atoms of one element whose distances from a cut \[Å\] lie within an octave, the nearest first.
+type Octave = Vec<(f64, Site)>;
+
+/// Sorts atoms by element and octave; at most 128 atoms stand together, so that what is computed of them stays in the caches.
+fn octaves(mut atoms: Vec<(f64, Site)>) -> Vec<Octave> {
+    atoms.sort_by(|(a, one), (b, other)| one.kind.cmp(&other.kind).then(a.total_cmp(b)));
+    let (mut octaves, mut rest) = (Vec::new(), &atoms[..]);
+    while let Some((nearest, first)) = rest.first() {
+        let within = |(z, site): &&(f64, Site)| site.kind == first.kind && *z <= 2.0 * nearest;
+        let count = rest.iter().take(128).take_while(within).count();
+        let (octave, beyond) = rest.split_at(count);
+        octaves.push(octave.to_vec());
+        rest = beyond;
+    }
+    octaves
+}
+
+// Distances that stand for others
+/// The distances of Eq. [stand ins](https://lenslet.github.io/lenslet/potential-waves.html#eq-stand-ins), and the shares of an octave's atoms, (atom, distance).
+fn stand_ins(octave: &Octave) -> (Vec<f64>, Array2<f64>) {
+    let mut distances: Vec<f64> = octave.iter().map(|(z, _)| *z).collect();
+    distances.dedup();
+    let [near, far] = [distances[0], distances[distances.len() - 1]];
+    let (centre, half) = (0.5 * (near + far), 0.5 * (far - near));
+    // Of Eq. [eq:touching-ellipse]
+    let rho = (centre + (near * far).sqrt()) / half;
+    let enough = (1e13_f64.ln() / rho.ln()).ceil().max(1.0);
+    if enough < distances.len() as f64 {
+        let angle = |m: usize| (m as f64 + 0.5) * PI / enough;
+        distances = (0..enough as usize).map(|m| centre - half * angle(m).cos()).collect();
+    }
+    let weight = |m: usize| {
+        let others = distances.iter().enumerate().filter(|(j, _)| *j != m);
+        others.map(|(_, other)| half / (distances[m] - other)).product()
+    };
+    let weights: Vec<f64> = (0..distances.len()).map(weight).collect();
+    let mut shares = Array2::zeros((octave.len(), distances.len()));
+    for ((z, _), mut shares) in octave.iter().zip(shares.rows_mut()) {
+        if let Some(m) = distances.iter().position(|distance| distance == z) {
+            shares[m] = 1.0;
+            continue;
+        }
+        let terms =
+            weights.iter().zip(&distances).map(|(weight, distance)| weight / (z - distance));
+        shares.iter_mut().zip(terms).for_each(|(share, term)| *share = term);
+        shares /= shares.sum();
+    }
+    (distances, shares)
+}
+
+// Blocks of frequencies
+/// Frequencies that are summed at a time.
+const LANES: usize = 4;
+
+/// Rows in blocks of frequencies.
+fn in_blocks(rows: &Array2<f64>) -> &[[f64; LANES]] {
+    rows.as_slice().unwrap_or_default().as_chunks().0
 }
 
 // Tests of potentials by waves
@@ -457,5 +579,35 @@ mod tests {
                 }
             }
         }
+    }
+
+    // Scattered atoms are the sum of each alone
+    #[test]
+    fn scattered_atoms_are_the_sum_of_each_alone() {
+        let (grid, slicing) =
+            (WaveGrid::new([40, 36], [3.1, 2.3]).unwrap(), Slicing::new(6.0, 2.0).unwrap());
+        let kinds = vec![factor("O"), factor("Au")];
+        let site = |k: usize| {
+            let part = |step: f64| (step * k as f64).fract();
+            let place = [3.1 * part(0.618), 2.3 * part(0.414), 2.4 + 1.5 * part(0.236)];
+            Site { kind: k % 2, place, weight: 0.5 + part(0.732) }
+        };
+        let mut sites: Vec<Site> = (0..90).map(site).collect();
+        // Planes, one of them on a cut.
+        sites[20..26].iter_mut().for_each(|site| site.place[2] = 3.3);
+        sites[30..40].iter_mut().for_each(|site| site.place[2] = 4.0);
+        let slices = |sites: &[Site]| {
+            let deep = Sliced::new(grid, kinds.clone(), &slicing, sites.to_vec());
+            [0, 1, 2].map(|k| deep.slice(k))
+        };
+        let (together, each) = (slices(&sites), sites.iter().map(|site| slices(&[*site])));
+        let sum = each.reduce(|sum, one| [0, 1, 2].map(|k| &sum[k] + &one[k])).unwrap();
+        for (together, sum) in together.iter().zip(&sum) {
+            let off = largest(&(together - sum)) / largest(sum);
+            assert!(off < 1e-12, "{off:e}");
+        }
+        let octaves = octaves(sites.iter().map(|site| (site.place[2] - 2.0, *site)).collect());
+        let stand_ins: Vec<_> = octaves.iter().map(|octave| stand_ins(octave).1.dim()).collect();
+        assert!(stand_ins.iter().any(|(atoms, distances)| distances < atoms), "{stand_ins:?}");
     }
 }
