@@ -3,6 +3,7 @@
 
 // What lines of Prismatic stand on
 use crate::device::Device;
+use crate::electrons::sample_file::Algorithm;
 use crate::electrons::{Beam, DetectorOptions, Detectors, Scan, WaveGrid};
 use crate::error::{BadLine, Error, Invalid, accept};
 use crate::files::located::{edits, one_line, read_text};
@@ -67,12 +68,7 @@ const SAMPLE: &[Known] = &[
 
 // Options about the beam and the method
 const BEAM: &[Known] = &[
-    (
-        "-a",
-        "--algorithm",
-        1,
-        "p for PRISM or m for multislice; t is the algorithm \"hrtem\" of a sample file",
-    ),
+    ("-a", "--algorithm", 1, "p for PRISM, m for multislice or t for images of a plane wave"),
     ("-f", "--interp-factor", 1, "a whole number from 1 to 1000"),
     ("-fx", "--interp-factor-x", 1, "a whole number from 1 to 1000"),
     ("-fy", "--interp-factor-y", 1, "a whole number from 1 to 1000"),
@@ -279,16 +275,22 @@ impl FromPrismatic {
         let potential = own.potential(&given, &setting)?;
         own.lost_atoms(&specimen, &setting.slicing);
         let phonons = own.phonons(&given)?;
-        let (beam, defocus) = own.beam(&given)?;
-        let scan = own.scan(&given, &setting)?;
-        let method = own.method(&given, &setting, &defocus)?;
-        let detector = own.detector(&given, &setting)?;
+        let (beam, defocus) = own.beam(&given, &setting)?;
+        let mut tables = vec![sample, potential, phonons, beam];
+        if setting.scans() {
+            tables.push(own.scan(&given, &setting)?);
+        }
+        tables.push(own.method(&given, &setting, &defocus)?);
+        if setting.scans() {
+            tables.push(own.detector(&given, &setting)?);
+        } else {
+            own.without_probes(&given);
+        }
         own.outputs(&given, &setting)?;
         own.machine(&given)?;
         let clean = line.replace(char::is_control, " ");
-        let head = format!("# Of the command line of Prismatic: {}", clean.trim());
-        let all = [head, sample, potential, phonons, beam, scan, method, detector];
-        own.text = all.join("\n") + "\n[run]\nprecision = \"f32\"\n";
+        let head = format!("# Of the command line of Prismatic: {}\n", clean.trim());
+        own.text = head + &tables.join("\n") + "\n[run]\nprecision = \"f32\"\n";
         Ok(own)
     }
 
@@ -394,26 +396,26 @@ impl FromPrismatic {
 
     // The beam of a line
     /// The table `[beam]`, and its defoci.
-    fn beam(&mut self, given: &Given) -> Result<(String, Vec<f64>), Error> {
+    fn beam(&mut self, given: &Given, setting: &Setting) -> Result<(String, Vec<f64>), Error> {
         let any = |name: &str| given.number(name, |x| x.abs() <= 1e7, 0.0);
-        let tilt = [
-            given.number("-tx", |x| x.abs() <= 500.0, 0.0)?,
-            given.number("-ty", |x| x.abs() <= 500.0, 0.0)?,
-        ];
-        if tilt != [0.0; 2] {
+        let angle = |name: &str| given.number(name, |x| x.abs() <= 500.0, 0.0);
+        let tilt = [angle("-tx")?, angle("-ty")?];
+        if setting.scans() && tilt != [0.0; 2] {
             let text = "all beams of the tilted cone are taken, and it stands over its place on the entrance face; Prismatic cuts the cone and shifts it by the thickness";
             self.note("-tx, -ty", text);
         }
-        if given.numbers::<1>("-A", |_| true)?.is_some() {
+        if given.numbers::<1>("-A", |_| true)?.is_some() && setting.scans() {
             self.note("-A", "ignored, as by Prismatic itself");
         }
         let defocus = self.defocus(given)?;
         let energy = given.number("-E", |x| x > 0.0, 80.0)?;
-        let semi_angle = given.number("-sa", |x| x > 0.0, 20.0)?;
         let (c3, c5) = (any("-C3")?, any("-C5")?);
         let mut text = format!(
-            "[beam]\nenergy_kev = {energy:?}\nsemi_angle = {semi_angle:?}\ndefocus = {defocus:?}\nc3 = {c3:?}\nc5 = {c5:?}\ntilt = {tilt:?}"
+            "[beam]\nenergy_kev = {energy:?}\ndefocus = {defocus:?}\nc3 = {c3:?}\nc5 = {c5:?}"
         );
+        if setting.scans() {
+            text += &format!("\nsemi_angle = {:?}\ntilt = {tilt:?}", setting.semi_angle);
+        }
         if let Some(values) = given.values("-aber") {
             text += &format!("\naberrations = [{}]", aberrations(Path::new(&values[0]))?);
             self.aberrations = Some(PathBuf::from(&values[0]));
@@ -482,14 +484,15 @@ impl FromPrismatic {
             (given.whole("-ns", 0..=1_000_000)?, given.number("-zs", |x| x >= 0.0, 0.0)?);
         let (slices, thickness) = (setting.slicing.count(), setting.slicing.thickness());
         let refocused = given.switch("-mrf", false)?;
-        if !setting.prism {
+        if setting.algorithm != Algorithm::Prism {
             let first = (from / thickness).ceil() as usize;
             let every = every.filter(|every| *every > 0).unwrap_or(slices);
             let ends = (every..slices).step_by(every).filter(|end| *end >= first);
             let ends: Vec<f64> = ends.map(|end| end as f64 * thickness).collect();
             let more =
                 if ends.is_empty() { String::new() } else { format!("\nthicknesses = {ends:?}") };
-            return Ok(format!("[method]\nalgorithm = \"multislice\"{more}"));
+            let algorithm = if setting.scans() { "multislice" } else { "hrtem" };
+            return Ok(format!("[method]\nalgorithm = \"{algorithm}\"{more}"));
         }
         if every.is_some() {
             self.note("-ns, -zs", "without effect, as multislice alone is read on the way");
@@ -552,23 +555,43 @@ impl FromPrismatic {
         })
     }
 
+    // Options of probes alone
+    /// Notes what is given to no effect where a plane wave lights the specimen.
+    fn without_probes(&mut self, given: &Given) {
+        const OTHERS: [&str; 6] = ["-sa", "-tx", "-ty", "-A", "-mrf", "-probe"];
+        let of_probes = |name: &str| {
+            let mut all = SCAN.iter().chain(DETECTOR).map(|known| known.0);
+            OTHERS.contains(&name) || all.any(|known| known == name)
+        };
+        let names = given.0.iter().map(|(known, _)| known.0).filter(|name| of_probes(name));
+        let names: Vec<&str> = names.collect();
+        if !names.is_empty() {
+            self.note(&names.join(", "), "without effect, as a plane wave has no probes");
+        }
+    }
+
     // Outputs and machines of a line
     /// What is to be written, and where.
     fn outputs(&mut self, given: &Given, setting: &Setting) -> Result<(), Invalid> {
         self.output = given.values("-o").map(|values| PathBuf::from(&values[0]));
         let probe = given.whole("-probe", 0..=2)?.is_some_and(|how| how > 0);
+        let (matrix, complex) = (given.switch("-sm", false)?, given.switch("-com", false)?);
+        let prism = setting.algorithm == Algorithm::Prism;
         let saved = [
             (given.switch("-ps", false)?, "potential"),
-            (given.switch("-sm", false)? && setting.prism, "smatrix"),
-            (probe, "probe"),
+            (matrix && prism, "smatrix"),
+            (probe && setting.scans(), "probe"),
+            (complex && !setting.scans(), "wave"),
         ];
         self.save =
             saved.iter().filter(|(wanted, _)| *wanted).map(|(_, name)| name.to_string()).collect();
-        if given.switch("-sm", false)? && !setting.prism {
-            self.note("-sm 1", "without effect, as multislice has no S-matrix");
+        if matrix && !prism {
+            self.note("-sm 1", "without effect, as PRISM alone has an S-matrix");
         }
-        if given.switch("-com", false)? {
+        if complex && setting.scans() {
             self.note("-com 1", "intensities are written, not complex waves");
+        } else if complex {
+            self.note("-com 1", "exit waves, before the lens, are written beside the images");
         }
         Ok(())
     }
@@ -594,7 +617,7 @@ impl FromPrismatic {
 // What several tables of a line need
 /// What several tables need.
 struct Setting {
-    prism: bool,
+    algorithm: Algorithm,
     factor: [usize; 2],
     beam: Beam,
     semi_angle: f64,
@@ -604,9 +627,10 @@ struct Setting {
 
 impl Setting {
     fn new(given: &Given, specimen: &Specimen) -> Result<Self, Invalid> {
-        let prism = match given.values("-a").map(|values| &*values[0]) {
-            None | Some("p" | "prism") => true,
-            Some("m" | "multislice") => false,
+        let algorithm = match given.values("-a").map(|values| &*values[0]) {
+            None | Some("p" | "prism") => Algorithm::Prism,
+            Some("m" | "multislice") => Algorithm::Multislice,
+            Some("t" | "hrtem") => Algorithm::Hrtem,
             Some(other) => return Err(refuse("-a", &[other.into()])),
         };
         let [x, y, z] = specimen.cell();
@@ -622,7 +646,12 @@ impl Setting {
         let energy = given.number("-E", |x| (0.1..=1e5).contains(&x), 80.0)?;
         let semi_angle = given.number("-sa", |x| x > 0.0, 20.0)?;
         let beam = Beam::new(energy).map_err(of("-E"))?;
-        Ok(Self { prism, factor, beam, semi_angle, grid, slicing })
+        Ok(Self { algorithm, factor, beam, semi_angle, grid, slicing })
+    }
+
+    /// Whether probes scan the specimen.
+    fn scans(&self) -> bool {
+        self.algorithm != Algorithm::Hrtem
     }
 }
 
@@ -713,7 +742,7 @@ mod tests {
             [sample]\nfile = \"book/systems/SI100.XYZ\"\ntile = [1, 1, 1]\n\
             [potential]\nmodel = \"sliced\"\nfactors = \"kirkland\"\ngrid = [48, 48]\nslice_thickness = 2.0\nbound = 3.0\n\
             [phonons]\nconfigurations = 1\nseed = 0\n\
-            [beam]\nenergy_kev = 80.0\nsemi_angle = 20.0\ndefocus = [0.0]\nc3 = 0.0\nc5 = 0.0\ntilt = [0.0, 0.0]\n\
+            [beam]\nenergy_kev = 80.0\ndefocus = [0.0]\nc3 = 0.0\nc5 = 0.0\nsemi_angle = 20.0\ntilt = [0.0, 0.0]\n\
             [scan]\nwindow = [[0.0, 5.5], [0.0, 5.5]]\nstep = [0.25, 0.25]\n\
             [method]\nalgorithm = \"prism\"\ninterpolation = [4, 4]\nmargin = 2.5\n\
             [detector]\nbin = 1.0\n\
@@ -733,7 +762,7 @@ mod tests {
         let wanted = "\n[sample]\nfile = \"book/systems/SI100.XYZ\"\ntile = [2, 3, 4]\ncell = [5.43, 5.5, 5.6]\noccupancy = false\n\
             [potential]\nmodel = \"lookup\"\nfactors = \"kirkland\"\ngrid = [120, 152]\nslice_thickness = 1.4\nbound = 2.5\n\
             [phonons]\nconfigurations = 0\nseed = 7\n\
-            [beam]\nenergy_kev = 100.0\nsemi_angle = 18.0\ndefocus = [-30.0]\nc3 = 10000.0\nc5 = 5000000.0\ntilt = [2.0, -1.0]\n\
+            [beam]\nenergy_kev = 100.0\ndefocus = [-30.0]\nc3 = 10000.0\nc5 = 5000000.0\nsemi_angle = 18.0\ntilt = [2.0, -1.0]\n\
             [scan]\nwindow = [[0.0, 5.5], [1.0, 3.4000000000000004]]\nstep = [0.5, 0.4]\n\
             [method]\nalgorithm = \"multislice\"\nthicknesses = [14.0, 21.0]\n\
             [detector]\nbin = 2.0\nannuli = [[40.0, 79.0]]\ncentre_of_mass = true\nfour_d = { crop = 30.0, bin = 1 }\n\
@@ -755,6 +784,31 @@ mod tests {
         assert_eq!(
             (read(prism).save, read(prism).device),
             (vec!["smatrix".into()], Some(Device::Cuda(None)))
+        );
+    }
+
+    // A plane wave of a line
+    #[test]
+    fn a_plane_wave_has_a_lens_and_no_probes() {
+        let line = "-a t -te 0 -3DP 0 -s 2.5 -df 60 -C3 1e4 -ns 1 -sa 9 -tx 3 -r 0.3 -d 2 -com 1 -probe 1 -ps 1";
+        let found = read(line);
+        let wanted = "[beam]\nenergy_kev = 80.0\ndefocus = [60.0]\nc3 = 10000.0\nc5 = 0.0\n\
+            [method]\nalgorithm = \"hrtem\"\nthicknesses = [2.5, 5.0]\n\
+            [run]\nprecision = \"f32\"\n";
+        assert!(found.text.ends_with(wanted), "{}", found.text);
+        assert_eq!(found.save, ["potential", "wave"]);
+        assert_eq!(
+            found.notes,
+            [
+                "-sa, -tx, -r, -d, -probe: without effect, as a plane wave has no probes",
+                "-com 1: exit waves, before the lens, are written beside the images",
+            ]
+        );
+        let file = SampleFile::from_toml(&found.text, "--prismatic").unwrap();
+        let plan = file.micrographs().unwrap();
+        assert_eq!(
+            (plan.options().ends.as_slice(), plan.options().lens.aperture),
+            (&[1, 2, 3][..], None)
         );
     }
 
@@ -872,11 +926,7 @@ mod tests {
             ("-p 0.1 -pixel", " = -pixel"),
             ("-p 0.1 --pixel-size 0.2", " -p = 0.2: expected an option that stands once"),
             ("-f 1.5", " -f = 1.5: expected a whole number from 1 to 1000"),
-            ("-a x", " -a = x: expected p for PRISM or m"),
-            (
-                "-a t",
-                " -a = t: expected p for PRISM or m for multislice; t is the algorithm \"hrtem\"",
-            ),
+            ("-a x", " -a = x: expected p for PRISM, m for multislice or t"),
             ("-te yes", " -te = yes: expected 0 or 1"),
             ("-s 9", " -s = 9.0: expected a length in Å up to the height of the cell"),
             ("-E 0", " -E = 0: expected an energy between"),
