@@ -6,8 +6,8 @@ use crate::device::gpu::Gpu;
 use crate::device::{Engine, Watch, check, processor_name, threads};
 use crate::electrons::prism::transform_along;
 use crate::electrons::{
-    Aberrations, Beam, DetectorOptions, PotentialOptions, Prism, Probe, Scan, StemMethod,
-    StemOptions, StemPlan, WaveGrid,
+    Aberrations, Beam, DetectorOptions, PotentialModel, PotentialOptions, Prism, Probe, Scan,
+    StemMethod, StemOptions, StemPlan, WaveGrid,
 };
 use crate::error::{Error, Invalid};
 use crate::files::origin::date;
@@ -36,6 +36,8 @@ pub struct Case {
     probes: usize,
     /// Interpolation of PRISM; 0 is multislice.
     interpolation: usize,
+    /// Whether atoms are deep and tremble.
+    deep: bool,
     /// The fewest devices for which it is timed unless it is asked for by name; 0 for cores, too.
     devices: usize,
 }
@@ -48,10 +50,19 @@ const SMALL: Case = Case {
     thickness: 2.0,
     probes: 16,
     interpolation: 0,
+    deep: false,
     devices: 0,
 };
 const MIDDLE: Case =
     Case { name: "256-multislice", cells: [4, 4, 10], points: 256, thickness: 1.3575, ..SMALL };
+const DEEP: Case = Case {
+    name: "512-prism-4-deep",
+    cells: [8, 8, 10],
+    points: 512,
+    interpolation: 4,
+    deep: true,
+    ..MIDDLE
+};
 const LARGE: Case = Case {
     name: "512-multislice",
     cells: [8, 8, 25],
@@ -62,12 +73,13 @@ const LARGE: Case = Case {
 };
 
 /// All scans that are timed.
-pub const CASES: [Case; 9] = [
+pub const CASES: [Case; 10] = [
     MIDDLE,
     Case { name: "256-prism-4", interpolation: 4, ..MIDDLE },
     SMALL,
     Case { name: "128-prism-2", interpolation: 2, ..SMALL },
     Case { name: "128-prism-4", interpolation: 4, ..SMALL },
+    DEEP,
     LARGE,
     Case { name: "512-prism-4", interpolation: 4, ..LARGE },
     Case { name: "512-prism-4-dense", interpolation: 4, probes: 128, ..LARGE },
@@ -87,7 +99,7 @@ fn silicon(cells: [usize; 3]) -> Result<Specimen, Invalid> {
             let along = |axis: usize| SIDE * (corner[axis] as f64 + 0.25 * f64::from(place[axis]));
             let position = [along(0), along(1), along(2) + 0.125 * SIDE];
             let element = Element::new(14)?;
-            atoms.push(Atom { element, position, occupancy: 1.0, displacement: 0.0 });
+            atoms.push(Atom { element, position, occupancy: 1.0, displacement: 0.076 });
         }
     }
     Specimen::new(cells.map(|cells| SIDE * cells as f64), atoms)
@@ -105,13 +117,14 @@ impl Case {
             0 => StemMethod::Multislice,
             f => StemMethod::Prism { factor: [f; 2], refocus: 0.0, margin: None },
         };
+        let model = if self.deep { PotentialModel::Sliced } else { PotentialModel::Projected };
         let aberrations = Aberrations::default();
         let options = StemOptions {
             grid: WaveGrid::new([self.points; 2], [x, y])?,
             ends: vec![slicing.count()],
             slicing,
-            potential: PotentialOptions::default(),
-            phonons: Phonons::default(),
+            potential: PotentialOptions { model, ..Default::default() },
+            phonons: Phonons { configurations: usize::from(self.deep), seed: 1 },
             probe: Probe { beam: Beam::new(100.0)?, semi_angle: 20.0, aberrations, tilt: [0.0; 2] },
             defoci: vec![0.0],
             scan: Scan::new([[0.0, x], [0.0, y]], step)?,
@@ -416,6 +429,7 @@ mod tests {
         thickness: 5.43 / 2.0,
         probes: 3,
         interpolation: 0,
+        deep: false,
         devices: 0,
     };
 
@@ -429,7 +443,8 @@ mod tests {
         assert_eq!((CASES[1].waves(&prism).unwrap(), prism.grid().points()), (37, [64, 64]));
         assert_eq!(middle.specimen().atoms().len(), 8 * 160);
         let named = |devices| chosen(&[], devices).unwrap().len();
-        assert_eq!([0, 1, 2].map(named), [5, 8, 9]);
+        assert_eq!([0, 1, 2].map(named), [6, 9, 10]);
+        assert_eq!(CASES[5].plan().unwrap().configurations(), 1);
         assert_eq!(chosen(&["128-prism-2".into()], 0).unwrap(), [CASES[3]]);
         let refused = chosen(&["129".into()], 0).unwrap_err();
         assert!(refused.expected.contains("512-multislice-dense"), "{refused}");
@@ -437,8 +452,8 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_time_are_those_of_its_whole() {
-        for interpolation in [0, 1] {
-            let case = Case { interpolation, ..TINY };
+        for (interpolation, deep) in [(0, false), (1, false), (1, true)] {
+            let case = Case { interpolation, deep, ..TINY };
             let engine = Engine::cpu(Precision::F32);
             let sheet = StemSheet::measure(&[case], &engine, 2, &silent).unwrap();
             let times = &sheet.rows[0];

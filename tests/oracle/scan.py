@@ -79,8 +79,11 @@ def times(program):
     print(f"{'case':21}{'abTEM':>9}{'lenslet':>10}{'ratio':>8}")
     for row in sheet["rows"]:
         method, *factor = row["name"].split("-")[1:]
-        cells, thickness = ((4, 4, 10), 1.3575) if row["points"] == 256 else ((3, 3, 15), 2.0)
+        deep = "deep" in factor
+        cells, thickness = {128: ((3, 3, 15), 2.0), 256: ((4, 4, 10), 1.3575), 512: ((8, 8, 10), 1.3575)}[row["points"]]
         atoms = ase.Atoms("Si8", positions=np.add(quarters, (0, 0, 0.5)) * side / 4, cell=[side] * 3, pbc=True) * cells
+        if deep:
+            atoms.rattle(0.076, seed=1)
         grid = (row["points"],) * 2
         extent = tuple(side * count for count in cells[:2])
         places = abtem.GridScan((0, 0), extent, gpts=round(row["probes"] ** 0.5), endpoint=False)
@@ -88,7 +91,8 @@ def times(program):
         seconds = []
         for _ in range(4):
             start = time.perf_counter()
-            made = abtem.Potential(atoms, gpts=grid, slice_thickness=thickness, projection="infinite", parametrization="kirkland")
+            projection = "finite" if deep else "infinite"
+            made = abtem.Potential(atoms, gpts=grid, slice_thickness=thickness, projection=projection, parametrization="kirkland")
             if method == "multislice":
                 scan = abtem.Probe(energy=ENERGY, semiangle_cutoff=20.0).scan(made, scan=places, detectors=rings)
             else:
