@@ -6,8 +6,8 @@ use crate::device::gpu::Gpu;
 use crate::device::{Engine, Watch, check, processor_name, threads};
 use crate::electrons::prism::transform_along;
 use crate::electrons::{
-    Aberrations, Beam, DetectorOptions, PotentialModel, PotentialOptions, Prism, Probe, Scan,
-    StemMethod, StemOptions, StemPlan, WaveGrid,
+    Aberrations, Beam, DetectorOptions, PotentialModel, PotentialOptions, Probe, Scan, StemMethod,
+    StemOptions, StemPlan, WaveGrid,
 };
 use crate::error::{Error, Invalid};
 use crate::files::origin::date;
@@ -133,17 +133,6 @@ impl Case {
         };
         StemPlan::new(specimen, options)
     }
-
-    /// Waves that go through all slices: probes, or the beams of PRISM.
-    fn waves(&self, plan: &StemPlan) -> Result<usize, Invalid> {
-        match plan.options().method {
-            StemMethod::Multislice => Ok(plan.places()),
-            StemMethod::Prism { factor, .. } => {
-                let options = plan.options();
-                Ok(Prism::new(options.grid, factor, &options.probe, None)?.beams())
-            }
-        }
-    }
 }
 
 // Times of a scan
@@ -189,7 +178,7 @@ pub fn time_stem(
             plan.run(engine, &mut readings, watch, &mut |_| Ok(()))
         })
     };
-    let (probes, waves) = (plan.places(), case.waves(&plan)?);
+    let (probes, waves) = (plan.places(), plan.followed(plan.places())?);
     let (total, prepared) = (run(engine, probes)?, run(engine, 1)?);
     let alone = match engine.devices() {
         [first, _, ..] => {
@@ -440,7 +429,7 @@ mod tests {
         assert!(sides(&middle, 21.72) && sides(&small, 16.29));
         assert_eq!([&middle, &small].map(|plan| plan.options().slicing.count()), [40, 41]);
         assert_eq!([&middle, &small].map(StemPlan::places), [256, 256]);
-        assert_eq!((CASES[1].waves(&prism).unwrap(), prism.grid().points()), (37, [64, 64]));
+        assert_eq!((prism.followed(256).unwrap(), prism.grid().points()), (37, [64, 64]));
         assert_eq!(middle.specimen().atoms().len(), 8 * 160);
         let named = |devices| chosen(&[], devices).unwrap().len();
         assert_eq!([0, 1, 2].map(named), [6, 9, 10]);

@@ -1192,7 +1192,7 @@ mod tests {
         let value = |k: usize| Complex::new((k as f64 * 0.7).sin(), (k as f64 * 1.3).cos());
         let fields: Vec<_> = (0..2 * size).map(value).collect();
         // Check transforms of complex numbers
-        let in_t = |z: &Complex<f64>| Complex::new(T::of(z.re), T::of(z.im));
+        let in_t = |z: &Complex<f64>| T::of_complex(*z);
         let there = gpu.upload(&fields.iter().map(in_t).collect::<Vec<_>>()).unwrap();
         let results = gpu.zeros::<Complex<T>>(2 * size).unwrap();
         let both = |sign| -> Vec<_> {

@@ -274,8 +274,7 @@ impl ProbeWave {
         let (x, y) = (ramp(&self.x, place[0]), ramp(&self.y, place[1]));
         for ((mut row, own), y) in wave.outer_iter_mut().zip(self.wave.outer_iter()).zip(y) {
             for ((a, own), x) in row.iter_mut().zip(own).zip(&x) {
-                let moved = own * (x * y);
-                *a = Complex::new(T::of(moved.re), T::of(moved.im));
+                *a = T::of_complex(own * (x * y));
             }
         }
     }

@@ -7,8 +7,8 @@ use super::finishing::suffix;
 use super::micrograph::{MicrographPlan, samples};
 use super::multislice::Unseen;
 use super::potential::Potential;
-use super::prism::{Prism, SMatrix};
-use super::scan::{StemMethod, StemPlan, focused};
+use super::prism::SMatrix;
+use super::scan::{StemPlan, focused};
 use super::wave_grid::WaveGrid;
 use crate::device::{Watch, check};
 use crate::error::{Error, Invalid};
@@ -68,7 +68,7 @@ impl StemPlan {
             let probe = focused(&options.probe, *defocus).wave(grid)?;
             let wave = probe.at::<f64>(&[options.scan.place(0)]);
             let wave =
-                samples(grid, wave.index_axis(NdAxis(0), 0)).mapv(|a| complex::<T>(a * share));
+                samples(grid, wave.index_axis(NdAxis(0), 0)).mapv(|a| T::of_complex(a * share));
             let axes = plane_axes(grid, 1.0)?.to_vec();
             signals.add(Signal::new(
                 &format!("probe{}", suffix(d, None)),
@@ -86,12 +86,11 @@ impl StemPlan {
         Complex<T>: Sample,
     {
         let (options, potential) = (self.options(), self.potential(0)?);
-        let StemMethod::Prism { factor, refocus, margin } = options.method else {
+        let Some((prism, refocus)) = self.prism()? else {
             let expected = "a scan whose algorithm is \"prism\"";
             return Err(Invalid::new("save", "smatrix", expected).into());
         };
         let (grid, beam) = (options.grid, &options.probe.beam);
-        let prism = Prism::new(grid, factor, &options.probe, margin)?;
         let mut waves = prism.waves::<T>(0..prism.beams());
         let frequencies = frequencies_of(&grid, waves.view());
         let multislice = self.multislice::<T>()?;
@@ -118,9 +117,8 @@ impl StemPlan {
             Beside::Potential => all * options.slicing.count() as u64 * (8 + number),
             Beside::Probe => points(self.grid()) * options.defoci.len() as u64 * (32 + 2 * number),
             Beside::SMatrix => {
-                let StemMethod::Prism { factor, margin, .. } = options.method else { return 0 };
-                let beams = Prism::new(options.grid, factor, &options.probe, margin);
-                let beams = beams.map_or(0, |prism| prism.beams()) as u64;
+                let Ok(Some((prism, _))) = self.prism() else { return 0 };
+                let beams = prism.beams() as u64;
                 let slices = options.slicing.count() as u64 * all * 2 * number;
                 beams * all / 4 * 2 * number * 3 + slices.min(1 << 30)
             }
@@ -168,11 +166,6 @@ impl MicrographPlan {
 fn plane_axes(grid: &WaveGrid, times: f64) -> Result<[Axis; 2], Invalid> {
     let [x, y] = grid.pixel();
     Ok([Axis::signal("x", "Å", 0.0, times * x)?, Axis::signal("y", "Å", 0.0, times * y)?])
-}
-
-/// A complex number in another precision.
-fn complex<T: Real>(a: Complex64) -> Complex<T> {
-    Complex::new(T::of(a.re), T::of(a.im))
 }
 
 // Frequencies of single beams

@@ -137,8 +137,7 @@ impl<T: Real> Multislice<T> {
     /// The propagator, over the samples along y.
     fn propagator(&self) -> Vec<Complex<T>> {
         let ([x, y], scale) = (self.factors(), 1.0 / self.grid.points()[1] as f64);
-        let number = |z: Complex<f64>| Complex::new(T::of(z.re), T::of(z.im));
-        x.iter().flat_map(|x| y.iter().map(move |y| number(x * y * scale))).collect()
+        x.iter().flat_map(|x| y.iter().map(move |y| T::of_complex(x * y * scale))).collect()
     }
 
     // The transmission of a slice

@@ -187,8 +187,7 @@ impl<T: Real> SMatrix<T> {
         let (shape, expected) = (spectra.dim(), format!("{} of {ny} by {nx}", prism.beams()));
         accept(shape == (prism.beams(), ny, nx), "spectra", shape, &expected)?;
         let [x, y] = prism.back(beam, refocus);
-        let number = |z: Complex<f64>| Complex::new(T::of(z.re), T::of(z.im));
-        let back = Array2::from_shape_fn((ny, nx), |(j, i)| number(x[i] * y[j]));
+        let back = Array2::from_shape_fn((ny, nx), |(j, i)| T::of_complex(x[i] * y[j]));
         let inverse = [nx, ny].map(|points| T::plan_complex(points).1);
         let mut planes = match spectra.is_standard_layout() {
             true => spectra,

@@ -274,7 +274,7 @@ impl StemPlan {
     }
 
     /// Waves that go through all slices for so many probes: as many, or the beams of PRISM.
-    fn followed(&self, probes: usize) -> Result<usize, Invalid> {
+    pub(crate) fn followed(&self, probes: usize) -> Result<usize, Invalid> {
         Ok(self.prism()?.map_or(probes, |(prism, _)| prism.beams()))
     }
 
@@ -908,8 +908,8 @@ impl StemPlan {
         engine: &Engine,
     ) -> [Stage; 2] {
         let (options, configurations) = (&self.options, self.configurations() as f64);
-        let atoms = self.specimen.atoms().len() as f64 / options.slicing.count() as f64;
-        let making = options.potential.model.passes(atoms, options.phonons.configurations > 0);
+        let making =
+            options.potential.model.passes(&self.specimen, &options.slicing, &options.phonons);
         let pass = |precision| configurations * seconds_of_a_pass(&options.grid, precision);
         let slices = self.distinct as f64 * making * pass(Precision::F32) / threads() as f64;
         let passes = (waves * options.ends.last().copied().unwrap_or(0)) as f64;

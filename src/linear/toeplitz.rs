@@ -479,7 +479,7 @@ fn spectra<T: Real>(kernels: &[ArrayView2<f64>], shape: &Shape, length: usize) -
         // Round the columns of all spectra
         for (field, lanes) in fields.iter().zip(column.chunks_mut(groups)) {
             let values = &field[kx * length..(kx + 1) * length];
-            into_lanes(values.iter().map(|z| Complex::new(T::of(z.re), T::of(z.im))), lanes);
+            into_lanes(values.iter().copied().map(T::of_complex), lanes);
         }
     });
     spectra

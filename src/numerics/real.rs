@@ -3,6 +3,7 @@
 
 use self::sealed::Plans;
 use bytemuck::Pod;
+use num_complex::Complex;
 use num_traits::{Float, FromPrimitive, NumAssign, Signed};
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 use rustfft::{Fft, FftPlanner};
@@ -41,6 +42,11 @@ pub trait Real:
 
     /// The number in double precision.
     fn in_double(self) -> f64;
+
+    /// The nearest complex number to `z`.
+    fn of_complex(z: Complex<f64>) -> Complex<Self> {
+        Complex::new(Self::of(z.re), Self::of(z.im))
+    }
 }
 
 // Plans of transforms for either precision

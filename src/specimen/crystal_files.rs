@@ -127,10 +127,10 @@ impl CrystalText<'_> {
         if sides.len() != 3 {
             return Err(self.bad(2, "cell", Some(&sides.join(" ")), expected));
         }
-        let mut lattice = [[0.0; 3]; 3];
+        let (mut lattice, mut lengths) = ([[0.0; 3]; 3], [0.0; 3]);
         for axis in 0..3 {
-            lattice[axis][axis] =
-                self.number(2, "cell", Some(sides[axis]), 1e-3..=1e7, expected)?;
+            lengths[axis] = self.number(2, "cell", Some(sides[axis]), 1e-3..=1e7, expected)?;
+            lattice[axis][axis] = lengths[axis];
         }
         let mut atoms = Vec::new();
         for (k, line) in
@@ -139,11 +139,7 @@ impl CrystalText<'_> {
             if line.trim() == "-1" {
                 return self.check(2, Crystal::new(lattice, atoms));
             }
-            atoms.push(self.kirkland_atom(
-                k + 1,
-                line,
-                [0, 1, 2].map(|axis| lattice[axis][axis]),
-            )?);
+            atoms.push(self.kirkland_atom(k + 1, line, lengths)?);
         }
         Err(self.bad(self.lines.len(), "end", None, "a line with -1 after the last atom"))
     }
@@ -164,26 +160,17 @@ impl CrystalText<'_> {
         let field = |k: usize| found.get(k).copied();
         let atom =
             self.atom(number, element, [field(1), field(2), field(3), field(4), field(5)])?;
-        let height = sides[2];
-        let cases = [
-            (
-                "x",
-                BESIDE,
-                format!("a place in the cell, 0 to {} Å, or {BESIDE} Å beside it", sides[0]),
-            ),
-            (
-                "y",
-                BESIDE,
-                format!("a place in the cell, 0 to {} Å, or {BESIDE} Å beside it", sides[1]),
-            ),
-            ("z", 1e-6 * height, format!("a height in the cell, 0 to {height} Å")),
-        ];
-        for (axis, (name, slack, expected)) in cases.into_iter().enumerate() {
-            if !(-slack..=sides[axis] + slack).contains(&atom.position[axis]) {
-                return Err(self.bad(number, name, field(axis + 1), &expected));
-            }
-        }
-        Ok(atom)
+        let slack = [BESIDE, BESIDE, 1e-6 * sides[2]];
+        let outside = |axis: &usize| {
+            !(-slack[*axis]..=sides[*axis] + slack[*axis]).contains(&atom.position[*axis])
+        };
+        let Some(axis) = (0..3).find(outside) else { return Ok(atom) };
+        let side = sides[axis];
+        let expected = match axis {
+            2 => format!("a height in the cell, 0 to {side} Å"),
+            _ => format!("a place in the cell, 0 to {side} Å, or {BESIDE} Å beside it"),
+        };
+        Err(self.bad(number, ["x", "y", "z"][axis], field(axis + 1), &expected))
     }
 }
 

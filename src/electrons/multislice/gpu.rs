@@ -95,11 +95,10 @@ impl<T: Real> PassesGpu<T> {
         let Some((columns, down)) = Side::new(gpu, &SOURCE, points[1], true)? else {
             return Ok(None);
         };
-        let number = |z: Complex<f64>| Complex::new(T::of(z.re), T::of(z.im));
-        let along_x: Vec<_> = along_x.iter().map(|x| number(*x)).collect();
+        let along_x: Vec<_> = along_x.iter().copied().map(T::of_complex).collect();
         let mut all_y = vec![Complex::default(); points[1]];
         for (k, y) in grid.kept(1).zip(along_y) {
-            all_y[k] = number(y / points[1] as f64);
+            all_y[k] = T::of_complex(y / points[1] as f64);
         }
         Ok(Some(Self {
             points,

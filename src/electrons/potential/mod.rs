@@ -7,7 +7,7 @@ use self::sites::{Site, by_slice, sites};
 use self::waves::{Projected, Sliced};
 use crate::electrons::wave_grid::WaveGrid;
 use crate::error::{Invalid, accept, positive};
-use crate::specimen::{Element, Factors, Slicing, Specimen};
+use crate::specimen::{Element, Factors, Phonons, Slicing, Specimen};
 use ndarray::{Array2, Array3, Axis};
 use rayon::prelude::*;
 use std::collections::{BTreeSet, HashMap};
@@ -143,10 +143,11 @@ fn first_alike(slices: &[Vec<Site>]) -> Vec<usize> {
 
 // How long slices take
 impl PotentialModel {
-    /// How many waves pass a slice with so many atoms while it is made, about, if all is done by one thread in single precision.
-    pub(super) fn passes(self, atoms: f64, trembling: bool) -> f64 {
+    /// How many waves pass a slice of a specimen while it is made, about, if all is done by one thread in single precision.
+    pub(super) fn passes(self, specimen: &Specimen, slicing: &Slicing, phonons: &Phonons) -> f64 {
+        let atoms = specimen.atoms().len() as f64 / slicing.count() as f64;
         let deep = match self {
-            Self::Sliced if trembling => 16.0 + 0.5 * atoms,
+            Self::Sliced if phonons.configurations > 0 => 16.0 + 0.5 * atoms,
             Self::Sliced => 16.0,
             _ => 0.0,
         };

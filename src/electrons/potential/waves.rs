@@ -353,8 +353,8 @@ impl Sliced {
                     (Structure::new(&self.waves.grid, plane, highest), self.table(kind, z, sign));
                 self.waves.add(&mut flow, &atoms, |kx, row| self.radii.fill(&table, kx, row));
             }
-            for octave in octaves(scattered) {
-                self.add_octave(&mut flow, &octave, sign);
+            for octave in octaves(&mut scattered) {
+                self.add_octave(&mut flow, octave, sign);
             }
         }
         flow
@@ -436,17 +436,17 @@ impl Sliced {
 const PLANE: usize = 4;
 
 /// Atoms of one element whose distances from a cut \[Å\] lie within an octave, the nearest first.
-type Octave = Vec<(f64, Site)>;
+type Octave = [(f64, Site)];
 
 /// Sorts atoms by element and octave; at most 128 atoms stand together, so that what is computed of them stays in the caches.
-fn octaves(mut atoms: Vec<(f64, Site)>) -> Vec<Octave> {
+fn octaves(atoms: &mut [(f64, Site)]) -> Vec<&Octave> {
     atoms.sort_by(|(a, one), (b, other)| one.kind.cmp(&other.kind).then(a.total_cmp(b)));
-    let (mut octaves, mut rest) = (Vec::new(), &atoms[..]);
+    let (mut octaves, mut rest) = (Vec::new(), &*atoms);
     while let Some((nearest, first)) = rest.first() {
         let within = |(z, site): &&(f64, Site)| site.kind == first.kind && *z <= 2.0 * nearest;
         let count = rest.iter().take(128).take_while(within).count();
         let (octave, beyond) = rest.split_at(count);
-        octaves.push(octave.to_vec());
+        octaves.push(octave);
         rest = beyond;
     }
     octaves
@@ -606,7 +606,8 @@ mod tests {
             let off = largest(&(together - sum)) / largest(sum);
             assert!(off < 1e-12, "{off:e}");
         }
-        let octaves = octaves(sites.iter().map(|site| (site.place[2] - 2.0, *site)).collect());
+        let mut atoms: Vec<_> = sites.iter().map(|site| (site.place[2] - 2.0, *site)).collect();
+        let octaves = octaves(&mut atoms);
         let stand_ins: Vec<_> = octaves.iter().map(|octave| stand_ins(octave).1.dim()).collect();
         assert!(stand_ins.iter().any(|(atoms, distances)| distances < atoms), "{stand_ins:?}");
     }

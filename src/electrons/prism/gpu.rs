@@ -150,10 +150,8 @@ impl<T: Real> BeamsGpu<T> {
         let indices: Vec<i32> = beams.iter().flat_map(signed).collect();
         let [fx, fy] = prism.factor;
         let amplitudes = |probe: &ProbeWave| {
-            let amplitude = |[i, j]: &[usize; 2]| {
-                let a = probe.on_axis()[[*j, *i]] * (fx * fy) as f64;
-                Complex::new(T::of(a.re), T::of(a.im))
-            };
+            let amplitude =
+                |[i, j]: &[usize; 2]| T::of_complex(probe.on_axis()[[*j, *i]] * (fx * fy) as f64);
             gpu.upload(&beams.iter().map(amplitude).collect::<Vec<_>>())
         };
         Ok(Self {
@@ -187,8 +185,7 @@ impl<T: Real> PlanesGpu<T> {
         let Some((rows, across)) = Side::new(gpu, &SOURCE, nx, false)? else { return Ok(None) };
         let Some((columns, down)) = Side::new(gpu, &SOURCE, ny, true)? else { return Ok(None) };
         let upload = |factors: &[Complex<f64>]| {
-            let number = |z: &Complex<f64>| Complex::new(T::of(z.re), T::of(z.im));
-            gpu.upload(&factors.iter().map(number).collect::<Vec<_>>())
+            gpu.upload(&factors.iter().copied().map(T::of_complex).collect::<Vec<_>>())
         };
         Ok(Some(Self {
             rows: (rows, across.kernel("back_along_rows")?, upload(along_x)?),

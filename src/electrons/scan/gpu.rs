@@ -187,7 +187,7 @@ impl StemPlan {
                 .transpose()?
                 .map(Arc::new);
             let spectrum = |probe: &ProbeWave| {
-                let wave = probe.on_axis().mapv(|a| Complex::new(T::of(a.re), T::of(a.im)));
+                let wave = probe.on_axis().mapv(T::of_complex);
                 gpu.upload(&wave.into_iter().collect::<Vec<_>>())
             };
             let detectors = Arc::new(DetectorsGpu::new::<T>(gpu, &self.detectors)?);
@@ -365,7 +365,7 @@ impl<T: Real> Follower<T> for There<'_, T> {
         watch: &dyn Watch,
     ) -> Result<bool, Error> {
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        let plane = self.plan.options.grid.points().iter().map(|n| n / 2).product::<usize>();
+        let plane = self.plan.kept();
         self.begin_beams(&room, prism, which.clone())?;
         self.follow(slices, &mut room, which.len(), watch, |e, room| {
             self.look(room, which.len(), planes[e].view(which.start * plane..which.end * plane))
@@ -412,10 +412,14 @@ impl StemPlan {
         self.windows_shared(engine.devices(), matrices, whole)
     }
 
+    /// Frequencies that a wave keeps, and pixels of the plane of a beam.
+    fn kept(&self) -> usize {
+        self.options.grid.points().iter().map(|points| points / 2).product()
+    }
+
     /// Bytes that planes of all beams take, with something left beside them.
     fn bytes_of_planes<T>(&self, prism: &Prism) -> u64 {
-        let plane: usize = self.options.grid.points().iter().map(|points| points / 2).product();
-        let planes = self.options.ends.len() * prism.beams() * plane;
+        let planes = self.options.ends.len() * prism.beams() * self.kept();
         (size_of::<Complex<T>>() * planes / 8 * 9) as u64
     }
 
@@ -471,15 +475,14 @@ impl StemPlan {
     ) -> Result<Vec<Box<dyn Waves + 'a>>, Error> {
         let ([gpu], false) = (engine.devices(), engine.has_cores()) else { return Ok(Vec::new()) };
         let (options, count) = (&self.options, prism.beams());
+        if !engine.has_room(self.bytes_of_planes::<T>(prism)) {
+            return Ok(Vec::new());
+        }
         let back = PlanesGpu::new(gpu, &options.grid, &prism.back(&options.probe.beam, refocus))?;
         let (Some(back), Some(windows)) = (back, WindowsGpu::new(gpu, &self.waves)?) else {
             return Ok(Vec::new());
         };
-        if !engine.has_room(self.bytes_of_planes::<T>(prism)) {
-            return Ok(Vec::new());
-        }
-        let plane: usize = options.grid.points().iter().map(|points| points / 2).product();
-        let planes = options.ends.iter().map(|_| gpu.zeros(count * plane));
+        let planes = options.ends.iter().map(|_| gpu.zeros(count * self.kept()));
         let planes: Vec<Buffer<Complex<T>>> = planes.collect::<Result<_, _>>()?;
         gpu.synchronise()?;
         let mut all = true;
