@@ -55,7 +55,7 @@ fn plans_state_the_memory_that_they_take() {
     let mut options = ImagingOptions::from_toml(&text, small).unwrap();
     options.correction.mode = CorrectionMode::Ltao;
     options.image.structure = Structure::Stationary;
-    options.image.terms = vec![ErrorTerm::Tomography, ErrorTerm::Anisoplanatism];
+    options.image.terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Anisoplanatism]);
     options.field = Some(Field { size: 1e-4, step: 2e-5 });
     let plan = ImagingPlan::new(&system("small-moao"), options).unwrap();
     let ((stated, _), used) =

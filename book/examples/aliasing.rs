@@ -85,7 +85,7 @@ fn causes(lenslets: usize, pitch: f64) -> Result<Vec<(String, f64)>, Box<dyn Err
         .targets([axis]);
     let system = builder.pupil(Some(Pupil::new(4.0, 0.0)?)).build()?;
     let mut image = ImageOptions::default();
-    image.terms = vec![ErrorTerm::Tomography, ErrorTerm::Aliasing, ErrorTerm::Fitting];
+    image.terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Aliasing, ErrorTerm::Fitting]);
     image.pixels = 16;
     let mirror =
         MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(lenslets + 1)) };

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn options(mode: CorrectionMode, actuators: usize) -> ImagingOptions {
     let mut image = ImageOptions::default();
     (image.pixels, image.structure) = (16, Structure::Stationary);
-    image.terms = vec![ErrorTerm::Tomography];
+    image.terms = Some(vec![ErrorTerm::Tomography]);
     let mirrors =
         vec![MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(actuators)) }];
     ImagingOptions {
@@ -40,7 +40,7 @@ fn cut(path: &Path) -> Result<(), Box<dyn Error>> {
     let targets = [Source::star(0.0, 0.0)?].into_iter().chain(along);
     let system = system.to_builder().targets(targets).build()?;
     let mut shared = options(CorrectionMode::Ltao, 9);
-    shared.image.terms.push(ErrorTerm::Anisoplanatism);
+    shared.image.terms.get_or_insert_default().push(ErrorTerm::Anisoplanatism);
     let run = |options| ImagingPlan::new(&system, options)?.run(&Engine::default(), &silent);
     let (shared, own) = (run(shared)?, run(options(CorrectionMode::Moao, 9))?);
     let of = |name: &str| -> Vec<(f64, f64)> {
@@ -77,7 +77,7 @@ fn memory(path: &Path) -> Result<(), Box<dyn Error>> {
         let targets = (0..count).map(place).collect::<Result<Vec<_>, _>>()?;
         let system = system.to_builder().targets(targets).build()?;
         let mut wanted = options(CorrectionMode::Ltao, 75);
-        wanted.image.terms.push(ErrorTerm::Anisoplanatism);
+        wanted.image.terms.get_or_insert_default().push(ErrorTerm::Anisoplanatism);
         let engine = Engine::default();
         let gibibytes = |bytes: u64| bytes as f64 / f64::from(1 << 30);
         let told = ImagingPlan::new(&system, wanted)?.describe(&engine).memory.host;

@@ -1,7 +1,9 @@
 //! Runs the loop of a small system in simulated worlds and draws what a camera sees beside what is foretold, into the folder that is given.
 
 use lenslet::device::{Engine, silent};
-use lenslet::image::{Budget, ImagingOptions, ImagingPlan, LoopSimulation, PointSpread, WorldSeen};
+use lenslet::image::{
+    Budget, ErrorTerm, ImagingOptions, ImagingPlan, LoopSimulation, PointSpread, WorldSeen,
+};
 use lenslet::model::System;
 use lenslet::plot::{Figure, PictureFormat, plot_budgets};
 use lenslet::units::ARCSEC;
@@ -22,7 +24,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let count = args.next().map_or(Ok(WORLDS), |count| count.parse())?;
     let text = std::fs::read_to_string(SYSTEM)?;
     let system = System::from_toml(&text, SYSTEM)?;
-    let options = ImagingOptions::from_toml(&text, SYSTEM)?;
+    let mut options = ImagingOptions::from_toml(&text, SYSTEM)?;
+    // Terms as if they were independent, each of which is compared with a part of the residual.
+    options.image.terms =
+        Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Bandwidth]);
     let foretold = ImagingPlan::new(&system, options.clone())?.run(&Engine::default(), &silent)?;
     let simulation = LoopSimulation::new(&system, &options, 6)?;
     let worlds = (1..=count).into_par_iter().map(|seed| simulation.world(seed));

@@ -5,13 +5,14 @@
 use super::choice;
 use super::summary::{align, command_line, count, plan_text};
 use super::watch::{Terminal, with_speed};
-use crate::device::{Device, check, engine::Engine, threads};
+use crate::device::{Device, Watch, check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
 use crate::files::origin::Origin;
 use crate::image::{
-    Exposure, Field, FieldImages, Imaged, Images, ImagingOptions, ImagingPlan, Ring, TargetImage,
+    Exposure, Field, FieldImages, Imaged, Images, ImagingOptions, ImagingPlan, LoopSimulation, Ring,
+    Simulated, TargetImage,
 };
 use crate::model::source::Source;
 use crate::model::system::System;
@@ -49,6 +50,9 @@ pub struct PsfArgs {
     /// Write a line for each target and each direction of the field into this file, .csv.
     #[arg(long)]
     csv: Option<PathBuf>,
+    /// Simulate so many independent realisations of the loop, and print their errors and Strehl ratios with standard errors, too.
+    #[arg(long, value_name = "REALISATIONS", conflicts_with = "plan", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    check: Option<u32>,
     /// Decades of light that the picture shows.
     #[arg(long, requires = "plot", default_value_t = 4)]
     decades: u32,
@@ -121,7 +125,9 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     let starless = picture.is_some() && starless && args.of != Of::Field;
     let name = args.of.to_possible_value().map_or_else(String::new, |of| of.get_name().into());
     refuse(starless, &name, "field, as there is no [[target]]")?;
-    let terms = !options.image.terms.is_empty() || options.image.extra + options.image.jitter > 0.0;
+    let image = &options.image;
+    let terms = image.terms.as_ref().is_none_or(|terms| !terms.is_empty());
+    let terms = terms || image.extra + image.jitter > 0.0;
     refuse(args.of == Of::Budget && !terms, "budget", "psf, as there is no error")?;
     let plan = ImagingPlan::new(&system, options)?.whole_field(args.scopesim.is_some());
     let engine = with_speed(Engine::open(args.device, args.precision)?, args.plan)?;
@@ -132,7 +138,16 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
     let found = plan.run(&engine, &terminal)?;
     let seconds = start.elapsed().as_secs_f64();
-    let told = Told { args, system: &system, plan: &plan, engine: &engine, found: &found, seconds };
+    let simulated = simulated(args, &system, &plan, &terminal)?;
+    let told = Told {
+        args,
+        system: &system,
+        plan: &plan,
+        engine: &engine,
+        found: &found,
+        simulated: &simulated,
+        seconds,
+    };
     // Write the images and their picture
     let mut arrays = Arrays::default();
     let errors: Vec<f64> = found.targets.iter().map(|target| target.budget.total()).collect();
@@ -179,7 +194,22 @@ struct Told<'a> {
     plan: &'a ImagingPlan,
     engine: &'a Engine,
     found: &'a Imaged,
+    /// Of each target, if loops were simulated.
+    simulated: &'a [Simulated],
     seconds: f64,
+}
+
+/// What simulated loops leave of all targets, if that is asked for.
+fn simulated(
+    args: &PsfArgs,
+    system: &System,
+    plan: &ImagingPlan,
+    watch: &dyn Watch,
+) -> Result<Vec<Simulated>, Error> {
+    let Some(realisations) = args.check else { return Ok(Vec::new()) };
+    let options = plan.options();
+    let squares = LoopSimulation::squares_per_lenslet(system, options)?;
+    LoopSimulation::new(system, options, squares)?.check(realisations as usize, watch)
 }
 
 impl Told<'_> {
@@ -286,11 +316,15 @@ impl Told<'_> {
         .join("; ");
         let names: Vec<String> = (0..targets).map(|t| format!("target {t}")).collect();
         let mut lines = vec![("system", system), ("method", description.reason.clone())];
-        for (name, target) in names.iter().zip(&self.found.targets) {
+        for (t, (name, target)) in names.iter().zip(&self.found.targets).enumerate() {
             let mut name = name.as_str();
             for line in self.lines_of(target) {
                 lines.push((std::mem::take(&mut name), line));
             }
+            lines.extend(self.line_of_check(t, target).map(|line| ("", line)));
+        }
+        if let Some(why) = self.plan.independent() {
+            lines.push(("terms", format!("added as if independent, as {why}")));
         }
         if let Some(field) = &self.plan.options().field {
             lines.push(("field", self.line_of(field)));
@@ -323,6 +357,26 @@ impl Told<'_> {
         )
     }
 
+    /// The total and the Strehl ratios of a target next to those of simulated loops, if there are any.
+    fn line_of_check(&self, t: usize, target: &TargetImage) -> Option<String> {
+        let simulated = self.simulated.get(t)?;
+        let computed = target.exposures.iter().zip(&simulated.strehl);
+        let strehl: Vec<String> = computed
+            .map(|(seen, [mean, error])| {
+                let wavelength = 1e6 * seen.image.wavelength;
+                let computed = seen.image.strehl;
+                format!("Strehl {mean:.3} ± {error:.3} ({computed:.3}) at {wavelength:.4} µm")
+            })
+            .collect();
+        let ([mean, error], total) =
+            (simulated.error.map(|x| 1e9 * x), 1e9 * target.budget.total());
+        let count = self.args.check.unwrap_or(0);
+        Some(format!(
+            "simulated (computed): {mean:.1} ± {error:.1} ({total:.1}) nm rms, {}; {count} realisations",
+            strehl.join(", ")
+        ))
+    }
+
     /// A line for each wavelength, and one for the budget.
     fn lines_of(&self, target: &TargetImage) -> Vec<String> {
         let boxes = self.boxes();
@@ -352,8 +406,14 @@ impl Told<'_> {
         let (image, image_field) = (&self.plan.options().image, &self.plan.options().field);
         let description = self.plan.describe(self.engine);
         let targets = self.system.targets().iter().zip(&self.found.targets);
-        let targets: Vec<Value> =
-            targets.map(|(source, seen)| with_contrast(source, seen)).collect();
+        let targets = targets.enumerate().map(|(t, (source, seen))| {
+            let mut told = with_contrast(source, seen);
+            if let Some(simulated) = self.simulated.get(t) {
+                told["simulated"] = of_check(simulated, self.args.check.unwrap_or(0));
+            }
+            told
+        });
+        let targets: Vec<Value> = targets.collect();
         let directions = &self.plan.correction().system().targets()[targets.len()..];
         let points = directions.iter().zip(&self.found.field);
         let points: Vec<Value> = points.map(|(source, seen)| told_of(source, seen)).collect();
@@ -367,6 +427,8 @@ impl Told<'_> {
             "actuators": self.actuators(),
             "mode": self.mode(),
             "method": self.plan.reconstruction().method().name(),
+            "terms": if self.plan.independent().is_some() { "independent" } else { "one covariance" },
+            "terms_reason": self.plan.independent(),
             "wavelengths": image.wavelengths,
             "pixel_mas": mas(image.pixel_at(image.wavelengths[0], self.plan.diameter())),
             "pixels": image.pixels,
@@ -400,6 +462,18 @@ fn with_contrast(source: &Source, seen: &TargetImage) -> Value {
     let mut told = told_of(source, seen);
     told["contrast"] = seen.exposures.iter().map(contrast).collect();
     told
+}
+
+/// Means of simulated loops with their standard errors.
+fn of_check(simulated: &Simulated, realisations: u32) -> Value {
+    let of = |k: usize| simulated.strehl.iter().map(|strehl| strehl[k]).collect::<Vec<f64>>();
+    json!({
+        "realisations": realisations,
+        "error_nm": 1e9 * simulated.error[0],
+        "error_nm_uncertainty": 1e9 * simulated.error[1],
+        "strehl": of(0),
+        "strehl_uncertainty": of(1),
+    })
 }
 
 /// What there is to tell of one direction.

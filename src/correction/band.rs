@@ -148,23 +148,51 @@ impl Band {
         spectra: impl Fn([f64; 2]) -> [[f64; N]; 2] + Sync,
     ) -> [Array2<f64>; N] {
         let waves = Waves::new(self, n + 1, 0, step);
-        let row = |y: &f64| self.nodes.iter().map(|x| spectra([*x, *y])).collect::<Vec<_>>();
-        let all: Vec<Vec<[[f64; N]; 2]>> = self.nodes.par_iter().map(row).collect();
         let product = |part: &Array2<f64>, wave: &Array2<f64>| wave.dot(part).dot(&wave.t());
-        std::array::from_fn(|k| {
-            let shape = (self.nodes.len(), self.nodes.len());
-            let part = |sign: f64| {
-                Array2::from_shape_fn(shape, |(j, i)| {
-                    let [up, down] = all[j][i];
-                    2.0 * self.weights[j] * self.weights[i] * (up[k] + sign * down[k])
-                })
-            };
-            let (even, odd) =
-                (product(&part(1.0), &waves.cosines), product(&part(-1.0), &waves.sines));
+        self.halves(spectra).map(|[sum, difference]| {
+            let (even, odd) = (product(&sum, &waves.cosines), product(&difference, &waves.sines));
             Array2::from_shape_fn((2 * n + 1, 2 * n + 1), |(j, i)| {
                 let place = [j.abs_diff(n), i.abs_diff(n)];
                 let sign = if (j < n) == (i < n) { 1.0 } else { -1.0 };
                 even[place] - sign * odd[place]
+            })
+        })
+    }
+
+    // Odd covariances inside of the square
+    /// Integrals of some odd spectra, given at (x, y) and (x, −y), times the sine, inside of the square on 2n + 1 displacements along each axis; zero is at [n, n].
+    pub(crate) fn odd_covariances<const N: usize>(
+        &self,
+        n: usize,
+        step: f64,
+        spectra: impl Fn([f64; 2]) -> [[f64; N]; 2] + Sync,
+    ) -> [Array2<f64>; N] {
+        let Waves { cosines, sines, .. } = Waves::new(self, n + 1, 0, step);
+        self.halves(spectra).map(|[sum, difference]| {
+            let along_x = cosines.dot(&sum).dot(&sines.t());
+            let along_y = sines.dot(&difference).dot(&cosines.t());
+            let sign = |k: usize| if k < n { -1.0 } else { 1.0 };
+            Array2::from_shape_fn((2 * n + 1, 2 * n + 1), |(j, i)| {
+                let place = [j.abs_diff(n), i.abs_diff(n)];
+                sign(i) * along_x[place] + sign(j) * along_y[place]
+            })
+        })
+    }
+
+    /// Twice the sums and the differences of spectra at (x, y) and (x, −y), with the weights of both axes.
+    fn halves<const N: usize>(
+        &self,
+        spectra: impl Fn([f64; 2]) -> [[f64; N]; 2] + Sync,
+    ) -> [[Array2<f64>; 2]; N] {
+        let row = |y: &f64| self.nodes.iter().map(|x| spectra([*x, *y])).collect::<Vec<_>>();
+        let all: Vec<Vec<[[f64; N]; 2]>> = self.nodes.par_iter().map(row).collect();
+        let shape = (self.nodes.len(), self.nodes.len());
+        std::array::from_fn(|k| {
+            [1.0, -1.0].map(|sign| {
+                Array2::from_shape_fn(shape, |(j, i)| {
+                    let [up, down] = all[j][i];
+                    2.0 * self.weights[j] * self.weights[i] * (up[k] + sign * down[k])
+                })
             })
         })
     }

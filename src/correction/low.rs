@@ -63,14 +63,19 @@ impl Response {
 }
 
 // Covariance over displacements on a grid
-/// c^L of Eq. [low covariance](https://lenslet.github.io/lenslet/aliasing.html#eq-low-covariance) on a grid of displacements.
-struct Table {
-    kind: Kind,
+/// Functions of the displacement on a grid.
+struct Grid<const N: usize> {
     /// Distance of displacements, and the place of zero.
     step: f64,
     middle: usize,
-    /// xx, xy, yx and yy, the first letter being the first sensor's slope; rad² m⁻² for a Fried parameter of a metre; row by row.
-    values: Vec<[f64; 4]>,
+    /// Row by row.
+    values: Vec<[f64; N]>,
+}
+
+/// c^L of Eq. [low covariance](https://lenslet.github.io/lenslet/aliasing.html#eq-low-covariance): xx, xy, yx and yy, the first letter being the first sensor's slope; rad² m⁻² for a Fried parameter of a metre.
+struct Table {
+    kind: Kind,
+    grid: Grid<4>,
 }
 
 /// What a covariance depends on beside the displacement.
@@ -81,21 +86,21 @@ struct Kind {
 }
 
 // Look up a displacement in a table
-impl Table {
+impl<const N: usize> Grid<N> {
     /// At the displacement of the second footprint against the first, metres.
     #[inline(always)]
-    fn at(&self, displacement: [f64; 2]) -> [f64; 4] {
+    fn at(&self, displacement: [f64; 2]) -> [f64; N] {
         let [(left, x), (below, y)] = displacement.map(|way| {
             let place = way / self.step + self.middle as f64;
             let before = place.floor();
             (before as usize - 2, through_six(place - before))
         });
-        let (mut sum, across) = ([0.0; 4], 2 * self.middle + 1);
+        let (mut sum, across) = ([0.0; N], 2 * self.middle + 1);
         for (row, weight) in y.iter().enumerate() {
             let near = &self.values[(below + row) * across + left..][..6];
             for (value, along) in near.iter().zip(&x) {
                 let weight = weight * along;
-                for k in 0..4 {
+                for k in 0..N {
                     sum[k] += weight * value[k];
                 }
             }
@@ -144,9 +149,15 @@ impl Table {
                 [0, 1, 2, 3].map(|k| power * one[k / 2] * two[k % 2])
             })
         });
+        Ok(Self { kind, grid: Grid::new(step, middle, parts) })
+    }
+}
+
+impl<const N: usize> Grid<N> {
+    fn new(step: f64, middle: usize, parts: [Array2<f64>; N]) -> Self {
         let places = parts[0].indexed_iter().map(|(at, _)| at);
-        let values = places.map(|at| [0, 1, 2, 3].map(|k| parts[k][at])).collect();
-        Ok(Self { kind, step, middle, values })
+        let values = places.map(|at| std::array::from_fn(|k| parts[k][at])).collect();
+        Self { step, middle, values }
     }
 }
 
@@ -245,7 +256,7 @@ impl<'a> Block<'a> {
             let mut sum = [0.0; 4];
             for (strength, table, [one, two]) in &together {
                 let end = two.centre(lag);
-                let seen = table.at([0, 1].map(|k| end[k] - one.corner[k]));
+                let seen = table.grid.at([0, 1].map(|k| end[k] - one.corner[k]));
                 sum.iter_mut().zip(seen).for_each(|(sum, seen)| *sum += strength * seen);
             }
             sum
@@ -264,7 +275,7 @@ impl<'a> Block<'a> {
                 let mut sum = self.shared.between(*first, other);
                 for (strength, table, [one, two]) in &self.apart {
                     let [from, to] = [one.centre(place(*first)), two.centre(place(other))];
-                    let seen = table.at([0, 1].map(|axis| to[axis] - from[axis]));
+                    let seen = table.grid.at([0, 1].map(|axis| to[axis] - from[axis]));
                     sum.iter_mut().zip(seen).for_each(|(sum, seen)| *sum += strength * seen);
                 }
                 rows.iter_mut().zip(sum).for_each(|(row, value)| row[k] = value);
@@ -365,6 +376,64 @@ impl<'s> LowTurbulence<'s> {
 
 /// The stage of the low covariances, as a watcher is told.
 pub(crate) const LOW: &str = "turbulence that mirrors follow";
+
+// Low covariance of a wavefront
+/// The covariances of the wavefront of a target at some points of the pupil \[m\] with the low slopes of its truth sensor, for a mirror of this `pitch` \[m\]; (points, m), m rad.
+///
+/// # Errors
+/// `Invalid` where displacements are more than 2000 pitches.
+pub(crate) fn low_wavefront(
+    system: &System,
+    pitch: f64,
+    points: &[[f64; 2]],
+) -> Result<Array2<f64>, Invalid> {
+    let (truth, order) = (&truth_sensors(system)[0], SlopeOrder::new(&[truth_valid(system)]));
+    let (response, metres) = (Response::new(system, truth, 0.0), square_metres(system.atmosphere()));
+    let lenslets = order.lenslets(0);
+    let middles: Vec<[f64; 2]> =
+        lenslets.iter().map(|lenslet| truth.footprint(*lenslet, 0.0).centre).collect();
+    let far = |all: &[[f64; 2]]| all.iter().flatten().fold(0.0, |far: f64, x| far.max(x.abs()));
+    let reach = far(points) + far(&middles);
+    let mut tables: Vec<(f64, f64)> = Vec::new();
+    for layer in layers(system) {
+        match tables.iter_mut().find(|(outer_scale, _)| *outer_scale == layer.outer_scale) {
+            Some((_, strength)) => *strength += metres * layer.fraction,
+            None => tables.push((layer.outer_scale, metres * layer.fraction)),
+        }
+    }
+    let mut all = Array2::zeros((points.len(), order.len()));
+    for (outer_scale, strength) in tables {
+        let table = Grid::of_wavefronts((outer_scale, response), reach, pitch)?;
+        // Add the low slopes of a table
+        let rows = all.outer_iter_mut().into_par_iter().zip(points);
+        rows.for_each(|(mut row, [x, y])| {
+            for (k, [u, v]) in middles.iter().enumerate() {
+                let [along_x, along_y] = table.at([u - x, v - y]);
+                row[k] += strength * along_x;
+                row[middles.len() + k] += strength * along_y;
+            }
+        });
+    }
+    Ok(all)
+}
+
+impl Grid<2> {
+    /// Eq. [low wavefront](https://lenslet.github.io/lenslet/aliasing.html#eq-low-wavefront) for displacements up to `reach` along each axis, metres.
+    fn of_wavefronts(
+        (outer_scale, response): (f64, Response),
+        reach: f64,
+        pitch: f64,
+    ) -> Result<Self, Invalid> {
+        let (middle, step) = (half_table(reach, pitch), pitch / PER_PITCH);
+        let band = Band::new(pitch, outer_scale, [(middle as f64) * step, 0.0])?;
+        let phase = VonKarman::new(outer_scale);
+        let parts = band.odd_covariances(middle, step, |[x, y]| {
+            let power = phase.power_spectrum(x * x + y * y);
+            [[x, y], [x, -y]].map(|f| response.at(f).map(|amplitude| -power * amplitude))
+        });
+        Ok(Self::new(step, middle, parts))
+    }
+}
 
 // Price of low covariances
 /// Seconds that a thread takes to look up a pair of lenslets on a layer, and for a number of a table, by the built-in rates.

@@ -26,5 +26,7 @@ pub(crate) mod shared;
 pub use shared::{LeftStrokes, SharedMirrors, SharedOptions};
 pub mod bandwidth;
 pub use bandwidth::Bandwidth;
+#[cfg(feature = "factorise")]
+pub(crate) mod loop_covariances;
 #[cfg(all(feature = "files", feature = "factorise"))]
 mod telemetry;

@@ -139,12 +139,12 @@ impl Correction {
 
 // Sums that are looked at
 /// A sum as it is looked at.
-fn viewed<'s>(sum: &'s OwnedSum) -> Sum<'s> {
+pub(crate) fn viewed<'s>(sum: &'s OwnedSum) -> Sum<'s> {
     sum.iter().map(|(t, part)| (*t, part.view())).collect()
 }
 
 /// A sum that has or borrows what slopes add to strokes.
-type OwnedSum<'s> = Vec<(usize, CowArray<'s, f64, Ix2>)>;
+pub(crate) type OwnedSum<'s> = Vec<(usize, CowArray<'s, f64, Ix2>)>;
 
 // Choose directions for shapes
 impl Correction {
@@ -154,12 +154,12 @@ impl Correction {
     }
 
     /// Whether the strokes are those of the mirror in the pupil.
-    fn is_in_pupil(&self) -> bool {
+    pub(crate) fn is_in_pupil(&self) -> bool {
         self.mirrors().len() == 1 && self.mirrors()[0].altitude() == 0.0
     }
 
     /// The directions that each shape is for, with their weights.
-    fn chosen(&self, options: SharedOptions) -> Vec<Vec<(usize, f64)>> {
+    pub(crate) fn chosen(&self, options: SharedOptions) -> Vec<Vec<(usize, f64)>> {
         if self.is_own() {
             return (0..options.mirrors).map(|t| vec![(t, 1.0)]).collect();
         }
@@ -168,14 +168,14 @@ impl Correction {
     }
 
     /// The directions whose own errors are wanted, and are not known from shapes for them alone.
-    fn own_sums(&self, shapes: &[Vec<(usize, f64)>], options: SharedOptions) -> Vec<usize> {
+    pub(crate) fn own_sums(&self, shapes: &[Vec<(usize, f64)>], options: SharedOptions) -> Vec<usize> {
         let known = |chosen: &&Vec<_>| !(self.is_in_pupil() && chosen.len() == 1);
         let all = shapes.iter().filter(known).flatten().map(|(t, _)| *t);
         if options.own { all.collect() } else { Vec::new() }
     }
 
     /// What slopes of the chosen directions add to strokes, for each shape.
-    fn sums<'a>(
+    pub(crate) fn sums<'a>(
         &'a self,
         shapes: &[Vec<(usize, f64)>],
         engine: &Engine,

@@ -77,19 +77,19 @@ impl TelescopeTransfer {
 pub struct BudgetTerm {
     /// What causes the error.
     pub name: String,
-    /// Its variance over the pupil, without piston, m².
+    /// Its variance over the pupil, without piston, m²; of the term `covariance`, twice the covariance of others, which may be negative.
     pub variance: f64,
 }
 
 impl BudgetTerm {
-    /// The root of its variance, m.
+    /// The root of its variance, m, with its sign.
     pub fn rms(&self) -> f64 {
-        self.variance.sqrt()
+        self.variance.signum() * self.variance.abs().sqrt()
     }
 }
 
 // Terms that add up
-/// An error budget: independent terms, whose variances add.
+/// An error budget: terms whose variances add, with the covariance of those that are not independent as a signed term.
 ///
 /// ```
 /// use lenslet::image::Budget;
@@ -107,6 +107,16 @@ impl Budget {
     /// `Invalid` where the variance is negative or not finite.
     pub fn with(mut self, name: &str, variance: f64) -> Result<Self, Invalid> {
         let variance = not_negative(name, variance)?;
+        self.0.push(BudgetTerm { name: name.into(), variance });
+        Ok(self)
+    }
+
+    /// The same with one more term, whose variance \[m²\] is negative where it is a covariance of others that reduces their sum.
+    ///
+    /// # Errors
+    /// `Invalid` where the variance is not finite.
+    pub fn with_signed(mut self, name: &str, variance: f64) -> Result<Self, Invalid> {
+        let variance = finite(name, variance)?;
         self.0.push(BudgetTerm { name: name.into(), variance });
         Ok(self)
     }
@@ -131,7 +141,7 @@ impl Budget {
 
     /// The root of the sum of all variances, m.
     pub fn total(&self) -> f64 {
-        self.0.iter().map(|term| term.variance).sum::<f64>().sqrt()
+        self.0.iter().map(|term| term.variance).sum::<f64>().max(0.0).sqrt()
     }
 }
 

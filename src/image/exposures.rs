@@ -221,12 +221,7 @@ impl Exposures<'_> {
         let named: Vec<_> = structures.iter().map(|(name, structure)| (*name, structure)).collect();
         let budget = Budget::of(&self.telescope, &named)?;
         let sum = named.iter().fold(self.common.clone(), |sum, (_, structure)| sum + *structure);
-        let pixels = if whole { self.image.pixels } else { 1 };
-        let image = ImageOptions { pixels, ..self.image.clone() };
-        let mut seen = image.expose(&self.telescope, &sum, self.diameter)?;
-        let pairs = seen.iter_mut().zip(&self.perfect);
-        pairs.for_each(|(seen, perfect)| seen.perfect = of_perfect(perfect, whole));
-        Ok((budget, seen))
+        Ok((budget, self.expose_here(&sum, whole)?))
     }
 
     // Find a structure function on cores
@@ -265,7 +260,7 @@ impl Exposures<'_> {
         own: &[(&str, Strokes)],
         whole: bool,
     ) -> Result<(Budget, Vec<Exposure>), Error> {
-        let (mut budget, mut seen) = (Budget::default(), Vec::new());
+        let mut budget = Budget::default();
         self.there.as_mut().map_or(Ok(()), |there| there.begin())?;
         for (name, strokes) in own {
             self.add_there(strokes)?;
@@ -273,8 +268,14 @@ impl Exposures<'_> {
             self.refuse_none(variance, strokes)?;
             budget = budget.with(name, variance)?;
         }
+        self.read_there(whole).map(|seen| (budget, seen))
+    }
+
+    /// The exposures of what the device has added; where not `whole`, images have their middle alone.
+    fn read_there(&mut self, whole: bool) -> Result<Vec<Exposure>, Error> {
+        let mut seen = Vec::new();
         // Read exposures from quarters
-        let Some(there) = self.there.as_mut() else { return Ok((budget, seen)) };
+        let Some(there) = self.there.as_mut() else { return Ok(seen) };
         let quarters = there.quarters()?;
         let images = if whole { there.images()? } else { Vec::new() };
         let mut images = images.into_iter();
@@ -291,7 +292,7 @@ impl Exposures<'_> {
                 ensquared: quarter.ensquared(&self.image.ensquared)?,
             });
         }
-        Ok((budget, seen))
+        Ok(seen)
     }
 
     // Look for a number that is none
@@ -313,6 +314,33 @@ fn of_perfect(perfect: &PointSpread, whole: bool) -> PointSpread {
     match whole {
         true => perfect.clone(),
         false => PointSpread { values: arr2(&[[1.0]]), ..*perfect },
+    }
+}
+
+// Expose a structure function
+impl Exposures<'_> {
+    /// The exposures of a wavefront with a structure function \[m²\] beside what all have in common; where not `whole`, images have their middle alone.
+    pub(crate) fn of_structure(
+        &mut self,
+        structure: &Array2<f64>,
+        whole: bool,
+    ) -> Result<Vec<Exposure>, Error> {
+        if let Some(there) = self.there.as_mut() {
+            there.begin()?;
+            there.add_structure(structure)?;
+            return self.read_there(whole);
+        }
+        self.expose_here(&(structure + &self.common), whole)
+    }
+
+    /// The exposures of a structure function by cores.
+    fn expose_here(&self, structure: &Array2<f64>, whole: bool) -> Result<Vec<Exposure>, Error> {
+        let pixels = if whole { self.image.pixels } else { 1 };
+        let image = ImageOptions { pixels, ..self.image.clone() };
+        let mut seen = image.expose(&self.telescope, structure, self.diameter)?;
+        let pairs = seen.iter_mut().zip(&self.perfect);
+        pairs.for_each(|(seen, perfect)| seen.perfect = of_perfect(perfect, whole));
+        Ok(seen)
     }
 }
 

@@ -2,11 +2,13 @@
 //! A loop that runs in simulated worlds: screens, sensors, reconstructor, mirrors, and the images of what they leave.
 
 // What a loop in worlds stands on
-use crate::correction::{Correction, Mirror, Projector};
-use crate::device::{Engine, silent};
+use crate::correction::{Correction, Projector};
+use crate::device::{Engine, Watch, Workers, gather, silent};
 use crate::error::{Error, Invalid, accept};
 use crate::image::optical_transfer::{Aperture, OpticalTransfer, TelescopeTransfer};
 use crate::image::plan::ImagingOptions;
+use crate::image::options::EXPONENT;
+use crate::image::residual::{sample_step, sampled_aperture, shapes_towards};
 use crate::image::transforms::Plane;
 use crate::model::control::{ControlLoop, LoopKind};
 use crate::model::noise::GuideStar;
@@ -42,6 +44,8 @@ pub struct LoopSimulation {
     light: Array1<f64>,
     spectrum: Array2<Complex64>,
     wavelengths: Vec<f64>,
+    /// Structure function of the errors that are given, m².
+    given: Array2<f64>,
     targets: usize,
 }
 
@@ -72,9 +76,11 @@ impl LoopSimulation {
         accept(per_lenslet > 0, "per_lenslet", per_lenslet, "at least one square to a lenslet")?;
         let step = system.wavefront_pitch() / per_lenslet as f64;
         let samples = (pupil.diameter() / step * (1.0 - 1e-9)).ceil() as usize;
-        let aperture = options.image.aperture(pupil, samples, step)?;
+        let aperture = sampled_aperture(&options.image, pupil, samples, step)?;
         let (telescope, plane) = (aperture.transfer(2 * samples)?, Plane::around(2 * samples - 1));
         let spectrum = plane.spectrum(&aperture.light().view());
+        let image = &options.image;
+        let given = telescope.jitter(image.jitter)? + telescope.extra(image.extra, EXPONENT)?;
         let squares = aperture.light().indexed_iter().filter(|(_, light)| **light > 0.0);
         let lit: Vec<[usize; 2]> = squares.map(|((j, i), _)| [j, i]).collect();
         let light: Array1<f64> = lit.iter().map(|place| aperture.light()[*place]).collect();
@@ -88,25 +94,12 @@ impl LoopSimulation {
         let simulation = Simulation::with_options(&seen, lasting)?;
         // Wavefronts of all actuators
         let middle = 0.5 * (samples as f64 - 1.0);
-        let towards = |mirrors: &[Mirror], target: &Source| {
-            let count = mirrors.iter().map(|mirror| mirror.positions().len()).sum();
-            let mut shapes = Array2::zeros((lit.len(), count));
-            for (mut row, [j, i]) in shapes.outer_iter_mut().zip(&lit) {
-                let point = [i, j].map(|k| (*k as f64 - middle) * step);
-                let actuators = mirrors.iter().flat_map(|mirror| {
-                    let [x, y] = target.project(point, mirror.altitude());
-                    let places = mirror.positions().iter().enumerate();
-                    places
-                        .map(move |(k, place)| mirror.influence_of(k, [x - place[0], y - place[1]]))
-                });
-                row.iter_mut().zip(actuators).for_each(|(to, height)| *to = height);
-            }
-            shapes
-        };
-        let shapes =
-            system.targets().iter().map(|target| towards(correction.mirrors(), target)).collect();
+        let positions: Vec<[f64; 2]> =
+            lit.iter().map(|[j, i]| [*i, *j].map(|k| (k as f64 - middle) * step)).collect();
+        let towards = |target| shapes_towards(correction.mirrors(), target, &positions);
+        let shapes = system.targets().iter().map(towards).collect();
         let mirror = std::slice::from_ref(correction.pupil_mirror());
-        let pupil_shapes = towards(mirror, &system.targets()[0]);
+        let pupil_shapes = shapes_towards(mirror, &system.targets()[0], &positions);
         // Fit strokes to wavefronts by eye
         let share = &light / light.sum();
         let pistons = share.dot(&pupil_shapes);
@@ -130,6 +123,7 @@ impl LoopSimulation {
             light,
             spectrum,
             wavelengths: options.image.wavelengths.clone(),
+            given,
             targets,
         })
     }
@@ -409,13 +403,85 @@ impl LoopSimulation {
     }
 }
 
+// Check a budget by simulation
+/// What simulated loops leave of a target's wavefront: means over realisations, with their standard errors.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Simulated {
+    /// Rms of the residual wavefront \[m\].
+    pub error: [f64; 2],
+    /// Strehl ratio at each wavelength.
+    pub strehl: Vec<[f64; 2]>,
+}
+
+impl LoopSimulation {
+    /// Squares of the pupil's grid to each lenslet that sample the shapes of the mirror as finely as computed residuals do.
+    ///
+    /// # Errors
+    /// `Invalid` where there is no telescope, or the mirror cannot be.
+    pub fn squares_per_lenslet(system: &System, options: &ImagingOptions) -> Result<usize, Error> {
+        let expected = "a [telescope], whose images are wanted";
+        let pupil = system.pupil().ok_or_else(|| Invalid::new("telescope", "none", expected))?;
+        let correction = Correction::new(system, &options.correction)?;
+        let step = sample_step(pupil.diameter(), correction.pupil_mirror().fitting_pitch());
+        Ok((system.wavefront_pitch() / step * (1.0 - 1e-12)).ceil().max(1.0) as usize)
+    }
+
+    /// The errors and Strehl ratios of all targets over some realisations, those of the seeds from 1 on. `watch` counts realisations.
+    ///
+    /// # Errors
+    /// `Invalid` for fewer than two realisations; `Cancelled` where the watcher wants to stop; as [`world`](Self::world).
+    pub fn check(
+        &self,
+        realisations: usize,
+        watch: &dyn Watch,
+    ) -> Result<Vec<Simulated>, Error> {
+        let expected = "at least 2 realisations, whose scatter tells the standard error";
+        accept(realisations > 1, "check", realisations, expected)?;
+        watch.stage("simulated loops", "realisations");
+        let of_seed = |_: &(), seed: usize| {
+            let seen = self.world(seed as u64)?;
+            Ok(seen.iter().map(|seen| self.numbers(seen)).collect::<Vec<Vec<f64>>>())
+        };
+        let all = gather(Workers::cores(&()), 1..realisations + 1, watch, of_seed)?;
+        let given = self.telescope.variance(&self.given)?;
+        let of_target = |t: usize| {
+            // Average the realisations of a target
+            let count = realisations as f64;
+            let mean = |k: usize| {
+                let mean = all.iter().map(|seen| seen[t][k]).sum::<f64>() / count;
+                let squares = all.iter().map(|seen| (seen[t][k] - mean).powi(2)).sum::<f64>();
+                [mean, (squares / (count * (count - 1.0))).sqrt()]
+            };
+            let [variance, uncertainty] = mean(0);
+            let error = (variance + given).max(0.0).sqrt();
+            Simulated {
+                error: [error, 0.5 * uncertainty / error.max(f64::MIN_POSITIVE)],
+                strehl: (1..=self.wavelengths.len()).map(mean).collect(),
+            }
+        };
+        Ok((0..self.targets).map(of_target).collect())
+    }
+
+    /// The variance of a residual \[m²\], and the Strehl ratio at each wavelength.
+    fn numbers(&self, seen: &WorldSeen) -> Vec<f64> {
+        let strehl = |transfer: &OpticalTransfer| {
+            let scale = -0.5 * (2.0 * PI / transfer.wavelength).powi(2);
+            let pairs = transfer.values.iter().zip(&self.given);
+            pairs.map(|(value, given)| value * (scale * given).exp()).sum::<f64>() / transfer.perfect
+        };
+        std::iter::once(seen.variance()).chain(seen.transfers.iter().map(strehl)).collect()
+    }
+}
+
 // Tests of loops in worlds
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::correction::{CorrectionMode, CorrectionOptions};
-    use crate::image::{ImageOptions, ImagingPlan};
+    use crate::image::{ErrorTerm, ImageOptions, ImagingPlan};
     use crate::model::mirror::{MirrorDesign, Spacing};
+    use crate::model::unmeasured::TipTilt;
     use crate::model::{Atmosphere, Layer, LensletArray, Noise, Pupil, Sensor};
     use crate::tomography::reconstructor::ReconstructorOptions;
     use rayon::prelude::*;
@@ -453,8 +519,13 @@ mod tests {
     fn options(mode: CorrectionMode, control: ControlLoop) -> ImagingOptions {
         let mirrors =
             vec![MirrorDesign { filter: 0.05, ..MirrorDesign::new(Spacing::Actuators(7)) }];
-        let image =
-            ImageOptions { wavelengths: vec![1.65e-6], pixels: 32, ..ImageOptions::default() };
+        let terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Bandwidth]);
+        let image = ImageOptions {
+            wavelengths: vec![1.65e-6],
+            pixels: 32,
+            terms,
+            ..ImageOptions::default()
+        };
         let correction = CorrectionOptions { mode, mirrors, weights: Vec::new() };
         let reconstructor = ReconstructorOptions::default();
         ImagingOptions { reconstructor, correction, control: Some(control), image, field: None }
@@ -580,5 +651,62 @@ mod tests {
         assert!(refused.is_some_and(|refused| refused.starts_with("telescope = none")));
         let wild = ControlLoop { kind: LoopKind::Closed, gain: 1.2, ..still };
         assert!(LoopSimulation::new(&lopsided(), &options(CorrectionMode::Scao, wild), 2).is_err());
+    }
+
+    // Compare one covariance with loops
+    /// All terms of a correction of the lopsided system, whose winds are turned by an angle \[rad\], with the tilt of its laser star removed.
+    fn posed(mode: CorrectionMode, control: ControlLoop, turn: f64) -> (System, ImagingOptions) {
+        let air = lopsided().atmosphere().clone();
+        let turned = |layer: &Layer| Layer { wind_direction: layer.wind_direction + turn, ..*layer };
+        let layers = air.layers().iter().map(turned).collect();
+        let mut stars = lopsided().guide_stars().to_vec();
+        stars[0].tip_tilt = TipTilt::Removed;
+        let air = Atmosphere::new(air.fried_parameter(), air.wavelength(), layers).unwrap();
+        let system = lopsided().to_builder().atmosphere(air).guide_stars(stars).build().unwrap();
+        let mut wanted = options(mode, control);
+        wanted.image.terms = None;
+        if mode == CorrectionMode::Mcao {
+            let high = MirrorDesign { altitude: 6e3, ..wanted.correction.mirrors[0].clone() };
+            wanted.correction.mirrors.push(high);
+        }
+        (system, wanted)
+    }
+
+    #[test]
+    fn one_covariance_agrees_with_loops_in_all_modes() {
+        use CorrectionMode::{Glao, Ltao, Mcao, Moao, Scao};
+        let open = ControlLoop { kind: LoopKind::Open, rate: 150.0, gain: 0.5, delay: 2.0 };
+        let closed = ControlLoop { kind: LoopKind::Closed, rate: 400.0, gain: 0.4, delay: 1.6 };
+        let mut by_wind = Vec::new();
+        for (mode, control, turn) in [
+            (Moao, open, 0.0),
+            (Mcao, open, 1.0),
+            (Ltao, closed, 0.0),
+            (Glao, closed, 2.0),
+            (Scao, closed, 0.3),
+            (Scao, closed, 0.3 + PI),
+        ] {
+            let (system, wanted) = posed(mode, control, turn);
+            let plan = ImagingPlan::new(&system, wanted.clone()).unwrap();
+            assert_eq!(plan.independent(), None);
+            let found = plan.run(&Engine::default(), &silent).unwrap();
+            let squares = LoopSimulation::squares_per_lenslet(&system, &wanted).unwrap();
+            let simulation = LoopSimulation::new(&system, &wanted, squares).unwrap();
+            let simulated = simulation.check(64, &silent).unwrap();
+            for (t, (seen, simulated)) in found.targets.iter().zip(&simulated).enumerate() {
+                let ([mean, error], computed) = (simulated.error, seen.budget.total());
+                let ([strehl, scatter], image) =
+                    (simulated.strehl[0], seen.exposures[0].image.strehl);
+                let case = format!("{mode:?} {turn} {t}: {mean:e} ± {error:e}, {computed:e}; {strehl} ± {scatter}, {image}");
+                assert!((mean - computed).abs() < 3.5 * error && error < 0.03 * mean, "{case}");
+                assert!((strehl - image).abs() < 3.5 * scatter + 2e-3, "{case}");
+                let terms: f64 = seen.budget.terms().iter().map(|term| term.variance).sum();
+                assert!((terms / computed.powi(2) - 1.0).abs() < 1e-12, "{case}");
+            }
+            by_wind.push(found.targets[1].budget.total());
+        }
+        // The wind makes a difference that a sum of independent terms does not know.
+        let [one, other] = [by_wind[4], by_wind[5]];
+        assert!((one / other - 1.0).abs() > 0.05, "{one:e} {other:e}");
     }
 }

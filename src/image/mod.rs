@@ -28,10 +28,12 @@ pub(crate) mod exposures;
 #[cfg(feature = "factorise")]
 pub use exposures::Exposures;
 #[cfg(feature = "factorise")]
+pub(crate) mod residual;
+#[cfg(feature = "factorise")]
 pub(crate) mod plan;
 #[cfg(feature = "factorise")]
 pub use plan::{Imaged, ImagingOptions, ImagingPlan, TargetImage};
 #[cfg(feature = "factorise")]
 pub(crate) mod loop_simulation;
 #[cfg(feature = "factorise")]
-pub use loop_simulation::{LoopSimulation, WorldSeen};
+pub use loop_simulation::{LoopSimulation, Simulated, WorldSeen};

@@ -80,8 +80,8 @@ pub struct ImageOptions {
     pub pixel: Option<f64>,
     /// Pixels across.
     pub pixels: usize,
-    /// The errors that enter.
-    pub terms: Vec<ErrorTerm>,
+    /// The errors that enter; `None` for all that the method can compute.
+    pub terms: Option<Vec<ErrorTerm>>,
     /// How the structure function of the tomographic error is computed.
     pub structure: Structure,
     /// Rms of an extra error \[m\].
@@ -102,7 +102,7 @@ impl Default for ImageOptions {
             wavelengths: vec![1.65e-6],
             pixel: None,
             pixels: 256,
-            terms: vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Bandwidth],
+            terms: None,
             structure: Structure::Exact,
             extra: 0.0,
             jitter: 0.0,
@@ -153,7 +153,7 @@ impl ImageOptions {
         }
         options.pixel = table.optional("pixel", "an angle in mas")?.map(mas);
         options.pixels = table.optional("pixels", "a whole number")?.unwrap_or(options.pixels);
-        options.terms = terms(&table)?.unwrap_or(options.terms);
+        options.terms = terms(&table)?;
         options.structure = table.choice("structure", &Structure::NAMES)?.unwrap_or_default();
         options.extra = 1e-9 * table.optional("extra", "nanometres rms")?.unwrap_or(0.0);
         options.jitter = mas(table.optional("jitter", "an angle in mas rms")?.unwrap_or(0.0));
@@ -197,10 +197,11 @@ impl ImageOptions {
         }
         let part =
             |term: &ErrorTerm| [ErrorTerm::Aliasing, ErrorTerm::Anisoplanatism].contains(term);
-        if let Some(k) = self.terms.iter().position(part) {
+        let terms = self.terms.as_deref().unwrap_or_default();
+        if let Some(k) = terms.iter().position(part) {
             let expected = "\"tomography\" beside it, which it is a part of";
-            let whole = self.terms.contains(&ErrorTerm::Tomography);
-            accept(whole, &format!("terms[{k}]"), self.terms[k].name(), expected)?;
+            let whole = terms.contains(&ErrorTerm::Tomography);
+            accept(whole, &format!("terms[{k}]"), terms[k].name(), expected)?;
         }
         self.pixel.map_or(Ok(0.0), |pixel| positive("pixel", pixel))?;
         let expected = "a whole number from 1 to 16384";
@@ -428,7 +429,7 @@ mod tests {
             wavelengths: vec![1.65e-6, 0.64e-6],
             pixel: Some(mas * 4.0),
             pixels: 128,
-            terms: vec![ErrorTerm::Fitting],
+            terms: Some(vec![ErrorTerm::Fitting]),
             structure: Structure::Stationary,
             extra: 1e-9 * 30.0,
             jitter: mas * 2.5,
@@ -438,7 +439,7 @@ mod tests {
         assert_eq!(read(all).unwrap(), wanted);
         assert_eq!(ErrorTerm::Bandwidth.name(), "bandwidth");
         let split = read("terms = ['aliasing', 'tomography']").unwrap().terms;
-        assert_eq!(split, [ErrorTerm::Aliasing, ErrorTerm::Tomography]);
+        assert_eq!(split, Some(vec![ErrorTerm::Aliasing, ErrorTerm::Tomography]));
         for (line, message) in [
             // Bad tables of images
             ("wavelengths = []", "s.toml:2: image.wavelengths = []: expected at least one"),

@@ -7,7 +7,7 @@ use crate::correction::shared::{CAUSES, SharedOptions};
 use crate::correction::{
     Bandwidth, Correction, CorrectionMode, CorrectionOptions, Fitting, Projector,
 };
-use crate::device::{Description, Engine, Stage, Watch, Work, check};
+use crate::device::{Description, Engine, Stage, Watch, Work, available_memory, check};
 use crate::error::{Error, Invalid, accept};
 #[cfg(feature = "files")]
 use crate::files::located::Document;
@@ -17,9 +17,10 @@ use crate::image::field::Field;
 use crate::image::optical_transfer::{Aperture, TelescopeTransfer};
 use crate::image::options::{EXPONENT, ErrorTerm, Exposure, ImageOptions, Structure};
 use crate::image::point_spread::PointSpread;
+use crate::image::residual::{ResidualOptions, Residuals};
 use crate::image::structure_function::Actuators;
 use crate::model::control::ControlLoop;
-use crate::model::system::System;
+use crate::model::system::{SlopeModel, System};
 #[cfg(feature = "files")]
 use crate::model::system::TABLES;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
@@ -80,6 +81,12 @@ pub struct ImagingPlan {
     whole_field: bool,
     /// What is asked of mirrors, if targets share them.
     shared: Option<SharedOptions>,
+    /// The terms of the error.
+    terms: Vec<ErrorTerm>,
+    /// Why they are added as independent variances, if they are.
+    independent: Option<String>,
+    /// How many targets mirrors are for, if each has its own.
+    mirrors: usize,
 }
 
 // Choose the grid of the pupil
@@ -109,6 +116,63 @@ fn with_field(system: &System, options: &mut ImagingOptions) -> Result<System, I
     let own = if targets.is_empty() { 1.0 } else { 0.0 };
     weights.resize(targets.len() + directions.len(), own);
     system.to_builder().targets(targets.iter().copied().chain(directions)).build()
+}
+
+// Choose between one covariance and independent terms
+/// The terms of the error that enter, and why they are added as independent variances, if they are.
+fn choose_terms(
+    options: &ImagingOptions,
+    correction: &Correction,
+) -> (Vec<ErrorTerm>, Option<String>) {
+    use ErrorTerm::{Aliasing, Anisoplanatism, Bandwidth, Fitting, Tomography};
+    let (few, all) = (
+        vec![Tomography, Fitting, Bandwidth],
+        vec![Tomography, Aliasing, Anisoplanatism, Fitting, Bandwidth],
+    );
+    let asked = options.image.terms.as_ref();
+    let missing = "aliasing and the covariances of terms are not included";
+    if options.reconstructor.method == Inversion::Iterative {
+        let why = format!("reconstructor.method = \"iterative\" has no command matrix: {missing}");
+        return (asked.cloned().unwrap_or(few), Some(why));
+    }
+    let terms = asked.cloned().unwrap_or(all);
+    if let Some(why) = why_independent(&terms, options, correction) {
+        return (terms, Some(format!("{why}: the covariances of terms are not included")));
+    }
+    match beyond_memory(correction) {
+        Some(why) => (asked.cloned().unwrap_or(few), Some(format!("{why}: {missing}"))),
+        None => (terms, None),
+    }
+}
+
+// Decide whether terms are independent
+/// What in the options makes terms independent, if something does.
+fn why_independent(
+    terms: &[ErrorTerm],
+    options: &ImagingOptions,
+    correction: &Correction,
+) -> Option<String> {
+    use ErrorTerm::{Aliasing, Bandwidth, Fitting, Tomography};
+    let mut needed = vec![Tomography, Aliasing, Fitting];
+    needed.extend(options.control.map(|_| Bandwidth));
+    if let Some(missing) = needed.iter().find(|term| !terms.contains(term)) {
+        return Some(format!("image.terms does not contain \"{}\"", missing.name()));
+    }
+    if options.image.structure != Structure::Exact {
+        return Some("image.structure = \"stationary\"".into());
+    }
+    let average = correction.system().slope_model() == SlopeModel::Average;
+    (!average).then(|| "covariance.slope_model = \"edge-midpoint\"".into())
+}
+
+/// Says so where one covariance of all terms does not fit into memory.
+fn beyond_memory(correction: &Correction) -> Option<String> {
+    let (needed, available) = (Residuals::bytes(correction), available_memory()?);
+    let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
+    let (needed_gib, available_gib) = (gib(needed), gib(available));
+    (needed > available).then(|| {
+        format!("one covariance takes {needed_gib:.1} GiB of memory, and {available_gib:.1} are free")
+    })
 }
 
 // Gain of a system's loop for noise
@@ -145,7 +209,8 @@ impl ImagingPlan {
             options.reconstructor.delay,
             expected,
         )?;
-        let split = options.image.terms.contains(&ErrorTerm::Aliasing);
+        let asked = options.image.terms.as_deref().unwrap_or_default();
+        let split = asked.contains(&ErrorTerm::Aliasing);
         let good = !split || options.reconstructor.method != Inversion::Iterative;
         let expected =
             "another method with \"aliasing\" among image.terms, which is told from matrices";
@@ -157,11 +222,15 @@ impl ImagingPlan {
         }
         let (system, targets) = (&with_field(system, &mut options)?, system.targets().len());
         let correction = Correction::new(system, &options.correction)?;
+        let (terms, independent) = choose_terms(&options, &correction);
         let alone = Self::is_plain(&options.correction, system.targets().len());
-        let split = options.image.terms.contains(&ErrorTerm::Aliasing);
+        let mirrors = if targets == 0 { system.targets().len() } else { targets };
+        let split = independent.is_some() && terms.contains(&ErrorTerm::Aliasing);
         let whole = split || noise_gain(&options) != 1.0;
         // Ask for mirrors that targets share
-        let apart = options.image.terms.contains(&ErrorTerm::Anisoplanatism);
+        let elsewhere = terms.contains(&ErrorTerm::Anisoplanatism);
+        let own_mirrors = options.correction.mode == CorrectionMode::Moao && options.field.is_none();
+        let apart = independent.is_none() || (elsewhere && !own_mirrors);
         let iterated = options.reconstructor.method == Inversion::Iterative;
         let together =
             options.correction.mode != CorrectionMode::Moao && (!alone || (whole && !iterated));
@@ -169,7 +238,7 @@ impl ImagingPlan {
             noise_gain: noise_gain(&options),
             by_cause: split,
             own: apart,
-            mirrors: if targets == 0 { system.targets().len() } else { targets },
+            mirrors,
         });
         let expected =
             "another method where targets share mirrors, as strokes are made of matrices";
@@ -183,6 +252,9 @@ impl ImagingPlan {
         let aperture = options.image.aperture(pupil, across, diameter / across as f64)?;
         let whole_field = false;
         Ok(Self {
+            terms,
+            independent,
+            mirrors,
             options,
             correction,
             reconstruction,
@@ -203,7 +275,12 @@ impl ImagingPlan {
 
     /// Whether this term enters.
     fn has(&self, term: ErrorTerm) -> bool {
-        self.options.image.terms.contains(&term)
+        self.terms.contains(&term)
+    }
+
+    /// Why terms of the error are added as independent variances, if they are: where not, one covariance has them all.
+    pub fn independent(&self) -> Option<&str> {
+        self.independent.as_deref()
     }
 
     // Getters of planned images
@@ -407,7 +484,63 @@ impl ImagingPlan {
         self.describe(engine).memory.check(engine, "the images of the targets")?;
         watch.stage(MIRROR, "");
         let telescope = self.aperture.transfer(self.points())?;
-        let (common, known) = self.common(&telescope)?;
+        let mut targets = match self.independent {
+            None => self.targets_of_residuals(&telescope, engine, watch)?,
+            Some(_) => self.targets_of_terms(&telescope, engine, watch)?,
+        };
+        let uncorrected = self.without_correction(&telescope)?;
+        let field = targets.split_off(self.targets);
+        Ok(Imaged { targets, field, uncorrected })
+    }
+
+    // Targets from one covariance
+    /// All targets by the [residual wavefront](crate::image) towards each of them.
+    fn targets_of_residuals(
+        &self,
+        telescope: &TelescopeTransfer,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Vec<TargetImage>, Error> {
+        let control = self.options.control.as_ref();
+        let options =
+            ResidualOptions { image: &self.options.image, control, mirrors: self.mirrors };
+        let to = (engine, watch);
+        let residuals = Residuals::new(&self.correction, &self.reconstruction, &options, to)?;
+        let (common, known) = summed(&self.given(telescope)?, telescope)?;
+        let mut made = self.exposures(None, (telescope, &common), engine)?;
+        let (mut targets, count) = (Vec::new(), self.correction.targets());
+        for t in 0..count {
+            check(watch)?;
+            watch.stage(IMAGES, "targets");
+            let residual = residuals.of(t, telescope, watch)?;
+            let whole = t < self.targets || self.whole_field;
+            let mut exposures = made.of_structure(&residual.structure, whole)?;
+            let apart = self.has(ErrorTerm::Anisoplanatism);
+            let mut budget = residual.budget(apart)?;
+            for term in known.terms() {
+                budget = budget.with(&term.name, term.variance)?;
+            }
+            let of_field = t >= self.targets;
+            // Forget perfect images of a field
+            if of_field {
+                let perfect = exposures.iter_mut().map(|seen| &mut seen.perfect);
+                perfect.for_each(|perfect| perfect.values = Array2::ones((1, 1)));
+            }
+            targets.push(TargetImage { exposures, budget });
+            watch.progress(targets.len(), count);
+        }
+        Ok(targets)
+    }
+
+    // Targets from independent terms
+    /// All targets by a sum of terms, as if they were independent.
+    fn targets_of_terms(
+        &self,
+        telescope: &TelescopeTransfer,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Vec<TargetImage>, Error> {
+        let (common, known) = self.common(telescope)?;
         if self.has(ErrorTerm::Tomography) {
             self.correction.pupil(engine)?;
         }
@@ -418,9 +551,7 @@ impl ImagingPlan {
         let (positions, pitch) = (mirror.positions(), mirror.pitch());
         let actuators = Actuators { positions, pitch, influence: &influence };
         let actuators = self.has(ErrorTerm::Tomography).then_some(actuators);
-        let posed = (&self.aperture, telescope.clone());
-        let image = ImageOptions { extra: 0.0, jitter: 0.0, ..self.options.image.clone() };
-        let mut made = Exposures::with(actuators, posed, &common, (&image, self.diameter), engine)?;
+        let mut made = self.exposures(actuators, (telescope, &common), engine)?;
         let mut there = None;
         let mut expose = |seen: Seen| {
             check(watch)?;
@@ -458,9 +589,7 @@ impl ImagingPlan {
                 (0..count).try_for_each(|_| expose(nothing()))?
             }
         }
-        let uncorrected = self.without_correction(&telescope)?;
-        let field = targets.split_off(self.targets);
-        Ok(Imaged { targets, field, uncorrected })
+        Ok(targets)
     }
 
     // Errors of strokes of all targets
@@ -586,7 +715,7 @@ impl ImagingPlan {
     fn common(&self, telescope: &TelescopeTransfer) -> Result<(Array2<f64>, Budget), Error> {
         let (air, pitch) =
             (self.correction.system().atmosphere(), self.correction.pupil_mirror().fitting_pitch());
-        let (points, step, image) = (self.points(), telescope.step(), &self.options.image);
+        let (points, step) = (self.points(), telescope.step());
         let mut structures = Vec::new();
         if self.has(ErrorTerm::Fitting) {
             structures
@@ -596,16 +725,32 @@ impl ImagingPlan {
             let late = Bandwidth::new(air, control, pitch)?;
             structures.push(("bandwidth", late.structure_function(points, step)?));
         }
+        structures.extend(self.given(telescope)?);
+        summed(&structures, telescope)
+    }
+
+    /// Errors that are given, by their structure functions, m².
+    fn given(&self, telescope: &TelescopeTransfer) -> Result<Vec<(&'static str, Array2<f64>)>, Error> {
+        let (image, mut structures) = (&self.options.image, Vec::new());
         if image.extra > 0.0 {
             structures.push(("extra", telescope.extra(image.extra, EXPONENT)?));
         }
         if image.jitter > 0.0 {
             structures.push(("jitter", telescope.jitter(image.jitter)?));
         }
-        let named: Vec<_> = structures.iter().map(|(name, structure)| (*name, structure)).collect();
-        let budget = Budget::of(telescope, &named)?;
-        let nothing = Array2::zeros(telescope.values().dim());
-        Ok((structures.iter().fold(nothing, |sum, (_, structure)| sum + structure), budget))
+        Ok(structures)
+    }
+
+    /// Exposures of what is added to the structure function that all targets have in common.
+    fn exposures<'a>(
+        &'a self,
+        actuators: Option<Actuators<'a>>,
+        (telescope, common): (&TelescopeTransfer, &Array2<f64>),
+        engine: &Engine,
+    ) -> Result<Exposures<'a>, Error> {
+        let posed = (&self.aperture, telescope.clone());
+        let image = ImageOptions { extra: 0.0, jitter: 0.0, ..self.options.image.clone() };
+        Exposures::with(actuators, posed, common, (&image, self.diameter), engine)
     }
 
     // See a star without correction
@@ -617,6 +762,18 @@ impl ImagingPlan {
         let seen = telescope.through(&whole, &image.wavelengths[..1])?.remove(0);
         Ok(seen.point_spread(pixel, image.pixels)?)
     }
+}
+
+// Sum structure functions for a budget
+/// The sum of structure functions \[m²\], and a budget of them.
+fn summed(
+    structures: &[(&'static str, Array2<f64>)],
+    telescope: &TelescopeTransfer,
+) -> Result<(Array2<f64>, Budget), Error> {
+    let named: Vec<_> = structures.iter().map(|(name, structure)| (*name, structure)).collect();
+    let budget = Budget::of(telescope, &named)?;
+    let nothing = Array2::zeros(telescope.values().dim());
+    Ok((structures.iter().fold(nothing, |sum, (_, structure)| sum + structure), budget))
 }
 
 // Tell the error of elsewhere apart
@@ -652,6 +809,7 @@ mod tests {
         let mut image = ImageOptions::default();
         (image.wavelengths, image.pixels) = (vec![2.2e-6, 4.8e-6], 64);
         (image.structure, image.ensquared) = (structure, vec![0.2 * ARCSEC]);
+        image.terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Bandwidth]);
         ImagingOptions {
             reconstructor: ReconstructorOptions::default(),
             correction: CorrectionOptions {
@@ -712,7 +870,7 @@ mod tests {
 
     fn by_cause(actuators: usize, mode: CorrectionMode) -> ImagingOptions {
         let mut wanted = options(Structure::Stationary);
-        wanted.image.terms = vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Aliasing];
+        wanted.image.terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Aliasing]);
         (wanted.image.wavelengths, wanted.image.pixels) = (vec![4.8e-6], 16);
         wanted.correction.mirrors[0].spacing = Spacing::Actuators(actuators);
         wanted.correction.mode = mode;
@@ -725,7 +883,7 @@ mod tests {
         let two = small().to_builder().guide_stars([stars[0].clone(), stars[2].clone()]);
         let system = two.build().unwrap();
         let mut whole = by_cause(9, CorrectionMode::Moao);
-        whole.image.terms.pop();
+        whole.image.terms.as_mut().unwrap().pop();
         let whole = run(&system, whole).targets;
         let [own, shared] = [CorrectionMode::Moao, CorrectionMode::Glao]
             .map(|mode| run(&system, by_cause(9, mode)).targets);
@@ -756,7 +914,7 @@ mod tests {
         );
         let mut wanted = by_cause(9, CorrectionMode::Glao);
         (wanted.reconstructor.method, wanted.image.terms) =
-            (Inversion::Iterative, vec![ErrorTerm::Tomography]);
+            (Inversion::Iterative, Some(vec![ErrorTerm::Tomography]));
         let refused = ImagingPlan::new(&small(), wanted).unwrap_err().to_string();
         assert!(refused.contains("targets share mirrors"), "{refused}");
     }
@@ -796,7 +954,7 @@ mod tests {
         let still = Atmosphere::new(1e4, air.wavelength(), air.layers().to_vec()).unwrap();
         let quiet = |builder: SystemBuilder| builder.atmosphere(still.clone()).build().unwrap();
         let mut wanted = options(Structure::Exact);
-        wanted.image.terms = vec![ErrorTerm::Fitting, ErrorTerm::Bandwidth];
+        wanted.image.terms = Some(vec![ErrorTerm::Fitting, ErrorTerm::Bandwidth]);
         let seen = run(&quiet(small().to_builder()), wanted.clone());
         assert!(
             seen.targets.iter().all(|target| (target.exposures[0].image.strehl - 1.0).abs() < 1e-4)
@@ -833,7 +991,7 @@ mod tests {
     fn a_field_has_what_its_directions_have_as_targets() {
         let mut wanted = options(Structure::Stationary);
         wanted.field = Some(Field { size: 60.0 * ARCSEC, step: 30.0 * ARCSEC });
-        (wanted.image.terms, wanted.image.pixels) = (vec![ErrorTerm::Tomography], 32);
+        (wanted.image.terms, wanted.image.pixels) = (Some(vec![ErrorTerm::Tomography]), 32);
         wanted.image.wavelengths.truncate(1);
         let found = run(&small(), wanted.clone());
         let field = wanted.field.unwrap();
@@ -908,7 +1066,7 @@ mod tests {
         let builder = builder.targets([axis].into_iter().chain(aside));
         let system = builder.pupil(Some(Pupil::new(4.0, 0.0).unwrap())).build().unwrap();
         let mut wanted = by_cause(11, CorrectionMode::Ltao);
-        wanted.image.terms.push(ErrorTerm::Anisoplanatism);
+        wanted.image.terms.as_mut().unwrap().push(ErrorTerm::Anisoplanatism);
         wanted.correction.mirrors[0].filter = 0.01;
         let seen = run(&system, wanted).targets;
         assert!(term(&seen[0], "anisoplanatism") < 1e-3 * term(&seen[0], "aliasing"));
@@ -932,7 +1090,7 @@ mod tests {
     fn points_between_arms_look_at_the_nearest_mirror() {
         let mut wanted = options(Structure::Stationary);
         wanted.field = Some(Field { size: 60.0 * ARCSEC, step: 30.0 * ARCSEC });
-        wanted.image.terms = vec![ErrorTerm::Anisoplanatism, ErrorTerm::Tomography];
+        wanted.image.terms = Some(vec![ErrorTerm::Anisoplanatism, ErrorTerm::Tomography]);
         (wanted.image.pixels, wanted.image.wavelengths) = (32, vec![2.2e-6]);
         let found = run(&small(), wanted.clone());
         // The targets of the file are on the axis and to the left of it.
@@ -948,7 +1106,7 @@ mod tests {
             assert!((term(between, "tomography") / same - 1.0).abs() < 1e-9);
             assert!(term(between, "anisoplanatism") > 0.1 * term(between, "tomography"), "{k}");
         }
-        wanted.image.terms.remove(0);
+        wanted.image.terms.as_mut().unwrap().remove(0);
         (wanted.field, wanted.image.pixels) = (None, 16);
         let total = |seen: &TargetImage| seen.budget.total();
         let each = run(&small(), wanted.clone()).targets;
@@ -958,7 +1116,7 @@ mod tests {
         let [axis, left] = [0, 1].map(|t| small().targets()[t]);
         let system = small().to_builder().targets([far, axis, left]).build().unwrap();
         wanted.correction.mode = CorrectionMode::Ltao;
-        wanted.image.terms.push(ErrorTerm::Anisoplanatism);
+        wanted.image.terms.as_mut().unwrap().push(ErrorTerm::Anisoplanatism);
         let seen = run(&system, wanted).targets;
         assert!(seen.iter().all(|seen| total(seen).is_finite() && total(seen) > 0.0));
         assert_eq!(term(&seen[1], "anisoplanatism"), 0.0);
@@ -973,7 +1131,7 @@ mod tests {
             let mut wanted = options(Structure::Stationary);
             wanted.correction.mode = CorrectionMode::Ltao;
             wanted.correction.mirrors[0].spacing = Spacing::Actuators(75);
-            wanted.image.terms = terms;
+            wanted.image.terms = Some(terms);
             wanted.field = Some(Field { size: 30.0 * ARCSEC, step: step * ARCSEC });
             let plan = ImagingPlan::new(&system, wanted).unwrap();
             plan.describe(&Engine::default()).memory.host as f64 / f64::from(1 << 30)

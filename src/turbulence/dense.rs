@@ -603,7 +603,7 @@ fn prepare_averages(
         Ok((k, average.tabulated(grid, table)))
     };
     let mut averages: Vec<Vec<_>> = layers.iter().map(|_| Vec::new()).collect();
-    for (k, average) in gather(Workers::cores(&()), all, &Unseen(watch), prepare)? {
+    for (k, average) in gather(Workers::cores(&()), all, &CancelOnly(watch), prepare)? {
         averages[k].push(average);
     }
     Ok(averages)
@@ -648,7 +648,7 @@ fn tables_of_corners(
         let table = phase.and_then(|phase| Table::of_corners(phase, &sharing.sides));
         Ok((sharing, table))
     };
-    gather(Workers::cores(&()), shared, &Unseen(watch), prepare)
+    gather(Workers::cores(&()), shared, &CancelOnly(watch), prepare)
 }
 
 // Numbers of all tables for some sensors
@@ -736,7 +736,7 @@ pub(crate) fn fill_slopes<B: Send + Sync>(
         watch.progress(done, total);
         Ok(())
     };
-    dispatch(Workers::cores(&blocks), bands, &Unseen(watch), fill, count)?;
+    dispatch(Workers::cores(&blocks), bands, &CancelOnly(watch), fill, count)?;
     let shape = (rows.order.len(), n);
     Ok(Array2::from_shape_vec(shape, values).unwrap_or_else(|_| unreachable!("same length")))
 }
@@ -759,16 +759,16 @@ fn pairs_of_sensors<B: Send>(
     let prepare =
         |_: &(), [p, q]: [usize; 2]| Ok((p, q, block([rows.first + p, columns.first + q])));
     let mut blocks: Vec<Vec<_>> = (0..rows.sensors).map(|_| Vec::new()).collect();
-    for (p, q, block) in gather(Workers::cores(&()), pairs, &Unseen(watch), prepare)? {
+    for (p, q, block) in gather(Workers::cores(&()), pairs, &CancelOnly(watch), prepare)? {
         blocks[p].push((q, block));
     }
     Ok(blocks)
 }
 
 /// Work that is not counted and may be stopped.
-struct Unseen<'a>(&'a dyn Watch);
+pub(crate) struct CancelOnly<'a>(pub(crate) &'a dyn Watch);
 
-impl Watch for Unseen<'_> {
+impl Watch for CancelOnly<'_> {
     fn cancelled(&self) -> bool {
         self.0.cancelled()
     }
@@ -996,6 +996,50 @@ pub fn wavefront_slope(
     gradient: ConeGradient,
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
+    let at_rest = |layer| Motion { layer, by: [0.0; 2], weight: 1.0 };
+    let motions: Vec<Motion> = (0..atmosphere.layers().len()).map(at_rest).collect();
+    wavefront_slope_moving(
+        (atmosphere, &motions),
+        (targets, grid, pitch),
+        (stars, valid, gradient),
+        watch,
+    )
+}
+
+// Wavefront slope covariance with moving stars
+/// A layer whose footprints are displaced, and the weight of its covariance in a sum.
+pub(crate) struct Motion {
+    /// The number of the layer.
+    pub(crate) layer: usize,
+    /// The displacement of all stars' footprints on it, metres.
+    pub(crate) by: [f64; 2],
+    pub(crate) weight: f64,
+}
+
+impl SeenLayer {
+    /// The layer with displaced footprints.
+    fn moved(&self, motion: &Motion) -> Self {
+        let moved = |star: &Footprints| {
+            let by = own_coordinates(star.axes, motion.by);
+            let along = |axis: usize| star.centres[axis].iter().map(|x| x + by[axis]).collect();
+            Footprints { centres: [along(0), along(1)], ..*star }
+        };
+        Self {
+            altitude: self.altitude,
+            strength: motion.weight * self.strength,
+            phase: Arc::clone(&self.phase),
+            footprints: self.footprints.iter().map(moved).collect(),
+        }
+    }
+}
+
+/// [`wavefront_slope`] as a weighted sum over layers with displaced footprints.
+pub(crate) fn wavefront_slope_moving(
+    (atmosphere, motions): (&Atmosphere, &[Motion]),
+    (targets, grid, pitch): (&[Source], PhaseGrid, f64),
+    (stars, valid, gradient): (&[Sensor], &[Array2<bool>], ConeGradient),
+    watch: &dyn Watch,
+) -> Result<Array2<f64>, Error> {
     let order = slope_order(atmosphere, stars, valid)?;
     // Check the targets and their grid
     accept(!targets.is_empty(), "targets", 0, "at least one")?;
@@ -1008,12 +1052,14 @@ pub fn wavefront_slope(
     check_memory(what, (rows as u64).saturating_mul(order.len() as u64))?;
     // See the layers from targets and stars
     let corner = grid.coordinate(grid.points - 1, pitch);
+    let farthest = motions.iter().flat_map(|motion| motion.by).fold(0.0, |far: f64, x| far.max(x.abs()));
     let extent = |altitude: f64| {
         let corners =
             targets.iter().flat_map(|t| [-corner, corner].map(|c| t.project([c, c], altitude)));
-        corners.flatten().fold(0.0, |most, c| f64::max(most, c.abs()))
+        corners.flatten().fold(farthest, |most, c| f64::max(most, c.abs() + farthest))
     };
     let layers = see_layers(atmosphere, stars, gradient, extent, None);
+    let layers: Vec<_> = motions.iter().map(|motion| layers[motion.layer].moved(motion)).collect();
     let see = |layer: &SeenLayer| {
         let phase = &layer.phase;
         let radius = grid.disc_at(layer.altitude, phase.outer_scale, pitch);

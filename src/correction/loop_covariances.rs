@@ -1,0 +1,319 @@
+// Tangled from book/src/loop-covariances.md: edit there, or here and run cargo tangle stitch.
+//! Covariances of wavefronts and slopes with slopes as a loop averages them, under frozen flow.
+
+// Imports of loop covariances
+use crate::device::{Engine, Watch, check};
+use crate::error::{Error, Invalid};
+use crate::model::atmosphere::{Atmosphere, Layer};
+use crate::model::control::{ControlLoop, LoopKind};
+use crate::model::sensor::Sensor;
+use crate::model::source::Source;
+use crate::model::system::System;
+use crate::model::wavefront_grid::PhaseGrid;
+use crate::tomography::covariance_matrix::air_of;
+use crate::turbulence::dense::{
+    CancelOnly, Motion, PhaseTables, between_with_tables, wavefront_slope_moving,
+};
+use crate::turbulence::plan::{dense_between, dense_slopes};
+use ndarray::{Array2, Zip};
+
+// Weights of past slopes
+/// Weights of slopes of the past in the strokes that a mirror holds, Eqs. [loop weights](https://lenslet.github.io/lenslet/loop-covariances.html#eq-loop-weights) to [exposure and hold](https://lenslet.github.io/lenslet/loop-covariances.html#eq-exposure-and-hold).
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LoopWeights {
+    /// How long before the hold slopes were measured \[s\], with their weights h'; the weights sum to 1.
+    pub(crate) delays: Vec<[f64; 2]>,
+    /// Times between two measurements, from 0 on \[s\], with their weights r', which hold for either order of the two.
+    pub(crate) lags: Vec<[f64; 2]>,
+    /// β.
+    pub(crate) noise_gain: f64,
+}
+
+impl LoopWeights {
+    /// The weights of a system without a loop, in which nothing is late.
+    pub(crate) fn at_once() -> Self {
+        Self { delays: vec![[0.0, 1.0]], lags: vec![[0.0, 1.0]], noise_gain: 1.0 }
+    }
+
+    /// The weights of a loop. Far from the present, frames share weights as long as no layer moves by more than `reach` \[m\] between them.
+    pub(crate) fn new(control: &ControlLoop, air: &Atmosphere, reach: f64) -> Self {
+        let (response, frame) = (control.impulse_response(), 1.0 / control.rate);
+        let product = |d: usize| response.iter().zip(&response[d..]).map(|(a, b)| a * b).sum();
+        let products: Vec<f64> = (0..response.len()).map(product).collect();
+        let fastest = air.layers().iter().map(|layer| layer.wind_speed).fold(0.0, f64::max);
+        let stride = (reach / (fastest * frame).max(1e-3 * reach)).max(1.0) as usize;
+        let near = control.delay.ceil() as usize + NEAR;
+        let timed = |weights: &[f64], first: f64| {
+            let at = |(k, weight)| [(first + k as f64) * frame, weight];
+            gathered(weights, near, stride).into_iter().map(at).collect()
+        };
+        // The triangle begins a frame before the response; an autocorrelation is the same at both sides of 0.
+        let delays = timed(&smoothed(&response, false), control.delay - 1.0);
+        let lags = timed(&smoothed(&products, true)[1..], 0.0);
+        Self { delays, lags, noise_gain: products[0] }
+    }
+
+    /// Whether slopes are those of the time of the hold.
+    pub(crate) fn is_at_once(&self) -> bool {
+        self.delays.iter().all(|[time, _]| *time == 0.0)
+    }
+}
+
+// Smooth weights by exposure and hold
+/// Eq. [exposure and hold](https://lenslet.github.io/lenslet/loop-covariances.html#eq-exposure-and-hold) for weights from frame 0 on, from frame −1 on; before frame 0 the weights are 0, or those of an `even` sequence.
+fn smoothed(weights: &[f64], even: bool) -> Vec<f64> {
+    let at = |k: isize| match k {
+        ..0 if !even => 0.0,
+        _ => weights.get(k.unsigned_abs()).copied().unwrap_or(0.0),
+    };
+    (-1..=weights.len() as isize).map(|k| (at(k - 1) + 10.0 * at(k) + at(k + 1)) / 12.0).collect()
+}
+
+// Gather weights of distant frames
+/// Frames beyond the delay that all keep their own weights.
+const NEAR: usize = 16;
+
+/// Weights by frame, of which those beyond the frame `near` are gathered at every `stride`-th.
+fn gathered(weights: &[f64], near: usize, stride: usize) -> Vec<(usize, f64)> {
+    let last = near + (weights.len().saturating_sub(near + 1)).div_ceil(stride) * stride;
+    let kept = (0..near.min(weights.len())).chain((near..=last).step_by(stride));
+    let share = |k: usize| {
+        let width = if k > near { stride } else { 1 };
+        let after = if k >= near { stride } else { 1 };
+        let part = |f: usize| {
+            let (gap, across) = (f.abs_diff(k), if f < k { width } else { after });
+            weights.get(f).map_or(0.0, |weight| weight * (1.0 - gap as f64 / across as f64).max(0.0))
+        };
+        (k.saturating_sub(width - 1)..k + after).map(part).sum()
+    };
+    kept.map(|k| (k, share(k))).filter(|(_, weight): &(usize, f64)| *weight != 0.0).collect()
+}
+
+// Response of a loop to one frame
+impl ControlLoop {
+    /// The weights h_j of Eq. [loop weights](https://lenslet.github.io/lenslet/loop-covariances.html#eq-loop-weights), which sum to 1.
+    pub(crate) fn impulse_response(&self) -> Vec<f64> {
+        if self.kind == LoopKind::Open {
+            return vec![1.0];
+        }
+        let (whole, rest) = (self.delay.floor() as usize, self.delay.fract());
+        let (mut response, mut most, mut quiet) = (Vec::<f64>::new(), 0.0, 0);
+        while quiet <= whole + 1 && response.len() < MOST_FRAMES {
+            let ago = |frames: usize| match response.len().checked_sub(frames) {
+                Some(k) => response[k],
+                None => 0.0,
+            };
+            let push = if response.is_empty() { 1.0 } else { 0.0 };
+            let seen = (1.0 - rest) * ago(whole) + rest * ago(whole + 1);
+            let next: f64 = ago(1) + self.gain * (push - seen);
+            response.push(next);
+            most = f64::max(most, next.abs());
+            quiet = if next.abs() < FORGOTTEN * most { quiet + 1 } else { 0 };
+        }
+        let sum: f64 = response.iter().sum();
+        response.into_iter().map(|weight| weight / sum).collect()
+    }
+}
+
+/// The share of its largest weight below which a loop has forgotten a frame, and the most frames that it may remember.
+const FORGOTTEN: f64 = 1e-4;
+const MOST_FRAMES: usize = 4000;
+
+// Parts of the air by their wind
+/// Layers that move alike as all sensors see them.
+struct Flow {
+    air: Atmosphere,
+    velocity: [f64; 2],
+    altitude: f64,
+}
+
+impl Flow {
+    /// The sensors of guide stars as they were a time `ago` \[s\].
+    fn earlier(&self, sensors: &[Sensor], ago: f64) -> Vec<Sensor> {
+        let moved = |sensor: &Sensor| {
+            let gamma = sensor.source.cone_factor(self.altitude);
+            let shift = [0, 1].map(|k| sensor.shift[k] + self.velocity[k] * ago / gamma);
+            Sensor { shift, ..*sensor }
+        };
+        sensors.iter().map(moved).collect()
+    }
+}
+
+/// All layers of a system by their wind; those at rest have the velocity 0.
+fn flows(system: &System) -> Result<Vec<Flow>, Invalid> {
+    let flat = system.sensors().iter().all(|sensor| sensor.source.height().is_infinite());
+    let mut flows: Vec<(Layer, Vec<Layer>)> = Vec::new();
+    for layer in system.atmosphere().layers().iter().filter(|layer| layer.fraction > 0.0) {
+        let velocity = layer.velocity();
+        let alike = |(first, _): &&mut (Layer, Vec<Layer>)| {
+            let together = flat || velocity == [0.0; 2] || first.altitude == layer.altitude;
+            first.velocity() == velocity && together
+        };
+        match flows.iter_mut().find(alike) {
+            Some((_, layers)) => layers.push(*layer),
+            None => flows.push((*layer, vec![*layer])),
+        }
+    }
+    let flow = |(first, layers): (Layer, Vec<Layer>)| {
+        let (velocity, altitude) = (first.velocity(), first.altitude);
+        Ok(Flow { air: air_of(system.atmosphere(), layers)?, velocity, altitude })
+    };
+    flows.into_iter().map(flow).collect()
+}
+
+// Covariances of slopes in a loop
+/// The stage of these covariances, as a watcher is told, and what it counts.
+pub(crate) const LOOP: &str = "covariances through the loop";
+
+/// Covariances of slopes of turbulence, (n, n), rad².
+pub(crate) struct LoopCovariances {
+    /// C_mm of one time.
+    pub(crate) present: Array2<f64>,
+    /// C_mm̄ and its transpose, their sum; C_m̄m̄. `None` where nothing is late.
+    pub(crate) late: Option<[Array2<f64>; 2]>,
+}
+
+impl LoopCovariances {
+    /// Those of the guide stars of a system, without noise and with all modes.
+    ///
+    /// # Errors
+    /// As for [`between`](crate::turbulence::dense::between), and what a device says.
+    pub(crate) fn new(
+        system: &System,
+        weights: &LoopWeights,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Self, Error> {
+        let quiet = &CancelOnly(watch);
+        let present = dense_slopes(system, engine, quiet)?;
+        if weights.is_at_once() {
+            return Ok(Self { present, late: None });
+        }
+        let mut late = [Array2::zeros(present.dim()), Array2::zeros(present.dim())];
+        let times = weights.times();
+        watch.stage(LOOP, "frames");
+        // Add the slopes of all frames
+        let (sensors, valid, gradient) =
+            (system.sensors(), system.valid_lenslets(), system.cone_gradient());
+        let (flows, tables) = (flows(system)?, PhaseTables::default());
+        for (done, (time, [delayed, lagged])) in times.iter().enumerate() {
+            for flow in &flows {
+                check(watch)?;
+                if flow.velocity == [0.0; 2] && done > 0 {
+                    continue; // All times of what does not move were added with the first.
+                }
+                let earlier = flow.earlier(&sensors, *time);
+                let sets = [(&sensors[..], &valid[..]), (&earlier[..], &valid[..])];
+                let part = match engine.devices() {
+                    [] => between_with_tables(&flow.air, sets, gradient, &tables)?,
+                    _ => dense_between(&flow.air, sets, gradient, engine, quiet)?,
+                };
+                let still = flow.velocity == [0.0; 2];
+                let [delayed, lagged] = if still { [1.0, 0.5] } else { [*delayed, *lagged] };
+                let twice = if *time == 0.0 && !still { 0.5 } else { 1.0 };
+                add_both_ways(&mut late[0], delayed, &part);
+                add_both_ways(&mut late[1], twice * lagged, &part);
+            }
+            watch.progress(done + 1, times.len());
+        }
+        Ok(Self { present, late: Some(late) })
+    }
+}
+
+// Join the times of both weights
+impl LoopWeights {
+    /// All times \[s\], ascending, with the weights of delays and of lags.
+    fn times(&self) -> Vec<(f64, [f64; 2])> {
+        let delays = self.delays.iter().map(|[time, weight]| (*time, [*weight, 0.0]));
+        let lags = self.lags.iter().map(|[time, weight]| (*time, [0.0, *weight]));
+        let mut all: Vec<(f64, [f64; 2])> = delays.chain(lags).collect();
+        all.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let longest = all.last().map_or(0.0, |(time, _)| *time);
+        all.dedup_by(|next, known| {
+            let same = next.0 - known.0 <= 1e-9 * longest;
+            if same {
+                known.1 = [known.1[0] + next.1[0], known.1[1] + next.1[1]];
+            }
+            same
+        });
+        all
+    }
+}
+
+/// Adds a square matrix and its transpose with a weight.
+fn add_both_ways(sum: &mut Array2<f64>, weight: f64, part: &Array2<f64>) {
+    if weight != 0.0 {
+        Zip::from(sum).and(part).and(part.t()).par_for_each(|sum, one, other| {
+            *sum += weight * (one + other);
+        });
+    }
+}
+
+// Covariance of a wavefront with slopes in a loop
+/// C_φm̄ of the points of a grid of step `pitch` \[m\] around the axis, towards a target at the time of the hold, (M², n), m rad.
+///
+/// # Errors
+/// As for [`wavefront_slope`](crate::turbulence::dense::wavefront_slope).
+pub(crate) fn wavefront_in_loop(
+    system: &System,
+    target: &Source,
+    (grid, pitch): (PhaseGrid, f64),
+    weights: &LoopWeights,
+    watch: &dyn Watch,
+) -> Result<Array2<f64>, Error> {
+    let air = system.atmosphere();
+    let mut motions = Vec::new();
+    for (layer, moving) in air.layers().iter().enumerate() {
+        let still = moving.wind_speed == 0.0;
+        let times = if still { &[[0.0, 1.0]][..] } else { &weights.delays[..] };
+        motions.extend(times.iter().map(|[time, weight]| {
+            let by = moving.velocity().map(|speed| speed * time);
+            Motion { layer, by, weight: *weight }
+        }));
+    }
+    let points = (std::slice::from_ref(target), grid, pitch);
+    let stars = (&system.sensors()[..], &system.valid_lenslets()[..], system.cone_gradient());
+    wavefront_slope_moving((air, &motions), points, stars, &CancelOnly(watch))
+}
+
+// Tests of loop covariances
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Weights of loops sum to one
+    fn control(kind: LoopKind, gain: f64, delay: f64) -> ControlLoop {
+        ControlLoop { kind, rate: 500.0, gain, delay }
+    }
+
+    fn windy(speed: f64) -> Atmosphere {
+        let layer = Layer { wind_speed: speed, ..Layer::new(0.0, 1.0, 25.0) };
+        Atmosphere::new(0.15, 500e-9, vec![layer]).unwrap()
+    }
+
+    #[test]
+    fn weights_of_loops_sum_to_one() {
+        let open = LoopWeights::new(&control(LoopKind::Open, 0.5, 2.0), &windy(10.0), 0.1);
+        let expected = [1.0, 10.0, 1.0].map(|twelfths| twelfths / 12.0);
+        let found: Vec<_> = open.delays.iter().map(|[time, weight]| (500.0 * time, *weight)).collect();
+        assert!((0..3).all(|k| (found[k].0 - (k + 1) as f64).abs() < 1e-12));
+        assert!((0..3).all(|k| (found[k].1 - expected[k]).abs() < 1e-15) && found.len() == 3);
+        assert_eq!(open.lags, [[0.0, 10.0 / 12.0], [2e-3, 1.0 / 12.0]]);
+        let response = control(LoopKind::Closed, 0.4, 2.0).impulse_response();
+        let expected = [0.4, 0.4, 0.24, 0.08, -0.016];
+        assert!((0..5).all(|j| (response[j] - expected[j]).abs() < 1e-4), "{response:?}");
+        for (gain, delay, speed) in [(0.4, 2.0, 30.0), (0.05, 1.3, 12.0), (0.9, 2.0, 3.0), (0.01, 4.0, 8.0)] {
+            let control = control(LoopKind::Closed, gain, delay);
+            let weights = LoopWeights::new(&control, &windy(speed), 0.1);
+            let [delays, lags] = [&weights.delays, &weights.lags]
+                .map(|all| all.iter().map(|[_, weight]| weight).sum::<f64>());
+            assert!((delays - 1.0).abs() < 1e-12, "{gain} {delay}: {delays}");
+            let first = weights.lags[0][1];
+            assert!((2.0 * lags - first - 1.0).abs() < 1e-9, "{gain} {delay}: {lags}");
+            assert!((weights.noise_gain / control.noise_gain() - 1.0).abs() < 2e-3, "{gain} {delay}");
+            // The mean delay of an integrator: what is not yet corrected of a ramp is its slope over the gain.
+            let late: f64 = weights.delays.iter().map(|[time, weight]| 500.0 * time * weight).sum();
+            assert!((late * gain - 1.0).abs() < 0.02 * (1.0 + gain), "{gain} {delay}: {late}");
+        }
+    }
+}

@@ -1,0 +1,631 @@
+// Tangled from book/src/residual-wavefront.md: edit there, or here and run cargo tangle stitch.
+//! The residual wavefront of a loop, from one covariance of all that makes it.
+
+// Imports of the residual wavefront
+use crate::correction::loop_covariances::{LoopCovariances, LoopWeights, wavefront_in_loop};
+use crate::correction::low::{LowTurbulence, low_wavefront};
+use crate::correction::shared::{SharedOptions, viewed};
+use crate::correction::{Correction, Fitting, Mirror};
+use crate::device::{Engine, Memory, Watch, check};
+use crate::error::{Error, Invalid};
+use crate::image::optical_transfer::{Aperture, Edges, TelescopeTransfer};
+use crate::image::budget::Budget;
+use crate::image::options::{ErrorTerm, ImageOptions};
+use crate::image::transforms::Plane;
+use crate::linear::factorisation::unit;
+use crate::linear::{times, times_transpose};
+use crate::model::control::ControlLoop;
+use crate::model::lenslet_array::{Pupil, SlopeOrder};
+use crate::model::noise::SlopeNoise;
+use crate::model::source::Source;
+use crate::model::system::System;
+use crate::model::wavefront_grid::PhaseGrid;
+use crate::tomography::covariance_matrix::truth_covariance;
+use crate::tomography::noise_error;
+use crate::tomography::reconstructor::ReconstructorPlan;
+use crate::tomography::reconstructor::command::Sum;
+use ndarray::{Array1, Array2, Axis, Zip};
+use num_complex::Complex64;
+use rayon::prelude::*;
+
+// Points of the pupil
+/// Points for each pitch of the mirror, and across the pupil, at least.
+const PER_PITCH: f64 = 3.0;
+const ACROSS: f64 = 24.0;
+
+/// The pupil on squares that count where their centre is lit, or with the mean light of an image of it.
+pub(crate) fn sampled_aperture(
+    image: &ImageOptions,
+    pupil: &Pupil,
+    samples: usize,
+    step: f64,
+) -> Result<Aperture, Invalid> {
+    match &image.mask {
+        Some(mask) => mask.resampled(samples, step),
+        None => Aperture::new(pupil, &image.vanes, samples, step, Edges::Centre),
+    }
+}
+
+/// The side of the squares by whose centres a pupil is sampled, for a mirror of this `pitch` \[m\].
+pub(crate) fn sample_step(diameter: f64, pitch: f64) -> f64 {
+    (diameter / ACROSS).min(pitch / PER_PITCH)
+}
+
+/// Points of a pupil on a grid around its axis.
+struct Points {
+    telescope: TelescopeTransfer,
+    plane: Plane,
+    grid: PhaseGrid,
+    step: f64,
+    /// Row and column of each lit point, and its share of the light.
+    lit: Vec<[usize; 2]>,
+    share: Array1<f64>,
+    /// Transform of the light.
+    light: Array2<Complex64>,
+    squares: f64,
+}
+
+impl Points {
+    fn across(system: &System, image: &ImageOptions, pitch: f64) -> Result<Self, Error> {
+        let expected = "a [telescope], whose images are wanted";
+        let pupil = system.pupil().ok_or_else(|| Invalid::new("telescope", "none", expected))?;
+        let samples = Self::count(pupil.diameter(), pitch);
+        let step = pupil.diameter() / samples as f64;
+        let aperture = sampled_aperture(image, pupil, samples, step)?;
+        let (telescope, plane) =
+            (aperture.transfer(2 * samples)?, Plane::around(2 * samples - 1));
+        let bright = aperture.light().indexed_iter().filter(|(_, light)| **light > 0.0);
+        let (lit, light): (Vec<_>, Vec<f64>) = bright.map(|((j, i), x)| ([j, i], *x)).unzip();
+        let squares: f64 = light.iter().sum();
+        let share = Array1::from(light) / squares;
+        let light = plane.spectrum(&aperture.light().view());
+        let grid = PhaseGrid::new(samples, 1, 0.0)?;
+        Ok(Self { telescope, plane, grid, step, lit, share, light, squares })
+    }
+
+    /// Points along an axis.
+    fn count(diameter: f64, pitch: f64) -> usize {
+        (diameter / sample_step(diameter, pitch) * (1.0 - 1e-12)).ceil() as usize
+    }
+
+    // Places and maps of points
+    /// Where the lit points are, m.
+    fn positions(&self) -> Vec<[f64; 2]> {
+        self.lit.iter().map(|[j, i]| [*i, *j].map(|k| self.grid.coordinate(k, self.step))).collect()
+    }
+
+    /// The rows of the lit points among those of all points of the grid.
+    fn of_lit(&self, all: &Array2<f64>) -> Array2<f64> {
+        let rows: Vec<usize> = self.lit.iter().map(|[j, i]| j * self.grid.points + i).collect();
+        all.select(Axis(0), &rows)
+    }
+
+    /// The transform of values at the lit points, times the light.
+    fn transform(&self, values: impl Iterator<Item = f64>) -> Array2<Complex64> {
+        let across = self.grid.points;
+        let mut map = Array2::zeros((across, across));
+        for ((place, value), share) in self.lit.iter().zip(values).zip(&self.share) {
+            map[*place] = value * share * self.squares;
+        }
+        self.plane.spectrum(&map.view())
+    }
+
+    // Means over the points of the pupil
+    /// Shapes, (P, a), without their means over the pupil.
+    fn flattened(&self, mut shapes: Array2<f64>) -> Array2<f64> {
+        let pistons = self.share.dot(&shapes);
+        shapes -= &pistons;
+        shapes
+    }
+
+    /// The mean over the pupil of the sum over columns of products of two matrices, (P, a).
+    fn product(&self, one: &Array2<f64>, other: &Array2<f64>) -> f64 {
+        let rows = one.outer_iter().zip(other.outer_iter());
+        rows.zip(&self.share).map(|((one, other), share)| share * one.dot(&other)).sum()
+    }
+
+    /// The mean variance over the pupil of shapes, (P, a), with strokes of this covariance, (a, a).
+    fn variance(&self, shapes: &Array2<f64>, strokes: &Array2<f64>) -> f64 {
+        self.product(&times(shapes, strokes), shapes)
+    }
+}
+
+// Fit of the mirror to wavefronts
+/// Wavefronts of the actuators of some mirrors at points of the pupil \[m\], as a target sees them, (points, a).
+pub(crate) fn shapes_towards(
+    mirrors: &[Mirror],
+    target: &Source,
+    points: &[[f64; 2]],
+) -> Array2<f64> {
+    let count = mirrors.iter().map(|mirror| mirror.positions().len()).sum();
+    let mut shapes = Array2::zeros((points.len(), count));
+    for (mut row, point) in shapes.outer_iter_mut().zip(points) {
+        let actuators = mirrors.iter().flat_map(|mirror| {
+            let [x, y] = target.project(*point, mirror.altitude());
+            let places = mirror.positions().iter().enumerate();
+            places.map(move |(k, place)| mirror.influence_of(k, [x - place[0], y - place[1]]))
+        });
+        row.iter_mut().zip(actuators).for_each(|(to, height)| *to = height);
+    }
+    shapes
+}
+
+/// What a mirror in the pupil makes of slopes of coarse turbulence.
+struct Fit {
+    /// Its shapes at the points, without piston, (P, b).
+    shapes: Array2<f64>,
+    /// J⁺ of the truth sensor's slopes, (b, m).
+    onto: Array2<f64>,
+    /// J⁺ C^L_tt J⁺ᵗ, (b, b), m².
+    strokes: Array2<f64>,
+    /// D_φ on the displacements of the points, m².
+    turbulence: Array2<f64>,
+    /// The variance of the fitting error, m².
+    fitting: f64,
+}
+
+impl Fit {
+    fn new(
+        correction: &Correction,
+        (points, low): (&Points, &LowTurbulence),
+        (engine, watch): (&Engine, &dyn Watch),
+    ) -> Result<Self, Error> {
+        let (system, mirror) = (correction.system(), correction.pupil_mirror());
+        let onto = correction.pupil(engine)?.inverse().clone();
+        let positions = points.positions();
+        let shapes =
+            shapes_towards(std::slice::from_ref(mirror), &system.targets()[0], &positions);
+        let shapes = points.flattened(shapes);
+        let strokes = through(&onto, &low.truth(watch)?);
+        let between = low_wavefront(system, mirror.fitting_pitch(), &positions)?;
+        let with_strokes = times_transpose(&between, &onto);
+        let turbulence = points.telescope.turbulence(system.atmosphere());
+        let fitting = points.telescope.variance(&turbulence)?
+            - 2.0 * points.product(&with_strokes, &shapes)
+            + points.variance(&shapes, &strokes);
+        Ok(Self { shapes, onto, strokes, turbulence, fitting })
+    }
+}
+
+// Strokes of a command in the loop
+/// A command with the covariances of its strokes, (a, a), m².
+struct Moments {
+    /// K, (a, n).
+    rows: Array2<f64>,
+    /// V of Eq. [residual moments](https://lenslet.github.io/lenslet/residual-wavefront.html#eq-residual-moments).
+    strokes: Array2<f64>,
+    /// Of coarse turbulence at one instant, of fine turbulence at one instant, of the change by the loop, and of noise.
+    coarse: Array2<f64>,
+    fine: Array2<f64>,
+    late: Array2<f64>,
+    noise: Array2<f64>,
+}
+
+/// K C Kᵗ.
+fn through(rows: &Array2<f64>, covariance: &Array2<f64>) -> Array2<f64> {
+    times_transpose(&times_transpose(rows, covariance), rows)
+}
+
+/// The moments of all commands of a correction.
+fn moments_of(
+    (correction, weights, low): (&Correction, &LoopWeights, &LowTurbulence),
+    commands: Vec<Array2<f64>>,
+    (engine, watch): (&Engine, &dyn Watch),
+) -> Result<Vec<Moments>, Error> {
+    let system = correction.system();
+    let slopes = LoopCovariances::new(system, weights, engine, watch)?;
+    let present: Vec<_> = commands.iter().map(|rows| through(rows, &slopes.present)).collect();
+    let late: Option<Vec<_>> = slopes.late.as_ref().map(|[crossed, filtered]| {
+        commands.iter().map(|rows| [crossed, filtered].map(|c| through(rows, c))).collect()
+    });
+    drop(slopes);
+    check(watch)?;
+    let low = low.measurements(watch)?;
+    let order = SlopeOrder::new(&system.valid_lenslets());
+    let noise = SlopeNoise::new(system.guide_stars(), &order);
+    // Join the moments of each command
+    let join = |(k, rows): (usize, Array2<f64>)| {
+        let noise = noise_error(&rows, &noise) * weights.noise_gain;
+        let (coarse, present) = (through(&rows, &low), &present[k]);
+        let (filtered, late) = match late.as_ref().map(|late| &late[k]) {
+            None => (present.clone(), Array2::zeros(present.dim())),
+            Some([crossed, filtered]) => (filtered.clone(), present + filtered - crossed),
+        };
+        Moments { strokes: filtered + &noise, fine: present - &coarse, coarse, late, noise, rows }
+    };
+    Ok(commands.into_iter().enumerate().map(join).collect())
+}
+
+// Residual wavefronts of all targets
+/// What is asked of residual wavefronts.
+pub(crate) struct ResidualOptions<'a> {
+    pub(crate) image: &'a ImageOptions,
+    pub(crate) control: Option<&'a ControlLoop>,
+    /// How many targets the mirrors are for, from the first on, if each has its own.
+    pub(crate) mirrors: usize,
+}
+
+/// A command of the mirrors, for some directions.
+struct Shape {
+    /// Numbers of the directions that it is for, with weights.
+    chosen: Vec<(usize, f64)>,
+    moments: Moments,
+    /// Tomographic variance where it is for, m²; the weighted mean over its directions, each behind a mirror of its own.
+    own: f64,
+}
+
+/// The residual wavefronts of the targets of a correction.
+pub(crate) struct Residuals<'a> {
+    correction: &'a Correction,
+    weights: LoopWeights,
+    points: Points,
+    low: LowTurbulence<'a>,
+    fit: Fit,
+    shapes: Vec<Shape>,
+}
+
+impl<'a> Residuals<'a> {
+    /// Those behind the mirrors of a correction, whose strokes follow from the plan of a reconstructor of its system.
+    ///
+    /// # Errors
+    /// As for [`Correction::shared`] and [`LoopCovariances::new`].
+    pub(crate) fn new(
+        correction: &'a Correction,
+        plan: &ReconstructorPlan,
+        options: &ResidualOptions,
+        to: (&Engine, &dyn Watch),
+    ) -> Result<Self, Error> {
+        let (system, pitch) = (correction.system(), correction.pupil_mirror().fitting_pitch());
+        let points = Points::across(system, options.image, pitch)?;
+        let finest = system.sensors().iter().map(|sensor| sensor.side()).fold(pitch, f64::min);
+        let weights = options.control.map_or_else(LoopWeights::at_once, |control| {
+            LoopWeights::new(control, system.atmosphere(), MOST_MOTION * finest)
+        });
+        let low = LowTurbulence::new(system, pitch, to.1)?;
+        let fit = Fit::new(correction, (&points, &low), to)?;
+        let residuals = Self { correction, weights, points, low, fit, shapes: Vec::new() };
+        residuals.shaped(plan, options.mirrors, to)
+    }
+
+    // Give the mirrors their shapes
+    /// With the commands of all shapes and of the directions that they are for.
+    fn shaped(
+        mut self,
+        plan: &ReconstructorPlan,
+        mirrors: usize,
+        to: (&Engine, &dyn Watch),
+    ) -> Result<Self, Error> {
+        let correction = self.correction;
+        let asked = SharedOptions { noise_gain: 1.0, by_cause: false, own: true, mirrors };
+        let onto = correction.pupil(to.0)?.inverse().view();
+        let truth = unit(&truth_covariance(correction.system(), to.1)?);
+        let chosen = correction.chosen(asked);
+        let own = correction.own_sums(&chosen, asked);
+        let sums = correction.sums(&chosen, to.0)?;
+        let alone = |t: &usize| vec![(*t, onto)];
+        let sums: Vec<Sum> = sums.iter().map(viewed).chain(own.iter().map(alone)).collect();
+        let commands = plan.commands(&sums, truth, to)?;
+        let commands = commands.into_iter().map(|command| command.rows).collect();
+        let mut moments = moments_of((correction, &self.weights, &self.low), commands, to)?;
+        let alone = moments.split_off(chosen.len());
+        // Find the error where each shape is for
+        let mut errors = Vec::new();
+        for (t, moments) in own.iter().zip(&alone) {
+            errors.push((*t, self.tomographic(*t, moments, &self.fit.shapes, to.1)?));
+        }
+        for (chosen, moments) in chosen.into_iter().zip(moments) {
+            let (mut sum, mut whole) = (0.0, 0.0);
+            for (t, weight) in &chosen {
+                let error = match errors.iter().find(|(known, _)| known == t) {
+                    Some((_, error)) => *error,
+                    None => self.tomographic(*t, &moments, &self.fit.shapes, to.1)?,
+                };
+                (sum, whole) = (sum + weight * error, whole + weight);
+            }
+            self.shapes.push(Shape { chosen, moments, own: sum / whole });
+        }
+        Ok(self)
+    }
+
+    // Tomographic variance of a command
+    /// Variance over the pupil of the tomographic term towards a target, m², behind mirrors with these shapes without piston, (P, a).
+    fn tomographic(
+        &self,
+        t: usize,
+        moments: &Moments,
+        shapes: &Array2<f64>,
+        watch: &dyn Watch,
+    ) -> Result<f64, Error> {
+        let between = self.low.with_truth(t..t + 1, watch)?;
+        let crossed = times(&self.fit.onto, &times_transpose(&between, &moments.rows));
+        let wanted = self.points.variance(&self.fit.shapes, &self.fit.strokes);
+        let common = self.points.product(&times(&self.fit.shapes, &crossed), shapes);
+        Ok(wanted - 2.0 * common + self.points.variance(shapes, &moments.coarse))
+    }
+}
+
+/// How far layers may move between frames of the distant past that share their weights, in lenslets.
+const MOST_MOTION: f64 = 0.2;
+
+// Residual wavefront of one target
+/// The residual wavefront towards a target.
+pub(crate) struct Residual {
+    /// D_ψ of Eq. [residual structure](https://lenslet.github.io/lenslet/residual-wavefront.html#eq-residual-structure) on the displacements of the camera, m².
+    pub(crate) structure: Array2<f64>,
+    /// The variance over the pupil by its causes, m², with a signed term for their covariances.
+    terms: Vec<(&'static str, f64)>,
+}
+
+/// The term of what the others have in common.
+const COVARIANCE: &str = "covariance";
+
+impl Residuals<'_> {
+    /// The residual wavefront of a target, for a camera with the displacements of `telescope`.
+    ///
+    /// # Errors
+    /// As for [`wavefront_in_loop`].
+    pub(crate) fn of(
+        &self,
+        t: usize,
+        telescope: &TelescopeTransfer,
+        watch: &dyn Watch,
+    ) -> Result<Residual, Error> {
+        let (system, points) = (self.correction.system(), &self.points);
+        let (target, shape) = (&system.targets()[t], &self.shapes[self.nearest(t)]);
+        let moments = &shape.moments;
+        let grid = (points.grid, points.step);
+        let between = wavefront_in_loop(system, target, grid, &self.weights, watch)?;
+        let with_strokes = points.of_lit(&times_transpose(&between, &moments.rows));
+        drop(between);
+        let shapes =
+            points.flattened(shapes_towards(self.correction.mirrors(), target, &points.positions()));
+        let structure =
+            points.structure(&self.fit.turbulence, &shapes, &with_strokes, &moments.strokes);
+        let whole = points.telescope.variance(&structure)?;
+        let terms = self.terms(t, (shape, &shapes), whole, watch)?;
+        let structure = self.on_camera(&structure, telescope)?;
+        Ok(Residual { structure, terms })
+    }
+
+    // Split the variance of a residual
+    /// The `whole` variance by its causes, Eq. [split](https://lenslet.github.io/lenslet/residual-wavefront.html#eq-split).
+    fn terms(
+        &self,
+        t: usize,
+        (shape, shapes): (&Shape, &Array2<f64>),
+        whole: f64,
+        watch: &dyn Watch,
+    ) -> Result<Vec<(&'static str, f64)>, Error> {
+        let Shape { chosen, moments, own } = shape;
+        let for_it = chosen.len() == 1 && chosen[0].0 == t && self.correction.is_in_pupil();
+        let tomography = if for_it { *own } else { self.tomographic(t, moments, shapes, watch)? };
+        let made = |strokes: &Array2<f64>| self.points.variance(shapes, strokes);
+        let [aliasing, noise, late] = [&moments.fine, &moments.noise, &moments.late].map(made);
+        let alone = tomography + aliasing + noise + late + self.fit.fitting;
+        let mut terms = vec![
+            ("tomography", *own),
+            ("anisoplanatism", tomography - own),
+            ("noise", noise),
+            ("aliasing", aliasing),
+            ("bandwidth", late),
+            ("fitting", self.fit.fitting),
+            (COVARIANCE, whole - alone),
+        ];
+        if self.weights.is_at_once() {
+            terms.retain(|(name, _)| *name != "bandwidth");
+        }
+        Ok(terms)
+    }
+
+    // Find the shape that a target sees
+    /// The number of the shape that is for the direction nearest to a target.
+    fn nearest(&self, t: usize) -> usize {
+        let all = self.correction.system().targets();
+        let far = |shape: &Shape| {
+            let [one, other] = [t, shape.chosen[0].0].map(|t| all[t].direction());
+            f64::hypot(one[0] - other[0], one[1] - other[1])
+        };
+        let gaps = self.shapes.iter().map(far).enumerate();
+        gaps.min_by(|one, other| one.1.total_cmp(&other.1)).map_or(0, |(k, _)| k)
+    }
+
+    // Residual on the displacements of a camera
+    /// A structure function on the displacements of the points, on those of a camera.
+    fn on_camera(
+        &self,
+        structure: &Array2<f64>,
+        telescope: &TelescopeTransfer,
+    ) -> Result<Array2<f64>, Error> {
+        let (air, pitch) =
+            (self.correction.system().atmosphere(), self.correction.pupil_mirror().fitting_pitch());
+        let (own, fitting) = (&self.points.telescope, Fitting::new(air, pitch)?);
+        let known = |grid: &TelescopeTransfer| fitting.structure_function(grid.points(), grid.step());
+        let weighed = (structure - &known(own)?) * own.values();
+        let mut fine = known(telescope)?;
+        let (middle, scale) = ((own.points() / 2) as f64, telescope.step() / own.step());
+        let centre = telescope.points() / 2;
+        Zip::indexed(&mut fine).and(telescope.values()).par_for_each(|(j, i), value, &overlap| {
+            let place = [j, i].map(|k| middle + (k as f64 - centre as f64) * scale);
+            let [sum, pairs] = [&weighed, own.values()].map(|map| cubic(map, place));
+            *value = match overlap > 0.0 && pairs > 1e-4 {
+                true => (*value + sum / pairs).max(0.0),
+                false => *value,
+            };
+        });
+        Ok(fine)
+    }
+}
+
+// Budget of a residual
+impl Residual {
+    /// The budget of its terms, with anisoplanatism as a part of tomography or `apart` from it.
+    pub(crate) fn budget(&self, apart: bool) -> Result<Budget, Invalid> {
+        let elsewhere = ErrorTerm::Anisoplanatism.name();
+        let variance = |wanted: &str| {
+            self.terms.iter().filter(|(name, _)| *name == wanted).map(|(_, x)| x).sum::<f64>()
+        };
+        let mut budget = Budget::default();
+        for (name, value) in self.terms.iter().filter(|(name, _)| apart || *name != elsewhere) {
+            let more = if *name == "tomography" && !apart { variance(elsewhere) } else { 0.0 };
+            budget = budget.with_signed(name, value + more)?;
+        }
+        Ok(budget)
+    }
+}
+
+// Structure function of a residual
+impl Points {
+    /// D_ψ of Eq. [residual structure](https://lenslet.github.io/lenslet/residual-wavefront.html#eq-residual-structure) on the displacements of the points, m²; 0 where there are no pairs.
+    fn structure(
+        &self,
+        turbulence: &Array2<f64>,
+        shapes: &Array2<f64>,
+        with_strokes: &Array2<f64>,
+        strokes: &Array2<f64>,
+    ) -> Array2<f64> {
+        let pairs = times(shapes, strokes) - &(2.0 * with_strokes);
+        let products = (&pairs * shapes).sum_axis(Axis(1));
+        let all = self.transform(products.into_iter());
+        let mut spectrum = Zip::from(&self.light).and(&all).map_collect(|light, all| {
+            2.0 * (light.conj() * all).re
+        });
+        // Subtract the correlations of all actuators
+        let actuators: Vec<usize> = (0..shapes.ncols()).collect();
+        let nothing = || Array2::<f64>::zeros(spectrum.dim());
+        let correlations = actuators.into_par_iter().fold(nothing, |mut sum, a| {
+            let [pair, shape] = [&pairs, shapes].map(|all| self.transform(all.column(a).iter().copied()));
+            Zip::from(&mut sum).and(&pair).and(&shape).for_each(|sum, pair, shape| {
+                *sum += 2.0 * (pair.conj() * shape).re;
+            });
+            sum
+        });
+        spectrum -= &correlations.reduce(nothing, |one, other| one + other);
+        let reach = self.telescope.reach;
+        let sums = self.plane.correlation(&spectrum, reach, self.telescope.points());
+        let mut structure = Array2::zeros(sums.dim());
+        Zip::from(&mut structure).and(&sums).and(turbulence).and(self.telescope.values()).for_each(
+            |value, sum, turbulence, overlap| {
+                if overlap * self.squares > 0.5 {
+                    *value = turbulence + sum / (overlap * self.squares);
+                }
+            },
+        );
+        let middle = self.telescope.points() / 2;
+        structure[[middle, middle]] = 0.0;
+        structure
+    }
+}
+
+// Memory of residual wavefronts
+/// A map between its points, by the polynomial of third degree through four of them along each axis; 0 beyond its rim.
+fn cubic(map: &Array2<f64>, [y, x]: [f64; 2]) -> f64 {
+    let along = |x: f64| {
+        let (first, t) = (x.floor() as isize - 1, x - x.floor());
+        let (a, b, c, d) = (t + 1.0, t, t - 1.0, t - 2.0);
+        (first, [-b * c * d / 6.0, a * c * d / 2.0, -a * b * d / 2.0, a * b * c / 6.0])
+    };
+    let ((top, down), (left, across)) = (along(y), along(x));
+    let at = |j: isize, i: isize| {
+        let place = [top + j, left + i].map(usize::try_from);
+        match place {
+            [Ok(j), Ok(i)] => map.get([j, i]).copied().unwrap_or(0.0),
+            _ => 0.0,
+        }
+    };
+    let row = |j: isize| (0..4).map(|i| across[i as usize] * at(j, i)).sum::<f64>();
+    (0..4).map(|j| down[j as usize] * row(j)).sum()
+}
+
+impl Residuals<'_> {
+    /// The most memory that residual wavefronts take beside the commands of the mirrors.
+    pub(crate) fn bytes(correction: &Correction) -> u64 {
+        let (system, mirror) = (correction.system(), correction.pupil_mirror());
+        let diameter = system.pupil().map_or(0.0, Pupil::diameter);
+        let all = (Points::count(diameter, mirror.fitting_pitch()) as u64).saturating_pow(2);
+        let n = SlopeOrder::new(&system.valid_lenslets()).len();
+        let b = mirror.positions().len();
+        let a: usize = correction.mirrors().iter().map(|mirror| mirror.positions().len()).sum();
+        let [n, a, b] = [n, a, b].map(|count| count as u64);
+        let numbers = (5 * n * n).max(2 * all * n) + all * (4 * a + 4 * b) + 8 * (a * a + b * b);
+        8u64.saturating_mul(numbers).saturating_add(Memory::REST)
+    }
+}
+
+// Tests of residual wavefronts
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::correction::{CorrectionMode, CorrectionOptions};
+    use crate::device::silent;
+    use crate::model::mirror::{MirrorDesign, Spacing};
+    use crate::model::{Atmosphere, GuideStar, Layer, LensletArray, LoopKind, Pupil};
+    use crate::tomography::ReconstructorOptions;
+
+    // Interpolate maps between their points
+    #[test]
+    fn maps_between_points_are_cubic() {
+        let of = |y: f64, x: f64| 1.0 + x - 0.3 * y * x + 0.02 * x.powi(3) - 0.01 * y.powi(3) * x;
+        let map = Array2::from_shape_fn((9, 9), |(j, i)| of(j as f64, i as f64));
+        for place in [[3.2, 4.7], [1.0, 6.0], [6.99, 1.01]] {
+            assert!((cubic(&map, place) - of(place[0], place[1])).abs() < 1e-12);
+        }
+        assert_eq!(cubic(&map, [-3.5, 4.0]), 0.0);
+    }
+
+    // Residuals with known answers
+    /// A star on the axis of a telescope of 3 m with 6 × 6 lenslets, a layer at 5 km, and a target.
+    fn single(speed: f64, noise: f64, zenith: f64) -> System {
+        let layer = Layer { wind_speed: speed, ..Layer::new(5e3, 1.0, 20.0) };
+        let (array, star) = (LensletArray::new(6, 0.5).unwrap(), |x| Source::star(x, 0.0).unwrap());
+        System::builder(Atmosphere::new(0.16, 500e-9, vec![layer]).unwrap(), array)
+            .pupil(Some(Pupil::new(3.0, 0.0).unwrap()))
+            .guide_stars([GuideStar::at_rest(star(0.0), array, noise).unwrap()])
+            .targets([star(zenith)])
+            .build()
+            .unwrap()
+    }
+
+    fn residual(system: &System, control: Option<ControlLoop>) -> Vec<(&'static str, f64)> {
+        let mirrors = vec![MirrorDesign { filter: 0.02, ..MirrorDesign::new(Spacing::Actuators(7)) }];
+        let options = CorrectionOptions { mode: CorrectionMode::Scao, mirrors, weights: Vec::new() };
+        let correction = Correction::new(system, &options).unwrap();
+        let asked = ReconstructorOptions::default();
+        let plan = ReconstructorPlan::new(correction.system(), asked).unwrap();
+        let (image, cores) = (ImageOptions::default(), Engine::default());
+        let wanted = ResidualOptions { image: &image, control: control.as_ref(), mirrors: 1 };
+        let residuals = Residuals::new(&correction, &plan, &wanted, (&cores, &silent)).unwrap();
+        let telescope = residuals.points.telescope.clone();
+        residuals.of(0, &telescope, &silent).unwrap().terms
+    }
+
+    fn term(terms: &[(&'static str, f64)], name: &str) -> f64 {
+        terms.iter().find(|(known, _)| *known == name).map_or(f64::NAN, |(_, value)| *value)
+    }
+
+    #[test]
+    fn residuals_have_their_known_limits() {
+        let whole = |terms: &[(&str, f64)]| terms.iter().map(|(_, value)| value).sum::<f64>();
+        let still = residual(&single(0.0, 1e-14, 0.0), None);
+        let fitting = Fitting::new(single(0.0, 1e-14, 0.0).atmosphere(), 0.5).unwrap().variance();
+        let share = term(&still, "fitting") / fitting;
+        assert!((1.0..1.6).contains(&share), "{share}");
+        assert!(term(&still, "tomography") < 0.05 * fitting && term(&still, "anisoplanatism") == 0.0);
+        assert!(term(&still, "aliasing") > 0.15 * fitting && term(&still, "bandwidth").is_nan());
+        // In still air the loop changes the noise alone.
+        let control = ControlLoop { kind: LoopKind::Closed, rate: 500.0, gain: 0.5, delay: 2.0 };
+        let looped = residual(&single(0.0, 1e-14, 0.0), Some(control));
+        let gap = whole(&still) - term(&still, "noise") - whole(&looped) + term(&looped, "noise");
+        assert!(gap.abs() < 1e-9 * fitting && term(&looped, "bandwidth").abs() < 1e-12 * fitting);
+        assert!((term(&looped, "noise") / term(&still, "noise") / 0.6 - 1.0).abs() < 1e-3);
+        // The wind blows along x: after a delay of 10 ms at 20 m/s the target 40 µrad upwind sees what the star saw.
+        let open = ControlLoop { kind: LoopKind::Open, rate: 1e4, gain: 1.0, delay: 100.0 };
+        let open = ControlLoop { delay: 20.0, rate: 2e3, ..open };
+        let upwind = residual(&single(20.0, 1e-14, -40e-6), Some(open));
+        let at_once = residual(&single(0.0, 1e-14, 0.0), None);
+        let gap = whole(&upwind) / whole(&at_once) - 1.0;
+        assert!(gap.abs() < 0.01, "{gap}");
+        let downwind = residual(&single(20.0, 1e-14, 40e-6), Some(open));
+        assert!(whole(&downwind) > 3.0 * whole(&upwind));
+        assert!(term(&downwind, COVARIANCE) > 0.0 && term(&upwind, COVARIANCE) < 0.0);
+    }
+}
