@@ -405,22 +405,8 @@ impl Told<'_> {
     fn summary(&self) -> Value {
         let (image, image_field) = (&self.plan.options().image, &self.plan.options().field);
         let description = self.plan.describe(self.engine);
-        let targets = self.system.targets().iter().zip(&self.found.targets);
-        let targets = targets.enumerate().map(|(t, (source, seen))| {
-            let mut told = with_contrast(source, seen);
-            if let Some(simulated) = self.simulated.get(t) {
-                told["simulated"] = of_check(simulated, self.args.check.unwrap_or(0));
-            }
-            told
-        });
-        let targets: Vec<Value> = targets.collect();
-        let directions = &self.plan.correction().system().targets()[targets.len()..];
-        let points = directions.iter().zip(&self.found.field);
-        let points: Vec<Value> = points.map(|(source, seen)| told_of(source, seen)).collect();
-        let field = image_field.as_ref().map(|field| {
-            let [size, step] = [field.size, field.step].map(|angle| angle / ARCSEC);
-            json!({ "size_arcsec": size, "step_arcsec": step, "across": field.across(), "points": points })
-        });
+        let targets = self.targets();
+        let field = image_field.as_ref().map(|field| self.field(field));
         json!({
             "system": self.args.system.display().to_string(),
             "measurements": self.plan.reconstruction().measurements(),
@@ -445,6 +431,28 @@ impl Told<'_> {
             "csv": self.args.csv.as_ref().map(|path| path.display().to_string()),
         })
     }
+
+    /// All targets, with what simulated loops leave of them.
+    fn targets(&self) -> Vec<Value> {
+        let targets = self.system.targets().iter().zip(&self.found.targets).enumerate();
+        let each = targets.map(|(t, (source, seen))| {
+            let mut told = with_contrast(source, seen);
+            if let Some(simulated) = self.simulated.get(t) {
+                told["simulated"] = of_check(simulated, self.args.check.unwrap_or(0));
+            }
+            told
+        });
+        each.collect()
+    }
+
+    fn field(&self, field: &Field) -> Value {
+        let directions =
+            &self.plan.correction().system().targets()[self.found.targets.len()..];
+        let points = directions.iter().zip(&self.found.field);
+        let points: Vec<Value> = points.map(|(source, seen)| told_of(source, seen)).collect();
+        let [size, step] = [field.size, field.step].map(|angle| angle / ARCSEC);
+        json!({ "size_arcsec": size, "step_arcsec": step, "across": field.across(), "points": points })
+    }
 }
 
 // Tell of the contrast around targets
@@ -464,6 +472,7 @@ fn with_contrast(source: &Source, seen: &TargetImage) -> Value {
     told
 }
 
+// Means of simulated loops in json
 /// Means of simulated loops with their standard errors.
 fn of_check(simulated: &Simulated, realisations: u32) -> Value {
     let of = |k: usize| simulated.strehl.iter().map(|strehl| strehl[k]).collect::<Vec<f64>>();
@@ -476,6 +485,7 @@ fn of_check(simulated: &Simulated, realisations: u32) -> Value {
     })
 }
 
+// One direction in json
 /// What there is to tell of one direction.
 fn told_of(source: &Source, seen: &TargetImage) -> Value {
     let [x, y] = source.direction();

@@ -3,19 +3,15 @@
 
 // Imports of loop covariances
 use crate::device::{Engine, Watch, check};
-use crate::error::{Error, Invalid};
+use crate::error::Error;
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::control::{ControlLoop, LoopKind};
-use crate::model::sensor::Sensor;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
-use crate::tomography::covariance_matrix::air_of;
-use crate::turbulence::dense::{
-    CancelOnly, Motion, PhaseTables, between_with_tables, wavefront_slope_moving,
-};
-use crate::turbulence::plan::{dense_between, dense_slopes};
-use ndarray::{Array2, Zip};
+use crate::turbulence::dense::{CancelOnly, Motion, between_moving, wavefront_slope_moving};
+use crate::turbulence::plan::dense_slopes;
+use ndarray::Array2;
 
 // Weights of past slopes
 /// Weights of slopes of the past in the strokes that a mirror holds, Eqs. [loop weights](https://lenslet.github.io/lenslet/loop-covariances.html#eq-loop-weights) to [exposure and hold](https://lenslet.github.io/lenslet/loop-covariances.html#eq-exposure-and-hold).
@@ -119,50 +115,22 @@ impl ControlLoop {
 const FORGOTTEN: f64 = 1e-4;
 const MOST_FRAMES: usize = 4000;
 
-// Parts of the air by their wind
-/// Layers that move alike as all sensors see them.
-struct Flow {
-    air: Atmosphere,
-    velocity: [f64; 2],
-    altitude: f64,
-}
-
-impl Flow {
-    /// The sensors of guide stars as they were a time `ago` \[s\].
-    fn earlier(&self, sensors: &[Sensor], ago: f64) -> Vec<Sensor> {
-        let moved = |sensor: &Sensor| {
-            let gamma = sensor.source.cone_factor(self.altitude);
-            let shift = [0, 1].map(|k| sensor.shift[k] + self.velocity[k] * ago / gamma);
-            Sensor { shift, ..*sensor }
-        };
-        sensors.iter().map(moved).collect()
-    }
-}
-
-/// All layers of a system by their wind; those at rest have the velocity 0.
-fn flows(system: &System) -> Result<Vec<Flow>, Invalid> {
-    let flat = system.sensors().iter().all(|sensor| sensor.source.height().is_infinite());
-    let mut flows: Vec<(Layer, Vec<Layer>)> = Vec::new();
-    for layer in system.atmosphere().layers().iter().filter(|layer| layer.fraction > 0.0) {
-        let velocity = layer.velocity();
-        let alike = |(first, _): &&mut (Layer, Vec<Layer>)| {
-            let together = flat || velocity == [0.0; 2] || first.altitude == layer.altitude;
-            first.velocity() == velocity && together
-        };
-        match flows.iter_mut().find(alike) {
-            Some((_, layers)) => layers.push(*layer),
-            None => flows.push((*layer, vec![*layer])),
-        }
-    }
-    let flow = |(first, layers): (Layer, Vec<Layer>)| {
-        let (velocity, altitude) = (first.velocity(), first.altitude);
-        Ok(Flow { air: air_of(system.atmosphere(), layers)?, velocity, altitude })
+// Motions of all layers
+/// The displacements of the footprints of earlier measurements on all layers, for measurements at some times \[s\] with weights.
+fn motions(air: &Atmosphere, times: &[[f64; 2]]) -> Vec<Motion> {
+    let of_layer = |(layer, moving): (usize, &Layer)| {
+        let whole: f64 = times.iter().map(|[_, weight]| weight).sum();
+        let times = if moving.wind_speed == 0.0 { vec![[0.0, whole]] } else { times.to_vec() };
+        let velocity = moving.velocity();
+        times.into_iter().map(move |[time, weight]| {
+            Motion { layer, by: velocity.map(|speed| speed * time), weight }
+        })
     };
-    flows.into_iter().map(flow).collect()
+    air.layers().iter().enumerate().flat_map(of_layer).collect()
 }
 
 // Covariances of slopes in a loop
-/// The stage of these covariances, as a watcher is told, and what it counts.
+/// The stage of these covariances, as a watcher is told.
 pub(crate) const LOOP: &str = "covariances through the loop";
 
 /// Covariances of slopes of turbulence, (n, n), rad².
@@ -184,68 +152,24 @@ impl LoopCovariances {
         engine: &Engine,
         watch: &dyn Watch,
     ) -> Result<Self, Error> {
-        let quiet = &CancelOnly(watch);
-        let present = dense_slopes(system, engine, quiet)?;
+        let present = dense_slopes(system, engine, &CancelOnly(watch))?;
         if weights.is_at_once() {
             return Ok(Self { present, late: None });
         }
-        let mut late = [Array2::zeros(present.dim()), Array2::zeros(present.dim())];
-        let times = weights.times();
-        watch.stage(LOOP, "frames");
-        // Add the slopes of all frames
-        let (sensors, valid, gradient) =
-            (system.sensors(), system.valid_lenslets(), system.cone_gradient());
-        let (flows, tables) = (flows(system)?, PhaseTables::default());
-        for (done, (time, [delayed, lagged])) in times.iter().enumerate() {
-            for flow in &flows {
-                check(watch)?;
-                if flow.velocity == [0.0; 2] && done > 0 {
-                    continue; // All times of what does not move were added with the first.
-                }
-                let earlier = flow.earlier(&sensors, *time);
-                let sets = [(&sensors[..], &valid[..]), (&earlier[..], &valid[..])];
-                let part = match engine.devices() {
-                    [] => between_with_tables(&flow.air, sets, gradient, &tables)?,
-                    _ => dense_between(&flow.air, sets, gradient, engine, quiet)?,
-                };
-                let still = flow.velocity == [0.0; 2];
-                let [delayed, lagged] = if still { [1.0, 0.5] } else { [*delayed, *lagged] };
-                let twice = if *time == 0.0 && !still { 0.5 } else { 1.0 };
-                add_both_ways(&mut late[0], delayed, &part);
-                add_both_ways(&mut late[1], twice * lagged, &part);
-            }
-            watch.progress(done + 1, times.len());
-        }
+        watch.stage(LOOP, "");
+        let (sensors, valid) = (system.sensors(), system.valid_lenslets());
+        let (air, slopes) = (system.atmosphere(), (&sensors[..], &valid[..]));
+        let both_ways = |times: &[[f64; 2]]| {
+            check(watch)?;
+            let motions = motions(air, times);
+            let gradient = system.cone_gradient();
+            let one = between_moving((air, &motions), [slopes, slopes], gradient, watch)?;
+            Ok::<_, Error>(&one + &one.t())
+        };
+        let mut lags = weights.lags.clone();
+        lags[0][1] *= 0.5;
+        let late = [both_ways(&weights.delays)?, both_ways(&lags)?];
         Ok(Self { present, late: Some(late) })
-    }
-}
-
-// Join the times of both weights
-impl LoopWeights {
-    /// All times \[s\], ascending, with the weights of delays and of lags.
-    fn times(&self) -> Vec<(f64, [f64; 2])> {
-        let delays = self.delays.iter().map(|[time, weight]| (*time, [*weight, 0.0]));
-        let lags = self.lags.iter().map(|[time, weight]| (*time, [0.0, *weight]));
-        let mut all: Vec<(f64, [f64; 2])> = delays.chain(lags).collect();
-        all.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let longest = all.last().map_or(0.0, |(time, _)| *time);
-        all.dedup_by(|next, known| {
-            let same = next.0 - known.0 <= 1e-9 * longest;
-            if same {
-                known.1 = [known.1[0] + next.1[0], known.1[1] + next.1[1]];
-            }
-            same
-        });
-        all
-    }
-}
-
-/// Adds a square matrix and its transpose with a weight.
-fn add_both_ways(sum: &mut Array2<f64>, weight: f64, part: &Array2<f64>) {
-    if weight != 0.0 {
-        Zip::from(sum).and(part).and(part.t()).par_for_each(|sum, one, other| {
-            *sum += weight * (one + other);
-        });
     }
 }
 
@@ -262,15 +186,7 @@ pub(crate) fn wavefront_in_loop(
     watch: &dyn Watch,
 ) -> Result<Array2<f64>, Error> {
     let air = system.atmosphere();
-    let mut motions = Vec::new();
-    for (layer, moving) in air.layers().iter().enumerate() {
-        let still = moving.wind_speed == 0.0;
-        let times = if still { &[[0.0, 1.0]][..] } else { &weights.delays[..] };
-        motions.extend(times.iter().map(|[time, weight]| {
-            let by = moving.velocity().map(|speed| speed * time);
-            Motion { layer, by, weight: *weight }
-        }));
-    }
+    let motions = motions(air, &weights.delays);
     let points = (std::slice::from_ref(target), grid, pitch);
     let stars = (&system.sensors()[..], &system.valid_lenslets()[..], system.cone_gradient());
     wavefront_slope_moving((air, &motions), points, stars, &CancelOnly(watch))

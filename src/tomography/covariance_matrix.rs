@@ -217,15 +217,13 @@ fn flows(air: &Atmosphere, delay: f64) -> Result<Vec<([f64; 2], Atmosphere)>, In
             None => flows.push((moved, vec![*layer])),
         }
     }
-    flows.into_iter().map(|(moved, layers)| Ok((moved, air_of(air, layers)?))).collect()
-}
-
-/// Some layers of an atmosphere as one of their own, with the turbulence that they have in it.
-pub(crate) fn air_of(air: &Atmosphere, mut layers: Vec<Layer>) -> Result<Atmosphere, Invalid> {
-    let share: f64 = layers.iter().map(|layer| layer.fraction).sum();
-    layers.iter_mut().for_each(|layer| layer.fraction /= share);
-    let r0 = air.fried_parameter() * share.powf(-0.6);
-    Atmosphere::new(r0, air.wavelength(), layers)
+    let alone = |(moved, mut layers): ([f64; 2], Vec<Layer>)| {
+        let share: f64 = layers.iter().map(|layer| layer.fraction).sum();
+        layers.iter_mut().for_each(|layer| layer.fraction /= share);
+        let r0 = air.fried_parameter() * share.powf(-0.6);
+        Ok((moved, Atmosphere::new(r0, air.wavelength(), layers)?))
+    };
+    flows.into_iter().map(alone).collect()
 }
 
 // Noise on the diagonal blocks

@@ -273,14 +273,18 @@ impl<'a> Block<'a> {
             return Self::Shared(covariance, [first, second]);
         }
         let turn = layers[0].turn([p, q]);
-        let Turn { cos, sin, .. } = turn;
-        if sin == 0.0 {
+        if turn.sin == 0.0 {
             let layers = layers.iter().zip(averages);
             let views = layers.filter_map(|layer| Self::view(layer, [p, q], turn));
             return Self::Parallel(views.collect(), turn);
         }
-        let turned = layers.iter().map(|layer| {
-            let squares = TurnedSquares { sides: layer.sides([p, q]), cos, sin };
+        Self::turned(layers.iter(), [p, q], turn)
+    }
+
+    /// The block of two sensors that are turned against each other.
+    fn turned(layers: impl Iterator<Item = &'a SeenLayer>, [p, q]: [usize; 2], turn: Turn) -> Self {
+        let turned = layers.map(|layer| {
+            let squares = TurnedSquares { sides: layer.sides([p, q]), cos: turn.cos, sin: turn.sin };
             let average = TurnedAverage::new(&layer.phase, squares);
             (layer.strength_for([p, q]), average, [p, q].map(|k| &layer.footprints[k]))
         });
@@ -510,7 +514,7 @@ fn any_slopes(
     let worthy = groups.members().filter(|members| both(members));
     let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0, kept);
     let seen = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
-    let wanted = wanted_averages(&groups, seen, slopes);
+    let wanted = wanted_averages(&shares(&groups), seen, slopes);
     let tables = wanted.iter().flatten().map(WantedAverage::numbers).sum::<u64>();
     check_slope_memory(slopes, expanded(sensors, worthy).saturating_add(tables))?;
     // Compute the groups that share a lattice
@@ -538,16 +542,21 @@ struct WantedAverage {
     pairs: usize,
 }
 
-/// What pairs of parallel sensors that share no lattice want of each layer.
+/// Whether two sensors are of one group, whose lattice serves all of its pairs.
+fn shares(groups: &Groups) -> impl Fn([usize; 2]) -> bool {
+    |[p, q]| groups.place(p).0 == groups.place(q).0
+}
+
+/// What pairs of parallel sensors that are not `shared` want of each layer.
 fn wanted_averages<'a>(
-    groups: &Groups,
+    shared: &dyn Fn([usize; 2]) -> bool,
     layers: impl Iterator<Item = (f64, &'a [Footprints])>,
     slopes: [Slopes; 2],
 ) -> Vec<Vec<WantedAverage>> {
     let [rows, columns] = slopes;
     let pairs: Vec<[usize; 2]> = (pairs_of(slopes).into_iter())
         .map(|[p, q]| [rows.first + p, columns.first + q])
-        .filter(|&[p, q]| groups.place(p).0 != groups.place(q).0)
+        .filter(|pair| !shared(*pair))
         .collect();
     let of_layer = |(outer_scale, stars): (f64, &[Footprints])| {
         let mut wanted: Vec<WantedAverage> = Vec::new();
@@ -670,7 +679,7 @@ fn numbers_of_tables(atmosphere: &Atmosphere, sensors: &[Sensor]) -> u64 {
     let footprints = place_footprints(atmosphere, sensors, ConeGradient::Pupil);
     let scales = atmosphere.layers().iter().map(|layer| layer.outer_scale);
     let layers = scales.zip(footprints.iter().map(Vec::as_slice));
-    let wanted = wanted_averages(&Groups::new(sensors), layers, [slopes; 2]);
+    let wanted = wanted_averages(&shares(&Groups::new(sensors)), layers, [slopes; 2]);
     let whole = wanted.iter().flatten().filter(|average| average.has_corners());
     whole.map(WantedAverage::numbers).sum()
 }
@@ -1017,10 +1026,10 @@ pub(crate) struct Motion {
 }
 
 impl SeenLayer {
-    /// The layer with displaced footprints.
-    fn moved(&self, motion: &Motion) -> Self {
-        let moved = |star: &Footprints| {
-            let by = own_coordinates(star.axes, motion.by);
+    /// The layer with displaced footprints of all sensors from the number `first` on.
+    fn moved(&self, motion: &Motion, first: usize) -> Self {
+        let moved = |(k, star): (usize, &Footprints)| {
+            let by = if k < first { [0.0; 2] } else { own_coordinates(star.axes, motion.by) };
             let along = |axis: usize| star.centres[axis].iter().map(|x| x + by[axis]).collect();
             Footprints { centres: [along(0), along(1)], ..*star }
         };
@@ -1028,9 +1037,14 @@ impl SeenLayer {
             altitude: self.altitude,
             strength: motion.weight * self.strength,
             phase: Arc::clone(&self.phase),
-            footprints: self.footprints.iter().map(moved).collect(),
+            footprints: self.footprints.iter().enumerate().map(moved).collect(),
         }
     }
+}
+
+/// How far footprints are displaced along either axis, at most; metres.
+fn farthest(motions: &[Motion]) -> f64 {
+    motions.iter().flat_map(|motion| motion.by).fold(0.0, |far: f64, x| far.max(x.abs()))
 }
 
 /// [`wavefront_slope`] as a weighted sum over layers with displaced footprints.
@@ -1052,14 +1066,14 @@ pub(crate) fn wavefront_slope_moving(
     check_memory(what, (rows as u64).saturating_mul(order.len() as u64))?;
     // See the layers from targets and stars
     let corner = grid.coordinate(grid.points - 1, pitch);
-    let farthest = motions.iter().flat_map(|motion| motion.by).fold(0.0, |far: f64, x| far.max(x.abs()));
+    let farthest = farthest(motions);
     let extent = |altitude: f64| {
         let corners =
             targets.iter().flat_map(|t| [-corner, corner].map(|c| t.project([c, c], altitude)));
         corners.flatten().fold(farthest, |most, c| f64::max(most, c.abs() + farthest))
     };
     let layers = see_layers(atmosphere, stars, gradient, extent, None);
-    let layers: Vec<_> = motions.iter().map(|motion| layers[motion.layer].moved(motion)).collect();
+    let layers: Vec<_> = motions.iter().map(|motion| layers[motion.layer].moved(motion, 0)).collect();
     let see = |layer: &SeenLayer| {
         let phase = &layer.phase;
         let radius = grid.disc_at(layer.altitude, phase.outer_scale, pitch);
@@ -1105,6 +1119,110 @@ pub(crate) fn wavefront_slope_moving(
     dispatch(Workers::cores(&phases), lines, watch, fill, |_, ()| Ok(()))?;
     let shape = (rows, order.len());
     Ok(Array2::from_shape_vec(shape, values).unwrap_or_else(|_| unreachable!("same length")))
+}
+
+// Covariances of slopes with moving stars
+/// [`between`] as a weighted sum over layers on which the footprints of the second sensors are displaced.
+pub(crate) fn between_moving(
+    (atmosphere, motions): (&Atmosphere, &[Motion]),
+    sets: [(&[Sensor], &[Array2<bool>]); 2],
+    gradient: ConeGradient,
+    watch: &dyn Watch,
+) -> Result<Array2<f64>, Error> {
+    rectangle(atmosphere, sets, |sensors: &[Sensor], slopes: [Slopes; 2]| {
+        // Share averages among all motions
+        check_slope_memory(slopes, 0)?;
+        let far = farthest(motions);
+        let extent = |altitude: f64| {
+            let widths = sensors.iter().map(|s| Footprints::new(s, gradient, altitude).extent());
+            widths.fold(0.0, f64::max) + far
+        };
+        let layers = see_layers(atmosphere, sensors, gradient, extent, None);
+        let seen = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
+        let mut wanted = wanted_averages(&|_| false, seen, slopes);
+        for (layer, wanted) in wanted.iter_mut().enumerate() {
+            let count = motions.iter().filter(|motion| motion.layer == layer).count();
+            for average in wanted {
+                average.reach += far;
+                average.pairs = average.pairs.saturating_mul(count);
+            }
+        }
+        let averages = prepare_averages(&layers, wanted, watch)?;
+        let moving: Vec<(usize, SeenLayer)> = motions
+            .iter()
+            .map(|motion| (motion.layer, layers[motion.layer].moved(motion, slopes[1].first)))
+            .collect();
+        let block = |pair| MovingBlock::new(sensors, (&moving, &averages), pair);
+        fill_slopes(slopes, block, MovingBlock::fill, &CancelOnly(watch))
+    })
+}
+
+// Block of two sensors of which one moves
+/// The covariance of the slopes of two sensors, of which the second is displaced in several ways.
+enum MovingBlock<'a> {
+    /// Of sensors that share a lattice: xx, xy and yy by the displacement of lenslets in rows and columns, and lenslets across.
+    Lattice(Array2<[f64; 3]>, usize),
+    Pairs(Block<'a>),
+}
+
+impl<'a> MovingBlock<'a> {
+    fn new(
+        sensors: &[Sensor],
+        (layers, averages): (&'a [(usize, SeenLayer)], &'a [Vec<FootprintAverage>]),
+        [p, q]: [usize; 2],
+    ) -> Self {
+        let Some((_, first)) = layers.first() else {
+            return Self::Pairs(Block::Parallel(Vec::new(), Turn::by(0.0)));
+        };
+        let turn = first.turn([p, q]);
+        if turn.sin != 0.0 {
+            return Self::Pairs(Block::turned(layers.iter().map(|(_, layer)| layer), [p, q], turn));
+        }
+        let view = |(k, layer): &'a (usize, SeenLayer)| {
+            Block::view((layer, &averages[*k]), [p, q], turn)
+        };
+        let views: Vec<View> = layers.iter().filter_map(view).collect();
+        match sensors[p].shares_lattice_with(&sensors[q]) {
+            true => Self::on_lattice(&views, sensors[p].array.lenslets()),
+            false => Self::Pairs(Block::Parallel(views, turn)),
+        }
+    }
+
+    // Covariances by displacements on a lattice
+    /// The block of sensors with so many lenslets across whose footprints share a lattice on each layer.
+    fn on_lattice(views: &[View], across: usize) -> Self {
+        let lags = 2 * across - 1;
+        let first = |view: &View| [0, 1].map(|axis| vec![view.first[axis][0]]);
+        let firsts: Vec<[Vec<f64>; 2]> = views.iter().map(first).collect();
+        let displaced = |centres: &Vec<f64>| -> Vec<f64> {
+            let step = if across > 1 { centres[1] - centres[0] } else { 0.0 };
+            (0..lags).map(|k| centres[0] + (k as f64 - (across - 1) as f64) * step).collect()
+        };
+        let extended = views.iter().zip(&firsts).map(|(view, first)| {
+            let second = view.second.each_ref().map(displaced);
+            View { strength: view.strength, average: view.average, first, second }
+        });
+        let views: Vec<View> = extended.collect();
+        let all: Vec<[usize; 2]> = (0..lags * lags).map(|k| [k / lags, k % lags]).collect();
+        let mut values = Array2::from_elem((lags, lags), [0.0; 3]);
+        band_covariances(&views, [&[[0, 0]], &all], |[_, k], found| values[all[k]] = found);
+        Self::Lattice(values, across)
+    }
+
+    fn fill(&self, lenslets: [&[[usize; 2]]; 2], rows: &mut [[&mut [f64]; 4]]) {
+        match self {
+            Self::Pairs(block) => block.fill(lenslets, rows),
+            Self::Lattice(values, across) => {
+                for (first, rows) in lenslets[0].iter().zip(rows) {
+                    for (k, other) in lenslets[1].iter().enumerate() {
+                        let lag = [0, 1].map(|axis| across - 1 + other[axis] - first[axis]);
+                        let [xx, xy, yy] = values[lag];
+                        rows.iter_mut().zip([xx, xy, xy, yy]).for_each(|(row, x)| row[k] = x);
+                    }
+                }
+            }
+        }
+    }
 }
 
 // Tests of pairs without a lattice

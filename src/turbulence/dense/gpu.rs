@@ -4,7 +4,7 @@
 // What the dense kernel stands on
 use super::{
     RINGS, SeenLayer, Slopes, TurnedAverage, WantedAverage, half_square, numbers_of_tables,
-    pairs_of, prepare_averages, rectangle, see_layers, square, wanted_averages,
+    pairs_of, prepare_averages, rectangle, see_layers, shares, square, wanted_averages,
 };
 use crate::device::collective::Deal;
 use crate::device::gpu::{self, Argument, Buffer, Gpu, Header, Kernel, KernelSource, Shape};
@@ -257,7 +257,7 @@ impl<'a> Posed<'a> {
         let layers = see_layers(atmosphere, sensors, gradient, |_| 0.0, None);
         let (mut shared, groups) = (Vec::new(), Groups::new(sensors));
         let seen = layers.iter().map(|layer| (layer.phase.outer_scale, &layer.footprints[..]));
-        let mut wanted = wanted_averages(&groups, seen, [rows, columns]);
+        let mut wanted = wanted_averages(&shares(&groups), seen, [rows, columns]);
         wanted.iter_mut().for_each(|layer| layer.retain(WantedAverage::has_corners));
         let averages = prepare_averages(&layers, wanted, watch)?;
         for members in groups.members() {
