@@ -2,16 +2,20 @@
 //! Covariances of wavefronts and slopes with slopes as a loop averages them, under frozen flow.
 
 // Imports of loop covariances
+use crate::correction::low::{Grid, MARGIN};
 use crate::device::{Engine, Watch, check};
 use crate::error::Error;
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::control::{ControlLoop, LoopKind};
+use crate::model::lenslet_array::{LensletArray, SlopeOrder};
+use crate::model::sensor::Sensor;
 use crate::model::source::Source;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::turbulence::dense::{CancelOnly, Motion, between_moving, wavefront_slope_moving};
 use crate::turbulence::plan::dense_slopes;
 use ndarray::Array2;
+use rayon::prelude::*;
 
 // Weights of past slopes
 /// Weights of slopes of the past in the strokes that a mirror holds, Eqs. [loop weights](https://lenslet.github.io/lenslet/loop-covariances.html#eq-loop-weights) to [exposure and hold](https://lenslet.github.io/lenslet/loop-covariances.html#eq-exposure-and-hold).
@@ -173,23 +177,142 @@ impl LoopCovariances {
     }
 }
 
-// Covariance of a wavefront with slopes in a loop
-/// C_φm̄ of the points of a grid of step `pitch` \[m\] around the axis, towards a target at the time of the hold, (M², n), m rad.
-///
-/// # Errors
-/// As for [`wavefront_slope`](crate::turbulence::dense::wavefront_slope).
-pub(crate) fn wavefront_in_loop(
+// Tables of wavefronts through a loop
+/// Points of a table for the side of a footprint.
+const PER_SIDE: f64 = 6.0;
+
+/// What F of Eq. [wavefront through loop](https://lenslet.github.io/lenslet/loop-covariances.html#eq-wavefront-through-loop) depends on: the number of a layer, the height and side of a star's lenslets, and how they are turned.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Footprint {
+    layer: usize,
+    height: f64,
+    side: f64,
+    rotation: f64,
+}
+
+/// Covariances of the wavefronts of targets with slopes as a loop averages them.
+pub(crate) struct WavefrontsInLoop<'s> {
+    system: &'s System,
+    tables: Vec<(Footprint, Grid<2>)>,
+}
+
+impl<'s> WavefrontsInLoop<'s> {
+    /// Those of all targets of a system, for points of the pupil up to `reach` \[m\] from its axis.
+    ///
+    /// # Errors
+    /// As for [`wavefront_slope`](crate::turbulence::dense::wavefront_slope).
+    pub(crate) fn new(
+        system: &'s System,
+        reach: f64,
+        weights: &LoopWeights,
+        watch: &dyn Watch,
+    ) -> Result<Self, Error> {
+        watch.stage(WAVEFRONTS, "tables");
+        let wanted = wanted(system, reach);
+        let (mut tables, count) = (Vec::new(), wanted.len());
+        for (footprint, reach) in wanted {
+            let table = tabulate(system, footprint, reach, (weights, watch))?;
+            tables.push((footprint, table));
+            watch.progress(tables.len(), count);
+        }
+        Ok(Self { system, tables })
+    }
+
+    // Look up the wavefront of a target
+    /// C_φm̄ of some points of the pupil \[m\], towards a target at the time of the hold, (points, n), m rad.
+    pub(crate) fn at(&self, target: &Source, points: &[[f64; 2]]) -> Array2<f64> {
+        let (sensors, valid) = (self.system.sensors(), self.system.valid_lenslets());
+        let order = SlopeOrder::new(&valid);
+        let mut all = Array2::zeros((points.len(), order.len()));
+        for (layer, turbulent) in self.system.atmosphere().layers().iter().enumerate() {
+            for (q, sensor) in sensors.iter().enumerate() {
+                let footprint = Footprint::new(layer, sensor);
+                let known = self.tables.iter().find(|(known, _)| *known == footprint);
+                let Some((_, table)) = known else { continue };
+                let (lenslets, first) = (order.lenslets(q), order.index(q, 0, 0));
+                let centre = |k: &[usize; 2]| sensor.footprint(*k, turbulent.altitude).centre;
+                let centres: Vec<[f64; 2]> = lenslets.iter().map(centre).collect();
+                let axes = sensor.axes();
+                let rows = all.outer_iter_mut().into_par_iter().zip(points);
+                rows.for_each(|(mut row, point)| {
+                    let [x, y] = target.project(*point, turbulent.altitude);
+                    for (k, [u, v]) in centres.iter().enumerate() {
+                        let apart = axes.map(|axis| axis[0] * (u - x) + axis[1] * (v - y));
+                        let [along_x, along_y] = table.at(apart);
+                        row[first + k] += along_x;
+                        row[first + centres.len() + k] += along_y;
+                    }
+                });
+            }
+        }
+        all
+    }
+}
+
+/// The stage of these tables, as a watcher is told.
+const WAVEFRONTS: &str = "wavefronts through the loop";
+
+// Footprints of all stars on all layers
+impl Footprint {
+    fn new(layer: usize, sensor: &Sensor) -> Self {
+        let (height, side) = (sensor.source.height(), sensor.side());
+        Self { layer, height, side, rotation: sensor.rotation }
+    }
+}
+
+/// All footprints of a system, each with the farthest displacement from a point that is seen by a target, metres.
+fn wanted(system: &System, reach: f64) -> Vec<(Footprint, f64)> {
+    let mut wanted: Vec<(Footprint, f64)> = Vec::new();
+    for (layer, turbulent) in system.atmosphere().layers().iter().enumerate() {
+        let centre = |source: &Source| source.project([0.0; 2], turbulent.altitude);
+        for sensor in system.sensors().iter().filter(|_| turbulent.fraction > 0.0) {
+            let footprint = Footprint::new(layer, sensor);
+            let last = sensor.array.lenslets() - 1;
+            let corners = [[0, 0], [0, last], [last, 0], [last, last]];
+            let far = system.targets().iter().flat_map(|target| {
+                let [x, y] = centre(target);
+                corners.map(|k| sensor.footprint(k, turbulent.altitude).centre).map(|[u, v]| f64::hypot(u - x, v - y))
+            });
+            let far = far.fold(0.0, f64::max) + reach;
+            match wanted.iter_mut().find(|(known, _)| *known == footprint) {
+                Some((_, most)) => *most = f64::max(*most, far),
+                None => wanted.push((footprint, far)),
+            }
+        }
+    }
+    wanted
+}
+
+// Tabulate a wavefront through a loop
+/// F of a footprint for displacements up to `reach` along each of its axes, metres; of the x slope and of the y slope, m rad.
+fn tabulate(
     system: &System,
-    target: &Source,
-    (grid, pitch): (PhaseGrid, f64),
-    weights: &LoopWeights,
-    watch: &dyn Watch,
-) -> Result<Array2<f64>, Error> {
+    footprint: Footprint,
+    reach: f64,
+    (weights, watch): (&LoopWeights, &dyn Watch),
+) -> Result<Grid<2>, Error> {
     let air = system.atmosphere();
-    let motions = motions(air, &weights.delays);
-    let points = (std::slice::from_ref(target), grid, pitch);
-    let stars = (&system.sensors()[..], &system.valid_lenslets()[..], system.cone_gradient());
-    wavefront_slope_moving((air, &motions), points, stars, &CancelOnly(watch))
+    let layer = air.layers()[footprint.layer];
+    let direction = layer.wind_direction - footprint.rotation;
+    let alone = Layer { fraction: 1.0, wind_direction: direction, ..layer };
+    let r0 = air.fried_parameter() * layer.fraction.powf(-0.6);
+    let alone = Atmosphere::new(r0, air.wavelength(), vec![alone])?;
+    let star = Source::new(0.0, 0.0, footprint.height)?;
+    let sensor = Sensor::at_rest(star, LensletArray::new(1, footprint.side)?);
+    let step = footprint.side * star.cone_factor(layer.altitude) / PER_SIDE;
+    let middle = (reach / step).ceil() as usize + MARGIN;
+    let points = (&[Source::star(0.0, 0.0)?][..], PhaseGrid::new(2 * middle + 1, 1, 0.0)?, step);
+    let (one, motions) = ([Array2::from_elem((1, 1), true)], motions(&alone, &weights.delays));
+    let stars = (&[sensor][..], &one[..], system.cone_gradient());
+    let all = wavefront_slope_moving((&alone, &motions), points, stars, &CancelOnly(watch))?;
+    // The lenslet lies opposite to the point.
+    let across = 2 * middle + 1;
+    let part = |slope: usize| {
+        Array2::from_shape_fn((across, across), |(j, i)| {
+            all[[(across - 1 - j) * across + across - 1 - i, slope]]
+        })
+    };
+    Ok(Grid::new(step, middle, [part(0), part(1)]))
 }
 
 // Tests of loop covariances

@@ -64,7 +64,7 @@ impl Response {
 
 // Covariance over displacements on a grid
 /// Functions of the displacement on a grid.
-struct Grid<const N: usize> {
+pub(crate) struct Grid<const N: usize> {
     /// Distance of displacements, and the place of zero.
     step: f64,
     middle: usize,
@@ -89,7 +89,7 @@ struct Kind {
 impl<const N: usize> Grid<N> {
     /// At the displacement of the second footprint against the first, metres.
     #[inline(always)]
-    fn at(&self, displacement: [f64; 2]) -> [f64; N] {
+    pub(crate) fn at(&self, displacement: [f64; 2]) -> [f64; N] {
         let [(left, x), (below, y)] = displacement.map(|way| {
             let place = way / self.step + self.middle as f64;
             let before = place.floor();
@@ -128,7 +128,7 @@ fn through_six(t: f64) -> [f64; 6] {
 // Compute the values of a table
 /// Points of a table for each pitch of the mirror, and how many more than needed there are at each end.
 const PER_PITCH: f64 = 10.0;
-const MARGIN: usize = 3;
+pub(crate) const MARGIN: usize = 3;
 
 /// Displacements of a table that are not negative, for displacements up to `reach`, metres.
 fn half_table(reach: f64, pitch: f64) -> usize {
@@ -154,7 +154,7 @@ impl Table {
 }
 
 impl<const N: usize> Grid<N> {
-    fn new(step: f64, middle: usize, parts: [Array2<f64>; N]) -> Self {
+    pub(crate) fn new(step: f64, middle: usize, parts: [Array2<f64>; N]) -> Self {
         let places = parts[0].indexed_iter().map(|(at, _)| at);
         let values = places.map(|at| std::array::from_fn(|k| parts[k][at])).collect();
         Self { step, middle, values }

@@ -2,7 +2,7 @@
 //! The residual wavefront of a loop, from one covariance of all that makes it.
 
 // Imports of the residual wavefront
-use crate::correction::loop_covariances::{LoopCovariances, LoopWeights, wavefront_in_loop};
+use crate::correction::loop_covariances::{LoopCovariances, LoopWeights, WavefrontsInLoop};
 use crate::correction::low::{LowTurbulence, low_wavefront};
 use crate::correction::shared::{SharedOptions, viewed};
 use crate::correction::{Correction, Fitting, Mirror};
@@ -93,12 +93,6 @@ impl Points {
     /// Where the lit points are, m.
     fn positions(&self) -> Vec<[f64; 2]> {
         self.lit.iter().map(|[j, i]| [*i, *j].map(|k| self.grid.coordinate(k, self.step))).collect()
-    }
-
-    /// The rows of the lit points among those of all points of the grid.
-    fn of_lit(&self, all: &Array2<f64>) -> Array2<f64> {
-        let rows: Vec<usize> = self.lit.iter().map(|[j, i]| j * self.grid.points + i).collect();
-        all.select(Axis(0), &rows)
     }
 
     /// The transform of values at the lit points, times the light.
@@ -262,8 +256,12 @@ pub(crate) struct Residuals<'a> {
     points: Points,
     low: LowTurbulence<'a>,
     fit: Fit,
+    wavefronts: WavefrontsInLoop<'a>,
     shapes: Vec<Shape>,
 }
+
+/// Points whose covariances with all slopes are there at a time.
+const SOME: usize = 1024;
 
 impl<'a> Residuals<'a> {
     /// Those behind the mirrors of a correction, whose strokes follow from the plan of a reconstructor of its system.
@@ -284,7 +282,10 @@ impl<'a> Residuals<'a> {
         });
         let low = LowTurbulence::new(system, pitch, to.1)?;
         let fit = Fit::new(correction, (&points, &low), to)?;
-        let residuals = Self { correction, weights, points, low, fit, shapes: Vec::new() };
+        let reach = 0.5_f64.sqrt() * points.step * points.grid.points as f64;
+        let wavefronts = WavefrontsInLoop::new(system, reach, &weights, to.1)?;
+        let shapes = Vec::new();
+        let residuals = Self { correction, weights, points, low, fit, wavefronts, shapes };
         residuals.shaped(plan, options.mirrors, to)
     }
 
@@ -364,7 +365,7 @@ impl Residuals<'_> {
     /// The residual wavefront of a target, for a camera with the displacements of `telescope`.
     ///
     /// # Errors
-    /// As for [`wavefront_in_loop`].
+    /// As for [`low_covariances`](crate::correction::low_covariances).
     pub(crate) fn of(
         &self,
         t: usize,
@@ -374,10 +375,7 @@ impl Residuals<'_> {
         let (system, points) = (self.correction.system(), &self.points);
         let (target, shape) = (&system.targets()[t], &self.shapes[self.nearest(t)]);
         let moments = &shape.moments;
-        let grid = (points.grid, points.step);
-        let between = wavefront_in_loop(system, target, grid, &self.weights, watch)?;
-        let with_strokes = points.of_lit(&times_transpose(&between, &moments.rows));
-        drop(between);
+        let with_strokes = self.with_strokes(target, &moments.rows, watch)?;
         let shapes =
             points.flattened(shapes_towards(self.correction.mirrors(), target, &points.positions()));
         let structure =
@@ -386,6 +384,23 @@ impl Residuals<'_> {
         let terms = self.terms(t, (shape, &shapes), whole, watch)?;
         let structure = self.on_camera(&structure, telescope)?;
         Ok(Residual { structure, terms })
+    }
+
+    // Covariance of a wavefront with strokes
+    /// Y of Eq. [residual moments](https://lenslet.github.io/lenslet/residual-wavefront.html#eq-residual-moments) for a target and the rows of a command, (P, a), m²; some points at a time, so that the covariances with all slopes take little memory.
+    fn with_strokes(
+        &self,
+        target: &Source,
+        rows: &Array2<f64>,
+        watch: &dyn Watch,
+    ) -> Result<Array2<f64>, Error> {
+        let positions = self.points.positions();
+        let mut all = Array2::zeros((positions.len(), rows.nrows()));
+        for (some, mut to) in positions.chunks(SOME).zip(all.axis_chunks_iter_mut(Axis(0), SOME)) {
+            check(watch)?;
+            to.assign(&times_transpose(&self.wavefronts.at(target, some), rows));
+        }
+        Ok(all)
     }
 
     // Split the variance of a residual
@@ -547,7 +562,7 @@ impl Residuals<'_> {
         let b = mirror.positions().len();
         let a: usize = correction.mirrors().iter().map(|mirror| mirror.positions().len()).sum();
         let [n, a, b] = [n, a, b].map(|count| count as u64);
-        let numbers = (5 * n * n).max(2 * all * n) + all * (4 * a + 4 * b) + 8 * (a * a + b * b);
+        let numbers = 5 * n * n + 2 * SOME as u64 * n + all * (4 * a + 4 * b) + 8 * (a * a + b * b);
         8u64.saturating_mul(numbers).saturating_add(Memory::REST)
     }
 }
