@@ -4,7 +4,7 @@
 use super::summary::roughly;
 use crate::bench::calibration::{self, Kept};
 use crate::device::{Engine, Watch};
-use crate::error::Error;
+use crate::error::{Error, escaped_lines};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::{consts, flag};
 use std::io::{self, IsTerminal, Write};
@@ -150,7 +150,7 @@ pub fn with_speed(engine: Engine, wanted: bool) -> Result<Engine, Error> {
 // Complain on the standard error
 /// Says on the standard error what is wrong; where even that cannot be written, the exit code has to do.
 pub fn complain(how: &str, what: &dyn std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "{how}: {what}");
+    let _ = writeln!(io::stderr(), "{how}: {}", escaped_lines(what));
 }
 // Tests of what is watched
 #[cfg(test)]
