@@ -1234,7 +1234,7 @@ mod tests {
                 &small,
                 [1.0, 0.0]
             ))));
-            assert!(panics(&|| drop(small.view(..=usize::MAX).len())));
+            assert!(panics(&|| assert!(small.view(..=usize::MAX).is_empty())));
             let line = line(&gpu);
             let shape = Shape { grid: [1 << 32, 1, 1], block: 1, shared: 0 };
             let error = gpu.launch(&line, shape, &[]).unwrap_err().to_string();

@@ -279,12 +279,15 @@ impl Image {
 }
 
 // Read the keys from cards
+/// Cards of a header at most.
+const MOST_CARDS: usize = 1_000_000;
+
 /// The keys of the header of a unit and their values; nothing at the end of the file.
 pub(super) fn read_keys(
     file: &mut impl Read,
     unit: usize,
 ) -> io::Result<Option<BTreeMap<String, String>>> {
-    let mut keys = BTreeMap::new();
+    let (mut keys, mut cards) = (BTreeMap::new(), 0);
     let mut block = Vec::with_capacity(BLOCK);
     loop {
         block.clear();
@@ -295,6 +298,11 @@ pub(super) fn read_keys(
         }
         if length < BLOCK {
             return Err(cut_short("in a header"));
+        }
+        cards += BLOCK / 80;
+        if cards > MOST_CARDS {
+            let reason = format!("the header of unit {unit} has no END in {MOST_CARDS} cards");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
         }
         for card in block.chunks(80) {
             let (key, rest) = card.split_at(8);
