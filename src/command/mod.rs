@@ -33,7 +33,7 @@ use self::simulate::SimulateArgs;
 use self::stem::StemArgs;
 use self::summary::Said;
 use self::watch::complain;
-use crate::device::{missing_threads, start_threads, threads};
+use crate::device::start_threads;
 use crate::error::{Error, escaped_lines};
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
@@ -78,13 +78,7 @@ enum Command {
 pub fn run() -> ExitCode {
     let command = parse().command;
     watch::catch_signals();
-    let started = start_threads(true);
-    if let Some(wanted) = missing_threads() {
-        let fewer =
-            format_args!("{} threads in place of {wanted}: there is no memory for more", threads());
-        complain("note", &fewer);
-    }
-    let said = started.and_then(|()| match command {
+    let said = start_threads(true).and_then(|()| match command {
         Command::Covariance(args) => covariance::covariance(&args).map(Said::from),
         Command::Estimate(args) => estimate::estimate(&args),
         Command::Reconstruct(args) => reconstruct::reconstruct(&args).map(Said::from),

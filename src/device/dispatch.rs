@@ -185,11 +185,6 @@ fn bounded_threads(wanted: usize, cores: usize, [free, available]: [Option<u64>;
     wanted.min(by_space).min(by_memory).max(1)
 }
 
-/// The number of threads that was asked for, where there are fewer.
-pub(crate) fn missing_threads() -> Option<usize> {
-    Some(wanted_threads().0).filter(|&wanted| wanted > threads())
-}
-
 // Spread pieces over workers
 // The documentation of the dispatcher
 /// Does `work` on every item, by all workers from one queue. Each result goes into `sink` with the number of its item, as it comes.

@@ -33,7 +33,7 @@ mod speed;
 pub(crate) mod temporary;
 
 pub(crate) use self::dispatch::{
-    Part, Workers, check, dispatch, dispatch_in_runs, gather, missing_threads, start_threads,
+    Part, Workers, check, dispatch, dispatch_in_runs, gather, start_threads,
 };
 pub use self::dispatch::{Watch, silent, threads};
 pub use self::engine::Engine;

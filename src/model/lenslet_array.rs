@@ -72,6 +72,16 @@ impl Pupil {
     pub fn lit_fraction(&self, centre: [f64; 2], side: f64) -> f64 {
         let [x, y] = centre.map(|c| [c - side / 2.0, c + side / 2.0]);
         let outer = self.diameter / 2.0;
+        // Squares that no rim cuts
+        let [near, far] = [-0.5, 0.5].map(|half| {
+            centre.map(|c| (c.abs() + half * side).max(0.0).powi(2)).iter().sum::<f64>()
+        });
+        let [inside, outside] = [outer * self.obstruction, outer].map(|radius| radius * radius);
+        if near >= outside || far <= inside {
+            return 0.0;
+        } else if far <= outside && near >= inside {
+            return 1.0;
+        }
         let disc = |radius| disc_rectangle_area(radius, x, y);
         ((disc(outer) - disc(outer * self.obstruction)) / (side * side)).clamp(0.0, 1.0)
     }
@@ -152,7 +162,8 @@ impl LensletArray {
 
     /// How many lenslets are valid.
     pub fn count_valid(&self, pupil: Option<&Pupil>, validity: Validity) -> usize {
-        self.valid(pupil, validity).iter().filter(|&&valid| valid).count()
+        let n = self.lenslets;
+        (0..n * n).filter(|k| self.is_valid([k / n, k % n], pupil, validity)).count()
     }
 
     /// Whether there is any valid lenslet.
