@@ -34,12 +34,12 @@ fn signals_end_commands_that_read_without_end() -> Checked {
     for (signal, args, bytes) in [
         ("-INT", "estimate s.toml --slopes pipe -o old.npz", Some(npy_header("(99999999, 99)"))),
         ("-TERM", "estimate s.toml --slopes pipe -o old.npz", Some(Vec::new())),
-        ("-TERM", "learn s.toml --slopes pipe -o old.npz", None),
+        ("-TERM", "learn s.toml --slopes pipe -o old.toml", None),
         ("-INT", "covariance pipe -o old.npz", None),
         ("-TERM", "reconstruct pipe -o old.npz --plan", Some(Vec::new())),
         ("-INT", "psf pipe -o old.npz --plan", None),
         ("-TERM", "stem pipe -o old.npz", None),
-        ("-INT", "import pipe -o old.npz", None),
+        ("-INT", "import pipe -o old.toml", None),
     ] {
         let mut process = with_all_signals();
         process.args(args.split_whitespace()).current_dir(run.path(""));
@@ -127,7 +127,6 @@ fn messages_have_no_control_characters_of_inputs() -> Checked {
     fs::write(run.path("value.toml"), system.replace("\"auto\"", &format!("'{bad}'")))?;
     fs::write(run.path("key.toml"), format!("{system}\n\"{}\" = 1\n", bad.replace('\u{1b}', "\\u001b")))?;
     fs::write(run.path("broken.toml"), format!("{system}\n{bad}\n"))?;
-    fs::write(run.path("bad.xyz"), format!("{bad}\n1 1 1\n"))?;
     let mut arrays = zip::ZipWriter::new(File::create(run.path("names.npz"))?);
     for name in [format!("{bad}.npy"), format!("{bad}2.npy")] {
         arrays.start_file(name, zip::write::SimpleFileOptions::default())?;
@@ -148,7 +147,7 @@ fn messages_have_no_control_characters_of_inputs() -> Checked {
         vec!["estimate", "s.toml", "--slopes", "unit.fits", "-o", "e.npz"],
         vec!["estimate", "s.toml", "--slopes", "unit.fits", "-o", bad],
         vec!["import", bad, "-o", "i.toml"],
-        vec!["stem", "--prismatic", "-i bad.xyz -a \u{1b}[31m", "-o", "s.npz"],
+        vec!["stem", "--prismatic", "-i \u{1b}[31mbad.xyz", "-o", "s.npz"],
         vec!["psf", "s.toml", "--wavelength", bad, "-o", "p.npz"],
     ] {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lenslet"));

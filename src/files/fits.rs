@@ -230,7 +230,13 @@ impl Wanted<'_> {
                 if self.choice.is_some_and(|choice| image.is_called(choice)) {
                     return keys.read(&image, &mut data);
                 }
-                first = first.or_else(|| Some(keys.read(&image, &mut data)));
+                if first.is_none() {
+                    let read = keys.read(&image, &mut data);
+                    if matches!(read, Err(Error::Memory { .. })) {
+                        return read;
+                    }
+                    first = Some(read);
+                }
                 images.push(image);
             }
             io::copy(&mut data, &mut io::sink()).map_err(refuse)?;
