@@ -61,7 +61,11 @@ fn signals_end_commands_that_read_without_end() -> Checked {
         assert!(output.stderr.is_empty(), "{args}: {output:?}");
         drop(writer);
         assert_eq!(fs::read_to_string(run.path("old.npz"))?, "old", "{args}");
-        assert_eq!(run.names()?, ["old.npz", "pipe", "s.toml"].map(|name| run.path(name)), "{args}");
+        assert_eq!(
+            run.names()?,
+            ["old.npz", "pipe", "s.toml"].map(|name| run.path(name)),
+            "{args}"
+        );
     }
     Ok(())
 }
@@ -111,7 +115,8 @@ fn three_thousand_threads_under_a_limit_are_fewer() -> Checked {
         let mut shell = std::process::Command::new("sh");
         let output = shell.args(["-c", &script]).current_dir(run.path("")).output()?;
         assert!(output.status.success(), "{limit}: {output:?}");
-        let threads = serde_json::from_slice::<serde_json::Value>(&output.stdout)?["threads"].as_u64();
+        let threads =
+            serde_json::from_slice::<serde_json::Value>(&output.stdout)?["threads"].as_u64();
         assert!(threads.is_some_and(|threads| threads < 64), "{limit}: {threads:?}");
     }
     Ok(())
@@ -125,7 +130,10 @@ fn messages_have_no_control_characters_of_inputs() -> Checked {
     let bad = "a\u{1b}[31mb\u{7}\u{9b}2J\u{202e}c";
     let system = fs::read_to_string(run.path("s.toml"))?;
     fs::write(run.path("value.toml"), system.replace("\"auto\"", &format!("'{bad}'")))?;
-    fs::write(run.path("key.toml"), format!("{system}\n\"{}\" = 1\n", bad.replace('\u{1b}', "\\u001b")))?;
+    fs::write(
+        run.path("key.toml"),
+        format!("{system}\n\"{}\" = 1\n", bad.replace('\u{1b}', "\\u001b")),
+    )?;
     fs::write(run.path("broken.toml"), format!("{system}\n{bad}\n"))?;
     let mut arrays = zip::ZipWriter::new(File::create(run.path("names.npz"))?);
     for name in [format!("{bad}.npy"), format!("{bad}2.npy")] {
@@ -134,7 +142,12 @@ fn messages_have_no_control_characters_of_inputs() -> Checked {
     }
     arrays.finish()?;
     let card = |text: &str| format!("{text}{}", " ".repeat(80 - text.chars().count()));
-    let cards = ["SIMPLE  =                    T", "BITPIX  =                  -64", "NAXIS   = 1", "NAXIS1  = 2"];
+    let cards = [
+        "SIMPLE  =                    T",
+        "BITPIX  =                  -64",
+        "NAXIS   = 1",
+        "NAXIS1  = 2",
+    ];
     let unit = card("BUNIT   = 'a\u{1b}[31mb\u{7}'");
     let header = cards.map(card).concat() + &unit + &card("END");
     fs::write(run.path("unit.fits"), format!("{header:<2880}{}", "\0".repeat(2880)))?;

@@ -312,6 +312,7 @@ mod tests {
             fs::write(&kept.file, content.replacen(from, to, 1)).unwrap();
             assert_eq!(kept.speed(), None, "{to}");
         }
+        // Files that no speed fits
         fs::write(&kept.file, format!("{content}{}", " ".repeat(2 << 20))).unwrap();
         assert_eq!(kept.speed(), None, "2 MiB");
         fs::File::create(&kept.file).unwrap().set_len(1 << 40).unwrap();

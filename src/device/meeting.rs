@@ -813,7 +813,7 @@ mod tests {
         assert!(host_and_port("/tmp/a:1").is_none() && host_and_port("meet").is_none());
     }
 
-    // Meet between threads
+    // Ranks and options of tests
     /// A rank of so many at a place.
     fn place_of([rank, ranks]: [usize; 2], meet: &str) -> Seat {
         Seat { rank, ranks, meet: meet.to_string(), local: rank, one_machine: false }
@@ -830,6 +830,7 @@ mod tests {
         TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
     }
 
+    // Meet between threads
     /// Meetings of so many ranks, each by a thread of its own.
     fn meet(ranks: usize, place: &str) -> Vec<Result<Meeting, Error>> {
         let meet =

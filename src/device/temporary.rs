@@ -1,4 +1,4 @@
-// Tangled from book/src/drafts.md: edit there, or here and run cargo tangle stitch.
+// Tangled from book/src/device.md: edit there, or here and run cargo tangle stitch.
 //! The temporary files of this process, so that they can be removed where it ends early.
 
 use std::collections::BTreeSet;
