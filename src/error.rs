@@ -2,7 +2,7 @@
 //! What can go wrong, and how it is said.
 
 use std::{
-    fmt::{Debug, Display},
+    fmt::{self, Debug, Display, Write as _},
     io,
     path::PathBuf,
 };
@@ -16,7 +16,7 @@ use std::{
 /// assert_eq!(error.to_string(), "r0 = -0.15: expected a length in metres greater than 0");
 /// ```
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{quantity} = {value}: expected {expected}")]
+#[error("{} = {}: expected {}", escaped(.quantity), escaped(.value), escaped(.expected))]
 pub struct Invalid {
     /// Name of the quantity, as a system file spells it: `r0`, `layers[2].fraction`.
     pub quantity: String,
@@ -35,6 +35,64 @@ impl Invalid {
         expected: impl Into<String>,
     ) -> Self {
         Self { quantity: quantity.into(), value: value.to_string(), expected: expected.into() }
+    }
+}
+
+// Escape control characters of inputs
+/// A text whose control characters are printed as codes, `\u001b`, so that a terminal does not execute them.
+pub(crate) struct Escaped<'a, T: ?Sized> {
+    text: &'a T,
+    keeps_lines: bool,
+}
+
+/// A text without control characters, line breaks included.
+pub(crate) fn escaped<T: Display + ?Sized>(text: &T) -> Escaped<'_, T> {
+    Escaped { text, keeps_lines: false }
+}
+
+/// A text without control characters besides line breaks and tabulators.
+pub(crate) fn escaped_lines<T: Display + ?Sized>(text: &T) -> Escaped<'_, T> {
+    Escaped { text, keeps_lines: true }
+}
+
+/// Whether a terminal does not print a character but obeys it: controls, line and paragraph separators, marks of direction, and
+/// characters without width.
+fn is_control(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+                | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+        )
+}
+
+// Write escaped text
+impl<T: Display + ?Sized> Display for Escaped<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keeps_lines = self.keeps_lines;
+        write!(EscapingWriter { to: f, keeps_lines }, "{}", self.text)
+    }
+}
+
+/// Writes text with its control characters as codes.
+struct EscapingWriter<'a, 'b> {
+    to: &'a mut fmt::Formatter<'b>,
+    keeps_lines: bool,
+}
+
+impl fmt::Write for EscapingWriter<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for part in text.split_inclusive(is_control) {
+            let last = part.chars().next_back().filter(|&last| is_control(last));
+            let plain = &part[..part.len() - last.map_or(0, char::len_utf8)];
+            self.to.write_str(plain)?;
+            match last {
+                Some(kept @ ('\n' | '\t')) if self.keeps_lines => self.to.write_char(kept)?,
+                Some(control) => write!(self.to, "\\u{:04x}", u32::from(control))?,
+                None => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -84,7 +142,7 @@ pub(crate) fn length_or_infinity(quantity: &str, x: f64) -> std::result::Result<
 // A bad line of a file
 /// A line of a system file that is refused: where it is, what it says, what was expected.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{file}:{line}: {}expected {expected}", self.complaint())]
+#[error("{}:{line}: {}expected {}", escaped(.file), escaped(&self.complaint()), escaped(.expected))]
 pub struct BadLine {
     /// The file, as it was named.
     pub file: String,
@@ -120,7 +178,7 @@ pub enum Error {
     #[error(transparent)]
     SystemFile(Box<BadLine>),
     /// The covariance of these guide stars has no Toeplitz form.
-    #[error("no Toeplitz form: {reason}")]
+    #[error("no Toeplitz form: {}", escaped(.reason))]
     NotToeplitz {
         /// What breaks the invariance under translation.
         reason: String,
@@ -130,7 +188,7 @@ pub enum Error {
     Cancelled,
     // Memory and devices that are wanting
     /// The result does not fit into the memory.
-    #[error("{what} needs {}, and {} are available", in_bytes(*.needed), in_bytes(*.available))]
+    #[error("{} needs {}, and {} are available", escaped(.what), in_bytes(*.needed), in_bytes(*.available))]
     Memory {
         /// What would be computed.
         what: String,
@@ -140,7 +198,7 @@ pub enum Error {
         available: u64,
     },
     /// A device that was asked for is not there.
-    #[error("device {device}: {reason}")]
+    #[error("device {}: {}", escaped(.device), escaped_lines(.reason))]
     Device {
         /// Its name, as it was asked for: `cuda:1`.
         device: String,
@@ -150,7 +208,7 @@ pub enum Error {
 
     // Files that cannot be read or written
     /// A file cannot be read.
-    #[error("cannot read {}: {source}", .path.display())]
+    #[error("cannot read {}: {}", escaped(&.path.display()), escaped(.source))]
     Read {
         /// The file.
         path: PathBuf,
@@ -158,7 +216,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file cannot be written.
-    #[error("cannot write {}: {source}", .path.display())]
+    #[error("cannot write {}: {}", escaped(&.path.display()), escaped(.source))]
     Write {
         /// The file, or its folder.
         path: PathBuf,
@@ -168,7 +226,7 @@ pub enum Error {
 
     // Computations that break down
     /// A result has an entry that is NaN or infinite.
-    #[error("{result} is {value} at {place:?}, which is no number to go on with")]
+    #[error("{} is {value} at {place:?}, which is no number to go on with", escaped(.result))]
     NotFinite {
         /// Name of the result, as in a file.
         result: String,
@@ -178,7 +236,7 @@ pub enum Error {
         value: f64,
     },
     /// A computation broke down although its input was good.
-    #[error("{what} failed: {reason}")]
+    #[error("{} failed: {}", escaped(.what), escaped_lines(.reason))]
     Failed {
         /// What was being done.
         what: String,
@@ -187,7 +245,7 @@ pub enum Error {
     },
     // Say that a call of CUDA failed
     /// A call of NVIDIA's libraries failed.
-    #[error("{call} failed on {device}: {reason}")]
+    #[error("{call} failed on {}: {}", escaped(.device), escaped_lines(.reason))]
     Cuda {
         /// Name of the function.
         call: &'static str,
@@ -198,7 +256,7 @@ pub enum Error {
     },
     // Say that something belongs to another device
     /// Something of one graphics processor was handed to another.
-    #[error("a {what} of {owner} was handed to {device}")]
+    #[error("a {what} of {} was handed to {}", escaped(.owner), escaped(.device))]
     Foreign {
         /// What it is: a buffer, a kernel.
         what: &'static str,
@@ -210,8 +268,9 @@ pub enum Error {
     // Say that a solver has not converged
     /// An iterative solver has used up its iterations.
     #[error(
-        "{what} has not converged: after {iterations} iterations the relative residual is {residual:.1e}, \
-         and at most {tolerance:.1e} was asked for"
+        "{} has not converged: after {iterations} iterations the relative residual is {residual:.1e}, \
+         and at most {tolerance:.1e} was asked for",
+        escaped(.what)
     )]
     NotConverged {
         /// What was being solved.
@@ -309,5 +368,44 @@ mod tests {
         let stopped = Error::NotConverged { what: "it".into(), iterations, residual, tolerance };
         assert!(stopped.to_string().contains("100 iterations the relative residual is 3.0e-4"));
         assert_eq!((stopped.exit_code(), Error::Cancelled.exit_code()), (1, 130));
+    }
+
+    // Control characters in messages
+    #[test]
+    fn control_characters_of_inputs_are_escaped() {
+        let bad = "a\u{1b}[31mb\u{7}\u{9b}2J\r\n\u{202e}\0\u{7f}é";
+        let text = || bad.to_string();
+        let (file, key, expected, value) = (text(), text(), text(), Some(text()));
+        let invalid = Invalid::new(bad, bad, bad);
+        let line = BadLine { file, line: 3, key, value, expected };
+        assert_eq!(
+            Invalid::new(bad, 1, "é").to_string(),
+            r"a\u001b[31mb\u0007\u009b2J\u000d\u000a\u202e\u0000\u007fé = 1: expected é"
+        );
+        // Errors of every kind with such a text
+        let source = || io::Error::other(bad);
+        let (call, path) = ("cuMemAlloc", PathBuf::from(bad));
+        let (iterations, residual, tolerance) = (100, 3e-4, 1e-6);
+        let errors = [
+            invalid.into(),
+            line.into(),
+            Error::NotToeplitz { reason: text() },
+            Error::Memory { what: text(), needed: 2, available: 1 },
+            Error::Device { device: text(), reason: text() },
+            Error::Read { path: path.clone(), source: source() },
+            Error::Write { path, source: source() },
+            Error::NotFinite { result: text(), place: Vec::new(), value: f64::NAN },
+            Error::Failed { what: text(), reason: text() },
+            Error::Cuda { call, device: text(), reason: text() },
+            Error::Foreign { what: "buffer", owner: text(), device: text() },
+            Error::NotConverged { what: text(), iterations, residual, tolerance },
+        ];
+        for error in errors {
+            let message = error.to_string();
+            assert!(message.contains(r"\u001b[31m"), "{message}");
+            let controls = |c: &char| c.is_control() && *c != '\n' || *c == '\u{202e}';
+            assert_eq!(message.chars().find(controls), None, "{error:?}");
+        }
+        assert_eq!(escaped_lines("a\n\tb\u{1b}").to_string(), "a\n\tb\\u001b");
     }
 }

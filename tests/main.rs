@@ -7,6 +7,7 @@ mod cli;
 mod gpu;
 mod learn;
 mod licences;
+mod limits;
 mod memory;
 mod moao_reference;
 mod monte_carlo;

@@ -16,9 +16,10 @@ use crate::tomography::inversion::Inversion;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 // Pieces of a calibration
 /// A small reconstructor whose stages show how fast a machine is.
@@ -235,10 +236,21 @@ fn key(engine: &Engine) -> String {
 }
 
 // Read a kept speed
+/// Bytes that are read of a file at most.
+const LONGEST_FILE: u64 = 1 << 20;
+
 impl Kept {
     /// The speed that was kept, if its file is whole and of this key.
     pub fn speed(&self) -> Option<Speed> {
-        let content: Value = serde_json::from_slice(&fs::read(&self.file).ok()?).ok()?;
+        if !self.file.is_file() {
+            return None;
+        }
+        let (mut bytes, file) = (Vec::new(), fs::File::open(&self.file).ok()?);
+        file.take(LONGEST_FILE + 1).read_to_end(&mut bytes).ok()?;
+        if bytes.len() as u64 > LONGEST_FILE {
+            return None;
+        }
+        let content: Value = serde_json::from_slice(&bytes).ok()?;
         let paces = &content["paces"];
         let whole = Work::ALL.iter().all(|(_, name)| paces[name].is_f64());
         let date = content["date"].as_str().filter(|_| whole && content["key"] == self.key)?;
@@ -300,6 +312,18 @@ mod tests {
             fs::write(&kept.file, content.replacen(from, to, 1)).unwrap();
             assert_eq!(kept.speed(), None, "{to}");
         }
+        // Files that no speed fits
+        fs::write(&kept.file, format!("{content}{}", " ".repeat(2 << 20))).unwrap();
+        assert_eq!(kept.speed(), None, "2 MiB");
+        fs::File::create(&kept.file).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(kept.speed(), None, "1 TiB");
+        let start = std::time::Instant::now();
+        fs::remove_file(&kept.file).unwrap();
+        let pipe = std::process::Command::new("mkfifo").arg(&kept.file).status();
+        if pipe.is_ok_and(|status| status.success()) {
+            assert_eq!(kept.speed(), None, "a pipe");
+        }
+        assert!(start.elapsed().as_secs() < 5);
         kept.keep(&speed).unwrap();
         assert_eq!(kept.speed(), Some(speed));
     }

@@ -34,7 +34,7 @@ use self::stem::StemArgs;
 use self::summary::Said;
 use self::watch::complain;
 use crate::device::start_threads;
-use crate::error::Error;
+use crate::error::{Error, escaped_lines};
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -76,7 +76,7 @@ enum Command {
 // Run the command
 /// Runs the command that the arguments of the process ask for.
 pub fn run() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = parse().command;
     watch::catch_signals();
     let said = start_threads(true).and_then(|()| match command {
         Command::Covariance(args) => covariance::covariance(&args).map(Said::from),
@@ -101,9 +101,23 @@ pub fn run() -> ExitCode {
     }
 }
 
+// Parse the arguments of the process
+/// The arguments of the process; where they are wrong, prints how and ends the process.
+fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| {
+        let plain = error.to_string();
+        let printable = escaped_lines(&plain).to_string();
+        if printable == plain {
+            error.exit();
+        }
+        let _ = io::stderr().write_all(printable.as_bytes()); // the exit code remains
+        std::process::exit(error.exit_code());
+    })
+}
+
 // Print what the command has to say
 fn say(said: &Said) -> ExitCode {
-    let written = io::stdout().write_all(said.text.as_bytes());
+    let written = io::stdout().write_all(escaped_lines(&said.text).to_string().as_bytes());
     said.warnings.iter().for_each(|warning| complain("warning", warning));
     match (written, &said.shortfall) {
         (Err(error), _) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -18,7 +18,8 @@ pub struct RankArgs {
     /// How many processes there are.
     #[arg(long)]
     ranks: Option<usize>,
-    /// Where they meet: HOST:PORT of rank 0, or a file that all can read and is not there yet.
+    /// Where they meet: HOST:PORT of rank 0, or a file that all can read and is not there yet. They share a secret: LENSLET_MEET_SECRET, or
+    /// the file lenslet/meet-secret among the user's configurations, which rank 0 makes.
     #[arg(long)]
     meet: Option<String>,
 }

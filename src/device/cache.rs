@@ -1,6 +1,7 @@
 // Tangled from book/src/compiling-kernels.md: edit there, or here and run cargo tangle stitch.
 //! Files that this crate keeps for itself in the user's cache.
 
+use super::temporary;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -19,7 +20,8 @@ pub(crate) fn folder() -> Option<PathBuf> {
 pub(crate) fn keep(file: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    let mut draft = tempfile::NamedTempFile::new_in(folder)?;
+    let start = || tempfile::NamedTempFile::new_in(folder);
+    let (mut draft, _listed) = temporary::listed(start, tempfile::NamedTempFile::path)?;
     parts.iter().try_for_each(|part| draft.write_all(part))?;
     draft.persist(file).map(drop).map_err(io::Error::from)
 }

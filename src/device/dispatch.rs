@@ -2,6 +2,7 @@
 //! One queue of pieces, those who work on them, a sink for what they find, and whoever watches.
 
 // What the dispatcher stands on
+use super::memory::{available_memory, free_address_space};
 use crate::error::Error;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -130,7 +131,10 @@ pub(crate) fn start_threads(alone: bool) -> Result<(), Error> {
     if *started || rayon::current_thread_index().is_some() {
         return Ok(());
     }
-    let threads = (0..wanted_threads()).map_while(|_| waiting_thread().ok()).collect::<Vec<_>>();
+    let (wanted, cores) = wanted_threads();
+    let free = [free_address_space(), available_memory().filter(|_| wanted > cores)];
+    let count = bounded_threads(wanted, cores, free);
+    let threads = (0..count).map_while(|_| waiting_thread().ok()).collect::<Vec<_>>();
     if threads.is_empty() && !alone {
         let (what, reason) = ("the start of a thread", "the system gives no more of them");
         return Err(Error::Failed { what: what.into(), reason: reason.into() });
@@ -160,11 +164,25 @@ fn waiting_thread() -> std::io::Result<Sender<rayon::ThreadBuilder>> {
     std::thread::Builder::new().spawn(work).map(|_| give)
 }
 
-/// A thread for each core, unless the user wants another number.
-fn wanted_threads() -> usize {
+/// How many threads are wanted, which is one for each core unless the user wants another number; and how many cores there are.
+fn wanted_threads() -> (usize, usize) {
     let asked = std::env::var("RAYON_NUM_THREADS").ok().and_then(|number| number.parse().ok());
-    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    asked.filter(|&number| number > 0).unwrap_or_else(cores)
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (asked.filter(|&number| number > 0).unwrap_or(cores), cores)
+}
+
+// Bound the number of threads
+/// Address space that the C library reserves for a thread, besides its stack.
+const ARENA: u64 = 64 << 20;
+
+/// Threads for which there is memory: at least one.
+fn bounded_threads(wanted: usize, cores: usize, [free, available]: [Option<u64>; 2]) -> usize {
+    let stack = std::env::var("RUST_MIN_STACK").ok().and_then(|bytes| bytes.parse().ok());
+    let each = ARENA.saturating_add(stack.unwrap_or(2 << 20));
+    let of = |bytes: u64, each: u64| usize::try_from(bytes / each).unwrap_or(usize::MAX);
+    let by_space = free.map_or(usize::MAX, |free| of(free, each));
+    let by_memory = available.map_or(usize::MAX, |available| of(available, ARENA).max(cores));
+    wanted.min(by_space).min(by_memory).max(1)
 }
 
 // Spread pieces over workers
@@ -447,6 +465,18 @@ mod tests {
         let run = || gather(Workers::devices(&[1, 2]), 0..20, &silent, who);
         let served = pool.install(run).unwrap();
         assert!(served.iter().all(|thread| *thread == served[0]));
+    }
+
+    // Bounds on the number of threads
+    #[test]
+    fn threads_are_bounded_by_memory() {
+        let mib = |count: u64| Some(count << 20);
+        let bound = |wanted, free, available| bounded_threads(wanted, 4, [free, available]);
+        assert_eq!(bound(3000, None, None), 3000);
+        assert_eq!(bound(3000, mib(660), None), 10);
+        assert_eq!(bound(3000, mib(1 << 20), mib(6400)), 100);
+        assert_eq!(bound(3000, None, mib(1)), 4);
+        assert_eq!((bound(8, mib(1), mib(1)), bound(2, mib(1 << 20), None)), (1, 2));
     }
 
     // Compute without any threads

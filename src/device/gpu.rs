@@ -134,8 +134,22 @@ impl Gpu {
         Ok(buffer)
     }
 
+    // Bytes of so many numbers
+    /// Bytes of so many numbers, where there can be so many.
+    fn bytes_of<T>(&self, len: usize) -> Result<usize, Error> {
+        let bytes = len.checked_mul(size_of::<T>());
+        bytes.filter(|&bytes| isize::try_from(bytes).is_ok()).map_or_else(
+            || {
+                let what = format!("{len} numbers of {} bytes on {}", size_of::<T>(), self.name());
+                let needed = (len as u64).saturating_mul(size_of::<T>() as u64);
+                Err(Error::Memory { what, needed, available: self.available_memory()? })
+            },
+            Ok,
+        )
+    }
+
     fn room<T: Pod>(&self, len: usize) -> Result<Buffer<T>, Error> {
-        let address = self.machine().allocate((len * size_of::<T>()).max(1))?;
+        let address = self.machine().allocate(self.bytes_of::<T>(len)?.max(1))?;
         let memory = Arc::new(self.queue.device.own(Thing::Memory(address)));
         Ok(Buffer { gpu: self.clone(), memory, address, len, values: PhantomData })
     }
@@ -146,7 +160,7 @@ impl Gpu {
     /// # Errors
     /// `Cuda` where the driver refuses.
     pub fn pinned<T: Pod>(&self, len: usize) -> Result<Pinned<T>, Error> {
-        let pages = self.machine().pin((len * size_of::<T>()).max(1))?;
+        let pages = self.machine().pin(self.bytes_of::<T>(len)?.max(1))?;
         let (pending, device) = (Mutex::default(), Arc::clone(&self.queue.device));
         Ok(Pinned { pages, pending, device, len, values: PhantomData })
     }
@@ -302,11 +316,11 @@ impl<T: Pod> Buffer<T> {
     pub fn view(&self, range: impl RangeBounds<usize>) -> View<'_, T> {
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
-            Bound::Excluded(&before) => before + 1,
+            Bound::Excluded(&before) => before.saturating_add(1),
             Bound::Unbounded => 0,
         };
         let end = match range.end_bound() {
-            Bound::Included(&last) => last + 1,
+            Bound::Included(&last) => last.saturating_add(1),
             Bound::Excluded(&end) => end,
             Bound::Unbounded => self.len,
         };
@@ -624,10 +638,23 @@ impl Gpu {
         if shape.grid.contains(&0) {
             return Ok(());
         }
+        self.refuse_large_shape(shape)?;
         let (_turn, machine, stream) = self.queue.enter();
         self.queue.keep(&mut memory);
         let mut arguments: Vec<u64> = arguments.iter().map(|argument| argument.bits).collect();
         launch(machine, stream, &mut arguments)
+    }
+
+    // Reject launches beyond the driver
+    /// Rejects a launch of which a size does not fit into the driver's integers.
+    fn refuse_large_shape(&self, shape: Shape) -> Result<(), Error> {
+        let Shape { grid: [x, y, z], block, shared } = shape;
+        let sizes = [x, y, z, block, shared];
+        if sizes.iter().all(|&size| i32::try_from(size).is_ok()) {
+            return Ok(());
+        }
+        let reason = format!("a size of {shape:?} is above {}", i32::MAX);
+        Err(Error::Cuda { call: "launch", device: self.name().into(), reason })
     }
 
     // Record work and replay it
@@ -805,10 +832,12 @@ impl Gpu {
     ) -> Result<Fft<I, O>, Error> {
         let double = T::PRECISION == Precision::F64;
         let transforms = Transforms { lengths: lengths.to_vec(), batch, kind, double };
+        let numbers = transforms.numbers();
+        numbers.into_iter().try_for_each(|len| self.bytes_of::<Complex<T>>(len).map(drop))?;
         let (_turn, machine, stream) = self.queue.enter();
         let plan = Thing::Plan(machine.plan(stream, &transforms)?);
         let plan = Arc::new(self.queue.device.own(plan));
-        Ok(Fft { plan, gpu: self.clone(), numbers: transforms.numbers(), kinds: PhantomData })
+        Ok(Fft { plan, gpu: self.clone(), numbers, kinds: PhantomData })
     }
 
     // Apply a plan of transforms
@@ -847,7 +876,7 @@ impl Gpu {
         y: impl Into<View<'a, T>>,
     ) -> Result<(), Error> {
         let (matrix, x, y) = (matrix.into(), x.into(), y.into());
-        let fits = (matrix.len, x.len, y.len) == (rows * columns, columns, rows);
+        let fits = (matrix.len, x.len, y.len) == (count([rows, columns]), columns, rows);
         assert!(fits, "a matrix fits its vectors");
         let (double, shape) = (T::PRECISION == Precision::F64, [rows, columns]);
         let used = [&matrix, &x, &y].map(|view| &view.buffer.memory);
@@ -868,7 +897,8 @@ impl Gpu {
         [alpha, beta]: [T; 2],
     ) -> Result<(), Error> {
         let ([(a, a_transposed), (b, b_transposed)], c) = (factors, c.into());
-        let fits = [a.len, b.len, c.len] == [rows * inner, inner * columns, rows * columns];
+        let fits =
+            [a.len, b.len, c.len] == [[rows, inner], [inner, columns], [rows, columns]].map(count);
         assert!(fits, "matrices fit their product");
         let product = Operation::Multiply(Product {
             double: T::PRECISION == Precision::F64,
@@ -882,6 +912,12 @@ impl Gpu {
         });
         self.enqueue(&product, &[a, b, c].each_ref().map(|view| &view.buffer.memory))
     }
+}
+
+// Count the numbers of a matrix
+/// Numbers of a matrix of this shape; `usize::MAX` where they are more than can be counted.
+fn count([rows, columns]: [usize; 2]) -> usize {
+    rows.saturating_mul(columns)
 }
 
 // Take matrices apart on a device
@@ -927,7 +963,7 @@ impl Gpu {
         operation: impl FnOnce(Symmetric) -> Operation,
         others: &[&Arc<Owned>],
     ) -> Result<Option<usize>, Error> {
-        assert_eq!(matrix.len, order * order, "a matrix fits its order");
+        assert_eq!(matrix.len, count([order; 2]), "a matrix fits its order");
         self.refuse_to_record("taking a matrix apart")?;
         let report = self.zeros::<i32>(1)?;
         let double = T::PRECISION == Precision::F64;
@@ -952,12 +988,12 @@ impl Gpu {
         transposed: bool,
     ) -> Result<(), Error> {
         let rows = rows.into();
-        let fits = factor.len == order * order && order > 0 && rows.len.is_multiple_of(order);
+        let fits = factor.len == count([order; 2]) && order > 0 && rows.len.is_multiple_of(order);
         assert!(fits, "rows fit their factor");
-        let (double, count) = (T::PRECISION == Precision::F64, rows.len / order.max(1));
+        let (double, many) = (T::PRECISION == Precision::F64, rows.len / order.max(1));
         let (factor_at, rows_at) = (factor.address, rows.address());
         let triangular =
-            Triangular { double, order, factor: factor_at, count, rows: rows_at, transposed };
+            Triangular { double, order, factor: factor_at, count: many, rows: rows_at, transposed };
         let operation = Operation::SolveTriangular(triangular);
         self.enqueue(&operation, &[&factor.memory, &rows.buffer.memory])
     }
@@ -1159,6 +1195,50 @@ mod tests {
             assert_eq!(y.view(..).on(&other).unwrap().read().unwrap(), vec![0.0; n]);
             drop(other);
             assert_eq!(x.view(n - 1..).read().unwrap(), [99.0]);
+        }
+    }
+
+    // Check sizes beyond every memory
+    #[test]
+    fn sizes_that_wrap_are_rejected() {
+        for gpu in test_machines() {
+            let wrapping = [usize::MAX / 8 + 2, usize::MAX, usize::MAX / 16 + 1];
+            for len in wrapping {
+                let errors = [
+                    gpu.zeros::<f64>(len).err(),
+                    gpu.pinned::<f64>(len).err(),
+                    gpu.forward_fft::<f64>(&[len], 1).err(),
+                    gpu.real_fft::<f32>(&[8, 2], len).err(),
+                ];
+                for error in errors {
+                    let message = error.as_ref().map(ToString::to_string).unwrap_or_default();
+                    assert!(matches!(error, Some(Error::Memory { .. })), "{len}: {message}");
+                    assert!(
+                        message.contains(gpu.name()) && message.contains("bytes on"),
+                        "{message}"
+                    );
+                }
+            }
+            let (large, small) = (1 << 32, gpu.zeros::<f64>(0).unwrap());
+            // Check matrices whose size wraps
+            assert_eq!((small.bytes(), small.view(..).bytes()), (0, 0));
+            let panics = |run: &dyn Fn()| {
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err()
+            };
+            assert!(panics(&|| drop(gpu.cholesky(&small, large))));
+            assert!(panics(&|| drop(gpu.solve_triangular(&small, large, &small, false))));
+            let factors = [(small.view(..), false), (small.view(..), false)];
+            assert!(panics(&|| drop(gpu.multiply_matrices(
+                factors,
+                [large; 3],
+                &small,
+                [1.0, 0.0]
+            ))));
+            assert!(panics(&|| assert!(small.view(..=usize::MAX).is_empty())));
+            let line = line(&gpu);
+            let shape = Shape { grid: [1 << 32, 1, 1], block: 1, shared: 0 };
+            let error = gpu.launch(&line, shape, &[]).unwrap_err().to_string();
+            assert!(error.contains("above 2147483647"), "{error}");
         }
     }
 

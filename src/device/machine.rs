@@ -281,11 +281,11 @@ pub(crate) enum Kind {
 
 // Numbers before and after a transform
 impl Transforms {
-    /// How many numbers go in and come out, real or complex as they are.
+    /// How many numbers go in and come out, real or complex as they are; `usize::MAX` where they are more than can be counted.
     pub(crate) fn numbers(&self) -> [usize; 2] {
         let (last, others) = self.lengths.split_last().unwrap_or((&1, &[]));
-        let others = self.batch * others.iter().product::<usize>();
-        let (whole, half) = (others * last, others * (last / 2 + 1));
+        let others = others.iter().fold(self.batch, |product, n| product.saturating_mul(*n));
+        let (whole, half) = (others.saturating_mul(*last), others.saturating_mul(last / 2 + 1));
         match self.kind {
             Kind::Forward | Kind::Inverse => [whole; 2],
             Kind::FromReal => [whole, half],

@@ -2,10 +2,14 @@
 //! Where the ranks of several processes meet, tell each other what they have to know, and notice when one of them is lost.
 
 // What meetings stand on
-use crate::error::{Error, Invalid};
-use std::io::{BufRead, BufReader, Write};
-use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
-use std::path::Path;
+use super::authentication::{
+    LONGEST_LINE, LineReader, Secret, random_text, read_private_file, write_private_file,
+};
+use crate::error::{Error, Invalid, escaped};
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,6 +27,8 @@ pub struct Seat {
     pub meet: String,
     /// Its number among those of its machine, which chooses its device.
     pub local: usize,
+    /// Whether a start program reports that all ranks run on this machine.
+    pub one_machine: bool,
 }
 
 // Names that start programs use
@@ -39,6 +45,9 @@ const STARTERS: [[&str; 4]; 3] = [
 ];
 
 // Find the seat of a process
+/// Processes of a meeting at most.
+const MOST_RANKS: usize = 1 << 16;
+
 impl Seat {
     /// The seat that is given by hand, or by the environment of `mpirun` or `srun`; none where a process is alone. `variable` reads the
     /// environment.
@@ -68,9 +77,14 @@ impl Seat {
         let by_hand = rank.is_some() || ranks.is_some();
         let started = started.filter(|_| !by_hand);
         let local = started.and_then(|(names, _)| number(names[2]));
+        let all = started.map(|(_, (_, ranks))| ranks);
+        let one_machine = all.is_some() && started.and_then(|(names, _)| number(names[3])) == all;
         let Some([rank, ranks]) = numbers([rank, ranks], started, meet.as_deref())? else {
             return Ok(None);
         };
+        if ranks > MOST_RANKS {
+            return Err(Invalid::new("ranks", ranks, format!("at most {MOST_RANKS} processes")));
+        }
         if rank >= ranks {
             return Err(Invalid::new(
                 "rank",
@@ -79,7 +93,7 @@ impl Seat {
             ));
         }
         let meet = meet.map_or_else(|| meeting_place(started, variable), Ok)?;
-        Ok(Some(Self { rank, ranks, meet, local: local.unwrap_or(rank) }))
+        Ok(Some(Self { rank, ranks, meet, local: local.unwrap_or(rank), one_machine }))
     }
 }
 
@@ -147,9 +161,13 @@ fn first_node(list: &str) -> String {
 }
 
 // Ranks that have met
-/// How long ranks wait for each other, and how long one may be silent before it is lost.
+/// How long ranks wait for each other, how long one may be silent before it is lost, and how long a connection may take to prove itself.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SILENCE: Duration = Duration::from_secs(20);
+const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// Connections that may be open before they have proved themselves; the oldest is closed for one more.
+const CANDIDATES: usize = 128;
 
 // Processes with lines between them
 /// Processes that have met, each with a line to rank 0 that is kept open.
@@ -182,6 +200,35 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+// Options of a meeting
+/// Deadlines of a meeting, and where its secret comes from.
+#[derive(Clone)]
+pub(crate) struct MeetingOptions {
+    /// How long ranks wait for each other.
+    patience: Duration,
+    /// How long a connection may take to prove itself.
+    handshake: Duration,
+    /// The secret, where the user has given one.
+    secret: Option<String>,
+    /// The file of the secret otherwise.
+    file: Option<PathBuf>,
+}
+
+impl MeetingOptions {
+    /// The usual deadlines, with the secret of the environment or the user's file.
+    fn from_environment() -> Self {
+        let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+        let folder = variable("XDG_CONFIG_HOME").map(PathBuf::from);
+        let at_home = || variable("HOME").map(|home| PathBuf::from(home).join(".config"));
+        let file = folder.or_else(at_home).map(|folder| folder.join("lenslet/meet-secret"));
+        let secret = variable(SECRET_VARIABLE).map(|secret| secret.to_string_lossy().into_owned());
+        Self { patience: PATIENCE, handshake: HANDSHAKE, secret, file }
+    }
+}
+
+/// The variable of the environment that holds the secret.
+const SECRET_VARIABLE: &str = "LENSLET_MEET_SECRET";
+
 // Meet and keep the lines
 impl Meeting {
     /// Meets the others: rank 0 waits for them, they look for it.
@@ -189,18 +236,20 @@ impl Meeting {
     /// # Errors
     /// `Failed` where they do not come within a minute, with those that are missing, or do not agree how many they are.
     pub(crate) fn new(seat: Seat) -> Result<Self, Error> {
+        Self::with(seat, &MeetingOptions::from_environment())
+    }
+
+    /// The same with other options.
+    pub(crate) fn with(seat: Seat, options: &MeetingOptions) -> Result<Self, Error> {
         let news = Arc::new(News::default());
-        let until = Instant::now() + PATIENCE;
-        let met = if seat.rank == 0 {
-            wait_for_all(&seat, until)?
-        } else {
-            vec![look_for_first(&seat, until)?]
+        let met = match seat.rank {
+            0 => wait_for_all(&seat, options)?,
+            _ => look_for_first(&seat, options)?,
         };
         for (name, line) in met {
             let failed = |error| failed(&seat, error);
-            line.set_read_timeout(Some(SILENCE)).map_err(failed)?;
-            line.set_write_timeout(Some(SILENCE)).map_err(failed)?;
-            lock(&news.lines).push(line.try_clone().map_err(failed)?);
+            line.stream().set_write_timeout(Some(SILENCE)).map_err(failed)?;
+            lock(&news.lines).push(line.stream().try_clone().map_err(failed)?);
             let news = Arc::clone(&news);
             start("listen", move || news.listen(&name, line)).map_err(failed)?;
         }
@@ -229,7 +278,12 @@ impl Meeting {
     pub(crate) fn share(&self, bytes: Option<Vec<u8>>) -> Result<Vec<u8>, Error> {
         if let Some(bytes) = bytes {
             let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            self.news.say(&format!("share {text}"));
+            let line = format!("share {text}");
+            if line.len() >= LONGEST_LINE {
+                let reason = format!("{} bytes do not fit into a line", bytes.len());
+                return Err(failed(&self.seat, reason));
+            }
+            self.news.say(&line);
             return Ok(bytes);
         }
         let until = Instant::now() + PATIENCE;
@@ -258,7 +312,7 @@ impl Meeting {
     /// Tells the others that this rank ends, and why.
     pub(crate) fn give_up(&self, reason: &str) {
         let reason = reason.replace('\n', " ");
-        self.news.say(&format!("lost {} ended: {reason}", name(&self.seat)));
+        self.news.say(&format!("lost {} ended: {}", name(&self.seat), escaped(&reason)));
     }
 
     /// Says that all is done, or again something to do: a rank that leaves when all is done is not lost.
@@ -304,33 +358,29 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()
 impl News {
     /// Says something to all that one has a line to; whoever does not hear is found lost by who listens.
     fn say(&self, text: &str) {
+        let longest = LONGEST_LINE - 1;
+        let end = (0..=longest.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
         for line in lock(&self.lines).iter_mut() {
-            let _ = writeln!(line, "{text}");
+            let _ = writeln!(line, "{}", &text[..end.unwrap_or(0)]);
         }
     }
 
     /// Hears what one other says, until it leaves or is lost.
-    fn listen(&self, name: &str, line: TcpStream) {
-        let (mut reader, mut text) = (BufReader::new(line), String::new());
+    fn listen(&self, name: &str, mut line: LineReader) {
         loop {
-            text.clear();
-            let heard = reader.read_line(&mut text);
-            let reason = match (heard, text.trim_end().split_once(' ')) {
-                (Ok(0), _) => "its connection ended".to_string(),
-                (Ok(_), Some(("share", bytes))) => {
+            let text = match line.next(Instant::now() + SILENCE) {
+                Ok(text) => text,
+                Err(error) => return self.lose(format!("{name} was lost: {error}")),
+            };
+            match text.split_once(' ') {
+                Some(("share", bytes)) => {
                     lock(&self.told).shared = Some(read_bytes(bytes));
                     self.changed.notify_all();
-                    continue;
                 }
-                (Ok(_), Some(("lost", reason))) => return self.lose(reason.to_string()),
-                (Ok(_), _) if text.trim_end() == "bye" => return,
-                (Ok(_), _) => continue,
-                (Err(_), _) => format!(
-                    "it has said nothing for {} s, or its connection broke",
-                    SILENCE.as_secs()
-                ),
-            };
-            return self.lose(format!("{name} was lost: {reason}"));
+                Some(("lost", reason)) => return self.lose(escaped(reason).to_string()),
+                _ if text == "bye" => return,
+                _ => {}
+            }
         }
     }
 
@@ -353,100 +403,183 @@ fn read_bytes(text: &str) -> Vec<u8> {
 }
 
 // Wait for all ranks
-/// Rank 0 opens a door, and has a line to each of the others when all have come.
-fn wait_for_all(seat: &Seat, until: Instant) -> Result<Vec<(String, TcpStream)>, Error> {
-    let refuse = |reason: String| failed(seat, reason);
-    let (door, token) = open_door(seat).map_err(|error| refuse(error.to_string()))?;
-    door.set_nonblocking(true).map_err(|error| refuse(error.to_string()))?;
-    let mut met: Vec<Option<(String, TcpStream)>> = (1..seat.ranks).map(|_| None).collect();
+/// Rank 0 listens, and has a line to each of the others when all have come.
+fn wait_for_all(seat: &Seat, options: &MeetingOptions) -> Result<Vec<(String, LineReader)>, Error> {
+    let refuse = |error: io::Error| failed(seat, error);
+    let until = Instant::now() + options.patience;
+    let (listeners, secret) = listen(seat, options)?;
+    let mut candidates = VecDeque::new();
+    let mut met: Vec<Option<AdmittedRank>> = (1..seat.ranks).map(|_| None).collect();
     while met.iter().any(Option::is_none) {
-        match door.accept() {
-            Ok((line, _)) => {
-                if let Some((rank, name)) = greet(seat, &token, &line, &met)? {
-                    met[rank - 1] = Some((name, line));
-                }
-            }
-            Err(_) if Instant::now() < until => thread::sleep(Duration::from_millis(20)),
-            Err(_) => {
-                let missing = (1..seat.ranks).filter(|rank| met[rank - 1].is_none());
-                let missing: Vec<String> = missing.map(|rank| rank.to_string()).collect();
-                return Err(refuse(format!(
-                    "rank {} did not come within {} s",
-                    missing.join(", "),
-                    PATIENCE.as_secs()
-                )));
-            }
+        serve(seat, (&secret, options.handshake), &mut candidates, &mut met)?;
+        accept(&listeners, options.handshake, &mut candidates);
+        if Instant::now() >= until {
+            let missing = (1..seat.ranks).filter(|rank| met[rank - 1].is_none());
+            let missing: Vec<String> = missing.map(|rank| rank.to_string()).collect();
+            let at = listeners.iter().filter_map(|listener| listener.local_addr().ok());
+            let at: Vec<String> = at.map(|address| address.to_string()).collect();
+            let (missing, at) = (missing.join(", "), at.join(" and "));
+            let waited = options.patience.as_secs();
+            let reason = format!(
+                "rank {missing} did not come within {waited} s to {at}, or has not the same secret: see {SECRET_VARIABLE}"
+            );
+            return Err(failed(seat, reason));
         }
+        thread::sleep(Duration::from_millis(5));
     }
-    if host_and_port(&seat.meet).is_none() {
+    if addresses_of(&seat.meet).is_none() {
         let _ = fs::remove_file(&seat.meet); // all have read it
     }
-    let mut met: Vec<_> = met.into_iter().flatten().collect();
-    for (name, line) in &mut met {
-        writeln!(line, "welcome").map_err(|error| refuse(format!("{name}: {error}")))?;
-    }
-    Ok(met)
+    let welcome = |rank: AdmittedRank| {
+        rank.answer(&secret, "welcome")?;
+        Ok((rank.name, rank.line))
+    };
+    met.into_iter().flatten().map(welcome).collect::<io::Result<_>>().map_err(refuse)
 }
 
-// Greet who comes in
-/// Hears who has come: its rank and name; nothing where it is none of ours.
-fn greet(
+// Connections that have proved nothing
+/// A connection that was sent a challenge and has not answered it.
+struct Candidate {
+    line: LineReader,
+    challenge: String,
+    /// When it is closed.
+    until: Instant,
+}
+
+/// A rank that has proved itself: what it calls itself, and the numbers of both ends.
+struct AdmittedRank {
+    name: String,
+    line: LineReader,
+    numbers: [String; 2],
+}
+
+/// The first word of rank 0.
+const GREETING: &str = concat!("lenslet-", env!("CARGO_PKG_VERSION"));
+
+/// Accepts what has come, and sends each connection a challenge. Beyond a number of them the oldest is closed.
+fn accept(listeners: &[TcpListener], time: Duration, candidates: &mut VecDeque<Candidate>) {
+    let come = listeners
+        .iter()
+        .flat_map(|listener| std::iter::from_fn(|| listener.accept().ok()).take(CANDIDATES));
+    for (stream, _) in come {
+        let greet = || -> io::Result<Candidate> {
+            stream.set_nonblocking(true)?;
+            let challenge = random_text()?;
+            (&stream).write_all(format!("{GREETING} {challenge}\n").as_bytes())?;
+            let (line, until) = (LineReader::new(stream), Instant::now() + time);
+            Ok(Candidate { line, challenge, until })
+        };
+        candidates.extend(greet().ok()); // one that is gone already
+        candidates.drain(..candidates.len().saturating_sub(CANDIDATES));
+    }
+}
+
+// Serve connections in turn
+/// Looks once at each connection: admits ranks, closes strangers, and keeps those that may still answer.
+fn serve(
     seat: &Seat,
-    token: &str,
-    line: &TcpStream,
-    met: &[Option<(String, TcpStream)>],
-) -> Result<Option<(usize, String)>, Error> {
-    let Ok(text) = line.set_nonblocking(false).and_then(|()| hear(line)) else { return Ok(None) };
+    (secret, time): (&Secret, Duration),
+    candidates: &mut VecDeque<Candidate>,
+    met: &mut [Option<AdmittedRank>],
+) -> Result<(), Error> {
+    for _ in 0..candidates.len() {
+        let Some(mut candidate) = candidates.pop_front() else { break };
+        match candidate.line.poll() {
+            Ok(Some(text)) => {
+                let admitted = admit(seat, secret, candidate, &text, met)?;
+                if let Some((rank, admitted)) = admitted {
+                    admitted
+                        .line
+                        .stream()
+                        .set_write_timeout(Some(time))
+                        .map_err(|e| failed(seat, e))?;
+                    met[rank - 1] = Some(admitted);
+                }
+            }
+            Ok(None) if Instant::now() < candidate.until => candidates.push_back(candidate),
+            Ok(None) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+// Admit a rank or drop a stranger
+/// The rank that a line proves, with its number; none where it proves nothing.
+fn admit(
+    seat: &Seat,
+    secret: &Secret,
+    candidate: Candidate,
+    text: &str,
+    met: &[Option<AdmittedRank>],
+) -> Result<Option<(usize, AdmittedRank)>, Error> {
     let mut words = text.splitn(6, ' ');
-    let mut word = || words.next().unwrap_or("").to_string();
-    let (lenslet, theirs, rank, ranks) = (word(), word(), word(), word());
-    let name = format!("{} {}", word(), word());
-    if lenslet != GREETING || theirs != token {
+    let mut word = || words.next().unwrap_or("");
+    let [join, rank, ranks, number, code, name] = [(); 6].map(|()| word());
+    let proved = [GREETING, join, &candidate.challenge, number, rank, ranks, name];
+    if join != "join" || !secret.verify(&proved, code) {
         return Ok(None);
     }
     let (known, count) = (rank.parse::<usize>().unwrap_or(0), ranks.parse::<usize>());
     let free = known >= 1 && met.get(known - 1).is_some_and(Option::is_none);
+    let (name, numbers) = (escaped(name).to_string(), [candidate.challenge, number.to_string()]);
+    let admitted = AdmittedRank { name, line: candidate.line, numbers };
     if count == Ok(seat.ranks) && free {
-        return Ok(Some((known, name)));
+        let accepted = admitted.answer(secret, "accepted");
+        return Ok(accepted.ok().map(|()| (known, admitted))); // one that is gone may come again
     }
     let reason = format!(
-        "{name} came as rank {rank} of {ranks}, where {} are to meet, each once",
+        "{} came as rank {} of {}, where {} are to meet, each once",
+        admitted.name,
+        escaped(rank),
+        escaped(ranks),
         seat.ranks
     );
-    let _ = writeln!(&*line, "refused {reason}"); // it may have gone
+    let _ = admitted.answer(secret, &format!("refused {reason}")); // it may have gone
     Err(failed(seat, reason))
 }
 
-// Hear one line
-/// The first word of whoever comes.
-const GREETING: &str = concat!("lenslet-", env!("CARGO_PKG_VERSION"));
-
-/// One line of text, within some seconds.
-fn hear(line: &TcpStream) -> std::io::Result<String> {
-    line.set_read_timeout(Some(PATIENCE))?;
-    let (mut text, mut byte) = (Vec::new(), [0]);
-    while std::io::Read::read(&mut &*line, &mut byte)? == 1 && byte != *b"\n" && text.len() < 4096 {
-        text.push(byte[0]);
+impl AdmittedRank {
+    /// Sends an answer with its code.
+    fn answer(&self, secret: &Secret, text: &str) -> io::Result<()> {
+        let [challenge, number] = &self.numbers;
+        let code = secret.code(&["answer", challenge, number, text])?;
+        self.line.stream().set_nonblocking(false)?;
+        writeln!(self.line.stream(), "{code} {text}")
     }
-    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-// Open a door or find one
-/// A port to listen at and a word that who comes must know; in a file, where it is said how to find them, or as told.
-fn open_door(seat: &Seat) -> std::io::Result<(TcpListener, String)> {
-    if let Some((_, port)) = host_and_port(&seat.meet) {
-        return Ok((TcpListener::bind(("0.0.0.0", port))?, "open".into()));
-    }
-    let door = TcpListener::bind("0.0.0.0:0")?;
-    let port = door.local_addr()?.port();
-    let now =
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let token = format!("{:x}-{:x}", process::id(), now.as_nanos());
-    let file = Path::new(&seat.meet);
-    let draft = file.with_extension(&token);
-    fs::write(&draft, format!("{token}\n{}:{port}\n127.0.0.1:{port}\n", host()))?;
-    fs::rename(&draft, file)?;
-    Ok((door, token))
+// Listen at the given address only
+/// Sockets that listen at the addresses of a seat, and the secret of the meeting.
+fn listen(seat: &Seat, options: &MeetingOptions) -> Result<(Vec<TcpListener>, Secret), Error> {
+    let given =
+        options.secret.as_deref().map(secret_of).transpose().map_err(|e| failed(seat, e))?;
+    let bind = |addresses: &[SocketAddr]| -> io::Result<Vec<TcpListener>> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+        let mut listeners = Vec::new();
+        for address in addresses {
+            match TcpListener::bind(address).and_then(|it| it.set_nonblocking(true).map(|()| it)) {
+                Ok(listener) => listeners.push(listener),
+                Err(error) => last = io::Error::new(error.kind(), format!("{address}: {error}")),
+            }
+        }
+        if listeners.is_empty() { Err(last) } else { Ok(listeners) }
+    };
+    let open = || -> io::Result<(Vec<TcpListener>, Secret)> {
+        if let Some(addresses) = addresses_of(&seat.meet) {
+            let secret = given.map_or_else(|| usual_secret(options.file.as_deref(), true), Ok)?;
+            return Ok((bind(&addresses?)?, secret));
+        }
+        let listeners = bind(&addresses_of_host(seat.one_machine))?;
+        let secret = write_meeting(Path::new(&seat.meet), &listeners, given)?;
+        Ok((listeners, secret))
+    };
+    open().map_err(|error| failed(seat, format!("rank 0 cannot listen: {error}")))
+}
+
+// Addresses and the usual secret
+/// The addresses of `HOST:PORT`; nothing where a file is meant.
+fn addresses_of(meet: &str) -> Option<io::Result<Vec<SocketAddr>>> {
+    host_and_port(meet).map(|_| Ok(meet.to_socket_addrs()?.collect()))
 }
 
 /// The two parts of `HOST:PORT`; nothing where a file is meant.
@@ -455,46 +588,165 @@ fn host_and_port(meet: &str) -> Option<(&str, u16)> {
     Some((host, port.parse().ok()?)).filter(|_| !host.is_empty() && !host.contains('/'))
 }
 
+/// The secret of a text that the user has given.
+fn secret_of(text: &str) -> io::Result<Secret> {
+    let empty = || io::Error::other(format!("{SECRET_VARIABLE} is empty: give it a secret text"));
+    Secret::of(text).ok_or_else(empty)
+}
+
+/// The secret of the user's file, which is made if it is `wanted` and there is none.
+fn usual_secret(file: Option<&Path>, wanted: bool) -> io::Result<Secret> {
+    let none = || io::Error::other(format!("there is no home folder: set {SECRET_VARIABLE}"));
+    let file = file.ok_or_else(none)?;
+    let named = |error: io::Error| {
+        let how = format!("set {SECRET_VARIABLE} to the secret of rank 0, or copy its file");
+        io::Error::new(error.kind(), format!("the secret in {}: {error}: {how}", file.display()))
+    };
+    if wanted && !file.exists() {
+        // Make the file of the usual secret
+        file.parent().map_or(Ok(()), fs::create_dir_all)?;
+        match write_private_file(file, &format!("{}\n", random_text()?), false) {
+            Ok(()) => {
+                let shown = file.display().to_string();
+                let _ = writeln!(
+                    io::stderr(),
+                    "note: made {}, the secret of meetings: ranks on machines without it need a copy (mode 600), or {SECRET_VARIABLE}",
+                    escaped(&shown)
+                ); // a note that cannot be written is no reason to fail
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(named(error)),
+        }
+    }
+    let text = read_private_file(file).map_err(named)?;
+    Secret::of(&text).ok_or_else(|| named(io::Error::other("the file is empty")))
+}
+
+// Write the file of a meeting
+/// The loop of this machine, and the addresses of its name unless all ranks are on it; the system chooses the ports.
+fn addresses_of_host(one_machine: bool) -> Vec<SocketAddr> {
+    let named = (host(), 0).to_socket_addrs().into_iter().flatten();
+    let named = named.filter(|address| !one_machine && !address.ip().is_loopback());
+    let mut addresses: Vec<SocketAddr> = named.collect();
+    addresses.push((IpAddr::V4(Ipv4Addr::LOCALHOST), 0).into());
+    addresses.dedup();
+    addresses
+}
+
+/// Writes the file of a meeting: its secret, unless one is given, and the addresses.
+fn write_meeting(
+    file: &Path,
+    listeners: &[TcpListener],
+    given: Option<Secret>,
+) -> io::Result<Secret> {
+    let text = random_text()?;
+    let addresses: Vec<String> = listeners
+        .iter()
+        .map(|listener| listener.local_addr().map(|address| address.to_string()))
+        .collect::<io::Result<_>>()?;
+    write_private_file(file, &format!("{text}\n{}\n", addresses.join("\n")), true)?;
+    given.map_or_else(|| secret_of(&text), Ok)
+}
+
 // Look for rank 0
 /// A line to rank 0, when all have come.
-fn look_for_first(seat: &Seat, until: Instant) -> Result<(String, TcpStream), Error> {
-    let mut reason = "nobody is there".to_string();
+fn look_for_first(
+    seat: &Seat,
+    options: &MeetingOptions,
+) -> Result<Vec<(String, LineReader)>, Error> {
+    let until = Instant::now() + options.patience;
+    let mut reason = io::Error::other("no address is known");
     while Instant::now() < until {
-        match knock(seat) {
-            Ok((line, answer)) if answer == "welcome" => return Ok(("rank 0".into(), line)),
-            Ok((_, answer)) if answer.starts_with("refused ") => return Err(failed(seat, answer)),
-            Ok(_) => reason = "whoever is there has closed the door".into(),
-            Err(error) => reason = error.to_string(),
+        match call_first(seat, options, until) {
+            Ok(Answer::Welcome(line)) => return Ok(vec![("rank 0".into(), line)]),
+            Ok(Answer::Refused(reason)) => {
+                return Err(failed(seat, format!("refused {}", escaped(&reason))));
+            }
+            Err(error) => reason = error,
         }
         thread::sleep(Duration::from_millis(50));
     }
-    let waited = PATIENCE.as_secs();
+    let waited = options.patience.as_secs();
     Err(failed(seat, format!("rank 0 was not found within {waited} s: {reason}")))
 }
 
-// Knock at the doors of rank 0
-/// Knocks at the doors of rank 0, says who one is, and waits for an answer.
-fn knock(seat: &Seat) -> std::io::Result<(TcpStream, String)> {
-    let (token, doors) = match host_and_port(&seat.meet) {
-        Some(_) => ("open".to_string(), vec![seat.meet.clone()]),
+/// What rank 0 answers in the end.
+enum Answer {
+    Welcome(LineReader),
+    Refused(String),
+}
+
+// Call one address of rank 0
+/// Tries the addresses of rank 0 in turn, until one of them answers with its code.
+fn call_first(seat: &Seat, options: &MeetingOptions, until: Instant) -> io::Result<Answer> {
+    let given = options.secret.as_deref().map(secret_of).transpose()?;
+    let (secret, addresses) = match addresses_of(&seat.meet) {
+        Some(addresses) => {
+            let usual = || usual_secret(options.file.as_deref(), false);
+            (given.map_or_else(usual, Ok)?, addresses?)
+        }
         None => {
-            let text = fs::read_to_string(&seat.meet)?;
-            let mut lines = text.lines().map(str::to_string);
-            (lines.next().unwrap_or_default(), lines.collect())
+            let text = read_private_file(Path::new(&seat.meet))?;
+            let mut lines = text.lines();
+            let first = lines.next().unwrap_or_default();
+            let secret = given.map_or_else(|| secret_of(first), Ok)?;
+            let addresses = lines.flat_map(|line| line.to_socket_addrs().into_iter().flatten());
+            (secret, addresses.collect())
         }
     };
-    let mut said = std::io::Error::other("no address is known");
-    for door in doors.iter().flat_map(|door| door.to_socket_addrs().into_iter().flatten()) {
-        match TcpStream::connect_timeout(&door, Duration::from_secs(5)) {
-            Ok(mut line) => {
-                writeln!(line, "{GREETING} {token} {} {} {}", seat.rank, seat.ranks, name(seat))?;
-                let answer = hear(&line)?;
-                return Ok((line, answer));
-            }
-            Err(error) => said = error,
+    let mut found = io::Error::other("no address is known");
+    for address in addresses {
+        match join(seat, &secret, address, (options.handshake, until)) {
+            Ok(answer) => return Ok(answer),
+            Err(error) => found = io::Error::new(error.kind(), format!("{address}: {error}")),
         }
     }
-    Err(said)
+    Err(found)
+}
+
+// Prove to rank 0 and have it prove
+/// Proves this rank at an address, and waits until all have come.
+fn join(
+    seat: &Seat,
+    secret: &Secret,
+    address: SocketAddr,
+    (time, until): (Duration, Instant),
+) -> io::Result<Answer> {
+    let stream = TcpStream::connect_timeout(&address, time)?;
+    stream.set_write_timeout(Some(time))?;
+    let mut line = LineReader::new(stream);
+    let soon = Instant::now() + time;
+    let stranger = || io::Error::other("what answers there is no rank 0 of this version");
+    let greeting = line.next(soon)?;
+    let challenge = greeting.split_once(' ').filter(|(first, _)| *first == GREETING);
+    let (_, challenge) = challenge.ok_or_else(stranger)?;
+    // Send the code of this rank
+    let (number, name) = (random_text()?, name(seat));
+    let [rank, ranks] = [seat.rank, seat.ranks].map(|number| number.to_string());
+    let code = secret.code(&[GREETING, "join", challenge, &number, &rank, &ranks, &name])?;
+    writeln!(line.stream(), "join {rank} {ranks} {number} {code} {name}")?;
+    let answer = |text: String| {
+        let (code, text) = text.split_once(' ').ok_or_else(stranger)?;
+        match secret.verify(&["answer", challenge, &number, text], code) {
+            true => Ok(text.to_string()),
+            false => Err(io::Error::other("what answers there does not know the secret")),
+        }
+    };
+    let mut text = answer(line.next(soon).map_err(|error| no_answer(&error))?)?;
+    if text == "accepted" {
+        text = answer(line.next(until)?)?;
+    }
+    match text.strip_prefix("refused ") {
+        Some(reason) => Ok(Answer::Refused(reason.to_string())),
+        None if text == "welcome" => Ok(Answer::Welcome(line)),
+        None => Err(stranger()),
+    }
+}
+
+/// The error of a rank 0 that closes the connection after the code.
+fn no_answer(error: &io::Error) -> io::Error {
+    let reason = format!("{error}, as when the secrets differ: see {SECRET_VARIABLE}");
+    io::Error::new(error.kind(), reason)
 }
 
 // Tests of meetings
@@ -547,6 +799,8 @@ mod tests {
             refused((Some(2), Some(2), Some("m")), &[])
                 .starts_with("rank = 2: expected a number from 0 to 1")
         );
+        let many = refused((Some(2), Some(1 << 40), Some("m")), &[]);
+        assert!(many.ends_with("at most 65536 processes"), "{many}");
         for (by_hand, key) in [
             ((Some(0), None, None), "rank"),
             ((None, Some(2), None), "ranks"),
@@ -559,11 +813,28 @@ mod tests {
         assert!(host_and_port("/tmp/a:1").is_none() && host_and_port("meet").is_none());
     }
 
+    // Ranks and options of tests
+    /// A rank of so many at a place.
+    fn place_of([rank, ranks]: [usize; 2], meet: &str) -> Seat {
+        Seat { rank, ranks, meet: meet.to_string(), local: rank, one_machine: false }
+    }
+
+    /// The usual deadlines with a secret.
+    fn options(secret: &str) -> MeetingOptions {
+        let (patience, handshake, secret) = (PATIENCE, HANDSHAKE, Some(secret.to_string()));
+        MeetingOptions { patience, handshake, secret, file: None }
+    }
+
+    /// An address of the loop at which nothing listens.
+    fn free_address() -> String {
+        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    }
+
     // Meet between threads
     /// Meetings of so many ranks, each by a thread of its own.
     fn meet(ranks: usize, place: &str) -> Vec<Result<Meeting, Error>> {
         let meet =
-            |rank: usize| Meeting::new(Seat { rank, ranks, meet: place.to_string(), local: rank });
+            |rank: usize| Meeting::with(place_of([rank, ranks], place), &options("of a test"));
         thread::scope(|scope| {
             let threads: Vec<_> =
                 (0..ranks).rev().map(|rank| scope.spawn(move || meet(rank))).collect();
@@ -587,8 +858,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("meet").display().to_string();
         fs::write(&file, "of another time\n127.0.0.1:9\n").unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        for place in [file.clone(), format!("127.0.0.1:{port}")] {
+        for place in [file.clone(), free_address()] {
             let met: Vec<Meeting> = meet(3, &place).into_iter().map(Result::unwrap).collect();
             let bytes: Vec<u8> = (0..=255).collect();
             assert_eq!(met[0].share(Some(bytes.clone())).unwrap(), bytes);
@@ -614,7 +884,7 @@ mod tests {
     fn a_process_that_dies_is_told_by_its_name() {
         const CHILD: &str = "LENSLET_RANK_TO_DIE";
         if let Ok(place) = env::var(CHILD) {
-            let _met = Meeting::new(Seat { rank: 1, ranks: 3, meet: place, local: 1 }).unwrap();
+            let _met = Meeting::new(place_of([1, 3], &place)).unwrap();
             thread::sleep(Duration::from_secs(60));
             return;
         }
@@ -627,7 +897,7 @@ mod tests {
         let mut child = process::Command::new(env::current_exe().unwrap());
         child.args(["--exact", &name]).env(CHILD, &place).stdout(process::Stdio::null());
         let mut child = child.spawn().unwrap();
-        let seats = [0, 2].map(|rank| Seat { rank, ranks: 3, meet: place.clone(), local: rank });
+        let seats = [0, 2].map(|rank| place_of([rank, 3], &place));
         let [first, third] = thread::scope(|scope| {
             seats
                 .map(|seat| scope.spawn(|| Meeting::new(seat).unwrap()))
@@ -649,7 +919,7 @@ mod tests {
     fn ranks_that_do_not_agree_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("meet").display().to_string();
-        let of = |rank, ranks| Seat { rank, ranks, meet: place.clone(), local: 0 };
+        let of = |rank, ranks| place_of([rank, ranks], &place);
         let (first, second) = thread::scope(|scope| {
             let first = scope.spawn(|| Meeting::new(of(0, 2)).map(drop));
             let second = scope.spawn(|| Meeting::new(of(1, 3)).map(drop));
@@ -658,5 +928,148 @@ mod tests {
         let [first, second] = [first, second].map(|met| met.unwrap_err().to_string());
         assert!(first.contains("as rank 1 of 3, where 2 are to meet"), "{first}");
         assert!(second.contains("refused rank 1 ("), "{second}");
+    }
+
+    // Strangers at the door of a meeting
+    #[test]
+    fn strangers_are_dropped_and_the_meeting_goes_on() {
+        let address = free_address();
+        let place = address.clone();
+        let first = thread::spawn(move || Meeting::with(place_of([0, 2], &place), &options("a")));
+        let connect = || {
+            let tries = (0..500).find_map(|_| {
+                thread::sleep(Duration::from_millis(5));
+                TcpStream::connect(&address).ok()
+            });
+            tries.unwrap()
+        };
+        let silent: Vec<TcpStream> = (0..300).map(|_| connect()).collect();
+        #[cfg(target_os = "linux")]
+        assert!(TcpStream::connect(address.replace("127.0.0.1", "127.0.0.2")).is_err());
+        let endless = vec![b'x'; 1 << 20];
+        let code = "0".repeat(64);
+        let join = format!("join 1 2 0 {code} rank 1 (\u{1b}[31m, process 1)\n");
+        let old = format!("{GREETING} open 1 2 rank 1 (node, process 1)\n");
+        for bytes in [&endless[..], join.as_bytes(), old.as_bytes(), b"\xff\x1b]0;x\x07\n", b"\n"] {
+            let _ = connect().write_all(bytes); // rank 0 may close it at once
+        }
+        let hasty = MeetingOptions { patience: Duration::from_secs(1), ..options("b") };
+        let error = Meeting::with(place_of([1, 2], &address), &hasty).unwrap_err().to_string();
+        assert!(error.contains("secret") && error.contains(SECRET_VARIABLE), "{error}");
+        let start = Instant::now();
+        let second = Meeting::with(place_of([1, 2], &address), &options("a")).unwrap();
+        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+        let first = first.join().unwrap().unwrap();
+        first.share(Some(vec![1, 2])).unwrap();
+        assert_eq!(second.share(None).unwrap(), [1, 2]);
+        drop(silent);
+    }
+
+    // Deadlines of both ends
+    #[test]
+    fn silent_and_slow_connections_hold_neither_end() {
+        let second = Duration::from_secs(1);
+        let hasty = MeetingOptions { patience: second, handshake: second / 4, ..options("a") };
+        let place = free_address();
+        let (start, seat, limits) = (Instant::now(), place_of([0, 2], &place), hasty.clone());
+        let first = thread::spawn(move || Meeting::with(seat, &limits).map(drop));
+        thread::sleep(second / 10);
+        let (silent, slow) =
+            (TcpStream::connect(&place).unwrap(), TcpStream::connect(&place).unwrap());
+        while !first.is_finished() && start.elapsed() < 5 * second {
+            let _ = (&slow).write_all(b"x"); // closed after its time
+            thread::sleep(second / 20);
+        }
+        let error = first.join().unwrap().unwrap_err().to_string();
+        assert!(error.contains("rank 1 did not come within 1 s to 127.0.0.1:"), "{error}");
+        assert!(start.elapsed() < 2 * second);
+        drop(silent);
+        // False ranks 0
+        let welcome = format!("{GREETING} 12\n{} welcome\n", "0".repeat(64));
+        let refusal = format!("{GREETING} 12\nrefused \u{1b}[31mno\n");
+        for (sent, expected) in [("", "no line"), (&welcome, "secret"), (&refusal, "secret")] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let place = listener.local_addr().unwrap().to_string();
+            let sent = sent.to_string();
+            thread::spawn(move || {
+                let taken = listener.incoming().take(30).filter_map(Result::ok);
+                let held = taken.inspect(|stream| drop((&*stream).write_all(sent.as_bytes())));
+                held.collect::<Vec<_>>()
+            });
+            let start = Instant::now();
+            let error = Meeting::with(place_of([1, 2], &place), &hasty).unwrap_err().to_string();
+            assert!(
+                error.contains("rank 0 was not found within 1 s") && error.contains(expected),
+                "{error}"
+            );
+            assert!(!error.contains('\u{1b}') && start.elapsed() < 3 * second, "{error}");
+        }
+    }
+
+    // What an admitted rank may send
+    #[test]
+    fn lines_of_an_admitted_rank_are_bounded_and_printable() {
+        for (bytes, expected) in [
+            (vec![b'x'; 1 << 20], "more than 4 KiB"),
+            (b"lost a \x1b[31mred\x07 rank\n".to_vec(), r"a \u001b[31mred\u0007 rank"),
+        ] {
+            let place = free_address();
+            let seat = place_of([0, 2], &place);
+            let first = thread::spawn(move || Meeting::with(seat, &options("a")));
+            let second = look_for_first(&place_of([1, 2], &place), &options("a")).unwrap();
+            let first = first.join().unwrap().unwrap();
+            let _ = second[0].1.stream().write_all(&bytes); // rank 0 closes it
+            let said = wait_for(|| first.lost());
+            assert!(said.contains(expected) && !said.contains('\u{1b}'), "{said}");
+            assert!(first.share(Some(vec![0; 1 << 12])).is_err());
+        }
+    }
+
+    // Secrets of a meeting
+    #[test]
+    fn the_usual_secret_is_made_once_and_shared() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config/lenslet/meet-secret");
+        let usual = MeetingOptions { secret: None, file: Some(file.clone()), ..options("") };
+        for _ in 0..2 {
+            let before = fs::read_to_string(&file).ok();
+            let place = free_address();
+            let (first, second) = thread::scope(|scope| {
+                let of = |rank| (place_of([rank, 2], &place), usual.clone());
+                let [first, second] = [of(0), of(1)].map(|(seat, options)| {
+                    scope.spawn(move || Meeting::with(seat, &options).map(drop))
+                });
+                (first.join().unwrap(), second.join().unwrap())
+            });
+            first.and(second).unwrap();
+            let made = read_private_file(&file).unwrap();
+            assert!(made.trim().len() == 64 && before.is_none_or(|before| before == made));
+        }
+        // Secrets that cannot be used
+        let hasty = |secret: Option<&str>, file: Option<&Path>| MeetingOptions {
+            patience: Duration::from_millis(200),
+            handshake: Duration::from_millis(100),
+            secret: secret.map(str::to_string),
+            file: file.map(Path::to_path_buf),
+        };
+        let refused = |rank: usize, options: MeetingOptions| {
+            let place = free_address();
+            Meeting::with(place_of([rank, 2], &place), &options).unwrap_err().to_string()
+        };
+        for rank in [0, 1] {
+            assert!(refused(rank, hasty(Some(" "), None)).contains("LENSLET_MEET_SECRET is empty"));
+            assert!(
+                refused(rank, hasty(None, None))
+                    .contains("no home folder: set LENSLET_MEET_SECRET")
+            );
+        }
+        let absent = folder.path().join("absent");
+        assert!(refused(1, hasty(None, Some(&absent))).contains("or copy its file"));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+            assert!(refused(0, hasty(None, Some(&file))).contains("its mode is 644"));
+        }
     }
 }

@@ -11,6 +11,7 @@ pub fn available_memory() -> Option<u64> {
     let limit = system
         .cgroup_limits()
         .map_or(u64::MAX, |limits| limits.total_memory.saturating_sub(limits.rss));
+    let limit = limit.min(free_address_space().unwrap_or(u64::MAX));
     Some(system.available_memory().min(limit)).filter(|&bytes| bytes > 0)
 }
 /// Bytes that any machine has.
@@ -31,6 +32,19 @@ pub(super) fn refuse(needed: u64, available: u64, what: impl Fn() -> String) -> 
         return Ok(());
     }
     Err(Error::Memory { what: what(), needed, available })
+}
+
+// Free address space of the process
+/// Address space that this process can still use, in bytes, where it is limited.
+pub(super) fn free_address_space() -> Option<u64> {
+    let number = |file: &str, key: &str| -> Option<u64> {
+        let text = std::fs::read_to_string(file).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix(key))?.to_string();
+        line.split_whitespace().next()?.parse().ok()
+    };
+    let limit = number("/proc/self/limits", "Max address space")?;
+    let used = number("/proc/self/status", "VmSize:")?.saturating_mul(1024);
+    Some(limit.saturating_sub(used))
 }
 
 // Name the processor

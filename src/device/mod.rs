@@ -2,6 +2,8 @@
 //! The machine: its memory, its cores, its graphics processors.
 
 #[cfg(feature = "cuda")]
+pub(crate) mod authentication;
+#[cfg(feature = "cuda")]
 pub(crate) mod cache;
 #[cfg(feature = "cuda")]
 pub(crate) mod collective;
@@ -27,6 +29,8 @@ pub(crate) mod meeting;
 mod memory;
 pub(crate) mod plan;
 mod speed;
+#[cfg(any(feature = "cuda", feature = "files"))]
+pub(crate) mod temporary;
 
 pub(crate) use self::dispatch::{
     Part, Workers, check, dispatch, dispatch_in_runs, gather, start_threads,

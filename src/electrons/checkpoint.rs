@@ -6,8 +6,9 @@ use super::scan::{StemPlan, StemReadings};
 use crate::device::Engine;
 use crate::error::{Error, Invalid, accept};
 use crate::files::draft::Draft;
+use crate::files::located::read_bytes;
 use ndarray::{Array2, s};
-use std::{fs, ops::Range, path::Path};
+use std::{ops::Range, path::Path};
 
 // Sum over bytes
 /// The sum of Fowler, Noll and Vo over bytes, 64 bits, from a sum that was begun.
@@ -63,8 +64,7 @@ impl StemReadings {
     /// # Errors
     /// `Read` where there is no such file; `Invalid` where it is no checkpoint, of another plan, or damaged.
     pub fn read(path: &Path, fingerprint: u64) -> Result<Self, Error> {
-        let failed = |source| Error::Read { path: path.into(), source };
-        let bytes = fs::read(path).map_err(failed)?;
+        let bytes = read_bytes(path)?;
         let refuse = |expected: &str| Invalid::new("checkpoint", path.display(), expected);
         let Some((body, sum)) = bytes.split_last_chunk::<8>().filter(|_| bytes.starts_with(MARK))
         else {
@@ -157,6 +157,7 @@ mod tests {
     use crate::device::silent;
     use crate::electrons::scan::tests::plan;
     use crate::numerics::Precision;
+    use std::fs;
 
     fn finished(plan: &StemPlan, engine: &Engine, places: Range<usize>) -> StemReadings {
         let mut readings = plan.begin(places).unwrap();

@@ -6,6 +6,7 @@ use super::arrays::{Arrays, Entry, Kind, Number, Precision, Values};
 use super::fits::{BLOCK, Cards, Keys, read_keys};
 use super::origin::Origin;
 use super::reading::{Found, Unit, Wanted, cut_short};
+use crate::device::refuse_beyond_memory;
 use crate::error::{Error, Invalid};
 use ndarray::ArrayD;
 use std::collections::BTreeMap;
@@ -475,6 +476,7 @@ impl TelemetryFile {
                 return Err(unreadable(&place, cut_short("in its data")));
             }
             if TABLES.iter().any(|(known, ..)| *known == name) && !self.tables.contains_key(&name) {
+                keys.refuse_large_table(length)?;
                 let mut bytes = Vec::new();
                 file.by_ref().take(length).read_to_end(&mut bytes).map_err(refuse)?;
                 self.tables.insert(name, read_table(&keys, &bytes)?);
@@ -485,6 +487,20 @@ impl TelemetryFile {
             file.seek(SeekFrom::Start(start + blocks)).map_err(refuse)?;
         }
         Ok(())
+    }
+}
+
+// Compare a table with the memory
+impl Keys<'_> {
+    /// Bytes that a cell takes in memory, with its name.
+    const CELL: u64 = 128;
+
+    /// Rejects a table of so many bytes that does not fit into the memory.
+    fn refuse_large_table(&self, length: u64) -> Result<(), Error> {
+        let cells = [self.number::<u64>("NAXIS2", Some(0))?, self.number("TFIELDS", Some(0))?];
+        let cells = cells[0].min(length).saturating_mul(cells[1].saturating_add(1));
+        let needed = length.saturating_add(cells.saturating_mul(Self::CELL));
+        refuse_beyond_memory(needed, || format!("{}: the table", self.wanted.path.display()))
     }
 }
 
@@ -623,7 +639,7 @@ fn numbers(
         unit: String::new(),
     };
     let mut bytes = bytes;
-    Ok(found.read_numbers(&mut bytes, 1.0).ok())
+    Ok(found.read_numbers(&mut bytes, 1.0, keys.wanted.path).ok())
 }
 
 // Ask a row of telemetry

@@ -1,6 +1,7 @@
 // Tangled from book/src/drafts.md: edit there, or here and run cargo tangle stitch.
 //! Files that appear whole or not at all.
 
+use crate::device::temporary::{self, ListedFile};
 use crate::error::{Error, Invalid};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -14,6 +15,8 @@ pub struct Draft {
     file: NamedTempFile,
     target: PathBuf,
     name: PathBuf,
+    /// Dropped after the file.
+    listed: ListedFile,
 }
 
 impl Draft {
@@ -26,8 +29,9 @@ impl Draft {
         let refuse = |source| Error::Write { path: name.into(), source };
         let target = target_of(name).map_err(refuse)?;
         let permissions = permissions_of(&target).map_err(refuse)?;
-        let file = start_file(folder_of(&target), permissions).map_err(refuse)?;
-        Ok(Self { file, target, name: name.into() })
+        let start = || start_file(folder_of(&target), permissions);
+        let (file, listed) = temporary::listed(start, NamedTempFile::path).map_err(refuse)?;
+        Ok(Self { file, target, name: name.into(), listed })
     }
 
     // Hold bytes in a draft
@@ -57,10 +61,11 @@ impl Draft {
     /// # Errors
     /// `Write` where the rename fails; an older file is then still there.
     pub fn publish(self) -> Result<u64, Error> {
-        let Self { file, target, name } = self;
+        let Self { file, target, name, listed } = self;
         let refuse = |source| Error::Write { path: name.clone(), source };
         let length = file.as_file().metadata().map_err(refuse)?.len();
         file.persist(target).map_err(|error| refuse(error.error))?;
+        drop(listed);
         Ok(length)
     }
 }

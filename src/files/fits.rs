@@ -230,7 +230,13 @@ impl Wanted<'_> {
                 if self.choice.is_some_and(|choice| image.is_called(choice)) {
                     return keys.read(&image, &mut data);
                 }
-                first = first.or_else(|| Some(keys.read(&image, &mut data)));
+                if first.is_none() {
+                    let read = keys.read(&image, &mut data);
+                    if matches!(read, Err(Error::Memory { .. })) {
+                        return read;
+                    }
+                    first = Some(read);
+                }
                 images.push(image);
             }
             io::copy(&mut data, &mut io::sink()).map_err(refuse)?;
@@ -279,12 +285,15 @@ impl Image {
 }
 
 // Read the keys from cards
+/// Cards of a header at most.
+const MOST_CARDS: usize = 1_000_000;
+
 /// The keys of the header of a unit and their values; nothing at the end of the file.
 pub(super) fn read_keys(
     file: &mut impl Read,
     unit: usize,
 ) -> io::Result<Option<BTreeMap<String, String>>> {
-    let mut keys = BTreeMap::new();
+    let (mut keys, mut cards) = (BTreeMap::new(), 0);
     let mut block = Vec::with_capacity(BLOCK);
     loop {
         block.clear();
@@ -295,6 +304,11 @@ pub(super) fn read_keys(
         }
         if length < BLOCK {
             return Err(cut_short("in a header"));
+        }
+        cards += BLOCK / 80;
+        if cards > MOST_CARDS {
+            let reason = format!("the header of unit {unit} has no END in {MOST_CARDS} cards");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
         }
         for card in block.chunks(80) {
             let (key, rest) = card.split_at(8);

@@ -1,6 +1,7 @@
 // Tangled from book/src/system-file.md: edit there, or here and run cargo tangle stitch.
 //! TOML whose values remember their lines, so that every error can name one.
 
+use crate::device::refuse_beyond_memory;
 use crate::error::{BadLine, Error, Invalid};
 use std::{fs::File, io, io::Read, path::Path};
 use toml::{
@@ -66,6 +67,9 @@ pub(crate) fn read_text(path: &Path, limit: u64, what: &str) -> Result<String, E
     let failed = |source| Error::Read { path: path.into(), source };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let needed = 2 * length.min(limit);
+    refuse_beyond_memory(needed, || format!("the text of {}", path.display()))?;
     file.take(limit + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > limit {
         let size = match limit >> 30 {
@@ -81,6 +85,27 @@ pub(crate) fn read_text(path: &Path, limit: u64, what: &str) -> Result<String, E
         let (file, line) = (path.display().to_string(), line_of(bytes, at));
         BadLine { file, line, key: String::new(), value: None, expected }.into()
     })
+}
+
+// Read a file as bytes
+/// The bytes of the file at `path`, if they and what is made of them fit into the memory.
+///
+/// # Errors
+/// `Read` where it cannot be read; `Memory` where it does not fit.
+pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, Error> {
+    const PIECE: u64 = 64 << 20;
+    let failed = |source| Error::Read { path: path.into(), source };
+    let fits = |length: u64| {
+        let needed = length.saturating_mul(2);
+        refuse_beyond_memory(needed, || format!("the content of {}", path.display()))
+    };
+    let mut file = File::open(path).map_err(failed)?;
+    fits(file.metadata().map_err(failed)?.len())?;
+    let mut bytes = Vec::new();
+    while file.by_ref().take(PIECE).read_to_end(&mut bytes).map_err(failed)? > 0 {
+        fits(bytes.len() as u64)?;
+    }
+    Ok(bytes)
 }
 
 // Quote a text on one line

@@ -1,6 +1,7 @@
 // Tangled from book/src/reading.md: edit there, or here and run cargo tangle stitch.
 //! One array out of a file that somebody else may have written.
 
+use crate::device::{available_memory, refuse_beyond_memory};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{Kind, Number};
 use crate::units::{ARCSEC, DEGREE};
@@ -86,13 +87,16 @@ impl Wanted<'_> {
             return Err(self.refuse_shape(&found.shape));
         }
         let factor = self.factor(&found.unit)?;
-        let numbers = found.read_numbers(file, factor).map_err(|source| self.unreadable(source))?;
+        let numbers = found.read_numbers(file, factor, self.path)?;
         // Give the numbers their shape
         let shape = IxDyn(&found.shape).set_f(found.columns_first);
         let array = ArrayD::from_shape_vec(shape, numbers)
-            .map_err(|error| self.unreadable(io::Error::other(error)))?
-            .as_standard_layout()
-            .into_owned();
+            .map_err(|error| self.unreadable(io::Error::other(error)))?;
+        let array = if array.is_standard_layout() {
+            array
+        } else {
+            array.as_standard_layout().into_owned()
+        };
         match array.indexed_iter().find(|(_, value)| !value.is_finite()) {
             None => Ok(array),
             Some((place, value)) => {
@@ -171,22 +175,52 @@ pub(super) struct Found {
 
 impl Found {
     // Read all numbers
-    pub(super) fn read_numbers(&self, file: &mut impl Read, factor: f64) -> io::Result<Vec<f64>> {
+    pub(super) fn read_numbers(
+        &self,
+        file: &mut impl Read,
+        factor: f64,
+        path: &Path,
+    ) -> Result<Vec<f64>, Error> {
         let scale = [self.scale.0, self.scale.1].map(|part| factor * part);
         let count = self.shape.iter().fold(1, |count: usize, n| count.saturating_mul(*n));
         let mut numbers = Vec::new();
         let mut bytes = [0; 8];
         let bytes = &mut bytes[..self.number.bytes];
         for done in 0..count {
-            file.read_exact(bytes).map_err(|error| match error.kind() {
-                ErrorKind::UnexpectedEof => cut_short(&format!("after {done} of {count} numbers")),
-                _ => error,
+            if done == numbers.capacity() {
+                self.reserve(&mut numbers, count, path)?;
+            }
+            file.read_exact(bytes).map_err(|error| {
+                let source = match error.kind() {
+                    ErrorKind::UnexpectedEof => {
+                        cut_short(&format!("after {done} of {count} numbers"))
+                    }
+                    _ => error,
+                };
+                Error::Read { path: path.into(), source }
             })?;
             let number = self.number.value(bytes);
             let known = self.blank != Some(number);
             numbers.push(if known { scale[0] * number + scale[1] } else { f64::NAN });
         }
         Ok(numbers)
+    }
+
+    // Memory for all numbers
+    /// Reserves memory for more numbers: first for some, then for all of them.
+    fn reserve(&self, numbers: &mut Vec<f64>, count: usize, path: &Path) -> Result<(), Error> {
+        const FIRST: usize = 1 << 22;
+        let more = if numbers.is_empty() { count.min(FIRST) } else { count - numbers.len() };
+        let copies = 1 + u64::from(self.columns_first);
+        let needed = (count as u64).saturating_mul(8 * copies);
+        let what = || format!("{}: an array of shape {:?}", path.display(), self.shape);
+        if !numbers.is_empty() {
+            refuse_beyond_memory(needed, what)?;
+        }
+        numbers.try_reserve_exact(more).map_err(|_| {
+            let available = available_memory().unwrap_or(0);
+            Error::Memory { what: what(), needed, available }
+        })
     }
 }
 pub(super) fn unknown_format(what: &str) -> io::Error {
@@ -201,10 +235,11 @@ pub(super) fn cut_short(place: &str) -> io::Error {
 // Find the array of an npy file
 fn find_npy(file: &mut impl Read, path: &Path) -> Result<Found, Error> {
     let refuse = |source| Error::Read { path: path.into(), source };
-    let header = Header::from_reader(file).map_err(|error| match error {
-        ReadHeaderError::Io(error) if error.kind() == ErrorKind::UnexpectedEof => {
-            refuse(cut_short("in its header"))
-        }
+    let header = npy_header(file).map_err(|error| match error.kind() {
+        ErrorKind::UnexpectedEof => refuse(cut_short("in its header")),
+        _ => refuse(error),
+    })?;
+    let header = Header::from_reader(&mut &header[..]).map_err(|error| match error {
         ReadHeaderError::Io(error) => refuse(error),
         ReadHeaderError::Parse(_) => refuse(unknown_format("its header is none of NumPy's")),
     })?;
@@ -217,6 +252,34 @@ fn find_npy(file: &mut impl Read, path: &Path) -> Result<Found, Error> {
     let columns_first = header.layout == Layout::Fortran;
     let (scale, blank, unit) = ((1.0, 0.0), None, String::new());
     Ok(Found { shape: header.shape, columns_first, number, scale, blank, unit })
+}
+
+// Read the header of an npy file
+/// The bytes of a header, with the signature and the length before it.
+fn npy_header(file: &mut impl Read) -> io::Result<Vec<u8>> {
+    const LONGEST: usize = 10_000;
+    let mut header = vec![0; 10];
+    file.read_exact(&mut header)?;
+    let mut length = [header[8], header[9], 0, 0];
+    if header[6] > 1 {
+        file.read_exact(&mut length[2..])?;
+        header.extend(&length[2..]);
+    }
+    let (length, start) = (u32::from_le_bytes(length) as usize, header.len());
+    if length > LONGEST {
+        let reason = format!("its header has {length} bytes, and NumPy's at most {LONGEST}");
+        return Err(io::Error::new(ErrorKind::InvalidData, reason));
+    }
+    header.resize(start + length, 0);
+    file.read_exact(&mut header[start..])?;
+    let depths = header[start..].iter().scan(0, |depth, byte| {
+        *depth += i32::from(b"([{".contains(byte)) - i32::from(b")]}".contains(byte));
+        Some(*depth)
+    });
+    match depths.max() {
+        Some(depth) if depth > 16 => Err(unknown_format("its header is none of NumPy's")),
+        _ => Ok(header),
+    }
 }
 
 // Understand the name of a type
@@ -582,6 +645,47 @@ mod tests {
             let refused = read_array2(name.as_ref(), Unit::Radian);
             assert!(matches!(refused, Err(Error::Read { .. })), "{name}");
         }
+        Ok(())
+    }
+
+    // Reject what memory cannot hold
+    #[test]
+    fn arrays_beyond_the_memory_are_refused() -> Checked {
+        let folder = tempfile::tempdir()?;
+        let (path, shape) = (folder.path().join("s.npy"), "(131072, 1048576)");
+        let refused = || {
+            let start = std::time::Instant::now();
+            let error = read_array2(&path, Unit::Radian).unwrap_err();
+            assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+            (matches!(error, Error::Memory { .. }), error.to_string())
+        };
+        let expected = (true, "s.npy: an array of shape [131072, 1048576] needs 1024.0 GiB, and ");
+        std::fs::write(&path, npy("<f8", "False", shape, &[]))?;
+        File::options().write(true).open(&path)?.set_len((1 << 40) + 128)?;
+        let (is_memory, said) = refused();
+        assert!(is_memory && said.contains(expected.1) && said.ends_with("available"), "{said}");
+        // Reject bombs and endless headers
+        let file = File::create(&path)?;
+        let mut archive = zip::ZipWriter::new(file);
+        archive.start_file("slopes.npy", zip::write::SimpleFileOptions::default())?;
+        io::Write::write_all(&mut archive, &npy("<f8", "True", shape, &[]))?;
+        io::copy(&mut io::repeat(0).take(40 << 20), &mut archive)?;
+        archive.finish()?;
+        let (is_memory, said) = refused();
+        assert!(is_memory && said.contains("needs 2048.0 GiB"), "{said}");
+        for (bytes, expected) in [
+            (npy("<f8", &"(".repeat(60), "(6,)", &[]), "header is none of NumPy's"),
+            (b"\x93NUMPY\x02\x00\xff\xff\xff\xff".to_vec(), "4294967295 bytes"),
+        ] {
+            std::fs::write(&path, bytes)?;
+            let (_, said) = refused();
+            assert!(said.contains(expected), "{said}");
+        }
+        let mut header = format!("{:<80}", "SIMPLE  =                    T").repeat(36);
+        header.push_str(&" ".repeat(BLOCK * 27_800));
+        std::fs::write(&path, header)?;
+        let (_, said) = refused();
+        assert!(said.contains("no END in 1000000 cards"), "{said}");
         Ok(())
     }
 

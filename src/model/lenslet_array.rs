@@ -70,8 +70,20 @@ impl Pupil {
 
     /// The lit fraction of the area of a square, given its centre \[m\] and side \[m\]; from 0 to 1.
     pub fn lit_fraction(&self, centre: [f64; 2], side: f64) -> f64 {
-        let [x, y] = centre.map(|c| [c - side / 2.0, c + side / 2.0]);
         let outer = self.diameter / 2.0;
+        // Squares that no rim cuts
+        let ([x, y], half) = ([centre[0].abs(), centre[1].abs()], side / 2.0);
+        let (x_near, y_near) = ((x - half).max(0.0), (y - half).max(0.0));
+        let near = x_near * x_near + y_near * y_near;
+        let far = (x + half) * (x + half) + (y + half) * (y + half);
+        let inner = outer * self.obstruction;
+        let (inside, outside) = (inner * inner, outer * outer);
+        if near >= outside || far <= inside {
+            return 0.0;
+        } else if far <= outside && near >= inside {
+            return 1.0;
+        }
+        let [x, y] = centre.map(|c| [c - side / 2.0, c + side / 2.0]);
         let disc = |radius| disc_rectangle_area(radius, x, y);
         ((disc(outer) - disc(outer * self.obstruction)) / (side * side)).clamp(0.0, 1.0)
     }
@@ -152,7 +164,8 @@ impl LensletArray {
 
     /// How many lenslets are valid.
     pub fn count_valid(&self, pupil: Option<&Pupil>, validity: Validity) -> usize {
-        self.valid(pupil, validity).iter().filter(|&&valid| valid).count()
+        let n = self.lenslets;
+        (0..n * n).filter(|k| self.is_valid([k / n, k % n], pupil, validity)).count()
     }
 
     /// Whether there is any valid lenslet.

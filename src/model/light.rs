@@ -16,6 +16,9 @@ pub(crate) const FWHM: f64 = 2.354_820_045_030_949_3;
 // Limits of a window
 const MOST_PIXELS: usize = 10_000;
 
+/// Lenslets across a sensor at most whose light is computed.
+const MOST_LENSLETS: usize = 1000;
+
 /// What is expected of a window.
 pub(crate) const WINDOW: &str = "a whole number of pixels from 2 to 10000";
 
@@ -127,6 +130,9 @@ impl Light {
     ) -> Result<Noise, Invalid> {
         self.check()?;
         sensor.check()?;
+        let (across, lenslets) = (MOST_LENSLETS, sensor.array.lenslets());
+        let expected = format!("at most {across}, whose light is computed one by one");
+        accept(lenslets <= across, "lenslets", lenslets, &expected)?;
         let order = SlopeOrder::new(&[sensor.array.valid(pupil, validity)]);
         let round = self.round_spot(sensor, air);
         let spot = |&lenslet: &[usize; 2]| self.spot_behind(sensor, lenslet, round);

@@ -710,7 +710,8 @@ mod tests {
         // Devices refuse what only cores do
         for gpu in test_machines() {
             let engine = Engine::gpus(vec![gpu], Precision::F64).unwrap();
-            let seat = Seat { rank: 1, ranks: 2, meet: "nowhere".into(), local: 0 };
+            let seat =
+                Seat { rank: 1, ranks: 2, meet: "nowhere".into(), local: 0, one_machine: false };
             let engine = engine.seated(seat).unwrap();
             let told = plan(&good, 0.1).unwrap().run(&engine, &silent).unwrap_err().to_string();
             assert!(told.starts_with("ranks = 2: expected 1"), "{told}");

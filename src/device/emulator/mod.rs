@@ -130,7 +130,8 @@ struct Allocation {
 
 impl Allocation {
     fn layout(bytes: usize) -> Result<Layout, Error> {
-        Layout::from_size_align(bytes + 2 * GUARD, GUARD).map_err(|error| failed("allocate", error))
+        Layout::from_size_align(bytes.saturating_add(2 * GUARD), GUARD)
+            .map_err(|error| failed("allocate", error))
     }
 
     // Allocate between guards
@@ -214,10 +215,10 @@ impl State {
     /// Some values in one allocation.
     #[allow(clippy::mut_from_ref)]
     fn values<T>(&self, call: &'static str, address: u64, len: usize) -> Result<&mut [T], Error> {
-        let bytes = len * size_of::<T>();
+        let bytes = len.saturating_mul(size_of::<T>());
         let inside =
             self.memory.range(..=address).next_back().is_some_and(|(&start, allocation)| {
-                address as usize + bytes <= start as usize + allocation.bytes
+                (address as usize).saturating_add(bytes) <= start as usize + allocation.bytes
             });
         if !inside {
             return Err(failed(call, format!("{bytes} bytes at {address:#x} lie in no buffer")));

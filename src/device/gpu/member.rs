@@ -61,7 +61,8 @@ impl Member {
     fn dealt<T: Real>(&self, matrix: &Buffer<T>, deal: &Deal) -> Result<Dealt, Error> {
         self.gpu.own("buffer", &matrix.memory.device)?;
         assert_eq!(*deal, deal.of(self.place[0]), "a deal is that of the rank");
-        assert_eq!(matrix.len, deal.columns() * deal.count(), "a matrix fits its deal");
+        let numbers = deal.columns().saturating_mul(deal.count());
+        assert_eq!(matrix.len, numbers, "a matrix fits its deal");
         Ok(Dealt {
             double: T::PRECISION == Precision::F64,
             order: deal.columns(),

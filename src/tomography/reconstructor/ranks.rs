@@ -517,7 +517,8 @@ mod tests {
             let said = plan.describe(&engine);
             assert!(said.method.contains("worth sharing"), "{}", said.method);
             // Rows of an iteration are no matrix for several processes to share.
-            let seat = Seat { rank: 1, ranks: 2, meet: "nowhere".into(), local: 0 };
+            let seat =
+                Seat { rank: 1, ranks: 2, meet: "nowhere".into(), local: 0, one_machine: false };
             let seated = Engine::gpus(engine.devices()[..1].to_vec(), Precision::F64).unwrap();
             let alone =
                 ReconstructorPlan::new(&pair(2e-14, 0.0), options.method(Inversion::Iterative));
