@@ -35,7 +35,7 @@ pub struct SimulateArgs {
     /// Independent frames.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     frames: u32,
-    /// Seed of the first frame; the others follow it.
+    /// Seed of the frames: frames of different seeds are independent.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     // Arguments about what simulate says

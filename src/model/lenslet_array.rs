@@ -70,10 +70,29 @@ impl Pupil {
 
     /// The lit fraction of the area of a square, given its centre \[m\] and side \[m\]; from 0 to 1.
     pub fn lit_fraction(&self, centre: [f64; 2], side: f64) -> f64 {
+        if let Some(fraction) = self.whole_fraction(centre, side) {
+            return fraction;
+        }
         let [x, y] = centre.map(|c| [c - side / 2.0, c + side / 2.0]);
         let outer = self.diameter / 2.0;
         let disc = |radius| disc_rectangle_area(radius, x, y);
         ((disc(outer) - disc(outer * self.obstruction)) / (side * side)).clamp(0.0, 1.0)
+    }
+
+    // Sort squares that no rim crosses
+    /// The lit fraction of a square that no rim crosses: 0 or 1; none for the others.
+    fn whole_fraction(&self, centre: [f64; 2], side: f64) -> Option<f64> {
+        let [x, y] = centre.map(f64::abs);
+        let half = side / 2.0;
+        let square = |x: f64, y: f64| x * x + y * y;
+        let (nearest, farthest) =
+            (square((x - half).max(0.0), (y - half).max(0.0)), square(x + half, y + half));
+        let outer = self.diameter / 2.0;
+        let inner = outer * self.obstruction;
+        if nearest >= outer * outer || farthest <= inner * inner {
+            return Some(0.0);
+        }
+        (farthest <= outer * outer && nearest >= inner * inner).then_some(1.0)
     }
 }
 

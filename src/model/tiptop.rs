@@ -530,8 +530,13 @@ impl Order<'_> {
         let lit = |j: usize, i: usize| {
             pupil.lit_fraction([array.centre(i), array.centre(j)], array.pitch())
         };
-        let places = (0..across).flat_map(|j| (0..across).map(move |i| (j, i)));
-        let most = places.map(|(j, i)| lit(j, i)).fold(0.0, f64::max);
+        let mut most = 0.0;
+        for (j, i) in (0..across).flat_map(|j| (0..across).map(move |i| (j, i))) {
+            most = f64::max(most, lit(j, i));
+            if most == 1.0 {
+                break;
+            }
+        }
         if most > 0.0 { most } else { 1.0 }
     }
 }
