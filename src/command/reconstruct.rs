@@ -36,7 +36,7 @@ use std::time::Instant;
 #[command(after_help = choice::SLOPES)]
 pub struct ReconstructArgs {
     /// System file (TOML), with at least one target.
-    system: PathBuf,
+    pub system: PathBuf,
     /// File to write: NumPy's .npz, or FITS if it ends in .fits, .fit or .fts.
     #[arg(short, long, required_unless_present = "plan")]
     output: Option<PathBuf>,

@@ -24,7 +24,7 @@ use std::time::Instant;
 #[command(after_help = choice::SLOPES)]
 pub struct SimulateArgs {
     /// System file (TOML).
-    system: PathBuf,
+    pub system: PathBuf,
     /// File for the slopes, (frames, n), in radians, with noise: .npz, FITS (.fits, .fit, .fts) or .npy, which has room for
     /// the slopes alone.
     #[arg(short, long, required_unless_present = "plan")]

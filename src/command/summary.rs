@@ -34,6 +34,20 @@ pub struct Said {
     pub shortfall: Option<String>,
 }
 
+impl Said {
+    /// The same with further warnings; a text in JSON has all of them in a list.
+    pub fn warned(mut self, warnings: Vec<String>) -> Self {
+        self.warnings.extend(warnings);
+        if let Ok(Value::Object(mut object)) = serde_json::from_str(&self.text)
+            && !self.warnings.is_empty()
+        {
+            object.insert("warnings".into(), json!(self.warnings));
+            self.text = format!("{}\n", Value::Object(object));
+        }
+        self
+    }
+}
+
 impl From<String> for Said {
     fn from(text: String) -> Self {
         Self { text, ..Self::default() }

@@ -705,6 +705,7 @@ impl LearnPlan {
     /// `Invalid` where nothing is to be learned: no group at all, altitudes without a layer above the ground, shifts of a single star;
     /// where an infinite outer scale is to be fitted, or slopes are differences between points.
     pub fn new(system: &System, options: LearnOptions) -> Result<Self, Error> {
+        system.expect_slopes()?;
         system.expect_average("measured slopes are averages of the gradient")?;
         let names = Unknown::NAMES.map(|(name, _)| name).join(", ");
         let expected = format!("at least one of {names}");

@@ -742,6 +742,7 @@ impl SimulationPlan {
     /// # Errors
     /// `Invalid` where the sampling or the time for which worlds last makes no sense, or the system has another model of slopes than the average.
     pub fn new(system: &System, options: SimulationOptions) -> Result<Self, Error> {
+        system.expect_slopes()?;
         system.expect_average("sensors that are simulated average the gradient")?;
         options.sampling.check()?;
         let good = (0.0..=1e3).contains(&options.lasting);
