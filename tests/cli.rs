@@ -1530,3 +1530,83 @@ fn lines_of_prismatic_are_run_as_sample_files() -> Checked {
     assert_eq!(run.names()?, before);
     Ok(())
 }
+
+/// A system of one laser star and one natural star, with a telescope of 2 m and this spider; a loop and an image.
+fn with_spider(spider: &str) -> String {
+    format!(
+        "[atmosphere]\nr0 = 0.15\nouter_scale = 25.0\nlayers = [{{ altitude = 0.0, fraction = 1.0, wind_speed = 14.09 }}]\n\
+         [telescope]\ndiameter = 2.0\nobstruction = 0.2\n{spider}\n[lenslet_array]\nlenslets = 6\n\
+         [[guide_star]]\nnoise = 1e-14\n[[target]]\n[phase]\npoints = 7\n[[mirror]]\nactuators = 7\n\
+         [loop]\nkind = \"closed\"\nrate = 500.0\n[image]\npixels = 64\n"
+    )
+}
+
+#[test]
+fn spiders_without_light_are_refused_by_every_command() -> Checked {
+    let run = Run::new()?;
+    let four = "angles = [0.0, 90.0, 180.0, 270.0]";
+    for (width, angles) in [("2.5", four), ("50", four), ("2.0", "angles = [0.0]"), ("1.9", four)] {
+        let spider = format!("spiders = {{ width = {width}, {angles} }}");
+        fs::write(run.path("dark.toml"), with_spider(&spider))?;
+        let wanted = format!("dark.toml:8: telescope.spiders.width = {width}: expected a width in metres");
+        for command in [
+            "psf dark.toml -o x.npz",
+            "psf dark.toml --plan",
+            "reconstruct dark.toml -o x.npz",
+            "covariance dark.toml -o x.npz",
+            "estimate dark.toml --plan",
+            "simulate dark.toml -o x.npz",
+            "learn dark.toml --plan",
+            "info dark.toml",
+        ] {
+            run.refuses(command, &[&wanted, "millimetres"])?;
+        }
+    }
+    let thin = format!("spiders = {{ width = 0.05, {four} }}");
+    fs::write(run.path("thin.toml"), with_spider(&thin))?;
+    said(&run.lenslet("reconstruct thin.toml --plan")?);
+    said(&run.lenslet("psf thin.toml --plan")?);
+    Ok(())
+}
+
+#[test]
+fn errors_name_the_key_that_is_at_fault() -> Checked {
+    let run = Run::new()?;
+    let whole = with_spider("");
+    let reconstructor = "[reconstructor]\ntruth = \"wavefront\"\n[[mirror]]";
+    for (from, to, command, words) in [
+        ("rate = 500.0", "rate = 1e-9", "psf", ["bad.toml:20: loop.rate = 1e-9", "at least", "Hz"]),
+        ("pixels = 64", "pixel = 1e9", "psf", ["bad.toml:22: image.pixel = 1e9", "mas", "at most"]),
+        ("pixels = 64", "pixel = 1e6", "psf", ["bad.toml:22: image.pixel = 1e6", "mas", "at most"]),
+        ("wind_speed = 14.09", "wind_speed = 1e9", "psf", ["layers[0].wind_speed = 1e9", "bad.toml:4", "m/s"]),
+        ("[phase]\npoints = 7", "", "estimate", ["bad.toml:1: phase = none", "[phase]", "points"]),
+        ("[[mirror]]", reconstructor, "reconstruct", ["reconstructor.errors_only = false", "--errors-only", "bad.toml:"]),
+    ] {
+        let text = whole.replacen(from, to, 1);
+        assert!(text != whole, "{from}");
+        fs::write(run.path("bad.toml"), text)?;
+        run.refuses(&format!("{command} bad.toml --plan"), &words)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn plans_of_many_lenslets_take_seconds() -> Checked {
+    let run = Run::new()?;
+    let star = "[[guide_star]]\nheight = 90e3\nnoise = 1e-14\ntip_tilt = \"removed\"\nfocus = \"removed\"\n";
+    for (lenslets, good) in [(1000, true), (10_000, false)] {
+        let text = with_spider("").replace("lenslets = 6", &format!("lenslets = {lenslets}"));
+        let text = text.replace("[[guide_star]]\nnoise = 1e-14\n", &star.repeat(3));
+        fs::write(run.path("many.toml"), text)?;
+        for command in ["estimate", "learn", "reconstruct", "simulate", "covariance"] {
+            let start = std::time::Instant::now();
+            let output = run.lenslet(&format!("{command} many.toml --plan"))?;
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            let fine = good || command == "covariance";
+            assert_eq!(output.status.success(), fine, "{command} {lenslets}: {message}");
+            assert!(fine || message.contains("guide_star = 3 with"), "{message}");
+            assert!(start.elapsed().as_secs_f64() < 5.0, "{command}: {:?}", start.elapsed());
+        }
+    }
+    Ok(())
+}

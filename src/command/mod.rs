@@ -84,20 +84,22 @@ pub fn run() -> ExitCode {
     watch::catch_signals();
     let said = start_threads(true).and_then(|()| match command {
         Command::Covariance(args) => {
-            of_system(&args.system, || covariance::covariance(&args).map(Said::from))
+            of_system(Some(&args.system), || covariance::covariance(&args).map(Said::from))
         }
-        Command::Estimate(args) => of_system(&args.system, || estimate::estimate(&args)),
+        Command::Estimate(args) => of_system(Some(&args.system), || estimate::estimate(&args)),
         Command::Reconstruct(args) => {
-            of_system(&args.system, || reconstruct::reconstruct(&args).map(Said::from))
+            of_system(Some(&args.system), || reconstruct::reconstruct(&args).map(Said::from))
         }
-        Command::Psf(args) => of_system(&args.system, || psf::psf(&args).map(Said::from)),
+        Command::Psf(args) => of_system(Some(&args.system), || psf::psf(&args).map(Said::from)),
         Command::Import(args) => import::import(&args),
-        Command::Learn(args) => of_system(&args.system, || learn::learn(&args)),
+        Command::Learn(args) => of_system(Some(&args.system), || learn::learn(&args)),
         Command::Simulate(args) => {
-            of_system(&args.system, || simulate::simulate(&args).map(Said::from))
+            of_system(Some(&args.system), || simulate::simulate(&args).map(Said::from))
         }
         Command::Stem(args) => stem::stem(&args).map(Said::from),
-        Command::Info(args) => info::info(&args).map(Said::from),
+        Command::Info(args) => {
+            of_system(args.system.as_deref(), || info::info(&args).map(Said::from))
+        }
         Command::Bench(command) => bench::bench(&command).map(Said::from),
     });
     match said {
@@ -115,11 +117,11 @@ pub fn run() -> ExitCode {
 /// Runs a command that reads a system file. The pupil of the file is checked as for images, whatever the command computes, errors that name
 /// keys of the file get its name and a line, and sensors at rates of their own are warned of.
 fn of_system(
-    path: &Path,
+    path: Option<&Path>,
     command: impl FnOnce() -> Result<Said, Error>,
 ) -> Result<Said, Error> {
-    let name = path.display().to_string();
-    let text = System::text(path).ok();
+    let name = path.map_or_else(String::new, |path| path.display().to_string());
+    let text = path.and_then(|path| System::text(path).ok());
     let warnings = match &text {
         Some(text) if System::from_toml(text, &name).is_ok() => {
             check_telescope(text, &name)?;
@@ -134,18 +136,13 @@ fn of_system(
 /// An error about a key of a system file, with the line of the file.
 fn located(error: Error, name: &str, text: Option<&str>) -> Error {
     let (Error::Invalid(invalid), Some(text)) = (&error, text) else { return error };
-    let mut steps = invalid.quantity.split(['.', '[']);
-    let key = steps.next().unwrap_or_default();
+    let key = invalid.quantity.split(['.', '[']).next().unwrap_or_default();
     if !TABLES.contains(&key) {
         return error;
     }
     let found = Document::parse(name, text).and_then(|document| {
         let root = document.root(TABLES)?;
-        Ok(match root.has(key) {
-            true => root.refuse(invalid.clone()),
-            false if steps.next().is_none() => root.missing(key, &invalid.expected),
-            false => root.refuse(invalid.clone()),
-        })
+        Ok(root.refuse(invalid.clone()))
     });
     let Ok(bad) = found else { return error };
     let number = |text: &str| text.trim().parse::<f64>().ok();
