@@ -162,6 +162,7 @@ fn with_the_guide_star(system: &System) -> Result<System, Invalid> {
     system.to_builder().targets(targets).build()
 }
 
+// Directions that mirrors are optimised for
 /// Whether two directions are the same.
 fn is_same(one: &Source, other: &Source) -> bool {
     let gap = [0, 1].map(|axis| one.direction()[axis] - other.direction()[axis]);
@@ -216,6 +217,7 @@ impl CorrectionOptions {
         Ok(weights)
     }
 
+    // Refuse directions without a mirror
     /// Refuses directions of an optimisation in modes that have none.
     fn check_optimisation(&self, system: &System) -> Result<(), Invalid> {
         let count = system.optimisation().len();
@@ -229,6 +231,7 @@ impl CorrectionOptions {
         };
         accept(good, "optimisation", count, expected).map(drop)
     }
+
 }
 
 // Stack what targets see

@@ -333,6 +333,7 @@ fn spiders(telescope: &Table) -> Result<Vec<Vane>, Error> {
     Ok(vanes)
 }
 
+// Light that a spider leaves
 /// The most vanes of a spider.
 #[cfg(feature = "files")]
 const MOST_VANES: usize = 100;

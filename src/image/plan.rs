@@ -97,6 +97,7 @@ fn samples(diameter: f64, pitch: f64, image: &ImageOptions) -> usize {
     (diameter / most * (1.0 - 1e-12)).ceil() as usize
 }
 
+// Refuse fields of too many squares
 /// Refuses a field of pixels, or boxes, that would need a pupil of more squares than there may be, by the key that is to blame.
 fn check_field(
     across: usize,

@@ -313,6 +313,7 @@ impl Order<'_> {
         notes: &mut Notes,
     ) -> Result<Vec<Star>, BadLine> {
         let (section, sensor) = (self.file.required(sources)?, self.file.required(sensor)?);
+        self.own_rate(notes)?;
         let directions = directions(section, ["Zenith", "Azimuth"])?;
         let each = (directions.len(), "star");
         let lenslets = for_each(sensor, "NumberLenslets", each, "a whole number")?;
@@ -443,7 +444,7 @@ impl Order<'_> {
         }
         Ok(Detected {
             photons: 0.0,
-            rate: self.own_rate(notes)?,
+            rate: self.noted_rate(notes)?,
             wavelength,
             pixel: 1e-3 * pixel,
             fwhm: self.width(sensor, (wavelength, side), notes)?,
@@ -469,13 +470,22 @@ impl Order<'_> {
         section.check(&key, positive("", rate))
     }
 
+    /// The same, noted as a key of the system file.
+    fn noted_rate(self, notes: &mut Notes) -> Result<Option<f64>, BadLine> {
+        let rate = self.own_rate(notes)?;
+        if let (Some(section), Some(_)) = (self.file.section("RTC"), rate) {
+            let key = format!("SensorFrameRate_{}", self.order);
+            notes.converted(section, &key, "guide_star.sensor.rate");
+        }
+        Ok(rate)
+    }
+
     /// Frames in a second of these sensors, where the file gives them and the loop, that of high orders, has another rate.
     fn own_rate(self, notes: &mut Notes) -> Result<Option<f64>, BadLine> {
         let key = format!("SensorFrameRate_{}", self.order);
         let given = self.file.section("RTC").filter(|section| section.entry(&key).is_some());
         let Some(section) = given.filter(|_| self.order != "HO") else { return Ok(None) };
         let (rate, common) = (self.rate()?, Self { order: "HO", ..self }.rate()?);
-        notes.converted(section, &key, "guide_star.sensor.rate");
         if rate == common {
             return Ok(None);
         }
@@ -1215,8 +1225,10 @@ impl Notes {
     }
     /// Warns of what is described otherwise than by a key of a section.
     fn warn(&mut self, section: &Section, key: &str, reason: &str) {
-        if let Some(Entry { line, written, .. }) = section.entry(key) {
-            self.warnings.push(format!("line {line}: {}.{key} = {written}: {reason}", section.name));
+        let Some(Entry { line, written, .. }) = section.entry(key) else { return };
+        let warning = format!("line {line}: {}.{key} = {written}: {reason}", section.name);
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
         }
     }
     /// Notes that no key of a section is used.
