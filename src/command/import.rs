@@ -82,7 +82,10 @@ fn lines_of(
         count(system.targets().len(), "target"),
     ];
     if optimisation > 0 {
-        system.push(format!("{} without images that mirrors are for", count(optimisation, "direction")));
+        system.push(format!(
+            "{} without images that mirrors are for",
+            count(optimisation, "direction")
+        ));
     }
     let converted = |key: &&ImportedKey| matches!(key.fate, Fate::Converted(_));
     let used = imported.keys.iter().filter(converted).count();

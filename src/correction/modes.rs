@@ -224,14 +224,15 @@ impl CorrectionOptions {
         let (good, expected) = match self.mode {
             CorrectionMode::Mcao | CorrectionMode::Glao => return Ok(()),
             CorrectionMode::Ltao => (count < 2, "one, which the mirror of mode \"ltao\" is for"),
-            CorrectionMode::Moao => (count == 0, "none with mode \"moao\", a mirror for each target"),
+            CorrectionMode::Moao => {
+                (count == 0, "none with mode \"moao\", a mirror for each target")
+            }
             CorrectionMode::Scao => {
                 (count == 0, "none with mode \"scao\", whose mirror is for the first guide star")
             }
         };
         accept(good, "optimisation", count, expected).map(drop)
     }
-
 }
 
 // Stack what targets see
@@ -511,6 +512,55 @@ mod tests {
         assert!(gap.iter().all(|gap| gap.abs() < 1e-9 * strokes[[0, 0]]), "{gap:?}");
         let left = moao.slope_errors.index_axis(Axis(0), 0);
         assert!(left.diag().sum() > guess.diag().sum());
+    }
+
+    // Optimise without an image
+    #[test]
+    fn directions_of_an_optimisation_have_weights_and_no_images() {
+        let (whole, engine) = (system(2e-14), Engine::default());
+        let [near, far] = [0, 1].map(|t| whole.targets()[t]);
+        let with = |targets: &[Source], optimisation: &[(Source, f64)]| {
+            let builder = whole.to_builder().targets(targets.to_vec());
+            builder.optimisation(optimisation.to_vec()).build().unwrap()
+        };
+        let correct = |system: &System, options: CorrectionOptions| {
+            let correction = Correction::new(system, &options).unwrap();
+            let found = reconstruct(correction.system());
+            (correction.targets(), correction.of(&found, &engine).unwrap())
+        };
+        let both = with(&[near, far], &[]);
+        for (mode, expected) in
+            [(Glao, options(Glao, &[0.0], &[0.0, 2.0])), (Ltao, options(Glao, &[0.0], &[0.0, 1.0]))]
+        {
+            let (_, expected) = correct(&both, expected);
+            let (targets, found) =
+                correct(&with(&[near], &[(far, 2.0)]), options(mode, &[0.0], &[]));
+            assert_eq!((targets, found.stroke_errors.dim().0), (1, 1));
+            let scale = expected.commands[0].fold(0.0, |most: f64, x| most.max(x.abs()));
+            assert!(
+                (&found.commands[0] - &expected.commands[0])
+                    .iter()
+                    .all(|gap| gap.abs() < 1e-9 * scale)
+            );
+            assert!((variances(&found)[0] / variances(&expected)[0] - 1.0).abs() < 1e-9);
+        }
+        // A direction of a target adds its weight to that target's.
+        let (targets, found) =
+            correct(&with(&[near, far], &[(far, 0.5)]), options(Glao, &[0.0], &[1.0, 0.5]));
+        let (_, expected) = correct(&both, options(Glao, &[0.0], &[1.0, 1.0]));
+        assert_eq!((targets, variances(&found)), (2, variances(&expected)));
+        // Modes without a compromise have no such directions.
+        for (mode, directions) in [(Moao, 1), (Scao, 1), (Ltao, 2)] {
+            let system = with(&[near], &vec![(far, 1.0); directions]);
+            let refused =
+                Correction::new(&system, &options(mode, &[0.0], &[])).unwrap_err().to_string();
+            assert!(
+                refused.starts_with(&format!("optimisation = {directions}: expected ")),
+                "{refused}"
+            );
+        }
+        let zero = whole.to_builder().optimisation([(far, 0.0)]).build().unwrap_err();
+        assert_eq!(zero.quantity, "optimisation[0].weight");
     }
 
     // Mirrors in series beat a single one

@@ -68,7 +68,8 @@ impl ParameterFile {
         for (line, raw) in text.trim_start_matches('\u{feff}').lines().enumerate() {
             let (line, content) = (line + 1, raw.trim());
             let indent = raw.len() - raw.trim_start().len();
-            file.comments.extend(comment_of(content).map(|text| Comment { line, text: text.into() }));
+            file.comments
+                .extend(comment_of(content).map(|text| Comment { line, text: text.into() }));
             if content.is_empty() || content.starts_with([';', '#']) {
                 continue;
             }

@@ -123,7 +123,8 @@ fn check_field(
         None if image.pixel.is_some() => {
             let most = mas(widest / image.pixels as f64);
             let pixels = image.pixels;
-            let remedy = format!("{reason}: at most {most} mas with {pixels} pixels, or fewer pixels");
+            let remedy =
+                format!("{reason}: at most {most} mas with {pixels} pixels, or fewer pixels");
             ("image.pixel".into(), mas(pixel), remedy)
         }
         None => ("image.pixels".into(), image.pixels as f64, reason),
@@ -215,7 +216,9 @@ impl ImagingPlan {
             options.reconstructor.errors_only(alone && !whole && !apart).keep(needed);
         let reconstruction = ReconstructorPlan::new(correction.system(), reconstructor)?;
         let pitch = correction.pupil_mirror().fitting_pitch();
-        options.control.map_or(Ok(()), |control| control.check_winds(system.atmosphere(), pitch))?;
+        options
+            .control
+            .map_or(Ok(()), |control| control.check_winds(system.atmosphere(), pitch))?;
         let across = samples(diameter, pitch, &options.image);
         check_field(across, diameter, pitch, &options.image)?;
         let aperture = options.image.aperture(pupil, across, diameter / across as f64)?;
@@ -573,10 +576,11 @@ impl ImagingPlan {
             return Err(Invalid::new("reconstruction", "without a matrix", expected).into());
         };
         let correction = &self.correction;
-        let commands = match Self::is_plain(&self.options.correction, correction.system().targets().len()) {
-            true => Vec::new(),
-            false => correction.commands(&rows, engine)?,
-        };
+        let commands =
+            match Self::is_plain(&self.options.correction, correction.system().targets().len()) {
+                true => Vec::new(),
+                false => correction.commands(&rows, engine)?,
+            };
         let ((system, pitch), projector) = (self.square(), correction.pupil(engine)?);
         let low = low_covariances(system, pitch, watch)?;
         let split = ErrorSplit::new(system, kept.measurements, low)?;

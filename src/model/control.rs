@@ -75,10 +75,16 @@ impl ControlLoop {
         if fastest * seconds <= reach {
             return Ok(());
         }
-        let limit = format!("so that the wind moves layers by at most 1000 pitches of the mirror, {reach} m, within the memory of the loop");
+        let limit = format!(
+            "so that the wind moves layers by at most 1000 pitches of the mirror, {reach} m, within the memory of the loop"
+        );
         if fastest > FASTEST {
             let expected = format!("at most {:.4} m/s, {limit}", reach / seconds);
-            return Err(Invalid::new(format!("atmosphere.layers[{l}].wind_speed"), fastest, expected));
+            return Err(Invalid::new(
+                format!("atmosphere.layers[{l}].wind_speed"),
+                fastest,
+                expected,
+            ));
         }
         let least = fastest * frames / reach;
         let expected = format!("at least {least:.4} Hz for winds of {fastest} m/s, {limit}");

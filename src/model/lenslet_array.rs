@@ -264,7 +264,8 @@ impl LensletArray {
             let (start, end) = (part.start.max(odd), part.end.max(part.start.max(odd)));
             (n - middle - end..n - middle - start, *lit)
         });
-        let straight = parts.iter().map(|(part, lit)| (middle + part.start..middle + part.end, *lit));
+        let straight =
+            parts.iter().map(|(part, lit)| (middle + part.start..middle + part.end, *lit));
         let mut runs = Vec::new();
         for (columns, lit) in mirrored.chain(straight).filter(|(columns, _)| !columns.is_empty()) {
             let Some(lit) = lit else {
@@ -436,8 +437,14 @@ mod tests {
     #[test]
     fn runs_agree_with_single_lenslets() {
         for (lenslets, width, obstruction) in [
-            (1, 2.0, 0.0), (2, 2.0, 0.9), (3, 2.0, 0.99), (8, 1.4, 0.3), (9, 2.3, 0.5), (40, 2.0, 0.14),
-            (41, 7.0, 0.999), (6, 60.0, 0.1),
+            (1, 2.0, 0.0),
+            (2, 2.0, 0.9),
+            (3, 2.0, 0.99),
+            (8, 1.4, 0.3),
+            (9, 2.3, 0.5),
+            (40, 2.0, 0.14),
+            (41, 7.0, 0.999),
+            (6, 60.0, 0.1),
         ] {
             let (array, pupil) = (
                 LensletArray::new(lenslets, width / lenslets as f64).unwrap(),
@@ -462,7 +469,8 @@ mod tests {
                 assert_eq!(order, SlopeOrder::new(&[expected]).lenslets(0));
             }
         }
-        let (array, pupil) = (LensletArray::new(10_000, 1e-3).unwrap(), Pupil::new(10.0, 0.3).unwrap());
+        let (array, pupil) =
+            (LensletArray::new(10_000, 1e-3).unwrap(), Pupil::new(10.0, 0.3).unwrap());
         let start = std::time::Instant::now();
         let count = array.count_valid(Some(&pupil), Validity::default()) as f64;
         let area = 25e6 * PI * (1.0 - 0.09);

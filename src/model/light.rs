@@ -148,7 +148,9 @@ impl Light {
             for Run { row, columns, lit } in runs() {
                 let photons = self.gathered(lit, [row, columns.start])?;
                 if lit != 1.0 {
-                    others.extend((count..count + columns.len()).map(|k| (k, variance(photons, round))));
+                    others.extend(
+                        (count..count + columns.len()).map(|k| (k, variance(photons, round))),
+                    );
                 }
                 count += columns.len();
             }

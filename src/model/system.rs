@@ -126,7 +126,9 @@ impl System {
     /// Refuses more slopes than a plan lists one by one.
     pub(crate) fn expect_slopes(&self) -> Result<(), Invalid> {
         let (count, stars) = (self.count_slopes(), self.guide_stars.len());
-        let expected = format!("sensors with at most {MOST_SLOPES} slopes together: fewer lenslets, or fewer stars");
+        let expected = format!(
+            "sensors with at most {MOST_SLOPES} slopes together: fewer lenslets, or fewer stars"
+        );
         let value = format!("{stars} with {count} slopes");
         if count <= MOST_SLOPES { Ok(()) } else { Err(Invalid::new("guide_star", value, expected)) }
     }

@@ -608,7 +608,8 @@ impl Aims {
             _ => "mcao",
         };
         let of_science = directions(science, ["Zenith", "Azimuth"])?;
-        let alone = |all: Vec<[f64; 2]>| all.into_iter().map(|one| (one, None)).collect::<Targets>();
+        let alone =
+            |all: Vec<[f64; 2]>| all.into_iter().map(|one| (one, None)).collect::<Targets>();
         let (targets, optimisation) = match mode {
             "ltao" if !same(aims[0], of_science[0]) => (alone(of_science), alone(aims.clone())),
             "scao" | "ltao" => (alone(of_science), Vec::new()),
@@ -690,11 +691,7 @@ fn same([zenith, azimuth]: [f64; 2], other: [f64; 2]) -> bool {
 type Targets = Vec<([f64; 2], Option<f64>)>;
 
 /// Directions of science, with the weights of those that mirrors are for as well, and the other directions that they are for.
-fn with_weights(
-    science: Vec<[f64; 2]>,
-    aims: &[[f64; 2]],
-    weights: &[f64],
-) -> (Targets, Targets) {
+fn with_weights(science: Vec<[f64; 2]>, aims: &[[f64; 2]], weights: &[f64]) -> (Targets, Targets) {
     let mut targets: Targets =
         science.into_iter().map(|direction| (direction, Some(0.0))).collect();
     let mut others = Targets::new();
@@ -909,7 +906,11 @@ impl Page {
         self.key("read_noise", rounded(light.read_noise), with("electrons rms"));
         self.key("excess_noise", rounded(light.excess_noise), with("of the rms"));
         if let Some(rate) = light.rate {
-            self.key("rate", rounded(rate), with("Hz, of this sensor; [loop] has that of the others"));
+            self.key(
+                "rate",
+                rounded(rate),
+                with("Hz, of this sensor; [loop] has that of the others"),
+            );
         }
         if light.background > 0.0 {
             self.key("background", rounded(light.background), with("of a pixel, in a frame"));
@@ -1296,7 +1297,16 @@ fn note(file: &ParameterFile, notes: &mut Notes) {
 // Static aberrations in nanometres
 /// Names of the first Zernike modes from tip on, in Noll's order.
 const MODES: [&str; 10] = [
-    "tip", "tilt", "focus", "astigmatism", "astigmatism", "coma", "coma", "trefoil", "trefoil", "spherical",
+    "tip",
+    "tilt",
+    "focus",
+    "astigmatism",
+    "astigmatism",
+    "coma",
+    "coma",
+    "trefoil",
+    "trefoil",
+    "spherical",
 ];
 
 /// Notes the static aberrations that are not modelled, in nanometres rms; amplitudes are of Zernike modes of unit variance, from tip on.
@@ -1307,7 +1317,8 @@ fn note_static(telescope: &Section, notes: &mut Notes) -> Result<(), BadLine> {
     let rms = amplitudes.iter().map(|amplitude| amplitude * amplitude).sum::<f64>().sqrt();
     if rms > 0.0 {
         let of_mode = |(k, amplitude): (usize, &f64)| {
-            let name = MODES.get(k).map_or_else(|| format!("mode {}", k + 2), |name| (*name).into());
+            let name =
+                MODES.get(k).map_or_else(|| format!("mode {}", k + 2), |name| (*name).into());
             (*amplitude != 0.0).then(|| format!("{name} {amplitude} nm"))
         };
         let parts: Vec<String> = amplitudes.iter().enumerate().filter_map(of_mode).collect();
@@ -1322,8 +1333,7 @@ fn note_static(telescope: &Section, notes: &mut Notes) -> Result<(), BadLine> {
     for key in ["PathStaticOn", "PathStaticOff"] {
         let path = telescope.optional::<String>(key, "the name of a file, in quotes")?;
         if path.is_some_and(|path| !path.is_empty()) {
-            let reason =
-                "the static aberration of this file is not modelled; its rms in nm can be added to image.extra";
+            let reason = "the static aberration of this file is not modelled; its rms in nm can be added to image.extra";
             notes.unused(telescope, &[key], reason);
             notes.warn(telescope, key, reason);
         }

@@ -181,7 +181,10 @@ impl EstimatePlan {
         };
         let form = posed.reason.clone().unwrap_or(told.reason);
         let form = match interpolates(posed) {
-            true => format!("{form}, with {} interpolation of layers", posed.options.interpolation.name()),
+            true => format!(
+                "{form}, with {} interpolation of layers",
+                posed.options.interpolation.name()
+            ),
             false => form,
         };
         let method = match self.1 {
@@ -376,6 +379,58 @@ mod tests {
         engine: &Engine,
     ) -> Result<Estimator, Error> {
         EstimatePlan::new(system, options)?.run(engine, &silent)
+    }
+
+    // Prefer exact estimates
+    #[test]
+    fn estimates_are_exact_where_dense_matrices_fit() {
+        let engine = Engine::default();
+        let plan = |system: &System, options| EstimatePlan::new(system, options).unwrap();
+        let (lasers, usual) = (system(["80e3", "80e3"], 0.0), EstimateOptions::default());
+        assert_eq!(plan(&lasers, usual).form(), "dense");
+        assert!(plan(&lasers, usual).describe(&engine).reason.contains("without interpolation"));
+        assert_eq!(plan(&system(["inf", "inf"], 0.0), usual).form(), "toeplitz");
+        for options in [usual.exact(false), usual.form(Form::Toeplitz)] {
+            assert_eq!(plan(&lasers, options).form(), "toeplitz");
+            assert!(
+                plan(&lasers, options).describe(&engine).reason.contains("cubic interpolation")
+            );
+        }
+        let frames = slopes(3, plan(&lasers, usual).slopes());
+        let estimate = |options: EstimateOptions| {
+            let options = options.tolerance(1e-9);
+            let found = planned(&lasers, options, &engine).unwrap();
+            found.estimate(frames.view(), false, &silent).unwrap()
+        };
+        let exact = estimate(usual);
+        assert!(exact.interpolation.is_empty());
+        let dense = estimate(usual.form(Form::Dense));
+        let worst = battery::distance(
+            &exact.wavefront.into_raw_vec_and_offset().0,
+            &dense.wavefront.iter().copied().collect::<Vec<f64>>(),
+        );
+        assert!(worst < 1e-7, "{worst:e}");
+        for method in [Inversion::Cholesky, Inversion::Iterative] {
+            let layered = estimate(usual.exact(false).method(method));
+            for (frame, stated) in layered.interpolation.iter().enumerate() {
+                let of = |estimates: &crate::tomography::estimate::Estimates| {
+                    estimates.wavefront.index_axis(ndarray::Axis(0), frame).to_owned()
+                };
+                let gaps = of(&layered) - of(&dense);
+                let (mut sum, mut count) = (0.0, 0.0);
+                for ((_, j, i), gap) in gaps.indexed_iter() {
+                    if (j as f64 - 5.5).hypot(i as f64 - 5.5) <= 5.5 {
+                        (sum, count) = (sum + gap * gap, count + 1.0);
+                    }
+                }
+                let measured = f64::sqrt(sum / count);
+                assert!(
+                    (0.5..2.0).contains(&(stated / measured)),
+                    "{method:?}: {stated:e} {measured:e}"
+                );
+            }
+            assert_eq!(layered.interpolation.len(), 3);
+        }
     }
 
     // Share frames and refuse bad ones

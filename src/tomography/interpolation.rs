@@ -42,7 +42,8 @@ pub fn interpolation_error(
             if k % 2 == 0 { [near(point[0], 11.0), near(point[1], 13.0)] } else { anywhere };
         // Compare one pair with its exact covariance
         let exact = pairs.entry((t, q), point, lenslet);
-        let interpolated = interpolated_entry((problem, covariance), &stencils, (t, q), point, lenslet);
+        let interpolated =
+            interpolated_entry((problem, covariance), &stencils, (t, q), point, lenslet);
         let larger = |pair: [f64; 2]| pair[0].abs().max(pair[1].abs());
         (larger([0, 1].map(|a| exact[a] - interpolated[a])), larger(exact))
     });

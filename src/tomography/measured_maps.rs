@@ -445,7 +445,10 @@ mod tests {
         let mean = pairs.iter().map(|[k, l]| covariance[[*k, 9 + l]]).sum::<f64>() / 6.0;
         let found = maps.values[own.range().start + own.place(1, [2, 3])];
         assert!((found - mean).abs() < 1e-12, "{found} {mean}");
-        assert_eq!((own.counts()[[2, 3]], own.counts().sum(), cross.counts().sum()), (6.0, 81.0, 36.0));
+        assert_eq!(
+            (own.counts()[[2, 3]], own.counts().sum(), cross.counts().sum()),
+            (6.0, 81.0, 36.0)
+        );
         assert_eq!((own.lenslet_pairs(), cross.lenslet_pairs()), (81.0, 36.0));
         // Lenslets of the second star stand at ±0.3 m, of the first at 0 and ±0.4 m: from −0.4 and 0 it is one coarse lag to 0.3 m, and none
         // from −0.4 and 0 to −0.3 m and from 0.4 to 0.3 m.

@@ -1227,7 +1227,10 @@ mod tests {
             let options = SimulationOptions::default().frames(4).seed(seed);
             let simulated = SimulationPlan::new(&system, options).unwrap().run(&engine, &silent);
             let simulated = simulated.unwrap().slopes;
-            assert_eq!(simulated.row(0).to_vec(), Simulation::new(&system).unwrap().draw(seed).slopes);
+            assert_eq!(
+                simulated.row(0).to_vec(),
+                Simulation::new(&system).unwrap().draw(seed).slopes
+            );
             frames.extend(simulated.rows().into_iter().map(|row| row.to_vec()));
         }
         // Slopes are correlated over the pupil: as many numbers as lenslets across are independent at least.
@@ -1239,7 +1242,8 @@ mod tests {
             }
         }
         // The mean correlation of all pairs vanishes.
-        let sums: Vec<f64> = (0..frames[0].len()).map(|n| frames.iter().map(|f| f[n]).sum()).collect();
+        let sums: Vec<f64> =
+            (0..frames[0].len()).map(|n| frames.iter().map(|f| f[n]).sum()).collect();
         let ratio = dot(&sums, &sums) / frames.iter().map(|frame| dot(frame, frame)).sum::<f64>();
         assert!((0.5..1.7).contains(&ratio), "{ratio}");
     }

@@ -325,9 +325,9 @@ fn read_light(star: &Table, sensor: &Sensor, system: &System) -> Result<Option<N
     }
     star.check(sensor.check())?;
     let photons = read_photons(&table, sensor)?;
-    table.optional("rate", "frames in a second")?.map_or(Ok(0.0), |rate| {
-        table.check(positive("rate", rate))
-    })?;
+    table
+        .optional("rate", "frames in a second")?
+        .map_or(Ok(0.0), |rate| table.check(positive("rate", rate)))?;
     let pixel: f64 = table.required("pixel", "an angle in arcsec")?;
     let wavelength = table.required("wavelength", "a wavelength in metres")?;
     let light = Light::new(photons, wavelength, pixel * ARCSEC);
