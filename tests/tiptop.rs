@@ -132,6 +132,7 @@ fn large_arrays_are_imported_at_once() -> Checked {
     let start = std::time::Instant::now();
     let output = run.lenslet("import large.ini -o large.toml")?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(start.elapsed().as_secs_f64() < 5.0, "{:?}", start.elapsed());
+    // Less than a second alone; before, 20 seconds.
+    assert!(start.elapsed().as_secs_f64() < 15.0, "{:?}", start.elapsed());
     Ok(())
 }

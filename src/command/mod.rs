@@ -125,7 +125,7 @@ fn of_system(
     let warnings = match &text {
         Some(text) if System::from_toml(text, &name).is_ok() => {
             check_telescope(text, &name)?;
-            rates_apart(text, &name)?
+            rates_apart(text, &name).unwrap_or_default()
         }
         _ => Vec::new(),
     };

@@ -7,7 +7,6 @@ use crate::device::plan::{Description, Stage};
 use crate::device::{self, Device};
 use crate::error::{Error, in_bytes};
 use crate::files::arrays::{ArrayFormat, Precision};
-use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::{SlopeModel, System};
 use crate::turbulence::plan::{
     CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan, dense_bytes, slope_problem,
@@ -540,7 +539,7 @@ fn valid(system: &System) -> usize {
 
 /// Slopes of all valid lenslets of all stars.
 fn slopes(system: &System) -> u64 {
-    SlopeOrder::new(&system.valid_lenslets()).len() as u64
+    system.count_slopes() as u64
 }
 
 fn geometry(system: &System) -> String {

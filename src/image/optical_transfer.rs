@@ -60,7 +60,7 @@ impl Aperture {
         };
         let light = Array2::from_shape_fn((samples, samples), lit);
         let widest = vanes.iter().map(|vane| vane.width).fold(0.0, f64::max);
-        let expected = "vanes that leave some of the pupil lit";
+        let expected = "vanes, and squares, that leave some of the pupil lit";
         accept(light.sum() > 0.0, "spiders.width", widest, expected)?;
         Ok(Self { light, step })
     }
