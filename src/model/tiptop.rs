@@ -487,6 +487,7 @@ impl Order<'_> {
         let Some(section) = given.filter(|_| self.order != "HO") else { return Ok(None) };
         let (rate, common) = (self.rate()?, Self { order: "HO", ..self }.rate()?);
         if rate == common {
+            notes.converted(section, &key, "loop.rate");
             return Ok(None);
         }
         let reason = format!(
