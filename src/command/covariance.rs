@@ -26,7 +26,7 @@ use std::time::Instant;
 #[derive(Debug, Args)]
 pub struct CovarianceArgs {
     /// System file (TOML).
-    system: PathBuf,
+    pub system: PathBuf,
     // Arguments about the file to write
     /// File to write: NumPy's .npz, or FITS if it ends in .fits, .fit or .fts.
     #[arg(short, long, required_unless_present = "plan")]

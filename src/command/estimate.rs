@@ -130,6 +130,7 @@ impl EstimateArgs {
     fn solver_options(&self) -> EstimateOptions {
         EstimateOptions::default()
             .form(self.form)
+            .exact(self.interpolation.is_none())
             .interpolation(self.interpolation.unwrap_or_default())
             .solver(match self.solver {
                 SolverName::Cg => Solver::ConjugateGradients,
@@ -230,8 +231,8 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     drawing.map(Draft::publish).transpose()?;
     // Tell it in the form asked for
     let files = [slopes_file.as_path(), output.as_path()];
-    let (method, seconds) = (plan.method(), [built, solved]);
-    let told = Told { args, files, method, engine, estimator, estimates, seconds };
+    let (method, form, seconds) = (plan.method(), plan.form(), [built, solved]);
+    let told = Told { args, files, method, form, engine, estimator, estimates, seconds };
     let text = match (args.json, args.quiet) {
         (true, _) => format!("{}\n", told.summary()),
         (false, true) => String::new(),
@@ -269,6 +270,8 @@ struct Told<'a> {
     /// Of the slopes, and of the wavefronts.
     files: [&'a Path; 2],
     method: Inversion,
+    /// The form of the covariances.
+    form: &'static str,
     engine: Engine,
     estimator: Estimator,
     estimates: Estimates,
@@ -316,6 +319,18 @@ impl Told<'_> {
         })
     }
 
+    // Cost of the interpolation
+    /// Root mean square over all frames of the error that interpolation adds, nm, and in percent of that of the estimate, if it is measured.
+    fn cost_of_interpolation(&self) -> Option<[f64; 2]> {
+        let (errors, wavefront) = (&self.estimates.interpolation, &self.estimates.wavefront);
+        let mean = |sum: f64, count: usize| (sum / count.max(1) as f64).sqrt();
+        let squares = |numbers: &mut dyn Iterator<Item = &f64>| numbers.map(|x| x * x).sum::<f64>();
+        let rms = mean(squares(&mut errors.iter()), errors.len());
+        let whole = mean(squares(&mut wavefront.iter()), wavefront.len());
+        let percent = if whole > 0.0 { 100.0 * rms / whole } else { 0.0 };
+        (!errors.is_empty()).then_some([1e9 * rms, percent])
+    }
+
     // Tell of the estimate in lines
     fn lines(&self) -> String {
         let (frames, targets, points, _) = self.estimates.wavefront.dim();
@@ -325,12 +340,17 @@ impl Told<'_> {
         let (slopes, [file, output]) = (self.estimator.slopes(), self.files.map(Path::display));
         let mut lines = vec![("slopes", format!("{frames} × {slopes} from {file}"))];
         // Say it in lines
+        lines.push(("form", self.form.into()));
         let error = self.estimator.interpolation_error();
         if error > 0.0 {
             let name = self.args.interpolation.unwrap_or_default().name();
-            let text =
-                format!("{name} interpolation, error about {error:.1e} of the largest covariance");
-            lines.push(("layers", text));
+            let cost = self.cost_of_interpolation().map_or_else(
+                || format!("error about {error:.1e} of the largest covariance"),
+                |[rms, percent]| {
+                    format!("it adds an error of {rms:.1} nm rms, {percent:.2} % of the estimate")
+                },
+            );
+            lines.push(("layers", format!("{name} interpolation: {cost}")));
         }
         let ([built, solved], engine) = (self.seconds, self.engine.name());
         let way = match self.method {
@@ -357,6 +377,8 @@ impl Told<'_> {
     // Tell of the estimate in json
     fn summary(&self) -> serde_json::Value {
         let (args, estimator, estimates) = (self.args, &self.estimator, &self.estimates);
+        let interpolates = estimator.interpolation_error() > 0.0;
+        let cost = self.cost_of_interpolation();
         json!({
             "system": args.system.display().to_string(),
             "slopes": estimator.slopes(),
@@ -368,14 +390,17 @@ impl Told<'_> {
             "shortfall": estimates.shortfall,
             // Repeat what was asked for
             "method": self.method.name(),
+            "form": self.form,
             "solver": format!("{:?}", args.solver).to_lowercase(),
             "preconditioner": format!("{:?}", args.preconditioner).to_lowercase(),
             "tolerance": args.tolerance,
             "max_iterations": args.solver_options().limit(self.estimator.slopes()),
             "warm_start": args.warm_start,
             "precision": args.precision.name(),
-            "interpolation": args.interpolation.unwrap_or_default().name(),
+            "interpolation": interpolates.then(|| args.interpolation.unwrap_or_default().name()),
             "interpolation_error": estimator.interpolation_error(),
+            "interpolation_nm": cost.map(|[rms, _]| rms),
+            "interpolation_percent": cost.map(|[_, percent]| percent),
             "bytes_of_slopes_operator": estimator.bytes()[0],
             "bytes_of_wavefront_operator": estimator.bytes()[1],
             "seconds_to_prepare": self.seconds[0],

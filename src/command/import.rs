@@ -51,7 +51,8 @@ pub fn import(args: &ImportArgs) -> Result<Said, Error> {
         (false, true) => String::new(),
         (false, false) => lines_of(args, &imported, &options)?,
     };
-    Ok(Said { text, ..warned(&imported) })
+    let all = warned(&imported).warnings;
+    Ok(Said::from(text).warned(all))
 }
 
 /// Warnings of keys that nobody knows.
@@ -60,7 +61,8 @@ fn warned(imported: &Imported) -> Said {
     let warning = |key: &ImportedKey| {
         format!("line {}: {} = {}: TIPTOP documents no such key", key.line, key.key, key.value)
     };
-    Said { warnings: unknown.map(warning).collect(), ..Said::default() }
+    let warnings = imported.warnings.iter().cloned().chain(unknown.map(warning));
+    Said { warnings: warnings.collect(), ..Said::default() }
 }
 
 // Tell what was imported
@@ -72,12 +74,19 @@ fn lines_of(
     let system = System::from_toml(&imported.toml, "imported")?;
     let (stars, mirrors) = (system.guide_stars(), options.correction.mirrors.len());
     let mode = options.correction.mode.name();
-    let system = [
+    let optimisation = system.optimisation().len();
+    let mut system = vec![
         count(stars.len(), "guide star"),
         count(system.atmosphere().layers().len(), "layer"),
         format!("{mode} with {}", count(mirrors, "mirror")),
         count(system.targets().len(), "target"),
     ];
+    if optimisation > 0 {
+        system.push(format!(
+            "{} without images that mirrors are for",
+            count(optimisation, "direction")
+        ));
+    }
     let converted = |key: &&ImportedKey| matches!(key.fate, Fate::Converted(_));
     let used = imported.keys.iter().filter(converted).count();
     let file = args.file.file_name().unwrap_or_default().to_string_lossy();

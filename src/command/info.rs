@@ -12,7 +12,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 pub struct InfoArgs {
     /// System file to describe.
-    system: Option<PathBuf>,
+    pub system: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,

@@ -26,7 +26,7 @@ use std::time::Instant;
 #[command(after_help = choice::SLOPES)]
 pub struct LearnArgs {
     /// System file (TOML) to start from.
-    system: PathBuf,
+    pub system: PathBuf,
     /// Slopes (.npy, .npz, FITS or telemetry), a row for each frame: in rad, unless FITS tells a BUNIT; x.fits[2] chooses.
     #[arg(long, required_unless_present = "plan")]
     slopes: Option<PathBuf>,

@@ -35,8 +35,12 @@ use self::summary::Said;
 use self::watch::complain;
 use crate::device::start_threads;
 use crate::error::{Error, escaped_lines};
+use crate::files::located::Document;
+use crate::image::options::check_telescope;
+use crate::model::system::{System, TABLES, rates_apart};
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 // Commands and their arguments
@@ -79,15 +83,23 @@ pub fn run() -> ExitCode {
     let command = parse().command;
     watch::catch_signals();
     let said = start_threads(true).and_then(|()| match command {
-        Command::Covariance(args) => covariance::covariance(&args).map(Said::from),
-        Command::Estimate(args) => estimate::estimate(&args),
-        Command::Reconstruct(args) => reconstruct::reconstruct(&args).map(Said::from),
-        Command::Psf(args) => psf::psf(&args).map(Said::from),
+        Command::Covariance(args) => {
+            of_system(Some(&args.system), || covariance::covariance(&args).map(Said::from))
+        }
+        Command::Estimate(args) => of_system(Some(&args.system), || estimate::estimate(&args)),
+        Command::Reconstruct(args) => {
+            of_system(Some(&args.system), || reconstruct::reconstruct(&args).map(Said::from))
+        }
+        Command::Psf(args) => of_system(Some(&args.system), || psf::psf(&args).map(Said::from)),
         Command::Import(args) => import::import(&args),
-        Command::Learn(args) => learn::learn(&args),
-        Command::Simulate(args) => simulate::simulate(&args).map(Said::from),
+        Command::Learn(args) => of_system(Some(&args.system), || learn::learn(&args)),
+        Command::Simulate(args) => {
+            of_system(Some(&args.system), || simulate::simulate(&args).map(Said::from))
+        }
         Command::Stem(args) => stem::stem(&args).map(Said::from),
-        Command::Info(args) => info::info(&args).map(Said::from),
+        Command::Info(args) => {
+            of_system(args.system.as_deref(), || info::info(&args).map(Said::from))
+        }
         Command::Bench(command) => bench::bench(&command).map(Said::from),
     });
     match said {
@@ -113,6 +125,47 @@ fn parse() -> Cli {
         let _ = io::stderr().write_all(printable.as_bytes()); // the exit code remains
         std::process::exit(error.exit_code());
     })
+}
+
+// Run a command with a system file
+/// Runs a command that reads a system file. The pupil of the file is checked as for images, whatever the command computes, errors that name
+/// keys of the file get its name and a line, and sensors at rates of their own are warned of.
+fn of_system(
+    path: Option<&Path>,
+    command: impl FnOnce() -> Result<Said, Error>,
+) -> Result<Said, Error> {
+    let name = path.map_or_else(String::new, |path| path.display().to_string());
+    let text = path.and_then(|path| System::text(path).ok());
+    let warnings = match &text {
+        Some(text) if System::from_toml(text, &name).is_ok() => {
+            check_telescope(text, &name)?;
+            rates_apart(text, &name).unwrap_or_default()
+        }
+        _ => Vec::new(),
+    };
+    let said = command().map_err(|error| located(error, &name, text.as_deref()))?;
+    Ok(said.warned(warnings))
+}
+
+/// An error about a key of a system file, with the line of the file.
+fn located(error: Error, name: &str, text: Option<&str>) -> Error {
+    let (Error::Invalid(invalid), Some(text)) = (&error, text) else { return error };
+    let key = invalid.quantity.split(['.', '[']).next().unwrap_or_default();
+    if !TABLES.contains(&key) {
+        return error;
+    }
+    let found = Document::parse(name, text).and_then(|document| {
+        let root = document.root(TABLES)?;
+        Ok(root.refuse(invalid.clone()))
+    });
+    let Ok(bad) = found else { return error };
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    let plain = |text: &str| text.trim_matches(['"', '\'']).to_string();
+    let is_of_file = bad.value.as_ref().is_none_or(|value| {
+        number(value).is_some() || value.is_empty() || plain(value) == plain(&invalid.value)
+    });
+    // A word that is not that of the file is from an option.
+    if is_of_file { bad.into() } else { error }
 }
 
 // Print what the command has to say

@@ -31,7 +31,7 @@ use std::time::Instant;
 #[derive(Debug, Args)]
 pub struct PsfArgs {
     /// System file (TOML), with a telescope, at least one mirror and one target.
-    system: PathBuf,
+    pub system: PathBuf,
     /// File to write: FITS if it ends in .fits, .fit or .fts, or NumPy's .npz.
     #[arg(short, long, required_unless_present = "plan")]
     output: Option<PathBuf>,

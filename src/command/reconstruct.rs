@@ -36,7 +36,7 @@ use std::time::Instant;
 #[command(after_help = choice::SLOPES)]
 pub struct ReconstructArgs {
     /// System file (TOML), with at least one target.
-    system: PathBuf,
+    pub system: PathBuf,
     /// File to write: NumPy's .npz, or FITS if it ends in .fits, .fit or .fts.
     #[arg(short, long, required_unless_present = "plan")]
     output: Option<PathBuf>,
@@ -251,10 +251,10 @@ impl ReconstructArgs {
     fn check_picture(&self, system: &System, plan: &ReconstructorPlan) -> Result<(), Error> {
         let targets = system.targets().len();
         let expected = format!("a target between 0 and {}", targets - 1);
-        accept(self.target.unwrap_or(0) < targets, "target", self.target.unwrap_or(0), &expected)?;
+        accept(self.target.unwrap_or(0) < targets, "--target", self.target.unwrap_or(0), &expected)?;
         let expected = "none, except with --of reconstructor";
         let fits = self.target.is_none() || self.of == Of::Reconstructor;
-        accept(fits, "target", self.target.unwrap_or(0), expected)?;
+        accept(fits, "--target", self.target.unwrap_or(0), expected)?;
         match self.of {
             Of::Spectrum if plan.method() != Inversion::Eigen => {
                 let expected = "error, reconstructor or noise, as only eigenvectors have a spectrum: --method eigen computes them";

@@ -24,7 +24,7 @@ use std::time::Instant;
 #[command(after_help = choice::SLOPES)]
 pub struct SimulateArgs {
     /// System file (TOML).
-    system: PathBuf,
+    pub system: PathBuf,
     /// File for the slopes, (frames, n), in radians, with noise: .npz, FITS (.fits, .fit, .fts) or .npy, which has room for
     /// the slopes alone.
     #[arg(short, long, required_unless_present = "plan")]
@@ -35,7 +35,7 @@ pub struct SimulateArgs {
     /// Independent frames.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     frames: u32,
-    /// Seed of the first frame; the others follow it.
+    /// Seed of the frames: frames of different seeds are independent.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     // Arguments about what simulate says

@@ -7,7 +7,6 @@ use crate::device::plan::{Description, Stage};
 use crate::device::{self, Device};
 use crate::error::{Error, in_bytes};
 use crate::files::arrays::{ArrayFormat, Precision};
-use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::{SlopeModel, System};
 use crate::turbulence::plan::{
     CovariancePlan, SlopeCovariancePlan, WavefrontCovariancePlan, dense_bytes, slope_problem,
@@ -32,6 +31,20 @@ pub struct Said {
     pub warnings: Vec<String>,
     /// How the result falls short of what was asked.
     pub shortfall: Option<String>,
+}
+
+impl Said {
+    /// The same with further warnings; a text in JSON has all of them in a list.
+    pub fn warned(mut self, warnings: Vec<String>) -> Self {
+        self.warnings.extend(warnings);
+        if let Ok(Value::Object(mut object)) = serde_json::from_str(&self.text)
+            && !self.warnings.is_empty()
+        {
+            object.insert("warnings".into(), json!(self.warnings));
+            self.text = format!("{}\n", Value::Object(object));
+        }
+        self
+    }
 }
 
 impl From<String> for Said {
@@ -526,7 +539,7 @@ fn valid(system: &System) -> usize {
 
 /// Slopes of all valid lenslets of all stars.
 fn slopes(system: &System) -> u64 {
-    SlopeOrder::new(&system.valid_lenslets()).len() as u64
+    system.count_slopes() as u64
 }
 
 fn geometry(system: &System) -> String {

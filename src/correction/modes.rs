@@ -99,7 +99,7 @@ impl Correction {
         let targets = system.targets().len();
         let system = match mode {
             CorrectionMode::Scao => with_the_guide_star(system)?,
-            _ => system.clone(),
+            _ => with_optimisation(system)?,
         };
         let mirrors = designs.iter().map(|design| Mirror::new(design, &system));
         let mirrors = mirrors.collect::<Result<Vec<_>, Invalid>>()?;
@@ -162,7 +162,28 @@ fn with_the_guide_star(system: &System) -> Result<System, Invalid> {
     system.to_builder().targets(targets).build()
 }
 
+// Directions that mirrors are optimised for
+/// Whether two directions are the same.
+fn is_same(one: &Source, other: &Source) -> bool {
+    let gap = [0, 1].map(|axis| one.direction()[axis] - other.direction()[axis]);
+    f64::hypot(gap[0], gap[1]) < 1e-12
+}
+
+/// The system with the directions of its optimisation behind its targets, unless they are those of a target.
+fn with_optimisation(system: &System) -> Result<System, Invalid> {
+    let targets = system.targets();
+    let others = system.optimisation().iter().map(|(direction, _)| *direction);
+    let others = others.filter(|other| !targets.iter().any(|target| is_same(target, other)));
+    let all = targets.iter().copied().chain(others);
+    system.to_builder().targets(all).optimisation([]).build()
+}
+
 impl CorrectionOptions {
+    /// Weights of targets by themselves, where nothing else is said: none where mirrors are optimised for directions of their own.
+    fn usual_weight(system: &System) -> f64 {
+        if system.optimisation().is_empty() { 1.0 } else { 0.0 }
+    }
+
     /// The weights of all directions that strokes may be for.
     fn checked_weights(&self, system: &System) -> Result<Vec<f64>, Invalid> {
         let targets = system.targets().len();
@@ -176,17 +197,41 @@ impl CorrectionOptions {
         let alone = |chosen: usize, of: usize| {
             (0..of).map(|t| if t == chosen { 1.0 } else { 0.0 }).collect::<Vec<f64>>()
         };
-        Ok(match self.mode {
-            CorrectionMode::Ltao => alone(0, targets),
-            CorrectionMode::Scao => alone(targets, targets + 1),
-            _ if self.weights.is_empty() => vec![1.0; targets],
-            _ => {
-                let expected = "at least one weight greater than 0";
-                let most = self.weights.iter().copied().fold(0.0, f64::max);
-                accept(most > 0.0, "target[0].weight", self.weights[0], expected)?;
-                self.weights.clone()
+        self.check_optimisation(system)?;
+        let mut weights = match self.mode {
+            CorrectionMode::Scao => return Ok(alone(targets, targets + 1)),
+            CorrectionMode::Ltao if system.optimisation().is_empty() => alone(0, targets),
+            CorrectionMode::Ltao => vec![0.0; targets],
+            _ if self.weights.is_empty() => vec![Self::usual_weight(system); targets],
+            _ => self.weights.clone(),
+        };
+        for (direction, weight) in system.optimisation() {
+            match system.targets().iter().position(|target| is_same(target, direction)) {
+                Some(t) => weights[t] += weight,
+                None => weights.push(*weight),
             }
-        })
+        }
+        let most = weights.iter().copied().fold(0.0, f64::max);
+        let expected = "at least one weight greater than 0";
+        accept(most > 0.0, "target[0].weight", weights[0], expected)?;
+        Ok(weights)
+    }
+
+    // Refuse directions without a mirror
+    /// Refuses directions of an optimisation in modes that have none.
+    fn check_optimisation(&self, system: &System) -> Result<(), Invalid> {
+        let count = system.optimisation().len();
+        let (good, expected) = match self.mode {
+            CorrectionMode::Mcao | CorrectionMode::Glao => return Ok(()),
+            CorrectionMode::Ltao => (count < 2, "one, which the mirror of mode \"ltao\" is for"),
+            CorrectionMode::Moao => {
+                (count == 0, "none with mode \"moao\", a mirror for each target")
+            }
+            CorrectionMode::Scao => {
+                (count == 0, "none with mode \"scao\", whose mirror is for the first guide star")
+            }
+        };
+        accept(good, "optimisation", count, expected).map(drop)
     }
 }
 
@@ -312,12 +357,13 @@ impl Correction {
     /// Which rows of a reconstructor for the `given` first targets are those of each direction of the system.
     pub(crate) fn rows_for(&self, given: usize) -> Result<Vec<usize>, Invalid> {
         let all = self.system.targets();
-        let near = |k: usize, t: usize| {
-            let gap = [0, 1].map(|axis| all[k].direction()[axis] - all[t].direction()[axis]);
-            f64::hypot(gap[0], gap[1]) < 1e-12
+        let near = |k: usize, t: usize| is_same(&all[k], &all[t]);
+        let expected = match self.mode {
+            CorrectionMode::Scao => {
+                "a [[target]] towards the first guide star, which the mirror of mode \"scao\" is for"
+            }
+            _ => "a [[target]] in each direction of an [[optimisation]], which mirrors are for",
         };
-        let expected =
-            "a [[target]] towards the first guide star, which the mirror of mode \"scao\" is for";
         let place = |k: usize| if k < given { Some(k) } else { (0..given).find(|t| near(k, *t)) };
         let row = |k: usize| place(k).ok_or_else(|| Invalid::new("target", given, expected));
         (0..all.len()).map(row).collect()
@@ -393,8 +439,9 @@ impl CorrectionOptions {
             return Err(root.refuse(Invalid::new("mirror[1]", "", expected)).into());
         }
         let mut weights = Vec::new();
+        let usual = if root.has("optimisation") { 0.0 } else { 1.0 };
         for target in root.tables("target", TARGET_KEYS)? {
-            let weight = target.optional("weight", "a number not less than 0")?.unwrap_or(1.0);
+            let weight = target.optional("weight", "a number not less than 0")?.unwrap_or(usual);
             weights.push(target.check(not_negative("weight", weight))?);
         }
         Ok(Some(Self { mode, mirrors, weights }))
@@ -465,6 +512,55 @@ mod tests {
         assert!(gap.iter().all(|gap| gap.abs() < 1e-9 * strokes[[0, 0]]), "{gap:?}");
         let left = moao.slope_errors.index_axis(Axis(0), 0);
         assert!(left.diag().sum() > guess.diag().sum());
+    }
+
+    // Optimise without an image
+    #[test]
+    fn directions_of_an_optimisation_have_weights_and_no_images() {
+        let (whole, engine) = (system(2e-14), Engine::default());
+        let [near, far] = [0, 1].map(|t| whole.targets()[t]);
+        let with = |targets: &[Source], optimisation: &[(Source, f64)]| {
+            let builder = whole.to_builder().targets(targets.to_vec());
+            builder.optimisation(optimisation.to_vec()).build().unwrap()
+        };
+        let correct = |system: &System, options: CorrectionOptions| {
+            let correction = Correction::new(system, &options).unwrap();
+            let found = reconstruct(correction.system());
+            (correction.targets(), correction.of(&found, &engine).unwrap())
+        };
+        let both = with(&[near, far], &[]);
+        for (mode, expected) in
+            [(Glao, options(Glao, &[0.0], &[0.0, 2.0])), (Ltao, options(Glao, &[0.0], &[0.0, 1.0]))]
+        {
+            let (_, expected) = correct(&both, expected);
+            let (targets, found) =
+                correct(&with(&[near], &[(far, 2.0)]), options(mode, &[0.0], &[]));
+            assert_eq!((targets, found.stroke_errors.dim().0), (1, 1));
+            let scale = expected.commands[0].fold(0.0, |most: f64, x| most.max(x.abs()));
+            assert!(
+                (&found.commands[0] - &expected.commands[0])
+                    .iter()
+                    .all(|gap| gap.abs() < 1e-9 * scale)
+            );
+            assert!((variances(&found)[0] / variances(&expected)[0] - 1.0).abs() < 1e-9);
+        }
+        // A direction of a target adds its weight to that target's.
+        let (targets, found) =
+            correct(&with(&[near, far], &[(far, 0.5)]), options(Glao, &[0.0], &[1.0, 0.5]));
+        let (_, expected) = correct(&both, options(Glao, &[0.0], &[1.0, 1.0]));
+        assert_eq!((targets, variances(&found)), (2, variances(&expected)));
+        // Modes without a compromise have no such directions.
+        for (mode, directions) in [(Moao, 1), (Scao, 1), (Ltao, 2)] {
+            let system = with(&[near], &vec![(far, 1.0); directions]);
+            let refused =
+                Correction::new(&system, &options(mode, &[0.0], &[])).unwrap_err().to_string();
+            assert!(
+                refused.starts_with(&format!("optimisation = {directions}: expected ")),
+                "{refused}"
+            );
+        }
+        let zero = whole.to_builder().optimisation([(far, 0.0)]).build().unwrap_err();
+        assert_eq!(zero.quantity, "optimisation[0].weight");
     }
 
     // Mirrors in series beat a single one

@@ -195,14 +195,16 @@ impl Row {
     }
 }
 
-/// A seed made of another one and an address, by the finishing steps of SplitMix64.
+/// A seed made of another one and an address, by the finishing steps of SplitMix64. The seed is scrambled before the address enters: else
+/// seed 0 at address 1 would be seed 1 at address 0.
 fn mixed(seed: u64, address: [usize; 3]) -> u64 {
-    address.into_iter().fold(seed, |seed, word| {
-        let x = (seed ^ word as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let scrambled = |x: u64| {
+        let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         x ^ (x >> 31)
-    })
+    };
+    address.into_iter().fold(scrambled(seed), |seed, word| scrambled(seed ^ word as u64))
 }
 
 // Tests of finished readings
@@ -298,5 +300,19 @@ mod tests {
             assert!((0.85..1.4).contains(&(variance / cone)), "{}", variance / cone);
         }
         assert!((sums[0] / sums[1] - 1.0).abs() < 0.3, "{sums:?}");
+    }
+
+    // Seeds of counts are independent
+    #[test]
+    fn seeds_of_counts_are_independent() {
+        let mut seen = std::collections::HashSet::new();
+        for seed in [0, 1, 2, 3, u64::MAX, u64::MAX - 1] {
+            for n in 0..4 {
+                for kind in 0..4 {
+                    let all = (0..4).map(|k| mixed(seed, [n, kind, k]));
+                    all.for_each(|mixed| assert!(seen.insert(mixed), "{seed} {n} {kind}"));
+                }
+            }
+        }
     }
 }

@@ -35,11 +35,19 @@ pub struct Section {
     pub entries: Vec<Entry>,
 }
 
+/// A comment: its line, and its text without the sign that begins it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comment {
+    pub line: usize,
+    pub text: String,
+}
+
 /// A parameter file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParameterFile {
     name: String,
     pub sections: Vec<Section>,
+    pub comments: Vec<Comment>,
 }
 
 // Read lines of a parameter file
@@ -55,11 +63,13 @@ struct Draft {
 impl ParameterFile {
     /// Reads the text of a file of this `name`.
     pub fn parse(name: &str, text: &str) -> Result<Self, BadLine> {
-        let mut file = Self { name: name.into(), sections: Vec::new() };
+        let mut file = Self { name: name.into(), sections: Vec::new(), comments: Vec::new() };
         let mut draft = None;
         for (line, raw) in text.trim_start_matches('\u{feff}').lines().enumerate() {
             let (line, content) = (line + 1, raw.trim());
             let indent = raw.len() - raw.trim_start().len();
+            file.comments
+                .extend(comment_of(content).map(|text| Comment { line, text: text.into() }));
             if content.is_empty() || content.starts_with([';', '#']) {
                 continue;
             }
@@ -158,6 +168,28 @@ impl ParameterFile {
         let missing = || self.bad(1, name, None, &format!("a section [{name}]"));
         self.section(name).ok_or_else(missing)
     }
+}
+
+// Comment of a line
+/// The comment that a line is or ends with, if it has any text.
+fn comment_of(content: &str) -> Option<&str> {
+    let mut quote = None;
+    let begins = |c: char, quote: Option<char>| match content.starts_with([';', '#', '[']) {
+        true => [';', '#'].contains(&c),
+        false => c == '#' && quote.is_none(),
+    };
+    for (at, c) in content.char_indices() {
+        if begins(c, quote) {
+            let text = content[at..].trim_start_matches([';', '#']).trim();
+            return (!text.is_empty()).then_some(text);
+        }
+        match quote {
+            Some(open) if open == c => quote = None,
+            None if ['\'', '"'].contains(&c) => quote = Some(c),
+            _ => {}
+        }
+    }
+    None
 }
 
 // Quote a broken line

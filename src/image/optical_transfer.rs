@@ -58,7 +58,11 @@ impl Aperture {
         let lit = |(j, i): (usize, usize)| {
             lit(pupil, vanes, [i, j].map(|k| (k as f64 - middle) * step), step, edges)
         };
-        Ok(Self { light: Array2::from_shape_fn((samples, samples), lit), step })
+        let light = Array2::from_shape_fn((samples, samples), lit);
+        let widest = vanes.iter().map(|vane| vane.width).fold(0.0, f64::max);
+        let expected = "vanes, and squares, that leave some of the pupil lit";
+        accept(light.sum() > 0.0, "spiders.width", widest, expected)?;
+        Ok(Self { light, step })
     }
 
     // Pupil as wide as its grid
@@ -129,7 +133,7 @@ impl Vane {
     }
 
     /// Whether a point \[m\] lies behind the vane.
-    fn hides(&self, point: [f64; 2]) -> bool {
+    pub(crate) fn hides(&self, point: [f64; 2]) -> bool {
         let [along, across] = self.seen_along(point);
         along >= 0.0 && 2.0 * across.abs() <= self.width
     }
@@ -183,7 +187,7 @@ fn area(polygon: &[[f64; 2]]) -> f64 {
 
 // Take a pupil from elsewhere
 /// The most squares across a pupil.
-const MOST: usize = 8192;
+pub(crate) const MOST: usize = 8192;
 
 fn check_samples(samples: usize) -> Result<(), Invalid> {
     let expected = format!("a whole number from 1 to {MOST}");

@@ -14,10 +14,10 @@ use crate::model::atmosphere::Atmosphere;
 use crate::model::lenslet_array::Pupil;
 #[cfg(feature = "files")]
 use crate::model::system::{TABLES, TELESCOPE_KEYS};
-#[cfg(feature = "files")]
 use crate::units::ARCSEC;
 use ndarray::Array2;
 use rayon::prelude::*;
+use std::f64::consts::PI;
 
 // Terms and structures by name
 /// A term of the error that is computed.
@@ -185,6 +185,9 @@ fn terms(table: &Table) -> Result<Option<Vec<ErrorTerm>>, Error> {
 }
 
 // Check options of an image
+/// The widest pixel, rad.
+const WIDEST: f64 = PI / 180.0;
+
 impl ImageOptions {
     /// Refuses options that make no sense.
     ///
@@ -204,6 +207,10 @@ impl ImageOptions {
             accept(whole, &format!("terms[{k}]"), terms[k].name(), expected)?;
         }
         self.pixel.map_or(Ok(0.0), |pixel| positive("pixel", pixel))?;
+        if let Some(pixel) = self.pixel.filter(|pixel| *pixel > WIDEST) {
+            let expected = "an angle in mas, at most that of a degree, 3.6e6";
+            return Err(Invalid::new("pixel", 1e3 * pixel / ARCSEC, expected));
+        }
         let expected = "a whole number from 1 to 16384";
         accept((1..=16384).contains(&self.pixels), "pixels", self.pixels, expected)?;
         not_negative("extra", self.extra)?;
@@ -282,6 +289,20 @@ impl ImageOptions {
 pub(crate) const EXPONENT: f64 = -2.0;
 
 // Read what the light passes
+/// Refuses spiders and an image of the pupil that no telescope has, in the text of a system file.
+///
+/// # Errors
+/// The line of `[telescope]` that makes no sense.
+#[cfg(feature = "files")]
+pub(crate) fn check_telescope(text: &str, name: &str) -> Result<(), Error> {
+    let document = Document::parse(name, text)?;
+    let Some(telescope) = document.root(TABLES)?.table("telescope", TELESCOPE_KEYS)? else {
+        return Ok(());
+    };
+    spiders(&telescope)?;
+    mask(&telescope).map(drop)
+}
+
 /// The vanes of a telescope's spider.
 #[cfg(feature = "files")]
 fn spiders(telescope: &Table) -> Result<Vec<Vane>, Error> {
@@ -290,6 +311,8 @@ fn spiders(telescope: &Table) -> Result<Vec<Vane>, Error> {
     };
     let width = table.required("width", "a width in metres")?;
     let angles: Vec<f64> = table.required("angles", "a list of directions in degrees")?;
+    let few = angles.len() <= MOST_VANES;
+    table.check(accept(few, "angles", angles.len(), "at most 100 directions"))?;
     let offset = table.optional("offset", "a length in metres")?.unwrap_or(0.0);
     table.check(accept(!angles.is_empty(), "angles", &angles, "at least one direction"))?;
     let vane = |(k, angle): (usize, &f64)| {
@@ -297,8 +320,42 @@ fn spiders(telescope: &Table) -> Result<Vec<Vane>, Error> {
         let vane = Vane { width, angle, offset };
         vane.check().map(|()| vane)
     };
-    let vanes = angles.iter().enumerate().map(vane).collect::<Result<_, Invalid>>();
-    Ok(table.check(vanes)?)
+    let vanes = angles.iter().enumerate().map(vane).collect::<Result<Vec<_>, Invalid>>();
+    let vanes = table.check(vanes)?;
+    let diameter = telescope.required("diameter", "a length in metres")?;
+    let obstruction = telescope.optional("obstruction", "a ratio of diameters")?.unwrap_or(0.0);
+    let pupil = telescope.check(Pupil::new(diameter, obstruction))?;
+    let expected = format!(
+        "a width in metres that leaves light in the pupil of {diameter} m: less than {diameter}, and vanes that do not cover it all. A width \
+         in millimetres is 1000 times too large"
+    );
+    let lit = width < diameter && lit_share(&pupil, &vanes) > LEAST_LIGHT;
+    table.check(accept(lit, "width", width, &expected))?;
+    Ok(vanes)
+}
+
+// Light that a spider leaves
+/// The most vanes of a spider.
+#[cfg(feature = "files")]
+const MOST_VANES: usize = 100;
+
+/// The least share of a pupil that its spider leaves lit.
+#[cfg(feature = "files")]
+const LEAST_LIGHT: f64 = 1e-3;
+
+/// The share of a pupil's area that vanes leave lit, by counting points of equal areas.
+#[cfg(feature = "files")]
+fn lit_share(pupil: &Pupil, vanes: &[Vane]) -> f64 {
+    const POINTS: usize = 20_000;
+    let (outer, golden) = (0.5 * pupil.diameter(), PI * (3.0 - 5f64.sqrt()));
+    let inner = pupil.obstruction().powi(2);
+    let is_lit = |k: &usize| {
+        let share = (*k as f64 + 0.5) / POINTS as f64;
+        let radius = outer * (inner + (1.0 - inner) * share).sqrt();
+        let (sine, cosine) = (golden * *k as f64).sin_cos();
+        !vanes.iter().any(|vane| vane.hides([radius * cosine, radius * sine]))
+    };
+    (0..POINTS).filter(is_lit).count() as f64 / POINTS as f64
 }
 
 /// The image of a telescope's pupil.
@@ -354,9 +411,7 @@ mod tests {
     use super::*;
     use crate::model::{Layer, Pupil};
     use crate::turbulence::phase::VonKarman;
-    use crate::units::ARCSEC;
     use crate::{image::Aperture, image::Budget};
-    use std::f64::consts::PI;
 
     // Turbulence of all layers
     #[test]

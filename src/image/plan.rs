@@ -14,7 +14,7 @@ use crate::files::located::Document;
 use crate::image::budget::Budget;
 use crate::image::exposures::{Exposures, Strokes};
 use crate::image::field::Field;
-use crate::image::optical_transfer::{Aperture, TelescopeTransfer};
+use crate::image::optical_transfer::{Aperture, MOST, TelescopeTransfer};
 use crate::image::options::{EXPONENT, ErrorTerm, Exposure, ImageOptions, Structure};
 use crate::image::point_spread::PointSpread;
 use crate::image::residual::{ResidualOptions, Residuals};
@@ -25,6 +25,7 @@ use crate::model::system::{SlopeModel, System};
 use crate::model::system::TABLES;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
 use crate::tomography::{ErrorSplit, Inversion};
+use crate::units::ARCSEC;
 use ndarray::{Array2, ArrayView2, Axis};
 use std::borrow::Cow;
 
@@ -103,6 +104,41 @@ fn samples(diameter: f64, pitch: f64, image: &ImageOptions) -> usize {
     (diameter / most * (1.0 - 1e-12)).ceil() as usize
 }
 
+// Refuse fields of too many squares
+/// Refuses a field of pixels, or boxes, that would need a pupil of more squares than there may be, by the key that is to blame.
+fn check_field(
+    across: usize,
+    diameter: f64,
+    pitch: f64,
+    image: &ImageOptions,
+) -> Result<(), Invalid> {
+    if across <= MOST {
+        return Ok(());
+    }
+    let mas = |angle: f64| format!("{:.6}", 1e3 * angle / ARCSEC).parse().unwrap_or(angle);
+    let shortest = image.wavelengths.iter().copied().fold(f64::INFINITY, f64::min);
+    let (widest, pixel) = (MOST as f64 * shortest / diameter, image.pixel_at(shortest, diameter));
+    let field = image.pixels as f64 * pixel;
+    let boxes = image.ensquared.iter().copied().enumerate().filter(|(_, side)| *side > field);
+    let reason = format!("a field of at most {} mas, {MOST} λ/D at {shortest} m", mas(widest));
+    let (name, value, expected) = match boxes.max_by(|a, b| a.1.total_cmp(&b.1)) {
+        _ if pitch / PER_PITCH < diameter / MOST as f64 => {
+            let least = PER_PITCH * diameter / MOST as f64;
+            ("mirror[0].pitch".to_string(), pitch, format!("at least {least} m for images"))
+        }
+        Some((k, side)) => (format!("image.ensquared[{k}]"), mas(side), reason),
+        None if image.pixel.is_some() => {
+            let most = mas(widest / image.pixels as f64);
+            let pixels = image.pixels;
+            let remedy =
+                format!("{reason}: at most {most} mas with {pixels} pixels, or fewer pixels");
+            ("image.pixel".into(), mas(pixel), remedy)
+        }
+        None => ("image.pixels".into(), image.pixels as f64, reason),
+    };
+    Err(Invalid::new(name, value, expected))
+}
+
 // Append the directions of a field
 /// The system with the directions of a field behind its targets.
 fn with_field(system: &System, options: &mut ImagingOptions) -> Result<System, Invalid> {
@@ -110,10 +146,11 @@ fn with_field(system: &System, options: &mut ImagingOptions) -> Result<System, I
     field.check()?;
     let (targets, directions) = (system.targets(), field.directions()?);
     let weights = &mut options.correction.weights;
+    let alone = system.optimisation().is_empty();
     if weights.is_empty() {
-        weights.resize(targets.len(), 1.0);
+        weights.resize(targets.len(), f64::from(u8::from(alone)));
     }
-    let own = if targets.is_empty() { 1.0 } else { 0.0 };
+    let own = if targets.is_empty() && alone { 1.0 } else { 0.0 };
     weights.resize(targets.len() + directions.len(), own);
     system.to_builder().targets(targets.iter().copied().chain(directions)).build()
 }
@@ -223,7 +260,7 @@ impl ImagingPlan {
         let (system, targets) = (&with_field(system, &mut options)?, system.targets().len());
         let correction = Correction::new(system, &options.correction)?;
         let (terms, independent) = choose_terms(&options, &correction);
-        let alone = Self::is_plain(&options.correction, system.targets().len());
+        let alone = Self::is_plain(&options.correction, correction.system().targets().len());
         let mirrors = if targets == 0 { system.targets().len() } else { targets };
         let split = independent.is_some() && terms.contains(&ErrorTerm::Aliasing);
         let whole = split || noise_gain(&options) != 1.0;
@@ -248,7 +285,11 @@ impl ImagingPlan {
             options.reconstructor.errors_only(alone && !whole && !apart).keep(needed);
         let reconstruction = ReconstructorPlan::new(correction.system(), reconstructor)?;
         let pitch = correction.pupil_mirror().fitting_pitch();
+        options
+            .control
+            .map_or(Ok(()), |control| control.check_winds(system.atmosphere(), pitch))?;
         let across = samples(diameter, pitch, &options.image);
+        check_field(across, diameter, pitch, &options.image)?;
         let aperture = options.image.aperture(pupil, across, diameter / across as f64)?;
         let whole_field = false;
         Ok(Self {
@@ -618,7 +659,7 @@ impl ImagingPlan {
         let found = self.reconstruction.run(engine, watch)?;
         let mut whole =
             |strokes: Array2<f64>| alone(vec![("tomography", Strokes::Here(Cow::Owned(strokes)))]);
-        if !Self::is_plain(&self.options.correction, correction.targets()) {
+        if !Self::is_plain(&self.options.correction, correction.system().targets().len()) {
             let left = correction.of(&found, engine)?;
             let parts = left.stroke_errors.outer_iter().zip(left.noise_errors.outer_iter());
             return parts.map(|(all, noise)| &all + (gain - 1.0) * &noise).try_for_each(whole);
@@ -664,10 +705,11 @@ impl ImagingPlan {
             return Err(Invalid::new("reconstruction", "without a matrix", expected).into());
         };
         let correction = &self.correction;
-        let commands = match Self::is_plain(&self.options.correction, correction.targets()) {
-            true => Vec::new(),
-            false => correction.commands(&rows, engine)?,
-        };
+        let commands =
+            match Self::is_plain(&self.options.correction, correction.system().targets().len()) {
+                true => Vec::new(),
+                false => correction.commands(&rows, engine)?,
+            };
         let ((system, pitch), projector) = (self.square(), correction.pupil(engine)?);
         let low = low_covariances(system, pitch, watch)?;
         let split = ErrorSplit::new(system, kept.measurements, low)?;

@@ -2,6 +2,7 @@
 //! What is said of the loop that steers a mirror: its rate, its delay, and its gain.
 
 use crate::error::{Invalid, accept, positive};
+use crate::model::atmosphere::Atmosphere;
 
 // Loop that steers a mirror
 /// Whether sensors see the air, or what the mirror leaves of it.
@@ -56,6 +57,43 @@ impl ControlLoop {
         accept(self.gain < limit, "gain", self.gain, &expected).map(drop)
     }
 }
+
+// Check a loop against the wind
+impl ControlLoop {
+    /// Refuses a loop so slow, or winds so fast, that layers move by more than 1000 pitches of a mirror \[m\] within the memory of the loop.
+    ///
+    /// # Errors
+    /// `Invalid`, by the name of the key that is to blame: the wind where it is faster than 100 m/s, else the rate.
+    pub fn check_winds(&self, air: &Atmosphere, pitch: f64) -> Result<(), Invalid> {
+        let frames = match self.kind {
+            LoopKind::Open => self.delay,
+            LoopKind::Closed => self.delay + 2.0 / self.gain,
+        };
+        let speeds = air.layers().iter().map(|layer| layer.wind_speed).enumerate();
+        let (l, fastest) = speeds.fold((0, 0.0), |a, b| if b.1 > a.1 { b } else { a });
+        let (reach, seconds) = (1000.0 * pitch, frames / self.rate);
+        if fastest * seconds <= reach {
+            return Ok(());
+        }
+        let limit = format!(
+            "so that the wind moves layers by at most 1000 pitches of the mirror, {reach} m, within the memory of the loop"
+        );
+        if fastest > FASTEST {
+            let expected = format!("at most {:.4} m/s, {limit}", reach / seconds);
+            return Err(Invalid::new(
+                format!("atmosphere.layers[{l}].wind_speed"),
+                fastest,
+                expected,
+            ));
+        }
+        let least = fastest * frames / reach;
+        let expected = format!("at least {least:.4} Hz for winds of {fastest} m/s, {limit}");
+        Err(Invalid::new("loop.rate", format!("{:?}", self.rate), expected))
+    }
+}
+
+/// The fastest wind that is no mistake, m/s.
+const FASTEST: f64 = 100.0;
 
 // Decide whether a loop is stable
 impl ControlLoop {

@@ -2,7 +2,8 @@
 //! The pupil, the lenslet array in it, its valid lenslets, and the order of their slopes.
 
 use crate::error::{Invalid, accept, length};
-use ndarray::Array2;
+use ndarray::{Array2, s};
+use std::ops::Range;
 
 // Area of a disc in a rectangle
 /// The area \[m²\] that a disc of `radius` \[m\] at the origin has in common with the rectangle
@@ -70,22 +71,29 @@ impl Pupil {
 
     /// The lit fraction of the area of a square, given its centre \[m\] and side \[m\]; from 0 to 1.
     pub fn lit_fraction(&self, centre: [f64; 2], side: f64) -> f64 {
-        let outer = self.diameter / 2.0;
-        // Squares that no rim cuts
-        let ([x, y], half) = ([centre[0].abs(), centre[1].abs()], side / 2.0);
-        let (x_near, y_near) = ((x - half).max(0.0), (y - half).max(0.0));
-        let near = x_near * x_near + y_near * y_near;
-        let far = (x + half) * (x + half) + (y + half) * (y + half);
-        let inner = outer * self.obstruction;
-        let (inside, outside) = (inner * inner, outer * outer);
-        if near >= outside || far <= inside {
-            return 0.0;
-        } else if far <= outside && near >= inside {
-            return 1.0;
+        if let Some(fraction) = self.whole_fraction(centre, side) {
+            return fraction;
         }
         let [x, y] = centre.map(|c| [c - side / 2.0, c + side / 2.0]);
+        let outer = self.diameter / 2.0;
         let disc = |radius| disc_rectangle_area(radius, x, y);
         ((disc(outer) - disc(outer * self.obstruction)) / (side * side)).clamp(0.0, 1.0)
+    }
+
+    // Sort squares that no rim crosses
+    /// Squares of the radii of the obstruction and of the pupil, m².
+    fn rims(&self) -> [f64; 2] {
+        let outer = self.diameter / 2.0;
+        [outer * self.obstruction, outer].map(|radius| radius * radius)
+    }
+
+    /// The lit fraction of a square that no rim crosses: 0 or 1; none for the others.
+    fn whole_fraction(&self, centre: [f64; 2], side: f64) -> Option<f64> {
+        let ([inner, outer], [nearest, farthest]) = (self.rims(), extremes(centre, side));
+        if nearest >= outer || farthest <= inner {
+            return Some(0.0);
+        }
+        (farthest <= outer && nearest >= inner).then_some(1.0)
     }
 }
 
@@ -164,14 +172,12 @@ impl LensletArray {
 
     /// How many lenslets are valid.
     pub fn count_valid(&self, pupil: Option<&Pupil>, validity: Validity) -> usize {
-        let n = self.lenslets;
-        (0..n * n).filter(|k| self.is_valid([k / n, k % n], pupil, validity)).count()
+        self.runs(pupil, validity).map(|run| run.columns.len()).sum()
     }
 
     /// Whether there is any valid lenslet.
     pub fn any_valid(&self, pupil: Option<&Pupil>, validity: Validity) -> bool {
-        let n = self.lenslets;
-        (0..n * n).any(|k| self.is_valid([k / n, k % n], pupil, validity))
+        self.runs(pupil, validity).next().is_some()
     }
 
     // Map of the valid lenslets
@@ -186,8 +192,110 @@ impl LensletArray {
     /// # Ok::<(), lenslet::Invalid>(())
     /// ```
     pub fn valid(&self, pupil: Option<&Pupil>, validity: Validity) -> Array2<bool> {
-        let shape = (self.lenslets, self.lenslets);
-        Array2::from_shape_fn(shape, |(j, i)| self.is_valid([j, i], pupil, validity))
+        let mut valid = Array2::from_elem((self.lenslets, self.lenslets), false);
+        for Run { row, columns, .. } in self.runs(pupil, validity) {
+            valid.slice_mut(s![row, columns]).fill(true);
+        }
+        valid
+    }
+}
+
+// Runs of lenslets that are lit alike
+/// Neighbouring lenslets of a row that are lit alike.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Run {
+    pub(crate) row: usize,
+    pub(crate) columns: Range<usize>,
+    /// The lit fraction of each.
+    pub(crate) lit: f64,
+}
+
+// Distances of a square and bisection
+/// Squares of the distances of the nearest and the farthest point of a square from the axis, m².
+fn extremes(centre: [f64; 2], side: f64) -> [f64; 2] {
+    let half = side / 2.0;
+    let [near, far] = [-half, half].map(|half| centre.map(|x| (x.abs() + half).max(0.0)));
+    [near, far].map(|[x, y]| x * x + y * y)
+}
+
+/// How many of the first numbers below `count` have a property that all later ones lack.
+fn bisected(count: usize, has: impl Fn(usize) -> bool) -> usize {
+    let (mut least, mut most) = (0, count);
+    while least < most {
+        let middle = (least + most) / 2;
+        if has(middle) {
+            least = middle + 1;
+        } else {
+            most = middle;
+        }
+    }
+    least
+}
+
+impl LensletArray {
+    // Valid runs of all rows
+    /// The valid lenslets in runs, row by row; without a pupil all are lit.
+    pub(crate) fn runs(
+        &self,
+        pupil: Option<&Pupil>,
+        validity: Validity,
+    ) -> impl Iterator<Item = Run> {
+        let (array, pupil) = (*self, pupil.copied());
+        let n = array.lenslets;
+        let all = move |row| match &pupil {
+            Some(pupil) => array.row(row, pupil),
+            None => vec![Run { row, columns: 0..n, lit: 1.0 }],
+        };
+        let is_valid = move |run: &Run| match (&pupil, validity) {
+            (None, _) => true,
+            (Some(_), Validity::LitFraction(threshold)) => run.lit >= threshold - 1e-12,
+            (Some(pupil), Validity::Centre) => {
+                pupil.contains([run.columns.start, run.row].map(|k| array.centre(k)))
+            }
+        };
+        (0..n).flat_map(all).filter(is_valid)
+    }
+
+    /// All runs of a row, from its first column to the last.
+    fn row(&self, row: usize, pupil: &Pupil) -> Vec<Run> {
+        let (n, parts) = (self.lenslets, self.parts(row, pupil));
+        let (odd, middle) = (n % 2, n / 2);
+        let mirrored = parts.iter().rev().map(|(part, lit)| {
+            let (start, end) = (part.start.max(odd), part.end.max(part.start.max(odd)));
+            (n - middle - end..n - middle - start, *lit)
+        });
+        let straight =
+            parts.iter().map(|(part, lit)| (middle + part.start..middle + part.end, *lit));
+        let mut runs = Vec::new();
+        for (columns, lit) in mirrored.chain(straight).filter(|(columns, _)| !columns.is_empty()) {
+            let Some(lit) = lit else {
+                let lit = |i| pupil.lit_fraction([i, row].map(|k| self.centre(k)), self.pitch);
+                runs.extend(columns.map(|i| Run { row, columns: i..i + 1, lit: lit(i) }));
+                continue;
+            };
+            runs.push(Run { row, columns, lit });
+        }
+        runs
+    }
+
+    /// The parts of row `j` from its middle outwards: lenslets from `start` to `end`, counted from the middle one, and the lit fraction of all
+    /// of them, unless a rim crosses them.
+    fn parts(&self, j: usize, pupil: &Pupil) -> [(Range<usize>, Option<f64>); 5] {
+        let (middle, half) = (self.lenslets / 2, self.lenslets - self.lenslets / 2);
+        let far = |k: usize| extremes([self.centre(middle + k), self.centre(j)], self.pitch);
+        let [inner, outer] = pupil.rims();
+        let dark = bisected(half, |k| far(k)[1] <= inner);
+        let on_rim = bisected(half, |k| far(k)[0] < inner);
+        let whole = bisected(half, |k| far(k)[1] <= outer);
+        let last = bisected(half, |k| far(k)[0] < outer);
+        let (first, whole) = if on_rim < whole { (on_rim, whole) } else { (last, last) };
+        [
+            (0..dark, Some(0.0)),
+            (dark..first, None),
+            (first..whole, Some(1.0)),
+            (whole..last, None),
+            (last..half, Some(0.0)),
+        ]
     }
 }
 
@@ -323,6 +431,50 @@ mod tests {
                 );
             }
         }
+    }
+
+    // Runs agree with single lenslets
+    #[test]
+    fn runs_agree_with_single_lenslets() {
+        for (lenslets, width, obstruction) in [
+            (1, 2.0, 0.0),
+            (2, 2.0, 0.9),
+            (3, 2.0, 0.99),
+            (8, 1.4, 0.3),
+            (9, 2.3, 0.5),
+            (40, 2.0, 0.14),
+            (41, 7.0, 0.999),
+            (6, 60.0, 0.1),
+        ] {
+            let (array, pupil) = (
+                LensletArray::new(lenslets, width / lenslets as f64).unwrap(),
+                Pupil::new(2.0, obstruction).unwrap(),
+            );
+            let rules = [0.0, 1e-9, 0.5, 1.0].map(Validity::LitFraction);
+            for rule in rules.into_iter().chain([Validity::Centre]) {
+                let alone = |(j, i)| array.is_valid([j, i], Some(&pupil), rule);
+                let expected = Array2::from_shape_fn((lenslets, lenslets), alone);
+                assert_eq!(array.valid(Some(&pupil), rule), expected, "{lenslets} {rule:?}");
+                let count = expected.iter().filter(|valid| **valid).count();
+                assert_eq!(array.count_valid(Some(&pupil), rule), count);
+                assert_eq!(array.any_valid(Some(&pupil), rule), count > 0);
+                let mut order = Vec::new();
+                for Run { row, columns, lit } in array.runs(Some(&pupil), rule) {
+                    for i in columns {
+                        let centre = [i, row].map(|k| array.centre(k));
+                        assert!((pupil.lit_fraction(centre, array.pitch()) - lit).abs() < 1e-14);
+                        order.push([row, i]);
+                    }
+                }
+                assert_eq!(order, SlopeOrder::new(&[expected]).lenslets(0));
+            }
+        }
+        let (array, pupil) =
+            (LensletArray::new(10_000, 1e-3).unwrap(), Pupil::new(10.0, 0.3).unwrap());
+        let start = std::time::Instant::now();
+        let count = array.count_valid(Some(&pupil), Validity::default()) as f64;
+        let area = 25e6 * PI * (1.0 - 0.09);
+        assert!((count / area - 1.0).abs() < 1e-5 && start.elapsed().as_secs_f64() < 1.0);
     }
 
     // Valid lenslets one by one

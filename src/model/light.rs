@@ -4,7 +4,7 @@
 use crate::{
     error::{Invalid, accept, positive},
     model::atmosphere::{Atmosphere, check_wavelength},
-    model::lenslet_array::{LensletArray, Pupil, SlopeOrder, Validity},
+    model::lenslet_array::{Pupil, Run, Validity},
     model::noise::Noise,
     model::sensor::Sensor,
 };
@@ -17,7 +17,7 @@ pub(crate) const FWHM: f64 = 2.354_820_045_030_949_3;
 const MOST_PIXELS: usize = 10_000;
 
 /// Lenslets across a sensor at most whose light is computed.
-const MOST_LENSLETS: usize = 1000;
+const MOST_LENSLETS: usize = 10_000;
 
 /// What is expected of a window.
 pub(crate) const WINDOW: &str = "a whole number of pixels from 2 to 10000";
@@ -130,14 +130,16 @@ impl Light {
     ) -> Result<Noise, Invalid> {
         self.check()?;
         sensor.check()?;
-        let (across, lenslets) = (MOST_LENSLETS, sensor.array.lenslets());
-        let expected = format!("at most {across}, whose light is computed one by one");
-        accept(lenslets <= across, "lenslets", lenslets, &expected)?;
-        let order = SlopeOrder::new(&[sensor.array.valid(pupil, validity)]);
-        let round = self.round_spot(sensor, air);
-        let spot = |&lenslet: &[usize; 2]| self.spot_behind(sensor, lenslet, round);
-        let spots: Vec<Spot> = order.lenslets(0).iter().map(spot).collect();
-        let widest = spots.iter().fold(round, |widest, &[xx, _, yy]| widest.max(xx).max(yy));
+        let (array, round) = (&sensor.array, self.round_spot(sensor, air));
+        let expected = format!("at most {MOST_LENSLETS}, whose light is computed one by one");
+        accept(array.lenslets() <= MOST_LENSLETS, "lenslets", array.lenslets(), &expected)?;
+        let spot = |lenslet: [usize; 2]| self.spot_behind(sensor, lenslet, round);
+        let runs = || array.runs(pupil, validity);
+        let lenslets = || runs().flat_map(|run| run.columns.map(move |i| ([run.row, i], run.lit)));
+        let streaks = self.spot.iter().flat_map(|_| lenslets());
+        let widest = streaks
+            .map(|(lenslet, _)| spot(lenslet))
+            .fold(round, |widest, [xx, _, yy]| widest.max(xx).max(yy));
         let of_pixels = self.of_pixels(widest)?;
         // Noise of lenslets or of one for all
         let of_photons = self.excess_noise.powi(2);
@@ -146,29 +148,30 @@ impl Light {
         if self.spot.is_none() && pupil.is_none() {
             return Noise::uniform(variance(self.photons, round));
         }
-        let photons = |&lenslet: &[usize; 2]| self.gathered(&sensor.array, pupil, lenslet);
-        let photons: Vec<f64> = order.lenslets(0).iter().map(photons).collect::<Result<_, _>>()?;
-        let lenslets = photons.iter().zip(spots);
         if self.spot.is_none() {
-            return Noise::lenslets(lenslets.map(|(&p, [xx, ..])| variance(p, xx)).collect());
+            let (mut others, mut count) = (Vec::new(), 0);
+            for Run { row, columns, lit } in runs() {
+                let photons = self.gathered(lit, [row, columns.start])?;
+                if lit != 1.0 {
+                    others.extend(
+                        (count..count + columns.len()).map(|k| (k, variance(photons, round))),
+                    );
+                }
+                count += columns.len();
+            }
+            return Noise::most(count, variance(self.photons, round), others);
         }
-        let block = |(&photons, [xx, xy, yy]): (&f64, Spot)| {
+        let block = |(lenslet, lit): ([usize; 2], f64)| {
+            let (photons, [xx, xy, yy]) = (self.gathered(lit, lenslet)?, spot(lenslet));
             let xy = of_photons * xy / photons;
-            [[variance(photons, xx), xy], [xy, variance(photons, yy)]]
+            Ok([[variance(photons, xx), xy], [xy, variance(photons, yy)]])
         };
-        Noise::blocks(&lenslets.map(block).collect::<Vec<_>>())
+        Noise::blocks(&lenslets().map(block).collect::<Result<Vec<_>, Invalid>>()?)
     }
 
     // Light gathered by a lenslet
-    /// Photons behind lenslet `[j, i]`.
-    fn gathered(
-        &self,
-        array: &LensletArray,
-        pupil: Option<&Pupil>,
-        [j, i]: [usize; 2],
-    ) -> Result<f64, Invalid> {
-        let centre = [array.centre(i), array.centre(j)];
-        let lit = pupil.map_or(1.0, |pupil| pupil.lit_fraction(centre, array.pitch()));
+    /// Photons behind lenslet `[j, i]`, of which this fraction is lit.
+    fn gathered(&self, lit: f64, [j, i]: [usize; 2]) -> Result<f64, Invalid> {
         let expected =
             format!("light behind all valid lenslets, and [{j}, {i}] is valid without any");
         accept(lit > 1e-9, "photons", self.photons * lit, &expected)
@@ -297,6 +300,7 @@ mod tests {
     use super::*;
     use crate::{
         model::atmosphere::Layer,
+        model::lenslet_array::LensletArray,
         model::source::Source,
         units::{ARCSEC, DEGREE},
     };

@@ -30,6 +30,8 @@ pub struct Noise(Form);
 enum Form {
     /// The variance of every slope, rad².
     Uniform(f64),
+    /// The variance of the slopes of most of so many valid lenslets, and of the others with their numbers, rad².
+    Most { lenslets: usize, variance: f64, others: Vec<(usize, f64)> },
     /// The variance of both slopes of each valid lenslet, rad².
     Lenslets(Vec<f64>),
     /// Elements xx, xy and yy of the block of each valid lenslet, rad².
@@ -56,6 +58,23 @@ impl Noise {
             not_negative(&format!("noise of lenslet {k}"), variance)?;
         }
         Ok(Self(Form::Lenslets(variances)))
+    }
+
+    // Take noise of most lenslets
+    /// The same `variance` \[rad²\] for the slopes of most of so many valid lenslets, but for the `others`, in their order.
+    ///
+    /// # Errors
+    /// As for [`uniform`](Self::uniform).
+    pub(crate) fn most(
+        lenslets: usize,
+        variance: f64,
+        others: Vec<(usize, f64)>,
+    ) -> Result<Self, Invalid> {
+        not_negative("noise", variance)?;
+        for (k, other) in &others {
+            not_negative(&format!("noise of lenslet {k}"), *other)?;
+        }
+        Ok(Self(Form::Most { lenslets, variance, others }))
     }
 
     // Take blocks that can be covariances
@@ -112,6 +131,7 @@ impl Noise {
     pub fn check_lenslets(&self, valid: impl FnOnce() -> usize) -> Result<(), Invalid> {
         let given = match &self.0 {
             Form::Uniform(_) => return Ok(()),
+            Form::Most { lenslets, .. } => *lenslets,
             Form::Lenslets(variances) => variances.len(),
             Form::Blocks(blocks) => blocks.len(),
         };
@@ -126,6 +146,12 @@ impl Noise {
     pub fn block(&self, k: usize) -> [f64; 3] {
         match &self.0 {
             Form::Uniform(variance) => [*variance, 0.0, *variance],
+            Form::Most { lenslets, variance, others } => {
+                assert!(k < *lenslets, "lenslet {k} of {lenslets}");
+                let place = others.binary_search_by_key(&k, |(other, _)| *other);
+                let variance = place.map_or(*variance, |place| others[place].1);
+                [variance, 0.0, variance]
+            }
             Form::Lenslets(variances) => [variances[k], 0.0, variances[k]],
             Form::Blocks(blocks) => blocks[k],
         }
@@ -147,6 +173,10 @@ impl Noise {
         let mean = |sum: f64, lenslets: usize| sum / lenslets.max(1) as f64;
         match &self.0 {
             Form::Uniform(variance) => *variance,
+            Form::Most { lenslets, variance, others } => {
+                let whole = variance * (lenslets - others.len()) as f64;
+                mean(whole + others.iter().map(|(_, other)| other).sum::<f64>(), *lenslets)
+            }
             Form::Lenslets(variances) => mean(variances.iter().sum(), variances.len()),
             Form::Blocks(blocks) => {
                 mean(blocks.iter().map(|[xx, _, yy]| 0.5 * (xx + yy)).sum(), blocks.len())

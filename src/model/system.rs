@@ -6,7 +6,7 @@ mod file;
 #[cfg(all(feature = "files", feature = "factorise"))]
 pub(crate) use file::TARGET_KEYS;
 #[cfg(feature = "files")]
-pub(crate) use file::{TABLES, TELESCOPE_KEYS, require_winds};
+pub(crate) use file::{TABLES, TELESCOPE_KEYS, rates_apart, require_winds};
 
 use crate::{
     error::{Invalid, accept},
@@ -19,6 +19,9 @@ use crate::{
     model::wavefront_grid::PhaseGrid,
 };
 use ndarray::Array2;
+
+/// The most slopes that are listed one by one.
+const MOST_SLOPES: usize = 1 << 24;
 
 // A whole adaptive optics system
 /// An adaptive-optics system, as a system file describes it. Made by [`System::builder`] or read from a file, it has been
@@ -33,6 +36,7 @@ pub struct System {
     validity: Validity,
     guide_stars: Vec<GuideStar>,
     targets: Vec<Source>,
+    optimisation: Vec<(Source, f64)>,
     truth_sensor: Option<LensletArray>,
     phase: Option<PhaseGrid>,
 }
@@ -85,6 +89,11 @@ impl System {
         &self.targets
     }
 
+    /// Directions over which mirrors are optimised besides the targets, with their weights; they have no images.
+    pub fn optimisation(&self) -> &[(Source, f64)] {
+        &self.optimisation
+    }
+
     /// The lenslets of the truth sensor, by whose slopes an error is measured: those that all guide stars share unless there are others.
     pub fn truth_sensor(&self) -> &LensletArray {
         self.truth_sensor.as_ref().unwrap_or(&self.lenslet_array)
@@ -105,6 +114,23 @@ impl System {
     pub fn valid_lenslets(&self) -> Vec<Array2<bool>> {
         let valid = |star: &GuideStar| star.sensor.array.valid(self.pupil(), self.validity);
         self.guide_stars.iter().map(valid).collect()
+    }
+
+    /// Slopes of all guide stars.
+    pub fn count_slopes(&self) -> usize {
+        let lenslets =
+            |star: &GuideStar| star.sensor.array.count_valid(self.pupil(), self.validity);
+        self.guide_stars.iter().map(|star| 2 * lenslets(star)).sum()
+    }
+
+    /// Refuses more slopes than a plan lists one by one.
+    pub(crate) fn expect_slopes(&self) -> Result<(), Invalid> {
+        let (count, stars) = (self.count_slopes(), self.guide_stars.len());
+        let expected = format!(
+            "sensors with at most {MOST_SLOPES} slopes together: fewer lenslets, or fewer stars"
+        );
+        let value = format!("{stars} with {count} slopes");
+        if count <= MOST_SLOPES { Ok(()) } else { Err(Invalid::new("guide_star", value, expected)) }
     }
 
     // Modes removed from a system
@@ -240,6 +266,7 @@ impl System {
             validity: Validity::default(),
             guide_stars: Vec::new(),
             targets: Vec::new(),
+            optimisation: Vec::new(),
             truth_sensor: None,
             phase: None,
         })
@@ -295,6 +322,11 @@ impl SystemBuilder {
         Self(System { targets: targets.into_iter().collect(), ..self.0 })
     }
 
+    /// All directions over which mirrors are optimised besides the targets, with their weights.
+    pub fn optimisation(self, directions: impl IntoIterator<Item = (Source, f64)>) -> Self {
+        Self(System { optimisation: directions.into_iter().collect(), ..self.0 })
+    }
+
     /// The lenslets of the truth sensor, or those of the system.
     pub fn truth_sensor(self, truth_sensor: Option<LensletArray>) -> Self {
         Self(System { truth_sensor, ..self.0 })
@@ -325,6 +357,14 @@ impl SystemBuilder {
             let (name, expected) =
                 (format!("target[{k}].height"), "inf, as a target is a direction");
             accept(target.height().is_infinite(), &name, target.height(), expected)?;
+        }
+        for (k, (direction, weight)) in system.optimisation.iter().enumerate() {
+            let (height, name) = (direction.height(), format!("optimisation[{k}]"));
+            let expected = "inf, as an optimisation is over directions";
+            accept(height.is_infinite(), &format!("{name}.height"), height, expected)?;
+            let expected = "a finite number greater than 0, or no such table";
+            let good = *weight > 0.0 && weight.is_finite();
+            accept(good, &format!("{name}.weight"), *weight, expected)?;
         }
         if let Some(PhaseGrid { points, oversampling, disc_radius }) = system.phase {
             within("phase", PhaseGrid::new(points, oversampling, disc_radius).map(drop))?;

@@ -3,7 +3,7 @@
 
 // What systems of TIPTOP stand on
 use crate::error::{BadLine, Error, accept, length, not_negative, positive};
-use crate::files::tiptop::{Entry, FromLiteral, Literal, ParameterFile, Section};
+use crate::files::tiptop::{Comment, Entry, FromLiteral, Literal, ParameterFile, Section};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::control::{ControlLoop, LoopKind};
 use crate::model::lenslet_array::{LensletArray, Pupil};
@@ -22,6 +22,8 @@ pub struct Imported {
     pub toml: String,
     /// What became of each key of the parameter file, in its order.
     pub keys: Vec<ImportedKey>,
+    /// What the system file describes otherwise than the parameter file, in words, and how much that matters.
+    pub warnings: Vec<String>,
 }
 
 /// A key of a parameter file and what became of it.
@@ -75,10 +77,13 @@ impl Imported {
         let aims = Aims::read(&file, stars.of_high_orders, &mut notes)?;
         let rest = Rest::read(&file, &mut notes)?;
         note(&file, &mut notes);
+        note_static(file.required("telescope")?, &mut notes)?;
         let keys = notes.fates(&file);
-        let toml = written(name, (&view, &stars, &aims, &rest), &keys);
+        let mut page = written(name, (&view, &stars, &aims, &rest), &keys);
+        page.comments(&file);
+        let toml = page.0;
         System::from_toml(&toml, &format!("{name}, as it was converted"))?;
-        Ok(Self { toml, keys })
+        Ok(Self { toml, keys, warnings: notes.warnings })
     }
 }
 
@@ -229,6 +234,8 @@ enum Light {
 /// What a sensor detects: the keys of `[guide_star.sensor]`.
 struct Detected {
     photons: f64,
+    /// Frames in a second, where the loop has another rate.
+    rate: Option<f64>,
     wavelength: f64,
     pixel: f64,
     fwhm: Option<f64>,
@@ -306,6 +313,7 @@ impl Order<'_> {
         notes: &mut Notes,
     ) -> Result<Vec<Star>, BadLine> {
         let (section, sensor) = (self.file.required(sources)?, self.file.required(sensor)?);
+        self.own_rate(notes)?;
         let directions = directions(section, ["Zenith", "Azimuth"])?;
         let each = (directions.len(), "star");
         let lenslets = for_each(sensor, "NumberLenslets", each, "a whole number")?;
@@ -430,12 +438,13 @@ impl Order<'_> {
         let excess = number("ExcessNoiseFactor", "a factor of the variance")?.unwrap_or(1.0);
         let dark = number("Dark", "electrons in a second")?.unwrap_or(0.0);
         let sky = number("SkyBackground", "electrons in a second")?.unwrap_or(0.0);
-        let background = if dark + sky > 0.0 { (dark + sky) / self.rate(notes)? } else { 0.0 };
+        let background = if dark + sky > 0.0 { (dark + sky) / self.rate()? } else { 0.0 };
         if background == 0.0 {
             notes.unused(sensor, &["Dark", "SkyBackground"], "they are zero");
         }
         Ok(Detected {
             photons: 0.0,
+            rate: self.noted_rate(notes)?,
             wavelength,
             pixel: 1e-3 * pixel,
             fwhm: self.width(sensor, (wavelength, side), notes)?,
@@ -448,17 +457,45 @@ impl Order<'_> {
 
     // Frames in a second
     /// Frames in a second of these sensors.
-    fn rate(self, notes: &mut Notes) -> Result<f64, BadLine> {
+    fn rate(self) -> Result<f64, BadLine> {
         let (key, expected) = (format!("SensorFrameRate_{}", self.order), "frames in a second");
-        let section = self.file.required("RTC")?;
+        let section = match self.file.section("RTC") {
+            None if self.order == "HO" => return Ok(500.0),
+            _ => self.file.required("RTC")?,
+        };
         let rate = match self.order {
             "HO" => section.optional(&key, expected)?.unwrap_or(500.0),
             _ => section.required(&key, expected)?,
         };
-        if self.order != "HO" {
-            notes.converted(section, &key, "guide_star.sensor.background");
-        }
         section.check(&key, positive("", rate))
+    }
+
+    /// The same, noted as a key of the system file.
+    fn noted_rate(self, notes: &mut Notes) -> Result<Option<f64>, BadLine> {
+        let rate = self.own_rate(notes)?;
+        if let (Some(section), Some(_)) = (self.file.section("RTC"), rate) {
+            let key = format!("SensorFrameRate_{}", self.order);
+            notes.converted(section, &key, "guide_star.sensor.rate");
+        }
+        Ok(rate)
+    }
+
+    /// Frames in a second of these sensors, where the file gives them and the loop, that of high orders, has another rate.
+    fn own_rate(self, notes: &mut Notes) -> Result<Option<f64>, BadLine> {
+        let key = format!("SensorFrameRate_{}", self.order);
+        let given = self.file.section("RTC").filter(|section| section.entry(&key).is_some());
+        let Some(section) = given.filter(|_| self.order != "HO") else { return Ok(None) };
+        let (rate, common) = (self.rate()?, Self { order: "HO", ..self }.rate()?);
+        if rate == common {
+            notes.converted(section, &key, "loop.rate");
+            return Ok(None);
+        }
+        let reason = format!(
+            "the other sensors have {common} Hz, and all are taken to be in one loop at that rate. The delay and the servo-lag error of what \
+             these sensors measure, and the noise that the loop passes on, are not those of {rate} Hz"
+        );
+        notes.warn(section, &key, &reason);
+        Ok(Some(rate))
     }
 }
 
@@ -530,8 +567,13 @@ impl Order<'_> {
         let lit = |j: usize, i: usize| {
             pupil.lit_fraction([array.centre(i), array.centre(j)], array.pitch())
         };
-        let places = (0..across).flat_map(|j| (0..across).map(move |i| (j, i)));
-        let most = places.map(|(j, i)| lit(j, i)).fold(0.0, f64::max);
+        let mut most = 0.0;
+        for (j, i) in (0..across).flat_map(|j| (0..across).map(move |i| (j, i))) {
+            most = f64::max(most, lit(j, i));
+            if most == 1.0 {
+                break;
+            }
+        }
         if most > 0.0 { most } else { 1.0 }
     }
 }
@@ -541,7 +583,9 @@ impl Order<'_> {
 struct Aims {
     mode: &'static str,
     /// Zenith distance, azimuth and, where the mode has them, weight.
-    targets: Vec<([f64; 2], Option<f64>)>,
+    targets: Targets,
+    /// Directions that mirrors are for and that have no images, with their weights.
+    optimisation: Targets,
     mirrors: Vec<[f64; 3]>,
 }
 
@@ -565,9 +609,11 @@ impl Aims {
             _ => "mcao",
         };
         let of_science = directions(science, ["Zenith", "Azimuth"])?;
-        let targets = match mode {
-            "scao" => of_science.into_iter().map(|direction| (direction, None)).collect(),
-            "ltao" => first_and_rest(aims[0], of_science),
+        let alone =
+            |all: Vec<[f64; 2]>| all.into_iter().map(|one| (one, None)).collect::<Targets>();
+        let (targets, optimisation) = match mode {
+            "ltao" if !same(aims[0], of_science[0]) => (alone(of_science), alone(aims.clone())),
+            "scao" | "ltao" => (alone(of_science), Vec::new()),
             _ => with_weights(of_science, &aims, &weights),
         };
         match mode {
@@ -578,7 +624,7 @@ impl Aims {
         if mode == "glao" && layers == Some(1) {
             notes.converted(section, "NumberReconstructedLayers", "correction.mode");
         }
-        Ok(Self { mode, targets, mirrors })
+        Ok(Self { mode, targets, optimisation, mirrors })
     }
 }
 
@@ -645,23 +691,20 @@ fn same([zenith, azimuth]: [f64; 2], other: [f64; 2]) -> bool {
 // Targets in their order
 type Targets = Vec<([f64; 2], Option<f64>)>;
 
-/// What the mirror is for, then all other directions.
-fn first_and_rest(first: [f64; 2], others: Vec<[f64; 2]>) -> Targets {
-    let others = others.into_iter().filter(|other| !same(first, *other));
-    [first].into_iter().chain(others).map(|direction| (direction, None)).collect()
-}
-
-/// Directions of science, and those that mirrors are for, with the weights of the latter.
-fn with_weights(science: Vec<[f64; 2]>, aims: &[[f64; 2]], weights: &[f64]) -> Targets {
+/// Directions of science, with the weights of those that mirrors are for as well, and the other directions that they are for.
+fn with_weights(science: Vec<[f64; 2]>, aims: &[[f64; 2]], weights: &[f64]) -> (Targets, Targets) {
     let mut targets: Targets =
         science.into_iter().map(|direction| (direction, Some(0.0))).collect();
+    let mut others = Targets::new();
     for (&aim, &weight) in aims.iter().zip(weights) {
-        match targets.iter_mut().find(|(known, _)| same(*known, aim)) {
+        let known = targets.iter_mut().chain(&mut others).find(|(known, _)| same(*known, aim));
+        match known {
             Some((_, sum)) => *sum = Some(sum.unwrap_or(0.0) + weight),
-            None => targets.push((aim, Some(weight))),
+            None if weight > 0.0 => others.push((aim, Some(weight))),
+            None => {}
         }
     }
-    targets
+    (targets, others)
 }
 
 // Loop and image of TIPTOP
@@ -760,7 +803,7 @@ impl Page {
 type Parts<'a> = (&'a View, &'a Stars, &'a Aims, &'a Rest);
 
 /// The system file of what was read from the parameter file of this name.
-fn written(name: &str, (view, stars, aims, rest): Parts, keys: &[ImportedKey]) -> String {
+fn written(name: &str, (view, stars, aims, rest): Parts, keys: &[ImportedKey]) -> Page {
     let mut page = Page::default();
     // Write where it is from
     let file =
@@ -781,7 +824,7 @@ fn written(name: &str, (view, stars, aims, rest): Parts, keys: &[ImportedKey]) -
     page.mirrors(aims);
     page.control_and_image(rest);
     page.unused(keys);
-    page.0
+    page
 }
 
 // Write telescope and air
@@ -863,6 +906,13 @@ impl Page {
         }
         self.key("read_noise", rounded(light.read_noise), with("electrons rms"));
         self.key("excess_noise", rounded(light.excess_noise), with("of the rms"));
+        if let Some(rate) = light.rate {
+            self.key(
+                "rate",
+                rounded(rate),
+                with("Hz, of this sensor; [loop] has that of the others"),
+            );
+        }
         if light.background > 0.0 {
             self.key("background", rounded(light.background), with("of a pixel, in a frame"));
         }
@@ -880,7 +930,7 @@ impl Page {
             let with = |comment: &'static str| if t == 0 { comment } else { "" };
             self.line("");
             let about = match (aims.mode, t) {
-                ("ltao", 0) => "what the mirror is for",
+                ("ltao", 0) if aims.optimisation.is_empty() => "what the mirror is for",
                 _ => "",
             };
             if about.is_empty() {
@@ -892,6 +942,18 @@ impl Page {
             self.key("azimuth", rounded(*azimuth), with("degrees"));
             if let Some(weight) = weight {
                 self.key("weight", rounded(*weight), with("in the compromise of the mirrors"));
+            }
+        }
+        for (k, ([zenith, azimuth], weight)) in aims.optimisation.iter().enumerate() {
+            self.line("");
+            match k {
+                0 => self.key_alone("[[optimisation]]", "what the mirrors are for; without images"),
+                _ => self.line("[[optimisation]]"),
+            }
+            self.key("zenith", rounded(*zenith), "");
+            self.key("azimuth", rounded(*azimuth), "");
+            if let Some(weight) = weight {
+                self.key("weight", rounded(*weight), "");
             }
         }
     }
@@ -942,6 +1004,23 @@ impl Page {
         if !lines.is_empty() {
             self.line("\n# Not used:");
             lines.iter().for_each(|line| self.line(line));
+        }
+    }
+
+    /// The comments of a parameter file, each with its line and the key that it is about: the next one.
+    fn comments(&mut self, file: &ParameterFile) {
+        if !file.comments.is_empty() {
+            self.line("\n# Comments of the parameter file, each with its line and the next key:");
+        }
+        let entries = file.sections.iter().flat_map(|section| {
+            section.entries.iter().map(move |entry| (entry.line, &section.name, &entry.key))
+        });
+        let entries: Vec<_> = entries.collect();
+        for Comment { line, text } in &file.comments {
+            let next = entries.iter().find(|(at, ..)| at >= line);
+            let about = next.map_or("end".into(), |(_, section, key)| format!("{section}.{key}"));
+            let text: String = text.chars().filter(|c| !c.is_control()).collect();
+            self.line(&format!("# {line}, {about}: {text}"));
         }
     }
 }
@@ -1063,8 +1142,8 @@ const MIRRORS: Fates = &[
     (&["DmHeights"], "mirror.altitude"),
     (&["InfCoupling"], "mirror.coupling"),
     (&["InfModel"], "-influence functions are Gaussians"),
-    (&["OptimizationZenith", "OptimizationAzimuth"], "target"),
-    (&["OptimizationWeight"], "target.weight"),
+    (&["OptimizationZenith", "OptimizationAzimuth"], "target, optimisation"),
+    (&["OptimizationWeight"], "target.weight, optimisation.weight"),
     (&["NumberActuators"], "-pitches say where actuators are, in TIPTOP, too"),
     (&["OptimizationConditioning"], "-mirror.filter is of another matrix"),
     (&["NumberReconstructedLayers"], "-all layers are reconstructed"),
@@ -1128,19 +1207,30 @@ fn fates_of(section: &str) -> Fates {
 
 /// What was found while a file was read.
 #[derive(Default)]
-struct Notes(Vec<(String, Fate)>);
+struct Notes {
+    fates: Vec<(String, Fate)>,
+    warnings: Vec<String>,
+}
 
 impl Notes {
     // Take notes of keys
     /// Notes that a key of a section is converted to this.
     fn converted(&mut self, section: &Section, key: &str, to: &str) {
-        self.0.push((format!("{}.{key}", section.name), Fate::Converted(to.into())));
+        self.fates.push((format!("{}.{key}", section.name), Fate::Converted(to.into())));
     }
 
     /// Notes that keys of a section are not used.
     fn unused(&mut self, section: &Section, keys: &[&str], reason: &str) {
         for key in keys {
-            self.0.push((format!("{}.{key}", section.name), Fate::NotUsed(reason.into())));
+            self.fates.push((format!("{}.{key}", section.name), Fate::NotUsed(reason.into())));
+        }
+    }
+    /// Warns of what is described otherwise than by a key of a section.
+    fn warn(&mut self, section: &Section, key: &str, reason: &str) {
+        let Some(Entry { line, written, .. }) = section.entry(key) else { return };
+        let warning = format!("line {line}: {}.{key} = {written}: {reason}", section.name);
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
         }
     }
     /// Notes that no key of a section is used.
@@ -1154,7 +1244,7 @@ impl Notes {
     fn fates(&self, file: &ParameterFile) -> Vec<ImportedKey> {
         let told = |section: &Section, entry: &Entry| {
             let key = format!("{}.{}", section.name, entry.key);
-            let noted = self.0.iter().rev().find(|(noted, _)| *noted == key);
+            let noted = self.fates.iter().rev().find(|(noted, _)| *noted == key);
             let fate =
                 noted.map_or_else(|| documented(&section.name, entry), |(_, fate)| fate.clone());
             ImportedKey { key, line: entry.line, value: entry.written.clone(), fate }
@@ -1203,6 +1293,53 @@ fn note(file: &ParameterFile, notes: &mut Notes) {
             notes.unused_section(section, reason);
         }
     }
+}
+
+// Static aberrations in nanometres
+/// Names of the first Zernike modes from tip on, in Noll's order.
+const MODES: [&str; 10] = [
+    "tip",
+    "tilt",
+    "focus",
+    "astigmatism",
+    "astigmatism",
+    "coma",
+    "coma",
+    "trefoil",
+    "trefoil",
+    "spherical",
+];
+
+/// Notes the static aberrations that are not modelled, in nanometres rms; amplitudes are of Zernike modes of unit variance, from tip on.
+fn note_static(telescope: &Section, notes: &mut Notes) -> Result<(), BadLine> {
+    let key = "zCoefStaticOn";
+    let expected = "a list of the amplitudes of Zernike modes in nm rms, from tip on";
+    let amplitudes = telescope.optional::<Vec<f64>>(key, expected)?.unwrap_or_default();
+    let rms = amplitudes.iter().map(|amplitude| amplitude * amplitude).sum::<f64>().sqrt();
+    if rms > 0.0 {
+        let of_mode = |(k, amplitude): (usize, &f64)| {
+            let name =
+                MODES.get(k).map_or_else(|| format!("mode {}", k + 2), |name| (*name).into());
+            (*amplitude != 0.0).then(|| format!("{name} {amplitude} nm"))
+        };
+        let parts: Vec<String> = amplitudes.iter().enumerate().filter_map(of_mode).collect();
+        let short: f64 = format!("{rms:.4e}").parse().unwrap_or(rms);
+        let reason = format!(
+            "a static aberration of {short} nm rms ({}) is not modelled; its rms can be added to image.extra",
+            parts.join(", ")
+        );
+        notes.unused(telescope, &[key], &reason);
+        notes.warn(telescope, key, &reason);
+    }
+    for key in ["PathStaticOn", "PathStaticOff"] {
+        let path = telescope.optional::<String>(key, "the name of a file, in quotes")?;
+        if path.is_some_and(|path| !path.is_empty()) {
+            let reason = "the static aberration of this file is not modelled; its rms in nm can be added to image.extra";
+            notes.unused(telescope, &[key], reason);
+            notes.warn(telescope, key, reason);
+        }
+    }
+    Ok(())
 }
 
 // Tests of systems of TIPTOP
@@ -1307,17 +1444,17 @@ mod tests {
         );
         assert_eq!(aimed(&aside), ("ltao".into(), 2, String::new()));
         let (_, system) = imported(&aside);
-        assert_eq!(system.targets()[0].direction(), [0.0, 0.0]);
-        near(system.targets()[1].direction()[1], 2.5 * ARCSEC);
+        near(system.targets()[0].direction()[1], 2.5 * ARCSEC);
+        assert_eq!(system.optimisation()[0].0.direction(), [0.0, 0.0]);
         let several = aside
             .replace("OptimizationZenith = [0]", "OptimizationZenith = [0, 9]")
             .replace("OptimizationAzimuth = [0]", "OptimizationAzimuth = [0, 10]")
             .replace("OptimizationWeight = [1]", "OptimizationWeight = [1, 2]");
-        assert_eq!(aimed(&several), ("glao".into(), 3, "0.0 1.0 2.0".into()));
+        assert_eq!(aimed(&several), ("glao".into(), 2, "0.0 1.0 2.0".into()));
         let series = several
             .replace("DmPitchs = [0.222]", "DmPitchs = [0.222, 0.3]")
             .replace("DmHeights = [0.0]", "DmHeights = [0.0, 6000]");
-        assert_eq!(aimed(&series), ("mcao".into(), 3, "0.0 1.0 2.0".into()));
+        assert_eq!(aimed(&series), ("mcao".into(), 2, "0.0 1.0 2.0".into()));
         let ground =
             MUSE.replace("NumberReconstructedLayers = 10", "NumberReconstructedLayers = 1");
         assert_eq!(aimed(&ground), ("glao".into(), 1, "1.0".into()));

@@ -77,7 +77,7 @@ fn near_the_line(start: &System, pair: &MapPair) -> Vec<(f64, [usize; 2])> {
         let [u, v] = [i, j].map(|k| (k as f64 - middle) * pair.pitch);
         (u * x + v * y, (u * y - v * x).abs())
     };
-    let all = pair.counts.indexed_iter().filter(|(_, count)| **count > 0.0);
+    let all = pair.counts().indexed_iter().filter(|(_, count)| **count > 0.0);
     let own = |lag: [usize; 2]| pair.is_own() && lag == [pair.lags() / 2; 2];
     let near = all.map(|((j, i), _)| [j, i]).filter(|&lag| !own(lag));
     let mut near: Vec<_> = near.map(|lag| (place(lag), lag)).collect();
@@ -116,7 +116,7 @@ fn cut(learned: &Learned, start: &System, pair: &MapPair) -> Figure {
 fn trace(pair: &MapPair, all: ArrayView1<f64>) -> Array2<f64> {
     let element = |(j, i): (usize, usize)| {
         let at = |axes| all[pair.range().start + pair.place(axes, [j, i])];
-        if pair.counts[[j, i]] > 0.0 { at(0) + at(3) } else { f64::NAN }
+        if pair.counts()[[j, i]] > 0.0 { at(0) + at(3) } else { f64::NAN }
     };
     Array2::from_shape_fn((pair.lags(), pair.lags()), element)
 }
@@ -191,7 +191,7 @@ mod tests {
             |side: f64| line.iter().filter(|(along, _)| side * along > 0.7).map(at).sum::<f64>();
         assert!((half(1.0) - half(-1.0)).abs() > 0.05 * map[[7, 7]]);
         let middle = near_the_line(&system, own).iter().any(|(_, lag)| *lag == [7, 7]);
-        assert!(!middle && map[[0, 0]].is_nan() == (pair.counts[[0, 0]] == 0.0));
+        assert!(!middle && map[[0, 0]].is_nan() == (pair.counts()[[0, 0]] == 0.0));
         let png = plot_learned(&learned, &system, "exact", PictureFormat::Png).unwrap();
         assert!(png.starts_with(b"\x89PNG"));
     }

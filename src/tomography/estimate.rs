@@ -23,7 +23,7 @@ use crate::model::unmeasured::{Mode, RemovedModes};
 use crate::numerics::real::Real;
 use crate::tomography::blocks::{Measured, Shared, side_by_side, with_noise};
 use crate::tomography::circulant::{Circulant, Group};
-use crate::tomography::interpolation::interpolation_error;
+use crate::tomography::interpolation::{SampledErrors, interpolation_error};
 use crate::tomography::inversion::Inversion;
 use crate::turbulence::blocks::Rectangles;
 use crate::turbulence::plan::{
@@ -59,6 +59,8 @@ pub struct EstimateOptions {
     pub iterations: Option<usize>,
     /// Frames that will follow, for the memory and the time that a plan states.
     pub frames: usize,
+    /// Whether the dense form is taken, where the form is open, in place of one that interpolates layers.
+    pub exact: bool,
 }
 
 // Settings unless others are given
@@ -75,6 +77,7 @@ impl Default for EstimateOptions {
             tolerance: Stop::default().tolerance,
             iterations: None,
             frames: 1,
+            exact: true,
         }
     }
 }
@@ -84,6 +87,11 @@ impl EstimateOptions {
     /// Asks for a form of the covariances.
     pub fn form(self, form: Form) -> Self {
         Self { form, ..self }
+    }
+
+    /// Asks for the dense form wherever it fits, or for interpolated layers even there.
+    pub fn exact(self, exact: bool) -> Self {
+        Self { exact, ..self }
     }
 
     /// Asks for an interpolation.
@@ -157,6 +165,8 @@ pub(crate) struct Posed {
     pub(crate) targets: usize,
     pub(crate) points: usize,
     pub(crate) options: EstimateOptions,
+    /// Why the form is another than the covariances alone would have.
+    pub(crate) reason: Option<String>,
 }
 
 /// Guide stars that share a lattice, and the plan of their slopes' covariance.
@@ -174,6 +184,7 @@ impl Posed {
     /// `Invalid` where the system has no target, no grid of wavefront points, or no valid lenslet, or the tolerance makes no
     /// sense; `NotToeplitz` where that form is asked for and there is none.
     pub(crate) fn new(system: &System, options: EstimateOptions) -> Result<Self, Error> {
+        system.expect_slopes()?;
         let grid = system.wavefront_grid()?;
         let tolerance = options.tolerance;
         accept(tolerance > 0.0 && tolerance < 1.0, "tolerance", tolerance, "between 0 and 1")?;
@@ -184,7 +195,8 @@ impl Posed {
             (system.targets().len(), grid.points, system.valid_lenslets());
         let noise = SlopeNoise::new(system.guide_stars(), &SlopeOrder::new(&valid));
         let removed = system.removed_modes();
-        Ok(Self { covariances, groups, valid, noise, removed, targets, points, options })
+        let reason = None;
+        Ok(Self { covariances, groups, valid, noise, removed, targets, points, options, reason })
     }
 
     // Compute the model that was posed
@@ -206,7 +218,9 @@ impl Posed {
             }
             _ => Matrices::Dense(dense_matrices(system, engine, watch)?),
         };
-        let interpolation_error = covariances.interpolation_error(self.options.interpolation);
+        let interpolation = self.options.interpolation;
+        let interpolation_error = covariances.interpolation_error(interpolation);
+        let sampled = covariances.sampled_errors(interpolation, &self.valid);
         let (valid, noise, removed) =
             (self.valid.clone(), self.noise.clone(), self.removed.clone());
         let Self { targets, points, .. } = *self;
@@ -219,6 +233,7 @@ impl Posed {
             targets,
             points,
             interpolation_error,
+            sampled,
         })
     }
 }
@@ -260,6 +275,8 @@ pub(crate) struct Model {
     pub(crate) targets: usize,
     pub(crate) points: usize,
     pub(crate) interpolation_error: f64,
+    /// Errors of some rows of Ξ by interpolation, by which the error of an estimate is measured.
+    pub(crate) sampled: Option<SampledErrors>,
 }
 
 /// The covariances Θ and Ξ.
@@ -286,6 +303,16 @@ impl Matrices {
             Self::Toeplitz(problem, covariance) => interpolation_error(problem, covariance, kind),
             Self::Blocks(_, sets) => sets.iter().map(of_set).fold(0.0, f64::max),
             Self::Dense(_) => 0.0,
+        }
+    }
+
+    /// Errors of some rows of Ξ by interpolation, if all stars share a lattice and layers are interpolated.
+    fn sampled_errors(&self, kind: Interpolation, valid: &[Array2<bool>]) -> Option<SampledErrors> {
+        match self {
+            Self::Toeplitz(problem, covariance) => {
+                SampledErrors::new(problem, covariance, kind, valid)
+            }
+            _ => None,
         }
     }
 }
@@ -352,6 +379,7 @@ pub(crate) struct EstimatorCpu<T> {
     targets: usize,
     points: usize,
     interpolation_error: f64,
+    sampled: Option<SampledErrors>,
 }
 
 // Make an estimator of a model
@@ -361,7 +389,7 @@ impl<T: Real> EstimatorCpu<T> {
     /// # Errors
     /// `Invalid` where there is no valid lenslet.
     pub(crate) fn of(model: Model, options: EstimateOptions) -> Result<Self, Error> {
-        let Model { targets, points, interpolation_error, .. } = model;
+        let Model { targets, points, interpolation_error, sampled, .. } = model;
         let groups: Vec<_> = model.groups.iter().map(Grouped::group).collect();
         // Build the two operators
         let measured = |rectangles| {
@@ -402,6 +430,7 @@ impl<T: Real> EstimatorCpu<T> {
             targets,
             points,
             interpolation_error,
+            sampled,
         })
     }
 
@@ -540,6 +569,9 @@ pub struct Estimates {
     pub residual: Vec<f64>,
     /// χ²/n of Eq. [chi squared](https://lenslet.github.io/lenslet/estimate.html#eq-chi-squared) for each frame: 1 on average if the model is right.
     pub chi_squared: Vec<f64>,
+    /// Root mean square of the error that the interpolation of layers adds, for each frame, m, measured at some points; none where nothing is
+    /// interpolated, or it is not measured.
+    pub interpolation: Vec<f64>,
     /// For each frame why its solver ended short of the tolerance, or nothing if it did not; the wavefront is then that of the
     /// last iterate.
     pub shortfall: Vec<Option<String>>,
@@ -556,8 +588,8 @@ impl Estimates {
     pub(crate) fn of(frames: usize, [targets, points]: [usize; 2]) -> Self {
         let wavefront = Array4::zeros((frames, targets, points, points));
         let (iterations, shortfall) = (Vec::new(), Vec::new());
-        let [residual, chi_squared] = [Vec::new(), Vec::new()];
-        Self { wavefront, iterations, residual, chi_squared, shortfall }
+        let [residual, chi_squared, interpolation] = [(); 3].map(|()| Vec::new());
+        Self { wavefront, iterations, residual, chi_squared, interpolation, shortfall }
     }
 }
 
@@ -569,6 +601,8 @@ pub(crate) struct Found<T> {
     /// χ²/n of slopes in that unit.
     pub(crate) chi_squared: f64,
     pub(crate) unit: f64,
+    /// Root mean square of the error by interpolation in that unit, where it is measured.
+    pub(crate) interpolation: Option<f64>,
 }
 
 /// χ²/n of slopes and coefficients, Eq. [chi squared](https://lenslet.github.io/lenslet/estimate.html#eq-chi-squared), where `n` of them are free.
@@ -600,6 +634,7 @@ impl Estimates {
         self.iterations.push(solved.iterations);
         self.residual.push(solved.residual);
         self.chi_squared.push((unit * found.chi_squared * unit).min(f64::MAX));
+        self.interpolation.extend(found.interpolation.map(|error| error * unit));
         self.shortfall.push(shortfall.map(|error| error.to_string()));
         Ok(())
     }
@@ -670,7 +705,12 @@ impl<T: Real> EstimatorCpu<T> {
             let chi_squared = chi_squared(&measured, &coefficients, free);
             let mut wavefront = vec![T::zero(); self.wavefront.rows()];
             self.wavefront.apply(&coefficients, &mut wavefront, &mut scratch);
-            estimates.push(Found { wavefront, attempt, chi_squared, unit })?;
+            let interpolation = self.sampled.as_ref().map(|sampled| {
+                let mut used: Vec<f64> = coefficients.iter().map(|c| c.in_double()).collect();
+                self.removed.remove(&mut used);
+                sampled.rms(&used)
+            });
+            estimates.push(Found { wavefront, attempt, chi_squared, unit, interpolation })?;
             watch.progress(frame + 1, frames);
         }
         Ok(estimates)

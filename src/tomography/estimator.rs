@@ -20,7 +20,7 @@ use crate::tomography::estimate::{
     EstimateOptions, Estimates, EstimatorCpu, Frames, Posed, check_slopes,
 };
 use crate::tomography::inversion::{Cost, Inversion, iterations, toeplitz_product};
-use crate::turbulence::plan::{PIECES, SlopeCovariancePlan, WAVEFRONTS, dense_bytes};
+use crate::turbulence::plan::{Form, PIECES, SlopeCovariancePlan, WAVEFRONTS, dense_bytes};
 use ndarray::ArrayView2;
 
 // Plan of an estimate
@@ -50,7 +50,7 @@ impl EstimatePlan {
     /// `Invalid` where the system has no target, no grid of wavefront points, or no valid lenslet, or tolerance or method make no
     /// sense; `NotToeplitz` where that form is asked for and there is none.
     pub fn new(system: &System, options: EstimateOptions) -> Result<Self, Error> {
-        Self::of(Posed::new(system, options)?, &Speed::default())
+        Self::of(exact_where_it_fits(Posed::new(system, options)?)?, &Speed::default())
     }
 
     // Choose how to solve a frame
@@ -83,7 +83,7 @@ impl EstimatePlan {
     /// # Errors
     /// As for [`new`](Self::new).
     pub fn fitted(self, engine: &Engine) -> Result<Self, Error> {
-        let Self(posed, method, reason) = Self::of(self.0, engine.speed())?;
+        let Self(posed, method, reason) = Self::of(self.on_engine(engine)?, engine.speed())?;
         let iterates =
             posed.options.filter == 0.0 && posed.covariances.system().expect_measured("").is_ok();
         let is_open = posed.options.method == Inversion::Auto && method != Inversion::Iterative;
@@ -97,6 +97,15 @@ impl EstimatePlan {
         })
     }
 
+    /// What is posed, with interpolated layers where the dense form was chosen here and does not fit into the memory of an engine.
+    fn on_engine(self, engine: &Engine) -> Result<Posed, Error> {
+        if self.0.reason.is_none() || self.check(engine).is_ok() {
+            return Ok(self.0);
+        }
+        let (system, options) = (self.0.covariances.system(), self.0.options);
+        Posed::new(system, options.form(Form::Auto).exact(false))
+    }
+
     /// How frames are solved, once it is decided.
     pub fn method(&self) -> Inversion {
         self.1
@@ -108,9 +117,14 @@ impl EstimatePlan {
         self.0.noise.variances.len()
     }
 
+    /// The name of the form of the covariances: `toeplitz`, `blocks` or `dense`.
+    pub fn form(&self) -> &'static str {
+        self.0.covariances.form()
+    }
+
     /// Whether layers are brought to the pupil by interpolation.
     pub fn interpolates(&self) -> bool {
-        self.0.covariances.wavefront().is_some_and(|plan| plan.problem().is_layered())
+        interpolates(&self.0)
     }
 
     /// Refuses frames of slopes, (frames, n), that make no sense.
@@ -165,6 +179,14 @@ impl EstimatePlan {
             (true, None) => ", circulant preconditioner",
             (false, _) => "",
         };
+        let form = posed.reason.clone().unwrap_or(told.reason);
+        let form = match interpolates(posed) {
+            true => format!(
+                "{form}, with {} interpolation of layers",
+                posed.options.interpolation.name()
+            ),
+            false => form,
+        };
         let method = match self.1 {
             Inversion::Cholesky => "Cholesky's factor".to_string(),
             Inversion::Eigen => "eigenvectors, filtered".to_string(),
@@ -174,7 +196,7 @@ impl EstimatePlan {
             what: format!("the wavefronts of {targets} targets from {} slopes", self.slopes()),
             arrays: vec![("wavefront".into(), vec![frames, targets, points, points])],
             form: told.form,
-            reason: format!("{}; {} as {}", told.reason, self.1.name(), self.2),
+            reason: format!("{form}; {} as {}", self.1.name(), self.2),
             method,
             slope_model: told.slope_model,
             engine: engine.name(),
@@ -234,6 +256,32 @@ impl EstimatePlan {
             _ => estimators(engine, &model, options)?,
         }))
     }
+}
+
+// Exact estimates where they fit
+/// Bytes of the largest matrix, and the seconds, for which the dense form is taken unasked.
+const EXACT_BYTES: u64 = 2 << 30;
+const EXACT_SECONDS: f64 = 60.0;
+
+/// Whether layers are brought to the pupil by interpolation.
+fn interpolates(posed: &Posed) -> bool {
+    posed.covariances.wavefront().is_some_and(|plan| plan.problem().is_layered())
+}
+
+/// What is posed, in dense form where layers would be interpolated, the form is open, and dense matrices fit.
+fn exact_where_it_fits(posed: Posed) -> Result<Posed, Error> {
+    let (options, system) = (posed.options, posed.covariances.system());
+    let is_open = options.form == Form::Auto && options.exact && interpolates(&posed);
+    if !is_open || dense_bytes(system).into_iter().any(|bytes| bytes > EXACT_BYTES) {
+        return Ok(posed);
+    }
+    let (mut dense, engine) = (Posed::new(system, options.form(Form::Dense))?, Engine::default());
+    dense.reason = Some("exact, without interpolation of layers, and the matrices fit".into());
+    let of = |posed: &Posed| EstimatePlan::of(posed.clone(), engine.speed());
+    let (dense, interpolated) = (of(&dense)?, of(&posed)?);
+    let [exact, other] = [&dense, &interpolated].map(|plan| plan.describe(&engine).seconds());
+    let fits = dense.check(&engine).is_ok() && exact <= EXACT_SECONDS.max(2.0 * other);
+    Ok(if fits { dense.0 } else { posed })
 }
 
 // Cost of a posed estimate
@@ -331,6 +379,58 @@ mod tests {
         engine: &Engine,
     ) -> Result<Estimator, Error> {
         EstimatePlan::new(system, options)?.run(engine, &silent)
+    }
+
+    // Prefer exact estimates
+    #[test]
+    fn estimates_are_exact_where_dense_matrices_fit() {
+        let engine = Engine::default();
+        let plan = |system: &System, options| EstimatePlan::new(system, options).unwrap();
+        let (lasers, usual) = (system(["80e3", "80e3"], 0.0), EstimateOptions::default());
+        assert_eq!(plan(&lasers, usual).form(), "dense");
+        assert!(plan(&lasers, usual).describe(&engine).reason.contains("without interpolation"));
+        assert_eq!(plan(&system(["inf", "inf"], 0.0), usual).form(), "toeplitz");
+        for options in [usual.exact(false), usual.form(Form::Toeplitz)] {
+            assert_eq!(plan(&lasers, options).form(), "toeplitz");
+            assert!(
+                plan(&lasers, options).describe(&engine).reason.contains("cubic interpolation")
+            );
+        }
+        let frames = slopes(3, plan(&lasers, usual).slopes());
+        let estimate = |options: EstimateOptions| {
+            let options = options.tolerance(1e-9);
+            let found = planned(&lasers, options, &engine).unwrap();
+            found.estimate(frames.view(), false, &silent).unwrap()
+        };
+        let exact = estimate(usual);
+        assert!(exact.interpolation.is_empty());
+        let dense = estimate(usual.form(Form::Dense));
+        let worst = battery::distance(
+            &exact.wavefront.into_raw_vec_and_offset().0,
+            &dense.wavefront.iter().copied().collect::<Vec<f64>>(),
+        );
+        assert!(worst < 1e-7, "{worst:e}");
+        for method in [Inversion::Cholesky, Inversion::Iterative] {
+            let layered = estimate(usual.exact(false).method(method));
+            for (frame, stated) in layered.interpolation.iter().enumerate() {
+                let of = |estimates: &crate::tomography::estimate::Estimates| {
+                    estimates.wavefront.index_axis(ndarray::Axis(0), frame).to_owned()
+                };
+                let gaps = of(&layered) - of(&dense);
+                let (mut sum, mut count) = (0.0, 0.0);
+                for ((_, j, i), gap) in gaps.indexed_iter() {
+                    if (j as f64 - 5.5).hypot(i as f64 - 5.5) <= 5.5 {
+                        (sum, count) = (sum + gap * gap, count + 1.0);
+                    }
+                }
+                let measured = f64::sqrt(sum / count);
+                assert!(
+                    (0.5..2.0).contains(&(stated / measured)),
+                    "{method:?}: {stated:e} {measured:e}"
+                );
+            }
+            assert_eq!(layered.interpolation.len(), 3);
+        }
     }
 
     // Share frames and refuse bad ones

@@ -298,7 +298,7 @@ impl Geometry {
         let modes = self.layout.has_modes(pair.stars[0]) || self.layout.has_modes(pair.stars[1]);
         if !modes {
             let mut map = Array1::zeros(pair.len());
-            for ((j, i), _) in pair.counts.indexed_iter().filter(|(_, count)| **count > 0.0) {
+            for ((j, i), _) in pair.counts().indexed_iter().filter(|(_, count)| **count > 0.0) {
                 for (axes, component) in [0, 1, 1, 2].into_iter().enumerate() {
                     map[pair.place(axes, [j, i])] = lags[[component, j, i]];
                 }
@@ -705,6 +705,7 @@ impl LearnPlan {
     /// `Invalid` where nothing is to be learned: no group at all, altitudes without a layer above the ground, shifts of a single star;
     /// where an infinite outer scale is to be fitted, or slopes are differences between points.
     pub fn new(system: &System, options: LearnOptions) -> Result<Self, Error> {
+        system.expect_slopes()?;
         system.expect_average("measured slopes are averages of the gradient")?;
         let names = Unknown::NAMES.map(|(name, _)| name).join(", ");
         let expected = format!("at least one of {names}");
@@ -803,7 +804,7 @@ impl LearnPlan {
         let (maps, slopes) = (self.geometry.layout.len() as u64, self.slopes() as u64);
         let columns = (64 + 2 * layers + 4 * self.parameters.len()) as u64;
         let pairs = self.geometry.layout.pairs().iter();
-        let largest = pairs.map(|pair| pair.counts.sum() as u64).max().unwrap_or(0);
+        let largest = pairs.map(|pair| pair.lenslet_pairs() as u64).max().unwrap_or(0);
         let working = maps.saturating_mul(columns).saturating_add(largest.saturating_mul(16));
         let frames = (self.frames as u64).saturating_mul(3 * slopes);
         let working =
@@ -827,7 +828,7 @@ impl LearnPlan {
                 true => 2e-8,
                 false => 2e-7,
             };
-            each * pair.counts.sum()
+            each * pair.lenslet_pairs()
         };
         let of_layer: f64 = self.geometry.layout.pairs().iter().map(looks).sum();
         let columns = self.parameters.iter().map(|key| match key {
@@ -962,7 +963,7 @@ fn weights_of(maps: &SlopeMaps) -> Result<Array1<f64>, Invalid> {
     for pair in pairs {
         let [one, two] = pair.stars.map(|star| variances[star]);
         let twice = if pair.is_own() { 1.0 } else { 2.0 };
-        for ((j, i), count) in pair.counts.indexed_iter() {
+        for ((j, i), count) in pair.counts().indexed_iter() {
             for axes in 0..4 {
                 let weight = (twice * count).sqrt() / (one.sqrt() * two.sqrt());
                 weights[pair.range().start + pair.place(axes, [j, i])] = weight;

@@ -5,7 +5,7 @@
 use crate::device::{Watch, check, refuse_beyond_memory};
 use crate::error::{Error, Invalid, accept};
 use crate::linear::times_transpose;
-use crate::model::lenslet_array::SlopeOrder;
+use crate::model::lenslet_array::{LensletArray, SlopeOrder};
 use crate::model::noise::GuideStar;
 use crate::model::sensor::Sensor;
 use crate::model::system::System;
@@ -14,12 +14,13 @@ use crate::tomography::estimate::check_slopes;
 use ndarray::{Array1, Array2, ArrayView2, Axis, s};
 use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 // Maps of all pairs of stars
 /// Which slopes go into which elements of the maps of a system.
 #[derive(Debug, Clone)]
 pub struct MapLayout {
-    order: SlopeOrder,
+    order: Arc<SlopeOrder>,
     modes: RemovedModes,
     pairs: Vec<MapPair>,
 }
@@ -27,7 +28,7 @@ pub struct MapLayout {
 impl MapLayout {
     /// The maps of the guide stars of a system. Tip and tilt that are unknown are taken to be removed.
     pub fn new(system: &System) -> Self {
-        let order = SlopeOrder::new(&system.valid_lenslets());
+        let order = Arc::new(SlopeOrder::new(&system.valid_lenslets()));
         let sensors = system.sensors();
         let mut pairs: Vec<MapPair> = Vec::new();
         for p in 0..sensors.len() {
@@ -107,7 +108,7 @@ impl MapLayout {
             }
         }
         for axes in 0..4 {
-            for ((j, i), count) in pair.counts.indexed_iter().filter(|(_, count)| **count > 0.0) {
+            for ((j, i), count) in pair.counts().indexed_iter().filter(|(_, count)| **count > 0.0) {
                 map[pair.place(axes, [j, i])] /= count;
             }
         }
@@ -134,53 +135,82 @@ pub struct MapPair {
     pub stars: [usize; 2],
     /// The step of a lag \[m\]: the coarser of both pitches, at rest.
     pub pitch: f64,
-    /// Pairs of lenslets of each lag, (lags, lags).
-    pub counts: Array2<f64>,
     start: usize,
+    /// Lags from the middle to the last.
+    reach: usize,
+    arrays: [LensletArray; 2],
+    order: Arc<SlopeOrder>,
+    known: OnceLock<PairLags>,
+}
+
+/// The lags of all pairs of lenslets.
+#[derive(Debug, Clone)]
+struct PairLags {
     /// The lag of two lenslets by their places along an axis.
-    lag: Array2<usize>,
+    table: Array2<usize>,
+    /// Pairs of lenslets of each lag, (lags, lags).
+    counts: Array2<f64>,
 }
 
 impl MapPair {
-    fn new(stars: [usize; 2], sensors: &[Sensor], order: &SlopeOrder, start: usize) -> Self {
-        let [one, two] = stars.map(|star| sensors[star].array);
-        let pitch = one.pitch().max(two.pitch());
-        let far = |array: &crate::model::lenslet_array::LensletArray| array.centre(0).abs();
-        let reach = ((far(&one) + far(&two)) / pitch - 1e-9).ceil().max(0.0);
-        let lag =
-            |(k, l)| ((two.centre(l) - one.centre(k)) / pitch + reach + 1e-9).round() as usize;
-        let lag = Array2::from_shape_fn((one.lenslets(), two.lenslets()), lag);
-        let lags = 2 * reach as usize + 1;
-        let counts = Array2::zeros((lags, lags));
-        let mut pair = Self { stars, pitch, counts, start, lag };
-        for &first in order.lenslets(stars[0]) {
-            for &other in order.lenslets(stars[1]) {
-                let lag = pair.lag_of(first, other);
-                pair.counts[lag] += 1.0;
+    fn new(stars: [usize; 2], sensors: &[Sensor], order: &Arc<SlopeOrder>, start: usize) -> Self {
+        let arrays = stars.map(|star| sensors[star].array);
+        let pitch = arrays[0].pitch().max(arrays[1].pitch());
+        let far = arrays.map(|array| array.centre(0).abs());
+        let reach = ((far[0] + far[1]) / pitch - 1e-9).ceil().max(0.0) as usize;
+        let (order, known) = (Arc::clone(order), OnceLock::new());
+        Self { stars, pitch, start, reach, arrays, order, known }
+    }
+
+    // Count pairs of lenslets by their lags
+    /// The lags of all pairs, made when they are first needed.
+    fn known(&self) -> &PairLags {
+        self.known.get_or_init(|| {
+            let ([one, two], pitch, reach) = (self.arrays, self.pitch, self.reach as f64);
+            let lag =
+                |(k, l)| ((two.centre(l) - one.centre(k)) / pitch + reach + 1e-9).round() as usize;
+            let table = Array2::from_shape_fn((one.lenslets(), two.lenslets()), lag);
+            let mut counts = Array2::zeros((self.lags(), self.lags()));
+            let [firsts, others] = self.stars.map(|star| self.order.lenslets(star));
+            for first in firsts {
+                for other in others {
+                    counts[[0, 1].map(|axis| table[[first[axis], other[axis]]])] += 1.0;
+                }
             }
-        }
-        pair
+            PairLags { table, counts }
+        })
+    }
+
+    /// Pairs of lenslets of each lag, (lags, lags).
+    pub fn counts(&self) -> &Array2<f64> {
+        &self.known().counts
+    }
+
+    /// Pairs of lenslets of all lags.
+    pub fn lenslet_pairs(&self) -> f64 {
+        self.stars.map(|star| self.order.lenslets(star).len() as f64).iter().product()
     }
 
     // Look up a lag of two lenslets
     /// The lag of two lenslets along y and along x.
     pub(crate) fn lag_of(&self, first: [usize; 2], other: [usize; 2]) -> [usize; 2] {
-        [0, 1].map(|axis| self.lag[[first[axis], other[axis]]])
+        let table = &self.known().table;
+        [0, 1].map(|axis| table[[first[axis], other[axis]]])
     }
 
     /// Lags along an axis; the middle one is none.
     pub fn lags(&self) -> usize {
-        self.counts.nrows()
+        2 * self.reach + 1
     }
 
     /// Elements of the map.
     pub fn len(&self) -> usize {
-        4 * self.counts.len()
+        4 * self.lags().pow(2)
     }
 
     /// Never: there is at least one lag.
     pub fn is_empty(&self) -> bool {
-        self.counts.is_empty()
+        false
     }
 
     /// Places of the elements among those of all maps.
@@ -423,7 +453,7 @@ fn normalised(layout: &MapLayout, slopes: &Array2<f64>) -> Result<Array2<f64>, I
 mod tests {
     use super::*;
     use crate::device::silent;
-    use crate::model::{Atmosphere, Focus, Layer, LensletArray, Noise, Source};
+    use crate::model::{Atmosphere, Focus, Layer, Noise, Source};
     use rand::{SeedableRng, rngs::StdRng};
     use rand_distr::{Distribution, StandardNormal};
 
@@ -461,7 +491,11 @@ mod tests {
         let mean = pairs.iter().map(|[k, l]| covariance[[*k, 9 + l]]).sum::<f64>() / 6.0;
         let found = maps.values[own.range().start + own.place(1, [2, 3])];
         assert!((found - mean).abs() < 1e-12, "{found} {mean}");
-        assert_eq!((own.counts[[2, 3]], own.counts.sum(), cross.counts.sum()), (6.0, 81.0, 36.0));
+        assert_eq!(
+            (own.counts()[[2, 3]], own.counts().sum(), cross.counts().sum()),
+            (6.0, 81.0, 36.0)
+        );
+        assert_eq!((own.lenslet_pairs(), cross.lenslet_pairs()), (81.0, 36.0));
         // Lenslets of the second star stand at ±0.3 m, of the first at 0 and ±0.4 m: from −0.4 and 0 it is one coarse lag to 0.3 m, and none
         // from −0.4 and 0 to −0.3 m and from 0.4 to 0.3 m.
         let (along_x, along_y) = ([[0, 1], [1, 1]], [[0, 0], [1, 0], [2, 1]]);
@@ -469,7 +503,7 @@ mod tests {
         let right: f64 =
             products.map(|[(j, i), (m, l)]| covariance[[3 * j + i, 18 + 2 * m + l]]).sum();
         let mean = maps.values[cross.range().start + cross.place(0, [2, 3])];
-        assert_eq!(cross.counts[[2, 3]], 6.0);
+        assert_eq!(cross.counts()[[2, 3]], 6.0);
         assert!((6.0 * mean - right).abs() < 1e-12, "{mean} {right}");
         // A realisation of the errors is the product of a frame with another one, here with half of five frames between them.
         assert_eq!((maps.scatter.nrows(), maps.memory), (10, 1));

@@ -442,8 +442,8 @@ fn check_options(options: &ReconstructorOptions) -> Result<(), Invalid> {
     let expected = "auto or iterative with truth = \"wavefront\"";
     accept(good, "method", options.method.name(), expected)?;
     Inversion::Iterative.check_filter(options.filter)?;
-    let expected = "true with truth = \"wavefront\", whose reconstructor is never kept";
-    accept(options.errors_only, "errors_only", false, expected)?;
+    let expected = "true with truth = \"wavefront\", whose reconstructor is never kept: set it in [reconstructor], or give the option --errors-only";
+    accept(options.errors_only, "reconstructor.errors_only", false, expected)?;
     let expected = "0 with truth = \"wavefront\", which is that of the measurements' time";
     accept(options.delay == 0.0, "delay", options.delay, expected)?;
     Ok(())

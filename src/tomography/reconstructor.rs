@@ -236,6 +236,7 @@ impl ReconstructorPlan {
         let expected = "slopes: errors of wavefronts are those of a PointErrorsPlan";
         accept(options.truth == Truth::Slopes, "truth", "wavefront", expected)?;
         check_targets(system)?;
+        system.expect_slopes()?;
         let (method, reason) = match options.method {
             Inversion::Auto => Inversion::dense(options.filter, system.guide_stars()),
             asked => (asked, "it was asked for"),

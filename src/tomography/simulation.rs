@@ -454,6 +454,27 @@ pub enum Look {
     },
 }
 
+// Key of a frame
+/// A key of 256 bits, which a seed is expanded to.
+struct Key([u8; 32]);
+
+impl SeedableRng for Key {
+    type Seed = [u8; 32];
+
+    fn from_seed(seed: [u8; 32]) -> Self {
+        Self(seed)
+    }
+}
+
+/// The random numbers of a frame of a seed, independent of those of any other frame of any seed.
+fn stream(seed: u64, frame: u64) -> StdRng {
+    let Key(mut key) = Key::seed_from_u64(seed);
+    for (byte, of_frame) in key[24..].iter_mut().zip(frame.to_le_bytes()) {
+        *byte ^= of_frame;
+    }
+    StdRng::from_seed(key)
+}
+
 // Simulation and its layers
 /// Simulated turbulence above a system.
 pub struct Simulation {
@@ -501,7 +522,7 @@ impl Simulation {
     }
 
     // Draw one world
-    /// The world of a seed: the same for the same seed, whatever the number of threads.
+    /// The first frame of a seed: the same for the same seed, whatever the number of threads.
     ///
     /// ```
     /// use lenslet::model::System;
@@ -514,7 +535,12 @@ impl Simulation {
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn draw(&self, seed: u64) -> Draw {
-        let mut world = self.world(seed);
+        self.draw_frame(seed, 0)
+    }
+
+    /// One of the frames of a seed, independent of all frames of other seeds.
+    pub fn draw_frame(&self, seed: u64, frame: u64) -> Draw {
+        let mut world = self.world_of_frame(seed, frame);
         let (mut slopes, wavefronts) = (world.slopes(0.0), world.wavefronts(0.0));
         slopes.iter_mut().zip(world.noise()).for_each(|(slope, noise)| *slope += noise);
         Draw { slopes, wavefronts }
@@ -532,7 +558,12 @@ impl Simulation {
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn world(&self, seed: u64) -> World<'_> {
-        let mut random = StdRng::seed_from_u64(seed);
+        self.world_of_frame(seed, 0)
+    }
+
+    /// The turbulence of one of the frames of a seed; at the time 0 what [`draw_frame`](Self::draw_frame) gives.
+    pub fn world_of_frame(&self, seed: u64, frame: u64) -> World<'_> {
+        let mut random = stream(seed, frame);
         let seeded: Vec<_> =
             self.screens.iter().map(|screen| (screen, random.next_u64())).collect();
         let normal = |(screen, seed): &(&Screen, u64)| screen.normal(*seed);
@@ -636,7 +667,7 @@ impl World<'_> {
 /// let system = System::from_file("book/systems/keck-lgs.toml")?;
 /// let plan = SimulationPlan::new(&system, SimulationOptions::default().frames(2).seed(7))?;
 /// let simulated = plan.run(&Engine::default(), &silent)?;
-/// let second = Simulation::new(&system)?.draw(8);
+/// let second = Simulation::new(&system)?.draw_frame(7, 1);
 /// assert_eq!(simulated.slopes.row(1).to_vec(), second.slopes);
 /// # Ok::<(), lenslet::Error>(())
 /// ```
@@ -658,7 +689,7 @@ pub struct SimulationOptions {
     pub sampling: Sampling,
     /// Independent frames.
     pub frames: usize,
-    /// Seed of the first frame; the others follow it.
+    /// Seed of all frames; frames of different seeds are independent.
     pub seed: u64,
     /// For how long a [world](World) is looked at, s.
     pub lasting: f64,
@@ -683,7 +714,7 @@ impl SimulationOptions {
         Self { frames, ..self }
     }
 
-    /// Gives the first frame its seed.
+    /// Gives the frames their seed.
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
@@ -711,6 +742,7 @@ impl SimulationPlan {
     /// # Errors
     /// `Invalid` where the sampling or the time for which worlds last makes no sense, or the system has another model of slopes than the average.
     pub fn new(system: &System, options: SimulationOptions) -> Result<Self, Error> {
+        system.expect_slopes()?;
         system.expect_average("sensors that are simulated average the gradient")?;
         options.sampling.check()?;
         let good = (0.0..=1e3).contains(&options.lasting);
@@ -854,7 +886,7 @@ impl SimulationPlan {
             self.has_wavefronts().then(|| Array4::zeros((frames, targets, rows, columns)));
         for frame in 0..frames {
             check(watch)?;
-            let draw = simulation.draw(self.options.seed.wrapping_add(frame as u64));
+            let draw = simulation.draw_frame(self.options.seed, frame as u64);
             slopes.row_mut(frame).assign(&ndarray::aview1(&draw.slopes));
             if let Some(wavefronts) = &mut wavefronts {
                 wavefronts.index_axis_mut(Axis(0), frame).assign(&draw.wavefronts);
@@ -1183,6 +1215,37 @@ mod tests {
         assert!(Simulation::with_sampling(&system, &sampling).is_err());
         let absent = Look::Wavefront { target: 0, point: [7, 0] };
         assert_eq!(Simulation::new(&system).unwrap().covariance(absent, absent), None);
+    }
+
+    // Compare frames of neighbouring seeds
+    #[test]
+    fn frames_of_all_seeds_are_independent() {
+        let system = system(f64::INFINITY, 25.0, 0.0);
+        let engine = Engine::default();
+        let mut frames: Vec<Vec<f64>> = Vec::new();
+        for seed in [0, 1, 2, 3, u64::MAX, u64::MAX - 1] {
+            let options = SimulationOptions::default().frames(4).seed(seed);
+            let simulated = SimulationPlan::new(&system, options).unwrap().run(&engine, &silent);
+            let simulated = simulated.unwrap().slopes;
+            assert_eq!(
+                simulated.row(0).to_vec(),
+                Simulation::new(&system).unwrap().draw(seed).slopes
+            );
+            frames.extend(simulated.rows().into_iter().map(|row| row.to_vec()));
+        }
+        // Slopes are correlated over the pupil: as many numbers as lenslets across are independent at least.
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        for (k, one) in frames.iter().enumerate() {
+            for other in &frames[..k] {
+                let correlation = dot(one, other) / (dot(one, one) * dot(other, other)).sqrt();
+                assert!(correlation.abs() < 0.9, "{k}: {correlation}");
+            }
+        }
+        // The mean correlation of all pairs vanishes.
+        let sums: Vec<f64> =
+            (0..frames[0].len()).map(|n| frames.iter().map(|f| f[n]).sum()).collect();
+        let ratio = dot(&sums, &sums) / frames.iter().map(|frame| dot(frame, frame)).sum::<f64>();
+        assert!((0.5..1.7).contains(&ratio), "{ratio}");
     }
 
     // Draw correlated noise in blocks

@@ -538,6 +538,9 @@ impl CovariancePlan {
         let toeplitz = || pose_toeplitz(system, options.method, grid.is_some());
         let blocks =
             || Ok::<_, Error>(Posed::Blocks(Box::new(BlocksPlan::new(system, grid.is_some())?)));
+        if options.form != Form::Toeplitz && toeplitz().is_err() {
+            system.expect_slopes()?;
+        }
         let asked = "as asked for".to_string();
         let (posed, reason) = match options.form {
             Form::Toeplitz => (toeplitz()?, asked),
@@ -857,7 +860,7 @@ fn pose_wavefronts(system: &System, grid: PhaseGrid) -> Result<Option<WavefrontP
 // Bytes of matrices in dense form
 /// Bytes of the dense matrices of slopes, (n, n), and of wavefront and slopes, (T M², n).
 pub fn dense_bytes(system: &System) -> [u64; 2] {
-    let slopes = SlopeOrder::new(&system.valid_lenslets()).len() as u64;
+    let slopes = system.count_slopes() as u64;
     let points =
         system.phase().map_or(0, |grid| grid.points.pow(2) * system.targets().len()) as u64;
     [slopes, points].map(|rows| rows.saturating_mul(slopes).saturating_mul(8))

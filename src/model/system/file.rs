@@ -3,7 +3,7 @@
 
 // What reading a system stands on
 use crate::{
-    error::{BadLine, Error, Invalid, length_or_infinity},
+    error::{BadLine, Error, Invalid, length_or_infinity, positive},
     files::located::{Document, Keys, Table, read_text},
     model::atmosphere::{Atmosphere, Layer},
     model::lenslet_array::{LensletArray, Pupil, Validity},
@@ -59,6 +59,7 @@ impl System {
         let builder = builder
             .guide_stars(stars)
             .targets(read_targets(&root)?)
+            .optimisation(read_optimisation(&root)?)
             .truth_sensor(read_truth_sensor(&root, &lenslet_array)?)
             .phase(read_phase(&root)?);
         root.check(builder.build())
@@ -92,6 +93,7 @@ pub(crate) const TABLES: Keys = &[
     "lenslet_array",
     "guide_star",
     "target",
+    "optimisation",
     "truth_sensor",
     "phase",
     "reconstructor",
@@ -303,6 +305,7 @@ const LIGHT_KEYS: &[&str] = &[
     "zero_point",
     "throughput",
     "frame_rate",
+    "rate",
     "wavelength",
     "pixel",
     "fwhm",
@@ -322,6 +325,9 @@ fn read_light(star: &Table, sensor: &Sensor, system: &System) -> Result<Option<N
     }
     star.check(sensor.check())?;
     let photons = read_photons(&table, sensor)?;
+    table
+        .optional("rate", "frames in a second")?
+        .map_or(Ok(0.0), |rate| table.check(positive("rate", rate)))?;
     let pixel: f64 = table.required("pixel", "an angle in arcsec")?;
     let wavelength = table.required("wavelength", "a wavelength in metres")?;
     let light = Light::new(photons, wavelength, pixel * ARCSEC);
@@ -329,6 +335,42 @@ fn read_light(star: &Table, sensor: &Sensor, system: &System) -> Result<Option<N
     let light = Light { spot: read_spot(&table, sensor)?, ..light };
     let noise = light.noise(sensor, system.pupil(), system.validity, &system.atmosphere);
     table.check(noise).map(Some)
+}
+
+// Sensors at rates of their own
+/// Warnings of sensors whose frame rate is not that of the loop, or, without a loop, that of the first sensor with a rate. Sensors are taken to
+/// be read together, in one loop.
+pub(crate) fn rates_apart(text: &str, name: &str) -> Result<Vec<String>, BadLine> {
+    let document = Document::parse(name, text)?;
+    let root = document.root(TABLES)?;
+    let control = root.table("loop", &["kind", "rate", "gain", "delay"])?;
+    let rate = control.map(|table| table.optional::<f64>("rate", "frames in a second"));
+    let mut common = rate.transpose()?.flatten().map(|rate| ("loop.rate".to_string(), rate));
+    let mut apart: Vec<(f64, usize, Vec<String>)> = Vec::new();
+    for star in root.tables("guide_star", STAR_KEYS)? {
+        let Some(sensor) = star.table("sensor", LIGHT_KEYS)? else { continue };
+        for key in ["rate", "frame_rate"] {
+            let Some(rate) = sensor.optional::<f64>(key, "frames in a second")? else { continue };
+            let place = sensor.refuse(Invalid::new(key, rate, ""));
+            let (_, common) = common.get_or_insert((place.key.clone(), rate));
+            if (rate / *common - 1.0).abs() < 1e-6 {
+                continue;
+            }
+            match apart.iter_mut().find(|(known, ..)| *known == rate) {
+                Some((.., keys)) => keys.push(place.key),
+                None => apart.push((rate, place.line, vec![place.key])),
+            }
+        }
+    }
+    let Some((reference, common)) = common else { return Ok(Vec::new()) };
+    let warning = |(rate, line, keys): (f64, usize, Vec<String>)| {
+        let keys = keys.join(", ");
+        format!(
+            "{name}:{line}: {keys} = {rate}: {reference} is {common} Hz, and all sensors are taken to be in one loop at that rate. The delay and \
+             the servo-lag error of what these sensors measure, and the noise that the loop passes on, are not those of {rate} Hz"
+        )
+    };
+    Ok(apart.into_iter().map(warning).collect())
 }
 
 // Read the photons of a lenslet
@@ -390,6 +432,16 @@ fn read_targets(root: &Table) -> Result<Vec<Source>, BadLine> {
     let tables = root.tables("target", TARGET_KEYS)?;
     let height = |table: &Table| table.optional("height", "inf, as a target is a direction");
     let read = |table| read_source(table, height(table)?.unwrap_or(f64::INFINITY));
+    tables.iter().map(read).collect()
+}
+
+/// Directions over which mirrors are optimised, with their weights.
+fn read_optimisation(root: &Table) -> Result<Vec<(Source, f64)>, BadLine> {
+    let tables = root.tables("optimisation", &["zenith", "azimuth", "weight"])?;
+    let read = |table: &Table| {
+        let weight = table.optional("weight", "a number greater than 0")?.unwrap_or(1.0);
+        Ok((read_source(table, f64::INFINITY)?, weight))
+    };
     tables.iter().map(read).collect()
 }
 

@@ -20,6 +20,7 @@ use crate::linear::{Cholesky, Eigen};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::{system::System, unmeasured::RemovedModes};
 use crate::tomography::blocks::expanded;
+use crate::tomography::interpolation::SampledErrors;
 use crate::tomography::inversion::{Inversion, not_definite};
 use ndarray::{Array2, ArrayView2, s};
 
@@ -121,6 +122,7 @@ pub(crate) struct Factorised {
     /// Slopes of a frame, targets, and points across a wavefront.
     shape: [usize; 3],
     interpolation_error: f64,
+    sampled: Option<SampledErrors>,
 }
 
 impl Factorised {
@@ -138,6 +140,7 @@ impl Factorised {
     ) -> Result<Self, Error> {
         let options = EstimateOptions { preconditioned: false, ..options };
         let (removed, interpolation_error) = (model.removed.clone(), model.interpolation_error);
+        let sampled = model.sampled.clone();
         let (filtered, matrix) = (method == Inversion::Eigen, matrix(&model));
         let (n, filter) = (matrix.nrows(), options.filter);
         let shape = [n, model.targets, model.points];
@@ -156,7 +159,7 @@ impl Factorised {
             };
             Box::new(OnCores { operators: EstimatorCpu::of(model, options)?, factor })
         };
-        Ok(Self { parts, filtered, removed, options, shape, interpolation_error })
+        Ok(Self { parts, filtered, removed, options, shape, interpolation_error, sampled })
     }
 
     // Solve some frames by a factor
@@ -216,6 +219,7 @@ impl Factorised {
                     attempt,
                     chi_squared,
                     unit: units[k],
+                    interpolation: self.sampled.as_ref().map(|sampled| sampled.rms(&coefficients)),
                 }
             })
             .collect())

@@ -185,7 +185,8 @@ impl<T: Real> EstimatorGpu<T> {
         self.wavefront.apply(solver.solution(), wavefronts)?;
         let free = (slopes.len() - self.removed.len()).max(1);
         let chi_squared = solver.along(there)? / free as f64;
-        Ok(Found { wavefront: wavefronts.read()?, attempt, chi_squared, unit })
+        let (wavefront, interpolation) = (wavefronts.read()?, None);
+        Ok(Found { wavefront, attempt, chi_squared, unit, interpolation })
     }
 }
 
