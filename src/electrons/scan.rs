@@ -104,6 +104,8 @@ pub struct StemOptions {
     pub phonons: Phonons,
     /// The probe.
     pub probe: Probe,
+    /// Tilt of the specimen in a straight beam \[mrad\], x and y, see [`Multislice::through_tilted`].
+    pub tilt: [f64; 2],
     /// Defoci \[Å\] of a series, added to that of the probe; one of 0 if there is none.
     pub defoci: Vec<f64>,
     /// Where the probe stands.
@@ -222,7 +224,8 @@ impl StemPlan {
     /// Multislice through its slices.
     pub(super) fn multislice<T: Real>(&self) -> Result<Multislice<T>, Invalid> {
         let options = &self.options;
-        Multislice::new(options.grid, &options.probe.beam, options.slicing.thickness())
+        let (beam, thickness) = (&options.probe.beam, options.slicing.thickness());
+        Multislice::new(options.grid, beam, thickness)?.through_tilted(options.tilt)
     }
 
     // Run a part of a scan
@@ -967,6 +970,7 @@ pub(super) mod tests {
             potential: PotentialOptions::default(),
             phonons: Phonons { configurations, seed: 5 },
             probe: Probe { beam, semi_angle: 21.0, aberrations, tilt: [0.0; 2] },
+            tilt: [0.0; 2],
             defoci: vec![0.0, 30.0],
             scan: Scan::new([[0.0, 6.4], [1.0, 4.0]], [0.8, 0.7]).unwrap(),
             method: StemMethod::Multislice,

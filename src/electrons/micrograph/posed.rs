@@ -48,6 +48,8 @@ impl SampleFile {
             lens,
             tilt: self.beam.tilt,
             defoci: self.beam.defocus.clone(),
+            refocus: self.method.refocus,
+            samples: table.samples,
             ends,
         };
         MicrographPlan::new(specimen, options).map_err(refuse("potential"))
@@ -105,7 +107,8 @@ impl MicrographPlan {
         plane: ArrayView2<'_, S>,
         precision: Precision,
     ) -> Result<Signal<'static>, Error> {
-        let pixel = self.options.grid.pixel();
+        let stride = self.options.samples.stride() as f64;
+        let pixel = self.options.grid.pixel().map(|pixel| stride * pixel);
         let axis = |axis: usize| SignalAxis::signal(["x", "y"][axis], "Å", 0.0, pixel[axis]);
         let (axes, turned) = (vec![axis(0)?, axis(1)?], plane.t());
         match precision {
