@@ -349,9 +349,7 @@ impl FromPrismatic {
     fn potential(&mut self, given: &Given, setting: &Setting) -> Result<String, Error> {
         let planes = given.whole("-3DPZ", 1..=1000)?;
         let (model, more) = match (setting.deep, planes) {
-            (true, planes) => {
-                ("sampled", format!("\nplanes = {}", planes.unwrap_or(Self::PLANES)))
-            }
+            (true, planes) => ("sampled", format!("\nplanes = {}", planes.unwrap_or(Self::PLANES))),
             (false, _) => ("lookup", String::new()),
         };
         if setting.deep {
@@ -738,14 +736,17 @@ fn aberrations(path: &Path) -> Result<(String, Option<String>), Error> {
             Some(term) => {
                 if k == 0 {
                     let line = one_line(line);
-                    note = Some(format!("its first line, {line}, counts; Prismatic would take it for a comment"));
+                    note = Some(format!(
+                        "its first line, {line}, counts; Prismatic would take it for a comment"
+                    ));
                 }
                 terms.push(term);
             }
             None if k == 0 => {
                 let number = |c: char| c.is_ascii_digit() || "+-.".contains(c);
                 if line.trim_start().starts_with(number) {
-                    note = Some(format!("its first line, {}, is taken for a comment", one_line(line)));
+                    note =
+                        Some(format!("its first line, {}, is taken for a comment", one_line(line)));
                 }
             }
             None => return Err(bad(k + 1, Some(line)).into()),
@@ -900,8 +901,7 @@ mod tests {
         // Focused on the middle of a specimen of 5.43 Å: a defocus of half of that is none at the exit face
         let image = |line: &str, change: &dyn Fn(&mut MicrographOptions)| {
             let text = read(line).text;
-            let plan =
-                SampleFile::from_toml(&text, "--prismatic").unwrap().micrographs().unwrap();
+            let plan = SampleFile::from_toml(&text, "--prismatic").unwrap().micrographs().unwrap();
             let mut options = plan.options().clone();
             change(&mut options);
             let plan = MicrographPlan::new(plan.specimen().clone(), options).unwrap();
@@ -969,7 +969,7 @@ mod tests {
         assert!(detector("-2D 60 100").contains("annuli = [[59.0, 100.0]]"));
         assert_eq!(notes("-te 0 -3DP 0 -2D 60 100"), ["-2D"]);
         assert_eq!(notes("-te 0 -3DP 0 -2D 70 100"), [""; 0]);
-        assert!(detector("-d 0.5 -2D 25 26").contains("annuli = [[24.5, 26.0]]"));
+        assert!(detector("-d 0.5 -2D 20 70").contains("annuli = [[19.5, 70.0]]"));
         // Bins by the pixel that is asked for, 0.1 or 0.13 Å, on grids of 48 and of 40 samples
         assert!(detector("-a m -f 1 -py 0.13").ends_with("bins = 80"));
         let line = format!("{CRYSTAL} -te 0 -3DP 0 -a m -E 80 -r 5");
@@ -1012,11 +1012,15 @@ mod tests {
             let found = FromPrismatic::read(&line).map_err(|error| error.to_string())?;
             let noted = found.notes.into_iter().filter(|note| note.starts_with("-aber"));
             let terms = found.text.split_once("aberrations = [").unwrap().1;
-            Ok::<_, String>((terms.matches("m = ").count(), noted.collect::<Vec<_>>()))
+            Ok::<_, String>((terms.matches("{ m = ").count(), noted.collect::<Vec<_>>()))
         };
-        assert_eq!(listed("m n magnitude angle\n2 2 1.5 30\n3 , 1, 2  0\n-1\nxyz\n"), Ok((2, vec![])));
+        assert_eq!(
+            listed("m n magnitude angle\n2 2 1.5 30\n3 , 1, 2  0\n-1\nxyz\n"),
+            Ok((2, vec![]))
+        );
         assert_eq!(listed("measured\n4,0,1,0\n  -1  "), Ok((1, vec![])));
-        let counts = "-aber: its first line, 2,2,1.5,30, counts; Prismatic would take it for a comment";
+        let counts =
+            "-aber: its first line, 2,2,1.5,30, counts; Prismatic would take it for a comment";
         assert_eq!(listed("2,2,1.5,30\n-1\n"), Ok((1, vec![counts.to_string()])));
         let comment = "-aber: its first line, 2,2,1.5, is taken for a comment";
         assert_eq!(listed("2,2,1.5\n2,0,1,0\n"), Ok((1, vec![comment.to_string()])));

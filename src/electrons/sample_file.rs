@@ -601,6 +601,7 @@ impl DetectorTable {
     }
 }
 
+// Defaults of the detectors
 impl Default for DetectorTable {
     fn default() -> Self {
         Self {

@@ -249,8 +249,7 @@ mod tests {
         let specimen = Specimen::new(cell, atoms).unwrap();
         let grid = WaveGrid::new([24 * x, 28 * y], [cell[0], cell[1]]).unwrap();
         let cut = Slicing::new(7.0, 1.5).unwrap();
-        let options =
-            PotentialOptions { model, factors: Factors::Lobato, bound: 2.0, planes: 5 };
+        let options = PotentialOptions { model, factors: Factors::Lobato, bound: 2.0, planes: 5 };
         Potential::new(&specimen, grid, cut, options).unwrap().slices()
     }
 

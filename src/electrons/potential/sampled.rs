@@ -223,10 +223,11 @@ impl AtomBox {
     fn share_out(&self, slicing: &Slicing, site: &Site, slices: &mut [Vec<Share>]) {
         let places = [0, 1].map(|axis| site.place[axis] / self.pixel[axis]);
         let fine = |x: f64| (x * 2f64.powi(40)).round() / 2f64.powi(40);
-        let (pixel, offset) =
-            (places.map(|place| place.round() as i64), places.map(|place| fine(place - place.round())));
-        let slice_of =
-            |j: i64| slicing.slice_of(site.place[2] - (j as f64 + 0.5) * self.spacing);
+        let (pixel, offset) = (
+            places.map(|place| place.round() as i64),
+            places.map(|place| fine(place - place.round())),
+        );
+        let slice_of = |j: i64| slicing.slice_of(site.place[2] - (j as f64 + 0.5) * self.spacing);
         let end = self.planes as i64;
         let mut first = -end;
         while first < end {
@@ -252,8 +253,8 @@ mod tests {
 
     // The rule of sampled potentials to the letter
     const SILICON: [f64; 12] = [
-        1.065439, 1.041185, 0.1201437, 68.71134, 0.1809153, 0.08875339, 1.120656, 3.700626, 0.03054528,
-        0.2140979, 1.599635, 9.990966,
+        1.065439, 1.041185, 0.1201437, 68.71134, 0.1809153, 0.08875339, 1.120656, 3.700626,
+        0.03054528, 0.2140979, 1.599635, 9.990966,
     ];
 
     fn potential(r: f64) -> f64 {
@@ -288,9 +289,9 @@ mod tests {
             })
             .collect();
         let value = |y: i32, x: i32| {
-            let waves = all().zip(&spectrum).map(|((l, k), a)| {
-                a * Complex64::cis(turn(k, x, sides[0]) + turn(l, y, sides[1]))
-            });
+            let waves = all()
+                .zip(&spectrum)
+                .map(|((l, k), a)| a * Complex64::cis(turn(k, x, sides[0]) + turn(l, y, sides[1])));
             let ellipse = (f64::from(x - n[0]) / (f64::from(n[0]) + 0.5)).powi(2)
                 + (f64::from(y - n[1]) / (f64::from(n[1]) + 0.5)).powi(2);
             let inside = if ellipse <= 1.0 { 1.0 } else { 0.0 };
@@ -303,10 +304,8 @@ mod tests {
     #[test]
     fn sampled_potentials_follow_the_rule_to_the_letter() {
         let kinds = [Factors::KirklandRounded.of(Element::new(14).unwrap()).unwrap()];
-        let (grid, cut) = (
-            WaveGrid::new([20, 8], [6.0, 3.2]).unwrap(),
-            Slicing::new(5.0, 1.2).unwrap(),
-        );
+        let (grid, cut) =
+            (WaveGrid::new([20, 8], [6.0, 3.2]).unwrap(), Slicing::new(5.0, 1.2).unwrap());
         let site = |place, weight| Site { kind: 0, place, weight };
         let sites = [
             site([5.87, 0.11, 0.0], 1.0),
@@ -341,6 +340,21 @@ mod tests {
             let gap = (&found - expected).fold(0.0, |most: f64, gap| most.max(gap.abs()));
             assert!(gap < 1e-10 && expected.sum() > 1.0, "{k}: {gap:e}");
         }
+    }
+
+    // More planes make a larger peak
+    #[test]
+    fn more_planes_make_a_larger_peak() {
+        let kinds = [Factors::Kirkland.of(Element::new(14).unwrap()).unwrap()];
+        let grid = WaveGrid::new([64, 64], [6.4, 6.4]).unwrap();
+        let cut = Slicing::new(4.8, 1.2).unwrap();
+        let site = Site { kind: 0, place: [3.2, 3.2, 2.4], weight: 1.0 };
+        let peak = |planes: f64| {
+            let sampled = Sampled::new(grid, &kinds, &cut, &[site], [2.4, planes]).unwrap();
+            (0..4).map(|k| sampled.slice(k)[[32, 32]]).sum::<f64>()
+        };
+        let [coarse, equal, fine] = [6.0, 12.0, 24.0].map(peak);
+        assert!(coarse < 0.95 * equal && equal < 0.95 * fine, "{coarse} {equal} {fine}");
     }
 
     // Boxes beyond bounds are refused
