@@ -1032,6 +1032,36 @@ pub(super) mod tests {
         assert!(gap(&single) > 1e-12);
     }
 
+    // Scans of a tilted specimen
+    #[test]
+    fn a_tilted_specimen_is_scanned_through_its_propagator() {
+        let (upright, tilt) = (options(0), [40.0, -25.0]);
+        let options = StemOptions { tilt, ..upright.clone() };
+        let plan = StemPlan::new(specimen(), options.clone()).unwrap();
+        let found = whole(&plan, Precision::F64).mean;
+        let beam = &options.probe.beam;
+        let multislice = Multislice::<f64>::new(options.grid, beam, 2.0).unwrap();
+        let multislice = multislice.through_tilted(tilt).unwrap();
+        let potential = plan.potential(0).unwrap();
+        let probe = focused(&options.probe, 30.0).wave(&options.grid).unwrap();
+        let mut wave = probe.at::<f64>(&[options.scan.place(17)]);
+        let slice = |k| Ok(potential.slice(k));
+        multislice.run(wave.view_mut(), slice, &[6], &silent, |_, _| Ok(())).unwrap();
+        let wanted = plan.detectors.read(wave.index_axis(Axis(0), 0)).into_values();
+        let last = plan.readings() - wanted.len();
+        for (value, wanted) in found.row(17).iter().skip(last).zip(&wanted) {
+            assert!((value - wanted).abs() < 1e-13, "{value} {wanted}");
+        }
+        let gap = |options: StemOptions| {
+            let other = StemPlan::new(specimen(), options).unwrap();
+            let other = whole(&other, Precision::F64).mean;
+            (other - &found).fold(0.0, |most: f64, gap| most.max(gap.abs()))
+        };
+        let method = StemMethod::Prism { factor: [1, 1], refocus: 0.0, margin: None };
+        let beams = gap(StemOptions { method, ..options });
+        assert!(beams < 1e-12 && gap(upright) > 1e-3, "{beams:e}");
+    }
+
     // Interrupted and shared scans are whole ones
     #[test]
     fn interrupted_and_shared_scans_are_whole_ones() {

@@ -118,7 +118,7 @@ impl Potential {
             return Ok(Self { grid, slicing, form: Form::Sampled(sampled), alike });
         }
         let slices = by_slice(&slicing, sites);
-        let alike = first_alike(slices.iter().map(atoms_of_slice));
+        let alike = first_alike(slices.iter().map(|sites| atoms_of_slice(sites)));
         let form = match model {
             PotentialModel::Lookup => Form::Lookup(Lookup::new(&grid, &kinds, slices, bound)?),
             _ => Form::Projected(Projected::new(grid, &kinds, slices)),
@@ -148,7 +148,7 @@ fn first_alike<C: Hash + Eq>(contents: impl Iterator<Item = C>) -> Vec<usize> {
 }
 
 /// The atoms of a slice: element, place across the beam and weight of each, in bits.
-fn atoms_of_slice(sites: &Vec<Site>) -> Vec<[u64; 4]> {
+fn atoms_of_slice(sites: &[Site]) -> Vec<[u64; 4]> {
     let bits = |site: &Site| {
         let [x, y, _] = site.place.map(f64::to_bits);
         [site.kind as u64, x, y, site.weight.to_bits()]
