@@ -147,6 +147,7 @@ fn titanate() -> Result<StemPlan, Box<dyn Error>> {
         potential: PotentialOptions::default(),
         phonons: specimen::Phonons::default(),
         probe,
+        tilt: [0.0; 2],
         defoci: vec![0.0],
         scan: Scan::new(window, [SIDE / 24.0; 2])?,
         method: StemMethod::Multislice,

@@ -126,6 +126,7 @@ impl Case {
             potential: PotentialOptions { model, ..Default::default() },
             phonons: Phonons { configurations: usize::from(self.deep), seed: 1 },
             probe: Probe { beam: Beam::new(100.0)?, semi_angle: 20.0, aberrations, tilt: [0.0; 2] },
+            tilt: [0.0; 2],
             defoci: vec![0.0],
             scan: Scan::new([[0.0, x], [0.0, y]], step)?,
             method,

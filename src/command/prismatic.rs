@@ -3,6 +3,7 @@
 
 // What lines of Prismatic stand on
 use crate::device::Device;
+use crate::electrons::detector::rings;
 use crate::electrons::sample_file::Algorithm;
 use crate::electrons::{Beam, DetectorOptions, Detectors, Scan, WaveGrid};
 use crate::error::{BadLine, Error, Invalid, accept};
@@ -270,10 +271,13 @@ impl FromPrismatic {
     pub fn read(line: &str) -> Result<Self, Error> {
         let given = Given::read(line)?;
         let mut own = Self::default();
-        let (sample, specimen) = own.sample(&given)?;
+        let (mut sample, specimen) = own.sample(&given)?;
         let setting = Setting::new(&given, &specimen)?;
+        sample += &setting.specimen_tilt();
         let potential = own.potential(&given, &setting)?;
-        own.lost_atoms(&specimen, &setting.slicing);
+        if !setting.deep {
+            own.lost_atoms(&specimen, &setting.slicing);
+        }
         let phonons = own.phonons(&given)?;
         let (beam, defocus) = own.beam(&given, &setting)?;
         let mut tables = vec![sample, potential, phonons, beam];
@@ -284,6 +288,7 @@ impl FromPrismatic {
         if setting.scans() {
             tables.push(own.detector(&given, &setting)?);
         } else {
+            tables.push("[imaging]\nsamples = \"mask\"".into());
             own.without_probes(&given);
         }
         own.outputs(&given, &setting)?;
@@ -342,21 +347,27 @@ impl FromPrismatic {
     // The potential of a line
     /// The table `[potential]`.
     fn potential(&mut self, given: &Given, setting: &Setting) -> Result<String, Error> {
-        let deep = given.switch("-3DP", true)?;
-        let model = if deep { "sliced" } else { "lookup" };
-        if deep {
-            let planes = "each atom is integrated over each slice by the model \"sliced\", without the bound -P; Prismatic samples it on planes, so images differ in detail";
+        let planes = given.whole("-3DPZ", 1..=1000)?;
+        let (model, more) = match (setting.deep, planes) {
+            (true, planes) => ("sampled", format!("\nplanes = {}", planes.unwrap_or(Self::PLANES))),
+            (false, _) => ("lookup", String::new()),
+        };
+        if setting.deep {
+            // Note what samples on planes change
+            let planes = "each atom is sampled on planes at the middles of pixels, as by Prismatic; at large angles this differs by several percent from integrals over slices, model = \"sliced\"";
             self.note("-3DP 1", planes);
-        }
-        if given.whole("-3DPZ", 1..=1000)?.is_some() {
-            self.note("-3DPZ", "not needed: integrals over slices are exact");
+        } else if planes.is_some() {
+            self.note("-3DPZ", "without effect, as -3DP 0 has no planes");
         }
         let bound = given.number("-P", |x| x > 0.0, 3.0)?;
         let (grid, thickness) = (setting.grid.points(), setting.slicing.thickness());
         Ok(format!(
-            "[potential]\nmodel = \"{model}\"\nfactors = \"kirkland\"\ngrid = {grid:?}\nslice_thickness = {thickness:?}\nbound = {bound:?}"
+            "[potential]\nmodel = \"{model}\"\nfactors = \"kirkland-rounded\"\ngrid = {grid:?}\nslice_thickness = {thickness:?}\nbound = {bound:?}{more}"
         ))
     }
+
+    /// Planes in a slice, unless `-3DPZ` says otherwise.
+    const PLANES: usize = 16;
 
     // Atoms that Prismatic loses
     /// Notes how many atoms Prismatic would not have.
@@ -397,10 +408,9 @@ impl FromPrismatic {
     // The beam of a line
     /// The table `[beam]`, and its defoci.
     fn beam(&mut self, given: &Given, setting: &Setting) -> Result<(String, Vec<f64>), Error> {
-        let any = |name: &str| given.number(name, |x| x.abs() <= 1e7, 0.0);
-        let angle = |name: &str| given.number(name, |x| x.abs() <= 500.0, 0.0);
-        let tilt = [angle("-tx")?, angle("-ty")?];
-        if setting.scans() && tilt != [0.0; 2] {
+        let any = |name: &str| given.number(name, |_| true, 0.0);
+        let tilt = setting.cone_tilt();
+        if tilt != [0.0; 2] {
             let text = "all beams of the tilted cone are taken, and it stands over its place on the entrance face; Prismatic cuts the cone and shifts it by the thickness";
             self.note("-tx, -ty", text);
         }
@@ -417,8 +427,12 @@ impl FromPrismatic {
             text += &format!("\nsemi_angle = {:?}\ntilt = {tilt:?}", setting.semi_angle);
         }
         if let Some(values) = given.values("-aber") {
-            text += &format!("\naberrations = [{}]", aberrations(Path::new(&values[0]))?);
+            let (terms, note) = aberrations(Path::new(&values[0]))?;
+            text += &format!("\naberrations = [{terms}]");
             self.aberrations = Some(PathBuf::from(&values[0]));
+            if let Some(note) = note {
+                self.note("-aber", note);
+            }
         }
         Ok((text, defocus))
     }
@@ -491,8 +505,15 @@ impl FromPrismatic {
             let ends: Vec<f64> = ends.map(|end| end as f64 * thickness).collect();
             let more =
                 if ends.is_empty() { String::new() } else { format!("\nthicknesses = {ends:?}") };
-            let algorithm = if setting.scans() { "multislice" } else { "hrtem" };
-            return Ok(format!("[method]\nalgorithm = \"{algorithm}\"{more}"));
+            if setting.scans() {
+                return Ok(format!("[method]\nalgorithm = \"multislice\"{more}"));
+            }
+            if !ends.is_empty() {
+                let text = "waves inside the specimen are imaged, too, refocused by the same length; Prismatic images the exit wave alone";
+                self.note("-ns, -zs", text);
+            }
+            let back = 0.5 * setting.slicing.height();
+            return Ok(format!("[method]\nalgorithm = \"hrtem\"\nrefocus = {back:?}{more}"));
         }
         if every.is_some() {
             self.note("-ns, -zs", "without effect, as multislice alone is read on the way");
@@ -513,19 +534,12 @@ impl FromPrismatic {
     /// The table `[detector]`.
     fn detector(&mut self, given: &Given, setting: &Setting) -> Result<String, Error> {
         let bin = given.number("-d", |x| x > 0.0, 1.0)?;
-        let options = DetectorOptions { bin, ..Default::default() };
-        let rings = Detectors::new(setting.grid, &setting.beam, options).map_err(of("-d"))?.rings();
-        let mut text = format!("[detector]\nbin = {bin:?}");
-        if let Some([inner, outer]) = given.numbers::<2>("-2D", |x| (0.0..=2000.0).contains(&x))? {
-            let [first, end] = [inner, outer].map(|angle| (angle / bin + 1e-9) as usize);
-            if first >= end.min(rings) {
-                return Err(refuse("-2D", given.values("-2D").unwrap_or_default()).into());
-            }
-            let outer = if end > rings { rings as f64 * bin } else { outer };
-            if end > rings {
-                self.note("-2D", format!("the grid ends at {outer} mrad, and so does the annulus"));
-            }
-            text += &format!("\nannuli = [[{inner:?}, {outer:?}]]");
+        let bins = rings(setting.beam.angle(0.25 / setting.pixel), bin).max(1);
+        let options = DetectorOptions { bin, rings: Some(bins), ..Default::default() };
+        Detectors::new(setting.grid, &setting.beam, options).map_err(of("-d"))?;
+        let mut text = format!("[detector]\nbin = {bin:?}\nbins = {bins}");
+        if let Some(asked) = given.numbers::<2>("-2D", |x| (0.0..=2000.0).contains(&x))? {
+            text += &self.annulus(asked, bin, bins)?;
         }
         if given.switch("-DPC", false)? {
             text += "\ncentre_of_mass = true";
@@ -535,6 +549,27 @@ impl FromPrismatic {
         }
         text += &self.patterns(given)?;
         Ok(text)
+    }
+
+    // The annulus of a line
+    /// The key `annuli`, for an annulus between two angles \[mrad\] out of `bins` bins of width `bin`.
+    fn annulus(&mut self, asked: [f64; 2], bin: f64, bins: usize) -> Result<String, Invalid> {
+        let radians = |angle: f64| angle as f32 / 1000.0;
+        let [first, end] = asked.map(|angle| (radians(angle) / radians(bin)) as usize);
+        let last = end.min(bins);
+        if first >= last {
+            return Err(refuse("-2D", &asked.map(|angle| angle.to_string())));
+        }
+        let [inner, outer] = [first, last].map(|bins| bins as f64 * bin);
+        if last < end {
+            self.note("-2D", format!("the bins end at {outer} mrad, and so does the annulus"));
+        } else if (inner - asked[0]).abs() + (outer - asked[1]).abs() > 1e-9 * bin {
+            let text = format!(
+                "whole bins, from {inner} to {outer} mrad, are summed, as by Prismatic, which divides angles in single precision"
+            );
+            self.note("-2D", text);
+        }
+        Ok(format!("\nannuli = [[{inner:?}, {outer:?}]]"))
     }
 
     // The patterns of a line
@@ -621,6 +656,12 @@ struct Setting {
     factor: [usize; 2],
     beam: Beam,
     semi_angle: f64,
+    /// Tilt of `-tx` and `-ty` \[mrad\].
+    tilt: [f64; 2],
+    /// Whether the potential is three-dimensional.
+    deep: bool,
+    /// The pixel that is asked for \[Å\], the larger of both sides.
+    pixel: f64,
     grid: WaveGrid,
     slicing: Slicing,
 }
@@ -646,7 +687,24 @@ impl Setting {
         let energy = given.number("-E", |x| (0.1..=1e5).contains(&x), 80.0)?;
         let semi_angle = given.number("-sa", |x| x > 0.0, 20.0)?;
         let beam = Beam::new(energy).map_err(of("-E"))?;
-        Ok(Self { algorithm, factor, beam, semi_angle, grid, slicing })
+        let angle = |name: &str| given.number(name, |x| x.abs() <= 500.0, 0.0);
+        let (tilt, deep) = ([angle("-tx")?, angle("-ty")?], given.switch("-3DP", true)?);
+        let pixel = pixel[0].max(pixel[1]);
+        Ok(Self { algorithm, factor, beam, semi_angle, tilt, deep, pixel, grid, slicing })
+    }
+
+    // A tilt of the specimen or of the cone
+    /// A line of the table `[sample]` for a tilt of the specimen, if there is one.
+    fn specimen_tilt(&self) -> String {
+        if self.algorithm == Algorithm::Multislice && self.tilt != [0.0; 2] {
+            return format!("\ntilt = {:?}", self.tilt);
+        }
+        String::new()
+    }
+
+    /// Tilt of the probe's cone \[mrad\].
+    fn cone_tilt(&self) -> [f64; 2] {
+        if self.algorithm == Algorithm::Prism { self.tilt } else { [0.0; 2] }
     }
 
     /// Whether probes scan the specimen.
@@ -661,35 +719,59 @@ fn of(option: &str) -> impl Fn(Invalid) -> Invalid {
 }
 
 // Aberrations of a file
-/// The aberrations of a file with lines m,n,magnitude,angle, as a list of tables.
-fn aberrations(path: &Path) -> Result<String, Error> {
+/// The aberrations of a file with lines m,n,magnitude,angle, as a list of tables; and a note on its first line, if it needs one.
+fn aberrations(path: &Path) -> Result<(String, Option<String>), Error> {
     let text = read_text(path, 1 << 20, "a list of aberrations")?;
-    let mut terms = Vec::new();
+    let (mut terms, mut note) = (Vec::new(), None);
+    let bad = |line: usize, value: Option<&str>| {
+        let expected = "m,n,magnitude,angle: m from 1 to 20, n from 0 to m, a magnitude in radians and an angle in degrees";
+        let (file, value) = (path.display().to_string(), value.map(one_line));
+        BadLine { file, line, key: "aberration".into(), value, expected: expected.into() }
+    };
     for (k, line) in text.lines().enumerate() {
-        if line.trim().is_empty() || line.trim_start().starts_with('#') {
-            continue;
+        let comment = line.trim_start().starts_with('#');
+        match aberration(line) {
+            _ if line.trim() == "-1" => break,
+            _ if line.trim().is_empty() || comment => {}
+            Some(term) => {
+                if k == 0 {
+                    let line = one_line(line);
+                    note = Some(format!(
+                        "its first line, {line}, counts; Prismatic would take it for a comment"
+                    ));
+                }
+                terms.push(term);
+            }
+            None if k == 0 => {
+                let number = |c: char| c.is_ascii_digit() || "+-.".contains(c);
+                if line.trim_start().starts_with(number) {
+                    note =
+                        Some(format!("its first line, {}, is taken for a comment", one_line(line)));
+                }
+            }
+            None => return Err(bad(k + 1, Some(line)).into()),
         }
-        let words: Vec<&str> = line.split(',').map(str::trim).collect();
-        let numbers: Vec<f64> = words.iter().filter_map(|word| word.parse().ok()).collect();
-        let good = |&[m, n, size, angle]: &[f64; 4]| {
-            let whole = m.fract() == 0.0 && n.fract() == 0.0;
-            whole
-                && (1.0..=20.0).contains(&m)
-                && (0.0..=m).contains(&n)
-                && (size + angle).is_finite()
-        };
-        let four = <[f64; 4]>::try_from(numbers).ok().filter(|_| words.len() == 4).filter(good);
-        let Some([m, n, size, angle]) = four else {
-            let (file, expected) = (
-                path.display().to_string(),
-                "m,n,magnitude,angle: m from 1 to 20, n from 0 to m, a magnitude in radians and an angle in degrees",
-            );
-            let (key, value) = ("aberration".into(), Some(one_line(line)));
-            return Err(BadLine { file, line: k + 1, key, value, expected: expected.into() }.into());
-        };
-        terms.push(format!("{{ m = {m}, n = {n}, magnitude = {size:?}, angle_deg = {angle:?} }}"));
     }
-    Ok(terms.join(", "))
+    if terms.is_empty() {
+        return Err(bad(text.lines().count().max(1), None).into());
+    }
+    Ok((terms.join(", "), note))
+}
+
+/// The aberration of a line as a table of a sample file, if the line is one.
+fn aberration(line: &str) -> Option<String> {
+    let words = line.split(',').flat_map(|part| {
+        let mut words = part.split_whitespace().peekable();
+        // Nothing between two commas is a missing number
+        let missing = words.peek().is_none().then_some("");
+        words.chain(missing)
+    });
+    let numbers: Option<Vec<f64>> = words.map(|word| word.parse().ok()).collect();
+    let [m, n, size, angle] = <[f64; 4]>::try_from(numbers?).ok()?;
+    let whole = m.fract() == 0.0 && n.fract() == 0.0;
+    let good = whole && (1.0..=20.0).contains(&m) && (0.0..=m).contains(&n);
+    (good && size.is_finite() && angle.is_finite())
+        .then(|| format!("{{ m = {m}, n = {n}, magnitude = {size:?}, angle_deg = {angle:?} }}"))
 }
 
 // Window of a line along a side
@@ -718,6 +800,7 @@ mod tests {
     use super::*;
     use crate::device::{Engine, silent};
     use crate::electrons::sample_file::SampleFile;
+    use crate::electrons::{MicrographOptions, MicrographPlan};
     use crate::numerics::Precision;
 
     const CRYSTAL: &str = "-i book/systems/SI100.XYZ";
@@ -740,12 +823,12 @@ mod tests {
     fn an_empty_line_has_the_defaults_of_prismatic() {
         let least = "# Of the command line of Prismatic: -i book/systems/SI100.XYZ\n\
             [sample]\nfile = \"book/systems/SI100.XYZ\"\ntile = [1, 1, 1]\n\
-            [potential]\nmodel = \"sliced\"\nfactors = \"kirkland\"\ngrid = [48, 48]\nslice_thickness = 2.0\nbound = 3.0\n\
+            [potential]\nmodel = \"sampled\"\nfactors = \"kirkland-rounded\"\ngrid = [48, 48]\nslice_thickness = 2.0\nbound = 3.0\nplanes = 16\n\
             [phonons]\nconfigurations = 1\nseed = 0\n\
             [beam]\nenergy_kev = 80.0\ndefocus = [0.0]\nc3 = 0.0\nc5 = 0.0\nsemi_angle = 20.0\ntilt = [0.0, 0.0]\n\
             [scan]\nwindow = [[0.0, 5.5], [0.0, 5.5]]\nstep = [0.25, 0.25]\n\
             [method]\nalgorithm = \"prism\"\ninterpolation = [4, 4]\nmargin = 2.5\n\
-            [detector]\nbin = 1.0\n\
+            [detector]\nbin = 1.0\nbins = 104\n\
             [run]\nprecision = \"f32\"\n";
         let found = FromPrismatic::read(CRYSTAL).unwrap();
         assert_eq!(found.text, least);
@@ -757,15 +840,15 @@ mod tests {
     #[test]
     fn a_full_line_is_written_to_the_last_key() {
         let line = "prismatic --input-file 'book/systems/SI100.XYZ' -o \"si 1.h5\" -a m -t 2 3 4 -c 5.43 5.5 5.6 \
-            -f 2 -fy 1 -px 0.09 -py 0.11 -s 1.4 -P 2.5 -3DP 0 -te 0 -oc 0 -rs 7 -E 100 -sa 18 -df -30 -C3 1e4 -C5 5e6 \
+            -f 2 -fy 1 -px 0.09 -py 0.11 -s 1.4 -P 2.5 -3DP 0 -te 0 -oc 0 -rs 7 -E 100 -sa 18 -df -30 -C3 1.2e7 -C5 5e11 \
             -tx 2 -ty -1 -r 0.5 -ry 0.4 -wx 0 0.5 -wyr 1 3 -d 2 -2D 40 79 -4D 1 -4DC 1 -4DA 30 -DPC 1 -probe 1 -ps 1 -ns 5 -zs 10 -g 0";
-        let wanted = "\n[sample]\nfile = \"book/systems/SI100.XYZ\"\ntile = [2, 3, 4]\ncell = [5.43, 5.5, 5.6]\noccupancy = false\n\
-            [potential]\nmodel = \"lookup\"\nfactors = \"kirkland\"\ngrid = [120, 152]\nslice_thickness = 1.4\nbound = 2.5\n\
+        let wanted = "\n[sample]\nfile = \"book/systems/SI100.XYZ\"\ntile = [2, 3, 4]\ncell = [5.43, 5.5, 5.6]\noccupancy = false\ntilt = [2.0, -1.0]\n\
+            [potential]\nmodel = \"lookup\"\nfactors = \"kirkland-rounded\"\ngrid = [120, 152]\nslice_thickness = 1.4\nbound = 2.5\n\
             [phonons]\nconfigurations = 0\nseed = 7\n\
-            [beam]\nenergy_kev = 100.0\ndefocus = [-30.0]\nc3 = 10000.0\nc5 = 5000000.0\nsemi_angle = 18.0\ntilt = [2.0, -1.0]\n\
+            [beam]\nenergy_kev = 100.0\ndefocus = [-30.0]\nc3 = 12000000.0\nc5 = 500000000000.0\nsemi_angle = 18.0\ntilt = [0.0, 0.0]\n\
             [scan]\nwindow = [[0.0, 5.5], [1.0, 3.4000000000000004]]\nstep = [0.5, 0.4]\n\
             [method]\nalgorithm = \"multislice\"\nthicknesses = [14.0, 21.0]\n\
-            [detector]\nbin = 2.0\nannuli = [[40.0, 79.0]]\ncentre_of_mass = true\nfour_d = { crop = 30.0, bin = 1 }\n\
+            [detector]\nbin = 2.0\nbins = 42\nannuli = [[38.0, 78.0]]\ncentre_of_mass = true\nfour_d = { crop = 30.0, bin = 1 }\n\
             [run]\nprecision = \"f32\"\n";
         let found = FromPrismatic::read(line).unwrap();
         assert_eq!(found.text.split_once('\n').unwrap().1, &wanted[1..]);
@@ -793,13 +876,15 @@ mod tests {
         let line = "-a t -te 0 -3DP 0 -s 2.5 -df 60 -C3 1e4 -ns 1 -sa 9 -tx 3 -r 0.3 -d 2 -com 1 -probe 1 -ps 1";
         let found = read(line);
         let wanted = "[beam]\nenergy_kev = 80.0\ndefocus = [60.0]\nc3 = 10000.0\nc5 = 0.0\n\
-            [method]\nalgorithm = \"hrtem\"\nthicknesses = [2.5, 5.0]\n\
+            [method]\nalgorithm = \"hrtem\"\nrefocus = 2.715\nthicknesses = [2.5, 5.0]\n\
+            [imaging]\nsamples = \"mask\"\n\
             [run]\nprecision = \"f32\"\n";
         assert!(found.text.ends_with(wanted), "{}", found.text);
         assert_eq!(found.save, ["potential", "wave"]);
         assert_eq!(
             found.notes,
             [
+                "-ns, -zs: waves inside the specimen are imaged, too, refocused by the same length; Prismatic images the exit wave alone",
                 "-sa, -tx, -r, -d, -probe: without effect, as a plane wave has no probes",
                 "-com 1: exit waves, before the lens, are written beside the images",
             ]
@@ -810,6 +895,23 @@ mod tests {
             (plan.options().ends.as_slice(), plan.options().lens.aperture),
             (&[1, 2, 3][..], None)
         );
+        // 48 by 48 samples of the grid, and half as many of an image
+        let taken = plan.run(&Engine::cpu(Precision::F64), &silent).unwrap();
+        assert_eq!((plan.options().grid.points(), taken.mean.dim()), ([48; 2], (1, 3, 24, 24)));
+        // Focused on the middle of a specimen of 5.43 Å: a defocus of half of that is none at the exit face
+        let image = |line: &str, change: &dyn Fn(&mut MicrographOptions)| {
+            let text = read(line).text;
+            let plan = SampleFile::from_toml(&text, "--prismatic").unwrap().micrographs().unwrap();
+            let mut options = plan.options().clone();
+            change(&mut options);
+            let plan = MicrographPlan::new(plan.specimen().clone(), options).unwrap();
+            plan.run(&Engine::cpu(Precision::F64), &silent).unwrap().mean
+        };
+        let middle = image("-a t -te 0 -3DP 0", &|_| ());
+        let exit = image("-a t -te 0 -3DP 0 -df -2.715", &|options| options.refocus = 0.0);
+        assert!((&middle - &exit).iter().all(|gap| gap.abs() < 1e-12));
+        let face = image("-a t -te 0 -3DP 0", &|options| options.refocus = 0.0);
+        assert!((&middle - &face).iter().any(|gap| gap.abs() > 1e-2));
     }
 
     // Grids and places of a line
@@ -851,6 +953,8 @@ mod tests {
         assert_eq!(notes("-te 0 -3DP 0"), [""; 0]);
         // Two atoms at z = 0 where slices fill the cell
         assert_eq!(notes("-te 0 -3DP 0 -s 1.3575"), ["-s"]);
+        assert_eq!(notes("-te 0 -3DP 1 -s 1.3575"), ["-3DP 1"]);
+        assert_eq!(notes("-te 0 -3DP 0 -a m -tx 3"), [""; 0]);
         assert!(read("-te 0 -3DP 0 -s 1.3575 -t 3 1 1").notes[0].contains("6 atoms"));
         let all = "-te 0 -3DP 0 -A 24 -rs 3 -F 4 -3DPZ 8 -tx 1 -ns 2 -3D 0 -4D 1 -4DC 1 -com 1 -j 2 -S 3 -b 4 -C 0";
         let expected = [
@@ -859,7 +963,21 @@ mod tests {
         ];
         assert_eq!(notes(all), expected);
         assert_eq!(notes("-te 0 -3DP 0 -2D 20 500")[0], "-2D");
-        assert!(table("-te 0 -3DP 0 -2D 20 500", "detector").contains("annuli = [[20.0, 92.0]]"));
+        let detector = |more: &str| table(&format!("-te 0 -3DP 0 {more}"), "detector");
+        assert!(detector("-2D 20 500").contains("annuli = [[19.0, 104.0]]"));
+        // In single precision 0.06/0.001 is below 60, and 0.1/0.001 is 100
+        assert!(detector("-2D 60 100").contains("annuli = [[59.0, 100.0]]"));
+        assert_eq!(notes("-te 0 -3DP 0 -2D 60 100"), ["-2D"]);
+        assert_eq!(notes("-te 0 -3DP 0 -2D 70 100"), [""; 0]);
+        assert!(detector("-d 0.5 -2D 20 70").contains("annuli = [[19.5, 70.0]]"));
+        // Bins by the pixel that is asked for, 0.1 or 0.13 Å, on grids of 48 and of 40 samples
+        assert!(detector("-a m -f 1 -py 0.13").ends_with("bins = 80"));
+        let line = format!("{CRYSTAL} -te 0 -3DP 0 -a m -E 80 -r 5");
+        let found = FromPrismatic::read(&line).unwrap();
+        let plan = SampleFile::from_toml(&found.text, "--prismatic").unwrap().plan().unwrap();
+        let complete = DetectorOptions::default();
+        let complete = Detectors::new(plan.options().grid, &plan.options().probe.beam, complete);
+        assert_eq!((plan.detectors().rings(), complete.unwrap().rings()), (104, 92));
         assert_eq!(notes("-te 0 -3DP 0 -a m -sm 1 -dfr 0 1 1 -df 3"), ["-df", "-sm 1"]);
     }
 
@@ -888,7 +1006,31 @@ mod tests {
                 .collect::<Vec<_>>(),
             [(2, 2, 1.5, 30.0), (3, 1, -200.0, 0.0)]
         );
-        for bad in ["2,2,1", "2,3,1,0", "0,0,1,0", "2,2,x,0", "2,2,1,inf", "2,2,1,0,5"] {
+        // Commas or blanks, a comment in the first line, and what is behind -1 is not read
+        let listed = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            let found = FromPrismatic::read(&line).map_err(|error| error.to_string())?;
+            let noted = found.notes.into_iter().filter(|note| note.starts_with("-aber"));
+            let terms = found.text.split_once("aberrations = [").unwrap().1;
+            Ok::<_, String>((terms.matches("{ m = ").count(), noted.collect::<Vec<_>>()))
+        };
+        assert_eq!(
+            listed("m n magnitude angle\n2 2 1.5 30\n3 , 1, 2  0\n-1\nxyz\n"),
+            Ok((2, vec![]))
+        );
+        assert_eq!(listed("measured\n4,0,1,0\n  -1  "), Ok((1, vec![])));
+        let counts =
+            "-aber: its first line, 2,2,1.5,30, counts; Prismatic would take it for a comment";
+        assert_eq!(listed("2,2,1.5,30\n-1\n"), Ok((1, vec![counts.to_string()])));
+        let comment = "-aber: its first line, 2,2,1.5, is taken for a comment";
+        assert_eq!(listed("2,2,1.5\n2,0,1,0\n"), Ok((1, vec![comment.to_string()])));
+        for empty in ["", "nothing\n", "nothing\n-1\n2,2,1,0\n"] {
+            let refused = listed(empty).unwrap_err();
+            assert!(refused.contains("aberration is missing: expected m,n,magnitude"), "{refused}");
+        }
+        for bad in
+            ["2,2,1", "2,3,1,0", "0,0,1,0", "2,2,x,0", "2,2,1,inf", "2,2,1,0,5", "2,,1,0", "-2"]
+        {
             std::fs::write(&file, format!("2,0,1,0\n{bad}\n")).unwrap();
             let said = FromPrismatic::read(&line).unwrap_err().to_string();
             let wanted =
@@ -971,9 +1113,10 @@ mod tests {
         (line, folder)
     }
 
-    /// Some readings of the one probe of a line.
-    fn readings(line: &str) -> [f64; 7] {
+    /// Some readings of the one probe of a line, with a table of scattering factors.
+    fn readings(line: &str, factors: &str) -> [f64; 7] {
         let text = FromPrismatic::read(line).unwrap().text;
+        let text = text.replace("kirkland-rounded", factors);
         let plan = SampleFile::from_toml(&text, "--prismatic").unwrap().plan().unwrap();
         let mut readings = plan.begin(0..plan.places()).unwrap();
         let engine = Engine::cpu(Precision::F64);
@@ -1018,9 +1161,12 @@ mod tests {
             ),
         ];
         for (more, expected) in cases {
-            let found = readings(&format!("{line} {more}"));
-            for (found, expected) in found.iter().zip(expected) {
+            let found = readings(&format!("{line} {more}"), "kirkland");
+            let rounded = readings(&format!("{line} {more}"), "kirkland-rounded");
+            for ((found, expected), rounded) in found.iter().zip(expected).zip(rounded) {
                 assert!((found - expected).abs() < 1e-14, "{more}: {found} is not {expected}");
+                let gap = (rounded - expected).abs();
+                assert!(gap < 1e-6 * expected.abs() && gap > 0.0, "{more}: {rounded}");
             }
         }
     }

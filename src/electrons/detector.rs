@@ -19,7 +19,7 @@ fn ring(angle: f64, width: f64) -> usize {
 }
 
 /// How many rings of a width there are up to the angle `widest`.
-fn rings(widest: f64, width: f64) -> usize {
+pub(crate) fn rings(widest: f64, width: f64) -> usize {
     let middle = |k: usize| width / 2.0 + k as f64 * width;
     let about = (widest / width) as usize;
     (0..about + 2).rev().find(|&k| middle(k) <= widest - width / 2.0).map_or(0, |k| k + 1)
@@ -31,6 +31,8 @@ fn rings(widest: f64, width: f64) -> usize {
 pub struct DetectorOptions {
     /// Width of a ring \[mrad\].
     pub bin: f64,
+    /// How many rings there are; `None` for as many as are complete.
+    pub rings: Option<usize>,
     /// Annuli.
     pub annuli: Vec<Annulus>,
     /// Segmented detectors.
@@ -45,7 +47,8 @@ impl Default for DetectorOptions {
     /// Rings of 1 mrad.
     fn default() -> Self {
         let (annuli, segmented) = (Vec::new(), Vec::new());
-        Self { bin: 1.0, annuli, segmented, centre_of_mass: false, pattern: None }
+        let (rings, pattern) = (None, None);
+        Self { bin: 1.0, rings, annuli, segmented, centre_of_mass: false, pattern }
     }
 }
 
@@ -346,8 +349,12 @@ fn checked_rings(options: &DetectorOptions, widest: f64) -> Result<usize, Invali
     let good = (1e-6 * widest..=widest).contains(&bin);
     let most = format!("at most {widest:.3} mrad, the angle that the grid keeps");
     accept(good, "bin", bin, &most)?;
-    let rings = rings(widest, bin);
-    accept(rings > 0, "bin", bin, &most)?;
+    let complete = rings(widest, bin);
+    accept(complete > 0, "bin", bin, &most)?;
+    let rings = options.rings.unwrap_or(complete);
+    let largest = (2.0 * widest / bin) as usize;
+    let expected = format!("a number from 1 to {largest}, twice the angle that the grid keeps");
+    accept((1..=largest).contains(&rings), "bins", rings, &expected)?;
     let check = |key: &str, inner: f64, outer: f64, widest: f64| {
         let good = inner >= 0.0 && inner < outer;
         let range = || format!("[{inner}, {outer}]");
@@ -430,6 +437,16 @@ mod tests {
                 assert!((ring - expected).abs() < 1e-14, "{bin} {k}");
             }
             assert!(read.corners > 0.0);
+        }
+        // A requested number of rings: some of the corners are in rings, or some rings are not read
+        for rings in [20, 45] {
+            let detectors = detectors(|options| options.rings = Some(rings)).unwrap();
+            let (read, end) = (detectors.read(wave().view()), rings as f64);
+            let expected = sum_where(|x, y| x.hypot(y) >= end);
+            assert_eq!((read.rings.len(), detectors.middles().len()), (rings, rings));
+            assert!((read.corners - expected).abs() < 1e-14);
+            let last = sum_where(|x, y| (end - 1.0..end).contains(&x.hypot(y)));
+            assert!((read.rings[rings - 1] - last).abs() < 1e-14);
         }
         assert_eq!([0.0, 0.49, 0.5, 0.999, 1.0, 7.2].map(|a| ring(a, 0.5)), [0, 0, 1, 1, 2, 14]);
         assert_eq!(
@@ -535,6 +552,10 @@ mod tests {
         let refused = |change: &dyn Fn(&mut DetectorOptions)| detectors(change).unwrap_err();
         for bin in [0.0, -1.0, f64::NAN, 40.0, 1e-9] {
             assert_eq!(refused(&|options| options.bin = bin).quantity, "bin");
+        }
+        for rings in [0, 67, usize::MAX] {
+            let refused = refused(&|options| options.rings = Some(rings));
+            assert!(refused.quantity == "bins" && refused.expected.contains("from 1 to 66"));
         }
         let annulus = |inner, outer, exact| {
             refused(&|options| options.annuli = vec![Annulus { inner, outer, exact }])

@@ -153,6 +153,27 @@ impl Imaging {
     }
 }
 
+// Samples of images
+/// The samples on which images of a plane wave are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ImageSamples {
+    /// Those of the grid.
+    #[default]
+    Grid,
+    /// As many as a wave has kept frequencies: every second one of the grid along x and y.
+    Mask,
+}
+
+impl ImageSamples {
+    /// Samples of the grid from one of an image to the next.
+    pub fn stride(self) -> usize {
+        match self {
+            Self::Grid => 1,
+            Self::Mask => 2,
+        }
+    }
+}
+
 // Square of a frequency
 fn square([x, y]: [f64; 2]) -> f64 {
     x * x + y * y

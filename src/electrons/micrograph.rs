@@ -7,7 +7,7 @@ mod gpu;
 #[cfg(feature = "files")]
 mod posed;
 
-use super::hrtem::{Imaging, plane_wave};
+use super::hrtem::{ImageSamples, Imaging, plane_wave};
 use super::multislice::{Multislice, Transmission, Unseen, seconds_of_a_pass};
 use super::potential::{Potential, PotentialOptions};
 use super::scan_images::transform_plane;
@@ -16,7 +16,7 @@ use crate::device::{Description, Engine, Memory, Stage, Watch, Work, threads};
 use crate::error::{Error, Invalid, accept, finite};
 use crate::numerics::real::{Precision, Real};
 use crate::specimen::{Phonons, Slicing, Specimen};
-use ndarray::{Array2, Array3, Array4, ArrayView2, Axis, Zip};
+use ndarray::{Array2, Array3, Array4, ArrayView2, Axis, Zip, s};
 use num_complex::{Complex, Complex64};
 
 /// Bytes of transmissions that are held at a time, at most.
@@ -40,6 +40,10 @@ pub struct MicrographOptions {
     pub tilt: [f64; 2],
     /// Defoci \[Å\] of a series, added to that of the lens; one of 0 if there is none.
     pub defoci: Vec<f64>,
+    /// How far exit waves are taken back before they are imaged \[Å\]: the plane in front of the exit face on which a lens without a defocus is focused.
+    pub refocus: f64,
+    /// Samples of images and of exit waves.
+    pub samples: ImageSamples,
     /// Numbers of slices behind which waves are imaged, in rising order.
     pub ends: Vec<usize>,
 }
@@ -63,6 +67,7 @@ impl MicrographPlan {
         for &defocus in &options.defoci {
             finite("defocus", defocus)?;
         }
+        finite("refocus", options.refocus)?;
         options.lens.transfer(&options.grid)?;
         let plan = Self { specimen, options };
         plan.multislice::<f32>()?;
@@ -91,6 +96,11 @@ impl MicrographPlan {
         let o = &self.options;
         let specimen = o.phonons.displaced(&self.specimen, c);
         Potential::new(&specimen, o.grid, o.slicing, o.potential)
+    }
+
+    /// Samples of an image along x and y.
+    fn shape(&self) -> [usize; 2] {
+        self.options.grid.points().map(|points| points / self.options.samples.stride())
     }
 
     fn multislice<T: Real>(&self) -> Result<Multislice<T>, Invalid> {
@@ -154,6 +164,7 @@ impl MicrographPlan {
         let (options, configurations) = (&self.options, self.configurations());
         let ([nx, ny], ends) = (options.grid.points(), options.ends.len());
         let (defoci, slices) = (options.defoci.len(), options.ends[ends - 1]);
+        let [width, height] = self.shape();
         // Memory and time of micrographs
         let plane = (nx * ny) as u64;
         let number = if engine.precision() == Precision::F64 { 16 } else { 8 };
@@ -179,7 +190,7 @@ impl MicrographPlan {
                 1 => format!("images of a plane wave, foci: {defoci}"),
                 _ => format!("images of a plane wave, foci: {defoci}, planes: {ends}"),
             },
-            arrays: vec![("image".into(), vec![defoci, ends, ny, nx])],
+            arrays: vec![("image".into(), vec![defoci, ends, height, width])],
             form: "",
             reason: String::new(),
             method: format!(
@@ -246,7 +257,7 @@ pub struct Micrographs {
 impl Micrographs {
     /// No images yet.
     fn none(plan: &MicrographPlan) -> Self {
-        let (options, [nx, ny]) = (&plan.options, plan.options.grid.points());
+        let (options, [nx, ny]) = (&plan.options, plan.shape());
         let shape = (options.defoci.len(), options.ends.len(), ny, nx);
         let spread = if plan.configurations() > 1 { shape } else { (0, 0, 0, 0) };
         let exits = Array3::zeros((options.ends.len(), ny, nx));
@@ -262,13 +273,16 @@ impl Micrographs {
         [c, plane]: [usize; 2],
         exit: ArrayView2<'_, Complex<T>>,
     ) -> Result<(), Invalid> {
-        let options = &plan.options;
+        let (options, stride) = (&plan.options, plan.options.samples.stride());
+        let every = s![..;stride, ..;stride];
         if c == 0 {
-            self.exits.index_axis_mut(Axis(0), plane).assign(&samples(&options.grid, exit));
+            let exit = samples(&options.grid, exit);
+            self.exits.index_axis_mut(Axis(0), plane).assign(&exit.slice(every));
         }
-        let middle = options.lens.aberrations.defocus;
+        let middle = options.lens.aberrations.defocus - options.refocus;
         let defoci: Vec<f64> = options.defoci.iter().map(|defocus| middle + defocus).collect();
         let images = options.lens.series(&options.grid, exit, &defoci)?;
+        let images = images.slice(s![.., ..;stride, ..;stride]);
         let mut means = self.mean.index_axis_mut(Axis(1), plane);
         if self.squares.is_empty() {
             means.assign(&images);
@@ -337,6 +351,8 @@ mod tests {
             lens: Imaging { aperture: Some(25.0), focal_spread: 30.0, tilt: [1.0, 0.0], ..lens },
             tilt: [0.0, 4.0],
             defoci: vec![0.0, -300.0],
+            refocus: 0.0,
+            samples: ImageSamples::Grid,
             ends: vec![1, 3],
         }
     }
@@ -389,6 +405,41 @@ mod tests {
         assert!((0.99..1.0 + 1e-9).contains(&above), "{above}");
     }
 
+    // Refocused waves on the samples of the mask
+    /// Waves that are taken back by the multislice's own propagator through empty space, and imaged on every second sample.
+    #[test]
+    fn refocused_waves_are_imaged_on_the_samples_of_the_mask() {
+        let asked = MicrographOptions {
+            refocus: 3.0,
+            samples: ImageSamples::Mask,
+            lens: Imaging { focal_spread: 0.0, tilt: [0.0; 2], ..options(0).lens },
+            tilt: [0.0; 2],
+            ..options(0)
+        };
+        let plan = MicrographPlan::new(specimen(), asked.clone()).unwrap();
+        let halved = plan.run(&Engine::cpu(Precision::F64), &silent).unwrap();
+        let potential = plan.potential(0).unwrap();
+        let multislice = plan.multislice::<f64>().unwrap();
+        let mut wave = plane_wave::<f64>(&asked.grid);
+        let slice = |k: usize| Ok(potential.slice(k));
+        multislice.run(wave.view_mut(), slice, &[3], &silent, |_, _| Ok(())).unwrap();
+        let [x, y] = super::super::beam::kept_frequencies(&asked.grid);
+        let lambda = asked.lens.beam.wavelength();
+        for ((_, j, i), a) in wave.indexed_iter_mut() {
+            let phase = std::f64::consts::PI * lambda * 3.0 * (x[i] * x[i] + y[j] * y[j]);
+            *a *= Complex64::cis(phase);
+        }
+        let image = asked.lens.image(&asked.grid, wave.index_axis(Axis(0), 0)).unwrap();
+        assert_eq!(halved.mean.dim(), (2, 2, 20, 24));
+        let gap = &halved.mean.slice(s![0, 1, .., ..]) - &image.slice(s![..;2, ..;2]);
+        assert!(gap.iter().all(|gap| gap.abs() < 1e-12));
+        let whole = MicrographOptions { samples: ImageSamples::Grid, ..asked };
+        let whole = taken(whole, Precision::F64);
+        assert_eq!(halved.exits, whole.exits.slice(s![.., ..;2, ..;2]));
+        let off = taken(options(0), Precision::F64);
+        assert!((&off.mean - &whole.mean).iter().any(|x| x.abs() > 1e-3));
+    }
+
     // Waves on devices make the same images
     #[cfg(feature = "cuda")]
     #[test]
@@ -432,6 +483,7 @@ mod tests {
         assert_eq!(refused(&|o| o.defoci = vec![f64::NAN]), "defocus");
         assert_eq!(refused(&|o| o.lens.aperture = Some(-1.0)), "aperture");
         assert_eq!(refused(&|o| o.tilt = [f64::INFINITY, 0.0]), "tilt");
+        assert_eq!(refused(&|o| o.refocus = f64::NAN), "refocus");
         assert_eq!(refused(&|o| o.slicing = Slicing::new(7.0, 2.0).unwrap()), "slices");
         struct Impatient;
         impl Watch for Impatient {

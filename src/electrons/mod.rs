@@ -21,7 +21,7 @@ pub use scan_images::{Edge, blurred, counted, integrated};
 pub(crate) mod finishing;
 pub use finishing::Finishing;
 pub(crate) mod hrtem;
-pub use hrtem::{Imaging, plane_wave};
+pub use hrtem::{ImageSamples, Imaging, plane_wave};
 #[cfg(feature = "files")]
 pub mod sample_file;
 #[cfg(feature = "files")]

@@ -123,6 +123,17 @@ impl<T: Real> Multislice<T> {
         self.propagator = self.propagator();
         Ok(self)
     }
+    /// The same through a specimen that is tilted by `tilt` \[mrad\], x and y, in a straight beam, Eq. [tilted specimen](https://lenslet.github.io/lenslet/multislice.html#eq-tilted-specimen).
+    ///
+    /// # Errors
+    /// `Invalid` where the tilt is not below a right angle.
+    pub fn through_tilted(self, tilt: [f64; 2]) -> Result<Self, Invalid> {
+        for tilt in tilt {
+            let good = (1e-3 * tilt).abs() < 0.5 * PI;
+            accept(good, "tilt", tilt, "angles in mrad below a right angle")?;
+        }
+        self.tilted(tilt.map(|tilt| -1e3 * (1e-3 * tilt).tan()))
+    }
 
     // The propagator over a slice
     /// The propagator's factors over the kept k_x and the kept k_y, Eq. [tilted propagator](https://lenslet.github.io/lenslet/multislice.html#eq-tilted-propagator).
@@ -749,6 +760,26 @@ mod tests {
         let other = run(straight().tilted(tilt.map(|tilt| -tilt)).unwrap(), probe([0.0; 2]));
         assert!(worst < 1e-6, "{worst}");
         assert!(apart(other.view(), following.view()) > 1e-2);
+    }
+
+    // Check a tilted specimen
+    #[test]
+    fn a_tilted_specimen_moves_its_columns() {
+        let (grid, tilt) = (grid(), [120.0, -45.0]);
+        let multislice = Multislice::<f64>::new(grid, &beam(), 2.5).unwrap();
+        let multislice = multislice.through_tilted(tilt).unwrap();
+        let start: Array3<Complex64> = probe([0.0; 2]).wave(&grid).unwrap().at(&[[2.3, 1.1]]);
+        let empty = multislice.transmission(Array2::zeros((16, 24)).view()).unwrap();
+        let mut wave = start.clone();
+        multislice.propagate(wave.view_mut(), &[empty.clone(), empty], &silent).unwrap();
+        let ([x, y], lambda) = (kept_frequencies(&grid), beam().wavelength());
+        for ((_, j, i), a) in wave.indexed_iter() {
+            let way = 2.0 * (x[i] * f64::tan(0.120) + y[j] * f64::tan(-0.045));
+            let phase = PI * 5.0 * (way - lambda * (x[i] * x[i] + y[j] * y[j]));
+            assert!((a - start[[0, j, i]] * Complex64::cis(phase)).norm() < 1e-12);
+        }
+        let upright = Multislice::<f64>::new(grid, &beam(), 2.5).unwrap();
+        assert_eq!(upright.through_tilted([0.0, 1600.0]).err().unwrap().quantity, "tilt");
     }
 
     // Check that the image moves with the specimen

@@ -64,6 +64,7 @@ impl SampleFile {
             potential: self.potential.options,
             phonons: self.phonons,
             probe,
+            tilt: self.sample.tilt,
             defoci: self.beam.defocus.clone(),
             scan,
             method,
@@ -143,6 +144,7 @@ impl SampleFile {
         });
         DetectorOptions {
             bin: table.bin,
+            rings: table.bins,
             annuli: annuli.collect(),
             segmented: segmented.collect(),
             centre_of_mass: table.centre_of_mass || table.integrated_centre,

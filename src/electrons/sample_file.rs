@@ -2,6 +2,7 @@
 //! The file that describes a simulation of electrons.
 
 // What the sample file stands on
+use crate::electrons::hrtem::ImageSamples;
 use crate::electrons::potential::{PotentialModel, PotentialOptions};
 use crate::error::{BadLine, Error, Invalid, accept, finite, positive};
 use crate::files::located::{Decode, Document, Keys, Table, read_text};
@@ -123,12 +124,15 @@ pub struct SampleTable {
     pub beam: specimen::Flight,
     /// Whether occupancies of the file are heeded; else every atom is there. True unless said.
     pub occupancy: bool,
+    /// Tilt of the specimen in a straight beam, x and y \[mrad\].
+    pub tilt: [f64; 2],
 }
 
 // Read the table of the sample
 impl SampleTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
-        const KEYS: Keys = &["file", "tile", "cell", "zone_axis", "strain", "beam", "occupancy"];
+        const KEYS: Keys =
+            &["file", "tile", "cell", "zone_axis", "strain", "beam", "occupancy", "tilt"];
         let table = root.required_table("sample", KEYS)?;
         let file: &str = table.required("file", "the name of a CIF or XYZ file")?;
         let tile = numbers(&table, "tile", "three whole numbers, [x, y, z]", |n: usize| n > 0)?;
@@ -149,6 +153,7 @@ impl SampleTable {
             strain,
             beam: table.choice("beam", &specimen::Flight::NAMES)?.unwrap_or_default(),
             occupancy: table.optional("occupancy", "true or false")?.unwrap_or(true),
+            tilt: tilt(&table)?,
         })
     }
 }
@@ -214,14 +219,20 @@ pub struct PotentialTable {
 // Read the table of the potential
 impl PotentialTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
-        const KEYS: Keys = &["model", "factors", "grid", "pixel", "slice_thickness", "bound"];
+        const KEYS: Keys =
+            &["model", "factors", "grid", "pixel", "slice_thickness", "bound", "planes"];
         let Some(table) = root.table("potential", KEYS)? else { return Ok(Self::default()) };
         let models = [
             ("lookup", PotentialModel::Lookup),
             ("projected", PotentialModel::Projected),
             ("sliced", PotentialModel::Sliced),
+            ("sampled", PotentialModel::Sampled),
         ];
-        let factors = [("kirkland", Factors::Kirkland), ("lobato", Factors::Lobato)];
+        let factors = [
+            ("kirkland", Factors::Kirkland),
+            ("kirkland-rounded", Factors::KirklandRounded),
+            ("lobato", Factors::Lobato),
+        ];
         let points = "two multiples of 4 from 4 to 32768, [x, y]";
         let fit = |n: usize| (4..=32_768).contains(&n) && n.is_multiple_of(4);
         let grid = numbers(&table, "grid", points, fit)?.map(Sampling::Points);
@@ -236,10 +247,14 @@ impl PotentialTable {
             )));
         }
         let default = Self::default();
+        let expected = "a whole number from 1 to 10000";
+        let planes = table.optional("planes", expected)?.unwrap_or(default.options.planes);
+        table.check(accept((1..=10_000).contains(&planes), "planes", planes, expected))?;
         let options = PotentialOptions {
             model: table.choice("model", &models)?.unwrap_or_default(),
             factors: table.choice("factors", &factors)?.unwrap_or_default(),
             bound: length(&table, "bound")?.unwrap_or(default.options.bound),
+            planes,
         };
         Ok(Self {
             options,
@@ -334,8 +349,7 @@ impl BeamTable {
             c3: number("c3")?,
             c5: number("c5")?,
             aberrations: aberrations(&table)?,
-            tilt: numbers(&table, "tilt", "two angles in mrad, [x, y]", |x: f64| x.abs() <= 500.0)?
-                .unwrap_or([0.0; 2]),
+            tilt: tilt(&table)?,
         })
     }
 }
@@ -429,7 +443,7 @@ pub struct MethodTable {
     pub interpolation: [usize; 2],
     /// How far PRISM's beams reach beyond the semi-angle \[mrad\]; 2.5 unless said, and without interpolation as far as the probe's soft edge.
     pub margin: Option<f64>,
-    /// How far PRISM's waves are taken back behind the specimen \[Å\]; 0 unless said.
+    /// How far PRISM's waves, or the exit wave of a plane wave, are taken back behind the specimen \[Å\]; 0 unless said.
     pub refocus: f64,
     /// Thicknesses \[Å\] behind which waves are read, too, besides that of the whole specimen.
     pub thicknesses: Vec<f64>,
@@ -504,6 +518,8 @@ impl RunTable {
 pub struct DetectorTable {
     /// Width of an annular bin \[mrad\]; 1 unless said.
     pub bin: f64,
+    /// Number of annular bins; `None` for as many as are complete on the grid.
+    pub bins: Option<usize>,
     /// Inner and outer angles of annuli \[mrad\].
     pub annuli: Vec<[f64; 2]>,
     /// Detectors in sectors.
@@ -547,6 +563,7 @@ impl DetectorTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
         const KEYS: Keys = &[
             "bin",
+            "bins",
             "annuli",
             "segmented",
             "centre_of_mass",
@@ -564,10 +581,15 @@ impl DetectorTable {
         let segmented =
             table.tables("segmented", &["inner", "outer", "sectors", "rotation_deg"])?;
         let electrons = "a number of electrons above 0 and up to 1e15";
+        let expected = "a whole number from 1 to a million";
+        let bins = table.optional("bins", expected)?;
+        let good = bins.is_none_or(|bins| (1..=1_000_000).contains(&bins));
+        table.check(accept(good, "bins", bins.unwrap_or_default(), expected))?;
         let seed: Option<usize> = table.optional("dose_seed", "a whole number, not negative")?;
         let yes = |key: &str| Ok(table.optional(key, "true or false")?.unwrap_or(false));
         Ok(Self {
             bin: length(&table, "bin")?.unwrap_or(1.0),
+            bins,
             annuli,
             segmented: segmented.iter().map(read_segmented).collect::<Result<_, _>>()?,
             centre_of_mass: yes("centre_of_mass")?,
@@ -579,10 +601,12 @@ impl DetectorTable {
     }
 }
 
+// Defaults of the detectors
 impl Default for DetectorTable {
     fn default() -> Self {
         Self {
             bin: 1.0,
+            bins: None,
             annuli: vec![],
             segmented: vec![],
             centre_of_mass: false,
@@ -644,20 +668,22 @@ pub struct ImagingTable {
     pub focal_spread: f64,
     /// Angle of the illumination along each axis, rms \[mrad\].
     pub convergence: f64,
+    /// Samples of images; those of the grid unless said.
+    pub samples: ImageSamples,
 }
 impl ImagingTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
-        const KEYS: Keys = &["aperture", "tilt", "focal_spread", "convergence"];
+        const KEYS: Keys = &["aperture", "tilt", "focal_spread", "convergence", "samples"];
+        let samples = [("grid", ImageSamples::Grid), ("mask", ImageSamples::Mask)];
         let Some(table) = root.table("imaging", KEYS)? else { return Ok(Self::default()) };
-        let angles = "two angles in mrad, [x, y]";
-        let tilt = numbers(&table, "tilt", angles, |x: f64| x.abs() <= 500.0)?;
         let spread = within(&table, "focal_spread", 0.0..=1e6, "a length in Å, 0 to 1e6")?;
         let angle = within(&table, "convergence", 0.0..=500.0, "an angle from 0 to 500 mrad")?;
         Ok(Self {
             aperture: length(&table, "aperture")?,
-            tilt: tilt.unwrap_or_default(),
+            tilt: tilt(&table)?,
             focal_spread: spread.unwrap_or(0.0),
             convergence: angle.unwrap_or(0.0),
+            samples: table.choice("samples", &samples)?.unwrap_or_default(),
         })
     }
 }
@@ -700,6 +726,12 @@ fn one_or_two<'d, T: Decode<'d> + Copy + Debug>(
         Ok(Some(one)) => Err(table.refuse(Invalid::new(key, format!("{one:?}"), expected))),
         Err(_) => numbers(table, key, expected, good),
     }
+}
+
+/// The angles \[mrad\] of the key `tilt`, or 0.
+fn tilt(table: &Table) -> Result<[f64; 2], BadLine> {
+    let tilt = numbers(table, "tilt", "two angles in mrad, [x, y]", |x: f64| x.abs() <= 500.0)?;
+    Ok(tilt.unwrap_or_default())
 }
 
 /// The number of `key`, positive, if it is given.
@@ -755,7 +787,7 @@ precision = "f32"
 
     // Keys that few sample files have
     /// Keys that few files have, beside those.
-    const MORE: &str = r#"sample.file = "a.cif"
+    const MORE: &str = r#"sample = { file = "a.cif", tilt = [3.0, -4.0] }
     beam.energy_kev = 80
     [scan]
     source_size = 0.4
@@ -767,11 +799,17 @@ precision = "f32"
     integrated_centre = true
     dose = 1e4
     dose_seed = 9
+    bins = 104
     [imaging]
     aperture = 12.5
     tilt = [1.0, -2.0]
     focal_spread = 30.0
     convergence = 0.2
+    samples = "mask"
+    [potential]
+    model = "sampled"
+    factors = "kirkland-rounded"
+    planes = 8
     "#;
 
     // A full and an empty sample file
@@ -919,9 +957,14 @@ precision = "f32"
             (true, false, Some(1e4), 9)
         );
         let tilt = [1.0, -2.0];
-        let lens =
-            ImagingTable { aperture: Some(12.5), tilt, focal_spread: 30.0, convergence: 0.2 };
+        let samples = ImageSamples::Mask;
+        let aperture = Some(12.5);
+        let lens = ImagingTable { aperture, tilt, focal_spread: 30.0, convergence: 0.2, samples };
         assert_eq!(file.imaging, lens);
+        assert_eq!((file.sample.tilt, detector.bins), ([3.0, -4.0], Some(104)));
+        let (model, factors) = (PotentialModel::Sampled, Factors::KirklandRounded);
+        let options = PotentialOptions { model, factors, bound: 3.0, planes: 8 };
+        assert_eq!(file.potential.options, options);
         for (from, to, expected) in [
             ("0.4", "-0.4", "4: scan.source_size = -0.4: expected a length in Å, 0 to 1000"),
             ("\"hrtem\"", "\"tem\"", "6: method.algorithm = \"tem\": expected \"multislice\" or"),
@@ -931,11 +974,15 @@ precision = "f32"
             ("integrated_centre = true", "integrated_centre = 1", "10: detector.integrated_centre"),
             ("1e4", "0", "11: detector.dose = 0: expected a number of electrons above 0"),
             ("= 9", "= -9", "12: detector.dose_seed = -9: expected a whole number"),
-            ("12.5", "0", "14: imaging.aperture = 0: expected a finite number greater"),
-            ("[1.0, -2.0]", "[1.0]", "15: imaging.tilt = [1.0]: expected two angles"),
-            ("30.0", "-1", "16: imaging.focal_spread = -1: expected a length in Å"),
-            ("0.2", "inf", "17: imaging.convergence = inf: expected an angle"),
-            ("aperture", "apperture", "14: imaging.apperture = 12.5: expected a known key; did"),
+            ("104", "0", "13: detector.bins = 0: expected a whole number from 1"),
+            ("12.5", "0", "15: imaging.aperture = 0: expected a finite number greater"),
+            ("[1.0, -2.0]", "[1.0]", "16: imaging.tilt = [1.0]: expected two angles"),
+            ("30.0", "-1", "17: imaging.focal_spread = -1: expected a length in Å"),
+            ("0.2", "inf", "18: imaging.convergence = inf: expected an angle"),
+            ("\"mask\"", "\"all\"", "19: imaging.samples = \"all\": expected \"grid\" or \"mask\""),
+            ("planes = 8", "planes = 0", "23: potential.planes = 0: expected a whole number"),
+            ("[3.0, -4.0]", "[3.0, 900]", "1: sample.tilt = [3.0, 900.0]: expected two angles"),
+            ("aperture", "apperture", "15: imaging.apperture = 12.5: expected a known key; did"),
         ] {
             assert!(MORE.contains(from));
             let bad = MORE.replacen(from, to, 1);

@@ -104,6 +104,8 @@ pub struct StemOptions {
     pub phonons: Phonons,
     /// The probe.
     pub probe: Probe,
+    /// Tilt of the specimen in a straight beam \[mrad\], x and y, see [`Multislice::through_tilted`].
+    pub tilt: [f64; 2],
     /// Defoci \[Å\] of a series, added to that of the probe; one of 0 if there is none.
     pub defoci: Vec<f64>,
     /// Where the probe stands.
@@ -222,7 +224,8 @@ impl StemPlan {
     /// Multislice through its slices.
     pub(super) fn multislice<T: Real>(&self) -> Result<Multislice<T>, Invalid> {
         let options = &self.options;
-        Multislice::new(options.grid, &options.probe.beam, options.slicing.thickness())
+        let (beam, thickness) = (&options.probe.beam, options.slicing.thickness());
+        Multislice::new(options.grid, beam, thickness)?.through_tilted(options.tilt)
     }
 
     // Run a part of a scan
@@ -967,6 +970,7 @@ pub(super) mod tests {
             potential: PotentialOptions::default(),
             phonons: Phonons { configurations, seed: 5 },
             probe: Probe { beam, semi_angle: 21.0, aberrations, tilt: [0.0; 2] },
+            tilt: [0.0; 2],
             defoci: vec![0.0, 30.0],
             scan: Scan::new([[0.0, 6.4], [1.0, 4.0]], [0.8, 0.7]).unwrap(),
             method: StemMethod::Multislice,
@@ -1026,6 +1030,36 @@ pub(super) mod tests {
             |a: &Array2<f64>| (a - &found.mean).fold(0.0, |most: f64, gap| most.max(gap.abs()));
         assert!(gap(&beams) < 1e-12 && gap(&single) < 1e-5, "{:e} {:e}", gap(&beams), gap(&single));
         assert!(gap(&single) > 1e-12);
+    }
+
+    // Scans of a tilted specimen
+    #[test]
+    fn a_tilted_specimen_is_scanned_through_its_propagator() {
+        let (upright, tilt) = (options(0), [40.0, -25.0]);
+        let options = StemOptions { tilt, ..upright.clone() };
+        let plan = StemPlan::new(specimen(), options.clone()).unwrap();
+        let found = whole(&plan, Precision::F64).mean;
+        let beam = &options.probe.beam;
+        let multislice = Multislice::<f64>::new(options.grid, beam, 2.0).unwrap();
+        let multislice = multislice.through_tilted(tilt).unwrap();
+        let potential = plan.potential(0).unwrap();
+        let probe = focused(&options.probe, 30.0).wave(&options.grid).unwrap();
+        let mut wave = probe.at::<f64>(&[options.scan.place(17)]);
+        let slice = |k| Ok(potential.slice(k));
+        multislice.run(wave.view_mut(), slice, &[6], &silent, |_, _| Ok(())).unwrap();
+        let wanted = plan.detectors.read(wave.index_axis(Axis(0), 0)).into_values();
+        let last = plan.readings() - wanted.len();
+        for (value, wanted) in found.row(17).iter().skip(last).zip(&wanted) {
+            assert!((value - wanted).abs() < 1e-13, "{value} {wanted}");
+        }
+        let gap = |options: StemOptions| {
+            let other = StemPlan::new(specimen(), options).unwrap();
+            let other = whole(&other, Precision::F64).mean;
+            (other - &found).fold(0.0, |most: f64, gap| most.max(gap.abs()))
+        };
+        let method = StemMethod::Prism { factor: [1, 1], refocus: 0.0, margin: None };
+        let beams = gap(StemOptions { method, ..options });
+        assert!(beams < 1e-12 && gap(upright) > 1e-3, "{beams:e}");
     }
 
     // Interrupted and shared scans are whole ones

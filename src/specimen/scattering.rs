@@ -35,23 +35,35 @@ pub(crate) struct Gaussian {
 }
 
 // Tables of scattering factors
-static KIRKLAND: LazyLock<Vec<ScatteringFactor>> = LazyLock::new(|| {
-    read_table(include_str!("../../book/data/kirkland.csv"), |numbers| {
-        let (pairs, _) = numbers.as_chunks::<2>();
-        let pole = |&[a, b]: &[f64; 2]| Pole { simple: a, double: 0.0, beta: b };
-        let gaussian = |&[c, d]: &[f64; 2]| Gaussian { height: c, steepness: d };
-        ScatteringFactor {
-            poles: pairs.iter().take(3).map(pole).collect(),
-            gaussians: pairs.iter().skip(3).map(gaussian).collect(),
-        }
-    })
-});
+const KIRKLAND_LINES: &str = include_str!("../../book/data/kirkland.csv");
+
+static KIRKLAND: LazyLock<Vec<ScatteringFactor>> =
+    LazyLock::new(|| read_table(KIRKLAND_LINES, of_kirkland));
+
+/// The factor of the parameters a₁, b₁ … c₃, d₃ of a line of Kirkland's table.
+fn of_kirkland(numbers: &[f64]) -> ScatteringFactor {
+    let (pairs, _) = numbers.as_chunks::<2>();
+    let pole = |&[a, b]: &[f64; 2]| Pole { simple: a, double: 0.0, beta: b };
+    let gaussian = |&[c, d]: &[f64; 2]| Gaussian { height: c, steepness: d };
+    ScatteringFactor {
+        poles: pairs.iter().take(3).map(pole).collect(),
+        gaussians: pairs.iter().skip(3).map(gaussian).collect(),
+    }
+}
 
 static LOBATO: LazyLock<Vec<ScatteringFactor>> = LazyLock::new(|| {
     read_table(include_str!("../../book/data/lobato.csv"), |numbers| {
         let terms = numbers.iter().zip(numbers.iter().skip(5));
         let pole = |(a, b)| Pole { simple: a / b, double: a / (b * b), beta: 1.0 / b };
         ScatteringFactor { poles: terms.map(pole).collect(), gaussians: Vec::new() }
+    })
+});
+
+// Round the parameters of Kirkland
+static KIRKLAND_ROUNDED: LazyLock<Vec<ScatteringFactor>> = LazyLock::new(|| {
+    read_table(KIRKLAND_LINES, |numbers| {
+        let seven_digits = |x: &f64| format!("{x:.6e}").parse().unwrap_or(*x);
+        of_kirkland(&numbers.iter().map(seven_digits).collect::<Vec<f64>>())
     })
 });
 
@@ -71,6 +83,8 @@ pub enum Factors {
     /// Kirkland's, for the elements up to 98, Eq. [kirkland](https://lenslet.github.io/lenslet/scattering.html#eq-kirkland).
     #[default]
     Kirkland,
+    /// Kirkland's, with parameters of seven significant digits, as Prismatic holds them.
+    KirklandRounded,
     /// That of Lobato and Van Dyck, for the elements up to 103, Eq. [lobato](https://lenslet.github.io/lenslet/scattering.html#eq-lobato).
     Lobato,
 }
@@ -91,6 +105,7 @@ impl Factors {
     pub fn of(self, element: Element) -> Result<&'static ScatteringFactor, Invalid> {
         let (table, name): (&'static [_], _) = match self {
             Self::Kirkland => (&KIRKLAND, "Kirkland"),
+            Self::KirklandRounded => (&KIRKLAND_ROUNDED, "Kirkland"),
             Self::Lobato => (&LOBATO, "Lobato"),
         };
         let symbol = element.symbol();
@@ -323,6 +338,13 @@ mod tests {
         assert_eq!(refused, "element = Es: expected an element of the table of Kirkland, 1 to 98");
         assert!(Factors::Lobato.of(Element::new(103).unwrap()).is_ok());
         assert_eq!(factor(Factors::Kirkland, "H").poles[1].simple, 0.062_776_250_5);
+        let rounded = factor(Factors::KirklandRounded, "H");
+        assert_eq!((rounded.poles[1].simple, rounded.poles[1].beta), (0.062_776_25, 0.225_367));
+        let helium = factor(Factors::KirklandRounded, "He").gaussians[2];
+        assert_eq!((helium.height, helium.steepness), (4.659_29e-7, 37_576.8));
+        let (rounded, whole) = (factor(Factors::KirklandRounded, "Si"), factor(TABLES[0], "Si"));
+        let gap = (rounded.at(0.4) / whole.at(0.4) - 1.0).abs();
+        assert!((1e-10..1e-6).contains(&gap), "{gap:e}");
         assert_eq!(
             factor(Factors::Kirkland, "Cf").gaussians[2].steepness,
             KIRKLAND[97].gaussians[2].steepness

@@ -150,6 +150,7 @@ mod tests {
         let segmented = Segmented { inner: 5.0, outer: 40.0, sectors: 3, rotation: 0.3 };
         DetectorOptions {
             bin: 2.0,
+            rings: Some(40),
             annuli: vec![annulus(false), annulus(true)],
             segmented: vec![segmented, Segmented { sectors: 2, ..segmented }],
             centre_of_mass: true,

@@ -46,11 +46,18 @@ impl SampleFile {
             potential: self.potential.options,
             phonons: self.phonons,
             lens,
-            tilt: self.beam.tilt,
+            tilt: [0, 1].map(|axis| self.tilt_of_plane_wave(axis)),
             defoci: self.beam.defocus.clone(),
+            refocus: self.method.refocus,
+            samples: table.samples,
             ends,
         };
         MicrographPlan::new(specimen, options).map_err(refuse("potential"))
+    }
+
+    /// Tilt of a plane wave against the specimen along an axis \[mrad\].
+    fn tilt_of_plane_wave(&self, axis: usize) -> f64 {
+        self.beam.tilt[axis] - 1e3 * (1e-3 * self.sample.tilt[axis]).tan()
     }
 }
 
@@ -105,7 +112,8 @@ impl MicrographPlan {
         plane: ArrayView2<'_, S>,
         precision: Precision,
     ) -> Result<Signal<'static>, Error> {
-        let pixel = self.options.grid.pixel();
+        let stride = self.options.samples.stride() as f64;
+        let pixel = self.options.grid.pixel().map(|pixel| stride * pixel);
         let axis = |axis: usize| SignalAxis::signal(["x", "y"][axis], "Å", 0.0, pixel[axis]);
         let (axes, turned) = (vec![axis(0)?, axis(1)?], plane.t());
         match precision {
@@ -157,6 +165,11 @@ mod tests {
         let file = SampleFile::from_toml(WAVE, "book/systems/small.toml").unwrap();
         let plan = file.micrographs().unwrap();
         assert_eq!(plan.options().ends, [2, 4]);
+        let tilted = WAVE.replace("'SI100.XYZ' }", "'SI100.XYZ', tilt = [100.0, -20.0] }");
+        let tilted = tilted.replace("c3 = 1e7", "c3 = 1e7\ntilt = [0.0, 3.0]");
+        let tilted = SampleFile::from_toml(&tilted, "book/systems/small.toml").unwrap();
+        let tilt = tilted.micrographs().unwrap().options().tilt;
+        assert_eq!(tilt, [-1e3 * f64::tan(0.1), 3.0 + 1e3 * f64::tan(0.02)]);
         let taken = plan.run(&Engine::cpu(Precision::F64), &silent).unwrap();
         let signals = plan.signals(&taken, true, Precision::F64).unwrap();
         let names: Vec<_> = signals.items().map(|signal| signal.name().to_string()).collect();

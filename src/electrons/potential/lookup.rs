@@ -101,7 +101,7 @@ impl Lookup {
 
 // Add a row that goes around
 /// Adds `values` to a row from the place `start` on, which goes on at its beginning where it ends.
-fn add_around(
+pub(super) fn add_around(
     row: &mut ArrayViewMut1<f64>,
     mut start: usize,
     mut values: ArrayView1<f64>,

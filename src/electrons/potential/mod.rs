@@ -3,6 +3,7 @@
 
 // What potentials stand on
 use self::lookup::Lookup;
+use self::sampled::Sampled;
 use self::sites::{Site, by_slice, sites};
 use self::waves::{Projected, Sliced};
 use crate::electrons::wave_grid::WaveGrid;
@@ -11,8 +12,10 @@ use crate::specimen::{Element, Factors, Phonons, Slicing, Specimen};
 use ndarray::{Array2, Array3, Axis};
 use rayon::prelude::*;
 use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 
 mod lookup;
+mod sampled;
 mod sites;
 mod waves;
 
@@ -27,6 +30,8 @@ pub enum PotentialModel {
     Projected,
     /// Each atom where it is, and of it in each slice what lies between the slice's faces.
     Sliced,
+    /// Samples of each element's potential on planes between bounds, shifted to each atom, as Prismatic makes its potential in three dimensions.
+    Sampled,
 }
 
 // A potential that is made by the slice
@@ -44,6 +49,7 @@ enum Form {
     Lookup(Lookup),
     Projected(Projected),
     Sliced(Sliced),
+    Sampled(Sampled),
 }
 
 // How potentials are made
@@ -56,13 +62,16 @@ pub struct PotentialOptions {
     pub model: PotentialModel,
     /// Whose scattering factors are taken.
     pub factors: Factors,
-    /// How far an atom reaches in the lookup model \[Å\]; the others have no such end.
+    /// How far an atom reaches in the lookup and the sampled model \[Å\]; the others have no such end.
     pub bound: f64,
+    /// Planes in a slice on which the sampled model samples an atom.
+    pub planes: usize,
 }
 
 impl Default for PotentialOptions {
     fn default() -> Self {
-        Self { model: PotentialModel::default(), factors: Factors::default(), bound: 3.0 }
+        let (model, factors) = (PotentialModel::default(), Factors::default());
+        Self { model, factors, bound: 3.0, planes: 16 }
     }
 }
 
@@ -72,7 +81,7 @@ impl Potential {
     ///
     /// # Errors
     /// `Invalid` where the grid's sides are not those of the specimen's cell or the slices not as high as it, where the table lacks an element, and for a bound that is not positive or, for
-    /// lookup, not more than a pixel and at most 4096 of them.
+    /// lookup, not more than a pixel and at most 4096 of them; for the sampled model for no planes, or so many samples that they exceed 1 GiB.
     ///
     /// ```
     /// use lenslet::electrons::{Potential, PotentialOptions, WaveGrid};
@@ -92,7 +101,7 @@ impl Potential {
         slicing: Slicing,
         options: PotentialOptions,
     ) -> Result<Self, Invalid> {
-        let PotentialOptions { model, factors, bound } = options;
+        let PotentialOptions { model, factors, bound, planes } = options;
         let bound = positive("bound", bound)?;
         check_sides(specimen, &grid, &slicing)?;
         let elements: BTreeSet<Element> = specimen.atoms().iter().map(|a| a.element).collect();
@@ -103,8 +112,13 @@ impl Potential {
             let form = Form::Sliced(Sliced::new(grid, kinds, &slicing, sites));
             return Ok(Self { grid, slicing, form, alike: (0..slicing.count()).collect() });
         }
+        if model == PotentialModel::Sampled {
+            let sampled = Sampled::new(grid, &kinds, &slicing, &sites, [bound, planes as f64])?;
+            let alike = first_alike(sampled.contents());
+            return Ok(Self { grid, slicing, form: Form::Sampled(sampled), alike });
+        }
         let slices = by_slice(&slicing, sites);
-        let alike = first_alike(&slices);
+        let alike = first_alike(slices.iter().map(|sites| atoms_of_slice(sites)));
         let form = match model {
             PotentialModel::Lookup => Form::Lookup(Lookup::new(&grid, &kinds, slices, bound)?),
             _ => Form::Projected(Projected::new(grid, &kinds, slices)),
@@ -127,18 +141,19 @@ fn check_sides(specimen: &Specimen, grid: &WaveGrid, slicing: &Slicing) -> Resul
 }
 
 // Slices that are alike
-/// For each slice, the first that has the same atoms at the same places.
-fn first_alike(slices: &[Vec<Site>]) -> Vec<usize> {
+/// For each slice, the first with the same contents.
+fn first_alike<C: Hash + Eq>(contents: impl Iterator<Item = C>) -> Vec<usize> {
     let mut seen = HashMap::new();
-    let atoms = |slice: &Vec<Site>| -> Vec<_> {
-        let bits = |site: &Site| {
-            let [x, y, _] = site.place.map(f64::to_bits);
-            (site.kind, x, y, site.weight.to_bits())
-        };
-        slice.iter().map(bits).collect()
+    contents.enumerate().map(|(k, content)| *seen.entry(content).or_insert(k)).collect()
+}
+
+/// The atoms of a slice: element, place across the beam and weight of each, in bits.
+fn atoms_of_slice(sites: &[Site]) -> Vec<[u64; 4]> {
+    let bits = |site: &Site| {
+        let [x, y, _] = site.place.map(f64::to_bits);
+        [site.kind as u64, x, y, site.weight.to_bits()]
     };
-    let first = |(k, slice)| *seen.entry(atoms(slice)).or_insert(k);
-    slices.iter().enumerate().map(first).collect()
+    sites.iter().map(bits).collect()
 }
 
 // How long slices take
@@ -147,8 +162,8 @@ impl PotentialModel {
     pub(super) fn passes(self, specimen: &Specimen, slicing: &Slicing, phonons: &Phonons) -> f64 {
         let atoms = specimen.atoms().len() as f64 / slicing.count() as f64;
         let deep = match self {
-            Self::Sliced if phonons.configurations > 0 => 16.0 + 0.5 * atoms,
-            Self::Sliced => 16.0,
+            Self::Sliced | Self::Sampled if phonons.configurations > 0 => 16.0 + 0.5 * atoms,
+            Self::Sliced | Self::Sampled => 16.0,
             _ => 0.0,
         };
         4.0 + deep
@@ -181,6 +196,7 @@ impl Potential {
             Form::Lookup(form) => form.slice(&self.grid, k),
             Form::Projected(form) => form.slice(k),
             Form::Sliced(form) => form.slice(k),
+            Form::Sampled(form) => form.slice(k),
         }
     }
 
@@ -209,8 +225,12 @@ mod tests {
     use crate::specimen::{Atom, VOLTS};
     use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-    const MODELS: [PotentialModel; 3] =
-        [PotentialModel::Lookup, PotentialModel::Projected, PotentialModel::Sliced];
+    const MODELS: [PotentialModel; 4] = [
+        PotentialModel::Lookup,
+        PotentialModel::Projected,
+        PotentialModel::Sliced,
+        PotentialModel::Sampled,
+    ];
 
     fn atom(number: usize, position: [f64; 3], occupancy: f64) -> Atom {
         Atom { element: Element::new(number).unwrap(), position, occupancy, displacement: 0.0 }
@@ -229,7 +249,7 @@ mod tests {
         let specimen = Specimen::new(cell, atoms).unwrap();
         let grid = WaveGrid::new([24 * x, 28 * y], [cell[0], cell[1]]).unwrap();
         let cut = Slicing::new(7.0, 1.5).unwrap();
-        let options = PotentialOptions { model, factors: Factors::Lobato, bound: 2.0 };
+        let options = PotentialOptions { model, factors: Factors::Lobato, bound: 2.0, planes: 5 };
         Potential::new(&specimen, grid, cut, options).unwrap().slices()
     }
 
@@ -342,7 +362,8 @@ mod tests {
                 });
                 turned.iter().fold(0.0, |most: f64, off| most.max(off.abs()))
             };
-            assert!(model == PotentialModel::Sliced || (0..3).all(|k| off(k) < 1e-9), "{model:?}");
+            let flows = matches!(model, PotentialModel::Sliced | PotentialModel::Sampled);
+            assert!(flows || (0..3).all(|k| off(k) < 1e-9), "{model:?}");
         }
     }
 
@@ -356,10 +377,11 @@ mod tests {
         let specimen = Specimen::new([6.0, 5.0, 6.0], atoms).unwrap();
         let grid = WaveGrid::new([24, 28], [6.0, 5.0]).unwrap();
         let cut = Slicing::new(6.0, 1.0).unwrap();
-        for (model, expected) in
-            MODELS.into_iter().zip([[0, 1, 2, 0, 4, 0], [0, 1, 2, 0, 4, 0], [0, 1, 2, 3, 4, 5]])
-        {
-            let options = PotentialOptions { model, factors: Factors::Lobato, bound: 2.0 };
+        let flat = [0, 1, 2, 0, 4, 0];
+        let deep = [0, 1, 2, 3, 4, 5];
+        for (model, expected) in MODELS.into_iter().zip([flat, flat, deep, deep]) {
+            let options =
+                PotentialOptions { model, factors: Factors::Lobato, bound: 2.0, planes: 5 };
             let potential = Potential::new(&specimen, grid, cut, options).unwrap();
             let first: Vec<usize> = (0..6).map(|k| potential.first_alike(k)).collect();
             assert_eq!(first, expected, "{model:?}");
