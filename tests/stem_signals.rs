@@ -20,6 +20,7 @@ source_size = 0.5
 [method]
 algorithm = 'prism'
 interpolation = [2, 1]
+interpolation_check = 'warn'
 refocus = 3.0
 thicknesses = [2.7]
 [detector]

@@ -5,11 +5,11 @@ mod plane_wave;
 // What the command stem stands on
 use super::choice;
 use super::prismatic::FromPrismatic;
-use super::summary::{align, command_line, count, plan_text};
+use super::summary::{align, command_line, count, plan_json, plan_text};
 use super::watch::{Terminal, complain, with_speed};
-use crate::device::{Device, Engine, Watch, check};
+use crate::device::{Description, Device, Engine, Watch, check};
 use crate::electrons::sample_file::{Algorithm, SampleFile};
-use crate::electrons::{Beside, Comparison, DetectorError, Finishing};
+use crate::electrons::{Beside, Comparison, DetectorError, Finishing, SampleSummary};
 use crate::electrons::{StemMethod, StemPlan, StemReadings};
 use crate::error::{Error, Invalid, accept, positive};
 use crate::files::draft::{Draft, check_files};
@@ -208,7 +208,8 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     if file.method.algorithm == Algorithm::Hrtem {
         return plane_wave::image(&asked.images(args, picture)?, file, engine, format);
     }
-    let plan = file.plan()?;
+    let (plan, summary) = file.plan_with_summary()?;
+    warn(&summary);
     let engine = with_speed(engine, args.plan)?;
     let mut description = plan.describe(&engine);
     // Plan what is added to a scan
@@ -221,7 +222,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         description.stages.push(plan.comparing(count, &engine));
     }
     let Some(output) = asked.output.as_ref().filter(|_| !args.plan) else {
-        return Ok(plan_text(&description, args.json));
+        return Ok(plan_with_summary(&description, &summary, args.json));
     };
     description.memory.check(&engine, "the scan")?;
     // Check the signal of an image file
@@ -237,7 +238,8 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
     let (fingerprint, finishing) = (plan.fingerprint(&engine), file.finishing(&plan));
     let save = &asked.save[..];
-    let run = Run { args, plan: &plan, engine: &engine, fingerprint, finishing, save };
+    let lenient = file.method.lenient;
+    let run = Run { args, plan: &plan, summary: &summary, lenient, engine: &engine, fingerprint, finishing, save };
     let readings = match args.collect.is_empty() {
         true => run.compute(output, &terminal)?,
         false => run.join()?,
@@ -312,6 +314,9 @@ impl Asked {
 struct Run<'a> {
     args: &'a StemArgs,
     plan: &'a StemPlan,
+    summary: &'a SampleSummary,
+    /// Whether too large an interpolation is a warning rather than an error.
+    lenient: bool,
     engine: &'a Engine,
     fingerprint: u64,
     finishing: Finishing,
@@ -339,7 +344,13 @@ impl Run<'_> {
         };
         let expected = format!("a checkpoint of places {places:?}; remove it to begin anew");
         accept(readings.places == places, "checkpoint", &readings.places, &expected)?;
+        let fresh = readings.done == [0, 0];
+        let mut kept_by_multislice = match fresh {
+            true => self.plan.kept_by_multislice(&places, self.engine, watch)?,
+            false => Vec::new(),
+        };
         let mut keep = |now: &StemReadings| {
+            self.check_kept(&std::mem::take(&mut kept_by_multislice), now)?;
             if kept.elapsed().as_secs_f64() < self.args.checkpoint && !watch.cancelled() {
                 return Ok(());
             }
@@ -351,6 +362,15 @@ impl Run<'_> {
             readings.write(&path, self.fingerprint)?;
         }
         ran.map(|()| readings)
+    }
+
+    /// Compares the electrons that PRISM keeps with those that multislice kept at some probes.
+    fn check_kept(&self, by_multislice: &[(usize, f64)], now: &StemReadings) -> Result<(), Error> {
+        match self.plan.check_kept(by_multislice, now) {
+            Err(invalid) if self.lenient => complain("warning", &invalid),
+            checked => checked?,
+        }
+        Ok(())
     }
 
     /// Joins the shares.
@@ -459,6 +479,7 @@ impl Run<'_> {
                 "precision": self.engine.precision().name(),
                 "seconds": seconds,
             });
+            add_summary(&mut summary, self.summary);
             if let Some(comparison) = comparison {
                 summary["compare"] = compared_json(comparison);
             }
@@ -471,7 +492,9 @@ impl Run<'_> {
             format!("{:.3} % of the electrons left what the grid keeps", 100.0 * (1.0 - total));
         let scan = format!("{} of {}", count(readings.places.len(), "probe"), self.args.name());
         let time = format!("{seconds:.2} s on {}", self.engine.name());
-        let mut lines = vec![("scan", scan), ("lost", lost), ("time", time)];
+        let mut lines = vec![("scan", scan)];
+        lines.extend(summary_lines(self.summary));
+        lines.extend([("lost", lost), ("time", time)]);
         lines.extend(comparison.map(compared_line));
         lines.push(("written", output.display().to_string()));
         lines.extend(self.args.plot.as_ref().map(|path| ("plot", path.display().to_string())));
@@ -510,4 +533,75 @@ fn compared_json(comparison: &Comparison) -> Value {
     };
     let detectors: Vec<_> = comparison.detectors.iter().map(error).collect();
     json!({ "places": comparison.places, "detectors": detectors })
+}
+
+// Report the sample of a run
+/// Warnings on the standard error.
+fn warn(summary: &SampleSummary) {
+    summary.warnings.iter().for_each(|warning| complain("warning", warning));
+}
+
+/// What is reported of the sample, by lines.
+fn summary_lines(summary: &SampleSummary) -> Vec<(&'static str, String)> {
+    let [x, y, thickness] = summary.cell;
+    let [i, j, k] = summary.tile;
+    let atoms = summary.atoms.iter().map(|(element, count)| {
+        format!("{} {}", rounded(*count), element.symbol())
+    });
+    let ([nx, ny], [px, py]) = (summary.samples, summary.pixel);
+    let mut lines = vec![
+        ("cell", format!("{x:.4} × {y:.4} Å, {thickness:.4} Å thick, of {i} × {j} × {k} cells")),
+        ("atoms", atoms.collect::<Vec<_>>().join(", ")),
+        (
+            "samples",
+            format!(
+                "{nx} × {ny} of {px:.4} × {py:.4} Å, {}, angles up to {:.3} mrad",
+                count(summary.slices, "slice"),
+                summary.largest_angle
+            ),
+        ),
+    ];
+    lines.extend(summary.merged.map(|merged| {
+        ("zone axis", format!("{} merged with others within 1e-4 Å", count(merged, "atom")))
+    }));
+    lines.extend(summary.warnings.iter().map(|warning| ("warning", warning.clone())));
+    lines
+}
+
+// Report the sample to a program
+/// A number of atoms, whole if it is nearly so.
+fn rounded(count: f64) -> Value {
+    let whole = (count - count.round()).abs() < 1e-6;
+    if whole { json!(count.round() as u64) } else { json!(count) }
+}
+
+/// Adds what is reported of the sample to an object.
+fn add_summary(object: &mut Value, summary: &SampleSummary) {
+    let atoms = summary.atoms.iter();
+    let atoms = atoms.map(|(element, count)| (element.symbol().to_owned(), rounded(*count)));
+    let told = json!({
+        "cell": summary.cell,
+        "tile": summary.tile,
+        "thickness": summary.cell[2],
+        "atoms": atoms.collect::<serde_json::Map<_, _>>(),
+        "merged_atoms": summary.merged,
+        "samples": summary.samples,
+        "pixel": summary.pixel,
+        "slices": summary.slices,
+        "largest_angle": summary.largest_angle,
+        "warnings": summary.warnings,
+    });
+    for (key, value) in told.as_object().into_iter().flatten() {
+        object[key] = value.clone();
+    }
+}
+
+/// A plan, and what is reported of the sample.
+fn plan_with_summary(plan: &Description, summary: &SampleSummary, json: bool) -> String {
+    if json {
+        let mut object = plan_json(plan);
+        add_summary(&mut object, summary);
+        return format!("{object}\n");
+    }
+    plan_text(plan, false) + &align(&summary_lines(summary))
 }
