@@ -509,8 +509,9 @@ impl FromPrismatic {
             self.note("-ns, -zs", "without effect, as multislice alone is read on the way");
         }
         let factor = setting.factor;
-        let mut text =
-            format!("[method]\nalgorithm = \"prism\"\ninterpolation = {factor:?}\ninterpolation_check = \"warn\"\nmargin = 2.5");
+        let mut text = format!(
+            "[method]\nalgorithm = \"prism\"\ninterpolation = {factor:?}\ninterpolation_check = \"warn\"\nmargin = 2.5"
+        );
         if refocused {
             // Refocus to where probes are narrow
             let way = slices as f64 * thickness + defocus[defocus.len() / 2];

@@ -1,13 +1,15 @@
 // Tangled from book/src/stem-command.md: edit there, or here and run cargo tangle stitch.
 //! The command `stem`: from a sample file to what detectors read at each place of a scan.
 mod plane_wave;
+mod sample_report;
 
 // What the command stem stands on
+use self::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
 use super::choice;
 use super::prismatic::FromPrismatic;
-use super::summary::{align, command_line, count, plan_json, plan_text};
+use super::summary::{align, command_line, count};
 use super::watch::{Terminal, complain, with_speed};
-use crate::device::{Description, Device, Engine, Watch, check};
+use crate::device::{Device, Engine, Watch, check};
 use crate::electrons::sample_file::{Algorithm, SampleFile};
 use crate::electrons::{Beside, Comparison, DetectorError, Finishing, SampleSummary};
 use crate::electrons::{StemMethod, StemPlan, StemReadings};
@@ -239,7 +241,16 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     let (fingerprint, finishing) = (plan.fingerprint(&engine), file.finishing(&plan));
     let save = &asked.save[..];
     let lenient = file.method.lenient;
-    let run = Run { args, plan: &plan, summary: &summary, lenient, engine: &engine, fingerprint, finishing, save };
+    let run = Run {
+        args,
+        plan: &plan,
+        summary: &summary,
+        lenient,
+        engine: &engine,
+        fingerprint,
+        finishing,
+        save,
+    };
     let readings = match args.collect.is_empty() {
         true => run.compute(output, &terminal)?,
         false => run.join()?,
@@ -364,6 +375,7 @@ impl Run<'_> {
         ran.map(|()| readings)
     }
 
+    // Check and join the parts of a run
     /// Compares the electrons that PRISM keeps with those that multislice kept at some probes.
     fn check_kept(&self, by_multislice: &[(usize, f64)], now: &StemReadings) -> Result<(), Error> {
         match self.plan.check_kept(by_multislice, now) {
@@ -533,75 +545,4 @@ fn compared_json(comparison: &Comparison) -> Value {
     };
     let detectors: Vec<_> = comparison.detectors.iter().map(error).collect();
     json!({ "places": comparison.places, "detectors": detectors })
-}
-
-// Report the sample of a run
-/// Warnings on the standard error.
-fn warn(summary: &SampleSummary) {
-    summary.warnings.iter().for_each(|warning| complain("warning", warning));
-}
-
-/// What is reported of the sample, by lines.
-fn summary_lines(summary: &SampleSummary) -> Vec<(&'static str, String)> {
-    let [x, y, thickness] = summary.cell;
-    let [i, j, k] = summary.tile;
-    let atoms = summary.atoms.iter().map(|(element, count)| {
-        format!("{} {}", rounded(*count), element.symbol())
-    });
-    let ([nx, ny], [px, py]) = (summary.samples, summary.pixel);
-    let mut lines = vec![
-        ("cell", format!("{x:.4} × {y:.4} Å, {thickness:.4} Å thick, of {i} × {j} × {k} cells")),
-        ("atoms", atoms.collect::<Vec<_>>().join(", ")),
-        (
-            "samples",
-            format!(
-                "{nx} × {ny} of {px:.4} × {py:.4} Å, {}, angles up to {:.3} mrad",
-                count(summary.slices, "slice"),
-                summary.largest_angle
-            ),
-        ),
-    ];
-    lines.extend(summary.merged.map(|merged| {
-        ("zone axis", format!("{} merged with others within 1e-4 Å", count(merged, "atom")))
-    }));
-    lines.extend(summary.warnings.iter().map(|warning| ("warning", warning.clone())));
-    lines
-}
-
-// Report the sample to a program
-/// A number of atoms, whole if it is nearly so.
-fn rounded(count: f64) -> Value {
-    let whole = (count - count.round()).abs() < 1e-6;
-    if whole { json!(count.round() as u64) } else { json!(count) }
-}
-
-/// Adds what is reported of the sample to an object.
-fn add_summary(object: &mut Value, summary: &SampleSummary) {
-    let atoms = summary.atoms.iter();
-    let atoms = atoms.map(|(element, count)| (element.symbol().to_owned(), rounded(*count)));
-    let told = json!({
-        "cell": summary.cell,
-        "tile": summary.tile,
-        "thickness": summary.cell[2],
-        "atoms": atoms.collect::<serde_json::Map<_, _>>(),
-        "merged_atoms": summary.merged,
-        "samples": summary.samples,
-        "pixel": summary.pixel,
-        "slices": summary.slices,
-        "largest_angle": summary.largest_angle,
-        "warnings": summary.warnings,
-    });
-    for (key, value) in told.as_object().into_iter().flatten() {
-        object[key] = value.clone();
-    }
-}
-
-/// A plan, and what is reported of the sample.
-fn plan_with_summary(plan: &Description, summary: &SampleSummary, json: bool) -> String {
-    if json {
-        let mut object = plan_json(plan);
-        add_summary(&mut object, summary);
-        return format!("{object}\n");
-    }
-    plan_text(plan, false) + &align(&summary_lines(summary))
 }

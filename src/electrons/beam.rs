@@ -351,7 +351,9 @@ impl Probe {
             let expected = format!(
                 "aberrations whose phase is sampled: the geometric probe has a radius of {radius:.4} Å along {}, and a cell of {length:.4} Å holds {:.4} Å; the phase changes by {step:.4} rad \
                  between neighbouring frequencies, and π is the limit; give the sample a tile of at least {:.4} Å, or a smaller aberration or semi_angle",
-                ["x", "y"][axis], length / 2.0, 2.0 * radius
+                ["x", "y"][axis],
+                length / 2.0,
+                2.0 * radius
             );
             let found = self.aberrations.value_of(&term);
             accept(step <= PI * (1.0 + 1e-9), &term, found, &expected)?;
@@ -560,6 +562,7 @@ mod tests {
         assert!(tilted.expected.contains(&format!("at most {most:.3} mrad along y")), "{tilted}");
     }
 
+    // Check phases that are not sampled
     #[test]
     fn phases_that_the_grid_does_not_sample_are_refused() {
         let grid = WaveGrid::new([64, 48], [11.0, 9.0]).unwrap();
@@ -570,7 +573,10 @@ mod tests {
             [(of(-200.0, 0.0, 0.0), 3.0), (of(0.0, 1e6, 0.0), 3.375), (of(0.0, 0.0, 4e9), 3.0375)]
         {
             let extent = lens(aberrations.clone()).extent();
-            assert!(extent.radius.iter().all(|found| (found / radius - 1.0).abs() < 1e-9), "{extent:?}");
+            assert!(
+                extent.radius.iter().all(|found| (found / radius - 1.0).abs() < 1e-9),
+                "{extent:?}"
+            );
             // From one frequency to the next the phase changes by 2π radius / side
             let (q, lambda) = (lens(of(0.0, 0.0, 0.0)).beam.frequency(15.0), 1e-6);
             let slope = aberrations.slope(lens(of(0.0, 0.0, 0.0)).beam.wavelength(), [0.0, q])[1];

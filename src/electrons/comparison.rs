@@ -184,6 +184,7 @@ impl StemPlan {
         Ok(numbers.into_iter().zip(kept).collect())
     }
 
+    // Compare the electrons that are kept
     /// Compares the electrons of the first readings of a part with those that [multislice keeps](Self::kept_by_multislice).
     ///
     /// # Errors

@@ -180,8 +180,11 @@ impl MicrographPlan {
         let there = 0;
         let first = |k| if k == 0 { there } else { 0 };
         let devices = (0..engine.devices().len()).map(first).collect();
-        let making =
-            options.potential.model.passes(self.specimen.count(), &options.slicing, &options.phonons);
+        let making = options.potential.model.passes(
+            self.specimen.count(),
+            &options.slicing,
+            &options.phonons,
+        );
         let pass = |precision| configurations as f64 * seconds_of_a_pass(&options.grid, precision);
         let made = slices as f64 * making * pass(Precision::F32) / threads() as f64;
         let followed = (slices + 2 * defoci * ends) as f64 * pass(engine.precision());

@@ -77,6 +77,7 @@ impl SampleFile {
         }
         let window = self.scan.window.unwrap_or([[0.0, x], [0.0, y]]);
         let scan = Scan::new(window, self.scan.step).map_err(refuse("scan"))?;
+        // Options of a posed scan
         let options = StemOptions {
             grid,
             ends,
@@ -92,7 +93,8 @@ impl SampleFile {
         let plan = StemPlan::new(specimen, options).map_err(refuse("detector"))?;
         let largest = plan.detectors().widest();
         warnings.extend(self.beyond(largest));
-        let summary = SampleSummary::new(prepared, self.sample.tile, (grid, slicing, largest), warnings);
+        let summary =
+            SampleSummary::new(prepared, self.sample.tile, (grid, slicing, largest), warnings);
         Ok((plan, summary))
     }
 
@@ -130,7 +132,9 @@ impl SampleFile {
     pub(super) fn refuse_in(&self, table: &'static str, invalid: Invalid) -> Error {
         let key = invalid.quantity.split(['.', '[', ' ']).next().unwrap_or_default();
         let table = match key {
-            "energy_kev" | "semi_angle" | "tilt" | "defocus" | "c3" | "c5" | "aberrations" => "beam",
+            "energy_kev" | "semi_angle" | "tilt" | "defocus" | "c3" | "c5" | "aberrations" => {
+                "beam"
+            }
             "interpolation" | "margin" | "refocus" | "thicknesses" | "algorithm" => "method",
             "grid" | "pixel" | "slice_thickness" | "bound" => "potential",
             "window" | "step" => "scan",
@@ -189,9 +193,13 @@ impl SampleFile {
         let crop = self.detector.four_d.and_then(|four_d| four_d.crop).filter(|_| scans);
         let aperture = self.imaging.aperture.filter(|_| !scans);
         let angles = [("detector.four_d.crop", crop), ("imaging.aperture", aperture)];
-        let beyond = angles.into_iter().filter_map(|(key, angle)| Some((key, angle.filter(|a| *a > largest)?)));
+        let beyond = angles
+            .into_iter()
+            .filter_map(|(key, angle)| Some((key, angle.filter(|a| *a > largest)?)));
         let warning = |(key, angle): (&str, f64)| {
-            format!("{key} = {angle} is beyond {largest:.3} mrad, the largest angle that the samples keep; a smaller pixel keeps more")
+            format!(
+                "{key} = {angle} is beyond {largest:.3} mrad, the largest angle that the samples keep; a smaller pixel keeps more"
+            )
         };
         beyond.map(warning).collect()
     }
@@ -329,7 +337,8 @@ impl Rules<'_> {
         let key = if self.file.method.margin.is_some() { "margin" } else { "interpolation" };
         let fault = format!(
             "beams within {} mrad of the semi-angle, of which {:.2} % of the probe's electrons are left out, and 1 % may be; a larger margin takes all",
-            margin.unwrap_or_default(), 100.0 * lost
+            margin.unwrap_or_default(),
+            100.0 * lost
         );
         (lost > MOST_LOST).then_some((key, fault))
     }
@@ -700,8 +709,7 @@ mod tests {
         let (file, plan, readings) = scanned(&thick);
         // Of 5.43 Å in slices of 1.3575 Å, and two of the planes are one
         assert_eq!(plan.options().ends, [1, 3, 4]);
-        let shared =
-            "[method]\nalgorithm = 'prism'\ninterpolation = [2, 1]\ninterpolation_check = 'warn'\nrefocus = -7.5\n[scan]";
+        let shared = "[method]\nalgorithm = 'prism'\ninterpolation = [2, 1]\ninterpolation_check = 'warn'\nrefocus = -7.5\n[scan]";
         let shared =
             SampleFile::from_toml(&still.replace("[scan]", shared), "book/systems/small.toml");
         let method = StemMethod::Prism { factor: [2, 1], refocus: -7.5, margin: Some(2.5) };
@@ -750,7 +758,9 @@ mod tests {
     #[test]
     fn sample_files_that_interpolate_mean_beams_within_a_margin() {
         let margin = |method: &str| {
-            let text = format!("{SMALL}[method]\nalgorithm = 'prism'\ninterpolation_check = 'warn'\n{method}");
+            let text = format!(
+                "{SMALL}[method]\nalgorithm = 'prism'\ninterpolation_check = 'warn'\n{method}"
+            );
             let file = SampleFile::from_toml(&text, "book/systems/small.toml").unwrap();
             let plan = file.plan().unwrap();
             let StemMethod::Prism { margin, .. } = plan.options().method else {
@@ -800,10 +810,16 @@ mod tests {
         );
         let beyond = said("[[20.0, 40.0]]", "[[20.0, 600.0]]");
         assert!(beyond.contains("detector."), "{beyond}");
-        // What is wrong with the beam is reported of the beam, whichever part finds it
+    }
+
+    // Faults of the beam are reported of it
+    // What is wrong with the beam is reported of the beam, whichever part finds it
+    #[test]
+    fn faults_of_the_beam_are_reported_of_the_beam() {
         let prism = "[scan]\nstep = 1.0\n[method]\nalgorithm = 'prism'\n[ignored]";
         let prism = prism.replace("\n[ignored]", "");
-        let of_prism = SMALL.replace("[scan]\nwindow = [[0.0, 5.43], [0.0, 2.0]]\nstep = [1.0, 0.7]", &prism);
+        let of_prism =
+            SMALL.replace("[scan]\nwindow = [[0.0, 5.43], [0.0, 2.0]]\nstep = [1.0, 0.7]", &prism);
         let complaint = |text: &str| {
             let file = SampleFile::from_toml(text, "book/systems/small.toml").unwrap();
             file.plan().err().map(|error| error.to_string().replace("book/systems/small.toml:", ""))
@@ -812,13 +828,17 @@ mod tests {
         for text in [SMALL, &of_prism] {
             let wide = complaint(&text.replace("semi_angle = 20.0", "semi_angle = 120.0")).unwrap();
             assert!(wide.starts_with("8: beam.semi_angle = 120.0: expected at most"), "{wide}");
-            let tilted = text.replace("semi_angle = 20.0", "semi_angle = 20.0\ntilt = [0.0, 490.0]");
+            let tilted =
+                text.replace("semi_angle = 20.0", "semi_angle = 20.0\ntilt = [0.0, 490.0]");
             let tilted = complaint(&tilted).unwrap();
             assert!(tilted.starts_with("9: beam.tilt[1] = 490.0: expected at most 5"), "{tilted}");
             assert!(!tilted.contains("at most -"), "{tilted}");
             let spread = text.replace("semi_angle = 20.0", "semi_angle = 20.0\nc3 = 1e300");
             let spread = complaint(&spread).unwrap();
-            assert!(spread.starts_with("9: beam.c3 = 1e300: expected aberrations whose"), "{spread}");
+            assert!(
+                spread.starts_with("9: beam.c3 = 1e300: expected aberrations whose"),
+                "{spread}"
+            );
             let far = complaint(&text.replace("[0.0, 40.0]", "[0.0, 400.0]")).unwrap();
             assert!(far.starts_with("9: beam.defocus = 400"), "{far}");
         }
@@ -831,7 +851,8 @@ mod tests {
             "[sample]\nfile = 'SI100.XYZ'\ntile = {tile:?}\n[potential]\ngrid = [{}, {}]\nslice_thickness = 1.3575\n\
              [beam]\nenergy_kev = 100.0\n[scan]\nwindow = [[0.0, 5.43], [0.0, 5.43]]\nstep = 1.0\n\
              [method]\nalgorithm = 'prism'\n{method}",
-            48 * tile[0], 48 * tile[1]
+            48 * tile[0],
+            48 * tile[1]
         );
         let file = SampleFile::from_toml(&text, "book/systems/small.toml").unwrap();
         file.plan_with_summary().map_err(|error| error.to_string())
@@ -871,13 +892,17 @@ mod tests {
         assert_eq!(factor([4, 4, 55], "interpolation = 2\nrefocus = 290.0").unwrap().0, [2, 2]);
         // A margin that loses electrons
         let narrow = factor([1, 1, 1], "interpolation = 1\nmargin = 0.0").unwrap_err();
-        assert!(narrow.contains("small.toml:15: method.margin = 0.0: expected beams within"), "{narrow}");
+        assert!(
+            narrow.contains("small.toml:15: method.margin = 0.0: expected beams within"),
+            "{narrow}"
+        );
         assert!(factor([1, 1, 1], "interpolation = 1\nmargin = 10.0").is_ok());
         // Factors that do not divide the samples are reported as such
         let odd = factor([1, 1, 1], "interpolation = 5").unwrap_err();
         assert!(odd.contains("divides a quarter of 48 points"), "{odd}");
     }
 
+    // Samples are summed up before a run
     #[test]
     fn samples_are_summed_up_before_anything_is_computed() {
         let (plan, summary) = by_prism([4, 2, 10], "interpolation = 1").unwrap();
@@ -886,7 +911,9 @@ mod tests {
         assert_eq!((summary.samples, summary.slices, summary.merged), ([192, 96], 40, None));
         // λ N/4L of 48 samples over 5.43 Å
         let largest = plan.options().probe.beam.angle(12.0 / 5.43);
-        assert!((summary.largest_angle - largest).abs() < 1e-9 && summary.pixel == [5.43 / 48.0; 2]);
+        assert!(
+            (summary.largest_angle - largest).abs() < 1e-9 && summary.pixel == [5.43 / 48.0; 2]
+        );
         assert!(!plan.tiled_specimen().is_made(), "no atom is made for a plan");
         let cut = SMALL.replace("bin = 1 }", "bin = 1, crop = 300.0 }");
         let file = SampleFile::from_toml(&cut, "book/systems/small.toml").unwrap();
@@ -899,6 +926,7 @@ mod tests {
         assert!(warnings[0].contains("radius of 11.289 Å to its first dark ring"), "{warnings:?}");
     }
 
+    // Time plans of large grids
     #[test]
     fn plans_of_large_grids_take_no_time() {
         let begun = std::time::Instant::now();

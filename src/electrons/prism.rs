@@ -517,17 +517,25 @@ pub(super) mod tests {
         let fault = |length, radius| window_fault(length, 0, &probe, radius);
         assert_eq!((fault(7.41, 0.0), fault(7.40, 0.0).is_some()), (None, true));
         let few = fault(5.43 / 4.0, 0.0).unwrap();
-        assert!(few.contains("1.5 beams across the cone along x") && few.contains("7.403"), "{few}");
+        assert!(
+            few.contains("1.5 beams across the cone along x") && few.contains("7.403"),
+            "{few}"
+        );
         // A diameter of 2 (4 + 0.61 λ/α) = 10.26 Å, and 3 Å
         assert_eq!((fault(13.26, 4.0), fault(13.25, 4.0).is_some()), (None, true));
-        assert!(fault(13.25, 4.0).unwrap().contains("smaller than the probe behind the specimen, 10.25"));
+        assert!(
+            fault(13.25, 4.0)
+                .unwrap()
+                .contains("smaller than the probe behind the specimen, 10.25")
+        );
         assert!(fault(1e3, f64::NAN).is_some() && fault(1e3, f64::INFINITY).is_some());
         // What a margin leaves out is what the probe lacks
         let grid = WaveGrid::new([64, 64], [5.43; 2]).unwrap();
         let wave = probe.wave(&grid).unwrap();
         for margin in [0.0, 1.0, 2.5] {
             let prism = Prism::new(grid, [1, 1], &probe, Some(margin)).unwrap();
-            let kept: f64 = prism.beams.iter().map(|[i, j]| wave.on_axis()[[*j, *i]].norm_sqr()).sum();
+            let kept: f64 =
+                prism.beams.iter().map(|[i, j]| wave.on_axis()[[*j, *i]].norm_sqr()).sum();
             let lost = Prism::lost(&grid, [1, 1], &probe, Some(margin)).unwrap();
             assert!((lost - (1.0 - kept)).abs() < 1e-12 && lost > 0.0, "{lost}");
         }

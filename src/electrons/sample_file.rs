@@ -245,13 +245,15 @@ impl SampleFile {
         let mut elements = BTreeMap::new();
         for atom in crystal.atoms() {
             let lacks = atom.displacement == 0.0 && !self.rms.contains_key(&atom.element);
-            *elements.entry(atom.element).or_insert(0) += usize::from(lacks && atom.occupancy > 0.0);
+            *elements.entry(atom.element).or_insert(0) +=
+                usize::from(lacks && atom.occupancy > 0.0);
         }
         let names = |some: &mut dyn Iterator<Item = Element>| {
             some.map(Element::symbol).collect::<Vec<_>>().join(", ")
         };
         for (element, rms) in &self.rms {
-            let expected = format!("an element of the crystal: {}", names(&mut elements.keys().copied()));
+            let expected =
+                format!("an element of the crystal: {}", names(&mut elements.keys().copied()));
             let key = format!("rms.{}", element.symbol());
             accept(elements.contains_key(element), &key, rms, &expected)
                 .map_err(|invalid| self.refuse("phonons", invalid))?;
@@ -933,6 +935,23 @@ precision = "f32"
     }
 
     // Occupancies that are not heeded
+    #[test]
+    fn occupancies_need_not_be_heeded() {
+        let folder = tempfile::tempdir().unwrap();
+        let cell = "half of an atom\n4 5 6\n14 1 1 1 0.5 0.1\n79 2 3 5 1.0 0.1\n-1\n";
+        std::fs::write(folder.path().join("half.xyz"), cell).unwrap();
+        let name = folder.path().join("s.toml");
+        let of = |more: &str| {
+            let text = format!("beam.energy_kev = 80\n[sample]\nfile = 'half.xyz'\n{more}");
+            let file = SampleFile::from_toml(&text, &name.display().to_string()).unwrap();
+            let atoms = file.specimen().unwrap().atoms().to_vec();
+            (atoms.iter().map(|atom| atom.occupancy).collect::<Vec<_>>(), atoms[1].position)
+        };
+        assert_eq!(of(""), (vec![0.5, 1.0], [2.0, 3.0, 5.0]));
+        assert_eq!(of("occupancy = false"), (vec![1.0, 1.0], [2.0, 3.0, 5.0]));
+    }
+
+    // Displacements of a sample file
     /// What becomes of a crystal under `[phonons]` that say `more`: the displacements of its atoms, or the complaint.
     fn displacements(crystal: (&str, &str), more: &str) -> Result<Vec<f64>, String> {
         let folder = tempfile::tempdir().unwrap();
@@ -941,7 +960,8 @@ precision = "f32"
         let name = folder.path().join("s.toml").display().to_string();
         let text = format!("beam.energy_kev = 80\nsample.file = '{file}'\n[phonons]\n{more}");
         let specimen = SampleFile::from_toml(&text, &name).and_then(|file| file.specimen());
-        let complaint = |error: Error| error.to_string().rsplit_once("s.toml:").unwrap().1.to_owned();
+        let complaint =
+            |error: Error| error.to_string().rsplit_once("s.toml:").unwrap().1.to_owned();
         let specimen = specimen.map_err(complaint)?;
         Ok(specimen.atoms().iter().map(|atom| atom.displacement).collect())
     }
@@ -973,7 +993,10 @@ precision = "f32"
         assert!(displacements(extended, eight).unwrap_err().contains("every atom of Au"));
         // Elements that are not there, or none at all
         for (rms, expected) in [
-            ("{ Si = 0.1, O = 0.1, Au = 0.1 }", "5: phonons.rms.Au = 0.1: expected an element of the crystal: O, Si"),
+            (
+                "{ Si = 0.1, O = 0.1, Au = 0.1 }",
+                "5: phonons.rms.Au = 0.1: expected an element of the crystal: O, Si",
+            ),
             ("{ Si = 0.1, Xx = 0.1 }", "5: phonons.rms.Xx = 0.1: expected a known key"),
             ("{ Si = -0.1 }", "5: phonons.rms.Si = -0.1: expected a one-dimensional rms"),
             ("{ Si = 7.6 }", "5: phonons.rms.Si = 7.6: expected a one-dimensional rms"),
@@ -985,6 +1008,7 @@ precision = "f32"
         }
     }
 
+    // Faults named by lines of the crystal
     #[test]
     fn elements_without_factors_and_shared_positions_name_lines_of_the_crystal() {
         let folder = tempfile::tempdir().unwrap();
@@ -993,7 +1017,9 @@ precision = "f32"
             let name = folder.path().join("s.toml").display().to_string();
             let text = format!("beam.energy_kev = 80\n[sample]\nfile = 'a.xyz'\n{more}");
             let file = SampleFile::from_toml(&text, &name).unwrap();
-            file.specimen().err().map(|error| error.to_string().rsplit_once("a.xyz:").unwrap().1.to_owned())
+            file.specimen()
+                .err()
+                .map(|error| error.to_string().rsplit_once("a.xyz:").unwrap().1.to_owned())
         };
         let lawrencium = complaint("x\n4 5 6\n14 1 1 1\n103 2 3 5\n-1\n", "").unwrap();
         let expected = "4: element = Lr: expected an element of the table of Kirkland, 1 to";
@@ -1002,22 +1028,6 @@ precision = "f32"
         assert_eq!(complaint(shared, ""), None);
         let whole = complaint(shared, "occupancy = false").unwrap();
         assert!(whole.starts_with("4: atom = 0.0000 Å from the atom on line 3"), "{whole}");
-    }
-
-    #[test]
-    fn occupancies_need_not_be_heeded() {
-        let folder = tempfile::tempdir().unwrap();
-        let cell = "half of an atom\n4 5 6\n14 1 1 1 0.5 0.1\n79 2 3 5 1.0 0.1\n-1\n";
-        std::fs::write(folder.path().join("half.xyz"), cell).unwrap();
-        let name = folder.path().join("s.toml");
-        let of = |more: &str| {
-            let text = format!("beam.energy_kev = 80\n[sample]\nfile = 'half.xyz'\n{more}");
-            let file = SampleFile::from_toml(&text, &name.display().to_string()).unwrap();
-            let atoms = file.specimen().unwrap().atoms().to_vec();
-            (atoms.iter().map(|atom| atom.occupancy).collect::<Vec<_>>(), atoms[1].position)
-        };
-        assert_eq!(of(""), (vec![0.5, 1.0], [2.0, 3.0, 5.0]));
-        assert_eq!(of("occupancy = false"), (vec![1.0, 1.0], [2.0, 3.0, 5.0]));
     }
 
     // Bad sample files are refused

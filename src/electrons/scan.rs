@@ -156,10 +156,7 @@ impl StemPlan {
     /// # Errors
     /// `Invalid` for whatever does not fit together: a grid or slices that are not the specimen's, an element without scattering factors, a probe or detectors beyond what the grid keeps, a probe whose phase it does not
     /// sample, ends that do not rise or lie behind the last slice, no defocus.
-    pub fn new(
-        specimen: impl Into<TiledSpecimen>,
-        options: StemOptions,
-    ) -> Result<Self, Invalid> {
+    pub fn new(specimen: impl Into<TiledSpecimen>, options: StemOptions) -> Result<Self, Invalid> {
         let specimen = specimen.into();
         let waves = match options.method {
             StemMethod::Multislice => options.grid,
@@ -225,7 +222,8 @@ impl StemPlan {
     // Probes and slices of a scan
     /// A probe for each defocus.
     pub(super) fn probes(&self) -> &[ProbeWave] {
-        let probe = |defocus: &f64| focused(&self.options.probe, *defocus).checked_wave(&self.waves);
+        let probe =
+            |defocus: &f64| focused(&self.options.probe, *defocus).checked_wave(&self.waves);
         self.probes.get_or_init(|| self.options.defoci.iter().map(probe).collect())
     }
 
@@ -905,7 +903,8 @@ impl StemPlan {
             StemMethod::Prism { .. } => waves as u64 * plane / 2,
         };
         let copies = if self.configurations() > 1 { 4 } else { 2 };
-        let readings = (places as u64).saturating_mul(self.readings() as u64).saturating_mul(8 * copies);
+        let readings =
+            (places as u64).saturating_mul(self.readings() as u64).saturating_mul(8 * copies);
         let host = (kept + block as u64 + beams + self.atoms_of_run()).saturating_add(readings);
         #[cfg(feature = "cuda")]
         let devices = self.memory_there(engine, number, beams);
@@ -947,8 +946,11 @@ impl StemPlan {
         engine: &Engine,
     ) -> [Stage; 2] {
         let (options, configurations) = (&self.options, self.configurations() as f64);
-        let making =
-            options.potential.model.passes(self.specimen.count(), &options.slicing, &options.phonons);
+        let making = options.potential.model.passes(
+            self.specimen.count(),
+            &options.slicing,
+            &options.phonons,
+        );
         let pass = |precision| configurations * seconds_of_a_pass(&options.grid, precision);
         let slices = self.distinct() as f64 * making * pass(Precision::F32) / threads() as f64;
         let passes = (waves * options.ends.last().copied().unwrap_or(0)) as f64;

@@ -626,7 +626,10 @@ mod tests {
         assert!(twice.starts_with("c.cif:35: data_ = a second structure: expected one"), "{twice}");
         let oxygen = "O1 O2- 0.3053(1) 0.3053(1) 0.0 0.97(1) .";
         let listed = refused(&RUTILE.replace(oxygen, "Ti2 Ti 0.5 0.5 0.5 1 ."));
-        assert!(listed.starts_with("c.cif:33: atom = 0.0000 Å from the atom on line 32"), "{listed}");
+        assert!(
+            listed.starts_with("c.cif:33: atom = 0.0000 Å from the atom on line 32"),
+            "{listed}"
+        );
         for text in ["", "data_", "loop_", "_a", "data_x\nloop_\n_a\n_b\n1", "'", ";", "loop_ 1 2"]
         {
             assert!(read(text).is_err(), "{text:?}");

@@ -670,7 +670,8 @@ mod tests {
             for j in k..atoms.len() {
                 for x in steps(0) {
                     for (y, z) in steps(1).flat_map(|y| steps(2).map(move |z| (y, z))) {
-                        let image = plus(atoms[j].position, crystal.position([x, y, z].map(f64::from)));
+                        let image =
+                            plus(atoms[j].position, crystal.position([x, y, z].map(f64::from)));
                         let distance = norm(minus(image, atoms[k].position));
                         if distance < limit && (j > k || (x, y, z) > (0, 0, 0)) {
                             found.push((k, j, (distance * 1e9).round() as i64));
@@ -683,12 +684,15 @@ mod tests {
         found
     }
 
+    // Compare bins with all images
     #[test]
     fn bins_find_all_close_pairs_and_their_images() {
         use rand::{RngExt, SeedableRng, rngs::StdRng};
         let mut random = StdRng::seed_from_u64(4);
         let angles = [70.0, 100.0, 115.0].map(|angle: f64| angle * DEGREE);
-        for (lengths, count) in [([3.0, 2.2, 4.1], 60), ([0.9, 7.0, 0.6], 20), ([9.0, 9.0, 0.7], 150)] {
+        for (lengths, count) in
+            [([3.0, 2.2, 4.1], 60), ([0.9, 7.0, 0.6], 20), ([9.0, 9.0, 0.7], 150)]
+        {
             let lattice = sides(lengths, angles).unwrap();
             let atoms: Vec<Atom> = (0..count)
                 .map(|_| {
@@ -701,13 +705,16 @@ mod tests {
                 let bins = CellBins::new(&crystal, periodic, 0.3);
                 let mut found = Vec::new();
                 for k in 0..count {
-                    bins.pairs_of(k, &mut |j, apart| found.push((k, j, (apart * 1e9).round() as i64)));
+                    bins.pairs_of(k, &mut |j, apart| {
+                        found.push((k, j, (apart * 1e9).round() as i64))
+                    });
                 }
                 found.sort_unstable();
                 // Places beyond a face are brought home first
                 let home = |atom: &Atom| {
                     let place = crystal.fractional(atom.position);
-                    let home = |k: usize| place[k] - if periodic[k] { place[k].floor() } else { 0.0 };
+                    let home =
+                        |k: usize| place[k] - if periodic[k] { place[k].floor() } else { 0.0 };
                     Atom { position: crystal.position([0, 1, 2].map(home)), ..*atom }
                 };
                 let home = Crystal::new(lattice, atoms.iter().map(home).collect()).unwrap();
@@ -717,6 +724,7 @@ mod tests {
         }
     }
 
+    // Time the search of close pairs
     #[test]
     fn many_atoms_in_a_plane_are_searched_in_time() {
         let count = 300;
@@ -729,7 +737,8 @@ mod tests {
         assert_eq!(crystal.overfull([true; 3]), None);
         assert_eq!(crystal.suspect_pairs([true; 3]), None);
         // Zero occupancy is no atom, and a crowd of traces is refused at once
-        let trace = |share| (0..90_000).map(move |_| Atom { occupancy: share, ..atom(6, [1.0; 3]) });
+        let trace =
+            |share| (0..90_000).map(move |_| Atom { occupancy: share, ..atom(6, [1.0; 3]) });
         let nothing = Crystal::new(lattice, trace(0.0).collect()).unwrap();
         assert_eq!((nothing.overfull([true; 3]), nothing.suspect_pairs([true; 3])), (None, None));
         let crowd = Crystal::new(lattice, trace(1e-9).collect()).unwrap();

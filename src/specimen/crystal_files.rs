@@ -105,7 +105,8 @@ impl CrystalFile {
     pub(crate) fn refuse_overfull(&self) -> Result<(), BadLine> {
         let Some((pair, sum)) = self.crystal.overfull(self.periodic) else { return Ok(()) };
         let [first, second] = self.in_order(pair);
-        let sum = if sum.is_finite() { format!("{:.4}", sum) } else { "the traces of a crowd".into() };
+        let sum =
+            if sum.is_finite() { format!("{:.4}", sum) } else { "the traces of a crowd".into() };
         let sum = sum.trim_end_matches('0').trim_end_matches('.');
         let found = format!(
             "{:.4} Å from the atom on line {}, periodic images included, occupancies that sum to {sum}",
@@ -583,14 +584,18 @@ mod tests {
 
     // Atoms on each other are refused in all formats
     /// The same crystal in the three formats, with two atoms at these places in units of the sides, and their occupancies.
-    fn formats(a: [f64; 3], b: [f64; 3], shares: [f64; 2]) -> [(&'static str, String, [usize; 2]); 3] {
+    fn formats(
+        a: [f64; 3],
+        b: [f64; 3],
+        shares: [f64; 2],
+    ) -> [(&'static str, String, [usize; 2]); 3] {
         let side = 5.43;
-        let row = |place: [f64; 3], times: f64| {
-            place.map(|x| format!("{:.6}", times * x)).join(" ")
-        };
+        let row =
+            |place: [f64; 3], times: f64| place.map(|x| format!("{:.6}", times * x)).join(" ");
         let [p, q] = [a, b].map(|place| row(place, side));
         let [s, t] = shares;
-        let kirkland = format!("two\n5.43 5.43 5.43\n14 {p} {s} 0.1\n14 1 2 3 1 0.1\n14 {q} {t} 0.1\n-1\n");
+        let kirkland =
+            format!("two\n5.43 5.43 5.43\n14 {p} {s} 0.1\n14 1 2 3 1 0.1\n14 {q} {t} 0.1\n-1\n");
         let extended = format!(
             "3\nLattice=\"5.43 0 0 0 5.43 0 0 0 5.43\" Properties=species:S:1:pos:R:3:occ:R:1\nSi {p} {s}\nSi 1 2 3 1\nSi {q} {t}\n"
         );
@@ -598,10 +603,13 @@ mod tests {
         let lengths = "_cell_length_a 5.43 _cell_length_b 5.43 _cell_length_c 5.43";
         let angles = "_cell_angle_alpha 90 _cell_angle_beta 90 _cell_angle_gamma 90";
         let names = "_atom_site_label _atom_site_fract_x _atom_site_fract_y _atom_site_fract_z _atom_site_occupancy";
-        let cif = format!("data_x {lengths} {angles}\nloop_ {names}\nSi1 {p} {s}\nSi2 0.3 0.4 0.6 1\nSi3 {q} {t}\n");
+        let cif = format!(
+            "data_x {lengths} {angles}\nloop_ {names}\nSi1 {p} {s}\nSi2 0.3 0.4 0.6 1\nSi3 {q} {t}\n"
+        );
         [("a.xyz", kirkland, [3, 5]), ("b.xyz", extended, [3, 5]), ("c.cif", cif, [3, 5])]
     }
 
+    // Check atoms on each other in all formats
     #[test]
     fn atoms_on_each_other_are_refused_in_all_formats() {
         let (zero, far, near) = ([0.0; 3], [1.0; 3], [0.999, 0.0, 1.0]);

@@ -601,7 +601,8 @@ mod tests {
                 [0.5 * (x + cell) + u * (1.0 - 2.0 * cell) / 10.86, y, z]
             };
             let silicon = silicon();
-            let both = silicon.atoms().iter().flat_map(|atom| [0.0, 1.0].map(|cell| half(atom, cell)));
+            let both =
+                silicon.atoms().iter().flat_map(|atom| [0.0, 1.0].map(|cell| half(atom, cell)));
             let doubled = crystal([10.86, 5.43, 5.43], [90.0; 3], &both.collect::<Vec<_>>());
             doubled.cut([0, 0, 1], Cut::EXACT).unwrap()
         };

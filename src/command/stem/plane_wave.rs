@@ -2,12 +2,12 @@
 //! Images of a plane wave, by the command `stem`.
 
 // What images by command stand on
-use super::{add_summary, plan_with_summary, summary_lines, warn};
+use super::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
 use crate::command::summary::{align, command_line, count};
 use crate::command::watch::{Terminal, with_speed};
 use crate::device::{Engine, check};
-use crate::electrons::{Micrographs, SampleSummary};
 use crate::electrons::sample_file::SampleFile;
+use crate::electrons::{Micrographs, SampleSummary};
 use crate::error::Error;
 use crate::files::draft::Draft;
 use crate::files::origin::Origin;

@@ -65,8 +65,10 @@ impl SampleFile {
         let largest = probe.beam.angle(highest(0).min(highest(1)));
         warnings.extend(self.beyond(largest));
         let (sides, foci) = (grid.lengths(), self.beam.defocus.iter());
-        let moved = foci.map(|defocus| plan.options().lens.at_defocus(*defocus).delocalisation(&grid));
-        let moved = moved.fold([0.0f64; 2], |most, moved| [0, 1].map(|axis| most[axis].max(moved[axis])));
+        let moved =
+            foci.map(|defocus| plan.options().lens.at_defocus(*defocus).delocalisation(&grid));
+        let moved =
+            moved.fold([0.0f64; 2], |most, moved| [0, 1].map(|axis| most[axis].max(moved[axis])));
         let overlaps = (0..2).find(|&axis| moved[axis] > sides[axis] / 2.0);
         if let Some(axis) = overlaps.filter(|_| self.phonons.configurations > 0) {
             warnings.push(format!(
@@ -74,7 +76,8 @@ impl SampleFile {
                 moved[axis], ["x", "y"][axis], sides[axis] / 2.0
             ));
         }
-        let summary = SampleSummary::new(prepared, self.sample.tile, (grid, slicing, largest), warnings);
+        let summary =
+            SampleSummary::new(prepared, self.sample.tile, (grid, slicing, largest), warnings);
         Ok((plan, summary))
     }
 }

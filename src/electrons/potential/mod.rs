@@ -115,11 +115,7 @@ impl Potential {
 
 // Check the sides of a potential
 /// Refuses a grid or slices that are not those of the specimen's cell.
-fn check_sides(
-    [x, y, z]: [f64; 3],
-    grid: &WaveGrid,
-    slicing: &Slicing,
-) -> Result<(), Invalid> {
+fn check_sides([x, y, z]: [f64; 3], grid: &WaveGrid, slicing: &Slicing) -> Result<(), Invalid> {
     let [along_x, along_y] = grid.lengths();
     let sides = [("grid", along_x, x), ("grid", along_y, y), ("slices", slicing.height(), z)];
     for (quantity, side, cell) in sides {
