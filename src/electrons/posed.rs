@@ -157,6 +157,9 @@ impl SampleFile {
         let asked = self.method.interpolation;
         let factor = asked.unwrap_or_else(|| rules.largest([4; 2]));
         let Some((key, fault)) = rules.fault(factor) else { return Ok((factor, Vec::new())) };
+        if self.method.lenient && factor == [1, 1] {
+            return Ok((factor, Vec::new()));
+        }
         if self.method.lenient {
             return Ok((factor, vec![format!("method.{key} = {factor:?}: {fault}")]));
         }
