@@ -418,7 +418,7 @@ const CROWD: usize = 2000;
 impl Crystal {
     /// The first atom whose position is shared by occupancies that sum to more than 1.02, the last that shares it, and the sum; images along
     /// `periodic` sides included.
-    pub(crate) fn overfull(&self, periodic: [bool; 3]) -> Option<(ClosePair, f64)> {
+    pub fn overfull(&self, periodic: [bool; 3]) -> Option<(ClosePair, f64)> {
         let bins = CellBins::new(self, periodic, SHARED);
         let mut sums: Vec<f64> = self.atoms.iter().map(|atom| atom.occupancy).collect();
         let mut last: Vec<Option<ClosePair>> = vec![None; sums.len()];

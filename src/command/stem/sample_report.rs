@@ -53,7 +53,7 @@ fn rounded(count: f64) -> Value {
 pub(super) fn add_summary(object: &mut Value, summary: &SampleSummary) {
     let atoms = summary.atoms.iter();
     let atoms = atoms.map(|(element, count)| (element.symbol().to_owned(), rounded(*count)));
-    let told = json!({
+    let values = json!({
         "cell": summary.cell,
         "tile": summary.tile,
         "thickness": summary.cell[2],
@@ -65,7 +65,7 @@ pub(super) fn add_summary(object: &mut Value, summary: &SampleSummary) {
         "largest_angle": summary.largest_angle,
         "warnings": summary.warnings,
     });
-    for (key, value) in told.as_object().into_iter().flatten() {
+    for (key, value) in values.as_object().into_iter().flatten() {
         object[key] = value.clone();
     }
 }
