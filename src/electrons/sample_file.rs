@@ -997,7 +997,7 @@ precision = "f32"
                 "{ Si = 0.1, O = 0.1, Au = 0.1 }",
                 "5: phonons.rms.Au = 0.1: expected an element of the crystal: O, Si",
             ),
-            ("{ Si = 0.1, Xx = 0.1 }", "5: phonons.rms.Xx = 0.1: expected a known key"),
+            ("{ Si = 0.1, Xx = 0.1 }", "5: phonons.rms.Xx = 0.1: expected one of the keys H, He"),
             ("{ Si = -0.1 }", "5: phonons.rms.Si = -0.1: expected a one-dimensional rms"),
             ("{ Si = 7.6 }", "5: phonons.rms.Si = 7.6: expected a one-dimensional rms"),
             ("{ Si = nan }", "5: phonons.rms.Si = nan: expected a one-dimensional rms"),
