@@ -935,7 +935,7 @@ mod tests {
         let begun = std::time::Instant::now();
         for method in ["multislice", "prism", "hrtem"] {
             let text = format!(
-                "[sample]\nfile = 'SI100.XYZ'\ntile = [64, 64, 2000]\n[potential]\ngrid = [16384, 16384]\n\
+                "[sample]\nfile = 'SI100.XYZ'\ntile = [256, 256, 2000]\n[potential]\ngrid = [16384, 16384]\n\
                  [beam]\nenergy_kev = 100.0\n[detector]\nannuli = [[60.0, 90.0]]\nfour_d = {{ bin = 4 }}\n[method]\nalgorithm = '{method}'"
             );
             let file = SampleFile::from_toml(&text, "book/systems/small.toml").unwrap();

@@ -55,7 +55,8 @@ impl Prism {
         let lit = lit_beams(&window, probe)?;
         let mut beams: Vec<_> = lit.into_iter().map(|(beam, _)| beam).collect();
         if let Some(margin) = margin {
-            beams.retain(|beam| within(&window, probe, margin, *beam));
+            let kept = kept_frequencies(&window);
+            beams.retain(|beam| within(&kept, probe, margin, *beam));
             let expected = "an angle that keeps at least one beam";
             accept(!beams.is_empty(), "margin", margin, expected)?;
         }
@@ -146,8 +147,7 @@ fn lit_beams(window: &WaveGrid, probe: &Probe) -> Result<Vec<([usize; 2], f64)>,
 
 // Beams within a margin
 /// Whether a beam lies within the semi-angle of the probe and a `margin` \[mrad\], Eq. [beams within](https://lenslet.github.io/lenslet/prism.html#eq-beams-within).
-fn within(window: &WaveGrid, probe: &Probe, margin: f64, place: [usize; 2]) -> bool {
-    let [x, y] = kept_frequencies(window);
+fn within([x, y]: &[Vec<f64>; 2], probe: &Probe, margin: f64, place: [usize; 2]) -> bool {
     let [qx, qy] = [x[place[0]], y[place[1]]];
     let [tx, ty] = probe.tilt.map(|tilt| probe.beam.frequency(tilt));
     (qx - tx).hypot(qy - ty) < probe.beam.frequency(probe.semi_angle + margin)
@@ -192,11 +192,12 @@ impl Prism {
     ) -> Result<f64, Invalid> {
         let window = window_of(grid, factor)?;
         let beams = lit_beams(&window, probe)?;
-        let sum = |kept: &dyn Fn([usize; 2]) -> bool| -> f64 {
-            let kept = beams.iter().filter(|(beam, _)| kept(*beam));
-            kept.map(|(_, through)| through * through).sum()
+        let sum = |taken: &dyn Fn([usize; 2]) -> bool| -> f64 {
+            let taken = beams.iter().filter(|(beam, _)| taken(*beam));
+            taken.map(|(_, through)| through * through).sum()
         };
-        let inside = |beam| margin.is_none_or(|margin| within(&window, probe, margin, beam));
+        let kept = kept_frequencies(&window);
+        let inside = |beam| margin.is_none_or(|margin| within(&kept, probe, margin, beam));
         Ok(1.0 - sum(&inside) / sum(&|_| true))
     }
 }
