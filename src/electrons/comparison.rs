@@ -338,4 +338,42 @@ mod tests {
         let [some, more] = [4, 400].map(|count| few.comparing(count, &engine).seconds);
         assert!(0.0 < some && some < more && more < 11.0 * some);
     }
+
+    // Lost electrons are found at the first probes
+    #[test]
+    fn lost_electrons_are_found_at_the_first_probes() {
+        let engine = Engine::cpu(Precision::F64);
+        let few = shared([2, 1], true);
+        let places = 0..few.places();
+        let kept = few.kept_by_multislice(&places, &engine, &silent).unwrap();
+        assert_eq!(kept.iter().map(|(k, _)| *k).collect::<Vec<_>>(), [0, 1]);
+        let exact = few.by_multislice(1).unwrap();
+        let phonons = Phonons { configurations: 1, ..exact.options().phonons };
+        let options = StemOptions { phonons, ..exact.options().clone() };
+        let exact = StemPlan::new(exact.tiled_specimen().clone(), options).unwrap();
+        let truth = whole(&exact, Precision::F64);
+        assert!(
+            kept.iter().all(|(k, kept)| (kept - exact.total_of(truth.mean.row(*k))).abs() < 1e-12)
+        );
+        // Readings that keep as much pass, and those that keep 1.5 % more or less do not
+        let (values, total) = (few.detectors().values(), few.detectors().rings() + 1);
+        let of = |share: f64| {
+            let mut readings = few.begin(places.clone()).unwrap();
+            for (k, kept) in &kept {
+                for column in (total..few.readings()).step_by(values) {
+                    readings.mean[[*k, column]] = kept + share;
+                }
+            }
+            readings.done = [0, 2];
+            few.check_kept(&kept, &readings)
+        };
+        assert!(of(0.0).is_ok() && of(-0.009).is_ok());
+        for share in [-0.015, 0.015, f64::NAN] {
+            let refused = of(share).unwrap_err();
+            assert_eq!((&*refused.quantity, &*refused.value), ("interpolation", "[2, 1]"));
+        }
+        let all = shared([1, 1], true);
+        assert!(all.kept_by_multislice(&places, &engine, &silent).unwrap().is_empty());
+        assert!(all.check_kept(&[], &few.begin(places).unwrap()).is_ok());
+    }
 }

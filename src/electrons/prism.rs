@@ -538,7 +538,10 @@ pub(super) mod tests {
             let kept: f64 =
                 prism.beams.iter().map(|[i, j]| wave.on_axis()[[*j, *i]].norm_sqr()).sum();
             let lost = Prism::lost(&grid, [1, 1], &probe, Some(margin)).unwrap();
-            assert!((lost - (1.0 - kept)).abs() < 1e-12 && (lost > 0.01) == (margin < 2.0), "{lost}");
+            assert!(
+                (lost - (1.0 - kept)).abs() < 1e-12 && (lost > 0.01) == (margin < 2.0),
+                "{lost}"
+            );
         }
         assert_eq!(Prism::lost(&grid, [1, 1], &probe, None).unwrap(), 0.0);
     }
