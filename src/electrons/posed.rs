@@ -945,6 +945,6 @@ mod tests {
                 file.plan().unwrap().describe(&Engine::cpu(Precision::F32));
             }
         }
-        assert!(begun.elapsed().as_secs_f64() < 6.0, "{:?}", begun.elapsed());
+        assert!(begun.elapsed().as_secs_f64() < 30.0, "{:?}", begun.elapsed());
     }
 }

@@ -743,6 +743,6 @@ mod tests {
         assert_eq!((nothing.overfull([true; 3]), nothing.suspect_pairs([true; 3])), (None, None));
         let crowd = Crystal::new(lattice, trace(1e-9).collect()).unwrap();
         assert!(crowd.overfull([true; 3]).is_some());
-        assert!(begun.elapsed().as_secs_f64() < 10.0, "{:?}", begun.elapsed());
+        assert!(begun.elapsed().as_secs_f64() < 25.0, "{:?}", begun.elapsed());
     }
 }
