@@ -176,7 +176,8 @@ pub fn window_fault(length: f64, axis: usize, probe: &Probe, radius: f64) -> Opt
     let small = format!(
         "its window of {length:.3} Å along {name} is smaller than the probe behind the specimen, {diameter:.3} Å, and {REACH} Å more"
     );
-    (!(diameter + REACH <= length)).then_some(small)
+    let holds = diameter + REACH <= length;
+    (!holds).then_some(small)
 }
 
 impl Prism {
