@@ -1521,7 +1521,7 @@ fn lines_of_prismatic_are_run_as_sample_files() -> Checked {
             "--prismatic = -dff: expected an option of Prismatic; did you mean -df?",
         ),
         (" -o out.h5 -r2 3", "--prismatic = -r2"),
-        (" -o out.h5 -E", "--prismatic -E = nothing: expected an energy between 0.1 and 1e5 keV"),
+        (" -o out.h5 -E", "--prismatic -E = nothing: expected an energy between 1 and 10000 keV"),
     ] {
         let output = stem(&format!("{line}{more}"), "-q")?;
         let message = String::from_utf8_lossy(&output.stderr).into_owned();

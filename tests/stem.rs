@@ -180,6 +180,125 @@ fn bad_samples_are_refused_with_their_line() -> Checked {
     Ok(())
 }
 
+/// A plan and a run begin with what they take the sample for; what may be wrong with it is a warning, there, in the JSON and on the standard error.
+#[test]
+fn plans_and_runs_report_the_sample() -> Checked {
+    let run = run()?;
+    let plan = said(&run.lenslet("stem sample.toml --plan")?);
+    let done = said(&run.lenslet("stem sample.toml -o out.npz")?);
+    for told in [&plan, &done] {
+        for line in [
+            "cell        5.4300 × 5.4300 Å, 5.4300 Å thick, of 1 × 1 × 1 cells\n",
+            "atoms       8 Si\n",
+            "samples     48 × 32 of 0.1131 × 0.1697 Å, 4 slices, angles up to 54.533 mrad\n",
+        ] {
+            assert!(told.contains(line), "{line}: {told}");
+        }
+        assert!(!told.contains("warning"), "{told}");
+    }
+    for args in ["--plan --json", "-o out.npz --json"] {
+        let told = said(&run.lenslet(&format!("stem sample.toml {args}"))?);
+        let told: serde_json::Value = serde_json::from_str(&told)?;
+        assert_eq!(told["cell"], serde_json::json!([5.43, 5.43, 5.43]));
+        assert_eq!(told["atoms"], serde_json::json!({ "Si": 8 }));
+        assert_eq!((&told["thickness"], &told["samples"][1]), (&5.43.into(), &32.into()));
+        assert!(told["largest_angle"].as_f64().is_some_and(|a| (a - 54.533).abs() < 1e-3));
+        assert_eq!(told["warnings"], serde_json::json!([]));
+    }
+    // A pattern beyond the largest angle, and atoms that are too close
+    change(&run, "wide.toml", SAMPLE, "crop = 30.0", "crop = 300.0")?;
+    let near = "  14  1.3575  1.3575  4.2725  1.0  0.076\n  -1";
+    change(&run, "crystal.xyz", CRYSTAL, "  -1", near)?;
+    for args in ["--plan", "-o out.npz", "--plan --json", "-o out.npz --json"] {
+        let output = run.lenslet(&format!("stem wide.toml {args}"))?;
+        assert!(output.status.success());
+        let texts = [&output.stderr, &output.stdout].map(|text| String::from_utf8_lossy(text));
+        for text in texts {
+            for words in [
+                "detector.four_d.crop = 300 is beyond 54.533 mrad",
+                "crystal.xyz:11: atom is 0.2000 Å from the atom on line 9",
+            ] {
+                assert!(text.contains(words), "{args}: no {words} in {text}");
+            }
+        }
+    }
+    // The same atom again, on the other side of the cell
+    let again = "  14  5.4300  5.4300  5.4300  1.0  0.076\n  -1";
+    change(&run, "crystal.xyz", CRYSTAL, "  -1", again)?;
+    let words = ["crystal.xyz:11: atom = 0.0000 Å from the atom on line 3", "leave out line 3 or"];
+    run.refuses("stem sample.toml -o out.npz", &words)?;
+    run.refuses("stem sample.toml --plan", &words)
+}
+
+/// Displacements, probes and windows that make a run meaningless are refused with their line, by plans as well.
+#[test]
+fn runs_without_meaning_are_refused() -> Checked {
+    let run = run()?;
+    fs::write(run.path("rest.xyz"), CRYSTAL.replace("0.076", "0.0"))?;
+    change(&run, "rest.toml", SAMPLE, "crystal.xyz", "rest.xyz")?;
+    let rest = fs::read_to_string(run.path("rest.toml"))?;
+    let words = ["rest.toml:7: phonons.configurations = 2", "rms = { Si = 0.08 }", "_U_iso_"];
+    run.refuses("stem rest.toml --plan", &words)?;
+    run.refuses("stem rest.toml -o out.npz", &words)?;
+    change(
+        &run,
+        "rms.toml",
+        &rest,
+        "configurations = 2",
+        "configurations = 2\nrms = { Si = 0.076 }",
+    )?;
+    said(&run.lenslet("stem rms.toml -o rms.npz")?);
+    said(&run.lenslet("stem sample.toml -o file.npz")?);
+    same_signals(&run, "rms.npz", "file.npz")?;
+    for (from, to, words) in [
+        ("semi_angle = 15.0", "c3 = 1e300", ["10: beam.c3 = 1e300", "π is the limit"]),
+        ("semi_angle = 15.0", "defocus = 1e6", ["10: beam.defocus = 1e6", "a cell of 5.43"]),
+        ("semi_angle = 15.0", "tilt = [-490.0, 0.0]", ["10: beam.tilt[0] = -490.0", "at most 7"]),
+        ("energy_kev = 100.0", "energy_kev = 0.1", ["9: beam.energy_kev = 0.1", "1 and 10000 keV"]),
+        (
+            "[scan]",
+            "[method]\nalgorithm = \"prism\"\ninterpolation = 4\n[scan]",
+            ["13: method.interpolation = 4", "expected at most [1, 1] here"],
+        ),
+    ] {
+        change(&run, "bad.toml", SAMPLE, from, to)?;
+        run.refuses("stem bad.toml --plan", &["bad.toml:", words[0], words[1]])?;
+    }
+    let wave = SAMPLE.replace("[scan]", "c3 = 1e300\n[method]\nalgorithm = \"hrtem\"\n[scan]");
+    fs::write(run.path("wave.toml"), wave)?;
+    run.refuses("stem wave.toml --plan", &["wave.toml:11: beam.c3 = 1e300", "no digit"])?;
+    // Without a factor PRISM takes one that works, here every beam
+    let prism = SAMPLE.replace("[scan]", "[method]\nalgorithm = \"prism\"\n[scan]");
+    fs::write(run.path("prism.toml"), prism)?;
+    let told = said(&run.lenslet("stem prism.toml --plan")?);
+    assert!(told.contains("interpolation 1 × 1"), "{told}");
+    Ok(())
+}
+
+/// A specimen that no memory holds is planned in a moment and refused; nothing aborts.
+#[test]
+fn specimens_beyond_all_memory_are_planned_and_refused() -> Checked {
+    let run = run()?;
+    let begun = std::time::Instant::now();
+    let tile = |tile: &str| format!("[sample]\ntile = {tile}");
+    change(&run, "many.toml", SAMPLE, "[sample]", &tile("[1000, 1000, 1000]"))?;
+    let words = ["many.toml:2: sample.tile", "at most 2³¹ atoms"];
+    run.refuses("stem many.toml --plan", &words)?;
+    run.refuses("stem many.toml -o out.npz", &words)?;
+    let fine = SAMPLE.replace("[48, 32]", "[1024, 1024]");
+    change(&run, "large.toml", &fine, "[sample]", &tile("[32, 32, 200000]"))?;
+    let told = said(&run.lenslet("stem large.toml --plan --json")?);
+    let told: serde_json::Value = serde_json::from_str(&told)?;
+    assert_eq!(told["atoms"]["Si"], 1_638_400_000_u64);
+    assert!(told["memory"]["host"].as_f64() > Some(1e11), "{told}");
+    let output = run.lenslet("stem large.toml -o out.npz")?;
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("the scan needs") && message.contains("are available"), "{message}");
+    assert!(matches!(output.status.code(), Some(1 | 2)), "{output:?}");
+    assert!(begun.elapsed().as_secs_f64() < 30.0, "{:?}", begun.elapsed());
+    Ok(())
+}
+
 #[test]
 fn checkpoints_of_others_are_refused() -> Checked {
     let run = run()?;

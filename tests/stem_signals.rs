@@ -5,10 +5,10 @@ use ndarray::{Array1, Array2, Array3, ArrayD};
 use ndarray_npy::{NpzReader, ReadableElement};
 use std::fs::{self, File};
 
-const SAMPLE: &str = "sample = { file = 'SI100.XYZ' }
+const SAMPLE: &str = "sample = { file = 'SI100.XYZ', tile = [3, 1, 1] }
 phonons = { configurations = 2, seed = 3 }
 [potential]
-grid = [48, 32]
+grid = [144, 32]
 slice_thickness = 1.3575
 [beam]
 energy_kev = 100.0
@@ -98,7 +98,7 @@ fn scans_tell_thicknesses_errors_and_what_they_are_made_of() -> Checked {
     assert_eq!((line("x")?.to_vec(), line("y")?[3]), (vec![0.0, 1.81, 3.62], 4.0725));
     assert_eq!(line("thicknesses")?.to_vec(), [2.715, 5.43]);
     assert_eq!(array::<f64>(&run, "si.npz", "idpc")?.shape(), [3, 4]);
-    assert_eq!(array::<f64>(&run, "si.npz", "potential")?.shape(), [48, 32, 4]);
+    assert_eq!(array::<f64>(&run, "si.npz", "potential")?.shape(), [144, 32, 4]);
     Ok(())
 }
 
@@ -132,7 +132,7 @@ fn plane_waves_are_imaged() -> Checked {
     let told = said(&run, "stem si.toml -o si.npz --save wave,potential")?;
     assert!(told.contains("4 images of si.toml"), "{told}");
     let image: Array2<f32> = array::<f32>(&run, "si.npz", "image_2")?.into_dimensionality()?;
-    assert!(image.dim() == (48, 32) && (0.5..1.001).contains(&image.mean().unwrap_or(0.0)));
+    assert!(image.dim() == (144, 32) && (0.5..1.001).contains(&image.mean().unwrap_or(0.0)));
     let npz = NpzReader::new(File::open(run.path("si.npz"))?)?.names()?;
     for name in ["wave", "wave_after_2", "standard_error_image_2_after_2", "potential", "x", "y"] {
         assert!(npz.iter().any(|it| it == name), "no {name} in {npz:?}");

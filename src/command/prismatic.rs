@@ -8,7 +8,8 @@ use crate::electrons::sample_file::Algorithm;
 use crate::electrons::{Beam, DetectorOptions, Detectors, Scan, WaveGrid};
 use crate::error::{BadLine, Error, Invalid, accept};
 use crate::files::located::{edits, one_line, read_text};
-use crate::specimen::{self, Atom, Crystal, Slicing, Specimen};
+use crate::specimen::{self, Atom, Crystal, Element, Slicing, Specimen};
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -76,7 +77,7 @@ const BEAM: &[Known] = &[
     ("-mrf", "", 1, "0 or 1"),
     ("-ns", "--num-slices", 1, "a whole number from 0 to a million"),
     ("-zs", "--zstart-slices", 1, "a length in Å, not negative"),
-    ("-E", "--energy", 1, "an energy between 0.1 and 1e5 keV"),
+    ("-E", "--energy", 1, "an energy between 1 and 10000 keV"),
     ("-sa", "--probe-semiangle", 1, "an angle in mrad greater than 0"),
     ("-A", "--alpha-max", 1, "an angle in mrad"),
     ("-df", "--probe-defocus", 1, "a length in Å"),
@@ -278,7 +279,7 @@ impl FromPrismatic {
         if !setting.deep {
             own.lost_atoms(&specimen, &setting.slicing);
         }
-        let phonons = own.phonons(&given)?;
+        let phonons = own.phonons(&given, &specimen)?;
         let (beam, defocus) = own.beam(&given, &setting)?;
         let mut tables = vec![sample, potential, phonons, beam];
         if setting.scans() {
@@ -387,7 +388,11 @@ impl FromPrismatic {
 
     // The phonons of a line
     /// The table `[phonons]`.
-    fn phonons(&mut self, given: &Given) -> Result<String, Invalid> {
+    fn phonons(&mut self, given: &Given, specimen: &Specimen) -> Result<String, Invalid> {
+        let moves = |atom: &Atom| atom.displacement > 0.0;
+        let mut rest: BTreeSet<Element> = specimen.atoms().iter().map(|a| a.element).collect();
+        rest.retain(|e| !specimen.atoms().iter().any(|atom| atom.element == *e && moves(atom)));
+        let none = !specimen.atoms().iter().any(moves);
         let trembling = given.switch("-te", true)?;
         let asked = given.whole("-F", 1..=1_000_000)?.unwrap_or(1);
         let seed = given.whole("-rs", 0..=usize::MAX)?;
@@ -400,9 +405,15 @@ impl FromPrismatic {
         if seed.is_some() {
             self.note("-rs", "seeds the displacements here; Prismatic itself ignores it");
         }
-        let configurations = if trembling { asked } else { 0 };
+        if trembling && none {
+            self.note("-te 1", "the crystal file gives no displacement, so the atoms are at rest");
+        }
+        let configurations = if trembling && !none { asked } else { 0 };
         let seed = seed.unwrap_or(0);
-        Ok(format!("[phonons]\nconfigurations = {configurations}\nseed = {seed}"))
+        let zero = rest.iter().map(|element| format!("{} = 0.0", element.symbol()));
+        let zero = zero.collect::<Vec<_>>().join(", ");
+        let still = if rest.is_empty() { String::new() } else { format!("\nrms = {{ {zero} }}") };
+        Ok(format!("[phonons]\nconfigurations = {configurations}\nseed = {seed}{still}"))
     }
 
     // The beam of a line
@@ -519,8 +530,9 @@ impl FromPrismatic {
             self.note("-ns, -zs", "without effect, as multislice alone is read on the way");
         }
         let factor = setting.factor;
-        let mut text =
-            format!("[method]\nalgorithm = \"prism\"\ninterpolation = {factor:?}\nmargin = 2.5");
+        let mut text = format!(
+            "[method]\nalgorithm = \"prism\"\ninterpolation = {factor:?}\ninterpolation_check = \"warn\"\nmargin = 2.5"
+        );
         if refocused {
             // Refocus to where probes are narrow
             let way = slices as f64 * thickness + defocus[defocus.len() / 2];
@@ -827,8 +839,8 @@ mod tests {
             [phonons]\nconfigurations = 1\nseed = 0\n\
             [beam]\nenergy_kev = 80.0\ndefocus = [0.0]\nc3 = 0.0\nc5 = 0.0\nsemi_angle = 20.0\ntilt = [0.0, 0.0]\n\
             [scan]\nwindow = [[0.0, 5.5], [0.0, 5.5]]\nstep = [0.25, 0.25]\n\
-            [method]\nalgorithm = \"prism\"\ninterpolation = [4, 4]\nmargin = 2.5\n\
-            [detector]\nbin = 1.0\nbins = 104\n\
+             [method]\nalgorithm = \"prism\"\ninterpolation = [4, 4]\ninterpolation_check = \"warn\"\nmargin = 2.5\n\
+             [detector]\nbin = 1.0\nbins = 104\n\
             [run]\nprecision = \"f32\"\n";
         let found = FromPrismatic::read(CRYSTAL).unwrap();
         assert_eq!(found.text, least);
@@ -862,7 +874,7 @@ mod tests {
         let prism = "-te 0 -mrf 1 -df 12 -sm 1 -g 2 -s 2.5";
         assert_eq!(
             table(prism, "method"),
-            "algorithm = \"prism\"\ninterpolation = [4, 4]\nmargin = 2.5\nrefocus = 19.5"
+            "algorithm = \"prism\"\ninterpolation = [4, 4]\ninterpolation_check = \"warn\"\nmargin = 2.5\nrefocus = 19.5"
         );
         assert_eq!(
             (read(prism).save, read(prism).device),

@@ -1,15 +1,17 @@
 // Tangled from book/src/stem-command.md: edit there, or here and run cargo tangle stitch.
 //! The command `stem`: from a sample file to what detectors read at each place of a scan.
 mod plane_wave;
+mod sample_report;
 
 // What the command stem stands on
+use self::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
 use super::choice;
 use super::prismatic::FromPrismatic;
-use super::summary::{align, command_line, count, plan_text};
+use super::summary::{align, command_line, count};
 use super::watch::{Terminal, complain, with_speed};
 use crate::device::{Device, Engine, Watch, check};
 use crate::electrons::sample_file::{Algorithm, SampleFile};
-use crate::electrons::{Beside, Comparison, DetectorError, Finishing};
+use crate::electrons::{Beside, Comparison, DetectorError, Finishing, SampleSummary};
 use crate::electrons::{StemMethod, StemPlan, StemReadings};
 use crate::error::{Error, Invalid, accept, positive};
 use crate::files::draft::{Draft, check_files};
@@ -208,7 +210,8 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     if file.method.algorithm == Algorithm::Hrtem {
         return plane_wave::image(&asked.images(args, picture)?, file, engine, format);
     }
-    let plan = file.plan()?;
+    let (plan, summary) = file.plan_with_summary()?;
+    warn(&summary);
     let engine = with_speed(engine, args.plan)?;
     let mut description = plan.describe(&engine);
     // Plan what is added to a scan
@@ -221,7 +224,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         description.stages.push(plan.comparing(count, &engine));
     }
     let Some(output) = asked.output.as_ref().filter(|_| !args.plan) else {
-        return Ok(plan_text(&description, args.json));
+        return Ok(plan_with_summary(&description, &summary, args.json));
     };
     description.memory.check(&engine, "the scan")?;
     // Check the signal of an image file
@@ -237,7 +240,17 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
     let (fingerprint, finishing) = (plan.fingerprint(&engine), file.finishing(&plan));
     let save = &asked.save[..];
-    let run = Run { args, plan: &plan, engine: &engine, fingerprint, finishing, save };
+    let lenient = file.method.lenient;
+    let run = Run {
+        args,
+        plan: &plan,
+        summary: &summary,
+        lenient,
+        engine: &engine,
+        fingerprint,
+        finishing,
+        save,
+    };
     let readings = match args.collect.is_empty() {
         true => run.compute(output, &terminal)?,
         false => run.join()?,
@@ -312,6 +325,9 @@ impl Asked {
 struct Run<'a> {
     args: &'a StemArgs,
     plan: &'a StemPlan,
+    summary: &'a SampleSummary,
+    /// Whether too large an interpolation is a warning rather than an error.
+    lenient: bool,
     engine: &'a Engine,
     fingerprint: u64,
     finishing: Finishing,
@@ -339,7 +355,13 @@ impl Run<'_> {
         };
         let expected = format!("a checkpoint of places {places:?}; remove it to begin anew");
         accept(readings.places == places, "checkpoint", &readings.places, &expected)?;
+        let fresh = readings.done == [0, 0];
+        let mut kept_by_multislice = match fresh {
+            true => self.plan.kept_by_multislice(&places, self.engine, watch)?,
+            false => Vec::new(),
+        };
         let mut keep = |now: &StemReadings| {
+            self.check_kept(&std::mem::take(&mut kept_by_multislice), now)?;
             if kept.elapsed().as_secs_f64() < self.args.checkpoint && !watch.cancelled() {
                 return Ok(());
             }
@@ -351,6 +373,16 @@ impl Run<'_> {
             readings.write(&path, self.fingerprint)?;
         }
         ran.map(|()| readings)
+    }
+
+    // Check and join the parts of a run
+    /// Compares the electrons that PRISM keeps with those that multislice kept at some probes.
+    fn check_kept(&self, by_multislice: &[(usize, f64)], now: &StemReadings) -> Result<(), Error> {
+        match self.plan.check_kept(by_multislice, now) {
+            Err(invalid) if self.lenient => complain("warning", &invalid),
+            checked => checked?,
+        }
+        Ok(())
     }
 
     /// Joins the shares.
@@ -459,6 +491,7 @@ impl Run<'_> {
                 "precision": self.engine.precision().name(),
                 "seconds": seconds,
             });
+            add_summary(&mut summary, self.summary);
             if let Some(comparison) = comparison {
                 summary["compare"] = compared_json(comparison);
             }
@@ -471,7 +504,9 @@ impl Run<'_> {
             format!("{:.3} % of the electrons left what the grid keeps", 100.0 * (1.0 - total));
         let scan = format!("{} of {}", count(readings.places.len(), "probe"), self.args.name());
         let time = format!("{seconds:.2} s on {}", self.engine.name());
-        let mut lines = vec![("scan", scan), ("lost", lost), ("time", time)];
+        let mut lines = vec![("scan", scan)];
+        lines.extend(summary_lines(self.summary));
+        lines.extend([("lost", lost), ("time", time)]);
         lines.extend(comparison.map(compared_line));
         lines.push(("written", output.display().to_string()));
         lines.extend(self.args.plot.as_ref().map(|path| ("plot", path.display().to_string())));

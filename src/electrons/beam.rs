@@ -166,6 +166,34 @@ impl Aberrations {
         }
         Ok(())
     }
+
+    // The largest phases of all terms
+    /// For each term its key, its value, and its largest phase up to a frequency `radius` \[1/Å\].
+    pub(super) fn largest_phases(&self, wavelength: f64, radius: f64) -> Vec<(String, f64, f64)> {
+        let keys = ["defocus".to_owned(), "c3".into(), "c5".into()].into_iter();
+        let more = (0..self.terms.len()).map(|k| format!("aberrations[{k}].magnitude"));
+        let phase = |term: Aberration| {
+            let phase = term.magnitude.abs() * (wavelength * radius).powi(term.order as i32);
+            if phase.is_nan() { f64::INFINITY } else { phase }
+        };
+        let terms = keys.chain(more).zip(self.terms(wavelength));
+        terms.map(|(key, term)| (key.clone(), self.value_of(&key), phase(term))).collect()
+    }
+
+    // The value of a term by its key
+    /// The value of the term of a key: a length, or the magnitude of a further term.
+    fn value_of(&self, key: &str) -> f64 {
+        match key {
+            "defocus" => self.defocus,
+            "c3" => self.c3,
+            "c5" => self.c5,
+            _ => {
+                let number = key.split(['[', ']']).nth(1).and_then(|number| number.parse().ok());
+                let term = number.and_then(|number: usize| self.terms.get(number));
+                term.map_or(f64::NAN, |term| term.magnitude)
+            }
+        }
+    }
 }
 
 // A soft aperture
@@ -178,6 +206,60 @@ pub(crate) fn aperture(radius: f64, q: [f64; 2], step: [f64; 2]) -> f64 {
         return 1.0;
     }
     ((radius * length - length * length) / cells + 0.5).clamp(0.0, 1.0)
+}
+
+// The geometric image of a point
+/// How far a lens spreads the image of a point, and the term that spreads it most.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GeometricExtent {
+    /// The largest distance from the axis along x and y \[Å\], Eq. [geometric probe](https://lenslet.github.io/lenslet/electron-beam.html#eq-geometric-probe).
+    pub radius: [f64; 2],
+    /// The key of the term with the largest share.
+    pub term: String,
+}
+
+impl Aberrations {
+    /// The extent of the rays through an aperture of radius `aperture` \[1/Å\] around a frequency `axis` \[1/Å\] at a `wavelength` \[Å\].
+    pub fn extent(&self, wavelength: f64, axis: [f64; 2], aperture: f64) -> GeometricExtent {
+        let own = |aberrations: &Self| {
+            let mut radius = [0.0f64; 2];
+            let at_axis = aberrations.slope(wavelength, axis);
+            if !at_axis.iter().all(|slope| slope.abs() < 1e12) {
+                return [f64::INFINITY; 2];
+            }
+            for k in 0..72 * 48 {
+                let (sine, cosine) = (PI * f64::from(k % 72) / 36.0).sin_cos();
+                let length = aperture * f64::from(k / 72 + 1) / 48.0;
+                let q = [axis[0] + length * cosine, axis[1] + length * sine];
+                let slope = aberrations.slope(wavelength, q);
+                for (axis, most) in radius.iter_mut().enumerate() {
+                    let distance = ((slope[axis] - at_axis[axis]) / (2.0 * PI)).abs();
+                    *most = if distance.is_nan() { f64::INFINITY } else { most.max(distance) };
+                }
+            }
+            radius
+        };
+        // Find the term that spreads most
+        let none = Self::default();
+        let mut single = vec![
+            ("defocus".to_owned(), Self { defocus: self.defocus, ..none.clone() }),
+            ("c3".to_owned(), Self { c3: self.c3, ..none.clone() }),
+            ("c5".to_owned(), Self { c5: self.c5, ..none.clone() }),
+        ];
+        for (k, term) in self.terms.iter().enumerate() {
+            let name = format!("aberrations[{k}].magnitude");
+            single.push((name, Self { terms: vec![*term], ..none.clone() }));
+        }
+        let mut largest = 0.0;
+        let mut term = "defocus".to_owned();
+        for (name, aberrations) in &single {
+            let [x, y] = own(aberrations);
+            if x.max(y) > largest {
+                (largest, term) = (x.max(y), name.clone());
+            }
+        }
+        GeometricExtent { radius: own(self), term }
+    }
 }
 
 // A probe as it is asked for
@@ -203,36 +285,91 @@ impl Probe {
     /// or where the cone is so narrow that no frequency of the grid lies in it.
     pub fn wave(&self, grid: &WaveGrid) -> Result<ProbeWave, Invalid> {
         self.check(grid)?;
-        let (wavelength, radius) = (self.beam.wavelength(), self.beam.frequency(self.semi_angle));
-        let tilt = self.tilt.map(|tilt| self.beam.frequency(tilt));
-        let step = grid.lengths().map(|length| 1.0 / length);
+        Ok(self.checked_wave(grid))
+    }
+
+    /// The wave of a probe that has been checked.
+    pub(super) fn checked_wave(&self, grid: &WaveGrid) -> ProbeWave {
+        let wavelength = self.beam.wavelength();
         let [x, y] = kept_frequencies(grid);
         let mut wave = Array2::from_shape_fn((y.len(), x.len()), |(j, i)| {
-            let q = [x[i] - tilt[0], y[j] - tilt[1]];
-            let through = aperture(radius, q, step);
+            let (q, through) = self.through(grid, [x[i], y[j]]);
             Complex64::from_polar(through, -self.aberrations.phase(wavelength, q))
         });
         let norm = wave.iter().map(Complex64::norm_sqr).sum::<f64>().sqrt();
-        let expected = "a cone with at least one frequency of the grid in it";
-        accept(norm > 0.0, "semi_angle", self.semi_angle, expected)?;
         wave.mapv_inplace(|a| a / norm);
-        Ok(ProbeWave { x, y, wave })
+        ProbeWave { x, y, wave }
+    }
+
+    /// A frequency from the axis of the cone \[1/Å\], and what the aperture lets through of it.
+    pub(super) fn through(&self, grid: &WaveGrid, q: [f64; 2]) -> ([f64; 2], f64) {
+        let q = [0, 1].map(|axis| q[axis] - self.beam.frequency(self.tilt[axis]));
+        let step = grid.lengths().map(|length| 1.0 / length);
+        (q, aperture(self.beam.frequency(self.semi_angle), q, step))
     }
 
     // Refuse a cone that is not kept
-    fn check(&self, grid: &WaveGrid) -> Result<(), Invalid> {
+    /// Refuses a cone that the grid does not keep, or in which it has no frequency.
+    pub(super) fn check(&self, grid: &WaveGrid) -> Result<(), Invalid> {
         positive("semi_angle", self.semi_angle)?;
         self.aberrations.check()?;
         for axis in 0..2 {
             let tilt = finite("tilt", self.tilt[axis])?.abs();
             let last = (grid.points()[axis] / 4) as f64 - 0.5;
-            let most = self.beam.angle(last / grid.lengths()[axis]) - tilt;
+            let kept = self.beam.angle(last / grid.lengths()[axis]);
+            let most = kept - tilt;
             let expected = format!(
-                "at most {most:.3} mrad: the grid keeps no larger angles beside a tilt of {tilt} mrad"
+                "at most {kept:.3} mrad along {}, with the semi-angle: the grid keeps no larger angles; a smaller pixel keeps more",
+                ["x", "y"][axis]
+            );
+            accept(most > 0.0, &format!("tilt[{axis}]"), self.tilt[axis], &expected)?;
+            let expected = format!(
+                "at most {most:.3} mrad: the grid keeps no larger angles beside a tilt of {tilt} mrad; a smaller pixel keeps more"
             );
             accept(self.semi_angle <= most, "semi_angle", self.semi_angle, &expected)?;
         }
+        let near = [0, 1].map(|axis| {
+            let (length, quarter) = (grid.lengths()[axis], (grid.points()[axis] / 4) as f64);
+            let middle = (self.beam.frequency(self.tilt[axis]) * length).round();
+            [-1.0, 0.0, 1.0].map(|step| (middle + step).clamp(-quarter, quarter - 1.0) / length)
+        });
+        let lit = |x: &f64| near[1].iter().any(|y| self.through(grid, [*x, *y]).1 > 0.0);
+        let expected = "a cone with at least one frequency of the grid in it";
+        accept(near[0].iter().any(lit), "semi_angle", self.semi_angle, expected).map(|_| ())
+    }
+
+    // Refuse a phase that is not sampled
+    /// Refuses aberrations whose phase the grid does not sample, so that the [geometric probe](GeometricExtent) does not fit the cell.
+    ///
+    /// # Errors
+    /// `Invalid`, with the term that is at fault.
+    pub fn check_sampling(&self, grid: &WaveGrid) -> Result<(), Invalid> {
+        let GeometricExtent { radius, term } = self.extent();
+        for axis in 0..2 {
+            let (radius, length) = (radius[axis], grid.lengths()[axis]);
+            let step = 2.0 * PI * radius / length;
+            let expected = format!(
+                "aberrations whose phase is sampled: the geometric probe has a radius of {radius:.4} Å along {}, and a cell of {length:.4} Å holds {:.4} Å; the phase changes by {step:.4} rad \
+                 between neighbouring frequencies, and π is the limit; give the sample a tile of at least {:.4} Å, or a smaller aberration or semi_angle",
+                ["x", "y"][axis],
+                length / 2.0,
+                2.0 * radius
+            );
+            let found = self.aberrations.value_of(&term);
+            accept(step <= PI * (1.0 + 1e-9), &term, found, &expected)?;
+        }
         Ok(())
+    }
+
+    /// The [extent](GeometricExtent) of the probe without diffraction.
+    pub fn extent(&self) -> GeometricExtent {
+        let radius = self.beam.frequency(self.semi_angle);
+        self.aberrations.extent(self.beam.wavelength(), [0.0; 2], radius)
+    }
+
+    /// Radius of the first dark ring of a perfect probe \[Å\], 0.61 λ/α.
+    pub fn diffraction_radius(&self) -> f64 {
+        0.61 / self.beam.frequency(self.semi_angle)
     }
 }
 
@@ -419,5 +556,50 @@ mod tests {
         assert_eq!(second.quantity, "aberrations[1].m");
         let lost = refused(&|probe| (probe.semi_angle, probe.tilt) = (1e-3, [1.9, 2.3]));
         assert!(lost.expected.contains("at least one frequency"));
+        // A tilt that the grid does not keep is at fault itself, and no negative angle is named
+        let tilted = refused(&|probe| probe.tilt = [3.0, -(most + 1.0)]);
+        assert_eq!((&*tilted.quantity, tilted.expected.contains("most -")), ("tilt[1]", false));
+        assert!(tilted.expected.contains(&format!("at most {most:.3} mrad along y")), "{tilted}");
+    }
+
+    // Check phases that are not sampled
+    #[test]
+    fn phases_that_the_grid_does_not_sample_are_refused() {
+        let grid = WaveGrid::new([64, 48], [11.0, 9.0]).unwrap();
+        let lens = |aberrations| Probe { aberrations, ..probe([0.0; 2]) };
+        let of = |defocus, c3, c5| Aberrations { defocus, c3, c5, terms: vec![] };
+        // Radii of rays at 15 mrad: α C₁, α³ C₃ and α⁵ C₅
+        for (aberrations, radius) in
+            [(of(-200.0, 0.0, 0.0), 3.0), (of(0.0, 1e6, 0.0), 3.375), (of(0.0, 0.0, 4e9), 3.0375)]
+        {
+            let extent = lens(aberrations.clone()).extent();
+            assert!(
+                extent.radius.iter().all(|found| (found / radius - 1.0).abs() < 1e-9),
+                "{extent:?}"
+            );
+            // From one frequency to the next the phase changes by 2π radius / side
+            let (q, lambda) = (lens(of(0.0, 0.0, 0.0)).beam.frequency(15.0), 1e-6);
+            let slope = aberrations.slope(lens(of(0.0, 0.0, 0.0)).beam.wavelength(), [0.0, q])[1];
+            assert!((slope.abs() / (2.0 * PI) / radius - 1.0).abs() < lambda);
+            assert!(lens(aberrations).check_sampling(&grid).is_ok());
+        }
+        let refused = |aberrations| lens(aberrations).check_sampling(&grid).unwrap_err();
+        let spherical = refused(of(100.0, 2e6, 0.0));
+        assert_eq!((&*spherical.quantity, &*spherical.value), ("c3", "2000000.0"));
+        for words in ["radius of 8.25", "holds 5.5", "π is the limit", "tile of at least 16.5"] {
+            assert!(spherical.expected.contains(words), "{spherical}");
+        }
+        assert_eq!(refused(of(400.0, 1.0, 0.0)).quantity, "defocus");
+        for c3 in [1e300, -1e300, f64::MAX] {
+            assert_eq!(refused(of(0.0, c3, 0.0)).quantity, "c3");
+        }
+        let term = |order, fold, magnitude| Aberration { order, fold, magnitude, angle: 0.3 };
+        let terms = vec![term(1, 1, 1e5), term(3, 1, 1e300)];
+        let coma = refused(Aberrations { terms, ..Default::default() });
+        assert_eq!(coma.quantity, "aberrations[1].magnitude");
+        // A shift of the probe is no blur, unless it is beyond all numbers
+        let shift = |size| Aberrations { terms: vec![term(1, 1, size)], ..Default::default() };
+        assert!(lens(shift(1e5)).check_sampling(&grid).is_ok());
+        assert!(lens(shift(1e300)).check_sampling(&grid).is_err());
     }
 }

@@ -194,7 +194,7 @@ mod tests {
 
     const SMALL: &str = "sample = { file = 'SI100.XYZ' }\n[potential]\ngrid = [48, 32]\nslice_thickness = 1.3575\n\
          [beam]\nenergy_kev = 100.0\nsemi_angle = 24.0\ndefocus = [0.0, 40.0]\n[scan]\nwindow = [[0.5, 5.43], [0.2, 2.0]]\nstep = [1.0, 0.7]\n\
-         [method]\nalgorithm = 'prism'\ninterpolation = [2, 1]\n[detector]\nbin = 4.0\n";
+         [method]\nalgorithm = 'prism'\ninterpolation = [2, 1]\ninterpolation_check = 'warn'\n[detector]\nbin = 4.0\n";
 
     fn kept(text: &str, beside: Beside) -> (StemPlan, Result<Signals<'static>, Error>) {
         let file = SampleFile::from_toml(text, "book/systems/small.toml").unwrap();

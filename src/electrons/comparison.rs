@@ -4,9 +4,12 @@
 // What comparisons stand on
 use super::detector::DetectorOptions;
 use super::finishing::{Row, suffix};
+use super::multislice::Unseen;
+use super::prism::MOST_LOST;
 use super::scan::{StemMethod, StemOptions, StemPlan, StemReadings};
 use crate::device::{Engine, Stage, Watch};
 use crate::error::{Error, Invalid, accept};
+use crate::specimen::Phonons;
 use ndarray::{ArrayView1, ArrayView2, Axis, s};
 use rand::{SeedableRng, rngs::StdRng, seq::index::sample};
 use std::ops::Range;
@@ -75,7 +78,7 @@ impl StemPlan {
         accept(count > 0, "compare", count, "at least one probe")?;
         let detectors = DetectorOptions { pattern: None, ..options.detectors.clone() };
         let options = StemOptions { method: StemMethod::Multislice, detectors, ..options.clone() };
-        Self::new(self.specimen().clone(), options)
+        Self::new(self.tiled_specimen().clone(), options)
     }
 
     // Time of a comparison
@@ -141,6 +144,76 @@ impl StemPlan {
             groups.push(("centre_of_mass".into(), Compared::Ratio(row.moments.clone())));
         }
         groups
+    }
+}
+
+// Electrons that PRISM keeps
+/// Probes whose electrons are compared at the beginning of a scan.
+const COUNTED: usize = 4;
+
+impl StemPlan {
+    /// Electrons that multislice keeps in the first configuration at a few of these places, the mean of all foci and planes, by the number of the place in the
+    /// part; none where PRISM does not interpolate.
+    ///
+    /// # Errors
+    /// As for [running](StemPlan::run).
+    pub fn kept_by_multislice(
+        &self,
+        places: &Range<usize>,
+        engine: &Engine,
+        watch: &dyn Watch,
+    ) -> Result<Vec<(usize, f64)>, Error> {
+        match self.options().method {
+            StemMethod::Prism { factor, .. } if factor != [1, 1] => {}
+            _ => return Ok(Vec::new()),
+        }
+        let all = self.by_multislice(1)?;
+        let phonons = Phonons {
+            configurations: self.options().phonons.configurations.min(1),
+            ..self.options().phonons
+        };
+        let options = StemOptions { phonons, ..all.options().clone() };
+        let first = Self::new(self.tiled_specimen().clone(), options)?;
+        let early = places.len().div_ceil(20);
+        let each = early.div_ceil(COUNTED);
+        let numbers: Vec<usize> = (0..early).step_by(each).collect();
+        let at: Vec<_> =
+            numbers.iter().map(|k| self.options().scan.place(places.start + k)).collect();
+        let found = first.mean_at(engine, &at, &Unseen(watch))?;
+        let kept = found.outer_iter().map(|row| first.total_of(row));
+        Ok(numbers.into_iter().zip(kept).collect())
+    }
+
+    // Compare the electrons that are kept
+    /// Compares the electrons of the first readings of a part with those that [multislice keeps](Self::kept_by_multislice).
+    ///
+    /// # Errors
+    /// `Invalid` where they differ by more than 1 % of the beam.
+    pub fn check_kept(
+        &self,
+        by_multislice: &[(usize, f64)],
+        readings: &StemReadings,
+    ) -> Result<(), Invalid> {
+        let ready = if readings.done[0] > 0 { readings.places.len() } else { readings.done[1] };
+        let pairs = by_multislice.iter().filter(|(k, _)| *k < ready);
+        let pairs: Vec<[f64; 2]> =
+            pairs.map(|(k, kept)| [self.total_of(readings.mean.row(*k)), *kept]).collect();
+        let count = pairs.len().max(1) as f64;
+        let [mine, exact] = [0, 1].map(|k| pairs.iter().map(|pair| pair[k]).sum::<f64>() / count);
+        let StemMethod::Prism { factor, .. } = self.options().method else { return Ok(()) };
+        let smaller = factor.map(|f| f.div_ceil(2));
+        let expected = format!(
+            "windows that keep the electrons: at {} probes PRISM keeps {mine:.4} of the beam and multislice {exact:.4}, and 0.01 is the largest difference; {smaller:?} may do, or a larger tile",
+            pairs.len()
+        );
+        accept((mine - exact).abs() <= MOST_LOST, "interpolation", factor, &expected).map(|_| ())
+    }
+
+    /// The electrons in a row of readings, the mean of all foci and planes.
+    fn total_of(&self, row: ArrayView1<'_, f64>) -> f64 {
+        let (values, total) = (self.detectors().values(), self.detectors().rings() + 1);
+        let count = row.len() / values.max(1);
+        (0..count).map(|n| row[n * values + total]).sum::<f64>() / count.max(1) as f64
     }
 }
 
@@ -264,5 +337,43 @@ mod tests {
         assert_eq!(refused(few.compare(&part, 4, 1, &engine, &silent)), "readings");
         let [some, more] = [4, 400].map(|count| few.comparing(count, &engine).seconds);
         assert!(0.0 < some && some < more && more < 11.0 * some);
+    }
+
+    // Lost electrons are found at the first probes
+    #[test]
+    fn lost_electrons_are_found_at_the_first_probes() {
+        let engine = Engine::cpu(Precision::F64);
+        let few = shared([2, 1], true);
+        let places = 0..few.places();
+        let kept = few.kept_by_multislice(&places, &engine, &silent).unwrap();
+        assert_eq!(kept.iter().map(|(k, _)| *k).collect::<Vec<_>>(), [0, 1]);
+        let exact = few.by_multislice(1).unwrap();
+        let phonons = Phonons { configurations: 1, ..exact.options().phonons };
+        let options = StemOptions { phonons, ..exact.options().clone() };
+        let exact = StemPlan::new(exact.tiled_specimen().clone(), options).unwrap();
+        let truth = whole(&exact, Precision::F64);
+        assert!(
+            kept.iter().all(|(k, kept)| (kept - exact.total_of(truth.mean.row(*k))).abs() < 1e-12)
+        );
+        // Readings that keep as much pass, and those that keep 1.5 % more or less do not
+        let (values, total) = (few.detectors().values(), few.detectors().rings() + 1);
+        let of = |share: f64| {
+            let mut readings = few.begin(places.clone()).unwrap();
+            for (k, kept) in &kept {
+                for column in (total..few.readings()).step_by(values) {
+                    readings.mean[[*k, column]] = kept + share;
+                }
+            }
+            readings.done = [0, 2];
+            few.check_kept(&kept, &readings)
+        };
+        assert!(of(0.0).is_ok() && of(-0.009).is_ok());
+        for share in [-0.015, 0.015, f64::NAN] {
+            let refused = of(share).unwrap_err();
+            assert_eq!((&*refused.quantity, &*refused.value), ("interpolation", "[2, 1]"));
+        }
+        let all = shared([1, 1], true);
+        assert!(all.kept_by_multislice(&places, &engine, &silent).unwrap().is_empty());
+        assert!(all.check_kept(&[], &few.begin(places).unwrap()).is_ok());
     }
 }

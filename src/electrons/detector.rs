@@ -10,7 +10,7 @@ use crate::error::{Invalid, accept, finite, positive};
 use crate::numerics::real::Real;
 use ndarray::{Array2, ArrayView2};
 use num_complex::Complex;
-use std::f64::consts::PI;
+use std::{f64::consts::PI, sync::OnceLock};
 
 // Bins of angles
 /// The number of a ring, Eq. [detector bin](https://lenslet.github.io/lenslet/electron-detectors.html#eq-detector-bin), for an angle and a width.
@@ -108,11 +108,18 @@ pub struct Detectors {
     /// Frequencies \[1/Å\] along x and y.
     frequencies: [Vec<f64>; 2],
     rings: usize,
+    wavelength: f64,
+    areas: OnceLock<Areas>,
+    pattern: Option<Pattern>,
+}
+
+/// Where the detectors are among the frequencies.
+#[derive(Debug, Clone)]
+struct Areas {
     /// The ring of each frequency (k_y, k_x), or `rings` for a corner.
     ring_of: Vec<u32>,
     annuli: Vec<Area>,
     segmented: Vec<Vec<Vec<u32>>>,
-    pattern: Option<Pattern>,
 }
 
 /// Where an annulus is.
@@ -133,19 +140,28 @@ impl Detectors {
         let half = |axis: usize| (grid.points()[axis] / 4) as f64 / grid.lengths()[axis];
         let widest = beam.angle(half(0).min(half(1)));
         let rings = checked_rings(&options, widest)?;
-        let [x, y] = &frequencies;
-        let places: Vec<[f64; 2]> = y
-            .iter()
-            .flat_map(|y| x.iter().map(|x| [*x, *y]))
-            .map(|q| q.map(|q| beam.angle(q)))
-            .collect();
-        let ring_of = |[x, y]: &[f64; 2]| ring(x.hypot(*y), options.bin).min(rings) as u32;
-        let ring_of = places.iter().map(ring_of).collect();
-        let annuli = options.annuli.iter().map(|annulus| annulus.area(&places, options.bin));
-        let (annuli, segmented) =
-            (annuli.collect(), options.segmented.iter().map(|s| s.sectors(&places)).collect());
         let pattern = options.pattern.map(|asked| Pattern::new(&grid, beam, asked)).transpose()?;
-        Ok(Self { options, widest, frequencies, rings, ring_of, annuli, segmented, pattern })
+        let (wavelength, areas) = (beam.wavelength(), OnceLock::new());
+        Ok(Self { options, widest, frequencies, rings, wavelength, areas, pattern })
+    }
+
+    // Find the areas of detectors
+    /// Where the detectors are, found at the first call.
+    fn areas(&self) -> &Areas {
+        self.areas.get_or_init(|| {
+            let ([x, y], options) = (&self.frequencies, &self.options);
+            let places: Vec<[f64; 2]> = y
+                .iter()
+                .flat_map(|y| x.iter().map(|x| [*x, *y]))
+                .map(|q| q.map(|q| 1e3 * q * self.wavelength))
+                .collect();
+            let ring_of = |[x, y]: &[f64; 2]| ring(x.hypot(*y), options.bin).min(self.rings) as u32;
+            let ring_of = places.iter().map(ring_of).collect();
+            let annuli = options.annuli.iter().map(|annulus| annulus.area(&places, options.bin));
+            let (annuli, segmented) =
+                (annuli.collect(), options.segmented.iter().map(|s| s.sectors(&places)).collect());
+            Areas { ring_of, annuli, segmented }
+        })
     }
 
     // Getters of detectors
@@ -171,10 +187,8 @@ impl Detectors {
 
     /// Which rings annulus `k` consists of, unless it is an exact one.
     pub(super) fn rings_of(&self, k: usize) -> Option<std::ops::Range<usize>> {
-        match &self.annuli[k] {
-            Area::Rings(range) => Some(range.clone()),
-            Area::Frequencies(_) => None,
-        }
+        let annulus = &self.options.annuli[k];
+        (!annulus.exact).then(|| annulus.rings(self.options.bin))
     }
 
     /// Frequencies \[1/Å\] of a pattern along x and y, if patterns are kept.
@@ -193,17 +207,18 @@ impl Detectors {
         let mut intensity = Vec::with_capacity(wave.len());
         intensity.extend(wave.iter().map(|a| a.norm_sqr().in_double()));
         let mut rings = vec![0.0; self.rings + 1];
-        for (ring, i) in self.ring_of.iter().zip(&intensity) {
+        let areas = self.areas();
+        for (ring, i) in areas.ring_of.iter().zip(&intensity) {
             rings[*ring as usize] += i;
         }
         let corners = rings.pop().unwrap_or(0.0);
         let sum = |area: &Vec<u32>| area.iter().map(|&k| intensity[k as usize]).sum();
-        let annuli = self.annuli.iter().map(|area| match area {
+        let annuli = areas.annuli.iter().map(|area| match area {
             Area::Rings(range) => rings[range.clone()].iter().sum(),
             Area::Frequencies(list) => sum(list),
         });
         let annuli = annuli.collect();
-        let segmented = self.segmented.iter().map(|s| s.iter().map(sum).collect()).collect();
+        let segmented = areas.segmented.iter().map(|s| s.iter().map(sum).collect()).collect();
         let total = intensity.iter().sum();
         let moments = self.options.centre_of_mass.then(|| self.moments(&intensity));
         let pattern = self.pattern.as_ref().map(|pattern| pattern.of(&intensity));
@@ -229,8 +244,13 @@ impl Annulus {
         if self.exact {
             return Area::Frequencies(within(places, self.inner, self.outer).collect());
         }
+        Area::Rings(self.rings(width))
+    }
+
+    /// Its rings.
+    fn rings(&self, width: f64) -> std::ops::Range<usize> {
         let [first, end] = [self.inner, self.outer].map(|a| (a / width + 1e-9) as usize);
-        Area::Rings(first..end)
+        first..end
     }
 }
 

@@ -52,22 +52,17 @@ impl Imaging {
     /// # Errors
     /// `Invalid` where an aperture is not positive, a spread or an angle is negative, or something is not finite.
     pub fn transfer(&self, grid: &WaveGrid) -> Result<Array2<Complex64>, Invalid> {
-        self.check()?;
+        self.check_phase(grid)?;
         let (lambda, step) = (self.beam.wavelength(), grid.lengths().map(|length| 1.0 / length));
         let straight = self.tilt.map(|tilt| self.beam.frequency(tilt));
         let radius = self.aperture.map(|angle| self.beam.frequency(angle));
         let slope = |q| self.aberrations.slope(lambda, q);
         let at_beam = slope(straight);
-        let angles = self.beam.frequency(self.convergence);
         let [x, y] = kept_frequencies(grid);
         Ok(Array2::from_shape_fn((y.len(), x.len()), |(j, i)| {
             let q = [x[i] + straight[0], y[j] + straight[1]];
             let through = radius.map_or(1.0, |radius| aperture(radius, q, step));
-            let longer = square(q) - square(straight);
-            let focus = PI * lambda * self.focal_spread * longer;
-            let [along_x, along_y] = slope(q);
-            let source = angles * (along_x - at_beam[0]).hypot(along_y - at_beam[1]);
-            let envelopes = (-0.5 * (focus * focus + source * source)).exp();
+            let envelopes = self.envelope(q, slope(q), straight, at_beam);
             Complex64::from_polar(through * envelopes, -self.aberrations.phase(lambda, q))
         }))
     }
@@ -171,6 +166,71 @@ impl ImageSamples {
             Self::Grid => 1,
             Self::Mask => 2,
         }
+    }
+}
+// Refuse a phase without digits
+/// The largest phase that has digits behind the point \[rad\].
+const LARGEST_PHASE: f64 = 5e11;
+
+impl Imaging {
+    /// Refuses what [`transfer`](Self::transfer) refuses, and a phase that is too large to be a number.
+    ///
+    /// # Errors
+    /// `Invalid`, with the largest term.
+    pub(super) fn check_phase(&self, grid: &WaveGrid) -> Result<(), Invalid> {
+        self.check()?;
+        let highest = |axis: usize| (grid.points()[axis] / 4) as f64 / grid.lengths()[axis];
+        let straight = self.tilt.map(|tilt| self.beam.frequency(tilt.abs()));
+        let corner = (highest(0) + straight[0]).hypot(highest(1) + straight[1]);
+        let radius = self.aperture.map_or(corner, |angle| self.beam.frequency(angle).min(corner));
+        for (key, found, phase) in self.aberrations.largest_phases(self.beam.wavelength(), radius) {
+            let expected = format!(
+                "a phase of at most {LARGEST_PHASE:e} rad at {:.3} mrad, where it is {phase:.3e} rad and has no digit behind the point; a smaller aberration or imaging.aperture",
+                self.beam.angle(radius)
+            );
+            accept(phase <= LARGEST_PHASE, &key, found, &expected)?;
+        }
+        Ok(())
+    }
+
+    /// The lens with a defocus \[Å\] added to its own.
+    pub(super) fn at_defocus(&self, defocus: f64) -> Self {
+        let mut lens = self.clone();
+        lens.aberrations.defocus += defocus;
+        lens
+    }
+
+    /// How far images of frequencies that the lens lets through are displaced at most \[Å\], x and y.
+    pub fn delocalisation(&self, grid: &WaveGrid) -> [f64; 2] {
+        let lambda = self.beam.wavelength();
+        let straight = self.tilt.map(|tilt| self.beam.frequency(tilt));
+        let highest = [0, 1].map(|axis| (grid.points()[axis] / 4) as f64 / grid.lengths()[axis]);
+        let widest = highest[0].min(highest[1]);
+        let radius = self.aperture.map_or(widest, |angle| self.beam.frequency(angle).min(widest));
+        let at_beam = self.aberrations.slope(lambda, straight);
+        let mut most = [0.0f64; 2];
+        for k in 0..72 * 96 {
+            let (sine, cosine) = (PI * f64::from(k % 72) / 36.0).sin_cos();
+            let length = radius * f64::from(k / 72 + 1) / 96.0;
+            let q = [straight[0] + length * cosine, straight[1] + length * sine];
+            let slope = self.aberrations.slope(lambda, q);
+            if self.envelope(q, slope, straight, at_beam) > 0.1 {
+                for (axis, most) in most.iter_mut().enumerate() {
+                    *most = most.max(((slope[axis] - at_beam[axis]) / (2.0 * PI)).abs());
+                }
+            }
+        }
+        most
+    }
+
+    // Damp a frequency by partial coherence
+    /// What partial coherence lets through of a frequency `q` \[1/Å\], given the gradients of the phase there and at the beam's own frequency.
+    fn envelope(&self, q: [f64; 2], slope: [f64; 2], straight: [f64; 2], at_beam: [f64; 2]) -> f64 {
+        let longer = square(q) - square(straight);
+        let focus = PI * self.beam.wavelength() * self.focal_spread * longer;
+        let angles = self.beam.frequency(self.convergence);
+        let source = angles * (slope[0] - at_beam[0]).hypot(slope[1] - at_beam[1]);
+        (-0.5 * (focus * focus + source * source)).exp()
     }
 }
 
@@ -327,6 +387,20 @@ mod tests {
         assert_eq!(refused(&|lens| lens.aperture = Some(0.0)), "aperture");
         assert_eq!(refused(&|lens| lens.focal_spread = -1.0), "focal_spread");
         assert_eq!(refused(&|lens| lens.convergence = f64::NAN), "convergence");
+        for c3 in [1e300, 1e18] {
+            assert_eq!(refused(&|lens| lens.aberrations.c3 = c3), "c3");
+        }
+        assert_eq!(
+            refused(&|lens| lens.aberrations.terms[0].magnitude = 1e17),
+            "aberrations[0].magnitude"
+        );
+        // Frequencies that do not pass have no phase, and rays at 9 mrad of a pure C3 are 5.83 Å off
+        let pure = Aberrations { c3: 8e6, ..Aberrations::default() };
+        let narrow =
+            Imaging { aberrations: pure, aperture: Some(9.0), ..Imaging::perfect(lens().beam) };
+        assert!(narrow.delocalisation(&grid()).iter().all(|x| (x / 5.832 - 1.0).abs() < 1e-9));
+        let damped = Imaging { convergence: 3.0, ..narrow }.delocalisation(&grid());
+        assert!(damped[0] < 3.0 && damped[0] > 2.5, "{damped:?}");
         assert_eq!(refused(&|lens| lens.tilt[1] = f64::INFINITY), "tilt");
         assert_eq!(refused(&|lens| lens.aberrations.c5 = f64::NAN), "c5");
         let other = WaveGrid::new([16, 16], [6.0, 5.0]).unwrap();

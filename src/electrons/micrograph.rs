@@ -15,7 +15,7 @@ use super::wave_grid::WaveGrid;
 use crate::device::{Description, Engine, Memory, Stage, Watch, Work, threads};
 use crate::error::{Error, Invalid, accept, finite};
 use crate::numerics::real::{Precision, Real};
-use crate::specimen::{Phonons, Slicing, Specimen};
+use crate::specimen::{Phonons, Slicing, Specimen, TiledSpecimen};
 use ndarray::{Array2, Array3, Array4, ArrayView2, Axis, Zip, s};
 use num_complex::{Complex, Complex64};
 
@@ -51,7 +51,7 @@ pub struct MicrographOptions {
 // The plan of micrographs
 /// Images of a plane wave that have been posed.
 pub struct MicrographPlan {
-    specimen: Specimen,
+    specimen: TiledSpecimen,
     options: MicrographOptions,
 }
 
@@ -61,18 +61,25 @@ impl MicrographPlan {
     /// # Errors
     /// `Invalid` for whatever does not fit together: a grid or slices that are not the specimen's, an element without scattering factors, a lens that is none, ends that do not rise or lie behind the last slice, no
     /// defocus.
-    pub fn new(specimen: Specimen, options: MicrographOptions) -> Result<Self, Invalid> {
+    pub fn new(
+        specimen: impl Into<TiledSpecimen>,
+        options: MicrographOptions,
+    ) -> Result<Self, Invalid> {
+        let specimen = specimen.into();
         options.slicing.accept_ends(&options.ends)?;
         accept(!options.defoci.is_empty(), "defocus", &options.defoci, "at least one defocus")?;
         for &defocus in &options.defoci {
             finite("defocus", defocus)?;
         }
         finite("refocus", options.refocus)?;
-        options.lens.transfer(&options.grid)?;
-        let plan = Self { specimen, options };
-        plan.multislice::<f32>()?;
-        plan.potential(0)?;
-        Ok(plan)
+        for defocus in &options.defoci {
+            options.lens.at_defocus(*defocus).check_phase(&options.grid)?;
+        }
+        for tilt in options.tilt {
+            finite("tilt", tilt)?;
+        }
+        Potential::check(&specimen, &options.grid, &options.slicing, options.potential)?;
+        Ok(Self { specimen, options })
     }
 
     // What micrographs are made with
@@ -83,6 +90,11 @@ impl MicrographPlan {
 
     /// The specimen.
     pub fn specimen(&self) -> &Specimen {
+        self.specimen.specimen()
+    }
+
+    /// The specimen, whose atoms are made when they are needed.
+    pub fn tiled_specimen(&self) -> &TiledSpecimen {
         &self.specimen
     }
 
@@ -94,7 +106,7 @@ impl MicrographPlan {
     /// The potential of configuration `c`.
     pub(super) fn potential(&self, c: usize) -> Result<Potential, Invalid> {
         let o = &self.options;
-        let specimen = o.phonons.displaced(&self.specimen, c);
+        let specimen = o.phonons.displaced(self.specimen.specimen(), c);
         Potential::new(&specimen, o.grid, o.slicing, o.potential)
     }
 
@@ -171,15 +183,19 @@ impl MicrographPlan {
         let group = (slices as u64 * plane * number).min(HELD);
         let images = (defoci * ends) as u64 * plane * 8;
         let kept = images * if configurations > 1 { 3 } else { 1 };
-        let host = group + kept + images + (ends as u64 + 4) * plane * 16;
+        let atoms = self.specimen.bytes().saturating_mul(if configurations > 1 { 5 } else { 3 });
+        let host = (group + kept + images + (ends as u64 + 4) * plane * 16).saturating_add(atoms);
         #[cfg(feature = "cuda")]
         let there = self.bytes_there(number as usize);
         #[cfg(not(feature = "cuda"))]
         let there = 0;
         let first = |k| if k == 0 { there } else { 0 };
         let devices = (0..engine.devices().len()).map(first).collect();
-        let making =
-            options.potential.model.passes(&self.specimen, &options.slicing, &options.phonons);
+        let making = options.potential.model.passes(
+            self.specimen.count(),
+            &options.slicing,
+            &options.phonons,
+        );
         let pass = |precision| configurations as f64 * seconds_of_a_pass(&options.grid, precision);
         let made = slices as f64 * making * pass(Precision::F32) / threads() as f64;
         let followed = (slices + 2 * defoci * ends) as f64 * pass(engine.precision());

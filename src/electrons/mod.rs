@@ -7,11 +7,11 @@ pub use wave_grid::WaveGrid;
 pub(crate) mod potential;
 pub use potential::{Potential, PotentialModel, PotentialOptions};
 pub(crate) mod beam;
-pub use beam::{Aberration, Aberrations, Beam, Probe, ProbeWave};
+pub use beam::{Aberration, Aberrations, Beam, GeometricExtent, Probe, ProbeWave};
 pub(crate) mod multislice;
 pub use multislice::{Multislice, Transmission};
 pub(crate) mod prism;
-pub use prism::{Prism, SMatrix};
+pub use prism::{BEAMS_ACROSS, MOST_LOST, Prism, SMatrix, window_fault};
 pub(crate) mod detector;
 pub use detector::{Annulus, DetectorOptions, Detectors, PatternOptions, Reading, Segmented};
 pub(crate) mod scan;
@@ -26,6 +26,8 @@ pub use hrtem::{ImageSamples, Imaging, plane_wave};
 pub mod sample_file;
 #[cfg(feature = "files")]
 mod posed;
+#[cfg(feature = "files")]
+pub use posed::SampleSummary;
 #[cfg(feature = "files")]
 mod checkpoint;
 pub(crate) mod micrograph;

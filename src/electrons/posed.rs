@@ -5,15 +5,15 @@
 use super::beam::{Aberration, Aberrations, Beam, Probe};
 use super::detector::{Annulus, DetectorOptions, PatternOptions, Segmented};
 use super::finishing::{Finishing, Row, suffix};
-use super::prism::Prism;
-use super::sample_file::{Algorithm, SampleFile, Sampling};
-use super::scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings};
+use super::prism::{MOST_LOST, Prism, window_fault};
+use super::sample_file::{Algorithm, PreparedSpecimen, SampleFile, Sampling};
+use super::scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings, focused};
 use super::scan_images::{Edge, integrated};
 use super::wave_grid::WaveGrid;
-use crate::error::{Error, Invalid, accept};
+use crate::error::{Error, Invalid, accept, positive};
 use crate::files::signals::{Axis, Sample, Signal, Signals};
 use crate::numerics::real::Real;
-use crate::specimen::{Slicing, Specimen};
+use crate::specimen::{Element, Slicing};
 use ndarray::{Array2, Array3, ArrayD, ArrayView1, ArrayView2, s};
 use std::ops::Range;
 
@@ -34,29 +34,50 @@ impl SampleFile {
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn plan(&self) -> Result<StemPlan, Error> {
-        let refuse = |table: &'static str| move |invalid| self.refuse(table, invalid);
-        let Ground { specimen, grid, slicing, ends } = self.ground()?;
-        let [x, y, _] = specimen.cell();
+        Ok(self.plan_with_summary()?.0)
+    }
+
+    /// The scan that the file describes, and what is reported of its specimen and its samples.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan).
+    pub fn plan_with_summary(&self) -> Result<(StemPlan, SampleSummary), Error> {
+        let refuse = |table: &'static str| move |invalid| self.refuse_in(table, invalid);
+        // Choose the method of a scan
+        if self.method.algorithm == Algorithm::Hrtem {
+            let expected = "\"multislice\" or \"prism\", which have probes that scan";
+            return Err(refuse("method")(Invalid::new("algorithm", "\"hrtem\"", expected)));
+        }
+        let ground = self.ground()?;
+        let Ground { prepared, grid, slicing, ends, factor, mut warnings } = ground;
+        let (specimen, [x, y, _]) = (prepared.specimen.clone(), prepared.specimen.cell());
         let probe = self.probe().map_err(refuse("beam"))?;
         // Check the probe on its grid
-        let (factor, refocus) = (self.method.interpolation, self.method.refocus);
+        for defocus in &self.beam.defocus {
+            let probe = focused(&probe, *defocus);
+            probe.check(&grid).map_err(refuse("beam"))?;
+            probe.check_sampling(&grid).map_err(refuse("beam"))?;
+        }
         let method = match self.method.algorithm {
-            Algorithm::Multislice => StemMethod::Multislice,
             Algorithm::Prism => {
-                let usual = (factor != [1, 1]).then_some(MARGIN);
-                StemMethod::Prism { factor, refocus, margin: self.method.margin.or(usual) }
+                let (refocus, margin) = (self.method.refocus, self.margin(factor));
+                StemMethod::Prism { factor, refocus, margin }
             }
-            Algorithm::Hrtem => {
-                let expected = "\"multislice\" or \"prism\", which have probes that scan";
-                return Err(refuse("method")(Invalid::new("algorithm", "\"hrtem\"", expected)));
-            }
+            Algorithm::Multislice | Algorithm::Hrtem => StemMethod::Multislice,
         };
-        probe.wave(&grid).map_err(refuse("beam"))?;
         if let StemMethod::Prism { factor, margin, .. } = method {
             Prism::new(grid, factor, &probe, margin).map_err(refuse("method"))?;
         }
+        let (radius, sides) = (probe.diffraction_radius(), [x, y]);
+        for axis in (0..2).filter(|&axis| radius > sides[axis] / 2.0) {
+            warnings.push(format!(
+                "a probe of {} mrad has a radius of {radius:.3} Å to its first dark ring, and the cell of {:.3} Å along {} holds {:.3} Å: it overlaps with its images",
+                probe.semi_angle, sides[axis], ["x", "y"][axis], sides[axis] / 2.0
+            ));
+        }
         let window = self.scan.window.unwrap_or([[0.0, x], [0.0, y]]);
         let scan = Scan::new(window, self.scan.step).map_err(refuse("scan"))?;
+        // Options of a posed scan
         let options = StemOptions {
             grid,
             ends,
@@ -70,28 +91,121 @@ impl SampleFile {
             method,
             detectors: self.detectors(),
         };
-        StemPlan::new(specimen, options).map_err(refuse("detector"))
+        let plan = StemPlan::new(specimen, options).map_err(refuse("detector"))?;
+        let largest = plan.detectors().widest();
+        warnings.extend(self.beyond(largest));
+        let summary =
+            SampleSummary::new(prepared, self.sample.tile, (grid, slicing, largest), warnings);
+        Ok((plan, summary))
     }
 
     // What any run stands on
     /// The specimen, its grid and its slices, and the planes behind which waves are read.
     pub(super) fn ground(&self) -> Result<Ground, Error> {
-        let specimen = self.specimen()?;
-        let [x, y, z] = specimen.cell();
-        let refuse = |table: &'static str| move |invalid| self.refuse(table, invalid);
-        let factor = match self.method.algorithm {
-            Algorithm::Prism => self.method.interpolation,
-            Algorithm::Multislice | Algorithm::Hrtem => [1; 2],
-        };
-        let grid = match self.potential.sampling {
-            Sampling::Points(points) => WaveGrid::new(points, [x, y]),
-            Sampling::Pixel(pixel) => WaveGrid::with_pixel(pixel, [x, y], factor),
-        };
-        let grid = grid.map_err(refuse("potential"))?;
+        let prepared = self.prepared_specimen()?;
+        let [x, y, z] = prepared.specimen.cell();
+        let refuse = |table: &'static str| move |invalid| self.refuse_in(table, invalid);
         let slicing =
             Slicing::new(z, self.potential.slice_thickness).map_err(refuse("potential"))?;
         let ends = self.ends(&slicing).map_err(refuse("method"))?;
-        Ok(Ground { specimen, grid, slicing, ends })
+        let (factor, warnings) = match self.method.algorithm {
+            Algorithm::Prism => {
+                let depths = ends.iter().map(|&end| (end as f64 * slicing.thickness()).min(z));
+                self.interpolation([x, y], &depths.collect::<Vec<_>>()).map_err(refuse("method"))?
+            }
+            Algorithm::Multislice | Algorithm::Hrtem => ([1; 2], Vec::new()),
+        };
+        let grid = self.grid([x, y], factor).map_err(refuse("potential"))?;
+        let warnings = prepared.warnings.iter().cloned().chain(warnings).collect();
+        Ok(Ground { prepared, grid, slicing, ends, factor, warnings })
+    }
+
+    /// The grid of waves across a cell of these sides \[Å\], for PRISM with a factor.
+    fn grid(&self, sides: [f64; 2], factor: [usize; 2]) -> Result<WaveGrid, Invalid> {
+        match self.potential.sampling {
+            Sampling::Points(points) => WaveGrid::new(points, sides),
+            Sampling::Pixel(pixel) => WaveGrid::with_pixel(pixel, sides, factor),
+        }
+    }
+
+    // The table of a key
+    /// A complaint about a key, in the table that it belongs to; in `table` where it may be in several.
+    pub(super) fn refuse_in(&self, table: &'static str, invalid: Invalid) -> Error {
+        let key = invalid.quantity.split(['.', '[', ' ']).next().unwrap_or_default();
+        let table = match key {
+            "energy_kev" | "semi_angle" | "tilt" | "defocus" | "c3" | "c5" | "aberrations" => {
+                "beam"
+            }
+            "interpolation" | "margin" | "refocus" | "thicknesses" | "algorithm" => "method",
+            "grid" | "pixel" | "slice_thickness" | "bound" => "potential",
+            "window" | "step" => "scan",
+            _ => table,
+        };
+        self.refuse(table, invalid)
+    }
+
+    // Choose the interpolation
+    /// Interpolation of PRISM across a cell of these sides \[Å\], behind these depths \[Å\]; and what is wrong with it, where that is a warning.
+    fn interpolation(
+        &self,
+        sides: [f64; 2],
+        depths: &[f64],
+    ) -> Result<([usize; 2], Vec<String>), Invalid> {
+        let probe = self.probe()?;
+        positive("semi_angle", probe.semi_angle)?;
+        probe.aberrations.check()?;
+        let rules = Rules { file: self, sides, radius: self.widest_probe(&probe, depths), probe };
+        let asked = self.method.interpolation;
+        let factor = asked.unwrap_or_else(|| rules.largest([4; 2]));
+        let Some((key, fault)) = rules.fault(factor) else { return Ok((factor, Vec::new())) };
+        if self.method.lenient && factor == [1, 1] {
+            return Ok((factor, Vec::new()));
+        }
+        if self.method.lenient {
+            return Ok((factor, vec![format!("method.{key} = {factor:?}: {fault}")]));
+        }
+        if key == "margin" {
+            let margin = self.method.margin.unwrap_or_default();
+            return Err(Invalid::new(key, margin, fault));
+        }
+        let works = rules.largest(factor);
+        let remedy = format!("at most {works:?} here: {fault}; or a larger tile");
+        Err(Invalid::new(key, format!("{factor:?}"), remedy))
+    }
+
+    /// The largest [extent](Probe::extent) \[Å\] of the probe at all foci and depths, through vacuum, in the plane in which windows are cut.
+    fn widest_probe(&self, probe: &Probe, depths: &[f64]) -> [f64; 2] {
+        let mut widest = [0.0f64; 2];
+        for defocus in &self.beam.defocus {
+            for depth in depths {
+                let extent = focused(probe, defocus + depth - self.method.refocus).extent();
+                widest = [0, 1].map(|axis| widest[axis].max(extent.radius[axis]));
+            }
+        }
+        widest
+    }
+
+    /// How far beams reach beyond the semi-angle \[mrad\].
+    fn margin(&self, factor: [usize; 2]) -> Option<f64> {
+        self.method.margin.or((factor != [1, 1]).then_some(MARGIN))
+    }
+
+    // Detectors beyond the largest angle
+    /// Warnings of angles beyond the largest \[mrad\] that the samples keep.
+    pub(super) fn beyond(&self, largest: f64) -> Vec<String> {
+        let scans = self.method.algorithm != Algorithm::Hrtem;
+        let crop = self.detector.four_d.and_then(|four_d| four_d.crop).filter(|_| scans);
+        let aperture = self.imaging.aperture.filter(|_| !scans);
+        let angles = [("detector.four_d.crop", crop), ("imaging.aperture", aperture)];
+        let beyond = angles
+            .into_iter()
+            .filter_map(|(key, angle)| Some((key, angle.filter(|a| *a > largest)?)));
+        let warning = |(key, angle): (&str, f64)| {
+            format!(
+                "{key} = {angle} is beyond {largest:.3} mrad, the largest angle that the samples keep; a smaller pixel keeps more"
+            )
+        };
+        beyond.map(warning).collect()
     }
 
     // Planes behind which waves are read
@@ -157,7 +271,7 @@ impl SampleFile {
     // What is done to readings of a sample file
     /// What is done to the readings of a scan that the file describes.
     pub fn finishing(&self, plan: &StemPlan) -> Finishing {
-        let (scan, cell) = (&plan.options().scan, plan.specimen().cell());
+        let (scan, cell) = (&plan.options().scan, plan.tiled_specimen().cell());
         let whole = |axis: usize| {
             let period = cell[axis] / self.sample.tile[axis] as f64;
             let (step, count) = (scan.step()[axis], scan.counts()[axis] as f64);
@@ -178,11 +292,115 @@ impl SampleFile {
 // What waves of a sample file pass
 /// What any kind of run stands on.
 pub(super) struct Ground {
-    pub specimen: Specimen,
+    pub prepared: PreparedSpecimen,
     pub grid: WaveGrid,
     pub slicing: Slicing,
     /// Numbers of slices behind which waves are read.
     pub ends: Vec<usize>,
+    /// Interpolation of PRISM.
+    pub factor: [usize; 2],
+    pub warnings: Vec<String>,
+}
+
+// Rules of interpolation
+/// What interpolation must obey.
+struct Rules<'a> {
+    file: &'a SampleFile,
+    sides: [f64; 2],
+    probe: Probe,
+    /// Geometric radius of the probe along x and y \[Å\].
+    radius: [f64; 2],
+}
+
+impl Rules<'_> {
+    /// What is wrong with a factor along an axis.
+    fn window(&self, axis: usize, factor: usize) -> Option<String> {
+        let length = self.sides[axis] / factor as f64;
+        let fault = window_fault(length, axis, &self.probe, self.radius[axis])?;
+        (factor > 1).then(|| format!("a factor of {factor} is too large, as {fault}"))
+    }
+
+    /// Whether a factor divides the samples along an axis, where these are given.
+    fn divides(&self, axis: usize, factor: usize) -> bool {
+        match self.file.potential.sampling {
+            Sampling::Points(points) => (points[axis] / 4).is_multiple_of(factor),
+            Sampling::Pixel(_) => true,
+        }
+    }
+
+    /// The key that is at fault with both factors, and why; factors that do not divide the samples are left to [`Prism::new`].
+    fn fault(&self, factor: [usize; 2]) -> Option<(&'static str, String)> {
+        if (0..2).any(|axis| !self.divides(axis, factor[axis])) {
+            return None;
+        }
+        if let Some(fault) = (0..2).find_map(|axis| self.window(axis, factor[axis])) {
+            return Some(("interpolation", fault));
+        }
+        let grid = self.file.grid(self.sides, factor).ok()?;
+        let margin = self.file.margin(factor);
+        let lost = Prism::lost(&grid, factor, &self.probe, margin).ok()?;
+        let key = if self.file.method.margin.is_some() { "margin" } else { "interpolation" };
+        let fault = format!(
+            "beams within {} mrad of the semi-angle, of which {:.2} % of the probe's electrons are left out, and 1 % may be; a larger margin takes all",
+            margin.unwrap_or_default(),
+            100.0 * lost
+        );
+        (lost > MOST_LOST).then_some((key, fault))
+    }
+
+    // The largest interpolation that works
+    /// The largest factors up to `most` with which nothing is wrong, or 1 along both axes.
+    fn largest(&self, most: [usize; 2]) -> [usize; 2] {
+        let along = |axis: usize, most: usize| {
+            let good = |&f: &usize| self.divides(axis, f) && self.window(axis, f).is_none();
+            (1..=most).rev().find(good).unwrap_or(1)
+        };
+        let mut factor = [0, 1].map(|axis| along(axis, most[axis]));
+        while factor != [1, 1] && self.fault(factor).is_some() {
+            let larger = usize::from(factor[1] > factor[0]);
+            factor[larger] = along(larger, factor[larger] - 1);
+        }
+        factor
+    }
+}
+
+// What is reported of a sample
+/// What is reported of the specimen and the samples of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SampleSummary {
+    /// Sides of the specimen \[Å\]: x, y, and the thickness.
+    pub cell: [f64; 3],
+    /// Cells along these.
+    pub tile: [usize; 3],
+    /// Atoms of each element, each counted by its occupancy.
+    pub atoms: Vec<(Element, f64)>,
+    /// Atoms that a zone axis merged with others, if one was asked for.
+    pub merged: Option<usize>,
+    /// Samples along x and y.
+    pub samples: [usize; 2],
+    /// Sides of a pixel \[Å\].
+    pub pixel: [f64; 2],
+    /// Slices.
+    pub slices: usize,
+    /// The largest angle that the samples keep along both axes \[mrad\].
+    pub largest_angle: f64,
+    /// What may be wrong.
+    pub warnings: Vec<String>,
+}
+
+impl SampleSummary {
+    /// The summary of a specimen, with its grid, its slices, its largest angle \[mrad\], and warnings.
+    pub(super) fn new(
+        prepared: PreparedSpecimen,
+        tile: [usize; 3],
+        (grid, slicing, largest_angle): (WaveGrid, Slicing, f64),
+        warnings: Vec<String>,
+    ) -> Self {
+        let (specimen, merged) = (prepared.specimen, prepared.merged);
+        let (cell, atoms) = (specimen.cell(), specimen.composition().into_iter().collect());
+        let (samples, pixel, slices) = (grid.points(), grid.pixel(), slicing.count());
+        Self { cell, tile, atoms, merged, samples, pixel, slices, largest_angle, warnings }
+    }
 }
 
 // Signals of a scan
@@ -496,8 +714,7 @@ mod tests {
         let (file, plan, readings) = scanned(&thick);
         // Of 5.43 Å in slices of 1.3575 Å, and two of the planes are one
         assert_eq!(plan.options().ends, [1, 3, 4]);
-        let shared =
-            "[method]\nalgorithm = 'prism'\ninterpolation = [2, 1]\nrefocus = -7.5\n[scan]";
+        let shared = "[method]\nalgorithm = 'prism'\ninterpolation = [2, 1]\ninterpolation_check = 'warn'\nrefocus = -7.5\n[scan]";
         let shared =
             SampleFile::from_toml(&still.replace("[scan]", shared), "book/systems/small.toml");
         let method = StemMethod::Prism { factor: [2, 1], refocus: -7.5, margin: Some(2.5) };
@@ -546,7 +763,9 @@ mod tests {
     #[test]
     fn sample_files_that_interpolate_mean_beams_within_a_margin() {
         let margin = |method: &str| {
-            let text = format!("{SMALL}[method]\nalgorithm = 'prism'\n{method}");
+            let text = format!(
+                "{SMALL}[method]\nalgorithm = 'prism'\ninterpolation_check = 'warn'\n{method}"
+            );
             let file = SampleFile::from_toml(&text, "book/systems/small.toml").unwrap();
             let plan = file.plan().unwrap();
             let StemMethod::Prism { margin, .. } = plan.options().method else {
@@ -596,5 +815,138 @@ mod tests {
         );
         let beyond = said("[[20.0, 40.0]]", "[[20.0, 600.0]]");
         assert!(beyond.contains("detector."), "{beyond}");
+    }
+
+    // Faults of the beam are reported of it
+    // What is wrong with the beam is reported of the beam, whichever part finds it
+    #[test]
+    fn faults_of_the_beam_are_reported_of_the_beam() {
+        let prism = "[scan]\nstep = 1.0\n[method]\nalgorithm = 'prism'\n[ignored]";
+        let prism = prism.replace("\n[ignored]", "");
+        let of_prism =
+            SMALL.replace("[scan]\nwindow = [[0.0, 5.43], [0.0, 2.0]]\nstep = [1.0, 0.7]", &prism);
+        let complaint = |text: &str| {
+            let file = SampleFile::from_toml(text, "book/systems/small.toml").unwrap();
+            file.plan().err().map(|error| error.to_string().replace("book/systems/small.toml:", ""))
+        };
+        assert_eq!(complaint(&of_prism), None);
+        for text in [SMALL, &of_prism] {
+            let wide = complaint(&text.replace("semi_angle = 20.0", "semi_angle = 120.0")).unwrap();
+            assert!(wide.starts_with("8: beam.semi_angle = 120.0: expected at most"), "{wide}");
+            let tilted =
+                text.replace("semi_angle = 20.0", "semi_angle = 20.0\ntilt = [0.0, 490.0]");
+            let tilted = complaint(&tilted).unwrap();
+            assert!(tilted.starts_with("9: beam.tilt[1] = 490.0: expected at most 5"), "{tilted}");
+            assert!(!tilted.contains("at most -"), "{tilted}");
+            let spread = text.replace("semi_angle = 20.0", "semi_angle = 20.0\nc3 = 1e300");
+            let spread = complaint(&spread).unwrap();
+            assert!(
+                spread.starts_with("9: beam.c3 = 1e300: expected aberrations whose"),
+                "{spread}"
+            );
+            let far = complaint(&text.replace("[0.0, 40.0]", "[0.0, 400.0]")).unwrap();
+            assert!(far.starts_with("9: beam.defocus = 400"), "{far}");
+        }
+    }
+
+    // Interpolation obeys the rules of PRISM
+    /// The plan of silicon of `tile` cells by PRISM, or the complaint, with and without its line.
+    fn by_prism(tile: [usize; 3], method: &str) -> Result<(StemPlan, SampleSummary), String> {
+        let text = format!(
+            "[sample]\nfile = 'SI100.XYZ'\ntile = {tile:?}\n[potential]\ngrid = [{}, {}]\nslice_thickness = 1.3575\n\
+             [beam]\nenergy_kev = 100.0\n[scan]\nwindow = [[0.0, 5.43], [0.0, 5.43]]\nstep = 1.0\n\
+             [method]\nalgorithm = 'prism'\n{method}",
+            48 * tile[0],
+            48 * tile[1]
+        );
+        let file = SampleFile::from_toml(&text, "book/systems/small.toml").unwrap();
+        file.plan_with_summary().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn interpolation_obeys_the_rules_of_prism() {
+        let factor = |tile: [usize; 3], method: &str| {
+            let (plan, summary) = by_prism(tile, method)?;
+            let StemMethod::Prism { factor, .. } = plan.options().method else { unreachable!() };
+            Ok::<_, String>((factor, summary.warnings))
+        };
+        // Of 7.40 Å, and 2 (0.54 … + 1.13) + 3 Å behind 54.3 Å: 21.72 Å have room for two windows, 43.44 Å for four
+        let chosen = |tile| factor(tile, "").unwrap();
+        assert_eq!(chosen([1, 1, 1]), ([1, 1], vec![]));
+        assert_eq!(chosen([4, 4, 10]), ([2, 2], vec![]));
+        assert_eq!(chosen([8, 4, 10]), ([4, 2], vec![]));
+        // A factor that is given is refused, with its line and what works
+        let refused = factor([1, 1, 1], "interpolation = 4").unwrap_err();
+        for words in [
+            "small.toml:14: method.interpolation = 4: expected at most [1, 1] here",
+            "1.5 beams across the cone along x, of which 8 are needed",
+            "a window of 1.357 Å where 7.403 Å are",
+        ] {
+            assert!(refused.contains(words), "{refused}");
+        }
+        let refused = factor([4, 8, 10], "interpolation = [4, 4]").unwrap_err();
+        assert!(refused.contains("at most [2, 4] here"), "{refused}");
+        assert_eq!(factor([4, 8, 10], "interpolation = [2, 4]").unwrap().0, [2, 4]);
+        let (used, warnings) =
+            factor([1, 1, 1], "interpolation = 4\ninterpolation_check = 'warn'").unwrap();
+        assert!(used == [4, 4] && warnings.len() == 1, "{warnings:?}");
+        assert!(warnings[0].starts_with("method.interpolation = [4, 4]: a factor of 4"));
+        // Of the probe behind 300 Å of silicon, 2 (6.0 + 1.13) Å and 3 Å more do not fit into 10.86 Å
+        let thick = factor([4, 4, 55], "interpolation = 2").unwrap_err();
+        assert!(thick.contains("smaller than the probe behind the specimen, 14.2"), "{thick}");
+        assert_eq!(factor([4, 4, 55], "interpolation = 2\nrefocus = 290.0").unwrap().0, [2, 2]);
+        // A margin that loses electrons
+        let narrow = factor([1, 1, 1], "interpolation = 1\nmargin = 0.0").unwrap_err();
+        assert!(
+            narrow.contains("small.toml:15: method.margin = 0.0: expected beams within"),
+            "{narrow}"
+        );
+        assert!(factor([1, 1, 1], "interpolation = 1\nmargin = 10.0").is_ok());
+        // Factors that do not divide the samples are reported as such
+        let odd = factor([1, 1, 1], "interpolation = 5").unwrap_err();
+        assert!(odd.contains("divides a quarter of 48 points"), "{odd}");
+    }
+
+    // Samples are summed up before a run
+    #[test]
+    fn samples_are_summed_up_before_anything_is_computed() {
+        let (plan, summary) = by_prism([4, 2, 10], "interpolation = 1").unwrap();
+        assert_eq!((summary.cell, summary.tile), ([21.72, 10.86, 54.3], [4, 2, 10]));
+        assert_eq!(summary.atoms, [(Element::of_symbol("Si").unwrap(), 640.0)]);
+        assert_eq!((summary.samples, summary.slices, summary.merged), ([192, 96], 40, None));
+        // λ N/4L of 48 samples over 5.43 Å
+        let largest = plan.options().probe.beam.angle(12.0 / 5.43);
+        assert!(
+            (summary.largest_angle - largest).abs() < 1e-9 && summary.pixel == [5.43 / 48.0; 2]
+        );
+        assert!(!plan.tiled_specimen().is_made(), "no atom is made for a plan");
+        let cut = SMALL.replace("bin = 1 }", "bin = 1, crop = 300.0 }");
+        let file = SampleFile::from_toml(&cut, "book/systems/small.toml").unwrap();
+        let warnings = file.plan_with_summary().unwrap().1.warnings;
+        assert!(warnings[0].starts_with("detector.four_d.crop = 300 is beyond"), "{warnings:?}");
+        // A probe that its own diffraction spreads over the cell
+        let parallel = SMALL.replace("semi_angle = 20.0", "semi_angle = 2.0");
+        let file = SampleFile::from_toml(&parallel, "book/systems/small.toml").unwrap();
+        let warnings = file.plan_with_summary().unwrap().1.warnings;
+        assert!(warnings[0].contains("radius of 11.289 Å to its first dark ring"), "{warnings:?}");
+    }
+
+    // Time plans of large grids
+    #[test]
+    fn plans_of_large_grids_take_no_time() {
+        let begun = std::time::Instant::now();
+        for method in ["multislice", "prism", "hrtem"] {
+            let text = format!(
+                "[sample]\nfile = 'SI100.XYZ'\ntile = [256, 256, 2000]\n[potential]\ngrid = [16384, 16384]\n\
+                 [beam]\nenergy_kev = 100.0\n[detector]\nannuli = [[60.0, 90.0]]\nfour_d = {{ bin = 4 }}\n[method]\nalgorithm = '{method}'"
+            );
+            let file = SampleFile::from_toml(&text, "book/systems/small.toml").unwrap();
+            if method == "hrtem" {
+                file.micrographs().unwrap().describe(&Engine::cpu(Precision::F32));
+            } else {
+                file.plan().unwrap().describe(&Engine::cpu(Precision::F32));
+            }
+        }
+        assert!(begun.elapsed().as_secs_f64() < 30.0, "{:?}", begun.elapsed());
     }
 }

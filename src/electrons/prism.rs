@@ -52,12 +52,11 @@ impl Prism {
         margin: Option<f64>,
     ) -> Result<Self, Invalid> {
         let window = window_of(&grid, factor)?;
-        let wave = probe.wave(&window)?;
-        let amplitudes = wave.on_axis();
-        let lit = amplitudes.indexed_iter().filter(|(_, a)| **a != Complex::default());
-        let mut beams: Vec<_> = lit.map(|((j, i), _)| [i, j]).collect();
+        let lit = lit_beams(&window, probe)?;
+        let mut beams: Vec<_> = lit.into_iter().map(|(beam, _)| beam).collect();
         if let Some(margin) = margin {
-            beams.retain(|beam| within(&window, probe, margin, *beam));
+            let kept = kept_frequencies(&window);
+            beams.retain(|beam| within(&kept, probe, margin, *beam));
             let expected = "an angle that keeps at least one beam";
             accept(!beams.is_empty(), "margin", margin, expected)?;
         }
@@ -121,13 +120,87 @@ impl Prism {
     }
 }
 
+// Beams that an aperture lets through
+/// The places x, y of the beams of a probe among the kept frequencies of a window, and what the aperture lets through of each.
+fn lit_beams(window: &WaveGrid, probe: &Probe) -> Result<Vec<([usize; 2], f64)>, Invalid> {
+    probe.check(window)?;
+    let kept = kept_frequencies(window);
+    let step = window.lengths().map(|length| 1.0 / length);
+    let reach = probe.beam.frequency(probe.semi_angle) + step[0].max(step[1]);
+    let near = |axis: usize| {
+        let middle = probe.beam.frequency(probe.tilt[axis]);
+        let inside = move |(_, q): &(usize, &f64)| (*q - middle).abs() <= reach;
+        kept[axis].iter().enumerate().filter(inside).collect::<Vec<_>>()
+    };
+    let (columns, rows) = (near(0), near(1));
+    let mut beams = Vec::new();
+    for (j, y) in rows {
+        for (i, x) in &columns {
+            let (_, through) = probe.through(window, [**x, *y]);
+            if through > 0.0 {
+                beams.push(([*i, j], through));
+            }
+        }
+    }
+    Ok(beams)
+}
+
 // Beams within a margin
 /// Whether a beam lies within the semi-angle of the probe and a `margin` \[mrad\], Eq. [beams within](https://lenslet.github.io/lenslet/prism.html#eq-beams-within).
-fn within(window: &WaveGrid, probe: &Probe, margin: f64, place: [usize; 2]) -> bool {
-    let [x, y] = kept_frequencies(window);
+fn within([x, y]: &[Vec<f64>; 2], probe: &Probe, margin: f64, place: [usize; 2]) -> bool {
     let [qx, qy] = [x[place[0]], y[place[1]]];
     let [tx, ty] = probe.tilt.map(|tilt| probe.beam.frequency(tilt));
     (qx - tx).hypot(qy - ty) < probe.beam.frequency(probe.semi_angle + margin)
+}
+
+// Whether a window is large enough
+/// Beams across the cone that a window must leave along each axis.
+pub const BEAMS_ACROSS: f64 = 8.0;
+
+/// How much larger than the probe a window must be, the reach of an atom \[Å\].
+const REACH: f64 = 3.0;
+
+/// The share of a probe's electrons that its beams may lack.
+pub const MOST_LOST: f64 = 0.01;
+
+/// Why a window of side `length` \[Å\] along `axis` is too small for a probe whose geometric [extent](Probe::extent) is `radius` \[Å\]; none where it is not.
+pub fn window_fault(length: f64, axis: usize, probe: &Probe, radius: f64) -> Option<String> {
+    let (across, name) = (2.0 * probe.beam.frequency(probe.semi_angle) * length, ["x", "y"][axis]);
+    let diameter = 2.0 * (radius + probe.diffraction_radius());
+    if across < BEAMS_ACROSS {
+        let needed = length * BEAMS_ACROSS / across;
+        return Some(format!(
+            "it leaves {across:.1} beams across the cone along {name}, of which {BEAMS_ACROSS} are needed, in a window of {length:.3} Å where {needed:.3} Å are"
+        ));
+    }
+    let small = format!(
+        "its window of {length:.3} Å along {name} is smaller than the probe behind the specimen, {diameter:.3} Å, and {REACH} Å more"
+    );
+    let holds = diameter + REACH <= length;
+    (!holds).then_some(small)
+}
+
+impl Prism {
+    /// The share of a probe's electrons that beams within a `margin` \[mrad\] lack.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn lost(
+        grid: &WaveGrid,
+        factor: [usize; 2],
+        probe: &Probe,
+        margin: Option<f64>,
+    ) -> Result<f64, Invalid> {
+        let window = window_of(grid, factor)?;
+        let beams = lit_beams(&window, probe)?;
+        let sum = |taken: &dyn Fn([usize; 2]) -> bool| -> f64 {
+            let taken = beams.iter().filter(|(beam, _)| taken(*beam));
+            taken.map(|(_, through)| through * through).sum()
+        };
+        let kept = kept_frequencies(&window);
+        let inside = |beam| margin.is_none_or(|margin| within(&kept, probe, margin, beam));
+        Ok(1.0 - sum(&inside) / sum(&|_| true))
+    }
 }
 
 // Grid of a window
@@ -435,6 +508,43 @@ pub(super) mod tests {
         assert!(narrow.beams.iter().any(|b| beam.angle(x[b[0]].hypot(y[b[1]])) > 20.5));
         let none = Prism::new(grid(), [3, 2], &Probe { semi_angle: 0.9, ..probe() }, Some(0.0));
         assert!(none.is_err_and(|e| e.quantity == "margin"));
+    }
+
+    // Windows that are too small have faults
+    #[test]
+    fn windows_that_are_too_small_have_faults() {
+        // Of 20 mrad at 100 kV, 8 beams across are a window of 7.40 Å
+        let (beam, aberrations) = (Beam::new(100.0).unwrap(), Aberrations::default());
+        let probe = Probe { beam, semi_angle: 20.0, aberrations, tilt: [0.0; 2] };
+        let fault = |length, radius| window_fault(length, 0, &probe, radius);
+        assert_eq!((fault(7.41, 0.0), fault(7.40, 0.0).is_some()), (None, true));
+        let few = fault(5.43 / 4.0, 0.0).unwrap();
+        assert!(
+            few.contains("1.5 beams across the cone along x") && few.contains("7.403"),
+            "{few}"
+        );
+        // A diameter of 2 (4 + 0.61 λ/α) = 10.26 Å, and 3 Å
+        assert_eq!((fault(13.26, 4.0), fault(13.25, 4.0).is_some()), (None, true));
+        assert!(
+            fault(13.25, 4.0)
+                .unwrap()
+                .contains("smaller than the probe behind the specimen, 10.25")
+        );
+        assert!(fault(1e3, f64::NAN).is_some() && fault(1e3, f64::INFINITY).is_some());
+        // What a margin leaves out is what the probe lacks
+        let grid = WaveGrid::new([64, 64], [5.43; 2]).unwrap();
+        let wave = probe.wave(&grid).unwrap();
+        for margin in [0.0, 1.0, 2.5] {
+            let prism = Prism::new(grid, [1, 1], &probe, Some(margin)).unwrap();
+            let kept: f64 =
+                prism.beams.iter().map(|[i, j]| wave.on_axis()[[*j, *i]].norm_sqr()).sum();
+            let lost = Prism::lost(&grid, [1, 1], &probe, Some(margin)).unwrap();
+            assert!(
+                (lost - (1.0 - kept)).abs() < 1e-12 && (lost > 0.01) == (margin < 2.0),
+                "{lost}"
+            );
+        }
+        assert_eq!(Prism::lost(&grid, [1, 1], &probe, None).unwrap(), 0.0);
     }
 
     // Errors of few beams grow with their distance

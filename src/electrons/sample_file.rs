@@ -3,12 +3,18 @@
 
 // What the sample file stands on
 use crate::electrons::hrtem::ImageSamples;
+use crate::device::refuse_beyond_memory;
+use crate::electrons::beam::Beam;
 use crate::electrons::potential::{PotentialModel, PotentialOptions};
 use crate::error::{BadLine, Error, Invalid, accept, finite, positive};
 use crate::files::located::{Decode, Document, Keys, Table, read_text};
 use crate::numerics::Precision;
-use crate::specimen::{self, Atom, Crystal, Cut, Factors, Phonons, Specimen, zone_of_four};
-use std::{fmt::Debug, ops::RangeInclusive, path::Path, path::PathBuf};
+use crate::specimen::atoms::SYMBOLS;
+use crate::specimen::{
+    self, Atom, Crystal, CrystalFile, Cut, Element, Factors, Phonons, Specimen, TiledSpecimen,
+    zone_of_four,
+};
+use std::{collections::BTreeMap, fmt::Debug, ops::RangeInclusive, path::Path, path::PathBuf};
 
 // What a sample file says
 /// What a sample file says, table by table, and its text.
@@ -20,6 +26,8 @@ pub struct SampleFile {
     pub potential: PotentialTable,
     /// `[phonons]`: frozen phonons.
     pub phonons: Phonons,
+    /// `phonons.rms`: one-dimensional rms displacements of elements \[Å\], in place of the crystal's.
+    pub rms: BTreeMap<Element, f64>,
     /// `[beam]`: the electrons.
     pub beam: BeamTable,
     /// `[scan]`: where the probe goes.
@@ -59,6 +67,7 @@ impl SampleFile {
             sample: SampleTable::read(&root)?,
             potential: PotentialTable::read(&root)?,
             phonons: read_phonons(&root)?,
+            rms: read_rms(&root)?,
             beam: BeamTable::read(&root)?,
             scan: ScanTable::read(&root)?,
             method: MethodTable::read(&root)?,
@@ -175,25 +184,107 @@ fn zone_axis(table: &Table) -> Result<Option<[i64; 3]>, BadLine> {
 }
 
 // The specimen of a sample file
+/// The specimen of a sample file, and what is reported of it.
+#[derive(Debug, Clone)]
+pub struct PreparedSpecimen {
+    /// The specimen, at rest.
+    pub specimen: TiledSpecimen,
+    /// Atoms of the crystal that a [cut](Crystal::cut) merged, if one was made.
+    pub merged: Option<usize>,
+    /// What may be wrong with it.
+    pub warnings: Vec<String>,
+}
+
 impl SampleFile {
-    /// The specimen that the file describes, at rest.
+    /// The specimen that the file describes, at rest, with all its atoms.
     ///
     /// # Errors
     /// [`Error::Read`] where the crystal's file cannot be read, and [`Error::SystemFile`] with the line, of the one file or the other, that makes no sense.
     pub fn specimen(&self) -> Result<Specimen, Error> {
+        let tiled = self.prepared_specimen()?.specimen;
+        refuse_beyond_memory(tiled.bytes(), || "the specimen".into())?;
+        Ok(tiled.specimen().clone())
+    }
+
+    /// The same without its atoms, which are made when they are needed.
+    ///
+    /// # Errors
+    /// As [`specimen`](Self::specimen).
+    pub fn prepared_specimen(&self) -> Result<PreparedSpecimen, Error> {
         let table = &self.sample;
         let refuse = |invalid| self.refuse("sample", invalid);
-        let mut crystal = Crystal::from_file(&table.file, table.cell)?;
+        let mut file = CrystalFile::read(&table.file, table.cell)?;
+        let warnings = file.warning().into_iter().collect();
         if !table.occupancy {
-            let whole = crystal.atoms().iter().map(|atom| Atom { occupancy: 1.0, ..*atom });
-            crystal = Crystal::new(crystal.lattice(), whole.collect())?;
+            let whole = file.crystal.atoms().iter().map(|atom| Atom { occupancy: 1.0, ..*atom });
+            file.crystal = Crystal::new(file.crystal.lattice(), whole.collect())?;
+            file.refuse_overfull()?;
         }
-        let crystal = match table.zone_axis {
-            Some(zone) => crystal.cut(zone, table.strain).map_err(refuse)?.crystal,
-            None => crystal,
+        self.check_elements(&file)?;
+        let crystal = self.displaceable(&file.crystal)?;
+        let (crystal, merged) = match table.zone_axis {
+            Some(zone) => {
+                let cut = crystal.cut(zone, table.strain).map_err(refuse)?;
+                (cut.crystal, Some(cut.merged))
+            }
+            None => (crystal, None),
         };
-        crystal.specimen(table.beam, table.tile).map_err(refuse)
+        let specimen = crystal.tiled(table.beam, table.tile).map_err(refuse)?;
+        Ok(PreparedSpecimen { specimen, merged, warnings })
     }
+
+    // Check elements and displacements of a crystal
+    /// Refuses an element that the table of scattering factors lacks, at its line.
+    fn check_elements(&self, file: &CrystalFile) -> Result<(), BadLine> {
+        let factors = self.potential.options.factors;
+        for (k, atom) in file.crystal.atoms().iter().enumerate() {
+            if let Err(lacking) = factors.of(atom.element) {
+                return Err(file.bad_atom(k, "element", lacking.value, &lacking.expected));
+            }
+        }
+        Ok(())
+    }
+
+    /// The crystal with the displacements of `phonons.rms` in place of its own.
+    fn displaceable(&self, crystal: &Crystal) -> Result<Crystal, Error> {
+        let mut elements = BTreeMap::new();
+        for atom in crystal.atoms() {
+            let lacks = atom.displacement == 0.0 && !self.rms.contains_key(&atom.element);
+            *elements.entry(atom.element).or_insert(0) +=
+                usize::from(lacks && atom.occupancy > 0.0);
+        }
+        let names = |some: &mut dyn Iterator<Item = Element>| {
+            some.map(Element::symbol).collect::<Vec<_>>().join(", ")
+        };
+        for (element, rms) in &self.rms {
+            let expected =
+                format!("an element of the crystal: {}", names(&mut elements.keys().copied()));
+            let key = format!("rms.{}", element.symbol());
+            accept(elements.contains_key(element), &key, rms, &expected)
+                .map_err(|invalid| self.refuse("phonons", invalid))?;
+        }
+        let lacking = elements.iter().filter(|(_, atoms)| **atoms > 0);
+        let lacking = names(&mut lacking.map(|(element, _)| *element));
+        let count = self.phonons.configurations;
+        accept(count == 0 || lacking.is_empty(), "configurations", count, &without_rms(&lacking))
+            .map_err(|invalid| self.refuse("phonons", invalid))?;
+        let own = |atom: &Atom| {
+            let displacement = self.rms.get(&atom.element).copied().unwrap_or(atom.displacement);
+            Atom { displacement, ..*atom }
+        };
+        Ok(Crystal::new(crystal.lattice(), crystal.atoms().iter().map(own).collect())?)
+    }
+}
+
+// Where displacements are given
+/// Where displacements of elements that lack them can be given.
+fn without_rms(elements: &str) -> String {
+    let first = elements.split(',').next().unwrap_or_default();
+    format!(
+        "displacements, which the crystal file does not give for every atom of {elements}: as [phonons] rms = {{ {first} = 0.08 }} (one-dimensional rms \
+         in Å of each element; 0 keeps it at rest), as the sixth column of Kirkland's XYZ, as a column displacement of an extended XYZ, or as \
+         _atom_site_U_iso_or_equiv or _atom_site_B_iso_or_equiv of a CIF; or configurations = 0 for atoms at rest"
+    )
 }
 
 // The table of the potential
@@ -275,11 +366,26 @@ impl Default for PotentialTable {
     }
 }
 
+/// The keys of the table `[phonons]`.
+const PHONONS: Keys = &["configurations", "seed", "rms"];
+
+/// The displacements of the table `[phonons]`.
+fn read_rms(root: &Table) -> Result<BTreeMap<Element, f64>, BadLine> {
+    let table = root.table("phonons", PHONONS)?;
+    let table = table.map(|table| table.table("rms", &SYMBOLS)).transpose()?.flatten();
+    let (Some(table), mut found) = (table, BTreeMap::new()) else { return Ok(BTreeMap::new()) };
+    for symbol in SYMBOLS {
+        let expected = "a one-dimensional rms displacement from 0 to 2 Å";
+        if let Some(rms) = within(&table, symbol, 0.0..=2.0, expected)? {
+            found.insert(table.check(Element::of_symbol(symbol))?, rms);
+        }
+    }
+    Ok(found)
+}
+
 /// The table `[phonons]`: none unless said.
 fn read_phonons(root: &Table) -> Result<Phonons, BadLine> {
-    let Some(table) = root.table("phonons", &["configurations", "seed"])? else {
-        return Ok(Phonons::default());
-    };
+    let Some(table) = root.table("phonons", PHONONS)? else { return Ok(Phonons::default()) };
     let configurations =
         table.optional("configurations", "a whole number, 0 for atoms at rest")?.unwrap_or(0);
     table.check(accept(
@@ -332,8 +438,7 @@ impl BeamTable {
             &["energy_kev", "semi_angle", "defocus", "c3", "c5", "aberrations", "tilt"];
         let table = root.required_table("beam", KEYS)?;
         let energy_kev = table.required("energy_kev", "an energy in keV")?;
-        let good = (0.1..=1e5).contains(&energy_kev);
-        table.check(accept(good, "energy_kev", energy_kev, "an energy between 0.1 and 1e5 keV"))?;
+        table.check(Beam::new(energy_kev))?;
         let semi_angle = table.optional("semi_angle", "an angle in mrad")?.unwrap_or(20.0);
         table.check(accept(
             (0.0..=500.0).contains(&semi_angle),
@@ -439,8 +544,10 @@ pub enum Algorithm {
 pub struct MethodTable {
     /// How the wave is computed.
     pub algorithm: Algorithm,
-    /// Interpolation of PRISM along x and y; 4 unless said.
-    pub interpolation: [usize; 2],
+    /// Interpolation of PRISM along x and y; if not said, the largest up to 4 that leaves enough beams in windows that hold the probe.
+    pub interpolation: Option<[usize; 2]>,
+    /// Whether too large an interpolation is a warning rather than an error.
+    pub lenient: bool,
     /// How far PRISM's beams reach beyond the semi-angle \[mrad\]; 2.5 unless said, and without interpolation as far as the probe's soft edge.
     pub margin: Option<f64>,
     /// How far PRISM's waves, or the exit wave of a plane wave, are taken back behind the specimen \[Å\]; 0 unless said.
@@ -459,7 +566,14 @@ pub struct RunTable {
 // Read the table of the method
 impl MethodTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
-        const KEYS: Keys = &["algorithm", "interpolation", "margin", "refocus", "thicknesses"];
+        const KEYS: Keys = &[
+            "algorithm",
+            "interpolation",
+            "interpolation_check",
+            "margin",
+            "refocus",
+            "thicknesses",
+        ];
         let Some(table) = root.table("method", KEYS)? else { return Ok(Self::default()) };
         let names = [
             ("multislice", Algorithm::Multislice),
@@ -478,7 +592,10 @@ impl MethodTable {
         let default = Self::default();
         Ok(Self {
             algorithm: table.choice("algorithm", &names)?.unwrap_or_default(),
-            interpolation: interpolation.unwrap_or(default.interpolation),
+            interpolation,
+            lenient: table
+                .choice("interpolation_check", &[("reject", false), ("warn", true)])?
+                .unwrap_or(false),
             margin: margin(&table)?,
             refocus: refocus.unwrap_or(default.refocus),
             thicknesses,
@@ -489,8 +606,8 @@ impl MethodTable {
 // Read the table of the run
 impl Default for MethodTable {
     fn default() -> Self {
-        let (algorithm, interpolation) = (Algorithm::default(), [4; 2]);
-        Self { algorithm, interpolation, margin: None, refocus: 0.0, thicknesses: vec![] }
+        let (algorithm, interpolation, lenient) = (Algorithm::default(), None, false);
+        Self { algorithm, interpolation, lenient, margin: None, refocus: 0.0, thicknesses: vec![] }
     }
 }
 
@@ -872,6 +989,85 @@ precision = "f32"
         assert_eq!(of("occupancy = false"), (vec![1.0, 1.0], [2.0, 3.0, 5.0]));
     }
 
+    // Displacements of a sample file
+    /// What becomes of a crystal under `[phonons]` that say `more`: the displacements of its atoms, or the complaint.
+    fn displacements(crystal: (&str, &str), more: &str) -> Result<Vec<f64>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, text) = crystal;
+        std::fs::write(folder.path().join(file), text).unwrap();
+        let name = folder.path().join("s.toml").display().to_string();
+        let text = format!("beam.energy_kev = 80\nsample.file = '{file}'\n[phonons]\n{more}");
+        let specimen = SampleFile::from_toml(&text, &name).and_then(|file| file.specimen());
+        let complaint =
+            |error: Error| error.to_string().rsplit_once("s.toml:").unwrap().1.to_owned();
+        let specimen = specimen.map_err(complaint)?;
+        Ok(specimen.atoms().iter().map(|atom| atom.displacement).collect())
+    }
+
+    #[test]
+    fn phonons_need_a_displacement_of_every_element() {
+        let rest = ("a.xyz", "at rest\n4 5 6\n14 1 1 1\n8 2 3 5\n14 2 2 2 1.0 0.0\n-1\n");
+        let eight = "configurations = 8\n";
+        let refused = displacements(rest, eight).unwrap_err();
+        for words in [
+            "4: phonons.configurations = 8: expected displacements",
+            "every atom of O, Si: as [phonons] rms = { O = 0.08 }",
+            "sixth column of Kirkland's XYZ",
+            "column displacement of an extended XYZ",
+            "_atom_site_U_iso_or_equiv or _atom_site_B_iso_or_equiv",
+        ] {
+            assert!(refused.contains(words), "{refused}");
+        }
+        assert_eq!(displacements(rest, "configurations = 0").unwrap(), [0.0; 3]);
+        let both = format!("{eight}rms = {{ Si = 0.076, O = 0.0 }}");
+        assert_eq!(displacements(rest, &both).unwrap(), [0.076, 0.0, 0.076]);
+        let one = displacements(rest, &format!("{eight}rms = {{ Si = 0.076 }}")).unwrap_err();
+        assert!(one.contains("every atom of O: as"), "{one}");
+        // One atom without a displacement is enough, and the sample file's displacement wins
+        let some = ("b.xyz", "some\n4 5 6\n14 1 1 1 1 0.1\n14 2 2 2 1 0\n-1\n");
+        assert!(displacements(some, eight).unwrap_err().contains("every atom of Si"));
+        assert_eq!(displacements(some, &format!("{eight}rms.Si = 0.05")).unwrap(), [0.05; 2]);
+        let extended = ("c.xyz", "1\nLattice=\"4 0 0 0 5 0 0 0 6\"\nAu 0 1 2\n");
+        assert!(displacements(extended, eight).unwrap_err().contains("every atom of Au"));
+        // Elements that are not there, or none at all
+        for (rms, expected) in [
+            (
+                "{ Si = 0.1, O = 0.1, Au = 0.1 }",
+                "5: phonons.rms.Au = 0.1: expected an element of the crystal: O, Si",
+            ),
+            ("{ Si = 0.1, Xx = 0.1 }", "5: phonons.rms.Xx = 0.1: expected one of the keys H, He"),
+            ("{ Si = -0.1 }", "5: phonons.rms.Si = -0.1: expected a one-dimensional rms"),
+            ("{ Si = 7.6 }", "5: phonons.rms.Si = 7.6: expected a one-dimensional rms"),
+            ("{ Si = nan }", "5: phonons.rms.Si = nan: expected a one-dimensional rms"),
+            ("0.076", "5: phonons.rms = 0.076: expected a table [rms]"),
+        ] {
+            let refused = displacements(rest, &format!("{eight}rms = {rms}")).unwrap_err();
+            assert!(refused.starts_with(expected), "{refused}");
+        }
+    }
+
+    // Faults named by lines of the crystal
+    #[test]
+    fn elements_without_factors_and_shared_positions_name_lines_of_the_crystal() {
+        let folder = tempfile::tempdir().unwrap();
+        let complaint = |crystal: &str, more: &str| {
+            std::fs::write(folder.path().join("a.xyz"), crystal).unwrap();
+            let name = folder.path().join("s.toml").display().to_string();
+            let text = format!("beam.energy_kev = 80\n[sample]\nfile = 'a.xyz'\n{more}");
+            let file = SampleFile::from_toml(&text, &name).unwrap();
+            file.specimen()
+                .err()
+                .map(|error| error.to_string().rsplit_once("a.xyz:").unwrap().1.to_owned())
+        };
+        let lawrencium = complaint("x\n4 5 6\n14 1 1 1\n103 2 3 5\n-1\n", "").unwrap();
+        let expected = "4: element = Lr: expected an element of the table of Kirkland, 1 to";
+        assert!(lawrencium.starts_with(expected), "{lawrencium}");
+        let shared = "x\n4 5 6\n14 1 1 1 0.5\n32 1 1 1 0.5\n-1\n";
+        assert_eq!(complaint(shared, ""), None);
+        let whole = complaint(shared, "occupancy = false").unwrap();
+        assert!(whole.starts_with("4: atom = 0.0000 Å from the atom on line 3"), "{whole}");
+    }
+
     // Bad sample files are refused
     /// Replaces each first text by the second and expects a complaint that begins with the third.
     fn refused(cases: &[(&str, &str, &str)]) {
@@ -941,7 +1137,8 @@ precision = "f32"
         let method = MethodTable {
             margin: None,
             algorithm: Algorithm::Hrtem,
-            interpolation: [4; 2],
+            interpolation: None,
+            lenient: false,
             refocus: -20.0,
             thicknesses: vec![50.0, 100.0],
         };

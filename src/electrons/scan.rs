@@ -18,11 +18,12 @@ use crate::device::{
 };
 use crate::error::{Error, Invalid, accept, finite, positive};
 use crate::numerics::real::{Precision, Real};
-use crate::specimen::{Phonons, Slicing, Specimen};
+use crate::specimen::{Phonons, Slicing, Specimen, TiledSpecimen};
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, Array3, ArrayView1, ArrayView3, Axis, Zip, s};
 use num_complex::Complex;
-use std::{ops::Range, sync::Arc, thread::ScopedJoinHandle};
+use std::sync::{Arc, OnceLock};
+use std::{ops::Range, thread::ScopedJoinHandle};
 
 /// Bytes of waves in a block, and of slices that are kept, at most.
 const BLOCK: usize = 1 << 29;
@@ -137,24 +138,28 @@ pub enum StemMethod {
 // The plan of a scan
 /// A scan that has been posed.
 pub struct StemPlan {
-    specimen: Specimen,
+    specimen: TiledSpecimen,
     options: StemOptions,
     /// The grid on which probes and detectors are, the window's for PRISM.
     waves: WaveGrid,
     /// A probe for each defocus.
-    probes: Vec<ProbeWave>,
+    probes: OnceLock<Vec<ProbeWave>>,
     detectors: Detectors,
     /// How many slices of a configuration may differ, up to the last that is asked for.
-    distinct: usize,
+    distinct: OnceLock<usize>,
 }
+
+/// Atoms of a specimen, at most, whose slices a plan compares.
+const COMPARED: usize = 200_000;
 
 impl StemPlan {
     /// Poses the scan of a specimen.
     ///
     /// # Errors
-    /// `Invalid` for whatever does not fit together: a grid or slices that are not the specimen's, an element without scattering factors, a probe or detectors beyond what the grid keeps, ends that do not rise
-    /// or lie behind the last slice, no defocus.
-    pub fn new(specimen: Specimen, options: StemOptions) -> Result<Self, Invalid> {
+    /// `Invalid` for whatever does not fit together: a grid or slices that are not the specimen's, an element without scattering factors, a probe or detectors beyond what the grid keeps, a probe whose phase it does not
+    /// sample, ends that do not rise or lie behind the last slice, no defocus.
+    pub fn new(specimen: impl Into<TiledSpecimen>, options: StemOptions) -> Result<Self, Invalid> {
+        let specimen = specimen.into();
         let waves = match options.method {
             StemMethod::Multislice => options.grid,
             StemMethod::Prism { factor, refocus, margin } => {
@@ -164,17 +169,15 @@ impl StemPlan {
         };
         options.slicing.accept_ends(&options.ends)?;
         accept(!options.defoci.is_empty(), "defocus", &options.defoci, "at least one defocus")?;
-        let probes =
-            options.defoci.iter().map(|defocus| focused(&options.probe, *defocus).wave(&waves));
-        let probes = probes.collect::<Result<_, _>>()?;
-        let detectors = Detectors::new(waves, &options.probe.beam, options.detectors.clone())?;
-        let last = options.ends.last().copied().unwrap_or(0);
-        let mut plan = Self { specimen, options, waves, probes, detectors, distinct: last };
-        let potential = plan.potential(0)?;
-        if plan.options.phonons.configurations == 0 {
-            plan.distinct = (0..last).filter(|&k| potential.first_alike(k) == k).count();
+        for defocus in &options.defoci {
+            let probe = focused(&options.probe, *defocus);
+            probe.check(&waves)?;
+            probe.check_sampling(&options.grid)?;
         }
-        Ok(plan)
+        let detectors = Detectors::new(waves, &options.probe.beam, options.detectors.clone())?;
+        Potential::check(&specimen, &options.grid, &options.slicing, options.potential)?;
+        let (probes, distinct) = (OnceLock::new(), OnceLock::new());
+        Ok(Self { specimen, options, waves, probes, detectors, distinct })
     }
 
     // Numbers of a scan
@@ -190,7 +193,7 @@ impl StemPlan {
 
     /// Numbers that are read at each place: for each defocus and each end, [those of a wave](Detectors::values).
     pub fn readings(&self) -> usize {
-        self.probes.len() * self.options.ends.len() * self.detectors.values()
+        self.options.defoci.len() * self.options.ends.len() * self.detectors.values()
     }
 
     /// What was asked.
@@ -198,8 +201,13 @@ impl StemPlan {
         &self.options
     }
 
-    /// The specimen.
+    /// The specimen with all its atoms.
     pub fn specimen(&self) -> &Specimen {
+        self.specimen.specimen()
+    }
+
+    /// The specimen, whose atoms are made when they are needed.
+    pub fn tiled_specimen(&self) -> &TiledSpecimen {
         &self.specimen
     }
 
@@ -213,11 +221,32 @@ impl StemPlan {
         &self.waves
     }
 
+    // Probes and slices of a scan
+    /// A probe for each defocus.
+    pub(super) fn probes(&self) -> &[ProbeWave] {
+        let probe =
+            |defocus: &f64| focused(&self.options.probe, *defocus).checked_wave(&self.waves);
+        self.probes.get_or_init(|| self.options.defoci.iter().map(probe).collect())
+    }
+
+    /// How many slices of a configuration may differ, up to the last that is asked for.
+    pub(super) fn distinct(&self) -> usize {
+        let (options, last) = (&self.options, self.options.ends.last().copied().unwrap_or(0));
+        let large = self.specimen.count() > COMPARED && !self.specimen.is_made();
+        if options.phonons.configurations > 0 || large {
+            return last;
+        }
+        *self.distinct.get_or_init(|| {
+            let model = options.potential.model;
+            model.distinct_slices(self.specimen.specimen(), &options.slicing, last)
+        })
+    }
+
     // Potential of a configuration
     /// The potential of configuration `c`.
     pub(super) fn potential(&self, c: usize) -> Result<Potential, Invalid> {
         let o = &self.options;
-        let specimen = o.phonons.displaced(&self.specimen, c);
+        let specimen = o.phonons.displaced(self.specimen.specimen(), c);
         Potential::new(&specimen, o.grid, o.slicing, o.potential)
     }
 
@@ -289,6 +318,7 @@ impl StemPlan {
         watch: &dyn Watch,
         keep: &mut dyn FnMut(&StemReadings) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        self.specimen.specimen();
         let crew = self.crew::<T>(engine, self.followed(readings.places.len())?)?;
         // Cores that follow no waves make the slices of the next configuration meanwhile.
         let ahead = crew.iter().all(|follower| follower.holds()) && self.keeps::<T>();
@@ -618,7 +648,7 @@ impl<T: Real> Follower<T> for Cores<'_> {
     ) -> Result<Array2<f64>, Error> {
         let (plan, ends) = (self.plan, &self.plan.options.ends);
         let mut found = Array2::zeros((places.len(), plan.readings()));
-        for (d, probe) in plan.probes.iter().enumerate() {
+        for (d, probe) in plan.probes().iter().enumerate() {
             slices.follow(probe.at::<T>(places), ends, watch, |e, waves| {
                 plan.read_waves(waves, d, e, &mut found);
             })?;
@@ -667,7 +697,7 @@ impl StemPlan {
     /// Whether the slices of a configuration are kept on the host.
     fn keeps<T: Real>(&self) -> bool {
         let plane: usize = self.options.grid.points().iter().product();
-        self.distinct * plane * size_of::<Complex<T>>() <= KEPT
+        self.distinct() * plane * size_of::<Complex<T>>() <= KEPT
     }
 
     /// The slices of configuration `c`, made ready if they are kept.
@@ -841,7 +871,7 @@ impl<T: Real> Waves for Beams<'_, T> {
 
     fn read(&self, places: &[[f64; 2]], watch: &dyn Watch) -> Result<Array2<f64>, Error> {
         let mut found = Array2::zeros((places.len(), self.plan.readings()));
-        for (d, probe) in self.plan.probes.iter().enumerate() {
+        for (d, probe) in self.plan.probes().iter().enumerate() {
             for (e, matrix) in self.matrices.iter().enumerate() {
                 let waves = matrix.spectra(probe, places, watch)?;
                 self.plan.read_waves(waves.view(), d, e, &mut found);
@@ -860,7 +890,7 @@ impl StemPlan {
         let ([nx, ny], places) = (options.grid.points(), self.places());
         let slices = options.ends.last().copied().unwrap_or(0);
         let plane = (nx * ny * number) as u64;
-        let waves = self.followed(places * self.probes.len()).unwrap_or(0);
+        let waves = self.followed(places * options.defoci.len()).unwrap_or(0);
         let method = match options.method {
             StemMethod::Multislice => "multislice".into(),
             StemMethod::Prism { factor: [x, y], .. } => {
@@ -868,16 +898,17 @@ impl StemPlan {
             }
         };
         // Memory of a scan
-        let kept = (self.distinct as u64 * plane).min(KEPT as u64);
+        let kept = (self.distinct() as u64 * plane).min(KEPT as u64);
         let [wx, wy] = self.waves.points();
         let block = block::<f64>(&self.waves, places) * wx * wy * number;
         let beams = match options.method {
             StemMethod::Multislice => 0,
             StemMethod::Prism { .. } => waves as u64 * plane / 2,
         };
+        let copies = if self.configurations() > 1 { 4 } else { 2 };
         let readings =
-            (places * self.readings() * 8) as u64 * if self.configurations() > 1 { 2 } else { 1 };
-        let host = kept + block as u64 + beams + 2 * readings;
+            (places as u64).saturating_mul(self.readings() as u64).saturating_mul(8 * copies);
+        let host = (kept + block as u64 + beams + self.atoms_of_run()).saturating_add(readings);
         #[cfg(feature = "cuda")]
         let devices = self.memory_there(engine, number, beams);
         #[cfg(not(feature = "cuda"))]
@@ -902,6 +933,13 @@ impl StemPlan {
         }
     }
 
+    // Memory of atoms
+    /// Bytes of the atoms of a run, in all their lists.
+    fn atoms_of_run(&self) -> u64 {
+        let copies = if self.options.phonons.configurations > 0 { 5 } else { 3 };
+        self.specimen.bytes().saturating_mul(copies)
+    }
+
     // Time of a scan
     /// How long slices take, and so many waves through all of them, in all configurations.
     pub(super) fn following(
@@ -911,10 +949,13 @@ impl StemPlan {
         engine: &Engine,
     ) -> [Stage; 2] {
         let (options, configurations) = (&self.options, self.configurations() as f64);
-        let making =
-            options.potential.model.passes(&self.specimen, &options.slicing, &options.phonons);
+        let making = options.potential.model.passes(
+            self.specimen.count(),
+            &options.slicing,
+            &options.phonons,
+        );
         let pass = |precision| configurations * seconds_of_a_pass(&options.grid, precision);
-        let slices = self.distinct as f64 * making * pass(Precision::F32) / threads() as f64;
+        let slices = self.distinct() as f64 * making * pass(Precision::F32) / threads() as f64;
         let passes = (waves * options.ends.last().copied().unwrap_or(0)) as f64;
         let seconds = passes * pass(engine.precision()) * share(engine);
         [
@@ -930,8 +971,8 @@ impl StemPlan {
             self.following(if shared { "beams" } else { "probes" }, waves, engine).to_vec();
         if shared {
             let window: usize = self.waves.points().iter().map(|points| points / 2).product();
-            let sums = self.places() * self.probes.len() * self.options.ends.len();
-            let terms = (sums * waves * window * self.configurations()) as f64;
+            let sums = (self.places() * self.options.defoci.len() * self.options.ends.len()) as f64;
+            let terms = sums * waves as f64 * window as f64 * self.configurations() as f64;
             let seconds = TERM * terms * share(engine);
             stages.push(Stage::shared("probes", &[(Work::Transforms, seconds)], engine));
         }
@@ -1007,7 +1048,7 @@ pub(super) mod tests {
         let (plan, options) = (plan(0), options(0));
         let found = whole(&plan, Precision::F64);
         assert_eq!((plan.places(), found.done), (8 * 5, [1, 0]));
-        assert_eq!((plan.distinct, super::tests::plan(2).distinct), (3, 6));
+        assert_eq!((plan.distinct(), super::tests::plan(2).distinct()), (3, 6));
         let multislice = Multislice::<f64>::new(options.grid, &options.probe.beam, 2.0).unwrap();
         let potential = plan.potential(0).unwrap();
         let place = options.scan.place(17);

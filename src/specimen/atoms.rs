@@ -51,7 +51,7 @@ impl Element {
 // Symbols of all elements
 /// Symbols of the elements from 1 to 103.
 #[rustfmt::skip]
-const SYMBOLS: [&str; 103] = [
+pub(crate) const SYMBOLS: [&str; 103] = [
     "H", "He", "Li", "Be", "B", "C", "N", "O", "F", "Ne", "Na", "Mg", "Al", "Si", "P", "S", "Cl", "Ar", "K", "Ca", "Sc",
     "Ti", "V", "Cr", "Mn", "Fe", "Co", "Ni", "Cu", "Zn", "Ga", "Ge", "As", "Se", "Br", "Kr", "Rb", "Sr", "Y", "Zr", "Nb",
     "Mo", "Tc", "Ru", "Rh", "Pd", "Ag", "Cd", "In", "Sn", "Sb", "Te", "I", "Xe", "Cs", "Ba", "La", "Ce", "Pr", "Nd", "Pm",
@@ -114,6 +114,15 @@ impl Specimen {
 
 // A specimen with other atoms
 impl Specimen {
+    /// The specimen of atoms that are known to make sense, brought home as by [`new`](Self::new).
+    pub(crate) fn checked(cell: [f64; 3], mut atoms: Vec<Atom>) -> Self {
+        for atom in &mut atoms {
+            wrap(cell, atom);
+            atom.position[2] = atom.position[2].clamp(0.0, cell[2]);
+        }
+        Self { cell, atoms }
+    }
+
     /// This cell with other atoms, which are brought home across the beam and may stand above or below the cell.
     pub(crate) fn with(&self, mut atoms: Vec<Atom>) -> Self {
         for atom in &mut atoms {

@@ -2,11 +2,13 @@
 //! Crystals: cells with any angles, turned, repeated and stretched.
 
 // What crystals stand on
-use crate::error::{Invalid, accept};
+use crate::device::refuse_beyond_memory;
+use crate::error::{Error, Invalid, accept};
 use crate::specimen::atoms::{Atom, Element, Specimen};
 use crate::units::DEGREE;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::f64::consts::{FRAC_PI_2, PI};
+use std::sync::OnceLock;
 
 // A crystal with its lattice
 /// A crystal: a cell with any angles that repeats in all directions, and the atoms in it.
@@ -150,43 +152,55 @@ impl Flight {
     }
 }
 
+// A specimen that is tiled on demand
+/// A turned cell that is repeated along its sides when its atoms are needed.
+#[derive(Debug, Clone)]
+pub struct TiledSpecimen {
+    cell: [f64; 3],
+    tile: [usize; 3],
+    /// Atoms of one cell.
+    atoms: Vec<Atom>,
+    whole: OnceLock<Specimen>,
+}
+
 // A specimen from a crystal
 impl Crystal {
-    /// The specimen of `tile` cells along its x, y and z, through which electrons fly along `beam` of the crystal's cell.
+    /// The specimen of `tile` cells along its x, y and z, through which electrons fly along `beam` of the crystal's cell, with all its atoms.
+    ///
+    /// # Errors
+    /// As [`tiled`](Self::tiled), and `Invalid` for more atoms than the available memory holds.
+    pub fn specimen(&self, beam: Flight, tile: [usize; 3]) -> Result<Specimen, Invalid> {
+        let tiled = self.tiled(beam, tile)?;
+        let refused = |error: Error| {
+            Invalid::new("tile", format!("{tile:?}"), format!("a smaller specimen: {error}"))
+        };
+        refuse_beyond_memory(tiled.bytes(), || "the specimen".into()).map_err(refused)?;
+        tiled.specimen();
+        Ok(tiled.whole.into_inner().unwrap_or_else(|| unreachable!("the specimen was made")))
+    }
+
+    /// The same without its atoms, which are made when they are needed.
     ///
     /// # Errors
     /// `Invalid` where the cell has no right angles (then [`cut`](Self::cut) finds one that has), for a tile of 0, for more than 2³¹ atoms, and as [`Specimen::new`].
-    pub fn specimen(&self, beam: Flight, tile: [usize; 3]) -> Result<Specimen, Invalid> {
+    pub fn tiled(&self, beam: Flight, tile: [usize; 3]) -> Result<TiledSpecimen, Invalid> {
         let expected =
             "sides at right angles to each other, or a zone_axis to cut such a cell along";
         accept(skewness(&self.lattice) < 1e-6, "cell", self.lattice, expected)?;
         for copies in tile {
-            accept(
-                (1..=1_000_000).contains(&copies),
-                "tile",
-                copies,
-                "a number from 1 to a million",
-            )?;
+            let expected = "a number from 1 to a million";
+            accept((1..=1_000_000).contains(&copies), "tile", copies, expected)?;
         }
         let count =
             tile.iter().fold(self.atoms.len() as f64, |count, &copies| count * copies as f64);
         accept(count < 2f64.powi(31), "tile", tile, "at most 2³¹ atoms in all")?;
         let (cell, atoms) = self.turned(beam);
-        // Repeat the turned cell
-        let mut copies = Vec::with_capacity(count as usize);
-        for z in 0..tile[2] {
-            for y in 0..tile[1] {
-                for x in 0..tile[0] {
-                    let shift = [x as f64 * cell[0], y as f64 * cell[1], z as f64 * cell[2]];
-                    copies.extend(
-                        atoms
-                            .iter()
-                            .map(|atom| Atom { position: plus(atom.position, shift), ..*atom }),
-                    );
-                }
-            }
+        Specimen::new(cell, atoms.clone())?;
+        for (side, copies) in cell.into_iter().zip(tile) {
+            let expected = "a specimen whose sides are at most 1e7 Å";
+            accept(side * copies as f64 <= 1e7, "tile", copies, expected)?;
         }
-        Specimen::new([0, 1, 2].map(|axis| cell[axis] * tile[axis] as f64), copies)
+        Ok(TiledSpecimen { cell, tile, atoms, whole: OnceLock::new() })
     }
 
     // Turn the cell until electrons fly down
@@ -209,6 +223,71 @@ impl Crystal {
             Atom { position: [0, 1, 2].map(turned), ..*atom }
         };
         (order.map(|axis| lengths[axis]), self.atoms.iter().map(turn).collect())
+    }
+}
+
+// Make the atoms of a tiled specimen
+impl TiledSpecimen {
+    /// The specimen with all its atoms, made at the first call.
+    pub fn specimen(&self) -> &Specimen {
+        self.whole.get_or_init(|| {
+            let (cell, tile) = (self.cell, self.tile);
+            let mut copies = Vec::with_capacity(self.count());
+            for z in 0..tile[2] {
+                for y in 0..tile[1] {
+                    for x in 0..tile[0] {
+                        let shift = [x as f64 * cell[0], y as f64 * cell[1], z as f64 * cell[2]];
+                        let moved = |a: &Atom| Atom { position: plus(a.position, shift), ..*a };
+                        copies.extend(self.atoms.iter().map(moved));
+                    }
+                }
+            }
+            Specimen::checked(self.cell(), copies)
+        })
+    }
+
+    // Numbers of a tiled specimen
+    /// Whether the atoms have been made.
+    pub fn is_made(&self) -> bool {
+        self.whole.get().is_some()
+    }
+
+    /// Sides of the whole \[Å\]: x, y, z.
+    pub fn cell(&self) -> [f64; 3] {
+        [0, 1, 2].map(|axis| self.cell[axis] * self.tile[axis] as f64)
+    }
+
+    /// The atoms of one cell.
+    pub fn atoms_of_cell(&self) -> &[Atom] {
+        &self.atoms
+    }
+
+    /// The number of atoms.
+    pub fn count(&self) -> usize {
+        self.atoms.len() * self.tile.iter().product::<usize>()
+    }
+
+    /// Bytes that all atoms occupy.
+    pub fn bytes(&self) -> u64 {
+        (self.count() as u64).saturating_mul(size_of::<Atom>() as u64)
+    }
+
+    /// The atoms of each element, each counted by its occupancy.
+    pub fn composition(&self) -> BTreeMap<Element, f64> {
+        let (cells, mut found) = (self.tile.iter().product::<usize>() as f64, BTreeMap::new());
+        for atom in &self.atoms {
+            *found.entry(atom.element).or_insert(0.0) += cells * atom.occupancy;
+        }
+        found
+    }
+}
+
+// A specimen as a tiled one
+impl From<Specimen> for TiledSpecimen {
+    /// The specimen as one cell.
+    fn from(specimen: Specimen) -> Self {
+        let (cell, atoms) = (specimen.cell(), specimen.atoms().to_vec());
+        Self { cell, tile: [1; 3], atoms, whole: specimen.into() }
     }
 }
 
@@ -237,6 +316,162 @@ impl Specimen {
             columns.entry((atom.element, key)).or_insert(new).atoms += atom.occupancy;
         }
         columns.into_values().collect()
+    }
+}
+
+// Two atoms that are close
+/// Two atoms of a crystal, by their numbers, the smaller first, and the distance of their nearest images.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClosePair {
+    /// Numbers of the atoms, from 0.
+    pub atoms: [usize; 2],
+    /// Their distance \[Å\].
+    pub distance: f64,
+}
+
+// Bins of a cell
+/// Atoms of a crystal sorted into bins, for a search of pairs closer than `limit` \[Å\].
+struct CellBins<'a> {
+    crystal: &'a Crystal,
+    periodic: [bool; 3],
+    limit: f64,
+    /// Bins along each side, and the share of a bin that the limit is.
+    counts: [f64; 3],
+    reach: [f64; 3],
+    /// Places in units of the sides, and the atoms of each bin.
+    places: Vec<[f64; 3]>,
+    bins: HashMap<[i64; 3], Vec<usize>>,
+}
+
+impl<'a> CellBins<'a> {
+    fn new(crystal: &'a Crystal, periodic: [bool; 3], limit: f64) -> Self {
+        let dual = crystal.inverse;
+        let heights = [0, 1, 2].map(|k| 1.0 / norm([dual[0][k], dual[1][k], dual[2][k]]));
+        let counts = heights.map(|height| (height / (5.0 * limit)).floor().max(1.0));
+        let reach = [0, 1, 2].map(|k| (limit * counts[k] / heights[k]).min(1.0));
+        let home = |atom: &Atom| {
+            let place = crystal.fractional(atom.position);
+            let inside = |k: usize| place[k] - if periodic[k] { place[k].floor() } else { 0.0 };
+            [0, 1, 2].map(inside)
+        };
+        let places = crystal.atoms.iter().map(home).collect();
+        let bins = HashMap::new();
+        let mut sorted = Self { crystal, periodic, limit, counts, reach, places, bins };
+        for (k, atom) in crystal.atoms.iter().enumerate() {
+            if atom.occupancy > 0.0 {
+                sorted.bins.entry(sorted.bin(k)).or_default().push(k);
+            }
+        }
+        sorted
+    }
+
+    /// The bin of atom `k`.
+    fn bin(&self, k: usize) -> [i64; 3] {
+        [0, 1, 2].map(|axis| {
+            let bin = (self.places[k][axis] * self.counts[axis]).floor();
+            (if self.periodic[axis] { bin.min(self.counts[axis] - 1.0) } else { bin }) as i64
+        })
+    }
+
+    // Pairs of an atom in bins
+    /// Calls `pair` for each atom from `k` on that is closer to it than the limit, with the distance \[Å\].
+    fn pairs_of(&self, k: usize, pair: &mut dyn FnMut(usize, f64)) {
+        let (bin, place) = (self.bin(k), self.places[k]);
+        let steps = |axis: usize| {
+            let within = place[axis] * self.counts[axis] - bin[axis] as f64;
+            let (down, up) = (within <= self.reach[axis], within >= 1.0 - self.reach[axis]);
+            -i64::from(down)..=i64::from(up)
+        };
+        for x in steps(0) {
+            for y in steps(1) {
+                for z in steps(2) {
+                    let (mut there, mut shift) = (bin, [0.0; 3]);
+                    for (axis, step) in [x, y, z].into_iter().enumerate() {
+                        let (to, count) = (bin[axis] + step, self.counts[axis] as i64);
+                        let around = if self.periodic[axis] { to.div_euclid(count) } else { 0 };
+                        there[axis] = to - around * count;
+                        shift[axis] = around as f64;
+                    }
+                    // Measure pairs with one bin
+                    for &j in self.bins.get(&there).map_or(&[][..], Vec::as_slice) {
+                        let apart = plus(minus(self.places[j], place), shift);
+                        let distance = norm(self.crystal.position(apart));
+                        let itself = j == k && (x, y, z) <= (0, 0, 0);
+                        if j >= k && !itself && distance < self.limit {
+                            pair(j, distance);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+// How close atoms may be
+/// Atoms closer than this share a position \[Å\].
+pub(crate) const SHARED: f64 = 0.05;
+/// Atoms closer than this are suspect \[Å\].
+pub const SUSPECT: f64 = 0.3;
+/// Atoms in a bin of five limits, and suspect pairs, beyond which the search ends.
+const CROWD: usize = 2000;
+
+impl Crystal {
+    /// The first atom whose position is shared by occupancies that sum to more than 1.02, the last that shares it, and the sum; images along
+    /// `periodic` sides included.
+    pub fn overfull(&self, periodic: [bool; 3]) -> Option<(ClosePair, f64)> {
+        let bins = CellBins::new(self, periodic, SHARED);
+        let mut sums: Vec<f64> = self.atoms.iter().map(|atom| atom.occupancy).collect();
+        let mut last: Vec<Option<ClosePair>> = vec![None; sums.len()];
+        let crowd = bins.bins.values().find(|bin| bin.len() > CROWD);
+        if let Some(&[first, second, ..]) = crowd.map(Vec::as_slice) {
+            let distance = norm(minus(self.atoms[second].position, self.atoms[first].position));
+            return Some((ClosePair { atoms: [first, second], distance }, f64::INFINITY));
+        }
+        for k in 0..sums.len() {
+            if self.atoms[k].occupancy == 0.0 {
+                continue;
+            }
+            bins.pairs_of(k, &mut |j, distance| {
+                let found = Some(ClosePair { atoms: [k, j], distance });
+                sums[k] += self.atoms[j].occupancy;
+                last[k] = found;
+                if j != k {
+                    sums[j] += self.atoms[k].occupancy;
+                    last[j] = last[j].or(found);
+                }
+            });
+            if let (true, Some(pair)) = (sums[k] > 1.02, last[k]) {
+                return Some((pair, sums[k]));
+            }
+        }
+        None
+    }
+
+    // Suspect pairs of a crystal
+    /// The closest of all pairs closer than [`SUSPECT`] that do not share a position, and how many there are, counted up to a few thousand;
+    /// images along `periodic` sides included.
+    pub fn suspect_pairs(&self, periodic: [bool; 3]) -> Option<(ClosePair, usize)> {
+        let bins = CellBins::new(self, periodic, SUSPECT);
+        let (mut closest, mut count): (Option<ClosePair>, usize) = (None, 0);
+        for k in 0..self.atoms.len() {
+            if self.atoms[k].occupancy == 0.0 {
+                continue;
+            }
+            bins.pairs_of(k, &mut |j, distance| {
+                let shared = self.atoms[j].occupancy + self.atoms[k].occupancy <= 1.02;
+                if distance < SHARED && shared {
+                    return;
+                }
+                count += 1;
+                if closest.is_none_or(|pair| distance < pair.distance) {
+                    closest = Some(ClosePair { atoms: [k, j], distance });
+                }
+            });
+            if count > CROWD {
+                break;
+            }
+        }
+        closest.map(|pair| (pair, count))
     }
 }
 
@@ -414,5 +649,100 @@ mod tests {
         );
         assert!(crystal.specimen(Flight::MinusZ, [1_000_000; 3]).is_err());
         assert!(Crystal::new(lattice, vec![]).is_err());
+        // Numbers of a tiled specimen are those of its atoms, which are made on demand
+        let tiled = crystal.tiled(Flight::PlusX, [2, 3, 4]).unwrap();
+        let carbon = tiled.composition()[&Element::new(6).unwrap()];
+        assert_eq!((tiled.cell(), tiled.count(), carbon), ([10.0, 18.0, 16.0], 96, 24.0));
+        assert!(!tiled.is_made());
+        assert_eq!(*tiled.specimen(), crystal.specimen(Flight::PlusX, [2, 3, 4]).unwrap());
+        // 10⁹ atoms are counted without being made, and refused where they are not to be had
+        assert_eq!(crystal.tiled(Flight::MinusZ, [500, 500, 1000]).unwrap().count(), 1_000_000_000);
+        assert!(crystal.tiled(Flight::MinusZ, [1, 1, 1_000_000]).is_ok());
+        assert!(crystal.tiled(Flight::MinusZ, [1_000_000; 3]).is_err());
+    }
+
+    // Pairs of atoms that are close
+    /// All pairs of a crystal closer than a limit, found by comparing all images of all atoms.
+    fn all_pairs(crystal: &Crystal, limit: f64, periodic: [bool; 3]) -> Vec<(usize, usize, i64)> {
+        let (mut found, atoms) = (Vec::new(), crystal.atoms());
+        let steps = |axis: usize| if periodic[axis] { -2..=2 } else { 0..=0 };
+        for k in 0..atoms.len() {
+            for j in k..atoms.len() {
+                for x in steps(0) {
+                    for (y, z) in steps(1).flat_map(|y| steps(2).map(move |z| (y, z))) {
+                        let image =
+                            plus(atoms[j].position, crystal.position([x, y, z].map(f64::from)));
+                        let distance = norm(minus(image, atoms[k].position));
+                        if distance < limit && (j > k || (x, y, z) > (0, 0, 0)) {
+                            found.push((k, j, (distance * 1e9).round() as i64));
+                        }
+                    }
+                }
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    // Compare bins with all images
+    #[test]
+    fn bins_find_all_close_pairs_and_their_images() {
+        use rand::{RngExt, SeedableRng, rngs::StdRng};
+        let mut random = StdRng::seed_from_u64(4);
+        let angles = [70.0, 100.0, 115.0].map(|angle: f64| angle * DEGREE);
+        for (lengths, count) in
+            [([3.0, 2.2, 4.1], 60), ([0.9, 7.0, 0.6], 20), ([9.0, 9.0, 0.7], 150)]
+        {
+            let lattice = sides(lengths, angles).unwrap();
+            let atoms: Vec<Atom> = (0..count)
+                .map(|_| {
+                    let place = [(); 3].map(|()| 1.6 * random.random::<f64>() - 0.3);
+                    atom(6, times(place, &lattice))
+                })
+                .collect();
+            let crystal = Crystal::new(lattice, atoms.clone()).unwrap();
+            for periodic in [[true; 3], [true, false, true]] {
+                let bins = CellBins::new(&crystal, periodic, 0.3);
+                let mut found = Vec::new();
+                for k in 0..count {
+                    bins.pairs_of(k, &mut |j, apart| {
+                        found.push((k, j, (apart * 1e9).round() as i64))
+                    });
+                }
+                found.sort_unstable();
+                // Places beyond a face are brought home first
+                let home = |atom: &Atom| {
+                    let place = crystal.fractional(atom.position);
+                    let home =
+                        |k: usize| place[k] - if periodic[k] { place[k].floor() } else { 0.0 };
+                    Atom { position: crystal.position([0, 1, 2].map(home)), ..*atom }
+                };
+                let home = Crystal::new(lattice, atoms.iter().map(home).collect()).unwrap();
+                let expected = all_pairs(&home, 0.3, periodic);
+                assert!(expected.len() > 3 && found == expected, "{found:?} {expected:?}");
+            }
+        }
+    }
+
+    // Time the search of close pairs
+    #[test]
+    fn many_atoms_in_a_plane_are_searched_in_time() {
+        let count = 300;
+        let place = |k: usize| [(k % count) as f64, (k / count) as f64, 0.0];
+        let plane: Vec<Atom> = (0..count * count).map(|k| atom(6, place(k))).collect();
+        let side = count as f64;
+        let lattice = [[side, 0.0, 0.0], [0.0, side, 0.0], [0.0, 0.0, 5.0]];
+        let begun = std::time::Instant::now();
+        let crystal = Crystal::new(lattice, plane).unwrap();
+        assert_eq!(crystal.overfull([true; 3]), None);
+        assert_eq!(crystal.suspect_pairs([true; 3]), None);
+        // Zero occupancy is no atom, and a crowd of traces is refused at once
+        let trace =
+            |share| (0..90_000).map(move |_| Atom { occupancy: share, ..atom(6, [1.0; 3]) });
+        let nothing = Crystal::new(lattice, trace(0.0).collect()).unwrap();
+        assert_eq!((nothing.overfull([true; 3]), nothing.suspect_pairs([true; 3])), (None, None));
+        let crowd = Crystal::new(lattice, trace(1e-9).collect()).unwrap();
+        assert!(crowd.overfull([true; 3]).is_some());
+        assert!(begun.elapsed().as_secs_f64() < 25.0, "{:?}", begun.elapsed());
     }
 }

@@ -5,7 +5,7 @@
 use crate::error::{BadLine, Error, Invalid};
 use crate::files::located::{one_line, read_text};
 use crate::specimen::atoms::{Atom, Element};
-use crate::specimen::crystal::{Crystal, Matrix, plus};
+use crate::specimen::crystal::{ClosePair, Crystal, Matrix, SUSPECT, plus};
 use std::{ops::RangeInclusive, path::Path};
 
 // A crystal from a file
@@ -25,31 +25,116 @@ impl Crystal {
     /// ```
     pub fn from_file(path: impl AsRef<Path>, cell: Option<[f64; 3]>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let text = read_text(path, 1 << 30, "a crystal")?;
-        Self::from_text(&text, &path.display().to_string(), cell)
+        Ok(CrystalFile::read(path, cell)?.crystal)
     }
 
-    // A crystal from a text
     /// Reads a crystal from the text of the file `name`, whose ending tells CIF from XYZ; see [`from_file`](Self::from_file).
     ///
     /// # Errors
     /// [`Error::SystemFile`] with the first line that makes no sense.
     pub fn from_text(text: &str, name: &str, cell: Option<[f64; 3]>) -> Result<Self, Error> {
+        Ok(CrystalFile::parse(text, name, cell)?.crystal)
+    }
+}
+
+// A crystal with the lines of its atoms
+/// A crystal as it was read from a file, with the line of each atom.
+#[derive(Debug, Clone)]
+pub struct CrystalFile {
+    /// The crystal.
+    pub crystal: Crystal,
+    name: String,
+    /// Lines of the atoms, from 1.
+    lines: Vec<usize>,
+    /// Along which sides the crystal repeats.
+    periodic: [bool; 3],
+}
+
+/// Atoms in a cell, their lines, and the sides along which the cell repeats.
+pub(crate) type Listed = (Crystal, Vec<usize>, [bool; 3]);
+
+impl CrystalFile {
+    /// Reads the file at `path`, as [`Crystal::from_file`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read(path: impl AsRef<Path>, cell: Option<[f64; 3]>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let text = read_text(path, 1 << 30, "a crystal")?;
+        Self::parse(&text, &path.display().to_string(), cell)
+    }
+
+    // A crystal from a text
+    /// Reads the text of the file `name`, as [`Crystal::from_text`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn parse(text: &str, name: &str, cell: Option<[f64; 3]>) -> Result<Self, Error> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let file = CrystalText { name, lines: text.lines().collect() };
         let count = file.lines.first().and_then(|line| line.trim().parse::<usize>().ok());
         let is_cif = Path::new(name).extension().is_some_and(|end| end.eq_ignore_ascii_case("cif"));
-        let crystal = match count {
+        let (crystal, lines, periodic) = match count {
             _ if is_cif => file.cif()?,
             Some(count) if !file.lines.iter().any(|line| line.trim() == "-1") => {
                 file.extended_xyz(count, cell)?
             }
             _ => file.kirkland_xyz()?,
         };
-        match cell {
-            Some(lengths) => Ok(crystal.with_lengths(lengths)?),
-            None => Ok(crystal),
-        }
+        let crystal = match cell {
+            Some(lengths) => crystal.with_lengths(lengths)?,
+            None => crystal,
+        };
+        let read = Self { crystal, name: name.into(), lines, periodic };
+        read.refuse_overfull()?;
+        Ok(read)
+    }
+
+    // Complain about atoms of a file
+    /// The complaint about atom `k`.
+    pub(crate) fn bad_atom(&self, k: usize, key: &str, value: String, expected: &str) -> BadLine {
+        let line = self.lines.get(k).copied().unwrap_or(1);
+        let (file, key, value) = (self.name.clone(), key.into(), Some(value));
+        BadLine { file, line, key, value, expected: expected.into() }
+    }
+
+    /// Refuses positions that are shared by more than one atom.
+    ///
+    /// # Errors
+    /// [`BadLine`] with the lines of two such atoms.
+    pub(crate) fn refuse_overfull(&self) -> Result<(), BadLine> {
+        let Some((pair, sum)) = self.crystal.overfull(self.periodic) else { return Ok(()) };
+        let [first, second] = self.in_order(pair);
+        let sum =
+            if sum.is_finite() { format!("{:.4}", sum) } else { "the traces of a crowd".into() };
+        let sum = sum.trim_end_matches('0').trim_end_matches('.');
+        let found = format!(
+            "{:.4} Å from the atom on line {}, periodic images included, occupancies that sum to {sum}",
+            pair.distance, self.lines[first]
+        );
+        let expected = format!(
+            "one atom at a position, or occupancies that sum to at most 1; leave out line {} or line {}",
+            self.lines[first], self.lines[second]
+        );
+        Err(self.bad_atom(second, "atom", found, &expected))
+    }
+
+    // Warn of atoms of a file
+    /// The atoms of a pair, that of the earlier line first.
+    fn in_order(&self, pair: ClosePair) -> [usize; 2] {
+        let [j, k] = pair.atoms;
+        if self.lines[j] <= self.lines[k] { [j, k] } else { [k, j] }
+    }
+
+    /// A warning of the closest pair of atoms that is closer than [`SUSPECT`], if there is one.
+    pub fn warning(&self) -> Option<String> {
+        let (pair, count) = self.crystal.suspect_pairs(self.periodic)?;
+        let [first, second] = self.in_order(pair);
+        let more = if count > 1 { format!("; {count} or more such pairs") } else { String::new() };
+        Some(format!(
+            "{}:{}: atom is {:.4} Å from the atom on line {}, periodic images included, closer than {SUSPECT} Å{more}",
+            self.name, self.lines[second], pair.distance, self.lines[first]
+        ))
     }
 }
 
@@ -121,7 +206,7 @@ const BESIDE: f64 = 0.5;
 // Read the XYZ of Kirkland
 impl CrystalText<'_> {
     /// Reads Kirkland's XYZ: a comment, the sides of the cell, atoms, −1.
-    fn kirkland_xyz(&self) -> Result<Crystal, BadLine> {
+    fn kirkland_xyz(&self) -> Result<Listed, BadLine> {
         let sides: Vec<&str> = fields(self.lines.get(1).copied().unwrap_or_default()).collect();
         let expected = "the three sides of the cell in Å";
         if sides.len() != 3 {
@@ -132,14 +217,15 @@ impl CrystalText<'_> {
             lengths[axis] = self.number(2, "cell", Some(sides[axis]), 1e-3..=1e7, expected)?;
             lattice[axis][axis] = lengths[axis];
         }
-        let mut atoms = Vec::new();
+        let (mut atoms, mut lines) = (Vec::new(), Vec::new());
         for (k, line) in
             self.lines.iter().enumerate().skip(2).filter(|(_, line)| !line.trim().is_empty())
         {
             if line.trim() == "-1" {
-                return self.check(2, Crystal::new(lattice, atoms));
+                return Ok((self.check(2, Crystal::new(lattice, atoms))?, lines, [true; 3]));
             }
             atoms.push(self.kirkland_atom(k + 1, line, lengths)?);
+            lines.push(k + 1);
         }
         Err(self.bad(self.lines.len(), "end", None, "a line with -1 after the last atom"))
     }
@@ -199,7 +285,7 @@ impl CrystalText<'_> {
 // Read an extended XYZ
 impl CrystalText<'_> {
     /// Reads an extended or plain XYZ of `count` atoms; `cell` stands for a lattice that is missing.
-    fn extended_xyz(&self, count: usize, cell: Option<[f64; 3]>) -> Result<Crystal, BadLine> {
+    fn extended_xyz(&self, count: usize, cell: Option<[f64; 3]>) -> Result<Listed, BadLine> {
         let comment = self.lines.get(1).copied().unwrap_or_default();
         let pairs = pairs(comment);
         let value = |key: &str| {
@@ -236,8 +322,9 @@ impl CrystalText<'_> {
             let mut words = text.split_whitespace().map(|word| word.starts_with(['T', 't', '1']));
             [(); 3].map(|()| words.next().unwrap_or(true))
         });
+        let lines = (3..3 + crystal.atoms().len()).collect();
         if value("Lattice").is_none() {
-            return Ok(crystal);
+            return Ok((crystal, lines, periodic));
         }
         let home = |atom: &Atom| {
             let place = crystal.fractional(atom.position);
@@ -246,7 +333,7 @@ impl CrystalText<'_> {
             Atom { position: plus(atom.position, crystal.position(steps)), ..*atom }
         };
         let atoms = crystal.atoms().iter().map(home).collect();
-        self.check(2, Crystal::new(lattice, atoms))
+        Ok((self.check(2, Crystal::new(lattice, atoms))?, lines, periodic))
     }
 
     // The lattice of an extended XYZ
@@ -493,5 +580,69 @@ mod tests {
                 ("\"g", "")
             ]
         );
+    }
+
+    // Atoms on each other are refused in all formats
+    /// The same crystal in the three formats, with two atoms at these places in units of the sides, and their occupancies.
+    fn formats(
+        a: [f64; 3],
+        b: [f64; 3],
+        shares: [f64; 2],
+    ) -> [(&'static str, String, [usize; 2]); 3] {
+        let side = 5.43;
+        let row =
+            |place: [f64; 3], times: f64| place.map(|x| format!("{:.6}", times * x)).join(" ");
+        let [p, q] = [a, b].map(|place| row(place, side));
+        let [s, t] = shares;
+        let kirkland =
+            format!("two\n5.43 5.43 5.43\n14 {p} {s} 0.1\n14 1 2 3 1 0.1\n14 {q} {t} 0.1\n-1\n");
+        let extended = format!(
+            "3\nLattice=\"5.43 0 0 0 5.43 0 0 0 5.43\" Properties=species:S:1:pos:R:3:occ:R:1\nSi {p} {s}\nSi 1 2 3 1\nSi {q} {t}\n"
+        );
+        let [p, q] = [a, b].map(|place| row(place, 1.0));
+        let lengths = "_cell_length_a 5.43 _cell_length_b 5.43 _cell_length_c 5.43";
+        let angles = "_cell_angle_alpha 90 _cell_angle_beta 90 _cell_angle_gamma 90";
+        let names = "_atom_site_label _atom_site_fract_x _atom_site_fract_y _atom_site_fract_z _atom_site_occupancy";
+        let cif = format!(
+            "data_x {lengths} {angles}\nloop_ {names}\nSi1 {p} {s}\nSi2 0.3 0.4 0.6 1\nSi3 {q} {t}\n"
+        );
+        [("a.xyz", kirkland, [3, 5]), ("b.xyz", extended, [3, 5]), ("c.cif", cif, [3, 5])]
+    }
+
+    // Check atoms on each other in all formats
+    #[test]
+    fn atoms_on_each_other_are_refused_in_all_formats() {
+        let (zero, far, near) = ([0.0; 3], [1.0; 3], [0.999, 0.0, 1.0]);
+        for other in [zero, far, near] {
+            for (name, text, [first, second]) in formats(zero, other, [1.0, 1.0]) {
+                let refused = complaint(&text, name);
+                let start = format!("{name}:{second}: atom = 0.00");
+                assert!(refused.starts_with(&start), "{refused}");
+                assert!(refused.contains(&format!("the atom on line {first}, ")), "{refused}");
+                assert!(refused.contains("occupancies that sum to 2: expected one"), "{refused}");
+            }
+            for (name, text, _) in formats(zero, other, [0.4, 0.6]) {
+                let file = CrystalFile::parse(&text, name, None).unwrap();
+                assert_eq!((file.crystal.atoms().len(), file.warning()), (3, None), "{name}");
+            }
+            for (name, text, _) in formats(zero, other, [0.4, 0.7]) {
+                assert!(complaint(&text, name).contains("sum to 1.1: expected"), "{name}");
+            }
+        }
+        // Through a face, 0.2 Å apart: a warning, and none at 0.31 Å
+        for (apart, warned) in [(0.2, true), (0.31, false)] {
+            let beside = [0.5, 1.0 - 0.5 * apart / 5.43, 0.5];
+            for (name, text, _) in formats([0.5, 0.5 * apart / 5.43, 0.5], beside, [1.0; 2]) {
+                let warning = CrystalFile::parse(&text, name, None).unwrap().warning();
+                assert_eq!(warning.is_some(), warned, "{name}: {warning:?}");
+                let start = format!("{name}:5: atom is 0.2000 Å from the atom on line 3, ");
+                assert!(warning.is_none_or(|text| text.starts_with(&start)));
+            }
+        }
+        // Sides that do not repeat have no images
+        let [_, (name, extended, _), _] = formats(zero, [0.0, 0.0, 1.0], [1.0; 2]);
+        let slab = extended.replace("Properties", "pbc=\"T T F\" Properties");
+        assert!(Crystal::from_text(&slab, name, None).is_ok());
+        assert!(Crystal::from_text(&extended, name, None).is_err());
     }
 }

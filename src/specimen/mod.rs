@@ -5,11 +5,13 @@
 pub(crate) mod atoms;
 pub use atoms::{Atom, Element, Specimen};
 pub(crate) mod crystal;
-pub use crystal::{Column, Crystal, Flight, sides};
+pub use crystal::{ClosePair, Column, Crystal, Flight, TiledSpecimen, sides};
 pub(crate) mod zone_axis;
 pub use zone_axis::{Cut, zone_of_four};
 #[cfg(feature = "files")]
 pub(crate) mod crystal_files;
+#[cfg(feature = "files")]
+pub use crystal_files::CrystalFile;
 #[cfg(feature = "files")]
 pub(crate) mod cif;
 pub(crate) mod slices;

@@ -178,6 +178,25 @@ mod tests {
         }
     }
 
+    // Displacements make the Debye–Waller factor
+    #[test]
+    fn displacements_make_the_debye_waller_factor() {
+        // ⟨cos 2πq·δ⟩ = exp(−2π²q²u²) along any direction, for a one-dimensional rms u
+        let (count, u, q) = (20_000, 0.076, 2.0);
+        let phonons = Phonons { configurations: 1, seed: 9 };
+        let atoms = vec![atom([0.5; 3], 1.0, u); count];
+        let moved = phonons.displaced(&Specimen::new([1.0; 3], atoms).unwrap(), 0);
+        let expected = (-2.0 * PI * PI * q * q * u * u).exp();
+        for direction in [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.6, 0.0, 0.8]] {
+            let turn = |atom: &Atom| {
+                let along: f64 = (0..3).map(|k| direction[k] * (atom.position[k] - 0.5)).sum();
+                (2.0 * PI * q * along).cos()
+            };
+            let mean = moved.atoms().iter().map(turn).sum::<f64>() / count as f64;
+            assert!((mean - expected).abs() < 4.0 / (count as f64).sqrt(), "{mean} {expected}");
+        }
+    }
+
     // Displacements have addresses, not an order
     #[test]
     fn displacements_do_not_depend_on_the_other_atoms() {

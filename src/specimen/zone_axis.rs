@@ -11,8 +11,9 @@ use std::collections::HashMap;
 
 // Translations that map a crystal onto itself
 impl Crystal {
-    /// The translations within a cell, in units of the sides, that map the crystal onto itself; the first is none at all.
-    fn translations(&self) -> Vec<[f64; 3]> {
+    /// The translations within a cell, in units of the sides, that map the crystal onto itself, the first of which is none at all; and how many atoms they
+    /// take to places that are only nearly those of others.
+    fn translations(&self) -> (Vec<[f64; 3]>, usize) {
         let places: Vec<[f64; 3]> =
             self.atoms().iter().map(|atom| self.fractional(atom.position)).collect();
         let alike = |j: usize, k: usize| {
@@ -23,23 +24,41 @@ impl Crystal {
         let bins = Bins::new(&places);
         let lattice = self.lattice();
         let rarest = (0..places.len().min(32)).min_by_key(company).unwrap_or(0);
-        let at = |place: [f64; 3], k: usize| {
-            bins.near(place).any(|j| alike(j, k) && apart(places[j], place, &lattice) < TOLERANCE)
+        // Distance to the nearest atom of its kind
+        let off = |t: &[f64; 3], k: usize| {
+            let place = plus(places[k], *t);
+            let near = bins.near(place).filter(|&j| alike(j, k));
+            near.map(|j| apart(places[j], place, &lattice)).fold(f64::INFINITY, f64::min)
         };
         let candidates = (0..places.len())
             .filter(|&k| alike(k, rarest))
             .map(|k| minus(places[k], places[rarest]));
-        let maps = |t: &[f64; 3]| (0..places.len()).all(|k| at(plus(places[k], *t), k));
+        let maps = |t: &[f64; 3]| (0..places.len()).all(|k| off(t, k) < TOLERANCE);
         let mut translations = vec![[0.0; 3]];
         translations
             .extend(candidates.filter(|t| apart(*t, [0.0; 3], &lattice) > TOLERANCE).filter(maps));
-        translations
+        // Make translations exact and count merged atoms
+        let count = translations.len() as f64;
+        for t in &mut translations {
+            *t = t.map(|x| (count * x).round() / count);
+        }
+        let mut merged = 0;
+        for k in 0..places.len() {
+            let worst = translations.iter().map(|t| off(t, k)).fold(0.0, f64::max);
+            if worst >= TOLERANCE {
+                return (vec![[0.0; 3]], 0);
+            }
+            merged += usize::from(worst > EQUAL);
+        }
+        (translations, merged)
     }
 }
 
 // Places sorted into bins
 /// How near two places must be to be one \[Å\].
-const TOLERANCE: f64 = 0.02;
+const TOLERANCE: f64 = 1e-4;
+/// How near they are where even rounding does not show \[Å\].
+const EQUAL: f64 = 1e-8;
 
 /// The distance \[Å\] between two places in units of the sides of `lattice`, modulo those sides.
 fn apart(a: [f64; 3], b: [f64; 3], lattice: &Matrix) -> f64 {
@@ -83,9 +102,9 @@ impl Bins {
 
 // A basis of all lattice vectors
 impl Crystal {
-    /// The sides of a primitive cell, in units of the sides of the file's.
-    fn primitive(&self) -> Matrix {
-        let translations = self.translations();
+    /// The sides of a primitive cell, in units of the sides of the file's, and how many atoms are merged by it.
+    fn primitive(&self) -> (Matrix, usize) {
+        let (translations, merged) = self.translations();
         let count = translations.len() as f64;
         let sides = [[count, 0.0, 0.0], [0.0, count, 0.0], [0.0, 0.0, count]];
         let multiples = translations.iter().map(|t| t.map(|x| (count * x).round()));
@@ -111,7 +130,7 @@ impl Crystal {
                 }
             }
         }
-        [0, 1, 2].map(|k| rows[k].map(|x| x / count))
+        ([0, 1, 2].map(|k| rows[k].map(|x| x / count)), merged)
     }
 }
 
@@ -217,6 +236,8 @@ pub struct Cut {
     pub sides: [[f64; 3]; 3],
     /// The largest cosine between two of these sides; the crystal was sheared by as much.
     pub strain: f64,
+    /// How many atoms of that crystal were merged with others, from which they differ by less than 1e-4 Å after a translation.
+    pub merged: usize,
 }
 
 impl Cut {
@@ -236,7 +257,7 @@ impl Crystal {
         accept(good, "zone_axis", zone, "three indices up to 1000 that are not all zero")?;
         accept((0.0..=0.1).contains(&strain), "strain", strain, "a cosine from 0 to 0.1")?;
         let strain = strain.max(Cut::EXACT);
-        let primitive = self.primitive();
+        let (primitive, merged) = self.primitive();
         let basis = primitive.map(|row| times(row, &self.lattice()));
         let axis = along(&primitive, &basis, zone);
         let order = |vector: [f64; 3]| self.fractional(vector).map(|x| (x * 1e6).round());
@@ -251,7 +272,7 @@ impl Crystal {
             rows[1] = rows[1].map(|x| -x);
         }
         let sides = rows.map(|row| self.fractional(row));
-        Ok(Cut { crystal: self.filled(&rows, zone)?, sides, strain: skewness(&rows) })
+        Ok(Cut { crystal: self.filled(&rows, zone)?, sides, strain: skewness(&rows), merged })
     }
 
     // Fill the cell that was cut
@@ -283,7 +304,7 @@ impl Crystal {
         let kept: Vec<Atom> = (0..found.len()).filter(|&k| !again(k)).map(|k| found[k]).collect();
         let expected = determinant(rows).abs() / self.volume() * self.atoms().len() as f64;
         let good = (kept.len() as f64 - expected).abs() < 0.5;
-        accept(good, "zone_axis", zone, "a crystal whose copies fall on each other to 0.02 Å")?;
+        accept(good, "zone_axis", zone, "a crystal whose copies fall on each other to 1e-4 Å")?;
         let positioned =
             kept.iter().map(|atom| Atom { position: times(atom.position, &upright), ..*atom });
         Crystal::new(upright, positioned.collect())
@@ -568,5 +589,28 @@ mod tests {
         for (k, length) in [4.0, 5.0, 6.0].into_iter().enumerate() {
             assert!((cut.crystal.lattice()[k][k] - length).abs() < 1e-12);
         }
+    }
+
+    // Superlattices stay and rounding is merged
+    #[test]
+    fn superlattices_stay_and_rounding_is_merged() {
+        // Two cells along x, whose atoms are moved by u and by −u
+        let cut = |u: f64| {
+            let half = |atom: &Atom, cell: f64| {
+                let [x, y, z] = atom.position.map(|x| x / 5.43);
+                [0.5 * (x + cell) + u * (1.0 - 2.0 * cell) / 10.86, y, z]
+            };
+            let silicon = silicon();
+            let both =
+                silicon.atoms().iter().flat_map(|atom| [0.0, 1.0].map(|cell| half(atom, cell)));
+            let doubled = crystal([10.86, 5.43, 5.43], [90.0; 3], &both.collect::<Vec<_>>());
+            doubled.cut([0, 0, 1], Cut::EXACT).unwrap()
+        };
+        let atoms = |cut: &Cut| cut.crystal.atoms().len();
+        let (plain, modulated, rounded) = (cut(0.0), cut(0.0095), cut(2e-5));
+        assert_eq!((atoms(&plain), plain.merged), (4, 0));
+        assert_eq!((atoms(&modulated), modulated.merged), (16, 0));
+        assert_eq!((atoms(&rounded), rounded.merged), (4, 16));
+        assert_eq!(cut(1e-4).merged, 0);
     }
 }

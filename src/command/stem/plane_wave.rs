@@ -2,11 +2,12 @@
 //! Images of a plane wave, by the command `stem`.
 
 // What images by command stand on
-use crate::command::summary::{align, command_line, count, plan_text};
+use super::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
+use crate::command::summary::{align, command_line, count};
 use crate::command::watch::{Terminal, with_speed};
 use crate::device::{Engine, check};
-use crate::electrons::Micrographs;
 use crate::electrons::sample_file::SampleFile;
+use crate::electrons::{Micrographs, SampleSummary};
 use crate::error::Error;
 use crate::files::draft::Draft;
 use crate::files::origin::Origin;
@@ -45,14 +46,15 @@ pub fn image(
     engine: Engine,
     format: Option<SignalFormat>,
 ) -> Result<String, Error> {
-    let plan = file.micrographs()?;
+    let (plan, summary) = file.micrographs_with_summary()?;
+    warn(&summary);
     let engine = with_speed(engine, asked.output.is_none())?;
     let mut description = plan.describe(&engine);
     if asked.potential {
         description.memory.host += plan.bytes_of_potential(engine.precision());
     }
     let (Some(output), Some(format)) = (asked.output, format) else {
-        return Ok(plan_text(&description, asked.json));
+        return Ok(plan_with_summary(&description, &summary, asked.json));
     };
     description.memory.check(&engine, "the images")?;
     let (terminal, start) = (Terminal::new(asked.quiet), Instant::now());
@@ -73,14 +75,13 @@ pub fn image(
     signals.write(output, format, asked.signal)?;
     drawing.map(Draft::publish).transpose()?;
     let seconds = start.elapsed().as_secs_f64();
-    Ok(told(asked, output, &taken, &engine, seconds))
+    Ok(told((asked, output, &summary), &taken, &engine, seconds))
 }
 
 // Tell of images of a plane wave
 /// What is said of the images.
 fn told(
-    asked: &Asked,
-    output: &Path,
+    (asked, output, sample): (&Asked, &Path, &SampleSummary),
     taken: &Micrographs,
     engine: &Engine,
     seconds: f64,
@@ -89,7 +90,7 @@ fn told(
     let output = output.display().to_string();
     let (defoci, planes, ..) = taken.mean.dim();
     if asked.json {
-        let summary = json!({
+        let mut summary = json!({
             "sample": asked.sample,
             "output": output,
             "images": defoci * planes,
@@ -99,16 +100,19 @@ fn told(
             "precision": engine.precision().name(),
             "seconds": seconds,
         });
+        add_summary(&mut summary, sample);
         return format!("{summary}\n");
     }
     if asked.quiet {
         return String::new();
     }
     let images = count(defoci * planes, "image");
-    align(&[
-        ("images", format!("{images} of {}", asked.sample)),
+    let mut lines = vec![("images", format!("{images} of {}", asked.sample))];
+    lines.extend(summary_lines(sample));
+    lines.extend([
         ("mean", format!("{kept:.4}, where 1 is without a specimen and an aperture")),
         ("time", format!("{seconds:.2} s on {}", engine.name())),
         ("written", output),
-    ])
+    ]);
+    align(&lines)
 }

@@ -42,17 +42,18 @@ impl Detectors {
     fn lists(&self) -> Lists {
         let mut lists = Lists { starts: vec![0], places: vec![], weights: vec![], long: 0 };
         let mut rings = vec![Vec::new(); self.rings + 1];
-        (0u32..).zip(&self.ring_of).for_each(|(k, ring)| rings[*ring as usize].push(k));
+        let areas = self.areas();
+        (0u32..).zip(&areas.ring_of).for_each(|(k, ring)| rings[*ring as usize].push(k));
         let alike = |list: &[u32]| list.iter().map(|&k| (k, 1.0)).collect::<Vec<_>>();
         rings.iter().for_each(|ring| lists.add(alike(ring)));
-        lists.add((0..self.ring_of.len() as u32).map(|k| (k, 1.0)));
-        for area in &self.annuli {
+        lists.add((0..areas.ring_of.len() as u32).map(|k| (k, 1.0)));
+        for area in &areas.annuli {
             match area {
                 Area::Rings(range) => lists.add(alike(&rings[range.clone()].concat())),
                 Area::Frequencies(list) => lists.add(alike(list)),
             }
         }
-        self.segmented.iter().flatten().for_each(|sector| lists.add(alike(sector)));
+        areas.segmented.iter().flatten().for_each(|sector| lists.add(alike(sector)));
         // Lists of moments and bins
         let [x, y] = &self.frequencies;
         if self.options.centre_of_mass {
@@ -105,7 +106,7 @@ impl DetectorsGpu {
             weights: gpu.upload(&lists.weights)?,
             long: lists.long,
             bins: lists.starts.len() - 1 - lists.long,
-            frequencies: detectors.ring_of.len(),
+            frequencies: detectors.areas().ring_of.len(),
         })
     }
 

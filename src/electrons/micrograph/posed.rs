@@ -5,7 +5,7 @@
 use super::{MicrographOptions, MicrographPlan, Micrographs};
 use crate::electrons::finishing::suffix;
 use crate::electrons::hrtem::Imaging;
-use crate::electrons::posed::{Ground, note_series};
+use crate::electrons::posed::{Ground, SampleSummary, note_series};
 use crate::electrons::sample_file::SampleFile;
 use crate::error::{Error, accept};
 use crate::files::signals::{Axis as SignalAxis, Sample, Signal, Signals};
@@ -29,8 +29,16 @@ impl SampleFile {
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn micrographs(&self) -> Result<MicrographPlan, Error> {
-        let refuse = |table: &'static str| move |invalid| self.refuse(table, invalid);
-        let Ground { specimen, grid, slicing, ends } = self.ground()?;
+        Ok(self.micrographs_with_summary()?.0)
+    }
+
+    /// The images of a plane wave that the file describes, and what is reported of its specimen and its samples.
+    ///
+    /// # Errors
+    /// As [`micrographs`](Self::micrographs).
+    pub fn micrographs_with_summary(&self) -> Result<(MicrographPlan, SampleSummary), Error> {
+        let refuse = |table: &'static str| move |invalid| self.refuse_in(table, invalid);
+        let Ground { prepared, grid, slicing, ends, mut warnings, .. } = self.ground()?;
         let (probe, table) = (self.probe().map_err(refuse("beam"))?, &self.imaging);
         let lens = Imaging {
             beam: probe.beam,
@@ -52,7 +60,27 @@ impl SampleFile {
             samples: table.samples,
             ends,
         };
-        MicrographPlan::new(specimen, options).map_err(refuse("potential"))
+        let plan = MicrographPlan::new(prepared.specimen.clone(), options);
+        let plan = plan.map_err(refuse("imaging"))?;
+        // Warn of images that overlap
+        let highest = |axis: usize| (grid.points()[axis] / 4) as f64 / grid.lengths()[axis];
+        let largest = probe.beam.angle(highest(0).min(highest(1)));
+        warnings.extend(self.beyond(largest));
+        let (sides, foci) = (grid.lengths(), self.beam.defocus.iter());
+        let moved =
+            foci.map(|defocus| plan.options().lens.at_defocus(*defocus).delocalisation(&grid));
+        let moved =
+            moved.fold([0.0f64; 2], |most, moved| [0, 1].map(|axis| most[axis].max(moved[axis])));
+        let overlaps = (0..2).find(|&axis| moved[axis] > sides[axis] / 2.0);
+        if let Some(axis) = overlaps.filter(|_| self.phonons.configurations > 0) {
+            warnings.push(format!(
+                "the lens displaces images of frequencies by up to {:.2} Å along {}, and half of the cell is {:.2} Å: images of neighbouring cells overlap, where atoms differ; a larger tile or a smaller imaging.aperture helps",
+                moved[axis], ["x", "y"][axis], sides[axis] / 2.0
+            ));
+        }
+        let summary =
+            SampleSummary::new(prepared, self.sample.tile, (grid, slicing, largest), warnings);
+        Ok((plan, summary))
     }
 
     /// Tilt of a plane wave against the specimen along an axis \[mrad\].

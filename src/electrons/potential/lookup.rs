@@ -47,6 +47,15 @@ pub(super) struct Lookup {
     slices: Vec<Vec<Stamp>>,
 }
 
+/// Pixels along either side of an atom's own, x and y, that a potential up to `bound` \[Å\] reaches.
+pub(super) fn half_patch(grid: &WaveGrid, bound: f64) -> Result<[usize; 2], Invalid> {
+    let pixel = grid.pixel();
+    let half = pixel.map(|pixel| (bound / pixel).ceil() as usize);
+    let good = half.iter().all(|half| (2..=4096).contains(half));
+    let expected = format!("for lookup, more than a pixel and at most 4096: {pixel:?} Å");
+    accept(good, "bound", bound, &expected).map(|_| half)
+}
+
 /// A patch put down: which, the pixel of its middle, and its weight.
 struct Stamp {
     kind: usize,
@@ -61,11 +70,7 @@ impl Lookup {
         slices: Vec<Vec<Site>>,
         bound: f64,
     ) -> Result<Self, Invalid> {
-        let pixel = grid.pixel();
-        let half = pixel.map(|pixel| (bound / pixel).ceil() as usize);
-        let good = half.iter().all(|half| (2..=4096).contains(half));
-        let expected = format!("for lookup, more than a pixel and at most 4096: {pixel:?} Å");
-        accept(good, "bound", bound, &expected)?;
+        let (pixel, half) = (grid.pixel(), half_patch(grid, bound)?);
         let patches = kinds.par_iter().map(|factor| patch(factor, pixel, half)).collect();
         let on_pixel = |site: &Site| Stamp {
             kind: site.kind,

@@ -8,7 +8,7 @@ use self::sites::{Site, by_slice, sites};
 use self::waves::{Projected, Sliced};
 use crate::electrons::wave_grid::WaveGrid;
 use crate::error::{Invalid, accept, positive};
-use crate::specimen::{Element, Factors, Phonons, Slicing, Specimen};
+use crate::specimen::{Element, Factors, Phonons, Slicing, Specimen, TiledSpecimen};
 use ndarray::{Array2, Array3, Axis};
 use rayon::prelude::*;
 use std::collections::{BTreeSet, HashMap};
@@ -103,7 +103,7 @@ impl Potential {
     ) -> Result<Self, Invalid> {
         let PotentialOptions { model, factors, bound, planes } = options;
         let bound = positive("bound", bound)?;
-        check_sides(specimen, &grid, &slicing)?;
+        check_sides(specimen.cell(), &grid, &slicing)?;
         let elements: BTreeSet<Element> = specimen.atoms().iter().map(|a| a.element).collect();
         let elements: Vec<Element> = elements.into_iter().collect();
         let kinds = elements.iter().map(|&e| factors.of(e)).collect::<Result<Vec<_>, _>>()?;
@@ -129,8 +129,7 @@ impl Potential {
 
 // Check the sides of a potential
 /// Refuses a grid or slices that are not those of the specimen's cell.
-fn check_sides(specimen: &Specimen, grid: &WaveGrid, slicing: &Slicing) -> Result<(), Invalid> {
-    let [x, y, z] = specimen.cell();
+fn check_sides([x, y, z]: [f64; 3], grid: &WaveGrid, slicing: &Slicing) -> Result<(), Invalid> {
     let [along_x, along_y] = grid.lengths();
     let sides = [("grid", along_x, x), ("grid", along_y, y), ("slices", slicing.height(), z)];
     for (quantity, side, cell) in sides {
@@ -156,11 +155,51 @@ fn atoms_of_slice(sites: &[Site]) -> Vec<[u64; 4]> {
     sites.iter().map(bits).collect()
 }
 
+// Check a potential that is to be made
+impl Potential {
+    /// Refuses what [`new`](Self::new) refuses, without the atoms of the specimen.
+    pub(super) fn check(
+        specimen: &TiledSpecimen,
+        grid: &WaveGrid,
+        slicing: &Slicing,
+        options: PotentialOptions,
+    ) -> Result<(), Invalid> {
+        let bound = positive("bound", options.bound)?;
+        check_sides(specimen.cell(), grid, slicing)?;
+        for element in specimen.composition().into_keys() {
+            options.factors.of(element)?;
+        }
+        match options.model {
+            PotentialModel::Lookup => lookup::half_patch(grid, bound).map(|_| ()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl PotentialModel {
+    /// How many of the slices up to `last` differ.
+    pub(super) fn distinct_slices(
+        self,
+        specimen: &Specimen,
+        slicing: &Slicing,
+        last: usize,
+    ) -> usize {
+        if self == Self::Sliced {
+            return last;
+        }
+        let elements: BTreeSet<Element> = specimen.atoms().iter().map(|a| a.element).collect();
+        let elements: Vec<Element> = elements.into_iter().collect();
+        let slices = by_slice(slicing, sites(specimen, &elements));
+        let alike = first_alike(slices.iter().map(|sites| atoms_of_slice(sites)));
+        (0..last).filter(|&k| alike[k] == k).count()
+    }
+}
+
 // How long slices take
 impl PotentialModel {
     /// How many waves pass a slice of a specimen while it is made, about, if all is done by one thread in single precision.
-    pub(super) fn passes(self, specimen: &Specimen, slicing: &Slicing, phonons: &Phonons) -> f64 {
-        let atoms = specimen.atoms().len() as f64 / slicing.count() as f64;
+    pub(super) fn passes(self, atoms: usize, slicing: &Slicing, phonons: &Phonons) -> f64 {
+        let atoms = atoms as f64 / slicing.count() as f64;
         let deep = match self {
             Self::Sliced | Self::Sampled if phonons.configurations > 0 => 16.0 + 0.5 * atoms,
             Self::Sliced | Self::Sampled => 16.0,

@@ -39,7 +39,7 @@ impl StemPlan {
     /// What a device with so many bytes free has room for, with complex numbers of so many bytes.
     fn layout(&self, number: usize, free: u64) -> Layout {
         let [nx, ny] = self.options.grid.points();
-        let count = self.distinct;
+        let count = self.distinct();
         let read = 8 * self.readings();
         let wave = number * (nx / 2 * ny + nx / 2 * ny / 2) + read;
         let most = (READ / read).max(1);
@@ -183,7 +183,7 @@ impl StemPlan {
             let [nx, ny] = self.options.grid.points();
             let slices = layout
                 .resident
-                .then(|| gpu.zeros(self.distinct * nx * ny))
+                .then(|| gpu.zeros(self.distinct() * nx * ny))
                 .transpose()?
                 .map(Arc::new);
             let spectrum = |probe: &ProbeWave| {
@@ -191,13 +191,13 @@ impl StemPlan {
                 gpu.upload(&wave.into_iter().collect::<Vec<_>>())
             };
             let detectors = Arc::new(DetectorsGpu::new::<T>(gpu, &self.detectors)?);
-            let spectra = self.probes.iter().map(spectrum).collect::<Result<Vec<_>, _>>()?;
+            let spectra = self.probes().iter().map(spectrum).collect::<Result<Vec<_>, _>>()?;
             let (passes, spectra) = (Arc::new(passes), Arc::new(spectra));
             for k in 0..QUEUES {
                 let queue = if k == 0 { gpu.clone() } else { gpu.stream()? };
                 let passing =
                     (0..if layout.resident { 0 } else { 2 }).map(|_| Passing::new(&queue, nx * ny));
-                let waves = self.probes.len() * self.options.ends.len();
+                let waves = self.probes().len() * self.options.ends.len();
                 let room = Room {
                     places: queue.zeros(batch)?,
                     beams: queue.zeros(batch)?,
@@ -441,7 +441,7 @@ impl StemPlan {
             // Beams of all ends on a device
             let beams = matrices
                 .iter()
-                .map(|matrix| BeamsGpu::new(gpu, matrix, which.clone(), &self.probes));
+                .map(|matrix| BeamsGpu::new(gpu, matrix, which.clone(), self.probes()));
             let (beams, windows) =
                 (Arc::new(beams.collect::<Result<Vec<_>, _>>()?), Arc::new(windows));
             let share = |queue: Gpu| self.sums(queue, &windows, &beams, which.len());
@@ -504,7 +504,7 @@ impl StemPlan {
         let mut beams = Vec::new();
         for planes in planes {
             back.back(gpu, &planes, count)?;
-            beams.push(BeamsGpu::of_planes(gpu, prism, planes, 0..count, &self.probes)?);
+            beams.push(BeamsGpu::of_planes(gpu, prism, planes, 0..count, self.probes())?);
         }
         gpu.synchronise()?;
         let (beams, windows) = (Arc::new(beams), Arc::new(windows));
@@ -553,7 +553,7 @@ impl StemPlan {
     ) -> Result<WindowsThere<'a, T>, Error> {
         let (batch, queue) = (self.summed::<T>(), &shares[0].queue);
         let detectors = Arc::new(DetectorsGpu::new::<T>(queue, &self.detectors)?);
-        let waves = self.probes.len() * self.options.ends.len();
+        let waves = self.probes().len() * self.options.ends.len();
         let readings = Mutex::new(Readings::new(queue, &detectors, waves, batch)?);
         Ok(WindowsThere { plan: self, prism: prism.clone(), shares, readings, batch, queues })
     }
@@ -576,7 +576,7 @@ impl<T: Real> Waves for WindowsThere<'_, T> {
             share.firsts.view(..count).on(&share.queue)?.write(&firsts)?;
         }
         let (first, ends) = (&self.shares[0], self.plan.options.ends.len());
-        for d in 0..self.plan.probes.len() {
+        for d in 0..self.plan.probes().len() {
             for e in 0..ends {
                 check(watch)?;
                 self.sum(d, e, count)?;
