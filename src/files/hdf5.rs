@@ -123,6 +123,7 @@ enum Type {
     Float { bytes: usize },
     Complex { part: usize },
     Text,
+    Flag,
 }
 
 impl Type {
@@ -157,6 +158,10 @@ impl Type {
             Self::Text => {
                 let byte = [start(0x10, [0; 3], 1), vec![0, 0, 8, 0]].concat();
                 [start(0x19, [1, 1, 0], 16), byte].concat()
+            }
+            Self::Flag => {
+                let byte = [start(0x10, [8, 0, 0], 1), vec![0, 0, 8, 0]].concat();
+                [start(0x38, [2, 0, 0], 1), byte, b"FALSE\0TRUE\0\0\x01".to_vec()].concat()
             }
         }
     }
@@ -236,17 +241,23 @@ impl<W: Write + Seek> Hdf5<W> {
 pub(super) type Attributes<'n> = [(&'n str, Fact)];
 
 impl<W: Write + Seek> Hdf5<W> {
+    /// Type, shape and bytes of a fact.
+    fn value(&mut self, fact: &Fact) -> io::Result<(Type, Vec<usize>, Vec<u8>)> {
+        Ok(match fact {
+            Fact::Text(text) => (Type::Text, vec![], self.text(text)?),
+            Fact::Number(x) => (Type::Float { bytes: 8 }, vec![], x.to_le_bytes().to_vec()),
+            Fact::Integer(n) => (Type::Integer, vec![], n.to_le_bytes().to_vec()),
+            Fact::Flag(is) => (Type::Flag, vec![], vec![u8::from(*is)]),
+            Fact::Numbers(all) => {
+                let bytes = all.iter().flat_map(|x| x.to_le_bytes()).collect();
+                (Type::Float { bytes: 8 }, vec![all.len()], bytes)
+            }
+        })
+    }
+
     fn attributes(&mut self, header: &mut Header, attributes: &Attributes) -> io::Result<()> {
         for (name, fact) in attributes {
-            let (kind, shape, value) = match fact {
-                Fact::Text(text) => (Type::Text, vec![], self.text(text)?),
-                Fact::Number(x) => (Type::Float { bytes: 8 }, vec![], x.to_le_bytes().to_vec()),
-                Fact::Integer(n) => (Type::Integer, vec![], n.to_le_bytes().to_vec()),
-                Fact::Numbers(all) => {
-                    let bytes = all.iter().flat_map(|x| x.to_le_bytes()).collect();
-                    (Type::Float { bytes: 8 }, vec![all.len()], bytes)
-                }
-            };
+            let (kind, shape, value) = self.value(fact)?;
             let (kind, shape) = (kind.describe(), dataspace(&shape));
             let mut body = vec![3, 0];
             for length in [name.len() + 1, kind.len(), shape.len()] {
@@ -297,6 +308,12 @@ impl<W: Write + Seek> Hdf5<W> {
         let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
         let kind = Type::Float { bytes: 8 };
         self.dataset(kind, &[numbers.len()], attributes, |file| file.write_all(&bytes))
+    }
+
+    /// Writes a fact as an array; one number or text has no axes.
+    pub fn fact(&mut self, fact: &Fact, attributes: &Attributes) -> io::Result<Address> {
+        let (kind, shape, bytes) = self.value(fact)?;
+        self.dataset(kind, &shape, attributes, |file| file.write_all(&bytes))
     }
 
     /// Writes a list of texts.
