@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use crate::files::signals::tests::lopsided;
     use crate::files::signals::{Samples, Signals};
-    use ndarray::{Array1, ArrayD, IxDyn};
+    use ndarray::{Array1, ArrayD, Dimension, IxDyn};
 
     fn written(signals: &Signals, title: &str) -> Vec<u8> {
         let signal = signals.items.iter().find(|signal| signal.name == title).unwrap();
