@@ -294,7 +294,7 @@ fn names_that_are_too_long_are_refused() -> Checked {
     let system = concat!(env!("CARGO_MANIFEST_DIR"), "/book/systems/small-moao.toml");
     for command in ["covariance", "psf", "simulate"] {
         let ending = if command == "psf" { "fits" } else { "npz" };
-        let output = "o".repeat(251) + "." + ending;
+        let output = "o".repeat(256 - ending.len() - 1) + "." + ending;
         run.refuses(&format!("{command} {system} -o {output}"), &["output", "at most 255 bytes"])?;
     }
     Ok(())

@@ -77,7 +77,9 @@ impl StemReadings {
             return Err(refuse("a file that is whole: it ends within its head").into());
         }
         let (numbers, _) = head[MARK.len()..].as_chunks::<8>();
-        let [own, numbers @ ..] = numbers else { return Err(refuse("a file that is whole").into()) };
+        let [own, numbers @ ..] = numbers else {
+            return Err(refuse("a file that is whole").into());
+        };
         if u64::from_le_bytes(*own) != fingerprint {
             let expected = "readings of the same sample, options, precision and kind of engine";
             return Err(refuse(expected).into());
@@ -241,8 +243,9 @@ mod tests {
             readings.write(&path, fingerprint).unwrap();
             assert_eq!(StemReadings::read(&path, &plan, fingerprint).unwrap(), readings);
             let other = plan.fingerprint(&Engine::cpu(Precision::F64));
-            let said =
-                |fingerprint| StemReadings::read(&path, &plan, fingerprint).unwrap_err().to_string();
+            let said = |fingerprint| {
+                StemReadings::read(&path, &plan, fingerprint).unwrap_err().to_string()
+            };
             assert!(said(other).contains("readings of the same sample"), "{}", said(other));
             // Damage it
             let whole = fs::read(&path).unwrap();

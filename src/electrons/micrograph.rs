@@ -60,8 +60,8 @@ impl MicrographPlan {
     pub fn new(specimen: Specimen, options: MicrographOptions) -> Result<Self, Invalid> {
         options.slicing.accept_ends(&options.ends)?;
         let defoci = &options.defoci;
-    accept(!defoci.is_empty(), "defocus", defoci, "at least one defocus")?;
-    accept(is_ordered(defoci), "defocus", defoci, "defoci that rise, or that fall")?;
+        accept(!defoci.is_empty(), "defocus", defoci, "at least one defocus")?;
+        accept(is_ordered(defoci), "defocus", defoci, "defoci that rise, or that fall")?;
         for &defocus in &options.defoci {
             finite("defocus", defocus)?;
         }

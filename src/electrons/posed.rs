@@ -139,7 +139,12 @@ impl SampleFile {
         if !is_ordered(&all) {
             all.sort_by(f64::total_cmp);
         }
-        accept(is_ordered(&all), "defocus", &self.beam.defocus, "defoci that differ from each other")?;
+        accept(
+            is_ordered(&all),
+            "defocus",
+            &self.beam.defocus,
+            "defoci that differ from each other",
+        )?;
         Ok(all)
     }
 
@@ -212,15 +217,13 @@ impl StemPlan {
         let (finished, options) = (finishing.finish(self, readings)?, self.options());
         let (values, errors) = (self.detectors().values(), finished.standard_error());
         let series = series(&options.defoci, &options.ends, &options.slicing)?;
-        let own = |columns: &'_ Array2<f64>| {
-            let chunks = columns.axis_chunks_iter(NdAxis(1), values);
-            chunks.map(|chunk| chunk.to_owned()).collect::<Vec<_>>()
-        };
-        let all = Columns { plan: self, means: own(&finished.mean), series: &series };
+        let means = finished.mean.axis_chunks_iter(NdAxis(1), values).collect();
+        let all = Columns { plan: self, means, series: &series };
         let mut signals = Signals::default();
         all.add_to::<T>(&mut signals, finishing)?;
         if let Some(errors) = errors {
-            all.add_errors_to::<T>(&mut signals, &own(&errors))?;
+            let errors: Vec<_> = errors.axis_chunks_iter(NdAxis(1), values).collect();
+            all.add_errors_to::<T>(&mut signals, &errors)?;
         }
         note_series(&mut signals, &series)?;
         signals.set_instrument(self.instrument())?;
@@ -257,12 +260,11 @@ pub(super) fn note_series(signals: &mut Signals, series: &[Axis]) -> Result<(), 
     Ok(())
 }
 
-
 // Columns of readings
 /// Mean readings, (place, value) for each defocus and for each of those for each plane.
 struct Columns<'a> {
     plan: &'a StemPlan,
-    means: Vec<Array2<f64>>,
+    means: Vec<ArrayView2<'a, f64>>,
     /// Axes of foci and planes.
     series: &'a [Axis],
 }
@@ -280,7 +282,7 @@ impl Columns<'_> {
         &self,
         name: &str,
         part: &Part,
-        values: &[Array2<f64>],
+        values: &[ArrayView2<'_, f64>],
     ) -> Result<Signal<'static>, Error> {
         let (scan, mut axes) = (&self.plan.options().scan, self.series.to_vec());
         let mut shape: Vec<usize> = axes.iter().map(|axis| axis.values().len()).collect();
@@ -295,7 +297,8 @@ impl Columns<'_> {
         let row = |row: ArrayView1<'_, f64>| {
             part.columns.iter().map(|k| T::of(row[*k])).collect::<Vec<_>>()
         };
-        let numbers: Vec<T> = values.iter().flat_map(|one| one.outer_iter().flat_map(row)).collect();
+        let numbers: Vec<T> =
+            values.iter().flat_map(|one| one.outer_iter().flat_map(row)).collect();
         let expected = || Invalid::new(name, values.len(), format!("readings for {shape:?}"));
         let array = ArrayD::from_shape_vec(&shape[..], numbers).map_err(|_| expected())?;
         Signal::new(name, array, axes)
@@ -333,10 +336,10 @@ impl Columns<'_> {
 
     // Centres of mass and their errors
     /// Centres of mass \[1/Å\], (place, axis), if moments were read; or their errors, if those of the readings are given.
-    fn centres(&self, errors: Option<&[Array2<f64>]>) -> Option<Vec<Array2<f64>>> {
+    fn centres(&self, errors: Option<&[ArrayView2<'_, f64>]>) -> Option<Vec<Array2<f64>>> {
         let row = Row::of(self.plan.detectors());
         let first = (!row.moments.is_empty()).then_some(row.moments.start)?;
-        let centre = |(n, mean): (usize, &Array2<f64>)| {
+        let centre = |(n, mean): (usize, &ArrayView2<'_, f64>)| {
             let errors = errors.and_then(|errors| errors.get(n));
             Array2::from_shape_fn((mean.nrows(), 2), |(k, axis)| {
                 let (mean, total) = (mean.row(k), mean[[k, row.total]]);
@@ -367,12 +370,12 @@ impl Columns<'_> {
         accept(!lacking, "integrated_centre", true, "a centre of mass that was read")?;
         let Some(centres) = centres else { return Ok(()) };
         let part = centre_part()?;
-        signals.add(self.signal::<T>(&part.name, &part, &centres)?)?;
+        signals.add(self.signal::<T>(&part.name, &part, &views(&centres))?)?;
         if finishing.integrated_centre {
             let phase = |centres: &Array2<f64>| self.integral(centres.view(), finishing.edge);
             let phases = centres.iter().map(phase).collect::<Result<Vec<_>, _>>()?;
             let part = Part { name: "idpc".into(), columns: vec![0], axes: vec![] };
-            signals.add(self.signal::<T>(&part.name, &part, &phases)?)?;
+            signals.add(self.signal::<T>(&part.name, &part, &views(&phases))?)?;
         }
         Ok(())
     }
@@ -381,7 +384,7 @@ impl Columns<'_> {
     fn add_errors_to<T: Real + Sample>(
         &self,
         signals: &mut Signals<'static>,
-        errors: &[Array2<f64>],
+        errors: &[ArrayView2<'_, f64>],
     ) -> Result<(), Error> {
         for part in self.parts()? {
             let name = match &part.name[..] {
@@ -392,7 +395,7 @@ impl Columns<'_> {
         }
         let Some(centres) = self.centres(Some(errors)) else { return Ok(()) };
         let name = "standard_error_centre_of_mass";
-        Ok(signals.add(self.signal::<T>(name, &centre_part()?, &centres)?)?)
+        Ok(signals.add(self.signal::<T>(name, &centre_part()?, &views(&centres))?)?)
     }
     /// The [integral](integrated) of centres of mass (place, axis), as one column.
     fn integral(&self, centres: ArrayView2<'_, f64>, edge: Edge) -> Result<Array2<f64>, Invalid> {
@@ -408,6 +411,10 @@ impl Columns<'_> {
 /// An axis of these frequencies \[1/Å\].
 fn frequencies(name: &str, q: &[f64]) -> Result<Axis, Invalid> {
     Axis::signal(name, "1/Å", q[0], if q.len() > 1 { q[1] - q[0] } else { 1.0 })
+}
+
+fn views(all: &[Array2<f64>]) -> Vec<ArrayView2<'_, f64>> {
+    all.iter().map(|one| one.view()).collect()
 }
 
 /// Centres of mass, in columns of their own.
@@ -503,7 +510,7 @@ mod tests {
         assert!(phase.shape() == [6, 3] && phase.sum().abs() < 1e-12 && phase[[1, 0]] != 0.0);
     }
 
-    // Planes and edges of a sample file
+    // Planes of a sample file
     #[test]
     fn planes_inside_the_specimen_have_signals_of_their_own() {
         let still = SMALL.replace("phonons = { configurations = 2, seed = 3 }", "");
@@ -530,13 +537,15 @@ mod tests {
             assert!((&plane(2) - &short).iter().all(|x| x.abs() < 1e-13));
             assert!(plane(1) != short && plane(0) != plane(1));
         }
-        let axes = |name: &str| signals.items().find(|one| one.name() == name).unwrap().axes().to_vec();
+        let axes =
+            |name: &str| signals.items().find(|one| one.name() == name).unwrap().axes().to_vec();
         let [defocus, thickness] = [0, 1].map(|k| axes("four_d")[k].clone());
         assert_eq!((defocus.name(), defocus.values()), ("defocus", &[0.0, 40.0][..]));
         assert_eq!((thickness.name(), thickness.values().len()), ("thickness", 3));
         assert!((thickness.values()[1] - 3.0 * 1.3575).abs() < 1e-12 && thickness.unit() == "Å");
     }
 
+    // Foci of a sample file
     #[test]
     fn foci_are_put_in_order_and_differ() {
         let defoci = |list: &str| {
@@ -547,9 +556,13 @@ mod tests {
         assert_eq!(defoci("[40.0, 10.0, -3.0]"), Ok(vec![40.0, 10.0, -3.0]));
         assert_eq!(defoci("[0.0, 50.0, -50.0]"), Ok(vec![-50.0, 0.0, 50.0]));
         let said = defoci("[1.0, 5.0, 1.0]").unwrap_err();
-        assert!(said.starts_with("book/systems/small.toml:9: beam.defocus = [1.0, 5.0, 1.0]"), "{said}");
+        assert!(
+            said.starts_with("book/systems/small.toml:9: beam.defocus = [1.0, 5.0, 1.0]"),
+            "{said}"
+        );
     }
 
+    // Edges of a sample file
     #[test]
     fn scans_of_whole_cells_repeat() {
         let edge = |from: &str, to: &str| {

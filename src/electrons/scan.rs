@@ -162,8 +162,8 @@ impl StemPlan {
         };
         options.slicing.accept_ends(&options.ends)?;
         let defoci = &options.defoci;
-    accept(!defoci.is_empty(), "defocus", defoci, "at least one defocus")?;
-    accept(is_ordered(defoci), "defocus", defoci, "defoci that rise, or that fall")?;
+        accept(!defoci.is_empty(), "defocus", defoci, "at least one defocus")?;
+        accept(is_ordered(defoci), "defocus", defoci, "defoci that rise, or that fall")?;
         let probes =
             options.defoci.iter().map(|defocus| focused(&options.probe, *defocus).wave(&waves));
         let probes = probes.collect::<Result<_, _>>()?;

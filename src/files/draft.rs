@@ -399,7 +399,8 @@ mod tests {
         assert!(check_length(("output", &name(longest)), "").is_ok());
         assert!(check_length(("output", &name(longest - 11)), ".checkpoint").is_ok());
         let said = |length, ending| {
-            let refused = check_length(("output", &name(length)), ending).map_err(|e| e.to_string());
+            let refused =
+                check_length(("output", &name(length)), ending).map_err(|e| e.to_string());
             refused.err().unwrap_or_default()
         };
         let short = said(longest - 10, ".checkpoint");
@@ -407,7 +408,9 @@ mod tests {
         assert!(short.starts_with("output = ") && short.contains(&limit), "{short}");
         assert!(said(longest + 1, "").ends_with(&format!("{longest} bytes, not {}", longest + 1)));
         let long = name(longest + 1);
-        assert!(check_files(&[], &[("plot", &long)]).is_err_and(|e| e.to_string().starts_with("plot")));
+        assert!(
+            check_files(&[], &[("plot", &long)]).is_err_and(|e| e.to_string().starts_with("plot"))
+        );
         assert!(Draft::new(&long).is_err(), "before anything is written");
         assert_eq!(folder.path().read_dir()?.count(), 0);
         Ok(())

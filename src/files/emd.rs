@@ -75,7 +75,8 @@ impl Signals<'_> {
         let log = file.group(&[], &[])?;
         let top = [("data", data), ("log", log), ("metadata", metadata)];
         let versions = |major, minor| {
-            let versions = [("version_major", major), ("version_minor", minor), ("version_release", 0)];
+            let versions =
+                [("version_major", major), ("version_minor", minor), ("version_release", 0)];
             versions.map(|(key, number)| (key, Fact::Integer(number)))
         };
         let attributes = [&versions(0, 9)[..], &[("emd_group_type", Fact::Integer(2))]].concat();
@@ -200,8 +201,7 @@ impl Signals<'_> {
         steps: &Steps,
         file: &mut Hdf5<W>,
     ) -> io::Result<Address> {
-        let mut cubes = self.items.iter().filter(|signal| signal.is_cube());
-        let cube = cubes.next().filter(|_| cubes.next().is_none());
+        let cube = self.items.iter().find(|signal| signal.is_cube());
         let mut nodes = Vec::new();
         for signal in &self.items {
             if cube.is_none_or(|cube| cube.name != signal.name) {
@@ -211,10 +211,9 @@ impl Signals<'_> {
         if let Some(cube) = cube {
             nodes = vec![(cube.name.clone(), cube.write_emd_1(&nodes, file)?)];
         }
-        let bundle = self.write_bundle(steps, cube, file)?;
+        let bundle = self.write_bundle(steps, file)?;
         nodes.push(("metadatabundle".into(), bundle));
-        let links: Vec<_> =
-            nodes.iter().map(|(name, at)| (&name[..], Link::Hard(*at))).collect();
+        let links: Vec<_> = nodes.iter().map(|(name, at)| (&name[..], Link::Hard(*at))).collect();
         file.group(&links, &[("emd_group_type", "root".into()), ("python_class", "Root".into())])
     }
 
@@ -222,7 +221,6 @@ impl Signals<'_> {
     fn write_bundle<W: Write + Seek>(
         &self,
         steps: &Steps,
-        cube: Option<&Signal>,
         file: &mut Hdf5<W>,
     ) -> io::Result<Address> {
         let mut calibration = Vec::new();
@@ -231,7 +229,11 @@ impl Signals<'_> {
         }
         calibration.push(("QR_flip", file.item(&Fact::Flag(false))?));
         calibration.push(("_root_treepath", file.item(&"".into())?));
-        let targets: Vec<_> = cube.iter().map(|cube| format!("/{}", cube.name)).collect();
+        let cubes = self.items.iter().filter(|signal| signal.is_cube());
+        let mut targets: Vec<_> = cubes.map(|cube| format!("/{}", cube.name)).collect();
+        if let Some((first, others)) = targets.split_first_mut() {
+            others.iter_mut().for_each(|other| other.insert_str(0, first));
+        }
         calibration.push(("_target_paths", file.items(&targets)?));
         if let Some(beam) = self.instrument {
             let angle = file.item(&beam.convergence_angle.into())?;
@@ -357,7 +359,8 @@ mod tests {
         assert_eq!(facts.iter().filter(|message| message.0 == 12).count(), 9);
         // Find the second tree and its calibration
         let size = |path: &str| {
-            let (shape, _, bytes) = dataset(&file, &format!("lenslet/metadatabundle/calibration/{path}"));
+            let (shape, _, bytes) =
+                dataset(&file, &format!("lenslet/metadatabundle/calibration/{path}"));
             assert!(shape.is_empty());
             f64::from_le_bytes(bytes.try_into().unwrap())
         };
@@ -373,7 +376,8 @@ mod tests {
     fn steps_are_those_of_the_first_signal_that_has_them() {
         let steps = |axes: Vec<Axis>| {
             let mut signals = Signals::default();
-            let shape: Vec<usize> = axes.iter().map(|axis| axis.values.len().max(3)).collect();
+            let length = |axis: &Axis| if axis.is_series() { axis.values.len() } else { 3 };
+            let shape: Vec<usize> = axes.iter().map(length).collect();
             let array = ndarray::ArrayD::<f64>::zeros(shape);
             signals.add(Signal::new("one", array, axes).unwrap()).unwrap();
             let Steps { scan, pattern } = Steps::of(&signals);

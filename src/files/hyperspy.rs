@@ -53,7 +53,8 @@ impl Signals<'_> {
     fn metadata(&self, signal: &Signal) -> Node<'_> {
         let [series, scanned, recorded] = signal.kinds();
         let axes = &signal.axes[series + scanned..];
-        let pattern = recorded == 2 && axes.iter().all(|axis| matches!(&axis.unit[..], "1/Å" | "1/nm"));
+        let pattern =
+            recorded == 2 && axes.iter().all(|axis| matches!(&axis.unit[..], "1/Å" | "1/nm"));
         let kind = if pattern { "electron_diffraction" } else { "" };
         let mut inside = vec![
             Node::leaf("General", json!({ "title": signal.name })),
@@ -62,7 +63,8 @@ impl Signals<'_> {
         if let Some(beam) = self.instrument {
             let facts = beam.facts().map(|(key, fact)| (key.to_string(), fact.as_json()));
             let microscope = Node::leaf("TEM", Value::Object(facts.into_iter().collect()));
-            inside.push(("Acquisition_instrument".into(), Node::group(json!({}), vec![microscope])));
+            inside
+                .push(("Acquisition_instrument".into(), Node::group(json!({}), vec![microscope])));
         }
         Node::group(json!({}), inside)
     }
@@ -96,7 +98,10 @@ impl Axis {
         });
         if !self.is_uniform() {
             let values = CowArray::from(Array1::from(values.clone())).into_dyn();
-            return Node::group(attributes, vec![("axis".into(), Node::Array(f64::samples(values)))]);
+            return Node::group(
+                attributes,
+                vec![("axis".into(), Node::Array(f64::samples(values)))],
+            );
         }
         let uniform = json!({
             "_type": "UniformDataAxis", "size": count, "offset": offset, "scale": scale,
@@ -144,7 +149,7 @@ impl Signals<'_> {
 impl Node<'_> {
     fn write_hdf5<W: Write + Seek>(self, file: &mut Hdf5<W>) -> io::Result<Address> {
         let (attributes, inside) = match self {
-            Self::Array(samples) => return file.samples(&samples, &[]),
+            Self::Array(samples) => return file.chunked_samples(&samples, CHUNK),
             Self::Group(attributes, inside) => (attributes, inside),
         };
         let mut links = Vec::new();

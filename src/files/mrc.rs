@@ -196,7 +196,8 @@ mod tests {
         assert_eq!([11, 12, 13].map(|word| (10.0 * real(&file, word)).round()), [20.0, 6.0, 90.0]);
         let at = 1024 + 4 * (((6 + 5) * 3 + 2) * 4 + 1);
         assert_eq!(real(&file, at / 4 + 1), (1000.0 + 125.0) / 7.0);
-        let label = |k: usize| String::from_utf8_lossy(&file[224 + 80 * k..304 + 80 * k]).into_owned();
+        let label =
+            |k: usize| String::from_utf8_lossy(&file[224 + 80 * k..304 + 80 * k]).into_owned();
         assert_eq!(label(4).trim_end(), "volumes: 2 of thickness [A] from 20 by 20");
         let file = written(&signals, "probe");
         assert_eq!([1, 2, 3, 4].map(|word| whole(&file, word)), [4, 3, 1, 4]);

@@ -35,15 +35,8 @@ pub enum SignalFormat {
 
 impl SignalFormat {
     /// All formats.
-    pub const ALL: [Self; 7] = [
-        Self::Hdf5,
-        Self::Hspy,
-        Self::Zspy,
-        Self::Zarr,
-        Self::ZarrZip,
-        Self::Mrc,
-        Self::Npz,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Hdf5, Self::Hspy, Self::Zspy, Self::Zarr, Self::ZarrZip, Self::Mrc, Self::Npz];
 
     // Check an output of a format
     /// Whether a file or folder of this format can be written under this name, in place of an older one.
@@ -353,7 +346,10 @@ mod tests {
         assert!(!stale.parent().unwrap().exists(), "an older store is gone as a whole");
         std::fs::write(path.join("notes.txt"), "mine").unwrap();
         let said = write().unwrap_err().to_string();
-        assert!(said.contains("notes.txt is not part of it") && said.contains("another name"), "{said}");
+        assert!(
+            said.contains("notes.txt is not part of it") && said.contains("another name"),
+            "{said}"
+        );
         assert!(SignalFormat::Zarr.check_output(&path).is_err());
         assert_eq!(std::fs::read_to_string(path.join("notes.txt")).unwrap(), "mine");
         // What stands there as a file is replaced as in any other format, and an empty folder is somebody's.
@@ -426,7 +422,9 @@ mod tests {
         let last: Vec<u8> = [3.5_f64, -2.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
         assert!(probe.ends_with(&last) && probe[..64].windows(4).any(|letters| letters == b"c16'"));
         assert!(
-            ["component", "sample", "c", "ns", "beam_energy"].iter().all(|name| names.iter().any(|it| it == name))
+            ["component", "sample", "c", "ns", "beam_energy"]
+                .iter()
+                .all(|name| names.iter().any(|it| it == name))
         );
     }
     #[test]

@@ -55,10 +55,19 @@ impl Axis {
         let quantity = format!("values of axis {name}");
         let finite = values.iter().all(|x| x.is_finite()) && !values.is_empty();
         let good = finite && is_ordered(values);
-        accept(good, &quantity, values, "finite numbers that rise, or that fall, without repetition")?;
+        accept(
+            good,
+            &quantity,
+            values,
+            "finite numbers that rise, or that fall, without repetition",
+        )?;
         let step = (values[values.len() - 1] - values[0]) / (values.len() - 1).max(1) as f64;
         let axis = Self::new(name, unit, [values[0], 1.0], true)?;
-        Ok(Self { scale: if values.len() > 1 { step } else { 1.0 }, values: values.to_vec(), ..axis })
+        Ok(Self {
+            scale: if values.len() > 1 { step } else { 1.0 },
+            values: values.to_vec(),
+            ..axis
+        })
     }
 
     /// An axis of signal whose samples are parts of one thing, such as components of a vector.
@@ -636,7 +645,8 @@ pub(super) mod tests {
         let bin = Axis::signal("bin", "mrad", 0.5, 1.5).unwrap();
         let with = [vec![thickness.clone()], axes(vec![bin])].concat();
         signals.add(Signal::new("annular", cube, with).unwrap()).unwrap();
-        let value = |place: ndarray::IxDyn| place.slice().iter().fold(0.5, |x, &k| 8.0 * x + k as f64);
+        let value =
+            |place: ndarray::IxDyn| place.slice().iter().fold(0.5, |x, &k| 8.0 * x + k as f64);
         let images = ArrayD::from_shape_fn(vec![3, 2, x, y], value);
         let with = [vec![defocus, thickness], axes(vec![])].concat();
         signals.add(Signal::new("annulus_1", images, with).unwrap()).unwrap();

@@ -295,7 +295,9 @@ pub(super) fn accept_own_store(folder: &Path) -> io::Result<()> {
     };
     let read = |path: &Path| -> Option<Value> {
         let few = path.metadata().is_ok_and(|found| found.len() < 1 << 28);
-        few.then(|| fs::read(path).ok()).flatten().and_then(|text| serde_json::from_slice(&text).ok())
+        few.then(|| fs::read(path).ok())
+            .flatten()
+            .and_then(|text| serde_json::from_slice(&text).ok())
     };
     let all = read(&folder.join(ALL)).filter(|all| all[WRITER] == env!("CARGO_PKG_NAME"));
     let Some(Value::Object(descriptions)) = all.map(|mut all| all["metadata"].take()) else {
@@ -445,12 +447,18 @@ mod tests {
         assert_eq!((&image["name"], &image["navigate"]), (&json!("y"), &json!(false)));
         let foci = description(&mut archive, "Experiments/annulus_1/axis-0/.zattrs");
         assert_eq!((&foci["_type"], &foci["navigate"]), (&json!("DataAxis"), &json!(true)));
-        assert_eq!(member(&mut archive, "Experiments/annulus_1/axis-0/axis/0")[..8], 30f64.to_le_bytes());
+        assert_eq!(
+            member(&mut archive, "Experiments/annulus_1/axis-0/axis/0")[..8],
+            30f64.to_le_bytes()
+        );
         let deep = description(&mut archive, "Experiments/annulus_1/axis-1/.zattrs");
         assert_eq!((&deep["_type"], &deep["scale"]), (&json!("UniformDataAxis"), &json!(20.0)));
         let beam = "Experiments/four_d/metadata/Acquisition_instrument/TEM/.zattrs";
         let beam = description(&mut archive, beam);
-        assert_eq!((&beam["beam_energy"], &beam["convergence_angle"]), (&json!(100.0), &json!(21.5)));
+        assert_eq!(
+            (&beam["beam_energy"], &beam["convergence_angle"]),
+            (&json!(100.0), &json!(21.5))
+        );
         let kind = |name: &str| format!("Experiments/{name}/metadata/Signal/.zattrs");
         let kinds = ["four_d", "annulus_1"].map(|name| description(&mut archive, &kind(name)));
         assert_eq!(kinds[0]["signal_type"], "electron_diffraction");
@@ -486,7 +494,9 @@ mod tests {
             }
             accept_own_store(&root)
         };
-        for path in ["notes.txt", "four_d/notes.txt", "annulus_1/annulus_1/9.0.0.0", "x/0", ".zarray"] {
+        for path in
+            ["notes.txt", "four_d/notes.txt", "annulus_1/annulus_1/9.0.0.0", "x/0", ".zarray"]
+        {
             spoiled(path, b"mine").or_else(|error| match error.kind() {
                 ErrorKind::NotFound => Ok(()), // there is no such folder
                 _ => Err(error),

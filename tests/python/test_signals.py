@@ -181,6 +181,11 @@ class Signals(unittest.TestCase):
         self.assertEqual([axis.name for axis in images.axes_manager.navigation_axes], ["thickness", "defocus"])
         foci = images.axes_manager["defocus"]
         self.assertEqual((list(foci.axis), foci.units, foci.is_uniform), (FOCI, "Å", False))
+        if name.endswith(".hspy"):
+            # Nothing is read before it is asked for; of an archive in .zspy that is not possible.
+            lazy = {signal.metadata.General.title: signal for signal in self.hyperspy(name, lazy=True)}
+            self.assertTrue(lazy["four_d"]._lazy)
+            self.same(lazy["four_d"].data[1, 2].compute(), four_d()[2, 1].T)
         # HyperSpy goes to a thickness and a focus by their values.
         self.same(images.inav[40.0, 2].data, series()[2, 1].T)
         image = found["annulus_0"]

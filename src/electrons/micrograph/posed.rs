@@ -162,12 +162,10 @@ mod tests {
         let names: Vec<_> = signals.items().map(|signal| signal.name().to_string()).collect();
         assert_eq!(names.join(" "), "image standard_error_image wave");
         let image = signals.items().next().unwrap();
-        assert_eq!(image.axes().iter().map(|axis| axis.name()).collect::<Vec<_>>(), [
-            "defocus",
-            "thickness",
-            "x",
-            "y"
-        ]);
+        assert_eq!(
+            image.axes().iter().map(|axis| axis.name()).collect::<Vec<_>>(),
+            ["defocus", "thickness", "x", "y"]
+        );
         let Samples::F64(image) = image.samples() else { unreachable!("of double precision") };
         assert_eq!(image.shape(), [2, 2, 48, 32]);
         assert_eq!(image[[1, 0, 5, 7]], taken.mean[[1, 0, 7, 5]]);
@@ -176,7 +174,8 @@ mod tests {
         assert!(matches!(wave.samples(), Samples::C32(wave) if wave.shape() == [2, 48, 32]));
         assert_eq!(plan.signals(&taken, false, Precision::F32).unwrap().items().count(), 2);
         let one = WAVE.replace("[0.0, -400.0]", "-400.0").replace("[2.8]", "[]");
-        let plan = SampleFile::from_toml(&one, "book/systems/small.toml").unwrap().micrographs().unwrap();
+        let plan =
+            SampleFile::from_toml(&one, "book/systems/small.toml").unwrap().micrographs().unwrap();
         let taken = plan.run(&Engine::cpu(Precision::F64), &silent).unwrap();
         let signals = plan.signals(&taken, true, Precision::F64).unwrap();
         assert!(signals.items().all(|signal| signal.samples().shape() == [48, 32]));
