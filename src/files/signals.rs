@@ -46,6 +46,7 @@ impl Axis {
         Self::new(name, unit, [offset, scale], false)
     }
 
+    // Axis of a series
     /// An axis of navigation along which a setting took these values, such as the foci of a series; in a signal it comes before the axes of a
     /// scan.
     ///
