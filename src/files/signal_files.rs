@@ -61,7 +61,7 @@ impl SignalFormat {
     /// let of = |name: &str| SignalFormat::of(("output", name.as_ref()));
     /// assert_eq!(of("Si.H5"), Ok(SignalFormat::Hdf5));
     /// let said = of("Si.tif").unwrap_err().to_string();
-    /// assert!(said.ends_with("expected a file name that ends in .emd, .h5, .hdf5, .hspy, .zspy, .zarr, .zarr.zip, .mrc or .npz"));
+    /// assert!(said.ends_with("expected a file name that ends in .h5, .hdf5, .emd, .hspy, .zspy, .zarr, .zarr.zip, .mrc or .npz"));
     /// ```
     pub fn of((role, path): (&str, &Path)) -> Result<Self, Invalid> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
@@ -83,7 +83,7 @@ impl SignalFormat {
     /// What names of such files end in, behind a point.
     fn endings(self) -> &'static [&'static str] {
         match self {
-            Self::Hdf5 => &["emd", "h5", "hdf5"],
+            Self::Hdf5 => &["h5", "hdf5", "emd"],
             Self::Hspy => &["hspy"],
             Self::Zspy => &["zspy"],
             Self::Zarr => &["zarr"],
@@ -384,7 +384,7 @@ mod tests {
             assert!(
                 refused
                     .expected
-                    .ends_with("in .emd, .h5, .hdf5, .hspy, .zspy, .zarr, .zarr.zip, .mrc or .npz"),
+                    .ends_with("in .h5, .hdf5, .emd, .hspy, .zspy, .zarr, .zarr.zip, .mrc or .npz"),
                 "{name}"
             );
         }
@@ -462,6 +462,6 @@ mod tests {
             let path = folder.join(format!("{title}.mrc"));
             signals.write(&path, SignalFormat::Mrc, Some(title)).unwrap();
         }
-        signals.write(&folder.join("signals.h5"), SignalFormat::Hdf5, None).unwrap();
+        signals.write(&folder.join("signals.emd"), SignalFormat::Hdf5, None).unwrap();
     }
 }
