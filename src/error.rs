@@ -111,6 +111,12 @@ pub(crate) fn finite(quantity: &str, x: f64) -> std::result::Result<f64, Invalid
     accept(x.is_finite(), quantity, x, "a finite number")
 }
 
+/// Whether each value is greater than the one before it, or each is less.
+pub(crate) fn is_ordered(values: &[f64]) -> bool {
+    let pairs = || values.windows(2);
+    pairs().all(|pair| pair[0] < pair[1]) || pairs().all(|pair| pair[0] > pair[1])
+}
+
 /// `x`, if it is finite and greater than 0.
 pub(crate) fn positive(quantity: &str, x: f64) -> std::result::Result<f64, Invalid> {
     accept(x > 0.0 && x.is_finite(), quantity, x, "a finite number greater than 0")

@@ -312,7 +312,7 @@ fn checkpoints_of_others_are_refused() -> Checked {
     flipped[whole.len() / 2] ^= 4;
     for (bytes, sample, words) in [
         (&flipped, "sample.toml", "its sum is wrong"),
-        (&whole[..whole.len() - 5].to_vec(), "sample.toml", "its sum is wrong"),
+        (&whole[..whole.len() - 5].to_vec(), "sample.toml", "its length is wrong"),
         (&whole[..9].to_vec(), "sample.toml", "a file of readings"),
         (&Vec::new(), "sample.toml", "a file of readings"),
         (&CRYSTAL.into(), "sample.toml", "a file of readings"),
@@ -327,11 +327,132 @@ fn checkpoints_of_others_are_refused() -> Checked {
     fs::write(&checkpoint, &whole)?;
     run.refuses(other, &["readings of the same sample, options, precision"])?;
     assert_eq!(fs::read_to_string(run.path("out.npz"))?, "old");
+    // A range that makes no sense is refused, though the sum is right.
+    for (at, number, words) in [
+        (40, 99_u64, "configurations of the specimen = 99: expected at most 2"),
+        (32, 4_900, "places"),
+        (48, 1, "positions of the next configuration = 1"),
+        (56, u64::MAX, "numbers for each position"),
+        (64, u64::MAX, "blocks of deviations"),
+        (72, f64::NAN.to_bits(), "finite readings"),
+    ] {
+        let forged = forged(&whole, at, number);
+        fs::write(&checkpoint, &forged)?;
+        run.refuses("stem sample.toml -o out.npz", &["checkpoint", words])?;
+        run.refuses("stem sample.toml -o x.npz --collect out.npz.checkpoint", &[words])?;
+        assert_eq!(fs::read(&checkpoint)?, forged, "{words}");
+    }
+    fs::write(&checkpoint, &whole)?;
     // A whole one needs only be written, and is not needed any more.
     said(&run.lenslet("stem sample.toml -o out.npz")?);
     assert!(!checkpoint.exists());
     said(&run.lenslet("stem sample.toml -o again.npz")?);
     same_signals(&run, "out.npz", "again.npz")
+}
+
+/// A checkpoint with one number changed, and the sum over its bytes.
+fn forged(whole: &[u8], at: usize, number: u64) -> Vec<u8> {
+    let mut bytes = whole[..whole.len() - 8].to_vec();
+    bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+    let join = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let sum = bytes.iter().fold(0xcbf2_9ce4_8422_2325, join);
+    bytes.extend(sum.to_le_bytes());
+    bytes
+}
+
+/// Only the run that has written a checkpoint removes it.
+#[test]
+fn files_that_are_called_checkpoints_stay() -> Checked {
+    let run = run()?;
+    for k in 1..=2 {
+        said(&run.lenslet(&format!("stem sample.toml -o part{k} --share {k}/2"))?);
+    }
+    let checkpoint = run.path("out.npz.checkpoint");
+    let part = fs::read(run.path("part1"))?;
+    for text in [SAMPLE.as_bytes(), CRYSTAL.as_bytes(), b"notes", b"", &part] {
+        fs::write(&checkpoint, text)?;
+        said(&run.lenslet("stem sample.toml -o out.npz --collect part1 part2")?);
+        assert_eq!(fs::read(&checkpoint)?, text);
+    }
+    // A share that is joined may have such a name.
+    said(&run.lenslet("stem sample.toml -o out.npz --collect out.npz.checkpoint part2")?);
+    assert_eq!(fs::read(&checkpoint)?, part);
+    // An input or a picture may not be where the checkpoint will be.
+    fs::rename(run.path("sample.toml"), &checkpoint)?;
+    run.refuses("stem out.npz.checkpoint -o out.npz", &["checkpoint = ", "than the sample file"])?;
+    assert_eq!(fs::read_to_string(&checkpoint)?, SAMPLE);
+    fs::rename(&checkpoint, run.path("sample.toml"))?;
+    change(&run, "moved.toml", SAMPLE, "crystal.xyz", "out.npz.checkpoint")?;
+    fs::write(&checkpoint, CRYSTAL)?;
+    run.refuses("stem moved.toml -o out.npz", &["checkpoint = ", "another file than the crystal"])?;
+    said(&run.lenslet("stem moved.toml -o other.npz")?);
+    assert_eq!(fs::read_to_string(&checkpoint)?, CRYSTAL);
+    Ok(())
+}
+
+/// Names that a checkpoint or the output itself could not have are refused before the run.
+#[cfg(target_os = "linux")]
+#[test]
+fn names_that_are_too_long_are_refused() -> Checked {
+    let run = run()?;
+    change(&run, "long.toml", SAMPLE, "configurations = 2", "configurations = 1000000")?;
+    let name = |length: usize| "o".repeat(length - 4) + ".npz";
+    let (fits, long) = (name(244), name(245));
+    let words = ["output = ooo", "at most 244 bytes, not 245", ".checkpoint"];
+    run.refuses(&format!("stem long.toml -o {long}"), &words)?;
+    run.refuses(&format!("stem long.toml -o {} --share 1/2", "s".repeat(250)), &["output", "244"])?;
+    let plot = "p".repeat(252) + ".svg";
+    let words = ["plot = ppp", "at most 255 bytes, not 256"];
+    run.refuses(&format!("stem long.toml -o a.npz --plot {plot}"), &words)?;
+    said(&run.lenslet(&format!("stem sample.toml -o {fits}"))?);
+    assert!(run.path(&fits).exists());
+    // Joined shares have no checkpoint.
+    said(&run.lenslet("stem sample.toml -o whole --share 1/1")?);
+    said(&run.lenslet(&format!("stem sample.toml -o {long} --collect whole"))?);
+    run.refuses(&format!("stem sample.toml -o {} --collect whole", name(256)), &["at most 255"])?;
+    let system = concat!(env!("CARGO_MANIFEST_DIR"), "/book/systems/small-moao.toml");
+    for command in ["covariance", "psf", "simulate"] {
+        let ending = if command == "psf" { "fits" } else { "npz" };
+        let output = "o".repeat(256 - ending.len() - 1) + "." + ending;
+        run.refuses(&format!("{command} {system} -o {output}"), &["output", "at most 255 bytes"])?;
+    }
+    Ok(())
+}
+
+/// A store in a folder is written anew in place of an older one, and of nothing else.
+#[test]
+fn folders_are_replaced_only_by_their_own_kind() -> Checked {
+    let run = run()?;
+    said(&run.lenslet("stem sample.toml -o whole --share 1/1")?);
+    let collect = "stem sample.toml -o out.zarr --collect whole";
+    said(&run.lenslet(collect)?);
+    let chunk = run.path("out.zarr/annulus_0/annulus_0/0.0");
+    let (image, first) = (array(run_npz(&run)?, "all.npz", "annulus_0")?, fs::read(&chunk)?);
+    let bytes: Vec<u8> = image.iter().flat_map(|x| x.to_le_bytes()).collect();
+    assert_eq!(first, bytes);
+    // A folder is named with a slash behind it, as shells complete it; its checkpoint is next to it.
+    fs::copy(run.path("whole"), run.path("out.zarr.checkpoint"))?;
+    said(&run.lenslet("stem sample.toml -o out.zarr/")?);
+    assert!(!run.path("out.zarr.checkpoint").exists() && fs::read(&chunk)? == first);
+    run.refuses("stem sample.toml -o out.zarr --plot out.zarr/a.svg", &["plot", "outside"])?;
+    fs::write(run.path("out.zarr/four_d/notes.txt"), "mine")?;
+    change(&run, "long.toml", SAMPLE, "configurations = 2", "configurations = 1000000")?;
+    let words = ["cannot write out.zarr", "four_d/notes.txt is not part of it", "another name"];
+    run.refuses("stem long.toml -o out.zarr", &words)?;
+    assert_eq!(fs::read_to_string(run.path("out.zarr/four_d/notes.txt"))?, "mine");
+    fs::remove_file(run.path("out.zarr/four_d/notes.txt"))?;
+    // What is not a store stays, and what cannot be written leaves the older store.
+    fs::create_dir(run.path("mine.zarr"))?;
+    run.refuses("stem sample.toml -o mine.zarr --collect whole", &["mine.zarr", "did not write"])?;
+    run.refuses("stem sample.toml -o out.zarr --collect none", &["cannot read none"])?;
+    assert_eq!(fs::read(&chunk)?, first);
+    Ok(())
+}
+
+/// The same readings in an archive.
+fn run_npz(run: &Run) -> Result<&Run, Failed> {
+    said(&run.lenslet("stem sample.toml -o all.npz --collect whole")?);
+    Ok(run)
 }
 
 #[test]
@@ -442,6 +563,8 @@ fn files_without_room_leave_the_old_ones() -> Checked {
         ("out.h5", ""),
         ("out.zspy", ""),
         ("out.zarr", ""),
+        ("out.zarr.zip", ""),
+        ("out.hspy", ""),
         ("out.npz", ""),
         ("out.mrc", "--signal annulus_0"),
         ("out", "--share 1/2"),

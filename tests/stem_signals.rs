@@ -1,7 +1,7 @@
 //! `lenslet stem` from outside: what stands in its files beside the readings, and what it refuses.
 
 use crate::cli::{Checked, Run};
-use ndarray::{Array1, Array2, Array3, ArrayD};
+use ndarray::{Array1, Array3, Array4, ArrayD, Axis, s};
 use ndarray_npy::{NpzReader, ReadableElement};
 use std::fs::{self, File};
 
@@ -73,10 +73,10 @@ fn scans_tell_thicknesses_errors_and_what_they_are_made_of() -> Checked {
     let npz = NpzReader::new(File::open(run.path("si.npz"))?)?.names()?;
     for name in [
         "annular",
-        "annulus_0_after_2",
+        "annulus_0",
         "standard_error",
         "standard_error_annulus_0",
-        "standard_error_centre_of_mass_after_2",
+        "standard_error_centre_of_mass",
         "potential",
         "probe",
         "smatrix",
@@ -84,9 +84,10 @@ fn scans_tell_thicknesses_errors_and_what_they_are_made_of() -> Checked {
     ] {
         assert!(npz.iter().any(|it| it == name), "no {name} in {npz:?}");
     }
-    let image: Array2<f64> = array::<f64>(&run, "si.npz", "annulus_0")?.into_dimensionality()?;
-    let rings: Array3<f64> = array::<f64>(&run, "si.npz", "annular")?.into_dimensionality()?;
-    assert_eq!(image.dim(), (3, 4));
+    let images: Array3<f64> = array::<f64>(&run, "si.npz", "annulus_0")?.into_dimensionality()?;
+    let rings: Array4<f64> = array::<f64>(&run, "si.npz", "annular")?.into_dimensionality()?;
+    assert_eq!(images.dim(), (2, 3, 4));
+    let (image, rings) = (images.index_axis(Axis(0), 1), rings.index_axis(Axis(0), 1));
     // Whole electrons, and an annulus has those of its rings
     assert!(image.iter().all(|x| x.fract() == 0.0) && image.sum() > 100.0);
     assert_eq!(image[[2, 1]], (6..12).map(|ring| rings[[2, 1, ring]]).sum::<f64>());
@@ -97,7 +98,8 @@ fn scans_tell_thicknesses_errors_and_what_they_are_made_of() -> Checked {
     assert!((q[1] - angle[1] * 1e-3 / 0.037014361993505496).abs() < 1e-12);
     assert_eq!((line("x")?.to_vec(), line("y")?[3]), (vec![0.0, 1.81, 3.62], 4.0725));
     assert_eq!(line("thicknesses")?.to_vec(), [2.715, 5.43]);
-    assert_eq!(array::<f64>(&run, "si.npz", "idpc")?.shape(), [3, 4]);
+    assert_eq!(line("thickness")?.to_vec(), [2.715, 5.43]);
+    assert_eq!(array::<f64>(&run, "si.npz", "idpc")?.shape(), [2, 3, 4]);
     assert_eq!(array::<f64>(&run, "si.npz", "potential")?.shape(), [144, 32, 4]);
     Ok(())
 }
@@ -110,7 +112,7 @@ fn shares_are_counted_as_whole_scans() -> Checked {
         said(&run, &format!("stem si.toml -o part.{k} --share {k}/3"))?;
     }
     said(&run, "stem si.toml -o joined.npz --collect part.3 part.1 part.2")?;
-    for name in ["annular", "annulus_0_after_2", "centre_of_mass", "standard_error"] {
+    for name in ["annular", "annulus_0", "centre_of_mass", "standard_error"] {
         assert_eq!(array::<f32>(&run, "whole.npz", name)?, array::<f32>(&run, "joined.npz", name)?);
     }
     // Another seed gives other counts
@@ -131,10 +133,13 @@ fn plane_waves_are_imaged() -> Checked {
     let run = folder(&wave)?;
     let told = said(&run, "stem si.toml -o si.npz --save wave,potential")?;
     assert!(told.contains("4 images of si.toml"), "{told}");
-    let image: Array2<f32> = array::<f32>(&run, "si.npz", "image_2")?.into_dimensionality()?;
-    assert!(image.dim() == (144, 32) && (0.5..1.001).contains(&image.mean().unwrap_or(0.0)));
+    let images: Array4<f32> = array::<f32>(&run, "si.npz", "image")?.into_dimensionality()?;
+    assert_eq!(images.dim(), (2, 2, 144, 32));
+    let image = images.slice(s![1, 1, .., ..]);
+    assert!((0.5..1.001).contains(&image.mean().unwrap_or(0.0)));
+    assert_eq!(array::<f64>(&run, "si.npz", "defocus")?.into_raw_vec_and_offset().0, [0.0, -300.0]);
     let npz = NpzReader::new(File::open(run.path("si.npz"))?)?.names()?;
-    for name in ["wave", "wave_after_2", "standard_error_image_2_after_2", "potential", "x", "y"] {
+    for name in ["wave", "standard_error_image", "potential", "thickness", "x", "y"] {
         assert!(npz.iter().any(|it| it == name), "no {name} in {npz:?}");
     }
     let plan = said(&run, "stem si.toml --plan")?;

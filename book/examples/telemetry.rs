@@ -161,9 +161,9 @@ fn signals(path: &Path) -> Drawn {
             RED_INK,
         ),
         ((270, 66), (150, 84), &["signal", "four_d", "80 × 60 × 128 × 96", "f32"], GREEN_INK),
-        ((500, 10), (220, 30), &[".h5: a tree in HDF5"], BLUE_INK),
-        ((500, 54), (220, 30), &[".zspy: a store as HyperSpy's"], BLUE_INK),
-        ((500, 98), (220, 30), &[".zarr: a store for xarray"], BLUE_INK),
+        ((500, 10), (220, 30), &[".emd, .h5: trees in HDF5"], BLUE_INK),
+        ((500, 54), (220, 30), &[".hspy, .zspy: HyperSpy's tree"], BLUE_INK),
+        ((500, 98), (220, 30), &[".zarr: a folder for xarray"], BLUE_INK),
         ((500, 142), (220, 30), &[".mrc: a stack of images"], BLUE_INK),
         ((500, 186), (220, 30), &[".npz: arrays for NumPy"], BLUE_INK),
     ];
@@ -252,7 +252,7 @@ fn chunks(path: &Path) -> Drawn {
     let mut parts: Vec<Part> = vec![
         ((330, 10), (190, 30), &["four_d/.zarray"], RED_INK),
         ((330, 50), (190, 30), &["four_d/.zattrs"], RED_INK),
-        ((560, 50), (150, 66), &["Si.zarr", "one archive", ".zmetadata at its end"], BLUE_INK),
+        ((560, 50), (150, 66), &["Si.zarr", "a folder, or an archive", ".zmetadata at its end"], BLUE_INK),
     ];
     let labels: [&'static [&'static str]; 3] =
         [&["four_d/0.0.0.0"], &["four_d/1.0.0.0"], &["four_d/2.0.0.0"]];

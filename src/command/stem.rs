@@ -14,7 +14,8 @@ use crate::electrons::sample_file::{Algorithm, SampleFile};
 use crate::electrons::{Beside, Comparison, DetectorError, Finishing, SampleSummary};
 use crate::electrons::{StemMethod, StemPlan, StemReadings};
 use crate::error::{Error, Invalid, accept, positive};
-use crate::files::draft::{Draft, check_files};
+use crate::files::draft::{Draft, check_distinct, check_files, check_length};
+use crate::files::draft::{check_names, check_outside};
 use crate::files::origin::Origin;
 use crate::files::signal_files::SignalFormat;
 use crate::files::signals::{Sample, Signals};
@@ -26,7 +27,6 @@ use num_complex::Complex;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use std::{fs, io};
 
 // Arguments of stem
 #[derive(Debug, Args)]
@@ -41,7 +41,8 @@ pub struct StemArgs {
     /// Write the sample file that a command line of Prismatic amounts to, and stop.
     #[arg(long, value_name = "FILE", requires = "prismatic")]
     write_sample: Option<PathBuf>,
-    /// File to write: HDF5 (.h5, .hdf5, .emd), HyperSpy's .zspy, .zarr, .mrc, or NumPy's .npz; a share's readings may have any name.
+    /// File to write: .emd (or .h5, .hdf5) for py4DSTEM and HyperSpy, HyperSpy's .hspy or .zspy, a folder in .zarr or an archive in .zarr.zip, .mrc, or
+    /// NumPy's .npz; a share's readings may have any name.
     #[arg(short, long, required_unless_present_any = ["plan", "prismatic"])]
     output: Option<PathBuf>,
     /// Compute the K-th of N parts of the scan, K/N, and write its readings for --collect.
@@ -206,7 +207,24 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         picture.map(|path| PictureFormat::of(path).map(|format| (path, format))).transpose()?;
     let outputs = [named, picture.map(|(path, _)| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
-    check_files(&inputs, &outputs)?;
+    check_names(&inputs, &outputs)?;
+    for &(role, path) in &outputs {
+        match format.filter(|_| role == "output") {
+            Some(format) => format.check_output(path)?,
+            None => drop(Draft::new(path)?),
+        }
+    }
+    if let Some(output) = named.filter(|_| format == Some(SignalFormat::Zarr)) {
+        inputs.iter().chain(&outputs).try_for_each(|other| check_outside(output, *other))?;
+    }
+    let keeps = file.method.algorithm != Algorithm::Hrtem && args.collect.is_empty();
+    if let Some((role, output)) = named.filter(|_| !args.plan && keeps) {
+        check_length((role, output), CHECKPOINT)?;
+        let kept = checkpoint(output);
+        for &other in inputs.iter().chain(&outputs) {
+            check_distinct(("checkpoint", &kept), other)?;
+        }
+    }
     if file.method.algorithm == Algorithm::Hrtem {
         return plane_wave::image(&asked.images(args, picture)?, file, engine, format);
     }
@@ -264,7 +282,9 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
             run.write(&readings, (output, format), picture, origin, &terminal)?;
         }
     }
-    run.forget(output)?;
+    if args.collect.is_empty() {
+        StemReadings::remove(&checkpoint(output), &plan, run.fingerprint)?;
+    }
     Ok(run.told(&readings, comparison.as_ref(), output, start.elapsed().as_secs_f64()))
 }
 
@@ -334,11 +354,14 @@ struct Run<'a> {
     save: &'a [Extra],
 }
 
-/// The file beside the output in which a run is kept.
+/// What the name of a checkpoint ends in, behind that of the output.
+const CHECKPOINT: &str = ".checkpoint";
+
+/// The file next to the output in which a run is kept.
 fn checkpoint(output: &Path) -> PathBuf {
-    let mut name = output.as_os_str().to_owned();
-    name.push(".checkpoint");
-    name.into()
+    let mut name = output.file_name().unwrap_or_default().to_owned();
+    name.push(CHECKPOINT);
+    output.with_file_name(name)
 }
 
 impl Run<'_> {
@@ -350,7 +373,7 @@ impl Run<'_> {
         };
         let (path, mut kept) = (checkpoint(output), Instant::now());
         let mut readings = match path.exists() {
-            true => StemReadings::read(&path, self.fingerprint)?,
+            true => StemReadings::read(&path, self.plan, self.fingerprint)?,
             false => self.plan.begin(places.clone())?,
         };
         let expected = format!("a checkpoint of places {places:?}; remove it to begin anew");
@@ -387,7 +410,7 @@ impl Run<'_> {
 
     /// Joins the shares.
     fn join(&self) -> Result<StemReadings, Error> {
-        let read = |path: &PathBuf| StemReadings::read(path, self.fingerprint);
+        let read = |path: &PathBuf| StemReadings::read(path, self.plan, self.fingerprint);
         let parts = self.args.collect.iter().map(read).collect::<Result<_, _>>()?;
         Ok(self.plan.collect(parts)?)
     }
@@ -455,17 +478,6 @@ impl Run<'_> {
         let (specimen, semi_angle) = (self.plan.specimen(), probe.semi_angle);
         let notes = annuli.chain(segmented).collect();
         plot_scan(&ScanPicture { title, specimen, signals, semi_angle, notes }, format)
-    }
-
-    // Forget and tell a run
-    /// Removes the checkpoint, which is not needed any more.
-    fn forget(&self, output: &Path) -> Result<(), Error> {
-        match fs::remove_file(checkpoint(output)) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                Err(Error::Write { path: checkpoint(output), source })
-            }
-            _ => Ok(()),
-        }
     }
 
     // Tell of a run

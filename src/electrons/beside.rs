@@ -3,9 +3,9 @@
 
 // What kept things stand on
 use super::beam::kept_frequencies;
-use super::finishing::suffix;
 use super::micrograph::{MicrographPlan, samples};
 use super::multislice::Unseen;
+use super::posed::series;
 use super::potential::Potential;
 use super::prism::SMatrix;
 use super::scan::{StemPlan, focused};
@@ -25,7 +25,7 @@ pub enum Beside {
     Potential,
     /// The compact S-matrix of PRISM: `smatrix` (beam, x, y), complex, and `smatrix_beams` (beam, axis) \[1/Å\].
     SMatrix,
-    /// The wave of the probe at the first place of the scan, `probe` (x, y), complex, for each defocus.
+    /// The wave of the probe at the first place of the scan, `probe` (x, y), complex, with an axis of `defocus` before these where there are several.
     Probe,
 }
 
@@ -64,19 +64,18 @@ impl StemPlan {
         let (options, grid) = (self.options(), self.grid());
         let [nx, ny] = grid.points();
         let share = Complex64::from(1.0 / ((nx * ny) as f64).sqrt());
-        for (d, defocus) in options.defoci.iter().enumerate() {
+        let mut probes = Array3::zeros((options.defoci.len(), nx, ny));
+        for (mut to, defocus) in probes.outer_iter_mut().zip(&options.defoci) {
             let probe = focused(&options.probe, *defocus).wave(grid)?;
             let wave = probe.at::<f64>(&[options.scan.place(0)]);
-            let wave =
-                samples(grid, wave.index_axis(NdAxis(0), 0)).mapv(|a| T::of_complex(a * share));
-            let axes = plane_axes(grid, 1.0)?.to_vec();
-            signals.add(Signal::new(
-                &format!("probe{}", suffix(d, None)),
-                wave.reversed_axes(),
-                axes,
-            )?)?;
+            let wave = samples(grid, wave.index_axis(NdAxis(0), 0));
+            to.assign(&wave.mapv(|a| T::of_complex(a * share)).t());
         }
-        Ok(())
+        let foci = series(&options.defoci, &[], &options.slicing)?;
+        let axes = [&foci[..], &plane_axes(grid, 1.0)?].concat();
+        let probes = probes.into_dyn();
+        let probes = if foci.is_empty() { probes.index_axis_move(NdAxis(0), 0) } else { probes };
+        Ok(signals.add(Signal::new("probe", probes, axes)?)?)
     }
 
     // Keep the matrix of a scan
@@ -221,9 +220,10 @@ mod tests {
         assert!(slice[[9, 13]] != slice[[13, 9]] && values[[13, 9, 2]] == slice[[9, 13]]);
         assert!(plan.bytes_beside(Beside::Potential, Precision::F32) >= 48 * 32 * 4 * 12);
         let (plan, signals) = kept_probes();
-        for (name, defocus) in [("probe", 0.0), ("probe_2", 40.0)] {
-            let probe = complex(&signals, name);
-            assert_eq!(probe.shape(), [24, 32]);
+        let probes = complex(&signals, "probe");
+        assert_eq!(probes.shape(), [2, 24, 32]);
+        for (k, defocus) in [0.0, 40.0].into_iter().enumerate() {
+            let probe = probes.index_axis(NdAxis(0), k);
             assert!((probe.iter().map(|a| a.norm_sqr()).sum::<f64>() - 1.0).abs() < 1e-12);
             // The sum of its waves at one sample, the probe at the first place of the scan
             let wave = focused(&plan.options().probe, defocus).wave(plan.grid()).unwrap();

@@ -13,7 +13,7 @@ use super::potential::{Potential, PotentialOptions};
 use super::scan_images::transform_plane;
 use super::wave_grid::WaveGrid;
 use crate::device::{Description, Engine, Memory, Stage, Watch, Work, threads};
-use crate::error::{Error, Invalid, accept, finite};
+use crate::error::{Error, Invalid, accept, finite, is_ordered};
 use crate::numerics::real::{Precision, Real};
 use crate::specimen::{Phonons, Slicing, Specimen, TiledSpecimen};
 use ndarray::{Array2, Array3, Array4, ArrayView2, Axis, Zip, s};
@@ -67,7 +67,9 @@ impl MicrographPlan {
     ) -> Result<Self, Invalid> {
         let specimen = specimen.into();
         options.slicing.accept_ends(&options.ends)?;
-        accept(!options.defoci.is_empty(), "defocus", &options.defoci, "at least one defocus")?;
+        let defoci = &options.defoci;
+        accept(!defoci.is_empty(), "defocus", defoci, "at least one defocus")?;
+        accept(is_ordered(defoci), "defocus", defoci, "defoci that rise, or that fall")?;
         for &defocus in &options.defoci {
             finite("defocus", defocus)?;
         }

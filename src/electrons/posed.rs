@@ -4,17 +4,17 @@
 // What posed scans stand on
 use super::beam::{Aberration, Aberrations, Beam, Probe};
 use super::detector::{Annulus, DetectorOptions, PatternOptions, Segmented};
-use super::finishing::{Finishing, Row, suffix};
+use super::finishing::{Finishing, Row};
 use super::prism::{MOST_LOST, Prism, window_fault};
 use super::sample_file::{Algorithm, PreparedSpecimen, SampleFile, Sampling};
 use super::scan::{Scan, StemMethod, StemOptions, StemPlan, StemReadings, focused};
 use super::scan_images::{Edge, integrated};
 use super::wave_grid::WaveGrid;
-use crate::error::{Error, Invalid, accept, positive};
-use crate::files::signals::{Axis, Sample, Signal, Signals};
+use crate::error::{Error, Invalid, accept, is_ordered, positive};
+use crate::files::signals::{Axis, Instrument, Sample, Signal, Signals};
 use crate::numerics::real::Real;
 use crate::specimen::{Element, Slicing};
-use ndarray::{Array2, Array3, ArrayD, ArrayView1, ArrayView2, s};
+use ndarray::{Array2, Array3, ArrayD, ArrayView1, ArrayView2, Axis as NdAxis};
 use std::ops::Range;
 
 /// How far the [beams](Prism) of a sample file that interpolates reach beyond the semi-angle, unless it says otherwise \[mrad\].
@@ -86,7 +86,7 @@ impl SampleFile {
             phonons: self.phonons,
             probe,
             tilt: self.sample.tilt,
-            defoci: self.beam.defocus.clone(),
+            defoci: self.defoci().map_err(refuse("beam"))?,
             scan,
             method,
             detectors: self.detectors(),
@@ -243,6 +243,24 @@ impl SampleFile {
         let (c3, c5, terms) = (self.beam.c3, self.beam.c5, terms.collect());
         let aberrations = Aberrations { defocus: 0.0, c3, c5, terms };
         Ok(Probe { beam, semi_angle: self.beam.semi_angle, aberrations, tilt: self.beam.tilt })
+    }
+
+    /// The defoci \[Å\] in an order in which they rise or fall: that of the file, if it is one.
+    ///
+    /// # Errors
+    /// `Invalid` where two are the same.
+    pub(super) fn defoci(&self) -> Result<Vec<f64>, Invalid> {
+        let mut all = self.beam.defocus.clone();
+        if !is_ordered(&all) {
+            all.sort_by(f64::total_cmp);
+        }
+        accept(
+            is_ordered(&all),
+            "defocus",
+            &self.beam.defocus,
+            "defoci that differ from each other",
+        )?;
+        Ok(all)
     }
 
     /// What is read of each wave.
@@ -406,8 +424,8 @@ impl SampleSummary {
 // Signals of a scan
 impl StemPlan {
     /// The readings as calibrated signals, [finished](Finishing): `annular` (x, y, ring), `annulus_0`, … (x, y), `segmented_1`, … (x, y, sector), `centre_of_mass` (x, y, axis) \[1/Å\], `idpc` (x, y) \[rad\] and `four_d` (x, y, q_x, q_y), and where phonons have been averaged
-    /// `standard_error` of the rings, `standard_error_annulus_0` and so on of the others but `idpc`; each once for each defocus, the second with `_2` behind its name, and for each plane inside the specimen, with `_after_20`
-    /// behind 20 slices. Numbers are in the precision `T`.
+    /// `standard_error` of the rings, `standard_error_annulus_0` and so on of the others but `idpc`; with an axis of `defocus` before those, and of `thickness` after that, where there are
+    /// several \[Å\]. Numbers are in the precision `T`.
     ///
     /// # Errors
     /// `Invalid` where readings are not of this whole plan, or a centre of mass is to be integrated that was not read; `NotFinite` where one is no number.
@@ -416,63 +434,59 @@ impl StemPlan {
         readings: &StemReadings,
         finishing: &Finishing,
     ) -> Result<Signals<'static>, Error> {
-        let finished = finishing.finish(self, readings)?;
-        let options = self.options();
+        let (finished, options) = (finishing.finish(self, readings)?, self.options());
         let (values, errors) = (self.detectors().values(), finished.standard_error());
+        let series = series(&options.defoci, &options.ends, &options.slicing)?;
+        let means = finished.mean.axis_chunks_iter(NdAxis(1), values).collect();
+        let all = Columns { plan: self, means, series: &series };
         let mut signals = Signals::default();
-        let series =
-            (0..options.defoci.len()).flat_map(|d| options.ends.iter().map(move |&e| (d, e)));
-        for (n, (defocus, end)) in series.enumerate() {
-            let here = s![.., n * values..(n + 1) * values];
-            let mean = finished.mean.slice(here);
-            let all = Columns { plan: self, mean, suffix: self.suffix(defocus, end) };
-            all.add_to::<T>(&mut signals, finishing)?;
-            if let Some(errors) = &errors {
-                all.add_errors_to::<T>(&mut signals, errors.slice(here))?;
-            }
+        all.add_to::<T>(&mut signals, finishing)?;
+        if let Some(errors) = errors {
+            let errors: Vec<_> = errors.axis_chunks_iter(NdAxis(1), values).collect();
+            all.add_errors_to::<T>(&mut signals, &errors)?;
         }
-        self.note_series(&mut signals)?;
+        note_series(&mut signals, &series)?;
+        signals.set_instrument(self.instrument())?;
         Ok(signals)
     }
 
-    // Names and notes of a series
-    /// What stands behind the names of signals of a defocus and of a plane.
-    fn suffix(&self, defocus: usize, end: usize) -> String {
-        suffix(defocus, (end < self.options().slicing.count()).then_some(end))
-    }
-
-    /// Tells defoci and thicknesses \[Å\], where there are several.
-    fn note_series(&self, signals: &mut Signals) -> Result<(), Invalid> {
-        let options = self.options();
-        note_series(signals, &options.defoci, &options.ends, &options.slicing)
+    /// The beam of this scan, as files describe it.
+    fn instrument(&self) -> Instrument {
+        let Probe { beam, semi_angle, .. } = &self.options().probe;
+        let (beam_energy, convergence_angle) = (beam.energy_kev(), *semi_angle);
+        Instrument { beam_energy, convergence_angle, scanned: true }
     }
 }
 
 // Notes of a series
-/// Tells defoci and thicknesses \[Å\], where there are several.
-pub(super) fn note_series(
-    signals: &mut Signals,
+/// The axes of a series of foci and planes \[Å\], of those of which there are several.
+pub(super) fn series(
     defoci: &[f64],
     ends: &[usize],
     slicing: &Slicing,
-) -> Result<(), Invalid> {
+) -> Result<Vec<Axis>, Invalid> {
     let thickness = |&end: &usize| (end as f64 * slicing.thickness()).min(slicing.height());
     let thicknesses: Vec<f64> = ends.iter().map(thickness).collect();
-    for (key, all) in [("defoci", defoci), ("thicknesses", &thicknesses[..])] {
-        if (2..=1000).contains(&all.len()) {
-            signals.fact(key, all)?;
-        }
+    let all = [("defocus", defoci), ("thickness", &thicknesses[..])].into_iter();
+    all.filter(|(_, all)| all.len() > 1).map(|(name, all)| Axis::series(name, "Å", all)).collect()
+}
+
+/// Notes the values of a series as facts, for readers who do not look at axes.
+pub(super) fn note_series(signals: &mut Signals, series: &[Axis]) -> Result<(), Invalid> {
+    for axis in series.iter().filter(|axis| axis.values().len() <= 1000) {
+        let key = if axis.name() == "defocus" { "defoci" } else { "thicknesses" };
+        signals.fact(key, axis.values())?;
     }
     Ok(())
 }
 
 // Columns of readings
-/// Mean readings of one defocus and one plane, (place, value).
+/// Mean readings, (place, value) for each defocus and for each of those for each plane.
 struct Columns<'a> {
     plan: &'a StemPlan,
-    mean: ArrayView2<'a, f64>,
-    /// What stands behind the names.
-    suffix: String,
+    means: Vec<ArrayView2<'a, f64>>,
+    /// Axes of foci and planes.
+    series: &'a [Axis],
 }
 
 /// A signal's name, its columns in their order, and what they are.
@@ -483,15 +497,16 @@ struct Part {
 }
 
 impl Columns<'_> {
-    /// A signal of some columns of `values` for each place, under a name before the suffix.
+    /// A signal of some columns of `values`, which are as the means are.
     fn signal<T: Real + Sample>(
         &self,
         name: &str,
         part: &Part,
-        values: ArrayView2<'_, f64>,
+        values: &[ArrayView2<'_, f64>],
     ) -> Result<Signal<'static>, Error> {
-        let scan = &self.plan.options().scan;
-        let (mut shape, mut axes) = (scan.counts().to_vec(), Vec::new());
+        let (scan, mut axes) = (&self.plan.options().scan, self.series.to_vec());
+        let mut shape: Vec<usize> = axes.iter().map(|axis| axis.values().len()).collect();
+        shape.extend(scan.counts());
         for (axis, name) in ["x", "y"].into_iter().enumerate() {
             axes.push(Axis::navigation(name, "Å", scan.place(0)[axis], scan.step()[axis])?);
         }
@@ -502,10 +517,11 @@ impl Columns<'_> {
         let row = |row: ArrayView1<'_, f64>| {
             part.columns.iter().map(|k| T::of(row[*k])).collect::<Vec<_>>()
         };
-        let numbers: Vec<T> = values.outer_iter().flat_map(row).collect();
-        let expected = || Invalid::new(name, values.nrows(), format!("readings for {shape:?}"));
+        let numbers: Vec<T> =
+            values.iter().flat_map(|one| one.outer_iter().flat_map(row)).collect();
+        let expected = || Invalid::new(name, values.len(), format!("readings for {shape:?}"));
         let array = ArrayD::from_shape_vec(&shape[..], numbers).map_err(|_| expected())?;
-        Signal::new(&format!("{name}{}", self.suffix), array, axes)
+        Signal::new(name, array, axes)
     }
 
     // All parts of a row
@@ -540,20 +556,23 @@ impl Columns<'_> {
 
     // Centres of mass and their errors
     /// Centres of mass \[1/Å\], (place, axis), if moments were read; or their errors, if those of the readings are given.
-    fn centres(&self, errors: Option<ArrayView2<'_, f64>>) -> Option<Array2<f64>> {
+    fn centres(&self, errors: Option<&[ArrayView2<'_, f64>]>) -> Option<Vec<Array2<f64>>> {
         let row = Row::of(self.plan.detectors());
         let first = (!row.moments.is_empty()).then_some(row.moments.start)?;
-        let centres = Array2::from_shape_fn((self.mean.nrows(), 2), |(k, axis)| {
-            let (mean, total) = (self.mean.row(k), self.mean[[k, row.total]]);
-            if total <= 0.0 {
-                return 0.0;
-            }
-            let centre = mean[first + axis] / total;
-            errors.map_or(centre, |errors| {
-                (errors[[k, first + axis]] + centre.abs() * errors[[k, row.total]]) / total
+        let centre = |(n, mean): (usize, &ArrayView2<'_, f64>)| {
+            let errors = errors.and_then(|errors| errors.get(n));
+            Array2::from_shape_fn((mean.nrows(), 2), |(k, axis)| {
+                let (mean, total) = (mean.row(k), mean[[k, row.total]]);
+                if total <= 0.0 {
+                    return 0.0;
+                }
+                let centre = mean[first + axis] / total;
+                errors.map_or(centre, |errors| {
+                    (errors[[k, first + axis]] + centre.abs() * errors[[k, row.total]]) / total
+                })
             })
-        });
-        Some(centres)
+        };
+        Some(self.means.iter().enumerate().map(centre).collect())
     }
 
     // Add all parts to signals
@@ -564,18 +583,19 @@ impl Columns<'_> {
         finishing: &Finishing,
     ) -> Result<(), Error> {
         for part in self.parts()? {
-            signals.add(self.signal::<T>(&part.name, &part, self.mean)?)?;
+            signals.add(self.signal::<T>(&part.name, &part, &self.means)?)?;
         }
         let centres = self.centres(None);
         let lacking = finishing.integrated_centre && centres.is_none();
         accept(!lacking, "integrated_centre", true, "a centre of mass that was read")?;
         let Some(centres) = centres else { return Ok(()) };
         let part = centre_part()?;
-        signals.add(self.signal::<T>(&part.name, &part, centres.view())?)?;
+        signals.add(self.signal::<T>(&part.name, &part, &views(&centres))?)?;
         if finishing.integrated_centre {
-            let phase = self.integral(centres.view(), finishing.edge)?;
+            let phase = |centres: &Array2<f64>| self.integral(centres.view(), finishing.edge);
+            let phases = centres.iter().map(phase).collect::<Result<Vec<_>, _>>()?;
             let part = Part { name: "idpc".into(), columns: vec![0], axes: vec![] };
-            signals.add(self.signal::<T>(&part.name, &part, phase.view())?)?;
+            signals.add(self.signal::<T>(&part.name, &part, &views(&phases))?)?;
         }
         Ok(())
     }
@@ -584,7 +604,7 @@ impl Columns<'_> {
     fn add_errors_to<T: Real + Sample>(
         &self,
         signals: &mut Signals<'static>,
-        errors: ArrayView2<'_, f64>,
+        errors: &[ArrayView2<'_, f64>],
     ) -> Result<(), Error> {
         for part in self.parts()? {
             let name = match &part.name[..] {
@@ -595,7 +615,7 @@ impl Columns<'_> {
         }
         let Some(centres) = self.centres(Some(errors)) else { return Ok(()) };
         let name = "standard_error_centre_of_mass";
-        Ok(signals.add(self.signal::<T>(name, &centre_part()?, centres.view())?)?)
+        Ok(signals.add(self.signal::<T>(name, &centre_part()?, &views(&centres))?)?)
     }
     /// The [integral](integrated) of centres of mass (place, axis), as one column.
     fn integral(&self, centres: ArrayView2<'_, f64>, edge: Edge) -> Result<Array2<f64>, Invalid> {
@@ -611,6 +631,10 @@ impl Columns<'_> {
 /// An axis of these frequencies \[1/Å\].
 fn frequencies(name: &str, q: &[f64]) -> Result<Axis, Invalid> {
     Axis::signal(name, "1/Å", q[0], if q.len() > 1 { q[1] - q[0] } else { 1.0 })
+}
+
+fn views(all: &[Array2<f64>]) -> Vec<ArrayView2<'_, f64>> {
+    all.iter().map(|one| one.view()).collect()
 }
 
 /// Centres of mass, in columns of their own.
@@ -665,29 +689,28 @@ mod tests {
         assert!(x.len() != y.len());
         for (k, (name, shape)) in found.iter().enumerate() {
             let part = parts[k % 4];
-            let kind = if k / 4 % 2 == 0 { part.into() } else { format!("standard_error_{part}") };
-            let suffix = if k < 8 { "" } else { "_2" };
-            let kind = kind.replace("_annular", "");
-            assert_eq!(*name, format!("{kind}{suffix}"));
-            assert_eq!(*shape, [&[6, 3], &shapes[k % 4][..]].concat());
+            let kind = if k < 4 { part.into() } else { format!("standard_error_{part}") };
+            assert_eq!(*name, kind.replace("_annular", ""));
+            assert_eq!(*shape, [&[2, 6, 3], &shapes[k % 4][..]].concat());
         }
-        assert_eq!(found.len(), 16);
+        assert_eq!(found.len(), 8);
         // Centres and errors of the signals of a scan
         let (centres, patterns) = (values(&signals, "centre_of_mass"), values(&signals, "four_d"));
         for place in [[0, 0], [1, 0], [4, 2]] {
             let mut sums = [0.0; 3];
             for (i, qx) in x.iter().enumerate() {
                 for (j, qy) in y.iter().enumerate() {
-                    let light = patterns[[place[0], place[1], i, j]];
+                    let light = patterns[[0, place[0], place[1], i, j]];
                     [1.0, *qx, *qy].iter().zip(&mut sums).for_each(|(q, sum)| *sum += q * light);
                 }
             }
             for axis in 0..2 {
-                let centre = centres[[place[0], place[1], axis]];
+                let centre = centres[[0, place[0], place[1], axis]];
                 assert!((sums[axis + 1] / sums[0] - centre).abs() < 1e-12, "{place:?}: {centre}");
             }
         }
-        assert!(centres[[1, 0, 0]].abs() > 1e-6 && centres[[1, 0, 0]] != centres[[1, 0, 1]]);
+        let one = |axis: usize| centres[[0, 1, 0, axis]];
+        assert!(one(0).abs() > 1e-6 && one(0) != one(1));
         let (_, once, first) = scanned(&SMALL.replace("configurations = 2", "configurations = 1"));
         let alone = once.signals::<f64>(&first, &Finishing::default()).unwrap();
         assert!(alone.items().all(|signal| !signal.name().starts_with("standard")));
@@ -702,11 +725,12 @@ mod tests {
         let part = plan.begin(0..3).unwrap();
         assert!(plan.signals::<f64>(&part, &Finishing::default()).is_err());
         let integrated = Finishing { integrated_centre: true, ..Finishing::default() };
-        let phase = values(&plan.signals::<f64>(&readings, &integrated).unwrap(), "idpc_2");
+        let phase = values(&plan.signals::<f64>(&readings, &integrated).unwrap(), "idpc");
+        let phase = phase.index_axis(NdAxis(0), 1);
         assert!(phase.shape() == [6, 3] && phase.sum().abs() < 1e-12 && phase[[1, 0]] != 0.0);
     }
 
-    // Planes and edges of a sample file
+    // Planes of a sample file
     #[test]
     fn planes_inside_the_specimen_have_signals_of_their_own() {
         let still = SMALL.replace("phonons = { configurations = 2, seed = 3 }", "");
@@ -721,18 +745,43 @@ mod tests {
         assert_eq!(shared.unwrap().plan().unwrap().options().method, method);
         let finishing = file.finishing(&plan);
         let signals = plan.signals::<f64>(&readings, &finishing).unwrap();
-        assert_eq!(signals.items().count(), 4 * 2 * 3);
+        assert_eq!(signals.items().count(), 4);
         let (_, whole, all) = scanned(&still);
         let alone = whole.signals::<f64>(&all, &finishing).unwrap();
-        for name in ["annular", "annular_2", "four_d_2"] {
+        for name in ["annular", "annulus_0", "centre_of_mass", "four_d"] {
             let [long, short] = [&signals, &alone].map(|signals| values(signals, name));
-            assert!((&long - &short).iter().all(|x| x.abs() < 1e-13));
-            let inside = values(&signals, &format!("{name}_after_3"));
-            assert!(inside.shape() == long.shape() && inside != long);
+            assert_eq!(long.shape()[..4], [2, 3, 6, 3]);
+            assert_eq!([&long.shape()[..1], &long.shape()[2..]].concat(), short.shape());
+            let plane = |k: usize| long.index_axis(NdAxis(1), k);
+            assert!((&plane(2) - &short).iter().all(|x| x.abs() < 1e-13));
+            assert!(plane(1) != short && plane(0) != plane(1));
         }
-        values(&signals, "centre_of_mass_after_1");
+        let axes =
+            |name: &str| signals.items().find(|one| one.name() == name).unwrap().axes().to_vec();
+        let [defocus, thickness] = [0, 1].map(|k| axes("four_d")[k].clone());
+        assert_eq!((defocus.name(), defocus.values()), ("defocus", &[0.0, 40.0][..]));
+        assert_eq!((thickness.name(), thickness.values().len()), ("thickness", 3));
+        assert!((thickness.values()[1] - 3.0 * 1.3575).abs() < 1e-12 && thickness.unit() == "Å");
     }
 
+    // Foci of a sample file
+    #[test]
+    fn foci_are_put_in_order_and_differ() {
+        let defoci = |list: &str| {
+            let text = SMALL.replace("[0.0, 40.0]", list);
+            let file = SampleFile::from_toml(&text, "book/systems/small.toml").unwrap();
+            file.plan().map(|plan| plan.options().defoci.clone()).map_err(|error| error.to_string())
+        };
+        assert_eq!(defoci("[40.0, 10.0, -3.0]"), Ok(vec![40.0, 10.0, -3.0]));
+        assert_eq!(defoci("[0.0, 50.0, -50.0]"), Ok(vec![-50.0, 0.0, 50.0]));
+        let said = defoci("[1.0, 5.0, 1.0]").unwrap_err();
+        assert!(
+            said.starts_with("book/systems/small.toml:9: beam.defocus = [1.0, 5.0, 1.0]"),
+            "{said}"
+        );
+    }
+
+    // Edges of a sample file
     #[test]
     fn scans_of_whole_cells_repeat() {
         let edge = |from: &str, to: &str| {

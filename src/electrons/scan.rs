@@ -16,7 +16,7 @@ use crate::device::{
     Description, Engine, Memory, Stage, Watch, Work, Workers, dispatch, dispatch_in_runs, gather,
     threads,
 };
-use crate::error::{Error, Invalid, accept, finite, positive};
+use crate::error::{Error, Invalid, accept, finite, is_ordered, positive};
 use crate::numerics::real::{Precision, Real};
 use crate::specimen::{Phonons, Slicing, Specimen, TiledSpecimen};
 use ndarray::parallel::prelude::*;
@@ -168,8 +168,10 @@ impl StemPlan {
             }
         };
         options.slicing.accept_ends(&options.ends)?;
-        accept(!options.defoci.is_empty(), "defocus", &options.defoci, "at least one defocus")?;
-        for defocus in &options.defoci {
+        let defoci = &options.defoci;
+        accept(!defoci.is_empty(), "defocus", defoci, "at least one defocus")?;
+        accept(is_ordered(defoci), "defocus", defoci, "defoci that rise, or that fall")?;
+        for defocus in defoci {
             let probe = focused(&options.probe, *defocus);
             probe.check(&waves)?;
             probe.check_sampling(&options.grid)?;
@@ -263,13 +265,38 @@ impl StemPlan {
     /// # Errors
     /// `Invalid` where there are no such places.
     pub fn begin(&self, places: Range<usize>) -> Result<StemReadings, Invalid> {
-        let count = self.places();
-        let expected = format!("some of {count} places");
-        accept(!places.is_empty() && places.end <= count, "places", &places, &expected)?;
+        self.accept_places(&places)?;
         let shape = (places.len(), self.readings());
-        let spread = if self.options.phonons.configurations > 1 { shape } else { (0, 0) };
+        let spread = if self.averages() { shape } else { (0, 0) };
         let (mean, squares) = (Array2::zeros(shape), Array2::zeros(spread));
         Ok(StemReadings { places, done: [0, 0], mean, squares })
+    }
+
+    // Check how far a part has come
+    /// Whether each reading is an average over configurations, with its deviations.
+    pub(super) fn averages(&self) -> bool {
+        self.options.phonons.configurations > 1
+    }
+
+    /// Refuses places that are none of this scan's.
+    fn accept_places(&self, places: &Range<usize>) -> Result<(), Invalid> {
+        let count = self.places();
+        let expected = format!("some of {count} places");
+        accept(!places.is_empty() && places.end <= count, "places", places, &expected).map(drop)
+    }
+
+    /// Refuses readings that claim to be further than this plan goes.
+    ///
+    /// # Errors
+    /// `Invalid` for places beyond the scan, more configurations than there are, or more places of the next configuration than the part has.
+    pub(super) fn accept_progress(&self, readings: &StemReadings) -> Result<(), Invalid> {
+        self.accept_places(&readings.places)?;
+        let ([done, next], all) = (readings.done, self.configurations());
+        let expected = format!("at most {all}");
+        accept(done <= all, "configurations of the specimen", done, &expected)?;
+        let most = if done < all { readings.places.len() } else { 0 };
+        let expected = if most > 0 { format!("at most {most}") } else { "0".into() };
+        accept(next <= most, "positions of the next configuration", next, &expected).map(drop)
     }
 
     /// Goes on with a part of the scan from where `readings` are, to its end; `keep` is shown them after each block.
@@ -286,9 +313,12 @@ impl StemPlan {
         watch: &dyn Watch,
         keep: &mut dyn FnMut(&StemReadings) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let shape = readings.mean.dim();
-        let expected = format!("{:?} of this plan", (readings.places.len(), self.readings()));
-        accept(shape == (readings.places.len(), self.readings()), "readings", shape, &expected)?;
+        self.accept_progress(readings)?;
+        let (shape, own) = (readings.mean.dim(), (readings.places.len(), self.readings()));
+        let expected = format!("{own:?} of this plan");
+        accept(shape == own, "readings", shape, &expected)?;
+        let (shape, own) = (readings.squares.dim(), if self.averages() { own } else { (0, 0) });
+        accept(shape == own, "deviations", shape, &format!("{own:?} of this plan"))?;
         match engine.precision() {
             Precision::F32 => self.run_all::<f32>(engine, readings, watch, keep),
             Precision::F64 => self.run_all::<f64>(engine, readings, watch, keep),

@@ -4,9 +4,9 @@
 use crate::device::temporary::{self, ListedFile};
 use crate::error::{Error, Invalid};
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempDir};
 
 // Draft of a file
 /// A file in the making, which is removed unless it is published.
@@ -70,6 +70,114 @@ impl Draft {
     }
 }
 
+// Draft of a folder
+/// Whether an older folder may be replaced.
+type Accept = fn(&Path) -> io::Result<()>;
+
+/// A folder in the making, which is removed unless it is published.
+#[derive(Debug)]
+pub struct FolderDraft {
+    folder: TempDir,
+    target: PathBuf,
+    name: PathBuf,
+    accept: Accept,
+}
+
+impl FolderDraft {
+    /// Starts a draft of the folder `name`; an older one must be `accept`ed.
+    ///
+    /// # Errors
+    /// `Write` as in [`Draft::new`], and with what `accept` says.
+    pub fn new(name: &Path, accept: Accept) -> Result<Self, Error> {
+        let refuse = |source| Error::Write { path: name.into(), source };
+        let target = target_of(name).map_err(refuse)?;
+        let older = replaceable(&target, accept).map_err(refuse)?;
+        let folder = start_folder(folder_of(&target), older.flatten()).map_err(refuse)?;
+        Ok(Self { folder, target, name: name.into(), accept })
+    }
+
+    /// Fills the draft by a function that is given its path; nothing is visible yet.
+    ///
+    /// # Errors
+    /// `Write` with what `fill` says.
+    pub fn fill<T>(&mut self, fill: impl FnOnce(&Path) -> io::Result<T>) -> Result<T, Error> {
+        let filled = fill(self.folder.path());
+        filled.map_err(|source| Error::Write { path: self.name.clone(), source })
+    }
+
+    // Publish the draft of a folder
+    /// Gives the draft its name, in place of an older folder or file.
+    ///
+    /// # Errors
+    /// `Write` where that fails or the older folder is not accepted any more; it is then still there.
+    pub fn publish(self) -> Result<(), Error> {
+        let Self { folder, target, name, accept } = self;
+        let refuse = |source| Error::Write { path: name.clone(), source };
+        if replaceable(&target, accept).map_err(refuse)?.is_none() {
+            std::fs::rename(folder.path(), target).map_err(refuse)?;
+            drop(folder.keep());
+            return Ok(());
+        }
+        exchange(folder.path(), &target).map_err(refuse)?;
+        if folder.path().is_dir() {
+            return folder.close().map_err(refuse);
+        }
+        std::fs::remove_file(folder.keep()).map_err(refuse)
+    }
+}
+
+// Check what a folder replaces
+/// What is there and may be replaced, if anything is: the permissions of a folder, or none of a file.
+fn replaceable(target: &Path, accept: Accept) -> io::Result<Option<Option<Permissions>>> {
+    if !target.is_dir() {
+        return Ok(permissions_of(target)?.map(|_| None));
+    }
+    let permissions = target.metadata()?.permissions();
+    if is_protected(&permissions) {
+        return Err(protected("folder"));
+    }
+    accept(target)?;
+    Ok(Some(Some(permissions)))
+}
+
+fn start_folder(folder: &Path, permissions: Option<Permissions>) -> io::Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".lenslet-").suffix(".part");
+    #[cfg(unix)]
+    if let Some(permissions) = permissions {
+        builder.permissions(permissions);
+    }
+    builder.tempdir_in(folder).map_err(|error| io::Error::from(error.kind()))
+}
+
+// Exchange two names
+/// Exchanges the names of two files or folders, in one step where the system can.
+fn exchange(draft: &Path, target: &Path) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_vendor = "apple"))]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use rustix::io::Errno;
+        match renameat_with(CWD, draft, CWD, target, RenameFlags::EXCHANGE) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
+            done => return done.map_err(io::Error::from),
+        }
+    }
+    exchange_in_steps(draft, target)
+}
+
+/// The same in three steps; if the second fails, the first is taken back.
+fn exchange_in_steps(draft: &Path, target: &Path) -> io::Result<()> {
+    let mut third = draft.as_os_str().to_owned();
+    third.push(".old");
+    let third = Path::new(&third);
+    std::fs::rename(target, third)?;
+    std::fs::rename(draft, target).or_else(|error| {
+        std::fs::rename(third, target)?;
+        Err(error)
+    })?;
+    std::fs::rename(third, draft)
+}
+
 // Follow a name to its target
 /// The file that a name stands for: links followed, even where nothing is at their end, and its folder spelt out in full.
 fn target_of(name: &Path) -> io::Result<PathBuf> {
@@ -109,21 +217,33 @@ fn folder_of(path: &Path) -> &Path {
 // Permissions of the file that is replaced
 /// The permissions of the file that is there already, if there is one and it may be replaced.
 fn permissions_of(target: &Path) -> io::Result<Option<Permissions>> {
-    let Ok(found) = target.metadata() else { return Ok(None) };
+    let found = match target.metadata() {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
     if !found.is_file() {
         return Err(io::Error::other("the name is taken by something that is not a file"));
     }
     let permissions = found.permissions();
-    #[cfg(unix)]
-    let protected = std::os::unix::fs::PermissionsExt::mode(&permissions) & 0o200 == 0;
-    #[cfg(not(unix))]
-    let protected = permissions.readonly();
-    if protected {
-        let reason = "the file is read-only: make it writable, or give another name";
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    if is_protected(&permissions) {
+        return Err(protected("file"));
     }
     OpenOptions::new().write(true).open(target)?;
     Ok(Some(permissions))
+}
+
+/// Whether the owner may not write.
+fn is_protected(permissions: &Permissions) -> bool {
+    #[cfg(unix)]
+    return std::os::unix::fs::PermissionsExt::mode(permissions) & 0o200 == 0;
+    #[cfg(not(unix))]
+    return permissions.readonly();
+}
+
+fn protected(what: &str) -> io::Error {
+    let reason = format!("the {what} is read-only: make it writable, or give another name");
+    io::Error::new(ErrorKind::PermissionDenied, reason)
 }
 
 // Start a file with its permissions
@@ -156,19 +276,77 @@ pub fn check_distinct(
     }
 }
 
-// Refuse files that are named twice
-/// Refuses outputs that stand for the file of an input or of each other, or that cannot be written; each is a role and a name.
+// Refuse files in a folder that is replaced
+/// Refuses another name of a run that stands for a file in the folder of a `role`.
 ///
 /// # Errors
-/// `Invalid`, naming both roles; `Write` as in [`Draft::new`].
-pub fn check_files(inputs: &[(&str, &Path)], outputs: &[(&str, &Path)]) -> Result<(), Error> {
+/// `Invalid`, naming both roles.
+pub fn check_outside(
+    (role, folder): (&str, &Path),
+    (other_role, other): (&str, &Path),
+) -> Result<(), Invalid> {
+    match (target_of(folder), target_of(other)) {
+        (Ok(folder), Ok(file)) if file != folder && file.starts_with(&folder) => {
+            let expected = format!("a file outside of the folder of the {role}");
+            Err(Invalid::new(other_role, other.display(), expected))
+        }
+        _ => Ok(()),
+    }
+}
+
+// Refuse names that are too long
+/// Refuses the name of a `role`, such as `output`, that is too long for its file system, or becomes so with this `ending` behind it.
+///
+/// # Errors
+/// `Invalid`, with the greatest length that is possible.
+pub fn check_length((role, name): (&str, &Path), ending: &str) -> Result<(), Invalid> {
+    let mut whole = name.file_name().unwrap_or_default().to_owned();
+    whole.push(ending);
+    let whole = name.with_file_name(whole);
+    let too_long = |path: &Path| {
+        path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::InvalidFilename)
+    };
+    if !too_long(&whole) {
+        return Ok(());
+    }
+    let length = name.file_name().unwrap_or_default().len();
+    let (mut least, mut most) = (0, length + ending.len());
+    while least + 1 < most {
+        let middle = least.midpoint(most);
+        let longer = too_long(&folder_of(name).join("x".repeat(middle)));
+        *(if longer { &mut most } else { &mut least }) = middle;
+    }
+    let written = match ending {
+        "" => String::new(),
+        _ => format!(", because {ending} is put behind the name for a second file"),
+    };
+    let limit = least.saturating_sub(ending.len());
+    let expected = format!("a file name of at most {limit} bytes, not {length}{written}");
+    Err(Invalid::new(role, name.display(), expected))
+}
+
+// Refuse files that are named twice
+/// Refuses outputs that stand for the file of an input or of each other, or whose names are too long; each is a role and a name.
+///
+/// # Errors
+/// `Invalid`, naming the roles.
+pub fn check_names(inputs: &[(&str, &Path)], outputs: &[(&str, &Path)]) -> Result<(), Invalid> {
     for (k, &output) in outputs.iter().enumerate() {
+        check_length(output, "")?;
         for &other in outputs[..k].iter().chain(inputs) {
             check_distinct(output, other)?;
         }
-        drop(Draft::new(output.1)?);
     }
     Ok(())
+}
+
+/// Refuses outputs as [`check_names`], and those that cannot be written.
+///
+/// # Errors
+/// `Invalid`, naming the roles; `Write` as in [`Draft::new`].
+pub fn check_files(inputs: &[(&str, &Path)], outputs: &[(&str, &Path)]) -> Result<(), Error> {
+    check_names(inputs, outputs)?;
+    outputs.iter().try_for_each(|output| Draft::new(output.1).map(drop))
 }
 
 // Tests of drafts
@@ -211,6 +389,35 @@ mod tests {
         let (one, same) = (folder.path().join("a.npz"), folder.path().join("./a.npz"));
         assert!(check_distinct(("plot", &one), ("output", &same)).is_err());
         assert!(check_distinct(("plot", &one), ("output", &absent)).is_ok());
+        Ok(())
+    }
+
+    // Refuse names of too many bytes
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn names_that_are_too_long_are_refused_beforehand() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let name = |length: usize| folder.path().join("n".repeat(length - 4) + ".npz");
+        let longest = (10..1000).rev().find(|&length| File::create(name(length)).is_ok());
+        let longest = longest.unwrap_or_default();
+        std::fs::remove_file(name(longest))?;
+        assert!(check_length(("output", &name(longest)), "").is_ok());
+        assert!(check_length(("output", &name(longest - 11)), ".checkpoint").is_ok());
+        let said = |length, ending| {
+            let refused =
+                check_length(("output", &name(length)), ending).map_err(|e| e.to_string());
+            refused.err().unwrap_or_default()
+        };
+        let short = said(longest - 10, ".checkpoint");
+        let limit = format!("a file name of at most {} bytes, not {}", longest - 11, longest - 10);
+        assert!(short.starts_with("output = ") && short.contains(&limit), "{short}");
+        assert!(said(longest + 1, "").ends_with(&format!("{longest} bytes, not {}", longest + 1)));
+        let long = name(longest + 1);
+        assert!(
+            check_files(&[], &[("plot", &long)]).is_err_and(|e| e.to_string().starts_with("plot"))
+        );
+        assert!(Draft::new(&long).is_err(), "before anything is written");
+        assert_eq!(folder.path().read_dir()?.count(), 0);
         Ok(())
     }
 
@@ -282,6 +489,67 @@ mod tests {
         assert!(
             refused.is_err_and(|said| said.contains("the file is read-only: make it writable"))
         );
+        Ok(())
+    }
+
+    // Folders appear whole
+    #[test]
+    fn folders_appear_whole_or_not_at_all() -> Result<(), Box<dyn std::error::Error>> {
+        let folder = tempfile::tempdir()?;
+        let name = folder.path().join("s.zarr");
+        let accept = |found: &Path| match found.join("notes").exists() {
+            true => Err(io::Error::other("it has notes")),
+            false => Ok(()),
+        };
+        let write = |text: &'static str| {
+            move |draft: &Path| std::fs::write(draft.join("data"), text).map(|()| text.len())
+        };
+        let read = || std::fs::read_to_string(name.join("data"));
+        let mut draft = FolderDraft::new(&name, accept)?;
+        assert_eq!(draft.fill(write("one"))?, 3);
+        assert!(!name.exists());
+        draft.publish()?;
+        assert_eq!(read()?, "one");
+        let full = |_: &Path| Err::<(), _>(io::Error::from(ErrorKind::StorageFull));
+        assert!(FolderDraft::new(&name, accept)?.fill(full).is_err());
+        let mut draft = FolderDraft::new(&name, accept)?;
+        draft.fill(write("two"))?;
+        std::fs::write(name.join("notes"), "mine")?;
+        let refused = draft.publish().map_err(|error| error.to_string());
+        assert!(refused.is_err_and(|said| said.ends_with("it has notes")));
+        assert!(FolderDraft::new(&name, accept).is_err() && read()? == "one");
+        std::fs::remove_file(name.join("notes"))?;
+        let mut draft = FolderDraft::new(&name, accept)?;
+        draft.fill(write("three"))?;
+        draft.publish()?;
+        assert_eq!((read()?.as_str(), folder.path().read_dir()?.count()), ("three", 1));
+        let other = folder.path().join("other");
+        std::fs::create_dir(&other)?;
+        exchange_in_steps(&other, &name)?;
+        assert!(other.join("data").exists() && name.read_dir()?.next().is_none());
+        assert!(exchange_in_steps(&folder.path().join("none"), &other).is_err());
+        assert!(other.join("data").exists() && folder.path().read_dir()?.count() == 2);
+        Ok(())
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn folders_keep_their_permissions() -> Result<(), Box<dyn std::error::Error>> {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir()?;
+        let (name, link) = (folder.path().join("s.zarr"), folder.path().join("link.zarr"));
+        std::fs::create_dir(&name)?;
+        std::os::unix::fs::symlink("s.zarr", &link)?;
+        let set = |mode| std::fs::set_permissions(&name, Permissions::from_mode(mode));
+        let mode = || name.metadata().map(|found| found.permissions().mode() & 0o777);
+        for mode_of in [0o700, 0o750] {
+            set(mode_of)?;
+            FolderDraft::new(&link, |_| Ok(()))?.publish()?;
+            assert_eq!((mode()?, link.is_symlink()), (mode_of, true));
+        }
+        set(0o500)?;
+        assert!(FolderDraft::new(&name, |_| Ok(())).is_err());
+        set(0o700)?;
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
 // Tangled from book/src/emd-files.md: edit there, or here and run cargo tangle stitch.
-//! Signals in HDF5, in the tree that Prismatic writes and others read.
+//! Signals in HDF5, in the trees of Prismatic and of EMD 1.0, which py4DSTEM reads.
 
 // What files like Prismatic's stand on
 use super::hdf5::{Address, Hdf5, Link};
@@ -9,21 +9,17 @@ use std::io::{self, Seek, Write};
 // Names and folders in Prismatic's tree
 /// Name of the group of a signal.
 fn group_name(signal: &Signal) -> String {
-    let name = known_as(&signal.name);
-    let scanned = signal.axes.iter().any(|axis| axis.navigation);
-    match signal.depth {
-        None if !scanned => format!("{name}_fp0000"),
-        depth => format!("{name}_depth{:04}", depth.map_or(0, |(number, _)| number)),
-    }
+    let kind = if signal.axes.iter().any(|axis| axis.navigation) { "depth" } else { "fp" };
+    format!("{}_{kind}0000", known_as(&signal.name))
 }
 
 /// The folder that a signal belongs to, and the name of its numbers.
 fn folder(signal: &Signal) -> (&'static str, &'static str) {
-    let navigation = signal.axes.iter().filter(|axis| axis.navigation).count();
-    let pattern = signal.axes[navigation..].iter().all(|axis| is_angle(&axis.unit));
-    match [navigation, signal.axes.len() - navigation] {
+    let [series, scanned, recorded] = signal.kinds();
+    let pattern = signal.axes[series + scanned..].iter().all(|axis| is_angle(&axis.unit));
+    match [scanned, recorded] {
         [2, 2] => ("datacubes", "datacube"),
-        [0, _] if pattern => ("diffractionslices", "diffractionslice"),
+        [0, 1 | 2] if pattern => ("diffractionslices", "diffractionslice"),
         _ => ("realslices", "realslice"),
     }
 }
@@ -31,8 +27,19 @@ fn folder(signal: &Signal) -> (&'static str, &'static str) {
 fn is_angle(unit: &str) -> bool {
     matches!(unit, "1/Å" | "1/nm" | "mrad" | "rad")
 }
+/// The name of the numbers of a signal, and the number of its first axis, by which RosettaSciIO finds the two axes of a picture.
+fn layout(signal: &Signal) -> (&'static str, usize) {
+    let [series, scanned, recorded] = signal.kinds();
+    let picture = if [scanned, recorded] == [2, 2] { series + 2 } else { series };
+    match (series, picture) {
+        (0, _) => (folder(signal).1, 1),
+        (_, 1) => ("realslice", 0),
+        (_, 3) => ("datacube", 0),
+        _ => ("datacube", 1),
+    }
+}
 
-// Write the tree of a simulation
+// Write both trees of a simulation
 /// Folders of the tree, in the order of their names.
 const FOLDERS: [&str; 7] = [
     "counted_datacubes",
@@ -44,8 +51,11 @@ const FOLDERS: [&str; 7] = [
     "supergroups",
 ];
 
+/// Name of the group around Prismatic's tree.
+const SIMULATION: &str = "4DSTEM_simulation";
+
 impl Signals<'_> {
-    /// Writes all signals into the tree of a simulation.
+    /// Writes all signals into both trees.
     pub(super) fn write_emd<W: Write + Seek>(&self, file: W) -> io::Result<()> {
         let mut file = Hdf5::begin(file)?;
         let mut leaves = Vec::new();
@@ -60,49 +70,63 @@ impl Signals<'_> {
         }
         // Write what is around the folders
         let data = file.group(&folders, &[])?;
-        let metadata = self.write_metadata(&mut file)?;
+        let steps = Steps::of(self);
+        let metadata = self.write_metadata(&steps, &mut file)?;
         let log = file.group(&[], &[])?;
         let top = [("data", data), ("log", log), ("metadata", metadata)];
-        let versions = [
-            ("version_major", 0),
-            ("version_minor", 9),
-            ("version_release", 0),
-            ("emd_group_type", 2),
-        ];
-        let versions = versions.map(|(key, number)| (key, Fact::Integer(number)));
-        let top = file.group(&top.map(|(name, at)| (name, Link::Hard(at))), &versions)?;
-        let root = file.group(&[("4DSTEM_simulation", Link::Hard(top))], &[])?;
+        let versions = |major, minor| {
+            let versions =
+                [("version_major", major), ("version_minor", minor), ("version_release", 0)];
+            versions.map(|(key, number)| (key, Fact::Integer(number)))
+        };
+        let attributes = [&versions(0, 9)[..], &[("emd_group_type", Fact::Integer(2))]].concat();
+        let top = file.group(&top.map(|(name, at)| (name, Link::Hard(at))), &attributes)?;
+        let tree = self.write_emd_1(&steps, &mut file)?;
+        let made = ("authoring_program", env!("CARGO_PKG_NAME").into());
+        let of_file = [("emd_group_type", "file".into()), made];
+        let attributes = [&versions(1, 0)[..], &of_file].concat();
+        let links = [(SIMULATION, Link::Hard(top)), (ROOT, Link::Hard(tree))];
+        let root = file.group(&links, &attributes)?;
         file.finish(root)
     }
 }
 
-// Write one signal into the tree
+// Write one signal into Prismatic's tree
 impl Signal<'_> {
     fn write_emd<W: Write + Seek>(&self, file: &mut Hdf5<W>) -> io::Result<Address> {
-        let name = folder(self).1;
-        let mut links = vec![(name.to_string(), Link::Hard(file.samples(&self.samples, &[])?))];
+        let (name, first) = layout(self);
+        let numbers = file.samples(&self.samples, &[("units", "".into())])?;
+        let mut links = vec![(name.to_string(), Link::Hard(numbers))];
         links.push(("data".into(), Link::Soft(name)));
         for (k, (axis, &count)) in self.axes.iter().zip(self.samples.shape()).enumerate() {
-            links.push((format!("dim{}", k + 1), Link::Hard(axis.write_emd(count, file)?)));
+            let unit = format!("[{}]", spelt(&axis.unit, "none"));
+            let places = axis.write_emd(count, &unit, file)?;
+            links.push((format!("dim{}", k + first), Link::Hard(places)));
         }
         let links: Vec<_> = links.iter().map(|(name, link)| (&name[..], *link)).collect();
-        let mut attributes = vec![("emd_group_type", Fact::Integer(1)), ("metadata", 0.into())];
-        if let Some((_, thickness)) = self.depth {
-            attributes.push(("output_depth", thickness.into()));
-        }
+        let attributes = [("emd_group_type", Fact::Integer(1)), ("metadata", 0.into())];
         file.group(&links, &attributes)
     }
 }
 
-// Write one axis into the tree
+// Write one axis of a tree
+/// A unit in powers; `none` where there is no unit.
+fn spelt(unit: &str, none: &str) -> String {
+    match unit.strip_prefix("1/") {
+        _ if unit.is_empty() => none.to_string(),
+        Some(length) => format!("{length}^-1"),
+        None => unit.to_string(),
+    }
+}
+
 impl Axis {
-    fn write_emd<W: Write + Seek>(&self, count: usize, file: &mut Hdf5<W>) -> io::Result<Address> {
-        let unit = match self.unit.strip_prefix("1/") {
-            _ if self.unit.is_empty() => "[none]".to_string(),
-            Some(length) => format!("[{length}^-1]"),
-            None => format!("[{}]", self.unit),
-        };
-        let attributes = [("name", self.name[..].into()), ("units", unit[..].into())];
+    fn write_emd<W: Write + Seek>(
+        &self,
+        count: usize,
+        unit: &str,
+        file: &mut Hdf5<W>,
+    ) -> io::Result<Address> {
+        let attributes = [("name", self.name[..].into()), ("units", unit.into())];
         if self.labels.is_empty() {
             file.numbers(&self.places(count.max(2)), &attributes)
         } else {
@@ -111,45 +135,184 @@ impl Axis {
     }
 }
 
-// Write facts into the tree
+// Write facts into Prismatic's tree
 impl Signals<'_> {
-    fn write_metadata<W: Write + Seek>(&self, file: &mut Hdf5<W>) -> io::Result<Address> {
+    fn write_metadata<W: Write + Seek>(
+        &self,
+        steps: &Steps,
+        file: &mut Hdf5<W>,
+    ) -> io::Result<Address> {
         let mut facts: Vec<_> =
             self.facts.iter().map(|(key, fact)| (&key[..], fact.clone())).collect();
-        let missing = |key: &str| !self.facts.iter().any(|(known, _)| known == key);
-        if ["ns", "s", "zs", "t", "c"].into_iter().any(missing) {
-            for (key, fact) in self.depth_facts() {
-                facts.retain(|(known, _)| *known != key);
-                facts.push((key, fact));
-            }
+        let mut microscope = Vec::new();
+        if let Some(beam) = self.instrument {
+            let [energy, angle] = [beam.beam_energy, beam.convergence_angle].map(Fact::Number);
+            facts.extend([("E", energy.clone()), ("sa", angle.clone())]);
+            microscope.extend([("beam_energy", energy), ("convergence_semiangle_mrad", angle)]);
         }
         let original = file.group(&[], &facts)?;
         let original = file.group(&[("simulation_parameters", Link::Hard(original))], &[])?;
         let mut links = vec![("original", Link::Hard(original))];
         for name in ["calibration", "comments", "microscope", "sample", "user"] {
-            links.push((name, Link::Hard(file.group(&[], &[])?)));
+            let attributes = match name {
+                "calibration" => &steps.facts()[..],
+                "microscope" => &microscope[..],
+                _ => &[],
+            };
+            links.push((name, Link::Hard(file.group(&[], attributes)?)));
         }
         let first = file.group(&links, &[])?;
         file.group(&[("metadata_0", Link::Hard(first))], &[])
     }
+}
 
-    // Facts about evenly spaced depths
-    /// What tells a reader where the depths are, if there are several.
-    fn depth_facts(&self) -> Vec<(&'static str, Fact)> {
-        let last = self.items.iter().filter_map(|signal| signal.depth).max_by_key(|depth| depth.0);
-        let Some((number, thickness)) = last.filter(|(number, _)| *number > 0) else {
-            return Vec::new();
+// Write the tree of EMD 1.0
+/// Name of the root of the tree.
+const ROOT: &str = "lenslet";
+
+impl Signal<'_> {
+    fn is_cube(&self) -> bool {
+        self.kinds() == [0, 2, 2] && self.axes.iter().all(|axis| axis.labels.is_empty())
+    }
+
+    /// Writes the group of the signal around `inside`, with a link to its numbers in Prismatic's tree.
+    fn write_emd_1<W: Write + Seek>(
+        &self,
+        inside: &[(String, Address)],
+        file: &mut Hdf5<W>,
+    ) -> io::Result<Address> {
+        let (folder, name) = (folder(self).0, layout(self).0);
+        let path = format!("/{SIMULATION}/data/{folder}/{}/{name}", group_name(self));
+        let mut links = inside.to_vec();
+        for (k, (axis, &count)) in self.axes.iter().zip(self.samples.shape()).enumerate() {
+            let unit = spelt(&axis.unit, "").replace('Å', "A");
+            links.push((format!("dim{k}"), axis.write_emd(count, &unit, file)?));
+        }
+        let mut links: Vec<_> =
+            links.iter().map(|(name, at)| (&name[..], Link::Hard(*at))).collect();
+        links.push(("data", Link::Soft(&path)));
+        let class = if self.is_cube() { "DataCube" } else { "Array" };
+        file.group(&links, &[("emd_group_type", "array".into()), ("python_class", class.into())])
+    }
+}
+impl Signals<'_> {
+    fn write_emd_1<W: Write + Seek>(
+        &self,
+        steps: &Steps,
+        file: &mut Hdf5<W>,
+    ) -> io::Result<Address> {
+        let cube = self.items.iter().find(|signal| signal.is_cube());
+        let mut nodes = Vec::new();
+        for signal in &self.items {
+            if cube.is_none_or(|cube| cube.name != signal.name) {
+                nodes.push((signal.name.clone(), signal.write_emd_1(&[], file)?));
+            }
+        }
+        if let Some(cube) = cube {
+            nodes = vec![(cube.name.clone(), cube.write_emd_1(&nodes, file)?)];
+        }
+        let bundle = self.write_bundle(steps, file)?;
+        nodes.push(("metadatabundle".into(), bundle));
+        let links: Vec<_> = nodes.iter().map(|(name, at)| (&name[..], Link::Hard(*at))).collect();
+        file.group(&links, &[("emd_group_type", "root".into()), ("python_class", "Root".into())])
+    }
+
+    // Write the metadata of EMD 1.0
+    fn write_bundle<W: Write + Seek>(
+        &self,
+        steps: &Steps,
+        file: &mut Hdf5<W>,
+    ) -> io::Result<Address> {
+        let mut calibration = Vec::new();
+        for (key, fact) in steps.facts() {
+            calibration.push((key, file.item(&fact)?));
+        }
+        calibration.push(("QR_flip", file.item(&Fact::Flag(false))?));
+        calibration.push(("_root_treepath", file.item(&"".into())?));
+        let cubes = self.items.iter().filter(|signal| signal.is_cube());
+        let mut targets: Vec<_> = cubes.map(|cube| format!("/{}", cube.name)).collect();
+        if let Some((first, others)) = targets.split_first_mut() {
+            others.iter_mut().for_each(|other| other.insert_str(0, first));
+        }
+        calibration.push(("_target_paths", file.items(&targets)?));
+        if let Some(beam) = self.instrument {
+            let angle = file.item(&beam.convergence_angle.into())?;
+            calibration.push(("convergence_semiangle_mrad", angle));
+        }
+        let mut facts = Vec::new();
+        for (key, fact) in &self.facts {
+            facts.push((&key[..], file.item(fact)?));
+        }
+        let mut bundle = Vec::new();
+        for (name, class, items) in
+            [("calibration", "Calibration", calibration), ("simulation", "Metadata", facts)]
+        {
+            let links: Vec<_> = items.into_iter().map(|(key, at)| (key, Link::Hard(at))).collect();
+            let attributes =
+                [("emd_group_type", "metadata".into()), ("python_class", class.into())];
+            bundle.push((name, Link::Hard(file.group(&links, &attributes)?)));
+        }
+        file.group(&bundle, &[("emd_group_type", "metadatabundle".into())])
+    }
+}
+
+// Write items of metadata
+impl<W: Write + Seek> Hdf5<W> {
+    /// An item of metadata.
+    fn item(&mut self, fact: &Fact) -> io::Result<Address> {
+        let kind = match fact {
+            Fact::Text(_) => "string",
+            Fact::Number(_) | Fact::Integer(_) => "number",
+            Fact::Flag(_) => "bool",
+            Fact::Numbers(_) => "array",
         };
-        let step = thickness / (number + 1) as f64;
-        let even = |(k, z): (usize, f64)| (z - step * (k + 1) as f64).abs() <= 1e-6 * thickness;
-        let even = self.items.iter().filter_map(|signal| signal.depth).all(even);
-        let (tiles, cell) = ([1.0; 3], [if even { thickness } else { 0.0 }, 0.0, 0.0]);
-        vec![
-            ("ns", Fact::Integer(1)),
-            ("s", Fact::Number(if even { step } else { 1.0 })),
-            ("zs", Fact::Number(0.0)),
-            ("t", Fact::Numbers(tiles.to_vec())),
-            ("c", Fact::Numbers(cell.to_vec())),
+        self.fact(fact, &[("type", kind.into())])
+    }
+
+    /// A list of texts as an item of metadata.
+    fn items(&mut self, texts: &[String]) -> io::Result<Address> {
+        let mut links = Vec::new();
+        for (k, text) in texts.iter().enumerate() {
+            links.push((k.to_string(), self.fact(&text[..].into(), &[])?));
+        }
+        let links: Vec<_> = links.iter().map(|(k, at)| (&k[..], Link::Hard(*at))).collect();
+        let length = Fact::Integer(texts.len() as i64);
+        self.group(&links, &[("type", "list_of_strings".into()), ("length", length)])
+    }
+}
+
+// Steps that calibrate both trees
+/// Sizes of pixels, each with its unit, as py4DSTEM spells it.
+struct Steps {
+    scan: (f64, String),
+    pattern: (f64, String),
+}
+
+impl Steps {
+    fn of(signals: &Signals) -> Self {
+        let axes = || signals.items.iter().flat_map(|signal| &signal.axes);
+        let plain = |axis: &&Axis| !axis.is_series() && axis.labels.is_empty();
+        let recorded = || axes().filter(|axis| is_angle(&axis.unit) && plain(axis));
+        let scan = axes().filter(plain).find(|axis| axis.navigation && axis.unit == "Å");
+        let scan = scan.or_else(|| axes().filter(plain).find(|axis| axis.unit == "Å"));
+        let pattern = recorded().find(|axis| axis.unit == "1/Å").or_else(|| recorded().next());
+        let size = |axis: Option<&Axis>| match axis.map(|axis| (axis.scale, &axis.unit[..])) {
+            Some((scale, "1/nm")) => (0.1 * scale, "A^-1".into()),
+            Some((scale, "rad")) => (1e3 * scale, "mrad".into()),
+            Some((scale, unit)) => (scale, spelt(unit, "").replace('Å', "A")),
+            None => (1.0, "pixels".into()),
+        };
+        Self { scan: size(scan), pattern: size(pattern) }
+    }
+
+    /// The same under the names of py4DSTEM.
+    fn facts(&self) -> [(&'static str, Fact); 4] {
+        let ((scan, scan_unit), (pattern, pattern_unit)) = (&self.scan, &self.pattern);
+        [
+            ("R_pixel_size", (*scan).into()),
+            ("R_pixel_units", scan_unit[..].into()),
+            ("Q_pixel_size", (*pattern).into()),
+            ("Q_pixel_units", pattern_unit[..].into()),
         ]
     }
 }
@@ -179,11 +342,13 @@ mod tests {
         let (shape, _, cube) = data("datacubes/CBED_array_depth0000/datacube");
         assert_eq!(shape, [x, y, qx, qy]);
         assert_eq!(number(cube, (3 * 7 + 4) * 5 + 2), 1042.25);
-        for (depth, added) in [(0, 0.0), (1, 1000.0)] {
-            let (shape, _, bins_of) =
-                data(&format!("realslices/virtual_detector_depth000{depth}/realslice"));
-            assert_eq!((shape, number(bins_of, 1)), (vec![x, y, bins], (1.0 + added) / 7.0));
-        }
+        let (shape, _, rings) = data("realslices/virtual_detector_depth0000/realslice");
+        assert_eq!((shape, number(rings, 1)), (vec![2, x, y, bins], 1.0 / 7.0));
+        assert_eq!(number(rings, 4 * 3 * 6 + 1), 1001.0 / 7.0);
+        assert_eq!(data("realslices/virtual_detector_depth0000/dim0").0, [2]);
+        assert_eq!(data("realslices/annulus_1_depth0000/datacube").0, [3, 2, x, y]);
+        let (_, _, foci) = data("realslices/annulus_1_depth0000/dim1");
+        assert_eq!(foci[8..16], 10.0_f64.to_le_bytes());
         assert_eq!(data("realslices/annular_detector_depth0000/realslice").0, [x, y]);
         assert_eq!(data("realslices/DPC_CoM_depth0000/dim3").0, [2]);
         assert_eq!(data("realslices/probe_fp0000/realslice").0, [x, y]);
@@ -191,33 +356,52 @@ mod tests {
         assert_eq!((shape, &places[..8]), (vec![qy], &(-0.25_f64).to_le_bytes()[..]));
         let parameters = "4DSTEM_simulation/metadata/metadata_0/original/simulation_parameters";
         let facts = messages(&file, find(&file, parameters).unwrap());
-        assert_eq!(facts.iter().filter(|message| message.0 == 12).count(), 7);
+        assert_eq!(facts.iter().filter(|message| message.0 == 12).count(), 9);
+        // Find the second tree and its calibration
+        let size = |path: &str| {
+            let (shape, _, bytes) =
+                dataset(&file, &format!("lenslet/metadatabundle/calibration/{path}"));
+            assert!(shape.is_empty());
+            f64::from_le_bytes(bytes.try_into().unwrap())
+        };
+        assert_eq!((size("R_pixel_size"), size("Q_pixel_size")), (0.5, 0.25));
+        assert_eq!(size("convergence_semiangle_mrad"), 21.5);
+        let nested = dataset(&file, "lenslet/four_d/annulus_1/dim0");
+        assert_eq!((nested.0, &nested.2[..8]), (vec![3], &30.0_f64.to_le_bytes()[..]));
+        assert!(find(&file, "lenslet/four_d/data").is_none(), "a soft link only");
     }
 
-    // Tell depths to readers
+    // Calibrate what has only one kind of axes
     #[test]
-    fn depths_and_single_samples_have_a_scale() {
-        let deep = |thicknesses: &[f64]| {
+    fn steps_are_those_of_the_first_signal_that_has_them() {
+        let steps = |axes: Vec<Axis>| {
             let mut signals = Signals::default();
-            for (number, &thickness) in thicknesses.iter().enumerate() {
-                let signal =
-                    Signal::new("annulus_1", Array2::<f64>::zeros((1, 3)), scan(0.5)).unwrap();
-                signals.add(signal.at_depth(number, thickness).unwrap()).unwrap();
-            }
-            signals
+            let length = |axis: &Axis| if axis.is_series() { axis.values.len() } else { 3 };
+            let shape: Vec<usize> = axes.iter().map(length).collect();
+            let array = ndarray::ArrayD::<f64>::zeros(shape);
+            signals.add(Signal::new("one", array, axes).unwrap()).unwrap();
+            let Steps { scan, pattern } = Steps::of(&signals);
+            ((scan.0, scan.1.to_string()), (pattern.0, pattern.1.to_string()))
         };
-        let fact = |signals: &Signals, key| {
-            signals.depth_facts().into_iter().find(|fact| fact.0 == key).unwrap().1
-        };
-        let even = deep(&[7.0, 14.0, 21.0]);
-        assert_eq!(
-            (fact(&even, "s"), fact(&even, "c")),
-            (7.0.into(), [21.0, 0.0, 0.0].as_slice().into())
-        );
-        assert_eq!(fact(&deep(&[7.0, 15.0]), "s"), 1.0.into());
-        assert!(deep(&[7.0]).depth_facts().is_empty());
-        let file = written(&even);
-        let path = "4DSTEM_simulation/data/realslices/annulus_1_depth0002/dim1";
+        let of = |size: f64, unit: &str| (size, unit.to_string());
+        let angle = Axis::signal("angle", "mrad", 2.0, 4.0).unwrap();
+        let [x, y] = [scan(0.5)[0].clone(), scan(0.5)[1].clone()];
+        let foci = Axis::series("defocus", "Å", &[5.0, 9.0]).unwrap();
+        let with_angle = steps(vec![foci, x.clone(), y, angle]);
+        assert_eq!(with_angle, (of(0.5, "A"), of(4.0, "mrad")));
+        let q = Axis::signal("q", "1/nm", 0.0, 2.0).unwrap();
+        assert_eq!(steps(vec![q]), (of(1.0, "pixels"), of(0.2, "A^-1")));
+        let plane = Axis::signal("x", "Å", 0.0, 0.125).unwrap();
+        assert_eq!(steps(vec![plane]), (of(0.125, "A"), of(1.0, "pixels")));
+    }
+
+    #[test]
+    fn single_samples_have_a_step() {
+        let mut signals = Signals::default();
+        let line = Signal::new("annulus_1", Array2::<f64>::zeros((1, 3)), scan(0.5)).unwrap();
+        signals.add(line).unwrap();
+        let file = written(&signals);
+        let path = "4DSTEM_simulation/data/realslices/annulus_1_depth0000/dim1";
         let (shape, _, places) = dataset(&file, path);
         assert_eq!((shape, &places[8..]), (vec![2], &1.75_f64.to_le_bytes()[..]));
     }

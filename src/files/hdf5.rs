@@ -112,8 +112,21 @@ fn layout(address: Address, bytes: u64) -> Vec<u8> {
     body
 }
 
-/// The message of kind 5: room is made late, and nothing is filled in.
+/// The same for numbers that are cut into chunks of a shape, each of which follows the one before it.
+fn layout_in_chunks(address: Address, chunk: &[usize], bytes: usize) -> Vec<u8> {
+    let largest = chunk.iter().copied().fold(bytes, usize::max);
+    let width = (usize::BITS - largest.leading_zeros()).div_ceil(8) as usize; // bytes of each side, no more than needed
+    let mut body = vec![4, 2, 0, chunk.len() as u8 + 1, width as u8];
+    let sides = chunk.iter().chain([&bytes]);
+    sides.for_each(|&side| body.extend(&(side as u64).to_le_bytes()[..width]));
+    body.push(2); // no index: the chunks are in order
+    body.extend(address.0.to_le_bytes());
+    body
+}
+
+/// The message of kind 5: room is made late, or early for chunks in order, and nothing is filled in.
 const UNFILLED: [u8; 2] = [3, 0x0a];
+const UNFILLED_CHUNKS: [u8; 2] = [3, 0x09];
 
 // Types of numbers and texts in HDF5
 /// What the values of an array or an attribute are.
@@ -123,6 +136,7 @@ enum Type {
     Float { bytes: usize },
     Complex { part: usize },
     Text,
+    Flag,
 }
 
 impl Type {
@@ -157,6 +171,10 @@ impl Type {
             Self::Text => {
                 let byte = [start(0x10, [0; 3], 1), vec![0, 0, 8, 0]].concat();
                 [start(0x19, [1, 1, 0], 16), byte].concat()
+            }
+            Self::Flag => {
+                let byte = [start(0x10, [8, 0, 0], 1), vec![0, 0, 8, 0]].concat();
+                [start(0x38, [2, 0, 0], 1), byte, b"FALSE\0TRUE\0\0\x01".to_vec()].concat()
             }
         }
     }
@@ -231,22 +249,43 @@ impl<W: Write + Seek> Hdf5<W> {
     }
 }
 
+// Cut an array evenly
+/// The shape of chunks of so many bytes at most, 1 along the first axes and whole along the last, which divide an array.
+fn even_chunks(shape: &[usize], bytes: usize, most: usize) -> Vec<usize> {
+    let (mut chunk, mut inner) = (vec![1; shape.len()], bytes);
+    for (side, &all) in chunk.iter_mut().zip(shape).rev() {
+        let fits = (most / inner).clamp(1, all);
+        *side = (1..=fits).rev().find(|side| all % side == 0).unwrap_or(1);
+        if *side < all {
+            break;
+        }
+        inner *= all;
+    }
+    chunk
+}
+
 // Write an array into HDF5
 /// Attributes of an object.
 pub(super) type Attributes<'n> = [(&'n str, Fact)];
 
 impl<W: Write + Seek> Hdf5<W> {
+    /// Type, shape and bytes of a fact.
+    fn value(&mut self, fact: &Fact) -> io::Result<(Type, Vec<usize>, Vec<u8>)> {
+        Ok(match fact {
+            Fact::Text(text) => (Type::Text, vec![], self.text(text)?),
+            Fact::Number(x) => (Type::Float { bytes: 8 }, vec![], x.to_le_bytes().to_vec()),
+            Fact::Integer(n) => (Type::Integer, vec![], n.to_le_bytes().to_vec()),
+            Fact::Flag(is) => (Type::Flag, vec![], vec![u8::from(*is)]),
+            Fact::Numbers(all) => {
+                let bytes = all.iter().flat_map(|x| x.to_le_bytes()).collect();
+                (Type::Float { bytes: 8 }, vec![all.len()], bytes)
+            }
+        })
+    }
+
     fn attributes(&mut self, header: &mut Header, attributes: &Attributes) -> io::Result<()> {
         for (name, fact) in attributes {
-            let (kind, shape, value) = match fact {
-                Fact::Text(text) => (Type::Text, vec![], self.text(text)?),
-                Fact::Number(x) => (Type::Float { bytes: 8 }, vec![], x.to_le_bytes().to_vec()),
-                Fact::Integer(n) => (Type::Integer, vec![], n.to_le_bytes().to_vec()),
-                Fact::Numbers(all) => {
-                    let bytes = all.iter().flat_map(|x| x.to_le_bytes()).collect();
-                    (Type::Float { bytes: 8 }, vec![all.len()], bytes)
-                }
-            };
+            let (kind, shape, value) = self.value(fact)?;
             let (kind, shape) = (kind.describe(), dataspace(&shape));
             let mut body = vec![3, 0];
             for length in [name.len() + 1, kind.len(), shape.len()] {
@@ -263,7 +302,7 @@ impl<W: Write + Seek> Hdf5<W> {
     fn dataset(
         &mut self,
         kind: Type,
-        shape: &[usize],
+        (shape, chunk): (&[usize], Option<&[usize]>),
         attributes: &Attributes,
         write: impl FnOnce(&mut W) -> io::Result<()>,
     ) -> io::Result<Address> {
@@ -277,8 +316,12 @@ impl<W: Write + Seek> Hdf5<W> {
         let mut header = Header::default();
         header.message(1, &dataspace(shape))?;
         header.message(3, &described)?;
-        header.message(5, &UNFILLED)?;
-        header.message(8, &layout(address, bytes))?;
+        let (filled, placed) = match chunk {
+            None => (UNFILLED, layout(address, bytes)),
+            Some(chunk) => (UNFILLED_CHUNKS, layout_in_chunks(address, chunk, size as usize)),
+        };
+        header.message(5, &filled)?;
+        header.message(8, &placed)?;
         self.attributes(&mut header, attributes)?;
         self.put(&header.finish()?)
     }
@@ -289,14 +332,29 @@ impl<W: Write + Seek> Hdf5<W> {
         let bytes = samples.part_bytes();
         let complex = samples.is_complex();
         let kind = if complex { Type::Complex { part: bytes } } else { Type::Float { bytes } };
-        self.dataset(kind, samples.shape(), attributes, |file| samples.write(file))
+        self.dataset(kind, (samples.shape(), None), attributes, |file| samples.write(file))
+    }
+
+    /// Writes the samples of a signal in chunks of so many bytes at most, or of one sample.
+    pub fn chunked_samples(&mut self, samples: &Samples, most: usize) -> io::Result<Address> {
+        let bytes = samples.part_bytes();
+        let complex = samples.is_complex();
+        let kind = if complex { Type::Complex { part: bytes } } else { Type::Float { bytes } };
+        let chunk = even_chunks(samples.shape(), samples.bytes(), most);
+        self.dataset(kind, (samples.shape(), Some(&chunk)), &[], |file| samples.write(file))
     }
 
     /// Writes a list of numbers.
     pub fn numbers(&mut self, numbers: &[f64], attributes: &Attributes) -> io::Result<Address> {
         let bytes: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
         let kind = Type::Float { bytes: 8 };
-        self.dataset(kind, &[numbers.len()], attributes, |file| file.write_all(&bytes))
+        self.dataset(kind, (&[numbers.len()], None), attributes, |file| file.write_all(&bytes))
+    }
+
+    /// Writes a fact as an array; one number or text has no axes.
+    pub fn fact(&mut self, fact: &Fact, attributes: &Attributes) -> io::Result<Address> {
+        let (kind, shape, bytes) = self.value(fact)?;
+        self.dataset(kind, (&shape, None), attributes, |file| file.write_all(&bytes))
     }
 
     /// Writes a list of texts.
@@ -304,7 +362,7 @@ impl<W: Write + Seek> Hdf5<W> {
         let references =
             texts.iter().map(|text| self.text(text)).collect::<io::Result<Vec<_>>>()?;
         let bytes = references.concat();
-        self.dataset(Type::Text, &[texts.len()], attributes, |file| file.write_all(&bytes))
+        self.dataset(Type::Text, (&[texts.len()], None), attributes, |file| file.write_all(&bytes))
     }
 }
 
@@ -524,5 +582,29 @@ pub(super) mod tests {
             assert!(number(&rest[..2]) > 0, "the end of the heap");
             rest = &rest[HEAD + length.next_multiple_of(8)..];
         }
+    }
+
+    // Cut an array into equal chunks
+    #[test]
+    fn chunks_have_equal_sides() {
+        let expected: [(usize, [usize; 3]); 7] = [
+            (1, [1, 1, 1]),
+            (16, [1, 1, 4]),
+            (17, [1, 1, 4]),
+            (47, [1, 2, 4]),
+            (96, [1, 6, 4]),
+            (300, [3, 6, 4]),
+            (4096, [9, 6, 4]),
+        ];
+        for (most, chunk) in expected {
+            assert_eq!(even_chunks(&[9, 6, 4], 4, most), chunk, "{most}");
+        }
+        assert_eq!(even_chunks(&[9, 6, 4], 4, 60), [1, 3, 4]);
+        assert_eq!(even_chunks(&[7], 8, 50), [1]);
+        let body = layout_in_chunks(Address(2048), &[2, 3], 4);
+        assert_eq!(body, [4, 2, 0, 3, 1, 2, 3, 4, 2, 0, 8, 0, 0, 0, 0, 0, 0]);
+        let widths =
+            [255, 256, 65_535, 65_536].map(|side| layout_in_chunks(Address(0), &[side], 8)[4]);
+        assert_eq!(widths, [1, 2, 2, 3]);
     }
 }

@@ -87,27 +87,6 @@ pub(crate) fn read_text(path: &Path, limit: u64, what: &str) -> Result<String, E
     })
 }
 
-// Read a file as bytes
-/// The bytes of the file at `path`, if they and what is made of them fit into the memory.
-///
-/// # Errors
-/// `Read` where it cannot be read; `Memory` where it does not fit.
-pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, Error> {
-    const PIECE: u64 = 64 << 20;
-    let failed = |source| Error::Read { path: path.into(), source };
-    let fits = |length: u64| {
-        let needed = length.saturating_mul(2);
-        refuse_beyond_memory(needed, || format!("the content of {}", path.display()))
-    };
-    let mut file = File::open(path).map_err(failed)?;
-    fits(file.metadata().map_err(failed)?.len())?;
-    let mut bytes = Vec::new();
-    while file.by_ref().take(PIECE).read_to_end(&mut bytes).map_err(failed)? > 0 {
-        fits(bytes.len() as u64)?;
-    }
-    Ok(bytes)
-}
-
 // Quote a text on one line
 pub(crate) fn one_line(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -3,7 +3,8 @@
 
 // Modules of files
 pub(crate) mod draft;
-pub use draft::{Draft, check_distinct, check_files};
+pub use draft::{Draft, FolderDraft, check_distinct, check_files, check_length};
+pub use draft::{check_names, check_outside};
 pub(crate) mod arrays;
 pub use arrays::{ArrayFormat, Arrays, Element, Entry, Table, Values};
 pub(crate) mod reading;
@@ -14,10 +15,11 @@ pub use origin::Origin;
 pub(crate) mod aot;
 pub use aot::{Telemetry, TelemetryFile, is_telemetry};
 pub(crate) mod signals;
-pub use signals::{Axis, Fact, Sample, Samples, Signal, Signals};
+pub use signals::{Axis, Fact, Instrument, Sample, Samples, Signal, Signals};
 pub(crate) mod hdf5;
 pub(crate) mod emd;
 pub(crate) mod zarr;
+pub(crate) mod hyperspy;
 pub(crate) mod mrc;
 pub(crate) mod signal_files;
 pub use signal_files::SignalFormat;

@@ -11,32 +11,36 @@ use std::io::{self, Write};
 struct Sections<'s> {
     /// The axes in the order in which they are written, columns last.
     order: Vec<usize>,
-    /// Columns, rows, sections of a volume, volumes: samples, and the axis if there is one.
-    sides: [(usize, Option<&'s Axis>); 4],
+    /// Columns, rows, sections of a volume: samples, and the axis if there is one.
+    sides: [(usize, Option<&'s Axis>); 3],
+    /// Samples and axes that count the volumes, the fastest first.
+    volumes: Vec<(usize, &'s Axis)>,
 }
 
 impl<'s> Sections<'s> {
     /// # Errors
-    /// `Invalid` for a signal of more than four axes, or more samples along one than the format counts.
+    /// `Invalid` for a signal with more samples than the format counts.
     fn of(signal: &'s Signal) -> Result<Self, Invalid> {
         let (axes, shape) = (&signal.axes, signal.samples.shape());
-        let quantity = format!("axes of {}", signal.name);
-        accept(axes.len() <= 4, &quantity, axes.len(), "at most 4, which is what MRC can hold")?;
         let mut order = signal.picture_order();
-        let navigation = axes.iter().filter(|axis| axis.navigation).count();
-        if navigation == 2 && axes.len() == 3 {
-            order.rotate_right(1);
+        let [series, scanned, recorded] = signal.kinds();
+        if [scanned, recorded] == [2, 1] {
+            order[series..].rotate_right(1);
         }
-        let mut sides = [(1, None); 4];
-        for (side, &k) in sides.iter_mut().zip(order.iter().rev()) {
+        let (mut sides, mut volumes) = ([(1, None); 3], Vec::new());
+        for (place, &k) in order.iter().rev().enumerate() {
             let quantity = format!("samples of {} along {}", signal.name, axes[k].name);
             accept(shape[k] < 1 << 31, &quantity, shape[k], "fewer than 2147483648")?;
-            *side = (shape[k], Some(&axes[k]));
+            match sides.get_mut(place) {
+                Some(side) => *side = (shape[k], Some(&axes[k])),
+                None => volumes.push((shape[k], &axes[k])),
+            }
         }
         let quantity = format!("sections of {}", signal.name);
-        let sections = sides[2].0.saturating_mul(sides[3].0);
+        let counts = volumes.iter().map(|(count, _)| *count);
+        let sections = counts.fold(sides[2].0, usize::saturating_mul);
         accept(sections < 1 << 31, &quantity, sections, "fewer than 2147483648")?;
-        Ok(Self { order, sides })
+        Ok(Self { order, sides, volumes })
     }
 }
 
@@ -67,7 +71,8 @@ const LABEL: usize = 80;
 
 fn header(signal: &Signal, sections: &Sections, range: [f32; 4]) -> Vec<u8> {
     let mut words = [[0_u8; 4]; HEADER / 4];
-    let [columns, rows, deep, volumes] = sections.sides.map(|(count, _)| count as i32);
+    let [columns, rows, deep] = sections.sides.map(|(count, _)| count as i32);
+    let volumes = sections.volumes.iter().map(|(count, _)| *count as i32).product::<i32>();
     let volume = volumes > 1;
     let mode = if signal.samples.is_complex() { 4 } else { 2 };
     let space_group = if volume { 401 } else { 0 };
@@ -86,19 +91,26 @@ fn header(signal: &Signal, sections: &Sections, range: [f32; 4]) -> Vec<u8> {
     };
     let scale = |k: usize| sections.sides[k].1.map_or(1.0, |axis| axis.scale);
     let offset = |k: usize| sections.sides[k].1.map_or(0.0, |axis| axis.offset) as f32;
-    let side = |k: usize, count: i32| (scale(k) * f64::from(count)) as f32;
+    let side = |k: usize, count: i32| (scale(k).abs() * f64::from(count)) as f32;
     real(11, &[side(0, columns), side(1, rows), side(2, depth), 90.0, 90.0, 90.0]);
     real(20, &range[..3]);
     real(50, &[0, 1, 2].map(offset));
     real(55, &range[3..]);
     // Marks and labels in words and letters
-    let mut labels = vec![format!("lenslet {}: {}", env!("CARGO_PKG_VERSION"), signal.title())];
-    for (name, (count, axis)) in
-        ["columns", "rows", "sections", "volumes"].iter().zip(sections.sides)
-    {
-        let Some(Axis { name: of, unit, offset, scale, .. }) = axis else { continue };
-        labels.push(format!("{name}: {count} of {of} [{unit}] from {offset} by {scale}"));
+    let mut labels = vec![format!("lenslet {}: {}", env!("CARGO_PKG_VERSION"), signal.name)];
+    let mut label = |name: &str, count: usize, axis: &Axis| {
+        let Axis { name: of, unit, offset, scale, values, .. } = axis;
+        labels.push(match axis.is_uniform() {
+            true => format!("{name}: {count} of {of} [{unit}] from {offset} by {scale}"),
+            false => format!("{name}: {count} of {of} [{unit}] at {values:?}"),
+        });
+    };
+    for (name, (count, axis)) in ["columns", "rows", "sections"].into_iter().zip(sections.sides) {
+        axis.into_iter().for_each(|axis| label(name, count, axis));
     }
+    let all = sections.volumes.iter();
+    all.for_each(|(count, axis)| label("volumes", *count, axis));
+    labels.truncate(10);
     words[52] = *b"MAP ";
     words[53] = [0x44, 0x44, 0, 0];
     words[55] = (labels.len() as i32).to_le_bytes();
@@ -117,7 +129,7 @@ impl Signal<'_> {
     /// Whether the signal fits into this format.
     ///
     /// # Errors
-    /// `Invalid` for more than four axes, or numbers beyond single precision.
+    /// `Invalid` for more samples than the format counts, or numbers beyond single precision.
     pub(super) fn check_mrc(&self) -> Result<(), Invalid> {
         Sections::of(self).and_then(|_| range_of(self)).map(drop)
     }
@@ -138,10 +150,10 @@ mod tests {
     use super::*;
     use crate::files::signals::tests::lopsided;
     use crate::files::signals::{Samples, Signals};
-    use ndarray::{Array1, ArrayD, IxDyn};
+    use ndarray::{Array1, ArrayD, Dimension, IxDyn};
 
     fn written(signals: &Signals, title: &str) -> Vec<u8> {
-        let signal = signals.items.iter().find(|signal| signal.title() == title).unwrap();
+        let signal = signals.items.iter().find(|signal| signal.name == title).unwrap();
         let mut file = Vec::new();
         signal.write_mrc(&mut file).unwrap();
         file
@@ -179,11 +191,14 @@ mod tests {
     #[test]
     fn bins_are_images_of_the_scan() {
         let signals = lopsided();
-        let file = written(&signals, "annular_depth0001");
-        assert_eq!([1, 2, 3, 10, 23].map(|word| whole(&file, word)), [4, 3, 6, 1, 0]);
-        assert_eq!([11, 12, 13].map(|word| (10.0 * real(&file, word)).round()), [20.0, 6.0, 15.0]);
-        let at = 1024 + 4 * ((5 * 3 + 2) * 4 + 1);
+        let file = written(&signals, "annular");
+        assert_eq!([1, 2, 3, 10, 23].map(|word| whole(&file, word)), [4, 3, 12, 6, 401]);
+        assert_eq!([11, 12, 13].map(|word| (10.0 * real(&file, word)).round()), [20.0, 6.0, 90.0]);
+        let at = 1024 + 4 * (((6 + 5) * 3 + 2) * 4 + 1);
         assert_eq!(real(&file, at / 4 + 1), (1000.0 + 125.0) / 7.0);
+        let label =
+            |k: usize| String::from_utf8_lossy(&file[224 + 80 * k..304 + 80 * k]).into_owned();
+        assert_eq!(label(4).trim_end(), "volumes: 2 of thickness [A] from 20 by 20");
         let file = written(&signals, "probe");
         assert_eq!([1, 2, 3, 4].map(|word| whole(&file, word)), [4, 3, 1, 4]);
         let at = 1024 + 8 * (2 * 4 + 1);
@@ -193,12 +208,18 @@ mod tests {
 
     // Refuse what MRC cannot hold
     #[test]
-    fn too_many_axes_and_too_large_numbers_are_refused() {
+    fn more_axes_are_volumes_and_too_large_numbers_are_refused() {
         let axis = |k: usize| Axis::signal(&format!("a{k}"), "", 0.0, 1.0).unwrap();
-        let five = ArrayD::<f32>::zeros(IxDyn(&[1; 5]));
+        let shape = IxDyn(&[2, 3, 4, 5, 6]);
+        let value = |k: IxDyn| k.slice().iter().fold(0.0, |all, &k| 10.0 * all + k as f64);
+        let five = ArrayD::from_shape_fn(shape, value);
+        let mut signals = Signals::default();
         let five = Signal::new("five", five, (0..5).map(axis).collect()).unwrap();
-        let said = five.check_mrc().unwrap_err().to_string();
-        assert_eq!(said, "axes of five = 5: expected at most 4, which is what MRC can hold");
+        signals.add(five).unwrap();
+        let file = written(&signals, "five");
+        assert_eq!([1, 2, 3, 10, 23, 56].map(|word| whole(&file, word)), [6, 5, 24, 4, 401, 6]);
+        let at = 1024 + 4 * ((((3 + 2) * 4 + 3) * 5 + 4) * 6 + 5);
+        assert_eq!(real(&file, at / 4 + 1), 12345.0);
         let large = Signal::new("large", Array1::from(vec![1.0, -1e39]), vec![axis(0)]).unwrap();
         assert!(large.check_mrc().unwrap_err().to_string().starts_with("large = 1e39: expected"));
         assert!(matches!(large.samples, Samples::F64(_)));

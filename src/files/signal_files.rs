@@ -1,10 +1,11 @@
 // Tangled from book/src/signal-files.md: edit there, or here and run cargo tangle stitch.
-//! Signals in a file of one of five formats.
+//! Signals in a file, or a folder, of one of seven formats.
 
 // What files of signals stand on
 use super::arrays::{ArrayFormat, Arrays, Values};
-use super::draft::Draft;
+use super::draft::{Draft, FolderDraft};
 use super::signals::{Axis, Fact, Samples, Signal, Signals};
+use super::zarr::{self, Folder};
 use crate::error::{Error, Invalid, accept};
 use crate::numerics::real::Precision;
 use ndarray::{Array1, arr0};
@@ -16,12 +17,16 @@ use std::path::Path;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SignalFormat {
-    /// HDF5, in the tree that Prismatic writes: `.h5`, `.hdf5`, `.emd`.
+    /// HDF5, in the trees of EMD 1.0, which py4DSTEM reads, and of Prismatic: `.emd`, `.h5`, `.hdf5`.
     Hdf5,
+    /// HDF5 as HyperSpy saves it: `.hspy`.
+    Hspy,
     /// Zarr in an archive, as HyperSpy saves it: `.zspy`.
     Zspy,
-    /// Zarr in an archive, a group for each signal: `.zarr`, `.zarr.zip`.
+    /// Zarr in a folder, a group for each signal: `.zarr`.
     Zarr,
+    /// The same in an archive: `.zarr.zip`.
+    ZarrZip,
     /// One signal as a stack of images: `.mrc`.
     Mrc,
     /// NumPy's archive: `.npz`.
@@ -30,7 +35,20 @@ pub enum SignalFormat {
 
 impl SignalFormat {
     /// All formats.
-    pub const ALL: [Self; 5] = [Self::Hdf5, Self::Zspy, Self::Zarr, Self::Mrc, Self::Npz];
+    pub const ALL: [Self; 7] =
+        [Self::Hdf5, Self::Hspy, Self::Zspy, Self::Zarr, Self::ZarrZip, Self::Mrc, Self::Npz];
+
+    // Check an output of a format
+    /// Whether a file or folder of this format can be written under this name, in place of an older one.
+    ///
+    /// # Errors
+    /// `Write` as in [`Draft::new`], and where the name is that of a folder which this program did not write alone.
+    pub fn check_output(self, path: &Path) -> Result<(), Error> {
+        match self {
+            Self::Zarr => FolderDraft::new(path, zarr::accept_own_store).map(drop),
+            _ => Draft::new(path).map(drop),
+        }
+    }
 
     // Find the format of signals
     /// The format of the file of a `role`, such as `output`, by what its name ends in.
@@ -43,7 +61,7 @@ impl SignalFormat {
     /// let of = |name: &str| SignalFormat::of(("output", name.as_ref()));
     /// assert_eq!(of("Si.H5"), Ok(SignalFormat::Hdf5));
     /// let said = of("Si.tif").unwrap_err().to_string();
-    /// assert!(said.ends_with("expected a file name that ends in .h5, .hdf5, .emd, .zspy, .zarr, .zarr.zip, .mrc or .npz"));
+    /// assert!(said.ends_with("expected a file name that ends in .h5, .hdf5, .emd, .hspy, .zspy, .zarr, .zarr.zip, .mrc or .npz"));
     /// ```
     pub fn of((role, path): (&str, &Path)) -> Result<Self, Invalid> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
@@ -66,8 +84,10 @@ impl SignalFormat {
     fn endings(self) -> &'static [&'static str] {
         match self {
             Self::Hdf5 => &["h5", "hdf5", "emd"],
+            Self::Hspy => &["hspy"],
             Self::Zspy => &["zspy"],
-            Self::Zarr => &["zarr", "zarr.zip"],
+            Self::Zarr => &["zarr"],
+            Self::ZarrZip => &["zarr.zip"],
             Self::Mrc => &["mrc"],
             Self::Npz => &["npz"],
         }
@@ -76,7 +96,7 @@ impl SignalFormat {
 
 // Write signals into a draft
 impl<'a> Signals<'a> {
-    /// Writes all signals, or in MRC the one that is `chosen` by its title, in place of an older file; returns the length in bytes.
+    /// Writes all signals, or in MRC the one that is `chosen` by its name, in place of an older file; returns the length in bytes.
     ///
     /// # Errors
     /// `Invalid` where there is no signal, or as [`check`](Self::check) says; `Write` where the file cannot be written: an older one is
@@ -88,6 +108,15 @@ impl<'a> Signals<'a> {
         chosen: Option<&str>,
     ) -> Result<u64, Error> {
         self.check(format, chosen)?;
+        if format == SignalFormat::Zarr {
+            let mut draft = FolderDraft::new(path, zarr::accept_own_store)?;
+            let length = draft.fill(|folder| {
+                let mut folder = Folder::new(folder);
+                self.write_zarr(&mut folder)?;
+                Ok(folder.length)
+            })?;
+            return draft.publish().map(|()| length);
+        }
         let mut draft = Draft::new(path)?;
         draft.fill(|file| self.write_into(BufWriter::new(file), format, chosen))?;
         draft.publish()
@@ -97,7 +126,7 @@ impl<'a> Signals<'a> {
     /// Whether the signals fit into a file of this format.
     ///
     /// # Errors
-    /// `Invalid` where there is no signal, none of the `chosen` title, or, in MRC, several and none chosen, or one that the format cannot hold.
+    /// `Invalid` where there is no signal, none of the `chosen` name, or, in MRC, several and none chosen, or one that the format cannot hold.
     pub fn check(&self, format: SignalFormat, chosen: Option<&str>) -> Result<(), Invalid> {
         accept(!self.items.is_empty(), "signals", self.items.len(), "at least one")?;
         if format != SignalFormat::Mrc {
@@ -106,16 +135,16 @@ impl<'a> Signals<'a> {
         self.only(chosen)?.check_mrc()
     }
 
-    /// The signal of this title, or the only one.
+    /// The signal of this name, or the only one.
     fn only(&self, chosen: Option<&str>) -> Result<&Signal<'a>, Invalid> {
-        let titles = || self.items.iter().map(Signal::title).collect::<Vec<_>>().join(", ");
-        let expected = || format!("one of {}: a file in MRC holds one signal", titles());
+        let names = || self.items.iter().map(Signal::name).collect::<Vec<_>>().join(", ");
+        let expected = || format!("one of {}: a file in MRC holds one signal", names());
         match (chosen, &self.items[..]) {
             (None, [one]) => Ok(one),
             (None, all) => Err(Invalid::new("signals", all.len(), expected())),
-            (Some(title), all) => {
-                let found = all.iter().find(|signal| signal.title() == title);
-                found.ok_or_else(|| Invalid::new("signal", title, expected()))
+            (Some(name), all) => {
+                let found = all.iter().find(|signal| signal.name == name);
+                found.ok_or_else(|| Invalid::new("signal", name, expected()))
             }
         }
     }
@@ -129,8 +158,11 @@ impl<'a> Signals<'a> {
     ) -> io::Result<()> {
         match format {
             SignalFormat::Hdf5 => self.write_emd(file),
-            SignalFormat::Zspy => self.write_zspy(file),
-            SignalFormat::Zarr => self.write_zarr(file),
+            SignalFormat::Hspy => self.write_hspy(file),
+            SignalFormat::Zspy => zarr::archive(file, |members| self.write_zspy(members)),
+            SignalFormat::Zarr | SignalFormat::ZarrZip => {
+                zarr::archive(file, |members| self.write_zarr(members))
+            }
             SignalFormat::Npz => self.as_arrays().write(file, ArrayFormat::Npz, Precision::F64),
             SignalFormat::Mrc => {
                 let signal = self.only(chosen).map_err(io::Error::other)?;
@@ -159,11 +191,11 @@ impl Names {
 
 // Signals as an archive of arrays
 impl Signals<'_> {
-    /// All signals, axes, thicknesses and facts as arrays.
+    /// All signals, axes and facts as arrays.
     fn as_arrays(&self) -> Arrays<'_> {
         let (mut arrays, mut names) = (Arrays::default(), Names(Vec::new()));
         for signal in &self.items {
-            let name = names.free(&signal.title());
+            let name = names.free(&signal.name);
             let axes: Vec<_> = signal.axes.iter().map(|axis| &axis.name[..]).collect();
             let entry = match &signal.samples {
                 Samples::F32(array) => arrays.add(&name, array.view()),
@@ -205,19 +237,13 @@ impl Signals<'_> {
 
     // Facts as arrays
     fn add_facts(&self, arrays: &mut Arrays, names: &mut Names) {
-        let mut depths: Vec<_> = self.items.iter().filter_map(|signal| signal.depth).collect();
-        depths.sort_by_key(|(number, _)| *number);
-        depths.dedup_by_key(|(number, _)| *number);
-        if !depths.is_empty() {
-            let depths: Array1<f64> = depths.into_iter().map(|(_, thickness)| thickness).collect();
-            arrays.add(&names.free("thickness"), depths).unit("Å");
-        }
         for (key, fact) in &self.facts {
             let name = names.free(key);
             match fact {
                 Fact::Text(text) => arrays.note(&name, Values::Text(text.clone())),
                 Fact::Number(x) => arrays.add(&name, arr0(*x)),
                 Fact::Integer(n) => arrays.add(&name, arr0(*n)),
+                Fact::Flag(is) => arrays.add(&name, arr0(i64::from(*is))),
                 Fact::Numbers(all) => arrays.add(&name, Array1::from(all.clone())),
             };
         }
@@ -229,7 +255,7 @@ impl Signals<'_> {
 mod tests {
     use super::*;
     use crate::files::signals::tests::{LENGTHS, lopsided};
-    use ndarray::{Array3, Array4};
+    use ndarray::Array4;
     use ndarray_npy::NpzReader;
     use std::io::{Cursor, ErrorKind, Read, SeekFrom};
 
@@ -293,8 +319,7 @@ mod tests {
         let path = folder.path().join("old.mrc");
         std::fs::write(&path, "old").unwrap();
         let failed = signals.write(&path, SignalFormat::Mrc, None).unwrap_err().to_string();
-        let titles =
-            "annular_depth0000, annular_depth0001, four_d, annulus_0, centre_of_mass, probe";
+        let titles = "annular, annulus_1, four_d, annulus_0, centre_of_mass, probe";
         assert_eq!(
             failed,
             format!("signals = 6: expected one of {titles}: a file in MRC holds one signal")
@@ -308,6 +333,35 @@ mod tests {
         assert_eq!(folder.path().read_dir().unwrap().count(), 1);
     }
 
+    #[test]
+    fn folders_are_replaced_if_they_are_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let (signals, path) = (lopsided(), folder.path().join("s.zarr"));
+        let write = || signals.write(&path, SignalFormat::Zarr, None);
+        let listed = |at: &Path| at.read_dir().unwrap().count();
+        let length = write().unwrap();
+        let stale = path.join("stale/stale");
+        std::fs::create_dir_all(stale.parent().unwrap()).unwrap();
+        assert_eq!(write().unwrap(), length);
+        assert!(!stale.parent().unwrap().exists(), "an older store is gone as a whole");
+        std::fs::write(path.join("notes.txt"), "mine").unwrap();
+        let said = write().unwrap_err().to_string();
+        assert!(
+            said.contains("notes.txt is not part of it") && said.contains("another name"),
+            "{said}"
+        );
+        assert!(SignalFormat::Zarr.check_output(&path).is_err());
+        assert_eq!(std::fs::read_to_string(path.join("notes.txt")).unwrap(), "mine");
+        // What stands there as a file is replaced as in any other format, and an empty folder is somebody's.
+        let (file, empty) = (folder.path().join("file.zarr"), folder.path().join("empty.zarr"));
+        std::fs::write(&file, "old").unwrap();
+        signals.write(&file, SignalFormat::Zarr, None).unwrap();
+        assert_eq!((file.is_dir(), listed(&file)), (true, listed(&path) - 1));
+        std::fs::create_dir(&empty).unwrap();
+        assert!(signals.write(&empty, SignalFormat::Zarr, None).is_err() && listed(&empty) == 0);
+        assert_eq!(listed(folder.path()), 3, "no draft is left");
+    }
+
     // Choose signals and formats
     #[test]
     fn endings_and_titles_choose() {
@@ -316,8 +370,10 @@ mod tests {
             ("a.HDF5", SignalFormat::Hdf5),
             ("b.emd", SignalFormat::Hdf5),
             ("c.d.zspy", SignalFormat::Zspy),
+            ("b.hspy", SignalFormat::Hspy),
             ("d.zarr", SignalFormat::Zarr),
-            ("d.zarr.ZIP", SignalFormat::Zarr),
+            ("d.zarr/", SignalFormat::Zarr),
+            ("d.zarr.ZIP", SignalFormat::ZarrZip),
             ("e.mrc", SignalFormat::Mrc),
             ("f.npz", SignalFormat::Npz),
         ] {
@@ -328,14 +384,14 @@ mod tests {
             assert!(
                 refused
                     .expected
-                    .ends_with("in .h5, .hdf5, .emd, .zspy, .zarr, .zarr.zip, .mrc or .npz"),
+                    .ends_with("in .h5, .hdf5, .emd, .hspy, .zspy, .zarr, .zarr.zip, .mrc or .npz"),
                 "{name}"
             );
         }
         let signals = lopsided();
         assert!(signals.check(SignalFormat::Mrc, Some("probe")).is_ok());
         let refused = signals.check(SignalFormat::Mrc, Some("prob")).unwrap_err().to_string();
-        assert!(refused.starts_with("signal = prob: expected one of annular_depth0000,"));
+        assert!(refused.starts_with("signal = prob: expected one of annular, annulus_1,"));
         assert!(signals.check(SignalFormat::Zarr, Some("prob")).is_ok());
     }
 
@@ -348,14 +404,17 @@ mod tests {
         let [x, y, bins, qx, qy] = LENGTHS;
         let cube: Array4<f32> = npz.by_name("four_d").unwrap();
         assert_eq!((cube.dim(), cube[[3, 2, 6, 4]]), ((x, y, qx, qy), 3264.25));
-        let deeper: Array3<f32> = npz.by_name("annular_depth0001").unwrap();
-        assert_eq!((deeper.dim(), deeper[[0, 0, 1]]), ((x, y, bins), 1001.0 / 7.0));
+        let rings: Array4<f32> = npz.by_name("annular").unwrap();
+        assert_eq!((rings.dim(), rings[[1, 0, 0, 1]]), ((2, x, y, bins), 1001.0 / 7.0));
+        let images: Array4<f64> = npz.by_name("annulus_1").unwrap();
+        assert_eq!(images.dim(), (3, 2, x, y));
         let mut places = |name: &str| {
             npz.by_name::<ndarray::OwnedRepr<f64>, ndarray::Ix1>(name).unwrap().to_vec()
         };
         assert_eq!(places("x"), [1.25, 1.75, 2.25, 2.75]);
         assert_eq!(places("probe_y")[2], 2.0 * 0.3);
         assert_eq!((places("thickness"), places("qy")[0]), (vec![20.0, 40.0], -0.25));
+        assert_eq!(places("defocus"), [30.0, 10.0, -25.0]);
         let names = npz.names().unwrap();
         let mut archive = zip::ZipArchive::new(file).unwrap();
         let mut probe = Vec::new();
@@ -363,7 +422,9 @@ mod tests {
         let last: Vec<u8> = [3.5_f64, -2.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
         assert!(probe.ends_with(&last) && probe[..64].windows(4).any(|letters| letters == b"c16'"));
         assert!(
-            ["component", "sample", "t", "ns"].iter().all(|name| names.iter().any(|it| it == name))
+            ["component", "sample", "c", "ns", "beam_energy"]
+                .iter()
+                .all(|name| names.iter().any(|it| it == name))
         );
     }
     #[test]
@@ -397,9 +458,10 @@ mod tests {
             let length = signals.write(&path, format, chosen(format)).unwrap();
             assert!(length > 1000 && SignalFormat::of(("output", &path)) == Ok(format));
         }
-        for title in ["annular_depth0001", "annulus_0"] {
+        for title in ["annular", "annulus_0", "annulus_1"] {
             let path = folder.join(format!("{title}.mrc"));
             signals.write(&path, SignalFormat::Mrc, Some(title)).unwrap();
         }
+        signals.write(&folder.join("signals.emd"), SignalFormat::Hdf5, None).unwrap();
     }
 }

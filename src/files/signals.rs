@@ -2,7 +2,7 @@
 //! Signals: arrays whose axes are calibrated, as electron microscopists exchange them.
 
 // What signals stand on
-use crate::error::{Error, Invalid, accept, finite};
+use crate::error::{Error, Invalid, accept, finite, is_ordered, not_negative, positive};
 use crate::files::arrays::{Arrays, Values};
 use crate::files::origin::Origin;
 use ndarray::{CowArray, Dimension, IxDyn};
@@ -21,6 +21,8 @@ pub struct Axis {
     /// Names of the samples, where they are no places on a line.
     pub(super) labels: Vec<String>,
     pub(super) navigation: bool,
+    /// Values of a series, which need not be equally spaced; else empty.
+    pub(super) values: Vec<f64>,
     /// Name, unit and factor of another measure of the same places.
     pub(super) also: Option<(String, String, f64)>,
 }
@@ -42,6 +44,31 @@ impl Axis {
     /// As [`navigation`](Self::navigation).
     pub fn signal(name: &str, unit: &str, offset: f64, scale: f64) -> Result<Self, Invalid> {
         Self::new(name, unit, [offset, scale], false)
+    }
+
+    // Axis of a series
+    /// An axis of navigation along which a setting took these values, such as the foci of a series; in a signal it comes before the axes of a
+    /// scan.
+    ///
+    /// # Errors
+    /// As [`navigation`](Self::navigation), and for values that are not finite, or that neither rise nor fall from each to the next.
+    pub fn series(name: &str, unit: &str, values: &[f64]) -> Result<Self, Invalid> {
+        let quantity = format!("values of axis {name}");
+        let finite = values.iter().all(|x| x.is_finite()) && !values.is_empty();
+        let good = finite && is_ordered(values);
+        accept(
+            good,
+            &quantity,
+            values,
+            "finite numbers that rise, or that fall, without repetition",
+        )?;
+        let step = (values[values.len() - 1] - values[0]) / (values.len() - 1).max(1) as f64;
+        let axis = Self::new(name, unit, [values[0], 1.0], true)?;
+        Ok(Self {
+            scale: if values.len() > 1 { step } else { 1.0 },
+            values: values.to_vec(),
+            ..axis
+        })
     }
 
     /// An axis of signal whose samples are parts of one thing, such as components of a vector.
@@ -79,12 +106,20 @@ impl Axis {
         let expected = "a finite step greater than 0";
         accept(scale > 0.0 && scale.is_finite(), &quantity("scale"), scale, expected)?;
         let (name, unit, labels) = (name.to_string(), unit.to_string(), Vec::new());
-        Ok(Self { name, unit, offset, scale, labels, navigation, also: None })
+        Ok(Self { name, unit, offset, scale, labels, navigation, values: Vec::new(), also: None })
     }
 
-    /// Where each of `count` samples lies.
+    /// Where each of `count` samples lies; at least as many positions as a series has.
     pub(super) fn places(&self, count: usize) -> Vec<f64> {
-        (0..count).map(|k| self.offset + self.scale * k as f64).collect()
+        let place = |k: usize| self.offset + self.scale * k as f64;
+        (0..count).map(|k| self.values.get(k).copied().unwrap_or(place(k))).collect()
+    }
+
+    /// Whether offset and scale say where its samples are.
+    pub(super) fn is_uniform(&self) -> bool {
+        let far = self.values.iter().fold(self.scale.abs(), |most, x| most.max(x.abs()));
+        let off = |(k, x): (usize, &f64)| x - (self.offset + self.scale * k as f64);
+        self.values.iter().enumerate().map(off).all(|off| off.abs() <= 1e-9 * far)
     }
 
     // Read an axis
@@ -103,9 +138,19 @@ impl Axis {
         self.offset
     }
 
-    /// From one sample to the next.
+    /// Whether a setting was varied along it.
+    pub(super) fn is_series(&self) -> bool {
+        !self.values.is_empty()
+    }
+
+    /// From one sample to the next; of a series, the mean step.
     pub fn scale(&self) -> f64 {
         self.scale
+    }
+
+    /// The values of a series; empty for any other axis.
+    pub fn values(&self) -> &[f64] {
+        &self.values
     }
 }
 
@@ -259,8 +304,8 @@ impl Samples<'_> {
 /// use lenslet::files::{Axis, Signal};
 /// let image = ndarray::array![[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]];
 /// let axes = vec![Axis::navigation("x", "Å", 0.0, 0.25)?, Axis::navigation("y", "Å", 0.0, 0.25)?];
-/// let signal = Signal::new("annulus_0", image.view(), axes)?.at_depth(1, 21.72)?;
-/// assert_eq!((signal.name(), signal.title().as_str()), ("annulus_0", "annulus_0_depth0001"));
+/// let signal = Signal::new("annulus_0", image.view(), axes)?;
+/// assert_eq!((signal.name(), signal.axes().len()), ("annulus_0", 2));
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 #[derive(Debug)]
@@ -268,8 +313,6 @@ pub struct Signal<'a> {
     pub(super) name: String,
     pub(super) samples: Samples<'a>,
     pub(super) axes: Vec<Axis>,
-    /// Number of the depth and thickness above it \[Å\], where there are several depths.
-    pub(super) depth: Option<(usize, f64)>,
 }
 
 impl<'a> Signal<'a> {
@@ -277,8 +320,8 @@ impl<'a> Signal<'a> {
     /// A signal of this name; the array may be borrowed or owned.
     ///
     /// # Errors
-    /// `Invalid` where there is not an axis for each dimension, an axis of navigation follows one of signal, two axes have one name, labels
-    /// are more or fewer than samples, or a dimension has no samples; `NotFinite` where a number is NaN or infinite.
+    /// `Invalid` where there is not an axis for each dimension, an axis of navigation follows one of signal, a series follows another axis, two
+    /// axes have one name, labels or values are more or fewer than samples, or a dimension has no samples; `NotFinite` where a number is NaN or infinite.
     pub fn new<T: Sample, D: Dimension>(
         name: &str,
         array: impl Into<CowArray<'a, T, D>>,
@@ -289,36 +332,14 @@ impl<'a> Signal<'a> {
         check_axes(name, samples.shape(), &axes)?;
         match samples.first_bad() {
             Some((place, value)) => Err(Error::NotFinite { result: name.into(), place, value }),
-            None => Ok(Self { name: name.into(), samples, axes, depth: None }),
+            None => Ok(Self { name: name.into(), samples, axes }),
         }
-    }
-
-    // Tell the depth of a signal
-    /// The same, recorded at the depth of this number, behind a thickness \[Å\].
-    ///
-    /// # Errors
-    /// `Invalid` for a number beyond 9999, or a thickness that is not finite or less than 0.
-    pub fn at_depth(self, number: usize, thickness: f64) -> Result<Self, Invalid> {
-        accept(number <= 9999, "number of a depth", number, "a number from 0 to 9999")?;
-        crate::error::not_negative("thickness", thickness)?;
-        Ok(Self { depth: Some((number, thickness)), ..self })
     }
 
     // Names and orders of a signal
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Its name with the number of the depth, if it has one.
-    pub fn title(&self) -> String {
-        let depth = self.depth.map(|(number, _)| format!("_depth{number:04}"));
-        self.name.clone() + depth.as_deref().unwrap_or_default()
-    }
-
-    /// What no two signals of a run have in common: the name in a file of Prismatic, and the number of the depth.
-    fn key(&self) -> (&str, usize) {
-        (known_as(&self.name), self.depth.map_or(0, |(number, _)| number))
     }
 
     /// Its axes, one for each dimension.
@@ -331,15 +352,22 @@ impl<'a> Signal<'a> {
         &self.samples
     }
 
+    /// How many axes it has of each kind: series, navigation that is no series, and signal; they come in this order.
+    pub(crate) fn kinds(&self) -> [usize; 3] {
+        let series = self.axes.iter().filter(|axis| axis.is_series()).count();
+        let navigation = self.axes.iter().filter(|axis| axis.navigation).count();
+        [series, navigation - series, self.axes.len() - navigation]
+    }
+
     /// The axes in an order in which a picture is indexed by y, x: pairs of one kind are exchanged.
     pub(super) fn picture_order(&self) -> Vec<usize> {
-        let navigation = self.axes.iter().filter(|axis| axis.navigation).count();
+        let [series, scanned, recorded] = self.kinds();
         let mut order: Vec<usize> = (0..self.axes.len()).collect();
-        if navigation == 2 {
-            order.swap(0, 1);
+        if scanned == 2 {
+            order.swap(series, series + 1);
         }
-        if order.len() - navigation == 2 {
-            order.swap(navigation, navigation + 1);
+        if recorded == 2 {
+            order.swap(series + scanned, series + scanned + 1);
         }
         order
     }
@@ -353,8 +381,10 @@ pub enum Fact {
     Text(String),
     /// A number.
     Number(f64),
-    /// A count or a choice.
+    /// A count.
     Integer(i64),
+    /// A choice of two.
+    Flag(bool),
     /// A few numbers, such as the sides of a cell.
     Numbers(Vec<f64>),
 }
@@ -394,13 +424,37 @@ impl Fact {
                 accept(good, key, text, "a text without the character of number 0").map(drop)
             }
             Self::Number(x) => finite(key, *x).map(drop),
-            Self::Integer(_) => Ok(()),
+            Self::Integer(_) | Self::Flag(_) => Ok(()),
             Self::Numbers(all) => {
                 let good = (1..=1000).contains(&all.len());
                 accept(good, key, all.len(), "1 to 1000 numbers")?;
                 all.iter().try_for_each(|x| finite(key, *x).map(drop))
             }
         }
+    }
+}
+
+// The instrument of a run
+/// The beam of a run, as readers of electron microscopists ask for it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Instrument {
+    /// Energy of the electrons \[keV\].
+    pub beam_energy: f64,
+    /// Convergence semi-angle \[mrad\]; 0 for a plane wave.
+    pub convergence_angle: f64,
+    /// Whether a probe was scanned, rather than an image taken at once.
+    pub scanned: bool,
+}
+
+impl Instrument {
+    /// Key and value of each fact, by the names that HyperSpy has for them.
+    pub(super) fn facts(&self) -> [(&'static str, Fact); 3] {
+        let mode = if self.scanned { "STEM" } else { "TEM" };
+        [
+            ("beam_energy", self.beam_energy.into()),
+            ("convergence_angle", self.convergence_angle.into()),
+            ("acquisition_mode", mode.into()),
+        ]
     }
 }
 
@@ -412,7 +466,7 @@ impl Fact {
 /// let probe = ndarray::Array1::linspace(0.0_f32, 1.0, 5);
 /// let mut signals = Signals::default();
 /// signals.add(Signal::new("probe", &probe, vec![Axis::signal("x", "Å", 0.0, 0.1)?])?)?;
-/// signals.fact("E", 100.0)?;
+/// signals.fact("slices", 40_i64)?;
 /// let folder = tempfile::tempdir().unwrap();
 /// let path = folder.path().join("probe.h5");
 /// assert!(signals.write(&path, SignalFormat::of(("output", &path))?, None)? > 1000);
@@ -422,6 +476,7 @@ impl Fact {
 pub struct Signals<'a> {
     pub(super) items: Vec<Signal<'a>>,
     pub(super) facts: Vec<(String, Fact)>,
+    pub(super) instrument: Option<Instrument>,
 }
 
 impl<'a> Signals<'a> {
@@ -434,10 +489,11 @@ impl<'a> Signals<'a> {
     /// Adds a signal.
     ///
     /// # Errors
-    /// `Invalid` where there is one of this name at this depth already; one without a depth counts as one at depth 0.
+    /// `Invalid` where there is one of this name already.
     pub fn add(&mut self, signal: Signal<'a>) -> Result<(), Invalid> {
-        let twice = self.items.iter().any(|other| other.key() == signal.key());
-        accept(!twice, "signal", signal.title(), "another name for each signal of a depth")?;
+        let known = known_as(&signal.name);
+        let twice = self.items.iter().any(|other| known_as(&other.name) == known);
+        accept(!twice, "signal", &signal.name, "another name for each signal")?;
         self.items.push(signal);
         Ok(())
     }
@@ -449,10 +505,25 @@ impl<'a> Signals<'a> {
     pub fn fact(&mut self, key: &str, fact: impl Into<Fact>) -> Result<(), Invalid> {
         identifier("key of a fact", &format!("k{key}"))?;
         let twice = self.facts.iter().any(|(other, _)| other == key);
-        accept(!twice && !key.is_empty(), "key of a fact", key, "another key for each fact")?;
+        let free = !twice && !matches!(key, "" | "E" | "sa"); // which stand for the instrument's in Prismatic's tree
+        accept(free, "key of a fact", key, "another key for each fact")?;
         let fact = fact.into();
         fact.check(key)?;
         self.facts.push((key.into(), fact));
+        Ok(())
+    }
+
+    /// Sets the instrument, whose numbers are facts as well: `beam_energy`, `convergence_angle` and `acquisition_mode`.
+    ///
+    /// # Errors
+    /// `Invalid` for an energy that is not positive, an angle that is negative, or one that is not finite; or where there are such facts already.
+    pub fn set_instrument(&mut self, instrument: Instrument) -> Result<(), Invalid> {
+        positive("beam_energy", instrument.beam_energy)?;
+        not_negative("convergence_angle", instrument.convergence_angle)?;
+        for (key, fact) in instrument.facts() {
+            self.fact(key, fact)?;
+        }
+        self.instrument = Some(instrument);
         Ok(())
     }
 
@@ -499,13 +570,16 @@ fn check_axes(name: &str, shape: &[usize], axes: &[Axis]) -> Result<(), Invalid>
     for (k, (axis, &count)) in axes.iter().zip(shape).enumerate() {
         let late = axis.navigation && axes[..k].iter().any(|before| !before.navigation);
         accept(!late, &quantity, &axis.name, "axes of navigation before those of signal")?;
+        let late = axis.is_series() && axes[..k].iter().any(|before| !before.is_series());
+        accept(!late, &quantity, &axis.name, "axes of a series before all others")?;
         let twice = axes[..k].iter().any(|before| before.name == axis.name);
         accept(!twice, &quantity, &axis.name, "another name for each axis")?;
         let quantity = format!("samples of {name} along {}", axis.name);
         accept(count > 0, &quantity, count, "at least one")?;
-        let expected = format!("{}, as there are labels", axis.labels.len());
-        let labelled = axis.labels.is_empty() || axis.labels.len() == count;
-        accept(labelled, &quantity, count, &expected)?;
+        for (list, what) in [(axis.labels.len(), "labels"), (axis.values.len(), "values")] {
+            let expected = format!("{list}, as there are {what}");
+            accept(list == 0 || list == count, &quantity, count, &expected)?;
+        }
     }
     Ok(())
 }
@@ -553,6 +627,9 @@ pub(super) mod tests {
     /// Lengths along x, y, bins, q_x and q_y.
     pub const LENGTHS: [usize; 5] = [4, 3, 6, 7, 5];
 
+    /// Foci and thicknesses of the series, unevenly spaced and evenly.
+    pub const SERIES: [&[f64]; 2] = [&[30.0, 10.0, -25.0], &[20.0, 40.0]];
+
     pub fn scan(step: f64) -> Vec<Axis> {
         let axis = |name, offset, scale| Axis::navigation(name, "Å", offset, scale).unwrap();
         vec![axis("x", 1.25, step), axis("y", -0.5, 0.2)]
@@ -562,13 +639,18 @@ pub(super) mod tests {
         let [x, y, bins, qx, qy] = LENGTHS;
         let axes = |more: Vec<Axis>| scan(0.5).into_iter().chain(more).collect::<Vec<_>>();
         let mut signals = Signals::default();
-        for (number, thickness) in [(0, 20.0), (1, 40.0)] {
-            let value = |(i, j, b)| (100 * i + 10 * j + b + 1000 * number) as f32 / 7.0;
-            let cube = Array3::from_shape_fn((x, y, bins), value);
-            let bin = Axis::signal("bin", "mrad", 0.5, 1.5).unwrap();
-            let signal = Signal::new("annular", cube, axes(vec![bin])).unwrap();
-            signals.add(signal.at_depth(number, thickness).unwrap()).unwrap();
-        }
+        let defocus = Axis::series("defocus", "Å", SERIES[0]).unwrap();
+        let thickness = Axis::series("thickness", "Å", SERIES[1]).unwrap();
+        let value = |(t, i, j, b)| (100 * i + 10 * j + b + 1000 * t) as f32 / 7.0;
+        let cube = Array4::from_shape_fn((2, x, y, bins), value);
+        let bin = Axis::signal("bin", "mrad", 0.5, 1.5).unwrap();
+        let with = [vec![thickness.clone()], axes(vec![bin])].concat();
+        signals.add(Signal::new("annular", cube, with).unwrap()).unwrap();
+        let value =
+            |place: ndarray::IxDyn| place.slice().iter().fold(0.5, |x, &k| 8.0 * x + k as f64);
+        let images = ArrayD::from_shape_fn(vec![3, 2, x, y], value);
+        let with = [vec![defocus, thickness], axes(vec![])].concat();
+        signals.add(Signal::new("annulus_1", images, with).unwrap()).unwrap();
         // Lopsided signals of other kinds
         let value = |(i, j, k, l)| (1000 * i + 100 * j + 10 * k + l) as f32 + 0.25;
         let cube = Array4::from_shape_fn((x, y, qx, qy), value);
@@ -586,12 +668,11 @@ pub(super) mod tests {
         let plane = |name, scale| Axis::signal(name, "Å", 0.0, scale).unwrap();
         let axes = vec![plane("x", 0.1), plane("y", 0.3)];
         signals.add(Signal::new("probe", wave, axes).unwrap()).unwrap();
-        signals.fact("E", 100.0).unwrap();
-        signals.fact("t", [4.0, 4.0, 10.0].as_slice()).unwrap();
+        let beam = Instrument { beam_energy: 100.0, convergence_angle: 21.5, scanned: true };
+        signals.set_instrument(beam).unwrap();
         signals.fact("c", [4.0, 5.43, 5.43].as_slice()).unwrap();
-        signals.fact("s", 2.0).unwrap();
         signals.fact("ns", 10_i64).unwrap();
-        signals.fact("zs", 0.0).unwrap();
+        signals.fact("periodic", Fact::Flag(true)).unwrap();
         signals.fact("sample", "file = \"Si, naïvely.xyz\"\n").unwrap();
         signals
     }
@@ -619,6 +700,14 @@ pub(super) mod tests {
         assert!(said("i", &image, turned).contains("navigation before those of signal"));
         let labels = vec![two()[0].clone(), Axis::labelled("c", &["x", "y"]).unwrap()];
         assert!(said("i", &image, labels).contains("along c = 3: expected 2, as there are labels"));
+        let foci = Axis::series("f", "Å", &[1.0, 2.0, 5.0]).unwrap();
+        let late = vec![Axis::navigation("x", "Å", 0.0, 1.0).unwrap(), foci.clone()];
+        assert!(said("i", &image, late).contains("axes of a series before all others"));
+        let few = vec![foci, two()[1].clone()];
+        assert!(said("i", &image, few).contains("along f = 4: expected 3, as there are values"));
+        for values in [&[][..], &[1.0, 1.0], &[1.0, 3.0, 2.0], &[f64::NAN], &[f64::INFINITY]] {
+            assert!(Axis::series("f", "Å", values).is_err(), "{values:?}");
+        }
         // Refuse numbers and names that are none
         let mut broken = image.clone();
         broken[[2, 1]] = f32::NAN;
@@ -639,10 +728,14 @@ pub(super) mod tests {
         let again = |name| Signal::new(name, image.clone(), two()).unwrap();
         assert!(signals.add(again("four_d")).is_err() && signals.add(again("annular")).is_err());
         let prismatic = signals.add(again("virtual_detector")).unwrap_err().to_string();
-        assert!(prismatic.contains("another name for each signal of a depth"), "{prismatic}");
-        assert!(signals.add(again("annular").at_depth(2, 60.0).unwrap()).is_ok());
-        assert!(again("b").at_depth(10_000, 1.0).is_err() && again("b").at_depth(0, -1.0).is_err());
-        for (key, fact) in [("E", 1.0), ("", 1.0), ("a/b", 1.0), ("f", f64::NAN)] {
+        assert!(prismatic.contains("another name for each signal"), "{prismatic}");
+        for (energy, angle) in [(0.0, 1.0), (f64::NAN, 1.0), (1.0, -1.0), (1.0, f64::INFINITY)] {
+            let beam = Instrument { beam_energy: energy, convergence_angle: angle, scanned: true };
+            assert!(Signals::default().set_instrument(beam).is_err());
+        }
+        for (key, fact) in
+            [("beam_energy", 1.0), ("E", 1.0), ("", 1.0), ("a/b", 1.0), ("f", f64::NAN)]
+        {
             assert!(signals.fact(key, fact).is_err(), "{key}");
         }
         assert!(signals.fact("none", [].as_slice()).is_err() && signals.fact("nul", "\0").is_err());
@@ -670,8 +763,19 @@ pub(super) mod tests {
         let signals = lopsided();
         let orders: Vec<_> = signals.items.iter().map(Signal::picture_order).collect();
         let expected: [&[usize]; 6] =
-            [&[1, 0, 2], &[1, 0, 2], &[1, 0, 3, 2], &[1, 0], &[1, 0, 2], &[1, 0]];
+            [&[0, 2, 1, 3], &[0, 1, 3, 2], &[1, 0, 3, 2], &[1, 0], &[1, 0, 2], &[1, 0]];
         assert_eq!(orders, expected);
         assert_eq!(samples.descriptor(), "<f4");
+    }
+
+    #[test]
+    fn series_are_even_or_uneven() {
+        let series = |values: &[f64]| Axis::series("defocus", "Å", values).unwrap();
+        let foci = [0.3, 0.2, 0.1, 0.0].map(|x: f64| x - 1e4);
+        assert!(series(&foci).is_uniform() && series(&[7.0]).is_uniform());
+        assert!(!series(SERIES[0]).is_uniform() && !series(&[0.0, 1.0, 2.0 + 1e-6]).is_uniform());
+        assert_eq!((series(SERIES[1]).scale(), series(&[7.0]).scale()), (20.0, 1.0));
+        assert_eq!(series(SERIES[0]).places(3), SERIES[0]);
+        assert!(scan(0.5)[0].is_uniform() && !scan(0.5)[0].is_series());
     }
 }

@@ -1,61 +1,139 @@
 // Tangled from book/src/zarr.md: edit there, or here and run cargo tangle stitch.
-//! The format Zarr in an archive: signals as HyperSpy saves them, and as xarray opens them.
+//! The format Zarr, in a folder or an archive, with signals as xarray opens them.
 
 // What files in Zarr stand on
 use super::arrays::{Swallow, zip_error};
 use super::signals::{Axis, Fact, Sample, Samples, Signal, Signals};
 use ndarray::{Array1, CowArray};
 use serde_json::{Map, Value, json};
-use std::io::{self, Seek, Write};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Seek, Write};
+use std::path::{Path, PathBuf};
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
+// Members of an archive or a folder
+/// What the members of a store are written into, one after the other.
+pub(super) trait Members: Write {
+    /// Begins the member of this path; what is written from now on belongs to it.
+    fn begin(&mut self, path: &str) -> io::Result<()>;
+
+    /// Ends the last member.
+    fn end(&mut self) -> io::Result<()>;
+}
+
+// Members of an archive
+impl<W: Write + Seek> Members for ZipWriter<Swallow<W>> {
+    fn begin(&mut self, path: &str) -> io::Result<()> {
+        let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+        self.start_file(path, options).map_err(zip_error)
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+// Files in a folder
+/// Files in a folder, and how many bytes they have.
+pub(super) struct Folder {
+    root: PathBuf,
+    file: Option<BufWriter<File>>,
+    pub length: u64,
+}
+
+impl Folder {
+    pub(super) fn new(root: &Path) -> Self {
+        Self { root: root.into(), file: None, length: 0 }
+    }
+}
+
+impl Members for Folder {
+    fn begin(&mut self, path: &str) -> io::Result<()> {
+        self.end()?;
+        let path = self.root.join(path);
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        self.file = Some(BufWriter::new(File::create_new(path)?));
+        Ok(())
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        let Some(file) = self.file.take() else { return Ok(()) };
+        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+    }
+}
+impl Write for Folder {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let outside = || io::Error::other("a store writes outside of its members");
+        let written = self.file.as_mut().ok_or_else(outside)?.write(bytes)?;
+        self.length += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), BufWriter::flush)
+    }
+}
+
 // A store in the making
-/// A store of groups and arrays that is being written into an archive.
-struct Store<W: Write + Seek> {
-    archive: ZipWriter<Swallow<W>>,
+/// A store of groups and arrays that is being written.
+pub(super) struct Store<'m, M: Members> {
+    members: &'m mut M,
     /// All descriptions so far.
     descriptions: Map<String, Value>,
 }
 
-impl<W: Write + Seek> Store<W> {
-    fn begin(file: W) -> Self {
-        let archive = ZipWriter::new(Swallow::new(file));
-        Self { archive, descriptions: Map::new() }
-    }
-
-    fn member(&mut self, path: &str) -> io::Result<()> {
-        let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
-        self.archive.start_file(path, options).map_err(zip_error)
+impl<'m, M: Members> Store<'m, M> {
+    pub(super) fn new(members: &'m mut M) -> Self {
+        Self { members, descriptions: Map::new() }
     }
 
     // Describe groups in a store
     /// Writes a description, and keeps it for the end.
     fn describe(&mut self, folder: &str, kind: &str, description: Value) -> io::Result<()> {
-        let path = if folder.is_empty() { kind.to_string() } else { format!("{folder}/{kind}") };
-        self.member(&path)?;
-        self.archive.write_all(description.to_string().as_bytes())?;
+        let path = joined(folder, kind);
+        self.members.begin(&path)?;
+        self.members.write_all(description.to_string().as_bytes())?;
         self.descriptions.insert(path, description);
         Ok(())
     }
 
-    fn group(&mut self, folder: &str, attributes: Value) -> io::Result<()> {
+    pub(super) fn group(&mut self, folder: &str, attributes: Value) -> io::Result<()> {
         self.describe(folder, ".zgroup", json!({ "zarr_format": 2 }))?;
         self.describe(folder, ".zattrs", attributes)
     }
 
     // Finish a store
-    fn finish(mut self) -> io::Result<()> {
-        let descriptions = std::mem::take(&mut self.descriptions);
-        let all = json!({ "zarr_consolidated_format": 1, "metadata": descriptions });
-        self.member(".zmetadata")?;
-        self.archive.write_all(all.to_string().as_bytes())?;
-        self.archive.finish().map_err(zip_error)?.flush()
+    pub(super) fn finish(self) -> io::Result<()> {
+        let all = json!({
+            "zarr_consolidated_format": 1, "metadata": self.descriptions, WRITER: env!("CARGO_PKG_NAME"),
+        });
+        self.members.begin(ALL)?;
+        self.members.write_all(all.to_string().as_bytes())?;
+        self.members.end()
     }
+}
+
+/// Writes an archive.
+pub(super) fn archive<W: Write + Seek>(
+    file: W,
+    write: impl FnOnce(&mut ZipWriter<Swallow<W>>) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut archive = ZipWriter::new(Swallow::new(file));
+    write(&mut archive)?;
+    archive.finish().map_err(zip_error)?.flush()
+}
+/// The member that has all descriptions, and its entry that names the program.
+const ALL: &str = ".zmetadata";
+const WRITER: &str = "written_by";
+
+/// The path of a member of a folder, which is the root if its name is empty.
+pub(super) fn joined(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_string() } else { format!("{folder}/{name}") }
 }
 
 // Cut an array into chunks
 /// Bytes that a chunk has at most.
-const CHUNK: usize = 1 << 23;
+pub(super) const CHUNK: usize = 1 << 23;
 
 /// The shape of the chunks of an array, 1 along the first axes and whole along the last, and the axis between these.
 fn chunks(shape: &[usize], bytes: usize, most: usize) -> (Vec<usize>, usize) {
@@ -72,9 +150,9 @@ fn chunks(shape: &[usize], bytes: usize, most: usize) -> (Vec<usize>, usize) {
 }
 
 // Put an array into a store
-impl<W: Write + Seek> Store<W> {
+impl<M: Members> Store<'_, M> {
     /// Writes an array with its attributes, in chunks of so many bytes at most.
-    fn array(
+    pub(super) fn array(
         &mut self,
         folder: &str,
         samples: &Samples,
@@ -93,10 +171,10 @@ impl<W: Write + Seek> Store<W> {
                 let key = fixed.iter().copied().chain([number]).map(|k| k.to_string());
                 let rest = shape[cut + 1..].iter().map(|_| "0".to_string());
                 let key = key.chain(rest).collect::<Vec<_>>().join(".");
-                self.member(&format!("{folder}/{key}"))?;
-                part.write(&mut self.archive)?;
+                self.members.begin(&format!("{folder}/{key}"))?;
+                part.write(self.members)?;
                 let missing = whole - part.shape().iter().product::<usize>();
-                self.archive.write_all(&vec![0; missing * samples.bytes()])?;
+                self.members.write_all(&vec![0; missing * samples.bytes()])?;
             }
         }
         Ok(())
@@ -124,10 +202,10 @@ impl<W: Write + Seek> Store<W> {
         let longest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(1);
         let shape = [labels.len()];
         self.describe_array(folder, &shape, &shape, &format!("<U{longest}"), attributes)?;
-        self.member(&format!("{folder}/0"))?;
+        self.members.begin(&format!("{folder}/0"))?;
         for label in labels {
             let letters = label.chars().map(u32::from).chain(std::iter::repeat(0)).take(longest);
-            letters.into_iter().try_for_each(|c| self.archive.write_all(&c.to_le_bytes()))?;
+            letters.into_iter().try_for_each(|c| self.members.write_all(&c.to_le_bytes()))?;
         }
         Ok(())
     }
@@ -142,68 +220,21 @@ fn unravel(mut number: usize, shape: &[usize]) -> Vec<usize> {
     indices
 }
 
-// Signals as HyperSpy saves them
-/// Version of HyperSpy's format.
-const HYPERSPY: &str = "3.3";
-
-impl Signals<'_> {
-    /// Writes all signals as HyperSpy does.
-    pub(super) fn write_zspy<W: Write + Seek>(&self, file: W) -> io::Result<()> {
-        let mut store = Store::begin(file);
-        store.group("", json!({ "file_format": "ZSpy", "file_format_version": HYPERSPY }))?;
-        store.group("Experiments", json!({}))?;
-        for signal in &self.items {
-            let folder = format!("Experiments/{}", signal.title());
-            store.group(&folder, json!({ "package": "", "package_version": "" }))?;
-            signal.write_zspy(&folder, &mut store)?;
-            let mut original = self.facts_as_json();
-            let thickness = signal.depth.map(|(_, thickness)| json!(thickness));
-            original.extend(thickness.map(|thickness| ("thickness".into(), thickness)));
-            store.group(&format!("{folder}/original_metadata"), Value::Object(original))?;
-        }
-        store.finish()
-    }
-}
-
-// Put one signal into HyperSpy's store
-impl Signal<'_> {
-    fn write_zspy<W: Write + Seek>(&self, folder: &str, store: &mut Store<W>) -> io::Result<()> {
-        let order = self.picture_order();
-        let samples = self.samples.permuted(&order);
-        let integrated = self.axes.iter().all(|axis| axis.navigation);
-        store.array(&format!("{folder}/data"), &samples, CHUNK, json!({}))?;
-        for (place, (&k, &count)) in order.iter().zip(samples.shape()).enumerate() {
-            let Axis { name, unit, offset, scale, navigation, .. } = &self.axes[k];
-            let navigation = *navigation && !integrated;
-            let attributes = json!({
-                "_type": "UniformDataAxis", "name": name, "units": unit, "navigate": navigation,
-                "is_binned": false, "size": count, "offset": offset, "scale": scale,
-            });
-            store.group(&format!("{folder}/axis-{place}"), attributes)?;
-        }
-        let metadata = format!("{folder}/metadata");
-        store.group(&metadata, json!({}))?;
-        store.group(&format!("{metadata}/General"), json!({ "title": self.title() }))?;
-        store.group(&format!("{metadata}/Signal"), json!({ "signal_type": "" }))
-    }
-}
-
 // Signals as xarray opens them
 impl Signals<'_> {
     /// Writes each signal as a group with its axes.
-    pub(super) fn write_zarr<W: Write + Seek>(&self, file: W) -> io::Result<()> {
-        let mut store = Store::begin(file);
+    pub(super) fn write_zarr(&self, members: &mut impl Members) -> io::Result<()> {
+        let mut store = Store::new(members);
         store.group("", Value::Object(self.facts_as_json()))?;
         for signal in &self.items {
-            let folder = signal.title();
-            let thickness = signal.depth.map(|(_, thickness)| thickness);
-            store.group(&folder, json!({ "thickness": thickness }))?;
+            let folder = &signal.name;
+            store.group(folder, json!({}))?;
             let names: Vec<_> = signal.axes.iter().map(|axis| &axis.name).collect();
             let path = format!("{folder}/{}", signal.array_name());
             let attributes = json!({ "_ARRAY_DIMENSIONS": names });
             store.array(&path, &signal.samples, CHUNK, attributes)?;
             for (axis, &count) in signal.axes.iter().zip(signal.samples.shape()) {
-                axis.write_zarr(count, &folder, &mut store)?;
+                axis.write_zarr(count, folder, &mut store)?;
             }
         }
         store.finish()
@@ -212,11 +243,11 @@ impl Signals<'_> {
 
 // Put one axis into a plain store
 impl Axis {
-    fn write_zarr<W: Write + Seek>(
+    fn write_zarr<M: Members>(
         &self,
         count: usize,
         folder: &str,
-        store: &mut Store<W>,
+        store: &mut Store<M>,
     ) -> io::Result<()> {
         let path = format!("{folder}/{}", self.name);
         let attributes = json!({ "_ARRAY_DIMENSIONS": [&self.name], "units": self.unit });
@@ -237,16 +268,91 @@ impl Signal<'_> {
 }
 
 // Facts as JSON
-impl Signals<'_> {
-    fn facts_as_json(&self) -> Map<String, Value> {
-        let value = |fact: &Fact| match fact {
-            Fact::Text(text) => json!(text),
-            Fact::Number(x) => json!(x),
-            Fact::Integer(n) => json!(n),
-            Fact::Numbers(all) => json!(all),
-        };
-        self.facts.iter().map(|(key, fact)| (key.clone(), value(fact))).collect()
+impl Fact {
+    pub(super) fn as_json(&self) -> Value {
+        match self {
+            Self::Text(text) => json!(text),
+            Self::Number(x) => json!(x),
+            Self::Integer(n) => json!(n),
+            Self::Flag(is) => json!(is),
+            Self::Numbers(all) => json!(all),
+        }
     }
+}
+
+impl Signals<'_> {
+    pub(super) fn facts_as_json(&self) -> Map<String, Value> {
+        self.facts.iter().map(|(key, fact)| (key.clone(), fact.as_json())).collect()
+    }
+}
+
+// Recognise a store of our own
+/// Refuses a folder that holds anything else than a store that this program wrote.
+pub(super) fn accept_own_store(folder: &Path) -> io::Result<()> {
+    let refuse = |what: &str| {
+        let remedy = "it is a folder that this program did not write, or not alone";
+        Err(io::Error::other(format!("{remedy} ({what}): move it away, or give another name")))
+    };
+    let read = |path: &Path| -> Option<Value> {
+        let few = path.metadata().is_ok_and(|found| found.len() < 1 << 28);
+        few.then(|| fs::read(path).ok())
+            .flatten()
+            .and_then(|text| serde_json::from_slice(&text).ok())
+    };
+    let all = read(&folder.join(ALL)).filter(|all| all[WRITER] == env!("CARGO_PKG_NAME"));
+    let Some(Value::Object(descriptions)) = all.map(|mut all| all["metadata"].take()) else {
+        return refuse("without a list of its arrays by this program in .zmetadata");
+    };
+    let mut found = Vec::new();
+    list_files(folder, "", &mut found)?;
+    for path in found {
+        let own = match (descriptions.get(&path), path.rsplit_once('/')) {
+            _ if path == ALL => true,
+            (Some(description), _) => read(&folder.join(&path)).as_ref() == Some(description),
+            (None, Some((array, chunk))) => {
+                let array = descriptions.get(&format!("{array}/.zarray"));
+                let length = folder.join(&path).symlink_metadata()?.len();
+                array.and_then(|array| length_of_chunk(array, chunk)) == Some(length)
+            }
+            (None, None) => false,
+        };
+        if !own {
+            return refuse(&format!("{path} is not part of it"));
+        }
+    }
+    Ok(())
+}
+
+// List the files in a folder
+/// Appends the paths of all files below a folder.
+fn list_files(root: &Path, folder: &str, found: &mut Vec<String>) -> io::Result<()> {
+    for entry in root.join(folder).read_dir()? {
+        let entry = entry?;
+        let path = joined(folder, &entry.file_name().to_string_lossy());
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            list_files(root, &path, found)?;
+        } else {
+            found.push(if kind.is_file() { path } else { format!("{path} (a link or a device)") });
+        }
+    }
+    Ok(())
+}
+
+// Length of a chunk by its name
+/// Bytes of the chunk of this name; none if the array has none such.
+fn length_of_chunk(array: &Value, chunk: &str) -> Option<u64> {
+    let numbers = |key: &str| -> Option<Vec<u64>> {
+        array[key].as_array()?.iter().map(Value::as_u64).collect()
+    };
+    let (shape, chunks) = (numbers("shape")?, numbers("chunks")?);
+    let index: Vec<u64> = chunk.split('.').map(|k| k.parse().ok()).collect::<Option<_>>()?;
+    let within = |((k, all), one): ((&u64, &u64), &u64)| *one > 0 && *k < all.div_ceil(*one);
+    let same = index.len() == shape.len() && shape.len() == chunks.len();
+    let good = same && index.iter().zip(&shape).zip(&chunks).all(within);
+    let (letters, kind) = (array["dtype"].as_str()?, array["dtype"].as_str()?.get(1..2)?);
+    let bytes = letters.get(2..)?.parse::<u64>().ok()? * if kind == "U" { 4 } else { 1 };
+    good.then(|| chunks.iter().fold(bytes, |all, one| all.saturating_mul(*one)))
 }
 
 // Tests of files in Zarr
@@ -255,10 +361,18 @@ mod tests {
     use super::*;
     use crate::files::signals::tests::lopsided;
     use ndarray::{Array3, ArrayD};
-    use std::io::{Cursor, Read};
+    use std::io::{Cursor, ErrorKind, Read};
     use zip::ZipArchive;
 
     type Archive = ZipArchive<Cursor<Vec<u8>>>;
+
+    fn archived(
+        write: impl FnOnce(&mut ZipWriter<Swallow<&mut Cursor<Vec<u8>>>>) -> io::Result<()>,
+    ) -> Archive {
+        let mut bytes = Cursor::new(Vec::new());
+        archive(&mut bytes, write).unwrap();
+        ZipArchive::new(bytes).unwrap()
+    }
 
     fn member(archive: &mut Archive, path: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -307,12 +421,12 @@ mod tests {
             (1000, &[3, 5, 4]),
         ];
         for (most, chunk) in expected {
-            let mut bytes = Cursor::new(Vec::new());
-            let mut store = Store::begin(&mut bytes);
-            let samples: ArrayD<f32> = cube.clone().into_dyn();
-            store.array("a", &f32::samples(samples.into()), most, json!({})).unwrap();
-            store.finish().unwrap();
-            let mut archive = ZipArchive::new(bytes).unwrap();
+            let mut archive = archived(|members| {
+                let mut store = Store::new(members);
+                let samples: ArrayD<f32> = cube.clone().into_dyn();
+                store.array("a", &f32::samples(samples.into()), most, json!({}))?;
+                store.finish()
+            });
             assert_eq!(description(&mut archive, "a/.zarray")["chunks"], json!(chunk));
             assert_eq!(assembled(&mut archive, shape, chunk), cube, "{most} bytes");
         }
@@ -321,10 +435,7 @@ mod tests {
     // Find signals in their stores
     #[test]
     fn stores_describe_their_signals() {
-        let (mut zspy, mut zarr) = (Cursor::new(Vec::new()), Cursor::new(Vec::new()));
-        lopsided().write_zspy(&mut zspy).unwrap();
-        lopsided().write_zarr(&mut zarr).unwrap();
-        let mut archive = ZipArchive::new(zspy).unwrap();
+        let mut archive = archived(|members| lopsided().write_zspy(members));
         let data = description(&mut archive, "Experiments/four_d/data/.zarray");
         assert_eq!((&data["shape"], &data["dtype"]), (&json!([3, 4, 5, 7]), &json!("<f4")));
         let axis = description(&mut archive, "Experiments/four_d/axis-2/.zattrs");
@@ -334,10 +445,28 @@ mod tests {
         );
         let image = description(&mut archive, "Experiments/annulus_0/axis-0/.zattrs");
         assert_eq!((&image["name"], &image["navigate"]), (&json!("y"), &json!(false)));
-        let mut archive = ZipArchive::new(zarr).unwrap();
-        let data = description(&mut archive, "annular_depth0001/annular/.zarray");
-        assert_eq!(data["shape"], json!([4, 3, 6]));
-        let places = member(&mut archive, "annular_depth0001/y/0");
+        let foci = description(&mut archive, "Experiments/annulus_1/axis-0/.zattrs");
+        assert_eq!((&foci["_type"], &foci["navigate"]), (&json!("DataAxis"), &json!(true)));
+        assert_eq!(
+            member(&mut archive, "Experiments/annulus_1/axis-0/axis/0")[..8],
+            30f64.to_le_bytes()
+        );
+        let deep = description(&mut archive, "Experiments/annulus_1/axis-1/.zattrs");
+        assert_eq!((&deep["_type"], &deep["scale"]), (&json!("UniformDataAxis"), &json!(20.0)));
+        let beam = "Experiments/four_d/metadata/Acquisition_instrument/TEM/.zattrs";
+        let beam = description(&mut archive, beam);
+        assert_eq!(
+            (&beam["beam_energy"], &beam["convergence_angle"]),
+            (&json!(100.0), &json!(21.5))
+        );
+        let kind = |name: &str| format!("Experiments/{name}/metadata/Signal/.zattrs");
+        let kinds = ["four_d", "annulus_1"].map(|name| description(&mut archive, &kind(name)));
+        assert_eq!(kinds[0]["signal_type"], "electron_diffraction");
+        assert_eq!(kinds[1]["signal_type"], "");
+        let mut archive = archived(|members| lopsided().write_zarr(members));
+        let data = description(&mut archive, "annular/annular/.zarray");
+        assert_eq!(data["shape"], json!([2, 4, 3, 6]));
+        let places = member(&mut archive, "annular/y/0");
         assert_eq!(places[8..16], (-0.3_f64).to_le_bytes());
         assert_eq!(
             member(&mut archive, "centre_of_mass/component/0"),
@@ -345,6 +474,45 @@ mod tests {
         );
         assert_eq!(description(&mut archive, ".zattrs")["c"], json!([4.0, 5.43, 5.43]));
         let all = description(&mut archive, ".zmetadata");
-        assert_eq!(all["metadata"]["annular_depth0001/annular/.zarray"], data);
+        assert_eq!(all["metadata"]["annular/annular/.zarray"], data);
+    }
+
+    // Recognise stores by all that is in them
+    #[test]
+    fn stores_are_recognised_by_all_that_is_in_them() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let root = folder.path().join("s.zarr");
+        lopsided().write_zarr(&mut Folder::new(&root))?;
+        accept_own_store(&root)?;
+        let spoiled = |path: &str, text: &[u8]| -> io::Result<()> {
+            let (path, before) = (root.join(path), fs::read(root.join(path)).ok());
+            fs::write(&path, text)?;
+            assert!(accept_own_store(&root).is_err(), "{}", path.display());
+            match before {
+                Some(before) => fs::write(&path, before)?,
+                None => fs::remove_file(&path)?,
+            }
+            accept_own_store(&root)
+        };
+        for path in
+            ["notes.txt", "four_d/notes.txt", "annulus_1/annulus_1/9.0.0.0", "x/0", ".zarray"]
+        {
+            spoiled(path, b"mine").or_else(|error| match error.kind() {
+                ErrorKind::NotFound => Ok(()), // there is no such folder
+                _ => Err(error),
+            })?;
+        }
+        spoiled(".zattrs", br#"{"mine": 1}"#)?;
+        spoiled("annulus_1/annulus_1/0.0.0.0", b"short")?;
+        let all = fs::read_to_string(root.join(ALL))?;
+        spoiled(ALL, all.replace(r#","written_by":"lenslet""#, "").as_bytes())?;
+        spoiled(ALL, b"{}")?;
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("/", root.join("link"))?;
+            assert!(accept_own_store(&root).is_err());
+        }
+        assert!(accept_own_store(folder.path()).is_err());
+        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 
 // What pictures of scans stand on
 use crate::error::{Error, accept, not_negative};
-use crate::files::signals::{Samples, Signal, Signals};
+use crate::files::signals::{self as files, Samples, Signal, Signals};
 use crate::numerics::real::Real;
 use crate::plot::field::ends;
 use crate::plot::{
@@ -11,7 +11,7 @@ use crate::plot::{
     paint_colours, power_of_ten,
 };
 use crate::specimen::{Element, Specimen};
-use ndarray::{Array2, ArrayD, ArrayViewD, Axis as Along, Ix2, s};
+use ndarray::{Array2, ArrayD, ArrayViewD, Axis as Along, Dimension, Ix2, IxDyn, s};
 use plotters::prelude::*;
 use std::f64::consts::PI;
 
@@ -82,13 +82,29 @@ struct Panel {
 impl ScanPicture<'_, '_> {
     /// The panels of a signal; none where it is not an image of some kind.
     fn panels(&self, signal: &Signal<'_>, rings: bool) -> Vec<Panel> {
-        let numbers = match signal.samples() {
-            _ if signal.name().starts_with("standard_error") => return Vec::new(),
-            Samples::F32(array) => seen(array.view()),
-            Samples::F64(array) => seen(array.view()),
-            _ => return Vec::new(),
+        let [series, ..] = signal.kinds();
+        let of = |setting: &[usize]| {
+            let numbers = match signal.samples() {
+                _ if signal.name().starts_with("standard_error") => return Vec::new(),
+                Samples::F32(array) => seen(at_setting(array.view(), setting)),
+                Samples::F64(array) => seen(at_setting(array.view(), setting)),
+                _ => return Vec::new(),
+            };
+            self.images(signal, setting, &numbers, rings)
         };
-        let axes = signal.axes();
+        let settings = indices(&signal.samples().shape()[..series]);
+        settings.iter().flat_map(|setting| of(setting.slice())).collect()
+    }
+
+    /// The panels of a signal at one focus and thickness, whose numbers are given.
+    fn images(
+        &self,
+        signal: &Signal<'_>,
+        setting: &[usize],
+        numbers: &ArrayD<f64>,
+        rings: bool,
+    ) -> Vec<Panel> {
+        let axes = &signal.axes()[setting.len()..];
         let third = if axes.len() == 3 { axes[2].name() } else { "" };
         // Part a signal into images
         let part = |k: usize| plane(numbers.index_axis(Along(2), k).into_dyn());
@@ -109,20 +125,24 @@ impl ScanPicture<'_, '_> {
             }
             _ => Vec::new(),
         };
-        parts.into_iter().map(|(what, shown)| self.panel(signal, &what, shown)).collect()
+        parts.into_iter().map(|(what, shown)| self.panel(signal, setting, &what, shown)).collect()
     }
 
     // Name a panel of a scan
-    /// A panel of a signal, with a title of the signal's name, of `what` it is, and of what the notes say.
-    fn panel(&self, signal: &Signal<'_>, what: &str, shown: Shown) -> Panel {
-        let name = signal.title();
+    /// A panel of a signal, with a title of the signal's name, the setting, of `what` it is, and of what the notes say.
+    fn panel(&self, signal: &Signal<'_>, setting: &[usize], what: &str, shown: Shown) -> Panel {
+        let name = signal.name();
+        let value = |(axis, k): (&files::Axis, &usize)| {
+            format!(", {} {} {}", axis.name(), number(axis.values()[*k]), axis.unit())
+        };
+        let value: String = signal.axes().iter().zip(setting).map(value).collect();
         let goes_on = |rest: &str| rest.is_empty() || rest.starts_with('_');
         let fits = |key: &str| name.strip_prefix(key).is_some_and(goes_on);
         let note = self.notes.iter().find(|(key, _)| fits(key));
         let note = note.map(|(_, note)| format!(": {note}"));
-        let title = format!("{name}{what}{}", note.unwrap_or_default());
+        let title = format!("{name}{value}{what}{}", note.unwrap_or_default());
         let axes = signal.axes();
-        let first = if matches!(shown, Shown::Pattern(_)) { 2 } else { 0 };
+        let first = setting.len() + if matches!(shown, Shown::Pattern(_)) { 2 } else { 0 };
         let shape = &signal.samples().shape()[first..first + 2];
         let length = |k: usize| axes[first + k].scale() * shape[k] as f64;
         Panel { title, shown, lengths: [length(0), length(1)], unit: axes[first].unit().into() }
@@ -143,6 +163,18 @@ impl ScanPicture<'_, '_> {
         };
         limits.windows(2).filter_map(group).collect()
     }
+}
+
+// One setting of a series
+/// All settings of a series of these lengths.
+fn indices(lengths: &[usize]) -> Vec<IxDyn> {
+    ndarray::indices(lengths).into_iter().collect()
+}
+
+/// The numbers at one setting.
+fn at_setting<'a, T>(mut array: ArrayViewD<'a, T>, setting: &[usize]) -> ArrayViewD<'a, T> {
+    setting.iter().for_each(|&k| array.index_axis_inplace(Along(0), k));
+    array
 }
 
 // Planes of numbers
@@ -203,13 +235,15 @@ impl ScanPicture<'_, '_> {
     // See the crystal and its window
     /// The panel of the crystal.
     fn crystal(&self) -> Panel {
-        let places = |signal: &&Signal<'_>| {
-            signal.axes().len() > 1
-                && signal.axes()[0].name() == "x"
-                && signal.axes()[1].name() == "y"
+        let scanned = |signal: &Signal<'_>| {
+            let [series, ..] = signal.kinds();
+            let names = signal.axes()[series..].iter().map(|axis| axis.name()).take(2);
+            names.eq(["x", "y"]).then_some(series)
         };
-        let window = self.signals.items().find(places).map(|signal| {
-            [0, 1].map(|k| {
+        let mut signals = self.signals.items();
+        let window = signals.find_map(|signal| scanned(signal).map(|first| (signal, first)));
+        let window = window.map(|(signal, first)| {
+            [first, first + 1].map(|k| {
                 let (axis, count) = (&signal.axes()[k], signal.samples().shape()[k] as f64);
                 [axis.offset(), axis.offset() + axis.scale() * count]
             })

@@ -3,6 +3,9 @@
 import contextlib
 import io
 import pathlib
+import re
+import subprocess
+import sys
 import unittest
 import warnings
 
@@ -27,7 +30,11 @@ detector = { bin = 4.0, annuli = [[20.0, 40.0]], centre_of_mass = true, four_d =
 
 X, Y = 0.7 * np.arange(8), 1.0 + 0.5 * np.arange(6)
 PLACES = {"x": (0.0, 0.7, "Å"), "y": (1.0, 0.5, "Å")}
-FILES = ["stem.h5", "stem.zspy", "stem.zarr", "stem.npz", "stem.mrc"]
+FILES = ["stem.emd", "stem.hspy", "stem.zspy", "stem.zarr", "stem.zarr.zip", "stem.npz", "stem.mrc"]
+
+# A series of foci and planes.
+DEEP = SAMPLE.replace("semi_angle", "defocus = [-30.0, 0.0, 30.0], semi_angle") + "method.thicknesses = [1.4, 2.7]\n"
+FOCI, THICKNESSES = [-30.0, 0.0, 30.0], [1.3575, 2.715, 5.43]
 
 
 def quietly(call, *arguments, **options):
@@ -58,6 +65,10 @@ class Scan(Folder):
         for name in FILES:
             signal = "--signal annulus_0" if name.endswith(".mrc") else ""
             cls.first.lenslet(f"stem stem.toml -o {name} --collect readings {signal} --quiet")
+        cls.first.write("deep.toml", DEEP)
+        cls.first.lenslet("stem deep.toml -o deep --share 1/1 --quiet")
+        for ending in "emd", "hspy", "npz", "zarr":
+            cls.first.lenslet(f"stem deep.toml -o deep.{ending} --collect deep --quiet")
         with np.load(cls.first.path("stem.npz")) as file:
             cls.arrays = dict(file)
 
@@ -101,22 +112,84 @@ class Scan(Folder):
     def test_h5py_and_py4dstem(self):
         import py4DSTEM
 
-        path, arrays = self.path("stem.h5"), self.arrays
+        path, arrays = self.path("stem.emd"), self.arrays
         with h5py.File(path) as file:
             data = file["4DSTEM_simulation/data"]
             self.same(data["datacubes/CBED_array_depth0000/datacube"][:], arrays["four_d"])
             self.same(data["realslices/virtual_detector_depth0000/realslice"][:], arrays["annular"])
-        quietly(py4DSTEM.read, path)
-        cube = quietly(py4DSTEM.read, path, data_id="CBED_array_depth0000")
+        cube = quietly(py4DSTEM.read, path)
         self.assertIsInstance(cube, py4DSTEM.DataCube)
         self.same(cube.data, arrays["four_d"])
-        image = quietly(py4DSTEM.read, path, data_id="annular_detector_depth0000")
+        calibration = cube.calibration
+        self.assertAlmostEqual(calibration.get_R_pixel_size(), 0.7)
+        self.assertAlmostEqual(calibration.get_Q_pixel_size(), arrays["qx"][1] - arrays["qx"][0])
+        self.assertEqual((calibration.get_R_pixel_units(), calibration.get_Q_pixel_units()), ("A", "A^-1"))
+        self.assertEqual(calibration.get_convergence_semiangle_mrad(), 15.0)
+        image = cube.tree("annulus_0")
         self.same(image.data, arrays["annulus_0"])
+        np.testing.assert_allclose(image.get_dim(1), Y)
 
-    def test_hyperspy_reads_both_of_its_formats(self):
+    def test_foci_and_thicknesses_are_axes(self):
+        import emdfile
+        import py4DSTEM
+
+        with np.load(self.path("deep.npz")) as file:
+            deep = dict(file)
+        shape = {"annular": deep["annular"].shape[2:], "annulus_0": (8, 6), "centre_of_mass": (8, 6, 2)}
+        shape["four_d"] = deep["four_d"].shape[2:]
+        for name, last in shape.items():
+            self.assertEqual(deep[name].shape, (3, 3, *last))
+            self.assertEqual(deep[name].shape[2:], self.arrays[name].shape)
+        np.testing.assert_allclose(deep["defocus"], FOCI)
+        np.testing.assert_allclose(deep["thickness"], THICKNESSES)
+        # The middle focus and the exit face are the scan without a series.
+        np.testing.assert_allclose(deep["annular"][1, 2], self.arrays["annular"], rtol=1e-5, atol=1e-9)
+        own = hyperspy(self.path("deep.hspy"))
+        self.assertEqual(set(own), set(shape) | {name for name in deep if name.startswith("standard_error")})
+        series = {"defocus": (-30.0, 30.0, "Å")}
+        self.calibrated(own["four_d"], PLACES | series)
+        self.same(own["four_d"].data, deep["four_d"].transpose(0, 1, 3, 2, 5, 4))
+        axes = own["four_d"].axes_manager
+        self.assertEqual([axis.name for axis in axes.navigation_axes], ["x", "y", "thickness", "defocus"])
+        np.testing.assert_allclose(axes["thickness"].axis, THICKNESSES)
+        tree = hyperspy(self.path("deep.emd"))
+        self.assertEqual(len(tree), len(own))
+        image = tree["annular_detector"]
+        self.same(image.data, deep["annulus_0"])
+        self.assertEqual({axis.name for axis in image.axes_manager.signal_axes}, {"x", "y"})
+        root = quietly(py4DSTEM.read, self.path("deep.emd"))
+        self.assertIsInstance(root, emdfile.Root)
+        patterns = root.tree("four_d")
+        self.same(patterns.data, deep["four_d"])
+        self.assertEqual(list(patterns.dim_names), ["defocus", "thickness", "x", "y", "qx", "qy"])
+        np.testing.assert_allclose(patterns.get_dim(1), THICKNESSES)
+        self.assertAlmostEqual(root.metadata["calibration"].get_R_pixel_size(), 0.7)
+        store = zarr.open(self.path("deep.zarr"), mode="r")
+        self.same(store["four_d/four_d"][:], deep["four_d"])
+
+    def test_the_readme_opens_what_it_writes(self):
+        text = (pathlib.Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+        (command,) = re.findall(r"`lenslet (stem book/systems/silicon-stem.toml -o silicon\.emd)`", text)
+        # A smaller sample, which like that of the book has no patterns.
+        self.first.write("plain.toml", SAMPLE.replace(", four_d = { bin = 1 }", ""))
+        self.first.lenslet(command.replace("book/systems/silicon-stem.toml", "plain.toml") + " --quiet")
+        (shown,) = re.findall(r"```python\n(import hyperspy.*?)```", text, re.DOTALL)
+        self.first.write("readme.py", shown)
+        run = [sys.executable, "readme.py"]
+        done = subprocess.run(run, cwd=self.first.folder, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for word in "Å", "R_pixel_size", "8, 6":
+            self.assertIn(word, done.stdout)
+
+    def test_hyperspy_reads_all_of_its_formats(self):
         names = {"four_d": "CBED_array", "annulus_0": "annular_detector", "annular": "virtual_detector"}
-        tree = hyperspy(self.path("stem.h5"), file_format="EMD")
+        tree = hyperspy(self.path("stem.emd"))
         store = hyperspy(self.path("stem.zspy"))
+        for title, signal in hyperspy(self.path("stem.hspy")).items():
+            self.same(signal.data, store[title].data)
+            self.assertEqual(signal.axes_manager.as_dictionary(), store[title].axes_manager.as_dictionary())
+            beam = signal.metadata.Acquisition_instrument.TEM
+            self.assertEqual((beam.beam_energy, beam.convergence_angle, beam.acquisition_mode), (100.0, 15.0, "STEM"))
         steps = [self.arrays[name][1] - self.arrays[name][0] for name in ("qx", "qy")]
         starts = [self.arrays[name][0] for name in ("qx", "qy")]
         pattern = {name: (start, step, "1/Å") for name, start, step in zip(("qx", "qy"), starts, steps)}
@@ -132,16 +205,19 @@ class Scan(Folder):
         self.calibrated(tree[names["annular"]], PLACES | {"angle": (2.0, 4.0, "mrad")})
 
     def test_zarr_and_mrcfile(self):
-        with zarr.storage.ZipStore(self.path("stem.zarr"), mode="r") as store:
-            root = zarr.open_group(store, mode="r")
-            for name in "annular", "annulus_0", "centre_of_mass", "four_d", "standard_error":
-                self.same(root[f"{name}/{name}"][:], self.arrays[name])
-            self.assertEqual(root.attrs["system"], SAMPLE)
+        self.store(zarr.open(self.path("stem.zarr"), mode="r"))
+        with zarr.storage.ZipStore(self.path("stem.zarr.zip"), mode="r") as store:
+            self.store(zarr.open_group(store, mode="r"))
         with contextlib.redirect_stdout(io.StringIO()) as said:
             self.assertTrue(mrcfile.validate(self.path("stem.mrc")), said.getvalue())
         with mrcfile.open(self.path("stem.mrc")) as file:
             self.same(file.data, self.arrays["annulus_0"].T)
             np.testing.assert_allclose(file.voxel_size.tolist()[:2], (0.7, 0.5), rtol=1e-6)
+
+    def store(self, root):
+        for name in "annular", "annulus_0", "centre_of_mass", "four_d", "standard_error":
+            self.same(root[f"{name}/{name}"][:], self.arrays[name])
+        self.assertEqual(root.attrs["system"], SAMPLE)
 
     def test_pictures_and_what_is_refused(self):
         self.first.lenslet("stem stem.toml -o joined.npz --collect readings --plot scan.png --quiet")

@@ -3,14 +3,13 @@
 
 // What posed micrographs stand on
 use super::{MicrographOptions, MicrographPlan, Micrographs};
-use crate::electrons::finishing::suffix;
 use crate::electrons::hrtem::Imaging;
-use crate::electrons::posed::{Ground, SampleSummary, note_series};
+use crate::electrons::posed::{Ground, SampleSummary, note_series, series};
 use crate::electrons::sample_file::SampleFile;
 use crate::error::{Error, accept};
-use crate::files::signals::{Axis as SignalAxis, Sample, Signal, Signals};
+use crate::files::signals::{Axis as SignalAxis, Instrument, Sample, Signal, Signals};
 use crate::numerics::real::Precision;
-use ndarray::{ArrayView2, Axis, s};
+use ndarray::{ArrayViewD, Axis};
 use num_complex::{Complex32, Complex64};
 
 // Pose micrographs of a sample file
@@ -55,7 +54,7 @@ impl SampleFile {
             phonons: self.phonons,
             lens,
             tilt: [0, 1].map(|axis| self.tilt_of_plane_wave(axis)),
-            defoci: self.beam.defocus.clone(),
+            defoci: self.defoci().map_err(refuse("beam"))?,
             refocus: self.method.refocus,
             samples: table.samples,
             ends,
@@ -91,8 +90,8 @@ impl SampleFile {
 
 // Signals of many micrographs
 impl MicrographPlan {
-    /// The images as calibrated signals: `image` (x, y) for each defocus, the second with `_2` behind its name, and for each plane inside the specimen, with `_after_20` behind 20 slices; where phonons have been averaged
-    /// `standard_error_image`; and if exit waves are wanted, `wave` (x, y), complex, for each plane. Numbers are in the precision of the engine.
+    /// The images as calibrated signals: `image` (defocus, thickness, x, y), where phonons have been averaged `standard_error_image` of the same shape, and if exit waves are wanted, `wave` (thickness, x, y), complex. There is
+    /// an axis of `defocus` or of `thickness` only where there are several. Numbers are in the precision of the engine.
     ///
     /// # Errors
     /// `Invalid` where images are not of this plan; `NotFinite` where one is no number.
@@ -107,46 +106,47 @@ impl MicrographPlan {
         let found = (taken.mean.len_of(Axis(0)), taken.mean.len_of(Axis(1)));
         accept(found == shape, "images", found, &format!("{shape:?} images"))?;
         let mut signals = Signals::default();
-        for (e, &end) in options.ends.iter().enumerate() {
-            let inside = (end < options.slicing.count()).then_some(end);
-            for d in 0..options.defoci.len() {
-                let suffix = suffix(d, inside);
-                let image = taken.mean.slice(s![d, e, .., ..]);
-                signals.add(self.plane(&format!("image{suffix}"), image, precision)?)?;
-                if let Some(errors) = &errors {
-                    let (name, error) =
-                        (format!("standard_error_image{suffix}"), errors.slice(s![d, e, .., ..]));
-                    signals.add(self.plane(&name, error, precision)?)?;
-                }
-            }
-            if waves {
-                let exit = taken.exits.index_axis(Axis(0), e);
-                signals.add(self.plane(
-                    &format!("wave{}", suffix(0, inside)),
-                    exit,
-                    precision,
-                )?)?;
-            }
+        let all = series(&options.defoci, &options.ends, &options.slicing)?;
+        let planes = series(&[], &options.ends, &options.slicing)?;
+        signals.add(self.stack("image", taken.mean.view().into_dyn(), &all, precision)?)?;
+        if let Some(errors) = &errors {
+            let errors = errors.view().into_dyn();
+            signals.add(self.stack("standard_error_image", errors, &all, precision)?)?;
         }
-        note_series(&mut signals, &options.defoci, &options.ends, &options.slicing)?;
+        if waves {
+            let exits = taken.exits.view().into_dyn();
+            signals.add(self.stack("wave", exits, &planes, precision)?)?;
+        }
+        note_series(&mut signals, &all)?;
+        let (beam_energy, lens) = (options.lens.beam.energy_kev(), &options.lens);
+        let convergence_angle = lens.convergence;
+        signals.set_instrument(Instrument { beam_energy, convergence_angle, scanned: false })?;
         Ok(signals)
     }
 
     // An image as a signal
-    /// An image or a wave (y, x) as a signal (x, y) in a precision.
-    fn plane<S: Sample + Narrowed>(
+    /// Images or waves (…, y, x) as a signal with x before y, with the axes of the series of which they are.
+    fn stack<S: Sample + Narrowed>(
         &self,
         name: &str,
-        plane: ArrayView2<'_, S>,
+        mut stack: ArrayViewD<'_, S>,
+        series: &[SignalAxis],
         precision: Precision,
     ) -> Result<Signal<'static>, Error> {
         let stride = self.options.samples.stride() as f64;
         let pixel = self.options.grid.pixel().map(|pixel| stride * pixel);
         let axis = |axis: usize| SignalAxis::signal(["x", "y"][axis], "Å", 0.0, pixel[axis]);
-        let (axes, turned) = (vec![axis(0)?, axis(1)?], plane.t());
+        let axes = [series, &[axis(0)?, axis(1)?]].concat();
+        let last = stack.ndim() - 1;
+        stack.swap_axes(last - 1, last);
+        // Series of one have no axis
+        while stack.ndim() > axes.len() {
+            let one = stack.shape().iter().position(|&count| count == 1).unwrap_or(0);
+            stack = stack.index_axis_move(Axis(one), 0);
+        }
         match precision {
-            Precision::F32 => Signal::new(name, turned.mapv(S::narrow), axes),
-            Precision::F64 => Signal::new(name, turned.to_owned(), axes),
+            Precision::F32 => Signal::new(name, stack.mapv(S::narrow), axes),
+            Precision::F64 => Signal::new(name, stack.to_owned(), axes),
         }
     }
 }
@@ -201,16 +201,25 @@ mod tests {
         let taken = plan.run(&Engine::cpu(Precision::F64), &silent).unwrap();
         let signals = plan.signals(&taken, true, Precision::F64).unwrap();
         let names: Vec<_> = signals.items().map(|signal| signal.name().to_string()).collect();
-        let expected = "image_after_2 standard_error_image_after_2 image_2_after_2 standard_error_image_2_after_2 wave_after_2 \
-             image standard_error_image image_2 standard_error_image_2 wave";
-        assert_eq!(names.join(" "), expected);
-        let image = signals.items().find(|signal| signal.name() == "image_2").unwrap();
+        assert_eq!(names.join(" "), "image standard_error_image wave");
+        let image = signals.items().next().unwrap();
+        assert_eq!(
+            image.axes().iter().map(|axis| axis.name()).collect::<Vec<_>>(),
+            ["defocus", "thickness", "x", "y"]
+        );
         let Samples::F64(image) = image.samples() else { unreachable!("of double precision") };
-        assert_eq!((image.shape(), image[[5, 7]]), (&[48, 32][..], taken.mean[[1, 1, 7, 5]]));
+        assert_eq!(image.shape(), [2, 2, 48, 32]);
+        assert_eq!(image[[1, 0, 5, 7]], taken.mean[[1, 0, 7, 5]]);
         let single = plan.signals(&taken, true, Precision::F32).unwrap();
         let wave = single.items().last().unwrap();
-        assert!(matches!(wave.samples(), Samples::C32(wave) if wave.shape() == [48, 32]));
-        assert_eq!(plan.signals(&taken, false, Precision::F32).unwrap().items().count(), 8);
+        assert!(matches!(wave.samples(), Samples::C32(wave) if wave.shape() == [2, 48, 32]));
+        assert_eq!(plan.signals(&taken, false, Precision::F32).unwrap().items().count(), 2);
+        let one = WAVE.replace("[0.0, -400.0]", "-400.0").replace("[2.8]", "[]");
+        let plan =
+            SampleFile::from_toml(&one, "book/systems/small.toml").unwrap().micrographs().unwrap();
+        let taken = plan.run(&Engine::cpu(Precision::F64), &silent).unwrap();
+        let signals = plan.signals(&taken, true, Precision::F64).unwrap();
+        assert!(signals.items().all(|signal| signal.samples().shape() == [48, 32]));
     }
 
     #[test]

@@ -1,0 +1,177 @@
+// Tangled from book/src/zarr.md: edit there, or here and run cargo tangle stitch.
+//! The formats of HyperSpy: one tree of groups, in HDF5 or in Zarr.
+
+// What HyperSpy's formats stand on
+use super::hdf5::{Address, Hdf5, Link};
+use super::signals::{Axis, Fact, Sample, Samples, Signal, Signals};
+use super::zarr::{CHUNK, Members, Store, joined};
+use ndarray::{Array1, CowArray};
+use serde_json::{Map, Value, json};
+use std::io::{self, Seek, Write};
+
+// A tree of groups and arrays
+/// A group with its attributes and what is in it, or an array.
+enum Node<'s> {
+    Group(Map<String, Value>, Vec<(String, Node<'s>)>),
+    Array(Samples<'s>),
+}
+
+impl<'s> Node<'s> {
+    /// A group; `attributes` is an object.
+    fn group(attributes: Value, inside: Vec<(String, Node<'s>)>) -> Self {
+        let Value::Object(attributes) = attributes else { return Self::Group(Map::new(), inside) };
+        Self::Group(attributes, inside)
+    }
+
+    /// A group with attributes alone.
+    fn leaf(name: &str, attributes: Value) -> (String, Self) {
+        (name.into(), Self::group(attributes, Vec::new()))
+    }
+}
+
+// Signals as HyperSpy saves them
+/// Version of HyperSpy's formats.
+const VERSION: &str = "3.3";
+
+impl Signals<'_> {
+    /// The tree of all signals, in a format of this name.
+    fn hyperspy(&self, format: &str) -> Node<'_> {
+        let all = self.items.iter().map(|signal| {
+            let mut inside = signal.hyperspy();
+            inside.push(("metadata".into(), self.metadata(signal)));
+            let facts = Value::Object(self.facts_as_json());
+            inside.push(Node::leaf("original_metadata", facts));
+            let package = json!({ "package": "", "package_version": "" });
+            (signal.name.clone(), Node::group(package, inside))
+        });
+        let all = Node::group(json!({}), all.collect());
+        let version = json!({ "file_format": format, "file_format_version": VERSION });
+        Node::group(version, vec![("Experiments".into(), all)])
+    }
+
+    // Metadata for HyperSpy
+    fn metadata(&self, signal: &Signal) -> Node<'_> {
+        let [series, scanned, recorded] = signal.kinds();
+        let axes = &signal.axes[series + scanned..];
+        let pattern =
+            recorded == 2 && axes.iter().all(|axis| matches!(&axis.unit[..], "1/Å" | "1/nm"));
+        let kind = if pattern { "electron_diffraction" } else { "" };
+        let mut inside = vec![
+            Node::leaf("General", json!({ "title": signal.name })),
+            Node::leaf("Signal", json!({ "signal_type": kind })),
+        ];
+        if let Some(beam) = self.instrument {
+            let facts = beam.facts().map(|(key, fact)| (key.to_string(), fact.as_json()));
+            let microscope = Node::leaf("TEM", Value::Object(facts.into_iter().collect()));
+            inside
+                .push(("Acquisition_instrument".into(), Node::group(json!({}), vec![microscope])));
+        }
+        Node::group(json!({}), inside)
+    }
+}
+
+impl Signal<'_> {
+    /// Numbers and axes.
+    fn hyperspy(&self) -> Vec<(String, Node<'_>)> {
+        let (order, [series, scanned, recorded]) = (self.picture_order(), self.kinds());
+        let samples = self.samples.permuted(&order);
+        let moved = if recorded > 0 { series + scanned } else { series };
+        let axes = order.iter().zip(samples.shape()).enumerate();
+        let axes: Vec<_> = axes
+            .map(|(k, (&axis, &count))| {
+                (format!("axis-{k}"), self.axes[axis].hyperspy(count, k < moved))
+            })
+            .collect();
+        let mut inside = vec![("data".into(), Node::Array(samples))];
+        inside.extend(axes);
+        inside
+    }
+}
+
+// An axis for HyperSpy
+impl Axis {
+    fn hyperspy(&self, count: usize, moved: bool) -> Node<'_> {
+        let Self { name, unit, offset, scale, values, .. } = self;
+        let mut attributes = json!({
+            "_type": "DataAxis", "name": name, "units": unit, "navigate": moved,
+            "is_binned": false,
+        });
+        if !self.is_uniform() {
+            let values = CowArray::from(Array1::from(values.clone())).into_dyn();
+            return Node::group(
+                attributes,
+                vec![("axis".into(), Node::Array(f64::samples(values)))],
+            );
+        }
+        let uniform = json!({
+            "_type": "UniformDataAxis", "size": count, "offset": offset, "scale": scale,
+        });
+        if let (Value::Object(all), Value::Object(more)) = (&mut attributes, uniform) {
+            all.extend(more);
+        }
+        Node::group(attributes, Vec::new())
+    }
+}
+
+// Write a tree into Zarr
+impl Signals<'_> {
+    /// Writes all signals as HyperSpy does in `.zspy`.
+    pub(super) fn write_zspy(&self, members: &mut impl Members) -> io::Result<()> {
+        let mut store = Store::new(members);
+        self.hyperspy("ZSpy").write_zarr("", &mut store)?;
+        store.finish()
+    }
+}
+
+impl Node<'_> {
+    fn write_zarr<M: Members>(self, path: &str, store: &mut Store<M>) -> io::Result<()> {
+        match self {
+            Self::Array(samples) => store.array(path, &samples, CHUNK, json!({})),
+            Self::Group(attributes, inside) => {
+                store.group(path, Value::Object(attributes))?;
+                let mut inside = inside.into_iter();
+                inside.try_for_each(|(name, node)| node.write_zarr(&joined(path, &name), store))
+            }
+        }
+    }
+}
+
+// Write a tree into HDF5
+impl Signals<'_> {
+    /// Writes all signals as HyperSpy does in `.hspy`.
+    pub(super) fn write_hspy<W: Write + Seek>(&self, file: W) -> io::Result<()> {
+        let mut file = Hdf5::begin(file)?;
+        let root = self.hyperspy("HyperSpy").write_hdf5(&mut file)?;
+        file.finish(root)
+    }
+}
+
+impl Node<'_> {
+    fn write_hdf5<W: Write + Seek>(self, file: &mut Hdf5<W>) -> io::Result<Address> {
+        let (attributes, inside) = match self {
+            Self::Array(samples) => return file.chunked_samples(&samples, CHUNK),
+            Self::Group(attributes, inside) => (attributes, inside),
+        };
+        let mut links = Vec::new();
+        for (name, node) in inside {
+            links.push((name, node.write_hdf5(file)?));
+        }
+        let links: Vec<_> = links.iter().map(|(name, at)| (&name[..], Link::Hard(*at))).collect();
+        let facts = attributes.iter().filter_map(|(key, value)| Some((&key[..], fact_of(value)?)));
+        file.group(&links, &facts.collect::<Vec<_>>())
+    }
+}
+
+/// A value of JSON as an attribute; none for one that is none.
+fn fact_of(value: &Value) -> Option<Fact> {
+    Some(match value {
+        Value::Bool(is) => Fact::Flag(*is),
+        Value::String(text) => Fact::Text(text.clone()),
+        Value::Number(number) => number.as_i64().map_or_else(
+            || number.as_f64().map(Fact::Number),
+            |number| Some(Fact::Integer(number)),
+        )?,
+        Value::Array(all) => Fact::Numbers(all.iter().filter_map(Value::as_f64).collect()),
+        Value::Null | Value::Object(_) => return None,
+    })
+}
