@@ -159,17 +159,17 @@ impl Told<'_> {
                 "the model does not explain the slopes: misfit {misfit:.1}, where 1 is expected. Layers may be missing, or sensors elsewhere"
             ));
         }
-        if maps.echo > 2.5 / (maps.blocks() as f64).sqrt() {
+        if maps.echo > 0.0 {
             warnings.push(format!(
-                "errors are too small: even the longest blocks of frames, a {}th of all, are correlated by {:.2} with the next",
-                maps.blocks(),
-                maps.echo
+                "errors are too small: the recording is too short, as frames a quarter of it apart are still correlated by {:.2}",
+                maps.echo.sqrt()
             ));
         }
-        if maps.blocks() < 16 {
-            let blocks = maps.blocks();
+        if maps.independent < 16.0 {
             warnings.push(format!(
-                "errors are from {blocks} blocks of frames, and hardly known themselves"
+                "errors are from {} that are as good as {:.0} independent ones, and hardly known themselves",
+                count(maps.frames, "frame"),
+                maps.independent
             ));
         }
         warnings
@@ -395,7 +395,8 @@ impl Told<'_> {
             "fit": self.args.fit.iter().map(|unknown| unknown.name()).collect::<Vec<_>>(),
             "shape": [maps.frames, maps.layout.order().len()],
             "independent_frames": maps.independent,
-            "blocks": maps.blocks(),
+            "blocks": maps.scatter.nrows(),
+            "memory_frames": maps.memory,
             "correlation_of_blocks": maps.echo,
             "r0": pair(&learned.fried_parameter),
             "fractions": learned.fractions.iter().map(pair).collect::<Vec<_>>(),

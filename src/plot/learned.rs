@@ -91,13 +91,11 @@ fn cut(learned: &Learned, start: &System, pair: &MapPair) -> Figure {
     let maps = &learned.maps;
     let [measured, fitted] =
         [maps.values.view(), learned.fitted.view()].map(|all| trace(pair, all));
-    let of_blocks: Vec<_> =
-        maps.blocks.axis_iter(Axis(0)).map(|block| trace(pair, block)).collect();
+    let scatter: Vec<_> =
+        maps.scatter.axis_iter(Axis(0)).map(|errors| trace(pair, errors)).collect();
     let error = |lag: [usize; 2]| {
-        let number = of_blocks.len() as f64;
-        let mean = of_blocks.iter().map(|block| block[lag]).sum::<f64>() / number;
-        let squares = of_blocks.iter().map(|block| (block[lag] - mean).powi(2)).sum::<f64>();
-        if number > 1.0 { (squares / (number * (number - 1.0))).sqrt() } else { 0.0 }
+        let squares = scatter.iter().map(|errors| errors[lag].powi(2)).sum::<f64>();
+        if scatter.is_empty() { 0.0 } else { (squares / scatter.len() as f64).sqrt() }
     };
     let line = near_the_line(start, pair);
     let name = match pair.stars {

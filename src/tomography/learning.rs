@@ -867,8 +867,16 @@ impl LearnPlan {
         let mut model = self.model(&none, none.clone(), &bounds, watch);
         let parameters: Vec<f64> = self.parameters.iter().map(|key| start.get(*key)).collect();
         model.look_at(&parameters)?;
-        let (values, blocks) = (model.maps(), Array2::zeros((0, layout.len())));
-        Ok(SlopeMaps { layout, values, blocks, frames: 0, independent: 0.0, echo: 0.0 })
+        let (values, scatter) = (model.maps(), Array2::zeros((0, layout.len())));
+        Ok(SlopeMaps {
+            layout,
+            values,
+            scatter,
+            frames: 0,
+            independent: 0.0,
+            memory: 1,
+            echo: 0.0,
+        })
     }
     fn bounds(&self) -> Vec<[f64; 2]> {
         self.parameters.iter().map(|key| self.start.bounds(*key)).collect()
@@ -991,17 +999,16 @@ impl Spread {
         let [none, few] = [Normal::ROUNDING, HARDLY].map(|share| normal.blind(share));
         let blind = [none.clone(), few[none.len()..].to_vec()];
         let free = normal.free().to_vec();
-        let number = maps.blocks() as f64;
-        let Some(mean) = maps.blocks.mean_axis(Axis(0)) else {
+        let number = maps.scatter.nrows() as f64;
+        if number < 1.0 {
             return Ok(Self { covariance: None, misfit: None, blind, free });
-        };
-        let apart = (&maps.blocks - &mean) * weights;
+        }
+        let apart = &maps.scatter * weights;
         let scores = apart.dot(&fitted.jacobian);
         let moves = normal.solve(&scores, 0.0);
-        let mean_of = number * (number - 1.0);
-        let covariance = moves.t().dot(&moves) / mean_of;
+        let covariance = moves.t().dot(&moves) / number;
         let expected =
-            (apart.iter().map(|x| x * x).sum::<f64>() - (&scores * &moves).sum()) / mean_of;
+            (apart.iter().map(|x| x * x).sum::<f64>() - (&scores * &moves).sum()) / number;
         let misfit = fitted.residuals.dot(&fitted.residuals) / expected.max(f64::MIN_POSITIVE);
         Ok(Self { covariance: Some(covariance), misfit: Some(misfit), blind, free })
     }

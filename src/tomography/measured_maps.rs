@@ -207,13 +207,15 @@ pub struct SlopeMaps {
     pub layout: MapLayout,
     /// All elements of all maps, rad², Eq. [mean removed](https://lenslet.github.io/lenslet/measured-maps.html#eq-mean-removed); in the order of the layout's pairs.
     pub values: Array1<f64>,
-    /// The same of each block of frames, (B, elements); no rows where the maps are not measured.
-    pub blocks: Array2<f64>,
-    /// Frames that were measured, and how many independent ones say as much.
+    /// Realisations of the errors of `values`, Eq. [map errors](https://lenslet.github.io/lenslet/measured-maps.html#eq-map-errors), (R, elements); no rows where the maps are not measured.
+    pub scatter: Array2<f64>,
+    /// Frames that were measured.
     pub frames: usize,
-    /// Independent frames that would say as much.
+    /// Effective number of independent frames, Eq. [effective frames](https://lenslet.github.io/lenslet/measured-maps.html#eq-effective-frames).
     pub independent: f64,
-    /// Correlation of what neighbouring blocks say: errors are too small where it is not near 0.
+    /// Frames after which slopes are no longer correlated, at most a quarter of all.
+    pub memory: usize,
+    /// Correlation of the products of slopes that remains after the memory: errors are too small where it is not near 0.
     pub echo: f64,
 }
 
@@ -235,7 +237,7 @@ impl SlopeMaps {
     ///     frame.assign(&ndarray::Array1::from(simulation.draw(seed as u64).slopes));
     /// }
     /// let maps = SlopeMaps::measure(&system, slopes.view(), &silent)?;
-    /// assert_eq!((maps.layout.pairs().len(), maps.blocks()), (6, 8)); // of three stars
+    /// assert_eq!((maps.layout.pairs().len(), maps.memory), (6, 1)); // of three stars
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn measure(
@@ -247,129 +249,173 @@ impl SlopeMaps {
         check_slopes(slopes, layout.order.len())?;
         let frames = slopes.nrows();
         accept(frames >= 2, "frames", frames, "at least 2, as covariances are means over frames")?;
+        let numbers = layout.len().saturating_mul(REALISATIONS + 2) as u64;
+        refuse_beyond_memory(8 * numbers, || "the maps of the slopes".into())?;
         let mut slopes = slopes.as_standard_layout().into_owned();
         let mean = slopes.mean_axis(Axis(0)).unwrap_or_else(|| Array1::zeros(slopes.ncols()));
         slopes -= &mean;
         slopes.rows_mut().into_iter().for_each(|mut frame| {
             layout.modes.remove(frame.as_slice_mut().unwrap_or_else(|| unreachable!("a row")));
         });
-        let power = power_of_frames(&layout, &slopes)?;
-        let (edges, echo) = blocks_of_frames(&power);
-        let independent = independent_frames(&power, &edges);
-        let numbers = layout.len().saturating_mul(edges.len() + 2) as u64;
-        refuse_beyond_memory(8 * numbers, || "the maps of the slopes".into())?;
-        let (values, blocks) = Self::products(&layout, slopes.reversed_axes(), &edges, watch)?;
-        Ok(Self { layout, values, blocks, frames, independent, echo })
+        let memory = Memory::of(&normalised(&layout, &slopes)?);
+        let slopes = slopes.reversed_axes().as_standard_layout().into_owned();
+        let values = Self::products(&layout, &slopes, memory.frames);
+        let scatter = Self::scatter(&layout, &slopes, memory.frames, watch)?;
+        let Memory { frames: memory, independent, echo } = memory;
+        Ok(Self { layout, values, scatter, frames, independent, memory, echo })
     }
 
-    // Multiply slopes block by block
-    /// Maps of all frames, and of each block, of slopes (n, frames).
-    fn products(
+    // Multiply all frames
+    /// Eq. [mean removed](https://lenslet.github.io/lenslet/measured-maps.html#eq-mean-removed) of slopes (n, frames), averaged into maps.
+    fn products(layout: &MapLayout, slopes: &Array2<f64>, memory: usize) -> Array1<f64> {
+        let frames = slopes.ncols();
+        let share = 1.0 / (frames + 1 - 2 * memory.min(frames / 2)) as f64;
+        let mut corrected = slopes.clone();
+        for (mut row, own) in corrected.rows_mut().into_iter().zip(slopes.rows()) {
+            let at = |t: usize| own[t % frames];
+            let mut near: f64 = (0..2 * memory - 1).map(|t| at(t + frames + 1 - memory)).sum();
+            for t in 0..frames {
+                row[t] += share * near;
+                near += at(t + memory) - at(t + frames + 1 - memory);
+            }
+        }
+        let map = |pair: &MapPair| {
+            let [p, q] = pair.stars.map(|star| layout.slopes(star));
+            let product = times_transpose(&slopes.slice(s![p, ..]), &corrected.slice(s![q, ..]));
+            layout.average_projected(pair, (product / frames as f64).view())
+        };
+        let maps: Vec<Array1<f64>> = layout.pairs.par_iter().map(map).collect();
+        maps.into_iter().flatten().collect()
+    }
+
+    // Multiply frames by shifted frames
+    /// Realisations of the errors of the maps, Eq. [map errors](https://lenslet.github.io/lenslet/measured-maps.html#eq-map-errors), of slopes (n, frames).
+    fn scatter(
         layout: &MapLayout,
-        slopes: Array2<f64>,
-        blocks: &[Range<usize>],
+        slopes: &Array2<f64>,
+        memory: usize,
         watch: &dyn Watch,
-    ) -> Result<(Array1<f64>, Array2<f64>), Error> {
-        let (number, frames) = (blocks.len() as f64, slopes.ncols() as f64);
-        let mut all = Array2::zeros((blocks.len(), layout.len()));
-        let mut means = Array2::zeros((slopes.nrows(), blocks.len()));
-        for (b, block) in blocks.iter().enumerate() {
+    ) -> Result<Array2<f64>, Error> {
+        let frames = slopes.ncols();
+        let number = REALISATIONS.min(frames * (frames - 1) / 2);
+        let length = block_length(frames, memory);
+        let scale = (2.0 * length as f64 / frames as f64).sqrt() / (2 * length) as f64;
+        let mut all = Array2::zeros((number, layout.len()));
+        for (r, mut row) in all.rows_mut().into_iter().enumerate() {
             check(watch)?;
-            let own = slopes.slice(s![.., block.clone()]).as_standard_layout().into_owned();
-            means.column_mut(b).assign(&(own.sum_axis(Axis(1)) / block.len() as f64));
+            let (first, shift) = (r * frames / number, shift_of(r, frames, memory));
+            let block = |shift: usize| (0..length).map(move |t| (first + shift + t) % frames);
+            let own: Vec<usize> = block(0).chain(block(shift)).collect();
+            let other: Vec<usize> = block(shift).chain(block(0)).collect();
+            let [own, other] = [own, other].map(|frames| slopes.select(Axis(1), &frames));
             let map = |pair: &MapPair| {
-                let [p, q] = pair.stars.map(|star| own.slice(s![layout.slopes(star), ..]));
-                let product = times_transpose(&p, &q) / block.len() as f64;
-                layout.average_projected(pair, product.view())
+                let [p, q] = pair.stars.map(|star| layout.slopes(star));
+                let product = times_transpose(&own.slice(s![p, ..]), &other.slice(s![q, ..]));
+                layout.average_projected(pair, (product * scale).view())
             };
             let maps: Vec<Array1<f64>> = layout.pairs.par_iter().map(map).collect();
-            for (pair, map) in layout.pairs.iter().zip(maps) {
-                all.slice_mut(s![b, pair.range()]).assign(&map);
-            }
-            watch.progress(b + 1, blocks.len());
+            row.assign(&maps.into_iter().flatten().collect::<Array1<f64>>());
+            watch.progress(r + 1, number);
         }
-        let shares = Array1::from_iter(blocks.iter().map(|block| block.len() as f64 / frames));
-        let mut values = shares.dot(&all);
-        for pair in &layout.pairs {
-            let [p, q] = pair.stars.map(|star| means.slice(s![layout.slopes(star), ..]));
-            let of_means = times_transpose(&p, &q) / (number * (number - 1.0));
-            let mut values = values.slice_mut(s![pair.range()]);
-            values += &layout.average_projected(pair, of_means.view());
-        }
-        Ok((values, all))
-    }
-
-    /// Blocks of frames.
-    pub fn blocks(&self) -> usize {
-        self.blocks.nrows()
+        Ok(all)
     }
 }
 
-// Blocks of frames long enough
-/// The most blocks of frames, and the fewest that are made of more.
-const BLOCKS: [usize; 2] = [64, 16];
+// Blocks and shifts of realisations
+/// The most realisations of the errors of maps.
+const REALISATIONS: usize = 64;
 
-/// The blocks into which frames are cut, and the correlation of neighbouring ones.
-fn blocks_of_frames(power: &[f64]) -> (Vec<Range<usize>>, f64) {
-    let cut = |blocks: usize| -> Vec<Range<usize>> {
-        let edge = |b: usize| b * power.len() / blocks;
-        (0..blocks).map(|b| edge(b)..edge(b + 1)).collect()
+/// The frames that go into one realisation.
+fn block_length(frames: usize, memory: usize) -> usize {
+    let least = if memory > 1 { 8 * memory } else { 1 };
+    least.max(frames.div_ceil(REALISATIONS)).min(frames)
+}
+
+/// The shift of a realisation, from the memory to half of the recording.
+fn shift_of(realisation: usize, frames: usize, memory: usize) -> usize {
+    const GOLDEN: f64 = 0.618_033_988_749_894_9;
+    let range = (frames / 2 + 1).saturating_sub(memory).max(1);
+    let part = (0.5 + GOLDEN * realisation as f64).fract();
+    memory + ((part * range as f64) as usize).min(range - 1)
+}
+
+// Memory of the air
+/// How long slopes are correlated.
+struct Memory {
+    /// Frames.
+    frames: usize,
+    /// F_eff of Eq. [effective frames](https://lenslet.github.io/lenslet/measured-maps.html#eq-effective-frames).
+    independent: f64,
+    /// The correlation that remains.
+    echo: f64,
+}
+
+impl Memory {
+    /// The memory of slopes (frames, n), each star's in units of its own.
+    fn of(slopes: &Array2<f64>) -> Self {
+        let frames = slopes.nrows();
+        let longest = (frames / 4).max(1);
+        let series = products_of_frames(slopes, longest, SHIFTS);
+        let correlation = |lag| autocovariance(&series, lag) / autocovariance(&series, 0);
+        let chance = 3.0 / ((frames * series.len().min(longest)) as f64).sqrt();
+        let little = chance.max(0.05);
+        let lags = std::iter::successors(Some(1), |lag: &usize| Some(lag + 1 + lag / 8));
+        let memory = lags.take_while(|&lag| lag < longest).find(|&lag| correlation(lag) < little);
+        let memory = memory.unwrap_or(longest);
+        let echo = if correlation(memory) < little { 0.0 } else { correlation(memory) };
+        // Count independent frames
+        let far = products_of_frames(slopes, memory, REALISATIONS);
+        let mean = |series: &Array1<f64>| series.mean().unwrap_or(0.0).powi(2);
+        let of_means = far.iter().map(mean).sum::<f64>() / far.len() as f64;
+        let independent = autocovariance(&far, 0) / of_means;
+        let independent = if independent.is_finite() { independent } else { 1.0 };
+        let independent = independent.clamp(1.0, frames as f64);
+        Self { frames: memory, independent, echo }
+    }
+}
+
+/// Shifts from which the memory is found.
+const SHIFTS: usize = 16;
+
+// How shifted frames are alike
+/// The products of frames with those a shift later, (frames), for so many shifts beyond a least one.
+fn products_of_frames(slopes: &Array2<f64>, least: usize, shifts: usize) -> Vec<Array1<f64>> {
+    let frames = slopes.nrows();
+    let of_shift = |k: usize| {
+        let shift = shift_of(k, frames, least);
+        let product = |t: usize| slopes.row(t).dot(&slopes.row((t + shift) % frames));
+        Array1::from_shape_fn(frames, product)
     };
-    let mut blocks = cut(power.len().min(BLOCKS[0]));
-    loop {
-        let echo = echo_of(&means_of(power, &blocks));
-        let few = blocks.len() < 2 * BLOCKS[1];
-        if few || echo < 2.0 / (blocks.len() as f64).sqrt() {
-            return (blocks, echo);
-        }
-        blocks = cut(blocks.len() / 2);
-    }
+    (0..shifts).into_par_iter().map(of_shift).collect()
 }
 
-/// How many independent frames have a mean that scatters as much as that of these.
-fn independent_frames(power: &[f64], blocks: &[Range<usize>]) -> f64 {
-    let of_blocks = variance(&means_of(power, blocks)) / blocks.len() as f64;
-    (variance(power) / of_blocks).clamp(1.0, power.len() as f64)
+/// The mean product of numbers that are a lag apart, of series without expectation.
+fn autocovariance(series: &[Array1<f64>], lag: usize) -> f64 {
+    let of_one = |series: &Array1<f64>| {
+        let end = series.len() - lag.min(series.len() - 1);
+        let product = series.slice(s![..end]).dot(&series.slice(s![series.len() - end..]));
+        product / end as f64
+    };
+    series.iter().map(of_one).sum::<f64>() / series.len().max(1) as f64
 }
 
-// How frames and blocks scatter
-/// The mean square of the slopes of each frame, each star's in units of its own.
-fn power_of_frames(layout: &MapLayout, slopes: &Array2<f64>) -> Result<Vec<f64>, Invalid> {
-    let mut power = Array1::zeros(slopes.nrows());
+/// The slopes (frames, n), each star's over their rms.
+fn normalised(layout: &MapLayout, slopes: &Array2<f64>) -> Result<Array2<f64>, Invalid> {
+    let mut slopes = slopes.clone();
     let stars = 0..=layout.pairs.last().map_or(0, |pair| pair.stars[1]);
     for star in stars {
-        let own = slopes.slice(s![.., layout.slopes(star)]);
-        let squares = own.map_axis(Axis(1), |frame| frame.dot(&frame));
-        let mean = squares.mean().unwrap_or(0.0);
+        let mut own = slopes.slice_mut(s![.., layout.slopes(star)]);
+        let mean = own.iter().map(|slope| slope * slope).sum::<f64>() / own.nrows() as f64;
         let expected = "slopes that change from frame to frame";
         accept(
-            mean > 1e-36,
+            mean > 1e-36 && mean.is_finite(),
             &format!("mean square of the slopes of guide_star[{star}]"),
             mean,
             expected,
         )?;
-        power = power + squares / mean;
+        own /= mean.sqrt();
     }
-    Ok(power.to_vec())
-}
-
-fn means_of(power: &[f64], blocks: &[Range<usize>]) -> Vec<f64> {
-    let mean = |block: &Range<usize>| power[block.clone()].iter().sum::<f64>() / block.len() as f64;
-    blocks.iter().map(mean).collect()
-}
-
-fn variance(numbers: &[f64]) -> f64 {
-    let mean = numbers.iter().sum::<f64>() / numbers.len() as f64;
-    let squares: f64 = numbers.iter().map(|number| (number - mean).powi(2)).sum();
-    squares / (numbers.len() as f64 - 1.0)
-}
-
-/// The correlation of neighbouring numbers.
-fn echo_of(numbers: &[f64]) -> f64 {
-    let mean = numbers.iter().sum::<f64>() / numbers.len() as f64;
-    let products = numbers.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean));
-    let squares: f64 = numbers.iter().map(|number| (number - mean).powi(2)).sum();
-    if squares > 0.0 { products.sum::<f64>() / squares } else { 0.0 }
+    Ok(slopes)
 }
 
 // Tests of measured maps
@@ -425,12 +471,13 @@ mod tests {
         let mean = maps.values[cross.range().start + cross.place(0, [2, 3])];
         assert_eq!(cross.counts[[2, 3]], 6.0);
         assert!((6.0 * mean - right).abs() < 1e-12, "{mean} {right}");
-        // The maps of blocks are those of their frames, here one each.
-        let frame = about.row(3);
-        assert_eq!(maps.blocks(), 5);
+        // A realisation of the errors is the product of a frame with another one, here with half of five frames between them.
+        assert_eq!((maps.scatter.nrows(), maps.memory), (10, 1));
         let middle = own.range().start + own.place(3, [2, 2]);
-        let rest = frame.slice(s![9..18]);
-        assert!((maps.blocks[[3, middle]] - rest.dot(&rest) / 9.0).abs() < 1e-12);
+        let shift = shift_of(6, 5, 1);
+        let [rest, later] = [3, (3 + shift) % 5].map(|t| about.slice(s![t, 9..18]).to_owned());
+        let wanted = (2.0f64 / 5.0).sqrt() * rest.dot(&later) / 9.0;
+        assert!((maps.scatter[[6, middle]] - wanted).abs() < 1e-12);
     }
 
     // Tilt that is removed leaves the maps
@@ -471,9 +518,9 @@ mod tests {
             let few = random(20, 8, seed);
             let slopes = Array2::from_shape_fn((800, 8), |(t, k)| few[[t / 40, k]]);
             let maps = SlopeMaps::measure(&system, slopes.view(), &silent).unwrap();
-            assert!(maps.blocks() <= 32, "{}", maps.blocks());
             if seed == 0 {
                 assert!((10.0..=45.0).contains(&maps.independent), "{}", maps.independent);
+                assert!((20..=60).contains(&maps.memory), "{}", maps.memory);
             }
             let pair = &maps.layout.pairs()[0];
             sum += maps.values[pair.place(0, [1, 1])] / 40.0;
@@ -487,7 +534,7 @@ mod tests {
         );
         let fresh = random(800, 8, 7);
         let maps = SlopeMaps::measure(&system, fresh.view(), &silent).unwrap();
-        assert!(maps.blocks() >= 32 && maps.independent > 400.0 && maps.echo.abs() < 0.5);
+        assert!(maps.memory == 1 && maps.independent > 400.0 && maps.echo == 0.0);
     }
 
     // Bad slopes are refused by name
