@@ -154,9 +154,10 @@ impl Told<'_> {
     fn warnings(&self) -> Vec<String> {
         let (learned, maps) = (&self.learned, &self.learned.maps);
         let mut warnings = Vec::new();
-        if let Some(misfit) = learned.misfit.filter(|misfit| *misfit > 2.0) {
+        if let Some(misfit) = learned.misfit.filter(|misfit| *misfit > learned.misfit_limit) {
             warnings.push(format!(
-                "the model does not explain the slopes: misfit {misfit:.1}, where 1 is expected. Layers may be missing, or sensors elsewhere"
+                "the model does not explain the slopes: misfit {misfit:.1}, where 1 is expected and chance explains {:.1}. Layers may be missing, or sensors elsewhere",
+                learned.misfit_limit
             ));
         }
         if maps.echo > 0.0 {
@@ -405,6 +406,7 @@ impl Told<'_> {
             "values": values.collect::<Vec<_>>(),
             "not_told": learned.doubts.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "misfit": learned.misfit,
+            "misfit_limit": Some(learned.misfit_limit).filter(|limit| limit.is_finite()),
             "steps": learned.steps,
             "converged": learned.converged,
             "seconds": self.seconds,
