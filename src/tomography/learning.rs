@@ -743,6 +743,16 @@ impl LearnPlan {
         Self { frames, ..self }
     }
 
+    /// The system that learning starts from.
+    pub fn system(&self) -> &System {
+        &self.geometry.system
+    }
+
+    /// Which slopes go into which elements of the maps.
+    pub fn layout(&self) -> &MapLayout {
+        &self.geometry.layout
+    }
+
     /// Slopes of a frame.
     pub fn slopes(&self) -> usize {
         self.geometry.layout.order().len()
@@ -850,10 +860,18 @@ impl LearnPlan {
     /// # Errors
     /// `Invalid` for slopes that cannot be, `Memory` where the maps do not fit, `Failed` where there is no turbulence in the slopes, `Cancelled`.
     pub fn run(&self, slopes: ArrayView2<f64>, watch: &dyn Watch) -> Result<Learned, Error> {
-        self.check_slopes(slopes)?;
-        watch.stage(MAPS, "blocks");
-        let maps = SlopeMaps::measure(&self.geometry.system, slopes, watch)?;
+        let maps = self.measure(slopes, watch)?;
         self.fit(maps, watch)
+    }
+
+    /// The maps of slopes (frames, n), rad.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn measure(&self, slopes: ArrayView2<f64>, watch: &dyn Watch) -> Result<SlopeMaps, Error> {
+        self.check_slopes(slopes)?;
+        watch.stage(MAPS, "realisations");
+        SlopeMaps::measure(&self.geometry.system, slopes, watch)
     }
 
     /// The maps that the system of the plan would measure in endless frames, its noise included.
