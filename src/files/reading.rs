@@ -304,9 +304,7 @@ impl ListedArray {
     /// Whether this is chosen in brackets.
     pub(crate) fn is_called(&self, choice: &str) -> bool {
         match self.number {
-            Some(number) => {
-                choice.parse() == Ok(number) || choice.eq_ignore_ascii_case(&self.name)
-            }
+            Some(number) => choice.parse() == Ok(number) || choice.eq_ignore_ascii_case(&self.name),
             None => choice == self.name,
         }
     }

@@ -273,7 +273,10 @@ impl SlopeArrangement {
             Self::Rows | Self::Columns => axis * lenslets.len() + rank[k],
             Self::Interleaved | Self::InterleavedColumns => 2 * rank[k] + axis,
         };
-        (0..2).flat_map(|axis| (0..lenslets.len()).map(move |k| (axis, k))).map(|(axis, k)| place(axis, k)).collect()
+        (0..2)
+            .flat_map(|axis| (0..lenslets.len()).map(move |k| (axis, k)))
+            .map(|(axis, k)| place(axis, k))
+            .collect()
     }
 }
 

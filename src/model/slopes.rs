@@ -207,7 +207,10 @@ impl<'a> SlopeSource<'a> {
             Error::Invalid(Invalid { quantity, value, expected })
                 if quantity.ends_with("images") || quantity.ends_with("arrays") =>
             {
-                let each = format!("one of two axes, (frames, slopes), for each of {} guide stars", self.stars);
+                let each = format!(
+                    "one of two axes, (frames, slopes), for each of {} guide stars",
+                    self.stars
+                );
                 Invalid::new(quantity, value, format!("{expected}; or {each}")).into()
             }
             other => other,
@@ -271,7 +274,8 @@ impl SlopeSource<'_> {
             if sensor.shape != wanted {
                 let what = format!("shape of {}", sensor.choice());
                 let value = format!("{:?}", sensor.shape);
-                let expected = format!("{wanted:?}, the slopes of guide_star[{star}] in all frames");
+                let expected =
+                    format!("{wanted:?}, the slopes of guide_star[{star}] in all frames");
                 return Err(self.refuse(&what, &value, expected));
             }
         }
@@ -311,10 +315,13 @@ mod tests {
     /// Writes arrays of these names into a file.
     fn write(path: &Path, format: ArrayFormat, arrays: &[(&str, ArrayD<f64>)]) {
         let mut all = Arrays::default();
-        arrays.iter().for_each(|(name, array)| drop(all.add(name, array.view())));
+        for (name, array) in arrays {
+            all.add(name, array.view());
+        }
         all.write(File::create(path).unwrap(), format, Precision::F64).unwrap();
     }
 
+    // Cubes and arrays are joined
     #[test]
     fn cubes_and_arrays_of_sensors_are_joined() -> Checked {
         let (system, folder) = (System::from_toml(SYSTEM, "s.toml")?, tempfile::tempdir()?);
@@ -341,7 +348,10 @@ mod tests {
             };
             let turned = cube.clone().permuted_axes([1, 0, 2]).as_standard_layout().into_owned();
             let said = refused(&[("cube", turned.into_dyn())]);
-            assert!(said.contains("shape = [2, 4, ") && said.contains("exchange the first two"), "{said}");
+            assert!(
+                said.contains("shape = [2, 4, ") && said.contains("exchange the first two"),
+                "{said}"
+            );
             let said = refused(&[("cube", cube.slice(s![.., .., 1..]).to_owned().into_dyn())]);
             assert!(said.contains("expected (frames, sensors, slopes): (frames, 2, "), "{said}");
             let short = parts[1].slice_axis(Axis(0), (0..3).into()).to_owned();
@@ -353,6 +363,7 @@ mod tests {
         Ok(())
     }
 
+    // Units and orders are converted
     #[test]
     fn units_and_orders_are_converted() -> Checked {
         let (system, folder) = (System::from_toml(SYSTEM, "s.toml")?, tempfile::tempdir()?);

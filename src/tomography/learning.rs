@@ -864,6 +864,7 @@ impl LearnPlan {
         self.fit(maps, watch)
     }
 
+    // Measure the maps to learn from
     /// The maps of slopes (frames, n), rad.
     ///
     /// # Errors
@@ -960,7 +961,7 @@ impl LearnPlan {
         let spread = Spread::of(&fitted, &maps, &weights)?;
         // Refuse a misfit that is not finite
         if spread.misfit.is_some_and(|misfit| !misfit.is_finite()) {
-            let reason = "the misfit is not finite: the slopes are too large or too small to be angles in radians".into();
+            let reason = "the misfit is not finite: the errors of the maps vanish, or the slopes are no angles in radians".into();
             return Err(Error::Failed { what: "learning".into(), reason });
         }
         Learned::new(self, guess, &fitted, (maps, found), spread)
@@ -1618,6 +1619,80 @@ mod tests {
             }
         }
         assert!((0.3..2.2).contains(&squares), "{squares}");
+    }
+
+    // Correlated frames are learned within errors
+    /// Frames that turn from one realisation into the next, (frames × between, n).
+    fn correlated(independent: ArrayView2<f64>, between: usize) -> Array2<f64> {
+        let frames = between * (independent.nrows() - 1);
+        Array2::from_shape_fn((frames, independent.ncols()), |(t, k)| {
+            let phase = std::f64::consts::FRAC_PI_2 * (t % between) as f64 / between as f64;
+            let [now, next] = [0, 1].map(|later| independent[[t / between + later, k]]);
+            phase.cos() * now + phase.sin() * next
+        })
+    }
+
+    #[test]
+    fn correlated_frames_are_learned_within_errors() {
+        let truth = with(&system(0.15, [0.5, 0.3, 0.2], [3000.0, 6500.0], 20.0), |stars| {
+            stars[2].sensor.shift = [0.1, -0.05];
+        });
+        let start = system(0.16, [0.45, 0.3, 0.25], [2800.0, 6800.0], 20.0);
+        let learning = plan(&start, &[Unknown::Strengths, Unknown::Altitudes, Unknown::Shifts]);
+        let (mut squares, mut count, mut alarms) = (0.0, 0.0, 0);
+        for seed in 0..10 {
+            let slopes = correlated(simulated(&truth, 41, 1000 * seed).view(), 12);
+            let learned = learning.run(slopes.view(), &silent).unwrap();
+            assert!(
+                (20.0..90.0).contains(&learned.maps.independent),
+                "{}",
+                learned.maps.independent
+            );
+            alarms += usize::from(learned.misfit.unwrap() > learned.misfit_limit);
+            let mut pulls = vec![(learned.fried_parameter.0 - 0.15, learned.fried_parameter.1)];
+            for (value, known) in learned.fractions.iter().zip([0.5, 0.3, 0.2]) {
+                pulls.push((value.0 - known, value.1));
+            }
+            for value in &learned.values {
+                let known = match value.parameter {
+                    Parameter::Altitude(l) => [0.0, 3000.0, 6500.0][l],
+                    Parameter::Shift(q, axis) => truth.guide_stars()[q].sensor.shift[axis],
+                    _ => continue,
+                };
+                pulls.push((value.value - known, value.error));
+            }
+            for (deviation, error) in pulls {
+                let pull = deviation / error.unwrap();
+                (squares, count) = (squares + pull * pull, count + 1.0);
+            }
+        }
+        let rms = f64::sqrt(squares / count);
+        assert!((0.8..1.25).contains(&rms) && alarms == 0, "{rms}, {alarms} alarms");
+    }
+
+    // A misfit that is not finite is an error
+    #[test]
+    fn a_misfit_that_is_not_finite_is_an_error() {
+        let truth = system(0.15, [0.5, 0.3, 0.2], [3000.0, 6500.0], 20.0);
+        let mut maps = plan(&truth, &[Unknown::Altitudes]).expected(&silent).unwrap();
+        maps.scatter = Array2::zeros((4, maps.values.len()));
+        let start = system(0.2, [0.5, 0.3, 0.2], [3000.0, 6500.0], 20.0);
+        let said = plan(&start, &[Unknown::Altitudes]).fit(maps, &silent).unwrap_err().to_string();
+        assert!(said.contains("the misfit is not finite"), "{said}");
+    }
+
+    #[test]
+    fn a_wrong_model_is_beyond_chance() {
+        let truth = system(0.15, [0.4, 0.3, 0.3], [3000.0, 6500.0], 20.0);
+        let start = system(0.15, [0.6, 0.4, 0.0], [1000.0, 6500.0], 20.0);
+        let learned =
+            plan(&start, &[Unknown::Strengths]).run(simulated(&truth, 300, 9).view(), &silent);
+        let learned = learned.unwrap();
+        let misfit = learned.misfit.unwrap();
+        assert!(
+            misfit > learned.misfit_limit && learned.misfit_limit < 2.5,
+            "{misfit} {learned:?}"
+        );
     }
 
     // What cannot be told is said

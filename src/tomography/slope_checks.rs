@@ -17,9 +17,10 @@ fn own_maps(layout: &MapLayout, values: &Array1<f64>) -> Array1<f64> {
     let mut own = Vec::new();
     for pair in layout.pairs().iter().filter(|pair| pair.is_own()) {
         for axes in 0..4 {
-            let lags = pair.counts.indexed_iter().filter(|((j, i), count)| {
-                **count > 0.0 && [*j, *i] != [pair.lags() / 2; 2]
-            });
+            let lags = pair
+                .counts
+                .indexed_iter()
+                .filter(|((j, i), count)| **count > 0.0 && [*j, *i] != [pair.lags() / 2; 2]);
             let at = |[j, i]: [usize; 2]| values[pair.range().start + pair.place(axes, [j, i])];
             let elements: Vec<(f64, f64)> =
                 lags.map(|((j, i), count)| (*count, at([j, i]))).collect();
@@ -79,7 +80,8 @@ impl LearnPlan {
             let across = if name.contains("lenslet") { side } else { 1.0 };
             (name, option, r0 * (radians / across).powf(-1.2))
         });
-        let best = units.iter().min_by(|one, other| implausible(one.2).total_cmp(&implausible(other.2)));
+        let best =
+            units.iter().min_by(|one, other| implausible(one.2).total_cmp(&implausible(other.2)));
         // Refuse an implausible unit
         let possible = (0.005..3.0).contains(&(r0 * at_500));
         let (name, option, fitting) = *best.unwrap_or(&units[0]);
@@ -153,7 +155,10 @@ impl LearnPlan {
         };
         let named = SlopeArrangement::NAMES.iter().find(|(_, _, one)| *one == best);
         let (name, about) = named.map_or(("", ""), |(name, about, _)| (*name, *about));
-        let value = format!("all x before all y, row by row, which leaves {:.0} % of their maps unexplained", 100.0 * given);
+        let value = format!(
+            "all x before all y, row by row, which leaves {:.0} % of their maps unexplained",
+            100.0 * given
+        );
         let expected = format!(
             "--order {name}, as the slopes are probably in this order: {about} (unexplained: {:.0} %); to keep the order: --order rows",
             100.0 * share
@@ -193,6 +198,7 @@ mod tests {
         (LearnPlan::new(&start, LearnOptions::default()).unwrap(), slopes)
     }
 
+    // Slopes in other units are refused
     #[test]
     fn slopes_in_other_units_are_refused_by_name() {
         let (plan, slopes) = simulated();
@@ -213,6 +219,7 @@ mod tests {
         assert!(said.contains("--pixel-scale"), "{said}");
     }
 
+    // Slopes in another order are refused
     #[test]
     fn slopes_in_another_order_are_refused_by_name() {
         let (plan, slopes) = simulated();
