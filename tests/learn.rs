@@ -112,3 +112,44 @@ fn what_cannot_be_learned_is_refused() -> Checked {
     }
     Ok(())
 }
+
+#[test]
+fn slopes_of_other_units_orders_and_shapes_are_named_and_read() -> Checked {
+    let run = measured()?;
+    let slopes = Array2::<f64>::read_npy(File::open(run.path("slopes.npy"))?)?;
+    let arcsec = std::f64::consts::PI / 648_000.0;
+    (&slopes / arcsec).write_npy(File::create(run.path("arcsec.npy"))?)?;
+    (&slopes / (0.4 * arcsec)).write_npy(File::create(run.path("pixels.npy"))?)?;
+    (&slopes * 0.5).write_npy(File::create(run.path("metres.npy"))?)?;
+    let turns = |k: usize| 50 * (k / 50) + 25 * (k % 2) + k % 50 / 2;
+    let interleaved = Array2::from_shape_fn(slopes.dim(), |(t, k)| slopes[[t, turns(k)]]);
+    interleaved.write_npy(File::create(run.path("turns.npy"))?)?;
+    let columns = |k: usize| 25 * (k / 25) + 5 * (k % 5) + k % 25 / 5;
+    let columns = Array2::from_shape_fn(slopes.dim(), |(t, k)| slopes[[t, columns(k)]]);
+    columns.write_npy(File::create(run.path("columns.npy"))?)?;
+    let cube = slopes.to_shape((120, 2, 50))?.to_owned();
+    cube.write_npy(File::create(run.path("cube.npy"))?)?;
+    let with = |args: &str| format!("learn start.toml -o learned.toml --json --slopes {args}");
+    let r0 = |args: &str| -> Result<f64, Box<dyn std::error::Error>> {
+        let told: serde_json::Value = serde_json::from_str(&said(&run.lenslet(&with(args))?))?;
+        Ok(told["r0"]["value"].as_f64().unwrap_or(0.0))
+    };
+    let known = r0("slopes.npy")?;
+    for args in [
+        "arcsec.npy --unit arcsec",
+        "pixels.npy --pixel-scale 0.4",
+        "metres.npy --unit m",
+        "turns.npy --order interleaved",
+        "columns.npy --order columns",
+        "cube.npy",
+    ] {
+        let found = r0(args)?;
+        assert!((found - known).abs() < 1e-7, "{args}: {found} and not {known}");
+    }
+    run.refuses(&with("arcsec.npy"), &["arcsec.npy: r0 of the slopes", "--unit arcsec"])?;
+    run.refuses(&with("pixels.npy"), &["pixels.npy: r0 of the slopes", "--pixel-scale"])?;
+    run.refuses(&with("turns.npy"), &["turns.npy: order of the slopes", "--order interleaved,"])?;
+    run.refuses(&with("columns.npy"), &["columns.npy: order", "--order columns,"])?;
+    run.refuses(&with("slopes.npy --pixel-scale 0"), &["pixel-scale = 0", "arcsec"])?;
+    Ok(())
+}

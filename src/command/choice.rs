@@ -2,14 +2,18 @@
 //! Choices of the library that are named on the command line.
 
 // What choices by name stand on
+use crate::error::Invalid;
 use crate::files::arrays::ArrayFormat;
 use crate::linear::interpolation::Interpolation;
+use crate::model::lenslet_array::SlopeArrangement;
+use crate::model::slopes::{SlopeFormat, SlopeUnit};
 use crate::numerics::real::Precision;
 use crate::plot::{ColourScale, Component};
 use crate::tomography::inversion::Inversion;
 use crate::tomography::learning::Unknown;
 use crate::tomography::reconstructor::Truth;
 use crate::turbulence::plan::Form;
+use crate::units::{ARCSEC, DEGREE};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 // Read one of several values by its name
@@ -136,4 +140,50 @@ Order: star by star; of each star first the x slopes of its valid lenslets, then
        row from the least y, in a row from the least x. A result's slope_table has star, axis, row, column, x and y
        of each.
 Sign:  the gradient of the wavefront: positive where it grows along +x or +y. A wrong sign does not show in χ²/n.
-Unit:  radians (1 arcsec = 4.848137e-6 rad).";
+Unit:  radians (1 arcsec = 4.848137e-6 rad), unless FITS states a BUNIT.
+Other orders and units of a file are given by --order, --unit or --pixel-scale of learn and estimate. A cube is
+(frames, sensors, slopes); or each sensor has an image, or an array of an archive, (frames, slopes).";
+
+// Options about stored slopes
+/// How slopes are stored in a file that does not state it.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct StoredSlopes {
+    /// Unit of the slopes, in a file that states none; m and nm are those of the wavefront across a lenslet.
+    #[arg(long, value_parser = slope_units(), conflicts_with = "pixel_scale")]
+    unit: Option<SlopeUnit>,
+    /// The slopes are in pixels of so many arcseconds.
+    #[arg(long, value_name = "ARCSEC")]
+    pixel_scale: Option<f64>,
+    /// Order of the slopes of each sensor: rows unless given.
+    #[arg(long, value_parser = arrangements())]
+    order: Option<SlopeArrangement>,
+}
+
+impl StoredSlopes {
+    /// The unit and the order that are given.
+    pub fn format(&self) -> Result<SlopeFormat, Invalid> {
+        let pixel = self.pixel_scale.map(SlopeUnit::pixel).transpose()?;
+        Ok(SlopeFormat { unit: self.unit.or(pixel), arrangement: self.order })
+    }
+}
+
+/// Units of slopes.
+pub fn slope_units() -> impl TypedValueParser<Value = SlopeUnit> {
+    one_of([
+        ("rad", "Radians", SlopeUnit::Angle(1.0)),
+        ("mrad", "Milliradians", SlopeUnit::Angle(1e-3)),
+        ("urad", "Microradians", SlopeUnit::Angle(1e-6)),
+        ("nrad", "Nanoradians", SlopeUnit::Angle(1e-9)),
+        ("deg", "Degrees", SlopeUnit::Angle(DEGREE)),
+        ("arcsec", "Arcseconds", SlopeUnit::Angle(ARCSEC)),
+        ("mas", "Milliarcseconds", SlopeUnit::Angle(1e-3 * ARCSEC)),
+        ("m", "Metres of wavefront across a lenslet", SlopeUnit::Length(1.0)),
+        ("um", "Micrometres of wavefront across a lenslet", SlopeUnit::Length(1e-6)),
+        ("nm", "Nanometres of wavefront across a lenslet", SlopeUnit::Length(1e-9)),
+    ])
+}
+
+/// Orders of the slopes of a sensor.
+pub fn arrangements() -> impl TypedValueParser<Value = SlopeArrangement> {
+    one_of(SlopeArrangement::NAMES)
+}

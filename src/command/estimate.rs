@@ -14,8 +14,8 @@ use crate::files::origin::Origin;
 use crate::files::reading::split_choice;
 use crate::linear::interpolation::Interpolation;
 use crate::linear::solver::Solver;
+use crate::model::slopes::ReadSlopes;
 use crate::model::system::System;
-use crate::model::telemetry::read_slopes;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::plot::map::{WavefrontMap, plot_wavefronts, without_piston};
 use crate::plot::{self, short_name};
@@ -37,9 +37,11 @@ use std::time::Instant;
 pub struct EstimateArgs {
     /// System file (TOML), with targets and a grid of wavefront points.
     pub system: PathBuf,
-    /// Slopes (.npy, .npz, FITS or telemetry), one vector or a row for each frame: in rad, unless FITS tells a BUNIT; x.fits[2] chooses.
+    /// Slopes (.npy, .npz, FITS or telemetry), one vector, a row for each frame, a cube (frames, sensors, slopes) or an array for each sensor: in rad, unless FITS states a BUNIT or --unit is given; x.fits[2] chooses.
     #[arg(long, required_unless_present = "plan")]
     pub slopes: Option<PathBuf>,
+    #[command(flatten)]
+    pub stored: choice::StoredSlopes,
     /// File to write: NumPy's .npz, or FITS if it ends in .fits, .fit or .fts.
     #[arg(short, long, required_unless_present = "plan")]
     pub output: Option<PathBuf>,
@@ -179,7 +181,8 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
         let plan = plan.fitted(&engine)?;
         return Ok(plan_text(&plan.describe(&engine), args.json).into());
     };
-    let slopes = read_slopes(slopes_file, &system)?;
+    let stored = args.stored.format()?;
+    let slopes = ReadSlopes::from_file(slopes_file, &system, &stored)?.slopes;
     plan.check_slopes(slopes.view()).map_err(|error| of_file(error.into(), slopes_file))?;
     let plan = plan.frames(slopes.nrows())?;
     // Refuse a frame that is not there

@@ -10,8 +10,8 @@ use crate::error::{Error, Invalid};
 use crate::files::draft::{Draft, check_files};
 use crate::files::reading::split_choice;
 use crate::files::rewriting::Rewriting;
+use crate::model::slopes::ReadSlopes;
 use crate::model::system::System;
-use crate::model::telemetry::read_slopes;
 use crate::plot::{PictureFormat, plot_learned, short_name};
 use crate::tomography::learning::{LearnOptions, LearnPlan, Learned, Parameter, Unknown};
 use crate::units::DEGREE;
@@ -27,9 +27,11 @@ use std::time::Instant;
 pub struct LearnArgs {
     /// System file (TOML) to start from.
     pub system: PathBuf,
-    /// Slopes (.npy, .npz, FITS or telemetry), a row for each frame: in rad, unless FITS tells a BUNIT; x.fits[2] chooses.
+    /// Slopes (.npy, .npz, FITS or telemetry), a row for each frame, a cube (frames, sensors, slopes) or an array for each sensor: in rad, unless FITS states a BUNIT or --unit is given; x.fits[2] chooses.
     #[arg(long, required_unless_present = "plan")]
     slopes: Option<PathBuf>,
+    #[command(flatten)]
+    stored: choice::StoredSlopes,
     /// System file (.toml) to write.
     #[arg(short, long, required_unless_present = "plan")]
     output: Option<PathBuf>,
@@ -78,19 +80,21 @@ pub fn learn(args: &LearnArgs) -> Result<Said, Error> {
     check_files(&inputs, &outputs)?;
     let (system, text) = System::with_text(&args.system)?;
     let plan = LearnPlan::new(&system, LearnOptions::default().fit(args.fit.iter().copied()))?;
-    let slopes = args.slopes.as_deref().map(|path| read_slopes(path, &system)).transpose()?;
-    let plan = plan.frames(slopes.as_ref().map_or(1000, ndarray::Array2::nrows));
-    let (Some(slopes), Some(slopes_file), Some(output), false) =
-        (&slopes, &args.slopes, &args.output, args.plan)
+    let format = args.stored.format()?;
+    let read = |path| ReadSlopes::from_file(path, &system, &format);
+    let read = args.slopes.as_deref().map(read).transpose()?;
+    let plan = plan.frames(read.as_ref().map_or(1000, |read| read.slopes.nrows()));
+    let (Some(read), Some(slopes_file), Some(output), false) =
+        (&read, &args.slopes, &args.output, args.plan)
     else {
         let engine = with_speed(Engine::default(), true)?;
         return Ok(plan_text(&plan.describe(&engine), args.json).into());
     };
-    plan.check_slopes(slopes.view()).map_err(|error| of_file(error.into(), slopes_file))?;
+    plan.check_slopes(read.slopes.view()).map_err(|error| of_file(error.into(), slopes_file))?;
     check_folder(&text, output, args)?;
     plan.memory().check(&Engine::default(), "learning")?;
     let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
-    let learned = plan.run(slopes.view(), &terminal);
+    let learned = learn_checked(&plan, read, &terminal);
     let learned = learned.map_err(|error| of_file(error, slopes_file))?;
     let seconds = start.elapsed().as_secs_f64();
     let told = Told { args, files: [slopes_file, output], start: &system, learned, seconds };
@@ -124,6 +128,18 @@ fn check_folder(text: &str, output: &Path, args: &LearnArgs) -> Result<(), Error
     })
 }
 
+/// Learns from slopes whose unit and order are plausible, or stated.
+fn learn_checked(plan: &LearnPlan, read: &ReadSlopes, watch: &Terminal) -> Result<Learned, Error> {
+    let maps = plan.measure(read.slopes.view(), watch)?;
+    if !read.has_unit {
+        plan.check_unit(&maps, watch)?;
+    }
+    if !read.has_order {
+        plan.check_order(read.slopes.view(), watch)?;
+    }
+    plan.fit(maps, watch)
+}
+
 /// An error about slopes, with the name of their file.
 fn of_file(error: Error, path: &Path) -> Error {
     match error {
@@ -154,9 +170,10 @@ impl Told<'_> {
     fn warnings(&self) -> Vec<String> {
         let (learned, maps) = (&self.learned, &self.learned.maps);
         let mut warnings = Vec::new();
-        if let Some(misfit) = learned.misfit.filter(|misfit| *misfit > 2.0) {
+        if let Some(misfit) = learned.misfit.filter(|misfit| *misfit > learned.misfit_limit) {
             warnings.push(format!(
-                "the model does not explain the slopes: misfit {misfit:.1}, where 1 is expected. Layers may be missing, or sensors elsewhere"
+                "the model does not explain the slopes: misfit {misfit:.1}, where 1 is expected and chance explains {:.1}. Layers may be missing, or sensors elsewhere",
+                learned.misfit_limit
             ));
         }
         if maps.echo > 0.0 {
@@ -405,6 +422,7 @@ impl Told<'_> {
             "values": values.collect::<Vec<_>>(),
             "not_told": learned.doubts.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "misfit": learned.misfit,
+            "misfit_limit": Some(learned.misfit_limit).filter(|limit| limit.is_finite()),
             "steps": learned.steps,
             "converged": learned.converged,
             "seconds": self.seconds,

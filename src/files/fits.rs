@@ -2,11 +2,11 @@
 //! The astronomers' format FITS: images with headers of cards, written and read.
 
 use super::arrays::{Arrays, Card, Entry, Kind, Number, Values};
-use super::reading::{Found, Wanted, cut_short, unknown_format};
+use super::reading::{Found, ListedArray, Wanted, cut_short, unknown_format};
 use crate::error::Error;
 use crate::numerics::real::Precision;
 use ndarray::ArrayD;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::{collections::BTreeMap, fmt::Display, str::FromStr};
 
 // Write the arrays as images
@@ -253,6 +253,30 @@ impl Wanted<'_> {
                 Err(self.refuse_choice("images", &all, &examples.collect::<Vec<_>>()))
             }
         }
+    }
+}
+
+// List the images of a file
+impl Wanted<'_> {
+    /// All images of a file, without their numbers.
+    pub(super) fn list_images(
+        &self,
+        file: &mut (impl Read + Seek),
+    ) -> Result<Vec<ListedArray>, Error> {
+        let refuse = |source| self.unreadable(source);
+        let mut images = Vec::new();
+        for number in 0.. {
+            let Some(keys) = read_keys(file, number).map_err(refuse)? else { break };
+            let keys = Keys { keys, wanted: self };
+            let blocks = keys.data_bytes(&keys.shape("NAXIS")?)?.div_ceil(BLOCK as u64);
+            if let Some(Image { number, name, shape, .. }) = keys.about(number)? {
+                let unit = keys.keys.get("BUNIT").cloned().unwrap_or_default();
+                images.push(ListedArray { number: Some(number), name, shape, unit });
+            }
+            let bytes = i64::try_from(blocks.saturating_mul(BLOCK as u64)).unwrap_or(i64::MAX);
+            file.seek(io::SeekFrom::Current(bytes)).map_err(refuse)?;
+        }
+        Ok(images)
     }
 }
 

@@ -121,7 +121,7 @@ impl Wanted<'_> {
                 "rad2, arcsec2, mas2 or the square of another angle, or no unit for rad2"
             }
             Unit::Metre => "m, mm, um or nm, or no unit for m",
-            Unit::None => "no unit",
+            Unit::None | Unit::Stored => "no unit",
         };
         let factor = self.unit.factor(unit);
         factor.ok_or_else(|| self.refuse("BUNIT", format!("'{unit}'"), expected))
@@ -345,6 +345,68 @@ fn zip_refusal(error: ZipError) -> io::Error {
     }
 }
 
+// List the arrays of a file
+/// An array in a file, without its numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct ListedArray {
+    /// Its place among the units of a FITS file.
+    pub(crate) number: Option<usize>,
+    /// Its name, which may be empty in FITS.
+    pub(crate) name: String,
+    pub(crate) shape: Vec<usize>,
+    /// The unit, as the file spells it; empty where it states none.
+    pub(crate) unit: String,
+}
+
+impl ListedArray {
+    /// What chooses it in brackets behind the name of the file.
+    pub(crate) fn choice(&self) -> String {
+        self.number.map_or_else(|| self.name.clone(), |number| number.to_string())
+    }
+
+    /// Whether this is chosen in brackets.
+    pub(crate) fn is_called(&self, choice: &str) -> bool {
+        match self.number {
+            Some(number) => choice.parse() == Ok(number) || choice.eq_ignore_ascii_case(&self.name),
+            None => choice == self.name,
+        }
+    }
+}
+
+/// The arrays of a file: the images of FITS, the members of an archive, or the one of an `.npy` file.
+///
+/// # Errors
+/// `Read` where the file cannot be read, `Invalid` where a header makes no sense.
+pub(crate) fn list_arrays(path: &Path) -> Result<Vec<ListedArray>, Error> {
+    let wanted = Wanted { path, choice: None, axes: [0; 2], unit: Unit::Stored };
+    let refuse = |source| wanted.unreadable(source);
+    let mut file = BufReader::new(File::open(path).map_err(refuse)?);
+    let mut start = [0; 6];
+    file.read_exact(&mut start).map_err(refuse)?;
+    file.rewind().map_err(refuse)?;
+    let listed = |name: &str, found: Found| {
+        let name = name.strip_suffix(".npy").unwrap_or(name).to_string();
+        ListedArray { number: None, name, shape: found.shape, unit: String::new() }
+    };
+    match &start {
+        b"SIMPLE" => wanted.list_images(&mut file),
+        [b'P', b'K', ..] => {
+            let mut archive = ZipArchive::new(file).map_err(|error| refuse(zip_refusal(error)))?;
+            let mut all = Vec::new();
+            for k in 0..archive.len() {
+                let member = archive.by_index(k).map_err(|error| refuse(zip_refusal(error)));
+                let mut member = member?;
+                let name = member.name().to_string();
+                if name.ends_with(".npy") {
+                    all.push(listed(&name, find_npy(&mut member, path)?));
+                }
+            }
+            Ok(all)
+        }
+        _ => Ok(vec![listed("", find_npy(&mut file, path)?)]),
+    }
+}
+
 // Units that numbers may come in
 /// What the numbers of a file shall be; also converted to this from the units that a FITS file may tell, in any spelling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -356,6 +418,8 @@ pub enum Unit {
     SquareRadian,
     /// Lengths in metres; from mm, um and nm.
     Metre,
+    /// Numbers as they are stored, whatever unit the file states.
+    Stored,
     /// Plain numbers, as of light that is let through.
     None,
 }
@@ -384,7 +448,7 @@ impl Unit {
     /// What an array in this unit is called where it stands among others.
     fn usual_name(self) -> &'static str {
         match self {
-            Self::Radian => "slopes",
+            Self::Radian | Self::Stored => "slopes",
             Self::SquareRadian => "noise",
             Self::Metre => "wavefront",
             Self::None => "pupil",
@@ -393,16 +457,16 @@ impl Unit {
 
     // Worth of a unit in ours
     /// What a number in the unit of this name is multiplied by, if the name is known.
-    fn factor(self, name: &str) -> Option<f64> {
+    pub(crate) fn factor(self, name: &str) -> Option<f64> {
         let name = name.trim().to_ascii_lowercase();
         let of = |units: &[(&[&str], f64)], name: &str| {
             units.iter().find(|(names, _)| names.contains(&name)).map(|(_, factor)| *factor)
         };
         match self {
-            _ if name.is_empty() => Some(1.0),
+            _ if name.is_empty() || self == Self::Stored => Some(1.0),
             Self::Radian => of(&ANGLES, &name),
             Self::Metre => of(&LENGTHS, &name),
-            Self::None => None,
+            Self::None | Self::Stored => None,
             Self::SquareRadian => {
                 let powers = ["**2", "^2", "2"];
                 let root = powers.iter().find_map(|power| name.strip_suffix(power))?;

@@ -354,6 +354,53 @@ impl SlopeOrder {
     }
 }
 
+// Other orders of slopes
+/// The order in which the slopes of a sensor are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SlopeArrangement {
+    /// All x slopes before all y slopes, lenslets row by row, as in [`SlopeOrder`].
+    #[default]
+    Rows,
+    /// All x slopes before all y slopes, lenslets column by column.
+    Columns,
+    /// x and y of each lenslet in turns, lenslets row by row.
+    Interleaved,
+    /// x and y of each lenslet in turns, lenslets column by column.
+    InterleavedColumns,
+}
+
+impl SlopeArrangement {
+    /// All of them, with their names and descriptions.
+    pub const NAMES: [(&'static str, &'static str, Self); 4] = [
+        ("rows", "All x before all y, lenslets row by row", Self::Rows),
+        ("columns", "All x before all y, lenslets column by column (column-major)", Self::Columns),
+        ("interleaved", "x, y, x, y, …, lenslets row by row", Self::Interleaved),
+        (
+            "interleaved-columns",
+            "x, y, x, y, …, lenslets column by column (column-major)",
+            Self::InterleavedColumns,
+        ),
+    ];
+
+    /// Where the slopes of these lenslets are stored, in the order of [`SlopeOrder`]: all x, then all y.
+    pub(crate) fn places(self, lenslets: &[[usize; 2]]) -> Vec<usize> {
+        let mut stored: Vec<usize> = (0..lenslets.len()).collect();
+        if matches!(self, Self::Columns | Self::InterleavedColumns) {
+            stored.sort_by_key(|&k| (lenslets[k][1], lenslets[k][0]));
+        }
+        let mut rank = vec![0; lenslets.len()];
+        stored.iter().enumerate().for_each(|(place, &k)| rank[k] = place);
+        let place = |axis: usize, k: usize| match self {
+            Self::Rows | Self::Columns => axis * lenslets.len() + rank[k],
+            Self::Interleaved | Self::InterleavedColumns => 2 * rank[k] + axis,
+        };
+        (0..2)
+            .flat_map(|axis| (0..lenslets.len()).map(move |k| (axis, k)))
+            .map(|(axis, k)| place(axis, k))
+            .collect()
+    }
+}
+
 // Check areas against brute force
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ pub use atmosphere::{Atmosphere, Layer};
 pub(crate) mod source;
 pub use source::{ConeGradient, Source};
 pub(crate) mod lenslet_array;
-pub use lenslet_array::{LensletArray, Pupil, SlopeOrder, Validity};
+pub use lenslet_array::{LensletArray, Pupil, SlopeArrangement, SlopeOrder, Validity};
 pub(crate) mod sensor;
 pub use sensor::{Footprint, Groups, Sensor};
 pub(crate) mod unmeasured;
@@ -24,6 +24,10 @@ pub use wavefront_grid::PhaseGrid;
 pub(crate) mod telemetry;
 #[cfg(feature = "files")]
 pub use telemetry::{TelemetrySystem, read_slopes};
+#[cfg(feature = "files")]
+pub(crate) mod slopes;
+#[cfg(feature = "files")]
+pub use slopes::{ReadSlopes, SlopeFormat, SlopeUnit};
 pub(crate) mod mirror;
 pub use mirror::{ActuatorLayout, MeasuredInfluence, MirrorDesign, Spacing};
 pub(crate) mod control;

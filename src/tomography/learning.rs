@@ -18,8 +18,9 @@ use crate::turbulence::direct::slope::pair_alone;
 use crate::turbulence::slope::{PairCovariance, SlopeProblem};
 use crate::turbulence::turned::Turn;
 use crate::units::DEGREE;
-use ndarray::{Array1, Array2, ArrayView2, Axis, s};
+use ndarray::{Array1, Array2, ArrayView2, s};
 use std::fmt::{self, Display};
+use std::ops::Range;
 
 // Numbers that can be learned
 /// A group of numbers that are learned or kept.
@@ -442,8 +443,7 @@ struct Model<'a> {
     parameters: &'a [Parameter],
     bounds: &'a [[f64; 2]],
     measured: &'a Array1<f64>,
-    /// √ω
-    weights: Array1<f64>,
+    weights: &'a Weights,
     /// The guess last looked at, with the maps of its layers, by pairs: all for strength 1.
     guess: Guess,
     units: Vec<Vec<Unit>>,
@@ -605,7 +605,7 @@ impl Model<'_> {
 impl Residuals for Model<'_> {
     fn residuals(&mut self, parameters: &[f64]) -> Result<Array1<f64>, Error> {
         self.look_at(parameters)?;
-        Ok((self.maps() - self.measured) * &self.weights)
+        Ok(self.weights.apply(&(self.maps() - self.measured)))
     }
 
     fn jacobian(&mut self, parameters: &[f64]) -> Result<Array2<f64>, Error> {
@@ -650,8 +650,7 @@ impl Residuals for Model<'_> {
             let change = if is_slope { unit.map } else { unit.map - &self.units[l][pair].map };
             column.scaled_add(factor, &change);
         }
-        jacobian *= &self.weights.view().insert_axis(Axis(1));
-        Ok(jacobian)
+        Ok(self.weights.apply_to_columns(&jacobian))
     }
 }
 /// Work that is not counted and may be stopped.
@@ -745,6 +744,16 @@ impl LearnPlan {
         Self { frames, ..self }
     }
 
+    /// The system that learning starts from.
+    pub fn system(&self) -> &System {
+        &self.geometry.system
+    }
+
+    /// Which slopes go into which elements of the maps.
+    pub fn layout(&self) -> &MapLayout {
+        &self.geometry.layout
+    }
+
     /// Slopes of a frame.
     pub fn slopes(&self) -> usize {
         self.geometry.layout.order().len()
@@ -816,7 +825,8 @@ impl LearnPlan {
     fn stages(&self, engine: &Engine) -> Vec<Stage> {
         let (n, frames) = (self.slopes() as f64, self.frames as f64);
         let blocks = frames.min(64.0);
-        let products = (Work::Products, 0.5 * frames * n * n * 1.5e-10);
+        // Errors of correlated frames take about ten times as many products as the maps.
+        let products = (Work::Products, 5.0 * frames * n * n * 1.5e-10);
         let averages = (Work::Memory, 0.5 * blocks * n * n * 3e-9);
         let layers = self.geometry.system.atmosphere().layers().len() as f64;
         let turning = self.options.fit.contains(&Unknown::Rotations);
@@ -851,10 +861,19 @@ impl LearnPlan {
     /// # Errors
     /// `Invalid` for slopes that cannot be, `Memory` where the maps do not fit, `Failed` where there is no turbulence in the slopes, `Cancelled`.
     pub fn run(&self, slopes: ArrayView2<f64>, watch: &dyn Watch) -> Result<Learned, Error> {
-        self.check_slopes(slopes)?;
-        watch.stage(MAPS, "blocks");
-        let maps = SlopeMaps::measure(&self.geometry.system, slopes, watch)?;
+        let maps = self.measure(slopes, watch)?;
         self.fit(maps, watch)
+    }
+
+    // Measure the maps to learn from
+    /// The maps of slopes (frames, n), rad.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn measure(&self, slopes: ArrayView2<f64>, watch: &dyn Watch) -> Result<SlopeMaps, Error> {
+        self.check_slopes(slopes)?;
+        watch.stage(MAPS, "realisations");
+        SlopeMaps::measure(&self.geometry.system, slopes, watch)
     }
 
     /// The maps that the system of the plan would measure in endless frames, its noise included.
@@ -865,7 +884,8 @@ impl LearnPlan {
         let (layout, start) = (self.geometry.layout.clone(), &self.start);
         let bounds = self.bounds();
         let none = Array1::zeros(layout.len());
-        let mut model = self.model(&none, none.clone(), &bounds, watch);
+        let weights = Weights::of_elements(none.clone());
+        let mut model = self.model(&none, &weights, &bounds, watch);
         let parameters: Vec<f64> = self.parameters.iter().map(|key| start.get(*key)).collect();
         model.look_at(&parameters)?;
         let (values, scatter) = (model.maps(), Array2::zeros((0, layout.len())));
@@ -878,7 +898,7 @@ impl LearnPlan {
     fn model<'a>(
         &'a self,
         measured: &'a Array1<f64>,
-        weights: Array1<f64>,
+        weights: &'a Weights,
         bounds: &'a [[f64; 2]],
         watch: &'a dyn Watch,
     ) -> Model<'a> {
@@ -930,9 +950,9 @@ impl LearnPlan {
         let fits = maps.values.len() == self.geometry.layout.len();
         accept(fits, "maps", maps.values.len(), &expected)?;
         watch.stage(FIT, "steps");
-        let (weights, bounds) = (weights_of(&maps)?, self.bounds());
-        let weighted = &maps.values * &weights;
-        let mut model = self.model(&maps.values, weights.clone(), &bounds, watch);
+        let (weights, bounds) = (Weights::of(&maps)?, self.bounds());
+        let weighted = weights.apply(&maps.values);
+        let mut model = self.model(&maps.values, &weights, &bounds, watch);
         let start: Vec<f64> = self.parameters.iter().map(|key| self.start.get(*key)).collect();
         let floor = 1e-10 * weighted.dot(&weighted).sqrt();
         let least = LeastSquares { bounds: bounds.clone(), floor, steps: self.options.steps };
@@ -940,7 +960,85 @@ impl LearnPlan {
         model.look_at(&fitted.parameters)?;
         let (found, guess) = (model.maps(), model.guess.clone());
         let spread = Spread::of(&fitted, &maps, &weights)?;
+        // Refuse a misfit that is not finite
+        if spread.misfit.is_some_and(|misfit| !misfit.is_finite()) {
+            let reason = "the misfit is not finite: the errors of the maps vanish, or the slopes are no angles in radians".into();
+            return Err(Error::Failed { what: "learning".into(), reason });
+        }
         Learned::new(self, guess, &fitted, (maps, found), spread)
+    }
+}
+
+// Weights of maps
+/// The weights of the elements of maps.
+struct Weights {
+    /// √ω
+    elements: Array1<f64>,
+    /// The elements of each pair and axes.
+    maps: Vec<Range<usize>>,
+    /// η of Eq. [tilt weight](https://lenslet.github.io/lenslet/learning.html#eq-tilt-weight).
+    tilts: f64,
+}
+
+impl Weights {
+    fn of(maps: &SlopeMaps) -> Result<Self, Invalid> {
+        let lags = |pair: &MapPair| pair.lags() * pair.lags();
+        let axes = |pair: &MapPair, a: usize| {
+            let start = pair.range().start + a * lags(pair);
+            start..start + lags(pair)
+        };
+        let pairs = maps.layout.pairs().iter();
+        let parts = pairs.flat_map(|pair| (0..4).map(move |a| axes(pair, a))).collect();
+        let mut weights = Self { maps: parts, ..Self::of_elements(weights_of(maps)?) };
+        weights.tilts = weights.tilt_factor(&maps.scatter);
+        Ok(weights)
+    }
+
+    /// Weights of the elements alone.
+    fn of_elements(elements: Array1<f64>) -> Self {
+        Self { elements, maps: Vec::new(), tilts: 1.0 }
+    }
+
+    /// Weighted residuals.
+    fn apply(&self, residuals: &Array1<f64>) -> Array1<f64> {
+        let mut weighted = residuals * &self.elements;
+        for own in self.maps.iter().filter(|_| self.tilts < 1.0) {
+            let along = self.elements.slice(s![own.clone()]);
+            let square = along.dot(&along);
+            let mut part = weighted.slice_mut(s![own.clone()]);
+            if square > 0.0 {
+                let share = (1.0 - self.tilts) * along.dot(&part) / square;
+                part.scaled_add(-share, &along);
+            }
+        }
+        weighted
+    }
+    // Weigh tilts by their scatter
+    /// η of Eq. [tilt weight](https://lenslet.github.io/lenslet/learning.html#eq-tilt-weight), from realisations of the errors of the maps.
+    fn tilt_factor(&self, scatter: &Array2<f64>) -> f64 {
+        let (mut along, mut all) = (0.0, 0.0);
+        for errors in scatter.rows() {
+            let weighted = &errors * &self.elements;
+            all += weighted.dot(&weighted);
+            for own in &self.maps {
+                let weights = self.elements.slice(s![own.clone()]);
+                let product = weights.dot(&weighted.slice(s![own.clone()]));
+                along += product * product / weights.dot(&weights).max(f64::MIN_POSITIVE);
+            }
+        }
+        let elements = self.elements.iter().filter(|weight| **weight > 0.0).count();
+        let (tilts, others) = (self.maps.len(), elements.saturating_sub(self.maps.len()));
+        let ratio = (all - along) / others.max(1) as f64 * tilts as f64 / along;
+        if others > 0 && ratio.is_finite() { ratio.clamp(0.0, 1.0).sqrt() } else { 1.0 }
+    }
+
+    /// Weighted derivatives, (elements, parameters).
+    fn apply_to_columns(&self, columns: &Array2<f64>) -> Array2<f64> {
+        let mut weighted = Array2::zeros(columns.dim());
+        for (mut to, from) in weighted.columns_mut().into_iter().zip(columns.columns()) {
+            to.assign(&self.apply(&from.to_owned()));
+        }
+        weighted
     }
 }
 
@@ -973,13 +1071,15 @@ fn weights_of(maps: &SlopeMaps) -> Result<Array1<f64>, Invalid> {
     Ok(weights)
 }
 
-// Errors from blocks of frames
-/// How the blocks of frames would move what was fitted.
+// Errors from shifted frames
+/// How the errors of the maps move what was fitted.
 struct Spread {
     /// Covariance of the numbers; none where the maps are not measured.
     covariance: Option<Array2<f64>>,
     /// The sum of squares over its expectation.
     misfit: Option<f64>,
+    /// The largest misfit that chance explains.
+    limit: f64,
     /// Combinations of numbers that the maps do not tell, and such that they hardly tell.
     blind: [Vec<Vec<f64>>; 2],
     /// The numbers that take part in the fit.
@@ -987,24 +1087,36 @@ struct Spread {
 }
 
 impl Spread {
-    fn of(fitted: &Fitted, maps: &SlopeMaps, weights: &Array1<f64>) -> Result<Self, Error> {
+    fn of(fitted: &Fitted, maps: &SlopeMaps, weights: &Weights) -> Result<Self, Error> {
         let normal = Normal::new(&fitted.jacobian, &fitted.held)?;
         let [none, few] = [Normal::ROUNDING, HARDLY].map(|share| normal.blind(share));
         let blind = [none.clone(), few[none.len()..].to_vec()];
         let free = normal.free().to_vec();
         let number = maps.scatter.nrows() as f64;
         if number < 1.0 {
-            return Ok(Self { covariance: None, misfit: None, blind, free });
+            return Ok(Self { covariance: None, misfit: None, limit: f64::INFINITY, blind, free });
         }
-        let apart = &maps.scatter * weights;
+        let apart = weights.apply_to_columns(&maps.scatter.t().to_owned()).reversed_axes();
         let scores = apart.dot(&fitted.jacobian);
         let moves = normal.solve(&scores, 0.0);
         let covariance = moves.t().dot(&moves) / number;
         let expected =
             (apart.iter().map(|x| x * x).sum::<f64>() - (&scores * &moves).sum()) / number;
         let misfit = fitted.residuals.dot(&fitted.residuals) / expected.max(f64::MIN_POSITIVE);
-        Ok(Self { covariance: Some(covariance), misfit: Some(misfit), blind, free })
+        let limit = misfit_limit(&(&apart - &moves.dot(&fitted.jacobian.t())));
+        Ok(Self { covariance: Some(covariance), misfit: Some(misfit), limit, blind, free })
     }
+}
+
+/// The largest misfit that chance explains, from realisations of the residuals, (R, elements), Eq. [misfit freedom](https://lenslet.github.io/lenslet/learning.html#eq-misfit-freedom).
+fn misfit_limit(residuals: &Array2<f64>) -> f64 {
+    let (number, products) = (residuals.nrows() as f64, residuals.dot(&residuals.t()));
+    let squares = products.diag();
+    let mean = squares.sum() / number;
+    let others: f64 = products.iter().map(|x| x * x).sum::<f64>() - squares.dot(&squares);
+    let freedom = mean * mean * number * (number - 1.0) / others;
+    let spread = if freedom > 0.0 { 2.0 / freedom.sqrt() } else { f64::INFINITY };
+    (3.0 * spread).exp().max(1.2)
 }
 
 /// Eigenvalues of the normal matrix below this share of the largest are hardly told.
@@ -1140,6 +1252,8 @@ pub struct Learned {
     pub fitted: Array1<f64>,
     /// The sum of squares over its expectation: 1 if the model is right.
     pub misfit: Option<f64>,
+    /// The largest misfit that chance explains.
+    pub misfit_limit: f64,
     /// Steps of the fit, and whether it ended by itself.
     pub steps: usize,
     /// Whether the fit has ended by itself.
@@ -1189,7 +1303,8 @@ impl Learned {
         });
         let noise: Vec<_> = noise.collect();
         let system = Self::system(plan, &guess, fried_parameter.0, &fractions, &noise)?;
-        let (misfit, steps, converged) = (spread.misfit, fit.steps, fit.converged);
+        let (misfit, misfit_limit) = (spread.misfit, spread.limit);
+        let (steps, converged) = (fit.steps, fit.converged);
         Ok(Self {
             system,
             values,
@@ -1200,6 +1315,7 @@ impl Learned {
             maps,
             fitted,
             misfit,
+            misfit_limit,
             steps,
             converged,
         })
@@ -1393,7 +1509,8 @@ mod tests {
             let fit = [Unknown::Altitudes, Unknown::Shifts, Unknown::Rotations];
             let plan = plan(&rest, &fit);
             let (bounds, none) = (plan.bounds(), Array1::zeros(plan.geometry.layout.len()));
-            let mut model = plan.model(&none, none.clone() + 1.0, &bounds, &silent);
+            let weights = Weights::of_elements(none.clone() + 1.0);
+            let mut model = plan.model(&none, &weights, &bounds, &silent);
             let at: Vec<f64> = plan.parameters.iter().map(|key| plan.start.get(*key)).collect();
             let jacobian = model.jacobian(&at).unwrap();
             for (k, key) in plan.parameters.iter().enumerate().take(9) {
@@ -1503,6 +1620,80 @@ mod tests {
             }
         }
         assert!((0.3..2.2).contains(&squares), "{squares}");
+    }
+
+    // Correlated frames are learned within errors
+    /// Frames that turn from one realisation into the next, (frames × between, n).
+    fn correlated(independent: ArrayView2<f64>, between: usize) -> Array2<f64> {
+        let frames = between * (independent.nrows() - 1);
+        Array2::from_shape_fn((frames, independent.ncols()), |(t, k)| {
+            let phase = std::f64::consts::FRAC_PI_2 * (t % between) as f64 / between as f64;
+            let [now, next] = [0, 1].map(|later| independent[[t / between + later, k]]);
+            phase.cos() * now + phase.sin() * next
+        })
+    }
+
+    #[test]
+    fn correlated_frames_are_learned_within_errors() {
+        let truth = with(&system(0.15, [0.5, 0.3, 0.2], [3000.0, 6500.0], 20.0), |stars| {
+            stars[2].sensor.shift = [0.1, -0.05];
+        });
+        let start = system(0.16, [0.45, 0.3, 0.25], [2800.0, 6800.0], 20.0);
+        let learning = plan(&start, &[Unknown::Strengths, Unknown::Altitudes, Unknown::Shifts]);
+        let (mut squares, mut count, mut alarms) = (0.0, 0.0, 0);
+        for seed in 0..10 {
+            let slopes = correlated(simulated(&truth, 41, 1000 * seed).view(), 12);
+            let learned = learning.run(slopes.view(), &silent).unwrap();
+            assert!(
+                (20.0..90.0).contains(&learned.maps.independent),
+                "{}",
+                learned.maps.independent
+            );
+            alarms += usize::from(learned.misfit.unwrap() > learned.misfit_limit);
+            let mut pulls = vec![(learned.fried_parameter.0 - 0.15, learned.fried_parameter.1)];
+            for (value, known) in learned.fractions.iter().zip([0.5, 0.3, 0.2]) {
+                pulls.push((value.0 - known, value.1));
+            }
+            for value in &learned.values {
+                let known = match value.parameter {
+                    Parameter::Altitude(l) => [0.0, 3000.0, 6500.0][l],
+                    Parameter::Shift(q, axis) => truth.guide_stars()[q].sensor.shift[axis],
+                    _ => continue,
+                };
+                pulls.push((value.value - known, value.error));
+            }
+            for (deviation, error) in pulls {
+                let pull = deviation / error.unwrap();
+                (squares, count) = (squares + pull * pull, count + 1.0);
+            }
+        }
+        let rms = f64::sqrt(squares / count);
+        assert!((0.8..1.25).contains(&rms) && alarms == 0, "{rms}, {alarms} alarms");
+    }
+
+    // A misfit that is not finite is an error
+    #[test]
+    fn a_misfit_that_is_not_finite_is_an_error() {
+        let truth = system(0.15, [0.5, 0.3, 0.2], [3000.0, 6500.0], 20.0);
+        let mut maps = plan(&truth, &[Unknown::Altitudes]).expected(&silent).unwrap();
+        maps.scatter = Array2::zeros((4, maps.values.len()));
+        let start = system(0.2, [0.5, 0.3, 0.2], [3000.0, 6500.0], 20.0);
+        let said = plan(&start, &[Unknown::Altitudes]).fit(maps, &silent).unwrap_err().to_string();
+        assert!(said.contains("the misfit is not finite"), "{said}");
+    }
+
+    #[test]
+    fn a_wrong_model_is_beyond_chance() {
+        let truth = system(0.15, [0.4, 0.3, 0.3], [3000.0, 6500.0], 20.0);
+        let start = system(0.15, [0.6, 0.4, 0.0], [1000.0, 6500.0], 20.0);
+        let learned =
+            plan(&start, &[Unknown::Strengths]).run(simulated(&truth, 300, 9).view(), &silent);
+        let learned = learned.unwrap();
+        let misfit = learned.misfit.unwrap();
+        assert!(
+            misfit > learned.misfit_limit && learned.misfit_limit < 2.5,
+            "{misfit} {learned:?}"
+        );
     }
 
     // What cannot be told is said

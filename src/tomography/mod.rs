@@ -44,6 +44,10 @@ pub(crate) mod learning;
 #[cfg(feature = "factorise")]
 pub use learning::{Doubt, LearnOptions, LearnPlan, Learned, LearnedValue, Parameter, Unknown};
 #[cfg(feature = "factorise")]
+pub(crate) mod slope_checks;
+#[cfg(feature = "factorise")]
+pub use slope_checks::UNITS_OF_SLOPES;
+#[cfg(feature = "factorise")]
 pub(crate) mod split;
 #[cfg(feature = "factorise")]
 pub use split::{ErrorParts, ErrorSplit, noise_error};
