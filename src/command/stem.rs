@@ -372,6 +372,7 @@ impl Run<'_> {
             None => 0..self.plan.places(),
         };
         let (path, mut kept) = (checkpoint(output), Instant::now());
+        // Begin or resume the readings of a run
         let mut readings = match path.exists() {
             true => StemReadings::read(&path, self.plan, self.fingerprint)?,
             false => self.plan.begin(places.clone())?,

@@ -263,6 +263,7 @@ pub(crate) struct Residuals<'a> {
 /// Points whose covariances with all slopes are there at a time.
 const SOME: usize = 1024;
 
+// Pose the residual wavefronts
 impl<'a> Residuals<'a> {
     /// Those behind the mirrors of a correction, whose strokes follow from the plan of a reconstructor of its system.
     ///

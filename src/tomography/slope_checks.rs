@@ -18,7 +18,7 @@ fn own_maps(layout: &MapLayout, values: &Array1<f64>) -> Array1<f64> {
     for pair in layout.pairs().iter().filter(|pair| pair.is_own()) {
         for axes in 0..4 {
             let lags = pair
-                .counts
+                .counts()
                 .indexed_iter()
                 .filter(|((j, i), count)| **count > 0.0 && [*j, *i] != [pair.lags() / 2; 2]);
             let at = |[j, i]: [usize; 2]| values[pair.range().start + pair.place(axes, [j, i])];
