@@ -1068,7 +1068,8 @@ fn plans_are_told_and_nothing_is_written() -> Checked {
         ),
         (format!("covariance {keck} --form dense"), ["dense", "slope_slope_dense 2400 × 2400"]),
         (format!("covariance {keck} --method spectral"), ["spectral, ", "wavefront_wavefront"]),
-        (format!("estimate {keck} --device cpu"), ["circulant", "wavefront 1 × 2 × 41 × 41"]),
+        (format!("estimate {keck} --device cpu"), ["dense", "without interpolation of layers"]),
+        (format!("estimate {keck} --form toeplitz"), ["circulant", "wavefront 1 × 2 × 41 × 41"]),
         (format!("simulate {keck} --frames 3"), ["frequencies", "slopes 3 × 2400"]),
         (format!("bench covariance {keck}"), ["spectral, 4096 samples", "direct"]),
     ] {

@@ -33,7 +33,7 @@ zenith = 5.0
 fn measured() -> Result<Run, Box<dyn std::error::Error>> {
     let run = Run::new()?;
     fs::write(run.path("truth.toml"), TRUTH.replace("azimuth", "noise = 1e-14\nazimuth"))?;
-    said(&run.lenslet("simulate truth.toml -o slopes.npy --frames 120")?);
+    said(&run.lenslet("simulate truth.toml -o slopes.npy --frames 120 --seed 2")?);
     let start = TRUTH.replace("0.15  ", "0.2   ").replace("4000.0", "3500.0");
     fs::write(run.path("start.toml"), start)?;
     Ok(run)

@@ -533,8 +533,7 @@ pub fn command_line() -> String {
 // Sizes that several commands tell
 /// Valid lenslets of the first star; all stars have equally many where they share an array.
 fn valid(system: &System) -> usize {
-    let count = |valid: &ndarray::Array2<bool>| valid.iter().filter(|valid| **valid).count();
-    system.valid_lenslets().first().map_or(0, count)
+    system.first_array().count_valid(system.pupil(), system.validity())
 }
 
 /// Slopes of all valid lenslets of all stars.
