@@ -161,7 +161,7 @@ fn messages_have_no_control_characters_of_inputs() -> Checked {
         vec!["estimate", "s.toml", "--slopes", "unit.fits", "-o", bad],
         vec!["import", bad, "-o", "i.toml"],
         vec!["stem", "--prismatic", "-i \u{1b}[31mbad.xyz", "-o", "s.npz"],
-        vec!["psf", "s.toml", "--wavelength", bad, "-o", "p.npz"],
+        vec!["psf", "s.toml", "--device", bad, "-o", "p.npz"],
     ] {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lenslet"));
         let output = command.args(&args).current_dir(run.path("")).env_remove("HOME").output()?;
