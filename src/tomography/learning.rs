@@ -1641,10 +1641,10 @@ mod tests {
         let learning = plan(&start, &[Unknown::Strengths, Unknown::Altitudes, Unknown::Shifts]);
         let (mut squares, mut count, mut alarms) = (0.0, 0.0, 0);
         for seed in 0..10 {
-            let slopes = correlated(simulated(&truth, 41, 1000 * seed).view(), 12);
+            let slopes = correlated(simulated(&truth, 61, 1000 * seed).view(), 8);
             let learned = learning.run(slopes.view(), &silent).unwrap();
             assert!(
-                (8.0..90.0).contains(&learned.maps.independent),
+                (15.0..70.0).contains(&learned.maps.independent),
                 "{}",
                 learned.maps.independent
             );
