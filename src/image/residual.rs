@@ -577,6 +577,7 @@ mod tests {
     use crate::model::mirror::{MirrorDesign, Spacing};
     use crate::model::{Atmosphere, GuideStar, Layer, LensletArray, LoopKind, Pupil};
     use crate::tomography::ReconstructorOptions;
+    use std::f64::consts::PI;
 
     // Interpolate maps between their points
     #[test]
@@ -593,7 +594,8 @@ mod tests {
     /// A star on the axis of a telescope of 3 m with 6 × 6 lenslets, a layer at 5 km, and a target.
     fn single(speed: f64, noise: f64, zenith: f64) -> System {
         let layer = Layer { wind_speed: speed, ..Layer::new(5e3, 1.0, 20.0) };
-        let (array, star) = (LensletArray::new(6, 0.5).unwrap(), |x| Source::star(x, 0.0).unwrap());
+        let array = LensletArray::new(6, 0.5).unwrap();
+        let star = |x: f64| Source::star(x.abs(), if x < 0.0 { PI } else { 0.0 }).unwrap();
         System::builder(Atmosphere::new(0.16, 500e-9, vec![layer]).unwrap(), array)
             .pupil(Some(Pupil::new(3.0, 0.0).unwrap()))
             .guide_stars([GuideStar::at_rest(star(0.0), array, noise).unwrap()])

@@ -689,7 +689,7 @@ mod tests {
                 options(0.1).method(Inversion::Cholesky),
                 "method = \"cholesky\": expected auto or iter",
             ),
-            (options(0.1).errors_only(false), "errors_only = false: expected true"),
+            (options(0.1).errors_only(false), "reconstructor.errors_only = false: expected true"),
             (options(0.1).delay(1e-3), "delay = 0.001: expected 0"),
         ] {
             let told = PointErrorsPlan::new(&good, bad).unwrap_err().to_string();

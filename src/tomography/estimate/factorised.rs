@@ -165,7 +165,7 @@ impl Factorised {
     // Solve some frames by a factor
     /// What is found for some frames of slopes, rad.
     fn solve(&self, slopes: ArrayView2<f64>) -> Result<Vec<Found<f64>>, Error> {
-        let mut rows = slopes.to_owned();
+        let mut rows = slopes.as_standard_layout().into_owned();
         let mut units = Vec::new();
         for mut row in rows.rows_mut() {
             self.removed.remove(row.as_slice_mut().unwrap_or_default());
