@@ -1549,7 +1549,8 @@ fn spiders_without_light_are_refused_by_every_command() -> Checked {
     for (width, angles) in [("2.5", four), ("50", four), ("2.0", "angles = [0.0]"), ("1.9", four)] {
         let spider = format!("spiders = {{ width = {width}, {angles} }}");
         fs::write(run.path("dark.toml"), with_spider(&spider))?;
-        let wanted = format!("dark.toml:8: telescope.spiders.width = {width}: expected a width in metres");
+        let wanted =
+            format!("dark.toml:8: telescope.spiders.width = {width}: expected a width in metres");
         for command in [
             "psf dark.toml -o x.npz",
             "psf dark.toml --plan",
@@ -1579,9 +1580,19 @@ fn errors_name_the_key_that_is_at_fault() -> Checked {
         ("rate = 500.0", "rate = 1e-9", "psf", ["bad.toml:20: loop.rate = 1e-9", "at least", "Hz"]),
         ("pixels = 64", "pixel = 1e9", "psf", ["bad.toml:22: image.pixel = 1e9", "mas", "at most"]),
         ("pixels = 64", "pixel = 1e6", "psf", ["bad.toml:22: image.pixel = 1e6", "mas", "at most"]),
-        ("wind_speed = 14.09", "wind_speed = 1e9", "psf", ["layers[0].wind_speed = 1e9", "bad.toml:4", "m/s"]),
+        (
+            "wind_speed = 14.09",
+            "wind_speed = 1e9",
+            "psf",
+            ["layers[0].wind_speed = 1e9", "bad.toml:4", "m/s"],
+        ),
         ("[phase]\npoints = 7", "", "estimate", ["bad.toml:1: phase = none", "[phase]", "points"]),
-        ("[[mirror]]", reconstructor, "reconstruct", ["reconstructor.errors_only = false", "--errors-only", "bad.toml:"]),
+        (
+            "[[mirror]]",
+            reconstructor,
+            "reconstruct",
+            ["reconstructor.errors_only = false", "--errors-only", "bad.toml:"],
+        ),
     ] {
         let text = whole.replacen(from, to, 1);
         assert!(text != whole, "{from}");

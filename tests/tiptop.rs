@@ -91,14 +91,18 @@ fn directions_of_optimisation_are_no_images() -> Checked {
     let run = Run::new()?;
     let output = run.lenslet(&format!("import {} -o mavis.toml", example("MAVIS").display()))?;
     let said = String::from_utf8(output.stdout)?;
-    assert!(said.contains("9 targets, 28 directions without images that mirrors are for"), "{said}");
+    assert!(
+        said.contains("9 targets, 28 directions without images that mirrors are for"),
+        "{said}"
+    );
     let system = System::from_file(run.path("mavis.toml"))?;
     assert_eq!((system.targets().len(), system.optimisation().len()), (9, 28));
     let plan = run.lenslet("psf mavis.toml --plan --json")?;
     let told: serde_json::Value = serde_json::from_slice(&plan.stdout)?;
     assert!(told.to_string().contains("images of 9 targets"), "{told}");
     // A target in a direction of the optimisation has its weight, the others of the file have none.
-    let options = ImagingOptions::from_toml(&std::fs::read_to_string(run.path("mavis.toml"))?, "m")?;
+    let options =
+        ImagingOptions::from_toml(&std::fs::read_to_string(run.path("mavis.toml"))?, "m")?;
     let correction = lenslet::correction::Correction::new(&system, &options.correction)?;
     assert_eq!((correction.targets(), correction.system().targets().len()), (9, 37));
     Ok(())
@@ -127,7 +131,8 @@ fn comments_are_kept() -> Checked {
 fn large_arrays_are_imported_at_once() -> Checked {
     let run = Run::new()?;
     let text = std::fs::read_to_string(example("MUSE_LTAO"))?;
-    let text = text.replace("[40,40,40,40]", "[10000]").replace("DmPitchs = [0.222]", "DmPitchs = [0.5]");
+    let text =
+        text.replace("[40,40,40,40]", "[10000]").replace("DmPitchs = [0.222]", "DmPitchs = [0.5]");
     std::fs::write(run.path("large.ini"), text)?;
     let start = std::time::Instant::now();
     let output = run.lenslet("import large.ini -o large.toml")?;

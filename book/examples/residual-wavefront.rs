@@ -73,11 +73,7 @@ fn options(terms: Option<Vec<ErrorTerm>>) -> ImagingOptions {
     let mirrors = vec![MirrorDesign::new(Spacing::Actuators(9))];
     ImagingOptions {
         reconstructor: ReconstructorOptions::default(),
-        correction: CorrectionOptions {
-            mode: CorrectionMode::Scao,
-            mirrors,
-            weights: Vec::new(),
-        },
+        correction: CorrectionOptions { mode: CorrectionMode::Scao, mirrors, weights: Vec::new() },
         control: Some(CONTROL),
         image,
         field: None,

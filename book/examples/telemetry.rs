@@ -252,7 +252,12 @@ fn chunks(path: &Path) -> Drawn {
     let mut parts: Vec<Part> = vec![
         ((330, 10), (190, 30), &["four_d/.zarray"], RED_INK),
         ((330, 50), (190, 30), &["four_d/.zattrs"], RED_INK),
-        ((560, 50), (150, 66), &["Si.zarr", "a folder, or an archive", ".zmetadata at its end"], BLUE_INK),
+        (
+            (560, 50),
+            (150, 66),
+            &["Si.zarr", "a folder, or an archive", ".zmetadata at its end"],
+            BLUE_INK,
+        ),
     ];
     let labels: [&'static [&'static str]; 3] =
         [&["four_d/0.0.0.0"], &["four_d/1.0.0.0"], &["four_d/2.0.0.0"]];

@@ -11,8 +11,8 @@ use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
 use crate::files::origin::Origin;
 use crate::image::{
-    Exposure, Field, FieldImages, Imaged, Images, ImagingOptions, ImagingPlan, LoopSimulation, Ring,
-    Simulated, TargetImage,
+    Exposure, Field, FieldImages, Imaged, Images, ImagingOptions, ImagingPlan, LoopSimulation,
+    Ring, Simulated, TargetImage,
 };
 use crate::model::source::Source;
 use crate::model::system::System;
@@ -446,8 +446,7 @@ impl Told<'_> {
     }
 
     fn field(&self, field: &Field) -> Value {
-        let directions =
-            &self.plan.correction().system().targets()[self.found.targets.len()..];
+        let directions = &self.plan.correction().system().targets()[self.found.targets.len()..];
         let points = directions.iter().zip(&self.found.field);
         let points: Vec<Value> = points.map(|(source, seen)| told_of(source, seen)).collect();
         let [size, step] = [field.size, field.step].map(|angle| angle / ARCSEC);

@@ -251,7 +251,12 @@ impl ReconstructArgs {
     fn check_picture(&self, system: &System, plan: &ReconstructorPlan) -> Result<(), Error> {
         let targets = system.targets().len();
         let expected = format!("a target between 0 and {}", targets - 1);
-        accept(self.target.unwrap_or(0) < targets, "--target", self.target.unwrap_or(0), &expected)?;
+        accept(
+            self.target.unwrap_or(0) < targets,
+            "--target",
+            self.target.unwrap_or(0),
+            &expected,
+        )?;
         let expected = "none, except with --of reconstructor";
         let fits = self.target.is_none() || self.of == Of::Reconstructor;
         accept(fits, "--target", self.target.unwrap_or(0), expected)?;

@@ -82,7 +82,9 @@ fn gathered(weights: &[f64], near: usize, stride: usize) -> Vec<(usize, f64)> {
         let after = if k >= near { stride } else { 1 };
         let part = |f: usize| {
             let (gap, across) = (f.abs_diff(k), if f < k { width } else { after });
-            weights.get(f).map_or(0.0, |weight| weight * (1.0 - gap as f64 / across as f64).max(0.0))
+            weights
+                .get(f)
+                .map_or(0.0, |weight| weight * (1.0 - gap as f64 / across as f64).max(0.0))
         };
         (k.saturating_sub(width - 1)..k + after).map(part).sum()
     };
@@ -126,8 +128,10 @@ fn motions(air: &Atmosphere, times: &[[f64; 2]]) -> Vec<Motion> {
         let whole: f64 = times.iter().map(|[_, weight]| weight).sum();
         let times = if moving.wind_speed == 0.0 { vec![[0.0, whole]] } else { times.to_vec() };
         let velocity = moving.velocity();
-        times.into_iter().map(move |[time, weight]| {
-            Motion { layer, by: velocity.map(|speed| speed * time), weight }
+        times.into_iter().map(move |[time, weight]| Motion {
+            layer,
+            by: velocity.map(|speed| speed * time),
+            weight,
         })
     };
     air.layers().iter().enumerate().flat_map(of_layer).collect()
@@ -271,7 +275,9 @@ fn wanted(system: &System, reach: f64) -> Vec<(Footprint, f64)> {
             let corners = [[0, 0], [0, last], [last, 0], [last, last]];
             let far = system.targets().iter().flat_map(|target| {
                 let [x, y] = centre(target);
-                corners.map(|k| sensor.footprint(k, turbulent.altitude).centre).map(|[u, v]| f64::hypot(u - x, v - y))
+                corners
+                    .map(|k| sensor.footprint(k, turbulent.altitude).centre)
+                    .map(|[u, v]| f64::hypot(u - x, v - y))
             });
             let far = far.fold(0.0, f64::max) + reach;
             match wanted.iter_mut().find(|(known, _)| *known == footprint) {
@@ -334,14 +340,17 @@ mod tests {
     fn weights_of_loops_sum_to_one() {
         let open = LoopWeights::new(&control(LoopKind::Open, 0.5, 2.0), &windy(10.0), 0.1);
         let expected = [1.0, 10.0, 1.0].map(|twelfths| twelfths / 12.0);
-        let found: Vec<_> = open.delays.iter().map(|[time, weight]| (500.0 * time, *weight)).collect();
+        let found: Vec<_> =
+            open.delays.iter().map(|[time, weight]| (500.0 * time, *weight)).collect();
         assert!((0..3).all(|k| (found[k].0 - (k + 1) as f64).abs() < 1e-12));
         assert!((0..3).all(|k| (found[k].1 - expected[k]).abs() < 1e-15) && found.len() == 3);
         assert_eq!(open.lags, [[0.0, 10.0 / 12.0], [2e-3, 1.0 / 12.0]]);
         let response = control(LoopKind::Closed, 0.4, 2.0).impulse_response();
         let expected = [0.4, 0.4, 0.24, 0.08, -0.016];
         assert!((0..5).all(|j| (response[j] - expected[j]).abs() < 1e-4), "{response:?}");
-        for (gain, delay, speed) in [(0.4, 2.0, 30.0), (0.05, 1.3, 12.0), (0.9, 2.0, 3.0), (0.01, 4.0, 8.0)] {
+        for (gain, delay, speed) in
+            [(0.4, 2.0, 30.0), (0.05, 1.3, 12.0), (0.9, 2.0, 3.0), (0.01, 4.0, 8.0)]
+        {
             let control = control(LoopKind::Closed, gain, delay);
             let weights = LoopWeights::new(&control, &windy(speed), 0.1);
             let [delays, lags] = [&weights.delays, &weights.lags]
@@ -349,7 +358,10 @@ mod tests {
             assert!((delays - 1.0).abs() < 1e-12, "{gain} {delay}: {delays}");
             let first = weights.lags[0][1];
             assert!((2.0 * lags - first - 1.0).abs() < 1e-9, "{gain} {delay}: {lags}");
-            assert!((weights.noise_gain / control.noise_gain() - 1.0).abs() < 2e-3, "{gain} {delay}");
+            assert!(
+                (weights.noise_gain / control.noise_gain() - 1.0).abs() < 2e-3,
+                "{gain} {delay}"
+            );
             // The mean delay of an integrator: what is not yet corrected of a ramp is its slope over the gain.
             let late: f64 = weights.delays.iter().map(|[time, weight]| 500.0 * time * weight).sum();
             assert!((late * gain - 1.0).abs() < 0.02 * (1.0 + gain), "{gain} {delay}: {late}");

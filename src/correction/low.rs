@@ -388,7 +388,8 @@ pub(crate) fn low_wavefront(
     points: &[[f64; 2]],
 ) -> Result<Array2<f64>, Invalid> {
     let (truth, order) = (&truth_sensors(system)[0], SlopeOrder::new(&[truth_valid(system)]));
-    let (response, metres) = (Response::new(system, truth, 0.0), square_metres(system.atmosphere()));
+    let (response, metres) =
+        (Response::new(system, truth, 0.0), square_metres(system.atmosphere()));
     let lenslets = order.lenslets(0);
     let middles: Vec<[f64; 2]> =
         lenslets.iter().map(|lenslet| truth.footprint(*lenslet, 0.0).centre).collect();

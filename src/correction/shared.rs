@@ -168,7 +168,11 @@ impl Correction {
     }
 
     /// The directions whose own errors are wanted, and are not known from shapes for them alone.
-    pub(crate) fn own_sums(&self, shapes: &[Vec<(usize, f64)>], options: SharedOptions) -> Vec<usize> {
+    pub(crate) fn own_sums(
+        &self,
+        shapes: &[Vec<(usize, f64)>],
+        options: SharedOptions,
+    ) -> Vec<usize> {
         let known = |chosen: &&Vec<_>| !(self.is_in_pupil() && chosen.len() == 1);
         let all = shapes.iter().filter(known).flatten().map(|(t, _)| *t);
         if options.own { all.collect() } else { Vec::new() }

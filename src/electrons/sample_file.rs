@@ -2,9 +2,9 @@
 //! The file that describes a simulation of electrons.
 
 // What the sample file stands on
-use crate::electrons::hrtem::ImageSamples;
 use crate::device::refuse_beyond_memory;
 use crate::electrons::beam::Beam;
+use crate::electrons::hrtem::ImageSamples;
 use crate::electrons::potential::{PotentialModel, PotentialOptions};
 use crate::error::{BadLine, Error, Invalid, accept, finite, positive};
 use crate::files::located::{Decode, Document, Keys, Table, read_text};

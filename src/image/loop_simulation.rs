@@ -6,8 +6,8 @@ use crate::correction::{Correction, Projector};
 use crate::device::{Engine, Watch, Workers, gather, silent};
 use crate::error::{Error, Invalid, accept};
 use crate::image::optical_transfer::{Aperture, OpticalTransfer, TelescopeTransfer};
-use crate::image::plan::ImagingOptions;
 use crate::image::options::EXPONENT;
+use crate::image::plan::ImagingOptions;
 use crate::image::residual::{sample_step, sampled_aperture, shapes_towards};
 use crate::image::transforms::Plane;
 use crate::model::control::{ControlLoop, LoopKind};
@@ -431,11 +431,7 @@ impl LoopSimulation {
     ///
     /// # Errors
     /// `Invalid` for fewer than two realisations; `Cancelled` where the watcher wants to stop; as [`world`](Self::world).
-    pub fn check(
-        &self,
-        realisations: usize,
-        watch: &dyn Watch,
-    ) -> Result<Vec<Simulated>, Error> {
+    pub fn check(&self, realisations: usize, watch: &dyn Watch) -> Result<Vec<Simulated>, Error> {
         let expected = "at least 2 realisations, whose scatter tells the standard error";
         accept(realisations > 1, "check", realisations, expected)?;
         watch.stage("simulated loops", "realisations");
@@ -468,7 +464,8 @@ impl LoopSimulation {
         let strehl = |transfer: &OpticalTransfer| {
             let scale = -0.5 * (2.0 * PI / transfer.wavelength).powi(2);
             let pairs = transfer.values.iter().zip(&self.given);
-            pairs.map(|(value, given)| value * (scale * given).exp()).sum::<f64>() / transfer.perfect
+            pairs.map(|(value, given)| value * (scale * given).exp()).sum::<f64>()
+                / transfer.perfect
         };
         std::iter::once(seen.variance()).chain(seen.transfers.iter().map(strehl)).collect()
     }
@@ -657,7 +654,8 @@ mod tests {
     /// All terms of a correction of the lopsided system, whose winds are turned by an angle \[rad\], with the tilt of its laser star removed.
     fn posed(mode: CorrectionMode, control: ControlLoop, turn: f64) -> (System, ImagingOptions) {
         let air = lopsided().atmosphere().clone();
-        let turned = |layer: &Layer| Layer { wind_direction: layer.wind_direction + turn, ..*layer };
+        let turned =
+            |layer: &Layer| Layer { wind_direction: layer.wind_direction + turn, ..*layer };
         let layers = air.layers().iter().map(turned).collect();
         let mut stars = lopsided().guide_stars().to_vec();
         stars[0].tip_tilt = TipTilt::Removed;
@@ -697,7 +695,9 @@ mod tests {
                 let ([mean, error], computed) = (simulated.error, seen.budget.total());
                 let ([strehl, scatter], image) =
                     (simulated.strehl[0], seen.exposures[0].image.strehl);
-                let case = format!("{mode:?} {turn} {t}: {mean:e} ± {error:e}, {computed:e}; {strehl} ± {scatter}, {image}");
+                let case = format!(
+                    "{mode:?} {turn} {t}: {mean:e} ± {error:e}, {computed:e}; {strehl} ± {scatter}, {image}"
+                );
                 assert!((mean - computed).abs() < 3.5 * error && error < 0.03 * mean, "{case}");
                 assert!((strehl - image).abs() < 3.5 * scatter + 2e-3, "{case}");
                 let terms: f64 = seen.budget.terms().iter().map(|term| term.variance).sum();

@@ -20,9 +20,9 @@ use crate::image::point_spread::PointSpread;
 use crate::image::residual::{ResidualOptions, Residuals};
 use crate::image::structure_function::Actuators;
 use crate::model::control::ControlLoop;
-use crate::model::system::{SlopeModel, System};
 #[cfg(feature = "files")]
 use crate::model::system::TABLES;
+use crate::model::system::{SlopeModel, System};
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
 use crate::tomography::{ErrorSplit, Inversion};
 use crate::units::ARCSEC;
@@ -208,7 +208,9 @@ fn beyond_memory(correction: &Correction) -> Option<String> {
     let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
     let (needed_gib, available_gib) = (gib(needed), gib(available));
     (needed > available).then(|| {
-        format!("one covariance takes {needed_gib:.1} GiB of memory, and {available_gib:.1} are free")
+        format!(
+            "one covariance takes {needed_gib:.1} GiB of memory, and {available_gib:.1} are free"
+        )
     })
 }
 
@@ -266,7 +268,8 @@ impl ImagingPlan {
         let whole = split || noise_gain(&options) != 1.0;
         // Ask for mirrors that targets share
         let elsewhere = terms.contains(&ErrorTerm::Anisoplanatism);
-        let own_mirrors = options.correction.mode == CorrectionMode::Moao && options.field.is_none();
+        let own_mirrors =
+            options.correction.mode == CorrectionMode::Moao && options.field.is_none();
         let apart = independent.is_none() || (elsewhere && !own_mirrors);
         let iterated = options.reconstructor.method == Inversion::Iterative;
         let together =
@@ -772,7 +775,10 @@ impl ImagingPlan {
     }
 
     /// Errors that are given, by their structure functions, m².
-    fn given(&self, telescope: &TelescopeTransfer) -> Result<Vec<(&'static str, Array2<f64>)>, Error> {
+    fn given(
+        &self,
+        telescope: &TelescopeTransfer,
+    ) -> Result<Vec<(&'static str, Array2<f64>)>, Error> {
         let (image, mut structures) = (&self.options.image, Vec::new());
         if image.extra > 0.0 {
             structures.push(("extra", telescope.extra(image.extra, EXPONENT)?));
@@ -912,7 +918,8 @@ mod tests {
 
     fn by_cause(actuators: usize, mode: CorrectionMode) -> ImagingOptions {
         let mut wanted = options(Structure::Stationary);
-        wanted.image.terms = Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Aliasing]);
+        wanted.image.terms =
+            Some(vec![ErrorTerm::Tomography, ErrorTerm::Fitting, ErrorTerm::Aliasing]);
         (wanted.image.wavelengths, wanted.image.pixels) = (vec![4.8e-6], 16);
         wanted.correction.mirrors[0].spacing = Spacing::Actuators(actuators);
         wanted.correction.mode = mode;

@@ -8,8 +8,8 @@ use crate::correction::shared::{SharedOptions, viewed};
 use crate::correction::{Correction, Fitting, Mirror};
 use crate::device::{Engine, Memory, Watch, check};
 use crate::error::{Error, Invalid};
-use crate::image::optical_transfer::{Aperture, Edges, TelescopeTransfer};
 use crate::image::budget::Budget;
+use crate::image::optical_transfer::{Aperture, Edges, TelescopeTransfer};
 use crate::image::options::{ErrorTerm, ImageOptions};
 use crate::image::transforms::Plane;
 use crate::linear::factorisation::unit;
@@ -73,8 +73,7 @@ impl Points {
         let samples = Self::count(pupil.diameter(), pitch);
         let step = pupil.diameter() / samples as f64;
         let aperture = sampled_aperture(image, pupil, samples, step)?;
-        let (telescope, plane) =
-            (aperture.transfer(2 * samples)?, Plane::around(2 * samples - 1));
+        let (telescope, plane) = (aperture.transfer(2 * samples)?, Plane::around(2 * samples - 1));
         let bright = aperture.light().indexed_iter().filter(|(_, light)| **light > 0.0);
         let (lit, light): (Vec<_>, Vec<f64>) = bright.map(|((j, i), x)| ([j, i], *x)).unzip();
         let squares: f64 = light.iter().sum();
@@ -168,8 +167,7 @@ impl Fit {
         let (system, mirror) = (correction.system(), correction.pupil_mirror());
         let onto = correction.pupil(engine)?.inverse().clone();
         let positions = points.positions();
-        let shapes =
-            shapes_towards(std::slice::from_ref(mirror), &system.targets()[0], &positions);
+        let shapes = shapes_towards(std::slice::from_ref(mirror), &system.targets()[0], &positions);
         let shapes = points.flattened(shapes);
         let strokes = through(&onto, &low.truth(watch)?);
         let between = low_wavefront(system, mirror.fitting_pitch(), &positions)?;
@@ -377,8 +375,11 @@ impl Residuals<'_> {
         let (target, shape) = (&system.targets()[t], &self.shapes[self.nearest(t)]);
         let moments = &shape.moments;
         let with_strokes = self.with_strokes(target, &moments.rows, watch)?;
-        let shapes =
-            points.flattened(shapes_towards(self.correction.mirrors(), target, &points.positions()));
+        let shapes = points.flattened(shapes_towards(
+            self.correction.mirrors(),
+            target,
+            &points.positions(),
+        ));
         let structure =
             points.structure(&self.fit.turbulence, &shapes, &with_strokes, &moments.strokes);
         let whole = points.telescope.variance(&structure)?;
@@ -456,7 +457,8 @@ impl Residuals<'_> {
         let (air, pitch) =
             (self.correction.system().atmosphere(), self.correction.pupil_mirror().fitting_pitch());
         let (own, fitting) = (&self.points.telescope, Fitting::new(air, pitch)?);
-        let known = |grid: &TelescopeTransfer| fitting.structure_function(grid.points(), grid.step());
+        let known =
+            |grid: &TelescopeTransfer| fitting.structure_function(grid.points(), grid.step());
         let weighed = (structure - &known(own)?) * own.values();
         let mut fine = known(telescope)?;
         let (middle, scale) = ((own.points() / 2) as f64, telescope.step() / own.step());
@@ -503,14 +505,15 @@ impl Points {
         let pairs = times(shapes, strokes) - &(2.0 * with_strokes);
         let products = (&pairs * shapes).sum_axis(Axis(1));
         let all = self.transform(products.into_iter());
-        let mut spectrum = Zip::from(&self.light).and(&all).map_collect(|light, all| {
-            2.0 * (light.conj() * all).re
-        });
+        let mut spectrum = Zip::from(&self.light)
+            .and(&all)
+            .map_collect(|light, all| 2.0 * (light.conj() * all).re);
         // Subtract the correlations of all actuators
         let actuators: Vec<usize> = (0..shapes.ncols()).collect();
         let nothing = || Array2::<f64>::zeros(spectrum.dim());
         let correlations = actuators.into_par_iter().fold(nothing, |mut sum, a| {
-            let [pair, shape] = [&pairs, shapes].map(|all| self.transform(all.column(a).iter().copied()));
+            let [pair, shape] =
+                [&pairs, shapes].map(|all| self.transform(all.column(a).iter().copied()));
             Zip::from(&mut sum).and(&pair).and(&shape).for_each(|sum, pair, shape| {
                 *sum += 2.0 * (pair.conj() * shape).re;
             });
@@ -605,8 +608,10 @@ mod tests {
     }
 
     fn residual(system: &System, control: Option<ControlLoop>) -> Vec<(&'static str, f64)> {
-        let mirrors = vec![MirrorDesign { filter: 0.02, ..MirrorDesign::new(Spacing::Actuators(7)) }];
-        let options = CorrectionOptions { mode: CorrectionMode::Scao, mirrors, weights: Vec::new() };
+        let mirrors =
+            vec![MirrorDesign { filter: 0.02, ..MirrorDesign::new(Spacing::Actuators(7)) }];
+        let options =
+            CorrectionOptions { mode: CorrectionMode::Scao, mirrors, weights: Vec::new() };
         let correction = Correction::new(system, &options).unwrap();
         let asked = ReconstructorOptions::default();
         let plan = ReconstructorPlan::new(correction.system(), asked).unwrap();
@@ -628,7 +633,9 @@ mod tests {
         let fitting = Fitting::new(single(0.0, 1e-14, 0.0).atmosphere(), 0.5).unwrap().variance();
         let share = term(&still, "fitting") / fitting;
         assert!((1.0..1.6).contains(&share), "{share}");
-        assert!(term(&still, "tomography") < 0.05 * fitting && term(&still, "anisoplanatism") == 0.0);
+        assert!(
+            term(&still, "tomography") < 0.05 * fitting && term(&still, "anisoplanatism") == 0.0
+        );
         assert!(term(&still, "aliasing") > 0.15 * fitting && term(&still, "bandwidth").is_nan());
         // In still air the loop changes the noise alone.
         let control = ControlLoop { kind: LoopKind::Closed, rate: 500.0, gain: 0.5, delay: 2.0 };

@@ -284,7 +284,8 @@ impl<'a> Block<'a> {
     /// The block of two sensors that are turned against each other.
     fn turned(layers: impl Iterator<Item = &'a SeenLayer>, [p, q]: [usize; 2], turn: Turn) -> Self {
         let turned = layers.map(|layer| {
-            let squares = TurnedSquares { sides: layer.sides([p, q]), cos: turn.cos, sin: turn.sin };
+            let squares =
+                TurnedSquares { sides: layer.sides([p, q]), cos: turn.cos, sin: turn.sin };
             let average = TurnedAverage::new(&layer.phase, squares);
             (layer.strength_for([p, q]), average, [p, q].map(|k| &layer.footprints[k]))
         });
@@ -1073,7 +1074,8 @@ pub(crate) fn wavefront_slope_moving(
         corners.flatten().fold(farthest, |most, c| f64::max(most, c.abs() + farthest))
     };
     let layers = see_layers(atmosphere, stars, gradient, extent, None);
-    let layers: Vec<_> = motions.iter().map(|motion| layers[motion.layer].moved(motion, 0)).collect();
+    let layers: Vec<_> =
+        motions.iter().map(|motion| layers[motion.layer].moved(motion, 0)).collect();
     let see = |layer: &SeenLayer| {
         let phase = &layer.phase;
         let radius = grid.disc_at(layer.altitude, phase.outer_scale, pitch);
@@ -1178,9 +1180,8 @@ impl<'a> MovingBlock<'a> {
         if turn.sin != 0.0 {
             return Self::Pairs(Block::turned(layers.iter().map(|(_, layer)| layer), [p, q], turn));
         }
-        let view = |(k, layer): &'a (usize, SeenLayer)| {
-            Block::view((layer, &averages[*k]), [p, q], turn)
-        };
+        let view =
+            |(k, layer): &'a (usize, SeenLayer)| Block::view((layer, &averages[*k]), [p, q], turn);
         let views: Vec<View> = layers.iter().filter_map(view).collect();
         match sensors[p].shares_lattice_with(&sensors[q]) {
             true => Self::on_lattice(&views, sensors[p].array.lenslets()),
