@@ -71,7 +71,7 @@ fn smoothed(weights: &[f64], even: bool) -> Vec<f64> {
 
 // Gather weights of distant frames
 /// Frames beyond the delay that all keep their own weights.
-const NEAR: usize = 16;
+const NEAR: usize = 8;
 
 /// Weights by frame, of which those beyond the frame `near` are gathered at every `stride`-th.
 fn gathered(weights: &[f64], near: usize, stride: usize) -> Vec<(usize, f64)> {
@@ -183,7 +183,7 @@ impl LoopCovariances {
 
 // Tables of wavefronts through a loop
 /// Points of a table for the side of a footprint.
-const PER_SIDE: f64 = 6.0;
+const PER_SIDE: f64 = 4.0;
 
 /// What F of Eq. [wavefront through loop](https://lenslet.github.io/lenslet/loop-covariances.html#eq-wavefront-through-loop) depends on: the number of a layer, the height and side of a star's lenslets, and how they are turned.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -2,6 +2,7 @@
 //! Images of a system's targets, from its description to what a camera sees.
 
 // What images of a system stand on
+use crate::correction::loop_covariances::LOOP;
 use crate::correction::low::{LOW, low_bytes, low_covariances, low_seconds};
 use crate::correction::shared::{CAUSES, SharedOptions};
 use crate::correction::{
@@ -162,10 +163,11 @@ fn choose_terms(
     correction: &Correction,
 ) -> (Vec<ErrorTerm>, Option<String>) {
     use ErrorTerm::{Aliasing, Anisoplanatism, Bandwidth, Fitting, Tomography};
-    let (few, all) = (
-        vec![Tomography, Fitting, Bandwidth],
-        vec![Tomography, Aliasing, Anisoplanatism, Fitting, Bandwidth],
-    );
+    let few = vec![Tomography, Fitting, Bandwidth];
+    let mut all = vec![Tomography, Aliasing, Fitting, Bandwidth];
+    if !matches!(correction.mode(), CorrectionMode::Glao | CorrectionMode::Mcao) {
+        all.push(Anisoplanatism);
+    }
     let asked = options.image.terms.as_ref();
     let missing = "aliasing and the covariances of terms are not included";
     if options.reconstructor.method == Inversion::Iterative {
@@ -270,11 +272,11 @@ impl ImagingPlan {
         let elsewhere = terms.contains(&ErrorTerm::Anisoplanatism);
         let own_mirrors =
             options.correction.mode == CorrectionMode::Moao && options.field.is_none();
-        let apart = independent.is_none() || (elsewhere && !own_mirrors);
+        let apart = elsewhere && (independent.is_none() || !own_mirrors);
         let iterated = options.reconstructor.method == Inversion::Iterative;
         let together =
             options.correction.mode != CorrectionMode::Moao && (!alone || (whole && !iterated));
-        let shared = (apart || together).then(|| SharedOptions {
+        let shared = (independent.is_none() || apart || together).then(|| SharedOptions {
             noise_gain: noise_gain(&options),
             by_cause: split,
             own: apart,
@@ -390,8 +392,16 @@ impl ImagingPlan {
             self.correction.describe_shared(&self.reconstruction, (options, engine), &mut told);
         }
         told.memory.host = told.memory.host.saturating_add(self.bytes());
+        // Describe one covariance
+        if self.independent.is_none() {
+            let residuals = Residuals::bytes(&self.correction);
+            told.memory.host = told.memory.host.max(residuals).saturating_add(self.bytes());
+            let seconds = Residuals::seconds(&self.correction, self.options.control.as_ref());
+            let work = [(Work::Integrals, seconds)];
+            told.stages.push(Stage::shared(LOOP, &work, &Engine::default()));
+        }
         told.memory.devices.iter_mut().take(1).for_each(|bytes| *bytes += self.bytes_there());
-        if self.has(ErrorTerm::Aliasing) {
+        if self.has(ErrorTerm::Aliasing) && self.independent.is_some() {
             let (system, pitch) = self.square();
             let work = [(Work::Integrals, low_seconds(system, pitch))];
             let low = if self.shared.is_some() { 0 } else { low_bytes(system, pitch) };
@@ -546,8 +556,9 @@ impl ImagingPlan {
         watch: &dyn Watch,
     ) -> Result<Vec<TargetImage>, Error> {
         let control = self.options.control.as_ref();
+        let apart = self.has(ErrorTerm::Anisoplanatism);
         let options =
-            ResidualOptions { image: &self.options.image, control, mirrors: self.mirrors };
+            ResidualOptions { image: &self.options.image, control, mirrors: self.mirrors, apart };
         let to = (engine, watch);
         let residuals = Residuals::new(&self.correction, &self.reconstruction, &options, to)?;
         let (common, known) = summed(&self.given(telescope)?, telescope)?;
@@ -559,8 +570,7 @@ impl ImagingPlan {
             let residual = residuals.of(t, telescope, watch)?;
             let whole = t < self.targets || self.whole_field;
             let mut exposures = made.of_structure(&residual.structure, whole)?;
-            let apart = self.has(ErrorTerm::Anisoplanatism);
-            let mut budget = residual.budget(apart)?;
+            let mut budget = residual.budget()?;
             for term in known.terms() {
                 budget = budget.with(&term.name, term.variance)?;
             }

@@ -199,12 +199,12 @@ fn through(rows: &Array2<f64>, covariance: &Array2<f64>) -> Array2<f64> {
     times_transpose(&times_transpose(rows, covariance), rows)
 }
 
-/// The moments of all commands of a correction.
+/// The moments of all commands of a correction, and of commands for directions alone the covariances by coarse turbulence.
 fn moments_of(
     (correction, weights, low): (&Correction, &LoopWeights, &LowTurbulence),
-    commands: Vec<Array2<f64>>,
+    (commands, alone): (Vec<Array2<f64>>, &[Array2<f64>]),
     (engine, watch): (&Engine, &dyn Watch),
-) -> Result<Vec<Moments>, Error> {
+) -> Result<(Vec<Moments>, Vec<Array2<f64>>), Error> {
     let system = correction.system();
     let slopes = LoopCovariances::new(system, weights, engine, watch)?;
     let present: Vec<_> = commands.iter().map(|rows| through(rows, &slopes.present)).collect();
@@ -226,7 +226,8 @@ fn moments_of(
         };
         Moments { strokes: filtered + &noise, fine: present - &coarse, coarse, late, noise, rows }
     };
-    Ok(commands.into_iter().enumerate().map(join).collect())
+    let alone = alone.iter().map(|rows| through(rows, &low)).collect();
+    Ok((commands.into_iter().enumerate().map(join).collect(), alone))
 }
 
 // Residual wavefronts of all targets
@@ -236,6 +237,8 @@ pub(crate) struct ResidualOptions<'a> {
     pub(crate) control: Option<&'a ControlLoop>,
     /// How many targets the mirrors are for, from the first on, if each has its own.
     pub(crate) mirrors: usize,
+    /// Whether anisoplanatism is a term of its own, apart from tomography.
+    pub(crate) apart: bool,
 }
 
 /// A command of the mirrors, for some directions.
@@ -243,8 +246,8 @@ struct Shape {
     /// Numbers of the directions that it is for, with weights.
     chosen: Vec<(usize, f64)>,
     moments: Moments,
-    /// Tomographic variance where it is for, m²; the weighted mean over its directions, each behind a mirror of its own.
-    own: f64,
+    /// Tomographic variance where it is for, m², if that is wanted; the weighted mean over its directions, each behind a mirror of its own.
+    own: Option<f64>,
 }
 
 /// The residual wavefronts of the targets of a correction.
@@ -285,7 +288,7 @@ impl<'a> Residuals<'a> {
         let wavefronts = WavefrontsInLoop::new(system, reach, &weights, to.1)?;
         let shapes = Vec::new();
         let residuals = Self { correction, weights, points, low, fit, wavefronts, shapes };
-        residuals.shaped(plan, options.mirrors, to)
+        residuals.shaped(plan, options, to)
     }
 
     // Give the mirrors their shapes
@@ -293,11 +296,11 @@ impl<'a> Residuals<'a> {
     fn shaped(
         mut self,
         plan: &ReconstructorPlan,
-        mirrors: usize,
+        ResidualOptions { mirrors, apart, .. }: &ResidualOptions,
         to: (&Engine, &dyn Watch),
     ) -> Result<Self, Error> {
-        let correction = self.correction;
-        let asked = SharedOptions { noise_gain: 1.0, by_cause: false, own: true, mirrors };
+        let (correction, mirrors, own) = (self.correction, *mirrors, *apart);
+        let asked = SharedOptions { noise_gain: 1.0, by_cause: false, own, mirrors };
         let onto = correction.pupil(to.0)?.inverse().view();
         let truth = unit(&truth_covariance(correction.system(), to.1)?);
         let chosen = correction.chosen(asked);
@@ -306,24 +309,28 @@ impl<'a> Residuals<'a> {
         let alone = |t: &usize| vec![(*t, onto)];
         let sums: Vec<Sum> = sums.iter().map(viewed).chain(own.iter().map(alone)).collect();
         let commands = plan.commands(&sums, truth, to)?;
-        let commands = commands.into_iter().map(|command| command.rows).collect();
-        let mut moments = moments_of((correction, &self.weights, &self.low), commands, to)?;
-        let alone = moments.split_off(chosen.len());
+        let mut commands: Vec<_> = commands.into_iter().map(|command| command.rows).collect();
+        let alone = commands.split_off(chosen.len());
+        let posed = (correction, &self.weights, &self.low);
+        let (moments, coarse) = moments_of(posed, (commands, &alone), to)?;
         // Find the error where each shape is for
         let mut errors = Vec::new();
-        for (t, moments) in own.iter().zip(&alone) {
-            errors.push((*t, self.tomographic(*t, moments, &self.fit.shapes, to.1)?));
+        for (t, command) in own.iter().zip(alone.iter().zip(&coarse)) {
+            errors.push((*t, self.tomographic(*t, command, &self.fit.shapes, to.1)?));
         }
         for (chosen, moments) in chosen.into_iter().zip(moments) {
             let (mut sum, mut whole) = (0.0, 0.0);
-            for (t, weight) in &chosen {
+            for (t, weight) in chosen.iter().filter(|_| *apart) {
                 let error = match errors.iter().find(|(known, _)| known == t) {
                     Some((_, error)) => *error,
-                    None => self.tomographic(*t, &moments, &self.fit.shapes, to.1)?,
+                    None => {
+                        let command = (&moments.rows, &moments.coarse);
+                        self.tomographic(*t, command, &self.fit.shapes, to.1)?
+                    }
                 };
                 (sum, whole) = (sum + weight * error, whole + weight);
             }
-            self.shapes.push(Shape { chosen, moments, own: sum / whole });
+            self.shapes.push(Shape { chosen, moments, own: apart.then_some(sum / whole) });
         }
         Ok(self)
     }
@@ -333,15 +340,15 @@ impl<'a> Residuals<'a> {
     fn tomographic(
         &self,
         t: usize,
-        moments: &Moments,
+        (rows, coarse): (&Array2<f64>, &Array2<f64>),
         shapes: &Array2<f64>,
         watch: &dyn Watch,
     ) -> Result<f64, Error> {
         let between = self.low.with_truth(t..t + 1, watch)?;
-        let crossed = times(&self.fit.onto, &times_transpose(&between, &moments.rows));
+        let crossed = times(&self.fit.onto, &times_transpose(&between, rows));
         let wanted = self.points.variance(&self.fit.shapes, &self.fit.strokes);
         let common = self.points.product(&times(&self.fit.shapes, &crossed), shapes);
-        Ok(wanted - 2.0 * common + self.points.variance(shapes, &moments.coarse))
+        Ok(wanted - 2.0 * common + self.points.variance(shapes, coarse))
     }
 }
 
@@ -416,22 +423,21 @@ impl Residuals<'_> {
     ) -> Result<Vec<(&'static str, f64)>, Error> {
         let Shape { chosen, moments, own } = shape;
         let for_it = chosen.len() == 1 && chosen[0].0 == t && self.correction.is_in_pupil();
-        let tomography = if for_it { *own } else { self.tomographic(t, moments, shapes, watch)? };
+        let tomography = match own.filter(|_| for_it) {
+            Some(own) => own,
+            None => self.tomographic(t, (&moments.rows, &moments.coarse), shapes, watch)?,
+        };
         let made = |strokes: &Array2<f64>| self.points.variance(shapes, strokes);
         let [aliasing, noise, late] = [&moments.fine, &moments.noise, &moments.late].map(made);
         let alone = tomography + aliasing + noise + late + self.fit.fitting;
-        let mut terms = vec![
-            ("tomography", *own),
-            ("anisoplanatism", tomography - own),
-            ("noise", noise),
-            ("aliasing", aliasing),
-            ("bandwidth", late),
-            ("fitting", self.fit.fitting),
-            (COVARIANCE, whole - alone),
-        ];
-        if self.weights.is_at_once() {
-            terms.retain(|(name, _)| *name != "bandwidth");
+        let here = own.unwrap_or(tomography);
+        let mut terms = vec![("tomography", here)];
+        terms.extend(own.map(|own| (ErrorTerm::Anisoplanatism.name(), tomography - own)));
+        terms.extend([("noise", noise), ("aliasing", aliasing)]);
+        if !self.weights.is_at_once() {
+            terms.push(("bandwidth", late));
         }
+        terms.extend([("fitting", self.fit.fitting), (COVARIANCE, whole - alone)]);
         Ok(terms)
     }
 
@@ -477,18 +483,10 @@ impl Residuals<'_> {
 
 // Budget of a residual
 impl Residual {
-    /// The budget of its terms, with anisoplanatism as a part of tomography or `apart` from it.
-    pub(crate) fn budget(&self, apart: bool) -> Result<Budget, Invalid> {
-        let elsewhere = ErrorTerm::Anisoplanatism.name();
-        let variance = |wanted: &str| {
-            self.terms.iter().filter(|(name, _)| *name == wanted).map(|(_, x)| x).sum::<f64>()
-        };
-        let mut budget = Budget::default();
-        for (name, value) in self.terms.iter().filter(|(name, _)| apart || *name != elsewhere) {
-            let more = if *name == "tomography" && !apart { variance(elsewhere) } else { 0.0 };
-            budget = budget.with_signed(name, value + more)?;
-        }
-        Ok(budget)
+    /// The budget of its terms.
+    pub(crate) fn budget(&self) -> Result<Budget, Invalid> {
+        let nothing = Ok(Budget::default());
+        self.terms.iter().fold(nothing, |sum, (name, value)| sum?.with_signed(name, *value))
     }
 }
 
@@ -557,6 +555,26 @@ fn cubic(map: &Array2<f64>, [y, x]: [f64; 2]) -> f64 {
 }
 
 impl Residuals<'_> {
+    // Time of residual wavefronts
+    /// Seconds that a thread takes for residual wavefronts, by the built-in rates.
+    pub(crate) fn seconds(correction: &Correction, control: Option<&ControlLoop>) -> f64 {
+        const NUMBER: f64 = 3e-7;
+        const LOOK_UP: f64 = 5e-8;
+        const PRODUCT: f64 = 1.5e-10;
+        let (system, mirror) = (correction.system(), correction.pupil_mirror());
+        let diameter = system.pupil().map_or(0.0, Pupil::diameter);
+        let points = Points::count(diameter, mirror.fitting_pitch()).pow(2) as f64;
+        let n = SlopeOrder::new(&system.valid_lenslets()).len() as f64;
+        let layers = system.atmosphere().layers().len() as f64;
+        let times = control.map_or(1, |control| control.impulse_response().len().min(64)) as f64;
+        let finest = system.sensors().iter().map(|s| s.side()).fold(diameter, f64::min);
+        let table = (16.0 * diameter / finest).powi(2) * layers * times * NUMBER;
+        let targets = correction.targets() as f64;
+        let actuators = mirror.positions().len() as f64;
+        let matrices = if control.is_some() { 4.0 } else { 2.0 };
+        table + LOOK_UP * targets * points * n * layers + PRODUCT * matrices * actuators * n * n
+    }
+
     /// The most memory that residual wavefronts take beside the commands of the mirrors.
     pub(crate) fn bytes(correction: &Correction) -> u64 {
         let (system, mirror) = (correction.system(), correction.pupil_mirror());
@@ -616,7 +634,8 @@ mod tests {
         let asked = ReconstructorOptions::default();
         let plan = ReconstructorPlan::new(correction.system(), asked).unwrap();
         let (image, cores) = (ImageOptions::default(), Engine::default());
-        let wanted = ResidualOptions { image: &image, control: control.as_ref(), mirrors: 1 };
+        let control = control.as_ref();
+        let wanted = ResidualOptions { image: &image, control, mirrors: 1, apart: true };
         let residuals = Residuals::new(&correction, &plan, &wanted, (&cores, &silent)).unwrap();
         let telescope = residuals.points.telescope.clone();
         residuals.of(0, &telescope, &silent).unwrap().terms
