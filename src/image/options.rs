@@ -293,7 +293,7 @@ pub(crate) const EXPONENT: f64 = -2.0;
 ///
 /// # Errors
 /// The line of `[telescope]` that makes no sense.
-#[cfg(feature = "files")]
+#[cfg(feature = "command")]
 pub(crate) fn check_telescope(text: &str, name: &str) -> Result<(), Error> {
     let document = Document::parse(name, text)?;
     let Some(telescope) = document.root(TABLES)?.table("telescope", TELESCOPE_KEYS)? else {

@@ -383,6 +383,7 @@ impl SlopeArrangement {
     ];
 
     /// Where the slopes of these lenslets are stored, in the order of [`SlopeOrder`]: all x, then all y.
+    #[cfg(any(feature = "files", feature = "factorise"))]
     pub(crate) fn places(self, lenslets: &[[usize; 2]]) -> Vec<usize> {
         let mut stored: Vec<usize> = (0..lenslets.len()).collect();
         if matches!(self, Self::Columns | Self::InterleavedColumns) {

@@ -5,8 +5,10 @@
 mod file;
 #[cfg(all(feature = "files", feature = "factorise"))]
 pub(crate) use file::TARGET_KEYS;
+#[cfg(feature = "command")]
+pub(crate) use file::rates_apart;
 #[cfg(feature = "files")]
-pub(crate) use file::{TABLES, TELESCOPE_KEYS, rates_apart, require_winds};
+pub(crate) use file::{TABLES, TELESCOPE_KEYS, require_winds};
 
 use crate::{
     error::{Invalid, accept},

@@ -340,6 +340,7 @@ fn read_light(star: &Table, sensor: &Sensor, system: &System) -> Result<Option<N
 // Sensors at rates of their own
 /// Warnings of sensors whose frame rate is not that of the loop, or, without a loop, that of the first sensor with a rate. Sensors are taken to
 /// be read together, in one loop.
+#[cfg(feature = "command")]
 pub(crate) fn rates_apart(text: &str, name: &str) -> Result<Vec<String>, BadLine> {
     let document = Document::parse(name, text)?;
     let root = document.root(TABLES)?;
