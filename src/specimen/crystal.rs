@@ -448,7 +448,7 @@ impl Crystal {
     }
 
     // Suspect pairs of a crystal
-    /// The closest of all pairs closer than [`SUSPECT`] that do not share a position, and how many there are, counted up to a few thousand;
+    /// The closest of all pairs closer than 0.3 Å that do not share a position, and how many there are, counted up to a few thousand;
     /// images along `periodic` sides included.
     pub fn suspect_pairs(&self, periodic: [bool; 3]) -> Option<(ClosePair, usize)> {
         let bins = CellBins::new(self, periodic, SUSPECT);

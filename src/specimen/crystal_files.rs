@@ -126,7 +126,7 @@ impl CrystalFile {
         if self.lines[j] <= self.lines[k] { [j, k] } else { [k, j] }
     }
 
-    /// A warning of the closest pair of atoms that is closer than [`SUSPECT`], if there is one.
+    /// A warning of the closest pair of atoms that is closer than 0.3 Å, if there is one.
     pub fn warning(&self) -> Option<String> {
         let (pair, count) = self.crystal.suspect_pairs(self.periodic)?;
         let [first, second] = self.in_order(pair);
