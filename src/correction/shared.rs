@@ -167,6 +167,18 @@ impl Correction {
         vec![all.filter(|(_, weight)| *weight > 0.0).collect()]
     }
 
+    // Direction that is nearest to a target
+    /// The place in a list of directions, by their numbers, of the first one that is nearest to a target.
+    pub(crate) fn nearest(&self, t: usize, directions: impl Iterator<Item = usize>) -> usize {
+        let all = self.system().targets();
+        let far = |other: usize| {
+            let [one, other] = [t, other].map(|t| all[t].direction());
+            f64::hypot(one[0] - other[0], one[1] - other[1])
+        };
+        let gaps = directions.map(far).enumerate();
+        gaps.min_by(|one, other| one.1.total_cmp(&other.1)).map_or(0, |(k, _)| k)
+    }
+
     /// The directions whose own errors are wanted, and are not known from shapes for them alone.
     pub(crate) fn own_sums(
         &self,
@@ -294,17 +306,7 @@ impl SharedMirrors<'_> {
     // Find the nearest shape
     /// The shape that a target sees.
     fn nearest(&self, t: usize) -> usize {
-        let all = self.correction.system().targets();
-        let place = |t: usize| all[t].direction();
-        let far = |shape: &Shape| {
-            let [here, there] = [place(t), place(shape.chosen[0].0)];
-            f64::hypot(here[0] - there[0], here[1] - there[1])
-        };
-        let mut near = (0, f64::INFINITY);
-        for (k, far) in self.shapes.iter().map(far).enumerate() {
-            near = if far < near.1 { (k, far) } else { near };
-        }
-        near.0
+        self.correction.nearest(t, self.shapes.iter().map(|shape| shape.chosen[0].0))
     }
 
     // Parts of what is left

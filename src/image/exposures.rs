@@ -221,7 +221,7 @@ impl Exposures<'_> {
         let named: Vec<_> = structures.iter().map(|(name, structure)| (*name, structure)).collect();
         let budget = Budget::of(&self.telescope, &named)?;
         let sum = named.iter().fold(self.common.clone(), |sum, (_, structure)| sum + *structure);
-        Ok((budget, self.expose_here(&sum, whole)?))
+        Ok((budget, self.expose_on_host(&sum, whole)?))
     }
 
     // Find a structure function on cores
@@ -268,11 +268,11 @@ impl Exposures<'_> {
             self.refuse_none(variance, strokes)?;
             budget = budget.with(name, variance)?;
         }
-        self.read_there(whole).map(|seen| (budget, seen))
+        self.read_from_device(whole).map(|seen| (budget, seen))
     }
 
     /// The exposures of what the device has added; where not `whole`, images have their middle alone.
-    fn read_there(&mut self, whole: bool) -> Result<Vec<Exposure>, Error> {
+    fn read_from_device(&mut self, whole: bool) -> Result<Vec<Exposure>, Error> {
         let mut seen = Vec::new();
         // Read exposures from quarters
         let Some(there) = self.there.as_mut() else { return Ok(seen) };
@@ -328,13 +328,13 @@ impl Exposures<'_> {
         if let Some(there) = self.there.as_mut() {
             there.begin()?;
             there.add_structure(structure)?;
-            return self.read_there(whole);
+            return self.read_from_device(whole);
         }
-        self.expose_here(&(structure + &self.common), whole)
+        self.expose_on_host(&(structure + &self.common), whole)
     }
 
     /// The exposures of a structure function by cores.
-    fn expose_here(&self, structure: &Array2<f64>, whole: bool) -> Result<Vec<Exposure>, Error> {
+    fn expose_on_host(&self, structure: &Array2<f64>, whole: bool) -> Result<Vec<Exposure>, Error> {
         let pixels = if whole { self.image.pixels } else { 1 };
         let image = ImageOptions { pixels, ..self.image.clone() };
         let mut seen = image.expose(&self.telescope, structure, self.diameter)?;

@@ -379,7 +379,9 @@ impl Residuals<'_> {
         watch: &dyn Watch,
     ) -> Result<Residual, Error> {
         let (system, points) = (self.correction.system(), &self.points);
-        let (target, shape) = (&system.targets()[t], &self.shapes[self.nearest(t)]);
+        let directions = self.shapes.iter().map(|shape| shape.chosen[0].0);
+        let shape = &self.shapes[self.correction.nearest(t, directions)];
+        let target = &system.targets()[t];
         let moments = &shape.moments;
         let with_strokes = self.with_strokes(target, &moments.rows, watch)?;
         let shapes = points.flattened(shapes_towards(
@@ -439,18 +441,6 @@ impl Residuals<'_> {
         }
         terms.extend([("fitting", self.fit.fitting), (COVARIANCE, whole - alone)]);
         Ok(terms)
-    }
-
-    // Find the shape that a target sees
-    /// The number of the shape that is for the direction nearest to a target.
-    fn nearest(&self, t: usize) -> usize {
-        let all = self.correction.system().targets();
-        let far = |shape: &Shape| {
-            let [one, other] = [t, shape.chosen[0].0].map(|t| all[t].direction());
-            f64::hypot(one[0] - other[0], one[1] - other[1])
-        };
-        let gaps = self.shapes.iter().map(far).enumerate();
-        gaps.min_by(|one, other| one.1.total_cmp(&other.1)).map_or(0, |(k, _)| k)
     }
 
     // Residual on the displacements of a camera
