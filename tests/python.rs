@@ -1,4 +1,4 @@
-//! What the README shows in Python is run by Python, with NumPy, and agrees with the program.
+//! The chapter on results shows how Python reads them: its lines run in Python, with NumPy, and agree with the program.
 
 use crate::cli::{Checked, Run, said};
 use std::fs;
@@ -16,7 +16,7 @@ fn python() -> Option<&'static str> {
     None
 }
 
-/// Natural stars in unlike directions over an obstructed pupil, with the noise of the README.
+/// Natural stars in unlike directions over an obstructed pupil, with the noise of the chapter.
 const SYSTEM: &str = "# Chosen without symmetry – naïvely.
 atmosphere = { r0 = 0.16, outer_scale = 20, layers = [
     { altitude = 9000, fraction = 0.4 }, { altitude = 0, fraction = 0.6 } ] }
@@ -29,7 +29,7 @@ guide_star = [
 target = [ { zenith = 8, azimuth = 75 }, { zenith = 3 } ]
 ";
 
-/// What is asserted after the README's lines.
+/// What is asserted after the chapter's lines.
 const CHECKS: &str = r#"
 estimate = np.load("wavefront.npz")
 expected = estimate["wavefront"][0, 0]
@@ -50,10 +50,11 @@ assert float(cov["tolerance"]) == 1e-10 and int(np.load("slopes.npz")["seed"]) =
 "#;
 
 #[test]
-fn the_readme_reconstructs_as_the_program_does() -> Checked {
+fn arrays_in_python_reconstruct_as_the_program_does() -> Checked {
     let Some(python) = python() else { return Ok(()) };
-    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"))?;
-    let (_, rest) = readme.split_once("```python\n").ok_or("no Python in the README")?;
+    let chapter = concat!(env!("CARGO_MANIFEST_DIR"), "/book/src/results.md");
+    let chapter = fs::read_to_string(chapter)?;
+    let (_, rest) = chapter.split_once("```python\n").ok_or("no Python in the chapter")?;
     let (shown, _) = rest.split_once("```").ok_or("no end of it")?;
     let run = Run::new()?;
     fs::write(run.path("system.toml"), SYSTEM)?;

@@ -167,15 +167,13 @@ class Scan(Folder):
         store = zarr.open(self.path("deep.zarr"), mode="r")
         self.same(store["four_d/four_d"][:], deep["four_d"])
 
-    def test_the_readme_opens_what_it_writes(self):
-        text = (pathlib.Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-        (command,) = re.findall(r"`lenslet (stem book/systems/silicon-stem.toml -o silicon\.emd)`", text)
-        # A smaller sample, which like that of the book has no patterns.
+    def test_the_chapter_opens_what_the_command_writes(self):
+        text = (pathlib.Path(__file__).parents[2] / "book/src/signal-files.md").read_text(encoding="utf-8")
         self.first.write("plain.toml", SAMPLE.replace(", four_d = { bin = 1 }", ""))
-        self.first.lenslet(command.replace("book/systems/silicon-stem.toml", "plain.toml") + " --quiet")
+        self.first.lenslet("stem plain.toml -o silicon.emd --quiet")
         (shown,) = re.findall(r"```python\n(import hyperspy.*?)```", text, re.DOTALL)
-        self.first.write("readme.py", shown)
-        run = [sys.executable, "readme.py"]
+        self.first.write("chapter.py", shown)
+        run = [sys.executable, "chapter.py"]
         done = subprocess.run(run, cwd=self.first.folder, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         for word in "Å", "R_pixel_size", "8, 6":
