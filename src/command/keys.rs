@@ -85,11 +85,8 @@ fn nearest(files: &[FileRows], wanted: &str) -> String {
 /// Characters of a line.
 const WIDTH: usize = 118;
 
-/// The most characters of a cell: key, type, unit, default, range, meaning, chapter.
-const WIDEST: [usize; 7] = [40, 14, 9, 18, 24, 60, 22];
-
-/// The least characters of a meaning.
-const MEANING: usize = 20;
+/// The most characters of a cell, unless a word is longer: key, type, unit, default, range, chapter.
+const WIDEST: [usize; 6] = [40, 14, 9, 20, 24, 22];
 
 /// The keys of one table of a file, under their heading.
 fn table_text(rows: &[KeyRow], files: &[FileRows]) -> String {
@@ -99,34 +96,36 @@ fn table_text(rows: &[KeyRow], files: &[FileRows]) -> String {
     let needed = table.is_some_and(|table| table.key.default == KeyDefault::Required);
     let meaning = table.map_or("", |table| table.key.meaning);
     let mut text = format!("\n{heading}  {meaning}{}\n", if needed { "; required" } else { "" });
-    let titles = ["key", "type", "unit", "default", "range", "meaning", "chapter"];
-    let mut cells = vec![titles.map(str::to_owned)];
-    for row in rows.iter().filter(|row| !row.key.is_table()) {
-        let [kind, unit, default, range, meaning, chapter] = row.cells();
-        cells.push([row.path.clone(), kind, unit, default, range, meaning, chapter]);
-    }
-    // Print aligned cells of keys
-    if cells.len() == 1 {
+    let plain: Vec<&KeyRow> = rows.iter().filter(|row| !row.key.is_table()).collect();
+    let titles = ["key", "type", "unit", "default", "range", "chapter"].map(str::to_owned);
+    let cells = |row: &&KeyRow| {
+        let [kind, unit, default, range, _, chapter] = row.cells();
+        [row.path.clone(), kind, unit, default, range, chapter]
+    };
+    let cells: Vec<_> = std::iter::once(titles).chain(plain.iter().map(cells)).collect();
+    if plain.is_empty() {
         return text;
     }
+    // Print aligned cells of keys
     let mut widths = WIDEST;
     for (column, width) in widths.iter_mut().enumerate() {
-        let longest = cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        *width = longest.min(*width);
+        let column = || cells.iter().map(|row| row[column].as_str());
+        let longest = column().map(|cell| cell.chars().count()).max().unwrap_or(0);
+        let word = column().flat_map(str::split_whitespace).map(|word| word.chars().count()).max();
+        *width = longest.min(*width).max(word.unwrap_or(0));
     }
-    let others: usize = widths.iter().sum::<usize>() - widths[5] + 2 * widths.len();
-    widths[5] = widths[5].min(WIDTH.saturating_sub(others)).max(MEANING);
-    for row in &cells {
+    for (k, row) in cells.iter().enumerate() {
         let wrapped: Vec<Vec<String>> =
             row.iter().zip(widths).map(|(cell, width)| wrap(cell, width)).collect();
-        let height = wrapped.iter().map(Vec::len).max().unwrap_or(0);
-        for k in 0..height {
+        for line in 0..wrapped.iter().map(Vec::len).max().unwrap_or(0) {
             let part = |(lines, width): (&Vec<String>, usize)| {
-                format!("{:width$}", lines.get(k).map_or("", String::as_str))
+                format!("{:width$}", lines.get(line).map_or("", String::as_str))
             };
-            let line: Vec<String> = wrapped.iter().zip(widths).map(part).collect();
-            text += &format!("  {}\n", line.join("  ").trim_end());
+            let parts: Vec<String> = wrapped.iter().zip(widths).map(part).collect();
+            text += &format!("  {}\n", parts.join("  ").trim_end());
         }
+        let meaning = k.checked_sub(1).and_then(|k| plain.get(k)).map_or("", |row| row.key.meaning);
+        wrap(meaning, WIDTH - 6).iter().for_each(|line| text += &format!("      {line}\n"));
     }
     text
 }

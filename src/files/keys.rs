@@ -226,7 +226,7 @@ impl fmt::Display for KeyRange {
 fn plain_number(x: f64) -> String {
     let rounded = format!("{x:.5e}").parse::<f64>().unwrap_or(x);
     match rounded.abs() {
-        size if size != 0.0 && !(1e-3..1e5).contains(&size) => format!("{rounded:e}"),
+        size if size != 0.0 && !(2e-3..1e5).contains(&size) => format!("{rounded:e}"),
         _ => format!("{rounded}"),
     }
 }
