@@ -5,6 +5,7 @@
 mod allocation;
 mod cli;
 mod gpu;
+mod keys;
 mod learn;
 mod licences;
 mod limits;

@@ -205,7 +205,11 @@ impl Told<'_> {
         let mut file = Rewriting::new(without_header(text));
         let (air, old) = (self.learned.system.atmosphere(), self.start.atmosphere());
         if self.fits(Unknown::Strengths) {
-            file.set("atmosphere.r0", digits(air.fried_parameter()));
+            let r0 = digits(air.fried_parameter());
+            match file.has("atmosphere.seeing") {
+                true => file.rename("atmosphere.seeing", "r0", r0),
+                false => file.set("atmosphere.r0", r0),
+            }
         }
         for (l, layer) in air.layers().iter().enumerate() {
             let key = |name: &str| format!("atmosphere.layers[{l}].{name}");

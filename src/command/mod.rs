@@ -1,5 +1,5 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
-//! The commands: `covariance`, `estimate`, `reconstruct`, `psf`, `learn`, `import`, `simulate`, `stem`, `info`, `bench`.
+//! The commands: `covariance`, `estimate`, `reconstruct`, `psf`, `learn`, `import`, `simulate`, `stem`, `info`, `keys`, `new`, `bench`.
 
 mod choice;
 mod ranks;
@@ -12,13 +12,16 @@ mod bench;
 mod covariance;
 mod import;
 mod info;
+mod keys;
 mod learn;
 mod psf;
 mod reconstruct;
 mod simulate;
 mod prismatic;
 mod stem;
+mod sample_info;
 mod telemetry;
+mod templates;
 
 // What the commands stand on
 use self::bench::BenchCommand;
@@ -26,18 +29,21 @@ use self::covariance::CovarianceArgs;
 use self::estimate::EstimateArgs;
 use self::import::ImportArgs;
 use self::info::InfoArgs;
+use self::keys::KeysArgs;
 use self::learn::LearnArgs;
 use self::psf::PsfArgs;
 use self::reconstruct::ReconstructArgs;
 use self::simulate::SimulateArgs;
 use self::stem::StemArgs;
 use self::summary::Said;
+use self::templates::NewArgs;
 use self::watch::complain;
 use crate::device::start_threads;
 use crate::error::{Error, escaped_lines};
 use crate::files::located::Document;
 use crate::image::options::check_telescope;
-use crate::model::system::{System, TABLES, rates_apart};
+use crate::model::SYSTEM_KEYS;
+use crate::model::system::{System, rates_apart};
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::path::Path;
@@ -71,8 +77,12 @@ enum Command {
     Simulate(SimulateArgs),
     /// Simulate the images of a scanning transmission electron microscope.
     Stem(StemArgs),
-    /// Say what this machine offers, and what a system asks for.
+    /// Describe this machine, and a system or a sample.
     Info(InfoArgs),
+    /// List all keys of system and sample files.
+    Keys(KeysArgs),
+    /// Write a commented system or sample file to start from.
+    New(NewArgs),
     /// Measure run times: of products with compressed and dense matrices, unless something else is named.
     Bench(BenchCommand),
 }
@@ -98,8 +108,10 @@ pub fn run() -> ExitCode {
         }
         Command::Stem(args) => stem::stem(&args).map(Said::from),
         Command::Info(args) => {
-            of_system(args.system.as_deref(), || info::info(&args).map(Said::from))
+            of_system(args.file.as_deref(), || info::info(&args).map(Said::from))
         }
+        Command::Keys(args) => keys::keys(&args).map(Said::from),
+        Command::New(args) => templates::new(&args).map(Said::from),
         Command::Bench(command) => bench::bench(&command).map(Said::from),
     });
     match said {
@@ -151,11 +163,11 @@ fn of_system(
 fn located(error: Error, name: &str, text: Option<&str>) -> Error {
     let (Error::Invalid(invalid), Some(text)) = (&error, text) else { return error };
     let key = invalid.quantity.split(['.', '[']).next().unwrap_or_default();
-    if !TABLES.contains(&key) {
+    if !SYSTEM_KEYS.iter().any(|table| table.name == key) {
         return error;
     }
     let found = Document::parse(name, text).and_then(|document| {
-        let root = document.root(TABLES)?;
+        let root = document.root(SYSTEM_KEYS)?;
         Ok(root.refuse(invalid.clone()))
     });
     let Ok(bad) = found else { return error };

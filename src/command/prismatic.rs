@@ -870,7 +870,9 @@ mod tests {
         assert_eq!(here.text_beside(Path::new("si.toml")).unwrap(), here.text);
         let there = here.text_beside(Path::new("/tmp/si.toml")).unwrap();
         let there = SampleFile::from_toml(&there, "/tmp/si.toml").unwrap();
-        assert!(there.sample.file.is_absolute() && there.specimen().is_ok());
+        assert!(
+            there.sample.crystal.file().is_some_and(Path::is_absolute) && there.specimen().is_ok()
+        );
         let prism = "-te 0 -mrf 1 -df 12 -sm 1 -g 2 -s 2.5";
         assert_eq!(
             table(prism, "method"),

@@ -1,7 +1,7 @@
 // Tangled from book/src/stem-command.md: edit there, or here and run cargo tangle stitch.
 //! The command `stem`: from a sample file to what detectors read at each place of a scan.
 mod plane_wave;
-mod sample_report;
+pub(super) mod sample_report;
 
 // What the command stem stands on
 use self::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
@@ -167,10 +167,8 @@ impl Asked {
         let aberrations = self.line.as_ref().and_then(|line| line.aberrations.as_deref());
         let sample = args.sample.as_deref().map(|path| ("sample file", path));
         let list = aberrations.map(|path| ("list of aberrations", path));
-        [sample, Some(("crystal", self.file.sample.file.as_path())), list]
-            .into_iter()
-            .flatten()
-            .collect()
+        let crystal = self.file.sample.crystal.file().map(|path| ("crystal", path));
+        [sample, crystal, list].into_iter().flatten().collect()
     }
 }
 

@@ -440,6 +440,7 @@ pub fn system_lines(path: &Path, system: &System) -> Vec<(&'static str, String)>
     let atmosphere = system.atmosphere();
     let (r0, nanometres) = (atmosphere.fried_parameter(), 1e9 * atmosphere.wavelength());
     let seeing = atmosphere.seeing_at(atmosphere.wavelength()) / ARCSEC;
+    let r0 = format!("{r0:.5e}").parse().unwrap_or(r0);
     let turbulence = format!("r0 = {r0} m at {nanometres:.0} nm, a seeing of {seeing:.2} arcsec");
     let mut lines = vec![("system", path.display().to_string()), ("turbulence", turbulence)];
     lines.push(("geometry", geometry(system)));

@@ -12,7 +12,7 @@ use crate::files::located::Document;
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::control::{ControlLoop, LoopKind};
 #[cfg(feature = "files")]
-use crate::model::system::{TABLES, require_winds};
+use crate::model::{SYSTEM_KEYS, system::require_winds};
 use crate::turbulence::phase::VonKarman;
 use ndarray::Array2;
 use num_complex::Complex64;
@@ -180,8 +180,8 @@ impl ControlLoop {
     #[cfg(feature = "files")]
     pub fn from_toml(text: &str, name: &str) -> Result<Option<Self>, Error> {
         let document = Document::parse(name, text)?;
-        let root = document.root(TABLES)?;
-        let Some(table) = root.table("loop", &["kind", "rate", "gain", "delay"])? else {
+        let root = document.root(SYSTEM_KEYS)?;
+        let Some(table) = root.table("loop")? else {
             return Ok(None);
         };
         let kinds = [("open", LoopKind::Open), ("closed", LoopKind::Closed)];

@@ -9,12 +9,12 @@ use crate::error::{Invalid, accept};
 #[cfg(feature = "files")]
 use crate::files::located::{Document, Table};
 #[cfg(feature = "files")]
+use crate::model::SYSTEM_KEYS;
+#[cfg(feature = "files")]
 use crate::model::mirror::MeasuredInfluence;
 use crate::model::mirror::{ActuatorLayout, MirrorDesign, Spacing};
 use crate::model::source::Source;
 use crate::model::system::System;
-#[cfg(feature = "files")]
-use crate::model::system::TABLES;
 use ndarray::parallel::prelude::*;
 use ndarray::{Array2, Axis};
 use std::f64::consts::PI;
@@ -204,27 +204,14 @@ impl MirrorDesign {
     #[cfg(feature = "files")]
     pub fn from_toml(text: &str, name: &str) -> Result<Vec<Self>, Error> {
         let document = Document::parse(name, text)?;
-        Ok(read_mirrors(&document.root(TABLES)?)?)
+        Ok(read_mirrors(&document.root(SYSTEM_KEYS)?)?)
     }
 }
-
-#[cfg(feature = "files")]
-const MIRROR_KEYS: &[&str] = &[
-    "actuators",
-    "pitch",
-    "layout",
-    "altitude",
-    "coupling",
-    "influence",
-    "influence_step",
-    "kept",
-    "filter",
-];
 
 /// The mirrors of a system file.
 #[cfg(feature = "files")]
 pub(crate) fn read_mirrors(root: &Table) -> Result<Vec<MirrorDesign>, BadLine> {
-    root.tables("mirror", MIRROR_KEYS)?.iter().map(read_mirror).collect()
+    root.tables("mirror")?.iter().map(read_mirror).collect()
 }
 
 // Read one mirror

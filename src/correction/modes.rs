@@ -11,13 +11,13 @@ use crate::error::{Error, Invalid, accept, not_negative};
 #[cfg(feature = "files")]
 use crate::files::located::Document;
 use crate::linear::times_transpose;
+#[cfg(feature = "files")]
+use crate::model::SYSTEM_KEYS;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::mirror::MirrorDesign;
 use crate::model::noise::SlopeNoise;
 use crate::model::source::Source;
 use crate::model::system::System;
-#[cfg(feature = "files")]
-use crate::model::system::{TABLES, TARGET_KEYS};
 use crate::tomography::reconstructor::{Reconstruction, error_covariance};
 use ndarray::{Array2, Array3, ArrayView2, Axis, concatenate, s};
 use std::sync::OnceLock;
@@ -419,8 +419,8 @@ impl CorrectionOptions {
     #[cfg(feature = "files")]
     pub fn from_toml(text: &str, name: &str) -> Result<Option<Self>, Error> {
         let document = Document::parse(name, text)?;
-        let root = document.root(TABLES)?;
-        let (table, mirrors) = (root.table("correction", &["mode"])?, read_mirrors(&root)?);
+        let root = document.root(SYSTEM_KEYS)?;
+        let (table, mirrors) = (root.table("correction")?, read_mirrors(&root)?);
         if table.is_none() && mirrors.is_empty() {
             return Ok(None);
         }
@@ -440,7 +440,7 @@ impl CorrectionOptions {
         }
         let mut weights = Vec::new();
         let usual = if root.has("optimisation") { 0.0 } else { 1.0 };
-        for target in root.tables("target", TARGET_KEYS)? {
+        for target in root.tables("target")? {
             let weight = target.optional("weight", "a number not less than 0")?.unwrap_or(usual);
             weights.push(target.check(not_negative("weight", weight))?);
         }

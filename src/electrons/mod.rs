@@ -23,6 +23,10 @@ pub use finishing::Finishing;
 pub(crate) mod hrtem;
 pub use hrtem::{ImageSamples, Imaging, plane_wave};
 #[cfg(feature = "files")]
+pub(crate) mod sample_keys;
+#[cfg(feature = "files")]
+pub use sample_keys::SAMPLE_KEYS;
+#[cfg(feature = "files")]
 pub mod sample_file;
 #[cfg(feature = "files")]
 mod posed;

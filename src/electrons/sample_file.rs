@@ -6,8 +6,9 @@ use crate::device::refuse_beyond_memory;
 use crate::electrons::beam::Beam;
 use crate::electrons::hrtem::ImageSamples;
 use crate::electrons::potential::{PotentialModel, PotentialOptions};
+use crate::electrons::sample_keys::SAMPLE_KEYS;
 use crate::error::{BadLine, Error, Invalid, accept, finite, positive};
-use crate::files::located::{Decode, Document, Keys, Table, read_text};
+use crate::files::located::{Decode, Document, Table, read_text};
 use crate::numerics::Precision;
 use crate::specimen::atoms::SYMBOLS;
 use crate::specimen::{
@@ -62,7 +63,7 @@ impl SampleFile {
     /// ```
     pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
         let document = Document::parse(name, text)?;
-        let root = document.root(TABLES)?;
+        let root = document.root(SAMPLE_KEYS)?;
         Ok(Self {
             sample: SampleTable::read(&root)?,
             potential: PotentialTable::read(&root)?,
@@ -103,7 +104,7 @@ impl SampleFile {
     pub fn refuse(&self, table: &'static str, invalid: Invalid) -> Error {
         let located = || {
             let document = Document::parse(&self.name, &self.text)?;
-            let root = document.root(TABLES)?;
+            let root = document.root(SAMPLE_KEYS)?;
             let quantity = format!("{table}.{}", invalid.quantity);
             Ok::<_, BadLine>(root.refuse(Invalid { quantity, ..invalid.clone() }))
         };
@@ -111,16 +112,35 @@ impl SampleFile {
     }
 }
 
-/// The tables of a sample file.
-const TABLES: Keys =
-    &["sample", "potential", "phonons", "beam", "scan", "method", "detector", "imaging", "run"];
-
 // The table of the sample
+/// Where the crystal of a sample file is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CrystalSource {
+    /// In this file.
+    File(PathBuf),
+    /// In the sample file, which has as many lines before it.
+    Text {
+        /// Text of a CIF or XYZ file.
+        text: String,
+        /// Lines of the sample file before the first line of the text.
+        before: usize,
+    },
+}
+
+impl CrystalSource {
+    /// The file, unless the crystal is in the sample file.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Text { .. } => None,
+        }
+    }
+}
 /// The table `[sample]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SampleTable {
-    /// The file of the crystal.
-    pub file: PathBuf,
+    /// Where the crystal is.
+    pub crystal: CrystalSource,
     /// Cells along the specimen's x, y and z.
     pub tile: [usize; 3],
     /// Lengths of the sides of the file's cell \[Å\], in place of its own.
@@ -140,10 +160,7 @@ pub struct SampleTable {
 // Read the table of the sample
 impl SampleTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
-        const KEYS: Keys =
-            &["file", "tile", "cell", "zone_axis", "strain", "beam", "occupancy", "tilt"];
-        let table = root.required_table("sample", KEYS)?;
-        let file: &str = table.required("file", "the name of a CIF or XYZ file")?;
+        let table = root.required_table("sample")?;
         let tile = numbers(&table, "tile", "three whole numbers, [x, y, z]", |n: usize| n > 0)?;
         let sides = "three lengths in Å, [a, b, c]";
         let cell = numbers(&table, "cell", sides, |side: f64| (1e-3..=1e7).contains(&side))?;
@@ -155,7 +172,7 @@ impl SampleTable {
             "a cosine from 0 to 0.1",
         ))?;
         Ok(Self {
-            file: table.folder().join(file),
+            crystal: crystal_source(&table)?,
             tile: tile.unwrap_or([1; 3]),
             cell,
             zone_axis: zone_axis(&table)?,
@@ -164,6 +181,28 @@ impl SampleTable {
             occupancy: table.optional("occupancy", "true or false")?.unwrap_or(true),
             tilt: tilt(&table)?,
         })
+    }
+}
+
+// Read where the crystal is
+/// Where the crystal is: in a file, or in the table.
+fn crystal_source(table: &Table) -> Result<CrystalSource, BadLine> {
+    let file: Option<&str> = table.optional("file", "the name of a CIF or XYZ file")?;
+    let text: Option<&str> = table.optional("crystal", "the text of a CIF or XYZ file")?;
+    match (file, text) {
+        (Some(file), None) => Ok(CrystalSource::File(table.folder().join(file))),
+        (None, Some(text)) => {
+            let before = table.lines_before("crystal");
+            Ok(CrystalSource::Text { text: text.to_owned(), before })
+        }
+        (Some(_), Some(_)) => {
+            let expected = "either file or crystal, not both: remove one of them";
+            Err(table.refuse(Invalid::new("crystal", "", expected)))
+        }
+        (None, None) => {
+            let expected = "the name of a CIF or XYZ file, or crystal with the text of one";
+            Err(table.missing("file", expected))
+        }
     }
 }
 
@@ -213,7 +252,12 @@ impl SampleFile {
     pub fn prepared_specimen(&self) -> Result<PreparedSpecimen, Error> {
         let table = &self.sample;
         let refuse = |invalid| self.refuse("sample", invalid);
-        let mut file = CrystalFile::read(&table.file, table.cell)?;
+        let mut file = match &table.crystal {
+            CrystalSource::File(path) => CrystalFile::read(path, table.cell)?,
+            CrystalSource::Text { text, before } => {
+                CrystalFile::parse_inside(text, &self.name, *before, table.cell)?
+            }
+        };
         let warnings = file.warning().into_iter().collect();
         if !table.occupancy {
             let whole = file.crystal.atoms().iter().map(|atom| Atom { occupancy: 1.0, ..*atom });
@@ -310,9 +354,7 @@ pub struct PotentialTable {
 // Read the table of the potential
 impl PotentialTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
-        const KEYS: Keys =
-            &["model", "factors", "grid", "pixel", "slice_thickness", "bound", "planes"];
-        let Some(table) = root.table("potential", KEYS)? else { return Ok(Self::default()) };
+        let Some(table) = root.table("potential")? else { return Ok(Self::default()) };
         let models = [
             ("lookup", PotentialModel::Lookup),
             ("projected", PotentialModel::Projected),
@@ -366,13 +408,10 @@ impl Default for PotentialTable {
     }
 }
 
-/// The keys of the table `[phonons]`.
-const PHONONS: Keys = &["configurations", "seed", "rms"];
-
 /// The displacements of the table `[phonons]`.
 fn read_rms(root: &Table) -> Result<BTreeMap<Element, f64>, BadLine> {
-    let table = root.table("phonons", PHONONS)?;
-    let table = table.map(|table| table.table("rms", &SYMBOLS)).transpose()?.flatten();
+    let table = root.table("phonons")?;
+    let table = table.map(|table| table.table("rms")).transpose()?.flatten();
     let (Some(table), mut found) = (table, BTreeMap::new()) else { return Ok(BTreeMap::new()) };
     for symbol in SYMBOLS {
         let expected = "a one-dimensional rms displacement from 0 to 2 Å";
@@ -385,7 +424,7 @@ fn read_rms(root: &Table) -> Result<BTreeMap<Element, f64>, BadLine> {
 
 /// The table `[phonons]`: none unless said.
 fn read_phonons(root: &Table) -> Result<Phonons, BadLine> {
-    let Some(table) = root.table("phonons", PHONONS)? else { return Ok(Phonons::default()) };
+    let Some(table) = root.table("phonons")? else { return Ok(Phonons::default()) };
     let configurations =
         table.optional("configurations", "a whole number, 0 for atoms at rest")?.unwrap_or(0);
     table.check(accept(
@@ -434,9 +473,7 @@ pub struct AberrationTable {
 // Read the table of the beam
 impl BeamTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
-        const KEYS: Keys =
-            &["energy_kev", "semi_angle", "defocus", "c3", "c5", "aberrations", "tilt"];
-        let table = root.required_table("beam", KEYS)?;
+        let table = root.required_table("beam")?;
         let energy_kev = table.required("energy_kev", "an energy in keV")?;
         table.check(Beam::new(energy_kev))?;
         let semi_angle = table.optional("semi_angle", "an angle in mrad")?.unwrap_or(20.0);
@@ -487,7 +524,7 @@ fn aberrations(table: &Table) -> Result<Vec<AberrationTable>, BadLine> {
             angle_deg: plain(table, "angle_deg", "an angle in degrees")?,
         })
     };
-    table.tables("aberrations", &["m", "n", "magnitude", "angle_deg"])?.iter().map(read).collect()
+    table.tables("aberrations")?.iter().map(read).collect()
 }
 
 // The table of the scan
@@ -504,7 +541,7 @@ pub struct ScanTable {
 
 impl ScanTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
-        let Some(table) = root.table("scan", &["window", "step", "source_size"])? else {
+        let Some(table) = root.table("scan")? else {
             return Ok(Self { window: None, step: [0.25; 2], source_size: 0.0 });
         };
         let expected = "[[from, to], [from, to]] in Å, x before y, and each from below its to";
@@ -566,15 +603,7 @@ pub struct RunTable {
 // Read the table of the method
 impl MethodTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
-        const KEYS: Keys = &[
-            "algorithm",
-            "interpolation",
-            "interpolation_check",
-            "margin",
-            "refocus",
-            "thicknesses",
-        ];
-        let Some(table) = root.table("method", KEYS)? else { return Ok(Self::default()) };
+        let Some(table) = root.table("method")? else { return Ok(Self::default()) };
         let names = [
             ("multislice", Algorithm::Multislice),
             ("prism", Algorithm::Prism),
@@ -621,7 +650,7 @@ fn margin(table: &Table) -> Result<Option<f64>, BadLine> {
 
 impl RunTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
-        let Some(table) = root.table("run", &["precision"])? else {
+        let Some(table) = root.table("run")? else {
             return Ok(Self { precision: Precision::F32 });
         };
         let names = [Precision::F32, Precision::F64].map(|precision| (precision.name(), precision));
@@ -678,25 +707,13 @@ pub struct PatternTable {
 // Read the table of the detectors
 impl DetectorTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
-        const KEYS: Keys = &[
-            "bin",
-            "bins",
-            "annuli",
-            "segmented",
-            "centre_of_mass",
-            "integrated_centre",
-            "four_d",
-            "dose",
-            "dose_seed",
-        ];
-        let Some(table) = root.table("detector", KEYS)? else { return Ok(Self::default()) };
+        let Some(table) = root.table("detector")? else { return Ok(Self::default()) };
         let annuli: Vec<[f64; 2]> =
             table.optional("annuli", "a list of [inner, outer] in mrad")?.unwrap_or_default();
         for (k, &[inner, outer]) in annuli.iter().enumerate() {
             check_annulus(&table, &format!("annuli[{k}]"), inner, outer)?;
         }
-        let segmented =
-            table.tables("segmented", &["inner", "outer", "sectors", "rotation_deg"])?;
+        let segmented = table.tables("segmented")?;
         let electrons = "a number of electrons above 0 and up to 1e15";
         let expected = "a whole number from 1 to a million";
         let bins = table.optional("bins", expected)?;
@@ -767,7 +784,7 @@ fn read_segmented(table: &Table) -> Result<SegmentedTable, BadLine> {
 
 /// `detector.four_d`, if it is there.
 fn read_pattern(table: &Table) -> Result<Option<PatternTable>, BadLine> {
-    let Some(table) = table.table("four_d", &["crop", "bin"])? else { return Ok(None) };
+    let Some(table) = table.table("four_d")? else { return Ok(None) };
     let bin = table.optional("bin", "a whole number from 1 to 4096")?.unwrap_or(1);
     table.check(accept((1..=4096).contains(&bin), "bin", bin, "a whole number from 1 to 4096"))?;
     Ok(Some(PatternTable { crop: length(&table, "crop")?, bin }))
@@ -790,9 +807,8 @@ pub struct ImagingTable {
 }
 impl ImagingTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
-        const KEYS: Keys = &["aperture", "tilt", "focal_spread", "convergence", "samples"];
         let samples = [("grid", ImageSamples::Grid), ("mask", ImageSamples::Mask)];
-        let Some(table) = root.table("imaging", KEYS)? else { return Ok(Self::default()) };
+        let Some(table) = root.table("imaging")? else { return Ok(Self::default()) };
         let spread = within(&table, "focal_spread", 0.0..=1e6, "a length in Å, 0 to 1e6")?;
         let angle = within(&table, "convergence", 0.0..=500.0, "an angle from 0 to 500 mrad")?;
         Ok(Self {
@@ -933,7 +949,7 @@ precision = "f32"
     #[test]
     fn a_full_file_and_an_empty_one_are_read() {
         let file = SampleFile::from_toml(FULL, "book/systems/si.toml").unwrap();
-        assert_eq!(file.sample.file, PathBuf::from("book/systems/SI100.XYZ"));
+        assert_eq!(file.sample.crystal.file(), Some(Path::new("book/systems/SI100.XYZ")));
         assert_eq!((file.sample.tile, file.sample.beam), ([4, 4, 10], specimen::Flight::MinusZ));
         assert_eq!(file.potential.sampling, Sampling::Points([256, 256]));
         assert_eq!(file.phonons, Phonons { configurations: 8, seed: 1 });

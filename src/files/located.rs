@@ -3,6 +3,7 @@
 
 use crate::device::refuse_beyond_memory;
 use crate::error::{BadLine, Error, Invalid};
+use crate::files::keys::{Key, Keys};
 use std::{fs::File, io, io::Read, path::Path};
 use toml::{
     Spanned,
@@ -98,9 +99,6 @@ pub(crate) fn one_line(text: &str) -> String {
 }
 
 // A table that knows its keys
-/// The keys that a table may have.
-pub type Keys = &'static [&'static str];
-
 /// A table of a [`Document`]: its name, its place, and its entries.
 #[derive(Debug, Clone)]
 pub struct Table<'d> {
@@ -120,16 +118,24 @@ impl<'d> Table<'d> {
     // Complain about a key
     fn refuse_unknown_keys(&self) -> Result<(), BadLine> {
         let unknown =
-            self.entries.iter().filter(|(key, _)| !self.keys.contains(&key.get_ref().as_ref()));
+            self.entries.iter().filter(|(key, _)| self.declaration(key.get_ref()).is_none());
         let Some((key, value)) = unknown.min_by_key(|(key, _)| key.span().start) else {
             return Ok(());
         };
         let expected = match nearest(key.get_ref(), self.keys) {
             Some(known) => format!("a known key; did you mean {known}?"),
-            None => format!("one of the keys {}", self.keys.join(", ")),
+            None => {
+                let names: Vec<_> = self.keys.iter().map(|key| key.name).collect();
+                format!("one of the keys {}", names.join(", "))
+            }
         };
         let path = self.path_of(key.get_ref());
         Err(self.document.bad(key.span().start, path, Some(self.value_text(value)), expected))
+    }
+
+    /// The declaration of a key of this table.
+    fn declaration(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
     }
 
     /// The complaint that `key` is missing.
@@ -189,7 +195,11 @@ impl<'d> Table<'d> {
 // Typed access to values
 impl<'d> Table<'d> {
     fn entry(&self, key: &str) -> Option<&'d Spanned<DeValue<'d>>> {
-        debug_assert!(self.keys.contains(&key), "{key} is missing from the keys of {}", self.path);
+        debug_assert!(
+            self.declaration(key).is_some(),
+            "{key} is missing from the keys of {}",
+            self.path
+        );
         self.entries.get(key)
     }
 
@@ -216,6 +226,17 @@ impl<'d> Table<'d> {
         self.optional(key, expected)?.ok_or_else(|| self.missing(key, expected))
     }
 
+    // Lines before a text
+    /// Lines of the file before the first line of the text of `key`.
+    pub fn lines_before(&self, key: &str) -> usize {
+        let Some(span) = self.entry(key).map(Spanned::span) else { return 0 };
+        let before = line_of(self.document.text.as_bytes(), span.start) - 1;
+        let written = self.document.text.get(span).unwrap_or_default();
+        let inside = written.strip_prefix("\"\"\"").or(written.strip_prefix("'''"));
+        let breaks = inside.is_some_and(|text| text.starts_with(['\n', '\r']));
+        before + usize::from(breaks)
+    }
+
     // Access to choices and tables
     /// What the word given for `key` stands for, or `None` if it is not given.
     pub fn choice<T: Copy>(&self, key: &str, choices: &[(&str, T)]) -> Result<Option<T>, BadLine> {
@@ -231,9 +252,10 @@ impl<'d> Table<'d> {
     }
 
     // Open tables and lists of tables
-    /// The table under `key`, in which only `keys` are allowed, or `None` if it is not given.
-    pub fn table(&self, key: &str, keys: Keys) -> Result<Option<Table<'d>>, BadLine> {
+    /// The table under `key`, in which only its declared keys are allowed, or `None` if it is not given.
+    pub fn table(&self, key: &str) -> Result<Option<Table<'d>>, BadLine> {
         let Some(value) = self.entry(key) else { return Ok(None) };
+        let keys = self.declaration(key).map_or(&[][..], Key::keys);
         let expected = format!("a table [{key}]");
         let entries =
             value.get_ref().as_table().ok_or_else(|| self.wrong(key, value, &expected))?;
@@ -242,14 +264,15 @@ impl<'d> Table<'d> {
     }
 
     /// The table under `key`, which must be given.
-    pub fn required_table(&self, key: &str, keys: Keys) -> Result<Table<'d>, BadLine> {
-        self.table(key, keys)?.ok_or_else(|| self.missing(key, &format!("a table [{key}]")))
+    pub fn required_table(&self, key: &str) -> Result<Table<'d>, BadLine> {
+        self.table(key)?.ok_or_else(|| self.missing(key, &format!("a table [{key}]")))
     }
 
     // Open a list of tables
-    /// The tables listed under `key`, in each of which only `keys` are allowed.
-    pub fn tables(&self, key: &str, keys: Keys) -> Result<Vec<Table<'d>>, BadLine> {
+    /// The tables listed under `key`, in each of which only its declared keys are allowed.
+    pub fn tables(&self, key: &str) -> Result<Vec<Table<'d>>, BadLine> {
         let Some(value) = self.entry(key) else { return Ok(Vec::new()) };
+        let keys = self.declaration(key).map_or(&[][..], Key::keys);
         let expected = format!("a list of tables, each under [[{}]]", self.path_of(key));
         let list = value.get_ref().as_array().ok_or_else(|| self.wrong(key, value, &expected))?;
         let open = |(index, value): (usize, &'d Spanned<DeValue<'d>>)| {
@@ -313,13 +336,13 @@ impl<'d, T: Decode<'d>> Decode<'d> for Vec<T> {
 }
 
 // Suggest the nearest known key
-fn nearest(word: &str, keys: Keys) -> Option<&'static str> {
+fn nearest(word: &str, keys: &[Key]) -> Option<&'static str> {
     if word.len() > 100 {
         return None;
     }
-    let distance = |key: &&&str| edits(&word.to_lowercase().replace('-', "_"), key);
-    let key = keys.iter().min_by_key(distance)?;
-    (distance(&key) <= (key.len() / 3).max(1)).then_some(key)
+    let distance = |name: &&str| edits(&word.to_lowercase().replace('-', "_"), name);
+    let name = keys.iter().map(|key| key.name).min_by_key(distance)?;
+    (distance(&name) <= (name.len() / 3).max(1)).then_some(name)
 }
 
 /// The least number of edits that turn one word into the other, [edit distance](https://lenslet.github.io/lenslet/system-file.html#eq-edit-distance).
@@ -341,10 +364,12 @@ pub(crate) fn edits(from: &str, to: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::keys::KeyKind;
 
     #[test]
     fn the_nearest_key_is_near() {
-        let keys = &["r0", "wavelength", "outer_scale"];
+        let key = |name| Key::new(name, KeyKind::Number, "", "");
+        let keys = &["r0", "wavelength", "outer_scale"].map(key);
         assert_eq!(nearest("ro", keys), Some("r0"));
         assert_eq!(nearest("Outer-Scale", keys), Some("outer_scale"));
         assert_eq!(nearest("wavelenght", keys), Some("wavelength"));
@@ -353,10 +378,16 @@ mod tests {
     }
 
     // Read a lamp
+    const LAMP: Keys = &[Key::table("lamp", POWER_AND_COLOUR, "", "a lamp")];
+    const POWER_AND_COLOUR: Keys = &[
+        Key::new("power", KeyKind::Number, "W", "its power"),
+        Key::new("colour", KeyKind::Number, "m", "its wavelength"),
+    ];
+
     #[test]
     fn a_lamp_is_read_and_its_colour_refused() -> Result<(), BadLine> {
         let document = Document::parse("lamp.toml", "[lamp]\npower = 20\ncolour = 'red'\n")?;
-        let lamp = document.root(&["lamp"])?.required_table("lamp", &["power", "colour"])?;
+        let lamp = document.root(LAMP)?.required_table("lamp")?;
         assert_eq!(lamp.required::<f64>("power", "a power in watts")?, 20.0);
         let colour = lamp.required::<f64>("colour", "a wavelength in metres").unwrap_err();
         let message = "lamp.toml:3: lamp.colour = 'red': expected a wavelength in metres";
@@ -369,12 +400,19 @@ mod tests {
     fn values_have_lines_and_types() {
         let text = "a = 1\nb = 0x10\n\n[t]\nc = 2.5\nd = [\n  { e = inf },\n  { e = 1e999 },\n]\n";
         let document = Document::parse("f", text).unwrap();
-        let root = document.root(&["a", "b", "t"]).unwrap();
+        const E: Keys = &[Key::new("e", KeyKind::Number, "", "")];
+        const T: Keys = &[Key::new("c", KeyKind::Number, "", ""), Key::tables("d", E, "", "")];
+        const ROOT: Keys = &[
+            Key::new("a", KeyKind::Number, "", ""),
+            Key::new("b", KeyKind::Whole, "", ""),
+            Key::table("t", T, "", ""),
+        ];
+        let root = document.root(ROOT).unwrap();
         assert_eq!(root.required::<f64>("a", "").unwrap(), 1.0);
         assert_eq!(root.required::<usize>("b", "").unwrap(), 16);
-        let table = root.table("t", &["c", "d"]).unwrap().unwrap();
+        let table = root.table("t").unwrap().unwrap();
         assert_eq!(table.required::<usize>("c", "a number").unwrap_err().line, 5);
-        let list = table.tables("d", &["e"]).unwrap();
+        let list = table.tables("d").unwrap();
         assert_eq!(list[0].required::<f64>("e", "").unwrap(), f64::INFINITY);
         let large = list[1].required::<f64>("e", "a number").unwrap_err().to_string();
         assert_eq!(large, "f:8: t.d[1].e = 1e999: expected a number");

@@ -23,6 +23,8 @@ pub(crate) mod hyperspy;
 pub(crate) mod mrc;
 pub(crate) mod signal_files;
 pub use signal_files::SignalFormat;
+pub(crate) mod keys;
+pub use keys::{Key, KeyDefault, KeyKind, KeyRange, KeyRow, Keys, key_markdown, key_rows};
 pub(crate) mod located;
 pub(crate) mod tiptop;
 #[cfg(feature = "command")]

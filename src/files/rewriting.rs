@@ -50,6 +50,24 @@ impl<'t> Rewriting<'t> {
         }
     }
 
+    // Replace a key with its value
+    /// Gives another key of the same table, with this value, in place of the key `name`; nothing happens where there is none.
+    pub fn rename(&mut self, name: &str, key: &str, value: String) {
+        let (table, old) = name.rsplit_once('.').unwrap_or(("", name));
+        let table = match table {
+            "" => Some(&self.entries),
+            table => find(&self.entries, table).and_then(|table| table.get_ref().as_table()),
+        };
+        let mut entries = table.into_iter().flat_map(|table| table.iter());
+        let Some((old, given)) = entries.find(|(known, _)| known.get_ref().as_ref() == old) else {
+            return;
+        };
+        let (start, end) = (old.span().start, given.span().end);
+        let rest = self.text[end..].split(['\n', '\r']).next().unwrap_or_default();
+        let comment = if rest.trim_start().starts_with('#') { rest.len() } else { 0 };
+        self.changes.push((start..end + comment, format!("{key} = {value}")));
+    }
+
     /// The text with all changes.
     pub fn text(mut self) -> String {
         self.changes.sort_by_key(|(place, _)| place.start);
@@ -94,5 +112,22 @@ mod tests {
         assert!(file.has("star[1].zenith") && !file.has("star[2].zenith") && !file.has("air.h"));
         let wanted = "# first\n[air]\nr0 = 0.2  # m\nlayers = [\n  { scale = 7.0, h = 5.0, f = 1 }, # low\n  { f = 0.5 },\n]\n\n[[star]] # one\nshift = [1.0, 2.0]\nnoise = 2e-14\n[[star]]\nnoise = 3e-14\nzenith = 3";
         assert_eq!(file.text(), wanted);
+    }
+
+    #[test]
+    fn keys_change_with_their_values() {
+        for (text, wanted) in [
+            ("[air] # a\n  width = 0.7  # arcsec\nb = 1", "[air] # a\n  r0 = 0.2\nb = 1"),
+            ("air = { width = 0.7, b = 1 } # c", "air = { r0 = 0.2, b = 1 } # c"),
+            ("air.width = 0.7\r\nair.b = '#'", "air.r0 = 0.2\r\nair.b = '#'"),
+            ("[air]\nb = 1", "[air]\nb = 1"),
+        ] {
+            let mut file = Rewriting::new(text);
+            file.rename("air.width", "r0", "0.2".into());
+            assert_eq!(file.text(), wanted);
+        }
+        let mut file = Rewriting::new("width = 1 # m");
+        file.rename("width", "height", "2".into());
+        assert_eq!(file.text(), "height = 2");
     }
 }

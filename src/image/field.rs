@@ -7,9 +7,9 @@ use crate::error::Error;
 use crate::error::{Invalid, accept, positive};
 #[cfg(feature = "files")]
 use crate::files::located::Document;
-use crate::model::source::Source;
 #[cfg(feature = "files")]
-use crate::model::system::TABLES;
+use crate::model::SYSTEM_KEYS;
+use crate::model::source::Source;
 #[cfg(feature = "files")]
 use crate::units::ARCSEC;
 
@@ -78,8 +78,8 @@ impl Field {
     /// The first line of the table that makes no sense.
     pub fn from_toml(text: &str, name: &str) -> Result<Option<Self>, Error> {
         let document = Document::parse(name, text)?;
-        let root = document.root(TABLES)?;
-        let Some(table) = root.table("field", &["size", "step"])? else { return Ok(None) };
+        let root = document.root(SYSTEM_KEYS)?;
+        let Some(table) = root.table("field")? else { return Ok(None) };
         let angle = |key: &str| table.required(key, "an angle in arcseconds greater than 0");
         let (size, step): (f64, f64) = (angle("size")?, angle("step")?);
         // What is said is checked as it is said.

@@ -10,10 +10,10 @@ use crate::error::{Error, Invalid, accept, length, not_negative, positive};
 use crate::files::located::{Document, Table};
 use crate::image::optical_transfer::{Aperture, Edges, TelescopeTransfer, Vane};
 use crate::image::point_spread::{PointSpread, Width};
+#[cfg(feature = "files")]
+use crate::model::SYSTEM_KEYS;
 use crate::model::atmosphere::Atmosphere;
 use crate::model::lenslet_array::Pupil;
-#[cfg(feature = "files")]
-use crate::model::system::{TABLES, TELESCOPE_KEYS};
 use crate::units::ARCSEC;
 use ndarray::Array2;
 use rayon::prelude::*;
@@ -130,23 +130,13 @@ impl ImageOptions {
     /// # Ok::<(), lenslet::Error>(())
     /// ```
     pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
-        const KEYS: &[&str] = &[
-            "wavelengths",
-            "pixel",
-            "pixels",
-            "terms",
-            "structure",
-            "extra",
-            "jitter",
-            "ensquared",
-        ];
         let document = Document::parse(name, text)?;
-        let root = document.root(TABLES)?;
+        let root = document.root(SYSTEM_KEYS)?;
         let mut options = Self::default();
-        if let Some(telescope) = root.table("telescope", TELESCOPE_KEYS)? {
+        if let Some(telescope) = root.table("telescope")? {
             (options.vanes, options.mask) = (spiders(&telescope)?, mask(&telescope)?);
         }
-        let Some(table) = root.table("image", KEYS)? else { return Ok(options) };
+        let Some(table) = root.table("image")? else { return Ok(options) };
         let mas = |x: f64| 1e-3 * ARCSEC * x;
         if let Some(wavelengths) = table.optional("wavelengths", "a list of lengths in metres")? {
             options.wavelengths = wavelengths;
@@ -296,7 +286,7 @@ pub(crate) const EXPONENT: f64 = -2.0;
 #[cfg(feature = "command")]
 pub(crate) fn check_telescope(text: &str, name: &str) -> Result<(), Error> {
     let document = Document::parse(name, text)?;
-    let Some(telescope) = document.root(TABLES)?.table("telescope", TELESCOPE_KEYS)? else {
+    let Some(telescope) = document.root(SYSTEM_KEYS)?.table("telescope")? else {
         return Ok(());
     };
     spiders(&telescope)?;
@@ -306,7 +296,7 @@ pub(crate) fn check_telescope(text: &str, name: &str) -> Result<(), Error> {
 /// The vanes of a telescope's spider.
 #[cfg(feature = "files")]
 fn spiders(telescope: &Table) -> Result<Vec<Vane>, Error> {
-    let Some(table) = telescope.table("spiders", &["width", "angles", "offset"])? else {
+    let Some(table) = telescope.table("spiders")? else {
         return Ok(Vec::new());
     };
     let width = table.required("width", "a width in metres")?;

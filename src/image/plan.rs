@@ -20,9 +20,9 @@ use crate::image::options::{EXPONENT, ErrorTerm, Exposure, ImageOptions, Structu
 use crate::image::point_spread::PointSpread;
 use crate::image::residual::{ResidualOptions, Residuals};
 use crate::image::structure_function::Actuators;
-use crate::model::control::ControlLoop;
 #[cfg(feature = "files")]
-use crate::model::system::TABLES;
+use crate::model::SYSTEM_KEYS;
+use crate::model::control::ControlLoop;
 use crate::model::system::{SlopeModel, System};
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
 use crate::tomography::{ErrorSplit, Inversion};
@@ -56,7 +56,7 @@ impl ImagingOptions {
         let document = Document::parse(name, text)?;
         let expected = "at least one [[mirror]], by which light is corrected";
         let Some(correction) = CorrectionOptions::from_toml(text, name)? else {
-            return Err(document.root(TABLES)?.missing("mirror", expected).into());
+            return Err(document.root(SYSTEM_KEYS)?.missing("mirror", expected).into());
         };
         Ok(Self {
             reconstructor: ReconstructorOptions::from_toml(text, name)?,

@@ -88,7 +88,7 @@ impl Atmosphere {
     /// # Ok::<(), lenslet::Invalid>(())
     /// ```
     pub fn seeing_at(&self, wavelength: f64) -> f64 {
-        0.975_863 * wavelength / self.fried_parameter_at(wavelength)
+        SEEING * wavelength / self.fried_parameter_at(wavelength)
     }
 
     // Mean altitude of the turbulence
@@ -102,6 +102,16 @@ impl Atmosphere {
     pub fn isoplanatic_angle_at(&self, wavelength: f64) -> f64 {
         0.314268 * self.fried_parameter_at(wavelength) / self.mean_altitude()
     }
+}
+
+// Fried parameter of a seeing
+/// The seeing in units of the wavelength over the Fried parameter, for an infinite outer scale.
+const SEEING: f64 = 0.975_863;
+
+/// The Fried parameter \[m\] at a `wavelength` \[m\] at which the `seeing` \[rad\] is given.
+#[cfg(feature = "files")]
+pub(crate) fn fried_parameter_of(seeing: f64, wavelength: f64) -> f64 {
+    SEEING * wavelength / seeing
 }
 
 // Check the values of layers

@@ -16,6 +16,10 @@ pub(crate) mod noise;
 pub use noise::{GuideStar, Noise, SlopeNoise};
 pub(crate) mod light;
 pub use light::{Brightness, LaserSpot, Light};
+#[cfg(feature = "files")]
+pub(crate) mod system_keys;
+#[cfg(feature = "files")]
+pub use system_keys::SYSTEM_KEYS;
 pub(crate) mod system;
 pub use system::{SlopeModel, System, SystemBuilder};
 pub(crate) mod wavefront_grid;

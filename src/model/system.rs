@@ -3,12 +3,10 @@
 
 #[cfg(feature = "files")]
 mod file;
-#[cfg(all(feature = "files", feature = "factorise"))]
-pub(crate) use file::TARGET_KEYS;
 #[cfg(feature = "command")]
 pub(crate) use file::rates_apart;
 #[cfg(feature = "files")]
-pub(crate) use file::{TABLES, TELESCOPE_KEYS, require_winds};
+pub(crate) use file::require_winds;
 
 use crate::{
     error::{Invalid, accept},

@@ -71,9 +71,34 @@ impl CrystalFile {
     /// As there.
     pub fn parse(text: &str, name: &str, cell: Option<[f64; 3]>) -> Result<Self, Error> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let file = CrystalText { name, lines: text.lines().collect() };
-        let count = file.lines.first().and_then(|line| line.trim().parse::<usize>().ok());
         let is_cif = Path::new(name).extension().is_some_and(|end| end.eq_ignore_ascii_case("cif"));
+        Self::parse_lines(text, (name, 0), is_cif, cell)
+    }
+
+    /// Reads a text that the file `name` has inside, behind some lines.
+    ///
+    /// # Errors
+    /// As [`Crystal::from_text`], with lines of the whole file.
+    pub(crate) fn parse_inside(
+        text: &str,
+        name: &str,
+        before: usize,
+        cell: Option<[f64; 3]>,
+    ) -> Result<Self, Error> {
+        let is_cif = text.lines().any(|line| line.to_ascii_lowercase().starts_with("data_"));
+        Self::parse_lines(text, (name, before), is_cif, cell)
+    }
+
+    // Parse the lines of a crystal
+    /// Reads a text that is behind some lines of a file.
+    fn parse_lines(
+        text: &str,
+        (name, before): (&str, usize),
+        is_cif: bool,
+        cell: Option<[f64; 3]>,
+    ) -> Result<Self, Error> {
+        let file = CrystalText { name, before, lines: text.lines().collect() };
+        let count = file.lines.first().and_then(|line| line.trim().parse::<usize>().ok());
         let (crystal, lines, periodic) = match count {
             _ if is_cif => file.cif()?,
             Some(count) if !file.lines.iter().any(|line| line.trim() == "-1") => {
@@ -85,6 +110,7 @@ impl CrystalFile {
             Some(lengths) => crystal.with_lengths(lengths)?,
             None => crystal,
         };
+        let lines = lines.into_iter().map(|line| before + line).collect();
         let read = Self { crystal, name: name.into(), lines, periodic };
         read.refuse_overfull()?;
         Ok(read)
@@ -142,6 +168,8 @@ impl CrystalFile {
 /// The lines of a file that describes a crystal.
 pub(crate) struct CrystalText<'t> {
     pub(crate) name: &'t str,
+    /// Lines of the file before these.
+    pub(crate) before: usize,
     pub(crate) lines: Vec<&'t str>,
 }
 
@@ -154,7 +182,7 @@ impl CrystalText<'_> {
         value: Option<&str>,
         expected: &str,
     ) -> BadLine {
-        let value = value.map(one_line);
+        let (line, value) = (self.before + line, value.map(one_line));
         BadLine { file: self.name.into(), line, key: key.into(), value, expected: expected.into() }
     }
 

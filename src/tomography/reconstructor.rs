@@ -21,7 +21,7 @@ use crate::linear::{Cholesky, Eigen, NotPositive, times_transpose};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::System;
 #[cfg(feature = "files")]
-use crate::model::system::{TABLES, require_winds};
+use crate::model::{SYSTEM_KEYS, system::require_winds};
 use crate::numerics::real::Precision;
 use crate::tomography::covariance_matrix::{
     CovarianceMatrices, LATER, MEASUREMENTS, TRUTH, check_targets, truth_covariance, truth_sensors,
@@ -130,9 +130,8 @@ impl ReconstructorOptions {
     #[cfg(feature = "files")]
     pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
         let document = Document::parse(name, text)?;
-        let root = document.root(TABLES)?;
-        let keys = &["method", "filter", "delay", "predict", "errors_only", "tolerance", "truth"];
-        let Some(table) = root.table("reconstructor", keys)? else {
+        let root = document.root(SYSTEM_KEYS)?;
+        let Some(table) = root.table("reconstructor")? else {
             return Ok(Self::default());
         };
         let method = table.choice("method", &Inversion::NAMES)?.unwrap_or_default();

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 
 // Report the sample of a run
 /// Warnings on the standard error.
-pub(super) fn warn(summary: &SampleSummary) {
+pub(crate) fn warn(summary: &SampleSummary) {
     summary.warnings.iter().for_each(|warning| complain("warning", warning));
 }
 
 /// What is reported of the sample, by lines.
-pub(super) fn summary_lines(summary: &SampleSummary) -> Vec<(&'static str, String)> {
+pub(crate) fn summary_lines(summary: &SampleSummary) -> Vec<(&'static str, String)> {
     let [x, y, thickness] = summary.cell;
     let [i, j, k] = summary.tile;
     let atoms = summary
@@ -50,7 +50,7 @@ fn rounded(count: f64) -> Value {
 }
 
 /// Adds what is reported of the sample to an object.
-pub(super) fn add_summary(object: &mut Value, summary: &SampleSummary) {
+pub(crate) fn add_summary(object: &mut Value, summary: &SampleSummary) {
     let atoms = summary.atoms.iter();
     let atoms = atoms.map(|(element, count)| (element.symbol().to_owned(), rounded(*count)));
     let values = json!({
@@ -71,7 +71,7 @@ pub(super) fn add_summary(object: &mut Value, summary: &SampleSummary) {
 }
 
 /// A plan, and what is reported of the sample.
-pub(super) fn plan_with_summary(plan: &Description, summary: &SampleSummary, json: bool) -> String {
+pub(crate) fn plan_with_summary(plan: &Description, summary: &SampleSummary, json: bool) -> String {
     if json {
         let mut object = plan_json(plan);
         add_summary(&mut object, summary);

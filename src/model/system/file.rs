@@ -3,15 +3,16 @@
 
 // What reading a system stands on
 use crate::{
-    error::{BadLine, Error, Invalid, length_or_infinity, positive},
-    files::located::{Document, Keys, Table, read_text},
-    model::atmosphere::{Atmosphere, Layer},
+    error::{BadLine, Error, Invalid, accept, length_or_infinity, positive},
+    files::located::{Document, Table, read_text},
+    model::atmosphere::{Atmosphere, Layer, check_wavelength, fried_parameter_of},
     model::lenslet_array::{LensletArray, Pupil, Validity},
     model::light::{Brightness, LaserSpot, Light, WINDOW},
     model::noise::{GuideStar, Noise},
     model::sensor::Sensor,
     model::source::{ConeGradient, Source},
     model::system::{SlopeModel, System, SystemBuilder},
+    model::system_keys::SYSTEM_KEYS,
     model::unmeasured::{Focus, TipTilt, VARIANCE},
     model::wavefront_grid::PhaseGrid,
     units::{ARCSEC, DEGREE},
@@ -39,13 +40,12 @@ impl System {
     }
 
     // Read the tables of a document
-    /// Reads the tables that describe a system. Others, of the names in [`TABLES`], are left to those who know them:
-    /// `document.root(TABLES)?.table(name, keys)`.
+    /// Reads the tables that describe a system. Later rooms read the others: `document.root(SYSTEM_KEYS)?.table(name)`.
     ///
     /// # Errors
     /// The first line that makes no sense.
     pub(crate) fn from_document(document: &Document) -> Result<Self, BadLine> {
-        let root = document.root(TABLES)?;
+        let root = document.root(SYSTEM_KEYS)?;
         let (atmosphere, cone_gradient) = read_atmosphere(&root)?;
         let pupil = read_pupil(&root)?;
         let (lenslet_array, validity) = read_lenslet_array(&root, pupil.as_ref())?;
@@ -85,34 +85,13 @@ impl System {
         read_text(path, 16 << 20, "a system file")
     }
 }
-/// The names of all tables that a system file may have, whichever room reads them.
-pub(crate) const TABLES: Keys = &[
-    // Names of all tables
-    "atmosphere",
-    "telescope",
-    "lenslet_array",
-    "guide_star",
-    "target",
-    "optimisation",
-    "truth_sensor",
-    "phase",
-    "reconstructor",
-    "covariance",
-    "mirror",
-    "correction",
-    "loop",
-    "image",
-    "field",
-];
 
 // Read the tables of a system
 // Read the table of the atmosphere
-const ATMOSPHERE_KEYS: &[&str] = &["r0", "wavelength", "outer_scale", "cone_gradient", "layers"];
-
 fn read_atmosphere(root: &Table) -> Result<(Atmosphere, ConeGradient), BadLine> {
-    let air = root.required_table("atmosphere", ATMOSPHERE_KEYS)?;
-    let r0 = air.required("r0", "a length in metres")?;
+    let air = root.required_table("atmosphere")?;
     let wavelength = air.optional("wavelength", "a length in metres")?.unwrap_or(500e-9);
+    let r0 = read_fried_parameter(&air, wavelength)?;
     let outer_scale = air.optional("outer_scale", "a length in metres, or inf")?;
     if let Some(outer_scale) = outer_scale {
         air.check(length_or_infinity("outer_scale", outer_scale))?;
@@ -123,13 +102,30 @@ fn read_atmosphere(root: &Table) -> Result<(Atmosphere, ConeGradient), BadLine> 
     let atmosphere = air.check(Atmosphere::new(r0, wavelength, layers))?;
     Ok((atmosphere, cone_gradient))
 }
+fn read_fried_parameter(air: &Table, wavelength: f64) -> Result<f64, BadLine> {
+    let r0 = air.optional("r0", "a length in metres")?;
+    let seeing: Option<f64> = air.optional("seeing", SEEING)?;
+    match (r0, seeing) {
+        (Some(r0), None) => Ok(r0),
+        (None, Some(seeing)) => {
+            air.check(accept((0.05..=10.0).contains(&seeing), "seeing", seeing, SEEING))?;
+            air.check(check_wavelength(wavelength))?;
+            Ok(fried_parameter_of(seeing * ARCSEC, wavelength))
+        }
+        (Some(_), Some(seeing)) => {
+            let expected = "either r0 or seeing, not both: remove one of them";
+            Err(air.refuse(Invalid::new("seeing", seeing, expected)))
+        }
+        (None, None) => Err(air.missing("r0", "a length in metres, or a seeing in arcsec")),
+    }
+}
+
+/// What a seeing has to be.
+const SEEING: &str = "a full width at half maximum from 0.05 to 10 arcsec";
 
 // Read the layers of the atmosphere
-const LAYER_KEYS: &[&str] =
-    &["altitude", "fraction", "outer_scale", "wind_speed", "wind_direction"];
-
 fn read_layers(air: &Table, outer_scale: Option<f64>) -> Result<Vec<Layer>, BadLine> {
-    let tables = air.tables("layers", LAYER_KEYS)?;
+    let tables = air.tables("layers")?;
     if tables.is_empty() {
         return Err(air.missing("layers", "a list of at least one layer"));
     }
@@ -149,8 +145,8 @@ fn read_layers(air: &Table, outer_scale: Option<f64>) -> Result<Vec<Layer>, BadL
 }
 /// Refuses a layer that does not say its wind, for an `expected` value of it.
 pub(crate) fn require_winds(root: &Table, expected: &str) -> Result<(), BadLine> {
-    let air = root.required_table("atmosphere", ATMOSPHERE_KEYS)?;
-    let layers = air.tables("layers", LAYER_KEYS)?;
+    let air = root.required_table("atmosphere")?;
+    let layers = air.tables("layers")?;
     match layers.iter().find(|layer| !layer.has("wind_speed")) {
         Some(layer) => Err(layer.missing("wind_speed", expected)),
         None => Ok(()),
@@ -158,25 +154,19 @@ pub(crate) fn require_winds(root: &Table, expected: &str) -> Result<(), BadLine>
 }
 
 // Read the pupil and the lenslets
-/// The keys of the telescope; spiders and an image of the pupil are for those who make images.
-pub(crate) const TELESCOPE_KEYS: Keys = &["diameter", "obstruction", "spiders", "pupil"];
-
 fn read_pupil(root: &Table) -> Result<Option<Pupil>, BadLine> {
-    let Some(telescope) = root.table("telescope", TELESCOPE_KEYS)? else {
-        return Ok(None);
-    };
+    let Some(telescope) = root.table("telescope")? else { return Ok(None) };
     let diameter = telescope.required("diameter", "a length in metres")?;
     let obstruction = telescope.optional("obstruction", "a ratio of diameters")?.unwrap_or(0.0);
     telescope.check(Pupil::new(diameter, obstruction)).map(Some)
 }
-const ARRAY_KEYS: &[&str] = &["lenslets", "pitch", "valid_threshold", "valid"];
 const LENSLETS: &str = "a whole number from 1 to 10000";
 
 fn read_lenslet_array(
     root: &Table,
     pupil: Option<&Pupil>,
 ) -> Result<(LensletArray, Validity), BadLine> {
-    let table = root.required_table("lenslet_array", ARRAY_KEYS)?;
+    let table = root.required_table("lenslet_array")?;
     let lenslets: usize = table.required("lenslets", LENSLETS)?;
     let from_diameter = pupil.map(|pupil| pupil.diameter() / lenslets as f64);
     let pitch = table.optional("pitch", "a length in metres")?.or(from_diameter);
@@ -207,28 +197,12 @@ fn read_source(table: &Table, height: f64) -> Result<Source, BadLine> {
 }
 
 // Read the guide stars of a file
-const STAR_KEYS: &[&str] = &[
-    "zenith",
-    "azimuth",
-    "height",
-    "noise",
-    "sensor",
-    "tip_tilt",
-    "tip_tilt_variance",
-    "focus",
-    "lenslets",
-    "pitch",
-    "rotation",
-    "shift",
-    "magnification",
-];
-
 fn read_guide_stars(
     root: &Table,
     builder: &SystemBuilder,
     folder: &Path,
 ) -> Result<Vec<GuideStar>, BadLine> {
-    let tables = root.tables("guide_star", STAR_KEYS)?;
+    let tables = root.tables("guide_star")?;
     if tables.is_empty() {
         return Err(root.missing("guide_star", "at least one table [[guide_star]]"));
     }
@@ -298,27 +272,9 @@ fn read_tip_tilt(table: &Table) -> Result<TipTilt, BadLine> {
 }
 
 // Read the light on a sensor
-// Keys of the light on a sensor
-const LIGHT_KEYS: &[&str] = &[
-    "photons",
-    "magnitude",
-    "zero_point",
-    "throughput",
-    "frame_rate",
-    "rate",
-    "wavelength",
-    "pixel",
-    "fwhm",
-    "read_noise",
-    "excess_noise",
-    "background",
-    "window",
-    "spot",
-];
-
 // Read light in place of noise
 fn read_light(star: &Table, sensor: &Sensor, system: &System) -> Result<Option<Noise>, BadLine> {
-    let Some(table) = star.table("sensor", LIGHT_KEYS)? else { return Ok(None) };
+    let Some(table) = star.table("sensor")? else { return Ok(None) };
     if star.has("noise") {
         let expected = "either noise or a table [guide_star.sensor], not both";
         return Err(star.refuse(Invalid::new("noise", "", expected)));
@@ -343,13 +299,13 @@ fn read_light(star: &Table, sensor: &Sensor, system: &System) -> Result<Option<N
 #[cfg(feature = "command")]
 pub(crate) fn rates_apart(text: &str, name: &str) -> Result<Vec<String>, BadLine> {
     let document = Document::parse(name, text)?;
-    let root = document.root(TABLES)?;
-    let control = root.table("loop", &["kind", "rate", "gain", "delay"])?;
+    let root = document.root(SYSTEM_KEYS)?;
+    let control = root.table("loop")?;
     let rate = control.map(|table| table.optional::<f64>("rate", "frames in a second"));
     let mut common = rate.transpose()?.flatten().map(|rate| ("loop.rate".to_string(), rate));
     let mut apart: Vec<(f64, usize, Vec<String>)> = Vec::new();
-    for star in root.tables("guide_star", STAR_KEYS)? {
-        let Some(sensor) = star.table("sensor", LIGHT_KEYS)? else { continue };
+    for star in root.tables("guide_star")? {
+        let Some(sensor) = star.table("sensor")? else { continue };
         for key in ["rate", "frame_rate"] {
             let Some(rate) = sensor.optional::<f64>(key, "frames in a second")? else { continue };
             let place = sensor.refuse(Invalid::new(key, rate, ""));
@@ -412,8 +368,7 @@ fn read_detector(table: &Table, light: Light) -> Result<Light, BadLine> {
 
 // Read where a laser is launched
 fn read_spot(table: &Table, sensor: &Sensor) -> Result<Option<LaserSpot>, BadLine> {
-    let keys = &["launch", "altitude", "thickness"];
-    let Some(spot) = table.table("spot", keys)? else { return Ok(None) };
+    let Some(spot) = table.table("spot")? else { return Ok(None) };
     let altitude = "a length in metres";
     let height = Some(sensor.source.height()).filter(|height| height.is_finite());
     let given = spot.optional("altitude", altitude)?.or(height);
@@ -426,11 +381,8 @@ fn read_spot(table: &Table, sensor: &Sensor) -> Result<Option<LaserSpot>, BadLin
 }
 
 // Read targets and the wavefront grid
-/// The keys of a target; its weight is for those who correct it.
-pub(crate) const TARGET_KEYS: Keys = &["zenith", "azimuth", "height", "weight"];
-
 fn read_targets(root: &Table) -> Result<Vec<Source>, BadLine> {
-    let tables = root.tables("target", TARGET_KEYS)?;
+    let tables = root.tables("target")?;
     let height = |table: &Table| table.optional("height", "inf, as a target is a direction");
     let read = |table| read_source(table, height(table)?.unwrap_or(f64::INFINITY));
     tables.iter().map(read).collect()
@@ -438,7 +390,7 @@ fn read_targets(root: &Table) -> Result<Vec<Source>, BadLine> {
 
 /// Directions over which mirrors are optimised, with their weights.
 fn read_optimisation(root: &Table) -> Result<Vec<(Source, f64)>, BadLine> {
-    let tables = root.tables("optimisation", &["zenith", "azimuth", "weight"])?;
+    let tables = root.tables("optimisation")?;
     let read = |table: &Table| {
         let weight = table.optional("weight", "a number greater than 0")?.unwrap_or(1.0);
         Ok((read_source(table, f64::INFINITY)?, weight))
@@ -447,8 +399,7 @@ fn read_optimisation(root: &Table) -> Result<Vec<(Source, f64)>, BadLine> {
 }
 
 fn read_phase(root: &Table) -> Result<Option<PhaseGrid>, BadLine> {
-    let keys = &["points", "oversampling", "disc_radius"];
-    let Some(table) = root.table("phase", keys)? else { return Ok(None) };
+    let Some(table) = root.table("phase")? else { return Ok(None) };
     let points = table.required("points", "a whole number from 1 to 100000")?;
     let oversampling =
         table.optional("oversampling", "a whole number from 1 to 1000")?.unwrap_or(1);
@@ -458,7 +409,7 @@ fn read_phase(root: &Table) -> Result<Option<PhaseGrid>, BadLine> {
 
 // Read the truth sensor
 fn read_truth_sensor(root: &Table, shared: &LensletArray) -> Result<Option<LensletArray>, BadLine> {
-    let Some(table) = root.table("truth_sensor", &["lenslets", "pitch"])? else { return Ok(None) };
+    let Some(table) = root.table("truth_sensor")? else { return Ok(None) };
     let lenslets = table.required("lenslets", LENSLETS)?;
     let same_width = shared.pitch() * (shared.lenslets() as f64 / lenslets as f64);
     let pitch = table.optional("pitch", "a length in metres")?.unwrap_or(same_width);
@@ -467,9 +418,7 @@ fn read_truth_sensor(root: &Table, shared: &LensletArray) -> Result<Option<Lensl
 
 // Read how slopes are modelled
 fn read_slope_model(root: &Table) -> Result<SlopeModel, BadLine> {
-    let Some(table) = root.table("covariance", &["slope_model"])? else {
-        return Ok(SlopeModel::default());
-    };
+    let Some(table) = root.table("covariance")? else { return Ok(SlopeModel::default()) };
     let words = [SlopeModel::Average, SlopeModel::EdgeMidpoint].map(|model| (model.name(), model));
     Ok(table.choice("slope_model", &words)?.unwrap_or_default())
 }
