@@ -415,7 +415,7 @@ fn options_without_effect_are_refused() -> Checked {
 fn pictures_say_what_they_show() -> Checked {
     let run = Run::new()?;
     for (options, maps, words) in [
-        ("--pair all --component yy", 16, ["all pairs of 4 guide stars, yy", "square-root"]),
+        ("--pair all --component yy", 10, ["all pairs of 4 guide stars, yy", "square-root"]),
         (
             "--of wavefront --pair 1,3 --scale log",
             14,
@@ -424,7 +424,7 @@ fn pictures_say_what_they_show() -> Checked {
         (
             "--of wavefront --pair all --component x",
             56,
-            ["2 wavefronts with slopes of 4 guide stars, x", "grey"],
+            ["2 wavefronts with slopes of 4 guide stars, x", "Grey"],
         ),
     ] {
         said(&run.covariance("keck-lgs", &format!("-o cov.npz --plot cov.svg {options}"))?);
