@@ -424,7 +424,7 @@ impl View {
     fn place_of_cuts(&self) -> ((i32, i32), (i32, i32)) {
         let (right, below) = self.maps_end();
         let higher = self.rows() > self.columns;
-        let beside = ((right + 10, 100), (1000, (below - 100).min(1000)));
+        let beside = ((right + 10, 100), (1000, (below - 100).min(1400)));
         if higher { beside } else { ((20, below + 40), (right.clamp(900, 1600) - 20, 760)) }
     }
 
@@ -511,7 +511,7 @@ impl Picture for View {
             self.draw_map(area, k)?;
         }
         let (right, below) = self.corner([self.rows(), self.columns]);
-        let high = (below - 202).min(1100);
+        let high = below - 202;
         self.draw_bar(&area.clone().shrink((right - 22, 150), (BAR, high)))?;
         let mut note = format!("Colours: {}.", self.scale.name());
         if self.maps.iter().any(|map| map.field.iter().any(|value| value.is_nan())) {

@@ -62,8 +62,8 @@ pub fn plot_noise_of_stars(
     check_noise(system)?;
     let stars = system.guide_stars().iter().zip(system.valid_lenslets()).enumerate();
     let noisy = stars.filter(|(_, (star, _))| star.noise.mean() > 0.0);
-    let panels =
-        noisy.map(|(q, (star, valid))| Ellipses::new(star, &valid, None, format!("guide star {q}")));
+    let panels = noisy
+        .map(|(q, (star, valid))| Ellipses::new(star, &valid, None, format!("guide star {q}")));
     Panels { title, panels: panels.collect::<Result<_, _>>()? }.encode(format)
 }
 
@@ -155,14 +155,14 @@ impl Ellipses<'_> {
         let below = side as i32 + 16;
         let ring = |k: i32| {
             let (sin, cos) = (f64::from(k) * PI / 12.0).sin_cos();
-            (150 + (22.0 * cos).round() as i32, below + (13.0 * sin).round() as i32)
+            (60 + (22.0 * cos).round() as i32, below + (13.0 * sin).round() as i32)
         };
         area.draw(&PathElement::new((0..=24).map(ring).collect::<Vec<_>>(), line))?;
         let words = format!("one standard deviation; half a lenslet = {scale} mas rms");
-        area.draw_text(&words, &letters, (186, below - 16))?;
+        area.draw_text(&words, &letters, (96, below - 16))?;
         if self.launch.is_some() {
-            area.draw(&Circle::new((150, below + 40), 12, colour(0xd55e00).filled()))?;
-            area.draw_text("launch telescope of the laser", &letters, (186, below + 24))?;
+            area.draw(&Circle::new((60, below + 40), 12, colour(0xd55e00).filled()))?;
+            area.draw_text("launch telescope of the laser", &letters, (96, below + 24))?;
         }
         Ok(())
     }

@@ -91,7 +91,7 @@ impl Picture for Stars<'_> {
     fn size(&self) -> (u32, u32) {
         let (width, height) =
             Self::corner(self.columns(), self.images.len().div_ceil(self.columns()));
-        (((width - 140 + BAR) as u32).max(title_width(self.title)), height as u32)
+        (((width - 110 + BAR) as u32).max(title_width(self.title)), height as u32)
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {

@@ -130,7 +130,7 @@ impl Blocks<'_> {
 impl Picture for Blocks<'_> {
     fn size(&self) -> (u32, u32) {
         let [height, width] = self.sides();
-        let right = (Self::CORNER.0 + width + 30 + BAR) as u32;
+        let right = (Self::CORNER.0 + width + 50 + BAR) as u32;
         (right.max(title_width(self.title)), (Self::CORNER.1 + height.max(BAR_HEIGHT) + 120) as u32)
     }
 
