@@ -600,6 +600,7 @@ impl Told<'_> {
         }
         let error = self.found.map(field, |seen| 1e9 * seen.budget.total());
         maps.push(("wavefront error [nm rms]".to_string(), error));
+        // Part natural from laser guide stars
         let (natural, laser): (Vec<_>, Vec<_>) = self
             .system
             .guide_stars()

@@ -179,16 +179,13 @@ mod tests {
         assert!(text.contains("one, rms of a ring") && !text.contains("two, rms"));
         // Each profile is one line from the middle to the edge, although its dark rings are below the floor.
         assert!(image.rings().iter().any(|ring| ring.mean < 1e-3));
-        let lines =
-            |hex: &str| text.lines().filter(|line| line.contains(&format!("stroke=\"{hex}\"")));
-        let shown =
-            lines("#009E73").next().and_then(|line| line.split("points=\"").nth(1)).unwrap();
+        let lines = |hex: &str| -> Vec<&str> {
+            let stroke = format!("stroke=\"{hex}\"");
+            text.lines().filter(|line| line.contains(&stroke)).collect()
+        };
+        let shown = lines("#009E73")[0].split("points=\"").nth(1).unwrap();
         let points = shown.split('"').next().unwrap().split_whitespace().count();
-        assert_eq!(
-            (lines("#0072B2").count(), lines("#009E73").count()),
-            (2, 2),
-            "with the legend's"
-        );
+        assert_eq!((lines("#0072B2").len(), lines("#009E73").len()), (2, 2), "with the legend's");
         assert_eq!(points, image.rings().len());
         let (words, least) = crate::plot::tests::letters(text.as_bytes());
         assert!(words.contains(&"PSF / perfect peak, floor 10⁻³".to_string()) && least >= 11.0);

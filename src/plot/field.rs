@@ -114,6 +114,7 @@ impl FieldPicture {
     }
 }
 
+// Marks of stars and ends of maps
 /// Outline of the mark of a natural star, pixels.
 fn circle() -> Vec<(i32, i32)> {
     let point =

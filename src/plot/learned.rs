@@ -239,6 +239,7 @@ mod tests {
         assert!(png.starts_with(b"\x89PNG"));
     }
 
+    // Check that unconstrained altitudes are marked
     #[test]
     fn unconstrained_altitudes_are_marked_and_do_not_widen_the_axis() {
         let system = System::from_file("book/systems/small-moao.toml").unwrap();

@@ -255,6 +255,7 @@ fn spectrum(values: &[f64], kept: usize, filter: f64) -> Figure {
     };
     let figure = figure.points(&format!("{} kept", above.len()), shown(above));
     let figure = if below.is_empty() { figure } else { figure.points(&dropped, shown(below)) };
+    // Draw the filter if it is on the axis
     match (threshold > 0.0, (0.5 * floor..=2.0 * most).contains(&threshold)) {
         (false, _) => figure,
         (true, true) => {
@@ -268,6 +269,7 @@ fn spectrum(values: &[f64], kept: usize, filter: f64) -> Figure {
     }
 }
 
+// Thin the points of a spectrum
 /// So few points that a picture is not heavy, the first and the last among them.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let step = points.len().div_ceil(600).max(1);
