@@ -415,7 +415,7 @@ fn options_without_effect_are_refused() -> Checked {
 fn pictures_say_what_they_show() -> Checked {
     let run = Run::new()?;
     for (options, maps, words) in [
-        ("--pair all --component yy", 16, ["all pairs of 4 guide stars, yy", "square-root"]),
+        ("--pair all --component yy", 10, ["all pairs of 4 guide stars, yy", "square-root"]),
         (
             "--of wavefront --pair 1,3 --scale log",
             14,
@@ -424,7 +424,7 @@ fn pictures_say_what_they_show() -> Checked {
         (
             "--of wavefront --pair all --component x",
             56,
-            ["2 wavefronts with slopes of 4 guide stars, x", "grey"],
+            ["2 wavefronts with slopes of 4 guide stars, x", "Grey"],
         ),
     ] {
         said(&run.covariance("keck-lgs", &format!("-o cov.npz --plot cov.svg {options}"))?);
@@ -433,6 +433,58 @@ fn pictures_say_what_they_show() -> Checked {
         for word in words.into_iter().chain(["keck-lgs.toml: "]) {
             assert!(picture.contains(word), "{word} for {options}");
         }
+    }
+    Ok(())
+}
+
+/// Words of a picture in SVG whose letters are at least 11 pixels high at the size at which it is shown.
+fn words(path: std::path::PathBuf) -> Result<Vec<String>, Box<dyn std::error::Error>> {
+    let svg = fs::read_to_string(path)?;
+    for size in svg.split("font-size=\"").skip(1) {
+        let size: f64 = size.split('"').next().ok_or("no size")?.parse()?;
+        assert!(0.5 * size >= 11.0, "{size}");
+    }
+    let words = svg.split("<text").skip(1).filter_map(|text| text.split(['>', '<']).nth(1));
+    Ok(words.map(|words| words.trim().to_string()).collect())
+}
+
+/// Each pair of stars is shown once, and errors begin at zero: every colour bar says what it shows in which unit.
+#[test]
+fn pictures_have_scales_with_quantity_and_unit() -> Checked {
+    let run = Run::new()?;
+    let (keck, moao) = (book("keck-lgs"), book("small-moao"));
+    let draw = |command: String| -> Result<Vec<String>, Box<dyn std::error::Error>> {
+        said(&run.lenslet(&format!("{command} --plot p.svg --quiet"))?);
+        words(run.path("p.svg"))
+    };
+    let all = draw(format!("covariance {} -o c.npz --pair all", keck.display()))?;
+    let pairs: Vec<&String> = all.iter().filter(|word| word.ends_with(" xx")).collect();
+    assert_eq!(pairs.len(), 10, "{pairs:?}");
+    assert!(pairs.iter().all(|pair| pair.as_bytes()[0] <= pair.as_bytes()[2]), "{pairs:?}");
+    assert!(all.iter().any(|word| word.starts_with("covariance [10")), "{all:?}");
+    let reconstruct = format!("reconstruct {} -o r.npz", moao.display());
+    let error = draw(reconstruct.clone())?;
+    assert!(error.contains(&"rms error of the wavefront [nm]".to_string()), "{error:?}");
+    assert!(!error.iter().any(|word| word == "−100" || word == "−200"), "{error:?}");
+    let noise = draw(format!("{reconstruct} --of noise"))?;
+    for word in ["small-moao.toml: noise of the slopes", "guide star 2"] {
+        assert!(noise.contains(&word.to_string()), "{noise:?}");
+    }
+    assert!(noise.iter().any(|word| word.ends_with("half a lenslet = 20.63 mas rms")), "{noise:?}");
+    let spectrum = draw(format!("{reconstruct} --method eigen --of spectrum"))?;
+    assert!(spectrum.contains(&"eigenvalue [rad²]".to_string()), "{spectrum:?}");
+    assert!(!spectrum.iter().any(|word| word == "10⁻²⁰" || word == "10⁻¹⁸"), "{spectrum:?}");
+    let matrix = draw(format!("{reconstruct} --of reconstructor"))?;
+    assert!(matrix.iter().any(|word| word.ends_with("rad/rad]")), "{matrix:?}");
+    let psf = draw(format!("psf {} -o p.fits --decades 5", moao.display()))?;
+    assert!(psf.contains(&"PSF / perfect peak, floor 10⁻⁵".to_string()), "{psf:?}");
+    let profile = draw(format!("psf {} -o p.fits --of profile", moao.display()))?;
+    assert!(profile.contains(&"PSF / perfect peak, floor 10⁻⁴".to_string()), "{profile:?}");
+    // A profile is one line, and its sample in the legend another.
+    let svg = fs::read_to_string(run.path("p.svg"))?;
+    for colour in ["#0072B2", "#009E73", "#CC79A7", "#E69F00"] {
+        let lines = svg.lines().filter(|line| line.contains(&format!("stroke=\"{colour}\"")));
+        assert_eq!(lines.count(), 2, "{colour}");
     }
     Ok(())
 }
@@ -1168,7 +1220,10 @@ fn images_are_made_told_and_refused() -> Checked {
         assert_eq!(point["strehl"][0].as_f64(), Some(strehl[[0, k / 3, k % 3]]));
     }
     assert_eq!(field["targets"][0]["strehl"][0].as_f64(), Some(strehl[[0, 1, 1]]));
-    assert!(fs::read_to_string(run.path("f.svg"))?.contains("Strehl ratio"));
+    let seen = words(run.path("f.svg"))?;
+    for word in ["Strehl ratio", "FWHM [mas]", "natural guide star", "laser guide star"] {
+        assert!(seen.contains(&word.to_string()), "{word}: {seen:?}");
+    }
     let table = fs::read_to_string(run.path("f.csv"))?;
     assert_eq!(table.lines().filter(|line| line.starts_with("field,")).count(), 9);
     let corner: Vec<&str> = table

@@ -131,8 +131,17 @@ fn plane_waves_are_imaged() -> Checked {
         .replace("'prism'", "'hrtem'")
         .replace("semi_angle = 24.0", "defocus = [0.0, -300.0]");
     let run = folder(&wave)?;
-    let told = said(&run, "stem si.toml -o si.npz --save wave,potential")?;
+    let told = said(&run, "stem si.toml -o si.npz --save wave,potential --plot si.svg")?;
     assert!(told.contains("4 images of si.toml"), "{told}");
+    let drawn = std::fs::read_to_string(run.path("si.svg"))?;
+    for defocus in ["image, defocus 0 Å", "image, defocus −300 Å"] {
+        assert_eq!(drawn.matches(&format!(">\n{defocus},")).count(), 2, "{defocus}");
+    }
+    assert_eq!(drawn.matches(">\nintensity / incident\n<").count(), 4);
+    std::fs::write(run.path("one.toml"), wave.replace("[0.0, -300.0]", "-300.0"))?;
+    said(&run, "stem one.toml -o one.npz --plot one.svg")?;
+    let drawn = std::fs::read_to_string(run.path("one.svg"))?;
+    assert_eq!(drawn.matches("defocus −300 Å\n<").count(), 2);
     let images: Array4<f32> = array::<f32>(&run, "si.npz", "image")?.into_dimensionality()?;
     assert_eq!(images.dim(), (2, 2, 144, 32));
     let image = images.slice(s![1, 1, .., ..]);

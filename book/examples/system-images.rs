@@ -36,10 +36,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::write(folder.join("star-profiles.svg"), picture)?;
     let [first, second] = &found.targets[..] else { return Err("two targets".into()) };
     let budgets = [("target 0", &first.budget), ("target 1", &second.budget)];
-    let picture = plot_budgets(&budgets, "small-moao.toml", PictureFormat::Svg)?;
+    let picture = plot_budgets(&budgets, "small-moao.toml: error budget", PictureFormat::Svg)?;
     std::fs::write(folder.join("budget-bars.svg"), picture)?;
     field(&system, &text, &folder)?;
     galaxies(&folder)
+}
+
+/// Directions of the natural and of the laser guide stars, arcsec.
+fn directions(system: &System) -> [Vec<[f64; 2]>; 2] {
+    let sources = system.guide_stars().iter().map(|star| &star.sensor.source);
+    let (natural, laser): (Vec<_>, Vec<_>) = sources.partition(|star| star.height().is_infinite());
+    [natural, laser].map(|stars| {
+        stars.iter().map(|star| star.direction().map(|x| x / ARCSEC)).collect()
+    })
 }
 
 /// Maps of a field of 100 arcseconds, of images as if errors were stationary.
@@ -54,17 +63,16 @@ fn field(system: &System, text: &str, folder: &Path) -> Result<(), Box<dyn Error
     let width = |seen: &Exposure| seen.width.map_or(f64::NAN, |width| 1e3 * width.mean() / ARCSEC);
     let maps = vec![
         ("Strehl ratio".to_string(), seen(&|seen| seen.image.strehl)),
-        ("width [mas]".to_string(), seen(&width)),
-        ("light in 150 mas".to_string(), seen(&|seen| seen.ensquared[0])),
+        ("FWHM [mas]".to_string(), seen(&width)),
+        ("energy in a box of 150 mas".to_string(), seen(&|seen| seen.ensquared[0])),
         (
-            "error of the wavefront [nm]".to_string(),
+            "wavefront error [nm rms]".to_string(),
             found.map(&field, |seen| 1e9 * seen.budget.total()),
         ),
     ];
-    let stars = system.guide_stars().iter();
-    let stars = stars.map(|star| star.sensor.source.direction().map(|x| x / ARCSEC)).collect();
+    let [stars, lasers] = directions(system);
     let title = "small-moao.toml at 1.65 µm".to_string();
-    let picture = FieldPicture { title, maps, step: field.step / ARCSEC, stars };
+    let picture = FieldPicture { title, maps, step: field.step / ARCSEC, stars, lasers };
     Ok(std::fs::write(folder.join("field-maps.svg"), plot_field(&picture, PictureFormat::Svg)?)?)
 }
 
@@ -84,10 +92,9 @@ fn galaxies(folder: &Path) -> Result<(), Box<dyn Error>> {
     let inside = shares.indexed_iter().filter(|((j, i), _)| near(*j) && near(*i));
     let none: f64 = inside.map(|(_, share)| share).sum();
     println!("in the box without correction: {none:.3}; in the field: {energy:.3}");
-    let maps = vec![("light in a box of 160 mas".to_string(), energy)];
-    let stars = system.guide_stars().iter();
-    let stars = stars.map(|star| star.sensor.source.direction().map(|x| x / ARCSEC)).collect();
+    let maps = vec![("energy in a box of 160 mas".to_string(), energy)];
+    let [stars, lasers] = directions(&system);
     let title = "mosaic-field.toml at 1.65 µm".to_string();
-    let picture = FieldPicture { title, maps, step: field.step / ARCSEC, stars };
+    let picture = FieldPicture { title, maps, step: field.step / ARCSEC, stars, lasers };
     Ok(std::fs::write(folder.join("mosaic-field.svg"), plot_field(&picture, PictureFormat::Svg)?)?)
 }

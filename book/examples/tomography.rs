@@ -5,7 +5,7 @@ use lenslet::linear::Eigen;
 use lenslet::model::{GuideStar, LensletArray, Noise, PhaseGrid, Source, System};
 use lenslet::plot::{
     ColourScale, Figure, PictureFormat, WavefrontMap, plot_reconstructor, plot_spectrum,
-    plot_wavefronts,
+    plot_wavefront_errors,
 };
 use lenslet::tomography::{
     CovarianceMatrices, Inversion, PointErrorsPlan, ReconstructorOptions, ReconstructorPlan, Truth,
@@ -44,7 +44,7 @@ fn points(path: &Path) -> Result<(), Box<dyn Error>> {
         map("without", error.rms_without_tilt, &error.variance_without_tilt),
     ];
     let title = "Error of the wavefront of keck-lgs.toml off the axis";
-    let drawn = plot_wavefronts(&maps, title, keck.wavefront_pitch(), PictureFormat::Svg)?;
+    let drawn = plot_wavefront_errors(&maps, title, keck.wavefront_pitch(), PictureFormat::Svg)?;
     Ok(std::fs::write(path, drawn)?)
 }
 
@@ -145,7 +145,7 @@ fn maps(small: &System, path: &Path) -> Result<(), Box<dyn Error>> {
         map("without tilt", &error.variance_without_tilt, error.rms_without_tilt),
     ];
     let step = small.truth_sensor().pitch();
-    let picture = plot_wavefronts(&maps, "small-moao.toml, target 1", step, PictureFormat::Svg)?;
+    let picture = plot_wavefront_errors(&maps, "small-moao.toml, target 1", step, PictureFormat::Svg)?;
     std::fs::write(path, picture)?;
     Ok(())
 }

@@ -579,7 +579,7 @@ impl Told<'_> {
         let budgets = names.iter().zip(&self.found.targets);
         let budgets: Vec<_> = budgets.map(|(name, seen)| (name.as_str(), &seen.budget)).collect();
         let name = short_name(&self.args.system.display().to_string());
-        plot_budgets(&budgets, &name, format)
+        plot_budgets(&budgets, &format!("{name}: error budget"), format)
     }
 
     /// The system, and the first wavelength.
@@ -593,15 +593,24 @@ impl Told<'_> {
         let first = |value: &dyn Fn(&Exposure) -> f64| self.by_wavelength(field, value).remove(0);
         let mut maps = vec![
             ("Strehl ratio".to_string(), first(&|seen| seen.image.strehl)),
-            ("width [mas]".to_string(), first(&|seen| width(seen).unwrap_or(f64::NAN))),
+            ("FWHM [mas]".to_string(), first(&|seen| width(seen).unwrap_or(f64::NAN))),
         ];
         if let Some(side) = self.boxes().first() {
-            maps.push((format!("light in {side} mas"), first(&|seen| seen.ensquared[0])));
+            maps.push((format!("energy in a box of {side} mas"), first(&|seen| seen.ensquared[0])));
         }
         let error = self.found.map(field, |seen| 1e9 * seen.budget.total());
-        maps.push(("error of the wavefront [nm]".to_string(), error));
-        let stars = self.system.guide_stars().iter();
-        let stars = stars.map(|star| star.sensor.source.direction().map(|x| x / ARCSEC)).collect();
-        FieldPicture { title: self.title(), maps, step: field.step / ARCSEC, stars }
+        maps.push(("wavefront error [nm rms]".to_string(), error));
+        // Part natural from laser guide stars
+        let (natural, laser): (Vec<_>, Vec<_>) = self
+            .system
+            .guide_stars()
+            .iter()
+            .map(|star| &star.sensor.source)
+            .partition(|source| source.height().is_infinite());
+        let directions = |sources: Vec<&Source>| {
+            sources.iter().map(|source| source.direction().map(|x| x / ARCSEC)).collect()
+        };
+        let (stars, lasers) = (directions(natural), directions(laser));
+        FieldPicture { title: self.title(), maps, step: field.step / ARCSEC, stars, lasers }
     }
 }

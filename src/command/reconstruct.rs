@@ -13,7 +13,7 @@ use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
 use crate::files::origin::Origin;
 use crate::model::system::System;
-use crate::plot::map::{WavefrontMap, plot_wavefronts};
+use crate::plot::map::{WavefrontMap, plot_wavefront_errors};
 use crate::plot::noise::{check_noise, plot_noise_of_stars};
 use crate::plot::reconstructor::{plot_reconstructor, plot_spectrum};
 use crate::plot::{ColourScale, PictureFormat, short_name};
@@ -443,17 +443,21 @@ impl Told<'_> {
                 plot_reconstructor(&matrix, &self.system, &title, self.args.scale, format)
             }
             (Of::Spectrum, _, Some((values, kept))) => {
-                let title = format!("{name}: covariance of the measurements");
+                let title = format!("{name}: eigenvalues of the covariance of the measurements");
                 plot_spectrum(values, *kept, self.plan.filter(&self.engine), &title, format)
             }
             (Of::Reconstructor | Of::Spectrum, ..) => unreachable!("refused before"),
-            (Of::Noise, ..) => plot_noise_of_stars(&self.system, format),
+            (Of::Noise, ..) => plot_noise_of_stars(&self.system, &noise_title(&name), format),
             (Of::Error, ..) => {
                 let step = self.system.truth_sensor().pitch();
                 draw_errors(&self.errors, (&name, step), format)
             }
         }
     }
+}
+
+fn noise_title(name: &str) -> String {
+    format!("{name}: noise of the slopes")
 }
 
 /// Draws the errors of some targets on grids of a step (m).
@@ -468,7 +472,7 @@ fn draw_errors(
     };
     let maps: Vec<WavefrontMap> = errors.iter().enumerate().map(map).collect();
     let title = format!("{name}: error of the wavefront");
-    plot_wavefronts(&maps, &title, step, format)
+    plot_wavefront_errors(&maps, &title, step, format)
 }
 
 // Errors at points into a file
@@ -500,7 +504,7 @@ fn errors_at_points(
         let name = short_name(&args.system.display().to_string());
         let step = system.wavefront_pitch() / system.wavefront_grid()?.oversampling as f64;
         let drawn = match args.of {
-            Of::Noise => plot_noise_of_stars(system, format)?,
+            Of::Noise => plot_noise_of_stars(system, &noise_title(&name), format)?,
             _ => draw_errors(&found.in_pupil(system)?, (&name, step), format)?,
         };
         Draft::holding(path, &drawn)

@@ -476,7 +476,8 @@ impl Run<'_> {
         let title = format!("{name}, {} keV, {} mrad", probe.beam.energy_kev(), probe.semi_angle);
         let (specimen, semi_angle) = (self.plan.specimen(), probe.semi_angle);
         let notes = annuli.chain(segmented).collect();
-        plot_scan(&ScanPicture { title, specimen, signals, semi_angle, notes }, format)
+        let counted = self.finishing.dose.is_some();
+        plot_scan(&ScanPicture { title, specimen, signals, semi_angle, notes, counted }, format)
     }
 
     // Tell of a run

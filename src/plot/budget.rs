@@ -5,7 +5,8 @@
 use crate::error::{Error, Invalid, accept};
 use crate::image::{Budget, PointSpread};
 use crate::plot::{
-    Area, Axis, CURVE_COLOURS, Drawn, Figure, Picture, PictureFormat, Scale, TYPEFACE, colour,
+    Area, Axis, CURVE_COLOURS, Drawn, Figure, LETTERS, Picture, PictureFormat, Scale, TYPEFACE,
+    colour, power_of_ten,
 };
 use crate::units::ARCSEC;
 use plotters::prelude::*;
@@ -37,17 +38,20 @@ pub fn plot_profiles(
     let mut figure = Figure::new()
         .title(title)
         .x_label("distance from the star [mas]")
-        .y_label("light, of a perfect star's middle")
+        .y_label(&format!("PSF / perfect peak, floor {}", power_of_ten(-(decades as i32))))
         .log_y()
         .y_range(least, 1.5);
     for (k, (name, image)) in images.iter().enumerate() {
         let rings = image.rings();
-        let at = |radius: f64, value: f64| (1e3 * radius / ARCSEC, value * image.strehl);
-        let shown = |(_, value): &(f64, f64)| *value > 0.0 || value.is_nan();
-        let means = rings.iter().map(|ring| at(ring.radius, ring.mean)).filter(shown);
+        let at = |radius: f64, value: f64| {
+            let level = value * image.strehl;
+            (1e3 * radius / ARCSEC, if level < least { least } else { level })
+        };
+        let means = rings.iter().map(|ring| at(ring.radius, ring.mean));
         figure = figure.line(name, means.collect::<Vec<_>>());
         if k == 0 {
-            let spread = rings.iter().map(|ring| at(ring.radius, ring.deviation)).filter(shown);
+            let outer = rings.iter().filter(|ring| ring.radius > 0.0);
+            let spread = outer.map(|ring| at(ring.radius, ring.deviation));
             figure = figure.dashes(&format!("{name}, rms of a ring"), spread.collect::<Vec<_>>());
         }
     }
@@ -127,7 +131,7 @@ impl Picture for Bars<'_> {
         let mut mesh = chart.configure_mesh();
         mesh.label_style((TYPEFACE, 30)).axis_desc_style((TYPEFACE, 32)).disable_x_mesh();
         mesh.bold_line_style(colour(0xdedede)).light_line_style(TRANSPARENT);
-        mesh.y_desc("error of the wavefront [nm rms]").draw()?;
+        mesh.y_desc("wavefront error [nm rms]").draw()?;
         for (k, ((name, values), hex)) in
             self.bars.iter().zip(CURVE_COLOURS.iter().cycle()).enumerate()
         {
@@ -144,7 +148,7 @@ impl Picture for Bars<'_> {
             if self.bars.len() * self.terms.len() <= 24 {
                 let number = |(term, value): (usize, &f64)| {
                     let place = (self.ends(k, term)[0], value + 0.045 * most);
-                    Text::new(format!("{value:.0}"), place, (TYPEFACE, 26).into_font())
+                    Text::new(format!("{value:.0}"), place, (TYPEFACE, LETTERS).into_font())
                 };
                 chart.draw_series(values.iter().enumerate().map(number))?;
             }
@@ -173,6 +177,18 @@ mod tests {
         let svg = plot_profiles(&stars, "two stars", 3, PictureFormat::Svg).unwrap();
         let text = String::from_utf8_lossy(&svg);
         assert!(text.contains("one, rms of a ring") && !text.contains("two, rms"));
+        // Each profile is one line from the middle to the edge, although its dark rings are below the floor.
+        assert!(image.rings().iter().any(|ring| ring.mean < 1e-3));
+        let lines = |hex: &str| -> Vec<&str> {
+            let stroke = format!("stroke=\"{hex}\"");
+            text.lines().filter(|line| line.contains(&stroke)).collect()
+        };
+        let shown = lines("#009E73")[0].split("points=\"").nth(1).unwrap();
+        let points = shown.split('"').next().unwrap().split_whitespace().count();
+        assert_eq!((lines("#0072B2").len(), lines("#009E73").len()), (2, 2), "with the legend's");
+        assert_eq!(points, image.rings().len());
+        let (words, least) = crate::plot::tests::letters(text.as_bytes());
+        assert!(words.contains(&"PSF / perfect peak, floor 10⁻³".to_string()) && least >= 11.0);
         assert!(plot_profiles(&[], "", 3, PictureFormat::Svg).is_err());
         assert!(plot_profiles(&stars, "", 0, PictureFormat::Svg).is_err());
         let budget = |fitting: f64| {

@@ -6,8 +6,8 @@ use crate::error::{Error, Invalid, finite};
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::plot::{
-    Area, Axis, ColourScale, Drawn, Figure, Picture, PictureFormat, TYPEFACE, paint_bar,
-    paint_levels, power_of_ten, short_name, ticks,
+    Area, Axis, BAR, ColourScale, Drawn, Figure, LETTERS, Picture, PictureFormat, TYPEFACE,
+    paint_bar, paint_levels, power_of_ten, short_name, ticks, title_width,
 };
 use crate::turbulence::slope::SlopeCovariance;
 use crate::turbulence::wavefront::{WavefrontLayer, WavefrontProblem, WavefrontSlope};
@@ -84,20 +84,24 @@ const FEW: usize = 3;
 type Places = Vec<[usize; 2]>;
 
 impl CovarianceView {
-    /// The pairs of slopes that are shown, for so many guide stars; and the components.
+    /// The pairs of slopes that are shown, each once, for so many guide stars; and the components.
     ///
     /// # Errors
     /// `Invalid` where a star does not exist, the component is that of a wavefront, or there are too many maps for a picture.
     pub fn check_slopes(&self, stars: usize) -> Result<(Places, Places), Invalid> {
+        let what = format!("two guide stars between 0 and {}, or all", stars.saturating_sub(1));
+        let mut pairs = self.pairs_of(stars, stars, stars <= FEW, &what)?;
+        if pairs.len() > 1 {
+            pairs.retain(|[p, q]| p <= q);
+        }
         let components = match self.component {
+            None if pairs.len() > 1 => vec![[0, 0], [0, 1], [1, 1]],
             None => vec![[0, 0], [0, 1], [1, 0], [1, 1]],
             Some(Component::Xx) => vec![[0, 0]],
             Some(Component::Xy) => vec![[0, 1]],
             Some(Component::Yy) => vec![[1, 1]],
             Some(other) => return Err(other.refused("xx, xy, yy or all, for slopes")),
         };
-        let what = format!("two guide stars between 0 and {}, or all", stars.saturating_sub(1));
-        let pairs = self.pairs_of(stars, stars, stars <= FEW, &what)?;
         check_size(pairs.len() * components.len())?;
         Ok((pairs, components))
     }
@@ -193,6 +197,12 @@ fn curves(name: &str, [a, b]: [usize; 2], all: bool, lone: bool) -> Vec<(String,
     }
 }
 
+/// The number of pairs in a row, a divisor of `pairs`, for which rows and columns of maps differ least.
+fn pairs_in_a_row(pairs: usize, components: usize) -> usize {
+    let divisors = (1..=pairs).filter(|k| pairs.is_multiple_of(*k));
+    divisors.min_by_key(|k| (k * components).abs_diff(pairs / k)).unwrap_or(1)
+}
+
 fn slope_view(
     covariance: &SlopeCovariance,
     system: &System,
@@ -209,23 +219,21 @@ fn slope_view(
     }
     // Map the slopes of each pair
     let lone = pairs.len() == 1;
-    let all = components.len() == 4;
-    let across = if lone { 1 } else { covariance.sources() };
-    let columns = if all { 2 * across } else { across };
-    let rows = pairs.len() * components.len() / columns;
-    let place = |row: usize, column: usize| match all {
-        true => (pairs[row / 2 * across + column / 2], [row % 2, column % 2]),
-        false => (pairs[row * across + column], components[0]),
+    let all = components.len() > 1;
+    let columns = match (lone, all) {
+        (true, true) => 2,
+        (true, false) => 1,
+        (false, _) => components.len() * pairs_in_a_row(pairs.len(), components.len()),
     };
-    let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
+    let places = pairs.iter().flat_map(|pair| components.iter().map(move |part| (*pair, *part)));
     let mut maps = Vec::new();
-    for (row, column) in places {
-        let ([p, q], [a, b]) = place(row, column);
+    for ([p, q], [a, b]) in places {
         let field = covariance.values().slice(s![p, q, a, b, .., ..]);
         let field = darken(field, &lit_lags(&valid[p], &valid[q], 1))?;
         let component = ["xx", "xy", "yx", "yy"][2 * a + b];
         let name = if lone { component.into() } else { format!("{p},{q} {component}") };
-        let cuts = if lone || row == 0 { curves(&name, [a, b], lone && all, lone) } else { vec![] };
+        let cut = lone || (p == pairs[0][0] && [a, b] == components[0]);
+        let cuts = if cut { curves(&name, [a, b], lone && all, lone) } else { vec![] };
         maps.push(Map { name, field, cuts });
     }
     // Name the picture of slopes
@@ -402,8 +410,22 @@ impl View {
 
     /// Upper left corner of a map, or of what follows behind the last.
     fn corner(&self, [row, column]: [usize; 2]) -> (i32, i32) {
-        let step = self.side() as i32 + 48;
-        (140 + column as i32 * step, 150 + row as i32 * step)
+        let step = self.side() as i32 + 52;
+        (150 + column as i32 * step, 150 + row as i32 * step)
+    }
+
+    /// Right and lower end of the maps, of their bar and of their axes.
+    fn maps_end(&self) -> (i32, i32) {
+        let (right, below) = self.corner([self.rows(), self.columns]);
+        (right + BAR, below + 70)
+    }
+
+    /// Upper left corner and size of the cuts: to the right of high maps, else below them.
+    fn place_of_cuts(&self) -> ((i32, i32), (i32, i32)) {
+        let (right, below) = self.maps_end();
+        let higher = self.rows() > self.columns;
+        let beside = ((right + 10, 100), (1000, (below - 100).min(1400)));
+        if higher { beside } else { ((20, below + 40), (right.clamp(900, 1600) - 20, 760)) }
     }
 
     /// The power of ten in which numbers are given.
@@ -415,11 +437,11 @@ impl View {
     fn draw_map<DB: DrawingBackend>(&self, area: &Area<DB>, k: usize) -> Drawn<DB> {
         let (row, column, side) = (k / self.columns, k % self.columns, self.side() as i32);
         let ((x, y), Map { name, field, .. }) = (self.corner([row, column]), &self.maps[k]);
-        area.draw_text(name, &(TYPEFACE, 28).into_text_style(area), (x, y - 32))?;
+        area.draw_text(name, &(TYPEFACE, LETTERS).into_text_style(area), (x, y - 36))?;
         area.draw(&Rectangle::new([(x - 1, y - 1), (x + side, y + side)], BLACK))?;
         // Put axes around a covariance map
-        let left = if column == 0 { 100 } else { 0 };
-        let below = if row + 1 == self.rows() { 90 } else { 0 };
+        let left = if column == 0 { 120 } else { 0 };
+        let below = if row + 1 == self.rows() { 96 } else { 0 };
         let around = area.clone().shrink((x - left, y), (side + left, side + below));
         let reach = 0.5 * self.lags() as f64 * self.step;
         let most = if side < 300 { 3 } else { 5 };
@@ -428,7 +450,7 @@ impl View {
         builder.x_label_area_size(below).y_label_area_size(left);
         let mut chart = builder.build_cartesian_2d(axis(), axis())?;
         let mut mesh = chart.configure_mesh();
-        mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, 28));
+        mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, LETTERS));
         mesh.x_desc("ρx [m]").y_desc("ρy [m]").draw()?;
         let (lags, own) = (self.lags(), field.nrows());
         let margin = (lags - own) / 2;
@@ -443,11 +465,9 @@ impl View {
     // Draw the bar of colours
     fn draw_bar<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
         let (unit, high) = (10f64.powi(self.power()), area.dim_in_pixel().1 as i32);
-        let name = format!("{} {}, {}", power_of_ten(self.power()), self.unit, self.scale.name());
-        area.draw_text(&name, &(TYPEFACE, 28).into_text_style(area), (0, 38))?;
-        let bar = area.clone().shrink((0, 70), (130, high - 70));
-        let gap = 2.0 * 34.0 / f64::from(high - 70);
-        paint_bar(&bar, ticks(self.scale, self.largest / unit, gap), 28)
+        let name = format!("covariance [{} {}]", power_of_ten(self.power()), self.unit);
+        let gap = 2.0 * 36.0 / f64::from(high);
+        paint_bar(area, ticks(self.scale, self.largest / unit, gap), &name)
     }
 
     // Cut through the middle
@@ -480,8 +500,9 @@ impl View {
 // Draw a view
 impl Picture for View {
     fn size(&self) -> (u32, u32) {
-        let (width, height) = self.corner([self.rows(), self.columns]);
-        (width as u32 + 1130, height as u32 + 80)
+        let ((right, below), (corner, size)) = (self.maps_end(), self.place_of_cuts());
+        let (width, height) = (right.max(corner.0 + size.0), below.max(corner.1 + size.1));
+        ((width as u32 + 10).max(title_width(&self.title)), height as u32 + 50)
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
@@ -490,13 +511,17 @@ impl Picture for View {
             self.draw_map(area, k)?;
         }
         let (right, below) = self.corner([self.rows(), self.columns]);
-        let high = (below - 198).min(1100);
-        self.draw_bar(&area.clone().shrink((right, 80), (170, high + 70)))?;
+        let high = below - 202;
+        self.draw_bar(&area.clone().shrink((right - 22, 150), (BAR, high)))?;
+        let mut note = format!("Colours: {}.", self.scale.name());
         if self.maps.iter().any(|map| map.field.iter().any(|value| value.is_nan())) {
-            let words = "grey: nothing lit is so far apart";
-            area.draw_text(words, &(TYPEFACE, 24).into_text_style(area), (right, below + 36))?;
+            let second = if self.unit == "rad²" { "lenslets" } else { "point and lenslet" };
+            note += &format!(" Grey: no lit {second} so far apart.");
         }
-        self.cuts().draw(&area.clone().shrink((right + 180, 122), (950, high + 152)))
+        let place = (30, self.size().1 as i32 - 44);
+        area.draw_text(&note, &(TYPEFACE, LETTERS).into_text_style(area), place)?;
+        let ((x, y), (width, height)) = self.place_of_cuts();
+        self.cuts().draw(&area.clone().shrink((x, y), (width, height)))
     }
 }
 
@@ -552,8 +577,14 @@ mod tests {
         let lags = view.lags();
         let (colours, cell) =
             (DerivedColorMap::new(&STATIONS.map(colour)), view.side() / lags as u32);
+        assert_eq!((view.columns, view.rows()), (3, 6));
+        let shown = |(p, q, a, b)| p <= q && (a, b) != (1, 0);
         for ((p, q, a, b, j, i), value) in covariance.values().indexed_iter() {
-            let corner = view.corner([2 * p + a, 2 * q + b]);
+            if !shown((p, q, a, b)) {
+                continue;
+            }
+            // Each pair once, (0,0), (0,1), (0,2), (1,1) and so on downwards: xx, xy, yy across.
+            let corner = view.corner([p * (5 - p) / 2 + q, a + b]);
             let x = corner.0 as u32 + i as u32 * cell + cell / 2;
             let y = corner.1 as u32 + (lags - 1 - j) as u32 * cell + cell / 2;
             let level = ColourScale::Root.level(value / view.largest);
@@ -580,11 +611,23 @@ mod tests {
         for (pairs, component, maps) in [
             (None, None, 4),
             (one, Some(Component::Xy), 1),
-            (Some(Pairs::All), Some(Component::Yy), 16),
+            (Some(Pairs::All), Some(Component::Yy), 10),
+            (Some(Pairs::All), None, 30),
         ] {
             let svg = draw(pairs, component).unwrap();
             assert_eq!(svg.matches("data:image/png;base64,").count(), maps + 1, "{pairs:?}");
             assert!(svg.contains("keck.toml: covariance") && svg.contains("logarithmic"));
+            let (words, least) = crate::plot::tests::letters(svg.as_bytes());
+            assert!(least >= 11.0 && words.iter().any(|word| word.ends_with("rad²]")), "{words:?}");
+            let names = words.iter().filter(|word| word.ends_with(" yy")).collect::<Vec<_>>();
+            assert!(maps == 4 || maps == 1 || names.len() == 10, "{names:?}");
+            assert!(!words.iter().any(|word| word.starts_with("1,0") || word.ends_with(",0 yx")));
+        }
+        for pairs in (1..12).map(|stars| stars * (stars + 1) / 2) {
+            for components in [1, 3] {
+                let across = pairs_in_a_row(pairs, components);
+                assert!(pairs % across == 0 && across * components <= 3 * pairs / across + 6);
+            }
         }
         let refused = |pairs, component| draw(pairs, component).unwrap_err().to_string();
         assert!(

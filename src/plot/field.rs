@@ -4,10 +4,12 @@
 // What pictures of fields stand on
 use crate::error::{Error, Invalid, accept, positive};
 use crate::plot::{
-    Area, Axis, Drawn, Picture, PictureFormat, Scale, TYPEFACE, paint, paint_bar_of,
+    Area, Axis, BAR, Drawn, LETTERS, Picture, PictureFormat, SEQUENTIAL, TITLE, TYPEFACE, paint,
+    paint_bar_of, title_width,
 };
 use ndarray::Array2;
 use plotters::prelude::*;
+use std::f64::consts::PI;
 
 // A field to be drawn
 /// Maps over one field.
@@ -15,12 +17,14 @@ use plotters::prelude::*;
 pub struct FieldPicture {
     /// What stands above all maps.
     pub title: String,
-    /// Each map with its title, (n, n), axis 0 along y; NaN where there is nothing.
+    /// Each map with its quantity and unit, (n, n), axis 0 along y; NaN where there is nothing.
     pub maps: Vec<(String, Array2<f64>)>,
     /// From one direction to the next, arcsec.
     pub step: f64,
-    /// Directions of guide stars, arcsec.
+    /// Directions of natural guide stars, arcsec.
     pub stars: Vec<[f64; 2]>,
+    /// Directions of laser guide stars, arcsec.
+    pub lasers: Vec<[f64; 2]>,
 }
 
 /// Draws the maps side by side.
@@ -32,7 +36,8 @@ pub struct FieldPicture {
 /// use lenslet::plot::{FieldPicture, PictureFormat, plot_field};
 /// let values = ndarray::Array2::from_shape_fn((5, 5), |(y, x)| 0.3 + 0.01 * (x + 2 * y) as f64);
 /// let maps = vec![("Strehl ratio".into(), values)];
-/// let picture = FieldPicture { title: "by hand".into(), maps, step: 10.0, stars: vec![[30.0, 0.0]] };
+/// let (stars, lasers) = (vec![[30.0, 0.0]], vec![]);
+/// let picture = FieldPicture { title: "by hand".into(), maps, step: 10.0, stars, lasers };
 /// assert!(String::from_utf8_lossy(&plot_field(&picture, PictureFormat::Svg)?).contains("Strehl ratio"));
 /// # Ok::<(), lenslet::Error>(())
 /// ```
@@ -50,20 +55,17 @@ pub fn plot_field(picture: &FieldPicture, format: PictureFormat) -> Result<Vec<u
 /// Pixels along the side of a map.
 const SIDE: i32 = 420;
 
-/// Colours from the least value to the largest.
-const STATIONS: [u32; 6] = [0x440154, 0x414487, 0x2a788e, 0x22a884, 0x7ad151, 0xfde725];
-
 impl FieldPicture {
     /// Half of the directions that are shown, arcsec.
     fn half(&self) -> f64 {
         let field = 0.5 * self.step * self.maps[0].1.nrows() as f64;
-        let stars = self.stars.iter().flatten().map(|x| 1.08 * x.abs());
+        let stars = self.stars.iter().chain(&self.lasers).flatten().map(|x| 1.08 * x.abs());
         stars.fold(field, f64::max)
     }
 
     /// Upper left corner of a map, or of what follows behind the last column or row.
     fn corner(column: usize, row: usize) -> (i32, i32) {
-        (120 + column as i32 * (SIDE + 260), 140 + row as i32 * (SIDE + 140))
+        (150 + column as i32 * (SIDE + BAR + 160), 140 + row as i32 * (SIDE + 160))
     }
 
     fn columns(&self) -> usize {
@@ -76,15 +78,15 @@ impl FieldPicture {
     fn draw_map<DB: DrawingBackend>(&self, area: &Area<DB>, k: usize) -> Drawn<DB> {
         let ((title, values), half) = (&self.maps[k], self.half());
         let (x, y) = Self::corner(k % self.columns(), k / self.columns());
-        area.draw_text(title, &(TYPEFACE, 26).into_text_style(area), (x, y - 34))?;
-        let around = area.clone().shrink((x - 100, y), (SIDE + 100, SIDE + 80));
+        area.draw_text(title, &(TYPEFACE, LETTERS).into_text_style(area), (x, y - 38))?;
+        let around = area.clone().shrink((x - 130, y), (SIDE + 130, SIDE + 90));
         let axis = || Axis::default().scale(&(-half..half), 5);
         let mut builder = ChartBuilder::on(&around);
-        builder.x_label_area_size(80).y_label_area_size(100);
+        builder.x_label_area_size(90).y_label_area_size(130);
         let mut chart = builder.build_cartesian_2d(axis(), axis())?;
         let mut mesh = chart.configure_mesh();
-        mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, 24));
-        mesh.x_desc("arcsec").draw()?;
+        mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, LETTERS));
+        mesh.x_desc("x [arcsec]").y_desc("y [arcsec]").draw()?;
         let [least, most] = ends(values);
         let n = values.nrows() as f64;
         let place = |share: f64| (2.0 * share - 1.0) * half / self.step + 0.5 * n;
@@ -97,21 +99,32 @@ impl FieldPicture {
                 f64::NAN
             }
         };
-        paint(&chart.plotting_area().strip_coord_spec(), &STATIONS, level)?;
-        let star = |&[x, y]: &[f64; 2]| Circle::new((x, y), 9, WHITE.stroke_width(4));
-        chart.draw_series(self.stars.iter().map(star))?;
-        let star = |&[x, y]: &[f64; 2]| Circle::new((x, y), 9, BLACK.stroke_width(2));
-        chart.draw_series(self.stars.iter().map(star))?;
+        paint(&chart.plotting_area().strip_coord_spec(), &SEQUENTIAL, level)?;
+        for (stars, outline) in [(&self.stars, circle()), (&self.lasers, triangle())] {
+            for style in [WHITE.stroke_width(7), BLACK.stroke_width(3)] {
+                let mark = |&[x, y]: &[f64; 2]| {
+                    EmptyElement::at((x, y)) + PathElement::new(outline.clone(), style)
+                };
+                chart.draw_series(stars.iter().map(mark))?;
+            }
+        }
         // Draw the scale of a map
-        let bar = area.clone().shrink((x + SIDE + 20, y), (130, SIDE));
-        let digits = (1.0 - (most - least).log10().floor()).clamp(0.0, 12.0) as usize;
-        let tick = |k: i32| {
-            let value = least + (most - least) * f64::from(k) / 4.0;
-            (value, format!("{value:.digits$}").replace('-', "−"))
-        };
-        let ticks = (0..=4).map(tick).collect();
-        paint_bar_of(&bar, &STATIONS, Scale { ends: least..most, ticks }, 24)
+        let bar = area.clone().shrink((x + SIDE + 20, y), (BAR, SIDE));
+        paint_bar_of(&bar, &SEQUENTIAL, Axis::default().scale(&(least..most), 6), title)
     }
+}
+
+// Marks of stars and ends of maps
+/// Outline of the mark of a natural star, pixels.
+fn circle() -> Vec<(i32, i32)> {
+    let point =
+        |angle: f64| ((11.0 * angle.cos()).round() as i32, (11.0 * angle.sin()).round() as i32);
+    (0..=16).map(|k| point(f64::from(k) * PI / 8.0)).collect()
+}
+
+/// Outline of the mark of a laser star, pixels.
+fn triangle() -> Vec<(i32, i32)> {
+    vec![(0, -15), (13, 9), (-13, 9), (0, -15)]
 }
 
 /// The least and the largest value, a little apart.
@@ -131,12 +144,34 @@ impl Picture for FieldPicture {
     fn size(&self) -> (u32, u32) {
         let (width, height) =
             Self::corner(self.columns(), self.maps.len().div_ceil(self.columns()));
-        (width as u32 - 60, height as u32)
+        (((width - 130) as u32).max(title_width(&self.title)), height as u32 + 30)
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
-        area.draw_text(&self.title, &(TYPEFACE, 32).into_text_style(area), (20, 24))?;
+        area.draw_text(&self.title, &(TYPEFACE, TITLE).into_text_style(area), (20, 24))?;
+        self.draw_key(area)?;
         (0..self.maps.len()).try_for_each(|k| self.draw_map(area, k))
+    }
+}
+
+impl FieldPicture {
+    /// Draws the meaning of the marks below all maps.
+    fn draw_key<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
+        let (letters, below) =
+            ((TYPEFACE, LETTERS).into_text_style(area), self.size().1 as i32 - 40);
+        let mut left = 40;
+        for (stars, outline, words) in [
+            (&self.stars, circle(), "natural guide star"),
+            (&self.lasers, triangle(), "laser guide star"),
+        ] {
+            if !stars.is_empty() {
+                let mark = outline.iter().map(|(x, y)| (left + x, below + y)).collect::<Vec<_>>();
+                area.draw(&PathElement::new(mark, BLACK.stroke_width(3)))?;
+                area.draw_text(words, &letters, (left + 26, below - 16))?;
+                left += 360;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -149,8 +184,13 @@ mod tests {
     fn maps_of_fields_have_the_right_side_up() {
         let values = Array2::from_shape_fn((3, 3), |(y, x)| (x + 3 * y) as f64);
         let maps = vec![("rising".to_string(), values)];
-        let mut picture =
-            FieldPicture { title: "one map".into(), maps, step: 10.0, stars: vec![[14.0, 0.0]] };
+        let mut picture = FieldPicture {
+            title: "one map".into(),
+            maps,
+            step: 10.0,
+            stars: vec![[14.0, 0.0]],
+            lasers: vec![],
+        };
         let png = plot_field(&picture, PictureFormat::Png).unwrap();
         let drawn = image::load_from_memory(&png).unwrap().into_rgb8();
         let (x, y) = FieldPicture::corner(0, 0);
@@ -160,6 +200,17 @@ mod tests {
         // Yellow, the largest, is in the upper right; violet in the lower left.
         let ([red, _, blue], [low, ..]) = (at(10, 2), at(2, 10));
         assert!(red > 200 && blue < 100 && low < 100, "{:?} {:?}", at(10, 2), at(2, 10));
+        let drawn = |picture: &FieldPicture| {
+            crate::plot::tests::letters(&plot_field(picture, PictureFormat::Svg).unwrap())
+        };
+        let (words, least) = drawn(&picture);
+        let has =
+            |words: &[String], word: &str| words.iter().filter(|other| *other == word).count();
+        assert_eq!((has(&words, "rising"), has(&words, "natural guide star")), (2, 1), "{words:?}");
+        assert!(has(&words, "x [arcsec]") == 1 && has(&words, "laser guide star") == 0);
+        assert!(least >= 11.0 && has(&words, "8") == 1, "{words:?}");
+        picture.lasers.push([0.0, 14.0]);
+        assert_eq!(has(&drawn(&picture).0, "laser guide star"), 1);
         picture.maps.push(("thin".into(), Array2::zeros((3, 2))));
         assert!(plot_field(&picture, PictureFormat::Svg).unwrap_err().to_string().contains("thin"));
         picture.maps.clear();

@@ -5,10 +5,10 @@
 use crate::error::Error;
 use crate::model::system::System;
 use crate::plot::{
-    Area, ColourScale, Drawn, Figure, Picture, PictureFormat, TYPEFACE, paint_bar, paint_levels,
-    power_of_ten, ticks,
+    Area, Axis as PanelAxis, BAR, ColourScale, Drawn, Figure, LETTERS, Picture, PictureFormat,
+    TITLE, TYPEFACE, paint_bar, paint_levels, power_of_ten, ticks,
 };
-use crate::tomography::learning::{Learned, Parameter};
+use crate::tomography::learning::{Doubt, Learned, Parameter};
 use crate::tomography::measured_maps::MapPair;
 use ndarray::{Array2, ArrayView1, Axis};
 use plotters::prelude::*;
@@ -41,7 +41,7 @@ pub fn plot_learned(
     let difference = &measured - &fitted;
     let figures = [profile(learned, start), cut(learned, start, pair)];
     let maps = [("measured", measured), ("fitted", fitted), ("difference", difference)];
-    Panels { title, figures, maps }.encode(format)
+    Panels { title, figures, maps, step: pair.pitch }.encode(format)
 }
 
 // A profile with its errors
@@ -52,17 +52,39 @@ fn profile(learned: &Learned, start: &System) -> Figure {
         };
         learned.values.iter().find(own).and_then(|value| value.error).unwrap_or(0.0)
     };
+    let begun = || start.atmosphere().layers().iter();
     let layers = learned.system.atmosphere().layers().iter().zip(&learned.fractions).enumerate();
     let point =
         |(l, (layer, (fraction, error))): (usize, (&crate::model::Layer, &(f64, Option<f64>)))| {
             [1e-3 * layer.altitude, *fraction, 1e-3 * error_of(l), error.unwrap_or(0.0)]
         };
-    let begun = start.atmosphere().layers().iter();
-    Figure::new()
+    let (known, unknown): (Vec<_>, Vec<_>) = layers.partition(|(l, _)| is_constrained(learned, *l));
+    let top = learned.fractions.iter().map(|(x, error)| x + error.unwrap_or(0.0).min(*x));
+    let top = top.chain(begun().map(|layer| layer.fraction)).fold(0.0, f64::max);
+    let figure = Figure::new()
         .x_label("altitude [km]")
-        .y_label("fraction")
-        .points_with_both_errors("learned", layers.map(point))
-        .points("start", begun.map(|layer| (1e-3 * layer.altitude, layer.fraction)))
+        .y_label("fraction of the turbulence")
+        .y_range(0.0, 1.08 * top)
+        .points_with_both_errors("learned", known.into_iter().map(point))
+        .points("start", begun().map(|layer| (1e-3 * layer.altitude, layer.fraction)));
+    if unknown.is_empty() {
+        return figure;
+    }
+    let hollow = unknown.into_iter().map(point).map(|[x, y, _, error]| (x, y, error));
+    figure.hollow_points("learned, altitude not constrained", hollow)
+}
+
+/// Whether the altitude of a layer was not fitted, or the slopes constrain it.
+fn is_constrained(learned: &Learned, layer: usize) -> bool {
+    let altitude = Parameter::Altitude(layer);
+    let weighs = |parts: &[(Parameter, f64)]| {
+        parts.iter().any(|(part, weight)| *part == altitude && weight.abs() > 0.1)
+    };
+    !learned.doubts.iter().any(|doubt| match doubt {
+        Doubt::Bound(part, _) | Doubt::Idle(part) | Doubt::Vague(part) => *part == altitude,
+        Doubt::Blind(parts) | Doubt::Hardly(parts) => weighs(parts),
+        Doubt::Tied(..) => false,
+    })
 }
 
 // A cut through a map
@@ -126,42 +148,53 @@ struct Panels<'a> {
     title: &'a str,
     figures: [Figure; 2],
     maps: [(&'static str, Array2<f64>); 3],
+    /// From one lag of the maps to the next, m.
+    step: f64,
 }
 
-/// Pixels along the side of a map, and from one map to the next.
-const SIDE: i32 = 760;
-const STEP: i32 = 870;
+/// Pixels along the side of a map, from one map to the next, and of the panels of curves.
+const SIDE: i32 = 420;
+const STEP: i32 = 450;
+const CURVES: (i32, i32) = (1640, 720);
 
 impl Picture for Panels<'_> {
     fn size(&self) -> (u32, u32) {
-        (2880, 1960)
+        (1680, (100 + 2 * CURVES.1 + SIDE + 190) as u32)
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
-        area.draw_text(self.title, &(TYPEFACE, 40).into_text_style(area), (30, 24))?;
+        area.draw_text(self.title, &(TYPEFACE, TITLE).into_text_style(area), (20, 24))?;
         for (k, figure) in self.figures.iter().enumerate() {
-            figure.draw(&area.clone().shrink((1440 * k as i32, 90), (1440, 920)))?;
+            figure.draw(&area.clone().shrink((0, 70 + CURVES.1 * k as i32), CURVES))?;
         }
         let values = || self.maps[..2].iter().flat_map(|(_, map)| map.iter());
         let largest =
             values().filter(|x| x.is_finite()).fold(0.0, |most: f64, x| most.max(x.abs()));
         let largest = if largest > 0.0 { largest } else { 1.0 };
+        let top = 70 + 2 * CURVES.1 + 60;
         for (k, (name, map)) in self.maps.iter().enumerate() {
-            let (left, n) = (110 + STEP * k as i32, map.nrows());
-            area.draw_text(name, &(TYPEFACE, 32).into_text_style(area), (left, 1060))?;
-            let image = area.clone().shrink((left, 1110), (SIDE, SIDE));
+            let left = 130 + STEP * k as i32;
+            area.draw_text(name, &(TYPEFACE, LETTERS).into_text_style(area), (left, top - 38))?;
+            // Draw a map of what was learned
+            let start = if k == 0 { 120 } else { 0 };
+            let around = area.clone().shrink((left - start, top), (SIDE + start, SIDE + 96));
+            let reach = 0.5 * map.nrows() as f64 * self.step;
+            let axis = || PanelAxis::default().scale(&(-reach..reach), 5);
+            let mut builder = ChartBuilder::on(&around);
+            builder.x_label_area_size(96).y_label_area_size(start);
+            let mut chart = builder.build_cartesian_2d(axis(), axis())?;
+            let mut mesh = chart.configure_mesh();
+            mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, LETTERS));
+            mesh.x_desc("ρx [m]").y_desc("ρy [m]").draw()?;
+            let n = map.nrows();
             let entry = |share: f64| ((share * n as f64) as usize).min(n - 1);
-            paint_levels(&image, |x, y| {
-                ColourScale::Root.level(map[[entry(y), entry(x)]] / largest)
-            })?;
+            let level = |x, y| ColourScale::Root.level(map[[entry(y), entry(x)]] / largest);
+            paint_levels(&chart.plotting_area().strip_coord_spec(), level)?;
         }
-        let power = largest.log10().floor();
-        let name = format!("{} rad²", power_of_ten(power as i32));
-        let left = 110 + STEP * 2 + SIDE + 30;
-        area.draw_text(&name, &(TYPEFACE, 28).into_text_style(area), (left, 1060))?;
-        let bar = area.clone().shrink((left, 1110), (130, SIDE));
-        let ticks = ticks(ColourScale::Root, largest / 10f64.powf(power), 0.09);
-        paint_bar(&bar, ticks, 26)
+        let (power, gap) = (largest.log10().floor(), 2.0 * 36.0 / f64::from(SIDE));
+        let name = format!("xx + yy [{} rad²]", power_of_ten(power as i32));
+        let bar = area.clone().shrink((130 + 3 * STEP - 14, top), (BAR, SIDE));
+        paint_bar(&bar, ticks(ColourScale::Root, largest / 10f64.powf(power), gap), &name)
     }
 }
 
@@ -192,7 +225,47 @@ mod tests {
         assert!((half(1.0) - half(-1.0)).abs() > 0.05 * map[[7, 7]]);
         let middle = near_the_line(&system, own).iter().any(|(_, lag)| *lag == [7, 7]);
         assert!(!middle && map[[0, 0]].is_nan() == (pair.counts()[[0, 0]] == 0.0));
+        let svg = plot_learned(&learned, &system, "exact", PictureFormat::Svg).unwrap();
+        let (words, least) = crate::plot::tests::letters(&svg);
+        let count = |word: &str| words.iter().filter(|other| *other == word).count();
+        assert_eq!(
+            (count("ρx [m]"), count("ρy [m]"), count("altitude [km]")),
+            (3, 1, 1),
+            "{words:?}"
+        );
+        assert!(count("xx + yy [10⁻¹³ rad²]") == 1 && least >= 11.0, "{words:?} {least}");
+        assert!(words.iter().all(|word| !word.contains("not constrained")));
         let png = plot_learned(&learned, &system, "exact", PictureFormat::Png).unwrap();
         assert!(png.starts_with(b"\x89PNG"));
+    }
+
+    // Check that unconstrained altitudes are marked
+    #[test]
+    fn unconstrained_altitudes_are_marked_and_do_not_widen_the_axis() {
+        let system = System::from_file("book/systems/small-moao.toml").unwrap();
+        let plan = LearnPlan::new(&system, LearnOptions::default()).unwrap();
+        let mut learned = plan.fit(plan.expected(&silent).unwrap(), &silent).unwrap();
+        let air = learned.system.atmosphere();
+        let mut layers = air.layers().to_vec();
+        layers[2].altitude = 85e3;
+        let air = crate::model::Atmosphere::new(air.fried_parameter(), air.wavelength(), layers);
+        learned.system = learned.system.to_builder().atmosphere(air.unwrap()).build().unwrap();
+        let mut words = |doubts: &[Doubt]| {
+            learned.doubts = doubts.to_vec();
+            let svg = plot_learned(&learned, &system, "", PictureFormat::Svg).unwrap();
+            let words = crate::plot::tests::letters(&svg).0;
+            let marked = words.iter().any(|word| word == "learned, altitude not constrained");
+            (marked, words.iter().any(|word| word == "80"))
+        };
+        let key = Parameter::Altitude(2);
+        assert_eq!(words(&[]), (false, true));
+        for doubt in [
+            Doubt::Idle(key),
+            Doubt::Vague(key),
+            Doubt::Bound(key, 85e3),
+            Doubt::Hardly(vec![(key, 0.7), (Parameter::Strength(2), 0.7)]),
+        ] {
+            assert_eq!(words(&[Doubt::Vague(Parameter::Strength(0)), doubt]), (true, false));
+        }
     }
 }

@@ -4,7 +4,8 @@
 // What maps stand on
 use crate::error::{Error, Invalid, positive};
 use crate::plot::{
-    Area, Axis, Drawn, Picture, PictureFormat, TYPEFACE, number, paint_bar, paint_levels,
+    Area, Axis, BAR, Drawn, LETTERS, Picture, PictureFormat, SEQUENTIAL, STATIONS, Scale, TITLE,
+    TYPEFACE, number, paint, paint_bar_of, title_width,
 };
 use ndarray::Array2;
 use plotters::prelude::*;
@@ -19,7 +20,7 @@ pub struct WavefrontMap {
     pub values: Array2<f64>,
 }
 
-/// Draws wavefronts of one shape and grid `step` (m) side by side, up to four in a row, under a title.
+/// Draws wavefronts of one shape and grid `step` (m) side by side, up to three in a row, under a title.
 ///
 /// # Errors
 /// `Invalid` where there is no wavefront, their shapes differ, all values are NaN or one is infinite.
@@ -38,7 +39,28 @@ pub fn plot_wavefronts(
     step: f64,
     format: PictureFormat,
 ) -> Result<Vec<u8>, Error> {
-    Maps::new(maps, title, positive("step", step)?)?.encode(format)
+    Maps::new(maps, title, positive("step", step)?, true)?.encode(format)
+}
+
+/// Draws the rms errors \[m\] of wavefronts in the same way, on a sequential scale from zero.
+///
+/// # Errors
+/// `Invalid` as for wavefronts, and where an error is negative.
+///
+/// ```
+/// use lenslet::plot::{*, PictureFormat};
+/// let maps = [WavefrontMap { title: "target 0".into(), values: ndarray::Array2::from_elem((9, 9), 1e-7) }];
+/// let picture = plot_wavefront_errors(&maps, "made by hand", 0.5, PictureFormat::Svg)?;
+/// assert!(String::from_utf8_lossy(&picture).contains("rms error of the wavefront [nm]"));
+/// # Ok::<(), lenslet::Error>(())
+/// ```
+pub fn plot_wavefront_errors(
+    maps: &[WavefrontMap],
+    title: &str,
+    step: f64,
+    format: PictureFormat,
+) -> Result<Vec<u8>, Error> {
+    Maps::new(maps, title, positive("step", step)?, false)?.encode(format)
 }
 
 // Take the piston away
@@ -58,13 +80,20 @@ struct Maps<'a> {
     step: f64,
     /// The largest magnitude, metres; never 0.
     largest: f64,
+    /// Whether the values have a sign: wavefronts, rather than their errors.
+    signed: bool,
 }
 
 /// Pixels along the side of a map, about.
-const SIDE: usize = 420;
+const SIDE: usize = 400;
 
 impl<'a> Maps<'a> {
-    fn new(maps: &'a [WavefrontMap], title: &'a str, step: f64) -> Result<Self, Invalid> {
+    fn new(
+        maps: &'a [WavefrontMap],
+        title: &'a str,
+        step: f64,
+        signed: bool,
+    ) -> Result<Self, Invalid> {
         let first = maps.first().ok_or_else(|| Invalid::new("wavefronts", 0, "at least one"))?;
         let values = || maps.iter().flat_map(|map| &map.values).filter(|value| !value.is_nan());
         let largest = values().fold(0.0, |largest: f64, value| largest.max(value.abs()));
@@ -77,7 +106,14 @@ impl<'a> Maps<'a> {
         if !largest.is_finite() || values().next().is_none() {
             return Err(Invalid::new("wavefront", largest, "finite numbers, and at least one"));
         }
-        Ok(Self { maps, title, step, largest: if largest > 0.0 { largest } else { 1e-9 } })
+        if let Some(value) = values().find(|value| !signed && **value < 0.0) {
+            return Err(Invalid::new(
+                "error of the wavefront",
+                value,
+                "an rms, which is not negative",
+            ));
+        }
+        Ok(Self { maps, title, step, largest: if largest > 0.0 { largest } else { 1e-9 }, signed })
     }
 
     // Place the maps in rows
@@ -88,13 +124,13 @@ impl<'a> Maps<'a> {
     }
 
     fn columns(&self) -> usize {
-        self.maps.len().min(4)
+        self.maps.len().min(3)
     }
 
     /// Upper left corner of map `k`, or of what follows behind the last column or row.
     fn corner(&self, column: usize, row: usize) -> (i32, i32) {
         let side = self.size_of_map().1;
-        (110 + column as i32 * (side + 40), 140 + row as i32 * (side + 70))
+        (124 + column as i32 * (side + 40), 140 + row as i32 * (side + 80))
     }
 }
 
@@ -104,11 +140,11 @@ impl Maps<'_> {
         let (column, row) = (k % self.columns(), k / self.columns());
         let ((x, y), (points, side)) = (self.corner(column, row), self.size_of_map());
         let WavefrontMap { title, values } = &self.maps[k];
-        area.draw_text(title, &(TYPEFACE, 26).into_text_style(area), (x, y - 34))?;
+        area.draw_text(title, &(TYPEFACE, LETTERS).into_text_style(area), (x, y - 38))?;
         area.draw(&Rectangle::new([(x - 1, y - 1), (x + side, y + side)], BLACK))?;
         // Put axes around a map
-        let left = if column == 0 { 90 } else { 0 };
-        let below = if k + self.columns() >= self.maps.len() { 80 } else { 0 };
+        let left = if column == 0 { 110 } else { 0 };
+        let below = if k + self.columns() >= self.maps.len() { 90 } else { 0 };
         let around = area.clone().shrink((x - left, y), (side + left, side + below));
         let reach = 0.5 * points as f64 * self.step;
         let axis = || Axis::default().scale(&(-reach..reach), 5);
@@ -116,25 +152,33 @@ impl Maps<'_> {
         builder.x_label_area_size(below).y_label_area_size(left);
         let mut chart = builder.build_cartesian_2d(axis(), axis())?;
         let mut mesh = chart.configure_mesh();
-        mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, 26));
+        mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, LETTERS));
         mesh.x_desc("x [m]").y_desc("y [m]").draw()?;
         // Colour the map of values
         let place = |share: f64| ((share * points as f64) as usize).min(points - 1);
-        let level = |x: f64, y: f64| values[[place(y), place(x)]] / self.largest;
-        paint_levels(&chart.plotting_area().strip_coord_spec(), level)
+        let level = |x: f64, y: f64| {
+            let share = values[[place(y), place(x)]] / self.largest;
+            if self.signed { 0.5 + 0.5 * share } else { share }
+        };
+        paint(&chart.plotting_area().strip_coord_spec(), self.colours(), level)
     }
 
     // Draw the scale of the maps
+    fn colours(&self) -> &'static [u32] {
+        if self.signed { &STATIONS } else { &SEQUENTIAL }
+    }
+
     fn draw_scale<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
-        let (nanometres, high) = (1e9 * self.largest, area.dim_in_pixel().1 as i32);
+        let nanometres = 1e9 * self.largest;
         let power = 10f64.powf(nanometres.log10().floor());
         let step = [1.0, 2.0, 5.0].map(|step| step * power / 2.0);
         let step = step.into_iter().find(|step| nanometres / step < 5.0).unwrap_or(nanometres);
-        let count = (nanometres / step) as i32;
-        let tick = |k: i32| (f64::from(k) * step / nanometres, number(f64::from(k) * step));
-        area.draw_text("nm", &(TYPEFACE, 26).into_text_style(area), (4, 6))?;
-        let bar = area.clone().shrink((0, 40), (130, high - 40));
-        paint_bar(&bar, (-count..=count).map(tick).collect(), 26)
+        let (count, signed) = ((nanometres / step * (1.0 + 1e-9)) as i32, self.signed);
+        let tick = |k: i32| (f64::from(k) * step, number(f64::from(k) * step));
+        let ticks = (if signed { -count } else { 0 }..=count).map(tick).collect();
+        let least = if signed { -nanometres } else { 0.0 };
+        let label = if signed { "wavefront [nm]" } else { "rms error of the wavefront [nm]" };
+        paint_bar_of(area, self.colours(), Scale { ends: least..nanometres, ticks }, label)
     }
 }
 
@@ -143,17 +187,17 @@ impl Picture for Maps<'_> {
     fn size(&self) -> (u32, u32) {
         let rows = self.maps.len().div_ceil(self.columns());
         let (width, height) = self.corner(self.columns(), rows);
-        (width as u32 + 150, height as u32 + 40)
+        (((width + BAR) as u32).max(title_width(self.title)), height as u32 + 40)
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
-        area.draw_text(self.title, &(TYPEFACE, 32).into_text_style(area), (20, 24))?;
+        area.draw_text(self.title, &(TYPEFACE, TITLE).into_text_style(area), (20, 24))?;
         for k in 0..self.maps.len() {
             self.draw_map(area, k)?;
         }
         let (right, _) = self.corner(self.columns(), 0);
         let side = self.size_of_map().1;
-        self.draw_scale(&area.clone().shrink((right, 100), (150, side + 60)))
+        self.draw_scale(&area.clone().shrink((right - 20, 140), (BAR, side)))
     }
 }
 
@@ -172,8 +216,10 @@ mod tests {
         let maps: Vec<_> = [1e-8, 3e-8, 2e-9, 0.0, 1e-7].map(tilt).into();
         let svg = plot_wavefronts(&maps, "five tilts", 0.25, PictureFormat::Svg).unwrap();
         let text = String::from_utf8(svg).unwrap();
-        assert!(maps.iter().all(|map| text.contains(&map.title)) && text.contains("nm"));
-        assert!(text.contains("five tilts"));
+        assert!(maps.iter().all(|map| text.contains(&map.title)));
+        let (words, least) = crate::plot::tests::letters(text.as_bytes());
+        let has = |word: &str| words.iter().any(|other| other == word);
+        assert!(has("five tilts") && has("wavefront [nm]") && has("−200") && least >= 11.0);
         assert!(
             plot_wavefronts(&maps[3..4], "", 0.25, PictureFormat::Png)
                 .unwrap()
@@ -194,7 +240,7 @@ mod tests {
     fn dark_points_are_grey_and_flat_ones_white() {
         let values = ndarray::arr2(&[[0.0, f64::NAN], [1e-8, -1e-8]]);
         let maps = [WavefrontMap { title: String::new(), values }];
-        let laid_out = Maps::new(&maps, "", 1.0).unwrap();
+        let laid_out = Maps::new(&maps, "", 1.0, true).unwrap();
         let png = laid_out.encode(PictureFormat::Png).unwrap();
         let picture = image::load_from_memory(&png).unwrap().into_rgb8();
         let ((x, y), side) = (laid_out.corner(0, 0), laid_out.size_of_map().1);
@@ -204,6 +250,38 @@ mod tests {
         };
         assert_eq!((at(0, 0), at(1, 0)), ([255; 3], [DARK.0, DARK.1, DARK.2]));
         assert!(at(0, 1)[0] > at(0, 1)[2] && at(1, 1)[0] < at(1, 1)[2]);
+    }
+
+    // Check that errors begin at zero
+    #[test]
+    fn errors_have_a_scale_from_zero() {
+        let of = |values| [WavefrontMap { title: "target 0".into(), values }];
+        let maps = of(ndarray::arr2(&[[0.0, f64::NAN], [0.5e-7, 1e-7]]));
+        let svg = plot_wavefront_errors(&maps, "errors", 1.0, PictureFormat::Svg).unwrap();
+        let (words, least) = crate::plot::tests::letters(&svg);
+        assert!(words.contains(&"rms error of the wavefront [nm]".to_string()), "{words:?}");
+        assert!(words.contains(&"100".to_string()) && words.contains(&"0".to_string()));
+        let after = words.iter().rposition(|word| word.ends_with(" [m]")).unwrap();
+        let bar = &words[after..];
+        assert!(!bar.iter().any(|word| word.starts_with('−')) && least >= 11.0, "{bar:?}");
+        let laid_out = Maps::new(&maps, "errors", 1.0, false).unwrap();
+        let png = laid_out.encode(PictureFormat::Png).unwrap();
+        let picture = image::load_from_memory(&png).unwrap().into_rgb8();
+        let ((x, y), side) = (laid_out.corner(0, 0), laid_out.size_of_map().1);
+        let at = |i: i32, j: i32| {
+            let place = [x + (2 * i + 1) * side / 4, y + (3 - 2 * j) * side / 4];
+            picture.get_pixel(place[0] as u32, place[1] as u32).0
+        };
+        let dark = [DARK.0, DARK.1, DARK.2];
+        let [low, middle, high] = [[0, 0], [0, 1], [1, 1]].map(|[i, j]| at(i, j));
+        assert_eq!((low, at(1, 0), high), ([0x44, 0x01, 0x54], dark, [0xfd, 0xe7, 0x25]));
+        let sum = |[r, g, b]: [u8; 3]| u32::from(r) + u32::from(g) + u32::from(b);
+        assert!(sum(low) < sum(middle) && sum(middle) < sum(high), "{middle:?}");
+        let negative = of(ndarray::arr2(&[[0.0, -1e-9], [0.0, 1e-7]]));
+        let refused = plot_wavefront_errors(&negative, "", 1.0, PictureFormat::Svg).unwrap_err();
+        assert!(refused.to_string().starts_with("error of the wavefront = "), "{refused}");
+        let flat = of(Array2::zeros((2, 2)));
+        assert!(plot_wavefront_errors(&flat, "", 1.0, PictureFormat::Png).is_ok());
     }
 
     // Leave dark points out of the piston

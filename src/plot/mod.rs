@@ -20,7 +20,7 @@ pub use covariance::{
 pub use field::{FieldPicture, plot_field};
 #[cfg(feature = "factorise")]
 pub use learned::plot_learned;
-pub use map::{WavefrontMap, plot_wavefronts, without_piston};
+pub use map::{WavefrontMap, plot_wavefront_errors, plot_wavefronts, without_piston};
 pub use noise::{plot_noise, plot_noise_of_stars};
 pub use point_spread::plot_stars;
 pub use reconstructor::{plot_reconstructor, plot_spectrum};
@@ -35,7 +35,7 @@ use plotters::data::float::pretty_print_float;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters_svg::SVGBackend;
-use std::{io::Cursor, ops::Range, path::Path};
+use std::{f64::consts::PI, io::Cursor, ops::Range, path::Path};
 
 // Formats of a picture
 /// The format of a picture.
@@ -66,6 +66,12 @@ pub(crate) type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBacken
 
 /// The font that the program carries, and what a viewer of SVG may put in its place.
 pub(crate) const TYPEFACE: &str = "DejaVu Sans, Verdana, sans-serif";
+
+/// The height of the smallest letters: a font of 11.3 pixels where a picture is shown at half the size at which it is drawn.
+pub(crate) const LETTERS: u32 = 28;
+
+/// The height of a title's letters.
+pub(crate) const TITLE: u32 = 32;
 
 pub(crate) trait Picture {
     /// Width and height, in pixels.
@@ -136,11 +142,12 @@ pub struct Figure {
     curves: Vec<(String, Style, Vec<[f64; 4]>)>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Style {
     Line,
     Dashes,
     Points,
+    Hollow,
 }
 
 // Make, describe and show a figure
@@ -219,6 +226,14 @@ impl Figure {
     {
         let ordered = |[x, y, of_x, of_y]: [f64; 4]| [x, y, of_y, of_x];
         self.add(name, Style::Points, points.into_iter().map(ordered).collect())
+    }
+
+    /// Adds hollow points (x, y, e) that do not widen the axes; an arrow at the edge of the panel marks one beyond it.
+    pub fn hollow_points<I>(self, name: &str, points: I) -> Self
+    where
+        I: IntoIterator<Item = (f64, f64, f64)>,
+    {
+        self.add(name, Style::Hollow, points.into_iter().map(|(x, y, e)| [x, y, e, 0.0]).collect())
     }
 
     fn add(mut self, name: &str, style: Style, points: Vec<[f64; 4]>) -> Self {
@@ -366,7 +381,10 @@ impl Picture for Figure {
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
-        let all = self.curves.iter().flat_map(|(_, _, points)| points);
+        let hollow = |style: &Style| *style == Style::Hollow;
+        let lone = self.curves.iter().all(|(_, style, points)| hollow(style) || points.is_empty());
+        let wide = self.curves.iter().filter(|(_, style, _)| lone || !hollow(style));
+        let all = wide.flat_map(|(_, _, points)| points);
         let reach = all.clone().flat_map(|p| [p[1] - p[2], p[1], p[1] + p[2]]);
         let across = all.clone().flat_map(|p| [p[0] - p[3], p[0], p[0] + p[3]]);
         let x_ends = self.x.ends(across.map(|x| self.x.place(x)));
@@ -387,8 +405,8 @@ impl Picture for Figure {
         for ((name, style, points), hex) in self.curves.iter().zip(CURVE_COLOURS.iter().cycle()) {
             // Draw one curve
             let inside = |p: &[f64; 4]| within(place(p).0, &x_ends) && within(place(p).1, &y_ends);
-            let runs = points.split(|p| !inside(p)).filter(|run| run.len() > 1);
-            let runs = runs.map(|run| run.iter().map(place).collect::<Vec<_>>());
+            let placed: Vec<_> = points.iter().map(place).collect();
+            let runs = clipped(&placed, [&x_ends, &y_ends]).into_iter();
             let shown = points.iter().filter(|p| inside(p));
             let (line, disc) =
                 (colour(*hex).stroke_width(4), colour(*hex).filled().stroke_width(2));
@@ -413,6 +431,29 @@ impl Picture for Figure {
                     chart.draw_series(shown.clone().filter(|p| p[3] > 0.0).map(across))?;
                     chart.draw_series(shown.map(bar))?
                 }
+                Style::Hollow => {
+                    // Draw hollow points and arrows
+                    let thin = colour(*hex).stroke_width(3);
+                    let near = |x: f64| x.clamp(x_ends.start, x_ends.end);
+                    let high = points
+                        .iter()
+                        .filter(|p| within(place(p).1, &y_ends) && !place(p).0.is_nan());
+                    let rods = high.clone().filter(|p| p[2] > 0.0 && inside(p)).map(|p| {
+                        let end = |y| self.y.place(y).clamp(y_ends.start, y_ends.end);
+                        let ends = [end(p[1] - p[2]), end(p[1] + p[2])].map(|y| (place(p).0, y));
+                        PathElement::new(ends, thin)
+                    });
+                    chart.draw_series(rods)?;
+                    chart.draw_series(high.map(|p| {
+                        let (x, y) = place(p);
+                        let mark: Vec<(i32, i32)> = match (x < x_ends.start, x > x_ends.end) {
+                            (true, _) => vec![(24, -10), (4, 0), (24, 10), (24, -10)],
+                            (_, true) => vec![(-24, -10), (-4, 0), (-24, 10), (-24, -10)],
+                            _ => (0..=16).map(|k| f64::from(k) * PI / 8.0).map(on_ring).collect(),
+                        };
+                        EmptyElement::at((near(x), y)) + PathElement::new(mark, thin)
+                    }))?
+                }
             };
             // Name the curve in the legend
             if !name.is_empty() {
@@ -423,6 +464,7 @@ impl Picture for Figure {
                         DashedPathElement::new([(x, y), (x + 56, y)], 14, 8, line).into_dyn()
                     }
                     Style::Points => Circle::new((x + 28, y), 6, disc).into_dyn(),
+                    Style::Hollow => Circle::new((x + 28, y), 9, line.stroke_width(3)).into_dyn(),
                 });
             }
         }
@@ -448,11 +490,60 @@ impl Picture for Figure {
     }
 }
 
+// Clip a line at a panel's edges
+/// The visible parts of a polyline in a panel with these ends along x and y.
+fn clipped(points: &[(f64, f64)], panel: [&Range<f64>; 2]) -> Vec<Vec<(f64, f64)>> {
+    let mut parts: Vec<Vec<(f64, f64)>> = Vec::new();
+    for pair in points.windows(2) {
+        let Some([from, to]) = segment([pair[0], pair[1]], panel) else { continue };
+        match parts.last_mut() {
+            Some(part) if part.last() == Some(&from) => part.push(to),
+            _ => parts.push(vec![from, to]),
+        }
+    }
+    parts
+}
+
+/// The visible part of one segment.
+fn segment([a, b]: [(f64, f64); 2], panel: [&Range<f64>; 2]) -> Option<[(f64, f64); 2]> {
+    let step = [b.0 - a.0, b.1 - a.1];
+    let (mut enter, mut leave) = (0.0f64, 1.0f64);
+    for ((from, step), ends) in [a.0, a.1].into_iter().zip(step).zip(panel) {
+        if step == 0.0 && within(from, ends) {
+            continue;
+        }
+        let [one, two] = [ends.start, ends.end].map(|end| (end - from) / step);
+        if !step.is_finite() || step == 0.0 {
+            return None;
+        }
+        (enter, leave) = (enter.max(one.min(two)), leave.min(one.max(two)));
+    }
+    let at = |t: f64| match t {
+        0.0 => a,
+        1.0 => b,
+        _ => (a.0 + t * step[0], a.1 + t * step[1]),
+    };
+    (enter < leave).then(|| [at(enter), at(leave)])
+}
+
+/// A point of a small ring around the origin, pixels.
+fn on_ring(angle: f64) -> (i32, i32) {
+    ((9.0 * angle.cos()).round() as i32, (9.0 * angle.sin()).round() as i32)
+}
+
 // Colours of signed numbers
 const STATIONS: [u32; 11] = [
     0x053061, 0x2166ac, 0x4393c3, 0x92c5de, 0xd1e5f0, 0xffffff, 0xfddbc7, 0xf4a582, 0xd6604d,
     0xb2182b, 0x67001f,
 ];
+
+/// Colours of numbers without a sign, from the least to the largest: *viridis*.
+pub(crate) const SEQUENTIAL: [u32; 9] =
+    [0x440154, 0x472d7b, 0x3b528b, 0x2c728e, 0x21918c, 0x28ae80, 0x5ec962, 0xaddc30, 0xfde725];
+
+/// Colours of light over several decades: *inferno*.
+pub(crate) const LIGHT: [u32; 9] =
+    [0x000004, 0x1b0c41, 0x4a0c6b, 0x781c6d, 0xa52c60, 0xcf4446, 0xed6925, 0xfb9b06, 0xfcffa4];
 
 /// The colour of what is dark.
 pub(crate) const DARK: RGBColor = RGBColor(0xb0, 0xb0, 0xb0);
@@ -492,13 +583,16 @@ pub(crate) fn paint_colours<DB: DrawingBackend>(
 }
 
 // Bars of all colours
-/// Paints a bar of all levels, with ticks and their labels in letters of a size.
+/// Width of a bar of colours with the labels of its ticks and its own.
+pub(crate) const BAR: i32 = 196;
+
+/// Paints a bar of all levels from −1 to 1, with ticks and a `label` of quantity and unit.
 pub(crate) fn paint_bar<DB: DrawingBackend>(
     area: &Area<DB>,
     ticks: Vec<(f64, String)>,
-    letters: u32,
+    label: &str,
 ) -> Drawn<DB> {
-    paint_bar_of(area, &STATIONS, Scale { ends: -1.0..1.0, ticks }, letters)
+    paint_bar_of(area, &STATIONS, Scale { ends: -1.0..1.0, ticks }, label)
 }
 
 /// The same with other colours, over the ends of a scale.
@@ -506,12 +600,13 @@ pub(crate) fn paint_bar_of<DB: DrawingBackend>(
     area: &Area<DB>,
     stations: &[u32],
     levels: Scale,
-    letters: u32,
+    label: &str,
 ) -> Drawn<DB> {
     let mut builder = ChartBuilder::on(area);
-    let mut chart = builder.right_y_label_area_size(96).build_cartesian_2d(0.0..1.0, levels)?;
+    let mut chart = builder.right_y_label_area_size(160).build_cartesian_2d(0.0..1.0, levels)?;
     let mut mesh = chart.configure_mesh();
-    mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, letters)).draw()?;
+    mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, LETTERS));
+    mesh.axis_desc_style((TYPEFACE, LETTERS)).y_desc(label).draw()?;
     paint(&chart.plotting_area().strip_coord_spec(), stations, |_, y| y)
 }
 
@@ -567,6 +662,11 @@ pub(crate) fn ticks(scale: ColourScale, largest: f64, gap: f64) -> Vec<(f64, Str
 }
 
 // Name a system in a title
+/// The width that a title needs with margins, pixels.
+pub(crate) fn title_width(title: &str) -> u32 {
+    (0.62 * f64::from(TITLE) * title.chars().count() as f64).ceil() as u32 + 40
+}
+
 /// The name of a file without its folder, cut to what a title has room for.
 pub(crate) fn short_name(system: &str) -> String {
     const MOST: usize = 28;
@@ -578,7 +678,7 @@ pub(crate) fn short_name(system: &str) -> String {
 
 // Tests of the plots
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     // Check scales of colour and ticks
@@ -624,5 +724,65 @@ mod tests {
         for name in ["figure.pdf", "svg", "no/such/folder/figure.svg"] {
             assert!(Figure::new().save(name).is_err(), "{name}");
         }
+    }
+
+    // Check that lines are clipped and unbroken
+    #[test]
+    fn lines_are_cut_at_the_edge_and_nowhere_else() {
+        let panel = [&(0.0..4.0), &(0.0..2.0)];
+        let zigzag = [(0.0, 1.0), (1.0, -1.0), (2.0, 1.0), (3.0, 1.0), (5.0, 1.0)];
+        let parts = clipped(&zigzag, panel);
+        let expected =
+            [vec![(0.0, 1.0), (0.5, 0.0)], vec![(1.5, 0.0), (2.0, 1.0), (3.0, 1.0), (4.0, 1.0)]];
+        assert_eq!(parts, expected);
+        let broken =
+            [(0.0, 1.0), (1.0, f64::NEG_INFINITY), (2.0, 1.0), (3.0, f64::NAN), (4.0, 1.0)];
+        assert!(clipped(&broken, panel).is_empty() && clipped(&zigzag[..1], panel).is_empty());
+        assert!(clipped(&[(0.0, 3.0), (4.0, 3.0)], panel).is_empty());
+        let across = clipped(&[(-1.0, 1.0), (9.0, 1.0)], panel);
+        assert_eq!(across, [vec![(0.0, 1.0), (4.0, 1.0)]]);
+        let wave = (0..200).map(|k| (f64::from(k), 1.5 + f64::from(k).sin()));
+        let svg = Figure::new().log_y().line("", wave).render(PictureFormat::Svg).unwrap();
+        let svg = String::from_utf8(svg).unwrap();
+        let curve = r##"stroke="#0072B2""##;
+        assert_eq!(svg.lines().filter(|line| line.contains(curve)).count(), 1);
+    }
+
+    #[test]
+    fn hollow_points_do_not_widen_the_axes() {
+        let near = Figure::new().points("near", [(0.0, 1.0), (10.0, 2.0)]);
+        let ticks = |figure: &Figure| {
+            let svg = String::from_utf8(figure.render(PictureFormat::Svg).unwrap()).unwrap();
+            ["0", "5", "10", "500"].map(|tick| svg.contains(&format!(">\n{tick}\n<")))
+        };
+        let far = near.clone().hollow_points("far", [(1000.0, 1.5, 0.1), (5.0, 1.2, 0.0)]);
+        assert_eq!(ticks(&far), [true, true, true, false]);
+        assert_ne!(
+            far.render(PictureFormat::Png).unwrap(),
+            near.render(PictureFormat::Png).unwrap()
+        );
+        let lone = Figure::new().hollow_points("lone", [(0.0, 1.0, 0.0), (1000.0, 2.0, 0.0)]);
+        assert!(ticks(&lone)[3]);
+    }
+
+    // Measure the letters of a picture
+    /// Words of a picture in SVG, and the font of its smallest letters as it is shown, pixels.
+    pub(crate) fn letters(svg: &[u8]) -> (Vec<String>, f64) {
+        let svg = String::from_utf8(svg.to_vec()).unwrap();
+        let number = |text: &str| text.split('"').next().unwrap().parse::<f64>().unwrap();
+        let sizes = svg.split("font-size=\"").skip(1).map(number);
+        let words = svg.split("<text").skip(1).map(|text| {
+            let words = text.split_once('>').unwrap().1.split_once('<').unwrap().0;
+            words.trim().to_string()
+        });
+        (words.collect(), 0.5 * sizes.fold(f64::INFINITY, f64::min))
+    }
+
+    #[test]
+    fn letters_of_figures_are_large_enough() {
+        let figure =
+            Figure::new().title("title").x_label("x [m]").line("one", [(0.0, 1.0), (1.0, 2.0)]);
+        let (words, least) = letters(&figure.render(PictureFormat::Svg).unwrap());
+        assert!(least >= 11.0 && words.contains(&"x [m]".to_string()), "{least} {words:?}");
     }
 }

@@ -5,7 +5,10 @@
 use crate::error::{Error, Invalid, accept};
 use crate::model::noise::GuideStar;
 use crate::model::system::System;
-use crate::plot::{Area, Axis, Drawn, Picture, PictureFormat, TYPEFACE, colour, number};
+use crate::plot::{
+    Area, Axis, Drawn, LETTERS, Picture, PictureFormat, TITLE, TYPEFACE, colour, number,
+    title_width,
+};
 use crate::units::ARCSEC;
 use ndarray::Array2;
 use plotters::prelude::*;
@@ -25,7 +28,7 @@ use std::f64::consts::PI;
 /// let star = GuideStar::at_rest(Source::star(0.0, 0.0)?, array, (0.02 * ARCSEC).powi(2))?;
 /// let valid = array.valid(None, Validity::default());
 /// let picture = plot_noise(&star, &valid, None, "a small sensor", PictureFormat::Svg)?;
-/// assert!(String::from_utf8_lossy(&picture).contains("half a lenslet is 20 mas"));
+/// assert!(String::from_utf8_lossy(&picture).contains("half a lenslet = 20 mas rms"));
 /// # Ok::<(), lenslet::Error>(())
 /// ```
 pub fn plot_noise(
@@ -35,9 +38,10 @@ pub fn plot_noise(
     title: &str,
     format: PictureFormat,
 ) -> Result<Vec<u8>, Error> {
-    Ellipses::new(star, valid, launch, title)?.encode(format)
+    let panel = Ellipses::new(star, valid, launch, String::new())?;
+    Panels { title, panels: vec![panel] }.encode(format)
 }
-/// Draws the noise of all guide stars of a system that have any, side by side.
+/// Draws the noise of all guide stars of a system that have any, side by side under a title.
 ///
 /// # Errors
 /// `Invalid` where no guide star has noise.
@@ -46,19 +50,21 @@ pub fn plot_noise(
 /// use lenslet::model::System;
 /// use lenslet::plot::{PictureFormat, plot_noise_of_stars};
 /// let system = System::from_file("book/systems/small-moao.toml")?;
-/// let picture = plot_noise_of_stars(&system, PictureFormat::Svg)?;
-/// assert!(String::from_utf8_lossy(&picture).contains("guide star 2: half a lenslet is 20.63 mas"));
+/// let picture = plot_noise_of_stars(&system, "noise of the slopes", PictureFormat::Svg)?;
+/// assert!(String::from_utf8_lossy(&picture).contains("half a lenslet = 20.63 mas rms"));
 /// # Ok::<(), lenslet::Error>(())
 /// ```
-pub fn plot_noise_of_stars(system: &System, format: PictureFormat) -> Result<Vec<u8>, Error> {
+pub fn plot_noise_of_stars(
+    system: &System,
+    title: &str,
+    format: PictureFormat,
+) -> Result<Vec<u8>, Error> {
     check_noise(system)?;
     let stars = system.guide_stars().iter().zip(system.valid_lenslets()).enumerate();
     let noisy = stars.filter(|(_, (star, _))| star.noise.mean() > 0.0);
-    let panels: Vec<_> =
-        noisy.map(|(q, (star, valid))| (format!("guide star {q}"), star, valid)).collect();
-    let ellipses =
-        panels.iter().map(|(title, star, valid)| Ellipses::new(star, valid, None, title));
-    Panels(ellipses.collect::<Result<_, _>>()?).encode(format)
+    let panels = noisy
+        .map(|(q, (star, valid))| Ellipses::new(star, &valid, None, format!("guide star {q}")));
+    Panels { title, panels: panels.collect::<Result<_, _>>()? }.encode(format)
 }
 
 /// Refuses a system without any noise.
@@ -72,7 +78,7 @@ struct Ellipses<'a> {
     star: &'a GuideStar,
     lenslets: Vec<[usize; 2]>,
     launch: Option<[f64; 2]>,
-    title: &'a str,
+    title: String,
     /// The largest standard deviation of a slope, rad.
     largest: f64,
 }
@@ -83,7 +89,7 @@ impl<'a> Ellipses<'a> {
         star: &'a GuideStar,
         valid: &Array2<bool>,
         launch: Option<[f64; 2]>,
-        title: &'a str,
+        title: String,
     ) -> Result<Self, Invalid> {
         let n = star.sensor.array.lenslets();
         let shape = || Invalid::new("valid", format!("{:?}", valid.dim()), format!("({n}, {n})"));
@@ -117,14 +123,8 @@ impl<'a> Ellipses<'a> {
 }
 
 // Draw the ellipses of noise
-/// Pixels along a side of the picture of one star.
-const SIDE: u32 = 2240;
-
-impl Picture for Ellipses<'_> {
-    fn size(&self) -> (u32, u32) {
-        (SIDE, SIDE)
-    }
-
+impl Ellipses<'_> {
+    /// Draws the panel of a star on an area of its own.
     fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
         let points = || self.star.sensor.outline().into_iter().chain(self.launch);
         let end = |axis: usize, sign: f64| {
@@ -133,52 +133,78 @@ impl Picture for Ellipses<'_> {
         let [x, y] = [0, 1].map(|axis| [end(axis, -1.0), end(axis, 1.0)]);
         let half = 0.53 * (x[1] - x[0]).max(y[1] - y[0]);
         let [x, y] = [x, y].map(|[low, high]| 0.5 * (low + high));
-        let pixels = |of_side: u32| (of_side * area.dim_in_pixel().0).div_ceil(SIDE);
         // Set up the panel of noise
-        let scale = number((1e3 * self.largest / ARCSEC * 100.0).round() / 100.0);
-        let title = format!("{}: half a lenslet is {scale} mas", self.title);
+        let side = area.dim_in_pixel().0;
         let axis = |middle: f64| Axis::default().scale(&(middle - half..middle + half), 7);
-        let mut builder = ChartBuilder::on(area);
-        builder
-            .margin(pixels(56))
-            .x_label_area_size(pixels(190))
-            .y_label_area_size(pixels(240))
-            .caption(title, (TYPEFACE, pixels(64)));
+        let panel = area.clone().shrink((0, 0), (side, side));
+        let mut builder = ChartBuilder::on(&panel);
+        builder.margin(16).x_label_area_size(100).y_label_area_size(120);
+        builder.caption(&self.title, (TYPEFACE, LETTERS + 2));
         let mut chart = builder.build_cartesian_2d(axis(x), axis(y))?;
         let mut mesh = chart.configure_mesh();
-        mesh.disable_mesh()
-            .label_style((TYPEFACE, pixels(60)))
-            .axis_desc_style((TYPEFACE, pixels(64)));
-        mesh.set_all_tick_mark_size(pixels(16)).x_desc("x [m]").y_desc("y [m]").draw()?;
-        let line = colour(0x0072b2).stroke_width(pixels(5));
+        mesh.disable_mesh().label_style((TYPEFACE, LETTERS)).axis_desc_style((TYPEFACE, LETTERS));
+        mesh.set_all_tick_mark_size(8).x_desc("x [m]").y_desc("y [m]").draw()?;
+        let line = colour(0x0072b2).stroke_width(3);
         let outlines = (0..self.lenslets.len()).map(|k| self.outline(k));
         chart.draw_series(outlines.map(|outline| PathElement::new(outline, line)))?;
-        let disc = |[x, y]: [f64; 2]| Circle::new((x, y), pixels(24), colour(0xd55e00).filled());
-        chart.draw_series(self.launch.map(disc)).map(drop)
+        let disc = |[x, y]: [f64; 2]| Circle::new((x, y), 12, colour(0xd55e00).filled());
+        chart.draw_series(self.launch.map(disc))?;
+        // Draw the key of the noise
+        let letters = (TYPEFACE, LETTERS).into_text_style(area);
+        let scale = number((1e3 * self.largest / ARCSEC * 100.0).round() / 100.0);
+        let below = side as i32 + 16;
+        let ring = |k: i32| {
+            let (sin, cos) = (f64::from(k) * PI / 12.0).sin_cos();
+            (60 + (22.0 * cos).round() as i32, below + (13.0 * sin).round() as i32)
+        };
+        area.draw(&PathElement::new((0..=24).map(ring).collect::<Vec<_>>(), line))?;
+        let words = format!("one standard deviation; half a lenslet = {scale} mas rms");
+        area.draw_text(&words, &letters, (96, below - 16))?;
+        if self.launch.is_some() {
+            area.draw(&Circle::new((60, below + 40), 12, colour(0xd55e00).filled()))?;
+            area.draw_text("launch telescope of the laser", &letters, (96, below + 24))?;
+        }
+        Ok(())
     }
 }
 
-/// Panels of stars side by side, up to three in a row.
-struct Panels<'a>(Vec<Ellipses<'a>>);
+/// Panels of stars side by side under one title.
+struct Panels<'a> {
+    title: &'a str,
+    panels: Vec<Ellipses<'a>>,
+}
 
 impl Panels<'_> {
-    /// Rows and columns.
-    fn shape(&self) -> (usize, usize) {
-        let columns = self.0.len().min(3);
-        (self.0.len().div_ceil(columns), columns)
+    /// Columns, and pixels along the side of a panel.
+    fn layout(&self) -> (usize, i32) {
+        match self.panels.len() {
+            1 => (1, 1440),
+            2..=4 => (2, 800),
+            _ => (3, 800),
+        }
     }
 }
+
+/// Height of the title, and that of the key below each panel.
+const ABOVE: i32 = 80;
+const KEY: i32 = 90;
 
 impl Picture for Panels<'_> {
     fn size(&self) -> (u32, u32) {
-        let ((rows, columns), side) =
-            (self.shape(), if self.0.len() > 1 { SIDE / 2 } else { SIDE });
-        (columns as u32 * side, rows as u32 * side)
+        let (columns, side) = self.layout();
+        let rows = self.panels.len().div_ceil(columns) as i32;
+        let (width, height) = (columns as i32 * side, ABOVE + rows * (side + KEY));
+        ((width as u32).max(title_width(self.title)), height as u32)
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
-        let panels = area.split_evenly(self.shape());
-        self.0.iter().zip(&panels).try_for_each(|(ellipses, panel)| ellipses.draw(panel))
+        area.draw_text(self.title, &(TYPEFACE, TITLE).into_text_style(area), (20, 24))?;
+        let (columns, side) = self.layout();
+        self.panels.iter().enumerate().try_for_each(|(k, panel)| {
+            let (column, row) = ((k % columns) as i32, (k / columns) as i32);
+            let corner = (column * side, ABOVE + row * (side + KEY));
+            panel.draw(&area.clone().shrink(corner, (side, side + KEY)))
+        })
     }
 }
 
@@ -199,7 +225,7 @@ mod tests {
         let blocks = [[[4.0, 1.2], [1.2, 1.0]], [[0.0, 0.0], [0.0, 0.5]]];
         let star = star(Noise::blocks(&blocks).unwrap());
         let valid = ndarray::arr2(&[[false, true], [true, false]]);
-        let ellipses = Ellipses::new(&star, &valid, None, "").unwrap();
+        let ellipses = Ellipses::new(&star, &valid, None, String::new()).unwrap();
         assert_eq!((ellipses.lenslets.clone(), ellipses.largest), (vec![[0, 1], [1, 0]], 2.0));
         let (s, c) = 0.5f64.sin_cos();
         let centre = star.sensor.centre([0, 1]);
@@ -225,6 +251,11 @@ mod tests {
         let wide = Array2::from_elem((2, 3), true);
         let none = Noise::uniform(0.0).unwrap();
         let few = Noise::lenslets(vec![1e-14]).unwrap();
+        let svg = draw(noise(), &all, PictureFormat::Svg).unwrap();
+        let (words, least) = crate::plot::tests::letters(&svg);
+        let has = |word: &str| words.iter().any(|other| other == word);
+        assert!(has("two") && has("launch telescope of the laser") && least >= 11.0, "{words:?}");
+        assert!(has("one standard deviation; half a lenslet = 41.25 mas rms"), "{words:?}");
         for (noise, valid, name) in
             [(noise(), &wide, "valid"), (none, &all, "noise"), (few, &all, "noise")]
         {

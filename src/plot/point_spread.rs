@@ -5,15 +5,13 @@
 use crate::error::{Error, Invalid, accept};
 use crate::image::PointSpread;
 use crate::plot::{
-    Area, Axis, Drawn, Picture, PictureFormat, Scale, TYPEFACE, paint, paint_bar_of, power_of_ten,
+    Area, Axis, BAR, Drawn, LETTERS, LIGHT, Picture, PictureFormat, Scale, TITLE, TYPEFACE, paint,
+    paint_bar_of, power_of_ten, title_width,
 };
 use crate::units::ARCSEC;
 use plotters::prelude::*;
 
 // Draw stars side by side
-const STATIONS: [u32; 9] =
-    [0x000004, 0x1b0c41, 0x4a0c6b, 0x781c6d, 0xa52c60, 0xcf4446, 0xed6925, 0xfb9b06, 0xfcffa4];
-
 /// Draws images of stars side by side, each with its title, over so many `decades` of light; Eq. [level of light](https://lenslet.github.io/lenslet/star-pictures.html#eq-level-of-light).
 ///
 /// # Errors
@@ -54,12 +52,12 @@ const SIDE: i32 = 420;
 
 impl Stars<'_> {
     fn columns(&self) -> usize {
-        self.images.len().min(4)
+        if self.images.len() > 4 { 3 } else { self.images.len().min(2) }
     }
 
     /// Upper left corner of a panel, or of what follows behind the last column or row.
     fn corner(column: usize, row: usize) -> (i32, i32) {
-        (120 + column as i32 * (SIDE + 130), 140 + row as i32 * (SIDE + 140))
+        (150 + column as i32 * (SIDE + 150), 140 + row as i32 * (SIDE + 150))
     }
 }
 
@@ -68,23 +66,23 @@ impl Stars<'_> {
     fn draw_star<DB: DrawingBackend>(&self, area: &Area<DB>, k: usize) -> Drawn<DB> {
         let (title, image) = self.images[k];
         let (x, y) = Self::corner(k % self.columns(), k / self.columns());
-        area.draw_text(title, &(TYPEFACE, 26).into_text_style(area), (x, y - 34))?;
-        let around = area.clone().shrink((x - 100, y), (SIDE + 100, SIDE + 80));
+        area.draw_text(title, &(TYPEFACE, LETTERS).into_text_style(area), (x, y - 38))?;
+        let around = area.clone().shrink((x - 130, y), (SIDE + 130, SIDE + 90));
         let (pixels, side) = (image.pixels(), image.pixel / ARCSEC);
         let first = -((pixels / 2) as f64 + 0.5) * side;
         let axis = || Axis::default().scale(&(first..first + pixels as f64 * side), 5);
         let mut builder = ChartBuilder::on(&around);
-        builder.x_label_area_size(80).y_label_area_size(100);
+        builder.x_label_area_size(90).y_label_area_size(130);
         let mut chart = builder.build_cartesian_2d(axis(), axis())?;
         let mut mesh = chart.configure_mesh();
-        mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, 24));
-        mesh.x_desc("arcsec").draw()?;
+        mesh.disable_mesh().set_all_tick_mark_size(6).label_style((TYPEFACE, LETTERS));
+        mesh.x_desc("x [arcsec]").y_desc("y [arcsec]").draw()?;
         let place = |share: f64| ((share * pixels as f64) as usize).min(pixels - 1);
         let level = |x: f64, y: f64| {
             let light = image.values[[place(y), place(x)]].max(f64::MIN_POSITIVE);
             (1.0 + light.log10() / self.decades).clamp(0.0, 1.0)
         };
-        paint(&chart.plotting_area().strip_coord_spec(), &STATIONS, level)
+        paint(&chart.plotting_area().strip_coord_spec(), &LIGHT, level)
     }
 }
 
@@ -93,19 +91,20 @@ impl Picture for Stars<'_> {
     fn size(&self) -> (u32, u32) {
         let (width, height) =
             Self::corner(self.columns(), self.images.len().div_ceil(self.columns()));
-        (width as u32 + 60, height as u32)
+        (((width - 110 + BAR) as u32).max(title_width(self.title)), height as u32)
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
-        area.draw_text(self.title, &(TYPEFACE, 32).into_text_style(area), (20, 24))?;
+        area.draw_text(self.title, &(TYPEFACE, TITLE).into_text_style(area), (20, 24))?;
         for k in 0..self.images.len() {
             self.draw_star(area, k)?;
         }
         let (right, top) = Self::corner(self.columns(), 0);
-        let bar = area.clone().shrink((right - 90, top), (140, SIDE));
+        let bar = area.clone().shrink((right - 130, top), (BAR, SIDE));
         let tick = |k: i32| (f64::from(k), power_of_ten(k));
         let ticks = (-self.decades as i32..=0).map(tick).collect();
-        paint_bar_of(&bar, &STATIONS, Scale { ends: -self.decades..0.0, ticks }, 24)
+        let label = format!("PSF / perfect peak, floor {}", power_of_ten(-self.decades as i32));
+        paint_bar_of(&bar, &LIGHT, Scale { ends: -self.decades..0.0, ticks }, &label)
     }
 }
 
@@ -131,6 +130,11 @@ mod tests {
             let sum = |[r, g, b]: [u8; 3]| u32::from(r) + u32::from(g) + u32::from(b);
             assert!(sum(at(15, 15)) > 600 && sum(at(1, 1)) < 300, "{:?}", at(15, 15));
         }
+        let svg = plot_stars(&stars, "two stars", 3, PictureFormat::Svg).unwrap();
+        let (words, least) = crate::plot::tests::letters(&svg);
+        let has = |word: &str| words.iter().any(|other| other == word);
+        assert!(has("PSF / perfect peak, floor 10⁻³") && has("10⁻³") && !has("10⁻⁴"), "{words:?}");
+        assert!(has("x [arcsec]") && has("y [arcsec]") && least >= 11.0);
         assert!(plot_stars(&[], "", 3, PictureFormat::Svg).is_err());
         assert!(plot_stars(&stars, "", 0, PictureFormat::Svg).is_err());
         image.values[[3, 4]] = f64::NAN;

@@ -2,12 +2,12 @@
 //! Pictures of reconstructors: the matrix as blocks of sensors, and the eigenvalues that it keeps and drops.
 
 // What pictures of reconstructors stand on
-use crate::error::{Error, Invalid, accept};
+use crate::error::{Error, Invalid, accept, finite};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::System;
 use crate::plot::{
-    Area, ColourScale, Drawn, Figure, Picture, PictureFormat, TYPEFACE, paint_bar, paint_levels,
-    ticks,
+    Area, BAR, ColourScale, Drawn, Figure, LETTERS, Picture, PictureFormat, TITLE, TYPEFACE,
+    paint_bar, paint_levels, power_of_ten, ticks, title_width,
 };
 use ndarray::{Array2, ArrayView2};
 use plotters::prelude::*;
@@ -54,7 +54,10 @@ struct Blocks<'a> {
 }
 
 /// Points along the longer side of the matrix, at most.
-const MOST: usize = 1600;
+const MOST: usize = 1400;
+
+/// The least height of the bar of colours, pixels.
+const BAR_HEIGHT: i32 = 360;
 
 impl<'a> Blocks<'a> {
     // Settle the blocks of a matrix
@@ -104,7 +107,7 @@ impl Blocks<'_> {
     }
 
     /// The upper left corner of the image.
-    const CORNER: (i32, i32) = (96, 160);
+    const CORNER: (i32, i32) = (116, 140);
 
     /// The pixel at which a row or a column begins.
     fn place(&self, axis: usize, entry: usize) -> i32 {
@@ -127,12 +130,13 @@ impl Blocks<'_> {
 impl Picture for Blocks<'_> {
     fn size(&self) -> (u32, u32) {
         let [height, width] = self.sides();
-        ((Self::CORNER.0 + width + 230) as u32, (Self::CORNER.1 + height.max(300) + 70) as u32)
+        let right = (Self::CORNER.0 + width + 50 + BAR) as u32;
+        (right.max(title_width(self.title)), (Self::CORNER.1 + height.max(BAR_HEIGHT) + 120) as u32)
     }
 
     fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
         let ([height, width], (left, top)) = (self.sides(), Self::CORNER);
-        area.draw_text(self.title, &(TYPEFACE, 34).into_text_style(area), (20, 24))?;
+        area.draw_text(self.title, &(TYPEFACE, TITLE).into_text_style(area), (20, 24))?;
         let image = area.clone().shrink((left, top), (width, height));
         let (rows, columns) = self.shown.dim();
         let entry =
@@ -165,7 +169,7 @@ impl Picture for Blocks<'_> {
             let [from, to] = [ends[0], ends[1]].map(|column| self.place(1, column));
             let name = if to - from > 110 { format!("star {q}") } else { q.to_string() };
             if to - from > 36 {
-                write(&name, ((from + to) / 2, top - 28), 28)?;
+                write(&name, ((from + to) / 2, top - 28), LETTERS)?;
             }
         }
         for axis in [0, 1] {
@@ -174,23 +178,23 @@ impl Picture for Blocks<'_> {
                 let middle = (from + to) / 2;
                 let at = [(left - 28, middle), (middle, top + height + 26)][axis];
                 if to - from > 24 {
-                    write(["x", "y"][k % 2], at, 26)?;
+                    write(["x", "y"][k % 2], at, LETTERS)?;
                 }
             }
         }
-        write("truth", (left - 40, top - 28), 28)?;
-        let bar = area.clone().shrink((left + width + 60, top), (130, height.max(300)));
-        let gap = 2.0 * 34.0 / f64::from(height.max(300));
-        let power = self.largest.log10().floor();
+        write("truth", (left - 60, top - 28), LETTERS)?;
         // Paint the scale of the matrix
-        let unit = 10f64.powf(power);
+        let high = height.max(BAR_HEIGHT);
+        let bar = area.clone().shrink((left + width + 30, top), (BAR, high));
+        let power = self.largest.log10().floor();
         let name = match power as i32 {
-            0 => self.scale.name().to_string(),
-            power => format!("{}, {}", crate::plot::power_of_ten(power), self.scale.name()),
+            0 => "entry [rad/rad]".to_string(),
+            power => format!("entry [{} rad/rad]", power_of_ten(power)),
         };
-        let style = (TYPEFACE, 24).into_text_style(area).pos(Pos::new(HPos::Right, VPos::Center));
-        area.draw_text(&name, &style, (left + width + 210, top - 90))?;
-        paint_bar(&bar, ticks(self.scale, self.largest / unit, gap), 26)
+        let note = format!("Colours: {}. Columns: measured slopes.", self.scale.name());
+        area.draw_text(&note, &(TYPEFACE, LETTERS).into_text_style(area), (20, top + high + 64))?;
+        let gap = 2.0 * 36.0 / f64::from(high);
+        paint_bar(&bar, ticks(self.scale, self.largest / 10f64.powf(power), gap), &name)
     }
 }
 
@@ -214,25 +218,58 @@ pub fn plot_spectrum(
     title: &str,
     format: PictureFormat,
 ) -> Result<Vec<u8>, Error> {
+    values.iter().try_for_each(|value| finite("eigenvalue", *value).map(drop))?;
     spectrum(values, kept, filter).title(title).render(format)
 }
+
+/// Decades below the smallest kept eigenvalue that a picture shows at most.
+const DECADES: i32 = 3;
 
 fn spectrum(values: &[f64], kept: usize, filter: f64) -> Figure {
     let largest_first: Vec<(f64, f64)> =
         values.iter().rev().enumerate().map(|(k, value)| (k as f64 + 1.0, *value)).collect();
     let (above, below) = largest_first.split_at(kept.min(values.len()));
+    let positive = |points: &[(f64, f64)]| {
+        points.iter().map(|(_, value)| *value).filter(|value| *value > 0.0).fold(f64::NAN, f64::min)
+    };
+    let (most, least) = (values.iter().copied().fold(0.0, f64::max), positive(&largest_first));
+    let floor = least.max(
+        positive(if above.is_empty() { &largest_first } else { above }) * 10f64.powi(-DECADES),
+    );
+    let threshold = filter * most;
+    // Name the eigenvalues that are dropped
     let negative = below.iter().filter(|(_, value)| *value <= 0.0).count();
+    let hidden = below.iter().filter(|(_, value)| *value > 0.0 && *value < floor).count();
     let mut dropped = format!("{} dropped", below.len());
     if negative > 0 {
         dropped += &format!(", {negative} not positive");
     }
-    let threshold = filter * values.last().copied().unwrap_or(0.0);
-    let across = [(1.0, threshold), (values.len() as f64, threshold)];
-    let figure = Figure::new().log_y().x_label("eigenvalue").y_label("rad²");
-    let figure = figure.points(&format!("{} kept", above.len()), thinned(above));
-    figure.points(&dropped, thinned(below)).dashes("filter", across)
+    if hidden > 0 {
+        dropped += &format!(", {hidden} below the axis");
+    }
+    let figure = Figure::new().log_y().x_label("number of the eigenvalue, largest first");
+    let figure = figure.y_label("eigenvalue [rad²]");
+    let figure = if most > floor { figure.y_range(0.5 * floor, 2.0 * most) } else { figure };
+    let shown = |points: &[(f64, f64)]| {
+        thinned(points).into_iter().filter(|point| point.1 >= floor).collect::<Vec<_>>()
+    };
+    let figure = figure.points(&format!("{} kept", above.len()), shown(above));
+    let figure = if below.is_empty() { figure } else { figure.points(&dropped, shown(below)) };
+    // Draw the filter if it is on the axis
+    match (threshold > 0.0, (0.5 * floor..=2.0 * most).contains(&threshold)) {
+        (false, _) => figure,
+        (true, true) => {
+            let across = [(1.0, threshold), (values.len() as f64, threshold)];
+            figure.dashes(&format!("filter: {threshold:.1e} rad²").replace('-', "−"), across)
+        }
+        (true, false) => {
+            let name = format!("filter: {threshold:.1e} rad², below the axis").replace('-', "−");
+            figure.dashes(&name, [])
+        }
+    }
 }
 
+// Thin the points of a spectrum
 /// So few points that a picture is not heavy, the first and the last among them.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let step = points.len().div_ceil(600).max(1);
@@ -291,9 +328,37 @@ mod tests {
         let svg = plot_spectrum(&values, 4000, 0.2, "long", PictureFormat::Svg).unwrap();
         let text = String::from_utf8(svg).unwrap();
         assert!(text.contains("4000 kept") && text.contains("1000 dropped, 4 not positive"));
+        assert!(crate::plot::tests::letters(text.as_bytes()).1 >= 11.0);
         let points: Vec<_> = (0..5000).map(|k| (f64::from(k), 1.0)).collect();
         let few = thinned(&points);
         assert!(few.len() < 700 && few[0] == points[0] && few.last() == points.last());
         assert!(thinned(&[]).is_empty() && thinned(&points[..3]) == points[..3]);
+        for (values, kept) in [(vec![], 0), (vec![0.0, 0.0], 1), (vec![-1.0], 1), (vec![1.0], 0)] {
+            assert!(
+                plot_spectrum(&values, kept, 0.1, "odd", PictureFormat::Svg).is_ok(),
+                "{values:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn eigenvalues_fill_their_panel() {
+        let words = |values: &[f64], kept, filter| {
+            let svg = plot_spectrum(values, kept, filter, "", PictureFormat::Svg).unwrap();
+            crate::plot::tests::letters(&svg).0
+        };
+        let has = |words: &[String], word: &str| words.iter().any(|other| other == word);
+        let values: Vec<f64> = (0..232).map(|k| 1e-14 * 10f64.powf(f64::from(k) / 90.0)).collect();
+        let all = words(&values, 232, 1e-12);
+        assert!(has(&all, "10⁻¹³") && !has(&all, "10⁻²⁰") && !has(&all, "0 dropped"), "{all:?}");
+        assert!(all.iter().any(|word| word == "filter: 3.7e−24 rad², below the axis"), "{all:?}");
+        assert!(has(&all, "eigenvalue [rad²]"));
+        let rounding: Vec<f64> = [1e-31, 2e-30, 3e-16].into_iter().chain(values).collect();
+        let some = words(&rounding, 232, 1e-5);
+        assert!(has(&some, "3 dropped, 2 below the axis") && !has(&some, "10⁻³⁰"), "{some:?}");
+        let filtered = words(&rounding, 200, 1e-2);
+        assert!(
+            filtered.iter().any(|word| word.starts_with("filter: 3.") && !word.contains("below"))
+        );
     }
 }

@@ -7,8 +7,8 @@ use crate::files::signals::{self as files, Samples, Signal, Signals};
 use crate::numerics::real::Real;
 use crate::plot::field::ends;
 use crate::plot::{
-    Area, Axis, Drawn, Picture, PictureFormat, Scale, TYPEFACE, number, paint, paint_bar_of,
-    paint_colours, power_of_ten,
+    Area, Axis, BAR, Drawn, LETTERS, LIGHT, Picture, PictureFormat, Scale, TITLE, TYPEFACE, number,
+    paint, paint_bar_of, paint_colours, power_of_ten, title_width,
 };
 use crate::specimen::{Element, Specimen};
 use ndarray::{Array2, ArrayD, ArrayViewD, Axis as Along, Dimension, Ix2, IxDyn, s};
@@ -29,6 +29,8 @@ pub struct ScanPicture<'a, 's> {
     pub semi_angle: f64,
     /// Names of signals, each with what is said of it in the picture; it holds for names that go on with `_2` as well.
     pub notes: Vec<(String, String)>,
+    /// Whether signals are numbers of electrons, rather than shares of the beam.
+    pub counted: bool,
 }
 
 // Draw a scan
@@ -46,7 +48,7 @@ pub struct ScanPicture<'a, 's> {
 /// let mut signals = Signals::default();
 /// signals.add(Signal::new("annulus_0", image.view(), axes)?)?;
 /// let notes = vec![("annulus_0".to_string(), "60–90 mrad".to_string())];
-/// let scan = ScanPicture { title: "by hand".into(), specimen: &specimen, signals: &signals, semi_angle: 20.0, notes };
+/// let scan = ScanPicture { title: "by hand".into(), specimen: &specimen, signals: &signals, semi_angle: 20.0, notes, counted: false };
 /// let picture = plot_scan(&scan, PictureFormat::Svg)?;
 /// assert!(String::from_utf8_lossy(&picture).contains("annulus_0: 60–90 mrad"));
 /// # Ok::<(), lenslet::Error>(())
@@ -76,6 +78,8 @@ struct Panel {
     /// Lengths of both sides.
     lengths: [f64; 2],
     unit: String,
+    /// Quantity and unit of the colours.
+    quantity: String,
 }
 
 // What becomes of each signal
@@ -145,7 +149,21 @@ impl ScanPicture<'_, '_> {
         let first = setting.len() + if matches!(shown, Shown::Pattern(_)) { 2 } else { 0 };
         let shape = &signal.samples().shape()[first..first + 2];
         let length = |k: usize| axes[first + k].scale() * shape[k] as f64;
-        Panel { title, shown, lengths: [length(0), length(1)], unit: axes[first].unit().into() }
+        let (quantity, unit) = (self.quantity(name, &shown), axes[first].unit().into());
+        Panel { title, shown, lengths: [length(0), length(1)], unit, quantity }
+    }
+
+    /// The label of the colours of a signal.
+    fn quantity(&self, name: &str, shown: &Shown) -> String {
+        let beam = if self.counted { "electrons" } else { "share of the beam" };
+        match shown {
+            Shown::Pattern(_) if self.counted => {
+                format!("electrons, floor {}", power_of_ten(-FLOOR))
+            }
+            Shown::Pattern(_) => format!("share, floor {} of peak", power_of_ten(-FLOOR)),
+            Shown::Image(_) if name.starts_with("image") => "intensity / incident".into(),
+            _ => beam.into(),
+        }
     }
 
     // Sum rings into groups
@@ -215,19 +233,15 @@ impl<'a, 's> Scans<'a, 's> {
 
     // Lay out panels in rows
     fn columns(&self) -> usize {
-        match self.panels.len() {
-            few @ 0..=4 => few,
-            5 | 6 => 3,
-            _ => 4,
-        }
+        if self.panels.len() > 6 { 3 } else { self.panels.len().min(2) }
     }
 
     /// Upper left corner of panel `k` of all, or of what follows behind the last row.
     fn corner(&self, k: usize) -> (i32, i32) {
         let (columns, row) = (self.columns(), k / self.columns());
         let height = |row: &[Panel]| row.iter().map(|panel| panel.pixels()[1]).max().unwrap_or(0);
-        let above = self.panels.chunks(columns).take(row).map(|row| height(row) as i32 + 130);
-        (40 + (k % columns) as i32 * (SIDE + 190), 130 + above.sum::<i32>())
+        let above = self.panels.chunks(columns).take(row).map(|row| height(row) as i32 + 180);
+        (40 + (k % columns) as i32 * (SIDE + BAR + 44), 150 + above.sum::<i32>())
     }
 }
 
@@ -254,7 +268,8 @@ impl ScanPicture<'_, '_> {
         }
         let (title, unit) = ("columns of atoms".into(), "Å".into());
         let lengths = [to[0] - from[0], to[1] - from[1]];
-        Panel { title, shown: Shown::Crystal(from, window), lengths, unit }
+        let quantity = String::new();
+        Panel { title, shown: Shown::Crystal(from, window), lengths, unit, quantity }
     }
 }
 
@@ -286,7 +301,7 @@ impl Panel {
             (y + height as i32 + 22, x + (length / self.lengths[0] * f64::from(width)) as i32);
         area.draw(&Rectangle::new([(x, y), (right, y + 8)], BLACK.filled()))?;
         let text = format!("{} {}", number(length), self.unit);
-        area.draw_text(&text, &(TYPEFACE, 26).into_text_style(area), (right + 14, y - 8))
+        area.draw_text(&text, &(TYPEFACE, LETTERS).into_text_style(area), (right + 14, y - 10))
     }
 }
 
@@ -295,10 +310,13 @@ impl Scans<'_, '_> {
     fn draw_panel<DB: DrawingBackend>(&self, area: &Area<DB>, k: usize) -> Drawn<DB> {
         let (panel, (x, y)) = (&self.panels[k], self.corner(k));
         let [width, height] = panel.pixels();
-        area.draw_text(&panel.title, &(TYPEFACE, 26).into_text_style(area), (x, y - 36))?;
+        let letters = (TYPEFACE, LETTERS).into_text_style(area);
+        for (line, words) in lines(&panel.title).iter().rev().enumerate() {
+            area.draw_text(words, &letters, (x, y - 38 - 34 * line as i32))?;
+        }
         let (right, bottom) = (x + width as i32, y + height as i32);
         let inside = area.clone().shrink((x, y), (width, height));
-        let bar = area.clone().shrink((right + 14, y), (146, height.max(90)));
+        let bar = area.clone().shrink((right + 14, y), (BAR, height.max(90)));
         match &panel.shown {
             // Paint what a panel shows
             Shown::Crystal(from, window) => {
@@ -307,7 +325,8 @@ impl Scans<'_, '_> {
             Shown::Image(values) => {
                 let [least, most] = ends(values);
                 paint(&inside, &GREY, |x, y| (at(values, [x, y]) - least) / (most - least))?;
-                paint_bar_of(&bar, &GREY, Axis::default().scale(&(least..most), 5), 24)?;
+                let scale = Axis::default().scale(&(least..most), 5);
+                paint_bar_of(&bar, &GREY, scale, &panel.quantity)?;
             }
             Shown::Field([along_x, along_y]) => {
                 let sizes = along_x.iter().zip(along_y).map(|(x, y)| x.hypot(*y));
@@ -321,13 +340,13 @@ impl Scans<'_, '_> {
             Shown::Pattern(values) => {
                 let most = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max).log10();
                 let light = |x, y| at(values, [x, y]).max(f64::MIN_POSITIVE).log10();
-                paint(&inside, &FIRE, |x, y| {
+                paint(&inside, &LIGHT, |x, y| {
                     (1.0 + (light(x, y) - most) / DECADES).clamp(0.0, 1.0)
                 })?;
                 let low = (most - DECADES).ceil() as i32;
                 let ticks = (low..=most.floor() as i32).map(|k| (f64::from(k), power_of_ten(k)));
                 let scale = Scale { ends: most - DECADES..most, ticks: ticks.collect() };
-                paint_bar_of(&bar, &FIRE, scale, 24)?;
+                paint_bar_of(&bar, &LIGHT, scale, &panel.quantity)?;
             }
         }
         area.draw(&Rectangle::new([(x - 1, y - 1), (right, bottom)], BLACK))?;
@@ -370,15 +389,15 @@ impl Scans<'_, '_> {
         let mut elements: Vec<Element> = specimen.atoms().iter().map(|atom| atom.element).collect();
         elements.sort_unstable();
         elements.dedup();
-        let (right, letters) = (x + width as i32 + 30, (TYPEFACE, 24).into_text_style(area));
+        let (right, letters) = (x + width as i32 + 30, (TYPEFACE, LETTERS).into_text_style(area));
         for (k, element) in elements.iter().enumerate().take(10) {
             let middle = (right, y + 14 + 34 * k as i32);
             area.draw(&Circle::new(middle, 10, element_colour(*element).filled()))?;
             let name = if k < 9 { element.symbol() } else { "…" };
-            area.draw_text(name, &letters, (middle.0 + 20, middle.1 - 12))?;
+            area.draw_text(name, &letters, (middle.0 + 20, middle.1 - 15))?;
         }
         let corner = (right - 8, y + height as i32 - 4);
-        for (name, end, text) in [("x", (60, 0), (68, -12)), ("y", (0, -60), (-6, -92))] {
+        for (name, end, text) in [("x", (60, 0), (68, -16)), ("y", (0, -60), (-8, -98))] {
             let at = |(u, v): (i32, i32)| (corner.0 + u, corner.1 + v);
             area.draw(&PathElement::new([corner, at(end)], BLACK.stroke_width(3)))?;
             area.draw_text(name, &letters, at(text))?;
@@ -391,12 +410,9 @@ impl Scans<'_, '_> {
 /// Colours from the least value of an image to the largest.
 const GREY: [u32; 2] = [0x000000, 0xffffff];
 
-/// Colours of light.
-const FIRE: [u32; 9] =
-    [0x000004, 0x1b0c41, 0x4a0c6b, 0x781c6d, 0xa52c60, 0xcf4446, 0xed6925, 0xfb9b06, 0xfcffa4];
-
 /// Decades of light in a pattern.
-const DECADES: f64 = 4.0;
+const DECADES: f64 = FLOOR as f64;
+const FLOOR: i32 = 4;
 
 /// The number at shares of both sides.
 fn at(values: &Array2<f64>, shares: [f64; 2]) -> f64 {
@@ -434,7 +450,9 @@ impl Panel {
             if place[0].hypot(place[1]) < 1.0 { colour_of(place) } else { WHITE }
         })?;
         let text = format!("{} 1/Å", number(round_to_two(largest)));
-        area.draw_text(&text, &(TYPEFACE, 24).into_text_style(area), (x, y + ACROSS as i32 + 12))
+        let letters = (TYPEFACE, LETTERS).into_text_style(area);
+        area.draw_text("deflection up to", &letters, (x - 14, y + ACROSS as i32 + 12))?;
+        area.draw_text(&text, &letters, (x - 14, y + ACROSS as i32 + 48))
     }
 }
 /// A number with two digits that count.
@@ -501,21 +519,48 @@ fn element_colour(element: Element) -> RGBColor {
 }
 
 // Picture of a scan
-impl Picture for Scans<'_, '_> {
-    fn size(&self) -> (u32, u32) {
-        let rows = self.panels.len().div_ceil(self.columns());
-        let (left, bottom) = self.corner(rows * self.columns());
-        ((left + self.columns() as i32 * (SIDE + 190)) as u32, bottom as u32 - 50)
+/// The lines of a panel's title, two where one is too long for the panel.
+fn lines(title: &str) -> Vec<String> {
+    const MOST: usize = 36;
+    if title.chars().count() <= MOST {
+        return vec![title.into()];
     }
+    let cut = |separator: &str| {
+        title
+            .match_indices(separator)
+            .map(|(at, _)| at + separator.len())
+            .filter(|at| title[..*at].chars().count() <= MOST)
+            .last()
+    };
+    let cut = cut(": ").or_else(|| cut(", "));
+    cut.map_or_else(
+        || vec![title.into()],
+        |at| vec![title[..at].trim_end().into(), title[at..].into()],
+    )
+}
 
-    fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
+impl Scans<'_, '_> {
+    /// The title of the picture, with the number of panels that it leaves out.
+    fn title(&self) -> String {
         let more = if self.more > 0 {
             format!("; {} more are in the file", self.more)
         } else {
             String::new()
         };
-        let title = format!("{}{more}", self.picture.title);
-        area.draw_text(&title, &(TYPEFACE, 32).into_text_style(area), (20, 24))?;
+        format!("{}{more}", self.picture.title)
+    }
+}
+
+impl Picture for Scans<'_, '_> {
+    fn size(&self) -> (u32, u32) {
+        let rows = self.panels.len().div_ceil(self.columns());
+        let (left, bottom) = self.corner(rows * self.columns());
+        let width = (left + self.columns() as i32 * (SIDE + BAR + 44)) as u32;
+        (width.max(title_width(&self.title())), bottom as u32 - 80)
+    }
+
+    fn draw<DB: DrawingBackend>(&self, area: &Area<DB>) -> Drawn<DB> {
+        area.draw_text(&self.title(), &(TYPEFACE, TITLE).into_text_style(area), (20, 24))?;
         (0..self.panels.len()).try_for_each(|k| self.draw_panel(area, k))
     }
 }
@@ -580,7 +625,14 @@ mod tests {
     fn picture<'a, 's>(specimen: &'a Specimen, signals: &'a Signals<'s>) -> ScanPicture<'a, 's> {
         let notes = [("annulus_0", "60–90 mrad"), ("annulus_00", "no")];
         let notes = notes.map(|(name, note)| (name.into(), note.into())).into();
-        ScanPicture { title: "lopsided".into(), specimen, signals, semi_angle: 20.0, notes }
+        ScanPicture {
+            title: "lopsided".into(),
+            specimen,
+            signals,
+            semi_angle: 20.0,
+            notes,
+            counted: false,
+        }
     }
 
     // Check what is drawn of signals
@@ -599,6 +651,9 @@ mod tests {
             "segmented_1, sector 2",
             "centre_of_mass",
             "0.25 1/Å",
+            "deflection up to",
+            "share of the beam",
+            "share, floor 10⁻⁴ of peak",
             "four_d (mean)",
             "10⁻²",
             "columns of atoms",

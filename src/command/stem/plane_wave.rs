@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::files::draft::Draft;
 use crate::files::origin::Origin;
 use crate::files::signal_files::SignalFormat;
-use crate::plot::{PictureFormat, ScanPicture, plot_scan, short_name};
+use crate::plot::{PictureFormat, ScanPicture, number, plot_scan, short_name};
 use serde_json::json;
 use std::path::Path;
 use std::time::Instant;
@@ -67,8 +67,15 @@ pub fn image(
     signals.origin(Origin::new(&command_line(), &description.method, file.text()))?;
     let drawn = |(path, format)| {
         let title = format!("{}, {} keV", short_name(&asked.sample), file.beam.energy_kev);
-        let (specimen, notes) = (plan.specimen(), Vec::new());
-        let picture = ScanPicture { title, specimen, signals: &signals, semi_angle: 0.0, notes };
+        let (specimen, notes) = (plan.specimen(), focus(&plan.options().defoci));
+        let picture = ScanPicture {
+            title,
+            specimen,
+            signals: &signals,
+            semi_angle: 0.0,
+            notes,
+            counted: false,
+        };
         Draft::holding(path, &plot_scan(&picture, format)?)
     };
     let drawing = asked.picture.map(drawn).transpose()?;
@@ -79,6 +86,14 @@ pub fn image(
 }
 
 // Tell of images of a plane wave
+/// The defocus of the images for their titles, where it is not an axis of a series.
+fn focus(defoci: &[f64]) -> Vec<(String, String)> {
+    match defoci {
+        [defocus] => vec![("image".into(), format!("defocus {} Å", number(*defocus)))],
+        _ => Vec::new(),
+    }
+}
+
 /// What is said of the images.
 fn told(
     (asked, output, sample): (&Asked, &Path, &SampleSummary),
