@@ -1,34 +1,120 @@
 // Tangled from book/src/conventions.md: edit there, or here and run cargo tangle stitch.
-#![doc = include_str!("../README.md")]
+//! Wave optics, exact and fast: adaptive-optics tomography and electron-microscope images.
 //!
-//! ## The rooms of the library
+// Purpose of the crate
+//! Lenslet computes, for **adaptive optics**, covariances of the slopes that Shack–Hartmann sensors measure under atmospheric turbulence, the
+//! tomographic reconstructors and point-spread functions that follow from them, and budgets of wavefront errors; and for **electron microscopy**,
+//! projected potentials of crystals and the STEM, 4D-STEM and HRTEM images that multislice and PRISM simulations give. The CPU computes in double or
+//! single precision, and so do NVIDIA GPUs, one or several.
 //!
-// Rooms and their tasks
-//! | task | begins with |
+//! A computation is described, planned and run. A [`model::System`] or an `electrons::sample_file::SampleFile` describes it; a plan checks the
+//! description and reports memory and time; `run` takes a [`device::Engine`], which chooses the processor, and a [`device::Watch`], which reports progress
+//! and can cancel. Lengths are in metres and angles in radians; in electron optics lengths are in ångström and angles in mrad. The
+//! [book](https://lenslet.github.io/lenslet) derives every equation and contains all of the code.
+//!
+//! # Modules
+//!
+// Table of the modules
+//! | module | contents | begins with |
+//! |---|---|---|
+//! | [`model`] | atmosphere, guide stars, sensors, mirrors; system files | [`model::System`] |
+//! | [`turbulence`] | covariances of slopes and wavefronts | [`turbulence::CovariancePlan`] |
+//! | [`linear`] | Toeplitz products, factorisations, iterative solvers | [`linear::BlockToeplitz`], [`linear::minres`] |
+//! | [`tomography`] | reconstructors, estimates of wavefronts, Learn & Apply, simulated slopes | [`tomography::ReconstructorPlan`], [`tomography::EstimatePlan`] |
+//! | [`correction`] | deformable mirrors, fitting error, servo-lag error | [`correction::Mirror`], [`correction::Fitting`] |
+//! | [`image`] | point-spread functions, Strehl ratios, error budgets | [`image::ImagingPlan`], [`image::Aperture`] |
+//! | [`specimen`] | crystals from CIF and XYZ files, slices, frozen phonons, scattering factors | [`specimen::Crystal`] |
+//! | [`electrons`] | potentials, probes, multislice, PRISM, detectors, scans, HRTEM | [`electrons::StemPlan`], [`electrons::Multislice`] |
+//! | [`device`] | CPU threads and GPUs, progress, memory | [`device::Engine`] |
+//! | [`files`] | arrays in NPZ, FITS, HDF5 and other formats | [`files::Arrays`], [`files::read_array`] |
+//! | [`plot`] | pictures of results, SVG or PNG | [`plot::Figure`] |
+//! | [`numerics`] | special functions, quadrature, tables, transforms | [`numerics::Precision`] |
+//! | [`error`](mod@error) | errors with file, line, value and expectation | [`Error`], [`Invalid`] |
+//! | [`units`] | arcseconds and degrees in radians | [`units::ARCSEC`] |
+//! | [`bench`](mod@bench), [`command`] | run times, and the program `lenslet` | [`command::run`] |
+//!
+//! [`prelude`] holds the names that most programs use.
+//!
+//! # Examples
+//!
+// Example of a covariance
+//! **Covariance** of the slopes of one sensor. The outer scale of 30 m reduces the variance of a slope to 76 % of its value in Kolmogorov turbulence.
+//!
+//! ```
+//! use lenslet::prelude::*;
+//!
+//! let system = System::from_file("book/systems/small.toml")?;
+//! let plan = CovariancePlan::new(&system, CovarianceOptions::default())?;
+//! let variance = plan.run(&Engine::default(), &silent)?.slope_slope.variance(); // rad²
+//! let kolmogorov = 0.1622428 * 500e-9f64.powi(2) * 0.1f64.powf(-1.0 / 3.0) * 0.15f64.powf(-5.0 / 3.0);
+//! assert!((variance / kolmogorov - 0.761653).abs() < 1e-5);
+//! # Ok::<(), Error>(())
+//! ```
+//!
+// Example of a reconstructor
+//! **Reconstructor** of the slopes towards two targets, from the slopes of three guide stars, and the residual wavefront error of each.
+//!
+//! ```
+//! use lenslet::prelude::*;
+//!
+//! let system = System::from_file("book/systems/small-moao.toml")?;
+//! let plan = ReconstructorPlan::new(&system, ReconstructorOptions::default())?;
+//! let reconstruction = plan.run(&Engine::default(), &silent)?;
+//! let errors = reconstruction.wavefront_errors(&system)?;
+//! let nanometres: Vec<f64> = errors.iter().map(|error| (1e9 * error.rms).round()).collect();
+//! assert_eq!(nanometres, [163.0, 216.0]); // on the axis, and 30″ from it
+//! # Ok::<(), Error>(())
+//! ```
+//!
+// Example of a point-spread function
+//! **Point-spread function** of the same instrument behind its deformable mirrors, at 1.65 µm.
+//!
+//! ```
+//! use lenslet::image::{ImagingOptions, ImagingPlan};
+//! use lenslet::prelude::*;
+//!
+//! let text = std::fs::read_to_string("book/systems/small-moao.toml").unwrap();
+//! let system = System::from_toml(&text, "small-moao.toml")?;
+//! let plan = ImagingPlan::new(&system, ImagingOptions::from_toml(&text, "small-moao.toml")?)?;
+//! let images = plan.run(&Engine::default(), &silent)?;
+//! let strehl = images.targets.iter().map(|target| target.exposures[0].image.strehl);
+//! assert_eq!(strehl.map(|ratio| (1e3 * ratio).round()).collect::<Vec<_>>(), [664.0, 534.0]); // per mille
+//! # Ok::<(), Error>(())
+//! ```
+//!
+// Example of a scan
+//! **STEM**: high-angle annular dark field (HAADF) of silicon \[100\], 27 Å thick, with the probe on a column of atoms and between columns.
+//!
+//! ```
+//! use lenslet::electrons::sample_file::SampleFile;
+//! use lenslet::prelude::*;
+//!
+//! let text = "sample = { file = 'SI100.XYZ', tile = [2, 2, 5] }
+//!     potential = { grid = [128, 128], slice_thickness = 1.3575 }
+//!     beam = { energy_kev = 100.0, semi_angle = 20.0 }
+//!     scan = { window = [[0.0, 1.3575], [0.0, 0.5]], step = [0.67875, 0.5] }
+//!     detector.annuli = [[60.0, 90.0]]";
+//! let plan = SampleFile::from_toml(text, "book/systems/silicon.toml")?.plan()?;
+//! let mut readings = plan.begin(0..plan.places())?;
+//! plan.run(&Engine::default(), &mut readings, &silent, &mut |_| Ok(()))?;
+//! let annulus = plan.detectors().rings() + 2; // behind the rings, the corners and the total
+//! let [column, between] = [0, 1].map(|place| readings.mean[[place, annulus]]);
+//! assert_eq!([column, between].map(|share| (1e4 * share).round()), [32.0, 9.0]); // 0.32 % and 0.09 % of the electrons
+//! # Ok::<(), Error>(())
+//! ```
+//!
+// Features of the crate
+//! # Features
+//!
+//! All are on by default. Without them, `default-features = false`, the mathematics remains: 45 crates or fewer.
+//!
+//! | feature | adds |
 //! |---|---|
-//! | describe a system, or read its file | [`model::System`] |
-//! | compute the covariances that it asks for, in any form | [`turbulence::CovariancePlan`] |
-//! | … of slopes alone, or of wavefronts with slopes | [`turbulence::SlopeCovariancePlan`], [`turbulence::WavefrontCovariancePlan`] |
-//! | … between any sensors, entry by entry | [`turbulence::dense::between`] |
-//! | multiply by a covariance without writing it down | [`linear::BlockToeplitz`] |
-//! | solve a symmetric system | [`linear::conjugate_gradients`], [`linear::minres`] |
-//! | estimate wavefronts from slopes | [`tomography::EstimatePlan`] |
-//! | reconstruct slopes of targets, and tell the error that is left | `tomography::ReconstructorPlan`, `tomography::WavefrontError` |
-//! | take errors of slopes to a mirror | [`correction::Mirror`], `correction::Projector` |
-//! | correct targets by one mirror or several, and tell what is left | `correction::Correction` |
-//! | tell what a mirror is too coarse for, and what comes too late | [`correction::Fitting`], [`correction::Bandwidth`] |
-//! | make an image of a telescope and a structure function | [`image::Aperture`], [`image::OpticalTransfer`] |
-//! | make images of one covariance of strokes after another | `image::Exposures` |
-//! | make the images of a system's targets, with budgets of their errors | `image::ImagingPlan` |
-//! | read a crystal and cut a specimen from it | [`specimen::Crystal`] |
-//! | scan a probe over a specimen | [`electrons::StemPlan`] |
-//! | send waves through slices, all or some of a probe's beams | [`electrons::Multislice`], [`electrons::Prism`] |
-//! | draw slopes of a simulated sky | [`tomography::SimulationPlan`] |
-//! | choose who computes, watch and stop them | [`device::Engine`], [`device::Watch`] |
-//! | write and read arrays | `files::Arrays`, `files::read_array` |
-//! | draw results | `plot::Figure`, `plot::plot_covariance`, `plot::plot_wavefronts` |
-//!
-//! [`prelude`] has the names that most programs use.
+//! | `files` | system and sample files, arrays on disk |
+//! | `factorise` | dense factorisations: reconstructors, error covariances, point-spread functions |
+//! | `plot` | pictures |
+//! | `cuda` | NVIDIA GPUs, whose libraries are loaded at run time |
+//! | `command` | the program `lenslet` and its benchmarks |
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
@@ -56,6 +142,11 @@ pub mod plot;
 pub mod bench;
 #[cfg(feature = "command")]
 pub mod command;
+
+// Examples of the README
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;
 
 // What unit tests take from the library
 #[cfg(all(test, in_repository))]

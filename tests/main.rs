@@ -4,6 +4,7 @@
 
 mod allocation;
 mod cli;
+mod front_page;
 mod gpu;
 mod keys;
 mod learn;

@@ -258,7 +258,7 @@ impl SampleFile {
                 CrystalFile::parse_inside(text, &self.name, *before, table.cell)?
             }
         };
-        let warnings = file.warning().into_iter().collect();
+        let warnings = file.notes().iter().cloned().chain(file.warning()).collect();
         if !table.occupancy {
             let whole = file.crystal.atoms().iter().map(|atom| Atom { occupancy: 1.0, ..*atom });
             file.crystal = Crystal::new(file.crystal.lattice(), whole.collect())?;

@@ -5,12 +5,18 @@
 use crate::error::BadLine;
 use crate::files::located::one_line;
 use crate::specimen::atoms::{Atom, Element};
-use crate::specimen::crystal::{
-    Crystal, Matrix, determinant, dot, minus, norm, plus, sides, times,
-};
+use crate::specimen::crystal::{Crystal, Matrix, minus, norm, sides, times};
 use crate::specimen::crystal_files::{CrystalText, Listed};
+use crate::specimen::space_groups::{
+    Operation, Setting, hall_operations, is_group, nearest_symbols, preserve, same_operations,
+    settings as all_settings, settings_of_number, settings_of_operations, settings_of_symbol,
+};
 use crate::units::DEGREE;
-use std::{collections::HashMap, f64::consts::PI, ops::RangeInclusive};
+use std::{
+    collections::{BTreeMap, HashMap},
+    f64::consts::PI,
+    ops::RangeInclusive,
+};
 
 // A word of a CIF
 /// A word of a CIF, the line on which it begins, and whether it is a value that was quoted.
@@ -212,109 +218,378 @@ impl CrystalText<'_> {
     }
 }
 
-// An operation of symmetry
-/// An operation of symmetry, [symmetry operation](https://lenslet.github.io/lenslet/cif.html#eq-symmetry-operation).
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Operation {
-    turn: Matrix,
-    shift: [f64; 3],
-}
-
-impl Operation {
-    const IDENTITY: Self =
-        Self { turn: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], shift: [0.0; 3] };
-
-    /// Reads an operation such as `-y, x-y, z+1/3`, if it is one and keeps volumes.
-    fn read(text: &str) -> Option<Self> {
-        let mut operation = Self { turn: [[0.0; 3]; 3], shift: [0.0; 3] };
-        let clean: String =
-            text.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_ascii_lowercase();
-        let sums: Vec<&str> = clean.split(',').collect();
-        let sums: [&str; 3] = sums.try_into().ok()?;
-        for (row, sum) in sums.into_iter().enumerate() {
-            (operation.turn[row], operation.shift[row]) = read_sum(sum)?;
-        }
-        ((determinant(&operation.turn).abs() - 1.0).abs() < 1e-9).then_some(operation)
-    }
-
-    /// Where it takes a place.
-    fn of(&self, place: [f64; 3]) -> [f64; 3] {
-        plus(self.turn.map(|row| dot(row, place)), self.shift)
-    }
-}
-
-// A sum of letters and numbers
-/// The factors of x, y and z and the number in a sum such as `x-y+1/3`.
-fn read_sum(sum: &str) -> Option<([f64; 3], f64)> {
-    let (mut factors, mut shift) = ([0.0; 3], 0.0);
-    let mut rest = sum;
-    while !rest.is_empty() {
-        let sign = if rest.starts_with('-') { -1.0 } else { 1.0 };
-        let signed = rest.starts_with(['-', '+']);
-        let term = if signed { &rest[1..] } else { rest };
-        let end = term.find(['-', '+']).unwrap_or(term.len());
-        let (term, after) = term.split_at(end);
-        if rest.len() < sum.len() && !signed || term.is_empty() {
-            return None;
-        }
-        match term.strip_suffix(['x', 'y', 'z']) {
-            Some(factor) => {
-                let letter = usize::from(term.as_bytes()[term.len() - 1] - b'x');
-                let factor = factor.strip_suffix('*').unwrap_or(factor);
-                factors[letter] +=
-                    sign * if factor.is_empty() { 1.0 } else { read_fraction(factor)? };
-            }
-            None => shift += sign * read_fraction(term)?,
-        }
-        rest = after;
-    }
-    (!sum.is_empty()).then_some((factors, shift))
-}
-
-/// A number such as `0.25` or `1/4`.
-fn read_fraction(text: &str) -> Option<f64> {
-    let number = |text: &str| text.parse::<f64>().ok().filter(|x| x.is_finite());
-    match text.split_once('/') {
-        Some((above, below)) => Some(number(above)? / number(below).filter(|x| *x != 0.0)?),
-        None => number(text),
-    }
-}
-
 // Operations of a block
 impl CrystalText<'_> {
-    /// The operations of symmetry that a block lists.
-    fn operations(&self, block: &Block) -> Result<Vec<Operation>, BadLine> {
+    /// The operations of symmetry that a block lists, with the line of the first.
+    fn listed_operations(&self, block: &Block) -> Result<Option<(Vec<Operation>, usize)>, BadLine> {
         const LISTS: [&str; 2] = ["_space_group_symop_operation_xyz", "_symmetry_equiv_pos_as_xyz"];
-        if let Some((name, words)) = LISTS.iter().find_map(|name| Some((name, block.column(name)?)))
-        {
-            let expected = "an operation of symmetry such as -y, x-y, z+1/3";
-            let read = |word: &Word| {
-                Operation::read(word.text)
-                    .ok_or_else(|| self.bad(word.line, name, Some(word.text), expected))
-            };
-            return words.iter().map(read).collect();
-        }
-        const GROUPS: [&str; 8] = [
-            "_space_group_name_h-m_alt",
-            "_symmetry_space_group_name_h-m",
-            "_space_group_name_hall",
-            "_symmetry_space_group_name_hall",
-            "_space_group_it_number",
-            "_symmetry_int_tables_number",
-            "_space_group_name_h-m_full",
-            "_space_group_name_h-m_ref",
-        ];
-        let group = block.value(&GROUPS);
-        match group {
-            Some(word)
-                if !matches!(&*word.text.replace(' ', "").to_ascii_lowercase(), "p1" | "1") =>
-            {
-                let expected = "its operations in a loop_ with _space_group_symop_operation_xyz beside the name of the space group";
-                Err(self.bad(word.line, "space group", Some(word.text), expected))
-            }
-            _ => Ok(vec![Operation::IDENTITY]),
+        let list = LISTS.iter().find_map(|name| Some((name, block.column(name)?)));
+        let Some((name, words)) = list else { return Ok(None) };
+        let expected = "an operation of symmetry such as -y, x-y, z+1/3";
+        let read = |word: &Word| {
+            Operation::read(word.text)
+                .ok_or_else(|| self.bad(word.line, name, Some(word.text), expected))
+        };
+        let line = words.first().map_or(block.line, |word| word.line);
+        Ok(Some((words.iter().map(read).collect::<Result<_, _>>()?, line)))
+    }
+}
+
+// Names of a space group
+/// The symbol, the Hall symbol, the number and the code of the setting that a block gives.
+#[derive(Debug, Clone, Copy, Default)]
+struct GroupNames<'t> {
+    symbol: Option<(&'static str, Word<'t>)>,
+    hall: Option<(&'static str, Word<'t>)>,
+    number: Option<(&'static str, Word<'t>)>,
+    code: Option<(&'static str, Word<'t>)>,
+}
+
+impl<'t> GroupNames<'t> {
+    /// The names that a block gives, without blanks only.
+    fn of(block: &Block<'t>) -> Self {
+        let given = |names: &[&'static str]| {
+            names.iter().find_map(|name| {
+                let word = block.value(&[name])?;
+                (!word.text.trim().is_empty() && !word.text.trim().starts_with('?'))
+                    .then_some((*name, word))
+            })
+        };
+        Self {
+            symbol: given(&[
+                "_space_group_name_h-m_alt",
+                "_symmetry_space_group_name_h-m",
+                "_space_group_name_h-m_full",
+                "_space_group_name_h-m",
+            ]),
+            hall: given(&["_space_group_name_hall", "_symmetry_space_group_name_hall"]),
+            number: given(&["_space_group_it_number", "_symmetry_int_tables_number"]),
+            code: given(&["_space_group_it_coordinate_system_code"]),
         }
     }
+}
+
+// Operations by the names of a group
+impl CrystalText<'_> {
+    /// The operations of the group that a block names, and a note where the names left a choice.
+    fn named_operations(
+        &self,
+        block: &Block,
+        lattice: &Matrix,
+        sites: &[Site],
+    ) -> Result<(Vec<Operation>, Option<String>), BadLine> {
+        let names = GroupNames::of(block);
+        let candidates = self.candidates(&names)?;
+        if let Some((key, word)) = names.hall {
+            let operations = self.hall_operations(key, word, &names, &candidates)?;
+            self.check_cell(key, word, &operations, lattice)?;
+            return Ok((operations, None));
+        }
+        let Some((key, word)) = names.symbol.or(names.number) else {
+            return Ok((vec![Operation::IDENTITY], None));
+        };
+        let mut fitting = candidates.clone();
+        fitting.retain(|one| preserve(&one.operations(), lattice));
+        if let (Some(first), true) = (candidates.first(), fitting.is_empty()) {
+            self.check_cell(key, word, &first.operations(), lattice)?;
+        }
+        let (setting, note) = choose(&fitting, block, lattice, sites);
+        let operations = setting.map_or(vec![Operation::IDENTITY], |one| one.operations());
+        let (name, line) = (self.name, word.line);
+        Ok((
+            operations,
+            note.map(|note| format!("{name}:{line}: {key} = {}: {note}", one_line(word.text))),
+        ))
+    }
+
+    // Candidates for a setting
+    /// The settings that symbol, number and code allow; none without symbol and number.
+    fn candidates(&self, names: &GroupNames) -> Result<Vec<Setting>, BadLine> {
+        let number = names.number.map(|(key, word)| {
+            let number =
+                word.text.trim().parse::<u8>().ok().filter(|number| (1..=230).contains(number));
+            let expected = "the number of a space group, from 1 to 230";
+            number.ok_or_else(|| self.bad(word.line, key, Some(word.text), expected))
+        });
+        let number = number.transpose()?;
+        let coded = names.code.is_some();
+        let mut settings = match (names.symbol, number) {
+            (Some((key, word)), _) => self.settings_of_word(key, word, names.hall.is_some())?,
+            (None, Some(number)) if coded => {
+                all_settings().filter(|one| one.number == number).collect()
+            }
+            (None, Some(number)) => settings_of_number(number),
+            (None, None) => Vec::new(),
+        };
+        if let (Some((key, word)), Some(number), Some(first)) =
+            (names.number, number, settings.first())
+        {
+            let expected =
+                format!("{}, the number of {}, or another symbol", first.number, first.symbol());
+            settings.retain(|one| one.number == number);
+            if settings.is_empty() {
+                return Err(self.bad(word.line, key, Some(word.text), &expected));
+            }
+        }
+        if let (Some((key, word)), Some(first)) = (names.code, settings.first()) {
+            let expected = format!(
+                "the code of a setting of {}, such as {}",
+                first.symbol(),
+                codes(&settings)
+            );
+            settings.retain(|one| one.has_code(word.text.trim()));
+            if settings.is_empty() {
+                return Err(self.bad(word.line, key, Some(word.text), &expected));
+            }
+        }
+        Ok(settings)
+    }
+
+    // Settings of a word
+    /// The settings of a symbol; none for one that is unknown if the operations are `known` without it.
+    fn settings_of_word(
+        &self,
+        key: &str,
+        word: Word,
+        known: bool,
+    ) -> Result<Vec<Setting>, BadLine> {
+        let settings = settings_of_symbol(word.text);
+        if !settings.is_empty() || known {
+            return Ok(settings);
+        }
+        let stem = word.text.split(':').next().unwrap_or_default();
+        let expected = match settings_of_symbol(stem) {
+            settings if settings.is_empty() || stem == word.text => format!(
+                "the Hermann-Mauguin symbol of a space group, the nearest are {}, or its operations in a loop_ with _space_group_symop_operation_xyz",
+                nearest_symbols(word.text).join(", ")
+            ),
+            settings => format!("the symbol with one of {}, or none", codes(&settings)),
+        };
+        Err(self.bad(word.line, key, Some(word.text), &expected))
+    }
+
+    // Operations of a block's Hall symbol
+    /// The operations of a Hall symbol, if they are those of the group that the other names mean.
+    fn hall_operations(
+        &self,
+        key: &str,
+        word: Word,
+        names: &GroupNames,
+        candidates: &[Setting],
+    ) -> Result<Vec<Operation>, BadLine> {
+        let expected = "a Hall symbol such as -P 2ybc, or the operations in a loop_ with _space_group_symop_operation_xyz";
+        let operations = hall_operations(word.text)
+            .ok_or_else(|| self.bad(word.line, key, Some(word.text), expected))?;
+        let group =
+            settings_of_operations(&operations).first().map(|one| (one.number, one.symbol()));
+        if let (Some((number, symbol)), Some(other)) = (group, candidates.first())
+            && candidates.iter().all(|one| one.number != number)
+        {
+            let line = names.symbol.or(names.number).map_or(word.line, |(_, word)| word.line);
+            let expected = format!(
+                "a Hall symbol of {}, group {}, which line {line} names; this one is of {symbol}, group {number}",
+                other.symbol(),
+                other.number
+            );
+            return Err(self.bad(word.line, key, Some(word.text), &expected));
+        }
+        Ok(operations)
+    }
+
+    // Refuse a cell of another group
+    /// Refuses a cell whose lengths and angles the operations do not preserve.
+    fn check_cell(
+        &self,
+        key: &str,
+        word: Word,
+        operations: &[Operation],
+        lattice: &Matrix,
+    ) -> Result<(), BadLine> {
+        let expected = "a space group whose operations preserve the lengths and angles of the cell, or another cell";
+        preserve(operations, lattice)
+            .then_some(())
+            .ok_or_else(|| self.bad(word.line, key, Some(word.text), expected))
+    }
+}
+
+// Codes of settings
+/// The codes by which settings are told from each other, for messages.
+fn codes(settings: &[Setting]) -> String {
+    let mut codes: Vec<&str> = settings.iter().map(Setting::code).collect();
+    codes.dedup();
+    codes.iter().take(6).map(|code| format!(":{code}")).collect::<Vec<_>>().join(", ")
+}
+
+// Choose between settings
+/// The setting of all that fit, and a note if there was a choice.
+fn choose(
+    fitting: &[Setting],
+    block: &Block,
+    lattice: &Matrix,
+    sites: &[Site],
+) -> (Option<Setting>, Option<String>) {
+    let Some(first) = fitting.first() else { return (None, None) };
+    let rivals: Vec<&Setting> = fitting
+        .iter()
+        .filter(|one| one.axes() == first.axes() && one.number == first.number)
+        .collect();
+    if rivals.len() == 1 {
+        let alike =
+            fitting.iter().all(|one| same_operations(&one.operations(), &first.operations()));
+        let note = format!(
+            "the cell does not determine the orientation of the axes; setting {} is taken, of {}",
+            first.code(),
+            codes(fitting).replace(':', "")
+        );
+        return (Some(*first), (!alike).then_some(note));
+    }
+    let counts: Vec<Composition> =
+        rivals.iter().map(|one| Composition::of(sites, &one.operations(), lattice)).collect();
+    // Decide by the formula and the number of atoms
+    let formula = Formula::of(block);
+    let agrees: Vec<bool> = counts
+        .iter()
+        .map(|count| formula.as_ref().is_some_and(|formula| count.is_of(formula)))
+        .collect();
+    let decided = agrees.contains(&true) && agrees.contains(&false);
+    let possible = || (0..rivals.len()).filter(|&k| !decided || agrees[k]);
+    let fewest = possible().map(|k| counts[k].atoms()).fold(f64::INFINITY, f64::min);
+    let chosen = possible().find(|&k| counts[k].atoms() <= fewest * (1.0 + 1e-9)).unwrap_or(0);
+    let equal = counts.iter().all(|count| (count.atoms() - fewest).abs() < 1e-9 * fewest);
+    let reason = match (decided, equal) {
+        (true, _) => "as its atoms are those of the formula",
+        (false, false) => "as its atoms are the fewest",
+        (false, true) => "as nothing in the file decides",
+    };
+    let each: Vec<String> = rivals
+        .iter()
+        .zip(&counts)
+        .map(|(one, count)| {
+            format!("{} atoms with :{}", count.atoms(), one.origin().unwrap_or_default())
+        })
+        .collect();
+    let (symbol, origin) = (rivals[chosen].symbol(), rivals[chosen].origin().unwrap_or_default());
+    let note = format!(
+        "the symbol has {} origins; {symbol} is taken, {reason} ({}); write :{origin} behind the symbol to confirm",
+        rivals.len(),
+        each.join(", ")
+    );
+    (Some(*rivals[chosen]), Some(note))
+}
+
+// Composition of a cell
+/// Atoms of each element, by their occupancies.
+#[derive(Debug, Default)]
+struct Composition(BTreeMap<Element, f64>);
+
+impl Composition {
+    /// That of a cell whose operations apply to `sites`.
+    fn of(sites: &[Site], operations: &[Operation], lattice: &Matrix) -> Self {
+        let mut composition = Self::default();
+        for site in sites {
+            let count = images(site.place, operations, lattice).len() as f64;
+            *composition.0.entry(site.atom.element).or_default() += site.atom.occupancy * count;
+        }
+        composition
+    }
+
+    // Compare compositions
+    /// How many atoms there are.
+    fn atoms(&self) -> f64 {
+        self.0.values().sum()
+    }
+
+    /// Whether it is that of a formula, to two per cent, and of as many formula units as are in a cell.
+    fn is_of(&self, formula: &Formula) -> bool {
+        if !self.0.keys().eq(formula.one.0.keys()) {
+            return false;
+        }
+        let units = formula.units.unwrap_or(self.atoms() / formula.one.atoms());
+        let pairs = self.0.values().zip(formula.one.0.values());
+        pairs.into_iter().all(|(count, one)| (count / (one * units) - 1.0).abs() < 0.02)
+    }
+}
+
+// Chemical formula of a block
+/// The composition by `_chemical_formula_sum`, such as `Al2 Mg O4`, and how many formula units a cell holds.
+#[derive(Debug)]
+struct Formula {
+    one: Composition,
+    units: Option<f64>,
+}
+
+impl Formula {
+    /// That of a block, if it gives one that can be read.
+    fn of(block: &Block) -> Option<Self> {
+        let mut one = Composition::default();
+        for part in block.value(&["_chemical_formula_sum"])?.text.split_whitespace() {
+            let split = part.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(part.len());
+            let element = known_element(&part[..split])?;
+            let count =
+                if split == part.len() { 1.0 } else { part[split..].parse::<f64>().ok()? };
+            *one.0.entry(element).or_default() +=
+                (count > 0.0 && count.is_finite()).then_some(count)?;
+        }
+        let units = block.value(&["_cell_formula_units_z"]);
+        let units = units.and_then(|word| word.text.parse::<f64>().ok());
+        let units = units.filter(|units| *units > 0.0 && units.is_finite());
+        Some(Self { one, units })
+    }
+}
+
+// Element of a symbol in a CIF
+/// The element of a symbol; isotopes of hydrogen are hydrogen.
+fn known_element(symbol: &str) -> Option<Element> {
+    let symbol = if matches!(symbol, "D" | "T" | "d" | "t") { "H" } else { symbol };
+    Element::of_symbol(symbol).ok()
+}
+
+// Compare listed operations with names
+impl CrystalText<'_> {
+    /// A note if a list of operations is not of the group that a block names.
+    fn disagreement(&self, block: &Block, operations: &[Operation], line: usize) -> Option<String> {
+        let names = GroupNames::of(block);
+        let (key, word) = names.symbol.or(names.number).or(names.hall)?;
+        let named = match self.candidates(&GroupNames { hall: None, code: None, ..names }) {
+            Ok(settings) => settings,
+            Err(bad) => {
+                let known = |(_, word): (_, Word)| !settings_of_symbol(word.text).is_empty();
+                let contradiction = format!("{bad}; the operations that are listed are used");
+                return names.symbol.is_some_and(known).then_some(contradiction);
+            }
+        };
+        let named = match names.hall.and_then(|(_, word)| hall_operations(word.text)) {
+            Some(hall) if named.is_empty() => settings_of_operations(&hall),
+            _ => named,
+        };
+        if named.is_empty()
+            || named.iter().any(|one| same_operations(&one.operations(), operations))
+        {
+            return None;
+        }
+        let found = settings_of_operations(operations);
+        let what = match found.first() {
+            Some(first) if named.iter().any(|one| one.number == first.number) => return None,
+            Some(first) => format!("are those of {}, group {}", first.symbol(), first.number),
+            None if is_group(operations) => return None,
+            None => "are not a group: products of some of them are missing".into(),
+        };
+        let (name, text) = (self.name, one_line(word.text));
+        let count = operations.len();
+        Some(format!(
+            "{name}:{}: {key} = {text}: the {count} operations listed from line {line} {what}; the list is used",
+            word.line
+        ))
+    }
+}
+
+// A listed atom of a CIF
+/// An atom of the list: its position in units of the sides, and its line.
+#[derive(Debug, Clone, Copy)]
+struct Site {
+    place: [f64; 3],
+    atom: Atom,
+    line: usize,
 }
 
 // Thirds and sixths
@@ -356,17 +631,24 @@ impl CrystalText<'_> {
     pub(crate) fn cif(&self) -> Result<Listed, BadLine> {
         let block = self.block()?;
         let lattice = self.cif_cell(&block)?;
-        let operations = self.operations(&block)?;
         let rows = block.column("_atom_site_fract_x").map_or(0, <[Word]>::len);
+        let sites = (0..rows).filter_map(|row| self.site(&block, row).transpose());
+        let sites: Vec<Site> = sites.collect::<Result<_, _>>()?;
+        let (operations, note) = match self.listed_operations(&block)? {
+            Some((operations, line)) => {
+                let note = self.disagreement(&block, &operations, line);
+                (operations, note)
+            }
+            None => self.named_operations(&block, &lattice, &sites)?,
+        };
         let (mut atoms, mut lines) = (Vec::new(), Vec::new());
-        for row in 0..rows {
-            let Some((place, atom)) = self.site(&block, row)? else { continue };
-            let of_image = |image| Atom { position: times(image, &lattice), ..atom };
-            atoms.extend(images(place, &operations, &lattice).into_iter().map(of_image));
-            let word = block.column("_atom_site_fract_x").and_then(|column| column.get(row));
-            lines.resize(atoms.len(), word.map_or(block.line, |word| word.line));
+        for site in sites {
+            let of_image = |image| Atom { position: times(image, &lattice), ..site.atom };
+            atoms.extend(images(site.place, &operations, &lattice).into_iter().map(of_image));
+            lines.resize(atoms.len(), site.line);
         }
-        Ok((self.check(block.line, Crystal::new(lattice, atoms))?, lines, [true; 3]))
+        let crystal = self.check(block.line, Crystal::new(lattice, atoms))?;
+        Ok(Listed { notes: note.into_iter().collect(), ..Listed::periodic(crystal, lines) })
     }
 
     // The cell of a CIF
@@ -392,8 +674,8 @@ impl CrystalText<'_> {
     }
 
     // One atom of a CIF
-    /// The place and the atom on row `row` of the list of atoms, unless it is a dummy.
-    fn site(&self, block: &Block, row: usize) -> Result<Option<([f64; 3], Atom)>, BadLine> {
+    /// The atom on row `row` of the list of atoms, unless it is a dummy.
+    fn site(&self, block: &Block, row: usize) -> Result<Option<Site>, BadLine> {
         let cell = |name: &str| block.column(name).and_then(|column| column.get(row)).copied();
         let given = |name: &str| cell(name).filter(Word::given);
         if given("_atom_site_calc_flag").is_some_and(|word| word.text.eq_ignore_ascii_case("dum")) {
@@ -429,7 +711,8 @@ impl CrystalText<'_> {
             }
             None => 0.0,
         };
-        Ok(Some((place, Atom { element, position: [0.0; 3], occupancy, displacement })))
+        let atom = Atom { element, position: [0.0; 3], occupancy, displacement };
+        Ok(Some(Site { place, atom, line }))
     }
 
     // The element of an atom of a CIF
@@ -443,10 +726,7 @@ impl CrystalText<'_> {
         let letters = |word: Word| {
             word.text.chars().take_while(char::is_ascii_alphabetic).collect::<String>()
         };
-        let known = |symbol: &str| match symbol {
-            "D" | "T" | "d" | "t" => Element::of_symbol("H").ok(),
-            symbol => Element::of_symbol(symbol).ok(),
-        };
+        let known = known_element;
         if let Some(kind) = kind {
             let expected = "the symbol of an element, with a charge or without";
             return known(&letters(kind)).ok_or_else(|| {
@@ -472,6 +752,7 @@ impl CrystalText<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::specimen::crystal::plus;
 
     fn read(text: &str) -> Result<Crystal, crate::Error> {
         Crystal::from_text(text, "c.cif", None)
@@ -546,31 +827,9 @@ mod tests {
         assert!(read(&twice).unwrap_err().to_string().contains("occupancies that sum to 1.2"));
     }
 
-    // Operations of symmetry are read
+    // Thirds and sixths are exact
     #[test]
-    fn operations_are_read_or_refused() {
-        let read = |text: &str| Operation::read(text);
-        let operation = read("-y, x-y , z+1/3").unwrap();
-        assert_eq!(operation.of([0.1, 0.25, 0.5]), [-0.25, 0.1 - 0.25, 0.5 + 1.0 / 3.0]);
-        assert_eq!(read("1/2-X,0.5+Y,-.5+z").unwrap().of([0.5; 3]), [0.0, 1.0, 0.0]);
-        assert_eq!(read("x,y,1*z"), Some(Operation::IDENTITY));
-        for bad in [
-            "",
-            "x,y",
-            "x,y,z,x",
-            "x,y,w",
-            "x,y,z+1/0",
-            "x,x,z",
-            "x,y,2z",
-            "x,y,z+",
-            "x,y,zz",
-            "x,y,z1/2",
-            "x,,z",
-            "x,y,z+nan",
-            "x,y,é",
-        ] {
-            assert_eq!(read(bad), None, "{bad}");
-        }
+    fn thirds_and_sixths_are_exact() {
         assert_eq!(
             (exact(0.3333, "0.3333(2)"), exact(0.333, "0.333"), exact(0.1667, ".1667")),
             (1.0 / 3.0, 0.333, 1.0 / 6.0)
@@ -579,6 +838,206 @@ mod tests {
             (exact(0.4999, "0.4999"), exact(-0.66666, "-0.66666"), exact(0.25, "0.2500")),
             (0.4999, -2.0 / 3.0, 0.25)
         );
+    }
+
+    // Crystals of named groups
+    /// A CIF with these names, cell and atoms.
+    fn named(names: &str, cell: &[&str], atoms: &str) -> String {
+        let keys = ["length_a", "length_b", "length_c", "angle_alpha", "angle_beta", "angle_gamma"];
+        let cell: Vec<String> =
+            keys.iter().zip(cell).map(|(key, x)| format!("_cell_{key} {x}\n")).collect();
+        let columns = "_atom_site_label _atom_site_fract_x _atom_site_fract_y _atom_site_fract_z";
+        format!("data_x\n{names}\n{}loop_ {columns}\n{atoms}\n", cell.concat())
+    }
+
+    #[test]
+    fn named_groups_make_the_crystals_of_ase() {
+        let table = include_str!("../../tests/oracle/space_group_crystals.csv");
+        let rows: Vec<Vec<&str>> =
+            table.lines().skip(1).map(|row| row.split(',').collect()).collect();
+        assert_eq!(rows.len(), 25);
+        let atoms = "Si 0.1234 0.2718 0.3391\nAu 0 0 0\nO 0 0 0.2000";
+        for row in &rows[1..] {
+            let by_name = format!("_symmetry_space_group_name_H-M '{}'", row[1]);
+            let crystal = read(&named(&by_name, &row[2..8], atoms)).unwrap();
+            for (symbol, count) in ["Si", "Au", "O"].iter().zip(&row[8..11]) {
+                let found =
+                    crystal.atoms().iter().filter(|atom| atom.element.symbol() == *symbol).count();
+                assert_eq!(found.to_string(), *count, "{symbol} in {row:?}");
+            }
+            for (name, values) in rows[0][11..].iter().step_by(2).zip(row[11..].chunks(2)) {
+                let hkl: Vec<f64> = name[3..].split('_').map(|h| h.parse().unwrap()).collect();
+                let mut sum = [0.0; 2];
+                for atom in crystal.atoms() {
+                    let weight = f64::from(match atom.element.symbol() {
+                        "Si" => 2,
+                        "Au" => 3,
+                        _ => 1,
+                    });
+                    let place = crystal.fractional(atom.position);
+                    let phase: f64 = 2.0 * PI * (0..3).map(|k| hkl[k] * place[k]).sum::<f64>();
+                    sum = [sum[0] + weight * phase.cos(), sum[1] + weight * phase.sin()];
+                }
+                let wanted = [0, 1].map(|k| values[k].parse::<f64>().unwrap());
+                assert!(
+                    (sum[0] - wanted[0]).abs() < 1e-5 && (sum[1] - wanted[1]).abs() < 1e-5,
+                    "{row:?} {name} {sum:?}"
+                );
+            }
+            // The number alone means the first setting that fits the cell, or the other with its code
+            let origin = row[1].split(':').nth(1);
+            let code = origin.map_or(String::new(), |origin| {
+                format!("\n_space_group_IT_coordinate_system_code {origin}")
+            });
+            let by_number = format!("_space_group_IT_number {}{code}", row[0]);
+            let again = read(&named(&by_number, &row[2..8], atoms)).unwrap();
+            assert_eq!(again, crystal, "{row:?}");
+        }
+    }
+
+    // Origins of named groups
+    /// The crystal of a text, and its notes.
+    fn noted(text: &str) -> (Crystal, Vec<String>) {
+        let file = crate::specimen::CrystalFile::parse(text, "c.cif", None).unwrap();
+        let notes = file.notes().to_vec();
+        (file.crystal, notes)
+    }
+
+    #[test]
+    fn origins_are_chosen_and_reported() {
+        let cube = ["5.43", "5.43", "5.43", "90", "90", "90"];
+        let silicon = |symbol: &str, more: &str, atoms: &str| {
+            let names = format!("{more}\n_symmetry_space_group_name_H-M '{symbol}'");
+            let (crystal, notes) = noted(&named(&names, &cube, atoms));
+            (crystal.atoms().len(), notes.concat())
+        };
+        let (count, note) = silicon("F d -3 m", "", "Si 0 0 0");
+        assert_eq!(count, 8);
+        assert_eq!(
+            note,
+            "c.cif:3: _symmetry_space_group_name_h-m = F d -3 m: the symbol has 2 origins; F d -3 m:1 is taken, as its atoms are the fewest \
+             (8 atoms with :1, 16 atoms with :2); write :1 behind the symbol to confirm"
+        );
+        assert_eq!(silicon("Fd-3m", "", "Si 0.125 0.125 0.125").0, 8);
+        for (symbol, count) in
+            [("Fd-3m:1", 8), ("F d -3 m :2", 16), ("F_d_-3_m_S", 8), ("F d -3 m Z", 16)]
+        {
+            assert_eq!(silicon(symbol, "", "Si 0 0 0"), (count, String::new()), "{symbol}");
+        }
+        // Spinel has 56 atoms with either origin; the formula decides
+        let spinel = "Mg 0.125 0.125 0.125\nAl 0.5 0.5 0.5\nO 0.2624 0.2624 0.2624";
+        for formula in [
+            "_chemical_formula_sum 'Al2 Mg O4'",
+            "_chemical_formula_sum 'Al2 Mg O4'\n_cell_formula_units_Z 8",
+        ] {
+            let (count, note) = silicon("F d -3 m", formula, spinel);
+            assert!(
+                count == 56
+                    && note.contains("F d -3 m:2 is taken, as its atoms are those of the formula"),
+                "{note}"
+            );
+        }
+        let (count, note) = silicon("F d -3 m", "_chemical_formula_sum 'Al Mg2 O4'", spinel);
+        assert!(
+            count == 56 && note.contains("F d -3 m:1 is taken, as its atoms are those"),
+            "{note}"
+        );
+        let (count, note) = silicon("F d -3 m", "", "Si 0.11 0.22 0.34");
+        assert!(
+            count == 192 && note.contains("F d -3 m:1 is taken, as nothing in the file decides"),
+            "{note}"
+        );
+        // A monoclinic cell of right angles has no unique axis
+        let names = "_symmetry_space_group_name_H-M 'P 2/m'";
+        let (_, notes) = noted(&named(names, &["4", "5", "6", "90", "90", "90"], "Si 0.1 0.2 0.3"));
+        assert!(notes[0].contains("setting b is taken, of b, c, a"), "{notes:?}");
+        let (_, notes) = noted(&named(names, &["4", "5", "6", "90", "90", "99"], "Si 0.1 0.2 0.3"));
+        assert!(notes.is_empty(), "{notes:?}");
+    }
+
+    // Contradictions of names and operations
+    #[test]
+    fn contradictions_of_names_are_refused() {
+        let cube = ["5.43", "5.43", "5.43", "90", "90", "90"];
+        let refused = |names: &str, cell: &[&str]| {
+            read(&named(names, cell, "Si 0 0 0")).unwrap_err().to_string()
+        };
+        for (names, expected) in [
+            (
+                "_symmetry_space_group_name_H-M 'P 21/q'",
+                "2: _symmetry_space_group_name_h-m = P 21/q: expected the Hermann-Mauguin symbol of a space group, the nearest are P 21/m, ",
+            ),
+            (
+                "_space_group_name_H-M_alt 'F d -3 m :3'",
+                "2: _space_group_name_h-m_alt = F d -3 m :3: expected the symbol with one of :1, :2, or none",
+            ),
+            (
+                "_space_group_IT_number 231",
+                "2: _space_group_it_number = 231: expected the number of a space group, from 1 to 230",
+            ),
+            ("_space_group_IT_number 0", "2: _space_group_it_number = 0: expected"),
+            (
+                "_symmetry_space_group_name_H-M 'F d -3 m'\n_symmetry_Int_Tables_number 225",
+                "3: _symmetry_int_tables_number = 225: expected 227, the number of F d -3 m:1, or",
+            ),
+            (
+                "_symmetry_space_group_name_H-M 'F d -3 m'\n_symmetry_space_group_name_Hall '-F 4 2 3'",
+                "3: _symmetry_space_group_name_hall = -F 4 2 3: expected a Hall symbol of F d -3 m:1, group 227, which line 2 names; this one is of F m -3 m, group 225",
+            ),
+            (
+                "_space_group_name_Hall '-F 7 2 3'",
+                "2: _space_group_name_hall = -F 7 2 3: expected a Hall symbol such as -P 2ybc",
+            ),
+            (
+                "_space_group_name_H-M_alt 'F d -3 m'\n_space_group_IT_coordinate_system_code b1",
+                "3: _space_group_it_coordinate_system_code = b1: expected the code of a setting of F d -3 m:1, such as :1, :2",
+            ),
+        ] {
+            let found = refused(names, &cube);
+            assert!(found.starts_with(&format!("c.cif:{expected}")), "{found}");
+        }
+        let cell = refused(
+            "_symmetry_space_group_name_H-M 'F m -3 m'",
+            &["5", "6", "7", "90", "90", "90"],
+        );
+        assert!(
+            cell.contains(
+                "expected a space group whose operations preserve the lengths and angles"
+            ),
+            "{cell}"
+        );
+        let hall = "_space_group_name_Hall '-F 4vw 2vw 3'\n_space_group_name_H-M_alt 'F d -3 m'";
+        assert_eq!(noted(&named(hall, &cube, "Si 0 0 0")).0.atoms().len(), 16);
+        let lone = named("_space_group_name_Hall 'P 4n 2n -1n'", &cube, "Si 0.1 0.2 0.3");
+        assert_eq!(noted(&lone).0.atoms().len(), 16);
+    }
+
+    // Names beside listed operations
+    #[test]
+    fn names_beside_operations_are_compared() {
+        // RUTILE lists half of its group's operations, which are another group
+        let (crystal, notes) = noted(RUTILE);
+        assert_eq!(crystal.atoms().len(), 6);
+        assert_eq!(
+            notes,
+            [
+                "c.cif:9: _symmetry_space_group_name_h-m = P 42/m n m: the 8 operations listed from line 16 are those of P 42 21 2, group 94; the list is used"
+            ]
+        );
+        let (_, notes) = noted(&RUTILE.replace("P 42/m n m", "P 42 21 2"));
+        assert_eq!(notes, [""; 0]);
+        let (_, notes) = noted(&RUTILE.replace("y,x,-z\n", ""));
+        assert!(notes.concat().contains("are not a group"), "{notes:?}");
+        let numbered =
+            RUTILE.replace("_journal_title", "_symmetry_Int_Tables_number 135\n_journal_title");
+        let (_, notes) = noted(&numbered);
+        assert!(
+            notes[0].contains("number = 135: expected 136, the number of P 42/m n m, or"),
+            "{notes:?}"
+        );
+        // The same crystal by the name alone
+        let (again, notes) = noted(&RUTILE.replace("_symmetry_equiv_pos", "_symmetry_ops"));
+        assert_eq!((again, notes.len()), (crystal, 0));
     }
 
     // Bad CIF are refused
@@ -608,11 +1067,6 @@ mod tests {
             ),
             ("1/2+z'", "1/2+z", "19: quotation = 'y+1/2, -x+1/2, 1/2+z: expected a closing mark"),
             ("things\n;", "things\n", "11: text = ;: expected a line with ;"),
-            (
-                "_symmetry_equiv_pos",
-                "_symmetry_ops",
-                "9: space group = P 42/m n m: expected its op",
-            ),
         ];
         for (from, to, expected) in cases {
             let refused = read(&RUTILE.replacen(from, to, 1)).unwrap_err().to_string();

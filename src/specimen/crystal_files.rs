@@ -48,10 +48,24 @@ pub struct CrystalFile {
     lines: Vec<usize>,
     /// Along which sides the crystal repeats.
     periodic: [bool; 3],
+    /// Choices of the reader that the file left open.
+    notes: Vec<String>,
 }
 
-/// Atoms in a cell, their lines, and the sides along which the cell repeats.
-pub(crate) type Listed = (Crystal, Vec<usize>, [bool; 3]);
+/// Atoms in a cell, their lines, the sides along which the cell repeats, and choices of the reader.
+pub(crate) struct Listed {
+    pub(crate) crystal: Crystal,
+    pub(crate) lines: Vec<usize>,
+    pub(crate) periodic: [bool; 3],
+    pub(crate) notes: Vec<String>,
+}
+
+impl Listed {
+    /// Atoms in a cell that repeats along all sides.
+    pub(crate) fn periodic(crystal: Crystal, lines: Vec<usize>) -> Self {
+        Self { crystal, lines, periodic: [true; 3], notes: Vec::new() }
+    }
+}
 
 impl CrystalFile {
     /// Reads the file at `path`, as [`Crystal::from_file`].
@@ -62,6 +76,11 @@ impl CrystalFile {
         let path = path.as_ref();
         let text = read_text(path, 1 << 30, "a crystal")?;
         Self::parse(&text, &path.display().to_string(), cell)
+    }
+
+    /// What the reader chose where the file left a choice, such as the origin of a space group, and contradictions in it, with their lines.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     // A crystal from a text
@@ -99,7 +118,7 @@ impl CrystalFile {
     ) -> Result<Self, Error> {
         let file = CrystalText { name, before, lines: text.lines().collect() };
         let count = file.lines.first().and_then(|line| line.trim().parse::<usize>().ok());
-        let (crystal, lines, periodic) = match count {
+        let Listed { crystal, lines, periodic, notes } = match count {
             _ if is_cif => file.cif()?,
             Some(count) if !file.lines.iter().any(|line| line.trim() == "-1") => {
                 file.extended_xyz(count, cell)?
@@ -111,7 +130,7 @@ impl CrystalFile {
             None => crystal,
         };
         let lines = lines.into_iter().map(|line| before + line).collect();
-        let read = Self { crystal, name: name.into(), lines, periodic };
+        let read = Self { crystal, name: name.into(), lines, periodic, notes };
         read.refuse_overfull()?;
         Ok(read)
     }
@@ -250,7 +269,7 @@ impl CrystalText<'_> {
             self.lines.iter().enumerate().skip(2).filter(|(_, line)| !line.trim().is_empty())
         {
             if line.trim() == "-1" {
-                return Ok((self.check(2, Crystal::new(lattice, atoms))?, lines, [true; 3]));
+                return Ok(Listed::periodic(self.check(2, Crystal::new(lattice, atoms))?, lines));
             }
             atoms.push(self.kirkland_atom(k + 1, line, lengths)?);
             lines.push(k + 1);
@@ -352,7 +371,7 @@ impl CrystalText<'_> {
         });
         let lines = (3..3 + crystal.atoms().len()).collect();
         if value("Lattice").is_none() {
-            return Ok((crystal, lines, periodic));
+            return Ok(Listed { periodic, ..Listed::periodic(crystal, lines) });
         }
         let home = |atom: &Atom| {
             let place = crystal.fractional(atom.position);
@@ -361,7 +380,10 @@ impl CrystalText<'_> {
             Atom { position: plus(atom.position, crystal.position(steps)), ..*atom }
         };
         let atoms = crystal.atoms().iter().map(home).collect();
-        Ok((self.check(2, Crystal::new(lattice, atoms))?, lines, periodic))
+        Ok(Listed {
+            periodic,
+            ..Listed::periodic(self.check(2, Crystal::new(lattice, atoms))?, lines)
+        })
     }
 
     // The lattice of an extended XYZ

@@ -13,6 +13,8 @@ pub(crate) mod crystal_files;
 #[cfg(feature = "files")]
 pub use crystal_files::CrystalFile;
 #[cfg(feature = "files")]
+pub(crate) mod space_groups;
+#[cfg(feature = "files")]
 pub(crate) mod cif;
 pub(crate) mod slices;
 pub use slices::Slicing;

@@ -1,12 +1,13 @@
 //! One rendering of the book, from its chapters to finished pages.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 
 use super::error::{self, BookError};
-use super::{figures, finish, math, render};
+use super::progress::Progress;
+use super::{figures, finish, math, render, search};
 use crate::expand;
 use crate::finding::Finding;
 use crate::volume::Book;
@@ -63,18 +64,25 @@ pub fn summary(report: &Report) -> String {
 /// that do not parse, references to no equation, figures that nobody draws), and the other kinds
 /// for what stops the rendering itself.
 pub fn build(root: &Path, draw: bool) -> Result<Report, BookError> {
-    let start = Instant::now();
+    let progress = Progress::new();
+    progress.step("reading the chapters");
     let book = Book::load(root)?;
     let tangled = expand::tangle(&book);
     let mut findings: Vec<Finding> =
         book.findings.iter().chain(&tangled.findings).filter(|f| f.is_error()).cloned().collect();
+    let chapters = book.chapters.len();
+    let count: usize = book.chapters.iter().map(|chapter| chapter.math.len()).sum();
+    progress.step(&format!("checking {count} formulas"));
     findings.extend(math::unresolved(&book));
     findings.extend(math::refused(&book, math::settings(root)?));
     error::refuse(findings)?;
-    let drawn = if draw { figures::draw(root)? } else { 0 };
+    let drawn = if draw { figures::draw(root, &progress)? } else { 0 };
     error::refuse(figures::missing(&book))?;
-    let (chapters, count) = (book.chapters.len(), book.chapters.iter().map(|c| c.math.len()).sum());
-    let (folder, formulas) = render::render(root, book, tangled)?;
-    finish::finish(&folder, &formulas)?;
-    Ok(Report { folder, chapters, formulas: count, drawn, time: start.elapsed() })
+    progress.step(&format!("rendering {chapters} chapters"));
+    let pages = render::render(root, book, tangled)?;
+    progress.step("inserting chunks and formulas");
+    finish::finish(&pages)?;
+    progress.step("compacting the search index");
+    search::compact(&pages.folder)?;
+    Ok(Report { folder: pages.folder, chapters, formulas: count, drawn, time: progress.elapsed() })
 }

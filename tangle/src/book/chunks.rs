@@ -1,5 +1,7 @@
 //! A chunk on the page: its name above the code, links around and inside it.
 
+use std::collections::HashMap;
+
 use super::anchors::{self, ChunkAnchors, Places, chunk_name, escape};
 use crate::block::{Block, BlockKind, Reference};
 use crate::chapter::Chapter;
@@ -17,6 +19,27 @@ pub fn highlighter(language: &str) -> &str {
     }
 }
 
+/// The HTML of all chunks of a book, by the indices of their chapters and blocks.
+///
+/// It goes into the finished pages, past mdbook: mdbook would parse the code, which takes longer than all the rest, and put it into the search index,
+/// which would be seven times as large.
+#[derive(Debug, Clone, Default)]
+pub struct Chunks(HashMap<(usize, usize), String>);
+
+impl Chunks {
+    /// Writes all chunks of a book.
+    pub fn new(book: &Book, anchors: &ChunkAnchors, places: &Places) -> Self {
+        let writer = ChunkWriter { book, anchors, places };
+        let chunks = book.blocks().filter(|&id| book.block(id).1.is_chunk());
+        Self(chunks.map(|id| ((id.chapter, id.block), writer.html(id))).collect())
+    }
+
+    /// The HTML of a chunk.
+    pub fn html(&self, key: (usize, usize)) -> Option<&str> {
+        self.0.get(&key).map(String::as_str)
+    }
+}
+
 /// Writes chunks as HTML.
 pub struct ChunkWriter<'a> {
     /// The book.
@@ -28,8 +51,7 @@ pub struct ChunkWriter<'a> {
 }
 
 impl ChunkWriter<'_> {
-    /// A chunk: name, code, and where else to look; of a folded one only the name, until it is opened. Blank lines stand only where Markdown does not
-    /// mind them.
+    /// A chunk: name, code, and where else to look; of a folded one only the name, until it is opened.
     pub fn html(&self, id: BlockId) -> String {
         let (chapter, block) = self.book.block(id);
         let (left, right) = self.caption(id);

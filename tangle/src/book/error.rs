@@ -43,6 +43,14 @@ pub enum BookError {
         /// What it fetches.
         address: String,
     },
+    /// The search index cannot be made smaller.
+    #[error("the search index, book/build/searchindex.js, is {found}: expected {expected}")]
+    Index {
+        /// What it is.
+        found: String,
+        /// What it should be.
+        expected: String,
+    },
     /// The book cannot be served.
     #[error("cannot serve the book on 127.0.0.1: {0}")]
     Serve(io::Error),

@@ -5,10 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::SystemTime;
 
 use super::error::BookError;
+use super::progress::Progress;
 use crate::chapter::Chapter;
 use crate::error::Error;
 use crate::finding::Finding;
@@ -19,32 +21,36 @@ pub const FOLDER: &str = "book/src/figures";
 /// How many examples run at a time.
 const AT_A_TIME: usize = 2;
 
-/// Compiles the examples and runs those whose figures are older than their binary. Returns how many
+/// Compiles the examples and runs those whose figures are older than their binary, and reports each. Returns how many
 /// were run.
 ///
 /// # Errors
 ///
 /// [`BookError::Examples`] if they do not compile, [`BookError::Example`] with the message of one
 /// that fails, and those of the file system.
-pub fn draw(root: &Path) -> Result<usize, BookError> {
+pub fn draw(root: &Path, progress: &Progress) -> Result<usize, BookError> {
     let sources = root.join("book/examples");
     if !sources.join("Cargo.toml").is_file() {
         return Ok(0);
     }
     let folder = root.join(FOLDER);
     fs::create_dir_all(&folder).map_err(Error::write(&folder))?;
-    let stale: VecDeque<(String, PathBuf)> = compile(root, &sources)?
-        .into_iter()
-        .filter(|(_, program)| !is_fresh(program, &folder))
-        .collect();
+    progress.step("compiling the programs that draw the figures");
+    let programs = compile(root, &sources)?;
+    let all = programs.len();
+    let stale: VecDeque<(String, PathBuf)> =
+        programs.into_iter().filter(|(_, program)| !is_fresh(program, &folder)).collect();
     let count = stale.len();
-    let queue = Mutex::new(stale);
+    progress.step(&format!("running {count} of {all} of them; the others have drawn their figures before"));
+    let (queue, started) = (Mutex::new(stale), AtomicUsize::new(0));
     let next = || queue.lock().ok().and_then(|mut queue| queue.pop_front());
     thread::scope(|scope| {
         let workers: Vec<_> = (0..AT_A_TIME.min(count))
             .map(|_| {
                 scope.spawn(|| {
                     while let Some((name, program)) = next() {
+                        let number = 1 + started.fetch_add(1, Ordering::Relaxed);
+                        progress.step(&format!("figures {number} of {count}: {name}"));
                         run(root, &name, &program, &folder)?;
                     }
                     Ok(())

@@ -1,20 +1,20 @@
-//! The last step: formulas into the pages, and a look at what the pages would fetch.
+//! The last step: formulas and chunks into the pages, a compact search index, and a check of what the pages would fetch.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::BookError;
-use super::marks::{PLACE, PLACE_END, key};
-use super::math::Formulas;
+use super::marks::{CHUNK, PLACE, PLACE_END, key};
+use super::render::Pages;
 use crate::error::Error;
 
-/// Puts the formulas into all pages below `folder`, and refuses a page that fetches anything from
-/// elsewhere.
+/// Puts the chunks and formulas into all pages, and rejects a page that fetches anything from elsewhere.
 ///
 /// # Errors
 ///
 /// [`BookError::Outside`] for such a page, [`Error::Read`] and [`Error::Write`].
-pub fn finish(folder: &Path, formulas: &Formulas) -> Result<(), BookError> {
+pub fn finish(pages: &Pages) -> Result<(), BookError> {
+    let folder = &pages.folder;
     for path in files_below(folder)? {
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
         if !matches!(extension, "html" | "css" | "svg") {
@@ -23,7 +23,8 @@ pub fn finish(folder: &Path, formulas: &Formulas) -> Result<(), BookError> {
         let text = fs::read_to_string(&path).map_err(Error::read(&path))?;
         let text = match extension {
             "html" => {
-                let finished = insert(&text, formulas);
+                let in_one = path.file_name().is_some_and(|name| name == "print.html");
+                let finished = insert(&text, pages, in_one);
                 fs::write(&path, &finished).map_err(Error::write(&path))?;
                 finished
             }
@@ -38,20 +39,41 @@ pub fn finish(folder: &Path, formulas: &Formulas) -> Result<(), BookError> {
     Ok(())
 }
 
-/// A page with its formulas.
-fn insert(page: &str, formulas: &Formulas) -> String {
+/// A page with its chunks and formulas; links of chunks stay in it if all chapters are on this page.
+fn insert(page: &str, pages: &Pages, in_one: bool) -> String {
     let mut result = String::with_capacity(page.len() * 4);
     let mut rest = page;
-    while let Some(start) = rest.find(PLACE) {
+    while let Some(start) = rest.find("<!--") {
         let Some(length) = rest[start..].find(PLACE_END) else { break };
-        let place = &rest[start + PLACE.len()..start + length];
+        let (comment, end) = (&rest[start..start + length], start + length + PLACE_END.len());
         result.push_str(&rest[..start]);
-        let html = key(place).and_then(|key| formulas.html(key));
-        result.push_str(html.unwrap_or(""));
-        rest = &rest[start + length + PLACE_END.len()..];
+        if let Some(place) = comment.strip_prefix(PLACE) {
+            result.push_str(key(place).and_then(|key| pages.formulas.html(key)).unwrap_or(""));
+        } else if let Some(place) = comment.strip_prefix(CHUNK) {
+            let html = key(place).and_then(|key| pages.chunks.html(key)).unwrap_or("");
+            if in_one { push_with_inner_links(html, &mut result) } else { result.push_str(html) }
+        } else {
+            result.push_str(&rest[start..end]);
+        }
+        rest = &rest[end..];
     }
     result.push_str(rest);
     result
+}
+
+/// Adds a chunk whose links to other pages of the book lead to the same anchors in this one.
+fn push_with_inner_links(html: &str, page: &mut String) {
+    const LINK: &str = "href=\"";
+    let mut pieces = html.split("<a ");
+    page.push_str(pieces.next().unwrap_or(""));
+    for piece in pieces {
+        page.push_str("<a ");
+        let end = piece.find('>').unwrap_or(piece.len());
+        let address = piece[..end].find(LINK).map_or(end, |start| start + LINK.len());
+        let anchor = piece[address..end].find('#').map_or(address, |at| address + at);
+        page.push_str(&piece[..address]);
+        page.push_str(&piece[if is_elsewhere(&piece[address..end]) { address } else { anchor }..]);
+    }
 }
 
 /// Addresses with a host that the elements of a page fetch by themselves.
@@ -128,7 +150,15 @@ fn files_below(folder: &Path) -> Result<Vec<PathBuf>, BookError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{page_fetches, style_fetches};
+    use super::{page_fetches, push_with_inner_links, style_fetches};
+
+    #[test]
+    fn links_of_chunks_stay_in_the_page_of_all_chapters() {
+        let chunk = "a <a href=\"b.html#c\">href=\"d.html#e\"</a> <a class=\"x\" href=\"#f\">g</a><a href=\"https://h/i#j\">k</a><a>l</a>";
+        let mut page = String::new();
+        push_with_inner_links(chunk, &mut page);
+        assert_eq!(page, chunk.replace("b.html#c", "#c"));
+    }
 
     #[test]
     fn a_page_may_link_anywhere_but_fetch_nothing() {

@@ -7,7 +7,9 @@
 
 /// Starts the comment that stands for a formula until the pages are finished.
 pub const PLACE: &str = "<!--m:";
-/// Ends that comment.
+/// Starts the comment that stands for a chunk until the pages are finished.
+pub const CHUNK: &str = "<!--c:";
+/// Ends such a comment.
 pub const PLACE_END: &str = "-->";
 /// Opens a formula.
 pub const OPEN: char = '\u{FDD0}';
@@ -29,7 +31,12 @@ pub fn placeholder(key: (usize, usize)) -> String {
     format!("{PLACE}{}.{}{PLACE_END}", key.0, key.1)
 }
 
-/// The indices of a formula, as its placeholder holds them.
+/// The comment that stands for the chunk in a block of a chapter until the pages are finished.
+pub fn chunk_placeholder(chapter: usize, block: usize) -> String {
+    format!("{CHUNK}{chapter}.{block}{PLACE_END}")
+}
+
+/// The indices of a formula or a chunk, as its placeholder holds them.
 pub fn key(text: &str) -> Option<(usize, usize)> {
     let (chapter, formula) = text.split_once('.')?;
     Some((chapter.parse().ok()?, formula.parse().ok()?))

@@ -10,12 +10,13 @@
 //!   its links ([`chunks`], [`page`]), every labelled equation its number, every part its map, and the book its
 //!   indices ([`indices`]),
 //! - collects the formulas that mdbook-katex has set, in a preprocessor after it,
-//! - puts them into the finished pages and looks for anything that would be fetched from elsewhere
-//!   ([`finish`]), and
+//! - puts them and the chunks into the finished pages and looks for anything that would be fetched from elsewhere
+//!   ([`finish`]),
+//! - makes the search index smaller ([`search`]), and
 //! - shows the result in a browser ([`serve`]).
 //!
 //! Between the preprocessors and the finished pages a formula is a comment, `<!--m:3.14-->`
-//! ([`marks`]). So Markdown cannot spoil it, and the search index never sees it.
+//! ([`marks`]), and so is a chunk, `<!--c:3.1-->`. So Markdown cannot spoil them, and the search index never sees them.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -31,7 +32,9 @@ pub mod marks;
 pub mod math;
 pub mod page;
 pub mod preprocess;
+mod progress;
 pub mod render;
+pub mod search;
 pub mod serve;
 
 pub use build::{Options, Report, build, summary};

@@ -1,18 +1,18 @@
-//! A chapter as the Markdown that mdbook-katex and mdbook get: chunks and figures are already HTML,
-//! formulas have their numbers.
+//! A chapter as the Markdown that mdbook-katex and mdbook get: figures are already HTML, formulas have their numbers, and comments stand for
+//! the chunks.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::anchors::{self, ChunkAnchors, Places, escape};
-use super::chunks::{ChunkWriter, highlighter};
-use super::marks::{formula, hide};
+use super::anchors::{self, escape};
+use super::chunks::highlighter;
+use super::marks::{chunk_placeholder, formula, hide};
 use super::math::{Source, sole_reference};
 use crate::block::Block;
 use crate::chapter::Chapter;
 use crate::pages::page_of;
 use crate::text::slug;
-use crate::volume::{BlockId, Book};
+use crate::volume::Book;
 
 /// What replaces a part of a chapter.
 enum Piece {
@@ -32,10 +32,6 @@ enum Piece {
 pub struct PageWriter<'a> {
     /// The book.
     pub book: &'a Book,
-    /// Where its chunks are.
-    pub anchors: &'a ChunkAnchors,
-    /// Where they are in the program.
-    pub places: &'a Places,
     /// The maps of the parts, by the chapters that ask for them.
     pub maps: &'a BTreeMap<usize, String>,
 }
@@ -75,10 +71,8 @@ impl PageWriter<'_> {
             match piece {
                 Piece::Formula(formula) => result.push_str(&self.formula(index, *formula)),
                 Piece::Chunk(block) => {
-                    let PageWriter { book, anchors, places, .. } = *self;
-                    let writer = ChunkWriter { book, anchors, places };
-                    let html = writer.html(BlockId { chapter: index, block: *block });
-                    result.push_str(&hide(&html));
+                    let place = chunk_placeholder(index, *block);
+                    result.push_str(&format!("\n\n{place}\n\n"));
                 }
                 Piece::Language(block) => {
                     result.push_str(&hide(highlighter(&chapter.blocks[*block].language)));

@@ -13,6 +13,7 @@ use mdbook_preprocessor::errors::{Error, Result};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 
 use super::anchors::{ChunkAnchors, Places};
+use super::chunks::Chunks;
 use super::indices;
 use super::marks::{CLOSE, OPEN, hide, key, placeholder, show};
 use super::math::Formulas;
@@ -28,6 +29,8 @@ pub struct Weave {
     pub book: Book,
     /// The program in it.
     pub tangled: Tangled,
+    /// Where the HTML of the chunks goes.
+    pub chunks: Rc<RefCell<Chunks>>,
 }
 
 impl Preprocessor for Weave {
@@ -40,7 +43,8 @@ impl Preprocessor for Weave {
         let anchors = ChunkAnchors::new(book);
         let places = Places::new(&self.tangled);
         let maps = map::maps(book, &self.tangled);
-        let writer = PageWriter { book, anchors: &anchors, places: &places, maps: &maps };
+        *self.chunks.borrow_mut() = Chunks::new(book, &anchors, &places);
+        let writer = PageWriter { book, maps: &maps };
         let indices: HashMap<&str, usize> =
             book.chapters.iter().enumerate().map(|(i, c)| (c.file.as_str(), i)).collect();
         pages.for_each_chapter_mut(|page| {

@@ -8,24 +8,36 @@ use mdbook_driver::MDBook;
 use mdbook_katex::preprocess::KatexProcessor;
 
 use super::error::BookError;
+use super::chunks::Chunks;
 use super::math::Formulas;
 use super::preprocess::{Collect, Weave};
 use crate::expand::Tangled;
 use crate::volume::Book;
 
-/// Renders the book into the folder that `book/book.toml` names (`book/build`). Returns that folder,
-/// and the formulas, which are still comments there.
+/// The pages, in which comments stand for chunks and formulas.
+pub struct Pages {
+    /// The folder that holds them.
+    pub folder: PathBuf,
+    /// The HTML of the formulas.
+    pub formulas: Formulas,
+    /// The HTML of the chunks.
+    pub chunks: Chunks,
+}
+
+/// Renders the book into the folder that `book/book.toml` names (`book/build`).
 ///
 /// # Errors
 ///
 /// [`BookError::Mdbook`] with what mdbook says.
-pub fn render(root: &Path, book: Book, tangled: Tangled) -> Result<(PathBuf, Formulas), BookError> {
+pub fn render(root: &Path, book: Book, tangled: Tangled) -> Result<Pages, BookError> {
     let formulas = Rc::new(RefCell::new(Formulas::default()));
+    let chunks = Rc::new(RefCell::new(Chunks::default()));
     let mut pages = MDBook::load(root.join("book")).map_err(BookError::mdbook)?;
     pages
-        .with_preprocessor(Weave { book, tangled })
+        .with_preprocessor(Weave { book, tangled, chunks: Rc::clone(&chunks) })
         .with_preprocessor(KatexProcessor)
         .with_preprocessor(Collect { formulas: Rc::clone(&formulas) });
     pages.build().map_err(BookError::mdbook)?;
-    Ok((pages.build_dir_for("html"), formulas.take()))
+    let folder = pages.build_dir_for("html");
+    Ok(Pages { folder, formulas: formulas.take(), chunks: chunks.take() })
 }
