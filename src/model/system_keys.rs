@@ -226,7 +226,7 @@ const MIRROR: Keys = &[
     Key::new("coupling", Number, "", "height of an influence function at the next actuator; excludes `influence`")
         .range(KeyRange::within(1e-6, 0.9)).default("0.2"),
     Key::new("influence", File, "", "images of measured influence functions").otherwise("Gaussians"),
-    Key::new("influence_step", Number, "m", "side of a pixel of these images").range(LENGTH).otherwise("required with `influence`"),
+    Key::new("influence_step", Number, "m", "side of a pixel of these images").range(LENGTH.note("with `influence` only")).otherwise("required with `influence`"),
     Key::new("kept", Tuple(2), "", "radii over that of the pupil between which actuators are kept")
         .range(KeyRange::ANY.note("inner below outer, outer at most 3")).otherwise("all that move the pupil"),
     Key::new("filter", Number, "", "singular values below this share of the largest are dropped").range(SHARE.below()).default("0.03"),
