@@ -99,10 +99,14 @@ fn every_mistake_has_its_message() {
         ),
         (
             "r0 = 0.15",
-            "seeing = 0.7",
-            "x.toml:2: atmosphere.seeing = 0.7: expected one of the keys r0, wavelength, outer_scale, cone_gradient, layers",
+            "scintillation = 0.7",
+            "x.toml:2: atmosphere.scintillation = 0.7: expected one of the keys r0, seeing, wavelength, outer_scale, cone_gradient, layers",
         ),
-        ("r0 = 0.15\n", "", "x.toml:1: atmosphere.r0 is missing: expected a length in metres"),
+        (
+            "r0 = 0.15\n",
+            "",
+            "x.toml:1: atmosphere.r0 is missing: expected a length in metres, or a seeing in arcsec",
+        ),
         (
             "r0 = 0.15",
             "r0 = 0.15\nr0 = 0.16",

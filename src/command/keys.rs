@@ -107,12 +107,18 @@ fn table_text(rows: &[KeyRow], files: &[FileRows]) -> String {
         return text;
     }
     // Print aligned cells of keys
-    let mut widths = WIDEST;
-    for (column, width) in widths.iter_mut().enumerate() {
-        let column = || cells.iter().map(|row| row[column].as_str());
+    let (mut widths, mut words) = (WIDEST, [0; 6]);
+    for (k, width) in widths.iter_mut().enumerate() {
+        let column = || cells.iter().map(|row| row[k].as_str());
         let longest = column().map(|cell| cell.chars().count()).max().unwrap_or(0);
         let word = column().flat_map(str::split_whitespace).map(|word| word.chars().count()).max();
-        *width = longest.min(*width).max(word.unwrap_or(0));
+        words[k] = word.unwrap_or(0);
+        *width = longest.min(*width).max(words[k]);
+    }
+    // Ranges and defaults are wrapped first where a line is too long.
+    for column in [4, 3, 1] {
+        let line = widths.iter().sum::<usize>() + 2 * widths.len();
+        widths[column] -= line.saturating_sub(WIDTH).min(widths[column] - words[column]);
     }
     for (k, row) in cells.iter().enumerate() {
         let wrapped: Vec<Vec<String>> =
@@ -209,22 +215,26 @@ mod tests {
         let of_star = "photons = 100.0\n";
         let magnitude = "magnitude = 5.0\nzero_point = 1e10\nframe_rate = 500.0\n";
         match path {
-            "atmosphere.seeing" => changed(&still, "r0 = 0.15\n", ""),
+            "atmosphere.seeing" => changed(&still, "r0 = 0.15\n", "seeing = 0.7\n"),
             "guide_star.noise" => {
                 let from = still.find("[guide_star.sensor]").unwrap();
                 let to = still.find("[[target]]").unwrap();
                 still[..from].to_owned() + &still[to..]
             }
-            "guide_star.tip_tilt_variance" => {
-                changed(&still, "[[guide_star]]\n", "[[guide_star]]\ntip_tilt = 'unknown'\n")
-            }
+            "guide_star.tip_tilt_variance" => changed(
+                &still,
+                "[[guide_star]]\n",
+                "[[guide_star]]\ntip_tilt = 'unknown'\ntip_tilt_variance = 1e-12\n",
+            ),
             "guide_star.sensor.magnitude"
             | "guide_star.sensor.zero_point"
             | "guide_star.sensor.throughput"
             | "guide_star.sensor.frame_rate" => changed(&still, of_star, magnitude),
-            "mirror.pitch" => changed(&still, "actuators = 9\n", ""),
-            "sample.crystal" => changed(SAMPLE, "file = 'a.cif'\n", ""),
-            path if path.starts_with("loop") => changed(SYSTEM, "fraction = 1.0\n", wind),
+            "mirror.pitch" => changed(&still, "actuators = 9\n", "pitch = 0.5\n"),
+            "sample.crystal" => changed(SAMPLE, "file = 'a.cif'\n", "crystal = '1'\n"),
+            path if path.starts_with("loop") || path == "reconstructor.delay" => {
+                changed(SYSTEM, "fraction = 1.0\n", wind)
+            }
             path if SYSTEM_KEYS.iter().any(|table| path.split('.').next() == Some(table.name)) => {
                 still
             }
@@ -356,7 +366,9 @@ mod tests {
                 let error = read(path, &without(&around, &row)).err();
                 let missed =
                     error.as_ref().is_some_and(|line| line.value.is_none() && line.key == *path);
-                assert_eq!(missed, key.default == KeyDefault::Required, "{path}: {error:?}");
+                // Images need a mirror.
+                let needed = key.default == KeyDefault::Required || path == "mirror";
+                assert_eq!(missed, needed, "{path}: {error:?}");
                 continue;
             }
             assert!(rejects(&row, Some("1979-05-27")).is_some(), "no parser reads {path}");
@@ -371,7 +383,10 @@ mod tests {
                     });
                     assert_eq!(left_out, given, "{path} = {value} is not the default");
                 }
-                KeyDefault::Words(words) => assert!(!words.is_empty(), "{path}"),
+                KeyDefault::Words(words) => {
+                    let missed = rejects(&row, None).is_some_and(|line| line.value.is_none());
+                    assert!(!missed || words.contains("required"), "{path} is required");
+                }
             }
             check_values(&row);
         }
@@ -408,7 +423,8 @@ mod tests {
         let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
         let of = |word: &str| format!("{}{word}{}", list[0], list[1]);
         let line = rejects(row, Some(&of("\"nonsense\""))).unwrap();
-        assert!(line.expected.starts_with(&quoted.join(" or ")), "{path}: {}", line.expected);
+        let expected = line.expected.trim_end_matches(", each once");
+        assert_eq!(expected, quoted.join(" or "), "{path}");
         let all = if list[0].is_empty() { quoted } else { vec![quoted.join(", ")] };
         for word in all {
             assert!(rejects(row, Some(&of(&word))).is_none(), "{path} = {word} is rejected");

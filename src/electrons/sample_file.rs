@@ -766,6 +766,8 @@ fn read_segmented(table: &Table) -> Result<SegmentedTable, BadLine> {
         table.required("inner", "an angle in mrad")?,
         table.required("outer", "an angle in mrad")?,
     ];
+    let angle = "an angle from 0 to 2000 mrad";
+    table.check(accept((0.0..=2000.0).contains(&inner), "inner", inner, angle))?;
     check_annulus(table, "outer", inner, outer)?;
     let sectors = table.optional("sectors", "a whole number from 1 to 1000")?.unwrap_or(4);
     table.check(accept(

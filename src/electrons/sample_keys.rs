@@ -31,7 +31,7 @@ pub const SAMPLE_KEYS: Keys = &[
 ];
 
 // Keys of displacements in a sample file
-const RMS: [Key; SYMBOLS.len()] = {
+static RMS: [Key; SYMBOLS.len()] = {
     let each = Key::new("", Number, "Å", "one-dimensional rms displacement");
     let each = each.range(KeyRange::within(0.0, 2.0)).otherwise("that of the crystal");
     let (mut keys, mut k) = ([each; SYMBOLS.len()], 0);

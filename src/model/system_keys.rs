@@ -44,7 +44,7 @@ const ATMOSPHERE: Keys = &[
         .range(KeyRange::within(0.05, 10.0)).otherwise("in place of `r0`"),
     Key::new("wavelength", Number, "m", "wavelength that `r0` or `seeing` belongs to").range(WAVELENGTH).default("500e-9"),
     Key::new("outer_scale", Number, "m", "outer scale of the layers that give none; `inf` is Kolmogorov's limit")
-        .range(LENGTH.or_infinite()).otherwise("required in each layer"),
+        .range(LENGTH.or_infinite()).otherwise("given in each layer"),
     Key::new("cone_gradient", Word(&["pupil", "layer"]), "", "where slopes of a star at a finite height are derivatives")
         .default("\"pupil\"").chapter("sources"),
     Key::tables("layers", LAYER, "atmosphere", "turbulent layers, at least one").required(),
@@ -56,7 +56,7 @@ const LAYER: Keys = &[
     Key::new("altitude", Number, "m", "altitude above the telescope").range(ALTITUDE).required(),
     Key::new("fraction", Number, "", "share of r0^(-5/3)")
         .range(KeyRange::NOT_NEGATIVE.note("the sum is 1 within 1e-6")).required(),
-    Key::new("outer_scale", Number, "m", "outer scale").range(LENGTH.or_infinite()).otherwise("`atmosphere.outer_scale`"),
+    Key::new("outer_scale", Number, "m", "outer scale").range(LENGTH.or_infinite()).otherwise("that of `[atmosphere]`, else required"),
     Key::new("wind_speed", Number, "m/s", "speed of the wind; required with a `[loop]` or a `reconstructor.delay`")
         .range(KeyRange::NOT_NEGATIVE).default("0.0"),
     Key::new("wind_direction", Number, "degrees", "direction towards which the wind blows").default("0.0"),
@@ -101,6 +101,7 @@ const STAR: Keys = &[
         .range(LENGTH.or_infinite().note("above all layers")).default("inf"),
     Key::new("noise", NumberOrFile, "rad²", "variance of a slope, or a file of one for each lenslet; excludes `sensor`")
         .range(KeyRange::NOT_NEGATIVE).default("0.0").chapter("noise"),
+    Key::table("sensor", LIGHT, "light", "noise from light, in place of `noise`"),
     Key::new("tip_tilt", Word(&["measured", "removed", "unknown"]), "", "whether tip and tilt are known")
         .default("\"measured\"").chapter("unmeasured"),
     Key::new("tip_tilt_variance", Number, "rad²", "variance of an unknown tip and tilt")
@@ -116,7 +117,6 @@ const STAR: Keys = &[
         .range(KeyRange::within(-1e3, 1e3)).default("[0.0, 0.0]").chapter("sensors"),
     Key::new("magnification", Number, "", "magnification of the lenslets on the pupil")
         .range(KeyRange::within(0.1, 10.0)).default("1.0").chapter("sensors"),
-    Key::table("sensor", LIGHT, "light", "noise from light, in place of `noise`"),
 ];
 
 // Keys of light in a system file
@@ -147,7 +147,7 @@ const LIGHT: Keys = &[
 #[rustfmt::skip]
 const SPOT: Keys = &[
     Key::new("launch", Tuple(2), "m", "where the laser is launched, x and y").range(KeyRange::within(-1e3, 1e3)).required(),
-    Key::new("altitude", Number, "m", "mean altitude of the sodium").range(KeyRange::within(1e3, 1e9)).otherwise("`height` of the star"),
+    Key::new("altitude", Number, "m", "mean altitude of the sodium").range(KeyRange::within(1e3, 1e9)).otherwise("`height` of a laser star, else required"),
     Key::new("thickness", Number, "m", "full width at half maximum of the sodium")
         .range(KeyRange::POSITIVE.note("less than `altitude`")).required(),
 ];
@@ -226,7 +226,7 @@ const MIRROR: Keys = &[
     Key::new("coupling", Number, "", "height of an influence function at the next actuator; excludes `influence`")
         .range(KeyRange::within(1e-6, 0.9)).default("0.2"),
     Key::new("influence", File, "", "images of measured influence functions").otherwise("Gaussians"),
-    Key::new("influence_step", Number, "m", "side of a pixel of these images").range(LENGTH).otherwise("required with `influence`"),
+    Key::new("influence_step", Number, "m", "side of a pixel of these images").range(LENGTH.note("with `influence` only")).otherwise("required with `influence`"),
     Key::new("kept", Tuple(2), "", "radii over that of the pupil between which actuators are kept")
         .range(KeyRange::ANY.note("inner below outer, outer at most 3")).otherwise("all that move the pupil"),
     Key::new("filter", Number, "", "singular values below this share of the largest are dropped").range(SHARE.below()).default("0.03"),
