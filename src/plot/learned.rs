@@ -243,7 +243,7 @@ mod tests {
             (3, 1, 1),
             "{words:?}"
         );
-        assert!(count("xx + yy [10⁻¹³ rad²]") == 1 && least >= 11.0, "{words:?} {least}");
+        assert!(count("xx + yy [10⁻¹² rad²]") == 1 && least >= 11.0, "{words:?} {least}");
         let png = plot_learned(&learned, &system, "exact", PictureFormat::Png).unwrap();
         assert!(png.starts_with(b"\x89PNG"));
     }
