@@ -29,7 +29,8 @@ fn main() -> Drawn {
     let title = "strontium titanate, 200 keV, 22 mrad".into();
     let notes = vec![("annulus_0".into(), "50–75 mrad".into())];
     let specimen = plan.specimen();
-    let picture = ScanPicture { title, specimen, signals: &signals, semi_angle: 22.0, notes, counted: false };
+    let picture =
+        ScanPicture { title, specimen, signals: &signals, semi_angle: 22.0, notes, counted: false };
     Ok(std::fs::write(folder.join("scan-pictures.svg"), plot_scan(&picture, PictureFormat::Svg)?)?)
 }
 

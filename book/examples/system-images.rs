@@ -46,9 +46,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn directions(system: &System) -> [Vec<[f64; 2]>; 2] {
     let sources = system.guide_stars().iter().map(|star| &star.sensor.source);
     let (natural, laser): (Vec<_>, Vec<_>) = sources.partition(|star| star.height().is_infinite());
-    [natural, laser].map(|stars| {
-        stars.iter().map(|star| star.direction().map(|x| x / ARCSEC)).collect()
-    })
+    [natural, laser]
+        .map(|stars| stars.iter().map(|star| star.direction().map(|x| x / ARCSEC)).collect())
 }
 
 /// Maps of a field of 100 arcseconds, of images as if errors were stationary.

@@ -145,7 +145,8 @@ fn maps(small: &System, path: &Path) -> Result<(), Box<dyn Error>> {
         map("without tilt", &error.variance_without_tilt, error.rms_without_tilt),
     ];
     let step = small.truth_sensor().pitch();
-    let picture = plot_wavefront_errors(&maps, "small-moao.toml, target 1", step, PictureFormat::Svg)?;
+    let picture =
+        plot_wavefront_errors(&maps, "small-moao.toml, target 1", step, PictureFormat::Svg)?;
     std::fs::write(path, picture)?;
     Ok(())
 }

@@ -46,19 +46,15 @@ pub fn plot_learned(
 
 // A profile with its errors
 fn profile(learned: &Learned, start: &System) -> Figure {
-    let error_of = |l: usize| {
-        let own = |value: &&crate::tomography::learning::LearnedValue| {
-            value.parameter == Parameter::Altitude(l)
-        };
-        learned.values.iter().find(own).and_then(|value| value.error).unwrap_or(0.0)
-    };
+    let error_of = |l: usize| error_of_altitude(learned, l);
     let begun = || start.atmosphere().layers().iter();
     let layers = learned.system.atmosphere().layers().iter().zip(&learned.fractions).enumerate();
     let point =
         |(l, (layer, (fraction, error))): (usize, (&crate::model::Layer, &(f64, Option<f64>)))| {
             [1e-3 * layer.altitude, *fraction, 1e-3 * error_of(l), error.unwrap_or(0.0)]
         };
-    let (known, unknown): (Vec<_>, Vec<_>) = layers.partition(|(l, _)| is_constrained(learned, *l));
+    let (known, unknown): (Vec<_>, Vec<_>) =
+        layers.partition(|(l, _)| is_constrained(learned, start, *l));
     let top = learned.fractions.iter().map(|(x, error)| x + error.unwrap_or(0.0).min(*x));
     let top = top.chain(begun().map(|layer| layer.fraction)).fold(0.0, f64::max);
     let figure = Figure::new()
@@ -74,8 +70,22 @@ fn profile(learned: &Learned, start: &System) -> Figure {
     figure.hollow_points("learned, altitude not constrained", hollow)
 }
 
-/// Whether the altitude of a layer was not fitted, or the slopes constrain it.
-fn is_constrained(learned: &Learned, layer: usize) -> bool {
+// Altitudes that slopes constrain
+/// The standard error of a layer's altitude \[m\]; 0 where there is none.
+fn error_of_altitude(learned: &Learned, layer: usize) -> f64 {
+    let mut values = learned.values.iter();
+    let own = values.find(|value| value.parameter == Parameter::Altitude(layer));
+    own.and_then(|value| value.error).unwrap_or(0.0)
+}
+
+/// Whether the slopes constrain the altitude of a layer, or it was not fitted.
+fn is_constrained(learned: &Learned, start: &System, layer: usize) -> bool {
+    const LARGEST_ERROR: f64 = 0.25;
+    let highest =
+        start.atmosphere().layers().iter().map(|layer| layer.altitude).fold(0.0, f64::max);
+    if error_of_altitude(learned, layer) > LARGEST_ERROR * highest {
+        return false;
+    }
     let altitude = Parameter::Altitude(layer);
     let weighs = |parts: &[(Parameter, f64)]| {
         parts.iter().any(|(part, weight)| *part == altitude && weight.abs() > 0.1)
@@ -233,8 +243,7 @@ mod tests {
             (3, 1, 1),
             "{words:?}"
         );
-        assert!(count("xx + yy [10⁻¹³ rad²]") == 1 && least >= 11.0, "{words:?} {least}");
-        assert!(words.iter().all(|word| !word.contains("not constrained")));
+        assert!(count("xx + yy [10⁻¹² rad²]") == 1 && least >= 11.0, "{words:?} {least}");
         let png = plot_learned(&learned, &system, "exact", PictureFormat::Png).unwrap();
         assert!(png.starts_with(b"\x89PNG"));
     }
@@ -250,22 +259,25 @@ mod tests {
         layers[2].altitude = 85e3;
         let air = crate::model::Atmosphere::new(air.fried_parameter(), air.wavelength(), layers);
         learned.system = learned.system.to_builder().atmosphere(air.unwrap()).build().unwrap();
-        let mut words = |doubts: &[Doubt]| {
+        let key = Parameter::Altitude(2);
+        let mut words = |doubts: &[Doubt], error: Option<f64>| {
             learned.doubts = doubts.to_vec();
+            let altitude = learned.values.iter_mut().find(|value| value.parameter == key);
+            altitude.unwrap().error = error;
             let svg = plot_learned(&learned, &system, "", PictureFormat::Svg).unwrap();
             let words = crate::plot::tests::letters(&svg).0;
             let marked = words.iter().any(|word| word == "learned, altitude not constrained");
             (marked, words.iter().any(|word| word == "80"))
         };
-        let key = Parameter::Altitude(2);
-        assert_eq!(words(&[]), (false, true));
+        assert_eq!((words(&[], None), words(&[], Some(500.0))), ((false, true), (false, true)));
+        assert_eq!(words(&[], Some(40e3)), (true, false));
         for doubt in [
             Doubt::Idle(key),
             Doubt::Vague(key),
             Doubt::Bound(key, 85e3),
             Doubt::Hardly(vec![(key, 0.7), (Parameter::Strength(2), 0.7)]),
         ] {
-            assert_eq!(words(&[Doubt::Vague(Parameter::Strength(0)), doubt]), (true, false));
+            assert_eq!(words(&[Doubt::Vague(Parameter::Strength(0)), doubt], None), (true, false));
         }
     }
 }
