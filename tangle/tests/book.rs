@@ -210,7 +210,9 @@ fn folded_chunks_are_closed_lines_with_all_their_links() -> Outcome {
         &["<code>aardvark</code>", "href=\"bad.html#chunk-tests-of-the-lens\""],
     );
     contains(&page(&folder, "chunk-index.html")?, &["\"bad.html#chunk-tests-of-the-lens\""]);
-    contains(&fs::read_to_string(folder.path().join("book/build/searchindex.js"))?, &["aardvark"]);
+    // Code is found by the index of identifiers; it would make that of the search several times as large.
+    let index = fs::read_to_string(folder.path().join("book/build/searchindex.js"))?;
+    assert!(index.contains("bad.html#bad") && !index.contains("aardvark"));
     let whole = fs::read_to_string(folder.path().join("book/build/bad.html"))?;
     contains(&whole, &["<script src=\"theme/folds.js\"></script>"]);
     Ok(())
