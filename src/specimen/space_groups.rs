@@ -575,7 +575,7 @@ mod tests {
             ("C -1", &[(2, "C")]),
             ("P 21/c :b1", &[(14, "b1")]),
             ("P 41 2 2", &[(91, "")]),
-            ("P 42 1 2", &[]),
+            ("P 43 1 2", &[]),
             ("F d -3 m :3", &[]),
             ("", &[]),
             (":", &[]),
@@ -593,7 +593,7 @@ mod tests {
         let group = |symbol: &str| hall_operations(symbol);
         let same = |a: &str, b: &str| same_operations(&group(a).unwrap(), &group(b).unwrap());
         assert!(same("-P 2ac 2ab", "-P_2ac_2ab"));
-        assert!(same("F 4d 2 3 -1d", "-F 4vw 2vw 3 (x-1/8,y-1/8,z-1/8)"));
+        assert!(same("F 4d 2 3 -1d", "-F 4vw 2vw 3 (x+1/8,y+1/8,z+1/8)"));
         assert!(!same("F 4d 2 3 -1d", "-F 4vw 2vw 3"));
         assert!(same("P 32 2 (0 0 2)", "P 32 2 (x,y,z+1/6)"));
         // A primitive cell of a centred lattice, and back

@@ -54,7 +54,7 @@ def table():
     for k in range(1, 531):
         entry = moyopy.HallSymbolEntry(k)
         order[entry.number] = order.get(entry.number, -1) + 1
-        print(f"{entry.number},{entry.setting},{entry.hall_symbol},{'='.join(names(entry, order[entry.number]))}")
+        print(f"{entry.number},{entry.setting},{entry.hall_symbol.replace('=', chr(34))},{'='.join(names(entry, order[entry.number]))}")
     # Centred cells of the triclinic groups, which mineralogists use
     for number, bar in (1, ""), (2, "-"):
         for centring in "ABCFI":

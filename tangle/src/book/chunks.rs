@@ -160,7 +160,11 @@ impl ChunkWriter<'_> {
             let text = chapter.text.line(line);
             match block.reference(text) {
                 Some(reference) => code.push_str(&self.reference(chapter, &reference)),
-                None => code.push_str(&self.cite_equations(chapter, text)),
+                // mdbook does not see this text: quotes and braces need no code.
+                None => {
+                    let line = self.cite_equations(chapter, text);
+                    code.push_str(&line.replace("&quot;", "\"").replace("&#123;", "{"));
+                }
             }
             code.push('\n');
         }

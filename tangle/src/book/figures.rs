@@ -41,7 +41,9 @@ pub fn draw(root: &Path, progress: &Progress) -> Result<usize, BookError> {
     let stale: VecDeque<(String, PathBuf)> =
         programs.into_iter().filter(|(_, program)| !is_fresh(program, &folder)).collect();
     let count = stale.len();
-    progress.step(&format!("running {count} of {all} of them; the others have drawn their figures before"));
+    progress.step(&format!(
+        "running {count} of {all} of them; the others have drawn their figures before"
+    ));
     let (queue, started) = (Mutex::new(stale), AtomicUsize::new(0));
     let next = || queue.lock().ok().and_then(|mut queue| queue.pop_front());
     thread::scope(|scope| {

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use mdbook_driver::MDBook;
 use mdbook_katex::preprocess::KatexProcessor;
 
-use super::error::BookError;
 use super::chunks::Chunks;
+use super::error::BookError;
 use super::math::Formulas;
 use super::preprocess::{Collect, Weave};
 use crate::expand::Tangled;

@@ -71,11 +71,16 @@ mod tests {
 
     #[test]
     fn indices_are_read_and_rounded() {
-        let script = format!("{BEFORE}{{\"a\":\"it\\'s \\\\\"n\\\\\"\",\"tf\":1.4142135,\"b\":{{\"tf\":2.0,\"df\":3}}}}{AFTER}");
+        let script = format!(
+            "{BEFORE}{{\"a\":\"it\\'s \\\\\"n\\\\\"\",\"tf\":1.4142135,\"b\":{{\"tf\":2.0,\"df\":3}}}}{AFTER}"
+        );
         let mut index = parse(&script).unwrap_or_default();
         assert_eq!(index["a"], "it's \"n\"");
         round(&mut index);
-        assert_eq!((index["tf"].to_string(), index["b"].to_string()), ("1.41".into(), "{\"df\":3,\"tf\":2}".into()));
+        assert_eq!(
+            (index["tf"].to_string(), index["b"].to_string()),
+            ("1.41".into(), "{\"df\":3,\"tf\":2}".into())
+        );
         assert!(parse("window.search = 1;").is_none());
     }
 }
