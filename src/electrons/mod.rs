@@ -25,6 +25,8 @@ pub use hrtem::{ImageSamples, Imaging, plane_wave};
 #[cfg(feature = "files")]
 pub mod sample_file;
 #[cfg(feature = "files")]
+mod kept_angles;
+#[cfg(feature = "files")]
 mod posed;
 #[cfg(feature = "files")]
 pub use posed::SampleSummary;

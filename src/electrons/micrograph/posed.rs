@@ -64,7 +64,6 @@ impl SampleFile {
         // Warn of images that overlap
         let highest = |axis: usize| (grid.points()[axis] / 4) as f64 / grid.lengths()[axis];
         let largest = probe.beam.angle(highest(0).min(highest(1)));
-        warnings.extend(self.beyond(largest));
         let (sides, foci) = (grid.lengths(), self.beam.defocus.iter());
         let moved =
             foci.map(|defocus| plan.options().lens.at_defocus(*defocus).delocalisation(&grid));
@@ -77,8 +76,9 @@ impl SampleFile {
                 moved[axis], ["x", "y"][axis], sides[axis] / 2.0
             ));
         }
+        let pixel_for = self.reason_of_pixel(&grid);
         let summary =
-            SampleSummary::new(prepared, self.sample.tile, (grid, slicing, largest), warnings);
+            SampleSummary::new(prepared, self.sample.tile, (grid, slicing, largest), pixel_for, warnings);
         Ok((plan, summary))
     }
 

@@ -14,6 +14,7 @@ use crate::{
     model::system::{SlopeModel, System, SystemBuilder},
     model::unmeasured::{Focus, TipTilt, VARIANCE},
     model::wavefront_grid::PhaseGrid,
+    plausible::{NOISE, Plausible, readable},
     units::{ARCSEC, DEGREE},
 };
 use std::path::Path;
@@ -235,7 +236,8 @@ fn read_guide_stars(
     let read = |table| {
         let sensor = read_sensor(table, &builder.0.lenslet_array)?;
         let of_light = read_light(table, &sensor, &builder.0)?;
-        let noise = of_light.map_or_else(|| read_noise(table, folder), Ok)?;
+        let width = builder.0.atmosphere.wavelength() / sensor.side();
+        let noise = of_light.map_or_else(|| read_noise(table, folder, width), Ok)?;
         let tip_tilt = read_tip_tilt(table)?;
         let words = [Focus::Measured, Focus::Removed].map(|focus| (focus.name(), focus));
         let focus = table.choice("focus", &words)?.unwrap_or_default();
@@ -263,16 +265,27 @@ fn read_sensor(table: &Table, shared: &LensletArray) -> Result<Sensor, BadLine> 
 }
 
 // Read the noise of a guide star
-fn read_noise(table: &Table, folder: &Path) -> Result<Noise, BadLine> {
+/// The noise of slopes behind lenslets whose diffraction has this `width` \[rad\].
+fn read_noise(table: &Table, folder: &Path, width: f64) -> Result<Noise, BadLine> {
     let expected = "a variance in rad², or the name of a file of noise";
+    let most = NOISE.accepted[1].max(width * width);
+    let plausible = Plausible { accepted: [0.0, most], ..NOISE };
     if let Ok(Some(name)) = table.optional::<&str>("noise", expected) {
         let of_file = |error: Error| {
             let expected = format!("the name of a file of noise, and {error}");
             table.refuse(Invalid::new("noise", name, expected))
         };
-        return Noise::read(&folder.join(name)).map_err(of_file);
+        let noise = Noise::read(&folder.join(name)).map_err(of_file)?;
+        let largest = noise.largest();
+        let refuse = |bad: Invalid| {
+            let expected = format!("a file without a variance of {}: {}", bad.value, bad.expected);
+            table.refuse(Invalid { expected, ..bad })
+        };
+        return plausible.check("noise", largest).map(|_| noise).map_err(refuse);
     }
-    table.check(Noise::uniform(table.optional("noise", expected)?.unwrap_or(0.0)))
+    let variance = table.optional("noise", expected)?.unwrap_or(0.0);
+    let noise = table.check(Noise::uniform(variance))?;
+    table.check(plausible.check("noise", variance)).map(|_| noise)
 }
 
 // Read tip and tilt of a guide star
@@ -372,6 +385,54 @@ pub(crate) fn rates_apart(text: &str, name: &str) -> Result<Vec<String>, BadLine
         )
     };
     Ok(apart.into_iter().map(warning).collect())
+}
+// Values that suggest another unit
+/// The highest layer in metres, and the largest angle in arcseconds, that make a file suspect.
+#[cfg(feature = "command")]
+const SUSPECT: [f64; 2] = [30.0, 3e-3];
+
+/// Warnings of altitudes that were probably meant in kilometres, and of angles that were probably meant in radians.
+#[cfg(feature = "command")]
+pub(crate) fn suspect_units(text: &str, name: &str) -> Result<Vec<String>, BadLine> {
+    let (document, mut warnings) = (Document::parse(name, text)?, Vec::new());
+    let root = document.root(TABLES)?;
+    let air = root.required_table("atmosphere", ATMOSPHERE_KEYS)?;
+    let [altitudes, angles] = [
+        (air.tables("layers", LAYER_KEYS)?, "altitude"),
+        ([root.tables("guide_star", STAR_KEYS)?, root.tables("target", TARGET_KEYS)?].concat(), "zenith"),
+    ]
+    .map(|(tables, key)| largest(tables, key));
+    let [(low, table), (close, star)] = [altitudes?, angles?];
+    if let Some(table) = table.filter(|_| low > 0.0 && low < SUSPECT[0]) {
+        let meant = readable(1e3 * low);
+        warnings.push((table.refuse(Invalid::new("altitude", low, "")), format!(
+            "no layer is higher than {low} m above the telescope; altitudes are in metres: did you mean {meant}? That is {low} km"
+        )));
+    }
+    if let Some(star) = star.filter(|_| close > 1e-9 && close < SUSPECT[1]) {
+        let meant = readable((100.0 * close / ARCSEC).round() / 100.0);
+        warnings.push((star.refuse(Invalid::new("zenith", close, "")), format!(
+            "no direction is farther than {close} arcsec from the axis; these angles are in arcsec: did you mean {meant}? That is {close} rad"
+        )));
+    }
+    let located = |(place, text): (BadLine, String)| {
+        let BadLine { line, key, value, .. } = place;
+        format!("{name}:{line}: {key} = {}: {text}", value.unwrap_or_default())
+    };
+    Ok(warnings.into_iter().map(located).collect())
+}
+
+/// The largest number that tables have under a key, and its table.
+#[cfg(feature = "command")]
+fn largest<'d>(tables: Vec<Table<'d>>, key: &str) -> Result<(f64, Option<Table<'d>>), BadLine> {
+    let mut most = (0.0, None);
+    for table in tables {
+        let number = table.optional(key, "a number")?.unwrap_or(0.0);
+        if number > most.0 {
+            most = (number, Some(table));
+        }
+    }
+    Ok(most)
 }
 
 // Read the photons of a lenslet
