@@ -25,7 +25,7 @@ pub(crate) struct Plausible {
 }
 // Check that a value is plausible
 /// The part of the lower end of an interval below which a number counts as zero.
-const NEGLIGIBLE: f64 = 1e-6;
+const NEGLIGIBLE: f64 = 1e-10;
 
 impl Plausible {
     /// Whether a value, in the unit of a file, is accepted.
@@ -79,9 +79,8 @@ impl Plausible {
     /// The value that was probably meant by `x`, in the unit of the library, in words; empty if there is none.
     pub fn remark(&self, x: f64) -> String {
         let written = readable(rounded(x / self.unit, DIGITS));
-        let remark = |(value, unit)| {
-            format!("; did you mean {}? That is {written} {unit}", readable(value))
-        };
+        let remark =
+            |(value, unit)| format!("; did you mean {}? That is {written} {unit}", readable(value));
         self.suggestion(x).map_or_else(String::new, remark)
     }
 
@@ -188,6 +187,7 @@ pub(crate) const DIAMETER: Plausible = Plausible {
     signed: false,
     others: LENGTHS,
 };
+// Lengths on the pupil and above
 /// The side of a lenslet, or a distance of actuators on the pupil.
 pub(crate) const PITCH: Plausible = Plausible {
     expected: "a length in metres, from {low} to {high}",
@@ -271,11 +271,12 @@ pub(crate) const TILT_VARIANCE: Plausible = Plausible {
     signed: false,
     others: VARIANCES,
 };
+// Pixels and boxes of a system file
 /// A pixel of a sensor, or of slopes.
 pub(crate) const SENSOR_PIXEL: Plausible = Plausible {
     expected: "an angle in arcsec, from {low} to {high}",
     unit: ARCSEC,
-    accepted: [1e-3, 60.0],
+    accepted: [6e-5, 60.0],
     usual: [0.02, 20.0],
     zero: false,
     signed: false,
@@ -283,7 +284,7 @@ pub(crate) const SENSOR_PIXEL: Plausible = Plausible {
 };
 /// A pixel of an image.
 pub(crate) const IMAGE_PIXEL: Plausible = Plausible {
-    expected: "an angle in mas, from {low} to {high}",
+    expected: "an angle in mas of at least {low} and at most {high}",
     unit: 1e-3 * ARCSEC,
     accepted: [0.02, 3.6e6],
     usual: [0.1, 2e3],
@@ -304,12 +305,8 @@ pub(crate) const JITTER: Plausible = Plausible {
     ..IMAGE_PIXEL
 };
 /// The side or the step of a field.
-pub(crate) const FIELD: Plausible = Plausible {
-    unit: 1.0,
-    accepted: [0.01, 0.2 / ARCSEC],
-    usual: [1.0, 3600.0],
-    ..SENSOR_PIXEL
-};
+pub(crate) const FIELD: Plausible =
+    Plausible { unit: 1.0, accepted: [0.01, 0.2 / ARCSEC], usual: [1.0, 3600.0], ..SENSOR_PIXEL };
 // Rates and errors of a system file
 /// The speed of wind.
 pub(crate) const WIND_SPEED: Plausible = Plausible {
@@ -323,7 +320,7 @@ pub(crate) const WIND_SPEED: Plausible = Plausible {
 };
 /// Frames in a second.
 pub(crate) const RATE: Plausible = Plausible {
-    expected: "a number of frames in a second, from {low} to {high}",
+    expected: "a number of frames in a second of at least {low} and at most {high} Hz",
     unit: 1.0,
     accepted: [1e-2, 1e6],
     usual: [0.1, 1e5],
@@ -397,6 +394,7 @@ pub(crate) const DISPLACEMENT: Plausible = Plausible {
     signed: false,
     ..CELL
 };
+// Distances of a scan and lens
 /// The step of a scan.
 pub(crate) const SCAN_STEP: Plausible =
     Plausible { accepted: [0.005, 1e3], usual: [0.01, 20.0], ..WAVE_PIXEL };
@@ -412,7 +410,7 @@ pub(crate) const SOURCE_SIZE: Plausible = Plausible {
 /// A defocus, or a distance behind the specimen.
 pub(crate) const DEFOCUS: Plausible = Plausible {
     expected: "a length in Å up to {high} either way, and of at least {low} unless it is 0",
-    accepted: [1e-4, 1e7],
+    accepted: [1e-3, 1e7],
     usual: [1.0, 1e5],
     zero: true,
     signed: true,
@@ -436,16 +434,16 @@ pub(crate) const FOCAL_SPREAD: Plausible = Plausible {
 };
 /// Spherical aberration of third order.
 pub(crate) const C3: Plausible = Plausible {
-    expected: "a length in Å, 0 or from {low} to {high} in magnitude",
+    expected: "a length in Å, 0 or of at least {low} in magnitude",
     unit: 1.0,
-    accepted: [1e2, 1e10],
+    accepted: [1e2, f64::INFINITY],
     usual: [1e5, 1e9],
     zero: true,
     signed: true,
     others: &[("mm", 1e7), ("m", 1e10), ("µm", 1e4)],
 };
 /// Spherical aberration of fifth order.
-pub(crate) const C5: Plausible = Plausible { accepted: [1e4, 1e12], usual: [1e6, 1e10], ..C3 };
+pub(crate) const C5: Plausible = Plausible { accepted: [1e4, f64::INFINITY], usual: [1e6, 1e10], ..C3 };
 // Angles and energies of a sample file
 /// Units of an angle in milliradians.
 const IN_MRAD: &[(&str, f64)] = &[("rad", 1e3), ("µrad", 1e-3)];
@@ -549,8 +547,8 @@ mod tests {
         for (name, plausible) in ALL {
             assert!(plausible.usual[0] < plausible.usual[1], "{name}");
             assert!(plausible.usual.iter().all(|x| plausible.accepts(*x)), "{name}");
-            for x in [f64::NAN, f64::NEG_INFINITY] {
-                assert!(plausible.check(name, x).is_err(), "{name}");
+            assert!(plausible.check(name, f64::NAN).is_err(), "{name}");
+            for x in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
                 assert_eq!(plausible.suggestion(x), None, "{name}");
             }
         }
@@ -587,7 +585,7 @@ mod tests {
             (DIAMETER, 8200.0, "8.2? That is 8200 mm"),
             (NOISE, 0.1, "2.35e-12? That is 0.1 arcsec²"),
             (IMAGE_PIXEL, 0.01, "10? That is 0.01 arcsec"),
-            (JITTER, 0.003, "3? That is 0.003 arcsec"),
+            (JITTER, 0.003, "3? That is 3e-3 arcsec"),
             (EXTRA, 30e-9, "30? That is 30e-9 m"),
             (SENSOR_PIXEL, 200.0, "0.2? That is 200 mas"),
             (SEMI_ANGLE, 0.02, "20? That is 0.02 rad"),
@@ -603,7 +601,10 @@ mod tests {
             assert!(refused.expected.contains(&format!("; did you mean {meant}")), "{refused}");
         }
         let pair = DETECTOR_ANGLE.check_pair("annuli[0]", [0.06, 0.1]).unwrap_err();
-        assert!(pair.expected.ends_with("did you mean [60, 100]? That is [0.06, 0.1] rad"), "{pair}");
+        assert!(
+            pair.expected.ends_with("did you mean [60, 100]? That is [0.06, 0.1] rad"),
+            "{pair}"
+        );
         let none = WAVELENGTH.check("x", 1e12).unwrap_err();
         assert_eq!(none.expected, "a wavelength in metres, between 1e-9 and 1e-3");
     }

@@ -578,7 +578,7 @@ fn slips_of_units_suggest_the_value_that_was_meant() {
     ] {
         slips.iter().for_each(|one| slip(&read, file, *one));
     }
-    assert!(message("noise = 1e-14", "shift = [5000, 0]").ends_with("did you mean 5? That is 5000 mm"));
+    assert!(message("noise = 1e-14", "shift = [5000, 0]").ends_with("did you mean 5? That is 5e3 mm"));
     // A Fried parameter is compared at its wavelength, and one that is vast stands for no turbulence
     let infrared = GOOD.replace("wavelength = 500e-9", "wavelength = 10e-6");
     assert!(read(&infrared.replace("r0 = 0.15", "r0 = 9")).is_ok());
@@ -724,7 +724,7 @@ fn every_mistake_about_light_has_its_message() {
         (
             "pixel = 0.8",
             "pixel = 1e-9",
-            "25: guide_star[1].sensor.pixel = 1e-9: expected an angle in arcsec, from 1e-3 to 60",
+            "25: guide_star[1].sensor.pixel = 1e-9: expected an angle in arcsec, from 60e-6 to 60",
         ),
         (
             "pixel = 0.8",

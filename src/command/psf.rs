@@ -124,8 +124,18 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     let pictures = [
         (Of::Psf, "psf", targets, stars),
         (Of::Profile, "profile", targets, stars),
-        (Of::Budget, "budget", targets && terms, "a budget needs a [[target]], and an error in image.terms"),
-        (Of::Field, "field", mapped, "maps of a field need a table [field] with its size and step in arcsec, such as size = 60 and step = 10"),
+        (
+            Of::Budget,
+            "budget",
+            targets && terms,
+            "a budget needs a [[target]], and an error in image.terms",
+        ),
+        (
+            Of::Field,
+            "field",
+            mapped,
+            "maps of a field need a table [field] with its size and step in arcsec, such as size = 60 and step = 10",
+        ),
     ];
     let existing: Vec<&str> =
         pictures.iter().filter(|(_, _, exists, _)| *exists).map(|(_, name, ..)| *name).collect();

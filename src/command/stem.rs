@@ -286,12 +286,11 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         StemReadings::remove(&checkpoint(output), &plan, run.fingerprint)?;
     }
     drop(terminal);
+    // Warn of large errors of PRISM
     let warnings = comparison.as_ref().map_or_else(Vec::new, |found| found.warnings(&plan));
     warnings.iter().for_each(|warning| complain("warning", warning));
-    let summary = SampleSummary {
-        warnings: [&summary.warnings[..], &warnings].concat(),
-        ..summary.clone()
-    };
+    let summary =
+        SampleSummary { warnings: [&summary.warnings[..], &warnings].concat(), ..summary.clone() };
     let run = Run { summary: &summary, ..run };
     Ok(run.told(&readings, comparison.as_ref(), output, start.elapsed().as_secs_f64()))
 }

@@ -280,9 +280,16 @@ impl Comparison {
         }
         let remedy = match factor {
             [1, 1] => "a larger method.margin".to_string(),
-            _ => format!("method.interpolation = {:?} in place of {factor:?}, or a larger sample.tile", factor.map(smaller_factor)),
+            _ => format!(
+                "method.interpolation = {:?} in place of {factor:?}, or a larger sample.tile",
+                factor.map(smaller_factor)
+            ),
         };
-        vec![format!("PRISM differs from multislice by more than {} %: {}; {remedy}, reduces the error", 100.0 * LARGE_ERROR, large.join(", "))]
+        vec![format!(
+            "PRISM differs from multislice by more than {} %: {}; {remedy}, reduces the error",
+            100.0 * LARGE_ERROR,
+            large.join(", ")
+        )]
     }
 }
 

@@ -93,9 +93,7 @@ impl SampleFile {
         };
         let plan = StemPlan::new(specimen, options).map_err(refuse("detector"))?;
         let largest = plan.detectors().widest();
-        let pixel_for = self.reason_of_pixel(&grid);
-        let summary =
-            SampleSummary::new(prepared, self.sample.tile, (grid, slicing, largest), pixel_for, warnings);
+        let summary = SampleSummary::new(prepared, self, (grid, slicing, largest), warnings);
         Ok((plan, summary))
     }
 
@@ -111,9 +109,7 @@ impl SampleFile {
         let depths = ends.iter().map(|&end| (end as f64 * slicing.thickness()).min(z));
         let depths: Vec<f64> = depths.collect();
         let (factor, warnings) = match self.method.algorithm {
-            Algorithm::Prism => {
-                self.interpolation([x, y], &depths).map_err(refuse("method"))?
-            }
+            Algorithm::Prism => self.interpolation([x, y], &depths).map_err(refuse("method"))?,
             Algorithm::Multislice | Algorithm::Hrtem => ([1; 2], Vec::new()),
         };
         let grid = self.grid([x, y], factor).map_err(refuse("potential"))?;
@@ -202,7 +198,6 @@ impl SampleFile {
     fn margin(&self, factor: [usize; 2]) -> Option<f64> {
         self.method.margin.or((factor != [1, 1]).then_some(MARGIN))
     }
-
 
     // Planes behind which waves are read
     /// Numbers of slices in front of the planes that are asked for, in rising order, that of all slices the last.
@@ -405,17 +400,17 @@ pub struct SampleSummary {
 }
 
 impl SampleSummary {
-    /// The summary of a specimen, with its grid, its slices, its largest angle \[mrad\], and warnings.
+    /// The summary of the specimen of a file, with its grid, its slices, its largest angle \[mrad\], and warnings.
     pub(super) fn new(
         prepared: PreparedSpecimen,
-        tile: [usize; 3],
+        file: &SampleFile,
         (grid, slicing, largest_angle): (WaveGrid, Slicing, f64),
-        pixel_for: Option<String>,
         warnings: Vec<String>,
     ) -> Self {
         let (specimen, merged) = (prepared.specimen, prepared.merged);
         let (cell, atoms) = (specimen.cell(), specimen.composition().into_iter().collect());
         let (samples, pixel, slices) = (grid.points(), grid.pixel(), slicing.count());
+        let (tile, pixel_for) = (file.sample.tile, file.reason_of_pixel(&grid));
         Self {
             cell,
             tile,

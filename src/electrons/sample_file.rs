@@ -865,7 +865,7 @@ fn check_all(
     let check = |x: &f64| plausible.check(key, *x).map(drop);
     table.check(numbers.unwrap_or_default().iter().try_for_each(check))
 }
-
+// Lists of numbers of a table
 /// The list of `N` numbers that `key` has, if it does, each of them `good`.
 fn numbers<'d, T: Decode<'d> + Copy + Debug, const N: usize>(
     table: &Table<'d>,

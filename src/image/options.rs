@@ -12,9 +12,9 @@ use crate::image::optical_transfer::{Aperture, Edges, TelescopeTransfer, Vane};
 use crate::image::point_spread::{PointSpread, Width};
 use crate::model::atmosphere::Atmosphere;
 use crate::model::lenslet_array::Pupil;
-use crate::plausible::{ENSQUARED, EXTRA, IMAGE_PIXEL, JITTER, Plausible, WAVELENGTH};
 #[cfg(feature = "files")]
 use crate::model::system::{TABLES, TELESCOPE_KEYS};
+use crate::plausible::{ENSQUARED, EXTRA, IMAGE_PIXEL, JITTER, Plausible, WAVELENGTH};
 use crate::units::ARCSEC;
 use ndarray::Array2;
 use rayon::prelude::*;
@@ -225,6 +225,7 @@ impl ImageOptions {
         self.vanes.iter().try_for_each(Vane::check)
     }
 
+    // Compare pixels with the diffraction
     /// Refuses pixels and boxes that were probably meant in another unit, as they do not fit the diffraction of a telescope of this
     /// `diameter` \[m\].
     ///

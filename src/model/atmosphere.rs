@@ -136,7 +136,7 @@ fn check_layer(layer: &Layer) -> Result<(), Invalid> {
     plausible::ALTITUDE.check("altitude", layer.altitude)?;
     not_negative("fraction", layer.fraction)?;
     length_or_infinity("outer_scale", layer.outer_scale)?;
-    plausible::WIND_SPEED.check("wind_speed", not_negative("wind_speed", layer.wind_speed)?)?;
+    not_negative("wind_speed", layer.wind_speed)?;
     finite("wind_direction", layer.wind_direction)?;
     Ok(())
 }

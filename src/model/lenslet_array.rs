@@ -2,7 +2,6 @@
 //! The pupil, the lenslet array in it, its valid lenslets, and the order of their slopes.
 
 use crate::error::{Invalid, accept, length};
-use crate::plausible::{DIAMETER, PITCH};
 use ndarray::{Array2, s};
 use std::ops::Range;
 
@@ -46,7 +45,7 @@ impl Pupil {
     /// A pupil of `diameter` \[m\] whose obstruction has `obstruction` times that diameter, from 0 to less
     /// than 1.
     pub fn new(diameter: f64, obstruction: f64) -> Result<Self, Invalid> {
-        let diameter = DIAMETER.check("diameter", length("diameter", diameter)?)?;
+        let diameter = length("diameter", diameter)?;
         let expected = "a ratio of diameters from 0 to less than 1";
         accept((0.0..1.0).contains(&obstruction), "obstruction", obstruction, expected)?;
         Ok(Self { diameter, obstruction })
@@ -139,7 +138,7 @@ impl LensletArray {
     pub fn new(lenslets: usize, pitch: f64) -> Result<Self, Invalid> {
         let good = (1..=10_000).contains(&lenslets);
         let lenslets = accept(good, "lenslets", lenslets, "a whole number from 1 to 10000")?;
-        Ok(Self { lenslets, pitch: PITCH.check("pitch", length("pitch", pitch)?)? })
+        Ok(Self { lenslets, pitch: length("pitch", pitch)? })
     }
 
     // Positions and validity of lenslets

@@ -170,7 +170,9 @@ impl Noise {
                 others.iter().fold(*variance, |most, (_, other)| most.max(*other))
             }
             Form::Lenslets(variances) => variances.iter().copied().fold(0.0, f64::max),
-            Form::Blocks(blocks) => blocks.iter().fold(0.0, |most, [xx, _, yy]| most.max(*xx).max(*yy)),
+            Form::Blocks(blocks) => {
+                blocks.iter().fold(0.0, |most, [xx, _, yy]| most.max(*xx).max(*yy))
+            }
         }
     }
 

@@ -39,7 +39,7 @@ impl SlopeUnit {
     /// A pixel of so many arcseconds.
     ///
     /// # Errors
-    /// `Invalid` for a size that is not from 1e-3 to 60 arcsec.
+    /// `Invalid` for a size that is not from 6e-5 to 60 arcsec.
     pub fn pixel(arcsec: f64) -> Result<Self, Invalid> {
         SENSOR_PIXEL.check("pixel-scale", arcsec * ARCSEC).map(Self::Pixel)
     }

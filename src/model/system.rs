@@ -5,10 +5,10 @@
 mod file;
 #[cfg(all(feature = "files", feature = "factorise"))]
 pub(crate) use file::TARGET_KEYS;
-#[cfg(feature = "command")]
-pub(crate) use file::{rates_apart, suspect_units};
 #[cfg(feature = "files")]
 pub(crate) use file::{TABLES, TELESCOPE_KEYS, require_winds};
+#[cfg(feature = "command")]
+pub(crate) use file::{rates_apart, suspect_units};
 
 use crate::{
     error::{Invalid, accept},
@@ -401,7 +401,8 @@ impl System {
     fn check_star(&self, k: usize, star: &GuideStar) -> Result<(), Invalid> {
         let array = &star.sensor.array;
         star.sensor.source.check_above(&self.atmosphere)?;
-        let (height, width) = (star.sensor.source.height(), array.lenslets() as f64 * array.pitch());
+        let (height, width) =
+            (star.sensor.source.height(), array.lenslets() as f64 * array.pitch());
         if width >= WIDEST_BENCH {
             HEIGHT.check("height", height)?;
         }

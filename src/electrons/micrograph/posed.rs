@@ -76,12 +76,11 @@ impl SampleFile {
                 moved[axis], ["x", "y"][axis], sides[axis] / 2.0
             ));
         }
-        let pixel_for = self.reason_of_pixel(&grid);
-        let summary =
-            SampleSummary::new(prepared, self.sample.tile, (grid, slicing, largest), pixel_for, warnings);
+        let summary = SampleSummary::new(prepared, self, (grid, slicing, largest), warnings);
         Ok((plan, summary))
     }
 
+    // Tilt of a plane wave against its specimen
     /// Tilt of a plane wave against the specimen along an axis \[mrad\].
     fn tilt_of_plane_wave(&self, axis: usize) -> f64 {
         self.beam.tilt[axis] - 1e3 * (1e-3 * self.sample.tilt[axis]).tan()

@@ -14,7 +14,7 @@ use crate::{
     model::system::{SlopeModel, System, SystemBuilder},
     model::unmeasured::{Focus, TipTilt, VARIANCE},
     model::wavefront_grid::PhaseGrid,
-    plausible::{NOISE, Plausible, readable},
+    plausible::{DIAMETER, NOISE, PITCH, Plausible, WIND_SPEED, readable},
     units::{ARCSEC, DEGREE},
 };
 use std::path::Path;
@@ -137,11 +137,15 @@ fn read_layers(air: &Table, outer_scale: Option<f64>) -> Result<Vec<Layer>, BadL
     let read = |layer: &Table| {
         let scale = layer.optional("outer_scale", "a length in metres, or inf")?.or(outer_scale);
         let without = "a length in metres, or inf, here or as atmosphere.outer_scale";
+        let wind_speed: f64 = layer.optional("wind_speed", "a speed in m/s")?.unwrap_or(0.0);
+        if wind_speed > 0.0 && wind_speed.is_finite() {
+            layer.check(WIND_SPEED.check("wind_speed", wind_speed))?;
+        }
         Ok(Layer {
             altitude: layer.required("altitude", "an altitude in metres")?,
             fraction: layer.required("fraction", "a share of r0^(-5/3), from 0 to 1")?,
             outer_scale: scale.ok_or_else(|| layer.missing("outer_scale", without))?,
-            wind_speed: layer.optional("wind_speed", "a speed in m/s")?.unwrap_or(0.0),
+            wind_speed,
             wind_direction: DEGREE
                 * layer.optional("wind_direction", "an angle in degrees")?.unwrap_or(0.0),
         })
@@ -168,8 +172,15 @@ fn read_pupil(root: &Table) -> Result<Option<Pupil>, BadLine> {
     };
     let diameter = telescope.required("diameter", "a length in metres")?;
     let obstruction = telescope.optional("obstruction", "a ratio of diameters")?.unwrap_or(0.0);
-    telescope.check(Pupil::new(diameter, obstruction)).map(Some)
+    let pupil = telescope.check(Pupil::new(diameter, obstruction))?;
+    telescope.check(DIAMETER.check("diameter", diameter)).map(|_| Some(pupil))
 }
+/// Refuses a pitch that was probably meant in another unit, if one is given.
+fn check_pitch(table: &Table) -> Result<(), BadLine> {
+    let pitch: Option<f64> = table.optional("pitch", "a length in metres")?;
+    table.check(pitch.map_or(Ok(()), |pitch| PITCH.check("pitch", pitch).map(drop)))
+}
+
 const ARRAY_KEYS: &[&str] = &["lenslets", "pitch", "valid_threshold", "valid"];
 const LENSLETS: &str = "a whole number from 1 to 10000";
 
@@ -184,6 +195,7 @@ fn read_lenslet_array(
     let pitch =
         pitch.ok_or_else(|| table.missing("pitch", "a length in metres, or a [telescope]"))?;
     let array = table.check(LensletArray::new(lenslets, pitch))?;
+    check_pitch(&table)?;
     Ok((array, read_validity(&table)?))
 }
 
@@ -254,6 +266,7 @@ fn read_sensor(table: &Table, shared: &LensletArray) -> Result<Sensor, BadLine> 
     let same_width = shared.pitch() * (shared.lenslets() as f64 / lenslets as f64);
     let pitch = table.optional("pitch", "a length in metres")?.unwrap_or(same_width);
     let array = table.check(LensletArray::new(lenslets, pitch))?;
+    check_pitch(table)?;
     let rotation: f64 = table.optional("rotation", "an angle in degrees")?.unwrap_or(0.0);
     Ok(Sensor {
         source,
@@ -399,7 +412,10 @@ pub(crate) fn suspect_units(text: &str, name: &str) -> Result<Vec<String>, BadLi
     let air = root.required_table("atmosphere", ATMOSPHERE_KEYS)?;
     let [altitudes, angles] = [
         (air.tables("layers", LAYER_KEYS)?, "altitude"),
-        ([root.tables("guide_star", STAR_KEYS)?, root.tables("target", TARGET_KEYS)?].concat(), "zenith"),
+        (
+            [root.tables("guide_star", STAR_KEYS)?, root.tables("target", TARGET_KEYS)?].concat(),
+            "zenith",
+        ),
     ]
     .map(|(tables, key)| largest(tables, key));
     let [(low, table), (close, star)] = [altitudes?, angles?];
@@ -523,7 +539,8 @@ fn read_truth_sensor(root: &Table, shared: &LensletArray) -> Result<Option<Lensl
     let lenslets = table.required("lenslets", LENSLETS)?;
     let same_width = shared.pitch() * (shared.lenslets() as f64 / lenslets as f64);
     let pitch = table.optional("pitch", "a length in metres")?.unwrap_or(same_width);
-    table.check(LensletArray::new(lenslets, pitch)).map(Some)
+    let array = table.check(LensletArray::new(lenslets, pitch))?;
+    check_pitch(&table).map(|()| Some(array))
 }
 
 // Read how slopes are modelled
