@@ -443,7 +443,8 @@ pub(crate) const C3: Plausible = Plausible {
     others: &[("mm", 1e7), ("m", 1e10), ("µm", 1e4)],
 };
 /// Spherical aberration of fifth order.
-pub(crate) const C5: Plausible = Plausible { accepted: [1e4, f64::INFINITY], usual: [1e6, 1e10], ..C3 };
+pub(crate) const C5: Plausible =
+    Plausible { accepted: [1e4, f64::INFINITY], usual: [1e6, 1e10], ..C3 };
 // Angles and energies of a sample file
 /// Units of an angle in milliradians.
 const IN_MRAD: &[(&str, f64)] = &[("rad", 1e3), ("µrad", 1e-3)];
@@ -595,7 +596,7 @@ mod tests {
             (DEFOCUS, -5e-8, "-500? That is -50e-9 m"),
             (CELL, 0.543, "5.43? That is 0.543 nm"),
             (DISPLACEMENT, 7.6, "0.076? That is 7.6 pm"),
-            (CONVERGENCE, 2e-4, "0.2? That is 200e-6 rad"),
+            (CONVERGENCE, 2e-4, "0.2? That is 0.0002 rad"),
         ] {
             let refused = plausible.check("x", plausible.unit * written).unwrap_err();
             assert!(refused.expected.contains(&format!("; did you mean {meant}")), "{refused}");
