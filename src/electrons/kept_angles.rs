@@ -52,7 +52,7 @@ impl SampleFile {
         }
         if let Some(bins) = bins.filter(|_| self.potential.sampling == Sampling::Automatic) {
             let edge = bins as f64 * bin;
-            all.push(angle("bins".into(), bins.to_string(), edge, false));
+            all.push(angle("bins".into(), format!("{bins} bins of {bin}"), edge, false));
         }
         if let Some(crop) = four_d.and_then(|four_d| four_d.crop) {
             all.push(angle("four_d.crop".into(), crop.to_string(), crop, false));

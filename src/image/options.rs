@@ -14,7 +14,9 @@ use crate::model::atmosphere::Atmosphere;
 use crate::model::lenslet_array::Pupil;
 #[cfg(feature = "files")]
 use crate::model::system::{TABLES, TELESCOPE_KEYS};
-use crate::plausible::{ENSQUARED, EXTRA, IMAGE_PIXEL, JITTER, Plausible, WAVELENGTH};
+#[cfg(feature = "factorise")]
+use crate::plausible::Plausible;
+use crate::plausible::{ENSQUARED, EXTRA, IMAGE_PIXEL, JITTER, WAVELENGTH};
 use crate::units::ARCSEC;
 use ndarray::Array2;
 use rayon::prelude::*;
@@ -231,6 +233,7 @@ impl ImageOptions {
     ///
     /// # Errors
     /// `Invalid` with the key in the file: `image.pixel`, `image.ensquared[0]`.
+    #[cfg(feature = "factorise")]
     pub(crate) fn check_diffraction(&self, diameter: f64) -> Result<(), Invalid> {
         let width = |wavelength: f64| wavelength / diameter / IMAGE_PIXEL.unit;
         let widths = self.wavelengths.iter().map(|wavelength| width(*wavelength));

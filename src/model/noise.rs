@@ -163,6 +163,7 @@ impl Noise {
     }
 
     /// The largest variance of a slope \[rad²\].
+    #[cfg(feature = "files")]
     pub(crate) fn largest(&self) -> f64 {
         match &self.0 {
             Form::Uniform(variance) => *variance,
