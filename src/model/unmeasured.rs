@@ -81,6 +81,7 @@ impl Focus {
 }
 
 /// What the variance of an unknown tilt has to be.
+#[cfg(feature = "files")]
 pub(crate) const VARIANCE: &str = TILT_VARIANCE.expected;
 
 // Modes that are removed
