@@ -121,6 +121,8 @@
 // Modules of the crate
 pub mod error;
 pub mod units;
+#[cfg_attr(not(feature = "files"), allow(dead_code))] // most intervals are of keys of files
+pub(crate) mod plausible;
 
 pub mod numerics;
 #[cfg_attr(not(feature = "factorise"), allow(dead_code))] // ranks share factorisations alone

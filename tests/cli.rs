@@ -1157,6 +1157,90 @@ fn plans_are_told_and_nothing_is_written() -> Checked {
     run.refuses(&format!("covariance {keck}"), &["--output"])
 }
 
+/// Slips of units in the tables of images, loops and fields are rejected by line with a value that is accepted.
+#[test]
+fn slips_of_units_in_images_suggest_the_value_that_was_meant() -> Checked {
+    let run = Run::new()?;
+    let text = fs::read_to_string(book("small-moao"))?
+        + "extra = 30.0\njitter = 3.0\n[field]\nsize = 60.0\nstep = 30.0\n";
+    for [key, good, bad, meant] in [
+        ["wavelengths", "[1.65e-6]", "[2.2]", "2.2e-6"],
+        ["wavelengths", "[1.65e-6]", "[1.65e-6, 1250]", "1.25e-6"],
+        ["pixel", "15.0", "0.01", "10"],
+        ["pixel", "15.0", "0.05", "50"],
+        ["pixel", "15.0", "100e3", "100"],
+        ["ensquared", "[150.0]", "[0.15]", "150"],
+        ["extra", "30.0", "30e-9", "30"],
+        ["jitter", "3.0", "0.003", "3"],
+        ["jitter", "3.0", "1.5e-8", "3.09"],
+        ["size", "60.0", "60e3", "60"],
+        ["rate", "500.0", "0.005", "5"],
+    ] {
+        let from = format!("\n{key} = {good}");
+        assert_eq!(text.matches(&from).count(), 1, "{from}");
+        let with = |value: &str| text.replace(&from, &format!("\n{key} = {value}"));
+        fs::write(run.path("bad.toml"), with(bad))?;
+        let words = ["bad.toml:", &format!("{key}"), &format!("; did you mean {meant}? That is ")];
+        run.refuses("psf bad.toml --plan", &words)?;
+        let value = if bad.starts_with('[') { format!("[{meant}]") } else { meant.into() };
+        fs::write(run.path("good.toml"), with(&value))?;
+        said(&run.lenslet("psf good.toml --plan --quiet")?);
+    }
+    // A delay in milliseconds
+    fs::write(run.path("bad.toml"), text.replace("delay = 0.0", "delay = 2"))?;
+    run.refuses("reconstruct bad.toml --plan", &["reconstructor.delay = 2", "did you mean 2e-3?"])
+}
+
+/// Altitudes in kilometres and angles in radians are warned of, as a few files mean them.
+#[test]
+fn values_that_suggest_another_unit_are_warned_of() -> Checked {
+    let run = Run::new()?;
+    let text = fs::read_to_string(book("small-moao"))?;
+    let warnings = |text: &str| -> Result<String, Box<dyn std::error::Error>> {
+        fs::write(run.path("s.toml"), text)?;
+        let output = run.lenslet("covariance s.toml --plan")?;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stderr)?)
+    };
+    assert_eq!(warnings(&text)?, "");
+    let low = text.replace("altitude = 4500.0", "altitude = 4.5").replace("11000.0", "11.0");
+    let low = warnings(&low)?;
+    for words in ["warning: s.toml:", "atmosphere.layers[2].altitude = 11.0", "did you mean 11e3?"] {
+        assert!(low.contains(words), "{low}");
+    }
+    let close = text.replace("zenith = 40.0", "zenith = 1.9e-4").replace("zenith = 10.0", "zenith = 5e-5");
+    let close = warnings(&close.replace("zenith = 30.0", "zenith = 1e-4"))?;
+    for words in ["guide_star[1].zenith = 1.9e-4", "did you mean 39.19? That is 0.00019 rad"] {
+        assert!(close.contains(words), "{close}");
+    }
+    Ok(())
+}
+
+/// A picture that a system does not have is rejected with the list of those that it has.
+#[test]
+fn pictures_that_do_not_exist_list_those_that_do() -> Checked {
+    let run = Run::new()?;
+    let text = fs::read_to_string(book("small-moao"))?;
+    let field = "\n[field]\nsize = 60.0\nstep = 30.0\n";
+    let (first, last) = text.split_once("[[target]]").ok_or("no target")?;
+    let (_, last) = last.split_once("[reconstructor]").ok_or("no reconstructor")?;
+    fs::write(run.path("s.toml"), &text)?;
+    fs::write(run.path("none.toml"), text.replace("ensquared", "terms = []\nensquared"))?;
+    fs::write(run.path("field.toml"), format!("{first}[reconstructor]{last}{field}"))?;
+    fs::write(run.path("silent.toml"), text.replace("noise = 2e-14", "").replace("noise = 1e-14", ""))?;
+    for (args, expected) in [
+        ("psf s.toml --of field", "field: expected psf, profile or budget, which exist here; maps of a field need a table [field]"),
+        ("psf none.toml --of field", "field: expected psf or profile, which exist here"),
+        ("psf none.toml --of budget", "budget: expected psf or profile, which exist here; a budget needs"),
+        ("psf field.toml --of profile", "profile: expected field, the only picture that exists here; the images of targets need a [[target]]"),
+        ("reconstruct s.toml --of spectrum --method cholesky", "spectrum: expected error, reconstructor or noise, which exist here; only eigenvectors"),
+        ("reconstruct silent.toml --of noise --method eigen", "noise: expected error, reconstructor or spectrum, which exist here; a map of noise needs"),
+    ] {
+        run.refuses(&format!("{args} -o x.npz --plot x.svg"), &["of = ", expected])?;
+    }
+    Ok(())
+}
+
 /// Images come with a budget that adds up, in a file with the layout of TIPTOP's; what cannot be is refused by file, line and key.
 #[test]
 fn images_are_made_told_and_refused() -> Checked {

@@ -180,6 +180,82 @@ fn bad_samples_are_refused_with_their_line() -> Checked {
     Ok(())
 }
 
+/// Slips of units are rejected by line with the value that was meant, and with it the file is accepted.
+#[test]
+fn slips_of_units_in_samples_suggest_the_value_that_was_meant() -> Checked {
+    use lenslet::electrons::sample_file::SampleFile;
+    let text = "sample = { file = 'crystal.xyz', cell = [5.43, 5.43, 5.43] }\n[potential]\npixel = 0.1\nslice_thickness = 2.0\nbound = 3.0\n\
+                [phonons]\nrms = { Si = 0.076 }\n[beam]\nenergy_kev = 200.0\nsemi_angle = 20.0\ndefocus = -500.0\nc3 = 1.2e7\nc5 = 5e7\n\
+                [scan]\nstep = 0.25\nsource_size = 0.4\n[method]\nmargin = 2.5\nrefocus = 10.0\nthicknesses = [50.0]\n\
+                [detector]\nbin = 1.0\nannuli = [[60.0, 100.0]]\nsegmented = [{ inner = 10.0, outer = 40.0 }]\nfour_d = { crop = 60.0 }\n\
+                [imaging]\naperture = 12.5\nfocal_spread = 30.0\nconvergence = 0.2\n";
+    let read = |text: &str| SampleFile::from_toml(text, "x.toml").map(drop);
+    assert!(read(text).is_ok(), "{:?}", read(text));
+    for [key, good, bad, meant] in [
+        ["cell", "[5.43, 5.43, 5.43]", "[0.543, 0.543, 0.543]", "5.43"],
+        ["pixel", "0.1", "8", "0.08"],
+        ["pixel", "0.1", "0.004", "0.04"],
+        ["slice_thickness", "2.0", "2e-10", "2"],
+        ["slice_thickness", "2.0", "2e3", "20"],
+        ["bound", "3.0", "0.3", "3"],
+        ["bound", "3.0", "300", "3"],
+        ["Si", "0.076", "7.6", "0.076"],
+        ["Si", "0.076", "0.0076", "0.076"],
+        ["energy_kev", "200.0", "200e3", "200"],
+        ["energy_kev", "200.0", "0.2", "200"],
+        ["semi_angle", "20.0", "0.02", "20"],
+        ["semi_angle", "20.0", "20e3", "20"],
+        ["defocus", "-500.0", "-50e-9", "-500"],
+        ["defocus", "-500.0", "[0, -50e-9]", "-500"],
+        ["c3", "1.2e7", "1.2", "12e6"],
+        ["c3", "1.2e7", "1.2e-3", "12e6"],
+        ["c5", "5e7", "5", "50e6"],
+        ["step", "0.25", "0.0025", "0.025"],
+        ["source_size", "0.4", "0.004", "0.04"],
+        ["margin", "2.5", "0.0025", "2.5"],
+        ["refocus", "10.0", "1e-9", "10"],
+        ["thicknesses", "[50.0]", "[5e-9]", "50"],
+        ["bin", "1.0", "0.001", "1"],
+        ["annuli", "[[60.0, 100.0]]", "[[0.06, 0.1]]", "[60, 100]"],
+        ["outer", "40.0", "0.04", "40"],
+        ["crop", "60.0", "0.06", "60"],
+        ["aperture", "12.5", "0.0125", "12.5"],
+        ["focal_spread", "30.0", "3e-9", "30"],
+        ["convergence", "0.2", "2e-4", "0.2"],
+    ] {
+        let from = format!("{key} = {good}");
+        assert_eq!(text.matches(&from).count(), 1, "{from}");
+        let with = |value: &str| text.replace(&from, &format!("{key} = {value}"));
+        // The inner angle is mistaken with the outer one
+        let bad_text = if key == "outer" { with(bad).replace("inner = 10.0", "inner = 0.01") } else { with(bad) };
+        let refused = read(&bad_text).err().ok_or(format!("{key} = {bad} is accepted"))?.to_string();
+        assert!(refused.starts_with("x.toml:") && refused.contains(key), "{refused}");
+        assert!(refused.contains(&format!("; did you mean {meant}? That is ")), "{refused}");
+        let list = bad.starts_with('[') && key != "cell" && key != "defocus";
+        let value = match (key, list) {
+            ("cell", _) => format!("[{meant}, {meant}, {meant}]"),
+            (_, true) => format!("[{meant}]"),
+            _ => meant.to_string(),
+        };
+        assert!(read(&with(&value)).is_ok(), "{key} = {value}: {:?}", read(&with(&value)));
+    }
+    // Nanobeams, axial bright field and files without aberrations are no slips
+    for (from, to) in [
+        ("semi_angle = 20.0", "semi_angle = 0.2\ntilt = [0.01, 0]"),
+        ("annuli = [[60.0, 100.0]]", "annuli = [[0, 0.5]]"),
+        ("c3 = 1.2e7", "c3 = 0"),
+        ("c3 = 1.2e7", "c3 = -5e3"),
+        ("defocus = -500.0", "defocus = [1e-15, 10]"),
+        ("energy_kev = 200.0", "energy_kev = 1"),
+        ("energy_kev = 200.0", "energy_kev = 3e3"),
+        ("pixel = 0.1", "pixel = 2.0"),
+        ("Si = 0.076", "Si = 0"),
+    ] {
+        assert!(read(&text.replace(from, to)).is_ok(), "{to}: {:?}", read(&text.replace(from, to)));
+    }
+    Ok(())
+}
+
 /// A plan and a run begin with what they take the sample for; what may be wrong with it is a warning, there, in the JSON and on the standard error.
 #[test]
 fn plans_and_runs_report_the_sample() -> Checked {

@@ -140,7 +140,7 @@ fn every_mistake_has_its_message() {
         (
             "wavelength = 500e-9",
             "wavelength = 500",
-            "x.toml:3: atmosphere.wavelength = 500: expected a wavelength in metres, between 1e-9 and 1e-3",
+            "x.toml:3: atmosphere.wavelength = 500: expected a wavelength in metres, between 1e-9 and 1e-3; did you mean 500e-9? That is 500 nm",
         ),
         (
             "wavelength = 500e-9",
@@ -304,7 +304,7 @@ fn every_mistake_has_its_message() {
         (
             "zenith = 60.0",
             "zenith = 60000.0",
-            "x.toml:17: guide_star[0].zenith = 60000.0: expected an angle from 0 to 0.1 rad (20626 arcsec)",
+            "x.toml:17: guide_star[0].zenith = 60000.0: expected an angle from 0 to 0.1 rad (20626 arcsec); did you mean 60? That is 60e3 mas",
         ),
         ("azimuth = 120.0", "azimuth = -1e9", "accepted"),
         (
@@ -320,7 +320,7 @@ fn every_mistake_has_its_message() {
         (
             "height = 90e3",
             "height = 90",
-            "x.toml:19: guide_star[0].height = 90: expected a height above the highest layer, which is at 9000.0 m",
+            "x.toml:19: guide_star[0].height = 90: expected a height above the highest layer, which is at 9000.0 m; did you mean 90e3? That is 90 km",
         ),
         (
             "height = 90e3",
@@ -519,6 +519,103 @@ fn files_that_are_no_system_files() {
     );
 }
 
+/// Replaces a text of a file, expects a rejection that suggests a value, and expects that the file with this value is accepted.
+fn slip(
+    read: &dyn Fn(&str) -> Result<()>,
+    file: &str,
+    [key, good, bad, meant]: [&str; 4],
+) {
+    let from = format!("{key} = {good}");
+    assert_eq!(file.matches(&from).count(), 1, "{from:?} must occur once");
+    let with = |value: &str| read(&file.replace(&from, &format!("{key} = {value}")));
+    let refused = with(bad).expect_err(&format!("{key} = {bad}"));
+    assert_eq!(refused.exit_code(), 2);
+    let message = refused.to_string();
+    assert!(message.starts_with("x.toml:") && message.contains(&format!("{key} ")), "{message}");
+    assert!(message.contains(&format!("; did you mean {meant}? That is ")), "{key} = {bad}: {message}");
+    let meant = if bad.starts_with('[') && !meant.starts_with('[') { format!("[{meant}]") } else { meant.into() };
+    assert!(with(&meant).is_ok(), "{key} = {meant}: {:?}", with(&meant));
+}
+
+#[test]
+fn slips_of_units_suggest_the_value_that_was_meant() {
+    let light = "[guide_star.sensor]\nmagnitude = 9\nzero_point = 1e10\nframe_rate = 500\nwavelength = 589e-9\npixel = 0.8\nfwhm = 1.1\n\
+                 spot = { launch = [19.5, 0], altitude = 90e3, thickness = 10e3 }";
+    let read = |text: &str| System::from_toml(text, "x.toml").map(drop);
+    let with_light = GOOD.replace("noise = 1e-14", light);
+    let pitch = GOOD.replace("lenslets = 16", "lenslets = 16\npitch = 0.5");
+    let tilt = GOOD.replace("noise = 1e-14", "tip_tilt = 'unknown'\ntip_tilt_variance = 1e-11");
+    let ground = GOOD.replace("altitude = 5e3", "altitude = 0").replace("altitude = 9e3", "altitude = 0.0");
+    let disc = GOOD.replace("points = 17", "points = 17\ndisc_radius = 3.0");
+    for (file, slips) in [
+        (
+            GOOD,
+            &[
+                ["r0", "0.15", "15", "0.15"],
+                ["r0", "0.15", "150", "0.15"],
+                ["wavelength", "500e-9", "500", "500e-9"],
+                ["wavelength", "500e-9", "0.5", "500e-9"],
+                ["wind_speed", "10.0", "10000", "10"],
+                ["diameter", "8.0", "8000", "8"],
+                ["zenith", "60.0", "60000", "60"],
+                ["height", "90e3", "90", "90e3"],
+                ["noise", "1e-14", "0.1", "2.35e-12"],
+                ["noise", "1e-14", "1e-3", "23.5e-15"],
+            ][..],
+        ),
+        (&ground, &[["height", "90e3", "90", "90e3"]][..]),
+        (&pitch, &[["pitch", "0.5", "500", "0.5"]][..]),
+        (&tilt, &[["tip_tilt_variance", "1e-11", "0.5", "11.8e-12"]][..]),
+        (&disc, &[["disc_radius", "3.0", "30e3", "30"]][..]),
+        (
+            &with_light,
+            &[
+                ["zero_point", "1e10", "1e3", "10e6"],
+                ["wavelength", "589e-9", "589", "589e-9"],
+                ["wavelength", "589e-9", "0.589", "589e-9"],
+                ["pixel", "0.8", "800", "0.8"],
+                ["fwhm", "1.1", "1100", "1.1"],
+                ["altitude", "90e3", "90", "90e3"],
+                ["thickness", "10e3", "10", "10e3"],
+            ][..],
+        ),
+    ] {
+        slips.iter().for_each(|one| slip(&read, file, *one));
+    }
+    assert!(message("noise = 1e-14", "shift = [5000, 0]").ends_with("did you mean 5? That is 5e3 mm"));
+    // A Fried parameter is compared at its wavelength, and one that is vast stands for no turbulence
+    let infrared = GOOD.replace("wavelength = 500e-9", "wavelength = 10e-6");
+    assert!(read(&infrared.replace("r0 = 0.15", "r0 = 9")).is_ok());
+    assert!(read(&infrared.replace("r0 = 0.15", "r0 = 150")).is_err());
+    assert!(read(&GOOD.replace("r0 = 0.15", "r0 = 1e6")).is_ok());
+}
+
+#[test]
+fn unusual_instruments_are_accepted() {
+    let read = |text: &str| System::from_toml(text, "x.toml").map(drop).map_err(|error| error.to_string());
+    // A bench of 10 mm with a source at 2 m, lenslets of 0.6 mm and the noise of those
+    let bench = "\
+        atmosphere = { r0 = 1e-3, wavelength = 633e-9, outer_scale = 0.05, layers = [{ altitude = 0.3, fraction = 1 }] }\n\
+        telescope = { diameter = 0.01 }\nlenslet_array = { lenslets = 16 }\n\
+        guide_star = [{ height = 2.0, noise = 1e-8 }, { noise = 0 }]\n";
+    assert_eq!(read(bench), Ok(()));
+    assert!(read(&bench.replace("noise = 1e-8", "noise = 0.1")).is_err());
+    for (from, to) in [
+        ("diameter = 8.0", "diameter = 0.08"),
+        ("diameter = 8.0", "diameter = 100.0"),
+        ("height = 90e3", "height = 3.84e8"),
+        ("wavelength = 500e-9", "wavelength = 200e-9"),
+        ("wavelength = 500e-9", "wavelength = 30e-6"),
+        ("wind_speed = 10.0", "wind_speed = 350"),
+        ("outer_scale = 25.0", "outer_scale = 1e6"),
+        ("noise = 1e-14", "noise = 0"),
+        ("noise = 1e-14", "noise = 2e-9"),
+        ("zenith = 30.0", "zenith = 1e-17"),
+    ] {
+        assert_eq!(read(&GOOD.replace(from, to)), Ok(()), "{to}");
+    }
+}
+
 /// The message for a table of light in place of the noise of `GOOD`, in which one text is replaced by another.
 fn message_about_light(from: &str, to: &str) -> String {
     let light = "\
@@ -611,7 +708,7 @@ fn every_mistake_about_light_has_its_message() {
         (
             "photons = 200.0",
             "magnitude = 0\nzero_point = 1.0\nframe_rate = 500",
-            "22: guide_star[1].sensor.photons = 0.0005: expected a number of photons from 1e-3 to 1e15",
+            "24: guide_star[1].sensor.zero_point = 1.0: expected a number of photons in 1/s/m², from 10e3 to 100e12",
         ),
         (
             "wavelength = 589e-9",
@@ -621,7 +718,7 @@ fn every_mistake_about_light_has_its_message() {
         (
             "wavelength = 589e-9",
             "wavelength = 589",
-            "24: guide_star[1].sensor.wavelength = 589: expected a wavelength in metres, between 1e-9 and 1e-3",
+            "24: guide_star[1].sensor.wavelength = 589: expected a wavelength in metres, between 1e-9 and 1e-3; did you mean 589e-9? That is 589 nm",
         ),
         (
             "pixel = 0.8",
@@ -631,7 +728,7 @@ fn every_mistake_about_light_has_its_message() {
         (
             "pixel = 0.8",
             "pixel = 1e-9",
-            "25: guide_star[1].sensor.pixel = 1e-9: expected pixels of which 10000 across hold six standard deviations of a spot",
+            "25: guide_star[1].sensor.pixel = 1e-9: expected an angle in arcsec, from 60e-6 to 60",
         ),
         (
             "pixel = 0.8",
@@ -671,7 +768,7 @@ fn every_mistake_about_light_has_its_message() {
         (
             "launch = [19.5, 0.0]",
             "launch = [19.5, 2e3]",
-            "27: guide_star[1].sensor.spot.launch[1] = 2e3: expected a place from -1000 to 1000 m",
+            "27: guide_star[1].sensor.spot.launch[1] = 2e3: expected a place from -1000 to 1000 m; did you mean 2? That is 2e3 mm",
         ),
         (
             "launch = [19.5, 0.0], ",
@@ -686,7 +783,7 @@ fn every_mistake_about_light_has_its_message() {
         (
             "altitude = 90e3",
             "altitude = 90",
-            "27: guide_star[1].sensor.spot.altitude = 90: expected an altitude in metres, from 1e3 to 1e9",
+            "27: guide_star[1].sensor.spot.altitude = 90: expected an altitude in metres, from 1e3 to 1e9; did you mean 90e3? That is 90 km",
         ),
         (
             "thickness = 10e3",
@@ -767,6 +864,10 @@ fn noise_comes_from_a_file_beside_the_system() {
     assert_eq!(complaint(), format!("noise of {valid} lenslets, the valid ones of the sensor"));
     write((0..valid).map(|k| if k == 7 { -2e-14 } else { 1e-14 }).collect());
     assert!(complaint().contains("noise.npy: noise of lenslet 7 = -2e-14"), "{}", complaint());
+    // Variances in arcsec²
+    write((0..valid).map(|k| if k == 7 { 0.1 } else { 0.05 }).collect());
+    let slip = "a file without a variance of 0.1: a variance of a slope in rad², from 0 to 2.35e-9; did you mean 2.35e-12? That is 0.1 arcsec²";
+    assert_eq!(complaint(), slip);
     write((0..valid).map(|k| 1e-14 * k as f64).collect());
     assert_eq!(read().unwrap().guide_stars()[1].noise.block(3), [3e-14, 0.0, 3e-14]);
 }

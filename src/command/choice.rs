@@ -132,6 +132,18 @@ pub fn scales() -> impl TypedValueParser<Value = ColourScale> {
         ("log", "Like the logarithm above 1e-4 of the largest, the sign kept", ColourScale::Log),
     ])
 }
+// Refuse a picture that does not exist
+/// The error of a picture `of` something that does not exist here, with the pictures that exist and what it needs.
+pub fn no_picture(of: &str, existing: &[&str], needed: &str) -> Invalid {
+    let expected = match existing {
+        [] => format!("a system that has pictures; {needed}"),
+        [only] => format!("{only}, the only picture that exists here; {needed}"),
+        [first @ .., last] => {
+            format!("{} or {last}, which exist here; {needed}", first.join(", "))
+        }
+    };
+    Invalid::new("of", of, expected)
+}
 
 // Order, sign and unit of slopes
 /// What must be known of slopes.

@@ -205,8 +205,8 @@ fn view(args: &CovarianceArgs, plan: &CovariancePlan) -> Result<CovarianceView, 
         (Of::Slopes, _) => view.check_slopes(plan.system().guide_stars().len()).map(drop)?,
         (Of::Wavefront, Some(wavefront)) => view.check_wavefront(wavefront.problem()).map(drop)?,
         (Of::Wavefront, None) => {
-            let expected = "slopes, as the system has no [[target]] or no table [phase]";
-            return Err(Invalid::new("of", "wavefront", expected).into());
+            let needed = "wavefronts need a [[target]] and a table [phase]";
+            return Err(choice::no_picture("wavefront", &["slopes"], needed).into());
         }
     }
     Ok(view)

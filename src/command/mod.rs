@@ -43,7 +43,7 @@ use crate::error::{Error, escaped_lines};
 use crate::files::located::Document;
 use crate::image::options::check_telescope;
 use crate::model::SYSTEM_KEYS;
-use crate::model::system::{System, rates_apart};
+use crate::model::system::{System, rates_apart, suspect_units};
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::path::Path;
@@ -141,7 +141,7 @@ fn parse() -> Cli {
 
 // Run a command with a system file
 /// Runs a command that reads a system file. The pupil of the file is checked as for images, whatever the command computes, errors that name
-/// keys of the file get its name and a line, and sensors at rates of their own are warned of.
+/// keys of the file get its name and a line, and sensors at rates of their own and values that suggest another unit are warned of.
 fn of_system(
     path: Option<&Path>,
     command: impl FnOnce() -> Result<Said, Error>,
@@ -151,7 +151,8 @@ fn of_system(
     let warnings = match &text {
         Some(text) if System::from_toml(text, &name).is_ok() => {
             check_telescope(text, &name)?;
-            rates_apart(text, &name).unwrap_or_default()
+            let units = suspect_units(text, &name).unwrap_or_default();
+            units.into_iter().chain(rates_apart(text, &name).unwrap_or_default()).collect()
         }
         _ => Vec::new(),
     };

@@ -116,19 +116,33 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     options.reconstructor =
         options.reconstructor.method(args.method.unwrap_or(options.reconstructor.method));
     // Refuse pictures that there are not
-    let refuse = |wrong: bool, value: &str, expected: &str| match wrong {
-        true => Err(Invalid::new("of", value, expected)),
-        false => Ok(()),
-    };
-    let (mapless, starless) = (options.field.is_none(), system.targets().is_empty());
-    refuse(args.of == Of::Field && mapless, "field", "psf, as the file has no [field]")?;
-    let starless = picture.is_some() && starless && args.of != Of::Field;
-    let name = args.of.to_possible_value().map_or_else(String::new, |of| of.get_name().into());
-    refuse(starless, &name, "field, as there is no [[target]]")?;
     let image = &options.image;
     let terms = image.terms.as_ref().is_none_or(|terms| !terms.is_empty());
     let terms = terms || image.extra + image.jitter > 0.0;
-    refuse(args.of == Of::Budget && !terms, "budget", "psf, as there is no error")?;
+    let (targets, mapped) = (!system.targets().is_empty(), options.field.is_some());
+    let stars = "the images of targets need a [[target]]";
+    let pictures = [
+        (Of::Psf, "psf", targets, stars),
+        (Of::Profile, "profile", targets, stars),
+        (
+            Of::Budget,
+            "budget",
+            targets && terms,
+            "a budget needs a [[target]], and an error in image.terms",
+        ),
+        (
+            Of::Field,
+            "field",
+            mapped,
+            "maps of a field need a table [field] with its size and step in arcsec, such as size = 60 and step = 10",
+        ),
+    ];
+    let existing: Vec<&str> =
+        pictures.iter().filter(|(_, _, exists, _)| *exists).map(|(_, name, ..)| *name).collect();
+    let missing = pictures.iter().find(|(of, _, exists, _)| *of == args.of && !exists);
+    if let Some((_, name, _, needed)) = missing.filter(|_| picture.is_some()) {
+        return Err(choice::no_picture(name, &existing, needed).into());
+    }
     let plan = ImagingPlan::new(&system, options)?.whole_field(args.scopesim.is_some());
     let engine = with_speed(Engine::open(args.device, args.precision)?, args.plan)?;
     let description = plan.describe(&engine);

@@ -260,17 +260,31 @@ impl ReconstructArgs {
         let expected = "none, except with --of reconstructor";
         let fits = self.target.is_none() || self.of == Of::Reconstructor;
         accept(fits, "--target", self.target.unwrap_or(0), expected)?;
-        match self.of {
-            Of::Spectrum if plan.method() != Inversion::Eigen => {
-                let expected = "error, reconstructor or noise, as only eigenvectors have a spectrum: --method eigen computes them";
-                Err(Invalid::new("of", "spectrum", expected).into())
-            }
-            Of::Reconstructor if plan.errors_only() => {
-                let expected = "error, spectrum or noise, as only errors are asked for";
-                Err(Invalid::new("of", "reconstructor", expected).into())
-            }
-            Of::Noise => Ok(check_noise(system)?),
-            _ => Ok(()),
+        let kept = (!plan.errors_only(), "only errors are asked for, and no reconstructor is kept");
+        let eigen = plan.method() == Inversion::Eigen;
+        let spectrum = (eigen, "only eigenvectors have a spectrum: --method eigen computes them");
+        Ok(self.check_existing(system, kept, spectrum)?)
+    }
+
+    /// Refuses a picture of what does not exist, and lists those that do: there is a reconstructor, and a spectrum, or a reason why not.
+    fn check_existing(
+        &self,
+        system: &System,
+        reconstructor: (bool, &str),
+        spectrum: (bool, &str),
+    ) -> Result<(), Invalid> {
+        let noise = "a map of noise needs some noise of a guide star: guide_star.noise, or a table [guide_star.sensor]";
+        let pictures = [
+            (Of::Error, "error", (true, "")),
+            (Of::Reconstructor, "reconstructor", reconstructor),
+            (Of::Spectrum, "spectrum", spectrum),
+            (Of::Noise, "noise", (check_noise(system).is_ok(), noise)),
+        ];
+        let existing = pictures.iter().filter(|(_, _, (exists, _))| *exists);
+        let existing: Vec<&str> = existing.map(|(_, name, _)| *name).collect();
+        match pictures.iter().find(|(of, _, (exists, _))| *of == self.of && !exists) {
+            Some((_, name, (_, needed))) => Err(choice::no_picture(name, &existing, needed)),
+            None => Ok(()),
         }
     }
 }
@@ -527,13 +541,8 @@ impl ReconstructArgs {
     fn check_points(&self, system: &System) -> Result<(), Error> {
         let expected = "nothing with --truth wavefront, which has errors alone";
         accept(self.save.is_empty(), "save", self.save.len(), expected)?;
-        let expected = "error or noise with --truth wavefront";
-        match self.of {
-            Of::Error => Ok(()),
-            Of::Noise => Ok(check_noise(system)?),
-            Of::Reconstructor => Err(Invalid::new("of", "reconstructor", expected).into()),
-            Of::Spectrum => Err(Invalid::new("of", "spectrum", expected).into()),
-        }
+        let errors = (false, "--truth wavefront has errors alone");
+        Ok(self.check_existing(system, errors, errors)?)
     }
 }
 

@@ -283,6 +283,13 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     if args.collect.is_empty() {
         StemReadings::remove(&checkpoint(output), &plan, run.fingerprint)?;
     }
+    drop(terminal);
+    // Warn of large errors of PRISM
+    let warnings = comparison.as_ref().map_or_else(Vec::new, |found| found.warnings(&plan));
+    warnings.iter().for_each(|warning| complain("warning", warning));
+    let summary =
+        SampleSummary { warnings: [&summary.warnings[..], &warnings].concat(), ..summary.clone() };
+    let run = Run { summary: &summary, ..run };
     Ok(run.told(&readings, comparison.as_ref(), output, start.elapsed().as_secs_f64()))
 }
 
@@ -519,9 +526,9 @@ impl Run<'_> {
         let mut lines = vec![("scan", scan)];
         lines.extend(summary_lines(self.summary));
         lines.extend([("lost", lost), ("time", time)]);
-        lines.extend(comparison.map(compared_line));
         lines.push(("written", output.display().to_string()));
         lines.extend(self.args.plot.as_ref().map(|path| ("plot", path.display().to_string())));
+        lines.extend(comparison.map(compared_line));
         let errors = comparison.map(compared_errors).unwrap_or_default();
         align(&lines) + &errors
     }

@@ -5,6 +5,7 @@
 use super::wave_grid::WaveGrid;
 use crate::error::{Invalid, accept, finite, positive};
 use crate::numerics::real::Real;
+use crate::plausible::ENERGY;
 use ndarray::{Array2, Array3, ArrayView2, ArrayViewMut2};
 use num_complex::{Complex, Complex64};
 use std::f64::consts::PI;
@@ -38,9 +39,7 @@ impl Beam {
     /// # Errors
     /// `Invalid` outside of 1 to 10 000 keV.
     pub fn new(energy_kev: f64) -> Result<Self, Invalid> {
-        let good = (1.0..=1e4).contains(&energy_kev);
-        accept(good, "energy_kev", energy_kev, "an energy between 1 and 10000 keV")?;
-        Ok(Self { energy_kev })
+        ENERGY.check("energy_kev", energy_kev).map(|energy_kev| Self { energy_kev })
     }
 
     // Wavelength and interaction of a beam

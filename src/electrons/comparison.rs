@@ -263,6 +263,40 @@ impl DetectorError {
         Self { name, scale, rms, largest: share(largest) }
     }
 }
+// Warn of a large error of PRISM
+/// The largest error of PRISM, in shares of the mean, that is not warned of.
+pub const LARGE_ERROR: f64 = 0.05;
+
+impl Comparison {
+    /// A warning of the detectors whose error exceeds [`LARGE_ERROR`] at a probe, with what to change in the file of a plan; none where all are within it.
+    pub fn warnings(&self, plan: &StemPlan) -> Vec<String> {
+        let StemMethod::Prism { factor, .. } = plan.options().method else { return Vec::new() };
+        let large = self.detectors.iter().filter(|error| !(error.largest <= LARGE_ERROR));
+        let large: Vec<String> = large
+            .map(|error| format!("{} by up to {:.1} %", error.name, 100.0 * error.largest))
+            .collect();
+        if large.is_empty() {
+            return Vec::new();
+        }
+        let remedy = match factor {
+            [1, 1] => "a larger method.margin".to_string(),
+            _ => format!(
+                "method.interpolation = {:?} in place of {factor:?}, or a larger sample.tile",
+                factor.map(smaller_factor)
+            ),
+        };
+        vec![format!(
+            "PRISM differs from multislice by more than {} %: {}; {remedy}, reduces the error",
+            100.0 * LARGE_ERROR,
+            large.join(", ")
+        )]
+    }
+}
+
+/// The largest divisor of a factor that is smaller, and at least 1.
+fn smaller_factor(factor: usize) -> usize {
+    (1..factor).rev().find(|&divisor| factor.is_multiple_of(divisor)).unwrap_or(1)
+}
 
 // Tests of comparisons
 #[cfg(test)]

@@ -29,6 +29,8 @@ pub use sample_keys::SAMPLE_KEYS;
 #[cfg(feature = "files")]
 pub mod sample_file;
 #[cfg(feature = "files")]
+mod kept_angles;
+#[cfg(feature = "files")]
 mod posed;
 #[cfg(feature = "files")]
 pub use posed::SampleSummary;

@@ -93,9 +93,7 @@ impl SampleFile {
         };
         let plan = StemPlan::new(specimen, options).map_err(refuse("detector"))?;
         let largest = plan.detectors().widest();
-        warnings.extend(self.beyond(largest));
-        let summary =
-            SampleSummary::new(prepared, self.sample.tile, (grid, slicing, largest), warnings);
+        let summary = SampleSummary::new(prepared, self, (grid, slicing, largest), warnings);
         Ok((plan, summary))
     }
 
@@ -108,15 +106,25 @@ impl SampleFile {
         let slicing =
             Slicing::new(z, self.potential.slice_thickness).map_err(refuse("potential"))?;
         let ends = self.ends(&slicing).map_err(refuse("method"))?;
+        let depths = ends.iter().map(|&end| (end as f64 * slicing.thickness()).min(z));
+        let depths: Vec<f64> = depths.collect();
         let (factor, warnings) = match self.method.algorithm {
-            Algorithm::Prism => {
-                let depths = ends.iter().map(|&end| (end as f64 * slicing.thickness()).min(z));
-                self.interpolation([x, y], &depths.collect::<Vec<_>>()).map_err(refuse("method"))?
-            }
+            Algorithm::Prism => self.interpolation([x, y], &depths).map_err(refuse("method"))?,
             Algorithm::Multislice | Algorithm::Hrtem => ([1; 2], Vec::new()),
         };
         let grid = self.grid([x, y], factor).map_err(refuse("potential"))?;
-        let warnings = prepared.warnings.iter().cloned().chain(warnings).collect();
+        // Grid of another sampling
+        let grid_of = |sampling: Sampling| -> Result<WaveGrid, Error> {
+            let mut other = self.clone();
+            other.potential.sampling = sampling;
+            let factor = match self.method.algorithm {
+                Algorithm::Prism => other.interpolation([x, y], &depths)?.0,
+                Algorithm::Multislice | Algorithm::Hrtem => [1; 2],
+            };
+            Ok(other.grid([x, y], factor)?)
+        };
+        let beyond = self.check_kept_angles(&grid, factor, &grid_of)?;
+        let warnings = prepared.warnings.iter().cloned().chain(warnings).chain(beyond).collect();
         Ok(Ground { prepared, grid, slicing, ends, factor, warnings })
     }
 
@@ -125,6 +133,7 @@ impl SampleFile {
         match self.potential.sampling {
             Sampling::Points(points) => WaveGrid::new(points, sides),
             Sampling::Pixel(pixel) => WaveGrid::with_pixel(pixel, sides, factor),
+            Sampling::Automatic => self.automatic_grid(sides, factor),
         }
     }
 
@@ -188,24 +197,6 @@ impl SampleFile {
     /// How far beams reach beyond the semi-angle \[mrad\].
     fn margin(&self, factor: [usize; 2]) -> Option<f64> {
         self.method.margin.or((factor != [1, 1]).then_some(MARGIN))
-    }
-
-    // Detectors beyond the largest angle
-    /// Warnings of angles beyond the largest \[mrad\] that the samples keep.
-    pub(super) fn beyond(&self, largest: f64) -> Vec<String> {
-        let scans = self.method.algorithm != Algorithm::Hrtem;
-        let crop = self.detector.four_d.and_then(|four_d| four_d.crop).filter(|_| scans);
-        let aperture = self.imaging.aperture.filter(|_| !scans);
-        let angles = [("detector.four_d.crop", crop), ("imaging.aperture", aperture)];
-        let beyond = angles
-            .into_iter()
-            .filter_map(|(key, angle)| Some((key, angle.filter(|a| *a > largest)?)));
-        let warning = |(key, angle): (&str, f64)| {
-            format!(
-                "{key} = {angle} is beyond {largest:.3} mrad, the largest angle that the samples keep; a smaller pixel keeps more"
-            )
-        };
-        beyond.map(warning).collect()
     }
 
     // Planes behind which waves are read
@@ -342,7 +333,7 @@ impl Rules<'_> {
     fn divides(&self, axis: usize, factor: usize) -> bool {
         match self.file.potential.sampling {
             Sampling::Points(points) => (points[axis] / 4).is_multiple_of(factor),
-            Sampling::Pixel(_) => true,
+            Sampling::Pixel(_) | Sampling::Automatic => true,
         }
     }
 
@@ -402,22 +393,36 @@ pub struct SampleSummary {
     pub slices: usize,
     /// The largest angle that the samples keep along both axes \[mrad\].
     pub largest_angle: f64,
+    /// The key and the angle for which the pixel was [chosen](https://lenslet.github.io/lenslet/kept-angles.html), if the file states none and it is below 0.1 Å.
+    pub pixel_for: Option<String>,
     /// What may be wrong.
     pub warnings: Vec<String>,
 }
 
 impl SampleSummary {
-    /// The summary of a specimen, with its grid, its slices, its largest angle \[mrad\], and warnings.
+    /// The summary of the specimen of a file, with its grid, its slices, its largest angle \[mrad\], and warnings.
     pub(super) fn new(
         prepared: PreparedSpecimen,
-        tile: [usize; 3],
+        file: &SampleFile,
         (grid, slicing, largest_angle): (WaveGrid, Slicing, f64),
         warnings: Vec<String>,
     ) -> Self {
         let (specimen, merged) = (prepared.specimen, prepared.merged);
         let (cell, atoms) = (specimen.cell(), specimen.composition().into_iter().collect());
         let (samples, pixel, slices) = (grid.points(), grid.pixel(), slicing.count());
-        Self { cell, tile, atoms, merged, samples, pixel, slices, largest_angle, warnings }
+        let (tile, pixel_for) = (file.sample.tile, file.reason_of_pixel(&grid));
+        Self {
+            cell,
+            tile,
+            atoms,
+            merged,
+            samples,
+            pixel,
+            slices,
+            largest_angle,
+            pixel_for,
+            warnings,
+        }
     }
 }
 

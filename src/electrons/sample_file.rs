@@ -10,12 +10,13 @@ use crate::electrons::sample_keys::SAMPLE_KEYS;
 use crate::error::{BadLine, Error, Invalid, accept, finite, positive};
 use crate::files::located::{Decode, Document, Table, read_text};
 use crate::numerics::Precision;
+use crate::plausible::{self, DETECTOR_ANGLE, Plausible};
 use crate::specimen::atoms::SYMBOLS;
 use crate::specimen::{
     self, Atom, Crystal, CrystalFile, Cut, Element, Factors, Phonons, Specimen, TiledSpecimen,
     zone_of_four,
 };
-use std::{collections::BTreeMap, fmt::Debug, ops::RangeInclusive, path::Path, path::PathBuf};
+use std::{collections::BTreeMap, fmt::Debug, path::Path, path::PathBuf};
 
 // What a sample file says
 /// What a sample file says, table by table, and its text.
@@ -64,7 +65,7 @@ impl SampleFile {
     pub fn from_toml(text: &str, name: &str) -> Result<Self, Error> {
         let document = Document::parse(name, text)?;
         let root = document.root(SAMPLE_KEYS)?;
-        Ok(Self {
+        let file = Self {
             sample: SampleTable::read(&root)?,
             potential: PotentialTable::read(&root)?,
             phonons: read_phonons(&root)?,
@@ -77,7 +78,25 @@ impl SampleFile {
             run: RunTable::read(&root)?,
             name: name.into(),
             text: text.into(),
-        })
+        };
+        root.check(file.check_angles())?;
+        Ok(file)
+    }
+
+    /// Refuses angles of detectors that were probably meant in radians: below half a milliradian, and below half of the semi-angle.
+    fn check_angles(&self) -> Result<(), Invalid> {
+        let low = DETECTOR_ANGLE.accepted[0].min(0.5 * self.beam.semi_angle);
+        let accepted = [low, DETECTOR_ANGLE.accepted[1]];
+        let annulus = Plausible { accepted, ..DETECTOR_ANGLE };
+        for (k, annuli) in self.detector.annuli.iter().enumerate() {
+            annulus.check_pair(&format!("detector.annuli[{k}]"), *annuli)?;
+        }
+        let angle = Plausible { accepted, ..plausible::CROP };
+        for (k, segmented) in self.detector.segmented.iter().enumerate() {
+            angle.check(&format!("detector.segmented[{k}].outer"), segmented.outer)?;
+        }
+        let crop = self.detector.four_d.and_then(|four_d| four_d.crop);
+        crop.map_or(Ok(0.0), |crop| angle.check("detector.four_d.crop", crop)).map(drop)
     }
 
     // A sample file by its path
@@ -164,6 +183,7 @@ impl SampleTable {
         let tile = numbers(&table, "tile", "three whole numbers, [x, y, z]", |n: usize| n > 0)?;
         let sides = "three lengths in Å, [a, b, c]";
         let cell = numbers(&table, "cell", sides, |side: f64| (1e-3..=1e7).contains(&side))?;
+        check_all(&table, "cell", &plausible::CELL, cell.as_ref().map(|cell| &cell[..]))?;
         let strain = table.optional("strain", "a cosine from 0 to 0.1")?.unwrap_or(Cut::EXACT);
         table.check(accept(
             (0.0..=0.1).contains(&strain),
@@ -339,13 +359,15 @@ pub enum Sampling {
     Points([usize; 2]),
     /// By pixels with sides near these, along x and y \[Å\].
     Pixel([f64; 2]),
+    /// By pixels near 0.1 Å, or smaller ones where detectors or the beam need larger angles.
+    Automatic,
 }
 /// The table `[potential]`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PotentialTable {
     /// The model, whose scattering factors, and how far an atom's potential reaches where it is cut off.
     pub options: PotentialOptions,
-    /// How finely waves are sampled; pixels of 0.1 Å unless said.
+    /// How finely waves are sampled.
     pub sampling: Sampling,
     /// Thickness of a slice \[Å\]; 2 unless said.
     pub slice_thickness: f64,
@@ -372,6 +394,7 @@ impl PotentialTable {
         let pixel = one_or_two(&table, "pixel", "a length in Å, or two, [x, y]", |x: f64| {
             (1e-4..=1e3).contains(&x)
         })?;
+        check_all(&table, "pixel", &plausible::WAVE_PIXEL, pixel.as_ref().map(|pixel| &pixel[..]))?;
         if let (Some(_), Some(pixel)) = (grid, pixel) {
             return Err(table.refuse(Invalid::new(
                 "pixel",
@@ -386,13 +409,14 @@ impl PotentialTable {
         let options = PotentialOptions {
             model: table.choice("model", &models)?.unwrap_or_default(),
             factors: table.choice("factors", &factors)?.unwrap_or_default(),
-            bound: length(&table, "bound")?.unwrap_or(default.options.bound),
+            bound: length(&table, "bound", &plausible::BOUND)?.unwrap_or(default.options.bound),
             planes,
         };
         Ok(Self {
             options,
             sampling: grid.or(pixel.map(Sampling::Pixel)).unwrap_or(default.sampling),
-            slice_thickness: length(&table, "slice_thickness")?.unwrap_or(default.slice_thickness),
+            slice_thickness: length(&table, "slice_thickness", &plausible::SLICE)?
+                .unwrap_or(default.slice_thickness),
         })
     }
 }
@@ -402,7 +426,7 @@ impl Default for PotentialTable {
     fn default() -> Self {
         Self {
             options: PotentialOptions::default(),
-            sampling: Sampling::Pixel([0.1; 2]),
+            sampling: Sampling::Automatic,
             slice_thickness: 2.0,
         }
     }
@@ -415,7 +439,8 @@ fn read_rms(root: &Table) -> Result<BTreeMap<Element, f64>, BadLine> {
     let (Some(table), mut found) = (table, BTreeMap::new()) else { return Ok(BTreeMap::new()) };
     for symbol in SYMBOLS {
         let expected = "a one-dimensional rms displacement from 0 to 2 Å";
-        if let Some(rms) = within(&table, symbol, 0.0..=2.0, expected)? {
+        if let Some(rms) = table.optional(symbol, expected)? {
+            table.check(plausible::DISPLACEMENT.check(symbol, rms))?;
             found.insert(table.check(Element::of_symbol(symbol))?, rms);
         }
     }
@@ -477,19 +502,17 @@ impl BeamTable {
         let energy_kev = table.required("energy_kev", "an energy in keV")?;
         table.check(Beam::new(energy_kev))?;
         let semi_angle = table.optional("semi_angle", "an angle in mrad")?.unwrap_or(20.0);
-        table.check(accept(
-            (0.0..=500.0).contains(&semi_angle),
-            "semi_angle",
-            semi_angle,
-            "an angle from 0 to 500 mrad",
-        ))?;
-        let number = |key: &str| plain(&table, key, "a length in Å");
+        table.check(plausible::SEMI_ANGLE.check("semi_angle", semi_angle))?;
+        let number = |key: &str, plausible: &Plausible| {
+            let x = plain(&table, key, "a length in Å")?;
+            table.check(plausible.check(key, x))
+        };
         Ok(Self {
             energy_kev,
             semi_angle,
             defocus: defocus(&table)?,
-            c3: number("c3")?,
-            c5: number("c5")?,
+            c3: number("c3", &plausible::C3)?,
+            c5: number("c5", &plausible::C5)?,
             aberrations: aberrations(&table)?,
             tilt: tilt(&table)?,
         })
@@ -505,7 +528,8 @@ fn defocus(table: &Table) -> Result<Vec<f64>, BadLine> {
         Err(_) => table.required("defocus", expected)?,
     };
     let good = !list.is_empty() && list.iter().all(|x: &f64| x.abs() <= 1e7);
-    table.check(accept(good, "defocus", list, "lengths up to 1e7 Å, at least one"))
+    let list = table.check(accept(good, "defocus", list, "lengths up to 1e7 Å, at least one"))?;
+    check_all(table, "defocus", &plausible::DEFOCUS, Some(&list)).map(|()| list)
 }
 
 /// The list of aberrations.
@@ -554,7 +578,9 @@ impl ScanTable {
             "a length in Å greater than 0, or two, [x, y]",
             |x: f64| x > 0.0 && x.is_finite(),
         )?;
-        let source_size = within(&table, "source_size", 0.0..=1e3, "a length in Å, 0 to 1000")?;
+        check_all(&table, "step", &plausible::SCAN_STEP, step.as_ref().map(|step| &step[..]))?;
+        let source_size =
+            within(&table, "source_size", &plausible::SOURCE_SIZE, "a length in Å, 0 to 1000")?;
         Ok(Self {
             window,
             step: step.unwrap_or([0.25; 2]),
@@ -612,11 +638,14 @@ impl MethodTable {
         let expected = "a whole number from 1 to 1000, or two, [x, y]";
         let interpolation =
             one_or_two(&table, "interpolation", expected, |f: usize| (1..=1000).contains(&f))?;
-        let refocus = within(&table, "refocus", -1e7..=1e7, "a length in Å, up to 1e7 either way")?;
+        let expected = "a length in Å, up to 1e7 either way";
+        let refocus = within(&table, "refocus", &plausible::DEFOCUS, expected)?;
         let thicknesses: Vec<f64> =
             table.optional("thicknesses", "a list of lengths in Å")?.unwrap_or_default();
         for (k, thickness) in thicknesses.iter().enumerate() {
-            table.check(positive(&format!("thicknesses[{k}]"), *thickness))?;
+            let key = format!("thicknesses[{k}]");
+            table.check(positive(&key, *thickness))?;
+            table.check(plausible::DEPTH.check(&key, *thickness))?;
         }
         let default = Self::default();
         Ok(Self {
@@ -643,9 +672,7 @@ impl Default for MethodTable {
 /// How far PRISM's beams reach beyond the semi-angle, if it is said.
 fn margin(table: &Table) -> Result<Option<f64>, BadLine> {
     let expected = "an angle from 0 to 500 mrad";
-    let margin: Option<f64> = table.optional("margin", expected)?;
-    let good = margin.is_none_or(|margin| (0.0..=500.0).contains(&margin));
-    table.check(accept(good, "margin", margin.unwrap_or(0.0), expected)).map(|_| margin)
+    within(table, "margin", &plausible::MARGIN, expected)
 }
 
 impl RunTable {
@@ -714,7 +741,6 @@ impl DetectorTable {
             check_annulus(&table, &format!("annuli[{k}]"), inner, outer)?;
         }
         let segmented = table.tables("segmented")?;
-        let electrons = "a number of electrons above 0 and up to 1e15";
         let expected = "a whole number from 1 to a million";
         let bins = table.optional("bins", expected)?;
         let good = bins.is_none_or(|bins| (1..=1_000_000).contains(&bins));
@@ -722,14 +748,14 @@ impl DetectorTable {
         let seed: Option<usize> = table.optional("dose_seed", "a whole number, not negative")?;
         let yes = |key: &str| Ok(table.optional(key, "true or false")?.unwrap_or(false));
         Ok(Self {
-            bin: length(&table, "bin")?.unwrap_or(1.0),
+            bin: length(&table, "bin", &plausible::BIN)?.unwrap_or(1.0),
             bins,
             annuli,
             segmented: segmented.iter().map(read_segmented).collect::<Result<_, _>>()?,
             centre_of_mass: yes("centre_of_mass")?,
             integrated_centre: yes("integrated_centre")?,
             four_d: read_pattern(&table)?,
-            dose: within(&table, "dose", f64::MIN_POSITIVE..=1e15, electrons)?,
+            dose: dose(&table)?,
             dose_seed: seed.unwrap_or(0) as u64,
         })
     }
@@ -750,6 +776,14 @@ impl Default for DetectorTable {
             dose_seed: 0,
         }
     }
+}
+
+/// The electrons of a place, if they are given.
+fn dose(table: &Table) -> Result<Option<f64>, BadLine> {
+    let expected = "a number of electrons above 0 and up to 1e15";
+    let dose = table.optional("dose", expected)?;
+    let good = |x: f64| x > 0.0 && x <= 1e15;
+    dose.map(|x| table.check(accept(good(x), "dose", x, expected))).transpose()
 }
 
 /// Refuses an annulus whose inner angle is not below its outer.
@@ -789,7 +823,9 @@ fn read_pattern(table: &Table) -> Result<Option<PatternTable>, BadLine> {
     let Some(table) = table.table("four_d")? else { return Ok(None) };
     let bin = table.optional("bin", "a whole number from 1 to 4096")?.unwrap_or(1);
     table.check(accept((1..=4096).contains(&bin), "bin", bin, "a whole number from 1 to 4096"))?;
-    Ok(Some(PatternTable { crop: length(&table, "crop")?, bin }))
+    let crop = table.optional("crop", "a number greater than 0")?;
+    let crop = crop.map(|crop| table.check(positive("crop", crop))).transpose()?;
+    Ok(Some(PatternTable { crop, bin }))
 }
 
 // The table of the imaging lens
@@ -811,10 +847,12 @@ impl ImagingTable {
     fn read(root: &Table) -> Result<Self, BadLine> {
         let samples = [("grid", ImageSamples::Grid), ("mask", ImageSamples::Mask)];
         let Some(table) = root.table("imaging")? else { return Ok(Self::default()) };
-        let spread = within(&table, "focal_spread", 0.0..=1e6, "a length in Å, 0 to 1e6")?;
-        let angle = within(&table, "convergence", 0.0..=500.0, "an angle from 0 to 500 mrad")?;
+        let expected = "a length in Å, 0 to 1e6";
+        let spread = within(&table, "focal_spread", &plausible::FOCAL_SPREAD, expected)?;
+        let expected = "an angle from 0 to 500 mrad";
+        let angle = within(&table, "convergence", &plausible::CONVERGENCE, expected)?;
         Ok(Self {
-            aperture: length(&table, "aperture")?,
+            aperture: length(&table, "aperture", &plausible::APERTURE)?,
             tilt: tilt(&table)?,
             focal_spread: spread.unwrap_or(0.0),
             convergence: angle.unwrap_or(0.0),
@@ -824,17 +862,28 @@ impl ImagingTable {
 }
 
 // Numbers of a table
-/// The number of `key`, if it is given, in a range.
+/// The number of `key`, if it is given and plausible.
 fn within(
     table: &Table,
     key: &str,
-    range: RangeInclusive<f64>,
+    plausible: &Plausible,
     expected: &str,
 ) -> Result<Option<f64>, BadLine> {
     let number = table.optional(key, expected)?;
-    number.map(|x| table.check(accept(range.contains(&x), key, x, expected))).transpose()
+    number.map(|x| table.check(plausible.check(key, x))).transpose()
 }
 
+/// Refuses numbers of `key` of which one is not plausible, if they are given.
+fn check_all(
+    table: &Table,
+    key: &str,
+    plausible: &Plausible,
+    numbers: Option<&[f64]>,
+) -> Result<(), BadLine> {
+    let check = |x: &f64| plausible.check(key, *x).map(drop);
+    table.check(numbers.unwrap_or_default().iter().try_for_each(check))
+}
+// Lists of numbers of a table
 /// The list of `N` numbers that `key` has, if it does, each of them `good`.
 fn numbers<'d, T: Decode<'d> + Copy + Debug, const N: usize>(
     table: &Table<'d>,
@@ -869,10 +918,10 @@ fn tilt(table: &Table) -> Result<[f64; 2], BadLine> {
     Ok(tilt.unwrap_or_default())
 }
 
-/// The number of `key`, positive, if it is given.
-fn length(table: &Table, key: &str) -> Result<Option<f64>, BadLine> {
+/// The number of `key`, positive and plausible, if it is given.
+fn length(table: &Table, key: &str, plausible: &Plausible) -> Result<Option<f64>, BadLine> {
     let number = table.optional(key, "a number greater than 0")?;
-    number.map(|x| table.check(positive(key, x))).transpose()
+    number.map(|x| table.check(positive(key, x).and_then(|x| plausible.check(key, x)))).transpose()
 }
 
 /// The number of `key`, finite, or 0.

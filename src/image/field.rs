@@ -11,6 +11,8 @@ use crate::files::located::Document;
 use crate::model::SYSTEM_KEYS;
 use crate::model::source::Source;
 #[cfg(feature = "files")]
+use crate::plausible::FIELD;
+#[cfg(feature = "files")]
 use crate::units::ARCSEC;
 
 // Square of directions
@@ -83,6 +85,7 @@ impl Field {
         let angle = |key: &str| table.required(key, "an angle in arcseconds greater than 0");
         let (size, step): (f64, f64) = (angle("size")?, angle("step")?);
         // What is said is checked as it is said.
+        table.check(FIELD.check("size", size).and(FIELD.check("step", step)))?;
         table.check(Self { size, step }.check())?;
         Ok(Some(Self { size: size * ARCSEC, step: step * ARCSEC }))
     }

@@ -14,6 +14,9 @@ use crate::image::point_spread::{PointSpread, Width};
 use crate::model::SYSTEM_KEYS;
 use crate::model::atmosphere::Atmosphere;
 use crate::model::lenslet_array::Pupil;
+#[cfg(feature = "factorise")]
+use crate::plausible::Plausible;
+use crate::plausible::{ENSQUARED, EXTRA, IMAGE_PIXEL, JITTER, WAVELENGTH};
 use crate::units::ARCSEC;
 use ndarray::Array2;
 use rayon::prelude::*;
@@ -186,7 +189,8 @@ impl ImageOptions {
     pub fn check(&self) -> Result<(), Invalid> {
         accept(!self.wavelengths.is_empty(), "wavelengths", &self.wavelengths, "at least one")?;
         for (k, &wavelength) in self.wavelengths.iter().enumerate() {
-            length(&format!("wavelengths[{k}]"), wavelength)?;
+            let key = format!("wavelengths[{k}]");
+            WAVELENGTH.check(&key, length(&key, wavelength)?)?;
         }
         let part =
             |term: &ErrorTerm| [ErrorTerm::Aliasing, ErrorTerm::Anisoplanatism].contains(term);
@@ -201,14 +205,42 @@ impl ImageOptions {
             let expected = "an angle in mas, at most that of a degree, 3.6e6";
             return Err(Invalid::new("pixel", 1e3 * pixel / ARCSEC, expected));
         }
+        self.pixel.map_or(Ok(0.0), |pixel| IMAGE_PIXEL.check("pixel", pixel))?;
         let expected = "a whole number from 1 to 16384";
         accept((1..=16384).contains(&self.pixels), "pixels", self.pixels, expected)?;
-        not_negative("extra", self.extra)?;
-        not_negative("jitter", self.jitter)?;
+        EXTRA.check("extra", not_negative("extra", self.extra)?)?;
+        JITTER.check("jitter", not_negative("jitter", self.jitter)?)?;
         for (k, &side) in self.ensquared.iter().enumerate() {
-            positive(&format!("ensquared[{k}]"), side)?;
+            let key = format!("ensquared[{k}]");
+            ENSQUARED.check(&key, positive(&key, side)?)?;
         }
         self.vanes.iter().try_for_each(Vane::check)
+    }
+
+    // Compare pixels with the diffraction
+    /// Refuses pixels and boxes that were probably meant in another unit, as they do not fit the diffraction of a telescope of this
+    /// `diameter` \[m\].
+    ///
+    /// # Errors
+    /// `Invalid` with the key in the file: `image.pixel`, `image.ensquared[0]`.
+    #[cfg(feature = "factorise")]
+    pub(crate) fn check_diffraction(&self, diameter: f64) -> Result<(), Invalid> {
+        let width = |wavelength: f64| wavelength / diameter / IMAGE_PIXEL.unit;
+        let widths = self.wavelengths.iter().map(|wavelength| width(*wavelength));
+        let [least, most] = widths
+            .fold([f64::INFINITY, 0.0], |[least, most]: [f64; 2], x| [least.min(x), most.max(x)]);
+        if let Some(pixel) = self.pixel {
+            let accepted = [least / 200.0, (1e3 * most).max(IMAGE_PIXEL.usual[1])];
+            let usual = [accepted[0].max(IMAGE_PIXEL.usual[0]), IMAGE_PIXEL.usual[1]];
+            Plausible { accepted, usual, ..IMAGE_PIXEL }.check("image.pixel", pixel)?;
+        }
+        for (k, &side) in self.ensquared.iter().enumerate() {
+            let accepted = [least / 10.0, IMAGE_PIXEL.accepted[1]];
+            let usual = [accepted[0].max(ENSQUARED.usual[0]), ENSQUARED.usual[1]];
+            let boxes = Plausible { accepted, usual, ..ENSQUARED };
+            boxes.check(&format!("image.ensquared[{k}]"), side)?;
+        }
+        Ok(())
     }
 
     /// Side of a pixel \[rad\] at a `wavelength` \[m\] in a telescope of this `diameter` \[m\].

@@ -257,6 +257,7 @@ impl ImagingPlan {
             "another method with \"aliasing\" among image.terms, which is told from matrices";
         accept(good, "reconstructor.method", options.reconstructor.method.name(), expected)?;
         let diameter = pupil.diameter();
+        options.image.check_diffraction(diameter)?;
         if options.image.wavelengths.len() > 1 {
             let shortest = options.image.wavelengths.iter().copied().fold(f64::INFINITY, f64::min);
             options.image.pixel = Some(options.image.pixel_at(shortest, diameter));

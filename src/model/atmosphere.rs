@@ -1,7 +1,8 @@
 // Tangled from book/src/atmosphere.md: edit there, or here and run cargo tangle stitch.
 //! The atmosphere: thin layers of von Kármán turbulence, and one Fried parameter with its wavelength.
 
-use crate::error::{Invalid, accept, finite, length, length_or_infinity, not_negative};
+use crate::error::{Invalid, finite, length, length_or_infinity, not_negative};
+use crate::plausible::{self, FRIED_PARAMETER, Plausible};
 
 // A thin turbulent layer
 /// A thin turbulent layer.
@@ -50,6 +51,7 @@ impl Atmosphere {
     pub fn new(r0: f64, wavelength: f64, layers: Vec<Layer>) -> Result<Self, Invalid> {
         let fried_parameter = length("r0", r0)?;
         let wavelength = check_wavelength(wavelength)?;
+        check_fried_parameter(fried_parameter, wavelength)?;
         check_layers(&layers)?;
         check_fractions(&layers)?;
         Ok(Self { fried_parameter, wavelength, layers })
@@ -117,9 +119,21 @@ pub(crate) fn fried_parameter_of(seeing: f64, wavelength: f64) -> f64 {
 // Check the values of layers
 /// `wavelength`, if it is one of light in metres.
 pub(crate) fn check_wavelength(wavelength: f64) -> Result<f64, Invalid> {
-    let good = (1e-9..=1e-3).contains(&wavelength);
-    accept(good, "wavelength", wavelength, "a wavelength in metres, between 1e-9 and 1e-3")
+    plausible::WAVELENGTH.check("wavelength", wavelength)
 }
+
+/// Refuses a Fried parameter at a wavelength that no turbulence has: one in centimetres.
+fn check_fried_parameter(r0: f64, wavelength: f64) -> Result<(), Invalid> {
+    let scale = (wavelength / 500e-9).powf(6.0 / 5.0);
+    let [accepted, usual] =
+        [FRIED_PARAMETER.accepted, FRIED_PARAMETER.usual].map(|ends| ends.map(|r0| r0 * scale));
+    let here = Plausible { accepted, usual, ..FRIED_PARAMETER };
+    if r0 >= NO_TURBULENCE { Ok(()) } else { here.check("r0", r0).map(drop) }
+}
+
+/// From here on a Fried parameter stands for no turbulence \[m\].
+const NO_TURBULENCE: f64 = 1e4;
+
 fn check_layers(layers: &[Layer]) -> Result<(), Invalid> {
     for (l, layer) in layers.iter().enumerate() {
         check_layer(layer)
@@ -129,8 +143,7 @@ fn check_layers(layers: &[Layer]) -> Result<(), Invalid> {
 }
 
 fn check_layer(layer: &Layer) -> Result<(), Invalid> {
-    let good = (0.0..=1e6).contains(&layer.altitude);
-    accept(good, "altitude", layer.altitude, "an altitude in metres, from 0 to 1e6")?;
+    plausible::ALTITUDE.check("altitude", layer.altitude)?;
     not_negative("fraction", layer.fraction)?;
     length_or_infinity("outer_scale", layer.outer_scale)?;
     not_negative("wind_speed", layer.wind_speed)?;

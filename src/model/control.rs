@@ -3,6 +3,7 @@
 
 use crate::error::{Invalid, accept, positive};
 use crate::model::atmosphere::Atmosphere;
+use crate::plausible::RATE;
 
 // Loop that steers a mirror
 /// Whether sensors see the air, or what the mirror leaves of it.
@@ -44,7 +45,7 @@ impl ControlLoop {
     /// # Errors
     /// `Invalid`, by the name of the key: a rate that is not positive, a delay not from 1 to 20 frames, a gain for which strokes grow without end.
     pub fn check(&self) -> Result<(), Invalid> {
-        positive("rate", self.rate)?;
+        RATE.check("rate", positive("rate", self.rate)?)?;
         let expected = "a number of frames from 1, that of the exposure itself, to 20";
         accept((1.0..=20.0).contains(&self.delay), "delay", self.delay, expected)?;
         if self.kind == LoopKind::Open {

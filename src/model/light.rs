@@ -7,6 +7,7 @@ use crate::{
     model::lenslet_array::{Pupil, Run, Validity},
     model::noise::Noise,
     model::sensor::Sensor,
+    plausible::{self, Plausible, SENSOR_PIXEL},
 };
 
 // Width of a gaussian
@@ -95,9 +96,9 @@ impl Light {
         // Refuse detectors that cannot be
         let angle = "an angle greater than 0, and at most 0.1 rad (20626 arcsec)";
         let is_angle = |x: f64| x > 0.0 && x <= 0.1;
-        accept(is_angle(self.pixel), "pixel", self.pixel, angle)?;
-        if let Some(fwhm) = self.fwhm {
-            accept(is_angle(fwhm), "fwhm", fwhm, angle)?;
+        for (key, x) in [("pixel", Some(self.pixel)), ("fwhm", self.fwhm)] {
+            let Some(x) = x else { continue };
+            accept(is_angle(x), key, x, &(angle.to_string() + &SENSOR_PIXEL.remark(x)))?;
         }
         let electrons = "a number of electrons from 0 to 1e6";
         accept((0.0..=1e6).contains(&self.read_noise), "read_noise", self.read_noise, electrons)?;
@@ -115,6 +116,15 @@ impl Light {
         spot.map_err(|bad| Invalid { quantity: format!("spot.{}", bad.quantity), ..bad })
     }
 
+    /// Refuses pixels and spots whose angles were probably meant in another unit, behind lenslets of a side \[m\].
+    fn check_angles(&self, side: f64) -> Result<(), Invalid> {
+        let [low, high] = SENSOR_PIXEL.accepted;
+        let widest = high.max(20.0 * self.wavelength / side / SENSOR_PIXEL.unit);
+        let angle = Plausible { accepted: [low, widest], ..SENSOR_PIXEL };
+        angle.check("pixel", self.pixel)?;
+        self.fwhm.map_or(Ok(0.0), |fwhm| angle.check("fwhm", fwhm)).map(drop)
+    }
+
     // Noise of the slopes from light
     /// The noise of the slopes of the valid lenslets of a sensor, along its axes, [light noise](https://lenslet.github.io/lenslet/light.html#eq-light-noise).
     ///
@@ -130,6 +140,7 @@ impl Light {
     ) -> Result<Noise, Invalid> {
         self.check()?;
         sensor.check()?;
+        self.check_angles(sensor.side())?;
         let (array, round) = (&sensor.array, self.round_spot(sensor, air));
         let expected = format!("at most {MOST_LENSLETS}, whose light is computed one by one");
         accept(array.lenslets() <= MOST_LENSLETS, "lenslets", array.lenslets(), &expected)?;
@@ -240,11 +251,12 @@ impl Brightness {
         let Self { magnitude, zero_point, throughput, frame_rate } = *self;
         let good = (-50.0..=50.0).contains(&magnitude);
         accept(good, "magnitude", magnitude, "a magnitude from -50 to 50")?;
-        positive("zero_point", zero_point)?;
+        plausible::ZERO_POINT.check("zero_point", positive("zero_point", zero_point)?)?;
         let good = throughput > 0.0 && throughput <= 1.0;
         accept(good, "throughput", throughput, "a share greater than 0, and at most 1")?;
         let flux = zero_point * 10f64.powf(-0.4 * magnitude) * throughput;
-        Ok(flux * side * side / positive("frame_rate", frame_rate)?)
+        let frame_rate = positive("frame_rate", frame_rate)?;
+        Ok(flux * side * side / plausible::RATE.check("frame_rate", frame_rate)?)
     }
 }
 
@@ -283,14 +295,12 @@ impl LaserSpot {
     // Refuse lasers that cannot be
     fn check(&self) -> Result<(), Invalid> {
         for (axis, place) in self.launch.into_iter().enumerate() {
-            let expected = "a place from -1000 to 1000 m";
-            accept(place.abs() <= 1e3, &format!("launch[{axis}]"), place, expected)?;
+            plausible::LAUNCH.check(&format!("launch[{axis}]"), place)?;
         }
-        let good = (1e3..=1e9).contains(&self.altitude);
-        accept(good, "altitude", self.altitude, "an altitude in metres, from 1e3 to 1e9")?;
+        plausible::SPOT_ALTITUDE.check("altitude", self.altitude)?;
         let good = self.thickness > 0.0 && self.thickness < self.altitude;
         accept(good, "thickness", self.thickness, "a length in metres, less than the altitude")?;
-        Ok(())
+        plausible::SPOT_THICKNESS.check("thickness", self.thickness).map(drop)
     }
 }
 

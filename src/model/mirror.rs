@@ -2,6 +2,7 @@
 //! What is said of a deformable mirror: its actuators, where it is, and what of it is used.
 
 use crate::error::{Invalid, accept, length};
+use crate::plausible::{ALTITUDE, PITCH};
 use ndarray::{Array3, ArrayView2, ArrayView3};
 use std::sync::Arc;
 
@@ -86,7 +87,7 @@ impl MeasuredInfluence {
     /// # Errors
     /// `Invalid` where there is no image, one of less than 4 × 4 pixels or that is not square, a number that is not finite, a step that is no length, or no height in the middle.
     pub fn new(heights: Array3<f64>, step: f64) -> Result<Self, Invalid> {
-        length("influence_step", step)?;
+        PITCH.check("influence_step", length("influence_step", step)?)?;
         let (count, n, across) = heights.dim();
         let expected = "square images of at least 4 × 4 pixels, (k, n, n)";
         accept(count > 0 && n >= 4 && n == across, "influence", heights.dim(), expected)?;
@@ -151,10 +152,9 @@ impl MirrorDesign {
                 let expected = "a whole number from 2 to 1001";
                 accept((2..=1001).contains(&actuators), "actuators", actuators, expected)?;
             }
-            Spacing::Pitch(pitch) => drop(length("pitch", pitch)?),
+            Spacing::Pitch(pitch) => drop(PITCH.check("pitch", length("pitch", pitch)?)?),
         }
-        let expected = "an altitude in metres, from 0 to 1e6";
-        accept((0.0..=1e6).contains(&self.altitude), "altitude", self.altitude, expected)?;
+        ALTITUDE.check("altitude", self.altitude)?;
         let expected = "a share of the height, from 1e-6 to 0.9";
         accept((1e-6..=0.9).contains(&self.coupling), "coupling", self.coupling, expected)?;
         if let Some([inner, outer]) = self.kept {

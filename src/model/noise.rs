@@ -162,6 +162,21 @@ impl Noise {
         matches!(&self.0, Form::Blocks(blocks) if blocks.iter().any(|[_, xy, _]| *xy != 0.0))
     }
 
+    /// The largest variance of a slope \[rad²\].
+    #[cfg(feature = "files")]
+    pub(crate) fn largest(&self) -> f64 {
+        match &self.0 {
+            Form::Uniform(variance) => *variance,
+            Form::Most { variance, others, .. } => {
+                others.iter().fold(*variance, |most, (_, other)| most.max(*other))
+            }
+            Form::Lenslets(variances) => variances.iter().copied().fold(0.0, f64::max),
+            Form::Blocks(blocks) => {
+                blocks.iter().fold(0.0, |most, [xx, _, yy]| most.max(*xx).max(*yy))
+            }
+        }
+    }
+
     // Mean and factors of noise
     /// Whether it is given as one variance for all slopes.
     pub fn is_uniform(&self) -> bool {

@@ -5,6 +5,7 @@ use crate::{
     error::{Error, Invalid, accept},
     model::lenslet_array::LensletArray,
     model::source::Source,
+    plausible::SHIFT,
     units::DEGREE,
 };
 
@@ -48,8 +49,7 @@ impl Sensor {
         let turn = self.rotation.abs() <= 360.0 * DEGREE;
         accept(turn, "rotation", self.rotation, "an angle from -360 to 360 degrees")?;
         for (axis, shift) in self.shift.into_iter().enumerate() {
-            let expected = "a shift from -1000 to 1000 m";
-            accept(shift.abs() <= 1e3, &format!("shift[{axis}]"), shift, expected)?;
+            SHIFT.check(&format!("shift[{axis}]"), shift)?;
         }
         let (magnification, expected) = (self.magnification, "a factor from 0.1 to 10");
         let good = (0.1..=10.0).contains(&magnification);

@@ -8,6 +8,7 @@ use crate::files::reading::{ListedArray, Unit, list_arrays, read_array, split_ch
 use crate::model::lenslet_array::{SlopeArrangement, SlopeOrder};
 use crate::model::system::System;
 use crate::model::telemetry::read_slopes;
+use crate::plausible::SENSOR_PIXEL;
 use crate::units::ARCSEC;
 use ndarray::{Array2, ArrayD, Axis, Ix2, Ix3, concatenate};
 use std::path::{Path, PathBuf};
@@ -38,11 +39,9 @@ impl SlopeUnit {
     /// A pixel of so many arcseconds.
     ///
     /// # Errors
-    /// `Invalid` for a size that is not from 1e-4 to 1000 arcsec.
+    /// `Invalid` for a size that is not from 6e-5 to 60 arcsec.
     pub fn pixel(arcsec: f64) -> Result<Self, Invalid> {
-        let expected = "the size of a pixel in arcsec, from 1e-4 to 1000";
-        accept((1e-4..=1e3).contains(&arcsec), "pixel-scale", arcsec, expected)?;
-        Ok(Self::Pixel(arcsec * ARCSEC))
+        SENSOR_PIXEL.check("pixel-scale", arcsec * ARCSEC).map(Self::Pixel)
     }
 
     /// The radians of a number, for lenslets of this side in metres.

@@ -4,6 +4,7 @@
 use crate::{
     error::{Invalid, accept, finite, length_or_infinity},
     model::atmosphere::Atmosphere,
+    plausible::{HEIGHT, ZENITH},
 };
 
 // The gradient of a cone
@@ -90,15 +91,15 @@ impl Source {
     /// Refuses an atmosphere that has a layer at the height of the source or above.
     pub fn check_above(&self, atmosphere: &Atmosphere) -> Result<(), Invalid> {
         let top = atmosphere.layers().iter().map(|layer| layer.altitude).fold(0.0, f64::max);
-        let expected = format!("a height above the highest layer, which is at {top:?} m");
+        let remark = HEIGHT.remark(self.height);
+        let expected = format!("a height above the highest layer, which is at {top:?} m{remark}");
         accept(self.height > top, "height", self.height, &expected).map(|_| ())
     }
 }
 
 // Refuse angles that are large
 pub(crate) fn small_angle(quantity: &str, x: f64) -> Result<f64, Invalid> {
-    let good = (0.0..=0.1).contains(&x);
-    accept(good, quantity, x, "an angle from 0 to 0.1 rad (20626 arcsec)")
+    ZENITH.accept((0.0..=0.1).contains(&x), quantity, x)
 }
 
 // Check rays footprints and shifts

@@ -3,10 +3,10 @@
 
 #[cfg(feature = "files")]
 mod file;
-#[cfg(feature = "command")]
-pub(crate) use file::rates_apart;
 #[cfg(feature = "files")]
 pub(crate) use file::require_winds;
+#[cfg(feature = "command")]
+pub(crate) use file::{rates_apart, suspect_units};
 
 use crate::{
     error::{Invalid, accept},
@@ -17,6 +17,7 @@ use crate::{
     model::source::{ConeGradient, Source},
     model::unmeasured::{RemovedModes, TipTilt},
     model::wavefront_grid::PhaseGrid,
+    plausible::HEIGHT,
 };
 use ndarray::Array2;
 
@@ -386,6 +387,9 @@ fn within(table: &str, result: Result<(), Invalid>) -> Result<(), Invalid> {
     })
 }
 
+/// Below this width of a lenslet array \[m\] a source may be on the same bench.
+const WIDEST_BENCH: f64 = 0.1;
+
 impl System {
     fn check_array(&self, array: &LensletArray, name: &str, expected: &str) -> Result<(), Invalid> {
         let lit = array.any_valid(self.pupil(), self.validity);
@@ -395,6 +399,11 @@ impl System {
     fn check_star(&self, k: usize, star: &GuideStar) -> Result<(), Invalid> {
         let array = &star.sensor.array;
         star.sensor.source.check_above(&self.atmosphere)?;
+        let (height, width) =
+            (star.sensor.source.height(), array.lenslets() as f64 * array.pitch());
+        if width >= WIDEST_BENCH {
+            HEIGHT.check("height", height)?;
+        }
         star.sensor.check()?;
         star.tip_tilt.check()?;
         let before = self.guide_stars[..k].iter().map(|star| &star.sensor.array);

@@ -1,7 +1,8 @@
 // Tangled from book/src/unmeasured.md: edit there, or here and run cargo tangle stitch.
 //! What a guide star cannot tell: tip, tilt and focus that are not measured.
 
-use crate::error::{Invalid, accept};
+use crate::error::Invalid;
+use crate::plausible::TILT_VARIANCE;
 #[cfg(feature = "factorise")]
 use ndarray::{Array1, Array2, ArrayView1, Zip, s};
 
@@ -65,7 +66,7 @@ impl TipTilt {
     pub fn check(&self) -> Result<(), Invalid> {
         let Self::Unknown { variance } = *self else { return Ok(()) };
         let good = variance > 0.0 && variance <= 1e-5;
-        accept(good, "tip_tilt_variance", variance, VARIANCE).map(drop)
+        TILT_VARIANCE.accept(good, "tip_tilt_variance", variance).map(drop)
     }
 }
 
@@ -80,7 +81,8 @@ impl Focus {
 }
 
 /// What the variance of an unknown tilt has to be.
-pub(crate) const VARIANCE: &str = "a variance in rad², greater than 0 and at most 1e-5";
+#[cfg(feature = "files")]
+pub(crate) const VARIANCE: &str = TILT_VARIANCE.expected;
 
 // Modes that are removed
 /// Modes that are taken out of the slopes of guide stars: orthonormal, each over the slopes of one star; the columns of Z in Eq.

@@ -23,6 +23,7 @@ use crate::model::system::System;
 #[cfg(feature = "files")]
 use crate::model::{SYSTEM_KEYS, system::require_winds};
 use crate::numerics::real::Precision;
+use crate::plausible::DELAY;
 use crate::tomography::covariance_matrix::{
     CovarianceMatrices, LATER, MEASUREMENTS, TRUTH, check_targets, truth_covariance, truth_sensors,
     truth_valid,
@@ -181,8 +182,7 @@ impl ReconstructorOptions {
             let expected = "false with method = \"iterative\", which never forms the covariances";
             return Err(Invalid::new("keep", true, expected));
         }
-        let good = (0.0..=10.0).contains(&self.delay);
-        accept(good, "delay", self.delay, "a time in seconds, from 0 to 10").map(drop)
+        DELAY.check("delay", self.delay).map(drop)
     }
 }
 

@@ -35,6 +35,9 @@ pub(crate) fn summary_lines(summary: &SampleSummary) -> Vec<(&'static str, Strin
             ),
         ),
     ];
+    lines.extend(
+        summary.pixel_for.as_ref().map(|angle| ("pixel", format!("chosen to keep {angle} mrad"))),
+    );
     lines.extend(summary.merged.map(|merged| {
         ("zone axis", format!("{} merged with others within 1e-4 Å", count(merged, "atom")))
     }));
@@ -63,6 +66,7 @@ pub(crate) fn add_summary(object: &mut Value, summary: &SampleSummary) {
         "pixel": summary.pixel,
         "slices": summary.slices,
         "largest_angle": summary.largest_angle,
+        "pixel_for": summary.pixel_for,
         "warnings": summary.warnings,
     });
     for (key, value) in values.as_object().into_iter().flatten() {

@@ -64,7 +64,6 @@ impl SampleFile {
         // Warn of images that overlap
         let highest = |axis: usize| (grid.points()[axis] / 4) as f64 / grid.lengths()[axis];
         let largest = probe.beam.angle(highest(0).min(highest(1)));
-        warnings.extend(self.beyond(largest));
         let (sides, foci) = (grid.lengths(), self.beam.defocus.iter());
         let moved =
             foci.map(|defocus| plan.options().lens.at_defocus(*defocus).delocalisation(&grid));
@@ -77,11 +76,11 @@ impl SampleFile {
                 moved[axis], ["x", "y"][axis], sides[axis] / 2.0
             ));
         }
-        let summary =
-            SampleSummary::new(prepared, self.sample.tile, (grid, slicing, largest), warnings);
+        let summary = SampleSummary::new(prepared, self, (grid, slicing, largest), warnings);
         Ok((plan, summary))
     }
 
+    // Tilt of a plane wave against its specimen
     /// Tilt of a plane wave against the specimen along an axis \[mrad\].
     fn tilt_of_plane_wave(&self, axis: usize) -> f64 {
         self.beam.tilt[axis] - 1e3 * (1e-3 * self.sample.tilt[axis]).tan()

@@ -15,6 +15,7 @@ use crate::{
     model::system_keys::SYSTEM_KEYS,
     model::unmeasured::{Focus, TipTilt, VARIANCE},
     model::wavefront_grid::PhaseGrid,
+    plausible::{DIAMETER, NOISE, PITCH, Plausible, WIND_SPEED, readable},
     units::{ARCSEC, DEGREE},
 };
 use std::path::Path;
@@ -132,11 +133,15 @@ fn read_layers(air: &Table, outer_scale: Option<f64>) -> Result<Vec<Layer>, BadL
     let read = |layer: &Table| {
         let scale = layer.optional("outer_scale", "a length in metres, or inf")?.or(outer_scale);
         let without = "a length in metres, or inf, here or as atmosphere.outer_scale";
+        let wind_speed: f64 = layer.optional("wind_speed", "a speed in m/s")?.unwrap_or(0.0);
+        if wind_speed > 0.0 && wind_speed.is_finite() {
+            layer.check(WIND_SPEED.check("wind_speed", wind_speed))?;
+        }
         Ok(Layer {
             altitude: layer.required("altitude", "an altitude in metres")?,
             fraction: layer.required("fraction", "a share of r0^(-5/3), from 0 to 1")?,
             outer_scale: scale.ok_or_else(|| layer.missing("outer_scale", without))?,
-            wind_speed: layer.optional("wind_speed", "a speed in m/s")?.unwrap_or(0.0),
+            wind_speed,
             wind_direction: DEGREE
                 * layer.optional("wind_direction", "an angle in degrees")?.unwrap_or(0.0),
         })
@@ -158,7 +163,13 @@ fn read_pupil(root: &Table) -> Result<Option<Pupil>, BadLine> {
     let Some(telescope) = root.table("telescope")? else { return Ok(None) };
     let diameter = telescope.required("diameter", "a length in metres")?;
     let obstruction = telescope.optional("obstruction", "a ratio of diameters")?.unwrap_or(0.0);
-    telescope.check(Pupil::new(diameter, obstruction)).map(Some)
+    let pupil = telescope.check(Pupil::new(diameter, obstruction))?;
+    telescope.check(DIAMETER.check("diameter", diameter)).map(|_| Some(pupil))
+}
+/// Refuses a pitch that was probably meant in another unit, if one is given.
+fn check_pitch(table: &Table) -> Result<(), BadLine> {
+    let pitch: Option<f64> = table.optional("pitch", "a length in metres")?;
+    table.check(pitch.map_or(Ok(()), |pitch| PITCH.check("pitch", pitch).map(drop)))
 }
 const LENSLETS: &str = "a whole number from 1 to 10000";
 
@@ -173,6 +184,7 @@ fn read_lenslet_array(
     let pitch =
         pitch.ok_or_else(|| table.missing("pitch", "a length in metres, or a [telescope]"))?;
     let array = table.check(LensletArray::new(lenslets, pitch))?;
+    check_pitch(&table)?;
     Ok((array, read_validity(&table)?))
 }
 
@@ -209,7 +221,8 @@ fn read_guide_stars(
     let read = |table| {
         let sensor = read_sensor(table, &builder.0.lenslet_array)?;
         let of_light = read_light(table, &sensor, &builder.0)?;
-        let noise = of_light.map_or_else(|| read_noise(table, folder), Ok)?;
+        let width = builder.0.atmosphere.wavelength() / sensor.side();
+        let noise = of_light.map_or_else(|| read_noise(table, folder, width), Ok)?;
         let tip_tilt = read_tip_tilt(table)?;
         let words = [Focus::Measured, Focus::Removed].map(|focus| (focus.name(), focus));
         let focus = table.choice("focus", &words)?.unwrap_or_default();
@@ -226,6 +239,7 @@ fn read_sensor(table: &Table, shared: &LensletArray) -> Result<Sensor, BadLine> 
     let same_width = shared.pitch() * (shared.lenslets() as f64 / lenslets as f64);
     let pitch = table.optional("pitch", "a length in metres")?.unwrap_or(same_width);
     let array = table.check(LensletArray::new(lenslets, pitch))?;
+    check_pitch(table)?;
     let rotation: f64 = table.optional("rotation", "an angle in degrees")?.unwrap_or(0.0);
     Ok(Sensor {
         source,
@@ -237,16 +251,27 @@ fn read_sensor(table: &Table, shared: &LensletArray) -> Result<Sensor, BadLine> 
 }
 
 // Read the noise of a guide star
-fn read_noise(table: &Table, folder: &Path) -> Result<Noise, BadLine> {
+/// The noise of slopes behind lenslets whose diffraction has this `width` \[rad\].
+fn read_noise(table: &Table, folder: &Path, width: f64) -> Result<Noise, BadLine> {
     let expected = "a variance in rad², or the name of a file of noise";
+    let most = NOISE.accepted[1].max(width * width);
+    let plausible = Plausible { accepted: [0.0, most], ..NOISE };
     if let Ok(Some(name)) = table.optional::<&str>("noise", expected) {
         let of_file = |error: Error| {
             let expected = format!("the name of a file of noise, and {error}");
             table.refuse(Invalid::new("noise", name, expected))
         };
-        return Noise::read(&folder.join(name)).map_err(of_file);
+        let noise = Noise::read(&folder.join(name)).map_err(of_file)?;
+        let largest = noise.largest();
+        let refuse = |bad: Invalid| {
+            let expected = format!("a file without a variance of {}: {}", bad.value, bad.expected);
+            table.refuse(Invalid { expected, ..bad })
+        };
+        return plausible.check("noise", largest).map(|_| noise).map_err(refuse);
     }
-    table.check(Noise::uniform(table.optional("noise", expected)?.unwrap_or(0.0)))
+    let variance = table.optional("noise", expected)?.unwrap_or(0.0);
+    let noise = table.check(Noise::uniform(variance))?;
+    table.check(plausible.check("noise", variance)).map(|_| noise)
 }
 
 // Read tip and tilt of a guide star
@@ -328,6 +353,54 @@ pub(crate) fn rates_apart(text: &str, name: &str) -> Result<Vec<String>, BadLine
         )
     };
     Ok(apart.into_iter().map(warning).collect())
+}
+// Values that suggest another unit
+/// The highest layer in metres, and the largest angle in arcseconds, that make a file suspect.
+#[cfg(feature = "command")]
+const SUSPECT: [f64; 2] = [30.0, 3e-3];
+
+/// Warnings of altitudes that were probably meant in kilometres, and of angles that were probably meant in radians.
+#[cfg(feature = "command")]
+pub(crate) fn suspect_units(text: &str, name: &str) -> Result<Vec<String>, BadLine> {
+    let (document, mut warnings) = (Document::parse(name, text)?, Vec::new());
+    let root = document.root(SYSTEM_KEYS)?;
+    let air = root.required_table("atmosphere")?;
+    let [altitudes, angles] = [
+        (air.tables("layers")?, "altitude"),
+        ([root.tables("guide_star")?, root.tables("target")?].concat(), "zenith"),
+    ]
+    .map(|(tables, key)| largest(tables, key));
+    let [(low, table), (close, star)] = [altitudes?, angles?];
+    if let Some(table) = table.filter(|_| low > 0.0 && low < SUSPECT[0]) {
+        let meant = readable(1e3 * low);
+        warnings.push((table.refuse(Invalid::new("altitude", low, "")), format!(
+            "no layer is higher than {low} m above the telescope; altitudes are in metres: did you mean {meant}? That is {low} km"
+        )));
+    }
+    if let Some(star) = star.filter(|_| close > 1e-9 && close < SUSPECT[1]) {
+        let meant = readable((100.0 * close / ARCSEC).round() / 100.0);
+        warnings.push((star.refuse(Invalid::new("zenith", close, "")), format!(
+            "no direction is farther than {close} arcsec from the axis; these angles are in arcsec: did you mean {meant}? That is {close} rad"
+        )));
+    }
+    let located = |(place, text): (BadLine, String)| {
+        let BadLine { line, key, value, .. } = place;
+        format!("{name}:{line}: {key} = {}: {text}", value.unwrap_or_default())
+    };
+    Ok(warnings.into_iter().map(located).collect())
+}
+
+/// The largest number that tables have under a key, and its table.
+#[cfg(feature = "command")]
+fn largest<'d>(tables: Vec<Table<'d>>, key: &str) -> Result<(f64, Option<Table<'d>>), BadLine> {
+    let mut most = (0.0, None);
+    for table in tables {
+        let number = table.optional(key, "a number")?.unwrap_or(0.0);
+        if number > most.0 {
+            most = (number, Some(table));
+        }
+    }
+    Ok(most)
 }
 
 // Read the photons of a lenslet
@@ -413,7 +486,8 @@ fn read_truth_sensor(root: &Table, shared: &LensletArray) -> Result<Option<Lensl
     let lenslets = table.required("lenslets", LENSLETS)?;
     let same_width = shared.pitch() * (shared.lenslets() as f64 / lenslets as f64);
     let pitch = table.optional("pitch", "a length in metres")?.unwrap_or(same_width);
-    table.check(LensletArray::new(lenslets, pitch)).map(Some)
+    let array = table.check(LensletArray::new(lenslets, pitch))?;
+    check_pitch(&table).map(|()| Some(array))
 }
 
 // Read how slopes are modelled
