@@ -53,6 +53,10 @@ impl Watch for Clock<'_> {
         self.beside.progress(done, total);
     }
 
+    fn part(&self, what: &str, number: usize, count: usize) {
+        self.beside.part(what, number, count);
+    }
+
     fn cancelled(&self) -> bool {
         self.beside.cancelled()
     }

@@ -16,6 +16,7 @@ use crate::tomography::covariance_matrix::truth_covariance;
 use crate::tomography::noise_error;
 use crate::tomography::reconstructor::ReconstructorPlan;
 use crate::tomography::reconstructor::command::{Command, Sum};
+use crate::turbulence::dense::CancelOnly;
 use ndarray::{Array2, CowArray, Ix2};
 
 // Shared mirrors and their shapes
@@ -243,6 +244,7 @@ impl<'a> SharedMirrors<'a> {
         if self.options.by_cause {
             self.add_low(&mut moments, to)?;
         }
+        let to: (&Engine, &dyn Watch) = (to.0, &CancelOnly(to.1));
         let alone = moments.split_off(shapes.len());
         let errors =
             own.iter().zip(&alone).map(|(t, moments)| Ok((*t, self.own(*t, moments, to)?)));

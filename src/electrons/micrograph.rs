@@ -139,18 +139,24 @@ impl MicrographPlan {
             (&self.options.ends, self.configurations(), self.multislice::<T>()?);
         let mut wave = self.wave(engine, &multislice)?;
         let mut taken = Micrographs::none(self);
-        watch.stage("configurations", "configurations");
+        let last = ends.last().copied().unwrap_or(0);
+        watch.stage(EXIT_WAVES, "");
         for c in 0..count {
+            watch.part("configuration", c, count);
             let (potential, mut done) = (self.potential(c)?, 0);
             wave.begin()?;
             for (plane, &end) in ends.iter().enumerate() {
-                let slice = |k: usize| Ok(potential.slice(k));
-                multislice.in_groups(done..end, slice, watch, |slices| wave.pass(slices, watch))?;
+                let (slice, mut passed) = (|k: usize| Ok(potential.slice(k)), done);
+                multislice.in_groups(done..end, slice, watch, |slices| {
+                    wave.pass(slices, watch)?;
+                    passed += slices.len();
+                    watch.progress(passed, last);
+                    Ok(())
+                })?;
                 taken.add(self, [c, plane], wave.look()?.view())?;
                 done = end;
             }
             taken.configurations = c + 1;
-            watch.progress(c + 1, count);
         }
         Ok(taken)
     }
@@ -202,7 +208,7 @@ impl MicrographPlan {
         let made = slices as f64 * making * pass(Precision::F32) / threads() as f64;
         let followed = (slices + 2 * defoci * ends) as f64 * pass(engine.precision());
         let stages =
-            vec![Stage::alone("configurations", &[(Work::Transforms, made + followed)], engine)];
+            vec![Stage::alone(EXIT_WAVES, &[(Work::Transforms, made + followed)], engine)];
         Description {
             what: match ends {
                 1 => format!("images of a plane wave, foci: {defoci}"),
@@ -222,6 +228,9 @@ impl MicrographPlan {
         }
     }
 }
+
+/// The stage of the images, as a watcher is told.
+const EXIT_WAVES: &str = "exit waves";
 
 // A plane wave on its way
 /// Who takes a plane wave through slices.

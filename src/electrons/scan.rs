@@ -13,7 +13,7 @@ use super::wave_grid::WaveGrid;
 #[cfg(feature = "cuda")]
 use crate::device::gpu::Buffer;
 use crate::device::{
-    Description, Engine, Memory, Stage, Watch, Work, Workers, dispatch, dispatch_in_runs, gather,
+    Description, Engine, Memory, Part, Stage, Watch, Work, Workers, dispatch, dispatch_in_runs, gather,
     threads,
 };
 use crate::error::{Error, Invalid, accept, finite, is_ordered, positive};
@@ -355,7 +355,7 @@ impl StemPlan {
         std::thread::scope(|scope| {
             let mut next = None;
             for c in readings.done[0]..self.configurations() {
-                watch.stage("probes", "probes");
+                self.stage(SLICES, c, watch);
                 let slices = match next.take() {
                     Some(made) => join(made)?,
                     None => self.slices(c, watch)?,
@@ -365,12 +365,28 @@ impl StemPlan {
                     let make = move || self.slices::<T>(c + 1, watch);
                     next = std::thread::Builder::new().spawn_scoped(scope, make).ok();
                 }
+                if self.shares_beams() {
+                    self.stage(BEAMS, c, watch);
+                }
                 let workers = self.waves(&crew, &slices, engine, watch)?;
+                self.stage(PROBES, c, watch);
+                watch.progress(readings.done[1], readings.places.len());
                 self.configuration(&workers, readings, watch, keep)?;
                 readings.done = [c + 1, 0];
             }
             Ok(())
         })
+    }
+
+    /// Reports that a stage of configuration `c` begins.
+    fn stage(&self, name: &str, c: usize, watch: &dyn Watch) {
+        watch.stage(name, if name == PROBES { PROBES } else { "" });
+        watch.part("configuration", c, self.configurations());
+    }
+
+    /// Whether probes are sums of beams that they share.
+    fn shares_beams(&self) -> bool {
+        matches!(self.options.method, StemMethod::Prism { .. })
     }
 
     // Follow a block of probes
@@ -389,12 +405,12 @@ impl StemPlan {
             let next = (readings.done[1] + block).min(count);
             let places: Vec<_> =
                 (readings.done[1]..next).map(|k| self.options.scan.place(first + k)).collect();
-            let found = self.shared(workers, &places, watch)?;
+            let part = Part { whole: watch, before: readings.done[1], total: count };
+            let found = self.shared(workers, &places, &part)?;
             for (k, values) in (readings.done[1]..next).zip(found.outer_iter()) {
                 readings.add(k, values);
             }
             readings.done[1] = next;
-            watch.progress(next, count);
             keep(readings)?;
         }
         Ok(())
@@ -449,14 +465,19 @@ impl StemPlan {
         let crew = self.crew::<T>(engine, self.followed(places.len())?)?;
         let mut mean = Array2::zeros((places.len(), self.readings()));
         for c in 0..count {
+            watch.part("configuration", c, count);
             let slices = self.handed_out(self.slices(c, &seen)?, &crew, &seen)?;
-            let found = self.shared(&self.waves(&crew, &slices, engine, &seen)?, places, &seen)?;
+            let found = self.shared(&self.waves(&crew, &slices, engine, &seen)?, places, watch)?;
             mean.zip_mut_with(&found, |mean, x| *mean += (x - *mean) / (c + 1) as f64);
-            watch.progress(c + 1, count);
         }
         Ok(mean)
     }
 }
+
+/// The stages of a configuration, as a watcher is told.
+const SLICES: &str = "slices";
+const BEAMS: &str = "beams";
+const PROBES: &str = "probes";
 
 // Another focus, another thread
 /// The probe with another defocus.
@@ -989,22 +1010,22 @@ impl StemPlan {
         let passes = (waves * options.ends.last().copied().unwrap_or(0)) as f64;
         let seconds = passes * pass(engine.precision()) * share(engine);
         [
-            Stage::alone("slices", &[(Work::Transforms, slices)], engine),
+            Stage::alone(SLICES, &[(Work::Transforms, slices)], engine),
             Stage::shared(name, &[(Work::Transforms, seconds)], engine),
         ]
     }
 
     /// How long all of it takes, with so many waves through the slices.
     fn stages(&self, waves: usize, engine: &Engine) -> Vec<Stage> {
-        let shared = matches!(self.options.method, StemMethod::Prism { .. });
+        let shared = self.shares_beams();
         let mut stages =
-            self.following(if shared { "beams" } else { "probes" }, waves, engine).to_vec();
+            self.following(if shared { BEAMS } else { PROBES }, waves, engine).to_vec();
         if shared {
             let window: usize = self.waves.points().iter().map(|points| points / 2).product();
             let sums = (self.places() * self.options.defoci.len() * self.options.ends.len()) as f64;
             let terms = sums * waves as f64 * window as f64 * self.configurations() as f64;
             let seconds = TERM * terms * share(engine);
-            stages.push(Stage::shared("probes", &[(Work::Transforms, seconds)], engine));
+            stages.push(Stage::shared(PROBES, &[(Work::Transforms, seconds)], engine));
         }
         stages
     }

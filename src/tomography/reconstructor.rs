@@ -28,7 +28,7 @@ use crate::tomography::covariance_matrix::{
     truth_valid,
 };
 use crate::tomography::inversion::{Inversion, MatrixRates, not_definite};
-use crate::turbulence::plan::sensors_of;
+use crate::turbulence::plan::{SLOPES, sensors_of};
 use crate::turbulence::work::{Seen, among, between, time_of_slopes};
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, concatenate, s};
 
@@ -336,7 +336,10 @@ impl ReconstructorPlan {
             _ => true,
         };
         let times = slopes.into_iter().chain(self.stages_of_matrices(engine)).filter(wanted);
-        Stage::start(engine).into_iter().chain(times).collect()
+        let compressed = iterated.then(|| self.compressed().ok()).flatten();
+        let compressed = compressed.map_or_else(Vec::new, |plan| plan.stages(engine));
+        let compressed = compressed.into_iter().filter(|stage| stage.name == SLOPES);
+        Stage::start(engine).into_iter().chain(compressed).chain(times).collect()
     }
 
     /// The truth sensors of all targets, with their valid lenslets.

@@ -58,8 +58,8 @@ pub fn wavefront_problem(system: &System) -> Result<WavefrontProblem, Error> {
 
 // Stages of the covariances
 /// The stages of a covariance, as a watcher is told.
-const SLOPES: &str = "slopes";
-const WAVEFRONT: &str = "wavefront and slopes";
+pub(crate) const SLOPES: &str = "slopes";
+pub(crate) const WAVEFRONT: &str = "wavefront and slopes";
 pub(crate) const WAVEFRONTS: &str = "wavefronts";
 
 /// What the parts of a stage are called that are too technical for a name.
@@ -803,9 +803,11 @@ impl CovariancePlan {
                 (slopes, wavefront.transpose()?)
             }
             Posed::Blocks(blocks) => {
-                let lattices = blocks.slopes.iter().map(|plan| plan.compute(engine, watch));
+                let lattices = blocks.slopes.iter().enumerate();
+                let lattices = lattices.map(|(k, plan)| plan.compute(engine, &blocks.part(k, watch)));
                 let lattices = lattices.collect::<Result<_, Error>>()?;
-                let rectangles = blocks.rectangles(&self.system, engine, watch)?;
+                let last = blocks.part(blocks.slopes.len(), watch);
+                let rectangles = blocks.rectangles(&self.system, engine, &last)?;
                 let wavefronts = || blocks.wavefronts(&self.system, engine, watch);
                 let wavefronts = self.grid.map(|_| wavefronts().map(WavefrontSlopes::Blocks));
                 (SlopeSlope::Blocks(lattices, rectangles), wavefronts.transpose()?)
