@@ -4,8 +4,9 @@
 // What the command bench stands on
 use super::choice;
 use super::ranks::RankArgs;
+use super::progress::Terminal;
 use super::summary::{plan_json, plan_text};
-use super::watch::{Terminal, complain, with_speed};
+use super::watch::{complain, with_speed};
 use crate::bench::calibration::{self, Kept};
 use crate::bench::electrons::{CASES, StemSheet, chosen};
 use crate::bench::{self, gpu::Sheet};
@@ -50,7 +51,7 @@ struct ProductsArgs {
     /// Lenslets across the arrays, with commas between.
     #[arg(long, value_delimiter = ',', default_values_t = bench::ARRAYS)]
     lenslets: Vec<usize>,
-    /// Where to measure; on a graphics processor, the cases of the book's table.
+    /// Where to measure: cpu, cuda or cuda:K; on a graphics processor, the cases of the book's table.
     #[arg(long, default_value = "cpu")]
     device: Device,
     /// Repetitions, of which the median is taken.
@@ -82,7 +83,7 @@ struct BenchArgs {
 struct ReconstructBenchArgs {
     /// System files; a small one of the book unless given.
     systems: Vec<PathBuf>,
-    /// Where to measure.
+    /// Where to measure: cpu, cuda (all graphics processors), or cuda:K (one of them).
     #[arg(long, default_value = "cpu")]
     device: Device,
     /// Precision of the numbers on a graphics processor: f64 or f32.
@@ -109,7 +110,7 @@ struct ReconstructBenchArgs {
 struct ImageBenchArgs {
     /// System files; a small one of the book unless given.
     systems: Vec<PathBuf>,
-    /// Where to measure.
+    /// Where to measure: cpu, cuda (all graphics processors), or cuda:K (one of them).
     #[arg(long, default_value = "cpu")]
     device: Device,
     /// Precision of the numbers on a graphics processor: f64 or f32.
@@ -129,7 +130,7 @@ struct StemBenchArgs {
     /// Cases to measure, with commas between; those of the book's table for the device unless given.
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(CASES.map(|case| case.name)))]
     case: Vec<String>,
-    /// Where to measure; several devices are also held against the first of them alone.
+    /// Where to measure: cpu, cuda or cuda:K; several devices are also compared with the first of them alone.
     #[arg(long, default_value = "cpu")]
     device: Device,
     /// Precision of waves: f64 or f32.

@@ -2,6 +2,7 @@
 //! The commands: `covariance`, `estimate`, `reconstruct`, `psf`, `learn`, `import`, `simulate`, `stem`, `info`, `bench`.
 
 mod choice;
+mod progress;
 mod ranks;
 mod summary;
 mod watch;

@@ -190,6 +190,19 @@ impl StemPlan {
         Ok(numbers.into_iter().zip(kept).collect())
     }
 
+    /// The stage in which these electrons are counted, where they are.
+    ///
+    /// # Errors
+    /// As for [`by_multislice`](Self::by_multislice).
+    pub fn counting(&self, engine: &Engine) -> Result<Option<Stage>, Invalid> {
+        let StemMethod::Prism { factor, .. } = self.options().method else { return Ok(None) };
+        let waves = COUNTED * self.options().defoci.len();
+        let stages = self.by_multislice(1)?.following(COUNTING, waves, engine);
+        let seconds = stages.iter().map(|stage| stage.seconds).sum::<f64>();
+        let seconds = seconds / self.configurations() as f64;
+        Ok(Some(Stage { name: COUNTING, seconds }).filter(|_| factor != [1, 1]))
+    }
+
     // Compare the electrons that are kept
     /// Compares the electrons of the first readings of a part with those that [multislice keeps](Self::kept_by_multislice).
     ///

@@ -352,6 +352,12 @@ impl StemPlan {
         let crew = self.crew::<T>(engine, self.followed(readings.places.len())?)?;
         // Cores that follow no waves make the slices of the next configuration meanwhile.
         let ahead = crew.iter().all(|follower| follower.holds()) && self.keeps::<T>();
+        if readings.done != [0, 0] {
+            let all = [SLICES, BEAMS, PROBES];
+            let own = all.into_iter().filter(|name| *name != BEAMS || self.shares_beams());
+            own.for_each(|name| self.stage(name, readings.done[0], watch));
+            watch.progress(readings.done[1], readings.places.len());
+        }
         std::thread::scope(|scope| {
             let mut next = None;
             for c in readings.done[0]..self.configurations() {
