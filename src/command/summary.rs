@@ -5,7 +5,7 @@
 use crate::device::cuda::probe::{CudaDriver, CudaProbe, NoCuda};
 use crate::device::plan::{Description, Stage};
 use crate::device::{self, Device};
-pub use crate::error::count;
+pub(super) use crate::error::count;
 use crate::error::{Error, in_bytes};
 use crate::files::arrays::{ArrayFormat, Precision};
 use crate::model::system::{SlopeModel, System};
