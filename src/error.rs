@@ -274,9 +274,9 @@ pub enum Error {
     // Say that a solver has not converged
     /// An iterative solver has used up its iterations.
     #[error(
-        "{} has not converged: after {iterations} iterations the relative residual is {residual:.1e}, \
+        "{} has not converged: after {} the relative residual is {residual:.1e}, \
          and at most {tolerance:.1e} was asked for",
-        escaped(.what)
+        escaped(.what), count(*.iterations, "iteration")
     )]
     NotConverged {
         /// What was being solved.

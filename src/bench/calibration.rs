@@ -5,7 +5,7 @@
 use super::reconstruct::time_stages;
 use crate::device::cuda::probe::probe;
 use crate::device::{Engine, Speed, Watch, WithinStage, Work, cache, processor_name, threads};
-use crate::error::{Error, Invalid};
+use crate::error::{Error, Invalid, count};
 use crate::files::origin::today;
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::LensletArray;
@@ -231,7 +231,7 @@ fn key(engine: &Engine) -> String {
     let built = if cfg!(debug_assertions) { "debug" } else { "release" };
     let version = env!("CARGO_PKG_VERSION");
     let machine = match engine.devices() {
-        [] => format!("{}, {} threads", processor_name(), threads()),
+        [] => format!("{}, {}", processor_name(), count(threads(), "thread")),
         [first, ..] => {
             let driver = probe().driver.map_or((0, 0), |driver| driver.version);
             format!("{}, {driver:?}, {}", first.name(), engine.precision().name())

@@ -301,10 +301,11 @@ impl Told<'_> {
         let (short, frames) = (all.iter().flatten().count(), all.len());
         let residual = self.estimates.residual[frame];
         Some(format!(
-            "{short} of {frames} frames fell short of the tolerance {:e}: in frame {frame}, {reason}. All frames are written, these \
+            "{short} of {} fell short of the tolerance {:e}: in frame {frame}, {reason}. All frames are written, these \
              as far as they came (relative residual {residual:.1e} in frame {frame}) and marked in `converged`. A larger --tolerance \
              may do as well, more --max-iterations may help, and so does the noise that the guide stars really have: without any, \
              slopes are told apart that hardly differ",
+            count(frames, "frame"),
             self.args.tolerance
         ))
     }

@@ -93,7 +93,7 @@ fn lines_of(
     let all = imported.keys.len();
     let mut lines = vec![
         ("system", system.join(", ")),
-        ("converted", format!("{used} of {all} keys of {file}")),
+        ("converted", format!("{used} of {} of {file}", count(all, "key"))),
     ];
     let mut name = "not used";
     for key in &imported.keys {

@@ -194,9 +194,9 @@ impl Told<'_> {
         }
         if maps.independent < 16.0 {
             warnings.push(format!(
-                "errors are from {} that are as good as {:.0} independent ones, and hardly known themselves",
+                "errors are from {} that are as good as {}, and hardly known themselves",
                 count(maps.frames, "frame"),
-                maps.independent
+                count(maps.independent.round() as usize, "independent one")
             ));
         }
         warnings
@@ -204,7 +204,7 @@ impl Told<'_> {
 
     fn shortfall(&self) -> Option<String> {
         let steps = self.learned.steps;
-        (!self.learned.converged).then(|| format!("the fit has not ended after {steps} steps"))
+        (!self.learned.converged).then(|| format!("the fit has not ended after {}", count(steps, "step")))
     }
 }
 
@@ -289,9 +289,9 @@ impl Told<'_> {
             format!("{HEADER} from {} with {}", self.files[0].display(), env!("CARGO_PKG_VERSION")),
             format!("  {}", command_line()),
             format!(
-                "{}, as good as {:.0} independent ones",
+                "{}, as good as {}",
                 count(maps.frames, "frame"),
-                maps.independent
+                count(maps.independent.round() as usize, "independent one")
             ),
         ];
         lines.extend(self.values().into_iter().map(|(name, value)| format!("  {name}: {value}")));
@@ -386,7 +386,8 @@ impl Told<'_> {
             (
                 "slopes",
                 format!(
-                    "{frames} × {n} from {slopes}, as good as {independent:.0} independent frames"
+                    "{frames} × {n} from {slopes}, as good as {}",
+                    count(independent.round() as usize, "independent frame")
                 ),
             ),
             ("fit", format!("{}: {}{misfit}", fits.join(", "), count(learned.steps, "step"))),

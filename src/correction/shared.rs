@@ -6,7 +6,7 @@ use crate::correction::low::{LowTurbulence, low_bytes_of_each};
 use crate::correction::modes::{Correction, CorrectionMode};
 use crate::correction::projector::Projector;
 use crate::device::{Description, Engine, Memory, Watch, check};
-use crate::error::{Error, accept};
+use crate::error::{Error, accept, count};
 use crate::linear::factorisation::unit;
 use crate::linear::{times, times_transpose};
 use crate::model::lenslet_array::SlopeOrder;
@@ -412,8 +412,9 @@ impl Correction {
         told: &mut Description,
     ) {
         told.memory = self.memory_of_shared(plan, options, engine);
-        let (count, n) = (self.targets(), plan.measurements());
-        told.what = format!("images of {count} targets behind shared mirrors, from {n} slopes");
+        let [targets, slopes] = [(self.targets(), "target"), (plan.measurements(), "slope")]
+            .map(|(number, noun)| count(number, noun));
+        told.what = format!("images of {targets} behind shared mirrors, from {slopes}");
         let stage = plan.stage_of_commands(self.shared_commands(options), engine);
         told.stages.retain(|known| !plan.is_replaced(known));
         told.stages.push(stage);

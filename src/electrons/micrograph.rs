@@ -13,7 +13,7 @@ use super::potential::{Potential, PotentialOptions};
 use super::scan_images::transform_plane;
 use super::wave_grid::WaveGrid;
 use crate::device::{Description, Engine, Memory, Stage, Watch, Work, threads};
-use crate::error::{Error, Invalid, accept, finite, is_ordered};
+use crate::error::{Error, Invalid, accept, count, finite, is_ordered};
 use crate::numerics::real::{Precision, Real};
 use crate::specimen::{Phonons, Slicing, Specimen, TiledSpecimen};
 use ndarray::{Array2, Array3, Array4, ArrayView2, Axis, Zip, s};
@@ -218,7 +218,9 @@ impl MicrographPlan {
             form: "",
             reason: String::new(),
             method: format!(
-                "multislice of a plane wave, {nx} × {ny} samples, {slices} slices, {configurations} configurations"
+                "multislice of a plane wave, {nx} × {ny} samples, {}, {}",
+                count(slices, "slice"),
+                count(configurations, "configuration")
             ),
             slope_model: "",
             engine: engine.name(),

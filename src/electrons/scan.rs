@@ -16,7 +16,7 @@ use crate::device::{
     Description, Engine, Memory, Part, Stage, Watch, Work, Workers, dispatch, dispatch_in_runs, gather,
     threads,
 };
-use crate::error::{Error, Invalid, accept, finite, is_ordered, positive};
+use crate::error::{Error, Invalid, accept, count, finite, is_ordered, positive};
 use crate::numerics::real::{Precision, Real};
 use crate::specimen::{Phonons, Slicing, Specimen, TiledSpecimen};
 use ndarray::parallel::prelude::*;
@@ -951,7 +951,7 @@ impl StemPlan {
         let method = match options.method {
             StemMethod::Multislice => "multislice".into(),
             StemMethod::Prism { factor: [x, y], .. } => {
-                format!("PRISM with {waves} beams, interpolation {x} × {y}")
+                format!("PRISM with {}, interpolation {x} × {y}", count(waves, "beam"))
             }
         };
         // Memory of a scan
@@ -973,8 +973,9 @@ impl StemPlan {
         let what =
             format!("a scan of {} × {} probes", options.scan.counts()[0], options.scan.counts()[1]);
         let grid = format!(
-            "{nx} × {ny} samples, {slices} slices, {} configurations",
-            self.configurations()
+            "{nx} × {ny} samples, {}, {}",
+            count(slices, "slice"),
+            count(self.configurations(), "configuration")
         );
         Description {
             what,

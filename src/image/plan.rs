@@ -9,7 +9,7 @@ use crate::correction::{
     Bandwidth, Correction, CorrectionMode, CorrectionOptions, Fitting, Projector,
 };
 use crate::device::{Description, Engine, Stage, Watch, Work, available_memory, check};
-use crate::error::{Error, Invalid, accept};
+use crate::error::{Error, Invalid, accept, count};
 #[cfg(feature = "files")]
 use crate::files::located::Document;
 use crate::image::budget::Budget;
@@ -380,7 +380,7 @@ impl ImagingPlan {
     pub fn describe(&self, engine: &Engine) -> Description {
         let mut told = self.reconstruction.describe(engine);
         let (targets, image) = (self.correction.targets(), &self.options.image);
-        told.what = format!("images of {targets} targets, and {}", told.what);
+        told.what = format!("images of {}, and {}", count(targets, "target"), told.what);
         let waves = image.wavelengths.len();
         told.arrays = vec![("psf".into(), vec![waves, self.targets, image.pixels, image.pixels])];
         if let Some(across) = self.options.field.as_ref().map(Field::across) {

@@ -10,7 +10,7 @@ pub(crate) mod gpu;
 use crate::device::engine::Engine;
 use crate::device::plan::Memory;
 use crate::device::{StageParts, Watch, check};
-use crate::error::{Error, Invalid, accept};
+use crate::error::{Error, Invalid, accept, count};
 use crate::linear::interpolation::{Interpolation, ToPupil};
 use crate::linear::matrix::Dense;
 use crate::linear::operator::{Diagonal, LowRank, Operator, Product, Sum};
@@ -754,7 +754,7 @@ pub(crate) fn check_frames(frames: usize, wavefronts: [usize; 3]) -> Result<(), 
         return Ok(());
     }
     let memory = Memory { host: bytes, devices: Vec::new() };
-    memory.check(&Engine::default(), &format!("the wavefronts of {frames} frames"))
+    memory.check(&Engine::default(), &format!("the wavefronts of {}", count(frames, "frame")))
 }
 
 // What all estimators can do

@@ -4,7 +4,7 @@
 // What the choice stands on
 use crate::device::{Speed, Work, threads};
 #[cfg(feature = "factorise")]
-use crate::error::Error;
+use crate::error::{Error, count};
 use crate::error::Invalid;
 #[cfg(feature = "factorise")]
 use crate::model::lenslet_array::SlopeOrder;
@@ -219,7 +219,7 @@ impl Cost {
         let total = |way| self.of(way).iter().map(|work| speed.seconds(work)).sum::<f64>();
         let [direct, iterated] = [dense, Inversion::Iterative].map(total);
         let frames =
-            if self.frames == 1 { "a frame".into() } else { format!("{} frames", self.frames) };
+            if self.frames == 1 { "a frame".into() } else { count(self.frames, "frame") };
         let of_frames =
             format!("some {:.0} iterations for {frames}", self.frames as f64 * self.iterations);
         Ok(match () {

@@ -10,7 +10,7 @@ mod gpu;
 // What errors at points stand on
 use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{Watch, Work, check, engine::Engine};
-use crate::error::{Error, Invalid, accept};
+use crate::error::{Error, Invalid, accept, count};
 use crate::linear::operator::Operator;
 use crate::linear::solver::Stop;
 use crate::linear::solver::together::{
@@ -491,7 +491,11 @@ impl PointErrorsPlan {
         let told = self.posed.covariances.describe(engine);
         let maps = ["error_map", "error_map_without_tilt"];
         Ok(Description {
-            what: format!("the errors of {targets} wavefronts at {m} × {m} points from {n} slopes"),
+            what: format!(
+                "the errors of {} at {m} × {m} points from {}",
+                count(targets, "wavefront"),
+                count(n, "slope")
+            ),
             arrays: maps.map(|name| (name.into(), vec![targets, m, m])).into(),
             form: told.form,
             reason: format!("{}; iterative as the matrix of slopes is never formed", self.reason),

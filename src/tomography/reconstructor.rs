@@ -14,7 +14,7 @@ mod ranks;
 // What the reconstructor stands on
 use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{Watch, Work, check, engine::Engine};
-use crate::error::{Error, Invalid, accept};
+use crate::error::{Error, Invalid, accept, count};
 #[cfg(feature = "files")]
 use crate::files::located::Document;
 use crate::linear::{Cholesky, Eigen, NotPositive, times_transpose};
@@ -400,7 +400,12 @@ impl ReconstructorPlan {
         };
         arrays.push(("error_covariance".into(), vec![targets, m, m]));
         Description {
-            what: format!("{what} of {m} slopes of {targets} targets from {n} slopes"),
+            what: format!(
+                "{what} of {} of {} from {}",
+                count(m, "slope"),
+                count(targets, "target"),
+                count(n, "slope")
+            ),
             arrays,
             slope_model: self.system.slope_model().name(),
             form: match (self.method, self.compressed()) {
