@@ -4,6 +4,7 @@
 // What the command bench stands on
 use super::choice;
 use super::ranks::RankArgs;
+use super::examples::{self, examples};
 use super::progress::Terminal;
 use super::summary::{plan_json, plan_text};
 use super::watch::{complain, with_speed};
@@ -23,7 +24,7 @@ use std::path::PathBuf;
 
 // Arguments of bench
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = examples(examples::BENCH))]
 pub struct BenchCommand {
     #[command(subcommand)]
     what: Option<Bench>,
@@ -64,6 +65,7 @@ struct ProductsArgs {
 
 // Arguments for timing covariances
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::BENCH_COVARIANCE))]
 struct BenchArgs {
     /// System files; the three of the book unless given.
     systems: Vec<PathBuf>,
@@ -80,6 +82,7 @@ struct BenchArgs {
 
 // Arguments for timing reconstructors
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::BENCH_RECONSTRUCT))]
 struct ReconstructBenchArgs {
     /// System files; a small one of the book unless given.
     systems: Vec<PathBuf>,
@@ -107,6 +110,7 @@ struct ReconstructBenchArgs {
 
 // Arguments for timing images
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::BENCH_IMAGE))]
 struct ImageBenchArgs {
     /// System files; a small one of the book unless given.
     systems: Vec<PathBuf>,
@@ -126,6 +130,7 @@ struct ImageBenchArgs {
 
 // Arguments for timing scans
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::BENCH_STEM))]
 struct StemBenchArgs {
     /// Cases to measure, with commas between; those of the book's table for the device unless given.
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(CASES.map(|case| case.name)))]
@@ -146,6 +151,7 @@ struct StemBenchArgs {
 
 // Arguments for measuring the machine
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::BENCH_CALIBRATE))]
 struct CalibrateArgs {
     /// What to measure: cpu, cuda, or cuda:K.
     #[arg(long, default_value = "cpu")]

@@ -2,6 +2,7 @@
 //! The command `covariance`: from a system file to a file of covariances.
 
 // What the command covariance stands on
+use super::examples::{self, examples};
 use super::progress::Terminal;
 use super::summary::{Summary, command_line, method_and_error, plan_text};
 use super::watch::with_speed;
@@ -25,6 +26,7 @@ use std::time::Instant;
 
 // Arguments of covariance
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::COVARIANCE))]
 pub struct CovarianceArgs {
     /// System file (TOML).
     pub system: PathBuf,

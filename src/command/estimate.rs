@@ -2,6 +2,7 @@
 //! The command `estimate`: from a file of slopes to a file of wavefronts.
 
 // What the command estimate stands on
+use super::examples::{self, words_and_examples};
 use super::progress::Terminal;
 use super::summary::{
     Said, align, command_line, count, file_json, file_line, file_lines, plan_text,
@@ -36,7 +37,7 @@ use std::time::Instant;
 
 // Arguments of estimate
 #[derive(Debug, Args)]
-#[command(after_help = choice::SLOPES)]
+#[command(after_help = words_and_examples(choice::SLOPES, examples::ESTIMATE))]
 pub struct EstimateArgs {
     /// System file (TOML), with targets and a grid of wavefront points.
     pub system: PathBuf,

@@ -2,6 +2,7 @@
 //! The command `import`: from a parameter file of TIPTOP, or from telemetry, to a system file.
 
 // What the command import stands on
+use super::examples::{self, examples};
 use super::summary::{Said, align, count, file_json, file_lines};
 use super::telemetry::import_telemetry;
 use crate::error::Error;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 
 // Arguments of import
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::IMPORT))]
 pub struct ImportArgs {
     /// Parameter file of TIPTOP (.ini), or telemetry (AOT 2.0, .fits).
     file: PathBuf,

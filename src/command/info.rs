@@ -1,6 +1,7 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
 //! The command `info`: what this machine offers, and what a system asks for.
 
+use super::examples::{self, examples};
 use super::summary;
 use crate::device::cuda::probe::probe;
 use crate::error::Error;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 
 // Arguments of info
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::INFO))]
 pub struct InfoArgs {
     /// System file to describe.
     pub system: Option<PathBuf>,

@@ -3,6 +3,7 @@
 
 // What the command learn stands on
 use super::choice;
+use super::examples::{self, words_and_examples};
 use super::progress::Terminal;
 use super::summary::{
     Said, align, command_line, count, file_json, file_line, file_lines, plan_text,
@@ -26,7 +27,7 @@ use std::time::Instant;
 
 // Arguments of learn
 #[derive(Debug, Args)]
-#[command(after_help = choice::SLOPES)]
+#[command(after_help = words_and_examples(choice::SLOPES, examples::LEARN))]
 pub struct LearnArgs {
     /// System file (TOML) to start from.
     pub system: PathBuf,

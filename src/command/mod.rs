@@ -2,6 +2,7 @@
 //! The commands: `covariance`, `estimate`, `reconstruct`, `psf`, `learn`, `import`, `simulate`, `stem`, `info`, `bench`.
 
 mod choice;
+mod examples;
 mod progress;
 mod ranks;
 mod summary;
@@ -25,6 +26,7 @@ mod telemetry;
 use self::bench::BenchCommand;
 use self::covariance::CovarianceArgs;
 use self::estimate::EstimateArgs;
+use self::examples::examples;
 use self::import::ImportArgs;
 use self::info::InfoArgs;
 use self::learn::LearnArgs;
@@ -45,9 +47,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 // Commands and their arguments
-/// Covariance of slopes and wavefronts under turbulence, exact and fast, and the estimates that follow from it.
+/// Simulate adaptive-optics tomography and electron microscopy, exactly and fast: covariances of turbulence, reconstructors, estimates and images
+/// of telescopes; images of scanning transmission electron microscopes.
 #[derive(Debug, Parser)]
-#[command(name = "lenslet", version)]
+#[command(name = "lenslet", version, after_help = examples(examples::LENSLET))]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -3,6 +3,7 @@
 
 // What the command psf stands on
 use super::choice;
+use super::examples::{self, examples};
 use super::progress::Terminal;
 use super::summary::{
     align, command_line, count, file_json, file_line, file_lines, plan_text,
@@ -33,6 +34,7 @@ use std::time::Instant;
 
 // Arguments of psf
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::PSF))]
 pub struct PsfArgs {
     /// System file (TOML), with a telescope, at least one mirror and one target.
     pub system: PathBuf,

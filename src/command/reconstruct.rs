@@ -4,6 +4,7 @@
 // What the command reconstruct stands on
 use super::choice;
 use super::ranks::RankArgs;
+use super::examples::{self, words_and_examples};
 use super::progress::Terminal;
 use super::summary::{
     align, command_line, count, file_json, file_line, file_lines, plan_text,
@@ -36,7 +37,7 @@ use std::time::Instant;
 
 // Arguments of reconstruct
 #[derive(Debug, Args)]
-#[command(after_help = choice::SLOPES)]
+#[command(after_help = words_and_examples(choice::SLOPES, examples::RECONSTRUCT))]
 pub struct ReconstructArgs {
     /// System file (TOML), with at least one target.
     pub system: PathBuf,

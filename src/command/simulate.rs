@@ -3,6 +3,7 @@
 
 // What the command simulate stands on
 use super::choice;
+use super::examples::{self, words_and_examples};
 use super::progress::Terminal;
 use super::summary::{align, command_line, file_json, file_line, plan_text};
 use super::telemetry::{draft_of_slopes, is_named_telemetry};
@@ -22,7 +23,7 @@ use std::time::Instant;
 
 // Arguments of simulate
 #[derive(Debug, Args)]
-#[command(after_help = choice::SLOPES)]
+#[command(after_help = words_and_examples(choice::SLOPES, examples::SIMULATE))]
 pub struct SimulateArgs {
     /// System file (TOML).
     pub system: PathBuf,

@@ -7,6 +7,7 @@ mod sample_report;
 use self::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
 use super::choice;
 use super::prismatic::FromPrismatic;
+use super::examples::{self, examples};
 use super::progress::Terminal;
 use super::summary::{align, command_line, count, file_json, file_line, file_lines};
 use super::watch::{complain, with_speed};
@@ -31,6 +32,7 @@ use std::time::Instant;
 
 // Arguments of stem
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::STEM))]
 pub struct StemArgs {
     /// Sample file (TOML), with a crystal, a beam and what detectors shall read.
     #[arg(required_unless_present = "prismatic")]
