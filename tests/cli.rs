@@ -182,10 +182,10 @@ fn the_format_follows_the_name_or_is_given_where_that_says_nothing() -> Checked 
     let run = Run::new()?;
     for (args, name, fits) in [
         ("-o a.FITS --precision f32", "a.FITS", true),
-        ("-o b.fts --precision f32 --save fits", "b.fts", true),
+        ("-o b.fts --precision f32 --format fits", "b.fts", true),
         ("-o c.npz --precision f32", "c.npz", false),
-        ("-o d.tmp --save fits --precision f32", "d.tmp", true),
-        ("-o e --save npz --precision f32", "e", false),
+        ("-o d.tmp --format fits --precision f32", "d.tmp", true),
+        ("-o e --format npz --precision f32", "e", false),
     ] {
         let told = said(&run.covariance("small", &format!("{args} --json"))?);
         let told: serde_json::Value = serde_json::from_str(&told)?;
@@ -210,8 +210,8 @@ fn the_format_follows_the_name_or_is_given_where_that_says_nothing() -> Checked 
         ("covariance -o c.npy", "ends in .npz, .fits, .fit or .fts"),
         ("covariance -o c.fits.gz", "ends in .npz, .fits, .fit or .fts"),
         ("covariance -o cov", "ends in .npz, .fits, .fit or .fts"),
-        ("covariance -o c.fits --save npz", "ends in .npz"),
-        ("covariance -o c.npy --save npz", "ends in .npz"),
+        ("covariance -o c.fits --format npz", "ends in .npz"),
+        ("covariance -o c.npy --format npz", "ends in .npz"),
         ("estimate --slopes s.npy -o e.dat", "ends in .npz, .fits, .fit or .fts"),
         (
             "simulate -o s.h5",
@@ -238,7 +238,7 @@ fn names_are_nothing_but_names() -> Checked {
     for name in ["!old.fits", "a[compress].fits", "b(c).fits+1", "[1](copy)/d[2:3].fits", "é.fits"]
     {
         fs::write(run.path(name), "an older result")?;
-        said(&run.covariance("small", &format!("-o {name} --save fits"))?);
+        said(&run.covariance("small", &format!("-o {name} --format fits"))?);
         assert!(arrays(name)? == plain, "{name}");
     }
     assert_eq!(run.names()?.len(), 6);
@@ -305,14 +305,14 @@ fn bad_requests_are_refused() -> Checked {
         (format!("covariance {small} -o cov.npz --plot no/such/cov.svg"), &["no/such"]),
         (format!("covariance {small} -o cov.npz --plot cov.pdf"), &["cov.pdf", ".svg or .png"]),
         (format!("covariance {small} -o cov.npz --plot cov"), &[".svg or .png"]),
-        (format!("covariance {small} -o cov.svg --save npz --plot ./cov.svg"), &["another file"]),
+        (format!("covariance {small} -o cov.svg --format npz --plot ./cov.svg"), &["another file"]),
         (format!("covariance {small} -o cov.npz --pair 0,0"), &["--plot"]),
         (format!("covariance {small} -o cov.npz --plot c.svg --pair 0,1"), &["pair = 0,1", "0"]),
         (format!("covariance {keck} -o cov.npz --plot c.svg --pair 4,0"), &["pair = 4,0", "3"]),
         (format!("covariance {keck} -o cov.npz --plot c.svg --pair one"), &["0,1"]),
         (format!("covariance {small} -o cov.npz --method magic"), &["magic", "direct", "spectral"]),
         (format!("covariance {small} -o cov.npz --precision f16"), &["f16", "f32"]),
-        (format!("covariance {small} -o cov.npz --save hdf5"), &["hdf5", "fits", "npz"]),
+        (format!("covariance {small} -o cov.npz --format hdf5"), &["hdf5", "fits", "npz"]),
         (
             format!("covariance {small} -o cov.npz --samples 4096 --oversampling 4"),
             &["--method spectral"],
@@ -770,7 +770,7 @@ fn what_is_not_a_file_or_cannot_be_written_is_refused() -> Checked {
     let run = Run::new()?;
     let small = book("small");
     let small = small.display();
-    for args in ["-o /dev/full --save npz", "-o /proc/cov.npz", "-o c.npz --plot /dev/cov.svg"] {
+    for args in ["-o /dev/full --format npz", "-o /proc/cov.npz", "-o c.npz --plot /dev/cov.svg"] {
         let words = ["cannot write", "give the name of a file"];
         run.refuses(&format!("covariance {small} {args}"), &words)?;
     }
@@ -794,10 +794,10 @@ fn what_the_shell_has_open_is_not_replaced() -> Checked {
     std::os::unix::fs::symlink("/dev/stdout", run.path("link.npz"))?;
     let log = "a year of messages\n";
     for (command, redirected) in [
-        (format!("covariance {small} --save npz -o /dev/stdout"), ">> log"),
+        (format!("covariance {small} --format npz -o /dev/stdout"), ">> log"),
         (format!("covariance {small} -o link.npz"), ">> log"),
-        (format!("covariance {small} --save npz -o /dev/fd/3"), "3>> log"),
-        (format!("estimate {keck} --slopes s.npy --save fits -o /proc/self/fd/1"), ">> log"),
+        (format!("covariance {small} --format npz -o /dev/fd/3"), "3>> log"),
+        (format!("estimate {keck} --slopes s.npy --format fits -o /proc/self/fd/1"), ">> log"),
         (format!("covariance {small} -o c.npz --plot /dev/fd/3.svg"), "3>> log"),
     ] {
         fs::write(run.path("log"), log)?;
@@ -1020,7 +1020,7 @@ fn help_and_version_are_there() -> Checked {
     let help = said(&run.lenslet("covariance --help")?);
     for option in [
         "--output",
-        "--save",
+        "--format",
         "--method",
         "--samples",
         "--oversampling",
@@ -1049,7 +1049,7 @@ fn the_system_file_is_never_the_output() -> Checked {
     let text = fs::read_to_string(book("small"))?;
     fs::write(run.path("own.svg"), &text)?;
     let expected = "another file than the system file";
-    run.refuses("covariance own.svg -o ./own.svg --save npz", &["output", expected])?;
+    run.refuses("covariance own.svg -o ./own.svg --format npz", &["output", expected])?;
     run.refuses("covariance own.svg -o other.npz --plot own.svg", &["plot", expected])?;
     assert_eq!(fs::read_to_string(run.path("own.svg"))?, text);
     Ok(())

@@ -154,7 +154,8 @@ fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measu
         let options = ReconstructorOptions::default().method(piece.method).tolerance(1e-3);
         let plan = ReconstructorPlan::new(&piece.system()?, options)?;
         let planned = plan.describe(engine).stages;
-        let (run, within) = (|watch: &dyn Watch| plan.run(engine, watch).map(drop), WithinStage(watch));
+        let (run, within) =
+            (|watch: &dyn Watch| plan.run(engine, watch).map(drop), WithinStage(watch));
         let runs = (0..2).map(|_| Ok(time_stages(run, &within)?.1));
         let runs = runs.collect::<Result<Vec<_>, Error>>()?;
         // Compare found and planned times

@@ -3,9 +3,9 @@
 
 // What the command bench stands on
 use super::choice;
-use super::ranks::RankArgs;
 use super::examples::{self, examples};
 use super::progress::Terminal;
+use super::ranks::RankArgs;
 use super::summary::{plan_json, plan_text};
 use super::watch::{complain, with_speed};
 use crate::bench::calibration::{self, Kept};

@@ -117,7 +117,9 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
         plot.map(|path| PictureFormat::of(path).map(|format| (path, format))).transpose()?;
     let named = args.output.as_deref().map(|path| ("output", path));
     let fitting = &ArrayFormat::OF_MANY;
-    let format = named.map(|name| ArrayFormat::of(name, fitting, args.file.format(args.quiet))).transpose()?;
+    let format = named
+        .map(|name| ArrayFormat::of(name, fitting, args.file.format(args.quiet)))
+        .transpose()?;
     let outputs = [named, plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;
@@ -138,7 +140,11 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     };
     // Compute and watch the clock
     let terminal = Terminal::new(args.quiet);
-    terminal.plan(|| plan.describe(&engine), [], [Some(output.as_path()), plot].into_iter().flatten());
+    terminal.plan(
+        || plan.describe(&engine),
+        [],
+        [Some(output.as_path()), plot].into_iter().flatten(),
+    );
     let start = Instant::now();
     let computed = plan.run(&engine, &terminal)?;
     let seconds = start.elapsed().as_secs_f64();

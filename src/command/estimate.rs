@@ -162,7 +162,9 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
         [Some(("system file", args.system.as_path())), slopes].into_iter().flatten().collect();
     let named = args.output.as_deref().map(|path| ("output", path));
     let fitting = &ArrayFormat::OF_MANY;
-    let format = named.map(|name| ArrayFormat::of(name, fitting, args.file.format(args.quiet))).transpose()?;
+    let format = named
+        .map(|name| ArrayFormat::of(name, fitting, args.file.format(args.quiet)))
+        .transpose()?;
     let outputs = [named, plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&inputs, &outputs)?;

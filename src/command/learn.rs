@@ -205,7 +205,8 @@ impl Told<'_> {
 
     fn shortfall(&self) -> Option<String> {
         let steps = self.learned.steps;
-        (!self.learned.converged).then(|| format!("the fit has not ended after {}", count(steps, "step")))
+        (!self.learned.converged)
+            .then(|| format!("the fit has not ended after {}", count(steps, "step")))
     }
 }
 

@@ -380,6 +380,8 @@ fn job_stages<'p>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Engine;
+    use std::sync::Mutex;
 
     // Tests of shares and times
     #[test]
@@ -389,7 +391,9 @@ mod tests {
         job.stage("reading x.npz", "", 0.0);
         job.progress(1, 1, 0.5);
         assert_eq!((job.share(0.5), job.text(0.5)), (0.0, "reading x.npz".into()));
-        job.plan([("slopes", 10.0), ("factor", 20.0), ("images", 60.0), ("bad", f64::NAN)].map(own));
+        job.plan(
+            [("slopes", 10.0), ("factor", 20.0), ("images", 60.0), ("bad", f64::NAN)].map(own),
+        );
         job.plan([("writing y.npz", 10.0)].map(own));
         job.stage("slopes", "pieces", 1.0);
         job.progress(1, 4, 2.0);
@@ -457,5 +461,280 @@ mod tests {
         assert_eq!(job.text(5.0), "probes: configuration 3 of 4, 50 %");
         job.progress(40, 100, 15.0);
         assert_eq!(job.text(15.0), "probes: configuration 3 of 4, 60 %, 40 s left");
+    }
+
+    // Record the stages of a job
+    /// Records a job, with a clock that advances at each report.
+    #[derive(Default)]
+    struct Recorder {
+        job: Mutex<(JobProgress, usize)>,
+        /// Stages in order with their parts: number and count.
+        stages: Mutex<Vec<(String, Option<[usize; 2]>)>>,
+        shares: Mutex<Vec<f64>>,
+    }
+
+    impl Recorder {
+        fn report(&self, change: impl FnOnce(&mut JobProgress, f64)) {
+            let mut job = self.job.lock().unwrap();
+            job.1 += 1;
+            let now = 1e-6 * job.1 as f64;
+            change(&mut job.0, now);
+            self.shares.lock().unwrap().push(job.0.share(now));
+        }
+    }
+
+    impl Watch for Recorder {
+        fn stage(&self, name: &str, pieces: &str) {
+            self.report(|job, now| job.stage(name, pieces, now));
+            let mut stages = self.stages.lock().unwrap();
+            if stages.last().is_none_or(|(last, _)| last != name) {
+                stages.push((name.into(), None));
+            }
+        }
+
+        fn progress(&self, done: usize, total: usize) {
+            assert!(done <= total, "{done} of {total}");
+            self.report(|job, now| job.progress(done, total, now));
+        }
+
+        fn part(&self, what: &str, number: usize, count: usize) {
+            assert!(number < count, "{what} {number} of {count}");
+            self.report(|job, now| job.part(what, number, count, now));
+            let mut stages = self.stages.lock().unwrap();
+            let name = stages.last().unwrap().0.clone();
+            stages.push((name, Some([number, count])));
+        }
+    }
+
+    /// Runs a job as it was planned, and checks its reports; `beside` are short stages that no plan has.
+    fn check_job(
+        planned: &[Stage],
+        beside: &[&str],
+        run: impl FnOnce(&Recorder) -> Result<(), crate::Error>,
+    ) {
+        let recorder = Recorder::default();
+        let stages = planned.iter().filter(|stage| stage.name != "start");
+        let stages: Vec<_> = stages.map(|stage| (stage.name.to_string(), stage.seconds)).collect();
+        recorder.job.lock().unwrap().0.plan(stages.clone());
+        run(&recorder).unwrap();
+        // Compare the stages with the plan
+        let found = recorder.stages.into_inner().unwrap();
+        for (k, (name, part)) in found.iter().enumerate() {
+            let is_planned = stages.iter().any(|(known, _)| known == name);
+            assert!(is_planned || beside.contains(&&**name), "{name} is not among {stages:?}");
+            let earlier = found[..k].iter().rev().find(|(known, _)| known == name);
+            match (earlier, part) {
+                (Some((_, Some([before, all]))), Some([number, count])) => {
+                    assert!(all == count && before <= number, "{name}: {found:?}");
+                }
+                // A stage that goes on announces its part next.
+                (Some((_, Some([before, all]))), None) => {
+                    let next = found.get(k + 1).filter(|(next, _)| next == name);
+                    let is_next = next.is_some_and(|(_, part)| part.is_some());
+                    assert!(is_next && before < all, "{name}: {found:?}");
+                }
+                (Some((_, None)), None) => panic!("{name} comes twice: {found:?}"),
+                _ => {}
+            }
+        }
+        // Check that all of the plan is reported
+        for (name, seconds) in &stages {
+            let parts = found.iter().rev().find(|(known, _)| known == name);
+            assert!(parts.is_some() || *seconds == 0.0, "{name} is never reported: {found:?}");
+            if let Some((_, Some([number, count]))) = parts {
+                assert_eq!(number + 1, *count, "{name}: {found:?}");
+            }
+        }
+        let (mut job, _) = recorder.job.into_inner().unwrap();
+        job.stage("writing", "", 1.0);
+        let share = job.share(1.0);
+        assert!((share - 1.0).abs() < 1e-9, "{share} of {stages:?}");
+        assert!(recorder.shares.into_inner().unwrap().is_sorted());
+    }
+
+    /// A laser star, and a natural one that is turned and coarser.
+    const SYSTEM: &str = "
+    atmosphere = { r0 = 0.16, outer_scale = 20, layers = [
+        { altitude = 0, fraction = 0.6, wind_speed = 8, wind_direction = 30 },
+        { altitude = 9000, fraction = 0.4, wind_speed = 20, wind_direction = 60 } ] }
+    telescope = { diameter = 2.5, obstruction = 0.3 }
+    lenslet_array = { lenslets = 5 }
+    truth_sensor = { lenslets = 5 }
+    phase = { points = 6 }
+    guide_star = [
+        { zenith = 20, azimuth = 30, height = 90e3, noise = 1e-13 },
+        { zenith = 15, azimuth = 200, noise = 1e-13, lenslets = 4, rotation = 8 } ]
+    target = [ { zenith = 8, azimuth = 75 }, { zenith = 15, azimuth = 0 } ]
+    mirror = [ { actuators = 6 } ]
+    correction = { mode = 'moao' }
+    loop = { kind = 'open', rate = 500.0, delay = 2.0 }
+    image = { wavelengths = [1.65e-6], pixel = 20.0, pixels = 32 }
+    ";
+
+    /// The same with two natural stars of one lattice.
+    fn alike() -> String {
+        let one = SYSTEM.replace("height = 90e3, ", "");
+        one.replace(", lenslets = 4, rotation = 8", "")
+    }
+
+    fn system(text: &str) -> crate::model::system::System {
+        crate::model::system::System::from_toml(text, "test").unwrap()
+    }
+
+    // Tests of jobs on covariances
+    #[test]
+    fn covariances_and_estimates_report_what_they_plan() {
+        use crate::tomography::estimate::EstimateOptions;
+        use crate::tomography::estimator::EstimatePlan;
+        use crate::tomography::inversion::Inversion;
+        use crate::turbulence::plan::{CovarianceOptions, CovariancePlan, Form};
+        let (alike, engine) = (alike(), Engine::default());
+        for (text, form) in [
+            (&*alike, Form::Toeplitz),
+            (&*alike, Form::Dense),
+            (SYSTEM, Form::Blocks),
+            (SYSTEM, Form::Dense),
+        ] {
+            let system = system(text);
+            let plan =
+                CovariancePlan::new(&system, CovarianceOptions::default().form(form)).unwrap();
+            check_job(&plan.describe(&engine).stages, &[], |watch| {
+                plan.run(&engine, watch).map(drop)
+            });
+            for method in [Inversion::Iterative, Inversion::Cholesky] {
+                let options = EstimateOptions::default().form(form).method(method);
+                let plan = EstimatePlan::new(&system, options).unwrap();
+                let plan = plan.frames(3).unwrap().fitted(&engine).unwrap();
+                let slopes = ndarray::Array2::from_shape_fn((3, plan.slopes()), |(k, i)| {
+                    1e-6 * ((k + 1) as f64 * i as f64).sin()
+                });
+                let mut stages = plan.describe(&engine).stages;
+                stages.retain(|stage| stage.name != "operators" || method == Inversion::Iterative);
+                check_job(&stages, &[], |watch| {
+                    plan.run(&engine, watch)?.estimate(slopes.view(), false, watch).map(drop)
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn reconstructors_report_what_they_plan() {
+        use crate::tomography::inversion::Inversion;
+        use crate::tomography::point_errors::PointErrorsPlan;
+        use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
+        let engine = Engine::default();
+        for text in [alike(), SYSTEM.into()] {
+            let system = system(&text);
+            for method in [Inversion::Cholesky, Inversion::Eigen, Inversion::Iterative] {
+                for delay in [0.0, 0.01] {
+                    let options = ReconstructorOptions::default().method(method).delay(delay);
+                    let plan = ReconstructorPlan::new(&system, options.tolerance(1e-3)).unwrap();
+                    check_job(&plan.describe(&engine).stages, &[], |watch| {
+                        plan.run(&engine, watch).map(drop)
+                    });
+                }
+            }
+            let options = ReconstructorOptions::default().errors_only(true).tolerance(0.05);
+            let plan = PointErrorsPlan::new(&system, options.truth(Truth::Wavefront)).unwrap();
+            let beside = ["variances before measurements"];
+            check_job(&plan.describe(&engine).unwrap().stages, &beside, |watch| {
+                plan.run(&engine, watch).map(drop)
+            });
+        }
+    }
+
+    // Tests of jobs on images
+    #[test]
+    fn images_report_what_they_plan() {
+        use crate::image::{ImagingOptions, ImagingPlan, LoopSimulation};
+        let engine = Engine::default();
+        let with = |more: &str| SYSTEM.replace("pixels = 32", &format!("pixels = 32, {more}"));
+        let mcao = |text: String| text.replace("'moao'", "'mcao'");
+        for (text, checked) in [
+            (SYSTEM.to_string(), true),
+            (mcao(SYSTEM.into()), false),
+            (with("structure = 'stationary'"), false),
+            (with("terms = ['tomography', 'fitting']"), false),
+            (mcao(with("terms = ['tomography', 'fitting', 'aliasing']")), false),
+            (with("terms = ['fitting']"), false),
+        ] {
+            let system = system(&text);
+            let options = ImagingOptions::from_toml(&text, "test").unwrap();
+            let plan = ImagingPlan::new(&system, options).unwrap();
+            let mut stages = plan.describe(&engine).stages;
+            let count = checked.then_some(2);
+            stages
+                .extend(count.map(|n| LoopSimulation::stage(&system, plan.options(), n).unwrap()));
+            check_job(&stages, &[], |watch| {
+                plan.run(&engine, watch)?;
+                let options = plan.options();
+                let squares = LoopSimulation::squares_per_lenslet(&system, options)?;
+                let check = |n| LoopSimulation::new(&system, options, squares)?.check(n, watch);
+                count.map_or(Ok(()), |n| check(n as usize).map(drop))
+            });
+        }
+    }
+
+    // Tests of jobs on slopes
+    #[test]
+    fn simulations_and_fits_report_what_they_plan() {
+        use crate::tomography::learning::{LearnOptions, LearnPlan, Unknown};
+        use crate::tomography::simulation::{SimulationOptions, SimulationPlan};
+        let (engine, system) = (Engine::default(), system(&alike()));
+        let options = SimulationOptions::default().frames(40);
+        let plan = SimulationPlan::new(&system, options).unwrap();
+        let mut slopes = None;
+        check_job(&plan.describe(&engine).stages, &[], |watch| {
+            slopes = Some(plan.run(&engine, watch)?.slopes);
+            Ok(())
+        });
+        let plan =
+            LearnPlan::new(&system, LearnOptions::default().fit([Unknown::Strengths])).unwrap();
+        let plan = plan.frames(40);
+        check_job(&plan.describe(&engine).stages, &[], |watch| {
+            plan.run(slopes.unwrap().view(), watch).map(drop)
+        });
+    }
+
+    // Tests of jobs on electrons
+    #[test]
+    fn scans_and_images_of_electrons_report_what_they_plan() {
+        use crate::electrons::sample_file::SampleFile;
+        const SAMPLE: &str = "sample = { file = 'book/systems/SI100.XYZ' }\nphonons = { configurations = 3, seed = 3 }\n[potential]\ngrid = [48, 32]\nslice_thickness = 1.3575\n[beam]\nenergy_kev = 100\n";
+        const SCAN: &str = "semi_angle = 15\n[scan]\nwindow = [[0.0, 5.43], [1.0, 4.0]]\nstep = [1.4, 1.5]\n[detector]\nbin = 4.0\nannuli = [[20.0, 40.0]]\n";
+        let engine = Engine::cpu(crate::numerics::Precision::F64);
+
+        for method in ["", "[method]\nalgorithm = 'prism'\ninterpolation = 1\n"] {
+            let text = format!("{SAMPLE}{SCAN}{method}");
+            let (plan, _) =
+                SampleFile::from_toml(&text, "test").unwrap().plan_with_summary().unwrap();
+            let mut stages = plan.describe(&engine).stages;
+            let compared = plan.by_multislice(2).is_ok();
+            stages.extend(compared.then(|| plan.comparing(2, &engine)));
+            let mut readings = plan.begin(0..plan.places()).unwrap();
+            check_job(&stages, &[], |watch| {
+                plan.run(&engine, &mut readings, watch, &mut |_| Ok(()))?;
+                if compared {
+                    plan.compare(&readings, 2, 1, &engine, watch).map(drop)
+                } else {
+                    Ok(())
+                }
+            });
+            // A run that is resumed begins at its share.
+            let recorder = Recorder::default();
+            let all = plan.describe(&engine).stages;
+            let all = all.into_iter().map(|stage| (stage.name.to_string(), stage.seconds));
+            recorder.job.lock().unwrap().0.plan(all);
+            recorder.job.lock().unwrap().0.resume();
+            let mut rest = plan.begin(0..plan.places()).unwrap();
+            rest.done = [2, 0];
+            plan.run(&engine, &mut rest, &recorder, &mut |_| Ok(())).unwrap();
+            let (job, _) = recorder.job.into_inner().unwrap();
+            assert!(job.base[1] > 0.6 && job.base[1] < 0.7, "{job:?}");
+        }
+        let text = format!("{SAMPLE}[method]\nalgorithm = 'hrtem'\n[imaging]\naperture = 15.0\n");
+        let file = SampleFile::from_toml(&text, "test").unwrap();
+        let (plan, _) = file.micrographs_with_summary().unwrap();
+        check_job(&plan.describe(&engine).stages, &[], |watch| plan.run(&engine, watch).map(drop));
     }
 }

@@ -5,9 +5,7 @@
 use super::choice;
 use super::examples::{self, examples};
 use super::progress::Terminal;
-use super::summary::{
-    align, command_line, count, file_json, file_line, file_lines, plan_text,
-};
+use super::summary::{align, command_line, count, file_json, file_line, file_lines, plan_text};
 use super::watch::with_speed;
 use crate::device::{Device, Watch, check, engine::Engine, threads};
 use crate::error::{Error, Invalid};

@@ -3,12 +3,10 @@
 
 // What the command reconstruct stands on
 use super::choice;
-use super::ranks::RankArgs;
 use super::examples::{self, words_and_examples};
 use super::progress::Terminal;
-use super::summary::{
-    align, command_line, count, file_json, file_line, file_lines, plan_text,
-};
+use super::ranks::RankArgs;
+use super::summary::{align, command_line, count, file_json, file_line, file_lines, plan_text};
 use super::telemetry::{Loops, TELEMETRY, is_named_telemetry};
 use super::watch::{complain, with_speed};
 use crate::device::{Device, Watch, check, engine::Engine, threads};
@@ -198,8 +196,7 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let telemetry = match (telemetry, &told.found.reconstructor) {
         (Some((path, loops)), Some(matrix)) => {
             terminal.writes(&path);
-            let (of_system, by_engine) =
-                ((&told.system, matrix), (&told.engine, args.precision));
+            let (of_system, by_engine) = ((&told.system, matrix), (&told.engine, args.precision));
             Some(loops.draft(&path, of_system, by_engine, origin)?)
         }
         _ => None,
@@ -252,10 +249,11 @@ impl ReconstructArgs {
             return Err(Invalid::new("save", "eigenvalues", expected).into());
         }
         let expected = "no telemetry, as only errors are asked for";
+        let old = self.save.contains(&Extra::Aot) && plan.errors_only();
+        accept(!old, "save", "aot", expected)?;
         let telemetry = self.telemetry_file().filter(|_| plan.errors_only());
-        telemetry.map_or(Ok(()), |path| {
-            Err(Invalid::new("telemetry", path.display(), expected).into())
-        })
+        telemetry
+            .map_or(Ok(()), |path| Err(Invalid::new("telemetry", path.display(), expected).into()))
     }
 
     /// The file of the telemetry, if there shall be one: by its old option next to the output.

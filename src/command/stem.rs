@@ -6,8 +6,8 @@ mod sample_report;
 // What the command stem stands on
 use self::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
 use super::choice;
-use super::prismatic::FromPrismatic;
 use super::examples::{self, examples};
+use super::prismatic::FromPrismatic;
 use super::progress::Terminal;
 use super::summary::{align, command_line, count, file_json, file_line, file_lines};
 use super::watch::{complain, with_speed};
@@ -274,7 +274,10 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     let counted = plan.counting(&engine)?.filter(|_| is_new && !checkpoint(output).exists());
     let job = || match is_new {
         true => description.clone(),
-        false => Description { stages: run.comparison_stage().into_iter().collect(), ..description.clone() },
+        false => Description {
+            stages: run.comparison_stage().into_iter().collect(),
+            ..description.clone()
+        },
     };
     let picture_file = picture.map(|(path, _)| path);
     terminal.plan(job, counted, [Some(output.as_path()), picture_file].into_iter().flatten());
@@ -420,9 +423,6 @@ impl Run<'_> {
         let ran = self.plan.run(self.engine, &mut readings, watch, &mut keep);
         if matches!(ran, Err(Error::Cancelled)) && readings.done != [0, 0] {
             readings.write(&path, self.fingerprint)?;
-            if !self.args.quiet {
-                complain("note", &format!("{} keeps what is done; the same command resumes it", path.display()));
-            }
         }
         ran.map(|()| (readings, Some(resumed).filter(|_| !fresh)))
     }
@@ -502,7 +502,9 @@ impl Run<'_> {
         let probes = format!("{probes} of {}", count(places, "probe"));
         match all {
             1 => probes,
-            _ => format!("{configurations} of {}, {probes} of the next", count(all, "configuration")),
+            _ => {
+                format!("{configurations} of {}, {probes} of the next", count(all, "configuration"))
+            }
         }
     }
 

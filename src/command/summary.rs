@@ -394,7 +394,10 @@ impl Told {
             [self.numbers, self.dense].map(|numbers| in_bytes(numbers.saturating_mul(8)));
         let highest = self.chosen.sampling.oversampling() as f64 / (2.0 * self.sampling);
         [
-            (name, format!("sampling {} m, {} of {size}", self.sampling, count(self.blocks, "block"))),
+            (
+                name,
+                format!("sampling {} m, {} of {size}", self.sampling, count(self.blocks, "block")),
+            ),
             ("", format!("{compressed} in Toeplitz form, {dense} dense")),
             ("", format!("spectral: {}, up to {highest:.1} m⁻¹", self.chosen)),
         ]

@@ -207,8 +207,7 @@ impl MicrographPlan {
         let pass = |precision| configurations as f64 * seconds_of_a_pass(&options.grid, precision);
         let made = slices as f64 * making * pass(Precision::F32) / threads() as f64;
         let followed = (slices + 2 * defoci * ends) as f64 * pass(engine.precision());
-        let stages =
-            vec![Stage::alone(EXIT_WAVES, &[(Work::Transforms, made + followed)], engine)];
+        let stages = vec![Stage::alone(EXIT_WAVES, &[(Work::Transforms, made + followed)], engine)];
         Description {
             what: match ends {
                 1 => format!("images of a plane wave, foci: {defoci}"),

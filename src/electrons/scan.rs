@@ -13,8 +13,8 @@ use super::wave_grid::WaveGrid;
 #[cfg(feature = "cuda")]
 use crate::device::gpu::Buffer;
 use crate::device::{
-    Description, Engine, Memory, Part, Stage, Watch, Work, Workers, dispatch, dispatch_in_runs, gather,
-    threads,
+    Description, Engine, Memory, Part, Stage, Watch, Work, Workers, dispatch, dispatch_in_runs,
+    gather, threads,
 };
 use crate::error::{Error, Invalid, accept, count, finite, is_ordered, positive};
 use crate::numerics::real::{Precision, Real};

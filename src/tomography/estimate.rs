@@ -27,9 +27,8 @@ use crate::tomography::interpolation::{SampledErrors, interpolation_error};
 use crate::tomography::inversion::Inversion;
 use crate::turbulence::blocks::Rectangles;
 use crate::turbulence::plan::{
-    SLOPES, WAVEFRONT,
-    CovarianceOptions, CovariancePlan, Form, PIECES, SlopeCovariancePlan, WavefrontSlopes,
-    dense_slopes, dense_wavefront_slope,
+    CovarianceOptions, CovariancePlan, Form, PIECES, SLOPES, SlopeCovariancePlan, WAVEFRONT,
+    WavefrontSlopes, dense_slopes, dense_wavefront_slope,
 };
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
@@ -905,7 +904,7 @@ pub(crate) mod tests {
             let system = system(heights, disc);
             // Pose the same with dense matrices
             let order = SlopeOrder::new(&system.valid_lenslets());
-            let [theta, xi] = dense_matrices(&system, &Engine::default(), &silent).unwrap();
+            let [theta, xi] = dense_matrices(&system, &Engine::default(), (&silent, &silent)).unwrap();
             let xi = faer::Mat::from_fn(xi.nrows(), xi.ncols(), |row, column| xi[[row, column]]);
             let noise = |k: usize| if k < order.index(1, 0, 0) { 1e-13 } else { 3e-13 };
             let measured = faer::Mat::from_fn(order.len(), order.len(), |row, column| {

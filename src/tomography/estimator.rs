@@ -232,8 +232,11 @@ impl EstimatePlan {
     /// # Errors
     /// `Memory`, and what a device says.
     pub fn check(&self, engine: &Engine) -> Result<(), Error> {
-        let what =
-            format!("the estimate of {} from {} slopes", count(self.0.targets, "target"), self.slopes());
+        let what = format!(
+            "the estimate of {} from {} slopes",
+            count(self.0.targets, "target"),
+            self.slopes()
+        );
         self.memory(engine).check(engine, &what)
     }
 

@@ -25,7 +25,7 @@ use crate::tomography::estimator::EstimatePlan;
 use crate::tomography::inversion::{Inversion, iterations, toeplitz_product};
 use crate::tomography::reconstructor::ReconstructorOptions;
 use crate::turbulence::phase::VonKarman;
-use crate::turbulence::plan::Form;
+use crate::turbulence::plan::{Form, WAVEFRONTS};
 use ndarray::{Array1, Array2, s};
 use rayon::prelude::*;
 use std::f64::consts::PI;
@@ -503,7 +503,11 @@ impl PointErrorsPlan {
             slope_model: told.slope_model,
             engine: engine.name(),
             memory: self.memory(engine)?,
-            stages: vec![Stage::new(POINTS, &[(Work::Transforms, work)], engine)],
+            stages: {
+                let own = Stage::new(POINTS, &[(Work::Transforms, work)], engine);
+                let among = |stage: &Stage| stage.name != WAVEFRONTS && stage.name != "start";
+                told.stages.into_iter().filter(among).chain([own]).collect()
+            },
             rates: engine.speed().to_string(),
         })
     }

@@ -804,7 +804,8 @@ impl CovariancePlan {
             }
             Posed::Blocks(blocks) => {
                 let lattices = blocks.slopes.iter().enumerate();
-                let lattices = lattices.map(|(k, plan)| plan.compute(engine, &blocks.part(k, watch)));
+                let lattices =
+                    lattices.map(|(k, plan)| plan.compute(engine, &blocks.part(k, watch)));
                 let lattices = lattices.collect::<Result<_, Error>>()?;
                 let last = blocks.part(blocks.slopes.len(), watch);
                 let rectangles = blocks.rectangles(&self.system, engine, &last)?;

@@ -62,9 +62,8 @@ impl ReconstructorPlan {
         let posed = groups(system, &plan)?;
         let count = posed.len() + usize::from(plan.blocks().is_some());
         let part = |number| StageParts { whole: watch, what: "set of stars", number, count };
-        let compute = |(k, group): (usize, &PosedGroup)| {
-            group.compute((system, &valid), engine, &part(k))
-        };
+        let compute =
+            |(k, group): (usize, &PosedGroup)| group.compute((system, &valid), engine, &part(k));
         let last = part(posed.len());
         let groups = posed.iter().enumerate().map(compute).collect::<Result<Vec<_>, _>>()?;
         let groups: Vec<Group> = groups.iter().map(Grouped::group).collect();
