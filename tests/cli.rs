@@ -1644,3 +1644,137 @@ fn seeds_have_no_frame_in_common() -> Checked {
     assert!(again.outer_iter().zip(&frames[8..]).all(|(a, b)| a.to_vec() == *b));
     Ok(())
 }
+
+/// The old option for the format of a file works with a note, and one that contradicts the new one is refused.
+#[test]
+fn the_old_option_for_formats_comes_with_a_note() -> Checked {
+    let run = Run::new()?;
+    let output = run.covariance("small", "-o a --save fits")?;
+    assert!(output.status.success(), "{output:?}");
+    let note = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(note, "note: --save fits has become --format fits\n");
+    said(&run.covariance("small", "-o b --save fits --quiet")?);
+    assert_eq!(fs::metadata(run.path("a"))?.len(), fs::metadata(run.path("b"))?.len());
+    let small = book("small");
+    run.refuses(&format!("covariance {} -o c --save fits --format npz", small.display()), &["--format"])
+}
+
+/// Examples of all helps that take seconds run as they are printed.
+#[test]
+fn examples_of_helps_run_as_printed() -> Checked {
+    let run = Run::new()?;
+    fs::create_dir(run.path("out"))?;
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("book"), run.path("book"))?;
+    let slow = ["lenslet bench", "lenslet stem book", "lenslet info", "out/covariance.npz"];
+    let mut examples = Vec::new();
+    for command in [
+        "",
+        "covariance",
+        "estimate",
+        "reconstruct",
+        "psf",
+        "import",
+        "learn",
+        "simulate",
+        "stem",
+        "info",
+        "bench",
+    ] {
+        let help = said(&run.lenslet(&format!("{command} --help"))?);
+        let end: Vec<&str> = help.trim_end().lines().rev().take(3).collect();
+        assert_eq!(end.last(), Some(&"Examples:"), "{help}");
+        let lines = end[..2].iter().map(|line| line.trim_start().to_string());
+        examples.extend(lines.filter(|line| !slow.iter().any(|slow| line.contains(slow))));
+    }
+    examples.dedup();
+    assert!(examples.len() > 12, "{examples:?}");
+    for line in examples {
+        let mut command = Command::new("sh");
+        let shown = line.replacen("lenslet", env!("CARGO_BIN_EXE_lenslet"), 1);
+        command.args(["-c", &shown]).current_dir(run.path("."));
+        let output = command.env_remove("HOME").env_remove("XDG_CACHE_HOME").output()?;
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && !error.contains("error"), "{line}: {error}");
+        let words = line.split_whitespace();
+        let written = words.filter(|word| word.starts_with("out/"));
+        written.for_each(|file| assert!(run.path(file).exists(), "{line}"));
+    }
+    Ok(())
+}
+
+/// On a terminal one line shows stage, share and remaining time of the whole job, and ends at 100 %; a pipe gets nothing.
+#[cfg(target_os = "linux")]
+#[test]
+fn terminals_show_the_progress_of_the_whole_job() -> Checked {
+    let run = Run::new()?;
+    let moao = book("small-moao");
+    let line = format!("{} psf {} -o p.npz", env!("CARGO_BIN_EXE_lenslet"), moao.display());
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).current_dir(run.path("."));
+    let Ok(output) = command.env("TERM", "xterm").env("COLUMNS", "120").output() else {
+        eprintln!("skipped: there is no command script");
+        return Ok(());
+    };
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let words = shown.split(['\r', '\u{1b}']).filter_map(|line| {
+        let share = line.split(" %").next()?.rsplit([' ', ',']).next()?;
+        share.parse::<u32>().ok().filter(|_| line.contains(" %"))
+    });
+    let shares: Vec<u32> = words.take_while(|_| true).collect();
+    assert!(shares.is_sorted() && shares.last() == Some(&100), "{shares:?} in {shown}");
+    assert!(shown.contains("images: target ") && shown.contains(" of 2, "), "{shown}");
+    assert!(shown.contains("output      p.npz: psf"), "{shown}");
+    let quiet = line + " --quiet";
+    let mut command = Command::new("script");
+    let output = command.args(["-qec", &quiet, "/dev/null"]).current_dir(run.path(".")).output()?;
+    assert!(output.stdout.is_empty(), "{output:?}");
+    Ok(())
+}
+
+/// Plans and summaries write one of anything in the singular, and name output and plot alike.
+#[test]
+fn one_of_anything_is_in_the_singular() -> Checked {
+    let run = Run::new()?;
+    let system = "atmosphere = { r0 = 0.16, outer_scale = 20, layers = [{ altitude = 0, fraction = 1, \
+                  wind_speed = 8, wind_direction = 30 }] }\ntelescope = { diameter = 2.5 }\n\
+                  lenslet_array = { lenslets = 5 }\nphase = { points = 6 }\n\
+                  guide_star = [{ noise = 1e-13 }]\ntarget = [{ zenith = 8 }]\nmirror = [{ actuators = 6 }]\n\
+                  image = { wavelengths = [1.65e-6], pixel = 20.0, pixels = 32 }\n";
+    fs::write(run.path("one.toml"), system)?;
+    let sample = "[sample]\nfile = \"SI100.XYZ\"\n[potential]\ngrid = [48, 32]\nslice_thickness = 5.43\n\
+                  [beam]\nenergy_kev = 100.0\nsemi_angle = 15.0\n[scan]\nwindow = [[0.0, 5.43], [1.0, 4.0]]\n\
+                  step = [5.43, 3.0]\n[detector]\nbin = 4.0\nannuli = [[20.0, 40.0]]\n";
+    fs::write(run.path("one-sample.toml"), sample)?;
+    fs::copy(book("small").with_file_name("SI100.XYZ"), run.path("SI100.XYZ"))?;
+    for (args, files) in [
+        ("covariance one.toml -o c.npz --plot c.svg", &["c.npz", "c.svg"][..]),
+        ("simulate one.toml -o s.npz --wavefront t.npz", &["s.npz"]),
+        ("simulate one.toml -o s.npz --frames 30 --seed 3", &["s.npz"]),
+        ("estimate one.toml --slopes s.npz -o e.npz --plot e.svg", &["e.npz", "e.svg"]),
+        ("learn one.toml --slopes s.npz --fit strengths -o l.toml --plot l.svg", &["l.toml", "l.svg"]),
+        ("reconstruct one.toml -o r.npz --plot r.svg", &["r.npz", "r.svg"]),
+        ("reconstruct one.toml --truth wavefront --errors-only -o w.npz --plot w.svg", &["w.npz", "w.svg"]),
+        ("psf one.toml -o p.fits --plot p.svg", &["p.fits", "p.svg"]),
+        ("stem one-sample.toml -o o.npz --plot o.svg", &["o.npz", "o.svg"]),
+    ] {
+        let plan = said(&run.lenslet(&format!("{args} --plan"))?);
+        let output = run.lenslet(args)?;
+        assert!(output.status.success(), "{args}: {output:?}");
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        for text in [&plan, &told] {
+            for noun in [
+                "configuration", "target", "guide star", "layer", "frame", "slice", "thread", "wavefront",
+                "simulated frame", "iteration", "step", "refinement", "beam", "image", "probe",
+            ] {
+                let bad = format!(" 1 {noun}s");
+                assert!(!text.contains(&bad), "{args}: {bad} in {text}");
+            }
+        }
+        for (role, file) in ["output", "plot"].iter().zip(files) {
+            let line = format!("\n{role:<12}{file}");
+            assert!(told.contains(&line), "{args}: {line} in {told}");
+        }
+    }
+    Ok(())
+}

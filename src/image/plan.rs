@@ -379,6 +379,9 @@ impl ImagingPlan {
     /// What the plan will do.
     pub fn describe(&self, engine: &Engine) -> Description {
         let mut told = self.reconstruction.describe(engine);
+        if !self.has(ErrorTerm::Tomography) && self.independent.is_some() {
+            told.stages.clear(); // nothing is reconstructed
+        }
         let (targets, image) = (self.correction.targets(), &self.options.image);
         told.what = format!("images of {}, and {}", count(targets, "target"), told.what);
         let waves = image.wavelengths.len();

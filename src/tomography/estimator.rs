@@ -249,6 +249,8 @@ impl EstimatePlan {
         let (model, options) = (self.0.compute(engine, watch)?, self.0.options);
         #[cfg(feature = "factorise")]
         if self.1 != Inversion::Iterative {
+            watch.stage(OPERATORS, "");
+            check(watch)?;
             watch.stage(FACTOR, "");
             let model = (model, self.0.covariances.system());
             let factorised = Factorised::new(model, options, self.1, engine, watch)?;
