@@ -4,10 +4,10 @@
 // What the command bench stands on
 use super::choice;
 use super::examples::{self, examples};
-use super::progress::Terminal;
+use super::progress::{Terminal, with_speed};
 use super::ranks::RankArgs;
 use super::summary::{plan_json, plan_text};
-use super::watch::{complain, with_speed};
+use super::watch::complain;
 use crate::bench::calibration::{self, Kept};
 use crate::bench::electrons::{CASES, StemSheet, chosen};
 use crate::bench::{self, gpu::Sheet};

@@ -45,6 +45,7 @@ pub fn formats() -> impl TypedValueParser<Value = ArrayFormat> {
     ])
 }
 
+// Format of a file by option
 /// The format of a file whose name does not give it.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct FileFormat {

@@ -3,9 +3,8 @@
 
 // What the command covariance stands on
 use super::examples::{self, examples};
-use super::progress::Terminal;
+use super::progress::{Terminal, with_speed};
 use super::summary::{Summary, command_line, method_and_error, plan_text};
-use super::watch::with_speed;
 use crate::command::choice;
 use crate::device::{Device, check, engine::Engine};
 use crate::error::{Error, Invalid};

@@ -3,11 +3,10 @@
 
 // What the command estimate stands on
 use super::examples::{self, words_and_examples};
-use super::progress::Terminal;
+use super::progress::{Terminal, with_speed};
 use super::summary::{
     Said, align, command_line, count, file_json, file_line, file_lines, plan_text,
 };
-use super::watch::with_speed;
 use crate::command::choice;
 use crate::device::engine::Engine;
 use crate::device::{self, Device, check};

@@ -4,11 +4,10 @@
 // What the command learn stands on
 use super::choice;
 use super::examples::{self, words_and_examples};
-use super::progress::Terminal;
+use super::progress::{Terminal, with_speed};
 use super::summary::{
     Said, align, command_line, count, file_json, file_line, file_lines, plan_text,
 };
-use super::watch::with_speed;
 use crate::device::{check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::files::draft::{Draft, check_files};

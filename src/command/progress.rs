@@ -3,8 +3,10 @@
 
 // Imports of the progress
 use super::summary::roughly;
-use super::watch::is_interrupted;
-use crate::device::{Description, Stage, Watch};
+use super::watch::{complain, is_interrupted};
+use crate::bench::calibration::{self, Kept};
+use crate::device::{Description, Engine, Stage, Watch};
+use crate::error::Error;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -377,12 +379,42 @@ fn job_stages<'p>(
     planned.chain(files).collect()
 }
 
+// Know the speed of the machine
+/// The engine with the speed of its machine, which is read from the user's cache, or else measured and kept there if it is `wanted`.
+/// Where a user has no cache, or nothing can be measured, it is the built-in one.
+///
+/// # Errors
+/// `Cancelled`.
+pub fn with_speed(engine: Engine, wanted: bool) -> Result<Engine, Error> {
+    let Some(kept) = Kept::of(&engine) else { return Ok(engine) };
+    if let Some(speed) = kept.speed() {
+        return Ok(engine.with_speed(speed));
+    }
+    if !wanted {
+        return Ok(engine);
+    }
+    let terminal = Terminal::new(false);
+    terminal.plan_stages([(calibration::STAGE.to_string(), 1.0)]);
+    let measured = calibration::measure(&engine, &terminal);
+    drop(terminal);
+    match measured.and_then(|measured| Ok(calibration::speed(&measured)?)) {
+        Ok(speed) => {
+            let unkept = |error| complain("warning", &kept.cannot_keep(error));
+            kept.keep(&speed).unwrap_or_else(unkept);
+            Ok(engine.with_speed(speed))
+        }
+        Err(Error::Cancelled) => Err(Error::Cancelled),
+        Err(error) => {
+            complain("warning", &format_args!("the speed of this machine is not known: {error}"));
+            Ok(engine)
+        }
+    }
+}
+
 // Tests of the progress
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Engine;
-    use std::sync::Mutex;
 
     // Tests of shares and times
     #[test]
@@ -413,6 +445,7 @@ mod tests {
         assert_eq!(job.text(60.0), "writing y.npz, 100 %");
     }
 
+    // Parts of stages come again
     #[test]
     fn parts_of_stages_come_again_after_other_stages() {
         let mut job = JobProgress::default();
@@ -518,6 +551,7 @@ mod tests {
         }
     }
 
+    // Check a recorded job
     /// Runs a job as it was planned, and checks its reports; `beside` are short stages that no plan has.
     fn check_job(
         planned: &[Stage],
@@ -550,6 +584,7 @@ mod tests {
             }
         }
         // Check that all of the plan is reported
+        // Check that all of a plan is reported
         for (name, seconds) in &stages {
             let parts = found.iter().rev().find(|(known, _)| known == name);
             assert!(parts.is_some() || *seconds == 0.0, "{name} is never reported: {found:?}");
@@ -557,6 +592,7 @@ mod tests {
                 assert_eq!(number + 1, *count, "{name}: {found:?}");
             }
         }
+
         let (mut job, _) = recorder.job.into_inner().unwrap();
         job.stage("writing", "", 1.0);
         let share = job.share(1.0);
@@ -564,6 +600,7 @@ mod tests {
         assert!(recorder.shares.into_inner().unwrap().is_sorted());
     }
 
+    // Systems of recorded jobs
     /// A laser star, and a natural one that is turned and coarser.
     const SYSTEM: &str = "
     atmosphere = { r0 = 0.16, outer_scale = 20, layers = [

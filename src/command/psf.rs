@@ -4,9 +4,8 @@
 // What the command psf stands on
 use super::choice;
 use super::examples::{self, examples};
-use super::progress::Terminal;
+use super::progress::{Terminal, with_speed};
 use super::summary::{align, command_line, count, file_json, file_line, file_lines, plan_text};
-use super::watch::with_speed;
 use crate::device::{Device, Watch, check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
@@ -360,6 +359,7 @@ impl Told<'_> {
 
 // Tell of fields and of targets
 impl Told<'_> {
+    // Files written beside images
     /// Files that are written beside the images.
     fn further_files(&self) -> [(&'static str, Option<&Path>); 3] {
         let Self { args, .. } = self;

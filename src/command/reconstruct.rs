@@ -4,11 +4,11 @@
 // What the command reconstruct stands on
 use super::choice;
 use super::examples::{self, words_and_examples};
-use super::progress::Terminal;
+use super::progress::{Terminal, with_speed};
 use super::ranks::RankArgs;
 use super::summary::{align, command_line, count, file_json, file_line, file_lines, plan_text};
 use super::telemetry::{Loops, TELEMETRY, is_named_telemetry};
-use super::watch::{complain, with_speed};
+use super::watch::complain;
 use crate::device::{Device, Watch, check, engine::Engine, threads};
 use crate::error::{Error, Invalid, accept};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};

@@ -4,10 +4,9 @@
 // What the command simulate stands on
 use super::choice;
 use super::examples::{self, words_and_examples};
-use super::progress::Terminal;
+use super::progress::{Terminal, with_speed};
 use super::summary::{align, command_line, file_json, file_line, plan_text};
 use super::telemetry::{draft_of_slopes, is_named_telemetry};
-use super::watch::with_speed;
 use crate::device::{check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};

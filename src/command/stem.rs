@@ -8,9 +8,9 @@ use self::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
 use super::choice;
 use super::examples::{self, examples};
 use super::prismatic::FromPrismatic;
-use super::progress::Terminal;
+use super::progress::{Terminal, with_speed};
 use super::summary::{align, command_line, count, file_json, file_line, file_lines};
-use super::watch::{complain, with_speed};
+use super::watch::complain;
 use crate::device::{Description, Device, Engine, Stage, Watch, WithinStage, check};
 use crate::electrons::sample_file::{Algorithm, SampleFile};
 use crate::electrons::{Beside, Comparison, DetectorError, Finishing, SampleSummary};
@@ -271,6 +271,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         save,
     };
     let is_new = args.collect.is_empty();
+    // Plan the progress of a scan
     let counted = plan.counting(&engine)?.filter(|_| is_new && !checkpoint(output).exists());
     let job = || match is_new {
         true => description.clone(),
@@ -281,6 +282,7 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     };
     let picture_file = picture.map(|(path, _)| path);
     terminal.plan(job, counted, [Some(output.as_path()), picture_file].into_iter().flatten());
+
     let (readings, resumed) = match is_new {
         true => run.compute(output, &terminal)?,
         false => (run.join()?, None),
@@ -380,6 +382,7 @@ fn checkpoint(output: &Path) -> PathBuf {
 }
 
 impl Run<'_> {
+    // Stage of the comparison
     /// The stage of the comparison with multislice, if there is one.
     fn comparison_stage(&self) -> Option<Stage> {
         self.args.compare.map(|count| self.plan.comparing(count, self.engine))
@@ -496,6 +499,7 @@ impl Run<'_> {
         Ok(signals)
     }
 
+    // Done parts of a checkpoint
     /// What a checkpoint has done, in words.
     fn done(&self, [configurations, probes]: [usize; 2]) -> String {
         let (all, places) = (self.plan.configurations(), self.plan.places());

@@ -1,10 +1,8 @@
 // Tangled from book/src/summaries.md: edit there, or here and run cargo tangle stitch.
 //! How a user stops a command, and how a command warns the user.
 
-use super::progress::Terminal;
-use crate::bench::calibration::{self, Kept};
-use crate::device::{Engine, temporary};
-use crate::error::{Error, escaped_lines};
+use crate::device::temporary;
+use crate::error::escaped_lines;
 use signal_hook::{consts, flag};
 #[cfg(unix)]
 use std::io::Read;
@@ -107,38 +105,6 @@ fn survives(signal: i32) -> bool {
     let kill = format!("kill -{signal} $$");
     let shell = std::process::Command::new("sh").args(["-c", &kill]).status();
     shell.is_ok_and(|status| status.success())
-}
-
-// Know the speed of the machine
-/// The engine with the speed of its machine, which is read from the user's cache, or else measured and kept there if it is `wanted`.
-/// Where a user has no cache, or nothing can be measured, it is the built-in one.
-///
-/// # Errors
-/// `Cancelled`.
-pub fn with_speed(engine: Engine, wanted: bool) -> Result<Engine, Error> {
-    let Some(kept) = Kept::of(&engine) else { return Ok(engine) };
-    if let Some(speed) = kept.speed() {
-        return Ok(engine.with_speed(speed));
-    }
-    if !wanted {
-        return Ok(engine);
-    }
-    let terminal = Terminal::new(false);
-    terminal.plan_stages([(calibration::STAGE.to_string(), 1.0)]);
-    let measured = calibration::measure(&engine, &terminal);
-    drop(terminal);
-    match measured.and_then(|measured| Ok(calibration::speed(&measured)?)) {
-        Ok(speed) => {
-            let unkept = |error| complain("warning", &kept.cannot_keep(error));
-            kept.keep(&speed).unwrap_or_else(unkept);
-            Ok(engine.with_speed(speed))
-        }
-        Err(Error::Cancelled) => Err(Error::Cancelled),
-        Err(error) => {
-            complain("warning", &format_args!("the speed of this machine is not known: {error}"));
-            Ok(engine)
-        }
-    }
 }
 
 // Complain on the standard error

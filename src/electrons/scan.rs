@@ -384,6 +384,7 @@ impl StemPlan {
         })
     }
 
+    // Report stages of a configuration
     /// Reports that a stage of configuration `c` begins.
     fn stage(&self, name: &str, c: usize, watch: &dyn Watch) {
         watch.stage(name, if name == PROBES { PROBES } else { "" });

@@ -431,6 +431,7 @@ impl LoopSimulation {
         Ok((system.wavefront_pitch() / step * (1.0 - 1e-12)).ceil().max(1.0) as usize)
     }
 
+    // Stage of simulated loops
     /// The stage of so many realisations for a system: as many frames as its loop takes to settle, each sampled at two times.
     ///
     /// # Errors

@@ -904,7 +904,8 @@ pub(crate) mod tests {
             let system = system(heights, disc);
             // Pose the same with dense matrices
             let order = SlopeOrder::new(&system.valid_lenslets());
-            let [theta, xi] = dense_matrices(&system, &Engine::default(), (&silent, &silent)).unwrap();
+            let [theta, xi] =
+                dense_matrices(&system, &Engine::default(), (&silent, &silent)).unwrap();
             let xi = faer::Mat::from_fn(xi.nrows(), xi.ncols(), |row, column| xi[[row, column]]);
             let noise = |k: usize| if k < order.index(1, 0, 0) { 1e-13 } else { 3e-13 };
             let measured = faer::Mat::from_fn(order.len(), order.len(), |row, column| {

@@ -3,9 +3,8 @@
 
 // What images by command stand on
 use super::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
-use crate::command::progress::Terminal;
+use crate::command::progress::{Terminal, with_speed};
 use crate::command::summary::{align, command_line, count, file_json, file_line, file_lines};
-use crate::command::watch::with_speed;
 use crate::device::{Engine, check};
 use crate::electrons::sample_file::SampleFile;
 use crate::electrons::{Micrographs, SampleSummary};
