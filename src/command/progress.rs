@@ -494,6 +494,7 @@ mod tests {
         assert_eq!(job.text(60.0), "rows: 1 of 1000, 0 %");
     }
 
+    // Resumed jobs
     /// A job that is resumed has a share that took no time.
     #[test]
     fn resumed_jobs_start_at_their_share() {

@@ -415,6 +415,7 @@ impl Run<'_> {
             true => self.plan.kept_by_multislice(&places, self.engine, watch)?,
             false => Vec::new(),
         };
+        // Keep a checkpoint now and then
         let mut keep = |now: &StemReadings| {
             self.check_kept(&std::mem::take(&mut kept_by_multislice), now)?;
             if kept.elapsed().as_secs_f64() < self.args.checkpoint && !watch.cancelled() {
@@ -423,6 +424,7 @@ impl Run<'_> {
             kept = Instant::now();
             now.write(&path, self.fingerprint)
         };
+
         let ran = self.plan.run(self.engine, &mut readings, watch, &mut keep);
         if matches!(ran, Err(Error::Cancelled)) && readings.done != [0, 0] {
             readings.write(&path, self.fingerprint)?;

@@ -481,6 +481,7 @@ impl StemPlan {
     }
 }
 
+// Names of the stages of a configuration
 /// The stages of a configuration, as a watcher is told.
 const SLICES: &str = "slices";
 const BEAMS: &str = "beams";
@@ -971,8 +972,10 @@ impl StemPlan {
         let devices = self.memory_there(engine, number, beams);
         #[cfg(not(feature = "cuda"))]
         let devices = Vec::new();
-        let what =
-            format!("a scan of {} × {} probes", options.scan.counts()[0], options.scan.counts()[1]);
+        let what = match options.scan.counts() {
+            [1, 1] => "a scan of 1 probe".into(),
+            [x, y] => format!("a scan of {x} × {y} probes"),
+        };
         let grid = format!(
             "{nx} × {ny} samples, {}, {}",
             count(slices, "slice"),
