@@ -384,6 +384,7 @@ impl StemPlan {
         })
     }
 
+    // Follow a block of probes
     // Report stages of a configuration
     /// Reports that a stage of configuration `c` begins.
     fn stage(&self, name: &str, c: usize, watch: &dyn Watch) {
@@ -396,7 +397,6 @@ impl StemPlan {
         matches!(self.options.method, StemMethod::Prism { .. })
     }
 
-    // Follow a block of probes
     /// Takes all places of a part through one configuration, from where they are.
     fn configuration(
         &self,
@@ -481,13 +481,13 @@ impl StemPlan {
     }
 }
 
+// Another focus, another thread
 // Names of the stages of a configuration
 /// The stages of a configuration, as a watcher is told.
 const SLICES: &str = "slices";
 const BEAMS: &str = "beams";
 const PROBES: &str = "probes";
 
-// Another focus, another thread
 /// The probe with another defocus.
 pub(super) fn focused(probe: &Probe, defocus: f64) -> Probe {
     let mut probe = probe.clone();
