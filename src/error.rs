@@ -274,9 +274,9 @@ pub enum Error {
     // Say that a solver has not converged
     /// An iterative solver has used up its iterations.
     #[error(
-        "{} has not converged: after {iterations} iterations the relative residual is {residual:.1e}, \
+        "{} has not converged: after {} the relative residual is {residual:.1e}, \
          and at most {tolerance:.1e} was asked for",
-        escaped(.what)
+        escaped(.what), count(*.iterations, "iteration")
     )]
     NotConverged {
         /// What was being solved.
@@ -326,8 +326,13 @@ pub fn in_bytes(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     match units.iter().find(|(power, _)| bytes >> power > 0) {
         Some((power, unit)) => format!("{:.1} {unit}", bytes as f64 / (1u64 << power) as f64),
-        None => format!("{bytes} bytes"),
+        None => count(bytes as usize, "byte"),
     }
+}
+
+/// A number of things: `3 targets`, or `1 target`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 // Check that errors speak plainly

@@ -182,10 +182,10 @@ fn the_format_follows_the_name_or_is_given_where_that_says_nothing() -> Checked 
     let run = Run::new()?;
     for (args, name, fits) in [
         ("-o a.FITS --precision f32", "a.FITS", true),
-        ("-o b.fts --precision f32 --save fits", "b.fts", true),
+        ("-o b.fts --precision f32 --format fits", "b.fts", true),
         ("-o c.npz --precision f32", "c.npz", false),
-        ("-o d.tmp --save fits --precision f32", "d.tmp", true),
-        ("-o e --save npz --precision f32", "e", false),
+        ("-o d.tmp --format fits --precision f32", "d.tmp", true),
+        ("-o e --format npz --precision f32", "e", false),
     ] {
         let told = said(&run.covariance("small", &format!("{args} --json"))?);
         let told: serde_json::Value = serde_json::from_str(&told)?;
@@ -210,8 +210,8 @@ fn the_format_follows_the_name_or_is_given_where_that_says_nothing() -> Checked 
         ("covariance -o c.npy", "ends in .npz, .fits, .fit or .fts"),
         ("covariance -o c.fits.gz", "ends in .npz, .fits, .fit or .fts"),
         ("covariance -o cov", "ends in .npz, .fits, .fit or .fts"),
-        ("covariance -o c.fits --save npz", "ends in .npz"),
-        ("covariance -o c.npy --save npz", "ends in .npz"),
+        ("covariance -o c.fits --format npz", "ends in .npz"),
+        ("covariance -o c.npy --format npz", "ends in .npz"),
         ("estimate --slopes s.npy -o e.dat", "ends in .npz, .fits, .fit or .fts"),
         (
             "simulate -o s.h5",
@@ -238,7 +238,7 @@ fn names_are_nothing_but_names() -> Checked {
     for name in ["!old.fits", "a[compress].fits", "b(c).fits+1", "[1](copy)/d[2:3].fits", "é.fits"]
     {
         fs::write(run.path(name), "an older result")?;
-        said(&run.covariance("small", &format!("-o {name} --save fits"))?);
+        said(&run.covariance("small", &format!("-o {name} --format fits"))?);
         assert!(arrays(name)? == plain, "{name}");
     }
     assert_eq!(run.names()?.len(), 6);
@@ -305,14 +305,14 @@ fn bad_requests_are_refused() -> Checked {
         (format!("covariance {small} -o cov.npz --plot no/such/cov.svg"), &["no/such"]),
         (format!("covariance {small} -o cov.npz --plot cov.pdf"), &["cov.pdf", ".svg or .png"]),
         (format!("covariance {small} -o cov.npz --plot cov"), &[".svg or .png"]),
-        (format!("covariance {small} -o cov.svg --save npz --plot ./cov.svg"), &["another file"]),
+        (format!("covariance {small} -o cov.svg --format npz --plot ./cov.svg"), &["another file"]),
         (format!("covariance {small} -o cov.npz --pair 0,0"), &["--plot"]),
         (format!("covariance {small} -o cov.npz --plot c.svg --pair 0,1"), &["pair = 0,1", "0"]),
         (format!("covariance {keck} -o cov.npz --plot c.svg --pair 4,0"), &["pair = 4,0", "3"]),
         (format!("covariance {keck} -o cov.npz --plot c.svg --pair one"), &["0,1"]),
         (format!("covariance {small} -o cov.npz --method magic"), &["magic", "direct", "spectral"]),
         (format!("covariance {small} -o cov.npz --precision f16"), &["f16", "f32"]),
-        (format!("covariance {small} -o cov.npz --save hdf5"), &["hdf5", "fits", "npz"]),
+        (format!("covariance {small} -o cov.npz --format hdf5"), &["hdf5", "fits", "npz"]),
         (
             format!("covariance {small} -o cov.npz --samples 4096 --oversampling 4"),
             &["--method spectral"],
@@ -822,7 +822,7 @@ fn what_is_not_a_file_or_cannot_be_written_is_refused() -> Checked {
     let run = Run::new()?;
     let small = book("small");
     let small = small.display();
-    for args in ["-o /dev/full --save npz", "-o /proc/cov.npz", "-o c.npz --plot /dev/cov.svg"] {
+    for args in ["-o /dev/full --format npz", "-o /proc/cov.npz", "-o c.npz --plot /dev/cov.svg"] {
         let words = ["cannot write", "give the name of a file"];
         run.refuses(&format!("covariance {small} {args}"), &words)?;
     }
@@ -846,10 +846,10 @@ fn what_the_shell_has_open_is_not_replaced() -> Checked {
     std::os::unix::fs::symlink("/dev/stdout", run.path("link.npz"))?;
     let log = "a year of messages\n";
     for (command, redirected) in [
-        (format!("covariance {small} --save npz -o /dev/stdout"), ">> log"),
+        (format!("covariance {small} --format npz -o /dev/stdout"), ">> log"),
         (format!("covariance {small} -o link.npz"), ">> log"),
-        (format!("covariance {small} --save npz -o /dev/fd/3"), "3>> log"),
-        (format!("estimate {keck} --slopes s.npy --save fits -o /proc/self/fd/1"), ">> log"),
+        (format!("covariance {small} --format npz -o /dev/fd/3"), "3>> log"),
+        (format!("estimate {keck} --slopes s.npy --format fits -o /proc/self/fd/1"), ">> log"),
         (format!("covariance {small} -o c.npz --plot /dev/fd/3.svg"), "3>> log"),
     ] {
         fs::write(run.path("log"), log)?;
@@ -1072,7 +1072,7 @@ fn help_and_version_are_there() -> Checked {
     let help = said(&run.lenslet("covariance --help")?);
     for option in [
         "--output",
-        "--save",
+        "--format",
         "--method",
         "--samples",
         "--oversampling",
@@ -1101,7 +1101,7 @@ fn the_system_file_is_never_the_output() -> Checked {
     let text = fs::read_to_string(book("small"))?;
     fs::write(run.path("own.svg"), &text)?;
     let expected = "another file than the system file";
-    run.refuses("covariance own.svg -o ./own.svg --save npz", &["output", expected])?;
+    run.refuses("covariance own.svg -o ./own.svg --format npz", &["output", expected])?;
     run.refuses("covariance own.svg -o other.npz --plot own.svg", &["plot", expected])?;
     assert_eq!(fs::read_to_string(run.path("own.svg"))?, text);
     Ok(())
@@ -1781,5 +1781,139 @@ fn seeds_have_no_frame_in_common() -> Checked {
     said(&run.lenslet("simulate small.toml -o s.npy --frames 4 --seed 3")?);
     let again: Array2<f64> = ndarray_npy::read_npy(run.path("s.npy"))?;
     assert!(again.outer_iter().zip(&frames[8..]).all(|(a, b)| a.to_vec() == *b));
+    Ok(())
+}
+
+/// The old option for the format of a file works with a note, and one that contradicts the new one is refused.
+#[test]
+fn the_old_option_for_formats_comes_with_a_note() -> Checked {
+    let run = Run::new()?;
+    let output = run.covariance("small", "-o a --save fits")?;
+    assert!(output.status.success(), "{output:?}");
+    let note = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(note, "note: --save fits has become --format fits\n");
+    said(&run.covariance("small", "-o b --save fits --quiet")?);
+    assert_eq!(fs::metadata(run.path("a"))?.len(), fs::metadata(run.path("b"))?.len());
+    let small = book("small");
+    run.refuses(&format!("covariance {} -o c --save fits --format npz", small.display()), &["--format"])
+}
+
+/// Examples of all helps that take seconds run as they are printed.
+#[test]
+fn examples_of_helps_run_as_printed() -> Checked {
+    let run = Run::new()?;
+    fs::create_dir(run.path("out"))?;
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("book"), run.path("book"))?;
+    let slow = ["lenslet bench", "lenslet stem book", "lenslet info", "out/covariance.npz"];
+    let mut examples = Vec::new();
+    for command in [
+        "",
+        "covariance",
+        "estimate",
+        "reconstruct",
+        "psf",
+        "import",
+        "learn",
+        "simulate",
+        "stem",
+        "info",
+        "bench",
+    ] {
+        let help = said(&run.lenslet(&format!("{command} --help"))?);
+        let end: Vec<&str> = help.trim_end().lines().rev().take(3).collect();
+        assert_eq!(end.last(), Some(&"Examples:"), "{help}");
+        let lines = end[..2].iter().map(|line| line.trim_start().to_string());
+        examples.extend(lines.filter(|line| !slow.iter().any(|slow| line.contains(slow))));
+    }
+    examples.dedup();
+    assert!(examples.len() > 12, "{examples:?}");
+    for line in examples {
+        let mut command = Command::new("sh");
+        let shown = line.replacen("lenslet", env!("CARGO_BIN_EXE_lenslet"), 1);
+        command.args(["-c", &shown]).current_dir(run.path("."));
+        let output = command.env_remove("HOME").env_remove("XDG_CACHE_HOME").output()?;
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && !error.contains("error"), "{line}: {error}");
+        let words = line.split_whitespace();
+        let written = words.filter(|word| word.starts_with("out/"));
+        written.for_each(|file| assert!(run.path(file).exists(), "{line}"));
+    }
+    Ok(())
+}
+
+/// On a terminal one line shows stage, share and remaining time of the whole job, and ends at 100 %; a pipe gets nothing.
+#[cfg(target_os = "linux")]
+#[test]
+fn terminals_show_the_progress_of_the_whole_job() -> Checked {
+    let run = Run::new()?;
+    let moao = book("small-moao");
+    let line = format!("{} psf {} -o p.npz", env!("CARGO_BIN_EXE_lenslet"), moao.display());
+    let mut command = Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).current_dir(run.path("."));
+    let Ok(output) = command.env("TERM", "xterm").env("COLUMNS", "120").output() else {
+        eprintln!("skipped: there is no command script");
+        return Ok(());
+    };
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let words = shown.split(['\r', '\u{1b}']).filter_map(|line| {
+        let share = line.split(" %").next()?.rsplit([' ', ',']).next()?;
+        share.parse::<u32>().ok().filter(|_| line.contains(" %"))
+    });
+    let shares: Vec<u32> = words.take_while(|_| true).collect();
+    assert!(shares.is_sorted() && shares.last() == Some(&100), "{shares:?} in {shown}");
+    assert!(shown.contains("images: target ") && shown.contains(" of 2, "), "{shown}");
+    assert!(shown.contains("output      p.npz: psf"), "{shown}");
+    let quiet = line + " --quiet";
+    let mut command = Command::new("script");
+    let output = command.args(["-qec", &quiet, "/dev/null"]).current_dir(run.path(".")).output()?;
+    assert!(output.stdout.is_empty(), "{output:?}");
+    Ok(())
+}
+
+/// Plans and summaries write one of anything in the singular, and name output and plot alike.
+#[test]
+fn one_of_anything_is_in_the_singular() -> Checked {
+    let run = Run::new()?;
+    let system = "atmosphere = { r0 = 0.16, outer_scale = 20, layers = [{ altitude = 0, fraction = 1, \
+                  wind_speed = 8, wind_direction = 30 }] }\ntelescope = { diameter = 2.5 }\n\
+                  lenslet_array = { lenslets = 5 }\nphase = { points = 6 }\n\
+                  guide_star = [{ noise = 1e-13 }]\ntarget = [{ zenith = 8 }]\nmirror = [{ actuators = 6 }]\n\
+                  image = { wavelengths = [1.65e-6], pixel = 20.0, pixels = 32 }\n";
+    fs::write(run.path("one.toml"), system)?;
+    let sample = "[sample]\nfile = \"SI100.XYZ\"\n[potential]\ngrid = [48, 32]\nslice_thickness = 5.43\n\
+                  [beam]\nenergy_kev = 100.0\nsemi_angle = 15.0\n[scan]\nwindow = [[0.0, 5.43], [1.0, 4.0]]\n\
+                  step = [5.43, 3.0]\n[detector]\nbin = 4.0\nannuli = [[20.0, 40.0]]\n";
+    fs::write(run.path("one-sample.toml"), sample)?;
+    fs::copy(book("small").with_file_name("SI100.XYZ"), run.path("SI100.XYZ"))?;
+    for (args, files) in [
+        ("covariance one.toml -o c.npz --plot c.svg", &["c.npz", "c.svg"][..]),
+        ("simulate one.toml -o s.npz --wavefront t.npz", &["s.npz"]),
+        ("simulate one.toml -o s.npz --frames 30 --seed 3", &["s.npz"]),
+        ("estimate one.toml --slopes s.npz -o e.npz --plot e.svg", &["e.npz", "e.svg"]),
+        ("learn one.toml --slopes s.npz --fit strengths -o l.toml --plot l.svg", &["l.toml", "l.svg"]),
+        ("reconstruct one.toml -o r.npz --plot r.svg", &["r.npz", "r.svg"]),
+        ("reconstruct one.toml --truth wavefront --errors-only -o w.npz --plot w.svg", &["w.npz", "w.svg"]),
+        ("psf one.toml -o p.fits --plot p.svg", &["p.fits", "p.svg"]),
+        ("stem one-sample.toml -o o.npz --plot o.svg", &["o.npz", "o.svg"]),
+    ] {
+        let plan = said(&run.lenslet(&format!("{args} --plan"))?);
+        let output = run.lenslet(args)?;
+        assert!(output.status.success(), "{args}: {output:?}");
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        for text in [&plan, &told] {
+            for noun in [
+                "configuration", "target", "guide star", "layer", "frame", "slice", "thread", "wavefront",
+                "simulated frame", "iteration", "step", "refinement", "beam", "image", "probe",
+            ] {
+                let bad = format!(" 1 {noun}s");
+                assert!(!text.contains(&bad), "{args}: {bad} in {text}");
+            }
+        }
+        for (role, file) in ["output", "plot"].iter().zip(files) {
+            let line = format!("\n{role:<12}{file}");
+            assert!(told.contains(&line), "{args}: {line} in {told}");
+        }
+    }
     Ok(())
 }

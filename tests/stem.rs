@@ -594,8 +594,13 @@ fn interrupted_runs_go_on_to_the_same_end() -> Checked {
     assert_eq!(fs::read_to_string(run.path("out.npz"))?, "old");
     assert!(run.path("out.npz.checkpoint").exists());
     assert_eq!(run.names()?.len(), 5, "no draft is left");
-    said(&run.lenslet("stem sample.toml -o out.npz --plot out.svg")?);
+    let told = said(&run.lenslet("stem sample.toml -o out.npz --plot out.svg")?);
+    for line in ["\nresumed     out.npz.checkpoint: ", "\noutput      out.npz\nplot        out.svg\n"] {
+        assert!(told.contains(line), "{line} in {told}");
+    }
     assert!(!run.path("out.npz.checkpoint").exists());
+    let told = said(&run.lenslet("stem sample.toml -o again.npz --checkpoint 1e9")?);
+    assert!(!told.contains("resumed"), "{told}");
     same_signals(&run, "out.npz", "whole.npz")
 }
 

@@ -57,8 +57,14 @@ fn what_is_simulated_is_estimated() -> Checked {
 #[test]
 fn what_is_reconstructed_is_imported() -> Checked {
     let run = run()?;
-    let told = said(&run.lenslet("reconstruct system.toml -o r.npz --save aot,c_mm")?);
+    let told = said(&run.lenslet("reconstruct system.toml -o r.npz --save c_mm --telemetry r.aot.fits")?);
     assert!(told.contains("telemetry   r.aot.fits"), "{told}");
+    // The old spelling does the same, with a note.
+    let output = run.lenslet("reconstruct system.toml -o old.npz --save aot,c_mm")?;
+    let note = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{note}");
+    assert_eq!(note, "note: --save aot has become --telemetry old.aot.fits\n");
+    assert!(run.path("old.aot.fits").exists());
     let told = said(&run.lenslet("import r.aot.fits -o again.toml")?);
     assert!(told.contains("2 guide stars, ") && told.contains("2 layers, 1 target"), "{told}");
     let text = fs::read_to_string(run.path("again.toml"))?;
@@ -74,6 +80,10 @@ fn what_is_reconstructed_is_imported() -> Checked {
     assert!(text.contains("[correction]\nmode = \"moao\"") && text.contains("actuators = 8"));
     let said = refused(&run, "reconstruct system.toml -o r.npz --save aot --errors-only")?;
     assert!(said.contains("save = \"aot\": expected no telemetry"), "{said}");
+    let said = refused(&run, "reconstruct system.toml -o r.npz --telemetry t.aot.fits --errors-only")?;
+    assert!(said.contains("telemetry = t.aot.fits: expected no telemetry"), "{said}");
+    let said = refused(&run, "reconstruct system.toml -o r.npz --telemetry t.fits")?;
+    assert!(said.contains("ends in .aot.fits"), "{said}");
     let said = refused(&run, "import system.toml -o x.toml")?;
     assert!(said.contains("system.toml:2: ") && said.contains("expected a section"), "{said}");
     let whole = fs::read(run.path("r.aot.fits"))?;
@@ -82,7 +92,7 @@ fn what_is_reconstructed_is_imported() -> Checked {
     assert!(said.contains("short.aot.fits[") && said.contains("cut short in its data"), "{said}");
     let scao = format!("{SYSTEM}correction = {{ mode = \"scao\" }}");
     fs::write(run.path("scao.toml"), scao)?;
-    let said = refused(&run, "reconstruct scao.toml -o r.npz --save aot")?;
+    let said = refused(&run, "reconstruct scao.toml -o r.npz --telemetry s.aot.fits")?;
     assert!(said.contains("a [[target]] towards the first guide star"), "{said}");
     Ok(())
 }

@@ -4,8 +4,8 @@
 // What a calibration stands on
 use super::reconstruct::time_stages;
 use crate::device::cuda::probe::probe;
-use crate::device::{Engine, Speed, Watch, Work, cache, processor_name, threads};
-use crate::error::{Error, Invalid};
+use crate::device::{Engine, Speed, Watch, WithinStage, Work, cache, processor_name, threads};
+use crate::error::{Error, Invalid, count};
 use crate::files::origin::today;
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::LensletArray;
@@ -124,6 +124,9 @@ impl Measured {
 }
 
 // Measure the kinds of work
+/// The stage of these measurements, as a watcher is told.
+pub const STAGE: &str = "speed of this machine";
+
 /// Measures the machine of an engine: how long a thread of it, or one of its devices, takes for each kind of work.
 ///
 /// # Errors
@@ -145,12 +148,15 @@ pub fn measure(engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measured>, Erro
 /// The same by some pieces, each of which is run twice.
 fn run(pieces: &[Piece], engine: &Engine, watch: &dyn Watch) -> Result<Vec<Measured>, Error> {
     let mut measured = Vec::new();
-    for piece in pieces {
+    watch.stage(STAGE, "");
+    for (number, piece) in pieces.iter().enumerate() {
+        watch.part("measurement", number, pieces.len());
         let options = ReconstructorOptions::default().method(piece.method).tolerance(1e-3);
         let plan = ReconstructorPlan::new(&piece.system()?, options)?;
         let planned = plan.describe(engine).stages;
-        let runs =
-            (0..2).map(|_| Ok(time_stages(|watch| plan.run(engine, watch).map(drop), watch)?.1));
+        let (run, within) =
+            (|watch: &dyn Watch| plan.run(engine, watch).map(drop), WithinStage(watch));
+        let runs = (0..2).map(|_| Ok(time_stages(run, &within)?.1));
         let runs = runs.collect::<Result<Vec<_>, Error>>()?;
         // Compare found and planned times
         for &(name, kind) in piece.stages {
@@ -226,7 +232,7 @@ fn key(engine: &Engine) -> String {
     let built = if cfg!(debug_assertions) { "debug" } else { "release" };
     let version = env!("CARGO_PKG_VERSION");
     let machine = match engine.devices() {
-        [] => format!("{}, {} threads", processor_name(), threads()),
+        [] => format!("{}, {}", processor_name(), count(threads(), "thread")),
         [first, ..] => {
             let driver = probe().driver.map_or((0, 0), |driver| driver.version);
             format!("{}, {driver:?}, {}", first.name(), engine.precision().name())

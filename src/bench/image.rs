@@ -4,7 +4,7 @@
 // What timing images stands on
 use super::reconstruct::time_median;
 use crate::device::{Watch, check, engine::Engine};
-use crate::error::Error;
+use crate::error::{Error, count};
 #[cfg(feature = "cuda")]
 use crate::image::exposures::Strokes;
 use crate::image::{Actuators, Exposures, ImageOptions, ImagingOptions, ImagingPlan, Structure};
@@ -77,12 +77,11 @@ pub fn image_table(rows: &[(&str, ImageTimes)], engine: &str) -> String {
     let mut table = format!("From a system to its images; median times on {engine}.\n");
     for (name, times) in rows {
         table += &format!(
-            "{name}: {} slopes, {} of {} target{}, {} actuators\n",
-            times.measurements,
+            "{name}: {}, {} of {}, {}\n",
+            count(times.measurements, "slope"),
             times.truth_slopes,
-            times.targets,
-            if times.targets == 1 { "" } else { "s" },
-            times.actuators,
+            count(times.targets, "target"),
+            count(times.actuators, "actuator"),
         );
         let ratio = times.exact / times.stationary;
         let all = [("all", times.exact), ("planned", times.planned)];

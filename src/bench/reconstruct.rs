@@ -3,7 +3,7 @@
 
 // What timing a reconstructor stands on
 use crate::device::{Watch, check, engine::Engine};
-use crate::error::Error;
+use crate::error::{Error, count};
 use crate::model::system::System;
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan};
 use serde::Serialize;
@@ -51,6 +51,10 @@ impl Watch for Clock<'_> {
 
     fn progress(&self, done: usize, total: usize) {
         self.beside.progress(done, total);
+    }
+
+    fn part(&self, what: &str, number: usize, count: usize) {
+        self.beside.part(what, number, count);
     }
 
     fn cancelled(&self) -> bool {
@@ -135,11 +139,10 @@ pub fn reconstructor_table(rows: &[(&str, ReconstructorTimes)], engine: &str) ->
     let mut table = format!("Reconstructor and its error; median times on {engine}.\n");
     for (name, times) in rows {
         table += &format!(
-            "{name}: {} slopes, {} of {} target{}, {}{}\n",
-            times.measurements,
+            "{name}: {}, {} of {}, {}{}\n",
+            count(times.measurements, "slope"),
             times.truth_slopes,
-            times.targets,
-            if times.targets == 1 { "" } else { "s" },
+            count(times.targets, "target"),
             times.method,
             if times.ranks == 1 { String::new() } else { format!(", {} ranks", times.ranks) },
         );

@@ -3,9 +3,11 @@
 
 // What the command bench stands on
 use super::choice;
+use super::examples::{self, examples};
+use super::progress::{Terminal, with_speed};
 use super::ranks::RankArgs;
 use super::summary::{plan_json, plan_text};
-use super::watch::{Terminal, complain, with_speed};
+use super::watch::complain;
 use crate::bench::calibration::{self, Kept};
 use crate::bench::electrons::{CASES, StemSheet, chosen};
 use crate::bench::{self, gpu::Sheet};
@@ -22,7 +24,7 @@ use std::path::PathBuf;
 
 // Arguments of bench
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = examples(examples::BENCH))]
 pub struct BenchCommand {
     #[command(subcommand)]
     what: Option<Bench>,
@@ -50,7 +52,7 @@ struct ProductsArgs {
     /// Lenslets across the arrays, with commas between.
     #[arg(long, value_delimiter = ',', default_values_t = bench::ARRAYS)]
     lenslets: Vec<usize>,
-    /// Where to measure; on a graphics processor, the cases of the book's table.
+    /// Where to measure: cpu, cuda or cuda:K; on a graphics processor, the cases of the book's table.
     #[arg(long, default_value = "cpu")]
     device: Device,
     /// Repetitions, of which the median is taken.
@@ -63,6 +65,7 @@ struct ProductsArgs {
 
 // Arguments for timing covariances
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::BENCH_COVARIANCE))]
 struct BenchArgs {
     /// System files; the three of the book unless given.
     systems: Vec<PathBuf>,
@@ -79,10 +82,11 @@ struct BenchArgs {
 
 // Arguments for timing reconstructors
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::BENCH_RECONSTRUCT))]
 struct ReconstructBenchArgs {
     /// System files; a small one of the book unless given.
     systems: Vec<PathBuf>,
-    /// Where to measure.
+    /// Where to measure: cpu, cuda (all graphics processors), or cuda:K (one of them).
     #[arg(long, default_value = "cpu")]
     device: Device,
     /// Precision of the numbers on a graphics processor: f64 or f32.
@@ -106,10 +110,11 @@ struct ReconstructBenchArgs {
 
 // Arguments for timing images
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::BENCH_IMAGE))]
 struct ImageBenchArgs {
     /// System files; a small one of the book unless given.
     systems: Vec<PathBuf>,
-    /// Where to measure.
+    /// Where to measure: cpu, cuda (all graphics processors), or cuda:K (one of them).
     #[arg(long, default_value = "cpu")]
     device: Device,
     /// Precision of the numbers on a graphics processor: f64 or f32.
@@ -125,11 +130,12 @@ struct ImageBenchArgs {
 
 // Arguments for timing scans
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::BENCH_STEM))]
 struct StemBenchArgs {
     /// Cases to measure, with commas between; those of the book's table for the device unless given.
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(CASES.map(|case| case.name)))]
     case: Vec<String>,
-    /// Where to measure; several devices are also held against the first of them alone.
+    /// Where to measure: cpu, cuda or cuda:K; several devices are also compared with the first of them alone.
     #[arg(long, default_value = "cpu")]
     device: Device,
     /// Precision of waves: f64 or f32.
@@ -145,6 +151,7 @@ struct StemBenchArgs {
 
 // Arguments for measuring the machine
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::BENCH_CALIBRATE))]
 struct CalibrateArgs {
     /// What to measure: cpu, cuda, or cuda:K.
     #[arg(long, default_value = "cpu")]

@@ -2,6 +2,7 @@
 //! Choices of the library that are named on the command line.
 
 // What choices by name stand on
+use super::watch::complain;
 use crate::error::Invalid;
 use crate::files::arrays::ArrayFormat;
 use crate::linear::interpolation::Interpolation;
@@ -42,6 +43,28 @@ pub fn formats() -> impl TypedValueParser<Value = ArrayFormat> {
         ("npz", "NumPy's archive of arrays", ArrayFormat::Npz),
         ("fits", "FITS, with an image for each array", ArrayFormat::Fits),
     ])
+}
+
+// Format of a file by option
+/// The format of a file whose name does not give it.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct FileFormat {
+    /// Format of a file whose name has none of these endings.
+    #[arg(long, value_parser = formats())]
+    format: Option<ArrayFormat>,
+    /// The old name of --format.
+    #[arg(long, hide = true, value_parser = formats(), conflicts_with = "format")]
+    save: Option<ArrayFormat>,
+}
+
+impl FileFormat {
+    /// The format that is asked for; its old option comes with a note, unless the program shall be quiet.
+    pub fn format(&self, quiet: bool) -> Option<ArrayFormat> {
+        if let Some(format) = self.save.filter(|_| !quiet) {
+            complain("note", &format!("--save {0} has become --format {0}", format.name()));
+        }
+        self.format.or(self.save)
+    }
 }
 
 // Choices of form and interpolation

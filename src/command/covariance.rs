@@ -2,8 +2,9 @@
 //! The command `covariance`: from a system file to a file of covariances.
 
 // What the command covariance stands on
+use super::examples::{self, examples};
+use super::progress::{Terminal, with_speed};
 use super::summary::{Summary, command_line, method_and_error, plan_text};
-use super::watch::{Terminal, with_speed};
 use crate::command::choice;
 use crate::device::{Device, check, engine::Engine};
 use crate::error::{Error, Invalid};
@@ -24,6 +25,7 @@ use std::time::Instant;
 
 // Arguments of covariance
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::COVARIANCE))]
 pub struct CovarianceArgs {
     /// System file (TOML).
     pub system: PathBuf,
@@ -31,9 +33,8 @@ pub struct CovarianceArgs {
     /// File to write: NumPy's .npz, or FITS if it ends in .fits, .fit or .fts.
     #[arg(short, long, required_unless_present = "plan")]
     output: Option<PathBuf>,
-    /// Format of a file whose name has none of these endings.
-    #[arg(long, value_parser = choice::formats())]
-    save: Option<ArrayFormat>,
+    #[command(flatten)]
+    file: choice::FileFormat,
     // Arguments about the method
     /// How to compute.
     #[arg(long, value_enum, default_value = "direct")]
@@ -47,7 +48,7 @@ pub struct CovarianceArgs {
     /// Form of the covariances.
     #[arg(long, value_parser = choice::forms(), default_value = "auto")]
     form: Form,
-    /// Where to compute: cpu, cuda, or cuda:K.
+    /// Where to compute: cpu, cuda (all graphics processors), or cuda:K (one of them).
     #[arg(long, default_value = "cpu")]
     device: Device,
     /// Precision of the written numbers, and of the computation on a graphics processor.
@@ -115,7 +116,9 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
         plot.map(|path| PictureFormat::of(path).map(|format| (path, format))).transpose()?;
     let named = args.output.as_deref().map(|path| ("output", path));
     let fitting = &ArrayFormat::OF_MANY;
-    let format = named.map(|name| ArrayFormat::of(name, fitting, args.save)).transpose()?;
+    let format = named
+        .map(|name| ArrayFormat::of(name, fitting, args.file.format(args.quiet)))
+        .transpose()?;
     let outputs = [named, plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&[("system file", &args.system)], &outputs)?;
@@ -136,23 +139,31 @@ pub fn covariance(args: &CovarianceArgs) -> Result<String, Error> {
     };
     // Compute and watch the clock
     let terminal = Terminal::new(args.quiet);
+    terminal.plan(
+        || plan.describe(&engine),
+        [],
+        [Some(output.as_path()), plot].into_iter().flatten(),
+    );
     let start = Instant::now();
     let computed = plan.run(&engine, &terminal)?;
     let seconds = start.elapsed().as_secs_f64();
 
     // Write the covariance and its picture
+    terminal.writes(output);
     let mut archive = Draft::new(output)?;
     let mut arrays = covariance_arrays(&computed, &system);
     let (method, error) = method_and_error(&plan, args.device, args.precision);
     Origin::new(&command_line(), &method, &text).tolerance(Some(error)).note(&mut arrays);
     archive.fill(|file| arrays.write(file, format, args.precision))?;
     let drawing = picture.zip(view.as_ref()).map(|((path, drawn_as), view)| {
+        terminal.writes(path);
         Draft::holding(path, &draw(args, (&computed, &system), (view, drawn_as))?)
     });
     let drawing = drawing.transpose()?;
     check(&terminal)?;
     let bytes = archive.publish()?;
     drawing.map(Draft::publish).transpose()?;
+    terminal.finish();
 
     // Sum up what was done
     let summary = Summary {

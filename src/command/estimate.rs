@@ -2,8 +2,11 @@
 //! The command `estimate`: from a file of slopes to a file of wavefronts.
 
 // What the command estimate stands on
-use super::summary::{Said, align, command_line, plan_text};
-use super::watch::{Terminal, with_speed};
+use super::examples::{self, words_and_examples};
+use super::progress::{Terminal, with_speed};
+use super::summary::{
+    Said, align, command_line, count, file_json, file_line, file_lines, plan_text,
+};
 use crate::command::choice;
 use crate::device::engine::Engine;
 use crate::device::{self, Device, check};
@@ -33,7 +36,7 @@ use std::time::Instant;
 
 // Arguments of estimate
 #[derive(Debug, Args)]
-#[command(after_help = choice::SLOPES)]
+#[command(after_help = words_and_examples(choice::SLOPES, examples::ESTIMATE))]
 pub struct EstimateArgs {
     /// System file (TOML), with targets and a grid of wavefront points.
     pub system: PathBuf,
@@ -45,9 +48,8 @@ pub struct EstimateArgs {
     /// File to write: NumPy's .npz, or FITS if it ends in .fits, .fit or .fts.
     #[arg(short, long, required_unless_present = "plan")]
     pub output: Option<PathBuf>,
-    /// Format of a file whose name has none of these endings.
-    #[arg(long, value_parser = choice::formats())]
-    pub save: Option<ArrayFormat>,
+    #[command(flatten)]
+    pub file: choice::FileFormat,
     /// Precision of the written numbers, and of the estimate; cores go on in double precision below a tolerance of 1e-5.
     #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
     pub precision: Precision,
@@ -87,7 +89,7 @@ pub struct EstimateArgs {
     /// How layers are brought to the pupil, for guide stars at a finite height: cubic unless given.
     #[arg(long, value_parser = choice::interpolations())]
     pub interpolation: Option<Interpolation>,
-    /// Where to compute: cpu, cuda, or cuda:K.
+    /// Where to compute: cpu, cuda (all graphics processors), or cuda:K (one of them).
     #[arg(long, default_value = "cpu")]
     pub device: Device,
     /// Say what would be computed, how, in what memory and time, and stop.
@@ -159,7 +161,9 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
         [Some(("system file", args.system.as_path())), slopes].into_iter().flatten().collect();
     let named = args.output.as_deref().map(|path| ("output", path));
     let fitting = &ArrayFormat::OF_MANY;
-    let format = named.map(|name| ArrayFormat::of(name, fitting, args.save)).transpose()?;
+    let format = named
+        .map(|name| ArrayFormat::of(name, fitting, args.file.format(args.quiet)))
+        .transpose()?;
     let outputs = [named, plot.map(|path| ("plot", path))];
     let outputs: Vec<_> = outputs.into_iter().flatten().filter(|_| !args.plan).collect();
     check_files(&inputs, &outputs)?;
@@ -182,6 +186,8 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
         return Ok(plan_text(&plan.describe(&engine), args.json).into());
     };
     let stored = args.stored.format()?;
+    let terminal = Terminal::new(args.quiet);
+    terminal.reads(slopes_file);
     let slopes = ReadSlopes::from_file(slopes_file, &system, &stored)?.slopes;
     plan.check_slopes(slopes.view()).map_err(|error| of_file(error.into(), slopes_file))?;
     let plan = plan.frames(slopes.nrows())?;
@@ -191,12 +197,13 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
         let expected = format!("a frame between 0 and {last}, as in {}", slopes_file.display());
         return Err(Invalid::new("frame", frame, expected).into());
     }
-    let terminal = Terminal::new(args.quiet);
     // Prepare the estimate and solve it
     let start = Instant::now();
     let engine = Engine::open(args.device, args.precision)?;
     let long = plan.describe(&engine).seconds() > LONG;
     let plan = plan.fitted(&with_speed(engine.clone(), long)?)?;
+    let files = [Some(output.as_path()), plot].into_iter().flatten();
+    terminal.plan(|| plan.describe(&engine), [], files);
     let estimator = plan.run(&engine, &terminal)?;
     let built = start.elapsed().as_secs_f64();
     let start = Instant::now();
@@ -224,14 +231,18 @@ pub fn estimate(args: &EstimateArgs) -> Result<Said, Error> {
     arrays.add_table("slope_table", slope_table(&system));
     let origin = Origin::new(&command_line(), &plan.describe(&engine).method, &text);
     origin.tolerance(Some(args.tolerance)).note(&mut arrays);
+    terminal.writes(output);
     let mut draft = Draft::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
-    let drawing = picture
-        .map(|(path, format)| Draft::holding(path, &draw(args, &system, &estimates, format)?));
+    let drawing = picture.map(|(path, format)| {
+        terminal.writes(path);
+        Draft::holding(path, &draw(args, &system, &estimates, format)?)
+    });
     let drawing = drawing.transpose()?;
     check(&terminal)?;
     draft.publish()?;
     drawing.map(Draft::publish).transpose()?;
+    terminal.finish();
     // Tell it in the form asked for
     let files = [slopes_file.as_path(), output.as_path()];
     let (method, form, seconds) = (plan.method(), plan.form(), [built, solved]);
@@ -292,10 +303,11 @@ impl Told<'_> {
         let (short, frames) = (all.iter().flatten().count(), all.len());
         let residual = self.estimates.residual[frame];
         Some(format!(
-            "{short} of {frames} frames fell short of the tolerance {:e}: in frame {frame}, {reason}. All frames are written, these \
+            "{short} of {} fell short of the tolerance {:e}: in frame {frame}, {reason}. All frames are written, these \
              as far as they came (relative residual {residual:.1e} in frame {frame}) and marked in `converged`. A larger --tolerance \
              may do as well, more --max-iterations may help, and so does the noise that the guide stars really have: without any, \
              slopes are told apart that hardly differ",
+            count(frames, "frame"),
             self.args.tolerance
         ))
     }
@@ -338,9 +350,11 @@ impl Told<'_> {
     fn lines(&self) -> String {
         let (frames, targets, points, _) = self.estimates.wavefront.dim();
         let (least, most, residual) = effort(&self.estimates);
-        let iterations =
-            if least == most { most.to_string() } else { format!("{least} to {most}") };
-        let (slopes, [file, output]) = (self.estimator.slopes(), self.files.map(Path::display));
+        let range = |noun| {
+            if least == most { count(most, noun) } else { format!("{least} to {most} {noun}s") }
+        };
+        let (slopes, file) = (self.estimator.slopes(), self.files[0].display());
+        let written = format!("wavefront {frames} × {targets} × {points} × {points}");
         let mut lines = vec![("slopes", format!("{frames} × {slopes} from {file}"))];
         // Say it in lines
         lines.push(("form", self.form.into()));
@@ -357,9 +371,9 @@ impl Told<'_> {
         }
         let ([built, solved], engine) = (self.seconds, self.engine.name());
         let way = match self.method {
-            Inversion::Iterative => format!("{iterations} iterations"),
+            Inversion::Iterative => range("iteration"),
             Inversion::Eigen => "eigenvectors, filtered".into(),
-            _ => format!("Cholesky's factor, {iterations} refinements"),
+            _ => format!("Cholesky's factor, {}", range("refinement")),
         };
         lines.push(("solver", format!("{way}, relative residual {residual:.1e}")));
         if let Some([mean, least, most]) = self.fit() {
@@ -372,8 +386,9 @@ impl Told<'_> {
         }
         lines.extend([
             ("time", format!("{built:.3} s to prepare, {solved:.3} s to solve, on {engine}")),
-            ("output", format!("{output}: wavefront {frames} × {targets} × {points} × {points}")),
+            file_line("output", self.files[1], &written),
         ]);
+        lines.extend(file_lines([("plot", self.args.plot.as_deref())]));
         align(&lines)
     }
 
@@ -412,8 +427,8 @@ impl Told<'_> {
             "threads": device::threads(),
             "device": args.device.to_string(),
             "computed_on": self.engine.name(),
-            "output": self.files[1].display().to_string(),
-            "plot": args.plot.as_ref().map(|path| path.display().to_string()),
+            "output": file_json(Some(self.files[1])),
+            "plot": file_json(args.plot.as_deref()),
         })
     }
 }

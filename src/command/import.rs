@@ -2,7 +2,8 @@
 //! The command `import`: from a parameter file of TIPTOP, or from telemetry, to a system file.
 
 // What the command import stands on
-use super::summary::{Said, align, count};
+use super::examples::{self, examples};
+use super::summary::{Said, align, count, file_json, file_lines};
 use super::telemetry::import_telemetry;
 use crate::error::Error;
 use crate::files::aot::is_telemetry;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 
 // Arguments of import
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::IMPORT))]
 pub struct ImportArgs {
     /// Parameter file of TIPTOP (.ini), or telemetry (AOT 2.0, .fits).
     file: PathBuf,
@@ -93,15 +95,14 @@ fn lines_of(
     let all = imported.keys.len();
     let mut lines = vec![
         ("system", system.join(", ")),
-        ("converted", format!("{used} of {all} keys of {file}")),
+        ("converted", format!("{used} of {} of {file}", count(all, "key"))),
     ];
     let mut name = "not used";
     for key in &imported.keys {
         let Fate::NotUsed(reason) = &key.fate else { continue };
         lines.push((std::mem::take(&mut name), format!("{}: {reason}", key.key)));
     }
-    let output = args.output.as_ref().map(|path| path.display().to_string());
-    lines.push(("output", output.unwrap_or_default()));
+    lines.extend(file_lines([("output", args.output.as_deref())]));
     Ok(align(&lines))
 }
 
@@ -118,7 +119,6 @@ fn json_of(args: &ImportArgs, imported: &Imported) -> String {
             json!({ "key": key.key, "line": key.line, "value": key.value, "fate": fate, "told": told })
         })
         .collect();
-    let (file, output) = (args.file.display().to_string(), args.output.as_ref());
-    let output = output.map(|path| path.display().to_string());
+    let (file, output) = (args.file.display().to_string(), file_json(args.output.as_deref()));
     format!("{}\n", json!({ "file": file, "keys": keys, "output": output }))
 }

@@ -1,6 +1,7 @@
 // Tangled from book/src/commands.md: edit there, or here and run cargo tangle stitch.
 //! The command `info`: what this machine offers, and what a system or a sample asks for.
 
+use super::examples::{self, examples};
 use super::{
     sample_info::{SampleInfo, is_sample},
     summary,
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 // Arguments of info
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::INFO))]
 pub struct InfoArgs {
     /// System file or sample file to describe.
     pub file: Option<PathBuf>,

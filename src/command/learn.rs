@@ -3,8 +3,11 @@
 
 // What the command learn stands on
 use super::choice;
-use super::summary::{Said, align, command_line, count, plan_text};
-use super::watch::{Terminal, with_speed};
+use super::examples::{self, words_and_examples};
+use super::progress::{Terminal, with_speed};
+use super::summary::{
+    Said, align, command_line, count, file_json, file_line, file_lines, plan_text,
+};
 use crate::device::{check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::files::draft::{Draft, check_files};
@@ -23,7 +26,7 @@ use std::time::Instant;
 
 // Arguments of learn
 #[derive(Debug, Args)]
-#[command(after_help = choice::SLOPES)]
+#[command(after_help = words_and_examples(choice::SLOPES, examples::LEARN))]
 pub struct LearnArgs {
     /// System file (TOML) to start from.
     pub system: PathBuf,
@@ -82,6 +85,8 @@ pub fn learn(args: &LearnArgs) -> Result<Said, Error> {
     let plan = LearnPlan::new(&system, LearnOptions::default().fit(args.fit.iter().copied()))?;
     let format = args.stored.format()?;
     let read = |path| ReadSlopes::from_file(path, &system, &format);
+    let terminal = Terminal::new(args.quiet || args.plan);
+    args.slopes.iter().for_each(|path| terminal.reads(path));
     let read = args.slopes.as_deref().map(read).transpose()?;
     let plan = plan.frames(read.as_ref().map_or(1000, |read| read.slopes.nrows()));
     let (Some(read), Some(slopes_file), Some(output), false) =
@@ -93,16 +98,20 @@ pub fn learn(args: &LearnArgs) -> Result<Said, Error> {
     plan.check_slopes(read.slopes.view()).map_err(|error| of_file(error.into(), slopes_file))?;
     check_folder(&text, output, args)?;
     plan.memory().check(&Engine::default(), "learning")?;
-    let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
+    let files = [Some(output.as_path()), plot].into_iter().flatten();
+    terminal.plan(|| plan.describe(&Engine::default()), [], files);
+    let start = Instant::now();
     let learned = learn_checked(&plan, read, &terminal);
     let learned = learned.map_err(|error| of_file(error, slopes_file))?;
     let seconds = start.elapsed().as_secs_f64();
     let told = Told { args, files: [slopes_file, output], start: &system, learned, seconds };
     // Write what was learned
+    terminal.writes(output);
     let written = told.file(&text)?;
     let mut draft = Draft::new(output)?;
     draft.fill(|file| file.write_all(written.as_bytes()))?;
     let drawing = picture.map(|(path, format)| {
+        terminal.writes(path);
         let title = format!("learned from {}", short_name(&slopes_file.display().to_string()));
         Draft::holding(path, &plot_learned(&told.learned, &system, &title, format)?)
     });
@@ -110,6 +119,7 @@ pub fn learn(args: &LearnArgs) -> Result<Said, Error> {
     check(&terminal)?;
     draft.publish()?;
     drawing.map(Draft::publish).transpose()?;
+    terminal.finish();
     let text = match (args.json, args.quiet) {
         (true, _) => format!("{}\n", told.summary()),
         (false, true) => String::new(),
@@ -184,9 +194,9 @@ impl Told<'_> {
         }
         if maps.independent < 16.0 {
             warnings.push(format!(
-                "errors are from {} that are as good as {:.0} independent ones, and hardly known themselves",
+                "errors are from {} that are as good as {}, and hardly known themselves",
                 count(maps.frames, "frame"),
-                maps.independent
+                count(maps.independent.round() as usize, "independent one")
             ));
         }
         warnings
@@ -194,7 +204,8 @@ impl Told<'_> {
 
     fn shortfall(&self) -> Option<String> {
         let steps = self.learned.steps;
-        (!self.learned.converged).then(|| format!("the fit has not ended after {steps} steps"))
+        (!self.learned.converged)
+            .then(|| format!("the fit has not ended after {}", count(steps, "step")))
     }
 }
 
@@ -283,9 +294,9 @@ impl Told<'_> {
             format!("{HEADER} from {} with {}", self.files[0].display(), env!("CARGO_PKG_VERSION")),
             format!("  {}", command_line()),
             format!(
-                "{}, as good as {:.0} independent ones",
+                "{}, as good as {}",
                 count(maps.frames, "frame"),
-                maps.independent
+                count(maps.independent.round() as usize, "independent one")
             ),
         ];
         lines.extend(self.values().into_iter().map(|(name, value)| format!("  {name}: {value}")));
@@ -369,7 +380,7 @@ fn with_error(value: f64, error: Option<f64>, unit: &str) -> String {
 impl Told<'_> {
     fn lines(&self) -> String {
         let (learned, maps) = (&self.learned, &self.learned.maps);
-        let [slopes, output] = self.files.map(Path::display);
+        let slopes = self.files[0].display();
         let (frames, n) = (maps.frames, maps.layout.order().len());
         let fits: Vec<&str> = self.args.fit.iter().map(|unknown| unknown.name()).collect();
         let misfit = learned
@@ -380,7 +391,8 @@ impl Told<'_> {
             (
                 "slopes",
                 format!(
-                    "{frames} × {n} from {slopes}, as good as {independent:.0} independent frames"
+                    "{frames} × {n} from {slopes}, as good as {}",
+                    count(independent.round() as usize, "independent frame")
                 ),
             ),
             ("fit", format!("{}: {}{misfit}", fits.join(", "), count(learned.steps, "step"))),
@@ -394,7 +406,8 @@ impl Told<'_> {
             lines.push((std::mem::take(&mut name), doubt.to_string()));
         }
         lines.push(("time", format!("{:.3} s on {}", self.seconds, count(threads(), "thread"))));
-        lines.push(("output", output.to_string()));
+        lines.push(file_line("output", self.files[1], ""));
+        lines.extend(file_lines([("plot", self.args.plot.as_deref())]));
         align(&lines)
     }
 }
@@ -411,8 +424,8 @@ impl Told<'_> {
         json!({
             "system": self.args.system.display().to_string(),
             "slopes": self.files[0].display().to_string(),
-            "output": self.files[1].display().to_string(),
-            "plot": self.args.plot.as_ref().map(|path| path.display().to_string()),
+            "output": file_json(Some(self.files[1])),
+            "plot": file_json(self.args.plot.as_deref()),
             "fit": self.args.fit.iter().map(|unknown| unknown.name()).collect::<Vec<_>>(),
             "shape": [maps.frames, maps.layout.order().len()],
             "independent_frames": maps.independent,

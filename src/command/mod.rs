@@ -2,6 +2,8 @@
 //! The commands: `covariance`, `estimate`, `reconstruct`, `psf`, `learn`, `import`, `simulate`, `stem`, `info`, `keys`, `new`, `bench`.
 
 mod choice;
+mod examples;
+mod progress;
 mod ranks;
 mod summary;
 mod watch;
@@ -27,6 +29,7 @@ mod templates;
 use self::bench::BenchCommand;
 use self::covariance::CovarianceArgs;
 use self::estimate::EstimateArgs;
+use self::examples::examples;
 use self::import::ImportArgs;
 use self::info::InfoArgs;
 use self::keys::KeysArgs;
@@ -50,9 +53,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 // Commands and their arguments
-/// Covariance of slopes and wavefronts under turbulence, exact and fast, and the estimates that follow from it.
+/// Simulate adaptive-optics tomography and electron microscopy, exactly and fast: covariances of turbulence, reconstructors, estimates and images
+/// of telescopes; images of scanning transmission electron microscopes.
 #[derive(Debug, Parser)]
-#[command(name = "lenslet", version)]
+#[command(name = "lenslet", version, after_help = examples(examples::LENSLET))]
 struct Cli {
     #[command(subcommand)]
     command: Command,

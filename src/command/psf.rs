@@ -3,13 +3,15 @@
 
 // What the command psf stands on
 use super::choice;
-use super::summary::{align, command_line, count, plan_text};
-use super::watch::{Terminal, with_speed};
+use super::examples::{self, examples};
+use super::progress::{Terminal, with_speed};
+use super::summary::{align, command_line, count, file_json, file_line, file_lines, plan_text};
 use crate::device::{Device, Watch, check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
 use crate::files::origin::Origin;
+use crate::image::loop_simulation::{LOOPS, REALISATIONS};
 use crate::image::{
     Exposure, Field, FieldImages, Imaged, Images, ImagingOptions, ImagingPlan, LoopSimulation,
     Ring, Simulated, TargetImage,
@@ -29,6 +31,7 @@ use std::time::Instant;
 
 // Arguments of psf
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::PSF))]
 pub struct PsfArgs {
     /// System file (TOML), with a telescope, at least one mirror and one target.
     pub system: PathBuf,
@@ -59,7 +62,7 @@ pub struct PsfArgs {
     /// Precision of the written numbers, and of what a graphics processor computes; processors compute in double precision.
     #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
     precision: Precision,
-    /// Where to reconstruct: cpu.
+    /// Where to compute: cpu, cuda (all graphics processors), or cuda:K (one of them).
     #[arg(long, default_value = "cpu")]
     device: Device,
     // Arguments about what psf says
@@ -150,6 +153,10 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
         return Ok(plan_text(&description, args.json));
     };
     let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
+    let check_stage = args.check.map(|count| LoopSimulation::stage(&system, plan.options(), count));
+    let files = [args.output.as_deref(), args.scopesim.as_deref(), args.plot.as_deref()];
+    let files = files.into_iter().chain([args.csv.as_deref()]).flatten();
+    terminal.plan(|| description.clone(), check_stage.transpose()?, files);
     let found = plan.run(&engine, &terminal)?;
     let seconds = start.elapsed().as_secs_f64();
     let simulated = simulated(args, &system, &plan, &terminal)?;
@@ -179,20 +186,31 @@ pub fn psf(args: &PsfArgs) -> Result<String, Error> {
     told.add_field(&mut arrays);
     let origin = Origin::new(&command_line(), &description.method, &text);
     origin.clone().note(&mut arrays);
+    terminal.writes(output);
     let mut draft = Draft::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     drop(arrays);
-    let scopesim = args.scopesim.as_deref().map(|path| told.draft_of_field(path, origin));
+    let scopesim = args.scopesim.as_deref().map(|path| {
+        terminal.writes(path);
+        told.draft_of_field(path, origin)
+    });
     let scopesim = scopesim.transpose()?;
-    let drawing = picture.map(|(path, format)| Draft::holding(path, &told.draw(format)?));
+    let drawing = picture.map(|(path, format)| {
+        terminal.writes(path);
+        Draft::holding(path, &told.draw(format)?)
+    });
     let drawing = drawing.transpose()?;
-    let table = args.csv.as_deref().map(|path| Draft::holding(path, told.table().as_bytes()));
+    let table = args.csv.as_deref().map(|path| {
+        terminal.writes(path);
+        Draft::holding(path, told.table().as_bytes())
+    });
     let table = table.transpose()?;
     check(&terminal)?;
     draft.publish()?;
     scopesim.map(Draft::publish).transpose()?;
     drawing.map(Draft::publish).transpose()?;
     table.map(Draft::publish).transpose()?;
+    terminal.finish();
     Ok(match (args.json, args.quiet) {
         (true, _) => format!("{}\n", told.summary()),
         (false, true) => String::new(),
@@ -222,6 +240,7 @@ fn simulated(
 ) -> Result<Vec<Simulated>, Error> {
     let Some(realisations) = args.check else { return Ok(Vec::new()) };
     let options = plan.options();
+    watch.stage(LOOPS, REALISATIONS);
     let squares = LoopSimulation::squares_per_lenslet(system, options)?;
     LoopSimulation::new(system, options, squares)?.check(realisations as usize, watch)
 }
@@ -343,19 +362,28 @@ impl Told<'_> {
         if let Some(field) = &self.plan.options().field {
             lines.push(("field", self.line_of(field)));
         }
-        let output = self.args.output.as_deref().unwrap_or("".as_ref()).display();
+        let output = self.args.output.as_deref().unwrap_or("".as_ref());
         let shape: Vec<String> = description.arrays[0].1.iter().map(usize::to_string).collect();
         lines.push(("time", format!("{:.3} s on {}", self.seconds, self.engine.name())));
-        lines.push(("output", format!("{output}: psf {}", shape.join(" × "))));
-        if let Some(path) = &self.args.scopesim {
-            lines.push(("scopesim", path.display().to_string()));
-        }
+        lines.push(file_line("output", output, &format!("psf {}", shape.join(" × "))));
+        lines.extend(file_lines(self.further_files()));
         align(&lines)
     }
 }
 
 // Tell of fields and of targets
 impl Told<'_> {
+    // Files written beside images
+    /// Files that are written beside the images.
+    fn further_files(&self) -> [(&'static str, Option<&Path>); 3] {
+        let Self { args, .. } = self;
+        [
+            ("scopesim", args.scopesim.as_deref()),
+            ("plot", args.plot.as_deref()),
+            ("csv", args.csv.as_deref()),
+        ]
+    }
+
     /// From where to where the numbers of a field go at the first wavelength.
     fn line_of(&self, field: &Field) -> String {
         let range = |value: &dyn Fn(&TargetImage) -> f64| {
@@ -439,10 +467,10 @@ impl Told<'_> {
             "precision": self.args.precision.name(),
             "seconds": self.seconds,
             "threads": threads(),
-            "output": self.args.output.as_ref().map(|path| path.display().to_string()),
-            "scopesim": self.args.scopesim.as_ref().map(|path| path.display().to_string()),
-            "plot": self.args.plot.as_ref().map(|path| path.display().to_string()),
-            "csv": self.args.csv.as_ref().map(|path| path.display().to_string()),
+            "output": file_json(self.args.output.as_deref()),
+            "scopesim": file_json(self.args.scopesim.as_deref()),
+            "plot": file_json(self.args.plot.as_deref()),
+            "csv": file_json(self.args.csv.as_deref()),
         })
     }
 

@@ -3,11 +3,13 @@
 
 // What the command reconstruct stands on
 use super::choice;
+use super::examples::{self, words_and_examples};
+use super::progress::{Terminal, with_speed};
 use super::ranks::RankArgs;
-use super::summary::{align, command_line, plan_text};
-use super::telemetry::{Loops, TELEMETRY};
-use super::watch::{Terminal, with_speed};
-use crate::device::{Device, check, engine::Engine, threads};
+use super::summary::{align, command_line, count, file_json, file_line, file_lines, plan_text};
+use super::telemetry::{Loops, TELEMETRY, is_named_telemetry};
+use super::watch::complain;
+use crate::device::{Device, Watch, check, engine::Engine, threads};
 use crate::error::{Error, Invalid, accept};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
 use crate::files::draft::{Draft, check_files};
@@ -33,7 +35,7 @@ use std::time::Instant;
 
 // Arguments of reconstruct
 #[derive(Debug, Args)]
-#[command(after_help = choice::SLOPES)]
+#[command(after_help = words_and_examples(choice::SLOPES, examples::RECONSTRUCT))]
 pub struct ReconstructArgs {
     /// System file (TOML), with at least one target.
     pub system: PathBuf,
@@ -56,9 +58,12 @@ pub struct ReconstructArgs {
     /// Compute the errors alone: the reconstructor is neither kept nor written.
     #[arg(long)]
     errors_only: bool,
-    /// Further arrays to write.
+    /// Further arrays to write into the output, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ARRAYS")]
     save: Vec<Extra>,
+    /// Write telemetry with the control matrices of loops into this file, .aot.fits, too.
+    #[arg(long, value_name = "FILE")]
+    telemetry: Option<PathBuf>,
     // Arguments about the picture of a reconstruction
     /// Draw what was found into this file, .svg or .png.
     #[arg(long)]
@@ -75,7 +80,7 @@ pub struct ReconstructArgs {
     /// Precision of the written numbers, and of what a graphics processor computes; processors compute in double precision.
     #[arg(long, value_parser = choice::precisions(), default_value = "f64")]
     precision: Precision,
-    /// Where to compute: cpu.
+    /// Where to compute: cpu, cuda (all graphics processors), or cuda:K (one of them).
     #[arg(long, default_value = "cpu")]
     device: Device,
     // Arguments about what reconstruct says
@@ -105,7 +110,8 @@ enum Extra {
     CTt,
     /// Eigenvalues of the covariance of the measurements.
     Eigenvalues,
-    /// Telemetry with the control matrices of loops, in a file of its own: x.aot.fits beside x.npz.
+    /// The old name of the option --telemetry, with x.aot.fits next to the output x.npz.
+    #[value(hide = true)]
     Aot,
 }
 /// What a picture shows.
@@ -132,6 +138,14 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     let format =
         named.map(|name| ArrayFormat::of(name, &ArrayFormat::OF_MANY, None)).transpose()?;
     let telemetry = args.telemetry_file();
+    if let Some(path) = args.telemetry.as_deref().filter(|path| !is_named_telemetry(path)) {
+        let expected = format!("a file name that ends in {TELEMETRY}");
+        return Err(Invalid::new("telemetry", path.display(), expected).into());
+    }
+    if let (true, Some(path)) = (args.save.contains(&Extra::Aot) && !args.quiet, &telemetry) {
+        let note = format!("--save aot has become --telemetry {}", path.display());
+        complain("note", &note);
+    }
     let outputs = [
         named,
         picture.map(|(path, _)| ("plot", path)),
@@ -158,15 +172,21 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
         return if writes { told(&plan, &engine, args.json) } else { Ok(String::new()) };
     };
     let (terminal, start) = (Terminal::new(args.quiet || !writes), Instant::now());
+    let of_errors = plan.stage_of_wavefront_errors(&Engine::default());
+    let (of_maps, telemetry_file) = (of_errors.name, args.telemetry_file());
+    let files = [Some(output.as_path()), telemetry_file.as_deref(), args.plot.as_deref()];
+    terminal.plan(|| plan.describe(&engine), [of_errors], files.into_iter().flatten());
     let found = plan.run(&engine, &terminal)?;
     if !writes {
         return Ok(String::new());
     }
+    terminal.stage(of_maps, "");
     let errors = found.wavefront_errors(&system)?;
     let others = found.other_wavefront_errors(&system)?;
     let seconds = start.elapsed().as_secs_f64();
     let told = Told { args, system, plan, engine, found, errors, others, seconds };
     // Write the reconstruction and its picture
+    terminal.writes(output);
     let mut arrays = told.arrays();
     let origin = Origin::new(&command_line(), &told.plan.describe(&told.engine).method, &text);
     origin.clone().note(&mut arrays);
@@ -174,20 +194,23 @@ pub fn reconstruct(args: &ReconstructArgs) -> Result<String, Error> {
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     drop(arrays);
     let telemetry = match (telemetry, &told.found.reconstructor) {
-        (Some((path, loops)), Some(matrix)) => Some(loops.draft(
-            &path,
-            (&told.system, matrix),
-            (&told.engine, args.precision),
-            origin,
-        )?),
+        (Some((path, loops)), Some(matrix)) => {
+            terminal.writes(&path);
+            let (of_system, by_engine) = ((&told.system, matrix), (&told.engine, args.precision));
+            Some(loops.draft(&path, of_system, by_engine, origin)?)
+        }
         _ => None,
     };
-    let drawing = picture.map(|(path, format)| Draft::holding(path, &told.draw(format)?));
+    let drawing = picture.map(|(path, format)| {
+        terminal.writes(path);
+        Draft::holding(path, &told.draw(format)?)
+    });
     let drawing = drawing.transpose()?;
     check(&terminal)?;
     draft.publish()?;
     telemetry.map(Draft::publish).transpose()?;
     drawing.map(Draft::publish).transpose()?;
+    terminal.finish();
     Ok(match (args.json, args.quiet) {
         (true, _) => format!("{}\n", told.summary()),
         (false, true) => String::new(),
@@ -226,14 +249,18 @@ impl ReconstructArgs {
             return Err(Invalid::new("save", "eigenvalues", expected).into());
         }
         let expected = "no telemetry, as only errors are asked for";
-        accept(!(self.save.contains(&Extra::Aot) && plan.errors_only()), "save", "aot", expected)?;
-        Ok(())
+        let old = self.save.contains(&Extra::Aot) && plan.errors_only();
+        accept(!old, "save", "aot", expected)?;
+        let telemetry = self.telemetry_file().filter(|_| plan.errors_only());
+        telemetry
+            .map_or(Ok(()), |path| Err(Invalid::new("telemetry", path.display(), expected).into()))
     }
 
-    /// The file of the telemetry, beside the output, if it is asked for.
+    /// The file of the telemetry, if there shall be one: by its old option next to the output.
     fn telemetry_file(&self) -> Option<PathBuf> {
         let output = self.output.as_ref().filter(|_| self.save.contains(&Extra::Aot));
-        output.map(|output| output.with_extension(TELEMETRY.trim_start_matches('.')))
+        let next = output.map(|output| output.with_extension(TELEMETRY.trim_start_matches('.')));
+        self.telemetry.clone().or(next)
     }
 }
 
@@ -363,6 +390,12 @@ fn add_errors(arrays: &mut Arrays, errors: &[WavefrontError], about: &str) {
 }
 
 // Tell what was reconstructed
+/// Numbers of guide stars, slopes and targets in words.
+fn geometry(stars: usize, slopes: usize, targets: usize) -> String {
+    let measured = [count(stars, "guide star"), count(slopes, "slope")].join(", ");
+    format!("{measured}; {}", count(targets, "target"))
+}
+
 impl Told<'_> {
     fn lines(&self) -> String {
         let (targets, m, n) =
@@ -380,29 +413,26 @@ impl Told<'_> {
         let plan = self.plan.describe(&self.engine);
         let mut method = plan.reason;
         if let Some((values, kept)) = &self.found.spectrum {
-            method += &format!("; {kept} of {} eigenvalues are kept", values.len());
+            method += &format!("; {kept} of {} kept", count(values.len(), "eigenvalue"));
         }
         let mut lines = vec![
-            (
-                "system",
-                format!("{stars} guide stars, {n} slopes; {targets} targets, {m} slopes each"),
-            ),
+            ("system", format!("{}, {m} slopes each", geometry(stars, n, targets))),
             ("method", method),
         ];
         let errors = self.errors.iter().enumerate().map(about);
         lines.extend(names.iter().map(String::as_str).zip(errors));
-        let output = self.args.output.as_deref().unwrap_or("".as_ref()).display();
+        let output = self.args.output.as_deref().unwrap_or("".as_ref());
         let written = match self.found.reconstructor {
             Some(_) => format!("reconstructor {targets} × {m} × {n}"),
             None => format!("error_covariance {targets} × {m} × {m}"),
         };
         lines.extend([
             ("time", format!("{:.3} s on {}", self.seconds, plan.engine)),
-            ("output", format!("{output}: {written}")),
+            file_line("output", output, &written),
         ]);
-        if let Some(path) = self.args.telemetry_file() {
-            lines.push(("telemetry", path.display().to_string()));
-        }
+        let telemetry = self.args.telemetry_file();
+        let further = [("telemetry", telemetry.as_deref()), ("plot", self.args.plot.as_deref())];
+        lines.extend(file_lines(further));
         align(&lines)
     }
 
@@ -437,9 +467,9 @@ impl Told<'_> {
             "precision": self.args.precision.name(),
             "seconds": self.seconds,
             "threads": threads(),
-            "output": self.args.output.as_ref().map(|path| path.display().to_string()),
-            "telemetry": self.args.telemetry_file().map(|path| path.display().to_string()),
-            "plot": self.args.plot.as_ref().map(|path| path.display().to_string()),
+            "output": file_json(self.args.output.as_deref()),
+            "telemetry": file_json(self.args.telemetry_file().as_deref()),
+            "plot": file_json(self.args.plot.as_deref()),
         })
     }
 }
@@ -505,9 +535,12 @@ fn errors_at_points(
         return Ok(plan_text(&description, args.json));
     };
     let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
+    let files = [Some(output.as_path()), args.plot.as_deref()].into_iter().flatten();
+    terminal.plan(|| description.clone(), [], files);
     let found = plan.run(&engine, &terminal)?;
     let seconds = start.elapsed().as_secs_f64();
     // Write errors at points
+    terminal.writes(output);
     let mut arrays = Arrays::default();
     add_errors(&mut arrays, &found.errors, "variance of the wavefront's error at its points");
     describe_system(&mut arrays, system);
@@ -515,6 +548,7 @@ fn errors_at_points(
     let mut draft = Draft::new(output)?;
     draft.fill(|file| arrays.write(file, format, args.precision))?;
     let draw = |(path, format): (&Path, PictureFormat)| {
+        terminal.writes(path);
         let name = short_name(&args.system.display().to_string());
         let step = system.wavefront_pitch() / system.wavefront_grid()?.oversampling as f64;
         let drawn = match args.of {
@@ -527,6 +561,7 @@ fn errors_at_points(
     check(&terminal)?;
     draft.publish()?;
     drawing.map(Draft::publish).transpose()?;
+    terminal.finish();
     let told = (args, plan.measurements(), &found, options.tolerance);
     Ok(match (args.json, args.quiet) {
         (true, _) => format!("{}\n", summary_of_points(told, seconds)),
@@ -541,6 +576,8 @@ impl ReconstructArgs {
     fn check_points(&self, system: &System) -> Result<(), Error> {
         let expected = "nothing with --truth wavefront, which has errors alone";
         accept(self.save.is_empty(), "save", self.save.len(), expected)?;
+        let file = self.telemetry.as_deref().unwrap_or("".as_ref()).display();
+        accept(self.telemetry.is_none(), "telemetry", file, expected)?;
         let errors = (false, "--truth wavefront has errors alone");
         Ok(self.check_existing(system, errors, errors)?)
     }
@@ -559,16 +596,17 @@ fn lines_of_points(
     let names: Vec<String> = (0..targets).map(|t| format!("target {t}")).collect();
     let [mean, most] = [found.iterations.0, found.iterations.1 as f64];
     let mut lines = vec![
-        ("system", format!("{stars} guide stars, {n} slopes; {targets} targets, {m} × {m} points")),
+        ("system", format!("{}, {m} × {m} points", geometry(stars, n, targets))),
         ("method", format!("iterative: {mean:.1} iterations for a point, {most} at most")),
     ];
     for (name, error) in names.iter().zip(&found.errors) {
         let [with, without] = [error.rms, error.rms_without_tilt].map(|rms| 1e9 * rms);
         lines.push((name, format!("{with:.0} nm rms, {without:.0} nm without tilt")));
     }
-    let output = args.output.as_deref().unwrap_or("".as_ref()).display();
+    let output = args.output.as_deref().unwrap_or("".as_ref());
     lines.push(("time", format!("{seconds:.3} s on {engine}")));
-    lines.push(("output", format!("{output}: error_map {targets} × {m} × {m}")));
+    lines.push(file_line("output", output, &format!("error_map {targets} × {m} × {m}")));
+    lines.extend(file_lines([("plot", args.plot.as_deref())]));
     align(&lines)
 }
 
@@ -593,7 +631,7 @@ fn summary_of_points((args, n, found, tolerance): Points, seconds: f64) -> serde
         "precision": args.precision.name(),
         "seconds": seconds,
         "threads": threads(),
-        "output": args.output.as_ref().map(|path| path.display().to_string()),
-        "plot": args.plot.as_ref().map(|path| path.display().to_string()),
+        "output": file_json(args.output.as_deref()),
+        "plot": file_json(args.plot.as_deref()),
     })
 }

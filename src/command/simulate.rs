@@ -3,9 +3,10 @@
 
 // What the command simulate stands on
 use super::choice;
-use super::summary::{align, command_line, plan_text};
+use super::examples::{self, words_and_examples};
+use super::progress::{Terminal, with_speed};
+use super::summary::{align, command_line, file_json, file_line, plan_text};
 use super::telemetry::{draft_of_slopes, is_named_telemetry};
-use super::watch::{Terminal, with_speed};
 use crate::device::{check, engine::Engine, threads};
 use crate::error::{Error, Invalid};
 use crate::files::arrays::{ArrayFormat, Arrays, Precision};
@@ -21,7 +22,7 @@ use std::time::Instant;
 
 // Arguments of simulate
 #[derive(Debug, Args)]
-#[command(after_help = choice::SLOPES)]
+#[command(after_help = words_and_examples(choice::SLOPES, examples::SIMULATE))]
 pub struct SimulateArgs {
     /// System file (TOML).
     pub system: PathBuf,
@@ -75,6 +76,9 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
         return Ok(plan_text(&plan.describe(&with_speed(engine, true)?), args.json));
     };
     let terminal = Terminal::new(args.quiet);
+    let wavefront = args.wavefront.as_deref();
+    let files = [Some(output.as_path()), wavefront];
+    terminal.plan(|| plan.describe(&engine), [], files.into_iter().flatten());
     let start = Instant::now();
     let simulated = plan.run(&engine, &terminal)?;
     let seconds = start.elapsed().as_secs_f64();
@@ -82,28 +86,38 @@ pub fn simulate(args: &SimulateArgs) -> Result<String, Error> {
     let method = "phase screens by fast Fourier transforms";
     let origin = Origin::new(&command_line(), method, &text).seed(Some(args.seed));
     let about = (&origin, &system);
+    terminal.writes(output);
     let mut drafts = vec![match is_named_telemetry(output) {
         true => draft_of_slopes(output, &system, simulated.slopes.view(), origin.clone())?,
         false => draft_of(("slopes", "rad", output), simulated.slopes.view(), about)?,
     }];
     if let (Some(path), Some(wavefronts)) = (&args.wavefront, &simulated.wavefronts) {
+        terminal.writes(path);
         drafts.push(draft_of(("wavefront", "m", path), wavefronts.view(), about)?);
     }
     check(&terminal)?;
     for draft in drafts {
         draft.publish()?;
     }
+    terminal.finish();
     // Say what was simulated
     let (frames, slopes) = simulated.slopes.dim();
-    let lines = [
-        ("slopes", format!("{}: {frames} × {slopes}", output.display())),
+    let shape = simulated.wavefronts.iter().map(|wavefronts| {
+        wavefronts.shape().iter().map(usize::to_string).collect::<Vec<_>>().join(" × ")
+    });
+    let mut lines = vec![
         ("seed", args.seed.to_string()),
+        ("time", format!("{seconds:.3} s on {}", engine.name())),
+        file_line("output", output, &format!("slopes {frames} × {slopes}")),
     ];
+    let wavefronts = wavefront.into_iter().zip(shape);
+    lines.extend(wavefronts.map(|(path, shape)| file_line("wavefront", path, &shape)));
     Ok(match (args.json, args.quiet) {
         (true, _) => {
             let told = json!({
                 "system": args.system.display().to_string(),
-                "output": output.display().to_string(),
+                "output": file_json(Some(output)),
+                "wavefront": file_json(wavefront),
                 "shape": [frames, slopes],
                 "seed": args.seed,
                 "seconds": seconds,

@@ -6,10 +6,12 @@ pub(super) mod sample_report;
 // What the command stem stands on
 use self::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
 use super::choice;
+use super::examples::{self, examples};
 use super::prismatic::FromPrismatic;
-use super::summary::{align, command_line, count};
-use super::watch::{Terminal, complain, with_speed};
-use crate::device::{Device, Engine, Watch, check};
+use super::progress::{Terminal, with_speed};
+use super::summary::{align, command_line, count, file_json, file_line, file_lines};
+use super::watch::complain;
+use crate::device::{Description, Device, Engine, Stage, Watch, WithinStage, check};
 use crate::electrons::sample_file::{Algorithm, SampleFile};
 use crate::electrons::{Beside, Comparison, DetectorError, Finishing, SampleSummary};
 use crate::electrons::{StemMethod, StemPlan, StemReadings};
@@ -30,6 +32,7 @@ use std::time::Instant;
 
 // Arguments of stem
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::STEM))]
 pub struct StemArgs {
     /// Sample file (TOML), with a crystal, a beam and what detectors shall read.
     #[arg(required_unless_present = "prismatic")]
@@ -58,12 +61,13 @@ pub struct StemArgs {
     #[arg(long, conflicts_with = "share")]
     plot: Option<PathBuf>,
     // Arguments about what stem adds
-    /// Further things to write: of a scan its potential, smatrix and probe, of images of a plane wave the potential and the exit wave.
+    /// Further arrays to write into the output, separated by commas: of a scan its potential, smatrix and probe, of images of a plane wave the potential and
+    /// the exit wave.
     #[arg(
         long,
         value_enum,
         value_delimiter = ',',
-        value_name = "THINGS",
+        value_name = "ARRAYS",
         conflicts_with = "share"
     )]
     save: Vec<Extra>,
@@ -76,7 +80,7 @@ pub struct StemArgs {
     /// Precision of waves, in place of what the sample file says.
     #[arg(long, value_parser = choice::precisions())]
     precision: Option<Precision>,
-    /// Where waves are computed: cpu, which is the default, cuda, or cuda:K.
+    /// Where to compute: cpu, which is the default, cuda (all graphics processors), or cuda:K (one of them).
     #[arg(long)]
     device: Option<Device>,
     /// Let the cores of this machine compute beside its graphics processors.
@@ -184,11 +188,8 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         if let Some(path) = &args.write_sample {
             check_files(&asked.inputs(args), &[("sample file", path)])?;
             Draft::holding(path, line.text_beside(path)?.as_bytes())?.publish()?;
-            return Ok(if args.quiet {
-                String::new()
-            } else {
-                format!("written     {}\n", path.display())
-            });
+            let written = align(&[file_line("output", path, "")]);
+            return Ok(if args.quiet { String::new() } else { written });
         }
     }
     let engine = Engine::open(asked.device, args.precision.unwrap_or(file.run.precision))?;
@@ -267,12 +268,26 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
         finishing,
         save,
     };
-    let readings = match args.collect.is_empty() {
+    let is_new = args.collect.is_empty();
+    // Plan the progress of a scan
+    let counted = plan.counting(&engine)?.filter(|_| is_new && !checkpoint(output).exists());
+    let job = || match is_new {
+        true => description.clone(),
+        false => Description {
+            stages: run.comparison_stage().into_iter().collect(),
+            ..description.clone()
+        },
+    };
+    let picture_file = picture.map(|(path, _)| path);
+    terminal.plan(job, counted, [Some(output.as_path()), picture_file].into_iter().flatten());
+
+    let (readings, resumed) = match is_new {
         true => run.compute(output, &terminal)?,
-        false => run.join()?,
+        false => (run.join()?, None),
     };
     check(&terminal)?;
     let comparison = run.compare(&readings, file.phonons.seed, &terminal)?;
+    terminal.writes(output);
     match format {
         None => readings.write(output, run.fingerprint)?,
         Some(format) => {
@@ -283,14 +298,15 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     if args.collect.is_empty() {
         StemReadings::remove(&checkpoint(output), &plan, run.fingerprint)?;
     }
-    drop(terminal);
+    terminal.finish();
     // Warn of large errors of PRISM
     let warnings = comparison.as_ref().map_or_else(Vec::new, |found| found.warnings(&plan));
     warnings.iter().for_each(|warning| complain("warning", warning));
     let summary =
         SampleSummary { warnings: [&summary.warnings[..], &warnings].concat(), ..summary.clone() };
     let run = Run { summary: &summary, ..run };
-    Ok(run.told(&readings, comparison.as_ref(), output, start.elapsed().as_secs_f64()))
+    let found = (&readings, comparison.as_ref(), resumed);
+    Ok(run.told(found, output, start.elapsed().as_secs_f64()))
 }
 
 // Things kept of a scan
@@ -370,8 +386,19 @@ fn checkpoint(output: &Path) -> PathBuf {
 }
 
 impl Run<'_> {
-    /// Computes the readings, from a checkpoint if there is one.
-    fn compute(&self, output: &Path, watch: &dyn Watch) -> Result<StemReadings, Error> {
+    // Stage of the comparison
+    /// The stage of the comparison with multislice, if there is one.
+    fn comparison_stage(&self) -> Option<Stage> {
+        self.args.compare.map(|count| self.plan.comparing(count, self.engine))
+    }
+
+    /// Computes the readings, from a checkpoint if there is one; with the configurations and the probes of the next one that it had.
+    fn compute(
+        &self,
+        output: &Path,
+        terminal: &Terminal,
+    ) -> Result<(StemReadings, Option<[usize; 2]>), Error> {
+        let watch: &dyn Watch = terminal;
         let places = match self.args.share {
             Some([k, n]) => self.plan.share(k, n)?,
             None => 0..self.plan.places(),
@@ -384,11 +411,15 @@ impl Run<'_> {
         };
         let expected = format!("a checkpoint of places {places:?}; remove it to begin anew");
         accept(readings.places == places, "checkpoint", &readings.places, &expected)?;
-        let fresh = readings.done == [0, 0];
+        let (fresh, resumed) = (readings.done == [0, 0], readings.done);
+        if !fresh {
+            terminal.resumes();
+        }
         let mut kept_by_multislice = match fresh {
             true => self.plan.kept_by_multislice(&places, self.engine, watch)?,
             false => Vec::new(),
         };
+        // Keep a checkpoint now and then
         let mut keep = |now: &StemReadings| {
             self.check_kept(&std::mem::take(&mut kept_by_multislice), now)?;
             if kept.elapsed().as_secs_f64() < self.args.checkpoint && !watch.cancelled() {
@@ -397,11 +428,12 @@ impl Run<'_> {
             kept = Instant::now();
             now.write(&path, self.fingerprint)
         };
+
         let ran = self.plan.run(self.engine, &mut readings, watch, &mut keep);
         if matches!(ran, Err(Error::Cancelled)) && readings.done != [0, 0] {
             readings.write(&path, self.fingerprint)?;
         }
-        ran.map(|()| readings)
+        ran.map(|()| (readings, Some(resumed).filter(|_| !fresh)))
     }
 
     // Check and join the parts of a run
@@ -440,14 +472,18 @@ impl Run<'_> {
         (output, format): (&Path, SignalFormat),
         picture: Option<(&Path, PictureFormat)>,
         origin: Origin,
-        watch: &dyn Watch,
+        terminal: &Terminal,
     ) -> Result<(), Error> {
+        let watch: &dyn Watch = &WithinStage(terminal);
         let mut signals = match self.engine.precision() {
             Precision::F32 => self.signals::<f32>(readings, watch)?,
             Precision::F64 => self.signals::<f64>(readings, watch)?,
         };
         signals.origin(origin)?;
-        let drawn = |(path, format)| Draft::holding(path, &self.draw(&signals, format)?);
+        let drawn = |(path, format)| {
+            terminal.writes(path);
+            Draft::holding(path, &self.draw(&signals, format)?)
+        };
         let drawing = picture.map(drawn).transpose()?;
         signals.write(output, format, self.args.signal.as_deref())?;
         drawing.map(Draft::publish).transpose().map(|_| ())
@@ -467,6 +503,19 @@ impl Run<'_> {
             self.plan.keep::<T>(extra.of_scan(self.plan)?, &mut signals, watch)?;
         }
         Ok(signals)
+    }
+
+    // Done parts of a checkpoint
+    /// What a checkpoint has done, in words.
+    fn done(&self, [configurations, probes]: [usize; 2]) -> String {
+        let (all, places) = (self.plan.configurations(), self.plan.places());
+        let probes = format!("{probes} of {}", count(places, "probe"));
+        match all {
+            1 => probes,
+            _ => {
+                format!("{configurations} of {}, {probes} of the next", count(all, "configuration"))
+            }
+        }
     }
 
     // Draw the signals of a run
@@ -491,18 +540,22 @@ impl Run<'_> {
     /// What is said of the run.
     fn told(
         &self,
-        readings: &StemReadings,
-        comparison: Option<&Comparison>,
+        (readings, comparison, resumed): (&StemReadings, Option<&Comparison>, Option<[usize; 2]>),
         output: &Path,
         seconds: f64,
     ) -> String {
+        let plot = self.args.plot.as_deref();
         let (detectors, mean) = (self.plan.detectors(), &readings.mean);
         let total = mean.column(detectors.rings() + 1).mean().unwrap_or(0.0);
         if self.args.json {
             let mut summary = json!({
                 "sample": self.args.name(),
-                "output": output.display().to_string(),
-                "plot": self.args.plot.as_ref().map(|path| path.display().to_string()),
+                "output": file_json(Some(output)),
+                "plot": file_json(plot),
+                "resumed": resumed.map(|[configurations, probes]| {
+                    let from = file_json(Some(&checkpoint(output)));
+                    json!({ "from": from, "configurations": configurations, "probes": probes })
+                }),
                 "places": [readings.places.start, readings.places.end],
                 "configurations": self.plan.configurations(),
                 "kept": total,
@@ -526,9 +579,11 @@ impl Run<'_> {
         let mut lines = vec![("scan", scan)];
         lines.extend(summary_lines(self.summary));
         lines.extend([("lost", lost), ("time", time)]);
-        lines.push(("written", output.display().to_string()));
-        lines.extend(self.args.plot.as_ref().map(|path| ("plot", path.display().to_string())));
         lines.extend(comparison.map(compared_line));
+        let kept = checkpoint(output);
+        lines.extend(resumed.map(|done| file_line("resumed", &kept, &self.done(done))));
+        lines.push(file_line("output", output, ""));
+        lines.extend(file_lines([("plot", plot)]));
         let errors = comparison.map(compared_errors).unwrap_or_default();
         align(&lines) + &errors
     }

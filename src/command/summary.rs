@@ -5,6 +5,7 @@
 use crate::device::cuda::probe::{CudaDriver, CudaProbe, NoCuda};
 use crate::device::plan::{Description, Stage};
 use crate::device::{self, Device};
+pub(super) use crate::error::count;
 use crate::error::{Error, in_bytes};
 use crate::files::arrays::{ArrayFormat, Precision};
 use crate::model::system::{SlopeModel, System};
@@ -135,7 +136,7 @@ impl Summary<'_> {
             ("method", self.method()),
             ("variance", format!("{variance:.3e} rad², or {rms:.3} arcsec rms")),
             ("time", format!("{:.3} s on {}", self.seconds, self.engine)),
-            ("output", format!("{}, {precision}, {size}", self.output.display())),
+            file_line("output", self.output, &format!("{precision}, {size}")),
         ]);
         for (name, shape) in self
             .arrays
@@ -145,9 +146,7 @@ impl Summary<'_> {
             let shape: Vec<_> = shape.iter().map(ToString::to_string).collect();
             lines.push(("", format!("{name} {}", shape.join(" × "))));
         }
-        if let Some(path) = self.plot {
-            lines.push(("plot", path.display().to_string()));
-        }
+        lines.extend(file_lines([("plot", self.plot)]));
         align(&lines)
     }
 
@@ -198,8 +197,8 @@ impl Summary<'_> {
             "format": self.format.name(),
             "precision": self.precision.name(),
             "bytes": self.bytes,
-            "output": self.output.display().to_string(),
-            "plot": self.plot.map(|path| path.display().to_string()),
+            "output": file_json(Some(self.output)),
+            "plot": file_json(self.plot),
         })
     }
 }
@@ -395,7 +394,10 @@ impl Told {
             [self.numbers, self.dense].map(|numbers| in_bytes(numbers.saturating_mul(8)));
         let highest = self.chosen.sampling.oversampling() as f64 / (2.0 * self.sampling);
         [
-            (name, format!("sampling {} m, {} blocks of {size}", self.sampling, self.blocks)),
+            (
+                name,
+                format!("sampling {} m, {} of {size}", self.sampling, count(self.blocks, "block")),
+            ),
             ("", format!("{compressed} in Toeplitz form, {dense} dense")),
             ("", format!("spectral: {}, up to {highest:.1} m⁻¹", self.chosen)),
         ]
@@ -516,9 +518,23 @@ pub fn align(lines: &[(&str, String)]) -> String {
     lines.iter().map(|(key, text)| format!("{key:<12}{text}\n")).collect()
 }
 
-/// `3 targets`, or `1 target`.
-pub fn count(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+/// A line of a summary about a file: its role, such as `output`, `plot` or `resumed`, its name, and what it holds.
+pub fn file_line<'a>(role: &'a str, path: &Path, content: &str) -> (&'a str, String) {
+    let separator = if content.is_empty() { "" } else { ": " };
+    (role, format!("{}{separator}{content}", path.display()))
+}
+
+/// Lines about further files, where they are written.
+pub fn file_lines<'a>(
+    files: impl IntoIterator<Item = (&'a str, Option<&'a Path>)>,
+) -> impl Iterator<Item = (&'a str, String)> {
+    let named = files.into_iter().filter_map(|(role, path)| Some((role, path?)));
+    named.map(|(role, path)| file_line(role, path, ""))
+}
+
+/// The name of a file in a summary as JSON: null where it is not written.
+pub fn file_json(path: Option<&Path>) -> Value {
+    json!(path.map(|path| path.display().to_string()))
 }
 /// The command line of this process.
 pub fn command_line() -> String {

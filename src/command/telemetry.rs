@@ -2,7 +2,7 @@
 //! Telemetry in commands: what `reconstruct` and `simulate` write, and what `import` reads.
 
 // What telemetry in commands stands on
-use super::summary::{Said, align, count};
+use super::summary::{Said, align, count, file_json, file_line};
 use crate::correction::{Correction, CorrectionMode, CorrectionOptions};
 use crate::device::Engine;
 use crate::error::Error;
@@ -117,7 +117,7 @@ pub fn import_telemetry(
             "layers": layers,
             "targets": targets,
             "notes": found.notes,
-            "output": output.display().to_string(),
+            "output": file_json(Some(output)),
         });
         return Ok(format!("{told}\n").into());
     }
@@ -131,6 +131,6 @@ pub fn import_telemetry(
     for note in &found.notes {
         lines.push((std::mem::take(&mut name), note.clone()));
     }
-    lines.push(("output", output.display().to_string()));
+    lines.push(file_line("output", output, ""));
     Ok(if quiet { String::new() } else { align(&lines) }.into())
 }

@@ -164,7 +164,6 @@ impl LoopCovariances {
         if weights.is_at_once() {
             return Ok(Self { present, late: None });
         }
-        watch.stage(LOOP, "");
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());
         let (air, slopes) = (system.atmosphere(), (&sensors[..], &valid[..]));
         let both_ways = |times: &[[f64; 2]]| {
@@ -211,7 +210,6 @@ impl<'s> WavefrontsInLoop<'s> {
         weights: &LoopWeights,
         watch: &dyn Watch,
     ) -> Result<Self, Error> {
-        watch.stage(WAVEFRONTS, "tables");
         let wanted = wanted(system, reach);
         let (mut tables, count) = (Vec::new(), wanted.len());
         for (footprint, reach) in wanted {
@@ -252,9 +250,6 @@ impl<'s> WavefrontsInLoop<'s> {
         all
     }
 }
-
-/// The stage of these tables, as a watcher is told.
-const WAVEFRONTS: &str = "wavefronts through the loop";
 
 // Footprints of all stars on all layers
 impl Footprint {

@@ -6,7 +6,7 @@ use crate::correction::low::{LowTurbulence, low_bytes_of_each};
 use crate::correction::modes::{Correction, CorrectionMode};
 use crate::correction::projector::Projector;
 use crate::device::{Description, Engine, Memory, Watch, check};
-use crate::error::{Error, accept};
+use crate::error::{Error, accept, count};
 use crate::linear::factorisation::unit;
 use crate::linear::{times, times_transpose};
 use crate::model::lenslet_array::SlopeOrder;
@@ -16,6 +16,7 @@ use crate::tomography::covariance_matrix::truth_covariance;
 use crate::tomography::noise_error;
 use crate::tomography::reconstructor::ReconstructorPlan;
 use crate::tomography::reconstructor::command::{Command, Sum};
+use crate::turbulence::dense::CancelOnly;
 use ndarray::{Array2, CowArray, Ix2};
 
 // Shared mirrors and their shapes
@@ -243,6 +244,7 @@ impl<'a> SharedMirrors<'a> {
         if self.options.by_cause {
             self.add_low(&mut moments, to)?;
         }
+        let to: (&Engine, &dyn Watch) = (to.0, &CancelOnly(to.1));
         let alone = moments.split_off(shapes.len());
         let errors =
             own.iter().zip(&alone).map(|(t, moments)| Ok((*t, self.own(*t, moments, to)?)));
@@ -410,8 +412,9 @@ impl Correction {
         told: &mut Description,
     ) {
         told.memory = self.memory_of_shared(plan, options, engine);
-        let (count, n) = (self.targets(), plan.measurements());
-        told.what = format!("images of {count} targets behind shared mirrors, from {n} slopes");
+        let [targets, slopes] = [(self.targets(), "target"), (plan.measurements(), "slope")]
+            .map(|(number, noun)| count(number, noun));
+        told.what = format!("images of {targets} behind shared mirrors, from {slopes}");
         let stage = plan.stage_of_commands(self.shared_commands(options), engine);
         told.stages.retain(|known| !plan.is_replaced(known));
         told.stages.push(stage);

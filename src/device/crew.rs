@@ -39,6 +39,7 @@ pub(crate) type Work<R> = dyn Fn(&Member, &dyn Watch) -> Result<R, Error> + Send
 /// What a thread tells.
 enum Event<R> {
     Stage(String),
+    Part(String, [usize; 2]),
     Joined(Member),
     Done(usize, Result<R, Error>),
 }
@@ -55,6 +56,12 @@ impl<R: Send> Watch for Relay<R> {
     fn stage(&self, name: &str, _pieces: &str) {
         if self.tells {
             let _ = self.to.send(Event::Stage(name.into())); // nobody listens when all has ended
+        }
+    }
+
+    fn part(&self, what: &str, number: usize, count: usize) {
+        if self.tells {
+            let _ = self.to.send(Event::Part(what.into(), [number, count])); // as above
         }
     }
 
@@ -201,6 +208,10 @@ impl<R> Shift<R> {
             let wrong = match self.events.recv_timeout(Duration::from_millis(50)) {
                 Ok(Event::Stage(name)) => {
                     watch.stage(&name, "");
+                    continue;
+                }
+                Ok(Event::Part(what, [number, count])) => {
+                    watch.part(&what, number, count);
                     continue;
                 }
                 Ok(Event::Joined(member)) => {

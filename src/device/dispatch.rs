@@ -41,8 +41,12 @@ pub trait Watch: Sync {
     /// A stage begins, such as `slopes`; its pieces, such as `frames`, are counted from 0 again.
     fn stage(&self, _name: &str, _pieces: &str) {}
 
-    /// So many pieces of the stage are done, and of how many.
+    /// So many pieces of the stage are done, and of how many; of its present part if it has parts.
     fn progress(&self, _done: usize, _total: usize) {}
+
+    /// A part of the stage begins, such as configuration 2 (`number` 1) of 4 (`count`); its pieces are counted from 0 again. Other stages
+    /// may run between the parts.
+    fn part(&self, _what: &str, _number: usize, _count: usize) {}
 
     /// Whether the computation shall stop. It is asked between pieces; what was begun is finished.
     fn cancelled(&self) -> bool {
@@ -82,6 +86,47 @@ pub struct Part<'a> {
 impl Watch for Part<'_> {
     fn progress(&self, done: usize, _total: usize) {
         self.whole.progress(self.before + done, self.total);
+    }
+
+    fn cancelled(&self) -> bool {
+        self.whole.cancelled()
+    }
+}
+
+// Stages within stages
+/// Watches a computation with stages of its own as one part of a stage: its stages are not reported.
+pub struct WithinStage<'a>(pub &'a dyn Watch);
+
+impl Watch for WithinStage<'_> {
+    fn progress(&self, done: usize, total: usize) {
+        self.0.progress(done, total);
+    }
+
+    fn cancelled(&self) -> bool {
+        self.0.cancelled()
+    }
+}
+
+/// Watches one of `count` equal computations: each of its stages is a part of a stage of all of them.
+pub struct StageParts<'a> {
+    /// The watcher of all of them.
+    pub whole: &'a dyn Watch,
+    /// The name of one of them, such as `target`.
+    pub what: &'a str,
+    /// Its number, from 0.
+    pub number: usize,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Watch for StageParts<'_> {
+    fn stage(&self, name: &str, pieces: &str) {
+        self.whole.stage(name, pieces);
+        self.whole.part(self.what, self.number, self.count);
+    }
+
+    fn progress(&self, done: usize, total: usize) {
+        self.whole.progress(done, total);
     }
 
     fn cancelled(&self) -> bool {
@@ -336,7 +381,7 @@ pub fn dispatch_in_runs<W: Sync, R: Send>(
     work: impl Fn(&W, Range<usize>) -> Result<R, Error> + Sync,
     sink: impl FnMut(Range<usize>, R) -> Result<(), Error> + Send,
 ) -> Result<(), Error> {
-    let (next, sink) = (AtomicUsize::new(0), Mutex::new(sink));
+    let (next, sink, ended) = (AtomicUsize::new(0), Mutex::new(sink), AtomicUsize::new(0));
     let take = |worker: &W| {
         let size = suits(worker).clamp(1, count.max(1));
         let first = next.fetch_add(size, Ordering::Relaxed);
@@ -344,11 +389,12 @@ pub fn dispatch_in_runs<W: Sync, R: Send>(
     };
     let serve = |worker: &W, _| {
         while let Some(run) = take(worker) {
-            let done = check(watch).and_then(|()| work(worker, run.clone()));
+            let (done, long) = (check(watch).and_then(|()| work(worker, run.clone())), run.len());
             if let Err(error) = done.and_then(|result| lock(&sink)(run, result)) {
                 next.store(count, Ordering::Relaxed);
                 return Err(error);
             }
+            watch.progress(ended.fetch_add(long, Ordering::Relaxed) + long, count);
         }
         Ok(())
     };

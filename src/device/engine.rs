@@ -8,7 +8,7 @@ use super::gpu::Gpu;
 use super::meeting::Seat;
 use super::speed::Speed;
 use super::{Device, start_threads, threads};
-use crate::error::{Error, Invalid, accept};
+use crate::error::{Error, Invalid, accept, count};
 use crate::numerics::real::Precision;
 #[cfg(feature = "cuda")]
 use std::sync::Arc;
@@ -149,10 +149,7 @@ impl Engine {
     // Name an engine for a person
     /// `2 threads`, or `cuda:0 (NVIDIA H200), f64`, or `cuda:0 (NVIDIA H200), 2 threads, f64`.
     pub fn name(&self) -> String {
-        let threads = match threads() {
-            1 => "1 thread".to_string(),
-            many => format!("{many} threads"),
-        };
+        let threads = count(threads(), "thread");
         if self.devices.is_empty() {
             return threads;
         }

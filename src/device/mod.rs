@@ -33,7 +33,8 @@ mod speed;
 pub(crate) mod temporary;
 
 pub(crate) use self::dispatch::{
-    Part, Workers, check, dispatch, dispatch_in_runs, gather, start_threads,
+    Part, StageParts, WithinStage, Workers, check, dispatch, dispatch_in_runs, gather,
+    start_threads,
 };
 pub use self::dispatch::{Watch, silent, threads};
 pub use self::engine::Engine;

@@ -4,7 +4,7 @@
 // What checkpoints stand on
 use super::scan::{StemPlan, StemReadings};
 use crate::device::Engine;
-use crate::error::{Error, Invalid, accept};
+use crate::error::{Error, Invalid, accept, count};
 use crate::files::draft::Draft;
 use ndarray::{Array2, s};
 use std::fs::{self, File};
@@ -199,10 +199,8 @@ impl StemPlan {
             }
             self.accept_progress(part)?;
             if part.done != [self.configurations(), 0] {
-                return Err(refuse(format!(
-                    "a finished share of {} configurations",
-                    self.configurations()
-                )));
+                let all = count(self.configurations(), "configuration");
+                return Err(refuse(format!("a finished share of {all}")));
             }
             whole.mean.slice_mut(s![start..end, ..]).assign(&part.mean);
             if !whole.squares.is_empty() {

@@ -4,7 +4,6 @@
 // What comparisons stand on
 use super::detector::DetectorOptions;
 use super::finishing::{Row, suffix};
-use super::multislice::Unseen;
 use super::prism::MOST_LOST;
 use super::scan::{StemMethod, StemOptions, StemPlan, StemReadings};
 use crate::device::{Engine, Stage, Watch};
@@ -38,6 +37,9 @@ pub struct Comparison {
 }
 
 // Compare shared beams with multislice
+/// The stage of the comparison, as a watcher is told.
+const COMPARED: &str = "multislice";
+
 impl StemPlan {
     /// Compares readings by PRISM of the whole scan with multislice at so many places, drawn from a `seed`; or at all places where there are not as many.
     ///
@@ -59,7 +61,7 @@ impl StemPlan {
         let mut places = sample(&mut random, all, count.min(all)).into_vec();
         places.sort_unstable();
         let at: Vec<_> = places.iter().map(|k| exact.options().scan.place(*k)).collect();
-        watch.stage("multislice", "configurations");
+        watch.stage(COMPARED, "");
         let found = exact.mean_at(engine, &at, watch)?;
         let mine = readings.mean.select(Axis(0), &places);
         Ok(Comparison { places, detectors: self.errors(&exact, mine.view(), found.view()) })
@@ -85,8 +87,8 @@ impl StemPlan {
     /// How long comparing so many places will take.
     pub fn comparing(&self, count: usize, engine: &Engine) -> Stage {
         let waves = count.min(self.places()) * self.options().defoci.len();
-        let [slices, probes] = self.following("probes", waves, engine);
-        Stage { name: "multislice", seconds: slices.seconds + probes.seconds }
+        let [slices, probes] = self.following(COMPARED, waves, engine);
+        Stage { name: COMPARED, seconds: slices.seconds + probes.seconds }
     }
 
     // Errors of all detectors
@@ -151,6 +153,9 @@ impl StemPlan {
 /// Probes whose electrons are compared at the beginning of a scan.
 const COUNTED: usize = 4;
 
+/// The stage in which multislice counts these electrons, as a watcher is told.
+const COUNTING: &str = "electrons by multislice";
+
 impl StemPlan {
     /// Electrons that multislice keeps in the first configuration at a few of these places, the mean of all foci and planes, by the number of the place in the
     /// part; none where PRISM does not interpolate.
@@ -179,9 +184,23 @@ impl StemPlan {
         let numbers: Vec<usize> = (0..early).step_by(each).collect();
         let at: Vec<_> =
             numbers.iter().map(|k| self.options().scan.place(places.start + k)).collect();
-        let found = first.mean_at(engine, &at, &Unseen(watch))?;
+        watch.stage(COUNTING, "");
+        let found = first.mean_at(engine, &at, watch)?;
         let kept = found.outer_iter().map(|row| first.total_of(row));
         Ok(numbers.into_iter().zip(kept).collect())
+    }
+
+    /// The stage in which these electrons are counted, where they are.
+    ///
+    /// # Errors
+    /// As for [`by_multislice`](Self::by_multislice).
+    pub fn counting(&self, engine: &Engine) -> Result<Option<Stage>, Invalid> {
+        let StemMethod::Prism { factor, .. } = self.options().method else { return Ok(None) };
+        let waves = COUNTED * self.options().defoci.len();
+        let stages = self.by_multislice(1)?.following(COUNTING, waves, engine);
+        let seconds = stages.iter().map(|stage| stage.seconds).sum::<f64>();
+        let seconds = seconds / self.configurations() as f64;
+        Ok(Some(Stage { name: COUNTING, seconds }).filter(|_| factor != [1, 1]))
     }
 
     // Compare the electrons that are kept

@@ -13,7 +13,7 @@ use super::potential::{Potential, PotentialOptions};
 use super::scan_images::transform_plane;
 use super::wave_grid::WaveGrid;
 use crate::device::{Description, Engine, Memory, Stage, Watch, Work, threads};
-use crate::error::{Error, Invalid, accept, finite, is_ordered};
+use crate::error::{Error, Invalid, accept, count, finite, is_ordered};
 use crate::numerics::real::{Precision, Real};
 use crate::specimen::{Phonons, Slicing, Specimen, TiledSpecimen};
 use ndarray::{Array2, Array3, Array4, ArrayView2, Axis, Zip, s};
@@ -139,18 +139,24 @@ impl MicrographPlan {
             (&self.options.ends, self.configurations(), self.multislice::<T>()?);
         let mut wave = self.wave(engine, &multislice)?;
         let mut taken = Micrographs::none(self);
-        watch.stage("configurations", "configurations");
+        let last = ends.last().copied().unwrap_or(0);
+        watch.stage(EXIT_WAVES, "");
         for c in 0..count {
+            watch.part("configuration", c, count);
             let (potential, mut done) = (self.potential(c)?, 0);
             wave.begin()?;
             for (plane, &end) in ends.iter().enumerate() {
-                let slice = |k: usize| Ok(potential.slice(k));
-                multislice.in_groups(done..end, slice, watch, |slices| wave.pass(slices, watch))?;
+                let (slice, mut passed) = (|k: usize| Ok(potential.slice(k)), done);
+                multislice.in_groups(done..end, slice, watch, |slices| {
+                    wave.pass(slices, watch)?;
+                    passed += slices.len();
+                    watch.progress(passed, last);
+                    Ok(())
+                })?;
                 taken.add(self, [c, plane], wave.look()?.view())?;
                 done = end;
             }
             taken.configurations = c + 1;
-            watch.progress(c + 1, count);
         }
         Ok(taken)
     }
@@ -201,8 +207,7 @@ impl MicrographPlan {
         let pass = |precision| configurations as f64 * seconds_of_a_pass(&options.grid, precision);
         let made = slices as f64 * making * pass(Precision::F32) / threads() as f64;
         let followed = (slices + 2 * defoci * ends) as f64 * pass(engine.precision());
-        let stages =
-            vec![Stage::alone("configurations", &[(Work::Transforms, made + followed)], engine)];
+        let stages = vec![Stage::alone(EXIT_WAVES, &[(Work::Transforms, made + followed)], engine)];
         Description {
             what: match ends {
                 1 => format!("images of a plane wave, foci: {defoci}"),
@@ -212,7 +217,9 @@ impl MicrographPlan {
             form: "",
             reason: String::new(),
             method: format!(
-                "multislice of a plane wave, {nx} × {ny} samples, {slices} slices, {configurations} configurations"
+                "multislice of a plane wave, {nx} × {ny} samples, {}, {}",
+                count(slices, "slice"),
+                count(configurations, "configuration")
             ),
             slope_model: "",
             engine: engine.name(),
@@ -222,6 +229,9 @@ impl MicrographPlan {
         }
     }
 }
+
+/// The stage of the images, as a watcher is told.
+const EXIT_WAVES: &str = "exit waves";
 
 // A plane wave on its way
 /// Who takes a plane wave through slices.

@@ -13,10 +13,10 @@ use super::wave_grid::WaveGrid;
 #[cfg(feature = "cuda")]
 use crate::device::gpu::Buffer;
 use crate::device::{
-    Description, Engine, Memory, Stage, Watch, Work, Workers, dispatch, dispatch_in_runs, gather,
-    threads,
+    Description, Engine, Memory, Part, Stage, Watch, Work, Workers, dispatch, dispatch_in_runs,
+    gather, threads,
 };
-use crate::error::{Error, Invalid, accept, finite, is_ordered, positive};
+use crate::error::{Error, Invalid, accept, count, finite, is_ordered, positive};
 use crate::numerics::real::{Precision, Real};
 use crate::specimen::{Phonons, Slicing, Specimen, TiledSpecimen};
 use ndarray::parallel::prelude::*;
@@ -352,10 +352,16 @@ impl StemPlan {
         let crew = self.crew::<T>(engine, self.followed(readings.places.len())?)?;
         // Cores that follow no waves make the slices of the next configuration meanwhile.
         let ahead = crew.iter().all(|follower| follower.holds()) && self.keeps::<T>();
+        if readings.done != [0, 0] {
+            let all = [SLICES, BEAMS, PROBES];
+            let own = all.into_iter().filter(|name| *name != BEAMS || self.shares_beams());
+            own.for_each(|name| self.stage(name, readings.done[0], watch));
+            watch.progress(readings.done[1], readings.places.len());
+        }
         std::thread::scope(|scope| {
             let mut next = None;
             for c in readings.done[0]..self.configurations() {
-                watch.stage("probes", "probes");
+                self.stage(SLICES, c, watch);
                 let slices = match next.take() {
                     Some(made) => join(made)?,
                     None => self.slices(c, watch)?,
@@ -365,7 +371,12 @@ impl StemPlan {
                     let make = move || self.slices::<T>(c + 1, watch);
                     next = std::thread::Builder::new().spawn_scoped(scope, make).ok();
                 }
+                if self.shares_beams() {
+                    self.stage(BEAMS, c, watch);
+                }
                 let workers = self.waves(&crew, &slices, engine, watch)?;
+                self.stage(PROBES, c, watch);
+                watch.progress(readings.done[1], readings.places.len());
                 self.configuration(&workers, readings, watch, keep)?;
                 readings.done = [c + 1, 0];
             }
@@ -374,6 +385,18 @@ impl StemPlan {
     }
 
     // Follow a block of probes
+    // Report stages of a configuration
+    /// Reports that a stage of configuration `c` begins.
+    fn stage(&self, name: &str, c: usize, watch: &dyn Watch) {
+        watch.stage(name, if name == PROBES { PROBES } else { "" });
+        watch.part("configuration", c, self.configurations());
+    }
+
+    /// Whether probes are sums of beams that they share.
+    fn shares_beams(&self) -> bool {
+        matches!(self.options.method, StemMethod::Prism { .. })
+    }
+
     /// Takes all places of a part through one configuration, from where they are.
     fn configuration(
         &self,
@@ -389,12 +412,12 @@ impl StemPlan {
             let next = (readings.done[1] + block).min(count);
             let places: Vec<_> =
                 (readings.done[1]..next).map(|k| self.options.scan.place(first + k)).collect();
-            let found = self.shared(workers, &places, watch)?;
+            let part = Part { whole: watch, before: readings.done[1], total: count };
+            let found = self.shared(workers, &places, &part)?;
             for (k, values) in (readings.done[1]..next).zip(found.outer_iter()) {
                 readings.add(k, values);
             }
             readings.done[1] = next;
-            watch.progress(next, count);
             keep(readings)?;
         }
         Ok(())
@@ -449,16 +472,22 @@ impl StemPlan {
         let crew = self.crew::<T>(engine, self.followed(places.len())?)?;
         let mut mean = Array2::zeros((places.len(), self.readings()));
         for c in 0..count {
+            watch.part("configuration", c, count);
             let slices = self.handed_out(self.slices(c, &seen)?, &crew, &seen)?;
-            let found = self.shared(&self.waves(&crew, &slices, engine, &seen)?, places, &seen)?;
+            let found = self.shared(&self.waves(&crew, &slices, engine, &seen)?, places, watch)?;
             mean.zip_mut_with(&found, |mean, x| *mean += (x - *mean) / (c + 1) as f64);
-            watch.progress(c + 1, count);
         }
         Ok(mean)
     }
 }
 
 // Another focus, another thread
+// Names of the stages of a configuration
+/// The stages of a configuration, as a watcher is told.
+const SLICES: &str = "slices";
+const BEAMS: &str = "beams";
+const PROBES: &str = "probes";
+
 /// The probe with another defocus.
 pub(super) fn focused(probe: &Probe, defocus: f64) -> Probe {
     let mut probe = probe.clone();
@@ -924,7 +953,7 @@ impl StemPlan {
         let method = match options.method {
             StemMethod::Multislice => "multislice".into(),
             StemMethod::Prism { factor: [x, y], .. } => {
-                format!("PRISM with {waves} beams, interpolation {x} × {y}")
+                format!("PRISM with {}, interpolation {x} × {y}", count(waves, "beam"))
             }
         };
         // Memory of a scan
@@ -943,11 +972,14 @@ impl StemPlan {
         let devices = self.memory_there(engine, number, beams);
         #[cfg(not(feature = "cuda"))]
         let devices = Vec::new();
-        let what =
-            format!("a scan of {} × {} probes", options.scan.counts()[0], options.scan.counts()[1]);
+        let what = match options.scan.counts() {
+            [1, 1] => "a scan of 1 probe".into(),
+            [x, y] => format!("a scan of {x} × {y} probes"),
+        };
         let grid = format!(
-            "{nx} × {ny} samples, {slices} slices, {} configurations",
-            self.configurations()
+            "{nx} × {ny} samples, {}, {}",
+            count(slices, "slice"),
+            count(self.configurations(), "configuration")
         );
         Description {
             what,
@@ -989,22 +1021,22 @@ impl StemPlan {
         let passes = (waves * options.ends.last().copied().unwrap_or(0)) as f64;
         let seconds = passes * pass(engine.precision()) * share(engine);
         [
-            Stage::alone("slices", &[(Work::Transforms, slices)], engine),
+            Stage::alone(SLICES, &[(Work::Transforms, slices)], engine),
             Stage::shared(name, &[(Work::Transforms, seconds)], engine),
         ]
     }
 
     /// How long all of it takes, with so many waves through the slices.
     fn stages(&self, waves: usize, engine: &Engine) -> Vec<Stage> {
-        let shared = matches!(self.options.method, StemMethod::Prism { .. });
+        let shared = self.shares_beams();
         let mut stages =
-            self.following(if shared { "beams" } else { "probes" }, waves, engine).to_vec();
+            self.following(if shared { BEAMS } else { PROBES }, waves, engine).to_vec();
         if shared {
             let window: usize = self.waves.points().iter().map(|points| points / 2).product();
             let sums = (self.places() * self.options.defoci.len() * self.options.ends.len()) as f64;
             let terms = sums * waves as f64 * window as f64 * self.configurations() as f64;
             let seconds = TERM * terms * share(engine);
-            stages.push(Stage::shared("probes", &[(Work::Transforms, seconds)], engine));
+            stages.push(Stage::shared(PROBES, &[(Work::Transforms, seconds)], engine));
         }
         stages
     }

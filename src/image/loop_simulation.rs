@@ -3,7 +3,7 @@
 
 // What a loop in worlds stands on
 use crate::correction::{Correction, Projector};
-use crate::device::{Engine, Watch, Workers, gather, silent};
+use crate::device::{Engine, Stage, Watch, Workers, gather, silent};
 use crate::error::{Error, Invalid, accept};
 use crate::image::optical_transfer::{Aperture, OpticalTransfer, TelescopeTransfer};
 use crate::image::options::EXPONENT;
@@ -16,7 +16,7 @@ use crate::model::source::Source;
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::tomography::reconstructor::ReconstructorPlan;
-use crate::tomography::simulation::{Simulation, SimulationOptions, World};
+use crate::tomography::simulation::{Simulation, SimulationOptions, SimulationPlan, World};
 use ndarray::{Array1, Array2, ArrayView2, Axis, Zip, s};
 use num_complex::Complex64;
 use std::f64::consts::PI;
@@ -194,6 +194,10 @@ impl LoopSimulation {
         [self.by_slopes.dot(&slopes), self.by_eye.dot(&seen.fronts[t])]
     }
 }
+
+/// The stage of simulated loops, as a watcher is told, and its pieces.
+pub const LOOPS: &str = "simulated loops";
+pub const REALISATIONS: &str = "realisations";
 
 // Strokes of a loop in time
 impl ControlLoop {
@@ -427,6 +431,23 @@ impl LoopSimulation {
         Ok((system.wavefront_pitch() / step * (1.0 - 1e-12)).ceil().max(1.0) as usize)
     }
 
+    // Stage of simulated loops
+    /// The stage of so many realisations for a system: as many frames as its loop takes to settle, each sampled at two times.
+    ///
+    /// # Errors
+    /// As for the plan of a simulation.
+    pub fn stage(
+        system: &System,
+        options: &ImagingOptions,
+        realisations: u32,
+    ) -> Result<Stage, Error> {
+        let wanted = SimulationOptions::default().frames(realisations as usize);
+        let frames = SimulationPlan::new(system, wanted)?.describe(&Engine::default()).seconds();
+        let control = options.control.unwrap_or(AT_ONCE);
+        let times = (NODES.len() * (control.settling() + 1)) as f64;
+        Ok(Stage { name: LOOPS, seconds: frames * times })
+    }
+
     /// The errors and Strehl ratios of all targets over some realisations, those of the seeds from 1 on. `watch` counts realisations.
     ///
     /// # Errors
@@ -434,7 +455,7 @@ impl LoopSimulation {
     pub fn check(&self, realisations: usize, watch: &dyn Watch) -> Result<Vec<Simulated>, Error> {
         let expected = "at least 2 realisations, whose scatter tells the standard error";
         accept(realisations > 1, "check", realisations, expected)?;
-        watch.stage("simulated loops", "realisations");
+        watch.stage(LOOPS, REALISATIONS);
         let of_seed = |_: &(), seed: usize| {
             let seen = self.world(seed as u64)?;
             Ok(seen.iter().map(|seen| self.numbers(seen)).collect::<Vec<Vec<f64>>>())

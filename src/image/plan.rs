@@ -9,7 +9,7 @@ use crate::correction::{
     Bandwidth, Correction, CorrectionMode, CorrectionOptions, Fitting, Projector,
 };
 use crate::device::{Description, Engine, Stage, Watch, Work, available_memory, check};
-use crate::error::{Error, Invalid, accept};
+use crate::error::{Error, Invalid, accept, count};
 #[cfg(feature = "files")]
 use crate::files::located::Document;
 use crate::image::budget::Budget;
@@ -26,6 +26,7 @@ use crate::model::control::ControlLoop;
 use crate::model::system::{SlopeModel, System};
 use crate::tomography::reconstructor::{ReconstructorOptions, ReconstructorPlan, Truth};
 use crate::tomography::{ErrorSplit, Inversion};
+use crate::turbulence::dense::CancelOnly;
 use crate::units::ARCSEC;
 use ndarray::{Array2, ArrayView2, Axis};
 use std::borrow::Cow;
@@ -379,8 +380,11 @@ impl ImagingPlan {
     /// What the plan will do.
     pub fn describe(&self, engine: &Engine) -> Description {
         let mut told = self.reconstruction.describe(engine);
+        if !self.has(ErrorTerm::Tomography) && self.independent.is_some() {
+            told.stages.clear(); // nothing is reconstructed
+        }
         let (targets, image) = (self.correction.targets(), &self.options.image);
-        told.what = format!("images of {targets} targets, and {}", told.what);
+        told.what = format!("images of {}, and {}", count(targets, "target"), told.what);
         let waves = image.wavelengths.len();
         told.arrays = vec![("psf".into(), vec![waves, self.targets, image.pixels, image.pixels])];
         if let Some(across) = self.options.field.as_ref().map(Field::across) {
@@ -548,6 +552,12 @@ impl ImagingPlan {
         Ok(Imaged { targets, field, uncorrected })
     }
 
+    /// Reports that the images of target `t` begin.
+    fn begin_target(&self, t: usize, watch: &dyn Watch) {
+        watch.stage(IMAGES, "");
+        watch.part("target", t, self.correction.targets());
+    }
+
     // Targets from one covariance
     /// All targets by the [residual wavefront](crate::image) towards each of them.
     fn targets_of_residuals(
@@ -567,8 +577,8 @@ impl ImagingPlan {
         let (mut targets, count) = (Vec::new(), self.correction.targets());
         for t in 0..count {
             check(watch)?;
-            watch.stage(IMAGES, "targets");
-            let residual = residuals.of(t, telescope, watch)?;
+            self.begin_target(t, watch);
+            let residual = residuals.of(t, telescope, &CancelOnly(watch))?;
             let whole = t < self.targets || self.whole_field;
             let mut exposures = made.of_structure(&residual.structure, whole)?;
             let mut budget = residual.budget()?;
@@ -582,7 +592,6 @@ impl ImagingPlan {
                 perfect.for_each(|perfect| perfect.values = Array2::ones((1, 1)));
             }
             targets.push(TargetImage { exposures, budget });
-            watch.progress(targets.len(), count);
         }
         Ok(targets)
     }
@@ -610,7 +619,7 @@ impl ImagingPlan {
         let mut there = None;
         let mut expose = |seen: Seen| {
             check(watch)?;
-            watch.stage(IMAGES, "targets");
+            self.begin_target(targets.len(), watch);
             let of_field = targets.len() >= self.targets;
             let whole = !of_field || self.whole_field;
             // Find the error where the mirrors are for
@@ -634,7 +643,6 @@ impl ImagingPlan {
                 perfect.for_each(|perfect| perfect.values = Array2::ones((1, 1)));
             }
             targets.push(TargetImage { exposures, budget });
-            watch.progress(targets.len(), count);
             Ok(())
         };
         match self.has(ErrorTerm::Tomography) {
@@ -697,8 +705,10 @@ impl ImagingPlan {
         sink: &mut dyn FnMut(Seen) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mirrors = self.correction.shared(&self.reconstruction, options, to)?;
+        let within = CancelOnly(to.1);
         for t in 0..self.correction.targets() {
-            let left = mirrors.left(t, to)?;
+            self.begin_target(t, to.1);
+            let left = mirrors.left(t, (to.0, &within))?;
             let reference = mirrors.own_error(left.shape).map(|own| (left.shape, own));
             let here = |(name, part)| (name, Strokes::Here(Cow::Owned(part)));
             sink(Seen { own: left.parts.into_iter().map(here).collect(), reference })?;
@@ -729,6 +739,7 @@ impl ImagingPlan {
         let split = ErrorSplit::new(system, kept.measurements, low)?;
         let scales = [1.0, noise_gain(&self.options), 1.0];
         for t in 0..correction.targets() {
+            self.begin_target(t, watch);
             let made = match commands.is_empty() {
                 true => rows.index_axis(Axis(0), t).to_owned(),
                 false => correction.made(&commands, t),

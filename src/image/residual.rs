@@ -2,11 +2,11 @@
 //! The residual wavefront of a loop, from one covariance of all that makes it.
 
 // Imports of the residual wavefront
-use crate::correction::loop_covariances::{LoopCovariances, LoopWeights, WavefrontsInLoop};
+use crate::correction::loop_covariances::{LOOP, LoopCovariances, LoopWeights, WavefrontsInLoop};
 use crate::correction::low::{LowTurbulence, low_wavefront};
 use crate::correction::shared::{SharedOptions, viewed};
 use crate::correction::{Correction, Fitting, Mirror};
-use crate::device::{Engine, Memory, Watch, check};
+use crate::device::{Engine, Memory, Watch, WithinStage, check};
 use crate::error::{Error, Invalid};
 use crate::image::budget::Budget;
 use crate::image::optical_transfer::{Aperture, Edges, TelescopeTransfer};
@@ -264,6 +264,10 @@ pub(crate) struct Residuals<'a> {
 /// Points whose covariances with all slopes are there at a time.
 const SOME: usize = 1024;
 
+/// Steps of the stage of the covariances through the loop: tables of coarse turbulence, the fit of the mirror, tables of wavefronts, and
+/// moments of the commands, which the reconstructor has to give first.
+const STEPS: usize = 4;
+
 // Pose the residual wavefronts
 impl<'a> Residuals<'a> {
     /// Those behind the mirrors of a correction, whose strokes follow from the plan of a reconstructor of its system.
@@ -282,10 +286,17 @@ impl<'a> Residuals<'a> {
         let weights = options.control.map_or_else(LoopWeights::at_once, |control| {
             LoopWeights::new(control, system.atmosphere(), MOST_MOTION * finest)
         });
-        let low = LowTurbulence::new(system, pitch, to.1)?;
-        let fit = Fit::new(correction, (&points, &low), to)?;
+        let (engine, watch) = to;
+        correction.pupil(engine)?;
+        let step = |number: usize| {
+            watch.stage(LOOP, "");
+            watch.part("step", number, STEPS);
+            WithinStage(watch)
+        };
+        let low = LowTurbulence::new(system, pitch, &step(0))?;
+        let fit = Fit::new(correction, (&points, &low), (engine, &step(1)))?;
         let reach = 0.5_f64.sqrt() * points.step * points.grid.points as f64;
-        let wavefronts = WavefrontsInLoop::new(system, reach, &weights, to.1)?;
+        let wavefronts = WavefrontsInLoop::new(system, reach, &weights, &step(2))?;
         let shapes = Vec::new();
         let residuals = Self { correction, weights, points, low, fit, wavefronts, shapes };
         residuals.shaped(plan, options, to)
@@ -311,8 +322,10 @@ impl<'a> Residuals<'a> {
         let commands = plan.commands(&sums, truth, to)?;
         let mut commands: Vec<_> = commands.into_iter().map(|command| command.rows).collect();
         let alone = commands.split_off(chosen.len());
-        let posed = (correction, &self.weights, &self.low);
-        let (moments, coarse) = moments_of(posed, (commands, &alone), to)?;
+        to.1.stage(LOOP, "");
+        to.1.part("step", STEPS - 1, STEPS);
+        let (posed, within) = ((correction, &self.weights, &self.low), WithinStage(to.1));
+        let (moments, coarse) = moments_of(posed, (commands, &alone), (to.0, &within))?;
         // Find the error where each shape is for
         let mut errors = Vec::new();
         for (t, command) in own.iter().zip(alone.iter().zip(&coarse)) {

@@ -2,7 +2,7 @@
 //! Slopes from files of other programs: their shape, their unit and their order.
 
 // What slopes in files stand on
-use crate::error::{Error, Invalid, accept};
+use crate::error::{Error, Invalid, accept, count};
 use crate::files::aot::is_telemetry;
 use crate::files::reading::{ListedArray, Unit, list_arrays, read_array, split_choice};
 use crate::model::lenslet_array::{SlopeArrangement, SlopeOrder};
@@ -207,8 +207,8 @@ impl<'a> SlopeSource<'a> {
                 if quantity.ends_with("images") || quantity.ends_with("arrays") =>
             {
                 let each = format!(
-                    "one of two axes, (frames, slopes), for each of {} guide stars",
-                    self.stars
+                    "one of two axes, (frames, slopes), for each of {}",
+                    count(self.stars, "guide star")
                 );
                 Invalid::new(quantity, value, format!("{expected}; or {each}")).into()
             }

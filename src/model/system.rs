@@ -130,7 +130,7 @@ impl System {
         let expected = format!(
             "sensors with at most {MOST_SLOPES} slopes together: fewer lenslets, or fewer stars"
         );
-        let value = format!("{stars} with {count} slopes");
+        let value = format!("{stars} with {}", crate::error::count(count, "slope"));
         if count <= MOST_SLOPES { Ok(()) } else { Err(Invalid::new("guide_star", value, expected)) }
     }
 

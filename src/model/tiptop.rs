@@ -327,7 +327,7 @@ impl Order<'_> {
             if (size * across as f64 / diameter - 1.0).abs() > 0.01 {
                 let width = size * across as f64;
                 let reason = format!(
-                    "{across} lenslets of {size} m are {width:.1} m across, and not {diameter} m; they are as wide as the telescope"
+                    "a width of {across} × {size} m is {width:.1} m, and not {diameter} m; lenslets are as wide as the telescope"
                 );
                 notes.unused(sensor, &["SizeLenslets"], &reason);
             }

@@ -2,7 +2,7 @@
 //! Pictures of covariances: maps over the displacement with one scale of colours, and cuts through their middle.
 
 // What covariance maps stand on
-use crate::error::{Error, Invalid, finite};
+use crate::error::{Error, Invalid, count, finite};
 use crate::model::system::System;
 use crate::model::wavefront_grid::PhaseGrid;
 use crate::plot::{
@@ -214,7 +214,8 @@ fn slope_view(
     let stars = system.guide_stars().len();
     let lenslets = covariance.lenslets();
     if stars != covariance.sources() || valid.iter().any(|valid| valid.nrows() != lenslets) {
-        let given = format!("{} guide stars, {lenslets} lenslets across", covariance.sources());
+        let stars = count(covariance.sources(), "guide star");
+        let given = format!("{stars}, {} across", count(lenslets, "lenslet"));
         return Err(Invalid::new("covariance", given, "that of the system"));
     }
     // Map the slopes of each pair
@@ -240,7 +241,7 @@ fn slope_view(
     let of = match pairs[..] {
         [[p, q]] if p == q => format!("the slopes of guide star {p}"),
         [[p, q]] => format!("slopes of guide stars {p} and {q}"),
-        _ => format!("slopes, all pairs of {stars} guide stars"),
+        _ => format!("slopes, all pairs of {}", count(stars, "guide star")),
     };
     let component =
         view.component.map_or(String::new(), |only| format!(", {only:?}").to_lowercase());
@@ -309,7 +310,10 @@ fn wavefront_view(
     // Name the picture of wavefronts
     let of = match pairs[..] {
         [[t, q]] => format!("the wavefront of target {t} with slopes of guide star {q}"),
-        _ => format!("{} wavefronts with slopes of {} guide stars", problem.targets(), valid.len()),
+        _ => {
+            let wavefronts = count(problem.targets(), "wavefront");
+            format!("{wavefronts} with slopes of {}", count(valid.len(), "guide star"))
+        }
     };
     let axis = view.component.map_or(String::new(), |only| format!(", {only:?}").to_lowercase());
     let title = format!("{}: covariance of {of}{axis}", short_name(&view.system));

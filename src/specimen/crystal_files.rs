@@ -2,7 +2,7 @@
 //! Crystals in XYZ files, and what their readers share.
 
 // What readers of crystals stand on
-use crate::error::{BadLine, Error, Invalid};
+use crate::error::{BadLine, Error, Invalid, count as counted};
 use crate::files::located::{one_line, read_text};
 use crate::specimen::atoms::{Atom, Element};
 use crate::specimen::crystal::{ClosePair, Crystal, Matrix, SUSPECT, plus};
@@ -342,7 +342,7 @@ impl CrystalText<'_> {
         let columns = self.columns(value("Properties").unwrap_or("species:S:1:pos:R:3"))?;
         let mut atoms = Vec::new();
         for number in 3..=count.saturating_add(2) {
-            let expected = format!("{count} atoms, as the first line says");
+            let expected = format!("{}, as the first line says", counted(count, "atom"));
             let line = self.lines.get(number - 1).filter(|line| !line.trim().is_empty());
             let line = line.ok_or_else(|| {
                 self.bad(
@@ -359,7 +359,8 @@ impl CrystalText<'_> {
             self.lines.iter().enumerate().skip(count + 2).find(|(_, line)| !line.trim().is_empty());
         if let Some((k, line)) = after {
             let expected = format!(
-                "nothing after the {count} atoms that the first line announces (a trajectory must be split)"
+                "nothing after the {} that the first line announces (a trajectory must be split)",
+                counted(count, "atom")
             );
             return Err(self.bad(k + 1, "line", Some(line), &expected));
         }

@@ -2,7 +2,7 @@
 //! Covariance matrices of what guide stars measure with what truth sensors would see.
 
 // What the covariance matrices stand on
-use crate::device::{Watch, engine::Engine};
+use crate::device::{StageParts, Watch, engine::Engine};
 use crate::error::{Error, Invalid};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::SlopeOrder;
@@ -179,7 +179,10 @@ impl CovarianceMatrices {
     ) -> Result<Array2<f64>, Error> {
         check_targets(system)?;
         let mut sum = None::<Array2<f64>>;
-        for (truths, air) in upwind(system, delay)? {
+        let groups = upwind(system, delay)?;
+        let count = groups.len();
+        for (number, (truths, air)) in groups.into_iter().enumerate() {
+            let watch = &StageParts { whole: watch, what: "group of layers", number, count };
             watch.stage(LATER, LENSLETS);
             let part = with_measurements(system, &air, &truths, engine, watch)?;
             sum = Some(match sum {

@@ -9,8 +9,8 @@ pub(crate) mod gpu;
 // What the estimate stands on
 use crate::device::engine::Engine;
 use crate::device::plan::Memory;
-use crate::device::{Watch, check};
-use crate::error::{Error, Invalid, accept};
+use crate::device::{StageParts, Watch, check};
+use crate::error::{Error, Invalid, accept, count};
 use crate::linear::interpolation::{Interpolation, ToPupil};
 use crate::linear::matrix::Dense;
 use crate::linear::operator::{Diagonal, LowRank, Operator, Product, Sum};
@@ -27,8 +27,8 @@ use crate::tomography::interpolation::{SampledErrors, interpolation_error};
 use crate::tomography::inversion::Inversion;
 use crate::turbulence::blocks::Rectangles;
 use crate::turbulence::plan::{
-    CovarianceOptions, CovariancePlan, Form, PIECES, SlopeCovariancePlan, WavefrontSlopes,
-    dense_slopes, dense_wavefront_slope,
+    CovarianceOptions, CovariancePlan, Form, PIECES, SLOPES, SlopeCovariancePlan, WAVEFRONT,
+    WavefrontSlopes, dense_slopes, dense_wavefront_slope,
 };
 use crate::turbulence::slope::{SlopeCovariance, SlopeProblem};
 use crate::turbulence::wavefront::{WavefrontProblem, WavefrontSlope};
@@ -206,17 +206,23 @@ impl Posed {
     /// `Cancelled` where the watcher wants to stop; what a device says.
     pub(crate) fn compute(&self, engine: &Engine, watch: &dyn Watch) -> Result<Model, Error> {
         let system = self.covariances.system();
-        let group = |group: &PosedGroup| group.compute((system, &self.valid), engine, watch);
-        let groups = self.groups.iter().map(group).collect::<Result<Vec<_>, _>>()?;
-        let covariances = match (self.covariances.wavefront(), self.covariances.blocks()) {
+        let toeplitz = self.covariances.wavefront();
+        let count = self.groups.len() + usize::from(toeplitz.is_none());
+        let part = |number| StageParts { whole: watch, what: "set of stars", number, count };
+        let group = |(k, group): (usize, &PosedGroup)| {
+            group.compute((system, &self.valid), engine, &part(k))
+        };
+        let groups = self.groups.iter().enumerate().map(group).collect::<Result<Vec<_>, _>>()?;
+        let last = part(self.groups.len());
+        let covariances = match (toeplitz, self.covariances.blocks()) {
             (Some(plan), _) => {
                 Matrices::Toeplitz(plan.problem().clone(), plan.compute(engine, watch)?)
             }
             (_, Some(blocks)) => {
-                let rectangles = blocks.rectangles(system, engine, watch)?;
+                let rectangles = blocks.rectangles(system, engine, &last)?;
                 Matrices::Blocks(rectangles, blocks.wavefronts(system, engine, watch)?)
             }
-            _ => Matrices::Dense(dense_matrices(system, engine, watch)?),
+            _ => Matrices::Dense(dense_matrices(system, engine, (&last, watch))?),
         };
         let interpolation = self.options.interpolation;
         let interpolation_error = covariances.interpolation_error(interpolation);
@@ -322,10 +328,12 @@ impl Matrices {
 fn dense_matrices(
     system: &System,
     engine: &Engine,
-    watch: &dyn Watch,
+    (last, watch): (&dyn Watch, &dyn Watch),
 ) -> Result<[Array2<f64>; 2], Error> {
-    watch.stage("dense matrices", PIECES);
-    Ok([dense_slopes(system, engine, watch)?, dense_wavefront_slope(system, watch)?])
+    last.stage(SLOPES, PIECES);
+    let slopes = dense_slopes(system, engine, last)?;
+    watch.stage(WAVEFRONT, PIECES);
+    Ok([slopes, dense_wavefront_slope(system, watch)?])
 }
 
 /// Guide stars that share a lattice, and the covariance of their slopes.
@@ -745,7 +753,7 @@ pub(crate) fn check_frames(frames: usize, wavefronts: [usize; 3]) -> Result<(), 
         return Ok(());
     }
     let memory = Memory { host: bytes, devices: Vec::new() };
-    memory.check(&Engine::default(), &format!("the wavefronts of {frames} frames"))
+    memory.check(&Engine::default(), &format!("the wavefronts of {}", count(frames, "frame")))
 }
 
 // What all estimators can do
@@ -896,7 +904,8 @@ pub(crate) mod tests {
             let system = system(heights, disc);
             // Pose the same with dense matrices
             let order = SlopeOrder::new(&system.valid_lenslets());
-            let [theta, xi] = dense_matrices(&system, &Engine::default(), &silent).unwrap();
+            let [theta, xi] =
+                dense_matrices(&system, &Engine::default(), (&silent, &silent)).unwrap();
             let xi = faer::Mat::from_fn(xi.nrows(), xi.ncols(), |row, column| xi[[row, column]]);
             let noise = |k: usize| if k < order.index(1, 0, 0) { 1e-13 } else { 3e-13 };
             let measured = faer::Mat::from_fn(order.len(), order.len(), |row, column| {

@@ -11,7 +11,7 @@ mod gpu;
 use self::gpu::{estimators, on_devices, without_factors};
 use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{Speed, Watch, Work, check, engine::Engine};
-use crate::error::{Error, Invalid};
+use crate::error::{Error, Invalid, count};
 use crate::model::system::System;
 use crate::numerics::real::Precision;
 #[cfg(feature = "factorise")]
@@ -193,7 +193,11 @@ impl EstimatePlan {
             _ => format!("{solver} to {:e}{aid}", posed.options.tolerance),
         };
         Description {
-            what: format!("the wavefronts of {targets} targets from {} slopes", self.slopes()),
+            what: format!(
+                "the wavefronts of {} from {}",
+                count(targets, "target"),
+                count(self.slopes(), "slope")
+            ),
             arrays: vec![("wavefront".into(), vec![frames, targets, points, points])],
             form: told.form,
             reason: format!("{form}; {} as {}", self.1.name(), self.2),
@@ -228,8 +232,11 @@ impl EstimatePlan {
     /// # Errors
     /// `Memory`, and what a device says.
     pub fn check(&self, engine: &Engine) -> Result<(), Error> {
-        let what =
-            format!("the estimate of {} targets from {} slopes", self.0.targets, self.slopes());
+        let what = format!(
+            "the estimate of {} from {} slopes",
+            count(self.0.targets, "target"),
+            self.slopes()
+        );
         self.memory(engine).check(engine, &what)
     }
 
@@ -242,6 +249,8 @@ impl EstimatePlan {
         let (model, options) = (self.0.compute(engine, watch)?, self.0.options);
         #[cfg(feature = "factorise")]
         if self.1 != Inversion::Iterative {
+            watch.stage(OPERATORS, "");
+            check(watch)?;
             watch.stage(FACTOR, "");
             let model = (model, self.0.covariances.system());
             let factorised = Factorised::new(model, options, self.1, engine, watch)?;

@@ -3,9 +3,9 @@
 
 // What the choice stands on
 use crate::device::{Speed, Work, threads};
-#[cfg(feature = "factorise")]
-use crate::error::Error;
 use crate::error::Invalid;
+#[cfg(feature = "factorise")]
+use crate::error::{Error, count};
 #[cfg(feature = "factorise")]
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::GuideStar;
@@ -218,8 +218,7 @@ impl Cost {
         let bytes = 8 * (self.slopes as u64).saturating_pow(2);
         let total = |way| self.of(way).iter().map(|work| speed.seconds(work)).sum::<f64>();
         let [direct, iterated] = [dense, Inversion::Iterative].map(total);
-        let frames =
-            if self.frames == 1 { "a frame".into() } else { format!("{} frames", self.frames) };
+        let frames = if self.frames == 1 { "a frame".into() } else { count(self.frames, "frame") };
         let of_frames =
             format!("some {:.0} iterations for {frames}", self.frames as f64 * self.iterations);
         Ok(match () {

@@ -4,7 +4,7 @@
 // What learning stands on
 use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{Engine, Watch, Work, Workers, gather};
-use crate::error::{Error, Invalid, accept};
+use crate::error::{Error, Invalid, accept, count};
 use crate::linear::least_squares::{Fitted, LeastSquares, Normal, Residuals};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::noise::{GuideStar, Noise};
@@ -785,18 +785,20 @@ impl LearnPlan {
         let noise = 3 * stars;
         Description {
             what: format!(
-                "{} of {layers} layers and {stars} guide stars, from {} frames of {} slopes",
+                "{} of {} and {}, from {} of {}",
                 names.join(", "),
-                self.frames,
-                self.slopes()
+                count(layers, "layer"),
+                count(stars, "guide star"),
+                count(self.frames, "frame"),
+                count(self.slopes(), "slope")
             ),
             arrays: vec![("maps".into(), vec![self.geometry.layout.len()])],
             form: "",
             reason: String::new(),
             method: format!(
-                "{} numbers and {noise} of noise, by damped least squares on maps of {} pairs of stars",
-                self.parameters.len() - noise,
-                self.geometry.layout.pairs().len()
+                "{} and {noise} of noise, by damped least squares on maps of {} of stars",
+                count(self.parameters.len() - noise, "number"),
+                count(self.geometry.layout.pairs().len(), "pair")
             ),
             slope_model: self.geometry.system.slope_model().name(),
             engine: engine.name(),

@@ -10,7 +10,7 @@ mod gpu;
 // What errors at points stand on
 use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{Watch, Work, check, engine::Engine};
-use crate::error::{Error, Invalid, accept};
+use crate::error::{Error, Invalid, accept, count};
 use crate::linear::operator::Operator;
 use crate::linear::solver::Stop;
 use crate::linear::solver::together::{
@@ -25,7 +25,7 @@ use crate::tomography::estimator::EstimatePlan;
 use crate::tomography::inversion::{Inversion, iterations, toeplitz_product};
 use crate::tomography::reconstructor::ReconstructorOptions;
 use crate::turbulence::phase::VonKarman;
-use crate::turbulence::plan::Form;
+use crate::turbulence::plan::{Form, WAVEFRONTS};
 use ndarray::{Array1, Array2, s};
 use rayon::prelude::*;
 use std::f64::consts::PI;
@@ -491,7 +491,11 @@ impl PointErrorsPlan {
         let told = self.posed.covariances.describe(engine);
         let maps = ["error_map", "error_map_without_tilt"];
         Ok(Description {
-            what: format!("the errors of {targets} wavefronts at {m} × {m} points from {n} slopes"),
+            what: format!(
+                "the errors of {} at {m} × {m} points from {}",
+                count(targets, "wavefront"),
+                count(n, "slope")
+            ),
             arrays: maps.map(|name| (name.into(), vec![targets, m, m])).into(),
             form: told.form,
             reason: format!("{}; iterative as the matrix of slopes is never formed", self.reason),
@@ -499,7 +503,11 @@ impl PointErrorsPlan {
             slope_model: told.slope_model,
             engine: engine.name(),
             memory: self.memory(engine)?,
-            stages: vec![Stage::new(POINTS, &[(Work::Transforms, work)], engine)],
+            stages: {
+                let own = Stage::new(POINTS, &[(Work::Transforms, work)], engine);
+                let among = |stage: &Stage| stage.name != WAVEFRONTS && stage.name != "start";
+                told.stages.into_iter().filter(among).chain([own]).collect()
+            },
             rates: engine.speed().to_string(),
         })
     }

@@ -14,7 +14,7 @@ mod ranks;
 // What the reconstructor stands on
 use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{Watch, Work, check, engine::Engine};
-use crate::error::{Error, Invalid, accept};
+use crate::error::{Error, Invalid, accept, count};
 #[cfg(feature = "files")]
 use crate::files::located::Document;
 use crate::linear::{Cholesky, Eigen, NotPositive, times_transpose};
@@ -29,7 +29,7 @@ use crate::tomography::covariance_matrix::{
     truth_valid,
 };
 use crate::tomography::inversion::{Inversion, MatrixRates, not_definite};
-use crate::turbulence::plan::sensors_of;
+use crate::turbulence::plan::{SLOPES, sensors_of};
 use crate::turbulence::work::{Seen, among, between, time_of_slopes};
 use ndarray::{Array1, Array2, Array3, ArrayView2, Axis, concatenate, s};
 
@@ -335,7 +335,10 @@ impl ReconstructorPlan {
             _ => true,
         };
         let times = slopes.into_iter().chain(self.stages_of_matrices(engine)).filter(wanted);
-        Stage::start(engine).into_iter().chain(times).collect()
+        let compressed = iterated.then(|| self.compressed().ok()).flatten();
+        let compressed = compressed.map_or_else(Vec::new, |plan| plan.stages(engine));
+        let compressed = compressed.into_iter().filter(|stage| stage.name == SLOPES);
+        Stage::start(engine).into_iter().chain(compressed).chain(times).collect()
     }
 
     /// The truth sensors of all targets, with their valid lenslets.
@@ -396,7 +399,12 @@ impl ReconstructorPlan {
         };
         arrays.push(("error_covariance".into(), vec![targets, m, m]));
         Description {
-            what: format!("{what} of {m} slopes of {targets} targets from {n} slopes"),
+            what: format!(
+                "{what} of {} of {} from {}",
+                count(m, "slope"),
+                count(targets, "target"),
+                count(n, "slope")
+            ),
             arrays,
             slope_model: self.system.slope_model().name(),
             form: match (self.method, self.compressed()) {

@@ -5,7 +5,7 @@
 use crate::device::engine::Engine;
 use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{Watch, Work, Workers, check, gather, silent, threads};
-use crate::error::{Error, Invalid, accept};
+use crate::error::{Error, Invalid, accept, count};
 use crate::model::atmosphere::Layer;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::{GuideStar, Noise};
@@ -811,8 +811,10 @@ impl SimulationPlan {
         let most = self.frequencies.iter().max().copied().unwrap_or(0);
         Description {
             what: format!(
-                "{frames} simulated frames of {} slopes and {targets} targets",
-                self.order.len()
+                "{} of {} and {}",
+                count(frames, "simulated frame"),
+                count(self.order.len(), "slope"),
+                count(targets, "target")
             ),
             arrays,
             form: "",
@@ -853,8 +855,7 @@ impl SimulationPlan {
     pub fn check(&self, engine: &Engine) -> Result<(), Error> {
         engine.require_cpu("a simulation")?;
         let frames = self.options.frames;
-        let plural = if frames == 1 { "" } else { "s" };
-        self.memory().check(engine, &format!("{frames} simulated frame{plural}"))
+        self.memory().check(engine, &count(frames, "simulated frame"))
     }
 
     /// Prepares all layers.

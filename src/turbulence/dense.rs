@@ -8,7 +8,7 @@ pub(crate) mod lags;
 
 // What pairs without a lattice stand on
 use crate::device::{Watch, Workers, dispatch, gather, refuse_beyond_memory, silent, threads};
-use crate::error::{Error, accept, length};
+use crate::error::{Error, accept, count, length};
 use crate::model::atmosphere::{Atmosphere, Layer};
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::sensor::{Groups, Sensor};
@@ -237,7 +237,7 @@ fn slope_order(
 ) -> Result<SlopeOrder, Error> {
     accept(!stars.is_empty(), "guide stars", 0, "at least one")?;
     check_outer_scales(atmosphere, stars)?;
-    let expected = format!("one mask for each of {} guide stars", stars.len());
+    let expected = format!("one mask for each of {}", count(stars.len(), "guide star"));
     accept(valid.len() == stars.len(), "masks of valid lenslets", valid.len(), &expected)?;
     for (k, (star, valid)) in stars.iter().zip(valid).enumerate() {
         star.source.check_above(atmosphere)?;

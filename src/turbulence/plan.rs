@@ -11,7 +11,7 @@ mod gpu;
 // What computing a covariance stands on
 use crate::device::plan::{Description, Memory, Stage};
 use crate::device::{Watch, Work, check, engine::Engine, threads};
-use crate::error::{Error, Invalid};
+use crate::error::{Error, Invalid, count};
 use crate::model::lenslet_array::{LensletArray, SlopeOrder};
 use crate::model::system::{SlopeModel, System};
 use crate::model::wavefront_grid::PhaseGrid;
@@ -58,8 +58,8 @@ pub fn wavefront_problem(system: &System) -> Result<WavefrontProblem, Error> {
 
 // Stages of the covariances
 /// The stages of a covariance, as a watcher is told.
-const SLOPES: &str = "slopes";
-const WAVEFRONT: &str = "wavefront and slopes";
+pub(crate) const SLOPES: &str = "slopes";
+pub(crate) const WAVEFRONT: &str = "wavefront and slopes";
 pub(crate) const WAVEFRONTS: &str = "wavefronts";
 
 /// What the parts of a stage are called that are too technical for a name.
@@ -180,8 +180,8 @@ impl SlopeCovariancePlan {
     /// `Memory`, and what a device says.
     fn check(&self, engine: &Engine) -> Result<(), Error> {
         let (sources, lenslets) = (self.problem.sources(), self.problem.lenslets());
-        let what =
-            format!("the covariance of {sources} guide stars on {lenslets} × {lenslets} lenslets");
+        let stars = count(sources, "guide star");
+        let what = format!("the covariance of {stars} on {lenslets} × {lenslets} lenslets");
         self.memory(engine).check(engine, &what)
     }
 
@@ -341,9 +341,9 @@ impl WavefrontCovariancePlan {
     /// As for the slopes.
     pub fn run(&self, engine: &Engine, watch: &dyn Watch) -> Result<WavefrontSlope, Error> {
         let (targets, points) = (self.problem.targets(), self.problem.grid().points);
-        let what = format!(
-            "the covariance of {targets} targets on {points} × {points} points with the slopes"
-        );
+        let targets = count(targets, "target");
+        let what =
+            format!("the covariance of {targets} on {points} × {points} points with the slopes");
         self.memory(engine).check(engine, &what)?;
         self.compute(engine, watch)
     }
@@ -662,17 +662,17 @@ impl CovariancePlan {
         let stars = match &self.posed {
             Posed::Toeplitz(slopes, _) => {
                 let (stars, lenslets) = (slopes.problem.sources(), slopes.problem.lenslets());
-                format!("{stars} guide stars on {lenslets} × {lenslets} lenslets")
+                format!("{} on {lenslets} × {lenslets} lenslets", count(stars, "guide star"))
             }
             Posed::Blocks(_) | Posed::Dense => {
                 let slopes = SlopeOrder::new(&self.system.valid_lenslets()).len();
-                format!("{} guide stars with {slopes} slopes", self.system.guide_stars().len())
+                let stars = count(self.system.guide_stars().len(), "guide star");
+                format!("{stars} with {}", count(slopes, "slope"))
             }
         };
         let targets = self.grid.map_or(String::new(), |grid| {
             let (targets, points) = (self.system.targets().len(), grid.points);
-            let plural = if targets == 1 { "" } else { "s" };
-            format!(" and {targets} target{plural} on {points} × {points} points")
+            format!(" and {} on {points} × {points} points", count(targets, "target"))
         });
         format!("the covariances of {stars}{targets}")
     }
@@ -803,9 +803,12 @@ impl CovariancePlan {
                 (slopes, wavefront.transpose()?)
             }
             Posed::Blocks(blocks) => {
-                let lattices = blocks.slopes.iter().map(|plan| plan.compute(engine, watch));
+                let lattices = blocks.slopes.iter().enumerate();
+                let lattices =
+                    lattices.map(|(k, plan)| plan.compute(engine, &blocks.part(k, watch)));
                 let lattices = lattices.collect::<Result<_, Error>>()?;
-                let rectangles = blocks.rectangles(&self.system, engine, watch)?;
+                let last = blocks.part(blocks.slopes.len(), watch);
+                let rectangles = blocks.rectangles(&self.system, engine, &last)?;
                 let wavefronts = || blocks.wavefronts(&self.system, engine, watch);
                 let wavefronts = self.grid.map(|_| wavefronts().map(WavefrontSlopes::Blocks));
                 (SlopeSlope::Blocks(lattices, rectangles), wavefronts.transpose()?)

@@ -3,8 +3,8 @@
 
 // What images by command stand on
 use super::sample_report::{add_summary, plan_with_summary, summary_lines, warn};
-use crate::command::summary::{align, command_line, count};
-use crate::command::watch::{Terminal, with_speed};
+use crate::command::progress::{Terminal, with_speed};
+use crate::command::summary::{align, command_line, count, file_json, file_line, file_lines};
 use crate::device::{Engine, check};
 use crate::electrons::sample_file::SampleFile;
 use crate::electrons::{Micrographs, SampleSummary};
@@ -58,7 +58,10 @@ pub fn image(
     };
     description.memory.check(&engine, "the images")?;
     let (terminal, start) = (Terminal::new(asked.quiet), Instant::now());
+    let plot = asked.picture.map(|(path, _)| path);
+    terminal.plan(|| description.clone(), [], [Some(output), plot].into_iter().flatten());
     let taken = plan.run(&engine, &terminal)?;
+    terminal.writes(output);
     let mut signals = plan.signals(&taken, asked.waves, engine.precision())?;
     if asked.potential {
         plan.keep_potential(&mut signals, engine.precision())?;
@@ -66,6 +69,7 @@ pub fn image(
     check(&terminal)?;
     signals.origin(Origin::new(&command_line(), &description.method, file.text()))?;
     let drawn = |(path, format)| {
+        terminal.writes(path);
         let title = format!("{}, {} keV", short_name(&asked.sample), file.beam.energy_kev);
         let (specimen, notes) = (plan.specimen(), focus(&plan.options().defoci));
         let picture = ScanPicture {
@@ -81,6 +85,7 @@ pub fn image(
     let drawing = asked.picture.map(drawn).transpose()?;
     signals.write(output, format, asked.signal)?;
     drawing.map(Draft::publish).transpose()?;
+    terminal.finish();
     let seconds = start.elapsed().as_secs_f64();
     Ok(told((asked, output, &summary), &taken, &engine, seconds))
 }
@@ -102,12 +107,13 @@ fn told(
     seconds: f64,
 ) -> String {
     let kept = taken.mean.mean().unwrap_or(0.0);
-    let output = output.display().to_string();
+    let plot = asked.picture.map(|(path, _)| path);
     let (defoci, planes, ..) = taken.mean.dim();
     if asked.json {
         let mut summary = json!({
             "sample": asked.sample,
-            "output": output,
+            "output": file_json(Some(output)),
+            "plot": file_json(plot),
             "images": defoci * planes,
             "configurations": taken.configurations,
             "kept": kept,
@@ -127,7 +133,8 @@ fn told(
     lines.extend([
         ("mean", format!("{kept:.4}, where 1 is without a specimen and an aperture")),
         ("time", format!("{seconds:.2} s on {}", engine.name())),
-        ("written", output),
+        file_line("output", output, ""),
     ]);
+    lines.extend(file_lines([("plot", plot)]));
     align(&lines)
 }

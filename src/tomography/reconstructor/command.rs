@@ -7,7 +7,7 @@ mod gpu;
 // What commands stand on
 use super::{DEVICE, ERROR, FACTOR, Inversion, RECONSTRUCTOR, ReconstructorPlan};
 use crate::device::plan::{Memory, Stage};
-use crate::device::{Watch, check, engine::Engine};
+use crate::device::{StageParts, Watch, check, engine::Engine};
 use crate::error::{Error, Invalid, accept};
 use crate::linear::{Cholesky, Eigen, times, times_transpose};
 use crate::tomography::covariance_matrix::{
@@ -33,6 +33,7 @@ impl ReconstructorPlan {
     /// The sum of P C_tm over targets, (a, n), of which the covariances of one are there at a time.
     fn weighed(&self, sum: &Sum, engine: &Engine, watch: &dyn Watch) -> Result<Array2<f64>, Error> {
         let mut all = None::<Array2<f64>>;
+        watch.stage(TRUTH, LENSLETS);
         for (t, part) in sum {
             let part = times(part, &self.with_truth(*t, engine, watch)?);
             all = Some(match all {
@@ -51,12 +52,16 @@ impl ReconstructorPlan {
         watch: &dyn Watch,
     ) -> Result<Array2<f64>, Error> {
         check(watch)?;
-        watch.stage(TRUTH, LENSLETS);
         rows_with_measurements(&self.for_target(t)?.system, engine, watch)
     }
 }
 
 // Solve for commands one after the other
+/// Watches the stages of one of several commands.
+fn command_part(number: usize, count: usize, whole: &dyn Watch) -> StageParts<'_> {
+    StageParts { whole, what: "command", number, count }
+}
+
 impl ReconstructorPlan {
     /// The commands of some sums, by numbers in a `unit` of the size of C_tt, rad², where a device computes.
     ///
@@ -76,12 +81,13 @@ impl ReconstructorPlan {
         #[cfg(not(feature = "cuda"))]
         let _ = unit; // there are no devices
         let apart = self.taken_apart_here(engine, watch)?;
-        let command = |sum| {
+        let command = |(number, sum)| {
+            let watch = &command_part(number, sums.len(), watch);
             let rows = self.weighed(sum, engine, watch)?;
             watch.stage(RECONSTRUCTOR, "");
             Ok(apart.command(rows))
         };
-        sums.iter().map(command).collect()
+        sums.iter().enumerate().map(command).collect()
     }
 
     // Refuse sums that cannot be

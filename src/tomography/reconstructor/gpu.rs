@@ -8,7 +8,7 @@ use super::{
 use crate::device::collective::Deal;
 use crate::device::gpu::{Argument, Buffer, Gpu, KernelSource, Shape, View};
 use crate::device::headers::REAL;
-use crate::device::{Watch, check, engine::Engine};
+use crate::device::{StageParts, Watch, check, engine::Engine};
 use crate::error::Error;
 use crate::linear::factorisation::gpu::{CholeskyGpu, EIGENVECTORS, EigenGpu, WORKING, read_rows};
 use crate::linear::factorisation::unit;
@@ -545,9 +545,12 @@ impl ReconstructorPlan {
         let apart = self.taken_apart::<T>(to, &here, watch)?;
         for t in 0..self.targets() {
             check(watch)?;
+            let (number, count) = (t, self.targets());
+            let watch = &StageParts { whole: watch, what: "target", number, count };
             let one = self.for_target(t)?;
             let rows = one.rows_there::<T>(to, watch)?;
             one.take_modes_out_there(gpu, &here, &rows, &|_| Ok(()))?;
+            watch.stage(RECONSTRUCTOR, "");
             let half = apart.halve(rows)?;
             let read = |products: &Buffer<T>| one.read_errors(products, unit);
             let (errors, _) = one.errors_there((gpu, &truth), &[[&half; 2]], &read, watch)?;

@@ -10,7 +10,7 @@ mod gpu;
 // What iterating a reconstructor stands on
 use super::{ERROR, Errors, RECONSTRUCTOR, Reconstruction, ReconstructorPlan};
 use crate::device::plan::Memory;
-use crate::device::{Watch, check, engine::Engine};
+use crate::device::{StageParts, Watch, check, engine::Engine};
 use crate::error::Error;
 use crate::linear::operator::Operator;
 use crate::linear::solver::{Stop, together::solve_together};
@@ -59,10 +59,15 @@ impl ReconstructorPlan {
         let system = &self.system;
         // Compute what iterations multiply by
         let (plan, valid) = (self.compressed()?, system.valid_lenslets());
-        let compute = |group: &PosedGroup| group.compute((system, &valid), engine, watch);
-        let groups = groups(system, &plan)?.iter().map(compute).collect::<Result<Vec<_>, _>>()?;
+        let posed = groups(system, &plan)?;
+        let count = posed.len() + usize::from(plan.blocks().is_some());
+        let part = |number| StageParts { whole: watch, what: "set of stars", number, count };
+        let compute =
+            |(k, group): (usize, &PosedGroup)| group.compute((system, &valid), engine, &part(k));
+        let last = part(posed.len());
+        let groups = posed.iter().enumerate().map(compute).collect::<Result<Vec<_>, _>>()?;
         let groups: Vec<Group> = groups.iter().map(Grouped::group).collect();
-        let rectangles = plan.blocks().map(|blocks| blocks.rectangles(system, engine, watch));
+        let rectangles = plan.blocks().map(|blocks| blocks.rectangles(system, engine, &last));
         let rectangles = rectangles.transpose()?;
         let noise = SlopeNoise::new(system.guide_stars(), &SlopeOrder::new(&valid));
         let rectangles = rectangles.as_ref();

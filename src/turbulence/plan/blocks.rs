@@ -7,7 +7,7 @@ use super::{
     WavefrontCovariancePlan, WavefrontSlopes, by_points, check_finite, dense_between, sensors_of,
 };
 use crate::device::plan::Memory;
-use crate::device::{Watch, Work, engine::Engine};
+use crate::device::{StageParts, Watch, Work, engine::Engine};
 use crate::error::Error;
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::system::System;
@@ -129,6 +129,11 @@ impl BlocksPlan {
         arrays
     }
     // Compute the rectangles of slopes
+    /// Watches one of the parts in which slopes are computed: the lattices, and at last what has none.
+    pub(crate) fn part<'a>(&self, number: usize, whole: &'a dyn Watch) -> StageParts<'a> {
+        StageParts { whole, what: "set of stars", number, count: self.slopes.len() + 1 }
+    }
+
     /// Covariances of slopes that have no lattice.
     ///
     /// # Errors
@@ -170,6 +175,8 @@ impl BlocksPlan {
     ) -> Result<Vec<WavefrontSlopes>, Error> {
         let (sensors, valid) = (system.sensors(), system.valid_lenslets());
         let of_set = |(set, plan): (usize, &Option<WavefrontCovariancePlan>)| {
+            let (number, count) = (set, self.wavefront.len());
+            let watch = &StageParts { whole: watch, what: "set of stars", number, count };
             if let Some(plan) = plan {
                 let covariance = plan.compute(engine, watch)?;
                 return Ok(WavefrontSlopes::Toeplitz(plan.problem.clone(), covariance));

@@ -2,7 +2,7 @@
 //! Commands on a graphics processor.
 
 // What commands on a device stand on
-use super::{Command, Sum};
+use super::{Command, Sum, command_part};
 use crate::device::collective::Deal;
 use crate::device::engine::Engine;
 use crate::device::gpu::{Buffer, Gpu};
@@ -58,7 +58,8 @@ impl ReconstructorPlan {
         let (n, deal) = (self.measurements, Deal::whole(self.measurements));
         let (to, here) = ((gpu, unit, &deal), Here::of(gpu, &deal)?);
         let apart = self.taken_apart::<T>(to, &here, watch)?;
-        let command = |sum: &Sum| {
+        let command = |(number, sum): (usize, &Sum)| {
+            let watch = &command_part(number, sums.len(), watch);
             let a = sum.first().map_or(0, |(_, part)| part.nrows());
             let rows = gpu.zeros::<T>(a * n)?;
             for (t, part) in sum {
@@ -70,7 +71,7 @@ impl ReconstructorPlan {
             watch.stage(RECONSTRUCTOR, "");
             apart.command(gpu, &rows, [a, n], unit)
         };
-        sums.iter().map(command).collect()
+        sums.iter().enumerate().map(command).collect()
     }
 
     /// C_tm of one target over the unit, (m, n), without the modes that stars do not tell.
