@@ -1205,10 +1205,12 @@ fn values_that_suggest_another_unit_are_warned_of() -> Checked {
     assert_eq!(warnings(&text)?, "");
     let low = text.replace("altitude = 4500.0", "altitude = 4.5").replace("11000.0", "11.0");
     let low = warnings(&low)?;
-    for words in ["warning: s.toml:", "atmosphere.layers[2].altitude = 11.0", "did you mean 11e3?"] {
+    for words in ["warning: s.toml:", "atmosphere.layers[2].altitude = 11.0", "did you mean 11e3?"]
+    {
         assert!(low.contains(words), "{low}");
     }
-    let close = text.replace("zenith = 40.0", "zenith = 1.9e-4").replace("zenith = 10.0", "zenith = 5e-5");
+    let close =
+        text.replace("zenith = 40.0", "zenith = 1.9e-4").replace("zenith = 10.0", "zenith = 5e-5");
     let close = warnings(&close.replace("zenith = 30.0", "zenith = 1e-4"))?;
     for words in ["guide_star[1].zenith = 1.9e-4", "did you mean 39.19? That is 0.00019 rad"] {
         assert!(close.contains(words), "{close}");
@@ -1227,14 +1229,32 @@ fn pictures_that_do_not_exist_list_those_that_do() -> Checked {
     fs::write(run.path("s.toml"), &text)?;
     fs::write(run.path("none.toml"), text.replace("ensquared", "terms = []\nensquared"))?;
     fs::write(run.path("field.toml"), format!("{first}[reconstructor]{last}{field}"))?;
-    fs::write(run.path("silent.toml"), text.replace("noise = 2e-14", "").replace("noise = 1e-14", ""))?;
+    fs::write(
+        run.path("silent.toml"),
+        text.replace("noise = 2e-14", "").replace("noise = 1e-14", ""),
+    )?;
     for (args, expected) in [
-        ("psf s.toml --of field", "field: expected psf, profile or budget, which exist here; maps of a field need a table [field]"),
+        (
+            "psf s.toml --of field",
+            "field: expected psf, profile or budget, which exist here; maps of a field need a table [field]",
+        ),
         ("psf none.toml --of field", "field: expected psf or profile, which exist here"),
-        ("psf none.toml --of budget", "budget: expected psf or profile, which exist here; a budget needs"),
-        ("psf field.toml --of profile", "profile: expected field, the only picture that exists here; the images of targets need a [[target]]"),
-        ("reconstruct s.toml --of spectrum --method cholesky", "spectrum: expected error, reconstructor or noise, which exist here; only eigenvectors"),
-        ("reconstruct silent.toml --of noise --method eigen", "noise: expected error, reconstructor or spectrum, which exist here; a map of noise needs"),
+        (
+            "psf none.toml --of budget",
+            "budget: expected psf or profile, which exist here; a budget needs",
+        ),
+        (
+            "psf field.toml --of profile",
+            "profile: expected field, the only picture that exists here; the images of targets need a [[target]]",
+        ),
+        (
+            "reconstruct s.toml --of spectrum --method cholesky",
+            "spectrum: expected error, reconstructor or noise, which exist here; only eigenvectors",
+        ),
+        (
+            "reconstruct silent.toml --of noise --method eigen",
+            "noise: expected error, reconstructor or spectrum, which exist here; a map of noise needs",
+        ),
     ] {
         run.refuses(&format!("{args} -o x.npz --plot x.svg"), &["of = ", expected])?;
     }
@@ -1795,7 +1815,10 @@ fn the_old_option_for_formats_comes_with_a_note() -> Checked {
     said(&run.covariance("small", "-o b --save fits --quiet")?);
     assert_eq!(fs::metadata(run.path("a"))?.len(), fs::metadata(run.path("b"))?.len());
     let small = book("small");
-    run.refuses(&format!("covariance {} -o c --save fits --format npz", small.display()), &["--format"])
+    run.refuses(
+        &format!("covariance {} -o c --save fits --format npz", small.display()),
+        &["--format"],
+    )
 }
 
 /// Examples of all helps that take seconds run as they are printed.
@@ -1804,7 +1827,10 @@ fn examples_of_helps_run_as_printed() -> Checked {
     let run = Run::new()?;
     fs::create_dir(run.path("out"))?;
     #[cfg(unix)]
-    std::os::unix::fs::symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("book"), run.path("book"))?;
+    std::os::unix::fs::symlink(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("book"),
+        run.path("book"),
+    )?;
     let slow = ["lenslet bench", "lenslet stem book", "lenslet info", "out/covariance.npz"];
     let mut examples = Vec::new();
     for command in [
@@ -1891,9 +1917,15 @@ fn one_of_anything_is_in_the_singular() -> Checked {
         ("simulate one.toml -o s.npz --wavefront t.npz", &["s.npz"]),
         ("simulate one.toml -o s.npz --frames 30 --seed 3", &["s.npz"]),
         ("estimate one.toml --slopes s.npz -o e.npz --plot e.svg", &["e.npz", "e.svg"]),
-        ("learn one.toml --slopes s.npz --fit strengths -o l.toml --plot l.svg", &["l.toml", "l.svg"]),
+        (
+            "learn one.toml --slopes s.npz --fit strengths -o l.toml --plot l.svg",
+            &["l.toml", "l.svg"],
+        ),
         ("reconstruct one.toml -o r.npz --plot r.svg", &["r.npz", "r.svg"]),
-        ("reconstruct one.toml --truth wavefront --errors-only -o w.npz --plot w.svg", &["w.npz", "w.svg"]),
+        (
+            "reconstruct one.toml --truth wavefront --errors-only -o w.npz --plot w.svg",
+            &["w.npz", "w.svg"],
+        ),
         ("psf one.toml -o p.fits --plot p.svg", &["p.fits", "p.svg"]),
         ("stem one-sample.toml -o o.npz --plot o.svg", &["o.npz", "o.svg"]),
     ] {
@@ -1903,8 +1935,21 @@ fn one_of_anything_is_in_the_singular() -> Checked {
         let told = String::from_utf8_lossy(&output.stdout).into_owned();
         for text in [&plan, &told] {
             for noun in [
-                "configuration", "target", "guide star", "layer", "frame", "slice", "thread", "wavefront",
-                "simulated frame", "iteration", "step", "refinement", "beam", "image", "probe",
+                "configuration",
+                "target",
+                "guide star",
+                "layer",
+                "frame",
+                "slice",
+                "thread",
+                "wavefront",
+                "simulated frame",
+                "iteration",
+                "step",
+                "refinement",
+                "beam",
+                "image",
+                "probe",
             ] {
                 let bad = format!(" 1 {noun}s");
                 assert!(!text.contains(&bad), "{args}: {bad} in {text}");

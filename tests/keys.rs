@@ -84,7 +84,7 @@ fn templates_of_systems_run_as_they_are() -> Checked {
     for name in ["scao", "ltao", "mcao", "moao"] {
         let run = Run::new()?;
         let report = said(&run.lenslet(&format!("new system --like {name} -o s.toml"))?);
-        assert_eq!(report, "written     s.toml\nnext        lenslet psf s.toml -o s.fits\n");
+        assert_eq!(report, "output      s.toml\nnext        lenslet psf s.toml -o s.fits\n");
         let printed = said(&run.lenslet(&format!("new system --like {name}"))?);
         assert_eq!(fs::read_to_string(run.path("s.toml"))?, printed);
         assert!(printed.lines().filter(|line| line.contains(" # ")).count() > 15, "{name}");

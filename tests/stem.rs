@@ -227,8 +227,13 @@ fn slips_of_units_in_samples_suggest_the_value_that_was_meant() -> Checked {
         assert_eq!(text.matches(&from).count(), 1, "{from}");
         let with = |value: &str| text.replace(&from, &format!("{key} = {value}"));
         // The inner angle is mistaken with the outer one
-        let bad_text = if key == "outer" { with(bad).replace("inner = 10.0", "inner = 0.01") } else { with(bad) };
-        let refused = read(&bad_text).err().ok_or(format!("{key} = {bad} is accepted"))?.to_string();
+        let bad_text = if key == "outer" {
+            with(bad).replace("inner = 10.0", "inner = 0.01")
+        } else {
+            with(bad)
+        };
+        let refused =
+            read(&bad_text).err().ok_or(format!("{key} = {bad} is accepted"))?.to_string();
         assert!(refused.starts_with("x.toml:") && refused.contains(key), "{refused}");
         assert!(refused.contains(&format!("; did you mean {meant}? That is ")), "{refused}");
         let list = bad.starts_with('[') && key != "cell" && key != "defocus";
@@ -595,7 +600,9 @@ fn interrupted_runs_go_on_to_the_same_end() -> Checked {
     assert!(run.path("out.npz.checkpoint").exists());
     assert_eq!(run.names()?.len(), 5, "no draft is left");
     let told = said(&run.lenslet("stem sample.toml -o out.npz --plot out.svg")?);
-    for line in ["\nresumed     out.npz.checkpoint: ", "\noutput      out.npz\nplot        out.svg\n"] {
+    for line in
+        ["\nresumed     out.npz.checkpoint: ", "\noutput      out.npz\nplot        out.svg\n"]
+    {
         assert!(told.contains(line), "{line} in {told}");
     }
     assert!(!run.path("out.npz.checkpoint").exists());

@@ -108,18 +108,27 @@ fn scans_tell_thicknesses_errors_and_what_they_are_made_of() -> Checked {
 #[test]
 fn errors_of_prism_are_one_table_and_large_ones_are_warned_of() -> Checked {
     let sample = SAMPLE.replace("dose = 2000\ndose_seed = 8\n", "");
-    let run = folder(&sample.replace("interpolation = [2, 1]", "interpolation = [1, 1]\nmargin = 20.0"))?;
+    let run =
+        folder(&sample.replace("interpolation = [2, 1]", "interpolation = [1, 1]\nmargin = 20.0"))?;
     let output = run.lenslet("stem si.toml -o si.npz --precision f64 --compare 3 --plot si.svg")?;
     let (told, warned) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
     assert!(output.status.success(), "{warned}");
     let (_, table) = told.split_once("compared    3 probes with multislice").ok_or(told.clone())?;
     let rows: Vec<_> = table.lines().skip(1).collect();
     assert_eq!(rows.len(), 4, "{told}");
-    for (row, name) in rows.iter().zip(["annulus_0_after_2", "centre_of_mass_after_2", "annulus_0", "centre_of_mass"]) {
+    for (row, name) in rows.iter().zip([
+        "annulus_0_after_2",
+        "centre_of_mass_after_2",
+        "annulus_0",
+        "centre_of_mass",
+    ]) {
         assert!(row.starts_with(&format!("  {name} ")) && row.contains(" %, largest "), "{told}");
     }
     // Half of the beams
-    let run = folder(&sample.replace("interpolation = [2, 1]", "interpolation = [4, 1]\ninterpolation_check = 'warn'"))?;
+    let run = folder(&sample.replace(
+        "interpolation = [2, 1]",
+        "interpolation = [4, 1]\ninterpolation_check = 'warn'",
+    ))?;
     let output = run.lenslet("stem si.toml -o si.npz --precision f64 --compare 3")?;
     let (told, warned) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
     let large = "PRISM differs from multislice by more than 5 %: ";
@@ -129,9 +138,15 @@ fn errors_of_prism_are_one_table_and_large_ones_are_warned_of() -> Checked {
         assert!(large.contains("annulus_0 by up to "), "{large}");
         assert!(large.contains("method.interpolation = [2, 1] in place of [4, 1]"), "{large}");
     }
-    let json: serde_json::Value = serde_json::from_str(&said(&run, "stem si.toml -o si.npz --precision f64 --compare 3 --json")?)?;
+    let json: serde_json::Value = serde_json::from_str(&said(
+        &run,
+        "stem si.toml -o si.npz --precision f64 --compare 3 --json",
+    )?)?;
     let warnings = json["warnings"].as_array().ok_or("no warnings")?;
-    assert!(warnings.iter().any(|one| one.as_str().is_some_and(|one| one.starts_with(large))), "{json}");
+    assert!(
+        warnings.iter().any(|one| one.as_str().is_some_and(|one| one.starts_with(large))),
+        "{json}"
+    );
     let largest = json["compare"]["detectors"].as_array().ok_or("none")?.iter();
     assert!(largest.filter_map(|one| one["largest"].as_f64()).any(|largest| largest > 0.05));
     Ok(())

@@ -520,11 +520,7 @@ fn files_that_are_no_system_files() {
 }
 
 /// Replaces a text of a file, expects a rejection that suggests a value, and expects that the file with this value is accepted.
-fn slip(
-    read: &dyn Fn(&str) -> Result<()>,
-    file: &str,
-    [key, good, bad, meant]: [&str; 4],
-) {
+fn slip(read: &dyn Fn(&str) -> Result<()>, file: &str, [key, good, bad, meant]: [&str; 4]) {
     let from = format!("{key} = {good}");
     assert_eq!(file.matches(&from).count(), 1, "{from:?} must occur once");
     let with = |value: &str| read(&file.replace(&from, &format!("{key} = {value}")));
@@ -532,8 +528,15 @@ fn slip(
     assert_eq!(refused.exit_code(), 2);
     let message = refused.to_string();
     assert!(message.starts_with("x.toml:") && message.contains(&format!("{key} ")), "{message}");
-    assert!(message.contains(&format!("; did you mean {meant}? That is ")), "{key} = {bad}: {message}");
-    let meant = if bad.starts_with('[') && !meant.starts_with('[') { format!("[{meant}]") } else { meant.into() };
+    assert!(
+        message.contains(&format!("; did you mean {meant}? That is ")),
+        "{key} = {bad}: {message}"
+    );
+    let meant = if bad.starts_with('[') && !meant.starts_with('[') {
+        format!("[{meant}]")
+    } else {
+        meant.into()
+    };
     assert!(with(&meant).is_ok(), "{key} = {meant}: {:?}", with(&meant));
 }
 
@@ -545,7 +548,8 @@ fn slips_of_units_suggest_the_value_that_was_meant() {
     let with_light = GOOD.replace("noise = 1e-14", light);
     let pitch = GOOD.replace("lenslets = 16", "lenslets = 16\npitch = 0.5");
     let tilt = GOOD.replace("noise = 1e-14", "tip_tilt = 'unknown'\ntip_tilt_variance = 1e-11");
-    let ground = GOOD.replace("altitude = 5e3", "altitude = 0").replace("altitude = 9e3", "altitude = 0.0");
+    let ground =
+        GOOD.replace("altitude = 5e3", "altitude = 0").replace("altitude = 9e3", "altitude = 0.0");
     let disc = GOOD.replace("points = 17", "points = 17\ndisc_radius = 3.0");
     for (file, slips) in [
         (
@@ -582,7 +586,9 @@ fn slips_of_units_suggest_the_value_that_was_meant() {
     ] {
         slips.iter().for_each(|one| slip(&read, file, *one));
     }
-    assert!(message("noise = 1e-14", "shift = [5000, 0]").ends_with("did you mean 5? That is 5e3 mm"));
+    assert!(
+        message("noise = 1e-14", "shift = [5000, 0]").ends_with("did you mean 5? That is 5e3 mm")
+    );
     // A Fried parameter is compared at its wavelength, and one that is vast stands for no turbulence
     let infrared = GOOD.replace("wavelength = 500e-9", "wavelength = 10e-6");
     assert!(read(&infrared.replace("r0 = 0.15", "r0 = 9")).is_ok());
@@ -592,7 +598,8 @@ fn slips_of_units_suggest_the_value_that_was_meant() {
 
 #[test]
 fn unusual_instruments_are_accepted() {
-    let read = |text: &str| System::from_toml(text, "x.toml").map(drop).map_err(|error| error.to_string());
+    let read =
+        |text: &str| System::from_toml(text, "x.toml").map(drop).map_err(|error| error.to_string());
     // A bench of 10 mm with a source at 2 m, lenslets of 0.6 mm and the noise of those
     let bench = "\
         atmosphere = { r0 = 1e-3, wavelength = 633e-9, outer_scale = 0.05, layers = [{ altitude = 0.3, fraction = 1 }] }\n\

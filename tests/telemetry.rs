@@ -57,7 +57,8 @@ fn what_is_simulated_is_estimated() -> Checked {
 #[test]
 fn what_is_reconstructed_is_imported() -> Checked {
     let run = run()?;
-    let told = said(&run.lenslet("reconstruct system.toml -o r.npz --save c_mm --telemetry r.aot.fits")?);
+    let told =
+        said(&run.lenslet("reconstruct system.toml -o r.npz --save c_mm --telemetry r.aot.fits")?);
     assert!(told.contains("telemetry   r.aot.fits"), "{told}");
     // The old spelling does the same, with a note.
     let output = run.lenslet("reconstruct system.toml -o old.npz --save aot,c_mm")?;
@@ -80,7 +81,8 @@ fn what_is_reconstructed_is_imported() -> Checked {
     assert!(text.contains("[correction]\nmode = \"moao\"") && text.contains("actuators = 8"));
     let said = refused(&run, "reconstruct system.toml -o r.npz --save aot --errors-only")?;
     assert!(said.contains("save = \"aot\": expected no telemetry"), "{said}");
-    let said = refused(&run, "reconstruct system.toml -o r.npz --telemetry t.aot.fits --errors-only")?;
+    let said =
+        refused(&run, "reconstruct system.toml -o r.npz --telemetry t.aot.fits --errors-only")?;
     assert!(said.contains("telemetry = t.aot.fits: expected no telemetry"), "{said}");
     let said = refused(&run, "reconstruct system.toml -o r.npz --telemetry t.fits")?;
     assert!(said.contains("ends in .aot.fits"), "{said}");

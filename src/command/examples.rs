@@ -18,6 +18,13 @@ pub const LENSLET: [&str; 2] = [
     "lenslet stem book/systems/silicon-stem.toml --plan",
 ];
 
+pub const KEYS: [&str; 2] = ["lenslet keys guide_star.sensor", "lenslet keys sample --json"];
+
+pub const NEW: [&str; 2] = [
+    "lenslet new system --like ltao -o out/ltao.toml",
+    "lenslet new sample --like hrtem -o out/hrtem.toml",
+];
+
 pub const COVARIANCE: [&str; 2] = [
     "lenslet covariance book/systems/keck-lgs.toml -o out/covariance.npz --plot out/covariance.svg",
     "lenslet covariance book/systems/keck-lgs.toml --form dense --plan",

@@ -2,6 +2,7 @@
 //! The command `keys`: all keys of the files that commands read.
 
 // What the command keys stands on
+use super::examples::{self, examples};
 use crate::electrons::SAMPLE_KEYS;
 use crate::error::{Error, Invalid};
 use crate::files::located::edits;
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 
 // Arguments of keys
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::KEYS))]
 pub struct KeysArgs {
     /// Beginning of the keys to list, such as image or guide_star.sensor; system or sample lists those of one kind of file.
     prefix: Option<String>,

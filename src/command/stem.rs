@@ -257,12 +257,11 @@ pub fn stem(args: &StemArgs) -> Result<String, Error> {
     let (terminal, start) = (Terminal::new(args.quiet), Instant::now());
     let (fingerprint, finishing) = (plan.fingerprint(&engine), file.finishing(&plan));
     let save = &asked.save[..];
-    let lenient = file.method.lenient;
     let run = Run {
         args,
         plan: &plan,
         summary: &summary,
-        lenient,
+        lenient: file.method.lenient,
         engine: &engine,
         fingerprint,
         finishing,

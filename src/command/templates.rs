@@ -2,7 +2,8 @@
 //! The command `new`: commented files to start from.
 
 // What the command new stands on
-use super::summary::align;
+use super::examples::{self, examples};
+use super::summary::{align, file_line};
 use crate::error::{Error, Invalid};
 use crate::files::draft::Draft;
 use clap::{Args, ValueEnum};
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 
 // Arguments of new
 #[derive(Debug, Args)]
+#[command(after_help = examples(examples::NEW))]
 pub struct NewArgs {
     /// The kind of file.
     #[arg(value_enum)]
@@ -100,5 +102,5 @@ pub fn new(args: &NewArgs) -> Result<String, Error> {
     };
     let result = output.with_extension(ending);
     let next = format!("lenslet {command} {} -o {}", output.display(), result.display());
-    Ok(align(&[("written", output.display().to_string()), ("next", next)]))
+    Ok(align(&[file_line("output", output, ""), ("next", next)]))
 }
