@@ -1860,7 +1860,7 @@ fn examples_of_helps_run_as_printed() -> Checked {
         command.args(["-c", &shown]).current_dir(run.path("."));
         let output = command.env_remove("HOME").env_remove("XDG_CACHE_HOME").output()?;
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && !error.contains("error"), "{line}: {error}");
+        assert!(output.status.success() && !error.contains("error:"), "{line}: {error}");
         let words = line.split_whitespace();
         let written = words.filter(|word| word.starts_with("out/"));
         written.for_each(|file| assert!(run.path(file).exists(), "{line}"));

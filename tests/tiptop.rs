@@ -44,7 +44,7 @@ fn the_command_writes_a_system_file() -> Checked {
     let printed = run.lenslet(&format!("import {}", muse.display()))?;
     assert_eq!(String::from_utf8(printed.stdout)?, written);
     let plan = run.lenslet("psf muse.toml --plan")?;
-    assert!(String::from_utf8(plan.stdout)?.contains("images of 1 targets"));
+    assert!(String::from_utf8(plan.stdout)?.contains("images of 1 target"));
     let apart = "guide_star[4].sensor.rate = 200: loop.rate is 1000 Hz, and all sensors are taken to be in one loop";
     let warned = String::from_utf8(plan.stderr)?;
     assert!(warned.contains("warning: muse.toml:") && warned.contains(apart), "{warned}");

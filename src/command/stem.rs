@@ -578,11 +578,11 @@ impl Run<'_> {
         let mut lines = vec![("scan", scan)];
         lines.extend(summary_lines(self.summary));
         lines.extend([("lost", lost), ("time", time)]);
-        lines.extend(comparison.map(compared_line));
         let kept = checkpoint(output);
         lines.extend(resumed.map(|done| file_line("resumed", &kept, &self.done(done))));
         lines.push(file_line("output", output, ""));
         lines.extend(file_lines([("plot", plot)]));
+        lines.extend(comparison.map(compared_line));
         let errors = comparison.map(compared_errors).unwrap_or_default();
         align(&lines) + &errors
     }

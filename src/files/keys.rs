@@ -1,6 +1,7 @@
 // Tangled from book/src/keys.md: edit there, or here and run cargo tangle stitch.
 //! Declarations of the keys of a file: types, units, defaults, limits and meanings.
 
+use crate::plausible::Plausible;
 use std::fmt;
 
 // Declaration of a key
@@ -174,6 +175,16 @@ impl KeyRange {
     pub const POSITIVE: Self = Self::within(0.0, f64::INFINITY).above();
     /// Numbers not less than 0.
     pub const NOT_NEGATIVE: Self = Self::within(0.0, f64::INFINITY);
+
+    /// Numbers that are plausible for a quantity.
+    pub(crate) const fn plausible(quantity: &Plausible) -> Self {
+        let [low, high] = quantity.accepted;
+        match (quantity.signed, quantity.zero && low > 0.0) {
+            (true, _) => Self::within(-high, high),
+            (false, true) => Self::within(low, high).note("or 0"),
+            (false, false) => Self::within(low, high),
+        }
+    }
 
     /// Numbers from `low` to `high`.
     pub const fn within(low: f64, high: f64) -> Self {

@@ -15,7 +15,7 @@ use crate::{
     model::system_keys::SYSTEM_KEYS,
     model::unmeasured::{Focus, TipTilt, VARIANCE},
     model::wavefront_grid::PhaseGrid,
-    plausible::{DIAMETER, NOISE, PITCH, Plausible, WIND_SPEED, readable},
+    plausible::{DIAMETER, NOISE, PITCH, Plausible, RATE, WIND_SPEED, readable},
     units::{ARCSEC, DEGREE},
 };
 use std::path::Path;
@@ -306,9 +306,9 @@ fn read_light(star: &Table, sensor: &Sensor, system: &System) -> Result<Option<N
     }
     star.check(sensor.check())?;
     let photons = read_photons(&table, sensor)?;
-    table
-        .optional("rate", "frames in a second")?
-        .map_or(Ok(0.0), |rate| table.check(positive("rate", rate)))?;
+    table.optional("rate", "frames in a second")?.map_or(Ok(0.0), |rate| {
+        table.check(positive("rate", rate).and_then(|rate| RATE.check("rate", rate)))
+    })?;
     let pixel: f64 = table.required("pixel", "an angle in arcsec")?;
     let wavelength = table.required("wavelength", "a wavelength in metres")?;
     let light = Light::new(photons, wavelength, pixel * ARCSEC);
