@@ -32,9 +32,10 @@ mod speed;
 #[cfg(any(feature = "cuda", feature = "files"))]
 pub(crate) mod temporary;
 
+#[cfg(feature = "factorise")]
+pub(crate) use self::dispatch::WithinStage;
 pub(crate) use self::dispatch::{
-    Part, StageParts, WithinStage, Workers, check, dispatch, dispatch_in_runs, gather,
-    start_threads,
+    Part, StageParts, Workers, check, dispatch, dispatch_in_runs, gather, start_threads,
 };
 pub use self::dispatch::{Watch, silent, threads};
 pub use self::engine::Engine;

@@ -290,7 +290,10 @@ impl Comparison {
     /// A warning of the detectors whose error exceeds [`LARGE_ERROR`] at a probe, with what to change in the file of a plan; none where all are within it.
     pub fn warnings(&self, plan: &StemPlan) -> Vec<String> {
         let StemMethod::Prism { factor, .. } = plan.options().method else { return Vec::new() };
-        let large = self.detectors.iter().filter(|error| !(error.largest <= LARGE_ERROR));
+        let large = self
+            .detectors
+            .iter()
+            .filter(|error| error.largest.is_nan() || error.largest > LARGE_ERROR);
         let large: Vec<String> = large
             .map(|error| format!("{} by up to {:.1} %", error.name, 100.0 * error.largest))
             .collect();

@@ -3,9 +3,9 @@
 
 // What the choice stands on
 use crate::device::{Speed, Work, threads};
-use crate::error::Invalid;
 #[cfg(feature = "factorise")]
-use crate::error::{Error, count};
+use crate::error::Error;
+use crate::error::{Invalid, count};
 #[cfg(feature = "factorise")]
 use crate::model::lenslet_array::SlopeOrder;
 use crate::model::noise::GuideStar;

@@ -15,7 +15,7 @@ use crate::{
     model::system_keys::SYSTEM_KEYS,
     model::unmeasured::{Focus, TipTilt, VARIANCE},
     model::wavefront_grid::PhaseGrid,
-    plausible::{DIAMETER, NOISE, PITCH, Plausible, RATE, WIND_SPEED, readable},
+    plausible::{DIAMETER, NOISE, PITCH, Plausible, RATE, WIND_SPEED},
     units::{ARCSEC, DEGREE},
 };
 use std::path::Path;
@@ -372,13 +372,13 @@ pub(crate) fn suspect_units(text: &str, name: &str) -> Result<Vec<String>, BadLi
     .map(|(tables, key)| largest(tables, key));
     let [(low, table), (close, star)] = [altitudes?, angles?];
     if let Some(table) = table.filter(|_| low > 0.0 && low < SUSPECT[0]) {
-        let meant = readable(1e3 * low);
+        let meant = crate::plausible::readable(1e3 * low);
         warnings.push((table.refuse(Invalid::new("altitude", low, "")), format!(
             "no layer is higher than {low} m above the telescope; altitudes are in metres: did you mean {meant}? That is {low} km"
         )));
     }
     if let Some(star) = star.filter(|_| close > 1e-9 && close < SUSPECT[1]) {
-        let meant = readable((100.0 * close / ARCSEC).round() / 100.0);
+        let meant = crate::plausible::readable((100.0 * close / ARCSEC).round() / 100.0);
         warnings.push((star.refuse(Invalid::new("zenith", close, "")), format!(
             "no direction is farther than {close} arcsec from the axis; these angles are in arcsec: did you mean {meant}? That is {close} rad"
         )));
