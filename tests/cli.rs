@@ -1180,7 +1180,7 @@ fn slips_of_units_in_images_suggest_the_value_that_was_meant() -> Checked {
         assert_eq!(text.matches(&from).count(), 1, "{from}");
         let with = |value: &str| text.replace(&from, &format!("\n{key} = {value}"));
         fs::write(run.path("bad.toml"), with(bad))?;
-        let words = ["bad.toml:", &format!("{key}"), &format!("; did you mean {meant}? That is ")];
+        let words = ["bad.toml:", key, &format!("; did you mean {meant}? That is ")];
         run.refuses("psf bad.toml --plan", &words)?;
         let value = if bad.starts_with('[') { format!("[{meant}]") } else { meant.into() };
         fs::write(run.path("good.toml"), with(&value))?;

@@ -2,7 +2,7 @@
 
 use lenslet::device::{Engine, silent};
 use lenslet::image::{Exposure, Field, ImagingOptions, ImagingPlan, Structure};
-use lenslet::model::System;
+use lenslet::model::{Source, System};
 use lenslet::plot::{
     FieldPicture, PictureFormat, plot_budgets, plot_field, plot_profiles, plot_stars,
 };
@@ -46,8 +46,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn directions(system: &System) -> [Vec<[f64; 2]>; 2] {
     let sources = system.guide_stars().iter().map(|star| &star.sensor.source);
     let (natural, laser): (Vec<_>, Vec<_>) = sources.partition(|star| star.height().is_infinite());
-    [natural, laser]
-        .map(|stars| stars.iter().map(|star| star.direction().map(|x| x / ARCSEC)).collect())
+    [natural, laser].map(|stars: Vec<&Source>| {
+        stars.iter().map(|star| star.direction().map(|x| x / ARCSEC)).collect()
+    })
 }
 
 /// Maps of a field of 100 arcseconds, of images as if errors were stationary.
