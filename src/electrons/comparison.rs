@@ -287,7 +287,7 @@ impl DetectorError {
 pub const LARGE_ERROR: f64 = 0.05;
 
 impl Comparison {
-    /// A warning of the detectors whose error exceeds [`LARGE_ERROR`] at a probe, with what to change in the file of a plan; none where all are within it.
+    /// A warning of the detectors whose error exceeds 5 % at a probe, with what to change in the file of a plan; none where all are within it.
     pub fn warnings(&self, plan: &StemPlan) -> Vec<String> {
         let StemMethod::Prism { factor, .. } = plan.options().method else { return Vec::new() };
         let large = self
