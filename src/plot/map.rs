@@ -236,18 +236,23 @@ mod tests {
     }
 
     // Paint dark points grey
+    /// The colour in the middle of each point of a map of 2 × 2 points, by its column and row.
+    fn points_of(laid_out: &Maps) -> impl Fn(i32, i32) -> [u8; 3] {
+        let png = laid_out.encode(PictureFormat::Png).unwrap();
+        let picture = image::load_from_memory(&png).unwrap().into_rgb8();
+        let ((x, y), side) = (laid_out.corner(0, 0), laid_out.size_of_map().1);
+        move |i, j| {
+            let place = [x + (2 * i + 1) * side / 4, y + (3 - 2 * j) * side / 4];
+            picture.get_pixel(place[0] as u32, place[1] as u32).0
+        }
+    }
+
     #[test]
     fn dark_points_are_grey_and_flat_ones_white() {
         let values = ndarray::arr2(&[[0.0, f64::NAN], [1e-8, -1e-8]]);
         let maps = [WavefrontMap { title: String::new(), values }];
         let laid_out = Maps::new(&maps, "", 1.0, true).unwrap();
-        let png = laid_out.encode(PictureFormat::Png).unwrap();
-        let picture = image::load_from_memory(&png).unwrap().into_rgb8();
-        let ((x, y), side) = (laid_out.corner(0, 0), laid_out.size_of_map().1);
-        let at = |i: i32, j: i32| {
-            let place = [x + (2 * i + 1) * side / 4, y + (3 - 2 * j) * side / 4];
-            picture.get_pixel(place[0] as u32, place[1] as u32).0
-        };
+        let at = points_of(&laid_out);
         assert_eq!((at(0, 0), at(1, 0)), ([255; 3], [DARK.0, DARK.1, DARK.2]));
         assert!(at(0, 1)[0] > at(0, 1)[2] && at(1, 1)[0] < at(1, 1)[2]);
     }
@@ -266,13 +271,7 @@ mod tests {
         let bar = &words[after..];
         assert!(!bar.iter().any(|word| word.starts_with('−')) && least >= 11.0, "{bar:?}");
         let laid_out = Maps::new(&maps, "errors", 1.0, false).unwrap();
-        let png = laid_out.encode(PictureFormat::Png).unwrap();
-        let picture = image::load_from_memory(&png).unwrap().into_rgb8();
-        let ((x, y), side) = (laid_out.corner(0, 0), laid_out.size_of_map().1);
-        let at = |i: i32, j: i32| {
-            let place = [x + (2 * i + 1) * side / 4, y + (3 - 2 * j) * side / 4];
-            picture.get_pixel(place[0] as u32, place[1] as u32).0
-        };
+        let at = points_of(&laid_out);
         let dark = [DARK.0, DARK.1, DARK.2];
         let [low, middle, high] = [[0, 0], [0, 1], [1, 1]].map(|[i, j]| at(i, j));
         assert_eq!((low, at(1, 0), high), ([0x44, 0x01, 0x54], dark, [0xfd, 0xe7, 0x25]));
