@@ -204,10 +204,10 @@ impl JobProgress {
     }
 }
 
-/// The name of the stage in which a file is written.
-fn writing(path: &Path) -> String {
+/// The stage in which a file is read or written: `writing psf.fits`.
+fn file_stage(verb: &str, path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str());
-    format!("writing {}", name.to_string_lossy())
+    format!("{verb} {}", name.to_string_lossy())
 }
 
 // Line on the terminal
@@ -305,13 +305,12 @@ impl Terminal {
 
     /// A file is read before the job can be planned.
     pub fn reads(&self, path: &Path) {
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        Watch::stage(self, &format!("reading {name}"), "");
+        Watch::stage(self, &file_stage("reading", path), "");
     }
 
     /// A planned file is being written.
     pub fn writes(&self, path: &Path) {
-        Watch::stage(self, &writing(path), "");
+        Watch::stage(self, &file_stage("writing", path), "");
     }
 
     /// An interrupted job is resumed.
@@ -375,7 +374,8 @@ fn job_stages<'p>(
     let planned = plan.stages.iter().filter(|stage| stage.name != "start").cloned();
     let planned = planned.chain(others).map(|stage| (stage.name.to_string(), stage.seconds));
     let seconds = |k| if k == 0 { FILE + arrays / WRITTEN } else { FILE };
-    let files = files.into_iter().enumerate().map(|(k, path)| (writing(path), seconds(k)));
+    let files = files.into_iter().enumerate();
+    let files = files.map(|(k, path)| (file_stage("writing", path), seconds(k)));
     planned.chain(files).collect()
 }
 
