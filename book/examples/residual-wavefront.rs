@@ -89,7 +89,7 @@ fn total(turn: f64, terms: Option<Vec<ErrorTerm>>) -> Result<f64, Box<dyn Error>
 fn against_the_wind() -> Result<Figure, Box<dyn Error>> {
     let degrees = |k: usize| 30.0 * k as f64 - 180.0;
     let (mut joint, mut simulated) = (Vec::new(), Vec::new());
-    for k in 0..=12 {
+    for k in 0..12 {
         let turn = degrees(k) * PI / 180.0;
         joint.push((degrees(k), total(turn, None)?));
         if k % 2 == 0 {
@@ -101,6 +101,9 @@ fn against_the_wind() -> Result<Figure, Box<dyn Error>> {
             simulated.push((degrees(k), 1e9 * mean, 1e9 * error));
         }
     }
+    // All the way round
+    joint.push((180.0, joint[0].1));
+    simulated.push((180.0, simulated[0].1, simulated[0].2));
     use ErrorTerm::{Aliasing, Anisoplanatism, Bandwidth, Fitting, Tomography};
     let all = vec![Tomography, Aliasing, Anisoplanatism, Fitting, Bandwidth];
     let mut apart = options(Some(all));
